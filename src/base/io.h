@@ -1,0 +1,26 @@
+#pragma once
+/* Whole reads and writes on blocking descriptors, and small files. EINTR is retried. Functions
+ * return 0 or -errno. They block as long as the descriptor does: not for event loops. */
+
+#include "base/util.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+
+/* Exactly n bytes; -ENODATA when the other side ends first. */
+int io_read_full(int fd, void *out, size_t n) WARN_UNUSED;
+int io_write_full(int fd, const void *bytes, size_t n) WARN_UNUSED;
+
+/* Reads dir_fd/path (AT_FDCWD allowed) into out as NUL-terminated text without its last newline.
+ * -EMSGSIZE when it does not fit in size - 1 bytes. Returns the length, or -errno. */
+ssize_t io_read_text_at(int dir_fd, const char *path, char *out, size_t size) WARN_UNUSED;
+
+/* Opens an existing file for writing, writes text in one write(2), closes: for /proc, /sys, cgroup. */
+int io_write_text_at(int dir_fd, const char *path, const char *text) WARN_UNUSED;
+
+/* Writes a whole file by a temporary name, fsync and rename in the same directory. */
+int io_replace_file_at(int dir_fd, const char *name, const void *bytes, size_t n, unsigned mode)
+    WARN_UNUSED;
+
+int io_set_nonblock(int fd, bool on) WARN_UNUSED;
+int io_set_cloexec(int fd, bool on) WARN_UNUSED;

@@ -1,0 +1,59 @@
+#include "base/log.h"
+
+#include "base/clock.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+static const char *log_program = "cay";
+static enum log_level log_max = LOG_INFO;
+
+void log_init(const char *program, enum log_level level)
+{
+    log_program = program;
+    log_max = level;
+}
+
+void log_set_level(enum log_level level)
+{
+    log_max = level;
+}
+
+int log_level_from_name(const char *name, enum log_level *out)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(level_names); i++) {
+        if (strcmp(name, level_names[i]) == 0) {
+            *out = (enum log_level)i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+    char line[1024], when[CLOCK_RFC3339_SIZE];
+    size_t used;
+    va_list ap;
+
+    if (level > log_max)
+        return;
+    clock_format_rfc3339(clock_real_ms(), when);
+    used = (size_t)snprintf(line, sizeof(line), "%s %s %s: ", when, level_names[level], log_program);
+    va_start(ap, fmt);
+    vsnprintf(line + used, sizeof(line) - used - 1, fmt, ap);
+    va_end(ap);
+    for (char *c = line + used; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = '?';
+    used = strlen(line);
+    line[used++] = '\n';
+    /* A log that cannot be written must not stop the program: nothing sensible is left to do. */
+    if (write(STDERR_FILENO, line, used) < 0)
+        return;
+}

@@ -1,0 +1,24 @@
+#pragma once
+/* One line per event on standard error: `2026-11-21T02:50:01.123Z info cayd: text`.
+ *
+ * Daemons write to standard error only; whoever started them (cay-keep, a service manager) decides
+ * where it goes. Thread-safe: a line is one write(2). Control characters are replaced. Secrets are
+ * never logged, and neither are bodies, environments or file contents. */
+
+#include "base/util.h"
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+/* program is kept, not copied. Call once before any thread starts. */
+void log_init(const char *program, enum log_level level);
+void log_set_level(enum log_level level);
+
+/* "error", "warn", "info", "debug" -> level; -EINVAL otherwise. */
+int log_level_from_name(const char *name, enum log_level *out);
+
+void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
+
+#define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
+#define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
+#define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)
+#define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)

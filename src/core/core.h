@@ -1,0 +1,212 @@
+#pragma once
+/* What cay is, without any dialect: sandboxes, templates, tenants and keys, and the clock that ends
+ * them. Everything here runs on cayd's control loop and nowhere else; nothing here knows HTTP.
+ *
+ * Ownership: struct core owns all sandboxes. A `const struct sandbox *` is valid until the next turn
+ * of the loop: keep the id and look it up again. Callbacks are called exactly once; they may be
+ * called before the function returns only where it says so.
+ *
+ * State is in SQLite (store.h), written before a thing is done and confirmed after, so that a kill at
+ * any instruction leaves each sandbox as before or gone: core_new + privd's LIST reconcile.
+ *
+ * State machine (sandbox.c): creating -> running -> ending -> ended; creating -> ended. Pausing,
+ * paused and resuming exist in the table for the state work that follows; nothing enters them yet. */
+
+#include "base/err.h"
+#include "base/ids.h"
+#include "privsep/client.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+struct core;
+
+enum sandbox_state {
+    SANDBOX_CREATING,
+    SANDBOX_RUNNING,
+    SANDBOX_PAUSING,
+    SANDBOX_PAUSED,
+    SANDBOX_RESUMING,
+    SANDBOX_ENDING,
+    SANDBOX_ENDED
+};
+
+enum sandbox_timeout_action { SANDBOX_ON_TIMEOUT_KILL, SANDBOX_ON_TIMEOUT_PAUSE };
+
+#define CORE_TENANT_SIZE 32
+#define CORE_NAME_SIZE   128 /* template names and aliases, NUL included */
+#define CORE_TOKEN_SIZE  64
+
+struct sandbox {
+    char id[IDS_SANDBOX_SIZE];
+    char tenant[CORE_TENANT_SIZE];
+    char template_id[CORE_NAME_SIZE];   /* what it runs: "host", "base", ... */
+    char template_asked[CORE_NAME_SIZE]; /* what was asked for; differs when base is not built yet */
+    enum sandbox_state state;
+    enum sandbox_timeout_action on_timeout;
+    bool secure;    /* its agent's calls need the token */
+    bool auto_resume, keep_memory;
+    int64_t started_real_ms, end_real_ms;
+    uint32_t slot, gen;
+    uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
+    struct privsep_limits limits;
+    json_t *metadata; /* object of strings */
+    json_t *env;      /* object of strings */
+    json_t *network;  /* as given, validated by the dialect; egress reads it later */
+    bool allow_internet;
+};
+
+struct core_config {
+    const char *state_dir;       /* cay.db and key files; mode 0700, owned by cayd's user */
+    const char *domain;          /* of host names, "localhost:3000" */
+    struct privsep_limits limits; /* defaults for new sandboxes */
+    uint64_t max_ttl_ms, default_ttl_ms;
+    uint64_t agent_timeout_ms;   /* for the first answer of an agent */
+    uint32_t max_sandboxes;      /* over all tenants */
+};
+
+/* Opens the store (making it when absent), connects to privd, reconciles when privd answers. */
+enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const char *privd_path,
+                       struct core **out, struct err *e);
+
+/* Stops timers and closes the store; sandboxes live on for the next cayd. */
+void core_free(struct core *c);
+
+/* Privd answered and sandboxes are reconciled: requests can be served. */
+bool core_is_ready(const struct core *c);
+
+/* -- tenants and keys -------------------------------------------------------------------------- */
+
+/* The tenant that an API key ("e2b_" + hex) or access token belongs to, into out. Keys are stored as
+ * SHA-256. ERR_UNAUTHENTICATED with a text that says whether it was missing, malformed or unknown. */
+enum err_code core_authenticate(struct core *c, const char *key, char out[static CORE_TENANT_SIZE],
+                                struct err *e);
+
+/* Makes the tenant when absent, and a new key into out ("e2b_" + 40 hex digits). */
+enum err_code core_key_create(struct core *c, const char *tenant, const char *label,
+                              char out[static CORE_TOKEN_SIZE], struct err *e);
+
+/* -- sandboxes --------------------------------------------------------------------------------- */
+
+struct sandbox_request {
+    const char *tenant;
+    const char *template_name; /* name, alias or name:tag */
+    int64_t ttl_ms;            /* > 0, <= max_ttl_ms; 0 = default */
+    enum sandbox_timeout_action on_timeout;
+    bool auto_resume, keep_memory, secure, allow_internet;
+    struct privsep_limits limits; /* 0 in a field = default */
+    json_t *metadata, *env, *network; /* borrowed; may be NULL */
+};
+
+typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);
+
+/* done with the running sandbox: its agent answers and has its environment. Or NULL and why. */
+void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_sandbox_cb done,
+                         void *arg);
+
+/* NULL when there is none of that id for this tenant, or it is ending. tenant NULL: any (gateway). */
+const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, const char *id);
+
+/* done when nothing of it is left. ERR_NOT_FOUND for an unknown one, or one that is already ending. */
+void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
+                       void *arg);
+
+/* New end = now + ttl_ms. extend_only: never earlier than it was (E2B's connect). Written through. */
+enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
+                                   bool extend_only, const struct sandbox **out, struct err *e);
+
+struct sandbox_filter {
+    const char *tenant;
+    bool running, paused;      /* neither: both */
+    const json_t *metadata;    /* all of these must be equal; NULL: any */
+    const char *template_name; /* NULL: any */
+    int64_t started_after_ms;  /* inclusive; 0: any */
+    bool ascending;            /* by started_real_ms, then id */
+    size_t limit;              /* 1..1000 */
+    int64_t cursor_ms;         /* with cursor_id: only what comes strictly after it */
+    const char *cursor_id;     /* NULL: from the start */
+};
+
+struct sandbox_page {
+    const struct sandbox **items; /* in the caller's arena */
+    size_t count;
+    bool more;
+    size_t total_running;
+};
+
+struct arena;
+enum err_code core_sandbox_list(struct core *c, const struct sandbox_filter *f, struct arena *arena,
+                                struct sandbox_page *out, struct err *e);
+
+/* The envd access token of a sandbox: HMAC-SHA256 of the id under the server's key: nothing to store,
+ * the same for its whole life. Hex. */
+void core_sandbox_token(struct core *c, const char *id, char out[static CORE_TOKEN_SIZE + 1]);
+
+/* Stream sockets in the sandbox's network (unconnected, non-blocking), for the gateway and for core's
+ * own calls. done: fds[n] are the callback's. */
+void core_sandbox_sockets(struct core *c, const char *id, size_t n,
+                          void (*done)(void *arg, int *fds, size_t n, const struct err *why), void *arg);
+
+/* -- what is measured and logged --------------------------------------------------------------- */
+
+struct sandbox_metric {
+    int64_t at_real_ms;
+    double cpu_used_pct; /* of one core = 100 */
+    uint32_t cpu_count;
+    uint64_t memory_used_bytes, memory_total_bytes, memory_cache_bytes;
+    uint64_t disk_used_bytes, disk_total_bytes;
+};
+
+/* Samples within [start, end] (real ms; 0 = open), oldest first, at most the last 720 (5 s apart: an
+ * hour). Takes a fresh sample first when the last is 5 s old. items live during the call. */
+void core_sandbox_metrics(struct core *c, const char *tenant, const char *id, int64_t start_ms,
+                          int64_t end_ms,
+                          void (*done)(void *arg, const struct sandbox_metric *items, size_t n,
+                                       const struct err *why),
+                          void *arg);
+
+struct sandbox_log {
+    int64_t at_real_ms;
+    const char *level; /* "info", "warn", "error" */
+    const char *message;
+    json_t *fields; /* object of strings; borrowed */
+};
+
+/* Lifecycle lines (core) and process lines (the agent's ring), merged by time, oldest first. */
+void core_sandbox_logs(struct core *c, const char *tenant, const char *id,
+                       void (*done)(void *arg, const struct sandbox_log *items, size_t n,
+                                    const struct err *why),
+                       void *arg);
+
+/* -- templates --------------------------------------------------------------------------------- */
+
+struct template_info {
+    const char *id;      /* "host", "base" */
+    uint32_t number;     /* privd's name for it */
+    bool ready, building;
+    int64_t made_real_ms;
+    uint64_t size_bytes;
+    const char *note;    /* why it is not ready, or "" */
+};
+
+size_t core_templates(struct core *c, const struct template_info **out);
+
+/* Name, alias or name:tag -> entry, or NULL. "base" is found even before it was built: a sandbox of
+ * it then gets host and says so. */
+const struct template_info *core_template_find(struct core *c, const char *name);
+
+/* on_progress any number of times, then done once (s is NULL; why NULL on success). */
+void core_template_build(struct core *c, const char *name,
+                         void (*on_progress)(void *arg, unsigned percent, const char *text),
+                         core_sandbox_cb done, void *arg);
+void core_template_remove(struct core *c, const char *name, core_sandbox_cb done, void *arg);
+
+struct core_status {
+    bool privd_up, ready;
+    size_t sandboxes;
+    uint32_t slots_max, slots_ready;
+    uint64_t disk_total_bytes, disk_free_bytes;
+    char disk_backend[16];
+    int64_t started_real_ms;
+};
+void core_status(struct core *c, void (*done)(void *arg, const struct core_status *s), void *arg);

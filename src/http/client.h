@@ -1,0 +1,28 @@
+#pragma once
+/* One HTTP/1.1 request over a socket that is connected or connecting, on a libuv loop: what cayd
+ * itself says to an agent. Not for streams (relay.h). */
+
+#include "base/err.h"
+#include "http/message.h"
+
+#include <uv.h>
+
+struct http_client_request {
+    int fd; /* owned by the call, also on failure */
+    bool connecting;
+    const char *method, *target, *host;
+    const struct http_header *headers;
+    size_t header_count;
+    const void *body;
+    size_t body_len;
+    size_t max_response_bytes;
+    uint64_t timeout_ms; /* for the whole */
+    /* Exactly once. head and body are valid during the call; head is NULL with why set. fd is the
+     * connection if it can be used again and the callback may take it (it sets *fd to -1), else it
+     * is closed after the call. */
+    void (*done)(void *arg, const struct http_head *head, const char *body, size_t len,
+                 const struct err *why, int *fd);
+    void *arg;
+};
+
+void http_client_send(uv_loop_t *loop, const struct http_client_request *r);

@@ -1,0 +1,33 @@
+#pragma once
+/* jansson with limits, and fields with types: a wrong type is an error that names the field. */
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#define JSON_MAX_DEPTH 32
+
+/* Parses one JSON value of at most JSON_MAX_DEPTH levels; duplicate keys, trailing bytes, NUL in
+ * strings and invalid UTF-8 are ERR_INVALID with line and column in the text. An empty body counts as
+ * {} when empty_ok. The caller owns *out. */
+enum err_code json_parse(const char *text, size_t len, bool empty_ok, json_t **out, struct err *e);
+
+enum json_need { JSON_OPTIONAL, JSON_REQUIRED };
+
+/* Each leaves *out untouched when the field is absent or null (ERR_OK if optional). Strings and
+ * objects are borrowed from obj. alt, when not NULL, is a second accepted name (snake_case). */
+enum err_code json_get_str(const json_t *obj, const char *name, const char *alt, enum json_need need,
+                           size_t max, const char **out, struct err *e);
+enum err_code json_get_int(const json_t *obj, const char *name, const char *alt, enum json_need need,
+                           int64_t min, int64_t max, int64_t *out, struct err *e);
+enum err_code json_get_bool(const json_t *obj, const char *name, const char *alt, enum json_need need,
+                            bool *out, struct err *e);
+enum err_code json_get_obj(const json_t *obj, const char *name, const char *alt, enum json_need need,
+                           json_t **out, struct err *e);
+enum err_code json_get_arr(const json_t *obj, const char *name, const char *alt, enum json_need need,
+                           json_t **out, struct err *e);
+
+/* An object whose values are all strings (envs, metadata): count and total bytes bounded. */
+enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max_count,
+                                 size_t max_bytes, struct err *e);

@@ -1,0 +1,32 @@
+#pragma once
+/* Relays one exchange to another HTTP server over a connected (or still connecting) socket.
+ *
+ * Bodies are relayed as bytes in both directions: framing is followed with a parser, never decoded
+ * and made anew, and nothing is buffered beyond the pull-based window. Hop-by-hop headers
+ * (RFC 9110 7.6.1) are removed, `remove` are removed, `add` are added (replacing any of the client's
+ * of that name: appended is never right for a credential). A request with Upgrade that the server
+ * answers with 101 becomes a tunnel of bytes both ways (WebSocket).
+ * When the upstream breaks before its response head came, on_fail decides the answer; after that the
+ * client's connection is cut without an end, so that it cannot mistake a part for the whole. */
+
+#include "http/server.h"
+
+struct http_relay_options {
+    int fd;                      /* owned by the relay from the call on, also on failure */
+    bool connecting;             /* connect() is in progress */
+    const struct http_header *add;
+    size_t add_count;
+    const char *const *remove; /* NULL-terminated names, may be NULL */
+    const char *host;          /* Host to send; NULL keeps the client's */
+    uint64_t connect_timeout_ms;
+    uint64_t head_timeout_ms;  /* for the response's head, 0 none (long calls) */
+    bool add_cors;             /* adds Access-Control-Allow-Origin: * to the response */
+    /* Called once. reason: ERR_UNAVAILABLE (refused, broke), ERR_TIMEOUT, ERR_INTERNAL (answered
+     * nonsense). It must answer the exchange. */
+    void (*on_fail)(struct http_exchange *x, const struct err *why, void *arg);
+    /* The upstream connection can serve another request: takes the descriptor over. NULL: closed. */
+    void (*on_reusable)(int fd, void *arg);
+    void *arg;
+};
+
+void http_relay_start(struct http_exchange *x, const struct http_relay_options *o);

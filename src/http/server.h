@@ -1,0 +1,112 @@
+#pragma once
+/* An HTTP/1.1 server on one libuv loop. Used by cayd's connection loops and by cay-init.
+ *
+ * One struct http_exchange is one request and its response on a connection. The server owns it; it is
+ * valid from the handler's call until its close callback returns. That callback is called exactly
+ * once for each exchange that the handler saw: after the response was written, or when the
+ * connection was lost, timed out or aborted. Keep no pointer to an exchange in anything that lives
+ * longer, unless the close callback clears it.
+ *
+ * Flow control is pull-based: a body handler that pauses stops reading from the socket; a response
+ * writer that is told "full" waits for its drain callback. What a peer can make the server hold:
+ * max_head_bytes + one read buffer + what http_body_collect was allowed + the write high-water mark.
+ *
+ * Never blocks. Not thread-safe: one server belongs to one loop and has no globals. */
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "http/message.h"
+
+#include <uv.h>
+
+struct http_server;
+struct http_exchange;
+
+struct http_server_config {
+    size_t max_connections;       /* further ones get 503 and are closed */
+    size_t max_head_bytes;        /* 431 above it */
+    size_t write_high_bytes;      /* http_response_write answers 1 above it */
+    uint64_t head_timeout_ms;     /* from the first byte of a head to its end: 408, close */
+    uint64_t idle_timeout_ms;     /* keep-alive without a request: close */
+    uint64_t body_timeout_ms;     /* no byte of a wanted body: 408, close */
+    uint64_t write_timeout_ms;    /* the peer takes nothing while we have bytes for it: close; 0 none */
+    size_t arena_max_bytes;       /* per exchange */
+};
+
+/* Sensible values for all of it. */
+void http_server_config_default(struct http_server_config *c);
+
+typedef void (*http_handler)(struct http_exchange *x, void *ctx);
+
+int http_server_new(uv_loop_t *loop, const struct http_server_config *config, http_handler handler,
+                    void *ctx, struct http_server **out);
+
+/* Accepts on a listening TCP or unix socket. Takes the descriptor over on success. */
+int http_server_listen(struct http_server *s, int listen_fd);
+
+/* Takes over one connected stream socket (tests; sockets handed over by another thread). */
+int http_server_adopt(struct http_server *s, int fd);
+
+/* No new connections or requests; running exchanges finish or are cut after grace_ms; then done is
+ * called and the server is freed. */
+void http_server_stop(struct http_server *s, uint64_t grace_ms, void (*done)(void *ctx), void *ctx);
+
+size_t http_server_connections(const struct http_server *s);
+
+/* -- the request ------------------------------------------------------------------------------- */
+
+const struct http_head *http_exchange_head(const struct http_exchange *x);
+uv_loop_t *http_exchange_loop(const struct http_exchange *x);
+struct arena *http_exchange_arena(struct http_exchange *x); /* freed after the close callback */
+
+/* What the handler wants to find again. on_close may be NULL. */
+void http_exchange_set(struct http_exchange *x, void *data,
+                       void (*on_close)(struct http_exchange *x, void *data));
+void *http_exchange_get(const struct http_exchange *x);
+
+/* A handler must call exactly one of the following, or answer at once (an unread body is then drained
+ * up to 64 KiB, or the connection is closed). */
+
+/* Collects the body; over max it answers 413 by itself (in JSON {code,message}) and done is not
+ * called. body is NUL-terminated and lives in the exchange. */
+void http_body_collect(struct http_exchange *x, size_t max,
+                       void (*done)(struct http_exchange *x, char *body, size_t len));
+
+/* Streams the body, decoded of its transfer coding. on_end is called once after the last byte; not if
+ * the connection is lost first (on_close tells). */
+void http_body_stream(struct http_exchange *x,
+                      void (*on_data)(struct http_exchange *x, const char *data, size_t len),
+                      void (*on_end)(struct http_exchange *x));
+void http_body_pause(struct http_exchange *x);
+void http_body_resume(struct http_exchange *x);
+
+/* -- the response ------------------------------------------------------------------------------ */
+
+/* headers: without Content-Length, Transfer-Encoding, Connection and Date, which the server sets.
+ * A name or value with CR, LF or NUL is a bug and aborts. Bodies are copied unless said otherwise. */
+
+/* Whole response at once. */
+void http_respond(struct http_exchange *x, int status, const struct http_header *headers, size_t n,
+                  const void *body, size_t len);
+
+/* {"code": status, "message": text} with Content-Type application/json. */
+void http_respond_error(struct http_exchange *x, int status, const char *fmt, ...) PRINTF(3, 4);
+
+/* In pieces: length is the body's length, or -1 for chunked. */
+void http_response_begin(struct http_exchange *x, int status, const struct http_header *headers,
+                         size_t n, int64_t length);
+
+/* Sent as soon as the loop turns (each call is one chunk when chunked). 0, or 1 when the queue is
+ * above write_high_bytes: go on after on_drain. */
+int http_response_write(struct http_exchange *x, const void *data, size_t len);
+void http_response_on_drain(struct http_exchange *x, void (*cb)(struct http_exchange *x, void *data));
+size_t http_response_queued(const struct http_exchange *x);
+
+/* Ends the response; the exchange closes when its bytes are out. Fewer bytes than announced: abort. */
+void http_response_end(struct http_exchange *x);
+
+/* Drops the connection without another byte (a peer must see an incomplete response). */
+void http_exchange_abort(struct http_exchange *x);
+
+/* Has a response been begun? */
+bool http_response_begun(const struct http_exchange *x);

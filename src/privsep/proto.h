@@ -1,0 +1,162 @@
+#pragma once
+/* The messages between cayd and cay-privd: fixed size, typed, numbers and descriptors only.
+ *
+ * Transport: SOCK_SEQPACKET at PRIVSEP_PATH, made by privd as root, one peer per role, role checked
+ * by SO_PEERCRED; a new connection replaces the old. One message is one packet of exactly
+ * sizeof(struct privsep_msg) bytes, with up to PRIVSEP_MAX_FDS descriptors (from privd to its peer
+ * only). Anything else ends the connection. No path, no JSON, no variable length.
+ *
+ * Every request carries a sequence number of the client's choice that is not 0; exactly one reply
+ * carries it back, perhaps much later and out of order. Messages with seq 0 are events.
+ * A sandbox is named by {slot, generation}: a generation is never used twice for a slot, so a late
+ * message for an ended sandbox is answered with -ESTALE and touches nothing.
+ *
+ * privd checks each request against a permit table per sandbox state (src/privd/permit.c). */
+
+#include <stdint.h>
+
+#define PRIVSEP_VERSION  1
+#define PRIVSEP_MAX_FDS  16
+#define PRIVSEP_KEY_SIZE 32
+#define PRIVSEP_ID_SIZE  32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
+
+enum privsep_op {
+    PRIVSEP_HELLO = 1,  /* first message; u.hello.version. Reply: u.hello */
+    PRIVSEP_CREATE,     /* u.create. Reply when cay-init is ready (status 0, slot, gen, u.created) or
+                         * after everything was undone (status -errno, u.failed says at which stage) */
+    PRIVSEP_KILL,       /* slot, gen. Reply when nothing of it is left but what a job deletes later */
+    PRIVSEP_CONNECT,    /* slot, gen, u.connect.count (1..PRIVSEP_MAX_FDS). Reply: that many stream
+                         * sockets, non-blocking, unconnected, inside the sandbox's network namespace;
+                         * the caller connects them to 127.0.0.1:port */
+    PRIVSEP_STAT,       /* slot, gen. Reply: u.stat */
+    PRIVSEP_LIST,       /* Replies: one PRIVSEP_ITEM event per live sandbox, then the reply */
+    PRIVSEP_TEMPLATES,  /* Replies: one PRIVSEP_TEMPLATE event per template, then the reply */
+    PRIVSEP_JOB,        /* u.job. Reply when the job has ended; PRIVSEP_PROGRESS events before that */
+    PRIVSEP_CAPACITY,   /* Reply: u.capacity */
+    PRIVSEP_REQUEST_COUNT,
+
+    PRIVSEP_ITEM = 64,  /* event: slot, gen, u.item */
+    PRIVSEP_TEMPLATE,   /* event: u.template */
+    PRIVSEP_ENDED,      /* event: slot, gen, u.ended: a sandbox ended that nobody asked to end */
+    PRIVSEP_PROGRESS    /* event: u.progress */
+};
+
+/* How far a create came. Also the names in errors: privsep_stage_name(). */
+enum privsep_stage {
+    PRIVSEP_STAGE_NONE,
+    PRIVSEP_STAGE_PERMIT,   /* refused before anything was done */
+    PRIVSEP_STAGE_TEMPLATE, /* the template is not there */
+    PRIVSEP_STAGE_SLOT,     /* no slot: uid ranges, descriptors, memory */
+    PRIVSEP_STAGE_LAYER,    /* the writable layer or its limit */
+    PRIVSEP_STAGE_CGROUP,
+    PRIVSEP_STAGE_NAMESPACES,
+    PRIVSEP_STAGE_NETWORK,
+    PRIVSEP_STAGE_MOUNTS,
+    PRIVSEP_STAGE_SECCOMP,
+    PRIVSEP_STAGE_EXEC,
+    PRIVSEP_STAGE_READY, /* cay-init started but did not become ready */
+    PRIVSEP_STAGE_COUNT
+};
+
+enum privsep_cause {
+    PRIVSEP_CAUSE_ASKED,  /* KILL */
+    PRIVSEP_CAUSE_EXITED, /* PID 1 exited by itself */
+    PRIVSEP_CAUSE_KILLED, /* PID 1 was killed from outside */
+    PRIVSEP_CAUSE_OOM     /* PID 1 was killed by its memory limit */
+};
+
+enum privsep_level { PRIVSEP_LEVEL_PROCESS, PRIVSEP_LEVEL_GVISOR, PRIVSEP_LEVEL_VM };
+
+enum privsep_job {
+    PRIVSEP_JOB_TEMPLATE_BUILD = 1, /* u.job.template: TEMPLATE_HOST or TEMPLATE_BASE */
+    PRIVSEP_JOB_TEMPLATE_REMOVE
+};
+
+#define PRIVSEP_TEMPLATE_HOST 1u
+#define PRIVSEP_TEMPLATE_BASE 2u
+
+struct privsep_limits {
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;
+    uint32_t cpu_milli; /* 1000 = one core */
+    uint32_t pids;
+    uint32_t open_files; /* RLIMIT_NOFILE of every process inside */
+    uint32_t pad;
+};
+
+struct privsep_msg {
+    uint32_t version; /* PRIVSEP_VERSION */
+    uint16_t op;      /* enum privsep_op */
+    uint16_t fds;     /* descriptors that travel with the message */
+    uint64_t seq;
+    uint32_t slot;
+    uint32_t gen;
+    int32_t status; /* replies: 0 or -errno */
+    uint32_t stage; /* enum privsep_stage, when a create failed */
+    union {
+        struct {
+            uint32_t version;
+            uint32_t pad;
+            char boot_id[40]; /* of the host, so that a peer knows whether sandboxes may have lived on */
+        } hello;
+        struct {
+            uint32_t template_number;
+            uint32_t level; /* enum privsep_level */
+            struct privsep_limits limits;
+            char id[PRIVSEP_ID_SIZE];
+            uint8_t key[PRIVSEP_KEY_SIZE]; /* the agent's key for this boot */
+            uint32_t flags;                /* 0; no flag is defined */
+            uint32_t pad;
+        } create;
+        struct {
+            uint32_t template_number;
+            uint32_t pad;
+            int64_t started_real_ms;
+        } created;
+        struct {
+            uint32_t count;
+        } connect;
+        struct {
+            uint64_t memory_used_bytes, memory_limit_bytes, memory_cache_bytes;
+            uint64_t cpu_used_us; /* since the start */
+            uint64_t disk_used_bytes, disk_limit_bytes;
+            uint32_t cpu_milli, pids_used;
+        } stat;
+        struct {
+            char id[PRIVSEP_ID_SIZE];
+            uint32_t template_number;
+            uint32_t level;
+            int64_t started_real_ms;
+            struct privsep_limits limits;
+        } item;
+        struct {
+            uint32_t number;
+            uint32_t ready; /* 0: being built, or damaged */
+            int64_t made_real_ms;
+            uint64_t size_bytes;
+        } template;
+        struct {
+            char id[PRIVSEP_ID_SIZE];
+            uint32_t cause;       /* enum privsep_cause */
+            int32_t exit_status;  /* as of waitid(2): code or signal */
+        } ended;
+        struct {
+            uint32_t kind; /* enum privsep_job */
+            uint32_t template_number;
+        } job;
+        struct {
+            uint64_t job_seq; /* the seq of the JOB request */
+            uint32_t percent; /* 0..100 */
+            uint32_t pad;
+            char text[160]; /* printable ASCII only, NUL-terminated */
+        } progress;
+        struct {
+            uint32_t slots_max, slots_ready, sandboxes, pad;
+            uint64_t disk_total_bytes, disk_free_bytes;
+            char disk_backend[16]; /* "btrfs", "memory" */
+        } capacity;
+        uint8_t raw[256];
+    } u;
+};
+
+_Static_assert(sizeof(struct privsep_msg) == 288, "the message has one size, on every build");
