@@ -1,0 +1,50 @@
+#pragma once
+/* /cay/v1: what E2B's API lacks and the command line needs. JSON in and out, on the same port.
+ *
+ * Every call but GET /health carries a key: `X-API-Key: e2b_...` or `Authorization: Bearer e2b_...`.
+ * Errors are {"code": <HTTP status>, "message": text[, "hint": text]}.
+ *
+ * The operator is the tenant CAY_V1_OPERATOR. At its start cayd makes a key for it when the file
+ * STATE_DIR/CAY_V1_KEY_FILE is missing (or holds a key that is not known any more) and writes it there,
+ * one line, mode 0600: whoever can read that file may run this server, and nobody needs a password.
+ *
+ * GET /cay/v1/status -> 200
+ *   {"version": "0.1.0", "ready": true, "privd": true, "tenant": "default", "operator": true,
+ *    "domain": "localhost:3000", "startedAt": RFC 3339, "uptimeSeconds": 12,
+ *    "sandboxes": 3, "slots": {"max": 250, "ready": 8},
+ *    "disk": {"backend": "btrfs", "totalBytes": n, "freeBytes": n}}
+ *
+ * GET /cay/v1/templates -> 200
+ *   [{"id": "base", "ready": false, "building": true, "sizeBytes": n, "madeAt": RFC 3339 or null,
+ *     "note": "why it is not ready, or empty"}]
+ *
+ * POST /cay/v1/templates/{name}/build {} -> 202 {"job": "20 characters"}   (operator only)
+ *   A build goes on without its client. A second build of a name that is being built answers the job
+ *   that runs, with 200. 404: no recipe of that name.
+ * GET /cay/v1/jobs/{job}?offset=N -> 200   (operator only; poll it about every 300 ms)
+ *   {"job": id, "template": "base", "state": "running" | "done" | "failed", "percent": 0..100,
+ *    "offset": first line's number, "next": offset for the next call,
+ *    "lines": ["text", ...], "message": why it failed, or ""}
+ *   The last CAY_V1_JOB_LINES lines are kept (offset tells when some were lost), and the last
+ *   CAY_V1_JOBS jobs; a job that is not kept any more is 404.
+ * DELETE /cay/v1/templates/{name} -> 204   (operator only; 409 while sandboxes use it)
+ *
+ * POST /cay/v1/keys {"tenant": "name", "label": "text"} -> 201
+ *   {"tenant": "name", "label": "text", "key": "e2b_..."}: the key is shown this once. Without
+ *   "tenant" it is the caller's own; another one needs the operator, and is made when absent. Names:
+ *   [a-z0-9][a-z0-9-]{0,30}.
+ *
+ * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks:
+ *   {"id": id, "templateAsked": "base", "templateID": "host", "note": "base is not built yet: ..." or "",
+ *    "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n, "openFiles": n}
+ *
+ * GET /health (no key) -> 200 {"status": "ok"}, or 503 {"code", "message"} while privd is away. */
+
+#include "api/api.h"
+
+#define CAY_V1_OPERATOR  "default"
+#define CAY_V1_KEY_FILE  "api-key"
+#define CAY_V1_JOBS      16
+#define CAY_V1_JOB_LINES 512
+
+extern const struct api_route cay_v1_routes[];
