@@ -1,0 +1,51 @@
+#pragma once
+/* cay-keep: starts the daemons, keeps the HTTP listener, starts them again. Conventions that the
+ * others rely on:
+ *
+ *   cay-keep [options] [-- arguments for cayd]
+ *     --listen-address=ADDR   127.0.0.1   (numeric IPv4 or IPv6)
+ *     --listen-port=PORT      3000
+ *     --state-dir=DIR         /var/lib/cay
+ *     --run-dir=DIR           /run/cay
+ *     --program-dir=DIR       where cayd, cay-privd, cay-job and cay-init are; default: where
+ *                             cay-keep itself is
+ *     --cayd=PATH --privd=PATH --job=PATH --agent=PATH    one of them from elsewhere
+ *     --log-file=PATH         appended to, becomes standard error of all; default: keep's own
+ *     --user=NAME             cay: whom cayd runs as
+ *     --privd-arg=ARG         handed to cay-privd, may be repeated (--slots-ready=8 ...)
+ *     --cayd-arg=ARG          handed to cayd, may be repeated; the same as after "--"
+ *     --ready-timeout-ms=N    60000: how long --daemon waits
+ *     --daemon                goes to the background when both daemons are ready
+ *
+ *   Directories (made when absent): DIR(state) root 0711, state/cayd owned by the user 0700 (cayd's
+ *   --state-dir), state/disk root 0700 (privd's); DIR(run) root 0755.
+ *   Files: run/keep.pid (decimal and a newline, locked with flock while keep lives;
+ * world-readable), run/privd.sock (privd's channel).
+ *
+ *   cayd is started as: cayd --listen-fd=3 --ready-fd=4 --privd=RUN/privd.sock
+ *     --state-dir=STATE/cayd [cayd arguments]
+ *     with uid and gid of the user, no supplementary groups, no capabilities (bounding set empty),
+ *     no_new_privs, umask 077, standard input /dev/null, descriptor 3 = the listener (a listening,
+ *     non-blocking TCP socket that keep made and keeps), the environment reduced to PATH and LANG.
+ *   cay-privd is started as: cay-privd --ready-fd=4 --state-dir=STATE --run-dir=RUN --agent=PATH
+ *     --job=PATH --peer-uid=UID [privd arguments]
+ *   Readiness: each writes one byte KEEP_READY into its --ready-fd when it serves, then closes it;
+ *     or KEEP_FAILED and one sentence without newline, and exits.
+ *
+ *   Signals to keep: SIGTERM or SIGINT: cayd is stopped (SIGTERM), then privd (SIGTERM: ends every
+ *     sandbox, leaves nothing behind), then keep exits 0. SIGHUP: cay-privd, then cayd are replaced
+ * by the binaries that are on disk now; sandboxes live on (cay-privd gets SIGUSR1: exit, leave
+ *     everything). SIGUSR2: the log file is opened again (rotation).
+ *   Exit status: 0 stopped when asked (or, with --daemon, started); 1 failed, reason on standard
+ *     error; 2 wrong options; 3 it runs already.
+ *   When keep dies the daemons die with it (PR_SET_PDEATHSIG) and sandboxes live on: the next
+ * keep's privd finds them again. */
+
+#define KEEP_LISTEN_FD    3
+#define KEEP_READY_FD     4
+#define KEEP_READY        'R'
+#define KEEP_FAILED       'F'
+#define KEEP_EXIT_FAILED  1
+#define KEEP_EXIT_OPTIONS 2
+#define KEEP_EXIT_RUNNING 3
+#define KEEP_REASON_MAX   256 /* bytes of the sentence after KEEP_FAILED */
