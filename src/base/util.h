@@ -7,19 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/param.h> /* MIN, MAX: libuv includes it too, and would define them again */
 #include <unistd.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)     ((a) < (b) ? (a) : (b))
-#define MAX(a, b)     ((a) > (b) ? (a) : (b))
 
-#define UNUSED        __attribute__((unused))
-#define PRINTF(f, a)  __attribute__((format(printf, f, a)))
-#define NORETURN      __attribute__((noreturn))
-#define WARN_UNUSED   __attribute__((warn_unused_result))
-#define CLEANUP(fn)   __attribute__((cleanup(fn)))
+#define UNUSED       __attribute__((unused))
+#define PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define NORETURN     __attribute__((noreturn))
+#define WARN_UNUSED  __attribute__((warn_unused_result))
+#define CLEANUP(fn)  __attribute__((cleanup(fn)))
 
-#define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 static inline void util_free_p(void *p)
 {
@@ -37,17 +36,17 @@ static inline void util_close_p(const int *fd)
 #define CLEANUP_CLOSE CLEANUP(util_close_p)
 
 /* Hands the value on and leaves the empty value behind, so that cleanup does nothing. */
-#define TAKE_PTR(p)                                                                                \
-    ({                                                                                             \
-        typeof(p) take_tmp_ = (p);                                                                 \
-        (p) = NULL;                                                                                \
-        take_tmp_;                                                                                 \
+#define TAKE_PTR(p)                \
+    ({                             \
+        typeof(p) take_tmp_ = (p); \
+        (p) = NULL;                \
+        take_tmp_;                 \
     })
-#define TAKE_FD(fd)                                                                                \
-    ({                                                                                             \
-        int take_fd_ = (fd);                                                                       \
-        (fd) = -1;                                                                                 \
-        take_fd_;                                                                                  \
+#define TAKE_FD(fd)          \
+    ({                       \
+        int take_fd_ = (fd); \
+        (fd) = -1;           \
+        take_fd_;            \
     })
 
 /* Closes *fd unless it is -1 and sets it to -1. */

@@ -1,9 +1,11 @@
 #pragma once
-/* cayd's end of privd's channel, on a libuv loop: sends requests, matches replies by sequence number.
+/* cayd's end of privd's channel, on a libuv loop: sends requests, matches replies by sequence
+ * number.
  *
  * Reconnects by itself (privd may restart): requests under way then end with -ECONNRESET, and
- * on_up is called again after each successful HELLO, so that the owner lists what lives. Requests made
- * while down end with -ENOTCONN at once. Bounded: PRIVSEP_CLIENT_MAX_PENDING requests at a time
+ * on_up is called again after each successful HELLO, so that the owner lists what lives. Requests
+ * made while down end with -ENOTCONN at once. Bounded: PRIVSEP_CLIENT_MAX_PENDING requests at a
+ * time
  * (-EBUSY above). Never blocks. */
 
 #include "privsep/proto.h"
@@ -15,8 +17,8 @@
 
 struct privsep_client;
 
-/* m is NULL and status -errno when the channel failed. fds are owned by the callback: it closes them
- * or keeps them (n_fds of them). */
+/* m is NULL and status -errno when the channel failed. fds are owned by the callback: it closes
+ * them or keeps them (n_fds of them). */
 typedef void (*privsep_reply_cb)(void *arg, int status, const struct privsep_msg *m, int *fds,
                                  size_t n_fds);
 
@@ -29,10 +31,14 @@ struct privsep_client_events {
 
 int privsep_client_new(uv_loop_t *loop, const char *path, const struct privsep_client_events *ev,
                        struct privsep_client **out);
+
+/* Requests under way end with -ECANCELED, from inside this call. May be called from any callback.
+ * The memory goes when the loop has closed its handles. */
 void privsep_client_free(struct privsep_client *c);
 
-/* Sends a request (version, seq and fds are filled in). cb is called exactly once, never from inside
- * this call. Returns its sequence number, or -errno when nothing was sent (cb is then not called). */
+/* Sends a request (version, seq and fds are filled in). cb is called exactly once, never from
+ * inside this call. Returns its sequence number, or -errno when nothing was sent (cb is then not
+ * called). */
 int64_t privsep_client_send(struct privsep_client *c, const struct privsep_msg *request,
                             privsep_reply_cb cb, void *arg);
 bool privsep_client_is_up(const struct privsep_client *c);

@@ -13,6 +13,8 @@
  *
  * privd checks each request against a permit table per sandbox state (src/privd/permit.c). */
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define PRIVSEP_VERSION  1
@@ -21,24 +23,24 @@
 #define PRIVSEP_ID_SIZE  32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 
 enum privsep_op {
-    PRIVSEP_HELLO = 1,  /* first message; u.hello.version. Reply: u.hello */
-    PRIVSEP_CREATE,     /* u.create. Reply when cay-init is ready (status 0, slot, gen, u.created) or
-                         * after everything was undone (status -errno, u.failed says at which stage) */
-    PRIVSEP_KILL,       /* slot, gen. Reply when nothing of it is left but what a job deletes later */
-    PRIVSEP_CONNECT,    /* slot, gen, u.connect.count (1..PRIVSEP_MAX_FDS). Reply: that many stream
-                         * sockets, non-blocking, unconnected, inside the sandbox's network namespace;
-                         * the caller connects them to 127.0.0.1:port */
-    PRIVSEP_STAT,       /* slot, gen. Reply: u.stat */
-    PRIVSEP_LIST,       /* Replies: one PRIVSEP_ITEM event per live sandbox, then the reply */
-    PRIVSEP_TEMPLATES,  /* Replies: one PRIVSEP_TEMPLATE event per template, then the reply */
-    PRIVSEP_JOB,        /* u.job. Reply when the job has ended; PRIVSEP_PROGRESS events before that */
-    PRIVSEP_CAPACITY,   /* Reply: u.capacity */
+    PRIVSEP_HELLO = 1, /* first message; u.hello.version. Reply: u.hello */
+    PRIVSEP_CREATE,    /* u.create. Reply when cay-init is ready (status 0, slot, gen, u.created) or
+                        * after everything was undone (status -errno, u.failed says at which stage) */
+    PRIVSEP_KILL,    /* slot, gen. Reply when nothing of it is left but what a job deletes later */
+    PRIVSEP_CONNECT, /* slot, gen, u.connect.count (1..PRIVSEP_MAX_FDS). Reply: that many stream
+                      * sockets, non-blocking, unconnected, inside the sandbox's network namespace;
+                      * the caller connects them to 127.0.0.1:port */
+    PRIVSEP_STAT,    /* slot, gen. Reply: u.stat */
+    PRIVSEP_LIST,    /* Replies: one PRIVSEP_ITEM event per live sandbox, then the reply */
+    PRIVSEP_TEMPLATES, /* Replies: one PRIVSEP_TEMPLATE event per template, then the reply */
+    PRIVSEP_JOB,      /* u.job. Reply when the job has ended; PRIVSEP_PROGRESS events before that */
+    PRIVSEP_CAPACITY, /* Reply: u.capacity */
     PRIVSEP_REQUEST_COUNT,
 
-    PRIVSEP_ITEM = 64,  /* event: slot, gen, u.item */
-    PRIVSEP_TEMPLATE,   /* event: u.template */
-    PRIVSEP_ENDED,      /* event: slot, gen, u.ended: a sandbox ended that nobody asked to end */
-    PRIVSEP_PROGRESS    /* event: u.progress */
+    PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
+    PRIVSEP_TEMPLATE,  /* event: u.template */
+    PRIVSEP_ENDED,     /* event: slot, gen, u.ended: a sandbox ended that nobody asked to end */
+    PRIVSEP_PROGRESS   /* event: u.progress */
 };
 
 /* How far a create came. Also the names in errors: privsep_stage_name(). */
@@ -97,7 +99,8 @@ struct privsep_msg {
         struct {
             uint32_t version;
             uint32_t pad;
-            char boot_id[40]; /* of the host, so that a peer knows whether sandboxes may have lived on */
+            char boot_id[40]; /* of the host, so that a peer knows whether sandboxes may have lived
+                                 on */
         } hello;
         struct {
             uint32_t template_number;
@@ -137,8 +140,8 @@ struct privsep_msg {
         } template;
         struct {
             char id[PRIVSEP_ID_SIZE];
-            uint32_t cause;       /* enum privsep_cause */
-            int32_t exit_status;  /* as of waitid(2): code or signal */
+            uint32_t cause;      /* enum privsep_cause */
+            int32_t exit_status; /* as of waitid(2): code or signal */
         } ended;
         struct {
             uint32_t kind; /* enum privsep_job */
@@ -160,3 +163,13 @@ struct privsep_msg {
 };
 
 _Static_assert(sizeof(struct privsep_msg) == 288, "the message has one size, on every build");
+
+/* "mounts", "create", ...: for logs and error texts; "unknown" for what is none. */
+const char *privsep_stage_name(uint32_t stage);
+const char *privsep_op_name(uint32_t op);
+
+/* Whether a packet of n bytes with that many descriptors has the form of a request (privd's end
+ * asks) or of a reply or event (cayd's end asks). Values inside u are the receiver's to check.
+ * bytes is aligned for struct privsep_msg and has room for a whole one, whatever n is. */
+bool privsep_request_is_sound(const void *bytes, size_t n, size_t fds);
+bool privsep_answer_is_sound(const void *bytes, size_t n, size_t fds);

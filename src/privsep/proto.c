@@ -1,0 +1,77 @@
+#include "privsep/proto.h"
+
+#include "base/util.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+static const char *const stage_names[PRIVSEP_STAGE_COUNT] = {
+    [PRIVSEP_STAGE_NONE] = "none",
+    [PRIVSEP_STAGE_PERMIT] = "permit",
+    [PRIVSEP_STAGE_TEMPLATE] = "template",
+    [PRIVSEP_STAGE_SLOT] = "slot",
+    [PRIVSEP_STAGE_LAYER] = "layer",
+    [PRIVSEP_STAGE_CGROUP] = "cgroup",
+    [PRIVSEP_STAGE_NAMESPACES] = "namespaces",
+    [PRIVSEP_STAGE_NETWORK] = "network",
+    [PRIVSEP_STAGE_MOUNTS] = "mounts",
+    [PRIVSEP_STAGE_SECCOMP] = "seccomp",
+    [PRIVSEP_STAGE_EXEC] = "exec",
+    [PRIVSEP_STAGE_READY] = "ready",
+};
+
+static const struct {
+    uint32_t op;
+    const char *name;
+} op_names[] = {
+    {PRIVSEP_HELLO, "hello"},         {PRIVSEP_CREATE, "create"},
+    {PRIVSEP_KILL, "kill"},           {PRIVSEP_CONNECT, "connect"},
+    {PRIVSEP_STAT, "stat"},           {PRIVSEP_LIST, "list"},
+    {PRIVSEP_TEMPLATES, "templates"}, {PRIVSEP_JOB, "job"},
+    {PRIVSEP_CAPACITY, "capacity"},   {PRIVSEP_ITEM, "item"},
+    {PRIVSEP_TEMPLATE, "template"},   {PRIVSEP_ENDED, "ended"},
+    {PRIVSEP_PROGRESS, "progress"},
+};
+
+const char *privsep_stage_name(uint32_t stage)
+{
+    return stage < PRIVSEP_STAGE_COUNT ? stage_names[stage] : "unknown";
+}
+
+const char *privsep_op_name(uint32_t op)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(op_names); i++)
+        if (op_names[i].op == op)
+            return op_names[i].name;
+    return "unknown";
+}
+
+static bool is_event(uint32_t op)
+{
+    return op == PRIVSEP_ITEM || op == PRIVSEP_TEMPLATE || op == PRIVSEP_ENDED ||
+           op == PRIVSEP_PROGRESS;
+}
+
+static bool is_request(uint32_t op)
+{
+    return op >= PRIVSEP_HELLO && op < PRIVSEP_REQUEST_COUNT;
+}
+
+bool privsep_request_is_sound(const void *bytes, size_t n, size_t fds)
+{
+    const struct privsep_msg *m = bytes;
+
+    return n == sizeof(*m) && fds == 0 && m->version == PRIVSEP_VERSION && m->fds == 0 &&
+           m->seq != 0 && is_request(m->op);
+}
+
+bool privsep_answer_is_sound(const void *bytes, size_t n, size_t fds)
+{
+    const struct privsep_msg *m = bytes;
+
+    if (n != sizeof(*m) || m->version != PRIVSEP_VERSION || m->fds != fds || fds > PRIVSEP_MAX_FDS)
+        return false;
+    if (m->seq == 0)
+        return is_event(m->op) && fds == 0;
+    return is_request(m->op) && m->status <= 0;
+}
