@@ -1,0 +1,151 @@
+#pragma once
+/* What every part of cay-init shares: the loop, the server, and what /init told us.
+ *
+ * One thread, one loop, one struct agent for the life of the program. Handlers are called by
+ * routes.c after the key was checked; before the call it does http_exchange_set(x, a, NULL), so
+ * that the done callbacks of http_body_collect and connect_read find the agent again by
+ * http_exchange_get(x). A handler that keeps something of its own calls http_exchange_set itself
+ * and keeps the agent's pointer in it.
+ *
+ * Who may do what is decided in cayd: tokens and signatures never come here. What comes here is
+ * who a program or a file belongs to: the user of HTTP's Basic authorization (RPC) or of the
+ * query (files), else default_user.
+ *
+ * Nothing here blocks, but for file work, which belongs on the worker of the file handlers. */
+
+#include "http/server.h"
+#include "runtime/agent_boot.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#define AGENT_VERSION          "0.6.13" /* of E2B's envd whose protocol this is */
+#define AGENT_PROTOCOL         "1"      /* of what cayd adds to it; in AGENT_PROTOCOL_HEADER */
+#define AGENT_PROTOCOL_HEADER  "X-Cay-Agent-Protocol"
+#define AGENT_NAME_SIZE        64   /* of a user, NUL included */
+#define AGENT_PATH_SIZE        4096 /* PATH_MAX, NUL included */
+#define AGENT_CONNECTIONS_MAX  1024
+#define AGENT_WRITE_HIGH_BYTES (256u * 1024u)
+#define AGENT_ARENA_MAX_BYTES  (256u * 1024u)
+
+/* -1 and 0 mean that they are not there. */
+struct agent_spawn {
+    int cgroup_fds[AGENT_CGROUP_FDS_MAX]; /* "0" is written to each by every child */
+    size_t cgroup_fd_count;
+    uint32_t open_files; /* RLIMIT_NOFILE of children; 0: as inherited */
+    bool bounded;  /* false in development mode: credentials are changed, nothing is bounded */
+    uint64_t caps; /* bounding set of children, when bounded */
+};
+
+/* What the sandbox may use, told by cayd in /init; 0: not told, then the kernel is asked. */
+struct agent_limits {
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;
+    uint32_t cpu_milli;
+};
+
+struct process_table;
+struct logs;
+struct files_state;
+struct watch_state;
+
+struct agent {
+    uv_loop_t *loop;
+    struct http_server *server;
+    bool has_key;
+    uint8_t key[32];
+    char id[32]; /* of the sandbox, "" in development mode */
+    struct agent_spawn spawn;
+
+    /* from /init */
+    char default_user[AGENT_NAME_SIZE];    /* "user" until told otherwise */
+    char default_workdir[AGENT_PATH_SIZE]; /* "" when there is none: then it is the user's home */
+    json_t *env;                           /* object of strings, for every process; never NULL */
+    int64_t init_real_ms;                  /* timestamp of the newest /init */
+    struct agent_limits limits;
+
+    struct process_table *processes;
+    struct logs *logs;
+    struct files_state *files; /* of fs_*, files_*: may stay NULL */
+    struct watch_state *watch; /* of watch_*: may stay NULL */
+};
+
+/* The shape of every handler in the route table. */
+typedef void (*agent_handler)(struct http_exchange *x, struct agent *a);
+
+/* Finds the handler for a request, after the key was checked: the http_handler of the server. ctx
+ * is the struct agent. */
+void routes_dispatch(struct http_exchange *x, void *ctx);
+
+/* filesystem.Filesystem/<Method> */
+void fs_stat(struct http_exchange *x, struct agent *a);
+void fs_list_dir(struct http_exchange *x, struct agent *a);
+void fs_make_dir(struct http_exchange *x, struct agent *a);
+void fs_move(struct http_exchange *x, struct agent *a);
+void fs_remove(struct http_exchange *x, struct agent *a);
+void watch_dir(struct http_exchange *x, struct agent *a);
+void watch_create(struct http_exchange *x, struct agent *a);
+void watch_get_events(struct http_exchange *x, struct agent *a);
+void watch_remove(struct http_exchange *x, struct agent *a);
+
+/* /files: GET (and HEAD), POST; POST /files/compose */
+void files_get(struct http_exchange *x, struct agent *a);
+void files_post(struct http_exchange *x, struct agent *a);
+void files_compose(struct http_exchange *x, struct agent *a);
+
+/* process.Process/<Method> */
+void process_start(struct http_exchange *x, struct agent *a);
+void process_connect(struct http_exchange *x, struct agent *a);
+void process_list(struct http_exchange *x, struct agent *a);
+void process_update(struct http_exchange *x, struct agent *a);
+void process_send_input(struct http_exchange *x, struct agent *a);
+void process_stream_input(struct http_exchange *x, struct agent *a);
+void process_close_stdin(struct http_exchange *x, struct agent *a);
+void process_send_signal(struct http_exchange *x, struct agent *a);
+
+/* plain HTTP */
+void health_get(struct http_exchange *x, struct agent *a);
+void metrics_get(struct http_exchange *x, struct agent *a);
+void envs_get(struct http_exchange *x, struct agent *a);
+void init_post(struct http_exchange *x, struct agent *a);
+void logs_get(struct http_exchange *x, struct agent *a);
+
+/* -- the user of a request: user.c ---------------------------------------------------------------
+ */
+
+#define USER_GROUPS_MAX 64
+
+struct user {
+    char name[AGENT_NAME_SIZE];
+    char home[AGENT_PATH_SIZE];
+    char shell[AGENT_PATH_SIZE];
+    uint32_t uid, gid;
+    size_t group_count; /* the primary group is among them */
+    uint32_t groups[USER_GROUPS_MAX];
+};
+
+/* Reads the sandbox's own /etc/passwd and /etc/group, bounded, without NSS. ERR_UNAUTHENTICATED
+ * with a text that names the user when there is none of that name. */
+enum err_code user_find(const char *name, struct user *out, struct err *e);
+
+/* The user of a request: Authorization: Basic base64("name:"), else default_user. */
+enum err_code user_of_request(const struct http_exchange *x, const struct agent *a,
+                              struct user *out, struct err *e);
+
+/* What a path means for a user (path.c): "" is default_dir, or the home when that is NULL or "";
+ * "~" and "~/x" are the home, "~other" is ERR_INVALID; relative ones start at the home. Text only,
+ * cleaned of ".", ".." and double slashes: no file is looked at. */
+enum err_code path_resolve(const char *path, const struct user *u, const char *default_dir,
+                           char out[static AGENT_PATH_SIZE], struct err *e);
+
+/* -- base64.c: standard alphabet; decoding takes the URL alphabet and missing '=' too
+ * -------------- */
+
+#define BASE64_SIZE(n) (((n) + 2) / 3 * 4 + 1) /* of the text of n bytes, NUL included */
+
+/* Text and NUL into out[BASE64_SIZE(n)]; returns its length. */
+size_t base64_encode(const void *bytes, size_t n, char *out);
+
+/* At most n / 4 * 3 + 3 bytes into out. Length, or -EINVAL. */
+ssize_t base64_decode(const char *text, size_t n, void *out);
