@@ -1,0 +1,191 @@
+#pragma once
+/* Making, starting and ending sandboxes: the levels behind one table of functions.
+ *
+ * Linked into cay-privd and cay-job only. Everything here runs as root on the host,
+ * single-threaded. Nothing takes a path or a name from outside: a slot number (and a generation)
+ * gives the uid range, the cgroups and every path, a template number gives the layers.
+ *
+ * Life of a sandbox, as privd drives it (each *_begin starts a task, see task.h: watch
+ * task.result_fd, then call the matching *_finish, which answers -EAGAIN until the result is
+ * there):
+ *
+ *     slot_begin / slot_finish     pooled ahead: namespaces, rules, writable layer, cgroups
+ *     start_begin / start_finish   claims the slot: cay-init runs; its ready byte comes over
+ * boot_fd runtime_sockets              stream sockets inside the sandbox's network namespace
+ * (inline) runtime_stat                 numbers (inline, a dozen small reads) runtime_kill then
+ * wait until the pidfd is readable, then runtime_reap end_begin / end_finish       nothing is left:
+ * cgroups, writable layer
+ *
+ * Per running sandbox the caller needs to keep only the pidfd. Slots that are pooled hold two or
+ * three descriptors. Names on disk and in cgroups are <slot> and <slot>.<gen>, so that after a
+ * crash runtime_scan finds every remainder and runtime_adopt takes over what still runs. */
+
+#include "privsep/proto.h"
+#include "runtime/agent_boot.h"
+#include "runtime/task.h"
+
+#define RUNTIME_UID_BASE    1006632960u /* first host uid of slot 0 */
+#define RUNTIME_UID_COUNT   65536u
+#define RUNTIME_SLOTS_MAX   16384u
+#define RUNTIME_SOCKETS_MAX PRIVSEP_MAX_FDS
+
+/* Where things are below the state directory:
+ *   disk/                      the state disk (btrfs, nosuid, nodev), or a plain directory
+ *   disk/templates/<n>/rootfs  a template's tree, disk ids 0..65535
+ *   disk/templates/<n>/usrmask optional: then the host's /usr, with this layer on top of it (opaque
+ *                              directories hide what must not be seen), is mounted at /usr
+ *   disk/layers/<slot>.<gen>   a writable layer (a subvolume)
+ *   disk.img                   the loop image, where the host's file system is not usable
+ *   stage/                     an empty directory: where set-up code of a sandbox puts its first
+ * mount */
+#define RUNTIME_DISK_DIR      "disk"
+#define RUNTIME_TEMPLATES_DIR "templates"
+#define RUNTIME_LAYERS_DIR    "layers"
+#define RUNTIME_DISK_IMAGE    "disk.img"
+#define RUNTIME_STAGE_DIR     "stage"
+
+struct runtime;
+
+enum runtime_disk { RUNTIME_DISK_AUTO, RUNTIME_DISK_BTRFS, RUNTIME_DISK_MEMORY };
+
+struct runtime_config {
+    const char *state_dir;   /* absolute, root:root 0700, no component owned by another user */
+    const char *agent_path;  /* the cay-init binary; read once, run from a sealed copy */
+    const char *cgroup_name; /* "cay": one directory of this name in each hierarchy */
+    enum runtime_disk disk;
+    uint64_t disk_bytes; /* size of a loop image that has to be made (sparse) */
+    uint32_t slots_max;  /* <= RUNTIME_SLOTS_MAX */
+};
+
+/* Finds out what the machine has, opens (makes, mounts) the state disk, makes the cgroup
+ * directories, reads the agent, builds the seccomp program. Blocks (up to seconds when a disk image
+ * is made): only at start. Logs what was chosen and why. 0 or -errno after logging the reason. */
+int runtime_open(const struct runtime_config *config, struct runtime **out) WARN_UNUSED;
+
+/* Forgets, and ends nothing: sandboxes live on, the disk stays mounted in this mount namespace. */
+void runtime_close(struct runtime *rt);
+
+/* After the last sandbox: unmounts the disk, gives the loop device back, removes cgroup
+ * directories. */
+int runtime_shutdown(struct runtime *rt);
+
+/* Reads the agent's binary again (after an upgrade); what runs keeps the old one. 0 or -errno. */
+int runtime_reload_agent(struct runtime *rt);
+
+const char *runtime_disk_name(const struct runtime *rt); /* "btrfs", "memory" */
+int runtime_disk_space(const struct runtime *rt, uint64_t *total_bytes, uint64_t *free_bytes);
+
+/* Directory descriptor of disk/templates, owned by rt. */
+int runtime_templates_fd(const struct runtime *rt);
+
+/* First host uid (and gid) of a slot's range of RUNTIME_UID_COUNT. */
+uint32_t runtime_slot_uid(uint32_t slot);
+
+/* A pooled slot. The holder owns the descriptors; -1 where there is none. */
+struct runtime_slot {
+    uint32_t number, gen;
+    int userns_fd, netns_fd;
+};
+
+#define RUNTIME_SLOT_NONE ((struct runtime_slot){.userns_fd = -1, .netns_fd = -1})
+
+/* Closes the descriptors, which ends the namespaces. The layer and cgroups go with end_begin. */
+void runtime_slot_close(struct runtime_slot *s);
+
+struct runtime_start {
+    uint32_t template_number;
+    uint32_t flags; /* 0 */
+    struct privsep_limits limits;
+    char id[PRIVSEP_ID_SIZE]; /* becomes the host name */
+    uint8_t key[PRIVSEP_KEY_SIZE];
+};
+
+struct runtime_started {
+    pid_t pid; /* PID 1 of the sandbox, in the caller's pid namespace; a child of the caller */
+    int pidfd;
+};
+
+/* One row per enum privsep_level. All functions are set when probe answers 0. */
+struct runtime_driver {
+    const char *name;
+
+    /* 0, or -errno and why not, as a sentence. Blocks up to milliseconds: at start only. */
+    int (*probe)(struct runtime *rt, char *why, size_t why_size);
+
+    /* Makes slot {number, gen}, whose remainders must have been ended before. */
+    int (*slot_begin)(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
+    /* 0, -EAGAIN, or -errno with *stage; after a failure nothing is left of it. */
+    int (*slot_finish)(struct runtime *rt, struct task *t, struct runtime_slot *out,
+                       uint32_t *stage);
+
+    /* Starts cay-init in the slot. *boot_fd (non-blocking, owned by the caller) is the starter's
+     * end of the boot socket: struct agent_boot has been or will be written by the task, the caller
+     * reads AGENT_READY or AGENT_FAILED and its sentence from it; end of file without either: it
+     * died. The slot's descriptors may be closed as soon as start_finish has not answered -EAGAIN.
+     */
+    int (*start_begin)(struct runtime *rt, const struct runtime_slot *slot,
+                       const struct runtime_start *start, struct task *out, int *boot_fd);
+    /* 0, -EAGAIN, or -errno with *stage; after a failure no process is left, the caller still runs
+     * end_begin for the layer and cgroups. */
+    int (*start_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
+                        uint32_t *stage);
+
+    /* Removes what a slot has outside its processes, pooled or used: cgroups, writable layer. Only
+     * after its processes ended. Idempotent: what is not there is success. */
+    int (*end_begin)(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
+    /* 0, -EAGAIN, or -errno: -EBUSY when a process still lives in it (try again later). */
+    int (*end_finish)(struct runtime *rt, struct task *t);
+};
+
+/* The row of a level; NULL for a number that is no level. */
+const struct runtime_driver *runtime_driver(uint32_t level);
+
+/* Kills every process of the sandbox: SIGKILL to PID 1 (the kernel ends the rest of its pid
+ * namespace), then thaws, so that a frozen one dies too. Inline, microseconds. pidfd may be -1:
+ * cgroup only. */
+int runtime_kill(struct runtime *rt, uint32_t slot, int pidfd);
+
+/* How a process that has ended came to its end: fills the fields of waitid(2). Does not block.
+ * 0; -EAGAIN: still alive; -ECHILD: ended, but it is nobody's child here (status unknown). */
+struct runtime_exit {
+    int code;   /* CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0 when unknown */
+    int status; /* exit code or signal */
+};
+int runtime_reap(int pidfd, struct runtime_exit *out);
+
+/* Whether the memory limit killed something in it (then a SIGKILL of PID 1 is PRIVSEP_CAUSE_OOM).
+ * Call before end_begin. */
+bool runtime_was_oom(const struct runtime *rt, uint32_t slot);
+
+/* n unconnected, non-blocking, close-on-exec TCP sockets inside the network namespace of pidfd's
+ * process (7 µs each). All or none. 0 or -errno (-ESRCH: it has ended). The calling process ends up
+ * in its own namespace again; should that fail it aborts, as it would otherwise serve from the
+ * wrong one. */
+int runtime_sockets(const struct runtime *rt, int pidfd, int *fds, unsigned n);
+
+struct runtime_stat {
+    uint64_t memory_used_bytes, memory_limit_bytes, memory_cache_bytes;
+    uint64_t cpu_used_us;
+    uint64_t disk_used_bytes, disk_limit_bytes;
+    uint32_t pids_used, pad;
+};
+
+/* Numbers of a running sandbox. What cannot be read is 0. 0 or -errno. */
+int runtime_stat(const struct runtime *rt, uint32_t slot, uint32_t gen, struct runtime_stat *out);
+
+/* After a restart: takes over PID 1 of a slot by its recorded pid. Checks that the process is in
+ * the slot's cgroup and is PID 1 of a pid namespace of its own, and owned by the slot's user
+ * namespace, so that a recycled pid is never taken. 0 and *pidfd, or -ESRCH. */
+int runtime_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd);
+
+/* After a restart: what is there. Calls found() once per slot that has a cgroup with processes in
+ * it (pid = one of them that is PID 1 of its own pid namespace, else 0) or remainders (gen as in
+ * the layer's name, 0 where there is only a cgroup). Blocks as long as reading the directories
+ * takes. */
+struct runtime_found {
+    uint32_t slot, gen;
+    bool has_layer, has_cgroup;
+    pid_t pid;
+};
+int runtime_scan(const struct runtime *rt, void (*found)(void *arg, const struct runtime_found *f),
+                 void *arg);

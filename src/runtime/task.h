@@ -1,0 +1,49 @@
+#pragma once
+/* Work that may take longer than 100 µs, done in a child of its own so that the caller never
+ * blocks.
+ *
+ * The child runs one function and sends exactly one struct task_result (with descriptors) over a
+ * private SOCK_SEQPACKET pair, then exits. The parent watches `result_fd` (readable when the result
+ * is there, or hung up when the child died without one) and calls task_collect, which also reaps.
+ * The child holds a copy of the parent's memory and descriptors, runs with default signal handling
+ * and dies with its parent. Callers must be single-threaded. */
+
+#include "base/util.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define TASK_MAX_FDS    8
+#define TASK_MAX_VALUES 8
+
+struct task {
+    pid_t pid;
+    int pidfd;     /* readable when the child has ended */
+    int result_fd; /* non-blocking; what to watch */
+};
+
+#define TASK_NONE ((struct task){.pid = -1, .pidfd = -1, .result_fd = -1})
+
+struct task_result {
+    int32_t status; /* 0 or -errno */
+    uint32_t stage; /* enum privsep_stage on failure */
+    uint64_t values[TASK_MAX_VALUES];
+    uint32_t n_fds;
+    int fds[TASK_MAX_FDS]; /* in the child: what to send (it keeps ownership until it exits) */
+};
+
+/* Runs in the child. Fills *out; what it returns is out->status. */
+typedef int (*task_fn)(void *arg, struct task_result *out);
+
+/* Starts fn(arg) in a child. arg may point to the caller's stack: the child has its own copy.
+ * About 0.1 to 0.3 ms. 0 or -errno. The caller owns *out until task_collect or task_cancel. */
+int task_spawn(task_fn fn, void *arg, struct task *out) WARN_UNUSED;
+
+/* Takes the result and reaps the child, which has nothing left to do but exit. Does not block.
+ * 0: *out is filled and t is TASK_NONE again; the caller owns out->fds[0..n_fds).
+ * -EAGAIN: not there yet. -ECHILD: the child died without a result; t is TASK_NONE again. */
+int task_collect(struct task *t, struct task_result *out) WARN_UNUSED;
+
+/* Kills, reaps, and drops whatever result there was. Blocks until the child is gone (microseconds:
+ * children run bounded kernel calls only). */
+void task_cancel(struct task *t);
