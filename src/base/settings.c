@@ -1,0 +1,180 @@
+#include "base/settings.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (INT64_C(1) << 20)
+#define GIB (INT64_C(1) << 30)
+#define TIB (INT64_C(1) << 40)
+
+#define SECOND INT64_C(1000)
+#define DAY    (86400 * SECOND)
+
+#define FIELD(name) offsetof(struct settings, name)
+
+const struct config_key settings_keys[] = {
+    {"listen", "address", CONFIG_STRING, FIELD(listen_address), "127.0.0.1", 0, 0, "ADDRESS",
+     "Numeric IPv4 or IPv6 address to listen on. Whoever can reach it and has a key can run "
+     "programs "
+     "in sandboxes: other than a loopback address needs TLS in front of it."},
+    {"listen", "port", CONFIG_INT, FIELD(listen_port), "3000", 1, 65535, "PORT",
+     "TCP port of the control plane and of all sandbox traffic."},
+
+    {"state", "dir", CONFIG_STRING, FIELD(state_dir), "/var/lib/cay", 0, 0, "DIR",
+     "Where everything that survives a restart is kept: database, keys, templates, the disk of the "
+     "sandboxes."},
+    {"state", "run", CONFIG_STRING, FIELD(state_run), "/run/cay", 0, 0, "DIR",
+     "Where the sockets and records of the running server are kept."},
+    {"state", "log", CONFIG_STRING, FIELD(state_log), "/var/log/cay/cay.log", 0, 0, "FILE",
+     "Where the daemons log to."},
+    {"state", "disk_backend", CONFIG_STRING, FIELD(state_disk_backend), "auto", 0, 0, "NAME",
+     "What the files of sandboxes are kept on: btrfs, memory, or auto for btrfs where it works."},
+    {"state", "disk_size", CONFIG_BYTES, FIELD(state_disk_size_bytes), "64G", 128 * MIB, 64 * TIB,
+     "BYTES",
+     "Size of the sparse image that holds the files of sandboxes, where DIR is not on btrfs; space "
+     "is taken only as it is used."},
+
+    {"sandbox", "memory", CONFIG_BYTES, FIELD(sandbox_memory_bytes), "512M", 32 * MIB, 16 * TIB,
+     "BYTES", "Memory of a sandbox, page cache of its files included."},
+    {"sandbox", "cpu_milli", CONFIG_INT, FIELD(sandbox_cpu_milli), "2000", 10, 1024000, "N",
+     "Processor time of a sandbox in thousandths of a core."},
+    {"sandbox", "disk", CONFIG_BYTES, FIELD(sandbox_disk_bytes), "10G", 16 * MIB, 64 * TIB, "BYTES",
+     "What a sandbox may write to its disk, on top of its template."},
+    {"sandbox", "pids", CONFIG_INT, FIELD(sandbox_pids), "1024", 16, 1000000, "N",
+     "Processes and threads of a sandbox."},
+    {"sandbox", "open_files", CONFIG_INT, FIELD(sandbox_open_files), "4096", 64, 1048576, "N",
+     "Open files of each process in a sandbox."},
+    {"sandbox", "default_ttl", CONFIG_TIME_MS, FIELD(sandbox_default_ttl_ms), "5m", SECOND,
+     3650 * DAY, "TIME", "How long a sandbox lives when its client says nothing."},
+    {"sandbox", "max_ttl", CONFIG_TIME_MS, FIELD(sandbox_max_ttl_ms), "24h", SECOND, 3650 * DAY,
+     "TIME", "How long a sandbox may live at most, counted from the last time it was set."},
+    {"sandbox", "agent_timeout", CONFIG_TIME_MS, FIELD(sandbox_agent_timeout_ms), "10s", SECOND,
+     600 * SECOND, "TIME", "How long a new sandbox may take to answer before it is given up."},
+    {"sandbox", "max", CONFIG_INT, FIELD(sandbox_max), "1000", 1, 60000, "N",
+     "Sandboxes at a time, over all keys."},
+    {"sandbox", "slots_max", CONFIG_INT, FIELD(sandbox_slots_max), "1024", 1, 60000, "N",
+     "User id ranges of 65,536 to take from the host for sandboxes, beginning at its first free "
+     "range."},
+    {"sandbox", "slots_ready", CONFIG_INT, FIELD(sandbox_slots_ready), "8", 0, 4096, "N",
+     "Namespaces and disks to keep made ahead, so that a create does not wait for them."},
+
+    {"server", "domain", CONFIG_STRING, FIELD(server_domain), NULL, 0, 0, "DOMAIN",
+     "Domain of the sandboxes' host names, PORT-ID.DOMAIN, with its port if that is not the "
+     "protocol's own. When absent it is localhost and the port that is listened on."},
+    {"server", "user", CONFIG_STRING, FIELD(server_user), "cay", 0, 0, "NAME",
+     "User that the HTTP side runs as; made by `cay up` when it is absent."},
+    {"server", "threads", CONFIG_INT, FIELD(server_threads), "0", 0, 256, "N",
+     "Threads that parse and relay; 0 takes one less than there are cores, at least one."},
+    {"server", "max_connections", CONFIG_INT, FIELD(server_max_connections), "4096", 16, 1000000,
+     "N", "Client connections at a time."},
+    {"server", "log_level", CONFIG_STRING, FIELD(server_log_level), "info", 0, 0, "LEVEL",
+     "What is logged: error, warn, info or debug."},
+    {NULL},
+};
+
+static enum err_code check_absolute(const char *key, const char *path, struct err *e)
+{
+    if (path && path[0] == '/')
+        return ERR_OK;
+    return err_set(e, ERR_INVALID, "[state] %s: found \"%.100s\", allowed is an absolute path", key,
+                   path ? path : "");
+}
+
+static enum err_code check(const struct settings *s, struct err *e)
+{
+    static const char *const backends[] = {"auto", "btrfs", "memory"};
+    enum log_level level;
+    bool known = false;
+
+    if (check_absolute("dir", s->state_dir, e) || check_absolute("run", s->state_run, e) ||
+        check_absolute("log", s->state_log, e))
+        return e->code;
+    for (size_t i = 0; i < ARRAY_SIZE(backends); i++)
+        known |= strcmp(s->state_disk_backend, backends[i]) == 0;
+    if (!known)
+        return err_set(e, ERR_INVALID,
+                       "[state] disk_backend: found \"%.32s\", allowed are auto, "
+                       "btrfs and memory",
+                       s->state_disk_backend);
+    if (log_level_from_name(s->server_log_level, &level) < 0)
+        return err_set(e, ERR_INVALID,
+                       "[server] log_level: found \"%.32s\", allowed are error, "
+                       "warn, info and debug",
+                       s->server_log_level);
+    if (s->sandbox_default_ttl_ms > s->sandbox_max_ttl_ms)
+        return err_set(e, ERR_INVALID, "[sandbox] default_ttl is more than max_ttl");
+    return ERR_OK;
+}
+
+static enum err_code load(struct settings *s, const char *path, int *argc, char **argv,
+                          struct err *e)
+{
+    enum err_code code = config_defaults(settings_keys, s, e);
+
+    if (code != ERR_OK)
+        return code;
+    code = config_load_file(settings_keys, path ? path : SETTINGS_PATH, s, e);
+    if (code != ERR_OK && (path || code != ERR_NOT_FOUND))
+        return code;
+    code = config_load_args(settings_keys, argc, argv, s, e);
+    return code == ERR_OK ? check(s, e) : code;
+}
+
+enum err_code settings_load(struct settings *s, const char *path, int *argc, char **argv,
+                            struct err *e)
+{
+    struct err scratch;
+    enum err_code code;
+
+    e = e ? e : &scratch;
+    memset(s, 0, sizeof(*s));
+    code = load(s, path, argc, argv, e);
+    if (code != ERR_OK || s->server_domain)
+        return code;
+    if (asprintf(&s->server_domain, "localhost:%" PRId64, s->listen_port) < 0) {
+        s->server_domain = NULL;
+        return err_set(e, ERR_EXHAUSTED, "out of memory");
+    }
+    return ERR_OK;
+}
+
+void settings_free(struct settings *s)
+{
+    config_free(settings_keys, s);
+}
+
+static void format(const void *field, enum config_type type, char *out, size_t size)
+{
+    switch (type) {
+    case CONFIG_STRING: {
+        const char *text = *(char *const *)field;
+
+        snprintf(out, size, "%s", text ? text : "");
+        break;
+    }
+    case CONFIG_BOOL: snprintf(out, size, "%s", *(const bool *)field ? "true" : "false"); break;
+    case CONFIG_INT: snprintf(out, size, "%" PRId64, *(const int64_t *)field); break;
+    case CONFIG_BYTES: snprintf(out, size, "%" PRIu64, *(const uint64_t *)field); break;
+    case CONFIG_TIME_MS: snprintf(out, size, "%" PRIu64 "ms", *(const uint64_t *)field); break;
+    }
+}
+
+bool settings_differs(const struct settings *s, const struct config_key *key, char *out,
+                      size_t size)
+{
+    struct settings initial;
+    char before[512];
+    bool differs;
+
+    memset(&initial, 0, sizeof(initial));
+    if (config_defaults(settings_keys, &initial, NULL) != ERR_OK)
+        return false;
+    format((const char *)&initial + key->offset, key->type, before, sizeof(before));
+    format((const char *)s + key->offset, key->type, out, size);
+    differs = strcmp(before, out) != 0;
+    config_free(settings_keys, &initial);
+    return differs;
+}

@@ -1,0 +1,42 @@
+#pragma once
+/* The settings of a cay server: one table, read by `cay up` (which starts cay-keep with them) and
+ * by cayd, and printed as the example file, the help text and the man page cay.conf(5).
+ *
+ * `cay up` reads the file and hands cayd the values that differ from the defaults as options
+ * (--sandbox-memory=1G), because cayd's user need not be able to read the file. */
+
+#include "base/config.h"
+
+#define SETTINGS_PATH "/etc/cay/cay.conf"
+
+struct settings {
+    /* [listen] */
+    char *listen_address;
+    int64_t listen_port;
+    /* [state] */
+    char *state_dir, *state_run, *state_log, *state_disk_backend;
+    uint64_t state_disk_size_bytes;
+    /* [sandbox] */
+    uint64_t sandbox_memory_bytes, sandbox_disk_bytes;
+    int64_t sandbox_cpu_milli, sandbox_pids, sandbox_open_files;
+    uint64_t sandbox_default_ttl_ms, sandbox_max_ttl_ms, sandbox_agent_timeout_ms;
+    int64_t sandbox_max, sandbox_slots_max, sandbox_slots_ready;
+    /* [server] */
+    char *server_domain; /* NULL: localhost:PORT */
+    char *server_user, *server_log_level;
+    int64_t server_threads, server_max_connections;
+};
+
+/* Ends with an entry whose section is NULL. */
+extern const struct config_key settings_keys[];
+
+/* Defaults, then path (NULL: SETTINGS_PATH, which may be absent), then options from argv, as
+ * config_load_args does it; afterwards what belongs together is checked, and server_domain and the
+ * others are filled in. Release with settings_free, also after an error. */
+enum err_code settings_load(struct settings *s, const char *path, int *argc, char **argv,
+                            struct err *e);
+void settings_free(struct settings *s);
+
+/* Writes the value of a key in the file's syntax; false when it is the default (or absent). */
+bool settings_differs(const struct settings *s, const struct config_key *key, char *out,
+                      size_t size);
