@@ -15,7 +15,7 @@ static int append_clean(const char *path, char *out, size_t *len)
             while (*len > 0 && out[--*len] != '/')
                 ;
         } else if (n > 0 && !(n == 1 && path[0] == '.')) {
-            if (*len + 1 + n >= PATH_MAX)
+            if (*len + 1 + n >= AGENT_PATH_SIZE)
                 return -ENAMETOOLONG;
             out[(*len)++] = '/';
             memcpy(out + *len, path, n);
@@ -34,7 +34,7 @@ static void finish(char *out, size_t len)
     out[len] = '\0';
 }
 
-int path_clean(const char *path, char out[static PATH_MAX])
+int path_clean(const char *path, char out[static AGENT_PATH_SIZE])
 {
     size_t len = 0;
     int r;
@@ -47,26 +47,25 @@ int path_clean(const char *path, char out[static PATH_MAX])
     return r;
 }
 
-int path_resolve(const char *path, const char *home, const char *workdir, char out[static PATH_MAX])
+enum err_code path_resolve(const char *path, const struct user *u, const char *default_dir,
+                           char out[static AGENT_PATH_SIZE], struct err *e)
 {
+    const char *rest = path[0] || !default_dir ? path : default_dir;
+    bool home = rest[0] != '/';
     size_t len = 0;
-    int r = 0;
 
-    if (!path[0] && workdir)
-        path = workdir;
-    if (path[0] == '~') {
-        path++;
-        if (path[0] && path[0] != '/')
-            return -EINVAL;
-        r = append_clean(home, out, &len);
-    } else if (path[0] != '/') {
-        r = append_clean(home, out, &len);
+    if (rest[0] == '~') {
+        rest++;
+        if (rest[0] && rest[0] != '/')
+            return err_set(e, ERR_INVALID,
+                           "failed to expand path '%s' for user '%s': cannot expand user-specific "
+                           "home dir",
+                           path, u->name);
     }
-    if (r == 0)
-        r = append_clean(path, out, &len);
-    if (r == 0)
-        finish(out, len);
-    return r;
+    if ((home && append_clean(u->home, out, &len) < 0) || append_clean(rest, out, &len) < 0)
+        return err_set(e, ERR_INVALID, "path is longer than %d bytes", AGENT_PATH_SIZE - 1);
+    finish(out, len);
+    return ERR_OK;
 }
 
 const char *path_base(const char *path)
@@ -76,7 +75,7 @@ const char *path_base(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-void path_dir(const char *path, char out[static PATH_MAX])
+void path_dir(const char *path, char out[static AGENT_PATH_SIZE])
 {
     const char *slash = strrchr(path, '/');
     size_t n = slash ? (size_t)(slash - path) : 0;
@@ -85,9 +84,9 @@ void path_dir(const char *path, char out[static PATH_MAX])
     finish(out, n);
 }
 
-int path_join(const char *dir, const char *name, char out[static PATH_MAX])
+int path_join(const char *dir, const char *name, char out[static AGENT_PATH_SIZE])
 {
-    int n = snprintf(out, PATH_MAX, "%s/%s", strcmp(dir, "/") == 0 ? "" : dir, name);
+    int n = snprintf(out, AGENT_PATH_SIZE, "%s/%s", strcmp(dir, "/") == 0 ? "" : dir, name);
 
-    return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+    return n < AGENT_PATH_SIZE ? 0 : -ENAMETOOLONG;
 }

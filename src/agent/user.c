@@ -11,6 +11,7 @@
 #define GROUP_FILE    "/etc/group"
 #define PASSWD_FIELDS 7
 #define GROUP_FIELDS  4
+#define BASIC_MAX     512 /* characters of base64 */
 
 struct span {
     const char *at;
@@ -69,10 +70,11 @@ static bool span_to_id(struct span s, uint32_t *out)
     return true;
 }
 
-/* '+' and '-' start NIS lines, '#' is a comment by custom. */
+/* One byte shorter than fits: a longer name that was cut can then match none. '+' and '-' start NIS
+ * lines, '#' is a comment by custom. */
 static bool is_name(struct span s)
 {
-    return s.len > 0 && s.len < USER_NAME_SIZE && !strchr("+-#", s.at[0]);
+    return s.len > 0 && s.len < AGENT_NAME_SIZE - 1 && !strchr("+-#", s.at[0]);
 }
 
 static int copy_span(struct span s, const char *fallback, char *out, size_t size)
@@ -115,8 +117,6 @@ static bool is_member(struct span members, const char *name)
 
 static bool has_group(const struct user *u, uint32_t gid)
 {
-    if (gid == u->gid)
-        return true;
     for (size_t i = 0; i < u->group_count; i++)
         if (u->groups[i] == gid)
             return true;
@@ -128,7 +128,8 @@ static void read_groups(const char *text, struct user *u)
     struct span line, f[GROUP_FIELDS];
     uint32_t gid;
 
-    while (u->group_count < USER_MAX_GROUPS && next_line(&text, &line)) {
+    u->groups[u->group_count++] = u->gid;
+    while (u->group_count < USER_GROUPS_MAX && next_line(&text, &line)) {
         if (!split_line(line, f, GROUP_FIELDS) || !is_name(f[0]) || !span_to_id(f[2], &gid))
             continue;
         if (is_member(f[3], u->name) && !has_group(u, gid))
@@ -150,8 +151,7 @@ int user_find_in(const char *passwd, const char *group, const char *name, struct
         r = read_passwd_line(f, &u);
         if (r < 0)
             return r;
-        if (group)
-            read_groups(group, &u);
+        read_groups(group ? group : "", &u);
         *out = u;
         return 0;
     }
@@ -187,7 +187,7 @@ static int read_file(const char *path, struct buf *out)
     return memchr(out->data, '\0', out->len) ? -EINVAL : 0;
 }
 
-int user_find(const char *name, struct user *out)
+static int find(const char *name, struct user *out)
 {
     CLEANUP_BUF struct buf passwd, group;
     int r;
@@ -200,77 +200,51 @@ int user_find(const char *name, struct user *out)
     /* Without a readable group file a user has no further groups: no reason to refuse it. */
     if (read_file(GROUP_FILE, &group) < 0)
         buf_clear(&group);
-    return user_find_in(passwd.data ? passwd.data : "", group.len ? group.data : NULL, name, out);
+    return user_find_in(passwd.len ? passwd.data : "", group.len ? group.data : NULL, name, out);
 }
 
-static int base64_value(char c)
+enum err_code user_find(const char *name, struct user *out, struct err *e)
 {
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
+    int r = find(name, out);
+
+    if (r == 0)
+        return ERR_OK;
+    if (r == -ENOENT)
+        return err_set(e, ERR_UNAUTHENTICATED, "invalid username: '%s'", name);
+    return err_set_sys(e, ERR_INTERNAL, r, "looking up user '%s' in " PASSWD_FILE, name);
 }
 
-/* Standard alphabet with padding. Length, or -EINVAL. */
-static ssize_t decode_base64(const char *in, char *out, size_t size)
+/* The user name of a Basic header into out. False when there is none, or none that could be a name:
+ * such a header counts as absent, as with upstream. The password proves nothing here. */
+static bool basic_name(const char *header, char out[static AGENT_NAME_SIZE])
 {
-    size_t n = strlen(in), used = 0, pad = 0;
-    uint32_t bits = 0;
-
-    if (n % 4 != 0)
-        return -EINVAL;
-    while (pad < 2 && pad < n && in[n - 1 - pad] == '=')
-        pad++;
-    for (size_t i = 0; i < n; i++) {
-        int v = i < n - pad ? base64_value(in[i]) : 0;
-
-        if (v < 0)
-            return -EINVAL;
-        bits = bits << 6 | (uint32_t)v;
-        if (i % 4 != 3)
-            continue;
-        for (int k = 2; k >= 0; k--) {
-            if (used == size)
-                return -EINVAL;
-            out[used++] = (char)(bits >> (8 * k) & 0xff);
-        }
-    }
-    return (ssize_t)(used - pad);
-}
-
-/* The user name of a Basic header into out. False when there is none. */
-static bool basic_name(const char *header, char out[static USER_NAME_SIZE])
-{
-    char text[2 * USER_NAME_SIZE];
+    char text[BASIC_MAX / 4 * 3 + 3];
     const char *colon;
     ssize_t len;
 
-    if (!header || strncasecmp(header, "Basic ", 6) != 0)
+    if (!header || strncasecmp(header, "Basic ", 6) != 0 || strlen(header + 6) > BASIC_MAX)
         return false;
-    len = decode_base64(header + 6, text, sizeof(text));
+    len = base64_decode(header + 6, strlen(header + 6), text);
     if (len < 0)
         return false;
     colon = memchr(text, ':', (size_t)len);
-    if (!colon || colon - text >= USER_NAME_SIZE || memchr(text, '\0', (size_t)(colon - text)))
+    if (!colon || memchr(text, '\0', (size_t)(colon - text)))
         return false;
-    memcpy(out, text, (size_t)(colon - text));
-    out[colon - text] = '\0';
+    /* A longer name is cut, and so stays unknown: AGENT_NAME_SIZE - 1 bytes are no user's name. */
+    snprintf(out, AGENT_NAME_SIZE, "%.*s", (int)(colon - text), text);
     return true;
 }
 
-int user_from_head(const struct http_head *head, const char *default_name,
-                   char asked[static USER_NAME_SIZE], struct user *out)
+enum err_code user_of_request(const struct http_exchange *x, const struct agent *a,
+                              struct user *out, struct err *e)
 {
-    asked[0] = '\0';
-    if (!basic_name(http_head_get(head, "Authorization"), asked)) {
-        if (!default_name || !default_name[0])
-            return -ENODATA;
-        snprintf(asked, USER_NAME_SIZE, "%s", default_name);
-    }
-    return user_find(asked, out);
+    char name[AGENT_NAME_SIZE];
+
+    if (basic_name(http_head_get(http_exchange_head(x), "Authorization"), name))
+        return user_find(name, out, e);
+    if (!a->default_user[0])
+        return err_set(e, ERR_UNAUTHENTICATED, "no user specified");
+    return user_find(a->default_user, out, e);
 }
 
 void user_names_init(struct user_names *n)
@@ -299,7 +273,7 @@ static void load_names(struct user_names *n)
 
 /* The first line whose third field is id names it, as getpwuid(3) has it. */
 static void name_of_id(const char *text, size_t fields, uint32_t id,
-                       char out[static USER_NAME_SIZE])
+                       char out[static AGENT_NAME_SIZE])
 {
     struct span line, f[PASSWD_FIELDS];
     uint32_t found;
@@ -307,10 +281,10 @@ static void name_of_id(const char *text, size_t fields, uint32_t id,
     while (next_line(&text, &line)) {
         if (!split_line(line, f, fields) || !is_name(f[0]) || !span_to_id(f[2], &found))
             continue;
-        if (found == id && copy_span(f[0], "", out, USER_NAME_SIZE) == 0)
+        if (found == id && copy_span(f[0], "", out, AGENT_NAME_SIZE) == 0)
             return;
     }
-    snprintf(out, USER_NAME_SIZE, "%u", id);
+    snprintf(out, AGENT_NAME_SIZE, "%u", id);
 }
 
 static const char *remembered(struct user_name_memo *memo, size_t count, const struct buf *file,
