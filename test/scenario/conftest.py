@@ -1,0 +1,135 @@
+"""The server that the scenarios talk to.
+
+By default they start one of their own from the build tree (port, state and run directory apart from any
+other), and stop it at the end; as root. With CAY_URL and CAY_API_KEY set they use that running server
+instead; what needs a server of its own is then skipped, saying so."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from client import Client
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
+READY_SECONDS = 120
+
+
+def pytest_addoption(parser):
+    parser.addoption("--probe", default=str(BUILD / "test/probe/probe"), help="the static probe")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    def __init__(self, url, key, own=None):
+        self.url, self.key, self.own = url, key, own
+
+
+class OwnServer:
+    """cay-keep and what it starts, in directories of their own."""
+
+    def __init__(self):
+        if os.geteuid() != 0:
+            pytest.skip("starting a server needs root")
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-", dir="/var/tmp"))
+        self.base.chmod(0o755)
+        self.state, self.run, self.port = self.base / "state", self.base / "run", free_port()
+        self.log = self.base / "log"
+        programs = {n: BUILD / "src" / d / n for d, n in
+                    (("cayd", "cayd"), ("privd", "cay-privd"), ("job", "cay-job"), ("agent", "cay-init"))}
+        command = [BUILD / "src/keep/cay-keep", "--daemon", f"--listen-port={self.port}",
+                   f"--state-dir={self.state}", f"--run-dir={self.run}", f"--log-file={self.log}",
+                   f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
+                   f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}"]
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                              timeout=READY_SECONDS)
+        assert done.returncode == 0, f"{done.stderr}\n{self.log_tail()}"
+        self.keep_pid = int((self.run / "keep.pid").read_text())
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def log_tail(self):
+        return self.log.read_text()[-4000:] if self.log.exists() else ""
+
+    def key(self):
+        return (self.state / "cayd" / "api-key").read_text().strip()
+
+    def stop(self):
+        os.kill(self.keep_pid, signal.SIGTERM)
+        for _ in range(600):
+            if not pathlib.Path(f"/proc/{self.keep_pid}").exists():
+                break
+            time.sleep(0.1)
+        left = subprocess.run(["grep", "-c", str(self.base), "/proc/self/mountinfo"], capture_output=True, text=True)
+        assert left.stdout.strip() == "0", "something is still mounted"
+        shutil.rmtree(self.base, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server():
+    if os.environ.get("CAY_URL"):
+        yield Server(os.environ["CAY_URL"], os.environ["CAY_API_KEY"])
+        return
+    own = OwnServer()
+    try:
+        yield Server(own.url, own.key(), own)
+    finally:
+        own.stop()
+
+
+@pytest.fixture(scope="session")
+def own_server(server):
+    """The test's own server, or None: tests that count or kill skip then."""
+    return server.own
+
+
+@pytest.fixture(scope="session")
+def cay(server):
+    return Client(server.url, server.key)
+
+
+@pytest.fixture(scope="module")
+def sandbox(cay):
+    """One sandbox for all tests of a file that do not spoil it."""
+    with cay.create(timeout_s=1800) as box:
+        yield box
+
+
+@pytest.fixture(scope="session")
+def new_key(cay):
+    def make(tenant):
+        reply = cay.call("POST", "/cay/v1/keys", {"tenant": tenant, "label": "test"})
+        assert reply.status == 201, reply.body
+        return reply.json["key"]
+    return make
+
+
+@pytest.fixture(scope="session")
+def other_tenant(server, new_key):
+    return Client(server.url, new_key("others"))
+
+
+@pytest.fixture
+def sdk_environment(server, monkeypatch):
+    monkeypatch.setenv("E2B_API_URL", server.url)
+    monkeypatch.setenv("E2B_SANDBOX_URL", server.url)
+    monkeypatch.setenv("E2B_DOMAIN", server.url.removeprefix("http://"))
+
+
+@pytest.fixture(scope="session")
+def probe_path(pytestconfig):
+    path = pytestconfig.getoption("--probe")
+    if not os.path.exists(path):
+        pytest.skip(f"the probe is not built: {path}")
+    return path

@@ -1,0 +1,131 @@
+"""A sandbox sees nothing of the host, and the host sees nothing of it but its own uid range."""
+
+import os
+import subprocess
+
+import pytest
+
+
+def test_only_own_processes(sandbox):
+    pids = sandbox.run("ls -d /proc/[0-9]* | wc -l", user="root")
+    assert int(pids.out) < 10
+    names = sandbox.run("cat /proc/[0-9]*/comm", user="root").out.split()
+    assert "cay-init" in names
+    assert not {"cayd", "cay-privd", "cay-keep", "pytest"} & set(names)
+
+
+def test_no_host_mounts(sandbox):
+    mounts = sandbox.run("cat /proc/self/mountinfo", user="root").out
+    for line in mounts.splitlines():
+        target = line.split()[4]
+        assert target.split("/")[1] in ("", "proc", "sys", "dev", "run", "tmp", "usr", "home"), line
+    assert "cay" not in " ".join(line.split()[4] for line in mounts.splitlines())
+
+
+def test_no_host_files(sandbox, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("host-secret")
+    assert sandbox.read(str(secret), user="root").status == 404
+    for path in ("/root/.ssh", "/etc/shadow-", "/var/lib/cay", "/run/cay", "/usr/local/etc/secret",
+                 os.getcwd()):
+        if path != "/etc/shadow-" and path == os.path.realpath("/usr"):
+            continue
+        assert sandbox.run(f"ls -A {path} 2>/dev/null", user="root").out.strip() == "", path
+
+
+def test_usr_local_etc_is_hidden(cay):
+    """The host template shows /usr, but not the host's own settings below it."""
+    path = "/usr/local/etc/cay-test-secret"
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as f:
+        f.write("host-secret")
+    try:
+        with cay.create() as box:
+            assert box.run(f"cat {path}", user="root").exit_code != 0
+            # the control: its neighbour in /usr is visible, so it is the mask that hides
+            assert box.run("test -e /usr/bin/env", user="root").exit_code == 0
+    finally:
+        os.unlink(path)
+
+
+def test_users_and_keys(sandbox):
+    users = sandbox.run("cut -d: -f1 /etc/passwd").out.split()
+    assert "user" in users and "root" in users
+    with open("/etc/passwd") as f:
+        people = [line.split(":")[0] for line in f if 1000 <= int(line.split(":")[2]) < 60000]
+    assert not (set(people) - {"user"}) & set(users)
+    assert sandbox.run("ls /etc/ssh /root/.ssh /etc/ssl/private 2>/dev/null", user="root").out == ""
+
+
+def test_environment_is_its_own(cay):
+    os.environ["CAY_TEST_HOST_SECRET"] = "host-secret"
+    with cay.create(envVars={"MINE": "yes"}) as box:
+        env = box.run("env; cat /proc/1/environ 2>/dev/null | tr '\\0' '\\n'", user="root").out
+        assert "MINE=yes" in env
+        assert "host-secret" not in env and "CAY_TEST" not in env
+
+
+def test_hostname_and_boot_id(cay):
+    host_boot = open("/proc/sys/kernel/random/boot_id").read().strip()
+    with cay.create() as one, cay.create() as two:
+        names = {one.run("hostname").out.strip(), two.run("hostname").out.strip()}
+        boots = {one.run("cat /proc/sys/kernel/random/boot_id").out.strip(),
+                 two.run("cat /proc/sys/kernel/random/boot_id").out.strip()}
+        assert len(names) == 2 and os.uname().nodename not in names
+        assert len(boots) == 2 and host_boot not in boots
+
+
+def test_host_sees_only_the_range(cay):
+    """All processes of a sandbox have host uids of cay's ranges, its root too."""
+    with cay.create() as box:
+        mark = "31415"
+        assert box.run(f"sudo sleep {mark} >/dev/null 2>&1 & sleep {mark} >/dev/null 2>&1 & sleep 1").exit_code == 0
+        found = subprocess.run(["pgrep", "-f", f"^(sudo )?sleep {mark}"], capture_output=True, text=True)
+        pids = found.stdout.split()
+        assert pids, "the processes of the sandbox should be visible to the host's root"
+        for pid in pids:
+            assert os.stat(f"/proc/{pid}").st_uid >= 1006632960
+
+
+def test_sudo_works_inside(sandbox):
+    result = sandbox.run("sudo id -u && sudo -n cat /etc/shadow | head -1 | cut -d: -f1")
+    assert result.out.split() == ["0", "root"], (result.out, result.stderr)
+
+
+def test_writable_places(sandbox):
+    assert sandbox.run("touch /home/user/a /tmp/b && echo ok").out == "ok\n"
+    assert sandbox.run("touch /etc/x").exit_code != 0
+    assert sandbox.run("touch /etc/x /usr/x && echo ok", user="root").out == "ok\n"
+    assert not os.path.exists("/usr/x")
+
+
+def test_network_is_refused_at_once(sandbox):
+    script = """
+import socket, time
+for family, address in ((socket.AF_INET, ("1.1.1.1", 443)), (socket.AF_INET6, ("2606:4700:4700::1111", 443))):
+    start = time.monotonic()
+    try:
+        socket.socket(family).connect(address)
+        print("connected")
+    except OSError as e:
+        print("refused" if time.monotonic() - start < 1 else "slow", e.errno)
+"""
+    out = sandbox.run(f"python3 -c '{script}'").out.split("\n")
+    assert [line.split()[0] for line in out if line] == ["refused", "refused"], out
+
+
+def test_two_sandboxes_do_not_meet(cay):
+    with cay.create() as one, cay.create() as two:
+        one.run("echo secret > /tmp/shared; (python3 -m http.server 8123 >/dev/null 2>&1 &) ; sleep 1")
+        assert two.run("cat /tmp/shared").exit_code != 0
+        assert two.run("curl -s -m 2 http://127.0.0.1:8123/").exit_code != 0
+        assert one.run("curl -s -m 2 -o /dev/null -w '%{http_code}' http://127.0.0.1:8123/").out == "200"
+
+
+@pytest.mark.parametrize("user", ["user", "root"])
+def test_agent_does_not_answer_inside(sandbox, user):
+    """Programs inside cannot use the agent as a way to become another user."""
+    code = sandbox.run("curl -s -m 5 -o /dev/null -w '%{http_code}' -X POST "
+                       "http://127.0.0.1:49983/process.Process/List -H 'content-type: application/json' -d '{}'",
+                       user=user).out
+    assert code == "401"

@@ -1,0 +1,126 @@
+"""Life and end of sandboxes: time to live, kill, what is left behind, limits."""
+
+import datetime
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import leftovers
+import pytest
+
+
+def when(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def wait_until(true, seconds, what):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return
+        time.sleep(0.1)
+    pytest.fail(f"not within {seconds} s: {what}")
+
+
+def test_ttl_ends_it(cay):
+    box = cay.create(timeout_s=2)
+    assert cay.call("GET", f"/sandboxes/{box.id}").status == 200
+    wait_until(lambda: cay.call("GET", f"/sandboxes/{box.id}").status == 404, 10, "the end by TTL")
+    assert box.request("GET", "/health").status == 502
+
+
+def test_timeout_shortens_and_extends(cay):
+    with cay.create(timeout_s=100) as box:
+        for seconds in (500, 50):
+            assert cay.call("POST", f"/sandboxes/{box.id}/timeout", {"timeout": seconds}).status == 204
+            end = when(cay.call("GET", f"/sandboxes/{box.id}").json["endAt"])
+            assert abs(end - time.time() - seconds) < 5
+        before = cay.call("GET", f"/sandboxes/{box.id}").json["endAt"]
+        assert cay.call("POST", f"/v2/sandboxes/{box.id}/connect", {"timeout": 5}).status == 200
+        assert cay.call("GET", f"/sandboxes/{box.id}").json["endAt"] == before
+        assert cay.call("POST", f"/v2/sandboxes/{box.id}/connect", {"timeout": 900}).status == 200
+        assert when(cay.call("GET", f"/sandboxes/{box.id}").json["endAt"]) > when(before) + 500
+
+
+def test_list_pages_and_filters(cay):
+    boxes = [cay.create(metadata={"group": "list-test", "n": str(n)}) for n in range(5)]
+    try:
+        seen, token = [], ""
+        for _ in range(10):
+            reply = cay.call("GET", "/v2/sandboxes?metadata=group%3Dlist-test&limit=2&nextToken=" + token)
+            seen += [item["sandboxID"] for item in reply.json]
+            token = reply.headers.get("X-Next-Token") or ""
+            if not token:
+                break
+        assert sorted(seen) == sorted(box.id for box in boxes)
+        only = cay.call("GET", "/v2/sandboxes?metadata=group%3Dlist-test%26n%3D3").json
+        assert [item["sandboxID"] for item in only] == [boxes[3].id]
+    finally:
+        for box in boxes:
+            box.kill()
+
+
+def test_kill_leaves_nothing(cay, own_server):
+    """Twenty at once, used and killed: the host is as before (the pool of ready slots aside)."""
+    def use(n):
+        with cay.create() as box:
+            assert box.run("(sleep 600 &) ; sudo sh -c '(sleep 600 &)'; head -c 1000000 /dev/zero > ~/f; echo $?").out == "0\n"
+
+    if not own_server:
+        pytest.skip("counts need a server of the tests' own: other users' sandboxes would be counted")
+    use(0)
+    time.sleep(3)
+    before, before_fds = leftovers.count(), leftovers.daemon_descriptors()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(use, range(20)))
+
+    def same():
+        now = leftovers.count()
+        return all(now[k] <= before[k] for k in ("range_processes", "pid_namespaces", "mounts")) and \
+            now["processes"] == before["processes"] and now["cgroups"] <= before["cgroups"] + 2
+
+    wait_until(same, 20, f"{before} again, is {leftovers.count()}")
+    after = leftovers.daemon_descriptors()
+    assert all(after[name] <= before_fds[name] + 8 for name in after), (before_fds, after)
+
+
+def test_many_at_once(cay):
+    with ThreadPoolExecutor(16) as pool:
+        boxes = list(pool.map(lambda _: cay.create(), range(32)))
+        outs = list(pool.map(lambda box: box.run("hostname; cat /etc/hostname").out, boxes))
+        assert len({out.split()[0] for out in outs}) == 32
+        assert all(reply.status == 204 for reply in pool.map(lambda box: box.kill(), boxes))
+
+
+def test_memory_limit_spares_the_agent(cay):
+    with cay.create() as box:
+        result = box.run("python3 -c 'x = bytearray(8 << 30)'", timeout=120)
+        assert result.exit_code != 0
+        assert box.run("echo alive").out == "alive\n"
+
+
+def test_pids_limit_spares_the_agent(cay):
+    with cay.create() as box:
+        bomb = "for i in $(seq 20000); do sleep 30 & done 2>/dev/null; true"
+        box.run(f"timeout 20 bash -c '{bomb}' >/dev/null 2>&1; pkill sleep; true", timeout=120)
+        assert box.run("echo alive").out == "alive\n"
+
+
+def test_disk_limit(cay):
+    with cay.create() as box:
+        result = box.run("head -c 200G /dev/zero > ~/big; ls -l ~/big | cut -d' ' -f5; rm ~/big; echo x > ~/small && echo ok",
+                         timeout=300)
+        size, ok = result.out.split()
+        assert int(size) < 200 * 2**30 and ok == "ok"
+        assert "space" in result.stderr.decode() or "quota" in result.stderr.decode().lower()
+
+
+def test_metrics_and_logs(cay):
+    with cay.create() as box:
+        box.run("echo x")
+        reply = cay.call("GET", f"/sandboxes/{box.id}/metrics")
+        assert reply.status == 200
+        wait_until(lambda: cay.call("GET", f"/sandboxes/{box.id}/metrics").json, 30, "a metric")
+        metric = cay.call("GET", f"/sandboxes/{box.id}/metrics").json[-1]
+        assert metric["memUsed"] > 0 and metric["memTotal"] >= metric["memUsed"] and metric["cpuCount"] >= 1
+        logs = cay.call("GET", f"/v2/sandboxes/{box.id}/logs").json["logs"]
+        assert logs and all({"timestamp", "level", "message"} <= set(line) for line in logs)

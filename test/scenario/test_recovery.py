@@ -1,0 +1,84 @@
+"""Daemons are killed; sandboxes live on and are found again."""
+
+import os
+import signal
+import time
+
+import leftovers
+import pytest
+
+
+def pids_of(name):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as f:
+                if f.read().strip() == name:
+                    found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+def wait_served(cay, box, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if box.run("echo alive").out == "alive\n" and cay.call("GET", f"/sandboxes/{box.id}").status == 200:
+                return
+        except (OSError, AssertionError, ValueError):
+            pass
+        time.sleep(0.2)
+    pytest.fail("the sandbox is not served again")
+
+
+@pytest.mark.parametrize("victim", ["cayd", "cay-privd", "both"])
+def test_sandbox_survives(cay, own_server, victim):
+    if not own_server:
+        pytest.skip("daemons are killed only in a server of the tests' own")
+    with cay.create() as box:
+        pid = box.run("sleep 1000 >/dev/null 2>&1 & echo $!").out.strip()
+        before = leftovers.count()
+        for name in ("cayd", "cay-privd") if victim == "both" else (victim,):
+            for daemon in pids_of(name):
+                os.kill(daemon, signal.SIGKILL)
+        wait_served(cay, box)
+        assert box.run(f"kill -0 {pid} && echo there").out == "there\n"
+        with cay.create() as another:
+            assert another.run("echo new").out == "new\n"
+        assert leftovers.count()["pid_namespaces"] <= before["pid_namespaces"] + 2
+    assert cay.call("GET", f"/sandboxes/{box.id}").status == 404
+
+
+def test_privd_killed_in_the_middle_of_creates(cay, own_server):
+    """Each create either answers with a sandbox that works, or with an error; nothing is left."""
+    if not own_server:
+        pytest.skip("daemons are killed only in a server of the tests' own")
+    import concurrent.futures
+
+    def one(_):
+        reply = cay.call("POST", "/v2/sandboxes", {"templateID": "host", "metadata": {"r": "crash"}})
+        return reply.status, reply.json
+
+    time.sleep(2)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        futures = [pool.submit(one, n) for n in range(40)]
+        time.sleep(0.05)
+        for daemon in pids_of("cay-privd"):
+            os.kill(daemon, signal.SIGKILL)
+        answers = [f.result() for f in futures]
+    assert all(status in (201, 429, 503, 500, 502) for status, _ in answers), answers
+    end = time.monotonic() + 20
+    while time.monotonic() < end and cay.call("GET", "/cay/v1/status").json.get("ready") is not True:
+        time.sleep(0.2)
+    alive = {item["sandboxID"] for item in
+             cay.call("GET", "/v2/sandboxes?metadata=r%3Dcrash&limit=100").json}
+    for status, body in answers:
+        if status == 201:
+            cay.call("DELETE", f"/sandboxes/{body['sandboxID']}")
+    for left in alive:
+        cay.call("DELETE", f"/sandboxes/{left}")
+    end = time.monotonic() + 20
+    while time.monotonic() < end and len(pids_of("cay-init")) > 0:
+        time.sleep(0.2)
+    assert pids_of("cay-init") == []
