@@ -8,6 +8,7 @@
 #include "base/util.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define HTTP_MAX_HEADERS    100
 #define HTTP_MAX_HEAD_BYTES (32u * 1024u)

@@ -26,6 +26,7 @@ struct http_server_config {
     size_t max_connections;       /* further ones get 503 and are closed */
     size_t max_head_bytes;        /* 431 above it */
     size_t write_high_bytes;      /* http_response_write answers 1 above it */
+    size_t read_buffer_bytes;     /* one per server: what one read takes; 0 is 64 KiB */
     uint64_t head_timeout_ms;     /* from the first byte of a head to its end: 408, close */
     uint64_t idle_timeout_ms;     /* keep-alive without a request: close */
     uint64_t body_timeout_ms;     /* no byte of a wanted body: 408, close */

@@ -1,0 +1,130 @@
+#include "http/internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+bool body_done(const struct http_exchange *x)
+{
+    return x->mode == BODY_TUNNEL ? x->end_told : x->body.done;
+}
+
+bool body_wants_input(const struct http_exchange *x)
+{
+    if (x->aborted || body_done(x))
+        return false;
+    if (x->mode == BODY_DISCARD)
+        return !x->close && x->discarded <= HTTP_DISCARD_BYTES;
+    return x->mode != BODY_UNDECIDED && !x->paused;
+}
+
+/* The collected body would pass its limit. */
+static void too_large(struct http_exchange *x)
+{
+    x->mode = BODY_DISCARD;
+    http_respond_error(x, 413, "the request's body is larger than %zu bytes", x->collect_max);
+}
+
+static void take_piece(struct http_exchange *x, const char *raw, const struct parse_piece *p)
+{
+    switch (x->mode) {
+    case BODY_COLLECT:
+        if (p->len > 0 && buf_append(&x->collect, p->data, p->len) < 0)
+            too_large(x);
+        break;
+    case BODY_STREAM:
+        if (p->len > 0)
+            x->on_data(x, p->data, p->len);
+        break;
+    case BODY_RAW: x->on_data(x, raw, p->used); break;
+    default: x->discarded += p->used; break;
+    }
+}
+
+ssize_t body_feed(struct http_exchange *x, const char *data, size_t n)
+{
+    size_t used = 0;
+
+    if (x->mode == BODY_TUNNEL) {
+        x->on_data(x, data, n);
+        return (ssize_t)n;
+    }
+    while (used < n && body_wants_input(x)) {
+        struct parse_piece piece;
+        int r = parse_body_next(&x->body, data + used, n - used, &piece);
+
+        if (r < 0)
+            return r;
+        used += piece.used;
+        take_piece(x, piece.data, &piece);
+    }
+    return (ssize_t)used;
+}
+
+void body_tell_end(struct http_exchange *x)
+{
+    x->end_told = true;
+    if (x->mode == BODY_COLLECT) {
+        if (buf_reserve(&x->collect, 0) < 0) {
+            x->aborted = true;
+            return;
+        }
+        x->collect.data[x->collect.len] = '\0';
+        x->on_collect(x, x->collect.data, x->collect.len);
+    } else if (x->mode != BODY_DISCARD && x->on_end) {
+        x->on_end(x);
+    }
+}
+
+void http_body_collect(struct http_exchange *x, size_t max,
+                       void (*done)(struct http_exchange *x, char *body, size_t len))
+{
+    assert(x->mode == BODY_UNDECIDED || x->mode == BODY_DISCARD);
+    if (x->ended || x->aborted)
+        return;
+    x->collect_max = max;
+    x->on_collect = done;
+    x->mode = BODY_COLLECT;
+    buf_init(&x->collect, max);
+    if (x->head.framing == HTTP_BODY_LENGTH && x->head.content_length > max)
+        too_large(x);
+    server_mark_dirty(x->conn);
+}
+
+static void stream(struct http_exchange *x, enum body_mode mode,
+                   void (*on_data)(struct http_exchange *, const char *, size_t),
+                   void (*on_end)(struct http_exchange *))
+{
+    assert(x->mode == BODY_UNDECIDED || x->mode == BODY_DISCARD);
+    if (x->ended || x->aborted)
+        return;
+    x->mode = mode;
+    x->on_data = on_data;
+    x->on_end = on_end;
+    server_mark_dirty(x->conn);
+}
+
+void http_body_stream(struct http_exchange *x,
+                      void (*on_data)(struct http_exchange *x, const char *data, size_t len),
+                      void (*on_end)(struct http_exchange *x))
+{
+    stream(x, BODY_STREAM, on_data, on_end);
+}
+
+void body_stream_raw(struct http_exchange *x,
+                     void (*on_data)(struct http_exchange *, const char *, size_t),
+                     void (*on_end)(struct http_exchange *))
+{
+    stream(x, BODY_RAW, on_data, on_end);
+}
+
+void http_body_pause(struct http_exchange *x)
+{
+    x->paused = true;
+}
+
+void http_body_resume(struct http_exchange *x)
+{
+    x->paused = false;
+    server_mark_dirty(x->conn);
+}

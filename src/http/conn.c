@@ -1,0 +1,582 @@
+#include "http/internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#define MAX_ROUNDS       32 /* of work for one connection before others get their turn */
+#define MAX_FREE         16 /* exchanges kept for reuse */
+#define MAX_KEPT_STORAGE 8192u
+#define LINGER_BYTES     (16u * 1024u * 1024u)
+#define OUT_MAX          (SIZE_MAX / 4) /* bounded by what handlers write: they heed "full" */
+
+static void on_event(uv_poll_t *poll, int status, int events);
+
+/* -- the socket -------------------------------------------------------------------------------- */
+
+static void set_events(struct conn *c, int events)
+{
+    if (c->events == events)
+        return;
+    c->events = events;
+    if (events == 0)
+        uv_poll_stop(&c->poll);
+    else
+        uv_poll_start(&c->poll, events, on_event);
+}
+
+int conn_new(struct http_server *s, int fd)
+{
+    struct conn *c = calloc(1, sizeof(*c));
+    int r, one = 1;
+
+    if (!c)
+        return -ENOMEM;
+    r = uv_poll_init(s->loop, &c->poll, fd);
+    if (r < 0) {
+        free(c);
+        return r;
+    }
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* not on unix sockets */
+    c->server = s;
+    c->fd = fd;
+    c->poll.data = c;
+    buf_init(&c->in, s->config.max_head_bytes + 2 * s->read_bytes);
+    buf_init(&c->out, OUT_MAX);
+    c->next = s->conns;
+    if (s->conns)
+        s->conns->prev = c;
+    s->conns = c;
+    s->conn_count++;
+    s->handles++;
+    set_events(c, UV_READABLE | UV_DISCONNECT);
+    c->read_kind = WAIT_IDLE;
+    server_wait(s, &c->read_wait, WAIT_IDLE);
+    return 0;
+}
+
+static void conn_end(struct conn *c)
+{
+    struct linger reset = {.l_onoff = 1, .l_linger = 0};
+
+    assert(!c->exchange);
+    c->state = CONN_DEAD;
+    server_wait_stop(&c->read_wait);
+    server_wait_stop(&c->write_wait);
+    set_events(c, 0);
+    if (c->cut)
+        (void)!setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    close(c->fd);
+    c->fd = -1;
+    buf_free(&c->in);
+    buf_free(&c->out);
+    server_conn_gone(c);
+}
+
+/* -- output ------------------------------------------------------------------------------------ */
+
+static ssize_t send_some(struct conn *c, const struct iovec *iov, int n)
+{
+    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
+    ssize_t sent;
+
+    do
+        sent = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+        c->broken = true;
+    return sent < 0 ? 0 : sent;
+}
+
+void conn_flush(struct conn *c)
+{
+    struct iovec iov = {.iov_base = c->out.data, .iov_len = c->out.len};
+    ssize_t sent;
+
+    if (c->out.len == 0 || c->broken)
+        return;
+    sent = send_some(c, &iov, 1);
+    if (sent > 0) {
+        buf_consume(&c->out, (size_t)sent);
+        server_wait_stop(&c->write_wait); /* progress: the wait starts anew if bytes are left */
+    }
+}
+
+/* What is left of iov after `sent` bytes goes to the queue. */
+static void queue_rest(struct conn *c, const struct iovec *iov, int n, size_t sent)
+{
+    for (int i = 0; i < n; i++) {
+        size_t skip = MIN(sent, iov[i].iov_len);
+
+        sent -= skip;
+        if (buf_append(&c->out, (const char *)iov[i].iov_base + skip, iov[i].iov_len - skip) < 0) {
+            c->broken = true;
+            return;
+        }
+    }
+}
+
+void conn_send(struct conn *c, const struct iovec *iov, int n, bool now)
+{
+    ssize_t sent = 0;
+
+    if (c->broken)
+        return;
+    if (now && c->out.len > 0)
+        conn_flush(c);
+    if (now && c->out.len == 0 && !c->broken)
+        sent = send_some(c, iov, n);
+    if (!c->broken)
+        queue_rest(c, iov, n, (size_t)sent);
+}
+
+/* -- input ------------------------------------------------------------------------------------- */
+
+static size_t input_len(const struct conn *c)
+{
+    return c->in.len > 0 ? c->in.len : c->view_len;
+}
+
+static const char *input_data(const struct conn *c)
+{
+    return c->in.len > 0 ? c->in.data : c->view;
+}
+
+static void input_used(struct conn *c, size_t n)
+{
+    if (c->in.len > 0) {
+        buf_consume(&c->in, n);
+    } else {
+        c->view += n;
+        c->view_len -= n;
+    }
+}
+
+/* The read buffer is another connection's in a moment: what is left of it is kept. */
+static void input_keep(struct conn *c)
+{
+    if (c->view_len > 0 && buf_append(&c->in, c->view, c->view_len) < 0)
+        c->broken = true;
+    c->view = NULL;
+    c->view_len = 0;
+}
+
+static void read_some(struct conn *c)
+{
+    struct http_server *s = c->server;
+    ssize_t n;
+
+    do
+        n = read(c->fd, s->read_buf, s->read_bytes);
+    while (n < 0 && errno == EINTR);
+    if (n == 0)
+        c->eof = true;
+    if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+        c->broken = true;
+    if (n <= 0)
+        return;
+    c->got_input = true;
+    if (c->in.len > 0) {
+        if (buf_append(&c->in, s->read_buf, (size_t)n) < 0)
+            c->broken = true;
+    } else {
+        c->view = s->read_buf;
+        c->view_len = (size_t)n;
+    }
+}
+
+/* -- exchanges --------------------------------------------------------------------------------- */
+
+static struct http_exchange *exchange_new(struct conn *c, size_t storage)
+{
+    struct http_server *s = c->server;
+    struct http_exchange *x = s->free_exchanges;
+    char *kept;
+    size_t kept_bytes;
+
+    if (x) {
+        s->free_exchanges = x->next_free;
+        s->free_count--;
+    } else {
+        x = calloc(1, sizeof(*x));
+        if (!x)
+            return NULL;
+    }
+    kept = x->storage;
+    kept_bytes = x->storage_bytes;
+    memset(x, 0, offsetof(struct http_exchange, body));
+    if (kept_bytes < storage) {
+        free(kept);
+        kept_bytes = MAX(storage, 2048u);
+        kept = malloc(kept_bytes);
+        if (!kept) {
+            free(x);
+            return NULL;
+        }
+    }
+    x->storage = kept;
+    x->storage_bytes = kept_bytes;
+    x->conn = c;
+    arena_init(&x->arena, s->config.arena_max_bytes);
+    return x;
+}
+
+static void exchange_free(struct http_exchange *x)
+{
+    struct http_server *s = x->conn->server;
+
+    x->conn->exchange = NULL;
+    buf_free(&x->collect);
+    arena_free(&x->arena);
+    x->conn = NULL;
+    if (s->free_count >= MAX_FREE || x->storage_bytes > MAX_KEPT_STORAGE) {
+        free(x->storage);
+        free(x);
+        return;
+    }
+    x->next_free = s->free_exchanges;
+    s->free_exchanges = x;
+    s->free_count++;
+}
+
+static void tell_close(struct http_exchange *x)
+{
+    if (x->close_told)
+        return;
+    x->close_told = true;
+    if (x->on_close)
+        x->on_close(x, x->data);
+}
+
+/* The exchange cannot be finished. */
+static void exchange_lost(struct conn *c)
+{
+    struct http_exchange *x = c->exchange;
+    bool late = c->timed_out && !x->begun && !c->broken && !x->aborted;
+
+    tell_close(x);
+    if (x->begun && !(x->ended && c->out.len == 0))
+        c->cut = true;
+    exchange_free(x);
+    if (late)
+        response_refuse(c, 408, "the request's body did not come in time");
+    else
+        c->broken = true;
+}
+
+/* -- steps: each does one thing and says whether it did ------------------------------------------ */
+
+static bool start_exchange(struct conn *c, const char *data, size_t n)
+{
+    struct http_exchange *x = exchange_new(c, gate_storage_bytes(n));
+    const char *why = "";
+    int status;
+
+    if (!x) {
+        c->broken = true;
+        return false;
+    }
+    c->exchange = x;
+    status = parse_request(data, n, x->storage, &x->head, &x->body, &why);
+    input_used(c, n);
+    c->scanned = 0;
+    if (status != 0) {
+        exchange_free(x);
+        response_refuse(c, status, why);
+        return true;
+    }
+    x->expects_continue = x->head.minor == 1 && x->head.framing != HTTP_BODY_NONE &&
+                          http_head_get(&x->head, "expect") != NULL;
+    c->state = CONN_EXCHANGE;
+    c->server->handler(x, c->server->ctx);
+    return true;
+}
+
+static bool step_head(struct conn *c)
+{
+    size_t len = input_len(c);
+    ssize_t n;
+
+    if (c->broken || c->server->stopping) {
+        c->broken = true;
+        return false;
+    }
+    n = len > 0 ? gate_head_end(input_data(c), len, &c->scanned) : 0;
+    if (n < 0) {
+        response_refuse(c, 400, "a line in the head does not end with CR LF");
+        return true;
+    }
+    if ((n > 0 ? (size_t)n : len) > c->server->config.max_head_bytes) {
+        response_refuse(c, 431, "the request's head is too large");
+        return true;
+    }
+    if (n > 0)
+        return start_exchange(c, input_data(c), (size_t)n);
+    if (c->eof)
+        c->broken = true;
+    return false;
+}
+
+static bool step_body(struct conn *c, struct http_exchange *x)
+{
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct iovec iov = {.iov_base = (char *)go_on, .iov_len = sizeof(go_on) - 1};
+    ssize_t used;
+
+    if (!body_wants_input(x))
+        return false;
+    if (input_len(c) == 0) {
+        if (c->eof && x->mode == BODY_TUNNEL) {
+            body_tell_end(x);
+            return true;
+        }
+        if (c->eof)
+            c->broken = true;
+        if (x->expects_continue && !x->begun)
+            conn_send(c, &iov, 1, true);
+        x->expects_continue = false;
+        return c->broken;
+    }
+    x->expects_continue = false;
+    used = body_feed(x, input_data(c), input_len(c));
+    if (used >= 0) {
+        input_used(c, (size_t)used);
+    } else if (!x->begun) {
+        tell_close(x);
+        exchange_free(x);
+        response_refuse(c, 400, "malformed chunked body");
+    } else {
+        x->aborted = true;
+    }
+    return true;
+}
+
+/* The response is out: the connection's next life. */
+static bool finish(struct conn *c, struct http_exchange *x)
+{
+    bool complete = body_done(x), half = c->half || c->eof;
+
+    if (!complete && !x->close && x->discarded <= HTTP_DISCARD_BYTES && !half)
+        return false; /* the rest of the body is read and forgotten first */
+    if (complete && !x->close && !c->server->stopping) {
+        exchange_free(x);
+        c->state = CONN_HEAD;
+        return true;
+    }
+    exchange_free(x);
+    c->state = CONN_CLOSING;
+    c->linger_left = complete || half ? 0 : LINGER_BYTES;
+    return true;
+}
+
+static bool step_exchange(struct conn *c)
+{
+    struct http_exchange *x = c->exchange;
+
+    if (x->aborted || c->broken || c->timed_out) {
+        exchange_lost(c);
+        return true;
+    }
+    conn_flush(c);
+    if (x->shut_asked && c->out.len == 0 && !c->shut) {
+        c->shut = true;
+        shutdown(c->fd, SHUT_WR);
+    }
+    if (step_body(c, x))
+        return true;
+    if (body_done(x) && !x->end_told && x->mode != BODY_UNDECIDED && !x->paused) {
+        body_tell_end(x);
+        return true;
+    }
+    if (x->want_drain && !x->ended && c->out.len <= c->server->config.write_high_bytes / 2) {
+        x->want_drain = false;
+        if (x->on_drain)
+            x->on_drain(x, x->data);
+        return true;
+    }
+    if (!x->ended || c->out.len > 0)
+        return c->broken;
+    tell_close(x);
+    return finish(c, x);
+}
+
+static bool step_closing(struct conn *c)
+{
+    conn_flush(c);
+    if (c->out.len > 0 || c->broken)
+        return false;
+    if (c->linger_left == 0) {
+        c->broken = true;
+        return false;
+    }
+    shutdown(c->fd, SHUT_WR);
+    c->state = CONN_LINGER;
+    return true;
+}
+
+static bool step_linger(struct conn *c)
+{
+    size_t n = input_len(c);
+
+    if (c->eof || n >= c->linger_left)
+        c->broken = true;
+    else
+        c->linger_left -= n;
+    input_used(c, n);
+    return false;
+}
+
+static bool step(struct conn *c)
+{
+    switch (c->state) {
+    case CONN_HEAD: return step_head(c);
+    case CONN_EXCHANGE: return step_exchange(c);
+    case CONN_CLOSING: return step_closing(c);
+    case CONN_LINGER: return step_linger(c);
+    default: return false;
+    }
+}
+
+/* -- what to wait for -------------------------------------------------------------------------- */
+
+static bool wants_read(const struct conn *c)
+{
+    if (c->eof)
+        return false;
+    if (c->state == CONN_EXCHANGE)
+        return body_wants_input(c->exchange);
+    return c->state == CONN_HEAD || c->state == CONN_LINGER;
+}
+
+/* A peer that goes away while its request is served is noticed without reading. Readability that
+ * is not wanted is left armed until it happens once: most exchanges are over before that, and
+ * changing what is polled costs two system calls. */
+static void settle_events(struct conn *c)
+{
+    int events = c->out.len > 0 ? UV_WRITABLE : 0;
+
+    if (wants_read(c))
+        events |= UV_READABLE | UV_DISCONNECT;
+    else if (c->state == CONN_EXCHANGE && !c->eof && !c->half)
+        events |= UV_DISCONNECT | (c->events & UV_READABLE);
+    set_events(c, events);
+}
+
+static void settle_read_wait(struct conn *c)
+{
+    enum wait_kind kind;
+
+    if (c->state == CONN_LINGER)
+        kind = WAIT_LINGER;
+    else if (c->state == CONN_HEAD)
+        kind = c->in.len > 0 ? WAIT_HEAD : WAIT_IDLE;
+    else if (wants_read(c) && c->exchange->mode != BODY_TUNNEL)
+        kind = WAIT_BODY;
+    else
+        kind = WAIT_KINDS;
+    if (kind == WAIT_KINDS)
+        server_wait_stop(&c->read_wait);
+    else if (kind != c->read_kind || !c->read_wait.next || (kind == WAIT_BODY && c->got_input))
+        server_wait(c->server, &c->read_wait, kind);
+    c->read_kind = kind;
+    c->got_input = false;
+}
+
+static void settle(struct conn *c)
+{
+    if (c->state == CONN_HEAD && c->in.len == 0 && c->in.base)
+        buf_free(&c->in);
+    if (c->out.len == 0 && c->out.base && c->state == CONN_HEAD)
+        buf_free(&c->out);
+    settle_events(c);
+    settle_read_wait(c);
+    if (c->out.len == 0)
+        server_wait_stop(&c->write_wait);
+    else if (!c->write_wait.next)
+        server_wait(c->server, &c->write_wait, WAIT_WRITE);
+}
+
+void conn_pump(struct conn *c)
+{
+    int round = 0;
+
+    if (c->pumping || c->state == CONN_DEAD)
+        return;
+    c->pumping = true;
+    while (round < MAX_ROUNDS && step(c))
+        round++;
+    input_keep(c);
+    if (c->broken && c->exchange)
+        exchange_lost(c);
+    c->pumping = false;
+    if (c->broken) {
+        conn_end(c);
+        return;
+    }
+    settle(c);
+    if (round == MAX_ROUNDS)
+        server_mark_dirty(c);
+}
+
+/* -- events ------------------------------------------------------------------------------------ */
+
+static void on_gone(struct conn *c)
+{
+    struct http_exchange *x = c->exchange;
+
+    /* Bytes that were sent before are still to be read; an answer that is complete may still be
+     * wanted by a peer that only closed its half. Else there is nobody to serve. */
+    c->half = true;
+    if (x && body_done(x) && !x->ended && x->mode != BODY_TUNNEL)
+        c->broken = true;
+}
+
+static void on_event(uv_poll_t *poll, int status, int events)
+{
+    struct conn *c = poll->data;
+
+    if (status < 0) {
+        c->events = 0; /* libuv stopped it */
+        c->broken = true;
+    } else if (wants_read(c) && events & (UV_READABLE | UV_DISCONNECT)) {
+        read_some(c);
+    } else {
+        if (events & UV_READABLE)
+            set_events(c, c->events & ~UV_READABLE);
+        if (events & UV_DISCONNECT)
+            on_gone(c);
+    }
+    conn_pump(c);
+}
+
+void conn_timed_out(struct conn *c, struct wait *w)
+{
+    if (w == &c->write_wait) {
+        c->broken = c->cut = true;
+    } else if (c->state == CONN_HEAD && c->read_kind == WAIT_HEAD) {
+        response_refuse(c, 408, "the request's head did not come in time");
+    } else if (c->state == CONN_EXCHANGE) {
+        c->timed_out = true;
+    } else {
+        c->broken = true;
+    }
+    conn_pump(c);
+}
+
+void conn_stop(struct conn *c, bool now)
+{
+    if (c->exchange && now) {
+        c->exchange->aborted = true;
+    } else if (c->exchange) {
+        if (!c->exchange->begun)
+            c->exchange->close = true;
+        return;
+    } else if (c->state == CONN_HEAD || now) {
+        c->broken = true;
+    }
+    server_mark_dirty(c);
+}

@@ -1,0 +1,468 @@
+#include "http/gate.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#define MAX_AUTHORITY  261
+#define MAX_METHOD     24
+#define MAX_LENGTH_LEN 18 /* digits; fits 63 bits */
+
+enum { TOKEN = 1, VALUE = 2, TARGET = 4, NAME = 8 };
+
+/* What each byte may be part of. */
+static const unsigned char classes[256] = {
+    ['\t'] = VALUE,
+    [' '] = VALUE,
+    ['!'] = TOKEN | VALUE | TARGET,
+    ['"'] = VALUE | TARGET,
+    ['#'] = TOKEN | VALUE,
+    ['$' ... '\''] = TOKEN | VALUE | TARGET,
+    ['(' ... ')'] = VALUE | TARGET,
+    ['*' ... '+'] = TOKEN | VALUE | TARGET,
+    [','] = VALUE | TARGET,
+    ['-' ... '.'] = TOKEN | VALUE | TARGET | NAME,
+    ['/'] = VALUE | TARGET,
+    ['0' ... '9'] = TOKEN | VALUE | TARGET | NAME,
+    [':' ... '@'] = VALUE | TARGET,
+    ['A' ... 'Z'] = TOKEN | VALUE | TARGET | NAME,
+    ['[' ... ']'] = VALUE | TARGET,
+    ['^'] = TOKEN | VALUE | TARGET,
+    ['_'] = TOKEN | VALUE | TARGET | NAME,
+    ['`'] = TOKEN | VALUE | TARGET,
+    ['a' ... 'z'] = TOKEN | VALUE | TARGET | NAME,
+    ['{'] = VALUE | TARGET,
+    ['|'] = TOKEN | VALUE | TARGET,
+    ['}'] = VALUE | TARGET,
+    ['~'] = TOKEN | VALUE | TARGET,
+    [0x80 ... 0xff] = VALUE,
+};
+
+bool gate_is_token(unsigned char c)
+{
+    return classes[c] & TOKEN;
+}
+
+bool gate_is_value(unsigned char c)
+{
+    return classes[c] & VALUE;
+}
+
+static bool all_of(const char *s, size_t n, unsigned char class)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(classes[(unsigned char)s[i]] & class))
+            return false;
+    return true;
+}
+
+ssize_t gate_head_end(const char *data, size_t len, size_t *scanned)
+{
+    size_t at = *scanned;
+
+    while (at < len) {
+        const char *lf = memchr(data + at, '\n', len - at);
+        size_t pos;
+
+        if (!lf)
+            break;
+        pos = (size_t)(lf - data);
+        if (pos == 0 || data[pos - 1] != '\r')
+            return -EINVAL;
+        at = pos + 1;
+        if (pos >= 3 && data[pos - 2] == '\n') {
+            *scanned = at;
+            return (ssize_t)at;
+        }
+        if (pos == 1) /* an empty line where a message must start */
+            return -EINVAL;
+    }
+    *scanned = len;
+    return 0;
+}
+
+size_t gate_storage_bytes(size_t n)
+{
+    return 2 * n + 2; /* the head itself, and the path cut out of the target */
+}
+
+/* -- authority --------------------------------------------------------------------------------- */
+
+static bool is_port(const char *s)
+{
+    size_t n = strspn(s, "0123456789");
+    unsigned value = 0;
+
+    if (n == 0 || n > 5 || s[n] != '\0')
+        return false;
+    for (size_t i = 0; i < n; i++)
+        value = value * 10 + (unsigned)(s[i] - '0');
+    return value <= 65535;
+}
+
+bool gate_is_authority(const char *s)
+{
+    size_t n;
+
+    if (strlen(s) > MAX_AUTHORITY)
+        return false;
+    if (s[0] == '[') {
+        n = strspn(s + 1, "0123456789abcdefABCDEF:.");
+        if (n < 2 || s[1 + n] != ']')
+            return false;
+        s += n + 2;
+    } else {
+        for (n = 0; classes[(unsigned char)s[n]] & NAME; n++)
+            ;
+        if (n == 0 || n > 255)
+            return false;
+        s += n;
+    }
+    return *s == '\0' || (*s == ':' && is_port(s + 1));
+}
+
+/* -- lists ------------------------------------------------------------------------------------- */
+
+/* The next element of a comma-separated list at *p, trimmed; false at the end. */
+static bool list_next(const char **p, const char **out, size_t *len)
+{
+    const char *s = *p;
+    size_t n;
+
+    s += strspn(s, ", \t");
+    if (*s == '\0')
+        return false;
+    n = strcspn(s, ",");
+    *p = s + n;
+    while (n > 0 && (s[n - 1] == ' ' || s[n - 1] == '\t'))
+        n--;
+    *out = s;
+    *len = n;
+    return true;
+}
+
+static bool span_is(const char *s, size_t n, const char *word)
+{
+    return strlen(word) == n && strncasecmp(s, word, n) == 0;
+}
+
+bool gate_list_has(const char *value, const char *token)
+{
+    const char *item;
+    size_t n;
+
+    while (list_next(&value, &item, &n))
+        if (span_is(item, n, token))
+            return true;
+    return false;
+}
+
+/* -- header fields ----------------------------------------------------------------------------- */
+
+/* What the fields say about connection and body, gathered while they are read. */
+struct fields {
+    const char *why;
+    int status;
+    unsigned hosts, lengths, codings;
+    bool close, keep_alive, upgrade_token, upgrade_field;
+};
+
+static int refuse(struct fields *f, int status, const char *why)
+{
+    f->status = status;
+    f->why = why;
+    return -EINVAL;
+}
+
+/* Names that frame or route a message cannot be declared hop-by-hop. */
+static bool never_hop_by_hop(const char *s, size_t n)
+{
+    return span_is(s, n, "host") || span_is(s, n, "content-length") ||
+           span_is(s, n, "transfer-encoding") || span_is(s, n, "content-type") ||
+           span_is(s, n, "authorization");
+}
+
+static int on_connection(struct fields *f, const char *value)
+{
+    const char *item;
+    size_t n;
+
+    while (list_next(&value, &item, &n)) {
+        if (!all_of(item, n, TOKEN))
+            return refuse(f, 400, "a Connection option is not a token");
+        if (never_hop_by_hop(item, n))
+            return refuse(f, 400, "Connection names a header that cannot be removed");
+        f->close |= span_is(item, n, "close");
+        f->keep_alive |= span_is(item, n, "keep-alive");
+        f->upgrade_token |= span_is(item, n, "upgrade");
+    }
+    return 0;
+}
+
+static int on_length(struct fields *f, struct http_head *h, const char *value)
+{
+    size_t n = strspn(value, "0123456789");
+
+    if (++f->lengths > 1)
+        return refuse(f, 400, "more than one Content-Length");
+    if (n == 0 || n > MAX_LENGTH_LEN || value[n] != '\0')
+        return refuse(f, 400, "Content-Length is not a number");
+    h->content_length = 0;
+    for (size_t i = 0; i < n; i++)
+        h->content_length = h->content_length * 10 + (uint64_t)(value[i] - '0');
+    return 0;
+}
+
+static int on_coding(struct fields *f, const char *value)
+{
+    if (++f->codings > 1)
+        return refuse(f, 400, "more than one Transfer-Encoding");
+    if (strcasecmp(value, "chunked") != 0)
+        return refuse(f, 400, "a Transfer-Encoding other than chunked");
+    return 0;
+}
+
+static int on_host(struct fields *f, struct http_head *h, const char *value)
+{
+    if (++f->hosts > 1)
+        return refuse(f, 400, "more than one Host");
+    if (!gate_is_authority(value))
+        return refuse(f, 400, "Host is not a host name with an optional port");
+    h->host = value;
+    return 0;
+}
+
+static int on_field(struct fields *f, struct http_head *h, const char *name, const char *value)
+{
+    switch (name[0] | 0x20) {
+    case 'c':
+        if (strcasecmp(name, "content-length") == 0)
+            return on_length(f, h, value);
+        if (strcasecmp(name, "connection") == 0)
+            return on_connection(f, value);
+        return 0;
+    case 't': return strcasecmp(name, "transfer-encoding") == 0 ? on_coding(f, value) : 0;
+    case 'h': return h->method && strcasecmp(name, "host") == 0 ? on_host(f, h, value) : 0;
+    case 'e':
+        if (h->method && strcasecmp(name, "expect") == 0 && strcasecmp(value, "100-continue") != 0)
+            return refuse(f, 417, "an expectation other than 100-continue");
+        return 0;
+    case 'u': f->upgrade_field |= strcasecmp(name, "upgrade") == 0; return 0;
+    default: return 0;
+    }
+}
+
+/* One field line, NUL-terminated in place of its CR. */
+static int one_line(struct fields *f, struct http_head *h, char *line, size_t n)
+{
+    char *colon = memchr(line, ':', n);
+    char *value, *end = line + n;
+
+    if (!colon || colon == line || !all_of(line, (size_t)(colon - line), TOKEN))
+        return refuse(f, 400, "a header line without a valid name");
+    if (h->header_count == HTTP_MAX_HEADERS)
+        return refuse(f, 431, "too many header fields");
+    value = colon + 1;
+    if (!all_of(value, (size_t)(end - value), VALUE))
+        return refuse(f, 400, "a control character in a header value");
+    while (value < end && (*value == ' ' || *value == '\t'))
+        value++;
+    while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
+    *colon = *end = '\0';
+    h->headers[h->header_count++] = (struct http_header){line, value};
+    return on_field(f, h, line, value);
+}
+
+static int all_lines(struct fields *f, struct http_head *h, char *p, char *end)
+{
+    while (p < end) {
+        char *lf = memchr(p, '\n', (size_t)(end - p));
+        size_t n;
+
+        if (!lf || lf == p || lf[-1] != '\r')
+            return refuse(f, 400, "a header line without CR LF");
+        n = (size_t)(lf - p) - 1;
+        if (n == 0)
+            return lf + 1 == end ? 0 : refuse(f, 400, "bytes after the head");
+        p[n] = '\0';
+        if (one_line(f, h, p, n) < 0)
+            return -EINVAL;
+        p = lf + 1;
+    }
+    return refuse(f, 400, "a head without its empty line");
+}
+
+/* -- first lines ------------------------------------------------------------------------------- */
+
+/* Copies the head into storage and cuts its first line off. */
+static int first_line(struct fields *f, const char *data, size_t n, char *storage, char **rest)
+{
+    char *lf;
+
+    memcpy(storage, data, n);
+    storage[n] = '\0';
+    lf = memchr(storage, '\n', n);
+    if (!lf || lf == storage || lf[-1] != '\r')
+        return refuse(f, 400, "a first line without CR LF");
+    lf[-1] = '\0';
+    *rest = lf + 1;
+    if (strlen(storage) != (size_t)(lf - 1 - storage))
+        return refuse(f, 400, "a NUL byte in the first line");
+    return 0;
+}
+
+static int version(struct fields *f, const char *s, int *minor)
+{
+    if (strcmp(s, "HTTP/1.1") == 0)
+        *minor = 1;
+    else if (strcmp(s, "HTTP/1.0") == 0)
+        *minor = 0;
+    else if (strncmp(s, "HTTP/", 5) == 0 && s[5] >= '0' && s[5] <= '9' && s[6] == '.' &&
+             s[7] >= '0' && s[7] <= '9' && s[8] == '\0')
+        return refuse(f, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+    else
+        return refuse(f, 400, "a malformed HTTP version");
+    return 0;
+}
+
+/* Cuts path and query; the path gets its own copy behind the head in storage. */
+static int target(struct fields *f, struct http_head *h, char *s, char *path_room)
+{
+    char *query;
+    size_t n = strlen(s);
+
+    if (strcmp(s, "*") == 0 && strcmp(h->method, "OPTIONS") == 0) {
+        h->target = h->path = s;
+        h->query = "";
+        return 0;
+    }
+    if (s[0] != '/')
+        return refuse(f, 400, "the request target does not start with '/'");
+    if (!all_of(s, n, TARGET))
+        return refuse(f, 400, "a byte in the request target that must be escaped");
+    query = memchr(s, '?', n);
+    h->target = s;
+    h->query = query ? query + 1 : "";
+    n = query ? (size_t)(query - s) : n;
+    memcpy(path_room, s, n);
+    path_room[n] = '\0';
+    h->path = path_room;
+    return 0;
+}
+
+static int request_line(struct fields *f, struct http_head *h, char *line, char *path_room)
+{
+    char *space = strchr(line, ' ');
+    char *second = space ? strchr(space + 1, ' ') : NULL;
+
+    if (!second)
+        return refuse(f, 400, "a request line without three parts");
+    *space = *second = '\0';
+    if (space == line || space - line > MAX_METHOD || !all_of(line, (size_t)(space - line), TOKEN))
+        return refuse(f, 400, "a malformed method");
+    if (strcmp(line, "CONNECT") == 0)
+        return refuse(f, 400, "CONNECT is not served here");
+    h->method = line;
+    if (version(f, second + 1, &h->minor) < 0)
+        return -EINVAL;
+    return target(f, h, space + 1, path_room);
+}
+
+static int status_line(struct fields *f, struct http_head *h, char *line)
+{
+    char *s = strchr(line, ' ');
+
+    if (!s)
+        return refuse(f, 400, "a status line without a status");
+    *s++ = '\0';
+    if (version(f, line, &h->minor) < 0)
+        return -EINVAL;
+    if (strspn(s, "0123456789") != 3 || s[0] < '1' || s[0] > '5' || (s[3] != '\0' && s[3] != ' '))
+        return refuse(f, 400, "a malformed status");
+    h->status = (s[0] - '0') * 100 + (s[1] - '0') * 10 + (s[2] - '0');
+    if (!all_of(s + 3, strlen(s + 3), VALUE))
+        return refuse(f, 400, "a control character in the status line");
+    return 0;
+}
+
+/* -- whole heads ------------------------------------------------------------------------------- */
+
+static int both_ends(struct fields *f, struct http_head *h)
+{
+    if (f->codings > 0 && f->lengths > 0)
+        return refuse(f, 400, "both Content-Length and Transfer-Encoding");
+    if (f->codings > 0 && h->minor == 0)
+        return refuse(f, 400, "Transfer-Encoding in HTTP/1.0");
+    h->keep_alive = !f->close && (h->minor == 1 || f->keep_alive);
+    h->upgrade = h->minor == 1 && f->upgrade_token && f->upgrade_field;
+    return 0;
+}
+
+static void start(struct http_head *h)
+{
+    h->method = NULL;
+    h->target = h->path = h->query = h->host = "";
+    h->status = 0;
+    h->minor = 0;
+    h->keep_alive = h->upgrade = false;
+    h->framing = HTTP_BODY_NONE;
+    h->content_length = 0;
+    h->header_count = 0;
+}
+
+int gate_request(const char *data, size_t n, char *storage, struct http_head *h, const char **why)
+{
+    struct fields f = {0};
+    char *rest;
+
+    start(h);
+    if (first_line(&f, data, n, storage, &rest) < 0 ||
+        request_line(&f, h, storage, storage + n + 1) < 0 ||
+        all_lines(&f, h, rest, storage + n) < 0 || both_ends(&f, h) < 0)
+        goto refused;
+    if (h->minor == 1 && f.hosts == 0) {
+        refuse(&f, 400, "HTTP/1.1 without Host");
+        goto refused;
+    }
+    if (f.codings > 0)
+        h->framing = HTTP_BODY_CHUNKED;
+    else if (h->content_length > 0)
+        h->framing = HTTP_BODY_LENGTH;
+    return 0;
+refused:
+    *why = f.why;
+    return f.status;
+}
+
+/* RFC 9112 6.3 */
+static enum http_framing response_framing(const struct fields *f, const struct http_head *h,
+                                          const char *request_method)
+{
+    if (h->status < 200 || h->status == 204 || h->status == 304 ||
+        strcmp(request_method, "HEAD") == 0)
+        return HTTP_BODY_NONE;
+    if (f->codings > 0)
+        return HTTP_BODY_CHUNKED;
+    if (f->lengths > 0)
+        return h->content_length > 0 ? HTTP_BODY_LENGTH : HTTP_BODY_NONE;
+    return HTTP_BODY_UNTIL_CLOSE;
+}
+
+int gate_response(const char *data, size_t n, const char *request_method, char *storage,
+                  struct http_head *h, const char **why)
+{
+    struct fields f = {0};
+    char *rest;
+
+    start(h);
+    if (first_line(&f, data, n, storage, &rest) < 0 || status_line(&f, h, storage) < 0 ||
+        all_lines(&f, h, rest, storage + n) < 0 || both_ends(&f, h) < 0) {
+        *why = f.why;
+        return 502;
+    }
+    h->framing = response_framing(&f, h, request_method);
+    if (h->framing == HTTP_BODY_UNTIL_CLOSE)
+        h->keep_alive = false;
+    return 0;
+}

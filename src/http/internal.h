@@ -1,0 +1,198 @@
+#pragma once
+/* What the files of the server share; nobody outside src/http includes it.
+ *
+ * server.c   listeners, the list of connections, limits, timers, stop
+ * conn.c     one connection: reading, heads, the order of things (conn_pump), its end
+ * body.c     the request's body
+ * response.c the response
+ *
+ * One rule holds it together: handlers' callbacks run only from conn_pump, which never runs inside
+ * itself. What a handler calls only notes what to do; a connection whose pump is not running is put
+ * on the server's list of dirty ones and pumped before the loop sleeps. So no callback comes before
+ * the call that asked for it has returned, and nothing is freed under a handler's feet. */
+
+#include "base/buf.h"
+#include "http/parse.h"
+#include "http/server.h"
+
+#define HTTP_DISCARD_BYTES (64u * 1024u) /* of an unread body, to keep a connection */
+
+/* Each kind of wait has one length per server, so that a queue in order of entry is in order of
+ * time, and one timer serves all. */
+enum wait_kind { WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_WRITE, WAIT_LINGER, WAIT_KINDS };
+
+struct wait {
+    struct wait *prev, *next; /* NULL: not waiting */
+    uint64_t due_ms;
+};
+
+enum conn_state {
+    CONN_HEAD,     /* between requests, or reading a head */
+    CONN_EXCHANGE, /* one request is served */
+    CONN_CLOSING,  /* last bytes go out, then the connection ends */
+    CONN_LINGER,   /* all is sent and shut down; what still comes is thrown away */
+    CONN_DEAD      /* handle is being closed */
+};
+
+struct conn {
+    uv_poll_t poll;
+    struct http_server *server;
+    struct conn *prev, *next;       /* all connections */
+    struct conn *dirty_next;        /* to be pumped; valid while dirty */
+    struct http_exchange *exchange; /* with CONN_EXCHANGE */
+    struct buf in;                  /* read, not looked at yet */
+    struct buf out;                 /* to be written */
+    struct wait read_wait, write_wait;
+    const char *view; /* during a pump: bytes just read, before they are copied to `in` */
+    size_t view_len;
+    size_t scanned;     /* of an incomplete head */
+    size_t linger_left; /* bytes that may still be thrown away */
+    int fd, events;
+    enum conn_state state;
+    enum wait_kind read_kind;
+    bool dirty, pumping;
+    bool broken;    /* the socket failed: no more input or output */
+    bool eof;       /* the peer's last byte was read */
+    bool half;      /* the peer will send no more than what waits in the socket */
+    bool cut;       /* close with a reset: the peer must see that something is missing */
+    bool timed_out; /* in waiting for body bytes or for the peer to take bytes */
+    bool shut;      /* our last byte is out and announced */
+    bool got_input; /* since the last settling: restarts the wait for a body */
+};
+
+enum body_mode {
+    BODY_UNDECIDED, /* the handler has not said yet: nothing is read */
+    BODY_COLLECT,
+    BODY_STREAM,
+    BODY_RAW,     /* as BODY_STREAM, but with its chunk framing as sent */
+    BODY_DISCARD, /* the response is there already */
+    BODY_TUNNEL   /* no HTTP any more: bytes until the end of the stream */
+};
+
+struct http_exchange {
+    struct conn *conn;
+    struct http_exchange *next_free;
+    void *data;
+    void (*on_close)(struct http_exchange *, void *);
+
+    enum body_mode mode;
+    bool paused;
+    bool expects_continue; /* until 100 was sent or bytes came */
+    bool end_told;         /* on_end, done or on_eof was called */
+    bool close_told;
+    size_t discarded;
+    size_t collect_max;
+    void (*on_collect)(struct http_exchange *, char *, size_t);
+    void (*on_data)(struct http_exchange *, const char *, size_t);
+    void (*on_end)(struct http_exchange *);
+
+    bool begun, ended;
+    bool chunked;    /* our own chunks */
+    bool counted;    /* a length was announced; `left` of it is to come */
+    bool no_body;    /* HEAD, 204, 304: announced but not sent */
+    bool raw;        /* framing is the caller's (relay) */
+    bool close;      /* the connection ends with this response */
+    bool shut_asked; /* tunnel: our direction ends when all is out */
+    bool want_drain, aborted;
+    uint64_t left; /* of the announced length */
+    void (*on_drain)(struct http_exchange *, void *);
+
+    struct buf collect;
+    struct arena arena;
+    char *storage; /* of the head; kept with the exchange for the next one */
+    size_t storage_bytes;
+    struct parse_body body;
+    struct http_head head; /* last: not cleared for each request */
+};
+
+struct listener {
+    uv_poll_t poll;
+    struct http_server *server;
+    struct listener *next;
+    int fd;
+};
+
+struct http_server {
+    uv_loop_t *loop;
+    struct http_server_config config;
+    http_handler handler;
+    void *ctx;
+    struct listener *listeners;
+    struct conn *conns;
+    size_t conn_count;
+    size_t handles; /* not yet closed by libuv */
+    struct conn *dirty, **dirty_tail;
+    struct wait waits[WAIT_KINDS]; /* heads of circular lists */
+    uv_timer_t timer;
+    uint64_t timer_due_ms; /* 0: not set */
+    uv_prepare_t prepare;
+    bool preparing;
+    struct http_exchange *free_exchanges;
+    size_t free_count;
+    char *read_buf; /* shared: lives for one read event */
+    size_t read_bytes;
+    struct buf scratch; /* heads in the making */
+    time_t date_second;
+    char date[32];
+    bool stopping, accept_paused;
+    uint64_t accept_again_ms, stop_at_ms;
+    void (*on_stopped)(void *);
+    void *stopped_ctx;
+};
+
+/* -- server.c ---------------------------------------------------------------------------------- */
+
+/* (Re)starts the wait of that kind from now; a kind whose time is 0 does not wait. */
+void server_wait(struct http_server *s, struct wait *w, enum wait_kind kind);
+void server_wait_stop(struct wait *w);
+void server_mark_dirty(struct conn *c);
+void server_conn_gone(struct conn *c); /* takes it off the list; its handle is closing */
+const char *server_date(struct http_server *s);
+
+/* -- conn.c ------------------------------------------------------------------------------------ */
+
+int conn_new(struct http_server *s, int fd);
+
+/* Does all that can be done now. */
+void conn_pump(struct conn *c);
+
+/* Writes what is queued, as far as the socket takes it. No callback. */
+void conn_flush(struct conn *c);
+
+/* Queues, or writes at once when nothing is queued and `now`. Never calls back. */
+void conn_send(struct conn *c, const struct iovec *iov, int n, bool now);
+
+void conn_timed_out(struct conn *c, struct wait *w);
+void conn_stop(struct conn *c, bool now);
+
+/* -- body.c ------------------------------------------------------------------------------------ */
+
+/* Hands input to the body's reader; how many bytes were used, or -EBADMSG. */
+ssize_t body_feed(struct http_exchange *x, const char *data, size_t n);
+/* Tells the end of a body that is complete, once. */
+void body_tell_end(struct http_exchange *x);
+bool body_wants_input(const struct http_exchange *x);
+bool body_done(const struct http_exchange *x);
+
+/* For the relay: the body with its framing as sent. */
+void body_stream_raw(struct http_exchange *x,
+                     void (*on_data)(struct http_exchange *, const char *, size_t),
+                     void (*on_end)(struct http_exchange *));
+
+/* -- response.c -------------------------------------------------------------------------------- */
+
+/* Refuses what is no exchange (a bad head): queues a whole response that ends the connection. */
+void response_refuse(struct conn *c, int status, const char *why);
+
+/* For the relay: a head made elsewhere; then http_response_write sends bytes as they are. close: the
+ * connection ends after it. no_body as in struct http_exchange. */
+void response_begin_raw(struct http_exchange *x, const char *head, size_t n, bool close,
+                        bool no_body);
+/* An interim response (1xx) as it is. */
+void response_interim(struct http_exchange *x, const char *head, size_t n);
+/* After 101: bytes both ways. on_end is called at the client's end of stream. */
+void response_tunnel(struct http_exchange *x, const char *head, size_t n,
+                     void (*on_data)(struct http_exchange *, const char *, size_t),
+                     void (*on_end)(struct http_exchange *));
+/* Tunnel: no more bytes will be written; the client's may go on. */
+void response_shut(struct http_exchange *x);

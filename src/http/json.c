@@ -1,0 +1,214 @@
+#include "http/json.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Nesting of arrays and objects, strings left out. jansson recurses per level, so that this bounds
+ * its stack before it runs. */
+static bool too_deep(const char *text, size_t len)
+{
+    size_t depth = 0;
+    bool in_string = false;
+
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > JSON_MAX_DEPTH)
+                return true;
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+static bool only_space(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (!strchr(" \t\r\n", text[i]) || text[i] == '\0')
+            return false;
+    return true;
+}
+
+enum err_code json_parse(const char *text, size_t len, bool empty_ok, json_t **out, struct err *e)
+{
+    json_error_t why;
+    json_t *value;
+
+    if (empty_ok && only_space(text, len))
+        value = json_object();
+    else if (too_deep(text, len))
+        return err_set(e, ERR_INVALID, "JSON is nested deeper than %d levels", JSON_MAX_DEPTH);
+    else
+        value = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+    if (!value && empty_ok && only_space(text, len))
+        return err_set(e, ERR_INTERNAL, "out of memory");
+    if (!value)
+        return err_set(e, ERR_INVALID, "JSON, line %d column %d: %s", why.line, why.column,
+                       why.text);
+    *out = value;
+    return ERR_OK;
+}
+
+/* Finds a field. ERR_OK with *out NULL when it is absent or null and optional. */
+static enum err_code find(const json_t *obj, const char *name, const char *alt, enum json_need need,
+                          json_t **out, struct err *e)
+{
+    json_t *value;
+
+    if (!json_is_object(obj))
+        return err_set(e, ERR_INVALID, "an object is needed to hold \"%s\"", name);
+    value = json_object_get(obj, name);
+    if (!value && alt)
+        value = json_object_get(obj, alt);
+    if (json_is_null(value))
+        value = NULL;
+    if (!value && need == JSON_REQUIRED)
+        return err_set(e, ERR_INVALID, "\"%s\" is missing", name);
+    *out = value;
+    return ERR_OK;
+}
+
+static const char *type_name(const json_t *value)
+{
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number",  [JSON_TRUE] = "a boolean",
+        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
+    };
+
+    return names[json_typeof(value)];
+}
+
+static enum err_code wrong_type(const char *name, const char *want, const json_t *value,
+                                struct err *e)
+{
+    return err_set(e, ERR_INVALID, "\"%s\" must be %s, not %s", name, want, type_name(value));
+}
+
+enum err_code json_get_str(const json_t *obj, const char *name, const char *alt,
+                           enum json_need need, size_t max, const char **out, struct err *e)
+{
+    json_t *value;
+    enum err_code code = find(obj, name, alt, need, &value, e);
+
+    if (code != ERR_OK || !value)
+        return code;
+    if (!json_is_string(value))
+        return wrong_type(name, "a string", value, e);
+    if (json_string_length(value) > max)
+        return err_set(e, ERR_INVALID, "\"%s\" is longer than %zu bytes", name, max);
+    *out = json_string_value(value);
+    return ERR_OK;
+}
+
+/* Whole numbers may come as 300.0: what a client made of a float is still that number. */
+static bool whole_number(const json_t *value, int64_t *out)
+{
+    double real;
+
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
+        return true;
+    }
+    if (!json_is_real(value))
+        return false;
+    real = json_real_value(value);
+    if (!(real >= -9007199254740992.0 && real <= 9007199254740992.0) || floor(real) != real)
+        return false;
+    *out = (int64_t)real;
+    return true;
+}
+
+enum err_code json_get_int(const json_t *obj, const char *name, const char *alt,
+                           enum json_need need, int64_t min, int64_t max, int64_t *out,
+                           struct err *e)
+{
+    json_t *value;
+    int64_t number;
+    enum err_code code = find(obj, name, alt, need, &value, e);
+
+    if (code != ERR_OK || !value)
+        return code;
+    if (json_is_number(value) && !whole_number(value, &number))
+        return err_set(e, ERR_INVALID, "\"%s\" must be a whole number", name);
+    if (!json_is_number(value))
+        return wrong_type(name, "a whole number", value, e);
+    if (number < min || number > max)
+        return err_set(e, ERR_INVALID, "\"%s\" must be between %lld and %lld, not %lld", name,
+                       (long long)min, (long long)max, (long long)number);
+    *out = number;
+    return ERR_OK;
+}
+
+enum err_code json_get_bool(const json_t *obj, const char *name, const char *alt,
+                            enum json_need need, bool *out, struct err *e)
+{
+    json_t *value;
+    enum err_code code = find(obj, name, alt, need, &value, e);
+
+    if (code != ERR_OK || !value)
+        return code;
+    if (!json_is_boolean(value))
+        return wrong_type(name, "true or false", value, e);
+    *out = json_is_true(value);
+    return ERR_OK;
+}
+
+enum err_code json_get_obj(const json_t *obj, const char *name, const char *alt,
+                           enum json_need need, json_t **out, struct err *e)
+{
+    json_t *value;
+    enum err_code code = find(obj, name, alt, need, &value, e);
+
+    if (code != ERR_OK || !value)
+        return code;
+    if (!json_is_object(value))
+        return wrong_type(name, "an object", value, e);
+    *out = value;
+    return ERR_OK;
+}
+
+enum err_code json_get_arr(const json_t *obj, const char *name, const char *alt,
+                           enum json_need need, json_t **out, struct err *e)
+{
+    json_t *value;
+    enum err_code code = find(obj, name, alt, need, &value, e);
+
+    if (code != ERR_OK || !value)
+        return code;
+    if (!json_is_array(value))
+        return wrong_type(name, "an array", value, e);
+    *out = value;
+    return ERR_OK;
+}
+
+enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max_count,
+                                 size_t max_bytes, struct err *e)
+{
+    const char *key;
+    json_t *value;
+    size_t bytes = 0;
+
+    if (!json_is_object(obj))
+        return wrong_type(what, "an object of strings", obj, e);
+    if (json_object_size(obj) > max_count)
+        return err_set(e, ERR_INVALID, "\"%s\" has more than %zu entries", what, max_count);
+    json_object_foreach ((json_t *)obj, key, value) {
+        if (!json_is_string(value))
+            return err_set(e, ERR_INVALID, "\"%s\": the value of \"%.100s\" must be a string", what,
+                           key);
+        bytes += strlen(key) + json_string_length(value);
+    }
+    if (bytes > max_bytes)
+        return err_set(e, ERR_INVALID, "\"%s\" is larger than %zu bytes", what, max_bytes);
+    return ERR_OK;
+}

@@ -1,0 +1,356 @@
+#include "http/internal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/uio.h>
+
+#include "base/log.h"
+
+#define DIRECT_BYTES 16384u /* from here on a copy costs more than an early write */
+
+const struct http_head *http_exchange_head(const struct http_exchange *x)
+{
+    return &x->head;
+}
+
+uv_loop_t *http_exchange_loop(const struct http_exchange *x)
+{
+    return x->conn->server->loop;
+}
+
+struct arena *http_exchange_arena(struct http_exchange *x)
+{
+    return &x->arena;
+}
+
+void http_exchange_set(struct http_exchange *x, void *data,
+                       void (*on_close)(struct http_exchange *x, void *data))
+{
+    x->data = data;
+    x->on_close = on_close;
+}
+
+void *http_exchange_get(const struct http_exchange *x)
+{
+    return x->data;
+}
+
+bool http_response_begun(const struct http_exchange *x)
+{
+    return x->begun;
+}
+
+size_t http_response_queued(const struct http_exchange *x)
+{
+    return x->conn->out.len;
+}
+
+void http_exchange_abort(struct http_exchange *x)
+{
+    x->aborted = true;
+    server_mark_dirty(x->conn);
+}
+
+/* -- heads ------------------------------------------------------------------------------------- */
+
+static void put(struct buf *b, const char *s, size_t n)
+{
+    if (buf_append(b, s, n) < 0)
+        abort(); /* heads are bounded by what the program itself puts in */
+}
+
+static void put_str(struct buf *b, const char *s)
+{
+    put(b, s, strlen(s));
+}
+
+static void put_number(struct buf *b, uint64_t value)
+{
+    char text[24];
+    char *p = text + sizeof(text);
+
+    do
+        *--p = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    put(b, p, (size_t)(text + sizeof(text) - p));
+}
+
+/* A header that could end the head early would be a hole, not an error to report. */
+static void put_header(struct buf *b, const char *name, const char *value)
+{
+    for (const char *p = name; *p; p++)
+        if (!gate_is_token((unsigned char)*p))
+            abort();
+    for (const char *p = value; *p; p++)
+        if (!gate_is_value((unsigned char)*p))
+            abort();
+    put_str(b, name);
+    put(b, ": ", 2);
+    put_str(b, value);
+    put(b, "\r\n", 2);
+}
+
+static void put_status(struct http_server *s, struct buf *b, int status)
+{
+    const char *text = http_status_text(status);
+
+    buf_clear(b);
+    put(b, "HTTP/1.1 ", 9);
+    put_number(b, (uint64_t)status);
+    put(b, " ", 1);
+    put_str(b, text);
+    put(b, "\r\nDate: ", 8);
+    put_str(b, server_date(s));
+    put(b, "\r\n", 2);
+}
+
+static void put_framing(struct http_exchange *x, struct buf *b, int status, int64_t length)
+{
+    if (status == 204 || status < 200 || (status == 304 && length <= 0))
+        return;
+    if (length >= 0) {
+        put_str(b, "Content-Length: ");
+        put_number(b, (uint64_t)length);
+        put(b, "\r\n", 2);
+    } else if (x->head.minor == 1) {
+        put_str(b, "Transfer-Encoding: chunked\r\n");
+        x->chunked = true;
+    } else {
+        x->close = true; /* HTTP/1.0: the end of the connection ends the body */
+    }
+}
+
+/* Can the connection serve another request after this response? */
+static bool must_close(const struct http_exchange *x)
+{
+    if (x->close || !x->head.keep_alive || x->conn->server->stopping)
+        return true;
+    if (x->body.done)
+        return false;
+    if (x->expects_continue)
+        return true; /* the client may or may not send its body: what follows is unclear */
+    return x->head.framing == HTTP_BODY_LENGTH && x->body.left > HTTP_DISCARD_BYTES;
+}
+
+static struct buf *make_head(struct http_exchange *x, int status, const struct http_header *headers,
+                             size_t n, int64_t length)
+{
+    struct http_server *s = x->conn->server;
+    struct buf *b = &s->scratch;
+
+    assert(!x->begun && status >= 200 && status < 600);
+    x->begun = true;
+    x->no_body = strcmp(x->head.method, "HEAD") == 0 || status == 204 || status == 304;
+    x->counted = length >= 0;
+    x->left = length > 0 ? (uint64_t)length : 0;
+    put_status(s, b, status);
+    for (size_t i = 0; i < n; i++)
+        put_header(b, headers[i].name, headers[i].value);
+    put_framing(x, b, status, length);
+    x->close = must_close(x);
+    if (x->close)
+        put_str(b, "Connection: close\r\n");
+    else if (x->head.minor == 0)
+        put_str(b, "Connection: keep-alive\r\n");
+    put(b, "\r\n", 2);
+    return b;
+}
+
+static void set_ended(struct http_exchange *x)
+{
+    x->ended = true;
+    x->want_drain = false;
+    if (x->mode != BODY_TUNNEL)
+        x->mode = BODY_DISCARD;
+    server_mark_dirty(x->conn);
+}
+
+/* -- responses --------------------------------------------------------------------------------- */
+
+void http_respond(struct http_exchange *x, int status, const struct http_header *headers, size_t n,
+                  const void *body, size_t len)
+{
+    struct buf *head = make_head(x, status, headers, n, (int64_t)len);
+    struct iovec iov[2] = {{.iov_base = head->data, .iov_len = head->len},
+                           {.iov_base = (void *)body, .iov_len = x->no_body ? 0 : len}};
+
+    set_ended(x);
+    if (!x->aborted)
+        conn_send(x->conn, iov, 2, true);
+}
+
+/* Escapes what JSON needs escaped; anything that is not ASCII is taken as UTF-8 already. */
+static void put_json_text(struct buf *b, const char *s)
+{
+    char escape[8];
+
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\') {
+            put(b, "\\", 1);
+            put(b, s, 1);
+        } else if ((unsigned char)*s < 0x20) {
+            snprintf(escape, sizeof(escape), "\\u%04x", (unsigned char)*s);
+            put_str(b, escape);
+        } else {
+            put(b, s, 1);
+        }
+    }
+}
+
+static void error_body(struct buf *b, int status, const char *text)
+{
+    put(b, "{\"code\":", 8);
+    put_number(b, (uint64_t)status);
+    put_str(b, ",\"message\":\"");
+    put_json_text(b, text);
+    put(b, "\"}", 2);
+}
+
+void http_respond_error(struct http_exchange *x, int status, const char *fmt, ...)
+{
+    static const struct http_header json = {"Content-Type", "application/json"};
+    struct buf body CLEANUP_BUF;
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    buf_init(&body, 8 * sizeof(text));
+    error_body(&body, status, text);
+    http_respond(x, status, &json, 1, body.data, body.len);
+}
+
+void response_refuse(struct conn *c, int status, const char *why)
+{
+    struct http_server *s = c->server;
+    struct buf body CLEANUP_BUF;
+    struct iovec iov[2];
+
+    buf_init(&body, 8192);
+    error_body(&body, status, why);
+    put_status(s, &s->scratch, status);
+    put_str(&s->scratch, "Content-Type: application/json\r\nConnection: close\r\nContent-Length: ");
+    put_number(&s->scratch, body.len);
+    put(&s->scratch, "\r\n\r\n", 4);
+    iov[0] = (struct iovec){.iov_base = s->scratch.data, .iov_len = s->scratch.len};
+    iov[1] = (struct iovec){.iov_base = body.data, .iov_len = body.len};
+    c->state = CONN_CLOSING;
+    c->linger_left = 16u * 1024u * 1024u;
+    conn_send(c, iov, 2, true);
+}
+
+void http_response_begin(struct http_exchange *x, int status, const struct http_header *headers,
+                         size_t n, int64_t length)
+{
+    struct buf *head = make_head(x, status, headers, n, length);
+    struct iovec iov = {.iov_base = head->data, .iov_len = head->len};
+
+    conn_send(x->conn, &iov, 1, false);
+    server_mark_dirty(x->conn);
+}
+
+/* Frames one piece into iov; how many were filled. */
+static int frame(struct http_exchange *x, const void *data, size_t len, char size[24],
+                 struct iovec iov[3])
+{
+    if (!x->chunked) {
+        iov[0] = (struct iovec){.iov_base = (void *)data, .iov_len = len};
+        return 1;
+    }
+    iov[0] = (struct iovec){.iov_base = size,
+                            .iov_len = (size_t)snprintf(size, 24, "%zx\r\n", len)};
+    iov[1] = (struct iovec){.iov_base = (void *)data, .iov_len = len};
+    iov[2] = (struct iovec){.iov_base = (void *)"\r\n", .iov_len = 2};
+    return 3;
+}
+
+int http_response_write(struct http_exchange *x, const void *data, size_t len)
+{
+    struct conn *c = x->conn;
+    size_t high = c->server->config.write_high_bytes;
+    struct iovec iov[3];
+    char size[24];
+    int n;
+
+    assert(x->begun && !x->ended);
+    if (len == 0 || x->aborted || x->no_body)
+        return 0;
+    if (x->counted) {
+        if (len > x->left) { /* more than was announced: nothing after it would make sense */
+            log_error("http: a response is longer than its Content-Length");
+            http_exchange_abort(x);
+            return 0;
+        }
+        x->left -= len;
+    }
+    n = frame(x, data, len, size, iov);
+    conn_send(c, iov, n, len >= DIRECT_BYTES);
+    if (c->out.len > high)
+        conn_flush(c);
+    server_mark_dirty(c);
+    x->want_drain |= c->out.len > high;
+    return c->out.len > high;
+}
+
+void http_response_on_drain(struct http_exchange *x,
+                            void (*cb)(struct http_exchange *x, void *data))
+{
+    x->on_drain = cb;
+}
+
+void http_response_end(struct http_exchange *x)
+{
+    struct iovec iov = {.iov_base = (void *)"0\r\n\r\n", .iov_len = 5};
+
+    assert(x->begun && !x->ended);
+    if (x->chunked && !x->no_body && !x->aborted)
+        conn_send(x->conn, &iov, 1, false);
+    if (x->counted && x->left > 0 && !x->no_body)
+        http_exchange_abort(x);
+    set_ended(x);
+}
+
+/* -- for the relay ----------------------------------------------------------------------------- */
+
+void response_begin_raw(struct http_exchange *x, const char *head, size_t n, bool close,
+                        bool no_body)
+{
+    struct iovec iov = {.iov_base = (void *)head, .iov_len = n};
+
+    assert(!x->begun);
+    x->begun = x->raw = true;
+    x->no_body = no_body;
+    x->close |= close;
+    conn_send(x->conn, &iov, 1, false);
+    server_mark_dirty(x->conn);
+}
+
+void response_interim(struct http_exchange *x, const char *head, size_t n)
+{
+    struct iovec iov = {.iov_base = (void *)head, .iov_len = n};
+
+    assert(!x->begun);
+    conn_send(x->conn, &iov, 1, true);
+}
+
+void response_tunnel(struct http_exchange *x, const char *head, size_t n,
+                     void (*on_data)(struct http_exchange *, const char *, size_t),
+                     void (*on_end)(struct http_exchange *))
+{
+    response_begin_raw(x, head, n, true, false);
+    x->mode = BODY_TUNNEL;
+    x->paused = x->end_told = false;
+    x->on_data = on_data;
+    x->on_end = on_end;
+}
+
+void response_shut(struct http_exchange *x)
+{
+    x->shut_asked = true;
+    server_mark_dirty(x->conn);
+}

@@ -1,0 +1,422 @@
+#include "http/internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "base/log.h"
+
+#define ACCEPT_BATCH    64
+#define ACCEPT_RETRY_MS 200
+#define LINGER_MS       2000
+#define READ_BUF_BYTES  (64u * 1024u)
+#define READ_BUF_MAX    (1024u * 1024u)
+#define SCRATCH_MAX     (256u * 1024u)
+
+void http_server_config_default(struct http_server_config *c)
+{
+    *c = (struct http_server_config){
+        .max_connections = 1024,
+        .max_head_bytes = HTTP_MAX_HEAD_BYTES,
+        .write_high_bytes = 256u * 1024u,
+        .read_buffer_bytes = READ_BUF_BYTES,
+        .head_timeout_ms = 15000,
+        .idle_timeout_ms = 75000,
+        .body_timeout_ms = 60000,
+        .write_timeout_ms = 60000,
+        .arena_max_bytes = 1024u * 1024u,
+    };
+}
+
+/* -- time -------------------------------------------------------------------------------------- */
+
+static uint64_t wait_length_ms(const struct http_server *s, enum wait_kind kind)
+{
+    switch (kind) {
+    case WAIT_HEAD: return s->config.head_timeout_ms;
+    case WAIT_IDLE: return s->config.idle_timeout_ms;
+    case WAIT_BODY: return s->config.body_timeout_ms;
+    case WAIT_WRITE: return s->config.write_timeout_ms;
+    default: return LINGER_MS;
+    }
+}
+
+static void on_timer(uv_timer_t *timer);
+
+/* The timer is only ever moved earlier here; when it fires too early it finds its next time. */
+static void timer_by(struct http_server *s, uint64_t due_ms)
+{
+    uint64_t now = uv_now(s->loop);
+
+    if (s->timer_due_ms != 0 && s->timer_due_ms <= due_ms)
+        return;
+    s->timer_due_ms = due_ms;
+    uv_timer_start(&s->timer, on_timer, due_ms > now ? due_ms - now : 0, 0);
+}
+
+void server_wait_stop(struct wait *w)
+{
+    if (!w->next)
+        return;
+    w->prev->next = w->next;
+    w->next->prev = w->prev;
+    w->prev = w->next = NULL;
+}
+
+void server_wait(struct http_server *s, struct wait *w, enum wait_kind kind)
+{
+    struct wait *list = &s->waits[kind];
+    uint64_t length = wait_length_ms(s, kind);
+
+    server_wait_stop(w);
+    if (length == 0)
+        return;
+    w->due_ms = uv_now(s->loop) + length;
+    w->next = list;
+    w->prev = list->prev;
+    list->prev->next = w;
+    list->prev = w;
+    timer_by(s, w->due_ms);
+}
+
+static void expire(struct http_server *s, enum wait_kind kind, uint64_t now)
+{
+    struct wait *list = &s->waits[kind], *w;
+
+    while ((w = list->next) != list && w->due_ms <= now) {
+        struct conn *c = kind == WAIT_WRITE ? CONTAINER_OF(w, struct conn, write_wait)
+                                            : CONTAINER_OF(w, struct conn, read_wait);
+
+        server_wait_stop(w);
+        conn_timed_out(c, w);
+    }
+}
+
+static void set_accepting(struct http_server *s, bool on);
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct http_server *s = timer->data;
+    uint64_t now = uv_now(s->loop), next = UINT64_MAX;
+
+    s->timer_due_ms = 0;
+    if (s->accept_paused && s->accept_again_ms <= now)
+        set_accepting(s, true);
+    if (s->stopping && s->stop_at_ms <= now) {
+        for (struct conn *c = s->conns, *after; c; c = after) {
+            after = c->next;
+            conn_stop(c, true);
+        }
+    }
+    for (int kind = 0; kind < WAIT_KINDS; kind++) {
+        expire(s, kind, now);
+        if (s->waits[kind].next != &s->waits[kind])
+            next = MIN(next, s->waits[kind].next->due_ms);
+    }
+    if (s->accept_paused)
+        next = MIN(next, s->accept_again_ms);
+    if (s->stopping && s->stop_at_ms > now)
+        next = MIN(next, s->stop_at_ms);
+    if (next != UINT64_MAX)
+        timer_by(s, next);
+}
+
+const char *server_date(struct http_server *s)
+{
+    time_t now = time(NULL);
+    struct tm tm;
+
+    if (now != s->date_second) {
+        gmtime_r(&now, &tm);
+        strftime(s->date, sizeof(s->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+        s->date_second = now;
+    }
+    return s->date;
+}
+
+/* -- work before sleep ------------------------------------------------------------------------- */
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    struct http_server *s = prepare->data;
+    size_t count = 0;
+
+    for (struct conn *c = s->dirty; c; c = c->dirty_next)
+        count++;
+    while (count-- > 0 && s->dirty) {
+        struct conn *c = s->dirty;
+
+        s->dirty = c->dirty_next;
+        if (!s->dirty)
+            s->dirty_tail = &s->dirty;
+        c->dirty = false;
+        conn_pump(c);
+    }
+    if (s->dirty) { /* those that still have work let the sockets have their turn first */
+        timer_by(s, uv_now(s->loop));
+    } else {
+        s->preparing = false;
+        uv_prepare_stop(&s->prepare);
+    }
+}
+
+void server_mark_dirty(struct conn *c)
+{
+    struct http_server *s = c->server;
+
+    if (c->dirty || c->pumping || c->state == CONN_DEAD)
+        return;
+    c->dirty = true;
+    c->dirty_next = NULL;
+    *s->dirty_tail = c;
+    s->dirty_tail = &c->dirty_next;
+    if (!s->preparing) {
+        s->preparing = true;
+        uv_prepare_start(&s->prepare, on_prepare);
+    }
+}
+
+static void unmark_dirty(struct conn *c)
+{
+    struct http_server *s = c->server;
+
+    if (!c->dirty)
+        return;
+    for (struct conn **p = &s->dirty; *p; p = &(*p)->dirty_next) {
+        if (*p != c)
+            continue;
+        *p = c->dirty_next;
+        if (!*p)
+            s->dirty_tail = p;
+        break;
+    }
+    c->dirty = false;
+}
+
+/* -- accepting --------------------------------------------------------------------------------- */
+
+static void on_acceptable(uv_poll_t *poll, int status, int events);
+
+static void set_accepting(struct http_server *s, bool on)
+{
+    s->accept_paused = !on;
+    for (struct listener *l = s->listeners; l; l = l->next) {
+        if (on)
+            uv_poll_start(&l->poll, UV_READABLE, on_acceptable);
+        else
+            uv_poll_stop(&l->poll);
+    }
+    if (!on) {
+        s->accept_again_ms = uv_now(s->loop) + ACCEPT_RETRY_MS;
+        timer_by(s, s->accept_again_ms);
+    }
+}
+
+static void turn_away(int fd)
+{
+    static const char answer[] =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+        "Connection: close\r\nRetry-After: 1\r\nContent-Length: 45\r\n\r\n"
+        "{\"code\":503,\"message\":\"too many connections\"}";
+    char ignored[4096];
+
+    /* Best effort: what was sent already is read, so that closing does not reset the answer away. */
+    (void)!recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT);
+    (void)!send(fd, answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
+    close(fd);
+}
+
+static void on_acceptable(uv_poll_t *poll, int status, int events)
+{
+    struct listener *l = poll->data;
+    struct http_server *s = l->server;
+
+    for (int i = 0; i < ACCEPT_BATCH; i++) {
+        int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+            log_warn("no new connections for %d ms: %s", ACCEPT_RETRY_MS, strerror(errno));
+            set_accepting(s, false);
+            return;
+        }
+        if (fd < 0 && (errno == ECONNABORTED || errno == EINTR || errno == EPROTO))
+            continue;
+        if (fd < 0)
+            return;
+        if (s->conn_count >= s->config.max_connections)
+            turn_away(fd);
+        else if (conn_new(s, fd) < 0)
+            close(fd);
+    }
+}
+
+int http_server_listen(struct http_server *s, int listen_fd)
+{
+    struct listener *l = calloc(1, sizeof(*l));
+    int r;
+
+    if (!l)
+        return -ENOMEM;
+    r = uv_poll_init(s->loop, &l->poll, listen_fd);
+    if (r < 0) {
+        free(l);
+        return r;
+    }
+    l->server = s;
+    l->fd = listen_fd;
+    l->poll.data = l;
+    l->next = s->listeners;
+    s->listeners = l;
+    s->handles++;
+    if (!s->accept_paused)
+        uv_poll_start(&l->poll, UV_READABLE, on_acceptable);
+    return 0;
+}
+
+int http_server_adopt(struct http_server *s, int fd)
+{
+    int r;
+
+    if (s->stopping)
+        return -ESHUTDOWN;
+    r = io_set_nonblock(fd, true);
+    return r < 0 ? r : conn_new(s, fd);
+}
+
+size_t http_server_connections(const struct http_server *s)
+{
+    return s->conn_count;
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+int http_server_new(uv_loop_t *loop, const struct http_server_config *config, http_handler handler,
+                    void *ctx, struct http_server **out)
+{
+    struct http_server *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return -ENOMEM;
+    s->loop = loop;
+    s->config = *config;
+    s->config.max_head_bytes = MIN(config->max_head_bytes, HTTP_MAX_HEAD_BYTES);
+    s->handler = handler;
+    s->ctx = ctx;
+    s->dirty_tail = &s->dirty;
+    s->read_bytes = config->read_buffer_bytes ? config->read_buffer_bytes : READ_BUF_BYTES;
+    s->read_bytes = MIN(s->read_bytes, READ_BUF_MAX);
+    s->read_buf = malloc(s->read_bytes);
+    if (!s->read_buf) {
+        free(s);
+        return -ENOMEM;
+    }
+    buf_init(&s->scratch, SCRATCH_MAX);
+    for (int kind = 0; kind < WAIT_KINDS; kind++)
+        s->waits[kind].prev = s->waits[kind].next = &s->waits[kind];
+    uv_timer_init(loop, &s->timer);
+    uv_prepare_init(loop, &s->prepare);
+    s->timer.data = s->prepare.data = s;
+    s->handles = 2;
+    *out = s;
+    return 0;
+}
+
+static void server_free(struct http_server *s)
+{
+    void (*done)(void *) = s->on_stopped;
+    void *ctx = s->stopped_ctx;
+    struct http_exchange *next;
+
+    for (struct http_exchange *x = s->free_exchanges; x; x = next) {
+        next = x->next_free;
+        free(x->storage);
+        free(x);
+    }
+    buf_free(&s->scratch);
+    free(s->read_buf);
+    free(s);
+    if (done)
+        done(ctx);
+}
+
+static void on_own_handle_closed(uv_handle_t *handle)
+{
+    struct http_server *s = handle->data;
+
+    if (--s->handles == 0)
+        server_free(s);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    struct listener *l = handle->data;
+    struct http_server *s = l->server;
+
+    free(l);
+    if (--s->handles == 0)
+        server_free(s);
+}
+
+/* The last connection of a stopping server is gone: only its own handles are left. */
+static void close_own_handles(struct http_server *s)
+{
+    uv_close((uv_handle_t *)&s->timer, on_own_handle_closed);
+    uv_close((uv_handle_t *)&s->prepare, on_own_handle_closed);
+}
+
+static void on_conn_closed(uv_handle_t *handle)
+{
+    struct conn *c = handle->data;
+    struct http_server *s = c->server;
+
+    free(c);
+    s->handles--;
+    if (--s->conn_count == 0 && s->stopping)
+        close_own_handles(s);
+}
+
+void server_conn_gone(struct conn *c)
+{
+    struct http_server *s = c->server;
+
+    unmark_dirty(c);
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        s->conns = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    uv_close((uv_handle_t *)&c->poll, on_conn_closed);
+    if (s->accept_paused && !s->stopping)
+        set_accepting(s, true);
+}
+
+void http_server_stop(struct http_server *s, uint64_t grace_ms, void (*done)(void *ctx), void *ctx)
+{
+    struct listener *next;
+
+    assert(!s->stopping);
+    s->stopping = true;
+    s->accept_paused = false;
+    s->on_stopped = done;
+    s->stopped_ctx = ctx;
+    s->stop_at_ms = uv_now(s->loop) + grace_ms;
+    for (struct listener *l = s->listeners; l; l = next) {
+        next = l->next;
+        uv_poll_stop(&l->poll);
+        close(l->fd);
+        uv_close((uv_handle_t *)&l->poll, on_listener_closed);
+    }
+    s->listeners = NULL;
+    timer_by(s, s->stop_at_ms);
+    for (struct conn *c = s->conns, *after; c; c = after) {
+        after = c->next;
+        conn_stop(c, false);
+    }
+    if (s->conn_count == 0)
+        close_own_handles(s);
+}
