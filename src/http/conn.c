@@ -262,6 +262,7 @@ static void exchange_lost(struct conn *c)
     if (x->begun && !(x->ended && c->out.len == 0))
         c->cut = true;
     exchange_free(x);
+    c->state = CONN_CLOSING;
     if (late)
         response_refuse(c, 408, "the request's body did not come in time");
     else
