@@ -48,3 +48,9 @@
 #define CAY_V1_JOB_LINES 512
 
 extern const struct api_route cay_v1_routes[];
+
+/* Jobs, and the operator's key: made here when it is missing (reads and writes one small file). */
+struct cay_v1;
+enum err_code cay_v1_new(struct core *core, const struct api_config *config, struct cay_v1 **out,
+                         struct err *e);
+void cay_v1_free(struct cay_v1 *v);

@@ -63,6 +63,7 @@ struct core_config {
     uint64_t max_ttl_ms, default_ttl_ms;
     uint64_t agent_timeout_ms;   /* for the first answer of an agent */
     uint32_t max_sandboxes;      /* over all tenants */
+    uint16_t agent_port;         /* 0: AGENT_PORT; tests have their own */
 };
 
 /* Opens the store (making it when absent), connects to privd, reconciles when privd answers. */
@@ -114,6 +115,10 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
 /* New end = now + ttl_ms. extend_only: never earlier than it was (E2B's connect). Written through. */
 enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
                                    bool extend_only, const struct sandbox **out, struct err *e);
+
+/* Replaces what network says (a reference is taken; may be NULL). Written through. */
+enum err_code core_sandbox_set_network(struct core *c, const char *tenant, const char *id,
+                                       json_t *network, bool allow_internet, struct err *e);
 
 struct sandbox_filter {
     const char *tenant;

@@ -1,0 +1,400 @@
+#include "api/api.h"
+
+#include "api/cay_v1.h"
+#include "api/e2b.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/json.h"
+#include "http/message.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct api {
+    struct core *core;
+    struct api_config config;
+    char *domain, *state_dir;
+    struct cay_v1 *cay_v1;
+};
+
+static const struct api_route *const route_tables[] = {e2b_sandbox_routes, e2b_template_routes,
+                                                       e2b_other_routes, cay_v1_routes};
+
+static const int statuses[ERR_CODE_COUNT] = {
+    [ERR_OK] = 200,
+    [ERR_INVALID] = 400,
+    [ERR_UNAUTHENTICATED] = 401,
+    [ERR_DENIED] = 403,
+    [ERR_NOT_FOUND] = 404,
+    [ERR_EXISTS] = 409,
+    [ERR_CONFLICT] = 409,
+    [ERR_EXHAUSTED] = 429,
+    [ERR_TOO_LARGE] = 400,
+    [ERR_NO_SPACE] = 507,
+    [ERR_TIMEOUT] = 504,
+    [ERR_UNAVAILABLE] = 503,
+    [ERR_UNIMPLEMENTED] = 501,
+    [ERR_CANCELED] = 499,
+    [ERR_INTERNAL] = 500,
+};
+
+int api_status_of(enum err_code code)
+{
+    return (unsigned)code < ERR_CODE_COUNT ? statuses[code] : 500;
+}
+
+enum err_code api_new(struct core *core, const struct api_config *config, struct api **out,
+                      struct err *e)
+{
+    struct api *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        return err_set(e, ERR_EXHAUSTED, "no memory for the API's routes");
+    a->core = core;
+    a->config = *config;
+    a->domain = strdup(config->domain ? config->domain : "");
+    a->state_dir = strdup(config->state_dir ? config->state_dir : ".");
+    if (!a->domain || !a->state_dir) {
+        api_free(a);
+        return err_set(e, ERR_EXHAUSTED, "no memory for the API's routes");
+    }
+    a->config.domain = a->domain;
+    a->config.state_dir = a->state_dir;
+    if (cay_v1_new(core, &a->config, &a->cay_v1, e) != ERR_OK) {
+        api_free(a);
+        return e ? e->code : ERR_INTERNAL;
+    }
+    *out = a;
+    return ERR_OK;
+}
+
+void api_free(struct api *a)
+{
+    if (!a)
+        return;
+    cay_v1_free(a->cay_v1);
+    free(a->domain);
+    free(a->state_dir);
+    free(a);
+}
+
+const struct api_config *api_config_of(const struct api *a)
+{
+    return &a->config;
+}
+
+struct cay_v1 *api_cay_v1(const struct api *a)
+{
+    return a->cay_v1;
+}
+
+struct api_request *api_request_new(const char *method, const char *path, const char *query,
+                                    const char *key, const char *body, size_t body_len)
+{
+    struct api_request *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    r->method = strdup(method);
+    r->path = strdup(path);
+    r->query = strdup(query ? query : "");
+    r->key = strdup(key ? key : "");
+    r->body = malloc(body_len + 1);
+    if (!r->method || !r->path || !r->query || !r->key || !r->body) {
+        api_request_free(r);
+        return NULL;
+    }
+    if (body_len)
+        memcpy(r->body, body, body_len);
+    r->body[body_len] = '\0';
+    r->body_len = body_len;
+    return r;
+}
+
+void api_request_free(struct api_request *r)
+{
+    if (!r)
+        return;
+    free(r->method);
+    free(r->path);
+    free(r->query);
+    free(r->key);
+    free(r->body);
+    free(r);
+}
+
+void api_response_free(struct api_response *r)
+{
+    free(r->body);
+    r->body = NULL;
+    r->body_len = 0;
+}
+
+/* -- answers ------------------------------------------------------------------------------------ */
+
+static void finish(struct api_call *call, int status)
+{
+    struct api_response response = call->response;
+
+    response.status = status;
+    log_debug("api: %s %s for %s: %d", call->request->method, call->request->path,
+              call->tenant[0] ? call->tenant : "-", status);
+    call->done(call->done_arg, &response);
+    if (call->state_free)
+        call->state_free(call->state);
+    json_decref(call->body);
+    api_request_free(call->request);
+    free(call);
+}
+
+void api_header_add(struct api_call *call, const char *name, const char *value)
+{
+    struct api_response *r = &call->response;
+
+    if (r->header_count >= API_HEADERS_MAX)
+        return;
+    snprintf(r->headers[r->header_count].name, sizeof(r->headers[0].name), "%s", name);
+    snprintf(r->headers[r->header_count].value, sizeof(r->headers[0].value), "%s", value);
+    r->header_count++;
+}
+
+void api_reply_json(struct api_call *call, int status, json_t *body)
+{
+    static const char no_memory[] = "{\"code\":500,\"message\":\"no memory for the answer\"}";
+
+    call->response.body = body ? json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    json_decref(body);
+    if (!call->response.body) {
+        call->response.body = strdup(no_memory);
+        status = 500;
+    }
+    call->response.body_len = call->response.body ? strlen(call->response.body) : 0;
+    finish(call, status);
+}
+
+void api_reply_empty(struct api_call *call, int status)
+{
+    finish(call, status);
+}
+
+/* A text that was cut in the middle of a character is not UTF-8 any more, and jansson refuses it. */
+static json_t *text_json(const char *text)
+{
+    size_t n = strlen(text);
+    json_t *s = json_stringn(text, n);
+
+    while (!s && n > 0)
+        s = json_stringn(text, --n);
+    return s ? s : json_string("");
+}
+
+void api_fail(struct api_call *call, int status, const char *fmt, ...)
+{
+    struct err e;
+    va_list ap;
+    char text[sizeof(e.text)];
+    json_t *body = json_object();
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    err_set(&e, ERR_INTERNAL, "%s", text); /* replaces control characters */
+    json_object_set_new(body, "code", json_integer(status));
+    json_object_set_new(body, "message", text_json(e.text));
+    api_reply_json(call, status, body);
+}
+
+void api_fail_err(struct api_call *call, const struct err *e)
+{
+    int status = api_status_of(e->code);
+    json_t *body = json_object();
+    char message[sizeof(e->text) + sizeof(e->hint) + 4];
+
+    if (status >= 500)
+        log_warn("api: %s %s: %s", call->request->method, call->request->path, e->text);
+    /* The SDKs show `message` alone: the hint must be in it to reach anybody. */
+    snprintf(message, sizeof(message), "%s%s%s", e->text, e->hint[0] ? "; " : "", e->hint);
+    json_object_set_new(body, "code", json_integer(status));
+    json_object_set_new(body, "message", text_json(message));
+    if (e->hint[0])
+        json_object_set_new(body, "hint", text_json(e->hint));
+    if (status == 429)
+        api_header_add(call, "Retry-After", "1");
+    api_reply_json(call, status, body);
+}
+
+void api_unsupported(struct api_call *call)
+{
+    api_fail(call, 501, "not supported yet by this server: %s", call->route->note);
+}
+
+/* -- what handlers read ------------------------------------------------------------------------- */
+
+bool api_call_body(struct api_call *call)
+{
+    struct err e;
+    json_t *body = NULL;
+
+    if (json_parse(call->request->body, call->request->body_len, true, &body, &e) != ERR_OK) {
+        api_fail_err(call, &e);
+        return false;
+    }
+    if (!json_is_object(body)) {
+        json_decref(body);
+        api_fail(call, 400, "the body must be a JSON object");
+        return false;
+    }
+    call->body = body;
+    return true;
+}
+
+bool api_call_query(struct api_call *call, const char *name, char *out, size_t size)
+{
+    ssize_t n = http_query_get(call->request->query, name, out, size);
+
+    if (n >= 0)
+        return true;
+    out[0] = '\0';
+    if (n == -ENOENT)
+        return true;
+    api_fail(call, 400, "the query parameter \"%s\" is %s", name,
+             n == -EMSGSIZE ? "too long" : "not validly percent-encoded");
+    return false;
+}
+
+bool api_call_query_int(struct api_call *call, const char *name, int64_t min, int64_t max,
+                        int64_t *out)
+{
+    char text[32], *end;
+    long long value;
+
+    if (!api_call_query(call, name, text, sizeof(text)))
+        return false;
+    if (text[0] == '\0')
+        return true;
+    errno = 0;
+    value = strtoll(text, &end, 10);
+    if (errno || *end || end == text || text[0] == ' ' || value < min || value > max) {
+        api_fail(call, 400,
+                 "the query parameter \"%s\" must be a whole number of %lld to %lld, not \"%s\"",
+                 name, (long long)min, (long long)max, text);
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+json_t *api_json_time(int64_t real_ms)
+{
+    char text[CLOCK_RFC3339_SIZE];
+
+    clock_format_rfc3339(real_ms, text);
+    return json_string(text);
+}
+
+/* -- routes ------------------------------------------------------------------------------------- */
+
+bool api_route_match(const char *pattern, const char *path,
+                     char params[API_PARAMS_MAX][API_PARAM_SIZE])
+{
+    size_t used = 0;
+
+    while (*pattern && *path) {
+        size_t n;
+
+        if (*pattern != '{') {
+            if (*pattern++ != *path++)
+                return false;
+            continue;
+        }
+        n = strcspn(path, "/");
+        if (n == 0 || used >= API_PARAMS_MAX ||
+            http_percent_decode(path, n, false, params[used], API_PARAM_SIZE) <= 0)
+            return false;
+        used++;
+        path += n;
+        pattern += strcspn(pattern, "}") + 1;
+    }
+    return *pattern == '\0' && *path == '\0';
+}
+
+/* The route for method and path. When only the method is wrong: NULL, and the methods that would be
+ * right in allow. */
+static const struct api_route *find_route(const char *method, const char *path,
+                                          char params[API_PARAMS_MAX][API_PARAM_SIZE], char *allow,
+                                          size_t size)
+{
+    size_t used = 0;
+
+    allow[0] = '\0';
+    for (size_t t = 0; t < ARRAY_SIZE(route_tables); t++) {
+        for (const struct api_route *r = route_tables[t]; r->method; r++) {
+            if (!api_route_match(r->pattern, path, params))
+                continue;
+            if (strcmp(r->method, method) == 0)
+                return r;
+            if (used < size)
+                used += (size_t)snprintf(allow + used, size - used, "%s%s", used ? ", " : "",
+                                         r->method);
+        }
+    }
+    return NULL;
+}
+
+static void refuse_route(struct api_call *call, const char *allow)
+{
+    if (allow[0]) {
+        api_header_add(call, "Allow", allow);
+        api_fail(call, 405, "%s is not allowed on %s; allowed: %s", call->request->method,
+                 call->request->path, allow);
+        return;
+    }
+    api_fail(call, 404, "there is no %s %s in this API", call->request->method,
+             call->request->path);
+}
+
+/* True: go on. Otherwise the call was answered. */
+static bool admit(struct api_call *call)
+{
+    struct err e;
+
+    if (call->route->flags & API_OPEN)
+        return true;
+    if (core_authenticate(call->core, call->request->key, call->tenant, &e) != ERR_OK) {
+        api_fail_err(call, &e);
+        return false;
+    }
+    if ((call->route->flags & API_OPERATOR) && strcmp(call->tenant, CAY_V1_OPERATOR) != 0) {
+        api_fail(call, 403, "only the operator of this server may do that; use the operator's key");
+        return false;
+    }
+    return true;
+}
+
+void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg)
+{
+    struct api_call *call = calloc(1, sizeof(*call));
+    char allow[128];
+
+    if (!call) {
+        struct api_response response = {.status = 503};
+
+        api_request_free(r);
+        done(arg, &response);
+        return;
+    }
+    call->api = a;
+    call->core = a->core;
+    call->request = r;
+    call->done = done;
+    call->done_arg = arg;
+    call->route = find_route(r->method, r->path, call->params, allow, sizeof(allow));
+    if (!call->route) {
+        refuse_route(call, allow);
+        return;
+    }
+    if (admit(call))
+        call->route->handler(call);
+}

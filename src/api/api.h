@@ -1,0 +1,138 @@
+#pragma once
+/* The control plane's routes: translation between HTTP and core, nothing else.
+ *
+ * Runs on the control loop. A connection loop hands over a whole request as plain data (struct
+ * api_request, strings that it made for this) and gets a whole response as plain data: no socket, no
+ * exchange, no pointer that may have died crosses. Every call answers exactly once, perhaps before
+ * api_dispatch returns. Who sends the answer drops it when its client has gone.
+ *
+ * Sources: E2B's public OpenAPI description; cay_v1.h for cay's own part. Never blocks. */
+
+#include "base/err.h"
+#include "core/core.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#define API_BODY_MAX_BYTES     (1024u * 1024u)
+#define API_METADATA_MAX_BYTES (64u * 1024u)
+#define API_ENV_MAX_BYTES      (256u * 1024u)
+#define API_MAP_MAX_COUNT      1024u
+#define API_QUERY_MAX_BYTES    (16u * 1024u)
+#define API_PARAM_SIZE         256 /* one {part} of a path, decoded, NUL included */
+#define API_PARAMS_MAX         2
+#define API_HEADERS_MAX        4
+#define API_ENVD_VERSION       "0.6.13" /* what the agent's protocol is as good as: opens every gate */
+
+/* Belongs to whoever made it; api_dispatch takes it over and frees it by api_request_free. */
+struct api_request {
+    char *method, *path, *query; /* path and query still percent-encoded */
+    char *key;                   /* X-API-Key, or Authorization's bearer token; "" when absent */
+    char *body;                  /* NUL-terminated */
+    size_t body_len;
+};
+
+struct api_header {
+    char name[32];
+    char value[256];
+};
+
+struct api_response {
+    int status;
+    struct api_header headers[API_HEADERS_MAX];
+    size_t header_count;
+    char *body; /* JSON, or NULL */
+    size_t body_len;
+};
+
+struct api_config {
+    const char *domain;    /* of sandbox host names, "localhost:3000"; NULL or "": none */
+    const char *state_dir; /* for cay_v1.h's key file */
+    uint64_t max_ttl_ms;
+    struct privsep_limits limits; /* what a sandbox gets that asks for none */
+};
+
+struct api;
+
+/* config's strings are copied. core must outlive the api. */
+enum err_code api_new(struct core *core, const struct api_config *config, struct api **out,
+                      struct err *e);
+void api_free(struct api *a);
+
+/* A copy of the parts as a request; NULL when memory is out. */
+struct api_request *api_request_new(const char *method, const char *path, const char *query,
+                                    const char *key, const char *body, size_t body_len);
+void api_request_free(struct api_request *r);
+void api_response_free(struct api_response *r); /* what it holds, not the struct itself */
+
+/* done is called exactly once; it takes over what response holds. */
+typedef void (*api_done)(void *arg, struct api_response *response);
+void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg);
+
+/* -- for the handlers --------------------------------------------------------------------------- */
+
+struct api_call;
+typedef void (*api_handler)(struct api_call *call);
+
+enum {
+    API_OPEN = 1u << 0,     /* no key needed */
+    API_OPERATOR = 1u << 1, /* only for the operator's tenant */
+};
+
+struct api_route {
+    const char *method;
+    const char *pattern; /* "/sandboxes/{id}/timeout"; the table ends with NULL */
+    api_handler handler;
+    unsigned flags;
+    const char *note; /* for api_unsupported: what is asked for, and what to do instead */
+};
+
+/* One request on its way. Valid until one of the api_reply or api_fail functions was called, exactly
+ * once; a handler that waits for core gives the call as arg. */
+struct api_call {
+    struct api *api;
+    struct core *core;
+    const struct api_route *route;
+    struct api_request *request;
+    char tenant[CORE_TENANT_SIZE];
+    char params[API_PARAMS_MAX][API_PARAM_SIZE];
+    json_t *body; /* after api_call_body */
+    void *state;  /* the handler's; freed by state_free with the call */
+    void (*state_free)(void *state);
+    struct api_response response; /* headers may be added before the reply */
+    api_done done;
+    void *done_arg;
+};
+
+const struct api_config *api_config_of(const struct api *a);
+struct cay_v1 *api_cay_v1(const struct api *a);
+
+/* Parses the body as an object into call->body. False: the call was answered (400). */
+bool api_call_body(struct api_call *call);
+
+/* A decoded query parameter into out; "" when absent. False: the call was answered (400). */
+bool api_call_query(struct api_call *call, const char *name, char *out, size_t size);
+
+/* A whole number of [min, max] from the query; *out stays when absent. False as above. */
+bool api_call_query_int(struct api_call *call, const char *name, int64_t min, int64_t max,
+                        int64_t *out);
+
+void api_header_add(struct api_call *call, const char *name, const char *value);
+
+/* Takes the reference to body. */
+void api_reply_json(struct api_call *call, int status, json_t *body);
+void api_reply_empty(struct api_call *call, int status);
+void api_fail(struct api_call *call, int status, const char *fmt, ...) PRINTF(3, 4);
+void api_fail_err(struct api_call *call, const struct err *e);
+
+/* A handler: 501 with the route's note. */
+void api_unsupported(struct api_call *call);
+
+int api_status_of(enum err_code code);
+
+/* Exported for tests: does path match pattern? Fills params (decoded). */
+bool api_route_match(const char *pattern, const char *path,
+                     char params[API_PARAMS_MAX][API_PARAM_SIZE]);
+
+/* RFC 3339 as a JSON string. */
+json_t *api_json_time(int64_t real_ms);

@@ -1,0 +1,66 @@
+#pragma once
+/* E2B's control plane: its routes, and the pure parts of the translation (unit-tested on their own).
+ * Source: github.com/e2b-dev/infra spec/openapi.yml and what the SDKs send. */
+
+#include "api/api.h"
+
+#define E2B_TIMEOUT_V1_MS   15000  /* POST /sandboxes without a timeout */
+#define E2B_TIMEOUT_V2_MS   300000 /* POST /v2/sandboxes without one, and connect */
+#define E2B_PAGE_MAX        100
+#define E2B_PAGE_TOKEN_SIZE 128
+#define E2B_INTERNET_KEY \
+    "allow_internet_access" /* kept within the network object when it was given */
+
+extern const struct api_route e2b_sandbox_routes[], e2b_template_routes[], e2b_other_routes[];
+
+/* -- e2b_json.c: the shapes --------------------------------------------------------------------- */
+
+/* New references; NULL only when memory is out. */
+json_t *e2b_sandbox_json(struct api_call *call, const struct sandbox *s);
+json_t *e2b_detail_json(struct api_call *call, const struct sandbox *s);
+json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s);
+
+/* 404 with the sandbox's id, as for every id that is not the caller's. */
+void e2b_no_sandbox(struct api_call *call, const char *id);
+
+/* -- e2b_page.c: cursors and the metadata filter (pure) ----------------------------------------- */
+
+/* base64url of "<ms>__<id>__<asc|desc>". */
+void e2b_page_token_make(int64_t started_ms, const char *id, bool ascending,
+                         char out[static E2B_PAGE_TOKEN_SIZE]);
+
+/* 0, or -EINVAL for anything that the other did not make for that order. */
+int e2b_page_token_parse(const char *token, bool ascending, int64_t *started_ms,
+                         char id[static IDS_SANDBOX_SIZE]);
+
+/* The value of the metadata parameter after the query was decoded: unescaped as a whole, split on & and
+ * =, then each key and value unescaped. A new object, or NULL with e. */
+json_t *e2b_metadata_filter(const char *value, struct err *e);
+
+/* -- e2b_network.c (pure) ----------------------------------------------------------------------- */
+
+/* Checks a network object (create's, or update's when update). */
+enum err_code e2b_network_check(const json_t *network, struct err *e);
+
+/* What core keeps: a copy with the E2B_INTERNET_KEY when it was given. *out may become NULL: nothing
+ * was asked. */
+enum err_code e2b_network_keep(const json_t *network, const json_t *body, json_t **out,
+                               struct err *e);
+
+/* The network object after an update: what governs egress is replaced by body's (absent is cleared),
+ * what governs ingress stays. *out as above. */
+enum err_code e2b_network_update(const json_t *before, const json_t *body, json_t **out,
+                                 struct err *e);
+
+/* What clients see: without passwords and our own key. NULL reference for none. */
+json_t *e2b_network_shown(const json_t *network);
+
+/* -- handlers that other tables name ------------------------------------------------------------ */
+
+void e2b_sandbox_list_v1(struct api_call *call);
+void e2b_sandbox_list_v2(struct api_call *call);
+void e2b_sandbox_metrics(struct api_call *call);
+void e2b_sandboxes_metrics(struct api_call *call);
+void e2b_sandbox_logs_v1(struct api_call *call);
+void e2b_sandbox_logs_v2(struct api_call *call);
+void e2b_sandbox_network(struct api_call *call);

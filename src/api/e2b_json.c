@@ -1,0 +1,102 @@
+#include "api/e2b.h"
+#include "core/ingress.h"
+
+#include <string.h>
+
+/* E2B names the machine that a sandbox runs on; there is one here. Python's SDK wants the field. */
+#define CLIENT_ID "cay"
+
+#define MIB (1024u * 1024u)
+
+static json_t *domain_json(struct api_call *call)
+{
+    const char *domain = api_config_of(call->api)->domain;
+
+    return domain[0] ? json_string(domain) : json_null();
+}
+
+/* An alias is only shown when it says something that the id does not. */
+static void set_template(json_t *out, const struct sandbox *s)
+{
+    json_object_set_new(out, "templateID", json_string(s->template_id));
+    if (s->template_asked[0] && strcmp(s->template_asked, s->template_id) != 0)
+        json_object_set_new(out, "alias", json_string(s->template_asked));
+}
+
+static void set_agent_token(struct api_call *call, json_t *out, const struct sandbox *s)
+{
+    char token[CORE_TOKEN_SIZE + 1];
+
+    if (!s->secure)
+        return;
+    core_sandbox_token(call->core, s->id, token);
+    json_object_set_new(out, "envdAccessToken", json_string(token));
+}
+
+json_t *e2b_sandbox_json(struct api_call *call, const struct sandbox *s)
+{
+    json_t *out = json_object();
+    char token[CORE_TOKEN_SIZE + 1], traffic[CORE_TOKEN_SIZE + 1];
+
+    set_template(out, s);
+    json_object_set_new(out, "sandboxID", json_string(s->id));
+    json_object_set_new(out, "clientID", json_string(CLIENT_ID));
+    json_object_set_new(out, "envdVersion", json_string(API_ENVD_VERSION));
+    set_agent_token(call, out, s);
+    if (ingress_is_public(s->network)) {
+        json_object_set_new(out, "trafficAccessToken", json_null());
+    } else {
+        core_sandbox_token(call->core, s->id, token);
+        ingress_traffic_token(token, traffic);
+        json_object_set_new(out, "trafficAccessToken", json_string(traffic));
+    }
+    json_object_set_new(out, "domain", domain_json(call));
+    return out;
+}
+
+static const char *state_name(enum sandbox_state state)
+{
+    return state == SANDBOX_PAUSED || state == SANDBOX_PAUSING ? "paused" : "running";
+}
+
+json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
+{
+    json_t *out = json_object();
+    const struct privsep_limits *l = &s->limits;
+
+    set_template(out, s);
+    json_object_set_new(out, "sandboxID", json_string(s->id));
+    json_object_set_new(out, "clientID", json_string(CLIENT_ID));
+    json_object_set_new(out, "startedAt", api_json_time(s->started_real_ms));
+    json_object_set_new(out, "endAt", api_json_time(s->end_real_ms));
+    json_object_set_new(out, "cpuCount", json_integer(MAX(1, (l->cpu_milli + 999) / 1000)));
+    json_object_set_new(out, "memoryMB", json_integer((json_int_t)(l->memory_bytes / MIB)));
+    json_object_set_new(out, "diskSizeMB", json_integer((json_int_t)(l->disk_bytes / MIB)));
+    json_object_set_new(out, "state", json_string(state_name(s->state)));
+    json_object_set_new(out, "envdVersion", json_string(API_ENVD_VERSION));
+    json_object_set_new(out, "metadata", s->metadata ? json_deep_copy(s->metadata) : json_object());
+    json_object_set_new(out, "volumeMounts", json_array());
+    return out;
+}
+
+json_t *e2b_detail_json(struct api_call *call, const struct sandbox *s)
+{
+    json_t *out = e2b_listed_json(call, s), *network = e2b_network_shown(s->network);
+    json_t *internet = json_object_get(s->network, E2B_INTERNET_KEY);
+    const char *on_timeout = s->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE ? "pause" : "kill";
+
+    set_agent_token(call, out, s);
+    json_object_set_new(out, "allowInternetAccess", internet ? json_incref(internet) : json_null());
+    json_object_set_new(out, "domain", domain_json(call));
+    if (network)
+        json_object_set_new(out, "network", network);
+    json_object_set_new(
+        out, "lifecycle",
+        json_pack("{s:b, s:s}", "autoResume", s->auto_resume, "onTimeout", on_timeout));
+    return out;
+}
+
+void e2b_no_sandbox(struct api_call *call, const char *id)
+{
+    api_fail(call, 404, "Sandbox \"%s\" doesn't exist or you don't have access to it", id);
+}

@@ -1,0 +1,347 @@
+/* Creating, finding and ending sandboxes. Lists, metrics and logs are in files of their own. */
+#include "api/e2b.h"
+#include "http/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_PAUSE \
+    "pausing sandboxes (keep one running with a longer timeout, or kill it and create another)"
+#define TEXT_SNAPSHOT "snapshots (build a template, or copy the files out and in)"
+#define TEXT_FORK     "forking sandboxes (create each one from its template)"
+
+/* True when the sandbox is the caller's; else the call was answered. */
+static const struct sandbox *find(struct api_call *call)
+{
+    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+
+    if (!s)
+        e2b_no_sandbox(call, call->params[0]);
+    return s;
+}
+
+/* -- create ------------------------------------------------------------------------------------- */
+
+/* What is read from the body; strings and objects are borrowed from it, network is ours. */
+struct creation {
+    struct sandbox_request r;
+    json_t *network;
+};
+
+static enum err_code read_timeout(const json_t *body, int64_t initial_ms, int64_t *out_ms,
+                                  struct err *e)
+{
+    int64_t seconds = 0;
+    enum err_code rc = json_get_int(body, "timeout", NULL, JSON_OPTIONAL, INT32_MIN, INT32_MAX,
+                                    &seconds, e);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (!json_object_get(body, "timeout") || json_is_null(json_object_get(body, "timeout")))
+        *out_ms = initial_ms;
+    else if (seconds <= 0)
+        return err_set(e, ERR_INVALID, "Timeout must be greater than 0");
+    else
+        *out_ms = seconds * 1000;
+    return ERR_OK;
+}
+
+static enum err_code check_max(struct api_call *call, int64_t ttl_ms, struct err *e)
+{
+    uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
+
+    if (max_ms && (uint64_t)ttl_ms > max_ms)
+        return err_set(e, ERR_INVALID, "Timeout cannot be greater than %llu seconds",
+                       (unsigned long long)(max_ms / 1000));
+    return ERR_OK;
+}
+
+/* Environment names reach execve: no '=', not empty (NUL cannot be in JSON strings here). */
+static enum err_code check_env_names(const json_t *env, struct err *e)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach ((json_t *)env, name, value)
+        if (!*name || strchr(name, '='))
+            return err_set(e, ERR_INVALID, "envVars: \"%.64s\" is not a variable's name", name);
+    return ERR_OK;
+}
+
+static enum err_code read_maps(const json_t *body, struct sandbox_request *r, struct err *e)
+{
+    enum err_code rc;
+
+    if ((rc = json_get_obj(body, "metadata", NULL, JSON_OPTIONAL, &r->metadata, e)) ||
+        (rc = json_get_obj(body, "envVars", NULL, JSON_OPTIONAL, &r->env, e)))
+        return rc;
+    if (r->metadata && (rc = json_check_str_map(r->metadata, "metadata", API_MAP_MAX_COUNT,
+                                                API_METADATA_MAX_BYTES, e)))
+        return rc;
+    if (r->env &&
+        ((rc = json_check_str_map(r->env, "envVars", API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e)) ||
+         (rc = check_env_names(r->env, e))))
+        return rc;
+    return ERR_OK;
+}
+
+static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *r, struct err *e)
+{
+    bool pause = false, keep_memory = true, resume = false;
+    json_t *auto_resume = NULL;
+    enum err_code rc;
+
+    if ((rc = json_get_bool(body, "autoPause", NULL, JSON_OPTIONAL, &pause, e)) ||
+        (rc = json_get_bool(body, "autoPauseMemory", NULL, JSON_OPTIONAL, &keep_memory, e)) ||
+        (rc = json_get_obj(body, "autoResume", NULL, JSON_OPTIONAL, &auto_resume, e)))
+        return rc;
+    if (auto_resume &&
+        (rc = json_get_bool(auto_resume, "enabled", NULL, JSON_REQUIRED, &resume, e)))
+        return rc;
+    if (!keep_memory && !pause)
+        return err_set(e, ERR_INVALID,
+                       "autoPauseMemory=false only applies when autoPause is true.");
+    if (!keep_memory && resume)
+        return err_set(e, ERR_INVALID,
+                       "autoPauseMemory=false (filesystem-only auto-pause) cannot be combined with "
+                       "autoResume: it must be resumed explicitly.");
+    if (pause)
+        return err_set(e, ERR_INVALID, "autoPause is not supported yet by this server: %s",
+                       TEXT_PAUSE);
+    r->on_timeout = SANDBOX_ON_TIMEOUT_KILL;
+    r->keep_memory = keep_memory;
+    r->auto_resume = resume;
+    return ERR_OK;
+}
+
+/* Fields that ask for what is not there: refused rather than ignored, since who asked for a volume
+ * must not find its files gone later. */
+static enum err_code refuse_missing(const json_t *body, struct err *e)
+{
+    static const struct {
+        const char *name, *what;
+    } fields[] = {
+        {"volumeMounts", "volumes (copy the files in after the sandbox was created)"},
+        {"iam", "workload identity tokens (give the sandbox what it needs by envVars)"},
+        {"mcp", "the MCP gateway (start MCP servers as commands inside the sandbox)"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        const json_t *value = json_object_get(body, fields[i].name);
+
+        if (value && !json_is_null(value) && (json_array_size(value) || json_object_size(value)))
+            return err_set(e, ERR_INVALID, "%s: not supported yet by this server: %s",
+                           fields[i].name, fields[i].what);
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_network(const json_t *body, struct creation *c, struct err *e)
+{
+    json_t *network = NULL;
+    enum err_code rc;
+
+    c->r.allow_internet = true;
+    if ((rc = json_get_obj(body, "network", NULL, JSON_OPTIONAL, &network, e)) ||
+        (rc = json_get_bool(body, E2B_INTERNET_KEY, NULL, JSON_OPTIONAL, &c->r.allow_internet, e)))
+        return rc;
+    if (!c->r.secure && json_is_false(json_object_get(network, "allowPublicTraffic")))
+        return err_set(e, ERR_INVALID,
+                       "You cannot create a sandbox without public access unless you enable secure "
+                       "envd access via 'secure' flag.");
+    rc = e2b_network_keep(network, body, &c->network, e);
+    c->r.network = c->network;
+    return rc;
+}
+
+static enum err_code read_creation(struct api_call *call, bool v2, struct creation *c,
+                                   struct err *e)
+{
+    const json_t *body = call->body;
+    enum err_code rc;
+
+    c->r.tenant = call->tenant;
+    c->r.secure = v2;
+    if ((rc = json_get_str(body, "templateID", NULL, JSON_REQUIRED, CORE_NAME_SIZE - 1,
+                           &c->r.template_name, e)) ||
+        (rc = read_timeout(body, v2 ? E2B_TIMEOUT_V2_MS : E2B_TIMEOUT_V1_MS, &c->r.ttl_ms, e)) ||
+        (rc = check_max(call, c->r.ttl_ms, e)) || (rc = read_maps(body, &c->r, e)) ||
+        (rc = read_lifecycle(body, &c->r, e)) || (rc = refuse_missing(body, e)))
+        return rc;
+    if (!v2 && (rc = json_get_bool(body, "secure", NULL, JSON_OPTIONAL, &c->r.secure, e)))
+        return rc;
+    return read_network(body, c, e);
+}
+
+static void created(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (s)
+        api_reply_json(call, 201, e2b_sandbox_json(call, s));
+    else
+        api_fail_err(call, why);
+}
+
+static void create(struct api_call *call, bool v2)
+{
+    struct creation c = {0};
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (read_creation(call, v2, &c, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        core_sandbox_create(call->core, &c.r, created, call);
+    json_decref(c.network);
+}
+
+static void create_v1(struct api_call *call)
+{
+    create(call, false);
+}
+
+static void create_v2(struct api_call *call)
+{
+    create(call, true);
+}
+
+/* -- one sandbox -------------------------------------------------------------------------------- */
+
+static void get(struct api_call *call)
+{
+    const struct sandbox *s = find(call);
+
+    if (s)
+        api_reply_json(call, 200, e2b_detail_json(call, s));
+}
+
+static void killed(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (!why)
+        api_reply_empty(call, 204);
+    else if (why->code == ERR_NOT_FOUND)
+        e2b_no_sandbox(call, call->params[0]);
+    else
+        api_fail_err(call, why);
+}
+
+static void kill_one(struct api_call *call)
+{
+    core_sandbox_kill(call->core, call->tenant, call->params[0], killed, call);
+}
+
+/* Sets the end and answers errors. NULL: answered. */
+static const struct sandbox *set_ttl(struct api_call *call, int64_t ttl_ms, bool extend_only)
+{
+    const struct sandbox *s = NULL;
+    struct err e;
+
+    if (check_max(call, ttl_ms, &e) != ERR_OK) {
+        api_fail_err(call, &e);
+        return NULL;
+    }
+    if (core_sandbox_set_ttl(call->core, call->tenant, call->params[0], ttl_ms, extend_only, &s,
+                             &e) == ERR_OK)
+        return s;
+    if (e.code == ERR_NOT_FOUND)
+        e2b_no_sandbox(call, call->params[0]);
+    else
+        api_fail_err(call, &e);
+    return NULL;
+}
+
+static void connect_one(struct api_call *call)
+{
+    const struct sandbox *s;
+    int64_t ttl_ms = 0;
+    bool memory = true;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (read_timeout(call->body, E2B_TIMEOUT_V2_MS, &ttl_ms, &e) != ERR_OK ||
+        json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, &e) != ERR_OK) {
+        api_fail_err(call, &e);
+        return;
+    }
+    s = set_ttl(call, ttl_ms, true);
+    if (s)
+        api_reply_json(call, 200, e2b_sandbox_json(call, s));
+}
+
+/* Only a paused sandbox can be resumed, and none is: the old call says so as E2B does. */
+static void resume(struct api_call *call)
+{
+    const struct sandbox *s = find(call);
+
+    if (s)
+        api_fail(call, 409, "Sandbox %s is already running", s->id);
+}
+
+static void timeout(struct api_call *call)
+{
+    int64_t seconds = 0;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (json_get_int(call->body, "timeout", NULL, JSON_REQUIRED, INT32_MIN, INT32_MAX, &seconds,
+                     &e) != ERR_OK) {
+        api_fail_err(call, &e);
+        return;
+    }
+    /* Zero and less mean now, as upstream. */
+    if (set_ttl(call, seconds > 0 ? seconds * 1000 : 1, false))
+        api_reply_empty(call, 204);
+}
+
+static void refresh(struct api_call *call)
+{
+    int64_t seconds = E2B_TIMEOUT_V1_MS / 1000;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (json_get_int(call->body, "duration", NULL, JSON_OPTIONAL, 0, 3600, &seconds, &e) !=
+        ERR_OK) {
+        api_fail_err(call, &e);
+        return;
+    }
+    if (set_ttl(call, MAX(seconds * 1000, E2B_TIMEOUT_V1_MS), true))
+        api_reply_empty(call, 204);
+}
+
+/* 404 comes before 501: an id that is not the caller's is unknown, whatever was asked of it. */
+static void unsupported_on_sandbox(struct api_call *call)
+{
+    if (find(call))
+        api_unsupported(call);
+}
+
+const struct api_route e2b_sandbox_routes[] = {
+    {"POST", "/sandboxes", create_v1},
+    {"POST", "/v2/sandboxes", create_v2},
+    {"GET", "/sandboxes", e2b_sandbox_list_v1},
+    {"GET", "/v2/sandboxes", e2b_sandbox_list_v2},
+    {"GET", "/sandboxes/metrics", e2b_sandboxes_metrics},
+    {"GET", "/sandboxes/{id}", get},
+    {"DELETE", "/sandboxes/{id}", kill_one},
+    {"POST", "/sandboxes/{id}/connect", connect_one},
+    {"POST", "/v2/sandboxes/{id}/connect", connect_one},
+    {"POST", "/sandboxes/{id}/resume", resume},
+    {"POST", "/sandboxes/{id}/timeout", timeout},
+    {"POST", "/sandboxes/{id}/refreshes", refresh},
+    {"GET", "/sandboxes/{id}/metrics", e2b_sandbox_metrics},
+    {"GET", "/sandboxes/{id}/logs", e2b_sandbox_logs_v1},
+    {"GET", "/v2/sandboxes/{id}/logs", e2b_sandbox_logs_v2},
+    {"PUT", "/sandboxes/{id}/network", e2b_sandbox_network},
+    {"POST", "/sandboxes/{id}/pause", unsupported_on_sandbox, 0, TEXT_PAUSE},
+    {"POST", "/sandboxes/{id}/fork", unsupported_on_sandbox, 0, TEXT_FORK},
+    {"POST", "/sandboxes/{id}/snapshots", unsupported_on_sandbox, 0, TEXT_SNAPSHOT},
+    {"GET", "/snapshots", api_unsupported, 0, TEXT_SNAPSHOT},
+    {0},
+};

@@ -1,0 +1,142 @@
+/* Templates as E2B's SDKs and command line ask for them. Making them is /cay/v1's until E2B's builder
+ * is served. */
+#include "api/e2b.h"
+
+#include <string.h>
+
+#define MIB (1024u * 1024u)
+
+#define TEXT_BUILD                                                                             \
+    "building templates by the SDK (use `cay template build base`, or install what is needed " \
+    "after create)"
+#define TEXT_TAGS    "template tags"
+#define TEXT_VOLUMES "volumes (copy files in and out by the files API)"
+#define TEXT_SECRETS "secrets (give the sandbox what it needs by envVars)"
+#define TEXT_TEAMS   "teams (keys belong to tenants; see /cay/v1/keys)"
+#define TEXT_KEYS    "managing keys by E2B's API (POST /cay/v1/keys makes one)"
+
+/* Builds have no id of their own here: the nil UUID says so in the form that clients expect. */
+#define NO_BUILD "00000000-0000-0000-0000-000000000000"
+
+static const char *build_status(const struct template_info *t)
+{
+    return t->building ? "building" : t->ready ? "ready" : "waiting";
+}
+
+static json_t *template_json(struct api_call *call, const struct template_info *t)
+{
+    const struct privsep_limits *l = &api_config_of(call->api)->limits;
+    json_t *out = json_object();
+
+    json_object_set_new(out, "templateID", json_string(t->id));
+    json_object_set_new(out, "buildID", json_string(NO_BUILD));
+    json_object_set_new(out, "cpuCount", json_integer(MAX(1, (l->cpu_milli + 999) / 1000)));
+    json_object_set_new(out, "memoryMB", json_integer((json_int_t)(l->memory_bytes / MIB)));
+    json_object_set_new(out, "diskSizeMB", json_integer((json_int_t)(l->disk_bytes / MIB)));
+    json_object_set_new(out, "public", json_true());
+    json_object_set_new(out, "aliases", json_pack("[s]", t->id));
+    json_object_set_new(out, "names", json_pack("[s]", t->id));
+    json_object_set_new(out, "createdAt", api_json_time(t->made_real_ms));
+    json_object_set_new(out, "updatedAt", api_json_time(t->made_real_ms));
+    json_object_set_new(out, "createdBy", json_null());
+    json_object_set_new(out, "lastSpawnedAt", json_null());
+    json_object_set_new(out, "spawnCount", json_integer(0));
+    json_object_set_new(out, "buildCount", json_integer(t->ready ? 1 : 0));
+    json_object_set_new(out, "envdVersion", json_string(API_ENVD_VERSION));
+    json_object_set_new(out, "buildStatus", json_string(build_status(t)));
+    return out;
+}
+
+static void list(struct api_call *call)
+{
+    const struct template_info *items = NULL;
+    size_t n = core_templates(call->core, &items);
+    json_t *out = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(out, template_json(call, &items[i]));
+    api_reply_json(call, 200, out);
+}
+
+static const struct template_info *find(struct api_call *call)
+{
+    const struct template_info *t = core_template_find(call->core, call->params[0]);
+
+    if (!t)
+        api_fail(call, 404, "template '%s' not found", call->params[0]);
+    return t;
+}
+
+static void alias(struct api_call *call)
+{
+    const struct template_info *t = find(call);
+
+    if (t)
+        api_reply_json(call, 200, json_pack("{s:s, s:b}", "templateID", t->id, "public", 1));
+}
+
+static void get(struct api_call *call)
+{
+    const struct template_info *t = find(call);
+    json_t *out;
+
+    if (!t)
+        return;
+    out = template_json(call, t);
+    json_object_set_new(out, "builds", json_array());
+    api_reply_json(call, 200, out);
+}
+
+/* Also E2B's deleteSnapshot: an unknown id is 404, which the SDK turns into false. */
+static void delete_one(struct api_call *call)
+{
+    const struct template_info *t = find(call);
+
+    if (t)
+        api_fail(call, 403,
+                 "template '%s' is built in; its operator removes it with `cay template rm %s`",
+                 t->id, t->id);
+}
+
+const struct api_route e2b_template_routes[] = {
+    {"GET", "/templates", list},
+    {"GET", "/v2/templates", list},
+    {"GET", "/templates/aliases/{alias}", alias},
+    {"GET", "/templates/{id}", get},
+    {"DELETE", "/templates/{id}", delete_one},
+    {"POST", "/templates", api_unsupported, 0, TEXT_BUILD},
+    {"POST", "/v2/templates", api_unsupported, 0, TEXT_BUILD},
+    {"POST", "/v3/templates", api_unsupported, 0, TEXT_BUILD},
+    {"POST", "/templates/{id}", api_unsupported, 0, TEXT_BUILD},
+    {"PATCH", "/templates/{id}", api_unsupported, 0, TEXT_BUILD},
+    {"PATCH", "/v2/templates/{id}", api_unsupported, 0, TEXT_BUILD},
+    {"GET", "/templates/{id}/files/{hash}", api_unsupported, 0, TEXT_BUILD},
+    {"POST", "/templates/{id}/builds/{build}", api_unsupported, 0, TEXT_BUILD},
+    {"POST", "/v2/templates/{id}/builds/{build}", api_unsupported, 0, TEXT_BUILD},
+    {"GET", "/templates/{id}/builds/{build}/status", api_unsupported, 0, TEXT_BUILD},
+    {"GET", "/templates/{id}/builds/{build}/logs", api_unsupported, 0, TEXT_BUILD},
+    {"GET", "/templates/{id}/tags", api_unsupported, 0, TEXT_TAGS},
+    {"POST", "/templates/tags", api_unsupported, 0, TEXT_TAGS},
+    {"DELETE", "/templates/tags", api_unsupported, 0, TEXT_TAGS},
+    {0},
+};
+
+const struct api_route e2b_other_routes[] = {
+    {"GET", "/volumes", api_unsupported, 0, TEXT_VOLUMES},
+    {"POST", "/volumes", api_unsupported, 0, TEXT_VOLUMES},
+    {"GET", "/volumes/{id}", api_unsupported, 0, TEXT_VOLUMES},
+    {"DELETE", "/volumes/{id}", api_unsupported, 0, TEXT_VOLUMES},
+    {"GET", "/secrets", api_unsupported, 0, TEXT_SECRETS},
+    {"POST", "/secrets", api_unsupported, 0, TEXT_SECRETS},
+    {"GET", "/secrets/{id}", api_unsupported, 0, TEXT_SECRETS},
+    {"POST", "/secrets/{id}", api_unsupported, 0, TEXT_SECRETS},
+    {"DELETE", "/secrets/{id}", api_unsupported, 0, TEXT_SECRETS},
+    {"GET", "/teams", api_unsupported, 0, TEXT_TEAMS},
+    {"GET", "/api-keys", api_unsupported, 0, TEXT_KEYS},
+    {"POST", "/api-keys", api_unsupported, 0, TEXT_KEYS},
+    {"PATCH", "/api-keys/{id}", api_unsupported, 0, TEXT_KEYS},
+    {"DELETE", "/api-keys/{id}", api_unsupported, 0, TEXT_KEYS},
+    {"POST", "/access-tokens", api_unsupported, 0, TEXT_KEYS},
+    {"DELETE", "/access-tokens/{id}", api_unsupported, 0, TEXT_KEYS},
+    {0},
+};
