@@ -1,0 +1,542 @@
+#include "sys/cgroup.h"
+
+#include "base/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <mntent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* What a controller is to us, and whether it needs leaves: the freezer and the processor accounting
+ * act on the whole sandbox, so that there is one directory less to make and remove. */
+enum controller { MEMORY, PIDS, CPU, CPUACCT, FREEZER, CONTROLLERS };
+
+static const struct {
+    const char *name;
+    bool leaves;
+    bool required;
+} controllers[CONTROLLERS] = {
+    [MEMORY] = {"memory", true, true},     [PIDS] = {"pids", true, true},
+    [CPU] = {"cpu", true, false},          [CPUACCT] = {"cpuacct", false, false},
+    [FREEZER] = {"freezer", false, false},
+};
+
+static const char *const leaf_names[] = {[CGROUP_AGENT] = "agent", [CGROUP_WORK] = "work"};
+
+struct hierarchy {
+    int fd;       /* the `name` directory in it */
+    int mount_fd; /* its mount */
+    bool leaves;
+};
+
+struct cgroup {
+    bool v2;
+    char name[32];
+    int count;
+    struct hierarchy h[CONTROLLERS];
+    int of[CONTROLLERS]; /* index into h, or -1 */
+};
+
+#define PERIOD_US     100000
+#define PATH_SIZE     64
+#define KILL_ROUNDS   16
+#define PIDS_PER_READ 256
+
+const char *cgroup_version(const struct cgroup *cg)
+{
+    return cg->v2 ? "v2" : "v1";
+}
+
+void cgroup_close(struct cgroup *cg)
+{
+    if (!cg)
+        return;
+    for (int i = 0; i < cg->count; i++) {
+        util_close(&cg->h[i].fd);
+        util_close(&cg->h[i].mount_fd);
+    }
+    free(cg);
+}
+
+static int make_dir(int dir_fd, const char *path)
+{
+    return mkdirat(dir_fd, path, 0755) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* Opens (makes) `name` below a hierarchy's mount point. The index of the hierarchy, or -errno. */
+static int add_hierarchy(struct cgroup *cg, const char *mount_point)
+{
+    CLEANUP_CLOSE int mount_fd = open(mount_point, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (mount_fd < 0)
+        return -errno;
+    int rc = make_dir(mount_fd, cg->name);
+    if (rc < 0)
+        return rc;
+    int fd = openat(mount_fd, cg->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    cg->h[cg->count] = (struct hierarchy){.fd = fd, .mount_fd = TAKE_FD(mount_fd)};
+    return cg->count++;
+}
+
+/* In version 2 a controller has to be handed down at every level above the one that uses it. */
+static int delegate(int dir_fd)
+{
+    static const char *const needed[] = {"+memory", "+pids", "+cpu"};
+    for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
+        int rc = io_write_text_at(dir_fd, "cgroup.subtree_control", needed[i]);
+        if (rc < 0 && i < 2)
+            return rc;
+    }
+    return 0;
+}
+
+static bool has_word(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = text; (p = strstr(p, word)) != NULL; p += n) {
+        bool starts = p == text || p[-1] == ' ' || p[-1] == ',';
+        bool ends = p[n] == '\0' || p[n] == ' ' || p[n] == ',';
+        if (starts && ends)
+            return true;
+    }
+    return false;
+}
+
+static int open_v2(struct cgroup *cg, const char *mount_point)
+{
+    char list[256];
+    CLEANUP_CLOSE int root = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || io_read_text_at(root, "cgroup.controllers", list, sizeof(list)) < 0)
+        return -EOPNOTSUPP;
+    if (!has_word(list, "memory") || !has_word(list, "pids"))
+        return -EOPNOTSUPP;
+    int rc = delegate(root);
+    int index = rc < 0 ? rc : add_hierarchy(cg, mount_point);
+    if (index < 0)
+        return index;
+    cg->v2 = true;
+    cg->h[index].leaves = true;
+    for (int c = 0; c < CONTROLLERS; c++)
+        cg->of[c] = c == CPU && !has_word(list, "cpu") ? -1 : index;
+    return delegate(cg->h[index].fd);
+}
+
+/* One v1 mount may carry several controllers ("cpu,cpuacct"). */
+static int add_v1(struct cgroup *cg, const struct mntent *m)
+{
+    int index = -1;
+    for (int c = 0; c < CONTROLLERS; c++) {
+        if (cg->of[c] >= 0 || !has_word(m->mnt_opts, controllers[c].name))
+            continue;
+        if (index < 0)
+            index = add_hierarchy(cg, m->mnt_dir);
+        if (index < 0)
+            return index;
+        cg->of[c] = index;
+        cg->h[index].leaves |= controllers[c].leaves;
+    }
+    return 0;
+}
+
+static int walk_mounts(struct cgroup *cg, const char *type)
+{
+    FILE *f = setmntent("/proc/self/mounts", "re");
+    if (!f)
+        return -errno;
+    struct mntent m;
+    char text[4096];
+    int rc = -EOPNOTSUPP;
+    while (getmntent_r(f, &m, text, sizeof(text))) {
+        if (strcmp(m.mnt_type, type) != 0)
+            continue;
+        rc = strcmp(type, "cgroup2") == 0 ? open_v2(cg, m.mnt_dir) : add_v1(cg, &m);
+        if ((rc < 0 && rc != -EOPNOTSUPP) || (rc == 0 && cg->v2))
+            break;
+    }
+    endmntent(f);
+    return rc;
+}
+
+static int check(const struct cgroup *cg, char *why, size_t size)
+{
+    for (int c = 0; c < CONTROLLERS; c++) {
+        if (controllers[c].required && cg->of[c] < 0) {
+            snprintf(why, size, "the %s controller is in no mounted cgroup hierarchy",
+                     controllers[c].name);
+            return -EOPNOTSUPP;
+        }
+    }
+    return 0;
+}
+
+int cgroup_open(const char *name, struct cgroup **out, char *why, size_t why_size)
+{
+    char none[128];
+    if (!why) {
+        why = none;
+        why_size = sizeof(none);
+    }
+    struct cgroup *cg = calloc(1, sizeof(*cg));
+    if (!cg)
+        return -ENOMEM;
+    snprintf(cg->name, sizeof(cg->name), "%s", name);
+    for (int c = 0; c < CONTROLLERS; c++)
+        cg->of[c] = -1;
+    int rc = walk_mounts(cg, "cgroup2");
+    if (rc == -EOPNOTSUPP)
+        rc = walk_mounts(cg, "cgroup");
+    if (rc < 0)
+        snprintf(why, why_size, "cgroup hierarchies cannot be used: %s", strerror(-rc));
+    else
+        rc = check(cg, why, why_size);
+    if (rc < 0) {
+        cgroup_close(cg);
+        return rc;
+    }
+    *out = cg;
+    return 0;
+}
+
+int cgroup_remove_base(struct cgroup *cg)
+{
+    int rc = 0;
+    for (int i = 0; i < cg->count; i++)
+        if (unlinkat(cg->h[i].mount_fd, cg->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+            rc = -errno;
+    return rc;
+}
+
+static const char *slot_path(char path[static PATH_SIZE], uint32_t slot, const char *rest)
+{
+    snprintf(path, PATH_SIZE, "%u%s%s", slot, *rest ? "/" : "", rest);
+    return path;
+}
+
+static const char *leaf_path(char path[static PATH_SIZE], uint32_t slot, enum cgroup_leaf leaf,
+                             const char *file)
+{
+    snprintf(path, PATH_SIZE, "%u/%s%s%s", slot, leaf_names[leaf], *file ? "/" : "", file);
+    return path;
+}
+
+int cgroup_make(const struct cgroup *cg, uint32_t slot)
+{
+    char path[PATH_SIZE];
+    for (int i = 0; i < cg->count; i++) {
+        int fd = cg->h[i].fd;
+        int rc = make_dir(fd, slot_path(path, slot, ""));
+        if (rc == 0 && cg->v2) {
+            CLEANUP_CLOSE int dir = openat(fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+            rc = dir < 0 ? -errno : delegate(dir);
+        }
+        if (rc == 0 && cg->h[i].leaves)
+            rc = make_dir(fd, leaf_path(path, slot, CGROUP_AGENT, ""));
+        if (rc == 0 && cg->h[i].leaves)
+            rc = make_dir(fd, leaf_path(path, slot, CGROUP_WORK, ""));
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* Writes one number (or text) of a leaf. A file that this kernel lacks is no error when optional.
+ */
+static int put(const struct cgroup *cg, enum controller c, uint32_t slot, enum cgroup_leaf leaf,
+               const char *file, const char *value, bool optional)
+{
+    char path[PATH_SIZE];
+    if (cg->of[c] < 0)
+        return optional ? 0 : -EOPNOTSUPP;
+    int rc = io_write_text_at(cg->h[cg->of[c]].fd, leaf_path(path, slot, leaf, file), value);
+    return rc < 0 && optional ? 0 : rc;
+}
+
+static int limit_memory(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+                        uint64_t bytes)
+{
+    char value[32];
+    snprintf(value, sizeof(value), "%llu", (unsigned long long)bytes);
+    if (cg->v2) {
+        int rc = put(cg, MEMORY, slot, leaf, "memory.max", bytes ? value : "max", false);
+        return rc < 0 ? rc : put(cg, MEMORY, slot, leaf, "memory.swap.max", "0", true);
+    }
+    if (!bytes)
+        snprintf(value, sizeof(value), "-1");
+    /* memsw may not be below memory, and where it is accounted at all, swap is not an escape. */
+    put(cg, MEMORY, slot, leaf, "memory.memsw.limit_in_bytes", "-1", true);
+    int rc = put(cg, MEMORY, slot, leaf, "memory.limit_in_bytes", value, false);
+    return rc < 0 ? rc : put(cg, MEMORY, slot, leaf, "memory.memsw.limit_in_bytes", value, true);
+}
+
+static int limit_cpu(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, uint32_t milli)
+{
+    char value[48];
+    bool agent = leaf == CGROUP_AGENT;
+    uint64_t quota_us = (uint64_t)milli * PERIOD_US / 1000;
+    if (quota_us > 0 && quota_us < 1000)
+        quota_us = 1000; /* the kernel's minimum */
+    if (cg->v2) {
+        snprintf(value, sizeof(value), "%llu %d", (unsigned long long)quota_us, PERIOD_US);
+        int rc = put(cg, CPU, slot, leaf, "cpu.max", milli ? value : "max", false);
+        /* PID 1 answers even when its children burn all they may. */
+        return rc < 0 ? rc : put(cg, CPU, slot, leaf, "cpu.weight", agent ? "400" : "100", true);
+    }
+    snprintf(value, sizeof(value), "%lld", milli ? (long long)quota_us : -1);
+    int rc = put(cg, CPU, slot, leaf, "cpu.cfs_quota_us", value, false);
+    return rc < 0 ? rc : put(cg, CPU, slot, leaf, "cpu.shares", agent ? "4096" : "1024", true);
+}
+
+int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+                 const struct cgroup_limits *limits)
+{
+    char value[32];
+    int rc = limit_memory(cg, slot, leaf, limits->memory_bytes);
+    snprintf(value, sizeof(value), "%llu", (unsigned long long)limits->pids);
+    if (rc == 0)
+        rc = put(cg, PIDS, slot, leaf, "pids.max", limits->pids ? value : "max", false);
+    if (rc == 0 && cg->of[CPU] >= 0)
+        rc = limit_cpu(cg, slot, leaf, limits->cpu_milli);
+    return rc;
+}
+
+int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+                       int fds[static CGROUP_ATTACH_MAX])
+{
+    char path[PATH_SIZE];
+    int count = 0;
+    for (int i = 0; i < cg->count; i++) {
+        if (!cg->h[i].leaves)
+            continue;
+        int fd = -1;
+        if (count < CGROUP_ATTACH_MAX)
+            fd = openat(cg->h[i].fd, leaf_path(path, slot, leaf, cg->v2 ? "cgroup.procs" : "tasks"),
+                        O_WRONLY | O_CLOEXEC);
+        if (fd < 0) {
+            int rc = count < CGROUP_ATTACH_MAX ? -errno : -E2BIG;
+            while (count > 0)
+                util_close(&fds[--count]);
+            return rc;
+        }
+        fds[count++] = fd;
+    }
+    return count;
+}
+
+int cgroup_enter(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
+{
+    char path[PATH_SIZE];
+    for (int i = 0; i < cg->count; i++) {
+        const char *file = cg->v2 ? "cgroup.procs" : "tasks";
+        /* `tasks` moves one thread and takes no global lock (cgroup.procs does, for milliseconds).
+         */
+        int rc = io_write_text_at(
+            cg->h[i].fd,
+            cg->h[i].leaves ? leaf_path(path, slot, leaf, file) : slot_path(path, slot, file), "0");
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int cgroup_freeze(const struct cgroup *cg, uint32_t slot, bool frozen)
+{
+    char path[PATH_SIZE];
+    if (cg->of[FREEZER] < 0)
+        return -EOPNOTSUPP;
+    int fd = cg->h[cg->of[FREEZER]].fd;
+    if (cg->v2)
+        return io_write_text_at(fd, slot_path(path, slot, "cgroup.freeze"), frozen ? "1" : "0");
+    return io_write_text_at(fd, slot_path(path, slot, "freezer.state"),
+                            frozen ? "FROZEN" : "THAWED");
+}
+
+bool cgroup_is_frozen(const struct cgroup *cg, uint32_t slot)
+{
+    char path[PATH_SIZE], text[256];
+    if (cg->of[FREEZER] < 0)
+        return false;
+    const char *file = cg->v2 ? "cgroup.events" : "freezer.state";
+    if (io_read_text_at(cg->h[cg->of[FREEZER]].fd, slot_path(path, slot, file), text,
+                        sizeof(text)) < 0)
+        return false;
+    return cg->v2 ? strstr(text, "frozen 1") != NULL : strcmp(text, "FROZEN") == 0;
+}
+
+int cgroup_pids(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, pid_t *pids, int max)
+{
+    char path[PATH_SIZE];
+    int fd = openat(cg->h[cg->of[PIDS]].fd, leaf_path(path, slot, leaf, "cgroup.procs"),
+                    O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    FILE *f = fdopen(fd, "r");
+    if (!f) {
+        close(fd);
+        return -ENOMEM;
+    }
+    int count = 0;
+    while (count < max && fscanf(f, "%d", &pids[count]) == 1)
+        count += pids[count] > 0; /* 0: a process that this pid namespace does not see */
+    fclose(f);
+    return count;
+}
+
+static int kill_leaf(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
+{
+    pid_t pids[PIDS_PER_READ];
+    int left = 0;
+    /* Each round kills what the one before missed because it forked; a fork bomb's parents die
+     * first. */
+    for (int round = 0; round < KILL_ROUNDS; round++) {
+        left = cgroup_pids(cg, slot, leaf, pids, PIDS_PER_READ);
+        if (left <= 0)
+            return left == -ENOENT ? 0 : left;
+        for (int i = 0; i < left; i++)
+            kill(pids[i], SIGKILL);
+    }
+    return 0;
+}
+
+int cgroup_kill(const struct cgroup *cg, uint32_t slot)
+{
+    char path[PATH_SIZE];
+    int rc = -ENOENT;
+    if (cg->v2)
+        rc = io_write_text_at(cg->h[0].fd, slot_path(path, slot, "cgroup.kill"), "1");
+    if (rc < 0) { /* version 1, or a kernel before 5.14 */
+        rc = kill_leaf(cg, slot, CGROUP_WORK);
+        int rc2 = kill_leaf(cg, slot, CGROUP_AGENT);
+        rc = rc < 0 ? rc : rc2;
+    }
+    cgroup_freeze(cg, slot, false);
+    return rc;
+}
+
+static uint64_t number(int dir_fd, const char *path)
+{
+    char text[64];
+    if (io_read_text_at(dir_fd, path, text, sizeof(text)) < 0)
+        return 0;
+    return strtoull(text, NULL, 10);
+}
+
+/* The number after `key ` at the start of a line. */
+static uint64_t field(int dir_fd, const char *path, const char *key)
+{
+    char text[4096];
+    size_t n = strlen(key);
+    if (io_read_text_at(dir_fd, path, text, sizeof(text)) < 0)
+        return 0;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, n) == 0 && line[n] == ' ')
+            return strtoull(line + n + 1, NULL, 10);
+    }
+    return 0;
+}
+
+static void stat_memory(const struct cgroup *cg, uint32_t slot, struct cgroup_stat *out)
+{
+    char path[PATH_SIZE];
+    int fd = cg->h[cg->of[MEMORY]].fd;
+    uint64_t all = number(
+        fd, slot_path(path, slot, cg->v2 ? "memory.current" : "memory.usage_in_bytes"));
+    slot_path(path, slot, "memory.stat");
+    uint64_t cache = field(fd, path, cg->v2 ? "file" : "total_cache");
+    out->memory_cache_bytes = MIN(cache, all);
+    out->memory_used_bytes = all - out->memory_cache_bytes;
+    uint64_t limit = number(
+        fd, leaf_path(path, slot, CGROUP_WORK, cg->v2 ? "memory.max" : "memory.limit_in_bytes"));
+    out->memory_limit_bytes = limit > (uint64_t)1 << 60
+                                  ? 0
+                                  : limit; /* v1 says "none" as a huge number */
+}
+
+int cgroup_stat(const struct cgroup *cg, uint32_t slot, struct cgroup_stat *out)
+{
+    char path[PATH_SIZE];
+    *out = (struct cgroup_stat){0};
+    stat_memory(cg, slot, out);
+    if (cg->v2)
+        out->cpu_used_us = field(cg->h[0].fd, slot_path(path, slot, "cpu.stat"), "usage_usec");
+    else if (cg->of[CPUACCT] >= 0)
+        out->cpu_used_us = number(cg->h[cg->of[CPUACCT]].fd,
+                                  slot_path(path, slot, "cpuacct.usage")) /
+                           1000;
+    out->pids_used = (uint32_t)number(cg->h[cg->of[PIDS]].fd,
+                                      slot_path(path, slot, "pids.current"));
+    return 0;
+}
+
+uint64_t cgroup_oom_kills(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
+{
+    char path[PATH_SIZE];
+    leaf_path(path, slot, leaf, cg->v2 ? "memory.events" : "memory.oom_control");
+    return field(cg->h[cg->of[MEMORY]].fd, path, "oom_kill");
+}
+
+bool cgroup_holds(const struct cgroup *cg, uint32_t slot, pid_t pid)
+{
+    char path[PATH_SIZE], text[4096], want[96];
+    snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+    if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+        return false;
+    for (int leaf = CGROUP_AGENT; leaf <= CGROUP_WORK; leaf++) {
+        snprintf(want, sizeof(want), ":/%s/%u/%s", cg->name, slot, leaf_names[leaf]);
+        const char *at = strstr(text, want);
+        size_t n = strlen(want);
+        if (at && (at[n] == '\n' || at[n] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+static int remove_dir(int fd, const char *path)
+{
+    return unlinkat(fd, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int cgroup_remove(const struct cgroup *cg, uint32_t slot)
+{
+    char path[PATH_SIZE];
+    int rc = 0;
+    for (int i = 0; i < cg->count; i++) {
+        int fd = cg->h[i].fd, one = 0;
+        if (cg->h[i].leaves) {
+            one = remove_dir(fd, leaf_path(path, slot, CGROUP_AGENT, ""));
+            int two = remove_dir(fd, leaf_path(path, slot, CGROUP_WORK, ""));
+            one = one < 0 ? one : two;
+        }
+        if (one == 0)
+            one = remove_dir(fd, slot_path(path, slot, ""));
+        rc = rc < 0 ? rc : one;
+    }
+    return rc;
+}
+
+int cgroup_scan(const struct cgroup *cg, void (*found)(void *arg, uint32_t slot), void *arg)
+{
+    int fd = openat(cg->h[cg->of[PIDS]].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        close(fd);
+        return -ENOMEM;
+    }
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL) {
+        char *end;
+        unsigned long slot = strtoul(entry->d_name, &end, 10);
+        if (end != entry->d_name && *end == '\0' && slot <= UINT32_MAX)
+            found(arg, (uint32_t)slot);
+    }
+    closedir(dir);
+    return 0;
+}

@@ -1,0 +1,87 @@
+#pragma once
+/* Control groups of sandboxes, version 2 or 1, whichever the machine has its controllers in.
+ *
+ * Below one directory (`cay`) in each hierarchy that matters, a sandbox has a directory named by
+ * its slot number, and in it two leaves: `agent` for PID 1, with a reserve of its own, and `work`
+ * for everything it starts, with the sandbox's limits; a fork bomb or a memory hog in `work` does
+ * not take PID 1 with it. Calls are short reads and writes of kernel files (1 to 100 µs each). */
+
+#include "base/util.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum cgroup_leaf { CGROUP_AGENT, CGROUP_WORK };
+
+#define CGROUP_ATTACH_MAX 4 /* descriptors that it takes to enter a leaf */
+
+struct cgroup;
+
+struct cgroup_limits {
+    uint64_t memory_bytes; /* 0: none */
+    uint64_t pids;
+    uint32_t cpu_milli;
+};
+
+struct cgroup_stat {
+    uint64_t memory_used_bytes;  /* without page cache */
+    uint64_t memory_cache_bytes; /* page cache, tmpfs included */
+    uint64_t memory_limit_bytes; /* of the work leaf; 0: none */
+    uint64_t cpu_used_us;
+    uint32_t pids_used;
+};
+
+/* Finds the hierarchies with memory, pids, cpu, cpuacct and freezer, makes directory `name` in each
+ * and holds it open. why (may be NULL) gets a sentence on failure. 0, -EOPNOTSUPP (no memory or
+ * pids controller), or -errno. */
+int cgroup_open(const char *name, struct cgroup **out, char *why, size_t why_size) WARN_UNUSED;
+void cgroup_close(struct cgroup *cg);
+
+/* "v1", "v2": where the controllers are. */
+const char *cgroup_version(const struct cgroup *cg);
+
+/* Removes the `name` directories themselves; -EBUSY while a sandbox has one. Ignores what is gone.
+ */
+int cgroup_remove_base(struct cgroup *cg);
+
+/* Makes a slot's directories and leaves; what is there already stays. 0 or -errno. */
+int cgroup_make(const struct cgroup *cg, uint32_t slot) WARN_UNUSED;
+
+int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+                 const struct cgroup_limits *limits) WARN_UNUSED;
+
+/* Opens the files (v1 `tasks`, v2 `cgroup.procs`) into which writing "0" moves the writer into the
+ * leaf, with permission of whoever opened them. Returns their number (1..CGROUP_ATTACH_MAX) or
+ * -errno. */
+int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+                       int fds[static CGROUP_ATTACH_MAX]) WARN_UNUSED;
+
+/* Moves the calling process (single-threaded) into a leaf. 0 or -errno. */
+int cgroup_enter(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf) WARN_UNUSED;
+
+/* Asks the kernel to freeze or thaw; freezing is complete a little later (cgroup_is_frozen). */
+int cgroup_freeze(const struct cgroup *cg, uint32_t slot, bool frozen);
+bool cgroup_is_frozen(const struct cgroup *cg, uint32_t slot);
+
+/* SIGKILL to every process in it, and thaws it: a task killed inside a frozen v1 cgroup stays until
+ * then. 0 when there is none left to kill. */
+int cgroup_kill(const struct cgroup *cg, uint32_t slot);
+
+int cgroup_stat(const struct cgroup *cg, uint32_t slot, struct cgroup_stat *out);
+
+/* How many processes the memory limit killed in a leaf. */
+uint64_t cgroup_oom_kills(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf);
+
+/* Up to max pids (in the caller's pid namespace) of a leaf. Returns how many, or -errno. */
+int cgroup_pids(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, pid_t *pids,
+                int max);
+
+/* Whether pid is in one of the slot's leaves. */
+bool cgroup_holds(const struct cgroup *cg, uint32_t slot, pid_t pid);
+
+/* Removes a slot's directories. 0 (also when there are none) or -EBUSY while a process is in them.
+ */
+int cgroup_remove(const struct cgroup *cg, uint32_t slot);
+
+/* Calls found(arg, slot) for every slot that has a directory. */
+int cgroup_scan(const struct cgroup *cg, void (*found)(void *arg, uint32_t slot), void *arg);

@@ -1,0 +1,25 @@
+#pragma once
+/* System call filters (seccomp) of sandboxes: an allow list, and a second filter for arguments.
+ *
+ * Built once by libseccomp into plain BPF programs; installing them is one system call each and allocates
+ * nothing, so that set-up code in a fresh child may do it. Two filters, because an allow list can only say
+ * which values are allowed and some rules are easier to get right the other way round ("any ioctl but
+ * these", on the 32 bits that the kernel looks at); the kernel takes the strictest answer of both. */
+
+#include "base/util.h"
+
+#include <linux/filter.h>
+
+#define FILTER_PROGRAMS 2
+
+struct filter {
+    struct sock_fprog programs[FILTER_PROGRAMS];
+};
+
+/* reserved_id: a uid and gid that no process may take on (the agent's own). 0 or -errno. */
+int filter_build(uint32_t reserved_id, struct filter *out) WARN_UNUSED;
+void filter_free(struct filter *f);
+
+/* Installs both on the calling thread, for good. Needs CAP_SYS_ADMIN in the own user namespace, and
+ * deliberately not no_new_privs: set-uid programs of the sandbox go on working. 0 or -errno. */
+int filter_install(const struct filter *f) WARN_UNUSED;

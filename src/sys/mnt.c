@@ -1,0 +1,108 @@
+#include "sys/mnt.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+int mnt_open_beneath(int dir_fd, const char *path, int flags, unsigned mode)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
+        .mode = mode,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+    int fd = (int)syscall(SYS_openat2, dir_fd, path, &how, sizeof(how));
+    return fd < 0 ? -errno : fd;
+}
+
+static int clone_tree(int dir_fd, const char *path, struct mount_attr *attr)
+{
+    CLEANUP_CLOSE int fd = open_tree(
+        dir_fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    /* A copy would otherwise share the propagation of what it was copied from. */
+    attr->propagation = MS_PRIVATE;
+    if (mount_setattr(fd, "", AT_EMPTY_PATH, attr, sizeof(*attr)) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+int mnt_clone(int dir_fd, const char *path, uint64_t attr)
+{
+    struct mount_attr a = {.attr_set = attr};
+    return clone_tree(dir_fd, path, &a);
+}
+
+int mnt_clone_idmapped(int dir_fd, const char *path, uint64_t attr, int userns_fd)
+{
+    struct mount_attr a = {.attr_set = attr | MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns_fd};
+    return clone_tree(dir_fd, path, &a);
+}
+
+int mnt_restrict(int tree_fd, uint64_t attr)
+{
+    struct mount_attr a = {.attr_set = attr};
+    return mount_setattr(tree_fd, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? -errno : 0;
+}
+
+int mnt_attach(int tree_fd, int dir_fd, const char *path)
+{
+    unsigned flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
+    return move_mount(tree_fd, "", dir_fd, path, flags) < 0 ? -errno : 0;
+}
+
+/* The file system context keeps what went wrong as lines "e text". */
+static void log_context(int context, const char *type, const char *step, int errnum)
+{
+    char text[256];
+    ssize_t n = read(context, text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
+    log_warn("mount %s: %s: %s%s%s", type, step, strerror(errnum), n > 0 ? ": " : "", text);
+}
+
+int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr)
+{
+    CLEANUP_CLOSE int context = fsopen(type, FSOPEN_CLOEXEC);
+    if (context < 0)
+        return -errno;
+    for (; options && options->key; options++) {
+        unsigned cmd = options->value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG;
+        if (fsconfig(context, cmd, options->key, options->value, 0) < 0) {
+            int errnum = errno;
+            log_context(context, type, options->key, errnum);
+            return -errnum;
+        }
+    }
+    if (fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
+        int errnum = errno;
+        log_context(context, type, "create", errnum);
+        return -errnum;
+    }
+    int fd = fsmount(context, FSMOUNT_CLOEXEC, (unsigned)attr);
+    if (fd < 0) {
+        int errnum = errno;
+        log_context(context, type, "fsmount", errnum);
+        return -errnum;
+    }
+    return fd;
+}
+
+int mnt_pivot(int new_root_fd)
+{
+    /* pivot_root(".", "."): the old root ends up on top of the new one, and the detach takes it,
+     * and everything below it, away. No directory for it is needed (pivot_root(2)). */
+    if (fchdir(new_root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+        return -errno;
+    if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return -errno;
+    return 0;
+}
+
+int mnt_make_private(void)
+{
+    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0;
+}

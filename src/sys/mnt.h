@@ -1,0 +1,44 @@
+#pragma once
+/* Mounts by descriptor: detached trees that are prepared outside and attached inside a sandbox's
+ * mount namespace, so that nothing per sandbox is ever mounted in the caller's. Descriptors are
+ * close-on-exec. */
+
+#include "base/util.h"
+
+#include <linux/openat2.h>
+#include <stdbool.h>
+#include <sys/mount.h>
+
+/* Opens below dir_fd without following any link, magic link or mount's "..": path has to be
+ * beneath. O_CLOEXEC is added. A descriptor or -errno (-ELOOP for a link, -EXDEV for an escape). */
+int mnt_open_beneath(int dir_fd, const char *path, int flags, unsigned mode) WARN_UNUSED;
+
+/* A detached copy of the mount at dir_fd/path ("" for dir_fd itself), with attr (MOUNT_ATTR_*)
+ * added. */
+int mnt_clone(int dir_fd, const char *path, uint64_t attr) WARN_UNUSED;
+
+/* Same, with ids shifted by the map of a user namespace. -EINVAL when the file system cannot. */
+int mnt_clone_idmapped(int dir_fd, const char *path, uint64_t attr, int userns_fd) WARN_UNUSED;
+
+/* Adds attributes to an existing mount, detached or not (tree = its root). 0 or -errno. */
+int mnt_restrict(int tree_fd, uint64_t attr) WARN_UNUSED;
+
+/* Attaches a detached tree at dir_fd/path ("" for dir_fd itself). Links are not followed. 0 or
+ * -errno. */
+int mnt_attach(int tree_fd, int dir_fd, const char *path) WARN_UNUSED;
+
+struct mnt_option {
+    const char *key;
+    const char *value; /* NULL for a flag */
+};
+
+/* A new, detached instance of a file system. options end with a NULL key. What the kernel says
+ * about a failure goes to the log. A descriptor of its root or -errno. */
+int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr) WARN_UNUSED;
+
+/* Makes the (just attached) new_root_fd the root of this mount namespace and detaches everything
+ * that was there before. 0 or -errno. */
+int mnt_pivot(int new_root_fd) WARN_UNUSED;
+
+/* Stops every mount event between this namespace and the one it was copied from. 0 or -errno. */
+int mnt_make_private(void) WARN_UNUSED;

@@ -1,0 +1,245 @@
+#include "sys/nft.h"
+
+#include "sys/netlink.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <string.h>
+#include <time.h>
+
+#define TABLE      "cay"
+#define CHAIN_OUT  "out"
+#define BATCH_SIZE 8192
+
+/* A transaction under construction. Every message is small and their number fixed: BATCH_SIZE
+ * suffices, and mnl_nlmsg_batch would not say more than `end` does. */
+struct batch {
+    char room[BATCH_SIZE];
+    size_t used;
+    uint32_t seq;
+    struct nlmsghdr *now; /* the message being written */
+};
+
+static struct nlmsghdr *begin(struct batch *b, uint16_t type, uint16_t flags, uint8_t family,
+                              uint16_t resource)
+{
+    struct nlmsghdr *m = mnl_nlmsg_put_header(b->room + b->used);
+    m->nlmsg_type = type;
+    m->nlmsg_flags = NLM_F_REQUEST | flags;
+    m->nlmsg_seq = ++b->seq;
+    struct nfgenmsg *g = mnl_nlmsg_put_extra_header(m, sizeof(*g));
+    g->nfgen_family = family;
+    g->version = NFNETLINK_V0;
+    g->res_id = htons(resource);
+    b->now = m;
+    return m;
+}
+
+static void end(struct batch *b)
+{
+    b->used += NLMSG_ALIGN(b->now->nlmsg_len);
+    b->now = NULL;
+}
+
+static void begin_nft(struct batch *b, uint16_t type, uint16_t flags)
+{
+    begin(b, (uint16_t)((NFNL_SUBSYS_NFTABLES << 8) | type), flags | NLM_F_ACK, NFPROTO_INET, 0);
+}
+
+static void add_table(struct batch *b)
+{
+    begin_nft(b, NFT_MSG_NEWTABLE, NLM_F_CREATE);
+    mnl_attr_put_strz(b->now, NFTA_TABLE_NAME, TABLE);
+    end(b);
+}
+
+/* A base chain. A redirect to a proxy is the same with type "nat" and its own priority. */
+static void add_chain(struct batch *b, const char *name, const char *type, uint32_t hook,
+                      int32_t priority)
+{
+    begin_nft(b, NFT_MSG_NEWCHAIN, NLM_F_CREATE);
+    mnl_attr_put_strz(b->now, NFTA_CHAIN_TABLE, TABLE);
+    mnl_attr_put_strz(b->now, NFTA_CHAIN_NAME, name);
+    mnl_attr_put_strz(b->now, NFTA_CHAIN_TYPE, type);
+    struct nlattr *nest = mnl_attr_nest_start(b->now, NFTA_CHAIN_HOOK);
+    mnl_attr_put_u32(b->now, NFTA_HOOK_HOOKNUM, htonl(hook));
+    mnl_attr_put_u32(b->now, NFTA_HOOK_PRIORITY, htonl((uint32_t)priority));
+    mnl_attr_nest_end(b->now, nest);
+    end(b);
+}
+
+struct nest {
+    struct nlattr *element, *data;
+};
+
+static struct nest begin_expr(struct batch *b, const char *name)
+{
+    struct nest n;
+    n.element = mnl_attr_nest_start(b->now, NFTA_LIST_ELEM);
+    mnl_attr_put_strz(b->now, NFTA_EXPR_NAME, name);
+    n.data = mnl_attr_nest_start(b->now, NFTA_EXPR_DATA);
+    return n;
+}
+
+static void end_expr(struct batch *b, struct nest n)
+{
+    mnl_attr_nest_end(b->now, n.data);
+    mnl_attr_nest_end(b->now, n.element);
+}
+
+static struct nlattr *begin_rule(struct batch *b, const char *chain)
+{
+    begin_nft(b, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND);
+    mnl_attr_put_strz(b->now, NFTA_RULE_TABLE, TABLE);
+    mnl_attr_put_strz(b->now, NFTA_RULE_CHAIN, chain);
+    return mnl_attr_nest_start(b->now, NFTA_RULE_EXPRESSIONS);
+}
+
+static void end_rule(struct batch *b, struct nlattr *expressions)
+{
+    mnl_attr_nest_end(b->now, expressions);
+    end(b);
+}
+
+static void put_data(struct batch *b, uint16_t attr, const void *bytes, size_t n)
+{
+    struct nlattr *nest = mnl_attr_nest_start(b->now, attr);
+    mnl_attr_put(b->now, NFTA_DATA_VALUE, n, bytes);
+    mnl_attr_nest_end(b->now, nest);
+}
+
+/* Goes on with the rule when a property of the packet (NFT_META_*) is the byte value. */
+static void match_meta(struct batch *b, uint32_t key, uint8_t value)
+{
+    struct nest n = begin_expr(b, "meta");
+    mnl_attr_put_u32(b->now, NFTA_META_KEY, htonl(key));
+    mnl_attr_put_u32(b->now, NFTA_META_DREG, htonl(NFT_REG_1));
+    end_expr(b, n);
+    n = begin_expr(b, "cmp");
+    mnl_attr_put_u32(b->now, NFTA_CMP_SREG, htonl(NFT_REG_1));
+    mnl_attr_put_u32(b->now, NFTA_CMP_OP, htonl(NFT_CMP_EQ));
+    put_data(b, NFTA_CMP_DATA, &value, sizeof(value));
+    end_expr(b, n);
+}
+
+/* Goes on when n bytes at offset in the network header are the value. */
+static void match_header(struct batch *b, uint32_t offset, const void *value, uint32_t n_bytes)
+{
+    struct nest n = begin_expr(b, "payload");
+    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_DREG, htonl(NFT_REG_1));
+    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_BASE, htonl(NFT_PAYLOAD_NETWORK_HEADER));
+    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_OFFSET, htonl(offset));
+    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_LEN, htonl(n_bytes));
+    end_expr(b, n);
+    n = begin_expr(b, "cmp");
+    mnl_attr_put_u32(b->now, NFTA_CMP_SREG, htonl(NFT_REG_1));
+    mnl_attr_put_u32(b->now, NFTA_CMP_OP, htonl(NFT_CMP_EQ));
+    put_data(b, NFTA_CMP_DATA, value, n_bytes);
+    end_expr(b, n);
+}
+
+static void accept_packet(struct batch *b)
+{
+    struct nest n = begin_expr(b, "immediate");
+    mnl_attr_put_u32(b->now, NFTA_IMMEDIATE_DREG, htonl(NFT_REG_VERDICT));
+    struct nlattr *data = mnl_attr_nest_start(b->now, NFTA_IMMEDIATE_DATA);
+    struct nlattr *verdict = mnl_attr_nest_start(b->now, NFTA_DATA_VERDICT);
+    mnl_attr_put_u32(b->now, NFTA_VERDICT_CODE, htonl(NF_ACCEPT));
+    mnl_attr_nest_end(b->now, verdict);
+    mnl_attr_nest_end(b->now, data);
+    end_expr(b, n);
+}
+
+static void reject_packet(struct batch *b, uint32_t type, uint8_t code)
+{
+    struct nest n = begin_expr(b, "reject");
+    mnl_attr_put_u32(b->now, NFTA_REJECT_TYPE, htonl(type));
+    mnl_attr_put_u8(b->now, NFTA_REJECT_ICMP_CODE, code);
+    end_expr(b, n);
+}
+
+#define IPV4_DESTINATION 16
+#define IPV6_DESTINATION 24
+
+static void accept_to(struct batch *b, uint8_t family, const void *address, uint32_t n_bytes)
+{
+    struct nlattr *rule = begin_rule(b, CHAIN_OUT);
+    match_meta(b, NFT_META_NFPROTO, family);
+    match_header(b, family == NFPROTO_IPV4 ? IPV4_DESTINATION : IPV6_DESTINATION, address, n_bytes);
+    accept_packet(b);
+    end_rule(b, rule);
+}
+
+static void build(struct batch *b)
+{
+    struct in_addr own4;
+    struct in6_addr own6;
+    const uint8_t loopback4 = 127; /* the first byte is the whole prefix of 127.0.0.0/8 */
+
+    inet_pton(AF_INET, NETLINK_OWN_IPV4, &own4);
+    inet_pton(AF_INET6, NETLINK_OWN_IPV6, &own6);
+    begin(b, NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
+    end(b);
+    add_table(b);
+    add_chain(b, CHAIN_OUT, "filter", NF_INET_LOCAL_OUT, 0);
+    accept_to(b, NFPROTO_IPV4, &loopback4, 1);
+    accept_to(b, NFPROTO_IPV4, &own4, sizeof(own4));
+    accept_to(b, NFPROTO_IPV6, &in6addr_loopback, sizeof(in6addr_loopback));
+    accept_to(b, NFPROTO_IPV6, &own6, sizeof(own6));
+    struct nlattr *rule = begin_rule(b, CHAIN_OUT);
+    match_meta(b, NFT_META_L4PROTO, IPPROTO_TCP);
+    reject_packet(b, NFT_REJECT_TCP_RST, 0);
+    end_rule(b, rule);
+    rule = begin_rule(b, CHAIN_OUT);
+    reject_packet(b, NFT_REJECT_ICMPX_UNREACH, NFT_REJECT_ICMPX_ADMIN_PROHIBITED);
+    end_rule(b, rule);
+    begin(b, NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
+    end(b);
+}
+
+/* The kernel acknowledges each message of the transaction, or reports the error of one and undoes
+ * all. */
+static int await_acks(struct mnl_socket *nl, unsigned count)
+{
+    char answer[4096];
+    while (count > 0) {
+        ssize_t n = mnl_socket_recvfrom(nl, answer, sizeof(answer));
+        if (n < 0)
+            return -errno;
+        int left = (int)n;
+        for (struct nlmsghdr *m = (struct nlmsghdr *)answer; mnl_nlmsg_ok(m, left) && count > 0;
+             m = mnl_nlmsg_next(m, &left)) {
+            if (m->nlmsg_type != NLMSG_ERROR)
+                continue;
+            const struct nlmsgerr *e = mnl_nlmsg_get_payload(m);
+            if (e->error < 0)
+                return e->error;
+            count--;
+        }
+    }
+    return 0;
+}
+
+int nft_setup_sealed(void)
+{
+    struct batch b = {0};
+    struct timeval timeout = {.tv_sec = 2};
+
+    build(&b);
+    struct mnl_socket *nl = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
+    if (!nl)
+        return -errno;
+    int rc = 0;
+    if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) < 0 ||
+        setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
+        mnl_socket_sendto(nl, b.room, b.used) < 0)
+        rc = -errno;
+    else
+        rc = await_acks(nl, b.seq - 2); /* all but the two marks of the batch */
+    mnl_socket_close(nl);
+    return rc;
+}

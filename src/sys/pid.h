@@ -1,0 +1,23 @@
+#pragma once
+/* Processes by descriptor: no race with recycled pids. Nothing blocks. */
+
+#include "base/util.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* A close-on-exec pidfd, or -errno (-ESRCH). */
+int pid_open(pid_t pid) WARN_UNUSED;
+
+/* 0, or -errno; a process that has ended already is success. */
+int pid_kill(int pidfd, int signal);
+
+bool pid_has_ended(int pidfd);
+
+/* Reaps a child that has ended. 0; -EAGAIN: alive. Where it is not our child (its parent reaps it)
+ * the kernel is asked for the status (Linux 6.15); -ECHILD: ended, status unknown. */
+int pid_reap(int pidfd, int *code, int *status);
+
+/* Same, but waits for the end. */
+int pid_wait(int pidfd, int *code, int *status);
