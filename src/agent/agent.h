@@ -13,6 +13,7 @@
  *
  * Nothing here blocks, but for file work, which belongs on the worker of the file handlers. */
 
+#include "base/base64.h"
 #include "http/server.h"
 #include "runtime/agent_boot.h"
 
@@ -138,14 +139,3 @@ enum err_code user_of_request(const struct http_exchange *x, const struct agent 
  * cleaned of ".", ".." and double slashes: no file is looked at. */
 enum err_code path_resolve(const char *path, const struct user *u, const char *default_dir,
                            char out[static AGENT_PATH_SIZE], struct err *e);
-
-/* -- base64.c: standard alphabet; decoding takes the URL alphabet and missing '=' too
- * -------------- */
-
-#define BASE64_SIZE(n) (((n) + 2) / 3 * 4 + 1) /* of the text of n bytes, NUL included */
-
-/* Text and NUL into out[BASE64_SIZE(n)]; returns its length. */
-size_t base64_encode(const void *bytes, size_t n, char *out);
-
-/* At most n / 4 * 3 + 3 bytes into out. Length, or -EINVAL. */
-ssize_t base64_decode(const char *text, size_t n, void *out);

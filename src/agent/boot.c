@@ -1,0 +1,169 @@
+#include "agent/boot.h"
+
+#include "base/io.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/securebits.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define BOOT_BACKLOG 512
+#define BOOT_CAP_MAX 63
+
+void boot_standard_descriptors(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+enum err_code boot_read(struct agent *a, struct err *e)
+{
+    struct agent_boot boot;
+    int ret = io_read_full(AGENT_BOOT_FD, &boot, sizeof(boot));
+
+    if (ret < 0)
+        return err_set_sys(e, ERR_UNAVAILABLE, ret, "reading the boot block");
+    if (boot.version != AGENT_BOOT_VERSION)
+        return err_set(e, ERR_INVALID, "boot block of version %u, this is %u", boot.version,
+                       AGENT_BOOT_VERSION);
+    if (boot.cgroup_fds > AGENT_CGROUP_FDS_MAX)
+        return err_set(e, ERR_INVALID, "%u cgroup descriptors, at most %u", boot.cgroup_fds,
+                       AGENT_CGROUP_FDS_MAX);
+    for (uint32_t i = 0; i < boot.cgroup_fds; i++)
+        a->spawn.cgroup_fds[i] = AGENT_CGROUP_FD_FIRST + (int)i;
+    a->spawn.cgroup_fd_count = boot.cgroup_fds;
+    a->spawn.open_files = boot.open_files;
+    a->spawn.caps = boot.child_caps;
+    a->spawn.bounded = true;
+    a->has_key = true;
+    memcpy(a->key, boot.key, sizeof(a->key));
+    memcpy(a->id, boot.id, sizeof(a->id) - 1);
+    explicit_bzero(&boot, sizeof(boot));
+    return ERR_OK;
+}
+
+/* No descriptor of the starter's but those of the contract lives on, and none of them in a child. */
+static int close_the_rest(const struct agent *a)
+{
+    unsigned first = AGENT_CGROUP_FD_FIRST + (unsigned)a->spawn.cgroup_fd_count;
+
+    if (syscall(SYS_close_range, first, ~0U, 0) < 0)
+        return -errno;
+    for (int fd = AGENT_BOOT_FD; fd < (int)first; fd++)
+        if (io_set_cloexec(fd, true) < 0)
+            return -errno;
+    return 0;
+}
+
+static int raise_all_permitted(void)
+{
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {{0}};
+
+    if (syscall(SYS_capget, &head, data) < 0)
+        return -errno;
+    for (int i = 0; i < 2; i++) {
+        data[i].effective = data[i].permitted;
+        data[i].inheritable = 0;
+    }
+    return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
+
+static int become_agent(void)
+{
+    if (getuid() == 0 &&
+        (prctl(PR_SET_KEEPCAPS, 1L, 0L, 0L, 0L) < 0 || syscall(SYS_setgroups, 0, NULL) < 0 ||
+         syscall(SYS_setresgid, AGENT_UID, AGENT_UID, AGENT_UID) < 0 ||
+         syscall(SYS_setresuid, AGENT_UID, AGENT_UID, AGENT_UID) < 0))
+        return -errno;
+    return raise_all_permitted();
+}
+
+/* The bounding set bounds what an exec gives, not what this process has: it keeps a strict superset of
+ * its children's, which is what keeps the sandbox's root from its memory and descriptors. securebits
+ * go back to the usual, so that set-uid programs work. */
+static int bound_children(uint64_t caps)
+{
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0L, 0L, 0L) < 0)
+        return -errno;
+    for (unsigned long cap = 0; cap <= BOOT_CAP_MAX; cap++) {
+        if ((caps >> cap & 1) || prctl(PR_CAPBSET_READ, cap, 0L, 0L, 0L) <= 0)
+            continue;
+        if (prctl(PR_CAPBSET_DROP, cap, 0L, 0L, 0L) < 0)
+            return -errno;
+    }
+    if (prctl(PR_SET_SECUREBITS, 0L, 0L, 0L, 0L) < 0)
+        return -errno;
+    return 0;
+}
+
+enum err_code boot_confine(const struct agent *a, struct err *e)
+{
+    int ret;
+
+    if ((ret = close_the_rest(a)) < 0)
+        return err_set_sys(e, ERR_INTERNAL, ret, "closing descriptors");
+    if ((ret = become_agent()) < 0)
+        return err_set_sys(e, ERR_INTERNAL, ret, "becoming uid %u", AGENT_UID);
+    if ((ret = bound_children(a->spawn.caps)) < 0)
+        return err_set_sys(e, ERR_INTERNAL, ret, "bounding the capabilities of children");
+    /* After the change of uid, which sets it to the machine's default. */
+    if (prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0)
+        return err_set_sys(e, ERR_INTERNAL, errno, "becoming undumpable");
+    return ERR_OK;
+}
+
+/* Nothing that is sent ends PID 1: all is blocked, children are reaped through a signalfd. */
+void boot_prepare(void)
+{
+    struct rlimit files;
+    sigset_t all;
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    prctl(PR_SET_NAME, "cay-init", 0L, 0L, 0L);
+    if (getpid() != 1)
+        prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    umask(022);
+}
+
+int boot_listen(uint32_t address, uint16_t port)
+{
+    CLEANUP_CLOSE int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_in sa = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address)};
+    int on = 1;
+
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, BOOT_BACKLOG) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+void boot_tell(const struct err *why)
+{
+    char answer = why ? AGENT_FAILED : AGENT_READY;
+
+    if (io_write_full(AGENT_BOOT_FD, &answer, 1) == 0 && why)
+        (void)!io_write_full(AGENT_BOOT_FD, why->text, strlen(why->text) + 1);
+    close(AGENT_BOOT_FD);
+}

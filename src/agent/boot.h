@@ -1,0 +1,24 @@
+#pragma once
+/* From what the starter made to a PID 1 that can serve: credentials, limits, the boot block. */
+
+#include "agent/agent.h"
+#include "base/err.h"
+
+/* Descriptors 0 to 2 are open after it, whatever was handed in. */
+void boot_standard_descriptors(void);
+
+/* Reads the boot block from AGENT_BOOT_FD into the agent. */
+enum err_code boot_read(struct agent *a, struct err *e);
+
+/* Becomes AGENT_UID with all its capabilities, cuts the bounding set to what children may have, and
+ * makes itself unreadable for the sandbox's own root. */
+enum err_code boot_confine(const struct agent *a, struct err *e);
+
+/* What both modes do: blocked signals, name, limits. */
+void boot_prepare(void);
+
+/* Listens on an IPv4 address; the descriptor, or -errno. */
+int boot_listen(uint32_t address, uint16_t port);
+
+/* Tells the starter, and closes the descriptor: ready when why is NULL. */
+void boot_tell(const struct err *why);

@@ -1,0 +1,168 @@
+/* What cayd tells the agent once the sandbox has an owner: its environment, user and limits. Also the
+ * small questions: is it there, which environment has it. */
+
+#include "agent/agent.h"
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "http/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define INIT_BODY_MAX  (2u * 1024u * 1024u)
+#define INIT_ENVS_MAX  4096
+#define INIT_ENVS_SIZE (1024u * 1024u)
+#define INIT_RUN_DIR   "/run/e2b"
+
+static const struct http_header protocol_headers[] = {
+    {AGENT_PROTOCOL_HEADER, AGENT_PROTOCOL},
+    {"Cache-Control", "no-store"},
+};
+
+void health_get(struct http_exchange *x, struct agent *a UNUSED)
+{
+    http_respond(x, 204, protocol_headers, ARRAY_SIZE(protocol_headers), NULL, 0);
+}
+
+void envs_get(struct http_exchange *x, struct agent *a)
+{
+    static const struct http_header headers[] = {
+        {"Content-Type", "application/json"},
+        {"Cache-Control", "no-store"},
+    };
+    CLEANUP_FREE char *body = json_dumps(a->env, JSON_COMPACT);
+
+    if (body)
+        http_respond(x, 200, headers, ARRAY_SIZE(headers), body, strlen(body));
+    else
+        http_respond_error(x, 500, "out of memory");
+}
+
+/* Programs inside learn from /run/e2b/.E2B_* where they run, also when their environment was cleared.
+ * Best effort: a template may have no /run. No link is followed. */
+static void publish_fact(const struct agent *a, const char *name, const char *file)
+{
+    const char *value = json_string_value(json_object_get(a->env, name));
+    CLEANUP_CLOSE int dir = -1;
+    CLEANUP_CLOSE int fd = -1;
+
+    if (!value || a->id[0] == '\0')
+        return;
+    if (mkdir(INIT_RUN_DIR, 0755) < 0 && errno != EEXIST)
+        return;
+    dir = open(INIT_RUN_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0)
+        return;
+    (void)unlinkat(dir, file, 0);
+    fd = openat(dir, file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd >= 0)
+        (void)!write(fd, value, strlen(value));
+}
+
+static enum err_code check_env(const json_t *env, struct err *e)
+{
+    const char *name;
+    json_t *value;
+
+    if (json_check_str_map(env, "envVars", INIT_ENVS_MAX, INIT_ENVS_SIZE, e) != ERR_OK)
+        return e->code;
+    json_object_foreach ((json_t *)env, name, value) {
+        if (name[0] == '\0' || strchr(name, '='))
+            return err_set(e, ERR_INVALID, "envVars: '%s' is not a variable's name", name);
+    }
+    return ERR_OK;
+}
+
+struct init {
+    json_t *env;
+    const char *user, *workdir;
+    int64_t at_real_ms; /* 0: not told */
+    struct agent_limits limits;
+};
+
+static enum err_code read_limits(const json_t *body, struct agent_limits *out, struct err *e)
+{
+    json_t *limits = NULL;
+    int64_t memory = 0, disk = 0, cpu = 0;
+
+    if (json_get_obj(body, "limits", NULL, JSON_OPTIONAL, &limits, e) != ERR_OK)
+        return e->code;
+    if (!limits)
+        return ERR_OK;
+    if (json_get_int(limits, "memoryBytes", NULL, JSON_OPTIONAL, 0, INT64_MAX, &memory, e) !=
+            ERR_OK ||
+        json_get_int(limits, "diskBytes", NULL, JSON_OPTIONAL, 0, INT64_MAX, &disk, e) != ERR_OK ||
+        json_get_int(limits, "cpuMilli", NULL, JSON_OPTIONAL, 0, UINT32_MAX, &cpu, e) != ERR_OK)
+        return e->code;
+    *out = (struct agent_limits){(uint64_t)memory, (uint64_t)disk, (uint32_t)cpu};
+    return ERR_OK;
+}
+
+static enum err_code read_init(const json_t *body, struct init *in, struct err *e)
+{
+    const char *timestamp = NULL;
+
+    if (json_get_obj(body, "envVars", NULL, JSON_OPTIONAL, &in->env, e) != ERR_OK ||
+        json_get_str(body, "defaultUser", NULL, JSON_OPTIONAL, AGENT_NAME_SIZE - 1, &in->user, e) !=
+            ERR_OK ||
+        json_get_str(body, "defaultWorkdir", NULL, JSON_OPTIONAL, AGENT_PATH_SIZE - 1, &in->workdir,
+                     e) != ERR_OK ||
+        json_get_str(body, "timestamp", NULL, JSON_OPTIONAL, 64, &timestamp, e) != ERR_OK ||
+        read_limits(body, &in->limits, e) != ERR_OK)
+        return e->code;
+    if (in->env && check_env(in->env, e) != ERR_OK)
+        return e->code;
+    if (timestamp && clock_parse_rfc3339(timestamp, &in->at_real_ms) < 0)
+        return err_set(e, ERR_INVALID, "timestamp '%s' is not an RFC 3339 time", timestamp);
+    return ERR_OK;
+}
+
+/* The environment is replaced as a whole; an empty user or directory leaves what was there. */
+static void apply(struct agent *a, const struct init *in)
+{
+    if (in->env) {
+        json_decref(a->env);
+        a->env = json_incref(in->env);
+        publish_fact(a, "E2B_SANDBOX", ".E2B_SANDBOX");
+        publish_fact(a, "E2B_SANDBOX_ID", ".E2B_SANDBOX_ID");
+        publish_fact(a, "E2B_TEMPLATE_ID", ".E2B_TEMPLATE_ID");
+    }
+    if (in->user && in->user[0])
+        snprintf(a->default_user, sizeof(a->default_user), "%s", in->user);
+    if (in->workdir && in->workdir[0])
+        snprintf(a->default_workdir, sizeof(a->default_workdir), "%s", in->workdir);
+    if (in->limits.memory_bytes)
+        a->limits.memory_bytes = in->limits.memory_bytes;
+    if (in->limits.disk_bytes)
+        a->limits.disk_bytes = in->limits.disk_bytes;
+    if (in->limits.cpu_milli)
+        a->limits.cpu_milli = in->limits.cpu_milli;
+}
+
+static void init_read(struct http_exchange *x, char *text, size_t len)
+{
+    struct agent *a = http_exchange_get(x);
+    struct init in = {0};
+    json_t *body = NULL;
+    struct err e;
+
+    if (json_parse(text, len, true, &body, &e) != ERR_OK || read_init(body, &in, &e) != ERR_OK) {
+        http_respond_error(x, 400, "%s", e.text);
+    } else {
+        /* A late copy of an older call changes nothing. */
+        if (in.at_real_ms == 0 || in.at_real_ms > a->init_real_ms) {
+            apply(a, &in);
+            a->init_real_ms = MAX(a->init_real_ms, in.at_real_ms);
+        }
+        http_respond(x, 204, protocol_headers, ARRAY_SIZE(protocol_headers), NULL, 0);
+    }
+    json_decref(body);
+}
+
+void init_post(struct http_exchange *x, struct agent *a UNUSED)
+{
+    http_body_collect(x, INIT_BODY_MAX, init_read);
+}

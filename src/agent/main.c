@@ -1,0 +1,129 @@
+/* cay-init: PID 1 of a sandbox. See agent.h for what it serves and agent_boot.h for how it starts.
+ *
+ * Development mode: cay-init --no-boot --listen=127.0.0.1:PORT. No boot block, no key, nothing is
+ * bounded: for tests in a container of their own, never in a sandbox. */
+
+#include "agent/boot.h"
+#include "agent/logs.h"
+#include "agent/proc.h"
+#include "base/log.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+struct options {
+    bool no_boot;
+    uint32_t address; /* host order */
+    uint16_t port;
+};
+
+static int parse_listen(const char *text, struct options *o)
+{
+    char host[INET_ADDRSTRLEN], *end;
+    const char *colon = strrchr(text, ':');
+    struct in_addr addr;
+    unsigned long port;
+
+    if (!colon || (size_t)(colon - text) >= sizeof(host))
+        return -1;
+    snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
+    port = strtoul(colon + 1, &end, 10);
+    if (inet_pton(AF_INET, host, &addr) != 1 || *end != '\0' || port < 1 || port > 65535)
+        return -1;
+    o->address = ntohl(addr.s_addr);
+    o->port = (uint16_t)port;
+    return 0;
+}
+
+static int parse_options(int argc, char **argv, struct options *o)
+{
+    bool listen = false;
+
+    *o = (struct options){.address = INADDR_LOOPBACK, .port = AGENT_PORT};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--no-boot") == 0)
+            o->no_boot = true;
+        else if (strncmp(argv[i], "--listen=", 9) == 0 && parse_listen(argv[i] + 9, o) == 0)
+            listen = true;
+        else
+            return -1;
+    }
+    return listen == o->no_boot ? 0 : -1;
+}
+
+/* Only in development mode: a service that cannot be ended is a nuisance there. */
+static void on_end_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
+{
+    uv_stop(poll->loop);
+}
+
+static void end_by_signal(struct agent *a, uv_poll_t *poll)
+{
+    sigset_t set;
+    int fd;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (fd >= 0 && uv_poll_init(a->loop, poll, fd) == 0)
+        uv_poll_start(poll, UV_READABLE, on_end_signal);
+}
+
+static enum err_code serve(struct agent *a, const struct options *o, struct err *e)
+{
+    struct http_server_config config;
+    int ret, fd;
+
+    http_server_config_default(&config);
+    config.max_connections = AGENT_CONNECTIONS_MAX;
+    config.write_high_bytes = AGENT_WRITE_HIGH_BYTES;
+    config.arena_max_bytes = AGENT_ARENA_MAX_BYTES;
+    config.idle_timeout_ms = 0; /* the host's gateway keeps connections, and decides for how long */
+    a->loop = uv_default_loop();
+    a->env = json_object();
+    snprintf(a->default_user, sizeof(a->default_user), "user");
+    if (!a->loop || !a->env || logs_new(a) < 0 || proc_table_new(a) < 0)
+        return err_set(e, ERR_INTERNAL, "out of memory or descriptors at start");
+    if ((ret = http_server_new(a->loop, &config, routes_dispatch, a, &a->server)) < 0)
+        return err_set_sys(e, ERR_INTERNAL, ret, "making the server");
+    if ((fd = boot_listen(o->address, o->port)) < 0)
+        return err_set_sys(e, ERR_INTERNAL, fd, "listening on port %u", o->port);
+    if ((ret = http_server_listen(a->server, fd)) < 0)
+        return err_set_sys(e, ERR_INTERNAL, ret, "listening on port %u", o->port);
+    return ERR_OK;
+}
+
+int main(int argc, char **argv)
+{
+    static struct agent agent;
+    struct options o;
+    uv_poll_t end_poll;
+    struct err e = {0};
+
+    boot_standard_descriptors();
+    log_init("cay-init", LOG_WARN);
+    if (parse_options(argc, argv, &o) < 0) {
+        fprintf(stderr,
+                "usage: cay-init, with a boot block on descriptor %d\n"
+                "       cay-init --no-boot --listen=127.0.0.1:PORT (development)\n",
+                AGENT_BOOT_FD);
+        return 2;
+    }
+    boot_prepare();
+    if ((!o.no_boot && (boot_read(&agent, &e) != ERR_OK || boot_confine(&agent, &e) != ERR_OK)) ||
+        serve(&agent, &o, &e) != ERR_OK) {
+        log_error("%s", e.text);
+        if (!o.no_boot)
+            boot_tell(&e);
+        return 1;
+    }
+    if (o.no_boot)
+        end_by_signal(&agent, &end_poll);
+    else
+        boot_tell(NULL);
+    return uv_run(agent.loop, UV_RUN_DEFAULT);
+}

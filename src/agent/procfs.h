@@ -1,0 +1,19 @@
+#pragma once
+/* What /proc says of the sandbox's processes. Reads files: some microseconds a process. */
+
+#include "base/util.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct procfs_stat {
+    pid_t pid, session;
+    uint64_t cpu_ticks; /* own and of children that were waited for */
+    uint64_t rss_pages;
+};
+
+/* Calls each for every process (not thread) until it answers false. 0 or -errno. */
+int procfs_each(bool (*each)(const struct procfs_stat *s, void *arg), void *arg);
+
+/* A field of /proc/meminfo in bytes, 0 when it is not there. */
+uint64_t procfs_meminfo_bytes(const char *field);

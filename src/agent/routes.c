@@ -1,0 +1,78 @@
+#include "agent/agent.h"
+
+#include "base/ids.h"
+
+#include <string.h>
+
+static const struct route {
+    const char *method, *path;
+    agent_handler handler;
+} routes[] = {
+    {"GET", "/health", health_get},
+    {"GET", "/metrics", metrics_get},
+    {"GET", "/envs", envs_get},
+    {"POST", "/init", init_post},
+    {"GET", "/cay/logs", logs_get},
+
+    {"GET", "/files", files_get},
+    {"HEAD", "/files", files_get},
+    {"POST", "/files", files_post},
+    {"POST", "/files/compose", files_compose},
+
+    {"POST", "/process.Process/Start", process_start},
+    {"POST", "/process.Process/Connect", process_connect},
+    {"POST", "/process.Process/List", process_list},
+    {"POST", "/process.Process/Update", process_update},
+    {"POST", "/process.Process/SendInput", process_send_input},
+    {"POST", "/process.Process/StreamInput", process_stream_input},
+    {"POST", "/process.Process/CloseStdin", process_close_stdin},
+    {"POST", "/process.Process/SendSignal", process_send_signal},
+
+    {"POST", "/filesystem.Filesystem/Stat", fs_stat},
+    {"POST", "/filesystem.Filesystem/ListDir", fs_list_dir},
+    {"POST", "/filesystem.Filesystem/MakeDir", fs_make_dir},
+    {"POST", "/filesystem.Filesystem/Move", fs_move},
+    {"POST", "/filesystem.Filesystem/Remove", fs_remove},
+    {"POST", "/filesystem.Filesystem/WatchDir", watch_dir},
+    {"POST", "/filesystem.Filesystem/CreateWatcher", watch_create},
+    {"POST", "/filesystem.Filesystem/GetWatcherEvents", watch_get_events},
+    {"POST", "/filesystem.Filesystem/RemoveWatcher", watch_remove},
+};
+
+/* Programs of the sandbox can connect to the port too: only cayd has the key. */
+static bool has_key(const struct http_exchange *x, const struct agent *a)
+{
+    const char *hex = http_head_get(http_exchange_head(x), AGENT_KEY_HEADER);
+    uint8_t key[sizeof(a->key)];
+
+    if (!a->has_key)
+        return true;
+    return hex && ids_unhex(hex, key, sizeof(key)) == 0 &&
+           ids_equal_secret(key, a->key, sizeof(key));
+}
+
+void routes_dispatch(struct http_exchange *x, void *ctx)
+{
+    const struct http_head *h = http_exchange_head(x);
+    struct agent *a = ctx;
+    bool path_known = false;
+
+    if (!has_key(x, a)) {
+        http_respond_error(x, 401, "this port answers only to the sandbox's host");
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+        if (strcmp(h->path, routes[i].path) != 0)
+            continue;
+        path_known = true;
+        if (strcmp(h->method, routes[i].method) == 0) {
+            http_exchange_set(x, a, NULL);
+            routes[i].handler(x, a);
+            return;
+        }
+    }
+    if (path_known)
+        http_respond_error(x, 405, "%s is not a method of %s", h->method, h->path);
+    else
+        http_respond_error(x, 404, "there is no %s here", h->path);
+}
