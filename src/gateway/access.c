@@ -1,0 +1,158 @@
+#include "gateway/access.h"
+
+#include "core/ingress.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PATH_MAX_BYTES 16384u
+#define USER_MAX_BYTES 256u
+
+int access_sign(const char *subject, const char *token, bool has_expiry, int64_t expiry_s,
+                char out[static ACCESS_SIGNATURE_SIZE])
+{
+    CLEANUP_FREE char *text = NULL;
+    unsigned char digest[32];
+    char coded[48];
+    unsigned n = 0;
+    int len = has_expiry ? asprintf(&text, "%s:%s:%lld", subject, token, (long long)expiry_s)
+                         : asprintf(&text, "%s:%s", subject, token);
+
+    if (len < 0) {
+        text = NULL;
+        return -ENOMEM;
+    }
+    if (!EVP_Digest(text, (size_t)len, digest, &n, EVP_sha256(), NULL) || n != sizeof(digest))
+        abort(); /* fails only in a broken library */
+    EVP_EncodeBlock((unsigned char *)coded, digest, sizeof(digest));
+    snprintf(out, ACCESS_SIGNATURE_SIZE, "v1_%.43s", coded); /* without the one '=' */
+    return 0;
+}
+
+static void copy_header(const struct http_head *h, const char *name, char *out, size_t size)
+{
+    const char *value = http_head_get(h, name);
+
+    snprintf(out, size, "%s", value ? value : "");
+}
+
+static int read_expiry(const struct http_head *h, struct access *out)
+{
+    char text[32], *end;
+    ssize_t n = http_query_get(h->query, "signature_expiration", text, sizeof(text));
+
+    if (n == -ENOENT)
+        return 0;
+    out->has_expiry = true;
+    errno = 0;
+    out->expiry_s = n > 0 ? strtoll(text, &end, 10) : 0;
+    out->bad_expiry = n <= 0 || errno || *end || text[0] == ' ';
+    return 0;
+}
+
+/* The subject of a signature; NULL pieces count as empty. -ENOMEM, or 0; what is malformed leaves
+ * has_signature false or the subject such that nothing matches it. */
+static int read_subject(const struct http_head *h, struct access *out)
+{
+    CLEANUP_FREE char *path = malloc(PATH_MAX_BYTES);
+    char user[USER_MAX_BYTES];
+    const char *operation = strcmp(h->method, "GET") == 0 ? "read" : "write";
+
+    if (!path)
+        return -ENOMEM;
+    if (http_query_get(h->query, "path", path, PATH_MAX_BYTES) < 0)
+        path[0] = '\0';
+    if (http_query_get(h->query, "username", user, sizeof(user)) < 0)
+        user[0] = '\0';
+    if (asprintf(&out->subject, "%s:%s:%s", path, operation, user) < 0) {
+        out->subject = NULL;
+        return -ENOMEM;
+    }
+    return read_expiry(h, out);
+}
+
+int access_read(const struct http_head *h, struct access *out)
+{
+    bool get = strcmp(h->method, "GET") == 0, post = strcmp(h->method, "POST") == 0;
+    ssize_t n;
+
+    memset(out, 0, sizeof(*out));
+    out->exempt = strcmp(h->path, "/health") == 0 && (get || strcmp(h->method, "HEAD") == 0);
+    out->may_sign = strcmp(h->path, "/files") == 0 && (get || post);
+    copy_header(h, ACCESS_TOKEN_HEADER, out->token, sizeof(out->token));
+    copy_header(h, ACCESS_TRAFFIC_HEADER, out->traffic, sizeof(out->traffic));
+    out->has_token = out->token[0] != '\0';
+    if (!out->may_sign)
+        return 0;
+    n = http_query_get(h->query, "signature", out->signature, sizeof(out->signature));
+    out->has_signature = n != -ENOENT;
+    if (n < 0)
+        out->signature[0] = '\0';
+    return out->has_signature ? read_subject(h, out) : 0;
+}
+
+void access_free(struct access *a)
+{
+    free(a->subject);
+    a->subject = NULL;
+}
+
+static bool equal(const char *given, const char *right)
+{
+    size_t n = strlen(right);
+
+    return strlen(given) == n && ids_equal_secret(given, right, n);
+}
+
+bool access_signature_matches(const struct access *a, const char *token)
+{
+    char right[ACCESS_SIGNATURE_SIZE];
+
+    return a->subject && !a->bad_expiry &&
+           access_sign(a->subject, token, a->has_expiry, a->expiry_s, right) == 0 &&
+           equal(a->signature, right);
+}
+
+static bool refuse(char message[static ACCESS_MESSAGE_SIZE], const char *text)
+{
+    snprintf(message, ACCESS_MESSAGE_SIZE, "%s", text);
+    return false;
+}
+
+bool access_check_agent(const struct access *a, const char *token, int64_t now_s,
+                        char message[static ACCESS_MESSAGE_SIZE])
+{
+    if (a->exempt)
+        return true;
+    if (a->has_token && equal(a->token, token))
+        return true;
+    if (!a->may_sign)
+        return refuse(message, "unauthorized access, please provide a valid access token or method "
+                               "signing if supported");
+    if (a->has_token)
+        return refuse(message, "access token present in header but does not match");
+    if (!a->has_signature)
+        return refuse(message, "missing signature query parameter");
+    if (!access_signature_matches(a, token))
+        return refuse(message, "invalid signature");
+    if (a->has_expiry && a->expiry_s < now_s)
+        return refuse(message, "signature is already expired");
+    return true;
+}
+
+bool access_check_traffic(const struct access *a, const char *token,
+                          char message[static ACCESS_MESSAGE_SIZE])
+{
+    char right[CORE_TOKEN_SIZE + 1];
+
+    ingress_traffic_token(token, right);
+    if (equal(a->traffic, right))
+        return true;
+    snprintf(message, ACCESS_MESSAGE_SIZE,
+             "Sandbox is secured with traffic access token. %s '%s' is %s",
+             a->traffic[0] ? "Provided token in header" : "Token header",
+             "e2b-traffic-access-token", a->traffic[0] ? "invalid" : "missing");
+    return false;
+}

@@ -1,0 +1,49 @@
+#pragma once
+/* Who may pass: access tokens, signed URLs, traffic tokens. Checked here, in cayd, because the agent
+ * must not hold what its tenant may not see. Pure but for the clock that callers pass in.
+ *
+ * A struct access holds what a request brought, as plain data that may cross threads. */
+
+#include "base/ids.h"
+#include "core/core.h"
+#include "http/message.h"
+
+#include <stdbool.h>
+
+#define ACCESS_TOKEN_HEADER   "X-Access-Token"
+#define ACCESS_TRAFFIC_HEADER "E2b-Traffic-Access-Token"
+#define ACCESS_SIGNATURE_SIZE 48 /* "v1_", 43 characters of base64, NUL; a longer one is wrong */
+#define ACCESS_MESSAGE_SIZE   384
+
+struct access {
+    bool exempt;        /* GET /health: for everybody */
+    bool may_sign;      /* GET or POST /files */
+    bool has_token;     /* the header was there and not empty */
+    bool has_signature; /* the query parameter was there */
+    bool has_expiry, bad_expiry;
+    int64_t expiry_s;
+    char token[CORE_TOKEN_SIZE + 2];   /* cut: one that is too long matches nothing */
+    char traffic[CORE_TOKEN_SIZE + 2]; /* "" when absent */
+    char signature[ACCESS_SIGNATURE_SIZE];
+    char *subject; /* malloc'd "path:read:username": what a signature is over, but for the token */
+};
+
+/* Reads the request's head. 0, or -ENOMEM. */
+int access_read(const struct http_head *h, struct access *out);
+void access_free(struct access *a);
+
+/* May this request reach the agent of a secure sandbox whose token is given? True, or false with the
+ * sentence for the 401. Constant time in the token's and the signature's bytes. */
+bool access_check_agent(const struct access *a, const char *token, int64_t now_s,
+                        char message[static ACCESS_MESSAGE_SIZE]);
+
+/* Is the signature this token's, whatever its expiry? */
+bool access_signature_matches(const struct access *a, const char *token);
+
+/* The same for another port of a sandbox without public traffic (403). token is the agent's. */
+bool access_check_traffic(const struct access *a, const char *token,
+                          char message[static ACCESS_MESSAGE_SIZE]);
+
+/* The signature over subject with token; expiry only when has_expiry. For tests and the check. */
+int access_sign(const char *subject, const char *token, bool has_expiry, int64_t expiry_s,
+                char out[static ACCESS_SIGNATURE_SIZE]);

@@ -1,0 +1,286 @@
+#include "gateway/gateway.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/answer.h"
+#include "gateway/idle.h"
+#include "gateway/pending.h"
+#include "http/relay.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define SWEEP_MS 500
+
+struct gateway {
+    struct gateway_config config;
+    struct pending *pending;
+    struct idle idle;
+    uv_timer_t sweep;
+};
+
+/* What a relay needs to find again; in the exchange's arena. */
+struct passage {
+    struct gateway *gateway;
+    char id[IDS_SANDBOX_SIZE];
+    uint32_t gen;
+    uint16_t port;
+    char key[2 * PRIVSEP_KEY_SIZE + 1];
+    char host[256];
+};
+
+/* -- start and end ------------------------------------------------------------------------------ */
+
+static void late(struct http_exchange *x)
+{
+    http_respond_error(x, 504, "the server is too busy to look for the sandbox; try again");
+}
+
+/* The timer rests while there is nothing to look after. */
+static void on_sweep(uv_timer_t *t)
+{
+    struct gateway *g = t->data;
+    uint64_t now_ms = clock_mono_ms();
+
+    idle_sweep(&g->idle, now_ms);
+    pending_sweep(g->pending, now_ms, late);
+    if (g->idle.count == 0 && pending_count(g->pending) == 0)
+        uv_timer_stop(t);
+}
+
+static void need_sweep(struct gateway *g)
+{
+    if (!uv_is_active((uv_handle_t *)&g->sweep))
+        uv_timer_start(&g->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+}
+
+int gateway_new(uv_loop_t *loop, const struct gateway_config *config, struct gateway **out)
+{
+    struct gateway *g = calloc(1, sizeof(*g));
+    int rc;
+
+    if (!g)
+        return -ENOMEM;
+    rc = pending_new(config->max_waiting, &g->pending);
+    if (rc < 0) {
+        free(g);
+        return rc;
+    }
+    g->config = *config;
+    idle_init(&g->idle);
+    uv_timer_init(loop, &g->sweep);
+    g->sweep.data = g;
+    *out = g;
+    return 0;
+}
+
+static void on_sweep_closed(uv_handle_t *h)
+{
+    struct gateway *g = h->data;
+
+    pending_free(g->pending);
+    free(g);
+}
+
+void gateway_free(struct gateway *g)
+{
+    if (!g)
+        return;
+    idle_close_all(&g->idle);
+    uv_close((uv_handle_t *)&g->sweep, on_sweep_closed);
+}
+
+/* -- the way in --------------------------------------------------------------------------------- */
+
+bool gateway_preflight(struct http_exchange *x)
+{
+    static const struct http_header headers[] = {
+        {"Access-Control-Allow-Origin", "*"},
+        {"Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"},
+        {"Access-Control-Allow-Headers", "*, Authorization"},
+        {"Access-Control-Expose-Headers", "*"},
+        {"Access-Control-Max-Age", "7200"},
+    };
+    const struct http_head *h = http_exchange_head(x);
+    struct route route;
+
+    if (strcmp(h->method, "OPTIONS") != 0 || !http_head_get(h, "Access-Control-Request-Method"))
+        return false;
+    route_request(h, &route);
+    if (route.kind == ROUTE_SANDBOX && route.port != AGENT_PORT)
+        return false;
+    http_respond(x, 204, headers, ARRAY_SIZE(headers), NULL, 0);
+    return true;
+}
+
+static void ask(struct gateway *g, struct http_exchange *x, const struct route *route)
+{
+    const struct http_head *h = http_exchange_head(x);
+    struct gateway_query q = {.kind = route->kind, .port = route->port};
+    uint64_t ticket;
+
+    snprintf(q.id, sizeof(q.id), "%s", route->id);
+    if (route->port == AGENT_PORT) {
+        q.internal_path = !route_agent_path_is_open(h->path);
+        q.idle_gen = idle_generation(&g->idle, q.id);
+    }
+    if (access_read(h, &q.access) < 0) {
+        http_respond_error(x, 503, "no memory to serve the request");
+        return;
+    }
+    ticket = pending_add(g->pending, x, clock_mono_ms() + g->config.ask_timeout_ms, NULL, NULL);
+    if (ticket && g->config.ask(g->config.ctx, ticket, &q) == 0) {
+        need_sweep(g);
+        return;
+    }
+    if (ticket)
+        pending_take(g->pending, ticket, NULL);
+    access_free(&q.access);
+    http_respond_error(x, 503, "the server is too busy to look for the sandbox; try again");
+}
+
+bool gateway_handle(struct gateway *g, struct http_exchange *x)
+{
+    struct route route;
+
+    route_request(http_exchange_head(x), &route);
+    switch (route.kind) {
+    case ROUTE_CONTROL_PLANE: return false;
+    case ROUTE_BAD: http_respond_error(x, 400, "%s", route.why); return true;
+    case ROUTE_SANDBOX:
+    case ROUTE_SIGNED: ask(g, x, &route); return true;
+    }
+    return false;
+}
+
+/* -- the way through ---------------------------------------------------------------------------- */
+
+static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
+{
+    const struct passage *p = arg;
+
+    if (p->port == AGENT_PORT)
+        answer_not_found(x, p->id);
+    else if (why->code == ERR_INTERNAL)
+        http_respond_error(x, 502, "the service on port %u answered what is not HTTP: %s", p->port,
+                           why->text);
+    else
+        answer_port_closed(x, p->id, p->port);
+}
+
+static void on_reusable(int fd, void *arg)
+{
+    const struct passage *p = arg;
+
+    idle_put(&p->gateway->idle, p->id, p->gen, fd, clock_mono_ms());
+    need_sweep(p->gateway);
+}
+
+/* connect() to the sandbox's own 127.0.0.1:port. 0, 1 in progress, or -errno. */
+static int connect_port(int fd, uint16_t port)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int one = 1;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+        return 0;
+    return errno == EINPROGRESS ? 1 : -errno;
+}
+
+static void relay(struct http_exchange *x, struct passage *p, int fd, bool connecting)
+{
+    static const char *const remove_agent[] = {AGENT_KEY_HEADER,      ROUTE_HEADER_ID,
+                                               ROUTE_HEADER_PORT,     ACCESS_TOKEN_HEADER,
+                                               ACCESS_TRAFFIC_HEADER, NULL};
+    static const char *const remove_port[] = {AGENT_KEY_HEADER, ROUTE_HEADER_ID, ROUTE_HEADER_PORT,
+                                              ACCESS_TRAFFIC_HEADER, NULL};
+    bool agent = p->port == AGENT_PORT;
+    struct http_header *key = arena_alloc(http_exchange_arena(x), sizeof(*key));
+    struct http_relay_options o = {
+        .fd = fd,
+        .connecting = connecting,
+        .add_count = agent ? 1 : 0,
+        .remove = agent ? remove_agent : remove_port,
+        .host = p->host[0] ? p->host : NULL,
+        .connect_timeout_ms = p->gateway->config.connect_timeout_ms,
+        .add_cors = agent && http_head_get(http_exchange_head(x), "Origin"),
+        .on_fail = on_fail,
+        .on_reusable = agent ? on_reusable : NULL,
+        .arg = p,
+    };
+
+    if (!key) {
+        util_close(&fd);
+        http_respond_error(x, 503, "no memory to serve the request");
+        return;
+    }
+    *key = (struct http_header){AGENT_KEY_HEADER, p->key};
+    o.add = key;
+    http_relay_start(x, &o);
+}
+
+static void pass(struct gateway *g, struct http_exchange *x, struct gateway_answer *a)
+{
+    struct passage *p = arena_alloc(http_exchange_arena(x), sizeof(*p));
+    int fd = TAKE_FD(a->fd), rc = 0;
+
+    if (!p) {
+        util_close(&fd);
+        http_respond_error(x, 503, "no memory to serve the request");
+        return;
+    }
+    p->gateway = g;
+    memcpy(p->id, a->id, sizeof(p->id));
+    p->gen = a->gen;
+    p->port = a->port;
+    ids_hex(a->agent_key, sizeof(a->agent_key), p->key);
+    memcpy(p->host, a->host, sizeof(p->host));
+    if (!a->connected)
+        rc = connect_port(fd, p->port);
+    if (rc >= 0) {
+        relay(x, p, fd, rc == 1);
+        return;
+    }
+    util_close(&fd);
+    if (p->port == AGENT_PORT)
+        answer_not_found(x, p->id);
+    else
+        answer_port_closed(x, p->id, p->port);
+}
+
+/* An answer without a socket counts on an idle connection. When that was used up or closed meanwhile
+ * it is asked again; bounded, since each time there is one idle connection less, and without any the
+ * answer brings a socket. False: asked again. */
+static bool take_idle(struct gateway *g, struct http_exchange *x, struct gateway_answer *a)
+{
+    struct route route;
+
+    if (a->status || a->fd >= 0)
+        return true;
+    a->fd = idle_take(&g->idle, a->id, a->gen);
+    a->connected = a->fd >= 0;
+    if (a->connected)
+        return true;
+    route_request(http_exchange_head(x), &route);
+    ask(g, x, &route);
+    return false;
+}
+
+void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer *a)
+{
+    struct http_exchange *x = pending_take(g->pending, ticket, NULL);
+
+    if (x && take_idle(g, x, a)) {
+        if (a->status)
+            answer_refused(x, a);
+        else
+            pass(g, x, a);
+    }
+    util_close(&a->fd);
+}

@@ -1,0 +1,34 @@
+#pragma once
+/* The connection loop's half of the gateway: takes the requests that are a sandbox's, asks the control
+ * loop about them, and relays.
+ *
+ * One per connection loop. The control loop is reached by the ask function that the owner gives: the
+ * query crosses to gateway_resolve there, and its answer comes back by gateway_answered with the same
+ * ticket. Never blocks. */
+
+#include "gateway/resolve.h"
+#include "http/server.h"
+
+struct gateway;
+
+struct gateway_config {
+    size_t max_waiting;      /* requests that wait for the control loop */
+    uint64_t ask_timeout_ms; /* for its answer */
+    uint64_t connect_timeout_ms;
+    /* Takes over what q holds. 0, or -EAGAIN when the control loop has too much to do. */
+    int (*ask)(void *ctx, uint64_t ticket, struct gateway_query *q);
+    void *ctx;
+};
+
+int gateway_new(uv_loop_t *loop, const struct gateway_config *config, struct gateway **out);
+void gateway_free(struct gateway *g);
+
+/* True: the request is a sandbox's (or a bad one), and was or will be answered. False: it is the
+ * control plane's, and untouched. */
+bool gateway_handle(struct gateway *g, struct http_exchange *x);
+
+/* Takes over the answer's descriptor. */
+void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer *a);
+
+/* A CORS preflight? Answers it. Host names of user ports answer theirs themselves. */
+bool gateway_preflight(struct http_exchange *x);

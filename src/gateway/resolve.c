@@ -1,0 +1,197 @@
+#include "gateway/resolve.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "core/ingress.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A signed URL without an id costs one hash per sandbox, asked by who has shown no key yet: so many
+ * tries a second are enough for downloads by browsers, and too few to keep the loop busy. */
+#define SEARCHES_PER_SECOND 50u
+#define SEARCH_MAX          1000u
+#define SEARCH_ARENA_BYTES  (64u * 1024u)
+
+struct gateway_resolver {
+    struct core *core;
+    uint64_t window_ms; /* start of the second that is counted */
+    unsigned searches;
+};
+
+/* One resolution that waits for its socket. */
+struct pending {
+    struct gateway_answer answer;
+    gateway_resolved done;
+    void *arg;
+};
+
+struct gateway_resolver *gateway_resolver_new(struct core *core)
+{
+    struct gateway_resolver *r = calloc(1, sizeof(*r));
+
+    if (r)
+        r->core = core;
+    return r;
+}
+
+void gateway_resolver_free(struct gateway_resolver *r)
+{
+    free(r);
+}
+
+static void refuse(struct gateway_answer *a, int status, bool shaped, const char *message)
+{
+    a->status = status;
+    a->shaped = shaped;
+    snprintf(a->message, sizeof(a->message), "%s", message);
+}
+
+/* -- which sandbox ------------------------------------------------------------------------------ */
+
+static bool may_search(struct gateway_resolver *r)
+{
+    uint64_t now_ms = clock_mono_ms();
+
+    if (now_ms - r->window_ms >= 1000) {
+        r->window_ms = now_ms;
+        r->searches = 0;
+    }
+    return r->searches++ < SEARCHES_PER_SECOND;
+}
+
+/* The sandbox whose token made the signature; NULL with the answer filled in. */
+static const struct sandbox *search(struct gateway_resolver *r, const struct gateway_query *q,
+                                    struct gateway_answer *a)
+{
+    struct sandbox_filter f = {.running = true, .limit = SEARCH_MAX};
+    CLEANUP_ARENA struct arena arena;
+    struct sandbox_page page = {0};
+    char token[CORE_TOKEN_SIZE + 1];
+    struct err e;
+
+    if (!may_search(r)) {
+        refuse(a, 429, false,
+               "too many signed URLs without a sandbox's host name; use PORT-ID.DOMAIN");
+        return NULL;
+    }
+    arena_init(&arena, SEARCH_ARENA_BYTES);
+    if (core_sandbox_list(r->core, &f, &arena, &page, &e) == ERR_OK) {
+        for (size_t i = 0; i < page.count; i++) {
+            core_sandbox_token(r->core, page.items[i]->id, token);
+            if (access_signature_matches(&q->access, token))
+                return page.items[i];
+        }
+    }
+    refuse(a, 401, false, "invalid signature");
+    return NULL;
+}
+
+static const struct sandbox *find(struct gateway_resolver *r, const struct gateway_query *q,
+                                  struct gateway_answer *a)
+{
+    const struct sandbox *s;
+
+    if (q->kind == ROUTE_SIGNED)
+        return search(r, q, a);
+    s = core_sandbox_find(r->core, NULL, q->id);
+    if (s && s->state == SANDBOX_RUNNING)
+        return s;
+    refuse(a, 502, true, "The sandbox was not found");
+    return NULL;
+}
+
+/* -- may it --------------------------------------------------------------------------------------- */
+
+static bool admit_agent(struct gateway_resolver *r, const struct gateway_query *q,
+                        const struct sandbox *s, struct gateway_answer *a)
+{
+    char token[CORE_TOKEN_SIZE + 1], message[ACCESS_MESSAGE_SIZE];
+
+    if (!s->secure)
+        return true;
+    core_sandbox_token(r->core, s->id, token);
+    if (access_check_agent(&q->access, token, clock_real_ms() / 1000, message))
+        return true;
+    refuse(a, 401, false, message);
+    return false;
+}
+
+static bool admit_port(struct gateway_resolver *r, const struct gateway_query *q,
+                       const struct sandbox *s, struct gateway_answer *a)
+{
+    char token[CORE_TOKEN_SIZE + 1], message[ACCESS_MESSAGE_SIZE];
+
+    if (ingress_is_public(s->network))
+        return true;
+    core_sandbox_token(r->core, s->id, token);
+    if (access_check_traffic(&q->access, token, message))
+        return true;
+    refuse(a, 403, true, message);
+    return false;
+}
+
+/* -- the socket --------------------------------------------------------------------------------- */
+
+static void got_sockets(void *arg, int *fds, size_t n, const struct err *why)
+{
+    struct pending *p = arg;
+
+    if (!why && n > 0) {
+        p->answer.fd = TAKE_FD(fds[0]);
+        for (size_t i = 1; i < n; i++)
+            util_close(&fds[i]);
+    } else if (why && why->code == ERR_NOT_FOUND) {
+        refuse(&p->answer, 502, true, "The sandbox was not found");
+    } else {
+        refuse(&p->answer, why && why->code == ERR_EXHAUSTED ? 429 : 503, true,
+               why ? why->text : "no socket into the sandbox");
+    }
+    p->done(p->arg, &p->answer);
+    free(p);
+}
+
+static void ask_socket(struct gateway_resolver *r, struct gateway_answer *a, gateway_resolved done,
+                       void *arg)
+{
+    struct pending *p = calloc(1, sizeof(*p));
+
+    if (!p) {
+        refuse(a, 503, true, "no memory to reach the sandbox");
+        done(arg, a);
+        return;
+    }
+    p->answer = *a;
+    p->done = done;
+    p->arg = arg;
+    core_sandbox_sockets(r->core, a->id, 1, got_sockets, p);
+}
+
+void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
+                     gateway_resolved done, void *arg)
+{
+    struct gateway_answer a = {.port = q->port, .fd = -1};
+    bool agent = q->port == AGENT_PORT;
+    const struct sandbox *s;
+
+    snprintf(a.id, sizeof(a.id), "%s", q->id);
+    s = find(r, q, &a);
+    if (s && agent && q->internal_path) {
+        refuse(&a, 404, false, "there is no such path on the agent's port");
+        s = NULL;
+    }
+    if (!s || !(agent ? admit_agent(r, q, s, &a) : admit_port(r, q, s, &a))) {
+        done(arg, &a);
+        return;
+    }
+    memcpy(a.id, s->id, sizeof(a.id));
+    a.slot = s->slot;
+    a.gen = s->gen;
+    memcpy(a.agent_key, s->agent_key, sizeof(a.agent_key));
+    if (!agent && !ingress_masked_host(s->network, q->port, a.host, sizeof(a.host)))
+        a.host[0] = '\0';
+    if (agent && q->idle_gen && q->idle_gen == s->gen)
+        done(arg, &a);
+    else
+        ask_socket(r, &a, done, arg);
+}

@@ -1,0 +1,127 @@
+#include "gateway/route.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+/* What upstream's specification marks as its control plane's own, and ours. */
+static const char *const closed_paths[] = {"/init",     "/freeze", "/unfreeze", "/collapse",
+                                           "/fsfreeze", "/fsthaw", "/upgrade",  "/cay"};
+
+static const char bad_id[] = "Invalid sandbox ID";
+static const char bad_port[] = "Invalid sandbox port: it is a number of 1 to 65535";
+
+/* At most 5 digits, so that nothing wraps. */
+static bool parse_port(const char *text, size_t n, uint16_t *out)
+{
+    unsigned value = 0;
+
+    if (n == 0 || n > 5)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!isdigit((unsigned char)text[i]))
+            return false;
+        value = value * 10 + (unsigned)(text[i] - '0');
+    }
+    if (value == 0 || value > UINT16_MAX)
+        return false;
+    *out = (uint16_t)value;
+    return true;
+}
+
+static void bad(struct route *out, const char *why)
+{
+    out->kind = ROUTE_BAD;
+    out->why = why;
+}
+
+/* An id ends where a '-' begins what older clients append (the client's id). */
+static void set_target(const char *port, size_t port_len, const char *id, size_t id_len,
+                       struct route *out)
+{
+    const char *dash = memchr(id, '-', id_len);
+    size_t n = dash ? (size_t)(dash - id) : id_len;
+
+    if (!parse_port(port, port_len, &out->port)) {
+        bad(out, bad_port);
+        return;
+    }
+    if (n == 0 || n >= sizeof(out->id)) {
+        bad(out, bad_id);
+        return;
+    }
+    memcpy(out->id, id, n);
+    out->id[n] = '\0';
+    if (strspn(out->id, "abcdefghijklmnopqrstuvwxyz0123456789") != n)
+        bad(out, bad_id);
+    else
+        out->kind = ROUTE_SANDBOX;
+}
+
+bool route_parse_host(const char *host, struct route *out)
+{
+    size_t digits = strspn(host, "0123456789"), label = strcspn(host, ".:");
+
+    if (digits == 0 || host[digits] != '-' || host[label] != '.')
+        return false;
+    out->by_host = true;
+    set_target(host, digits, host + digits + 1, label - digits - 1, out);
+    return true;
+}
+
+static bool is_signed_url(const struct http_head *h)
+{
+    char signature[2];
+
+    return strcmp(h->path, "/files") == 0 &&
+           http_query_get(h->query, "signature", signature, sizeof(signature)) != -ENOENT;
+}
+
+void route_request(const struct http_head *h, struct route *out)
+{
+    const char *id = http_head_get(h, ROUTE_HEADER_ID);
+    const char *port = http_head_get(h, ROUTE_HEADER_PORT);
+
+    memset(out, 0, sizeof(*out));
+    if (route_parse_host(h->host, out))
+        return;
+    id = id && *id ? id : NULL;
+    port = port && *port ? port : NULL;
+    if (id && port) {
+        set_target(port, strlen(port), id, strlen(id), out);
+    } else if (id) {
+        bad(out, "Missing header: " ROUTE_HEADER_PORT);
+    } else if (port) {
+        bad(out, "Missing header: " ROUTE_HEADER_ID);
+    } else if (is_signed_url(h)) {
+        out->kind = ROUTE_SIGNED;
+        out->port = AGENT_PORT;
+    }
+}
+
+static bool is_plain(const char *path)
+{
+    if (path[0] != '/')
+        return false;
+    for (const char *c = path; *c; c++) {
+        if (*c == '/' && (c[1] == '/' || c[1] == '.'))
+            return false;
+        if (!isalnum((unsigned char)*c) && !strchr("/._-", *c))
+            return false;
+    }
+    return true;
+}
+
+bool route_agent_path_is_open(const char *path)
+{
+    if (!is_plain(path))
+        return false;
+    for (size_t i = 0; i < ARRAY_SIZE(closed_paths); i++) {
+        size_t n = strlen(closed_paths[i]);
+
+        if (strncasecmp(path, closed_paths[i], n) == 0 && (path[n] == '\0' || path[n] == '/'))
+            return false;
+    }
+    return true;
+}

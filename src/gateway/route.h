@@ -1,0 +1,44 @@
+#pragma once
+/* Whose traffic a request is: the control plane's, or a sandbox's, and which port's. Pure.
+ *
+ * In this order (source: E2B's proxy, host.go, and what its SDKs send):
+ * 1. Host `{port}-{id}.{domain}` (anything after a second '-' of the label is ignored, as upstream).
+ * 2. The headers E2b-Sandbox-Id and E2b-Sandbox-Port on any other Host; one alone is an error.
+ * 3. /files with a signature in the query and neither of these: a signed URL of a client that has one
+ *    base URL for all sandboxes. Which sandbox is found by its signature.
+ * 4. Else the control plane. */
+
+#include "base/ids.h"
+#include "http/message.h"
+#include "runtime/agent_boot.h"
+
+#include <stdbool.h>
+
+#define ROUTE_HEADER_ID   "E2b-Sandbox-Id"
+#define ROUTE_HEADER_PORT "E2b-Sandbox-Port"
+
+enum route_kind {
+    ROUTE_CONTROL_PLANE,
+    ROUTE_SANDBOX, /* id and port are set */
+    ROUTE_SIGNED,  /* port is the agent's, id is empty */
+    ROUTE_BAD      /* why says what is wrong: 400 */
+};
+
+struct route {
+    enum route_kind kind;
+    bool by_host; /* by the Host header's label */
+    char id[IDS_SANDBOX_SIZE];
+    uint16_t port;
+    const char *why;
+};
+
+void route_request(const struct http_head *h, struct route *out);
+
+/* The parts, exported for tests and the fuzzer. host: a Host header's value. False: it does not begin
+ * with digits and '-', so it is no sandbox's. */
+bool route_parse_host(const char *host, struct route *out);
+
+/* Is the path one that the agent serves to cayd alone, or one that could be read as such? Only plain
+ * paths pass: letters, digits, '.', '_', '-' and single '/', without "." and ".." parts, so that
+ * nothing that the agent might decode or fold can reach /init. */
+bool route_agent_path_is_open(const char *path);
