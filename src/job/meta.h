@@ -1,0 +1,30 @@
+#pragma once
+/* The file `meta` in a template's directory: written last, so that a template without it is not
+ * whole. cay-job writes it, privd reads it; root's alone, of one size. */
+
+#include <stdint.h>
+
+#define META_FILE             "meta"
+#define META_MAGIC            0x63617974u /* "cayt" */
+#define META_VERSION          1u
+#define META_FINGERPRINT_SIZE 64
+
+struct meta {
+    uint32_t magic, version;
+    uint32_t number, pad;
+    int64_t made_real_ms;
+    uint64_t size_bytes;
+    char fingerprint
+        [META_FINGERPRINT_SIZE]; /* hex of what it was made from; host: facts of the host */
+};
+
+_Static_assert(sizeof(struct meta) == 96, "the file has one size");
+
+/* Kinds of jobs, argv[1] of cay-job; argv[2] is a number. Lines on descriptor 1: "P <percent> <text>"
+ * for progress, "E <errno> <text>" once, last, on failure. Exit status 0, or 1. */
+#define JOB_TEMPLATE_BUILD   1u /* number: template; made anew, the old one is replaced when whole */
+#define JOB_TEMPLATE_REMOVE  2u /* number: template */
+#define JOB_TEMPLATE_REFRESH 3u /* number: template; nothing when what is there is current */
+#define JOB_SWEEP            4u /* number: 0; removes what replaced templates and broken builds left */
+#define JOB_KIND_COUNT       5u
+#define JOB_LINE_MAX         256 /* bytes of a line, newline included; the rest is dropped */

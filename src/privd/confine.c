@@ -1,0 +1,82 @@
+#include "privd/confine.h"
+
+#include "base/log.h"
+#include "base/util.h"
+#include "sys/caps.h"
+#include "sys/mnt.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+/* Every capability that privd and its children keep, and why. A sandbox's own user namespace gives
+ * what its set-up code needs inside; this is about the host. */
+static const struct {
+    int cap;
+    const char *why;
+} kept[] = {
+    {CAP_SYS_ADMIN, "mounts, namespaces, setns, cgroup files"},
+    {CAP_SYS_CHROOT, "setns into a mount namespace; chroot of a build"},
+    {CAP_SETUID, "ids of a slot before it makes its user namespace; id maps"},
+    {CAP_SETGID, "the same"},
+    {CAP_SETPCAP, "bounding sets of what is started; secure bits"},
+    {CAP_SETFCAP, "id map of a namespace whose root is mapped; file capabilities of a build"},
+    {CAP_CHOWN, "owner of a layer's root; of a template's files"},
+    {CAP_DAC_OVERRIDE, "layers and templates that belong to sandboxes' ids"},
+    {CAP_DAC_READ_SEARCH, "btrfs ioctls on subvolumes of other ids"},
+    {CAP_FOWNER, "modes and extended attributes of the same"},
+    {CAP_FSETID, "set-id bits of a template's files (sudo)"},
+    {CAP_MKNOD, "device nodes of a build"},
+    {CAP_KILL, "ends processes of sandboxes' ids"},
+    {CAP_SYS_PTRACE, "/proc/<pid>/ns of processes with other ids"},
+    {CAP_NET_ADMIN, "rules of a sandbox's network namespace"},
+    {CAP_SYS_RESOURCE, "limits above privd's own, where the host grants it"},
+};
+
+static int bound_caps(void)
+{
+    uint64_t keep = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+        keep |= CAPS_BIT(kept[i].cap);
+    return caps_bound(keep);
+}
+
+/* Pooled slots hold descriptors; the hard limit may be as low as 20,000 and is not raised. */
+static int raise_descriptors(void)
+{
+    struct rlimit l;
+
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+        return -errno;
+    l.rlim_cur = l.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &l) < 0 ? -errno : 0;
+}
+
+int confine_process(void)
+{
+    int r;
+
+    umask(077);
+    r = raise_descriptors();
+    if (r == 0)
+        r = bound_caps();
+    if (r == 0 && prctl(PR_SET_DUMPABLE, 0) < 0)
+        r = -errno;
+    if (r < 0)
+        log_error("cannot give up privileges: %s", strerror(-r));
+    return r;
+}
+
+int confine_mounts(const char *state_dir, const char *run_dir, const char *const *programs,
+                   unsigned n_programs)
+{
+    int r = unshare(CLONE_NEWNS) < 0 ? -errno : mnt_make_private();
+
+    if (r < 0)
+        log_error("no mount namespace: %s", strerror(-r));
+    return r;
+}

@@ -1,0 +1,369 @@
+/* cay-job: one process per job, PID 1 of a pid namespace of its own (so that killing it leaves none
+ * of what it started), in a cgroup of its own, with one deadline. It is given numbers only; what it
+ * says on its standard output is read with bounds and passed on as text. */
+#include "privd/privd.h"
+
+#include "base/log.h"
+#include "job/meta.h"
+#include "sys/cgroup.h"
+#include "sys/ns.h"
+#include "sys/pid.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define JOBS_MAX     4
+#define CGROUP_NAME  "cay-jobs"
+#define MEMORY_BYTES (2048ull * 1024 * 1024)
+#define PIDS_MAX     1024
+#define TEXT_MAX     (sizeof(((struct privsep_msg *)0)->u.progress.text) - 1)
+
+struct job {
+    struct privd *privd;
+    uint32_t index; /* also its cgroup's number */
+    uint32_t kind, number;
+    struct asker asker; /* seq 0: privd itself */
+    jobs_done_cb done;
+    int pidfd; /* -1: this place is free */
+    int out_fd;
+    struct loop_source pid_source, out_source;
+    struct loop_timer deadline;
+    char line[JOB_LINE_MAX];
+    size_t line_len;
+    bool line_cut; /* the rest of this line is dropped */
+    int failure;   /* -errno as the job told it */
+    char reason[TEXT_MAX + 1];
+};
+
+struct jobs {
+    struct cgroup *cgroup;
+    struct job all[JOBS_MAX];
+};
+
+_Static_assert(JOB_TEMPLATE_BUILD == (uint32_t)PRIVSEP_JOB_TEMPLATE_BUILD &&
+                   JOB_TEMPLATE_REMOVE == (uint32_t)PRIVSEP_JOB_TEMPLATE_REMOVE,
+               "a kind that cayd asks for is handed on as it is");
+
+static const uint32_t deadlines_ms[JOB_KIND_COUNT] = {
+    [JOB_TEMPLATE_BUILD] = 15 * 60 * 1000,
+    [JOB_TEMPLATE_REMOVE] = 10 * 60 * 1000,
+    [JOB_TEMPLATE_REFRESH] = 60 * 1000,
+    [JOB_SWEEP] = 30 * 60 * 1000,
+};
+
+/* -- what it says ------------------------------------------------------------------------------ */
+
+static void make_printable(char *text)
+{
+    for (; *text; text++)
+        if (!isprint((unsigned char)*text))
+            *text = '?';
+}
+
+static void tell_progress(struct job *j, uint32_t percent, const char *text)
+{
+    struct privsep_msg m = {.op = PRIVSEP_PROGRESS};
+
+    if (j->asker.seq == 0)
+        return;
+    m.u.progress.job_seq = j->asker.seq;
+    m.u.progress.percent = MIN(percent, 100u);
+    snprintf(m.u.progress.text, sizeof(m.u.progress.text), "%s", text);
+    (void)privsep_server_send(j->privd->server, j->asker.peer, &m, NULL, 0);
+}
+
+/* "P <percent> <text>" or "E <errno> <text>"; anything else is only logged. */
+static void take_line(struct job *j)
+{
+    unsigned long n;
+    char *rest;
+
+    j->line[j->line_len] = '\0';
+    make_printable(j->line);
+    if ((j->line[0] != 'P' && j->line[0] != 'E') || j->line[1] != ' ' ||
+        !isdigit((unsigned char)j->line[2])) {
+        log_debug("job %u %u: %s", j->kind, j->number, j->line);
+        return;
+    }
+    n = strtoul(j->line + 2, &rest, 10);
+    rest += *rest == ' ';
+    if (j->line[0] == 'P') {
+        tell_progress(j, n > 100 ? 100 : (uint32_t)n, rest);
+        return;
+    }
+    j->failure = n >= 1 && n < 4096 ? -(int)n : -EIO;
+    snprintf(j->reason, sizeof(j->reason), "%.*s", (int)TEXT_MAX, rest);
+    tell_progress(j, 100, j->reason);
+}
+
+static void take_bytes(struct job *j, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] == '\n') {
+            take_line(j);
+            j->line_len = 0;
+            j->line_cut = false;
+        } else if (!j->line_cut && j->line_len < sizeof(j->line) - 1) {
+            j->line[j->line_len++] = bytes[i];
+        } else {
+            j->line_cut = true;
+        }
+    }
+}
+
+/* Returns false at the end of what it says. At most 16 KiB a turn. */
+static bool read_some(struct job *j)
+{
+    char bytes[4096];
+
+    for (int i = 0; i < 4; i++) {
+        ssize_t n = read(j->out_fd, bytes, sizeof(bytes));
+
+        if (n < 0)
+            return errno == EAGAIN || errno == EINTR;
+        if (n == 0)
+            return false;
+        take_bytes(j, bytes, (size_t)n);
+    }
+    return true;
+}
+
+static void on_output(void *arg, uint32_t events)
+{
+    struct job *j = arg;
+
+    if (!read_some(j))
+        loop_remove(&j->privd->loop, &j->out_source);
+}
+
+/* -- its end ----------------------------------------------------------------------------------- */
+
+static void forget(struct job *j)
+{
+    struct jobs *all = CONTAINER_OF(j - j->index, struct jobs, all[0]);
+
+    loop_remove(&j->privd->loop, &j->out_source);
+    loop_remove(&j->privd->loop, &j->pid_source);
+    loop_disarm(&j->privd->loop, &j->deadline);
+    util_close(&j->out_fd);
+    util_close(&j->pidfd);
+    (void)cgroup_remove(all->cgroup, j->index);
+}
+
+static void on_end(void *arg, uint32_t events)
+{
+    struct job *j = arg;
+    struct privd *p = j->privd;
+    int code = 0, status = 0, result;
+
+    if (pid_reap(j->pidfd, &code, &status) == -EAGAIN)
+        return;
+    for (int i = 0; i < 64 && j->out_source.fd >= 0; i++)
+        on_output(j, 0);
+    result = code == CLD_EXITED && status == 0 ? 0 : j->failure ? j->failure : -EIO;
+    if (result < 0 && !j->reason[0])
+        snprintf(j->reason, sizeof(j->reason), "ended by %s %d",
+                 code == CLD_EXITED ? "exit status" : "signal", status);
+    if (result < 0)
+        log_warn("job %u %u: %s", j->kind, j->number, j->reason);
+    forget(j);
+    if (j->asker.seq != 0)
+        request_reply_status(p, &j->asker, PRIVSEP_JOB, result, PRIVSEP_STAGE_NONE);
+    if (j->done)
+        j->done(p, result, j->reason);
+}
+
+static void on_deadline(void *arg)
+{
+    struct job *j = arg;
+
+    log_warn("job %u %u: did not end in time, killed", j->kind, j->number);
+    j->failure = -ETIMEDOUT;
+    snprintf(j->reason, sizeof(j->reason), "did not end within %u seconds",
+             deadlines_ms[j->kind] / 1000);
+    tell_progress(j, 100, j->reason);
+    (void)pid_kill(j->pidfd, SIGKILL);
+}
+
+/* -- its start --------------------------------------------------------------------------------- */
+
+NORETURN static void become_job(const struct jobs *all, const struct job *j, int out_fd)
+{
+    const struct options *o = &j->privd->options;
+    char state[OPTIONS_PATH_MAX + 16], kind[16], number[16];
+    char *argv[] = {"cay-job", state, kind, number, NULL};
+    char *env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                   "LANG=C.UTF-8", "HOME=/nonexistent", NULL};
+    sigset_t none;
+    int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_DFL);
+    snprintf(state, sizeof(state), "--state-dir=%s", o->state_dir);
+    snprintf(kind, sizeof(kind), "%u", j->kind);
+    snprintf(number, sizeof(number), "%u", j->number);
+    sigemptyset(&none);
+    if (cgroup_enter(all->cgroup, j->index, CGROUP_WORK) < 0 || null_fd < 0 ||
+        sigprocmask(SIG_SETMASK, &none, NULL) < 0 || dup2(null_fd, 0) < 0 || dup2(out_fd, 1) < 0 ||
+        close_range(3, ~0u, 0) < 0 || setsid() < 0)
+        _exit(126);
+    execve(o->job, argv, env);
+    _exit(127);
+}
+
+static int spawn(struct jobs *all, struct job *j)
+{
+    struct cgroup_limits limits = {.memory_bytes = MEMORY_BYTES, .pids = PIDS_MAX};
+    CLEANUP_CLOSE int out = -1;
+    int fds[2], r;
+    pid_t pid;
+
+    r = cgroup_make(all->cgroup, j->index);
+    if (r == 0)
+        r = cgroup_limit(all->cgroup, j->index, CGROUP_WORK, &limits);
+    if (r < 0)
+        return r;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    j->out_fd = fds[0];
+    out = fds[1];
+    pid = ns_fork(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS, SIGCHLD, &j->pidfd);
+    if (pid == 0)
+        become_job(all, j, out);
+    if (pid < 0)
+        return (int)pid;
+    return fcntl(j->out_fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static int watch(struct job *j)
+{
+    struct loop *l = &j->privd->loop;
+    int r = loop_add(l, &j->out_source, j->out_fd, on_output, j);
+
+    if (r == 0)
+        r = loop_add(l, &j->pid_source, j->pidfd, on_end, j);
+    if (r == 0)
+        loop_arm(l, &j->deadline, deadlines_ms[j->kind], on_deadline, j);
+    return r;
+}
+
+static int start(struct jobs *all, struct job *j)
+{
+    int r = spawn(all, j);
+
+    if (r == 0)
+        r = watch(j);
+    if (r < 0) {
+        log_error("job %u %u: cannot be started: %s", j->kind, j->number, strerror(-r));
+        if (j->pidfd >= 0) {
+            int code, status;
+
+            (void)pid_kill(j->pidfd, SIGKILL);
+            (void)pid_wait(j->pidfd, &code, &status);
+        }
+        forget(j);
+    }
+    return r;
+}
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+/* Nothing of an earlier privd's jobs may go on: they died with it, but their cgroups are there. */
+static void remove_old(void *arg, uint32_t number)
+{
+    struct jobs *all = arg;
+
+    for (int i = 0; i < 200 && cgroup_remove(all->cgroup, number) == -EBUSY; i++) {
+        (void)cgroup_kill(all->cgroup, number);
+        usleep(5000);
+    }
+}
+
+int jobs_init(struct privd *p)
+{
+    struct jobs *all = calloc(1, sizeof(*all));
+    char why[256] = "";
+    int r;
+
+    if (!all)
+        return -ENOMEM;
+    r = cgroup_open(CGROUP_NAME, &all->cgroup, why, sizeof(why));
+    if (r < 0) {
+        log_error("no control group for jobs: %s", why[0] ? why : strerror(-r));
+        free(all);
+        return r;
+    }
+    (void)cgroup_scan(all->cgroup, remove_old, all);
+    for (uint32_t i = 0; i < JOBS_MAX; i++)
+        all->all[i] = (struct job){.pidfd = -1};
+    p->jobs = all;
+    return 0;
+}
+
+/* One job for a template at a time, whatever its kind. */
+static struct job *free_place(struct jobs *all, uint32_t number)
+{
+    struct job *found = NULL;
+
+    for (uint32_t i = 0; i < JOBS_MAX; i++) {
+        struct job *j = &all->all[i];
+
+        if (j->pidfd >= 0 && j->number == number)
+            return NULL;
+        if (j->pidfd < 0)
+            found = j;
+    }
+    return found;
+}
+
+int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct asker *who,
+               jobs_done_cb done)
+{
+    struct job *j = p->stopping ? NULL : free_place(p->jobs, template_number);
+
+    if (!j)
+        return -EBUSY;
+    *j = (struct job){.privd = p,
+                      .index = (uint32_t)(j - p->jobs->all),
+                      .kind = kind,
+                      .number = template_number,
+                      .asker = who ? *who : (struct asker){0},
+                      .done = done,
+                      .pidfd = -1,
+                      .out_fd = -1,
+                      .pid_source = LOOP_SOURCE_NONE,
+                      .out_source = LOOP_SOURCE_NONE};
+    return start(p->jobs, j);
+}
+
+void jobs_stop(struct privd *p)
+{
+    for (uint32_t i = 0; p->jobs && i < JOBS_MAX; i++) {
+        struct job *j = &p->jobs->all[i];
+        int code, status;
+
+        if (j->pidfd < 0)
+            continue;
+        (void)pid_kill(j->pidfd, SIGKILL);
+        (void)pid_wait(j->pidfd, &code, &status);
+        forget(j);
+    }
+}
+
+void jobs_free(struct privd *p)
+{
+    if (!p->jobs)
+        return;
+    if (p->stopping)
+        (void)cgroup_remove_base(p->jobs->cgroup);
+    cgroup_close(p->jobs->cgroup);
+    free(TAKE_PTR(p->jobs));
+}

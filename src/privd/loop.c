@@ -1,0 +1,181 @@
+#include "privd/loop.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <limits.h>
+
+int loop_init(struct loop *l)
+{
+    *l = (struct loop){.epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
+    if (l->epoll_fd < 0)
+        return -errno;
+    l->heap_cap = 64;
+    l->heap = calloc(l->heap_cap, sizeof(struct loop_timer *));
+    if (!l->heap) {
+        util_close(&l->epoll_fd);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void loop_free(struct loop *l)
+{
+    util_close(&l->epoll_fd);
+    free(TAKE_PTR(l->heap));
+}
+
+/* -- descriptors ------------------------------------------------------------------------------- */
+
+int loop_add(struct loop *l, struct loop_source *s, int fd, loop_source_cb cb, void *arg)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = s};
+
+    if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0)
+        return -errno;
+    *s = (struct loop_source){fd, cb, arg};
+    return 0;
+}
+
+/* Events of this turn that were fetched already must not reach a source that is gone. */
+void loop_remove(struct loop *l, struct loop_source *s)
+{
+    if (s->fd < 0)
+        return;
+    (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+    s->fd = -1;
+    for (int i = l->batch_at + 1; i < l->batch_len; i++)
+        if (l->batch[i].data.ptr == s)
+            l->batch[i].data.ptr = NULL;
+}
+
+/* -- timers ------------------------------------------------------------------------------------ */
+
+static void place(struct loop *l, size_t i, struct loop_timer *t)
+{
+    l->heap[i] = t;
+    t->place = i;
+}
+
+static void sift_up(struct loop *l, size_t i, struct loop_timer *t)
+{
+    while (i > 1 && l->heap[i / 2]->at_ms > t->at_ms) {
+        place(l, i, l->heap[i / 2]);
+        i /= 2;
+    }
+    place(l, i, t);
+}
+
+static void sift_down(struct loop *l, size_t i, struct loop_timer *t)
+{
+    for (size_t child; (child = 2 * i) <= l->n_timers; i = child) {
+        if (child < l->n_timers && l->heap[child + 1]->at_ms < l->heap[child]->at_ms)
+            child++;
+        if (l->heap[child]->at_ms >= t->at_ms)
+            break;
+        place(l, i, l->heap[child]);
+    }
+    place(l, i, t);
+}
+
+static bool make_room(struct loop *l)
+{
+    struct loop_timer **bigger;
+
+    if (l->n_timers + 1 < l->heap_cap)
+        return true;
+    bigger = realloc(l->heap, 2 * l->heap_cap * sizeof(struct loop_timer *));
+    if (!bigger)
+        return false;
+    l->heap = bigger;
+    l->heap_cap *= 2;
+    return true;
+}
+
+void loop_arm(struct loop *l, struct loop_timer *t, uint64_t in_ms, loop_timer_cb cb, void *arg)
+{
+    loop_disarm(l, t);
+    t->cb = cb;
+    t->arg = arg;
+    t->at_ms = clock_mono_ms() + in_ms;
+    /* Timers are what no wait may lack: without memory for one there is no going on. */
+    if (!make_room(l))
+        abort();
+    sift_up(l, ++l->n_timers, t);
+}
+
+void loop_disarm(struct loop *l, struct loop_timer *t)
+{
+    struct loop_timer *last;
+    size_t i = t->place;
+
+    if (i == 0)
+        return;
+    t->place = 0;
+    last = l->heap[l->n_timers--];
+    if (last == t)
+        return;
+    if (i > 1 && l->heap[i / 2]->at_ms > last->at_ms)
+        sift_up(l, i, last);
+    else
+        sift_down(l, i, last);
+}
+
+static int next_wait_ms(const struct loop *l)
+{
+    uint64_t now = clock_mono_ms();
+
+    if (l->n_timers == 0)
+        return -1;
+    if (l->heap[1]->at_ms <= now)
+        return 0;
+    return (int)MIN(l->heap[1]->at_ms - now, (uint64_t)INT_MAX);
+}
+
+/* Only those that are due now: a callback that arms for 0 ms has its turn later. */
+static void run_timers(struct loop *l)
+{
+    uint64_t now = clock_mono_ms();
+
+    for (size_t left = l->n_timers; left > 0 && l->n_timers > 0; left--) {
+        struct loop_timer *t = l->heap[1];
+
+        if (t->at_ms > now)
+            break;
+        loop_disarm(l, t);
+        t->cb(t->arg);
+    }
+}
+
+/* -- turns ------------------------------------------------------------------------------------- */
+
+static void run_sources(struct loop *l)
+{
+    for (l->batch_at = 0; l->batch_at < l->batch_len; l->batch_at++) {
+        struct loop_source *s = l->batch[l->batch_at].data.ptr;
+
+        if (s)
+            s->cb(s->arg, l->batch[l->batch_at].events);
+    }
+    l->batch_len = 0;
+}
+
+int loop_run(struct loop *l)
+{
+    l->stop = false;
+    while (!l->stop) {
+        int n = epoll_wait(l->epoll_fd, l->batch, LOOP_BATCH, next_wait_ms(l));
+
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        l->batch_len = n > 0 ? n : 0;
+        run_sources(l);
+        run_timers(l);
+    }
+    return 0;
+}
+
+void loop_stop(struct loop *l)
+{
+    l->stop = true;
+}

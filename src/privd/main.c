@@ -1,0 +1,342 @@
+/* cay-privd: makes and ends sandboxes, as root, for one peer. Wiring only. */
+#include "privd/confine.h"
+#include "privd/privd.h"
+
+#include "base/io.h"
+#include "base/log.h"
+#include "job/meta.h"
+#include "keep/keep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+
+#define STOP_TIMEOUT_MS 45000
+#define LOCK_NAME       "privd.lock"
+#define SOCKET_NAME     "privd.sock"
+
+/* -- whoever waits for readiness --------------------------------------------------------------- */
+
+static void tell_ready(struct privd *p)
+{
+    const char byte = KEEP_READY;
+
+    if (p->options.ready_fd >= 0 && io_write_full(p->options.ready_fd, &byte, 1) < 0)
+        log_warn("nobody waits for readiness any more");
+    util_close(&p->options.ready_fd);
+}
+
+static void tell_failed(struct privd *p, const char *what, int status)
+{
+    char text[KEEP_REASON_MAX];
+    int n = snprintf(text, sizeof(text), "%c%s%s%s", KEEP_FAILED, what, status ? ": " : "",
+                     status ? strerror(-status) : "");
+
+    log_error("%s", text + 1);
+    if (p->options.ready_fd >= 0)
+        (void)!write(p->options.ready_fd, text, MIN((size_t)n, sizeof(text) - 1));
+    util_close(&p->options.ready_fd);
+}
+
+/* -- stopping ---------------------------------------------------------------------------------- */
+
+static void on_stop_timeout(void *arg)
+{
+    struct privd *p = arg;
+
+    log_error("not everything could be ended in time");
+    p->exit_status = 1;
+    loop_stop(&p->loop);
+}
+
+static bool all_are_gone(const struct privd *p)
+{
+    for (uint32_t i = 0; i < p->options.slots_max; i++)
+        if (p->slots[i].state != SLOT_EMPTY)
+            return false;
+    return true;
+}
+
+/* Ends every sandbox and every pooled slot; the loop stops when the last is gone (end.c). */
+static void stop_all(struct privd *p)
+{
+    if (p->stopping)
+        return;
+    log_info("stopping: %u sandboxes are ended", p->n_sandboxes);
+    p->stopping = true;
+    jobs_stop(p);
+    while (p->n_waiting > 0)
+        sandbox_no_slot(p, -ECANCELED, PRIVSEP_STAGE_SLOT);
+    for (uint32_t i = 0; i < p->options.slots_max; i++)
+        end_force(p, &p->slots[i]);
+    loop_arm(&p->loop, &p->stop_timer, STOP_TIMEOUT_MS, on_stop_timeout, p);
+    if (all_are_gone(p))
+        loop_stop(&p->loop);
+}
+
+static void on_signal(void *arg, uint32_t events)
+{
+    struct privd *p = arg;
+    struct signalfd_siginfo info;
+
+    if (read(p->signal_fd, &info, sizeof(info)) != sizeof(info))
+        return;
+    if (info.ssi_signo == SIGUSR1) {
+        log_info("leaving: %u sandboxes live on", p->n_sandboxes);
+        loop_stop(&p->loop);
+        return;
+    }
+    stop_all(p);
+}
+
+/* -- starting ---------------------------------------------------------------------------------- */
+
+static int open_signals(struct privd *p)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGUSR1);
+    signal(SIGPIPE, SIG_IGN);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return -errno;
+    p->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (p->signal_fd < 0)
+        return -errno;
+    return loop_add(&p->loop, &p->signal_source, p->signal_fd, on_signal, p);
+}
+
+/* Two at a time would each undo what the other makes. */
+static int take_lock(struct privd *p)
+{
+    char path[OPTIONS_PATH_MAX + 16];
+
+    snprintf(path, sizeof(path), "%s/" LOCK_NAME, p->options.run_dir);
+    p->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (p->lock_fd < 0)
+        return -errno;
+    return flock(p->lock_fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+}
+
+static int make_dir(const char *path, mode_t mode)
+{
+    struct stat st;
+
+    if (mkdir(path, mode) < 0 && errno != EEXIST)
+        return -errno;
+    if (lstat(path, &st) < 0)
+        return -errno;
+    return S_ISDIR(st.st_mode) && st.st_uid == 0 ? 0 : -EPERM;
+}
+
+static int open_runtime(struct privd *p)
+{
+    struct runtime_config config = {.state_dir = p->options.state_dir,
+                                    .agent_path = p->options.agent,
+                                    .cgroup_name = "cay",
+                                    .disk = p->options.disk,
+                                    .disk_bytes = p->options.disk_bytes,
+                                    .slots_max = p->options.slots_max};
+    char why[256] = "";
+    int r = runtime_open(&config, &p->rt);
+
+    if (r < 0)
+        return r;
+    p->driver = runtime_driver(PRIVSEP_LEVEL_PROCESS);
+    r = p->driver->probe(p->rt, why, sizeof(why));
+    if (r < 0)
+        log_error("this machine cannot run sandboxes: %s", why);
+    return r;
+}
+
+static void on_server(void *arg, uint32_t events)
+{
+    privsep_server_dispatch(((struct privd *)arg)->server);
+}
+
+static int open_server(struct privd *p)
+{
+    struct privsep_server_events ev = {request_handle, request_peer, p};
+    char path[OPTIONS_PATH_MAX + 16];
+    int r;
+
+    snprintf(path, sizeof(path), "%s/" SOCKET_NAME, p->options.run_dir);
+    r = privsep_server_new(path, p->options.peer_uid, &ev, &p->server);
+    if (r < 0)
+        return r;
+    return loop_add(&p->loop, &p->server_source, privsep_server_fd(p->server), on_server, p);
+}
+
+static int read_host(struct privd *p)
+{
+    struct rlimit files;
+    ssize_t n = io_read_text_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", p->boot_id,
+                                sizeof(p->boot_id));
+
+    if (n < 0)
+        return (int)n;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return -errno;
+    p->bounds.open_files_max = (uint32_t)MIN(files.rlim_max, (rlim_t)UINT32_MAX);
+    p->bounds.slots_max = p->options.slots_max;
+    return 0;
+}
+
+static int make_dirs(struct privd *p)
+{
+    int r = make_dir(p->options.run_dir, 0755);
+
+    return r < 0 ? r : make_dir(p->options.state_dir, 0711);
+}
+
+static int confine(struct privd *p)
+{
+    const char *const programs[] = {p->options.agent, p->options.job};
+    int r = confine_process();
+
+    return r < 0 ? r
+                 : confine_mounts(p->options.state_dir, p->options.run_dir, programs,
+                                  ARRAY_SIZE(programs));
+}
+
+static int open_records(struct privd *p)
+{
+    return records_open(&p->records, p->options.run_dir, p->options.slots_max);
+}
+
+static int open_loop(struct privd *p)
+{
+    return loop_init(&p->loop);
+}
+
+/* In this order; each either works or says why privd does not start. */
+static const struct {
+    int (*run)(struct privd *p);
+    const char *failure;
+} steps[] = {
+    {make_dirs, "cannot make the state and run directories"},
+    {take_lock, "another cay-privd runs with this run directory"},
+    {open_loop, "cannot make the event loop"},
+    {open_signals, "cannot take signals"},
+    {confine, "cannot confine itself"},
+    {read_host, "cannot read what host this is"},
+    {open_runtime, "cannot prepare the machine (the log says what)"},
+    {open_records, "cannot open the records"},
+    {slots_init, "out of memory"},
+    {jobs_init, "no control group for jobs"},
+    {recover_run, "cannot find out what an earlier run left"},
+    {open_server, "cannot listen for cayd"},
+};
+
+/* -- templates at start ------------------------------------------------------------------------ */
+
+static bool any_template(const struct privd *p)
+{
+    struct template_meta meta;
+
+    for (uint32_t n = 1; n <= PERMIT_TEMPLATE_MAX; n++)
+        if (template_read(p, n, &meta) == 0 && meta.ready)
+            return true;
+    return false;
+}
+
+static void on_host_template(struct privd *p, int status, const char *reason)
+{
+    if (status < 0 && !any_template(p)) {
+        char text[KEEP_REASON_MAX];
+
+        snprintf(text, sizeof(text), "no template could be made: %s", reason);
+        tell_failed(p, text, 0);
+        p->exit_status = 1;
+        loop_stop(&p->loop);
+        return;
+    }
+    tell_ready(p);
+    log_info("ready: disk %s, %u sandboxes", runtime_disk_name(p->rt), p->n_sandboxes);
+}
+
+/* What replaced templates left is only removed while no sandbox may still stand on it. */
+static int start_templates(struct privd *p)
+{
+    if (p->n_sandboxes == 0)
+        (void)jobs_start(p, JOB_SWEEP, 0, NULL, NULL);
+    return jobs_start(p, JOB_TEMPLATE_REFRESH, PRIVSEP_TEMPLATE_HOST, NULL, on_host_template);
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static int set_up(struct privd *p)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++) {
+        r = steps[i].run(p);
+        if (r < 0)
+            tell_failed(p, steps[i].failure, r);
+    }
+    if (r == 0) {
+        r = start_templates(p);
+        if (r < 0)
+            tell_failed(p, "cannot start a job", r);
+    }
+    if (r == 0)
+        slots_refill(p);
+    return r;
+}
+
+/* After stop_all nothing stays; after SIGUSR1 or a failure everything that lives does. */
+static void tear_down(struct privd *p)
+{
+    bool clean = p->stopping && p->exit_status == 0;
+    char path[OPTIONS_PATH_MAX + 16];
+
+    privsep_server_free(p->server);
+    jobs_stop(p);
+    jobs_free(p);
+    slots_free(p);
+    if (clean) {
+        records_remove(&p->records, p->options.run_dir);
+        if (runtime_shutdown(p->rt) < 0)
+            p->exit_status = 1;
+        snprintf(path, sizeof(path), "%s/" LOCK_NAME, p->options.run_dir);
+        (void)unlink(path);
+    } else if (p->rt) {
+        runtime_close(p->rt);
+    }
+    records_close(&p->records);
+    loop_free(&p->loop);
+}
+
+int main(int argc, char **argv)
+{
+    static struct privd p = {.signal_fd = -1,
+                             .lock_fd = -1,
+                             .loop.epoll_fd = -1,
+                             .records.fd = -1,
+                             .server_source = LOOP_SOURCE_NONE,
+                             .signal_source = LOOP_SOURCE_NONE};
+    int r = options_parse(argc, argv, &p.options);
+
+    if (r != 0)
+        return r < 0 ? KEEP_EXIT_OPTIONS : 0;
+    log_init("cay-privd", LOG_INFO);
+    if (geteuid() != 0) {
+        tell_failed(&p, "it must be started as root", 0);
+        return KEEP_EXIT_FAILED;
+    }
+    r = set_up(&p);
+    if (r == 0)
+        r = loop_run(&p.loop);
+    if (r < 0)
+        p.exit_status = 1;
+    tear_down(&p);
+    return p.exit_status;
+}

@@ -1,0 +1,156 @@
+#include "privd/options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum kind { KIND_PATH, KIND_NUMBER32, KIND_NUMBER64, KIND_DISK };
+
+struct option_row {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    uint64_t min, max;
+    const char *help;
+};
+
+#define AT(field) offsetof(struct options, field)
+#define GIB       (1024ull * 1024 * 1024)
+
+static const struct option_row rows[] = {
+    {"state-dir", KIND_PATH, AT(state_dir), 0, 0, "templates, layers, disk image (/var/lib/cay)"},
+    {"run-dir", KIND_PATH, AT(run_dir), 0, 0, "the channel's socket and the records (/run/cay)"},
+    {"agent", KIND_PATH, AT(agent), 0, 0, "the cay-init binary"},
+    {"job", KIND_PATH, AT(job), 0, 0, "the cay-job binary"},
+    {"peer-uid", KIND_NUMBER32, AT(peer_uid), 0, UINT32_MAX - 1, "the user that may connect: cayd"},
+    {"slots-max", KIND_NUMBER32, AT(slots_max), 1, RUNTIME_SLOTS_MAX,
+     "most sandboxes at a time (1024)"},
+    {"slots-ready", KIND_NUMBER32, AT(slots_ready), 0, 256, "slots made ahead (8)"},
+    {"disk-backend", KIND_DISK, AT(disk), 0, 0, "auto, btrfs or memory (auto)"},
+    {"disk-size", KIND_NUMBER64, AT(disk_bytes), GIB / 4, 64 * 1024 * GIB,
+     "bytes of a disk image that has to be made (32 GiB)"},
+    {"ready-fd", KIND_NUMBER32, AT(ready_fd), 0, 1023, "where readiness is told"},
+};
+
+static void print_help(void)
+{
+    printf("usage: cay-privd [options]   (started by cay-keep)\n\n");
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        printf("  --%s=VALUE\n        %s\n", rows[i].name, rows[i].help);
+}
+
+static int parse_number(const struct option_row *row, const char *text, uint64_t *out)
+{
+    char *end;
+    unsigned long long n;
+
+    errno = 0;
+    n = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || errno || n < row->min || n > row->max) {
+        fprintf(stderr, "cay-privd: --%s=%s: a number from %llu to %llu is needed\n", row->name,
+                text, (unsigned long long)row->min, (unsigned long long)row->max);
+        return -EINVAL;
+    }
+    *out = n;
+    return 0;
+}
+
+static int parse_disk(const char *text, enum runtime_disk *out)
+{
+    static const struct {
+        const char *name;
+        enum runtime_disk disk;
+    } names[] = {{"auto", RUNTIME_DISK_AUTO},
+                 {"btrfs", RUNTIME_DISK_BTRFS},
+                 {"memory", RUNTIME_DISK_MEMORY}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcmp(names[i].name, text) == 0) {
+            *out = names[i].disk;
+            return 0;
+        }
+    }
+    fprintf(stderr, "cay-privd: --disk-backend=%s: auto, btrfs or memory is needed\n", text);
+    return -EINVAL;
+}
+
+static int parse_path(const struct option_row *row, const char *text, const char **out)
+{
+    if (text[0] != '/' || strlen(text) >= OPTIONS_PATH_MAX) {
+        fprintf(stderr, "cay-privd: --%s: an absolute path of less than %d bytes is needed\n",
+                row->name, OPTIONS_PATH_MAX);
+        return -EINVAL;
+    }
+    *out = text;
+    return 0;
+}
+
+static int parse_value(const struct option_row *row, const char *text, struct options *out)
+{
+    void *field = (char *)out + row->offset;
+    uint64_t n = 0;
+    int r;
+
+    if (row->kind == KIND_PATH)
+        return parse_path(row, text, field);
+    if (row->kind == KIND_DISK)
+        return parse_disk(text, field);
+    r = parse_number(row, text, &n);
+    if (r < 0)
+        return r;
+    if (row->kind == KIND_NUMBER64)
+        *(uint64_t *)field = n;
+    else
+        *(uint32_t *)field = (uint32_t)n;
+    return 0;
+}
+
+static int parse_one(const char *arg, struct options *out)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        size_t n = strlen(rows[i].name);
+
+        if (strncmp(arg, "--", 2) == 0 && strncmp(arg + 2, rows[i].name, n) == 0 &&
+            arg[2 + n] == '=')
+            return parse_value(&rows[i], arg + 3 + n, out);
+    }
+    fprintf(stderr, "cay-privd: unknown option %s (see --help)\n", arg);
+    return -EINVAL;
+}
+
+static int check_needed(const struct options *o)
+{
+    if (o->agent && o->job && o->peer_uid != UINT32_MAX)
+        return 0;
+    fprintf(stderr, "cay-privd: --agent, --job and --peer-uid are needed\n");
+    return -EINVAL;
+}
+
+int options_parse(int argc, char **argv, struct options *out)
+{
+    struct options o = {.state_dir = "/var/lib/cay",
+                        .run_dir = "/run/cay",
+                        .disk = RUNTIME_DISK_AUTO,
+                        .disk_bytes = 32 * GIB,
+                        .slots_max = 1024,
+                        .slots_ready = 8,
+                        .peer_uid = UINT32_MAX,
+                        .ready_fd = -1};
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--version") == 0) {
+            if (argv[i][2] == 'h')
+                print_help();
+            else
+                printf("cay-privd %s\n", CAY_VERSION);
+            return 1;
+        }
+        if (parse_one(argv[i], &o) < 0)
+            return -EINVAL;
+    }
+    if (check_needed(&o) < 0)
+        return -EINVAL;
+    *out = o;
+    return 0;
+}

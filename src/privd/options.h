@@ -1,0 +1,19 @@
+#pragma once
+/* privd's options: from argv alone, as cay-keep gives them. No file is read. */
+
+#include "runtime/runtime.h"
+
+#define OPTIONS_PATH_MAX 256
+
+struct options {
+    const char *state_dir, *run_dir, *agent, *job; /* point into argv */
+    enum runtime_disk disk;
+    uint64_t disk_bytes;
+    uint32_t slots_max, slots_ready;
+    uint32_t peer_uid;
+    int ready_fd; /* -1: nobody waits */
+};
+
+/* Fills *out with defaults and argv. 0, or -EINVAL after saying on standard error what is wrong;
+ * 1 after --help or --version was answered. */
+int options_parse(int argc, char **argv, struct options *out);

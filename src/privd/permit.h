@@ -1,0 +1,34 @@
+#pragma once
+/* Which request is allowed in which state of the slot that it names, and the range of every field
+ * that a request carries: the one place where numbers from cayd are judged. Pure functions. */
+
+#include "privsep/proto.h"
+
+enum slot_state {
+    SLOT_EMPTY,    /* nothing of it exists */
+    SLOT_MAKING,   /* a task makes namespaces, layer and cgroups */
+    SLOT_READY,    /* pooled */
+    SLOT_STARTING, /* claimed: a task starts cay-init, then its ready byte is awaited */
+    SLOT_RUNNING,
+    SLOT_KILLING, /* killed, its PID 1 has not ended yet */
+    SLOT_ENDING,  /* a task removes what is left */
+    SLOT_STATE_COUNT
+};
+
+struct permit_bounds {
+    uint32_t open_files_max; /* this machine's hard limit */
+    uint32_t slots_max;
+};
+
+#define PERMIT_TEMPLATE_MAX 64u /* template numbers are 1..this */
+
+/* Whether the fields of the request are in range, whatever the state. 0; -EINVAL; -EOPNOTSUPP for a
+ * level or job that is not there; -EPROTO for an operation that is none. */
+int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b);
+
+/* For a request that names a sandbox: whether its operation is allowed when the slot is in this state
+ * with this generation. 0; -ESTALE: not that sandbox, or no longer; -EBUSY: not yet; -EALREADY. */
+int permit_state(const struct privsep_msg *m, enum slot_state state, uint32_t gen);
+
+/* Whether the operation names a sandbox at all. */
+bool permit_needs_sandbox(uint16_t op);

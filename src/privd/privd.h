@@ -1,0 +1,186 @@
+#pragma once
+/* What privd's files share: one struct privd, one struct slot per uid range.
+ *
+ * Who does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a slot; end.c
+ * ends it and cleans up, for every reason there is; recover.c does the same for what an earlier privd
+ * left; jobs.c runs cay-job; template.c says which templates are there; request.c checks and
+ * distributes what the peer asks. All of it runs on one loop, nothing blocks: what takes longer than
+ * 100 µs runs in a task (a child, runtime/task.h) or a job. */
+
+#include "privd/loop.h"
+#include "privd/options.h"
+#include "privd/permit.h"
+#include "privd/records.h"
+#include "privsep/server.h"
+#include "runtime/runtime.h"
+
+/* Whoever waits for an answer: number of the connection, sequence number of the request. */
+struct asker {
+    uint64_t peer, seq; /* seq 0: nobody */
+};
+
+struct create_request {
+    struct privd *privd;
+    struct asker asker;
+    struct loop_timer timer; /* while it waits for a slot */
+    struct runtime_start start;
+    uint32_t level;
+    struct create_request *next;
+};
+
+struct privd;
+
+struct slot {
+    struct privd *privd;
+    uint32_t number, gen;
+    enum slot_state state;
+    struct runtime_slot pooled; /* descriptors of its namespaces while SLOT_READY, STARTING */
+    struct task task;           /* the one that works on it now */
+    struct loop_source task_source;
+    struct loop_timer timer; /* deadline of STARTING, retry of ENDING */
+    uint32_t retries;
+
+    pid_t pid; /* PID 1; 0: none */
+    int pidfd; /* -1: none */
+    struct loop_source pid_source;
+    int boot_fd;
+    struct loop_source boot_source;
+
+    struct create_request *create; /* owned; SLOT_STARTING, or ENDING after a failed start */
+    int failure;                   /* -errno and stage of a failed start */
+    uint32_t failure_stage;
+    struct asker killer; /* who waits for its end */
+
+    /* what it runs; valid from SLOT_STARTING on */
+    char id[PRIVSEP_ID_SIZE];
+    uint32_t template_number, level;
+    int64_t started_real_ms;
+    struct privsep_limits limits;
+
+    struct slot *next; /* of the list it is on: empty, ready, none */
+};
+
+struct slot_list {
+    struct slot *first, *last;
+    uint32_t n;
+};
+
+struct jobs;
+
+struct privd {
+    struct options options;
+    struct permit_bounds bounds;
+    struct loop loop;
+    struct runtime *rt;
+    const struct runtime_driver *driver; /* of the process level */
+    struct privsep_server *server;
+    struct loop_source server_source, signal_source;
+    int signal_fd, lock_fd;
+    struct records records;
+
+    struct slot *slots; /* options.slots_max */
+    struct slot_list empty, ready;
+    uint32_t n_making, n_starting, n_sandboxes; /* the last: SLOT_RUNNING */
+    uint32_t make_failures;                     /* in a row: refilling backs off */
+    struct loop_timer refill_timer;
+
+    struct create_request *waiting_first, *waiting_last; /* creates without a slot yet */
+    uint32_t n_waiting;
+
+    struct jobs *jobs;
+    char boot_id[40];
+    bool stopping; /* SIGTERM: everything is being ended */
+    struct loop_timer stop_timer;
+    int exit_status;
+};
+
+/* -- request.c --------------------------------------------------------------------------------- */
+
+void request_handle(void *privd, const struct privsep_msg *m);
+void request_peer(void *privd, bool there);
+
+/* Answers a request: m's op and contents are the caller's, seq and peer the asker's. */
+void request_reply(struct privd *p, const struct asker *who, struct privsep_msg *m, const int *fds,
+                   size_t n_fds);
+void request_reply_status(struct privd *p, const struct asker *who, uint16_t op, int status,
+                          uint32_t stage);
+
+/* -- slots.c ----------------------------------------------------------------------------------- */
+
+/* All slots as SLOT_EMPTY, on no list yet: recover_run puts them where they belong. 0 or -errno. */
+int slots_init(struct privd *p);
+void slots_free(struct privd *p);
+
+/* Puts an empty slot on the list it is made from again. */
+void slots_put_empty(struct privd *p, struct slot *s);
+
+/* Starts making slots until enough are ready or under way. */
+void slots_refill(struct privd *p);
+
+/* The oldest ready slot, off the list, or NULL. */
+struct slot *slots_take_ready(struct privd *p);
+
+/* Writes the slot's record with the state that it is about to enter, then enters it. A record that
+ * cannot be written is logged: the sandbox would be undone instead of found after a crash. */
+void slots_enter(struct privd *p, struct slot *s, enum slot_state state);
+
+/* Watches the slot's task; cb(slot) when its result may be there. 0 or -errno. */
+int slots_watch_task(struct slot *s, loop_source_cb cb);
+
+/* Slot of a request that passed permit_fields; NULL when permit_state refuses (*why). */
+struct slot *slots_find(struct privd *p, const struct privsep_msg *m, int *why);
+
+/* -- sandbox.c --------------------------------------------------------------------------------- */
+
+void sandbox_create(struct privd *p, const struct asker *who, const struct privsep_msg *m);
+
+/* Gives ready slots to waiting creates. Called when a slot became ready or a start has ended. */
+void sandbox_pump(struct privd *p);
+
+/* There will be no slot for the oldest waiting create: it gets to know. */
+void sandbox_no_slot(struct privd *p, int status, uint32_t stage);
+
+/* -- end.c ------------------------------------------------------------------------------------- */
+
+/* KILL: who is answered when nothing is left. */
+void end_asked(struct privd *p, struct slot *s, const struct asker *who);
+
+/* Its pidfd is watched from now on: an end that nobody asked for becomes PRIVSEP_ENDED. 0 or -errno. */
+int end_watch(struct privd *p, struct slot *s);
+
+/* Kills what runs in it, whatever its state, then cleans up. For failed starts, recovery, stop. */
+void end_force(struct privd *p, struct slot *s);
+
+/* -- recover.c --------------------------------------------------------------------------------- */
+
+/* Finds what lives and undoes what does not. Blocks: at start only. 0 or -errno. */
+int recover_run(struct privd *p);
+
+/* -- jobs.c ------------------------------------------------------------------------------------ */
+
+/* Makes the cgroup that jobs run below. 0 or -errno. */
+int jobs_init(struct privd *p);
+
+/* After jobs_stop. */
+void jobs_free(struct privd *p);
+
+/* kind as in job/meta.h; who NULL: privd itself asks, done is told. done may be NULL. 0, -EBUSY:
+ * one for the same template runs, or too many run. */
+typedef void (*jobs_done_cb)(struct privd *p, int status, const char *reason);
+int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct asker *who,
+               jobs_done_cb done);
+
+/* Kills all of them (they leave nothing that the next of its kind does not remove). */
+void jobs_stop(struct privd *p);
+
+/* -- template.c -------------------------------------------------------------------------------- */
+
+struct template_meta {
+    uint32_t ready; /* whole and usable */
+    int64_t made_real_ms;
+    uint64_t size_bytes;
+};
+
+/* 0, or -ENOENT. One small read. */
+int template_read(const struct privd *p, uint32_t number, struct template_meta *out);
+bool template_in_use(const struct privd *p, uint32_t number);

@@ -1,0 +1,188 @@
+/* Start = recover. An earlier privd may have died at any instruction; what it left is found in
+ * cgroups and on the state disk, and the records say what each thing was meant to be. A sandbox that
+ * ran is taken over, once the record, its cgroup, its pid and that process's start time agree; all
+ * else is undone. Nothing that cayd says or stores is used. Blocks: nobody is served yet. */
+#include "privd/privd.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#define UNDO_TIMEOUT_MS 20000 /* for one remainder */
+
+struct remainders {
+    struct runtime_found *all;
+    size_t n, cap;
+    bool out_of_memory;
+};
+
+static void found(void *arg, const struct runtime_found *f)
+{
+    struct remainders *r = arg;
+
+    if (r->n == r->cap) {
+        size_t cap = r->cap ? 2 * r->cap : 64;
+        struct runtime_found *bigger = realloc(r->all, cap * sizeof(*bigger));
+
+        if (!bigger) {
+            r->out_of_memory = true;
+            return;
+        }
+        r->all = bigger;
+        r->cap = cap;
+    }
+    r->all[r->n++] = *f;
+}
+
+/* -- undoing ----------------------------------------------------------------------------------- */
+
+static int run_end(struct privd *p, uint32_t slot, uint32_t gen)
+{
+    struct task t = TASK_NONE;
+    int r = p->driver->end_begin(p->rt, slot, gen, &t);
+
+    if (r < 0)
+        return r;
+    do {
+        struct pollfd ready = {.fd = t.result_fd, .events = POLLIN};
+
+        (void)poll(&ready, 1, 1000);
+        r = p->driver->end_finish(p->rt, &t);
+    } while (r == -EAGAIN);
+    return r;
+}
+
+static int undo(struct privd *p, const struct runtime_found *f)
+{
+    uint64_t end = clock_mono_ms() + UNDO_TIMEOUT_MS;
+    int r;
+
+    for (;;) {
+        r = run_end(p, f->slot, f->gen);
+        if (r == 0 || clock_mono_ms() > end)
+            break;
+        (void)runtime_kill(p->rt, f->slot, -1);
+        usleep(2000);
+    }
+    if (r < 0)
+        log_error("slot %u: what an earlier run left of it stays: %s", f->slot, strerror(-r));
+    return r;
+}
+
+/* -- taking over ------------------------------------------------------------------------------- */
+
+/* A record alone proves nothing: pids come again. Its start time and its cgroup must agree too. */
+static int open_recorded(const struct privd *p, const struct record *rec)
+{
+    uint64_t start;
+    int pidfd, r;
+
+    if (rec->state != SLOT_RUNNING || rec->pid <= 0)
+        return -ESRCH;
+    r = runtime_adopt(p->rt, rec->slot, rec->pid, &pidfd);
+    if (r < 0)
+        return r;
+    /* Read after the pidfd is held: the pid cannot change hands in between. */
+    r = records_pid_start(rec->pid, &start);
+    if (r < 0 || start != rec->pid_start) {
+        close(pidfd);
+        return -ESRCH;
+    }
+    return pidfd;
+}
+
+static bool take_over(struct privd *p, const struct record *rec)
+{
+    struct slot *s = &p->slots[rec->slot];
+    int pidfd = open_recorded(p, rec);
+
+    if (pidfd < 0)
+        return false;
+    s->pidfd = pidfd;
+    if (end_watch(p, s) < 0) {
+        util_close(&s->pidfd);
+        return false;
+    }
+    s->pid = rec->pid;
+    s->gen = rec->gen;
+    s->state = SLOT_RUNNING;
+    s->template_number = rec->template_number;
+    s->level = rec->level;
+    s->started_real_ms = rec->started_real_ms;
+    s->limits = rec->limits;
+    memcpy(s->id, rec->id, sizeof(s->id));
+    p->n_sandboxes++;
+    return true;
+}
+
+static void take_over_all(struct privd *p)
+{
+    for (uint32_t i = 0; i < p->options.slots_max; i++) {
+        struct record rec;
+
+        p->slots[i].gen = p->records.first_gen;
+        if (records_read(&p->records, i, &rec) < 0)
+            continue;
+        p->slots[i].gen = MAX(rec.gen, p->records.first_gen);
+        if (!take_over(p, &rec) && rec.state == SLOT_RUNNING)
+            log_warn("sandbox %.*s, slot %u: it ended while no privd ran", PRIVSEP_ID_SIZE, rec.id,
+                     i);
+    }
+}
+
+/* The layer of a sandbox that lives must stay; whatever else has its slot's number goes. */
+static bool is_alive(const struct privd *p, const struct runtime_found *f)
+{
+    const struct slot *s = f->slot < p->options.slots_max ? &p->slots[f->slot] : NULL;
+
+    return s && s->state == SLOT_RUNNING && (f->gen == s->gen || !f->has_layer);
+}
+
+static bool is_running(const struct privd *p, uint32_t slot)
+{
+    return slot < p->options.slots_max && p->slots[slot].state == SLOT_RUNNING;
+}
+
+/* An old layer beside a living sandbox of the same slot cannot be removed with end_begin, which
+ * removes the slot's cgroups too: it waits for the slot's end. That takes two crashes to happen. */
+static size_t undo_the_rest(struct privd *p, const struct remainders *all)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < all->n; i++)
+        if (!is_alive(p, &all->all[i]) && !is_running(p, all->all[i].slot))
+            (void)runtime_kill(p->rt, all->all[i].slot, -1);
+    for (size_t i = 0; i < all->n; i++) {
+        if (is_alive(p, &all->all[i]) || is_running(p, all->all[i].slot))
+            continue;
+        n++;
+        (void)undo(p, &all->all[i]);
+    }
+    return n;
+}
+
+int recover_run(struct privd *p)
+{
+    struct remainders all = {0};
+    uint64_t began = clock_mono_ms();
+    size_t undone;
+    int r = runtime_scan(p->rt, found, &all);
+
+    if (r < 0 || all.out_of_memory) {
+        free(all.all);
+        return r < 0 ? r : -ENOMEM;
+    }
+    take_over_all(p);
+    undone = undo_the_rest(p, &all);
+    for (uint32_t i = 0; i < p->options.slots_max; i++)
+        if (p->slots[i].state == SLOT_EMPTY)
+            slots_put_empty(p, &p->slots[i]);
+    if (p->n_sandboxes || undone)
+        log_info("recovered in %llu ms: %u sandboxes live on, %zu remainders undone",
+                 (unsigned long long)(clock_mono_ms() - began), p->n_sandboxes, undone);
+    free(all.all);
+    return 0;
+}

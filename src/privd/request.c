@@ -1,0 +1,188 @@
+/* What the peer asks: checked by permit.c, then given to whoever does it. One table. */
+#include "privd/privd.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+void request_reply(struct privd *p, const struct asker *who, struct privsep_msg *m, const int *fds,
+                   size_t n_fds)
+{
+    m->seq = who->seq;
+    (void)privsep_server_send(p->server, who->peer, m, fds, n_fds);
+}
+
+void request_reply_status(struct privd *p, const struct asker *who, uint16_t op, int status,
+                          uint32_t stage)
+{
+    struct privsep_msg m = {.op = op, .status = status, .stage = stage};
+
+    request_reply(p, who, &m, NULL, 0);
+}
+
+/* -- without a sandbox ------------------------------------------------------------------------- */
+
+static void do_hello(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = PRIVSEP_HELLO, .u.hello.version = PRIVSEP_VERSION};
+
+    if (m->u.hello.version != PRIVSEP_VERSION)
+        r.status = -EPROTONOSUPPORT;
+    memcpy(r.u.hello.boot_id, p->boot_id, sizeof(r.u.hello.boot_id));
+    request_reply(p, who, &r, NULL, 0);
+}
+
+static void send_item(struct privd *p, const struct asker *who, const struct slot *s)
+{
+    struct privsep_msg m = {.op = PRIVSEP_ITEM, .slot = s->number, .gen = s->gen};
+
+    memcpy(m.u.item.id, s->id, sizeof(m.u.item.id));
+    m.u.item.template_number = s->template_number;
+    m.u.item.level = s->level;
+    m.u.item.started_real_ms = s->started_real_ms;
+    m.u.item.limits = s->limits;
+    (void)privsep_server_send(p->server, who->peer, &m, NULL, 0);
+}
+
+static void do_list(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+{
+    for (uint32_t i = 0; i < p->options.slots_max; i++)
+        if (p->slots[i].state == SLOT_RUNNING)
+            send_item(p, who, &p->slots[i]);
+    request_reply_status(p, who, PRIVSEP_LIST, 0, PRIVSEP_STAGE_NONE);
+}
+
+static void do_templates(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+{
+    for (uint32_t n = 1; n <= PERMIT_TEMPLATE_MAX; n++) {
+        struct privsep_msg item = {.op = PRIVSEP_TEMPLATE, .u.template.number = n};
+        struct template_meta meta;
+
+        if (template_read(p, n, &meta) < 0)
+            continue;
+        item.u.template.ready = meta.ready;
+        item.u.template.made_real_ms = meta.made_real_ms;
+        item.u.template.size_bytes = meta.size_bytes;
+        (void)privsep_server_send(p->server, who->peer, &item, NULL, 0);
+    }
+    request_reply_status(p, who, PRIVSEP_TEMPLATES, 0, PRIVSEP_STAGE_NONE);
+}
+
+static void do_capacity(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = PRIVSEP_CAPACITY};
+    const char *name = runtime_disk_name(p->rt);
+
+    r.u.capacity.slots_max = p->options.slots_max;
+    r.u.capacity.slots_ready = p->ready.n;
+    r.u.capacity.sandboxes = p->n_sandboxes;
+    r.status = runtime_disk_space(p->rt, &r.u.capacity.disk_total_bytes,
+                                  &r.u.capacity.disk_free_bytes);
+    memcpy(r.u.capacity.disk_backend, name, strnlen(name, sizeof(r.u.capacity.disk_backend) - 1));
+    request_reply(p, who, &r, NULL, 0);
+}
+
+static int may_run_job(const struct privd *p, const struct privsep_msg *m)
+{
+    struct template_meta meta;
+
+    if (m->u.job.kind != PRIVSEP_JOB_TEMPLATE_REMOVE)
+        return 0;
+    if (template_read(p, m->u.job.template_number, &meta) < 0)
+        return -ENOENT;
+    return template_in_use(p, m->u.job.template_number) ? -EBUSY : 0;
+}
+
+static void do_job(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+{
+    int r = may_run_job(p, m);
+
+    if (r == 0)
+        r = jobs_start(p, m->u.job.kind, m->u.job.template_number, who, NULL);
+    if (r < 0)
+        request_reply_status(p, who, PRIVSEP_JOB, r, PRIVSEP_STAGE_PERMIT);
+}
+
+/* -- with a sandbox ---------------------------------------------------------------------------- */
+
+static void do_kill(struct privd *p, struct slot *s, const struct asker *who,
+                    const struct privsep_msg *m)
+{
+    end_asked(p, s, who);
+}
+
+static void do_connect(struct privd *p, struct slot *s, const struct asker *who,
+                       const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = PRIVSEP_CONNECT, .slot = s->number, .gen = s->gen};
+    int fds[PRIVSEP_MAX_FDS];
+    unsigned n = m->u.connect.count;
+
+    r.status = runtime_sockets(p->rt, s->pidfd, fds, n);
+    request_reply(p, who, &r, fds, r.status == 0 ? n : 0);
+}
+
+static void do_stat(struct privd *p, struct slot *s, const struct asker *who,
+                    const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = PRIVSEP_STAT, .slot = s->number, .gen = s->gen};
+    struct runtime_stat st = {0};
+
+    r.status = runtime_stat(p->rt, s->number, s->gen, &st);
+    r.u.stat.memory_used_bytes = st.memory_used_bytes;
+    r.u.stat.memory_limit_bytes = st.memory_limit_bytes;
+    r.u.stat.memory_cache_bytes = st.memory_cache_bytes;
+    r.u.stat.cpu_used_us = st.cpu_used_us;
+    r.u.stat.disk_used_bytes = st.disk_used_bytes;
+    r.u.stat.disk_limit_bytes = st.disk_limit_bytes;
+    r.u.stat.cpu_milli = s->limits.cpu_milli;
+    r.u.stat.pids_used = st.pids_used;
+    request_reply(p, who, &r, NULL, 0);
+}
+
+/* -- distribution ------------------------------------------------------------------------------ */
+
+static const struct {
+    void (*plain)(struct privd *p, const struct asker *who, const struct privsep_msg *m);
+    void (*sandbox)(struct privd *p, struct slot *s, const struct asker *who,
+                    const struct privsep_msg *m);
+} handlers[PRIVSEP_REQUEST_COUNT] = {
+    [PRIVSEP_HELLO] = {.plain = do_hello},         [PRIVSEP_CREATE] = {.plain = sandbox_create},
+    [PRIVSEP_KILL] = {.sandbox = do_kill},         [PRIVSEP_CONNECT] = {.sandbox = do_connect},
+    [PRIVSEP_STAT] = {.sandbox = do_stat},         [PRIVSEP_LIST] = {.plain = do_list},
+    [PRIVSEP_TEMPLATES] = {.plain = do_templates}, [PRIVSEP_JOB] = {.plain = do_job},
+    [PRIVSEP_CAPACITY] = {.plain = do_capacity},
+};
+
+void request_handle(void *privd, const struct privsep_msg *m)
+{
+    struct privd *p = privd;
+    struct asker who = {privsep_server_peer(p->server), m->seq};
+    int r = p->stopping ? -ESHUTDOWN : permit_fields(m, &p->bounds);
+    struct slot *s = NULL;
+
+    if (r == 0 && permit_needs_sandbox(m->op))
+        s = slots_find(p, m, &r);
+    if (r < 0) {
+        struct privsep_msg refusal = {.op = m->op,
+                                      .status = r,
+                                      .stage = PRIVSEP_STAGE_PERMIT,
+                                      .slot = m->slot,
+                                      .gen = m->gen};
+
+        log_debug("%s refused: %s", privsep_op_name(m->op), strerror(-r));
+        request_reply(p, &who, &refusal, NULL, 0);
+        return;
+    }
+    if (s)
+        handlers[m->op].sandbox(p, s, &who, m);
+    else
+        handlers[m->op].plain(p, &who, m);
+}
+
+/* Nothing ends with a peer: sandboxes live on, and the next one lists them. */
+void request_peer(void *privd, bool there)
+{
+    log_info("cayd %s", there ? "has connected" : "has gone");
+}

@@ -1,0 +1,252 @@
+/* CREATE: a slot, cay-init in it, its ready byte, the answer; or everything undone and why. */
+#include "privd/privd.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#define START_PARALLEL   16
+#define START_TIMEOUT_MS 20000 /* from the claim of a slot to the ready byte */
+#define SLOT_TIMEOUT_MS  15000 /* for a slot to become free */
+
+/* -- creates that wait for a slot -------------------------------------------------------------- */
+
+static void put_waiting(struct privd *p, struct create_request *c)
+{
+    c->next = NULL;
+    if (p->waiting_last)
+        p->waiting_last->next = c;
+    else
+        p->waiting_first = c;
+    p->waiting_last = c;
+    p->n_waiting++;
+}
+
+static struct create_request *take_waiting(struct privd *p)
+{
+    struct create_request *c = p->waiting_first;
+
+    if (!c)
+        return NULL;
+    p->waiting_first = c->next;
+    if (!p->waiting_first)
+        p->waiting_last = NULL;
+    p->n_waiting--;
+    loop_disarm(&p->loop, &c->timer);
+    return c;
+}
+
+void sandbox_no_slot(struct privd *p, int status, uint32_t stage)
+{
+    struct create_request *c = take_waiting(p);
+
+    if (!c)
+        return;
+    request_reply_status(p, &c->asker, PRIVSEP_CREATE, status, stage);
+    free(c);
+}
+
+/* Timers are all of the same length, so it is always the oldest whose time is over. */
+static void on_no_slot(void *arg)
+{
+    struct create_request *c = arg;
+
+    sandbox_no_slot(c->privd, -ETIMEDOUT, PRIVSEP_STAGE_SLOT);
+}
+
+/* -- starting ---------------------------------------------------------------------------------- */
+
+static void start_ended(struct slot *s)
+{
+    struct privd *p = s->privd;
+
+    p->n_starting--;
+    loop_disarm(&p->loop, &s->timer);
+    loop_remove(&p->loop, &s->boot_source);
+    util_close(&s->boot_fd);
+}
+
+/* The answer follows when everything is undone (end.c). */
+static void start_failed(struct slot *s, int status, uint32_t stage)
+{
+    log_warn("sandbox %.*s, slot %u: not started: %s (%s)", PRIVSEP_ID_SIZE, s->id, s->number,
+             strerror(-status), privsep_stage_name(stage));
+    s->failure = status;
+    s->failure_stage = stage;
+    start_ended(s);
+    end_force(s->privd, s);
+    sandbox_pump(s->privd);
+}
+
+static void on_start_timeout(void *arg)
+{
+    start_failed(arg, -ETIMEDOUT, PRIVSEP_STAGE_READY);
+}
+
+static void started(struct slot *s)
+{
+    struct privd *p = s->privd;
+    struct privsep_msg m = {.op = PRIVSEP_CREATE, .slot = s->number, .gen = s->gen};
+    int r;
+
+    s->started_real_ms = clock_real_ms();
+    r = end_watch(p, s);
+    if (r < 0) {
+        start_failed(s, r, PRIVSEP_STAGE_READY);
+        return;
+    }
+    start_ended(s);
+    slots_enter(p, s, SLOT_RUNNING);
+    p->n_sandboxes++;
+    m.u.created.template_number = s->template_number;
+    m.u.created.started_real_ms = s->started_real_ms;
+    request_reply(p, &s->create->asker, &m, NULL, 0);
+    free(TAKE_PTR(s->create));
+    sandbox_pump(p);
+}
+
+/* What a sandbox's own program says is logged as text of a stranger. */
+static void log_agent_failure(const struct slot *s, char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isprint((unsigned char)text[i]))
+            text[i] = text[i] ? '?' : ' ';
+    log_warn("slot %u: cay-init: %.*s", s->number, (int)n, text);
+}
+
+static void on_boot(void *arg, uint32_t events)
+{
+    struct slot *s = arg;
+    char text[256];
+    ssize_t n = read(s->boot_fd, text, sizeof(text));
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n > 0 && text[0] == AGENT_READY) {
+        started(s);
+        return;
+    }
+    if (n > 1 && text[0] == AGENT_FAILED)
+        log_agent_failure(s, text + 1, (size_t)n - 1);
+    start_failed(s, n > 0 ? -EIO : -ECHILD, PRIVSEP_STAGE_READY);
+}
+
+static void on_start(void *arg, uint32_t events)
+{
+    struct slot *s = arg;
+    struct privd *p = s->privd;
+    struct runtime_started started_as = {.pidfd = -1};
+    uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
+    int r;
+
+    loop_remove(&p->loop, &s->task_source);
+    r = p->driver->start_finish(p->rt, &s->task, &started_as, &stage);
+    if (r == -EAGAIN && slots_watch_task(s, on_start) == 0)
+        return;
+    runtime_slot_close(&s->pooled);
+    if (r == 0) {
+        s->pid = started_as.pid;
+        s->pidfd = started_as.pidfd;
+        stage = PRIVSEP_STAGE_READY;
+        r = loop_add(&p->loop, &s->boot_source, s->boot_fd, on_boot, s);
+    }
+    if (r < 0)
+        start_failed(s, r, stage);
+}
+
+/* Takes c over. */
+static void start(struct privd *p, struct slot *s, struct create_request *c)
+{
+    int r;
+
+    s->create = c;
+    memcpy(s->id, c->start.id, sizeof(s->id));
+    s->template_number = c->start.template_number;
+    s->level = c->level;
+    s->limits = c->start.limits;
+    s->started_real_ms = clock_real_ms();
+    p->n_starting++;
+    slots_enter(p, s, SLOT_STARTING);
+    loop_arm(&p->loop, &s->timer, START_TIMEOUT_MS, on_start_timeout, s);
+    r = p->driver->start_begin(p->rt, &s->pooled, &c->start, &s->task, &s->boot_fd);
+    explicit_bzero(c->start.key, sizeof(c->start.key));
+    if (r == 0)
+        r = slots_watch_task(s, on_start);
+    if (r < 0)
+        start_failed(s, r, PRIVSEP_STAGE_NAMESPACES);
+}
+
+void sandbox_pump(struct privd *p)
+{
+    while (!p->stopping && p->n_waiting > 0 && p->n_starting < START_PARALLEL) {
+        struct slot *s = slots_take_ready(p);
+
+        if (!s)
+            break;
+        start(p, s, take_waiting(p));
+    }
+}
+
+/* -- the request ------------------------------------------------------------------------------- */
+
+static bool id_is_taken(const struct privd *p, const char *id)
+{
+    for (uint32_t i = 0; i < p->options.slots_max; i++) {
+        const struct slot *s = &p->slots[i];
+
+        if (s->state >= SLOT_STARTING && memcmp(s->id, id, PRIVSEP_ID_SIZE) == 0)
+            return true;
+    }
+    for (const struct create_request *c = p->waiting_first; c; c = c->next)
+        if (memcmp(c->start.id, id, PRIVSEP_ID_SIZE) == 0)
+            return true;
+    return false;
+}
+
+/* Whether it may begin: 0 or -errno and the stage that refuses. */
+static int may_create(const struct privd *p, const struct privsep_msg *m, uint32_t *stage)
+{
+    struct template_meta meta;
+
+    *stage = PRIVSEP_STAGE_PERMIT;
+    if (m->u.create.level != PRIVSEP_LEVEL_PROCESS)
+        return -EOPNOTSUPP;
+    if (id_is_taken(p, m->u.create.id))
+        return -EEXIST;
+    *stage = PRIVSEP_STAGE_TEMPLATE;
+    if (template_read(p, m->u.create.template_number, &meta) < 0 || !meta.ready)
+        return -ENOENT;
+    *stage = PRIVSEP_STAGE_SLOT;
+    return p->n_sandboxes + p->n_starting + p->n_waiting < p->options.slots_max ? 0 : -EAGAIN;
+}
+
+void sandbox_create(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+{
+    struct create_request *c;
+    uint32_t stage;
+    int r = may_create(p, m, &stage);
+
+    if (r < 0) {
+        request_reply_status(p, who, PRIVSEP_CREATE, r, stage);
+        return;
+    }
+    c = calloc(1, sizeof(*c));
+    if (!c) {
+        request_reply_status(p, who, PRIVSEP_CREATE, -ENOMEM, stage);
+        return;
+    }
+    c->privd = p;
+    c->asker = *who;
+    c->level = m->u.create.level;
+    c->start.template_number = m->u.create.template_number;
+    c->start.limits = m->u.create.limits;
+    memcpy(c->start.id, m->u.create.id, sizeof(c->start.id));
+    memcpy(c->start.key, m->u.create.key, sizeof(c->start.key));
+    put_waiting(p, c);
+    loop_arm(&p->loop, &c->timer, SLOT_TIMEOUT_MS, on_no_slot, c);
+    sandbox_pump(p);
+    slots_refill(p);
+}

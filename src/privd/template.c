@@ -1,0 +1,38 @@
+/* Which templates are there: what cay-job wrote, read again each time (a job may have changed it). */
+#include "privd/privd.h"
+
+#include "job/meta.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+int template_read(const struct privd *p, uint32_t number, struct template_meta *out)
+{
+    CLEANUP_CLOSE int fd = -1;
+    struct meta meta;
+    char path[32];
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "%u/" META_FILE, number);
+    fd = openat(runtime_templates_fd(p->rt), path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return -ENOENT;
+    n = read(fd, &meta, sizeof(meta));
+    *out = (struct template_meta){0};
+    if (n == (ssize_t)sizeof(meta) && meta.magic == META_MAGIC && meta.version == META_VERSION &&
+        meta.number == number)
+        *out = (struct template_meta){1, meta.made_real_ms, meta.size_bytes};
+    return 0;
+}
+
+bool template_in_use(const struct privd *p, uint32_t number)
+{
+    for (uint32_t i = 0; i < p->options.slots_max; i++)
+        if (p->slots[i].state >= SLOT_STARTING && p->slots[i].template_number == number)
+            return true;
+    for (const struct create_request *c = p->waiting_first; c; c = c->next)
+        if (c->start.template_number == number)
+            return true;
+    return false;
+}
