@@ -40,37 +40,39 @@ enum sandbox_timeout_action { SANDBOX_ON_TIMEOUT_KILL, SANDBOX_ON_TIMEOUT_PAUSE 
 struct sandbox {
     char id[IDS_SANDBOX_SIZE];
     char tenant[CORE_TENANT_SIZE];
-    char template_id[CORE_NAME_SIZE];   /* what it runs: "host", "base", ... */
-    char template_asked[CORE_NAME_SIZE]; /* what was asked for; differs when base is not built yet */
+    char template_id[CORE_NAME_SIZE];    /* what it runs: "host", "base", ... */
+    char template_asked[CORE_NAME_SIZE]; /* what was asked for: differs until base is built */
     enum sandbox_state state;
     enum sandbox_timeout_action on_timeout;
-    bool secure;    /* its agent's calls need the token */
+    bool secure; /* its agent's calls need the token */
     bool auto_resume, keep_memory;
     int64_t started_real_ms, end_real_ms;
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
     struct privsep_limits limits;
     json_t *metadata; /* object of strings */
-    json_t *env;      /* object of strings */
-    json_t *network;  /* as given, validated by the dialect; egress reads it later */
+    json_t *env;     /* NULL once the agent has it: it may hold secrets, and is kept nowhere here */
+    json_t *network; /* as given, validated by the dialect; egress reads it later */
     bool allow_internet;
 };
 
 struct core_config {
-    const char *state_dir;       /* cay.db and key files; mode 0700, owned by cayd's user */
-    const char *domain;          /* of host names, "localhost:3000" */
+    const char *state_dir;        /* cay.db and key files; mode 0700, owned by cayd's user */
+    const char *domain;           /* of host names, "localhost:3000" */
     struct privsep_limits limits; /* defaults for new sandboxes */
     uint64_t max_ttl_ms, default_ttl_ms;
-    uint64_t agent_timeout_ms;   /* for the first answer of an agent */
-    uint32_t max_sandboxes;      /* over all tenants */
-    uint16_t agent_port;         /* 0: AGENT_PORT; tests have their own */
+    uint64_t agent_timeout_ms; /* for the first answer of an agent */
+    uint32_t max_sandboxes;    /* over all tenants */
+    uint16_t agent_port;       /* 0: AGENT_PORT; tests have their own */
 };
 
 /* Opens the store (making it when absent), connects to privd, reconciles when privd answers. */
 enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const char *privd_path,
                        struct core **out, struct err *e);
 
-/* Stops timers and closes the store; sandboxes live on for the next cayd. */
+/* Stops timers and closes the store; sandboxes live on for the next cayd. Every callback that is
+ * still owed is called with ERR_CANCELED, from inside this call. The memory goes when the loop has
+ * closed its handles, and answers of agents under way have come. */
 void core_free(struct core *c);
 
 /* Privd answered and sandboxes are reconciled: requests can be served. */
@@ -95,7 +97,7 @@ struct sandbox_request {
     int64_t ttl_ms;            /* > 0, <= max_ttl_ms; 0 = default */
     enum sandbox_timeout_action on_timeout;
     bool auto_resume, keep_memory, secure, allow_internet;
-    struct privsep_limits limits; /* 0 in a field = default */
+    struct privsep_limits limits;     /* 0 in a field = default */
     json_t *metadata, *env, *network; /* borrowed; may be NULL */
 };
 
@@ -105,7 +107,8 @@ typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct
 void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_sandbox_cb done,
                          void *arg);
 
-/* NULL when there is none of that id for this tenant, or it is ending. tenant NULL: any (gateway). */
+/* NULL when there is none of that id for this tenant, it is ending, or it is still being made (then
+ * nobody was told its id). tenant NULL: any (gateway). */
 const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, const char *id);
 
 /* done when nothing of it is left. ERR_NOT_FOUND for an unknown one, or one that is already ending. */
@@ -113,8 +116,9 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
                        void *arg);
 
 /* New end = now + ttl_ms. extend_only: never earlier than it was (E2B's connect). Written through. */
-enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
-                                   bool extend_only, const struct sandbox **out, struct err *e);
+enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const char *id,
+                                   int64_t ttl_ms, bool extend_only, const struct sandbox **out,
+                                   struct err *e);
 
 /* Replaces what network says (a reference is taken; may be NULL). Written through. */
 enum err_code core_sandbox_set_network(struct core *c, const char *tenant, const char *id,
@@ -150,7 +154,8 @@ void core_sandbox_token(struct core *c, const char *id, char out[static CORE_TOK
 /* Stream sockets in the sandbox's network (unconnected, non-blocking), for the gateway and for core's
  * own calls. done: fds[n] are the callback's. */
 void core_sandbox_sockets(struct core *c, const char *id, size_t n,
-                          void (*done)(void *arg, int *fds, size_t n, const struct err *why), void *arg);
+                          void (*done)(void *arg, int *fds, size_t n, const struct err *why),
+                          void *arg);
 
 /* -- what is measured and logged --------------------------------------------------------------- */
 
@@ -186,12 +191,12 @@ void core_sandbox_logs(struct core *c, const char *tenant, const char *id,
 /* -- templates --------------------------------------------------------------------------------- */
 
 struct template_info {
-    const char *id;      /* "host", "base" */
-    uint32_t number;     /* privd's name for it */
+    const char *id;  /* "host", "base" */
+    uint32_t number; /* privd's name for it */
     bool ready, building;
     int64_t made_real_ms;
     uint64_t size_bytes;
-    const char *note;    /* why it is not ready, or "" */
+    const char *note; /* why it is not ready, or "" */
 };
 
 size_t core_templates(struct core *c, const struct template_info **out);

@@ -1,0 +1,241 @@
+#include "core/call.h"
+
+#include "http/client.h"
+#include "runtime/agent_boot.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+struct call {
+    struct call *next, **prev;
+    struct core *core; /* NULL: ended by core_free; a late answer is only cleaned up */
+    char id[IDS_SANDBOX_SIZE];
+    void (*cancel)(struct call *call);
+};
+
+struct privd_call {
+    struct call call;
+    call_privd_cb cb;
+    void *arg;
+};
+
+struct agent_call {
+    struct call call;
+    struct call_agent_request request;
+    char key_hex[2 * PRIVSEP_KEY_SIZE + 1];
+    struct http_header headers[2];
+    uint16_t port;
+    call_agent_cb cb;
+    void *arg;
+};
+
+static void link_call(struct core *c, struct call *call, const char *id)
+{
+    call->core = c;
+    snprintf(call->id, sizeof(call->id), "%s", id);
+    call->next = c->calls;
+    call->prev = &c->calls;
+    if (call->next)
+        call->next->prev = &call->next;
+    c->calls = call;
+}
+
+static void unlink_call(struct call *call)
+{
+    *call->prev = call->next;
+    if (call->next)
+        call->next->prev = call->prev;
+    call->core = NULL;
+}
+
+void call_cancel_all(struct core *c)
+{
+    while (c->calls)
+        c->calls->cancel(c->calls);
+}
+
+/* -- privd ------------------------------------------------------------------------------------- */
+
+static void cancel_privd(struct call *call)
+{
+    struct privd_call *p = CONTAINER_OF(call, struct privd_call, call);
+    struct core *c = call->core;
+
+    unlink_call(call);
+    p->cb(c, call->id, -ECANCELED, NULL, NULL, 0, p->arg);
+}
+
+static void on_privd_reply(void *arg, int status, const struct privsep_msg *m, int *fds,
+                           size_t n_fds)
+{
+    CLEANUP_FREE struct privd_call *p = arg;
+    struct core *c = p->call.core;
+
+    if (!c) {
+        for (size_t i = 0; i < n_fds; i++)
+            close(fds[i]);
+        return;
+    }
+    unlink_call(&p->call);
+    p->cb(c, p->call.id, m ? m->status : status, m, fds, n_fds, p->arg);
+}
+
+int64_t call_privd(struct core *c, const char *id, const struct privsep_msg *request,
+                   call_privd_cb cb, void *arg)
+{
+    CLEANUP_FREE struct privd_call *p = NULL;
+    int64_t seq;
+
+    if (c->stopping || !c->privd)
+        return -ENOTCONN;
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return -ENOMEM;
+    p->call.cancel = cancel_privd;
+    p->cb = cb;
+    p->arg = arg;
+    seq = privsep_client_send(c->privd, request, on_privd_reply, p);
+    if (seq < 0)
+        return seq;
+    link_call(c, &p->call, id);
+    TAKE_PTR(p);
+    return seq;
+}
+
+bool call_is_channel_error(int64_t status)
+{
+    return status == -ENOTCONN || status == -ECONNRESET || status == -ECANCELED;
+}
+
+enum err_code call_privd_err(struct err *e, int64_t status, const char *what)
+{
+    switch (-status) {
+    case ENOTCONN:
+    case ECONNRESET:
+        err_set(e, ERR_UNAVAILABLE, "%s: cay-privd, which makes and ends sandboxes, went away",
+                what);
+        err_hint(e, "it is started again by itself: try again in a second; see `cay status`");
+        return ERR_UNAVAILABLE;
+    case ECANCELED: return err_set(e, ERR_CANCELED, "%s: the server is stopping", what);
+    case ESTALE:
+    case ESRCH: return err_set(e, ERR_NOT_FOUND, "%s: the sandbox has ended", what);
+    case EBUSY:
+        err_set(e, ERR_EXHAUSTED, "%s: too many requests are under way", what);
+        err_hint(e, "try again in a second");
+        return ERR_EXHAUSTED;
+    default: return err_set_sys(e, err_code_from_errno((int)status), (int)status, "%s", what);
+    }
+}
+
+/* -- the agent --------------------------------------------------------------------------------- */
+
+static void free_agent_call(struct agent_call *a)
+{
+    free(a->request.body);
+    free(a);
+}
+
+static void cancel_agent(struct call *call)
+{
+    struct agent_call *a = CONTAINER_OF(call, struct agent_call, call);
+    struct core *c = call->core;
+    struct err why;
+
+    unlink_call(call);
+    err_set(&why, ERR_CANCELED, "the server is stopping");
+    a->cb(c, call->id, &why, 0, NULL, 0, a->arg);
+}
+
+/* a is not freed here: its body and headers are the HTTP client's until it is done with them. */
+static void agent_answer(struct agent_call *a, const struct err *why, int status, const char *body,
+                         size_t len)
+{
+    struct core *c = a->call.core;
+
+    if (c) {
+        unlink_call(&a->call);
+        a->cb(c, a->call.id, why, status, body, len, a->arg);
+    }
+    free_agent_call(a);
+}
+
+static void on_http_done(void *arg, const struct http_head *head, const char *body, size_t len,
+                         const struct err *why, int *fd)
+{
+    struct agent_call *a = arg;
+
+    if (head)
+        agent_answer(a, NULL, head->status, body, len);
+    else
+        agent_answer(a, why, 0, NULL, 0);
+}
+
+/* 0 connected, 1 connecting, -errno. */
+static int connect_loopback(int fd, uint16_t port)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+    if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0)
+        return 0;
+    return errno == EINPROGRESS ? 1 : -errno;
+}
+
+static void on_socket(void *arg, int *fds, size_t n, const struct err *why)
+{
+    struct agent_call *a = arg;
+    struct http_client_request h;
+    struct err e;
+    int connecting;
+
+    if (why || !a->call.core) {
+        if (n)
+            util_close(&fds[0]);
+        agent_answer(a, why, 0, NULL, 0);
+        return;
+    }
+    connecting = connect_loopback(fds[0], a->port);
+    if (connecting < 0) {
+        util_close(&fds[0]);
+        err_set_sys(&e, ERR_UNAVAILABLE, connecting, "connecting to the sandbox's agent");
+        agent_answer(a, &e, 0, NULL, 0);
+        return;
+    }
+    h = (struct http_client_request){.fd = fds[0],
+                                     .connecting = connecting == 1,
+                                     .method = a->request.method,
+                                     .target = a->request.target,
+                                     .host = "127.0.0.1",
+                                     .headers = a->headers,
+                                     .header_count = a->request.body ? 2 : 1,
+                                     .body = a->request.body,
+                                     .body_len = a->request.body ? strlen(a->request.body) : 0,
+                                     .max_response_bytes = a->request.max_response_bytes,
+                                     .timeout_ms = a->request.timeout_ms,
+                                     .done = on_http_done,
+                                     .arg = a};
+    http_client_send(a->call.core->loop, &h);
+}
+
+void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
+                void *arg)
+{
+    struct core *c = o->core;
+    struct agent_call *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        abort(); /* nothing is left that could tell the caller */
+    a->request = *r;
+    a->port = c->config.agent_port ? c->config.agent_port : AGENT_PORT;
+    a->cb = cb;
+    a->arg = arg;
+    a->call.cancel = cancel_agent;
+    ids_hex(o->s.agent_key, sizeof(o->s.agent_key), a->key_hex);
+    a->headers[0] = (struct http_header){AGENT_KEY_HEADER, a->key_hex};
+    a->headers[1] = (struct http_header){"Content-Type", "application/json"};
+    link_call(c, &a->call, o->s.id);
+    sockets_get(o, 1, on_socket, a);
+}

@@ -1,0 +1,44 @@
+#pragma once
+/* What core asks of others and waits for: privd (a request and its reply) and an agent (a socket in
+ * the sandbox, then one HTTP request). Each call is on the core's list, so that core_free can end the
+ * wait; callbacks are called exactly once, never from inside the function that starts the call. */
+
+#include "core/internal.h"
+
+/* status: 0, privd's -errno, or the channel's. m is NULL when the channel failed. fds[n_fds] are the
+ * callback's. id is the call's copy of what was given. */
+typedef void (*call_privd_cb)(struct core *c, const char *id, int status,
+                              const struct privsep_msg *m, int *fds, size_t n_fds, void *arg);
+
+/* The request's sequence number, or -errno when nothing was sent (cb is then not called). id may be
+ * "". */
+int64_t call_privd(struct core *c, const char *id, const struct privsep_msg *request,
+                   call_privd_cb cb, void *arg);
+
+/* why is NULL when the agent answered with http_status; body is valid during the call. */
+typedef void (*call_agent_cb)(struct core *c, const char *id, const struct err *why,
+                              int http_status, const char *body, size_t len, void *arg);
+
+struct call_agent_request {
+    const char *method, *target; /* literals: not copied */
+    char *body;                  /* malloc'd and taken over; JSON, or NULL */
+    size_t max_response_bytes;
+    uint64_t timeout_ms;
+};
+
+/* Carries the agent's key. A failure to start is told through cb too. */
+void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
+                void *arg);
+
+/* Ends every wait with ERR_CANCELED / -ECANCELED. */
+void call_cancel_all(struct core *c);
+
+/* What a failed privd call means to a caller. */
+enum err_code call_privd_err(struct err *e, int64_t status, const char *what);
+
+/* Is it the channel that failed, and not what was asked? privd may or may not have done it. */
+bool call_is_channel_error(int64_t status);
+
+/* As core_sandbox_sockets, for any state in which privd knows the sandbox. Used by call_agent. */
+void sockets_get(struct sandbox_obj *o, size_t n,
+                 void (*done)(void *arg, int *fds, size_t n, const struct err *why), void *arg);

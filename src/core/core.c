@@ -1,0 +1,423 @@
+/* Wiring: opens the store, speaks to privd, brings the two together when privd answers. */
+
+#include "core/call.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define LISTED_MAX      65536u
+#define RELIST_AFTER_MS 1000u
+#define DEFERRED_ROUNDS 1000u
+
+static void ask_list(struct core *c);
+
+/* -- answers in the next turn ------------------------------------------------------------------ */
+
+static void run_deferred(struct core *c)
+{
+    struct deferred *next, *list = c->deferred;
+
+    c->deferred = NULL;
+    c->deferred_end = &c->deferred;
+    for (struct deferred *d = list; d; d = next) {
+        next = d->next;
+        d->fn(d->arg);
+        free(d);
+    }
+    if (!c->deferred && !c->stopping)
+        uv_idle_stop(&c->idle);
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    run_deferred(idle->data);
+}
+
+void core_defer(struct core *c, void (*fn)(void *arg), void *arg)
+{
+    struct deferred *d = calloc(1, sizeof(*d));
+
+    if (!d)
+        abort();
+    d->fn = fn;
+    d->arg = arg;
+    *c->deferred_end = d;
+    c->deferred_end = &d->next;
+    if (!c->stopping)
+        uv_idle_start(&c->idle, on_idle);
+}
+
+struct deferred_error {
+    core_sandbox_cb done;
+    void *arg;
+    struct err why;
+};
+
+static void answer_error(void *arg)
+{
+    CLEANUP_FREE struct deferred_error *d = arg;
+
+    d->done(d->arg, NULL, &d->why);
+}
+
+void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const struct err *why)
+{
+    struct deferred_error *d = malloc(sizeof(*d));
+
+    if (!d)
+        abort();
+    *d = (struct deferred_error){done, arg, *why};
+    core_defer(c, answer_error, d);
+}
+
+enum err_code core_check_ready(const struct core *c, struct err *e)
+{
+    if (c->ready && !c->stopping)
+        return ERR_OK;
+    err_set(e, ERR_UNAVAILABLE, "%s",
+            c->stopping    ? "the server is stopping"
+            : !c->privd_up ? "cay-privd, which makes and ends sandboxes, does not answer"
+                           : "the server is still finding out what lives");
+    err_hint(e, "it is started again by itself: try again in a second; see `cay status`");
+    return ERR_UNAVAILABLE;
+}
+
+bool core_is_ready(const struct core *c)
+{
+    return c->ready;
+}
+
+/* -- reconciling ------------------------------------------------------------------------------- */
+
+static void ignore_reply(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                         int *fds, size_t n_fds, void *arg)
+{
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+}
+
+/* A failure needs no answer: the next LIST shows it again. */
+void core_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen)
+{
+    struct privsep_msg m = {.op = PRIVSEP_KILL, .slot = slot, .gen = gen};
+
+    log_warn("privd has a sandbox that nobody knows (%s, slot %u): ending it", id, slot);
+    call_privd(c, "", &m, ignore_reply, NULL);
+}
+
+/* One that privd has. */
+static void match(struct core *c, const struct privsep_msg *m)
+{
+    char id[PRIVSEP_ID_SIZE + 1] = "";
+    struct sandbox_obj *o;
+    struct err e;
+    bool moved;
+
+    memcpy(id, m->u.item.id, PRIVSEP_ID_SIZE);
+    o = sandbox_get(c, NULL, id);
+    if (!o) {
+        core_kill_stray(c, id, m->slot, m->gen);
+        return;
+    }
+    moved = o->s.slot != m->slot || o->s.gen != m->gen;
+    o->s.slot = m->slot;
+    o->s.gen = m->gen;
+    o->known_to_privd = o->listed = true;
+    if (o->s.state == SANDBOX_ENDING)
+        lifecycle_tell_privd(o);
+    else if (moved && store_sandbox_update(c->store, &o->s, &e) != ERR_OK)
+        log_error("sandbox %s: %s", id, e.text);
+}
+
+/* Those that privd does not have. Backwards: ending one moves only what comes after it. */
+static void end_missing(struct core *c)
+{
+    for (size_t i = c->registry.n; i > 0; i--) {
+        struct sandbox_obj *o = i <= c->registry.n ? c->registry.order[i - 1] : NULL;
+
+        if (o && !o->listed && o->s.state != SANDBOX_PAUSED && o->s.state != SANDBOX_CREATING)
+            lifecycle_ended(o, "it did not outlive a restart");
+    }
+}
+
+static void on_ready_templates(struct core *c, int status)
+{
+    if (status == 0) {
+        c->ready = c->privd_up;
+        log_info("ready: %zu sandboxes live", c->registry.n);
+    } else if (!call_is_channel_error(status)) {
+        log_error("privd does not list its templates: %s", strerror(-status));
+        timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
+    }
+}
+
+static void on_listed(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                      int *fds, size_t n_fds, void *arg)
+{
+    if (call_is_channel_error(status))
+        return; /* on_up comes again */
+    if (status < 0) {
+        log_error("privd does not list its sandboxes: %s", strerror(-status));
+        timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
+        return;
+    }
+    for (size_t i = 0; i < c->registry.n; i++)
+        c->registry.order[i]->listed = false;
+    for (size_t i = 0; i < c->listed_n; i++)
+        match(c, &c->listed[i]);
+    free(TAKE_PTR(c->listed));
+    c->listed_n = c->listed_cap = 0;
+    end_missing(c);
+    templates_forget(c);
+    if (templates_ask(c, on_ready_templates) == -ENOMEM)
+        timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
+}
+
+static void on_item(struct core *c, const struct privsep_msg *m)
+{
+    size_t cap = c->listed_cap ? c->listed_cap * 2 : 64;
+    struct privsep_msg *grown;
+
+    if (c->listed_n == c->listed_cap) {
+        grown = cap <= LISTED_MAX ? reallocarray(c->listed, cap, sizeof(*grown)) : NULL;
+        if (!grown) {
+            log_error("privd lists more sandboxes than can be kept");
+            return;
+        }
+        c->listed = grown;
+        c->listed_cap = cap;
+    }
+    c->listed[c->listed_n++] = *m;
+}
+
+static void ask_list(struct core *c)
+{
+    struct privsep_msg m = {.op = PRIVSEP_LIST};
+
+    c->listed_n = 0;
+    if (call_privd(c, "", &m, on_listed, NULL) == -ENOMEM)
+        timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
+}
+
+static void on_relist(struct timer *t)
+{
+    struct core *c = CONTAINER_OF(t, struct core, relist);
+
+    if (c->privd_up)
+        ask_list(c);
+}
+
+/* -- privd's channel --------------------------------------------------------------------------- */
+
+static void on_up(void *arg, const struct privsep_msg *hello)
+{
+    struct core *c = arg;
+
+    c->privd_up = true;
+    ask_list(c);
+}
+
+static void on_down(void *arg)
+{
+    struct core *c = arg;
+
+    c->privd_up = c->ready = false;
+    timers_cancel(&c->timers, &c->relist);
+}
+
+static void on_event(void *arg, const struct privsep_msg *m)
+{
+    struct core *c = arg;
+
+    switch (m->op) {
+    case PRIVSEP_ITEM: on_item(c, m); break;
+    case PRIVSEP_TEMPLATE: templates_on_event(c, m); break;
+    case PRIVSEP_ENDED: lifecycle_on_ended(c, m); break;
+    case PRIVSEP_PROGRESS: templates_on_progress(c, m); break;
+    default: log_warn("privd sent an event that is not known: %u", m->op);
+    }
+}
+
+/* -- status ------------------------------------------------------------------------------------ */
+
+struct status_wait {
+    struct core *core;
+    void (*done)(void *arg, const struct core_status *s);
+    void *arg;
+};
+
+static void answer_status(struct status_wait *w, const struct privsep_msg *m)
+{
+    const struct core *c = w->core;
+    struct core_status s = {.privd_up = c->privd_up,
+                            .ready = c->ready,
+                            .sandboxes = c->registry.n,
+                            .started_real_ms = c->started_real_ms};
+
+    if (m) {
+        s.slots_max = m->u.capacity.slots_max;
+        s.slots_ready = m->u.capacity.slots_ready;
+        s.disk_total_bytes = m->u.capacity.disk_total_bytes;
+        s.disk_free_bytes = m->u.capacity.disk_free_bytes;
+        memcpy(s.disk_backend, m->u.capacity.disk_backend, sizeof(s.disk_backend) - 1);
+    }
+    w->done(w->arg, &s);
+    free(w);
+}
+
+static void on_capacity(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                        int *fds, size_t n_fds, void *arg)
+{
+    answer_status(arg, status == 0 ? m : NULL);
+}
+
+static void answer_status_deferred(void *arg)
+{
+    answer_status(arg, NULL);
+}
+
+void core_status(struct core *c, void (*done)(void *arg, const struct core_status *s), void *arg)
+{
+    struct privsep_msg m = {.op = PRIVSEP_CAPACITY};
+    struct status_wait *w = malloc(sizeof(*w));
+
+    if (!w)
+        abort();
+    *w = (struct status_wait){c, done, arg};
+    if (call_privd(c, "", &m, on_capacity, w) < 0)
+        core_defer(c, answer_status_deferred, w);
+}
+
+/* -- making and ending ------------------------------------------------------------------------- */
+
+/* A row of the store, at the start. What was being made when cayd died is undone. */
+static enum err_code adopt(void *arg, const struct sandbox *s, struct err *e)
+{
+    struct core *c = arg;
+    struct sandbox_obj *o;
+
+    if (s->state == SANDBOX_ENDED) {
+        json_decref(s->metadata);
+        json_decref(s->network);
+        return ERR_OK; /* no row is left in that state, but by hand */
+    }
+    o = sandbox_adopt(c, s);
+    if (!o)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    if (o->s.state == SANDBOX_CREATING)
+        sandbox_move(o, SANDBOX_ENDING);
+    if (o->s.state == SANDBOX_RUNNING) {
+        o->known_to_privd = true;
+        lifecycle_arm(o);
+    }
+    return ERR_OK;
+}
+
+static bool copy_config(struct core *c, const struct core_config *config)
+{
+    c->config = *config;
+    c->config.state_dir = strdup(config->state_dir);
+    c->config.domain = strdup(config->domain ? config->domain : "");
+    return c->config.state_dir && c->config.domain;
+}
+
+static enum err_code open_all(struct core *c, const char *privd_path, struct err *e)
+{
+    const struct privsep_client_events events = {on_up, on_down, on_event, c};
+    enum err_code code;
+    int rc;
+
+    if (timers_reserve(&c->timers, CORE_TIMERS_EACH) < 0)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
+        (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||
+        (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK)
+        return code;
+    rc = privsep_client_new(c->loop, privd_path, &events, &c->privd);
+    if (rc < 0)
+        return err_set_sys(e, err_code_from_errno(rc), rc, "the channel to cay-privd, %s",
+                           privd_path);
+    return ERR_OK;
+}
+
+enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const char *privd_path,
+                       struct core **out, struct err *e)
+{
+    struct core *c = calloc(1, sizeof(*c));
+    enum err_code code;
+
+    if (!c)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    c->loop = loop;
+    c->started_real_ms = clock_real_ms();
+    c->deferred_end = &c->deferred;
+    c->relist.fire = on_relist;
+    timers_init(&c->timers, loop);
+    uv_idle_init(loop, &c->idle);
+    c->idle.data = c;
+    code = copy_config(c, config) ? open_all(c, privd_path, e)
+                                  : err_set(e, ERR_EXHAUSTED, "memory is out");
+    if (code != ERR_OK) {
+        core_free(c);
+        return code;
+    }
+    *out = c;
+    return ERR_OK;
+}
+
+static void free_when_closed(struct core *c)
+{
+    if (--c->handles == 0)
+        free(c);
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+    free_when_closed(CONTAINER_OF((uv_timer_t *)h, struct core, timers.uv));
+}
+
+static void on_idle_closed(uv_handle_t *h)
+{
+    free_when_closed(h->data);
+}
+
+/* Everybody who waits is told. The store is not touched: what was under way is the next start's. */
+static void answer_everybody(struct core *c)
+{
+    struct err why;
+
+    err_set(&why, ERR_CANCELED, "the server is stopping");
+    call_cancel_all(c);
+    if (c->privd)
+        privsep_client_free(c->privd);
+    c->privd = NULL;
+    for (size_t i = 0; i < c->registry.n; i++) {
+        create_fail(c->registry.order[i], &why);
+        lifecycle_kill_failed(c->registry.order[i], &why);
+    }
+    for (unsigned i = 0; c->deferred && i < DEFERRED_ROUNDS; i++)
+        run_deferred(c);
+}
+
+void core_free(struct core *c)
+{
+    if (!c)
+        return;
+    c->stopping = true;
+    c->privd_up = c->ready = false;
+    answer_everybody(c);
+    while (c->registry.n)
+        sandbox_free(c->registry.order[c->registry.n - 1]);
+    registry_free(&c->registry);
+    timers_free(&c->timers);
+    if (c->templates)
+        templates_free(c);
+    store_close(c->store);
+    free(c->listed);
+    free((char *)c->config.state_dir);
+    free((char *)c->config.domain);
+    explicit_bzero(c->server_key, sizeof(c->server_key));
+    c->handles = 2;
+    uv_close((uv_handle_t *)&c->timers.uv, on_timer_closed);
+    uv_close((uv_handle_t *)&c->idle, on_idle_closed);
+}

@@ -1,0 +1,333 @@
+/* Making a sandbox: row, CREATE to privd, one socket, /init to its agent, row. What fails on the way
+ * is undone, and only then is anything forgotten. */
+
+#include "core/call.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define PRIVD_MAX_MS      30000u /* privd has limits of its own for each step; this is the last one */
+#define INIT_RESPONSE_MAX (16u * 1024u)
+#define DEFAULT_USER      "user"
+#define DEFAULT_WORKDIR   "/home/user"
+#define FIRST_SAMPLE_MS   1000u
+
+/* What a stage's failure means to the caller; ERR_OK: the errno tells. */
+static const struct {
+    enum err_code code;
+    const char *text, *hint;
+} stages[PRIVSEP_STAGE_COUNT] = {
+    [PRIVSEP_STAGE_PERMIT] = {ERR_INTERNAL, "privd refused the request", ""},
+    [PRIVSEP_STAGE_TEMPLATE] = {ERR_NOT_FOUND, "the template is not there any more",
+                                "see `cay template ls`"},
+    [PRIVSEP_STAGE_SLOT] = {ERR_EXHAUSTED, "no slot is left on this machine",
+                            "end sandboxes that are not needed, or raise the limit of slots"},
+    [PRIVSEP_STAGE_LAYER] = {ERR_OK, "its disk could not be made",
+                             "see `cay status` for the space that is left"},
+    [PRIVSEP_STAGE_READY] = {ERR_OK, "its agent did not get ready",
+                             "see `cay logs` and `cay doctor`"},
+};
+
+void create_fail(struct sandbox_obj *o, const struct err *why)
+{
+    core_sandbox_cb done = TAKE_PTR(o->create_done);
+
+    if (done)
+        done(o->create_arg, NULL, why);
+}
+
+void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text)
+{
+    struct err why;
+
+    err_set(&why, code, "%s", text);
+    create_fail(o, &why);
+}
+
+/* A kernel's "invalid argument" on the way is our fault, not the caller's. */
+static enum err_code code_of_errno(int status)
+{
+    enum err_code code = err_code_from_errno(status);
+
+    return code == ERR_EXHAUSTED || code == ERR_NO_SPACE || code == ERR_TIMEOUT ? code
+                                                                                : ERR_INTERNAL;
+}
+
+static void explain(struct err *e, int status, uint32_t stage)
+{
+    enum err_code code = stage < PRIVSEP_STAGE_COUNT ? stages[stage].code : ERR_OK;
+    const char *text = stage < PRIVSEP_STAGE_COUNT ? stages[stage].text : NULL;
+
+    err_set_sys(e, code ? code : code_of_errno(status), status,
+                "the sandbox could not be made: %s (stage %s)", text ? text : "a step failed",
+                privsep_stage_name(stage));
+    if (text)
+        err_hint(e, "%s", stages[stage].hint);
+}
+
+/* -- /init ------------------------------------------------------------------------------------- */
+
+/* The caller's variables, then ours, which nobody may replace. */
+static int add_identity(json_t *env, const struct sandbox *s)
+{
+    return json_object_set_new(env, "E2B_SANDBOX", json_string("true")) |
+           json_object_set_new(env, "E2B_SANDBOX_ID", json_string(s->id)) |
+           json_object_set_new(env, "E2B_TEMPLATE_ID", json_string(s->template_asked));
+}
+
+/* The body of /init, malloc'd; NULL: memory is out. */
+static char *make_init_body(const struct sandbox *s)
+{
+    char now[CLOCK_RFC3339_SIZE];
+    char *text = NULL;
+    json_t *body;
+
+    if (add_identity(s->env, s) < 0)
+        return NULL;
+    clock_format_rfc3339(clock_real_ms(), now);
+    body = json_pack("{s:O, s:s, s:s, s:s, s:{s:I, s:I, s:I}}", "envVars", s->env, "defaultUser",
+                     DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp", now, "limits",
+                     "memoryBytes", (json_int_t)s->limits.memory_bytes, "diskBytes",
+                     (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli);
+    if (body)
+        text = json_dumps(body, JSON_COMPACT);
+    json_decref(body);
+    return text;
+}
+
+static enum err_code become_running(struct sandbox_obj *o, struct err *e)
+{
+    struct sandbox changed = o->s;
+    enum err_code code;
+
+    changed.end_real_ms = clock_real_ms() + (o->s.end_real_ms - o->s.started_real_ms);
+    changed.state = SANDBOX_RUNNING;
+    code = store_sandbox_update(o->core->store, &changed, e);
+    if (code != ERR_OK)
+        return code;
+    o->s.end_real_ms = changed.end_real_ms;
+    sandbox_move(o, SANDBOX_RUNNING);
+    lifecycle_arm(o);
+    return ERR_OK;
+}
+
+static void done_with(struct sandbox_obj *o)
+{
+    core_sandbox_cb done = TAKE_PTR(o->create_done);
+    uint64_t took_us = clock_mono_us() - o->begun_us;
+
+    log_info("sandbox %s: running from template %s after %llu.%03llu ms", o->s.id, o->s.template_id,
+             (unsigned long long)took_us / 1000u, (unsigned long long)took_us % 1000u);
+    logs_add(o, "info", "sandbox started from template %s in %llu ms", o->s.template_id,
+             (unsigned long long)took_us / 1000u);
+    if (strcmp(o->s.template_id, o->s.template_asked) != 0)
+        logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
+                 o->s.template_asked, o->s.template_id, o->s.template_asked);
+    timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
+    if (done)
+        done(o->create_arg, &o->s, NULL);
+}
+
+static void on_init(struct core *c, const char *id, const struct err *why, int http_status,
+                    const char *body, size_t len, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+    struct err e;
+
+    if (!o || o->s.state != SANDBOX_CREATING)
+        return; /* ended meanwhile, and the caller knows */
+    if (c->stopping) {
+        create_fail(o, why); /* the next start undoes it */
+        return;
+    }
+    if (why)
+        err_set(&e, why->code, "the sandbox could not be made: its agent: %s", why->text);
+    else if (http_status / 100 != 2)
+        err_set(&e, ERR_INTERNAL, "the sandbox could not be made: its agent answered %d: %.*s",
+                http_status, (int)MIN(len, 200u), body ? body : "");
+    else if (become_running(o, &e) == ERR_OK) {
+        done_with(o);
+        return;
+    }
+    create_fail(o, &e);
+    lifecycle_end(o, e.text);
+}
+
+/* The environment goes to the agent and is kept nowhere else: it may hold secrets. */
+static void send_init(struct sandbox_obj *o)
+{
+    struct call_agent_request r = {.method = "POST",
+                                   .target = "/init",
+                                   .body = TAKE_PTR(o->init_body),
+                                   .max_response_bytes = INIT_RESPONSE_MAX,
+                                   .timeout_ms = o->core->config.agent_timeout_ms};
+
+    json_decref(o->s.env);
+    o->s.env = NULL;
+    if (r.body) {
+        call_agent(o, &r, on_init, NULL);
+        return;
+    }
+    create_fail_text(o, ERR_EXHAUSTED, "memory is out");
+    lifecycle_end(o, "memory is out");
+}
+
+/* -- CREATE ------------------------------------------------------------------------------------ */
+
+static void kill_stray(struct core *c, const struct privsep_msg *m)
+{
+    core_kill_stray(c, "", m->slot, m->gen);
+}
+
+/* The channel broke: privd may have made it. LIST will tell; it is not wanted any more. */
+static void leave_to_reconcile(struct sandbox_obj *o)
+{
+    struct err e;
+
+    sandbox_move(o, SANDBOX_ENDING);
+    timers_cancel(&o->core->timers, &o->end);
+    if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
+        log_error("sandbox %s: %s", o->s.id, e.text);
+}
+
+static void create_refused(struct sandbox_obj *o, int status, uint32_t stage)
+{
+    struct core *c = o->core;
+    struct err e;
+
+    if (call_is_channel_error(status)) {
+        call_privd_err(&e, status, "the sandbox could not be made");
+        create_fail(o, &e);
+        lifecycle_kill_failed(o, &e);
+        if (!c->stopping)
+            leave_to_reconcile(o);
+        return;
+    }
+    explain(&e, status, stage);
+    log_warn("sandbox %s: %s", o->s.id, e.text);
+    create_fail(o, &e);
+    lifecycle_ended(o, "it could not be made");
+}
+
+static void on_created(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                       int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || o->s.state != SANDBOX_CREATING) {
+        for (size_t i = 0; i < n_fds; i++)
+            close(fds[i]);
+        if (status == 0)
+            kill_stray(c, m);
+        return;
+    }
+    sockets_put(o, fds, n_fds);
+    if (status < 0) {
+        create_refused(o, status, m ? m->stage : PRIVSEP_STAGE_NONE);
+        return;
+    }
+    o->s.slot = m->slot;
+    o->s.gen = m->gen;
+    o->known_to_privd = true;
+    if (o->kill_wanted)
+        lifecycle_end(o, "it was asked for while it was being made");
+    else
+        send_init(o);
+}
+
+void create_on_deadline(struct timer *t)
+{
+    struct sandbox_obj *o = CONTAINER_OF(t, struct sandbox_obj, end);
+
+    struct err why;
+
+    err_set(&why, ERR_TIMEOUT, "the sandbox was not ready in time");
+    create_fail(o, &why);
+    lifecycle_kill_failed(o, &why);
+    lifecycle_end(o, why.text);
+}
+
+static int64_t send_create(struct sandbox_obj *o, uint32_t template_number)
+{
+    struct privsep_msg m = {.op = PRIVSEP_CREATE};
+
+    m.u.create.template_number = template_number;
+    m.u.create.level = PRIVSEP_LEVEL_PROCESS;
+    m.u.create.limits = o->s.limits;
+    memcpy(m.u.create.id, o->s.id, sizeof(o->s.id));
+    memcpy(m.u.create.key, o->s.agent_key, sizeof(m.u.create.key));
+    return call_privd(o->core, o->s.id, &m, on_created, NULL);
+}
+
+static enum err_code check(struct core *c, const struct sandbox_request *r, struct err *e)
+{
+    enum err_code code = core_check_ready(c, e);
+
+    if (code != ERR_OK)
+        return code;
+    if (!r->tenant || strlen(r->tenant) >= CORE_TENANT_SIZE)
+        return err_set(e, ERR_INVALID, "the tenant's name is missing or too long");
+    if (r->ttl_ms < 0 || (uint64_t)r->ttl_ms > c->config.max_ttl_ms)
+        return err_set(e, ERR_INVALID, "a time to live of %lld s; at most %llu s are allowed",
+                       (long long)r->ttl_ms / 1000,
+                       (unsigned long long)c->config.max_ttl_ms / 1000u);
+    if (c->registry.n >= c->config.max_sandboxes) {
+        err_set(e, ERR_EXHAUSTED, "%zu of %u sandboxes are there: no more are allowed",
+                c->registry.n, c->config.max_sandboxes);
+        err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
+        return ERR_EXHAUSTED;
+    }
+    return ERR_OK;
+}
+
+/* Row first, then privd. On failure nothing is left. */
+static enum err_code begin(struct core *c, struct sandbox_obj *o, uint32_t template_number,
+                           struct err *e)
+{
+    enum err_code code = store_sandbox_insert(c->store, &o->s, e);
+    int64_t rc;
+
+    if (code != ERR_OK)
+        return code;
+    rc = send_create(o, template_number);
+    if (rc < 0) {
+        store_sandbox_delete(c->store, o->s.id, NULL);
+        return call_privd_err(e, rc, "the sandbox could not be made");
+    }
+    timers_set(&c->timers, &o->end, clock_mono_ms() + PRIVD_MAX_MS + c->config.agent_timeout_ms);
+    return ERR_OK;
+}
+
+static enum err_code create(struct core *c, const struct sandbox_request *r, core_sandbox_cb done,
+                            void *arg, struct err *e)
+{
+    const struct template_info *asked = NULL, *used = NULL;
+    struct sandbox_obj *o = NULL;
+    enum err_code code = check(c, r, e);
+
+    if (code == ERR_OK)
+        code = templates_resolve(c, r->template_name, &asked, &used, e);
+    if (code == ERR_OK)
+        code = sandbox_make(c, r, asked, used, &o, e);
+    if (code != ERR_OK)
+        return code;
+    o->begun_us = clock_mono_us();
+    code = begin(c, o, used->number, e);
+    if (code != ERR_OK) {
+        sandbox_free(o);
+        return code;
+    }
+    o->create_done = done;
+    o->create_arg = arg;
+    o->init_body = make_init_body(&o->s); /* while privd is at work */
+    return ERR_OK;
+}
+
+void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_sandbox_cb done,
+                         void *arg)
+{
+    struct err e;
+
+    if (create(c, r, done, arg, &e) != ERR_OK)
+        core_defer_error(c, done, arg, &e);
+}

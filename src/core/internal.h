@@ -1,0 +1,206 @@
+#pragma once
+/* What the files of core share among themselves: the core and a sandbox with all that hangs on it.
+ *
+ * No pointer to a sandbox_obj is kept across a turn of the loop: calls under way hold its id and
+ * look it up again. Whatever answers a caller goes through a call of its own (call.h) or core_defer,
+ * so that core_free can end all of it. */
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core.h"
+#include "core/registry.h"
+#include "core/store.h"
+#include "core/timers.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define CORE_SERVER_KEY_SIZE 32
+#define CORE_TIMERS_EACH     3u /* timers in a sandbox_obj */
+#define CORE_STOCK_MAX       PRIVSEP_MAX_FDS
+
+struct metric_ring;
+struct metric_waiter;
+struct log_ring;
+struct job;
+struct templates;
+
+/* A sandbox that was made, with what waits for it. s comes first: a struct sandbox that core handed
+ * out is one of these. */
+struct sandbox_obj {
+    struct sandbox s;
+    struct core *core;
+    struct sandbox_obj *hash_next;
+
+    /* CREATING: the create's deadline. RUNNING: its end. ENDING: when to tell privd again. */
+    struct timer end;
+    bool known_to_privd; /* slot and gen are valid */
+    bool kill_wanted;    /* asked for while CREATE is under way */
+    bool listed;         /* privd's LIST has it */
+    uint64_t begun_us;   /* of the create, clock_mono_us */
+    char *init_body;     /* JSON for the agent's /init, until it is sent */
+    core_sandbox_cb create_done, kill_done;
+    void *create_arg, *kill_arg;
+
+    /* sockets.c: unconnected sockets that came with a batch and were not needed yet */
+    struct timer stock_drop;
+    int stock[CORE_STOCK_MAX];
+    size_t stock_n;
+    uint64_t sockets_used_ms;
+
+    /* metrics.c */
+    struct timer sample;
+    uint64_t sample_until_ms;
+    bool sample_pending;
+    struct metric_ring *metrics;
+    struct metric_waiter *metric_waiters;
+
+    struct log_ring *logs; /* logs.c */
+};
+
+struct deferred {
+    struct deferred *next;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+/* One list per core of the calls under way (call.h). */
+struct call;
+
+struct core {
+    uv_loop_t *loop;
+    struct core_config config; /* strings are copies */
+    struct store *store;
+    struct privsep_client *privd;
+    struct timers timers;
+    struct registry registry;
+    uint8_t server_key[CORE_SERVER_KEY_SIZE];
+    int64_t started_real_ms;
+
+    bool privd_up, ready, stopping;
+    struct call *calls;
+    struct job *jobs;
+    struct templates *templates;
+
+    struct privsep_msg *listed; /* ITEM events of the LIST under way */
+    size_t listed_n, listed_cap;
+
+    struct timer relist; /* LIST failed: once more */
+
+    uv_idle_t idle;
+    struct deferred *deferred, **deferred_end;
+    unsigned handles; /* that are not closed yet, when stopping */
+};
+
+/* fn(arg) in the next turn of the loop, or from core_free. Aborts when memory is out: an answer
+ * cannot be dropped. */
+void core_defer(struct core *c, void (*fn)(void *arg), void *arg);
+
+/* Answers a core_sandbox_cb in the next turn with an error. */
+void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const struct err *why);
+
+/* One that privd has and nobody wants. id is for the log. */
+void core_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen);
+
+/* ERR_UNAVAILABLE with what to do, when requests cannot be served. */
+enum err_code core_check_ready(const struct core *c, struct err *e);
+
+/* -- sandbox.c --------------------------------------------------------------------------------- */
+
+const char *sandbox_state_name(enum sandbox_state state);
+
+/* Aborts when the table does not have the step. */
+void sandbox_move(struct sandbox_obj *o, enum sandbox_state to);
+bool sandbox_may_move(enum sandbox_state from, enum sandbox_state to);
+
+/* Makes one from a request (checked, defaults filled in) and puts it into the registry, CREATING. */
+enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
+                           const struct template_info *asked, const struct template_info *used,
+                           struct sandbox_obj **out, struct err *e);
+
+/* One that the store had; takes over the references in s. NULL: memory is out. */
+struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s);
+
+/* Takes it out of everything and frees it. Nothing may wait for it any more. */
+void sandbox_free(struct sandbox_obj *o);
+
+/* Any state but ENDED; NULL when there is none. tenant NULL: any. */
+struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *id);
+
+/* Is there one of that id, for that tenant, that a client may know of (RUNNING, PAUSED, ...)?
+ * ERR_NOT_FOUND otherwise. */
+enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id,
+                              struct sandbox_obj **out, struct err *e);
+
+/* -- lifecycle.c ------------------------------------------------------------------------------- */
+
+/* (Re-)arms the end of a RUNNING sandbox from its end_real_ms. */
+void lifecycle_arm(struct sandbox_obj *o);
+
+/* Any state -> ENDING: written, then privd is told. reason is for the log. */
+void lifecycle_end(struct sandbox_obj *o, const char *reason);
+
+/* Sends KILL for an ENDING one; tries again later when the channel is full. */
+void lifecycle_tell_privd(struct sandbox_obj *o);
+
+/* Nothing of it is left: row removed, those who wait are told, o is freed. */
+void lifecycle_ended(struct sandbox_obj *o, const char *reason);
+
+/* The kill's caller is told why in the next turn, once. */
+void lifecycle_kill_failed(struct sandbox_obj *o, const struct err *why);
+
+/* privd's ENDED event. */
+void lifecycle_on_ended(struct core *c, const struct privsep_msg *m);
+
+/* -- create.c ---------------------------------------------------------------------------------- */
+
+/* The create's caller is told why, once; the sandbox itself is the lifecycle's. */
+void create_fail(struct sandbox_obj *o, const struct err *why);
+void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text);
+
+/* The deadline of a create has passed. */
+void create_on_deadline(struct timer *t);
+
+/* -- template.c -------------------------------------------------------------------------------- */
+
+enum err_code templates_init(struct core *c, struct err *e);
+void templates_free(struct core *c);
+void templates_forget(struct core *c); /* privd lists them anew */
+void templates_on_event(struct core *c, const struct privsep_msg *m);
+void templates_on_progress(struct core *c, const struct privsep_msg *m);
+
+/* Asks privd for them; fn (may be NULL) when they are known (status 0) or not. 0, or -errno when
+ * nothing was asked. */
+int templates_ask(struct core *c, void (*fn)(struct core *c, int status));
+
+/* Name -> what was asked for and what is used: base gives host until it is built. */
+enum err_code templates_resolve(struct core *c, const char *name,
+                                const struct template_info **asked,
+                                const struct template_info **used, struct err *e);
+
+/* -- token.c ----------------------------------------------------------------------------------- */
+
+/* Reads the server's key, or makes it. */
+enum err_code token_load_key(struct core *c, struct err *e);
+
+/* -- metrics.c --------------------------------------------------------------------------------- */
+
+/* o->sample: a sample is due. */
+void metrics_on_timer(struct timer *t);
+
+/* It was used: samples are taken for a while. */
+void metrics_touch(struct sandbox_obj *o, uint64_t for_ms);
+
+/* Those who wait are told why not; the samples are freed. */
+void metrics_free(struct sandbox_obj *o, const struct err *why);
+
+/* -- logs.c ------------------------------------------------------------------------------------ */
+
+void logs_add(struct sandbox_obj *o, const char *level, const char *fmt, ...) PRINTF(3, 4);
+void logs_free(struct sandbox_obj *o);
+
+/* -- sockets.c --------------------------------------------------------------------------------- */
+
+void sockets_put(struct sandbox_obj *o, int *fds, size_t n); /* takes them over */
+void sockets_drop(struct sandbox_obj *o);
+void sockets_on_drop(struct timer *t);

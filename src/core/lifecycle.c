@@ -1,0 +1,197 @@
+/* Ends: by time, by call, by itself. Every way leads through ENDING (written, privd is told) to
+ * ENDED (privd has confirmed, the row is gone), so that a kill of cayd in between is made good by
+ * the next start: a row that is ENDING is ended again, a sandbox without a row is a stray.
+ *
+ * Ends are real time in the store and in answers, but the wait is monotonic: a clock that jumps
+ * makes no sandbox end early or live on. */
+
+#include "core/call.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define KILL_AGAIN_MS 1000u  /* privd said no, or its channel is full */
+#define KILL_MAX_MS   30000u /* without an answer: told again */
+
+void lifecycle_arm(struct sandbox_obj *o)
+{
+    int64_t left_ms = o->s.end_real_ms - clock_real_ms();
+
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + (uint64_t)MAX(left_ms, 0));
+}
+
+void lifecycle_kill_failed(struct sandbox_obj *o, const struct err *why)
+{
+    core_sandbox_cb done = o->kill_done;
+
+    o->kill_done = NULL;
+    if (done)
+        core_defer_error(o->core, done, o->kill_arg, why);
+}
+
+static void on_killed(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                      int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+    struct err why;
+
+    if (!o || o->s.state != SANDBOX_ENDING)
+        return;
+    if (status == 0 || status == -ESTALE || status == -ESRCH || status == -ENOENT) {
+        lifecycle_ended(o, "nothing of it is left");
+        return;
+    }
+    call_privd_err(&why, status, "ending the sandbox");
+    lifecycle_kill_failed(o, &why);
+    if (call_is_channel_error(status))
+        return; /* the next LIST tells whether it lives */
+    log_warn("sandbox %s: %s; trying again", id, why.text);
+    timers_set(&c->timers, &o->end, clock_mono_ms() + KILL_AGAIN_MS);
+}
+
+void lifecycle_tell_privd(struct sandbox_obj *o)
+{
+    struct privsep_msg m = {.op = PRIVSEP_KILL, .slot = o->s.slot, .gen = o->s.gen};
+    struct core *c = o->core;
+    struct err why;
+    int64_t rc;
+
+    if (!o->known_to_privd)
+        return; /* the reply to CREATE, or LIST, tells */
+    rc = call_privd(c, o->s.id, &m, on_killed, NULL);
+    if (rc >= 0) {
+        timers_set(&c->timers, &o->end, clock_mono_ms() + KILL_MAX_MS);
+        return;
+    }
+    if (call_is_channel_error(rc)) {
+        err_set(&why, ERR_UNAVAILABLE,
+                "sandbox %s ends as soon as cay-privd, which went away, is back", o->s.id);
+        lifecycle_kill_failed(o, &why);
+        timers_cancel(&c->timers, &o->end);
+        return;
+    }
+    timers_set(&c->timers, &o->end, clock_mono_ms() + KILL_AGAIN_MS);
+}
+
+/* The row is written first; when that fails it goes on: LIST is what counts at the next start. */
+static void write_state(struct sandbox_obj *o)
+{
+    struct err e;
+
+    if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
+        log_error("sandbox %s: %s", o->s.id, e.text);
+}
+
+void lifecycle_end(struct sandbox_obj *o, const char *reason)
+{
+    struct core *c = o->core;
+
+    if (o->s.state == SANDBOX_CREATING && !o->known_to_privd) {
+        o->kill_wanted = true; /* for when the reply to CREATE tells what to kill */
+        create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");
+        return;
+    }
+    log_info("sandbox %s: ending: %s", o->s.id, reason);
+    sandbox_move(o, SANDBOX_ENDING);
+    write_state(o);
+    create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");
+    sockets_drop(o);
+    timers_cancel(&c->timers, &o->sample);
+    lifecycle_tell_privd(o);
+}
+
+void lifecycle_ended(struct sandbox_obj *o, const char *reason)
+{
+    core_sandbox_cb done = TAKE_PTR(o->kill_done);
+    struct err e;
+
+    log_info("sandbox %s: ended: %s", o->s.id, reason);
+    err_set(&e, ERR_UNAVAILABLE, "the sandbox ended while it was being made: %s", reason);
+    create_fail(o, &e);
+    if (o->s.state == SANDBOX_RUNNING)
+        sandbox_move(o, SANDBOX_ENDING);
+    sandbox_move(o, SANDBOX_ENDED);
+    if (store_sandbox_delete(o->core->store, o->s.id, &e) != ERR_OK)
+        log_error("sandbox %s: %s", o->s.id, e.text);
+    if (done)
+        done(o->kill_arg, &o->s, NULL);
+    sandbox_free(o);
+}
+
+static const char *cause_text(const struct privsep_msg *m)
+{
+    switch (m->u.ended.cause) {
+    case PRIVSEP_CAUSE_ASKED: return "it was asked for";
+    case PRIVSEP_CAUSE_EXITED: return "its first process, cay-init, exited";
+    case PRIVSEP_CAUSE_KILLED: return "its first process, cay-init, was killed from outside";
+    case PRIVSEP_CAUSE_OOM: return "its first process, cay-init, was killed for want of memory";
+    default: return "for a reason that is not known";
+    }
+}
+
+void lifecycle_on_ended(struct core *c, const struct privsep_msg *m)
+{
+    char id[PRIVSEP_ID_SIZE + 1] = "";
+    struct sandbox_obj *o;
+
+    memcpy(id, m->u.ended.id, PRIVSEP_ID_SIZE);
+    o = sandbox_get(c, NULL, id);
+    if (!o || !o->known_to_privd || o->s.slot != m->slot || o->s.gen != m->gen)
+        return;
+    if (o->s.state == SANDBOX_ENDING)
+        return; /* KILL is under way, and its reply ends it */
+    log_warn("sandbox %s: ended by itself: %s (status %d)", id, cause_text(m),
+             m->u.ended.exit_status);
+    lifecycle_ended(o, cause_text(m));
+}
+
+void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
+                       void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, tenant, id);
+    struct err e;
+
+    if (!o || o->kill_wanted || o->s.state == SANDBOX_ENDING || o->s.state == SANDBOX_ENDED) {
+        err_set(&e, ERR_NOT_FOUND, "there is no sandbox '%.32s' (it may have ended)", id);
+        core_defer_error(c, done, arg, &e);
+        return;
+    }
+    o->kill_done = done;
+    o->kill_arg = arg;
+    lifecycle_end(o, "it was asked for");
+}
+
+static enum err_code check_ttl(const struct core *c, int64_t ttl_ms, struct err *e)
+{
+    if (ttl_ms > 0 && (uint64_t)ttl_ms <= c->config.max_ttl_ms)
+        return ERR_OK;
+    return err_set(e, ERR_INVALID,
+                   "a time to live of %lld ms: it must be above 0 and at most %llu s",
+                   (long long)ttl_ms, (unsigned long long)c->config.max_ttl_ms / 1000u);
+}
+
+enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const char *id,
+                                   int64_t ttl_ms, bool extend_only, const struct sandbox **out,
+                                   struct err *e)
+{
+    struct sandbox_obj *o = NULL;
+    struct sandbox changed;
+    enum err_code code = check_ttl(c, ttl_ms, e);
+
+    if (code == ERR_OK)
+        code = sandbox_visible(c, tenant, id, &o, e);
+    if (code != ERR_OK)
+        return code;
+    if (!extend_only || clock_mono_ms() + (uint64_t)ttl_ms > o->end.at_ms) {
+        changed = o->s;
+        changed.end_real_ms = clock_real_ms() + ttl_ms;
+        code = store_sandbox_update(c->store, &changed, e);
+        if (code != ERR_OK)
+            return code;
+        o->s.end_real_ms = changed.end_real_ms;
+        lifecycle_arm(o);
+    }
+    if (out)
+        *out = &o->s;
+    return ERR_OK;
+}

@@ -1,0 +1,118 @@
+/* Listings: filters and pages over the registry's order. Nothing is kept between pages but the
+ * cursor, which names a place that need not exist any more. */
+
+#include "base/arena.h"
+#include "core/internal.h"
+
+#define LIST_MAX 1000u
+
+struct matcher {
+    const struct sandbox_filter *f;
+    const char *template_id; /* what the filter's name stands for; NULL: any */
+    bool running, paused;
+};
+
+static bool has_metadata(const struct sandbox *s, const json_t *wanted)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach ((json_t *)wanted, key, value) {
+        if (!json_equal(json_object_get(s->metadata, key), value))
+            return false;
+    }
+    return true;
+}
+
+/* All of the filter but its states. */
+static bool matches(const struct matcher *m, const struct sandbox *s)
+{
+    if (m->f->tenant && strcmp(s->tenant, m->f->tenant) != 0)
+        return false;
+    if (m->template_id && strcmp(s->template_id, m->template_id) != 0 &&
+        strcmp(s->template_asked, m->template_id) != 0)
+        return false;
+    if (m->f->started_after_ms && s->started_real_ms < m->f->started_after_ms)
+        return false;
+    return !m->f->metadata || has_metadata(s, m->f->metadata);
+}
+
+static bool is_running(const struct sandbox *s)
+{
+    return s->state == SANDBOX_RUNNING || s->state == SANDBOX_RESUMING;
+}
+
+static bool is_paused(const struct sandbox *s)
+{
+    return s->state == SANDBOX_PAUSED || s->state == SANDBOX_PAUSING;
+}
+
+static bool wanted(const struct matcher *m, const struct sandbox *s)
+{
+    return ((m->running && is_running(s)) || (m->paused && is_paused(s))) && matches(m, s);
+}
+
+static size_t count_running(const struct registry *r, const struct matcher *m)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->n; i++)
+        n += is_running(&r->order[i]->s) && matches(m, &r->order[i]->s);
+    return n;
+}
+
+/* The first place to look at. Descending, places are counted from one above: [start, 0) downwards. */
+static size_t start_of(const struct registry *r, const struct sandbox_filter *f)
+{
+    size_t at;
+
+    if (!f->cursor_id)
+        return f->ascending ? 0 : r->n;
+    at = registry_lower_bound(r, f->cursor_ms, f->cursor_id);
+    if (f->ascending && at < r->n && r->order[at]->s.started_real_ms == f->cursor_ms &&
+        strcmp(r->order[at]->s.id, f->cursor_id) == 0)
+        at++;
+    return at;
+}
+
+static void collect(const struct registry *r, const struct matcher *m, struct sandbox_page *page)
+{
+    const struct sandbox_filter *f = m->f;
+    size_t at = start_of(r, f);
+
+    while (f->ascending ? at < r->n : at > 0) {
+        const struct sandbox *s = &r->order[f->ascending ? at++ : --at]->s;
+
+        if (!wanted(m, s))
+            continue;
+        if (page->count == f->limit) {
+            page->more = true;
+            return;
+        }
+        page->items[page->count++] = s;
+    }
+}
+
+enum err_code core_sandbox_list(struct core *c, const struct sandbox_filter *f, struct arena *arena,
+                                struct sandbox_page *out, struct err *e)
+{
+    bool any = !f->running && !f->paused;
+    struct matcher m = {.f = f, .running = f->running || any, .paused = f->paused || any};
+    struct sandbox_page page = {0};
+
+    if (f->limit < 1 || f->limit > LIST_MAX)
+        return err_set(e, ERR_INVALID, "a page has 1 to %u sandboxes, not %zu", LIST_MAX, f->limit);
+    if (f->template_name) {
+        const struct template_info *t = core_template_find(c, f->template_name);
+
+        m.template_id = t ? t->id : ""; /* which no sandbox has: an empty page */
+    }
+    page.items = arena_alloc(arena,
+                             sizeof(struct sandbox *) * MAX(1, MIN(f->limit, c->registry.n)));
+    if (!page.items)
+        return err_set(e, ERR_TOO_LARGE, "the page does not fit into the request's memory");
+    collect(&c->registry, &m, &page);
+    page.total_running = count_running(&c->registry, &m);
+    *out = page;
+    return ERR_OK;
+}

@@ -1,0 +1,220 @@
+/* One sandbox: its states as a table, its making and its end in memory. */
+
+#include "core/internal.h"
+
+#include <stdio.h>
+
+#define BIT(state) (1u << (state))
+
+/* Which states may follow. ENDED follows CREATING when privd refused or undid the create. */
+static const struct {
+    const char *name;
+    unsigned next;
+} states[] = {
+    [SANDBOX_CREATING] = {"creating",
+                          BIT(SANDBOX_RUNNING) | BIT(SANDBOX_ENDING) | BIT(SANDBOX_ENDED)},
+    [SANDBOX_RUNNING] = {"running", BIT(SANDBOX_PAUSING) | BIT(SANDBOX_ENDING)},
+    [SANDBOX_PAUSING] = {"pausing",
+                         BIT(SANDBOX_PAUSED) | BIT(SANDBOX_RUNNING) | BIT(SANDBOX_ENDING)},
+    [SANDBOX_PAUSED] = {"paused", BIT(SANDBOX_RESUMING) | BIT(SANDBOX_ENDING)},
+    [SANDBOX_RESUMING] = {"resuming",
+                          BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED) | BIT(SANDBOX_ENDING)},
+    [SANDBOX_ENDING] = {"ending", BIT(SANDBOX_ENDED)},
+    [SANDBOX_ENDED] = {"ended", 0},
+};
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+    return (size_t)state < ARRAY_SIZE(states) ? states[state].name : "unknown";
+}
+
+bool sandbox_may_move(enum sandbox_state from, enum sandbox_state to)
+{
+    return (size_t)from < ARRAY_SIZE(states) && (states[from].next & BIT(to));
+}
+
+void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
+{
+    if (!sandbox_may_move(o->s.state, to)) {
+        log_error("sandbox %s: from %s to %s is no step", o->s.id, sandbox_state_name(o->s.state),
+                  sandbox_state_name(to));
+        abort();
+    }
+    o->s.state = to;
+}
+
+static void on_end_timer(struct timer *t)
+{
+    struct sandbox_obj *o = CONTAINER_OF(t, struct sandbox_obj, end);
+
+    if (o->s.state == SANDBOX_CREATING)
+        create_on_deadline(t);
+    else if (o->s.state == SANDBOX_ENDING)
+        lifecycle_tell_privd(o);
+    else
+        lifecycle_end(o, "its time is over");
+}
+
+/* Puts o into the registry; false: memory is out, and o is as before. */
+static bool enter(struct core *c, struct sandbox_obj *o)
+{
+    o->core = c;
+    o->end.fire = on_end_timer;
+    o->stock_drop.fire = sockets_on_drop;
+    o->sample.fire = metrics_on_timer;
+    return timers_reserve(&c->timers, (c->registry.n + 1) * CORE_TIMERS_EACH) == 0 &&
+           registry_add(&c->registry, o) == 0;
+}
+
+static void release(struct sandbox_obj *o)
+{
+    json_decref(o->s.metadata);
+    json_decref(o->s.env);
+    json_decref(o->s.network);
+    free(o->init_body);
+    explicit_bzero(o, sizeof(*o));
+    free(o);
+}
+
+struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s)
+{
+    struct sandbox_obj *o = calloc(1, sizeof(*o));
+
+    if (!o)
+        return NULL;
+    o->s = *s;
+    if (!enter(c, o)) {
+        free(o);
+        return NULL;
+    }
+    return o;
+}
+
+/* 0 in a field: the configured default. */
+static struct privsep_limits limits_of(const struct privsep_limits *asked,
+                                       const struct privsep_limits *d)
+{
+    return (struct privsep_limits){
+        .memory_bytes = asked->memory_bytes ? asked->memory_bytes : d->memory_bytes,
+        .disk_bytes = asked->disk_bytes ? asked->disk_bytes : d->disk_bytes,
+        .cpu_milli = asked->cpu_milli ? asked->cpu_milli : d->cpu_milli,
+        .pids = asked->pids ? asked->pids : d->pids,
+        .open_files = asked->open_files ? asked->open_files : d->open_files};
+}
+
+/* Its own copies: the caller's may change or go. */
+static bool copy_json(struct sandbox *s, const struct sandbox_request *r)
+{
+    s->metadata = r->metadata ? json_deep_copy(r->metadata) : json_object();
+    s->env = r->env ? json_deep_copy(r->env) : json_object();
+    s->network = r->network ? json_deep_copy(r->network) : NULL;
+    return s->metadata && s->env && (s->network || !r->network);
+}
+
+static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
+                 const struct template_info *asked, const struct template_info *used)
+{
+    do
+        ids_sandbox(s->id);
+    while (registry_find(&c->registry, s->id));
+    snprintf(s->tenant, sizeof(s->tenant), "%s", r->tenant);
+    snprintf(s->template_asked, sizeof(s->template_asked), "%s", asked->id);
+    snprintf(s->template_id, sizeof(s->template_id), "%s", used->id);
+    s->state = SANDBOX_CREATING;
+    s->on_timeout = r->on_timeout;
+    s->secure = r->secure;
+    s->auto_resume = r->auto_resume;
+    s->keep_memory = r->keep_memory;
+    s->allow_internet = r->allow_internet;
+    s->limits = limits_of(&r->limits, &c->config.limits);
+    s->started_real_ms = clock_real_ms();
+    s->end_real_ms = s->started_real_ms +
+                     (r->ttl_ms > 0 ? r->ttl_ms : (int64_t)c->config.default_ttl_ms);
+    ids_random_bytes(s->agent_key, sizeof(s->agent_key));
+}
+
+enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
+                           const struct template_info *asked, const struct template_info *used,
+                           struct sandbox_obj **out, struct err *e)
+{
+    struct sandbox_obj *o = calloc(1, sizeof(*o));
+
+    if (!o)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    fill(c, &o->s, r, asked, used);
+    if (!copy_json(&o->s, r) || !enter(c, o)) {
+        release(o);
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    }
+    *out = o;
+    return ERR_OK;
+}
+
+void sandbox_free(struct sandbox_obj *o)
+{
+    struct core *c = o->core;
+    struct err why;
+
+    err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
+    metrics_free(o, &why);
+    logs_free(o);
+    sockets_drop(o);
+    timers_cancel(&c->timers, &o->end);
+    timers_cancel(&c->timers, &o->sample);
+    registry_remove(&c->registry, o);
+    release(o);
+}
+
+struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *id)
+{
+    struct sandbox_obj *o = registry_find(&c->registry, id);
+
+    return o && (!tenant || strcmp(o->s.tenant, tenant) == 0) ? o : NULL;
+}
+
+/* The id of one that is being made was told to nobody. */
+static bool is_visible(const struct sandbox_obj *o)
+{
+    return o->s.state != SANDBOX_CREATING && o->s.state != SANDBOX_ENDING &&
+           o->s.state != SANDBOX_ENDED;
+}
+
+enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id,
+                              struct sandbox_obj **out, struct err *e)
+{
+    struct sandbox_obj *o = sandbox_get(c, tenant, id);
+
+    if (!o || !is_visible(o))
+        return err_set(e, ERR_NOT_FOUND, "there is no sandbox '%.32s' (it may have ended)", id);
+    *out = o;
+    return ERR_OK;
+}
+
+const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, const char *id)
+{
+    struct sandbox_obj *o = NULL;
+
+    return sandbox_visible(c, tenant, id, &o, NULL) == ERR_OK ? &o->s : NULL;
+}
+
+enum err_code core_sandbox_set_network(struct core *c, const char *tenant, const char *id,
+                                       json_t *network, bool allow_internet, struct err *e)
+{
+    struct sandbox_obj *o = NULL;
+    enum err_code code = sandbox_visible(c, tenant, id, &o, e);
+    struct sandbox changed;
+
+    if (code != ERR_OK)
+        return code;
+    changed = o->s;
+    changed.network = network;
+    changed.allow_internet = allow_internet;
+    code = store_sandbox_set_network(c->store, &changed, e);
+    if (code != ERR_OK)
+        return code;
+    json_incref(network);
+    json_decref(o->s.network);
+    o->s.network = network;
+    o->s.allow_internet = allow_internet;
+    return ERR_OK;
+}

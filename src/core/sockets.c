@@ -1,0 +1,151 @@
+/* Sockets in a sandbox's network, for the gateway and for core's own calls. privd makes them in
+ * batches; what a batch holds beyond the need of the moment is the sandbox's stock. It is dropped a
+ * second after the last use, so that an idle sandbox costs cayd no descriptor. */
+
+#include "core/call.h"
+
+#include <errno.h>
+
+#define STOCK_KEEP_MS 1000u
+#define STOCK_BATCH   4u /* sockets asked for beyond the need, while in use */
+
+struct socket_wait {
+    size_t n;
+    int fds[CORE_STOCK_MAX]; /* from the stock: answered in the next turn */
+    struct err why;
+    void (*done)(void *arg, int *fds, size_t n, const struct err *why);
+    void *arg;
+};
+
+void sockets_drop(struct sandbox_obj *o)
+{
+    for (size_t i = 0; i < o->stock_n; i++)
+        close(o->stock[i]);
+    o->stock_n = 0;
+    timers_cancel(&o->core->timers, &o->stock_drop);
+}
+
+void sockets_on_drop(struct timer *t)
+{
+    sockets_drop(CONTAINER_OF(t, struct sandbox_obj, stock_drop));
+}
+
+void sockets_put(struct sandbox_obj *o, int *fds, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (o->stock_n < CORE_STOCK_MAX)
+            o->stock[o->stock_n++] = fds[i];
+        else
+            close(fds[i]);
+    }
+    if (o->stock_n)
+        timers_set(&o->core->timers, &o->stock_drop, clock_mono_ms() + STOCK_KEEP_MS);
+}
+
+static void answer(struct socket_wait *w, int *fds, const struct err *why)
+{
+    w->done(w->arg, why ? NULL : fds, why ? 0 : w->n, why);
+    free(w);
+}
+
+static void answer_deferred(void *arg)
+{
+    struct socket_wait *w = arg;
+
+    answer(w, w->fds, w->why.code ? &w->why : NULL);
+}
+
+static void close_all(int *fds, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+static void on_reply(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                     int *fds, size_t n_fds, void *arg)
+{
+    struct socket_wait *w = arg;
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (status == 0 && n_fds < w->n)
+        status = -EPROTO;
+    if (status < 0) {
+        close_all(fds, n_fds);
+        call_privd_err(&w->why, status, "opening a connection into the sandbox");
+        answer(w, NULL, &w->why);
+        return;
+    }
+    if (o && o->s.state == SANDBOX_RUNNING)
+        sockets_put(o, fds + w->n, n_fds - w->n);
+    else
+        close_all(fds + w->n, n_fds - w->n);
+    answer(w, fds, NULL);
+}
+
+static int64_t ask_privd(struct sandbox_obj *o, struct socket_wait *w, bool in_use)
+{
+    struct privsep_msg m = {.op = PRIVSEP_CONNECT, .slot = o->s.slot, .gen = o->s.gen};
+
+    m.u.connect.count = (uint32_t)MIN(w->n + (in_use ? STOCK_BATCH : 0), PRIVSEP_MAX_FDS);
+    return call_privd(o->core, o->s.id, &m, on_reply, w);
+}
+
+static struct socket_wait *make_wait(size_t n)
+{
+    struct socket_wait *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        abort();
+    w->n = n;
+    return w;
+}
+
+void sockets_get(struct sandbox_obj *o, size_t n,
+                 void (*done)(void *arg, int *fds, size_t n, const struct err *why), void *arg)
+{
+    struct core *c = o->core;
+    struct socket_wait *w = make_wait(n);
+    uint64_t now = clock_mono_ms();
+    bool in_use = o->sockets_used_ms && now - o->sockets_used_ms < STOCK_KEEP_MS;
+    int64_t rc;
+
+    w->done = done;
+    w->arg = arg;
+    o->sockets_used_ms = now;
+    if (o->stock_n >= n) {
+        o->stock_n -= n;
+        memcpy(w->fds, o->stock + o->stock_n, n * sizeof(int));
+        if (o->stock_n)
+            timers_set(&c->timers, &o->stock_drop, now + STOCK_KEEP_MS);
+        core_defer(c, answer_deferred, w);
+        return;
+    }
+    rc = o->known_to_privd ? ask_privd(o, w, in_use) : -ESTALE;
+    if (rc < 0) {
+        call_privd_err(&w->why, rc, "opening a connection into the sandbox");
+        core_defer(c, answer_deferred, w);
+    }
+}
+
+void core_sandbox_sockets(struct core *c, const char *id, size_t n,
+                          void (*done)(void *arg, int *fds, size_t n, const struct err *why),
+                          void *arg)
+{
+    struct sandbox_obj *o = NULL;
+    struct socket_wait *w;
+    struct err e = {0};
+
+    if (n < 1 || n > PRIVSEP_MAX_FDS)
+        err_set(&e, ERR_INVALID, "%zu sockets asked for at once; 1 to %d are allowed", n,
+                PRIVSEP_MAX_FDS);
+    else if (sandbox_visible(c, NULL, id, &o, &e) == ERR_OK) {
+        metrics_touch(o, 60000);
+        sockets_get(o, n, done, arg);
+        return;
+    }
+    w = make_wait(0);
+    w->why = e;
+    w->done = done;
+    w->arg = arg;
+    core_defer(c, answer_deferred, w);
+}

@@ -1,0 +1,48 @@
+#pragma once
+/* What survives cayd: tenants, keys and sandboxes in one SQLite file (WAL), <state_dir>/cay.db.
+ *
+ * Written inline by the control loop: a commit is a write(2) into the log, without a sync; a kill of
+ * cayd loses nothing, a loss of power at most the last moments, and then no sandbox lives either.
+ * Checkpoints, which do sync, run in a helper thread with a connection of its own, when the log has
+ * grown (store_checkpoint.c); it sleeps otherwise. Used by the loop's thread only.
+ *
+ * A sandbox's environment is not stored: it may hold secrets, and the agent has it. */
+
+#include "core/core.h"
+
+struct store;
+
+#define STORE_HASH_SIZE 32
+
+/* Makes dir's cay.db (mode 0600) when absent and brings its schema up to date. ERR_CONFLICT when it
+ * was written by a newer cay, or another cayd uses it. */
+enum err_code store_open(const char *dir, struct store **out, struct err *e);
+void store_close(struct store *st);
+
+/* -- sandboxes --------------------------------------------------------------------------------- */
+
+enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, struct err *e);
+
+/* state, slot, gen, started and end of an existing row. */
+enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, struct err *e);
+
+/* network of an existing row, as it is in s. */
+enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e);
+enum err_code store_sandbox_delete(struct store *st, const char *id, struct err *e);
+
+/* Calls fn for each row; s and its JSON references are fn's to keep or drop. Stops when fn fails. */
+enum err_code store_sandbox_each(struct store *st,
+                                 enum err_code (*fn)(void *arg, const struct sandbox *s,
+                                                     struct err *e),
+                                 void *arg, struct err *e);
+
+/* -- tenants and keys -------------------------------------------------------------------------- */
+
+/* Makes the tenant when absent and adds the key's hash, both or neither. */
+enum err_code store_key_insert(struct store *st, const char *tenant, const char *label,
+                               const uint8_t hash[static STORE_HASH_SIZE], int64_t made_ms,
+                               struct err *e);
+
+/* The tenant of a key's hash, or ERR_NOT_FOUND. */
+enum err_code store_key_find(struct store *st, const uint8_t hash[static STORE_HASH_SIZE],
+                             char out[static CORE_TENANT_SIZE], struct err *e);

@@ -1,0 +1,362 @@
+/* Templates: privd has two, by number; names and aliases are ours. What is ready is privd's to say,
+ * and asked again after each job. */
+
+#include "core/call.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define NOTE_SIZE   224
+#define REASON_SIZE 160
+#define TAG_DEFAULT "default"
+#define TAG_LATEST  "latest"
+
+static const struct {
+    uint32_t number;
+    const char *id;
+    const char *aliases[4];
+    const char *build_note; /* what to do when it is not there */
+} known[] = {
+    {PRIVSEP_TEMPLATE_HOST,
+     "host",
+     {NULL},
+     "it is made from this machine's own programs at the server's start; see `cay doctor`"},
+    {PRIVSEP_TEMPLATE_BASE,
+     "base",
+     {"debian", NULL},
+     "it is not built yet: `cay template build base`"},
+};
+
+#define COUNT   ARRAY_SIZE(known)
+#define IS_HOST 0 /* place of "host" in known */
+
+struct templates {
+    struct template_info info[COUNT]; /* in the order of known; first, for core_templates */
+    char notes[COUNT][NOTE_SIZE];
+    char failed[COUNT][NOTE_SIZE]; /* that and why the last build failed, or "" */
+};
+
+struct job {
+    struct job *next;
+    struct core *core;
+    uint64_t seq; /* of the JOB request */
+    size_t which;
+    bool build;
+    char last[REASON_SIZE]; /* what it said last */
+    void (*on_progress)(void *arg, unsigned percent, const char *text);
+    core_sandbox_cb done;
+    void *arg;
+};
+
+/* -- what is there ----------------------------------------------------------------------------- */
+
+static void note(struct templates *t, size_t i)
+{
+    bool failed = !t->info[i].ready && !t->info[i].building && t->failed[i][0];
+    const char *text = t->info[i].ready      ? ""
+                       : t->info[i].building ? "it is being built"
+                       : failed              ? t->failed[i]
+                                             : known[i].build_note;
+    size_t len = strnlen(text, NOTE_SIZE - 1);
+
+    memcpy(t->notes[i], text, len);
+    t->notes[i][len] = '\0';
+}
+
+void templates_forget(struct core *c)
+{
+    struct templates *t = c->templates;
+
+    for (size_t i = 0; i < COUNT; i++) {
+        t->info[i] = (struct template_info){.id = known[i].id,
+                                            .number = known[i].number,
+                                            .building = t->info[i].building,
+                                            .note = t->notes[i]};
+        note(t, i);
+    }
+}
+
+enum err_code templates_init(struct core *c, struct err *e)
+{
+    c->templates = calloc(1, sizeof(*c->templates));
+    if (!c->templates)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    templates_forget(c);
+    return ERR_OK;
+}
+
+void templates_free(struct core *c)
+{
+    struct job *next;
+
+    for (struct job *j = c->jobs; j; j = next) {
+        next = j->next;
+        free(j);
+    }
+    c->jobs = NULL;
+    free(c->templates);
+    c->templates = NULL;
+}
+
+void templates_on_event(struct core *c, const struct privsep_msg *m)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        struct template_info *t = &c->templates->info[i];
+
+        if (t->number != m->u.template.number)
+            continue;
+        t->ready = m->u.template.ready != 0;
+        t->made_real_ms = m->u.template.made_real_ms;
+        t->size_bytes = m->u.template.size_bytes;
+        note(c->templates, i);
+    }
+}
+
+struct ask {
+    void (*fn)(struct core *c, int status);
+};
+
+static void on_templates(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                         int *fds, size_t n_fds, void *arg)
+{
+    CLEANUP_FREE struct ask *a = arg;
+
+    if (a->fn)
+        a->fn(c, status);
+}
+
+int templates_ask(struct core *c, void (*fn)(struct core *c, int status))
+{
+    struct privsep_msg m = {.op = PRIVSEP_TEMPLATES};
+    struct ask *a = calloc(1, sizeof(*a));
+    int64_t rc;
+
+    if (!a)
+        return -ENOMEM;
+    a->fn = fn;
+    rc = call_privd(c, "", &m, on_templates, a);
+    if (rc < 0)
+        free(a);
+    return rc < 0 ? (int)rc : 0;
+}
+
+size_t core_templates(struct core *c, const struct template_info **out)
+{
+    *out = c->templates->info;
+    return COUNT;
+}
+
+/* -- names ------------------------------------------------------------------------------------- */
+
+static bool is_name_of(size_t i, const char *name, size_t len)
+{
+    if (strlen(known[i].id) == len && memcmp(known[i].id, name, len) == 0)
+        return true;
+    for (const char *const *a = known[i].aliases; *a; a++)
+        if (strlen(*a) == len && memcmp(*a, name, len) == 0)
+            return true;
+    return false;
+}
+
+/* A name may carry a tag; there is one version of each, so only the tags that mean "the" version. */
+static bool find(const char *name, size_t *out)
+{
+    const char *colon = strchr(name, ':');
+    size_t len = colon ? (size_t)(colon - name) : strlen(name);
+
+    if (colon && strcmp(colon + 1, TAG_DEFAULT) != 0 && strcmp(colon + 1, TAG_LATEST) != 0)
+        return false;
+    for (size_t i = 0; i < COUNT; i++) {
+        if (is_name_of(i, name, len)) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+const struct template_info *core_template_find(struct core *c, const char *name)
+{
+    size_t i;
+
+    return name && find(name, &i) ? &c->templates->info[i] : NULL;
+}
+
+static enum err_code not_found(struct err *e, const char *name)
+{
+    char names[128] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < COUNT && used < sizeof(names); i++)
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+                                 known[i].id);
+    err_set(e, ERR_NOT_FOUND, "there is no template '%.64s'; there are: %s", name ? name : "",
+            names);
+    err_hint(e, "see `cay template ls`");
+    return ERR_NOT_FOUND;
+}
+
+enum err_code templates_resolve(struct core *c, const char *name,
+                                const struct template_info **asked,
+                                const struct template_info **used, struct err *e)
+{
+    const struct template_info *host = &c->templates->info[IS_HOST];
+    const struct template_info *t = core_template_find(c, name);
+
+    if (!t)
+        return not_found(e, name);
+    if (!t->ready && !host->ready) {
+        err_set(e, ERR_UNAVAILABLE, "template %s is not ready: %s", t->id, t->note);
+        err_hint(e, "see `cay template ls`");
+        return ERR_UNAVAILABLE;
+    }
+    *asked = t;
+    *used = t->ready ? t : host;
+    return ERR_OK;
+}
+
+/* -- jobs -------------------------------------------------------------------------------------- */
+
+void templates_on_progress(struct core *c, const struct privsep_msg *m)
+{
+    for (struct job *j = c->jobs; j; j = j->next) {
+        if (j->seq != m->u.progress.job_seq)
+            continue;
+        snprintf(j->last, sizeof(j->last), "%.*s", (int)sizeof(m->u.progress.text) - 1,
+                 m->u.progress.text);
+        if (j->on_progress)
+            j->on_progress(j->arg, MIN(m->u.progress.percent, 100u), j->last);
+        return;
+    }
+}
+
+static void unlink_job(struct core *c, struct job *j)
+{
+    struct job **at = &c->jobs;
+
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+}
+
+static void job_error(struct err *e, const struct job *j, int status)
+{
+    char what[96];
+
+    snprintf(what, sizeof(what), "%s template %s", j->build ? "building" : "removing",
+             known[j->which].id);
+    if (call_is_channel_error(status) || !j->last[0])
+        call_privd_err(e, status, what);
+    else
+        err_set_sys(e, err_code_from_errno(status), status, "%s: %s", what, j->last);
+}
+
+/* The list is asked for anew before anybody hears of the end: what is told is then true. The reply
+ * to it need not be waited for: it is in order. */
+static void on_job(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                   int *fds, size_t n_fds, void *arg)
+{
+    CLEANUP_FREE struct job *j = arg;
+    struct templates *t = c->templates;
+    struct err why;
+
+    unlink_job(c, j);
+    t->info[j->which].building = false;
+    t->failed[j->which][0] = '\0';
+    if (status < 0) {
+        job_error(&why, j, status);
+        log_warn("%s", why.text);
+        if (j->build)
+            snprintf(t->failed[j->which], NOTE_SIZE, "the last build failed: %.160s", why.text);
+    } else if (j->build) {
+        t->info[j->which].ready = true;
+    } else {
+        t->info[j->which].ready = false;
+        t->info[j->which].size_bytes = 0;
+    }
+    note(t, j->which);
+    templates_ask(c, NULL);
+    if (j->done)
+        j->done(j->arg, NULL, status < 0 ? &why : NULL);
+}
+
+static size_t users_of(const struct core *c, size_t which)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->registry.n; i++)
+        n += strcmp(c->registry.order[i]->s.template_id, known[which].id) == 0;
+    return n;
+}
+
+static enum err_code check_job(struct core *c, const char *name, bool build, size_t *which,
+                               struct err *e)
+{
+    enum err_code code = core_check_ready(c, e);
+
+    if (code != ERR_OK)
+        return code;
+    if (!name || !find(name, which))
+        return not_found(e, name);
+    for (struct job *j = c->jobs; j; j = j->next)
+        if (j->which == *which)
+            return err_set(e, ERR_CONFLICT, "template %s is being %s already", known[*which].id,
+                           j->build ? "built" : "removed");
+    if (!build && *which == IS_HOST)
+        return err_set(e, ERR_CONFLICT, "template host is this machine itself and stays");
+    if (!build && users_of(c, *which))
+        return err_set(e, ERR_CONFLICT, "%zu sandboxes use template %s: end them first",
+                       users_of(c, *which), known[*which].id);
+    return ERR_OK;
+}
+
+static enum err_code start_job(struct core *c, const char *name, bool build, struct job *j,
+                               struct err *e)
+{
+    struct privsep_msg m = {.op = PRIVSEP_JOB};
+    enum err_code code = check_job(c, name, build, &j->which, e);
+    int64_t seq;
+
+    if (code != ERR_OK)
+        return code;
+    j->build = build;
+    m.u.job.kind = build ? PRIVSEP_JOB_TEMPLATE_BUILD : PRIVSEP_JOB_TEMPLATE_REMOVE;
+    m.u.job.template_number = known[j->which].number;
+    seq = call_privd(c, "", &m, on_job, j);
+    if (seq < 0)
+        return call_privd_err(e, seq, build ? "building a template" : "removing a template");
+    j->seq = (uint64_t)seq;
+    j->next = c->jobs;
+    c->jobs = j;
+    c->templates->info[j->which].building = build;
+    note(c->templates, j->which);
+    return ERR_OK;
+}
+
+static void run_job(struct core *c, const char *name, bool build,
+                    void (*on_progress)(void *arg, unsigned percent, const char *text),
+                    core_sandbox_cb done, void *arg)
+{
+    struct job *j = calloc(1, sizeof(*j));
+    struct err e;
+
+    if (!j)
+        abort();
+    *j = (struct job){.core = c, .on_progress = on_progress, .done = done, .arg = arg};
+    if (start_job(c, name, build, j, &e) == ERR_OK)
+        return;
+    free(j);
+    core_defer_error(c, done, arg, &e);
+}
+
+void core_template_build(struct core *c, const char *name,
+                         void (*on_progress)(void *arg, unsigned percent, const char *text),
+                         core_sandbox_cb done, void *arg)
+{
+    run_job(c, name, true, on_progress, done, arg);
+}
+
+void core_template_remove(struct core *c, const char *name, core_sandbox_cb done, void *arg)
+{
+    run_job(c, name, false, NULL, done, arg);
+}
