@@ -61,6 +61,8 @@ static enum err_code read_size(const json_t *pty, uint16_t *cols, uint16_t *rows
     json_t *size = NULL;
     int64_t c = 0, r = 0;
 
+    if (!pty)
+        return ERR_OK;
     if (json_get_obj(pty, "size", NULL, JSON_OPTIONAL, &size, e) != ERR_OK)
         return e->code;
     if (size && (json_get_int(size, "cols", NULL, JSON_OPTIONAL, 0, UINT16_MAX, &c, e) != ERR_OK ||
