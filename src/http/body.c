@@ -22,7 +22,10 @@ bool body_wants_input(const struct http_exchange *x)
 static void too_large(struct http_exchange *x)
 {
     x->mode = BODY_DISCARD;
-    http_respond_error(x, 413, "the request's body is larger than %zu bytes", x->collect_max);
+    if (x->on_too_large)
+        x->on_too_large(x);
+    else
+        http_respond_error(x, 413, "the request's body is larger than %zu bytes", x->collect_max);
 }
 
 static void take_piece(struct http_exchange *x, const char *raw, const struct parse_piece *p)

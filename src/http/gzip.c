@@ -109,21 +109,22 @@ int gzip_feed(struct gzip *z, const void *data, size_t n, size_t *used)
     size_t done = 0;
     int r = 0;
 
-    while ((done < n || z->pending) && r == 0) {
+    while ((done < n || (z->pending && !z->ended)) && r == 0) {
         unsigned take = (unsigned)MIN(n - done, (size_t)1 << 30);
 
-        if (z->ended && done < n) {
-            r = -EBADMSG;
-            break;
+        if (z->ended) { /* another member follows (RFC 1952 2.2) */
+            if (!z->inflating || inflateReset(&z->z) != Z_OK) {
+                r = -EBADMSG;
+                break;
+            }
+            z->ended = false;
         }
         z->z.next_in = (unsigned char *)data + done;
         z->z.avail_in = take;
         r = turn(z, Z_NO_FLUSH);
         done += take - z->z.avail_in;
         if (r == 2)
-            r = z->ended && done < n ? -EBADMSG : 0;
-        if (r == 0 && z->ended && done == n)
-            break;
+            r = 0;
     }
     z->z.next_in = NULL;
     z->z.avail_in = 0;

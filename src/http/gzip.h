@@ -22,8 +22,8 @@ int gzip_inflate_new(uint64_t max, gzip_sink sink, void *arg, struct gzip **out)
 int gzip_deflate_new(int level, gzip_sink sink, void *arg, struct gzip **out);
 
 /* Feeds n bytes. *used says how many were taken, all of them unless 1 is returned: then feed the
- * rest again when the sink has room. Inflating: -EBADMSG when it is not gzip, or bytes follow its
- * end; -EMSGSIZE above max. Else what the sink returned. */
+ * rest again when the sink has room. Inflating: -EBADMSG when it is not gzip (several members in a
+ * row are); -EMSGSIZE above max. Else what the sink returned. */
 int gzip_feed(struct gzip *z, const void *data, size_t n, size_t *used);
 
 /* After the last input. Deflating: writes the end; 1 when the sink was full: call again. Inflating: 0

@@ -15,6 +15,9 @@
 #include "http/parse.h"
 #include "http/server.h"
 
+#include <jansson.h>
+#include <sys/uio.h>
+
 #define HTTP_DISCARD_BYTES (64u * 1024u) /* of an unread body, to keep a connection */
 
 /* Each kind of wait has one length per server, so that a queue in order of entry is in order of
@@ -85,6 +88,8 @@ struct http_exchange {
     void (*on_collect)(struct http_exchange *, char *, size_t);
     void (*on_data)(struct http_exchange *, const char *, size_t);
     void (*on_end)(struct http_exchange *);
+    void (*on_too_large)(struct http_exchange *); /* answers instead of the plain 413 */
+    void (*rpc_done)(struct http_exchange *, json_t *, bool);
 
     bool begun, ended;
     bool chunked;    /* our own chunks */
@@ -183,6 +188,9 @@ void body_stream_raw(struct http_exchange *x,
 
 /* Refuses what is no exchange (a bad head): queues a whole response that ends the connection. */
 void response_refuse(struct conn *c, int status, const char *why);
+
+/* http_response_write of several pieces as one chunk; n <= 4. */
+int response_writev(struct http_exchange *x, const struct iovec *iov, int n);
 
 /* For the relay: a head made elsewhere; then http_response_write sends bytes as they are. close: the
  * connection ends after it. no_body as in struct http_exchange. */

@@ -1,6 +1,7 @@
 #include "http/json.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Nesting of arrays and objects, strings left out. jansson recurses per level, so that this bounds
@@ -211,4 +212,66 @@ enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max
     if (bytes > max_bytes)
         return err_set(e, ERR_INVALID, "\"%s\" is larger than %zu bytes", what, max_bytes);
     return ERR_OK;
+}
+
+/* Length of the UTF-8 character at s (at most n bytes), or 0. RFC 3629: no surrogates, no long forms. */
+static size_t utf8_len(const unsigned char *s, size_t n)
+{
+    unsigned char low = 0x80, high = 0xbf;
+    size_t len;
+
+    if (s[0] < 0x80)
+        return 1;
+    if (s[0] < 0xc2 || s[0] > 0xf4)
+        return 0;
+    len = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    if (n < len)
+        return 0;
+    if (s[0] == 0xe0)
+        low = 0xa0;
+    else if (s[0] == 0xed)
+        high = 0x9f;
+    else if (s[0] == 0xf0)
+        low = 0x90;
+    else if (s[0] == 0xf4)
+        high = 0x8f;
+    if (s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    return len;
+}
+
+static int append_escaped(struct buf *b, unsigned char c)
+{
+    static const char named[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+    const char *at = memchr(named, c, sizeof(named) - 1);
+
+    if (at)
+        return buf_printf(b, "\\%c", letters[at - named]);
+    return buf_printf(b, "\\u%04x", c);
+}
+
+int json_append_text(struct buf *b, const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    size_t from = 0, i = 0;
+    int r = buf_append(b, "\"", 1);
+
+    while (i < n && r == 0) {
+        size_t len = utf8_len(p + i, n - i);
+
+        if (len > 0 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\') {
+            i += len;
+            continue;
+        }
+        r = buf_append(b, s + from, i - from);
+        if (r == 0)
+            r = len == 0 ? buf_append(b, "\xef\xbf\xbd", 3) : append_escaped(b, p[i]);
+        from = ++i;
+    }
+    if (r == 0)
+        r = buf_append(b, s + from, i - from);
+    return r < 0 ? r : buf_append(b, "\"", 1);
 }

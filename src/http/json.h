@@ -1,6 +1,7 @@
 #pragma once
 /* jansson with limits, and fields with types: a wrong type is an error that names the field. */
 
+#include "base/buf.h"
 #include "base/err.h"
 
 #include <jansson.h>
@@ -17,17 +18,22 @@ enum json_need { JSON_OPTIONAL, JSON_REQUIRED };
 
 /* Each leaves *out untouched when the field is absent or null (ERR_OK if optional). Strings and
  * objects are borrowed from obj. alt, when not NULL, is a second accepted name (snake_case). */
-enum err_code json_get_str(const json_t *obj, const char *name, const char *alt, enum json_need need,
-                           size_t max, const char **out, struct err *e);
-enum err_code json_get_int(const json_t *obj, const char *name, const char *alt, enum json_need need,
-                           int64_t min, int64_t max, int64_t *out, struct err *e);
-enum err_code json_get_bool(const json_t *obj, const char *name, const char *alt, enum json_need need,
-                            bool *out, struct err *e);
-enum err_code json_get_obj(const json_t *obj, const char *name, const char *alt, enum json_need need,
-                           json_t **out, struct err *e);
-enum err_code json_get_arr(const json_t *obj, const char *name, const char *alt, enum json_need need,
-                           json_t **out, struct err *e);
+enum err_code json_get_str(const json_t *obj, const char *name, const char *alt,
+                           enum json_need need, size_t max, const char **out, struct err *e);
+enum err_code json_get_int(const json_t *obj, const char *name, const char *alt,
+                           enum json_need need, int64_t min, int64_t max, int64_t *out,
+                           struct err *e);
+enum err_code json_get_bool(const json_t *obj, const char *name, const char *alt,
+                            enum json_need need, bool *out, struct err *e);
+enum err_code json_get_obj(const json_t *obj, const char *name, const char *alt,
+                           enum json_need need, json_t **out, struct err *e);
+enum err_code json_get_arr(const json_t *obj, const char *name, const char *alt,
+                           enum json_need need, json_t **out, struct err *e);
 
 /* An object whose values are all strings (envs, metadata): count and total bytes bounded. */
 enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max_count,
                                  size_t max_bytes, struct err *e);
+
+/* Appends s as a JSON string with its quotes. What is not UTF-8 becomes U+FFFD: file names and output
+ * of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
+int json_append_text(struct buf *b, const char *s, size_t n) WARN_UNUSED;

@@ -9,7 +9,9 @@
 #include <sys/uio.h>
 
 #include "base/log.h"
+#include "http/json.h"
 
+#define MAX_PIECES   4
 #define DIRECT_BYTES 16384u /* from here on a copy costs more than an early write */
 
 const struct http_head *http_exchange_head(const struct http_exchange *x)
@@ -183,31 +185,14 @@ void http_respond(struct http_exchange *x, int status, const struct http_header 
         conn_send(x->conn, iov, 2, true);
 }
 
-/* Escapes what JSON needs escaped; anything that is not ASCII is taken as UTF-8 already. */
-static void put_json_text(struct buf *b, const char *s)
-{
-    char escape[8];
-
-    for (; *s; s++) {
-        if (*s == '"' || *s == '\\') {
-            put(b, "\\", 1);
-            put(b, s, 1);
-        } else if ((unsigned char)*s < 0x20) {
-            snprintf(escape, sizeof(escape), "\\u%04x", (unsigned char)*s);
-            put_str(b, escape);
-        } else {
-            put(b, s, 1);
-        }
-    }
-}
-
 static void error_body(struct buf *b, int status, const char *text)
 {
     put(b, "{\"code\":", 8);
     put_number(b, (uint64_t)status);
-    put_str(b, ",\"message\":\"");
-    put_json_text(b, text);
-    put(b, "\"}", 2);
+    put_str(b, ",\"message\":");
+    if (json_append_text(b, text, strlen(text)) < 0)
+        abort(); /* texts are bounded and the buffer is made for them */
+    put(b, "}", 1);
 }
 
 void http_respond_error(struct http_exchange *x, int status, const char *fmt, ...)
@@ -254,47 +239,54 @@ void http_response_begin(struct http_exchange *x, int status, const struct http_
     server_mark_dirty(x->conn);
 }
 
-/* Frames one piece into iov; how many were filled. */
-static int frame(struct http_exchange *x, const void *data, size_t len, char size[24],
-                 struct iovec iov[3])
+/* Frames pieces of len bytes together into out; how many it has then. */
+static int frame(const struct http_exchange *x, const struct iovec *iov, int n, size_t len,
+                 char size[24], struct iovec *out)
 {
-    if (!x->chunked) {
-        iov[0] = (struct iovec){.iov_base = (void *)data, .iov_len = len};
-        return 1;
-    }
-    iov[0] = (struct iovec){.iov_base = size,
-                            .iov_len = (size_t)snprintf(size, 24, "%zx\r\n", len)};
-    iov[1] = (struct iovec){.iov_base = (void *)data, .iov_len = len};
-    iov[2] = (struct iovec){.iov_base = (void *)"\r\n", .iov_len = 2};
-    return 3;
+    int count = 0;
+
+    if (x->chunked)
+        out[count++] = (struct iovec){.iov_base = size,
+                                      .iov_len = (size_t)snprintf(size, 24, "%zx\r\n", len)};
+    for (int i = 0; i < n; i++)
+        out[count++] = iov[i];
+    if (x->chunked)
+        out[count++] = (struct iovec){.iov_base = (void *)"\r\n", .iov_len = 2};
+    return count;
 }
 
-int http_response_write(struct http_exchange *x, const void *data, size_t len)
+int response_writev(struct http_exchange *x, const struct iovec *iov, int n)
 {
     struct conn *c = x->conn;
-    size_t high = c->server->config.write_high_bytes;
-    struct iovec iov[3];
+    size_t high = c->server->config.write_high_bytes, len = 0;
+    struct iovec framed[MAX_PIECES + 2];
     char size[24];
-    int n;
 
-    assert(x->begun && !x->ended);
+    assert(x->begun && !x->ended && n <= MAX_PIECES);
+    for (int i = 0; i < n; i++)
+        len += iov[i].iov_len;
     if (len == 0 || x->aborted || x->no_body)
         return 0;
-    if (x->counted) {
-        if (len > x->left) { /* more than was announced: nothing after it would make sense */
-            log_error("http: a response is longer than its Content-Length");
-            http_exchange_abort(x);
-            return 0;
-        }
-        x->left -= len;
+    if (x->counted && len > x->left) { /* nothing after it would make sense to the peer */
+        log_error("http: a response is longer than its Content-Length");
+        http_exchange_abort(x);
+        return 0;
     }
-    n = frame(x, data, len, size, iov);
-    conn_send(c, iov, n, len >= DIRECT_BYTES);
+    x->left -= x->counted ? len : 0;
+    n = frame(x, iov, n, len, size, framed);
+    conn_send(c, framed, n, len >= DIRECT_BYTES);
     if (c->out.len > high)
         conn_flush(c);
     server_mark_dirty(c);
     x->want_drain |= c->out.len > high;
     return c->out.len > high;
+}
+
+int http_response_write(struct http_exchange *x, const void *data, size_t len)
+{
+    struct iovec iov = {.iov_base = (void *)data, .iov_len = len};
+
+    return response_writev(x, &iov, 1);
 }
 
 void http_response_on_drain(struct http_exchange *x,
