@@ -9,10 +9,21 @@
 #include "base/log.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+
+/* libuv could ask for the user's home, and the C library's answer needs NSS, which a static program
+ * cannot load. Nothing here asks: this keeps NSS out of the program. */
+int getpwuid_r(uid_t uid UNUSED, struct passwd *pwd UNUSED, char *buf UNUSED, size_t len UNUSED,
+               struct passwd **result)
+{
+    *result = NULL;
+    return ENOENT;
+}
 
 struct options {
     bool no_boot;
