@@ -186,6 +186,26 @@ static enum err_code check_mask(const json_t *network, struct err *e)
     return *mask ? ERR_OK : err_set(e, ERR_INVALID, "mask request host is not valid: it is empty");
 }
 
+/* Both carry credentials, which only the egress program may keep. Without it they would be stored in
+ * clear, and do nothing. */
+static enum err_code refuse_credentials(const json_t *network, struct err *e)
+{
+    json_t *rules = json_object_get(network, "rules"), *list;
+    const char *domain;
+
+    if (json_is_object(json_object_get(network, "egressProxy")))
+        return err_set(e, ERR_INVALID,
+                       "egressProxy: not supported yet by this server: nothing "
+                       "leaves a sandbox, by a proxy or otherwise");
+    json_object_foreach (rules, domain, list)
+        if (json_array_size(list) > 0)
+            return err_set(e, ERR_INVALID,
+                           "rules: not supported yet by this server: no header can be put on "
+                           "requests to \"%.128s\"",
+                           domain);
+    return ERR_OK;
+}
+
 enum err_code e2b_network_check(const json_t *network, struct err *e)
 {
     bool saw_domain = false, saw_all = false, ignored = false, public_traffic;
@@ -201,7 +221,7 @@ enum err_code e2b_network_check(const json_t *network, struct err *e)
         return err_set(e, ERR_INVALID,
                        "When specifying allowed domains in allow out, you must include "
                        "'ALL_TRAFFIC' in deny out to block all other traffic.");
-    return ERR_OK;
+    return refuse_credentials(network, e);
 }
 
 enum err_code e2b_network_keep(const json_t *network, const json_t *body, json_t **out,

@@ -1,0 +1,275 @@
+#include "cayd/connloop.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/gateway.h"
+#include "gateway/pending.h"
+#include "http/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define API_TIMEOUT_MS     120000 /* core ends its calls earlier; this is for what was forgotten */
+#define GATEWAY_TIMEOUT_MS 15000
+#define CONNECT_TIMEOUT_MS 10000
+#define SWEEP_MS           1000
+#define INBOX_MAX          16
+
+struct connloop {
+    struct connloop_config config;
+    int listen_fd;
+    uv_thread_t thread;
+    uv_loop_t loop;
+    uv_timer_t sweep;
+    struct mailbox inbox;
+    struct http_server *server;
+    struct gateway *gateway;
+    struct pending *api_pending;
+    bool stopping;
+};
+
+/* What another thread tells a connection loop to do. */
+struct order {
+    struct letter letter;
+    uint64_t grace_ms;
+};
+
+/* -- the API ------------------------------------------------------------------------------------ */
+
+static const struct http_header cors_header = {"Access-Control-Allow-Origin", "*"};
+
+static void respond(struct http_exchange *x, const struct api_response *r)
+{
+    struct http_header headers[API_HEADERS_MAX + 3];
+    size_t n = 0;
+
+    headers[n++] = cors_header;
+    headers[n++] = (struct http_header){"Access-Control-Expose-Headers", "*"};
+    if (r->body_len)
+        headers[n++] = (struct http_header){"Content-Type", "application/json"};
+    for (size_t i = 0; i < r->header_count; i++)
+        headers[n++] = (struct http_header){r->headers[i].name, r->headers[i].value};
+    http_respond(x, r->status, headers, n, r->body, r->body_len);
+}
+
+static void api_answered(struct ask *a, void *reader)
+{
+    struct connloop *l = reader;
+    struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
+
+    if (x)
+        respond(x, &a->response);
+    ask_free(a);
+}
+
+/* X-API-Key, or the bearer token of Authorization; "" for none. */
+static const char *find_key(const struct http_head *h)
+{
+    const char *key = http_head_get(h, "X-API-Key");
+
+    if (key && *key)
+        return key;
+    key = http_head_get(h, "Authorization");
+    if (!key || strncasecmp(key, "Bearer ", 7) != 0)
+        return "";
+    return key + 7 + strspn(key + 7, " ");
+}
+
+static void api_body(struct http_exchange *x, char *body, size_t len)
+{
+    struct connloop *l = http_exchange_loop(x)->data;
+    const struct http_head *h = http_exchange_head(x);
+    struct api_request *r = api_request_new(h->method, h->path, h->query, find_key(h), body, len);
+    uint64_t ticket;
+    struct ask *a;
+
+    ticket = r ? pending_add(l->api_pending, x, clock_mono_ms() + API_TIMEOUT_MS, NULL, NULL) : 0;
+    if (!ticket) {
+        api_request_free(r);
+        http_respond_error(x, 503, "too many requests wait for an answer; try again");
+        return;
+    }
+    a = control_ask_api(l->config.control, r, &l->inbox, ticket, api_answered);
+    if (a && control_send(a) == 0)
+        return;
+    ask_free(a);
+    pending_take(l->api_pending, ticket, NULL);
+    http_respond_error(x, 503, "the server is too busy; try again");
+}
+
+/* -- the gateway -------------------------------------------------------------------------------- */
+
+static void lookup_answered(struct ask *a, void *reader)
+{
+    struct connloop *l = reader;
+
+    gateway_answered(l->gateway, a->ticket, &a->answer);
+    ask_free(a);
+}
+
+static int lookup(void *ctx, uint64_t ticket, struct gateway_query *q)
+{
+    struct connloop *l = ctx;
+    struct ask *a = control_ask_gateway(l->config.control, q, &l->inbox, ticket, lookup_answered);
+    int rc = a ? control_send(a) : -EAGAIN;
+
+    if (rc == 0)
+        return 0;
+    if (a)
+        a->query.access.subject = NULL; /* still q's */
+    ask_free(a);
+    return -EAGAIN;
+}
+
+static void handle(struct http_exchange *x, void *ctx)
+{
+    struct connloop *l = ctx;
+
+    if (gateway_preflight(x) || gateway_handle(l->gateway, x))
+        return;
+    http_body_collect(x, API_BODY_MAX_BYTES, api_body);
+}
+
+/* -- the thread --------------------------------------------------------------------------------- */
+
+static void late(struct http_exchange *x)
+{
+    http_respond_error(x, 504, "the server did not answer in time");
+}
+
+static void on_sweep(uv_timer_t *t)
+{
+    struct connloop *l = t->data;
+
+    if (pending_count(l->api_pending) > 0)
+        pending_sweep(l->api_pending, clock_mono_ms(), late);
+}
+
+static void on_stopped(void *ctx)
+{
+    struct connloop *l = ctx;
+
+    gateway_free(l->gateway);
+    mailbox_close(&l->inbox);
+    uv_close((uv_handle_t *)&l->sweep, NULL);
+}
+
+static void open_stop(struct letter *letter, void *reader)
+{
+    struct order *o = CONTAINER_OF(letter, struct order, letter);
+    struct connloop *l = reader;
+
+    if (!l->stopping)
+        http_server_stop(l->server, o->grace_ms, on_stopped, l);
+    l->stopping = true;
+    free(o);
+}
+
+static void open_serve(struct letter *letter, void *reader)
+{
+    struct order *o = CONTAINER_OF(letter, struct order, letter);
+    struct connloop *l = reader;
+    int rc = l->stopping ? 0 : http_server_listen(l->server, l->listen_fd);
+
+    if (rc < 0)
+        log_error("connection loop %u cannot listen: %s", l->config.number, strerror(-rc));
+    else if (!l->stopping)
+        l->listen_fd = -1;
+    free(o);
+}
+
+static void drop_order(struct letter *letter)
+{
+    free(CONTAINER_OF(letter, struct order, letter));
+}
+
+static void post(struct connloop *l, void (*open)(struct letter *, void *), uint64_t grace_ms)
+{
+    struct order *o = calloc(1, sizeof(*o));
+
+    if (!o)
+        abort(); /* a loop that cannot be told to stop would hold the program */
+    o->letter.open = open;
+    o->letter.drop = drop_order;
+    o->grace_ms = grace_ms;
+    mailbox_answer(&l->inbox, &o->letter);
+}
+
+void connloop_serve(struct connloop *l)
+{
+    post(l, open_serve, 0);
+}
+
+void connloop_stop(struct connloop *l, uint64_t grace_ms)
+{
+    post(l, open_stop, grace_ms);
+}
+
+static void thread_main(void *arg)
+{
+    struct connloop *l = arg;
+
+    uv_run(&l->loop, UV_RUN_DEFAULT);
+    l->config.ended(l->config.ended_arg);
+}
+
+static int set_up(struct connloop *l)
+{
+    struct http_server_config server;
+    struct gateway_config gateway = {
+        .max_waiting = l->config.max_connections,
+        .ask_timeout_ms = GATEWAY_TIMEOUT_MS,
+        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+        .ask = lookup,
+        .ctx = l,
+    };
+    int rc;
+
+    http_server_config_default(&server);
+    server.max_connections = l->config.max_connections;
+    if ((rc = pending_new(l->config.max_connections, &l->api_pending)) < 0 ||
+        (rc = http_server_new(&l->loop, &server, handle, l, &l->server)) < 0 ||
+        (rc = gateway_new(&l->loop, &gateway, &l->gateway)) < 0 ||
+        (rc = mailbox_init(&l->inbox, &l->loop, INBOX_MAX, l)) < 0)
+        return rc;
+    uv_timer_init(&l->loop, &l->sweep);
+    l->sweep.data = l;
+    uv_timer_start(&l->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    uv_unref((uv_handle_t *)&l->sweep);
+    return 0;
+}
+
+/* A failure here ends the program: nothing is undone. */
+int connloop_start(const struct connloop_config *config, struct connloop **out)
+{
+    struct connloop *l = calloc(1, sizeof(*l));
+    int rc;
+
+    if (!l)
+        return -ENOMEM;
+    l->config = *config;
+    l->listen_fd = fcntl(config->listen_fd, F_DUPFD_CLOEXEC, 3);
+    if (l->listen_fd < 0)
+        return -errno;
+    rc = uv_loop_init(&l->loop);
+    if (rc < 0)
+        return rc;
+    l->loop.data = l;
+    if ((rc = set_up(l)) < 0 || (rc = uv_thread_create(&l->thread, thread_main, l)) < 0)
+        return rc;
+    *out = l;
+    return 0;
+}
+
+void connloop_join(struct connloop *l)
+{
+    uv_thread_join(&l->thread);
+    util_close(&l->listen_fd);
+    pending_free(l->api_pending);
+    mailbox_free(&l->inbox);
+    uv_loop_close(&l->loop);
+    free(l);
+}

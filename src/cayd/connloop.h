@@ -1,0 +1,27 @@
+#pragma once
+/* A connection loop: one thread, one uv loop, one HTTP server on the shared listener. It parses,
+ * answers and relays; what needs state it asks the control loop. */
+
+#include "cayd/control.h"
+
+struct connloop;
+
+struct connloop_config {
+    struct control *control;
+    int listen_fd; /* duplicated */
+    size_t max_connections;
+    unsigned number;
+    /* On the connection loop's thread, once, when it has ended after connloop_stop. */
+    void (*ended)(void *arg);
+    void *ended_arg;
+};
+
+/* Starts the thread. It serves from when connloop_serve was called. 0 or -errno. */
+int connloop_start(const struct connloop_config *config, struct connloop **out);
+void connloop_serve(struct connloop *l);
+
+/* Any thread: no new requests; ends when the running ones ended or were cut after grace_ms. */
+void connloop_stop(struct connloop *l, uint64_t grace_ms);
+
+/* Waits for the thread and frees. After it ended and the control loop answers no more. */
+void connloop_join(struct connloop *l);

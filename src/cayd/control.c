@@ -1,0 +1,217 @@
+#include "cayd/control.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define READY_POLL_MS 20
+
+struct control {
+    struct core *core;
+    struct api *api;
+    struct gateway_resolver *resolver;
+    struct mailbox mailbox;
+    uv_timer_t ready_timer;
+    void (*ready)(void *arg);
+    void *ready_arg;
+};
+
+/* -- asks --------------------------------------------------------------------------------------- */
+
+void ask_free(struct ask *a)
+{
+    if (!a)
+        return;
+    api_request_free(a->request);
+    api_response_free(&a->response);
+    access_free(&a->query.access);
+    util_close(&a->answer.fd);
+    free(a);
+}
+
+static void drop_letter(struct letter *l)
+{
+    ask_free(CONTAINER_OF(l, struct ask, letter));
+}
+
+static void open_answer(struct letter *l, void *reader)
+{
+    struct ask *a = CONTAINER_OF(l, struct ask, letter);
+
+    a->answered(a, reader);
+}
+
+static void send_back(struct ask *a)
+{
+    a->letter.open = open_answer;
+    mailbox_answer(a->back, &a->letter);
+}
+
+static void api_answered(void *arg, struct api_response *response)
+{
+    struct ask *a = arg;
+
+    a->response = *response;
+    send_back(a);
+}
+
+static void open_api(struct letter *l, void *reader)
+{
+    struct ask *a = CONTAINER_OF(l, struct ask, letter);
+    struct control *c = reader;
+
+    api_dispatch(c->api, TAKE_PTR(a->request), api_answered, a);
+}
+
+static void gateway_answered_here(void *arg, struct gateway_answer *answer)
+{
+    struct ask *a = arg;
+
+    a->answer = *answer;
+    send_back(a);
+}
+
+static void open_gateway(struct letter *l, void *reader)
+{
+    struct ask *a = CONTAINER_OF(l, struct ask, letter);
+    struct control *c = reader;
+
+    gateway_resolve(c->resolver, &a->query, gateway_answered_here, a);
+}
+
+static struct ask *ask_new(struct control *c, struct mailbox *back, uint64_t ticket,
+                           void (*answered)(struct ask *, void *))
+{
+    struct ask *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        return NULL;
+    a->control = c;
+    a->back = back;
+    a->ticket = ticket;
+    a->answered = answered;
+    a->answer.fd = -1;
+    a->letter.drop = drop_letter;
+    return a;
+}
+
+struct ask *control_ask_api(struct control *c, struct api_request *r, struct mailbox *back,
+                            uint64_t ticket, void (*answered)(struct ask *, void *))
+{
+    struct ask *a = ask_new(c, back, ticket, answered);
+
+    if (!a) {
+        api_request_free(r);
+        return NULL;
+    }
+    a->request = r;
+    a->letter.open = open_api;
+    return a;
+}
+
+struct ask *control_ask_gateway(struct control *c, const struct gateway_query *q,
+                                struct mailbox *back, uint64_t ticket,
+                                void (*answered)(struct ask *, void *))
+{
+    struct ask *a = ask_new(c, back, ticket, answered);
+
+    if (!a)
+        return NULL;
+    a->query = *q;
+    a->letter.open = open_gateway;
+    return a;
+}
+
+int control_send(struct ask *a)
+{
+    return mailbox_post(&a->control->mailbox, &a->letter);
+}
+
+/* -- start and end ------------------------------------------------------------------------------ */
+
+static void on_ready_timer(uv_timer_t *t)
+{
+    struct control *c = t->data;
+
+    if (!core_is_ready(c->core))
+        return;
+    uv_timer_stop(t);
+    c->ready(c->ready_arg);
+}
+
+static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct settings *s,
+                                const char *privd_path, struct err *e)
+{
+    struct core_config core = {
+        .state_dir = s->state_dir,
+        .domain = s->server_domain,
+        .limits = {.memory_bytes = s->sandbox_memory_bytes,
+                   .disk_bytes = s->sandbox_disk_bytes,
+                   .cpu_milli = (uint32_t)s->sandbox_cpu_milli,
+                   .pids = (uint32_t)s->sandbox_pids,
+                   .open_files = (uint32_t)s->sandbox_open_files},
+        .max_ttl_ms = s->sandbox_max_ttl_ms,
+        .default_ttl_ms = s->sandbox_default_ttl_ms,
+        .agent_timeout_ms = s->sandbox_agent_timeout_ms,
+        .max_sandboxes = (uint32_t)s->sandbox_max,
+    };
+    struct api_config api = {.domain = s->server_domain,
+                             .state_dir = s->state_dir,
+                             .max_ttl_ms = s->sandbox_max_ttl_ms,
+                             .limits = core.limits};
+    enum err_code rc = core_new(loop, &core, privd_path, &c->core, e);
+
+    if (rc != ERR_OK)
+        return rc;
+    c->resolver = gateway_resolver_new(c->core);
+    if (!c->resolver)
+        return err_set(e, ERR_EXHAUSTED, "no memory for the gateway");
+    return api_new(c->core, &api, &c->api, e);
+}
+
+enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char *privd_path,
+                          void (*ready)(void *arg), void *ready_arg, struct control **out,
+                          struct err *e)
+{
+    struct control *c = calloc(1, sizeof(*c));
+    int rc;
+
+    if (!c)
+        return err_set(e, ERR_EXHAUSTED, "no memory for the control loop");
+    c->ready = ready;
+    c->ready_arg = ready_arg;
+    rc = mailbox_init(&c->mailbox, loop, CONTROL_MAX_WAITING, c);
+    if (rc < 0) {
+        free(c);
+        return err_set_sys(e, ERR_INTERNAL, rc, "cannot make the control loop's mailbox");
+    }
+    uv_timer_init(loop, &c->ready_timer);
+    c->ready_timer.data = c;
+    *out = c;
+    if (start_core(c, loop, s, privd_path, e) != ERR_OK)
+        return e->code;
+    uv_timer_start(&c->ready_timer, on_ready_timer, 0, READY_POLL_MS);
+    return ERR_OK;
+}
+
+void control_stop(struct control *c)
+{
+    uv_close((uv_handle_t *)&c->ready_timer, NULL);
+    mailbox_close(&c->mailbox);
+    /* Answers all calls under way, so that the API and the resolver are needed until then. */
+    core_free(c->core);
+    api_free(c->api);
+    gateway_resolver_free(c->resolver);
+}
+
+void control_free(struct control *c)
+{
+    mailbox_free(&c->mailbox);
+    free(c);
+}
+
+struct mailbox *control_mailbox(struct control *c)
+{
+    return &c->mailbox;
+}

@@ -1,0 +1,51 @@
+#pragma once
+/* The control loop: owns core, the API's handlers and the gateway's resolver, and answers what the
+ * connection loops ask. Everything here but control_ask_* runs on its own thread. */
+
+#include "api/api.h"
+#include "base/settings.h"
+#include "cayd/mailbox.h"
+#include "gateway/resolve.h"
+
+#define CONTROL_MAX_WAITING 16384 /* questions that are not answered yet */
+
+/* One question and its answer: it goes to the control loop, is filled in, and goes back to the box
+ * that it came with. The asker's ticket tells it what to do with it. */
+struct ask {
+    struct letter letter;
+    struct mailbox *back;
+    uint64_t ticket;
+    void (*answered)(struct ask *a, void *reader); /* on the asker's loop; a is then the callee's */
+    /* the API's */
+    struct api_request *request;
+    struct api_response response;
+    /* the gateway's */
+    struct gateway_query query;
+    struct gateway_answer answer; /* its descriptor is the ask's until TAKE_FD */
+    struct control *control;
+};
+
+struct control;
+
+/* Opens the store, connects to privd. ready is called once, when requests can be served. */
+enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char *privd_path,
+                          void (*ready)(void *arg), void *ready_arg, struct control **out,
+                          struct err *e);
+
+/* Ends core (which answers all that waits) and closes the mailbox; the loop must turn until it is
+ * empty; then control_free. */
+void control_stop(struct control *c);
+void control_free(struct control *c);
+
+struct mailbox *control_mailbox(struct control *c);
+
+/* An ask for the API or the gateway; NULL when memory is out. The first takes the request over. */
+struct ask *control_ask_api(struct control *c, struct api_request *r, struct mailbox *back,
+                            uint64_t ticket, void (*answered)(struct ask *a, void *reader));
+struct ask *control_ask_gateway(struct control *c, const struct gateway_query *q,
+                                struct mailbox *back, uint64_t ticket,
+                                void (*answered)(struct ask *a, void *reader));
+
+/* Sends it. 0, or -EAGAIN and the ask is still the caller's. */
+int control_send(struct ask *a);
+void ask_free(struct ask *a);

@@ -1,0 +1,310 @@
+/* cayd: the HTTP side of cay. One thread owns all state (control.h), the others parse and relay
+ * (connloop.h). main() reads options, starts them, and ends them when told. */
+#include "base/log.h"
+#include "base/settings.h"
+#include "cayd/confine.h"
+#include "cayd/connloop.h"
+#include "cayd/control.h"
+#include "keep/keep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#define LOOPS_MAX          64
+#define STOP_GRACE_MS      2000
+#define SERVE_ANYWAY_MS    5000 /* answer 503 rather than nothing when privd is away */
+#define RESERVED_FILES     256  /* descriptors that are not connections */
+#define FILES_A_CONNECTION 2    /* the client's and the sandbox's */
+
+struct options {
+    int listen_fd, ready_fd;
+    const char *privd, *config;
+};
+
+struct daemon {
+    uv_loop_t loop;
+    struct settings settings;
+    struct options options;
+    struct control *control;
+    struct connloop *loops[LOOPS_MAX];
+    size_t loop_count;
+    struct mailbox mailbox; /* where loops say that they have ended */
+    size_t ended;
+    uv_signal_t sigterm, sigint;
+    uv_timer_t serve_anyway;
+    bool serving, stopping;
+};
+
+static const struct option long_options[] = {
+    {"listen-fd", required_argument, NULL, 'l'},
+    {"ready-fd", required_argument, NULL, 'r'},
+    {"privd", required_argument, NULL, 'p'},
+    {"config", required_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},
+    {0},
+};
+
+static void print_help(void)
+{
+    printf("cayd: the HTTP side of cay; started by cay-keep.\n\n"
+           "  --listen-fd=N   descriptor of the listening socket\n"
+           "  --ready-fd=N    descriptor to write one byte to when it serves\n"
+           "  --privd=PATH    cay-privd's socket (/run/cay/privd.sock)\n"
+           "  --config=FILE   settings; without it only options count\n\n");
+    config_print_help(settings_keys, stdout);
+}
+
+static int parse_fd(const char *text)
+{
+    char *end;
+    long fd = strtol(text, &end, 10);
+
+    if (*end || end == text || fd < 3 || fd > 1024 || fcntl((int)fd, F_GETFD) < 0) {
+        log_error("\"%s\" is not an open descriptor", text);
+        exit(KEEP_EXIT_OPTIONS);
+    }
+    return (int)fd;
+}
+
+/* Ends the program for --help, --version and wrong options. */
+static void parse_options(int argc, char **argv, struct options *o)
+{
+    int c;
+
+    *o = (struct options){.listen_fd = -1, .ready_fd = -1, .privd = "/run/cay/privd.sock"};
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+        switch (c) {
+        case 'l': o->listen_fd = parse_fd(optarg); break;
+        case 'r': o->ready_fd = parse_fd(optarg); break;
+        case 'p': o->privd = optarg; break;
+        case 'c': o->config = optarg; break;
+        case 'h': print_help(); exit(0);
+        case 'v': printf("cayd %s\n", CAY_VERSION); exit(0);
+        default:
+            log_error("unknown option or missing value: %s; see cayd --help", argv[optind - 1]);
+            exit(KEEP_EXIT_OPTIONS);
+        }
+    }
+    if (optind < argc) {
+        log_error("unexpected argument: %s; see cayd --help", argv[optind]);
+        exit(KEEP_EXIT_OPTIONS);
+    }
+    if (o->listen_fd < 0) {
+        log_error("--listen-fd is missing: cayd is started by cay-keep");
+        exit(KEEP_EXIT_OPTIONS);
+    }
+}
+
+/* The settings' options go out of argv before getopt sees the rest. */
+static void read_settings(struct daemon *d, int *argc, char **argv)
+{
+    const char *config = "/dev/null";
+    enum log_level level = LOG_INFO;
+    struct err e;
+
+    for (int i = 1; i < *argc; i++)
+        if (strncmp(argv[i], "--config=", 9) == 0)
+            config = argv[i] + 9;
+    if (settings_load(&d->settings, config, argc, argv, &e) != ERR_OK) {
+        log_error("%s", e.text);
+        exit(KEEP_EXIT_OPTIONS);
+    }
+    log_level_from_name(d->settings.server_log_level, &level);
+    log_set_level(level);
+}
+
+static void tell_keep(struct daemon *d, char what, const char *why)
+{
+    char text[KEEP_REASON_MAX + 1];
+    int n = snprintf(text, sizeof(text), "%c%s", what, why);
+
+    if (d->options.ready_fd < 0)
+        return;
+    if (write(d->options.ready_fd, text, MIN((size_t)n, sizeof(text) - 1)) < 0)
+        log_warn("cannot tell cay-keep: %s", strerror(errno));
+    util_close(&d->options.ready_fd);
+}
+
+NORETURN static void fail(struct daemon *d, const char *text)
+{
+    log_error("%s", text);
+    tell_keep(d, KEEP_FAILED, text);
+    exit(KEEP_EXIT_FAILED);
+}
+
+/* As many descriptors as are allowed without asking for more; how many connections they carry. */
+static size_t raise_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return 128;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return 128;
+    if (limit.rlim_cur <= RESERVED_FILES + 64)
+        return 32;
+    return (size_t)(limit.rlim_cur - RESERVED_FILES) / FILES_A_CONNECTION;
+}
+
+/* -- the end ------------------------------------------------------------------------------------ */
+
+static void stop(struct daemon *d)
+{
+    if (d->stopping)
+        return;
+    d->stopping = true;
+    log_info("stopping");
+    for (size_t i = 0; i < d->loop_count; i++)
+        connloop_stop(d->loops[i], STOP_GRACE_MS);
+}
+
+static void on_signal(uv_signal_t *s, int number)
+{
+    stop(s->data);
+}
+
+static void all_ended(struct daemon *d)
+{
+    control_stop(d->control);
+    mailbox_close(&d->mailbox);
+    uv_close((uv_handle_t *)&d->sigterm, NULL);
+    uv_close((uv_handle_t *)&d->sigint, NULL);
+    uv_close((uv_handle_t *)&d->serve_anyway, NULL);
+}
+
+static void open_ended(struct letter *l, void *reader)
+{
+    struct daemon *d = reader;
+
+    free(l);
+    if (++d->ended == d->loop_count)
+        all_ended(d);
+}
+
+static void drop_ended(struct letter *l)
+{
+    free(l);
+}
+
+/* On the ended loop's thread. */
+static void loop_ended(void *arg)
+{
+    struct daemon *d = arg;
+    struct letter *l = calloc(1, sizeof(*l));
+
+    if (!l)
+        abort();
+    l->open = open_ended;
+    l->drop = drop_ended;
+    mailbox_answer(&d->mailbox, l);
+}
+
+/* -- the start ---------------------------------------------------------------------------------- */
+
+static void serve(struct daemon *d)
+{
+    if (d->serving)
+        return;
+    d->serving = true;
+    uv_timer_stop(&d->serve_anyway);
+    for (size_t i = 0; i < d->loop_count; i++)
+        connloop_serve(d->loops[i]);
+}
+
+static void on_ready(void *arg)
+{
+    struct daemon *d = arg;
+
+    serve(d);
+    tell_keep(d, KEEP_READY, "");
+    log_info("serving with %zu connection loop%s", d->loop_count, d->loop_count == 1 ? "" : "s");
+}
+
+static void on_serve_anyway(uv_timer_t *t)
+{
+    log_warn("cay-privd does not answer yet; serving errors until it does");
+    serve(t->data);
+}
+
+static void start_loops(struct daemon *d)
+{
+    int64_t wanted = d->settings.server_threads;
+    size_t cores = uv_available_parallelism();
+    size_t connections = MIN(raise_files(), (size_t)d->settings.server_max_connections);
+    struct connloop_config config = {.control = d->control,
+                                     .listen_fd = d->options.listen_fd,
+                                     .ended = loop_ended,
+                                     .ended_arg = d};
+    char text[128];
+
+    d->loop_count = wanted > 0 ? (size_t)wanted : cores > 1 ? cores - 1 : 1;
+    d->loop_count = MIN(d->loop_count, (size_t)LOOPS_MAX);
+    config.max_connections = MAX(connections / d->loop_count, (size_t)16);
+    for (size_t i = 0; i < d->loop_count; i++) {
+        int rc;
+
+        config.number = (unsigned)i;
+        rc = connloop_start(&config, &d->loops[i]);
+        if (rc < 0) {
+            snprintf(text, sizeof(text), "cannot start a connection loop: %s", strerror(-rc));
+            fail(d, text);
+        }
+    }
+}
+
+static void set_up(struct daemon *d)
+{
+    struct err e;
+
+    if (uv_loop_init(&d->loop) < 0 || mailbox_init(&d->mailbox, &d->loop, LOOPS_MAX, d) < 0)
+        fail(d, "cannot make the control loop");
+    if (control_new(&d->loop, &d->settings, d->options.privd, on_ready, d, &d->control, &e) !=
+        ERR_OK)
+        fail(d, e.text);
+    start_loops(d);
+    uv_signal_init(&d->loop, &d->sigterm);
+    uv_signal_init(&d->loop, &d->sigint);
+    uv_timer_init(&d->loop, &d->serve_anyway);
+    d->sigterm.data = d->sigint.data = d->serve_anyway.data = d;
+    uv_signal_start(&d->sigterm, on_signal, SIGTERM);
+    uv_signal_start(&d->sigint, on_signal, SIGINT);
+    uv_timer_start(&d->serve_anyway, on_serve_anyway, SERVE_ANYWAY_MS, 0);
+}
+
+static void tear_down(struct daemon *d)
+{
+    for (size_t i = 0; i < d->loop_count; i++)
+        connloop_join(d->loops[i]);
+    control_free(d->control);
+    mailbox_free(&d->mailbox);
+    uv_loop_close(&d->loop);
+    settings_free(&d->settings);
+}
+
+int main(int argc, char **argv)
+{
+    static struct daemon d;
+    int rc;
+
+    log_init("cayd", LOG_INFO);
+    signal(SIGPIPE, SIG_IGN);
+    read_settings(&d, &argc, argv);
+    parse_options(argc, argv, &d.options);
+    set_up(&d);
+    rc = confine_self();
+    if (rc < 0)
+        fail(&d, "cannot install the system call filter");
+    uv_run(&d.loop, UV_RUN_DEFAULT);
+    tear_down(&d);
+    log_info("stopped");
+    return 0;
+}
