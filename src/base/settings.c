@@ -32,7 +32,7 @@ const struct config_key settings_keys[] = {
      "Where the daemons log to."},
     {"state", "disk_backend", CONFIG_STRING, FIELD(state_disk_backend), "auto", 0, 0, "NAME",
      "What the files of sandboxes are kept on: btrfs, memory, or auto for btrfs where it works."},
-    {"state", "disk_size", CONFIG_BYTES, FIELD(state_disk_size_bytes), "64G", 128 * MIB, 64 * TIB,
+    {"state", "disk_size", CONFIG_BYTES, FIELD(state_disk_size_bytes), "32G", 256 * MIB, 64 * TIB,
      "BYTES",
      "Size of the sparse image that holds the files of sandboxes, where DIR is not on btrfs; space "
      "is taken only as it is used."},
@@ -53,12 +53,12 @@ const struct config_key settings_keys[] = {
      "TIME", "How long a sandbox may live at most, counted from the last time it was set."},
     {"sandbox", "agent_timeout", CONFIG_TIME_MS, FIELD(sandbox_agent_timeout_ms), "10s", SECOND,
      600 * SECOND, "TIME", "How long a new sandbox may take to answer before it is given up."},
-    {"sandbox", "max", CONFIG_INT, FIELD(sandbox_max), "1000", 1, 60000, "N",
+    {"sandbox", "max", CONFIG_INT, FIELD(sandbox_max), "1000", 1, 16384, "N",
      "Sandboxes at a time, over all keys."},
-    {"sandbox", "slots_max", CONFIG_INT, FIELD(sandbox_slots_max), "1024", 1, 60000, "N",
+    {"sandbox", "slots_max", CONFIG_INT, FIELD(sandbox_slots_max), "1024", 1, 16384, "N",
      "User id ranges of 65,536 to take from the host for sandboxes, beginning at its first free "
      "range."},
-    {"sandbox", "slots_ready", CONFIG_INT, FIELD(sandbox_slots_ready), "8", 0, 4096, "N",
+    {"sandbox", "slots_ready", CONFIG_INT, FIELD(sandbox_slots_ready), "8", 0, 256, "N",
      "Namespaces and disks to keep made ahead, so that a create does not wait for them."},
 
     {"server", "domain", CONFIG_STRING, FIELD(server_domain), NULL, 0, 0, "DOMAIN",

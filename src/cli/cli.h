@@ -1,0 +1,124 @@
+#pragma once
+/* What the commands of `cay` share: the tables that describe them, what was given, and how they
+ * end.
+ *
+ * One table (main.c) describes every command with its options and examples; it is the source of
+ * parsing, help, man pages and completions (generate.c). A command is a function that gets what was
+ * parsed and returns the exit status. Everything may block: this is a program for people and
+ * scripts, single-threaded. */
+
+#include "base/err.h"
+#include "base/settings.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Exit statuses, documented in cay(1). exec and run use 124 to 127 for cay's own trouble, so that
+ * they do not mix with what the command itself returns. */
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 2,
+    CLI_TIMEOUT = 124,    /* exec, run: --timeout ended the command */
+    CLI_CANNOT = 125,     /* exec, run: cay or the server failed */
+    CLI_NOT_RUN = 126,    /* exec, run: the program could not be started */
+    CLI_NO_PROGRAM = 127, /* exec, run: there is no such program */
+    CLI_SIGNALLED = 128   /* + signal number */
+};
+
+struct cli_option {
+    char letter; /* 0: none */
+    const char *name;
+    const char *meta; /* NULL: takes no value */
+    const char *help;
+    const char *complete; /* "sandbox", "template", "file", "shell" or NULL */
+};
+
+struct cli_example {
+    const char *line, *what;
+};
+
+struct cli;
+
+struct cli_command {
+    const char *name;                   /* "create", "template build" */
+    const char *operands;               /* "SANDBOX [COMMAND [ARGUMENT...]]" */
+    const char *summary;                /* one line, without a full stop */
+    const char *text;                   /* paragraphs separated by an empty line; NULL: none */
+    const struct cli_option *options;   /* ends with a NULL name; NULL: none */
+    const struct cli_example *examples; /* ends with a NULL line; NULL: none */
+    int operands_min, operands_max;     /* max -1: any number */
+    int raw_after;        /* from this operand on nothing is an option; -1: never so */
+    bool takes_settings;  /* also --listen-port and so on */
+    const char *complete; /* what operands are, as in cli_option */
+    int (*run)(struct cli *c);
+};
+
+#define CLI_MAX_GIVEN 256
+
+struct cli {
+    const struct cli_command *command;
+    struct {
+        const struct cli_option *option;
+        const char *value;
+    } given[CLI_MAX_GIVEN];
+    size_t given_count;
+    char **operands;
+    int operand_count;
+    struct settings settings;
+    bool json;
+    const char *program; /* argv[0] */
+};
+
+extern const struct cli_command cli_commands[];      /* ends with a NULL name */
+extern const struct cli_option cli_global_options[]; /* allowed with every command */
+
+/* Value of an option (the last one given), or NULL. */
+const char *cli_value(const struct cli *c, const char *name);
+bool cli_flag(const struct cli *c, const char *name);
+
+/* Calls f for each value of an option that may be repeated, until it returns other than 0. */
+int cli_each(const struct cli *c, const char *name, int (*f)(void *arg, const char *value),
+             void *arg);
+
+/* Prints "cay: text" and the hint to standard error ({"error": ...} to standard output with --json)
+ * and returns CLI_FAILED. */
+int cli_fail(const struct cli *c, const struct err *e);
+int cli_fail_as(const struct cli *c, int status, const struct err *e);
+
+/* Prints a usage error and where to read more; returns CLI_USAGE. */
+int cli_usage(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);
+
+/* Prints a JSON value with a newline to standard output and drops the reference. */
+void cli_print_json(json_t *value);
+
+/* A line for people on standard error; nothing with --json or --quiet. */
+void cli_note(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);
+
+/* generate.c */
+void cli_print_help(const struct cli_command *command, FILE *out);
+void cli_print_overview(FILE *out);
+int cli_generate(const char *what, FILE *out); /* man, man5, bash, zsh, fish, conf */
+
+/* The commands, by file. */
+int cmd_up(struct cli *c);
+int cmd_down(struct cli *c);
+int cmd_status(struct cli *c);
+int cmd_env(struct cli *c);
+int cmd_doctor(struct cli *c);
+int cmd_create(struct cli *c);
+int cmd_exec(struct cli *c);
+int cmd_run(struct cli *c);
+int cmd_cp(struct cli *c);
+int cmd_ls(struct cli *c);
+int cmd_kill(struct cli *c);
+int cmd_logs(struct cli *c);
+int cmd_top(struct cli *c);
+int cmd_template_build(struct cli *c);
+int cmd_template_ls(struct cli *c);
+int cmd_template_rm(struct cli *c);
+int cmd_key_create(struct cli *c);
+int cmd_completion(struct cli *c);
+int cmd_version(struct cli *c);
+int cmd_help(struct cli *c);

@@ -1,0 +1,313 @@
+/* down: stops the server and looks whether anything is left. */
+#include "base/clock.h"
+#include "base/io.h"
+#include "cli/commands.h"
+#include "cli/server.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define STOP_TIMEOUT_MS 90000
+#define SETTLE_MS       3000
+#define MAX_LEFT        64
+
+/* -- what is left ------------------------------------------------------------------------------ */
+
+struct left {
+    const struct settings *s;
+    json_t *list; /* of sentences */
+};
+
+static void note_left(struct left *l, const char *fmt, ...) PRINTF(2, 3);
+
+static void note_left(struct left *l, const char *fmt, ...)
+{
+    char text[1200];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (json_array_size(l->list) < MAX_LEFT)
+        json_array_append_new(l->list, json_string(text));
+}
+
+/* A daemon belongs to this server when its arguments name its directories; a cay-init has none and
+ * belongs to whichever server ran: another server of this machine, if there is one, has its own. */
+static bool is_ours(const struct left *l, const char *pid, const char *comm)
+{
+    char path[64], args[8192];
+    ssize_t n;
+    CLEANUP_CLOSE int fd = -1;
+
+    snprintf(path, sizeof(path), "/proc/%s/cmdline", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, args, sizeof(args) - 1);
+    if (n <= 0)
+        return false;
+    args[n] = '\0';
+    return memmem(args, (size_t)n, l->s->state_run, strlen(l->s->state_run)) != NULL ||
+           memmem(args, (size_t)n, l->s->state_dir, strlen(l->s->state_dir)) != NULL;
+}
+
+static void look_at_processes(struct left *l)
+{
+    static const char *const names[] = {"cay-keep", "cay-privd", "cayd", "cay-job"};
+    DIR *proc = opendir("/proc");
+    struct dirent *d;
+
+    while (proc && (d = readdir(proc))) {
+        char path[300], comm[32];
+
+        snprintf(path, sizeof(path), "/proc/%s/comm", d->d_name);
+        if (d->d_name[0] < '0' || d->d_name[0] > '9' ||
+            io_read_text_at(AT_FDCWD, path, comm, sizeof(comm)) < 0)
+            continue;
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+            if (strcmp(comm, names[i]) == 0 && is_ours(l, d->d_name, comm))
+                note_left(l, "process %s (%s)", d->d_name, comm);
+    }
+    if (proc)
+        closedir(proc);
+}
+
+static bool is_below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+static void look_at_mounts(struct left *l)
+{
+    FILE *f = fopen("/proc/self/mountinfo", "re");
+    char line[4096], point[2048];
+
+    while (f && fgets(line, sizeof(line), f)) {
+        if (sscanf(line, "%*s %*s %*s %*s %2047s", point) == 1 &&
+            (is_below(point, l->s->state_dir) || is_below(point, l->s->state_run)))
+            note_left(l, "mount %s", point);
+    }
+    if (f)
+        fclose(f);
+}
+
+static void look_at_loops(struct left *l)
+{
+    DIR *block = opendir("/sys/block");
+    struct dirent *d;
+
+    while (block && (d = readdir(block))) {
+        char path[512], file[1024];
+
+        snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", d->d_name);
+        if (strncmp(d->d_name, "loop", 4) == 0 &&
+            io_read_text_at(AT_FDCWD, path, file, sizeof(file)) > 0 &&
+            is_below(file, l->s->state_dir))
+            note_left(l, "loop device /dev/%s of %s", d->d_name, file);
+    }
+    if (block)
+        closedir(block);
+}
+
+static struct left *walking; /* nftw(3) has no argument of its own */
+
+static int look_at_cgroup(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    const char *name = path + ftw->base;
+
+    if (type != FTW_D || ftw->level > 4)
+        return FTW_CONTINUE;
+    if (strcmp(name, "cay") != 0 && strcmp(name, "cay-jobs") != 0)
+        return FTW_CONTINUE;
+    note_left(walking, "cgroup %s", path);
+    return FTW_SKIP_SUBTREE;
+}
+
+static void look_at_cgroups(struct left *l)
+{
+    walking = l;
+    nftw("/sys/fs/cgroup", look_at_cgroup, 16, FTW_ACTIONRETVAL | FTW_PHYS);
+}
+
+static void look_at_run_dir(struct left *l)
+{
+    DIR *run = opendir(l->s->state_run);
+    struct dirent *d;
+
+    while (run && (d = readdir(run)))
+        if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+            note_left(l, "file %s/%s", l->s->state_run, d->d_name);
+    if (run)
+        closedir(run);
+}
+
+static json_t *look(const struct settings *s)
+{
+    struct left l = {.s = s, .list = json_array()};
+
+    look_at_processes(&l);
+    look_at_mounts(&l);
+    look_at_loops(&l);
+    look_at_cgroups(&l);
+    look_at_run_dir(&l);
+    return l.list;
+}
+
+/* -- stopping ---------------------------------------------------------------------------------- */
+
+static enum err_code stop_keep(pid_t pid, struct err *e)
+{
+    CLEANUP_CLOSE int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    if (fd < 0)
+        return errno == ESRCH ? ERR_OK
+                              : err_set_sys(e, ERR_INTERNAL, errno, "cannot watch cay-keep");
+    if (syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0) < 0 && errno != ESRCH)
+        return err_set_sys(e, err_code_from_errno(errno), errno, "cannot stop cay-keep (pid %d)",
+                           (int)pid);
+    if (poll(&p, 1, STOP_TIMEOUT_MS) > 0)
+        return ERR_OK;
+    return err_set(e, ERR_TIMEOUT, "cay-keep (pid %d) did not stop within %d s", (int)pid,
+                   STOP_TIMEOUT_MS / 1000);
+}
+
+/* Files that keep may leave in the run directory, and what cay itself put there. */
+static void clean_run_dir(const struct settings *s)
+{
+    static const char *const names[] = {"connect", "keep.pid", "privd.sock"};
+    char path[1100];
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", s->state_run, names[i]);
+        unlink(path);
+    }
+    rmdir(s->state_run);
+}
+
+static bool only_files_in(const json_t *left)
+{
+    json_t *text;
+    size_t i;
+
+    json_array_foreach (left, i, text) {
+        if (strncmp(json_string_value(text), "file ", 5) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* When cay-keep was killed its sandboxes live on. Starting is recovering: start it again, and what
+ * it finds is ended in order. */
+static enum err_code recover_and_stop(const struct cli *c, struct err *e)
+{
+    pid_t pid;
+
+    if (server_start(c, e) != ERR_OK)
+        return e->code;
+    pid = server_pid(&c->settings);
+    return pid > 0 ? stop_keep(pid, e) : ERR_OK;
+}
+
+static json_t *look_until_settled(const struct settings *s)
+{
+    uint64_t until = clock_mono_ms() + SETTLE_MS;
+    json_t *left = look(s);
+
+    /* The kernel takes mounts, loops and cgroups of dead processes apart a moment later. */
+    while (json_array_size(left) > 0 && clock_mono_ms() < until) {
+        json_decref(left);
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        left = look(s);
+    }
+    return left;
+}
+
+static enum err_code stop(const struct cli *c, bool *was_running, struct err *e)
+{
+    pid_t pid = server_pid(&c->settings);
+    enum err_code code = ERR_OK;
+    json_t *left;
+
+    *was_running = pid > 0;
+    if (pid > 0)
+        return stop_keep(pid, e);
+    left = look(&c->settings);
+    if (!only_files_in(left)) {
+        cli_note(c,
+                 "cay-keep is gone but left things behind; starting it once to end them in order.");
+        code = recover_and_stop(c, e);
+        *was_running = true;
+    }
+    json_decref(left);
+    return code;
+}
+
+static enum err_code purge(const struct settings *s, struct err *e)
+{
+    const char *const argv[] = {"rm", "-rf", "--one-file-system", "--", s->state_dir, NULL};
+
+    if (server_run_program(argv) == 0)
+        return ERR_OK;
+    return err_set(e, ERR_INTERNAL, "%s could not be removed", s->state_dir);
+}
+
+static int report(struct cli *c, bool was_running, const json_t *left, bool purged)
+{
+    json_t *text;
+    size_t i;
+
+    if (c->json) {
+        cli_print_json(
+            json_pack("{s:b, s:b, s:O}", "stopped", was_running, "purged", purged, "left", left));
+        return json_array_size(left) > 0 ? CLI_FAILED : CLI_OK;
+    }
+    json_array_foreach (left, i, text)
+        fprintf(stderr, "cay: left behind: %s\n", json_string_value(text));
+    if (json_array_size(left) > 0)
+        return CLI_FAILED;
+    printf("%s: no process, mount, loop device, cgroup or file in %s is left.\n",
+           was_running ? "cay is down" : "cay was not running", c->settings.state_run);
+    if (purged)
+        printf("%s is removed.\n", c->settings.state_dir);
+    else if (access(c->settings.state_dir, F_OK) == 0)
+        printf("Database, keys and templates stay in %s (--purge removes them).\n",
+               c->settings.state_dir);
+    return CLI_OK;
+}
+
+int cmd_down(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    bool was_running = false, purged = false;
+    json_t *left;
+    int status;
+
+    if (geteuid() != 0) {
+        err_set(&e, ERR_DENIED, "stopping the server needs root");
+        return cli_fail(c, &e);
+    }
+    if (stop(c, &was_running, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    clean_run_dir(&c->settings);
+    left = look_until_settled(&c->settings);
+    if (cli_flag(c, "purge") && json_array_size(left) == 0) {
+        if (purge(&c->settings, &e) != ERR_OK) {
+            json_decref(left);
+            return cli_fail(c, &e);
+        }
+        purged = true;
+    }
+    status = report(c, was_running, left, purged);
+    json_decref(left);
+    return status;
+}

@@ -1,0 +1,362 @@
+/* create, ls, kill, logs. */
+#include "base/clock.h"
+#include "cli/commands.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#define LIST_PAGES_MAX 1000
+
+/* -- create ------------------------------------------------------------------------------------ */
+
+static int add_pair(void *arg, const char *pair)
+{
+    const char *equals = strchr(pair, '=');
+    char name[256];
+
+    if (!equals || equals == pair || equals - pair >= (ptrdiff_t)sizeof(name))
+        return -1;
+    snprintf(name, sizeof(name), "%.*s", (int)(equals - pair), pair);
+    return json_object_set_new(arg, name, json_string(equals + 1)) == 0 ? 0 : -1;
+}
+
+static enum err_code create_request(const struct cli *c, const char *template_name, json_t *body,
+                                    struct err *e)
+{
+    json_t *env = json_object(), *metadata = json_object();
+    const char *ttl = cli_value(c, "ttl");
+    uint64_t ttl_ms;
+
+    json_object_set_new(body, "templateID", json_string(template_name));
+    json_object_set_new(body, "envVars", env);
+    json_object_set_new(body, "metadata", metadata);
+    if (cli_each(c, "env", add_pair, env) != 0)
+        return err_set(e, ERR_INVALID, "--env: not NAME=VALUE");
+    if (cli_each(c, "metadata", add_pair, metadata) != 0)
+        return err_set(e, ERR_INVALID, "--metadata: not NAME=VALUE");
+    if (!ttl)
+        return ERR_OK;
+    if (config_parse_time_ms(ttl, &ttl_ms) < 0 || ttl_ms == 0)
+        return err_set(e, ERR_INVALID, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
+    json_object_set_new(body, "timeout", json_integer((json_int_t)((ttl_ms + 999) / 1000)));
+    return ERR_OK;
+}
+
+/* The server gives `host` to whoever asks for `base` before it is built, and says why. */
+static void say_note(const struct cli *c, struct api *a, const char *id)
+{
+    json_t *detail = NULL;
+    const char *note;
+    char path[128];
+
+    snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s", id);
+    if (api_call(a, "GET", path, NULL, &detail, NULL) != ERR_OK)
+        return;
+    note = json_string_value(json_object_get(detail, "note"));
+    if (note && note[0])
+        cli_note(c, "cay: %s", note);
+    json_decref(detail);
+}
+
+static enum err_code create(const struct cli *c, struct api *a, const char *template_name,
+                            json_t **out, struct err *e)
+{
+    json_t *body = json_object();
+    enum err_code code = create_request(c, template_name, body, e);
+
+    if (code == ERR_OK)
+        code = api_call(a, "POST", "/v2/sandboxes", body, out, e);
+    json_decref(body);
+    return code;
+}
+
+enum err_code sandbox_create(const struct cli *c, struct api *a, const char *template_name,
+                             char *id, size_t size, struct err *e)
+{
+    json_t *answer = NULL;
+    const char *given;
+    enum err_code code = create(c, a, template_name, &answer, e);
+
+    if (code != ERR_OK)
+        return code;
+    given = json_string_value(json_object_get(answer, "sandboxID"));
+    if (given)
+        snprintf(id, size, "%s", given);
+    else
+        code = err_set(e, ERR_INTERNAL, "the server's answer has no sandboxID");
+    json_decref(answer);
+    if (code == ERR_OK && !cli_flag(c, "quiet") && !c->json)
+        say_note(c, a, id);
+    return code;
+}
+
+int cmd_create(struct cli *c)
+{
+    const char *template_name = c->operand_count > 0 ? c->operands[0] : "base";
+    json_t *answer = NULL;
+    struct api a;
+    struct err e = {.code = ERR_OK};
+    char id[64];
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (c->json) {
+        if (create(c, &a, template_name, &answer, &e) == ERR_OK)
+            cli_print_json(answer);
+    } else if (sandbox_create(c, &a, template_name, id, sizeof(id), &e) == ERR_OK) {
+        puts(id);
+    }
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* -- ls ---------------------------------------------------------------------------------------- */
+
+static enum err_code list_all(struct api *a, json_t *all, struct err *e)
+{
+    CLEANUP_FREE char *token = NULL;
+
+    for (int page = 0; page < LIST_PAGES_MAX; page++) {
+        char path[1024];
+        json_t *items = NULL;
+        enum err_code code;
+
+        snprintf(path, sizeof(path), "/v2/sandboxes?limit=100%s%s", token ? "&nextToken=" : "",
+                 token ? token : "");
+        free(TAKE_PTR(token));
+        code = api_call_header(a, "GET", path, NULL, &items, "X-Next-Token", &token, e);
+        if (code != ERR_OK)
+            return code;
+        json_array_extend(all, items);
+        json_decref(items);
+        if (!token || !token[0])
+            break;
+    }
+    return ERR_OK;
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+
+    return text ? text : "";
+}
+
+static void metadata_cell(struct table *t, const json_t *metadata)
+{
+    char text[128] = "";
+    const char *key;
+    json_t *value;
+    size_t used = 0;
+
+    json_object_foreach ((json_t *)metadata, key, value) {
+        if (used >= sizeof(text))
+            break;
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s=%s", used ? " " : "", key,
+                                 json_string_value(value) ? json_string_value(value) : "");
+    }
+    table_cell(t, "%s", text);
+}
+
+static void time_cell(struct table *t, const char *rfc3339, bool left)
+{
+    int64_t ms, now = clock_real_ms();
+    char text[32];
+
+    if (clock_parse_rfc3339(rfc3339, &ms) < 0) {
+        table_cell(t, "-");
+        return;
+    }
+    table_duration((left ? ms - now : now - ms) / 1000, text, sizeof(text));
+    table_cell(t, "%s", text);
+}
+
+static void print_list(const json_t *all)
+{
+    static const char *const heads[] = {"SANDBOX", "TEMPLATE", "STATE", "AGE", "LEFT", "METADATA"};
+    struct table *t = table_new(heads, ARRAY_SIZE(heads));
+    json_t *item;
+    size_t i;
+
+    json_array_foreach (all, i, item) {
+        const char *template_name = text_of(item, "templateID"), *asked = text_of(item, "alias");
+
+        table_cell(t, "%s", text_of(item, "sandboxID"));
+        if (asked[0] && strcmp(asked, template_name) != 0)
+            table_cell(t, "%s (for %s)", template_name, asked);
+        else
+            table_cell(t, "%s", template_name);
+        table_cell(t, "%s", text_of(item, "state"));
+        time_cell(t, text_of(item, "startedAt"), false);
+        time_cell(t, text_of(item, "endAt"), true);
+        metadata_cell(t, json_object_get(item, "metadata"));
+    }
+    table_print(t, stdout);
+    table_free(t);
+}
+
+int cmd_ls(struct cli *c)
+{
+    json_t *all = json_array(), *item;
+    struct api a;
+    struct err e = {.code = ERR_OK};
+    size_t i;
+
+    if (api_open(&a, c, &e) != ERR_OK) {
+        json_decref(all);
+        return cli_fail(c, &e);
+    }
+    if (list_all(&a, all, &e) == ERR_OK) {
+        if (c->json)
+            cli_print_json(json_incref(all));
+        else if (cli_flag(c, "quiet"))
+            json_array_foreach (all, i, item)
+                puts(text_of(item, "sandboxID"));
+        else
+            print_list(all);
+        e.code = ERR_OK;
+    }
+    json_decref(all);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* -- kill -------------------------------------------------------------------------------------- */
+
+enum err_code sandbox_kill(struct api *a, const char *id, struct err *e)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "/sandboxes/%s", id);
+    return api_call(a, "DELETE", path, NULL, NULL, e);
+}
+
+static int kill_each(struct cli *c, struct api *a, const json_t *ids)
+{
+    json_t *killed = json_array();
+    int status = CLI_OK;
+    json_t *id;
+    size_t i;
+
+    json_array_foreach (ids, i, id) {
+        struct api_sandbox s;
+        struct err e = {.code = ERR_OK};
+
+        if (api_sandbox_open(a, json_string_value(id), &s, &e) == ERR_OK &&
+            sandbox_kill(a, s.id, &e) == ERR_OK) {
+            json_array_append_new(killed, json_string(s.id));
+            if (!c->json && !cli_flag(c, "quiet"))
+                printf("%s\n", s.id);
+            continue;
+        }
+        status = CLI_FAILED;
+        fprintf(stderr, "cay: %s\n", e.text);
+    }
+    if (c->json)
+        cli_print_json(json_pack("{s:O}", "killed", killed));
+    json_decref(killed);
+    return status;
+}
+
+int cmd_kill(struct cli *c)
+{
+    json_t *ids = json_array(), *all = json_array(), *item;
+    struct err e = {.code = ERR_OK};
+    int status = CLI_OK;
+    struct api a;
+    size_t i;
+
+    for (int k = 0; k < c->operand_count; k++)
+        json_array_append_new(ids, json_string(c->operands[k]));
+    if (c->operand_count == 0 && !cli_flag(c, "all"))
+        status = cli_usage(c, "kill needs a sandbox, or --all");
+    else if (api_open(&a, c, &e) != ERR_OK)
+        status = cli_fail(c, &e);
+    else {
+        if (cli_flag(c, "all") && list_all(&a, all, &e) != ERR_OK)
+            status = cli_fail(c, &e);
+        json_array_foreach (all, i, item)
+            json_array_append(ids, json_object_get(item, "sandboxID"));
+        if (status == CLI_OK)
+            status = kill_each(c, &a, ids);
+        api_close(&a);
+    }
+    json_decref(ids);
+    json_decref(all);
+    return status;
+}
+
+/* -- logs -------------------------------------------------------------------------------------- */
+
+static void print_log(const json_t *line)
+{
+    const json_t *fields = json_object_get(line, "fields");
+    const char *key;
+    json_t *value;
+
+    printf("%s %-5s %s", text_of(line, "timestamp"), text_of(line, "level"),
+           text_of(line, "message"));
+    json_object_foreach ((json_t *)fields, key, value) {
+        if (json_is_string(value))
+            printf(" %s=%s", key, json_string_value(value));
+    }
+    putchar('\n');
+}
+
+/* Prints what comes after the last line that was printed. Lines are only ever added at the end while a sandbox lives,
+ * up to the server's limit; when it drops old ones the last printed line is searched. */
+static void print_new(const json_t *lines, json_t **last)
+{
+    size_t first = 0, n = json_array_size(lines);
+
+    for (size_t i = n; *last && i-- > 0;) {
+        if (json_equal(json_array_get(lines, i), *last)) {
+            first = i + 1;
+            break;
+        }
+    }
+    for (size_t i = first; i < n; i++)
+        print_log(json_array_get(lines, i));
+    fflush(stdout);
+    if (n > 0) {
+        json_decref(*last);
+        *last = json_incref(json_array_get(lines, n - 1));
+    }
+}
+
+int cmd_logs(struct cli *c)
+{
+    json_t *answer, *last = NULL;
+    struct api_sandbox s;
+    char path[128];
+    struct api a;
+    struct err e = {.code = ERR_OK};
+    bool again = cli_flag(c, "follow");
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_sandbox_open(&a, c->operands[0], &s, &e) != ERR_OK)
+        goto out;
+    snprintf(path, sizeof(path), "/v2/sandboxes/%s/logs", s.id);
+    do {
+        answer = NULL;
+        if (api_call(&a, "GET", path, NULL, &answer, &e) != ERR_OK) {
+            /* The end of the sandbox is the end of its log. */
+            e.code = last && e.code == ERR_NOT_FOUND ? ERR_OK : e.code;
+            break;
+        }
+        e.code = ERR_OK;
+        if (c->json)
+            cli_print_json(json_incref(json_object_get(answer, "logs")));
+        else
+            print_new(json_object_get(answer, "logs"), &last);
+        json_decref(answer);
+        if (again)
+            sleep(1);
+    } while (again);
+    json_decref(last);
+out:
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}

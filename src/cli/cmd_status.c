@@ -1,0 +1,206 @@
+/* status, env, version, help, completion. */
+#include "base/io.h"
+#include "cli/commands.h"
+#include "cli/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+
+pid_t server_pid(const struct settings *s)
+{
+    CLEANUP_CLOSE int fd = -1;
+    char path[512], text[32];
+    pid_t pid;
+
+    snprintf(path, sizeof(path), "%s/keep.pid", s->state_run);
+    if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+        return 0;
+    pid = (pid_t)strtol(text, NULL, 10);
+    /* The lock and not the number tells whether it lives: numbers are used again. */
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (pid <= 0 || fd < 0 || flock(fd, LOCK_SH | LOCK_NB) == 0)
+        return 0;
+    return errno == EWOULDBLOCK ? pid : 0;
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+
+    return text ? text : "";
+}
+
+static void print_status(const struct api *a, const json_t *s)
+{
+    const json_t *disk = json_object_get(s, "disk"), *slots = json_object_get(s, "slots");
+    char uptime[32], total[32], free_bytes[32];
+
+    table_duration(json_integer_value(json_object_get(s, "uptimeSeconds")), uptime, sizeof(uptime));
+    table_bytes((uint64_t)json_integer_value(json_object_get(disk, "totalBytes")), total,
+                sizeof(total));
+    table_bytes((uint64_t)json_integer_value(json_object_get(disk, "freeBytes")), free_bytes,
+                sizeof(free_bytes));
+    printf("cay %s at %s, %s\n", text_of(s, "version"), a->url,
+           json_is_true(json_object_get(s, "ready")) ? "ready" : "not ready");
+    printf("up        %s\n", uptime);
+    printf("domain    %s\n", text_of(s, "domain"));
+    printf("sandboxes %lld\n", (long long)json_integer_value(json_object_get(s, "sandboxes")));
+    printf("slots     %lld ready, %lld at most\n",
+           (long long)json_integer_value(json_object_get(slots, "ready")),
+           (long long)json_integer_value(json_object_get(slots, "max")));
+    printf("disk      %s free of %s (%s)\n", free_bytes, total, text_of(disk, "backend"));
+}
+
+int cmd_status(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    json_t *status = NULL;
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_call(&a, "GET", "/cay/v1/status", NULL, &status, &e) == ERR_OK) {
+        if (c->json)
+            cli_print_json(json_incref(status));
+        else
+            print_status(&a, status);
+        json_decref(status);
+    }
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* -- env --------------------------------------------------------------------------------------- */
+
+/* Single quotes hold everything but themselves, in sh and in fish. */
+static void print_quoted(const char *text, bool fish)
+{
+    putchar('\'');
+    for (; *text; text++) {
+        if (*text == '\'')
+            fputs(fish ? "\\'" : "'\\''", stdout);
+        else if (*text == '\\' && fish)
+            fputs("\\\\", stdout);
+        else
+            putchar(*text);
+    }
+    putchar('\'');
+}
+
+static int print_env(const struct cli *c, const json_t *variables)
+{
+    const char *shell = cli_value(c, "shell"), *name;
+    bool fish = shell && strcmp(shell, "fish") == 0;
+    json_t *value;
+
+    if (shell && !fish && strcmp(shell, "sh") != 0 && strcmp(shell, "bash") != 0 &&
+        strcmp(shell, "zsh") != 0)
+        return cli_usage(c, "--shell: \"%s\" is none of sh, bash, zsh, fish", shell);
+    json_object_foreach ((json_t *)variables, name, value) {
+        printf(fish ? "set -gx %s " : "export %s=", name);
+        print_quoted(json_string_value(value), fish);
+        putchar('\n');
+    }
+    return CLI_OK;
+}
+
+int cmd_env(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    json_t *variables, *status = NULL;
+    const char *domain;
+    struct api a;
+    int r = CLI_OK;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_call(&a, "GET", "/cay/v1/status", NULL, &status, &e) != ERR_OK) {
+        api_close(&a);
+        return cli_fail(c, &e);
+    }
+    domain = text_of(status, "domain");
+    variables = json_pack("{s:s, s:s, s:s, s:s}", "E2B_API_URL", a.url, "E2B_SANDBOX_URL", a.url,
+                          "E2B_DOMAIN", domain[0] ? domain : c->settings.server_domain,
+                          "E2B_API_KEY", a.key);
+    if (c->json)
+        cli_print_json(json_incref(variables));
+    else
+        r = print_env(c, variables);
+    json_decref(variables);
+    json_decref(status);
+    api_close(&a);
+    return r;
+}
+
+/* -- version, help, completion ----------------------------------------------------------------- */
+
+int cmd_version(struct cli *c)
+{
+    if (c->json || cli_flag(c, "json"))
+        cli_print_json(json_pack("{s:s}", "version", CAY_VERSION));
+    else
+        puts("cay " CAY_VERSION);
+    return CLI_OK;
+}
+
+static const struct cli_command *find_by_words(char **words, int count)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s%s%s", words[0], count > 1 ? " " : "",
+             count > 1 ? words[1] : "");
+    for (const struct cli_command *k = cli_commands; k->name; k++)
+        if (strcmp(k->name, name) == 0)
+            return k;
+    return NULL;
+}
+
+static int help_group(const char *word)
+{
+    size_t len = strlen(word), found = 0;
+
+    for (const struct cli_command *k = cli_commands; k->name; k++) {
+        if (strncmp(k->name, word, len) != 0 || k->name[len] != ' ')
+            continue;
+        if (found++ > 0)
+            putchar('\n');
+        cli_print_help(k, stdout);
+    }
+    return found > 0 ? CLI_OK : CLI_FAILED;
+}
+
+int cmd_help(struct cli *c)
+{
+    const struct cli_command *k;
+
+    if (c->operand_count == 0) {
+        cli_print_overview(stdout);
+        return CLI_OK;
+    }
+    if (strcmp(c->operands[0], "settings") == 0) {
+        puts("Settings, in " SETTINGS_PATH " or as options of up, down, status and env:\n");
+        config_print_help(settings_keys, stdout);
+        return CLI_OK;
+    }
+    k = find_by_words(c->operands, c->operand_count);
+    if (k) {
+        cli_print_help(k, stdout);
+        return CLI_OK;
+    }
+    if (c->operand_count == 1 && help_group(c->operands[0]) == CLI_OK)
+        return CLI_OK;
+    return cli_usage(c, "unknown command \"%s\"", c->operands[0]);
+}
+
+int cmd_completion(struct cli *c)
+{
+    const char *shell = c->operands[0];
+
+    if (strcmp(shell, "bash") != 0 && strcmp(shell, "zsh") != 0 && strcmp(shell, "fish") != 0)
+        return cli_usage(c, "\"%s\" is none of bash, zsh, fish", shell);
+    return cli_generate(shell, stdout);
+}

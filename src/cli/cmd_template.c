@@ -1,0 +1,201 @@
+/* template build|ls|rm, key create. */
+#include "base/clock.h"
+#include "cli/commands.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#define POLL_MS 300
+
+static bool name_is_clean(const char *name)
+{
+    return name[0] && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.:") == strlen(name);
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+
+    return text ? text : "";
+}
+
+/* -- build ------------------------------------------------------------------------------------- */
+
+static void show_progress(const struct cli *c, const json_t *job)
+{
+    json_t *line;
+    size_t i;
+
+    if (c->json || cli_flag(c, "quiet"))
+        return;
+    json_array_foreach (json_object_get(job, "lines"), i, line) {
+        fprintf(stderr, "%3d%%  %s\n", (int)json_integer_value(json_object_get(job, "percent")),
+                json_string_value(line) ? json_string_value(line) : "");
+    }
+}
+
+static enum err_code follow_job(const struct cli *c, struct api *a, const char *job_id,
+                                struct err *e)
+{
+    json_int_t next = 0;
+
+    for (;;) {
+        char path[128], message[300];
+        json_t *job = NULL;
+        const char *state;
+        bool done, failed;
+        enum err_code code;
+
+        snprintf(path, sizeof(path), "/cay/v1/jobs/%s?offset=%lld", job_id, (long long)next);
+        code = api_call(a, "GET", path, NULL, &job, e);
+        if (code != ERR_OK)
+            return code;
+        show_progress(c, job);
+        next = json_integer_value(json_object_get(job, "next"));
+        state = text_of(job, "state");
+        done = strcmp(state, "done") == 0;
+        failed = strcmp(state, "failed") == 0;
+        snprintf(message, sizeof(message), "%s", text_of(job, "message"));
+        json_decref(job);
+        if (failed)
+            return err_set(e, ERR_INTERNAL, "the build failed: %s", message);
+        if (done)
+            return ERR_OK;
+        nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
+    }
+}
+
+static enum err_code start_build(struct api *a, const char *name, char *job_id, size_t size,
+                                 struct err *e)
+{
+    json_t *body = json_object(), *answer = NULL;
+    char path[160];
+    enum err_code code;
+
+    snprintf(path, sizeof(path), "/cay/v1/templates/%s/build", name);
+    code = api_call(a, "POST", path, body, &answer, e);
+    json_decref(body);
+    if (code != ERR_OK)
+        return code;
+    snprintf(job_id, size, "%s", text_of(answer, "job"));
+    json_decref(answer);
+    return ERR_OK;
+}
+
+int cmd_template_build(struct cli *c)
+{
+    const char *name = c->operand_count > 0 ? c->operands[0] : "base";
+    uint64_t begun = clock_mono_ms();
+    struct err e = {.code = ERR_OK};
+    char job_id[64];
+    struct api a;
+
+    if (!name_is_clean(name) || strlen(name) > 100)
+        return cli_usage(c, "\"%s\" is not the name of a template", name);
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (start_build(&a, name, job_id, sizeof(job_id), &e) == ERR_OK && !cli_flag(c, "detach"))
+        follow_job(c, &a, job_id, &e);
+    api_close(&a);
+    if (e.code != ERR_OK)
+        return cli_fail(c, &e);
+    if (c->json)
+        cli_print_json(json_pack("{s:s, s:s, s:I}", "template", name, "job", job_id, "elapsedMs",
+                                 (json_int_t)(clock_mono_ms() - begun)));
+    else if (cli_flag(c, "detach"))
+        printf("Building %s in the background; watch it with `cay template build %s`.\n", name,
+               name);
+    else
+        printf("%s is ready (%.0f s)\n", name, (double)(clock_mono_ms() - begun) / 1000);
+    return CLI_OK;
+}
+
+/* -- ls, rm ------------------------------------------------------------------------------------ */
+
+static void print_templates(const json_t *all)
+{
+    static const char *const heads[] = {"TEMPLATE", "STATE", "SIZE", "MADE", "NOTE"};
+    struct table *t = table_new(heads, ARRAY_SIZE(heads));
+    json_t *item;
+    size_t i;
+
+    json_array_foreach (all, i, item) {
+        const char *made = text_of(item, "madeAt");
+        json_int_t bytes = json_integer_value(json_object_get(item, "sizeBytes"));
+        char size[32];
+
+        table_bytes((uint64_t)MAX(bytes, 0), size, sizeof(size));
+        table_cell(t, "%s", text_of(item, "id"));
+        table_cell(t, "%s",
+                   json_is_true(json_object_get(item, "building")) ? "building"
+                   : json_is_true(json_object_get(item, "ready"))  ? "ready"
+                                                                   : "not built");
+        table_cell(t, "%s", bytes > 0 ? size : "-");
+        table_cell(t, "%.16s", made[0] ? made : "-");
+        table_cell(t, "%s", text_of(item, "note"));
+    }
+    table_print(t, stdout);
+    table_free(t);
+}
+
+int cmd_template_ls(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    json_t *all = NULL;
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_call(&a, "GET", "/cay/v1/templates", NULL, &all, &e) == ERR_OK) {
+        if (c->json)
+            cli_print_json(all);
+        else
+            print_templates(all);
+        if (!c->json)
+            json_decref(all);
+    }
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+int cmd_template_rm(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    char path[160];
+    struct api a;
+
+    if (!name_is_clean(c->operands[0]) || strlen(c->operands[0]) > 100)
+        return cli_usage(c, "\"%s\" is not the name of a template", c->operands[0]);
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    snprintf(path, sizeof(path), "/cay/v1/templates/%s", c->operands[0]);
+    if (api_call(&a, "DELETE", path, NULL, NULL, &e) == ERR_OK && c->json)
+        cli_print_json(json_pack("{s:s}", "removed", c->operands[0]));
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* -- keys -------------------------------------------------------------------------------------- */
+
+int cmd_key_create(struct cli *c)
+{
+    const char *tenant = cli_value(c, "tenant"), *label = cli_value(c, "label");
+    struct err e = {.code = ERR_OK};
+    json_t *body = json_object(), *answer = NULL;
+    struct api a;
+
+    if (tenant)
+        json_object_set_new(body, "tenant", json_string(tenant));
+    json_object_set_new(body, "label", json_string(label ? label : ""));
+    if (api_open(&a, c, &e) == ERR_OK) {
+        if (api_call(&a, "POST", "/cay/v1/keys", body, &answer, &e) == ERR_OK && !c->json)
+            puts(text_of(answer, "key"));
+        if (answer && c->json)
+            cli_print_json(json_incref(answer));
+        json_decref(answer);
+        api_close(&a);
+    }
+    json_decref(body);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}

@@ -1,0 +1,324 @@
+/* The table of commands: parsing, help, man page and completions all come from here. */
+#include "cli/cli.h"
+
+#define OPTIONS(...)            \
+    (const struct cli_option[]) \
+    {                           \
+        __VA_ARGS__,            \
+        {                       \
+            0                   \
+        }                       \
+    }
+#define EXAMPLES(...)            \
+    (const struct cli_example[]) \
+    {                            \
+        __VA_ARGS__,             \
+        {                        \
+            0                    \
+        }                        \
+    }
+
+#define OPTION_TTL                                                                                \
+    {                                                                                             \
+        0, "ttl", "TIME", "How long the sandbox lives: 30s, 5m, 2h. Default: the server's.", NULL \
+    }
+#define OPTION_ENV                                                                            \
+    {                                                                                         \
+        'e', "env", "NAME=VALUE", "A variable of every process in it; may be repeated.", NULL \
+    }
+#define OPTION_METADATA                                                                  \
+    {                                                                                    \
+        'm', "metadata", "NAME=VALUE", "Something to find it by; may be repeated.", NULL \
+    }
+#define OPTIONS_PROCESS                                                                      \
+    {'u', "user", "NAME", "Run as this user of the sandbox, for example root.", NULL},       \
+        {'w', "cwd", "DIR", "Run in this directory of the sandbox.", NULL},                  \
+        {0, "timeout", "TIME", "Kill the command after this time (exit status 124).", NULL}, \
+        {'t', "tty", NULL, "Give it a terminal even where there is none here.", NULL},       \
+        {'T', "no-tty", NULL, "Give it pipes even where there is a terminal here.", NULL},   \
+    {                                                                                        \
+        'n', "no-stdin", NULL, "Give it no input.", NULL                                     \
+    }
+#define OPTION_QUIET                                             \
+    {                                                            \
+        'q', "quiet", NULL, "Say only what was asked for.", NULL \
+    }
+
+#define TEXT_STATUS                                                                                \
+    "The exit status is the command's own. 128 + N: it was ended by signal N. 124: --timeout was " \
+    "over. 125: cay or the server failed, or the sandbox ended. 126: the program could not be "    \
+    "started. 127: there is no such program.\n\n"                                                  \
+    "With a terminal on both sides the command gets one too, and keys go to it as they are "       \
+    "typed. "                                                                                      \
+    "Otherwise standard input, output and error are three pipes. SIGINT and SIGTERM ask the "      \
+    "command to end; the second one kills it."
+
+const struct cli_option cli_global_options[] = {
+    {'h', "help", NULL, "Show what a command does and how to call it.", NULL},
+    {0, "json", NULL, "Print JSON, for programs.", NULL},
+    {0, "url", "URL", "The server. Default: CAY_URL, E2B_API_URL, the one on this machine.", NULL},
+    {0, "api-key", "KEY", "The key. Default: E2B_API_KEY, then the local operator's file.", NULL},
+    {0, "config", "FILE", "The settings. Default: CAY_CONFIG, then " SETTINGS_PATH ".", "file"},
+    {0, "version", NULL, "Show the version.", NULL},
+    {0, "generate", "WHAT", "Print man, man5, bash, zsh, fish or conf, for packaging.", NULL},
+    {0},
+};
+
+const struct cli_command cli_commands[] = {
+    {
+        .name = "up",
+        .operands = "[OPTION...]",
+        .summary = "start the server on this machine",
+        .text =
+            "Checks the machine, makes the system user and the directories, starts cay-keep, waits "
+            "until it serves, and proves it with a first sandbox. Where packages can be reached "
+            "the template base is then built in the background. When the server runs already it "
+            "says so at once. Every setting of cay.conf(5) is also an option. Needs root.",
+        .options = OPTIONS(
+            {0, "check", NULL, "Only tell whether it runs: exit status 0 or 1.", NULL},
+            {0, "no-proof", NULL, "Do not make a first sandbox.", NULL},
+            {0, "no-build", NULL, "Do not build the template base.", NULL},
+            {0, "program-dir", "DIR", "Where cay-keep and the other daemons are.", "file"},
+            OPTION_QUIET),
+        .examples = EXAMPLES({"cay up", "start with the defaults"},
+                             {"cay up --listen-port=4000 --sandbox-memory=1G", "other settings"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .takes_settings = true,
+        .run = cmd_up,
+    },
+    {
+        .name = "down",
+        .operands = "[OPTION...]",
+        .summary = "stop the server and every sandbox",
+        .text =
+            "Ends all sandboxes and daemons, waits, and looks whether any process, mount, loop "
+            "device, cgroup or file of theirs is left; if so it says which and fails. What is in "
+            "the state directory stays.",
+        .options = OPTIONS(
+            {0, "purge", NULL, "Also remove the state directory: database, keys, templates.", NULL},
+            {0, "program-dir", "DIR", "Where cay-keep and the other daemons are.", "file"},
+            OPTION_QUIET),
+        .examples = EXAMPLES({"cay down", "stop"},
+                             {"cay down --purge", "stop and forget everything"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .takes_settings = true,
+        .run = cmd_down,
+    },
+    {
+        .name = "status",
+        .operands = "",
+        .summary = "show how the server is",
+        .examples = EXAMPLES({"cay status --json", "for programs"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .takes_settings = true,
+        .run = cmd_status,
+    },
+    {
+        .name = "env",
+        .operands = "[--shell=SHELL]",
+        .summary = "print the variables that the E2B SDKs read",
+        .options = OPTIONS({0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"}),
+        .examples = EXAMPLES({"eval \"$(cay env)\"", "sh, bash, zsh"},
+                             {"cay env --shell=fish | source", "fish"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .takes_settings = true,
+        .run = cmd_env,
+    },
+    {
+        .name = "create",
+        .operands = "[OPTION...] [TEMPLATE]",
+        .summary = "make a sandbox and print its id",
+        .text =
+            "Without a template it is base; while that is not built, host takes its place and cay "
+            "says so.",
+        .options = OPTIONS(OPTION_TTL, OPTION_ENV, OPTION_METADATA, OPTION_QUIET),
+        .examples = EXAMPLES({"cay create", "a sandbox of base for the default time"},
+                             {"cay create host --ttl=1h -m job=17", "an hour, with a mark"}),
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "template",
+        .run = cmd_create,
+    },
+    {
+        .name = "exec",
+        .operands = "[OPTION...] SANDBOX [COMMAND [ARGUMENT...]]",
+        .summary = "run a command in a sandbox; without one, a shell",
+        .text = TEXT_STATUS,
+        .options = OPTIONS(OPTIONS_PROCESS, OPTION_ENV),
+        .examples = EXAMPLES(
+            {"cay exec ib3k0", "a shell; the first characters of an id are enough"},
+            {"cay exec ib3k0 python3 -c 'print(6*7)'", "one command"},
+            {"tar c src | cay exec ib3k0 tar x -C /tmp", "input from a pipe"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = 1,
+        .complete = "sandbox",
+        .run = cmd_exec,
+    },
+    {
+        .name = "run",
+        .operands = "[OPTION...] [--] [COMMAND [ARGUMENT...]]",
+        .summary = "make a sandbox, run a command in it, and end it",
+        .text = TEXT_STATUS
+        "\n\nThe sandbox is ended in every case, also after a failure or a signal.",
+        .options = OPTIONS(
+            {0, "template", "NAME", "What it starts from. Default: base.", "template"}, OPTION_TTL,
+            OPTION_METADATA, OPTIONS_PROCESS, OPTION_ENV, OPTION_QUIET),
+        .examples = EXAMPLES({"cay run uname -a", "one command"},
+                             {"cay run", "a shell in a sandbox that is gone when the shell ends"},
+                             {"cay run --template=host -- sh -c 'exit 7'", "exit status 7"}),
+        .operands_max = -1,
+        .raw_after = 0,
+        .run = cmd_run,
+    },
+    {
+        .name = "cp",
+        .operands = "[-u USER] SOURCE TARGET",
+        .summary = "copy a file or a folder to or from a sandbox",
+        .text =
+            "One of the two is SANDBOX:PATH; a relative path there begins in the user's home. Into "
+            "a "
+            "folder that exists the source goes under its own name. Folders keep modes and links. "
+            "TARGET - writes a file to standard output.",
+        .options = OPTIONS({'u', "user", "NAME", "Whose files they are in the sandbox.", NULL},
+                           OPTION_QUIET),
+        .examples = EXAMPLES({"cay cp data.csv ib3k0:", "into the home of its user"},
+                             {"cay cp ib3k0:/var/log/ logs", "a folder out of it"},
+                             {"cay cp ib3k0:out.txt -", "to standard output"}),
+        .operands_min = 2,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "file",
+        .run = cmd_cp,
+    },
+    {
+        .name = "ls",
+        .operands = "[-q]",
+        .summary = "list the sandboxes of this key",
+        .options = OPTIONS({'q', "quiet", NULL, "Only the ids.", NULL}),
+        .examples = EXAMPLES({"cay ls", "a table"}, {"cay kill $(cay ls -q)", "end them all"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_ls,
+    },
+    {
+        .name = "kill",
+        .operands = "[--all] [SANDBOX...]",
+        .summary = "end sandboxes",
+        .options = OPTIONS({'a', "all", NULL, "All sandboxes of this key.", NULL}, OPTION_QUIET),
+        .examples = EXAMPLES({"cay kill ib3k0", "one"}, {"cay kill --all", "all"}),
+        .operands_max = -1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_kill,
+    },
+    {
+        .name = "logs",
+        .operands = "[-f] SANDBOX",
+        .summary = "show what happened to a sandbox and in it",
+        .options = OPTIONS({'f', "follow", NULL, "Go on until it ends.", NULL}),
+        .examples = EXAMPLES({"cay logs -f ib3k0", "watch"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_logs,
+    },
+    {
+        .name = "top",
+        .operands = "[--once]",
+        .summary = "show what the sandboxes use",
+        .options = OPTIONS({0, "once", NULL, "Print it once, also on a terminal.", NULL}),
+        .examples = EXAMPLES({"cay top", "again every two seconds"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_top,
+    },
+    {
+        .name = "template build",
+        .operands = "[--detach] [NAME]",
+        .summary = "make a template, or watch it being made",
+        .text =
+            "The build runs on the server and goes on without this command. base is a real Debian.",
+        .options = OPTIONS({'d', "detach", NULL, "Do not wait.", NULL}, OPTION_QUIET),
+        .examples = EXAMPLES({"cay template build base", "make base and show how it goes"}),
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "template",
+        .run = cmd_template_build,
+    },
+    {
+        .name = "template ls",
+        .operands = "",
+        .summary = "list the templates",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_template_ls,
+    },
+    {
+        .name = "template rm",
+        .operands = "NAME",
+        .summary = "remove a template that no sandbox uses",
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "template",
+        .run = cmd_template_rm,
+    },
+    {
+        .name = "key create",
+        .operands = "[--tenant=NAME] [--label=TEXT]",
+        .summary = "make an API key and print it, this once",
+        .text = "Sandboxes of one tenant cannot be seen by the keys of another. A tenant is made "
+                "with its "
+                "first key; only the operator can make keys for others.",
+        .options = OPTIONS({0, "tenant", "NAME", "Whose key. Default: the caller's own.", NULL},
+                           {0, "label", "TEXT", "What it is for.", NULL}),
+        .examples = EXAMPLES(
+            {"cay key create --tenant=alice --label=laptop", "a key for somebody"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_key_create,
+    },
+    {
+        .name = "doctor",
+        .operands = "",
+        .summary = "show what this machine can do for cay, and what to install",
+        .text = "Exit status 1 when something is missing without which cay cannot start.",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_doctor,
+    },
+    {
+        .name = "completion",
+        .operands = "bash|zsh|fish",
+        .summary = "print the completion of a shell",
+        .examples = EXAMPLES({"source <(cay completion bash)", "bash, for this shell"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "shell",
+        .run = cmd_completion,
+    },
+    {
+        .name = "version",
+        .operands = "",
+        .summary = "show the version",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_version,
+    },
+    {
+        .name = "help",
+        .operands = "[COMMAND|settings]",
+        .summary = "show the commands, one of them, or the settings",
+        .operands_max = 2,
+        .raw_after = -1,
+        .run = cmd_help,
+    },
+    {0},
+};

@@ -1,0 +1,38 @@
+#pragma once
+/* What commands use of each other. */
+
+#include "cli/api.h"
+
+/* cmd_sandbox.c: creates a sandbox by the options of `create` (--ttl, --env, --metadata) into id.
+ * Says on standard error when another template was taken than asked for. */
+enum err_code sandbox_create(const struct cli *c, struct api *a, const char *template_name,
+                             char *id, size_t size, struct err *e);
+enum err_code sandbox_kill(struct api *a, const char *id, struct err *e);
+
+/* cmd_exec.c: runs argv in a sandbox by the options of `exec` and returns the exit status. */
+int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int argc);
+
+/* "3m 20s", "2h 5m", "1d 3h" of a number of seconds. */
+void table_duration(int64_t seconds, char *out, size_t size);
+/* "512 MiB", "1.5 GiB". */
+void table_bytes(uint64_t bytes, char *out, size_t size);
+
+/* table.c: columns as wide as their widest cell, written at once. Cells are copied; control
+ * characters in them become '?'. */
+struct table;
+struct table *table_new(const char *const *heads, size_t columns);
+void table_cell(struct table *t, const char *fmt, ...) PRINTF(2, 3);
+void table_print(struct table *t, FILE *out);
+void table_free(struct table *t);
+
+/* progress.c: a bar on standard error when that is a terminal; nothing otherwise. */
+struct progress {
+    const char *name;
+    uint64_t total_bytes; /* 0: unknown */
+    uint64_t begun_us, shown_us;
+    bool on;
+};
+void progress_begin(struct progress *p, const struct cli *c, const char *name,
+                    uint64_t total_bytes);
+void progress_step(struct progress *p, uint64_t done_bytes);
+void progress_end(struct progress *p, uint64_t done_bytes);

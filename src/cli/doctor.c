@@ -1,0 +1,396 @@
+#include "cli/doctor.h"
+
+#include "base/io.h"
+#include "cli/commands.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/netlink.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+
+#define KERNEL_MAJOR 5
+#define KERNEL_MINOR 19
+
+static void say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
+    PRINTF(3, 4);
+
+static void say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
+{
+    va_list ap;
+
+    r->level = level;
+    va_start(ap, fmt);
+    vsnprintf(r->text, sizeof(r->text), fmt, ap);
+    va_end(ap);
+}
+
+/* -- the kernel -------------------------------------------------------------------------------- */
+
+static void check_kernel(struct doctor_result *r)
+{
+    struct utsname u;
+    int major = 0, minor = 0;
+
+    if (uname(&u) < 0 || sscanf(u.release, "%d.%d", &major, &minor) != 2)
+        say(r, DOCTOR_MISSING, "its version cannot be read");
+    else if (major > KERNEL_MAJOR || (major == KERNEL_MAJOR && minor >= KERNEL_MINOR))
+        say(r, DOCTOR_OK, "Linux %.64s on %.32s", u.release, u.machine);
+    else
+        say(r, DOCTOR_MISSING, "Linux %.64s; %d.%d is needed for overlays over idmapped mounts",
+            u.release, KERNEL_MAJOR, KERNEL_MINOR);
+}
+
+/* Whether a child may unshare these namespaces: 0 or an errno. */
+static int try_unshare(int flags)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(unshare(flags) == 0 ? 0 : errno & 0xff);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+        return ECHILD;
+    return WEXITSTATUS(status);
+}
+
+static void check_userns(struct doctor_result *r)
+{
+    int e = try_unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC |
+                        CLONE_NEWUTS | CLONE_NEWCGROUP);
+
+    if (e == 0)
+        say(r, DOCTOR_OK, "user, network, pid, mount, ipc, uts and cgroup namespaces work");
+    else
+        say(r, DOCTOR_MISSING,
+            "namespaces cannot be made (%s): look at /proc/sys/user/max_*_namespaces and at what "
+            "runs this machine",
+            strerror(e));
+}
+
+static bool in_filesystems(const char *name)
+{
+    char text[8192], word[64];
+
+    if (io_read_text_at(AT_FDCWD, "/proc/filesystems", text, sizeof(text)) < 0)
+        return false;
+    snprintf(word, sizeof(word), "\t%s\n", name);
+    strncat(text, "\n", sizeof(text) - strlen(text) - 1);
+    return strstr(text, word) != NULL;
+}
+
+static bool is_executable(const char *name)
+{
+    static const char *const dirs[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
+                                       "/usr/bin",        "/sbin",          "/bin"};
+    char path[256];
+
+    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+        snprintf(path, sizeof(path), "%s/%s", dirs[i], name);
+        if (access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A file system that is a module is loaded by its first mount. */
+static bool has_filesystem(const char *name)
+{
+    char path[192];
+    struct utsname u;
+
+    if (in_filesystems(name) || uname(&u) < 0)
+        return true;
+    snprintf(path, sizeof(path), "/lib/modules/%.64s/kernel/fs/%s", u.release,
+             strcmp(name, "overlay") == 0 ? "overlayfs" : name);
+    return access(path, F_OK) == 0;
+}
+
+static void check_overlay(struct doctor_result *r)
+{
+    if (has_filesystem("overlay"))
+        say(r, DOCTOR_OK, "overlayfs is there");
+    else
+        say(r, DOCTOR_MISSING, "this kernel has no overlayfs (CONFIG_OVERLAY_FS)");
+}
+
+static void check_idmap(struct doctor_result *r)
+{
+    if (syscall(SYS_mount_setattr, -1, "", 0, NULL, 0) < 0 && errno == ENOSYS)
+        say(r, DOCTOR_MISSING, "this kernel has no mount_setattr(2)");
+    else
+        say(r, DOCTOR_OK, "mount_setattr(2) is there");
+}
+
+static void check_btrfs(struct doctor_result *r)
+{
+    if (!has_filesystem("btrfs"))
+        say(r, DOCTOR_LIMITED, "this kernel has no btrfs: files of sandboxes are kept in memory");
+    else if (!is_executable("mkfs.btrfs"))
+        say(r, DOCTOR_LIMITED, "mkfs.btrfs is missing: files of sandboxes are kept in memory");
+    else if (access("/dev/loop-control", F_OK) < 0)
+        say(r, DOCTOR_LIMITED,
+            "there is no /dev/loop-control: only a state directory that is on "
+            "btrfs already can be used");
+    else
+        say(r, DOCTOR_OK, "btrfs and loop devices are there");
+    if (!is_executable("mkfs.btrfs"))
+        snprintf(r->package, sizeof(r->package), "btrfs-progs");
+}
+
+static bool v2_has(const char *controllers, const char *name)
+{
+    char words[512], want[32];
+
+    snprintf(words, sizeof(words), " %s ", controllers);
+    snprintf(want, sizeof(want), " %s ", name);
+    return strstr(words, want) != NULL;
+}
+
+static bool v1_has(const char *name)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/tasks", name);
+    return access(path, F_OK) == 0;
+}
+
+static void check_cgroup(struct doctor_result *r)
+{
+    static const char *const names[] = {"memory", "pids", "cpu"};
+    char controllers[256] = "", missing[64] = "";
+    bool v1 = false, v2 = false;
+
+    if (io_read_text_at(AT_FDCWD, "/sys/fs/cgroup/cgroup.controllers", controllers,
+                        sizeof(controllers)) < 0)
+        controllers[0] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (v2_has(controllers, names[i]))
+            v2 = true;
+        else if (v1_has(names[i]))
+            v1 = true;
+        else
+            snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing), " %s", names[i]);
+    }
+    if (missing[0])
+        say(r, DOCTOR_MISSING, "these cgroup controllers are not there:%s", missing);
+    else
+        say(r, DOCTOR_OK, "memory, pids and cpu by cgroup %s",
+            v1 && v2 ? "v1 and v2"
+            : v1     ? "v1"
+                     : "v2");
+}
+
+static void check_seccomp(struct doctor_result *r)
+{
+    if (access("/proc/sys/kernel/seccomp/actions_avail", F_OK) == 0)
+        say(r, DOCTOR_OK, "seccomp filters are there");
+    else
+        say(r, DOCTOR_MISSING, "this kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)");
+}
+
+static void check_nftables(struct doctor_result *r)
+{
+    CLEANUP_CLOSE int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
+
+    if (fd >= 0)
+        say(r, DOCTOR_OK, "netfilter's netlink socket is there");
+    else
+        say(r, DOCTOR_MISSING, "no netfilter netlink socket: %s (CONFIG_NF_TABLES)",
+            strerror(errno));
+}
+
+static void check_kvm(struct doctor_result *r)
+{
+    CLEANUP_CLOSE int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+
+    if (fd >= 0)
+        say(r, DOCTOR_LIMITED,
+            "/dev/kvm opens; whether a guest runs under it is known only after "
+            "one has booted");
+    else
+        say(r, DOCTOR_MISSING, "/dev/kvm: %s; sandboxes of level process do without",
+            strerror(errno));
+}
+
+/* -- limits ------------------------------------------------------------------------------------ */
+
+static bool has_capability(unsigned cap)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {{0}};
+
+    return syscall(SYS_capget, &head, data) == 0 && (data[cap / 32].effective & (1u << (cap % 32)));
+}
+
+static void check_root(struct doctor_result *r)
+{
+    if (geteuid() == 0 && has_capability(CAP_SYS_ADMIN))
+        say(r, DOCTOR_OK, "this is root, with CAP_SYS_ADMIN");
+    else
+        say(r, DOCTOR_MISSING, "`cay up` must be run as root, with CAP_SYS_ADMIN");
+}
+
+static void check_open_files(struct doctor_result *r)
+{
+    struct rlimit l = {0, 0};
+
+    getrlimit(RLIMIT_NOFILE, &l);
+    if (l.rlim_max >= 65536)
+        say(r, DOCTOR_OK, "%llu open files at most", (unsigned long long)l.rlim_max);
+    else
+        say(r, DOCTOR_LIMITED,
+            "%llu open files at most: about that many connections and idle "
+            "sandboxes together",
+            (unsigned long long)l.rlim_max);
+}
+
+static void check_sys_resource(struct doctor_result *r)
+{
+    if (has_capability(CAP_SYS_RESOURCE))
+        say(r, DOCTOR_OK, "CAP_SYS_RESOURCE is there: limits can be raised");
+    else
+        say(r, DOCTOR_LIMITED, "no CAP_SYS_RESOURCE: hard limits cannot be raised");
+}
+
+static void check_space(struct doctor_result *r)
+{
+    struct statvfs v;
+    char amount[32];
+
+    if (statvfs("/var/lib", &v) < 0) {
+        say(r, DOCTOR_LIMITED, "/var/lib: %s", strerror(errno));
+        return;
+    }
+    table_bytes((uint64_t)v.f_bavail * v.f_frsize, amount, sizeof(amount));
+    say(r, (uint64_t)v.f_bavail * v.f_frsize < (UINT64_C(4) << 30) ? DOCTOR_LIMITED : DOCTOR_OK,
+        "%s free in /var/lib", amount);
+}
+
+/* -- programs ---------------------------------------------------------------------------------- */
+
+struct program {
+    const char *name, *package, *purpose;
+};
+
+static const struct program programs[] = {
+    {"mmdebstrap", "mmdebstrap", "`cay template build base` needs it"},
+    {"sudo", "sudo", "root inside sandboxes of the template host"},
+    {"git", "git", "in sandboxes of the template host"},
+    {"curl", "curl", "in sandboxes of the template host"},
+    {"python3", "python3", "in sandboxes of the template host"},
+    {"tput", "ncurses-bin", "terminals in sandboxes of the template host"},
+    {"runsc", "runsc", "gVisor: not used by this version"},
+    {"qemu-system-x86_64", "qemu-system-x86", "virtual machines: not used by this version"},
+    {"criu", "criu", "memory images: not used by this version"},
+};
+
+static void check_program(const struct program *p, struct doctor_result *r)
+{
+    if (is_executable(p->name)) {
+        say(r, DOCTOR_OK, "%s", p->purpose);
+        return;
+    }
+    say(r, DOCTOR_MISSING, "%s", p->purpose);
+    snprintf(r->package, sizeof(r->package), "%s", p->package);
+}
+
+static const struct {
+    const char *name;
+    bool needed;
+    void (*check)(struct doctor_result *r);
+} checks[] = {
+    {"root", true, check_root},
+    {"kernel", true, check_kernel},
+    {"namespaces", true, check_userns},
+    {"overlayfs", true, check_overlay},
+    {"idmapped mounts", true, check_idmap},
+    {"seccomp", true, check_seccomp},
+    {"nftables", true, check_nftables},
+    {"cgroups", true, check_cgroup},
+    {"state disk", false, check_btrfs},
+    {"free space", false, check_space},
+    {"open files", false, check_open_files},
+    {"raising limits", false, check_sys_resource},
+    {"kvm", false, check_kvm},
+};
+
+_Static_assert(ARRAY_SIZE(checks) + ARRAY_SIZE(programs) <= DOCTOR_MAX, "all results have room");
+
+size_t doctor_run(struct doctor_result *out)
+{
+    size_t n = 0;
+
+    memset(out, 0, DOCTOR_MAX * sizeof(*out));
+    for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
+        out[n].name = checks[i].name;
+        out[n].needed = checks[i].needed;
+        checks[i].check(&out[n++]);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+        out[n].name = programs[i].name;
+        check_program(&programs[i], &out[n++]);
+    }
+    return n;
+}
+
+static const char *const level_names[] = {"ok", "limited", "missing"};
+
+static void print_results(const struct doctor_result *results, size_t n)
+{
+    static const char *const heads[] = {"CHECK", "IS", "WHAT"};
+    struct table *t = table_new(heads, ARRAY_SIZE(heads));
+    char packages[1024] = "";
+
+    for (size_t i = 0; i < n; i++) {
+        table_cell(t, "%s", results[i].name);
+        table_cell(t, "%s", level_names[results[i].level]);
+        table_cell(t, "%s", results[i].text);
+        if (results[i].package[0])
+            snprintf(packages + strlen(packages), sizeof(packages) - strlen(packages), " %s",
+                     results[i].package);
+    }
+    table_print(t, stdout);
+    table_free(t);
+    if (packages[0])
+        printf("\nDebian packages that bring what is missing:%s\n", packages);
+}
+
+static void print_json(const struct doctor_result *results, size_t n)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(all, json_pack("{s:s, s:s, s:b, s:s, s:s}", "check", results[i].name,
+                                             "level", level_names[results[i].level], "needed",
+                                             results[i].needed, "text", results[i].text, "package",
+                                             results[i].package));
+    cli_print_json(all);
+}
+
+int cmd_doctor(struct cli *c)
+{
+    struct doctor_result results[DOCTOR_MAX];
+    size_t n = doctor_run(results), bad = 0;
+
+    for (size_t i = 0; i < n; i++)
+        bad += results[i].needed && results[i].level == DOCTOR_MISSING;
+    if (c->json)
+        print_json(results, n);
+    else
+        print_results(results, n);
+    if (!c->json && bad)
+        printf("\ncay cannot run here: %zu of what it needs is missing.\n", bad);
+    else if (!c->json)
+        puts("\ncay can run here.");
+    return bad ? CLI_FAILED : CLI_OK;
+}

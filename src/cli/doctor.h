@@ -1,0 +1,21 @@
+#pragma once
+/* What this machine can and cannot do for cay: one check per thing, in a table (doctor.c). Checks
+ * change nothing that stays; some try things in a child process. */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum doctor_level { DOCTOR_OK, DOCTOR_LIMITED, DOCTOR_MISSING };
+
+struct doctor_result {
+    const char *name;
+    enum doctor_level level;
+    bool needed;      /* cay cannot start without it */
+    char text[192];   /* a sentence */
+    char package[64]; /* Debian package that brings it, or empty */
+};
+
+#define DOCTOR_MAX 32
+
+/* Fills out[DOCTOR_MAX] and returns how many. */
+size_t doctor_run(struct doctor_result *out);

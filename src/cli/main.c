@@ -1,0 +1,307 @@
+/* cay: the command line. main() parses by the tables of commands.c and calls one function. */
+#include "cli/cli.h"
+
+#include <curl/curl.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+
+const char *cli_value(const struct cli *c, const char *name)
+{
+    for (size_t i = c->given_count; i-- > 0;)
+        if (strcmp(c->given[i].option->name, name) == 0)
+            return c->given[i].value;
+    return NULL;
+}
+
+bool cli_flag(const struct cli *c, const char *name)
+{
+    return cli_value(c, name) != NULL;
+}
+
+int cli_each(const struct cli *c, const char *name, int (*f)(void *arg, const char *value),
+             void *arg)
+{
+    for (size_t i = 0; i < c->given_count; i++) {
+        int r = 0;
+
+        if (strcmp(c->given[i].option->name, name) == 0)
+            r = f(arg, c->given[i].value);
+        if (r != 0)
+            return r;
+    }
+    return 0;
+}
+
+int cli_fail_as(const struct cli *c, int status, const struct err *e)
+{
+    if (c->json) {
+        cli_print_json(json_pack("{s:{s:s, s:s, s:s}}", "error", "code", err_code_name(e->code),
+                                 "message", e->text, "hint", e->hint));
+        return status;
+    }
+    fprintf(stderr, "cay: %s\n", e->text);
+    if (e->hint[0])
+        fprintf(stderr, "     %s\n", e->hint);
+    return status;
+}
+
+int cli_fail(const struct cli *c, const struct err *e)
+{
+    return cli_fail_as(c, CLI_FAILED, e);
+}
+
+int cli_usage(const struct cli *c, const char *fmt, ...)
+{
+    va_list ap;
+
+    fputs("cay: ", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    if (c->command)
+        fprintf(stderr, "\n     Usage: cay %s %s; more with `cay help %s`.\n", c->command->name,
+                c->command->operands, c->command->name);
+    else
+        fputs("\n     `cay help` lists the commands.\n", stderr);
+    return CLI_USAGE;
+}
+
+void cli_print_json(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    fputc('\n', stdout);
+    json_decref(value);
+}
+
+void cli_note(const struct cli *c, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (c->json || cli_flag(c, "quiet"))
+        return;
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+/* -- parsing ----------------------------------------------------------------------------------- */
+
+static const struct cli_option *find_in(const struct cli_option *options, const char *name,
+                                        size_t len, char letter)
+{
+    for (; options && options->name; options++) {
+        if (letter ? options->letter == letter
+                   : strlen(options->name) == len && strncmp(options->name, name, len) == 0)
+            return options;
+    }
+    return NULL;
+}
+
+static const struct cli_option *find_option(const struct cli *c, const char *name, size_t len,
+                                            char letter)
+{
+    const struct cli_option *o = NULL;
+
+    if (c->command)
+        o = find_in(c->command->options, name, len, letter);
+    return o ? o : find_in(cli_global_options, name, len, letter);
+}
+
+static int add_given(struct cli *c, const struct cli_option *o, const char *value)
+{
+    if (c->given_count == CLI_MAX_GIVEN)
+        return cli_usage(c, "more than %d options", CLI_MAX_GIVEN);
+    c->given[c->given_count].option = o;
+    c->given[c->given_count++].value = value;
+    return 0;
+}
+
+/* One argument that begins with "--". *i moves on when the value is the next argument. */
+static int parse_long(struct cli *c, int argc, char **argv, int *i)
+{
+    const char *name = argv[*i] + 2, *equals = strchr(name, '=');
+    size_t len = equals ? (size_t)(equals - name) : strlen(name);
+    const struct cli_option *o = find_option(c, name, len, 0);
+
+    if (!o)
+        return cli_usage(c, "unknown option --%.*s", (int)len, name);
+    if (!o->meta)
+        return equals ? cli_usage(c, "--%s takes no value", o->name) : add_given(c, o, "");
+    if (equals)
+        return add_given(c, o, equals + 1);
+    if (*i + 1 >= argc)
+        return cli_usage(c, "--%s needs a value (%s)", o->name, o->meta);
+    return add_given(c, o, argv[++*i]);
+}
+
+/* One argument of letters: -it, -u root, -uroot. */
+static int parse_letters(struct cli *c, int argc, char **argv, int *i)
+{
+    for (const char *p = argv[*i] + 1; *p; p++) {
+        const struct cli_option *o = find_option(c, NULL, 0, *p);
+        int r;
+
+        if (!o)
+            return cli_usage(c, "unknown option -%c", *p);
+        if (o->meta && p[1])
+            return add_given(c, o, p + 1);
+        if (o->meta && *i + 1 >= argc)
+            return cli_usage(c, "-%c needs a value (%s)", *p, o->meta);
+        r = add_given(c, o, o->meta ? argv[++*i] : "");
+        if (r != 0 || o->meta)
+            return r;
+    }
+    return 0;
+}
+
+/* Options and operands after the command's name; operands are moved to the front of argv. */
+static int parse_rest(struct cli *c, int argc, char **argv)
+{
+    bool raw = false;
+
+    c->operands = argv;
+    for (int i = 0; i < argc; i++) {
+        int r = 0;
+
+        if (c->command->raw_after >= 0 && c->operand_count > c->command->raw_after)
+            raw = true;
+        if (!raw && strcmp(argv[i], "--") == 0)
+            raw = true;
+        else if (!raw && strncmp(argv[i], "--", 2) == 0)
+            r = parse_long(c, argc, argv, &i);
+        else if (!raw && argv[i][0] == '-' && argv[i][1])
+            r = parse_letters(c, argc, argv, &i);
+        else
+            c->operands[c->operand_count++] = argv[i];
+        if (r != 0)
+            return r;
+    }
+    if (cli_flag(c, "help"))
+        return 0;
+    if (c->operand_count < c->command->operands_min)
+        return cli_usage(c, "%s needs %s", c->command->name, c->command->operands);
+    if (c->command->operands_max >= 0 && c->operand_count > c->command->operands_max)
+        return cli_usage(c, "too many arguments: %s", c->operands[c->command->operands_max]);
+    return 0;
+}
+
+/* The command that argv begins with, of one or two words; *used is how many. */
+static const struct cli_command *find_command(int argc, char **argv, int *used)
+{
+    for (const struct cli_command *k = cli_commands; argc > 0 && k->name; k++) {
+        const char *space = strchr(k->name, ' ');
+        size_t first = space ? (size_t)(space - k->name) : strlen(k->name);
+
+        if (strlen(argv[0]) != first || strncmp(argv[0], k->name, first) != 0)
+            continue;
+        if (space && (argc < 2 || strcmp(argv[1], space + 1) != 0))
+            continue;
+        *used = space ? 2 : 1;
+        return k;
+    }
+    return NULL;
+}
+
+/* Global options may stand before the command. Returns the index of the command's name. */
+static int parse_leading(struct cli *c, int argc, char **argv, int *status)
+{
+    int i = 1;
+
+    for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
+        *status = argv[i][1] == '-' ? parse_long(c, argc, argv, &i)
+                                    : parse_letters(c, argc, argv, &i);
+        if (*status != 0)
+            break;
+    }
+    return i;
+}
+
+static const char *config_path(const struct cli *c, int argc, char **argv)
+{
+    const char *path = cli_value(c, "config");
+
+    for (int i = 1; c->command->takes_settings && !path && i < argc; i++) {
+        if (strncmp(argv[i], "--config=", 9) == 0)
+            path = argv[i] + 9;
+        else if (strcmp(argv[i], "--config") == 0)
+            path = argv[i + 1];
+    }
+    return path ? path : getenv("CAY_CONFIG");
+}
+
+/* Reads the configuration; commands that take settings also eat them from the arguments here. */
+static int load_settings(struct cli *c, int *argc, char **argv)
+{
+    char *none[] = {argv[0], NULL};
+    int one = 1;
+    struct err e = {.code = ERR_OK};
+
+    if (settings_load(&c->settings, config_path(c, *argc, argv),
+                      c->command->takes_settings ? argc : &one,
+                      c->command->takes_settings ? argv : none, &e) == ERR_OK)
+        return 0;
+    err_hint(&e, "`cay help settings` lists what can be set.");
+    cli_fail(c, &e);
+    return CLI_USAGE;
+}
+
+static int no_command(struct cli *c, int argc, char **argv, int at)
+{
+    if (cli_flag(c, "version"))
+        return cmd_version(c);
+    if (at >= argc) {
+        cli_print_overview(cli_flag(c, "help") ? stdout : stderr);
+        return cli_flag(c, "help") ? CLI_OK : CLI_USAGE;
+    }
+    return cli_usage(c, "unknown command \"%s\"", argv[at]);
+}
+
+static int run(struct cli *c, int argc, char **argv)
+{
+    int status = 0, used = 0, at = parse_leading(c, argc, argv, &status), rest;
+
+    if (status != 0)
+        return status;
+    if (cli_flag(c, "generate"))
+        return cli_generate(cli_value(c, "generate"), stdout);
+    c->command = find_command(argc - at, argv + at, &used);
+    if (!c->command || cli_flag(c, "version"))
+        return no_command(c, argc, argv, at);
+    at += used - 1; /* argv[at] takes the place of the program's name */
+    rest = argc - at;
+    /* Settings leave the arguments before the rest is parsed; without them --config may stand
+     * anywhere, but not in the command that exec and run are given. */
+    if (c->command->takes_settings)
+        status = load_settings(c, &rest, argv + at);
+    if (status == 0)
+        status = parse_rest(c, rest - 1, argv + at + 1);
+    if (status == 0 && !c->command->takes_settings)
+        status = load_settings(c, &rest, argv + at);
+    if (status != 0)
+        return status;
+    c->json = cli_flag(c, "json");
+    if (cli_flag(c, "help")) {
+        cli_print_help(c->command, stdout);
+        return CLI_OK;
+    }
+    return c->command->run(c);
+}
+
+int main(int argc, char **argv)
+{
+    struct cli c = {.program = argv[0]};
+    int status;
+
+    setlocale(LC_ALL, "");
+    signal(SIGPIPE, SIG_IGN);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    status = run(&c, argc, argv);
+    settings_free(&c.settings);
+    curl_global_cleanup();
+    if (fflush(stdout) != 0 && status == CLI_OK)
+        status = CLI_FAILED;
+    return status;
+}

@@ -1,0 +1,30 @@
+#pragma once
+/* One process in a sandbox, with this program's terminal, pipes and signals put through to it.
+ *
+ * The output comes as one stream (process.Process/Start); input, signals and window sizes go as
+ * calls beside it, one at a time, so that their order is kept. While it runs, SIGINT, SIGTERM,
+ * SIGHUP, SIGQUIT and SIGWINCH are taken from a descriptor: the first of them asks the process to
+ * end (SIGTERM), the second kills it, the third gives up waiting. */
+
+#include "cli/api.h"
+
+struct session_spec {
+    const struct api_sandbox *sandbox;
+    const json_t *process; /* {cmd, args, envs, cwd} */
+    bool pty;
+    int in_fd; /* -1: the process gets no input */
+    int out_fd, err_fd;
+    uint64_t timeout_ms;                                                /* 0: none */
+    void (*progress)(void *arg, uint64_t in_bytes, uint64_t out_bytes); /* may be NULL */
+    void *progress_arg;
+};
+
+/* Runs it to its end. Returns the exit status to pass on (enum cli_exit or the command's own) and
+ * sets e->code other than ERR_OK when cay or the server failed, or the program could not be
+ * started. */
+int session_run(struct api *a, const struct session_spec *spec, struct err *e);
+
+/* Blocks the signals that session_run takes, so that none is lost between two steps (create, run,
+ * kill); they stay blocked until session_unblock. */
+void session_block_signals(void);
+void session_unblock_signals(void);
