@@ -19,8 +19,8 @@
  *
  *   Directories (made when absent): DIR(state) root 0711, state/cayd owned by the user 0700 (cayd's
  *   --state-dir), state/disk root 0700 (privd's); DIR(run) root 0755.
- *   Files: run/keep.pid (decimal and a newline, locked with flock while keep lives;
- * world-readable), run/privd.sock (privd's channel).
+ *   Files: run/keep.pid (decimal and a newline, locked with flock while keep lives; readable by all),
+ *     run/privd.sock (privd's channel).
  *
  *   cayd is started as: cayd --listen-fd=3 --ready-fd=4 --privd=RUN/privd.sock
  *     --state-dir=STATE/cayd [cayd arguments]
@@ -33,13 +33,13 @@
  *     or KEEP_FAILED and one sentence without newline, and exits.
  *
  *   Signals to keep: SIGTERM or SIGINT: cayd is stopped (SIGTERM), then privd (SIGTERM: ends every
- *     sandbox, leaves nothing behind), then keep exits 0. SIGHUP: cay-privd, then cayd are replaced
- * by the binaries that are on disk now; sandboxes live on (cay-privd gets SIGUSR1: exit, leave
- *     everything). SIGUSR2: the log file is opened again (rotation).
+ *     sandbox, leaves nothing behind), then keep exits 0. SIGHUP: opens the log file again, then
+ *     cay-privd, then cayd are replaced by the binaries that are on disk now; sandboxes live on
+ *     (cay-privd gets SIGUSR1: exit, leave everything).
  *   Exit status: 0 stopped when asked (or, with --daemon, started); 1 failed, reason on standard
  *     error; 2 wrong options; 3 it runs already.
  *   When keep dies the daemons die with it (PR_SET_PDEATHSIG) and sandboxes live on: the next
- * keep's privd finds them again. */
+ *   keep's privd finds them again. */
 
 #define KEEP_LISTEN_FD    3
 #define KEEP_READY_FD     4

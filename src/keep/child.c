@@ -1,0 +1,175 @@
+#include "keep/child.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/caps.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define BACKOFF_FIRST_MS 100
+#define BACKOFF_MAX_MS   10000
+#define STABLE_MS        30000 /* who lived this long has not failed in a row */
+
+/* -- in the child ------------------------------------------------------------------------------ */
+
+/* Descriptors end up at their fixed numbers, whatever numbers they have now. */
+static int place_descriptors(const struct child *c, int ready_fd)
+{
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int ready = fcntl(ready_fd, F_DUPFD_CLOEXEC, 10);
+    int listener = c->listen_fd >= 0 ? fcntl(c->listen_fd, F_DUPFD_CLOEXEC, 10) : -1;
+
+    if (null_fd < 0 || ready < 0 || (c->listen_fd >= 0 && listener < 0))
+        return -errno;
+    if (dup2(null_fd, 0) < 0 || dup2(2, 1) < 0 || dup2(ready, KEEP_READY_FD) < 0)
+        return -errno;
+    if (listener >= 0 ? dup2(listener, KEEP_LISTEN_FD) < 0 : dup2(null_fd, KEEP_LISTEN_FD) < 0)
+        return -errno;
+    return close_range(KEEP_READY_FD + 1, ~0u, 0) < 0 ? -errno : 0;
+}
+
+static int give_up_privileges(const struct child *c)
+{
+    int r = c->unprivileged ? caps_become(c->uid, c->gid, 0) : 0;
+
+    if (r == 0 && c->unprivileged && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        r = -errno;
+    return r;
+}
+
+NORETURN static void become_child(const struct child *c, int ready_fd, pid_t keep)
+{
+    static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    static char lang[] = "LANG=C.UTF-8";
+    char *env[] = {path, lang, NULL};
+    const char *failed = "descriptors";
+    sigset_t none;
+    int r = place_descriptors(c, ready_fd);
+
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    umask(077);
+    if (r == 0) {
+        failed = "privileges";
+        r = give_up_privileges(c);
+    }
+    if (r == 0) {
+        /* After the change of ids, which clears it. keep may have died before it took effect. */
+        failed = "start";
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != keep)
+            _exit(0);
+        execve(c->argv[0], c->argv, env);
+        r = -errno;
+    }
+    dprintf(KEEP_READY_FD, "%c%s: %s: %s", KEEP_FAILED, c->argv[0], failed, strerror(-r));
+    _exit(127);
+}
+
+/* -- in keep ----------------------------------------------------------------------------------- */
+
+int child_start(struct child *c)
+{
+    pid_t keep = getpid();
+    int fds[2];
+
+    c->restart_at_ms = 0;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    c->pid = fork();
+    if (c->pid == 0)
+        become_child(c, fds[1], keep);
+    close(fds[1]);
+    if (c->pid < 0) {
+        int r = -errno;
+
+        c->pid = 0;
+        close(fds[0]);
+        return r;
+    }
+    c->ready_fd = fds[0];
+    c->ready = c->expected = false;
+    c->reason[0] = '\0';
+    c->started_ms = clock_mono_ms();
+    return 0;
+}
+
+void child_read_ready(struct child *c)
+{
+    char text[KEEP_REASON_MAX];
+    ssize_t n = read(c->ready_fd, text, sizeof(text) - 1);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    util_close(&c->ready_fd);
+    if (n <= 0)
+        return;
+    text[n] = '\0';
+    if (text[0] == KEEP_READY) {
+        c->ready = c->was_ever_ready = true;
+        log_info("%s is ready", c->name);
+        return;
+    }
+    for (char *p = text; *p; p++)
+        if (!isprint((unsigned char)*p))
+            *p = '?';
+    snprintf(c->reason, sizeof(c->reason), "%s", text + 1);
+}
+
+static uint64_t backoff_ms(const struct child *c)
+{
+    uint64_t ms = BACKOFF_FIRST_MS;
+
+    for (unsigned i = 1; i < c->failures && ms < BACKOFF_MAX_MS; i++)
+        ms *= 2;
+    return MIN(ms, (uint64_t)BACKOFF_MAX_MS);
+}
+
+static void log_end(const struct child *c, int status)
+{
+    const char *how = WIFSIGNALED(status) ? "signal" : "status";
+    int n = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+
+    if (c->expected)
+        log_info("%s (process %d) has ended: %s %d", c->name, (int)c->pid, how, n);
+    else
+        log_error("%s (process %d) ended by itself: %s %d%s%s", c->name, (int)c->pid, how, n,
+                  c->reason[0] ? ": " : "", c->reason);
+}
+
+void child_ended(struct child *c, int status)
+{
+    uint64_t now = clock_mono_ms();
+
+    if (c->ready_fd >= 0)
+        child_read_ready(c); /* what it said last */
+    util_close(&c->ready_fd);
+    log_end(c, status);
+    c->failures = c->expected || now - c->started_ms > STABLE_MS ? 0 : c->failures + 1;
+    c->restart_at_ms = c->expected ? now : now + backoff_ms(c);
+    if (!c->reason[0])
+        snprintf(c->reason, sizeof(c->reason), "%s ended with %s %d before it was ready", c->name,
+                 WIFSIGNALED(status) ? "signal" : "status",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    c->pid = 0;
+    c->ready = c->expected = false;
+}
+
+void child_signal(struct child *c, int signal, bool expected)
+{
+    if (c->pid <= 0)
+        return;
+    c->expected = c->expected || expected;
+    (void)kill(c->pid, signal);
+}

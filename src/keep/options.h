@@ -1,0 +1,21 @@
+#pragma once
+/* cay-keep's options (keep.h says what they mean). Strings point into argv. */
+
+#include "base/util.h"
+
+#include <stdbool.h>
+
+#define OPTIONS_ARGS_MAX 64 /* arguments handed on to each daemon */
+
+struct options {
+    const char *listen_address;
+    int64_t listen_port, ready_timeout_ms;
+    const char *state_dir, *run_dir, *program_dir, *log_file, *user;
+    const char *cayd, *privd, *job, *agent; /* NULL: in program_dir */
+    bool daemon;
+    const char *privd_args[OPTIONS_ARGS_MAX], *cayd_args[OPTIONS_ARGS_MAX];
+    size_t n_privd_args, n_cayd_args;
+};
+
+/* 0; -EINVAL after saying on standard error what is wrong; 1 after --help or --version. */
+int options_parse(int argc, char **argv, struct options *out);

@@ -1,0 +1,193 @@
+#include "keep/prepare.h"
+
+#include "base/io.h"
+#include "keep/keep.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#define BACKLOG 1024
+
+/* -- directories ------------------------------------------------------------------------------- */
+
+/* The directory is whose it should be, or nothing is started: what is in it is trusted. */
+static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, char *why)
+{
+    struct stat st;
+
+    if (mkdir(path, mode) < 0 && errno != EEXIST) {
+        snprintf(why, PREPARE_WHY_SIZE, "cannot make %s: %s", path, strerror(errno));
+        return KEEP_EXIT_FAILED;
+    }
+    if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode) || (st.st_uid != 0 && st.st_uid != uid)) {
+        snprintf(why, PREPARE_WHY_SIZE, "%s is not a directory of root's", path);
+        return KEEP_EXIT_FAILED;
+    }
+    if (lchown(path, uid, gid) < 0 || chmod(path, mode) < 0) {
+        snprintf(why, PREPARE_WHY_SIZE, "cannot set owner and mode of %s: %s", path,
+                 strerror(errno));
+        return KEEP_EXIT_FAILED;
+    }
+    return 0;
+}
+
+static int make_dirs(const struct options *o, const struct prepared *p, char *why)
+{
+    char cayd_dir[256];
+    int r = make_dir(o->run_dir, 0, 0, 0755, why);
+
+    if (r == 0)
+        r = make_dir(o->state_dir, 0, 0, 0711, why);
+    snprintf(cayd_dir, sizeof(cayd_dir), "%s/cayd", o->state_dir);
+    if (r == 0)
+        r = make_dir(cayd_dir, p->uid, p->gid, 0700, why);
+    return r;
+}
+
+/* -- the lock ---------------------------------------------------------------------------------- */
+
+static int refuse_second(int fd, char *why)
+{
+    char text[32] = "";
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+
+    text[n > 0 ? strcspn(text, "\n") : 0] = '\0';
+    snprintf(why, PREPARE_WHY_SIZE, "it runs already, as process %s", text[0] ? text : "?");
+    return KEEP_EXIT_RUNNING;
+}
+
+/* The file that was locked may have been removed by a keep that was just ending: then again. */
+static bool is_still_there(int fd, const char *path)
+{
+    struct stat by_fd, by_path;
+
+    return fstat(fd, &by_fd) == 0 && stat(path, &by_path) == 0 && by_fd.st_ino == by_path.st_ino &&
+           by_fd.st_dev == by_path.st_dev;
+}
+
+static int take_lock(const struct options *o, struct prepared *p, char *why)
+{
+    snprintf(p->pid_path, sizeof(p->pid_path), "%s/keep.pid", o->run_dir);
+    for (int i = 0; i < 10; i++) {
+        CLEANUP_CLOSE int fd = open(p->pid_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+
+        if (fd < 0) {
+            snprintf(why, PREPARE_WHY_SIZE, "cannot open %s: %s", p->pid_path, strerror(errno));
+            return KEEP_EXIT_FAILED;
+        }
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+            return refuse_second(fd, why);
+        if (is_still_there(fd, p->pid_path)) {
+            p->pid_fd = TAKE_FD(fd);
+            return 0;
+        }
+    }
+    snprintf(why, PREPARE_WHY_SIZE, "%s does not stay where it is", p->pid_path);
+    return KEEP_EXIT_FAILED;
+}
+
+int prepare_write_pid(const struct prepared *p)
+{
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+
+    if (ftruncate(p->pid_fd, 0) < 0 || fchmod(p->pid_fd, 0644) < 0 ||
+        pwrite(p->pid_fd, text, (size_t)n, 0) != n)
+        return -errno;
+    return 0;
+}
+
+/* -- the listener ------------------------------------------------------------------------------ */
+
+static int listen_at(const struct addrinfo *a)
+{
+    CLEANUP_CLOSE int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                                  a->ai_protocol);
+    int one = 1;
+
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+        bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+static int make_listener(const struct options *o, struct prepared *p, char *why)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+                             .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char port[16];
+
+    snprintf(port, sizeof(port), "%lld", (long long)o->listen_port);
+    if (getaddrinfo(o->listen_address, port, &hints, &found) != 0) {
+        snprintf(why, PREPARE_WHY_SIZE, "--listen-address=%s: a numeric address is needed",
+                 o->listen_address);
+        return KEEP_EXIT_OPTIONS;
+    }
+    p->listen_fd = listen_at(found);
+    freeaddrinfo(found);
+    if (p->listen_fd >= 0)
+        return 0;
+    snprintf(why, PREPARE_WHY_SIZE, "cannot listen on %s port %s: %s", o->listen_address, port,
+             strerror(-p->listen_fd));
+    return KEEP_EXIT_FAILED;
+}
+
+/* -- the rest ---------------------------------------------------------------------------------- */
+
+static int find_user(const struct options *o, struct prepared *p, char *why)
+{
+    const struct passwd *pw = getpwnam(o->user);
+
+    if (!pw || pw->pw_uid == 0) {
+        snprintf(why, PREPARE_WHY_SIZE,
+                 pw ? "user %s is root: cayd must not be"
+                    : "there is no user %s (make one: useradd --system --no-create-home "
+                      "--shell /usr/sbin/nologin %s)",
+                 o->user, o->user);
+        return KEEP_EXIT_FAILED;
+    }
+    p->uid = pw->pw_uid;
+    p->gid = pw->pw_gid;
+    return 0;
+}
+
+int prepare_log(const struct options *o)
+{
+    CLEANUP_CLOSE int fd = -1;
+
+    if (!o->log_file)
+        return 0;
+    fd = open(o->log_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
+    if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+        return -errno;
+    return 0;
+}
+
+int prepare_all(const struct options *o, struct prepared *out, char why[static PREPARE_WHY_SIZE])
+{
+    struct prepared p = {.pid_fd = -1, .listen_fd = -1};
+    int r = KEEP_EXIT_FAILED;
+
+    if (geteuid() != 0)
+        snprintf(why, PREPARE_WHY_SIZE, "it must be started as root");
+    else
+        r = find_user(o, &p, why);
+    if (r == 0)
+        r = make_dirs(o, &p, why);
+    if (r == 0)
+        r = take_lock(o, &p, why);
+    if (r == 0)
+        r = make_listener(o, &p, why);
+    if (r == 0)
+        *out = p;
+    return r;
+}

@@ -1,0 +1,26 @@
+#pragma once
+/* What keep makes before it starts anything: directories, the lock, the listener, the log. Each says
+ * on failure why, as a sentence in why. */
+
+#include "keep/options.h"
+
+#include <sys/types.h>
+
+#define PREPARE_WHY_SIZE 512
+
+struct prepared {
+    uid_t uid; /* of cayd's user */
+    gid_t gid;
+    int pid_fd; /* locked as long as it is open */
+    int listen_fd;
+    char pid_path[256];
+};
+
+/* 0, or an exit status of keep.h. */
+int prepare_all(const struct options *o, struct prepared *out, char why[static PREPARE_WHY_SIZE]);
+
+/* Writes the calling process's number. 0 or -errno. */
+int prepare_write_pid(const struct prepared *p);
+
+/* Standard error becomes the log file (opened again at each call), standard output too. 0 or -errno. */
+int prepare_log(const struct options *o);
