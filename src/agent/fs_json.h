@@ -1,0 +1,20 @@
+#pragma once
+/* JSON written straight into a buffer, for answers with very many entries (a jansson tree of
+ * 100,000 entries costs some hundred bytes for each value). Pure. */
+
+#include "base/buf.h"
+
+#include <stdbool.h>
+
+/* A quoted JSON string. File names are bytes: what is not UTF-8 becomes U+FFFD, since JSON cannot
+ * say it otherwise. 0, -EMSGSIZE or -ENOMEM. */
+int fs_json_string(struct buf *out, const char *bytes, size_t n) WARN_UNUSED;
+
+/* `"name":"value"` with a comma before it unless out ends with an opening bracket. name is ours and
+ * is not escaped. */
+int fs_json_field(struct buf *out, const char *name, const char *value) WARN_UNUSED;
+
+/* Length of the well-formed UTF-8 sequence at bytes (at most n), or 0. */
+size_t fs_json_utf8(const char *bytes, size_t n);
+
+bool fs_json_is_utf8(const char *bytes, size_t n);
