@@ -186,6 +186,14 @@ void body_stream_raw(struct http_exchange *x,
 
 /* -- response.c -------------------------------------------------------------------------------- */
 
+/* Parts of a head; bad names and values abort, see server.h. */
+void response_put(struct buf *b, const char *s);
+void response_put_number(struct buf *b, uint64_t value);
+void response_put_header(struct buf *b, const char *name, const char *value);
+
+/* Must the connection end with this response? */
+bool response_must_close(const struct http_exchange *x);
+
 /* Refuses what is no exchange (a bad head): queues a whole response that ends the connection. */
 void response_refuse(struct conn *c, int status, const char *why);
 

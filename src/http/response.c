@@ -65,12 +65,12 @@ static void put(struct buf *b, const char *s, size_t n)
         abort(); /* heads are bounded by what the program itself puts in */
 }
 
-static void put_str(struct buf *b, const char *s)
+void response_put(struct buf *b, const char *s)
 {
     put(b, s, strlen(s));
 }
 
-static void put_number(struct buf *b, uint64_t value)
+void response_put_number(struct buf *b, uint64_t value)
 {
     char text[24];
     char *p = text + sizeof(text);
@@ -82,7 +82,7 @@ static void put_number(struct buf *b, uint64_t value)
 }
 
 /* A header that could end the head early would be a hole, not an error to report. */
-static void put_header(struct buf *b, const char *name, const char *value)
+void response_put_header(struct buf *b, const char *name, const char *value)
 {
     for (const char *p = name; *p; p++)
         if (!gate_is_token((unsigned char)*p))
@@ -90,9 +90,9 @@ static void put_header(struct buf *b, const char *name, const char *value)
     for (const char *p = value; *p; p++)
         if (!gate_is_value((unsigned char)*p))
             abort();
-    put_str(b, name);
+    response_put(b, name);
     put(b, ": ", 2);
-    put_str(b, value);
+    response_put(b, value);
     put(b, "\r\n", 2);
 }
 
@@ -102,11 +102,11 @@ static void put_status(struct http_server *s, struct buf *b, int status)
 
     buf_clear(b);
     put(b, "HTTP/1.1 ", 9);
-    put_number(b, (uint64_t)status);
+    response_put_number(b, (uint64_t)status);
     put(b, " ", 1);
-    put_str(b, text);
+    response_put(b, text);
     put(b, "\r\nDate: ", 8);
-    put_str(b, server_date(s));
+    response_put(b, server_date(s));
     put(b, "\r\n", 2);
 }
 
@@ -115,11 +115,11 @@ static void put_framing(struct http_exchange *x, struct buf *b, int status, int6
     if (status == 204 || status < 200 || (status == 304 && length <= 0))
         return;
     if (length >= 0) {
-        put_str(b, "Content-Length: ");
-        put_number(b, (uint64_t)length);
+        response_put(b, "Content-Length: ");
+        response_put_number(b, (uint64_t)length);
         put(b, "\r\n", 2);
     } else if (x->head.minor == 1) {
-        put_str(b, "Transfer-Encoding: chunked\r\n");
+        response_put(b, "Transfer-Encoding: chunked\r\n");
         x->chunked = true;
     } else {
         x->close = true; /* HTTP/1.0: the end of the connection ends the body */
@@ -127,7 +127,7 @@ static void put_framing(struct http_exchange *x, struct buf *b, int status, int6
 }
 
 /* Can the connection serve another request after this response? */
-static bool must_close(const struct http_exchange *x)
+bool response_must_close(const struct http_exchange *x)
 {
     if (x->close || !x->head.keep_alive || x->conn->server->stopping)
         return true;
@@ -151,13 +151,13 @@ static struct buf *make_head(struct http_exchange *x, int status, const struct h
     x->left = length > 0 ? (uint64_t)length : 0;
     put_status(s, b, status);
     for (size_t i = 0; i < n; i++)
-        put_header(b, headers[i].name, headers[i].value);
+        response_put_header(b, headers[i].name, headers[i].value);
     put_framing(x, b, status, length);
-    x->close = must_close(x);
+    x->close = response_must_close(x);
     if (x->close)
-        put_str(b, "Connection: close\r\n");
+        response_put(b, "Connection: close\r\n");
     else if (x->head.minor == 0)
-        put_str(b, "Connection: keep-alive\r\n");
+        response_put(b, "Connection: keep-alive\r\n");
     put(b, "\r\n", 2);
     return b;
 }
@@ -188,8 +188,8 @@ void http_respond(struct http_exchange *x, int status, const struct http_header 
 static void error_body(struct buf *b, int status, const char *text)
 {
     put(b, "{\"code\":", 8);
-    put_number(b, (uint64_t)status);
-    put_str(b, ",\"message\":");
+    response_put_number(b, (uint64_t)status);
+    response_put(b, ",\"message\":");
     if (json_append_text(b, text, strlen(text)) < 0)
         abort(); /* texts are bounded and the buffer is made for them */
     put(b, "}", 1);
@@ -219,8 +219,9 @@ void response_refuse(struct conn *c, int status, const char *why)
     buf_init(&body, 8192);
     error_body(&body, status, why);
     put_status(s, &s->scratch, status);
-    put_str(&s->scratch, "Content-Type: application/json\r\nConnection: close\r\nContent-Length: ");
-    put_number(&s->scratch, body.len);
+    response_put(&s->scratch,
+                 "Content-Type: application/json\r\nConnection: close\r\nContent-Length: ");
+    response_put_number(&s->scratch, body.len);
     put(&s->scratch, "\r\n\r\n", 4);
     iov[0] = (struct iovec){.iov_base = s->scratch.data, .iov_len = s->scratch.len};
     iov[1] = (struct iovec){.iov_base = body.data, .iov_len = body.len};

@@ -1,0 +1,209 @@
+#include "http/client.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/buf.h"
+#include "http/internal.h"
+#include "http/wire.h"
+
+#define READ_BYTES  16384u
+#define MAX_INTERIM 8 /* 1xx responses before the real one */
+
+struct client {
+    struct wire wire;
+    struct buf in;   /* the head in the making */
+    struct buf body; /* decoded */
+    size_t scanned;
+    char *storage;
+    char *method;
+    bool has_head, finished;
+    unsigned interim;
+    struct parse_body parse;
+    struct http_head head;
+    void (*done)(void *, const struct http_head *, const char *, size_t, const struct err *, int *);
+    void *arg;
+};
+
+static void on_closed(struct wire *w)
+{
+    struct client *c = CONTAINER_OF(w, struct client, wire);
+
+    buf_free(&c->in);
+    buf_free(&c->body);
+    free(c->storage);
+    free(c->method);
+    free(c);
+}
+
+/* Ends the call. The connection is offered when it is at the end of a message and stays open. */
+static void finish(struct client *c, const struct err *why, bool reusable)
+{
+    int fd;
+
+    if (c->finished)
+        return;
+    c->finished = true;
+    fd = wire_close(&c->wire, reusable && !why);
+    if (buf_reserve(&c->body, 0) == 0)
+        c->body.data[c->body.len] = '\0';
+    c->done(c->arg, why ? NULL : &c->head, why ? NULL : c->body.data, why ? 0 : c->body.len, why,
+            &fd);
+    if (fd >= 0)
+        close(fd);
+}
+
+static void fail(struct client *c, enum err_code code, const char *text)
+{
+    struct err e;
+
+    err_set(&e, code, "%s", text);
+    finish(c, &e, false);
+}
+
+/* Tries to read a head from what has come. False when more is needed, or the call has ended. */
+static bool take_head(struct client *c)
+{
+    ssize_t n = gate_head_end(c->in.data, c->in.len, &c->scanned);
+    const char *why = "";
+
+    if (n < 0 || (n == 0 && c->in.len > HTTP_MAX_HEAD_BYTES)) {
+        fail(c, ERR_INTERNAL, "the answer is not HTTP");
+        return false;
+    }
+    if (n == 0)
+        return false;
+    free(c->storage);
+    c->storage = malloc(gate_storage_bytes((size_t)n));
+    if (!c->storage) {
+        fail(c, ERR_INTERNAL, "out of memory");
+        return false;
+    }
+    if (parse_response(c->in.data, (size_t)n, c->method, c->storage, &c->head, &c->parse, &why) !=
+        0) {
+        fail(c, ERR_INTERNAL, why);
+        return false;
+    }
+    buf_consume(&c->in, (size_t)n);
+    c->scanned = 0;
+    c->has_head = c->head.status >= 200;
+    if (!c->has_head && (++c->interim > MAX_INTERIM || c->head.status == 101)) {
+        fail(c, ERR_INTERNAL, "an interim answer that was not asked for");
+        return false;
+    }
+    return true;
+}
+
+static void take_body(struct client *c)
+{
+    while (c->in.len > 0 && !c->parse.done) {
+        struct parse_piece piece;
+
+        if (parse_body_next(&c->parse, c->in.data, c->in.len, &piece) < 0) {
+            fail(c, ERR_INTERNAL, "malformed chunked answer");
+            return;
+        }
+        if (piece.len > 0 && buf_append(&c->body, piece.data, piece.len) < 0) {
+            fail(c, ERR_TOO_LARGE, "the answer is larger than is allowed here");
+            return;
+        }
+        buf_consume(&c->in, piece.used);
+    }
+    if (c->parse.done)
+        finish(c, NULL, c->head.keep_alive && c->in.len == 0 && c->wire.out.len == 0);
+}
+
+static void on_readable(struct wire *w)
+{
+    struct client *c = CONTAINER_OF(w, struct client, wire);
+    char bytes[READ_BYTES];
+    ssize_t n = wire_read(w, bytes, sizeof(bytes));
+
+    if (n == -EAGAIN)
+        return;
+    if (n == 0 && c->has_head && c->parse.framing == HTTP_BODY_UNTIL_CLOSE) {
+        finish(c, NULL, false);
+        return;
+    }
+    if (n <= 0) {
+        fail(c, ERR_UNAVAILABLE, "the connection ended before the answer was whole");
+        return;
+    }
+    if (buf_append(&c->in, bytes, (size_t)n) < 0) {
+        fail(c, ERR_INTERNAL, "the answer's head is too large");
+        return;
+    }
+    while (!c->has_head)
+        if (!take_head(c))
+            return;
+    take_body(c);
+}
+
+static void on_connected(struct wire *w)
+{
+    wire_want_read(w, true);
+}
+
+static void on_drained(struct wire *w)
+{
+}
+
+static void on_timeout(struct wire *w)
+{
+    fail(CONTAINER_OF(w, struct client, wire), ERR_TIMEOUT, "no whole answer in time");
+}
+
+static void on_error(struct wire *w, int err)
+{
+    struct err e;
+
+    err_set_sys(&e, ERR_UNAVAILABLE, err, "cannot connect");
+    finish(CONTAINER_OF(w, struct client, wire), &e, false);
+}
+
+static const struct wire_ops ops = {on_connected, on_readable, on_drained,
+                                    on_timeout,   on_error,    on_closed};
+
+static void write_request(struct wire *w, const struct http_client_request *r)
+{
+    struct buf b CLEANUP_BUF;
+
+    buf_init(&b, 4 * HTTP_MAX_HEAD_BYTES + r->body_len);
+    response_put(&b, r->method);
+    response_put(&b, " ");
+    response_put(&b, r->target);
+    response_put(&b, " HTTP/1.1\r\n");
+    response_put_header(&b, "Host", r->host);
+    for (size_t i = 0; i < r->header_count; i++)
+        response_put_header(&b, r->headers[i].name, r->headers[i].value);
+    if (r->body_len > 0 || strcmp(r->method, "GET") != 0) {
+        response_put(&b, "Content-Length: ");
+        response_put_number(&b, r->body_len);
+        response_put(&b, "\r\n");
+    }
+    response_put(&b, "\r\n");
+    if (buf_append(&b, r->body, r->body_len) < 0)
+        abort();
+    wire_write(w, b.data, b.len);
+}
+
+void http_client_send(uv_loop_t *loop, const struct http_client_request *r)
+{
+    struct client *c = calloc(1, sizeof(*c));
+
+    if (c)
+        c->method = strdup(r->method);
+    if (!c || !c->method)
+        abort(); /* a few hundred bytes */
+    c->done = r->done;
+    c->arg = r->arg;
+    buf_init(&c->in, HTTP_MAX_HEAD_BYTES + READ_BYTES);
+    buf_init(&c->body, r->max_response_bytes);
+    wire_open(&c->wire, loop, r->fd, r->connecting, &ops);
+    wire_timeout(&c->wire, r->timeout_ms);
+    write_request(&c->wire, r);
+    if (!r->connecting)
+        wire_want_read(&c->wire, true);
+}

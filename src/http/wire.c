@@ -1,0 +1,208 @@
+#include "http/wire.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "base/io.h"
+
+#define OUT_MAX (64u * 1024u * 1024u) /* owners stop far below it */
+
+static void on_event(uv_poll_t *poll, int status, int events);
+
+static void settle(struct wire *w)
+{
+    int events = 0;
+
+    if (w->closed || w->open_error)
+        return;
+    if (w->connecting || w->out.len > 0)
+        events |= UV_WRITABLE;
+    if (w->reading && !w->connecting)
+        events |= UV_READABLE;
+    if (events == w->events)
+        return;
+    w->events = events;
+    if (events == 0)
+        uv_poll_stop(&w->poll);
+    else
+        uv_poll_start(&w->poll, events, on_event);
+}
+
+static void flush(struct wire *w)
+{
+    while (w->out.len > 0 && !w->write_broken) {
+        ssize_t n = send(w->fd, w->out.data, w->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+            w->write_broken = true;
+        if (n < 0)
+            break;
+        buf_consume(&w->out, (size_t)n);
+    }
+    if (w->write_broken)
+        buf_clear(&w->out);
+    if (w->out.len == 0 && w->out.cap > 65536)
+        buf_free(&w->out);
+    if (w->shut_asked && w->out.len == 0 && !w->write_broken)
+        shutdown(w->fd, SHUT_WR);
+}
+
+static void on_connect_event(struct wire *w)
+{
+    socklen_t size = sizeof(int);
+    int err = 0;
+
+    if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &err, &size) < 0)
+        err = errno;
+    if (err != 0) {
+        w->open_error = err;
+        w->events = 0;
+        uv_poll_stop(&w->poll);
+        w->ops->on_error(w, -err);
+        return;
+    }
+    w->connecting = false;
+    w->ops->on_connected(w);
+    if (!w->closed) {
+        flush(w);
+        settle(w);
+    }
+}
+
+static void on_event(uv_poll_t *poll, int status, int events)
+{
+    struct wire *w = poll->data;
+    bool had_output = w->out.len > 0;
+
+    if (status < 0)
+        w->events =
+            0; /* libuv stopped it; settle starts it again while there is something to read */
+    if (w->connecting) {
+        on_connect_event(w);
+        return;
+    }
+    if (events & UV_WRITABLE || status < 0)
+        flush(w);
+    if (had_output && w->out.len == 0)
+        w->ops->on_drained(w);
+    if (!w->closed && w->reading && (events & UV_READABLE || status < 0))
+        w->ops->on_readable(w);
+    settle(w);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct wire *w = timer->data;
+
+    if (w->open_error)
+        w->ops->on_error(w, w->open_error);
+    else
+        w->ops->on_timeout(w);
+}
+
+void wire_open(struct wire *w, uv_loop_t *loop, int fd, bool connecting, const struct wire_ops *ops)
+{
+    int one = 1;
+
+    *w = (struct wire){.ops = ops, .fd = fd, .connecting = connecting, .handles = 1};
+    buf_init(&w->out, OUT_MAX);
+    uv_timer_init(loop, &w->timer);
+    w->timer.data = w->poll.data = w;
+    w->open_error = io_set_nonblock(fd, true);
+    if (w->open_error == 0)
+        w->open_error = uv_poll_init(loop, &w->poll, fd);
+    if (w->open_error < 0) {
+        uv_timer_start(&w->timer, on_timer, 0, 0);
+        return;
+    }
+    w->handles = 2;
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* not on unix sockets */
+    settle(w);
+}
+
+void wire_timeout(struct wire *w, uint64_t ms)
+{
+    if (w->open_error < 0)
+        return; /* the timer is about to report it */
+    if (ms == 0)
+        uv_timer_stop(&w->timer);
+    else
+        uv_timer_start(&w->timer, on_timer, ms, 0);
+}
+
+void wire_want_read(struct wire *w, bool on)
+{
+    w->reading = on;
+    settle(w);
+}
+
+ssize_t wire_read(struct wire *w, void *out, size_t n)
+{
+    ssize_t got;
+
+    do
+        got = read(w->fd, out, n);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
+void wire_write(struct wire *w, const void *data, size_t n)
+{
+    ssize_t sent = 0;
+
+    if (w->write_broken || w->closed || w->open_error)
+        return;
+    if (w->out.len == 0 && !w->connecting) {
+        do
+            sent = send(w->fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (sent < 0 && errno == EINTR);
+        if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
+            w->write_broken = true;
+            return;
+        }
+        sent = sent < 0 ? 0 : sent;
+    }
+    if (buf_append(&w->out, (const char *)data + sent, n - (size_t)sent) < 0)
+        w->write_broken = true;
+    settle(w);
+}
+
+void wire_shut(struct wire *w)
+{
+    w->shut_asked = true;
+    if (!w->connecting && !w->closed && !w->open_error)
+        flush(w);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct wire *w = handle->data;
+
+    if (--w->handles == 0)
+        w->ops->on_closed(w);
+}
+
+int wire_close(struct wire *w, bool keep)
+{
+    int fd = w->fd;
+
+    if (w->closed)
+        return -1;
+    w->closed = true;
+    w->events = 0;
+    w->fd = -1;
+    buf_free(&w->out);
+    uv_close((uv_handle_t *)&w->timer, on_handle_closed);
+    if (w->handles == 2) {
+        uv_poll_stop(&w->poll);
+        uv_close((uv_handle_t *)&w->poll, on_handle_closed);
+    }
+    if (keep)
+        return fd;
+    close(fd);
+    return -1;
+}

@@ -1,0 +1,54 @@
+#pragma once
+/* The outgoing end of a connection, for client.c and relay.c: a socket that is connected or
+ * connecting, a queue of bytes to write, one timer. Internal to src/http.
+ *
+ * The owner embeds it and frees itself in on_closed, which comes after wire_close, never inside a
+ * call. Other callbacks come from the loop only, never from inside a wire_ function. */
+
+#include "base/buf.h"
+
+#include <stdbool.h>
+#include <sys/uio.h>
+#include <uv.h>
+
+struct wire;
+
+struct wire_ops {
+    void (*on_connected)(struct wire *w);
+    void (*on_readable)(struct wire *w); /* reading is wanted and wire_read has something */
+    void (*on_drained)(struct wire *w);  /* all queued bytes are out */
+    void (*on_timeout)(struct wire *w);
+    void (*on_error)(struct wire *w, int err); /* it could not be opened; -errno */
+    void (*on_closed)(struct wire *w);
+};
+
+struct wire {
+    uv_poll_t poll;
+    uv_timer_t timer;
+    const struct wire_ops *ops;
+    struct buf out;
+    int fd, events, open_error;
+    unsigned handles;
+    bool connecting, reading, shut_asked, closed;
+    bool write_broken; /* bytes to write are thrown away; what was received may still be read */
+};
+
+/* Takes fd over. Failure comes as on_error. If it is connected already, writing may begin at once and
+ * on_connected does not come. */
+void wire_open(struct wire *w, uv_loop_t *loop, int fd, bool connecting,
+               const struct wire_ops *ops);
+
+void wire_timeout(struct wire *w, uint64_t ms); /* from now; 0 stops it */
+void wire_want_read(struct wire *w, bool on);
+
+/* > 0, 0 at the end, -EAGAIN or another -errno. */
+ssize_t wire_read(struct wire *w, void *out, size_t n);
+
+/* Writes at once what the socket takes and queues the rest. */
+void wire_write(struct wire *w, const void *data, size_t n);
+
+/* After what is queued: no more bytes from here. */
+void wire_shut(struct wire *w);
+
+/* No callback but on_closed after it. keep: the descriptor is returned, not closed. */
+int wire_close(struct wire *w, bool keep);
