@@ -1,0 +1,593 @@
+#include "core_fake.h"
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/util.h"
+#include "privsep/server.h"
+#include "runtime/agent_boot.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#define SLOTS  8192u
+#define CONNS  256u
+#define HELD   4096u
+#define BUFFER 16384u
+
+struct slot {
+    bool live;
+    uint32_t gen;
+    char id[PRIVSEP_ID_SIZE];
+    uint8_t key[PRIVSEP_KEY_SIZE];
+    int64_t started_ms;
+    struct privsep_limits limits;
+};
+
+struct conn {
+    int fd;
+    size_t len;
+    char buf[BUFFER];
+};
+
+struct fake {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    int wake, listen_fd;
+    unsigned short port;
+    bool stop, down;
+    char path[100];
+    struct privsep_server *server;
+    int knobs[FAKE_KNOB_COUNT];
+    struct fake_counts counts;
+    struct slot *slots;
+    struct privsep_msg *held; /* requests that wait for a knob */
+    size_t held_n;
+    uint64_t job_seq, cpu_us;
+    char init_body[BUFFER];
+    struct conn *conns;
+};
+
+/* -- privd ------------------------------------------------------------------------------------- */
+
+static void reply(struct fake *f, struct privsep_msg *m, int status)
+{
+    m->status = status;
+    privsep_server_send(f->server, 0, m, NULL, 0);
+}
+
+static struct slot *slot_of(struct fake *f, const struct privsep_msg *m)
+{
+    struct slot *s = m->slot < SLOTS ? &f->slots[m->slot] : NULL;
+
+    return s && s->live && s->gen == m->gen ? s : NULL;
+}
+
+static struct slot *claim(struct fake *f, uint32_t *number)
+{
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        if (f->slots[i].live)
+            continue;
+        f->slots[i].live = true;
+        f->slots[i].gen++;
+        f->slots[i].started_ms = clock_real_ms();
+        f->counts.live++;
+        *number = i;
+        return &f->slots[i];
+    }
+    return NULL;
+}
+
+static void do_create(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    struct slot *s;
+
+    if (f->knobs[FAKE_FAIL_CREATES] > 0) {
+        f->knobs[FAKE_FAIL_CREATES]--;
+        r.stage = PRIVSEP_STAGE_LAYER;
+        reply(f, &r, -ENOSPC);
+        return;
+    }
+    s = claim(f, &r.slot);
+    if (!s) {
+        r.stage = PRIVSEP_STAGE_SLOT;
+        reply(f, &r, -EAGAIN);
+        return;
+    }
+    memcpy(s->id, m->u.create.id, sizeof(s->id));
+    memcpy(s->key, m->u.create.key, sizeof(s->key));
+    s->limits = m->u.create.limits;
+    r.gen = s->gen;
+    r.u.created.template_number = m->u.create.template_number;
+    r.u.created.started_real_ms = s->started_ms;
+    reply(f, &r, 0);
+}
+
+static void do_kill(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
+    struct slot *s = slot_of(f, m);
+
+    if (f->knobs[FAKE_FAIL_KILLS] > 0) {
+        f->knobs[FAKE_FAIL_KILLS]--;
+        reply(f, &r, -EIO);
+        return;
+    }
+    if (s) {
+        s->live = false;
+        f->counts.live--;
+    }
+    reply(f, &r, s ? 0 : -ESTALE);
+}
+
+static void do_connect(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
+    int fds[PRIVSEP_MAX_FDS];
+
+    f->counts.connects++;
+    if (!slot_of(f, m)) {
+        reply(f, &r, -ESTALE);
+        return;
+    }
+    for (uint32_t i = 0; i < m->u.connect.count; i++)
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    privsep_server_send(f->server, 0, &r, fds, m->u.connect.count);
+}
+
+static void do_list(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+
+    f->counts.lists++;
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        struct privsep_msg item = {.op = PRIVSEP_ITEM, .slot = i, .gen = f->slots[i].gen};
+
+        if (!f->slots[i].live)
+            continue;
+        memcpy(item.u.item.id, f->slots[i].id, sizeof(item.u.item.id));
+        item.u.item.started_real_ms = f->slots[i].started_ms;
+        privsep_server_send(f->server, 0, &item, NULL, 0);
+    }
+    reply(f, &r, 0);
+}
+
+static void do_templates(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+
+    for (uint32_t number = PRIVSEP_TEMPLATE_HOST; number <= PRIVSEP_TEMPLATE_BASE; number++) {
+        struct privsep_msg t = {.op = PRIVSEP_TEMPLATE};
+
+        t.u.template.number = number;
+        t.u.template.ready = number == PRIVSEP_TEMPLATE_HOST || f->knobs[FAKE_BASE_READY];
+        t.u.template.size_bytes = 1000 * number;
+        privsep_server_send(f->server, 0, &t, NULL, 0);
+    }
+    reply(f, &r, 0);
+}
+
+static void do_stat(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
+
+    f->counts.stats++;
+    if (!slot_of(f, m)) {
+        reply(f, &r, -ESTALE);
+        return;
+    }
+    f->cpu_us += 1000;
+    r.u.stat.memory_used_bytes = 1u << 20;
+    r.u.stat.memory_limit_bytes = 1u << 30;
+    r.u.stat.cpu_used_us = f->cpu_us;
+    reply(f, &r, 0);
+}
+
+static void do_job(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+
+    if (f->knobs[FAKE_FAIL_JOBS] > 0) {
+        f->knobs[FAKE_FAIL_JOBS]--;
+        reply(f, &r, -EIO);
+        return;
+    }
+    if (m->u.job.template_number == PRIVSEP_TEMPLATE_BASE)
+        f->knobs[FAKE_BASE_READY] = m->u.job.kind == PRIVSEP_JOB_TEMPLATE_BUILD;
+    reply(f, &r, 0);
+}
+
+static void do_capacity(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+
+    r.u.capacity.slots_max = SLOTS;
+    r.u.capacity.sandboxes = f->counts.live;
+    strcpy(r.u.capacity.disk_backend, "memory");
+    reply(f, &r, 0);
+}
+
+static const struct {
+    enum privsep_op op;
+    void (*run)(struct fake *f, const struct privsep_msg *m);
+    enum fake_knob hold; /* FAKE_KNOB_COUNT: none */
+} requests[] = {
+    {PRIVSEP_CREATE, do_create, FAKE_HOLD_CREATES},
+    {PRIVSEP_KILL, do_kill, FAKE_HOLD_KILLS},
+    {PRIVSEP_JOB, do_job, FAKE_HOLD_JOBS},
+    {PRIVSEP_CONNECT, do_connect, FAKE_KNOB_COUNT},
+    {PRIVSEP_STAT, do_stat, FAKE_KNOB_COUNT},
+    {PRIVSEP_LIST, do_list, FAKE_KNOB_COUNT},
+    {PRIVSEP_TEMPLATES, do_templates, FAKE_KNOB_COUNT},
+    {PRIVSEP_CAPACITY, do_capacity, FAKE_KNOB_COUNT},
+};
+
+static void dispatch(struct fake *f, const struct privsep_msg *m)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+        if (requests[i].op != m->op)
+            continue;
+        if (requests[i].hold != FAKE_KNOB_COUNT && f->knobs[requests[i].hold]) {
+            if (f->held_n == HELD)
+                abort();
+            f->held[f->held_n++] = *m;
+        } else
+            requests[i].run(f, m);
+    }
+}
+
+static void release_held(struct fake *f)
+{
+    size_t n = f->held_n;
+
+    f->held_n = 0;
+    for (size_t i = 0; i < n; i++)
+        dispatch(f, &f->held[i]);
+}
+
+static void on_request(void *arg, const struct privsep_msg *m)
+{
+    struct fake *f = arg;
+    struct privsep_msg hello = {.op = PRIVSEP_HELLO, .seq = m->seq};
+
+    if (m->op == PRIVSEP_HELLO) {
+        hello.u.hello.version = PRIVSEP_VERSION;
+        f->counts.peers++;
+        reply(f, &hello, 0);
+        return;
+    }
+    f->counts.creates += m->op == PRIVSEP_CREATE;
+    f->counts.kills += m->op == PRIVSEP_KILL;
+    if (m->op == PRIVSEP_JOB)
+        f->job_seq = m->seq;
+    dispatch(f, m);
+}
+
+static void on_peer(void *arg, bool there)
+{
+    struct fake *f = arg;
+
+    if (!there)
+        f->held_n = 0;
+}
+
+static void open_channel(struct fake *f)
+{
+    const struct privsep_server_events ev = {on_request, on_peer, f};
+
+    if (privsep_server_new(f->path, getuid(), &ev, &f->server) < 0)
+        abort();
+}
+
+static void close_channel(struct fake *f)
+{
+    if (f->server)
+        privsep_server_free(f->server);
+    f->server = NULL;
+    f->held_n = 0;
+}
+
+/* -- agents ------------------------------------------------------------------------------------ */
+
+static bool key_is_good(struct fake *f, const char *head)
+{
+    const char *at = strcasestr(head, AGENT_KEY_HEADER ": ");
+    uint8_t key[PRIVSEP_KEY_SIZE];
+    char hex[2 * PRIVSEP_KEY_SIZE + 1] = "";
+
+    if (!at)
+        return false;
+    strncpy(hex, at + strlen(AGENT_KEY_HEADER ": "), sizeof(hex) - 1);
+    if (ids_unhex(hex, key, sizeof(key)) < 0)
+        return false;
+    for (uint32_t i = 0; i < SLOTS; i++)
+        if (f->slots[i].live && memcmp(f->slots[i].key, key, sizeof(key)) == 0)
+            return true;
+    return false;
+}
+
+static void respond(struct fake *f, struct conn *c, const char *body)
+{
+    static const char logs[] = "{\"logs\":[{\"seq\":1,\"atMs\":1,\"level\":\"info\",\"message\":"
+                               "\"process 7 started\",\"fields\":{\"pid\":\"7\"}},{\"bad\":1}]}";
+    char out[512];
+    int n;
+
+    if (!key_is_good(f, c->buf))
+        f->counts.bad_keys++;
+    if (f->knobs[FAKE_AGENT_SILENT])
+        return;
+    if (strncmp(c->buf, "GET /cay/logs ", 14) == 0)
+        n = snprintf(out, sizeof(out),
+                     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                     "Content-Length: %zu\r\n\r\n%s",
+                     sizeof(logs) - 1, logs);
+    else {
+        f->counts.inits++;
+        snprintf(f->init_body, sizeof(f->init_body), "%s", body);
+        n = snprintf(out, sizeof(out), "HTTP/1.1 %d X\r\n%s\r\n", f->knobs[FAKE_AGENT_STATUS],
+                     f->knobs[FAKE_AGENT_STATUS] == 204 ? "" : "Content-Length: 0\r\n");
+    }
+    if (send(c->fd, out, (size_t)n, MSG_NOSIGNAL) < 0)
+        c->len = 0;
+    c->len = 0;
+}
+
+static void read_conn(struct fake *f, struct conn *c)
+{
+    ssize_t n = recv(c->fd, c->buf + c->len, sizeof(c->buf) - 1 - c->len, MSG_DONTWAIT);
+    const char *end, *length;
+    size_t wanted;
+
+    if (n <= 0) {
+        close(c->fd);
+        c->fd = -1;
+        return;
+    }
+    c->len += (size_t)n;
+    c->buf[c->len] = '\0';
+    end = strstr(c->buf, "\r\n\r\n");
+    if (!end)
+        return;
+    length = strcasestr(c->buf, "content-length: ");
+    wanted = length && length < end ? strtoul(length + 16, NULL, 10) : 0;
+    if (strlen(end + 4) >= wanted)
+        respond(f, c, end + 4);
+}
+
+static void accept_conn(struct fake *f)
+{
+    int fd = accept4(f->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    for (size_t i = 0; fd >= 0 && i < CONNS; i++) {
+        if (f->conns[i].fd >= 0)
+            continue;
+        f->conns[i].fd = fd;
+        f->conns[i].len = 0;
+        return;
+    }
+    if (fd >= 0)
+        abort();
+}
+
+static void open_agents(struct fake *f)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+
+    f->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (f->listen_fd < 0 || bind(f->listen_fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+        listen(f->listen_fd, 4096) < 0 ||
+        getsockname(f->listen_fd, (struct sockaddr *)&a, &len) < 0)
+        abort();
+    f->port = ntohs(a.sin_port);
+}
+
+/* -- the thread -------------------------------------------------------------------------------- */
+
+static void turn(struct fake *f, const struct pollfd *p, size_t n)
+{
+    uint64_t ignored;
+
+    if (p[0].revents && read(f->wake, &ignored, sizeof(ignored)) < 0)
+        abort();
+    if (p[1].revents)
+        accept_conn(f);
+    if (p[2].revents && f->server)
+        privsep_server_dispatch(f->server);
+    for (size_t i = 3; i < n; i++)
+        if (p[i].revents && f->conns[i - 3].fd == p[i].fd && p[i].fd >= 0)
+            read_conn(f, &f->conns[i - 3]);
+    release_held(f);
+}
+
+static void *run(void *arg)
+{
+    struct fake *f = arg;
+    struct pollfd p[3 + CONNS];
+
+    pthread_mutex_lock(&f->lock);
+    while (!f->stop) {
+        p[0] = (struct pollfd){f->wake, POLLIN, 0};
+        p[1] = (struct pollfd){f->listen_fd, POLLIN, 0};
+        p[2] = (struct pollfd){f->server ? privsep_server_fd(f->server) : -1, POLLIN, 0};
+        for (size_t i = 0; i < CONNS; i++)
+            p[3 + i] = (struct pollfd){f->conns[i].fd, POLLIN, 0};
+        pthread_mutex_unlock(&f->lock);
+        poll(p, ARRAY_SIZE(p), -1);
+        pthread_mutex_lock(&f->lock);
+        turn(f, p, ARRAY_SIZE(p));
+    }
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+static void wake(struct fake *f)
+{
+    uint64_t one = 1;
+
+    if (write(f->wake, &one, sizeof(one)) < 0)
+        abort();
+}
+
+struct fake *fake_start(const char *dir)
+{
+    struct fake *f = calloc(1, sizeof(*f));
+
+    f->slots = calloc(SLOTS, sizeof(*f->slots));
+    f->held = calloc(HELD, sizeof(*f->held));
+    f->conns = calloc(CONNS, sizeof(*f->conns));
+    for (size_t i = 0; i < CONNS; i++)
+        f->conns[i].fd = -1;
+    f->knobs[FAKE_AGENT_STATUS] = 204;
+    f->wake = eventfd(0, EFD_CLOEXEC);
+    snprintf(f->path, sizeof(f->path), "%s/privd.sock", dir);
+    pthread_mutex_init(&f->lock, NULL);
+    open_agents(f);
+    open_channel(f);
+    if (pthread_create(&f->thread, NULL, run, f) != 0)
+        abort();
+    return f;
+}
+
+void fake_stop(struct fake *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->stop = true;
+    wake(f);
+    pthread_mutex_unlock(&f->lock);
+    pthread_join(f->thread, NULL);
+    close_channel(f);
+    for (size_t i = 0; i < CONNS; i++)
+        util_close(&f->conns[i].fd);
+    close(f->listen_fd);
+    close(f->wake);
+    free(f->slots);
+    free(f->held);
+    free(f->conns);
+    free(f);
+}
+
+const char *fake_path(const struct fake *f)
+{
+    return f->path;
+}
+
+unsigned short fake_agent_port(const struct fake *f)
+{
+    return f->port;
+}
+
+void fake_set(struct fake *f, enum fake_knob knob, int value)
+{
+    pthread_mutex_lock(&f->lock);
+    f->knobs[knob] = value;
+    wake(f);
+    pthread_mutex_unlock(&f->lock);
+}
+
+struct fake_counts fake_counts(struct fake *f)
+{
+    struct fake_counts out;
+
+    pthread_mutex_lock(&f->lock);
+    out = f->counts;
+    pthread_mutex_unlock(&f->lock);
+    return out;
+}
+
+void fake_down(struct fake *f)
+{
+    pthread_mutex_lock(&f->lock);
+    close_channel(f);
+    wake(f);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_restart(struct fake *f, bool forget)
+{
+    pthread_mutex_lock(&f->lock);
+    close_channel(f);
+    for (uint32_t i = 0; forget && i < SLOTS; i++)
+        f->slots[i].live = false;
+    if (forget)
+        f->counts.live = 0;
+    open_channel(f);
+    wake(f);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_add_stray(struct fake *f, const char *id)
+{
+    uint32_t number;
+    struct slot *s;
+
+    pthread_mutex_lock(&f->lock);
+    s = claim(f, &number);
+    strncpy(s->id, id, sizeof(s->id) - 1);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static struct slot *find(struct fake *f, const char *id)
+{
+    for (uint32_t i = 0; i < SLOTS; i++)
+        if (f->slots[i].live && strncmp(f->slots[i].id, id, PRIVSEP_ID_SIZE) == 0)
+            return &f->slots[i];
+    return NULL;
+}
+
+bool fake_lives(struct fake *f, const char *id)
+{
+    bool lives;
+
+    pthread_mutex_lock(&f->lock);
+    lives = find(f, id) != NULL;
+    pthread_mutex_unlock(&f->lock);
+    return lives;
+}
+
+void fake_end(struct fake *f, const char *id, unsigned cause)
+{
+    struct privsep_msg m = {.op = PRIVSEP_ENDED};
+    struct slot *s;
+
+    pthread_mutex_lock(&f->lock);
+    s = find(f, id);
+    if (s) {
+        s->live = false;
+        f->counts.live--;
+        m.slot = (uint32_t)(s - f->slots);
+        m.gen = s->gen;
+        memcpy(m.u.ended.id, s->id, sizeof(s->id));
+        m.u.ended.cause = cause;
+        privsep_server_send(f->server, 0, &m, NULL, 0);
+        wake(f);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_progress(struct fake *f, unsigned percent, const char *text)
+{
+    struct privsep_msg m = {.op = PRIVSEP_PROGRESS};
+
+    pthread_mutex_lock(&f->lock);
+    m.u.progress.job_seq = f->job_seq;
+    m.u.progress.percent = percent;
+    strncpy(m.u.progress.text, text, sizeof(m.u.progress.text) - 1);
+    privsep_server_send(f->server, 0, &m, NULL, 0);
+    wake(f);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_init_body(struct fake *f, char *out, size_t size)
+{
+    pthread_mutex_lock(&f->lock);
+    snprintf(out, size, "%s", f->init_body);
+    pthread_mutex_unlock(&f->lock);
+}

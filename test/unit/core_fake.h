@@ -1,0 +1,58 @@
+#pragma once
+/* A privd and the agents of its sandboxes, in a thread, for the units of core: speaks the real
+ * protocol over a real channel, and HTTP on a loopback port of its own. What it does wrong is asked
+ * for by knobs. All functions are thread-safe. */
+
+#include "privsep/proto.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct fake;
+
+struct fake_counts {
+    unsigned creates, kills, connects, stats, lists, inits, bad_keys;
+    unsigned live;  /* sandboxes that live now */
+    unsigned peers; /* connections of cayd so far */
+};
+
+enum fake_knob {
+    FAKE_FAIL_CREATES, /* that many creates fail with -ENOSPC at LAYER */
+    FAKE_HOLD_CREATES, /* 1: creates are answered when it is 0 again */
+    FAKE_HOLD_KILLS,   /* the same for kills */
+    FAKE_HOLD_JOBS,    /* the same for jobs */
+    FAKE_FAIL_KILLS,   /* that many kills fail with -EIO */
+    FAKE_FAIL_JOBS,    /* that many jobs fail with -EIO */
+    FAKE_AGENT_STATUS, /* of /init's answer: 204 */
+    FAKE_AGENT_SILENT, /* 1: agents do not answer */
+    FAKE_BASE_READY,   /* template base is there */
+    FAKE_KNOB_COUNT
+};
+
+/* Listens in dir ("<dir>/privd.sock"). */
+struct fake *fake_start(const char *dir);
+void fake_stop(struct fake *f);
+
+const char *fake_path(const struct fake *f);
+unsigned short fake_agent_port(const struct fake *f);
+void fake_set(struct fake *f, enum fake_knob knob, int value);
+struct fake_counts fake_counts(struct fake *f);
+
+/* Ends the channel and opens it anew, as a restart of privd does; forget: its sandboxes are gone. */
+void fake_restart(struct fake *f, bool forget);
+
+/* Closes the channel, and does not listen until fake_restart. */
+void fake_down(struct fake *f);
+
+/* A sandbox that nobody asked for. */
+void fake_add_stray(struct fake *f, const char *id);
+
+/* PID 1 of that sandbox dies: it goes, and ENDED is sent. */
+void fake_end(struct fake *f, const char *id, unsigned cause);
+bool fake_lives(struct fake *f, const char *id);
+
+/* PROGRESS for the job that is held. */
+void fake_progress(struct fake *f, unsigned percent, const char *text);
+
+/* The last body that an agent got at /init, into out. */
+void fake_init_body(struct fake *f, char *out, size_t size);
