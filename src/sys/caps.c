@@ -59,7 +59,7 @@ int caps_get(uint64_t *effective, uint64_t *permitted)
     return 0;
 }
 
-int caps_become(uid_t uid, gid_t gid, uint64_t caps)
+int caps_become(uid_t uid, gid_t gid, uint64_t caps, uint64_t until_exec)
 {
     int rc = caps_bound(caps);
     if (rc < 0)
@@ -69,7 +69,7 @@ int caps_become(uid_t uid, gid_t gid, uint64_t caps)
         return -errno;
     rc = ns_become(uid, gid);
     if (rc == 0)
-        rc = caps_set(caps, caps, caps);
+        rc = caps_set(caps | until_exec, caps | until_exec, caps);
     for (int cap = 0; rc == 0 && cap <= caps_last(); cap++) {
         bool on = caps & CAPS_BIT(cap);
         if (on && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)

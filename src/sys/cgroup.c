@@ -26,7 +26,8 @@ static const struct {
     [FREEZER] = {"freezer", false, false},
 };
 
-static const char *const leaf_names[] = {[CGROUP_AGENT] = "agent", [CGROUP_WORK] = "work"};
+static const char *const leaf_names[] = {
+    [CGROUP_AGENT] = "/agent", [CGROUP_WORK] = "/work", [CGROUP_WHOLE] = ""};
 
 struct hierarchy {
     int fd;       /* the `name` directory in it */
@@ -221,7 +222,7 @@ static const char *slot_path(char path[static PATH_SIZE], uint32_t slot, const c
 static const char *leaf_path(char path[static PATH_SIZE], uint32_t slot, enum cgroup_leaf leaf,
                              const char *file)
 {
-    snprintf(path, PATH_SIZE, "%u/%s%s%s", slot, leaf_names[leaf], *file ? "/" : "", file);
+    snprintf(path, PATH_SIZE, "%u%s%s%s", slot, leaf_names[leaf], *file ? "/" : "", file);
     return path;
 }
 
@@ -488,7 +489,7 @@ bool cgroup_holds(const struct cgroup *cg, uint32_t slot, pid_t pid)
     if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0)
         return false;
     for (int leaf = CGROUP_AGENT; leaf <= CGROUP_WORK; leaf++) {
-        snprintf(want, sizeof(want), ":/%s/%u/%s", cg->name, slot, leaf_names[leaf]);
+        snprintf(want, sizeof(want), ":/%s/%u%s", cg->name, slot, leaf_names[leaf]);
         const char *at = strstr(text, want);
         size_t n = strlen(want);
         if (at && (at[n] == '\n' || at[n] == '\0'))

@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum cgroup_leaf { CGROUP_AGENT, CGROUP_WORK };
+/* CGROUP_WHOLE is the slot's directory itself, above both leaves. */
+enum cgroup_leaf { CGROUP_AGENT, CGROUP_WORK, CGROUP_WHOLE };
 
 #define CGROUP_ATTACH_MAX 4 /* descriptors that it takes to enter a leaf */
 

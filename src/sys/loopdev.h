@@ -12,4 +12,4 @@ int loopdev_attach(int file_fd, char name[static 32]) WARN_UNUSED;
 int loopdev_find(int file_fd, char name[static 32]) WARN_UNUSED;
 
 /* Tells the device that its file has grown. 0 or -errno. */
-int loopdev_grow(int device_fd) WARN_UNUSED;
+int loopdev_grow(int device_fd);

@@ -1,0 +1,267 @@
+#include "runtime/disk.h"
+
+#include "base/log.h"
+#include "runtime/image.h"
+#include "sys/btrfs.h"
+#include "sys/mnt.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+
+#define NAME_SIZE 32
+#define SWEEP_MAX 64
+
+const char *const disk_layer_dirs[] = {"root", "root.work", "usr", "usr.work", NULL};
+
+static const char *layer_name(char name[static NAME_SIZE], uint32_t slot, uint32_t gen)
+{
+    snprintf(name, NAME_SIZE, "%u.%u", slot, gen);
+    return name;
+}
+
+static int open_layer(const struct disk *d, uint32_t slot, uint32_t gen)
+{
+    char name[NAME_SIZE];
+    return mnt_open_beneath(d->layers_fd, layer_name(name, slot, gen), O_RDONLY | O_DIRECTORY, 0);
+}
+
+/* --- btrfs ------------------------------------------------------------------------------------- */
+
+static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
+{
+    char name[NAME_SIZE];
+    int rc = btrfs_subvolume_create(d->layers_fd, layer_name(name, slot, gen));
+    if (rc < 0)
+        return rc;
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+    if (fd < 0)
+        return fd;
+    for (const char *const *dir = disk_layer_dirs; *dir; dir++)
+        if (mkdirat(fd, *dir, 0755) < 0)
+            return -errno;
+    return 0;
+}
+
+static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
+{
+    char name[NAME_SIZE];
+    int rc = btrfs_subvolume_destroy(d->layers_fd, layer_name(name, slot, gen));
+    btrfs_quota_sweep(d->root_fd, SWEEP_MAX);
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static int btrfs_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes)
+{
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+    return fd < 0 ? fd : btrfs_limit(fd, bytes);
+}
+
+static int btrfs_layer_usage(const struct disk *d, uint32_t slot, uint32_t gen,
+                             uint64_t *used_bytes, uint64_t *limit_bytes)
+{
+    uint64_t id;
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+    if (fd < 0)
+        return fd;
+    int rc = btrfs_subvolume_id(fd, &id);
+    return rc < 0 ? rc : btrfs_usage(d->root_fd, id, used_bytes, limit_bytes);
+}
+
+static int btrfs_layer_tree(struct disk *d, uint32_t slot, uint32_t gen, int userns_fd)
+{
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+    if (fd < 0)
+        return fd;
+    return mnt_clone_idmapped(fd, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME,
+                              userns_fd);
+}
+
+static const struct disk_backend btrfs_backend = {
+    .name = "btrfs",
+    .layer_make = btrfs_layer_make,
+    .layer_destroy = btrfs_layer_destroy,
+    .layer_limit = btrfs_layer_limit,
+    .layer_usage = btrfs_layer_usage,
+    .layer_tree = btrfs_layer_tree,
+};
+
+/* --- memory ------------------------------------------------------------------------------------ */
+
+static int memory_nothing(struct disk *d, uint32_t slot, uint32_t gen)
+{
+    return 0;
+}
+
+static int memory_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes)
+{
+    return 0; /* it is the size of the tmpfs */
+}
+
+static int memory_layer_usage(const struct disk *d, uint32_t slot, uint32_t gen,
+                              uint64_t *used_bytes, uint64_t *limit_bytes)
+{
+    return -EOPNOTSUPP; /* runtime_stat asks the mounted file system */
+}
+
+static int memory_layer_tree(struct disk *d, uint32_t slot, uint32_t gen, int userns_fd)
+{
+    return -EOPNOTSUPP;
+}
+
+static const struct disk_backend memory_backend = {
+    .name = "memory",
+    .layer_make = memory_nothing,
+    .layer_destroy = memory_nothing,
+    .layer_limit = memory_layer_limit,
+    .layer_usage = memory_layer_usage,
+    .layer_tree = memory_layer_tree,
+};
+
+/* An overlay in a user namespace keeps its marks in user.* attributes: tmpfs has them since 6.6. */
+static int probe_memory(void)
+{
+    CLEANUP_CLOSE int fd = mnt_new("tmpfs", NULL, 0);
+    if (fd < 0)
+        return fd;
+    CLEANUP_CLOSE int dir = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return -errno;
+    return fsetxattr(dir, "user.cay", "1", 1, 0) < 0 ? -errno : 0;
+}
+
+/* --- choosing ---------------------------------------------------------------------------------- */
+
+static int make_dir(int dir_fd, const char *name)
+{
+    if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    return mnt_open_beneath(dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
+}
+
+/* root_fd is taken over only on success. */
+static int fill(const struct disk_backend *backend, int root_fd, struct disk *out)
+{
+    CLEANUP_CLOSE int templates_fd = make_dir(root_fd, RUNTIME_TEMPLATES_DIR);
+    if (templates_fd < 0)
+        return templates_fd;
+    CLEANUP_CLOSE int layers_fd = make_dir(root_fd, RUNTIME_LAYERS_DIR);
+    if (layers_fd < 0)
+        return layers_fd;
+    *out = (struct disk){.backend = backend,
+                         .root_fd = root_fd,
+                         .templates_fd = TAKE_FD(templates_fd),
+                         .layers_fd = TAKE_FD(layers_fd)};
+    return 0;
+}
+
+static int open_btrfs(const struct runtime_config *config, int state_fd, struct disk *out)
+{
+    bool mounted = false;
+    CLEANUP_CLOSE int root_fd = make_dir(state_fd, RUNTIME_DISK_DIR);
+    if (root_fd < 0)
+        return root_fd;
+    /* The host's own btrfs is used as it is, or not at all: turning quotas on changes how fast and how
+     * strict all of it is, which is not ours to decide. */
+    if (!btrfs_is(root_fd) || btrfs_quota_is_on(root_fd) != 1) {
+        util_close(&root_fd);
+        root_fd = image_mount(config, state_fd);
+        if (root_fd < 0)
+            return root_fd;
+        mounted = true;
+    }
+    int rc = fill(&btrfs_backend, root_fd, out);
+    if (rc < 0)
+        return rc;
+    out->mounted = mounted;
+    (void)TAKE_FD(root_fd);
+    log_info("disk: btrfs, %s", mounted ? "a loop image in the state directory"
+                                        : "the state directory's own file system");
+    return 0;
+}
+
+static int open_memory(int state_fd, struct disk *out)
+{
+    int rc = probe_memory();
+    if (rc < 0) {
+        log_error("disk: tmpfs of this kernel has no user attributes (Linux 6.6 has): %s",
+                  strerror(-rc));
+        return rc;
+    }
+    CLEANUP_CLOSE int root_fd = make_dir(state_fd, RUNTIME_DISK_DIR);
+    if (root_fd < 0)
+        return root_fd;
+    rc = fill(&memory_backend, root_fd, out);
+    if (rc == 0)
+        (void)TAKE_FD(root_fd);
+    return rc;
+}
+
+int disk_open(const struct runtime_config *config, int state_fd, struct disk *out)
+{
+    int rc = -EOPNOTSUPP;
+    if (config->disk != RUNTIME_DISK_MEMORY) {
+        rc = open_btrfs(config, state_fd, out);
+        if (rc == 0 || config->disk == RUNTIME_DISK_BTRFS)
+            return rc;
+        log_warn(
+            "disk: btrfs is not usable here (%s): sandboxes keep their files IN MEMORY, within "
+            "their memory limit, and lose them when they end",
+            strerror(-rc));
+    } else {
+        log_info("disk: memory, as configured: files of a sandbox count as its memory");
+    }
+    return open_memory(state_fd, out);
+}
+
+void disk_close(struct disk *d)
+{
+    util_close(&d->layers_fd);
+    util_close(&d->templates_fd);
+    util_close(&d->root_fd);
+}
+
+int disk_unmount(struct disk *d, int state_fd)
+{
+    bool mounted = d->mounted;
+    disk_close(d);
+    d->mounted = false;
+    return mounted ? image_unmount(state_fd) : 0;
+}
+
+int disk_space(const struct disk *d, uint64_t *total_bytes, uint64_t *free_bytes)
+{
+    struct statfs fs;
+    if (fstatfs(d->root_fd, &fs) < 0)
+        return -errno;
+    *total_bytes = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+    *free_bytes = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+    return 0;
+}
+
+int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint32_t gen),
+              void *arg)
+{
+    int fd = openat(d->layers_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        close(fd);
+        return -ENOMEM;
+    }
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL) {
+        uint32_t slot, gen;
+        char tail;
+        if (sscanf(entry->d_name, "%u.%u%c", &slot, &gen, &tail) == 2)
+            found(arg, slot, gen);
+    }
+    closedir(dir);
+    return 0;
+}

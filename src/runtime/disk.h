@@ -1,0 +1,45 @@
+#pragma once
+/* Where templates and writable layers are: one table of functions per kind of storage.
+ *
+ * `btrfs`: a subvolume with a hard limit per layer, on the file system of the state directory when that is
+ * btrfs and has quotas on, else on a loop image in it. `memory`: nothing on disk, each sandbox's layer is a
+ * tmpfs of its own that ends with it. Names of layers are <slot>.<gen>. Private to the runtime. */
+
+#include "runtime/runtime.h"
+
+struct disk;
+
+struct disk_backend {
+    const char *name;
+    int (*layer_make)(struct disk *d, uint32_t slot, uint32_t gen);
+    int (*layer_destroy)(struct disk *d, uint32_t slot, uint32_t gen);
+    int (*layer_limit)(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes);
+    int (*layer_usage)(const struct disk *d, uint32_t slot, uint32_t gen, uint64_t *used_bytes,
+                       uint64_t *limit_bytes);
+    /* A detached mount of the layer with the ids of a user namespace, holding the directories of
+     * disk_layer_dirs; -EOPNOTSUPP: the sandbox mounts a tmpfs itself. */
+    int (*layer_tree)(struct disk *d, uint32_t slot, uint32_t gen, int userns_fd);
+};
+
+struct disk {
+    const struct disk_backend *backend;
+    int root_fd, templates_fd, layers_fd;
+    bool mounted; /* by us, at state_dir/disk */
+};
+
+/* What a layer holds: upper and work directories of the root and of /usr; ends with NULL. */
+extern const char *const disk_layer_dirs[];
+
+/* Opens, making and mounting what is missing. Blocks. Logs what was chosen and why. 0 or -errno. */
+int disk_open(const struct runtime_config *config, int state_fd, struct disk *out);
+void disk_close(struct disk *d);
+
+/* Unmounts what disk_open mounted. 0 or -errno (-EBUSY). */
+int disk_unmount(struct disk *d, int state_fd);
+
+/* Space of the whole disk. */
+int disk_space(const struct disk *d, uint64_t *total_bytes, uint64_t *free_bytes);
+
+/* Calls found(arg, slot, gen) for every layer. */
+int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint32_t gen),
+              void *arg);

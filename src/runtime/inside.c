@@ -1,0 +1,167 @@
+/* What runs as the sandbox's own root in its new namespaces, until it becomes cay-init. It is PID 1 of an
+ * empty pid namespace: nothing of a tenant runs yet that could interfere. */
+
+#include "runtime/internal.h"
+
+#include "base/io.h"
+#include "sys/mnt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#define HIGH_FD 100 /* above every number that the agent is promised */
+
+/* Never raised: without CAP_SYS_RESOURCE on the host that fails, and it is not ours to give. */
+static int lower_limit(int resource, rlim_t value)
+{
+    struct rlimit now;
+    if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
+        return -errno;
+    if (now.rlim_max > value)
+        now.rlim_max = value;
+    if (now.rlim_cur > now.rlim_max)
+        now.rlim_cur = now.rlim_max;
+    return setrlimit((__rlimit_resource_t)resource, &now) < 0 ? -errno : 0;
+}
+
+static int set_limits(void)
+{
+    /* 1, not 0: a core_pattern that pipes into a program runs that program as the host's root, and the
+     * kernel ignores the limit then, but takes 1 as "never" (core(5), fs/coredump.c). */
+    int rc = lower_limit(RLIMIT_CORE, 1);
+    if (rc == 0)
+        rc = lower_limit(RLIMIT_MEMLOCK, 8 << 20);
+    if (rc == 0)
+        rc = lower_limit(RLIMIT_NICE, 0);
+    return rc == 0 ? lower_limit(RLIMIT_RTPRIO, 0) : rc;
+}
+
+static int write_file(const char *path, const char *text)
+{
+    /* Removed first: it may be a link in the template, and writing to a lower file copies it up. */
+    unlink(path);
+    CLEANUP_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    return fd < 0 ? -errno : io_write_full(fd, text, strlen(text));
+}
+
+/* Without its own name in /etc/hosts, sudo and others complain about it on every call. */
+static int set_names(const char *id)
+{
+    char hosts[256], name[PRIVSEP_ID_SIZE + 1];
+    int rc = sethostname(id, strlen(id)) < 0 ? -errno : 0;
+    snprintf(hosts, sizeof(hosts),
+             "127.0.0.1\tlocalhost\n127.0.1.1\t%s\n"
+             "::1\tlocalhost ip6-localhost ip6-loopback\n",
+             id);
+    snprintf(name, sizeof(name), "%s\n", id);
+    if (rc == 0)
+        rc = write_file("/etc/hosts", hosts);
+    return rc == 0 ? write_file("/etc/hostname", name) : rc;
+}
+
+/* Puts a descriptor at a number; both are then the agent's. */
+static int place(int fd, int at)
+{
+    return dup2(fd, at) < 0 ? -errno : 0;
+}
+
+static int lift(int *fd)
+{
+    int high = fcntl(*fd, F_DUPFD_CLOEXEC, HIGH_FD);
+    if (high < 0)
+        return -errno;
+    *fd = high;
+    return 0;
+}
+
+/* 0 to 2: /dev/null; then what agent_boot.h says; everything else closes at exec. */
+static int place_fds(const struct inside *in, int *agent_fd, int *status_fd)
+{
+    int boot = in->boot_fd, cgroups[CGROUP_ATTACH_MAX];
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int rc = null < 0 ? -errno : lift(&null);
+
+    *agent_fd = in->agent_fd;
+    *status_fd = in->status_fd;
+    if (rc == 0)
+        rc = lift(&boot);
+    if (rc == 0)
+        rc = lift(agent_fd);
+    if (rc == 0)
+        rc = lift(status_fd);
+    for (int i = 0; rc == 0 && i < in->n_cgroup_fds; i++) {
+        cgroups[i] = in->cgroup_fds[i];
+        rc = lift(&cgroups[i]);
+    }
+    for (int fd = 0; rc == 0 && fd < 3; fd++)
+        rc = place(null, fd);
+    if (rc == 0)
+        rc = place(boot, AGENT_BOOT_FD);
+    for (int i = 0; rc == 0 && i < in->n_cgroup_fds; i++)
+        rc = place(cgroups[i], AGENT_CGROUP_FD_FIRST + i);
+    unsigned first = (unsigned)(AGENT_CGROUP_FD_FIRST + in->n_cgroup_fds);
+    if (rc == 0 && close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+        rc = -errno;
+    return rc;
+}
+
+static int run_agent(int agent_fd)
+{
+    static const char *const argv[] = {"cay-init", NULL};
+    static const char *const envp[] = {
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+
+    syscall(SYS_execveat, agent_fd, "", argv, envp, AT_EMPTY_PATH);
+    return -errno;
+}
+
+static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
+{
+    int agent_fd;
+
+    umask(022);
+    *stage = PRIVSEP_STAGE_MOUNTS;
+    int root = rootfs_build(in);
+    int rc = root < 0 ? root : mnt_pivot(root);
+    if (rc == 0)
+        rc = set_names(in->start->id);
+    if (rc < 0)
+        return rc;
+    *stage = PRIVSEP_STAGE_EXEC;
+    if (setsid() < 0) /* out of privd's session: no terminal, nobody's process group */
+        return -errno;
+    rc = set_limits();
+    if (rc == 0)
+        rc = place_fds(in, &agent_fd, status_fd);
+    /* CAP_SYS_ADMIN (over this user namespace only) until exec: installing a filter needs it, as
+     * no_new_privs is not set, and the filter forbids taking on the agent's id: so it comes last. */
+    if (rc == 0)
+        rc = caps_become(AGENT_UID, AGENT_UID, RUNTIME_AGENT_CAPS, CAPS_BIT(CAP_SYS_ADMIN));
+    if (rc < 0)
+        return rc;
+    *stage = PRIVSEP_STAGE_SECCOMP;
+    rc = filter_install(in->filter);
+    return rc < 0 ? rc : agent_fd;
+}
+
+void inside_run(const struct inside *in)
+{
+    uint32_t stage;
+    int status_fd = in->status_fd;
+    int rc = set_up(in, &status_fd, &stage);
+
+    if (rc >= 0) {
+        stage = PRIVSEP_STAGE_EXEC;
+        rc = run_agent(rc);
+    }
+    struct inside_failure failure = {.stage = stage, .status = rc};
+    (void)!write(status_fd, &failure, sizeof(failure));
+    _exit(1);
+}

@@ -1,0 +1,79 @@
+#pragma once
+/* What the runtime's files share. Private to the runtime. */
+
+#include "runtime/disk.h"
+#include "runtime/runtime.h"
+#include "sys/caps.h"
+#include "sys/cgroup.h"
+#include "sys/filter.h"
+
+struct runtime {
+    int state_fd; /* the state directory */
+    int stage_fd; /* its empty directory for the first mount of a sandbox */
+    int agent_fd; /* sealed memfd with cay-init, execute-only */
+    char *agent_path;
+    struct cgroup *cgroups;
+    struct filter filter;
+    struct disk disk;
+    uint32_t slots_max;
+};
+
+/* What PID 1 may use beyond the sandbox's limits, so that it goes on answering. */
+#define RUNTIME_RESERVE_MEMORY_BYTES (UINT64_C(64) << 20)
+#define RUNTIME_RESERVE_PIDS         64
+#define RUNTIME_RESERVE_CPU_MILLI    250
+
+/* The bounding set of everything that a tenant runs: root inside may own files, drop and change ids, bind
+ * low ports, make device nodes (which do not open), write audit lines; nothing that reaches the kernel's
+ * configuration, other processes' memory or the network's. */
+#define RUNTIME_CHILD_CAPS                                                                     \
+    (CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) |                 \
+     CAPS_BIT(CAP_FSETID) | CAPS_BIT(CAP_KILL) | CAPS_BIT(CAP_SETGID) | CAPS_BIT(CAP_SETUID) | \
+     CAPS_BIT(CAP_SETPCAP) | CAPS_BIT(CAP_NET_BIND_SERVICE) | CAPS_BIT(CAP_SYS_CHROOT) |       \
+     CAPS_BIT(CAP_MKNOD) | CAPS_BIT(CAP_AUDIT_WRITE) | CAPS_BIT(CAP_SETFCAP))
+
+/* PID 1 has one more that none of its children can ever have: the kernel lets nobody trace, or take
+ * descriptors of, a process whose capabilities are not a subset of its own. Test: probe "pid1". */
+#define RUNTIME_AGENT_CAPS (RUNTIME_CHILD_CAPS | CAPS_BIT(CAP_SYS_PTRACE))
+
+/* process.c: the process level's part of the driver table. */
+int process_probe(struct runtime *rt, char *why, size_t why_size);
+int process_slot_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
+int process_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot *out,
+                        uint32_t *stage);
+int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
+                        const struct runtime_start *start, struct task *out, int *boot_fd);
+int process_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
+                         uint32_t *stage);
+int process_end_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
+int process_end_finish(struct runtime *rt, struct task *t);
+
+/* inside.c: everything that is done inside the new namespaces, up to exec. */
+struct inside {
+    const struct runtime_start *start;
+    const struct filter *filter;
+    int agent_fd;
+    int lower_fd; /* detached, idmapped: the template's root */
+    int mask_fd;  /* detached, idmapped: layer over the host's /usr; -1: the template has its own */
+    int usr_fd;   /* detached, idmapped: the host's /usr; -1 likewise */
+    int upper_fd; /* detached, idmapped: the writable layer; -1: a tmpfs is to be made */
+    int device_fds[6]; /* detached, in the order of inside_devices */
+    int boot_fd;
+    int cgroup_fds[CGROUP_ATTACH_MAX];
+    int n_cgroup_fds;
+    int status_fd; /* close-on-exec; gets a struct inside_failure when something fails */
+};
+
+struct inside_failure {
+    uint32_t stage;
+    int32_t status;
+};
+
+extern const char *const inside_devices[6];
+
+/* The working directory has to be the stage directory. Does not return: execs cay-init, or reports. */
+NORETURN void inside_run(const struct inside *in);
+
+/* rootfs.c: builds the file system tree. Returns the root's descriptor (attached below the working
+ * directory, ready for mnt_pivot), or -errno. */
+int rootfs_build(const struct inside *in) WARN_UNUSED;

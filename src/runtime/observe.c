@@ -1,0 +1,166 @@
+/* Looking at sandboxes: numbers, and what is there after a restart. */
+
+#include "runtime/internal.h"
+
+#include "base/io.h"
+#include "sys/mnt.h"
+#include "sys/pid.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#define AGENT_PIDS_MAX 16
+
+/* "Key:\tvalue..." of /proc/<pid>/status. */
+static bool status_line(pid_t pid, const char *key, char *out, size_t size)
+{
+    char path[32], text[4096];
+    size_t n = strlen(key);
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+        return false;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, n) == 0 && line[n] == ':') {
+            snprintf(out, size, "%.*s", (int)strcspn(line + n + 1, "\n"), line + n + 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether pid is PID 1 of a pid namespace below ours. */
+static bool is_first(pid_t pid)
+{
+    char ids[128];
+    int outer, inner, deeper;
+    if (!status_line(pid, "NSpid", ids, sizeof(ids)))
+        return false;
+    return sscanf(ids, "%d %d %d", &outer, &inner, &deeper) == 2 && inner == 1;
+}
+
+static bool is_in_range(pid_t pid, uint32_t slot)
+{
+    char ids[128];
+    uint32_t uid, first = runtime_slot_uid(slot);
+    if (!status_line(pid, "Uid", ids, sizeof(ids)) || sscanf(ids, "%u", &uid) != 1)
+        return false;
+    return uid >= first && uid - first < RUNTIME_UID_COUNT;
+}
+
+static pid_t find_first(const struct runtime *rt, uint32_t slot)
+{
+    pid_t pids[AGENT_PIDS_MAX];
+    int n = cgroup_pids(rt->cgroups, slot, CGROUP_AGENT, pids, AGENT_PIDS_MAX);
+    for (int i = 0; i < n; i++)
+        if (is_first(pids[i]))
+            return pids[i];
+    return 0;
+}
+
+int runtime_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
+{
+    CLEANUP_CLOSE int fd = pid_open(pid);
+    if (fd < 0)
+        return -ESRCH;
+    /* All is read by number, and only then is the descriptor asked whether it is still the same. */
+    bool is_ours = cgroup_holds(rt->cgroups, slot, pid) && is_first(pid) && is_in_range(pid, slot);
+    if (!is_ours || pid_has_ended(fd))
+        return -ESRCH;
+    *pidfd = TAKE_FD(fd);
+    return 0;
+}
+
+/* A layer in memory is visible only through the sandbox's own root: asked by descriptor, O_PATH, of its
+ * overlay's file system, with no name of the tenant's. */
+static int root_usage(const struct runtime *rt, uint32_t slot, struct runtime_stat *out)
+{
+    char path[32];
+    struct statfs fs;
+    pid_t pid = find_first(rt, slot);
+    snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+    CLEANUP_CLOSE int fd = pid ? open(path, O_PATH | O_CLOEXEC) : -1;
+    if (fd < 0 || fstatfs(fd, &fs) < 0)
+        return -ESRCH;
+    out->disk_limit_bytes = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+    out->disk_used_bytes = (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+    return 0;
+}
+
+int runtime_stat(const struct runtime *rt, uint32_t slot, uint32_t gen, struct runtime_stat *out)
+{
+    struct cgroup_stat cg;
+    struct runtime_stat s = {0};
+    int rc = cgroup_stat(rt->cgroups, slot, &cg);
+    if (rc < 0)
+        return rc;
+    s.memory_used_bytes = cg.memory_used_bytes;
+    s.memory_cache_bytes = cg.memory_cache_bytes;
+    s.memory_limit_bytes = cg.memory_limit_bytes;
+    s.cpu_used_us = cg.cpu_used_us;
+    s.pids_used = cg.pids_used;
+    rc = rt->disk.backend->layer_usage(&rt->disk, slot, gen, &s.disk_used_bytes,
+                                       &s.disk_limit_bytes);
+    if (rc == -EOPNOTSUPP)
+        root_usage(rt, slot, &s);
+    *out = s;
+    return 0;
+}
+
+/* --- after a restart --------------------------------------------------------------------------- */
+
+struct scan {
+    const struct runtime *rt;
+    void (*found)(void *arg, const struct runtime_found *f);
+    void *arg;
+    uint8_t seen[RUNTIME_SLOTS_MAX]; /* 1: has a cgroup, 2: was reported with a layer */
+};
+
+static void see_cgroup(void *arg, uint32_t slot)
+{
+    struct scan *s = arg;
+    if (slot < RUNTIME_SLOTS_MAX)
+        s->seen[slot] |= 1;
+}
+
+static void report(struct scan *s, uint32_t slot, uint32_t gen, bool has_layer)
+{
+    bool has_cgroup = s->seen[slot] & 1;
+    struct runtime_found f = {.slot = slot,
+                              .gen = gen,
+                              .has_layer = has_layer,
+                              .has_cgroup = has_cgroup,
+                              .pid = has_cgroup ? find_first(s->rt, slot) : 0};
+    s->found(s->arg, &f);
+}
+
+static void see_layer(void *arg, uint32_t slot, uint32_t gen)
+{
+    struct scan *s = arg;
+    if (slot >= RUNTIME_SLOTS_MAX)
+        return;
+    s->seen[slot] |= 2;
+    report(s, slot, gen, true);
+}
+
+int runtime_scan(const struct runtime *rt, void (*found)(void *arg, const struct runtime_found *f),
+                 void *arg)
+{
+    CLEANUP_FREE struct scan *s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    s->rt = rt;
+    s->found = found;
+    s->arg = arg;
+    int rc = cgroup_scan(rt->cgroups, see_cgroup, s);
+    if (rc == 0)
+        rc = disk_scan(&rt->disk, see_layer, s);
+    for (uint32_t slot = 0; rc == 0 && slot < RUNTIME_SLOTS_MAX; slot++)
+        if (s->seen[slot] == 1)
+            report(s, slot, 0, false);
+    return rc;
+}

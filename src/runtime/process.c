@@ -1,0 +1,432 @@
+/* The process level outside of the sandbox: slots, starts and ends as tasks of privd. */
+
+#include "runtime/internal.h"
+
+#include "base/io.h"
+#include "base/log.h"
+#include "sys/fdpass.h"
+#include "sys/mnt.h"
+#include "sys/netlink.h"
+#include "sys/nft.h"
+#include "sys/ns.h"
+#include "sys/pid.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+struct slot_args {
+    struct runtime *rt;
+    uint32_t number, gen;
+};
+
+struct start_args {
+    struct runtime *rt;
+    const struct runtime_slot *slot;
+    const struct runtime_start *start;
+    int boot_fd;  /* the agent's end */
+    int boot_own; /* the starter's end */
+};
+
+static int fail(struct task_result *out, enum privsep_stage stage, int rc)
+{
+    out->stage = (uint32_t)stage;
+    return rc;
+}
+
+int process_probe(struct runtime *rt, char *why, size_t why_size)
+{
+    return 0; /* runtime_open has refused before when something that this level needs is missing */
+}
+
+/* --- slots ------------------------------------------------------------------------------------- */
+
+/* In the new user and network namespace, as its root: safe, as nothing of the host is writable to it. */
+static int set_up_network(void)
+{
+    int rc = ns_become(0, 0);
+    if (rc == 0)
+        rc = netlink_setup_loopback();
+    if (rc == 0)
+        rc = nft_setup_sealed();
+    /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
+    if (rc == 0)
+        rc = io_write_text_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
+    /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
+    if (rc == 0)
+        rc = io_write_text_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+    return rc;
+}
+
+NORETURN static void run_network(int pipe_fd)
+{
+    char go;
+    int32_t rc = io_read_full(pipe_fd, &go, 1);
+    if (rc == 0)
+        rc = set_up_network();
+    rc = io_write_full(pipe_fd, &rc, sizeof(rc)) < 0;
+    _exit(rc);
+}
+
+/* A child in new user and network namespaces. The namespace's owner is the euid that makes it: with the
+ * first id of the range instead of 0, the kernel's per-user counts (inotify, pending signals, ...) are the
+ * slot's own. SECBIT_NO_SETUID_FIXUP keeps our capabilities while euid is not 0; only this task, which
+ * ends soon, is changed. */
+static pid_t fork_network(uint32_t uid, int pipe_fd, int other_end)
+{
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
+        setresgid((gid_t)-1, uid, (gid_t)-1) < 0 || setresuid((uid_t)-1, uid, (uid_t)-1) < 0)
+        return -errno;
+    pid_t pid = ns_fork(CLONE_NEWUSER | CLONE_NEWNET, SIGCHLD, NULL);
+    if (pid == 0) {
+        close(other_end);
+        run_network(pipe_fd);
+    }
+    if (setresuid((uid_t)-1, 0, (uid_t)-1) < 0 || setresgid((gid_t)-1, 0, (gid_t)-1) < 0)
+        return -errno; /* the child sees its pipe end and goes */
+    return pid;
+}
+
+static int make_namespaces(uint32_t uid, struct task_result *out)
+{
+    int pair[2], rc;
+    int32_t answer = -EIO;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    pid_t pid = fork_network(uid, pair[1], pair[0]);
+    close(pair[1]);
+    rc = pid < 0 ? pid : ns_write_maps(pid, uid, RUNTIME_UID_COUNT);
+    if (rc == 0)
+        rc = io_write_full(pair[0], "g", 1);
+    if (rc == 0)
+        rc = io_read_full(pair[0], &answer, sizeof(answer));
+    if (rc == 0)
+        rc = answer;
+    /* The child is a zombie or about to be one, and keeps its namespaces until it is waited for. */
+    if (rc == 0 && (rc = ns_open(pid, "user")) >= 0)
+        out->fds[out->n_fds++] = rc;
+    if (rc >= 0 && (rc = ns_open(pid, "net")) >= 0)
+        out->fds[out->n_fds++] = rc;
+    close(pair[0]);
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+    return rc < 0 ? rc : 0;
+}
+
+static int make_slot(void *arg, struct task_result *out)
+{
+    const struct slot_args *a = arg;
+    struct runtime *rt = a->rt;
+    int rc = rt->disk.backend->layer_make(&rt->disk, a->number, a->gen);
+
+    if (rc < 0)
+        return fail(out, PRIVSEP_STAGE_LAYER, rc);
+    rc = cgroup_make(rt->cgroups, a->number);
+    if (rc < 0)
+        fail(out, PRIVSEP_STAGE_CGROUP, rc);
+    if (rc == 0) {
+        rc = make_namespaces(runtime_slot_uid(a->number), out);
+        if (rc < 0)
+            fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
+    }
+    if (rc < 0) {
+        cgroup_remove(rt->cgroups, a->number);
+        rt->disk.backend->layer_destroy(&rt->disk, a->number, a->gen);
+        out->n_fds = 0;
+    }
+    return rc;
+}
+
+int process_slot_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out)
+{
+    struct slot_args args = {.rt = rt, .number = number, .gen = gen};
+    if (number >= rt->slots_max)
+        return -ERANGE;
+    return task_spawn(make_slot, &args, out);
+}
+
+static int collect(struct task *t, struct task_result *result, uint32_t *stage)
+{
+    int rc = task_collect(t, result);
+    if (rc == 0)
+        rc = result->status;
+    else
+        result->n_fds = 0;
+    if (rc < 0 && rc != -EAGAIN && stage)
+        *stage = result->stage;
+    return rc;
+}
+
+int process_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot *out,
+                        uint32_t *stage)
+{
+    struct task_result result = {.stage = PRIVSEP_STAGE_SLOT};
+    int rc = collect(t, &result, stage);
+    if (rc < 0)
+        return rc;
+    if (result.n_fds != 2)
+        return -EPROTO;
+    out->userns_fd = result.fds[0];
+    out->netns_fd = result.fds[1];
+    return 0;
+}
+
+void runtime_slot_close(struct runtime_slot *s)
+{
+    util_close(&s->userns_fd);
+    util_close(&s->netns_fd);
+}
+
+/* --- starts ------------------------------------------------------------------------------------ */
+
+#define LOWER_ATTR (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
+
+/* Detached, read-only, idmapped copies of the template's trees. Only names that we make ourselves, below
+ * directories that only root can change, and no link is followed. */
+static int open_lower(const struct start_args *a, struct inside *in)
+{
+    char name[16];
+    snprintf(name, sizeof(name), "%u", a->start->template_number);
+    CLEANUP_CLOSE int dir = mnt_open_beneath(a->rt->disk.templates_fd, name, O_PATH | O_DIRECTORY,
+                                             0);
+    if (dir < 0)
+        return dir;
+    in->lower_fd = mnt_clone_idmapped(dir, "rootfs", LOWER_ATTR, a->slot->userns_fd);
+    if (in->lower_fd < 0)
+        return in->lower_fd;
+    in->mask_fd = mnt_clone_idmapped(dir, "usrmask", LOWER_ATTR, a->slot->userns_fd);
+    if (in->mask_fd == -ENOENT)
+        return 0;
+    if (in->mask_fd < 0)
+        return in->mask_fd;
+    in->usr_fd = mnt_clone_idmapped(AT_FDCWD, "/usr", LOWER_ATTR, a->slot->userns_fd);
+    return in->usr_fd < 0 ? in->usr_fd : 0;
+}
+
+static int open_layer(const struct start_args *a, struct inside *in)
+{
+    struct disk *disk = &a->rt->disk;
+    const struct runtime_slot *s = a->slot;
+    int rc = disk->backend->layer_limit(disk, s->number, s->gen, a->start->limits.disk_bytes);
+    if (rc < 0)
+        return rc;
+    in->upper_fd = disk->backend->layer_tree(disk, s->number, s->gen, s->userns_fd);
+    return in->upper_fd < 0 && in->upper_fd != -EOPNOTSUPP ? in->upper_fd : 0;
+}
+
+/* The host's own nodes, bound one by one: a user namespace cannot make device nodes that open. */
+static int open_devices(struct inside *in)
+{
+    CLEANUP_CLOSE int dev = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+    if (dev < 0)
+        return -errno;
+    for (size_t i = 0; i < ARRAY_SIZE(inside_devices); i++) {
+        int fd = mnt_clone(dev, inside_devices[i], MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+        if (fd < 0)
+            return fd;
+        in->device_fds[i] = fd;
+        /* What is bound over files that must not be read has to be the device and nothing else. */
+        if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode))
+            return -ENODEV;
+    }
+    return 0;
+}
+
+static int set_limits(const struct start_args *a)
+{
+    const struct privsep_limits *l = &a->start->limits;
+    struct cgroup_limits work = {
+        .memory_bytes = l->memory_bytes, .pids = l->pids, .cpu_milli = l->cpu_milli};
+    struct cgroup_limits whole = {
+        .memory_bytes = l->memory_bytes ? l->memory_bytes + RUNTIME_RESERVE_MEMORY_BYTES : 0,
+        .pids = l->pids ? l->pids + RUNTIME_RESERVE_PIDS : 0,
+        .cpu_milli = l->cpu_milli ? l->cpu_milli + RUNTIME_RESERVE_CPU_MILLI : 0};
+    int rc = cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WHOLE, &whole);
+    return rc < 0 ? rc : cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WORK, &work);
+}
+
+static int write_boot(const struct start_args *a, int n_cgroup_fds)
+{
+    struct agent_boot boot = {
+        .version = AGENT_BOOT_VERSION,
+        .cgroup_fds = (uint32_t)n_cgroup_fds,
+        .open_files = a->start->limits.open_files,
+        .child_caps = RUNTIME_CHILD_CAPS,
+    };
+    memcpy(boot.key, a->start->key, sizeof(boot.key));
+    memcpy(boot.id, a->start->id, sizeof(boot.id));
+    int rc = io_write_full(a->boot_own, &boot, sizeof(boot)); /* fits the socket's buffer */
+    explicit_bzero(&boot, sizeof(boot));
+    return rc;
+}
+
+/* Everything that needs the host's root: opening layers, devices and cgroups, before it is given up. */
+static int prepare(const struct start_args *a, struct inside *in, struct task_result *out)
+{
+    int rc = open_lower(a, in);
+    if (rc < 0)
+        return fail(out, rc == -ENOENT ? PRIVSEP_STAGE_TEMPLATE : PRIVSEP_STAGE_MOUNTS, rc);
+    rc = open_layer(a, in);
+    if (rc < 0)
+        return fail(out, PRIVSEP_STAGE_LAYER, rc);
+    rc = open_devices(in);
+    if (rc < 0)
+        return fail(out, PRIVSEP_STAGE_MOUNTS, rc);
+    rc = set_limits(a);
+    if (rc == 0)
+        rc = cgroup_open_attach(a->rt->cgroups, a->slot->number, CGROUP_WORK, in->cgroup_fds);
+    if (rc >= 0) {
+        in->n_cgroup_fds = rc;
+        rc = cgroup_enter(a->rt->cgroups, a->slot->number, CGROUP_AGENT);
+    }
+    if (rc < 0)
+        return fail(out, PRIVSEP_STAGE_CGROUP, rc);
+    rc = write_boot(a, in->n_cgroup_fds);
+    return rc < 0 ? fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
+}
+
+/* Joins the slot's namespaces and becomes its root: from here on this process has no right on the host.
+ * The working directory is the one thing that the next mount namespace takes over. */
+static int enter_slot(const struct start_args *a)
+{
+    if (fchdir(a->rt->stage_fd) < 0)
+        return -errno;
+    int rc = ns_enter(a->slot->userns_fd, CLONE_NEWUSER);
+    if (rc == 0)
+        rc = ns_enter(a->slot->netns_fd, CLONE_NEWNET);
+    return rc == 0 ? ns_become(0, 0) : rc;
+}
+
+#define NAMESPACES (CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
+
+/* CLONE_PARENT: the sandbox's PID 1 is privd's child, not this task's, and outlives it. */
+static int fork_inside(struct inside *in, struct task_result *out)
+{
+    int pipes[2], pidfd = -1;
+    struct inside_failure failure;
+
+    if (pipe2(pipes, O_CLOEXEC) < 0)
+        return fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
+    in->status_fd = pipes[1];
+    pid_t pid = ns_fork(NAMESPACES | CLONE_PARENT, 0, &pidfd);
+    if (pid == 0) {
+        close(pipes[0]);
+        inside_run(in);
+    }
+    close(pipes[1]);
+    if (pid < 0) {
+        close(pipes[0]);
+        return fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
+    }
+    out->values[0] = (uint64_t)pid;
+    out->fds[out->n_fds++] = pidfd;
+    /* End of file: exec has closed it. */
+    int rc = io_read_full(pipes[0], &failure, sizeof(failure));
+    close(pipes[0]);
+    return rc == 0 ? fail(out, (enum privsep_stage)failure.stage, failure.status) : 0;
+}
+
+static int start_sandbox(void *arg, struct task_result *out)
+{
+    const struct start_args *a = arg;
+    struct inside in = {.start = a->start,
+                        .filter = &a->rt->filter,
+                        .agent_fd = a->rt->agent_fd,
+                        .lower_fd = -1,
+                        .mask_fd = -1,
+                        .usr_fd = -1,
+                        .upper_fd = -1,
+                        .boot_fd = a->boot_fd,
+                        .status_fd = -1};
+
+    int rc = prepare(a, &in, out);
+    if (rc < 0)
+        return rc;
+    rc = enter_slot(a);
+    if (rc < 0)
+        return fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
+    return fork_inside(&in, out);
+}
+
+int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
+                        const struct runtime_start *start, struct task *out, int *boot_fd)
+{
+    int pair[2];
+    if (start->flags != 0 || memchr(start->id, '\0', sizeof(start->id)) == NULL)
+        return -EINVAL;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    struct start_args args = {
+        .rt = rt, .slot = slot, .start = start, .boot_fd = pair[1], .boot_own = pair[0]};
+    int rc = task_spawn(start_sandbox, &args, out);
+    close(pair[1]);
+    /* After the fork, but the flag belongs to the shared open file: what the task writes is 100 bytes into
+     * an empty buffer, which blocks neither way. */
+    if (rc == 0)
+        rc = io_set_nonblock(pair[0], true);
+    if (rc < 0) {
+        close(pair[0]);
+        return rc;
+    }
+    *boot_fd = pair[0];
+    return 0;
+}
+
+int process_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
+                         uint32_t *stage)
+{
+    struct task_result result = {.stage = PRIVSEP_STAGE_NAMESPACES};
+    int rc = collect(t, &result, stage);
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc == 0 && result.n_fds == 1) {
+        *out = (struct runtime_started){.pid = (pid_t)result.values[0], .pidfd = result.fds[0]};
+        return 0;
+    }
+    for (uint32_t i = 0; i < result.n_fds; i++) {
+        int code, status;
+        /* It reported a failure and is ending: our child, so that we have to wait for it. */
+        pid_kill(result.fds[i], SIGKILL);
+        pid_wait(result.fds[i], &code, &status);
+        util_close(&result.fds[i]);
+    }
+    return rc < 0 ? rc : -EPROTO;
+}
+
+/* --- ends -------------------------------------------------------------------------------------- */
+
+static int end_slot(void *arg, struct task_result *out)
+{
+    const struct slot_args *a = arg;
+    struct runtime *rt = a->rt;
+    int rc = cgroup_remove(rt->cgroups, a->number);
+    /* A layer that processes may still write to is not taken away: the caller tries again. */
+    if (rc < 0)
+        return rc;
+    return rt->disk.backend->layer_destroy(&rt->disk, a->number, a->gen);
+}
+
+int process_end_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out)
+{
+    struct slot_args args = {.rt = rt, .number = number, .gen = gen};
+    if (number >= RUNTIME_SLOTS_MAX)
+        return -ERANGE;
+    return task_spawn(end_slot, &args, out);
+}
+
+int process_end_finish(struct runtime *rt, struct task *t)
+{
+    struct task_result result = {0};
+    return collect(t, &result, NULL);
+}

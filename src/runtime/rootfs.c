@@ -1,0 +1,327 @@
+/* The file system tree of a sandbox, built inside its mount namespace by its own root.
+ *
+ * All of it happens below one tmpfs ("the stage") that is attached over the working directory. Layers come
+ * as detached, idmapped trees; the only names that are looked up are ours, relative to held descriptors,
+ * and inside the new root with openat2 that follows no link: a template may be hostile. */
+
+#include "runtime/internal.h"
+
+#include "base/ids.h"
+#include "base/io.h"
+#include "sys/mnt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const char *const inside_devices[6] = {"null", "zero", "full", "random", "urandom", "tty"};
+
+#define STRICT  (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+#define RUN_MAX (UINT64_C(64) << 20)
+#define SHM_MIN (UINT64_C(64) << 20)
+
+struct build {
+    const struct inside *in;
+    int stage_fd, root_fd, proc_fd, sys_fd, dev_fd;
+};
+
+/* A directory at path (one or more existing components and a last one that is made when missing). */
+static int target_dir(int dir_fd, const char *path, unsigned mode)
+{
+    int fd = mnt_open_beneath(dir_fd, path, O_PATH | O_DIRECTORY, 0);
+    if (fd != -ENOENT)
+        return fd;
+    if (mkdirat(dir_fd, path, mode) < 0)
+        return -errno;
+    return mnt_open_beneath(dir_fd, path, O_PATH | O_DIRECTORY, 0);
+}
+
+/* Attaches a detached tree at a directory and closes nothing: descriptors end with exec. */
+static int attach_at(int tree_fd, int dir_fd, const char *path)
+{
+    CLEANUP_CLOSE int target = target_dir(dir_fd, path, 0755);
+    return target < 0 ? target : mnt_attach(tree_fd, target, "");
+}
+
+/* --- layers ------------------------------------------------------------------------------------ */
+
+static int open_stage(struct build *b)
+{
+    static const struct mnt_option options[] = {{"mode", "0700"}, {"size", "64k"}, {NULL, NULL}};
+    static const char *const dirs[] = {"lower", "mask", "usr", "upper", "root", "empty"};
+
+    b->stage_fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (b->stage_fd < 0)
+        return b->stage_fd;
+    int rc = mnt_attach(b->stage_fd, AT_FDCWD, "");
+    if (rc < 0)
+        return rc;
+    if (fchdir(b->stage_fd) < 0)
+        return -errno;
+    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+        if (mkdir(dirs[i], 0755) < 0)
+            return -errno;
+    return 0;
+}
+
+/* The writable layer as a tmpfs of the sandbox's own, where there is no disk. */
+static int memory_upper(const struct inside *in)
+{
+    char size[32];
+    snprintf(size, sizeof(size), "%llu", (unsigned long long)in->start->limits.disk_bytes);
+    const struct mnt_option options[] = {{"mode", "0755"}, {"size", size}, {NULL, NULL}};
+    int fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    for (const char *const *dir = disk_layer_dirs; fd >= 0 && *dir; dir++) {
+        if (mkdirat(fd, *dir, 0755) < 0) {
+            int rc = -errno;
+            close(fd);
+            return rc;
+        }
+    }
+    return fd;
+}
+
+static int attach_layers(const struct build *b)
+{
+    const struct inside *in = b->in;
+    int upper = in->upper_fd >= 0 ? in->upper_fd : memory_upper(in);
+    int rc = upper < 0 ? upper : mnt_attach(upper, b->stage_fd, "upper");
+    if (rc == 0)
+        rc = mnt_attach(in->lower_fd, b->stage_fd, "lower");
+    if (rc == 0 && in->usr_fd >= 0) {
+        rc = mnt_attach(in->mask_fd, b->stage_fd, "mask");
+        if (rc == 0)
+            rc = mnt_attach(in->usr_fd, b->stage_fd, "usr");
+    }
+    return rc;
+}
+
+/* Mounted by the sandbox's root, whose ids the layers have through their maps. `userxattr`: marks are kept
+ * in user.* attributes, as trusted.* is the host's. Relative names are all that mountinfo shows later. */
+static int overlay(const char *lower, const char *upper, const char *work)
+{
+    const struct mnt_option options[] = {
+        {"source", "cay"}, {"lowerdir", lower}, {"upperdir", upper},
+        {"workdir", work}, {"userxattr", NULL}, {NULL, NULL},
+    };
+    return mnt_new("overlay", options, MOUNT_ATTR_NODEV);
+}
+
+static int mount_root(struct build *b)
+{
+    int rc = attach_layers(b);
+    if (rc < 0)
+        return rc;
+    b->root_fd = overlay("lower", "upper/root", "upper/root.work");
+    if (b->root_fd < 0)
+        return b->root_fd;
+    rc = mnt_attach(b->root_fd, b->stage_fd, "root");
+    if (rc < 0 || b->in->usr_fd < 0)
+        return rc;
+    CLEANUP_CLOSE int usr = overlay("mask:usr", "upper/usr", "upper/usr.work");
+    return usr < 0 ? usr : attach_at(usr, b->root_fd, "usr");
+}
+
+/* --- /dev -------------------------------------------------------------------------------------- */
+
+static int make_devices(const struct build *b)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(inside_devices); i++) {
+        CLEANUP_CLOSE int node = openat(b->dev_fd, inside_devices[i],
+                                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (node < 0)
+            return -errno;
+        int rc = mnt_attach(b->in->device_fds[i], b->dev_fd, inside_devices[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int make_links(const struct build *b)
+{
+    static const char *const links[][2] = {
+        {"/proc/self/fd", "fd"},       {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
+        {"/proc/self/fd/2", "stderr"}, {"pts/ptmx", "ptmx"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+        if (symlinkat(links[i][0], b->dev_fd, links[i][1]) < 0)
+            return -errno;
+    return 0;
+}
+
+static int mount_shm(const struct build *b)
+{
+    char size[32];
+    uint64_t memory = b->in->start->limits.memory_bytes;
+    snprintf(size, sizeof(size), "%llu", (unsigned long long)MAX(memory / 2, SHM_MIN));
+    const struct mnt_option options[] = {{"mode", "1777"}, {"size", size}, {NULL, NULL}};
+    CLEANUP_CLOSE int fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    return fd < 0 ? fd : attach_at(fd, b->dev_fd, "shm");
+}
+
+static int mount_dev(struct build *b)
+{
+    static const struct mnt_option options[] = {
+        {"mode", "0755"}, {"size", "64k"}, {"nr_inodes", "128"}, {NULL, NULL}};
+    /* The kernel's pool of terminals is one for all sandboxes: a maximum for each. */
+    static const struct mnt_option pts_options[] = {
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", "5"}, {"max", "128"}, {NULL, NULL}};
+
+    b->dev_fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    int rc = b->dev_fd < 0 ? b->dev_fd : attach_at(b->dev_fd, b->root_fd, "dev");
+    if (rc == 0)
+        rc = make_devices(b);
+    if (rc == 0)
+        rc = make_links(b);
+    if (rc < 0)
+        return rc;
+    CLEANUP_CLOSE int pts = mnt_new("devpts", pts_options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    rc = pts < 0 ? pts : attach_at(pts, b->dev_fd, "pts");
+    return rc == 0 ? mount_shm(b) : rc;
+}
+
+/* --- /proc, /sys ------------------------------------------------------------------------------- */
+
+/* Only ever shown what the sandbox's own namespaces allow; on top of that, what container runtimes hide.
+ * Test: probe "proc". */
+static const char *const proc_read_only[] = {"bus", "fs", "irq", "sys", "sysrq-trigger"};
+static const char *const proc_masked[] = {
+    "acpi",          "asound",    "cmdline",     "driver",      "interrupts", "kallsyms",
+    "kcore",         "key-users", "keys",        "kpagecgroup", "kpagecount", "kpageflags",
+    "latency_stats", "modules",   "sched_debug", "scsi",        "timer_list", "timer_stats",
+};
+/* fs: cgroups, and the disk's uuid with every other sandbox's usage; block: where the image is. */
+static const char *const sys_masked[] = {
+    "firmware",
+    "fs",
+    "devices/virtual/block",
+    "devices/virtual/powercap",
+    "kernel/debug",
+    "kernel/security",
+    "kernel/tracing",
+    "kernel/slab",
+    "module",
+    "hypervisor",
+};
+
+/* Covers a file with /dev/null or a directory with an empty one; what is not there needs no mask. */
+static int mask(const struct build *b, int dir_fd, const char *path)
+{
+    struct stat st;
+    CLEANUP_CLOSE int target = mnt_open_beneath(dir_fd, path, O_PATH, 0);
+    if (target == -ENOENT || target == -EACCES)
+        return 0;
+    if (target < 0)
+        return target;
+    if (fstat(target, &st) < 0)
+        return -errno;
+    CLEANUP_CLOSE int cover = S_ISDIR(st.st_mode)
+                                  ? mnt_clone(b->stage_fd, "empty", STRICT | MOUNT_ATTR_RDONLY)
+                                  : mnt_clone(b->dev_fd, "null",
+                                              MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    return cover < 0 ? cover : mnt_attach(cover, target, "");
+}
+
+static int make_read_only(int dir_fd, const char *path)
+{
+    CLEANUP_CLOSE int target = mnt_open_beneath(dir_fd, path, O_PATH, 0);
+    if (target == -ENOENT)
+        return 0;
+    if (target < 0)
+        return target;
+    CLEANUP_CLOSE int copy = mnt_clone(target, "", STRICT | MOUNT_ATTR_RDONLY);
+    return copy < 0 ? copy : mnt_attach(copy, target, "");
+}
+
+/* The host's boot_id names the host; each boot of a sandbox has its own. */
+static int make_boot_id(const struct build *b)
+{
+    uint8_t r[16];
+    char hex[33], text[40];
+
+    ids_random_bytes(r, sizeof(r));
+    r[6] = (uint8_t)((r[6] & 0x0f) | 0x40); /* RFC 9562, version 4 */
+    r[8] = (uint8_t)((r[8] & 0x3f) | 0x80);
+    ids_hex(r, sizeof(r), hex);
+    snprintf(text, sizeof(text), "%.8s-%.4s-%.4s-%.4s-%.12s\n", hex, hex + 8, hex + 12, hex + 16,
+             hex + 20);
+    CLEANUP_CLOSE int file = openat(b->stage_fd, "boot_id", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                                    0444);
+    if (file < 0)
+        return -errno;
+    int rc = io_write_full(file, text, strlen(text));
+    if (rc < 0)
+        return rc;
+    CLEANUP_CLOSE int tree = mnt_clone(b->stage_fd, "boot_id", STRICT | MOUNT_ATTR_RDONLY);
+    CLEANUP_CLOSE int target = mnt_open_beneath(b->proc_fd, "sys/kernel/random/boot_id", O_PATH, 0);
+    if (tree < 0 || target < 0)
+        return tree < 0 ? tree : target;
+    return mnt_attach(tree, target, "");
+}
+
+static int mount_proc(struct build *b)
+{
+    b->proc_fd = mnt_new("proc", NULL, STRICT);
+    int rc = b->proc_fd < 0 ? b->proc_fd : attach_at(b->proc_fd, b->root_fd, "proc");
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(proc_read_only); i++)
+        rc = make_read_only(b->proc_fd, proc_read_only[i]);
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(proc_masked); i++)
+        rc = mask(b, b->proc_fd, proc_masked[i]);
+    return rc == 0 ? make_boot_id(b) : rc;
+}
+
+static int mount_sys(struct build *b)
+{
+    b->sys_fd = mnt_new("sysfs", NULL, STRICT | MOUNT_ATTR_RDONLY);
+    int rc = b->sys_fd < 0 ? b->sys_fd : attach_at(b->sys_fd, b->root_fd, "sys");
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(sys_masked); i++)
+        rc = mask(b, b->sys_fd, sys_masked[i]);
+    return rc;
+}
+
+/* --- the rest ---------------------------------------------------------------------------------- */
+
+static int mount_run(const struct build *b)
+{
+    char size[32];
+    snprintf(size, sizeof(size), "%llu", (unsigned long long)RUN_MAX);
+    const struct mnt_option options[] = {{"mode", "0755"}, {"size", size}, {NULL, NULL}};
+    CLEANUP_CLOSE int fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (fd < 0)
+        return fd;
+    if (mkdirat(fd, "lock", 0777) < 0 || fchmodat(fd, "lock", 01777, 0) < 0)
+        return -errno;
+    return attach_at(fd, b->root_fd, "run");
+}
+
+static int open_tmp(const struct build *b)
+{
+    struct stat st;
+    CLEANUP_CLOSE int fd = target_dir(b->root_fd, "tmp", 0777);
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if ((st.st_mode & 07777) == 01777)
+        return 0;
+    return fchmodat(b->root_fd, "tmp", 01777, 0) < 0 ? -errno : 0;
+}
+
+int rootfs_build(const struct inside *in)
+{
+    struct build b = {
+        .in = in, .stage_fd = -1, .root_fd = -1, .proc_fd = -1, .sys_fd = -1, .dev_fd = -1};
+    int (*const steps[])(struct build * b) = {open_stage, mount_root, mount_dev, mount_proc,
+                                              mount_sys};
+    int rc = mnt_make_private();
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(steps); i++)
+        rc = steps[i](&b);
+    if (rc == 0)
+        rc = mount_run(&b);
+    if (rc == 0)
+        rc = open_tmp(&b);
+    return rc < 0 ? rc : b.root_fd;
+}
