@@ -248,6 +248,8 @@ static void tell_close(struct http_exchange *x)
     if (x->close_told)
         return;
     x->close_told = true;
+    if (x->inner_close)
+        x->inner_close(x);
     if (x->on_close)
         x->on_close(x, x->data);
 }
@@ -395,7 +397,9 @@ static bool step_exchange(struct conn *c)
     }
     if (x->want_drain && !x->ended && c->out.len <= c->server->config.write_high_bytes / 2) {
         x->want_drain = false;
-        if (x->on_drain)
+        if (x->inner_drain)
+            x->inner_drain(x);
+        else if (x->on_drain)
             x->on_drain(x, x->data);
         return true;
     }

@@ -78,6 +78,11 @@ struct http_exchange {
     void *data;
     void (*on_close)(struct http_exchange *, void *);
 
+    /* What serves the exchange inside src/http (relay.c); told before the handler is. */
+    void *inner;
+    void (*inner_close)(struct http_exchange *);
+    void (*inner_drain)(struct http_exchange *);
+
     enum body_mode mode;
     bool paused;
     bool expects_continue; /* until 100 was sent or bytes came */

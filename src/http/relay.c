@@ -1,0 +1,529 @@
+#include "http/relay.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+#include "http/internal.h"
+#include "http/wire.h"
+
+#define WINDOW_BYTES   (256u * 1024u) /* of the request's body, waiting for the upstream */
+#define MAX_INTERIM    16             /* 1xx responses before the real one */
+#define HALF_CLOSED_MS 300000         /* a tunnel of which one direction ended, without traffic */
+
+/* Both sides end on their own: the exchange belongs to the server and may be gone first (x is NULL
+ * then and the upstream is closed at once); the upstream may be done first (the wire is closed, and
+ * the exchange goes on without a relay). */
+struct relay {
+    struct wire wire;
+    struct http_exchange *x;
+    struct buf in; /* the response's head in the making */
+    size_t scanned;
+    char *storage;
+    unsigned interim;
+    bool request_sent;  /* the whole body was handed to the wire */
+    bool has_head;      /* of the final response */
+    bool decode;        /* the client does not know chunks */
+    bool upgrade_asked; /* and sent on */
+    bool tunnel, up_ended, client_ended;
+    bool overrun; /* bytes came after the response's end */
+    struct http_relay_options o;
+    struct parse_body parse;
+    struct http_head head;
+};
+
+/* -- headers ----------------------------------------------------------------------------------- */
+
+/* What concerns one connection only, or is written anew. RFC 9110 7.6.1. */
+static bool hop_by_hop(const struct http_head *h, const char *name)
+{
+    static const char *const names[] = {"connection", "keep-alive",          "proxy-connection",
+                                        "te",         "transfer-encoding",   "upgrade",
+                                        "expect",     "proxy-authorization", "http2-settings"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (strcasecmp(names[i], name) == 0)
+            return true;
+    for (size_t i = 0; i < h->header_count; i++)
+        if (strcasecmp(h->headers[i].name, "connection") == 0 &&
+            gate_list_has(h->headers[i].value, name))
+            return true;
+    return false;
+}
+
+static bool replaced(const struct http_relay_options *o, const char *name)
+{
+    for (size_t i = 0; i < o->add_count; i++)
+        if (strcasecmp(o->add[i].name, name) == 0)
+            return true;
+    for (size_t i = 0; o->remove && o->remove[i]; i++)
+        if (strcasecmp(o->remove[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* HTTP/2 by upgrade would be a second protocol behind the checks made here; it is obsolete too. */
+static bool may_upgrade(const struct http_head *h)
+{
+    const char *to = http_head_get(h, "upgrade");
+
+    return h->upgrade && h->framing == HTTP_BODY_NONE && to && !gate_list_has(to, "h2c") &&
+           strncasecmp(to, "h2", 2) != 0;
+}
+
+static void request_head(struct relay *r, struct buf *b)
+{
+    const struct http_head *h = &r->x->head;
+    const char *host = r->o.host ? r->o.host : h->host[0] ? h->host : "localhost";
+
+    response_put(b, h->method);
+    response_put(b, " ");
+    response_put(b, h->target);
+    response_put(b, " HTTP/1.1\r\n");
+    response_put_header(b, "Host", host);
+    for (size_t i = 0; i < h->header_count; i++) {
+        const char *name = h->headers[i].name;
+
+        if (strcasecmp(name, "host") != 0 && !hop_by_hop(h, name) && !replaced(&r->o, name))
+            response_put_header(b, name, h->headers[i].value);
+    }
+    for (size_t i = 0; i < r->o.add_count; i++)
+        response_put_header(b, r->o.add[i].name, r->o.add[i].value);
+    if (h->framing == HTTP_BODY_CHUNKED)
+        response_put(b, "Transfer-Encoding: chunked\r\n");
+    r->upgrade_asked = may_upgrade(h);
+    if (r->upgrade_asked) {
+        response_put(b, "Connection: Upgrade\r\n");
+        response_put_header(b, "Upgrade", http_head_get(h, "upgrade"));
+    } else if (!r->o.on_reusable) {
+        response_put(b, "Connection: close\r\n");
+    }
+    response_put(b, "\r\n");
+}
+
+static void response_headers(struct relay *r, struct buf *b)
+{
+    const struct http_head *h = &r->head;
+    static const char cors[] = "access-control-allow-origin";
+    bool no_length = h->status < 200 || h->status == 204 || h->framing == HTTP_BODY_CHUNKED;
+
+    for (size_t i = 0; i < h->header_count; i++) {
+        const char *name = h->headers[i].name;
+
+        if (hop_by_hop(h, name) || (no_length && strcasecmp(name, "content-length") == 0) ||
+            (r->o.add_cors && strcasecmp(name, cors) == 0))
+            continue;
+        response_put_header(b, name, h->headers[i].value);
+    }
+    if (r->o.add_cors)
+        response_put(b, "Access-Control-Allow-Origin: *\r\n");
+}
+
+static struct buf *response_head(struct relay *r)
+{
+    struct buf *b = &r->x->conn->server->scratch;
+
+    buf_clear(b);
+    response_put(b, "HTTP/1.1 ");
+    response_put_number(b, (uint64_t)r->head.status);
+    response_put(b, " ");
+    response_put(b, http_status_text(r->head.status));
+    response_put(b, "\r\n");
+    response_headers(r, b);
+    return b;
+}
+
+/* -- ends -------------------------------------------------------------------------------------- */
+
+static void on_closed(struct wire *w)
+{
+    struct relay *r = CONTAINER_OF(w, struct relay, wire);
+
+    buf_free(&r->in);
+    free(r->storage);
+    free(r);
+}
+
+/* The exchange goes on without us. */
+static struct http_exchange *detach(struct relay *r)
+{
+    struct http_exchange *x = TAKE_PTR(r->x);
+
+    x->inner = NULL;
+    x->inner_close = NULL;
+    x->inner_drain = NULL;
+    return x;
+}
+
+static void on_exchange_close(struct http_exchange *x)
+{
+    struct relay *r = x->inner;
+
+    detach(r);
+    wire_close(&r->wire, false);
+}
+
+/* The upstream cannot be relayed any further. */
+static void fail(struct relay *r, enum err_code code, const char *text, int errnum)
+{
+    struct http_relay_options o = r->o;
+    struct http_exchange *x = detach(r);
+    struct err e;
+
+    wire_close(&r->wire, false);
+    if (x->begun) {
+        http_exchange_abort(x);
+        return;
+    }
+    if (errnum != 0)
+        err_set_sys(&e, code, errnum, "%s", text);
+    else
+        err_set(&e, code, "%s", text);
+    x->paused = true; /* what is left of the request is read or dropped with the answer */
+    o.on_fail(x, &e, o.arg);
+}
+
+static void finish(struct relay *r)
+{
+    bool reusable = r->o.on_reusable && r->head.keep_alive && r->request_sent && !r->overrun &&
+                    r->wire.out.len == 0 && !r->wire.write_broken;
+    struct http_relay_options o = r->o;
+    struct http_exchange *x = detach(r);
+    int fd = wire_close(&r->wire, reusable);
+
+    http_response_end(x);
+    if (fd >= 0)
+        o.on_reusable(fd, o.arg);
+}
+
+/* -- the request's body ------------------------------------------------------------------------ */
+
+static void on_request_data(struct http_exchange *x, const char *data, size_t len)
+{
+    struct relay *r = x->inner;
+
+    if (!r)
+        return;
+    wire_write(&r->wire, data, len);
+    if (r->wire.out.len >= WINDOW_BYTES)
+        http_body_pause(x);
+}
+
+static void on_request_end(struct http_exchange *x)
+{
+    struct relay *r = x->inner;
+
+    if (r)
+        r->request_sent = true;
+}
+
+/* -- tunnel ------------------------------------------------------------------------------------ */
+
+static void tunnel_alive(struct relay *r)
+{
+    if (r->up_ended || r->client_ended)
+        wire_timeout(&r->wire, HALF_CLOSED_MS);
+}
+
+static void on_tunnel_data(struct http_exchange *x, const char *data, size_t len)
+{
+    struct relay *r = x->inner;
+
+    if (!r)
+        return;
+    if (r->wire.write_broken) {
+        http_exchange_abort(x);
+        return;
+    }
+    tunnel_alive(r);
+    on_request_data(x, data, len);
+}
+
+static void tunnel_end(struct relay *r)
+{
+    struct http_exchange *x = detach(r);
+
+    wire_close(&r->wire, false);
+    http_response_end(x);
+}
+
+static void on_tunnel_end(struct http_exchange *x)
+{
+    struct relay *r = x->inner;
+
+    if (!r)
+        return;
+    r->client_ended = true;
+    wire_shut(&r->wire);
+    if (r->up_ended && r->wire.out.len == 0)
+        tunnel_end(r);
+    else
+        tunnel_alive(r);
+}
+
+static void on_drained(struct wire *w)
+{
+    struct relay *r = CONTAINER_OF(w, struct relay, wire);
+
+    if (r->tunnel && r->up_ended && r->client_ended)
+        tunnel_end(r);
+    else
+        http_body_resume(r->x);
+}
+
+static void tunnel_up_ended(struct relay *r)
+{
+    r->up_ended = true;
+    wire_want_read(&r->wire, false);
+    response_shut(r->x);
+    if (r->client_ended && r->wire.out.len == 0)
+        tunnel_end(r);
+    else
+        tunnel_alive(r);
+}
+
+static void tunnel_data(struct relay *r, const char *data, size_t n)
+{
+    tunnel_alive(r);
+    if (n > 0 && http_response_write(r->x, data, n) == 1)
+        wire_want_read(&r->wire, false);
+}
+
+static void start_tunnel(struct relay *r)
+{
+    struct buf *b = response_head(r);
+
+    response_put(b, "Connection: Upgrade\r\n");
+    if (http_head_get(&r->head, "upgrade"))
+        response_put_header(b, "Upgrade", http_head_get(&r->head, "upgrade"));
+    response_put(b, "\r\n");
+    r->tunnel = true;
+    wire_timeout(&r->wire, 0);
+    response_tunnel(r->x, b->data, b->len, on_tunnel_data, on_tunnel_end);
+    tunnel_data(r, r->in.data, r->in.len);
+    buf_free(&r->in);
+}
+
+/* -- the response ------------------------------------------------------------------------------ */
+
+static void on_client_drained(struct http_exchange *x)
+{
+    struct relay *r = x->inner;
+
+    if (r && !r->up_ended)
+        wire_want_read(&r->wire, true);
+}
+
+/* Passes contents on; how far they go is followed on the way. False when the relay has ended. */
+static bool response_data(struct relay *r, const char *data, size_t n)
+{
+    size_t used = 0;
+    int full = 0;
+
+    while (used < n && !r->parse.done) {
+        struct parse_piece piece;
+
+        if (parse_body_next(&r->parse, data + used, n - used, &piece) < 0) {
+            fail(r, ERR_INTERNAL, "malformed chunked response", 0);
+            return false;
+        }
+        if (r->decode)
+            full |= http_response_write(r->x, piece.data, piece.len);
+        used += piece.used;
+    }
+    if (!r->decode && used > 0)
+        full = http_response_write(r->x, data, used);
+    r->overrun |= used < n;
+    if (r->parse.done) {
+        finish(r);
+        return false;
+    }
+    if (full)
+        wire_want_read(&r->wire, false);
+    return true;
+}
+
+static void start_response(struct relay *r)
+{
+    struct http_exchange *x = r->x;
+    struct buf *b = response_head(r);
+    bool close = response_must_close(x) || r->parse.framing == HTTP_BODY_UNTIL_CLOSE;
+
+    r->decode = r->parse.framing == HTTP_BODY_CHUNKED && x->head.minor == 0;
+    close |= r->decode;
+    if (r->parse.framing == HTTP_BODY_CHUNKED && !r->decode)
+        response_put(b, "Transfer-Encoding: chunked\r\n");
+    if (close)
+        response_put(b, "Connection: close\r\n");
+    else if (x->head.minor == 0)
+        response_put(b, "Connection: keep-alive\r\n");
+    response_put(b, "\r\n");
+    wire_timeout(&r->wire, 0);
+    response_begin_raw(x, b->data, b->len, close, r->parse.framing == HTTP_BODY_NONE);
+}
+
+/* An interim response. False when the relay has ended or became a tunnel. */
+static bool interim(struct relay *r)
+{
+    struct buf *b;
+
+    if (r->head.status == 101 && r->upgrade_asked) {
+        start_tunnel(r);
+        return false;
+    }
+    if (r->head.status == 101 || ++r->interim > MAX_INTERIM) {
+        fail(r, ERR_INTERNAL, "an interim response that was not asked for", 0);
+        return false;
+    }
+    if (r->head.status == 100 || r->x->head.minor == 0)
+        return true; /* the client got its 100 from here */
+    b = response_head(r);
+    response_put(b, "\r\n");
+    response_interim(r->x, b->data, b->len);
+    return true;
+}
+
+/* Tries to read a head. False when more is needed, or the relay is past heads. */
+static bool take_head(struct relay *r)
+{
+    ssize_t n = gate_head_end(r->in.data, r->in.len, &r->scanned);
+    const char *why = "";
+
+    if (n < 0 || (n == 0 && r->in.len > HTTP_MAX_HEAD_BYTES)) {
+        fail(r, ERR_INTERNAL, "the answer is not HTTP", 0);
+        return false;
+    }
+    if (n == 0)
+        return false;
+    free(r->storage);
+    r->storage = malloc(gate_storage_bytes((size_t)n));
+    if (!r->storage) {
+        fail(r, ERR_INTERNAL, "out of memory", 0);
+        return false;
+    }
+    if (parse_response(r->in.data, (size_t)n, r->x->head.method, r->storage, &r->head, &r->parse,
+                       &why) != 0) {
+        fail(r, ERR_INTERNAL, why, 0);
+        return false;
+    }
+    buf_consume(&r->in, (size_t)n);
+    r->scanned = 0;
+    if (r->head.status < 200)
+        return interim(r);
+    r->has_head = true;
+    start_response(r);
+    return true;
+}
+
+static void on_head_bytes(struct relay *r, const char *data, size_t n)
+{
+    struct buf rest;
+
+    if (buf_append(&r->in, data, n) < 0) {
+        fail(r, ERR_INTERNAL, "the answer's head is too large", 0);
+        return;
+    }
+    while (!r->has_head)
+        if (!take_head(r))
+            return;
+    if (r->parse.done) {
+        r->overrun = r->in.len > 0;
+        finish(r);
+        return;
+    }
+    rest = r->in;
+    buf_init(&r->in, 0);
+    response_data(r, rest.data, rest.len);
+    buf_free(&rest);
+}
+
+static void on_up_end(struct relay *r, ssize_t n)
+{
+    if (r->tunnel && n == 0)
+        tunnel_up_ended(r);
+    else if (n == 0 && r->has_head && r->parse.framing == HTTP_BODY_UNTIL_CLOSE)
+        finish(r);
+    else
+        fail(r, ERR_UNAVAILABLE, "the connection ended before the answer was whole",
+             n < 0 ? (int)n : 0);
+}
+
+static void on_readable(struct wire *w)
+{
+    struct relay *r = CONTAINER_OF(w, struct relay, wire);
+    struct http_server *s = r->x->conn->server;
+    ssize_t n = wire_read(w, s->read_buf, s->read_bytes);
+
+    if (n == -EAGAIN)
+        return;
+    if (n <= 0)
+        on_up_end(r, n);
+    else if (r->tunnel)
+        tunnel_data(r, s->read_buf, (size_t)n);
+    else if (r->has_head)
+        response_data(r, s->read_buf, (size_t)n);
+    else
+        on_head_bytes(r, s->read_buf, (size_t)n);
+}
+
+/* -- start ------------------------------------------------------------------------------------- */
+
+static void on_connected(struct wire *w)
+{
+    struct relay *r = CONTAINER_OF(w, struct relay, wire);
+
+    wire_timeout(w, r->o.head_timeout_ms);
+    wire_want_read(w, true);
+    http_body_resume(r->x);
+}
+
+static void on_timeout(struct wire *w)
+{
+    struct relay *r = CONTAINER_OF(w, struct relay, wire);
+
+    if (r->tunnel)
+        http_exchange_abort(r->x);
+    else
+        fail(r, ERR_TIMEOUT, w->connecting ? "no connection in time" : "no answer in time", 0);
+}
+
+static void on_error(struct wire *w, int err)
+{
+    fail(CONTAINER_OF(w, struct relay, wire), ERR_UNAVAILABLE, "cannot connect", err);
+}
+
+static const struct wire_ops ops = {on_connected, on_readable, on_drained,
+                                    on_timeout,   on_error,    on_closed};
+
+void http_relay_start(struct http_exchange *x, const struct http_relay_options *o)
+{
+    struct relay *r = calloc(1, sizeof(*r));
+    struct buf *b = &x->conn->server->scratch;
+
+    if (!r) {
+        close(o->fd);
+        http_exchange_abort(x);
+        return;
+    }
+    r->x = x;
+    r->o = *o;
+    x->inner = r;
+    x->inner_close = on_exchange_close;
+    x->inner_drain = on_client_drained;
+    buf_init(&r->in, HTTP_MAX_HEAD_BYTES + x->conn->server->read_bytes);
+    wire_open(&r->wire, x->conn->server->loop, o->fd, o->connecting, &ops);
+    buf_clear(b);
+    request_head(r, b);
+    wire_write(&r->wire, b->data, b->len);
+    body_stream_raw(x, on_request_data, on_request_end);
+    if (x->head.framing == HTTP_BODY_NONE)
+        r->request_sent = true;
+    if (o->connecting) {
+        http_body_pause(x);
+        wire_timeout(&r->wire, o->connect_timeout_ms);
+    } else {
+        wire_timeout(&r->wire, o->head_timeout_ms);
+        wire_want_read(&r->wire, true);
+    }
+}
