@@ -40,7 +40,7 @@ static enum err_code read_timeout(const json_t *body, int64_t initial_ms, int64_
     if (!json_object_get(body, "timeout") || json_is_null(json_object_get(body, "timeout")))
         *out_ms = initial_ms;
     else if (seconds <= 0)
-        return err_set(e, ERR_INVALID, "Timeout must be greater than 0");
+        return err_set(e, ERR_INVALID, "\"timeout\" must be greater than 0");
     else
         *out_ms = seconds * 1000;
     return ERR_OK;
@@ -51,7 +51,7 @@ static enum err_code check_max(struct api_call *call, int64_t ttl_ms, struct err
     uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
 
     if (max_ms && (uint64_t)ttl_ms > max_ms)
-        return err_set(e, ERR_INVALID, "Timeout cannot be greater than %llu seconds",
+        return err_set(e, ERR_INVALID, "\"timeout\" cannot be greater than %llu seconds",
                        (unsigned long long)(max_ms / 1000));
     return ERR_OK;
 }

@@ -15,6 +15,7 @@
 #define API_TIMEOUT_MS     120000 /* core ends its calls earlier; this is for what was forgotten */
 #define GATEWAY_TIMEOUT_MS 15000
 #define CONNECT_TIMEOUT_MS 10000
+#define WRITE_TIMEOUT_MS   600000 /* a client may look at a stream's last lines for a while */
 #define SWEEP_MS           1000
 #define INBOX_MAX          16
 
@@ -230,6 +231,7 @@ static int set_up(struct connloop *l)
 
     http_server_config_default(&server);
     server.max_connections = l->config.max_connections;
+    server.write_timeout_ms = WRITE_TIMEOUT_MS;
     if ((rc = pending_new(l->config.max_connections, &l->api_pending)) < 0 ||
         (rc = http_server_new(&l->loop, &server, handle, l, &l->server)) < 0 ||
         (rc = gateway_new(&l->loop, &gateway, &l->gateway)) < 0 ||
