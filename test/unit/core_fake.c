@@ -264,6 +264,7 @@ static void on_request(void *arg, const struct privsep_msg *m)
     }
     f->counts.creates += m->op == PRIVSEP_CREATE;
     f->counts.kills += m->op == PRIVSEP_KILL;
+    f->counts.jobs += m->op == PRIVSEP_JOB;
     if (m->op == PRIVSEP_JOB)
         f->job_seq = m->seq;
     dispatch(f, m);

@@ -11,7 +11,7 @@
 struct fake;
 
 struct fake_counts {
-    unsigned creates, kills, connects, stats, lists, inits, bad_keys;
+    unsigned creates, kills, connects, stats, lists, jobs, inits, bad_keys;
     unsigned live;  /* sandboxes that live now */
     unsigned peers; /* connections of cayd so far */
 };

@@ -107,6 +107,11 @@ static bool nothing_lives(struct world *w)
     return fake_counts(w->fake).live == 0;
 }
 
+static bool has_job(struct world *w)
+{
+    return fake_counts(w->fake).jobs > 0;
+}
+
 static void start_core(struct world *w)
 {
     struct err e = {0};
@@ -764,6 +769,7 @@ static void base_gives_host_until_it_is_built(void **state)
     run_until(w, &again.calls, 1);
     assert_int_equal(again.why.code, ERR_CONFLICT);
     assert_true(core_template_find(w->core, "base")->building);
+    run_until_true(w, has_job);
     fake_progress(w->fake, 40, "unpacking");
     run_until(w, &p.calls, 1);
     assert_int_equal(p.percent, 40);
