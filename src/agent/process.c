@@ -24,14 +24,14 @@
 static enum err_code check_args(const json_t *args, struct err *e)
 {
     if (json_array_size(args) > PROCESS_ARGS_MAX)
-        return err_set(e, ERR_TOO_LARGE, "process.args: at most %d", PROCESS_ARGS_MAX);
+        return err_set(e, ERR_INVALID, "process.args: at most %d", PROCESS_ARGS_MAX);
     for (size_t i = 0; i < json_array_size(args); i++) {
         const json_t *arg = json_array_get(args, i);
 
         if (!json_is_string(arg))
             return err_set(e, ERR_INVALID, "process.args[%zu] must be a string", i);
         if (json_string_length(arg) > PROCESS_STRING_MAX)
-            return err_set(e, ERR_TOO_LARGE,
+            return err_set(e, ERR_INVALID,
                            "process.args[%zu] has %zu bytes; the kernel takes at most %u", i,
                            json_string_length(arg), PROCESS_STRING_MAX);
     }
