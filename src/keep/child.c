@@ -39,7 +39,7 @@ static int place_descriptors(const struct child *c, int ready_fd)
 
 static int give_up_privileges(const struct child *c)
 {
-    int r = c->unprivileged ? caps_become(c->uid, c->gid, 0) : 0;
+    int r = c->unprivileged ? caps_become(c->uid, c->gid, 0, 0) : 0;
 
     if (r == 0 && c->unprivileged && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         r = -errno;
