@@ -34,6 +34,7 @@ static int run_mkfs(int file_fd)
     pid_t pid = -1;
 
     posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, file_fd, 3);
     for (size_t i = 0; i < ARRAY_SIZE(where) && rc == ENOENT; i++)
         rc = posix_spawn(&pid, where[i], &actions, NULL, argv, envp);

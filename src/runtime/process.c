@@ -73,8 +73,7 @@ NORETURN static void run_network(int pipe_fd)
     int32_t rc = io_read_full(pipe_fd, &go, 1);
     if (rc == 0)
         rc = set_up_network();
-    rc = io_write_full(pipe_fd, &rc, sizeof(rc)) < 0;
-    _exit(rc);
+    _exit(io_write_full(pipe_fd, &rc, sizeof(rc)) < 0);
 }
 
 /* A child in new user and network namespaces. The namespace's owner is the euid that makes it: with the
@@ -106,21 +105,21 @@ static int make_namespaces(uint32_t uid, struct task_result *out)
     pid_t pid = fork_network(uid, pair[1], pair[0]);
     close(pair[1]);
     rc = pid < 0 ? pid : ns_write_maps(pid, uid, RUNTIME_UID_COUNT);
-    if (rc == 0)
+    /* Before it goes on: a process that has ended has no namespaces any more. */
+    if (rc == 0 && (rc = ns_open(pid, "user")) >= 0)
+        out->fds[out->n_fds++] = rc;
+    if (rc >= 0 && (rc = ns_open(pid, "net")) >= 0)
+        out->fds[out->n_fds++] = rc;
+    if (rc >= 0)
         rc = io_write_full(pair[0], "g", 1);
     if (rc == 0)
         rc = io_read_full(pair[0], &answer, sizeof(answer));
     if (rc == 0)
         rc = answer;
-    /* The child is a zombie or about to be one, and keeps its namespaces until it is waited for. */
-    if (rc == 0 && (rc = ns_open(pid, "user")) >= 0)
-        out->fds[out->n_fds++] = rc;
-    if (rc >= 0 && (rc = ns_open(pid, "net")) >= 0)
-        out->fds[out->n_fds++] = rc;
     close(pair[0]);
     if (pid > 0)
         waitpid(pid, NULL, 0);
-    return rc < 0 ? rc : 0;
+    return rc;
 }
 
 static int make_slot(void *arg, struct task_result *out)

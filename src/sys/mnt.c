@@ -26,6 +26,9 @@ static int clone_tree(int dir_fd, const char *path, struct mount_attr *attr)
         return -errno;
     /* A copy would otherwise share the propagation of what it was copied from. */
     attr->propagation = MS_PRIVATE;
+    /* The kinds of access times are one field of several bits: cleared before it is set. */
+    if (attr->attr_set & MOUNT_ATTR__ATIME)
+        attr->attr_clr = MOUNT_ATTR__ATIME;
     if (mount_setattr(fd, "", AT_EMPTY_PATH, attr, sizeof(*attr)) < 0)
         return -errno;
     return TAKE_FD(fd);

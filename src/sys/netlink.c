@@ -52,6 +52,8 @@ static int add_address(struct mnl_socket *nl, unsigned char family, const void *
     request->nlmsg_flags = NLM_F_CREATE | NLM_F_REPLACE;
     ifa->ifa_family = family;
     ifa->ifa_prefixlen = (unsigned char)(n * 8);
+    ifa->ifa_flags = family == AF_INET6 ? IFA_F_NODAD
+                                        : 0; /* usable at once: nobody else is there */
     ifa->ifa_scope = RT_SCOPE_UNIVERSE;
     ifa->ifa_index = LO_INDEX;
     mnl_attr_put(request, IFA_LOCAL, n, address);
