@@ -199,9 +199,10 @@ NORETURN static void become_job(const struct jobs *all, const struct job *j, int
 {
     const struct options *o = &j->privd->options;
     char state[OPTIONS_PATH_MAX + 16], kind[16], number[16];
-    char *argv[] = {"cay-job", state, kind, number, NULL};
-    char *env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                   "LANG=C.UTF-8", "HOME=/nonexistent", NULL};
+    static char name[] = "cay-job", lang[] = "LANG=C.UTF-8", home[] = "HOME=/nonexistent";
+    static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    char *argv[] = {name, state, kind, number, NULL};
+    char *env[] = {path, lang, home, NULL};
     sigset_t none;
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 

@@ -259,15 +259,15 @@ static void on_host_template(struct privd *p, int status, const char *reason)
         loop_stop(&p->loop);
         return;
     }
+    /* What replaced templates left is only removed while no sandbox may still stand on it. */
+    if (p->n_sandboxes == 0)
+        (void)jobs_start(p, JOB_SWEEP, 0, NULL, NULL);
     tell_ready(p);
     log_info("ready: disk %s, %u sandboxes", runtime_disk_name(p->rt), p->n_sandboxes);
 }
 
-/* What replaced templates left is only removed while no sandbox may still stand on it. */
 static int start_templates(struct privd *p)
 {
-    if (p->n_sandboxes == 0)
-        (void)jobs_start(p, JOB_SWEEP, 0, NULL, NULL);
     return jobs_start(p, JOB_TEMPLATE_REFRESH, PRIVSEP_TEMPLATE_HOST, NULL, on_host_template);
 }
 

@@ -183,10 +183,11 @@ void sandbox_pump(struct privd *p)
 {
     while (!p->stopping && p->n_waiting > 0 && p->n_starting < START_PARALLEL) {
         struct slot *s = slots_take_ready(p);
+        struct create_request *c = s ? take_waiting(p) : NULL;
 
-        if (!s)
+        if (!c)
             break;
-        start(p, s, take_waiting(p));
+        start(p, s, c);
     }
 }
 

@@ -1,0 +1,111 @@
+/* What every template has: the user, sudo without a password, homes, mount points. */
+#include "job/kinds.h"
+#include "job/say.h"
+#include "job/tree.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define USER_ID 1000
+
+static const struct {
+    const char *path;
+    mode_t mode;
+    uid_t uid;
+} dirs[] = {
+    {"proc", 0555, 0},      {"sys", 0555, 0},      {"dev", 0755, 0},  {"run", 0755, 0},
+    {"tmp", 01777, 0},      {"root", 0700, 0},     {"home", 0755, 0}, {"home/user", 0755, USER_ID},
+    {"mnt", 0755, 0},       {"media", 0755, 0},    {"opt", 0755, 0},  {"srv", 0755, 0},
+    {"var", 0755, 0},       {"var/tmp", 01777, 0}, {"etc", 0755, 0},  {"etc/sudoers.d", 0755, 0},
+    {"etc/pam.d", 0755, 0}, {"etc/skel", 0755, 0},
+};
+
+/* Names in /etc/hosts and /etc/hostname are each sandbox's own, set at its start. There is no name
+ * server: a lookup fails at once instead of waiting for an answer that cannot come. */
+static const struct {
+    const char *path;
+    mode_t mode;
+    const char *text;
+} texts[] = {
+    {"etc/hostname", 0644, "cay\n"},
+    {"etc/hosts", 0644, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
+    {"etc/resolv.conf", 0644, "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"},
+    {"etc/machine-id", 0444, ""},
+    /* !fqdn: Debian's sudo looks up the host's full name on each call otherwise. */
+    {"etc/sudoers", 0440,
+     "Defaults env_reset\n"
+     "Defaults !fqdn\n"
+     "Defaults secure_path=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"\n"
+     "Defaults env_keep += \"HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy\"\n"
+     "root ALL=(ALL:ALL) ALL\n"
+     "user ALL=(ALL:ALL) NOPASSWD:ALL\n"},
+    /* Who may is said by sudoers alone; there is no password to ask for. */
+    {"etc/pam.d/sudo", 0644,
+     "auth sufficient pam_permit.so\n"
+     "account sufficient pam_permit.so\n"
+     "session sufficient pam_permit.so\n"},
+    {"etc/pam.d/sudo-i", 0644,
+     "auth sufficient pam_permit.so\n"
+     "account sufficient pam_permit.so\n"
+     "session sufficient pam_permit.so\n"},
+};
+
+static const char *const skel[] = {".bashrc", ".profile", ".bash_logout"};
+
+static int put_dirs(void)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(dirs) && r == 0; i++) {
+        r = tree_put_dir(dirs[i].path, dirs[i].mode, dirs[i].uid, dirs[i].uid);
+        if (r < 0)
+            say_failure(r, "cannot make %s: %s", dirs[i].path, strerror(-r));
+    }
+    return r;
+}
+
+static int put_texts(void)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(texts) && r == 0; i++) {
+        r = tree_put_text(texts[i].path, texts[i].mode, texts[i].text);
+        if (r < 0)
+            say_failure(r, "cannot write %s: %s", texts[i].path, strerror(-r));
+    }
+    return r;
+}
+
+/* Both homes get what the distribution gives to new users. */
+static int put_homes(void)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(skel) && r == 0; i++) {
+        char from[64], user[64], root[64];
+        struct stat st;
+
+        snprintf(from, sizeof(from), "etc/skel/%s", skel[i]);
+        snprintf(user, sizeof(user), "home/user/%s", skel[i]);
+        snprintf(root, sizeof(root), "root/%s", skel[i]);
+        if (stat(from, &st) < 0)
+            continue;
+        r = tree_copy(from, user);
+        if (r == 0 && lchown(user, USER_ID, USER_ID) < 0)
+            r = -errno;
+        if (r == 0 && lstat(root, &st) < 0)
+            r = tree_copy(from, root);
+    }
+    return r < 0 ? say_failure(r, "cannot fill the homes: %s", strerror(-r)) : 0;
+}
+
+int account_put(void)
+{
+    int r = put_dirs();
+
+    if (r == 0)
+        r = put_texts();
+    return r == 0 ? put_homes() : r;
+}

@@ -1,0 +1,205 @@
+/* Template `host`: the sandbox sees the host's /usr, with what is local to this host hidden, below a
+ * generated /etc. Nothing is taken from the host but what its distribution put there and everybody
+ * may read (tree_copy leaves out the rest): no homes, keys, users, names, network or services. */
+#include "job/kinds.h"
+
+#include "base/io.h"
+#include "job/host_etc.h"
+#include "job/say.h"
+#include "job/template.h"
+#include "job/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#define NUMBER        1u
+#define BUILD_VERSION 1u /* of this file and host_etc.c: a change makes templates stale */
+
+/* -- fingerprint ------------------------------------------------------------------------------- */
+
+struct hash {
+    uint64_t a, b;
+};
+
+/* Two FNV-1a with different starts: finds change, nothing else is asked of it. */
+static void add_bytes(struct hash *h, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+
+    for (size_t i = 0; i < n; i++) {
+        h->a = (h->a ^ p[i]) * 0x100000001b3u;
+        h->b = (h->b ^ p[i]) * 0x100000001b3u;
+    }
+}
+
+static void add_file_facts(struct hash *h, const char *path)
+{
+    struct stat st;
+    uint64_t facts[5] = {0};
+
+    if (stat(path, &st) == 0) {
+        facts[0] = (uint64_t)st.st_dev;
+        facts[1] = (uint64_t)st.st_ino;
+        facts[2] = (uint64_t)st.st_mtim.tv_sec;
+        facts[3] = (uint64_t)st.st_mtim.tv_nsec;
+        facts[4] = (uint64_t)st.st_size;
+    }
+    add_bytes(h, facts, sizeof(facts));
+}
+
+/* What tells that the host is not the one that the template was made from. */
+static void make_fingerprint(char *out, size_t size)
+{
+    static const char *const watched[] = {
+        "/usr/lib/os-release", "/var/lib/dpkg/status",
+        "/etc/ld.so.cache",    "/usr",
+        "/usr/local",          "/etc/ssl/certs/ca-certificates.crt"};
+    struct hash h = {0xcbf29ce484222325u, 0x84222325cbf29ce4u};
+    uint32_t version = BUILD_VERSION;
+
+    add_bytes(&h, &version, sizeof(version));
+    add_bytes(&h, CAY_VERSION, strlen(CAY_VERSION));
+    for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
+        add_file_facts(&h, watched[i]);
+    snprintf(out, size, "%016llx%016llx", (unsigned long long)h.a, (unsigned long long)h.b);
+}
+
+/* -- the root ---------------------------------------------------------------------------------- */
+
+/* /bin, /lib and their like lead into /usr, as on the host. */
+static int put_top_links(void)
+{
+    static const char *const names[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names) && r == 0; i++) {
+        char path[16], target[64];
+        ssize_t n;
+
+        snprintf(path, sizeof(path), "/%s", names[i]);
+        n = readlink(path, target, sizeof(target) - 1);
+        if (n < 0 && errno == ENOENT)
+            continue;
+        if (n < 0)
+            return say_failure(ENOTSUP, "the host's %s is not a link into /usr", path);
+        target[n] = '\0';
+        r = tree_put_link(names[i], target);
+    }
+    return r;
+}
+
+static int put_table(void)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < host_etc_n_dirs && r == 0; i++)
+        r = tree_put_dir(host_etc_dirs[i], 0755, 0, 0);
+    for (size_t i = 0; i < host_etc_n_links && r == 0; i++)
+        r = tree_put_link(host_etc_links[i].path, host_etc_links[i].text);
+    for (size_t i = 0; i < host_etc_n_texts && r == 0; i++)
+        r = tree_put_text(host_etc_texts[i].path, host_etc_texts[i].mode, host_etc_texts[i].text);
+    return r < 0 ? say_failure(r, "cannot write the generated files: %s", strerror(-r)) : 0;
+}
+
+static int copy_table(void)
+{
+    for (size_t i = 0; i < host_etc_n_copies; i++) {
+        char from[128];
+        int r;
+
+        snprintf(from, sizeof(from), "/%s", host_etc_copies[i]);
+        r = tree_copy(from, host_etc_copies[i]);
+        if (r < 0)
+            return say_failure(r, "cannot copy %s: %s", from, strerror(-r));
+    }
+    return 0;
+}
+
+/* -- what of /usr is not shown ------------------------------------------------------------------ */
+
+/* An opaque, empty directory in a layer above the host's /usr hides what is below it. */
+static int hide(const char *path)
+{
+    char in_usr[64], in_mask[64];
+    struct stat st;
+    int r;
+
+    snprintf(in_usr, sizeof(in_usr), "/usr/%s", path);
+    snprintf(in_mask, sizeof(in_mask), "usrmask/%s", path);
+    if (lstat(in_usr, &st) < 0 || !S_ISDIR(st.st_mode))
+        return 0;
+    r = tree_put_dir(in_mask, 0755, 0, 0);
+    if (r == 0 && setxattr(in_mask, "user.overlay.opaque", "y", 1, 0) < 0)
+        r = -errno;
+    return r;
+}
+
+static int put_mask(void)
+{
+    static const char *const hidden[] = {"local/etc", "local/var",  "local/srv",
+                                         "local/src", "local/home", "local/tmp"};
+    struct stat st;
+    int r = tree_put_dir("usrmask", 0755, 0, 0);
+
+    if (r == 0 && lstat("/usr/local", &st) == 0 && S_ISDIR(st.st_mode)) {
+        r = tree_put_dir("usrmask/local", 0755, 0, 0);
+        for (size_t i = 0; i < ARRAY_SIZE(hidden) && r == 0; i++)
+            r = hide(hidden[i]);
+    }
+    return r < 0 ? say_failure(r, "cannot make the layer over /usr: %s", strerror(-r)) : 0;
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static int fill(void)
+{
+    int r = account_put();
+
+    if (r == 0)
+        r = put_top_links();
+    if (r == 0)
+        r = tree_put_dir("usr", 0755, 0, 0);
+    if (r == 0)
+        r = put_table();
+    say_progress(30, "copying what the distribution keeps in /etc");
+    return r == 0 ? copy_table() : r;
+}
+
+static int build(const char *fingerprint)
+{
+    int r = template_begin(NUMBER);
+
+    if (r == 0)
+        r = template_enter(NUMBER);
+    if (r < 0)
+        return r;
+    say_progress(10, "generating /etc");
+    r = fill();
+    if (chdir("..") < 0) /* beside rootfs */
+        r = r < 0 ? r : -errno;
+    if (r == 0)
+        r = put_mask();
+    if (chdir("..") < 0)
+        return say_failure(errno, "cannot go back: %s", strerror(errno));
+    if (r == 0) {
+        say_progress(90, "putting it in its place");
+        r = template_commit(NUMBER, fingerprint);
+    }
+    if (r < 0)
+        template_abandon(NUMBER);
+    return r;
+}
+
+int host_build(bool only_if_stale)
+{
+    char fingerprint[64];
+
+    make_fingerprint(fingerprint, sizeof(fingerprint));
+    if (only_if_stale && template_is_current(NUMBER, fingerprint))
+        return 0;
+    return build(fingerprint);
+}

@@ -1,0 +1,104 @@
+/* cay-job: one piece of work on templates, started by privd as PID 1 of a pid namespace of its own,
+ * with a mount namespace of its own. `cay-job --state-dir=DIR KIND NUMBER`; job/meta.h says which. */
+#include "base/log.h"
+#include "job/kinds.h"
+#include "job/meta.h"
+#include "job/say.h"
+#include "job/template.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#define HOST 1u
+#define BASE 2u
+
+static int build(uint32_t number)
+{
+    if (number == HOST)
+        return host_build(false);
+    return number == BASE ? base_build() : say_failure(EINVAL, "template %u is not known", number);
+}
+
+static int refresh(uint32_t number)
+{
+    return number == HOST ? host_build(true) : say_failure(EINVAL, "only host can be stale");
+}
+
+static int sweep(uint32_t number)
+{
+    return template_sweep();
+}
+
+static const struct {
+    int (*run)(uint32_t number);
+    bool needs_network;
+} kinds[JOB_KIND_COUNT] = {
+    [JOB_TEMPLATE_BUILD] = {build, true},
+    [JOB_TEMPLATE_REMOVE] = {template_remove, false},
+    [JOB_TEMPLATE_REFRESH] = {refresh, false},
+    [JOB_SWEEP] = {sweep, false},
+};
+
+/* The namespaces are new already; what they hold is not. */
+static int settle(bool needs_network)
+{
+    if (!needs_network && unshare(CLONE_NEWNET) < 0)
+        return say_failure(errno, "no network namespace: %s", strerror(errno));
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return say_failure(errno, "cannot make mounts private: %s", strerror(errno));
+    /* One that shows this pid namespace: programs of a build look at it. */
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return say_failure(errno, "cannot mount /proc: %s", strerror(errno));
+    return 0;
+}
+
+static int enter_templates(const char *state_dir)
+{
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/disk/templates", state_dir);
+    return chdir(path) < 0 ? say_failure(errno, "cannot enter %s: %s", path, strerror(errno)) : 0;
+}
+
+static int parse_number(const char *text, unsigned long max, unsigned long *out)
+{
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+
+    if (text[0] < '0' || text[0] > '9' || *end || n > max)
+        return -EINVAL;
+    *out = n;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long kind = 0, number = 0;
+    int r;
+
+    log_init("cay-job", LOG_INFO);
+    umask(022);
+    if (argc != 4 || strncmp(argv[1], "--state-dir=/", 13) != 0 ||
+        parse_number(argv[2], JOB_KIND_COUNT - 1, &kind) < 0 ||
+        parse_number(argv[3], 64, &number) < 0 || !kinds[kind].run) {
+        fprintf(stderr, "usage: cay-job --state-dir=DIR KIND NUMBER   (started by cay-privd)\n");
+        return 2;
+    }
+    if (getpid() != 1) {
+        fprintf(stderr, "cay-job: it must be started by cay-privd\n");
+        return 2;
+    }
+    r = settle(kinds[kind].needs_network && number == BASE);
+    if (r == 0)
+        r = enter_templates(argv[1] + strlen("--state-dir="));
+    if (r == 0)
+        r = kinds[kind].run((uint32_t)number);
+    if (r < 0)
+        return 1;
+    say_progress(100, "done");
+    return 0;
+}

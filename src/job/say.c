@@ -1,0 +1,54 @@
+#include "job/say.h"
+
+#include "base/log.h"
+#include "job/meta.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static void put_line(const char *head, const char *fmt, va_list ap)
+{
+    char line[JOB_LINE_MAX];
+    int n = snprintf(line, sizeof(line), "%s", head);
+
+    (void)vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
+    for (char *p = line; *p; p++)
+        if (*p == '\n')
+            *p = ' ';
+    strcat(line, "\n"); /* one byte was left for it */
+    (void)!write(1, line, strlen(line));
+}
+
+void say_progress(unsigned percent, const char *fmt, ...)
+{
+    char head[32];
+    va_list ap;
+
+    snprintf(head, sizeof(head), "P %u ", MIN(percent, 100u));
+    va_start(ap, fmt);
+    put_line(head, fmt, ap);
+    va_end(ap);
+}
+
+int say_failure(int errnum, const char *fmt, ...)
+{
+    static bool said;
+    char head[32], text[JOB_LINE_MAX];
+    va_list ap;
+
+    errnum = abs(errnum);
+    if (said)
+        return -errnum;
+    said = true;
+    snprintf(head, sizeof(head), "E %d ", errnum);
+    va_start(ap, fmt);
+    put_line(head, fmt, ap);
+    va_end(ap);
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    log_error("%s", text);
+    return -errnum;
+}

@@ -1,0 +1,166 @@
+#include "job/template.h"
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "job/meta.h"
+#include "job/say.h"
+#include "job/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#define NAME_SIZE 64
+
+static void build_name(uint32_t number, char out[static NAME_SIZE])
+{
+    snprintf(out, NAME_SIZE, ".build-%u", number);
+}
+
+/* A directory that is being built is locked as long as its builder lives. Not closed on purpose. */
+static int lock_dir(const char *name)
+{
+    int fd = open(name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        close(fd);
+        return -EBUSY;
+    }
+    return fd;
+}
+
+int template_begin(uint32_t number)
+{
+    char name[NAME_SIZE], root[2 * NAME_SIZE];
+    int r;
+
+    build_name(number, name);
+    r = tree_remove(name);
+    if (r == 0)
+        r = tree_put_dir(name, 0755, 0, 0);
+    if (r == 0)
+        r = MIN(lock_dir(name), 0);
+    snprintf(root, sizeof(root), "%s/" TEMPLATE_ROOT, name);
+    if (r == 0)
+        r = tree_put_dir(root, 0755, 0, 0);
+    return r < 0 ? say_failure(r, "cannot make %s: %s", root, strerror(-r)) : 0;
+}
+
+int template_enter(uint32_t number)
+{
+    char root[2 * NAME_SIZE];
+
+    snprintf(root, sizeof(root), ".build-%u/" TEMPLATE_ROOT, number);
+    return chdir(root) < 0 ? say_failure(errno, "cannot enter %s: %s", root, strerror(errno)) : 0;
+}
+
+int template_leave(void)
+{
+    return chdir("../..") < 0 ? -errno : 0;
+}
+
+static int write_meta(const char *dir, uint32_t number, const char *fingerprint)
+{
+    struct meta m = {.magic = META_MAGIC,
+                     .version = META_VERSION,
+                     .number = number,
+                     .made_real_ms = clock_real_ms()};
+    CLEANUP_CLOSE int fd = open(dir, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    r = tree_size(dir, &m.size_bytes);
+    if (r < 0)
+        return r;
+    snprintf(m.fingerprint, sizeof(m.fingerprint), "%s", fingerprint);
+    /* All of it reaches the disk before the file that says that it is whole. */
+    if (syncfs(fd) < 0)
+        return -errno;
+    return io_replace_file_at(fd, META_FILE, &m, sizeof(m), 0600);
+}
+
+static int put_in_place(const char *name, uint32_t number)
+{
+    char place[NAME_SIZE], old[NAME_SIZE];
+
+    snprintf(place, sizeof(place), "%u", number);
+    snprintf(old, sizeof(old), ".old-%u-%lld", number, (long long)clock_real_ms());
+    if (rename(place, old) < 0 && errno != ENOENT)
+        return -errno;
+    return rename(name, place) < 0 ? -errno : 0;
+}
+
+int template_commit(uint32_t number, const char *fingerprint)
+{
+    char name[NAME_SIZE];
+    int r;
+
+    build_name(number, name);
+    r = write_meta(name, number, fingerprint);
+    if (r == 0)
+        r = put_in_place(name, number);
+    return r < 0 ? say_failure(r, "cannot put the template in its place: %s", strerror(-r)) : 0;
+}
+
+void template_abandon(uint32_t number)
+{
+    char name[NAME_SIZE];
+
+    build_name(number, name);
+    if (tree_remove(name) < 0)
+        say_progress(100, "%s could not be removed; it is tried again at the next start", name);
+}
+
+bool template_is_current(uint32_t number, const char *fingerprint)
+{
+    char path[NAME_SIZE];
+    CLEANUP_CLOSE int fd = -1;
+    struct meta m;
+
+    snprintf(path, sizeof(path), "%u/" META_FILE, number);
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return fd >= 0 && io_read_full(fd, &m, sizeof(m)) == 0 && m.magic == META_MAGIC &&
+           m.version == META_VERSION && m.number == number &&
+           strncmp(m.fingerprint, fingerprint, sizeof(m.fingerprint)) == 0;
+}
+
+/* Out of its place first: from then on it is not a template any more, whatever happens. */
+int template_remove(uint32_t number)
+{
+    char place[NAME_SIZE], old[NAME_SIZE];
+    int r;
+
+    snprintf(place, sizeof(place), "%u", number);
+    snprintf(old, sizeof(old), ".old-%u-%lld", number, (long long)clock_real_ms());
+    if (rename(place, old) < 0)
+        return say_failure(errno, "there is no template %u", number);
+    say_progress(50, "removing");
+    r = tree_remove(old);
+    return r < 0 ? say_failure(r, "cannot remove all of it: %s", strerror(-r)) : 0;
+}
+
+int template_sweep(void)
+{
+    DIR *dir = opendir(".");
+    struct dirent *e;
+
+    if (!dir)
+        return -errno;
+    while ((e = readdir(dir)) != NULL) {
+        if (strncmp(e->d_name, ".old-", 5) == 0 || strncmp(e->d_name, ".build-", 7) == 0) {
+            CLEANUP_CLOSE int lock = lock_dir(e->d_name);
+
+            if (lock >= 0 && tree_remove(e->d_name) < 0)
+                say_progress(50, "%s could not be removed", e->d_name);
+        }
+    }
+    closedir(dir);
+    return 0;
+}

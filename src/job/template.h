@@ -1,0 +1,30 @@
+#pragma once
+/* A template is built beside its place and put there by one rename when it is whole, `meta` written
+ * last. A broken build leaves `.build-<n>`, a replaced template `.old-<n>-<time>`; the sweep removes
+ * both. The working directory is <state>/disk/templates. */
+
+#include "base/util.h"
+
+#include <stdbool.h>
+
+#define TEMPLATE_ROOT "rootfs"
+
+/* Makes an empty `.build-<number>` (removing an old one) with an empty rootfs in it. */
+int template_begin(uint32_t number);
+
+/* The working directory becomes the rootfs that is built; template_leave goes back. */
+int template_enter(uint32_t number);
+int template_leave(void);
+
+/* Writes meta, and puts it in its place. What was there becomes `.old-...`: sandboxes may still stand
+ * on it. fingerprint may be "". */
+int template_commit(uint32_t number, const char *fingerprint);
+
+/* After a failure. */
+void template_abandon(uint32_t number);
+
+/* Whether a whole template of this fingerprint is there. */
+bool template_is_current(uint32_t number, const char *fingerprint);
+
+int template_remove(uint32_t number);
+int template_sweep(void);
