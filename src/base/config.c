@@ -408,7 +408,7 @@ static enum err_code parse_file(struct parse *p)
 enum err_code config_load_file(const struct config_key *keys, const char *path, void *out,
                                struct err *e)
 {
-    struct err scratch;
+    struct err scratch = {.code = ERR_OK};
     struct parse p = {.keys = keys, .path = path, .out = out, .e = e ? e : &scratch};
 
     p.file = fopen(path, "re");
@@ -487,7 +487,7 @@ static int take_option(const struct config_key *keys, char **argv, int left, voi
 enum err_code config_load_args(const struct config_key *keys, int *argc, char **argv, void *out,
                                struct err *e)
 {
-    struct err scratch;
+    struct err scratch = {.code = ERR_OK};
     int kept = 1, i = 1;
 
     if (!e)

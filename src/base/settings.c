@@ -126,7 +126,7 @@ static enum err_code load(struct settings *s, const char *path, int *argc, char 
 enum err_code settings_load(struct settings *s, const char *path, int *argc, char **argv,
                             struct err *e)
 {
-    struct err scratch;
+    struct err scratch = {.code = ERR_OK};
     enum err_code code;
 
     e = e ? e : &scratch;

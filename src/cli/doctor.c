@@ -289,9 +289,9 @@ static const struct program programs[] = {
     {"curl", "curl", "in sandboxes of the template host"},
     {"python3", "python3", "in sandboxes of the template host"},
     {"tput", "ncurses-bin", "terminals in sandboxes of the template host"},
-    {"runsc", "runsc", "gVisor: not used by this version"},
-    {"qemu-system-x86_64", "qemu-system-x86", "virtual machines: not used by this version"},
-    {"criu", "criu", "memory images: not used by this version"},
+    {"runsc", "", "gVisor: not used by this version"},
+    {"qemu-system-x86_64", "", "virtual machines: not used by this version"},
+    {"criu", "", "memory images: not used by this version"},
 };
 
 static void check_program(const struct program *p, struct doctor_result *r)

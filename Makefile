@@ -1,0 +1,51 @@
+# The usual steps by their usual names. Meson does the work; see CONTRIBUTING.md.
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+SETTINGS ?=
+FUZZ_SECONDS ?= 20
+BENCH_SECONDS ?= 20
+
+CAY = $(BUILD)/src/cli/cay
+
+.PHONY: all build up down test check asan fuzz bench install clean
+
+all: build
+
+build: $(BUILD)/build.ninja
+	ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	meson setup $(BUILD) --prefix=$(PREFIX)
+
+# A server that runs is said so at once, before anything is installed or built.
+up:
+	@if [ -x $(CAY) ] && $(CAY) up --check $(SETTINGS); then exit 0; fi; \
+	scripts/deps build run && $(MAKE) --no-print-directory build && $(CAY) up $(SETTINGS)
+
+down:
+	@if [ -x $(CAY) ]; then $(CAY) down $(SETTINGS); else echo "cay is not built, so nothing of it runs"; fi
+
+test:
+	@test/run --build=$(BUILD)
+
+check:
+	@scripts/check
+
+asan:
+	@test/run --build=build-asan --sanitize --only=unit,scenario
+
+fuzz:
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+bench:
+	@scripts/deps build run
+	@$(MAKE) --no-print-directory build
+	@BENCH_SECONDS=$(BENCH_SECONDS) scripts/bench $(BUILD)
+
+install: build
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf $(BUILD) build-asan build-gcc build-clang build-fuzz
