@@ -108,7 +108,7 @@ class Result:
                 self.end = value
             elif kind == "data":
                 for name, text in value.items():
-                    self.out[name] = self.out.get(name, b"") + base64.b64decode(text)
+                    self.out.setdefault(name, bytearray()).extend(base64.b64decode(text))
 
     def text(self, name="stdout"):
         return self.out.get(name, b"").decode()
