@@ -18,7 +18,7 @@
  *     --daemon                goes to the background when both daemons are ready
  *
  *   Directories (made when absent): DIR(state) root 0711, state/cayd owned by the user 0700 (cayd's
- *   --state-dir), state/disk root 0700 (privd's); DIR(run) root 0755.
+ *   --state-dir), state/privd root 0700 (privd's); DIR(run) root 0755.
  *   Files: run/keep.pid (decimal and a newline, locked with flock while keep lives; readable by all),
  *     run/privd.sock (privd's channel).
  *
@@ -27,7 +27,7 @@
  *     with uid and gid of the user, no supplementary groups, no capabilities (bounding set empty),
  *     no_new_privs, umask 077, standard input /dev/null, descriptor 3 = the listener (a listening,
  *     non-blocking TCP socket that keep made and keeps), the environment reduced to PATH and LANG.
- *   cay-privd is started as: cay-privd --ready-fd=4 --state-dir=STATE --run-dir=RUN --agent=PATH
+ *   cay-privd is started as: cay-privd --ready-fd=4 --state-dir=STATE/privd --run-dir=RUN --agent=PATH
  *     --job=PATH --peer-uid=UID [privd arguments]
  *   Readiness: each writes one byte KEEP_READY into its --ready-fd when it serves, then closes it;
  *     or KEEP_FAILED and one sentence without newline, and exits.

@@ -286,7 +286,7 @@ static void make_command_lines(struct keep *k)
     const struct options *o = &k->options;
     char *privd[] = {program(k, o->privd, "cay-privd"),
                      text(k, "--ready-fd=%d", KEEP_READY_FD),
-                     text(k, "--state-dir=%s", o->state_dir),
+                     text(k, "--state-dir=%s/privd", o->state_dir),
                      text(k, "--run-dir=%s", o->run_dir),
                      text(k, "--agent=%s", program(k, o->agent, "cay-init")),
                      text(k, "--job=%s", program(k, o->job, "cay-job")),

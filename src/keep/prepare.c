@@ -41,12 +41,15 @@ static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, char *w
 
 static int make_dirs(const struct options *o, const struct prepared *p, char *why)
 {
-    char cayd_dir[256];
+    char cayd_dir[256], privd_dir[256];
     int r = make_dir(o->run_dir, 0, 0, 0755, why);
 
     if (r == 0)
         r = make_dir(o->state_dir, 0, 0, 0711, why);
+    snprintf(privd_dir, sizeof(privd_dir), "%s/privd", o->state_dir);
     snprintf(cayd_dir, sizeof(cayd_dir), "%s/cayd", o->state_dir);
+    if (r == 0)
+        r = make_dir(privd_dir, 0, 0, 0700, why);
     if (r == 0)
         r = make_dir(cayd_dir, p->uid, p->gid, 0700, why);
     return r;

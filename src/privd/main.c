@@ -194,7 +194,7 @@ static int make_dirs(struct privd *p)
 {
     int r = make_dir(p->options.run_dir, 0755);
 
-    return r < 0 ? r : make_dir(p->options.state_dir, 0711);
+    return r < 0 ? r : make_dir(p->options.state_dir, 0700);
 }
 
 static int confine(struct privd *p)

@@ -19,7 +19,8 @@ struct option_row {
 #define GIB       (1024ull * 1024 * 1024)
 
 static const struct option_row rows[] = {
-    {"state-dir", KIND_PATH, AT(state_dir), 0, 0, "templates, layers, disk image (/var/lib/cay)"},
+    {"state-dir", KIND_PATH, AT(state_dir), 0, 0,
+     "templates, layers, disk image (/var/lib/cay/privd)"},
     {"run-dir", KIND_PATH, AT(run_dir), 0, 0, "the channel's socket and the records (/run/cay)"},
     {"agent", KIND_PATH, AT(agent), 0, 0, "the cay-init binary"},
     {"job", KIND_PATH, AT(job), 0, 0, "the cay-job binary"},
@@ -129,7 +130,7 @@ static int check_needed(const struct options *o)
 
 int options_parse(int argc, char **argv, struct options *out)
 {
-    struct options o = {.state_dir = "/var/lib/cay",
+    struct options o = {.state_dir = "/var/lib/cay/privd",
                         .run_dir = "/run/cay",
                         .disk = RUNTIME_DISK_AUTO,
                         .disk_bytes = 32 * GIB,

@@ -1,0 +1,141 @@
+"""privd without the rest: started alone, spoken to over its channel. Message layout: src/privsep/proto.h."""
+
+import array
+import itertools
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+HELLO, CREATE, KILL, CONNECT, STAT, LIST, TEMPLATES, JOB, CAPACITY = range(1, 10)
+ITEM, TEMPLATE, ENDED, PROGRESS = range(64, 68)
+SIZE, HEAD = 288, struct.Struct("<IHHQIIiI")
+LIMITS = struct.Struct("<QQIIII")
+HOST, BASE = 1, 2
+MIB = 1024 * 1024
+
+
+class Message:
+    def __init__(self, packet, fds):
+        (self.version, self.op, _, self.seq, self.slot, self.gen, self.status, self.stage) = HEAD.unpack_from(packet)
+        self.body, self.fds = packet[HEAD.size:], fds
+
+    def unpack(self, layout):
+        return struct.unpack_from("<" + layout, self.body)
+
+    def text(self, at, size):
+        return self.body[at:at + size].split(b"\0")[0].decode()
+
+
+class Channel:
+    def __init__(self, path, timeout=30):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(timeout)
+        self.socket.connect(str(path))
+        self.seqs, self.replies, self.events = itertools.count(1), {}, []
+        self.hello = self.ask(HELLO, struct.pack("<II", 1, 0))
+
+    def close(self):
+        self.socket.close()
+
+    def send(self, op, body=b"", slot=0, gen=0):
+        seq = next(self.seqs)
+        self.socket.send(HEAD.pack(1, op, 0, seq, slot, gen, 0, 0) + body.ljust(SIZE - HEAD.size, b"\0"))
+        return seq
+
+    def receive(self):
+        packet, control, _, _ = self.socket.recvmsg(SIZE + 1, socket.CMSG_SPACE(16 * 4))
+        if not packet:
+            raise ConnectionResetError("privd hung up")
+        fds = array.array("i")
+        for level, kind, data in control:
+            assert (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+            fds.frombytes(data)
+        assert len(packet) == SIZE
+        m = Message(packet, list(fds))
+        if m.seq:
+            self.replies[m.seq] = m
+        else:
+            self.events.append(m)
+        return m
+
+    def wait(self, seq):
+        while seq not in self.replies:
+            self.receive()
+        return self.replies.pop(seq)
+
+    def ask(self, op, body=b"", slot=0, gen=0):
+        return self.wait(self.send(op, body, slot, gen))
+
+    def wait_event(self, op, seconds=10):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for m in self.events:
+                if m.op == op:
+                    self.events.remove(m)
+                    return m
+            self.receive()
+        raise TimeoutError(op)
+
+    def send_create(self, name, template=HOST, memory=256 * MIB, disk=256 * MIB, cpu=1000, pids=256, files=1024,
+                    key=b"k" * 32, level=0, flags=0):
+        limits = LIMITS.pack(memory, disk, cpu, pids, files, 0)
+        return self.send(CREATE, struct.pack("<II", template, level) + limits +
+                         name.encode().ljust(32, b"\0") + key + struct.pack("<II", flags, 0))
+
+    def create(self, name, **options):
+        return self.wait(self.send_create(name, **options))
+
+    def kill(self, s):
+        return self.ask(KILL, slot=s.slot, gen=s.gen)
+
+    def connect(self, s, count=1):
+        return self.ask(CONNECT, struct.pack("<I", count), slot=s.slot, gen=s.gen)
+
+    def list(self):
+        self.events = [m for m in self.events if m.op != ITEM]
+        assert self.ask(LIST).status == 0
+        return {m.text(0, 32): m for m in self.events if m.op == ITEM}
+
+
+class Privd:
+    """One cay-privd with directories of its own."""
+
+    def __init__(self, build, base, agent=None, **options):
+        self.base = pathlib.Path(base)
+        self.state, self.run = self.base / "state", self.base / "run"
+        self.socket_path, self.log = self.run / "privd.sock", self.base / "log"
+        values = {"state-dir": self.state, "run-dir": self.run, "peer-uid": os.getuid(),
+                  "agent": agent or build / "src/agent/cay-init", "job": build / "src/job/cay-job", "disk-size": 2 << 30}
+        values.update({name.replace("_", "-"): value for name, value in options.items()})
+        self.command = [str(build / "src/privd/cay-privd")] + [f"--{k}={v}" for k, v in values.items()]
+        self.process = None
+
+    def start(self, seconds=60):
+        reading, writing = os.pipe()
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(self.command + [f"--ready-fd={writing}"], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, pass_fds=[writing])
+        os.close(writing)
+        with os.fdopen(reading, "rb") as ready:
+            said = ready.read()
+        assert said == b"R", f"{said!r}\n{self.log.read_text()}"
+        return self
+
+    def channel(self, **options):
+        return Channel(self.socket_path, **options)
+
+    def crash(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def leave(self):
+        self.process.send_signal(signal.SIGUSR1)
+        return self.process.wait(10)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
