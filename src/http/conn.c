@@ -62,19 +62,18 @@ int conn_new(struct http_server *s, int fd)
 static void conn_end(struct conn *c)
 {
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    int fd = c->fd;
 
     assert(!c->exchange);
     c->state = CONN_DEAD;
     server_wait_stop(&c->read_wait);
     server_wait_stop(&c->write_wait);
-    set_events(c, 0);
     if (c->cut)
-        (void)!setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    close(c->fd);
-    c->fd = -1;
+        (void)!setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     buf_free(&c->in);
     buf_free(&c->out);
-    server_conn_gone(c);
+    server_conn_gone(c); /* stops polling; only then may the descriptor's number be used again */
+    close(fd);
 }
 
 /* -- output ------------------------------------------------------------------------------------ */

@@ -407,9 +407,8 @@ void http_server_stop(struct http_server *s, uint64_t grace_ms, void (*done)(voi
     s->stop_at_ms = uv_now(s->loop) + grace_ms;
     for (struct listener *l = s->listeners; l; l = next) {
         next = l->next;
-        uv_poll_stop(&l->poll);
-        close(l->fd);
         uv_close((uv_handle_t *)&l->poll, on_listener_closed);
+        close(l->fd);
     }
     s->listeners = NULL;
     timer_by(s, s->stop_at_ms);

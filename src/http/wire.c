@@ -198,7 +198,6 @@ int wire_close(struct wire *w, bool keep)
     buf_free(&w->out);
     uv_close((uv_handle_t *)&w->timer, on_handle_closed);
     if (w->handles == 2) {
-        uv_poll_stop(&w->poll);
         uv_close((uv_handle_t *)&w->poll, on_handle_closed);
     }
     if (keep)

@@ -1,0 +1,591 @@
+/* The relay between a client and an upstream that the test plays by hand, and the one-shot client. */
+#include "http_fixture.h"
+
+#include <stdlib.h>
+
+#include "http/client.h"
+#include "http/relay.h"
+
+struct relay_test {
+    struct fixture f;
+    struct http_relay_options o;
+    int up;      /* the upstream's end */
+    int next_fd; /* what the handler relays to */
+    int fails, reused, reused_fd;
+    struct err why;
+};
+
+static struct buf got, seen;
+
+static void on_close(struct http_exchange *x, void *data)
+{
+    struct relay_test *t = data;
+
+    t->f.closes++;
+}
+
+static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
+{
+    struct relay_test *t = arg;
+
+    t->fails++;
+    t->why = *why;
+    http_respond_error(x, why->code == ERR_TIMEOUT ? 504 : 502, "%s", why->text);
+}
+
+static void on_reusable(int fd, void *arg)
+{
+    struct relay_test *t = arg;
+
+    t->reused++;
+    t->reused_fd = fd;
+}
+
+static void handler(struct http_exchange *x, void *ctx)
+{
+    struct relay_test *t = CONTAINER_OF(ctx, struct relay_test, f);
+
+    t->f.calls++;
+    http_exchange_set(x, t, on_close);
+    t->o.fd = t->next_fd;
+    t->next_fd = -1;
+    http_relay_start(x, &t->o);
+}
+
+static int start(struct relay_test *t)
+{
+    int pair[2];
+
+    memset(t, 0, sizeof(*t));
+    fixture_start(&t->f, NULL, handler);
+    t->o = (struct http_relay_options){.on_fail = on_fail, .on_reusable = on_reusable, .arg = t};
+    fixture_tcp_pair(pair);
+    t->up = pair[0];
+    t->next_fd = pair[1];
+    t->reused_fd = -1;
+    return fixture_client(&t->f);
+}
+
+static void end(struct relay_test *t, int fd)
+{
+    close(fd);
+    close(t->up);
+    if (t->reused_fd >= 0)
+        close(t->reused_fd);
+    fixture_spin(&t->f);
+    assert_int_equal(http_server_connections(t->f.server), 0);
+    assert_int_equal(t->f.closes, t->f.calls);
+    fixture_stop(&t->f);
+}
+
+static void test_headers(void **state)
+{
+    static const struct http_header add[] = {{"X-Token", "ours"}, {"X-New", "n"}};
+    static const char *const drop[] = {"x-secret", NULL};
+    struct relay_test t;
+    int fd = start(&t);
+
+    t.o.add = add;
+    t.o.add_count = 2;
+    t.o.remove = drop;
+    t.o.host = "inside:80";
+    t.o.add_cors = true;
+    fixture_send(&t.f, fd,
+                 "POST /p?q HTTP/1.1\r\nHost: outside\r\nX-Token: theirs\r\nX-SECRET: s\r\n"
+                 "Connection: x-hop, keep-alive\r\nX-Hop: h\r\nKeep-Alive: 5\r\nTE: trailers\r\n"
+                 "Accept: */*\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+    fixture_recv(&t.f, fd, &got);
+    assert_string_equal(got.data, "HTTP/1.1 100 Continue\r\n\r\n");
+    fixture_send(&t.f, fd, "abc");
+    fixture_recv(&t.f, t.up, &seen);
+    assert_string_equal(seen.data, "POST /p?q HTTP/1.1\r\nHost: inside:80\r\nAccept: */*\r\n"
+                                   "Content-Length: 3\r\nX-Token: ours\r\nX-New: n\r\n\r\nabc");
+    fixture_send(&t.f, t.up,
+                 "HTTP/1.1 201 Whatever\r\nContent-Length: 2\r\nConnection: x-up\r\nX-Up: 1\r\n"
+                 "X-Kept: 2\r\nAccess-Control-Allow-Origin: a\r\n\r\nok");
+    fixture_recv(&t.f, fd, &got);
+    assert_string_equal(got.data, "HTTP/1.1 201 Created\r\nContent-Length: 2\r\nX-Kept: 2\r\n"
+                                  "Access-Control-Allow-Origin: *\r\n\r\nok");
+    assert_int_equal(t.reused, 1);
+    end(&t, fd);
+}
+
+/* Chunks travel as they were sent, extensions and trailers too, at any split. */
+static void test_chunks(void **state)
+{
+    static const char body[] = "3;e=1\r\nabc\r\n1\r\nd\r\n0\r\nTrail: t\r\n\r\n";
+
+    for (size_t cut = 0; cut < sizeof(body) - 1; cut++) {
+        struct relay_test t;
+        int fd = start(&t);
+        char first[64];
+
+        fixture_send(&t.f, fd, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        snprintf(first, sizeof(first), "%.*s", (int)cut, body);
+        fixture_send(&t.f, fd, first);
+        fixture_send(&t.f, fd, body + cut);
+        fixture_recv(&t.f, t.up, &seen);
+        assert_string_equal(strstr(seen.data, "\r\n\r\n") + 4, body);
+        fixture_send(&t.f, t.up, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        fixture_send(&t.f, t.up, first);
+        fixture_send(&t.f, t.up, body + cut);
+        fixture_recv(&t.f, fd, &got);
+        assert_string_equal(strstr(got.data, "\r\n\r\n") + 4, body);
+        assert_int_equal(t.reused, 1);
+        end(&t, fd);
+    }
+}
+
+/* HTTP/1.0 has no chunks: they are taken off. */
+static void test_http10_client(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t);
+
+    fixture_send(&t.f, fd, "GET / HTTP/1.0\r\n\r\n");
+    fixture_recv(&t.f, t.up, &seen);
+    assert_string_equal(seen.data, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    fixture_send(&t.f, t.up,
+                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+    assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_EOF);
+    assert_string_equal(got.data, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nabc");
+    end(&t, fd);
+}
+
+static void test_until_close(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t);
+
+    fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    fixture_send(&t.f, t.up, "HTTP/1.0 200 OK\r\n\r\nsome");
+    assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_OPEN);
+    fixture_send(&t.f, t.up, " more");
+    shutdown(t.up, SHUT_WR);
+    assert_int_equal(fixture_recv(&t.f, fd, &seen), FIXTURE_EOF);
+    assert_string_equal(got.data, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nsome");
+    assert_string_equal(seen.data, " more");
+    assert_int_equal(t.reused, 0);
+    end(&t, fd);
+}
+
+static void test_bodyless(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t), pair[2];
+
+    fixture_send(&t.f, fd, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+    fixture_send(&t.f, t.up, "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
+    fixture_recv(&t.f, fd, &got);
+    assert_string_equal(got.data, "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
+    assert_int_equal(t.reused, 1);
+    close(t.reused_fd);
+    close(t.up);
+    fixture_tcp_pair(pair);
+    t.up = pair[0];
+    t.next_fd = pair[1];
+    fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    fixture_send(&t.f, t.up, "HTTP/1.1 304 Not Modified\r\nContent-Length: 500\r\nETag: x\r\n\r\n");
+    fixture_recv(&t.f, fd, &got);
+    assert_string_equal(got.data,
+                        "HTTP/1.1 304 Not Modified\r\nContent-Length: 500\r\nETag: x\r\n\r\n");
+    assert_int_equal(t.reused, 2);
+    end(&t, fd);
+}
+
+static void test_interim(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t);
+
+    fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    fixture_send(&t.f, t.up,
+                 "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+                 "HTTP/1.1 204 No Content\r\n\r\n");
+    fixture_recv(&t.f, fd, &got);
+    assert_string_equal(
+        got.data, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n");
+    end(&t, fd);
+}
+
+/* The answer comes while the request's body is still on its way; it must arrive whole. */
+static void test_early_response(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t);
+
+    fixture_send(&t.f, fd, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+    fixture_send(&t.f, t.up, "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno");
+    fixture_recv(&t.f, fd, &got);
+    assert_non_null(strstr(got.data, "HTTP/1.1 413 Content Too Large\r\n"));
+    assert_int_equal(t.reused, 0); /* it still waits for a body */
+    assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_EOF);
+    end(&t, fd);
+}
+
+static void test_upstream_breaks(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "HTTP/1.1 200",
+        "nonsense\r\n\r\n",
+        "HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        "HTTP/2 200\r\n\r\n",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct relay_test t;
+        int fd = start(&t);
+
+        fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_send(&t.f, t.up, bad[i]);
+        shutdown(t.up, SHUT_WR);
+        fixture_recv(&t.f, fd, &got);
+        assert_non_null(strstr(got.data, "HTTP/1.1 502 "));
+        assert_int_equal(t.fails, 1);
+        end(&t, fd);
+    }
+}
+
+/* After the head there is no way to say so but to cut. */
+static void test_cut_body(void **state)
+{
+    static const char *const bad[] = {
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct relay_test t;
+        int fd = start(&t);
+
+        fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_send(&t.f, t.up, bad[i]);
+        shutdown(t.up, SHUT_WR);
+        assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_RST);
+        assert_int_equal(t.fails, 0);
+        end(&t, fd);
+    }
+}
+
+static void test_client_leaves(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t);
+
+    fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_OPEN);
+    close(fd);
+    assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_EOF); /* at once */
+    end(&t, -1);
+}
+
+static void test_connect_fails(void **state)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(1)};
+    struct relay_test t;
+    int fd = start(&t);
+
+    close(t.next_fd);
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    t.next_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    t.o.connecting = connect(t.next_fd, (struct sockaddr *)&a, sizeof(a)) < 0 &&
+                     errno == EINPROGRESS;
+    t.o.connect_timeout_ms = 1000;
+    fixture_send(&t.f, fd, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
+    fixture_recv(&t.f, fd, &got);
+    assert_non_null(strstr(got.data, "HTTP/1.1 502 "));
+    assert_int_equal(t.why.code, ERR_UNAVAILABLE);
+    end(&t, fd);
+    fd = start(&t); /* not a socket: fails, and not from inside the call */
+    close(t.next_fd);
+    t.next_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    fixture_recv(&t.f, fd, &got);
+    assert_non_null(strstr(got.data, "HTTP/1.1 502 "));
+    assert_int_equal(t.fails, 1);
+    end(&t, fd);
+}
+
+static void test_head_timeout(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t);
+
+    t.o.head_timeout_ms = 30;
+    fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    fixture_wait(&t.f, 80);
+    fixture_recv(&t.f, fd, &got);
+    assert_non_null(strstr(got.data, "HTTP/1.1 504 "));
+    end(&t, fd);
+}
+
+static const char upgrade[] = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n"
+                              "Upgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n";
+
+static void test_tunnel(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t);
+
+    fixture_send(&t.f, fd, upgrade);
+    fixture_recv(&t.f, t.up, &seen);
+    assert_string_equal(seen.data, "GET /ws HTTP/1.1\r\nHost: a\r\nSec-WebSocket-Key: k\r\n"
+                                   "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    fixture_send(&t.f, t.up,
+                 "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+                 "Sec-WebSocket-Accept: z\r\n\r\nfirst");
+    fixture_recv(&t.f, fd, &got);
+    assert_string_equal(got.data, "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: z\r\n"
+                                  "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\nfirst");
+    fixture_send(&t.f, fd, "to server");
+    fixture_recv(&t.f, t.up, &seen);
+    assert_string_equal(seen.data, "to server");
+    /* One direction ends, the other goes on. */
+    shutdown(fd, SHUT_WR);
+    assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_EOF);
+    fixture_send(&t.f, t.up, "last words");
+    assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_OPEN);
+    assert_string_equal(got.data, "last words");
+    shutdown(t.up, SHUT_WR);
+    assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_EOF);
+    fixture_spin(&t.f);
+    assert_int_equal(t.f.closes, 1);
+    end(&t, fd);
+}
+
+static void test_tunnel_ends(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t);
+
+    /* The upstream ends first, then the client answers and ends. */
+    fixture_send(&t.f, fd, upgrade);
+    fixture_send(&t.f, t.up, "HTTP/1.1 101 Switching Protocols\r\n\r\nbye");
+    shutdown(t.up, SHUT_WR);
+    assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_EOF);
+    fixture_send(&t.f, fd, "bye too");
+    shutdown(fd, SHUT_WR);
+    assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_EOF);
+    assert_non_null(strstr(seen.data, "bye too"));
+    end(&t, fd);
+    /* The client breaks off. */
+    fd = start(&t);
+    fixture_send(&t.f, fd, upgrade);
+    fixture_send(&t.f, t.up, "HTTP/1.1 101 Switching Protocols\r\n\r\n");
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
+    close(fd);
+    assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_EOF);
+    end(&t, -1);
+    /* Not an upgrade that is passed on: HTTP/2 would be a second, unchecked protocol. */
+    fd = start(&t);
+    fixture_send(&t.f, fd,
+                 "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+                 "Upgrade: h2c\r\nHTTP2-Settings: AAM\r\n\r\n");
+    fixture_recv(&t.f, t.up, &seen);
+    assert_string_equal(seen.data, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    end(&t, fd);
+}
+
+/* 100 MiB each way at the same time through slow ends: equal to the last byte, and never much held. */
+static void test_big_both_ways(void **state)
+{
+    enum { TOTAL = 100 << 20, PIECE = 1 << 16 };
+    static unsigned char out_piece[PIECE], in_piece[PIECE];
+    size_t sent = 0, answered = 0, up_got = 0, down_got = 0;
+    uint64_t up_sum = 0, down_sum = 0, want = 0;
+    struct relay_test t;
+    int fd = start(&t);
+    bool up_head = false, down_head = false;
+
+    for (size_t i = 0; i < PIECE; i++)
+        out_piece[i] = (unsigned char)(i * 13 + i / 255);
+    fixture_send(&t.f, fd, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
+    fixture_send(&t.f, t.up, "HTTP/1.1 200 OK\r\nContent-Length: 104857600\r\n\r\n");
+    for (int i = 0; i < 4000000 && (up_got < TOTAL || down_got < TOTAL); i++) {
+        struct {
+            int to, from;
+            size_t *sent, *got;
+            uint64_t *sum;
+            bool *head;
+        } ways[2] = {{fd, t.up, &sent, &up_got, &up_sum, &up_head},
+                     {t.up, fd, &answered, &down_got, &down_sum, &down_head}};
+
+        for (int w = 0; w < 2; w++) {
+            size_t at = *ways[w].sent % PIECE, skip = 0;
+            ssize_t n = *ways[w].sent < TOTAL ? send(ways[w].to, out_piece + at, PIECE - at,
+                                                     MSG_DONTWAIT | MSG_NOSIGNAL)
+                                              : 0;
+
+            *ways[w].sent += n > 0 ? (size_t)n : 0;
+            n = recv(ways[w].from, in_piece, PIECE, MSG_DONTWAIT);
+            if (n <= 0)
+                continue;
+            if (!*ways[w].head) { /* it arrives in one piece: the test waits for it */
+                char *end_of_head = memmem(in_piece, (size_t)n, "\r\n\r\n", 4);
+
+                assert_non_null(end_of_head);
+                skip = (size_t)(end_of_head + 4 - (char *)in_piece);
+                *ways[w].head = true;
+            }
+            for (size_t k = skip; k < (size_t)n; k++)
+                *ways[w].sum += (uint64_t)in_piece[k] * ((*ways[w].got + k - skip) % 65521 + 1);
+            *ways[w].got += (size_t)n - skip;
+        }
+        uv_run(&t.f.loop, UV_RUN_NOWAIT);
+    }
+    for (size_t k = 0; k < TOTAL; k++)
+        want += (uint64_t)out_piece[k % PIECE] * (k % 65521 + 1);
+    assert_int_equal(up_got, TOTAL);
+    assert_int_equal(down_got, TOTAL);
+    assert_true(up_sum == want && down_sum == want);
+    fixture_spin(&t.f);
+    assert_int_equal(t.reused, 1);
+    end(&t, fd);
+}
+
+/* An upstream that takes nothing: what waits for it is bounded, and so is what waits for a client. */
+static void test_window(void **state)
+{
+    static char piece[1 << 16];
+    struct relay_test t;
+    size_t sent = 0;
+    int fd = start(&t), stuck = 0;
+
+    setsockopt(t.up, SOL_SOCKET, SO_RCVBUF, &(int){16384}, sizeof(int));
+    fixture_send(&t.f, fd, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
+    while (stuck < 50) {
+        ssize_t n = send(fd, piece, sizeof(piece), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        sent += n > 0 ? (size_t)n : 0;
+        stuck = n > 0 ? 0 : stuck + 1;
+        fixture_spin(&t.f);
+    }
+    assert_true(sent < 32u << 20); /* the rest of it is in the kernel's own buffers */
+    end(&t, fd);
+}
+
+/* -- the client ---------------------------------------------------------------------------------- */
+
+struct call {
+    int calls, status, kept_fd;
+    bool keep;
+    enum err_code why;
+    char body[256];
+};
+
+static void on_done(void *arg, const struct http_head *head, const char *body, size_t len,
+                    const struct err *why, int *fd)
+{
+    struct call *c = arg;
+
+    c->calls++;
+    c->why = why ? why->code : ERR_OK;
+    c->status = head ? head->status : 0;
+    snprintf(c->body, sizeof(c->body), "%s", head ? body : "");
+    c->kept_fd = c->keep ? *fd : -1;
+    if (c->keep)
+        *fd = -1;
+}
+
+static int call(struct fixture *f, struct call *c, size_t max, uint64_t timeout_ms)
+{
+    static const struct http_header h = {"X-A", "b"};
+    struct http_client_request r = {.method = "POST",
+                                    .target = "/t",
+                                    .host = "h",
+                                    .headers = &h,
+                                    .header_count = 1,
+                                    .body = "body",
+                                    .body_len = 4,
+                                    .max_response_bytes = max,
+                                    .timeout_ms = timeout_ms,
+                                    .done = on_done,
+                                    .arg = c};
+    int pair[2];
+
+    fixture_tcp_pair(pair);
+    r.fd = pair[1];
+    http_client_send(&f->loop, &r);
+    fixture_spin(f);
+    return pair[0];
+}
+
+static void test_client(void **state)
+{
+    static const struct {
+        const char *answer;
+        bool end;
+        int status;
+        const char *body;
+        enum err_code why;
+    } cases[] = {
+        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false, 200, "ok", ERR_OK},
+        {"HTTP/1.1 204 No Content\r\n\r\n", false, 204, "", ERR_OK},
+        {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
+         false, 200, "abc", ERR_OK},
+        {"HTTP/1.0 200 OK\r\n\r\nuntil close", true, 200, "until close", ERR_OK},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok", true, 0, "", ERR_UNAVAILABLE},
+        {"", true, 0, "", ERR_UNAVAILABLE},
+        {"junk\r\n\r\n", false, 0, "", ERR_INTERNAL},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n"
+         "012345678901234567890123456789012345678901234567890123456789",
+         false, 0, "", ERR_TOO_LARGE},
+        {NULL, false, 0, "", ERR_TIMEOUT},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct call c = {.keep = i == 0};
+        struct fixture f;
+        int up;
+
+        fixture_start(&f, NULL, handler);
+        up = call(&f, &c, 50, cases[i].answer ? 5000 : 20);
+        fixture_recv(&f, up, &seen);
+        assert_string_equal(
+            seen.data, "POST /t HTTP/1.1\r\nHost: h\r\nX-A: b\r\nContent-Length: 4\r\n\r\nbody");
+        if (cases[i].answer)
+            fixture_send(&f, up, cases[i].answer);
+        else
+            fixture_wait(&f, 50);
+        if (cases[i].end)
+            shutdown(up, SHUT_WR);
+        fixture_recv(&f, up, &seen);
+        assert_int_equal(c.calls, 1);
+        assert_int_equal(c.why, cases[i].why);
+        assert_int_equal(c.status, cases[i].status);
+        assert_string_equal(c.body, cases[i].body);
+        if (c.keep)
+            assert_true(c.kept_fd >= 0 && close(c.kept_fd) == 0);
+        close(up);
+        fixture_stop(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_headers),        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_http10_client),  cmocka_unit_test(test_until_close),
+        cmocka_unit_test(test_bodyless),       cmocka_unit_test(test_interim),
+        cmocka_unit_test(test_early_response), cmocka_unit_test(test_upstream_breaks),
+        cmocka_unit_test(test_cut_body),       cmocka_unit_test(test_client_leaves),
+        cmocka_unit_test(test_connect_fails),  cmocka_unit_test(test_head_timeout),
+        cmocka_unit_test(test_tunnel),         cmocka_unit_test(test_tunnel_ends),
+        cmocka_unit_test(test_big_both_ways),  cmocka_unit_test(test_window),
+        cmocka_unit_test(test_client),
+    };
+    int r;
+
+    buf_init(&got, 64u << 20);
+    buf_init(&seen, 64u << 20);
+    r = cmocka_run_group_tests(tests, NULL, NULL);
+    buf_free(&got);
+    buf_free(&seen);
+    return r;
+}
