@@ -503,21 +503,23 @@ static int remove_dir(int fd, const char *path)
     return unlinkat(fd, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
+/* The agent's leaf first: as long as PID 1 lives, nothing is taken away from it. */
+static int remove_leaves(int fd, uint32_t slot)
+{
+    char path[PATH_SIZE];
+    int rc = remove_dir(fd, leaf_path(path, slot, CGROUP_AGENT, ""));
+    return rc < 0 ? rc : remove_dir(fd, leaf_path(path, slot, CGROUP_WORK, ""));
+}
+
 int cgroup_remove(const struct cgroup *cg, uint32_t slot)
 {
     char path[PATH_SIZE];
     int rc = 0;
-    for (int i = 0; i < cg->count; i++) {
-        int fd = cg->h[i].fd, one = 0;
-        if (cg->h[i].leaves) {
-            one = remove_dir(fd, leaf_path(path, slot, CGROUP_AGENT, ""));
-            int two = remove_dir(fd, leaf_path(path, slot, CGROUP_WORK, ""));
-            one = one < 0 ? one : two;
-        }
-        if (one == 0)
-            one = remove_dir(fd, slot_path(path, slot, ""));
-        rc = rc < 0 ? rc : one;
-    }
+    for (int i = 0; rc == 0 && i < cg->count; i++)
+        if (cg->h[i].leaves)
+            rc = remove_leaves(cg->h[i].fd, slot);
+    for (int i = 0; rc == 0 && i < cg->count; i++)
+        rc = remove_dir(cg->h[i].fd, slot_path(path, slot, ""));
     return rc;
 }
 
