@@ -21,7 +21,6 @@
 #include <sys/wait.h>
 
 #define JOBS_MAX     4
-#define CGROUP_NAME  "cay-jobs"
 #define MEMORY_BYTES (2048ull * 1024 * 1024)
 #define PIDS_MAX     1024
 #define TEXT_MAX     (sizeof(((struct privsep_msg *)0)->u.progress.text) - 1)
@@ -291,12 +290,13 @@ static void remove_old(void *arg, uint32_t number)
 int jobs_init(struct privd *p)
 {
     struct jobs *all = calloc(1, sizeof(*all));
-    char why[256] = "";
+    char why[256] = "", name[64];
     int r;
 
     if (!all)
         return -ENOMEM;
-    r = cgroup_open(CGROUP_NAME, &all->cgroup, why, sizeof(why));
+    snprintf(name, sizeof(name), "%s-jobs", p->cgroup_name);
+    r = cgroup_open(name, &all->cgroup, why, sizeof(why));
     if (r < 0) {
         log_error("no control group for jobs: %s", why[0] ? why : strerror(-r));
         free(all);

@@ -130,7 +130,7 @@ static int check_needed(const struct options *o)
 
 int options_parse(int argc, char **argv, struct options *out)
 {
-    struct options o = {.state_dir = "/var/lib/cay/privd",
+    struct options o = {.state_dir = OPTIONS_STATE_DIR,
                         .run_dir = "/run/cay",
                         .disk = RUNTIME_DISK_AUTO,
                         .disk_bytes = 32 * GIB,

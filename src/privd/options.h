@@ -3,7 +3,8 @@
 
 #include "runtime/runtime.h"
 
-#define OPTIONS_PATH_MAX 256
+#define OPTIONS_PATH_MAX  256
+#define OPTIONS_STATE_DIR "/var/lib/cay/privd"
 
 struct options {
     const char *state_dir, *run_dir, *agent, *job; /* point into argv */

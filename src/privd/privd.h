@@ -89,7 +89,8 @@ struct privd {
 
     struct jobs *jobs;
     char boot_id[40];
-    bool stopping; /* SIGTERM: everything is being ended */
+    char cgroup_name[32]; /* sandboxes' directories; jobs' has "-jobs" added */
+    bool stopping;        /* SIGTERM: everything is being ended */
     struct loop_timer stop_timer;
     int exit_status;
 };

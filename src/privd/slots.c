@@ -157,6 +157,9 @@ static void make_one(struct privd *p, struct slot *s)
 
     s->gen++;
     s->pid = 0;
+    s->pooled = RUNTIME_SLOT_NONE;
+    s->pooled.number = s->number;
+    s->pooled.gen = s->gen;
     s->retries = 0;
     s->failure = 0;
     memset(s->id, 0, sizeof(s->id));
