@@ -114,6 +114,7 @@ enum err_code call_privd_err(struct err *e, int64_t status, const char *what)
 {
     switch (-status) {
     case ENOTCONN:
+    case ESHUTDOWN:
     case ECONNRESET:
         err_set(e, ERR_UNAVAILABLE, "%s: cay-privd, which makes and ends sandboxes, went away",
                 what);

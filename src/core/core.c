@@ -5,9 +5,10 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define LISTED_MAX      65536u
-#define RELIST_AFTER_MS 1000u
-#define DEFERRED_ROUNDS 1000u
+#define LISTED_MAX       65536u
+#define RELIST_AFTER_MS  1000u
+#define PRIVD_TIMEOUT_MS 45000u /* privd's own limits for a start sum up to 35 s */
+#define DEFERRED_ROUNDS  1000u
 
 static void ask_list(struct core *c);
 
@@ -120,6 +121,8 @@ static void match(struct core *c, const struct privsep_msg *m)
         return;
     }
     moved = o->s.slot != m->slot || o->s.gen != m->gen;
+    if (o->s.state == SANDBOX_CREATING)
+        return; /* the reply to CREATE is what counts */
     o->s.slot = m->slot;
     o->s.gen = m->gen;
     o->known_to_privd = o->listed = true;
@@ -143,6 +146,9 @@ static void end_missing(struct core *c)
 static void on_ready_templates(struct core *c, int status)
 {
     if (status == 0) {
+        /* What privd was still making for an earlier cayd was not in its list yet. */
+        c->sweeping = true;
+        timers_set(&c->timers, &c->relist, clock_mono_ms() + c->config.privd_timeout_ms);
         c->ready = c->privd_up;
         log_info("ready: %zu sandboxes live", c->registry.n);
     } else if (!call_is_channel_error(status)) {
@@ -167,6 +173,8 @@ static void on_listed(struct core *c, const char *id, int status, const struct p
         match(c, &c->listed[i]);
     free(TAKE_PTR(c->listed));
     c->listed_n = c->listed_cap = 0;
+    if (c->sweeping)
+        return;
     end_missing(c);
     templates_forget(c);
     if (templates_ask(c, on_ready_templates) == -ENOMEM)
@@ -214,6 +222,7 @@ static void on_up(void *arg, const struct privsep_msg *hello)
     struct core *c = arg;
 
     c->privd_up = true;
+    c->sweeping = false;
     ask_list(c);
 }
 
@@ -316,6 +325,8 @@ static enum err_code adopt(void *arg, const struct sandbox *s, struct err *e)
 static bool copy_config(struct core *c, const struct core_config *config)
 {
     c->config = *config;
+    if (!c->config.privd_timeout_ms)
+        c->config.privd_timeout_ms = PRIVD_TIMEOUT_MS;
     c->config.state_dir = strdup(config->state_dir);
     c->config.domain = strdup(config->domain ? config->domain : "");
     return c->config.state_dir && c->config.domain;

@@ -63,7 +63,9 @@ struct core_config {
     uint64_t max_ttl_ms, default_ttl_ms;
     uint64_t agent_timeout_ms; /* for the first answer of an agent */
     uint32_t max_sandboxes;    /* over all tenants */
-    uint16_t agent_port;       /* 0: AGENT_PORT; tests have their own */
+    /* 0: what a server has; tests have their own */
+    uint16_t agent_port;       /* AGENT_PORT */
+    uint64_t privd_timeout_ms; /* for privd to make or end one: 45 s, above its own limits */
 };
 
 /* Opens the store (making it when absent), connects to privd, reconciles when privd answers. */

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define PRIVD_MAX_MS      30000u /* privd has limits of its own for each step; this is the last one */
 #define INIT_RESPONSE_MAX (16u * 1024u)
 #define DEFAULT_USER      "user"
 #define DEFAULT_WORKDIR   "/home/user"
@@ -203,7 +202,10 @@ static void create_refused(struct sandbox_obj *o, int status, uint32_t stage)
             leave_to_reconcile(o);
         return;
     }
-    explain(&e, status, stage);
+    if (status == -ESHUTDOWN)
+        call_privd_err(&e, status, "the sandbox could not be made");
+    else
+        explain(&e, status, stage);
     log_warn("sandbox %s: %s", o->s.id, e.text);
     create_fail(o, &e);
     lifecycle_ended(o, "it could not be made");
@@ -294,7 +296,8 @@ static enum err_code begin(struct core *c, struct sandbox_obj *o, uint32_t templ
         store_sandbox_delete(c->store, o->s.id, NULL);
         return call_privd_err(e, rc, "the sandbox could not be made");
     }
-    timers_set(&c->timers, &o->end, clock_mono_ms() + PRIVD_MAX_MS + c->config.agent_timeout_ms);
+    timers_set(&c->timers, &o->end,
+               clock_mono_ms() + c->config.privd_timeout_ms + c->config.agent_timeout_ms);
     return ERR_OK;
 }
 

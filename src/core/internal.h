@@ -85,7 +85,9 @@ struct core {
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;
 
-    struct timer relist; /* LIST failed: once more */
+    struct timer relist; /* LIST once more */
+    bool sweeping;       /* that LIST only looks for strays */
+    uint64_t templates_asked_ms;
 
     uv_idle_t idle;
     struct deferred *deferred, **deferred_end;
@@ -142,6 +144,9 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason);
 
 /* Sends KILL for an ENDING one; tries again later when the channel is full. */
 void lifecycle_tell_privd(struct sandbox_obj *o);
+
+/* An ENDING one whose KILL was not answered or failed. */
+void lifecycle_on_kill_timer(struct sandbox_obj *o);
 
 /* Nothing of it is left: row removed, those who wait are told, o is freed. */
 void lifecycle_ended(struct sandbox_obj *o, const char *reason);

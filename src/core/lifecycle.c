@@ -10,8 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define KILL_AGAIN_MS 1000u  /* privd said no, or its channel is full */
-#define KILL_MAX_MS   30000u /* without an answer: told again */
+#define KILL_AGAIN_MS 1000u /* privd said no, or its channel is full */
 
 void lifecycle_arm(struct sandbox_obj *o)
 {
@@ -41,12 +40,23 @@ static void on_killed(struct core *c, const char *id, int status, const struct p
         lifecycle_ended(o, "nothing of it is left");
         return;
     }
+    if (status == -EALREADY)
+        return; /* the answer to an earlier KILL is still to come */
     call_privd_err(&why, status, "ending the sandbox");
     lifecycle_kill_failed(o, &why);
     if (call_is_channel_error(status))
         return; /* the next LIST tells whether it lives */
     log_warn("sandbox %s: %s; trying again", id, why.text);
     timers_set(&c->timers, &o->end, clock_mono_ms() + KILL_AGAIN_MS);
+}
+
+void lifecycle_on_kill_timer(struct sandbox_obj *o)
+{
+    struct err why;
+
+    err_set(&why, ERR_TIMEOUT, "sandbox %s does not end; it is tried again", o->s.id);
+    lifecycle_kill_failed(o, &why);
+    lifecycle_tell_privd(o);
 }
 
 void lifecycle_tell_privd(struct sandbox_obj *o)
@@ -60,7 +70,7 @@ void lifecycle_tell_privd(struct sandbox_obj *o)
         return; /* the reply to CREATE, or LIST, tells */
     rc = call_privd(c, o->s.id, &m, on_killed, NULL);
     if (rc >= 0) {
-        timers_set(&c->timers, &o->end, clock_mono_ms() + KILL_MAX_MS);
+        timers_set(&c->timers, &o->end, clock_mono_ms() + c->config.privd_timeout_ms);
         return;
     }
     if (call_is_channel_error(rc)) {

@@ -50,7 +50,7 @@ static void on_end_timer(struct timer *t)
     if (o->s.state == SANDBOX_CREATING)
         create_on_deadline(t);
     else if (o->s.state == SANDBOX_ENDING)
-        lifecycle_tell_privd(o);
+        lifecycle_on_kill_timer(o);
     else
         lifecycle_end(o, "its time is over");
 }

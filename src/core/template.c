@@ -8,6 +8,7 @@
 
 #define NOTE_SIZE   224
 #define REASON_SIZE 160
+#define REFRESH_MS  2000u
 #define TAG_DEFAULT "default"
 #define TAG_LATEST  "latest"
 
@@ -140,8 +141,21 @@ int templates_ask(struct core *c, void (*fn)(struct core *c, int status))
     return rc < 0 ? (int)rc : 0;
 }
 
+/* A build that an earlier cayd began ends without a word to this one: somebody who asks for the
+ * template is the reason to look again. */
+static void refresh(struct core *c)
+{
+    uint64_t now = clock_mono_ms();
+
+    if (c->templates_asked_ms && now - c->templates_asked_ms < REFRESH_MS)
+        return;
+    c->templates_asked_ms = now;
+    templates_ask(c, NULL);
+}
+
 size_t core_templates(struct core *c, const struct template_info **out)
 {
+    refresh(c);
     *out = c->templates->info;
     return COUNT;
 }
@@ -205,6 +219,8 @@ enum err_code templates_resolve(struct core *c, const char *name,
 
     if (!t)
         return not_found(e, name);
+    if (!t->ready)
+        refresh(c);
     if (!t->ready && !host->ready) {
         err_set(e, ERR_UNAVAILABLE, "template %s is not ready: %s", t->id, t->note);
         err_hint(e, "see `cay template ls`");
@@ -245,7 +261,9 @@ static void job_error(struct err *e, const struct job *j, int status)
 
     snprintf(what, sizeof(what), "%s template %s", j->build ? "building" : "removing",
              known[j->which].id);
-    if (call_is_channel_error(status) || !j->last[0])
+    if (status == -EBUSY)
+        err_set(e, ERR_CONFLICT, "%s: it is in use, or being built or removed already", what);
+    else if (call_is_channel_error(status) || !j->last[0])
         call_privd_err(e, status, what);
     else
         err_set_sys(e, err_code_from_errno(status), status, "%s: %s", what, j->last);
