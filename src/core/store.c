@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #define CHECKPOINT_PAGES 1000 /* 4 MiB of log */
+#define INLINE_PAGES     8192 /* 32 MiB: the helper does not come to an end between the writes */
 #define BUSY_MS          2000 /* recovery of the log by another connection, at start only */
 
 /* Each step brings the file from version i to i + 1 (PRAGMA user_version). Never change a step that
@@ -136,7 +137,9 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
 {
     struct store *st = arg;
 
-    if (pages >= CHECKPOINT_PAGES && st->checkpoint)
+    if (pages >= INLINE_PAGES)
+        sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    else if (pages >= CHECKPOINT_PAGES && st->checkpoint)
         store_checkpoint_ask(st->checkpoint);
     return SQLITE_OK;
 }
