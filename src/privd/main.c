@@ -156,6 +156,7 @@ static int open_runtime(struct privd *p)
     struct runtime_config config = {.state_dir = p->options.state_dir,
                                     .agent_path = p->options.agent,
                                     .cgroup_name = p->cgroup_name,
+                                    .uid_base = p->options.uid_base,
                                     .disk = p->options.disk,
                                     .disk_bytes = p->options.disk_bytes,
                                     .slots_max = p->options.slots_max};

@@ -28,6 +28,8 @@ static const struct option_row rows[] = {
     {"slots-max", KIND_NUMBER32, AT(slots_max), 1, RUNTIME_SLOTS_MAX,
      "most sandboxes at a time (1024)"},
     {"slots-ready", KIND_NUMBER32, AT(slots_ready), 0, 256, "slots made ahead (8)"},
+    {"uid-base", KIND_NUMBER32, AT(uid_base), RUNTIME_UID_COUNT, UINT32_MAX,
+     "first host uid of the sandboxes' ranges, a multiple of 65536 (1006632960)"},
     {"disk-backend", KIND_DISK, AT(disk), 0, 0, "auto, btrfs or memory (auto)"},
     {"disk-size", KIND_NUMBER64, AT(disk_bytes), GIB / 4, 64 * 1024 * GIB,
      "bytes of a disk image that has to be made (32 GiB)"},
@@ -120,6 +122,19 @@ static int parse_one(const char *arg, struct options *out)
     return -EINVAL;
 }
 
+/* Ranges must not wrap, nor reach the ids that mean "nobody" and "no change". */
+static int check_range(const struct options *o)
+{
+    uint64_t end = (uint64_t)o->uid_base + (uint64_t)o->slots_max * RUNTIME_UID_COUNT;
+
+    if (o->uid_base % RUNTIME_UID_COUNT == 0 && end <= UINT32_MAX - RUNTIME_UID_COUNT)
+        return 0;
+    fprintf(stderr,
+            "cay-privd: --uid-base=%u: a multiple of %u is needed with room for %u ranges\n",
+            o->uid_base, RUNTIME_UID_COUNT, o->slots_max);
+    return -EINVAL;
+}
+
 static int check_needed(const struct options *o)
 {
     if (o->agent && o->job && o->peer_uid != UINT32_MAX)
@@ -136,6 +151,7 @@ int options_parse(int argc, char **argv, struct options *out)
                         .disk_bytes = 32 * GIB,
                         .slots_max = 1024,
                         .slots_ready = 8,
+                        .uid_base = RUNTIME_UID_BASE,
                         .peer_uid = UINT32_MAX,
                         .ready_fd = -1};
 
@@ -150,7 +166,7 @@ int options_parse(int argc, char **argv, struct options *out)
         if (parse_one(argv[i], &o) < 0)
             return -EINVAL;
     }
-    if (check_needed(&o) < 0)
+    if (check_needed(&o) < 0 || check_range(&o) < 0)
         return -EINVAL;
     *out = o;
     return 0;

@@ -11,6 +11,7 @@ struct options {
     enum runtime_disk disk;
     uint64_t disk_bytes;
     uint32_t slots_max, slots_ready;
+    uint32_t uid_base;
     uint32_t peer_uid;
     int ready_fd; /* -1: nobody waits */
 };

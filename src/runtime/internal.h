@@ -16,6 +16,7 @@ struct runtime {
     struct filter filter;
     struct disk disk;
     uint32_t slots_max;
+    uint32_t uid_base;
 };
 
 /* What PID 1 may use beyond the sandbox's limits, so that it goes on answering. */

@@ -43,10 +43,10 @@ static bool is_first(pid_t pid)
     return sscanf(ids, "%d %d %d", &outer, &inner, &deeper) == 2 && inner == 1;
 }
 
-static bool is_in_range(pid_t pid, uint32_t slot)
+static bool is_in_range(const struct runtime *rt, pid_t pid, uint32_t slot)
 {
     char ids[128];
-    uint32_t uid, first = runtime_slot_uid(slot);
+    uint32_t uid, first = runtime_slot_uid(rt, slot);
     if (!status_line(pid, "Uid", ids, sizeof(ids)) || sscanf(ids, "%u", &uid) != 1)
         return false;
     return uid >= first && uid - first < RUNTIME_UID_COUNT;
@@ -68,7 +68,8 @@ int runtime_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd
     if (fd < 0)
         return -ESRCH;
     /* All is read by number, and only then is the descriptor asked whether it is still the same. */
-    bool is_ours = cgroup_holds(rt->cgroups, slot, pid) && is_first(pid) && is_in_range(pid, slot);
+    bool is_ours = cgroup_holds(rt->cgroups, slot, pid) && is_first(pid) &&
+                   is_in_range(rt, pid, slot);
     if (!is_ours || pid_has_ended(fd))
         return -ESRCH;
     *pidfd = TAKE_FD(fd);

@@ -134,7 +134,7 @@ static int make_slot(void *arg, struct task_result *out)
     if (rc < 0)
         fail(out, PRIVSEP_STAGE_CGROUP, rc);
     if (rc == 0) {
-        rc = make_namespaces(runtime_slot_uid(a->number), out);
+        rc = make_namespaces(runtime_slot_uid(a->rt, a->number), out);
         if (rc < 0)
             fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
     }

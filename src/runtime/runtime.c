@@ -21,9 +21,9 @@
 
 #define AGENT_MAX_BYTES (64 << 20)
 
-uint32_t runtime_slot_uid(uint32_t slot)
+uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot)
 {
-    return RUNTIME_UID_BASE + slot * RUNTIME_UID_COUNT;
+    return rt->uid_base + slot * RUNTIME_UID_COUNT;
 }
 
 /* --- the agent's binary ------------------------------------------------------------------------ */
@@ -142,6 +142,7 @@ static int fill(struct runtime *rt, const struct runtime_config *config)
 {
     char why[192] = "";
     rt->slots_max = config->slots_max;
+    rt->uid_base = config->uid_base ? config->uid_base : RUNTIME_UID_BASE;
     rt->agent_path = strdup(config->agent_path);
     if (!rt->agent_path)
         return -ENOMEM;

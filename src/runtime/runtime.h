@@ -24,7 +24,7 @@
 #include "runtime/agent_boot.h"
 #include "runtime/task.h"
 
-#define RUNTIME_UID_BASE    1006632960u /* first host uid of slot 0 */
+#define RUNTIME_UID_BASE    1006632960u /* default of runtime_config.uid_base */
 #define RUNTIME_UID_COUNT   65536u
 #define RUNTIME_SLOTS_MAX   16384u
 #define RUNTIME_SOCKETS_MAX PRIVSEP_MAX_FDS
@@ -55,6 +55,8 @@ struct runtime_config {
     enum runtime_disk disk;
     uint64_t disk_bytes; /* size of a loop image that has to be made (sparse) */
     uint32_t slots_max;  /* <= RUNTIME_SLOTS_MAX */
+    uint32_t uid_base;   /* first host uid of slot 0; a multiple of RUNTIME_UID_COUNT; 0: the default.
+                          * Two servers on one host need ranges and cgroup names of their own */
 };
 
 /* Finds out what the machine has, opens (makes, mounts) the state disk, makes the cgroup
@@ -79,7 +81,7 @@ int runtime_disk_space(const struct runtime *rt, uint64_t *total_bytes, uint64_t
 int runtime_templates_fd(const struct runtime *rt);
 
 /* First host uid (and gid) of a slot's range of RUNTIME_UID_COUNT. */
-uint32_t runtime_slot_uid(uint32_t slot);
+uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot);
 
 /* A pooled slot. The holder owns the descriptors; -1 where there is none. */
 struct runtime_slot {
