@@ -20,6 +20,8 @@ from client import Client
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
 READY_SECONDS = 120
+# Beyond the ranges of a server with the usual settings, so that both can run on one machine.
+UID_BASE = 1006632960 + 16384 * 65536
 
 
 def pytest_addoption(parser):
@@ -52,7 +54,8 @@ class OwnServer:
         command = [BUILD / "src/keep/cay-keep", "--daemon", f"--listen-port={self.port}",
                    f"--state-dir={self.state}", f"--run-dir={self.run}", f"--log-file={self.log}",
                    f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
-                   f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}"]
+                   f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
+                   f"--privd-arg=--uid-base={UID_BASE}"]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
                               timeout=READY_SECONDS)
         assert done.returncode == 0, f"{done.stderr}\n{self.log_tail()}"

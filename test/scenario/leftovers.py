@@ -57,7 +57,8 @@ def _mounts():
         return sum(1 for line in f if re.search(r"cay", line))
 
 
-def count(first_uid=1006632960, uids=65536 * 16384):
+def count(first_uid=1006632960 + 16384 * 65536, uids=65536 * 16384):
+    """By default of the uid ranges of the tests' own server (conftest.py)."""
     return {
         "processes": _cay_processes(),
         "range_processes": _range_processes(first_uid, uids),
