@@ -43,7 +43,8 @@ static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
     if (fd < 0)
         return fd;
     for (const char *const *dir = disk_layer_dirs; *dir; dir++)
-        if (mkdirat(fd, *dir, 0755) < 0)
+        /* Its mode becomes that of / and /usr inside: the umask must not decide. */
+        if (mkdirat(fd, *dir, 0755) < 0 || fchmodat(fd, *dir, 0755, 0) < 0)
             return -errno;
     return 0;
 }
