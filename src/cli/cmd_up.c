@@ -14,13 +14,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #ifndef CAY_LIBEXECDIR
 #define CAY_LIBEXECDIR "/usr/local/libexec/cay"
 #endif
 
 #define MAX_ARGS         96
-#define PROOF_TTL_S      60
+#define HOST_TIMEOUT_MS  60000
 #define REACH_TIMEOUT_MS 3000L
 
 /* -- what has to be there ---------------------------------------------------------------------- */
@@ -119,7 +120,7 @@ static bool find_in(struct programs *p, const char *dir, bool build_tree)
 static enum err_code find_programs(const struct cli *c, struct programs *p, struct err *e)
 {
     const char *given = cli_value(c, "program-dir"), *dir;
-    char self[1024], up[1040];
+    char self[1024], up[1024];
     ssize_t n;
 
     if (given) {
@@ -130,7 +131,8 @@ static enum err_code find_programs(const struct cli *c, struct programs *p, stru
     n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     self[n > 0 ? n : 0] = '\0';
     dir = dirname(self);
-    snprintf(up, sizeof(up), "%s/..", dir);
+    snprintf(up, sizeof(up), "%s", dir);
+    dirname(up);
     if (find_in(p, dir, false) || find_in(p, up, true) || find_in(p, CAY_LIBEXECDIR, false))
         return ERR_OK;
     err_set(e, ERR_NOT_FOUND, "cay-keep is neither beside cay nor in %s", CAY_LIBEXECDIR);
@@ -259,6 +261,52 @@ enum err_code server_start(const struct cli *c, struct err *e)
     return write_connect_file(s, e);
 }
 
+/* -- templates --------------------------------------------------------------------------------- */
+
+struct template_state {
+    bool known, ready, building;
+};
+
+static enum err_code read_template(struct api *a, const char *wanted, struct template_state *out,
+                                   struct err *e)
+{
+    json_t *all = NULL, *item;
+    enum err_code code = api_call(a, "GET", "/cay/v1/templates", NULL, &all, e);
+    size_t i;
+
+    memset(out, 0, sizeof(*out));
+    if (code != ERR_OK)
+        return code;
+    json_array_foreach (all, i, item) {
+        const char *name = json_string_value(json_object_get(item, "id"));
+
+        if (!name || strcmp(name, wanted) != 0)
+            continue;
+        out->known = true;
+        out->ready = json_is_true(json_object_get(item, "ready"));
+        out->building = json_is_true(json_object_get(item, "building"));
+    }
+    json_decref(all);
+    return ERR_OK;
+}
+
+/* The template host is made of this machine's own programs when the server starts. */
+static enum err_code wait_for_host(struct api *a, struct err *e)
+{
+    uint64_t until = clock_mono_ms() + HOST_TIMEOUT_MS;
+    struct template_state t;
+
+    do {
+        if (read_template(a, "host", &t, e) != ERR_OK)
+            return e->code;
+        if (t.ready)
+            return ERR_OK;
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    } while (clock_mono_ms() < until);
+    return err_set(e, ERR_TIMEOUT, "the template host was not made within %d s",
+                   HOST_TIMEOUT_MS / 1000);
+}
+
 /* -- the proof --------------------------------------------------------------------------------- */
 
 static int prove(struct cli *c, struct api *a)
@@ -266,11 +314,14 @@ static int prove(struct cli *c, struct api *a)
     char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"},
                     (char[]){"echo \"Hello from $(hostname), a sandbox of its own: user $(id -un), "
                              "$(ls /proc | grep -c '^[0-9]') processes, $(uname -sr)\""}};
-    uint64_t begun = clock_mono_us(), made;
+    uint64_t begun, made;
     struct err e = {.code = ERR_OK};
     char id[64];
     int status;
 
+    if (wait_for_host(a, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    begun = clock_mono_us();
     if (sandbox_create(c, a, "host", id, sizeof(id), &e) != ERR_OK)
         return cli_fail(c, &e);
     made = clock_mono_us();
@@ -317,21 +368,11 @@ static bool packages_can_be_reached(void)
 
 static void start_base(struct cli *c, struct api *a)
 {
-    json_t *all = NULL, *item, *body = json_object();
-    bool wanted = false;
+    json_t *body = json_object();
+    struct template_state t;
     struct err e;
-    size_t i;
+    bool wanted = read_template(a, "base", &t, &e) == ERR_OK && t.known && !t.ready && !t.building;
 
-    if (api_call(a, "GET", "/cay/v1/templates", NULL, &all, &e) == ERR_OK) {
-        json_array_foreach (all, i, item) {
-            const char *name = json_string_value(json_object_get(item, "id"));
-
-            wanted |= name && strcmp(name, "base") == 0 &&
-                      !json_is_true(json_object_get(item, "ready")) &&
-                      !json_is_true(json_object_get(item, "building"));
-        }
-        json_decref(all);
-    }
     if (wanted && !packages_can_be_reached())
         cli_note(c, "Packages cannot be reached: sandboxes run the template host. "
                     "`cay template build base` makes a real Debian later.");
@@ -376,6 +417,7 @@ static int started(struct cli *c, struct api *a, double seconds)
         return CLI_OK;
     }
     printf("cay %s is up at %s (%.1f s)\n", CAY_VERSION, a->url, seconds);
+    fflush(stdout); /* the proof writes to the descriptor itself */
     if (!cli_flag(c, "no-proof"))
         status = prove(c, a);
     print_connect(a, &c->settings);
