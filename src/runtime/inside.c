@@ -34,8 +34,10 @@ static int lower_limit(int resource, rlim_t value)
 static int set_limits(void)
 {
     /* 1, not 0: a core_pattern that pipes into a program runs that program as the host's root, and the
-     * kernel ignores the limit then, but takes 1 as "never" (core(5), fs/coredump.c). */
-    int rc = lower_limit(RLIMIT_CORE, 1);
+     * kernel ignores the limit then, but takes 1 as "never" (fs/coredump.c). The system call filter
+     * keeps it at that. */
+    struct rlimit core = {1, 1};
+    int rc = setrlimit(RLIMIT_CORE, &core) < 0 ? lower_limit(RLIMIT_CORE, 0) : 0;
     if (rc == 0)
         rc = lower_limit(RLIMIT_MEMLOCK, 8 << 20);
     if (rc == 0)

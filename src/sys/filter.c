@@ -8,6 +8,7 @@
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -211,6 +212,19 @@ static int deny_value(scmp_filter_ctx ctx, int nr, unsigned arg, uint32_t value)
     return seccomp_rule_add_array(ctx, EPERM_ACTION, nr, 1, &cmp);
 }
 
+/* Setting the core size limit says yes and does nothing: no core is written in any case, and with any
+ * value but the one set at the start a host that pipes cores into a program would run it. */
+static int keep_core_limit(scmp_filter_ctx ctx)
+{
+    const struct scmp_arg_cmp set = {0, SCMP_CMP_MASKED_EQ, 0xffffffff, RLIMIT_CORE};
+    const struct scmp_arg_cmp get_or_set[] = {{1, SCMP_CMP_MASKED_EQ, 0xffffffff, RLIMIT_CORE},
+                                              {2, SCMP_CMP_NE, 0, 0}};
+    int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(0), SCMP_SYS(setrlimit), 1, &set);
+    if (rc == 0)
+        rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(0), SCMP_SYS(prlimit64), 2, get_or_set);
+    return rc;
+}
+
 static int fill_arguments(scmp_filter_ctx ctx, uint32_t reserved_id)
 {
     /* The agent has this id so that prlimit and its like, which go by equal ids, cannot reach it. */
@@ -229,7 +243,7 @@ static int fill_arguments(scmp_filter_ctx ctx, uint32_t reserved_id)
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(setters); i++)
         for (unsigned arg = 0; rc == 0 && arg < setters[i].args; arg++)
             rc = deny_value(ctx, setters[i].nr, arg, reserved_id);
-    return rc;
+    return rc == 0 ? keep_core_limit(ctx) : rc;
 }
 
 /* libseccomp 2.5 writes programs to descriptors only. */

@@ -53,7 +53,8 @@ static void run_child(unsigned uid, const char *script)
     dup2(AGENT_BOOT_FD, 2);
     close_range(3, ~0U, 0);
     drop(uid);
-    chdir("/");
+    if (chdir("/") < 0)
+        _exit(124);
     execl("/bin/sh", "sh", "-c", script, NULL);
     _exit(123);
 }
