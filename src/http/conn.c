@@ -149,7 +149,7 @@ static void input_used(struct conn *c, size_t n)
 {
     if (c->in.len > 0) {
         buf_consume(&c->in, n);
-    } else {
+    } else if (n > 0) {
         c->view += n;
         c->view_len -= n;
     }
