@@ -27,7 +27,8 @@
 #define AGENT_NAME_SIZE        64   /* of a user, NUL included */
 #define AGENT_PATH_SIZE        4096 /* PATH_MAX, NUL included */
 #define AGENT_CONNECTIONS_MAX  1024
-#define AGENT_WRITE_HIGH_BYTES (256u * 1024u)
+#define AGENT_WRITE_HIGH_BYTES (64u * 1024u)
+#define AGENT_READ_BYTES       (32u * 1024u)
 #define AGENT_ARENA_MAX_BYTES  (256u * 1024u)
 
 /* -1 and 0 mean that they are not there. */

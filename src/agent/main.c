@@ -92,6 +92,7 @@ static enum err_code serve(struct agent *a, const struct options *o, struct err 
     http_server_config_default(&config);
     config.max_connections = AGENT_CONNECTIONS_MAX;
     config.write_high_bytes = AGENT_WRITE_HIGH_BYTES;
+    config.read_buffer_bytes = AGENT_READ_BYTES;
     config.arena_max_bytes = AGENT_ARENA_MAX_BYTES;
     config.idle_timeout_ms = 0; /* the host's gateway keeps connections, and decides for how long */
     a->loop = uv_default_loop();

@@ -6,6 +6,7 @@
 #include "http/json.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -153,6 +154,8 @@ static void on_forget(uv_timer_t *timer)
     while (t->ended && t->ended->until_ms <= clock_mono_ms())
         forget_first(t);
     arm_forget(t);
+    if (!t->ended && !t->first)
+        malloc_trim(0); /* idle from here on: give back what a busy time left behind */
 }
 
 static void remember(struct process_table *t, struct proc *p)

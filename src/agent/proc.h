@@ -14,11 +14,12 @@
 
 #define PROC_MAX               4096
 #define PROC_ENDED_MAX         4096
-#define PROC_CONFIG_BYTES_MAX  (16u * 1024u * 1024u) /* of all living processes together */
-#define PROC_SUBSCRIBERS_MAX   1024                  /* over all processes */
+#define PROC_CONFIG_BYTES_MAX  (8u * 1024u * 1024u) /* of all living processes together */
+#define PROC_SUBSCRIBERS_MAX   1024                 /* over all processes */
 #define PROC_SUBSCRIBERS_EACH  64
-#define PROC_INPUT_BYTES_MAX   (4u * 1024u * 1024u) /* waiting for one process */
-#define PROC_INPUT_PENDING_MAX 256                  /* calls waiting for one process */
+#define PROC_INPUT_BYTES_MAX   (4u * 1024u * 1024u)  /* waiting for one process */
+#define PROC_INPUT_PENDING_MAX 256                   /* calls waiting for one process */
+#define PROC_INPUT_BODIES_MAX  (16u * 1024u * 1024u) /* of unanswered SendInput calls, together */
 #define PROC_RETAIN_MS         30000u
 #define PROC_STALL_MS          30000u
 #define PROC_KEEPALIVE_MS      90000u
@@ -106,6 +107,7 @@ struct process_table {
     size_t count, config_bytes, subscriber_count;
     struct proc_exit *ended, **ended_last;
     size_t ended_count;
+    size_t input_bytes; /* of the bodies of SendInput that are not answered yet */
     uv_timer_t forget;
     uv_poll_t sigchld;
     int sigchld_fd;

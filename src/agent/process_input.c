@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define INPUT_REQUEST_MAX (PROC_INPUT_BYTES_MAX / 3 * 4 + 65536u)
-#define INPUT_HEAD        5u /* of an envelope: flags u8, length u32 big-endian */
+#define INPUT_EVENT_MAX   (1024u * 1024u) /* of a stream, as JSON */
+#define INPUT_HEAD        5u              /* of an envelope: flags u8, length u32 big-endian */
 
 /* -- one piece ---------------------------------------------------------------------------------- */
 
@@ -72,9 +73,18 @@ static enum connect_code write_input(struct proc *p, const json_t *input, struct
 
 /* -- SendInput ---------------------------------------------------------------------------------- */
 
+/* One call; in its exchange's arena. */
+struct send_input {
+    struct agent *agent;
+    size_t body_bytes; /* counted in the table until the call is answered */
+};
+
 static void send_closed(struct http_exchange *x, void *data)
 {
-    proc_input_forget(data, x);
+    struct send_input *s = data;
+
+    s->agent->processes->input_bytes -= s->body_bytes;
+    proc_input_forget(s->agent, x);
 }
 
 static void send_done(struct http_exchange *x, const struct err *why)
@@ -92,12 +102,12 @@ static void send_done(struct http_exchange *x, const struct err *why)
 
 static void send_read(struct http_exchange *x, json_t *request, bool stream UNUSED)
 {
-    struct agent *a = http_exchange_get(x);
+    struct send_input *s = http_exchange_get(x);
     struct proc *p = NULL;
     struct err e = {0};
-    enum connect_code code = proc_select(a, json_object_get(request, "process"), &p, NULL, &e);
+    enum connect_code code = proc_select(s->agent, json_object_get(request, "process"), &p, NULL,
+                                         &e);
 
-    http_exchange_set(x, a, send_closed);
     if (code == CONNECT_OK)
         code = write_input(p, json_object_get(request, "input"), x, send_done, &e);
     if (code != CONNECT_OK)
@@ -105,8 +115,24 @@ static void send_read(struct http_exchange *x, json_t *request, bool stream UNUS
     json_decref(request);
 }
 
-void process_send_input(struct http_exchange *x, struct agent *a UNUSED)
+/* A call whose program does not read yet keeps its body in memory, so all of them together are bounded
+ * before they are read. */
+void process_send_input(struct http_exchange *x, struct agent *a)
 {
+    const struct http_head *h = http_exchange_head(x);
+    uint64_t n = h->framing == HTTP_BODY_LENGTH ? h->content_length : INPUT_REQUEST_MAX;
+    struct send_input *s = arena_alloc(http_exchange_arena(x), sizeof(*s));
+
+    n = MIN(n, INPUT_REQUEST_MAX); /* above it, connect_read refuses */
+    if (!s || a->processes->input_bytes + n > PROC_INPUT_BODIES_MAX) {
+        connect_fail(x, CONNECT_RESOURCE_EXHAUSTED,
+                     "%zu bytes of input wait for programs to read them already, at most %u may",
+                     a->processes->input_bytes, PROC_INPUT_BODIES_MAX);
+        return;
+    }
+    *s = (struct send_input){a, (size_t)n};
+    a->processes->input_bytes += s->body_bytes;
+    http_exchange_set(x, s, send_closed);
     connect_read(x, INPUT_REQUEST_MAX, send_read);
 }
 
@@ -233,7 +259,7 @@ static bool stream_take(struct stream_input *s)
     if (s->buf.len < INPUT_HEAD)
         return false;
     len = envelope_len(s->buf.data);
-    if (s->buf.data[0] != 0 || len > INPUT_REQUEST_MAX) {
+    if (s->buf.data[0] != 0 || len > INPUT_EVENT_MAX) {
         stream_fail(s, s->buf.data[0] != 0 ? CONNECT_UNIMPLEMENTED : CONNECT_RESOURCE_EXHAUSTED,
                     s->buf.data[0] != 0 ? "compressed envelopes are not supported"
                                         : "the event is too large");
@@ -315,7 +341,7 @@ void process_stream_input(struct http_exchange *x, struct agent *a)
     }
     s->agent = a;
     s->x = x;
-    buf_init(&s->buf, 2 * INPUT_REQUEST_MAX);
+    buf_init(&s->buf, INPUT_EVENT_MAX + INPUT_HEAD + 2 * AGENT_READ_BYTES);
     http_exchange_set(x, s, stream_closed);
     http_body_stream(x, stream_on_data, stream_on_end);
 }
