@@ -1,0 +1,219 @@
+#include "core_world.h"
+
+#include "base/clock.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <sqlite3.h>
+
+#define WAIT_MS 10000u
+
+void world_on_answer(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct answer *a = arg;
+
+    a->calls++;
+    a->good = !why;
+    if (s)
+        memcpy(a->id, s->id, sizeof(a->id));
+    if (why)
+        a->why = *why;
+}
+
+static void wake_up(uv_timer_t *t)
+{
+}
+
+/* Runs the loop until *value reaches wanted. */
+void world_run_until(struct world *w, const unsigned *value, unsigned wanted)
+{
+    uint64_t end = clock_mono_ms() + WAIT_MS;
+    uv_timer_t t;
+
+    uv_timer_init(&w->loop, &t);
+    uv_timer_start(&t, wake_up, 5, 5);
+    while (*value < wanted && clock_mono_ms() < end)
+        uv_run(&w->loop, UV_RUN_ONCE);
+    uv_close((uv_handle_t *)&t, NULL);
+    uv_run(&w->loop, UV_RUN_NOWAIT);
+    assert_int_equal(*value, wanted);
+}
+
+void world_run_for(struct world *w, uint64_t ms)
+{
+    uint64_t end = clock_mono_ms() + ms;
+    uv_timer_t t;
+
+    uv_timer_init(&w->loop, &t);
+    uv_timer_start(&t, wake_up, 2, 2);
+    while (clock_mono_ms() < end)
+        uv_run(&w->loop, UV_RUN_ONCE);
+    uv_close((uv_handle_t *)&t, NULL);
+    uv_run(&w->loop, UV_RUN_NOWAIT);
+}
+
+/* Runs the loop until fn says so. */
+void world_run_until_true(struct world *w, bool (*fn)(struct world *w))
+{
+    uint64_t end = clock_mono_ms() + WAIT_MS;
+
+    while (!fn(w) && clock_mono_ms() < end)
+        world_run_for(w, 5);
+    assert_true(fn(w));
+}
+
+bool world_is_ready(struct world *w)
+{
+    return core_is_ready(w->core);
+}
+
+bool world_is_not_ready(struct world *w)
+{
+    return !core_is_ready(w->core);
+}
+
+bool world_nothing_lives(struct world *w)
+{
+    return fake_counts(w->fake).live == 0;
+}
+
+bool world_has_job(struct world *w)
+{
+    return fake_counts(w->fake).jobs > 0;
+}
+
+void world_start_core(struct world *w)
+{
+    struct err e = {0};
+
+    if (core_new(&w->loop, &w->config, fake_path(w->fake), &w->core, &e) != ERR_OK)
+        fail_msg("core_new: %s", e.text);
+    world_run_until_true(w, world_is_ready);
+}
+
+void world_stop_core(struct world *w)
+{
+    core_free(w->core);
+    w->core = NULL;
+    world_run_for(w, 20);
+}
+
+int world_setup(void **state)
+{
+    struct world *w = calloc(1, sizeof(*w));
+
+    strcpy(w->dir, "/tmp/cay-core-XXXXXX");
+    assert_non_null(mkdtemp(w->dir));
+    uv_loop_init(&w->loop);
+    w->fake = fake_start(w->dir);
+    w->config = (struct core_config){.state_dir = w->dir,
+                                     .domain = "localhost:3000",
+                                     .limits = {.memory_bytes = 512u << 20,
+                                                .disk_bytes = 1u << 30,
+                                                .cpu_milli = 1500,
+                                                .pids = 256,
+                                                .open_files = 1024},
+                                     .max_ttl_ms = 3600000,
+                                     .default_ttl_ms = 300000,
+                                     .agent_timeout_ms = 300,
+                                     .max_sandboxes = 4000,
+                                     .agent_port = fake_agent_port(w->fake)};
+    world_start_core(w);
+    *state = w;
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+int world_teardown(void **state)
+{
+    struct world *w = *state;
+
+    if (w->core)
+        world_stop_core(w);
+    fake_stop(w->fake);
+    assert_int_equal(uv_run(&w->loop, UV_RUN_NOWAIT), 0);
+    assert_int_equal(uv_loop_close(&w->loop), 0);
+    nftw(w->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    free(w);
+    return 0;
+}
+
+struct sandbox_request world_request(void)
+{
+    return (struct sandbox_request){
+        .tenant = "default", .template_name = "host", .ttl_ms = 60000, .secure = true};
+}
+
+/* Creates one and waits for it. */
+void world_create(struct world *w, const struct sandbox_request *r,
+                  char id[static IDS_SANDBOX_SIZE])
+{
+    struct answer a = {0};
+
+    core_sandbox_create(w->core, r, world_on_answer, &a);
+    assert_int_equal(a.calls, 0);
+    world_run_until(w, &a.calls, 1);
+    if (!a.good)
+        fail_msg("create: %s", a.why.text);
+    memcpy(id, a.id, IDS_SANDBOX_SIZE);
+}
+
+void world_create_default(struct world *w, char id[static IDS_SANDBOX_SIZE])
+{
+    struct sandbox_request r = world_request();
+
+    world_create(w, &r, id);
+}
+
+struct answer world_create_fails(struct world *w, const struct sandbox_request *r)
+{
+    struct answer a = {0};
+
+    core_sandbox_create(w->core, r, world_on_answer, &a);
+    assert_int_equal(a.calls, 0);
+    world_run_until(w, &a.calls, 1);
+    assert_false(a.good);
+    return a;
+}
+
+int64_t world_query(struct world *w, const char *sql)
+{
+    char path[100];
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    int64_t out = -1;
+
+    snprintf(path, sizeof(path), "%s/cay.db", w->dir);
+    assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    sqlite3_exec(db, "PRAGMA wal_autocheckpoint = 0", NULL, NULL, NULL);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
+    if (sqlite3_step(s) == SQLITE_ROW)
+        out = sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+    return out;
+}
+
+int64_t world_rows(struct world *w)
+{
+    return world_query(w, "SELECT count(*) FROM sandboxes");
+}
+
+size_t world_open_descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    size_t n = 0;
+
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}

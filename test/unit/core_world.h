@@ -1,0 +1,60 @@
+#pragma once
+/* What the units of core share: a core with a fake privd (core_fake.h) in a directory of its own, and
+ * a loop that the test turns. */
+
+#include "core/core.h"
+#include "core_fake.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+struct world {
+    char dir[64];
+    uv_loop_t loop;
+    struct fake *fake;
+    struct core *core;
+    struct core_config config;
+};
+
+/* What a core_sandbox_cb said. */
+struct answer {
+    unsigned calls;
+    bool good;
+    char id[IDS_SANDBOX_SIZE];
+    struct err why;
+};
+
+/* arg is a struct answer. */
+void world_on_answer(void *arg, const struct sandbox *s, const struct err *why);
+
+int world_setup(void **state);
+int world_teardown(void **state);
+#define WORLD(test) cmocka_unit_test_setup_teardown(test, world_setup, world_teardown)
+
+void world_start_core(struct world *w); /* until it is ready */
+void world_stop_core(struct world *w);
+
+/* Turn the loop until *value is wanted, for a while, until fn is true. A test fails after 10 s. */
+void world_run_until(struct world *w, const unsigned *value, unsigned wanted);
+void world_run_for(struct world *w, uint64_t ms);
+void world_run_until_true(struct world *w, bool (*fn)(struct world *w));
+bool world_is_ready(struct world *w);
+bool world_is_not_ready(struct world *w);
+bool world_nothing_lives(struct world *w);
+bool world_has_job(struct world *w);
+
+/* Template host, tenant default, a minute. */
+struct sandbox_request world_request(void);
+void world_create(struct world *w, const struct sandbox_request *r,
+                  char id[static IDS_SANDBOX_SIZE]);
+void world_create_default(struct world *w, char id[static IDS_SANDBOX_SIZE]);
+struct answer world_create_fails(struct world *w, const struct sandbox_request *r);
+
+/* The first number that a query of the store gives, by a connection of its own. */
+int64_t world_query(struct world *w, const char *sql);
+int64_t world_rows(struct world *w); /* of sandboxes */
+
+size_t world_open_descriptors(void);

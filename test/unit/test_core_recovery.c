@@ -1,0 +1,264 @@
+/* Units of src/core: privd goes away, cayd goes away, answers that do not come. */
+#include "base/clock.h"
+#include "core_world.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* -- privd and cayd go away -------------------------------------------------------------------- */
+
+static void privd_gone_while_one_is_made(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    struct answer a = {0};
+
+    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
+    core_sandbox_create(w->core, &r, world_on_answer, &a);
+    world_run_for(w, 30);
+    fake_down(w->fake);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    assert_true(a.why.hint[0]);
+    world_run_until_true(w, world_is_not_ready);
+    assert_int_equal(world_create_fails(w, &r).why.code, ERR_UNAVAILABLE);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    fake_restart(w->fake, false);
+    world_run_until_true(w, world_is_ready);
+    world_run_for(w, 30);
+    assert_int_equal(world_rows(w), 0);
+    assert_int_equal(fake_counts(w->fake).live, 0);
+}
+
+static void a_restart_of_privd_keeps_what_lives(void **state)
+{
+    struct world *w = *state;
+    struct answer a = {0};
+    char kept[IDS_SANDBOX_SIZE], killed[IDS_SANDBOX_SIZE];
+
+    world_create_default(w, kept);
+    world_create_default(w, killed);
+    fake_down(w->fake);
+    world_run_until_true(w, world_is_not_ready);
+    assert_non_null(core_sandbox_find(w->core, NULL, kept));
+    core_sandbox_kill(w->core, NULL, killed, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    fake_add_stray(w->fake, "istray");
+    fake_restart(w->fake, false);
+    world_run_until_true(w, world_is_ready);
+    world_run_for(w, 50);
+    assert_non_null(core_sandbox_find(w->core, NULL, kept));
+    assert_true(fake_lives(w->fake, kept));
+    assert_false(fake_lives(w->fake, killed));
+    assert_false(fake_lives(w->fake, "istray"));
+    assert_int_equal(world_rows(w), 1);
+}
+
+static void what_privd_lost_is_forgotten(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+
+    world_create_default(w, id);
+    fake_restart(w->fake, true);
+    world_run_until_true(w, world_is_not_ready);
+    world_run_until_true(w, world_is_ready);
+    assert_null(core_sandbox_find(w->core, NULL, id));
+    assert_int_equal(world_rows(w), 0);
+}
+
+/* The moments at which cayd is killed: what was asked for last is held up by what. */
+static const struct moment {
+    const char *name;
+    enum fake_knob knob;
+    bool kill;      /* else one more is being made */
+    unsigned lives; /* how many of three are there afterwards */
+} moments[] = {
+    {"privd was asked to make one", FAKE_HOLD_CREATES, false, 2},
+    {"privd had made one", FAKE_AGENT_SILENT, false, 2},
+    {"privd was asked to end one", FAKE_HOLD_KILLS, true, 1},
+};
+
+/* In a process of its own: makes three, begins what the moment is about, and is killed. */
+static NORETURN void be_killed(struct world *w, const struct moment *m, int out, int go)
+{
+    struct sandbox_request r = world_request();
+    struct answer unfinished = {0};
+    char id[IDS_SANDBOX_SIZE], byte;
+    struct err e;
+
+    uv_loop_fork(&w->loop);
+    w->config.agent_timeout_ms = 60000;
+    assert_int_equal(core_new(&w->loop, &w->config, fake_path(w->fake), &w->core, &e), ERR_OK);
+    world_run_until_true(w, world_is_ready);
+    for (int i = 0; i < 3; i++) {
+        r.ttl_ms = i == 1 ? 300 : 60000;
+        world_create(w, &r, id);
+        if (write(out, id, sizeof(id)) != sizeof(id))
+            abort();
+    }
+    if (read(go, &byte, 1) != 1)
+        abort();
+    if (m->kill)
+        core_sandbox_kill(w->core, NULL, id, world_on_answer, &unfinished);
+    else
+        core_sandbox_create(w->core, &r, world_on_answer, &unfinished);
+    world_run_for(w, 50);
+    kill(getpid(), unfinished.calls ? SIGTERM : SIGKILL);
+    abort();
+}
+
+/* Runs be_killed; the ids of what it made. */
+static void make_and_kill(struct world *w, const struct moment *m, char ids[3][IDS_SANDBOX_SIZE])
+{
+    int out[2], go[2], status;
+    pid_t pid;
+
+    assert_int_equal(pipe(out), 0);
+    assert_int_equal(pipe(go), 0);
+    pid = fork();
+    if (pid == 0)
+        be_killed(w, m, out[1], go[0]);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(read(out[0], ids[i], IDS_SANDBOX_SIZE), IDS_SANDBOX_SIZE);
+    fake_set(w->fake, m->knob, 1);
+    assert_int_equal(write(go[1], "", 1), 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    for (int i = 0; i < 2; i++) {
+        close(out[i]);
+        close(go[i]);
+    }
+}
+
+static void at_a_kill_of_cayd_each_is_as_before_or_gone(void **state)
+{
+    struct world *w = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(moments); i++) {
+        const struct moment *m = &moments[i];
+        char ids[3][IDS_SANDBOX_SIZE];
+
+        print_message("# %s\n", m->name);
+        world_stop_core(w);
+        make_and_kill(w, m, ids);
+        assert_int_equal(world_rows(w), m->kill ? 3 : 4);
+        usleep(300000); /* the second one's time is over */
+        fake_set(w->fake, m->knob, 0);
+        world_start_core(w);
+        world_run_for(w, 100);
+        assert_non_null(core_sandbox_find(w->core, "default", ids[0]));
+        assert_null(core_sandbox_find(w->core, "default", ids[1]));
+        assert_int_equal(core_sandbox_find(w->core, "default", ids[2]) != NULL, !m->kill);
+        assert_in_range(core_sandbox_find(w->core, NULL, ids[0])->end_real_ms - clock_real_ms(),
+                        50000, 60000);
+        assert_int_equal(fake_counts(w->fake).live, m->lives);
+        assert_int_equal(world_rows(w), m->lives);
+        for (int k = 0; k < 3; k += 2) {
+            struct answer gone = {0};
+
+            core_sandbox_kill(w->core, NULL, ids[k], world_on_answer, &gone);
+            world_run_until(w, &gone.calls, 1);
+        }
+    }
+}
+
+/* privd was still making one for an earlier cayd when this one asked for its list. */
+static void a_stray_that_appears_later_is_ended(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+
+    world_stop_core(w);
+    w->config.privd_timeout_ms = 200;
+    world_start_core(w);
+    world_create_default(w, id);
+    fake_add_stray(w->fake, "ilate");
+    world_run_for(w, 400);
+    assert_false(fake_lives(w->fake, "ilate"));
+    assert_true(fake_lives(w->fake, id));
+    assert_non_null(core_sandbox_find(w->core, NULL, id));
+    assert_int_equal(fake_counts(w->fake).kills, 1);
+    world_run_for(w, 400);
+    assert_int_equal(fake_counts(w->fake).lists, 3);
+}
+
+/* privd does not answer: whoever waits is told, and the late answer is made good. */
+static void waits_for_privd_end(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    struct answer a = {0};
+    char id[IDS_SANDBOX_SIZE];
+
+    world_stop_core(w);
+    w->config.privd_timeout_ms = 100;
+    w->config.agent_timeout_ms = 100;
+    world_start_core(w);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
+    assert_int_equal(world_create_fails(w, &r).why.code, ERR_TIMEOUT);
+    assert_int_equal(world_rows(w), 1);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    world_run_for(w, 50);
+    assert_int_equal(world_rows(w), 0);
+    assert_int_equal(fake_counts(w->fake).live, 0);
+
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_HOLD_KILLS, 1);
+    core_sandbox_kill(w->core, NULL, id, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_TIMEOUT);
+    fake_set(w->fake, FAKE_HOLD_KILLS, 0);
+    world_run_for(w, 50);
+    assert_int_equal(world_rows(w), 0);
+    assert_int_equal(a.calls, 1);
+}
+
+static void a_stop_answers_everybody_and_keeps_what_lives(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    struct answer made = {0}, killed = {0}, built = {0};
+    char id[IDS_SANDBOX_SIZE], other[IDS_SANDBOX_SIZE];
+
+    world_create_default(w, id);
+    world_create_default(w, other);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
+    fake_set(w->fake, FAKE_HOLD_KILLS, 1);
+    fake_set(w->fake, FAKE_HOLD_JOBS, 1);
+    core_sandbox_create(w->core, &r, world_on_answer, &made);
+    core_sandbox_kill(w->core, NULL, other, world_on_answer, &killed);
+    core_template_build(w->core, "base", NULL, world_on_answer, &built);
+    world_run_for(w, 20);
+    world_stop_core(w);
+    assert_int_equal(made.calls, 1);
+    assert_int_equal(made.why.code, ERR_CANCELED);
+    assert_int_equal(killed.calls, 1);
+    assert_int_equal(killed.why.code, ERR_CANCELED);
+    assert_int_equal(built.calls, 1);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    fake_set(w->fake, FAKE_HOLD_KILLS, 0);
+    fake_set(w->fake, FAKE_HOLD_JOBS, 0);
+    world_start_core(w);
+    world_run_for(w, 50);
+    assert_non_null(core_sandbox_find(w->core, NULL, id));
+    assert_int_equal(world_rows(w), 1);
+    assert_int_equal(fake_counts(w->fake).live, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WORLD(privd_gone_while_one_is_made),
+        WORLD(a_restart_of_privd_keeps_what_lives),
+        WORLD(what_privd_lost_is_forgotten),
+        WORLD(at_a_kill_of_cayd_each_is_as_before_or_gone),
+        WORLD(a_stray_that_appears_later_is_ended),
+        WORLD(waits_for_privd_end),
+        WORLD(a_stop_answers_everybody_and_keeps_what_lives),
+    };
+
+    return cmocka_run_group_tests_name("core_recovery", tests, NULL, NULL);
+}
