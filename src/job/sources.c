@@ -1,0 +1,198 @@
+#include "job/sources.h"
+
+#include "base/util.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define LINE_MAX_BYTES   4096
+#define STANZA_MAX_BYTES 16384
+
+int sources_suite(char *out, size_t size)
+{
+    FILE *f = fopen("/usr/lib/os-release", "re");
+    char line[256];
+    bool debian = false;
+    int r = -ENOENT;
+
+    if (!f)
+        return -errno;
+    while (fgets(line, sizeof(line), f)) {
+        line[strcspn(line, "\n")] = '\0';
+        debian = debian || strcmp(line, "ID=debian") == 0;
+        if (strncmp(line, "VERSION_CODENAME=", 17) == 0 && line[17]) {
+            snprintf(out, size, "%s", line + 17);
+            r = 0;
+        }
+    }
+    fclose(f);
+    return debian ? r : -ENOENT;
+}
+
+/* "bookworm", "bookworm-updates", "bookworm-security"; not "cloud-sdk-bookworm". */
+static bool is_of_suite(const char *word, size_t n, const char *suite)
+{
+    size_t len = strlen(suite);
+
+    return n >= len && strncmp(word, suite, len) == 0 && (n == len || word[len] == '-');
+}
+
+static bool has_word_of_suite(const char *text, const char *suite)
+{
+    while (*text && *text != '\n') {
+        size_t n;
+
+        text += strspn(text, " \t");
+        n = strcspn(text, " \t\n");
+        if (n > 0 && is_of_suite(text, n, suite))
+            return true;
+        text += n;
+    }
+    return false;
+}
+
+/* -- one-line form: deb [options] URI SUITE COMPONENTS -------------------------------------------- */
+
+static bool keep_line(const char *line, const char *suite)
+{
+    const char *p = line + strspn(line, " \t");
+
+    if (strncmp(p, "deb ", 4) != 0 && strncmp(p, "deb\t", 4) != 0)
+        return false;
+    p += 4;
+    p += strspn(p, " \t");
+    if (*p == '[') {
+        p = strchr(p, ']');
+        if (!p)
+            return false;
+        p++;
+        p += strspn(p, " \t");
+    }
+    p += strcspn(p, " \t\n"); /* the URI */
+    p += strspn(p, " \t");
+    return is_of_suite(p, strcspn(p, " \t\n"), suite);
+}
+
+static int filter_list(FILE *in, FILE *out, const char *suite)
+{
+    char line[LINE_MAX_BYTES];
+    int kept = 0;
+
+    while (fgets(line, sizeof(line), in)) {
+        if (keep_line(line, suite)) {
+            fputs(line, out);
+            kept++;
+        }
+    }
+    return kept;
+}
+
+/* -- deb822: stanzas between empty lines ---------------------------------------------------------- */
+
+static bool keep_stanza(const char *stanza, const char *suite)
+{
+    bool wanted = false;
+
+    for (const char *line = stanza; line && *line;
+         line = strchr(line, '\n'), line += line != NULL) {
+        if (strncasecmp(line, "Suites:", 7) == 0)
+            wanted = has_word_of_suite(line + 7, suite);
+        if (strncasecmp(line, "Enabled:", 8) == 0 &&
+            strncasecmp(line + 8 + strspn(line + 8, " \t"), "no", 2) == 0)
+            return false;
+    }
+    return wanted;
+}
+
+static int end_stanza(char *stanza, size_t *len, FILE *out, const char *suite)
+{
+    int kept = 0;
+
+    stanza[*len] = '\0';
+    if (*len > 0 && keep_stanza(stanza, suite)) {
+        fputs(stanza, out);
+        fputc('\n', out);
+        kept = 1;
+    }
+    *len = 0;
+    return kept;
+}
+
+static int filter_deb822(FILE *in, FILE *out, const char *suite)
+{
+    char line[LINE_MAX_BYTES], stanza[STANZA_MAX_BYTES];
+    size_t len = 0;
+    int kept = 0;
+
+    while (fgets(line, sizeof(line), in)) {
+        size_t n = strlen(line);
+
+        if (line[strspn(line, " \t\n")] == '\0')
+            kept += end_stanza(stanza, &len, out, suite);
+        else if (line[0] != '#' && len + n < sizeof(stanza)) {
+            memcpy(stanza + len, line, n);
+            len += n;
+        }
+    }
+    return kept + end_stanza(stanza, &len, out, suite);
+}
+
+/* -- files ---------------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+static int filter_file(const char *from, const char *to, const char *suite)
+{
+    FILE *in = fopen(from, "re"), *out = in ? fopen(to, "we") : NULL;
+    int kept = 0;
+
+    if (in && out)
+        kept = ends_with(from, ".sources") ? filter_deb822(in, out, suite)
+                                           : filter_list(in, out, suite);
+    if (in)
+        fclose(in);
+    if (out)
+        fclose(out);
+    if (out && kept == 0)
+        (void)remove(to);
+    return kept;
+}
+
+static void take_file(const char *from, const char *suite, const char *dir, int *n)
+{
+    char to[512];
+
+    snprintf(to, sizeof(to), "%s/%d%s", dir, *n + 1,
+             ends_with(from, ".sources") ? ".sources" : ".list");
+    if (filter_file(from, to, suite) > 0)
+        (*n)++;
+}
+
+int sources_collect(const char *suite, const char *dir)
+{
+    static const char parts[] = "/etc/apt/sources.list.d";
+    DIR *d = opendir(parts);
+    struct dirent *e;
+    int n = 0;
+
+    take_file("/etc/apt/sources.list", suite, dir, &n);
+    while (d && (e = readdir(d)) != NULL) {
+        char from[512];
+
+        if (!ends_with(e->d_name, ".list") && !ends_with(e->d_name, ".sources"))
+            continue;
+        snprintf(from, sizeof(from), "%s/%s", parts, e->d_name);
+        take_file(from, suite, dir, &n);
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
