@@ -156,9 +156,7 @@ static int install(void)
     r = attach_target();
     if (r < 0)
         return say_failure(r, "cannot mount the tree to build in: %s", strerror(-r));
-    /* On another distribution: the stable release that cay is tested with, from Debian's own servers. */
-    if (sources_suite(suite, sizeof(suite)) < 0)
-        snprintf(suite, sizeof(suite), "bookworm");
+    sources_suite(suite, sizeof(suite));
     n = sources_collect(suite, WORK_DIR);
     read_proxies(&p);
     say_progress(2, "Debian %s, %d package sources of the host", suite, n);
@@ -225,19 +223,6 @@ static int check_tree(void)
     return r < 0 ? say_failure(r, "the tree is not usable: %s", strerror(-r)) : 0;
 }
 
-/* What names the host's mirrors does not stay: they may hold names or credentials of the host. */
-static int put_sources(const char *suite)
-{
-    char text[512];
-
-    snprintf(text, sizeof(text),
-             "deb http://deb.debian.org/debian %s main\n"
-             "deb http://deb.debian.org/debian %s-updates main\n"
-             "deb http://deb.debian.org/debian-security %s-security main\n",
-             suite, suite, suite);
-    return tree_put_text("etc/apt/sources.list", 0644, text);
-}
-
 static int remove_host_traces(void)
 {
     static const char *const traces[] = {"etc/apt/sources.list.d",
@@ -258,13 +243,10 @@ static int remove_host_traces(void)
 
 static int finish(void)
 {
-    char suite[64];
     int r = remove_host_traces();
 
-    if (sources_suite(suite, sizeof(suite)) < 0)
-        snprintf(suite, sizeof(suite), "bookworm");
     if (r == 0)
-        r = put_sources(suite);
+        r = sources_put();
     if (r < 0)
         return say_failure(r, "cannot finish the tree: %s", strerror(-r));
     r = add_user();

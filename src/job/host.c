@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "job/host_etc.h"
 #include "job/say.h"
+#include "job/sources.h"
 #include "job/template.h"
 #include "job/tree.h"
 
@@ -155,18 +156,25 @@ static int put_mask(void)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
+/* What is copied comes first: the rest is generated on top of it and uses it (etc/skel). */
 static int fill(void)
 {
-    int r = account_put();
+    int r = tree_put_dir("etc", 0755, 0, 0);
 
     if (r == 0)
-        r = put_top_links();
+        r = tree_put_dir("var", 0755, 0, 0);
     if (r == 0)
         r = tree_put_dir("usr", 0755, 0, 0);
     if (r == 0)
         r = put_table();
+    if (r == 0)
+        r = put_top_links();
     say_progress(30, "copying what the distribution keeps in /etc");
-    return r == 0 ? copy_table() : r;
+    if (r == 0)
+        r = copy_table();
+    if (r == 0)
+        r = sources_put();
+    return r == 0 ? account_put() : r;
 }
 
 static int build(const char *fingerprint)

@@ -40,6 +40,7 @@ const char *const host_etc_dirs[] = {
     "etc/apt/trusted.gpg.d",
     "etc/default",
     "etc/opt",
+    "etc/pam.d",
     "etc/profile.d",
     "etc/security",
     "etc/security/limits.d",

@@ -1,6 +1,7 @@
 #include "job/sources.h"
 
 #include "base/util.h"
+#include "job/tree.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -10,26 +11,36 @@
 
 #define LINE_MAX_BYTES   4096
 #define STANZA_MAX_BYTES 16384
+#define FALLBACK_SUITE   "bookworm"
 
-int sources_suite(char *out, size_t size)
+void sources_suite(char *out, size_t size)
 {
     FILE *f = fopen("/usr/lib/os-release", "re");
-    char line[256];
+    char line[256], name[64] = "";
     bool debian = false;
-    int r = -ENOENT;
 
-    if (!f)
-        return -errno;
-    while (fgets(line, sizeof(line), f)) {
+    while (f && fgets(line, sizeof(line), f)) {
         line[strcspn(line, "\n")] = '\0';
         debian = debian || strcmp(line, "ID=debian") == 0;
-        if (strncmp(line, "VERSION_CODENAME=", 17) == 0 && line[17]) {
-            snprintf(out, size, "%s", line + 17);
-            r = 0;
-        }
+        if (strncmp(line, "VERSION_CODENAME=", 17) == 0)
+            snprintf(name, sizeof(name), "%.63s", line + 17);
     }
-    fclose(f);
-    return debian ? r : -ENOENT;
+    if (f)
+        fclose(f);
+    snprintf(out, size, "%s", debian && name[0] ? name : FALLBACK_SUITE);
+}
+
+int sources_put(void)
+{
+    char text[512], suite[64];
+
+    sources_suite(suite, sizeof(suite));
+    snprintf(text, sizeof(text),
+             "deb http://deb.debian.org/debian %s main\n"
+             "deb http://deb.debian.org/debian %s-updates main\n"
+             "deb http://deb.debian.org/debian-security %s-security main\n",
+             suite, suite, suite);
+    return tree_put_text("etc/apt/sources.list", 0644, text);
 }
 
 /* "bookworm", "bookworm-updates", "bookworm-security"; not "cloud-sdk-bookworm". */

@@ -3,10 +3,14 @@
 
 #include <stdio.h>
 
-/* The host's suite ("bookworm") into out; -ENOENT when the host is no Debian. */
-int sources_suite(char *out, size_t size);
+/* The suite to use: the host's ("bookworm"); on a host that is no Debian, the one cay is tested with. */
+void sources_suite(char *out, size_t size);
 
 /* Writes what the host's /etc/apt has for this suite (its pockets -updates and -security too) to a file
  * in deb822 or one-line form; sources of anybody else are left out. Returns how many files it wrote into
  * dir ("1.sources", "2.list", ...), or -errno. */
 int sources_collect(const char *suite, const char *dir);
+
+/* Writes etc/apt/sources.list below the working directory, with Debian's own servers: the host's mirrors
+ * may carry names or credentials of the host. 0 or -errno. */
+int sources_put(void);
