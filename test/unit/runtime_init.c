@@ -5,13 +5,16 @@
 
 #include "runtime/agent_boot.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,6 +81,15 @@ int main(void)
 
     if (read_full(&boot, sizeof(boot)) < 0 || boot.version != AGENT_BOOT_VERSION)
         return 1;
+    /* Nothing but what was promised is open, and nothing of the host is behind 0 to 2. */
+    for (int fd = (int)(AGENT_CGROUP_FD_FIRST + boot.cgroup_fds); fd < 1024; fd++)
+        if (fcntl(fd, F_GETFD) >= 0)
+            return 3;
+    for (int fd = 0; fd < 3; fd++) {
+        struct stat st;
+        if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
+            return 4;
+    }
     (void)!write(AGENT_BOOT_FD, "R", 1);
     for (;;) {
         size_t n = 0;

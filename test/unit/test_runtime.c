@@ -31,6 +31,7 @@ static char state_dir[64];
 static struct runtime *rt;
 static const struct runtime_driver *driver;
 static const char *skip_reason;
+static bool in_memory; /* the other disk back end: RUNTIME_DISK=memory */
 
 struct box {
     struct runtime_slot slot;
@@ -331,12 +332,12 @@ static void test_limits_hold(void **state)
     struct box b;
     struct runtime_stat st;
     NEEDS_ROOT;
+    const char *full = in_memory ? "No space left" : "isk quota exceeded";
     box_start(&b, 0, 6);
-    expect_has(&b, 1000, "dd if=/dev/zero of=/tmp/big bs=1M count=200 2>&1", "isk quota exceeded");
+    expect_has(&b, 1000, "dd if=/dev/zero of=/tmp/big bs=1M count=200 2>&1", full);
     expect(&b, 1000, "test $(stat -c %s /tmp/big) -le 67108864 && echo bounded; rm /tmp/big",
            "bounded");
-    expect_has(&b, 0, "dd if=/dev/zero of=/usr/big bs=1M count=200 2>&1; rm /usr/big",
-               "isk quota exceeded");
+    expect_has(&b, 0, "dd if=/dev/zero of=/usr/big bs=1M count=200 2>&1; rm /usr/big", full);
     assert_int_equal(runtime_stat(rt, 0, 6, &st), 0);
     assert_int_equal(st.disk_limit_bytes, small.disk_bytes);
     assert_int_equal(st.memory_limit_bytes, small.memory_bytes);
@@ -456,8 +457,8 @@ static void test_recovery_finds_and_adopts(void **state)
     box_start(&b, 5, 42);
     assert_int_equal(runtime_scan(rt, note_left, &f), 0);
     assert_int_equal(f.slot, 5);
-    assert_int_equal(f.gen, 42);
-    assert_true(f.has_layer && f.has_cgroup);
+    assert_int_equal(f.gen, in_memory ? 0 : 42);
+    assert_true(f.has_layer == !in_memory && f.has_cgroup);
     assert_int_equal(f.pid, b.started.pid);
     assert_int_equal(runtime_adopt(rt, 5, b.started.pid, &pidfd), 0);
     close(pidfd);
@@ -470,6 +471,77 @@ static void test_recovery_finds_and_adopts(void **state)
     assert_int_equal(driver->end_finish(rt, &t), -EBUSY);
     expect(&b, 1000, "echo x > /tmp/x && cat /tmp/x", "x");
     box_end(&b);
+}
+
+/* Processes with an id of the slots' ranges, lines of this mount namespace, entries of a directory. */
+static unsigned count_processes(void)
+{
+    unsigned n = 0;
+    struct dirent *e;
+    struct stat st;
+    DIR *dir = opendir("/proc");
+    assert_non_null(dir);
+    while ((e = readdir(dir)) != NULL)
+        if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && st.st_uid >= RUNTIME_UID_BASE)
+            n++;
+    closedir(dir);
+    return n;
+}
+
+static unsigned count_mounts(void)
+{
+    unsigned n = 0;
+    FILE *f = fopen("/proc/self/mountinfo", "r");
+    assert_non_null(f);
+    for (int c; (c = getc(f)) != EOF;)
+        n += c == '\n';
+    fclose(f);
+    return n;
+}
+
+static unsigned count_entries(const char *path)
+{
+    unsigned n = 0;
+    struct dirent *e;
+    DIR *dir = opendir(path);
+    if (!dir)
+        return 0;
+    while ((e = readdir(dir)) != NULL)
+        n += e->d_name[0] >= '0' && e->d_name[0] <= '9';
+    closedir(dir);
+    return n;
+}
+
+static void test_nothing_is_left(void **state)
+{
+    struct box b[3];
+    char layers[128], nothing[8];
+    static const char *const cgroups[] = {
+        "/sys/fs/cgroup/memory/" CGROUP, "/sys/fs/cgroup/pids/" CGROUP,
+        "/sys/fs/cgroup/freezer/" CGROUP, "/sys/fs/cgroup/" CGROUP};
+    NEEDS_ROOT;
+    snprintf(layers, sizeof(layers), "%s/disk/layers", state_dir);
+    unsigned processes = count_processes(), mounts = count_mounts(),
+             fds = count_entries("/proc/self/fd");
+    for (unsigned i = 0; i < 3; i++) {
+        box_start(&b[i], i, 60);
+        /* Daemons of the tenant, a full disk, a file that is still open. */
+        run(&b[i], 0,
+            "setsid sleep 1000 >/dev/null 2>&1 & (setsid sh -c 'exec 3>/tmp/x; sleep 1000') "
+            ">/dev/null 2>&1 & dd if=/dev/zero of=/tmp/y bs=1M count=20 2>/dev/null; echo",
+            nothing, sizeof(nothing));
+    }
+    assert_int_equal(count_mounts(), mounts); /* constant cost: not one per sandbox */
+    assert_true(count_processes() >= processes + 9);
+    assert_int_equal(count_entries(layers), in_memory ? 0 : 3);
+    for (unsigned i = 0; i < 3; i++)
+        box_end(&b[i]);
+    assert_int_equal(count_processes(), processes);
+    assert_int_equal(count_mounts(), mounts);
+    assert_int_equal(count_entries("/proc/self/fd"), fds);
+    assert_int_equal(count_entries(layers), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(cgroups); i++)
+        assert_int_equal(count_entries(cgroups[i]), 0);
 }
 
 static void test_many_and_how_long(void **state)
@@ -580,6 +652,7 @@ static int set_up(void **state)
         skip_reason = "needs root, and RUNTIME_INIT naming the stand-in for cay-init";
         return 0;
     }
+    in_memory = getenv("RUNTIME_DISK") && strcmp(getenv("RUNTIME_DISK"), "memory") == 0;
     log_init("test", LOG_INFO);
     /* What the runtime mounts is then gone with this process. */
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
@@ -593,7 +666,7 @@ static int set_up(void **state)
         .state_dir = state_dir,
         .agent_path = agent,
         .cgroup_name = CGROUP,
-        .disk = getenv("RUNTIME_DISK_MEMORY") ? RUNTIME_DISK_MEMORY : RUNTIME_DISK_BTRFS,
+        .disk = in_memory ? RUNTIME_DISK_MEMORY : RUNTIME_DISK_BTRFS,
         .disk_bytes = 1024 * MIB,
         .slots_max = 4096,
     };
@@ -635,6 +708,7 @@ int main(void)
         cmocka_unit_test_teardown(test_sockets_reach_services_inside, end_rest),
         cmocka_unit_test_teardown(test_failures_are_named_and_undone, end_rest),
         cmocka_unit_test_teardown(test_recovery_finds_and_adopts, end_rest),
+        cmocka_unit_test_teardown(test_nothing_is_left, end_rest),
         cmocka_unit_test_teardown(test_many_and_how_long, end_rest),
     };
     return cmocka_run_group_tests_name("runtime", tests, set_up, tear_down);

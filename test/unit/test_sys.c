@@ -1,0 +1,549 @@
+/* One Linux facility after the other, for real. Most need root and say so when they are skipped. */
+
+#include "base/io.h"
+#include "sys/btrfs.h"
+#include "sys/caps.h"
+#include "sys/cgroup.h"
+#include "sys/fdpass.h"
+#include "sys/filter.h"
+#include "sys/loopdev.h"
+#include "sys/mnt.h"
+#include "sys/netlink.h"
+#include "sys/nft.h"
+#include "sys/ns.h"
+#include "sys/pid.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define CGROUP "cay-test-sys"
+
+#define NEEDS_ROOT                                    \
+    do {                                              \
+        if (geteuid() != 0) {                         \
+            print_message("# skipped: needs root\n"); \
+            skip();                                   \
+        }                                             \
+    } while (0)
+
+/* Runs fn in a child; what it returns (0..255) is its exit status. */
+static int in_child(int (*fn)(void))
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(fn());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* --- fdpass -------------------------------------------------------------------------------------- */
+
+static void test_fdpass_carries_descriptors(void **state)
+{
+    int pair[2], fds[4], got[4];
+    char text[8];
+    size_t n = 0;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(fdpass_send(pair[0], "hello", 6, fds, 2, 0), 0);
+    assert_int_equal(fdpass_recv(pair[1], text, sizeof(text), got, 4, &n, 0), 6);
+    assert_int_equal(n, 2);
+    assert_string_equal(text, "hello");
+    assert_true(fcntl(got[0], F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(write(got[1], "x", 1), 1);
+    assert_int_equal(read(fds[0], text, 1), 1);
+    assert_int_equal(fdpass_recv(pair[1], text, sizeof(text), got, 4, &n, MSG_DONTWAIT), -EAGAIN);
+    for (int i = 0; i < 2; i++) {
+        close(got[i]);
+        close(fds[i]);
+    }
+    close(pair[0]);
+    assert_int_equal(fdpass_recv(pair[1], text, sizeof(text), got, 4, &n, 0), 0);
+    close(pair[1]);
+}
+
+/* The lowest free number tells whether something leaked. */
+static int lowest_fd(void)
+{
+    int fd = dup(0);
+    close(fd);
+    return fd;
+}
+
+static void test_fdpass_refuses_what_is_cut(void **state)
+{
+    int pair[2], got[4], two[2] = {0, 0};
+    char text[4];
+    size_t n = 0;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    int before = lowest_fd();
+    assert_int_equal(fdpass_send(pair[0], "too long", 8, two, 2, 0), 0);
+    assert_int_equal(fdpass_recv(pair[1], text, sizeof(text), got, 4, &n, 0), -EBADMSG);
+    assert_int_equal(fdpass_send(pair[0], "x", 1, two, 2, 0), 0);
+    assert_int_equal(fdpass_recv(pair[1], text, sizeof(text), got, 1, &n, 0), -EBADMSG);
+    int many[FDPASS_MAX + 1] = {0};
+    assert_int_equal(fdpass_send(pair[0], "x", 1, many, FDPASS_MAX + 1, 0), -EINVAL);
+    assert_int_equal(lowest_fd(), before);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* --- pid ----------------------------------------------------------------------------------------- */
+
+static void test_pid_reports_how_it_ended(void **state)
+{
+    int pidfd = -1, code = 0, status = 0;
+    pid_t pid = ns_fork(0, SIGCHLD, &pidfd);
+    if (pid == 0)
+        _exit(7);
+    assert_true(pid > 0);
+    assert_int_equal(pid_wait(pidfd, &code, &status), 0);
+    assert_int_equal(code, CLD_EXITED);
+    assert_int_equal(status, 7);
+    assert_int_equal(pid_kill(pidfd, SIGKILL), 0); /* gone is success */
+    close(pidfd);
+
+    pid = ns_fork(0, SIGCHLD, &pidfd);
+    if (pid == 0)
+        for (;;)
+            pause();
+    assert_int_equal(pid_reap(pidfd, &code, &status), -EAGAIN);
+    assert_false(pid_has_ended(pidfd));
+    assert_int_equal(pid_kill(pidfd, SIGKILL), 0);
+    assert_int_equal(pid_wait(pidfd, &code, &status), 0);
+    assert_int_equal(code, CLD_KILLED);
+    assert_int_equal(status, SIGKILL);
+    assert_true(pid_has_ended(pidfd));
+    close(pidfd);
+    assert_int_equal(pid_open(pid), -ESRCH);
+}
+
+/* --- caps ---------------------------------------------------------------------------------------- */
+
+static int become_with_two(void)
+{
+    uint64_t keep = CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_KILL), effective, permitted;
+    if (caps_become(1234, 1235, keep, CAPS_BIT(CAP_SYS_ADMIN)) < 0)
+        return 1;
+    if (caps_get(&effective, &permitted) < 0)
+        return 2;
+    if (effective != (keep | CAPS_BIT(CAP_SYS_ADMIN)) || permitted != effective)
+        return 3;
+    if (getuid() != 1234 || geteuid() != 1234 || getegid() != 1235 || setuid(0) == 0)
+        return 4;
+    execl("/bin/sh", "sh", "-c",
+          "grep -q '^CapPrm:.*00000000000021$' /proc/self/status && "
+          "grep -q '^CapBnd:.*00000000000021$' /proc/self/status",
+          NULL);
+    return 5;
+}
+
+static void test_caps_survive_exec_and_nothing_else(void **state)
+{
+    NEEDS_ROOT;
+    assert_true(caps_last() >= CAP_CHECKPOINT_RESTORE);
+    assert_int_equal(in_child(become_with_two), 0);
+}
+
+/* --- mnt ----------------------------------------------------------------------------------------- */
+
+static void test_open_beneath_follows_nothing(void **state)
+{
+    char dir[] = "/tmp/cay-test-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(mkdirat(fd, "a", 0700), 0);
+    assert_int_equal(symlinkat("a", fd, "link"), 0);
+    assert_int_equal(symlinkat("/etc", fd, "out"), 0);
+    int ok = mnt_open_beneath(fd, "a", O_RDONLY | O_DIRECTORY, 0);
+    assert_true(ok >= 0);
+    close(ok);
+    assert_int_equal(mnt_open_beneath(fd, "link", O_RDONLY, 0), -ELOOP);
+    assert_int_equal(mnt_open_beneath(fd, "out/passwd", O_RDONLY, 0), -ELOOP);
+    assert_int_equal(mnt_open_beneath(fd, "../", O_RDONLY, 0), -EXDEV);
+    assert_int_equal(mnt_open_beneath(fd, "/etc", O_RDONLY, 0), -EXDEV);
+    assert_int_equal(mnt_open_beneath(fd, "none", O_RDONLY, 0), -ENOENT);
+    unlinkat(fd, "link", 0);
+    unlinkat(fd, "out", 0);
+    unlinkat(fd, "a", AT_REMOVEDIR);
+    close(fd);
+    rmdir(dir);
+}
+
+static int use_detached_trees(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mnt_make_private() < 0)
+        return 1;
+    static const struct mnt_option options[] = {{"size", "64k"}, {NULL, NULL}};
+    static const struct mnt_option bad[] = {{"size", "nonsense"}, {NULL, NULL}};
+    int tree = mnt_new("tmpfs", options, MOUNT_ATTR_NODEV);
+    if (tree < 0 || mnt_new("tmpfs", bad, 0) != -EINVAL || mnt_new("nosuchfs", NULL, 0) != -ENODEV)
+        return 2;
+    if (mnt_attach(tree, AT_FDCWD, "/mnt") < 0 || mkdir("/mnt/d", 0755) < 0)
+        return 3;
+    int copy = mnt_clone(tree, "d", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOATIME);
+    if (copy < 0 || mkdirat(copy, "x", 0755) == 0 || errno != EROFS)
+        return 4;
+    return mkdirat(tree, "d/x", 0755) < 0 ? 5 : 0;
+}
+
+static void test_detached_trees(void **state)
+{
+    NEEDS_ROOT;
+    assert_int_equal(in_child(use_detached_trees), 0);
+}
+
+/* --- network ------------------------------------------------------------------------------------- */
+
+static int connect_errno(const char *address, int type)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)};
+    CLEANUP_CLOSE int fd = socket(AF_INET, type, 0);
+    inet_pton(AF_INET, address, &to.sin_addr);
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
+        return errno;
+    return send(fd, "x", 1, 0) < 0 ? errno : 0;
+}
+
+static int sealed_network(void)
+{
+    if (unshare(CLONE_NEWNET) < 0)
+        return 1;
+    if (netlink_setup_loopback() < 0)
+        return 2;
+    /* The positive control: without the rules a datagram to elsewhere is taken and lost. */
+    if (connect_errno("198.51.100.1", SOCK_DGRAM) != 0)
+        return 3;
+    if (nft_setup_sealed() < 0)
+        return 4;
+    alarm(5);
+    if (connect_errno("198.51.100.1", SOCK_STREAM) != ECONNREFUSED)
+        return 5;
+    if (connect_errno("198.51.100.1", SOCK_DGRAM) == 0)
+        return 6;
+    if (connect_errno(NETLINK_OWN_IPV4, SOCK_STREAM) != ECONNREFUSED) /* nobody listens */
+        return 7;
+    return connect_errno("127.0.0.1", SOCK_DGRAM) == 0 ? 0 : 8;
+}
+
+static void test_network_is_sealed(void **state)
+{
+    NEEDS_ROOT;
+    assert_int_equal(in_child(sealed_network), 0);
+}
+
+/* --- filter -------------------------------------------------------------------------------------- */
+
+static struct filter filter;
+
+static int refused(long rc)
+{
+    return rc < 0 ? errno : 0;
+}
+
+static int filtered(void)
+{
+    struct rlimit core = {0, 0}, now = {7, 7};
+    if (setrlimit(RLIMIT_CORE, &now) < 0)
+        core.rlim_max = 0; /* a lower hard limit than 7: nothing to see below */
+    if (filter_install(&filter) < 0)
+        return 1;
+    if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0)
+        return 2;
+    if (refused(unshare(CLONE_NEWUSER)) != EPERM || refused(unshare(CLONE_NEWNET)) != EPERM)
+        return 3;
+    if (refused(unshare(CLONE_FS)) != 0)
+        return 4;
+    if (refused(syscall(SYS_clone, CLONE_NEWNS | SIGCHLD, 0, 0, 0, 0)) != EPERM)
+        return 5;
+    if (refused(syscall(SYS_clone3, NULL, 0)) != ENOSYS)
+        return 6;
+    if (refused(socket(AF_VSOCK, SOCK_STREAM, 0)) != EAFNOSUPPORT ||
+        refused(socket(AF_PACKET, SOCK_RAW, 0)) != EAFNOSUPPORT ||
+        refused(socket(AF_ALG, SOCK_SEQPACKET, 0)) != EAFNOSUPPORT ||
+        refused(socket(AF_NETLINK, SOCK_RAW, 12)) != EPROTONOSUPPORT)
+        return 7;
+    if (refused(socket(AF_INET, SOCK_RAW, 1)) != EPERM ||
+        refused(socket(AF_INET, SOCK_STREAM, 132)) != EPROTONOSUPPORT)
+        return 8;
+    if (refused(socket(AF_UNIX, SOCK_STREAM, 0)) || refused(socket(AF_INET6, SOCK_DGRAM, 0)) ||
+        refused(socket(AF_NETLINK, SOCK_RAW, 0)))
+        return 9;
+    if (refused(ioctl(0, TIOCSTI, "x")) != EPERM ||
+        refused(syscall(SYS_ioctl, 0, 0xdeadbeef00000000 | TIOCSTI, "x")) != EPERM)
+        return 10;
+    if (refused(syscall(SYS_setuid, 4242)) != EPERM ||
+        refused(syscall(SYS_setresuid, -1, 0x100000000 | 4242, -1)) != EPERM ||
+        refused(syscall(SYS_setregid, -1, 4242)) != EPERM)
+        return 11;
+    if (refused(syscall(SYS_bpf, 0, 0, 0)) != EPERM || refused(syscall(SYS_keyctl, 0)) != EPERM ||
+        refused(syscall(SYS_io_uring_setup, 1, 0)) != EPERM ||
+        refused(syscall(SYS_userfaultfd, 0)) != EPERM ||
+        refused(syscall(SYS_perf_event_open, 0, 0, 0, 0, 0)) != EPERM ||
+        refused(syscall(SYS_open_by_handle_at, 0, 0, 0)) != EPERM ||
+        refused(syscall(SYS_fsopen, "tmpfs", 0)) != EPERM)
+        return 12;
+    if (refused(syscall(999)) != ENOSYS)
+        return 13;
+    if (refused(syscall(SYS_personality, 0x0040000)) != ENOSYS ||
+        refused(syscall(SYS_personality, 0xffffffff)) != 0)
+        return 14;
+    if (setrlimit(RLIMIT_CORE, &core) < 0 || getrlimit(RLIMIT_CORE, &now) < 0)
+        return 15;
+    return now.rlim_cur == 7 || core.rlim_max == 0 ? 0 : 16;
+}
+
+/* int 0x80 and x32 end the process. */
+static int by_int80(void)
+{
+    int nr = 20; /* getpid of i386 */
+    if (filter_install(&filter) < 0)
+        return 1;
+    __asm__ volatile("int $0x80" : "+a"(nr)::"memory");
+    return 0;
+}
+
+static int by_x32(void)
+{
+    if (filter_install(&filter) < 0)
+        return 1;
+    syscall(0x40000000 + SYS_getpid);
+    return 0;
+}
+
+static void test_filter(void **state)
+{
+    NEEDS_ROOT;
+    assert_int_equal(filter_build(4242, &filter), 0);
+    assert_int_equal(in_child(filtered), 0);
+    assert_int_equal(in_child(by_int80), 1000 + SIGSYS);
+    assert_int_equal(in_child(by_x32), 1000 + SIGSYS);
+    filter_free(&filter);
+}
+
+/* --- cgroup -------------------------------------------------------------------------------------- */
+
+static struct cgroup *open_cgroup(void)
+{
+    struct cgroup *cg = NULL;
+    char why[192] = "";
+    if (cgroup_open(CGROUP, &cg, why, sizeof(why)) < 0) {
+        print_message("# skipped: %s\n", why);
+        skip();
+    }
+    return cg;
+}
+
+/* A child in the work leaf that counts into shared memory and forks once. */
+static pid_t busy_child(const struct cgroup *cg, int *pidfd)
+{
+    pid_t pid = ns_fork(0, SIGCHLD, pidfd);
+    if (pid == 0) {
+        if (cgroup_enter(cg, 3, CGROUP_WORK) < 0)
+            _exit(1);
+        if (fork() == 0)
+            for (;;)
+                pause();
+        for (;;)
+            pause();
+    }
+    return pid;
+}
+
+static void await_pids(const struct cgroup *cg, int want)
+{
+    pid_t pids[8];
+    for (int i = 0; i < 200; i++) {
+        if (cgroup_pids(cg, 3, CGROUP_WORK, pids, 8) == want)
+            return;
+        usleep(5000);
+    }
+    fail_msg("never %d processes", want);
+}
+
+static void test_cgroup_freezes_kills_and_goes(void **state)
+{
+    struct cgroup_limits limits = {.memory_bytes = 64 << 20, .pids = 10, .cpu_milli = 500};
+    struct cgroup_stat st;
+    int pidfd = -1, code, status;
+    NEEDS_ROOT;
+    struct cgroup *cg = open_cgroup();
+    assert_int_equal(cgroup_make(cg, 3), 0);
+    assert_int_equal(cgroup_make(cg, 3), 0); /* again is fine */
+    assert_int_equal(cgroup_limit(cg, 3, CGROUP_WHOLE, &limits), 0);
+    assert_int_equal(cgroup_limit(cg, 3, CGROUP_WORK, &limits), 0);
+    limits.memory_bytes = 32 << 20; /* down and up again, in any order */
+    assert_int_equal(cgroup_limit(cg, 3, CGROUP_WORK, &limits), 0);
+    pid_t pid = busy_child(cg, &pidfd);
+    await_pids(cg, 2);
+    assert_true(cgroup_holds(cg, 3, pid));
+    assert_false(cgroup_holds(cg, 3, getpid()));
+    assert_false(cgroup_holds(cg, 30, pid));
+    assert_int_equal(cgroup_stat(cg, 3, &st), 0);
+    assert_int_equal(st.pids_used, 2);
+    assert_int_equal(st.memory_limit_bytes, 32 << 20);
+    assert_int_equal(cgroup_remove(cg, 3), -EBUSY);
+    assert_int_equal(cgroup_freeze(cg, 3, true), 0);
+    for (int i = 0; i < 200 && !cgroup_is_frozen(cg, 3); i++)
+        usleep(1000);
+    assert_true(cgroup_is_frozen(cg, 3));
+    assert_int_equal(cgroup_kill(cg, 3), 0); /* frozen as it is */
+    assert_int_equal(pid_wait(pidfd, &code, &status), 0);
+    assert_int_equal(status, SIGKILL);
+    close(pidfd);
+    await_pids(cg, 0);
+    for (int i = 0; i < 200 && cgroup_remove(cg, 3) == -EBUSY; i++)
+        usleep(5000);
+    assert_int_equal(cgroup_remove(cg, 3), 0);
+    assert_int_equal(cgroup_remove_base(cg), 0);
+    cgroup_close(cg);
+}
+
+/* --- btrfs on a loop device ---------------------------------------------------------------------- */
+
+static char image[] = "/tmp/cay-test-XXXXXX";
+
+static int fill_file(int dir_fd, const char *name, unsigned mib)
+{
+    static char block[1 << 20];
+    CLEANUP_CLOSE int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    memset(block, 'x', sizeof(block));
+    for (unsigned i = 0; i < mib; i++) {
+        int rc = io_write_full(fd, block, sizeof(block));
+        if (rc < 0)
+            return -rc;
+    }
+    return fsync(fd) < 0 ? errno : 0;
+}
+
+static int use_btrfs(void)
+{
+    char device[32], again[32];
+    uint64_t id, used = 0, limit = 0;
+    if (unshare(CLONE_NEWNS) < 0 || mnt_make_private() < 0)
+        return 1;
+    CLEANUP_CLOSE int file = open(image, O_RDWR | O_CLOEXEC);
+    CLEANUP_CLOSE int loop = loopdev_attach(file, device);
+    if (loop < 0)
+        return 2;
+    CLEANUP_CLOSE int same = loopdev_find(file, again);
+    if (same < 0 || strcmp(device, again) != 0)
+        return 3;
+    if (mount(device, "/mnt", "btrfs", MS_NOSUID | MS_NODEV, NULL) < 0)
+        return 4;
+    int root = open("/mnt", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (!btrfs_is(root) || btrfs_quota_is_on(root) != 0)
+        return 5;
+    if (btrfs_quota_on(root) < 0 || btrfs_quota_is_on(root) != 1)
+        return 6;
+    if (btrfs_subvolume_create(root, "a") < 0 || btrfs_subvolume_create(root, "a") != -EEXIST)
+        return 7;
+    int a = openat(root, "a", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (btrfs_limit(a, 16 << 20) < 0 || btrfs_subvolume_id(a, &id) < 0 || id < 256)
+        return 8;
+    if (fill_file(a, "small", 4) != 0 || fill_file(a, "big", 40) != EDQUOT)
+        return 9;
+    if (btrfs_usage(root, id, &used, &limit) < 0 || limit != 16 << 20 || used < 4 << 20 ||
+        used > limit)
+        return 10;
+    if (btrfs_snapshot(a, root, "b", false) < 0 || faccessat(root, "b/small", F_OK, 0) < 0)
+        return 11;
+    if (btrfs_subvolume_destroy(root, "a") < 0 || faccessat(root, "a", F_OK, 0) == 0)
+        return 12;
+    if (btrfs_subvolume_destroy(root, "none") != -ENOENT || btrfs_quota_sweep(root, 10) < 0)
+        return 13;
+    if (ftruncate(file, 400 << 20) < 0 || loopdev_grow(loop) < 0 || btrfs_grow(root) < 0)
+        return 14;
+    close(a);
+    close(root);
+    return umount2("/mnt", 0) < 0 ? 15 : 0;
+}
+
+static void test_btrfs_on_a_loop_device(void **state)
+{
+    char command[128], device[32];
+    NEEDS_ROOT;
+    int fd = mkstemp(image);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 256 << 20), 0);
+    snprintf(command, sizeof(command), "mkfs.btrfs -q %s >/dev/null 2>&1", image);
+    if (access("/dev/loop-control", F_OK) < 0 || system(command) != 0) {
+        unlink(image);
+        print_message("# skipped: needs loop devices and mkfs.btrfs\n");
+        skip();
+    }
+    int rc = in_child(use_btrfs);
+    int left = -ENOENT; /* it gives itself back, a moment after the last close */
+    for (int i = 0; i < 100 && (left = loopdev_find(fd, device)) >= 0; i++) {
+        close(left);
+        usleep(10000);
+    }
+    unlink(image);
+    close(fd);
+    assert_int_equal(rc, 0);
+    assert_int_equal(left, -ENOENT);
+}
+
+/* --- ns ------------------------------------------------------------------------------------------ */
+
+static void test_user_namespace_by_maps(void **state)
+{
+    int pipes[2], pidfd = -1, code, status;
+    NEEDS_ROOT;
+    assert_int_equal(pipe(pipes), 0);
+    pid_t pid = ns_fork(CLONE_NEWUSER, SIGCHLD, &pidfd);
+    if (pid == 0) {
+        char go;
+        if (io_read_full(pipes[0], &go, 1) < 0 || ns_become(5, 6) < 0)
+            _exit(1);
+        _exit(getuid() == 5 && getegid() == 6 ? 0 : 2);
+    }
+    assert_int_equal(ns_write_maps(pid, 2000000000, 65536), 0);
+    int ns = ns_open(pid, "user");
+    assert_true(ns >= 0);
+    close(ns);
+    assert_int_equal(ns_open(pid, "nonsense"), -ENOENT);
+    assert_int_equal(write(pipes[1], "g", 1), 1);
+    assert_int_equal(pid_wait(pidfd, &code, &status), 0);
+    assert_int_equal(status, 0);
+    close(pidfd);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fdpass_carries_descriptors),
+        cmocka_unit_test(test_fdpass_refuses_what_is_cut),
+        cmocka_unit_test(test_pid_reports_how_it_ended),
+        cmocka_unit_test(test_caps_survive_exec_and_nothing_else),
+        cmocka_unit_test(test_open_beneath_follows_nothing),
+        cmocka_unit_test(test_detached_trees),
+        cmocka_unit_test(test_network_is_sealed),
+        cmocka_unit_test(test_filter),
+        cmocka_unit_test(test_cgroup_freezes_kills_and_goes),
+        cmocka_unit_test(test_btrfs_on_a_loop_device),
+        cmocka_unit_test(test_user_namespace_by_maps),
+    };
+    return cmocka_run_group_tests_name("sys", tests, NULL, NULL);
+}
