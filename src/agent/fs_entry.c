@@ -157,6 +157,12 @@ static int look(const char *path, struct entry *e)
     return 0;
 }
 
+/* btrfs says 0 for an empty directory; clients take a directory's size to be above 0, as on ext4. */
+static off_t shown_size(const struct stat *st)
+{
+    return S_ISDIR(st->st_mode) && st->st_size == 0 ? st->st_blksize : st->st_size;
+}
+
 static int append_fields(struct buf *out, const struct entry *e, const char *shown,
                          struct user_names *names)
 {
@@ -169,8 +175,8 @@ static int append_fields(struct buf *out, const struct entry *e, const char *sho
         r = fs_json_field(out, "type", type);
     if (r == 0)
         r = fs_json_field(out, "path", shown);
-    if (r == 0 && e->st.st_size != 0)
-        r = buf_printf(out, ",\"size\":\"%lld\"", (long long)e->st.st_size);
+    if (r == 0 && shown_size(&e->st) != 0)
+        r = buf_printf(out, ",\"size\":\"%lld\"", (long long)shown_size(&e->st));
     if (r == 0 && (e->mode & 0777) != 0)
         r = buf_printf(out, ",\"mode\":%u", e->mode & 0777);
     if (r == 0)

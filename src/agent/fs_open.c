@@ -307,7 +307,8 @@ static int splice_link(char *out, size_t *len, char *todo, const char *rest)
     if (n < 0)
         return -errno;
     target[n] = '\0';
-    if (snprintf(joined, sizeof(joined), "%s/%s", target, rest) >= AGENT_PATH_SIZE)
+    /* rest is empty or begins with a slash; one more would ask for a directory at the end. */
+    if (snprintf(joined, sizeof(joined), "%s%s", target, rest) >= AGENT_PATH_SIZE)
         return -ENAMETOOLONG;
     memcpy(todo, joined, strlen(joined) + 1);
     if (target[0] == '/')
