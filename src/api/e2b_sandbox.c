@@ -115,7 +115,8 @@ static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *
 }
 
 /* Fields that ask for what is not there: refused rather than ignored, since who asked for a volume
- * must not find its files gone later. */
+ * must not find its files gone later. mcp is not among them: the SDK itself starts the gateway, as a
+ * program of the template, and says when there is none. */
 static enum err_code refuse_missing(const json_t *body, struct err *e)
 {
     static const struct {
@@ -123,7 +124,6 @@ static enum err_code refuse_missing(const json_t *body, struct err *e)
     } fields[] = {
         {"volumeMounts", "volumes (copy the files in after the sandbox was created)"},
         {"iam", "workload identity tokens (give the sandbox what it needs by envVars)"},
-        {"mcp", "the MCP gateway (start MCP servers as commands inside the sandbox)"},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {

@@ -158,7 +158,7 @@ def test_network_is_checked_and_kept(cay):
 
 @pytest.mark.parametrize("fields, says", [
     ({"autoPause": True}, "pausing"), ({"autoPauseMemory": False}, "autoPause"),
-    ({"volumeMounts": [{"name": "v", "path": "/v"}]}, "volumes"), ({"mcp": {"x": {}}}, "MCP"),
+    ({"volumeMounts": [{"name": "v", "path": "/v"}]}, "volumes"),
     ({"iam": {"tokens": {"t": {}}}}, "identity"), ({"network": {"egressProxy": {"address": "p:1"}}}, "egressProxy"),
 ])
 def test_what_is_not_there_is_refused(cay, fields, says):
