@@ -14,8 +14,8 @@
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 
-#define NAME_SIZE 32
-#define SWEEP_MAX 64
+#define NAME_SIZE  32
+#define SWEEP_FROM 32
 
 const char *const disk_layer_dirs[] = {"root", "root.work", "usr", "usr.work", NULL};
 
@@ -49,12 +49,28 @@ static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
     return 0;
 }
 
+static void count_layer(void *arg, uint32_t slot, uint32_t gen)
+{
+    ++*(int *)arg;
+}
+
+/* Now and then: a look at each of n layers is only worth it for many that are gone. */
+static void sweep(const struct disk *d)
+{
+    int layers = 0;
+    int accounts = btrfs_quota_count(d->root_fd);
+    if (disk_scan(d, count_layer, &layers) == 0 && accounts - layers >= SWEEP_FROM)
+        btrfs_quota_sweep(d->root_fd);
+}
+
 static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[NAME_SIZE];
     int rc = btrfs_subvolume_destroy(d->layers_fd, layer_name(name, slot, gen));
-    btrfs_quota_sweep(d->root_fd, SWEEP_MAX);
-    return rc == -ENOENT ? 0 : rc;
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    sweep(d);
+    return 0;
 }
 
 static int btrfs_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes)

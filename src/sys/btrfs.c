@@ -131,16 +131,17 @@ int btrfs_usage(int fd, uint64_t id, uint64_t *used_bytes, uint64_t *limit_bytes
 }
 
 /* Removing fails while the subvolume exists or is still being cleaned: that is how we know. */
-static bool remove_qgroup(int fd, uint64_t id)
+static int remove_qgroup(int fd, uint64_t id)
 {
     struct btrfs_ioctl_qgroup_create_args args = {.create = 0, .qgroupid = id};
     return ioctl(fd, BTRFS_IOC_QGROUP_CREATE, &args) == 0;
 }
 
-int btrfs_quota_sweep(int fd, int max)
+/* Calls each(fd, id) for every subvolume with accounting; the sum of what it returns, or -errno. */
+static int for_each_qgroup(int fd, int (*each)(int fd, uint64_t id))
 {
     char path[SYSFS_PATH_SIZE];
-    int removed = 0;
+    int sum = 0;
     int rc = sysfs_path(fd, "", path);
     if (rc < 0)
         return rc;
@@ -148,13 +149,28 @@ int btrfs_quota_sweep(int fd, int max)
     if (!dir)
         return errno == ENOENT ? 0 : -errno;
     struct dirent *entry;
-    while (removed < max && (entry = readdir(dir)) != NULL) {
+    while ((entry = readdir(dir)) != NULL) {
         unsigned long long id;
         if (sscanf(entry->d_name, "0_%llu", &id) == 1 && id >= SUBVOLUME_FIRST)
-            removed += remove_qgroup(fd, id);
+            sum += each(fd, id);
     }
     closedir(dir);
-    return removed;
+    return sum;
+}
+
+static int count_one(int fd, uint64_t id)
+{
+    return 1;
+}
+
+int btrfs_quota_count(int fd)
+{
+    return for_each_qgroup(fd, count_one);
+}
+
+int btrfs_quota_sweep(int fd)
+{
+    return for_each_qgroup(fd, remove_qgroup);
 }
 
 int btrfs_grow(int fd)
