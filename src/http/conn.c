@@ -112,6 +112,8 @@ static void queue_rest(struct conn *c, const struct iovec *iov, int n, size_t se
         size_t skip = MIN(sent, iov[i].iov_len);
 
         sent -= skip;
+        if (skip == iov[i].iov_len)
+            continue;
         if (buf_append(&c->out, (const char *)iov[i].iov_base + skip, iov[i].iov_len - skip) < 0) {
             c->broken = true;
             return;
