@@ -61,12 +61,22 @@ class OwnServer:
         assert done.returncode == 0, f"{done.stderr}\n{self.log_tail()}"
         self.keep_pid = int((self.run / "keep.pid").read_text())
         self.url = f"http://127.0.0.1:{self.port}"
+        self.wait_for_template()
 
     def log_tail(self):
         return self.log.read_text()[-4000:] if self.log.exists() else ""
 
     def key(self):
         return (self.state / "cayd" / "api-key").read_text().strip()
+
+    def wait_for_template(self):
+        """The template host is made from the machine's own programs after the first start."""
+        client, end = Client(self.url, self.key()), time.monotonic() + READY_SECONDS
+        while time.monotonic() < end:
+            if any(t["id"] == "host" and t["ready"] for t in client.call("GET", "/cay/v1/templates").json):
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"the template host is not ready\n{self.log_tail()}")
 
     def stop(self):
         os.kill(self.keep_pid, signal.SIGTERM)
