@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 
 #define STOP_TIMEOUT_MS 45000
+#define LOCK_WAIT_MS    5
+#define LOCK_TRIES      400
 #define LOCK_NAME       "privd.lock"
 #define SOCKET_NAME     "privd.sock"
 
@@ -114,7 +116,8 @@ static int open_signals(struct privd *p)
     return loop_add(&p->loop, &p->signal_source, p->signal_fd, on_signal, p);
 }
 
-/* Two at a time would each undo what the other makes. */
+/* Two at a time would each undo what the other makes. The children of one that was killed hold the lock
+ * too, until they have followed it: recovery begins only when none of them makes anything any more. */
 static int take_lock(struct privd *p)
 {
     char path[OPTIONS_PATH_MAX + 16];
@@ -123,7 +126,12 @@ static int take_lock(struct privd *p)
     p->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (p->lock_fd < 0)
         return -errno;
-    return flock(p->lock_fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+    for (int i = 0; flock(p->lock_fd, LOCK_EX | LOCK_NB) < 0; i++) {
+        if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+            return -errno;
+        usleep(LOCK_WAIT_MS * 1000);
+    }
+    return 0;
 }
 
 static int make_dir(const char *path, mode_t mode)
