@@ -188,24 +188,18 @@ static int mount_dev(struct build *b)
 /* Only ever shown what the sandbox's own namespaces allow; on top of that, what container runtimes hide.
  * Test: probe "proc". */
 static const char *const proc_read_only[] = {"bus", "fs", "irq", "sys", "sysrq-trigger"};
+/* clang-format off */
 static const char *const proc_masked[] = {
-    "acpi",          "asound",    "cmdline",     "driver",      "interrupts", "kallsyms",
-    "kcore",         "key-users", "keys",        "kpagecgroup", "kpagecount", "kpageflags",
-    "latency_stats", "modules",   "sched_debug", "scsi",        "timer_list", "timer_stats",
+    "acpi", "asound", "bootconfig", "cmdline", "diskstats", "driver", "interrupts", "kallsyms",
+    "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags",
+    "latency_stats", "modules", "partitions", "sched_debug", "scsi", "timer_list", "timer_stats",
 };
 /* fs: cgroups, and the disk's uuid with every other sandbox's usage; block: where the image is. */
 static const char *const sys_masked[] = {
-    "firmware",
-    "fs",
-    "devices/virtual/block",
-    "devices/virtual/powercap",
-    "kernel/debug",
-    "kernel/security",
-    "kernel/tracing",
-    "kernel/slab",
-    "module",
-    "hypervisor",
+    "firmware", "fs", "devices/virtual/block", "devices/virtual/dmi", "devices/virtual/powercap",
+    "hypervisor", "kernel/debug", "kernel/security", "kernel/slab", "kernel/tracing", "module",
 };
+/* clang-format on */
 
 /* Covers a file with /dev/null or a directory with an empty one; what is not there needs no mask. */
 static int mask(const struct build *b, int dir_fd, const char *path)

@@ -37,7 +37,7 @@ struct hierarchy {
 
 struct cgroup {
     bool v2;
-    char name[32];
+    char name[64];
     int count;
     struct hierarchy h[CONTROLLERS];
     int of[CONTROLLERS]; /* index into h, or -1 */
@@ -186,6 +186,10 @@ int cgroup_open(const char *name, struct cgroup **out, char *why, size_t why_siz
     struct cgroup *cg = calloc(1, sizeof(*cg));
     if (!cg)
         return -ENOMEM;
+    if (strlen(name) >= sizeof(cg->name)) {
+        free(cg);
+        return -ENAMETOOLONG;
+    }
     snprintf(cg->name, sizeof(cg->name), "%s", name);
     for (int c = 0; c < CONTROLLERS; c++)
         cg->of[c] = -1;
@@ -484,12 +488,12 @@ uint64_t cgroup_oom_kills(const struct cgroup *cg, uint32_t slot, enum cgroup_le
 
 bool cgroup_holds(const struct cgroup *cg, uint32_t slot, pid_t pid)
 {
-    char path[PATH_SIZE], text[4096], want[96];
+    char path[PATH_SIZE], text[4096], want[128];
     snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
     if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0)
         return false;
     for (int leaf = CGROUP_AGENT; leaf <= CGROUP_WORK; leaf++) {
-        snprintf(want, sizeof(want), ":/%s/%u%s", cg->name, slot, leaf_names[leaf]);
+        snprintf(want, sizeof(want), "/%s/%u%s", cg->name, slot, leaf_names[leaf]);
         const char *at = strstr(text, want);
         size_t n = strlen(want);
         if (at && (at[n] == '\n' || at[n] == '\0'))
