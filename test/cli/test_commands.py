@@ -1,0 +1,155 @@
+"""The other commands, what they print, and how they refuse."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from conftest import CAY
+
+COMMANDS = ["up", "down", "status", "env", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
+            "template build", "template ls", "template rm", "key create", "doctor", "completion"]
+
+
+def test_up_again_says_at_once_that_it_runs(cay):
+    begun = time.monotonic()
+    done = cay("up")
+    assert done.returncode == 0
+    assert done.stdout.startswith("cay is running at http://")
+    assert time.monotonic() - begun < 2
+
+
+def test_status(cay):
+    assert "ready" in cay("status").stdout
+    status = json.loads(cay("status", "--json").stdout)
+    assert status["ready"] is True and status["version"]
+
+
+def test_env_is_for_eval(cay):
+    shown = json.loads(cay("env", "--json").stdout)
+    script = subprocess.run(["sh", "-c", f'eval "$({CAY} env)"; printf "%s %s" "$E2B_API_KEY" "$E2B_DOMAIN"'],
+                            capture_output=True, text=True, check=True)
+    assert script.stdout == f'{shown["E2B_API_KEY"]} {shown["E2B_DOMAIN"]}'
+    assert cay("env", "--shell=fish").stdout.startswith("set -gx E2B_")
+    assert cay("env", "--shell=tcl").returncode == 2
+
+
+def test_create_ls_kill(cay):
+    made = cay("create", "host", "--ttl=90s", "-m", "job=17", "-e", "A=b")
+    assert made.returncode == 0
+    sandbox = made.stdout.strip()
+    assert cay("exec", sandbox[:8], "sh", "-c", "echo $A").stdout == "b\n"
+    listed = [s for s in json.loads(cay("ls", "--json").stdout) if s["sandboxID"] == sandbox]
+    assert listed[0]["metadata"] == {"job": "17"}
+    assert "job=17" in cay("ls").stdout
+    assert cay("kill", sandbox).stdout.strip() == sandbox
+    assert cay("kill", sandbox).returncode == 1
+    assert sandbox not in cay("ls", "-q").stdout
+
+
+def test_base_before_it_is_built_is_host_and_says_so(cay):
+    if any(t["id"] == "base" and t["ready"] for t in json.loads(cay("template", "ls", "--json").stdout)):
+        pytest.skip("base is built")
+    made = cay("create")
+    assert made.returncode == 0
+    assert "base" in made.stderr
+    assert "for base" in cay("ls").stdout
+    cay("kill", made.stdout.strip())
+
+
+def test_logs_and_top(cay, box):
+    cay("exec", box, "true")
+    assert "true" in cay("logs", box).stdout
+    assert any(row["sandboxID"] == box for row in json.loads(cay("top", "--json").stdout))
+    assert box in cay("top").stdout
+
+
+def test_templates(cay):
+    assert any(t["id"] == "host" and t["ready"] for t in json.loads(cay("template", "ls", "--json").stdout))
+    assert cay("template", "build", "no-such").returncode == 1
+    assert cay("template", "rm", "no-such").returncode == 1
+
+
+def test_keys_keep_tenants_apart(cay, box):
+    key = cay("key", "create", "--tenant=cli-test", "--label=x").stdout.strip()
+    assert key.startswith("e2b_")
+    other = {"E2B_API_KEY": key}
+    assert cay("ls", "-q", env=other).stdout == ""
+    assert cay("exec", box, "true", env=other).returncode == 125
+    assert cay("kill", box, env=other).returncode == 1
+    assert cay("key", "create", "--tenant=somebody", env=other).returncode == 1
+    assert cay("status", "--json", "--api-key", "e2b_" + "0" * 40).returncode == 1
+
+
+def test_doctor(cay):
+    checks = json.loads(cay("doctor", "--json").stdout)
+    assert all(c["level"] in ("ok", "limited", "missing") and c["text"] for c in checks)
+    assert "cay can run here" in cay("doctor").stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command(cay, command):
+    shown = cay("help", *command.split())
+    assert shown.returncode == 0 and f"cay {command}" in shown.stdout
+    assert cay(*command.split(), "--help").stdout == shown.stdout
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["nonsense"], ["exec"], ["ls", "--nonsense"], ["create", "a", "b"], ["cp", "x"], ["kill"],
+    ["up", "--listen-port=0"], ["up", "--listen-prot=1"], ["create", "--ttl"], ["--generate=x"],
+])
+def test_usage_errors(cay, arguments):
+    done = cay(*arguments)
+    assert done.returncode == 2
+    assert done.stderr
+
+
+def test_errors_say_what_to_do(cay):
+    done = cay("ls", "--url=http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert "cannot reach a cay server at http://127.0.0.1:1" in done.stderr and "cay up" in done.stderr
+    assert "no-such-template" in cay("create", "no-such-template").stderr
+    assert json.loads(cay("create", "no-such-template", "--json").stdout)["error"]["code"] == "not_found"
+    assert "--ttl" in cay("create", "--ttl=soon").stderr
+
+
+def test_a_bad_settings_file_is_refused_with_its_line(cay, tmp_path):
+    (tmp_path / "cay.conf").write_text("[listen]\nprot = 1\n")
+    done = cay("status", f"--config={tmp_path}/cay.conf")
+    assert done.returncode == 2
+    assert f"{tmp_path}/cay.conf:2:" in done.stderr and "prot" in done.stderr
+
+
+def test_the_example_file_is_what_the_program_prints(cay):
+    committed = pathlib.Path(__file__).resolve().parents[2] / "packaging/cay.conf"
+    assert cay("--generate=conf").stdout == committed.read_text()
+
+
+@pytest.mark.parametrize("shell, check", [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
+def test_completions_are_scripts(cay, tmp_path, shell, check):
+    script = tmp_path / shell
+    script.write_text(cay("completion", shell).stdout)
+    assert "template" in script.read_text()
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    subprocess.run([shell, check, script], check=True)
+
+
+def test_bash_completes(cay, tmp_path):
+    (tmp_path / "script").write_text(cay("completion", "bash").stdout)
+    shown = subprocess.run(["bash", "-c", f"source {tmp_path}/script; COMP_WORDS=(cay te); COMP_CWORD=1; _cay; "
+                            "echo ${COMPREPLY[@]}; COMP_WORDS=(cay create --t); COMP_CWORD=2; _cay 2>/dev/null; "
+                            "echo ${COMPREPLY[@]}"], capture_output=True, text=True, check=True)
+    assert shown.stdout == "template\n--ttl=\n"
+
+
+@pytest.mark.parametrize("page", ["man", "man5"])
+def test_man_pages_are_mdoc(cay, page):
+    shown = cay(f"--generate={page}").stdout
+    assert shown.startswith(".Dd") and "\n.Sh NAME\n" in shown
+    if not shutil.which("mandoc"):
+        pytest.skip("mandoc is not installed")
+    assert subprocess.run(["mandoc", "-T", "lint", "-W", "error"], input=shown, text=True).returncode == 0
