@@ -3,10 +3,8 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "sys/caps.h"
-#include "sys/mnt.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -68,15 +66,5 @@ int confine_process(void)
         r = -errno;
     if (r < 0)
         log_error("cannot give up privileges: %s", strerror(-r));
-    return r;
-}
-
-int confine_mounts(const char *state_dir, const char *run_dir, const char *const *programs,
-                   unsigned n_programs)
-{
-    int r = unshare(CLONE_NEWNS) < 0 ? -errno : mnt_make_private();
-
-    if (r < 0)
-        log_error("no mount namespace: %s", strerror(-r));
     return r;
 }
