@@ -298,7 +298,7 @@ static void pop_element(char *out, size_t *len)
     out[*len] = '\0';
 }
 
-/* todo := the target of the link at out, then what was left of todo; out loses the link's name. */
+/* todo := the target of the link at out, then what was left of todo (empty or from a slash on); out loses the link's name. */
 static int splice_link(char *out, size_t *len, char *todo, const char *rest)
 {
     char target[AGENT_PATH_SIZE], joined[2 * AGENT_PATH_SIZE];
