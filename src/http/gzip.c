@@ -148,7 +148,20 @@ int gzip_finish(struct gzip *z)
     return r == 2 ? 0 : r;
 }
 
-/* The weight (0 to 1000) that an Accept-Encoding gives a coding; -1 when it is not named. */
+/* "0.5" as 500: at most three decimals (RFC 9110 12.4.2); what is malformed counts as 1000. */
+static int weight(const char *q)
+{
+    int value, unit = 100;
+
+    if (*q != '0')
+        return 1000;
+    value = 0;
+    for (q += q[1] == '.' ? 2 : 1; *q >= '0' && *q <= '9' && unit > 0; q++, unit /= 10)
+        value += (*q - '0') * unit;
+    return value;
+}
+
+/* The weight that an Accept-Encoding gives a coding; -1 when it is not named. */
 static int weight_of(const char *list, const char *coding)
 {
     for (const char *p = list; *p;) {
@@ -162,7 +175,7 @@ static int weight_of(const char *list, const char *coding)
         if (!q)
             q = memmem(p, item, "Q=", 2);
         if (name == strlen(coding) && strncasecmp(p, coding, name) == 0)
-            return q ? (int)(strtod(q + 2, NULL) * 1000) : 1000;
+            return q ? weight(q + 2) : 1000;
         p += item;
     }
     return -1;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/util.h"
+
 static const char days[7][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
 static const char months[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                    "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
@@ -32,9 +34,11 @@ static int month_of(const char *name)
 static int make_time(struct tm *tm, const char *month, time_t *out)
 {
     tm->tm_mon = month_of(month);
-    if (tm->tm_mon < 0 || tm->tm_mday < 1 || tm->tm_mday > 31 || tm->tm_hour > 23 ||
-        tm->tm_min > 59 || tm->tm_sec > 60)
+    if (tm->tm_mon < 0 || tm->tm_mday < 1 || tm->tm_mday > 31 || tm->tm_hour < 0 ||
+        tm->tm_hour > 23 || tm->tm_min < 0 || tm->tm_min > 59 || tm->tm_sec < 0 ||
+        tm->tm_sec > 60 || tm->tm_year < -1900)
         return -EINVAL;
+    tm->tm_sec = MIN(tm->tm_sec, 59); /* a leap second is one that time_t does not count */
     *out = timegm(tm);
     return 0;
 }

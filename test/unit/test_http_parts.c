@@ -406,6 +406,7 @@ static void test_dates(void **state)
                                       "Sun, 32 Nov 1994 08:49:37 GMT",
                                       "Sun, 06 Nov 1994 25:49:37 GMT",
                                       "Sun, 06 Nov 1994 08:49:37 GMTx",
+                                      "Sun, 06 Nov 1994 -1:49:37 GMT",
                                       "Sun, 06 Nov 1994 08:49:37"};
     char text[HTTP_DATE_SIZE];
     time_t t;
@@ -550,7 +551,8 @@ static void test_accept(void **state)
     assert_false(gzip_accepted(""));
     assert_false(gzip_accepted("deflate"));
     assert_false(gzip_accepted("gzip;q=0"));
-    assert_false(gzip_accepted("gzip;q=0, *"));
+    assert_false(gzip_accepted("gzip;q=0.000, *"));
+    assert_true(gzip_accepted("gzip;q=0.001"));
     assert_false(gzip_accepted("identity;q=1, gzip;q=0.5"));
     assert_true(gzip_identity_refused("gzip, identity;q=0"));
     assert_true(gzip_identity_refused("*;q=0"));
