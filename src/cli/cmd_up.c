@@ -385,12 +385,14 @@ static void start_base(struct cli *c, struct api *a)
 
 /* -- up ---------------------------------------------------------------------------------------- */
 
-static void print_connect(const struct api *a, const struct settings *s)
+static void print_connect(const struct cli *c, const struct api *a)
 {
+    const struct settings *s = &c->settings;
+
     printf("\nConnect any E2B SDK in this shell:   eval \"$(%s env)\"\n"
            "  E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_DOMAIN=%s\n"
            "  E2B_API_KEY is in %s/cayd/api-key\n",
-           "cay", a->url, a->url, s->server_domain, s->state_dir);
+           c->program, a->url, a->url, s->server_domain, s->state_dir);
 }
 
 static int running(struct cli *c, pid_t pid)
@@ -420,7 +422,7 @@ static int started(struct cli *c, struct api *a, double seconds)
     fflush(stdout); /* the proof writes to the descriptor itself */
     if (!cli_flag(c, "no-proof"))
         status = prove(c, a);
-    print_connect(a, &c->settings);
+    print_connect(c, a);
     fflush(stdout);
     if (!cli_flag(c, "no-build"))
         start_base(c, a);
