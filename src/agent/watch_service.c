@@ -431,6 +431,7 @@ static void events_asked(struct http_exchange *x, json_t *request, bool stream)
     buf_init(&out, ANSWER_MAX);
     if (!w)
         return;
+    watch_tree_catch_up(w->tree);
     if (take_all(w, &out) < 0)
         connect_fail(x, CONNECT_RESOURCE_EXHAUSTED, "out of memory in the agent");
     else

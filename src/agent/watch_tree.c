@@ -13,6 +13,7 @@
 #define ENTRIES_BYTES (16u * 1024u) /* of a directory, in one loop turn */
 #define SEEN_MAX      4096u         /* names told by a scan whose event may still come */
 #define FIRST_BUCKETS 64u
+#define CATCH_UP_MAX  16u
 #define LIMBO_MS      200 /* for the second half of a move to arrive */
 #define WANTED                                                                     \
     (IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_MODIFY | IN_ATTRIB | \
@@ -588,14 +589,15 @@ static void one_event(struct watch_tree *t, const struct inotify_event *e)
         self_event(t, d, e->mask);
 }
 
-static void on_readable(uv_poll_t *poll, int status, int events)
+/* One buffer of events. True when there may be more. */
+static bool read_events(struct watch_tree *t)
 {
     _Alignas(struct inotify_event) char raw[EVENTS_BYTES];
-    struct watch_tree *t = poll->data;
     ssize_t n = read(t->fd, raw, sizeof(raw));
+    bool full = n > (ssize_t)(sizeof(raw) - sizeof(struct inotify_event) - NAME_MAX - 1);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return false;
     for (char *p = raw; n > 0 && p < raw + n && !t->closed;) {
         const struct inotify_event *e = (const struct inotify_event *)(const void *)p;
 
@@ -603,9 +605,20 @@ static void on_readable(uv_poll_t *poll, int status, int events)
         p += sizeof(*e) + e->len;
     }
     /* The buffer was not filled: the queue is empty, and whatever a scan saw twice was dealt with. */
-    if (n < (ssize_t)(sizeof(raw) - sizeof(struct inotify_event) - NAME_MAX - 1) && !t->scanning &&
-        !t->scan_first)
+    if (!full && !t->scanning && !t->scan_first)
         clear_seen(t);
+    return full && !t->closed;
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    read_events(poll->data);
+}
+
+void watch_tree_catch_up(struct watch_tree *t)
+{
+    for (unsigned i = 0; i < CATCH_UP_MAX && !t->closed && read_events(t); i++)
+        ;
 }
 
 /* -- life ----------------------------------------------------------------------------------------- */
