@@ -39,6 +39,14 @@ class Server:
         self.url, self.key, self.own = url, key, own
 
 
+def cgroup_name(privd_state):
+    """As privd makes it from its place (src/privd/main.c)."""
+    h = 0x811C9DC5
+    for byte in str(privd_state).encode():
+        h = (h ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"cay-{h:08x}"
+
+
 class OwnServer:
     """cay-keep and what it starts, in directories of their own."""
 
@@ -48,14 +56,16 @@ class OwnServer:
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-", dir="/var/tmp"))
         self.base.chmod(0o755)
         self.state, self.run, self.port = self.base / "state", self.base / "run", free_port()
-        self.log = self.base / "log"
+        self.log, self.uid_base = self.base / "log", UID_BASE
+        self.cgroup = cgroup_name(self.state / "privd")
         programs = {n: BUILD / "src" / d / n for d, n in
                     (("cayd", "cayd"), ("privd", "cay-privd"), ("job", "cay-job"), ("agent", "cay-init"))}
         command = [BUILD / "src/keep/cay-keep", "--daemon", f"--listen-port={self.port}",
                    f"--state-dir={self.state}", f"--run-dir={self.run}", f"--log-file={self.log}",
                    f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
                    f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
-                   f"--privd-arg=--uid-base={UID_BASE}"]
+                   f"--privd-arg=--uid-base={UID_BASE}",
+                   "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512"]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
                               timeout=READY_SECONDS)
         assert done.returncode == 0, f"{done.stderr}\n{self.log_tail()}"

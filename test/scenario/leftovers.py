@@ -2,20 +2,24 @@
 claims to leave nothing, and by the soak."""
 
 import os
-import re
 
 
-def _cay_processes():
-    names = {"cay-init", "cay-privd", "cayd", "cay-keep", "cay-job"}
-    found = {}
+def _comm_and_parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            text = f.read()
+    except OSError:
+        return None, None
+    name, rest = text[text.index("(") + 1:].rsplit(")", 1)
+    return name, int(rest.split()[1])
+
+
+def children(parent, name):
+    """Processes of that name that parent has started itself, without those it forked for a task."""
+    found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/comm") as f:
-                name = f.read().strip()
-        except OSError:
-            continue
-        if name in names:
-            found[name] = found.get(name, 0) + 1
+        if _comm_and_parent(pid) == (name, parent):
+            found.append(int(pid))
     return found
 
 
@@ -41,45 +45,32 @@ def _namespaces(kind):
     return len(seen)
 
 
-def _cgroups():
-    total = 0
-    for root, dirs, _ in os.walk("/sys/fs/cgroup"):
-        depth = root.count("/")
-        if os.path.basename(root) == "cay":
-            total += len(dirs)
-        if depth > 8:
-            dirs.clear()
-    return total
+def _cgroups(name):
+    return sum(len(dirs) for root, dirs, _ in os.walk("/sys/fs/cgroup") if os.path.basename(root) == name)
 
 
-def _mounts():
+def _mounts(state):
     with open("/proc/self/mountinfo") as f:
-        return sum(1 for line in f if re.search(r"cay", line))
+        return sum(1 for line in f if str(state) in line)
 
 
-def count(first_uid=1006632960 + 16384 * 65536, uids=65536 * 16384):
-    """By default of the uid ranges of the tests' own server (conftest.py)."""
+def count(own_server, uids=65536 * 16384):
+    """Of one server that the tests started (conftest.OwnServer); namespaces and open files are the
+    machine's, as nothing tells whose they are."""
     return {
-        "processes": _cay_processes(),
-        "range_processes": _range_processes(first_uid, uids),
+        "range_processes": _range_processes(own_server.uid_base, uids),
         "pid_namespaces": _namespaces("pid"),
         "net_namespaces": _namespaces("net"),
         "mount_namespaces": _namespaces("mnt"),
-        "cgroups": _cgroups(),
-        "mounts": _mounts(),
+        "cgroups": _cgroups(own_server.cgroup),
+        "mounts": _mounts(own_server.state),
         "files": int(open("/proc/sys/fs/file-nr").read().split()[0]),
     }
 
 
-def daemon_descriptors():
-    """Open descriptors of each daemon, by name."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/comm") as f:
-                name = f.read().strip()
-            if name in ("cayd", "cay-privd", "cay-keep"):
-                found[name] = found.get(name, 0) + len(os.listdir(f"/proc/{pid}/fd"))
-        except OSError:
-            continue
+def daemon_descriptors(keep_pid):
+    """Open descriptors of each daemon of one server, by name."""
+    found = {"cay-keep": len(os.listdir(f"/proc/{keep_pid}/fd"))}
+    for name in ("cayd", "cay-privd"):
+        found[name] = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in children(keep_pid, name))
     return found
