@@ -103,8 +103,8 @@ static int attach_layers(const struct build *b)
 static int overlay(const char *lower, const char *upper, const char *work)
 {
     const struct mnt_option options[] = {
-        {"source", "cay"}, {"lowerdir", lower}, {"upperdir", upper},
-        {"workdir", work}, {"userxattr", NULL}, {NULL, NULL},
+        {"lowerdir", lower}, {"upperdir", upper}, {"workdir", work},
+        {"userxattr", NULL}, {NULL, NULL},
     };
     return mnt_new("overlay", options, MOUNT_ATTR_NODEV);
 }

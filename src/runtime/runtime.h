@@ -55,7 +55,7 @@ struct runtime_config {
     enum runtime_disk disk;
     uint64_t disk_bytes; /* size of a loop image that has to be made (sparse) */
     uint32_t slots_max;  /* <= RUNTIME_SLOTS_MAX */
-    uint32_t uid_base;   /* first host uid of slot 0; a multiple of RUNTIME_UID_COUNT; 0: the default.
+    uint32_t uid_base; /* first host uid of slot 0; a multiple of RUNTIME_UID_COUNT; 0: the default.
                           * Two servers on one host need ranges and cgroup names of their own */
 };
 

@@ -273,28 +273,27 @@ static int limit_memory(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf
     }
     if (!bytes)
         snprintf(value, sizeof(value), "-1");
-    /* memsw may not be below memory, and where it is accounted at all, swap is not an escape. */
-    put(cg, MEMORY, slot, leaf, "memory.memsw.limit_in_bytes", "-1", true);
     int rc = put(cg, MEMORY, slot, leaf, "memory.limit_in_bytes", value, false);
+    if (rc == -EINVAL) { /* raised above the limit with swap, which comes first then */
+        put(cg, MEMORY, slot, leaf, "memory.memsw.limit_in_bytes", "-1", true);
+        rc = put(cg, MEMORY, slot, leaf, "memory.limit_in_bytes", value, false);
+    }
+    /* Where swap is accounted at all, it is not an escape. */
     return rc < 0 ? rc : put(cg, MEMORY, slot, leaf, "memory.memsw.limit_in_bytes", value, true);
 }
 
 static int limit_cpu(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, uint32_t milli)
 {
     char value[48];
-    bool agent = leaf == CGROUP_AGENT;
     uint64_t quota_us = (uint64_t)milli * PERIOD_US / 1000;
     if (quota_us > 0 && quota_us < 1000)
         quota_us = 1000; /* the kernel's minimum */
     if (cg->v2) {
         snprintf(value, sizeof(value), "%llu %d", (unsigned long long)quota_us, PERIOD_US);
-        int rc = put(cg, CPU, slot, leaf, "cpu.max", milli ? value : "max", false);
-        /* PID 1 answers even when its children burn all they may. */
-        return rc < 0 ? rc : put(cg, CPU, slot, leaf, "cpu.weight", agent ? "400" : "100", true);
+        return put(cg, CPU, slot, leaf, "cpu.max", milli ? value : "max", false);
     }
     snprintf(value, sizeof(value), "%lld", milli ? (long long)quota_us : -1);
-    int rc = put(cg, CPU, slot, leaf, "cpu.cfs_quota_us", value, false);
-    return rc < 0 ? rc : put(cg, CPU, slot, leaf, "cpu.shares", agent ? "4096" : "1024", true);
+    return put(cg, CPU, slot, leaf, "cpu.cfs_quota_us", value, false);
 }
 
 int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,

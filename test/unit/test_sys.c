@@ -391,8 +391,11 @@ static void test_cgroup_freezes_kills_and_goes(void **state)
     assert_int_equal(cgroup_make(cg, 3), 0); /* again is fine */
     assert_int_equal(cgroup_limit(cg, 3, CGROUP_WHOLE, &limits), 0);
     assert_int_equal(cgroup_limit(cg, 3, CGROUP_WORK, &limits), 0);
-    limits.memory_bytes = 32 << 20; /* down and up again, in any order */
-    assert_int_equal(cgroup_limit(cg, 3, CGROUP_WORK, &limits), 0);
+    const uint64_t sizes[] = {16 << 20, 128 << 20, 0, 32 << 20}; /* down, up, none, down */
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        limits.memory_bytes = sizes[i];
+        assert_int_equal(cgroup_limit(cg, 3, CGROUP_WORK, &limits), 0);
+    }
     pid_t pid = busy_child(cg, &pidfd);
     await_pids(cg, 2);
     assert_true(cgroup_holds(cg, 3, pid));
