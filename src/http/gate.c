@@ -6,6 +6,7 @@
 
 #define MAX_AUTHORITY  261
 #define MAX_METHOD     24
+#define MAX_OPTIONS    16
 #define MAX_LENGTH_LEN 18 /* digits; fits 63 bits */
 
 enum { TOKEN = 1, VALUE = 2, TARGET = 4, NAME = 8 };
@@ -163,7 +164,7 @@ bool gate_list_has(const char *value, const char *token)
 struct fields {
     const char *why;
     int status;
-    unsigned hosts, lengths, codings;
+    unsigned hosts, lengths, codings, options;
     bool close, keep_alive, upgrade_token, upgrade_field;
 };
 
@@ -190,6 +191,8 @@ static int on_connection(struct fields *f, const char *value)
     while (list_next(&value, &item, &n)) {
         if (!all_of(item, n, TOKEN))
             return refuse(f, 400, "a Connection option is not a token");
+        if (++f->options > MAX_OPTIONS) /* each header is looked up among them */
+            return refuse(f, 400, "too many Connection options");
         if (never_hop_by_hop(item, n))
             return refuse(f, 400, "Connection names a header that cannot be removed");
         f->close |= span_is(item, n, "close");

@@ -261,7 +261,9 @@ int http_server_listen(struct http_server *s, int listen_fd)
 
     if (!l)
         return -ENOMEM;
-    r = uv_poll_init(s->loop, &l->poll, listen_fd);
+    r = io_set_nonblock(listen_fd, true); /* it may be shared: another may accept first */
+    if (r == 0)
+        r = uv_poll_init(s->loop, &l->poll, listen_fd);
     if (r < 0) {
         free(l);
         return r;
