@@ -41,6 +41,7 @@ struct keep {
     enum phase phase;
     uint64_t deadline_ms; /* of this phase; 0: none */
     int signal_fd;
+    char failure[KEEP_REASON_MAX]; /* why the start failed, or "" */
     int tell_fd; /* the process that went to the background tells its parent; -1: nobody */
     int exit_status;
     bool done;
@@ -73,10 +74,13 @@ static void begin_stop(struct keep *k)
     child_signal(&k->cayd, SIGTERM, true);
 }
 
+/* Whoever waits is told when all is down again: it can then try once more at once. */
 static void start_failed(struct keep *k, const char *reason)
 {
+    if (k->failure[0])
+        return;
     log_error("the start failed: %s", reason);
-    tell(k, KEEP_FAILED, reason);
+    snprintf(k->failure, sizeof(k->failure), "%s", reason);
     k->exit_status = KEEP_EXIT_FAILED;
     begin_stop(k);
 }
@@ -359,6 +363,7 @@ static int keep_it(struct keep *k)
     run(k);
     (void)unlink(k->prepared.pid_path);
     log_info("stopped");
+    tell(k, KEEP_FAILED, k->failure[0] ? k->failure : "it was stopped before it was ready");
     return k->exit_status;
 }
 

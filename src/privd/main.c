@@ -116,21 +116,31 @@ static int open_signals(struct privd *p)
     return loop_add(&p->loop, &p->signal_source, p->signal_fd, on_signal, p);
 }
 
-/* Two at a time would each undo what the other makes. The children of one that was killed hold the lock
- * too, until they have followed it: recovery begins only when none of them makes anything any more. */
+/* Children of a privd that was killed follow it within milliseconds; they hold the flock too, and until
+ * it is free one of them might still make something that recovery has just found missing. */
+static void wait_for_children_of_another(int fd)
+{
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+        if (errno != EWOULDBLOCK || i == LOCK_TRIES) {
+            log_warn("something that an earlier cay-privd started is still at work");
+            return;
+        }
+        usleep(LOCK_WAIT_MS * 1000);
+    }
+}
+
+/* Two at a time would each undo what the other makes. A record lock is privd's alone: children do not
+ * inherit it, and it goes with its process. */
 static int take_lock(struct privd *p)
 {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char path[OPTIONS_PATH_MAX + 16];
 
     snprintf(path, sizeof(path), "%s/" LOCK_NAME, p->options.run_dir);
     p->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (p->lock_fd < 0)
+    if (p->lock_fd < 0 || fcntl(p->lock_fd, F_SETLK, &whole) < 0)
         return -errno;
-    for (int i = 0; flock(p->lock_fd, LOCK_EX | LOCK_NB) < 0; i++) {
-        if (errno != EWOULDBLOCK || i == LOCK_TRIES)
-            return -errno;
-        usleep(LOCK_WAIT_MS * 1000);
-    }
+    wait_for_children_of_another(p->lock_fd);
     return 0;
 }
 

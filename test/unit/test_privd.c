@@ -1,0 +1,389 @@
+/* What privd judges and remembers, without a machine: permit table, records, loop. */
+#include "privd/loop.h"
+#include "privd/permit.h"
+#include "privd/records.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+/* -- permit ------------------------------------------------------------------------------------ */
+
+static const struct permit_bounds bounds = {.open_files_max = 20000, .slots_max = 100};
+
+static struct privsep_msg good_create(void)
+{
+    struct privsep_msg m = {.version = PRIVSEP_VERSION, .op = PRIVSEP_CREATE, .seq = 1};
+
+    m.u.create.template_number = 1;
+    m.u.create.limits = (struct privsep_limits){.memory_bytes = 512ull << 20,
+                                                .disk_bytes = 1ull << 30,
+                                                .cpu_milli = 1000,
+                                                .pids = 256,
+                                                .open_files = 1024};
+    memcpy(m.u.create.id, "i0123456789", 11);
+    return m;
+}
+
+static void a_create_in_range_is_permitted(void **state)
+{
+    struct privsep_msg m = good_create();
+
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    memset(m.u.create.id, 'z', PRIVSEP_ID_SIZE - 1);
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+}
+
+#define REFUSED(change)                                        \
+    do {                                                       \
+        struct privsep_msg m = good_create();                  \
+        change;                                                \
+        assert_int_equal(permit_fields(&m, &bounds), -EINVAL); \
+    } while (0)
+
+static void a_create_out_of_range_is_refused(void **state)
+{
+    REFUSED(m.u.create.template_number = 0);
+    REFUSED(m.u.create.template_number = PERMIT_TEMPLATE_MAX + 1);
+    REFUSED(m.u.create.level = PRIVSEP_LEVEL_VM + 1);
+    REFUSED(m.u.create.flags = 1);
+    REFUSED(m.u.create.pad = 1);
+    REFUSED(m.u.create.limits.pad = 1);
+    REFUSED(m.u.create.limits.memory_bytes = 0);
+    REFUSED(m.u.create.limits.memory_bytes = UINT64_MAX);
+    REFUSED(m.u.create.limits.disk_bytes = UINT64_MAX);
+    REFUSED(m.u.create.limits.cpu_milli = 0);
+    REFUSED(m.u.create.limits.cpu_milli = UINT32_MAX);
+    REFUSED(m.u.create.limits.pids = 0);
+    REFUSED(m.u.create.limits.open_files = bounds.open_files_max + 1);
+    REFUSED(m.u.create.limits.open_files = 0);
+    REFUSED(m.u.create.id[0] = '\0');
+    REFUSED(m.u.create.id[0] = '.');
+    REFUSED(m.u.create.id[0] = 'A');
+    REFUSED(m.u.create.id[3] = '/');
+    REFUSED(m.u.create.id[20] = 'a');
+    REFUSED(memset(m.u.create.id, 'a', PRIVSEP_ID_SIZE));
+    REFUSED(m.slot = 1);
+    REFUSED(m.gen = 1);
+}
+
+static void a_sandbox_is_named_within_the_slots(void **state)
+{
+    struct privsep_msg m = {.op = PRIVSEP_STAT, .seq = 1, .slot = 99, .gen = 1};
+
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.slot = 100;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.slot = UINT32_MAX;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.slot = 0;
+    m.gen = 0;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+}
+
+static void counts_and_jobs_are_bounded(void **state)
+{
+    struct privsep_msg m = {.op = PRIVSEP_CONNECT, .seq = 1, .gen = 1};
+
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.u.connect.count = PRIVSEP_MAX_FDS;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.connect.count = PRIVSEP_MAX_FDS + 1;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m = (struct privsep_msg){.op = PRIVSEP_JOB, .seq = 1};
+    m.u.job.kind = PRIVSEP_JOB_TEMPLATE_BUILD;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.u.job.template_number = PRIVSEP_TEMPLATE_BASE;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.job.template_number = 3;
+    assert_int_equal(permit_fields(&m, &bounds), -EOPNOTSUPP);
+    m.u.job.kind = 77;
+    assert_int_equal(permit_fields(&m, &bounds), -EOPNOTSUPP);
+}
+
+static void what_is_no_request_is_refused(void **state)
+{
+    for (unsigned op = 0; op < 200; op++) {
+        struct privsep_msg m = {.op = (uint16_t)op, .seq = 1};
+
+        if (op == 0 || op >= PRIVSEP_REQUEST_COUNT)
+            assert_int_equal(permit_fields(&m, &bounds), -EPROTO);
+        else
+            assert_int_not_equal(permit_fields(&m, &bounds), -EPROTO);
+    }
+}
+
+static void only_what_runs_can_be_used(void **state)
+{
+    static const uint16_t ops[] = {PRIVSEP_KILL, PRIVSEP_CONNECT, PRIVSEP_STAT};
+
+    for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+        struct privsep_msg m = {.op = ops[i], .gen = 5};
+
+        assert_int_equal(permit_state(&m, SLOT_RUNNING, 5), 0);
+        assert_int_equal(permit_state(&m, SLOT_STARTING, 5), -EBUSY);
+        for (enum slot_state s = SLOT_EMPTY; s < SLOT_STATE_COUNT; s++)
+            assert_int_equal(permit_state(&m, s, 6), -ESTALE);
+        assert_int_equal(permit_state(&m, SLOT_EMPTY, 5), -ESTALE);
+        assert_int_equal(permit_state(&m, SLOT_MAKING, 5), -ESTALE);
+        assert_int_equal(permit_state(&m, SLOT_READY, 5), -ESTALE);
+        assert_int_equal(permit_state(&m, SLOT_KILLING, 5), ops[i] == PRIVSEP_KILL ? 0 : -ESTALE);
+        assert_int_equal(permit_state(&m, SLOT_ENDING, 5), ops[i] == PRIVSEP_KILL ? 0 : -ESTALE);
+    }
+    assert_int_equal(permit_state(&(struct privsep_msg){.op = PRIVSEP_CREATE}, SLOT_RUNNING, 0),
+                     -EPROTO);
+}
+
+/* -- records ----------------------------------------------------------------------------------- */
+
+struct records_fixture {
+    char dir[64];
+    struct records records;
+};
+
+static int records_set_up(void **state)
+{
+    struct records_fixture *f = calloc(1, sizeof(*f));
+
+    snprintf(f->dir, sizeof(f->dir), "/tmp/cay-test-XXXXXX");
+    *state = f;
+    if (!mkdtemp(f->dir))
+        return -1;
+    return getuid() == 0 ? records_open(&f->records, f->dir, 8) : 0;
+}
+
+static int records_tear_down(void **state)
+{
+    struct records_fixture *f = *state;
+
+    if (getuid() == 0)
+        records_remove(&f->records, f->dir);
+    assert_int_equal(rmdir(f->dir), 0);
+    free(f);
+    return 0;
+}
+
+static struct record a_record(uint32_t slot)
+{
+    struct record rec = {.slot = slot, .gen = 7, .state = SLOT_RUNNING, .pid = 42, .pid_start = 9};
+
+    memcpy(rec.id, "iabc", 4);
+    return rec;
+}
+
+static void a_record_is_read_as_it_was_written(void **state)
+{
+    struct records_fixture *f = *state;
+    struct record rec = a_record(3), out;
+
+    if (getuid() != 0)
+        skip();
+    assert_int_equal(records_read(&f->records, 3, &out), -ENOENT);
+    assert_int_equal(records_write(&f->records, &rec), 0);
+    assert_int_equal(records_read(&f->records, 3, &out), 0);
+    assert_memory_equal(&rec, &out, sizeof(rec));
+    assert_int_equal(records_read(&f->records, 2, &out), -ENOENT); /* a hole */
+    assert_int_equal(records_read(&f->records, 4, &out), -ENOENT); /* past the end */
+    records_close(&f->records);
+    assert_int_equal(records_open(&f->records, f->dir, 8), 0);
+    assert_int_equal(records_read(&f->records, 3, &out), 0);
+}
+
+static void a_damaged_record_is_none(void **state)
+{
+    struct records_fixture *f = *state;
+    struct record rec = a_record(1), out;
+
+    if (getuid() != 0)
+        skip();
+    for (size_t i = 0; i < sizeof(rec); i++) {
+        uint8_t byte;
+
+        assert_int_equal(records_write(&f->records, &rec), 0);
+        assert_int_equal(pread(f->records.fd, &byte, 1, (off_t)(sizeof(rec) + i)), 1);
+        byte ^= 0x10;
+        assert_int_equal(pwrite(f->records.fd, &byte, 1, (off_t)(sizeof(rec) + i)), 1);
+        assert_int_equal(records_read(&f->records, 1, &out), -ENOENT);
+    }
+}
+
+static void records_of_another_boot_are_forgotten(void **state)
+{
+    struct records_fixture *f = *state;
+    struct record rec = a_record(1), out;
+    char path[96];
+    int fd;
+
+    if (getuid() != 0)
+        skip();
+    assert_int_equal(records_write(&f->records, &rec), 0);
+    records_close(&f->records);
+    snprintf(path, sizeof(path), "%s/slots/boot_id", f->dir);
+    fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    assert_int_equal(write(fd, "another\n", 8), 8);
+    close(fd);
+    assert_int_equal(records_open(&f->records, f->dir, 8), 0);
+    assert_int_equal(records_read(&f->records, 1, &out), -ENOENT);
+    assert_true(f->records.first_gen > 0);
+}
+
+static void a_process_has_one_start_time(void **state)
+{
+    uint64_t mine, again, first;
+
+    assert_int_equal(records_pid_start(getpid(), &mine), 0);
+    assert_int_equal(records_pid_start(getpid(), &again), 0);
+    assert_int_equal(records_pid_start(1, &first), 0);
+    assert_true(mine == again && mine > first);
+    assert_int_equal(records_pid_start(0x7ffffff0, &mine), -ENOENT);
+}
+
+/* -- loop -------------------------------------------------------------------------------------- */
+
+struct counter {
+    struct loop *loop;
+    struct loop_timer *other;
+    int n, order;
+};
+
+static int next_order;
+
+static void count(void *arg)
+{
+    struct counter *c = arg;
+
+    c->n++;
+    c->order = ++next_order;
+}
+
+static void count_and_stop(void *arg)
+{
+    count(arg);
+    loop_stop(((struct counter *)arg)->loop);
+}
+
+static void timers_fire_once_and_in_order(void **state)
+{
+    struct loop l;
+    struct loop_timer timers[200] = {0};
+    struct counter counters[200] = {0};
+
+    next_order = 0;
+    assert_int_equal(loop_init(&l), 0);
+    for (size_t i = 0; i < 200; i++) {
+        counters[i].loop = &l;
+        loop_arm(&l, &timers[i], 1 + (i * 37) % 50, count, &counters[i]);
+    }
+    for (size_t i = 0; i < 200; i += 3)
+        loop_disarm(&l, &timers[i]);
+    struct loop_timer last = {0};
+    struct counter end = {.loop = &l};
+    loop_arm(&l, &last, 60, count_and_stop, &end);
+    assert_int_equal(loop_run(&l), 0);
+    for (size_t i = 0; i < 200; i++) {
+        assert_int_equal(counters[i].n, i % 3 == 0 ? 0 : 1);
+        for (size_t j = 0; j < 200; j++)
+            if (i % 3 && j % 3 && timers[i].at_ms < timers[j].at_ms)
+                assert_true(counters[i].order < counters[j].order);
+    }
+    assert_int_equal(l.n_timers, 0);
+    loop_free(&l);
+}
+
+static void disarm_other(void *arg)
+{
+    struct counter *c = arg;
+
+    c->n++;
+    loop_disarm(c->loop, c->other);
+}
+
+static void a_timer_may_disarm_another_that_is_due(void **state)
+{
+    struct loop l;
+    struct loop_timer first = {0}, second = {0}, last = {0};
+    struct counter a = {.loop = &l, .other = &second}, b = {0}, end = {.loop = &l};
+
+    assert_int_equal(loop_init(&l), 0);
+    loop_arm(&l, &first, 1, disarm_other, &a);
+    loop_arm(&l, &second, 2, count, &b);
+    loop_arm(&l, &last, 20, count_and_stop, &end);
+    usleep(10000);
+    assert_int_equal(loop_run(&l), 0);
+    assert_int_equal(a.n, 1);
+    assert_int_equal(b.n, 0);
+    loop_free(&l);
+}
+
+struct pair {
+    struct loop *loop;
+    struct loop_source source, *other;
+    int n;
+};
+
+static void remove_other(void *arg, uint32_t events)
+{
+    struct pair *p = arg;
+
+    p->n++;
+    loop_remove(p->loop, p->other);
+    loop_remove(p->loop, &p->source);
+    loop_stop(p->loop);
+}
+
+/* Both are ready in the same turn: the one that is removed must not be called. */
+static void a_removed_source_is_not_called(void **state)
+{
+    struct loop l;
+    struct pair a = {.loop = &l}, b = {.loop = &l};
+    int pa[2], pb[2];
+
+    assert_int_equal(loop_init(&l), 0);
+    assert_int_equal(pipe2(pa, O_CLOEXEC) | pipe2(pb, O_CLOEXEC), 0);
+    assert_int_equal(write(pa[1], "x", 1) + write(pb[1], "x", 1), 2);
+    a.other = &b.source;
+    b.other = &a.source;
+    assert_int_equal(loop_add(&l, &a.source, pa[0], remove_other, &a), 0);
+    assert_int_equal(loop_add(&l, &b.source, pb[0], remove_other, &b), 0);
+    assert_int_equal(loop_run(&l), 0);
+    assert_int_equal(a.n + b.n, 1);
+    loop_free(&l);
+    close(pa[0]);
+    close(pa[1]);
+    close(pb[0]);
+    close(pb[1]);
+}
+
+#define WITH_RECORDS(t) cmocka_unit_test_setup_teardown(t, records_set_up, records_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_create_in_range_is_permitted),
+        cmocka_unit_test(a_create_out_of_range_is_refused),
+        cmocka_unit_test(a_sandbox_is_named_within_the_slots),
+        cmocka_unit_test(counts_and_jobs_are_bounded),
+        cmocka_unit_test(what_is_no_request_is_refused),
+        cmocka_unit_test(only_what_runs_can_be_used),
+        WITH_RECORDS(a_record_is_read_as_it_was_written),
+        WITH_RECORDS(a_damaged_record_is_none),
+        WITH_RECORDS(records_of_another_boot_are_forgotten),
+        cmocka_unit_test(a_process_has_one_start_time),
+        cmocka_unit_test(timers_fire_once_and_in_order),
+        cmocka_unit_test(a_timer_may_disarm_another_that_is_due),
+        cmocka_unit_test(a_removed_source_is_not_called),
+    };
+
+    log_init("test", LOG_ERROR);
+    return cmocka_run_group_tests_name("privd", tests, NULL, NULL);
+}
