@@ -274,10 +274,13 @@ int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint
     }
     struct dirent *entry;
     while ((entry = readdir(dir)) != NULL) {
-        uint32_t slot, gen;
-        char tail;
-        if (sscanf(entry->d_name, "%u.%u%c", &slot, &gen, &tail) == 2)
-            found(arg, slot, gen);
+        char *dot, *end;
+        unsigned long slot = strtoul(entry->d_name, &dot, 10);
+        if (dot == entry->d_name || *dot != '.' || slot > UINT32_MAX)
+            continue;
+        unsigned long gen = strtoul(dot + 1, &end, 10);
+        if (end != dot + 1 && *end == '\0' && gen <= UINT32_MAX)
+            found(arg, (uint32_t)slot, (uint32_t)gen);
     }
     closedir(dir);
     return 0;

@@ -126,7 +126,7 @@ static int run_agent(int agent_fd)
 
 static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
 {
-    int agent_fd;
+    int agent_fd = -1;
 
     umask(022);
     *stage = PRIVSEP_STAGE_MOUNTS;

@@ -33,28 +33,41 @@ static bool status_line(pid_t pid, const char *key, char *out, size_t size)
     return false;
 }
 
-/* Whether pid is PID 1 of a pid namespace below ours. */
+/* Up to max numbers of a line; how many there are (max + 1: more). */
+static int status_numbers(pid_t pid, const char *key, unsigned long *out, int max)
+{
+    char text[256];
+    int n = 0;
+    if (!status_line(pid, key, text, sizeof(text)))
+        return 0;
+    for (char *p = text, *end; n <= max; p = end, n++) {
+        unsigned long number = strtoul(p, &end, 10);
+        if (end == p)
+            break;
+        if (n < max)
+            out[n] = number;
+    }
+    return n;
+}
+
+/* Whether pid is PID 1 of a pid namespace just below ours. */
 static bool is_first(pid_t pid)
 {
-    char ids[128];
-    int outer, inner, deeper;
-    if (!status_line(pid, "NSpid", ids, sizeof(ids)))
-        return false;
-    return sscanf(ids, "%d %d %d", &outer, &inner, &deeper) == 2 && inner == 1;
+    unsigned long ids[2] = {0};
+    return status_numbers(pid, "NSpid", ids, 2) == 2 && ids[1] == 1;
 }
 
 static bool is_in_range(const struct runtime *rt, pid_t pid, uint32_t slot)
 {
-    char ids[128];
-    uint32_t uid, first = runtime_slot_uid(rt, slot);
-    if (!status_line(pid, "Uid", ids, sizeof(ids)) || sscanf(ids, "%u", &uid) != 1)
+    unsigned long uid = 0, first = runtime_slot_uid(rt, slot);
+    if (status_numbers(pid, "Uid", &uid, 1) < 1)
         return false;
     return uid >= first && uid - first < RUNTIME_UID_COUNT;
 }
 
 static pid_t find_first(const struct runtime *rt, uint32_t slot)
 {
-    pid_t pids[AGENT_PIDS_MAX];
+    pid_t pids[AGENT_PIDS_MAX] = {0};
     int n = cgroup_pids(rt->cgroups, slot, CGROUP_AGENT, pids, AGENT_PIDS_MAX);
     for (int i = 0; i < n; i++)
         if (is_first(pids[i]))

@@ -117,7 +117,7 @@ static int read_number(const char *dir, uint64_t id, const char *file, uint64_t 
 int btrfs_usage(int fd, uint64_t id, uint64_t *used_bytes, uint64_t *limit_bytes)
 {
     char dir[SYSFS_PATH_SIZE];
-    uint64_t used, limit;
+    uint64_t used = 0, limit = 0;
     int rc = sysfs_path(fd, "", dir);
     if (rc == 0)
         rc = read_number(dir, id, "referenced", &used);
@@ -150,8 +150,9 @@ static int for_each_qgroup(int fd, int (*each)(int fd, uint64_t id))
         return errno == ENOENT ? 0 : -errno;
     struct dirent *entry;
     while ((entry = readdir(dir)) != NULL) {
-        unsigned long long id;
-        if (sscanf(entry->d_name, "0_%llu", &id) == 1 && id >= SUBVOLUME_FIRST)
+        bool is_subvolume = strncmp(entry->d_name, "0_", 2) == 0; /* level 0 */
+        uint64_t id = is_subvolume ? strtoull(entry->d_name + 2, NULL, 10) : 0;
+        if (id >= SUBVOLUME_FIRST)
             sum += each(fd, id);
     }
     closedir(dir);

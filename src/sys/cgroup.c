@@ -384,16 +384,19 @@ int cgroup_pids(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, p
         close(fd);
         return -ENOMEM;
     }
+    char line[32];
     int count = 0;
-    while (count < max && fscanf(f, "%d", &pids[count]) == 1)
+    while (count < max && fgets(line, sizeof(line), f)) {
+        pids[count] = (pid_t)strtol(line, NULL, 10);
         count += pids[count] > 0; /* 0: a process that this pid namespace does not see */
+    }
     fclose(f);
     return count;
 }
 
 static int kill_leaf(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
 {
-    pid_t pids[PIDS_PER_READ];
+    pid_t pids[PIDS_PER_READ] = {0};
     int left = 0;
     /* Each round kills what the one before missed because it forked; a fork bomb's parents die
      * first. */
