@@ -76,20 +76,33 @@ char *api_find_key(const struct cli *c, struct err *e)
     return NULL;
 }
 
-enum err_code api_open(struct api *a, const struct cli *c, struct err *e)
+/* Takes the reference to url and key, NULL or not. */
+static enum err_code open_with(struct api *a, char *url, char *key, struct err *e)
 {
-    memset(a, 0, sizeof(*a));
-    a->url = api_find_url(c);
-    a->key = api_find_key(c, e);
-    if (!a->key) {
-        api_close(a);
-        return e->code;
-    }
+    *a = (struct api){.url = url, .key = key};
     a->multi = curl_multi_init();
-    if (a->url && a->multi)
+    if (a->url && a->key && a->multi)
         return ERR_OK;
     api_close(a);
     return err_set(e, ERR_EXHAUSTED, "out of memory");
+}
+
+enum err_code api_open(struct api *a, const struct cli *c, struct err *e)
+{
+    char *key = api_find_key(c, e);
+
+    return key ? open_with(a, api_find_url(c), key, e) : e->code;
+}
+
+enum err_code api_open_local(struct api *a, const struct cli *c, struct err *e)
+{
+    char url[1024], path[1024], key[256];
+
+    if (!read_connect_file(c, url, path, sizeof(url)))
+        return err_set(e, ERR_NOT_FOUND, "%s/connect cannot be read", c->settings.state_run);
+    if (io_read_text_at(AT_FDCWD, path, key, sizeof(key)) <= 0)
+        return err_set(e, ERR_NOT_FOUND, "the operator's key, %s, cannot be read", path);
+    return open_with(a, strdup(url), strdup(key), e);
 }
 
 void api_close(struct api *a)

@@ -24,6 +24,9 @@ struct api {
 enum err_code api_open(struct api *a, const struct cli *c, struct err *e);
 void api_close(struct api *a);
 
+/* The server that `cay up` has just started on this machine, whatever the environment names. */
+enum err_code api_open_local(struct api *a, const struct cli *c, struct err *e);
+
 /* The address alone; malloc'd. The key alone; malloc'd, or NULL and why. */
 char *api_find_url(const struct cli *c);
 char *api_find_key(const struct cli *c, struct err *e);

@@ -24,6 +24,7 @@
 struct left {
     const struct settings *s;
     json_t *list; /* of sentences */
+    char cgroup[32], jobs_cgroup[40];
 };
 
 static void note_left(struct left *l, const char *fmt, ...) PRINTF(2, 3);
@@ -118,6 +119,22 @@ static void look_at_loops(struct left *l)
         closedir(block);
 }
 
+/* cay-privd's name for its cgroups (src/privd/main.c, name_cgroups): any installation but the one in the
+ * usual place adds a number made from its place. */
+static void cgroup_name(const struct settings *s, char *out, size_t size)
+{
+    char dir[1100];
+    uint32_t h = 0x811c9dc5u;
+
+    snprintf(dir, sizeof(dir), "%s/privd", s->state_dir);
+    for (const char *c = dir; *c; c++)
+        h = (h ^ (uint8_t)*c) * 0x01000193u;
+    if (strcmp(dir, "/var/lib/cay/privd") == 0)
+        snprintf(out, size, "cay");
+    else
+        snprintf(out, size, "cay-%08x", h);
+}
+
 static struct left *walking; /* nftw(3) has no argument of its own */
 
 static int look_at_cgroup(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -126,7 +143,7 @@ static int look_at_cgroup(const char *path, const struct stat *st, int type, str
 
     if (type != FTW_D || ftw->level > 4)
         return FTW_CONTINUE;
-    if (strcmp(name, "cay") != 0 && strcmp(name, "cay-jobs") != 0)
+    if (strcmp(name, walking->cgroup) != 0 && strcmp(name, walking->jobs_cgroup) != 0)
         return FTW_CONTINUE;
     note_left(walking, "cgroup %s", path);
     return FTW_SKIP_SUBTREE;
@@ -154,6 +171,8 @@ static json_t *look(const struct settings *s)
 {
     struct left l = {.s = s, .list = json_array()};
 
+    cgroup_name(s, l.cgroup, sizeof(l.cgroup));
+    snprintf(l.jobs_cgroup, sizeof(l.jobs_cgroup), "%s-jobs", l.cgroup);
     look_at_processes(&l);
     look_at_mounts(&l);
     look_at_loops(&l);

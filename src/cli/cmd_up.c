@@ -397,13 +397,15 @@ static void print_connect(const struct cli *c, const struct api *a)
 
 static int running(struct cli *c, pid_t pid)
 {
-    CLEANUP_FREE char *url = api_find_url(c);
+    struct api a = {.url = NULL};
+    const char *url = api_open_local(&a, c, NULL) == ERR_OK ? a.url : "?";
 
     if (c->json)
         cli_print_json(json_pack("{s:b, s:b, s:i, s:s}", "running", 1, "started", 0, "pid",
-                                 (int)pid, "url", url ? url : ""));
+                                 (int)pid, "url", url));
     else
-        printf("cay is running at %s (pid %d)\n", url ? url : "?", (int)pid);
+        printf("cay is running at %s (pid %d)\n", url, (int)pid);
+    api_close(&a);
     return CLI_OK;
 }
 
@@ -445,7 +447,7 @@ int cmd_up(struct cli *c)
         pid = e.code == ERR_EXISTS ? server_pid(&c->settings) : 0;
         return pid > 0 ? running(c, pid) : cli_fail(c, &e);
     }
-    if (api_open(&a, c, &e) != ERR_OK)
+    if (api_open_local(&a, c, &e) != ERR_OK)
         return cli_fail(c, &e);
     status = started(c, &a, (double)(clock_mono_ms() - begun) / 1000);
     api_close(&a);
