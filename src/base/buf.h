@@ -30,7 +30,7 @@ void buf_clear(struct buf *b);
 int buf_append(struct buf *b, const void *bytes, size_t n) WARN_UNUSED;
 int buf_append_str(struct buf *b, const char *s) WARN_UNUSED;
 int buf_printf(struct buf *b, const char *fmt, ...) PRINTF(2, 3) WARN_UNUSED;
-int buf_vprintf(struct buf *b, const char *fmt, va_list ap) WARN_UNUSED;
+int buf_vprintf(struct buf *b, const char *fmt, va_list ap) PRINTF(2, 0) WARN_UNUSED;
 
 /* Makes room for n more bytes at data + len, to be filled and then added by buf_commit. */
 int buf_reserve(struct buf *b, size_t n) WARN_UNUSED;

@@ -32,6 +32,7 @@ static void neutralise(char *s)
             *s = '?';
 }
 
+PRINTF(3, 0)
 static void set_text(struct err *e, enum err_code code, const char *fmt, va_list ap)
 {
     e->code = code;

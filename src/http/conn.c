@@ -8,11 +8,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define MAX_ROUNDS       32 /* of work for one connection before others get their turn */
-#define MAX_FREE         16 /* exchanges kept for reuse */
-#define MAX_KEPT_STORAGE 8192u
-#define LINGER_BYTES     (16u * 1024u * 1024u)
-#define OUT_MAX          (SIZE_MAX / 4) /* bounded by what handlers write: they heed "full" */
+#define MAX_ROUNDS   32 /* of work for one connection before others get their turn */
+#define LINGER_BYTES (16u * 1024u * 1024u)
+#define OUT_MAX      (SIZE_MAX / 4) /* bounded by what handlers write: they heed "full" */
 
 static void on_event(uv_poll_t *poll, int status, int events);
 
@@ -190,88 +188,6 @@ static void read_some(struct conn *c)
     }
 }
 
-/* -- exchanges --------------------------------------------------------------------------------- */
-
-static struct http_exchange *exchange_new(struct conn *c, size_t storage)
-{
-    struct http_server *s = c->server;
-    struct http_exchange *x = s->free_exchanges;
-    char *kept;
-    size_t kept_bytes;
-
-    if (x) {
-        s->free_exchanges = x->next_free;
-        s->free_count--;
-    } else {
-        x = calloc(1, sizeof(*x));
-        if (!x)
-            return NULL;
-    }
-    kept = x->storage;
-    kept_bytes = x->storage_bytes;
-    memset(x, 0, offsetof(struct http_exchange, body));
-    if (kept_bytes < storage) {
-        free(kept);
-        kept_bytes = MAX(storage, 2048u);
-        kept = malloc(kept_bytes);
-        if (!kept) {
-            free(x);
-            return NULL;
-        }
-    }
-    x->storage = kept;
-    x->storage_bytes = kept_bytes;
-    x->conn = c;
-    arena_init(&x->arena, s->config.arena_max_bytes);
-    return x;
-}
-
-static void exchange_free(struct http_exchange *x)
-{
-    struct http_server *s = x->conn->server;
-
-    x->conn->exchange = NULL;
-    buf_free(&x->collect);
-    arena_free(&x->arena);
-    x->conn = NULL;
-    if (s->free_count >= MAX_FREE || x->storage_bytes > MAX_KEPT_STORAGE) {
-        free(x->storage);
-        free(x);
-        return;
-    }
-    x->next_free = s->free_exchanges;
-    s->free_exchanges = x;
-    s->free_count++;
-}
-
-static void tell_close(struct http_exchange *x)
-{
-    if (x->close_told)
-        return;
-    x->close_told = true;
-    if (x->inner_close)
-        x->inner_close(x);
-    if (x->on_close)
-        x->on_close(x, x->data);
-}
-
-/* The exchange cannot be finished. */
-static void exchange_lost(struct conn *c)
-{
-    struct http_exchange *x = c->exchange;
-    bool late = c->timed_out && !x->begun && !c->broken && !x->aborted;
-
-    tell_close(x);
-    if (x->begun && !(x->ended && c->out.len == 0))
-        c->cut = true;
-    exchange_free(x);
-    c->state = CONN_CLOSING;
-    if (late)
-        response_refuse(c, 408, "the request's body did not come in time");
-    else
-        c->broken = true;
-}
-
 /* -- steps: each does one thing and says whether it did ------------------------------------------ */
 
 static bool start_exchange(struct conn *c, const char *data, size_t n)
@@ -350,7 +266,7 @@ static bool step_body(struct conn *c, struct http_exchange *x)
     if (used >= 0) {
         input_used(c, (size_t)used);
     } else if (!x->begun) {
-        tell_close(x);
+        exchange_tell_close(x);
         exchange_free(x);
         response_refuse(c, 400, "malformed chunked body");
     } else {
@@ -406,7 +322,7 @@ static bool step_exchange(struct conn *c)
     }
     if (!x->ended || c->out.len > 0)
         return c->broken;
-    tell_close(x);
+    exchange_tell_close(x);
     return finish(c, x);
 }
 

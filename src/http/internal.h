@@ -3,6 +3,7 @@
  *
  * server.c   listeners, the list of connections, limits, timers, stop
  * conn.c     one connection: reading, heads, the order of things (conn_pump), its end
+ * exchange.c an exchange's memory and its two ends: done or lost
  * body.c     the request's body
  * response.c the response
  *
@@ -174,6 +175,18 @@ void conn_send(struct conn *c, const struct iovec *iov, int n, bool now);
 
 void conn_timed_out(struct conn *c, struct wait *w);
 void conn_stop(struct conn *c, bool now);
+
+/* -- exchange.c -------------------------------------------------------------------------------- */
+
+/* With room for so many bytes of head; NULL when memory is out. */
+struct http_exchange *exchange_new(struct conn *c, size_t storage);
+void exchange_free(struct http_exchange *x);
+
+/* Tells whoever serves it that it is over, once. */
+void exchange_tell_close(struct http_exchange *x);
+
+/* It cannot be finished: told, freed, and the connection on its way to its end. */
+void exchange_lost(struct conn *c);
 
 /* -- body.c ------------------------------------------------------------------------------------ */
 

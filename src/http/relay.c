@@ -2,137 +2,13 @@
 
 #include <errno.h>
 #include <string.h>
-#include <strings.h>
 
-#include "base/log.h"
 #include "http/internal.h"
-#include "http/wire.h"
+#include "http/relay_internal.h"
 
 #define WINDOW_BYTES   (256u * 1024u) /* of the request's body, waiting for the upstream */
 #define MAX_INTERIM    16             /* 1xx responses before the real one */
 #define HALF_CLOSED_MS 300000         /* a tunnel of which one direction ended, without traffic */
-
-/* Both sides end on their own: the exchange belongs to the server and may be gone first (x is NULL
- * then and the upstream is closed at once); the upstream may be done first (the wire is closed, and
- * the exchange goes on without a relay). */
-struct relay {
-    struct wire wire;
-    struct http_exchange *x;
-    struct buf in; /* the response's head in the making */
-    size_t scanned;
-    char *storage;
-    unsigned interim;
-    bool request_sent;  /* the whole body was handed to the wire */
-    bool has_head;      /* of the final response */
-    bool decode;        /* the client does not know chunks */
-    bool upgrade_asked; /* and sent on */
-    bool tunnel, up_ended, client_ended;
-    bool overrun; /* bytes came after the response's end */
-    struct http_relay_options o;
-    struct parse_body parse;
-    struct http_head head;
-};
-
-/* -- headers ----------------------------------------------------------------------------------- */
-
-/* What concerns one connection only, or is written anew. RFC 9110 7.6.1. */
-static bool hop_by_hop(const struct http_head *h, const char *name)
-{
-    static const char *const names[] = {"connection", "keep-alive",          "proxy-connection",
-                                        "te",         "transfer-encoding",   "upgrade",
-                                        "expect",     "proxy-authorization", "http2-settings"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcasecmp(names[i], name) == 0)
-            return true;
-    for (size_t i = 0; i < h->header_count; i++)
-        if (strcasecmp(h->headers[i].name, "connection") == 0 &&
-            gate_list_has(h->headers[i].value, name))
-            return true;
-    return false;
-}
-
-static bool replaced(const struct http_relay_options *o, const char *name)
-{
-    for (size_t i = 0; i < o->add_count; i++)
-        if (strcasecmp(o->add[i].name, name) == 0)
-            return true;
-    for (size_t i = 0; o->remove && o->remove[i]; i++)
-        if (strcasecmp(o->remove[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* HTTP/2 by upgrade would be a second protocol behind the checks made here; it is obsolete too. */
-static bool may_upgrade(const struct http_head *h)
-{
-    const char *to = http_head_get(h, "upgrade");
-
-    return h->upgrade && h->framing == HTTP_BODY_NONE && to && !gate_list_has(to, "h2c") &&
-           strncasecmp(to, "h2", 2) != 0;
-}
-
-static void request_head(struct relay *r, struct buf *b)
-{
-    const struct http_head *h = &r->x->head;
-    const char *host = r->o.host ? r->o.host : h->host[0] ? h->host : "localhost";
-
-    response_put(b, h->method);
-    response_put(b, " ");
-    response_put(b, h->target);
-    response_put(b, " HTTP/1.1\r\n");
-    response_put_header(b, "Host", host);
-    for (size_t i = 0; i < h->header_count; i++) {
-        const char *name = h->headers[i].name;
-
-        if (strcasecmp(name, "host") != 0 && !hop_by_hop(h, name) && !replaced(&r->o, name))
-            response_put_header(b, name, h->headers[i].value);
-    }
-    for (size_t i = 0; i < r->o.add_count; i++)
-        response_put_header(b, r->o.add[i].name, r->o.add[i].value);
-    if (h->framing == HTTP_BODY_CHUNKED)
-        response_put(b, "Transfer-Encoding: chunked\r\n");
-    r->upgrade_asked = may_upgrade(h);
-    if (r->upgrade_asked) {
-        response_put(b, "Connection: Upgrade\r\n");
-        response_put_header(b, "Upgrade", http_head_get(h, "upgrade"));
-    } else if (!r->o.on_reusable) {
-        response_put(b, "Connection: close\r\n");
-    }
-    response_put(b, "\r\n");
-}
-
-static void response_headers(struct relay *r, struct buf *b)
-{
-    const struct http_head *h = &r->head;
-    static const char cors[] = "access-control-allow-origin";
-    bool no_length = h->status < 200 || h->status == 204 || h->framing == HTTP_BODY_CHUNKED;
-
-    for (size_t i = 0; i < h->header_count; i++) {
-        const char *name = h->headers[i].name;
-
-        if (hop_by_hop(h, name) || (no_length && strcasecmp(name, "content-length") == 0) ||
-            (r->o.add_cors && strcasecmp(name, cors) == 0))
-            continue;
-        response_put_header(b, name, h->headers[i].value);
-    }
-    if (r->o.add_cors)
-        response_put(b, "Access-Control-Allow-Origin: *\r\n");
-}
-
-static struct buf *response_head(struct relay *r)
-{
-    struct buf *b = &r->x->conn->server->scratch;
-
-    buf_clear(b);
-    response_put(b, "HTTP/1.1 ");
-    response_put_number(b, (uint64_t)r->head.status);
-    response_put(b, " ");
-    response_put(b, http_status_text(r->head.status));
-    response_put(b, "\r\n");
-    response_headers(r, b);
-    return b;
-}
 
 /* -- ends -------------------------------------------------------------------------------------- */
 
@@ -292,7 +168,7 @@ static void tunnel_data(struct relay *r, const char *data, size_t n)
 
 static void start_tunnel(struct relay *r)
 {
-    struct buf *b = response_head(r);
+    struct buf *b = relay_response_head(r);
 
     response_put(b, "Connection: Upgrade\r\n");
     if (http_head_get(&r->head, "upgrade"))
@@ -347,7 +223,7 @@ static bool response_data(struct relay *r, const char *data, size_t n)
 static void start_response(struct relay *r)
 {
     struct http_exchange *x = r->x;
-    struct buf *b = response_head(r);
+    struct buf *b = relay_response_head(r);
     bool close = response_must_close(x) || r->parse.framing == HTTP_BODY_UNTIL_CLOSE;
 
     r->decode = r->parse.framing == HTTP_BODY_CHUNKED && x->head.minor == 0;
@@ -378,7 +254,7 @@ static bool interim(struct relay *r)
     }
     if (r->head.status == 100 || r->x->head.minor == 0)
         return true; /* the client got its 100 from here */
-    b = response_head(r);
+    b = relay_response_head(r);
     response_put(b, "\r\n");
     response_interim(r->x, b->data, b->len);
     return true;
@@ -514,7 +390,7 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
     buf_init(&r->in, HTTP_MAX_HEAD_BYTES + x->conn->server->read_bytes);
     wire_open(&r->wire, x->conn->server->loop, o->fd, o->connecting, &ops);
     buf_clear(b);
-    request_head(r, b);
+    relay_request_head(r, b);
     wire_write(&r->wire, b->data, b->len);
     body_stream_raw(x, on_request_data, on_request_end);
     if (x->head.framing == HTTP_BODY_NONE)

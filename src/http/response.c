@@ -14,49 +14,6 @@
 #define MAX_PIECES   4
 #define DIRECT_BYTES 16384u /* from here on a copy costs more than an early write */
 
-const struct http_head *http_exchange_head(const struct http_exchange *x)
-{
-    return &x->head;
-}
-
-uv_loop_t *http_exchange_loop(const struct http_exchange *x)
-{
-    return x->conn->server->loop;
-}
-
-struct arena *http_exchange_arena(struct http_exchange *x)
-{
-    return &x->arena;
-}
-
-void http_exchange_set(struct http_exchange *x, void *data,
-                       void (*on_close)(struct http_exchange *x, void *data))
-{
-    x->data = data;
-    x->on_close = on_close;
-}
-
-void *http_exchange_get(const struct http_exchange *x)
-{
-    return x->data;
-}
-
-bool http_response_begun(const struct http_exchange *x)
-{
-    return x->begun;
-}
-
-size_t http_response_queued(const struct http_exchange *x)
-{
-    return x->conn->out.len;
-}
-
-void http_exchange_abort(struct http_exchange *x)
-{
-    x->aborted = true;
-    server_mark_dirty(x->conn);
-}
-
 /* -- heads ------------------------------------------------------------------------------------- */
 
 static void put(struct buf *b, const char *s, size_t n)

@@ -1,0 +1,131 @@
+#include "http/internal.h"
+
+#include <string.h>
+
+#define MAX_FREE         16 /* exchanges kept for reuse */
+#define MAX_KEPT_STORAGE 8192u
+
+const struct http_head *http_exchange_head(const struct http_exchange *x)
+{
+    return &x->head;
+}
+
+uv_loop_t *http_exchange_loop(const struct http_exchange *x)
+{
+    return x->conn->server->loop;
+}
+
+struct arena *http_exchange_arena(struct http_exchange *x)
+{
+    return &x->arena;
+}
+
+void http_exchange_set(struct http_exchange *x, void *data,
+                       void (*on_close)(struct http_exchange *x, void *data))
+{
+    x->data = data;
+    x->on_close = on_close;
+}
+
+void *http_exchange_get(const struct http_exchange *x)
+{
+    return x->data;
+}
+
+bool http_response_begun(const struct http_exchange *x)
+{
+    return x->begun;
+}
+
+size_t http_response_queued(const struct http_exchange *x)
+{
+    return x->conn->out.len;
+}
+
+void http_exchange_abort(struct http_exchange *x)
+{
+    x->aborted = true;
+    server_mark_dirty(x->conn);
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+struct http_exchange *exchange_new(struct conn *c, size_t storage)
+{
+    struct http_server *s = c->server;
+    struct http_exchange *x = s->free_exchanges;
+    char *kept;
+    size_t kept_bytes;
+
+    if (x) {
+        s->free_exchanges = x->next_free;
+        s->free_count--;
+    } else {
+        x = calloc(1, sizeof(*x));
+        if (!x)
+            return NULL;
+    }
+    kept = x->storage;
+    kept_bytes = x->storage_bytes;
+    memset(x, 0, offsetof(struct http_exchange, body));
+    if (kept_bytes < storage) {
+        free(kept);
+        kept_bytes = MAX(storage, 2048u);
+        kept = malloc(kept_bytes);
+        if (!kept) {
+            free(x);
+            return NULL;
+        }
+    }
+    x->storage = kept;
+    x->storage_bytes = kept_bytes;
+    x->conn = c;
+    arena_init(&x->arena, s->config.arena_max_bytes);
+    return x;
+}
+
+void exchange_free(struct http_exchange *x)
+{
+    struct http_server *s = x->conn->server;
+
+    x->conn->exchange = NULL;
+    buf_free(&x->collect);
+    arena_free(&x->arena);
+    x->conn = NULL;
+    if (s->free_count >= MAX_FREE || x->storage_bytes > MAX_KEPT_STORAGE) {
+        free(x->storage);
+        free(x);
+        return;
+    }
+    x->next_free = s->free_exchanges;
+    s->free_exchanges = x;
+    s->free_count++;
+}
+
+void exchange_tell_close(struct http_exchange *x)
+{
+    if (x->close_told)
+        return;
+    x->close_told = true;
+    if (x->inner_close)
+        x->inner_close(x);
+    if (x->on_close)
+        x->on_close(x, x->data);
+}
+
+/* The exchange cannot be finished. */
+void exchange_lost(struct conn *c)
+{
+    struct http_exchange *x = c->exchange;
+    bool late = c->timed_out && !x->begun && !c->broken && !x->aborted;
+
+    exchange_tell_close(x);
+    if (x->begun && !(x->ended && c->out.len == 0))
+        c->cut = true;
+    exchange_free(x);
+    c->state = CONN_CLOSING;
+    if (late)
+        response_refuse(c, 408, "the request's body did not come in time");
+    else
+        c->broken = true;
+}

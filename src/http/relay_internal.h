@@ -1,0 +1,33 @@
+#pragma once
+/* What relay.c and relay_head.c share. */
+
+#include "http/internal.h"
+#include "http/relay.h"
+#include "http/wire.h"
+
+/* Both sides end on their own: the exchange belongs to the server and may be gone first (x is NULL
+ * then and the upstream is closed at once); the upstream may be done first (the wire is closed, and
+ * the exchange goes on without a relay). */
+struct relay {
+    struct wire wire;
+    struct http_exchange *x;
+    struct buf in; /* the response's head in the making */
+    size_t scanned;
+    char *storage;
+    unsigned interim;
+    bool request_sent;  /* the whole body was handed to the wire */
+    bool has_head;      /* of the final response */
+    bool decode;        /* the client does not know chunks */
+    bool upgrade_asked; /* and sent on */
+    bool tunnel, up_ended, client_ended;
+    bool overrun; /* bytes came after the response's end */
+    struct http_relay_options o;
+    struct parse_body parse;
+    struct http_head head;
+};
+
+/* The request as the upstream gets it, appended to b. Decides about an upgrade. */
+void relay_request_head(struct relay *r, struct buf *b);
+
+/* The response's head without its framing and end, in the server's scratch buffer. */
+struct buf *relay_response_head(struct relay *r);
