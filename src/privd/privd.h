@@ -100,6 +100,9 @@ struct privd {
 void request_handle(void *privd, const struct privsep_msg *m);
 void request_peer(void *privd, bool there);
 
+/* Tells whoever is there what templates there are now, unasked. */
+void request_tell_templates(struct privd *p);
+
 /* Answers a request: m's op and contents are the caller's, seq and peer the asker's. */
 void request_reply(struct privd *p, const struct asker *who, struct privsep_msg *m, const int *fds,
                    size_t n_fds);

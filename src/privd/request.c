@@ -53,7 +53,7 @@ static void do_list(struct privd *p, const struct asker *who, const struct privs
     request_reply_status(p, who, PRIVSEP_LIST, 0, PRIVSEP_STAGE_NONE);
 }
 
-static void do_templates(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+static void send_templates(struct privd *p, uint64_t peer)
 {
     for (uint32_t n = 1; n <= PERMIT_TEMPLATE_MAX; n++) {
         struct privsep_msg item = {.op = PRIVSEP_TEMPLATE, .u.template.number = n};
@@ -64,8 +64,18 @@ static void do_templates(struct privd *p, const struct asker *who, const struct 
         item.u.template.ready = meta.ready;
         item.u.template.made_real_ms = meta.made_real_ms;
         item.u.template.size_bytes = meta.size_bytes;
-        (void)privsep_server_send(p->server, who->peer, &item, NULL, 0);
+        (void)privsep_server_send(p->server, peer, &item, NULL, 0);
     }
+}
+
+void request_tell_templates(struct privd *p)
+{
+    send_templates(p, 0);
+}
+
+static void do_templates(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+{
+    send_templates(p, who->peer);
     request_reply_status(p, who, PRIVSEP_TEMPLATES, 0, PRIVSEP_STAGE_NONE);
 }
 
