@@ -374,6 +374,7 @@ static void test_nested_namespaces_and_other_abis(void **state)
            "unshare -U true 2>/dev/null || unshare -r true 2>/dev/null || unshare -n true "
            "2>/dev/null || echo none",
            "none");
+#ifdef __x86_64__
     /* int 0x80, by machine code in an executable page: the process is killed by SIGSYS. */
     expect(&b, 1000,
            "python3 -c '\n"
@@ -386,6 +387,44 @@ static void test_nested_namespaces_and_other_abis(void **state)
     expect(&b, 1000,
            "python3 -c 'import ctypes; print(ctypes.CDLL(None).syscall(0x40000000 + 39))'; echo $?",
            "Bad system call\n159");
+#endif
+    box_end(&b);
+}
+
+/* Two sandboxes: what one has or uses up, the other does not see. */
+static void test_neighbours_share_nothing(void **state)
+{
+    struct box a, b;
+    NEEDS_ROOT;
+    box_start(&a, 0, 20);
+    box_start(&b, 1, 20);
+    expect(&a, 1000,
+           "python3 -c '\n"
+           "import ctypes, os, socket, sys\n"
+           "libc = ctypes.CDLL(None)\n"
+           "n = 0\n"
+           "while libc.inotify_init() >= 0: n += 1\n" /* per-user limit of the kernel */
+           "u = socket.socket(socket.AF_UNIX); u.bind(\"\\0secret\"); u.listen()\n"
+           "t = socket.create_server((\"\", 7001))\n"
+           "m = libc.shmget(4711, 4096, 0o1666)\n"
+           "print(n > 0, m >= 0); sys.stdout.flush()\n"
+           "if os.fork() == 0:\n"
+           "    os.setsid(); os.dup2(os.open(\"/dev/null\", 2), 1); os.dup2(1, 2)\n"
+           "    import time; time.sleep(60)\n"
+           "'",
+           "True True");
+    const char *look = "python3 -c '\n"
+                       "import ctypes, errno, socket\n"
+                       "libc = ctypes.CDLL(None)\n"
+                       "u = socket.socket(socket.AF_UNIX)\n"
+                       "print(errno.errorcode.get(u.connect_ex(\"\\0secret\"), 0))\n"
+                       "t = socket.socket(); t.settimeout(5)\n"
+                       "print(errno.errorcode.get(t.connect_ex((\"192.0.2.2\", 7001)), 0))\n"
+                       "print(libc.inotify_init() >= 0, libc.shmget(4711, 4096, 0) >= 0)\n"
+                       "'";
+    expect(&b, 1000, look, "ECONNREFUSED\nECONNREFUSED\nTrue False");
+    expect(&a, 1000, look, "0\n0\nFalse True"); /* the positive control */
+    box_end(&a);
     box_end(&b);
 }
 
@@ -710,6 +749,7 @@ int main(void)
         cmocka_unit_test_teardown(test_network_is_refused_at_once, end_rest),
         cmocka_unit_test_teardown(test_limits_hold, end_rest),
         cmocka_unit_test_teardown(test_nested_namespaces_and_other_abis, end_rest),
+        cmocka_unit_test_teardown(test_neighbours_share_nothing, end_rest),
         cmocka_unit_test_teardown(test_sockets_reach_services_inside, end_rest),
         cmocka_unit_test_teardown(test_failures_are_named_and_undone, end_rest),
         cmocka_unit_test_teardown(test_recovery_finds_and_adopts, end_rest),
