@@ -161,13 +161,13 @@ static void on_agent_logs(struct core *c, const char *id, const struct err *why,
                           const char *body, size_t len, void *arg)
 {
     CLEANUP_FREE struct logs_wait *w = arg;
-    CLEANUP_FREE struct sandbox_log *items = NULL;
+    CLEANUP_FREE struct sandbox_log *items = calloc(LINES_MAX + AGENT_LINES_MAX + 1,
+                                                    sizeof(*items));
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
     char note[LINE_SIZE_MAX];
     json_t *root = NULL;
     size_t n;
 
-    items = calloc(LINES_MAX + AGENT_LINES_MAX + 1, sizeof(*items));
     if (!o || !items) {
         err_set(&w->why, o ? ERR_EXHAUSTED : ERR_NOT_FOUND,
                 o ? "memory is out" : "the sandbox has ended");
