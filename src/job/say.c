@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void put_line(const char *head, const char *fmt, va_list ap)
+PRINTF(2, 0) static void put_line(const char *head, const char *fmt, va_list ap)
 {
     char line[JOB_LINE_MAX];
     int n = snprintf(line, sizeof(line), "%s", head);

@@ -184,7 +184,7 @@ static void on_deadline(struct keep *k)
         break;
     case PHASE_STOPPING_PRIVD:
         k->exit_status = KEEP_EXIT_FAILED; /* something may have been left */
-        /* fall through */
+        __attribute__((fallthrough));
     case PHASE_REPLACING_PRIVD:
         log_warn("cay-privd does not end, killed");
         child_signal(&k->privd, SIGKILL, true);
