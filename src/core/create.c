@@ -155,15 +155,16 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
 /* The environment goes to the agent and is kept nowhere else: it may hold secrets. */
 static void send_init(struct sandbox_obj *o)
 {
+    char *body = TAKE_PTR(o->init_body);
     struct call_agent_request r = {.method = "POST",
                                    .target = "/init",
-                                   .body = TAKE_PTR(o->init_body),
+                                   .body = body,
                                    .max_response_bytes = INIT_RESPONSE_MAX,
                                    .timeout_ms = o->core->config.agent_timeout_ms};
 
     json_decref(o->s.env);
     o->s.env = NULL;
-    if (r.body) {
+    if (body) {
         call_agent(o, &r, on_init, NULL);
         return;
     }

@@ -113,10 +113,9 @@ static bool is_fresh(const struct sandbox_obj *o)
 /* -- those who wait ---------------------------------------------------------------------------- */
 
 /* The samples within the waiter's window, in order, malloc'd. */
-static struct sandbox_metric *window(const struct sandbox_obj *o, const struct metric_waiter *w,
+static struct sandbox_metric *window(const struct metric_ring *r, const struct metric_waiter *w,
                                      size_t *out_n)
 {
-    const struct metric_ring *r = o->metrics;
     struct sandbox_metric *items = r && r->n ? reallocarray(NULL, r->n, sizeof(*items)) : NULL;
     size_t n = 0;
 
@@ -131,13 +130,13 @@ static struct sandbox_metric *window(const struct sandbox_obj *o, const struct m
     return items;
 }
 
-static void answer(const struct sandbox_obj *o, struct metric_waiter *w, const struct err *why)
+static void answer(const struct metric_ring *r, struct metric_waiter *w, const struct err *why)
 {
     CLEANUP_FREE struct sandbox_metric *items = NULL;
     size_t n = 0;
 
     if (!why)
-        items = window(o, w, &n);
+        items = window(r, w, &n);
     w->done(w->arg, items, n, why);
     free(w);
 }
@@ -148,7 +147,7 @@ static void answer_all(struct sandbox_obj *o, const struct err *why)
 
     for (struct metric_waiter *w = TAKE_PTR(o->metric_waiters); w; w = next) {
         next = w->next;
-        answer(o, w, why);
+        answer(o->metrics, w, why);
     }
 }
 
@@ -159,7 +158,7 @@ static void answer_deferred(void *arg)
 
     if (!o && !w->why.code)
         err_set(&w->why, ERR_NOT_FOUND, "sandbox %s has ended", w->id);
-    answer(o, w, w->why.code ? &w->why : NULL);
+    answer(o ? o->metrics : NULL, w, w->why.code ? &w->why : NULL);
 }
 
 void metrics_free(struct sandbox_obj *o, const struct err *why)
