@@ -16,8 +16,7 @@
 
 /* -- finding ------------------------------------------------------------------------------------ */
 
-static bool names(const struct process_table *t UNUSED, pid_t pid, const char *tag,
-                  int64_t want_pid, const char *want_tag)
+static bool names(pid_t pid, const char *tag, int64_t want_pid, const char *want_tag)
 {
     return want_tag ? tag && strcmp(tag, want_tag) == 0 : pid == want_pid;
 }
@@ -48,13 +47,13 @@ enum connect_code proc_select(struct agent *a, const json_t *selector, struct pr
     }
     /* The newest comes first: a number that was used again names the new one. */
     for (struct proc *p = t->first; p; p = p->next) {
-        if (names(t, p->pid, p->tag, pid, tag)) {
+        if (!p->launch && names(p->pid, p->tag, pid, tag)) {
             *out = p;
             return CONNECT_OK;
         }
     }
     for (const struct proc_exit *x = ended ? t->ended : NULL; x; x = x->next)
-        if (names(t, x->pid, x->tag, pid, tag))
+        if (names(x->pid, x->tag, pid, tag))
             found = x;
     if (!found)
         return not_selected(pid, tag, e);
@@ -206,6 +205,21 @@ static void leave_table(struct process_table *t, struct proc *p)
     }
 }
 
+static void let_go(struct proc *p)
+{
+    leave_table(p->agent->processes, p);
+    uv_close((uv_handle_t *)&p->deadline, on_deadline_closed);
+}
+
+void proc_discard(struct proc *p)
+{
+    p->ended = true;
+    proc_input_close(p, "it was not started");
+    for (size_t i = 0; i < ARRAY_SIZE(p->out); i++)
+        proc_output_close(&p->out[i]);
+    let_go(p);
+}
+
 static void finish(struct proc *p)
 {
     struct agent *a = p->agent;
@@ -216,9 +230,8 @@ static void finish(struct proc *p)
     logs_add(a, "info", "process_end", p->pid, "Process with pid %d ended: %s", (int)p->pid, text);
     proc_input_close(p, "the process has ended");
     proc_tell_end(p);
-    leave_table(a->processes, p);
     remember(a->processes, p);
-    uv_close((uv_handle_t *)&p->deadline, on_deadline_closed);
+    let_go(p);
 }
 
 /* The end event comes after the last output, so it waits until the outputs are closed: a background
@@ -226,7 +239,7 @@ static void finish(struct proc *p)
  * terminal, whose session ended with its leader: then what is there already is all there is. */
 void proc_check_end(struct proc *p)
 {
-    if (p->ended || !p->reaped)
+    if (p->ended || p->launch || !p->reaped)
         return;
     if (p->stopping || p->terminal) {
         for (size_t i = 0; i < ARRAY_SIZE(p->out); i++) {

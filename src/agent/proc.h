@@ -1,12 +1,11 @@
 #pragma once
 /* The processes that were started through the API, and who listens to them.
  *
- * proc.c keeps the table and a process's life from start to end event; proc_output.c carries its
- * output to subscribers; proc_input.c carries input to it. A process lives in the table from its
+ * proc.c keeps the table and a process's life to its end event; proc_start.c forks it; proc_launch.c
+ * waits until it has called exec; proc_output.c carries its output to subscribers; proc_input.c carries input to it. A process lives in the table from its
  * start until it was reaped and its outputs are closed; then only how it ended is kept, for 30 s.
  *
- * The API names a process by its pid as seen inside, or by its tag. All on one loop; nothing blocks
- * but spawn.h. */
+ * The API names a process by its pid as seen inside, or by its tag. All on one loop; nothing blocks. */
 
 #include "agent/agent.h"
 #include "base/buf.h"
@@ -25,6 +24,10 @@
 #define PROC_KEEPALIVE_MS      90000u
 #define PROC_PIPE_CHUNK        (32u * 1024u)
 #define PROC_PTY_CHUNK         (16u * 1024u)
+
+#define PROC_DEADLINE_TEXT                                                                    \
+    "context deadline exceeded: the process's time (Connect-Timeout-Ms) is over, and it was " \
+    "killed"
 
 struct proc;
 
@@ -61,6 +64,15 @@ struct proc_pending {
     char bytes[];
 };
 
+/* A start whose child has not called exec yet. */
+struct proc_launch {
+    uv_poll_t poll;
+    int fd; /* of spawn_begin */
+    struct proc *proc;
+    struct http_exchange *x; /* NULL: the client is gone; else the rest is in its arena */
+    const char *cmd, *cwd, *user, *path; /* for an error's text; path NULL: cmd has a slash */
+};
+
 struct proc_input {
     uv_poll_t poll;
     int fd;       /* write end of stdin; for a terminal the master; -1: closed, or never there */
@@ -77,8 +89,9 @@ struct proc {
     bool reaped;
     bool stopping; /* killed through the API or by its deadline: do not wait for its outputs' end */
     bool timed_out;
-    bool paused; /* outputs are not read: a subscriber is full */
+    bool paused; /* outputs are not read: a subscriber is full, or there is none yet */
     bool ended;  /* out of the table; freed when its handles are closed */
+    struct proc_launch *launch; /* NULL: it runs, or ran */
     int wait_status;
     uint64_t timeout_ms;
     json_t *config; /* {cmd, args, envs, cwd}, as asked for */
@@ -133,9 +146,17 @@ struct proc_start {
     size_t config_bytes;
 };
 
-/* Starts a process. On failure *e says what was tried; *code is what the client gets. */
-enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct proc **out,
+/* Starts a process and answers x, at once or later: with a stream that begins with the start event and
+ * tells all that comes, or with why not. Other than CONNECT_OK: x is the caller's to answer, *e has the
+ * text. A process whose start is not known to have worked yet is in no list. */
+enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct http_exchange *x,
                              struct err *e);
+
+/* In proc_launch.c: waits for what spawn_begin's descriptor says, which it owns from the call on, and
+ * answers x then. path: PATH if cmd was looked for there, for an error's text. -errno: x is not its
+ * own, the process is the caller's to end. */
+int proc_launch_begin(struct proc *p, const struct proc_start *s, const char *path, int status_fd,
+                      struct http_exchange *x);
 
 /* By {"pid": n} or {"tag": "..."}: a living process, or NULL and, with ended not NULL, how one ended
  * (NULL too when there is none). *e has the text; the code is not_found, or invalid_argument. */
@@ -144,6 +165,9 @@ enum connect_code proc_select(struct agent *a, const json_t *selector, struct pr
 
 /* SIGTERM or SIGKILL to its process group; SIGKILL to its whole session. */
 int proc_signal(struct proc *p, int sig);
+
+/* Out of the table without an end, as if it had never been: its start failed. */
+void proc_discard(struct proc *p);
 
 /* Ends it when it was reaped and nothing more can come. p may be gone after it. */
 void proc_check_end(struct proc *p);
@@ -156,7 +180,9 @@ json_t *proc_end_event(int wait_status);
 
 /* -- proc_output.c ------------------------------------------------------------------------------ */
 
+/* Nothing is read before proc_output_start. */
 int proc_output_open(struct proc *p, struct proc_output *o, enum proc_output_kind kind, int fd);
+void proc_output_start(struct proc *p);
 void proc_output_close(struct proc_output *o);
 
 /* Reads and sends what is there now, at most one pipe's worth, without waiting. */

@@ -229,10 +229,7 @@ void proc_tell_deadline(struct proc *p)
     for (struct proc_subscriber *s = p->subscribers, *next; s; s = next) {
         next = s->next;
         if (s->starter)
-            cut(s, CONNECT_DEADLINE_EXCEEDED,
-                "context deadline exceeded: the process's time (Connect-Timeout-Ms) is over, and "
-                "it "
-                "was killed");
+            cut(s, CONNECT_DEADLINE_EXCEEDED, PROC_DEADLINE_TEXT);
     }
 }
 
@@ -365,5 +362,11 @@ int proc_output_open(struct proc *p, struct proc_output *o, enum proc_output_kin
     o->fd = fd;
     o->poll.data = o;
     p->handles++;
-    return uv_poll_start(&o->poll, UV_READABLE, on_readable);
+    p->paused = true;
+    return 0;
+}
+
+void proc_output_start(struct proc *p)
+{
+    read_again(p);
 }

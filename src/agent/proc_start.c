@@ -1,6 +1,5 @@
 #include "agent/proc.h"
 
-#include "agent/logs.h"
 #include "agent/spawn.h"
 #include "base/arena.h"
 #include "http/json.h"
@@ -197,55 +196,11 @@ static int make_terminal(struct descriptors *d, const struct proc_start *s)
 
 /* -- errors ------------------------------------------------------------------------------------- */
 
-static enum connect_code cwd_failed(const struct proc_start *s, int err, struct err *e)
+static enum connect_code fork_failed(const struct proc_start *s, int ret, struct err *e)
 {
-    if (err == ENOENT)
-        err_set(e, ERR_INVALID, "cwd '%s' does not exist", s->cwd);
-    else if (err == ENOTDIR)
-        err_set(e, ERR_INVALID, "cwd '%s' is not a directory", s->cwd);
-    else
-        err_set_sys(e, ERR_INVALID, err, "cwd '%s' cannot be entered by user '%s'", s->cwd,
-                    s->user->name);
-    return CONNECT_INVALID_ARGUMENT;
-}
-
-static enum connect_code exec_failed(const struct proc_start *s, const struct program *g, int err,
-                                     struct err *e)
-{
-    if (err == ENOENT && g->path)
-        err_set(e, ERR_INVALID, "error starting process '%s': not found in PATH '%.200s'", s->cmd,
-                g->path);
-    else if (err == ENOENT)
-        err_set(e, ERR_INVALID,
-                "error starting process '%s': it, or the interpreter that it names, does not exist",
-                s->cmd);
-    else
-        err_set_sys(e, ERR_INVALID, err, "error starting process '%s' as user '%s'", s->cmd,
-                    s->user->name);
-    return err == ENOMEM ? CONNECT_RESOURCE_EXHAUSTED : CONNECT_INVALID_ARGUMENT;
-}
-
-static enum connect_code spawn_failed(const struct proc_start *s, const struct program *g,
-                                      const struct spawn_failure *why, struct err *e)
-{
-    static const char *const steps[] = {
-        [SPAWN_CGROUP] = "entering the cgroup",
-        [SPAWN_SETUP] = "preparing the process",
-        [SPAWN_CREDENTIALS] = "becoming the user",
-    };
-
-    if (why->step == SPAWN_CWD)
-        return cwd_failed(s, why->err, e);
-    if (why->step == SPAWN_EXEC)
-        return exec_failed(s, g, why->err, e);
-    if (why->step == SPAWN_FORK) {
-        err_set_sys(e, ERR_EXHAUSTED, why->err,
-                    "error starting process '%s': the sandbox cannot take another process", s->cmd);
-        return CONNECT_RESOURCE_EXHAUSTED;
-    }
-    err_set_sys(e, ERR_INTERNAL, why->err, "error starting process '%s': %s", s->cmd,
-                steps[why->step]);
-    return CONNECT_INTERNAL;
+    err_set_sys(e, ERR_EXHAUSTED, ret,
+                "error starting process '%s': the sandbox cannot take another process", s->cmd);
+    return CONNECT_RESOURCE_EXHAUSTED;
 }
 
 static enum connect_code descriptors_failed(const struct proc_start *s, int ret, struct err *e)
@@ -260,7 +215,10 @@ static enum connect_code descriptors_failed(const struct proc_start *s, int ret,
 static enum connect_code table_full(const struct process_table *t, const struct proc_start *s,
                                     struct err *e)
 {
-    if (t->count >= PROC_MAX)
+    if (t->subscriber_count >= PROC_SUBSCRIBERS_MAX)
+        err_set(e, ERR_EXHAUSTED, "%d streams are open already, which is the limit",
+                PROC_SUBSCRIBERS_MAX);
+    else if (t->count >= PROC_MAX)
         err_set(e, ERR_EXHAUSTED, "%d processes run already, which is the limit", PROC_MAX);
     else if (t->config_bytes + s->config_bytes > PROC_CONFIG_BYTES_MAX)
         err_set(e, ERR_EXHAUSTED,
@@ -274,24 +232,7 @@ static enum connect_code table_full(const struct process_table *t, const struct 
 
 /* -- the start ---------------------------------------------------------------------------------- */
 
-static void on_deadline(uv_timer_t *timer)
-{
-    struct proc *p = timer->data;
-
-    if (p->ended)
-        return;
-    p->timed_out = true;
-    logs_add(p->agent, "warn", "process_timeout", p->pid,
-             "Process with pid %d was killed: its %llu ms are over", (int)p->pid,
-             (unsigned long long)p->timeout_ms);
-    proc_tell_deadline(p);
-    proc_signal(p, SIGKILL);
-}
-
-/* Makes the record of a child that runs already. The descriptors are the record's from here on; when
- * one cannot be watched the child is killed and reaped like any other, which the client sees. */
-static struct proc *adopt(struct agent *a, const struct proc_start *s, struct descriptors *d,
-                          pid_t pid)
+static struct proc *make_record(struct agent *a, const struct proc_start *s, pid_t pid)
 {
     struct process_table *t = a->processes;
     struct proc *p = calloc(1, sizeof(*p));
@@ -313,26 +254,51 @@ static struct proc *adopt(struct agent *a, const struct proc_start *s, struct de
     uv_timer_init(a->loop, &p->deadline);
     p->deadline.data = p;
     p->in.fd = p->out[0].fd = p->out[1].fd = -1;
-    if (proc_output_open(p, &p->out[0], s->terminal ? PROC_PTY : PROC_STDOUT, TAKE_FD(d->ours[1])) <
-            0 ||
-        (d->ours[2] >= 0 &&
-         proc_output_open(p, &p->out[1], PROC_STDERR, TAKE_FD(d->ours[2])) < 0) ||
-        (d->ours[0] >= 0 && proc_input_open(p, TAKE_FD(d->ours[0])) < 0))
-        proc_signal(p, SIGKILL);
-    if (p->timeout_ms > 0)
-        uv_timer_start(&p->deadline, on_deadline, p->timeout_ms, 0);
     return p;
 }
 
-enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct proc **out,
+/* The descriptors are the record's from here on. */
+static int watch_descriptors(struct proc *p, struct descriptors *d)
+{
+    enum proc_output_kind first = p->terminal ? PROC_PTY : PROC_STDOUT;
+    int ret = proc_output_open(p, &p->out[0], first, TAKE_FD(d->ours[1]));
+
+    if (ret == 0 && d->ours[2] >= 0)
+        ret = proc_output_open(p, &p->out[1], PROC_STDERR, TAKE_FD(d->ours[2]));
+    if (ret == 0 && d->ours[0] >= 0)
+        ret = proc_input_open(p, TAKE_FD(d->ours[0]));
+    return ret;
+}
+
+/* Makes the record of a child that was forked, and waits for how it goes. */
+static enum connect_code adopt(struct agent *a, const struct proc_start *s, struct descriptors *d,
+                               const char *path, pid_t pid, int status_fd, struct http_exchange *x,
+                               struct err *e)
+{
+    struct proc *p = make_record(a, s, pid);
+    int ret = p ? watch_descriptors(p, d) : -ENOMEM;
+
+    if (ret == 0)
+        ret = proc_launch_begin(p, s, path, status_fd, x);
+    else
+        close(status_fd);
+    if (ret == 0)
+        return CONNECT_OK;
+    kill(pid, SIGKILL);
+    if (p)
+        proc_discard(p);
+    err_set_sys(e, ERR_EXHAUSTED, ret, "error starting process '%s'", s->cmd);
+    return CONNECT_RESOURCE_EXHAUSTED;
+}
+
+enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct http_exchange *x,
                              struct err *e)
 {
     CLEANUP(program_free) struct program g = {0};
     CLEANUP(descriptors_close) struct descriptors d = {{-1, -1, -1}, {-1, -1, -1}};
-    struct spawn_failure why;
-    pid_t pid;
     enum connect_code code = table_full(a->processes, s, e);
-    int ret;
+    int ret, status_fd;
+    pid_t pid;
 
     if (code != CONNECT_OK)
         return code;
@@ -352,14 +318,8 @@ enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct
                               .candidates = g.candidates,
                               .fds = {d.child[0], d.child[1], d.child[2]},
                               .terminal = s->terminal};
-    if (spawn_program(&a->spawn, &r, &pid, &why) < 0)
-        return spawn_failed(s, &g, &why, e);
-    *out = adopt(a, s, &d, pid);
-    if (!*out) {
-        kill(pid, SIGKILL);
-        err_set(e, ERR_EXHAUSTED, "out of memory");
-        return CONNECT_RESOURCE_EXHAUSTED;
-    }
-    logs_add(a, "info", "process_start", pid, "Process with pid %d started: %s", (int)pid, s->cmd);
-    return CONNECT_OK;
+    ret = spawn_begin(&a->spawn, &r, &pid, &status_fd);
+    if (ret < 0)
+        return fork_failed(s, ret, e);
+    return adopt(a, s, &d, g.path, pid, status_fd, x, e);
 }

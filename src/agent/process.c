@@ -119,7 +119,7 @@ static size_t config_bytes(const json_t *process)
 }
 
 static enum connect_code start(struct http_exchange *x, struct agent *a, json_t *request,
-                               struct proc **out, struct err *e)
+                               struct err *e)
 {
     struct user user;
     struct proc_start s = {.user = &user};
@@ -137,29 +137,21 @@ static enum connect_code start(struct http_exchange *x, struct agent *a, json_t 
         return connect_code_from_err(e->code);
     s.cwd = path;
     s.config_bytes = config_bytes(s.config);
-    return proc_start(a, &s, out, e);
+    return proc_start(a, &s, x, e);
 }
 
 static void start_read(struct http_exchange *x, json_t *request, bool stream)
 {
     struct agent *a = http_exchange_get(x);
-    struct proc *p = NULL;
-    struct err e;
     enum connect_code code;
+    struct err e;
 
-    if (!stream) {
+    if (!stream)
         connect_fail(x, CONNECT_INVALID_ARGUMENT,
                      "Start answers with a stream: send it as "
                      "application/connect+json");
-    } else if (a->processes->subscriber_count >= PROC_SUBSCRIBERS_MAX) {
-        connect_fail(x, CONNECT_RESOURCE_EXHAUSTED,
-                     "%d streams are open already, which is the limit", PROC_SUBSCRIBERS_MAX);
-    } else if ((code = start(x, a, request, &p, &e)) != CONNECT_OK) {
+    else if ((code = start(x, a, request, &e)) != CONNECT_OK)
         connect_fail(x, code, "%s", e.text);
-    } else if (proc_subscribe(p, x, true, 0) < 0) {
-        proc_signal(p, SIGKILL);
-        connect_fail(x, CONNECT_RESOURCE_EXHAUSTED, "out of memory");
-    }
     json_decref(request);
 }
 
@@ -224,6 +216,8 @@ static void list_read(struct http_exchange *x, json_t *request, bool stream UNUS
     json_t *processes = json_array(), *reply;
 
     for (const struct proc *p = a->processes->first; p; p = p->next) {
+        if (p->launch)
+            continue;
         json_t *info = json_pack("{sO si}", "config", p->config, "pid", (int)p->pid);
 
         if (p->tag)

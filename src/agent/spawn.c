@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -10,13 +11,11 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-/* Everything below spawn_program runs in a vfork child: it shares cay-init's memory, and cay-init
- * stands still meanwhile. So: no allocation, no lock, and raw system calls where glibc would tell
- * other threads of a change of credentials. Why vfork and not fork: no copied page tables, and the
- * kernel's OOM killer spares a task in vfork, which would take cay-init's memory with it. */
+/* Up to spawn_begin everything runs in the forked child. Another thread of cay-init may have held any
+ * lock at the fork, so: no allocation, no lock, and raw system calls where glibc would tell other
+ * threads of a change of credentials. Not vfork: cay-init would stand still until exec. */
 
 static int become_in_cgroups(const struct agent_spawn *s)
 {
@@ -47,7 +46,7 @@ static int set_up_descriptors(const struct spawn_request *r)
     for (int i = 0; i < 3; i++)
         if (dup2(r->fds[i], i) < 0)
             return -errno;
-    if (syscall(SYS_close_range, 3, ~0U, 0) < 0)
+    if (syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         return -errno;
     return 0;
 }
@@ -144,55 +143,62 @@ static int execute(const struct spawn_request *r)
     return err;
 }
 
-static NORETURN void give_up(struct spawn_failure *why, enum spawn_step step, int err)
+static NORETURN void give_up(int status_fd, enum spawn_step step, int err)
 {
-    *why = (struct spawn_failure){step, err < 0 ? -err : err};
+    struct spawn_failure why = {step, err < 0 ? -err : err};
+
+    (void)!write(status_fd, &why, sizeof(why)); /* less than PIPE_BUF: whole, and there is room */
     _exit(127);
 }
 
-/* Not inlined: a vfork child must not write to its parent's frame. */
-static NORETURN __attribute__((noinline)) void child_main(const struct agent_spawn *s,
-                                                          const struct spawn_request *r,
-                                                          struct spawn_failure *why)
+static NORETURN void child_main(const struct agent_spawn *s, const struct spawn_request *r,
+                                int status_fd)
 {
     int ret;
 
     if ((ret = become_in_cgroups(s)) < 0)
-        give_up(why, SPAWN_CGROUP, ret);
+        give_up(status_fd, SPAWN_CGROUP, ret);
     if ((ret = set_up(s, r)) < 0)
-        give_up(why, SPAWN_SETUP, ret);
+        give_up(status_fd, SPAWN_SETUP, ret);
     if ((ret = become_user(s, r->user)) < 0)
-        give_up(why, SPAWN_CREDENTIALS, ret);
+        give_up(status_fd, SPAWN_CREDENTIALS, ret);
     if (chdir(r->cwd) < 0)
-        give_up(why, SPAWN_CWD, errno);
+        give_up(status_fd, SPAWN_CWD, errno);
     reset_signals();
-    give_up(why, SPAWN_EXEC, execute(r));
+    give_up(status_fd, SPAWN_EXEC, execute(r));
 }
 
-int spawn_program(const struct agent_spawn *s, const struct spawn_request *r, pid_t *pid,
-                  struct spawn_failure *why)
+int spawn_begin(const struct agent_spawn *s, const struct spawn_request *r, pid_t *pid,
+                int *status_fd)
 {
-    volatile struct spawn_failure failure = {SPAWN_FORK, 0}; /* written by the child */
-    sigset_t all, before;
+    CLEANUP_CLOSE int ours = -1;
+    CLEANUP_CLOSE int childs = -1;
+    int fds[2];
     pid_t child;
-    int err;
 
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
-    child = vfork();
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
+        return -errno;
+    ours = fds[0];
+    childs = fds[1];
+    child = fork();
     if (child == 0)
-        child_main(s, r, (struct spawn_failure *)&failure);
-    err = errno;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    if (child < 0) {
-        *why = (struct spawn_failure){SPAWN_FORK, err};
-        return -err;
-    }
-    if (failure.err != 0) {
-        *why = (struct spawn_failure){failure.step, failure.err};
-        waitpid(child, NULL, 0);
-        return -why->err;
-    }
+        child_main(s, r, childs);
+    if (child < 0)
+        return -errno;
     *pid = child;
+    *status_fd = TAKE_FD(ours);
     return 0;
+}
+
+int spawn_result(int status_fd, struct spawn_failure *why)
+{
+    struct spawn_failure got;
+    ssize_t n = read(status_fd, &got, sizeof(got));
+
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 1 : -errno;
+    if (n != (ssize_t)sizeof(got))
+        return 0;
+    *why = got;
+    return -got.err;
 }

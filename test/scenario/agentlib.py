@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import pathlib
+import signal
 import socket
 import struct
 import subprocess
@@ -164,7 +165,9 @@ class Agent:
         return self.run("/bin/sh", "-c", script, **more)
 
     def stop(self):
-        self.process.kill()
+        # unshare's --kill-child ends with the change of uid (prctl(2), PR_SET_PDEATHSIG).
+        if self.pid and self.process.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
         self.process.wait()
 
 
