@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/securebits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,6 +24,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+
+#define LOWER_ATTR (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
+
+#define PROBE_TIMEOUT_MS 10000
 
 struct slot_args {
     struct runtime *rt;
@@ -41,11 +46,6 @@ static int fail(struct task_result *out, enum privsep_stage stage, int rc)
 {
     out->stage = (uint32_t)stage;
     return rc;
-}
-
-int process_probe(struct runtime *rt, char *why, size_t why_size)
-{
-    return 0; /* runtime_open has refused before when something that this level needs is missing */
 }
 
 /* --- slots ------------------------------------------------------------------------------------- */
@@ -180,6 +180,68 @@ int process_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot 
     return 0;
 }
 
+/* --- can it work here? ------------------------------------------------------------------------- */
+
+static int try_namespaces(void *arg, struct task_result *out)
+{
+    struct runtime *rt = arg;
+    return make_namespaces(runtime_slot_uid(rt, 0), out);
+}
+
+/* Makes what every slot needs once, for the reason rather than at the first sandbox. */
+static int probe_namespaces(struct runtime *rt, int *userns_fd)
+{
+    struct task t = TASK_NONE;
+    struct task_result result = {0};
+    int rc = task_spawn(try_namespaces, rt, &t);
+    if (rc < 0)
+        return rc;
+    struct pollfd p = {.fd = t.result_fd, .events = POLLIN};
+    if (poll(&p, 1, PROBE_TIMEOUT_MS) != 1) {
+        task_cancel(&t);
+        return -ETIMEDOUT;
+    }
+    rc = collect(&t, &result, NULL);
+    if (rc == 0 && result.n_fds == 2)
+        *userns_fd = TAKE_FD(result.fds[0]);
+    for (uint32_t i = 0; i < result.n_fds; i++)
+        util_close(&result.fds[i]);
+    return rc == 0 && *userns_fd < 0 ? -EPROTO : rc;
+}
+
+int process_probe(struct runtime *rt, char *why, size_t why_size)
+{
+    CLEANUP_CLOSE int userns = -1, disk = -1, usr = -1;
+    int rc = probe_namespaces(rt, &userns);
+    if (rc < 0) {
+        snprintf(
+            why, why_size,
+            "no user and network namespace with rules of its own can be made (user namespaces, "
+            "nf_tables with reject): %s",
+            strerror(-rc));
+        return rc;
+    }
+    CLEANUP_CLOSE int overlay = fsopen("overlay", FSOPEN_CLOEXEC);
+    if (overlay < 0) {
+        rc = -errno;
+        snprintf(why, why_size, "the kernel has no overlay file system: %s", strerror(-rc));
+        return rc;
+    }
+    disk = mnt_clone_idmapped(rt->disk.root_fd, "", 0, userns);
+    if (disk < 0) {
+        snprintf(why, why_size, "mounts of the state disk cannot have ids of their own: %s",
+                 strerror(-disk));
+        return disk;
+    }
+    usr = mnt_clone_idmapped(AT_FDCWD, "/usr", LOWER_ATTR, userns);
+    if (usr < 0)
+        log_warn(
+            "runtime: mounts of this host's /usr cannot have ids of their own (%s): the template "
+            "host does not work here, others do",
+            strerror(-usr));
+    return 0;
+}
+
 void runtime_slot_close(struct runtime_slot *s)
 {
     util_close(&s->userns_fd);
@@ -187,8 +249,6 @@ void runtime_slot_close(struct runtime_slot *s)
 }
 
 /* --- starts ------------------------------------------------------------------------------------ */
-
-#define LOWER_ATTR (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
 
 /* Detached, read-only, idmapped copies of the template's trees. Only names that we make ourselves, below
  * directories that only root can change, and no link is followed. */
