@@ -6,6 +6,7 @@
 #include "sys/caps.h"
 #include "sys/cgroup.h"
 #include "sys/filter.h"
+#include "sys/mnt.h"
 
 struct runtime {
     int state_fd; /* the state directory */
@@ -37,7 +38,11 @@ struct runtime {
  * descriptors of, a process whose capabilities are not a subset of its own. Test: probe "pid1". */
 #define RUNTIME_AGENT_CAPS (RUNTIME_CHILD_CAPS | CAPS_BIT(CAP_SYS_PTRACE))
 
-/* process.c: the process level's part of the driver table. */
+/* Template layers and the host's /usr are mounted with these. */
+#define RUNTIME_LOWER_ATTR \
+    (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
+
+/* slot.c, process.c: the process level's part of the driver table. */
 int process_probe(struct runtime *rt, char *why, size_t why_size);
 int process_slot_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
 int process_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot *out,
@@ -48,6 +53,17 @@ int process_start_finish(struct runtime *rt, struct task *t, struct runtime_star
                          uint32_t *stage);
 int process_end_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
 int process_end_finish(struct runtime *rt, struct task *t);
+
+struct process_slot_args {
+    struct runtime *rt;
+    uint32_t number, gen;
+};
+
+/* Notes where a task failed; returns rc. */
+int process_fail(struct task_result *out, enum privsep_stage stage, int rc);
+
+/* task_collect with the task's own status; *stage (may be NULL) is set when it failed. */
+int process_collect(struct task *t, struct task_result *result, uint32_t *stage);
 
 /* inside.c: everything that is done inside the new namespaces, up to exec. */
 struct inside {

@@ -1,38 +1,20 @@
-/* The process level outside of the sandbox: slots, starts and ends as tasks of privd. */
+/* The process level outside of the sandbox: starts and ends as tasks of privd. */
 
 #include "runtime/internal.h"
 
 #include "base/io.h"
-#include "base/log.h"
-#include "sys/fdpass.h"
 #include "sys/mnt.h"
-#include "sys/netlink.h"
-#include "sys/nft.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/securebits.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-
-#define LOWER_ATTR (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
-
-#define PROBE_TIMEOUT_MS 10000
-
-struct slot_args {
-    struct runtime *rt;
-    uint32_t number, gen;
-};
 
 struct start_args {
     struct runtime *rt;
@@ -41,212 +23,6 @@ struct start_args {
     int boot_fd;  /* the agent's end */
     int boot_own; /* the starter's end */
 };
-
-static int fail(struct task_result *out, enum privsep_stage stage, int rc)
-{
-    out->stage = (uint32_t)stage;
-    return rc;
-}
-
-/* --- slots ------------------------------------------------------------------------------------- */
-
-/* In the new user and network namespace, as its root: safe, as nothing of the host is writable to it. */
-static int set_up_network(void)
-{
-    int rc = ns_become(0, 0);
-    if (rc == 0)
-        rc = netlink_setup_loopback();
-    if (rc == 0)
-        rc = nft_setup_sealed();
-    /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
-    if (rc == 0)
-        rc = io_write_text_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
-    /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
-    if (rc == 0)
-        rc = io_write_text_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-    return rc;
-}
-
-NORETURN static void run_network(int pipe_fd)
-{
-    char go;
-    int32_t rc = io_read_full(pipe_fd, &go, 1);
-    if (rc == 0)
-        rc = set_up_network();
-    _exit(io_write_full(pipe_fd, &rc, sizeof(rc)) < 0);
-}
-
-/* A child in new user and network namespaces. The namespace's owner is the euid that makes it: with the
- * first id of the range instead of 0, the kernel's per-user counts (inotify, pending signals, ...) are the
- * slot's own. SECBIT_NO_SETUID_FIXUP keeps our capabilities while euid is not 0; only this task, which
- * ends soon, is changed. */
-static pid_t fork_network(uint32_t uid, int pipe_fd, int other_end)
-{
-    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
-        setresgid((gid_t)-1, uid, (gid_t)-1) < 0 || setresuid((uid_t)-1, uid, (uid_t)-1) < 0)
-        return -errno;
-    pid_t pid = ns_fork(CLONE_NEWUSER | CLONE_NEWNET, SIGCHLD, NULL);
-    if (pid == 0) {
-        close(other_end);
-        run_network(pipe_fd);
-    }
-    if (setresuid((uid_t)-1, 0, (uid_t)-1) < 0 || setresgid((gid_t)-1, 0, (gid_t)-1) < 0)
-        return -errno; /* the child sees its pipe end and goes */
-    return pid;
-}
-
-static int make_namespaces(uint32_t uid, struct task_result *out)
-{
-    int pair[2], rc;
-    int32_t answer = -EIO;
-
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    pid_t pid = fork_network(uid, pair[1], pair[0]);
-    close(pair[1]);
-    rc = pid < 0 ? pid : ns_write_maps(pid, uid, RUNTIME_UID_COUNT);
-    /* Before it goes on: a process that has ended has no namespaces any more. */
-    if (rc == 0 && (rc = ns_open(pid, "user")) >= 0)
-        out->fds[out->n_fds++] = rc;
-    if (rc >= 0 && (rc = ns_open(pid, "net")) >= 0)
-        out->fds[out->n_fds++] = rc;
-    if (rc >= 0)
-        rc = io_write_full(pair[0], "g", 1);
-    if (rc == 0)
-        rc = io_read_full(pair[0], &answer, sizeof(answer));
-    if (rc == 0)
-        rc = answer;
-    close(pair[0]);
-    if (pid > 0)
-        waitpid(pid, NULL, 0);
-    return rc;
-}
-
-static int make_slot(void *arg, struct task_result *out)
-{
-    const struct slot_args *a = arg;
-    struct runtime *rt = a->rt;
-    int rc = rt->disk.backend->layer_make(&rt->disk, a->number, a->gen);
-
-    if (rc < 0)
-        return fail(out, PRIVSEP_STAGE_LAYER, rc);
-    rc = cgroup_make(rt->cgroups, a->number);
-    if (rc < 0)
-        fail(out, PRIVSEP_STAGE_CGROUP, rc);
-    if (rc == 0) {
-        rc = make_namespaces(runtime_slot_uid(a->rt, a->number), out);
-        if (rc < 0)
-            fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
-    }
-    if (rc < 0) {
-        cgroup_remove(rt->cgroups, a->number);
-        rt->disk.backend->layer_destroy(&rt->disk, a->number, a->gen);
-        out->n_fds = 0;
-    }
-    return rc;
-}
-
-int process_slot_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out)
-{
-    struct slot_args args = {.rt = rt, .number = number, .gen = gen};
-    if (number >= rt->slots_max)
-        return -ERANGE;
-    return task_spawn(make_slot, &args, out);
-}
-
-static int collect(struct task *t, struct task_result *result, uint32_t *stage)
-{
-    int rc = task_collect(t, result);
-    if (rc == 0)
-        rc = result->status;
-    else
-        result->n_fds = 0;
-    if (rc < 0 && rc != -EAGAIN && stage)
-        *stage = result->stage;
-    return rc;
-}
-
-int process_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot *out,
-                        uint32_t *stage)
-{
-    struct task_result result = {.stage = PRIVSEP_STAGE_SLOT};
-    int rc = collect(t, &result, stage);
-    if (rc < 0)
-        return rc;
-    if (result.n_fds != 2)
-        return -EPROTO;
-    out->userns_fd = result.fds[0];
-    out->netns_fd = result.fds[1];
-    return 0;
-}
-
-/* --- can it work here? ------------------------------------------------------------------------- */
-
-static int try_namespaces(void *arg, struct task_result *out)
-{
-    struct runtime *rt = arg;
-    return make_namespaces(runtime_slot_uid(rt, 0), out);
-}
-
-/* Makes what every slot needs once, for the reason rather than at the first sandbox. */
-static int probe_namespaces(struct runtime *rt, int *userns_fd)
-{
-    struct task t = TASK_NONE;
-    struct task_result result = {0};
-    int rc = task_spawn(try_namespaces, rt, &t);
-    if (rc < 0)
-        return rc;
-    struct pollfd p = {.fd = t.result_fd, .events = POLLIN};
-    if (poll(&p, 1, PROBE_TIMEOUT_MS) != 1) {
-        task_cancel(&t);
-        return -ETIMEDOUT;
-    }
-    rc = collect(&t, &result, NULL);
-    if (rc == 0 && result.n_fds == 2)
-        *userns_fd = TAKE_FD(result.fds[0]);
-    for (uint32_t i = 0; i < result.n_fds; i++)
-        util_close(&result.fds[i]);
-    return rc == 0 && *userns_fd < 0 ? -EPROTO : rc;
-}
-
-int process_probe(struct runtime *rt, char *why, size_t why_size)
-{
-    CLEANUP_CLOSE int userns = -1, disk = -1, usr = -1;
-    int rc = probe_namespaces(rt, &userns);
-    if (rc < 0) {
-        snprintf(
-            why, why_size,
-            "no user and network namespace with rules of its own can be made (user namespaces, "
-            "nf_tables with reject): %s",
-            strerror(-rc));
-        return rc;
-    }
-    CLEANUP_CLOSE int overlay = fsopen("overlay", FSOPEN_CLOEXEC);
-    if (overlay < 0) {
-        rc = -errno;
-        snprintf(why, why_size, "the kernel has no overlay file system: %s", strerror(-rc));
-        return rc;
-    }
-    disk = mnt_clone_idmapped(rt->disk.root_fd, "", 0, userns);
-    if (disk < 0) {
-        snprintf(why, why_size, "mounts of the state disk cannot have ids of their own: %s",
-                 strerror(-disk));
-        return disk;
-    }
-    usr = mnt_clone_idmapped(AT_FDCWD, "/usr", LOWER_ATTR, userns);
-    if (usr < 0)
-        log_warn(
-            "runtime: mounts of this host's /usr cannot have ids of their own (%s): the template "
-            "host does not work here, others do",
-            strerror(-usr));
-    return 0;
-}
-
-void runtime_slot_close(struct runtime_slot *s)
-{
-    util_close(&s->userns_fd);
-    util_close(&s->netns_fd);
-}
 
 /* --- starts ------------------------------------------------------------------------------------ */
 
@@ -260,15 +36,15 @@ static int open_lower(const struct start_args *a, struct inside *in)
                                              0);
     if (dir < 0)
         return dir;
-    in->lower_fd = mnt_clone_idmapped(dir, "rootfs", LOWER_ATTR, a->slot->userns_fd);
+    in->lower_fd = mnt_clone_idmapped(dir, "rootfs", RUNTIME_LOWER_ATTR, a->slot->userns_fd);
     if (in->lower_fd < 0)
         return in->lower_fd;
-    in->mask_fd = mnt_clone_idmapped(dir, "usrmask", LOWER_ATTR, a->slot->userns_fd);
+    in->mask_fd = mnt_clone_idmapped(dir, "usrmask", RUNTIME_LOWER_ATTR, a->slot->userns_fd);
     if (in->mask_fd == -ENOENT)
         return 0;
     if (in->mask_fd < 0)
         return in->mask_fd;
-    in->usr_fd = mnt_clone_idmapped(AT_FDCWD, "/usr", LOWER_ATTR, a->slot->userns_fd);
+    in->usr_fd = mnt_clone_idmapped(AT_FDCWD, "/usr", RUNTIME_LOWER_ATTR, a->slot->userns_fd);
     return in->usr_fd < 0 ? in->usr_fd : 0;
 }
 
@@ -335,13 +111,13 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
 {
     int rc = open_lower(a, in);
     if (rc < 0)
-        return fail(out, rc == -ENOENT ? PRIVSEP_STAGE_TEMPLATE : PRIVSEP_STAGE_MOUNTS, rc);
+        return process_fail(out, rc == -ENOENT ? PRIVSEP_STAGE_TEMPLATE : PRIVSEP_STAGE_MOUNTS, rc);
     rc = open_layer(a, in);
     if (rc < 0)
-        return fail(out, PRIVSEP_STAGE_LAYER, rc);
+        return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
     rc = open_devices(in);
     if (rc < 0)
-        return fail(out, PRIVSEP_STAGE_MOUNTS, rc);
+        return process_fail(out, PRIVSEP_STAGE_MOUNTS, rc);
     rc = set_limits(a);
     if (rc == 0)
         rc = cgroup_open_attach(a->rt->cgroups, a->slot->number, CGROUP_WORK, in->cgroup_fds);
@@ -350,9 +126,9 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
         rc = cgroup_enter(a->rt->cgroups, a->slot->number, CGROUP_AGENT);
     }
     if (rc < 0)
-        return fail(out, PRIVSEP_STAGE_CGROUP, rc);
+        return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
     rc = write_boot(a, in->n_cgroup_fds);
-    return rc < 0 ? fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
 }
 
 /* Joins the slot's namespaces and becomes its root: from here on this process has no right on the host.
@@ -376,7 +152,7 @@ static int fork_inside(struct inside *in, struct task_result *out)
     struct inside_failure failure;
 
     if (pipe2(pipes, O_CLOEXEC) < 0)
-        return fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
     in->status_fd = pipes[1];
     pid_t pid = ns_fork(NAMESPACES | CLONE_PARENT, 0, &pidfd);
     if (pid == 0) {
@@ -386,14 +162,14 @@ static int fork_inside(struct inside *in, struct task_result *out)
     close(pipes[1]);
     if (pid < 0) {
         close(pipes[0]);
-        return fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
     }
     out->values[0] = (uint64_t)pid;
     out->fds[out->n_fds++] = pidfd;
     /* End of file: exec has closed it. */
     int rc = io_read_full(pipes[0], &failure, sizeof(failure));
     close(pipes[0]);
-    return rc == 0 ? fail(out, (enum privsep_stage)failure.stage, failure.status) : 0;
+    return rc == 0 ? process_fail(out, (enum privsep_stage)failure.stage, failure.status) : 0;
 }
 
 static int start_sandbox(void *arg, struct task_result *out)
@@ -414,7 +190,7 @@ static int start_sandbox(void *arg, struct task_result *out)
         return rc;
     rc = enter_slot(a);
     if (rc < 0)
-        return fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
     return fork_inside(&in, out);
 }
 
@@ -446,7 +222,7 @@ int process_start_finish(struct runtime *rt, struct task *t, struct runtime_star
                          uint32_t *stage)
 {
     struct task_result result = {.stage = PRIVSEP_STAGE_NAMESPACES};
-    int rc = collect(t, &result, stage);
+    int rc = process_collect(t, &result, stage);
     if (rc == -EAGAIN)
         return rc;
     if (rc == 0 && result.n_fds == 1) {
@@ -467,7 +243,7 @@ int process_start_finish(struct runtime *rt, struct task *t, struct runtime_star
 
 static int end_slot(void *arg, struct task_result *out)
 {
-    const struct slot_args *a = arg;
+    const struct process_slot_args *a = arg;
     struct runtime *rt = a->rt;
     int rc = cgroup_remove(rt->cgroups, a->number);
     /* A layer that processes may still write to is not taken away: the caller tries again. */
@@ -478,7 +254,7 @@ static int end_slot(void *arg, struct task_result *out)
 
 int process_end_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out)
 {
-    struct slot_args args = {.rt = rt, .number = number, .gen = gen};
+    struct process_slot_args args = {.rt = rt, .number = number, .gen = gen};
     if (number >= RUNTIME_SLOTS_MAX)
         return -ERANGE;
     return task_spawn(end_slot, &args, out);
@@ -487,5 +263,5 @@ int process_end_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct 
 int process_end_finish(struct runtime *rt, struct task *t)
 {
     struct task_result result = {0};
-    return collect(t, &result, NULL);
+    return process_collect(t, &result, NULL);
 }

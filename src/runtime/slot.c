@@ -1,0 +1,233 @@
+/* The process level's slots: what is made ahead of a sandbox, and whether it can be made here at all. */
+
+#include "runtime/internal.h"
+
+#include "base/io.h"
+#include "base/log.h"
+#include "sys/mnt.h"
+#include "sys/netlink.h"
+#include "sys/nft.h"
+#include "sys/ns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/securebits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define PROBE_TIMEOUT_MS 10000
+
+int process_fail(struct task_result *out, enum privsep_stage stage, int rc)
+{
+    out->stage = (uint32_t)stage;
+    return rc;
+}
+
+int process_collect(struct task *t, struct task_result *result, uint32_t *stage)
+{
+    int rc = task_collect(t, result);
+    if (rc == 0)
+        rc = result->status;
+    else
+        result->n_fds = 0;
+    if (rc < 0 && rc != -EAGAIN && stage)
+        *stage = result->stage;
+    return rc;
+}
+
+/* --- slots ------------------------------------------------------------------------------------- */
+
+/* In the new user and network namespace, as its root: safe, as nothing of the host is writable to it. */
+static int set_up_network(void)
+{
+    int rc = ns_become(0, 0);
+    if (rc == 0)
+        rc = netlink_setup_loopback();
+    if (rc == 0)
+        rc = nft_setup_sealed();
+    /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
+    if (rc == 0)
+        rc = io_write_text_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
+    /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
+    if (rc == 0)
+        rc = io_write_text_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+    return rc;
+}
+
+NORETURN static void run_network(int pipe_fd)
+{
+    char go;
+    int32_t rc = io_read_full(pipe_fd, &go, 1);
+    if (rc == 0)
+        rc = set_up_network();
+    _exit(io_write_full(pipe_fd, &rc, sizeof(rc)) < 0);
+}
+
+/* A child in new user and network namespaces. The namespace's owner is the euid that makes it: with the
+ * first id of the range instead of 0, the kernel's per-user counts (inotify, pending signals, ...) are the
+ * slot's own. SECBIT_NO_SETUID_FIXUP keeps our capabilities while euid is not 0; only this task, which
+ * ends soon, is changed. */
+static pid_t fork_network(uint32_t uid, int pipe_fd, int other_end)
+{
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
+        setresgid((gid_t)-1, uid, (gid_t)-1) < 0 || setresuid((uid_t)-1, uid, (uid_t)-1) < 0)
+        return -errno;
+    pid_t pid = ns_fork(CLONE_NEWUSER | CLONE_NEWNET, SIGCHLD, NULL);
+    if (pid == 0) {
+        close(other_end);
+        run_network(pipe_fd);
+    }
+    if (setresuid((uid_t)-1, 0, (uid_t)-1) < 0 || setresgid((gid_t)-1, 0, (gid_t)-1) < 0)
+        return -errno; /* the child sees its pipe end and goes */
+    return pid;
+}
+
+static int make_namespaces(uint32_t uid, struct task_result *out)
+{
+    int pair[2], rc;
+    int32_t answer = -EIO;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    pid_t pid = fork_network(uid, pair[1], pair[0]);
+    close(pair[1]);
+    rc = pid < 0 ? pid : ns_write_maps(pid, uid, RUNTIME_UID_COUNT);
+    /* Before it goes on: a process that has ended has no namespaces any more. */
+    if (rc == 0 && (rc = ns_open(pid, "user")) >= 0)
+        out->fds[out->n_fds++] = rc;
+    if (rc >= 0 && (rc = ns_open(pid, "net")) >= 0)
+        out->fds[out->n_fds++] = rc;
+    if (rc >= 0)
+        rc = io_write_full(pair[0], "g", 1);
+    if (rc == 0)
+        rc = io_read_full(pair[0], &answer, sizeof(answer));
+    if (rc == 0)
+        rc = answer;
+    close(pair[0]);
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+    return rc;
+}
+
+static int make_slot(void *arg, struct task_result *out)
+{
+    const struct process_slot_args *a = arg;
+    struct runtime *rt = a->rt;
+    int rc = rt->disk.backend->layer_make(&rt->disk, a->number, a->gen);
+
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
+    rc = cgroup_make(rt->cgroups, a->number);
+    if (rc < 0)
+        process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
+    if (rc == 0) {
+        rc = make_namespaces(runtime_slot_uid(a->rt, a->number), out);
+        if (rc < 0)
+            process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
+    }
+    if (rc < 0) {
+        cgroup_remove(rt->cgroups, a->number);
+        rt->disk.backend->layer_destroy(&rt->disk, a->number, a->gen);
+        out->n_fds = 0;
+    }
+    return rc;
+}
+
+int process_slot_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out)
+{
+    struct process_slot_args args = {.rt = rt, .number = number, .gen = gen};
+    if (number >= rt->slots_max)
+        return -ERANGE;
+    return task_spawn(make_slot, &args, out);
+}
+
+int process_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot *out,
+                        uint32_t *stage)
+{
+    struct task_result result = {.stage = PRIVSEP_STAGE_SLOT};
+    int rc = process_collect(t, &result, stage);
+    if (rc < 0)
+        return rc;
+    if (result.n_fds != 2) {
+        for (uint32_t i = 0; i < result.n_fds; i++)
+            util_close(&result.fds[i]);
+        return -EPROTO;
+    }
+    out->userns_fd = result.fds[0];
+    out->netns_fd = result.fds[1];
+    return 0;
+}
+
+/* --- can it work here? ------------------------------------------------------------------------- */
+
+static int try_namespaces(void *arg, struct task_result *out)
+{
+    struct runtime *rt = arg;
+    return make_namespaces(runtime_slot_uid(rt, 0), out);
+}
+
+/* Makes what every slot needs once, for the reason rather than at the first sandbox. */
+static int probe_namespaces(struct runtime *rt, int *userns_fd)
+{
+    struct task t = TASK_NONE;
+    struct task_result result = {0};
+    int rc = task_spawn(try_namespaces, rt, &t);
+    if (rc < 0)
+        return rc;
+    struct pollfd p = {.fd = t.result_fd, .events = POLLIN};
+    if (poll(&p, 1, PROBE_TIMEOUT_MS) != 1) {
+        task_cancel(&t);
+        return -ETIMEDOUT;
+    }
+    rc = process_collect(&t, &result, NULL);
+    if (rc == 0 && result.n_fds == 2)
+        *userns_fd = TAKE_FD(result.fds[0]);
+    for (uint32_t i = 0; i < result.n_fds; i++)
+        util_close(&result.fds[i]);
+    return rc == 0 && *userns_fd < 0 ? -EPROTO : rc;
+}
+
+int process_probe(struct runtime *rt, char *why, size_t why_size)
+{
+    CLEANUP_CLOSE int userns = -1, disk = -1, usr = -1;
+    int rc = probe_namespaces(rt, &userns);
+    if (rc < 0) {
+        snprintf(
+            why, why_size,
+            "no user and network namespace with rules of its own can be made (user namespaces, "
+            "nf_tables with reject): %s",
+            strerror(-rc));
+        return rc;
+    }
+    CLEANUP_CLOSE int overlay = fsopen("overlay", FSOPEN_CLOEXEC);
+    if (overlay < 0) {
+        rc = -errno;
+        snprintf(why, why_size, "the kernel has no overlay file system: %s", strerror(-rc));
+        return rc;
+    }
+    disk = mnt_clone_idmapped(rt->disk.root_fd, "", 0, userns);
+    if (disk < 0) {
+        snprintf(why, why_size, "mounts of the state disk cannot have ids of their own: %s",
+                 strerror(-disk));
+        return disk;
+    }
+    usr = mnt_clone_idmapped(AT_FDCWD, "/usr", RUNTIME_LOWER_ATTR, userns);
+    if (usr < 0)
+        log_warn(
+            "runtime: mounts of this host's /usr cannot have ids of their own (%s): the template "
+            "host does not work here, others do",
+            strerror(-usr));
+    return 0;
+}
+
+void runtime_slot_close(struct runtime_slot *s)
+{
+    util_close(&s->userns_fd);
+    util_close(&s->netns_fd);
+}
