@@ -1,4 +1,5 @@
 #include "http/internal.h"
+#include "http/wire.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -30,7 +31,7 @@ static void set_events(struct conn *c, int events)
 int conn_new(struct http_server *s, int fd)
 {
     struct conn *c = calloc(1, sizeof(*c));
-    int r, one = 1;
+    int r;
 
     if (!c)
         return -ENOMEM;
@@ -39,7 +40,6 @@ int conn_new(struct http_server *s, int fd)
         free(c);
         return r;
     }
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* not on unix sockets */
     c->server = s;
     c->fd = fd;
     c->poll.data = c;
@@ -55,6 +55,17 @@ int conn_new(struct http_server *s, int fd)
     c->read_kind = WAIT_IDLE;
     server_wait(s, &c->read_wait, WAIT_IDLE);
     return 0;
+}
+
+/* What sockets inherit from their listener: answers leave at once, and a peer that vanished without
+ * a word is found out by the kernel. Fails harmlessly on unix sockets. */
+void conn_socket_options(int fd)
+{
+    int one = 1, idle_s = 60;
+
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    (void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
 static void conn_end(struct conn *c)
@@ -388,6 +399,19 @@ static void settle_events(struct conn *c)
     set_events(c, events);
 }
 
+/* A body that is wanted has to come. One that nobody takes just now may wait, but not for ever if the
+ * peer may be gone already. */
+static bool waits_for_body(const struct conn *c)
+{
+    const struct http_exchange *x = c->exchange;
+
+    if (c->state != CONN_EXCHANGE)
+        return false;
+    if (wants_read(c))
+        return x->mode != BODY_TUNNEL;
+    return c->half && !c->eof && !body_done(x) && !x->ended;
+}
+
 static void settle_read_wait(struct conn *c)
 {
     enum wait_kind kind;
@@ -396,7 +420,7 @@ static void settle_read_wait(struct conn *c)
         kind = WAIT_LINGER;
     else if (c->state == CONN_HEAD)
         kind = c->in.len > 0 ? WAIT_HEAD : WAIT_IDLE;
-    else if (wants_read(c) && c->exchange->mode != BODY_TUNNEL)
+    else if (waits_for_body(c))
         kind = WAIT_BODY;
     else
         kind = WAIT_KINDS;
@@ -406,6 +430,12 @@ static void settle_read_wait(struct conn *c)
         server_wait(c->server, &c->read_wait, kind);
     c->read_kind = kind;
     c->got_input = false;
+}
+
+static void wait_for_taker(struct conn *c)
+{
+    c->unsent = wire_unsent(c->fd, &c->out);
+    server_wait(c->server, &c->write_wait, WAIT_WRITE);
 }
 
 static void settle(struct conn *c)
@@ -419,7 +449,7 @@ static void settle(struct conn *c)
     if (c->out.len == 0)
         server_wait_stop(&c->write_wait);
     else if (!c->write_wait.next)
-        server_wait(c->server, &c->write_wait, WAIT_WRITE);
+        wait_for_taker(c);
 }
 
 void conn_pump(struct conn *c)
@@ -477,6 +507,10 @@ static void on_event(uv_poll_t *poll, int status, int events)
 
 void conn_timed_out(struct conn *c, struct wait *w)
 {
+    if (w == &c->write_wait && wire_unsent(c->fd, &c->out) < c->unsent) {
+        wait_for_taker(c); /* slow, but not stuck */
+        return;
+    }
     if (w == &c->write_wait) {
         c->broken = c->cut = true;
     } else if (c->state == CONN_HEAD && c->read_kind == WAIT_HEAD) {

@@ -54,7 +54,8 @@ void connect_stream_end(struct http_exchange *x, enum connect_code code, const c
     PRINTF(3, 4);
 
 /* Error in the right form, whether the request was unary or a stream, begun or not. */
-void connect_fail(struct http_exchange *x, enum connect_code code, const char *fmt, ...) PRINTF(3, 4);
+void connect_fail(struct http_exchange *x, enum connect_code code, const char *fmt, ...)
+    PRINTF(3, 4);
 
 /* Connect-Timeout-Ms: 0 when absent, -EINVAL when malformed (RFC: up to 10 digits). */
 int connect_timeout_ms(const struct http_head *h, uint64_t *out);

@@ -50,6 +50,7 @@ struct conn {
     const char *view; /* during a pump: bytes just read, before they are copied to `in` */
     size_t view_len;
     size_t scanned;     /* of an incomplete head */
+    size_t unsent;      /* when the wait for the peer to take bytes began */
     size_t linger_left; /* bytes that may still be thrown away */
     int fd, events;
     enum conn_state state;
@@ -163,6 +164,7 @@ const char *server_date(struct http_server *s);
 /* -- conn.c ------------------------------------------------------------------------------------ */
 
 int conn_new(struct http_server *s, int fd);
+void conn_socket_options(int fd);
 
 /* Does all that can be done now. */
 void conn_pump(struct conn *c);

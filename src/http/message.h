@@ -14,7 +14,7 @@
 #define HTTP_MAX_HEAD_BYTES (32u * 1024u)
 
 struct http_header {
-    const char *name; /* as sent; compare without case */
+    const char *name;  /* as sent; compare without case */
     const char *value; /* trimmed of white space; no CR, LF or NUL */
 };
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 
 struct multipart_part {
-    const char *name;     /* "" when absent; unescaped */
-    const char *filename; /* NULL when absent; raw UTF-8, filename* decoded when given */
+    const char *name;         /* "" when absent; unescaped */
+    const char *filename;     /* NULL when absent; raw UTF-8, filename* decoded when given */
     const char *content_type; /* "" when absent */
 };
 

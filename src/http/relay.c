@@ -73,6 +73,39 @@ static void finish(struct relay *r)
         o.on_reusable(fd, o.arg);
 }
 
+/* There is one timer, and one thing at a time that it waits for. */
+static void arm(struct relay *r)
+{
+    uint64_t ms = 0;
+
+    if (r->wire.connecting)
+        ms = r->o.connect_timeout_ms;
+    else if (r->full)
+        ms = r->x->conn->server->config.write_timeout_ms;
+    else if (r->tunnel)
+        ms = r->up_ended || r->client_ended ? HALF_CLOSED_MS : 0;
+    else if (!r->has_head)
+        ms = r->o.head_timeout_ms;
+    wire_timeout(&r->wire, ms);
+}
+
+static void on_timeout(struct wire *w)
+{
+    struct relay *r = CONTAINER_OF(w, struct relay, wire);
+
+    size_t unsent = wire_unsent(w->fd, &w->out);
+
+    if (r->full && unsent < r->full_bytes) { /* slow, but not stuck */
+        r->full_bytes = unsent;
+        arm(r);
+    } else if (w->connecting) {
+        fail(r, ERR_TIMEOUT, "no connection in time", 0);
+    } else {
+        fail(r, ERR_TIMEOUT, r->full ? "the request was not taken in time" : "no answer in time",
+             0);
+    }
+}
+
 /* -- the request's body ------------------------------------------------------------------------ */
 
 static void on_request_data(struct http_exchange *x, const char *data, size_t len)
@@ -82,8 +115,12 @@ static void on_request_data(struct http_exchange *x, const char *data, size_t le
     if (!r)
         return;
     wire_write(&r->wire, data, len);
-    if (r->wire.out.len >= WINDOW_BYTES)
-        http_body_pause(x);
+    if (r->wire.out.len < WINDOW_BYTES)
+        return;
+    http_body_pause(x);
+    r->full = true;
+    r->full_bytes = wire_unsent(r->wire.fd, &r->wire.out);
+    arm(r);
 }
 
 static void on_request_end(struct http_exchange *x)
@@ -96,12 +133,6 @@ static void on_request_end(struct http_exchange *x)
 
 /* -- tunnel ------------------------------------------------------------------------------------ */
 
-static void tunnel_alive(struct relay *r)
-{
-    if (r->up_ended || r->client_ended)
-        wire_timeout(&r->wire, HALF_CLOSED_MS);
-}
-
 static void on_tunnel_data(struct http_exchange *x, const char *data, size_t len)
 {
     struct relay *r = x->inner;
@@ -112,7 +143,7 @@ static void on_tunnel_data(struct http_exchange *x, const char *data, size_t len
         http_exchange_abort(x);
         return;
     }
-    tunnel_alive(r);
+    arm(r);
     on_request_data(x, data, len);
 }
 
@@ -135,17 +166,20 @@ static void on_tunnel_end(struct http_exchange *x)
     if (r->up_ended && r->wire.out.len == 0)
         tunnel_end(r);
     else
-        tunnel_alive(r);
+        arm(r);
 }
 
 static void on_drained(struct wire *w)
 {
     struct relay *r = CONTAINER_OF(w, struct relay, wire);
 
-    if (r->tunnel && r->up_ended && r->client_ended)
+    if (r->tunnel && r->up_ended && r->client_ended) {
         tunnel_end(r);
-    else
-        http_body_resume(r->x);
+        return;
+    }
+    r->full = false;
+    arm(r);
+    http_body_resume(r->x);
 }
 
 static void tunnel_up_ended(struct relay *r)
@@ -156,12 +190,12 @@ static void tunnel_up_ended(struct relay *r)
     if (r->client_ended && r->wire.out.len == 0)
         tunnel_end(r);
     else
-        tunnel_alive(r);
+        arm(r);
 }
 
 static void tunnel_data(struct relay *r, const char *data, size_t n)
 {
-    tunnel_alive(r);
+    arm(r);
     if (n > 0 && http_response_write(r->x, data, n) == 1)
         wire_want_read(&r->wire, false);
 }
@@ -175,7 +209,7 @@ static void start_tunnel(struct relay *r)
         response_put_header(b, "Upgrade", http_head_get(&r->head, "upgrade"));
     response_put(b, "\r\n");
     r->tunnel = true;
-    wire_timeout(&r->wire, 0);
+    arm(r);
     response_tunnel(r->x, b->data, b->len, on_tunnel_data, on_tunnel_end);
     tunnel_data(r, r->in.data, r->in.len);
     buf_free(&r->in);
@@ -235,7 +269,7 @@ static void start_response(struct relay *r)
     else if (x->head.minor == 0)
         response_put(b, "Connection: keep-alive\r\n");
     response_put(b, "\r\n");
-    wire_timeout(&r->wire, 0);
+    arm(r);
     response_begin_raw(x, b->data, b->len, close, r->parse.framing == HTTP_BODY_NONE);
 }
 
@@ -349,19 +383,9 @@ static void on_connected(struct wire *w)
 {
     struct relay *r = CONTAINER_OF(w, struct relay, wire);
 
-    wire_timeout(w, r->o.head_timeout_ms);
+    arm(r);
     wire_want_read(w, true);
     http_body_resume(r->x);
-}
-
-static void on_timeout(struct wire *w)
-{
-    struct relay *r = CONTAINER_OF(w, struct relay, wire);
-
-    if (r->tunnel)
-        http_exchange_abort(r->x);
-    else
-        fail(r, ERR_TIMEOUT, w->connecting ? "no connection in time" : "no answer in time", 0);
 }
 
 static void on_error(struct wire *w, int err)
@@ -397,9 +421,8 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
         r->request_sent = true;
     if (o->connecting) {
         http_body_pause(x);
-        wire_timeout(&r->wire, o->connect_timeout_ms);
     } else {
-        wire_timeout(&r->wire, o->head_timeout_ms);
         wire_want_read(&r->wire, true);
     }
+    arm(r);
 }

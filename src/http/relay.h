@@ -12,15 +12,15 @@
 #include "http/server.h"
 
 struct http_relay_options {
-    int fd;                      /* owned by the relay from the call on, also on failure */
-    bool connecting;             /* connect() is in progress */
+    int fd;          /* owned by the relay from the call on, also on failure */
+    bool connecting; /* connect() is in progress */
     const struct http_header *add;
     size_t add_count;
     const char *const *remove; /* NULL-terminated names, may be NULL */
     const char *host;          /* Host to send; NULL keeps the client's */
     uint64_t connect_timeout_ms;
-    uint64_t head_timeout_ms;  /* for the response's head, 0 none (long calls) */
-    bool add_cors;             /* adds Access-Control-Allow-Origin: * to the response */
+    uint64_t head_timeout_ms; /* for the response's head, 0 none (long calls) */
+    bool add_cors;            /* adds Access-Control-Allow-Origin: * to the response */
     /* Called once. reason: ERR_UNAVAILABLE (refused, broke), ERR_TIMEOUT, ERR_INTERNAL (answered
      * nonsense). It must answer the exchange. */
     void (*on_fail)(struct http_exchange *x, const struct err *why, void *arg);

@@ -20,7 +20,9 @@ struct relay {
     bool decode;        /* the client does not know chunks */
     bool upgrade_asked; /* and sent on */
     bool tunnel, up_ended, client_ended;
-    bool overrun; /* bytes came after the response's end */
+    bool full;         /* the window is: the client waits for the upstream to take it */
+    size_t full_bytes; /* of it, when last looked at */
+    bool overrun;      /* bytes came after the response's end */
     struct http_relay_options o;
     struct parse_body parse;
     struct http_head head;

@@ -268,6 +268,7 @@ int http_server_listen(struct http_server *s, int listen_fd)
         free(l);
         return r;
     }
+    conn_socket_options(listen_fd);
     l->server = s;
     l->fd = listen_fd;
     l->poll.data = l;
@@ -286,7 +287,10 @@ int http_server_adopt(struct http_server *s, int fd)
     if (s->stopping)
         return -ESHUTDOWN;
     r = io_set_nonblock(fd, true);
-    return r < 0 ? r : conn_new(s, fd);
+    if (r < 0)
+        return r;
+    conn_socket_options(fd);
+    return conn_new(s, fd);
 }
 
 size_t http_server_connections(const struct http_server *s)

@@ -23,15 +23,16 @@ struct http_server;
 struct http_exchange;
 
 struct http_server_config {
-    size_t max_connections;       /* further ones get 503 and are closed */
-    size_t max_head_bytes;        /* 431 above it */
-    size_t write_high_bytes;      /* http_response_write answers 1 above it */
-    size_t read_buffer_bytes;     /* one per server: what one read takes; 0 is 64 KiB */
-    uint64_t head_timeout_ms;     /* from the first byte of a head to its end: 408, close */
-    uint64_t idle_timeout_ms;     /* keep-alive without a request: close */
-    uint64_t body_timeout_ms;     /* no byte of a wanted body: 408, close */
-    uint64_t write_timeout_ms;    /* the peer takes nothing while we have bytes for it: close; 0 none */
-    size_t arena_max_bytes;       /* per exchange */
+    size_t max_connections;   /* further ones get 503 and are closed */
+    size_t max_head_bytes;    /* 431 above it */
+    size_t write_high_bytes;  /* http_response_write answers 1 above it */
+    size_t read_buffer_bytes; /* one per server: what one read takes; 0 is 64 KiB */
+    uint64_t head_timeout_ms; /* from the first byte of a head to its end: 408, close */
+    uint64_t idle_timeout_ms; /* keep-alive without a request: close */
+    uint64_t body_timeout_ms; /* no byte of a wanted body: 408, close */
+    uint64_t
+        write_timeout_ms;   /* the peer takes nothing while we have bytes for it: close; 0 none */
+    size_t arena_max_bytes; /* per exchange */
 };
 
 /* Sensible values for all of it. */
@@ -100,7 +101,8 @@ void http_response_begin(struct http_exchange *x, int status, const struct http_
 /* Sent as soon as the loop turns (each call is one chunk when chunked). 0, or 1 when the queue is
  * above write_high_bytes: go on after on_drain. */
 int http_response_write(struct http_exchange *x, const void *data, size_t len);
-void http_response_on_drain(struct http_exchange *x, void (*cb)(struct http_exchange *x, void *data));
+void http_response_on_drain(struct http_exchange *x,
+                            void (*cb)(struct http_exchange *x, void *data));
 size_t http_response_queued(const struct http_exchange *x);
 
 /* Ends the response; the exchange closes when its bytes are out. Fewer bytes than announced: abort. */

@@ -1,8 +1,10 @@
 #include "http/wire.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/io.h"
@@ -169,6 +171,15 @@ void wire_write(struct wire *w, const void *data, size_t n)
     if (buf_append(&w->out, (const char *)data + sent, n - (size_t)sent) < 0)
         w->write_broken = true;
     settle(w);
+}
+
+size_t wire_unsent(int fd, const struct buf *out)
+{
+    int kernel = 0;
+
+    if (ioctl(fd, SIOCOUTQ, &kernel) < 0 || kernel < 0)
+        kernel = 0;
+    return out->len + (size_t)kernel;
 }
 
 void wire_shut(struct wire *w)

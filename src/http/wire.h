@@ -47,6 +47,10 @@ ssize_t wire_read(struct wire *w, void *out, size_t n);
 /* Writes at once what the socket takes and queues the rest. */
 void wire_write(struct wire *w, const void *data, size_t n);
 
+/* Bytes that the peer has not acknowledged, ours and the kernel's: less than before is progress, also
+ * while the socket's large buffer does not take more yet. */
+size_t wire_unsent(int fd, const struct buf *out);
+
 /* After what is queued: no more bytes from here. */
 void wire_shut(struct wire *w);
 

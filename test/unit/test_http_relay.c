@@ -470,6 +470,53 @@ static void test_window(void **state)
     end(&t, fd);
 }
 
+/* An upstream that takes nothing any more: that ends too, and not while it still takes something. */
+static void test_stuck(void **state)
+{
+    static char piece[1 << 16];
+    struct http_server_config c;
+    struct relay_test t;
+    int fd, pair[2];
+
+    for (int tunnel = 0; tunnel < 2; tunnel++) {
+        memset(&t, 0, sizeof(t));
+        http_server_config_default(&c);
+        c.write_timeout_ms = 200;
+        fixture_start(&t.f, &c, handler);
+        t.o = (struct http_relay_options){.on_fail = on_fail, .arg = &t};
+        t.reused_fd = -1;
+        fixture_tcp_pair(pair);
+        t.up = pair[0];
+        t.next_fd = pair[1];
+        fd = fixture_client(&t.f);
+        fixture_send(&t.f, fd,
+                     tunnel ? upgrade
+                            : "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
+        if (tunnel)
+            fixture_send(&t.f, t.up, "HTTP/1.1 101 Switching Protocols\r\n\r\n");
+        for (int stuck = 0; stuck < 50;) {
+            ssize_t n = send(fd, piece, sizeof(piece), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+            stuck = n > 0 ? 0 : stuck + 1;
+            fixture_spin(&t.f);
+        }
+        for (int i = 0; i < 6; i++) {
+            for (int k = 0; k < 8; k++)
+                assert_true(recv(t.up, piece, sizeof(piece), 0) > 0);
+            fixture_wait(&t.f, 60);
+            assert_int_equal(t.f.closes, 0);
+        }
+        fixture_wait(&t.f, 450);
+        if (!tunnel)
+            assert_int_equal(t.why.code, ERR_TIMEOUT);
+        close(fd);
+        fd = -1;
+        fixture_spin(&t.f);
+        assert_int_equal(t.f.closes, 1);
+        end(&t, fd);
+    }
+}
+
 /* -- the client ---------------------------------------------------------------------------------- */
 
 struct call {
@@ -579,7 +626,7 @@ int main(void)
         cmocka_unit_test(test_connect_fails),  cmocka_unit_test(test_head_timeout),
         cmocka_unit_test(test_tunnel),         cmocka_unit_test(test_tunnel_ends),
         cmocka_unit_test(test_big_both_ways),  cmocka_unit_test(test_window),
-        cmocka_unit_test(test_client),
+        cmocka_unit_test(test_stuck),          cmocka_unit_test(test_client),
     };
     int r;
 

@@ -371,6 +371,30 @@ static void test_back_pressure(void **state)
     fixture_stop(&f);
 }
 
+/* A slow taker is served as long as it takes anything; then it is cut. */
+static void test_slow_reader(void **state)
+{
+    struct http_server_config c;
+    struct fixture f;
+    static char bytes[300000];
+    int fd;
+
+    http_server_config_default(&c);
+    c.write_timeout_ms = 200;
+    fixture_start(&f, &c, handler);
+    fd = fixture_client(&f);
+    fixture_send(&f, fd, R("/big"));
+    for (int i = 0; i < 8; i++) {
+        assert_true(recv(fd, bytes, sizeof(bytes), 0) > 0);
+        fixture_wait(&f, 60);
+        assert_int_equal(f.closes, 0);
+    }
+    fixture_wait(&f, 500);
+    assert_int_equal(f.closes, 1);
+    close(fd);
+    fixture_stop(&f);
+}
+
 static void test_abort(void **state)
 {
     struct fixture f;
@@ -733,6 +757,7 @@ int main(void)
         cmocka_unit_test(test_unread_body),
         cmocka_unit_test(test_stream_and_pause),
         cmocka_unit_test(test_back_pressure),
+        cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_client_leaves),
         cmocka_unit_test(test_half_closed),
