@@ -38,6 +38,7 @@ struct sandbox_obj {
     bool kill_wanted;    /* asked for while CREATE is under way */
     bool listed;         /* privd's LIST has it */
     uint64_t begun_us;   /* of the create, clock_mono_us */
+    uint64_t made_us;    /* privd had made it */
     char *init_body;     /* JSON for the agent's /init, until it is sent */
     core_sandbox_cb create_done, kill_done;
     void *create_arg, *kill_arg;
