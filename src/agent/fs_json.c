@@ -58,7 +58,7 @@ static int append_escaped(struct buf *out, unsigned char c)
         return buf_append(out, "\\\"", 2);
     if (c == '\\')
         return buf_append(out, "\\\\", 2);
-    if (short_forms[c])
+    if (c < ARRAY_SIZE(short_forms) && short_forms[c])
         return buf_append(out, short_forms[c], 2);
     return buf_printf(out, "\\u%04x", c);
 }

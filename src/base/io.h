@@ -19,8 +19,8 @@ ssize_t io_read_text_at(int dir_fd, const char *path, char *out, size_t size) WA
 int io_write_text_at(int dir_fd, const char *path, const char *text) WARN_UNUSED;
 
 /* Writes a whole file by a temporary name, fsync and rename in the same directory. */
-int io_replace_file_at(int dir_fd, const char *name, const void *bytes, size_t n, unsigned mode)
-    WARN_UNUSED;
+int io_replace_file_at(int dir_fd, const char *name, const void *bytes, size_t n,
+                       unsigned mode) WARN_UNUSED;
 
 int io_set_nonblock(int fd, bool on) WARN_UNUSED;
 int io_set_cloexec(int fd, bool on) WARN_UNUSED;

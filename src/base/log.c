@@ -44,7 +44,8 @@ void log_write(enum log_level level, const char *fmt, ...)
     if (level > log_max)
         return;
     clock_format_rfc3339(clock_real_ms(), when);
-    used = (size_t)snprintf(line, sizeof(line), "%s %s %s: ", when, level_names[level], log_program);
+    used = (size_t)snprintf(line, sizeof(line), "%s %s %s: ", when, level_names[level],
+                            log_program);
     va_start(ap, fmt);
     vsnprintf(line + used, sizeof(line) - used - 1, fmt, ap);
     va_end(ap);

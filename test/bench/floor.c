@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NAMESPACES                                                                                 \
-    (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |     \
+#define NAMESPACES                                                                             \
+    (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | \
      CLONE_NEWCGROUP)
 
 static void must(int r, const char *what)
@@ -57,7 +57,7 @@ static void child(int go, int ready, int self, int bare)
         make_root();
     }
     snprintf(fd, sizeof(fd), "%d", ready);
-    char *const argv[] = {"floor", "--ready", fd, NULL};
+    char *const argv[] = {(char[]){"floor"}, (char[]){"--ready"}, fd, NULL};
     char *const envp[] = {NULL};
 
     must((int)syscall(SYS_execveat, self, "", argv, envp, AT_EMPTY_PATH), "exec");

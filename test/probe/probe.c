@@ -14,7 +14,8 @@ static const struct probe_case *const tables[] = {
     probe_identity_cases, probe_network_cases,
 };
 
-static void found(struct finding *f, enum verdict v, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static void found(struct finding *f, enum verdict v,
+                                                        const char *fmt, va_list ap)
 {
     f->verdict = v;
     vsnprintf(f->why, sizeof(f->why), fmt, ap);
