@@ -593,6 +593,36 @@ def test_idle_agent_is_small_and_still(booted):
     assert anonymous <= 256, f"{anonymous} KiB of its own"
 
 
+def test_a_child_that_cannot_get_on_holds_up_nobody(tmp_path):
+    """The cgroup's file is a full pipe here: the child hangs before exec, as in a frozen cgroup."""
+    fifo = tmp_path / "tasks"
+    os.mkfifo(fifo)
+    pipe = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(pipe, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    a, said = agentlib.start_booted(BINARY, CAPS, fifo)
+    assert said == b"R"
+    try:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            stuck = pool.submit(a.sh, "echo through")
+            late = pool.submit(a.sh, "echo late", headers={"Connect-Timeout-Ms": "500"})
+            assert late.result(10).error["code"] == "deadline_exceeded"
+            assert a.raw("GET", "/health")[0] == 204
+            assert a.call("List", {}) == (200, {}), "not started yet"
+            assert not stuck.done()
+            with pytest.raises(TimeoutError):
+                a.sh("echo alone > /tmp/alone", timeout=0.3)
+            os.read(pipe, 65536)
+            assert stuck.result(10).text() == "through\n"
+        wait_for(lambda: pathlib.Path(f"/proc/{a.pid}/root/tmp/alone").exists(), what="the lost client's process ran")
+    finally:
+        os.close(pipe)
+        a.stop()
+
+
 @pytest.mark.parametrize("version, fds, text", [(2, 1, b"version 2"), (1, 9, b"9 cgroup")])
 def test_bad_boot_block_is_refused(tmp_path, monkeypatch, version, fds, text):
     real = agentlib.BOOT
