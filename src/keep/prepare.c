@@ -14,7 +14,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define BACKLOG 1024
+#define BACKLOG        1024
+#define LISTEN_TRIES   20
+#define LISTEN_WAIT_MS 50
 
 /* -- directories ------------------------------------------------------------------------------- */
 
@@ -135,7 +137,13 @@ static int make_listener(const struct options *o, struct prepared *p, char *why)
                  o->listen_address);
         return KEEP_EXIT_OPTIONS;
     }
-    p->listen_fd = listen_at(found);
+    /* A cayd whose keep was killed goes with it, but not in no time. */
+    for (int i = 0; i < LISTEN_TRIES; i++) {
+        p->listen_fd = listen_at(found);
+        if (p->listen_fd != -EADDRINUSE)
+            break;
+        usleep(LISTEN_WAIT_MS * 1000);
+    }
     freeaddrinfo(found);
     if (p->listen_fd >= 0)
         return 0;
@@ -192,5 +200,7 @@ int prepare_all(const struct options *o, struct prepared *out, char why[static P
         r = make_listener(o, &p, why);
     if (r == 0)
         *out = p;
+    else if (p.pid_fd >= 0)
+        (void)unlink(p.pid_path); /* ours: it is locked until this process ends */
     return r;
 }

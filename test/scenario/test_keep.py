@@ -1,0 +1,208 @@
+"""cay-keep: what it starts, starts again, replaces and stops. cay-privd is real, cayd a stand-in that only
+says that it serves."""
+
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+import privdlib
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
+NOBODY = pwd.getpwnam("nobody").pw_uid
+
+STAND_IN = """#!/bin/bash
+grep -E '^(Uid|Gid|Groups|CapPrm|CapBnd|NoNewPrivs)' /proc/$$/status > {base}/cayd-status
+ls -l /proc/$$/fd > {base}/cayd-fds
+env > {base}/cayd-env
+echo "$@" >> {base}/cayd-arguments
+echo "cayd speaks" >&2
+[ -e {base}/refuse ] && {{ printf 'Fthe store is broken' >&4; exit 1; }}
+trap 'exit 0' TERM
+printf R >&4; exec 4>&-
+while :; do sleep 0.05; done
+"""
+
+
+class Keep:
+    def __init__(self, base):
+        self.base = base
+        self.run, self.state, self.log = base / "run", base / "state", base / "log"
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        cayd = base / "cayd"
+        cayd.write_text(STAND_IN.format(base=base))
+        cayd.chmod(0o755)
+        self.command = [str(part) for part in (
+            BUILD / "src/keep/cay-keep", f"--state-dir={self.state}", f"--run-dir={self.run}", "--user=nobody",
+            f"--listen-port={self.port}", f"--log-file={self.log}", f"--cayd={cayd}", f"--privd={BUILD}/src/privd/cay-privd",
+            f"--job={BUILD}/src/job/cay-job", f"--agent={BUILD}/src/agent/cay-init", "--privd-arg=--slots-ready=2",
+            "--privd-arg=--disk-size=1073741824", "--daemon", "--cayd-arg=--first", "--", "--second=2")]
+
+    def start(self):
+        return subprocess.run(self.command, capture_output=True, text=True, timeout=60)
+
+    def pid(self):
+        return int((self.run / "keep.pid").read_text())
+
+    def child(self, name):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                fields = pathlib.Path(f"/proc/{pid}/stat").read_text().split(") ")[1].split()
+                command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if int(fields[1]) == self.pid() and fields[0] != "Z" and f"/{name}\0".encode() in command:
+                return int(pid)
+        return None
+
+    def channel(self):
+        os.seteuid(NOBODY)
+        try:
+            return privdlib.Channel(self.run / "privd.sock")
+        finally:
+            os.seteuid(0)
+
+    def stop(self):
+        pid = self.pid()
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), 60)
+
+
+def wait_until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            if condition():
+                return
+        except OSError:
+            pass
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def keep():
+    if os.geteuid() != 0:
+        pytest.skip("cay-keep needs root")
+    base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-keep-", dir="/var/tmp"))
+    base.chmod(0o777)
+    k = Keep(base)
+    yield k
+    if (k.run / "keep.pid").exists():
+        k.stop()
+    assert sorted(p.name for p in k.run.iterdir()) == []
+    assert str(base) not in pathlib.Path("/proc/self/mountinfo").read_text()
+    assert str(base) not in subprocess.run(["losetup", "-a"], capture_output=True, text=True).stdout
+    shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture
+def running(keep):
+    done = keep.start()
+    assert done.returncode == 0, done.stderr + keep.log.read_text()
+    return keep
+
+
+def test_cayd_has_no_privileges(running):
+    status = dict(line.split(":\t") for line in (running.base / "cayd-status").read_text().splitlines())
+    assert status["Uid"].split() == [str(NOBODY)] * 4 and status["Groups"].strip() == ""
+    assert status["CapPrm"] == status["CapBnd"] == "0" * 16 and status["NoNewPrivs"] == "1"
+    arguments = (running.base / "cayd-arguments").read_text().split()
+    assert arguments == ["--listen-fd=3", "--ready-fd=4", f"--privd={running.run}/privd.sock",
+                         f"--state-dir={running.state}/cayd", "--first", "--second=2"]
+    names = {line.split("=")[0] for line in (running.base / "cayd-env").read_text().splitlines()}
+    assert names <= {"PATH", "LANG", "PWD", "SHLVL", "_"}
+    fds = {line.split(" -> ")[0].split()[-1]: line.split(" -> ")[1]
+           for line in (running.base / "cayd-fds").read_text().splitlines() if " -> " in line}
+    assert fds.pop("255", "").endswith("/cayd")  # bash's own
+    assert sorted(fds) == ["0", "1", "2", "3", "4"]
+    assert fds["3"].startswith("socket:") and fds["0"] == "/dev/null" and fds["2"] == str(running.log)
+    assert "cayd speaks" in running.log.read_text()
+    assert (running.state / "cayd").stat().st_uid == NOBODY
+    assert (running.state / "cayd").stat().st_mode & 0o777 == 0o700
+    assert (running.state / "privd").stat().st_mode & 0o777 == 0o700 and (running.state / "privd").stat().st_uid == 0
+
+
+def test_a_second_start_says_that_it_runs(running):
+    began = time.monotonic()
+    second = running.start()
+    assert second.returncode == 3 and f"process {running.pid()}" in second.stderr
+    assert time.monotonic() - began < 2
+
+
+def test_the_listener_outlives_cayd(running):
+    old = running.child("cayd")
+    with socket.create_connection(("127.0.0.1", running.port), timeout=5):
+        os.kill(old, signal.SIGKILL)
+        with socket.create_connection(("127.0.0.1", running.port), timeout=5):
+            wait_until(lambda: running.child("cayd") not in (None, old))
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGHUP])
+def test_sandboxes_outlive_privd(running, signal_number):
+    box = running.channel().create("ilives")
+    assert box.status == 0
+    privd, cayd = running.child("cay-privd"), running.child("cayd")
+    if signal_number == signal.SIGHUP:  # replaced by the binaries that are there now
+        os.kill(running.pid(), signal.SIGHUP)
+        wait_until(lambda: running.child("cayd") not in (None, cayd))
+    else:
+        os.kill(privd, signal.SIGKILL)
+    wait_until(lambda: running.child("cay-privd") not in (None, privd))
+    wait_until(lambda: "ilives" in running.channel().list())
+
+
+def test_sandboxes_outlive_keep(running):
+    box = running.channel().create("ilives")
+    assert box.status == 0
+    pid, privd, cayd = running.pid(), running.child("cay-privd"), running.child("cayd")
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(pathlib.Path(f"/proc/{p}/exe").exists() for p in (pid, privd, cayd)))
+    done = running.start()
+    assert done.returncode == 0, done.stderr
+    items = running.channel().list()
+    assert (items["ilives"].slot, items["ilives"].gen) == (box.slot, box.gen)
+
+
+def test_what_fails_at_start_is_said(keep):
+    (keep.base / "refuse").touch()
+    done = keep.start()
+    assert done.returncode == 1 and "the store is broken" in done.stderr
+    assert not (keep.run / "keep.pid").exists()  # all is down again
+    (keep.base / "refuse").unlink()
+    assert keep.start().returncode == 0
+
+
+def test_a_taken_port_is_said(keep):
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", keep.port))
+        other.listen()
+        done = keep.start()
+        assert done.returncode == 1 and f"port {keep.port}: Address already in use" in done.stderr
+
+
+@pytest.mark.parametrize("option, words", [
+    ("--listen-port=70000", "a number from 0 to 65535"), ("--state-dir=here", "an absolute path"),
+    ("--nonsense", "unknown option"), ("--ready-timeout-ms=x", "a number"), ("--listen-address=localhost", "numeric address")])
+def test_wrong_options(keep, option, words):
+    keep.run.mkdir()
+    done = subprocess.run(keep.command[:1] + [option] + keep.command[1:-4] if "address" not in option
+                          else keep.command[:1] + keep.command[1:-4] + [option], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and words in done.stderr
+
+
+def test_an_unknown_user(keep):
+    done = subprocess.run(keep.command[:-3] + ["--user=no-such-user"], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1 and "useradd" in done.stderr
+    keep.run.mkdir(exist_ok=True)
