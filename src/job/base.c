@@ -24,7 +24,7 @@
 #define SOURCES_MAX 16
 #define OPTIONS_MAX 4
 #define PACKAGES                                                                            \
-    "bash,coreutils,git,curl,python3,sudo,ncurses-bin,ncurses-term,ca-certificates,procps," \
+    "bash,coreutils,git,curl,python3,python-is-python3,sudo,ncurses-bin,ncurses-term,ca-certificates,procps," \
     "iproute2,less,nano,netbase,adduser,openssh-client,wget,unzip,xz-utils"
 
 struct progress {

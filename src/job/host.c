@@ -18,7 +18,7 @@
 #include <sys/xattr.h>
 
 #define NUMBER        1u
-#define BUILD_VERSION 1u /* of this file and host_etc.c: a change makes templates stale */
+#define BUILD_VERSION 2u /* of this file and host_etc.c: a change makes templates stale */
 
 /* -- fingerprint ------------------------------------------------------------------------------- */
 
@@ -139,6 +139,18 @@ static int hide(const char *path)
     return r;
 }
 
+/* `python` is what most people and agents type; Debian leaves the name to whoever wants it. */
+static int put_python(void)
+{
+    struct stat st;
+    int r;
+
+    if (lstat("/usr/bin/python", &st) == 0 || stat("/usr/bin/python3", &st) < 0)
+        return 0;
+    r = tree_put_dir("usrmask/bin", 0755, 0, 0);
+    return r < 0 ? r : tree_put_link("usrmask/bin/python", "python3");
+}
+
 static int put_mask(void)
 {
     static const char *const hidden[] = {"local/etc", "local/var",  "local/srv",
@@ -151,6 +163,8 @@ static int put_mask(void)
         for (size_t i = 0; i < ARRAY_SIZE(hidden) && r == 0; i++)
             r = hide(hidden[i]);
     }
+    if (r == 0)
+        r = put_python();
     return r < 0 ? say_failure(r, "cannot make the layer over /usr: %s", strerror(-r)) : 0;
 }
 
