@@ -9,6 +9,7 @@ import struct
 import time
 import urllib.parse
 
+import leftovers
 import pytest
 
 # One line per request, then the headers that the service saw; and an upgrade that echoes bytes.
@@ -242,8 +243,7 @@ def test_idle_sandbox_costs_no_descriptor(cay, own_server):
         pytest.skip("counts descriptors of the tests' own server")
 
     def descriptors():
-        import leftovers
-        return leftovers.daemon_descriptors()["cayd"]
+        return leftovers.daemon_descriptors(own_server.keep_pid)["cayd"]
 
     before = descriptors()
     boxes = [cay.create() for _ in range(10)]
