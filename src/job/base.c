@@ -23,9 +23,10 @@
 #define ID_MAX      65535u
 #define SOURCES_MAX 16
 #define OPTIONS_MAX 4
-#define PACKAGES                                                                            \
-    "bash,coreutils,git,curl,python3,python-is-python3,sudo,ncurses-bin,ncurses-term,ca-certificates,procps," \
-    "iproute2,less,nano,netbase,adduser,openssh-client,wget,unzip,xz-utils"
+#define PACKAGES                                                                           \
+    "bash,coreutils,git,curl,python3,python-is-python3,sudo,ncurses-bin,ncurses-term,"     \
+    "ca-certificates,procps,iproute2,less,nano,netbase,adduser,openssh-client,wget,unzip," \
+    "xz-utils"
 
 struct progress {
     unsigned percent;
