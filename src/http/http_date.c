@@ -23,54 +23,24 @@ void http_date_format(time_t t, char out[static HTTP_DATE_SIZE])
              tm.tm_mday, months[tm.tm_mon], tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
 }
 
-static int month_of(const char *name)
-{
-    for (int i = 0; i < 12; i++)
-        if (strcmp(months[i], name) == 0)
-            return i;
-    return -1;
-}
-
-static int make_time(struct tm *tm, const char *month, time_t *out)
-{
-    tm->tm_mon = month_of(month);
-    if (tm->tm_mon < 0 || tm->tm_mday < 1 || tm->tm_mday > 31 || tm->tm_hour < 0 ||
-        tm->tm_hour > 23 || tm->tm_min < 0 || tm->tm_min > 59 || tm->tm_sec < 0 ||
-        tm->tm_sec > 60 || tm->tm_year < -1900)
-        return -EINVAL;
-    tm->tm_sec = MIN(tm->tm_sec, 59); /* a leap second is one that time_t does not count */
-    *out = timegm(tm);
-    return 0;
-}
-
 int http_date_parse(const char *text, time_t *out)
 {
-    struct tm tm = {0};
-    char month[4];
-    int end = 0, year;
+    static const char *const forms[] = {
+        "%a, %d %b %Y %H:%M:%S GMT", /* Sun, 06 Nov 1994 08:49:37 GMT */
+        "%A, %d-%b-%y %H:%M:%S GMT", /* Sunday, 06-Nov-94 08:49:37 GMT */
+        "%a %b %e %H:%M:%S %Y",      /* Sun Nov  6 08:49:37 1994 */
+    };
 
-    if (strlen(text) > 40)
-        return -EINVAL;
-    /* Sun, 06 Nov 1994 08:49:37 GMT */
-    if (sscanf(text, "%*3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d GMT%n", &tm.tm_mday, month, &year,
-               &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &end) == 6 &&
-        end > 0 && text[end] == '\0') {
-        tm.tm_year = year - 1900;
-        return make_time(&tm, month, out);
-    }
-    /* Sunday, 06-Nov-94 08:49:37 GMT */
-    if (sscanf(text, "%*9[A-Za-z], %2d-%3[A-Za-z]-%2d %2d:%2d:%2d GMT%n", &tm.tm_mday, month, &year,
-               &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &end) == 6 &&
-        end > 0 && text[end] == '\0') {
-        tm.tm_year = year < 70 ? year + 100 : year;
-        return make_time(&tm, month, out);
-    }
-    /* Sun Nov  6 08:49:37 1994 */
-    if (sscanf(text, "%*3[A-Za-z] %3[A-Za-z] %2d %2d:%2d:%2d %4d%n", month, &tm.tm_mday,
-               &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &year, &end) == 6 &&
-        end > 0 && text[end] == '\0') {
-        tm.tm_year = year - 1900;
-        return make_time(&tm, month, out);
+    /* strptime knows the names of the program's locale, which is C: none calls setlocale. */
+    for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
+        struct tm tm = {0};
+        const char *end = strptime(text, forms[i], &tm);
+
+        if (!end || *end != '\0' || tm.tm_year < -1900 || tm.tm_year > 9999 - 1900)
+            continue;
+        tm.tm_sec = MIN(tm.tm_sec, 59); /* a leap second is one that time_t does not count */
+        *out = timegm(&tm);
+        return 0;
     }
     return -EINVAL;
 }

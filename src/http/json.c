@@ -41,7 +41,7 @@ static bool only_space(const char *text, size_t len)
 
 enum err_code json_parse(const char *text, size_t len, bool empty_ok, json_t **out, struct err *e)
 {
-    json_error_t why;
+    json_error_t why = {0};
     json_t *value;
 
     if (empty_ok && only_space(text, len))
@@ -98,7 +98,7 @@ static enum err_code wrong_type(const char *name, const char *want, const json_t
 enum err_code json_get_str(const json_t *obj, const char *name, const char *alt,
                            enum json_need need, size_t max, const char **out, struct err *e)
 {
-    json_t *value;
+    json_t *value = NULL;
     enum err_code code = find(obj, name, alt, need, &value, e);
 
     if (code != ERR_OK || !value)
@@ -133,7 +133,7 @@ enum err_code json_get_int(const json_t *obj, const char *name, const char *alt,
                            enum json_need need, int64_t min, int64_t max, int64_t *out,
                            struct err *e)
 {
-    json_t *value;
+    json_t *value = NULL;
     int64_t number;
     enum err_code code = find(obj, name, alt, need, &value, e);
 
@@ -153,7 +153,7 @@ enum err_code json_get_int(const json_t *obj, const char *name, const char *alt,
 enum err_code json_get_bool(const json_t *obj, const char *name, const char *alt,
                             enum json_need need, bool *out, struct err *e)
 {
-    json_t *value;
+    json_t *value = NULL;
     enum err_code code = find(obj, name, alt, need, &value, e);
 
     if (code != ERR_OK || !value)
@@ -167,7 +167,7 @@ enum err_code json_get_bool(const json_t *obj, const char *name, const char *alt
 enum err_code json_get_obj(const json_t *obj, const char *name, const char *alt,
                            enum json_need need, json_t **out, struct err *e)
 {
-    json_t *value;
+    json_t *value = NULL;
     enum err_code code = find(obj, name, alt, need, &value, e);
 
     if (code != ERR_OK || !value)
@@ -181,7 +181,7 @@ enum err_code json_get_obj(const json_t *obj, const char *name, const char *alt,
 enum err_code json_get_arr(const json_t *obj, const char *name, const char *alt,
                            enum json_need need, json_t **out, struct err *e)
 {
-    json_t *value;
+    json_t *value = NULL;
     enum err_code code = find(obj, name, alt, need, &value, e);
 
     if (code != ERR_OK || !value)

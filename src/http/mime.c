@@ -104,8 +104,8 @@ static bool is_text(const unsigned char *p, size_t n)
         unsigned char c = p[i++];
         size_t more = c < 0x80 ? 0 : c >= 0xc2 && c < 0xe0 ? 1 : c >= 0xe0 && c < 0xf0 ? 2 : 3;
 
-        if (c == 0x7f || (c < 0x20 && !memchr("\t\n\r\f\b\x1b", c, 6)) || (more == 3 && c > 0xf4) ||
-            (c >= 0x80 && c < 0xc2))
+        if (c == 0x7f || (c < 0x20 && (c == 0 || !strchr("\t\n\r\f\b\x1b", c))) ||
+            (more == 3 && c > 0xf4) || (c >= 0x80 && c < 0xc2))
             return false;
         for (; more > 0 && i < n; more--)
             if ((p[i++] & 0xc0) != 0x80)

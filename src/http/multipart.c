@@ -176,16 +176,10 @@ static int on_line(struct fields *f, char *line, char *end)
     return 0;
 }
 
-/* The whole head is there, with its empty line. */
-static int on_head(struct multipart *m)
+static int all_lines(struct fields *f, char *p, char *end)
 {
-    struct fields *f CLEANUP_FREE = calloc(1, sizeof(*f));
-    struct multipart_part part;
-    char *p = m->head.data, *end = m->head.data + m->head.len - 2;
     int r = 0;
 
-    if (!f)
-        return -ENOMEM;
     while (p < end && r == 0) {
         char *lf = memchr(p, '\n', (size_t)(end - p));
 
@@ -194,16 +188,30 @@ static int on_head(struct multipart *m)
         r = on_line(f, p, lf - 1);
         p = lf + 1;
     }
-    if (r < 0)
-        return r;
-    if (m->parts_left == 0)
-        return -EMSGSIZE;
-    m->parts_left--;
-    part = (struct multipart_part){f->name, f->has_filename ? f->filename : NULL, f->type};
-    m->in_part = true;
-    m->state = DATA;
-    buf_clear(&m->head);
-    return m->cb.on_part(m->arg, &part);
+    return r;
+}
+
+/* The whole head is there, with its empty line. */
+static int on_head(struct multipart *m)
+{
+    struct fields *f = calloc(1, sizeof(*f));
+    struct multipart_part part;
+    int r;
+
+    if (!f)
+        return -ENOMEM;
+    r = all_lines(f, m->head.data, m->head.data + m->head.len - 2);
+    if (r == 0 && m->parts_left-- == 0)
+        r = -EMSGSIZE;
+    if (r == 0) {
+        part = (struct multipart_part){f->name, f->has_filename ? f->filename : NULL, f->type};
+        m->in_part = true;
+        m->state = DATA;
+        buf_clear(&m->head);
+        r = m->cb.on_part(m->arg, &part);
+    }
+    free(f);
+    return r;
 }
 
 /* Takes head bytes up to its empty line; how many, or -errno. */
