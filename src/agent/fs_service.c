@@ -1,5 +1,5 @@
-/* filesystem.Filesystem, the calls that need a few system calls each: Stat, MakeDir and (but for its
- * copying, fs_move.c) Move. Source: E2B's filesystem.proto and envd. */
+/* filesystem.Filesystem, the calls that need a few system calls each: Stat, MakeDir and (where it need not
+ * copy) Move. Source: E2B's filesystem.proto and envd. */
 #include "agent/fs_service.h"
 
 #include "agent/fs_entry.h"
@@ -28,7 +28,6 @@ struct fs_worker *fs_worker_of(struct agent *a)
 enum connect_code fs_connect_code(int error)
 {
     switch (error) {
-    case -EXDEV: return CONNECT_UNIMPLEMENTED;
     case -ELOOP: return CONNECT_FAILED_PRECONDITION;
     case -ENOTEMPTY:
     case -ETXTBSY: return CONNECT_FAILED_PRECONDITION;
@@ -66,8 +65,7 @@ static void reply_text(struct http_exchange *x, const char *json, size_t len)
     http_respond(x, 200, &type, 1, json, len);
 }
 
-/* {"entry":{...}} of path. */
-static void reply_entry(struct http_exchange *x, const char *path)
+void fs_reply_entry(struct http_exchange *x, const char *path)
 {
     CLEANUP_USER_NAMES struct user_names names;
     CLEANUP_BUF struct buf out;
@@ -107,7 +105,7 @@ static void stat_asked(struct http_exchange *x, json_t *request, bool stream)
     if (fs_begin(x, request, a, "path", &u, path)) {
         CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(&u);
 
-        reply_entry(x, path);
+        fs_reply_entry(x, path);
     }
     json_decref(request);
 }
@@ -135,7 +133,7 @@ static void make_dir(struct http_exchange *x, const struct user *u, const char *
     if (r < 0)
         fs_fail(x, r, "cannot make directory", path);
     else
-        reply_entry(x, path);
+        fs_reply_entry(x, path);
 }
 
 static void make_dir_asked(struct http_exchange *x, json_t *request, bool stream)
@@ -178,13 +176,16 @@ static int rename_checked(const char *from, const char *to, const struct user *u
     return renameat(from_fd, path_base(from), to_fd, path_base(to)) < 0 ? -errno : 0;
 }
 
-static void move(struct http_exchange *x, const struct user *u, const char *from, const char *to)
+static void move(struct http_exchange *x, struct agent *a, const struct user *u, const char *from,
+                 const char *to)
 {
     CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(u);
     int r = rename_checked(from, to, u);
 
     if (r == 0)
-        reply_entry(x, to);
+        fs_reply_entry(x, to);
+    else if (r == -EXDEV)
+        fs_move_by_copy(x, a, u, from, to);
     else
         fs_fail(x, r, "cannot rename", r == -EEXIST ? to : from);
 }
@@ -199,7 +200,7 @@ static void move_asked(struct http_exchange *x, json_t *request, bool stream)
         return;
     if (fs_begin(x, request, a, "source", &u, from) &&
         fs_begin(x, request, a, "destination", &u, to))
-        move(x, &u, from, to);
+        move(x, a, &u, from, to);
     json_decref(request);
 }
 

@@ -20,3 +20,10 @@ void fs_fail(struct http_exchange *x, int error, const char *what, const char *p
 
 /* The code for an errno of a file operation; upstream's where its clients look at it. */
 enum connect_code fs_connect_code(int error);
+
+/* Answers {"entry":{...}} of path. */
+void fs_reply_entry(struct http_exchange *x, const char *path);
+
+/* A Move that rename(2) refused with EXDEV: copies and removes, then answers. */
+void fs_move_by_copy(struct http_exchange *x, struct agent *a, const struct user *u,
+                     const char *from, const char *to);

@@ -1,6 +1,7 @@
-/* filesystem.Filesystem, the calls that walk trees: ListDir and Remove. They work in steps on the file
- * worker, since a tree is as large as its maker likes. */
+/* filesystem.Filesystem, the calls that walk trees: ListDir, Remove, and Move where it must copy. They work
+ * in steps on the file worker, since a tree is as large as its maker likes. */
 #include "agent/fs_list.h"
+#include "agent/fs_move.h"
 #include "agent/fs_open.h"
 #include "agent/fs_remove.h"
 #include "agent/fs_service.h"
@@ -14,7 +15,7 @@
 #define FIRST_BYTES (512u * 1024u) /* a listing up to here is answered as one */
 #define LIST_MAX    (2u * 1024u * 1024u)
 
-/* One ListDir or Remove under way. Belongs to the worker while it is submitted; x is the loop's, which
+/* One ListDir, Remove or Move under way. Belongs to the worker while it is submitted; x is the loop's, which
  * clears it when the exchange closes first. */
 struct task {
     struct fs_job job;
@@ -28,6 +29,9 @@ struct task {
 
     struct fs_remover *remover;
 
+    struct fs_mover *mover;
+    char to[AGENT_PATH_SIZE];
+
     struct fs_lister *lister, *counter;
     uint32_t depth;
     struct buf out;
@@ -37,6 +41,7 @@ struct task {
 static void task_free(struct task *t)
 {
     fs_remover_free(t->remover);
+    fs_mover_free(t->mover);
     fs_lister_free(t->lister);
     fs_lister_free(t->counter);
     buf_free(&t->out);
@@ -50,8 +55,8 @@ static void submit(struct task *t)
     fs_worker_submit(t->worker, &t->job);
 }
 
-/* The exchange is over. A removal that was begun is carried through all the same, as with upstream: half
- * a tree helps nobody. */
+/* The exchange is over. A removal or move that was begun is carried through all the same, as with upstream:
+ * half a tree helps nobody. */
 static void task_closed(struct http_exchange *x, void *data)
 {
     struct task *t = data;
@@ -136,6 +141,55 @@ static void remove_asked(struct http_exchange *x, json_t *request, bool stream)
 void fs_remove(struct http_exchange *x, struct agent *a)
 {
     connect_read(x, FS_REQUEST_MAX, remove_asked);
+}
+
+/* -- Move between file systems -------------------------------------------------------------------- */
+
+static void move_work(struct fs_job *job)
+{
+    struct task *t = task_of(job);
+    CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(&t->user);
+
+    t->result = t->mover ? 0 : fs_mover_new(t->path, t->to, &t->mover);
+    if (t->result == 0)
+        t->result = fs_mover_step(t->mover);
+}
+
+static void move_done(struct fs_job *job)
+{
+    struct task *t = task_of(job);
+
+    t->at_work = false;
+    if (t->result == 1) {
+        submit(t);
+    } else if (!t->x) {
+        task_free(t);
+    } else if (t->result < 0) {
+        fs_fail(t->x, t->result, "cannot move between file systems", t->path);
+    } else {
+        CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(&t->user);
+
+        fs_reply_entry(t->x, t->to);
+    }
+}
+
+void fs_move_by_copy(struct http_exchange *x, struct agent *a, const struct user *u,
+                     const char *from, const char *to)
+{
+    struct task *t = calloc(1, sizeof(*t));
+
+    if (!t || !(t->worker = fs_worker_of(a))) {
+        free(t);
+        connect_fail(x, CONNECT_RESOURCE_EXHAUSTED, "out of memory in the agent");
+        return;
+    }
+    t->job = (struct fs_job){.work = move_work, .done = move_done};
+    t->x = x;
+    t->user = *u;
+    memcpy(t->path, from, strlen(from) + 1);
+    memcpy(t->to, to, strlen(to) + 1);
+    http_exchange_set(x, t, task_closed);
+    submit(t);
 }
 
 /* -- ListDir -------------------------------------------------------------------------------------- */
