@@ -158,7 +158,7 @@ static int install(void)
     if (r < 0)
         return say_failure(r, "cannot mount the tree to build in: %s", strerror(-r));
     sources_suite(suite, sizeof(suite));
-    n = sources_collect(suite, WORK_DIR);
+    n = sources_collect(suite, "/etc/apt", WORK_DIR);
     read_proxies(&p);
     say_progress(2, "Debian %s, %d package sources of the host", suite, n);
     r = run_mmdebstrap(&p, suite, n);

@@ -8,6 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
+static int say_fd = 1;
+
+void say_to(int fd)
+{
+    say_fd = fd;
+}
+
 PRINTF(2, 0) static void put_line(const char *head, const char *fmt, va_list ap)
 {
     char line[JOB_LINE_MAX];
@@ -18,7 +25,7 @@ PRINTF(2, 0) static void put_line(const char *head, const char *fmt, va_list ap)
         if (*p == '\n')
             *p = ' ';
     strcat(line, "\n"); /* one byte was left for it */
-    (void)!write(1, line, strlen(line));
+    (void)!write(say_fd, line, strlen(line));
 }
 
 void say_progress(unsigned percent, const char *fmt, ...)

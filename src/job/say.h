@@ -3,6 +3,9 @@
 
 #include "base/util.h"
 
+/* Elsewhere than descriptor 1: for tests, whose report goes there. */
+void say_to(int fd);
+
 /* "P <percent> <text>" */
 void say_progress(unsigned percent, const char *fmt, ...) PRINTF(2, 3);
 

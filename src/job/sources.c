@@ -187,21 +187,22 @@ static void take_file(const char *from, const char *suite, const char *dir, int 
         (*n)++;
 }
 
-int sources_collect(const char *suite, const char *dir)
+int sources_collect(const char *suite, const char *apt_dir, const char *dir)
 {
-    static const char parts[] = "/etc/apt/sources.list.d";
-    DIR *d = opendir(parts);
+    char path[512];
+    DIR *d;
     struct dirent *e;
     int n = 0;
 
-    take_file("/etc/apt/sources.list", suite, dir, &n);
+    snprintf(path, sizeof(path), "%s/sources.list", apt_dir);
+    take_file(path, suite, dir, &n);
+    snprintf(path, sizeof(path), "%s/sources.list.d", apt_dir);
+    d = opendir(path);
     while (d && (e = readdir(d)) != NULL) {
-        char from[512];
-
         if (!ends_with(e->d_name, ".list") && !ends_with(e->d_name, ".sources"))
             continue;
-        snprintf(from, sizeof(from), "%s/%s", parts, e->d_name);
-        take_file(from, suite, dir, &n);
+        snprintf(path, sizeof(path), "%s/sources.list.d/%s", apt_dir, e->d_name);
+        take_file(path, suite, dir, &n);
     }
     if (d)
         closedir(d);

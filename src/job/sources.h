@@ -6,10 +6,10 @@
 /* The suite to use: the host's ("bookworm"); on a host that is no Debian, the one cay is tested with. */
 void sources_suite(char *out, size_t size);
 
-/* Writes what the host's /etc/apt has for this suite (its pockets -updates and -security too) to a file
- * in deb822 or one-line form; sources of anybody else are left out. Returns how many files it wrote into
- * dir ("1.sources", "2.list", ...), or -errno. */
-int sources_collect(const char *suite, const char *dir);
+/* Writes what apt_dir (the host's /etc/apt) has for this suite (its pockets -updates and -security too)
+ * into files of their form in dir ("1.sources", "2.list", ...); sources of anybody else are left out.
+ * Returns how many files it wrote. */
+int sources_collect(const char *suite, const char *apt_dir, const char *dir);
 
 /* Writes etc/apt/sources.list below the working directory, with Debian's own servers: the host's mirrors
  * may carry names or credentials of the host. 0 or -errno. */

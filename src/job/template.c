@@ -21,7 +21,9 @@ static void build_name(uint32_t number, char out[static NAME_SIZE])
     snprintf(out, NAME_SIZE, ".build-%u", number);
 }
 
-/* A directory that is being built is locked as long as its builder lives. Not closed on purpose. */
+/* A directory that is being built is locked until it is in its place, or its builder has died. */
+static int build_lock = -1;
+
 static int lock_dir(const char *name)
 {
     int fd = open(name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -44,8 +46,10 @@ int template_begin(uint32_t number)
     r = tree_remove(name);
     if (r == 0)
         r = tree_put_dir(name, 0755, 0, 0);
-    if (r == 0)
-        r = MIN(lock_dir(name), 0);
+    if (r == 0) {
+        build_lock = lock_dir(name);
+        r = MIN(build_lock, 0);
+    }
     snprintf(root, sizeof(root), "%s/" TEMPLATE_ROOT, name);
     if (r == 0)
         r = tree_put_dir(root, 0755, 0, 0);
@@ -86,14 +90,30 @@ static int write_meta(const char *dir, uint32_t number, const char *fingerprint)
     return io_replace_file_at(fd, META_FILE, &m, sizeof(m), 0600);
 }
 
+/* Out of its place under a name that no other has. 0, -ENOENT when there is none. */
+static int put_aside(uint32_t number, char old[static NAME_SIZE])
+{
+    char place[NAME_SIZE];
+
+    snprintf(place, sizeof(place), "%u", number);
+    for (int i = 0; i < 100; i++) {
+        snprintf(old, NAME_SIZE, ".old-%u-%lld-%d", number, (long long)clock_real_ms(), i);
+        if (renameat2(AT_FDCWD, place, AT_FDCWD, old, RENAME_NOREPLACE) == 0)
+            return 0;
+        if (errno != EEXIST)
+            return -errno;
+    }
+    return -EEXIST;
+}
+
 static int put_in_place(const char *name, uint32_t number)
 {
     char place[NAME_SIZE], old[NAME_SIZE];
+    int r = put_aside(number, old);
 
+    if (r < 0 && r != -ENOENT)
+        return r;
     snprintf(place, sizeof(place), "%u", number);
-    snprintf(old, sizeof(old), ".old-%u-%lld", number, (long long)clock_real_ms());
-    if (rename(place, old) < 0 && errno != ENOENT)
-        return -errno;
     return rename(name, place) < 0 ? -errno : 0;
 }
 
@@ -106,6 +126,8 @@ int template_commit(uint32_t number, const char *fingerprint)
     r = write_meta(name, number, fingerprint);
     if (r == 0)
         r = put_in_place(name, number);
+    if (r == 0)
+        util_close(&build_lock);
     return r < 0 ? say_failure(r, "cannot put the template in its place: %s", strerror(-r)) : 0;
 }
 
@@ -113,6 +135,7 @@ void template_abandon(uint32_t number)
 {
     char name[NAME_SIZE];
 
+    util_close(&build_lock);
     build_name(number, name);
     if (tree_remove(name) < 0)
         say_progress(100, "%s could not be removed; it is tried again at the next start", name);
@@ -134,13 +157,11 @@ bool template_is_current(uint32_t number, const char *fingerprint)
 /* Out of its place first: from then on it is not a template any more, whatever happens. */
 int template_remove(uint32_t number)
 {
-    char place[NAME_SIZE], old[NAME_SIZE];
-    int r;
+    char old[NAME_SIZE];
+    int r = put_aside(number, old);
 
-    snprintf(place, sizeof(place), "%u", number);
-    snprintf(old, sizeof(old), ".old-%u-%lld", number, (long long)clock_real_ms());
-    if (rename(place, old) < 0)
-        return say_failure(errno, "there is no template %u", number);
+    if (r < 0)
+        return say_failure(r, "template %u cannot be removed: %s", number, strerror(-r));
     say_progress(50, "removing");
     r = tree_remove(old);
     return r < 0 ? say_failure(r, "cannot remove all of it: %s", strerror(-r)) : 0;

@@ -64,6 +64,7 @@ static void gone(struct slot *s)
     }
     sandbox_pump(p);
     slots_refill(p);
+    jobs_sweep_if_idle(p);
 }
 
 static void on_retry(void *arg)

@@ -174,10 +174,12 @@ static void on_end(void *arg, uint32_t events)
     if (result < 0)
         log_warn("job %u %u: %s", j->kind, j->number, j->reason);
     forget(j);
+    p->sweep_wanted = p->sweep_wanted || j->kind != JOB_SWEEP;
     if (j->asker.seq != 0)
         request_reply_status(p, &j->asker, PRIVSEP_JOB, result, PRIVSEP_STAGE_NONE);
     if (j->done)
         j->done(p, result, j->reason);
+    jobs_sweep_if_idle(p); /* last: it may take j's place */
 }
 
 static void on_deadline(void *arg)
@@ -343,6 +345,14 @@ int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const s
                       .pid_source = LOOP_SOURCE_NONE,
                       .out_source = LOOP_SOURCE_NONE};
     return start(p->jobs, j);
+}
+
+void jobs_sweep_if_idle(struct privd *p)
+{
+    if (!p->sweep_wanted || p->n_sandboxes + p->n_starting + p->n_waiting > 0)
+        return;
+    if (jobs_start(p, JOB_SWEEP, 0, NULL, NULL) == 0)
+        p->sweep_wanted = false;
 }
 
 void jobs_stop(struct privd *p)

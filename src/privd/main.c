@@ -294,9 +294,6 @@ static void on_host_template(struct privd *p, int status, const char *reason)
         loop_stop(&p->loop);
         return;
     }
-    /* What replaced templates left is only removed while no sandbox may still stand on it. */
-    if (p->n_sandboxes == 0)
-        (void)jobs_start(p, JOB_SWEEP, 0, NULL, NULL);
     /* A cayd that connected while the template was made thinks that there is none. */
     request_tell_templates(p);
     tell_ready(p);

@@ -88,6 +88,7 @@ struct privd {
     uint32_t n_waiting;
 
     struct jobs *jobs;
+    bool sweep_wanted; /* a replaced template waits for the end of those that may stand on it */
     char boot_id[40];
     char cgroup_name[32]; /* sandboxes' directories; jobs' has "-jobs" added */
     bool stopping;        /* SIGTERM: everything is being ended */
@@ -173,6 +174,9 @@ void jobs_free(struct privd *p);
 typedef void (*jobs_done_cb)(struct privd *p, int status, const char *reason);
 int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct asker *who,
                jobs_done_cb done);
+
+/* Removes what replaced templates left, if anything, once no sandbox may stand on it any more. */
+void jobs_sweep_if_idle(struct privd *p);
 
 /* Kills all of them (they leave nothing that the next of its kind does not remove). */
 void jobs_stop(struct privd *p);

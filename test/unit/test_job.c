@@ -1,0 +1,274 @@
+/* What cay-job does with trees, templates and package sources, in a directory of the test's own. */
+#include "base/io.h"
+#include "base/log.h"
+#include "job/kinds.h"
+#include "job/meta.h"
+#include "job/run.h"
+#include "job/say.h"
+#include "job/sources.h"
+#include "job/template.h"
+#include "job/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+static char dir[64];
+
+static int set_up(void **state)
+{
+    snprintf(dir, sizeof(dir), "/tmp/cay-test-XXXXXX");
+    return mkdtemp(dir) && chdir(dir) == 0 ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    return chdir("/") == 0 ? tree_remove(dir) : -1;
+}
+
+static bool exists(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
+static void put(const char *path, mode_t mode, const char *text)
+{
+    assert_int_equal(tree_put_text(path, mode, text), 0);
+}
+
+/* -- trees ------------------------------------------------------------------------------------- */
+
+static void removing_follows_no_link(void **state)
+{
+    assert_int_equal(mkdir("tree", 0755) | mkdir("outside", 0755) | mkdir("tree/deep", 0700), 0);
+    put("outside/stays", 0644, "x");
+    put("tree/deep/goes", 0000, "x");
+    assert_int_equal(symlink("../outside", "tree/link"), 0);
+    assert_int_equal(symlink("/nowhere", "tree/dangling"), 0);
+    assert_int_equal(tree_remove("tree"), 0);
+    assert_false(exists("tree"));
+    assert_true(exists("outside/stays"));
+    assert_int_equal(tree_remove("tree"), 0); /* what is not there is gone */
+}
+
+static void a_link_is_removed_not_what_it_leads_to(void **state)
+{
+    assert_int_equal(mkdir("outside", 0755), 0);
+    put("outside/stays", 0644, "x");
+    assert_int_equal(symlink("outside", "link"), 0);
+    assert_int_equal(tree_remove("link"), 0);
+    assert_false(exists("link"));
+    assert_true(exists("outside/stays"));
+}
+
+static void what_not_everybody_may_read_is_not_copied(void **state)
+{
+    char text[16];
+
+    assert_int_equal(mkdir("from", 0755) | mkdir("from/open", 0755) | mkdir("from/closed", 0700),
+                     0);
+    put("from/open/readable", 0644, "yes");
+    put("from/open/secret", 0600, "no");
+    put("from/open/group", 0640, "no");
+    put("from/closed/readable", 0644, "no");
+    assert_int_equal(symlink("open/readable", "from/link"), 0);
+    assert_int_equal(mkfifo("from/pipe", 0666), 0);
+    assert_int_equal(tree_copy("from", "to"), 0);
+    assert_int_equal(io_read_text_at(AT_FDCWD, "to/open/readable", text, sizeof(text)), 3);
+    assert_string_equal(text, "yes");
+    assert_false(exists("to/open/secret"));
+    assert_false(exists("to/open/group"));
+    assert_false(exists("to/closed"));
+    assert_false(exists("to/pipe"));
+    assert_int_equal(readlink("to/link", text, sizeof(text)), 13);
+    assert_int_equal(tree_copy("absent", "to2"), 0);
+    assert_false(exists("to2"));
+}
+
+/* A set-id bit of the host's does not travel. */
+static void modes_are_bounded(void **state)
+{
+    struct stat st;
+
+    assert_int_equal(mkdir("from", 0755), 0);
+    put("from/program", 06755, "x");
+    assert_int_equal(chmod("from/program", 06755), 0);
+    assert_int_equal(tree_copy("from", "to"), 0);
+    assert_int_equal(stat("to/program", &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0755);
+}
+
+/* A file is never written through a link that stands in its place. */
+static void writing_replaces_links(void **state)
+{
+    char text[16];
+
+    put("victim", 0644, "before");
+    assert_int_equal(symlink("victim", "name"), 0);
+    put("name", 0600, "after");
+    assert_int_equal(io_read_text_at(AT_FDCWD, "victim", text, sizeof(text)), 6);
+    assert_string_equal(text, "before");
+}
+
+/* -- templates --------------------------------------------------------------------------------- */
+
+static void build_one(uint32_t number, const char *fingerprint, const char *content)
+{
+    assert_int_equal(template_begin(number), 0);
+    assert_int_equal(template_enter(number), 0);
+    put("content", 0644, content);
+    assert_int_equal(template_leave(), 0);
+    assert_int_equal(template_commit(number, fingerprint), 0);
+}
+
+static void a_template_is_there_when_it_is_whole(void **state)
+{
+    char text[16];
+
+    assert_int_equal(template_begin(5), 0);
+    assert_false(exists("5"));
+    assert_true(exists(".build-5/rootfs"));
+    template_abandon(5);
+    assert_false(exists(".build-5"));
+    build_one(5, "one", "first");
+    assert_true(exists("5/" META_FILE) && !exists(".build-5"));
+    assert_true(template_is_current(5, "one"));
+    assert_false(template_is_current(5, "two"));
+    assert_false(template_is_current(6, "one"));
+    build_one(5, "two", "second");
+    assert_int_equal(io_read_text_at(AT_FDCWD, "5/rootfs/content", text, sizeof(text)), 6);
+    assert_string_equal(text, "second");
+    assert_int_equal(template_remove(5), 0);
+    assert_false(exists("5"));
+    assert_int_equal(template_remove(5), -ENOENT);
+}
+
+static void the_sweep_takes_what_is_left_and_nothing_else(void **state)
+{
+    build_one(1, "a", "x");
+    build_one(1, "b", "y"); /* leaves .old-1-... */
+    assert_int_equal(mkdir(".build-2", 0755), 0);
+    put(".build-2/half", 0644, "x");
+    assert_int_equal(template_begin(3), 0); /* under way: locked */
+    assert_int_equal(template_sweep(), 0);
+    assert_true(exists("1/rootfs/content") && exists(".build-3"));
+    assert_false(exists(".build-2"));
+    assert_int_equal(rmdir(".build-3/rootfs") | rmdir(".build-3"), 0);
+    assert_int_equal(tree_remove("1"), 0);
+    assert_int_equal(chdir("/"), 0);
+    assert_int_equal(rmdir(dir), 0); /* nothing else was left */
+    assert_int_equal(mkdir(dir, 0700) | chdir(dir), 0);
+}
+
+static void every_template_has_the_user_and_sudo(void **state)
+{
+    struct stat st;
+
+    if (getuid() != 0)
+        skip();
+    assert_int_equal(mkdir("etc", 0755) | mkdir("etc/skel", 0755), 0);
+    put("etc/skel/.bashrc", 0644, "# mine\n");
+    assert_int_equal(account_put(), 0);
+    assert_int_equal(stat("etc/sudoers", &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0440);
+    assert_int_equal(stat("home/user/.bashrc", &st), 0);
+    assert_true(st.st_uid == 1000 && st.st_gid == 1000);
+    assert_int_equal(stat("root", &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(stat("tmp", &st), 0);
+    assert_int_equal(st.st_mode & 07777, 01777);
+}
+
+/* -- package sources --------------------------------------------------------------------------- */
+
+static void only_sources_of_the_suite_are_used(void **state)
+{
+    char text[4096];
+
+    assert_int_equal(mkdir("apt", 0755) | mkdir("apt/sources.list.d", 0755) | mkdir("out", 0755),
+                     0);
+    put("apt/sources.list", 0644,
+        "# deb http://commented bookworm main\n"
+        "deb [arch=amd64 signed-by=/k] http://one bookworm main\n"
+        "deb-src http://src bookworm main\n"
+        "deb http://two bookworm-updates main\n"
+        "deb http://other trixie main\n"
+        "deb http://longer bookwormish main\n");
+    put("apt/sources.list.d/x.list", 0644, "deb https://vendor cloud-sdk-bookworm main\n");
+    put("apt/sources.list.d/d.sources", 0644,
+        "# comment\nTypes: deb\nURIs: http://three\nSuites: bookworm bookworm-security\n"
+        "Components: main\n\n"
+        "Types: deb\nURIs: http://off\nSuites: bookworm\nComponents: main\nEnabled: no\n\n"
+        "Types: deb\nURIs: http://vendor2\nSuites: nodistro\nComponents: main\n");
+    put("apt/sources.list.d/ignored.save", 0644, "deb http://saved bookworm main\n");
+    assert_int_equal(sources_collect("bookworm", "apt", "out"), 2);
+    assert_true(io_read_text_at(AT_FDCWD, "out/1.list", text, sizeof(text)) > 0);
+    assert_string_equal(text, "deb [arch=amd64 signed-by=/k] http://one bookworm main\n"
+                              "deb http://two bookworm-updates main");
+    assert_true(io_read_text_at(AT_FDCWD, "out/2.sources", text, sizeof(text)) > 0);
+    assert_non_null(strstr(text, "http://three"));
+    assert_null(strstr(text, "http://off"));
+    assert_null(strstr(text, "vendor2"));
+    assert_int_equal(sources_collect("sid", "apt", "out"), 0);
+}
+
+/* -- programs ---------------------------------------------------------------------------------- */
+
+struct said {
+    int lines;
+    char last[RUN_LINE_MAX];
+};
+
+static void on_line(void *arg, const char *line)
+{
+    struct said *s = arg;
+
+    s->lines++;
+    snprintf(s->last, sizeof(s->last), "%s", line);
+}
+
+static void a_program_is_run_and_heard(void **state)
+{
+    static char sh[] = "/bin/sh", c[] = "-c", script[] = "echo one; echo two >&2; exit 7",
+                missing[] = "/no/such/program", kill[] = "kill -9 $$";
+    char *argv[] = {sh, c, script, NULL}, *none[] = {missing, NULL},
+         *killed[] = {sh, c, kill, NULL};
+    struct said s = {0};
+
+    assert_int_equal(run_program(argv, on_line, &s), 7);
+    assert_int_equal(s.lines, 2);
+    assert_string_equal(s.last, "two");
+    assert_int_equal(run_program(none, on_line, &s), 127);
+    assert_int_equal(run_program(killed, on_line, &s), 128 + 9);
+}
+
+#define IN_DIRECTORY(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_DIRECTORY(removing_follows_no_link),
+        IN_DIRECTORY(a_link_is_removed_not_what_it_leads_to),
+        IN_DIRECTORY(what_not_everybody_may_read_is_not_copied),
+        IN_DIRECTORY(modes_are_bounded),
+        IN_DIRECTORY(writing_replaces_links),
+        IN_DIRECTORY(a_template_is_there_when_it_is_whole),
+        IN_DIRECTORY(the_sweep_takes_what_is_left_and_nothing_else),
+        IN_DIRECTORY(every_template_has_the_user_and_sudo),
+        IN_DIRECTORY(only_sources_of_the_suite_are_used),
+        cmocka_unit_test(a_program_is_run_and_heard),
+    };
+
+    say_to(open("/dev/null", O_WRONLY | O_CLOEXEC));
+    log_init("test", LOG_ERROR);
+    return cmocka_run_group_tests_name("job", tests, NULL, NULL);
+}
