@@ -5,133 +5,141 @@
 #include <errno.h>
 #include <linux/sched.h>
 #include <seccomp.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-/* No program is started, nothing is made that could hold one, and nothing of the kernel's less used
- * ways in is left open. */
-static const int denied[] = {
-    SCMP_SYS(execve),
-    SCMP_SYS(execveat),
-    SCMP_SYS(fork),
-    SCMP_SYS(vfork),
-    SCMP_SYS(ptrace),
-    SCMP_SYS(process_vm_readv),
-    SCMP_SYS(process_vm_writev),
-    SCMP_SYS(mount),
-    SCMP_SYS(umount2),
-    SCMP_SYS(pivot_root),
-    SCMP_SYS(chroot),
-    SCMP_SYS(fsopen),
-    SCMP_SYS(fsmount),
-    SCMP_SYS(fsconfig),
-    SCMP_SYS(fspick),
-    SCMP_SYS(open_tree),
-    SCMP_SYS(move_mount),
-    SCMP_SYS(mount_setattr),
-    SCMP_SYS(setns),
-    SCMP_SYS(unshare),
-    SCMP_SYS(bpf),
-    SCMP_SYS(perf_event_open),
-    SCMP_SYS(io_uring_setup),
-    SCMP_SYS(io_uring_enter),
-    SCMP_SYS(io_uring_register),
-    SCMP_SYS(userfaultfd),
-    SCMP_SYS(keyctl),
-    SCMP_SYS(add_key),
-    SCMP_SYS(request_key),
-    SCMP_SYS(init_module),
-    SCMP_SYS(finit_module),
-    SCMP_SYS(delete_module),
-    SCMP_SYS(kexec_load),
-    SCMP_SYS(kexec_file_load),
-    SCMP_SYS(reboot),
-    SCMP_SYS(swapon),
-    SCMP_SYS(swapoff),
-    SCMP_SYS(settimeofday),
-    SCMP_SYS(clock_settime),
-    SCMP_SYS(adjtimex),
-    SCMP_SYS(clock_adjtime),
-    SCMP_SYS(personality),
-    SCMP_SYS(mknod),
-    SCMP_SYS(mknodat),
-    SCMP_SYS(link),
-    SCMP_SYS(linkat),
-    SCMP_SYS(symlink),
-    SCMP_SYS(symlinkat),
-    SCMP_SYS(setuid),
-    SCMP_SYS(setgid),
-    SCMP_SYS(setreuid),
-    SCMP_SYS(setregid),
-    SCMP_SYS(setresuid),
-    SCMP_SYS(setresgid),
-    SCMP_SYS(setgroups),
-    SCMP_SYS(setfsuid),
-    SCMP_SYS(setfsgid),
-    SCMP_SYS(capset),
-    SCMP_SYS(pidfd_getfd),
-    SCMP_SYS(pidfd_send_signal),
-    SCMP_SYS(process_madvise),
-    SCMP_SYS(kcmp),
-    SCMP_SYS(name_to_handle_at),
-    SCMP_SYS(open_by_handle_at),
-    SCMP_SYS(memfd_create),
-    SCMP_SYS(memfd_secret),
-    SCMP_SYS(shmget),
-    SCMP_SYS(shmat),
-    SCMP_SYS(msgget),
-    SCMP_SYS(semget),
-    SCMP_SYS(mq_open),
-    SCMP_SYS(quotactl),
-    SCMP_SYS(acct),
-    SCMP_SYS(syslog),
-    SCMP_SYS(vhangup),
-    SCMP_SYS(ioperm),
-    SCMP_SYS(iopl),
-    SCMP_SYS(modify_ldt),
-    SCMP_SYS(lookup_dcookie),
-    SCMP_SYS(uselib),
-    SCMP_SYS(vmsplice),
-    SCMP_SYS(fanotify_init),
-    SCMP_SYS(listen),
-    SCMP_SYS(bind),
+static const int allowed[] = {
+    /* descriptors */
+    SCMP_SYS(read),
+    SCMP_SYS(write),
+    SCMP_SYS(readv),
+    SCMP_SYS(writev),
+    SCMP_SYS(pread64),
+    SCMP_SYS(pwrite64),
+    SCMP_SYS(lseek),
+    SCMP_SYS(close),
+    SCMP_SYS(fcntl),
+    SCMP_SYS(dup),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(epoll_create1),
+    SCMP_SYS(epoll_ctl),
+    SCMP_SYS(epoll_wait),
+    SCMP_SYS(epoll_pwait),
+    SCMP_SYS(eventfd2),
+    SCMP_SYS(pipe2),
+    /* the database's files, the keys' and nothing else that its user could reach */
+    SCMP_SYS(open),
+    SCMP_SYS(openat),
+    SCMP_SYS(stat),
+    SCMP_SYS(lstat),
+    SCMP_SYS(fstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(statx),
+    SCMP_SYS(access),
+    SCMP_SYS(faccessat),
+    SCMP_SYS(faccessat2),
+    SCMP_SYS(readlink),
+    SCMP_SYS(readlinkat),
+    SCMP_SYS(getcwd),
+    SCMP_SYS(unlink),
+    SCMP_SYS(unlinkat),
+    SCMP_SYS(rename),
+    SCMP_SYS(renameat),
+    SCMP_SYS(renameat2),
+    SCMP_SYS(fchmod),
+    SCMP_SYS(umask),
+    SCMP_SYS(ftruncate),
+    SCMP_SYS(fallocate),
+    SCMP_SYS(fsync),
+    SCMP_SYS(fdatasync),
+    SCMP_SYS(flock),
+    /* sockets; socket itself is below */
+    SCMP_SYS(connect),
+    SCMP_SYS(accept4),
+    SCMP_SYS(sendto),
+    SCMP_SYS(recvfrom),
+    SCMP_SYS(sendmsg),
+    SCMP_SYS(recvmsg),
+    SCMP_SYS(shutdown),
+    SCMP_SYS(getsockname),
+    SCMP_SYS(getpeername),
+    SCMP_SYS(getsockopt),
+    SCMP_SYS(setsockopt),
+    /* memory */
+    SCMP_SYS(brk),
+    SCMP_SYS(mmap),
+    SCMP_SYS(mprotect),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mremap),
+    SCMP_SYS(madvise),
+    SCMP_SYS(msync),
+    /* threads; clone itself is below */
+    SCMP_SYS(futex),
+    SCMP_SYS(set_robust_list),
+    SCMP_SYS(rseq),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(sched_getaffinity),
+    SCMP_SYS(gettid),
+    SCMP_SYS(getpid),
+    SCMP_SYS(tgkill),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(restart_syscall),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(sigaltstack),
+    /* time, numbers, oneself */
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_getres),
+    SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(nanosleep),
+    SCMP_SYS(gettimeofday),
+    SCMP_SYS(time),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(getuid),
+    SCMP_SYS(geteuid),
+    SCMP_SYS(getgid),
+    SCMP_SYS(getegid),
+    SCMP_SYS(getrlimit),
+    SCMP_SYS(setrlimit),
+    SCMP_SYS(prlimit64),
+    SCMP_SYS(sysinfo),
+    SCMP_SYS(uname),
 };
 
-/* Sockets that cayd itself makes: unix ones to privd. Those into sandboxes come from privd ready
- * made. */
-static int restrict_sockets(scmp_filter_ctx f)
+static int allow_if(scmp_filter_ctx f, int call, struct scmp_arg_cmp only)
 {
-    return seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1,
-                            SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+    return seccomp_rule_add(f, SCMP_ACT_ALLOW, call, 1, only);
 }
 
-/* Threads may still be started (the database's helper); processes not. The flags of clone3 are in
- * memory, which a filter cannot read: ENOSYS makes the C library use clone. */
-static int restrict_clone(scmp_filter_ctx f)
+/* Calls that are allowed in one form. clone3's flags are in memory, which a filter cannot read: ENOSYS
+ * makes the C library use clone, of which only the making of threads passes. */
+static int allow_forms(scmp_filter_ctx f)
 {
-    int rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    int rc;
 
-    if (rc < 0)
+    if ((rc = allow_if(f, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_EQ, AF_UNIX))) < 0 ||
+        (rc = allow_if(f, SCMP_SYS(clone),
+                       SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD))) < 0 ||
+        (rc = allow_if(f, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, FIONBIO))) < 0 ||
+        (rc = allow_if(f, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, FIOCLEX))) < 0 ||
+        (rc = allow_if(f, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, FIONREAD))) < 0 ||
+        (rc = allow_if(f, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, TIOCOUTQ))) < 0 ||
+        (rc = allow_if(f, SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME))) < 0)
         return rc;
-    return seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
-                            SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+    return seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
 static int fill(scmp_filter_ctx f)
 {
-    int rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
+    int rc = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 
-    if (rc == 0)
-        rc = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-    for (size_t i = 0; i < ARRAY_SIZE(denied) && rc == 0; i++) {
-        rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), denied[i], 0);
-        /* A call that this architecture does not have needs no rule. */
-        if (rc == -EDOM || rc == -EFAULT)
-            rc = 0;
-    }
-    if (rc == 0)
-        rc = restrict_clone(f);
-    return rc == 0 ? restrict_sockets(f) : rc;
+    for (size_t i = 0; i < ARRAY_SIZE(allowed) && rc == 0; i++)
+        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, allowed[i], 0);
+    return rc == 0 ? allow_forms(f) : rc;
 }
 
 int confine_self(void)
@@ -141,7 +149,7 @@ int confine_self(void)
 
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -errno;
-    f = seccomp_init(SCMP_ACT_ALLOW);
+    f = seccomp_init(SCMP_ACT_ERRNO(EPERM));
     if (!f)
         return -ENOMEM;
     rc = fill(f);

@@ -293,16 +293,14 @@ static void tear_down(struct daemon *d)
 int main(int argc, char **argv)
 {
     static struct daemon d;
-    int rc;
 
     log_init("cayd", LOG_INFO);
     signal(SIGPIPE, SIG_IGN);
     read_settings(&d, &argc, argv);
     parse_options(argc, argv, &d.options);
-    set_up(&d);
-    rc = confine_self();
-    if (rc < 0)
+    if (confine_self() < 0)
         fail(&d, "cannot install the system call filter");
+    set_up(&d);
     uv_run(&d.loop, UV_RUN_DEFAULT);
     tear_down(&d);
     log_info("stopped");

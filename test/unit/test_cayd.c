@@ -1,0 +1,191 @@
+#include "base/util.h"
+#include "cayd/confine.h"
+#include "cayd/mailbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+/* -- the system call filter --------------------------------------------------------------------- */
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+static bool is_refused(long rc)
+{
+    return rc == -1 && (errno == EPERM || errno == ENOSYS);
+}
+
+/* In a child of its own: 0, or the number of the check that failed. */
+static int confined(void)
+{
+    static char name[] = "/bin/true";
+    char *const argv[] = {name, NULL};
+    pthread_t thread;
+    int fd;
+
+    if (confine_self() < 0)
+        return 1;
+    if (!is_refused(execve(name, argv, NULL)))
+        return 2;
+    if (!is_refused(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) || !is_refused(syscall(SYS_fork)) ||
+        !is_refused(syscall(SYS_vfork)) || !is_refused(syscall(SYS_clone3, NULL, 0)))
+        return 3;
+    if (!is_refused(socket(AF_INET, SOCK_STREAM, 0)) ||
+        !is_refused(socket(AF_NETLINK, SOCK_RAW, 0)) ||
+        !is_refused(socket(AF_VSOCK, SOCK_STREAM, 0)))
+        return 4;
+    if (!is_refused(unshare(CLONE_NEWUSER)) || !is_refused(setns(0, 0)) ||
+        !is_refused(ptrace(PTRACE_TRACEME, 0, NULL, NULL)))
+        return 5;
+    if (!is_refused(syscall(SYS_io_uring_setup, 1, NULL)) ||
+        !is_refused(syscall(SYS_bpf, 0, NULL, 0)) || !is_refused(syscall(SYS_keyctl, 0, 0)) ||
+        !is_refused(memfd_create("x", 0)))
+        return 6;
+    /* What it needs works on. */
+    if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        return 7;
+    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0 || write(fd, "x", 1) != 1 || close(fd) < 0)
+        return 8;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    return fd < 0 ? 9 : 0;
+}
+
+static void test_confined(void **state)
+{
+    pid_t child = fork();
+    int status = 0;
+
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(confined());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* -- letters between threads -------------------------------------------------------------------- */
+
+#define LETTERS 20000
+
+struct note {
+    struct letter letter;
+    int number;
+};
+
+struct reader {
+    struct mailbox box;
+    int next;
+};
+
+static void open_note(struct letter *l, void *reader)
+{
+    struct note *n = CONTAINER_OF(l, struct note, letter);
+    struct reader *r = reader;
+
+    assert_int_equal(n->number, r->next); /* in the order they were sent */
+    r->next++;
+    free(n);
+    if (r->next == LETTERS)
+        mailbox_close(&r->box);
+}
+
+static int dropped;
+
+static void drop_note(struct letter *l)
+{
+    free(CONTAINER_OF(l, struct note, letter));
+    dropped++;
+}
+
+static struct note *note_new(int number)
+{
+    struct note *n = calloc(1, sizeof(*n));
+
+    assert_non_null(n);
+    n->letter.open = open_note;
+    n->letter.drop = drop_note;
+    n->number = number;
+    return n;
+}
+
+static void *send_all(void *arg)
+{
+    struct mailbox *box = arg;
+
+    for (int i = 0; i < LETTERS; i++) {
+        struct note *n = note_new(i);
+
+        while (mailbox_post(box, &n->letter) == -EAGAIN)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void test_letters_arrive_in_order(void **state)
+{
+    struct reader r = {0};
+    pthread_t sender;
+    uv_loop_t loop;
+
+    uv_loop_init(&loop);
+    assert_int_equal(mailbox_init(&r.box, &loop, 64, &r), 0);
+    assert_int_equal(pthread_create(&sender, NULL, send_all, &r.box), 0);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    pthread_join(sender, NULL);
+    assert_int_equal(r.next, LETTERS);
+    mailbox_free(&r.box);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void test_mailbox_is_bounded_and_drops(void **state)
+{
+    struct reader r = {0};
+    struct note *extra;
+    uv_loop_t loop;
+
+    dropped = 0;
+    uv_loop_init(&loop);
+    assert_int_equal(mailbox_init(&r.box, &loop, 3, &r), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mailbox_post(&r.box, &note_new(i)->letter), 0);
+    extra = note_new(3);
+    assert_int_equal(mailbox_post(&r.box, &extra->letter), -EAGAIN);
+    mailbox_answer(&r.box, &extra->letter); /* an answer always fits */
+    mailbox_close(&r.box);
+    assert_int_equal(dropped, 4);
+    mailbox_answer(&r.box, &note_new(4)->letter); /* nobody reads any more */
+    assert_int_equal(dropped, 5);
+    extra = note_new(5);
+    assert_int_equal(mailbox_post(&r.box, &extra->letter), -EPIPE);
+    free(extra);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    mailbox_free(&r.box);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_confined),
+        cmocka_unit_test(test_letters_arrive_in_order),
+        cmocka_unit_test(test_mailbox_is_bounded_and_drops),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
