@@ -253,6 +253,14 @@ void proc_check_end(struct proc *p)
     finish(p);
 }
 
+bool proc_is_running(const struct agent *a, pid_t pid)
+{
+    for (const struct proc *p = a->processes->first; p; p = p->next)
+        if (p->pid == pid && !p->reaped)
+            return true;
+    return false;
+}
+
 /* -- reaping ------------------------------------------------------------------------------------ */
 
 static void reaped(struct process_table *t, pid_t pid, int status)

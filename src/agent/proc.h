@@ -166,6 +166,9 @@ enum connect_code proc_select(struct agent *a, const json_t *selector, struct pr
 /* SIGTERM or SIGKILL to its process group; SIGKILL to its whole session. */
 int proc_signal(struct proc *p, int sig);
 
+/* Is there a process of that pid in the table that was not reaped yet? */
+bool proc_is_running(const struct agent *a, pid_t pid);
+
 /* Out of the table without an end, as if it had never been: its start failed. */
 void proc_discard(struct proc *p);
 

@@ -2,6 +2,7 @@
 
 #include "agent/proc.h"
 
+#include "base/clock.h"
 #include "http/json.h"
 
 #include <errno.h>
@@ -240,6 +241,14 @@ void process_list(struct http_exchange *x, struct agent *a UNUSED)
 
 /* -- SendSignal, Update ------------------------------------------------------------------------- */
 
+static void reply_empty(struct http_exchange *x)
+{
+    json_t *reply = json_object();
+
+    connect_reply(x, reply);
+    json_decref(reply);
+}
+
 /* Calls act with the living process that a unary request names, and answers. */
 static void on_process(struct http_exchange *x, json_t *request,
                        enum connect_code (*act)(struct proc *p, const json_t *request,
@@ -252,14 +261,10 @@ static void on_process(struct http_exchange *x, json_t *request,
 
     if (code == CONNECT_OK)
         code = act(p, request, &e);
-    if (code == CONNECT_OK) {
-        json_t *reply = json_object();
-
-        connect_reply(x, reply);
-        json_decref(reply);
-    } else {
+    if (code == CONNECT_OK)
+        reply_empty(x);
+    else
         connect_fail(x, code, "%s", e.text);
-    }
     json_decref(request);
 }
 
@@ -292,9 +297,78 @@ static enum connect_code act_signal(struct proc *p, const json_t *request, struc
     return CONNECT_OK;
 }
 
+/* A client that is told "killed" may look for the pid at once, and must not find it dying: the answer to
+ * SIGKILL waits until the process was reaped. Bounded, since one that hangs in the kernel dies later. */
+#define KILL_WAIT_MS 2000u
+
+struct kill_wait {
+    uv_timer_t timer;
+    struct agent *agent;
+    struct http_exchange *x; /* NULL: the client is gone */
+    pid_t pid;
+    uint64_t until_ms;
+};
+
+static void kill_wait_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void kill_wait_forget(struct http_exchange *x UNUSED, void *data)
+{
+    struct kill_wait *w = data;
+
+    w->x = NULL;
+}
+
+static void kill_wait_look(uv_timer_t *timer)
+{
+    struct kill_wait *w = timer->data;
+
+    if (w->x && proc_is_running(w->agent, w->pid) && clock_mono_ms() < w->until_ms)
+        return;
+    if (w->x) {
+        http_exchange_set(w->x, w->agent, NULL);
+        reply_empty(w->x);
+    }
+    uv_close((uv_handle_t *)timer, kill_wait_closed);
+}
+
+static void reply_when_reaped(struct http_exchange *x, pid_t pid)
+{
+    struct agent *a = http_exchange_get(x);
+    struct kill_wait *w = proc_is_running(a, pid) ? calloc(1, sizeof(*w)) : NULL;
+
+    if (!w) {
+        reply_empty(x);
+        return;
+    }
+    *w = (struct kill_wait){
+        .agent = a, .x = x, .pid = pid, .until_ms = clock_mono_ms() + KILL_WAIT_MS};
+    uv_timer_init(a->loop, &w->timer);
+    w->timer.data = w;
+    http_exchange_set(x, w, kill_wait_forget);
+    uv_timer_start(&w->timer, kill_wait_look, 0, 1);
+}
+
 static void signal_read(struct http_exchange *x, json_t *request, bool stream UNUSED)
 {
-    on_process(x, request, act_signal);
+    struct proc *p = NULL;
+    struct err e;
+    enum connect_code code = proc_select(http_exchange_get(x), json_object_get(request, "process"),
+                                         &p, NULL, &e);
+    pid_t pid = p ? p->pid : 0;
+
+    /* p may be gone after it. */
+    if (code == CONNECT_OK)
+        code = act_signal(p, request, &e);
+    if (code != CONNECT_OK)
+        connect_fail(x, code, "%s", e.text);
+    else if (read_signal(json_object_get(request, "signal")) == SIGKILL)
+        reply_when_reaped(x, pid);
+    else
+        reply_empty(x);
+    json_decref(request);
 }
 
 void process_send_signal(struct http_exchange *x, struct agent *a UNUSED)

@@ -127,3 +127,16 @@ def test_metrics_and_logs(cay):
         assert metric["memUsed"] > 0 and metric["memTotal"] >= metric["memUsed"] and metric["cpuCount"] >= 1
         logs = cay.call("GET", f"/v2/sandboxes/{box.id}/logs").json["logs"]
         assert logs and all({"timestamp", "level", "message"} <= set(line) for line in logs)
+
+
+def test_killed_process_is_gone_when_told_so(cay):
+    """Who asks for the pid right after "killed" does not find it dying."""
+    with cay.create() as box:
+        for _ in range(30):
+            pids = []
+            stream = box.stream("process.Process/Start", {"process": {"cmd": "/bin/sleep", "args": ["100"]}})
+            pids.append(next(stream)["event"]["start"]["pid"])
+            killed = box.rpc("process.Process/SendSignal", {"process": {"pid": pids[0]}, "signal": "SIGNAL_SIGKILL"})
+            assert killed.status == 200 and killed.json == {}
+            assert box.run("/bin/kill", args=["-0", str(pids[0])]).exit_code != 0
+            stream.close()
