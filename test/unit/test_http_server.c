@@ -380,16 +380,17 @@ static void test_slow_reader(void **state)
     int fd;
 
     http_server_config_default(&c);
-    c.write_timeout_ms = 200;
+    c.write_timeout_ms = 500;
     fixture_start(&f, &c, handler);
     fd = fixture_client(&f);
     fixture_send(&f, fd, R("/big"));
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 14; i++) { /* longer than the timeout, all in all */
         assert_true(recv(fd, bytes, sizeof(bytes), 0) > 0);
         fixture_wait(&f, 60);
         assert_int_equal(f.closes, 0);
     }
-    fixture_wait(&f, 500);
+    for (int i = 0; i < 50 && f.closes == 0; i++)
+        fixture_wait(&f, 100);
     assert_int_equal(f.closes, 1);
     close(fd);
     fixture_stop(&f);
@@ -481,7 +482,8 @@ static void test_timeouts(void **state)
     assert_non_null(strstr(got.data, "HTTP/1.1 408 "));
     assert_int_equal(fixture_recv(&f, body, &got), FIXTURE_EOF);
     assert_non_null(strstr(got.data, "HTTP/1.1 408 "));
-    fixture_wait(&f, 100);
+    for (int i = 0; i < 50 && f.closes < 2; i++)
+        fixture_wait(&f, 100);
     assert_int_equal(fixture_recv(&f, idle, &got), FIXTURE_EOF);
     assert_int_equal(got.len, 0);
     assert_int_equal(f.closes, 2); /* body and deaf */
