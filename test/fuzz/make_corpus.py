@@ -88,6 +88,8 @@ VALUES = {
     "authority": b"49983-iabc.cay.localhost:3000",
     "authority6": b"[fe80::1]:80",
     "accept": b"gzip;q=0.5, identity;q=0, *;q=0",
+    "accept_huge": b"gzip;q=42017300000000, *;q=1e99",  # was out of an int's range
+    "date_negative": b"Sun, 06 Nov 1994 -1:-9:-7 GMT",  # was read as a time of the day before
     "base64": b"aGVsbG8gd29ybGQ=",
     "gzip": gzip.compress(b"hello " * 50, mtime=0),
     "bomb": gzip.compress(b"\0" * 300000, mtime=0),
