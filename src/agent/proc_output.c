@@ -255,12 +255,12 @@ static void publish(struct proc_output *o, const char *bytes, size_t n, char *js
 
     if (!o->proc->subscribers)
         return;
-    len = (size_t)snprintf(json, OUTPUT_JSON_MAX, "{\"event\":{\"data\":{\"%s\":\"",
+    len = (size_t)snprintf(json, OUTPUT_JSON_MAX / 2, "{\"event\":{\"data\":{\"%s\":\"",
                            kind_names[o->kind]);
     base64_encode(bytes, n, json + len);
     len += base64_encoded_len(n);
-    memcpy(json + len, "\"}}}", 4);
-    send_to_all(o->proc, json, len + 4);
+    len += (size_t)snprintf(json + len, OUTPUT_JSON_MAX / 2, "\"}}}");
+    send_to_all(o->proc, json, len);
 }
 
 /* Reads once and sends. Bytes read; 0 at the end; -EAGAIN when there is nothing now. */

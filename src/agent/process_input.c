@@ -221,24 +221,16 @@ static enum connect_code stream_start(struct stream_input *s, const json_t *star
     return CONNECT_OK;
 }
 
-static enum connect_code stream_event(struct stream_input *s, const char *text, size_t len,
-                                      struct err *e)
+static enum connect_code stream_event(struct stream_input *s, const json_t *event, struct err *e)
 {
-    enum connect_code code = CONNECT_OK;
-    json_t *event = NULL;
-
-    if (json_parse(text, len, false, &event, e) != ERR_OK)
-        return CONNECT_INVALID_ARGUMENT;
-    if (json_object_get(event, "start")) {
-        code = stream_start(s, json_object_get(event, "start"), e);
-    } else if (json_object_get(event, "data")) {
-        code = stream_data(s, json_object_get(event, "data"), e);
-    } else if (!json_object_get(event, "keepalive")) {
-        err_set(e, ERR_INVALID, "an event needs start, data or keepalive");
-        code = CONNECT_INVALID_ARGUMENT;
-    }
-    json_decref(event);
-    return code;
+    if (json_object_get(event, "start"))
+        return stream_start(s, json_object_get(event, "start"), e);
+    if (json_object_get(event, "data"))
+        return stream_data(s, json_object_get(event, "data"), e);
+    if (json_object_get(event, "keepalive"))
+        return CONNECT_OK;
+    err_set(e, ERR_INVALID, "an event needs start, data or keepalive");
+    return CONNECT_INVALID_ARGUMENT;
 }
 
 static uint32_t envelope_len(const char *head)
@@ -248,34 +240,39 @@ static uint32_t envelope_len(const char *head)
     return (uint32_t)b[1] << 24 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 8 | b[4];
 }
 
+/* 1 with the length of the whole envelope at the front of the buffer; 0: it is not whole yet; -1: it was
+ * bad, and the stream has failed. */
+static int stream_peek(struct stream_input *s, uint32_t *len)
+{
+    if (s->buf.len < INPUT_HEAD)
+        return 0;
+    *len = envelope_len(s->buf.data);
+    if (s->buf.data[0] != 0) {
+        stream_fail(s, CONNECT_UNIMPLEMENTED, "compressed envelopes are not supported");
+        return -1;
+    }
+    if (*len > INPUT_EVENT_MAX) {
+        stream_fail(s, CONNECT_RESOURCE_EXHAUSTED, "the event is too large");
+        return -1;
+    }
+    return s->buf.len >= INPUT_HEAD + *len;
+}
+
 /* Handles one whole envelope from the front of the buffer. False: there is none, or it was bad. */
 static bool stream_take(struct stream_input *s)
 {
-    CLEANUP_FREE char *text = NULL;
-    enum connect_code code;
+    enum connect_code code = CONNECT_INVALID_ARGUMENT;
+    json_t *event = NULL;
     struct err e = {0};
-    uint32_t len;
+    uint32_t len = 0;
 
-    if (s->buf.len < INPUT_HEAD)
+    if (stream_peek(s, &len) <= 0)
         return false;
-    len = envelope_len(s->buf.data);
-    if (s->buf.data[0] != 0 || len > INPUT_EVENT_MAX) {
-        stream_fail(s, s->buf.data[0] != 0 ? CONNECT_UNIMPLEMENTED : CONNECT_RESOURCE_EXHAUSTED,
-                    s->buf.data[0] != 0 ? "compressed envelopes are not supported"
-                                        : "the event is too large");
-        return false;
+    if (json_parse(s->buf.data + INPUT_HEAD, len, false, &event, &e) == ERR_OK) {
+        buf_consume(&s->buf, INPUT_HEAD + len);
+        code = stream_event(s, event, &e);
+        json_decref(event);
     }
-    if (s->buf.len < INPUT_HEAD + len)
-        return false;
-    text = malloc(len + 1u); /* a copy: writing may come back here and use the buffer */
-    if (!text) {
-        stream_fail(s, CONNECT_RESOURCE_EXHAUSTED, "out of memory");
-        return false;
-    }
-    memcpy(text, s->buf.data + INPUT_HEAD, len);
-    text[len] = '\0';
-    buf_consume(&s->buf, INPUT_HEAD + len);
-    code = stream_event(s, text, len, &e);
     if (code != CONNECT_OK && !s->over)
         stream_fail(s, code, e.text);
     return !s->over;

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,22 +15,28 @@ static void close_dir(DIR **d)
         closedir(*d);
 }
 
+#define STAT_FIELDS 24 /* up to rss */
+
 /* The name in /proc/PID/stat may hold anything, ')' and spaces included: fields start after the last
- * ')'. See proc_pid_stat(5). */
+ * ')', with number 3 of proc_pid_stat(5), the state, which is no number. */
 static int parse_stat(const char *text, struct procfs_stat *s)
 {
-    const char *rest = strrchr(text, ')');
-    uint64_t utime, stime, cutime, cstime, rss;
-    int pid, session;
+    const char *at = strrchr(text, ')');
+    uint64_t field[STAT_FIELDS + 1] = {0};
+    char *end;
 
-    if (!rest || sscanf(text, "%d", &pid) != 1)
+    if (!at || strlen(at) < 4)
         return -EINVAL;
-    if (sscanf(rest + 1,
-               " %*c %*d %*d %d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNu64
-               " %" SCNu64 " %*d %*d %*d %*d %*u %*u %" SCNu64,
-               &session, &utime, &stime, &cutime, &cstime, &rss) != 6)
-        return -EINVAL;
-    *s = (struct procfs_stat){pid, session, utime + stime + cutime + cstime, rss};
+    at += 3;
+    for (size_t i = 4; i <= STAT_FIELDS; i++, at = end) {
+        field[i] = strtoull(at, &end, 10);
+        if (end == at)
+            return -EINVAL;
+    }
+    s->pid = (pid_t)strtol(text, NULL, 10);
+    s->session = (pid_t)field[6];
+    s->cpu_ticks = field[14] + field[15] + field[16] + field[17];
+    s->rss_pages = field[24];
     return 0;
 }
 
