@@ -34,13 +34,18 @@ static const struct {
     {CAP_SYS_RESOURCE, "limits above privd's own, where the host grants it"},
 };
 
+/* Both what it has and what a program that it starts could gain. */
 static int bound_caps(void)
 {
-    uint64_t keep = 0;
+    uint64_t keep = 0, effective, permitted;
+    int r;
 
     for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
         keep |= CAPS_BIT(kept[i].cap);
-    return caps_bound(keep);
+    r = caps_bound(keep);
+    if (r == 0)
+        r = caps_get(&effective, &permitted);
+    return r == 0 ? caps_set(effective & keep, permitted & keep, 0) : r;
 }
 
 /* Pooled slots hold descriptors; the hard limit may be as low as 20,000 and is not raised. */

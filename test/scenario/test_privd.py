@@ -132,6 +132,18 @@ def test_speed(privd, capsys):
     assert statistics.median(times) < 100
 
 
+def test_it_has_given_up_what_it_does_not_need(privd):
+    status = dict(line.split(":\t") for line in open(f"/proc/{privd.process.pid}/status") if ":\t" in line)
+    bounding, permitted = int(status["CapBnd"], 16), int(status["CapPrm"], 16)
+    for name, bit in (("net_raw", 13), ("sys_module", 16), ("sys_rawio", 17), ("sys_boot", 22), ("sys_time", 25),
+                      ("syslog", 34), ("mac_admin", 33), ("bpf", 39)):
+        assert not (bounding | permitted) >> bit & 1, name
+    root = f"/proc/{privd.process.pid}/root"
+    assert not os.path.exists(f"{root}/home") and not os.path.exists(f"{root}/var/log")
+    assert os.listdir(f"{root}/root") == []
+    assert os.statvfs(f"{root}/usr").f_flag & os.ST_RDONLY and os.statvfs(f"{root}/etc").f_flag & os.ST_RDONLY
+
+
 def test_an_end_nobody_asked_for_is_told(privd):
     c = privd.channel()
     b = c.create("iends")
