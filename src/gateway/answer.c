@@ -62,16 +62,24 @@ static void respond_page(struct http_exchange *x, int status, const char *id, co
     http_respond(x, status, headers, ARRAY_SIZE(headers), page.data, page.len);
 }
 
-/* port 0: not in the answer. */
-static void respond(struct http_exchange *x, int status, const char *id, const char *message,
-                    uint16_t port)
+/* Takes the reference to body. A page of another origin may read errors, too. */
+static void respond_json(struct http_exchange *x, int status, json_t *body)
 {
     static const struct http_header headers[] = {
         {"Content-Type", "application/json"},
         {"Access-Control-Allow-Origin", "*"},
         {"Cache-Control", "no-store"},
     };
-    CLEANUP_FREE char *text = NULL;
+    CLEANUP_FREE char *text = json_dumps(body, JSON_COMPACT);
+
+    json_decref(body);
+    http_respond(x, status, headers, ARRAY_SIZE(headers), text, text ? strlen(text) : 0);
+}
+
+/* port 0: not in the answer. */
+static void respond(struct http_exchange *x, int status, const char *id, const char *message,
+                    uint16_t port)
+{
     json_t *body;
 
     if (answer_wants_html(http_exchange_head(x))) {
@@ -84,9 +92,7 @@ static void respond(struct http_exchange *x, int status, const char *id, const c
     if (port)
         json_object_set_new(body, "port", json_integer(port));
     json_object_set_new(body, "code", json_integer(status));
-    text = json_dumps(body, JSON_COMPACT);
-    json_decref(body);
-    http_respond(x, status, headers, ARRAY_SIZE(headers), text, text ? strlen(text) : 0);
+    respond_json(x, status, body);
 }
 
 void answer_not_found(struct http_exchange *x, const char *id)
@@ -104,5 +110,6 @@ void answer_refused(struct http_exchange *x, const struct gateway_answer *a)
     if (a->shaped)
         respond(x, a->status, a->id, a->message, 0);
     else
-        http_respond_error(x, a->status, "%s", a->message);
+        respond_json(x, a->status,
+                     json_pack("{s:i, s:s}", "code", a->status, "message", a->message));
 }

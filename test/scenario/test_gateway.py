@@ -121,7 +121,9 @@ def test_bad_host_labels(cay, host):
 
 def test_agent_by_host_needs_the_token(sandbox):
     assert by_host(sandbox, "/health", port=49983).status == 204
-    assert by_host(sandbox, "/metrics", port=49983).status == 401
+    refused = by_host(sandbox, "/metrics", port=49983)
+    assert refused.status == 401 and refused.json["code"] == 401
+    assert refused.headers["Access-Control-Allow-Origin"] == "*"
     assert by_host(sandbox, "/metrics", port=49983, headers={"X-Access-Token": sandbox.token}).status == 200
 
 
