@@ -113,6 +113,8 @@ static void read_settings(struct daemon *d, int *argc, char **argv)
     for (int i = 1; i < *argc; i++)
         if (strncmp(argv[i], "--config=", 9) == 0)
             config = argv[i] + 9;
+        else if (strcmp(argv[i], "--config") == 0 && i + 1 < *argc)
+            config = argv[i + 1];
     if (settings_load(&d->settings, config, argc, argv, &e) != ERR_OK) {
         log_error("%s", e.text);
         exit(KEEP_EXIT_OPTIONS);
