@@ -1,6 +1,4 @@
-#include "agent/watch_tree.h"
-
-#include "agent/path.h"
+#include "agent/watch_dirs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,127 +9,12 @@
 
 #define EVENTS_BYTES  (16u * 1024u) /* of inotify, in one loop turn */
 #define ENTRIES_BYTES (16u * 1024u) /* of a directory, in one loop turn */
-#define SEEN_MAX      4096u         /* names told by a scan whose event may still come */
 #define FIRST_BUCKETS 64u
 #define CATCH_UP_MAX  16u
 #define LIMBO_MS      200 /* for the second half of a move to arrive */
 #define WANTED                                                                     \
     (IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_MODIFY | IN_ATTRIB | \
      IN_DELETE_SELF | IN_MOVE_SELF)
-
-/* A watched directory. */
-struct dir {
-    struct dir *next; /* in its bucket */
-    struct dir *scan_next;
-    struct dir *parent; /* NULL for the root, and in limbo */
-    size_t children;
-    int wd;
-    bool to_scan;
-    bool tell; /* what a scan finds is news */
-    bool limbo;
-    uint32_t cookie; /* of the move that took it away */
-    char name[];
-};
-
-/* A name that was told by a scan while inotify may have it too, or the other way round. */
-struct seen {
-    int wd;
-    bool by_event;
-    char *name;
-};
-
-struct watch_tree {
-    uv_poll_t poll;
-    uv_idle_t idle;
-    uv_timer_t timer;
-    unsigned open_handles;
-    bool closed, recursive, ready, limbo;
-    const struct watch_tree_callbacks *cb;
-    void *arg;
-    int fd;
-    char root_path[AGENT_PATH_SIZE];
-    struct dir *root;
-    struct dir **buckets;
-    size_t bucket_count, dir_count, *all_dirs;
-    struct dir *scan_first, **scan_last;
-    struct dir *scanning;
-    int scan_fd;
-    struct seen *seen;
-    size_t seen_count;
-};
-
-/* -- the table of directories -------------------------------------------------------------------- */
-
-static struct dir **bucket_of(const struct watch_tree *t, int wd)
-{
-    return &t->buckets[(unsigned)wd & (t->bucket_count - 1)];
-}
-
-static struct dir *find_dir(const struct watch_tree *t, int wd)
-{
-    for (struct dir *d = *bucket_of(t, wd); d; d = d->next)
-        if (d->wd == wd)
-            return d;
-    return NULL;
-}
-
-static struct dir *find_child(const struct watch_tree *t, const struct dir *parent,
-                              const char *name)
-{
-    for (size_t i = 0; i < t->bucket_count; i++)
-        for (struct dir *d = t->buckets[i]; d; d = d->next)
-            if (d->parent == parent && strcmp(d->name, name) == 0)
-                return d;
-    return NULL;
-}
-
-static int grow(struct watch_tree *t)
-{
-    size_t count = t->bucket_count * 2;
-    struct dir **old = t->buckets, **fresh = calloc(count, sizeof(*fresh));
-    size_t old_count = t->bucket_count;
-
-    if (!fresh)
-        return -ENOMEM;
-    t->buckets = fresh;
-    t->bucket_count = count;
-    for (size_t i = 0; i < old_count; i++) {
-        for (struct dir *d = old[i], *next; d; d = next) {
-            struct dir **b = bucket_of(t, d->wd);
-
-            next = d->next;
-            d->next = *b;
-            *b = d;
-        }
-    }
-    free(old);
-    return 0;
-}
-
-static void insert_dir(struct watch_tree *t, struct dir *d)
-{
-    struct dir **b;
-
-    if (t->dir_count >= t->bucket_count)
-        (void)!grow(t); /* without it the table is slower, not wrong */
-    b = bucket_of(t, d->wd);
-    d->next = *b;
-    *b = d;
-    t->dir_count++;
-    (*t->all_dirs)++;
-}
-
-static void take_off_table(struct watch_tree *t, struct dir *d)
-{
-    for (struct dir **p = bucket_of(t, d->wd); *p; p = &(*p)->next) {
-        if (*p != d)
-            continue;
-        *p = d->next;
-        t->dir_count--;
-        (*t->all_dirs)--;
-        return;
-    }
-}
 
 static void take_off_scan(struct watch_tree *t, struct dir *d)
 {
@@ -152,21 +35,12 @@ static void take_off_scan(struct watch_tree *t, struct dir *d)
     d->to_scan = false;
 }
 
-static void set_parent(struct dir *d, struct dir *parent)
-{
-    if (d->parent)
-        d->parent->children--;
-    d->parent = parent;
-    if (parent)
-        parent->children++;
-}
-
 static void flush_limbo(uv_timer_t *timer);
 
 /* Without a place in the tree: nothing is told of it, and it is dropped soon. */
 static void put_in_limbo(struct watch_tree *t, struct dir *d, uint32_t cookie)
 {
-    set_parent(d, NULL);
+    watch_dirs_set_parent(d, NULL);
     d->limbo = true;
     d->cookie = cookie;
     t->limbo = true;
@@ -177,9 +51,9 @@ static void put_in_limbo(struct watch_tree *t, struct dir *d, uint32_t cookie)
  * already; if events were lost they are left without a place. */
 static void free_dir(struct watch_tree *t, struct dir *d)
 {
-    take_off_table(t, d);
+    watch_dirs_take_off(t, d);
     take_off_scan(t, d);
-    set_parent(d, NULL);
+    watch_dirs_set_parent(d, NULL);
     for (size_t i = 0; d->children > 0 && i < t->bucket_count; i++)
         for (struct dir *c = t->buckets[i]; c; c = c->next)
             if (c->parent == d)
@@ -189,90 +63,14 @@ static void free_dir(struct watch_tree *t, struct dir *d)
     free(d);
 }
 
-/* -- names --------------------------------------------------------------------------------------- */
-
-/* The path of name in d, relative to the root, into out. -EINVAL when d is not in the tree any more. */
-static int relative_path(const struct watch_tree *t, const struct dir *d, const char *name,
-                         char out[static AGENT_PATH_SIZE])
-{
-    size_t at = AGENT_PATH_SIZE - 1, n = strlen(name);
-
-    out[at] = '\0';
-    for (;;) {
-        if (n > 0) {
-            if (n + 1 > at)
-                return -ENAMETOOLONG;
-            at -= n;
-            memcpy(out + at, name, n);
-            out[--at] = '/';
-        }
-        if (d == t->root)
-            break;
-        if (!d || d->limbo)
-            return -EINVAL;
-        name = d->name;
-        n = strlen(name);
-        d = d->parent;
-    }
-    if (out[at] == '/')
-        at++;
-    memmove(out, out + at, AGENT_PATH_SIZE - at);
-    if (!out[0])
-        memcpy(out, ".", 2);
-    return 0;
-}
-
-static int full_path(const struct watch_tree *t, const char *relative,
-                     char out[static AGENT_PATH_SIZE])
-{
-    if (strcmp(relative, ".") == 0) {
-        memcpy(out, t->root_path, strlen(t->root_path) + 1);
-        return 0;
-    }
-    return path_join(t->root_path, relative, out);
-}
-
 static void tell(struct watch_tree *t, enum watch_type type, const struct dir *d, const char *name)
 {
     char relative[AGENT_PATH_SIZE], path[AGENT_PATH_SIZE];
 
-    if (t->closed || relative_path(t, d, name, relative) < 0 || full_path(t, relative, path) < 0)
+    if (t->closed || watch_dirs_relative(t, d, name, relative) < 0 ||
+        watch_dirs_full(t, relative, path) < 0)
         return;
     t->cb->on_event(t->arg, type, relative, path);
-}
-
-static void remember_seen(struct watch_tree *t, const struct dir *d, const char *name,
-                          bool by_event)
-{
-    char *copy;
-
-    if (!t->seen)
-        t->seen = calloc(SEEN_MAX, sizeof(*t->seen));
-    if (!t->seen || t->seen_count == SEEN_MAX || !(copy = strdup(name)))
-        return;
-    t->seen[t->seen_count++] = (struct seen){d->wd, by_event, copy};
-}
-
-/* True, and forgotten, when this name was told already: by an event, or by a scan. */
-static bool forget_seen(struct watch_tree *t, const struct dir *d, const char *name, bool by_event)
-{
-    for (size_t i = 0; i < t->seen_count; i++) {
-        if (t->seen[i].wd != d->wd || t->seen[i].by_event != by_event ||
-            strcmp(t->seen[i].name, name) != 0)
-            continue;
-        free(t->seen[i].name);
-        t->seen[i] = t->seen[--t->seen_count];
-        return true;
-    }
-    return false;
-}
-
-static void clear_seen(struct watch_tree *t)
-{
-    while (t->seen_count > 0)
-        free(t->seen[--t->seen_count].name);
-    free(t->seen);
-    t->seen = NULL;
 }
 
 /* -- watching and scanning ------------------------------------------------------------------------ */
@@ -291,18 +89,6 @@ static void queue_scan(struct watch_tree *t, struct dir *d, bool news)
     uv_idle_start(&t->idle, scan_slice);
 }
 
-static struct dir *make_dir(int wd, struct dir *parent, const char *name)
-{
-    struct dir *d = calloc(1, sizeof(*d) + strlen(name) + 1);
-
-    if (!d)
-        return NULL;
-    d->wd = wd;
-    memcpy(d->name, name, strlen(name) + 1);
-    set_parent(d, parent);
-    return d;
-}
-
 /* Watches the directory name in parent (NULL and "" for the root). 0, also when it has vanished; -ENOSPC
  * over a limit; -errno. */
 static int watch_directory(struct watch_tree *t, struct dir *parent, const char *name, bool news)
@@ -315,21 +101,22 @@ static int watch_directory(struct watch_tree *t, struct dir *parent, const char 
         return -ENOSPC;
     if (!parent)
         memcpy(path, t->root_path, sizeof(path));
-    else if (relative_path(t, parent, name, relative) < 0 || full_path(t, relative, path) < 0)
+    else if (watch_dirs_relative(t, parent, name, relative) < 0 ||
+             watch_dirs_full(t, relative, path) < 0)
         return 0;
     wd = inotify_add_watch(t->fd, path, WANTED | IN_ONLYDIR | (parent ? IN_DONT_FOLLOW : 0));
     if (wd < 0)
         return parent && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) ? 0 : -errno;
-    d = find_dir(t, wd);
+    d = watch_dirs_find(t, wd);
     if (d && (d == t->root || (!d->limbo && d->parent == parent && strcmp(d->name, name) == 0)))
         return 0;
     /* Known under another name: it was moved, and the move's events are still to come or were lost. */
     if (d)
         free_dir(t, d);
-    d = make_dir(wd, parent, name);
+    d = watch_dirs_make(wd, parent, name);
     if (!d)
         return -ENOMEM;
-    insert_dir(t, d);
+    watch_dirs_insert(t, d);
     if (!parent)
         t->root = d;
     if (t->recursive)
@@ -354,8 +141,8 @@ static void found(struct watch_tree *t, struct dir *d, const struct dirent64 *e)
     struct stat st;
 
     if (d->tell || e->d_type == DT_UNKNOWN) {
-        if (relative_path(t, d, e->d_name, relative) < 0 || full_path(t, relative, path) < 0 ||
-            lstat(path, &st) < 0)
+        if (watch_dirs_relative(t, d, e->d_name, relative) < 0 ||
+            watch_dirs_full(t, relative, path) < 0 || lstat(path, &st) < 0)
             return;
         is_dir = S_ISDIR(st.st_mode);
         has_bytes = S_ISREG(st.st_mode) && st.st_size > 0;
@@ -365,9 +152,9 @@ static void found(struct watch_tree *t, struct dir *d, const struct dirent64 *e)
     if (!d->tell || t->closed)
         return;
     /* Its event may have been read before the scan came to it, or is still to be read. */
-    if (forget_seen(t, d, e->d_name, true))
+    if (watch_dirs_forget(t, d, e->d_name, true))
         return;
-    remember_seen(t, d, e->d_name, false);
+    watch_dirs_remember(t, d, e->d_name, false);
     tell(t, WATCH_CREATE, d, e->d_name);
     if (has_bytes)
         tell(t, WATCH_WRITE, d, e->d_name);
@@ -382,7 +169,7 @@ static void scan_start(struct watch_tree *t)
     if (!t->scan_first)
         t->scan_last = &t->scan_first;
     d->to_scan = false;
-    if (relative_path(t, d, "", relative) < 0 || full_path(t, relative, path) < 0)
+    if (watch_dirs_relative(t, d, "", relative) < 0 || watch_dirs_full(t, relative, path) < 0)
         return;
     t->scan_fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC |
                                 (d == t->root ? 0 : O_NOFOLLOW));
@@ -434,20 +221,13 @@ static void scan_slice(uv_idle_t *idle)
 
 /* -- events --------------------------------------------------------------------------------------- */
 
-static bool is_below(const struct dir *d, const struct dir *top)
-{
-    while (d && d != top)
-        d = d->parent;
-    return d != NULL;
-}
-
 /* A directory that was moved out of the tree, and all below it. */
 static void drop_subtree(struct watch_tree *t, struct dir *top)
 {
     for (size_t i = 0; i < t->bucket_count; i++) {
         for (struct dir *d = t->buckets[i], *next; d; d = next) {
             next = d->next;
-            if (d == top || !is_below(d, top))
+            if (d == top || !watch_dirs_below(d, top))
                 continue;
             inotify_rm_watch(t->fd, d->wd);
             /* Its own children are below top too: they must still find the way. Only the watch
@@ -470,7 +250,7 @@ static void flush_limbo(uv_timer_t *timer)
 
 static void moved_away(struct watch_tree *t, struct dir *d, const struct inotify_event *e)
 {
-    struct dir *child = find_child(t, d, e->name);
+    struct dir *child = watch_dirs_find_child(t, d, e->name);
 
     if (child)
         put_in_limbo(t, child, e->cookie);
@@ -492,17 +272,17 @@ static bool moved_back(struct watch_tree *t, struct dir *d, const struct inotify
     if (!old)
         return false;
     /* The name has another length: the entry is made anew, and its children are handed over. */
-    fresh = make_dir(old->wd, d, e->name);
+    fresh = watch_dirs_make(old->wd, d, e->name);
     if (!fresh)
         return false;
     for (size_t i = 0; old->children > 0 && i < t->bucket_count; i++)
         for (struct dir *c = t->buckets[i]; c; c = c->next)
             if (c->parent == old)
-                set_parent(c, fresh);
+                watch_dirs_set_parent(c, fresh);
     to_scan = old->to_scan || t->scanning == old;
     fresh->tell = old->tell;
     free_dir(t, old);
-    insert_dir(t, fresh);
+    watch_dirs_insert(t, fresh);
     if (to_scan)
         queue_scan(t, fresh, fresh->tell);
     return true;
@@ -521,17 +301,17 @@ static void entry_event(struct watch_tree *t, struct dir *d, const struct inotif
     bool is_dir = (e->mask & IN_ISDIR) != 0;
 
     if (e->mask & (IN_CREATE | IN_MOVED_TO)) {
-        bool told = (e->mask & IN_CREATE) && forget_seen(t, d, e->name, false);
+        bool told = (e->mask & IN_CREATE) && watch_dirs_forget(t, d, e->name, false);
 
         if (!told && d->tell && (d->to_scan || t->scanning == d))
-            remember_seen(t, d, e->name, true);
+            watch_dirs_remember(t, d, e->name, true);
         if (is_dir && t->recursive && !told)
             directory_arrived(t, d, e);
         if (!told)
             tell(t, WATCH_CREATE, d, e->name);
     }
     if (e->mask & IN_MOVED_FROM) {
-        forget_seen(t, d, e->name, false);
+        watch_dirs_forget(t, d, e->name, false);
         tell(t, WATCH_RENAME, d, e->name);
         if (is_dir && t->recursive && !t->closed)
             moved_away(t, d, e);
@@ -541,7 +321,7 @@ static void entry_event(struct watch_tree *t, struct dir *d, const struct inotif
     if (e->mask & IN_MODIFY)
         tell(t, WATCH_WRITE, d, e->name);
     if (e->mask & IN_DELETE) {
-        forget_seen(t, d, e->name, false);
+        watch_dirs_forget(t, d, e->name, false);
         tell(t, WATCH_REMOVE, d, e->name);
     }
 }
@@ -580,7 +360,7 @@ static void one_event(struct watch_tree *t, const struct inotify_event *e)
         overflowed(t);
         return;
     }
-    d = find_dir(t, e->wd);
+    d = watch_dirs_find(t, e->wd);
     if (!d)
         return;
     if (e->len > 0 && e->name[0])
@@ -606,7 +386,7 @@ static bool read_events(struct watch_tree *t)
     }
     /* The buffer was not filled: the queue is empty, and whatever a scan saw twice was dealt with. */
     if (!full && !t->scanning && !t->scan_first)
-        clear_seen(t);
+        watch_dirs_clear_seen(t);
     return full && !t->closed;
 }
 
@@ -645,7 +425,7 @@ void watch_tree_close(struct watch_tree *t)
         return;
     t->closed = true;
     *t->all_dirs -= t->dir_count;
-    clear_seen(t);
+    watch_dirs_clear_seen(t);
     uv_poll_stop(&t->poll);
     /* With the descriptor all watches go. */
     util_close(&t->scan_fd);
