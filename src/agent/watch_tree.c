@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
@@ -406,6 +407,7 @@ void watch_tree_catch_up(struct watch_tree *t)
 static void handle_closed(uv_handle_t *handle)
 {
     struct watch_tree *t = handle->data;
+    bool large;
 
     if (--t->open_handles > 0)
         return;
@@ -415,8 +417,11 @@ static void handle_closed(uv_handle_t *handle)
             free(d);
         }
     }
+    large = t->bucket_count > FIRST_BUCKETS;
     free(t->buckets);
     free(t);
+    if (large)
+        malloc_trim(0);
 }
 
 void watch_tree_close(struct watch_tree *t)
