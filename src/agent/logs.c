@@ -13,7 +13,7 @@ struct line {
     int64_t at_real_ms;
     const char *level, *event;
     pid_t pid;
-    char *text;
+    char text[LOGS_TEXT_SIZE]; /* in place: texts of their own would pin a page of the heap each */
 };
 
 struct logs {
@@ -27,32 +27,40 @@ int logs_new(struct agent *a)
     return a->logs ? 0 : -ENOMEM;
 }
 
-/* The longest prefix of at most n bytes that does not cut a UTF-8 character in two. */
-static size_t whole_characters(const char *text, size_t n)
+/* A text that was cut at its size may end within a UTF-8 character: that goes too. */
+static void drop_cut_character(char *text)
 {
-    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
-        n--;
-    return n;
+    size_t n = strlen(text), start = n;
+
+    while (start > 0 && ((unsigned char)text[start - 1] & 0xc0) == 0x80)
+        start--;
+    if (start > 0 && (unsigned char)text[start - 1] >= 0xc0)
+        start--;
+    if (start < n && (unsigned char)text[start] >= 0x80)
+        text[start] = '\0';
 }
 
 void logs_add(struct agent *a, const char *level, const char *event, pid_t pid, const char *fmt,
               ...)
 {
     struct logs *l = a->logs;
-    char text[LOGS_TEXT_SIZE + 4];
     struct line *line;
     va_list ap;
+    int len;
 
     if (!l->lines && !(l->lines = calloc(LOGS_LINES_MAX, sizeof(*l->lines))))
         return;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    if (strlen(text) >= LOGS_TEXT_SIZE)
-        text[whole_characters(text, LOGS_TEXT_SIZE - 1)] = '\0';
     line = &l->lines[++l->seq % LOGS_LINES_MAX];
-    free(line->text);
-    *line = (struct line){l->seq, clock_real_ms(), level, event, pid, strdup(text)};
+    line->seq = l->seq;
+    line->at_real_ms = clock_real_ms();
+    line->level = level;
+    line->event = event;
+    line->pid = pid;
+    va_start(ap, fmt);
+    len = vsnprintf(line->text, sizeof(line->text), fmt, ap);
+    va_end(ap);
+    if (len >= (int)sizeof(line->text))
+        drop_cut_character(line->text);
 }
 
 static json_t *line_to_json(const struct line *line)
@@ -65,8 +73,8 @@ static json_t *line_to_json(const struct line *line)
         json_object_set_new(fields, "pid", json_string(pid));
     }
     return json_pack("{sI sI ss ss so}", "seq", (json_int_t)line->seq, "atMs",
-                     (json_int_t)line->at_real_ms, "level", line->level, "message",
-                     line->text ? line->text : "", "fields", fields);
+                     (json_int_t)line->at_real_ms, "level", line->level, "message", line->text,
+                     "fields", fields);
 }
 
 void logs_get(struct http_exchange *x, struct agent *a)

@@ -8,7 +8,7 @@
 #include "agent/agent.h"
 
 #define LOGS_LINES_MAX 256
-#define LOGS_TEXT_SIZE 192 /* of one line's message, NUL included */
+#define LOGS_TEXT_SIZE 128 /* of one line's message, NUL included */
 
 int logs_new(struct agent *a);
 

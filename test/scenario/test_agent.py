@@ -471,6 +471,17 @@ def test_health_metrics_logs(agent):
     assert [e["seq"] for e in after] == list(range(mine[0]["seq"] + 1, logs[-1]["seq"] + 1))
 
 
+def test_log_lines_are_cut_between_characters(agent):
+    for n in range(1, 8):
+        agent.run("/tmp/" + "x" * (60 + n) + "\u00e9\u20ac" * 20)  # does not exist, and leaves no line
+        agent.sh(f"cp /bin/true '/tmp/{'x' * n + 'é€' * 40}'")
+        assert agent.run("/tmp/" + "x" * n + "é€" * 40).end["exited"]
+    lines = json.loads(agent.raw("GET", "/cay/logs")[1])["logs"]
+    cut = [line["message"] for line in lines if "é€é€" in line["message"]]
+    assert len(cut) == 7 and all(120 <= len(m.encode()) <= 127 for m in cut)
+    assert not [line for line in lines if "xxxxxxxxxx" in line["message"]]
+
+
 def test_limits_of_init_are_the_totals(agent):
     limits = {"memoryBytes": 512 << 20, "diskBytes": 10 << 30, "cpuMilli": 1500}
     assert agent.raw("POST", "/init", json.dumps({"limits": limits}).encode())[0] == 204
@@ -580,17 +591,29 @@ def test_facts_are_published(booted):
     assert r.text() == "true\niabc\nbase"
 
 
-def test_idle_agent_is_small_and_still(booted):
-    booted.run("true")
-    time.sleep(0.2)
-    proc = pathlib.Path(f"/proc/{booted.pid}")
-    switches = lambda: [l for l in (proc / "status").read_text().splitlines() if "ctxt_switches" in l]
-    before = switches()
-    time.sleep(1.5)
-    assert switches() == before, "it woke up"
-    assert len(list((proc / "task").iterdir())) == 1
-    anonymous = int((proc / "smaps_rollup").read_text().split("Anonymous:")[1].split()[0])
-    assert anonymous <= 256, f"{anonymous} KiB of its own"
+def own_memory_kib(agent):
+    return int(pathlib.Path(f"/proc/{agent.pid}/smaps_rollup").read_text().split("Anonymous:")[1].split()[0])
+
+
+def test_idle_agent_is_small_and_still(tmp_path):
+    (tmp_path / "tasks").touch()
+    a, said = agentlib.start_booted(BINARY, CAPS, tmp_path / "tasks")
+    try:
+        a.run("true")
+        time.sleep(0.2)
+        proc = pathlib.Path(f"/proc/{a.pid}")
+        switches = lambda: [l for l in (proc / "status").read_text().splitlines() if "ctxt_switches" in l]
+        before = switches()
+        time.sleep(1.5)
+        assert switches() == before, "it woke up"
+        assert len(list((proc / "task").iterdir())) == 1
+        assert own_memory_kib(a) <= 256
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            list(pool.map(lambda i: a.sh("seq 1 20000"), range(100)))
+        time.sleep(31)  # ended processes are kept for 30 s
+        assert own_memory_kib(a) <= 512, "what a busy time needed was not given back"
+    finally:
+        a.stop()
 
 
 def test_a_child_that_cannot_get_on_holds_up_nobody(tmp_path):
