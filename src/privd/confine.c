@@ -16,22 +16,19 @@ static const struct {
     int cap;
     const char *why;
 } kept[] = {
-    {CAP_SYS_ADMIN, "mounts, namespaces, setns, cgroup files"},
-    {CAP_SYS_CHROOT, "setns into a mount namespace; chroot of a build"},
+    {CAP_SYS_ADMIN, "mounts, namespaces, setns, loop device, btrfs subvolumes and quotas"},
+    {CAP_SYS_CHROOT, "chroot of a build"},
     {CAP_SETUID, "ids of a slot before it makes its user namespace; id maps"},
     {CAP_SETGID, "the same"},
-    {CAP_SETPCAP, "bounding sets of what is started; secure bits"},
-    {CAP_SETFCAP, "id map of a namespace whose root is mapped; file capabilities of a build"},
-    {CAP_CHOWN, "owner of a layer's root; of a template's files"},
+    {CAP_SETPCAP, "its own bounding set; secure bits while a slot's namespaces are made"},
+    {CAP_SETFCAP, "file capabilities of a build"},
+    {CAP_CHOWN, "owner of the channel's socket; of a template's files"},
     {CAP_DAC_OVERRIDE, "layers and templates that belong to sandboxes' ids"},
-    {CAP_DAC_READ_SEARCH, "btrfs ioctls on subvolumes of other ids"},
     {CAP_FOWNER, "modes and extended attributes of the same"},
     {CAP_FSETID, "set-id bits of a template's files (sudo)"},
     {CAP_MKNOD, "device nodes of a build"},
     {CAP_KILL, "ends processes of sandboxes' ids"},
-    {CAP_SYS_PTRACE, "/proc/<pid>/ns of processes with other ids"},
-    {CAP_NET_ADMIN, "rules of a sandbox's network namespace"},
-    {CAP_SYS_RESOURCE, "limits above privd's own, where the host grants it"},
+    {CAP_SYS_PTRACE, "/proc/<pid>/ns and root of processes with other ids"},
 };
 
 /* Both what it has and what a program that it starts could gain. */

@@ -27,7 +27,7 @@ static void answer_killer(struct slot *s, int status)
         struct privsep_msg m = {
             .op = PRIVSEP_KILL, .status = status, .slot = s->number, .gen = s->gen};
 
-        request_reply(s->privd, &who, &m, NULL, 0);
+        (void)request_reply(s->privd, &who, &m, NULL, 0);
     }
 }
 

@@ -104,9 +104,10 @@ void request_peer(void *privd, bool there);
 /* Tells whoever is there what templates there are now, unasked. */
 void request_tell_templates(struct privd *p);
 
-/* Answers a request: m's op and contents are the caller's, seq and peer the asker's. */
-void request_reply(struct privd *p, const struct asker *who, struct privsep_msg *m, const int *fds,
-                   size_t n_fds);
+/* Answers a request: m's op and contents are the caller's, seq and peer the asker's. 0, or -errno when
+ * the asker is gone, or is now because it did not take it. */
+int request_reply(struct privd *p, const struct asker *who, struct privsep_msg *m, const int *fds,
+                  size_t n_fds);
 void request_reply_status(struct privd *p, const struct asker *who, uint16_t op, int status,
                           uint32_t stage);
 
@@ -144,6 +145,10 @@ void sandbox_pump(struct privd *p);
 
 /* There will be no slot for the oldest waiting create: it gets to know. */
 void sandbox_no_slot(struct privd *p, int status, uint32_t stage);
+
+/* The peer is gone: creates that wait for a slot are forgotten; one that is under way ends when it is
+ * ready and nobody is there to be told. May be called from inside any reply. */
+void sandbox_forget_waiting(struct privd *p);
 
 /* -- end.c ------------------------------------------------------------------------------------- */
 

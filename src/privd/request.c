@@ -6,11 +6,11 @@
 #include <errno.h>
 #include <string.h>
 
-void request_reply(struct privd *p, const struct asker *who, struct privsep_msg *m, const int *fds,
-                   size_t n_fds)
+int request_reply(struct privd *p, const struct asker *who, struct privsep_msg *m, const int *fds,
+                  size_t n_fds)
 {
     m->seq = who->seq;
-    (void)privsep_server_send(p->server, who->peer, m, fds, n_fds);
+    return privsep_server_send(p->server, who->peer, m, fds, n_fds);
 }
 
 void request_reply_status(struct privd *p, const struct asker *who, uint16_t op, int status,
@@ -18,7 +18,7 @@ void request_reply_status(struct privd *p, const struct asker *who, uint16_t op,
 {
     struct privsep_msg m = {.op = op, .status = status, .stage = stage};
 
-    request_reply(p, who, &m, NULL, 0);
+    (void)request_reply(p, who, &m, NULL, 0);
 }
 
 /* -- without a sandbox ------------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ static void do_hello(struct privd *p, const struct asker *who, const struct priv
     if (m->u.hello.version != PRIVSEP_VERSION)
         r.status = -EPROTONOSUPPORT;
     memcpy(r.u.hello.boot_id, p->boot_id, sizeof(r.u.hello.boot_id));
-    request_reply(p, who, &r, NULL, 0);
+    (void)request_reply(p, who, &r, NULL, 0);
 }
 
 static void send_item(struct privd *p, const struct asker *who, const struct slot *s)
@@ -90,7 +90,7 @@ static void do_capacity(struct privd *p, const struct asker *who, const struct p
     r.status = runtime_disk_space(p->rt, &r.u.capacity.disk_total_bytes,
                                   &r.u.capacity.disk_free_bytes);
     memcpy(r.u.capacity.disk_backend, name, strnlen(name, sizeof(r.u.capacity.disk_backend) - 1));
-    request_reply(p, who, &r, NULL, 0);
+    (void)request_reply(p, who, &r, NULL, 0);
 }
 
 static int may_run_job(const struct privd *p, const struct privsep_msg *m)
@@ -130,7 +130,7 @@ static void do_connect(struct privd *p, struct slot *s, const struct asker *who,
     unsigned n = m->u.connect.count;
 
     r.status = runtime_sockets(p->rt, s->pidfd, fds, n);
-    request_reply(p, who, &r, fds, r.status == 0 ? n : 0);
+    (void)request_reply(p, who, &r, fds, r.status == 0 ? n : 0);
 }
 
 static void do_stat(struct privd *p, struct slot *s, const struct asker *who,
@@ -148,7 +148,7 @@ static void do_stat(struct privd *p, struct slot *s, const struct asker *who,
     r.u.stat.disk_limit_bytes = st.disk_limit_bytes;
     r.u.stat.cpu_milli = s->limits.cpu_milli;
     r.u.stat.pids_used = st.pids_used;
-    request_reply(p, who, &r, NULL, 0);
+    (void)request_reply(p, who, &r, NULL, 0);
 }
 
 /* -- distribution ------------------------------------------------------------------------------ */
@@ -182,7 +182,7 @@ void request_handle(void *privd, const struct privsep_msg *m)
                                       .gen = m->gen};
 
         log_debug("%s refused: %s", privsep_op_name(m->op), strerror(-r));
-        request_reply(p, &who, &refusal, NULL, 0);
+        (void)request_reply(p, &who, &refusal, NULL, 0);
         return;
     }
     if (s)
@@ -191,8 +191,10 @@ void request_handle(void *privd, const struct privsep_msg *m)
         handlers[m->op].plain(p, &who, m);
 }
 
-/* Nothing ends with a peer: sandboxes live on, and the next one lists them. */
+/* No sandbox that runs ends with a peer: the next one lists them. */
 void request_peer(void *privd, bool there)
 {
     log_info("cayd %s", there ? "has connected" : "has gone");
+    if (!there)
+        sandbox_forget_waiting(privd);
 }

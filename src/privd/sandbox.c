@@ -49,6 +49,12 @@ void sandbox_no_slot(struct privd *p, int status, uint32_t stage)
     free(c);
 }
 
+void sandbox_forget_waiting(struct privd *p)
+{
+    for (struct create_request *c = take_waiting(p); c; c = take_waiting(p))
+        free(c);
+}
+
 /* Timers are all of the same length, so it is always the oldest whose time is over. */
 static void on_no_slot(void *arg)
 {
@@ -103,8 +109,14 @@ static void started(struct slot *s)
     p->n_sandboxes++;
     m.u.created.template_number = s->template_number;
     m.u.created.started_real_ms = s->started_real_ms;
-    request_reply(p, &s->create->asker, &m, NULL, 0);
+    r = request_reply(p, &s->create->asker, &m, NULL, 0);
     free(TAKE_PTR(s->create));
+    if (r < 0) {
+        /* Whoever asked is gone, and the next peer may have listed already: nobody would know of it. */
+        log_info("sandbox %.*s, slot %u: ended, nobody is there to be told of it", PRIVSEP_ID_SIZE,
+                 s->id, s->number);
+        end_force(p, s);
+    }
     sandbox_pump(p);
 }
 

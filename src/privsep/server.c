@@ -12,6 +12,10 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* include/uapi/asm-generic/socket.h */
+#endif
+
 struct privsep_server {
     int epoll_fd, listen_fd, peer_fd;
     uint64_t peer; /* number of the connection that peer_fd is */
@@ -255,6 +259,15 @@ static int bind_path(struct privsep_server *s)
     return 0;
 }
 
+/* A descriptor that is only received to be closed can still make its receiver wait: a TCP socket that
+ * lingers, a file of a stuck server. From Linux 6.16 on nobody can send one; accepted sockets inherit it. */
+static void refuse_descriptors(int fd)
+{
+    int no = 0;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
+}
+
 static int open_server(struct privsep_server *s)
 {
     struct epoll_event e = {.events = EPOLLIN};
@@ -264,6 +277,7 @@ static int open_server(struct privsep_server *s)
     s->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->epoll_fd < 0 || s->listen_fd < 0)
         return -errno;
+    refuse_descriptors(s->listen_fd);
     r = bind_path(s);
     if (r < 0)
         return r;
