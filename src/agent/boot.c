@@ -1,6 +1,7 @@
 #include "agent/boot.h"
 
 #include "base/io.h"
+#include "base/without.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -50,7 +51,10 @@ enum err_code boot_read(struct agent *a, struct err *e)
     a->spawn.open_files = boot.open_files;
     a->spawn.caps = boot.child_caps;
     a->spawn.bounded = true;
-    a->has_key = true;
+#ifdef CAY_TEST_SWITCHES
+    without_bits = boot.flags;
+#endif
+    a->has_key = !WITHOUT(AGENT_KEY);
     memcpy(a->key, boot.key, sizeof(a->key));
     memcpy(a->id, boot.id, sizeof(a->id) - 1);
     explicit_bzero(&boot, sizeof(boot));
@@ -62,6 +66,8 @@ static int close_the_rest(const struct agent *a)
 {
     unsigned first = AGENT_CGROUP_FD_FIRST + (unsigned)a->spawn.cgroup_fd_count;
 
+    if (WITHOUT(DESCRIPTORS))
+        return 0;
     if (syscall(SYS_close_range, first, ~0U, 0) < 0)
         return -errno;
     for (int fd = AGENT_BOOT_FD; fd < (int)first; fd++)
@@ -86,7 +92,7 @@ static int raise_all_permitted(void)
 
 static int become_agent(void)
 {
-    if (getuid() == 0 &&
+    if (getuid() == 0 && !WITHOUT(AGENT_UID) &&
         (prctl(PR_SET_KEEPCAPS, 1L, 0L, 0L, 0L) < 0 || syscall(SYS_setgroups, 0, NULL) < 0 ||
          syscall(SYS_setresgid, AGENT_UID, AGENT_UID, AGENT_UID) < 0 ||
          syscall(SYS_setresuid, AGENT_UID, AGENT_UID, AGENT_UID) < 0))
@@ -123,7 +129,7 @@ enum err_code boot_confine(const struct agent *a, struct err *e)
     if ((ret = bound_children(a->spawn.caps)) < 0)
         return err_set_sys(e, ERR_INTERNAL, ret, "bounding the capabilities of children");
     /* After the change of uid, which sets it to the machine's default. */
-    if (prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) < 0)
+    if (prctl(PR_SET_DUMPABLE, WITHOUT(UNDUMPABLE) ? 1L : 0L, 0L, 0L, 0L) < 0)
         return err_set_sys(e, ERR_INTERNAL, errno, "becoming undumpable");
     return ERR_OK;
 }

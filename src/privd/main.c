@@ -357,11 +357,12 @@ int main(int argc, char **argv)
                              .records.fd = -1,
                              .server_source = LOOP_SOURCE_NONE,
                              .signal_source = LOOP_SOURCE_NONE};
-    int r = options_parse(argc, argv, &p.options);
+    int r;
 
+    log_init("cay-privd", LOG_INFO);
+    r = options_parse(argc, argv, &p.options);
     if (r != 0)
         return r < 0 ? KEEP_EXIT_OPTIONS : 0;
-    log_init("cay-privd", LOG_INFO);
     if (geteuid() != 0) {
         tell_failed(&p, "it must be started as root", 0);
         return KEEP_EXIT_FAILED;

@@ -1,5 +1,7 @@
 #include "privd/options.h"
 
+#include "base/without.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -111,6 +113,10 @@ static int parse_value(const struct option_row *row, const char *text, struct op
 
 static int parse_one(const char *arg, struct options *out)
 {
+#ifdef CAY_TEST_SWITCHES
+    if (strncmp(arg, "--without=", 10) == 0)
+        return without_add(arg + 10);
+#endif
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         size_t n = strlen(rows[i].name);
 

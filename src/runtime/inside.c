@@ -33,6 +33,8 @@ static int lower_limit(int resource, rlim_t value)
 
 static int set_limits(void)
 {
+    if (WITHOUT(RLIMITS))
+        return 0;
     /* 1, not 0: a core_pattern that pipes into a program runs that program as the host's root, and the
      * kernel ignores the limit then, but takes 1 as "never" (fs/coredump.c). The system call filter
      * keeps it at that. */
@@ -109,7 +111,7 @@ static int place_fds(const struct inside *in, int *agent_fd, int *status_fd)
     for (int i = 0; rc == 0 && i < in->n_cgroup_fds; i++)
         rc = place(cgroups[i], AGENT_CGROUP_FD_FIRST + i);
     unsigned first = (unsigned)(AGENT_CGROUP_FD_FIRST + in->n_cgroup_fds);
-    if (rc == 0 && close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+    if (rc == 0 && !WITHOUT(DESCRIPTORS) && close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         rc = -errno;
     return rc;
 }
@@ -127,6 +129,7 @@ static int run_agent(int agent_fd)
 static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
 {
     int agent_fd = -1;
+    uid_t agent_uid = WITHOUT(AGENT_UID) ? 0 : AGENT_UID;
 
     umask(022);
     *stage = PRIVSEP_STAGE_MOUNTS;
@@ -145,7 +148,7 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
     /* CAP_SYS_ADMIN (over this user namespace only) until exec: installing a filter needs it, as
      * no_new_privs is not set, and the filter forbids taking on the agent's id: so it comes last. */
     if (rc == 0)
-        rc = caps_become(AGENT_UID, AGENT_UID, RUNTIME_AGENT_CAPS, CAPS_BIT(CAP_SYS_ADMIN));
+        rc = caps_become(agent_uid, agent_uid, runtime_agent_caps(), CAPS_BIT(CAP_SYS_ADMIN));
     if (rc < 0)
         return rc;
     *stage = PRIVSEP_STAGE_SECCOMP;

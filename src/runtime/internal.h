@@ -1,6 +1,7 @@
 #pragma once
 /* What the runtime's files share. Private to the runtime. */
 
+#include "base/without.h"
 #include "runtime/disk.h"
 #include "runtime/runtime.h"
 #include "sys/caps.h"
@@ -38,6 +39,18 @@ struct runtime {
  * descriptors of, a process whose capabilities are not a subset of its own. Test: probe "pid1". */
 #define RUNTIME_AGENT_CAPS (RUNTIME_CHILD_CAPS | CAPS_BIT(CAP_SYS_PTRACE))
 
+/* What is in force: the above, but for positive controls in test builds. */
+static inline uint64_t runtime_agent_caps(void)
+{
+    return WITHOUT(CAPABILITIES) ? ~UINT64_C(0) : RUNTIME_AGENT_CAPS;
+}
+
+static inline uint64_t runtime_child_caps(void)
+{
+    uint64_t all = runtime_agent_caps(), own = RUNTIME_AGENT_CAPS & ~RUNTIME_CHILD_CAPS;
+    return WITHOUT(SUPERSET) ? all : all & ~own;
+}
+
 /* Template layers and the host's /usr are mounted with these. */
 #define RUNTIME_LOWER_ATTR \
     (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
@@ -65,6 +78,14 @@ int process_fail(struct task_result *out, enum privsep_stage stage, int rc);
 /* task_collect with the task's own status; *stage (may be NULL) is set when it failed. */
 int process_collect(struct task *t, struct task_result *result, uint32_t *stage);
 
+/* Of the host's device nodes; a test build knows more, for the control of what the others are kept from. */
+#ifdef CAY_TEST_SWITCHES
+#define INSIDE_DEVICES 13
+#else
+#define INSIDE_DEVICES 6
+#endif
+#define INSIDE_DEVICES_USUAL 6
+
 /* inside.c: everything that is done inside the new namespaces, up to exec. */
 struct inside {
     const struct runtime_start *start;
@@ -74,7 +95,7 @@ struct inside {
     int mask_fd;  /* detached, idmapped: layer over the host's /usr; -1: the template has its own */
     int usr_fd;   /* detached, idmapped: the host's /usr; -1 likewise */
     int upper_fd; /* detached, idmapped: the writable layer; -1: a tmpfs is to be made */
-    int device_fds[6]; /* detached, in the order of inside_devices */
+    int device_fds[INSIDE_DEVICES]; /* detached, in the order of inside_devices; -1: left out */
     int boot_fd;
     int cgroup_fds[CGROUP_ATTACH_MAX];
     int n_cgroup_fds;
@@ -86,7 +107,7 @@ struct inside_failure {
     int32_t status;
 };
 
-extern const char *const inside_devices[6];
+extern const char *const inside_devices[INSIDE_DEVICES];
 
 /* The working directory has to be the stage directory. Does not return: execs cay-init, or reports. */
 NORETURN void inside_run(const struct inside *in);

@@ -52,7 +52,8 @@ static int open_layer(const struct start_args *a, struct inside *in)
 {
     struct disk *disk = &a->rt->disk;
     const struct runtime_slot *s = a->slot;
-    int rc = disk->backend->layer_limit(disk, s->number, s->gen, a->start->limits.disk_bytes);
+    uint64_t bytes = WITHOUT(DISK_LIMIT) ? 0 : a->start->limits.disk_bytes;
+    int rc = disk->backend->layer_limit(disk, s->number, s->gen, bytes);
     if (rc < 0)
         return rc;
     in->upper_fd = disk->backend->layer_tree(disk, s->number, s->gen, s->userns_fd);
@@ -67,6 +68,10 @@ static int open_devices(struct inside *in)
     if (dev < 0)
         return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(inside_devices); i++) {
+        in->device_fds[i] = -1;
+        if (i >= INSIDE_DEVICES_USUAL &&
+            (!WITHOUT(DEVICES) || faccessat(dev, inside_devices[i], F_OK, 0) < 0))
+            continue;
         int fd = mnt_clone(dev, inside_devices[i], MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
         if (fd < 0)
             return fd;
@@ -87,6 +92,8 @@ static int set_limits(const struct start_args *a)
         .memory_bytes = l->memory_bytes ? l->memory_bytes + RUNTIME_RESERVE_MEMORY_BYTES : 0,
         .pids = l->pids ? l->pids + RUNTIME_RESERVE_PIDS : 0,
         .cpu_milli = l->cpu_milli ? l->cpu_milli + RUNTIME_RESERVE_CPU_MILLI : 0};
+    if (WITHOUT(LIMITS))
+        return 0;
     int rc = cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WHOLE, &whole);
     return rc < 0 ? rc : cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WORK, &work);
 }
@@ -97,8 +104,11 @@ static int write_boot(const struct start_args *a, int n_cgroup_fds)
         .version = AGENT_BOOT_VERSION,
         .cgroup_fds = (uint32_t)n_cgroup_fds,
         .open_files = a->start->limits.open_files,
-        .child_caps = RUNTIME_CHILD_CAPS,
+        .child_caps = runtime_child_caps(),
     };
+#ifdef CAY_TEST_SWITCHES
+    boot.flags = without_bits;
+#endif
     memcpy(boot.key, a->start->key, sizeof(boot.key));
     memcpy(boot.id, a->start->id, sizeof(boot.id));
     int rc = io_write_full(a->boot_own, &boot, sizeof(boot)); /* fits the socket's buffer */
@@ -138,12 +148,16 @@ static int enter_slot(const struct start_args *a)
     if (fchdir(a->rt->stage_fd) < 0)
         return -errno;
     int rc = ns_enter(a->slot->userns_fd, CLONE_NEWUSER);
-    if (rc == 0)
+    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
         rc = ns_enter(a->slot->netns_fd, CLONE_NEWNET);
     return rc == 0 ? ns_become(0, 0) : rc;
 }
 
-#define NAMESPACES (CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
+static uint64_t namespaces(void)
+{
+    return CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS | (WITHOUT(IPC_NAMESPACE) ? 0 : CLONE_NEWIPC) |
+           (WITHOUT(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP);
+}
 
 /* CLONE_PARENT: the sandbox's PID 1 is privd's child, not this task's, and outlives it. */
 static int fork_inside(struct inside *in, struct task_result *out)
@@ -154,7 +168,7 @@ static int fork_inside(struct inside *in, struct task_result *out)
     if (pipe2(pipes, O_CLOEXEC) < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
     in->status_fd = pipes[1];
-    pid_t pid = ns_fork(NAMESPACES | CLONE_PARENT, 0, &pidfd);
+    pid_t pid = ns_fork(namespaces() | CLONE_PARENT, 0, &pidfd);
     if (pid == 0) {
         close(pipes[0]);
         inside_run(in);

@@ -16,7 +16,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const char *const inside_devices[6] = {"null", "zero", "full", "random", "urandom", "tty"};
+const char *const inside_devices[INSIDE_DEVICES] = {
+    "null", "zero", "full", "random", "urandom",      "tty",
+#ifdef CAY_TEST_SWITCHES
+    "kmsg", "mem",  "kvm",  "fuse",   "loop-control", "net/tun", "vsock",
+#endif
+};
 
 #define STRICT  (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 #define RUN_MAX (UINT64_C(64) << 20)
@@ -128,7 +133,11 @@ static int mount_root(struct build *b)
 
 static int make_devices(const struct build *b)
 {
+    if (WITHOUT(DEVICES) && mkdirat(b->dev_fd, "net", 0755) < 0)
+        return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(inside_devices); i++) {
+        if (b->in->device_fds[i] < 0)
+            continue;
         CLEANUP_CLOSE int node = openat(b->dev_fd, inside_devices[i],
                                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (node < 0)
@@ -206,7 +215,7 @@ static int mask(const struct build *b, int dir_fd, const char *path)
 {
     struct stat st;
     CLEANUP_CLOSE int target = mnt_open_beneath(dir_fd, path, O_PATH, 0);
-    if (target == -ENOENT || target == -EACCES)
+    if (target == -ENOENT || target == -EACCES || WITHOUT(MASKS))
         return 0;
     if (target < 0)
         return target;
@@ -222,7 +231,7 @@ static int mask(const struct build *b, int dir_fd, const char *path)
 static int make_read_only(int dir_fd, const char *path)
 {
     CLEANUP_CLOSE int target = mnt_open_beneath(dir_fd, path, O_PATH, 0);
-    if (target == -ENOENT)
+    if (target == -ENOENT || WITHOUT(READ_ONLY))
         return 0;
     if (target < 0)
         return target;
@@ -269,7 +278,9 @@ static int mount_proc(struct build *b)
 
 static int mount_sys(struct build *b)
 {
-    b->sys_fd = mnt_new("sysfs", NULL, STRICT | MOUNT_ATTR_RDONLY);
+    if (WITHOUT(NETWORK_NAMESPACE)) /* sysfs needs one that is owned by the own user namespace */
+        return 0;
+    b->sys_fd = mnt_new("sysfs", NULL, STRICT | (WITHOUT(READ_ONLY) ? 0 : MOUNT_ATTR_RDONLY));
     int rc = b->sys_fd < 0 ? b->sys_fd : attach_at(b->sys_fd, b->root_fd, "sys");
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(sys_masked); i++)
         rc = mask(b, b->sys_fd, sys_masked[i]);

@@ -68,7 +68,7 @@ static int load_agent(const char *path)
     if (rc < 0)
         return rc;
     int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    if (fchmod(fd, 0111) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
+    if (fchmod(fd, WITHOUT(UNREADABLE) ? 0555 : 0111) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
         return -errno;
     return TAKE_FD(fd);
 }

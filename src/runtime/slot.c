@@ -47,15 +47,15 @@ int process_collect(struct task *t, struct task_result *result, uint32_t *stage)
 static int set_up_network(void)
 {
     int rc = ns_become(0, 0);
-    if (rc == 0)
+    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
         rc = netlink_setup_loopback();
-    if (rc == 0)
+    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE) && !WITHOUT(NETWORK_RULES))
         rc = nft_setup_sealed();
     /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
-    if (rc == 0)
+    if (rc == 0 && !WITHOUT(USERNS_LIMIT))
         rc = io_write_text_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
     /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
-    if (rc == 0)
+    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
         rc = io_write_text_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     return rc;
 }
@@ -75,10 +75,14 @@ NORETURN static void run_network(int pipe_fd)
  * ends soon, is changed. */
 static pid_t fork_network(uint32_t uid, int pipe_fd, int other_end)
 {
+    uint64_t net = WITHOUT(NETWORK_NAMESPACE) ? 0 : CLONE_NEWNET;
+
+    if (WITHOUT(OWN_COUNTS))
+        uid = 0;
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
         setresgid((gid_t)-1, uid, (gid_t)-1) < 0 || setresuid((uid_t)-1, uid, (uid_t)-1) < 0)
         return -errno;
-    pid_t pid = ns_fork(CLONE_NEWUSER | CLONE_NEWNET, SIGCHLD, NULL);
+    pid_t pid = ns_fork(CLONE_NEWUSER | net, SIGCHLD, NULL);
     if (pid == 0) {
         close(other_end);
         run_network(pipe_fd);
