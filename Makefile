@@ -6,10 +6,11 @@ DESTDIR ?=
 SETTINGS ?=
 FUZZ_SECONDS ?= 20
 BENCH_SECONDS ?= 20
+HOSTILE_MESSAGES ?= 1000000
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test check asan fuzz bench install clean
+.PHONY: all build up down test check asan fuzz hostile bench install clean
 
 all: build
 
@@ -38,6 +39,10 @@ asan:
 
 fuzz:
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+# A million hostile messages to privd; `make test` sends some.
+hostile:
+	@CAY_HOSTILE_MESSAGES=$(HOSTILE_MESSAGES) test/run --build=$(BUILD) --only=scenario --files test_hostile.py
 
 bench:
 	@scripts/deps build run
