@@ -115,11 +115,13 @@ static int become_user(const struct agent_spawn *s, const struct user *u)
 
 static void reset_signals(void)
 {
-    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    /* The kernel's own form of struct sigaction, all zero: SIG_DFL. By system call, because glibc's
+     * function refuses its own two signals, which whoever started us may have left ignored. */
+    const uint64_t dfl[4] = {0};
     sigset_t none;
 
     for (int i = 1; i < NSIG; i++)
-        sigaction(i, &dfl, NULL); /* fails for KILL, STOP and glibc's own two, as it should */
+        syscall(SYS_rt_sigaction, i, dfl, NULL, sizeof(uint64_t)); /* fails for KILL and STOP */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }

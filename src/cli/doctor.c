@@ -254,6 +254,22 @@ static void check_open_files(struct doctor_result *r)
             (unsigned long long)l.rlim_max);
 }
 
+/* It binds every uid of a sandbox apart, and only CAP_SYS_RESOURCE could raise it. */
+static void check_processes(struct doctor_result *r)
+{
+    struct rlimit l = {0};
+
+    getrlimit(RLIMIT_NPROC, &l);
+    if (l.rlim_max >= 1024)
+        say(r, DOCTOR_OK, "no low limit on processes of a user");
+    else
+        say(r, DOCTOR_LIMITED,
+            "%llu processes at most for each user, in sandboxes too (RLIMIT_NPROC of whoever "
+            "starts "
+            "the server)",
+            (unsigned long long)l.rlim_max);
+}
+
 static void check_sys_resource(struct doctor_result *r)
 {
     if (has_capability(CAP_SYS_RESOURCE))
@@ -320,6 +336,7 @@ static const struct {
     {"state disk", false, check_btrfs},
     {"free space", false, check_space},
     {"open files", false, check_open_files},
+    {"processes of a user", false, check_processes},
     {"raising limits", false, check_sys_resource},
     {"kvm", false, check_kvm},
 };

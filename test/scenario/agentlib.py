@@ -7,12 +7,15 @@ import http.client
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import struct
 import subprocess
 import threading
 import time
+
+import pytest
 
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000::/home/user:/bin/bash\n"
 GROUP = "root:x:0:\nuser:x:1000:\nextra:x:2000:user\n"
@@ -32,6 +35,13 @@ mount -t devpts -o newinstance,ptmxmode=666,mode=620,gid=5 devpts /dev/pts
 [ "$(readlink /dev/ptmx)" = pts/ptmx ] || mount --bind /dev/pts/ptmx /dev/ptmx
 ip link set lo up 2>/dev/null || true
 """
+
+
+def need_processes(count):
+    """A hard RLIMIT_NPROC that is low binds every user of a sandbox, and nobody here may raise it."""
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    if hard != resource.RLIM_INFINITY and hard < count:
+        pytest.skip(f"this machine gives a user {hard} processes (RLIMIT_NPROC), the test needs {count}")
 
 
 def set_up_script(binary):

@@ -390,6 +390,7 @@ def test_nobody_listens(agent):
 
 
 def test_many_at_once(agent):
+    agentlib.need_processes(400)
     with concurrent.futures.ThreadPoolExecutor(50) as pool:
         results = list(pool.map(lambda i: agent.sh(f"echo {i}; sleep 0.2; echo {i}"), range(150)))
     assert [r.text() for r in results] == [f"{i}\n{i}\n" for i in range(150)]

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { CommandExitError, Sandbox, TimeoutError } from 'e2b'
-import { template, until } from './helpers.mjs'
+import { processLimit, template, until } from './helpers.mjs'
 
 let sandbox
 before(async () => { sandbox = await Sandbox.create(template, { timeoutMs: 300_000, envs: { GLOBAL: 'g' } }) })
@@ -113,7 +113,11 @@ test('children of a background command do not hold it up', async () => {
   assert.equal(result.stdout, 'started\n')
 })
 
-test('twenty commands at a time keep their outputs apart', async () => {
+test('twenty commands at a time keep their outputs apart', async (t) => {
+  if (processLimit() < 128) {
+    t.skip(`this machine gives a user ${processLimit()} processes (RLIMIT_NPROC), twenty commands need more`)
+    return
+  }
   const results = await Promise.all(Array.from({ length: 20 }, (_, i) =>
     sandbox.commands.run(`for k in $(seq 200); do echo ${i}:$k; done`)))
   results.forEach((result, i) => {

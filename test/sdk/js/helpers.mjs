@@ -1,4 +1,5 @@
 // What the tests share. The server comes from E2B_API_URL, E2B_SANDBOX_URL, E2B_DOMAIN and E2B_API_KEY.
+import { readFileSync } from 'node:fs'
 import { Sandbox } from 'e2b'
 
 export const template = process.env.CAY_TEST_TEMPLATE ?? 'host'
@@ -35,4 +36,10 @@ export function pattern(bytes, seed = 1) {
     out[i] = x >>> 0
   }
   return new Uint8Array(out.buffer)
+}
+
+/** The hard RLIMIT_NPROC here. The server of the tests inherits it, and it binds users in sandboxes too. */
+export function processLimit() {
+  const hard = /^Max processes +\S+ +(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))[1]
+  return hard === 'unlimited' ? Infinity : Number(hard)
 }
