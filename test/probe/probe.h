@@ -10,6 +10,8 @@
 
 #include "base/util.h"
 
+#include <sys/types.h>
+
 enum verdict { REFUSED = 0, OPEN = 1, NOT_APPLICABLE = 77 };
 
 struct finding {
@@ -30,6 +32,16 @@ extern const struct probe_case probe_proc_cases[];
 extern const struct probe_case probe_namespace_cases[];
 extern const struct probe_case probe_identity_cases[];
 extern const struct probe_case probe_network_cases[];
+extern const struct probe_case probe_calls_cases[];
+extern const struct probe_case probe_init_cases[];
+extern const struct probe_case probe_files_cases[];
+
+/* PID 1, or the victim that stands for it outside of a sandbox (CAY_PROBE_PID). */
+pid_t probe_target(void);
+
+/* True, with a verdict, where PID 1 is the machine's own, or the probe itself: what would hurt it is not
+ * tried then. */
+int probe_spared(struct finding *f);
 
 void found_refused(struct finding *f, const char *fmt, ...) PRINTF(2, 3);
 void found_open(struct finding *f, const char *fmt, ...) PRINTF(2, 3);

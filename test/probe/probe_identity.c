@@ -98,31 +98,18 @@ static void groups(struct finding *f)
     found_refused(f, "no supplementary group of the host");
 }
 
-/* What would hurt PID 1 when it succeeds is tried in a pid namespace of its own only, never on the
- * host: the initial one has a fixed inode number (PROC_PID_INIT_INO, linux/proc_ns.h). */
-static int on_host(struct finding *f)
-{
-    char link[64] = "";
-
-    if (readlink("/proc/self/ns/pid", link, sizeof(link) - 1) > 0 &&
-        strcmp(link, "pid:[4026531836]") != 0 && getpid() != 1)
-        return 0;
-    found_none(f, "PID 1 here is the machine's own, or the probe itself: not tried");
-    return 1;
-}
-
 static void trace_init(struct finding *f)
 {
-    if (on_host(f))
+    if (probe_spared(f))
         return;
-    found_call(f, "ptrace(ATTACH, 1)", ptrace(PTRACE_SEIZE, 1, NULL, NULL));
+    found_call(f, "ptrace(ATTACH, 1)", ptrace(PTRACE_SEIZE, probe_target(), NULL, NULL));
 }
 
 static void read_init(struct finding *f)
 {
     char byte;
     struct iovec local = {&byte, 1}, remote = {(void *)0x400000, 1};
-    ssize_t r = process_vm_readv(1, &local, 1, &remote, 1, 0);
+    ssize_t r = process_vm_readv(probe_target(), &local, 1, &remote, 1, 0);
 
     if (r < 0 && errno == EFAULT)
         found_open(f, "process_vm_readv may read PID 1");
@@ -132,7 +119,7 @@ static void read_init(struct finding *f)
 
 static void steal_fd(struct finding *f)
 {
-    int pidfd = (int)syscall(434 /* pidfd_open */, 1, 0);
+    int pidfd = (int)syscall(434 /* pidfd_open */, probe_target(), 0);
 
     if (pidfd < 0) {
         found_refused(f, "pidfd_open(1): %s", strerror(errno));
@@ -147,55 +134,59 @@ static void steal_fd(struct finding *f)
     found_refused(f, "pidfd_getfd(1): %s", strerror(errno));
 }
 
+/* The call itself may answer success; what counts is that it lives, and goes on. */
+static char state_after(int sig)
+{
+    char path[64], line[256] = "", *end;
+    int fd;
+
+    kill(probe_target(), sig);
+    usleep(50000);
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)probe_target());
+    fd = open(path, O_RDONLY);
+    if (fd < 0 || read(fd, line, sizeof(line) - 1) <= 0)
+        return 'X';
+    end = strrchr(line, ')');
+    return end ? end[2] : 'X';
+}
+
+static void signal_init(struct finding *f, int sig, const char *name)
+{
+    char state;
+
+    if (probe_spared(f))
+        return;
+    state = state_after(sig);
+    if (strchr("XZTt", state))
+        found_open(f, "after %s the state of PID 1 is %c", name, state);
+    else
+        found_refused(f, "PID 1 goes on after %s", name);
+}
+
 static void kill_init(struct finding *f)
 {
-    if (on_host(f))
-        return;
-    /* Inside its own pid namespace PID 1 takes no signal that it does not handle; the call itself
-     * may answer success. What counts is that it lives. */
-    kill(1, SIGKILL);
-    usleep(50000);
-    if (kill(1, 0) == 0 || errno == EPERM)
-        found_refused(f, "PID 1 lives on after SIGKILL");
-    else
-        found_open(f, "PID 1 is gone");
+    signal_init(f, SIGKILL, "SIGKILL");
 }
 
 static void stop_init(struct finding *f)
 {
-    char line[256] = "", *state;
-    int fd;
-
-    if (on_host(f))
-        return;
-    kill(1, SIGSTOP);
-    usleep(50000);
-    fd = open("/proc/1/stat", O_RDONLY);
-    if (fd < 0 || read(fd, line, sizeof(line) - 1) <= 0) {
-        found_none(f, "/proc/1/stat: %s", strerror(errno));
-        return;
-    }
-    state = strrchr(line, ')');
-    if (state && state[2] == 'T')
-        found_open(f, "PID 1 is stopped");
-    else
-        found_refused(f, "PID 1 goes on after SIGSTOP");
+    signal_init(f, SIGSTOP, "SIGSTOP");
 }
 
 static void limit_init(struct finding *f)
 {
     struct rlimit lim = {.rlim_cur = 8, .rlim_max = 8};
 
-    if (on_host(f))
+    if (probe_spared(f))
         return;
-    found_call(f, "prlimit of PID 1", prlimit(1, RLIMIT_NPROC, &lim, NULL));
+    found_call(f, "prlimit of PID 1", prlimit(probe_target(), RLIMIT_NPROC, &lim, NULL));
 }
 
 static void renice_init(struct finding *f)
 {
-    if (on_host(f))
+    if (probe_spared(f))
         return;
-    found_call(f, "setpriority of PID 1", setpriority(PRIO_PROCESS, 1, 19));
+    found_call(f, "setpriority of PID 1", setpriority(PRIO_PROCESS, (id_t)probe_target(), 19));
 }
 
 static void write_own_exe(struct finding *f)
@@ -233,13 +224,13 @@ const struct probe_case probe_identity_cases[] = {
     {"id.groups", "a group of the host", groups, 0},
     {"id.raise_nofile", "raise one's own limits", raise_limit, 0},
     {"id.real_time", "take the processor for oneself", real_time, 1},
-    {"init.ptrace", "attach to PID 1", trace_init, 0},
+    {"init.ptrace", "attach to PID 1", trace_init, 1},
     {"init.vm_read", "read PID 1's memory", read_init, 1},
     {"init.pidfd_getfd", "take PID 1's descriptors", steal_fd, 1},
-    {"init.kill", "kill PID 1", kill_init, 0},
-    {"init.stop", "stop PID 1", stop_init, 0},
-    {"init.prlimit", "starve PID 1 by limits", limit_init, 0},
-    {"init.renice", "starve PID 1 of the processor", renice_init, 0},
+    {"init.kill", "kill PID 1", kill_init, 1},
+    {"init.stop", "stop PID 1", stop_init, 1},
+    {"init.prlimit", "starve PID 1 by limits", limit_init, 1},
+    {"init.renice", "starve PID 1 of the processor", renice_init, 1},
     {"init.exe", "overwrite the runtime's binary (CVE-2019-5736)", write_own_exe, 0},
     {0},
 };

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#define PATIENCE_MS 1500
+#define PATIENCE_MS 700
 
 static void family(struct finding *f, int domain, int type, int protocol, const char *name)
 {
