@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "sys/caps.h"
+#include "sys/filter_host.h"
 
 #include <errno.h>
 #include <string.h>
@@ -66,6 +67,8 @@ int confine_process(void)
         r = bound_caps();
     if (r == 0 && prctl(PR_SET_DUMPABLE, 0) < 0)
         r = -errno;
+    if (r == 0)
+        r = filter_host_install(FILTER_HOST_DAEMON);
     if (r < 0)
         log_error("cannot give up privileges: %s", strerror(-r));
     return r;

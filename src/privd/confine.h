@@ -8,5 +8,5 @@
 int confine_mounts(const char *state_dir, const char *run_dir, const char *const *programs,
                    unsigned n_programs);
 
-/* Bounding set, soft limit of descriptors, umask, no core dumps. 0 or -errno after logging. */
+/* Capabilities, soft limit of descriptors, umask, no core dumps, system call filter. 0 or -errno after logging. */
 int confine_process(void);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "job/meta.h"
 #include "sys/cgroup.h"
+#include "sys/filter_host.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
 
@@ -215,7 +216,7 @@ NORETURN static void become_job(const struct jobs *all, const struct job *j, int
     sigemptyset(&none);
     if (cgroup_enter(all->cgroup, j->index, CGROUP_WORK) < 0 || null_fd < 0 ||
         sigprocmask(SIG_SETMASK, &none, NULL) < 0 || dup2(null_fd, 0) < 0 || dup2(out_fd, 1) < 0 ||
-        close_range(3, ~0u, 0) < 0 || setsid() < 0)
+        close_range(3, ~0u, 0) < 0 || setsid() < 0 || filter_host_install(FILTER_HOST_JOB) < 0)
         _exit(126);
     execve(o->job, argv, env);
     _exit(127);

@@ -6,6 +6,7 @@
 #include "sys/cgroup.h"
 #include "sys/fdpass.h"
 #include "sys/filter.h"
+#include "sys/filter_host.h"
 #include "sys/loopdev.h"
 #include "sys/mnt.h"
 #include "sys/netlink.h"
@@ -286,6 +287,50 @@ static void test_network_is_sealed(void **state)
 {
     NEEDS_ROOT;
     assert_int_equal(in_child(sealed_network), 0);
+}
+
+/* --- filter of the host's side ------------------------------------------------------------------- */
+
+static int refused_by_host_filter(void)
+{
+    if (filter_host_install(FILTER_HOST_DAEMON) < 0)
+        return 1;
+    if (syscall(SYS_keyctl, 0, -3, 0, 0, 0) != -1 || errno != EPERM)
+        return 2;
+    if (syscall(SYS_vhangup + 0x7000, 0) != -1 || errno != ENOSYS) /* not ours to answer */
+        return 3;
+    if (syscall(SYS_userfaultfd, 0) != -1 || errno != EPERM)
+        return 4;
+    if (unshare(CLONE_NEWNS) < 0 || syscall(SYS_kcmp, getpid(), getpid(), 0, 0, 0) != 0)
+        return 5;
+    if (filter_host_install(FILTER_HOST_JOB) < 0)
+        return 6;
+    if (syscall(SYS_kcmp, getpid(), getpid(), 0, 0, 0) != -1 || errno != EPERM ||
+        syscall(SYS_setns, -1, 0) != -1 || errno != EPERM || unshare(CLONE_NEWNS) < 0)
+        return 7;
+    return 0;
+}
+
+static int called_as_x32(void)
+{
+    if (filter_host_install(FILTER_HOST_DAEMON) < 0)
+        return 1;
+    syscall(0x40000000 | SYS_getpid);
+    return 0;
+}
+
+/* What a control without the filter may do: the same calls are answered by the kernel itself. */
+static int not_refused_without(void)
+{
+    return syscall(SYS_keyctl, 0, -3, 0, 0, 0) == -1 && errno == EPERM;
+}
+
+static void test_host_filter(void **state)
+{
+    NEEDS_ROOT;
+    assert_int_equal(in_child(not_refused_without), 0);
+    assert_int_equal(in_child(refused_by_host_filter), 0);
+    assert_int_not_equal(in_child(called_as_x32), 0);
 }
 
 /* --- filter -------------------------------------------------------------------------------------- */
@@ -587,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_open_beneath_follows_nothing),
         cmocka_unit_test(test_detached_trees),
         cmocka_unit_test(test_network_is_sealed),
+        cmocka_unit_test(test_host_filter),
         cmocka_unit_test(test_filter),
         cmocka_unit_test(test_cgroup_freezes_kills_and_goes),
         cmocka_unit_test(test_btrfs_on_a_loop_device),
