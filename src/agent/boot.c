@@ -10,6 +10,7 @@
 #include <linux/securebits.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -54,10 +55,45 @@ enum err_code boot_read(struct agent *a, struct err *e)
 #ifdef CAY_TEST_SWITCHES
     without_bits = boot.flags;
 #endif
-    a->has_key = !WITHOUT(AGENT_KEY);
-    memcpy(a->key, boot.key, sizeof(a->key));
-    memcpy(a->id, boot.id, sizeof(a->id) - 1);
-    explicit_bzero(&boot, sizeof(boot));
+    a->has_key = !WITHOUT(AGENT_KEY); /* boot_claim brings it, before anything is served */
+    return ERR_OK;
+}
+
+/* The starter has made the files; nothing that could have changed them has run yet. */
+static int write_name_file(const char *path, const char *text)
+{
+    CLEANUP_CLOSE int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? -errno : io_write_full(fd, text, strlen(text));
+}
+
+/* Without its own name in /etc/hosts, sudo and others complain about it on every call. */
+static int write_names(const char *id)
+{
+    char hosts[256], name[64];
+    int ret;
+
+    snprintf(hosts, sizeof(hosts),
+             "127.0.0.1\tlocalhost\n127.0.1.1\t%s\n"
+             "::1\tlocalhost ip6-localhost ip6-loopback\n",
+             id);
+    snprintf(name, sizeof(name), "%s\n", id);
+    ret = write_name_file(AGENT_HOSTS_FILE, hosts);
+    return ret < 0 ? ret : write_name_file(AGENT_HOSTNAME_FILE, name);
+}
+
+enum err_code boot_claim(struct agent *a, struct err *e)
+{
+    struct agent_claim claim;
+    int ret = io_read_full(AGENT_BOOT_FD, &claim, sizeof(claim));
+
+    if (ret < 0)
+        return err_set_sys(e, ERR_UNAVAILABLE, ret, "waiting to be claimed");
+    memcpy(a->key, claim.key, sizeof(a->key));
+    memcpy(a->id, claim.id, sizeof(a->id) - 1);
+    explicit_bzero(&claim, sizeof(claim));
+    if ((ret = write_names(a->id)) < 0)
+        return err_set_sys(e, ERR_INTERNAL, ret, "writing the sandbox's name");
     return ERR_OK;
 }
 

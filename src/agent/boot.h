@@ -10,6 +10,10 @@ void boot_standard_descriptors(void);
 /* Reads the boot block from AGENT_BOOT_FD into the agent. */
 enum err_code boot_read(struct agent *a, struct err *e);
 
+/* Waits until the starter says whose sandbox this is, takes id and key, writes the sandbox's names.
+ * Blocks, perhaps for long: nothing has to be served before. */
+enum err_code boot_claim(struct agent *a, struct err *e);
+
 /* Becomes AGENT_UID with all its capabilities, cuts the bounding set to what children may have, and
  * makes itself unreadable for the sandbox's own root. */
 enum err_code boot_confine(const struct agent *a, struct err *e);

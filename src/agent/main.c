@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     }
     boot_prepare();
     if ((!o.no_boot && (boot_read(&agent, &e) != ERR_OK || boot_confine(&agent, &e) != ERR_OK)) ||
-        serve(&agent, &o, &e) != ERR_OK) {
+        serve(&agent, &o, &e) != ERR_OK || (!o.no_boot && boot_claim(&agent, &e) != ERR_OK)) {
         log_error("%s", e.text);
         if (!o.no_boot)
             boot_tell(&e);

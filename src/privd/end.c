@@ -111,6 +111,7 @@ static void clean_up(struct slot *s)
     loop_disarm(&p->loop, &s->timer);
     loop_remove(&p->loop, &s->pid_source);
     util_close(&s->pidfd);
+    util_close(&s->boot_fd);
     runtime_slot_close(&s->pooled);
     if (s->state != SLOT_ENDING)
         slots_enter(p, s, SLOT_ENDING);
@@ -155,6 +156,8 @@ static void on_pid(void *arg, uint32_t events)
     if (s->state == SLOT_RUNNING) {
         p->n_sandboxes--;
         tell_ended(s, &how);
+    } else if (s->state == SLOT_READY) {
+        slots_lose_warm(p, s);
     }
     clean_up(s);
 }

@@ -175,7 +175,10 @@ static void on_end(void *arg, uint32_t events)
     if (result < 0)
         log_warn("job %u %u: %s", j->kind, j->number, j->reason);
     forget(j);
-    p->sweep_wanted = p->sweep_wanted || j->kind != JOB_SWEEP;
+    if (j->kind != JOB_SWEEP) {
+        p->sweep_wanted = true;
+        slots_forget_warm(p); /* they stand on what was there before */
+    }
     if (j->asker.seq != 0)
         request_reply_status(p, &j->asker, PRIVSEP_JOB, result, PRIVSEP_STAGE_NONE);
     if (j->done)
@@ -335,6 +338,8 @@ int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const s
 
     if (!j)
         return -EBUSY;
+    if (kind != JOB_SWEEP)
+        slots_forget_warm(p);
     *j = (struct job){.privd = p,
                       .index = (uint32_t)(j - p->jobs->all),
                       .kind = kind,

@@ -19,12 +19,18 @@ struct asker {
     uint64_t peer, seq; /* seq 0: nobody */
 };
 
+/* What a sandbox is made for, as far as it matters before it is somebody's. */
+struct slot_kind {
+    uint32_t template_number, level;
+    struct privsep_limits limits;
+};
+
 struct create_request {
     struct privd *privd;
     struct asker asker;
     struct loop_timer timer; /* while it waits for a slot */
-    struct runtime_start start;
-    uint32_t level;
+    struct slot_kind kind;
+    struct runtime_claim claim;
     struct create_request *next;
 };
 
@@ -34,13 +40,13 @@ struct slot {
     struct privd *privd;
     uint32_t number, gen;
     enum slot_state state;
-    struct runtime_slot pooled; /* descriptors of its namespaces while SLOT_READY, STARTING */
+    struct runtime_slot pooled; /* descriptors of its namespaces until cay-init runs in it */
     struct task task;           /* the one that works on it now */
     struct loop_source task_source;
     struct loop_timer timer; /* deadline of STARTING, retry of ENDING */
     uint32_t retries;
 
-    pid_t pid; /* PID 1; 0: none */
+    pid_t pid; /* PID 1; 0: none. SLOT_READY with one: it is warm, cay-init waits to be claimed */
     int pidfd; /* -1: none */
     struct loop_source pid_source;
     int boot_fd;
@@ -51,13 +57,13 @@ struct slot {
     uint32_t failure_stage;
     struct asker killer; /* who waits for its end */
 
-    /* what it runs; valid from SLOT_STARTING on */
-    char id[PRIVSEP_ID_SIZE];
-    uint32_t template_number, level;
+    /* what it runs; valid from SLOT_STARTING on, kind from when it is warmed */
+    char id[PRIVSEP_ID_SIZE]; /* all NUL: nobody's yet */
+    struct slot_kind kind;
+    uint32_t warm_epoch; /* p->warm_epoch when it was begun to be warmed */
     int64_t started_real_ms;
-    struct privsep_limits limits;
 
-    struct slot *next; /* of the list it is on: empty, ready, none */
+    struct slot *next; /* of the list it is on: empty, ready, warm, none */
 };
 
 struct slot_list {
@@ -79,9 +85,14 @@ struct privd {
     struct records records;
 
     struct slot *slots; /* options.slots_max */
-    struct slot_list empty, ready;
+    struct slot_list empty, ready, warm;
     uint32_t n_making, n_starting, n_sandboxes; /* the last: SLOT_RUNNING */
-    uint32_t make_failures;                     /* in a row: refilling backs off */
+    uint32_t n_warming;                         /* those of n_making in which cay-init is started */
+    struct slot_kind kind;                      /* what most creates ask for: what is warmed */
+    bool has_kind;
+    uint32_t kind_misses;   /* creates in a row that asked for something else */
+    uint32_t warm_epoch;    /* slots warmed in an earlier one are not used */
+    uint32_t make_failures; /* in a row: refilling backs off */
     struct loop_timer refill_timer;
 
     struct create_request *waiting_first, *waiting_last; /* creates without a slot yet */
@@ -123,8 +134,17 @@ void slots_put_empty(struct privd *p, struct slot *s);
 /* Starts making slots until enough are ready or under way. */
 void slots_refill(struct privd *p);
 
-/* The oldest ready slot, off the list, or NULL. */
-struct slot *slots_take_ready(struct privd *p);
+/* A ready slot for that kind, off its list: a warm one when there is one. NULL: none yet. */
+struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);
+
+/* Somebody asks for a sandbox of that kind: what is made ahead follows. */
+void slots_note_kind(struct privd *p, const struct slot_kind *kind);
+
+/* What was warmed is given up: templates change. */
+void slots_forget_warm(struct privd *p);
+
+/* PID 1 of a warm slot has ended by itself: off the list, and no more of them until somebody asks. */
+void slots_lose_warm(struct privd *p, struct slot *s);
 
 /* Writes the slot's record with the state that it is about to enter, then enters it. A record that
  * cannot be written is logged: the sandbox would be undone instead of found after a crash. */

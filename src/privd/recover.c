@@ -109,10 +109,10 @@ static bool take_over(struct privd *p, const struct record *rec)
     s->pid = rec->pid;
     s->gen = rec->gen;
     s->state = SLOT_RUNNING;
-    s->template_number = rec->template_number;
-    s->level = rec->level;
+    s->kind.template_number = rec->template_number;
+    s->kind.level = rec->level;
     s->started_real_ms = rec->started_real_ms;
-    s->limits = rec->limits;
+    s->kind.limits = rec->limits;
     memcpy(s->id, rec->id, sizeof(s->id));
     p->n_sandboxes++;
     return true;

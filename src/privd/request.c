@@ -38,10 +38,10 @@ static void send_item(struct privd *p, const struct asker *who, const struct slo
     struct privsep_msg m = {.op = PRIVSEP_ITEM, .slot = s->number, .gen = s->gen};
 
     memcpy(m.u.item.id, s->id, sizeof(m.u.item.id));
-    m.u.item.template_number = s->template_number;
-    m.u.item.level = s->level;
+    m.u.item.template_number = s->kind.template_number;
+    m.u.item.level = s->kind.level;
     m.u.item.started_real_ms = s->started_real_ms;
-    m.u.item.limits = s->limits;
+    m.u.item.limits = s->kind.limits;
     (void)privsep_server_send(p->server, who->peer, &m, NULL, 0);
 }
 
@@ -85,7 +85,7 @@ static void do_capacity(struct privd *p, const struct asker *who, const struct p
     const char *name = runtime_disk_name(p->rt);
 
     r.u.capacity.slots_max = p->options.slots_max;
-    r.u.capacity.slots_ready = p->ready.n;
+    r.u.capacity.slots_ready = p->ready.n + p->warm.n;
     r.u.capacity.sandboxes = p->n_sandboxes;
     r.status = runtime_disk_space(p->rt, &r.u.capacity.disk_total_bytes,
                                   &r.u.capacity.disk_free_bytes);
@@ -146,7 +146,7 @@ static void do_stat(struct privd *p, struct slot *s, const struct asker *who,
     r.u.stat.cpu_used_us = st.cpu_used_us;
     r.u.stat.disk_used_bytes = st.disk_used_bytes;
     r.u.stat.disk_limit_bytes = st.disk_limit_bytes;
-    r.u.stat.cpu_milli = s->limits.cpu_milli;
+    r.u.stat.cpu_milli = s->kind.limits.cpu_milli;
     r.u.stat.pids_used = st.pids_used;
     (void)request_reply(p, who, &r, NULL, 0);
 }

@@ -96,6 +96,8 @@ static void started(struct slot *s)
 {
     struct privd *p = s->privd;
     struct privsep_msg m = {.op = PRIVSEP_CREATE, .slot = s->number, .gen = s->gen};
+    int fds[PRIVSEP_CREATE_SOCKETS];
+    unsigned n_fds = 0;
     int r;
 
     s->started_real_ms = clock_real_ms();
@@ -107,9 +109,12 @@ static void started(struct slot *s)
     start_ended(s);
     slots_enter(p, s, SLOT_RUNNING);
     p->n_sandboxes++;
-    m.u.created.template_number = s->template_number;
+    m.u.created.template_number = s->kind.template_number;
     m.u.created.started_real_ms = s->started_real_ms;
-    r = request_reply(p, &s->create->asker, &m, NULL, 0);
+    /* Whoever asked speaks to the agent next; without them it asks with CONNECT. */
+    if (runtime_sockets(p->rt, s->pidfd, fds, ARRAY_SIZE(fds)) == 0)
+        n_fds = ARRAY_SIZE(fds);
+    r = request_reply(p, &s->create->asker, &m, fds, n_fds);
     free(TAKE_PTR(s->create));
     if (r < 0) {
         /* Whoever asked is gone, and the next peer may have listed already: nobody would know of it. */
@@ -146,6 +151,19 @@ static void on_boot(void *arg, uint32_t events)
     start_failed(s, n > 0 ? -EIO : -ECHILD, PRIVSEP_STAGE_READY);
 }
 
+/* cay-init runs or is about to: it gets to know whose it is. */
+static void claim(struct slot *s)
+{
+    struct privd *p = s->privd;
+    int r = runtime_claim(p->rt, s->pidfd, s->boot_fd, &s->create->claim);
+
+    explicit_bzero(s->create->claim.key, sizeof(s->create->claim.key));
+    if (r == 0)
+        r = loop_add(&p->loop, &s->boot_source, s->boot_fd, on_boot, s);
+    if (r < 0)
+        start_failed(s, r, PRIVSEP_STAGE_READY);
+}
+
 static void on_start(void *arg, uint32_t events)
 {
     struct slot *s = arg;
@@ -159,14 +177,22 @@ static void on_start(void *arg, uint32_t events)
     if (r == -EAGAIN && slots_watch_task(s, on_start) == 0)
         return;
     runtime_slot_close(&s->pooled);
-    if (r == 0) {
-        s->pid = started_as.pid;
-        s->pidfd = started_as.pidfd;
-        stage = PRIVSEP_STAGE_READY;
-        r = loop_add(&p->loop, &s->boot_source, s->boot_fd, on_boot, s);
-    }
-    if (r < 0)
+    if (r < 0) {
         start_failed(s, r, stage);
+        return;
+    }
+    s->pid = started_as.pid;
+    s->pidfd = started_as.pidfd;
+    claim(s);
+}
+
+static int start_cold(struct privd *p, struct slot *s)
+{
+    struct runtime_start start = {.template_number = s->kind.template_number,
+                                  .limits = s->kind.limits};
+    int r = p->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
+
+    return r == 0 ? slots_watch_task(s, on_start) : r;
 }
 
 /* Takes c over. */
@@ -175,18 +201,19 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
     int r;
 
     s->create = c;
-    memcpy(s->id, c->start.id, sizeof(s->id));
-    s->template_number = c->start.template_number;
-    s->level = c->level;
-    s->limits = c->start.limits;
+    memcpy(s->id, c->claim.id, sizeof(s->id));
+    s->kind = c->kind;
     s->started_real_ms = clock_real_ms();
     p->n_starting++;
     slots_enter(p, s, SLOT_STARTING);
     loop_arm(&p->loop, &s->timer, START_TIMEOUT_MS, on_start_timeout, s);
-    r = p->driver->start_begin(p->rt, &s->pooled, &c->start, &s->task, &s->boot_fd);
-    explicit_bzero(c->start.key, sizeof(c->start.key));
-    if (r == 0)
-        r = slots_watch_task(s, on_start);
+    if (s->pid > 0) {
+        /* Until it is ready its boot socket tells of its end. */
+        loop_remove(&p->loop, &s->pid_source);
+        claim(s);
+        return;
+    }
+    r = start_cold(p, s);
     if (r < 0)
         start_failed(s, r, PRIVSEP_STAGE_NAMESPACES);
 }
@@ -194,7 +221,7 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
 void sandbox_pump(struct privd *p)
 {
     while (!p->stopping && p->n_waiting > 0 && p->n_starting < START_PARALLEL) {
-        struct slot *s = slots_take_ready(p);
+        struct slot *s = slots_take_ready(p, &p->waiting_first->kind);
         struct create_request *c = s ? take_waiting(p) : NULL;
 
         if (!c)
@@ -214,7 +241,7 @@ static bool id_is_taken(const struct privd *p, const char *id)
             return true;
     }
     for (const struct create_request *c = p->waiting_first; c; c = c->next)
-        if (memcmp(c->start.id, id, PRIVSEP_ID_SIZE) == 0)
+        if (memcmp(c->claim.id, id, PRIVSEP_ID_SIZE) == 0)
             return true;
     return false;
 }
@@ -253,11 +280,11 @@ void sandbox_create(struct privd *p, const struct asker *who, const struct privs
     }
     c->privd = p;
     c->asker = *who;
-    c->level = m->u.create.level;
-    c->start.template_number = m->u.create.template_number;
-    c->start.limits = m->u.create.limits;
-    memcpy(c->start.id, m->u.create.id, sizeof(c->start.id));
-    memcpy(c->start.key, m->u.create.key, sizeof(c->start.key));
+    c->kind = (struct slot_kind){m->u.create.template_number, m->u.create.level,
+                                 m->u.create.limits};
+    memcpy(c->claim.id, m->u.create.id, sizeof(c->claim.id));
+    memcpy(c->claim.key, m->u.create.key, sizeof(c->claim.key));
+    slots_note_kind(p, &c->kind);
     put_waiting(p, c);
     loop_arm(&p->loop, &c->timer, SLOT_TIMEOUT_MS, on_no_slot, c);
     sandbox_pump(p);

@@ -1,4 +1,6 @@
-/* Slots made ahead: namespaces, rules, layer and cgroups wait for a sandbox to come. */
+/* Slots made ahead: namespaces, rules, layer and cgroups wait for a sandbox to come. Most are warm: in
+ * them cay-init runs already, with the template and the limits that were asked for most recently, and
+ * waits to be told whose it is. */
 #include "privd/privd.h"
 
 #include "base/log.h"
@@ -7,6 +9,8 @@
 #include <string.h>
 
 #define MAKE_PARALLEL 4 /* tasks at a time */
+#define BARE_READY    2 /* kept beside warm ones, for creates of another kind */
+#define KIND_MISSES   4 /* creates in a row of another kind until that is what is warmed */
 #define BACKOFF_MS    100
 #define BACKOFF_SHIFT 6 /* at most BACKOFF_MS << 6: 6.4 s */
 
@@ -33,6 +37,21 @@ static struct slot *list_take(struct slot_list *l)
     s->next = NULL;
     l->n--;
     return s;
+}
+
+static void list_remove(struct slot_list *l, struct slot *s)
+{
+    struct slot **at = &l->first, *before = NULL;
+
+    for (; *at && *at != s; at = &(*at)->next)
+        before = *at;
+    if (!*at)
+        return;
+    *at = s->next;
+    if (l->last == s)
+        l->last = before;
+    s->next = NULL;
+    l->n--;
 }
 
 int slots_init(struct privd *p)
@@ -71,10 +90,10 @@ void slots_enter(struct privd *p, struct slot *s, enum slot_state state)
                          .gen = s->gen,
                          .state = state,
                          .pid = s->pid,
-                         .template_number = s->template_number,
-                         .level = s->level,
+                         .template_number = s->kind.template_number,
+                         .level = s->kind.level,
                          .started_real_ms = s->started_real_ms,
-                         .limits = s->limits};
+                         .limits = s->kind.limits};
     int r;
 
     memcpy(rec.id, s->id, sizeof(rec.id));
@@ -91,9 +110,66 @@ void slots_put_empty(struct privd *p, struct slot *s)
     list_put(&p->empty, s);
 }
 
-struct slot *slots_take_ready(struct privd *p)
+static bool same_kind(const struct slot_kind *a, const struct slot_kind *b)
 {
-    return list_take(&p->ready);
+    const struct privsep_limits *l = &a->limits, *m = &b->limits;
+
+    return a->template_number == b->template_number && a->level == b->level &&
+           l->memory_bytes == m->memory_bytes && l->disk_bytes == m->disk_bytes &&
+           l->cpu_milli == m->cpu_milli && l->pids == m->pids && l->open_files == m->open_files;
+}
+
+/* An unclaimed one stands in nobody's way: a job may remove its template already. */
+static void give_up(struct privd *p, struct slot *s)
+{
+    s->kind = (struct slot_kind){0};
+    end_force(p, s);
+}
+
+struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind)
+{
+    struct slot *warm = p->warm.first, *s;
+
+    /* All warm ones are of one kind. */
+    if (warm && same_kind(&warm->kind, kind))
+        return list_take(&p->warm);
+    s = list_take(&p->ready);
+    if (!s && warm && p->empty.n == 0 && p->n_making == 0) {
+        list_remove(&p->warm, warm);
+        give_up(p, warm);
+    }
+    return s;
+}
+
+void slots_forget_warm(struct privd *p)
+{
+    struct slot *s;
+
+    p->has_kind = false;
+    p->warm_epoch++;
+    while ((s = list_take(&p->warm)) != NULL)
+        give_up(p, s);
+}
+
+void slots_note_kind(struct privd *p, const struct slot_kind *kind)
+{
+    if (p->has_kind && same_kind(&p->kind, kind)) {
+        p->kind_misses = 0;
+        return;
+    }
+    if (p->has_kind && ++p->kind_misses < KIND_MISSES)
+        return;
+    slots_forget_warm(p);
+    p->kind = *kind;
+    p->has_kind = true;
+    p->kind_misses = 0;
+}
+
+void slots_lose_warm(struct privd *p, struct slot *s)
+{
+    log_warn("slot %u: cay-init ended before it was claimed", s->number);
+    list_remove(&p->warm, s);
+    p->has_kind = false;
 }
 
 struct slot *slots_find(struct privd *p, const struct privsep_msg *m, int *why)
@@ -104,7 +180,7 @@ struct slot *slots_find(struct privd *p, const struct privsep_msg *m, int *why)
     return *why == 0 ? s : NULL;
 }
 
-/* -- making ------------------------------------------------------------------------------------ */
+/* -- what can go wrong ------------------------------------------------------------------------- */
 
 static void refill_again(void *arg)
 {
@@ -127,6 +203,91 @@ int slots_watch_task(struct slot *s, loop_source_cb cb)
     return loop_add(&s->privd->loop, &s->task_source, s->task.result_fd, cb, s);
 }
 
+/* -- warming: cay-init is started and waits to be claimed -------------------------------------- */
+
+/* Creates go on from bare slots, and say themselves what is wrong. */
+static void warm_failed(struct privd *p, struct slot *s, int status, uint32_t stage)
+{
+    log_warn("slot %u: cannot be started ahead: %s (%s)", s->number, strerror(-status),
+             privsep_stage_name(stage));
+    p->has_kind = false;
+    give_up(p, s);
+}
+
+static void on_warm(void *arg, uint32_t events);
+
+static int finish_warming(struct privd *p, struct slot *s, uint32_t *stage)
+{
+    struct runtime_started as = {.pidfd = -1};
+    int r = p->driver->start_finish(p->rt, &s->task, &as, stage);
+
+    if (r == -EAGAIN)
+        return slots_watch_task(s, on_warm) == 0 ? r : -EIO;
+    runtime_slot_close(&s->pooled);
+    if (r < 0)
+        return r;
+    s->pid = as.pid;
+    s->pidfd = as.pidfd;
+    return end_watch(p, s);
+}
+
+static void on_warm(void *arg, uint32_t events)
+{
+    struct slot *s = arg;
+    struct privd *p = s->privd;
+    uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
+    int r;
+
+    loop_remove(&p->loop, &s->task_source);
+    r = finish_warming(p, s, &stage);
+    if (r == -EAGAIN)
+        return;
+    p->n_making--;
+    p->n_warming--;
+    if (r < 0) {
+        warm_failed(p, s, r, stage);
+    } else if (s->warm_epoch != p->warm_epoch) {
+        give_up(p, s);
+    } else {
+        slots_enter(p, s, SLOT_READY);
+        list_put(&p->warm, s);
+        sandbox_pump(p);
+    }
+    slots_refill(p);
+}
+
+/* s is on no list, SLOT_MAKING or SLOT_READY; its namespaces are there. */
+static void warm(struct privd *p, struct slot *s)
+{
+    struct runtime_start start = {.template_number = p->kind.template_number,
+                                  .limits = p->kind.limits};
+    int r;
+
+    s->kind = p->kind;
+    s->warm_epoch = p->warm_epoch;
+    if (s->state != SLOT_MAKING)
+        slots_enter(p, s, SLOT_MAKING);
+    p->n_making++;
+    p->n_warming++;
+    r = p->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
+    if (r == 0)
+        r = slots_watch_task(s, on_warm);
+    if (r < 0) {
+        p->n_making--;
+        p->n_warming--;
+        warm_failed(p, s, r, PRIVSEP_STAGE_NAMESPACES);
+    }
+}
+
+/* Whoever waits comes first; then a few bare ones; the rest is warmed. */
+static bool want_warm(const struct privd *p, uint32_t bare)
+{
+    return p->has_kind && p->n_waiting == 0 && bare >= BARE_READY &&
+           p->warm.n + p->n_warming < p->options.slots_ready;
+}
+
+/* -- making ------------------------------------------------------------------------------------ */
+
 static void on_made(void *arg, uint32_t events)
 {
     struct slot *s = arg;
@@ -144,9 +305,13 @@ static void on_made(void *arg, uint32_t events)
         return;
     }
     p->make_failures = 0;
-    slots_enter(p, s, SLOT_READY);
-    list_put(&p->ready, s);
-    sandbox_pump(p);
+    if (want_warm(p, p->ready.n)) {
+        warm(p, s);
+    } else {
+        slots_enter(p, s, SLOT_READY);
+        list_put(&p->ready, s);
+        sandbox_pump(p);
+    }
     slots_refill(p);
 }
 
@@ -162,6 +327,7 @@ static void make_one(struct privd *p, struct slot *s)
     s->pooled.gen = s->gen;
     s->retries = 0;
     s->failure = 0;
+    s->kind = (struct slot_kind){0};
     memset(s->id, 0, sizeof(s->id));
     slots_enter(p, s, SLOT_MAKING);
     p->n_making++;
@@ -174,12 +340,26 @@ static void make_one(struct privd *p, struct slot *s)
     }
 }
 
+/* As many warm ones as there shall be ready ones, and the few bare ones besides. */
+static bool want_more(const struct privd *p)
+{
+    uint32_t ahead = p->options.slots_ready;
+
+    if (p->has_kind && ahead > 0)
+        ahead += BARE_READY;
+    return p->ready.n + p->warm.n + p->n_making < ahead + p->n_waiting;
+}
+
 void slots_refill(struct privd *p)
 {
-    while (!p->stopping && p->refill_timer.place == 0 && p->n_making < MAKE_PARALLEL &&
-           p->ready.n + p->n_making < p->options.slots_ready + p->n_waiting) {
-        struct slot *s = list_take(&p->empty);
+    while (!p->stopping && p->refill_timer.place == 0 && p->n_making < MAKE_PARALLEL) {
+        struct slot *s;
 
+        if (p->ready.n > 0 && want_warm(p, p->ready.n - 1)) {
+            warm(p, list_take(&p->ready));
+            continue;
+        }
+        s = want_more(p) ? list_take(&p->empty) : NULL;
         if (!s)
             break;
         make_one(p, s);

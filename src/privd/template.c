@@ -29,10 +29,10 @@ int template_read(const struct privd *p, uint32_t number, struct template_meta *
 bool template_in_use(const struct privd *p, uint32_t number)
 {
     for (uint32_t i = 0; i < p->options.slots_max; i++)
-        if (p->slots[i].state >= SLOT_STARTING && p->slots[i].template_number == number)
+        if (p->slots[i].state >= SLOT_STARTING && p->slots[i].kind.template_number == number)
             return true;
     for (const struct create_request *c = p->waiting_first; c; c = c->next)
-        if (c->start.template_number == number)
+        if (c->kind.template_number == number)
             return true;
     return false;
 }

@@ -17,15 +17,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PRIVSEP_VERSION  1
-#define PRIVSEP_MAX_FDS  16
-#define PRIVSEP_KEY_SIZE 32
-#define PRIVSEP_ID_SIZE  32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
+#define PRIVSEP_VERSION        1
+#define PRIVSEP_MAX_FDS        16
+#define PRIVSEP_KEY_SIZE       32
+#define PRIVSEP_CREATE_SOCKETS 2
+#define PRIVSEP_ID_SIZE        32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 
 enum privsep_op {
     PRIVSEP_HELLO = 1, /* first message; u.hello.version. Reply: u.hello */
-    PRIVSEP_CREATE,    /* u.create. Reply when cay-init is ready (status 0, slot, gen, u.created) or
-                        * after everything was undone (status -errno, u.failed says at which stage) */
+    PRIVSEP_CREATE,  /* u.create. Reply when cay-init is ready (status 0, slot, gen, u.created, and
+                        * PRIVSEP_CREATE_SOCKETS sockets as of CONNECT, or none) or after everything
+                        * was undone (status -errno, stage says at which) */
     PRIVSEP_KILL,    /* slot, gen. Reply when nothing of it is left but what a job deletes later */
     PRIVSEP_CONNECT, /* slot, gen, u.connect.count (1..PRIVSEP_MAX_FDS). Reply: that many stream
                       * sockets, non-blocking, unconnected, inside the sandbox's network namespace;

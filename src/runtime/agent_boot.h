@@ -2,8 +2,10 @@
 /* What cay-init is given at exec, and what it says back. Shared by runtime (which starts it) and agent.
  *
  * Descriptor AGENT_BOOT_FD is one end of a SOCK_STREAM pair. The starter has written one struct
- * agent_boot into it; cay-init reads it, sets itself up, listens on 127.0.0.1:AGENT_PORT and writes one
- * byte AGENT_READY, or AGENT_FAILED and a NUL-terminated sentence, and closes it.
+ * agent_boot into it; cay-init reads it, sets itself up and listens on 127.0.0.1:AGENT_PORT. Then it
+ * waits, perhaps for long, for one struct agent_claim: from there on it is somebody's. It writes the
+ * sandbox's names, then one byte AGENT_READY, or AGENT_FAILED and a NUL-terminated sentence, and
+ * closes it.
  * AGENT_CGROUP_FD_FIRST.. (boot.cgroup_fds of them) are files opened for writing by privd: each new
  * process writes "0" to every one before exec, which moves it from the `agent` leaf into `work`. With
  * cgroup v1 they are `tasks` files: one thread that moves itself takes no global lock in the kernel
@@ -14,11 +16,13 @@
 #define AGENT_BOOT_FD         3
 #define AGENT_CGROUP_FD_FIRST 4
 #define AGENT_CGROUP_FDS_MAX  4
-#define AGENT_BOOT_VERSION    1
+#define AGENT_BOOT_VERSION    2
 #define AGENT_PORT            49983
 #define AGENT_KEY_HEADER      "X-Cay-Agent-Key" /* hex of key: every request from cayd carries it */
 #define AGENT_READY           'R'
 #define AGENT_FAILED          'F'
+#define AGENT_HOSTS_FILE      "/etc/hosts" /* the starter has made them, empty and root's */
+#define AGENT_HOSTNAME_FILE   "/etc/hostname"
 #define AGENT_UID             65533u /* cay-init's own uid and gid inside: no user of the sandbox has it */
 
 struct agent_boot {
@@ -27,6 +31,9 @@ struct agent_boot {
     uint32_t open_files; /* RLIMIT_NOFILE for children */
     uint32_t flags;
     uint64_t child_caps; /* capability bounding set of every process it starts */
+};
+
+struct agent_claim {
     uint8_t key[32];
-    char id[32];
+    char id[32]; /* NUL-terminated; the host name is set already */
 };

@@ -47,27 +47,19 @@ static int set_limits(void)
     return rc == 0 ? lower_limit(RLIMIT_RTPRIO, 0) : rc;
 }
 
-static int write_file(const char *path, const char *text)
+static int make_file(const char *path)
 {
     /* Removed first: it may be a link in the template, and writing to a lower file copies it up. */
     unlink(path);
     CLEANUP_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    return fd < 0 ? -errno : io_write_full(fd, text, strlen(text));
+    return fd < 0 ? -errno : 0;
 }
 
-/* Without its own name in /etc/hosts, sudo and others complain about it on every call. */
-static int set_names(const char *id)
+/* Made here, as root's own; the agent writes the name into them once the sandbox has one. */
+static int make_name_files(void)
 {
-    char hosts[256], name[PRIVSEP_ID_SIZE + 1];
-    int rc = sethostname(id, strlen(id)) < 0 ? -errno : 0;
-    snprintf(hosts, sizeof(hosts),
-             "127.0.0.1\tlocalhost\n127.0.1.1\t%s\n"
-             "::1\tlocalhost ip6-localhost ip6-loopback\n",
-             id);
-    snprintf(name, sizeof(name), "%s\n", id);
-    if (rc == 0)
-        rc = write_file("/etc/hosts", hosts);
-    return rc == 0 ? write_file("/etc/hostname", name) : rc;
+    int rc = make_file(AGENT_HOSTS_FILE);
+    return rc == 0 ? make_file(AGENT_HOSTNAME_FILE) : rc;
 }
 
 /* Puts a descriptor at a number; both are then the agent's. */
@@ -136,7 +128,7 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
     int root = rootfs_build(in);
     int rc = root < 0 ? root : mnt_pivot(root);
     if (rc == 0)
-        rc = set_names(in->start->id);
+        rc = make_name_files();
     if (rc < 0)
         return rc;
     *stage = PRIVSEP_STAGE_EXEC;

@@ -109,11 +109,7 @@ static int write_boot(const struct start_args *a, int n_cgroup_fds)
 #ifdef CAY_TEST_SWITCHES
     boot.flags = without_bits;
 #endif
-    memcpy(boot.key, a->start->key, sizeof(boot.key));
-    memcpy(boot.id, a->start->id, sizeof(boot.id));
-    int rc = io_write_full(a->boot_own, &boot, sizeof(boot)); /* fits the socket's buffer */
-    explicit_bzero(&boot, sizeof(boot));
-    return rc;
+    return io_write_full(a->boot_own, &boot, sizeof(boot)); /* fits the socket's buffer */
 }
 
 /* Everything that needs the host's root: opening layers, devices and cgroups, before it is given up. */
@@ -212,7 +208,7 @@ int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
                         const struct runtime_start *start, struct task *out, int *boot_fd)
 {
     int pair[2];
-    if (start->flags != 0 || memchr(start->id, '\0', sizeof(start->id)) == NULL)
+    if (start->flags != 0)
         return -EINVAL;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
@@ -220,7 +216,7 @@ int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
         .rt = rt, .slot = slot, .start = start, .boot_fd = pair[1], .boot_own = pair[0]};
     int rc = task_spawn(start_sandbox, &args, out);
     close(pair[1]);
-    /* After the fork, but the flag belongs to the shared open file: what the task writes is 100 bytes into
+    /* After the fork, but the flag belongs to the shared open file: what the task writes is 24 bytes into
      * an empty buffer, which blocks neither way. */
     if (rc == 0)
         rc = io_set_nonblock(pair[0], true);

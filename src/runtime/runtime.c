@@ -1,5 +1,6 @@
 #include "runtime/internal.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
@@ -245,15 +246,60 @@ bool runtime_was_oom(const struct runtime *rt, uint32_t slot)
     return cgroup_oom_kills(rt->cgroups, slot, CGROUP_AGENT) > 0;
 }
 
-static int open_sockets(int *fds, unsigned n)
+/* Runs fn inside a namespace of pidfd's process. Safe as long as fn makes one thing there and nothing else
+ * runs in between; to go on from the wrong namespace is not. */
+static int within(int pidfd, int type, const char *own, int (*fn)(void *arg), void *arg)
 {
-    for (unsigned i = 0; i < n; i++) {
-        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fds[i] >= 0)
+    CLEANUP_CLOSE int home = open(own, O_RDONLY | O_CLOEXEC);
+    if (home < 0)
+        return -errno;
+    int rc = ns_enter(pidfd, type);
+    if (rc < 0)
+        return rc;
+    rc = fn(arg);
+    if (ns_enter(home, type) < 0)
+        abort();
+    return rc;
+}
+
+static int set_host_name(void *arg)
+{
+    const char *id = arg;
+    return sethostname(id, strlen(id)) < 0 ? -errno : 0;
+}
+
+int runtime_claim(const struct runtime *rt, int pidfd, int boot_fd,
+                  const struct runtime_claim *claim)
+{
+    struct agent_claim block;
+    if (memchr(claim->id, '\0', sizeof(claim->id)) == NULL)
+        return -EINVAL;
+    int rc = within(pidfd, CLONE_NEWUTS, "/proc/self/ns/uts", set_host_name, (void *)claim->id);
+    if (rc < 0)
+        return rc;
+    memcpy(block.key, claim->key, sizeof(block.key));
+    memcpy(block.id, claim->id, sizeof(block.id));
+    rc = io_write_full(boot_fd, &block, sizeof(block)); /* the socket's buffer is empty */
+    explicit_bzero(&block, sizeof(block));
+    return rc;
+}
+
+struct sockets {
+    int *fds;
+    unsigned n;
+};
+
+/* None is connected yet. */
+static int open_sockets(void *arg)
+{
+    const struct sockets *s = arg;
+    for (unsigned i = 0; i < s->n; i++) {
+        s->fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (s->fds[i] >= 0)
             continue;
         int rc = -errno;
         while (i > 0)
-            util_close(&fds[--i]);
+            util_close(&s->fds[--i]);
         return rc;
     }
     return 0;
@@ -261,17 +307,8 @@ static int open_sockets(int *fds, unsigned n)
 
 int runtime_sockets(const struct runtime *rt, int pidfd, int *fds, unsigned n)
 {
+    struct sockets sockets = {.fds = fds, .n = n};
     if (n == 0 || n > RUNTIME_SOCKETS_MAX)
         return -EINVAL;
-    CLEANUP_CLOSE int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (home < 0)
-        return -errno;
-    int rc = ns_enter(pidfd, CLONE_NEWNET);
-    if (rc < 0)
-        return rc;
-    /* Safe: only sockets are made here, none is connected, and nothing else runs in between. */
-    rc = open_sockets(fds, n);
-    if (ns_enter(home, CLONE_NEWNET) < 0)
-        abort();
-    return rc;
+    return within(pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_sockets, &sockets);
 }

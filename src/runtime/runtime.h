@@ -10,11 +10,13 @@
  * there):
  *
  *     slot_begin / slot_finish     pooled ahead: namespaces, rules, writable layer, cgroups
- *     start_begin / start_finish   claims the slot: cay-init runs; its ready byte comes over
- * boot_fd runtime_sockets              stream sockets inside the sandbox's network namespace
- * (inline) runtime_stat                 numbers (inline, a dozen small reads) runtime_kill then
- * wait until the pidfd is readable, then runtime_reap end_begin / end_finish       nothing is left:
- * cgroups, writable layer
+ *     start_begin / start_finish   ahead too, or at once: everything is mounted, cay-init runs in it
+ *                                  and waits
+ *     runtime_claim                it is a sandbox; its ready byte comes over boot_fd
+ *     runtime_sockets              stream sockets inside its network namespace (inline)
+ *     runtime_stat                 numbers (inline, a dozen small reads)
+ *     runtime_kill                 then wait until the pidfd is readable, then runtime_reap
+ *     end_begin / end_finish       nothing is left: cgroups, writable layer
  *
  * Per running sandbox the caller needs to keep only the pidfd. Slots that are pooled hold two or
  * three descriptors. Names on disk and in cgroups are <slot> and <slot>.<gen>, so that after a
@@ -98,6 +100,9 @@ struct runtime_start {
     uint32_t template_number;
     uint32_t flags; /* 0 */
     struct privsep_limits limits;
+};
+
+struct runtime_claim {
     char id[PRIVSEP_ID_SIZE]; /* becomes the host name */
     uint8_t key[PRIVSEP_KEY_SIZE];
 };
@@ -121,10 +126,11 @@ struct runtime_driver {
                        uint32_t *stage);
 
     /* Starts cay-init in the slot. *boot_fd (non-blocking, owned by the caller) is the starter's
-     * end of the boot socket: struct agent_boot has been or will be written by the task, the caller
-     * reads AGENT_READY or AGENT_FAILED and its sentence from it; end of file without either: it
-     * died. The slot's descriptors may be closed as soon as start_finish has not answered -EAGAIN.
-     */
+     * end of the boot socket: struct agent_boot has been or will be written by the task. Once
+     * runtime_claim has said whose it is, the caller reads AGENT_READY or AGENT_FAILED and its
+     * sentence from it; end of file without either: it died. It ends by itself when boot_fd is
+     * closed unclaimed. The slot's descriptors may be closed as soon as start_finish has not
+     * answered -EAGAIN. */
     int (*start_begin)(struct runtime *rt, const struct runtime_slot *slot,
                        const struct runtime_start *start, struct task *out, int *boot_fd);
     /* 0, -EAGAIN, or -errno with *stage; after a failure no process is left, the caller still runs
@@ -141,6 +147,11 @@ struct runtime_driver {
 
 /* The row of a level; NULL for a number that is no level. */
 const struct runtime_driver *runtime_driver(uint32_t level);
+
+/* Gives what start_finish made its id and key: cay-init goes on to its ready byte. Nothing of a tenant
+ * runs in it before. Inline, microseconds; aborts like runtime_sockets. 0 or -errno. */
+int runtime_claim(const struct runtime *rt, int pidfd, int boot_fd,
+                  const struct runtime_claim *claim);
 
 /* Kills every process of the sandbox: SIGKILL to PID 1 (the kernel ends the rest of its pid
  * namespace), then thaws, so that a frozen one dies too. Inline, microseconds. pidfd may be -1:

@@ -184,7 +184,10 @@ static void check_reply(const struct privsep_packet *p)
     h.replies++;
     if (m->op != a->op)
         fail("%s is answered as %s", privsep_op_name(a->op), privsep_op_name(m->op));
-    if (p->n_fds != (m->op == PRIVSEP_CONNECT && m->status == 0 ? a->count : 0))
+    size_t wanted = m->op == PRIVSEP_CONNECT && m->status == 0 ? a->count : 0;
+    if (m->op == PRIVSEP_CREATE && m->status == 0 && p->n_fds != 0)
+        wanted = PRIVSEP_CREATE_SOCKETS;
+    if (p->n_fds != wanted)
         fail("%zu descriptors with a reply to %s, status %d", p->n_fds, privsep_op_name(m->op),
              m->status);
     if (a->expect == EXPECT_REFUSED && (m->status == 0 || m->stage != PRIVSEP_STAGE_PERMIT))

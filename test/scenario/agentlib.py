@@ -31,6 +31,7 @@ cp {binary} /home/cay-init
 mount -t tmpfs -o mode=1777 tmp /tmp
 printf '{passwd}' > /home/passwd && mount --bind /home/passwd /etc/passwd
 printf '{group}' > /home/group && mount --bind /home/group /etc/group
+for name in hosts hostname; do touch /home/$name && mount --bind /home/$name /etc/$name; done
 mount -t devpts -o newinstance,ptmxmode=666,mode=620,gid=5 devpts /dev/pts
 [ "$(readlink /dev/ptmx)" = pts/ptmx ] || mount --bind /dev/pts/ptmx /dev/ptmx
 ip link set lo up 2>/dev/null || true
@@ -231,14 +232,15 @@ def start_plain(binary):
     return agent
 
 
-BOOT = struct.Struct("=IIIIQ32s32s")
+BOOT = struct.Struct("=IIIIQ")
+CLAIM = struct.Struct("=32s32s")
 
 
 def start_booted(binary, caps, cgroup_file, open_files=512):
     """With a boot block, as the runtime starts it. Returns the agent and what it said."""
     ours, theirs = socket.socketpair()
     key = bytes(range(32))
-    ours.sendall(BOOT.pack(1, 1, open_files, 0, caps, key, b"itest"))
+    ours.sendall(BOOT.pack(2, 1, open_files, 0, caps) + CLAIM.pack(key, b"itest"))
     cgroup = os.open(cgroup_file, os.O_WRONLY | os.O_APPEND)
     # Out of the way of 3 and 4 before they are put there.
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, 50) for fd in (theirs.fileno(), cgroup)]

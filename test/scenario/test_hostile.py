@@ -114,8 +114,9 @@ def own_memory(pid):
 
 def counts(privd):
     """What must be the same before and after. How many slots are pooled may differ by those that were made for
-    creates that went away; each has a control group, a layer and two descriptors."""
+    creates that went away; each has a control group, a layer and two descriptors, and perhaps a cay-init that waits."""
     pid = privd.process.pid
+    waiting = slot_processes(privd, claimed=False)
     groups = {path.split("/")[1] for path in cgroups(privd) if re.match(r"/\d+$", path)}
     on_disk = {name.split(".")[0] for name in layers(privd)}
     return {
@@ -123,8 +124,8 @@ def counts(privd):
         "groups_alone": sorted(groups - on_disk),
         "layers_alone": sorted(on_disk - groups),
         "descriptors": len(os.listdir(f"/proc/{pid}/fd")) - 2 * len(groups & on_disk),
-        "children": len(children(pid)),
-        "uid_processes": len(uid_processes()),
+        "children": len([child for child in children(pid) if int(child) not in waiting]),
+        "uid_processes": len([one for one in uid_processes() if int(one) not in waiting]),
         "job_groups": len([path for path in cgroups(privd) if re.match(r"-jobs/\d", path)]),
         "mounts": mounts(pid),
         "host_mounts": [line for line in mounts("self") if str(privd.base) in line],

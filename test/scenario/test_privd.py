@@ -31,11 +31,22 @@ def cgroup_name(state):
     return f"cay-{h:08x}"
 
 
-def slot_processes(privd):
-    """Host pids in the sandboxes' control groups."""
+def is_claimed(privd, slot):
+    """Not one that only waits to be somebody's: its record (src/privd/records.h) has an id."""
+    try:
+        with open(f"{privd.run}/slots/table", "rb") as table:
+            table.seek(slot * 256 + 80)
+            return table.read(1) not in (b"", b"\0")
+    except FileNotFoundError:
+        return True
+
+
+def slot_processes(privd, claimed=True):
+    """Host pids in the sandboxes' control groups, or in those of slots that wait."""
     found = set()
     for root, _, files in os.walk("/sys/fs/cgroup"):
-        if f"/{cgroup_name(privd.state)}" in root and "cgroup.procs" in files:
+        slot = re.search(f"/{cgroup_name(privd.state)}/([0-9]+)/", root)
+        if slot and "cgroup.procs" in files and is_claimed(privd, int(slot[1])) == claimed:
             try:
                 found |= {int(line) for line in open(f"{root}/cgroup.procs")}
             except OSError:

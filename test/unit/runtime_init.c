@@ -90,6 +90,12 @@ int main(void)
         if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
             return 4;
     }
+    struct agent_claim claim;
+    char name[64] = "";
+    if (read_full(&claim, sizeof(claim)) < 0)
+        return 5;
+    if (gethostname(name, sizeof(name)) < 0 || strcmp(name, claim.id) != 0)
+        return 6;
     (void)!write(AGENT_BOOT_FD, "R", 1);
     for (;;) {
         size_t n = 0;

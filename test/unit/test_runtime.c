@@ -68,9 +68,10 @@ static int box_try_start(struct box *b, uint32_t template_number,
 {
     struct task t = TASK_NONE;
     struct runtime_start start = {.template_number = template_number, .limits = *limits};
+    struct runtime_claim claim = {0};
     uint64_t before = clock_mono_us();
-    snprintf(start.id, sizeof(start.id), "itest%u", b->slot.number);
-    memset(start.key, 'k', sizeof(start.key));
+    snprintf(claim.id, sizeof(claim.id), "itest%u", b->slot.number);
+    memset(claim.key, 'k', sizeof(claim.key));
     b->boot_fd = -1;
     assert_int_equal(driver->start_begin(rt, &b->slot, &start, &t, &b->boot_fd), 0);
     await_task(&t);
@@ -79,6 +80,7 @@ static int box_try_start(struct box *b, uint32_t template_number,
         close(b->boot_fd);
         return rc;
     }
+    assert_int_equal(runtime_claim(rt, b->started.pidfd, b->boot_fd, &claim), 0);
     char ready = 0;
     struct pollfd p = {.fd = b->boot_fd, .events = POLLIN};
     assert_int_equal(poll(&p, 1, 20000), 1);
