@@ -45,6 +45,14 @@ void found_call(struct finding *f, const char *name, long result)
         found_refused(f, "%s: %s", name, strerror(errno));
 }
 
+void found_reached(struct finding *f, const char *name, long result)
+{
+    if (result < 0 && errno != EPERM && errno != EACCES && errno != ENOSYS)
+        found_open(f, "%s looked at its arguments: %s", name, strerror(errno));
+    else
+        found_call(f, name, result);
+}
+
 pid_t probe_target(void)
 {
     const char *text = getenv("CAY_PROBE_PID");

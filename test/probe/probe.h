@@ -39,6 +39,9 @@ extern const struct probe_case probe_files_cases[];
 /* PID 1, or the victim that stands for it outside of a sandbox (CAY_PROBE_PID). */
 pid_t probe_target(void);
 
+/* A new session with a terminal of its own: the terminal's descriptor, or -1. */
+int probe_terminal(void);
+
 /* True, with a verdict, where PID 1 is the machine's own, or the probe itself: what would hurt it is not
  * tried then. */
 int probe_spared(struct finding *f);
@@ -50,3 +53,7 @@ void found_none(struct finding *f, const char *fmt, ...) PRINTF(2, 3);
 /* result >= 0 is open ("name succeeded"), else refused with errno's text. The descriptor that the
  * call may have returned stays open: the process ends right after. */
 void found_call(struct finding *f, const char *name, long result);
+
+/* The same for a call whose arguments make it fail harmlessly once it looks at them: any answer but a
+ * refusal means that the way to it is open. */
+void found_reached(struct finding *f, const char *name, long result);

@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/io.h>
 #include <sys/ioctl.h>
@@ -17,6 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifndef SYS_io_uring_setup
 #define SYS_io_uring_setup 425
@@ -62,7 +64,7 @@ static void keyring_control(struct finding *f)
 
 static void keyring_request(struct finding *f)
 {
-    found_call(f, "request_key", syscall(SYS_request_key, "user", "cay-probe", NULL, -2));
+    found_reached(f, "request_key", syscall(SYS_request_key, "user", "cay-probe", NULL, -2));
 }
 
 static void open_by_handle(struct finding *f)
@@ -74,7 +76,7 @@ static void open_by_handle(struct finding *f)
     } h = {.bytes = 8, .type = 1, .handle = {2}};
     int dir = open("/", O_RDONLY | O_DIRECTORY);
 
-    found_call(f, "open_by_handle_at", syscall(SYS_open_by_handle_at, dir, &h, O_RDONLY));
+    found_reached(f, "open_by_handle_at", syscall(SYS_open_by_handle_at, dir, &h, O_RDONLY));
 }
 
 static void load_module(struct finding *f)
@@ -130,7 +132,7 @@ static void reboot_call(struct finding *f)
 {
     /* Only switches Ctrl-Alt-Del between two harmless meanings; inside a pid namespace root could
      * end only its own namespace. */
-    found_call(f, "reboot CAD_OFF", reboot(RB_DISABLE_CAD));
+    found_reached(f, "reboot CAD_OFF", reboot(RB_DISABLE_CAD));
 }
 
 static void clock_set(struct finding *f)
@@ -189,18 +191,22 @@ static void x32_call(struct finding *f)
 #endif
 }
 
+int probe_terminal(void)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    const char *name = master < 0 || unlockpt(master) < 0 ? NULL : ptsname(master);
+
+    return name && setsid() >= 0 ? open(name, O_RDWR) : -1;
+}
+
 static void tty_inject(struct finding *f)
 {
-    int fd = open("/dev/tty", O_RDWR | O_NOCTTY);
+    int fd = probe_terminal();
 
-    if (fd < 0) {
-        fd = open("/dev/ptmx", O_RDWR | O_NOCTTY);
-        if (fd < 0) {
-            found_none(f, "no terminal: %s", strerror(errno));
-            return;
-        }
-    }
-    found_call(f, "TIOCSTI", ioctl(fd, TIOCSTI, "#"));
+    if (fd < 0)
+        found_none(f, "no terminal: %s", strerror(errno));
+    else
+        found_call(f, "TIOCSTI", ioctl(fd, TIOCSTI, "#"));
 }
 
 static void handle_of_root(struct finding *f)
@@ -228,15 +234,15 @@ const struct probe_case probe_kernel_cases[] = {
     {"kernel.userfaultfd", "stop the kernel in the middle of a copy", userfault, 1},
     {"kernel.add_key", "use up or read keys of the user on the host", keyring_add, 1},
     {"kernel.keyctl", "reach a keyring", keyring_control, 1},
-    {"kernel.request_key", "have the kernel start a helper program", keyring_request, 0},
+    {"kernel.request_key", "have the kernel start a helper program", keyring_request, 1},
     {"kernel.open_by_handle", "open the host's root by its inode number (shocker)", open_by_handle,
-     0},
+     1},
     {"kernel.own_handle", "open a file by its handle", handle_of_root, 1},
     {"kernel.module", "load a kernel module", load_module, 1},
     {"kernel.kexec", "load another kernel", kexec, 1},
     {"kernel.ioperm", "talk to devices by port", port_io, 1},
     {"kernel.iopl", "raise the I/O privilege level", port_io_level, 1},
-    {"kernel.swap", "switch swap space", swap, 0},
+    {"kernel.swap", "switch swap space", swap, 1},
     {"kernel.quotactl", "change disk quotas", quota, 1},
     {"kernel.acct", "switch process accounting", accounting, 1},
     {"kernel.reboot", "reboot or change Ctrl-Alt-Del", reboot_call, 1},
@@ -245,7 +251,7 @@ const struct probe_case probe_kernel_cases[] = {
     {"kernel.clone3", "make a user namespace by the call whose flags a filter cannot see",
      clone3_unseen, 1},
     {"kernel.int80", "32-bit system calls", i386_call, 0},
-    {"kernel.x32", "x32 system calls", x32_call, 0},
-    {"kernel.tiocsti", "type into a terminal that another session reads", tty_inject, 0},
+    {"kernel.x32", "x32 system calls", x32_call, 1},
+    {"kernel.tiocsti", "type into a terminal that another session reads", tty_inject, 1},
     {0},
 };
