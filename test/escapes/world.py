@@ -1,0 +1,176 @@
+"""A small world for the escape table: namespaces of the runner's own in which nothing can do harm, a victim
+process, sockets and segments that a sandbox must not reach, and servers with defences switched off."""
+
+import ctypes
+import hashlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "test/scenario"))
+from client import Client  # noqa: E402
+
+READY_SECONDS = 120
+UID_BASE = 1275068416  # apart from usual servers and from those of the scenarios
+INSIDE = "CAY_ESCAPES_INSIDE"
+TCP_PORTS, UDP_PORTS = (22, 80, 443, 3000), (53, 443)
+SHM_KEY = 0x0CA1CA1
+
+
+def enter():
+    """Runs this program again in network, ipc, uts, pid and mount namespaces of its own. There `lo` is the
+    only interface, so that no packet can leave; all it starts ends with it."""
+    if os.environ.get(INSIDE):
+        return
+    if os.geteuid() != 0:
+        sys.exit("the escape table needs root: it starts servers")
+    os.environ[INSIDE] = "1"
+    os.execvp("unshare", ["unshare", "--net", "--ipc", "--uts", "--pid", "--mount", "--fork", "--kill-child",
+                          "--mount-proc", sys.executable, *sys.argv])
+
+
+def check_inside():
+    names = [name for _, name in socket.if_nameindex()]
+    own = all(os.readlink(f"/proc/self/ns/{n}") for n in ("net", "pid"))
+    # Some kernels put a device or two of their own into every network namespace; all are down there.
+    if "eth0" in names or not own or os.environ.get(INSIDE) != "1" or os.getpid() > 5000 and os.getppid() > 1:
+        sys.exit(f"not in namespaces of its own: {names}")
+
+
+def loopback():
+    """lo up, and every address there is on it: what a program dials arrives at listeners made here."""
+    for command in ("link set lo up", "route add local default dev lo", "-6 route add local default dev lo"):
+        subprocess.run(["ip", *command.split()], check=True)
+
+
+class Bait:
+    """What must not be reached from inside, and is there to be reached."""
+
+    def __init__(self, base):
+        self.base, self.sockets = base, []
+        self.abstract = f"cay-escapes-{os.getpid()}"
+        self.secret = base / "host-secret"
+        self.secret.write_text("host-secret\n")
+        self.secret.chmod(0o644)
+        self.path = base / "bait.sock"
+        for address in ("\0" + self.abstract, "\0/containerd-shim", str(self.path)):
+            self.keep(socket.AF_UNIX, address, socket.SOCK_STREAM)
+        self.path.chmod(0o777)
+        for port in TCP_PORTS:
+            self.keep(socket.AF_INET6, ("::", port), socket.SOCK_STREAM)
+        for port in UDP_PORTS:
+            self.keep(socket.AF_INET6, ("::", port), socket.SOCK_DGRAM)
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.shm = self.libc.shmget(SHM_KEY, 4096, 0o1666)
+        self.queue = "/cay-escapes"
+        self.libc.mq_open(self.queue.encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def keep(self, family, address, kind):
+        s = socket.socket(family, kind)
+        if family == socket.AF_INET6:
+            s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        s.bind(address)
+        if kind == socket.SOCK_STREAM:
+            s.listen(64)
+        self.sockets.append(s)
+
+    def serve(self):
+        import select
+        while True:
+            for s in select.select(self.sockets, [], [])[0]:
+                if s.type == socket.SOCK_STREAM:
+                    s.accept()[0].close()
+                else:
+                    data, peer = s.recvfrom(100)
+                    s.sendto(data, peer)
+
+    def env(self):
+        return {"CAY_PROBE_ABSTRACT": self.abstract, "CAY_PROBE_SOCKET": str(self.path),
+                "CAY_PROBE_QUEUE": self.queue, "CAY_PROBE_SECRET": str(self.secret), "CAY_PROBE_SHM": str(SHM_KEY)}
+
+
+class Victim:
+    """A process that stands for PID 1 when the probe runs outside of any sandbox."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen(["sleep", "60"])
+        return str(self.process.pid)
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+
+class Server:
+    """cay-keep and what it starts, without some defences. The state directory is shared by one after
+    another, so that the template is made once."""
+
+    def __init__(self, build, base, without=(), cayd=(), port=13000):
+        self.base, self.without = base, tuple(without)
+        self.state, self.run, self.log = base / "state", base / "run", base / "log"
+        src = pathlib.Path(build) / "src"
+        command = [src / "keep/cay-keep", "--daemon", f"--listen-port={port}", f"--state-dir={self.state}",
+                   f"--run-dir={self.run}", f"--log-file={self.log}", f"--cayd={src}/cayd/cayd",
+                   f"--privd={src}/privd/cay-privd", f"--job={src}/job/cay-job",
+                   f"--agent={src}/agent/cay-init", f"--privd-arg=--uid-base={UID_BASE}",
+                   f"--user={os.environ.get('CAY_ESCAPES_USER', 'cay')}", "--privd-arg=--slots-ready=2", "--cayd-arg=--sandbox-disk=256M",
+                   "--cayd-arg=--sandbox-pids=256", "--cayd-arg=--sandbox-memory=512M",
+                   *(f"--privd-arg=--without={name}" for name in without), *cayd]
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                              timeout=READY_SECONDS)
+        if done.returncode != 0:
+            raise RuntimeError(f"the server does not start: {done.stderr}\n{self.log_tail()}")
+        self.keep_pid = int((self.run / "keep.pid").read_text())
+        self.url = f"http://127.0.0.1:{port}"
+        self.client = Client(self.url, (self.state / "cayd/api-key").read_text().strip())
+        self.wait()
+
+    def wait(self):
+        """Ready is told only after the template was made; this is for the list of it."""
+        end = time.monotonic() + READY_SECONDS
+        while time.monotonic() < end:
+            if any(t["id"] == "host" and t["ready"] for t in
+                   self.client.call("GET", "/cay/v1/templates").json):
+                return
+            time.sleep(0.02)
+        raise RuntimeError(f"the template is not ready\n{self.log_tail()}")
+
+    def log_tail(self):
+        return self.log.read_text()[-3000:] if self.log.exists() else ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.kill(self.keep_pid, signal.SIGTERM)
+        end = time.monotonic() + 60
+        while pathlib.Path(f"/proc/{self.keep_pid}").exists() and time.monotonic() < end:
+            try:  # the runner is PID 1 of its namespace
+                os.waitpid(self.keep_pid, os.WNOHANG)
+            except ChildProcessError:
+                pass
+            time.sleep(0.02)
+
+
+def make_base():
+    base = pathlib.Path(tempfile.mkdtemp(prefix="cay-escapes-", dir="/var/tmp"))
+    base.chmod(0o755)
+    return base
+
+
+def remove_base(base):
+    shutil.rmtree(base, ignore_errors=True)
+
+
+def digest(path):
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
