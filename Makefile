@@ -10,7 +10,7 @@ HOSTILE_MESSAGES ?= 1000000
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test check asan fuzz hostile bench install clean
+.PHONY: all build up down test escapes check asan fuzz hostile bench install clean
 
 all: build
 
@@ -34,6 +34,13 @@ test:
 check:
 	@scripts/check
 
+# Every escape with every positive control; writes docs/security-tests.md. A quick form is part of `make test`.
+escapes:
+	@scripts/deps build run test
+	@[ -e build-escapes/build.ninja ] || meson setup build-escapes -Dtest_switches=true
+	@ninja -C build-escapes
+	@test/escapes/run.py --build=build-escapes --write=docs/security-tests.md
+
 asan:
 	@test/run --build=build-asan --sanitize --only=unit,scenario
 
@@ -53,4 +60,4 @@ install: build
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 clean:
-	rm -rf $(BUILD) build-asan build-gcc build-clang build-fuzz
+	rm -rf $(BUILD) build-asan build-gcc build-clang build-fuzz build-escapes
