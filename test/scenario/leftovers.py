@@ -2,6 +2,7 @@
 claims to leave nothing, and by the soak."""
 
 import os
+import time
 
 
 def _comm_and_parent(pid):
@@ -23,21 +24,23 @@ def children(parent, name):
     return found
 
 
-def _range_processes(first_uid, count):
-    """Processes whose uid lies in cay's ranges."""
-    total = 0
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            uid = os.stat(f"/proc/{pid}").st_uid
-        except OSError:
-            continue
-        total += first_uid <= uid < first_uid + count
-    return total
+def _uid(pid):
+    """From its status: /proc/PID itself belongs to root when the process is not dumpable, as cay-init is."""
+    try:
+        with open(f"/proc/{pid}/status") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("Uid:"))
+    except (OSError, StopIteration):
+        return -1
 
 
-def _namespaces(kind):
+def _range(first_uid, count):
+    """Processes whose uid lies in cay's ranges: what runs in sandboxes, and in slots that are kept ready."""
+    return [pid for pid in filter(str.isdigit, os.listdir("/proc")) if first_uid <= _uid(pid) < first_uid + count]
+
+
+def _namespaces(kind, pids):
     seen = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for pid in pids:
         try:
             seen.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
         except OSError:
@@ -55,17 +58,30 @@ def _mounts(state):
 
 
 def count(own_server, uids=65536 * 16384):
-    """Of one server that the tests started (conftest.OwnServer); namespaces and open files are the
-    machine's, as nothing tells whose they are."""
+    """Of one server that the tests started (conftest.OwnServer). Slots that are kept ready count too:
+    compare with a count from a moment when their number was the same (settled)."""
+    pids = _range(own_server.uid_base, uids)
     return {
-        "range_processes": _range_processes(own_server.uid_base, uids),
-        "pid_namespaces": _namespaces("pid"),
-        "net_namespaces": _namespaces("net"),
-        "mount_namespaces": _namespaces("mnt"),
+        "processes": len(pids),
+        "pid_namespaces": _namespaces("pid", pids),
+        "net_namespaces": _namespaces("net", pids),
+        "mount_namespaces": _namespaces("mnt", pids),
         "cgroups": _cgroups(own_server.cgroup),
         "mounts": _mounts(own_server.state),
-        "files": int(open("/proc/sys/fs/file-nr").read().split()[0]),
     }
+
+
+def settled(own_server, seconds=20):
+    """The count once it has stayed the same for a second: the slots are filled up again."""
+    end, last, since = time.monotonic() + seconds, None, 0
+    while time.monotonic() < end:
+        now = count(own_server)
+        if now != last:
+            last, since = now, time.monotonic()
+        elif time.monotonic() - since > 1:
+            break
+        time.sleep(0.1)
+    return last
 
 
 def daemon_descriptors(keep_pid):

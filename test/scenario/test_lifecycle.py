@@ -68,21 +68,15 @@ def test_kill_leaves_nothing(cay, own_server):
     if not own_server:
         pytest.skip("counts need a server of the tests' own: other users' sandboxes would be counted")
     use(0)
-    time.sleep(3)
-    before, before_fds = leftovers.count(own_server), leftovers.daemon_descriptors(own_server.keep_pid)
+    before, before_fds = leftovers.settled(own_server), leftovers.daemon_descriptors(own_server.keep_pid)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(use, range(20)))
-
-    def same():
-        now = leftovers.count(own_server)
-        return all(now[k] <= before[k] for k in ("range_processes", "pid_namespaces", "mounts")) and \
-            now["cgroups"] <= before["cgroups"] + 2
 
     def same_descriptors():
         now = leftovers.daemon_descriptors(own_server.keep_pid)
         return all(now[name] <= before_fds[name] + 4 for name in now)
 
-    wait_until(same, 20, f"{before} again, is {leftovers.count(own_server)}")
+    assert leftovers.settled(own_server) == before
     wait_until(same_descriptors, 20, f"{before_fds} again")
 
 
