@@ -160,7 +160,8 @@ path_scene("upload.self_fd", "by /proc/self/fd", lambda box, path: "/proc/self/f
 path_scene("upload.self_cwd", "by /proc/self/cwd", lambda box, path: "/proc/self/cwd/../../../.." + path)
 
 
-@scene("upload.sysctl", "the host's core_pattern as target", shown="the same call for an own file is answered (upload.control)")
+@scene("upload.sysctl", "the host's core_pattern as target",
+       shown="the same call for an own file is answered (upload.control)")
 def upload_sysctl(server):
     path = pathlib.Path("/proc/sys/kernel/core_pattern")
     before = path.read_text()
@@ -179,7 +180,7 @@ def upload_control(server):
         for path in ("/tmp/mine", "/tmp/last", "/tmp/../tmp/mine"):
             if box.read(path, user="root").body != SECRET:
                 return "broken", f"{path} cannot be read, so that the other rows prove nothing"
-    return refused("an own file is read and written; this row shows that the requests of the others work")
+    return refused("an own file is read and written, so that the requests of the other rows do work")
 
 
 @scene("upload.special", "FIFO, device, socket and directory as targets: no call may hang",
@@ -239,8 +240,8 @@ def upload_dev_link(server):
 def neighbour_works(server, neighbour):
     """Answers quickly enough and may still use what it had: (True, figures) or (False, what not)."""
     begun = time.monotonic()
-    out = neighbour.run("echo alive; (sleep 0 & wait); dd if=/dev/zero of=/tmp/n bs=64k count=16 2>/dev/null && rm /tmp/n "
-                        "&& echo wrote", timeout=30).out
+    out = neighbour.run("echo alive; (sleep 0 & wait); head -c 1M /dev/zero > /tmp/n && rm /tmp/n && echo wrote",
+                        timeout=30).out
     took = time.monotonic() - begun
     if out.split() != ["alive", "wrote"]:
         return False, f"the neighbour says {out!r}"
