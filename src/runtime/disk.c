@@ -14,8 +14,9 @@
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 
-#define NAME_SIZE  32
-#define SWEEP_FROM 32
+#define NAME_SIZE   32
+#define SWEEP_FROM  32
+#define SWEEP_EVERY 32 /* ends, as good as: a look costs more the more layers there are */
 
 const char *const disk_layer_dirs[] = {"root", "root.work", "usr", "usr.work", NULL};
 
@@ -69,7 +70,8 @@ static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
     int rc = btrfs_subvolume_destroy(d->layers_fd, layer_name(name, slot, gen));
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
-    sweep(d);
+    if ((slot + gen) % SWEEP_EVERY == 0)
+        sweep(d);
     return 0;
 }
 
