@@ -14,9 +14,7 @@
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 
-#define NAME_SIZE   32
-#define SWEEP_FROM  32
-#define SWEEP_EVERY 32 /* ends, as good as: a look costs more the more layers there are */
+#define NAME_SIZE 32
 
 const char *const disk_layer_dirs[] = {"root", "root.work", "usr", "usr.work", NULL};
 
@@ -50,29 +48,14 @@ static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
     return 0;
 }
 
-static void count_layer(void *arg, uint32_t slot, uint32_t gen)
-{
-    ++*(int *)arg;
-}
-
-/* Now and then: a look at each of n layers is only worth it for many that are gone. */
-static void sweep(const struct disk *d)
-{
-    int layers = 0;
-    int accounts = btrfs_quota_count(d->root_fd);
-    if (disk_scan(d, count_layer, &layers) == 0 && accounts - layers >= SWEEP_FROM)
-        btrfs_quota_sweep(d->root_fd);
-}
-
+/* The kernel drops its account once its blocks are free. Not earlier, and not by us: with an account removed
+ * while blocks are still being freed, simple quotas abort the transaction, and the disk is read-only. */
 static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[NAME_SIZE];
     int rc = btrfs_subvolume_destroy(d->layers_fd, layer_name(name, slot, gen));
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
-    if ((slot + gen) % SWEEP_EVERY == 0)
-        sweep(d);
-    return 0;
+
+    return rc == -ENOENT ? 0 : rc;
 }
 
 static int btrfs_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes)
