@@ -3,7 +3,6 @@
 #include "base/ids.h"
 #include "base/io.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
@@ -19,8 +18,6 @@
 #endif
 
 #define SYSFS_PATH_SIZE 128
-#define SUBVOLUME_FIRST 256
-#define NEWEST_KEPT     16
 
 bool btrfs_is(int fd)
 {
@@ -129,62 +126,6 @@ int btrfs_usage(int fd, uint64_t id, uint64_t *used_bytes, uint64_t *limit_bytes
     *used_bytes = used;
     *limit_bytes = limit == UINT64_MAX ? 0 : limit;
     return 0;
-}
-
-/* Removing fails while the subvolume exists or is still being cleaned: that is how we know. But a subvolume
- * that is just being made has an account before it exists: the newest ids are left alone. */
-static int remove_qgroup(int fd, uint64_t id, uint64_t *newest)
-{
-    if (id + NEWEST_KEPT > *newest)
-        return 0;
-    struct btrfs_ioctl_qgroup_create_args args = {.create = 0, .qgroupid = id};
-    return ioctl(fd, BTRFS_IOC_QGROUP_CREATE, &args) == 0;
-}
-
-/* Calls each(fd, id, newest) for every subvolume with accounting; the sum of what it returns, or -errno. */
-static int for_each_qgroup(int fd, int (*each)(int fd, uint64_t id, uint64_t *newest),
-                           uint64_t *newest)
-{
-    char path[SYSFS_PATH_SIZE];
-    int sum = 0;
-    int rc = sysfs_path(fd, "", path);
-    if (rc < 0)
-        return rc;
-    DIR *dir = opendir(path);
-    if (!dir)
-        return errno == ENOENT ? 0 : -errno;
-    struct dirent *entry;
-    while ((entry = readdir(dir)) != NULL) {
-        bool is_subvolume = strncmp(entry->d_name, "0_", 2) == 0; /* level 0 */
-        uint64_t id = is_subvolume ? strtoull(entry->d_name + 2, NULL, 10) : 0;
-        if (id >= SUBVOLUME_FIRST)
-            sum += each(fd, id, newest);
-    }
-    closedir(dir);
-    return sum;
-}
-
-static int count_one(int fd, uint64_t id, uint64_t *newest)
-{
-    return 1;
-}
-
-int btrfs_quota_count(int fd)
-{
-    return for_each_qgroup(fd, count_one, NULL);
-}
-
-static int find_newest(int fd, uint64_t id, uint64_t *newest)
-{
-    *newest = MAX(*newest, id);
-    return 0;
-}
-
-int btrfs_quota_sweep(int fd)
-{
-    uint64_t newest = 0;
-    int rc = for_each_qgroup(fd, find_newest, &newest);
-    return rc < 0 ? rc : for_each_qgroup(fd, remove_qgroup, &newest);
 }
 
 int btrfs_grow(int fd)

@@ -32,12 +32,5 @@ int btrfs_limit(int fd, uint64_t bytes) WARN_UNUSED;
 /* Live accounting of a subvolume, by id, from the kernel's own table. 0 or -errno. */
 int btrfs_usage(int fd, uint64_t id, uint64_t *used_bytes, uint64_t *limit_bytes) WARN_UNUSED;
 
-/* How many subvolumes have accounting, those that are deleted but not yet cleaned up included. */
-int btrfs_quota_count(int fd);
-
-/* Removes the accounting of deleted subvolumes, which the kernel does not by itself until all their blocks
- * are free. One system call per subvolume, existing ones too. Returns how many were removed, or -errno. */
-int btrfs_quota_sweep(int fd);
-
 /* Grows the file system to the size of its device. 0 or -errno. */
 int btrfs_grow(int fd) WARN_UNUSED;
