@@ -61,7 +61,7 @@ void ids_hex(const void *bytes, size_t n, char *out)
     out[2 * n] = '\0';
 }
 
-static int hex_value(char c)
+int ids_hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -79,10 +79,10 @@ int ids_unhex(const char *text, void *out, size_t n)
     if (strlen(text) != 2 * n)
         return -EINVAL;
     for (size_t i = 0; i < 2 * n; i++)
-        if (hex_value(text[i]) < 0)
+        if (ids_hex_value(text[i]) < 0)
             return -EINVAL;
     for (size_t i = 0; i < n; i++)
-        o[i] = (uint8_t)(hex_value(text[2 * i]) << 4 | hex_value(text[2 * i + 1]));
+        o[i] = (uint8_t)(ids_hex_value(text[2 * i]) << 4 | ids_hex_value(text[2 * i + 1]));
     return 0;
 }
 

@@ -20,6 +20,9 @@ void ids_sandbox(char out[static IDS_SANDBOX_SIZE]);
 /* Exactly the form that ids_sandbox makes. */
 bool ids_is_sandbox(const char *s);
 
+/* 0 to 15 for a hex digit of either case, else -1. */
+int ids_hex_value(char c);
+
 /* Lower-case hex and a NUL into out[2 * n + 1]. */
 void ids_hex(const void *bytes, size_t n, char *out);
 

@@ -1,5 +1,7 @@
 #include "http/message.h"
 
+#include "base/ids.h"
+
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
@@ -10,17 +12,6 @@ const char *http_head_get(const struct http_head *h, const char *name)
         if (strcasecmp(h->headers[i].name, name) == 0)
             return h->headers[i].value;
     return NULL;
-}
-
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 /* One decoded byte at in[*at], moving *at behind it. The byte, or -EINVAL. */
@@ -35,8 +26,8 @@ static int decode_one(const char *in, size_t n, bool plus_is_space, size_t *at)
     } else {
         if (n - i < 3)
             return -EINVAL;
-        hi = hex_value(in[i + 1]);
-        lo = hex_value(in[i + 2]);
+        hi = ids_hex_value(in[i + 1]);
+        lo = ids_hex_value(in[i + 2]);
         if (hi < 0 || lo < 0)
             return -EINVAL;
         *at = i + 3;
