@@ -38,6 +38,12 @@ ip link set lo up 2>/dev/null || true
 """
 
 
+def need_plain_build():
+    """What a sanitizer adds to memory and linking is not what such a test measures (`make asan`)."""
+    if os.environ.get("CAY_SANITIZED"):
+        pytest.skip("a sanitized build is larger, slower and not static")
+
+
 def need_processes(count):
     """A hard RLIMIT_NPROC that is low binds every user of a sandbox, and nobody here may raise it."""
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]

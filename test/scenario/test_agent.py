@@ -365,6 +365,7 @@ def test_all_bytes_arrive(agent):
 
 
 def test_slow_reader_slows_the_process_down(agent):
+    agentlib.need_plain_build()
     s = agent.start("/bin/sh", "-c", "seq 1 3000000; echo done > /tmp/finished; sleep 0.1", timeout=60)
     started_pid(s)
     time.sleep(1)
@@ -597,6 +598,7 @@ def own_memory_kib(agent):
 
 
 def test_idle_agent_is_small_and_still(tmp_path):
+    agentlib.need_plain_build()
     (tmp_path / "tasks").touch()
     a, said = agentlib.start_booted(BINARY, CAPS, tmp_path / "tasks")
     try:

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+import agentlib
 from conftest import BUILD
 
 ROOT_PROGRAMS = {"cay-keep": "src/keep/cay-keep", "cay-privd": "src/privd/cay-privd", "cay-job": "src/job/cay-job"}
@@ -69,6 +70,7 @@ def test_control():
 
 
 def test_agent_has_no_openssl():
+    agentlib.need_plain_build()
     path = BUILD / "src/agent/cay-init"
     assert not re.search(r"\b(SSL_|EVP_)", symbols(path))
     assert "statically linked" in libraries(path) + subprocess.run(
