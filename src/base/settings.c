@@ -53,6 +53,11 @@ const struct config_key settings_keys[] = {
      "TIME", "How long a sandbox may live at most, counted from the last time it was set."},
     {"sandbox", "agent_timeout", CONFIG_TIME_MS, FIELD(sandbox_agent_timeout_ms), "10s", SECOND,
      600 * SECOND, "TIME", "How long a new sandbox may take to answer before it is given up."},
+    {"sandbox", "answer_timeout", CONFIG_TIME_MS, FIELD(sandbox_answer_timeout_ms), "45s", SECOND,
+     3600 * SECOND, "TIME",
+     "How long the agent of a running sandbox may take to begin its answer to a call, before the "
+     "client is told that it does not answer; 20 times that for calls that remove, move or join "
+     "files."},
     {"sandbox", "max", CONFIG_INT, FIELD(sandbox_max), "1000", 1, 16384, "N",
      "Sandboxes at a time, over all keys."},
     {"sandbox", "slots_max", CONFIG_INT, FIELD(sandbox_slots_max), "1024", 1, 16384, "N",

@@ -19,7 +19,8 @@ struct settings {
     /* [sandbox] */
     uint64_t sandbox_memory_bytes, sandbox_disk_bytes;
     int64_t sandbox_cpu_milli, sandbox_pids, sandbox_open_files;
-    uint64_t sandbox_default_ttl_ms, sandbox_max_ttl_ms, sandbox_agent_timeout_ms;
+    uint64_t sandbox_default_ttl_ms, sandbox_max_ttl_ms, sandbox_agent_timeout_ms,
+        sandbox_answer_timeout_ms;
     int64_t sandbox_max, sandbox_slots_max, sandbox_slots_ready;
     /* [server] */
     char *server_domain; /* NULL: localhost:PORT */

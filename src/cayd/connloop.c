@@ -224,6 +224,7 @@ static int set_up(struct connloop *l)
         .max_waiting = l->config.max_connections,
         .ask_timeout_ms = GATEWAY_TIMEOUT_MS,
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+        .agent_timeout_ms = l->config.agent_timeout_ms,
         .ask = lookup,
         .ctx = l,
     };

@@ -10,6 +10,7 @@ struct connloop_config {
     struct control *control;
     int listen_fd; /* duplicated */
     size_t max_connections;
+    uint64_t agent_timeout_ms; /* for the begin of a sandbox's agent's answer */
     unsigned number;
     /* On the connection loop's thread, once, when it has ended after connloop_stop. */
     void (*ended)(void *arg);

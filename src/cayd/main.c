@@ -244,6 +244,7 @@ static void start_loops(struct daemon *d)
     size_t connections = MIN(raise_files(), (size_t)d->settings.server_max_connections);
     struct connloop_config config = {.control = d->control,
                                      .listen_fd = d->options.listen_fd,
+                                     .agent_timeout_ms = d->settings.sandbox_answer_timeout_ms,
                                      .ended = loop_ended,
                                      .ended_arg = d};
     char text[128];

@@ -105,6 +105,18 @@ void answer_port_closed(struct http_exchange *x, const char *id, uint16_t port)
     respond(x, 502, id, "The sandbox is running but port is not open", port);
 }
 
+void answer_stuck(struct http_exchange *x, const char *id, const char *why)
+{
+    char message[256];
+
+    snprintf(
+        message, sizeof(message),
+        "The sandbox does not answer (%.100s): its agent is stopped or has too much to do. Try "
+        "again, or kill the sandbox",
+        why);
+    respond(x, 504, id, message, 0);
+}
+
 void answer_refused(struct http_exchange *x, const struct gateway_answer *a)
 {
     if (a->shaped)

@@ -163,7 +163,9 @@ static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
     const struct passage *p = arg;
 
-    if (p->port == AGENT_PORT)
+    if (p->port == AGENT_PORT && why->code == ERR_TIMEOUT)
+        answer_stuck(x, p->id, why->text);
+    else if (p->port == AGENT_PORT)
         answer_not_found(x, p->id);
     else if (why->code == ERR_INTERNAL)
         http_respond_error(x, 502, "the service on port %u answered what is not HTTP: %s", p->port,
@@ -193,6 +195,23 @@ static int connect_port(int fd, uint16_t port)
     return errno == EINPROGRESS ? 1 : -errno;
 }
 
+/* Calls of the agent whose answer may come long after the request: they work on whole trees. */
+#define LONG_CALL_FACTOR 20
+
+static uint64_t head_timeout_ms(const struct http_exchange *x, const struct passage *p)
+{
+    static const char *const long_calls[] = {"/filesystem.Filesystem/Remove",
+                                             "/filesystem.Filesystem/Move", "/files/compose"};
+    uint64_t ms = p->gateway->config.agent_timeout_ms;
+
+    if (p->port != AGENT_PORT) /* what a user's service does is its own affair */
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(long_calls); i++)
+        if (strcmp(http_exchange_head(x)->path, long_calls[i]) == 0)
+            return ms * LONG_CALL_FACTOR;
+    return ms;
+}
+
 static void relay(struct http_exchange *x, struct passage *p, int fd, bool connecting)
 {
     static const char *const remove_agent[] = {AGENT_KEY_HEADER,      ROUTE_HEADER_ID,
@@ -209,6 +228,7 @@ static void relay(struct http_exchange *x, struct passage *p, int fd, bool conne
         .remove = agent ? remove_agent : remove_port,
         .host = p->host[0] ? p->host : NULL,
         .connect_timeout_ms = p->gateway->config.connect_timeout_ms,
+        .head_timeout_ms = head_timeout_ms(x, p),
         .add_cors = agent && http_head_get(http_exchange_head(x), "Origin"),
         .on_fail = on_fail,
         .on_reusable = agent ? on_reusable : NULL,

@@ -73,6 +73,16 @@ static void finish(struct relay *r)
         o.on_reusable(fd, o.arg);
 }
 
+/* An upstream that is to answer soon is to take its request soon, too. */
+static uint64_t full_timeout_ms(const struct relay *r)
+{
+    uint64_t ms = r->x->conn->server->config.write_timeout_ms;
+
+    if (r->o.head_timeout_ms && !r->has_head)
+        ms = ms ? MIN(ms, r->o.head_timeout_ms) : r->o.head_timeout_ms;
+    return ms;
+}
+
 /* There is one timer, and one thing at a time that it waits for. */
 static void arm(struct relay *r)
 {
@@ -81,10 +91,10 @@ static void arm(struct relay *r)
     if (r->wire.connecting)
         ms = r->o.connect_timeout_ms;
     else if (r->full)
-        ms = r->x->conn->server->config.write_timeout_ms;
+        ms = full_timeout_ms(r);
     else if (r->tunnel)
         ms = r->up_ended || r->client_ended ? HALF_CLOSED_MS : 0;
-    else if (!r->has_head)
+    else if (!r->has_head && r->request_sent) /* a slow client's time is not the upstream's */
         ms = r->o.head_timeout_ms;
     wire_timeout(&r->wire, ms);
 }
@@ -127,8 +137,11 @@ static void on_request_end(struct http_exchange *x)
 {
     struct relay *r = x->inner;
 
-    if (r)
-        r->request_sent = true;
+    if (!r)
+        return;
+    r->request_sent = true;
+    if (!r->has_head && !r->full && !r->wire.connecting)
+        arm(r);
 }
 
 /* -- tunnel ------------------------------------------------------------------------------------ */

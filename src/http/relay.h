@@ -19,7 +19,8 @@ struct http_relay_options {
     const char *const *remove; /* NULL-terminated names, may be NULL */
     const char *host;          /* Host to send; NULL keeps the client's */
     uint64_t connect_timeout_ms;
-    uint64_t head_timeout_ms; /* for the response's head, 0 none (long calls) */
+    uint64_t head_timeout_ms; /* from the request's end to the response's head, and without the
+                               * upstream taking any of the request; 0 none (long calls) */
     bool add_cors;            /* adds Access-Control-Allow-Origin: * to the response */
     /* Called once. reason: ERR_UNAVAILABLE (refused, broke), ERR_TIMEOUT, ERR_INTERNAL (answered
      * nonsense). It must answer the exchange. */

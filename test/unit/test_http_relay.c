@@ -323,6 +323,19 @@ static void test_head_timeout(void **state)
     fixture_recv(&t.f, fd, &got);
     assert_non_null(strstr(got.data, "HTTP/1.1 504 "));
     end(&t, fd);
+
+    /* A client that takes its time with the body has all of it; the upstream's begins then. */
+    fd = start(&t);
+    t.o.head_timeout_ms = 30;
+    fixture_send(&t.f, fd, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc");
+    fixture_wait(&t.f, 80);
+    assert_int_equal(t.fails, 0);
+    fixture_send(&t.f, fd, "def");
+    fixture_wait(&t.f, 80);
+    fixture_recv(&t.f, fd, &got);
+    assert_non_null(strstr(got.data, "HTTP/1.1 504 "));
+    assert_int_equal(t.fails, 1);
+    end(&t, fd);
 }
 
 static const char upgrade[] = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n"
