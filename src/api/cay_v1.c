@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "http/json.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +12,6 @@
 
 #define JOB_ID_LEN     20
 #define JOB_LINE_BYTES 256
-#define LABEL_MAX      128
 
 enum job_state { JOB_FREE, JOB_RUNNING, JOB_DONE, JOB_FAILED };
 
@@ -309,45 +307,6 @@ static void template_remove(struct api_call *call)
     core_template_remove(call->core, call->params[0], template_removed, call);
 }
 
-/* -- keys --------------------------------------------------------------------------------------- */
-
-static bool is_tenant_name(const char *name)
-{
-    size_t n = strlen(name);
-
-    if (n == 0 || n >= CORE_TENANT_SIZE || name[0] == '-')
-        return false;
-    for (; *name; name++)
-        if (!islower((unsigned char)*name) && !isdigit((unsigned char)*name) && *name != '-')
-            return false;
-    return true;
-}
-
-static void key_create(struct api_call *call)
-{
-    const char *tenant = call->tenant, *label = "";
-    char key[CORE_TOKEN_SIZE];
-    struct err e;
-
-    if (!api_call_body(call))
-        return;
-    if (json_get_str(call->body, "tenant", NULL, JSON_OPTIONAL, CORE_TENANT_SIZE, &tenant, &e) ||
-        json_get_str(call->body, "label", NULL, JSON_OPTIONAL, LABEL_MAX, &label, &e)) {
-        api_fail_err(call, &e);
-    } else if (!is_tenant_name(tenant)) {
-        api_fail(call, 400, "\"tenant\" must be 1 to 31 of a-z, 0-9 and -, not beginning with -");
-    } else if (strcmp(tenant, call->tenant) != 0 && strcmp(call->tenant, CAY_V1_OPERATOR) != 0) {
-        api_fail(call, 403, "only the operator may make keys for other tenants");
-    } else if (core_key_create(call->core, tenant, label, key, &e) != ERR_OK) {
-        api_fail_err(call, &e);
-    } else {
-        log_info("made a key for tenant %s", tenant);
-        api_reply_json(call, 201,
-                       json_pack("{s:s, s:s, s:s}", "tenant", tenant, "label", label, "key", key));
-    }
-    explicit_bzero(key, sizeof(key));
-}
-
 /* -- one sandbox -------------------------------------------------------------------------------- */
 
 static void sandbox_get(struct api_call *call)
@@ -380,7 +339,9 @@ const struct api_route cay_v1_routes[] = {
     {"POST", "/cay/v1/templates/{name}/build", template_build, API_OPERATOR},
     {"DELETE", "/cay/v1/templates/{name}", template_remove, API_OPERATOR},
     {"GET", "/cay/v1/jobs/{job}", job_get, API_OPERATOR},
-    {"POST", "/cay/v1/keys", key_create},
+    {"GET", "/cay/v1/keys", cay_v1_key_list},
+    {"POST", "/cay/v1/keys", cay_v1_key_create},
+    {"DELETE", "/cay/v1/keys/{id}", cay_v1_key_revoke},
     {"GET", "/cay/v1/sandboxes/{id}", sandbox_get},
     {0},
 };

@@ -32,7 +32,14 @@
  * POST /cay/v1/keys {"tenant": "name", "label": "text"} -> 201
  *   {"tenant": "name", "label": "text", "key": "e2b_..."}: the key is shown this once. Without
  *   "tenant" it is the caller's own; another one needs the operator, and is made when absent. Names:
- *   [a-z0-9][a-z0-9-]{0,30}.
+ *   [a-z0-9][a-z0-9-]{0,30}. A tenant has at most CORE_KEYS_MAX keys: 429 then.
+ * GET /cay/v1/keys -> 200, the caller's tenant's; for the operator those of all tenants, or of
+ *   ?tenant=NAME. Oldest first.
+ *   [{"id": "16 hex digits", "tenant": "name", "label": "text", "madeAt": RFC 3339, "current": true}]
+ *   current: the key of this very call. A key itself is never shown again.
+ * DELETE /cay/v1/keys/{id} -> 204. The key opens nothing from then on; sandboxes that were made with it
+ *   are the tenant's and stay, with their access tokens. 409 for the key of this very call, so that
+ *   nobody locks himself out: make another one first, and revoke it with that.
  *
  * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks:
  *   {"id": id, "templateAsked": "base", "templateID": "host", "note": "base is not built yet: ..." or "",
@@ -48,6 +55,11 @@
 #define CAY_V1_JOB_LINES 512
 
 extern const struct api_route cay_v1_routes[];
+
+/* cay_v1_keys.c */
+void cay_v1_key_create(struct api_call *call);
+void cay_v1_key_list(struct api_call *call);
+void cay_v1_key_revoke(struct api_call *call);
 
 /* Jobs, and the operator's key: made here when it is missing (reads and writes one small file). */
 struct cay_v1;

@@ -13,7 +13,7 @@
 #define TEXT_VOLUMES "volumes (copy files in and out by the files API)"
 #define TEXT_SECRETS "secrets (give the sandbox what it needs by envVars)"
 #define TEXT_TEAMS   "teams (keys belong to tenants; see /cay/v1/keys)"
-#define TEXT_KEYS    "managing keys by E2B's API (POST /cay/v1/keys makes one)"
+#define TEXT_KEYS    "managing keys by E2B's API (`cay key`, or /cay/v1/keys, does it)"
 
 /* Builds have no id of their own here: the nil UUID says so in the form that clients expect. */
 #define NO_BUILD "00000000-0000-0000-0000-000000000000"

@@ -119,6 +119,8 @@ int cmd_template_build(struct cli *c);
 int cmd_template_ls(struct cli *c);
 int cmd_template_rm(struct cli *c);
 int cmd_key_create(struct cli *c);
+int cmd_key_ls(struct cli *c);
+int cmd_key_revoke(struct cli *c);
 int cmd_completion(struct cli *c);
 int cmd_version(struct cli *c);
 int cmd_help(struct cli *c);

@@ -1,4 +1,4 @@
-/* template build|ls|rm, key create. */
+/* template build|ls|rm. */
 #include "base/clock.h"
 #include "cli/commands.h"
 
@@ -173,29 +173,5 @@ int cmd_template_rm(struct cli *c)
     if (api_call(&a, "DELETE", path, NULL, NULL, &e) == ERR_OK && c->json)
         cli_print_json(json_pack("{s:s}", "removed", c->operands[0]));
     api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
-}
-
-/* -- keys -------------------------------------------------------------------------------------- */
-
-int cmd_key_create(struct cli *c)
-{
-    const char *tenant = cli_value(c, "tenant"), *label = cli_value(c, "label");
-    struct err e = {.code = ERR_OK};
-    json_t *body = json_object(), *answer = NULL;
-    struct api a;
-
-    if (tenant)
-        json_object_set_new(body, "tenant", json_string(tenant));
-    json_object_set_new(body, "label", json_string(label ? label : ""));
-    if (api_open(&a, c, &e) == ERR_OK) {
-        if (api_call(&a, "POST", "/cay/v1/keys", body, &answer, &e) == ERR_OK && !c->json)
-            puts(text_of(answer, "key"));
-        if (answer && c->json)
-            cli_print_json(json_incref(answer));
-        json_decref(answer);
-        api_close(&a);
-    }
-    json_decref(body);
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }

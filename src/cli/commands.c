@@ -285,6 +285,32 @@ const struct cli_command cli_commands[] = {
         .run = cmd_key_create,
     },
     {
+        .name = "key ls",
+        .operands = "[--tenant=NAME]",
+        .summary = "list the API keys, by id",
+        .text = "The keys themselves are shown once, when they are made. The operator sees those "
+                "of all tenants.",
+        .options = OPTIONS({0, "tenant", "NAME", "Only this tenant's.", NULL}),
+        .examples = EXAMPLES({"cay key ls --tenant=alice", "alice's keys"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_key_ls,
+    },
+    {
+        .name = "key revoke",
+        .operands = "KEY...",
+        .summary = "make API keys worthless, by their ids",
+        .text = "From then on the key opens nothing. Sandboxes that were made with it are the "
+                "tenant's and stay: end those that a leaked key may have touched. The key that "
+                "the call itself is made with is refused: make another one first.",
+        .examples = EXAMPLES({"cay key revoke 0f3a9c1be2d47786", "one that leaked"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .complete = "key",
+        .run = cmd_key_revoke,
+    },
+    {
         .name = "doctor",
         .operands = "",
         .summary = "show what this machine can do for cay, and what to install",

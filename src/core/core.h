@@ -87,9 +87,34 @@ bool core_is_ready(const struct core *c);
 enum err_code core_authenticate(struct core *c, const char *key, char out[static CORE_TENANT_SIZE],
                                 struct err *e);
 
-/* Makes the tenant when absent, and a new key into out ("e2b_" + 40 hex digits). */
+/* Makes the tenant when absent, and a new key into out ("e2b_" + 40 hex digits). ERR_EXHAUSTED when
+ * the tenant has CORE_KEYS_MAX. */
 enum err_code core_key_create(struct core *c, const char *tenant, const char *label,
                               char out[static CORE_TOKEN_SIZE], struct err *e);
+
+#define CORE_KEYS_MAX      256u /* of one tenant */
+#define CORE_KEY_ID_BYTES  8    /* of the hash: names a key and says nothing about it */
+#define CORE_KEY_ID_SIZE   (2 * CORE_KEY_ID_BYTES + 1)
+#define CORE_KEY_LABEL_MAX 127
+
+struct core_key {
+    char id[CORE_KEY_ID_SIZE];
+    char tenant[CORE_TENANT_SIZE];
+    char label[CORE_KEY_LABEL_MAX + 1];
+    int64_t made_real_ms;
+};
+
+/* The id of a well-formed key, known or not. */
+void core_key_id(const char *key, char out[static CORE_KEY_ID_SIZE]);
+
+/* Calls fn for each key of a tenant (NULL: of all), oldest first. Stops when fn fails. */
+enum err_code core_key_each(struct core *c, const char *tenant,
+                            enum err_code (*fn)(void *arg, const struct core_key *k, struct err *e),
+                            void *arg, struct err *e);
+
+/* From now on the key opens nothing. What was made with it stays: sandboxes are the tenant's.
+ * tenant NULL: whoever's it is. ERR_INVALID for what is no id, ERR_NOT_FOUND. */
+enum err_code core_key_revoke(struct core *c, const char *tenant, const char *id, struct err *e);
 
 /* -- sandboxes --------------------------------------------------------------------------------- */
 

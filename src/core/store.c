@@ -38,6 +38,9 @@ enum statement {
     TENANT_INSERT,
     KEY_INSERT,
     KEY_FIND,
+    KEY_COUNT,
+    KEY_EACH,
+    KEY_DELETE,
     BEGIN,
     COMMIT,
     ROLLBACK,
@@ -57,6 +60,11 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
     [TENANT_INSERT] = "INSERT OR IGNORE INTO tenants VALUES (?1, ?2)",
     [KEY_INSERT] = "INSERT INTO api_keys VALUES (?1, ?2, ?3, ?4)",
     [KEY_FIND] = "SELECT tenant FROM api_keys WHERE hash=?1",
+    [KEY_COUNT] = "SELECT count(*) FROM api_keys WHERE tenant=?1",
+    [KEY_EACH] = "SELECT hash, tenant, label, made_ms FROM api_keys WHERE ?1 IS NULL OR tenant=?1 "
+                 "ORDER BY made_ms, hash",
+    [KEY_DELETE] = "DELETE FROM api_keys WHERE substr(hash, 1, length(?1))=?1 "
+                   "AND (?2 IS NULL OR tenant=?2)",
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
@@ -397,12 +405,33 @@ enum err_code store_sandbox_each(struct store *st,
 
 /* -- tenants and keys -------------------------------------------------------------------------- */
 
+static enum err_code check_key_count(struct store *st, const char *tenant, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[KEY_COUNT];
+    enum err_code code = ERR_OK;
+
+    bind_text(q, 1, tenant);
+    if (sqlite3_step(q) != SQLITE_ROW)
+        code = fail(st, "counting keys", e);
+    else if (sqlite3_column_int64(q, 0) >= CORE_KEYS_MAX)
+        code = err_set(e, ERR_EXHAUSTED,
+                       "tenant %s has %u API keys, which is the most there can be", tenant,
+                       CORE_KEYS_MAX);
+    if (code == ERR_EXHAUSTED)
+        err_hint(e, "revoke some that are not used (`cay key ls`, `cay key revoke`)");
+    sqlite3_reset(q);
+    sqlite3_clear_bindings(q);
+    return code;
+}
+
 static enum err_code insert_tenant_and_key(struct store *st, const char *tenant, const char *label,
                                            const uint8_t *hash, int64_t made_ms, struct err *e)
 {
     sqlite3_stmt *t = st->statements[TENANT_INSERT], *k = st->statements[KEY_INSERT];
-    enum err_code code;
+    enum err_code code = check_key_count(st, tenant, e);
 
+    if (code != ERR_OK)
+        return code;
     bind_text(t, 1, tenant);
     sqlite3_bind_int64(t, 2, made_ms);
     code = run(st, TENANT_INSERT, "writing a tenant", e);
@@ -448,5 +477,48 @@ enum err_code store_key_find(struct store *st, const uint8_t hash[static STORE_H
         code = fail(st, "looking a key up", e);
     sqlite3_reset(q);
     sqlite3_clear_bindings(q);
+    return code;
+}
+
+enum err_code store_key_each(struct store *st, const char *tenant,
+                             enum err_code (*fn)(void *arg, const struct core_key *k,
+                                                 struct err *e),
+                             void *arg, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[KEY_EACH];
+    enum err_code code = ERR_OK;
+    int rc;
+
+    bind_text(q, 1, tenant);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW && code == ERR_OK) {
+        struct core_key k = {.made_real_ms = sqlite3_column_int64(q, 3)};
+
+        if (sqlite3_column_bytes(q, 0) != STORE_HASH_SIZE) {
+            code = err_set(e, ERR_INTERNAL, "store: a key's row is damaged");
+            continue;
+        }
+        ids_hex(sqlite3_column_blob(q, 0), CORE_KEY_ID_BYTES, k.id);
+        column_copy(q, 1, k.tenant, sizeof(k.tenant));
+        column_copy(q, 2, k.label, sizeof(k.label));
+        code = fn(arg, &k, e);
+    }
+    if (code == ERR_OK && rc != SQLITE_DONE)
+        code = fail(st, "reading keys", e);
+    sqlite3_reset(q);
+    sqlite3_clear_bindings(q);
+    return code;
+}
+
+enum err_code store_key_delete(struct store *st, const char *tenant,
+                               const uint8_t prefix[static CORE_KEY_ID_BYTES], struct err *e)
+{
+    sqlite3_stmt *q = st->statements[KEY_DELETE];
+    enum err_code code;
+
+    sqlite3_bind_blob(q, 1, prefix, CORE_KEY_ID_BYTES, SQLITE_STATIC);
+    bind_text(q, 2, tenant);
+    code = run(st, KEY_DELETE, "removing an API key", e);
+    if (code == ERR_OK && sqlite3_changes(st->db) == 0)
+        code = err_set(e, ERR_NOT_FOUND, "there is no such key");
     return code;
 }

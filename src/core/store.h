@@ -38,7 +38,8 @@ enum err_code store_sandbox_each(struct store *st,
 
 /* -- tenants and keys -------------------------------------------------------------------------- */
 
-/* Makes the tenant when absent and adds the key's hash, both or neither. */
+/* Makes the tenant when absent and adds the key's hash, both or neither. ERR_EXHAUSTED when the
+ * tenant has CORE_KEYS_MAX keys. */
 enum err_code store_key_insert(struct store *st, const char *tenant, const char *label,
                                const uint8_t hash[static STORE_HASH_SIZE], int64_t made_ms,
                                struct err *e);
@@ -46,3 +47,13 @@ enum err_code store_key_insert(struct store *st, const char *tenant, const char 
 /* The tenant of a key's hash, or ERR_NOT_FOUND. */
 enum err_code store_key_find(struct store *st, const uint8_t hash[static STORE_HASH_SIZE],
                              char out[static CORE_TENANT_SIZE], struct err *e);
+
+/* Calls fn for each key of a tenant (NULL: of all), oldest first. Stops when fn fails. */
+enum err_code store_key_each(struct store *st, const char *tenant,
+                             enum err_code (*fn)(void *arg, const struct core_key *k,
+                                                 struct err *e),
+                             void *arg, struct err *e);
+
+/* Removes the key whose hash begins with these bytes; tenant NULL: whoever's it is. ERR_NOT_FOUND. */
+enum err_code store_key_delete(struct store *st, const char *tenant,
+                               const uint8_t prefix[static CORE_KEY_ID_BYTES], struct err *e);

@@ -6,11 +6,10 @@
 #include <openssl/sha.h>
 #include <stdio.h>
 
-#define KEY_PREFIX     "e2b_" /* what E2B's SDKs insist on: e2b_ and hex digits */
-#define KEY_RANDOM     20
-#define KEY_LEN        (sizeof(KEY_PREFIX) - 1 + 2 * (size_t)KEY_RANDOM)
-#define LABEL_SIZE_MAX 128
-#define HEX_DIGITS     "0123456789abcdef"
+#define KEY_PREFIX "e2b_" /* what E2B's SDKs insist on: e2b_ and hex digits */
+#define KEY_RANDOM 20
+#define KEY_LEN    (sizeof(KEY_PREFIX) - 1 + 2 * (size_t)KEY_RANDOM)
+#define HEX_DIGITS "0123456789abcdef"
 
 _Static_assert(KEY_LEN < CORE_TOKEN_SIZE, "a key fits where callers put it");
 
@@ -66,7 +65,7 @@ enum err_code core_key_create(struct core *c, const char *tenant, const char *la
                               char out[static CORE_TOKEN_SIZE], struct err *e)
 {
     uint8_t bytes[KEY_RANDOM], hash[STORE_HASH_SIZE];
-    char key[CORE_TOKEN_SIZE] = KEY_PREFIX;
+    char key[CORE_TOKEN_SIZE] = KEY_PREFIX, id[CORE_KEY_ID_SIZE];
     enum err_code code;
 
     if (!is_tenant_name(tenant))
@@ -74,17 +73,54 @@ enum err_code core_key_create(struct core *c, const char *tenant, const char *la
             e, ERR_INVALID,
             "a tenant's name is 1 to %d of a-z, 0-9 and '-', and begins with none of '-'",
             CORE_TENANT_SIZE - 1);
-    if (strnlen(label, LABEL_SIZE_MAX) == LABEL_SIZE_MAX)
-        return err_set(e, ERR_INVALID, "a key's label has at most %d bytes", LABEL_SIZE_MAX - 1);
+    if (strnlen(label, CORE_KEY_LABEL_MAX + 1) > CORE_KEY_LABEL_MAX)
+        return err_set(e, ERR_INVALID, "a key's label has at most %d bytes", CORE_KEY_LABEL_MAX);
     ids_random_bytes(bytes, sizeof(bytes));
     ids_hex(bytes, sizeof(bytes), key + strlen(KEY_PREFIX));
     hash_key(key, hash);
     code = store_key_insert(c->store, tenant, label, hash, clock_real_ms(), e);
     if (code == ERR_OK) {
         memcpy(out, key, sizeof(key));
-        log_info("tenant %s: a new API key was made", tenant);
+        core_key_id(key, id);
+        log_info("tenant %s: API key %s was made", tenant, id);
     }
     explicit_bzero(key, sizeof(key));
     explicit_bzero(bytes, sizeof(bytes));
+    return code;
+}
+
+void core_key_id(const char *key, char out[static CORE_KEY_ID_SIZE])
+{
+    uint8_t hash[STORE_HASH_SIZE];
+
+    hash_key(key, hash);
+    ids_hex(hash, CORE_KEY_ID_BYTES, out);
+}
+
+enum err_code core_key_each(struct core *c, const char *tenant,
+                            enum err_code (*fn)(void *arg, const struct core_key *k, struct err *e),
+                            void *arg, struct err *e)
+{
+    return store_key_each(c->store, tenant, fn, arg, e);
+}
+
+enum err_code core_key_revoke(struct core *c, const char *tenant, const char *id, struct err *e)
+{
+    uint8_t prefix[CORE_KEY_ID_BYTES];
+    enum err_code code;
+
+    if (strnlen(id, CORE_KEY_ID_SIZE) != CORE_KEY_ID_SIZE - 1 ||
+        ids_unhex(id, prefix, sizeof(prefix)) < 0) {
+        err_set(e, ERR_INVALID, "a key's id is %d hex digits", CORE_KEY_ID_SIZE - 1);
+        err_hint(e, "`cay key ls` shows them");
+        return ERR_INVALID;
+    }
+    code = store_key_delete(c->store, tenant, prefix, e);
+    if (code == ERR_NOT_FOUND) {
+        err_set(e, ERR_NOT_FOUND, "there is no key %s of yours", id);
+        err_hint(e, "`cay key ls` shows them");
+    } else if (code == ERR_OK) {
+        log_info("API key %s was revoked", id);
+    }
     return code;
 }

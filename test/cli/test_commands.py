@@ -11,7 +11,7 @@ import pytest
 from conftest import CAY
 
 COMMANDS = ["up", "down", "status", "env", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
-            "template build", "template ls", "template rm", "key create", "doctor", "completion"]
+            "template build", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
 
 
 def test_up_again_says_at_once_that_it_runs(cay):
@@ -82,6 +82,20 @@ def test_keys_keep_tenants_apart(cay, box):
     assert cay("kill", box, env=other).returncode == 1
     assert cay("key", "create", "--tenant=somebody", env=other).returncode == 1
     assert cay("status", "--json", "--api-key", "e2b_" + "0" * 40).returncode == 1
+
+
+def test_a_leaked_key_is_revoked(cay):
+    made = json.loads(cay("key", "create", "--tenant=cli-test", "--label=leaked", "--json").stdout)
+    assert made["id"] in cay("key", "ls").stdout
+    assert made["id"] in cay("key", "ls", "--tenant=cli-test").stdout
+    assert [k["label"] for k in json.loads(cay("key", "ls", "--json").stdout) if k["id"] == made["id"]] == ["leaked"]
+    assert cay("key", "revoke", made["id"]).returncode == 0
+    assert cay("ls", env={"E2B_API_KEY": made["key"]}).returncode == 1
+    again = cay("key", "revoke", made["id"])
+    assert again.returncode == 1 and "cay key ls" in again.stderr
+    own = next(k["id"] for k in json.loads(cay("key", "ls", "--json").stdout) if k["current"])
+    assert cay("key", "revoke", own).returncode == 1
+    assert cay("key", "revoke", "../x").returncode == 2
 
 
 def test_doctor(cay):

@@ -190,3 +190,24 @@ def test_keys(cay, other_tenant):
     assert made.status == 201 and made.json["tenant"] == "others"
     assert cay.call("GET", "/cay/v1/status", key=made.json["key"]).json["operator"] is False
     assert other_tenant.call("POST", "/cay/v1/templates/host/build", {}).status == 403
+
+
+def test_keys_are_listed_and_revoked(cay, other_tenant):
+    made = other_tenant.call("POST", "/cay/v1/keys", {"label": "leaked"}).json
+    listed = other_tenant.call("GET", "/cay/v1/keys").json
+    assert {k["tenant"] for k in listed} == {"others"}
+    assert [k["label"] for k in listed if k["id"] == made["id"]] == ["leaked"]
+    current = next(k["id"] for k in listed if k["current"])
+    assert not any(made["key"] in str(k) for k in listed)
+    assert {"default", "others"} <= {k["tenant"] for k in cay.call("GET", "/cay/v1/keys").json}
+    assert {k["tenant"] for k in cay.call("GET", "/cay/v1/keys?tenant=others").json} == {"others"}
+    assert other_tenant.call("GET", "/cay/v1/keys?tenant=default").status == 403
+
+    operators = cay.call("GET", "/cay/v1/keys?tenant=default").json[0]["id"]
+    assert other_tenant.call("DELETE", f"/cay/v1/keys/{operators}").status == 404
+    assert other_tenant.call("DELETE", f"/cay/v1/keys/{current}").status == 409
+    assert other_tenant.call("DELETE", "/cay/v1/keys/nonsense").status == 400
+    assert cay.call("GET", "/v2/sandboxes", key=made["key"]).status == 200
+    assert other_tenant.call("DELETE", f"/cay/v1/keys/{made['id']}").status == 204
+    assert cay.call("GET", "/v2/sandboxes", key=made["key"]).status == 401
+    assert other_tenant.call("DELETE", f"/cay/v1/keys/{made['id']}").status == 404

@@ -33,6 +33,68 @@ static void keys_tell_tenants(void **state)
     assert_int_equal(world_query(w, "SELECT count(*) FROM api_keys WHERE length(hash) != 32"), 0);
 }
 
+struct seen_keys {
+    size_t n;
+    struct core_key first, last;
+};
+
+static enum err_code see_key(void *arg, const struct core_key *k, struct err *e)
+{
+    struct seen_keys *seen = arg;
+
+    if (seen->n++ == 0)
+        seen->first = *k;
+    seen->last = *k;
+    return ERR_OK;
+}
+
+static void a_revoked_key_opens_nothing(void **state)
+{
+    struct world *w = *state;
+    char a[CORE_TOKEN_SIZE], b[CORE_TOKEN_SIZE], id[CORE_KEY_ID_SIZE], tenant[CORE_TENANT_SIZE];
+    struct seen_keys seen = {0};
+    struct err e;
+
+    assert_int_equal(core_key_create(w->core, "team-1", "old", a, &e), ERR_OK);
+    assert_int_equal(core_key_create(w->core, "team-2", "other", b, &e), ERR_OK);
+    assert_int_equal(core_key_each(w->core, "team-1", see_key, &seen, &e), ERR_OK);
+    core_key_id(a, id);
+    assert_int_equal(seen.n, 1);
+    assert_string_equal(seen.first.id, id);
+    assert_string_equal(seen.first.label, "old");
+    assert_string_equal(seen.first.tenant, "team-1");
+    assert_int_equal(core_key_each(w->core, NULL, see_key, &seen, &e), ERR_OK);
+    assert_int_equal(seen.n, 3);
+
+    assert_int_equal(core_key_revoke(w->core, "team-2", id, &e), ERR_NOT_FOUND);
+    assert_int_equal(core_key_revoke(w->core, "team-1", "0f", &e), ERR_INVALID);
+    assert_int_equal(core_key_revoke(w->core, "team-1", "000000000000000x", &e), ERR_INVALID);
+    assert_int_equal(core_authenticate(w->core, a, tenant, &e), ERR_OK);
+    assert_int_equal(core_key_revoke(w->core, "team-1", id, &e), ERR_OK);
+    assert_int_equal(core_authenticate(w->core, a, tenant, &e), ERR_UNAUTHENTICATED);
+    assert_int_equal(core_authenticate(w->core, b, tenant, &e), ERR_OK);
+    assert_int_equal(core_key_revoke(w->core, NULL, id, &e), ERR_NOT_FOUND);
+    core_key_id(b, id);
+    assert_int_equal(core_key_revoke(w->core, NULL, id, &e), ERR_OK);
+    assert_int_equal(core_authenticate(w->core, b, tenant, &e), ERR_UNAUTHENTICATED);
+}
+
+static void a_tenant_has_only_so_many_keys(void **state)
+{
+    struct world *w = *state;
+    char key[CORE_TOKEN_SIZE], id[CORE_KEY_ID_SIZE];
+    struct err e;
+
+    for (size_t i = 0; i < CORE_KEYS_MAX; i++)
+        assert_int_equal(core_key_create(w->core, "team-1", "", key, &e), ERR_OK);
+    core_key_id(key, id);
+    assert_int_equal(core_key_create(w->core, "team-1", "", key, &e), ERR_EXHAUSTED);
+    assert_non_null(strstr(e.hint, "revoke"));
+    assert_int_equal(core_key_create(w->core, "team-2", "", key, &e), ERR_OK);
+    assert_int_equal(core_key_revoke(w->core, "team-1", id, &e), ERR_OK);
+    assert_int_equal(core_key_create(w->core, "team-1", "", key, &e), ERR_OK);
+}
+
 static void tokens_outlive_a_restart_and_differ(void **state)
 {
     struct world *w = *state;
@@ -413,6 +475,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORLD(keys_tell_tenants),
+        WORLD(a_revoked_key_opens_nothing),
+        WORLD(a_tenant_has_only_so_many_keys),
         WORLD(tokens_outlive_a_restart_and_differ),
         WORLD(base_gives_host_until_it_is_built),
         WORLD(a_build_that_fails_says_why),

@@ -1,0 +1,105 @@
+/* key create|ls|revoke. */
+#include "cli/commands.h"
+
+#include <string.h>
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+
+    return text ? text : "";
+}
+
+/* What goes into a path as it is. */
+static bool is_clean(const char *text)
+{
+    return text[0] && strlen(text) < 64 &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text);
+}
+
+int cmd_key_create(struct cli *c)
+{
+    const char *tenant = cli_value(c, "tenant"), *label = cli_value(c, "label");
+    struct err e = {.code = ERR_OK};
+    json_t *body = json_object(), *answer = NULL;
+    struct api a;
+
+    if (tenant)
+        json_object_set_new(body, "tenant", json_string(tenant));
+    json_object_set_new(body, "label", json_string(label ? label : ""));
+    if (api_open(&a, c, &e) == ERR_OK) {
+        if (api_call(&a, "POST", "/cay/v1/keys", body, &answer, &e) == ERR_OK && !c->json)
+            puts(text_of(answer, "key"));
+        if (answer && c->json)
+            cli_print_json(json_incref(answer));
+        json_decref(answer);
+        api_close(&a);
+    }
+    json_decref(body);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+static void print_keys(const json_t *all)
+{
+    static const char *const heads[] = {"KEY", "TENANT", "MADE", "LABEL"};
+    struct table *t = table_new(heads, ARRAY_SIZE(heads));
+    json_t *item;
+    size_t i;
+
+    json_array_foreach (all, i, item) {
+        const bool current = json_is_true(json_object_get(item, "current"));
+
+        table_cell(t, "%s", text_of(item, "id"));
+        table_cell(t, "%s", text_of(item, "tenant"));
+        table_cell(t, "%.16s", text_of(item, "madeAt"));
+        table_cell(t, "%s%s", text_of(item, "label"), current ? " (this one)" : "");
+    }
+    table_print(t, stdout);
+    table_free(t);
+}
+
+int cmd_key_ls(struct cli *c)
+{
+    const char *tenant = cli_value(c, "tenant");
+    struct err e = {.code = ERR_OK};
+    json_t *all = NULL;
+    char path[128];
+    struct api a;
+
+    if (tenant && !is_clean(tenant))
+        return cli_usage(c, "\"%s\" is not the name of a tenant", tenant);
+    snprintf(path, sizeof(path), "/cay/v1/keys%s%s", tenant ? "?tenant=" : "",
+             tenant ? tenant : "");
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_call(&a, "GET", path, NULL, &all, &e) == ERR_OK) {
+        if (c->json)
+            cli_print_json(json_incref(all));
+        else
+            print_keys(all);
+    }
+    json_decref(all);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+int cmd_key_revoke(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    char path[128];
+    struct api a;
+
+    for (int i = 0; i < c->operand_count; i++)
+        if (!is_clean(c->operands[i]))
+            return cli_usage(c, "\"%s\" is not the id of a key; `cay key ls` shows them",
+                             c->operands[i]);
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    for (int i = 0; i < c->operand_count && e.code == ERR_OK; i++) {
+        snprintf(path, sizeof(path), "/cay/v1/keys/%s", c->operands[i]);
+        if (api_call(&a, "DELETE", path, NULL, NULL, &e) == ERR_OK && c->json)
+            cli_print_json(json_pack("{s:s}", "revoked", c->operands[i]));
+    }
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
