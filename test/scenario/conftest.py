@@ -21,7 +21,9 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
 READY_SECONDS = 120
 # Beyond the ranges of a server with the usual settings, so that both can run on one machine.
-UID_BASE = 1006632960 + 16384 * 65536
+UID_BASE = int(os.environ.get("CAY_TEST_UID_BASE", 1006632960 + 16384 * 65536))
+# Whom cayd runs as; the kernel counts processes by user, so that servers side by side want users of their own.
+USER = os.environ.get("CAY_TEST_USER", "cay")
 
 
 def pytest_addoption(parser):
@@ -48,9 +50,10 @@ def cgroup_name(privd_state):
 
 
 class OwnServer:
-    """cay-keep and what it starts, in directories of their own."""
+    """cay-keep and what it starts, in directories of their own. build: of another build tree; the rest:
+    options beyond the usual ones."""
 
-    def __init__(self):
+    def __init__(self, build=BUILD, privd_args=(), cayd_args=()):
         if os.geteuid() != 0:
             pytest.skip("starting a server needs root")
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-", dir="/var/tmp"))
@@ -58,14 +61,15 @@ class OwnServer:
         self.state, self.run, self.port = self.base / "state", self.base / "run", free_port()
         self.log, self.uid_base = self.base / "log", UID_BASE
         self.cgroup = cgroup_name(self.state / "privd")
-        programs = {n: BUILD / "src" / d / n for d, n in
+        programs = {n: build / "src" / d / n for d, n in
                     (("cayd", "cayd"), ("privd", "cay-privd"), ("job", "cay-job"), ("agent", "cay-init"))}
-        command = [BUILD / "src/keep/cay-keep", "--daemon", f"--listen-port={self.port}",
+        command = [build / "src/keep/cay-keep", "--daemon", f"--listen-port={self.port}",
                    f"--state-dir={self.state}", f"--run-dir={self.run}", f"--log-file={self.log}",
                    f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
                    f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
-                   f"--privd-arg=--uid-base={UID_BASE}",
-                   "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512"]
+                   f"--privd-arg=--uid-base={UID_BASE}", f"--user={USER}",
+                   "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
+                   *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args)]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
                               timeout=READY_SECONDS)
         assert done.returncode == 0, f"{done.stderr}\n{self.log_tail()}"
