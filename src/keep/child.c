@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define BACKOFF_FIRST_MS 100
@@ -46,6 +47,29 @@ static int give_up_privileges(const struct child *c)
     return r;
 }
 
+/* Where the program is, opened while still root: a checkout in root's home cannot be reached by the user that
+ * cayd runs as. -1 where that fails: then the path alone has to do. */
+static int open_program_dir(const struct child *c)
+{
+    char dir[1024];
+    const char *slash = strrchr(c->argv[0], '/');
+
+    if (!slash || (size_t)(slash - c->argv[0]) >= sizeof(dir))
+        return -1;
+    snprintf(dir, sizeof(dir), "%.*s/", (int)(slash - c->argv[0]), c->argv[0]);
+    return open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Only on failure it returns: -errno. The user must be allowed to execute the program in either way; the
+ * descriptor spares it the directories above. */
+static int execute(const struct child *c, int dir_fd, char **env)
+{
+    execve(c->argv[0], c->argv, env);
+    if (errno == EACCES && dir_fd >= 0)
+        syscall(SYS_execveat, dir_fd, strrchr(c->argv[0], '/') + 1, c->argv, env, 0);
+    return -errno;
+}
+
 NORETURN static void become_child(const struct child *c, int ready_fd, pid_t keep)
 {
     static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -53,7 +77,7 @@ NORETURN static void become_child(const struct child *c, int ready_fd, pid_t kee
     char *env[] = {path, lang, NULL};
     const char *failed = "descriptors";
     sigset_t none;
-    int r = place_descriptors(c, ready_fd);
+    int r = place_descriptors(c, ready_fd), dir_fd = open_program_dir(c);
 
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -69,8 +93,7 @@ NORETURN static void become_child(const struct child *c, int ready_fd, pid_t kee
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != keep)
             _exit(0);
-        execve(c->argv[0], c->argv, env);
-        r = -errno;
+        r = execute(c, dir_fd, env);
     }
     dprintf(KEEP_READY_FD, "%c%s: %s: %s", KEEP_FAILED, c->argv[0], failed, strerror(-r));
     _exit(127);

@@ -174,6 +174,22 @@ def test_sandboxes_outlive_keep(running):
     assert (items["ilives"].slot, items["ilives"].gen) == (box.slot, box.gen)
 
 
+def test_a_checkout_that_only_root_may_enter(keep):
+    """As below /root: cayd's user may execute its program, but not go where it is."""
+    closed, programs = keep.base / "closed", keep.base / "closed/src"
+    programs.mkdir(parents=True)
+    shutil.copy("/bin/sleep", programs / "cayd")
+    closed.chmod(0o700)
+    command = [f"--cayd={programs}/cayd" if part.startswith("--cayd=") else part for part in keep.command[:-3]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    # It was executed: sleep(1) does not know the options, and says so in its own words.
+    assert done.returncode == 1 and "Permission denied" not in done.stderr + keep.log.read_text()
+    assert "unrecognized option '--listen-fd=3'" in keep.log.read_text()
+    (programs / "cayd").chmod(0o700)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "Permission denied" in done.stderr
+
+
 def test_what_fails_at_start_is_said(keep):
     (keep.base / "refuse").touch()
     done = keep.start()
