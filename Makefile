@@ -60,4 +60,4 @@ install: build
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 clean:
-	rm -rf $(BUILD) build-asan build-gcc build-clang build-fuzz build-escapes
+	rm -rf $(BUILD) build-asan build-gcc build-clang build-fuzz build-fuzz-cov build-escapes

@@ -1,7 +1,9 @@
-/* Runs a fuzz target over the files of its corpus, as a plain test: run_corpus DIRECTORY. Every file
- * also runs cut short at each of its bytes (small files) and with each byte changed, which costs
- * little and is deterministic. */
+/* Runs a fuzz target over the files of its corpus, as a plain test: run_corpus [--whole] DIRECTORY.
+ * What people wrote, which has a name that says what it is, also runs cut short at each of its bytes
+ * (small files) and with each byte changed: that costs little and is deterministic. What the fuzzer
+ * found is named by its SHA-1 and runs as it is; with --whole everything does. */
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +42,12 @@ static void run_varied(uint8_t *data, size_t size)
     }
 }
 
-static int run_file(const char *dir, const char *name)
+static bool was_written(const char *name)
+{
+    return strlen(name) != 40 || strspn(name, "0123456789abcdef") != 40;
+}
+
+static int run_file(const char *dir, const char *name, bool whole)
 {
     static uint8_t data[MAX_FILE];
     char path[4096];
@@ -54,23 +61,25 @@ static int run_file(const char *dir, const char *name)
     size = fread(data, 1, sizeof(data), f);
     fclose(f);
     run_exact(data, size);
-    if (size <= MAX_VARIED)
+    if (!whole && was_written(name) && size <= MAX_VARIED)
         run_varied(data, size);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
+    bool whole = argc > 2 && strcmp(argv[1], "--whole") == 0;
+    const char *dir = argc > 1 ? argv[argc - 1] : "";
     struct dirent *entry;
     int files = 0;
-    DIR *d = argc > 1 ? opendir(argv[1]) : NULL;
+    DIR *d = opendir(dir);
 
     if (!d) {
-        fprintf(stderr, "no corpus at %s\n", argc > 1 ? argv[1] : "(nothing)");
+        fprintf(stderr, "no corpus at '%s'\n", dir);
         return 1;
     }
     while ((entry = readdir(d)))
-        if (entry->d_name[0] != '.' && run_file(argv[1], entry->d_name) == 0)
+        if (entry->d_name[0] != '.' && run_file(dir, entry->d_name, whole) == 0)
             files++;
     closedir(d);
     printf("%d files\n", files);
