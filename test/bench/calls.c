@@ -112,15 +112,28 @@ static void copy_field(struct calls *c, const json_t *from, const char *name, ch
     memcpy(out, text, strlen(text) + 1);
 }
 
-void calls_create(struct calls *c, struct made *out)
+static void read_made(struct calls *c, struct made *out)
 {
-    json_t *answer;
+    json_t *answer = json_loadb(c->body.data, c->body.len, 0, NULL);
 
-    call(c, "POST", "/v2/sandboxes", CREATE_BODY, sizeof(CREATE_BODY) - 1, c->headers);
-    answer = json_loadb(c->body.data, c->body.len, 0, NULL);
     copy_field(c, answer, "sandboxID", out->id, sizeof(out->id));
     copy_field(c, answer, "envdAccessToken", out->token, sizeof(out->token));
     json_decref(answer);
+}
+
+void calls_create(struct calls *c, struct made *out)
+{
+    call(c, "POST", "/v2/sandboxes", CREATE_BODY, sizeof(CREATE_BODY) - 1, c->headers);
+    read_made(c, out);
+}
+
+void calls_find(struct calls *c, const char *id, struct made *out)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "/sandboxes/%s", id);
+    call(c, "GET", path, NULL, 0, c->headers);
+    read_made(c, out);
 }
 
 void calls_kill(struct calls *c, const char *id)

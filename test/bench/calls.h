@@ -25,6 +25,8 @@ void calls_close(struct calls *c);
 
 /* Until the server has answered: the sandbox is ready. */
 void calls_create(struct calls *c, struct made *out);
+/* One that lives, by its id. */
+void calls_find(struct calls *c, const char *id, struct made *out);
 /* Until nothing of it is left. */
 void calls_kill(struct calls *c, const char *id);
 /* Runs /bin/true in it until the stream's end. */

@@ -7,6 +7,7 @@
  *   load URL sustain SECONDS CONNECTIONS   creates and kills in balance
  *   load URL exec COUNT              runs of /bin/true in one sandbox
  *   load URL whole COUNT             create, run of /bin/true, kill
+ *   load URL use ID,ID...            a run of /bin/true in each of these
  *   load URL list COUNT              GET /sandboxes
  *   load URL pages COUNT             GET /v2/sandboxes to its last page
  *   load URL sandbox                 makes one; prints its id and token, not a time
@@ -126,6 +127,25 @@ static void mode_exec(char **args)
         print(clock_mono_us() - start);
     }
     calls_kill(&c, made.id);
+    calls_close(&c);
+}
+
+static void mode_use(char **args)
+{
+    struct made made;
+    struct calls c;
+    char *rest = NULL;
+
+    calls_open(&c, url, key);
+    calls_connect(&c);
+    for (char *id = strtok_r(args[0], ",", &rest); id; id = strtok_r(NULL, ",", &rest)) {
+        uint64_t start;
+
+        calls_find(&c, id, &made);
+        start = clock_mono_us();
+        calls_exec_true(&c, &made);
+        print(clock_mono_us() - start);
+    }
     calls_close(&c);
 }
 
@@ -331,10 +351,10 @@ static const struct {
     int args;
     void (*run)(char **args);
 } modes[] = {
-    {"create", 1, mode_create},   {"hold", 2, mode_hold},       {"kill", 2, mode_kill},
-    {"burst", 1, mode_burst},     {"sustain", 2, mode_sustain}, {"exec", 1, mode_exec},
-    {"whole", 1, mode_whole},     {"list", 1, mode_list},       {"pages", 1, mode_pages},
-    {"sandbox", 0, mode_sandbox},
+    {"create", 1, mode_create}, {"hold", 2, mode_hold},       {"kill", 2, mode_kill},
+    {"burst", 1, mode_burst},   {"sustain", 2, mode_sustain}, {"exec", 1, mode_exec},
+    {"whole", 1, mode_whole},   {"list", 1, mode_list},       {"pages", 1, mode_pages},
+    {"use", 1, mode_use},       {"sandbox", 0, mode_sandbox},
 };
 
 int main(int argc, char **argv)

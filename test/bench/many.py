@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Many idle sandboxes at once, and what they cost: `make many SANDBOXES=10000`. As root.
+
+Starts a server of its own, creates SANDBOXES one after the other, looks at memory by kind, at processor time
+and at every table that could run out, runs a program in some of them, and ends them all; then nothing may be
+left. What stops it before is reported with the number it came to. --write writes the page docs/many.md,
+--json the figures."""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import server
+from server import MIB
+
+LOAD = server.BUILD / "test/bench/load"
+STEPS = 10
+USED = 20
+IDLE_SECONDS = 10
+SLABS_SHOWN = 14
+
+
+def read_number(path):
+    try:
+        return int(pathlib.Path(path).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def quantiles(values):
+    ordered = sorted(values)
+    return statistics.median(ordered), ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
+
+
+class Many:
+    def __init__(self, own, wanted):
+        self.own, self.wanted = own, wanted
+        self.ids = own.base / "ids"
+        self.env = {**os.environ, "CAY_API_KEY": own.key}
+        self.figures = {"wanted": wanted, "steps": []}
+
+    def load(self, *args):
+        done = subprocess.run([LOAD, self.own.url, *map(str, args)], env=self.env, capture_output=True, text=True)
+        if done.returncode != 0:
+            self.figures["stopped_by"] = done.stderr.strip()
+        return [int(line) for line in done.stdout.split()]
+
+    def alive(self):
+        return len(self.ids.read_text().split()) if self.ids.exists() else 0
+
+    # -- growing ---------------------------------------------------------------------------------
+
+    def settle(self):
+        """Slots and the page cache of what every sandbox shares are there before anything is counted."""
+        self.load("whole", 20)
+        time.sleep(3)
+        self.before, self.slabs_before = server.meminfo(), server.slabs()
+        self.inside_before = len(self.own.inside())
+        self.netns_before = namespaces("net", self.own.inside())
+
+    def grow(self):
+        for step in range(STEPS):
+            count = self.wanted * (step + 1) // STEPS - self.alive()
+            begun = time.monotonic()
+            times = self.load("hold", count, self.ids)
+            if times:
+                median, p99 = quantiles(times)
+                row = {"alive": self.alive(), "create_p50_ms": median / 1000, "create_p99_ms": p99 / 1000,
+                       "seconds": time.monotonic() - begun,
+                       "counted_mib": (server.counted(server.meminfo()) - server.counted(self.before)) / MIB}
+                self.figures["steps"].append(row)
+                print("{alive:6} alive: create p50 {create_p50_ms:.2f} ms, p99 {create_p99_ms:.2f} ms, "
+                      "{seconds:.1f} s, {counted_mib:.0f} MiB".format(**row), flush=True)
+            if "stopped_by" in self.figures:
+                print(f"stopped by: {self.figures['stopped_by']}\n{self.own.log_tail()}", flush=True)
+                break
+
+    # -- at the top ------------------------------------------------------------------------------
+
+    def look(self):
+        n, after = self.alive(), server.meminfo()
+        self.figures["alive"] = n
+        self.figures["memory_each_mib"] = server.memory_each(self.before, after, n)
+        slabs = {name: (size - self.slabs_before.get(name, 0)) / n / 1024 for name, size in server.slabs().items()}
+        self.figures["slab_each_kib"] = dict(sorted(slabs.items(), key=lambda item: -item[1])[:SLABS_SHOWN])
+        inside = self.own.inside()
+        self.figures["agents_each_mib"] = {k: v / len(inside) / MIB
+                                           for k, v in server.processes_memory(inside).items()}
+        self.figures["daemons"] = {name: {"descriptors": server.descriptors(pid),
+                                          "pss_mib": server.processes_memory([pid])["Pss"] / MIB}
+                                   for name, pid in self.own.daemons().items()}
+        self.figures["idle_cpu"] = self.idle(inside)
+        self.figures["tables"] = self.tables(inside)
+
+    def idle(self, inside):
+        everything = inside + list(self.own.daemons().values())
+        before = server.cpu_seconds(everything)
+        time.sleep(IDLE_SECONDS)
+        return (server.cpu_seconds(everything) - before) / IDLE_SECONDS
+
+    def tables(self, inside):
+        """Each table that could run out: what is in it, and where it ends."""
+        privd = self.own.daemons()["cay-privd"]
+        return {
+            "processes (kernel.pid_max)": [len(server.pids()), read_number("/proc/sys/kernel/pid_max")],
+            "uid ranges (sandbox.slots_max)": [len(inside), server.SLOTS_MAX],
+            "network namespaces (user.max_net_namespaces)": [
+                namespaces("net", inside), read_number("/proc/sys/user/max_net_namespaces")],
+            "user namespaces (user.max_user_namespaces)": [
+                namespaces("user", inside), read_number("/proc/sys/user/max_user_namespaces")],
+            "memory control groups (ids of the kernel)": [cgroups("memory"), 65535],
+            "descriptors of cay-privd (hard limit)": [
+                server.descriptors(privd), resource.getrlimit(resource.RLIMIT_NOFILE)[1]],
+            "bytes of the state disk (disk_size)": self.disk(),
+        }
+
+    def disk(self):
+        path = self.own.state_disk()
+        if not path:
+            return [0, None]
+        st = os.statvfs(path)
+        return [(st.f_blocks - st.f_bfree) * st.f_frsize, st.f_blocks * st.f_frsize]
+
+    def use(self):
+        """Programs run in some of them, creates at the top, and the list of all."""
+        self.figures["create_at_top_ms"] = statistics.median(self.load("create", 50)) / 1000
+        self.figures["list_all_ms"] = statistics.median(self.load("pages", 3)) / 1000
+        ids = random.sample(self.ids.read_text().split(), min(USED, self.alive()))
+        times = self.load("use", ",".join(ids))
+        self.figures["use_ms"] = statistics.median(times) / 1000 if times else None
+        self.figures["used"] = len(times)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def end(self):
+        """A tenth by the API, the rest with the server."""
+        ids = self.ids.read_text().split()
+        some = self.own.base / "some"
+        some.write_text("".join(f"{name}\n" for name in ids[::10]))
+        times = self.load("kill", some, 4)
+        self.figures["kill_each_ms"] = times[0] / 1000 / max(1, len(times) - 1)
+        begun = time.monotonic()
+        stopped = self.own.stop()
+        self.figures["end_all_seconds"], self.figures["stop_seconds"] = time.monotonic() - begun, stopped
+
+
+def namespaces(kind, pid_list):
+    seen = set()
+    for pid in pid_list:
+        try:
+            seen.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
+        except OSError:
+            continue
+    return len(seen)
+
+
+def cgroups(controller):
+    with open("/proc/cgroups") as f:
+        for line in f:
+            if line.startswith(controller + "\t"):
+                return int(line.split()[2])
+    return 0
+
+
+def run(wanted):
+    own = server.Server(wanted + 64)
+    with own:
+        many = Many(own, wanted)
+        many.settle()
+        many.grow()
+        many.look()
+        many.use()
+        many.end()
+    many.figures["left_behind"] = len(own.inside())
+    return many.figures
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("--sandboxes", type=int, default=10000)
+    options.add_argument("--json", type=pathlib.Path)
+    args = options.parse_args()
+    figures = run(args.sandboxes)
+    print(json.dumps(figures, indent=2))
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
