@@ -110,6 +110,8 @@ int buf_printf(struct buf *b, const char *fmt, ...)
 void buf_consume(struct buf *b, size_t n)
 {
     assert(n <= b->len);
+    if (n == 0)
+        return; /* also where there is no memory yet: no arithmetic on NULL */
     b->data += n;
     b->len -= n;
     if (b->len == 0)

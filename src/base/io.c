@@ -1,5 +1,6 @@
 #include "base/io.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -112,6 +113,27 @@ int io_replace_file_at(int dir_fd, const char *name, const void *bytes, size_t n
         r = -errno;
     if (r < 0)
         unlinkat(dir_fd, tmp, 0);
+    return r;
+}
+
+int io_each_name_at(int dir_fd, const char *path, bool (*each)(void *arg, const char *name),
+                    void *arg)
+{
+    int fd = openat(dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    int r = 0;
+
+    if (!dir) {
+        r = -errno;
+        util_close(&fd);
+        return r;
+    }
+    while ((entry = readdir(dir)) != NULL)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            !each(arg, entry->d_name))
+            break;
+    closedir(dir);
     return r;
 }
 

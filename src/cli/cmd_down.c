@@ -1,10 +1,10 @@
 /* down: stops the server and looks whether anything is left. */
 #include "base/clock.h"
+#include "base/instance.h"
 #include "base/io.h"
 #include "cli/commands.h"
 #include "cli/server.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -24,7 +24,7 @@
 struct left {
     const struct settings *s;
     json_t *list; /* of sentences */
-    char cgroup[32], jobs_cgroup[40];
+    char cgroup[INSTANCE_CGROUP_SIZE], jobs_cgroup[INSTANCE_CGROUP_SIZE + 8];
 };
 
 static void note_left(struct left *l, const char *fmt, ...) PRINTF(2, 3);
@@ -59,25 +59,18 @@ static bool is_ours(const struct left *l, const char *pid, const char *comm)
            memmem(args, (size_t)n, l->s->state_dir, strlen(l->s->state_dir)) != NULL;
 }
 
-static void look_at_processes(struct left *l)
+static bool look_at_process(void *arg, const char *pid)
 {
     static const char *const names[] = {"cay-keep", "cay-privd", "cayd", "cay-job"};
-    DIR *proc = opendir("/proc");
-    struct dirent *d;
+    char path[300], comm[32];
 
-    while (proc && (d = readdir(proc))) {
-        char path[300], comm[32];
-
-        snprintf(path, sizeof(path), "/proc/%s/comm", d->d_name);
-        if (d->d_name[0] < '0' || d->d_name[0] > '9' ||
-            io_read_text_at(AT_FDCWD, path, comm, sizeof(comm)) < 0)
-            continue;
-        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-            if (strcmp(comm, names[i]) == 0 && is_ours(l, d->d_name, comm))
-                note_left(l, "process %s (%s)", d->d_name, comm);
-    }
-    if (proc)
-        closedir(proc);
+    snprintf(path, sizeof(path), "/proc/%s/comm", pid);
+    if (pid[0] < '0' || pid[0] > '9' || io_read_text_at(AT_FDCWD, path, comm, sizeof(comm)) < 0)
+        return true;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (strcmp(comm, names[i]) == 0 && is_ours(arg, pid, comm))
+            note_left(arg, "process %s (%s)", pid, comm);
+    return true;
 }
 
 static bool is_below(const char *path, const char *dir)
@@ -101,38 +94,16 @@ static void look_at_mounts(struct left *l)
         fclose(f);
 }
 
-static void look_at_loops(struct left *l)
+static bool look_at_loop(void *arg, const char *name)
 {
-    DIR *block = opendir("/sys/block");
-    struct dirent *d;
+    struct left *l = arg;
+    char path[512], file[1024];
 
-    while (block && (d = readdir(block))) {
-        char path[512], file[1024];
-
-        snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", d->d_name);
-        if (strncmp(d->d_name, "loop", 4) == 0 &&
-            io_read_text_at(AT_FDCWD, path, file, sizeof(file)) > 0 &&
-            is_below(file, l->s->state_dir))
-            note_left(l, "loop device /dev/%s of %s", d->d_name, file);
-    }
-    if (block)
-        closedir(block);
-}
-
-/* cay-privd's name for its cgroups (src/privd/main.c, name_cgroups): any installation but the one in the
- * usual place adds a number made from its place. */
-static void cgroup_name(const struct settings *s, char *out, size_t size)
-{
-    char dir[1100];
-    uint32_t h = 0x811c9dc5u;
-
-    snprintf(dir, sizeof(dir), "%s/privd", s->state_dir);
-    for (const char *c = dir; *c; c++)
-        h = (h ^ (uint8_t)*c) * 0x01000193u;
-    if (strcmp(dir, "/var/lib/cay/privd") == 0)
-        snprintf(out, size, "cay");
-    else
-        snprintf(out, size, "cay-%08x", h);
+    snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", name);
+    if (strncmp(name, "loop", 4) == 0 && io_read_text_at(AT_FDCWD, path, file, sizeof(file)) > 0 &&
+        is_below(file, l->s->state_dir))
+        note_left(l, "loop device /dev/%s of %s", name, file);
+    return true;
 }
 
 static struct left *walking; /* nftw(3) has no argument of its own */
@@ -155,29 +126,28 @@ static void look_at_cgroups(struct left *l)
     nftw("/sys/fs/cgroup", look_at_cgroup, 16, FTW_ACTIONRETVAL | FTW_PHYS);
 }
 
-static void look_at_run_dir(struct left *l)
+static bool look_at_run_file(void *arg, const char *name)
 {
-    DIR *run = opendir(l->s->state_run);
-    struct dirent *d;
+    struct left *l = arg;
 
-    while (run && (d = readdir(run)))
-        if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-            note_left(l, "file %s/%s", l->s->state_run, d->d_name);
-    if (run)
-        closedir(run);
+    note_left(l, "file %s/%s", l->s->state_run, name);
+    return true;
 }
 
 static json_t *look(const struct settings *s)
 {
     struct left l = {.s = s, .list = json_array()};
+    char privd_dir[1100];
 
-    cgroup_name(s, l.cgroup, sizeof(l.cgroup));
+    snprintf(privd_dir, sizeof(privd_dir), "%s/privd", s->state_dir);
+    instance_cgroup(privd_dir, l.cgroup);
     snprintf(l.jobs_cgroup, sizeof(l.jobs_cgroup), "%s-jobs", l.cgroup);
-    look_at_processes(&l);
+    /* What cannot be listed is not there: no run directory, no loop devices in this kernel. */
+    (void)io_each_name_at(AT_FDCWD, "/proc", look_at_process, &l);
     look_at_mounts(&l);
-    look_at_loops(&l);
+    (void)io_each_name_at(AT_FDCWD, "/sys/block", look_at_loop, &l);
     look_at_cgroups(&l);
-    look_at_run_dir(&l);
+    (void)io_each_name_at(AT_FDCWD, s->state_run, look_at_run_file, &l);
     return l.list;
 }
 

@@ -1,11 +1,11 @@
 #include "job/sources.h"
 
-#include "base/util.h"
+#include "base/io.h"
 #include "job/tree.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -187,24 +187,31 @@ static void take_file(const char *from, const char *suite, const char *dir, int 
         (*n)++;
 }
 
+struct collect {
+    const char *suite, *apt_dir, *dir;
+    int n;
+};
+
+static bool collect_name(void *arg, const char *name)
+{
+    struct collect *c = arg;
+    char path[512];
+
+    if (!ends_with(name, ".list") && !ends_with(name, ".sources"))
+        return true;
+    snprintf(path, sizeof(path), "%s/sources.list.d/%s", c->apt_dir, name);
+    take_file(path, c->suite, c->dir, &c->n);
+    return true;
+}
+
 int sources_collect(const char *suite, const char *apt_dir, const char *dir)
 {
+    struct collect c = {suite, apt_dir, dir, 0};
     char path[512];
-    DIR *d;
-    struct dirent *e;
-    int n = 0;
 
     snprintf(path, sizeof(path), "%s/sources.list", apt_dir);
-    take_file(path, suite, dir, &n);
+    take_file(path, suite, dir, &c.n);
     snprintf(path, sizeof(path), "%s/sources.list.d", apt_dir);
-    d = opendir(path);
-    while (d && (e = readdir(d)) != NULL) {
-        if (!ends_with(e->d_name, ".list") && !ends_with(e->d_name, ".sources"))
-            continue;
-        snprintf(path, sizeof(path), "%s/sources.list.d/%s", apt_dir, e->d_name);
-        take_file(path, suite, dir, &n);
-    }
-    if (d)
-        closedir(d);
-    return n;
+    (void)io_each_name_at(AT_FDCWD, path, collect_name, &c); /* it need not be there */
+    return c.n;
 }

@@ -6,7 +6,6 @@
 #include "job/say.h"
 #include "job/tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -167,21 +166,18 @@ int template_remove(uint32_t number)
     return r < 0 ? say_failure(r, "cannot remove all of it: %s", strerror(-r)) : 0;
 }
 
+static bool sweep_name(void *arg, const char *name)
+{
+    if (strncmp(name, ".old-", 5) == 0 || strncmp(name, ".build-", 7) == 0) {
+        CLEANUP_CLOSE int lock = lock_dir(name);
+
+        if (lock >= 0 && tree_remove(name) < 0)
+            say_progress(50, "%s could not be removed", name);
+    }
+    return true;
+}
+
 int template_sweep(void)
 {
-    DIR *dir = opendir(".");
-    struct dirent *e;
-
-    if (!dir)
-        return -errno;
-    while ((e = readdir(dir)) != NULL) {
-        if (strncmp(e->d_name, ".old-", 5) == 0 || strncmp(e->d_name, ".build-", 7) == 0) {
-            CLEANUP_CLOSE int lock = lock_dir(e->d_name);
-
-            if (lock >= 0 && tree_remove(e->d_name) < 0)
-                say_progress(50, "%s could not be removed", e->d_name);
-        }
-    }
-    closedir(dir);
-    return 0;
+    return io_each_name_at(AT_FDCWD, ".", sweep_name, NULL);
 }

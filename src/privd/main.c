@@ -155,20 +155,6 @@ static int make_dir(const char *path, mode_t mode)
     return S_ISDIR(st.st_mode) && st.st_uid == 0 ? 0 : -EPERM;
 }
 
-/* Two installations on one machine must not find each other's control groups at recovery: any but the
- * one in the usual place adds a number made from its place. */
-static void name_cgroups(struct privd *p)
-{
-    uint32_t h = 0x811c9dc5u;
-
-    for (const char *c = p->options.state_dir; *c; c++)
-        h = (h ^ (uint8_t)*c) * 0x01000193u;
-    if (strcmp(p->options.state_dir, OPTIONS_STATE_DIR) == 0)
-        snprintf(p->cgroup_name, sizeof(p->cgroup_name), "cay");
-    else
-        snprintf(p->cgroup_name, sizeof(p->cgroup_name), "cay-%08x", h);
-}
-
 static int open_runtime(struct privd *p)
 {
     struct runtime_config config = {.state_dir = p->options.state_dir,
@@ -181,7 +167,7 @@ static int open_runtime(struct privd *p)
     char why[256] = "";
     int r;
 
-    name_cgroups(p);
+    instance_cgroup(p->options.state_dir, p->cgroup_name);
     r = runtime_open(&config, &p->rt);
     if (r < 0)
         return r;

@@ -1,10 +1,11 @@
 #pragma once
 /* privd's options: from argv alone, as cay-keep gives them. No file is read. */
 
+#include "base/instance.h"
 #include "runtime/runtime.h"
 
 #define OPTIONS_PATH_MAX  256
-#define OPTIONS_STATE_DIR "/var/lib/cay/privd"
+#define OPTIONS_STATE_DIR INSTANCE_PRIVD_DIR
 
 struct options {
     const char *state_dir, *run_dir, *agent, *job; /* point into argv */

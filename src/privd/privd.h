@@ -101,8 +101,8 @@ struct privd {
     struct jobs *jobs;
     bool sweep_wanted; /* a replaced template waits for the end of those that may stand on it */
     char boot_id[40];
-    char cgroup_name[32]; /* sandboxes' directories; jobs' has "-jobs" added */
-    bool stopping;        /* SIGTERM: everything is being ended */
+    char cgroup_name[INSTANCE_CGROUP_SIZE]; /* sandboxes' directories; jobs' has "-jobs" added */
+    bool stopping;                          /* SIGTERM: everything is being ended */
     struct loop_timer stop_timer;
     int exit_status;
 };

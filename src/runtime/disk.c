@@ -1,11 +1,11 @@
 #include "runtime/disk.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "runtime/image.h"
 #include "sys/btrfs.h"
 #include "sys/mnt.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -246,27 +246,29 @@ int disk_space(const struct disk *d, uint64_t *total_bytes, uint64_t *free_bytes
     return 0;
 }
 
+struct scan {
+    void (*found)(void *arg, uint32_t slot, uint32_t gen);
+    void *arg;
+};
+
+static bool scan_name(void *arg, const char *name)
+{
+    const struct scan *s = arg;
+    char *dot, *end;
+    unsigned long slot = strtoul(name, &dot, 10), gen;
+
+    if (dot == name || *dot != '.' || slot > UINT32_MAX)
+        return true;
+    gen = strtoul(dot + 1, &end, 10);
+    if (end != dot + 1 && *end == '\0' && gen <= UINT32_MAX)
+        s->found(s->arg, (uint32_t)slot, (uint32_t)gen);
+    return true;
+}
+
 int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint32_t gen),
               void *arg)
 {
-    int fd = openat(d->layers_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    DIR *dir = fdopendir(fd);
-    if (!dir) {
-        close(fd);
-        return -ENOMEM;
-    }
-    struct dirent *entry;
-    while ((entry = readdir(dir)) != NULL) {
-        char *dot, *end;
-        unsigned long slot = strtoul(entry->d_name, &dot, 10);
-        if (dot == entry->d_name || *dot != '.' || slot > UINT32_MAX)
-            continue;
-        unsigned long gen = strtoul(dot + 1, &end, 10);
-        if (end != dot + 1 && *end == '\0' && gen <= UINT32_MAX)
-            found(arg, (uint32_t)slot, (uint32_t)gen);
-    }
-    closedir(dir);
-    return 0;
+    struct scan scan = {found, arg};
+
+    return io_each_name_at(d->layers_fd, ".", scan_name, &scan);
 }

@@ -2,7 +2,6 @@
 
 #include "base/io.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -529,23 +528,25 @@ int cgroup_remove(const struct cgroup *cg, uint32_t slot)
     return rc;
 }
 
+struct scan {
+    void (*found)(void *arg, uint32_t slot);
+    void *arg;
+};
+
+static bool scan_name(void *arg, const char *name)
+{
+    const struct scan *s = arg;
+    char *end;
+    unsigned long slot = strtoul(name, &end, 10);
+
+    if (end != name && *end == '\0' && slot <= UINT32_MAX)
+        s->found(s->arg, (uint32_t)slot);
+    return true;
+}
+
 int cgroup_scan(const struct cgroup *cg, void (*found)(void *arg, uint32_t slot), void *arg)
 {
-    int fd = openat(cg->h[cg->of[PIDS]].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    DIR *dir = fdopendir(fd);
-    if (!dir) {
-        close(fd);
-        return -ENOMEM;
-    }
-    struct dirent *entry;
-    while ((entry = readdir(dir)) != NULL) {
-        char *end;
-        unsigned long slot = strtoul(entry->d_name, &end, 10);
-        if (end != entry->d_name && *end == '\0' && slot <= UINT32_MAX)
-            found(arg, (uint32_t)slot);
-    }
-    closedir(dir);
-    return 0;
+    struct scan scan = {found, arg};
+
+    return io_each_name_at(cg->h[cg->of[PIDS]].fd, ".", scan_name, &scan);
 }

@@ -4,12 +4,17 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/instance.h"
+#include "base/io.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -36,6 +41,64 @@ static void buf_consumes_from_the_front_and_uses_the_room_again(void **state)
     assert_int_equal(b.len, 0);
     assert_int_equal(buf_printf(&b, "%d", 42), 0);
     assert_string_equal(b.data, "42");
+}
+
+static void buf_with_no_memory_yet_consumes_nothing(void **state)
+{
+    struct buf b;
+
+    buf_init(&b, 8);
+    buf_consume(&b, 0);
+    assert_null(b.data);
+}
+
+/* test/scenario finds a server's control groups by the same rule: cgroup_name in conftest.py. */
+static void instance_names_are_those_that_tests_look_for(void **state)
+{
+    char name[INSTANCE_CGROUP_SIZE];
+
+    instance_cgroup("/var/lib/cay/privd", name);
+    assert_string_equal(name, "cay");
+    instance_cgroup("/srv/cay/privd", name);
+    assert_string_equal(name, "cay-4f1ebd77");
+}
+
+struct seen {
+    size_t count, until;
+    bool one, two, dots;
+};
+
+static bool see(void *arg, const char *name)
+{
+    struct seen *s = arg;
+
+    s->one |= strcmp(name, "one") == 0;
+    s->two |= strcmp(name, ".two") == 0;
+    s->dots |= strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+    return ++s->count != s->until;
+}
+
+static void io_tells_each_name_of_a_directory(void **state)
+{
+    char dir[] = "/tmp/cay-test-io-XXXXXX", path[64];
+    struct seen all = {0}, first = {.until = 1};
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/one", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/.two", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(io_each_name_at(AT_FDCWD, dir, see, &all), 0);
+    assert_true(all.count == 2 && all.one && all.two && !all.dots);
+    assert_int_equal(io_each_name_at(AT_FDCWD, dir, see, &first), 0);
+    assert_int_equal(first.count, 1);
+    assert_int_equal(rmdir(path), 0);
+    snprintf(path, sizeof(path), "%s/one", dir);
+    assert_int_equal(io_each_name_at(AT_FDCWD, path, see, &first), 0);
+    assert_int_equal(first.count, 1);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(io_each_name_at(AT_FDCWD, path, see, &first), -ENOENT);
+    assert_int_equal(rmdir(dir), 0);
 }
 
 static void arena_keeps_to_its_maximum(void **state)
@@ -93,6 +156,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buf_refuses_more_than_its_maximum),
         cmocka_unit_test(buf_consumes_from_the_front_and_uses_the_room_again),
+        cmocka_unit_test(buf_with_no_memory_yet_consumes_nothing),
+        cmocka_unit_test(instance_names_are_those_that_tests_look_for),
+        cmocka_unit_test(io_tells_each_name_of_a_directory),
         cmocka_unit_test(arena_keeps_to_its_maximum),
         cmocka_unit_test(clock_round_trips_rfc3339),
         cmocka_unit_test(ids_have_their_form),
