@@ -51,6 +51,7 @@ int conn_new(struct http_server *s, int fd)
     s->conns = c;
     s->conn_count++;
     s->handles++;
+    c->state = s->config.layer.ops ? CONN_NEW : CONN_HEAD;
     set_events(c, UV_READABLE | UV_DISCONNECT);
     c->read_kind = WAIT_IDLE;
     server_wait(s, &c->read_wait, WAIT_IDLE);
@@ -74,6 +75,9 @@ static void conn_end(struct conn *c)
     int fd = c->fd;
 
     assert(!c->exchange);
+    if (c->state == CONN_HEAD && c->layer && !c->cut)
+        (void)layer_shut(c); /* idle: its end is no loss, and is said */
+    layer_close(c);
     c->state = CONN_DEAD;
     server_wait_stop(&c->read_wait);
     server_wait_stop(&c->write_wait);
@@ -89,13 +93,9 @@ static void conn_end(struct conn *c)
 
 static ssize_t send_some(struct conn *c, const struct iovec *iov, int n)
 {
-    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
-    ssize_t sent;
+    ssize_t sent = layer_write(c, iov, n);
 
-    do
-        sent = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (sent < 0 && errno == EINTR);
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+    if (sent < 0 && sent != -EAGAIN)
         c->broken = true;
     return sent < 0 ? 0 : sent;
 }
@@ -178,14 +178,11 @@ static void input_keep(struct conn *c)
 static void read_some(struct conn *c)
 {
     struct http_server *s = c->server;
-    ssize_t n;
+    ssize_t n = layer_read(c, s->read_buf, s->read_bytes);
 
-    do
-        n = read(c->fd, s->read_buf, s->read_bytes);
-    while (n < 0 && errno == EINTR);
     if (n == 0)
         c->eof = true;
-    if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+    if (n < 0 && n != -EAGAIN)
         c->broken = true;
     if (n <= 0)
         return;
@@ -313,10 +310,8 @@ static bool step_exchange(struct conn *c)
         return true;
     }
     conn_flush(c);
-    if (x->shut_asked && c->out.len == 0 && !c->shut) {
-        c->shut = true;
-        shutdown(c->fd, SHUT_WR);
-    }
+    if (x->shut_asked && c->out.len == 0 && !c->shut)
+        c->shut = layer_shut(c);
     if (step_body(c, x))
         return true;
     if (body_done(x) && !x->end_told && x->mode != BODY_UNDECIDED && !x->paused) {
@@ -342,11 +337,12 @@ static bool step_closing(struct conn *c)
     conn_flush(c);
     if (c->out.len > 0 || c->broken)
         return false;
+    if ((c->layer || c->linger_left > 0) && !layer_shut(c))
+        return false;
     if (c->linger_left == 0) {
         c->broken = true;
         return false;
     }
-    shutdown(c->fd, SHUT_WR);
     c->state = CONN_LINGER;
     return true;
 }
@@ -366,6 +362,7 @@ static bool step_linger(struct conn *c)
 static bool step(struct conn *c)
 {
     switch (c->state) {
+    case CONN_BEGINNING: return layer_step(c);
     case CONN_HEAD: return step_head(c);
     case CONN_EXCHANGE: return step_exchange(c);
     case CONN_CLOSING: return step_closing(c);
@@ -382,7 +379,14 @@ static bool wants_read(const struct conn *c)
         return false;
     if (c->state == CONN_EXCHANGE)
         return body_wants_input(c->exchange);
-    return c->state == CONN_HEAD || c->state == CONN_LINGER;
+    return c->state <= CONN_HEAD || c->state == CONN_LINGER;
+}
+
+static bool wants_write(const struct conn *c)
+{
+    if (c->out.len > 0 && !c->write_wants_read)
+        return true;
+    return c->shut_wants_write || (c->read_wants_write && wants_read(c));
 }
 
 /* A peer that goes away while its request is served is noticed without reading. Readability that
@@ -390,9 +394,9 @@ static bool wants_read(const struct conn *c)
  * changing what is polled costs two system calls. */
 static void settle_events(struct conn *c)
 {
-    int events = c->out.len > 0 ? UV_WRITABLE : 0;
+    int events = wants_write(c) ? UV_WRITABLE : 0;
 
-    if (wants_read(c))
+    if ((wants_read(c) && !c->read_wants_write) || (c->write_wants_read && c->out.len > 0))
         events |= UV_READABLE | UV_DISCONNECT;
     else if (c->state == CONN_EXCHANGE && !c->eof && !c->half)
         events |= UV_DISCONNECT | (c->events & UV_READABLE);
@@ -416,7 +420,11 @@ static void settle_read_wait(struct conn *c)
 {
     enum wait_kind kind;
 
-    if (c->state == CONN_LINGER)
+    if (c->state == CONN_NEW)
+        kind = WAIT_IDLE;
+    else if (c->state == CONN_BEGINNING)
+        kind = WAIT_BEGIN;
+    else if (c->state == CONN_LINGER)
         kind = WAIT_LINGER;
     else if (c->state == CONN_HEAD)
         kind = c->in.len > 0 ? WAIT_HEAD : WAIT_IDLE;
@@ -446,7 +454,7 @@ static void settle(struct conn *c)
         buf_free(&c->out);
     settle_events(c);
     settle_read_wait(c);
-    if (c->out.len == 0)
+    if (c->out.len == 0 && !c->shut_wants_write)
         server_wait_stop(&c->write_wait);
     else if (!c->write_wait.next)
         wait_for_taker(c);
@@ -494,7 +502,9 @@ static void on_event(uv_poll_t *poll, int status, int events)
     if (status < 0) {
         c->events = 0; /* libuv stopped it */
         c->broken = true;
-    } else if (wants_read(c) && events & (UV_READABLE | UV_DISCONNECT)) {
+    } else if (c->state == CONN_BEGINNING || (c->state == CONN_NEW && !layer_is_plain(c))) {
+        /* all is said, or the pump goes on with it */
+    } else if (wants_read(c) && (events & (UV_READABLE | UV_DISCONNECT) || c->read_wants_write)) {
         read_some(c);
     } else {
         if (events & UV_READABLE)
@@ -531,7 +541,7 @@ void conn_stop(struct conn *c, bool now)
         if (!c->exchange->begun)
             c->exchange->close = true;
         return;
-    } else if (c->state == CONN_HEAD || now) {
+    } else if (c->state <= CONN_HEAD || now) {
         c->broken = true;
     }
     server_mark_dirty(c);

@@ -3,6 +3,7 @@
  *
  * server.c   listeners, the list of connections, limits, timers, stop
  * conn.c     one connection: reading, heads, the order of things (conn_pump), its end
+ * layer.c    its bytes, through TLS or not
  * exchange.c an exchange's memory and its two ends: done or lost
  * body.c     the request's body
  * response.c the response
@@ -23,7 +24,7 @@
 
 /* Each kind of wait has one length per server, so that a queue in order of entry is in order of
  * time, and one timer serves all. */
-enum wait_kind { WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_WRITE, WAIT_LINGER, WAIT_KINDS };
+enum wait_kind { WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_WRITE, WAIT_LINGER, WAIT_BEGIN, WAIT_KINDS };
 
 struct wait {
     struct wait *prev, *next; /* NULL: not waiting */
@@ -31,11 +32,13 @@ struct wait {
 };
 
 enum conn_state {
-    CONN_HEAD,     /* between requests, or reading a head */
-    CONN_EXCHANGE, /* one request is served */
-    CONN_CLOSING,  /* last bytes go out, then the connection ends */
-    CONN_LINGER,   /* all is sent and shut down; what still comes is thrown away */
-    CONN_DEAD      /* handle is being closed */
+    CONN_NEW,       /* the first byte tells whether there is a layer; only where one may be */
+    CONN_BEGINNING, /* the layer's handshake */
+    CONN_HEAD,      /* between requests, or reading a head */
+    CONN_EXCHANGE,  /* one request is served */
+    CONN_CLOSING,   /* last bytes go out, then the connection ends */
+    CONN_LINGER,    /* all is sent and shut down; what still comes is thrown away */
+    CONN_DEAD       /* handle is being closed */
 };
 
 struct conn {
@@ -47,6 +50,7 @@ struct conn {
     struct buf in;                  /* read, not looked at yet */
     struct buf out;                 /* to be written */
     struct wait read_wait, write_wait;
+    void *layer;      /* what its bytes pass through, or NULL: see layer.h */
     const char *view; /* during a pump: bytes just read, before they are copied to `in` */
     size_t view_len;
     size_t scanned;     /* of an incomplete head */
@@ -63,6 +67,8 @@ struct conn {
     bool timed_out; /* in waiting for body bytes or for the peer to take bytes */
     bool shut;      /* our last byte is out and announced */
     bool got_input; /* since the last settling: restarts the wait for a body */
+    /* What the layer waits for, where it is not what HTTP waits for. */
+    bool read_wants_write, write_wants_read, shut_wants_write;
 };
 
 enum body_mode {
@@ -132,7 +138,8 @@ struct http_server {
     struct listener *listeners;
     struct conn *conns;
     size_t conn_count;
-    size_t handles; /* not yet closed by libuv */
+    size_t beginning; /* connections in that state */
+    size_t handles;   /* not yet closed by libuv */
     struct conn *dirty, **dirty_tail;
     struct wait waits[WAIT_KINDS]; /* heads of circular lists */
     uv_timer_t timer;
@@ -177,6 +184,22 @@ void conn_send(struct conn *c, const struct iovec *iov, int n, bool now);
 
 void conn_timed_out(struct conn *c, struct wait *w);
 void conn_stop(struct conn *c, bool now);
+
+/* -- layer.c ----------------------------------------------------------------------------------- */
+
+/* As read(2) and sendmsg(2), or -errno; -EAGAIN when nothing can be done now. */
+ssize_t layer_read(struct conn *c, void *out, size_t n);
+ssize_t layer_write(struct conn *c, const struct iovec *iov, int n);
+
+/* No more bytes from here, in the layer's words and the socket's. False: again when it is writable. */
+bool layer_shut(struct conn *c);
+
+/* CONN_NEW: looks at the first byte. True: it is plain HTTP, to be read now. */
+bool layer_is_plain(struct conn *c);
+
+/* CONN_BEGINNING: goes on with the handshake. True when it is done. */
+bool layer_step(struct conn *c);
+void layer_close(struct conn *c);
 
 /* -- exchange.c -------------------------------------------------------------------------------- */
 

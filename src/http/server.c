@@ -40,6 +40,7 @@ static uint64_t wait_length_ms(const struct http_server *s, enum wait_kind kind)
     case WAIT_IDLE: return s->config.idle_timeout_ms;
     case WAIT_BODY: return s->config.body_timeout_ms;
     case WAIT_WRITE: return s->config.write_timeout_ms;
+    case WAIT_BEGIN: return s->config.layer.begin_timeout_ms;
     default: return LINGER_MS;
     }
 }
@@ -315,6 +316,8 @@ int http_server_new(uv_loop_t *loop, const struct http_server_config *config, ht
     s->dirty_tail = &s->dirty;
     s->read_bytes = config->read_buffer_bytes ? config->read_buffer_bytes : READ_BUF_BYTES;
     s->read_bytes = MIN(s->read_bytes, READ_BUF_MAX);
+    if (config->layer.ops)
+        s->read_bytes = MAX(s->read_bytes, (size_t)HTTP_LAYER_READ_BYTES);
     s->read_buf = malloc(s->read_bytes);
     if (!s->read_buf) {
         free(s);

@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "http/layer.h"
 #include "http/message.h"
 
 #include <uv.h>
@@ -31,8 +32,9 @@ struct http_server_config {
     uint64_t idle_timeout_ms; /* keep-alive without a request: close */
     uint64_t body_timeout_ms; /* no byte of a wanted body: 408, close */
     uint64_t
-        write_timeout_ms;   /* the peer takes nothing while we have bytes for it: close; 0 none */
-    size_t arena_max_bytes; /* per exchange */
+        write_timeout_ms;    /* the peer takes nothing while we have bytes for it: close; 0 none */
+    size_t arena_max_bytes;  /* per exchange */
+    struct http_layer layer; /* TLS for connections that begin with it; its ops may be NULL */
 };
 
 /* Sensible values for all of it. */
