@@ -234,7 +234,7 @@ static void on_down(void *arg)
     timers_cancel(&c->timers, &c->relist);
 }
 
-static void on_event(void *arg, const struct privsep_msg *m)
+static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_fds)
 {
     struct core *c = arg;
 
@@ -245,6 +245,8 @@ static void on_event(void *arg, const struct privsep_msg *m)
     case PRIVSEP_PROGRESS: templates_on_progress(c, m); break;
     default: log_warn("privd sent an event that is not known: %u", m->op);
     }
+    for (size_t i = 0; i < n_fds; i++) /* none of those events brings any */
+        close(fds[i]);
 }
 
 /* -- status ------------------------------------------------------------------------------------ */

@@ -257,7 +257,9 @@ static int deliver(struct privsep_client *c, struct privsep_packet *p)
     if (who)
         finish(c, who, 0, &p->msg, p->fds, p->n_fds);
     else if (c->up)
-        c->ev.on_event(c->ev.arg, &p->msg);
+        c->ev.on_event(c->ev.arg, &p->msg, p->fds, p->n_fds);
+    else
+        privsep_packet_close(p);
     return 0;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-/* cayd's end of privd's channel, on a libuv loop: sends requests, matches replies by sequence
- * number.
+/* cayd's and cay-egress's end of privd's channel, on a libuv loop: sends requests, matches replies
+ * by sequence number.
  *
  * Reconnects by itself (privd may restart): requests under way then end with -ECONNRESET, and
  * on_up is called again after each successful HELLO, so that the owner lists what lives. Requests
@@ -25,7 +25,8 @@ typedef void (*privsep_reply_cb)(void *arg, int status, const struct privsep_msg
 struct privsep_client_events {
     void (*on_up)(void *arg, const struct privsep_msg *hello);
     void (*on_down)(void *arg);
-    void (*on_event)(void *arg, const struct privsep_msg *m); /* seq 0: ENDED, ITEM, ... */
+    /* seq 0: ENDED, ITEM, ... fds are the callback's, as of a reply. */
+    void (*on_event)(void *arg, const struct privsep_msg *m, int *fds, size_t n_fds);
     void *arg;
 };
 

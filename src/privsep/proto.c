@@ -24,13 +24,22 @@ static const struct {
     uint32_t op;
     const char *name;
 } op_names[] = {
-    {PRIVSEP_HELLO, "hello"},         {PRIVSEP_CREATE, "create"},
-    {PRIVSEP_KILL, "kill"},           {PRIVSEP_CONNECT, "connect"},
-    {PRIVSEP_STAT, "stat"},           {PRIVSEP_LIST, "list"},
-    {PRIVSEP_TEMPLATES, "templates"}, {PRIVSEP_JOB, "job"},
-    {PRIVSEP_CAPACITY, "capacity"},   {PRIVSEP_ITEM, "item"},
-    {PRIVSEP_TEMPLATE, "template"},   {PRIVSEP_ENDED, "ended"},
+    {PRIVSEP_HELLO, "hello"},
+    {PRIVSEP_CREATE, "create"},
+    {PRIVSEP_KILL, "kill"},
+    {PRIVSEP_CONNECT, "connect"},
+    {PRIVSEP_STAT, "stat"},
+    {PRIVSEP_LIST, "list"},
+    {PRIVSEP_TEMPLATES, "templates"},
+    {PRIVSEP_JOB, "job"},
+    {PRIVSEP_CAPACITY, "capacity"},
+    {PRIVSEP_ITEM, "item"},
+    {PRIVSEP_TEMPLATE, "template"},
+    {PRIVSEP_ENDED, "ended"},
     {PRIVSEP_PROGRESS, "progress"},
+    {PRIVSEP_EGRESS_OPEN, "egress_open"},
+    {PRIVSEP_EGRESS_SYNC, "egress_sync"},
+    {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
 
 const char *privsep_stage_name(uint32_t stage)
@@ -49,7 +58,8 @@ const char *privsep_op_name(uint32_t op)
 static bool is_event(uint32_t op)
 {
     return op == PRIVSEP_ITEM || op == PRIVSEP_TEMPLATE || op == PRIVSEP_ENDED ||
-           op == PRIVSEP_PROGRESS;
+           op == PRIVSEP_PROGRESS || op == PRIVSEP_EGRESS_OPEN || op == PRIVSEP_EGRESS_SYNC ||
+           op == PRIVSEP_EGRESS_CLOSE;
 }
 
 static bool is_request(uint32_t op)
@@ -72,6 +82,6 @@ bool privsep_answer_is_sound(const void *bytes, size_t n, size_t fds)
     if (n != sizeof(*m) || m->version != PRIVSEP_VERSION || m->fds != fds || fds > PRIVSEP_MAX_FDS)
         return false;
     if (m->seq == 0)
-        return is_event(m->op) && fds == 0;
+        return is_event(m->op) && fds == (m->op == PRIVSEP_EGRESS_OPEN ? PRIVSEP_EGRESS_FDS : 0);
     return is_request(m->op) && m->status <= 0;
 }

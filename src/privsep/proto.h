@@ -1,5 +1,5 @@
 #pragma once
-/* The messages between cayd and cay-privd: fixed size, typed, numbers and descriptors only.
+/* The messages between cayd or cay-egress and cay-privd: fixed size, typed, numbers and descriptors only.
  *
  * Transport: SOCK_SEQPACKET at PRIVSEP_PATH, made by privd as root, one peer per role, role checked
  * by SO_PEERCRED; a new connection replaces the old. One message is one packet of exactly
@@ -22,6 +22,11 @@
 #define PRIVSEP_KEY_SIZE       32
 #define PRIVSEP_CREATE_SOCKETS 2
 #define PRIVSEP_ID_SIZE        32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
+#define PRIVSEP_EGRESS_FDS     2  /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
+
+/* Where cay-egress listens inside each sandbox's network namespace, on [::], both families. */
+#define EGRESS_TCP_PORT 3128
+#define EGRESS_UDP_PORT 3153
 
 enum privsep_op {
     PRIVSEP_HELLO = 1, /* first message; u.hello.version. Reply: u.hello */
@@ -42,7 +47,13 @@ enum privsep_op {
     PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
     PRIVSEP_TEMPLATE,  /* event: u.template */
     PRIVSEP_ENDED,     /* event: slot, gen, u.ended: a sandbox ended that nobody asked to end */
-    PRIVSEP_PROGRESS   /* event: u.progress */
+    PRIVSEP_PROGRESS,  /* event: u.progress */
+
+    /* Events to cay-egress, whose only request is HELLO. */
+    PRIVSEP_EGRESS_OPEN, /* slot, gen, PRIVSEP_EGRESS_FDS descriptors, both non-blocking, made inside
+                          * that sandbox's network namespace; again for every live one after HELLO */
+    PRIVSEP_EGRESS_SYNC, /* all that were live at HELLO were told */
+    PRIVSEP_EGRESS_CLOSE /* slot, gen: it has ended */
 };
 
 /* How far a create came. Also the names in errors: privsep_stage_name(). */
@@ -172,6 +183,8 @@ const char *privsep_op_name(uint32_t op);
 
 /* Whether a packet of n bytes with that many descriptors has the form of a request (privd's end
  * asks) or of a reply or event (cayd's end asks). Values inside u are the receiver's to check.
+ * Of the
+ * events only EGRESS_OPEN brings descriptors, exactly PRIVSEP_EGRESS_FDS.
  * bytes is aligned for struct privsep_msg and has room for a whole one, whatever n is. */
 bool privsep_request_is_sound(const void *bytes, size_t n, size_t fds);
 bool privsep_answer_is_sound(const void *bytes, size_t n, size_t fds);

@@ -33,6 +33,7 @@ struct fixture {
     /* what the client's owner saw */
     int ups, downs, events, replies, failures, last_failure, fds_received;
     uint64_t last_event_slot;
+    size_t event_fds;
 };
 
 static void answer(struct fixture *f, const struct privsep_msg *m)
@@ -79,12 +80,15 @@ static void on_down(void *arg)
     ((struct fixture *)arg)->downs++;
 }
 
-static void on_event(void *arg, const struct privsep_msg *m)
+static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_fds)
 {
     struct fixture *f = arg;
 
     f->events++;
     f->last_event_slot = m->slot;
+    f->event_fds += n_fds;
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
 }
 
 static void on_reply(void *arg, int status, const struct privsep_msg *m, int *fds, size_t n_fds)
@@ -273,6 +277,28 @@ static void events_arrive(void **state)
     assert_int_equal(privsep_server_send(f->server, 0, &m, NULL, 0), 0);
     until(f, &f->events, 1);
     assert_int_equal(f->last_event_slot, 77);
+}
+
+/* Of all events only the one that hands an egress its sockets has descriptors. */
+static void an_events_descriptors_arrive(void **state)
+{
+    struct fixture *f = *state;
+    struct privsep_msg m = {.op = PRIVSEP_EGRESS_OPEN, .slot = 5};
+    int fds[PRIVSEP_EGRESS_FDS];
+
+    start_client(f);
+    until(f, &f->ups, 1);
+    for (size_t i = 0; i < PRIVSEP_EGRESS_FDS; i++)
+        fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(privsep_server_send(f->server, 0, &m, fds, PRIVSEP_EGRESS_FDS), 0);
+    until(f, &f->events, 1);
+    assert_int_equal(f->event_fds, PRIVSEP_EGRESS_FDS);
+    assert_int_equal(f->downs, 0);
+    m.op = PRIVSEP_ENDED;
+    fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(privsep_server_send(f->server, 0, &m, fds, 1), 0);
+    until(f, &f->downs, 1);
+    assert_int_equal(f->events, 1);
 }
 
 static void no_more_than_the_maximum_is_under_way(void **state)
@@ -549,6 +575,7 @@ int main(void)
         WITH_FIXTURE(descriptors_arrive_close_on_exec),
         WITH_FIXTURE(answers_may_come_in_any_order),
         WITH_FIXTURE(events_arrive),
+        WITH_FIXTURE(an_events_descriptors_arrive),
         WITH_FIXTURE(no_more_than_the_maximum_is_under_way),
         WITH_FIXTURE(a_lost_server_ends_requests_and_is_found_again),
         WITH_FIXTURE(freeing_ends_what_is_under_way),
