@@ -1,0 +1,241 @@
+/* Addresses: their text, and which of them are never reached, private or public.
+ * Sources: IANA's special-purpose address registries (RFC 6890 and its updates); the documentation of
+ * the cloud providers for their metadata services. */
+#include "policy/internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#define V4_BITS       96 /* of the prefix ::ffff:0:0/96 */
+#define NEVER_OWN_MAX 256
+
+/* -- text -------------------------------------------------------------------------------------- */
+
+static void map_v4(const struct in_addr *v4, struct in6_addr *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->s6_addr[10] = out->s6_addr[11] = 0xff;
+    memcpy(&out->s6_addr[12], v4, sizeof(*v4));
+}
+
+/* inet_pton takes dotted IPv4 in its one strict form only, but inside IPv6 too: both spellings come
+ * out as the same sixteen bytes. */
+int policy_address_parse(const char *text, struct policy_address *out)
+{
+    char bare[INET6_ADDRSTRLEN];
+    struct in_addr v4;
+    struct in6_addr v6;
+    size_t n = strlen(text);
+
+    if (inet_pton(AF_INET, text, &v4) == 1) {
+        map_v4(&v4, &out->in6);
+        return 0;
+    }
+    if (n > 2 && text[0] == '[' && text[n - 1] == ']' && n - 2 < sizeof(bare)) {
+        memcpy(bare, text + 1, n - 2);
+        bare[n - 2] = '\0';
+        text = bare;
+    }
+    if (inet_pton(AF_INET6, text, &v6) != 1)
+        return -EINVAL;
+    out->in6 = v6;
+    return 0;
+}
+
+void policy_address_from(const struct sockaddr *sa, struct policy_address *out)
+{
+    if (sa->sa_family == AF_INET6)
+        out->in6 = ((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;
+    else
+        map_v4(&((const struct sockaddr_in *)(const void *)sa)->sin_addr, &out->in6);
+}
+
+void policy_address_format(const struct policy_address *a, char out[static INET6_ADDRSTRLEN])
+{
+    if (IN6_IS_ADDR_V4MAPPED(&a->in6))
+        inet_ntop(AF_INET, &a->in6.s6_addr[12], out, INET6_ADDRSTRLEN);
+    else
+        inet_ntop(AF_INET6, &a->in6, out, INET6_ADDRSTRLEN);
+}
+
+/* -- ranges ------------------------------------------------------------------------------------ */
+
+bool address_in(const struct range *r, const struct policy_address *a)
+{
+    unsigned whole = r->bits / 8, rest = r->bits % 8;
+
+    if (memcmp(r->in6.s6_addr, a->in6.s6_addr, whole) != 0)
+        return false;
+    return rest == 0 || (r->in6.s6_addr[whole] ^ a->in6.s6_addr[whole]) >> (8 - rest) == 0;
+}
+
+static int parse_bits(const char *text, unsigned max, unsigned *out)
+{
+    size_t n = strspn(text, "0123456789");
+
+    if (n == 0 || n > 3 || text[n] != '\0' || (n > 1 && text[0] == '0'))
+        return -EINVAL;
+    *out = (unsigned)atoi(text);
+    return *out <= max ? 0 : -EINVAL;
+}
+
+/* 10.0.0.1/8 is a mistake of whoever wrote it: which of both was meant is not for us to guess. */
+static bool has_host_bits(const struct range *r)
+{
+    struct range whole = *r;
+
+    for (unsigned bit = r->bits; bit < 128; bit++)
+        whole.in6.s6_addr[bit / 8] &= (uint8_t) ~(0x80u >> bit % 8);
+    return memcmp(&whole.in6, &r->in6, sizeof(r->in6)) != 0;
+}
+
+int address_range_parse(const char *text, struct range *out)
+{
+    char host[INET6_ADDRSTRLEN];
+    const char *slash = strchr(text, '/');
+    size_t n = slash ? (size_t)(slash - text) : strlen(text);
+    struct policy_address a;
+    unsigned bits = 128, base = 0;
+    struct range r;
+
+    if (n == 0 || n >= sizeof(host))
+        return -EINVAL;
+    memcpy(host, text, n);
+    host[n] = '\0';
+    if (policy_address_parse(host, &a) < 0)
+        return -EINVAL;
+    if (!strchr(host, ':'))
+        base = V4_BITS;
+    if (slash && parse_bits(slash + 1, 128 - base, &bits) < 0)
+        return -EINVAL;
+    r = (struct range){.in6 = a.in6, .bits = (uint8_t)(slash ? base + bits : 128)};
+    if (has_host_bits(&r))
+        return -EINVAL;
+    *out = r;
+    return 0;
+}
+
+/* -- what is never reached, and what is public ------------------------------------------------- */
+
+/* Text, because it is read beside the registries that it comes from. */
+static const char *const never_text[] = {
+    "0.0.0.0/8",       /* "this network": the host itself on Linux */
+    "127.0.0.0/8",     /* loopback */
+    "169.254.0.0/16",  /* link-local; metadata of most clouds */
+    "100.100.100.200", /* metadata: Alibaba */
+    "168.63.129.16",   /* metadata: Azure */
+    "192.0.0.192",     /* metadata: Oracle */
+    "224.0.0.0/4",     /* multicast */
+    "255.255.255.255", /* broadcast */
+    "::",              /* unspecified */
+    "::1",             /* loopback */
+    "fe80::/10",       /* link-local */
+    "ff00::/8",        /* multicast */
+    "fd00:ec2::254",   /* metadata: AWS */
+    "fd20:ce::254",    /* metadata: Google */
+};
+
+static const char *const private_text[] = {
+    "10.0.0.0/8",     "172.16.0.0/12",   "192.168.0.0/16", /* RFC 1918 */
+    "100.64.0.0/10",                                       /* shared with carriers, RFC 6598 */
+    "192.0.0.0/24",                                        /* protocol assignments */
+    "192.0.2.0/24",   "198.51.100.0/24", "203.0.113.0/24", /* documentation */
+    "192.88.99.0/24",                                      /* 6to4 relays, deprecated */
+    "198.18.0.0/15",               /* benchmarking; names inside sandboxes live here */
+    "240.0.0.0/4",                 /* reserved */
+    "fc00::/7",                    /* unique local */
+    "fec0::/10",                   /* site-local, deprecated */
+    "64:ff9b:1::/48",              /* local NAT64 */
+    "100::/64",                    /* discard */
+    "2001::/23",                   /* protocol assignments, Teredo */
+    "2001:db8::/32",  "3fff::/20", /* documentation */
+    "2002::/16",                   /* 6to4 */
+    "5f00::/16",                   /* segment routing */
+    "::/96",                       /* IPv4-compatible, deprecated */
+};
+
+struct range_list {
+    struct range ranges[MAX(ARRAY_SIZE(never_text), ARRAY_SIZE(private_text))];
+    size_t n;
+};
+
+static struct range_list never_list, private_list;
+static struct range own[NEVER_OWN_MAX];
+static size_t n_own;
+
+static void fill(struct range_list *l, const char *const *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (address_range_parse(text[i], &l->ranges[i]) < 0)
+            abort(); /* a typing error above: every unit test meets it */
+    l->n = n;
+}
+
+/* Before main: so that no first question has to care whether another thread asks too. */
+__attribute__((constructor)) static void fill_lists(void)
+{
+    fill(&never_list, never_text, ARRAY_SIZE(never_text));
+    fill(&private_list, private_text, ARRAY_SIZE(private_text));
+}
+
+static bool in_list(const struct range *ranges, size_t n, const struct policy_address *a)
+{
+    for (size_t i = 0; i < n; i++)
+        if (address_in(&ranges[i], a))
+            return true;
+    return false;
+}
+
+static bool has_prefix(const struct policy_address *a, const char *hex, size_t n)
+{
+    return memcmp(a->in6.s6_addr, hex, n) == 0;
+}
+
+/* The IPv4 address that a gateway would make of an IPv6 one: NAT64 (RFC 6052), 6to4 (RFC 3056),
+ * Teredo (RFC 4380, its client's address is inverted), IPv4-compatible. */
+static bool embedded_v4(const struct policy_address *a, struct policy_address *out)
+{
+    struct in_addr v4;
+    const uint8_t *b = a->in6.s6_addr;
+
+    if (has_prefix(a, "\x00\x64\xff\x9b\0\0\0\0\0\0\0", 12) ||
+        has_prefix(a, "\0\0\0\0\0\0\0\0\0\0\0", 12))
+        memcpy(&v4, b + 12, sizeof(v4));
+    else if (has_prefix(a, "\x20\x02", 2))
+        memcpy(&v4, b + 2, sizeof(v4));
+    else if (has_prefix(a, "\x20\x01\0\0", 4))
+        for (size_t i = 0; i < sizeof(v4); i++)
+            ((uint8_t *)&v4)[i] = (uint8_t)~b[12 + i];
+    else
+        return false;
+    map_v4(&v4, &out->in6);
+    return true;
+}
+
+bool policy_address_is_never(const struct policy_address *a)
+{
+    struct policy_address inner;
+
+    if (in_list(never_list.ranges, never_list.n, a) || in_list(own, n_own, a))
+        return true;
+    return embedded_v4(a, &inner) &&
+           (in_list(never_list.ranges, never_list.n, &inner) || in_list(own, n_own, &inner));
+}
+
+bool policy_address_is_public(const struct policy_address *a)
+{
+    struct policy_address inner;
+
+    if (policy_address_is_never(a) || in_list(private_list.ranges, private_list.n, a))
+        return false;
+    return !embedded_v4(a, &inner) || !in_list(private_list.ranges, private_list.n, &inner);
+}
+
+int policy_never_add(const struct policy_address *a, unsigned prefix_bits)
+{
+    if (n_own == NEVER_OWN_MAX)
+        return -ENOSPC;
+    own[n_own++] = (struct range){.in6 = a->in6, .bits = (uint8_t)MIN(prefix_bits, 128u)};
+    return 0;
+}

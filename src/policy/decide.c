@@ -1,0 +1,230 @@
+/* The three questions: see policy.h for their order and what each knows. */
+#include "policy/internal.h"
+
+#include <string.h>
+
+/* What is asked about. Unknown yet: a NULL before the name was resolved, method NULL before there is
+ * a request. */
+struct subject {
+    const char *name;
+    const struct policy_address *a;
+    uint16_t port;
+    const char *method, *path;
+    bool is_public;    /* valid with a */
+    bool is_ambiguous; /* valid with path */
+};
+
+enum match {
+    MATCH_NO,
+    MATCH_ADDRESS,
+    MATCH_REQUEST,
+    MATCH_YES
+}; /* the middle: cannot tell without */
+
+static bool any_domain(const struct rule *r, const char *name)
+{
+    for (size_t i = 0; name && i < r->n_domains; i++)
+        if (pattern_domain(r->domains[i], name))
+            return true;
+    return false;
+}
+
+static bool any_range(const struct rule *r, const struct policy_address *a)
+{
+    for (size_t i = 0; a && i < r->n_ranges; i++)
+        if (address_in(&r->ranges[i], a))
+            return true;
+    return false;
+}
+
+static bool any_port(const struct ports *ports, size_t n, uint16_t port)
+{
+    for (size_t i = 0; i < n; i++)
+        if (port >= ports[i].first && port <= ports[i].last)
+            return true;
+    return n == 0;
+}
+
+/* Only a range opens what is not public: whoever owns an allowed name could otherwise point it into
+ * the operator's network (test: test_policy.c, test_name_into_private_network). */
+static enum match match_destination(const struct rule *r, const struct subject *s)
+{
+    bool by_name = any_domain(r, s->name);
+
+    if (r->n_domains == 0 && r->n_ranges == 0)
+        by_name = true;
+    if (any_range(r, s->a))
+        return MATCH_YES;
+    if (by_name)
+        return r->action == POLICY_ALLOW && s->a && !s->is_public ? MATCH_NO : MATCH_YES;
+    return r->n_ranges > 0 && !s->a ? MATCH_ADDRESS : MATCH_NO;
+}
+
+static bool any_method(const struct rule *r, const char *method)
+{
+    for (size_t i = 0; i < r->n_methods; i++)
+        if (strcmp(r->methods[i], method) == 0)
+            return true;
+    return r->n_methods == 0;
+}
+
+/* What can be read in two ways is allowed by no path and denied by every one. */
+static bool any_path(const struct rule *r, const struct subject *s)
+{
+    if (r->n_paths == 0)
+        return true;
+    if (s->is_ambiguous)
+        return r->action == POLICY_DENY;
+    for (size_t i = 0; i < r->n_paths; i++)
+        if (pattern_path(r->paths[i], s->path))
+            return true;
+    return false;
+}
+
+static enum match match_rule(const struct rule *r, const struct subject *s)
+{
+    enum match m = any_port(r->ports, r->n_ports, s->port) ? match_destination(r, s) : MATCH_NO;
+
+    if (m == MATCH_NO)
+        return m;
+    if (!s->method)
+        return r->n_methods > 0 || r->n_paths > 0 || r->credential ? MATCH_REQUEST : m;
+    return any_method(r, s->method) && any_path(r, s) ? m : MATCH_NO;
+}
+
+static bool match_preset(const struct preset *p, const struct subject *s)
+{
+    if (!s->name || !any_port(p->ports, p->n_ports, s->port) || (s->a && !s->is_public))
+        return false;
+    for (const char *const *d = p->domains; *d; d++)
+        if (pattern_domain(*d, s->name))
+            return true;
+    return false;
+}
+
+static struct policy_verdict by_rule(const struct policy *p, size_t i, enum policy_action action)
+{
+    const struct rule *r = &p->rules[i];
+
+    return (struct policy_verdict){.action = action,
+                                   .source = POLICY_BY_RULE,
+                                   .rule = (int)i,
+                                   .name = r->name,
+                                   .credential = action == POLICY_ALLOW ? r->credential : NULL};
+}
+
+static struct policy_verdict by_default(const struct policy *p, const struct subject *s)
+{
+    struct policy_verdict v = {
+        .source = POLICY_BY_DEFAULT, .rule = -1, .name = preset_fallback_name(p->fallback)};
+
+    for (size_t i = 0; i < p->n_presets; i++)
+        if (match_preset(p->presets[i], s))
+            return (struct policy_verdict){.action = POLICY_ALLOW,
+                                           .source = POLICY_BY_PRESET,
+                                           .rule = -1,
+                                           .name = p->presets[i]->name};
+    if (p->fallback == FALLBACK_ALLOW ||
+        (p->fallback == FALLBACK_PUBLIC && (!s->a || s->is_public)))
+        v.action = POLICY_ALLOW;
+    return v;
+}
+
+/* The first rule that surely matches decides, unless one before it might match once more is known and
+ * would let it pass. */
+static struct policy_verdict decide(const struct policy *p, const struct subject *s)
+{
+    struct policy_verdict sure, open = {.rule = -1};
+    bool inspect = false, may_pass = false;
+    size_t i;
+
+    for (i = 0; i < p->n_rules; i++) {
+        enum match m = match_rule(&p->rules[i], s);
+
+        if (m == MATCH_YES)
+            break;
+        if (m == MATCH_NO)
+            continue;
+        if (m == MATCH_REQUEST && !inspect)
+            open = by_rule(p, i, POLICY_INSPECT);
+        else if (open.rule < 0 && p->rules[i].action == POLICY_ALLOW)
+            open = by_rule(p, i, POLICY_ALLOW);
+        inspect |= m == MATCH_REQUEST;
+        may_pass |= p->rules[i].action == POLICY_ALLOW;
+    }
+    sure = i < p->n_rules ? by_rule(p, i, p->rules[i].action) : by_default(p, s);
+    if (sure.action == POLICY_DENY ? may_pass : inspect)
+        return open;
+    return sure;
+}
+
+struct policy_verdict policy_name(const struct policy *p, const char *name, uint16_t port)
+{
+    struct subject s = {.name = name, .port = port};
+
+    return decide(p, &s);
+}
+
+static const struct policy_verdict never = {
+    .action = POLICY_DENY, .source = POLICY_BY_NEVER, .rule = -1, .name = "never"};
+
+struct policy_verdict policy_address(const struct policy *p, const char *name,
+                                     const struct policy_address *a, uint16_t port)
+{
+    struct subject s = {.name = name, .a = a, .port = port};
+
+    if (policy_address_is_never(a))
+        return never;
+    s.is_public = policy_address_is_public(a);
+    return decide(p, &s);
+}
+
+struct policy_verdict policy_request(const struct policy *p, const char *host,
+                                     const struct policy_address *a, uint16_t port,
+                                     const char *method, const char *path)
+{
+    struct subject s = {.name = host, .a = a, .port = port, .method = method, .path = path};
+
+    if (a && policy_address_is_never(a))
+        return never;
+    s.is_public = a && policy_address_is_public(a);
+    s.is_ambiguous = pattern_path_is_ambiguous(path);
+    return decide(p, &s);
+}
+
+struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling)
+{
+    if (own.action == POLICY_DENY)
+        return own;
+    if (ceiling.action == POLICY_DENY) {
+        if (ceiling.source != POLICY_BY_NEVER)
+            ceiling.source = POLICY_BY_CEILING;
+        return ceiling;
+    }
+    if (ceiling.action == POLICY_INSPECT)
+        own.action = POLICY_INSPECT;
+    return own;
+}
+
+const char *policy_credential(const struct policy *p, size_t i)
+{
+    for (size_t r = 0; r < p->n_rules; r++)
+        if (p->rules[r].credential && i-- == 0)
+            return p->rules[r].credential;
+    return NULL;
+}
+
+bool policy_uses_credential(const struct policy *p, const char *credential)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = policy_credential(p, i)); i++)
+        if (strcmp(name, credential) == 0)
+            return true;
+    return false;
+}
+
+const struct policy_limits *policy_limits(const struct policy *p)
+{
+    return &p->limits;
+}

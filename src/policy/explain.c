@@ -1,0 +1,103 @@
+/* A verdict as one sentence. It is shown to agents, which may act on what it says: nothing in it comes
+ * unescaped from whoever is on the other side, and it is short. */
+#include "policy/internal.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHOWN_NAME_MAX 80
+#define SHOWN_PATH_MAX 60
+#define SHOWN_ALLOWED  4
+
+/* A sentence in the making. What does not fit any more is left away as a whole part, never cut within. */
+struct sentence {
+    char *out;
+    size_t used;
+};
+
+PRINTF(2, 3) static void add(struct sentence *s, const char *fmt, ...)
+{
+    char part[POLICY_REASON_SIZE];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(part, sizeof(part), fmt, ap);
+    va_end(ap);
+    if (n < 0 || s->used + (size_t)n >= POLICY_REASON_SIZE)
+        return;
+    memcpy(s->out + s->used, part, (size_t)n + 1);
+    s->used += (size_t)n;
+}
+
+/* Printable ASCII but quotes and backslashes; the rest is '?'. Cut with "...". */
+static void plain(const char *in, size_t max, char *out)
+{
+    size_t n = 0;
+
+    for (; in[n] && n < max; n++)
+        out[n] = isgraph((unsigned char)in[n]) && !strchr("\"\\<>&'`", in[n]) ? in[n] : '?';
+    memcpy(out + n, in[n] ? "..." : "", in[n] ? 4 : 1);
+}
+
+static void add_source(const struct policy_verdict *v, struct sentence *s)
+{
+    switch (v->source) {
+    case POLICY_BY_NEVER:
+        add(s, "no policy opens this address (metadata, loopback, link-local, "
+               "multicast or the host's own)");
+        break;
+    case POLICY_BY_CEILING: add(s, "by the tenant's limit \"%s\"", v->name); break;
+    case POLICY_BY_RULE: add(s, "by rule %d \"%s\"", v->rule, v->name); break;
+    case POLICY_BY_PRESET: add(s, "by preset \"%s\"", v->name); break;
+    case POLICY_BY_DEFAULT: add(s, "by default \"%s\"", v->name); break;
+    }
+}
+
+/* The first few domains that rules allow, and presets: what an agent may try instead. */
+static void add_allowed(const struct policy *p, struct sentence *s)
+{
+    size_t shown = 0;
+
+    if (p->fallback != FALLBACK_DENY) {
+        add(s, "; allowed is \"%s\" but for what rules deny", preset_fallback_name(p->fallback));
+        return;
+    }
+    for (size_t i = 0; i < p->n_rules; i++) {
+        const struct rule *r = &p->rules[i];
+
+        for (size_t d = 0; r->action == POLICY_ALLOW && d < r->n_domains; d++)
+            if (shown++ < SHOWN_ALLOWED && strlen(r->domains[d]) <= SHOWN_NAME_MAX / 2)
+                add(s, "%s%s", shown == 1 ? "; allowed: " : ", ", r->domains[d]);
+    }
+    for (size_t i = 0; i < p->n_presets; i++)
+        add(s, "%s%s", shown++ == 0 ? "; allowed: " : ", ", p->presets[i]->name);
+    if (shown == 0)
+        add(s, "; nothing is allowed to leave by name");
+}
+
+void policy_explain(const struct policy *p, const struct policy_verdict *v, const char *name,
+                    uint16_t port, const char *method, const char *path,
+                    char out[static POLICY_REASON_SIZE])
+{
+    static const char *const verbs[] = {[POLICY_DENY] = "denied",
+                                        [POLICY_ALLOW] = "allowed",
+                                        [POLICY_INSPECT] = "decided by request"};
+    char host[SHOWN_NAME_MAX + 4], shown_path[SHOWN_PATH_MAX + 4], verb[20];
+    struct sentence s = {.out = out};
+
+    out[0] = '\0';
+    plain(name ? name : "?", SHOWN_NAME_MAX, host);
+    if (method && path) {
+        plain(method, sizeof(verb) - 4, verb);
+        plain(path, SHOWN_PATH_MAX, shown_path);
+        add(&s, "%s %s on %s port %u: %s, ", verb, shown_path, host, port, verbs[v->action]);
+    } else {
+        add(&s, "%s port %u: %s, ", host, port, verbs[v->action]);
+    }
+    add_source(v, &s);
+    if (v->action == POLICY_DENY && v->source != POLICY_BY_NEVER)
+        add_allowed(p, &s);
+}

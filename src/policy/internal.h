@@ -1,0 +1,88 @@
+#pragma once
+/* What the files of the policy share; nobody outside src/policy includes it.
+ *
+ * address.c  addresses: text, ranges, what is never reached and what is public
+ * pattern.c  names and paths against their patterns
+ * parse.c    JSON to struct policy
+ * preset.c   the named ones
+ * decide.c   the three questions
+ * explain.c  a verdict as a sentence */
+
+#include "base/util.h"
+#include "policy/policy.h"
+
+struct range {
+    struct in6_addr in6;
+    uint8_t bits; /* 0..128 of the mapped form */
+};
+
+struct ports {
+    uint16_t first, last;
+};
+
+/* Arrays belong to the rule; NULL with a count of 0: it does not ask. */
+struct rule {
+    char *name; /* never NULL */
+    enum policy_action action;
+    char **domains; /* lower case; "*.example.org" with its star */
+    size_t n_domains;
+    struct range *ranges;
+    size_t n_ranges;
+    struct ports *ports;
+    size_t n_ports;
+    char **methods;
+    size_t n_methods;
+    char **paths;
+    size_t n_paths;
+    char *credential; /* NULL: none */
+};
+
+enum fallback { FALLBACK_DENY, FALLBACK_PUBLIC, FALLBACK_ALLOW };
+
+struct preset {
+    const char *name;
+    const char *const *domains; /* NULL-terminated patterns */
+    const struct ports *ports;
+    size_t n_ports;
+};
+
+#define PRESETS_MAX 8
+
+struct policy {
+    bool shared; /* a named preset: constant */
+    enum fallback fallback;
+    struct rule *rules;
+    size_t n_rules;
+    const struct preset *presets[PRESETS_MAX];
+    size_t n_presets;
+    struct policy_limits limits;
+};
+
+/* -- pattern.c --------------------------------------------------------------------------------- */
+
+/* name is normalized; pattern is "name" or "*.suffix". */
+bool pattern_domain(const char *pattern, const char *name);
+
+/* '*' stands for anything within one segment, at the end for all that follows. */
+bool pattern_path(const char *pattern, const char *path);
+
+/* Could two programs read this path differently? */
+bool pattern_path_is_ambiguous(const char *path);
+
+/* "*.example.org" or a name, normalized into out. 0 or -EINVAL. */
+int pattern_domain_normalize(const char *in, char out[static POLICY_NAME_MAX + 3]);
+
+/* -- address.c --------------------------------------------------------------------------------- */
+
+/* "192.0.2.0/24", "2001:db8::/32", or one address; bits after the prefix must be 0. 0 or -EINVAL. */
+int address_range_parse(const char *text, struct range *out);
+bool address_in(const struct range *r, const struct policy_address *a);
+
+/* -- preset.c ---------------------------------------------------------------------------------- */
+
+const struct preset *preset_find(const char *name);
+/* "deny", "public", "allow": false for another. */
+bool preset_fallback(const char *name, enum fallback *out);
+const char *preset_fallback_name(enum fallback f);
+/* Names of all presets, "a, b", for error texts. */
+const char *preset_names(void);

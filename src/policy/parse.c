@@ -1,0 +1,450 @@
+/* JSON to struct policy. Refused whole at the first mistake, with its place. */
+#include "policy/internal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PLACE_SIZE     96
+#define METHOD_MAX     32
+#define PATH_MAX_BYTES 1024
+
+struct parser {
+    struct policy *policy;
+    size_t n_patterns;
+    struct err *e;
+    char place[PLACE_SIZE]; /* "rules[3].ports[0]" */
+};
+
+PRINTF(2, 3)
+static enum err_code bad(struct parser *p, const char *fmt, ...)
+{
+    char text[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return err_set(p->e, ERR_INVALID, "policy: %s: %s", p->place[0] ? p->place : "the whole", text);
+}
+
+static enum err_code out_of_memory(struct parser *p)
+{
+    return err_set(p->e, ERR_EXHAUSTED, "policy: out of memory");
+}
+
+PRINTF(2, 3)
+static void at(struct parser *p, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(p->place, sizeof(p->place), fmt, ap);
+    va_end(ap);
+}
+
+/* -- lists of patterns ------------------------------------------------------------------------- */
+
+/* Reads one entry into element i of the array that begin_list made. */
+typedef enum err_code (*read_entry)(struct parser *p, const json_t *json, void *array, size_t i);
+
+static enum err_code read_domain(struct parser *p, const json_t *json, void *array, size_t i)
+{
+    char name[POLICY_NAME_MAX + 3];
+    const char *text = json_string_value(json);
+
+    if (!text || pattern_domain_normalize(text, name) < 0)
+        return bad(p, "found \"%.80s\", allowed is a host name or *.suffix, in ASCII",
+                   text ? text : "(no string)");
+    ((char **)array)[i] = strdup(name);
+    return ((char **)array)[i] ? ERR_OK : out_of_memory(p);
+}
+
+static enum err_code read_range(struct parser *p, const json_t *json, void *array, size_t i)
+{
+    const char *text = json_string_value(json);
+
+    if (!text || address_range_parse(text, &((struct range *)array)[i]) < 0)
+        return bad(p,
+                   "found \"%.80s\", allowed is an IP address or a range such as 203.0.113.0/24, "
+                   "with no bits set after the prefix",
+                   text ? text : "(no string)");
+    return ERR_OK;
+}
+
+static bool port_from_text(const char **text, uint16_t *out)
+{
+    size_t n = strspn(*text, "0123456789");
+    long v;
+
+    if (n == 0 || n > 5)
+        return false;
+    v = strtol(*text, NULL, 10);
+    *text += n;
+    *out = (uint16_t)v;
+    return v >= 1 && v <= 65535;
+}
+
+static enum err_code read_port(struct parser *p, const json_t *json, void *array, size_t i)
+{
+    struct ports *out = &((struct ports *)array)[i];
+    const char *text = json_string_value(json);
+    json_int_t v = json_integer_value(json);
+
+    if (json_is_integer(json) && v >= 1 && v <= 65535) {
+        *out = (struct ports){(uint16_t)v, (uint16_t)v};
+        return ERR_OK;
+    }
+    if (text && port_from_text(&text, &out->first)) {
+        out->last = out->first;
+        if (*text == '-' && (text++, !port_from_text(&text, &out->last)))
+            text = "?";
+        if (*text == '\0' && out->first <= out->last)
+            return ERR_OK;
+    }
+    return bad(p, "allowed is a port, 1 to 65535, or a range such as \"8000-8100\"");
+}
+
+static enum err_code read_method(struct parser *p, const json_t *json, void *array, size_t i)
+{
+    const char *text = json_string_value(json);
+    size_t n = text ? strlen(text) : 0;
+
+    for (size_t k = 0; k < n; k++)
+        if (!isupper((unsigned char)text[k]) && text[k] != '-')
+            n = 0;
+    if (n == 0 || n > METHOD_MAX)
+        return bad(p, "allowed is a method in capitals, such as \"GET\"");
+    ((char **)array)[i] = strdup(text);
+    return ((char **)array)[i] ? ERR_OK : out_of_memory(p);
+}
+
+/* The pattern itself has to be what a plain path can match. */
+static enum err_code read_path(struct parser *p, const json_t *json, void *array, size_t i)
+{
+    const char *text = json_string_value(json);
+
+    if (!text || strlen(text) > PATH_MAX_BYTES || strchr(text, '?') ||
+        pattern_path_is_ambiguous(text))
+        return bad(p,
+                   "allowed is a path that begins with /, without query, empty or dot parts or "
+                   "needless escapes; * stands for anything in one part, at the end for the rest");
+    ((char **)array)[i] = strdup(text);
+    return ((char **)array)[i] ? ERR_OK : out_of_memory(p);
+}
+
+struct list_field {
+    const char *name;
+    size_t array_offset, count_offset, element_size;
+    read_entry read;
+};
+
+static const struct list_field list_fields[] = {
+    {"domains", offsetof(struct rule, domains), offsetof(struct rule, n_domains), sizeof(char *),
+     read_domain},
+    {"addresses", offsetof(struct rule, ranges), offsetof(struct rule, n_ranges),
+     sizeof(struct range), read_range},
+    {"ports", offsetof(struct rule, ports), offsetof(struct rule, n_ports), sizeof(struct ports),
+     read_port},
+    {"methods", offsetof(struct rule, methods), offsetof(struct rule, n_methods), sizeof(char *),
+     read_method},
+    {"paths", offsetof(struct rule, paths), offsetof(struct rule, n_paths), sizeof(char *),
+     read_path},
+};
+
+/* An empty list would match nothing in one reading and everything in another: refused. */
+static enum err_code read_list(struct parser *p, size_t rule, const struct list_field *f,
+                               const json_t *json)
+{
+    struct rule *r = &p->policy->rules[rule];
+    size_t n = json_array_size(json);
+    void *array;
+
+    at(p, "rules[%zu].%s", rule, f->name);
+    if (!json_is_array(json) || n == 0)
+        return bad(p, "must be a list with at least one entry; leave it out to match any");
+    p->n_patterns += n;
+    if (p->n_patterns > POLICY_PATTERNS_MAX)
+        return bad(p, "the policy has more than %u patterns", POLICY_PATTERNS_MAX);
+    array = calloc(n, f->element_size);
+    if (!array)
+        return out_of_memory(p);
+    *(void **)((char *)r + f->array_offset) = array;
+    for (size_t i = 0; i < n; i++) {
+        enum err_code code;
+
+        at(p, "rules[%zu].%s[%zu]", rule, f->name, i);
+        *(size_t *)((char *)r + f->count_offset) = i + 1; /* what free has to look at */
+        code = f->read(p, json_array_get(json, i), array, i);
+        if (code != ERR_OK)
+            return code;
+    }
+    return ERR_OK;
+}
+
+/* -- rules ------------------------------------------------------------------------------------- */
+
+/* Names are shown in logs, headers and answers. */
+static bool is_plain_name(const char *text, size_t max)
+{
+    size_t n = text ? strlen(text) : 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)text[i]) && !strchr("-_. ", text[i]))
+            return false;
+    return n > 0 && n <= max;
+}
+
+static enum err_code read_name(struct parser *p, size_t i, const char *field, const json_t *json,
+                               size_t max, char **out)
+{
+    const char *text = json_string_value(json);
+
+    at(p, "rules[%zu].%s", i, field);
+    if (!is_plain_name(text, max))
+        return bad(p, "must be 1 to %zu letters, digits, blanks, '-', '_' or '.'", max);
+    free(*out);
+    *out = strdup(text);
+    return *out ? ERR_OK : out_of_memory(p);
+}
+
+static enum err_code read_action(struct parser *p, size_t i, const json_t *json)
+{
+    const char *text = json_string_value(json);
+
+    at(p, "rules[%zu].action", i);
+    if (!text || (strcmp(text, "allow") != 0 && strcmp(text, "deny") != 0))
+        return bad(p, "must be \"allow\" or \"deny\"");
+    p->policy->rules[i].action = strcmp(text, "allow") == 0 ? POLICY_ALLOW : POLICY_DENY;
+    return ERR_OK;
+}
+
+static enum err_code read_field(struct parser *p, size_t i, const char *key, const json_t *value)
+{
+    struct rule *r = &p->policy->rules[i];
+
+    if (strcmp(key, "action") == 0)
+        return read_action(p, i, value);
+    if (strcmp(key, "name") == 0)
+        return read_name(p, i, key, value, POLICY_RULE_NAME_MAX, &r->name);
+    if (strcmp(key, "credential") == 0)
+        return read_name(p, i, key, value, POLICY_CREDENTIAL_MAX, &r->credential);
+    for (size_t f = 0; f < ARRAY_SIZE(list_fields); f++)
+        if (strcmp(key, list_fields[f].name) == 0)
+            return read_list(p, i, &list_fields[f], value);
+    at(p, "rules[%zu]", i);
+    return bad(p,
+               "no such key: \"%.40s\"; there are name, action, domains, addresses, ports, "
+               "methods, paths, credential",
+               key);
+}
+
+static enum err_code check_rule(struct parser *p, size_t i, const json_t *json)
+{
+    const struct rule *r = &p->policy->rules[i];
+
+    at(p, "rules[%zu]", i);
+    if (!json_object_get(json, "action"))
+        return bad(p, "has no action");
+    if (!r->credential)
+        return ERR_OK;
+    if (r->action != POLICY_ALLOW)
+        return bad(p, "denies, so it has no use for a credential");
+    if (r->n_domains == 0)
+        return bad(p, "puts a credential on requests, so it must name the domains that may see it");
+    return ERR_OK;
+}
+
+static enum err_code read_rule(struct parser *p, size_t i, const json_t *json)
+{
+    struct rule *r = &p->policy->rules[i];
+    const char *key;
+    json_t *value;
+    char name[24];
+
+    at(p, "rules[%zu]", i);
+    if (!json_is_object(json))
+        return bad(p, "must be an object");
+    (void)snprintf(name, sizeof(name), "rule %zu", i);
+    r->name = strdup(name);
+    if (!r->name)
+        return out_of_memory(p);
+    json_object_foreach ((json_t *)(uintptr_t)json, key, value) {
+        enum err_code code = read_field(p, i, key, value);
+
+        if (code != ERR_OK)
+            return code;
+    }
+    return check_rule(p, i, json);
+}
+
+static enum err_code read_rules(struct parser *p, const json_t *json)
+{
+    size_t n = json_array_size(json);
+    enum err_code code = ERR_OK;
+
+    at(p, "rules");
+    if (!json_is_array(json) || n > POLICY_RULES_MAX)
+        return bad(p, "must be a list of at most %u rules", POLICY_RULES_MAX);
+    p->policy->rules = calloc(n + 1, sizeof(*p->policy->rules));
+    if (!p->policy->rules)
+        return out_of_memory(p);
+    for (size_t i = 0; code == ERR_OK && i < n; i++) {
+        p->policy->n_rules = i + 1;
+        code = read_rule(p, i, json_array_get(json, i));
+    }
+    return code;
+}
+
+/* -- the rest ---------------------------------------------------------------------------------- */
+
+static enum err_code read_default(struct parser *p, const json_t *json)
+{
+    const char *text = json_string_value(json);
+
+    at(p, "default");
+    if (!text || !preset_fallback(text, &p->policy->fallback))
+        return bad(p, "found \"%.40s\", allowed are \"deny\", \"public\" and \"allow\"",
+                   text ? text : "(no string)");
+    return ERR_OK;
+}
+
+static enum err_code read_presets(struct parser *p, const json_t *json)
+{
+    size_t n = json_array_size(json);
+
+    at(p, "presets");
+    if (!json_is_array(json) || n > PRESETS_MAX)
+        return bad(p, "must be a list of at most %d names", PRESETS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = json_string_value(json_array_get(json, i));
+        const struct preset *preset = name ? preset_find(name) : NULL;
+
+        at(p, "presets[%zu]", i);
+        if (!preset)
+            return bad(p, "found \"%.40s\", there are %s", name ? name : "(no string)",
+                       preset_names());
+        p->policy->presets[p->policy->n_presets++] = preset;
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_limit(struct parser *p, const char *key, const json_t *value)
+{
+    struct policy_limits *l = &p->policy->limits;
+    json_int_t n = json_integer_value(value);
+    const struct {
+        const char *name;
+        uint32_t *small;
+    } fields[] = {{"connections", &l->connections},
+                  {"connections_per_second", &l->connections_per_second},
+                  {"requests_per_second", &l->requests_per_second}};
+
+    at(p, "limits.%.40s", key);
+    if (!json_is_integer(value) || n < 1)
+        return bad(p, "must be a whole number, at least 1");
+    if (strcmp(key, "bytes") == 0) {
+        l->bytes = (uint64_t)n;
+        return ERR_OK;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        if (strcmp(key, fields[i].name) != 0)
+            continue;
+        *fields[i].small = (uint32_t)MIN(n, (json_int_t)UINT32_MAX);
+        return ERR_OK;
+    }
+    return bad(p, "no such limit; there are connections, connections_per_second, "
+                  "requests_per_second, bytes");
+}
+
+static enum err_code read_limits(struct parser *p, const json_t *json)
+{
+    enum err_code code = ERR_OK;
+    const char *key;
+    json_t *value;
+
+    at(p, "limits");
+    if (!json_is_object(json))
+        return bad(p, "must be an object");
+    json_object_foreach ((json_t *)(uintptr_t)json, key, value) {
+        code = read_limit(p, key, value);
+        if (code != ERR_OK)
+            break;
+    }
+    return code;
+}
+
+static enum err_code read_whole(struct parser *p, const json_t *json)
+{
+    static const struct {
+        const char *name;
+        enum err_code (*read)(struct parser *p, const json_t *json);
+    } fields[] = {{"default", read_default},
+                  {"presets", read_presets},
+                  {"rules", read_rules},
+                  {"limits", read_limits}};
+    const char *key;
+    json_t *value;
+
+    if (!json_is_object(json))
+        return bad(p, "must be an object");
+    json_object_foreach ((json_t *)(uintptr_t)json, key, value) {
+        enum err_code code = ERR_INVALID;
+        size_t i = 0;
+
+        while (i < ARRAY_SIZE(fields) && strcmp(key, fields[i].name) != 0)
+            i++;
+        code = i < ARRAY_SIZE(fields)
+                   ? fields[i].read(p, value)
+                   : bad(p, "no such key: \"%.40s\"; there are default, presets, rules, limits",
+                         key);
+        if (code != ERR_OK)
+            return code;
+    }
+    return ERR_OK;
+}
+
+enum err_code policy_new(const json_t *json, struct policy **out, struct err *e)
+{
+    struct err scratch;
+    struct parser p = {.e = e ? e : &scratch};
+    enum err_code code = ERR_OK;
+
+    p.policy = calloc(1, sizeof(*p.policy));
+    if (!p.policy)
+        return out_of_memory(&p);
+    if (json && !json_is_null(json))
+        code = read_whole(&p, json);
+    if (code != ERR_OK) {
+        policy_free(p.policy);
+        return code;
+    }
+    *out = p.policy;
+    return ERR_OK;
+}
+
+static void free_texts(char **texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(texts[i]);
+    free(texts);
+}
+
+void policy_free(struct policy *p)
+{
+    if (!p || p->shared)
+        return;
+    for (size_t i = 0; i < p->n_rules; i++) {
+        struct rule *r = &p->rules[i];
+
+        free(r->name);
+        free_texts(r->domains, r->n_domains);
+        free(r->ranges);
+        free(r->ports);
+        free_texts(r->methods, r->n_methods);
+        free_texts(r->paths, r->n_paths);
+        free(r->credential);
+    }
+    free(p->rules);
+    free(p);
+}

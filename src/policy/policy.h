@@ -1,0 +1,156 @@
+#pragma once
+/* What may leave a sandbox: rules in, a verdict and its reason out. Pure: no I/O, no clock, nothing
+ * blocks; used by core (to refuse a bad policy with the place of the error), by cay-egress (to
+ * decide) and by `cay policy explain`.
+ *
+ * A policy is a JSON object, docs/policy.md:
+ *
+ *   {"default": "deny" | "public" | "allow",
+ *    "presets": ["package-registries"],
+ *    "rules": [{"name": "api", "action": "allow" | "deny",
+ *               "domains": ["api.example.com", "*.example.org"], "addresses": ["203.0.113.0/24"],
+ *               "ports": [443, "8000-8100"],
+ *               "methods": ["GET"], "paths": ["/exact", "/v1*"],
+ *               "credential": "NAME"}],
+ *    "limits": {"connections": 256, "connections_per_second": 50, "requests_per_second": 100,
+ *               "bytes": 1073741824}}
+ *
+ * How it is decided: POLICY_NEVER first, which no tenant opens; then the rules in their order, the
+ * first that matches; then the presets; then the default: `deny` nothing, `public` every address of
+ * the internet that is nobody's own (policy_address_is_public), `allow` all but POLICY_NEVER. An
+ * absent "default" is deny: an empty policy lets nothing out.
+ *
+ * A rule matches when its destination (one of its domains or one of its addresses; one that has
+ * neither is for every destination), its ports, methods and paths all match; what it does not have
+ * it does not ask. Domains compare without case and without a final dot; "*.example.org" is every
+ * name below example.org, not itself. In a path a star stands for anything within one part, at the
+ * end for all that follows. Only an address range of an allow rule, or the default
+ * "allow", opens addresses that are not public: a name alone does not, whatever it resolves to.
+ *
+ * There are three questions, in this order. policy_name: may this name be connected to at all
+ * (before it is resolved: nothing is asked outside for what is denied)? policy_address: may this
+ * address, which the name was resolved to or which was dialled, be dialled? policy_request: may this
+ * HTTP request be sent? Rules with methods or paths, or with a credential, can be decided only by
+ * the last; the first two then answer POLICY_INSPECT, and the connection must be plain HTTP or be
+ * intercepted, else it is refused. */
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define POLICY_RULES_MAX      1024u /* of one policy, presets not counted */
+#define POLICY_PATTERNS_MAX   4096u /* domains, addresses, ports, methods and paths of all rules */
+#define POLICY_BYTES_MAX      262144u /* of its JSON text */
+#define POLICY_NAME_MAX       253u    /* a host name, RFC 1035 */
+#define POLICY_RULE_NAME_MAX  64u
+#define POLICY_CREDENTIAL_MAX 64u
+#define POLICY_REASON_SIZE    256
+
+struct policy;
+
+enum policy_action {
+    POLICY_DENY,
+    POLICY_ALLOW,
+    POLICY_INSPECT /* decided by the request: the connection must be read */
+};
+
+/* Where a verdict comes from. */
+enum policy_source {
+    POLICY_BY_NEVER,   /* an address range that no tenant opens */
+    POLICY_BY_CEILING, /* the tenant's own limit */
+    POLICY_BY_RULE,
+    POLICY_BY_PRESET,
+    POLICY_BY_DEFAULT
+};
+
+struct policy_verdict {
+    enum policy_action action;
+    enum policy_source source;
+    int rule;               /* number of the rule from 0, or -1 */
+    const char *name;       /* of the rule, preset or default: "rule 3", "public"; the policy's */
+    const char *credential; /* to put on the request, or NULL; the policy's */
+};
+
+struct policy_limits {
+    uint32_t connections;            /* at a time; 0: the server's own limit */
+    uint32_t connections_per_second; /* 0: the server's own */
+    uint32_t requests_per_second;    /* 0: the server's own */
+    uint64_t bytes;                  /* both ways, for the sandbox's life; 0: no limit */
+};
+
+/* One address, IPv4 as v4-mapped IPv6, so that both spellings of one are one. */
+struct policy_address {
+    struct in6_addr in6;
+};
+
+/* Reads and checks the whole; nothing of a bad one is used. The text of *e names the place:
+ * `rules[3].ports[0]: ...`. NULL or {} is "deny". */
+enum err_code policy_new(const json_t *json, struct policy **out, struct err *e);
+void policy_free(struct policy *p);
+
+/* The named presets of a default: "deny", "public", "allow". NULL for another name. The result is
+ * shared and constant; policy_free does nothing to it. */
+const struct policy *policy_preset(const char *name);
+
+/* May a connection to name:port be attempted? name is lower case without final dot
+ * (policy_name_normalize). A name that is an address in digits is policy_address's question. */
+struct policy_verdict policy_name(const struct policy *p, const char *name, uint16_t port);
+
+/* May address:port be dialled, for the name that it came from (NULL: dialled by address)? Asked for
+ * every address right before connect(2) of that very address. */
+struct policy_verdict policy_address(const struct policy *p, const char *name,
+                                     const struct policy_address *a, uint16_t port);
+
+/* May this request be sent? path is the target's path, still encoded, as it will be forwarded; host
+ * is the normalized name that was dialled, or NULL with an address. Paths that could be read in two
+ * ways (dot segments, encoded slashes or dots, backslashes, doubled slashes) match no allow rule
+ * with paths, and every deny rule with paths. */
+struct policy_verdict policy_request(const struct policy *p, const char *host,
+                                     const struct policy_address *a, uint16_t port,
+                                     const char *method, const char *path);
+
+/* The narrower of two: what both allow. For a tenant's ceiling and for a process's own policy.
+ * credential is the first's. */
+struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling);
+
+/* Does any rule use this credential? For audit, and for what a sandbox needs to be given. */
+bool policy_uses_credential(const struct policy *p, const char *credential);
+/* The i-th credential's name that rules use, or NULL after the last. */
+const char *policy_credential(const struct policy *p, size_t i);
+
+const struct policy_limits *policy_limits(const struct policy *p);
+
+/* One sentence for people: what was refused or allowed, by which rule, and what is allowed instead.
+ * Printable ASCII, nothing of it unescaped that an attacker chose. */
+void policy_explain(const struct policy *p, const struct policy_verdict *v, const char *name,
+                    uint16_t port, const char *method, const char *path,
+                    char out[static POLICY_REASON_SIZE]);
+
+/* -- names and addresses ----------------------------------------------------------------------- */
+
+/* Lower case, final dot removed, checked (labels of letters, digits, '-' and '_', 1 to 63 each,
+ * POLICY_NAME_MAX in all; internationalized names in their ASCII form only). 0 or -EINVAL. */
+int policy_name_normalize(const char *in, char out[static POLICY_NAME_MAX + 1]);
+
+/* "192.0.2.1", "2001:db8::1", "[2001:db8::1]"; no octal, hexadecimal or short forms, as they are
+ * read differently by different programs. 0 or -EINVAL. */
+int policy_address_parse(const char *text, struct policy_address *out);
+void policy_address_from(const struct sockaddr *sa, struct policy_address *out);
+void policy_address_format(const struct policy_address *a, char out[static INET6_ADDRSTRLEN]);
+
+/* Metadata services, loopback, link-local, multicast, broadcast, unspecified, and what is added by
+ * policy_never_add (the host's own addresses): refused whatever a policy says. Embedded IPv4 (mapped,
+ * NAT64, 6to4, Teredo) is looked into. */
+bool policy_address_is_never(const struct policy_address *a);
+
+/* Neither that, nor private, shared (100.64/10), benchmarking, documentation or reserved
+ * (IANA's special-purpose registries, RFC 6890). */
+bool policy_address_is_public(const struct policy_address *a);
+
+/* Adds one range to what is never reached: the addresses of the host itself. Not thread-safe: before
+ * the first question. 0 or -ENOSPC above 256. */
+int policy_never_add(const struct policy_address *a, unsigned prefix_bits);

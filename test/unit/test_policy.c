@@ -1,0 +1,499 @@
+/* Policies: what is refused when they are read, and what they decide. Cases of classes 1, 10, 11 and
+ * 13 of the known ways around such rules. */
+#include "policy/policy.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct policy *policy(const char *text)
+{
+    json_error_t why;
+    json_t *json = json_loads(text, 0, &why);
+    struct policy *p = NULL;
+    struct err e = {.text = ""};
+
+    assert_non_null(json);
+    if (policy_new(json, &p, &e) != ERR_OK)
+        fail_msg("%s: %s", text, e.text);
+    json_decref(json);
+    return p;
+}
+
+static struct policy_address address(const char *text)
+{
+    struct policy_address a;
+
+    assert_int_equal(policy_address_parse(text, &a), 0);
+    return a;
+}
+
+static enum policy_action at_name(const struct policy *p, const char *name, uint16_t port)
+{
+    return policy_name(p, name, port).action;
+}
+
+static enum policy_action at_address(const struct policy *p, const char *name, const char *text,
+                                     uint16_t port)
+{
+    struct policy_address a = address(text);
+
+    return policy_address(p, name, &a, port).action;
+}
+
+static enum policy_action at_request(const struct policy *p, const char *name, const char *method,
+                                     const char *path)
+{
+    struct policy_address a = address("93.184.216.34");
+
+    return policy_request(p, name, &a, 443, method, path).action;
+}
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+static void test_bad_policies_name_the_place(void **state)
+{
+    static const struct {
+        const char *json, *place;
+    } cases[] = {
+        {"[]", "the whole"},
+        {"{\"defualt\": \"deny\"}", "defualt"},
+        {"{\"default\": \"none\"}", "default"},
+        {"{\"default\": true}", "default"},
+        {"{\"presets\": [\"nonesuch\"]}", "presets[0]"},
+        {"{\"rules\": {}}", "rules"},
+        {"{\"rules\": [1]}", "rules[0]"},
+        {"{\"rules\": [{\"domains\": [\"a.example\"]}]}", "rules[0]"}, /* no action */
+        {"{\"rules\": [{\"action\": \"permit\"}]}", "rules[0].action"},
+        {"{\"rules\": [{\"action\": \"allow\", \"domain\": \"a.example\"}]}", "\"domain\""},
+        {"{\"rules\": [{\"action\": \"allow\", \"domains\": []}]}", "rules[0].domains"},
+        {"{\"rules\": [{\"action\": \"allow\", \"domains\": \"a.example\"}]}", "rules[0].domains"},
+        {"{\"rules\": [{\"action\": \"allow\", \"domains\": [\"a.example\", \"*\"]}]}",
+         "rules[0].domains[1]"},
+        {"{\"rules\": [{\"action\": \"allow\", \"domains\": [\"a*.example\"]}]}",
+         "rules[0].domains[0]"},
+        {"{\"rules\": [{\"action\": \"allow\", \"domains\": [\"https://a.example\"]}]}",
+         "rules[0].domains[0]"},
+        {"{\"rules\": [{\"action\": \"allow\", \"domains\": [\"a.example:443\"]}]}",
+         "rules[0].domains[0]"},
+        {"{\"rules\": [{\"action\": \"allow\", \"domains\": [\"b\\u00fccher.example\"]}]}",
+         "rules[0].domains[0]"},
+        {"{\"rules\": [{\"action\": \"allow\", \"domains\": [\"1.2.3.4\"]}]}",
+         "rules[0].domains[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"addresses\": [\"10.0.0.1/8\"]}]}",
+         "rules[0].addresses[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"addresses\": [\"10.0.0.0/33\"]}]}",
+         "rules[0].addresses[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"addresses\": [\"010.0.0.0/8\"]}]}",
+         "rules[0].addresses[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"ports\": [0]}]}", "rules[0].ports[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"ports\": [\"90-80\"]}]}", "rules[0].ports[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"ports\": [\"80-\"]}]}", "rules[0].ports[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"ports\": [\"65536\"]}]}", "rules[0].ports[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"methods\": [\"get\"]}]}", "rules[0].methods[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"paths\": [\"v1\"]}]}", "rules[0].paths[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"paths\": [\"/a/../b\"]}]}", "rules[0].paths[0]"},
+        {"{\"rules\": [{\"action\": \"deny\", \"credential\": \"K\"}]}", "rules[0]"},
+        {"{\"rules\": [{\"action\": \"allow\", \"credential\": \"K\"}]}", "rules[0]"},
+        {"{\"rules\": [{\"action\": \"allow\", \"name\": \"a\\u0007b\"}]}", "rules[0].name"},
+        {"{\"limits\": {\"connections\": 0}}", "limits.connections"},
+        {"{\"limits\": {\"speed\": 1}}", "limits.speed"},
+        {"{\"limits\": {\"bytes\": \"1\"}}", "limits.bytes"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        json_t *json = json_loads(cases[i].json, 0, NULL);
+        struct policy *p = NULL;
+        struct err e;
+
+        assert_non_null(json);
+        if (policy_new(json, &p, &e) != ERR_INVALID)
+            fail_msg("taken: %s", cases[i].json);
+        assert_null(p);
+        if (!strstr(e.text, cases[i].place))
+            fail_msg("%s: \"%s\" does not name %s", cases[i].json, e.text, cases[i].place);
+        json_decref(json);
+    }
+}
+
+static void test_too_large_is_refused_not_cut(void **state)
+{
+    json_t *rules = json_array(), *json = json_pack("{s:o}", "rules", rules),
+           *domains = json_array();
+    struct policy *p = NULL;
+    struct err e;
+
+    for (size_t i = 0; i <= POLICY_RULES_MAX; i++)
+        json_array_append_new(rules, json_pack("{s:s}", "action", "deny"));
+    assert_int_equal(policy_new(json, &p, &e), ERR_INVALID);
+    json_array_clear(rules);
+    for (size_t i = 0; i <= POLICY_PATTERNS_MAX; i++)
+        json_array_append_new(domains, json_string("a.example"));
+    json_array_append_new(rules, json_pack("{s:s, s:o}", "action", "deny", "domains", domains));
+    assert_int_equal(policy_new(json, &p, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "patterns"));
+    json_decref(json);
+}
+
+/* -- deciding ---------------------------------------------------------------------------------- */
+
+static void test_nothing_said_is_nothing_allowed(void **state)
+{
+    struct policy *p = policy("{}"), *absent = NULL;
+
+    assert_int_equal(policy_new(NULL, &absent, NULL), ERR_OK);
+    assert_int_equal(at_name(p, "example.com", 443), POLICY_DENY);
+    assert_int_equal(at_name(absent, "example.com", 443), POLICY_DENY);
+    assert_int_equal(at_address(p, NULL, "93.184.216.34", 443), POLICY_DENY);
+    policy_free(p);
+    policy_free(absent);
+    p = policy("{\"rules\": []}"); /* an empty allow list, too */
+    assert_int_equal(at_name(p, "example.com", 443), POLICY_DENY);
+    policy_free(p);
+}
+
+static void test_domains(void **state)
+{
+    struct policy *p = policy("{\"rules\": [{\"action\": \"allow\", \"ports\": [443], \"domains\": "
+                              "[\"Allowed.Example.\", \"*.sub.example\"]}]}");
+    static const struct {
+        const char *name;
+        enum policy_action action;
+    } cases[] = {
+        {"allowed.example", POLICY_ALLOW},
+        {"evilallowed.example", POLICY_DENY},
+        {"allowed.example.evil", POLICY_DENY},
+        {"a.allowed.example", POLICY_DENY},
+        {"x.sub.example", POLICY_ALLOW},
+        {"x.y.sub.example", POLICY_ALLOW},
+        {"sub.example", POLICY_DENY},
+        {"xsub.example", POLICY_DENY},
+        {"x.sub.example.evil.com", POLICY_DENY},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        assert_int_equal(at_name(p, cases[i].name, 443), cases[i].action);
+    assert_int_equal(at_name(p, "allowed.example", 80), POLICY_DENY);
+    /* the same address without its name */
+    assert_int_equal(at_address(p, NULL, "93.184.216.34", 443), POLICY_DENY);
+    assert_int_equal(at_address(p, "allowed.example", "93.184.216.34", 443), POLICY_ALLOW);
+    policy_free(p);
+}
+
+static void test_first_rule_decides(void **state)
+{
+    struct policy *p = policy("{\"default\": \"public\", \"rules\": ["
+                              "{\"action\": \"allow\", \"domains\": [\"good.bad.example\"]},"
+                              "{\"action\": \"deny\", \"domains\": [\"*.bad.example\"]},"
+                              "{\"action\": \"deny\", \"addresses\": [\"93.184.0.0/16\"]}]}");
+
+    assert_int_equal(at_name(p, "good.bad.example", 443), POLICY_ALLOW);
+    assert_int_equal(at_name(p, "other.bad.example", 443), POLICY_DENY);
+    assert_int_equal(at_name(p, "example.com", 443), POLICY_ALLOW);
+    assert_int_equal(at_address(p, "example.com", "93.184.216.34", 443), POLICY_DENY);
+    assert_int_equal(at_address(p, "good.bad.example", "93.184.216.34", 443), POLICY_ALLOW);
+    assert_int_equal(at_address(p, "example.com", "8.8.8.8", 443), POLICY_ALLOW);
+    policy_free(p);
+}
+
+/* An allow rule by address after a name that is denied by default: the name has to be asked for. */
+static void test_address_rules_keep_names_open(void **state)
+{
+    struct policy *p = policy(
+        "{\"rules\": [{\"action\": \"allow\", \"addresses\": [\"8.8.8.0/24\"]}]}");
+
+    assert_int_equal(at_name(p, "dns.example", 443), POLICY_ALLOW);
+    assert_int_equal(at_address(p, "dns.example", "8.8.8.8", 443), POLICY_ALLOW);
+    assert_int_equal(at_address(p, "dns.example", "8.8.4.4", 443), POLICY_DENY);
+    policy_free(p);
+}
+
+static void test_name_into_private_network(void **state)
+{
+    struct policy *p = policy(
+        "{\"rules\": [{\"action\": \"allow\", \"domains\": [\"rebind.example\"]}]}");
+    struct policy *both = policy(
+        "{\"rules\": [{\"action\": \"allow\", \"domains\": [\"in.example\"], "
+        "\"addresses\": [\"10.1.0.0/16\"]}]}");
+
+    assert_int_equal(at_address(p, "rebind.example", "10.0.0.5", 80), POLICY_DENY);
+    assert_int_equal(at_address(p, "rebind.example", "::ffff:192.168.1.1", 80), POLICY_DENY);
+    assert_int_equal(at_address(p, "rebind.example", "8.8.8.8", 80), POLICY_ALLOW);
+    assert_int_equal(at_address(both, "in.example", "10.1.2.3", 80), POLICY_ALLOW);
+    assert_int_equal(at_address(both, "in.example", "10.2.2.3", 80), POLICY_DENY);
+    policy_free(p);
+    policy_free(both);
+}
+
+static void test_never(void **state)
+{
+    static const char *const never[] = {"169.254.169.254",
+                                        "::ffff:169.254.169.254",
+                                        "100.100.100.200",
+                                        "168.63.129.16",
+                                        "192.0.0.192",
+                                        "fd00:ec2::254",
+                                        "fd20:ce::254",
+                                        "127.0.0.1",
+                                        "127.9.9.9",
+                                        "0.0.0.0",
+                                        "0.1.2.3",
+                                        "::1",
+                                        "::",
+                                        "fe80::1",
+                                        "224.0.0.1",
+                                        "255.255.255.255",
+                                        "ff02::1",
+                                        "64:ff9b::a9fe:a9fe",
+                                        "2002:7f00:1::",
+                                        "::7f00:1",
+                                        "2001:0:0:0:0:0:80ff:fffe" /* Teredo client 127.0.0.1 */};
+    struct policy *all = policy("{\"default\": \"allow\", \"rules\": [{\"action\": \"allow\", "
+                                "\"addresses\": [\"0.0.0.0/0\", \"::/0\"]}]}");
+
+    for (size_t i = 0; i < ARRAY_SIZE(never); i++) {
+        struct policy_address a = address(never[i]);
+        struct policy_verdict v = policy_address(all, NULL, &a, 80);
+
+        if (v.action != POLICY_DENY || v.source != POLICY_BY_NEVER)
+            fail_msg("%s is reached", never[i]);
+        v = policy_request(all, "x.example", &a, 80, "GET", "/");
+        assert_int_equal(v.action, POLICY_DENY);
+    }
+    assert_int_equal(at_address(all, NULL, "10.0.0.5", 80), POLICY_ALLOW);
+    assert_int_equal(at_address(all, NULL, "8.8.8.8", 80), POLICY_ALLOW);
+    policy_free(all);
+}
+
+static void test_public(void **state)
+{
+    static const char *const not_public[] = {
+        "10.0.0.1",   "172.16.0.1",        "172.31.255.255", "192.168.0.1", "100.64.0.1",
+        "198.18.0.1", "192.0.2.1",         "203.0.113.9",    "240.0.0.1",   "fd00::1",
+        "fec0::1",    "2002:a00:1::1",     "64:ff9b::a00:1", "2001:db8::1", "::ffff:10.0.0.1",
+        "100::1",     "64:ff9b:1::8.8.8.8"};
+    static const char *const is_public[] = {"8.8.8.8",         "172.32.0.1", "172.15.255.255",
+                                            "100.63.0.1",      "198.20.0.1", "2606:4700::1",
+                                            "64:ff9b::808:808"};
+    const struct policy *p = policy_preset("public");
+
+    for (size_t i = 0; i < ARRAY_SIZE(not_public); i++)
+        if (at_address(p, "x.example", not_public[i], 443) != POLICY_DENY)
+            fail_msg("%s is taken for public", not_public[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(is_public); i++)
+        if (at_address(p, "x.example", is_public[i], 443) != POLICY_ALLOW)
+            fail_msg("%s is not taken for public", is_public[i]);
+}
+
+static void test_own_addresses(void **state)
+{
+    struct policy_address own = address("8.8.4.4"), other = address("8.8.4.5");
+    const struct policy *p = policy_preset("allow");
+
+    assert_int_equal(policy_address(p, NULL, &own, 80).action, POLICY_ALLOW);
+    assert_int_equal(policy_never_add(&own, 128), 0);
+    assert_int_equal(policy_address(p, NULL, &own, 80).action, POLICY_DENY);
+    assert_int_equal(policy_address(p, NULL, &other, 80).action, POLICY_ALLOW);
+}
+
+static void test_requests(void **state)
+{
+    struct policy *p = policy(
+        "{\"rules\": ["
+        "{\"action\": \"deny\", \"domains\": [\"api.example\"], \"paths\": [\"/v1/admin*\"]},"
+        "{\"action\": \"allow\", \"domains\": [\"api.example\"], \"methods\": [\"GET\"], "
+        "\"paths\": [\"/v1/*\", \"/users/*/keys\"]},"
+        "{\"action\": \"allow\", \"domains\": [\"api.example\"], \"methods\": [\"POST\"], "
+        "\"paths\": [\"/v1/chat\"], \"credential\": \"KEY\"}]}");
+    static const struct {
+        const char *method, *path;
+        enum policy_action action;
+    } cases[] = {
+        {"GET", "/v1/", POLICY_ALLOW},
+        {"GET", "/v1/a/b", POLICY_ALLOW},
+        {"GET", "/v1", POLICY_DENY},
+        {"get", "/v1/a", POLICY_DENY},
+        {"DELETE", "/v1/a", POLICY_DENY},
+        {"GET", "/v1/admin", POLICY_DENY},
+        {"GET", "/v1/adm%69n", POLICY_DENY},
+        {"GET", "/v1//admin", POLICY_DENY},
+        {"GET", "/v1/./a", POLICY_DENY},
+        {"GET", "/v1/../v2", POLICY_DENY},
+        {"GET", "/v1/..;/x", POLICY_DENY},
+        {"GET", "/v1/%2e%2e/x", POLICY_DENY},
+        {"GET", "/v1/..%2fx", POLICY_DENY},
+        {"GET", "/v1/a\\b", POLICY_DENY},
+        {"GET", "/v1/a%5cb", POLICY_DENY},
+        {"GET", "/v1/a%00b", POLICY_DENY},
+        {"GET", "/v1/a%zz", POLICY_DENY},
+        {"GET", "/v1/a%20b", POLICY_ALLOW},
+        {"GET", "/v1/.well-known", POLICY_ALLOW},
+        {"GET", "/v1/...", POLICY_ALLOW},
+        {"GET", "/users/7/keys", POLICY_ALLOW},
+        {"GET", "/users/7/8/keys", POLICY_DENY},
+        {"GET", "/users/7/keys/1", POLICY_DENY},
+        {"POST", "/v1/chat", POLICY_ALLOW},
+        {"POST", "/v1/chat/x", POLICY_DENY},
+    };
+
+    assert_int_equal(at_name(p, "api.example", 443), POLICY_INSPECT);
+    assert_int_equal(at_address(p, "api.example", "8.8.8.8", 443), POLICY_INSPECT);
+    assert_int_equal(at_name(p, "other.example", 443), POLICY_DENY);
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        if (at_request(p, "api.example", cases[i].method, cases[i].path) != cases[i].action)
+            fail_msg("%s %s", cases[i].method, cases[i].path);
+    struct policy_verdict v = policy_request(p, "api.example", NULL, 443, "POST", "/v1/chat");
+    assert_string_equal(v.credential, "KEY");
+    assert_true(policy_uses_credential(p, "KEY"));
+    assert_false(policy_uses_credential(p, "KE"));
+    assert_null(policy_credential(p, 1));
+    policy_free(p);
+}
+
+/* A rule that denies some requests keeps the others readable: the connection is not just passed. */
+static void test_deny_by_path_is_inspected(void **state)
+{
+    struct policy *p = policy("{\"default\": \"public\", \"rules\": [{\"action\": \"deny\", "
+                              "\"domains\": [\"git.example\"], \"methods\": [\"POST\"]}]}");
+
+    assert_int_equal(at_name(p, "git.example", 443), POLICY_INSPECT);
+    assert_int_equal(at_name(p, "other.example", 443), POLICY_ALLOW);
+    assert_int_equal(at_request(p, "git.example", "POST", "/x"), POLICY_DENY);
+    assert_int_equal(at_request(p, "git.example", "GET", "/x"), POLICY_ALLOW);
+    policy_free(p);
+}
+
+static void test_presets(void **state)
+{
+    struct policy *p = policy("{\"presets\": [\"package-registries\"]}");
+
+    assert_int_equal(at_name(p, "pypi.org", 443), POLICY_ALLOW);
+    assert_int_equal(at_name(p, "pypi.org", 22), POLICY_DENY);
+    assert_int_equal(at_name(p, "evil-pypi.org", 443), POLICY_DENY);
+    assert_int_equal(at_address(p, "pypi.org", "10.0.0.1", 443), POLICY_DENY);
+    assert_int_equal(at_address(p, NULL, "8.8.8.8", 443), POLICY_DENY);
+    policy_free(p);
+    assert_null(policy_preset("nonesuch"));
+    assert_int_equal(at_name(policy_preset("deny"), "pypi.org", 443), POLICY_DENY);
+    policy_free((struct policy *)(uintptr_t)policy_preset("deny")); /* shared: nothing happens */
+    assert_int_equal(at_name(policy_preset("deny"), "pypi.org", 443), POLICY_DENY);
+}
+
+static void test_ceiling(void **state)
+{
+    struct policy *own = policy("{\"default\": \"allow\"}");
+    struct policy *ceiling = policy(
+        "{\"rules\": [{\"action\": \"allow\", \"domains\": [\"a.example\"]}]}");
+    struct policy_verdict v = policy_both(policy_name(own, "b.example", 443),
+                                          policy_name(ceiling, "b.example", 443));
+
+    assert_int_equal(v.action, POLICY_DENY);
+    assert_int_equal(v.source, POLICY_BY_CEILING);
+    v = policy_both(policy_name(own, "a.example", 443), policy_name(ceiling, "a.example", 443));
+    assert_int_equal(v.action, POLICY_ALLOW);
+    v = policy_both(policy_name(ceiling, "b.example", 443), policy_name(own, "b.example", 443));
+    assert_int_equal(v.source, POLICY_BY_DEFAULT);
+    policy_free(own);
+    policy_free(ceiling);
+}
+
+static void test_limits(void **state)
+{
+    struct policy *p = policy("{\"limits\": {\"connections\": 7, \"bytes\": 5000000000}}");
+
+    assert_int_equal(policy_limits(p)->connections, 7);
+    assert_int_equal(policy_limits(p)->requests_per_second, 0);
+    assert_true(policy_limits(p)->bytes == UINT64_C(5000000000));
+    policy_free(p);
+}
+
+/* -- texts ------------------------------------------------------------------------------------- */
+
+static void test_explain(void **state)
+{
+    struct policy *p = policy("{\"rules\": [{\"name\": \"models\", \"action\": \"allow\", "
+                              "\"domains\": [\"api.example\"], \"methods\": [\"GET\"]}]}");
+    struct policy_verdict v = policy_request(p, "api.example", NULL, 443, "PUT",
+                                             "/x\x1b[31m\n\"<b>");
+    char out[POLICY_REASON_SIZE];
+
+    policy_explain(p, &v, "api.example", 443, "PUT", "/x\x1b[31m\n\"<b>", out);
+    assert_non_null(strstr(out, "PUT /x?[31m???b? on api.example port 443: denied"));
+    assert_non_null(strstr(out, "by default \"deny\"; allowed: api.example"));
+    v = policy_request(p, "api.example", NULL, 443, "GET", "/");
+    policy_explain(p, &v, "api.example", 443, "GET", "/", out);
+    assert_non_null(strstr(out, "allowed, by rule 0 \"models\""));
+    struct policy_address a = address("169.254.169.254");
+    v = policy_address(p, NULL, &a, 80);
+    policy_explain(p, &v, "169.254.169.254", 80, NULL, NULL, out);
+    assert_non_null(strstr(out, "no policy opens this address"));
+    policy_free(p);
+}
+
+static void test_names(void **state)
+{
+    char long_label[80], out[POLICY_NAME_MAX + 1];
+    static const char *const bad[] = {
+        "",        ".",        "..",         "a..b",        ".a",          "a b",     "a\tb.com",
+        "a@b.com", "a\\b.com", "a/b.com",    "a:80",        "[::1]",       "1.2.3.4", "127.1",
+        "0x7f.1",  "1.0x7f",   "2130706433", "xn--a%2ecom", "b\xc3\xbc.x", "a.b.."};
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        if (policy_name_normalize(bad[i], out) == 0)
+            fail_msg("\"%s\" is taken for a name", bad[i]);
+    memset(long_label, 'a', 64);
+    long_label[64] = '\0';
+    assert_true(policy_name_normalize(long_label, out) < 0);
+    long_label[63] = '\0';
+    assert_int_equal(policy_name_normalize(long_label, out), 0);
+    assert_int_equal(policy_name_normalize("Example.COM.", out), 0);
+    assert_string_equal(out, "example.com");
+    assert_int_equal(policy_name_normalize("_acme.xn--bcher-kva.example", out), 0);
+}
+
+static void test_address_texts(void **state)
+{
+    static const char *const bad[] = {"1.2.3",  "01.2.3.4", "1.2.3.4.", "0x7f.0.0.1", "1.2.3.4/8",
+                                      "::1%lo", "[::1",     "",         "256.1.1.1",  " 1.2.3.4"};
+    struct policy_address a;
+    char text[INET6_ADDRSTRLEN];
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        assert_int_not_equal(policy_address_parse(bad[i], &a), 0);
+    assert_int_equal(policy_address_parse("::ffff:8.8.8.8", &a), 0);
+    policy_address_format(&a, text);
+    assert_string_equal(text, "8.8.8.8");
+    assert_int_equal(policy_address_parse("[2606:4700::1]", &a), 0);
+    policy_address_format(&a, text);
+    assert_string_equal(text, "2606:4700::1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_policies_name_the_place),
+        cmocka_unit_test(test_too_large_is_refused_not_cut),
+        cmocka_unit_test(test_nothing_said_is_nothing_allowed),
+        cmocka_unit_test(test_domains),
+        cmocka_unit_test(test_first_rule_decides),
+        cmocka_unit_test(test_address_rules_keep_names_open),
+        cmocka_unit_test(test_name_into_private_network),
+        cmocka_unit_test(test_never),
+        cmocka_unit_test(test_public),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_deny_by_path_is_inspected),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_ceiling),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_address_texts),
+        cmocka_unit_test(test_own_addresses), /* last: what it adds stays */
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
