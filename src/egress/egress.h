@@ -1,0 +1,230 @@
+#pragma once
+/* What the files of cay-egress share: the sandboxes it serves, the flows of each, and the one struct
+ * that holds the program together. One libuv loop, one thread; nothing here blocks.
+ *
+ * A flow is one TCP connection from inside a sandbox. Its way:
+ *
+ *   accept.c    accepted; the original destination tells the name (names.c) or the address;
+ *               waits for the sandbox's policy; limits; what its first bytes are (sniff.c)
+ *   socks.c, connect.c   the destination was the listener itself: the client says where to
+ *   flow.c      policy_name, then dial.c (resolve.c, policy_address, connect) for what is allowed
+ *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c)
+ *   forward.c   HTTP: every request is checked and relayed
+ *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks
+ *   deny.c      refused, with the reason
+ *
+ * A sandbox is who owns the listener that accepted, and nothing else says who it is. A flow is
+ * owned by registry.c and ends in flow_end alone; across turns of the loop others keep its id, and
+ * look it up (flow_find). Sandboxes are kept as {slot, gen} likewise (registry_find). */
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "policy/policy.h"
+#include "privsep/proto.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#define EGRESS_TENANT_MAX      64u
+#define EGRESS_FLOWS_MAX       16384u /* of all sandboxes; less where descriptors are few */
+#define EGRESS_POLICY_WAIT_MS  5000u  /* a connection waits that long for the sandbox's policy */
+#define EGRESS_SNIFF_MS        10000u /* for a first message that has begun, or must come */
+#define EGRESS_SILENT_MS       300u   /* a refused client that says nothing is reset after it */
+#define EGRESS_SNIFF_MAX_BYTES 16640u /* one TLS record and some; an HTTP or SOCKS start is less */
+
+struct egress;
+struct sandbox;
+struct flow;
+struct http_exchange;
+struct http_relay_options;
+
+enum flow_kind {
+    FLOW_UNKNOWN,
+    FLOW_TLS,
+    FLOW_HTTP,
+    FLOW_SOCKS,
+    FLOW_CONNECT,
+    FLOW_OPAQUE,
+    FLOW_DNS
+};
+
+/* How the destination was said. */
+enum flow_via {
+    FLOW_REDIRECTED, /* by connecting to it: the original destination */
+    FLOW_BY_SOCKS,
+    FLOW_BY_CONNECT,
+    FLOW_BY_REQUEST /* HTTP in absolute form: each request says it anew */
+};
+
+enum flow_state {
+    FLOW_WAITING,     /* for the policy */
+    FLOW_SNIFFING,    /* for the first bytes of the client */
+    FLOW_NEGOTIATING, /* SOCKS or CONNECT */
+    FLOW_DIALING,
+    FLOW_TUNNELED,
+    FLOW_FORWARDED,   /* the descriptor is http_server's; fd stays valid until the flow ends */
+    FLOW_INTERCEPTED, /* the descriptor is the interceptor's, until it calls flow_end */
+    FLOW_ANSWERING    /* a refusal, or DNS */
+};
+
+/* Where to: a name, or an address where name is NULL. The names are policy_name_normalize's. */
+struct target {
+    const char *name;
+    struct policy_address address; /* of a name: what it was resolved to and dialled, once it was */
+    uint16_t port;
+};
+
+struct flow {
+    uint64_t id; /* never used twice in one life of the program */
+    struct egress *egress;
+    struct sandbox *sandbox; /* valid as long as the flow: its end ends its flows */
+    struct flow *prev, *next, *hash_next;
+
+    enum flow_state state;
+    enum flow_kind kind;
+    enum flow_via via;
+    bool to_listener; /* the original destination was the listener: explicit proxy */
+    bool refused;     /* the verdict was no: only a refusal may be said */
+    bool cut;         /* ended by us: a changed policy, a limit */
+    char *name_store; /* what target.name points to */
+    struct target target;
+    char *sni; /* of a ClientHello, or NULL */
+
+    int fd;             /* the client's; -1 once somebody else owns it, but see FLOW_FORWARDED */
+    int up_fd;          /* dialled and not handed on yet, or -1 */
+    struct flow_io *io; /* handles while waiting, sniffing, negotiating, dialling (flow.c) */
+    void *user;         /* of who serves it now: tunnel, forward, interceptor */
+    void (*on_end)(struct flow *f); /* user's own end, before the flow's memory goes; may be NULL */
+    uint64_t dial_id;               /* under way, or 0 */
+
+    uint64_t started_ms, up_bytes, down_bytes;
+    char rule[POLICY_RULE_NAME_MAX + 1]; /* that decided last, for the record of its end */
+    char reason[POLICY_REASON_SIZE];     /* why it was refused */
+};
+
+/* At most so many each second; a full second's worth at once. */
+struct rate {
+    uint32_t per_second; /* 0: no limit */
+    uint64_t tokens_milli, at_ms;
+};
+
+#define DENIALS_MAX 64u
+
+struct denial {
+    int64_t at_ms;
+    uint16_t port;
+    char name[POLICY_NAME_MAX + 1]; /* or the address in digits */
+    char method[16], path[128];     /* of a request; printable ASCII, cut */
+    char rule[POLICY_RULE_NAME_MAX + 1];
+    char reason[POLICY_REASON_SIZE];
+};
+
+struct sandbox {
+    struct egress *egress;
+    uint32_t slot, gen;
+    char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1]; /* "" until the policy came */
+    bool has_policy;
+    struct policy *policy, *ceiling; /* ceiling may be NULL */
+    struct upstream *upstream;       /* this sandbox's own upstream proxy, or NULL */
+    struct credentials *credentials; /* hooks.credentials_new's, or NULL */
+
+    int tcp_fd, udp_fd; /* -1 until privd sent them */
+    struct sandbox_io *io;
+    struct names *names;
+
+    struct flow *flows;
+    uint32_t flow_count;
+    struct rate connections, requests;
+    uint64_t up_bytes, down_bytes; /* of flows that ended; registry_usage adds the others */
+    uint64_t allowed, denied, requests_total;
+    struct denial *denials; /* ring of DENIALS_MAX, made with the first */
+    size_t denials_next, denials_count;
+    uint64_t round; /* of privd's hellos that told it: see registry_sync */
+};
+
+/* What another module adds. Every one may be NULL: then TLS that has to be read is refused with that
+ * reason, and so is a request that needs a credential. */
+struct egress_hooks {
+    /* Where POLICY_INSPECT meets TLS. The ClientHello is still unread in f->fd, f->sni is its name
+     * (or NULL), f->target where to. 0: the interceptor owns f->fd (it sets it to -1), ends with
+     * flow_end(f), hands the decrypted requests to forward_adopt. -errno: refused, reason in *e. */
+    int (*intercept_start)(struct egress *eg, struct flow *f, struct err *e);
+
+    /* For a flow that was intercepted: makes TLS of a connection that was just dialled to f's target
+     * and verifies it strictly. cb gets a descriptor for plain bytes (it takes it over), or -1 and
+     * why, never from inside this call. fd is taken over in every case. */
+    void (*upstream_start)(struct egress *eg, uint64_t flow_id, int fd, const char *name,
+                           void (*cb)(void *arg, int fd, const struct err *why), void *arg);
+
+    /* Makes what v->credential says of the request: fills o->add and o->remove, from the exchange's
+     * arena. tls: the request leaves encrypted. An error refuses the request. */
+    enum err_code (*request_prepare)(struct egress *eg, struct flow *f, struct http_exchange *x,
+                                     const struct policy_verdict *v, bool tls,
+                                     struct http_relay_options *o, struct err *e);
+
+    /* The "credentials" of a sandbox's PUT: checked whole. */
+    enum err_code (*credentials_new)(struct egress *eg, const char *tenant, const json_t *json,
+                                     struct credentials **out, struct err *e);
+    void (*credentials_free)(struct credentials *c);
+
+    /* GET /v1/ca/{tenant}, POST /v1/seal: answers the exchange. */
+    void (*ca)(struct egress *eg, struct http_exchange *x, const char *tenant);
+    void (*seal)(struct egress *eg, struct http_exchange *x, char *body, size_t len);
+};
+
+struct egress_config {
+    const char *state_dir; /* of egress alone, 0700 */
+    uint32_t shard, shards;
+    uid_t peer_uid;          /* cayd's */
+    const char *dns_servers; /* "192.0.2.1,[2001:db8::1]:53", or NULL for the host's */
+    bool offline;
+    struct upstream *upstream; /* for all sandboxes, or NULL */
+    uint32_t connections, connections_per_second, requests_per_second; /* for each sandbox */
+    uint32_t connect_timeout_ms, idle_timeout_ms;
+    uint64_t audit_size_bytes;
+    uint32_t audit_files;
+    uint32_t flows_max; /* of all, from RLIMIT_NOFILE */
+};
+
+struct egress {
+    uv_loop_t *loop;
+    struct egress_config config;
+    struct egress_hooks hooks;
+    struct registry *registry;
+    struct resolver *resolver;
+    struct dialer *dialer;
+    struct tunnels *tunnels;
+    struct forward *forward;
+    struct audit *audit;
+    struct control *control;
+};
+
+/* -- flow.c ------------------------------------------------------------------------------------ */
+
+/* Takes fd over, also on failure; NULL when memory or places are out. */
+struct flow *flow_new(struct sandbox *s, int fd);
+struct flow *flow_find(struct egress *eg, uint64_t id);
+
+/* From anywhere, also from callbacks: everything of it is closed, its end is recorded. */
+void flow_end(struct flow *f);
+
+/* Sets the target; name (normalized) is copied. 0 or -ENOMEM. */
+int flow_set_target(struct flow *f, const char *name, const struct policy_address *a,
+                    uint16_t port);
+
+/* What sandbox and ceiling say to its target, before anything is resolved. With a bare address this
+ * is policy_address's word. */
+struct policy_verdict flow_verdict(const struct flow *f);
+
+/* The same of any target, after it was resolved (address is then what will be dialled). */
+struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t);
+
+/* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
+void flow_route(struct flow *f);
+
+/* The policy changed: is it still allowed? Cuts it if not. */
+void flow_recheck(struct flow *f);
+
+const char *flow_kind_name(enum flow_kind k);
