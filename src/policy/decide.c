@@ -88,7 +88,7 @@ static enum match match_rule(const struct rule *r, const struct subject *s)
     if (m == MATCH_NO)
         return m;
     if (!s->method)
-        return r->n_methods > 0 || r->n_paths > 0 || r->credential ? MATCH_REQUEST : m;
+        return r->n_methods > 0 || r->n_paths > 0 ? MATCH_REQUEST : m;
     return any_method(r, s->method) && any_path(r, s) ? m : MATCH_NO;
 }
 
@@ -106,11 +106,8 @@ static struct policy_verdict by_rule(const struct policy *p, size_t i, enum poli
 {
     const struct rule *r = &p->rules[i];
 
-    return (struct policy_verdict){.action = action,
-                                   .source = POLICY_BY_RULE,
-                                   .rule = (int)i,
-                                   .name = r->name,
-                                   .credential = action == POLICY_ALLOW ? r->credential : NULL};
+    return (struct policy_verdict){
+        .action = action, .source = POLICY_BY_RULE, .rule = (int)i, .name = r->name};
 }
 
 static struct policy_verdict by_default(const struct policy *p, const struct subject *s)
@@ -130,12 +127,45 @@ static struct policy_verdict by_default(const struct policy *p, const struct sub
     return v;
 }
 
+/* How well a name is met: the pattern's length, and an exact one before all. 0: not at all. */
+static size_t weight(const struct rule *r, const char *name)
+{
+    size_t best = 0;
+
+    for (size_t i = 0; i < r->n_domains; i++)
+        if (pattern_domain(r->domains[i], name))
+            best = MAX(best, r->domains[i][0] == '*' ? strlen(r->domains[i]) : SIZE_MAX);
+    return best;
+}
+
+/* What is put on an allowed request. Before there is one: whether anything might be. */
+static struct policy_verdict inject(const struct policy *p, const struct subject *s,
+                                    struct policy_verdict v)
+{
+    size_t best = 0;
+
+    for (size_t i = 0; v.action != POLICY_DENY && s->name && i < p->n_injections; i++) {
+        const struct rule *r = &p->injections[i];
+        size_t w = weight(r, s->name);
+
+        if (w <= best)
+            continue;
+        if (!s->method) {
+            v.action = POLICY_INSPECT;
+        } else if (any_method(r, s->method) && any_path(r, s)) {
+            best = w;
+            v.credential = r->credential;
+        }
+    }
+    return v;
+}
+
 /* The first rule that surely matches decides, unless one before it might match once more is known and
  * would let it pass. */
 static struct policy_verdict decide(const struct policy *p, const struct subject *s)
 {
     struct policy_verdict sure, open = {.rule = -1};
-    bool inspect = false, may_pass = false;
+    bool inspect_first = false, may_pass = false;
     size_t i;
 
     for (i = 0; i < p->n_rules; i++) {
@@ -145,17 +175,15 @@ static struct policy_verdict decide(const struct policy *p, const struct subject
             break;
         if (m == MATCH_NO)
             continue;
-        if (m == MATCH_REQUEST && !inspect)
+        if (m == MATCH_REQUEST && !inspect_first)
             open = by_rule(p, i, POLICY_INSPECT);
         else if (open.rule < 0 && p->rules[i].action == POLICY_ALLOW)
             open = by_rule(p, i, POLICY_ALLOW);
-        inspect |= m == MATCH_REQUEST;
+        inspect_first |= m == MATCH_REQUEST;
         may_pass |= p->rules[i].action == POLICY_ALLOW;
     }
     sure = i < p->n_rules ? by_rule(p, i, p->rules[i].action) : by_default(p, s);
-    if (sure.action == POLICY_DENY ? may_pass : inspect)
-        return open;
-    return sure;
+    return inject(p, s, (sure.action == POLICY_DENY ? may_pass : inspect_first) ? open : sure);
 }
 
 struct policy_verdict policy_name(const struct policy *p, const char *name, uint16_t port)
@@ -208,18 +236,13 @@ struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdi
 
 const char *policy_credential(const struct policy *p, size_t i)
 {
-    for (size_t r = 0; r < p->n_rules; r++)
-        if (p->rules[r].credential && i-- == 0)
-            return p->rules[r].credential;
-    return NULL;
+    return i < p->n_injections ? p->injections[i].credential : NULL;
 }
 
 bool policy_uses_credential(const struct policy *p, const char *credential)
 {
-    const char *name;
-
-    for (size_t i = 0; (name = policy_credential(p, i)); i++)
-        if (strcmp(name, credential) == 0)
+    for (size_t i = 0; i < p->n_injections; i++)
+        if (strcmp(p->injections[i].credential, credential) == 0)
             return true;
     return false;
 }

@@ -20,7 +20,7 @@ struct ports {
     uint16_t first, last;
 };
 
-/* Arrays belong to the rule; NULL with a count of 0: it does not ask. */
+/* A rule, or an injection. Arrays belong to it; NULL with a count of 0: it does not ask. */
 struct rule {
     char *name; /* never NULL */
     enum policy_action action;
@@ -34,7 +34,7 @@ struct rule {
     size_t n_methods;
     char **paths;
     size_t n_paths;
-    char *credential; /* NULL: none */
+    char *credential; /* of an injection; NULL in a rule */
 };
 
 enum fallback { FALLBACK_DENY, FALLBACK_PUBLIC, FALLBACK_ALLOW };
@@ -53,6 +53,8 @@ struct policy {
     enum fallback fallback;
     struct rule *rules;
     size_t n_rules;
+    struct rule *injections;
+    size_t n_injections;
     const struct preset *presets[PRESETS_MAX];
     size_t n_presets;
     struct policy_limits limits;

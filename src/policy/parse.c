@@ -14,6 +14,10 @@ struct parser {
     size_t n_patterns;
     struct err *e;
     char place[PLACE_SIZE]; /* "rules[3].ports[0]" */
+
+    struct rule *rule; /* the one that is read, or the injection */
+    bool is_injection;
+    char where[24]; /* "rules[3]" */
 };
 
 PRINTF(2, 3)
@@ -153,14 +157,14 @@ static const struct list_field list_fields[] = {
 };
 
 /* An empty list would match nothing in one reading and everything in another: refused. */
-static enum err_code read_list(struct parser *p, size_t rule, const struct list_field *f,
-                               const json_t *json)
+static enum err_code read_list(struct parser *p, const struct list_field *f, const json_t *json)
 {
-    struct rule *r = &p->policy->rules[rule];
     size_t n = json_array_size(json);
     void *array;
 
-    at(p, "rules[%zu].%s", rule, f->name);
+    at(p, "%s.%s", p->where, f->name);
+    if (*(void **)((char *)p->rule + f->array_offset))
+        return bad(p, "is there twice");
     if (!json_is_array(json) || n == 0)
         return bad(p, "must be a list with at least one entry; leave it out to match any");
     p->n_patterns += n;
@@ -169,12 +173,12 @@ static enum err_code read_list(struct parser *p, size_t rule, const struct list_
     array = calloc(n, f->element_size);
     if (!array)
         return out_of_memory(p);
-    *(void **)((char *)r + f->array_offset) = array;
+    *(void **)((char *)p->rule + f->array_offset) = array;
     for (size_t i = 0; i < n; i++) {
         enum err_code code;
 
-        at(p, "rules[%zu].%s[%zu]", rule, f->name, i);
-        *(size_t *)((char *)r + f->count_offset) = i + 1; /* what free has to look at */
+        at(p, "%s.%s[%zu]", p->where, f->name, i);
+        *(size_t *)((char *)p->rule + f->count_offset) = i + 1; /* what free has to look at */
         code = f->read(p, json_array_get(json, i), array, i);
         if (code != ERR_OK)
             return code;
@@ -182,7 +186,7 @@ static enum err_code read_list(struct parser *p, size_t rule, const struct list_
     return ERR_OK;
 }
 
-/* -- rules ------------------------------------------------------------------------------------- */
+/* -- rules and injections ---------------------------------------------------------------------- */
 
 /* Names are shown in logs, headers and answers. */
 static bool is_plain_name(const char *text, size_t max)
@@ -195,12 +199,12 @@ static bool is_plain_name(const char *text, size_t max)
     return n > 0 && n <= max;
 }
 
-static enum err_code read_name(struct parser *p, size_t i, const char *field, const json_t *json,
-                               size_t max, char **out)
+static enum err_code read_name(struct parser *p, const char *field, const json_t *json, size_t max,
+                               char **out)
 {
     const char *text = json_string_value(json);
 
-    at(p, "rules[%zu].%s", i, field);
+    at(p, "%s.%s", p->where, field);
     if (!is_plain_name(text, max))
         return bad(p, "must be 1 to %zu letters, digits, blanks, '-', '_' or '.'", max);
     free(*out);
@@ -208,92 +212,101 @@ static enum err_code read_name(struct parser *p, size_t i, const char *field, co
     return *out ? ERR_OK : out_of_memory(p);
 }
 
-static enum err_code read_action(struct parser *p, size_t i, const json_t *json)
+static enum err_code read_action(struct parser *p, const json_t *json)
 {
     const char *text = json_string_value(json);
 
-    at(p, "rules[%zu].action", i);
+    at(p, "%s.action", p->where);
     if (!text || (strcmp(text, "allow") != 0 && strcmp(text, "deny") != 0))
         return bad(p, "must be \"allow\" or \"deny\"");
-    p->policy->rules[i].action = strcmp(text, "allow") == 0 ? POLICY_ALLOW : POLICY_DENY;
+    p->rule->action = strcmp(text, "allow") == 0 ? POLICY_ALLOW : POLICY_DENY;
     return ERR_OK;
 }
 
-static enum err_code read_field(struct parser *p, size_t i, const char *key, const json_t *value)
+static enum err_code read_field(struct parser *p, const char *key, const json_t *value)
 {
-    struct rule *r = &p->policy->rules[i];
-
-    if (strcmp(key, "action") == 0)
-        return read_action(p, i, value);
-    if (strcmp(key, "name") == 0)
-        return read_name(p, i, key, value, POLICY_RULE_NAME_MAX, &r->name);
-    if (strcmp(key, "credential") == 0)
-        return read_name(p, i, key, value, POLICY_CREDENTIAL_MAX, &r->credential);
+    if (!p->is_injection && strcmp(key, "action") == 0)
+        return read_action(p, value);
+    if (!p->is_injection && strcmp(key, "name") == 0)
+        return read_name(p, key, value, POLICY_RULE_NAME_MAX, &p->rule->name);
+    if (p->is_injection && strcmp(key, "credential") == 0)
+        return read_name(p, key, value, POLICY_CREDENTIAL_MAX, &p->rule->credential);
     for (size_t f = 0; f < ARRAY_SIZE(list_fields); f++)
         if (strcmp(key, list_fields[f].name) == 0)
-            return read_list(p, i, &list_fields[f], value);
-    at(p, "rules[%zu]", i);
-    return bad(p,
-               "no such key: \"%.40s\"; there are name, action, domains, addresses, ports, "
-               "methods, paths, credential",
-               key);
+            return read_list(p, &list_fields[f], value);
+    at(p, "%s", p->where);
+    return bad(p, "no such key: \"%.40s\"; there are %s, domains, addresses, ports, methods, paths",
+               key, p->is_injection ? "credential" : "name, action");
 }
 
-static enum err_code check_rule(struct parser *p, size_t i, const json_t *json)
+static enum err_code check_rule(struct parser *p, const json_t *json)
 {
-    const struct rule *r = &p->policy->rules[i];
-
-    at(p, "rules[%zu]", i);
-    if (!json_object_get(json, "action"))
-        return bad(p, "has no action");
-    if (!r->credential)
-        return ERR_OK;
-    if (r->action != POLICY_ALLOW)
-        return bad(p, "denies, so it has no use for a credential");
-    if (r->n_domains == 0)
-        return bad(p, "puts a credential on requests, so it must name the domains that may see it");
+    at(p, "%s", p->where);
+    if (!p->is_injection)
+        return json_object_get(json, "action") ? ERR_OK : bad(p, "has no action");
+    if (!p->rule->credential)
+        return bad(p, "has no credential");
+    if (p->rule->n_domains == 0 || p->rule->n_ranges > 0)
+        return bad(p, "must name the domains that may see the credential, and no addresses");
+    p->rule->action = POLICY_ALLOW; /* for its paths: what could be read in two ways is not met */
     return ERR_OK;
 }
 
 static enum err_code read_rule(struct parser *p, size_t i, const json_t *json)
 {
-    struct rule *r = &p->policy->rules[i];
     const char *key;
     json_t *value;
     char name[24];
 
-    at(p, "rules[%zu]", i);
+    at(p, "%s", p->where);
     if (!json_is_object(json))
         return bad(p, "must be an object");
     (void)snprintf(name, sizeof(name), "rule %zu", i);
-    r->name = strdup(name);
-    if (!r->name)
+    p->rule->name = strdup(name);
+    if (!p->rule->name)
         return out_of_memory(p);
     json_object_foreach ((json_t *)(uintptr_t)json, key, value) {
-        enum err_code code = read_field(p, i, key, value);
+        enum err_code code = read_field(p, key, value);
 
         if (code != ERR_OK)
             return code;
     }
-    return check_rule(p, i, json);
+    return check_rule(p, json);
 }
 
-static enum err_code read_rules(struct parser *p, const json_t *json)
+static enum err_code read_rule_list(struct parser *p, const char *field, const json_t *json,
+                                    size_t max, struct rule **out, size_t *count)
 {
     size_t n = json_array_size(json);
     enum err_code code = ERR_OK;
 
-    at(p, "rules");
-    if (!json_is_array(json) || n > POLICY_RULES_MAX)
-        return bad(p, "must be a list of at most %u rules", POLICY_RULES_MAX);
-    p->policy->rules = calloc(n + 1, sizeof(*p->policy->rules));
-    if (!p->policy->rules)
+    at(p, "%s", field);
+    if (!json_is_array(json) || n > max)
+        return bad(p, "must be a list of at most %zu", max);
+    *out = calloc(n + 1, sizeof(**out));
+    if (!*out)
         return out_of_memory(p);
     for (size_t i = 0; code == ERR_OK && i < n; i++) {
-        p->policy->n_rules = i + 1;
+        *count = i + 1;
+        p->rule = &(*out)[i];
+        (void)snprintf(p->where, sizeof(p->where), "%s[%zu]", field, i);
         code = read_rule(p, i, json_array_get(json, i));
     }
     return code;
+}
+
+static enum err_code read_rules(struct parser *p, const json_t *json)
+{
+    p->is_injection = false;
+    return read_rule_list(p, "rules", json, POLICY_RULES_MAX, &p->policy->rules,
+                          &p->policy->n_rules);
+}
+
+static enum err_code read_inject(struct parser *p, const json_t *json)
+{
+    p->is_injection = true;
+    return read_rule_list(p, "inject", json, POLICY_INJECT_MAX, &p->policy->injections,
+                          &p->policy->n_injections);
 }
 
 /* -- the rest ---------------------------------------------------------------------------------- */
@@ -382,6 +395,7 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
     } fields[] = {{"default", read_default},
                   {"presets", read_presets},
                   {"rules", read_rules},
+                  {"inject", read_inject},
                   {"limits", read_limits}};
     const char *key;
     json_t *value;
@@ -389,15 +403,17 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
     if (!json_is_object(json))
         return bad(p, "must be an object");
     json_object_foreach ((json_t *)(uintptr_t)json, key, value) {
-        enum err_code code = ERR_INVALID;
+        enum err_code code;
         size_t i = 0;
 
         while (i < ARRAY_SIZE(fields) && strcmp(key, fields[i].name) != 0)
             i++;
-        code = i < ARRAY_SIZE(fields)
-                   ? fields[i].read(p, value)
-                   : bad(p, "no such key: \"%.40s\"; there are default, presets, rules, limits",
-                         key);
+        code =
+            i < ARRAY_SIZE(fields)
+                ? fields[i].read(p, value)
+                : bad(p,
+                      "no such key: \"%.40s\"; there are default, presets, rules, inject, limits",
+                      key);
         if (code != ERR_OK)
             return code;
     }
@@ -430,12 +446,10 @@ static void free_texts(char **texts, size_t n)
     free(texts);
 }
 
-void policy_free(struct policy *p)
+static void free_rules(struct rule *rules, size_t n)
 {
-    if (!p || p->shared)
-        return;
-    for (size_t i = 0; i < p->n_rules; i++) {
-        struct rule *r = &p->rules[i];
+    for (size_t i = 0; i < n; i++) {
+        struct rule *r = &rules[i];
 
         free(r->name);
         free_texts(r->domains, r->n_domains);
@@ -445,6 +459,14 @@ void policy_free(struct policy *p)
         free_texts(r->paths, r->n_paths);
         free(r->credential);
     }
-    free(p->rules);
+    free(rules);
+}
+
+void policy_free(struct policy *p)
+{
+    if (!p || p->shared)
+        return;
+    free_rules(p->rules, p->n_rules);
+    free_rules(p->injections, p->n_injections);
     free(p);
 }

@@ -10,8 +10,9 @@
  *    "rules": [{"name": "api", "action": "allow" | "deny",
  *               "domains": ["api.example.com", "*.example.org"], "addresses": ["203.0.113.0/24"],
  *               "ports": [443, "8000-8100"],
- *               "methods": ["GET"], "paths": ["/exact", "/v1*"],
- *               "credential": "NAME"}],
+ *               "methods": ["GET"], "paths": ["/exact", "/v1*"]}],
+ *    "inject": [{"credential": "NAME", "domains": ["api.example.com"], "methods": ["POST"],
+ *                "paths": ["/v1*"]}],
  *    "limits": {"connections": 256, "connections_per_second": 50, "requests_per_second": 100,
  *               "bytes": 1073741824}}
  *
@@ -27,12 +28,16 @@
  * end for all that follows. Only an address range of an allow rule, or the default
  * "allow", opens addresses that are not public: a name alone does not, whatever it resolves to.
  *
+ * "inject" puts credentials on requests that are allowed anyway; it allows nothing. Of those that match
+ * a request one is used: exact names come before suffixes, longer suffixes before shorter ones, then
+ * their order. cay-egress checks the sealed record's own binding besides.
+ *
  * There are three questions, in this order. policy_name: may this name be connected to at all
  * (before it is resolved: nothing is asked outside for what is denied)? policy_address: may this
  * address, which the name was resolved to or which was dialled, be dialled? policy_request: may this
- * HTTP request be sent? Rules with methods or paths, or with a credential, can be decided only by
- * the last; the first two then answer POLICY_INSPECT, and the connection must be plain HTTP or be
- * intercepted, else it is refused. */
+ * HTTP request be sent? Rules with methods or paths, and names that have a credential, can be decided
+ * only by the last; the first two then answer POLICY_INSPECT, and the connection must be plain HTTP
+ * or be intercepted, else it is refused. */
 
 #include "base/err.h"
 
@@ -43,6 +48,7 @@
 #include <stdint.h>
 
 #define POLICY_RULES_MAX      1024u /* of one policy, presets not counted */
+#define POLICY_INJECT_MAX     64u
 #define POLICY_PATTERNS_MAX   4096u /* domains, addresses, ports, methods and paths of all rules */
 #define POLICY_BYTES_MAX      262144u /* of its JSON text */
 #define POLICY_NAME_MAX       253u    /* a host name, RFC 1035 */
@@ -117,9 +123,9 @@ struct policy_verdict policy_request(const struct policy *p, const char *host,
  * credential is the first's. */
 struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling);
 
-/* Does any rule use this credential? For audit, and for what a sandbox needs to be given. */
+/* Is this credential put on any request? */
 bool policy_uses_credential(const struct policy *p, const char *credential);
-/* The i-th credential's name that rules use, or NULL after the last. */
+/* The i-th credential's name, or NULL after the last: what a sandbox's egress needs to be given. */
 const char *policy_credential(const struct policy *p, size_t i);
 
 const struct policy_limits *policy_limits(const struct policy *p);

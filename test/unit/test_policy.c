@@ -97,8 +97,13 @@ static void test_bad_policies_name_the_place(void **state)
         {"{\"rules\": [{\"action\": \"deny\", \"methods\": [\"get\"]}]}", "rules[0].methods[0]"},
         {"{\"rules\": [{\"action\": \"deny\", \"paths\": [\"v1\"]}]}", "rules[0].paths[0]"},
         {"{\"rules\": [{\"action\": \"deny\", \"paths\": [\"/a/../b\"]}]}", "rules[0].paths[0]"},
-        {"{\"rules\": [{\"action\": \"deny\", \"credential\": \"K\"}]}", "rules[0]"},
         {"{\"rules\": [{\"action\": \"allow\", \"credential\": \"K\"}]}", "rules[0]"},
+        {"{\"inject\": [{\"domains\": [\"a.example\"]}]}", "inject[0]"},
+        {"{\"inject\": [{\"credential\": \"K\"}]}", "inject[0]"},
+        {"{\"inject\": [{\"credential\": \"K\", \"action\": \"allow\"}]}", "inject[0]"},
+        {"{\"inject\": [{\"credential\": \"K\", \"domains\": [\"a.example\"], \"addresses\": "
+         "[\"8.8.8.8\"]}]}",
+         "inject[0]"},
         {"{\"rules\": [{\"action\": \"allow\", \"name\": \"a\\u0007b\"}]}", "rules[0].name"},
         {"{\"limits\": {\"connections\": 0}}", "limits.connections"},
         {"{\"limits\": {\"speed\": 1}}", "limits.speed"},
@@ -308,7 +313,7 @@ static void test_requests(void **state)
         "{\"action\": \"allow\", \"domains\": [\"api.example\"], \"methods\": [\"GET\"], "
         "\"paths\": [\"/v1/*\", \"/users/*/keys\"]},"
         "{\"action\": \"allow\", \"domains\": [\"api.example\"], \"methods\": [\"POST\"], "
-        "\"paths\": [\"/v1/chat\"], \"credential\": \"KEY\"}]}");
+        "\"paths\": [\"/v1/chat\"]}]}");
     static const struct {
         const char *method, *path;
         enum policy_action action;
@@ -346,11 +351,35 @@ static void test_requests(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         if (at_request(p, "api.example", cases[i].method, cases[i].path) != cases[i].action)
             fail_msg("%s %s", cases[i].method, cases[i].path);
-    struct policy_verdict v = policy_request(p, "api.example", NULL, 443, "POST", "/v1/chat");
-    assert_string_equal(v.credential, "KEY");
-    assert_true(policy_uses_credential(p, "KEY"));
-    assert_false(policy_uses_credential(p, "KE"));
-    assert_null(policy_credential(p, 1));
+    policy_free(p);
+}
+
+static const char *injected(const struct policy *p, const char *name, const char *path)
+{
+    return policy_request(p, name, NULL, 443, "POST", path).credential;
+}
+
+static void test_injection(void **state)
+{
+    struct policy *p = policy(
+        "{\"rules\": [{\"action\": \"allow\", \"domains\": [\"*.example\"]}], "
+        "\"inject\": [{\"credential\": \"ANY\", \"domains\": [\"*.example\"]}, "
+        "{\"credential\": \"LONG\", \"domains\": [\"*.api.example\"]}, "
+        "{\"credential\": \"EXACT\", \"domains\": [\"v.api.example\", \"x.test\"], "
+        "\"paths\": [\"/v1/*\"]}]}");
+
+    assert_int_equal(at_name(p, "a.example", 443), POLICY_INSPECT);
+    assert_int_equal(at_name(p, "x.test", 443), POLICY_DENY); /* it allows nothing */
+    assert_null(injected(p, "x.test", "/v1/a"));
+    assert_string_equal(injected(p, "a.example", "/"), "ANY");
+    assert_string_equal(injected(p, "a.api.example", "/"), "LONG");
+    assert_string_equal(injected(p, "v.api.example", "/v1/a"), "EXACT");
+    assert_string_equal(injected(p, "v.api.example", "/v2"), "LONG");
+    assert_string_equal(injected(p, "v.api.example", "/v1/../v2"), "LONG");
+    assert_true(policy_uses_credential(p, "LONG"));
+    assert_false(policy_uses_credential(p, "LON"));
+    assert_string_equal(policy_credential(p, 2), "EXACT");
+    assert_null(policy_credential(p, 3));
     policy_free(p);
 }
 
@@ -485,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_never),
         cmocka_unit_test(test_public),
         cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_injection),
         cmocka_unit_test(test_deny_by_path_is_inspected),
         cmocka_unit_test(test_presets),
         cmocka_unit_test(test_ceiling),
