@@ -18,10 +18,18 @@
 const struct config_key settings_keys[] = {
     {"listen", "address", CONFIG_STRING, FIELD(listen_address), "127.0.0.1", 0, 0, "ADDRESS",
      "Numeric IPv4 or IPv6 address to listen on. Whoever can reach it and has a key can run "
-     "programs "
-     "in sandboxes: other than a loopback address needs TLS in front of it."},
+     "programs in sandboxes: other than a loopback address needs TLS."},
     {"listen", "port", CONFIG_INT, FIELD(listen_port), "3000", 1, 65535, "PORT",
      "TCP port of the control plane and of all sandbox traffic."},
+    {"listen", "tls_cert", CONFIG_STRING, FIELD(listen_tls_cert), NULL, 0, 0, "FILE",
+     "Certificate chain in PEM, the server's own first, for DOMAIN and *.DOMAIN (see server "
+     "domain). With it the port speaks TLS. It is read again when cay-keep gets SIGHUP."},
+    {"listen", "tls_key", CONFIG_STRING, FIELD(listen_tls_key), NULL, 0, 0, "FILE",
+     "Its private key in PEM, without passphrase. Root opens it; nobody else needs to be able to "
+     "read it."},
+    {"listen", "tls", CONFIG_STRING, FIELD(listen_tls), "optional", 0, 0, "MODE",
+     "Where there is a certificate: optional speaks TLS and plain HTTP on the same port, only "
+     "refuses plain HTTP, off ignores the certificate."},
 
     {"state", "dir", CONFIG_STRING, FIELD(state_dir), "/var/lib/cay", 0, 0, "DIR",
      "Where everything that survives a restart is kept: database, keys, templates, the disk of the "
@@ -88,6 +96,36 @@ static enum err_code check_absolute(const char *key, const char *path, struct er
                    path ? path : "");
 }
 
+bool settings_has_tls(const struct settings *s)
+{
+    return s->listen_tls_cert && strcmp(s->listen_tls, "off") != 0;
+}
+
+bool settings_needs_tls(const struct settings *s)
+{
+    return settings_has_tls(s) && strcmp(s->listen_tls, "only") == 0;
+}
+
+static enum err_code check_tls(const struct settings *s, struct err *e)
+{
+    const char *cert = s->listen_tls_cert, *key = s->listen_tls_key;
+
+    if (strcmp(s->listen_tls, "optional") != 0 && strcmp(s->listen_tls, "only") != 0 &&
+        strcmp(s->listen_tls, "off") != 0)
+        return err_set(e, ERR_INVALID,
+                       "[listen] tls: found \"%.32s\", allowed are optional, only and off",
+                       s->listen_tls);
+    if (!cert != !key)
+        return err_set(e, ERR_INVALID,
+                       "[listen] tls_cert and tls_key are needed together: %s is missing",
+                       cert ? "tls_key" : "tls_cert");
+    if (!cert && strcmp(s->listen_tls, "only") == 0)
+        return err_set(e, ERR_INVALID, "[listen] tls = only needs tls_cert and tls_key");
+    if (cert && (cert[0] != '/' || key[0] != '/'))
+        return err_set(e, ERR_INVALID, "[listen] tls_cert and tls_key have to be absolute paths");
+    return ERR_OK;
+}
+
 static enum err_code check(const struct settings *s, struct err *e)
 {
     static const char *const backends[] = {"auto", "btrfs", "memory"};
@@ -104,6 +142,8 @@ static enum err_code check(const struct settings *s, struct err *e)
                        "[state] disk_backend: found \"%.32s\", allowed are auto, "
                        "btrfs and memory",
                        s->state_disk_backend);
+    if (check_tls(s, e) != ERR_OK)
+        return e->code;
     if (log_level_from_name(s->server_log_level, &level) < 0)
         return err_set(e, ERR_INVALID,
                        "[server] log_level: found \"%.32s\", allowed are error, "

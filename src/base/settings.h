@@ -13,6 +13,8 @@ struct settings {
     /* [listen] */
     char *listen_address;
     int64_t listen_port;
+    char *listen_tls_cert, *listen_tls_key; /* both NULL: no TLS */
+    char *listen_tls;
     /* [state] */
     char *state_dir, *state_run, *state_log, *state_disk_backend;
     uint64_t state_disk_size_bytes;
@@ -37,6 +39,10 @@ extern const struct config_key settings_keys[];
 enum err_code settings_load(struct settings *s, const char *path, int *argc, char **argv,
                             struct err *e);
 void settings_free(struct settings *s);
+
+/* Does the port speak TLS? Does it speak nothing else? */
+bool settings_has_tls(const struct settings *s);
+bool settings_needs_tls(const struct settings *s);
 
 /* Writes the value of a key in the file's syntax; false when it is the default (or absent). */
 bool settings_differs(const struct settings *s, const struct config_key *key, char *out,

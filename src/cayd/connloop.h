@@ -3,6 +3,7 @@
  * answers and relays; what needs state it asks the control loop. */
 
 #include "cayd/control.h"
+#include "http/layer.h"
 
 struct connloop;
 
@@ -10,6 +11,7 @@ struct connloop_config {
     struct control *control;
     int listen_fd; /* duplicated */
     size_t max_connections;
+    struct http_layer layer;   /* TLS, or none */
     uint64_t agent_timeout_ms; /* for the begin of a sandbox's agent's answer */
     unsigned number;
     /* On the connection loop's thread, once, when it has ended after connloop_stop. */

@@ -5,6 +5,7 @@
 #include "cayd/confine.h"
 #include "cayd/connloop.h"
 #include "cayd/control.h"
+#include "http/tls.h"
 #include "keep/keep.h"
 
 #include <errno.h>
@@ -20,10 +21,11 @@
 #define STOP_GRACE_MS      2000
 #define SERVE_ANYWAY_MS    5000 /* answer 503 rather than nothing when privd is away */
 #define RESERVED_FILES     256  /* descriptors that are not connections */
-#define FILES_A_CONNECTION 2    /* the client's and the sandbox's */
+#define FILES_MIN          (RESERVED_FILES + 64)
+#define FILES_A_CONNECTION 2 /* the client's and the sandbox's */
 
 struct options {
-    int listen_fd, ready_fd;
+    int listen_fd, ready_fd, tls_cert_fd, tls_key_fd;
     const char *privd, *config;
 };
 
@@ -32,6 +34,7 @@ struct daemon {
     struct settings settings;
     struct options options;
     struct control *control;
+    struct tls *tls; /* NULL: plain HTTP only */
     struct connloop *loops[LOOPS_MAX];
     size_t loop_count;
     struct mailbox mailbox; /* where loops say that they have ended */
@@ -44,6 +47,8 @@ struct daemon {
 static const struct option long_options[] = {
     {"listen-fd", required_argument, NULL, 'l'},
     {"ready-fd", required_argument, NULL, 'r'},
+    {"tls-cert-fd", required_argument, NULL, 't'},
+    {"tls-key-fd", required_argument, NULL, 'k'},
     {"privd", required_argument, NULL, 'p'},
     {"config", required_argument, NULL, 'c'},
     {"help", no_argument, NULL, 'h'},
@@ -53,11 +58,14 @@ static const struct option long_options[] = {
 
 static void print_help(void)
 {
-    printf("cayd: the HTTP side of cay; started by cay-keep.\n\n"
-           "  --listen-fd=N   descriptor of the listening socket\n"
-           "  --ready-fd=N    descriptor to write one byte to when it serves\n"
-           "  --privd=PATH    cay-privd's socket (/run/cay/privd.sock)\n"
-           "  --config=FILE   settings; without it only options count\n\n");
+    printf(
+        "cayd: the HTTP side of cay; started by cay-keep.\n\n"
+        "  --listen-fd=N   descriptor of the listening socket\n"
+        "  --ready-fd=N    descriptor to write one byte to when it serves\n"
+        "  --tls-cert-fd=N, --tls-key-fd=N\n"
+        "                  descriptors of certificate chain and key, in PEM: the port speaks TLS\n"
+        "  --privd=PATH    cay-privd's socket (/run/cay/privd.sock)\n"
+        "  --config=FILE   settings; without it only options count\n\n");
     config_print_help(settings_keys, stdout);
 }
 
@@ -78,12 +86,18 @@ static void parse_options(int argc, char **argv, struct options *o)
 {
     int c;
 
-    *o = (struct options){.listen_fd = -1, .ready_fd = -1, .privd = "/run/cay/privd.sock"};
+    *o = (struct options){.listen_fd = -1,
+                          .ready_fd = -1,
+                          .tls_cert_fd = -1,
+                          .tls_key_fd = -1,
+                          .privd = "/run/cay/privd.sock"};
     opterr = 0;
     while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
         switch (c) {
         case 'l': o->listen_fd = parse_fd(optarg); break;
         case 'r': o->ready_fd = parse_fd(optarg); break;
+        case 't': o->tls_cert_fd = parse_fd(optarg); break;
+        case 'k': o->tls_key_fd = parse_fd(optarg); break;
         case 'p': o->privd = optarg; break;
         case 'c': o->config = optarg; break;
         case 'h': print_help(); exit(0);
@@ -143,17 +157,22 @@ NORETURN static void fail(struct daemon *d, const char *text)
 }
 
 /* As many descriptors as are allowed without asking for more; how many connections they carry. */
-static size_t raise_files(void)
+static size_t raise_files(struct daemon *d)
 {
     struct rlimit limit;
+    char text[128];
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return 128;
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return 128;
-    if (limit.rlim_cur <= RESERVED_FILES + 64)
-        return 32;
+    if (limit.rlim_cur < FILES_MIN) {
+        snprintf(text, sizeof(text),
+                 "only %llu open files are allowed (RLIMIT_NOFILE); %d are needed",
+                 (unsigned long long)limit.rlim_cur, FILES_MIN);
+        fail(d, text);
+    }
     return (size_t)(limit.rlim_cur - RESERVED_FILES) / FILES_A_CONNECTION;
 }
 
@@ -241,9 +260,10 @@ static void start_loops(struct daemon *d)
 {
     int64_t wanted = d->settings.server_threads;
     size_t cores = uv_available_parallelism();
-    size_t connections = MIN(raise_files(), (size_t)d->settings.server_max_connections);
+    size_t connections = MIN(raise_files(d), (size_t)d->settings.server_max_connections);
     struct connloop_config config = {.control = d->control,
                                      .listen_fd = d->options.listen_fd,
+                                     .layer = tls_layer(d->tls, settings_needs_tls(&d->settings)),
                                      .agent_timeout_ms = d->settings.sandbox_answer_timeout_ms,
                                      .ended = loop_ended,
                                      .ended_arg = d};
@@ -262,6 +282,26 @@ static void start_loops(struct daemon *d)
             fail(d, text);
         }
     }
+}
+
+/* Before the filter and any thread: nobody has sent a byte yet. The key stays in this process's memory,
+ * its file does not stay open. */
+static void load_tls(struct daemon *d)
+{
+    struct options *o = &d->options;
+    struct err e;
+
+    if (o->tls_cert_fd < 0 || o->tls_key_fd < 0) {
+        if (settings_has_tls(&d->settings))
+            fail(d, "TLS: the settings name a certificate, but --tls-cert-fd and --tls-key-fd are "
+                    "missing");
+        return;
+    }
+    if (strcmp(d->settings.listen_tls, "off") != 0 &&
+        tls_load(o->tls_cert_fd, o->tls_key_fd, d->settings.server_domain, &d->tls, &e) != ERR_OK)
+        fail(d, e.text);
+    util_close(&o->tls_cert_fd);
+    util_close(&o->tls_key_fd);
 }
 
 static void set_up(struct daemon *d)
@@ -290,6 +330,7 @@ static void tear_down(struct daemon *d)
     control_free(d->control);
     mailbox_free(&d->mailbox);
     uv_loop_close(&d->loop);
+    tls_free(d->tls);
     settings_free(&d->settings);
 }
 
@@ -301,6 +342,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     read_settings(&d, &argc, argv);
     parse_options(argc, argv, &d.options);
+    load_tls(&d);
     if (confine_self() < 0)
         fail(&d, "cannot install the system call filter");
     set_up(&d);

@@ -22,6 +22,53 @@
 
 /* -- in the child ------------------------------------------------------------------------------ */
 
+/* A file that only root may read, for a program that is not root. It is not read here; what is no
+ * regular file is not waited for, and refused. Descriptor from 10 on, or -errno. */
+static int open_file(const char *path)
+{
+    CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct stat st;
+    int high;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    high = fcntl(fd, F_DUPFD_CLOEXEC, 10);
+    return high < 0 ? -errno : high;
+}
+
+int child_check_files(const struct child *c, const char **bad)
+{
+    for (size_t i = 0; i < CHILD_FILES && c->files[i]; i++) {
+        int fd = open_file(c->files[i]);
+
+        if (fd < 0) {
+            *bad = c->files[i];
+            return fd;
+        }
+        close(fd);
+    }
+    return 0;
+}
+
+static int place_files(const struct child *c, const char **bad)
+{
+    static const int places[CHILD_FILES] = {KEEP_TLS_CERT_FD, KEEP_TLS_KEY_FD};
+
+    for (size_t i = 0; i < CHILD_FILES && c->files[i]; i++) {
+        int fd = open_file(c->files[i]);
+
+        *bad = c->files[i];
+        if (fd < 0)
+            return fd;
+        if (dup2(fd, places[i]) < 0)
+            return -errno;
+        close(fd);
+    }
+    return 0;
+}
+
 /* Descriptors end up at their fixed numbers, whatever numbers they have now. */
 static int place_descriptors(const struct child *c, int ready_fd)
 {
@@ -77,12 +124,15 @@ NORETURN static void become_child(const struct child *c, int ready_fd, pid_t kee
     char *env[] = {path, lang, NULL};
     const char *failed = "descriptors";
     sigset_t none;
-    int r = place_descriptors(c, ready_fd), dir_fd = open_program_dir(c);
+    int r = place_descriptors(c, ready_fd), dir_fd;
 
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     umask(077);
+    if (r == 0)
+        r = place_files(c, &failed);
+    dir_fd = open_program_dir(c);
     if (r == 0) {
         failed = "privileges";
         r = give_up_privileges(c);

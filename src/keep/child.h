@@ -7,10 +7,15 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#define CHILD_FILES 2
+
 struct child {
     const char *name;
-    char **argv;       /* argv[0] is the binary's path */
-    int listen_fd;     /* becomes KEEP_LISTEN_FD; -1: none */
+    char **argv;   /* argv[0] is the binary's path */
+    int listen_fd; /* becomes KEEP_LISTEN_FD; -1: none */
+    /* Opened anew at each start, before privileges are given up; become KEEP_TLS_CERT_FD and
+     * KEEP_TLS_KEY_FD. NULL: none. */
+    const char *files[CHILD_FILES];
     bool unprivileged; /* runs as uid, gid, without capabilities */
     uid_t uid;
     gid_t gid;
@@ -27,6 +32,9 @@ struct child {
 
 /* Starts it. 0 or -errno (no process was made). */
 int child_start(struct child *c);
+
+/* Whether its files can be opened: the first that cannot is in *bad, with -errno. */
+int child_check_files(const struct child *c, const char **bad);
 
 /* Reads what it says on its readiness pipe. */
 void child_read_ready(struct child *c);

@@ -15,6 +15,8 @@
  *     --privd-arg=ARG         handed to cay-privd, may be repeated (--slots-ready=8 ...)
  *     --cayd-arg=ARG          handed to cayd, may be repeated; the same as after "--"
  *     --ready-timeout-ms=N    60000: how long --daemon waits
+ *     --tls-cert=PATH --tls-key=PATH   files that are opened as root at each start of cayd, and not
+ *                             read here: cayd gets them as descriptors 5 and 6
  *     --daemon                goes to the background when both daemons are ready
  *
  *   Directories (made when absent): DIR(state) root 0711, state/cayd owned by the user 0700 (cayd's
@@ -23,7 +25,7 @@
  *     run/privd.sock (privd's channel).
  *
  *   cayd is started as: cayd --listen-fd=3 --ready-fd=4 --privd=RUN/privd.sock
- *     --state-dir=STATE/cayd [cayd arguments]
+ *     --state-dir=STATE/cayd [--tls-cert-fd=5 --tls-key-fd=6] [cayd arguments]
  *     with uid and gid of the user, no supplementary groups, no capabilities (bounding set empty),
  *     no_new_privs, umask 077, standard input /dev/null, descriptor 3 = the listener (a listening,
  *     non-blocking TCP socket that keep made and keeps), the environment reduced to PATH and LANG.
@@ -34,8 +36,9 @@
  *
  *   Signals to keep: SIGTERM or SIGINT: cayd is stopped (SIGTERM), then privd (SIGTERM: ends every
  *     sandbox, leaves nothing behind), then keep exits 0. SIGHUP: opens the log file again, then
- *     cay-privd, then cayd are replaced by the binaries that are on disk now; sandboxes live on
- *     (cay-privd gets SIGUSR1: exit, leave everything).
+ *     cay-privd, then cayd are replaced by the binaries that are on disk now, the TLS files opened
+ *     again (if one cannot be, nothing is replaced); sandboxes live on (cay-privd gets SIGUSR1: exit,
+ *     leave everything).
  *   Exit status: 0 stopped when asked (or, with --daemon, started); 1 failed, reason on standard
  *     error; 2 wrong options; 3 it runs already.
  *   When keep dies the daemons die with it (PR_SET_PDEATHSIG) and sandboxes live on: the next
@@ -43,6 +46,8 @@
 
 #define KEEP_LISTEN_FD    3
 #define KEEP_READY_FD     4
+#define KEEP_TLS_CERT_FD  5
+#define KEEP_TLS_KEY_FD   6
 #define KEEP_READY        'R'
 #define KEEP_FAILED       'F'
 #define KEEP_EXIT_FAILED  1

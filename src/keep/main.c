@@ -131,9 +131,17 @@ static void check_start(struct keep *k)
 
 static void begin_replacing(struct keep *k)
 {
+    const char *bad = "";
+    int r;
+
     if (k->phase != PHASE_RUNNING)
         return;
     (void)prepare_log(&k->options);
+    r = child_check_files(&k->cayd, &bad);
+    if (r < 0) { /* a server with yesterday's certificate is better than none */
+        log_error("nothing is replaced: %s cannot be opened: %s", bad, strerror(-r));
+        return;
+    }
     log_info("replacing the daemons");
     child_signal(&k->privd, SIGUSR1, true);
     k->privd.ready = false;
@@ -299,11 +307,16 @@ static void make_command_lines(struct keep *k)
                     text(k, "--ready-fd=%d", KEEP_READY_FD),
                     text(k, "--privd=%s/privd.sock", o->run_dir),
                     text(k, "--state-dir=%s/cayd", o->state_dir)};
+    size_t n_cayd = ARRAY_SIZE(cayd);
 
     memcpy(k->privd_argv, privd, sizeof(privd));
     memcpy(k->cayd_argv, cayd, sizeof(cayd));
     add_args(k->privd_argv, ARRAY_SIZE(privd), o->privd_args, o->n_privd_args);
-    add_args(k->cayd_argv, ARRAY_SIZE(cayd), o->cayd_args, o->n_cayd_args);
+    if (o->tls_cert) {
+        k->cayd_argv[n_cayd++] = text(k, "--tls-cert-fd=%d", KEEP_TLS_CERT_FD);
+        k->cayd_argv[n_cayd++] = text(k, "--tls-key-fd=%d", KEEP_TLS_KEY_FD);
+    }
+    add_args(k->cayd_argv, n_cayd, o->cayd_args, o->n_cayd_args);
 }
 
 /* Where this program is: the others are beside it. */
@@ -347,6 +360,7 @@ static int keep_it(struct keep *k)
     k->cayd = (struct child){.name = "cayd",
                              .argv = k->cayd_argv,
                              .listen_fd = k->prepared.listen_fd,
+                             .files = {k->options.tls_cert, k->options.tls_key},
                              .ready_fd = -1,
                              .unprivileged = true,
                              .uid = k->prepared.uid,

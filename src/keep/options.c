@@ -31,6 +31,9 @@ static const struct option_row rows[] = {
     {"log-file", KIND_PATH, AT(log_file), 0, 0, "PATH",
      "standard error of all, appended to (cay-keep's own)"},
     {"user", KIND_TEXT, AT(user), 0, 0, "NAME", "whom cayd runs as (cay)"},
+    {"tls-cert", KIND_PATH, AT(tls_cert), 0, 0, "PATH",
+     "certificate chain in PEM, opened for cayd at each of its starts"},
+    {"tls-key", KIND_PATH, AT(tls_key), 0, 0, "PATH", "its private key, likewise"},
     {"privd-arg", KIND_PRIVD_ARG, 0, 0, 0, "ARG", "an argument for cay-privd; may be repeated"},
     {"cayd-arg", KIND_CAYD_ARG, 0, 0, 0, "ARG",
      "an argument for cayd; may be repeated; the same as after --"},
@@ -153,6 +156,10 @@ int options_parse(int argc, char **argv, struct options *out)
             break;
         }
         r = parse_one(argv[i], &o);
+    }
+    if (r == 0 && !o.tls_cert != !o.tls_key) {
+        fprintf(stderr, "cay-keep: --tls-cert and --tls-key are needed together\n");
+        r = -EINVAL;
     }
     if (r == 0)
         *out = o;

@@ -12,6 +12,7 @@ struct options {
     int64_t listen_port, ready_timeout_ms;
     const char *state_dir, *run_dir, *program_dir, *log_file, *user;
     const char *cayd, *privd, *job, *agent; /* NULL: in program_dir */
+    const char *tls_cert, *tls_key;         /* both or none */
     bool daemon;
     const char *privd_args[OPTIONS_ARGS_MAX], *cayd_args[OPTIONS_ARGS_MAX];
     size_t n_privd_args, n_cayd_args;
