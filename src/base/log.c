@@ -12,6 +12,7 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 static const char *log_program = "cay";
 static enum log_level log_max = LOG_INFO;
+static _Thread_local char log_last[256];
 
 void log_init(const char *program, enum log_level level)
 {
@@ -52,9 +53,17 @@ void log_write(enum log_level level, const char *fmt, ...)
     for (char *c = line + used; *c; c++)
         if (iscntrl((unsigned char)*c))
             *c = '?';
+    if (level == LOG_ERROR)
+        snprintf(log_last, sizeof(log_last), "%s", line + used);
     used = strlen(line);
     line[used++] = '\n';
     /* A log that cannot be written must not stop the program: nothing sensible is left to do. */
     if (write(STDERR_FILENO, line, used) < 0)
         return;
+}
+
+size_t log_last_error(char *out, size_t size)
+{
+    snprintf(out, size, "%s", log_last);
+    return strlen(out);
 }

@@ -18,6 +18,10 @@ int log_level_from_name(const char *name, enum log_level *out);
 
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 
+/* The text of this thread's last log_error, so that whoever ends a step can hand on what went wrong in it.
+ * Its length; 0: there was none. */
+size_t log_last_error(char *out, size_t size);
+
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
 #define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)

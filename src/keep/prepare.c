@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "keep/keep.h"
+#include "sys/kernel.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -190,7 +191,7 @@ int prepare_all(const struct options *o, struct prepared *out, char why[static P
 
     if (geteuid() != 0)
         snprintf(why, PREPARE_WHY_SIZE, "it must be started as root");
-    else
+    else if (kernel_check(why, PREPARE_WHY_SIZE) == 0)
         r = find_user(o, &p, why);
     if (r == 0)
         r = make_dirs(o, &p, why);

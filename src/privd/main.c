@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "job/meta.h"
 #include "keep/keep.h"
+#include "sys/kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <sys/stat.h>
 
 #define STOP_TIMEOUT_MS 45000
+#define FILES_MIN       256 /* descriptors to begin with; each sandbox takes a few more */
 #define LOCK_WAIT_MS    5
 #define LOCK_TRIES      400
 #define LOCK_NAME       "privd.lock"
@@ -206,9 +208,24 @@ static int read_host(struct privd *p)
         return (int)n;
     if (getrlimit(RLIMIT_NOFILE, &files) < 0)
         return -errno;
+    if (files.rlim_max < FILES_MIN) {
+        log_error("only %llu open files are allowed (RLIMIT_NOFILE); %d are needed",
+                  (unsigned long long)files.rlim_max, FILES_MIN);
+        return -EMFILE;
+    }
     p->bounds.open_files_max = (uint32_t)MIN(files.rlim_max, (rlim_t)UINT32_MAX);
     p->bounds.slots_max = p->options.slots_max;
     return 0;
+}
+
+static int check_kernel(struct privd *p)
+{
+    char why[KEEP_REASON_MAX];
+    int r = kernel_check(why, sizeof(why));
+
+    if (r < 0)
+        log_error("%s", why);
+    return r;
 }
 
 static int make_dirs(struct privd *p)
@@ -243,13 +260,14 @@ static const struct {
     int (*run)(struct privd *p);
     const char *failure;
 } steps[] = {
+    {check_kernel, "this machine cannot run sandboxes"},
     {make_dirs, "cannot make the state and run directories"},
     {take_lock, "another cay-privd runs with this run directory"},
     {open_loop, "cannot make the event loop"},
     {open_signals, "cannot take signals"},
     {confine, "cannot confine itself"},
-    {read_host, "cannot read what host this is"},
-    {open_runtime, "cannot prepare the machine (the log says what)"},
+    {read_host, "this host does not do"},
+    {open_runtime, "cannot prepare the machine"},
     {open_records, "cannot open the records"},
     {slots_init, "out of memory"},
     {jobs_init, "no control group for jobs"},
@@ -293,6 +311,19 @@ static int start_templates(struct privd *p)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
+/* A step that has logged what was wrong has said it better than its errno does. */
+static void tell_step_failed(struct privd *p, size_t step, int status)
+{
+    char text[KEEP_REASON_MAX], said[KEEP_REASON_MAX];
+
+    if (log_last_error(said, sizeof(said)) == 0) {
+        tell_failed(p, steps[step].failure, status);
+        return;
+    }
+    snprintf(text, sizeof(text), "%s: %.200s", steps[step].failure, said);
+    tell_failed(p, text, 0);
+}
+
 static int set_up(struct privd *p)
 {
     int r = 0;
@@ -300,7 +331,7 @@ static int set_up(struct privd *p)
     for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++) {
         r = steps[i].run(p);
         if (r < 0)
-            tell_failed(p, steps[i].failure, r);
+            tell_step_failed(p, i, r);
     }
     if (r == 0) {
         r = start_templates(p);

@@ -198,16 +198,24 @@ static int probe_namespaces(struct runtime *rt, int *userns_fd)
     return rc == 0 && *userns_fd < 0 ? -EPROTO : rc;
 }
 
+static const char *namespaces_hint(int rc)
+{
+    switch (rc) {
+    case -ENOSPC: return " (look at /proc/sys/user/max_user_namespaces and max_net_namespaces)";
+    case -EMFILE:
+    case -ENFILE: return " (RLIMIT_NOFILE is too low)";
+    case -EPERM: return " (user namespaces may be off, or whatever runs this machine forbids them)";
+    default: return " (it takes user namespaces, and nf_tables with reject)";
+    }
+}
+
 int process_probe(struct runtime *rt, char *why, size_t why_size)
 {
     CLEANUP_CLOSE int userns = -1, disk = -1, usr = -1;
     int rc = probe_namespaces(rt, &userns);
     if (rc < 0) {
-        snprintf(
-            why, why_size,
-            "no user and network namespace with rules of its own can be made (user namespaces, "
-            "nf_tables with reject): %s",
-            strerror(-rc));
+        snprintf(why, why_size, "no user and network namespace with rules of its own: %s%s",
+                 strerror(-rc), namespaces_hint(rc));
         return rc;
     }
     CLEANUP_CLOSE int overlay = fsopen("overlay", FSOPEN_CLOEXEC);

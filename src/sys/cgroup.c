@@ -196,7 +196,11 @@ int cgroup_open(const char *name, struct cgroup **out, char *why, size_t why_siz
     if (rc == -EOPNOTSUPP)
         rc = walk_mounts(cg, "cgroup");
     if (rc < 0)
-        snprintf(why, why_size, "cgroup hierarchies cannot be used: %s", strerror(-rc));
+        snprintf(why, why_size, "control groups below /sys/fs/cgroup cannot be made: %s%s",
+                 strerror(-rc),
+                 rc == -EROFS || rc == -EACCES || rc == -EPERM
+                     ? " (whatever runs this machine has to let cay write there)"
+                     : "");
     else
         rc = check(cg, why, why_size);
     if (rc < 0) {
