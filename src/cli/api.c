@@ -12,40 +12,47 @@
 
 /* -- where and who ----------------------------------------------------------------------------- */
 
-/* `cay up` leaves a file with two lines for whoever runs commands on the same machine: the address,
- * and the path of the operator's key. */
-static bool read_connect_file(const struct cli *c, char *url, char *key_path, size_t size)
+/* `cay up` leaves a file with three lines for whoever runs commands on the same machine: the address,
+ * the path of the operator's key, and the address that clients elsewhere use. */
+#define CONNECT_TEXT 1536
+
+struct connect_file {
+    char text[CONNECT_TEXT];
+    const char *url, *key_path, *public_url;
+};
+
+static bool read_connect_file(const struct cli *c, struct connect_file *out)
 {
-    char path[512], text[1024], *newline;
+    char path[512], *rest = out->text;
 
     snprintf(path, sizeof(path), "%s/connect", c->settings.state_run);
-    if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+    if (io_read_text_at(AT_FDCWD, path, out->text, sizeof(out->text)) < 0)
         return false;
-    newline = strchr(text, '\n');
-    if (!newline)
-        return false;
-    *newline = '\0';
-    snprintf(url, size, "%s", text);
-    snprintf(key_path, size, "%s", newline + 1);
-    return true;
+    out->url = strsep(&rest, "\n");
+    out->key_path = strsep(&rest, "\n");
+    out->public_url = rest ? strsep(&rest, "\n") : out->url;
+    return out->key_path != NULL;
 }
 
 char *api_find_url(const struct cli *c)
 {
     const char *given = cli_value(c, "url");
-    char url[1024], key_path[1024], *out;
+    struct connect_file local;
+    char *out;
     bool v6;
 
     given = given ? given : getenv("CAY_URL");
     given = given ? given : getenv("E2B_API_URL");
-    if (!given && read_connect_file(c, url, key_path, sizeof(url)))
-        given = url;
+    if (!given && read_connect_file(c, &local))
+        given = local.url;
     if (given) {
         out = strdup(given);
         while (out && strlen(out) > 0 && out[strlen(out) - 1] == '/')
             out[strlen(out) - 1] = '\0';
         return out;
     }
+    if (settings_needs_tls(&c->settings))
+        return asprintf(&out, "https://%s", c->settings.server_domain) < 0 ? NULL : out;
     v6 = strchr(c->settings.listen_address, ':') != NULL;
     if (asprintf(&out, "http://%s%s%s:%lld", v6 ? "[" : "", c->settings.listen_address,
                  v6 ? "]" : "", (long long)c->settings.listen_port) < 0)
@@ -56,13 +63,16 @@ char *api_find_url(const struct cli *c)
 char *api_find_key(const struct cli *c, struct err *e)
 {
     const char *given = cli_value(c, "api-key");
-    char url[1024], path[1024], key[256];
+    struct connect_file local;
+    char path[CONNECT_TEXT], key[256];
     ssize_t len;
 
     given = given ? given : getenv("E2B_API_KEY");
     if (given)
         return strdup(given);
-    if (!read_connect_file(c, url, path, sizeof(path)))
+    if (read_connect_file(c, &local))
+        snprintf(path, sizeof(path), "%s", local.key_path);
+    else
         snprintf(path, sizeof(path), "%s/cayd/api-key", c->settings.state_dir);
     len = io_read_text_at(AT_FDCWD, path, key, sizeof(key));
     if (len > 0)
@@ -76,12 +86,25 @@ char *api_find_key(const struct cli *c, struct err *e)
     return NULL;
 }
 
-/* Takes the reference to url and key, NULL or not. */
-static enum err_code open_with(struct api *a, char *url, char *key, struct err *e)
+const char *api_find_ca_file(const struct cli *c)
 {
-    *a = (struct api){.url = url, .key = key};
+    const char *given = cli_value(c, "ca-file");
+
+    given = given ? given : getenv("CAY_CA_FILE");
+    return given ? given : getenv("SSL_CERT_FILE");
+}
+
+/* Takes the reference to url and key, NULL or not. */
+static enum err_code open_with(struct api *a, const struct cli *c, char *url, char *key,
+                               struct err *e)
+{
+    struct connect_file local;
+    bool is_local = url && read_connect_file(c, &local) && strcmp(local.url, url) == 0;
+
+    *a = (struct api){.url = url, .key = key, .ca_file = api_find_ca_file(c)};
+    a->public_url = url ? strdup(is_local ? local.public_url : url) : NULL;
     a->multi = curl_multi_init();
-    if (a->url && a->key && a->multi)
+    if (a->url && a->key && a->public_url && a->multi)
         return ERR_OK;
     api_close(a);
     return err_set(e, ERR_EXHAUSTED, "out of memory");
@@ -91,18 +114,19 @@ enum err_code api_open(struct api *a, const struct cli *c, struct err *e)
 {
     char *key = api_find_key(c, e);
 
-    return key ? open_with(a, api_find_url(c), key, e) : e->code;
+    return key ? open_with(a, c, api_find_url(c), key, e) : e->code;
 }
 
 enum err_code api_open_local(struct api *a, const struct cli *c, struct err *e)
 {
-    char url[1024], path[1024], key[256];
+    struct connect_file local;
+    char key[256];
 
-    if (!read_connect_file(c, url, path, sizeof(url)))
+    if (!read_connect_file(c, &local))
         return err_set(e, ERR_NOT_FOUND, "%s/connect cannot be read", c->settings.state_run);
-    if (io_read_text_at(AT_FDCWD, path, key, sizeof(key)) <= 0)
-        return err_set(e, ERR_NOT_FOUND, "the operator's key, %s, cannot be read", path);
-    return open_with(a, strdup(url), strdup(key), e);
+    if (io_read_text_at(AT_FDCWD, local.key_path, key, sizeof(key)) <= 0)
+        return err_set(e, ERR_NOT_FOUND, "the operator's key, %s, cannot be read", local.key_path);
+    return open_with(a, c, strdup(local.url), strdup(key), e);
 }
 
 void api_close(struct api *a)
@@ -110,6 +134,7 @@ void api_close(struct api *a)
     if (a->multi)
         curl_multi_cleanup(a->multi);
     free(a->url);
+    free(a->public_url);
     if (a->key)
         explicit_bzero(a->key, strlen(a->key));
     free(a->key);
@@ -164,6 +189,8 @@ static enum err_code easy_new(struct api *a, const char *path, struct api_easy *
     curl_easy_setopt(out->curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(out->curl, CURLOPT_USERAGENT, "cay/" CAY_VERSION);
     curl_easy_setopt(out->curl, CURLOPT_TCP_NODELAY, 1L);
+    if (a->ca_file)
+        curl_easy_setopt(out->curl, CURLOPT_CAINFO, a->ca_file);
     /* Nobody's proxy settings may carry a key to somewhere else on the way to this machine. */
     curl_easy_setopt(out->curl, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
     /* curl would wait a second for a 100 before it sends a body. */
@@ -206,6 +233,11 @@ enum err_code api_curl_error(const struct api *a, const struct api_easy *x, CURL
     case CURLE_COULDNT_RESOLVE_HOST:
         err_set(e, ERR_UNAVAILABLE, "cannot reach a cay server at %s: %s", a->url, why);
         err_hint(e, "Start one with `cay up`, or name another with --url or CAY_URL.");
+        return ERR_UNAVAILABLE;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+        err_set(e, ERR_UNAVAILABLE, "%s cannot be trusted: %s", a->url, why);
+        err_hint(e, "Name the authority of its certificate with --ca-file or CAY_CA_FILE.");
         return ERR_UNAVAILABLE;
     case CURLE_OPERATION_TIMEDOUT:
         return err_set(e, ERR_TIMEOUT, "%s did not answer in time: %s", a->url, why);

@@ -16,6 +16,9 @@
 
 struct api {
     char *url, *key;
+    char *
+        public_url; /* what clients are told: url, or the one with TLS of the server on this machine */
+    const char *ca_file; /* not owned; NULL: the system's */
     CURLM *multi;
 };
 
@@ -26,6 +29,10 @@ void api_close(struct api *a);
 
 /* The server that `cay up` has just started on this machine, whatever the environment names. */
 enum err_code api_open_local(struct api *a, const struct cli *c, struct err *e);
+
+/* Which authorities are believed beside the system's own: --ca-file, CAY_CA_FILE, SSL_CERT_FILE; or
+ * NULL. */
+const char *api_find_ca_file(const struct cli *c);
 
 /* The address alone; malloc'd. The key alone; malloc'd, or NULL and why. */
 char *api_find_url(const struct cli *c);

@@ -123,9 +123,9 @@ int cmd_env(struct cli *c)
         return cli_fail(c, &e);
     }
     domain = text_of(status, "domain");
-    variables = json_pack("{s:s, s:s, s:s, s:s}", "E2B_API_URL", a.url, "E2B_SANDBOX_URL", a.url,
-                          "E2B_DOMAIN", domain[0] ? domain : c->settings.server_domain,
-                          "E2B_API_KEY", a.key);
+    variables = json_pack("{s:s, s:s, s:s, s:s}", "E2B_API_URL", a.public_url, "E2B_SANDBOX_URL",
+                          a.public_url, "E2B_DOMAIN",
+                          domain[0] ? domain : c->settings.server_domain, "E2B_API_KEY", a.key);
     if (c->json)
         cli_print_json(json_incref(variables));
     else

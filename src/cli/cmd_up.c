@@ -174,7 +174,8 @@ static void add_cayd_settings(struct arguments *a, const struct settings *s)
     for (const struct config_key *k = settings_keys; k->section; k++) {
         char value[1024], name[96];
 
-        if (strcmp(k->section, "listen") == 0 || strcmp(k->section, "state") == 0 ||
+        if ((strcmp(k->section, "listen") == 0 && strncmp(k->key, "tls", 3) != 0) ||
+            strcmp(k->section, "state") == 0 ||
             (strcmp(k->section, "server") == 0 && strcmp(k->key, "user") == 0))
             continue;
         if (!settings_differs(s, k, value, sizeof(value)))
@@ -200,6 +201,10 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
     add(a, "--privd=%s", p->privd);
     add(a, "--job=%s", p->job);
     add(a, "--agent=%s", p->agent);
+    if (settings_has_tls(s)) {
+        add(a, "--tls-cert=%s", s->listen_tls_cert);
+        add(a, "--tls-key=%s", s->listen_tls_key);
+    }
     add(a, "--privd-arg=--slots-max=%" PRId64, s->sandbox_slots_max);
     add(a, "--privd-arg=--slots-ready=%" PRId64, s->sandbox_slots_ready);
     add(a, "--privd-arg=--disk-backend=%s", s->state_disk_backend);
@@ -228,21 +233,26 @@ static enum err_code run_keep(const struct programs *p, const struct settings *s
     return e->code;
 }
 
-/* Two lines for commands on this machine: see api.c. */
+/* Three lines for commands on this machine: see api.c. They use plain HTTP where it is spoken: what
+ * stays on this machine needs no certificate. */
 static enum err_code write_connect_file(const struct settings *s, struct err *e)
 {
     CLEANUP_CLOSE int dir = open(s->state_run, O_DIRECTORY | O_CLOEXEC);
     bool v6 = strchr(s->listen_address, ':') != NULL;
     const char *address = s->listen_address;
-    char text[1400];
+    char here[128], public[300], text[1400];
     int n, r;
 
     if (strcmp(address, "0.0.0.0") == 0)
         address = "127.0.0.1";
     else if (strcmp(address, "::") == 0)
         address = "::1";
-    n = snprintf(text, sizeof(text), "http://%s%s%s:%" PRId64 "\n%.1024s/cayd/api-key\n",
-                 v6 ? "[" : "", address, v6 ? "]" : "", s->listen_port, s->state_dir);
+    snprintf(here, sizeof(here), "http://%s%s%s:%" PRId64, v6 ? "[" : "", address, v6 ? "]" : "",
+             s->listen_port);
+    snprintf(public, sizeof(public), "https://%s", s->server_domain);
+    n = snprintf(text, sizeof(text), "%s\n%.512s/cayd/api-key\n%s\n",
+                 settings_needs_tls(s) ? public : here, s->state_dir,
+                 settings_has_tls(s) ? public : here);
     r = dir < 0 ? -errno : io_replace_file_at(dir, "connect", text, (size_t)n, 0644);
     return r < 0 ? err_set_sys(e, ERR_INTERNAL, r, "cannot write %s/connect", s->state_run)
                  : ERR_OK;
@@ -392,7 +402,7 @@ static void print_connect(const struct cli *c, const struct api *a)
     printf("\nConnect any E2B SDK in this shell:   eval \"$(%s env)\"\n"
            "  E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_DOMAIN=%s\n"
            "  E2B_API_KEY is in %s/cayd/api-key\n",
-           c->program, a->url, a->url, s->server_domain, s->state_dir);
+           c->program, a->public_url, a->public_url, s->server_domain, s->state_dir);
 }
 
 static int running(struct cli *c, pid_t pid)

@@ -58,6 +58,10 @@ const struct cli_option cli_global_options[] = {
     {0, "json", NULL, "Print JSON, for programs.", NULL},
     {0, "url", "URL", "The server. Default: CAY_URL, E2B_API_URL, the one on this machine.", NULL},
     {0, "api-key", "KEY", "The key. Default: E2B_API_KEY, then the local operator's file.", NULL},
+    {0, "ca-file", "FILE",
+     "Authorities that https addresses are checked with. Default: CAY_CA_FILE, SSL_CERT_FILE, the "
+     "system's.",
+     "file"},
     {0, "config", "FILE", "The settings. Default: CAY_CONFIG, then " SETTINGS_PATH ".", "file"},
     {0, "version", NULL, "Show the version.", NULL},
     {0, "generate", "WHAT", "Print man, man5, bash, zsh, fish or conf, for packaging.", NULL},
