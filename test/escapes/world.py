@@ -152,7 +152,9 @@ class Server:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
+        if kind:
+            print(f"the server without {', '.join(self.without) or 'nothing'}:\n{self.log_tail()}", file=sys.stderr)
         os.kill(self.keep_pid, signal.SIGTERM)
         end = time.monotonic() + 60
         while pathlib.Path(f"/proc/{self.keep_pid}").exists() and time.monotonic() < end:
