@@ -120,7 +120,7 @@ static void remove_done(struct fs_job *job)
     if (t->result < 0)
         fs_fail(t->x, t->result, "error removing file or directory", t->path);
     else
-        connect_reply(t->x, json_object());
+        connect_reply_empty(t->x);
 }
 
 static void remove_asked(struct http_exchange *x, json_t *request, bool stream)

@@ -241,14 +241,6 @@ void process_list(struct http_exchange *x, struct agent *a UNUSED)
 
 /* -- SendSignal, Update ------------------------------------------------------------------------- */
 
-static void reply_empty(struct http_exchange *x)
-{
-    json_t *reply = json_object();
-
-    connect_reply(x, reply);
-    json_decref(reply);
-}
-
 /* Calls act with the living process that a unary request names, and answers. */
 static void on_process(struct http_exchange *x, json_t *request,
                        enum connect_code (*act)(struct proc *p, const json_t *request,
@@ -262,7 +254,7 @@ static void on_process(struct http_exchange *x, json_t *request,
     if (code == CONNECT_OK)
         code = act(p, request, &e);
     if (code == CONNECT_OK)
-        reply_empty(x);
+        connect_reply_empty(x);
     else
         connect_fail(x, code, "%s", e.text);
     json_decref(request);
@@ -329,7 +321,7 @@ static void kill_wait_look(uv_timer_t *timer)
         return;
     if (w->x) {
         http_exchange_set(w->x, w->agent, NULL);
-        reply_empty(w->x);
+        connect_reply_empty(w->x);
     }
     uv_close((uv_handle_t *)timer, kill_wait_closed);
 }
@@ -340,7 +332,7 @@ static void reply_when_reaped(struct http_exchange *x, pid_t pid)
     struct kill_wait *w = proc_is_running(a, pid) ? calloc(1, sizeof(*w)) : NULL;
 
     if (!w) {
-        reply_empty(x);
+        connect_reply_empty(x);
         return;
     }
     *w = (struct kill_wait){
@@ -367,7 +359,7 @@ static void signal_read(struct http_exchange *x, json_t *request, bool stream UN
     else if (read_signal(json_object_get(request, "signal")) == SIGKILL)
         reply_when_reaped(x, pid);
     else
-        reply_empty(x);
+        connect_reply_empty(x);
     json_decref(request);
 }
 

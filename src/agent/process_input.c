@@ -89,15 +89,10 @@ static void send_closed(struct http_exchange *x, void *data)
 
 static void send_done(struct http_exchange *x, const struct err *why)
 {
-    json_t *reply;
-
-    if (why) {
+    if (why)
         connect_fail(x, CONNECT_INTERNAL, "%s", why->text);
-        return;
-    }
-    reply = json_object();
-    connect_reply(x, reply);
-    json_decref(reply);
+    else
+        connect_reply_empty(x);
 }
 
 static void send_read(struct http_exchange *x, json_t *request, bool stream UNUSED)

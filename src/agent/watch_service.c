@@ -186,10 +186,12 @@ static void on_ready(void *arg)
     w->started = true;
     if (w->id[0]) {
         struct http_exchange *x = w->x;
+        json_t *reply = json_pack("{s:s}", "watcherId", w->id);
 
         w->x = NULL;
         http_exchange_set(x, NULL, NULL);
-        connect_reply(x, json_pack("{s:s}", "watcherId", w->id));
+        connect_reply(x, reply);
+        json_decref(reply);
         return;
     }
     stream_start(w);
@@ -451,7 +453,7 @@ static void remove_asked(struct http_exchange *x, json_t *request, bool stream)
     if (!w)
         return;
     watcher_free(w);
-    connect_reply(x, json_object());
+    connect_reply_empty(x);
 }
 
 void watch_remove(struct http_exchange *x, struct agent *a)

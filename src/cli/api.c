@@ -271,7 +271,7 @@ enum err_code api_status_error(long status, const char *body, struct err *e)
     const char *hint = json_string_value(json_object_get(answer, "hint"));
     enum err_code code = code_of_status(status);
 
-    if (message)
+    if (message && message[0])
         err_set(e, code, "%s", message);
     else
         err_set(e, code, "the server answered with status %ld and no reason", status);

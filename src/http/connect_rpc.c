@@ -297,6 +297,14 @@ void connect_reply(struct http_exchange *x, json_t *reply)
         reply_error(x, CONNECT_INTERNAL, "the answer cannot be written as JSON");
 }
 
+void connect_reply_empty(struct http_exchange *x)
+{
+    json_t *reply = json_object();
+
+    connect_reply(x, reply);
+    json_decref(reply);
+}
+
 void connect_stream_begin(struct http_exchange *x)
 {
     static const struct http_header type = {"Content-Type", "application/connect+json"};

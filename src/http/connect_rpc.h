@@ -40,8 +40,9 @@ enum connect_code connect_code_from_err(enum err_code code);
 void connect_read(struct http_exchange *x, size_t max,
                   void (*done)(struct http_exchange *x, json_t *request, bool stream));
 
-/* Unary answers. Takes no reference. */
+/* Unary answers. Takes no reference. connect_reply_empty answers {}. */
 void connect_reply(struct http_exchange *x, json_t *reply);
+void connect_reply_empty(struct http_exchange *x);
 void connect_reply_error(struct http_exchange *x, enum connect_code code, const char *fmt, ...)
     PRINTF(3, 4);
 

@@ -97,6 +97,102 @@ VALUES = {
     "name": b"/a/b.tar.gz",
 }
 
+PASSWD = (b"root:x:0:0:root:/root:/bin/bash\n# no user\n+nis\nuser:x:1000:1000:,,,:/home/user:/bin/sh\n"
+          b"odd:x:4294967295:1::/:\nbare:x:7:7:::\n")
+GROUP = b"root:x:0:\nsudo:x:27:user,other\nuser:x:1000:\nbad:x:-1:user\nmore:x:28:user"
+AGENT_VALUES = {
+    "user": b"\0user\0" + PASSWD + b"\0" + GROUP,
+    "user_bare": b"\0bare\0" + PASSWD + b"\0" + GROUP,
+    "user_none": b"\0nobody\0" + PASSWD + b"\0",
+    "user_groups": b"\0u\0u:x:1:1::/:/\0" + b"".join(b"g%d:x:%d:u\n" % (i, i) for i in range(70)),
+    "path": b"\1/a//b/../c/./d/\0/home/user\0/work",
+    "path_relative": b"\1a/../../b\0/home/user\0",
+    "path_home": b"\1~/x\0/home/user\0/work",
+    "path_other": b"\1~root/x\0/home/user\0",
+    "path_default": b"\1\0/home/user\0/work/../x",
+    "path_long": b"\1/" + b"a/" * 2100 + b"\0/home\0",
+    "meta": b"\2X-Metadata-Key\0value\0x-metadata-KEY\0other\0X-Metadata-b\0c\0Host\0a",
+    "meta_bad": b"\2X-Metadata-\xc3\xa9\0v",
+    "meta_long": b"\2X-Metadata-" + b"k" * 247 + b"\0v",
+    "meta_big": b"\2X-Metadata-k\0" + b"v" * 4100,
+    "name": b"\3a \"b\\c\x01\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80",
+    "name_bad": b"\3\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80a\xe2\x82",
+}
+
+LOGS = {
+    "lines": b'{"logs":[{"seq":7,"atMs":1790000000000,"level":"info","message":"m","fields":'
+             b'{"event_type":"process_start","pid":"12"}},{"atMs":5,"level":"no","message":""}]}',
+    "wrong": b'{"logs":[{"atMs":-1,"message":"m"},{"atMs":"1","message":"m"},7,{"atMs":1,"message":2},'
+             b'{"atMs":9223372036854775807,"message":"m","fields":{"a":1}}]}',
+    "none": b'{"logs":{}}',
+    "many": b'{"logs":[' + b",".join([b'{"atMs":1,"message":"m"}'] * 1100) + b"]}",
+    "no_json": b"<html>",
+}
+
+
+def post(path, body, kind=b"application/json", more=b""):
+    return (b"POST " + path + b" HTTP/1.1\r\nHost: a\r\nContent-Type: " + kind + b"\r\nContent-Length: "
+            + str(len(body)).encode() + b"\r\n" + more + b"\r\n" + body)
+
+
+def get(path, more=b""):
+    return b"GET " + path + b" HTTP/1.1\r\nHost: a\r\n" + more + b"\r\n"
+
+
+def fs(method, body):
+    return post(b"/filesystem.Filesystem/" + method, body)
+
+
+RAW = b"application/octet-stream"
+GZIP = b"Content-Encoding: gzip\r\n"
+FORM = b"multipart/form-data; boundary=AaB"
+AGENT_FILES = {
+    "upload": post(b"/files?path=new&username=user", b"hello", RAW, b"X-Metadata-Key: v\r\n") + get(b"/files?path=new"),
+    "upload_gzip": post(b"/files?path=/tmp/x/y", gzip.compress(b"abc" * 99, mtime=0), RAW, GZIP) + fs(b"Stat", b'{"path":"/tmp/x/y"}'),
+    "upload_form": post(b"/files?username=root", b'--AaB\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+                        b'hello\r\n--AaB\r\nContent-Disposition: form-data; name="file"; filename="d/g"\r\n\r\n\r\n--AaB--\r\n', FORM),
+    "upload_bad": post(b"/files?path=d", b"x", RAW) + post(b"/files", b"x", b"text/plain") + post(b"/files?path=fifo", b"x", RAW),
+    "download": get(b"/files?path=a", b"Range: bytes=2-5\r\n") + get(b"/files?path=a", b"Accept-Encoding: gzip\r\n")
+                + get(b"/files?path=gone") + get(b"/files?path=loop") + get(b"/files?path=d&username=nobody"),
+    "conditional": get(b"/files?path=a", b"If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\nRange: bytes=-3\r\n")
+                   + get(b"/files?path=a", b"If-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\nRange: bytes=0-1,3-4\r\n"),
+    "compose": post(b"/files/compose", b'{"source_paths":["a","d/e/f","a"],"destination":"all","username":"user"}'),
+    "list": fs(b"ListDir", b'{"path":"~","depth":3}') + fs(b"ListDir", b'{"path":"a"}') + fs(b"ListDir", b"{}"),
+    "make": fs(b"MakeDir", b'{"path":"x/y/z"}') + fs(b"MakeDir", b'{"path":"d"}') + fs(b"MakeDir", b'{"path":"a/b"}'),
+    "move": fs(b"Move", b'{"source":"a","destination":"d/b"}') + fs(b"Move", b'{"source":"d","destination":"d/e/d"}'),
+    "remove": fs(b"Remove", b'{"path":"d"}') + fs(b"Remove", b'{"path":"/"}') + fs(b"Remove", b'{"path":"none"}'),
+    "watch": fs(b"CreateWatcher", b'{"path":"d","recursive":true}') + fs(b"MakeDir", b'{"path":"d/n"}')
+             + fs(b"GetWatcherEvents", b'{"watcherId":"w"}') + fs(b"RemoveWatcher", b'{"watcherId":"w"}'),
+    "watch_stream": post(b"/filesystem.Filesystem/WatchDir", struct.pack(">BI", 0, 13) + b'{"path":"d"} ',
+                         b"application/connect+json"),
+    "init": post(b"/init", b'{"envVars":{"A":"b"},"defaultUser":"root","defaultWorkdir":"/tmp","timestamp":'
+                 b'"2025-01-01T00:00:00Z","limits":{"memoryBytes":1,"cpuMilli":5}}') + get(b"/envs") + get(b"/health"),
+    "logs": get(b"/cay/logs?after=1") + get(b"/none") + b"PUT /files HTTP/1.1\r\nHost: a\r\n\r\n",
+    "basic": post(b"/filesystem.Filesystem/Stat", b'{"path":"~/a"}', b"application/json", b"Authorization: Basic cm9vdDo=\r\n"),
+}
+
+
+def envelope(text, flags=0):
+    return struct.pack(">BI", flags, len(text)) + text
+
+
+START = envelope(b'{"event":{"start":{"pid":12}}}')
+SESSION = {
+    "whole": START + envelope(b'{"event":{"data":{"stdout":"aGVsbG8K"}}}')
+             + envelope(b'{"event":{"data":{"stderr":"eA==","pty":"eQ=="}}}') + envelope(b'{"event":{"keepalive":{}}}')
+             + envelope(b'{"event":{"end":{"exited":true,"status":"exit status 0"}}}') + envelope(b"{}", 2),
+    "status": START + envelope(b'{"event":{"end":{"exitCode":7,"exited":true,"status":"exit status 7"}}}'),
+    "killed": START + envelope(b'{"event":{"end":{"exitCode":-1,"status":"signal: killed"}}}'),
+    "signal": START + envelope(b'{"event":{"end":{"exitCode":-1,"status":"signal 34"}}}'),
+    "refused": envelope(b'{"error":{"code":"invalid_argument","message":"cwd \'/a\' does not exist"}}', 2),
+    "deadline": START + envelope(b'{"error":{"code":"deadline_exceeded","message":"m"}}', 2),
+    "bad_base64": START + envelope(b'{"event":{"data":{"stdout":"a"}}}'),
+    "bad_json": envelope(b"{"),
+    "too_long": struct.pack(">BI", 0, 0x7fffffff) + b"{}",
+    "error_text": b'{"code":400,"message":"m","hint":"h"}',
+    "error_text_empty": b'{"code":400,"message":""}',  # was an error without a text
+}
+
 
 def write(folder, seeds, prefixes):
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,6 +211,10 @@ def main():
     write(root / "multipart", MULTIPART, [b"\x05"])
     write(root / "json", JSON, [b""])
     write(root / "values", VALUES, [b""])
+    write(root / "agent_values", AGENT_VALUES, [b""])
+    write(root / "agent_files", AGENT_FILES, [b"\3"])
+    write(root / "agent_logs", LOGS, [b""])
+    write(root / "cli_session", SESSION, [b"\x07"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,118 @@
+#include "agent_driver.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include "agent/logs.h"
+#include "agent/proc.h"
+#include "fuzz.h"
+
+#define ANSWERS_SIZE 65536
+#define TURNS_MAX    100000 /* that many without an end are a hang */
+
+static const struct agent_driver *driver;
+static char answers[ANSWERS_SIZE];
+static size_t answers_len;
+
+static void dispatch(struct http_exchange *x, void *ctx)
+{
+    const struct http_head *h = http_exchange_head(x);
+
+    if (driver->allowed(h->method, h->path))
+        routes_dispatch(x, ctx);
+    else
+        http_respond_error(x, 404, "not here");
+}
+
+struct agent *agent_driver_new(const struct agent_driver *d)
+{
+    static struct agent a;
+    struct http_server_config config;
+    sigset_t set;
+
+    driver = d;
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    FUZZ_CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+    http_server_config_default(&config);
+    config.write_high_bytes = 4096; /* full soon */
+    config.read_buffer_bytes = AGENT_READ_BYTES;
+    config.arena_max_bytes = AGENT_ARENA_MAX_BYTES;
+    config.idle_timeout_ms = 0;
+    a.loop = uv_default_loop();
+    a.env = json_object();
+    FUZZ_CHECK(a.loop && a.env && logs_new(&a) == 0 && proc_table_new(&a) == 0);
+    FUZZ_CHECK(http_server_new(a.loop, &config, dispatch, &a, &a.server) == 0);
+    return &a;
+}
+
+static void receive(int client)
+{
+    char bytes[4096];
+    ssize_t n;
+
+    while ((n = recv(client, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0) {
+        size_t keep = MIN((size_t)n, ANSWERS_SIZE - 1 - answers_len);
+
+        memcpy(answers + answers_len, bytes, keep);
+        answers_len += keep;
+        answers[answers_len] = '\0';
+    }
+}
+
+static void turn(struct agent *a, int client, uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    driver->turn(*seed >> 8);
+    uv_run(a->loop, UV_RUN_NOWAIT);
+    if (*seed >> 30) /* sometimes a client does not read */
+        receive(client);
+}
+
+static void send_all(struct agent *a, int client, const uint8_t *data, size_t size, uint32_t *seed)
+{
+    size_t scale = data[0] & 1 ? 64 : 4;
+
+    for (size_t at = 1, stuck = 0; at < size && stuck < 100;) {
+        size_t n = fuzz_piece(seed, size - at) * scale;
+        ssize_t sent = send(client, data + at, MIN(n, size - at), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (sent < 0 && errno != EAGAIN)
+            break;
+        stuck = sent > 0 ? 0 : stuck + 1;
+        at += sent > 0 ? (size_t)sent : 0;
+        turn(a, client, seed);
+    }
+}
+
+void agent_driver_run(struct agent *a, const uint8_t *data, size_t size)
+{
+    uint32_t seed = data[0];
+    int pair[2];
+
+    answers_len = 0;
+    answers[0] = '\0';
+    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    FUZZ_CHECK(http_server_adopt(a->server, pair[1]) == 0);
+    send_all(a, pair[0], data, size, &seed);
+    for (int i = 0; i < 16; i++)
+        turn(a, pair[0], &seed);
+    if (data[0] & 2)
+        shutdown(pair[0], SHUT_WR);
+    for (int i = 0; i < 4; i++)
+        turn(a, pair[0], &seed);
+    receive(pair[0]);
+    close(pair[0]);
+    for (int i = 0; i < TURNS_MAX && http_server_connections(a->server) > 0; i++) {
+        driver->turn(UINT32_MAX);
+        uv_run(a->loop, UV_RUN_NOWAIT);
+    }
+    FUZZ_CHECK(http_server_connections(a->server) == 0);
+}
+
+const char *agent_driver_answers(void)
+{
+    return answers;
+}

@@ -1,0 +1,22 @@
+#pragma once
+/* One cay-init within a fuzz target: its routes behind its own HTTP server, a client on a socket pair
+ * that sends the input in pieces. The agent lives as long as the program, as it does in a sandbox.
+ * Single-threaded; nothing blocks. */
+#include "agent/agent.h"
+
+#include <stdint.h>
+
+struct agent_driver {
+    bool (*allowed)(const char *method, const char *path); /* which requests reach the routes */
+    void (*turn)(uint32_t chance); /* beside every turn of the loop; chance is the input's own */
+};
+
+/* Makes the agent, once. d is kept. */
+struct agent *agent_driver_new(const struct agent_driver *d);
+
+/* Sends data from its second byte on; the first one seeds the pieces and what happens between them. At
+ * the end the client goes; aborts when its connection stays open, which is a hang. */
+void agent_driver_run(struct agent *a, const uint8_t *data, size_t size);
+
+/* What came back in the last run, NUL-terminated, cut at its size. */
+const char *agent_driver_answers(void);
