@@ -16,6 +16,7 @@ import time
 import pytest
 
 from client import Client
+from leftovers import SLOTS_MAX, cgroup_name
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
@@ -41,14 +42,6 @@ class Server:
         self.url, self.key, self.own = url, key, own
 
 
-def cgroup_name(privd_state):
-    """As privd makes it from its place (src/privd/main.c)."""
-    h = 0x811C9DC5
-    for byte in str(privd_state).encode():
-        h = (h ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"cay-{h:08x}"
-
-
 class OwnServer:
     """cay-keep and what it starts, in directories of their own. build: of another build tree; the rest:
     options beyond the usual ones."""
@@ -60,7 +53,7 @@ class OwnServer:
         self.base.chmod(0o755)
         self.state, self.run, self.port = self.base / "state", self.base / "run", free_port()
         self.log, self.uid_base = self.base / "log", UID_BASE
-        self.cgroup = cgroup_name(self.state / "privd")
+        self.cgroup, self.slots_max = cgroup_name(self.state / "privd"), SLOTS_MAX
         programs = {n: build / "src" / d / n for d, n in
                     (("cayd", "cayd"), ("privd", "cay-privd"), ("job", "cay-job"), ("agent", "cay-init"))}
         command = [build / "src/keep/cay-keep", "--daemon", f"--listen-port={self.port}",
