@@ -50,7 +50,7 @@ static bool key_is_good(struct core *core, int dir)
 static enum err_code ensure_key(struct core *core, const char *state_dir, struct err *e)
 {
     CLEANUP_CLOSE int dir = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    char key[CORE_TOKEN_SIZE + 1];
+    char key[CORE_TOKEN_SIZE], line[CORE_TOKEN_SIZE + 1];
     enum err_code rc;
     int err;
 
@@ -61,9 +61,10 @@ static enum err_code ensure_key(struct core *core, const char *state_dir, struct
     rc = core_key_create(core, CAY_V1_OPERATOR, "made at start", key, e);
     if (rc != ERR_OK)
         return rc;
-    strcat(key, "\n");
-    err = io_replace_file_at(dir, CAY_V1_KEY_FILE, key, strlen(key), 0600);
+    snprintf(line, sizeof(line), "%s\n", key);
+    err = io_replace_file_at(dir, CAY_V1_KEY_FILE, line, strlen(line), 0600);
     explicit_bzero(key, sizeof(key));
+    explicit_bzero(line, sizeof(line));
     if (err < 0)
         return err_set_sys(e, ERR_INTERNAL, err, "cannot write %s/%s", state_dir, CAY_V1_KEY_FILE);
     log_info("made the operator's key: %s/%s", state_dir, CAY_V1_KEY_FILE);

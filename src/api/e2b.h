@@ -55,6 +55,11 @@ enum err_code e2b_network_update(const json_t *before, const json_t *body, json_
 /* What clients see: without passwords and our own key. NULL reference for none. */
 json_t *e2b_network_shown(const json_t *network);
 
+/* -- e2b_policy.c (pure) ------------------------------------------------------------------------ */
+
+/* What a checked network object (NULL: none) lets out, as a policy. NULL: memory is out. */
+json_t *e2b_policy(const json_t *network, bool allow_internet);
+
 /* -- handlers that other tables name ------------------------------------------------------------ */
 
 void e2b_sandbox_list_v1(struct api_call *call);

@@ -284,12 +284,24 @@ json_t *e2b_network_shown(const json_t *network)
     return shown;
 }
 
+static void network_set(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (!why)
+        api_reply_empty(call, 204);
+    else if (why->code == ERR_NOT_FOUND)
+        e2b_no_sandbox(call, call->params[0]);
+    else
+        api_fail_err(call, why);
+}
+
 /* E2B's update replaces everything: what is absent is cleared. Traffic from outside is not part of
  * it. */
 void e2b_sandbox_network(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
-    json_t *network = NULL;
+    json_t *network = NULL, *policy;
     bool internet = true;
     struct err e;
 
@@ -300,10 +312,13 @@ void e2b_sandbox_network(struct api_call *call)
     if (!api_call_body(call))
         return;
     if (json_get_bool(call->body, E2B_INTERNET_KEY, NULL, JSON_OPTIONAL, &internet, &e) ||
-        e2b_network_update(s->network, call->body, &network, &e) ||
-        core_sandbox_set_network(call->core, call->tenant, call->params[0], network, internet, &e))
+        e2b_network_update(s->network, call->body, &network, &e)) {
         api_fail_err(call, &e);
-    else
-        api_reply_empty(call, 204);
+        return;
+    }
+    policy = e2b_policy(network, internet);
+    core_sandbox_set_network(call->core, call->tenant, call->params[0], network, internet, policy,
+                             network_set, call);
     json_decref(network);
+    json_decref(policy);
 }

@@ -22,10 +22,10 @@ static const struct sandbox *find(struct api_call *call)
 
 /* -- create ------------------------------------------------------------------------------------- */
 
-/* What is read from the body; strings and objects are borrowed from it, network is ours. */
+/* What is read from the body; strings and objects are borrowed from it, network and policy are ours. */
 struct creation {
     struct sandbox_request r;
-    json_t *network;
+    json_t *network, *policy;
 };
 
 static enum err_code read_timeout(const json_t *body, int64_t initial_ms, int64_t *out_ms,
@@ -150,8 +150,12 @@ static enum err_code read_network(const json_t *body, struct creation *c, struct
                        "You cannot create a sandbox without public access unless you enable secure "
                        "envd access via 'secure' flag.");
     rc = e2b_network_keep(network, body, &c->network, e);
+    if (rc != ERR_OK)
+        return rc;
     c->r.network = c->network;
-    return rc;
+    c->policy = e2b_policy(c->network, c->r.allow_internet);
+    c->r.policy = c->policy;
+    return c->policy ? ERR_OK : err_set(e, ERR_EXHAUSTED, "memory is out");
 }
 
 static enum err_code read_creation(struct api_call *call, bool v2, struct creation *c,
@@ -195,6 +199,7 @@ static void create(struct api_call *call, bool v2)
     else
         core_sandbox_create(call->core, &c.r, created, call);
     json_decref(c.network);
+    json_decref(c.policy);
 }
 
 static void create_v1(struct api_call *call)

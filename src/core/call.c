@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 struct call {
     struct call *next, **prev;
@@ -26,8 +27,11 @@ struct agent_call {
     struct call call;
     struct call_agent_request request;
     char key_hex[2 * PRIVSEP_KEY_SIZE + 1];
+    char target[CALL_TARGET_MAX + 1]; /* of call_unix */
     struct http_header headers[2];
+    size_t n_headers;
     uint16_t port;
+    int connect_error; /* of call_unix, -errno */
     call_agent_cb cb;
     void *arg;
 };
@@ -185,10 +189,28 @@ static int connect_loopback(int fd, uint16_t port)
     return errno == EINPROGRESS ? 1 : -errno;
 }
 
+static void send_http(struct agent_call *a, int fd, bool connecting, const char *host)
+{
+    struct http_client_request h = {.fd = fd,
+                                    .connecting = connecting,
+                                    .method = a->request.method,
+                                    .target = a->request.target,
+                                    .host = host,
+                                    .headers = a->headers,
+                                    .header_count = a->n_headers,
+                                    .body = a->request.body,
+                                    .body_len = a->request.body ? strlen(a->request.body) : 0,
+                                    .max_response_bytes = a->request.max_response_bytes,
+                                    .timeout_ms = a->request.timeout_ms,
+                                    .done = on_http_done,
+                                    .arg = a};
+
+    http_client_send(a->call.core->loop, &h);
+}
+
 static void on_socket(void *arg, int *fds, size_t n, const struct err *why)
 {
     struct agent_call *a = arg;
-    struct http_client_request h;
     struct err e;
     int connecting;
 
@@ -205,38 +227,83 @@ static void on_socket(void *arg, int *fds, size_t n, const struct err *why)
         agent_answer(a, &e, 0, NULL, 0);
         return;
     }
-    h = (struct http_client_request){.fd = fds[0],
-                                     .connecting = connecting == 1,
-                                     .method = a->request.method,
-                                     .target = a->request.target,
-                                     .host = "127.0.0.1",
-                                     .headers = a->headers,
-                                     .header_count = a->request.body ? 2 : 1,
-                                     .body = a->request.body,
-                                     .body_len = a->request.body ? strlen(a->request.body) : 0,
-                                     .max_response_bytes = a->request.max_response_bytes,
-                                     .timeout_ms = a->request.timeout_ms,
-                                     .done = on_http_done,
-                                     .arg = a};
-    http_client_send(a->call.core->loop, &h);
+    send_http(a, fds[0], connecting == 1, "127.0.0.1");
+}
+
+static void add_header(struct agent_call *a, const char *name, const char *value)
+{
+    a->headers[a->n_headers++] = (struct http_header){name, value};
+}
+
+static struct agent_call *new_call(struct core *c, const char *id,
+                                   const struct call_agent_request *r, call_agent_cb cb, void *arg)
+{
+    struct agent_call *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        abort(); /* nothing is left that could tell the caller */
+    a->request = *r;
+    a->cb = cb;
+    a->arg = arg;
+    a->call.cancel = cancel_agent;
+    if (r->body)
+        add_header(a, "Content-Type", "application/json");
+    link_call(c, &a->call, id);
+    return a;
 }
 
 void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
                 void *arg)
 {
     struct core *c = o->core;
-    struct agent_call *a = calloc(1, sizeof(*a));
+    struct agent_call *a = new_call(c, o->s.id, r, cb, arg);
 
-    if (!a)
-        abort(); /* nothing is left that could tell the caller */
-    a->request = *r;
     a->port = c->config.agent_port ? c->config.agent_port : AGENT_PORT;
-    a->cb = cb;
-    a->arg = arg;
-    a->call.cancel = cancel_agent;
     ids_hex(o->s.agent_key, sizeof(o->s.agent_key), a->key_hex);
-    a->headers[0] = (struct http_header){AGENT_KEY_HEADER, a->key_hex};
-    a->headers[1] = (struct http_header){"Content-Type", "application/json"};
-    link_call(c, &a->call, o->s.id);
+    add_header(a, AGENT_KEY_HEADER, a->key_hex);
     sockets_get(o, 1, on_socket, a);
+}
+
+/* -- a unix socket ----------------------------------------------------------------------------- */
+
+/* Connected, or -errno; a unix socket connects at once or not at all. */
+static int connect_unix(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    if (strlen(path) >= sizeof(to.sun_path))
+        return -ENAMETOOLONG;
+    memcpy(to.sun_path, path, strlen(path) + 1);
+    if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+/* The connect was refused: said in the next turn, never from inside call_unix. */
+static void answer_unreachable(void *arg)
+{
+    struct agent_call *a = arg;
+    struct err e;
+
+    err_set_sys(&e, ERR_UNAVAILABLE, a->connect_error, "its socket cannot be reached");
+    agent_answer(a, &e, 0, NULL, 0);
+}
+
+void call_unix(struct core *c, const char *id, const char *path, const struct call_agent_request *r,
+               call_agent_cb cb, void *arg)
+{
+    struct agent_call *a = new_call(c, id, r, cb, arg);
+    int fd = connect_unix(path);
+
+    (void)snprintf(a->target, sizeof(a->target), "%s", r->target);
+    a->request.target = a->target;
+    if (fd >= 0) {
+        send_http(a, fd, false, "localhost");
+        return;
+    }
+    a->connect_error = fd;
+    core_defer(c, answer_unreachable, a);
 }

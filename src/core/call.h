@@ -30,6 +30,12 @@ struct call_agent_request {
 void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
                 void *arg);
 
+/* The same to a server on a unix socket (cay-egress), without a key: method, body and the rest as in
+ * r, but target is copied (at most CALL_TARGET_MAX bytes). id may be "". */
+#define CALL_TARGET_MAX 255u
+void call_unix(struct core *c, const char *id, const char *path, const struct call_agent_request *r,
+               call_agent_cb cb, void *arg);
+
 /* Ends every wait with ERR_CANCELED / -ECANCELED. */
 void call_cancel_all(struct core *c);
 

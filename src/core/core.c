@@ -1,6 +1,7 @@
 /* Wiring: opens the store, speaks to privd, brings the two together when privd answers. */
 
 #include "core/call.h"
+#include "core/egress.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -130,6 +131,8 @@ static void match(struct core *c, const struct privsep_msg *m)
         lifecycle_tell_privd(o);
     else if (moved && store_sandbox_update(c->store, &o->s, &e) != ERR_OK)
         log_error("sandbox %s: %s", id, e.text);
+    if (moved)
+        egress_touch(o);
 }
 
 /* Those that privd does not have. Backwards: ending one moves only what comes after it. */
@@ -150,6 +153,7 @@ static void on_ready_templates(struct core *c, int status)
         c->sweeping = true;
         timers_set(&c->timers, &c->relist, clock_mono_ms() + c->config.privd_timeout_ms);
         c->ready = c->privd_up;
+        egress_ready(c);
         log_info("ready: %zu sandboxes live", c->registry.n);
     } else if (!call_is_channel_error(status)) {
         log_error("privd does not list its templates: %s", strerror(-status));
@@ -310,6 +314,7 @@ static enum err_code adopt(void *arg, const struct sandbox *s, struct err *e)
     if (s->state == SANDBOX_ENDED) {
         json_decref(s->metadata);
         json_decref(s->network);
+        json_decref(s->policy);
         return ERR_OK; /* no row is left in that state, but by hand */
     }
     o = sandbox_adopt(c, s);
@@ -331,7 +336,11 @@ static bool copy_config(struct core *c, const struct core_config *config)
         c->config.privd_timeout_ms = PRIVD_TIMEOUT_MS;
     c->config.state_dir = strdup(config->state_dir);
     c->config.domain = strdup(config->domain ? config->domain : "");
-    return c->config.state_dir && c->config.domain;
+    c->config.egress_dir = config->egress_dir ? strdup(config->egress_dir) : NULL;
+    c->config.egress_ceiling = config->egress_ceiling ? strdup(config->egress_ceiling) : NULL;
+    return c->config.state_dir && c->config.domain &&
+           !c->config.egress_dir == !config->egress_dir &&
+           !c->config.egress_ceiling == !config->egress_ceiling;
 }
 
 static enum err_code open_all(struct core *c, const char *privd_path, struct err *e)
@@ -340,12 +349,15 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
     enum err_code code;
     int rc;
 
-    if (timers_reserve(&c->timers, CORE_TIMERS_EACH) < 0)
+    if (timers_reserve(&c->timers, CORE_TIMERS_OWN) < 0)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
         (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||
         (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK)
         return code;
+    rc = egress_init(c);
+    if (rc < 0)
+        return err_set_sys(e, err_code_from_errno(rc), rc, "the channel to cay-egress");
     rc = privsep_client_new(c->loop, privd_path, &events, &c->privd);
     if (rc < 0)
         return err_set_sys(e, err_code_from_errno(rc), rc, "the channel to cay-privd, %s",
@@ -378,20 +390,24 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     return ERR_OK;
 }
 
-static void free_when_closed(struct core *c)
+void core_handle_closed(struct core *c)
 {
-    if (--c->handles == 0)
-        free(c);
+    if (--c->handles > 0)
+        return;
+    egress_free(c);
+    free((char *)c->config.egress_dir);
+    free((char *)c->config.egress_ceiling);
+    free(c);
 }
 
 static void on_timer_closed(uv_handle_t *h)
 {
-    free_when_closed(CONTAINER_OF((uv_timer_t *)h, struct core, timers.uv));
+    core_handle_closed(CONTAINER_OF((uv_timer_t *)h, struct core, timers.uv));
 }
 
 static void on_idle_closed(uv_handle_t *h)
 {
-    free_when_closed(h->data);
+    core_handle_closed(h->data);
 }
 
 /* Everybody who waits is told. The store is not touched: what was under way is the next start's. */
@@ -407,6 +423,7 @@ static void answer_everybody(struct core *c)
     for (size_t i = 0; i < c->registry.n; i++) {
         create_fail(c->registry.order[i], &why);
         lifecycle_kill_failed(c->registry.order[i], &why);
+        egress_forget(c->registry.order[i]);
     }
     for (unsigned i = 0; c->deferred && i < DEFERRED_ROUNDS; i++)
         run_deferred(c);
@@ -430,7 +447,7 @@ void core_free(struct core *c)
     free((char *)c->config.state_dir);
     free((char *)c->config.domain);
     explicit_bzero(c->server_key, sizeof(c->server_key));
-    c->handles = 2;
+    c->handles = 2 + egress_stop(c);
     uv_close((uv_handle_t *)&c->timers.uv, on_timer_closed);
     uv_close((uv_handle_t *)&c->idle, on_idle_closed);
 }

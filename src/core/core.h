@@ -52,7 +52,8 @@ struct sandbox {
     struct privsep_limits limits;
     json_t *metadata; /* object of strings */
     json_t *env;     /* NULL once the agent has it: it may hold secrets, and is kept nowhere here */
-    json_t *network; /* as given, validated by the dialect; egress reads it later */
+    json_t *network; /* as given, for the dialect to show again; its secrets are gone */
+    json_t *policy;  /* what may leave: policy/policy.h; NULL: nothing */
     bool allow_internet;
 };
 
@@ -61,8 +62,11 @@ struct core_config {
     const char *domain;           /* of host names, "localhost:3000" */
     struct privsep_limits limits; /* defaults for new sandboxes */
     uint64_t max_ttl_ms, default_ttl_ms;
-    uint64_t agent_timeout_ms; /* for the first answer of an agent */
-    uint32_t max_sandboxes;    /* over all tenants */
+    uint64_t agent_timeout_ms;  /* for the first answer of an agent */
+    uint32_t max_sandboxes;     /* over all tenants */
+    const char *egress_dir;     /* where cay-egress's sockets are; NULL: there is none */
+    const char *egress_ceiling; /* preset that no sandbox's policy exceeds; NULL: none */
+    unsigned egress_processes;
     /* 0: what a server has; tests have their own */
     uint16_t agent_port;       /* AGENT_PORT */
     uint64_t privd_timeout_ms; /* for privd to make or end one: 45 s, above its own limits */
@@ -126,6 +130,7 @@ struct sandbox_request {
     bool auto_resume, keep_memory, secure, allow_internet;
     struct privsep_limits limits;     /* 0 in a field = default */
     json_t *metadata, *env, *network; /* borrowed; may be NULL */
+    json_t *policy;                   /* the same; checked here */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);
@@ -147,9 +152,11 @@ enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const cha
                                    int64_t ttl_ms, bool extend_only, const struct sandbox **out,
                                    struct err *e);
 
-/* Replaces what network says (a reference is taken; may be NULL). Written through. */
-enum err_code core_sandbox_set_network(struct core *c, const char *tenant, const char *id,
-                                       json_t *network, bool allow_internet, struct err *e);
+/* Replaces what network and policy say (references are taken; may be NULL). Written through. done when
+ * cay-egress has it, so that connections that are denied now are cut; an error of code
+ * ERR_UNAVAILABLE: it is written, and in force as soon as cay-egress answers. */
+void core_sandbox_set_network(struct core *c, const char *tenant, const char *id, json_t *network,
+                              bool allow_internet, json_t *policy, core_sandbox_cb done, void *arg);
 
 struct sandbox_filter {
     const char *tenant;

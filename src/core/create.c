@@ -2,6 +2,7 @@
  * is undone, and only then is anything forgotten. */
 
 #include "core/call.h"
+#include "core/egress.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -234,6 +235,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     o->s.gen = m->gen;
     o->known_to_privd = true;
     o->made_us = clock_mono_us();
+    egress_touch(o);
     if (o->kill_wanted)
         lifecycle_end(o, "it was asked for while it was being made");
     else
@@ -311,6 +313,8 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     struct sandbox_obj *o = NULL;
     enum err_code code = check(c, r, e);
 
+    if (code == ERR_OK)
+        code = sandbox_check_policy(r->policy, e);
     if (code == ERR_OK)
         code = templates_resolve(c, r->template_name, &asked, &used, e);
     if (code == ERR_OK)

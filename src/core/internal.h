@@ -16,7 +16,8 @@
 #include <string.h>
 
 #define CORE_SERVER_KEY_SIZE 32
-#define CORE_TIMERS_EACH     3u /* timers in a sandbox_obj */
+#define CORE_TIMERS_EACH     3u  /* timers in a sandbox_obj */
+#define CORE_TIMERS_OWN      65u /* relist, and one per process of cay-egress */
 #define CORE_STOCK_MAX       PRIVSEP_MAX_FDS
 
 struct metric_ring;
@@ -24,6 +25,8 @@ struct metric_waiter;
 struct log_ring;
 struct job;
 struct templates;
+struct egress;
+struct egress_waiter;
 
 /* A sandbox that was made, with what waits for it. s comes first: a struct sandbox that core handed
  * out is one of these. */
@@ -57,6 +60,12 @@ struct sandbox_obj {
     struct metric_waiter *metric_waiters;
 
     struct log_ring *logs; /* logs.c */
+
+    /* egress.c: its policy is to be sent (on the list of its process), is being sent, has changed
+     * since it was; who waits for it */
+    struct sandbox_obj *egress_next, *egress_prev;
+    bool egress_queued, egress_sending, egress_changed;
+    struct egress_waiter *egress_waiters;
 };
 
 struct deferred {
@@ -82,6 +91,7 @@ struct core {
     struct call *calls;
     struct job *jobs;
     struct templates *templates;
+    struct egress *egress; /* NULL: there is none */
 
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;
@@ -101,6 +111,9 @@ void core_defer(struct core *c, void (*fn)(void *arg), void *arg);
 
 /* Answers a core_sandbox_cb in the next turn with an error. */
 void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const struct err *why);
+
+/* One of the handles that egress_stop counted is closed. */
+void core_handle_closed(struct core *c);
 
 /* One that privd has and nobody wants. id is for the log. */
 void core_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen);
@@ -123,6 +136,9 @@ enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
 
 /* One that the store had; takes over the references in s. NULL: memory is out. */
 struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s);
+
+/* ERR_INVALID, with the place of the mistake. NULL is good: nothing may leave. */
+enum err_code sandbox_check_policy(const json_t *policy, struct err *e);
 
 /* Takes it out of everything and frees it. Nothing may wait for it any more. */
 void sandbox_free(struct sandbox_obj *o);

@@ -1,6 +1,8 @@
 /* One sandbox: its states as a table, its making and its end in memory. */
 
+#include "core/egress.h"
 #include "core/internal.h"
+#include "policy/policy.h"
 
 #include <stdio.h>
 
@@ -62,7 +64,8 @@ static bool enter(struct core *c, struct sandbox_obj *o)
     o->end.fire = on_end_timer;
     o->stock_drop.fire = sockets_on_drop;
     o->sample.fire = metrics_on_timer;
-    return timers_reserve(&c->timers, (c->registry.n + 1) * CORE_TIMERS_EACH) == 0 &&
+    return timers_reserve(&c->timers, CORE_TIMERS_OWN + (c->registry.n + 1) * CORE_TIMERS_EACH) ==
+               0 &&
            registry_add(&c->registry, o) == 0;
 }
 
@@ -71,6 +74,7 @@ static void release(struct sandbox_obj *o)
     json_decref(o->s.metadata);
     json_decref(o->s.env);
     json_decref(o->s.network);
+    json_decref(o->s.policy);
     free(o->init_body);
     explicit_bzero(o, sizeof(*o));
     free(o);
@@ -108,7 +112,8 @@ static bool copy_json(struct sandbox *s, const struct sandbox_request *r)
     s->metadata = r->metadata ? json_deep_copy(r->metadata) : json_object();
     s->env = r->env ? json_deep_copy(r->env) : json_object();
     s->network = r->network ? json_deep_copy(r->network) : NULL;
-    return s->metadata && s->env && (s->network || !r->network);
+    s->policy = r->policy ? json_deep_copy(r->policy) : NULL;
+    return s->metadata && s->env && (s->network || !r->network) && (s->policy || !r->policy);
 }
 
 static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
@@ -158,6 +163,7 @@ void sandbox_free(struct sandbox_obj *o)
     err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
     metrics_free(o, &why);
     logs_free(o);
+    egress_forget(o);
     sockets_drop(o);
     timers_cancel(&c->timers, &o->end);
     timers_cancel(&c->timers, &o->sample);
@@ -197,24 +203,49 @@ const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, cons
     return sandbox_visible(c, tenant, id, &o, NULL) == ERR_OK ? &o->s : NULL;
 }
 
-enum err_code core_sandbox_set_network(struct core *c, const char *tenant, const char *id,
-                                       json_t *network, bool allow_internet, struct err *e)
+/* Read once here, so that a bad one is refused with its place before anything is made of it. */
+enum err_code sandbox_check_policy(const json_t *policy, struct err *e)
 {
-    struct sandbox_obj *o = NULL;
-    enum err_code code = sandbox_visible(c, tenant, id, &o, e);
-    struct sandbox changed;
+    struct policy *read = NULL;
+    enum err_code code = policy_new(policy, &read, e);
+
+    policy_free(read);
+    return code;
+}
+
+static enum err_code set_network(struct core *c, struct sandbox_obj *o, json_t *network,
+                                 bool allow_internet, json_t *policy, struct err *e)
+{
+    struct sandbox changed = o->s;
+    enum err_code code = sandbox_check_policy(policy, e);
 
     if (code != ERR_OK)
         return code;
-    changed = o->s;
     changed.network = network;
     changed.allow_internet = allow_internet;
+    changed.policy = policy;
     code = store_sandbox_set_network(c->store, &changed, e);
     if (code != ERR_OK)
         return code;
     json_incref(network);
     json_decref(o->s.network);
+    json_incref(policy);
+    json_decref(o->s.policy);
     o->s.network = network;
     o->s.allow_internet = allow_internet;
+    o->s.policy = policy;
     return ERR_OK;
+}
+
+void core_sandbox_set_network(struct core *c, const char *tenant, const char *id, json_t *network,
+                              bool allow_internet, json_t *policy, core_sandbox_cb done, void *arg)
+{
+    struct sandbox_obj *o = NULL;
+    struct err e;
+
+    if (sandbox_visible(c, tenant, id, &o, &e) != ERR_OK ||
+        set_network(c, o, network, allow_internet, policy, &e) != ERR_OK)
+        core_defer_error(c, done, arg, &e);
+    else
+        egress_touch_and_tell(o, done, arg);
 }

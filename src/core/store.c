@@ -27,6 +27,7 @@ static const char *const migrations[] = {
     "  memory_bytes INTEGER NOT NULL, disk_bytes INTEGER NOT NULL, cpu_milli INTEGER NOT NULL,"
     "  pids INTEGER NOT NULL, open_files INTEGER NOT NULL, metadata TEXT, network TEXT)"
     "  STRICT, WITHOUT ROWID;",
+    "ALTER TABLE sandboxes ADD COLUMN policy TEXT;",
 };
 
 enum statement {
@@ -49,14 +50,14 @@ enum statement {
 
 static const char *const statement_sql[STATEMENT_COUNT] = {
     [SANDBOX_INSERT] = "INSERT INTO sandboxes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
-                       "?14,?15,?16,?17,?18,?19)",
+                       "?14,?15,?16,?17,?18,?19,?20)",
     [SANDBOX_UPDATE] = "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, end_ms=?6 "
                        "WHERE id=?1",
-    [SANDBOX_NETWORK] = "UPDATE sandboxes SET network=?2, flags=?3 WHERE id=?1",
+    [SANDBOX_NETWORK] = "UPDATE sandboxes SET network=?2, flags=?3, policy=?4 WHERE id=?1",
     [SANDBOX_DELETE] = "DELETE FROM sandboxes WHERE id=?1",
     [SANDBOX_EACH] = "SELECT id, tenant, template_id, template_asked, state, on_timeout, flags,"
                      " started_ms, end_ms, slot, gen, agent_key, memory_bytes, disk_bytes,"
-                     " cpu_milli, pids, open_files, metadata, network FROM sandboxes",
+                     " cpu_milli, pids, open_files, metadata, network, policy FROM sandboxes",
     [TENANT_INSERT] = "INSERT OR IGNORE INTO tenants VALUES (?1, ?2)",
     [KEY_INSERT] = "INSERT INTO api_keys VALUES (?1, ?2, ?3, ?4)",
     [KEY_FIND] = "SELECT tenant FROM api_keys WHERE hash=?1",
@@ -86,14 +87,31 @@ struct store {
 
 /* -- helpers ----------------------------------------------------------------------------------- */
 
+static enum err_code code_of(int rc, int errnum)
+{
+    switch (rc) {
+    case SQLITE_FULL: return ERR_NO_SPACE;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return ERR_CONFLICT;
+    case SQLITE_NOMEM: return ERR_EXHAUSTED;
+    default: return errnum ? err_code_from_errno(errnum) : ERR_INTERNAL;
+    }
+}
+
 static enum err_code fail(struct store *st, const char *what, struct err *e)
 {
     int rc = sqlite3_errcode(st->db);
-    enum err_code code = rc == SQLITE_FULL                          ? ERR_NO_SPACE
-                         : rc == SQLITE_BUSY || rc == SQLITE_LOCKED ? ERR_CONFLICT
-                                                                    : ERR_INTERNAL;
+    int errnum = rc == SQLITE_IOERR || rc == SQLITE_CANTOPEN ? sqlite3_system_errno(st->db) : 0;
+    enum err_code code = code_of(rc, errnum);
 
-    return err_set(e, code, "store: %s: %s", what, sqlite3_errmsg(st->db));
+    err_set(e, code, "store: %s: %s%s%s", what, sqlite3_errmsg(st->db), errnum ? ": " : "",
+            errnum ? strerror(errnum) : "");
+    if (code == ERR_NO_SPACE)
+        err_hint(e, "free some space (or inodes) where the state directory is");
+    if (rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT)
+        err_hint(e, "cay.db is damaged: bring a copy of it back, or move it away to start afresh "
+                    "without its keys and sandboxes");
+    return code;
 }
 
 /* Runs a statement that gives no row, and makes it ready for its next use. */
@@ -315,6 +333,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 17, s->limits.open_files);
     bind_json(q, 18, s->metadata);
     bind_json(q, 19, s->network);
+    bind_json(q, 20, s->policy);
     return run(st, SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -338,6 +357,7 @@ enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *
     bind_text(q, 1, s->id);
     bind_json(q, 2, s->network);
     sqlite3_bind_int(q, 3, flags_of(s));
+    bind_json(q, 4, s->policy);
     return run(st, SANDBOX_NETWORK, "writing a sandbox's network", e);
 }
 
@@ -377,6 +397,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
     s->metadata = column_json(q, 17);
     s->network = column_json(q, 18);
+    s->policy = column_json(q, 19);
     return true;
 }
 

@@ -1,6 +1,8 @@
 #include "api/e2b.h"
 #include "base/ids.h"
 
+#include "policy/policy.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -155,6 +157,49 @@ static void test_network_kept_and_shown(void **state)
     json_decref(body);
 }
 
+/* network as JSON ("" for none), the policy it is. */
+static void test_network_as_policy(void **state)
+{
+    static const struct {
+        const char *network;
+        bool internet;
+        const char *policy;
+    } cases[] = {
+        {"null", true, "{\"default\":\"public\",\"rules\":[]}"},
+        {"null", false, "{\"default\":\"deny\",\"rules\":[]}"},
+        {"{\"denyOut\":[\"8.8.8.8\",\"10.1.2.3/8\"]}", true,
+         "{\"default\":\"public\",\"rules\":[{\"name\":\"denyOut\",\"action\":\"deny\","
+         "\"addresses\":[\"8.8.8.8\",\"10.0.0.0/8\"]}]}"},
+        {"{\"denyOut\":[\"0.0.0.0/0\"],\"allowOut\":[\"1.1.1.1\",\"*.a.example\",\"b.example\"]}",
+         true,
+         "{\"default\":\"deny\",\"rules\":[{\"name\":\"allowOut\",\"action\":\"allow\",\"domains\":"
+         "[\"*.a.example\",\"b.example\"],\"addresses\":[\"1.1.1.1\"]}]}"},
+        {"{\"denyOut\":[\"1.1.1.1\"],\"allowOut\":[\"0.0.0.0/0\"]}", true,
+         "{\"default\":\"public\",\"rules\":[]}"},
+        {"{\"denyOut\":[\"2001:db8::1/32\"],\"allowOut\":[\"2001:db8:1::/48\"]}", false,
+         "{\"default\":\"deny\",\"rules\":[{\"name\":\"allowOut\",\"action\":\"allow\","
+         "\"addresses\":"
+         "[\"2001:db8:1::/48\"]},{\"name\":\"denyOut\",\"action\":\"deny\",\"addresses\":"
+         "[\"2001:db8::/32\"]}]}"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        json_t *network = json_loads(cases[i].network, JSON_DECODE_ANY, NULL);
+        json_t *wanted = json_loads(cases[i].policy, 0, NULL);
+        json_t *policy = e2b_policy(json_is_null(network) ? NULL : network, cases[i].internet);
+        struct policy *read = NULL;
+        struct err e;
+
+        if (!json_equal(policy, wanted))
+            fail_msg("%s: %s", cases[i].network, json_dumps(policy, 0));
+        assert_int_equal(policy_new(policy, &read, &e), ERR_OK);
+        policy_free(read);
+        json_decref(network);
+        json_decref(wanted);
+        json_decref(policy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_metadata_filter),
         cmocka_unit_test(test_network_check),
         cmocka_unit_test(test_network_kept_and_shown),
+        cmocka_unit_test(test_network_as_policy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -451,24 +451,41 @@ static void listings_are_ordered_filtered_and_paged(void **state)
     assert_int_equal(core_sandbox_list(w->core, &f, &a, &page, &e), ERR_INVALID);
 }
 
+static enum err_code set_network(struct world *w, const char *tenant, const char *id,
+                                 json_t *network, bool internet, json_t *policy)
+{
+    struct answer a = {0};
+
+    core_sandbox_set_network(w->core, tenant, id, network, internet, policy, world_on_answer, &a);
+    assert_int_equal(a.calls, 0);
+    world_run_until(w, &a.calls, 1);
+    return a.why.code;
+}
+
 static void the_network_is_written_through(void **state)
 {
     struct world *w = *state;
     json_t *network = json_pack("{s:[s]}", "denyOut", "0.0.0.0/0");
+    json_t *policy = json_pack("{s:s}", "default", "public");
+    json_t *wrong = json_pack("{s:s}", "default", "everything");
     char id[IDS_SANDBOX_SIZE];
-    struct err e;
 
     world_create_default(w, id);
-    assert_int_equal(core_sandbox_set_network(w->core, "default", id, network, true, &e), ERR_OK);
+    assert_int_equal(set_network(w, "default", id, network, true, NULL), ERR_OK);
     json_decref(network);
     world_stop_core(w);
     world_start_core(w);
     assert_non_null(json_object_get(core_sandbox_find(w->core, NULL, id)->network, "denyOut"));
     assert_true(core_sandbox_find(w->core, NULL, id)->allow_internet);
-    assert_int_equal(core_sandbox_set_network(w->core, "default", id, NULL, false, &e), ERR_OK);
+    assert_int_equal(set_network(w, "default", id, NULL, false, policy), ERR_OK);
     assert_null(core_sandbox_find(w->core, NULL, id)->network);
-    assert_int_equal(core_sandbox_set_network(w->core, "other", id, NULL, false, &e),
-                     ERR_NOT_FOUND);
+    assert_int_equal(set_network(w, "other", id, NULL, false, NULL), ERR_NOT_FOUND);
+    assert_int_equal(set_network(w, "default", id, NULL, false, wrong), ERR_INVALID);
+    world_stop_core(w);
+    world_start_core(w);
+    assert_true(json_equal(core_sandbox_find(w->core, NULL, id)->policy, policy));
+    json_decref(policy);
+    json_decref(wrong);
 }
 
 int main(void)

@@ -1,0 +1,432 @@
+#include "core/egress.h"
+
+#include "core/call.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define SHARDS_MAX      64u
+#define IN_FLIGHT_MAX   32u /* policies sent at a time to one process */
+#define PUSH_TIMEOUT_MS 5000u
+#define AGAIN_MS        200u /* after a failure, and between looks for a process that is away */
+#define ANSWER_MAX      4096u
+#define PATH_SIZE       sizeof(((struct sockaddr_un *)NULL)->sun_path)
+
+static const char watch_request[] = "GET /v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n";
+
+/* One process of cay-egress: it serves the slots whose number modulo the count is its own. */
+struct egress_link {
+    struct core *core;
+    char path[PATH_SIZE];
+    uv_pipe_t watch; /* open while it lives; data: the link */
+    uv_write_t write;
+    bool watching; /* handle is open */
+    bool up;       /* it has answered on it */
+    bool closing;
+    struct timer again;
+    struct sandbox_obj *first, *last; /* whose policies are to be sent */
+    unsigned in_flight;
+};
+
+struct egress {
+    struct egress_link *links;
+    unsigned n;
+};
+
+/* Who waits for a policy to be in force. */
+struct egress_waiter {
+    struct egress_waiter *next;
+    core_sandbox_cb done;
+    void *arg;
+};
+
+static void pump(struct egress_link *l);
+
+static struct egress_link *link_of(const struct sandbox_obj *o)
+{
+    struct egress *e = o->core->egress;
+
+    return e ? &e->links[o->s.slot % e->n] : NULL;
+}
+
+/* -- the queue --------------------------------------------------------------------------------- */
+
+static void enqueue(struct egress_link *l, struct sandbox_obj *o)
+{
+    if (o->egress_queued)
+        return;
+    o->egress_queued = true;
+    o->egress_next = NULL;
+    o->egress_prev = l->last;
+    *(l->last ? &l->last->egress_next : &l->first) = o;
+    l->last = o;
+}
+
+static void dequeue(struct egress_link *l, struct sandbox_obj *o)
+{
+    if (!o->egress_queued)
+        return;
+    o->egress_queued = false;
+    *(o->egress_prev ? &o->egress_prev->egress_next : &l->first) = o->egress_next;
+    *(o->egress_next ? &o->egress_next->egress_prev : &l->last) = o->egress_prev;
+}
+
+/* -- those who wait ---------------------------------------------------------------------------- */
+
+struct told {
+    struct core *core;
+    char id[IDS_SANDBOX_SIZE];
+    struct egress_waiter *waiters;
+    struct err why; /* code ERR_OK: it is in force */
+};
+
+static void tell_deferred(void *arg)
+{
+    CLEANUP_FREE struct told *t = arg;
+    struct sandbox_obj *o = sandbox_get(t->core, NULL, t->id);
+
+    if (!o && t->why.code == ERR_OK)
+        err_set(&t->why, ERR_NOT_FOUND, "sandbox %s has ended", t->id);
+    for (struct egress_waiter *w = t->waiters, *next; w; w = next) {
+        next = w->next;
+        w->done(w->arg, t->why.code == ERR_OK ? &o->s : NULL,
+                t->why.code == ERR_OK ? NULL : &t->why);
+        free(w);
+    }
+}
+
+/* In the next turn: callers may be inside a loop over sandboxes. why NULL: it is in force. */
+static void tell(struct sandbox_obj *o, const struct err *why)
+{
+    struct told *t;
+
+    if (!o->egress_waiters)
+        return;
+    t = calloc(1, sizeof(*t));
+    if (!t)
+        abort(); /* an answer cannot be dropped */
+    t->core = o->core;
+    memcpy(t->id, o->s.id, sizeof(t->id));
+    t->waiters = TAKE_PTR(o->egress_waiters);
+    if (why)
+        t->why = *why;
+    core_defer(o->core, tell_deferred, t);
+}
+
+/* -- sending one ------------------------------------------------------------------------------- */
+
+static char *make_body(const struct sandbox_obj *o)
+{
+    const char *ceiling = o->core->config.egress_ceiling;
+    json_t *body = json_pack("{s:s, s:s, s:O?}", "id", o->s.id, "tenant", o->s.tenant, "policy",
+                             o->s.policy);
+    char *text = NULL;
+
+    if (body && (!ceiling ||
+                 json_object_set_new(body, "ceiling", json_pack("{s:s}", "default", ceiling)) == 0))
+        text = json_dumps(body, JSON_COMPACT);
+    json_decref(body);
+    return text;
+}
+
+static void refused(struct sandbox_obj *o, int status, const char *body, size_t len)
+{
+    struct err e;
+
+    err_set(&e, ERR_INVALID, "cay-egress refused the policy (%d): %.*s", status,
+            (int)MIN(len, 256u), body ? body : "");
+    log_error("sandbox %s: %s", o->s.id, e.text);
+    logs_add(o, "error", "%s; nothing leaves this sandbox", e.text);
+    tell(o, &e);
+}
+
+static void not_reached(struct egress_link *l, struct sandbox_obj *o, const struct err *why)
+{
+    struct err e;
+
+    err_set(&e, ERR_UNAVAILABLE, "the network policy is not in force yet: cay-egress: %s",
+            why->text);
+    err_hint(&e, "it is sent again as soon as cay-egress answers; until then the sandbox has the "
+                 "policy that it had, or no network");
+    tell(o, &e);
+    enqueue(l, o);
+    if (!l->core->stopping)
+        timers_set(&l->core->timers, &l->again, clock_mono_ms() + AGAIN_MS);
+}
+
+static void on_pushed(struct core *c, const char *id, const struct err *why, int status,
+                      const char *body, size_t len, void *arg)
+{
+    struct egress_link *l = arg;
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    l->in_flight--;
+    if (o && o->egress_sending) {
+        o->egress_sending = false;
+        if (why)
+            not_reached(l, o, why);
+        else if (o->egress_changed)
+            enqueue(link_of(o), o); /* another process's, perhaps: its slot may have changed */
+        else if (status / 100 != 2)
+            refused(o, status, body, len);
+        else
+            tell(o, NULL);
+    }
+    if (!c->stopping)
+        pump(l);
+}
+
+static void push(struct egress_link *l, struct sandbox_obj *o)
+{
+    struct call_agent_request r = {
+        .method = "PUT", .max_response_bytes = ANSWER_MAX, .timeout_ms = PUSH_TIMEOUT_MS};
+    char target[64];
+
+    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u", o->s.slot, o->s.gen);
+    r.target = target;
+    r.body = make_body(o);
+    if (!r.body) {
+        struct err e;
+
+        err_set(&e, ERR_EXHAUSTED, "memory is out");
+        not_reached(l, o, &e);
+        return;
+    }
+    o->egress_sending = true;
+    o->egress_changed = false;
+    l->in_flight++;
+    call_unix(l->core, o->s.id, l->path, &r, on_pushed, l);
+}
+
+static bool wants_policy(const struct sandbox_obj *o)
+{
+    return o->known_to_privd && (o->s.state == SANDBOX_RUNNING || o->s.state == SANDBOX_CREATING);
+}
+
+static void pump(struct egress_link *l)
+{
+    while (l->up && l->core->ready && l->first && l->in_flight < IN_FLIGHT_MAX &&
+           l->again.pos == 0) {
+        struct sandbox_obj *o = l->first;
+
+        dequeue(l, o);
+        if (wants_policy(o))
+            push(l, o);
+    }
+}
+
+void egress_ready(struct core *c)
+{
+    for (unsigned i = 0; c->egress && i < c->egress->n; i++)
+        pump(&c->egress->links[i]);
+}
+
+void egress_touch(struct sandbox_obj *o)
+{
+    struct egress_link *l = link_of(o);
+
+    if (!l)
+        return;
+    o->egress_changed = true;
+    if (!o->egress_sending)
+        enqueue(l, o);
+    pump(l);
+}
+
+void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *arg)
+{
+    struct egress_waiter *w = malloc(sizeof(*w));
+
+    if (!w)
+        abort();
+    *w = (struct egress_waiter){o->egress_waiters, done, arg};
+    o->egress_waiters = w;
+    if (!link_of(o)) {
+        tell(o, NULL); /* there is nothing that lets anything out */
+        return;
+    }
+    if (!link_of(o)->up) {
+        struct err e;
+
+        err_set(&e, ERR_UNAVAILABLE, "it does not answer");
+        egress_touch(o);
+        not_reached(link_of(o), o, &e);
+        return;
+    }
+    egress_touch(o);
+}
+
+void egress_forget(struct sandbox_obj *o)
+{
+    struct egress_link *l = link_of(o);
+    struct err e;
+
+    if (l)
+        dequeue(l, o);
+    err_set(&e, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
+    tell(o, &e);
+}
+
+/* -- is it there? ------------------------------------------------------------------------------ */
+
+static void watch_again(struct egress_link *l)
+{
+    if (!l->core->stopping)
+        timers_set(&l->core->timers, &l->again, clock_mono_ms() + AGAIN_MS);
+}
+
+static void on_watch_closed(uv_handle_t *h)
+{
+    struct egress_link *l = h->data;
+
+    l->watching = false;
+    if (l->closing)
+        core_handle_closed(l->core);
+    else
+        watch_again(l);
+}
+
+static void lose_watch(struct egress_link *l)
+{
+    if (l->up && !l->core->stopping)
+        log_warn("cay-egress (%s) went away", l->path);
+    l->up = false;
+    if (!uv_is_closing((uv_handle_t *)&l->watch))
+        uv_close((uv_handle_t *)&l->watch, on_watch_closed);
+}
+
+/* Policies of an earlier life of it are gone: all are sent again. What is still under way was begun in
+ * that one. */
+static void begin_life(struct egress_link *l)
+{
+    struct core *c = l->core;
+
+    l->up = true;
+    log_info("cay-egress (%s) is there", l->path);
+    for (size_t i = 0; i < c->registry.n; i++) {
+        struct sandbox_obj *o = c->registry.order[i];
+
+        if (link_of(o) != l)
+            continue;
+        o->egress_changed = true;
+        if (!o->egress_sending)
+            enqueue(l, o);
+    }
+    pump(l);
+}
+
+static void give_room(uv_handle_t *h, size_t suggested, uv_buf_t *out)
+{
+    static char room[4096]; /* what it says is not read yet: one for all */
+
+    *out = uv_buf_init(room, sizeof(room));
+}
+
+static void on_watch_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct egress_link *l = stream->data;
+
+    if (n < 0)
+        lose_watch(l);
+    else if (n > 0 && !l->up)
+        begin_life(l);
+}
+
+static void on_watch_written(uv_write_t *w, int status)
+{
+    if (status < 0 && status != UV_ECANCELED)
+        lose_watch(w->data);
+}
+
+static int connect_watch(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    memcpy(to.sun_path, path, strlen(path) + 1);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+static void begin_watch(struct egress_link *l)
+{
+    uv_buf_t request = uv_buf_init((char *)(uintptr_t)watch_request, sizeof(watch_request) - 1);
+    int fd = connect_watch(l->path);
+
+    if (fd < 0) {
+        watch_again(l);
+        return;
+    }
+    if (uv_pipe_init(l->core->loop, &l->watch, 0) < 0 || uv_pipe_open(&l->watch, fd) < 0)
+        abort(); /* a fresh socket of our own */
+    l->watching = true;
+    l->watch.data = l->write.data = l;
+    if (uv_write(&l->write, (uv_stream_t *)&l->watch, &request, 1, on_watch_written) < 0 ||
+        uv_read_start((uv_stream_t *)&l->watch, give_room, on_watch_read) < 0)
+        lose_watch(l);
+}
+
+static void on_again(struct timer *t)
+{
+    struct egress_link *l = CONTAINER_OF(t, struct egress_link, again);
+
+    if (!l->watching)
+        begin_watch(l);
+    else
+        pump(l);
+}
+
+/* -- all of it --------------------------------------------------------------------------------- */
+
+int egress_init(struct core *c)
+{
+    unsigned n = c->config.egress_processes;
+
+    if (!c->config.egress_dir || n == 0)
+        return 0;
+    c->egress = calloc(1, sizeof(*c->egress));
+    if (!c->egress || n > SHARDS_MAX)
+        return c->egress ? -EINVAL : -ENOMEM;
+    c->egress->links = calloc(n, sizeof(*c->egress->links));
+    if (!c->egress->links || timers_reserve(&c->timers, CORE_TIMERS_OWN + n) < 0)
+        return -ENOMEM;
+    for (; c->egress->n < n; c->egress->n++) {
+        struct egress_link *l = &c->egress->links[c->egress->n];
+
+        l->core = c;
+        l->again.fire = on_again;
+        if (snprintf(l->path, sizeof(l->path), "%s/egress-%u.ctl", c->config.egress_dir,
+                     c->egress->n) >= (int)sizeof(l->path))
+            return -ENAMETOOLONG;
+        timers_set(&c->timers, &l->again, clock_mono_ms());
+    }
+    return 0;
+}
+
+unsigned egress_stop(struct core *c)
+{
+    unsigned open = 0;
+
+    for (unsigned i = 0; c->egress && i < c->egress->n; i++) {
+        struct egress_link *l = &c->egress->links[i];
+
+        timers_cancel(&c->timers, &l->again);
+        l->closing = true;
+        if (!l->watching)
+            continue;
+        open++;
+        lose_watch(l);
+    }
+    return open;
+}
+
+void egress_free(struct core *c)
+{
+    if (c->egress)
+        free(c->egress->links);
+    free(TAKE_PTR(c->egress));
+}

@@ -1,0 +1,31 @@
+#pragma once
+/* cayd's end of cay-egress's control channel: gives each sandbox its policy, tells when that has
+ * changed, and gives all of them again after cay-egress was restarted.
+ *
+ * cay-egress lets nothing out of a sandbox whose policy it does not have, so nothing here is in a
+ * create's way: a policy that comes late is a connection that waits, one that never comes is one that
+ * is refused. One connection per process of cay-egress stays open (GET /v1/events); its end tells of
+ * a restart. */
+
+#include "core/internal.h"
+
+/* Without config.egress_dir there is no cay-egress, and nothing is ever sent. 0 or -ENOMEM. */
+int egress_init(struct core *c);
+
+/* Closes what is open; how many handles will yet be closed (core_handle_closed tells of each). Then
+ * egress_free. */
+unsigned egress_stop(struct core *c);
+void egress_free(struct core *c);
+
+/* privd has said which sandboxes live: their policies may be sent. */
+void egress_ready(struct core *c);
+
+/* o's policy, slot or generation has changed: it is sent, now or when cay-egress is back. */
+void egress_touch(struct sandbox_obj *o);
+
+/* The same; done when cay-egress has taken it over, so that what the new policy denies is cut, or why
+ * not (it is then still tried). Never from inside this call. */
+void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *arg);
+
+/* o ends: nothing waits for it any more. */
+void egress_forget(struct sandbox_obj *o);

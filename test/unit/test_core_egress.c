@@ -1,0 +1,262 @@
+/* Units of src/core: what cay-egress is told, when, and what happens while it is away. The other end is
+ * a real server on the same loop. */
+#include "base/io.h"
+#include "core_world.h"
+#include "http/server.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define TEXT_MAX 4096
+
+/* What the other end was told, and what it shall answer. */
+struct proxy {
+    struct world *w;
+    struct http_server *server;
+    struct http_exchange *events; /* held open while it lives */
+    int status;
+    bool silent; /* takes requests and says nothing */
+    unsigned puts, lives, stopped;
+    char target[TEXT_MAX], body[TEXT_MAX];
+};
+
+static void events_closed(struct http_exchange *x, void *data)
+{
+    ((struct proxy *)data)->events = NULL;
+}
+
+static void on_body(struct http_exchange *x, char *body, size_t len)
+{
+    struct proxy *p = http_exchange_get(x);
+
+    p->puts++;
+    snprintf(p->target, sizeof(p->target), "%s", http_exchange_head(x)->target);
+    snprintf(p->body, sizeof(p->body), "%s", body);
+    if (!p->silent)
+        http_respond(x, p->status, NULL, 0, "no", p->status == 204 ? 0 : 2);
+}
+
+static void handle(struct http_exchange *x, void *ctx)
+{
+    struct proxy *p = ctx;
+
+    if (strcmp(http_exchange_head(x)->target, "/v1/events") == 0) {
+        p->events = x;
+        p->lives++;
+        http_exchange_set(x, p, events_closed);
+        http_response_begin(x, 200, NULL, 0, -1);
+        http_response_write(x, "{}\n", 3);
+        return;
+    }
+    assert_string_equal(http_exchange_head(x)->method, "PUT");
+    http_exchange_set(x, p, NULL);
+    http_body_collect(x, TEXT_MAX - 1, on_body);
+}
+
+static void proxy_start(struct proxy *p, struct world *w)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct http_server_config config;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    p->w = w;
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s/egress-0.ctl", w->dir);
+    unlink(at.sun_path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    assert_int_equal(listen(fd, 64), 0);
+    http_server_config_default(&config);
+    assert_int_equal(http_server_new(&w->loop, &config, handle, p, &p->server), 0);
+    assert_int_equal(http_server_listen(p->server, fd), 0);
+}
+
+static void on_stopped(void *ctx)
+{
+    ((struct proxy *)ctx)->stopped++;
+}
+
+static void proxy_stop(struct proxy *p)
+{
+    unsigned before = p->stopped;
+
+    http_server_stop(p->server, 0, on_stopped, p);
+    p->server = NULL;
+    world_run_until(p->w, &p->stopped, before + 1);
+}
+
+/* A core that knows of a proxy, which need not be there. */
+static void with_proxy(struct world *w, const char *ceiling)
+{
+    world_stop_core(w);
+    w->config.egress_dir = w->dir;
+    w->config.egress_processes = 1;
+    w->config.egress_ceiling = ceiling;
+    world_start_core(w);
+}
+
+static struct sandbox_request with_policy(json_t *policy)
+{
+    struct sandbox_request r = world_request();
+
+    r.policy = policy;
+    return r;
+}
+
+static void check_told(const struct proxy *p, struct world *w, const char *id, const char *policy)
+{
+    const struct sandbox *s = core_sandbox_find(w->core, NULL, id);
+    json_t *body = json_loads(p->body, 0, NULL),
+           *wanted = json_loads(policy, JSON_DECODE_ANY, NULL);
+    char target[64];
+
+    snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u", s->slot, s->gen);
+    assert_string_equal(p->target, target);
+    assert_string_equal(json_string_value(json_object_get(body, "id")), id);
+    assert_string_equal(json_string_value(json_object_get(body, "tenant")), "default");
+    assert_true(json_equal(json_object_get(body, "policy"), wanted));
+    json_decref(body);
+    json_decref(wanted);
+}
+
+static void a_policy_is_sent_with_the_create(void **state)
+{
+    struct world *w = *state;
+    json_t *policy = json_pack("{s:s}", "default", "public");
+    struct sandbox_request r = with_policy(policy);
+    struct proxy p = {.status = 204};
+    char id[IDS_SANDBOX_SIZE];
+
+    proxy_start(&p, w);
+    with_proxy(w, "public");
+    world_run_until(w, &p.lives, 1);
+    world_create(w, &r, id);
+    world_run_until(w, &p.puts, 1);
+    check_told(&p, w, id, "{\"default\":\"public\"}");
+    assert_non_null(strstr(p.body, "\"ceiling\":{\"default\":\"public\"}"));
+    world_run_for(w, 30);
+    assert_int_equal(p.puts, 1);
+    json_decref(policy);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
+static void a_create_does_not_wait_for_it_and_a_restart_is_told_all(void **state)
+{
+    struct world *w = *state;
+    json_t *policy = json_pack("{s:s}", "default", "deny");
+    struct sandbox_request r = with_policy(policy);
+    struct proxy p = {.status = 204};
+    char id[IDS_SANDBOX_SIZE];
+
+    with_proxy(w, NULL);
+    world_create(w, &r, id); /* nobody is there */
+    proxy_start(&p, w);
+    world_run_until(w, &p.puts, 1);
+    check_told(&p, w, id, "{\"default\":\"deny\"}");
+    proxy_stop(&p);
+    world_run_for(w, 50);
+    proxy_start(&p, w);
+    world_run_until(w, &p.puts, 2);
+    check_told(&p, w, id, "{\"default\":\"deny\"}");
+    world_stop_core(w);
+    world_start_core(w); /* cayd, too */
+    world_run_until(w, &p.puts, 3);
+    json_decref(policy);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
+static void an_update_is_told_when_it_is_in_force(void **state)
+{
+    struct world *w = *state;
+    json_t *policy = json_pack("{s:s}", "default", "public");
+    struct proxy p = {.status = 204, .silent = true};
+    struct answer a = {0}, b = {0}, c = {0}, d = {0};
+    char id[IDS_SANDBOX_SIZE];
+
+    proxy_start(&p, w);
+    with_proxy(w, NULL);
+    world_run_until(w, &p.lives, 1);
+    world_create_default(w, id);
+    world_run_until(w, &p.puts, 1);
+    core_sandbox_set_network(w->core, "default", id, NULL, true, policy, world_on_answer, &a);
+    world_run_for(w, 50);
+    assert_int_equal(a.calls, 0);
+    proxy_stop(&p); /* the answers that it owes never come */
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    core_sandbox_set_network(w->core, "default", id, NULL, true, NULL, world_on_answer, &b);
+    world_run_until(w, &b.calls, 1);
+    assert_int_equal(b.why.code, ERR_UNAVAILABLE);
+    p.silent = false;
+    p.puts = 0;
+    proxy_start(&p, w);
+    world_run_until(w, &p.puts, 1);
+    check_told(&p, w, id, "null"); /* the last word */
+    core_sandbox_set_network(w->core, "default", id, NULL, true, policy, world_on_answer, &c);
+    world_run_until(w, &c.calls, 1);
+    assert_true(c.good);
+    check_told(&p, w, id, "{\"default\":\"public\"}");
+    p.status = 400;
+    core_sandbox_set_network(w->core, "default", id, NULL, true, NULL, world_on_answer, &d);
+    world_run_until(w, &d.calls, 1);
+    assert_int_equal(d.why.code, ERR_INVALID);
+    json_decref(policy);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
+static void many_are_sent_in_turn_and_those_that_end_are_forgotten(void **state)
+{
+    struct world *w = *state;
+    struct proxy p = {.status = 204};
+    struct answer ended = {0};
+    char ids[80][IDS_SANDBOX_SIZE];
+
+    with_proxy(w, NULL);
+    for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+        world_create_default(w, ids[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(ids); i += 2)
+        core_sandbox_kill(w->core, NULL, ids[i], world_on_answer, &ended);
+    world_run_until(w, &ended.calls, ARRAY_SIZE(ids) / 2);
+    proxy_start(&p, w);
+    world_run_until(w, &p.puts, ARRAY_SIZE(ids) / 2);
+    world_run_for(w, 50);
+    assert_int_equal(p.puts, ARRAY_SIZE(ids) / 2);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
+static void a_stop_answers_who_waits(void **state)
+{
+    struct world *w = *state;
+    struct proxy p = {.status = 204, .silent = true};
+    struct answer a = {0};
+    char id[IDS_SANDBOX_SIZE];
+
+    proxy_start(&p, w);
+    with_proxy(w, NULL);
+    world_run_until(w, &p.lives, 1);
+    world_create_default(w, id);
+    core_sandbox_set_network(w->core, "default", id, NULL, true, NULL, world_on_answer, &a);
+    world_run_for(w, 30);
+    world_stop_core(w);
+    assert_int_equal(a.calls, 1);
+    assert_false(a.good);
+    proxy_stop(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WORLD(a_policy_is_sent_with_the_create),
+        WORLD(a_create_does_not_wait_for_it_and_a_restart_is_told_all),
+        WORLD(an_update_is_told_when_it_is_in_force),
+        WORLD(many_are_sent_in_turn_and_those_that_end_are_forgotten),
+        WORLD(a_stop_answers_who_waits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
