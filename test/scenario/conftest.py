@@ -44,9 +44,9 @@ class Server:
 
 class OwnServer:
     """cay-keep and what it starts, in directories of their own. build: of another build tree; the rest:
-    options beyond the usual ones."""
+    options beyond the usual ones; wait: for the template host, over plain HTTP."""
 
-    def __init__(self, build=BUILD, privd_args=(), cayd_args=()):
+    def __init__(self, build=BUILD, privd_args=(), cayd_args=(), keep_args=(), wait=True):
         if os.geteuid() != 0:
             pytest.skip("starting a server needs root")
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-", dir="/var/tmp"))
@@ -62,13 +62,15 @@ class OwnServer:
                    f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
                    f"--privd-arg=--uid-base={UID_BASE}", f"--user={USER}",
                    "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
-                   *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args)]
+                   *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args),
+                   *keep_args]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
                               timeout=READY_SECONDS)
         assert done.returncode == 0, f"{done.stderr}\n{self.log_tail()}"
         self.keep_pid = int((self.run / "keep.pid").read_text())
         self.url = f"http://127.0.0.1:{self.port}"
-        self.wait_for_template()
+        if wait:
+            self.wait_for_template()
 
     def log_tail(self):
         return self.log.read_text()[-4000:] if self.log.exists() else ""
