@@ -56,7 +56,7 @@ class OwnServer:
         self.cgroup, self.slots_max = cgroup_name(self.state / "privd"), SLOTS_MAX
         programs = {n: build / "src" / d / n for d, n in
                     (("cayd", "cayd"), ("privd", "cay-privd"), ("job", "cay-job"), ("agent", "cay-init"))}
-        command = [build / "src/keep/cay-keep", "--daemon", f"--listen-port={self.port}",
+        self.command = [build / "src/keep/cay-keep", "--daemon", f"--listen-port={self.port}",
                    f"--state-dir={self.state}", f"--run-dir={self.run}", f"--log-file={self.log}",
                    f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
                    f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
