@@ -57,20 +57,24 @@ class OwnServer:
         programs = {n: build / "src" / d / n for d, n in
                     (("cayd", "cayd"), ("privd", "cay-privd"), ("job", "cay-job"), ("agent", "cay-init"))}
         self.command = [build / "src/keep/cay-keep", "--daemon", f"--listen-port={self.port}",
-                   f"--state-dir={self.state}", f"--run-dir={self.run}", f"--log-file={self.log}",
-                   f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
-                   f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
-                   f"--privd-arg=--uid-base={UID_BASE}", f"--user={USER}",
-                   "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
-                   *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args),
-                   *keep_args]
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
-                              timeout=READY_SECONDS)
-        assert done.returncode == 0, f"{done.stderr}\n{self.log_tail()}"
-        self.keep_pid = int((self.run / "keep.pid").read_text())
+                        f"--state-dir={self.state}", f"--run-dir={self.run}", f"--log-file={self.log}",
+                        f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
+                        f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
+                        f"--privd-arg=--uid-base={UID_BASE}", f"--user={USER}",
+                        "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
+                        *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args),
+                        *keep_args]
+        self.start()
         self.url = f"http://127.0.0.1:{self.port}"
         if wait:
             self.wait_for_template()
+
+    def start(self):
+        """Also again, after cay-keep was killed."""
+        done = subprocess.run([str(part) for part in self.command], capture_output=True, text=True,
+                              timeout=READY_SECONDS)
+        assert done.returncode == 0, f"{done.stderr}\n{self.log_tail()}"
+        self.keep_pid = int((self.run / "keep.pid").read_text())
 
     def log_tail(self):
         return self.log.read_text()[-4000:] if self.log.exists() else ""
