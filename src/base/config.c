@@ -1,5 +1,7 @@
 #include "base/config.h"
 
+#include "base/config_internal.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
@@ -10,8 +12,6 @@
 /* More than any honest configuration has; a runaway file is refused instead of read for ever. */
 #define MAX_LINES 10000
 
-#define NAME_SIZE 96 /* "--section-key" */
-
 union value {
     char *text;
     bool flag;
@@ -21,12 +21,7 @@ union value {
 
 /* -- single values ----------------------------------------------------------------------------- */
 
-struct unit {
-    const char *name;
-    uint64_t factor;
-};
-
-static const struct unit byte_units[] = {
+const struct config_unit config_byte_units[CONFIG_BYTE_UNITS] = {
     {"", 1},
     {"K", UINT64_C(1) << 10},
     {"M", UINT64_C(1) << 20},
@@ -34,12 +29,12 @@ static const struct unit byte_units[] = {
     {"T", UINT64_C(1) << 40},
 };
 
-static const struct unit time_units[] = {
+const struct config_unit config_time_units[CONFIG_TIME_UNITS] = {
     {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
 };
 
 /* Digits and one of the units, nothing else. 0, -EINVAL, or -ERANGE when it does not fit. */
-static int parse_amount(const char *text, const struct unit *units, size_t n, uint64_t *out)
+static int parse_amount(const char *text, const struct config_unit *units, size_t n, uint64_t *out)
 {
     unsigned long long number;
     char *end;
@@ -61,7 +56,7 @@ static int parse_amount(const char *text, const struct unit *units, size_t n, ui
 int config_parse_bytes(const char *text, uint64_t *out)
 {
     uint64_t amount;
-    int r = parse_amount(text, byte_units, ARRAY_SIZE(byte_units), &amount);
+    int r = parse_amount(text, config_byte_units, CONFIG_BYTE_UNITS, &amount);
 
     if (r == 0)
         *out = amount;
@@ -71,7 +66,7 @@ int config_parse_bytes(const char *text, uint64_t *out)
 int config_parse_time_ms(const char *text, uint64_t *out)
 {
     uint64_t amount;
-    int r = parse_amount(text, time_units, ARRAY_SIZE(time_units), &amount);
+    int r = parse_amount(text, config_time_units, CONFIG_TIME_UNITS, &amount);
 
     if (r == 0)
         *out = amount;
@@ -155,53 +150,6 @@ static void store_value(const struct config_key *k, void *out, const union value
     }
 }
 
-/* 1G rather than 1073741824, so that what is allowed can be typed as it is shown. */
-static void format_amount(uint64_t amount, const struct unit *units, size_t n, char *out,
-                          size_t size)
-{
-    const struct unit *best = NULL;
-
-    for (size_t i = 0; i < n; i++)
-        if (units[i].name[0] && amount >= units[i].factor && amount % units[i].factor == 0 &&
-            (!best || units[i].factor > best->factor))
-            best = &units[i];
-    if (best)
-        snprintf(out, size, "%" PRIu64 "%s", amount / best->factor, best->name);
-    else
-        snprintf(out, size, "%" PRIu64, amount);
-}
-
-static void format_bound(const struct config_key *k, int64_t bound, char *out, size_t size)
-{
-    if (k->type == CONFIG_BYTES)
-        format_amount((uint64_t)bound, byte_units, ARRAY_SIZE(byte_units), out, size);
-    else if (k->type == CONFIG_TIME_MS)
-        format_amount((uint64_t)bound, time_units, ARRAY_SIZE(time_units), out, size);
-    else
-        snprintf(out, size, "%" PRId64, bound);
-}
-
-/* What may stand there, as a part of a sentence. */
-static void format_allowed(const struct config_key *k, char *out, size_t size)
-{
-    static const char *const what[] = {
-        [CONFIG_STRING] = "text",
-        [CONFIG_BOOL] = "true or false",
-        [CONFIG_INT] = "a whole number",
-        [CONFIG_BYTES] = "a size such as 512M or 2G",
-        [CONFIG_TIME_MS] = "a time such as 500ms, 30s, 5m, 1h or 2d",
-    };
-    char low[32], high[32];
-
-    if (k->type == CONFIG_STRING || k->type == CONFIG_BOOL) {
-        snprintf(out, size, "%s", what[k->type]);
-        return;
-    }
-    format_bound(k, k->min, low, sizeof(low));
-    format_bound(k, k->max, high, sizeof(high));
-    snprintf(out, size, "%s from %s to %s", what[k->type], low, high);
-}
-
 /* where is "cay.conf:12: [listen] port" or "--listen-port". */
 static enum err_code set_value(const struct config_key *k, const char *text, const char *where,
                                void *out, struct err *e)
@@ -213,7 +161,7 @@ static enum err_code set_value(const struct config_key *k, const char *text, con
     if (r == -ENOMEM)
         return err_set(e, ERR_EXHAUSTED, "%s: out of memory", where);
     if (r < 0) {
-        format_allowed(k, allowed, sizeof(allowed));
+        config_format_allowed(k, allowed, sizeof(allowed));
         return err_set(e, ERR_INVALID, "%s: found \"%.64s\", allowed is %s", where, text, allowed);
     }
     store_value(k, out, &v);
@@ -226,7 +174,7 @@ enum err_code config_defaults(const struct config_key *keys, void *out, struct e
         if (k->type == CONFIG_STRING)
             *(char **)((char *)out + k->offset) = NULL;
     for (const struct config_key *k = keys; k->section; k++) {
-        char where[NAME_SIZE];
+        char where[CONFIG_NAME_SIZE];
 
         if (!k->initial)
             continue;
@@ -425,26 +373,14 @@ enum err_code config_load_file(const struct config_key *keys, const char *path, 
 
 /* -- options ----------------------------------------------------------------------------------- */
 
-static char option_char(char c)
-{
-    return c == '_' ? '-' : c;
-}
-
-static void option_name(const struct config_key *k, char *out, size_t size)
-{
-    snprintf(out, size, "%s-%s", k->section, k->key);
-    for (; *out; out++)
-        *out = option_char(*out);
-}
-
 /* name is [name, name + len), without the dashes in front. */
 static const struct config_key *find_option(const struct config_key *keys, const char *name,
                                             size_t len)
 {
     for (; keys->section; keys++) {
-        char option[NAME_SIZE];
+        char option[CONFIG_NAME_SIZE];
 
-        option_name(keys, option, sizeof(option));
+        config_option_name(keys, option, sizeof(option));
         if (strlen(option) == len && strncmp(option, name, len) == 0)
             return keys;
     }
@@ -459,7 +395,7 @@ static int take_option(const struct config_key *keys, char **argv, int left, voi
     size_t len = equals ? (size_t)(equals - name) : strlen(name);
     const struct config_key *k = find_option(keys, name, len);
     const char *text = equals ? equals + 1 : NULL;
-    char where[NAME_SIZE];
+    char where[CONFIG_NAME_SIZE];
     int used = 1;
 
     if (!k && !equals && strncmp(name, "no-", 3) == 0) {
@@ -510,97 +446,4 @@ enum err_code config_load_args(const struct config_key *keys, int *argc, char **
     *argc = kept;
     argv[kept] = NULL;
     return ERR_OK;
-}
-
-/* -- what the table says ----------------------------------------------------------------------- */
-
-static void print_wrapped(FILE *out, const char *prefix, const char *text, size_t width)
-{
-    size_t column = 0;
-
-    while (*text) {
-        size_t word = strcspn(text, " ");
-
-        if (column > 0 && column + 1 + word > width) {
-            fputc('\n', out);
-            column = 0;
-        }
-        column += (size_t)fprintf(out, "%s%.*s", column ? " " : prefix, (int)word, text);
-        text += word;
-        text += strspn(text, " ");
-    }
-    fputc('\n', out);
-}
-
-void config_print_example(const struct config_key *keys, FILE *out)
-{
-    const char *section = "";
-
-    fputs(
-        "# Configuration of cay. Every key is shown with its default; remove the # to change it.\n"
-        "# Every key is also an option: [listen] port = 3000 is --listen-port=3000.\n"
-        "# Lines that begin with # or ; are comments. Unknown keys refuse to start.\n",
-        out);
-    for (const struct config_key *k = keys; k->section; k++) {
-        char allowed[128];
-
-        if (strcmp(section, k->section) != 0)
-            fprintf(out, "\n[%s]\n", k->section);
-        section = k->section;
-        format_allowed(k, allowed, sizeof(allowed));
-        fputc('\n', out);
-        print_wrapped(out, "# ", k->help, 96);
-        fprintf(out, "# Allowed: %s.\n", allowed);
-        fprintf(out, "#%s = %s\n", k->key, k->initial ? k->initial : "");
-    }
-}
-
-void config_print_help(const struct config_key *keys, FILE *out)
-{
-    for (const struct config_key *k = keys; k->section; k++) {
-        char name[NAME_SIZE];
-
-        option_name(k, name, sizeof(name));
-        fprintf(out, "  --%s=%s\n", name, k->meta);
-        print_wrapped(out, "        ", k->help, 88);
-        if (k->initial)
-            fprintf(out, "        Default: %s\n", k->initial);
-    }
-}
-
-/* A dot or quote at the start of a line would be a request; a backslash begins an escape. */
-static void print_roff(FILE *out, const char *text)
-{
-    if (*text == '.' || *text == '\'')
-        fputs("\\&", out);
-    for (; *text; text++) {
-        if (*text == '\\')
-            fputs("\\e", out);
-        else
-            fputc(*text, out);
-    }
-    fputc('\n', out);
-}
-
-void config_print_mdoc(const struct config_key *keys, FILE *out)
-{
-    const char *section = "";
-
-    for (const struct config_key *k = keys; k->section; k++) {
-        char name[NAME_SIZE], allowed[128];
-
-        if (strcmp(section, k->section) != 0)
-            fprintf(out, "%s.Ss [%s]\n.Bl -tag -width Ds\n", section[0] ? ".El\n" : "", k->section);
-        section = k->section;
-        option_name(k, name, sizeof(name));
-        fprintf(out, ".It Ic %s No = Ar %s , Fl -%s Ns = Ns Ar %s\n", k->key, k->meta, name,
-                k->meta);
-        print_roff(out, k->help);
-        format_allowed(k, allowed, sizeof(allowed));
-        fprintf(out, "Allowed: %s.\n", allowed);
-        if (k->initial)
-            fprintf(out, "Default:\n.Ql %s\n", k->initial);
-    }
-    if (section[0])
-        fputs(".El\n", out);
 }
