@@ -18,14 +18,14 @@ void say_to(int fd)
 PRINTF(2, 0) static void put_line(const char *head, const char *fmt, va_list ap)
 {
     char line[JOB_LINE_MAX];
-    int n = snprintf(line, sizeof(line), "%s", head);
+    size_t n = (size_t)snprintf(line, sizeof(line), "%s", head);
 
-    (void)vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
-    for (char *p = line; *p; p++)
-        if (*p == '\n')
-            *p = ' ';
-    strcat(line, "\n"); /* one byte was left for it */
-    (void)!write(say_fd, line, strlen(line));
+    (void)vsnprintf(line + n, sizeof(line) - n - 1, fmt, ap); /* one byte is left for the end */
+    for (n = 0; line[n]; n++)
+        if (line[n] == '\n')
+            line[n] = ' ';
+    line[n++] = '\n';
+    (void)!write(say_fd, line, n);
 }
 
 void say_progress(unsigned percent, const char *fmt, ...)
