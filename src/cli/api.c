@@ -264,6 +264,18 @@ static enum err_code code_of_status(long status)
     return ERR_INTERNAL;
 }
 
+/* The server ends its message with the hint, for clients that show nothing else; here both are shown. */
+static size_t len_without_hint(const char *message, const char *hint)
+{
+    char tail[512];
+    size_t len = strlen(message), n;
+
+    if (!hint)
+        return len;
+    n = (size_t)snprintf(tail, sizeof(tail), "; %s", hint);
+    return n < len && strcmp(message + len - n, tail) == 0 ? len - n : len;
+}
+
 enum err_code api_status_error(long status, const char *body, struct err *e)
 {
     json_t *answer = body ? json_loads(body, 0, NULL) : NULL;
@@ -272,7 +284,7 @@ enum err_code api_status_error(long status, const char *body, struct err *e)
     enum err_code code = code_of_status(status);
 
     if (message && message[0])
-        err_set(e, code, "%s", message);
+        err_set(e, code, "%.*s", (int)len_without_hint(message, hint), message);
     else
         err_set(e, code, "the server answered with status %ld and no reason", status);
     if (hint)

@@ -125,7 +125,8 @@ def test_errors_say_what_to_do(cay):
     done = cay("ls", "--url=http://127.0.0.1:1")
     assert done.returncode == 1
     assert "cannot reach a cay server at http://127.0.0.1:1" in done.stderr and "cay up" in done.stderr
-    assert "no-such-template" in cay("create", "no-such-template").stderr
+    said = cay("create", "no-such-template").stderr
+    assert "no-such-template" in said and said.count("see `cay template ls`") == 1
     assert json.loads(cay("create", "no-such-template", "--json").stdout)["error"]["code"] == "not_found"
     assert "--ttl" in cay("create", "--ttl=soon").stderr
 
