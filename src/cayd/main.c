@@ -156,6 +156,14 @@ NORETURN static void fail(struct daemon *d, const char *text)
     exit(KEEP_EXIT_FAILED);
 }
 
+NORETURN static void fail_err(struct daemon *d, const struct err *e)
+{
+    char text[sizeof(e->text) + sizeof(e->hint) + 2];
+
+    snprintf(text, sizeof(text), "%s%s%s", e->text, e->hint[0] ? "; " : "", e->hint);
+    fail(d, text);
+}
+
 /* As many descriptors as are allowed without asking for more; how many connections they carry. */
 static size_t raise_files(struct daemon *d)
 {
@@ -299,7 +307,7 @@ static void load_tls(struct daemon *d)
     }
     if (strcmp(d->settings.listen_tls, "off") != 0 &&
         tls_load(o->tls_cert_fd, o->tls_key_fd, d->settings.server_domain, &d->tls, &e) != ERR_OK)
-        fail(d, e.text);
+        fail_err(d, &e);
     util_close(&o->tls_cert_fd);
     util_close(&o->tls_key_fd);
 }
@@ -312,7 +320,7 @@ static void set_up(struct daemon *d)
         fail(d, "cannot make the control loop");
     if (control_new(&d->loop, &d->settings, d->options.privd, on_ready, d, &d->control, &e) !=
         ERR_OK)
-        fail(d, e.text);
+        fail_err(d, &e);
     start_loops(d);
     uv_signal_init(&d->loop, &d->sigterm);
     uv_signal_init(&d->loop, &d->sigint);

@@ -21,6 +21,31 @@
 
 /* -- directories ------------------------------------------------------------------------------- */
 
+/* Who can rename a directory above ours can put another in its place. Links above are followed: they are
+ * as good as the directories that they stand in. */
+static int check_parents(const char *path, char *why)
+{
+    char parent[256];
+    struct stat st;
+
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(parent, sizeof(parent), "%.*s", (int)(slash - path), path);
+        if (stat(parent, &st) < 0) {
+            snprintf(why, PREPARE_WHY_SIZE, "%s: %s", parent, strerror(errno));
+            return KEEP_EXIT_FAILED;
+        }
+        if (st.st_uid == 0 && ((st.st_mode & 022) == 0 || st.st_mode & S_ISVTX))
+            continue;
+        snprintf(
+            why, PREPARE_WHY_SIZE,
+            "%s can be changed by others than root, who could put anything in the place of %s; "
+            "take another directory, or chown and chmod that one",
+            parent, path);
+        return KEEP_EXIT_FAILED;
+    }
+    return 0;
+}
+
 /* The directory is whose it should be, or nothing is started: what is in it is trusted. */
 static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, char *why)
 {
@@ -31,7 +56,11 @@ static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, char *w
         return KEEP_EXIT_FAILED;
     }
     if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode) || (st.st_uid != 0 && st.st_uid != uid)) {
-        snprintf(why, PREPARE_WHY_SIZE, "%s is not a directory of root's", path);
+        snprintf(why, PREPARE_WHY_SIZE,
+                 "%s is not a directory of root's (a link, a file, or somebody else's), and what "
+                 "is in it "
+                 "would be trusted; move it away, or chown it",
+                 path);
         return KEEP_EXIT_FAILED;
     }
     if (lchown(path, uid, gid) < 0 || chmod(path, mode) < 0) {
@@ -45,8 +74,12 @@ static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, char *w
 static int make_dirs(const struct options *o, const struct prepared *p, char *why)
 {
     char cayd_dir[256], privd_dir[256];
-    int r = make_dir(o->run_dir, 0, 0, 0755, why);
+    int r = check_parents(o->run_dir, why);
 
+    if (r == 0)
+        r = check_parents(o->state_dir, why);
+    if (r == 0)
+        r = make_dir(o->run_dir, 0, 0, 0755, why);
     if (r == 0)
         r = make_dir(o->state_dir, 0, 0, 0711, why);
     snprintf(privd_dir, sizeof(privd_dir), "%s/privd", o->state_dir);

@@ -131,19 +131,36 @@ static void wait_for_children_of_another(int fd)
     }
 }
 
-/* Two at a time would each undo what the other makes. A record lock is privd's alone: children do not
- * inherit it, and it goes with its process. */
-static int take_lock(struct privd *p)
+/* A record lock is privd's alone: children do not inherit it, and it goes with its process. */
+static int lock_file(const char *dir, int *out)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char path[OPTIONS_PATH_MAX + 16];
+    int r;
 
-    snprintf(path, sizeof(path), "%s/" LOCK_NAME, p->options.run_dir);
-    p->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (p->lock_fd < 0 || fcntl(p->lock_fd, F_SETLK, &whole) < 0)
-        return -errno;
-    wait_for_children_of_another(p->lock_fd);
-    return 0;
+    snprintf(path, sizeof(path), "%s/" LOCK_NAME, dir);
+    *out = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (*out >= 0 && fcntl(*out, F_SETLK, &whole) == 0)
+        return 0;
+    r = -errno;
+    if (*out >= 0 && (r == -EAGAIN || r == -EACCES))
+        log_error("another cay-privd uses %s; stop it, or give this one a directory of its own",
+                  dir);
+    else
+        log_error("cannot lock %s: %s", path, strerror(-r));
+    return r;
+}
+
+/* Two at a time would each undo what the other makes: of one run directory as of one state directory. */
+static int take_lock(struct privd *p)
+{
+    int r = lock_file(p->options.run_dir, &p->lock_fd);
+
+    if (r == 0)
+        r = lock_file(p->options.state_dir, &p->state_lock_fd);
+    if (r == 0)
+        wait_for_children_of_another(p->lock_fd);
+    return r;
 }
 
 static int make_dir(const char *path, mode_t mode)
@@ -262,7 +279,7 @@ static const struct {
 } steps[] = {
     {check_kernel, "this machine cannot run sandboxes"},
     {make_dirs, "cannot make the state and run directories"},
-    {take_lock, "another cay-privd runs with this run directory"},
+    {take_lock, "cannot start here"},
     {open_loop, "cannot make the event loop"},
     {open_signals, "cannot take signals"},
     {confine, "cannot confine itself"},
@@ -370,6 +387,7 @@ int main(int argc, char **argv)
 {
     static struct privd p = {.signal_fd = -1,
                              .lock_fd = -1,
+                             .state_lock_fd = -1,
                              .loop.epoll_fd = -1,
                              .records.fd = -1,
                              .server_source = LOOP_SOURCE_NONE,

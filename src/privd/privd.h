@@ -81,7 +81,7 @@ struct privd {
     const struct runtime_driver *driver; /* of the process level */
     struct privsep_server *server;
     struct loop_source server_source, signal_source;
-    int signal_fd, lock_fd;
+    int signal_fd, lock_fd, state_lock_fd;
     struct records records;
 
     struct slot *slots; /* options.slots_max */

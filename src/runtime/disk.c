@@ -204,6 +204,18 @@ static int open_memory(int state_fd, struct disk *out)
     return rc;
 }
 
+/* Templates and files of sandboxes are in it: to go on without it would lose them in silence. */
+static void hint_image(int rc)
+{
+    char why[160];
+
+    if (log_last_error(why, sizeof(why)) == 0)
+        snprintf(why, sizeof(why), "disk: %s", strerror(-rc));
+    log_error("%s; move " RUNTIME_DISK_IMAGE " (in the state directory) away to start afresh, or "
+              "repair it (btrfs check)",
+              why);
+}
+
 int disk_open(const struct runtime_config *config, int state_fd, struct disk *out)
 {
     int rc = -EOPNOTSUPP;
@@ -211,6 +223,10 @@ int disk_open(const struct runtime_config *config, int state_fd, struct disk *ou
         rc = open_btrfs(config, state_fd, out);
         if (rc == 0 || config->disk == RUNTIME_DISK_BTRFS)
             return rc;
+        if (image_exists(state_fd)) {
+            hint_image(rc);
+            return rc;
+        }
         log_warn(
             "disk: btrfs is not usable here (%s): sandboxes keep their files IN MEMORY, within "
             "their memory limit, and lose them when they end",

@@ -5,6 +5,7 @@
 #include "sys/loopdev.h"
 #include "sys/mnt.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -19,6 +20,8 @@
 #define NEW_NAME  RUNTIME_DISK_IMAGE ".new"
 #define BYTES_MIN (UINT64_C(256) << 20)
 #define MKFS      "mkfs.btrfs"
+
+#define SUPERBLOCK_MAGIC_AT (0x10000 + 0x40) /* its total_bytes are at 0x70 */
 
 /* The file is the child's descriptor 3, so that no path of ours has to be spelled out. */
 static int run_mkfs(int file_fd)
@@ -102,6 +105,32 @@ static bool grow_file(const struct runtime_config *config, int state_fd, int fil
     return bytes > (uint64_t)st.st_size && ftruncate(file_fd, (off_t)bytes) == 0;
 }
 
+/* A file that is shorter than the file system in it was cut off: mounted, it would lose what it is asked for
+ * bit by bit. The place and form of the superblock are btrfs' own (fs/btrfs/accessors.h). */
+static int check_whole(int file_fd)
+{
+    struct {
+        char magic[8];
+        uint8_t between[40];
+        uint64_t total_bytes;
+    } part;
+    struct stat st;
+
+    if (fstat(file_fd, &st) < 0)
+        return -errno;
+    if (pread(file_fd, &part, sizeof(part), SUPERBLOCK_MAGIC_AT) != (ssize_t)sizeof(part) ||
+        memcmp(part.magic, "_BHRfS_M", sizeof(part.magic)) != 0) {
+        log_error("disk: " RUNTIME_DISK_IMAGE " is damaged: there is no btrfs in it");
+        return -EUCLEAN;
+    }
+    if (le64toh(part.total_bytes) <= (uint64_t)st.st_size)
+        return 0;
+    log_error("disk: " RUNTIME_DISK_IMAGE " was cut off: %llu of its %llu MiB are there",
+              (unsigned long long)st.st_size >> 20,
+              (unsigned long long)le64toh(part.total_bytes) >> 20);
+    return -EUCLEAN;
+}
+
 static int attach(int state_fd, int file_fd, const char *dir)
 {
     char name[32];
@@ -145,11 +174,14 @@ static void disk_path(int state_fd, char out[static 64])
 static int mount_image(const struct runtime_config *config, int state_fd, bool *grown)
 {
     char dir[64];
+    int rc = 0;
     CLEANUP_CLOSE int file = mnt_open_beneath(state_fd, RUNTIME_DISK_IMAGE, O_RDWR, 0);
     if (file == -ENOENT)
         file = make_image(config, state_fd);
-    else if (file >= 0)
+    else if (file >= 0 && (rc = check_whole(file)) == 0)
         *grown = grow_file(config, state_fd, file);
+    if (rc < 0)
+        return rc;
     if (file < 0)
         return file;
     disk_path(state_fd, dir);
@@ -172,6 +204,13 @@ int image_mount(const struct runtime_config *config, int state_fd)
         return rc;
     }
     return TAKE_FD(root);
+}
+
+bool image_exists(int state_fd)
+{
+    struct stat st;
+
+    return fstatat(state_fd, RUNTIME_DISK_IMAGE, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 int image_unmount(int state_fd)

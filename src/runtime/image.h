@@ -8,5 +8,8 @@
  * is grown. Returns a descriptor of its root, or -errno after logging why. */
 int image_mount(const struct runtime_config *config, int state_fd);
 
+/* Is there one, whole or not? */
+bool image_exists(int state_fd);
+
 /* Unmounts it; the loop device gives itself back. 0 or -errno. */
 int image_unmount(int state_fd);

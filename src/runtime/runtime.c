@@ -133,8 +133,12 @@ static int open_dirs(struct runtime *rt, const struct runtime_config *config)
         log_error("runtime: state directory %s: mode has to be 0700", config->state_dir);
         return -EPERM;
     }
-    if (mkdirat(rt->state_fd, RUNTIME_STAGE_DIR, 0700) < 0 && errno != EEXIST)
-        return -errno;
+    if (mkdirat(rt->state_fd, RUNTIME_STAGE_DIR, 0700) < 0 && errno != EEXIST) {
+        int rc = -errno;
+        log_error("runtime: cannot make a directory in %s: %s%s", config->state_dir, strerror(-rc),
+                  rc == -ENOSPC ? " (space or inodes)" : "");
+        return rc;
+    }
     rt->stage_fd = mnt_open_beneath(rt->state_fd, RUNTIME_STAGE_DIR, O_RDONLY | O_DIRECTORY, 0);
     return rt->stage_fd < 0 ? rt->stage_fd : 0;
 }

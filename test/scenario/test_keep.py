@@ -95,7 +95,7 @@ def keep():
     if os.geteuid() != 0:
         pytest.skip("cay-keep needs root")
     base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-keep-", dir="/var/tmp"))
-    base.chmod(0o777)
+    base.chmod(0o1777)
     k = Keep(base)
     yield k
     if (k.run / "keep.pid").exists():
