@@ -25,8 +25,14 @@ static const struct {
     [FREEZER] = {"freezer", false, false},
 };
 
-static const char *const leaf_names[] = {
-    [CGROUP_AGENT] = "/agent", [CGROUP_WORK] = "/work", [CGROUP_WHOLE] = ""};
+/* Below a slot's directory. Version 1 lets processes stand above others, so that PID 1 needs no directory of
+ * its own there: it has what the whole may use and `work` may not. Each memory group costs the kernel a
+ * table with an entry for every file system there is, which at thousands of sandboxes is most of what they
+ * take (docs/benchmarks.md). */
+static const char *const leaf_names[2][3] = {
+    {[CGROUP_AGENT] = "", [CGROUP_WORK] = "/work", [CGROUP_WHOLE] = ""},
+    {[CGROUP_AGENT] = "/agent", [CGROUP_WORK] = "/work", [CGROUP_WHOLE] = ""},
+};
 
 struct hierarchy {
     int fd;       /* the `name` directory in it */
@@ -226,10 +232,10 @@ static const char *slot_path(char path[static PATH_SIZE], uint32_t slot, const c
     return path;
 }
 
-static const char *leaf_path(char path[static PATH_SIZE], uint32_t slot, enum cgroup_leaf leaf,
-                             const char *file)
+static const char *leaf_path(const struct cgroup *cg, char path[static PATH_SIZE], uint32_t slot,
+                             enum cgroup_leaf leaf, const char *file)
 {
-    snprintf(path, PATH_SIZE, "%u%s%s%s", slot, leaf_names[leaf], *file ? "/" : "", file);
+    snprintf(path, PATH_SIZE, "%u%s%s%s", slot, leaf_names[cg->v2][leaf], *file ? "/" : "", file);
     return path;
 }
 
@@ -243,10 +249,10 @@ int cgroup_make(const struct cgroup *cg, uint32_t slot)
             CLEANUP_CLOSE int dir = openat(fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
             rc = dir < 0 ? -errno : delegate(dir);
         }
+        if (rc == 0 && cg->v2)
+            rc = make_dir(fd, leaf_path(cg, path, slot, CGROUP_AGENT, ""));
         if (rc == 0 && cg->h[i].leaves)
-            rc = make_dir(fd, leaf_path(path, slot, CGROUP_AGENT, ""));
-        if (rc == 0 && cg->h[i].leaves)
-            rc = make_dir(fd, leaf_path(path, slot, CGROUP_WORK, ""));
+            rc = make_dir(fd, leaf_path(cg, path, slot, CGROUP_WORK, ""));
         if (rc < 0)
             return rc;
     }
@@ -261,7 +267,7 @@ static int put(const struct cgroup *cg, enum controller c, uint32_t slot, enum c
     char path[PATH_SIZE];
     if (cg->of[c] < 0)
         return optional ? 0 : -EOPNOTSUPP;
-    int rc = io_write_text_at(cg->h[cg->of[c]].fd, leaf_path(path, slot, leaf, file), value);
+    int rc = io_write_text_at(cg->h[cg->of[c]].fd, leaf_path(cg, path, slot, leaf, file), value);
     return rc < 0 && optional ? 0 : rc;
 }
 
@@ -322,7 +328,8 @@ int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf 
             continue;
         int fd = -1;
         if (count < CGROUP_ATTACH_MAX)
-            fd = openat(cg->h[i].fd, leaf_path(path, slot, leaf, cg->v2 ? "cgroup.procs" : "tasks"),
+            fd = openat(cg->h[i].fd,
+                        leaf_path(cg, path, slot, leaf, cg->v2 ? "cgroup.procs" : "tasks"),
                         O_WRONLY | O_CLOEXEC);
         if (fd < 0) {
             int rc = count < CGROUP_ATTACH_MAX ? -errno : -E2BIG;
@@ -342,9 +349,10 @@ int cgroup_enter(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
         const char *file = cg->v2 ? "cgroup.procs" : "tasks";
         /* `tasks` moves one thread and takes no global lock (cgroup.procs does, for milliseconds).
          */
-        int rc = io_write_text_at(
-            cg->h[i].fd,
-            cg->h[i].leaves ? leaf_path(path, slot, leaf, file) : slot_path(path, slot, file), "0");
+        int rc = io_write_text_at(cg->h[i].fd,
+                                  cg->h[i].leaves ? leaf_path(cg, path, slot, leaf, file)
+                                                  : slot_path(path, slot, file),
+                                  "0");
         if (rc < 0)
             return rc;
     }
@@ -378,7 +386,7 @@ bool cgroup_is_frozen(const struct cgroup *cg, uint32_t slot)
 int cgroup_pids(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, pid_t *pids, int max)
 {
     char path[PATH_SIZE];
-    int fd = openat(cg->h[cg->of[PIDS]].fd, leaf_path(path, slot, leaf, "cgroup.procs"),
+    int fd = openat(cg->h[cg->of[PIDS]].fd, leaf_path(cg, path, slot, leaf, "cgroup.procs"),
                     O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -461,8 +469,8 @@ static void stat_memory(const struct cgroup *cg, uint32_t slot, struct cgroup_st
     uint64_t cache = field(fd, path, cg->v2 ? "file" : "total_cache");
     out->memory_cache_bytes = MIN(cache, all);
     out->memory_used_bytes = all - out->memory_cache_bytes;
-    uint64_t limit = number(
-        fd, leaf_path(path, slot, CGROUP_WORK, cg->v2 ? "memory.max" : "memory.limit_in_bytes"));
+    uint64_t limit = number(fd, leaf_path(cg, path, slot, CGROUP_WORK,
+                                          cg->v2 ? "memory.max" : "memory.limit_in_bytes"));
     out->memory_limit_bytes = limit > (uint64_t)1 << 60
                                   ? 0
                                   : limit; /* v1 says "none" as a huge number */
@@ -487,7 +495,7 @@ int cgroup_stat(const struct cgroup *cg, uint32_t slot, struct cgroup_stat *out)
 uint64_t cgroup_oom_kills(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
 {
     char path[PATH_SIZE];
-    leaf_path(path, slot, leaf, cg->v2 ? "memory.events" : "memory.oom_control");
+    leaf_path(cg, path, slot, leaf, cg->v2 ? "memory.events" : "memory.oom_control");
     return field(cg->h[cg->of[MEMORY]].fd, path, "oom_kill");
 }
 
@@ -498,7 +506,7 @@ bool cgroup_holds(const struct cgroup *cg, uint32_t slot, pid_t pid)
     if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0)
         return false;
     for (int leaf = CGROUP_AGENT; leaf <= CGROUP_WORK; leaf++) {
-        snprintf(want, sizeof(want), "/%s/%u%s", cg->name, slot, leaf_names[leaf]);
+        snprintf(want, sizeof(want), "/%s/%u%s", cg->name, slot, leaf_names[cg->v2][leaf]);
         const char *at = strstr(text, want);
         size_t n = strlen(want);
         if (at && (at[n] == '\n' || at[n] == '\0'))
@@ -512,21 +520,31 @@ static int remove_dir(int fd, const char *path)
     return unlinkat(fd, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* The agent's leaf first: as long as PID 1 lives, nothing is taken away from it. */
-static int remove_leaves(int fd, uint32_t slot)
+/* As long as PID 1 lives, nothing is taken away from it. In version 1 it stands in the slot's own directory,
+ * which would be removed last. */
+static int check_agent_gone(const struct cgroup *cg, uint32_t slot)
+{
+    pid_t pid;
+    int rc = cg->v2 ? 0 : cgroup_pids(cg, slot, CGROUP_AGENT, &pid, 1);
+
+    return rc > 0 ? -EBUSY : rc == -ENOENT ? 0 : rc;
+}
+
+static int remove_leaves(const struct cgroup *cg, int fd, uint32_t slot)
 {
     char path[PATH_SIZE];
-    int rc = remove_dir(fd, leaf_path(path, slot, CGROUP_AGENT, ""));
-    return rc < 0 ? rc : remove_dir(fd, leaf_path(path, slot, CGROUP_WORK, ""));
+    int rc = cg->v2 ? remove_dir(fd, leaf_path(cg, path, slot, CGROUP_AGENT, "")) : 0;
+
+    return rc < 0 ? rc : remove_dir(fd, leaf_path(cg, path, slot, CGROUP_WORK, ""));
 }
 
 int cgroup_remove(const struct cgroup *cg, uint32_t slot)
 {
     char path[PATH_SIZE];
-    int rc = 0;
+    int rc = check_agent_gone(cg, slot);
     for (int i = 0; rc == 0 && i < cg->count; i++)
         if (cg->h[i].leaves)
-            rc = remove_leaves(cg->h[i].fd, slot);
+            rc = remove_leaves(cg, cg->h[i].fd, slot);
     for (int i = 0; rc == 0 && i < cg->count; i++)
         rc = remove_dir(cg->h[i].fd, slot_path(path, slot, ""));
     return rc;

@@ -4,14 +4,14 @@
  * Below one directory (`cay`) in each hierarchy that matters, a sandbox has a directory named by
  * its slot number, and in it two leaves: `agent` for PID 1, with a reserve of its own, and `work`
  * for everything it starts, with the sandbox's limits; a fork bomb or a memory hog in `work` does
- * not take PID 1 with it. Calls are short reads and writes of kernel files (1 to 100 µs each). */
+ * not take PID 1 with it. In version 1 the slot's own directory is the agent's. Calls are short reads and writes of kernel files (1 to 100 µs each). */
 
 #include "base/util.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* CGROUP_WHOLE is the slot's directory itself, above both leaves. */
+/* CGROUP_WHOLE is the slot's directory itself, with all of both. */
 enum cgroup_leaf { CGROUP_AGENT, CGROUP_WORK, CGROUP_WHOLE };
 
 #define CGROUP_ATTACH_MAX 4 /* descriptors that it takes to enter a leaf */
