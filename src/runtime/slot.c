@@ -51,7 +51,7 @@ static int set_up_network(void)
         rc = netlink_setup_loopback();
     /* NOLINTNEXTLINE(misc-redundant-expression): both are false but in test builds */
     if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE) && !WITHOUT(NETWORK_RULES))
-        rc = nft_setup_sealed();
+        rc = nft_setup_proxied(EGRESS_TCP_PORT, EGRESS_UDP_PORT);
     /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
     if (rc == 0 && !WITHOUT(USERNS_LIMIT))
         rc = io_write_text_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");

@@ -3,17 +3,28 @@
 #include "sys/netlink.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <errno.h>
 #include <libmnl/libmnl.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
+#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
 #define TABLE      "cay"
+#define CHAIN_RAW  "raw" /* before connections are tracked */
+#define CHAIN_NEW  "new" /* from there: what may be tracked */
+#define CHAIN_NAT  "nat"
 #define CHAIN_OUT  "out"
-#define BATCH_SIZE 8192
+#define BATCH_SIZE 16384
+
+#define PRIORITY_RAW    (-300) /* NF_IP_PRI_RAW */
+#define PRIORITY_NAT    (-100) /* NF_IP_PRI_NAT_DST */
+#define PRIORITY_FILTER 0
+
+#define DNS_PORT 53
 
 /* A transaction under construction. Every message is small and their number fixed: BATCH_SIZE
  * suffices, and mnl_nlmsg_batch would not say more than `end` does. */
@@ -57,16 +68,19 @@ static void add_table(struct batch *b)
     end(b);
 }
 
-/* A base chain. A redirect to a proxy is the same with type "nat" and its own priority. */
-static void add_chain(struct batch *b, const char *name, const char *type, uint32_t hook,
-                      int32_t priority)
+/* Without a type: one that others jump to. With one: a base chain at the output hook. */
+static void add_chain(struct batch *b, const char *name, const char *type, int32_t priority)
 {
     begin_nft(b, NFT_MSG_NEWCHAIN, NLM_F_CREATE);
     mnl_attr_put_strz(b->now, NFTA_CHAIN_TABLE, TABLE);
     mnl_attr_put_strz(b->now, NFTA_CHAIN_NAME, name);
+    if (!type) {
+        end(b);
+        return;
+    }
     mnl_attr_put_strz(b->now, NFTA_CHAIN_TYPE, type);
     struct nlattr *nest = mnl_attr_nest_start(b->now, NFTA_CHAIN_HOOK);
-    mnl_attr_put_u32(b->now, NFTA_HOOK_HOOKNUM, htonl(hook));
+    mnl_attr_put_u32(b->now, NFTA_HOOK_HOOKNUM, htonl(NF_INET_LOCAL_OUT));
     mnl_attr_put_u32(b->now, NFTA_HOOK_PRIORITY, htonl((uint32_t)priority));
     mnl_attr_nest_end(b->now, nest);
     end(b);
@@ -126,29 +140,78 @@ static void match_meta(struct batch *b, uint32_t key, uint8_t value)
     end_expr(b, n);
 }
 
-/* Goes on when n bytes at offset in the network header are the value. */
-static void match_header(struct batch *b, uint32_t offset, const void *value, uint32_t n_bytes)
+/* Compares what a register holds with the value, and goes on when they are equal. */
+static void match_register(struct batch *b, const void *value, uint32_t n_bytes)
 {
-    struct nest n = begin_expr(b, "payload");
-    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_DREG, htonl(NFT_REG_1));
-    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_BASE, htonl(NFT_PAYLOAD_NETWORK_HEADER));
-    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_OFFSET, htonl(offset));
-    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_LEN, htonl(n_bytes));
-    end_expr(b, n);
-    n = begin_expr(b, "cmp");
+    struct nest n = begin_expr(b, "cmp");
     mnl_attr_put_u32(b->now, NFTA_CMP_SREG, htonl(NFT_REG_1));
     mnl_attr_put_u32(b->now, NFTA_CMP_OP, htonl(NFT_CMP_EQ));
     put_data(b, NFTA_CMP_DATA, value, n_bytes);
     end_expr(b, n);
 }
 
-static void accept_packet(struct batch *b)
+static void load_header(struct batch *b, uint32_t base, uint32_t offset, uint32_t n_bytes)
+{
+    struct nest n = begin_expr(b, "payload");
+    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_DREG, htonl(NFT_REG_1));
+    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_BASE, htonl(base));
+    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_OFFSET, htonl(offset));
+    mnl_attr_put_u32(b->now, NFTA_PAYLOAD_LEN, htonl(n_bytes));
+    end_expr(b, n);
+}
+
+#define SOURCE_PORT      0 /* both in TCP's header and in UDP's */
+#define DESTINATION_PORT 2
+#define TCP_FLAGS        13
+
+static void match_port(struct batch *b, uint8_t protocol, uint32_t which, uint16_t port)
+{
+    const uint16_t value = htons(port);
+
+    match_meta(b, NFT_META_L4PROTO, protocol);
+    load_header(b, NFT_PAYLOAD_TRANSPORT_HEADER, which, sizeof(value));
+    match_register(b, &value, sizeof(value));
+}
+
+/* The first segment of a connection: SYN without ACK, FIN or RST. */
+static void match_syn(struct batch *b)
+{
+    const uint8_t mask = 0x17, zero = 0, syn = 0x02;
+
+    match_meta(b, NFT_META_L4PROTO, IPPROTO_TCP);
+    load_header(b, NFT_PAYLOAD_TRANSPORT_HEADER, TCP_FLAGS, 1);
+    struct nest n = begin_expr(b, "bitwise");
+    mnl_attr_put_u32(b->now, NFTA_BITWISE_SREG, htonl(NFT_REG_1));
+    mnl_attr_put_u32(b->now, NFTA_BITWISE_DREG, htonl(NFT_REG_1));
+    mnl_attr_put_u32(b->now, NFTA_BITWISE_LEN, htonl(1));
+    put_data(b, NFTA_BITWISE_MASK, &mask, 1);
+    put_data(b, NFTA_BITWISE_XOR, &zero, 1);
+    end_expr(b, n);
+    match_register(b, &syn, 1);
+}
+
+/* Goes on with what is above the limit. */
+static void match_above_limit(struct batch *b)
+{
+    struct nest n = begin_expr(b, "limit");
+    mnl_attr_put_u64(b->now, NFTA_LIMIT_RATE, htobe64(NFT_NEW_PER_SECOND));
+    mnl_attr_put_u64(b->now, NFTA_LIMIT_UNIT, htobe64(1)); /* a second */
+    mnl_attr_put_u32(b->now, NFTA_LIMIT_BURST, htonl(NFT_NEW_BURST));
+    mnl_attr_put_u32(b->now, NFTA_LIMIT_TYPE, htonl(NFT_LIMIT_PKTS));
+    mnl_attr_put_u32(b->now, NFTA_LIMIT_FLAGS, htonl(NFT_LIMIT_F_INV));
+    end_expr(b, n);
+}
+
+/* code: NF_ACCEPT, NF_DROP, or NFT_GOTO with a chain. */
+static void give_verdict(struct batch *b, int code, const char *chain)
 {
     struct nest n = begin_expr(b, "immediate");
     mnl_attr_put_u32(b->now, NFTA_IMMEDIATE_DREG, htonl(NFT_REG_VERDICT));
     struct nlattr *data = mnl_attr_nest_start(b->now, NFTA_IMMEDIATE_DATA);
     struct nlattr *verdict = mnl_attr_nest_start(b->now, NFTA_DATA_VERDICT);
-    mnl_attr_put_u32(b->now, NFTA_VERDICT_CODE, htonl(NF_ACCEPT));
+    mnl_attr_put_u32(b->now, NFTA_VERDICT_CODE, htonl((uint32_t)code));
+    if (chain)
+        mnl_attr_put_strz(b->now, NFTA_VERDICT_CHAIN, chain);
     mnl_attr_nest_end(b->now, verdict);
     mnl_attr_nest_end(b->now, data);
     end_expr(b, n);
@@ -162,41 +225,132 @@ static void reject_packet(struct batch *b, uint32_t type, uint8_t code)
     end_expr(b, n);
 }
 
+static void redirect_packet(struct batch *b, uint16_t port)
+{
+    const uint16_t value = htons(port);
+    struct nest n = begin_expr(b, "immediate");
+    mnl_attr_put_u32(b->now, NFTA_IMMEDIATE_DREG, htonl(NFT_REG_1));
+    put_data(b, NFTA_IMMEDIATE_DATA, &value, sizeof(value));
+    end_expr(b, n);
+    n = begin_expr(b, "redir");
+    mnl_attr_put_u32(b->now, NFTA_REDIR_REG_PROTO_MIN, htonl(NFT_REG_1));
+    end_expr(b, n);
+}
+
+/* -- rules ------------------------------------------------------------------------------------- */
+
 #define IPV4_DESTINATION 16
 #define IPV6_DESTINATION 24
 
-static void accept_to(struct batch *b, uint8_t family, const void *address, uint32_t n_bytes)
+/* What is done with local traffic: notrack, or not, and passed on. */
+static void pass_to(struct batch *b, const char *chain, bool untracked, uint8_t family,
+                    const void *address, uint32_t n_bytes)
 {
-    struct nlattr *rule = begin_rule(b, CHAIN_OUT);
+    struct nlattr *rule = begin_rule(b, chain);
     match_meta(b, NFT_META_NFPROTO, family);
-    match_header(b, family == NFPROTO_IPV4 ? IPV4_DESTINATION : IPV6_DESTINATION, address, n_bytes);
-    accept_packet(b);
+    load_header(b, NFT_PAYLOAD_NETWORK_HEADER,
+                family == NFPROTO_IPV4 ? IPV4_DESTINATION : IPV6_DESTINATION, n_bytes);
+    match_register(b, address, n_bytes);
+    if (untracked) {
+        struct nlattr *element = mnl_attr_nest_start(b->now, NFTA_LIST_ELEM);
+        mnl_attr_put_strz(b->now, NFTA_EXPR_NAME, "notrack");
+        mnl_attr_nest_end(b->now, element);
+    }
+    give_verdict(b, NF_ACCEPT, NULL);
     end_rule(b, rule);
 }
 
-static void build(struct batch *b)
+static void pass_local(struct batch *b, const char *chain, bool untracked)
 {
+    const uint8_t loopback4 = 127; /* the first byte is the whole prefix of 127.0.0.0/8 */
     struct in_addr own4;
     struct in6_addr own6;
-    const uint8_t loopback4 = 127; /* the first byte is the whole prefix of 127.0.0.0/8 */
 
     inet_pton(AF_INET, NETLINK_OWN_IPV4, &own4);
     inet_pton(AF_INET6, NETLINK_OWN_IPV6, &own6);
-    begin(b, NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
-    end(b);
-    add_table(b);
-    add_chain(b, CHAIN_OUT, "filter", NF_INET_LOCAL_OUT, 0);
-    accept_to(b, NFPROTO_IPV4, &loopback4, 1);
-    accept_to(b, NFPROTO_IPV4, &own4, sizeof(own4));
-    accept_to(b, NFPROTO_IPV6, &in6addr_loopback, sizeof(in6addr_loopback));
-    accept_to(b, NFPROTO_IPV6, &own6, sizeof(own6));
-    struct nlattr *rule = begin_rule(b, CHAIN_OUT);
+    pass_to(b, chain, untracked, NFPROTO_IPV4, &loopback4, 1);
+    pass_to(b, chain, untracked, NFPROTO_IPV4, &own4, sizeof(own4));
+    pass_to(b, chain, untracked, NFPROTO_IPV6, &in6addr_loopback, sizeof(in6addr_loopback));
+    pass_to(b, chain, untracked, NFPROTO_IPV6, &own6, sizeof(own6));
+}
+
+static void rule_for_port(struct batch *b, const char *chain, uint8_t protocol, uint32_t which,
+                          uint16_t port, int verdict, const char *to)
+{
+    struct nlattr *rule = begin_rule(b, chain);
+    match_port(b, protocol, which, port);
+    give_verdict(b, verdict, to);
+    end_rule(b, rule);
+}
+
+/* What is redirected has to be tracked, and so have the answers to it; nothing else is. */
+static void build_tracking(struct batch *b, uint16_t tcp_port, uint16_t udp_port)
+{
+    struct nlattr *rule;
+
+    rule_for_port(b, CHAIN_RAW, IPPROTO_TCP, SOURCE_PORT, tcp_port, NF_ACCEPT, NULL);
+    rule_for_port(b, CHAIN_RAW, IPPROTO_UDP, SOURCE_PORT, udp_port, NF_ACCEPT, NULL);
+    rule_for_port(b, CHAIN_RAW, IPPROTO_TCP, DESTINATION_PORT, tcp_port, NFT_GOTO, CHAIN_NEW);
+    rule_for_port(b, CHAIN_RAW, IPPROTO_UDP, DESTINATION_PORT, udp_port, NFT_GOTO, CHAIN_NEW);
+    pass_local(b, CHAIN_RAW, true);
+    rule = begin_rule(b, CHAIN_RAW);
+    give_verdict(b, NFT_GOTO, CHAIN_NEW);
+    end_rule(b, rule);
+
+    rule = begin_rule(b, CHAIN_NEW);
+    match_syn(b);
+    match_above_limit(b);
+    give_verdict(b, NF_DROP, NULL);
+    end_rule(b, rule);
+    rule = begin_rule(b, CHAIN_NEW);
+    match_meta(b, NFT_META_L4PROTO, IPPROTO_UDP);
+    match_above_limit(b);
+    give_verdict(b, NF_DROP, NULL);
+    end_rule(b, rule);
+}
+
+static void build_redirect(struct batch *b, uint16_t tcp_port, uint16_t udp_port)
+{
+    struct nlattr *rule;
+
+    pass_local(b, CHAIN_NAT, false);
+    rule = begin_rule(b, CHAIN_NAT);
+    match_meta(b, NFT_META_L4PROTO, IPPROTO_TCP);
+    redirect_packet(b, tcp_port);
+    end_rule(b, rule);
+    rule = begin_rule(b, CHAIN_NAT);
+    match_port(b, IPPROTO_UDP, DESTINATION_PORT, DNS_PORT);
+    redirect_packet(b, udp_port);
+    end_rule(b, rule);
+}
+
+/* After the redirect: what is still not local has nowhere to go. */
+static void build_refusal(struct batch *b)
+{
+    struct nlattr *rule;
+
+    pass_local(b, CHAIN_OUT, false);
+    rule = begin_rule(b, CHAIN_OUT);
     match_meta(b, NFT_META_L4PROTO, IPPROTO_TCP);
     reject_packet(b, NFT_REJECT_TCP_RST, 0);
     end_rule(b, rule);
     rule = begin_rule(b, CHAIN_OUT);
     reject_packet(b, NFT_REJECT_ICMPX_UNREACH, NFT_REJECT_ICMPX_ADMIN_PROHIBITED);
     end_rule(b, rule);
+}
+
+static void build(struct batch *b, uint16_t tcp_port, uint16_t udp_port)
+{
+    begin(b, NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
+    end(b);
+    add_table(b);
+    add_chain(b, CHAIN_NEW, NULL, 0);
+    add_chain(b, CHAIN_RAW, "filter", PRIORITY_RAW);
+    add_chain(b, CHAIN_NAT, "nat", PRIORITY_NAT);
+    add_chain(b, CHAIN_OUT, "filter", PRIORITY_FILTER);
+    build_tracking(b, tcp_port, udp_port);
+    build_redirect(b, tcp_port, udp_port);
+    build_refusal(b);
     begin(b, NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
     end(b);
 }
@@ -224,12 +378,12 @@ static int await_acks(struct mnl_socket *nl, unsigned count)
     return 0;
 }
 
-int nft_setup_sealed(void)
+int nft_setup_proxied(uint16_t tcp_port, uint16_t udp_port)
 {
     struct batch b = {0};
     struct timeval timeout = {.tv_sec = 2};
 
-    build(&b);
+    build(&b, tcp_port, udp_port);
     struct mnl_socket *nl = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
     if (!nl)
         return -errno;

@@ -3,9 +3,18 @@
 
 #include "base/util.h"
 
-/* In the calling process's network namespace: one inet table `cay` whose output chain accepts local
- * traffic (127/8, ::1 and the namespace's own addresses of sys/netlink.h) and refuses all else at
- * once: a TCP reset, "administratively prohibited" for the rest. No rule looks at connection state,
- * so nothing is tracked: a flood of loopback datagrams leaves nothing behind in the kernel. Needs
- * CAP_NET_ADMIN over the namespace. About 0.3 ms. 0 or -errno. */
-int nft_setup_sealed(void) WARN_UNUSED;
+/* In the calling process's network namespace: one inet table `cay`.
+ *
+ * Local traffic (127/8, ::1 and the namespace's own addresses of sys/netlink.h) passes and is not
+ * tracked: a flood of loopback datagrams leaves nothing behind in the kernel. A TCP connection to
+ * anywhere else ends at tcp_port of the namespace itself, a datagram to port 53 of anywhere else at
+ * udp_port, both with SO_ORIGINAL_DST; who listens there decides. All else is refused at once: a TCP
+ * reset, "administratively prohibited" for the rest; where nobody listens the two are, too.
+ * New connections and questions are limited (NFT_NEW_PER_SECOND, NFT_NEW_BURST, together), because
+ * what the kernel tracks of them is in no limit of memory; above it they are dropped, so that the
+ * sender's own retry slows it down.
+ *
+ * Needs CAP_NET_ADMIN over the namespace. About 0.4 ms. 0 or -errno. */
+#define NFT_NEW_PER_SECOND 500
+#define NFT_NEW_BURST      1000
+int nft_setup_proxied(uint16_t tcp_port, uint16_t udp_port) WARN_UNUSED;

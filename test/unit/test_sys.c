@@ -262,6 +262,9 @@ static int connect_errno(const char *address, int type)
     return send(fd, "x", 1, 0) < 0 ? errno : 0;
 }
 
+#define TCP_PORT 3128
+#define UDP_PORT 3153
+
 static int sealed_network(void)
 {
     if (unshare(CLONE_NEWNET) < 0)
@@ -271,14 +274,14 @@ static int sealed_network(void)
     /* The positive control: without the rules a datagram to elsewhere is taken and lost. */
     if (connect_errno("198.51.100.1", SOCK_DGRAM) != 0)
         return 3;
-    if (nft_setup_sealed() < 0)
+    if (nft_setup_proxied(TCP_PORT, UDP_PORT) < 0)
         return 4;
     alarm(5);
-    if (connect_errno("198.51.100.1", SOCK_STREAM) != ECONNREFUSED)
+    if (connect_errno("198.51.100.1", SOCK_STREAM) != ECONNREFUSED) /* nobody listens */
         return 5;
     if (connect_errno("198.51.100.1", SOCK_DGRAM) == 0)
         return 6;
-    if (connect_errno(NETLINK_OWN_IPV4, SOCK_STREAM) != ECONNREFUSED) /* nobody listens */
+    if (connect_errno(NETLINK_OWN_IPV4, SOCK_STREAM) != ECONNREFUSED)
         return 7;
     return connect_errno("127.0.0.1", SOCK_DGRAM) == 0 ? 0 : 8;
 }
@@ -287,6 +290,149 @@ static void test_network_is_sealed(void **state)
 {
     NEEDS_ROOT;
     assert_int_equal(in_child(sealed_network), 0);
+}
+
+static int bound_everywhere(int type, uint16_t port)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    int fd = socket(AF_INET6, type, 0), off = 0;
+
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
+        (type == SOCK_STREAM && listen(fd, 8) < 0))
+        return -1;
+    return fd;
+}
+
+static socklen_t address_of(const char *text, uint16_t port, struct sockaddr_storage *out)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+
+    memset(out, 0, sizeof(*out));
+    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+        return sizeof(*v4);
+    }
+    inet_pton(AF_INET6, text, &v6->sin6_addr);
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    return sizeof(*v6);
+}
+
+/* Does a connection to text:port end at the listener, which is told where it was meant to go? */
+static bool arrives(int listener, const char *text, uint16_t port)
+{
+    struct sockaddr_storage to, meant = {0};
+    socklen_t n = address_of(text, port, &to), n_meant = sizeof(meant);
+    CLEANUP_CLOSE int client = socket(to.ss_family, SOCK_STREAM, 0);
+    bool v4 = to.ss_family == AF_INET;
+
+    if (connect(client, (struct sockaddr *)&to, n) < 0)
+        return false;
+    CLEANUP_CLOSE int server = accept(listener, NULL, NULL);
+    if (getsockopt(server, v4 ? SOL_IP : SOL_IPV6, 80 /* SO_ORIGINAL_DST */, &meant, &n_meant) < 0)
+        return false;
+    char buf[2] = "";
+    return memcmp(&meant, &to, v4 ? 8 : n) == 0 && send(server, "x", 1, 0) == 1 &&
+           recv(client, buf, 1, 0) == 1;
+}
+
+/* Answers from the address that the question came to: the kernel would take the asker's own, and then
+ * the answer would belong to no question. */
+static bool answer_one(int resolver)
+{
+    char control[CMSG_SPACE(sizeof(struct in6_pktinfo))], byte;
+    struct sockaddr_storage from;
+    struct iovec iov = {&byte, 1};
+    struct msghdr m = {.msg_name = &from,
+                       .msg_namelen = sizeof(from),
+                       .msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof(control)};
+
+    return recvmsg(resolver, &m, 0) == 1 && sendmsg(resolver, &m, 0) == 1;
+}
+
+/* A question to any resolver is answered from the socket, as if by that resolver. */
+static bool asks(int resolver, const char *text)
+{
+    struct sockaddr_storage to;
+    socklen_t n = address_of(text, 53, &to);
+    CLEANUP_CLOSE int client = socket(to.ss_family, SOCK_DGRAM, 0);
+    char buf[8];
+
+    return connect(client, (struct sockaddr *)&to, n) == 0 && send(client, "q", 1, 0) == 1 &&
+           answer_one(resolver) && recv(client, buf, sizeof(buf), 0) == 1;
+}
+
+static long tracked(void)
+{
+    char text[32] = "";
+    CLEANUP_CLOSE int fd = open("/proc/sys/net/netfilter/nf_conntrack_count", O_RDONLY);
+
+    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? atol(text) : -1;
+}
+
+static int proxied_network(void)
+{
+    if (unshare(CLONE_NEWNET) < 0 || netlink_setup_loopback() < 0)
+        return 1;
+    alarm(10);
+    int listener = bound_everywhere(SOCK_STREAM, TCP_PORT);
+    int resolver = bound_everywhere(SOCK_DGRAM, UDP_PORT), on = 1;
+    setsockopt(resolver, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on));
+    if (arrives(listener, "127.0.0.1", TCP_PORT) || tracked() > 0)
+        return 2; /* the positive control: without the rules there is no original destination */
+    if (nft_setup_proxied(TCP_PORT, UDP_PORT) < 0)
+        return 3;
+    if (!arrives(listener, "93.184.216.34", 443) || !arrives(listener, "198.18.0.20", 53) ||
+        !arrives(listener, "2606:4700::1111", 80))
+        return 4;
+    if (!asks(resolver, "198.18.0.1") || !asks(resolver, "8.8.8.8") || !asks(resolver, "fd00::53"))
+        return 5;
+    long before = tracked();
+    for (unsigned i = 0; i < 500; i++) /* to a port that nobody has, and to one that somebody has */
+        if (connect_errno("127.0.0.1", SOCK_DGRAM) != 0 || !asks(resolver, "8.8.4.4"))
+            return 6;
+    long after = tracked();
+    printf("# tracked: %ld, then %ld\n", before, after);
+    return before >= 0 && after <= before + 502 ? 0 : 7; /* the 500 questions, not the datagrams */
+}
+
+static void test_network_is_proxied(void **state)
+{
+    NEEDS_ROOT;
+    assert_int_equal(in_child(proxied_network), 0);
+}
+
+static int limited_network(void)
+{
+    struct sockaddr_storage to;
+    socklen_t n = address_of("93.184.216.34", 80, &to);
+    unsigned taken = 0;
+
+    if (unshare(CLONE_NEWNET) < 0 || netlink_setup_loopback() < 0 ||
+        nft_setup_proxied(TCP_PORT, UDP_PORT) < 0)
+        return 1;
+    alarm(30);
+    /* Nobody listens: what passes is refused at once, what is dropped stays in progress. */
+    for (unsigned i = 0; i < 3 * NFT_NEW_BURST; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        struct pollfd refused = {.fd = fd};
+        taken += connect(fd, (struct sockaddr *)&to, n) < 0 && poll(&refused, 1, 1) == 1;
+        close(fd);
+    }
+    printf("# connections let through: %u\n", taken);
+    return taken >= NFT_NEW_BURST && taken < 3 * NFT_NEW_BURST ? 0 : 2;
+}
+
+static void test_network_is_limited(void **state)
+{
+    NEEDS_ROOT;
+    assert_int_equal(in_child(limited_network), 0);
 }
 
 /* --- filter of the host's side ------------------------------------------------------------------- */
@@ -631,6 +777,8 @@ int main(void)
         cmocka_unit_test(test_open_beneath_follows_nothing),
         cmocka_unit_test(test_detached_trees),
         cmocka_unit_test(test_network_is_sealed),
+        cmocka_unit_test(test_network_is_proxied),
+        cmocka_unit_test(test_network_is_limited),
         cmocka_unit_test(test_host_filter),
         cmocka_unit_test(test_filter),
         cmocka_unit_test(test_cgroup_freezes_kills_and_goes),
