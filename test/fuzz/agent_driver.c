@@ -9,11 +9,14 @@
 #include "fuzz.h"
 
 #define ANSWERS_SIZE 65536
+#define CLIENTS_MAX  4
 #define TURNS_MAX    100000 /* that many without an end are a hang */
 
 static const struct agent_driver *driver;
 static char answers[ANSWERS_SIZE];
 static size_t answers_len;
+static int clients[CLIENTS_MAX];
+static size_t client_count; /* the last one sends */
 
 static void dispatch(struct http_exchange *x, void *ctx)
 {
@@ -62,54 +65,83 @@ static void receive(int client)
     }
 }
 
-static void turn(struct agent *a, int client, uint32_t *seed)
+static void turn(struct agent *a, uint32_t *seed)
 {
     *seed = *seed * 1664525u + 1013904223u;
     driver->turn(*seed >> 8);
     uv_run(a->loop, UV_RUN_NOWAIT);
     if (*seed >> 30) /* sometimes a client does not read */
-        receive(client);
+        receive(clients[*seed >> 16 & 1 && client_count > 1 ? 0 : client_count - 1]);
 }
 
-static void send_all(struct agent *a, int client, const uint8_t *data, size_t size, uint32_t *seed)
+static void send_all(struct agent *a, const uint8_t *data, size_t size, size_t scale,
+                     uint32_t *seed)
 {
-    size_t scale = data[0] & 1 ? 64 : 4;
-
-    for (size_t at = 1, stuck = 0; at < size && stuck < 100;) {
+    for (size_t at = 0, stuck = 0; at < size && stuck < 100;) {
         size_t n = fuzz_piece(seed, size - at) * scale;
-        ssize_t sent = send(client, data + at, MIN(n, size - at), MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t sent = send(clients[client_count - 1], data + at, MIN(n, size - at),
+                            MSG_DONTWAIT | MSG_NOSIGNAL);
 
         if (sent < 0 && errno != EAGAIN)
             break;
         stuck = sent > 0 ? 0 : stuck + 1;
         at += sent > 0 ? (size_t)sent : 0;
-        turn(a, client, seed);
+        turn(a, seed);
     }
 }
 
-void agent_driver_run(struct agent *a, const uint8_t *data, size_t size)
+static void begin_client(struct agent *a)
 {
-    uint32_t seed = data[0];
     int pair[2];
 
-    answers_len = 0;
-    answers[0] = '\0';
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
     FUZZ_CHECK(http_server_adopt(a->server, pair[1]) == 0);
-    send_all(a, pair[0], data, size, &seed);
-    for (int i = 0; i < 16; i++)
-        turn(a, pair[0], &seed);
-    if (data[0] & 2)
-        shutdown(pair[0], SHUT_WR);
+    clients[client_count++] = pair[0];
+}
+
+/* One client for each part of the data, the earlier ones staying there. */
+static void send_parts(struct agent *a, const uint8_t *data, size_t size, uint32_t *seed)
+{
+    size_t scale = data[0] & 1 ? 64 : 4;
+
+    for (size_t at = 1; client_count < CLIENTS_MAX && at <= size;) {
+        const uint8_t *end = memmem(data + at, size - at, AGENT_DRIVER_NEXT,
+                                    strlen(AGENT_DRIVER_NEXT));
+        size_t n = end && client_count + 1 < CLIENTS_MAX ? (size_t)(end - data) - at : size - at;
+
+        begin_client(a);
+        send_all(a, data + at, n, scale, seed);
+        at += n + strlen(AGENT_DRIVER_NEXT);
+    }
+}
+
+static void end_clients(struct agent *a, bool half, uint32_t *seed)
+{
+    for (size_t i = 0; half && i < client_count; i++)
+        shutdown(clients[i], SHUT_WR);
     for (int i = 0; i < 4; i++)
-        turn(a, pair[0], &seed);
-    receive(pair[0]);
-    close(pair[0]);
+        turn(a, seed);
+    for (size_t i = 0; i < client_count; i++) {
+        receive(clients[i]);
+        close(clients[i]);
+    }
     for (int i = 0; i < TURNS_MAX && http_server_connections(a->server) > 0; i++) {
         driver->turn(UINT32_MAX);
         uv_run(a->loop, UV_RUN_NOWAIT);
     }
     FUZZ_CHECK(http_server_connections(a->server) == 0);
+}
+
+void agent_driver_run(struct agent *a, const uint8_t *data, size_t size)
+{
+    uint32_t seed = data[0];
+
+    answers_len = client_count = 0;
+    answers[0] = '\0';
+    send_parts(a, data, size, &seed);
+    for (int i = 0; i < 16; i++)
+        turn(a, &seed);
+    end_clients(a, data[0] & 2, &seed);
 }
 
 const char *agent_driver_answers(void)

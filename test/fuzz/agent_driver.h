@@ -1,10 +1,13 @@
 #pragma once
-/* One cay-init within a fuzz target: its routes behind its own HTTP server, a client on a socket pair
- * that sends the input in pieces. The agent lives as long as the program, as it does in a sandbox.
+/* One cay-init within a fuzz target: its routes behind its own HTTP server, clients on socket
+ * pairs that send the input in pieces. The agent lives as long as the program, as it does in a sandbox.
  * Single-threaded; nothing blocks. */
 #include "agent/agent.h"
 
 #include <stdint.h>
+
+/* Between two parts of an input: what follows comes over a connection of its own, beside the others. */
+#define AGENT_DRIVER_NEXT "\xff|\xff"
 
 struct agent_driver {
     bool (*allowed)(const char *method, const char *path); /* which requests reach the routes */
@@ -15,7 +18,7 @@ struct agent_driver {
 struct agent *agent_driver_new(const struct agent_driver *d);
 
 /* Sends data from its second byte on; the first one seeds the pieces and what happens between them. At
- * the end the client goes; aborts when its connection stays open, which is a hang. */
+ * the end the clients go; aborts when a connection stays open, which is a hang. */
 void agent_driver_run(struct agent *a, const uint8_t *data, size_t size);
 
 /* What came back in the last run, NUL-terminated, cut at its size. */

@@ -176,6 +176,44 @@ def envelope(text, flags=0):
     return struct.pack(">BI", flags, len(text)) + text
 
 
+def call(method, body):
+    return post(b"/process.Process/" + method, body)
+
+
+def start(body, more=b""):
+    return post(b"/process.Process/Start", envelope(body), b"application/connect+json", more)
+
+
+def stream(*events):
+    return post(b"/process.Process/StreamInput", b"".join(map(envelope, events)), b"application/connect+json")
+
+
+SHELL = b'{"process":{"cmd":"/bin/sh","args":["-c","x"],"envs":{"A":"b"},"cwd":"/tmp"},"tag":"t"}'
+TTY = b'{"process":{"cmd":"sh"},"pty":{"size":{"cols":80,"rows":24}},"tag":"t"}'
+CHUNKED_START = (b"POST /process.Process/Start HTTP/1.1\r\nHost: a\r\nContent-Type: application/connect+json\r\n"
+                 b"Transfer-Encoding: chunked\r\n\r\n")
+BY_TAG = b'"process":{"tag":"t"}'
+AGENT_PROCESS = {
+    "start": start(SHELL),
+    "start_user": start(SHELL, b"Authorization: Basic cm9vdDo=\r\nConnect-Timeout-Ms: 5\r\n"),
+    "start_terminal": start(TTY),
+    "start_no_stdin": start(b'{"process":{"cmd":"a"},"stdin":false}'),
+    "start_bad": call(b"Start", SHELL) + start(b'{"process":{"cmd":""}}') + start(b'{"process":{"cmd":"a","args":[1]}}')
+                 + start(b'{"process":{"cmd":"a","envs":{"=":"b"}}}') + start(b'{"process":{"cmd":"a","cwd":"~x"}}'),
+    "select": call(b"CloseStdin", b'{"process":{"pid":100}}') + call(b"CloseStdin", b'{"process":{"pid":1,"tag":"t"}}')
+              + call(b"SendSignal", b'{"process":{"pid":100},"signal":"SIGNAL_SIGKILL"}') + call(b"List", b"{}"),
+    "signal": call(b"SendSignal", b"{" + BY_TAG + b',"signal":15}') + call(b"SendSignal", b"{" + BY_TAG + b',"signal":"SIGNAL_SIGTERM"}'),
+    "update": call(b"Update", b"{" + BY_TAG + b',"pty":{"size":{"cols":1,"rows":65535}}}'),
+    "input": call(b"SendInput", b"{" + BY_TAG + b',"input":{"stdin":"aGVsbG8="}}') + call(b"SendInput", b"{" + BY_TAG + b',"input":{"pty":"="}}'),
+    "stream": stream(b'{"start":{' + BY_TAG + b"}}", b'{"data":{"input":{"stdin":"aGk="}}}', b'{"keepalive":{}}'),
+    "connect": post(b"/process.Process/Connect", envelope(b"{" + BY_TAG + b"}"), b"application/connect+json"),
+    "init": post(b"/init", b'{"envVars":{"PATH":"a::/b"},"defaultUser":"root","defaultWorkdir":"/"}') + start(b'{"process":{"cmd":"c"}}'),
+}
+# A stream keeps its connection, so the calls for its process come over another one: agent_driver.h.
+NEXT = b"\xff|\xff"
+for name, rest in list(AGENT_PROCESS.items()):
+    AGENT_PROCESS["beside_" + name] = start(TTY if name in ("update", "start_terminal") else SHELL) + NEXT + rest
+
 START = envelope(b'{"event":{"start":{"pid":12}}}')
 SESSION = {
     "whole": START + envelope(b'{"event":{"data":{"stdout":"aGVsbG8K"}}}')
@@ -213,6 +251,7 @@ def main():
     write(root / "values", VALUES, [b""])
     write(root / "agent_values", AGENT_VALUES, [b""])
     write(root / "agent_files", AGENT_FILES, [b"\3"])
+    write(root / "agent_process", AGENT_PROCESS, [b"\2"])
     write(root / "agent_logs", LOGS, [b""])
     write(root / "cli_session", SESSION, [b"\x07"])
 
