@@ -28,7 +28,7 @@ static void set_events(struct conn *c, int events)
         uv_poll_start(&c->poll, events, on_event);
 }
 
-int conn_new(struct http_server *s, int fd)
+int conn_new(struct http_server *s, int fd, uint64_t tag)
 {
     struct conn *c = calloc(1, sizeof(*c));
     int r;
@@ -42,6 +42,7 @@ int conn_new(struct http_server *s, int fd)
     }
     c->server = s;
     c->fd = fd;
+    c->tag = tag;
     c->poll.data = c;
     buf_init(&c->in, s->config.max_head_bytes + 2 * s->read_bytes);
     buf_init(&c->out, OUT_MAX);
@@ -85,6 +86,8 @@ static void conn_end(struct conn *c)
         (void)!setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     buf_free(&c->in);
     buf_free(&c->out);
+    if (c->tag && c->server->config.on_tagged_end)
+        c->server->config.on_tagged_end(c->server->ctx, c->tag, fd);
     server_conn_gone(c); /* stops polling; only then may the descriptor's number be used again */
     close(fd);
 }
@@ -209,7 +212,8 @@ static bool start_exchange(struct conn *c, const char *data, size_t n)
         return false;
     }
     c->exchange = x;
-    status = parse_request(data, n, x->storage, &x->head, &x->body, &why);
+    status = (c->server->config.proxy ? parse_proxy_request : parse_request)(
+        data, n, x->storage, &x->head, &x->body, &why);
     input_used(c, n);
     c->scanned = 0;
     if (status != 0) {

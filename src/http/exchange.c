@@ -15,6 +15,11 @@ uv_loop_t *http_exchange_loop(const struct http_exchange *x)
     return x->conn->server->loop;
 }
 
+uint64_t http_exchange_tag(const struct http_exchange *x)
+{
+    return x->conn->tag;
+}
+
 struct arena *http_exchange_arena(struct http_exchange *x)
 {
     return &x->arena;

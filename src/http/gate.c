@@ -165,6 +165,7 @@ struct fields {
     const char *why;
     int status;
     unsigned hosts, lengths, codings, options;
+    bool proxy; /* a target in absolute form is understood */
     bool close, keep_alive, upgrade_token, upgrade_field;
 };
 
@@ -329,6 +330,36 @@ static int version(struct fields *f, const char *s, int *minor)
     return 0;
 }
 
+/* http://AUTHORITY/PATH becomes AUTHORITY, moved to the front of the target's room, and /PATH. The
+ * rest of the target, or NULL. */
+static char *absolute_form(struct fields *f, struct http_head *h, char *s)
+{
+    static const char scheme[] = "http://";
+    size_t skip = sizeof(scheme) - 1, n;
+    char *rest;
+
+    if (strncasecmp(s, scheme, skip) != 0) {
+        refuse(f, 400, "the request target is neither a path nor an http:// address");
+        return NULL;
+    }
+    n = strcspn(s + skip, "/?");
+    rest = s + skip + n;
+    memmove(s, s + skip, n);
+    s[n] = '\0';
+    if (!gate_is_authority(s)) {
+        refuse(f, 400, "the request target's host is not a host name with an optional port");
+        return NULL;
+    }
+    if (*rest == '?') {
+        refuse(f, 400, "the request target has no path");
+        return NULL;
+    }
+    if (*rest == '\0')
+        *--rest = '/'; /* one of the bytes that the authority was moved away from */
+    h->authority = s;
+    return rest;
+}
+
 /* Cuts path and query; the path gets its own copy behind the head in storage. */
 static int target(struct fields *f, struct http_head *h, char *s, char *path_room)
 {
@@ -339,6 +370,12 @@ static int target(struct fields *f, struct http_head *h, char *s, char *path_roo
         h->target = h->path = s;
         h->query = "";
         return 0;
+    }
+    if (s[0] != '/' && f->proxy) {
+        s = absolute_form(f, h, s);
+        if (!s)
+            return -EINVAL;
+        n = strlen(s);
     }
     if (s[0] != '/')
         return refuse(f, 400, "the request target does not start with '/'");
@@ -405,7 +442,7 @@ static int both_ends(struct fields *f, struct http_head *h)
 static void start(struct http_head *h)
 {
     h->method = NULL;
-    h->target = h->path = h->query = h->host = "";
+    h->target = h->path = h->query = h->host = h->authority = "";
     h->status = 0;
     h->minor = 0;
     h->keep_alive = h->upgrade = false;
@@ -414,9 +451,10 @@ static void start(struct http_head *h)
     h->header_count = 0;
 }
 
-int gate_request(const char *data, size_t n, char *storage, struct http_head *h, const char **why)
+static int request(const char *data, size_t n, bool proxy, char *storage, struct http_head *h,
+                   const char **why)
 {
-    struct fields f = {0};
+    struct fields f = {.proxy = proxy};
     char *rest;
 
     start(h);
@@ -436,6 +474,17 @@ int gate_request(const char *data, size_t n, char *storage, struct http_head *h,
 refused:
     *why = f.why;
     return f.status;
+}
+
+int gate_request(const char *data, size_t n, char *storage, struct http_head *h, const char **why)
+{
+    return request(data, n, false, storage, h, why);
+}
+
+int gate_proxy_request(const char *data, size_t n, char *storage, struct http_head *h,
+                       const char **why)
+{
+    return request(data, n, true, storage, h, why);
 }
 
 /* RFC 9112 6.3 */

@@ -23,6 +23,10 @@ size_t gate_storage_bytes(size_t n);
 int gate_request(const char *data, size_t n, char *storage, struct http_head *out,
                  const char **why);
 
+/* The same for a proxy: targets may be in absolute form with http://, which is taken apart. */
+int gate_proxy_request(const char *data, size_t n, char *storage, struct http_head *out,
+                       const char **why);
+
 /* The same for a response. request_method decides about the body (HEAD). 0 or 502. */
 int gate_response(const char *data, size_t n, const char *request_method, char *storage,
                   struct http_head *out, const char **why);

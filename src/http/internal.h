@@ -56,6 +56,7 @@ struct conn {
     size_t scanned;     /* of an incomplete head */
     size_t unsent;      /* when the wait for the peer to take bytes began */
     size_t linger_left; /* bytes that may still be thrown away */
+    uint64_t tag;       /* of http_server_adopt_tagged, or 0 */
     int fd, events;
     enum conn_state state;
     enum wait_kind read_kind;
@@ -170,7 +171,7 @@ const char *server_date(struct http_server *s);
 
 /* -- conn.c ------------------------------------------------------------------------------------ */
 
-int conn_new(struct http_server *s, int fd);
+int conn_new(struct http_server *s, int fd, uint64_t tag);
 void conn_socket_options(int fd);
 
 /* Does all that can be done now. */

@@ -28,10 +28,12 @@ enum http_framing {
 struct http_head {
     /* requests */
     const char *method;
-    const char *target; /* raw request target: origin form only (or "*" for OPTIONS) */
-    const char *path;   /* target before '?', still percent-encoded; starts with '/' */
-    const char *query;  /* after '?', or "" */
-    const char *host;   /* Host header's value, or "" in HTTP/1.0 without it */
+    const char *target;    /* raw request target: origin form only (or "*" for OPTIONS) */
+    const char *path;      /* target before '?', still percent-encoded; starts with '/' */
+    const char *query;     /* after '?', or "" */
+    const char *host;      /* Host header's value, or "" in HTTP/1.0 without it */
+    const char *authority; /* of a target in absolute form, which is cut to its origin form in
+                            * `target`; "" otherwise. Only where gate_proxy_request read it. */
     /* responses */
     int status;
     /* both */

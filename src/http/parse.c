@@ -70,13 +70,9 @@ static void body_start(struct parse_body *b, const struct http_head *h)
     b->done = h->framing == HTTP_BODY_NONE;
 }
 
-int parse_request(const char *data, size_t n, char *storage, struct http_head *out,
-                  struct parse_body *body, const char **why)
+static int agreed_request(const char *data, size_t n, const struct http_head *out,
+                          struct parse_body *body, const char **why)
 {
-    int status = gate_request(data, n, storage, out, why);
-
-    if (status != 0)
-        return status;
     llhttp_init(&body->parser, HTTP_REQUEST, &settings);
     if (!llhttp_agrees(data, n, out, &body->parser)) {
         *why = "a request that cannot be read in one way only";
@@ -84,6 +80,22 @@ int parse_request(const char *data, size_t n, char *storage, struct http_head *o
     }
     body_start(body, out);
     return 0;
+}
+
+int parse_request(const char *data, size_t n, char *storage, struct http_head *out,
+                  struct parse_body *body, const char **why)
+{
+    int status = gate_request(data, n, storage, out, why);
+
+    return status != 0 ? status : agreed_request(data, n, out, body, why);
+}
+
+int parse_proxy_request(const char *data, size_t n, char *storage, struct http_head *out,
+                        struct parse_body *body, const char **why)
+{
+    int status = gate_proxy_request(data, n, storage, out, why);
+
+    return status != 0 ? status : agreed_request(data, n, out, body, why);
 }
 
 int parse_response(const char *data, size_t n, const char *request_method, char *storage,

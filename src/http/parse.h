@@ -29,6 +29,9 @@ struct parse_piece {
 /* A whole head of n bytes. 0, or the status to refuse it with and *why. */
 int parse_request(const char *data, size_t n, char *storage, struct http_head *out,
                   struct parse_body *body, const char **why);
+/* By gate_proxy_request. */
+int parse_proxy_request(const char *data, size_t n, char *storage, struct http_head *out,
+                        struct parse_body *body, const char **why);
 int parse_response(const char *data, size_t n, const char *request_method, char *storage,
                    struct http_head *out, struct parse_body *body, const char **why);
 

@@ -250,7 +250,7 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
             return;
         if (s->conn_count >= s->config.max_connections)
             turn_away(fd);
-        else if (conn_new(s, fd) < 0)
+        else if (conn_new(s, fd, 0) < 0)
             close(fd);
     }
 }
@@ -283,6 +283,11 @@ int http_server_listen(struct http_server *s, int listen_fd)
 
 int http_server_adopt(struct http_server *s, int fd)
 {
+    return http_server_adopt_tagged(s, fd, 0);
+}
+
+int http_server_adopt_tagged(struct http_server *s, int fd, uint64_t tag)
+{
     int r;
 
     if (s->stopping)
@@ -291,7 +296,7 @@ int http_server_adopt(struct http_server *s, int fd)
     if (r < 0)
         return r;
     conn_socket_options(fd);
-    return conn_new(s, fd);
+    return conn_new(s, fd, tag);
 }
 
 size_t http_server_connections(const struct http_server *s)

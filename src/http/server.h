@@ -35,6 +35,10 @@ struct http_server_config {
         write_timeout_ms;    /* the peer takes nothing while we have bytes for it: close; 0 none */
     size_t arena_max_bytes;  /* per exchange */
     struct http_layer layer; /* TLS for connections that begin with it; its ops may be NULL */
+    bool proxy;              /* targets may be in absolute form: head.authority */
+    /* A connection of http_server_adopt_tagged ends: its descriptor is closed after this. May be NULL;
+     * calls nothing of the server. */
+    void (*on_tagged_end)(void *ctx, uint64_t tag, int fd);
 };
 
 /* Sensible values for all of it. */
@@ -51,6 +55,9 @@ int http_server_listen(struct http_server *s, int listen_fd);
 /* Takes over one connected stream socket (tests; sockets handed over by another thread). */
 int http_server_adopt(struct http_server *s, int fd);
 
+/* The same; its exchanges carry the tag, which is not 0. */
+int http_server_adopt_tagged(struct http_server *s, int fd, uint64_t tag);
+
 /* No new connections or requests; running exchanges finish or are cut after grace_ms; then done is
  * called and the server is freed. */
 void http_server_stop(struct http_server *s, uint64_t grace_ms, void (*done)(void *ctx), void *ctx);
@@ -61,6 +68,7 @@ size_t http_server_connections(const struct http_server *s);
 
 const struct http_head *http_exchange_head(const struct http_exchange *x);
 uv_loop_t *http_exchange_loop(const struct http_exchange *x);
+uint64_t http_exchange_tag(const struct http_exchange *x);
 struct arena *http_exchange_arena(struct http_exchange *x); /* freed after the close callback */
 
 /* What the handler wants to find again. on_close may be NULL. */
