@@ -271,13 +271,30 @@ static bool line_is_cut(FILE *f, const char *line)
     return true;
 }
 
+/* fgets, but for a NUL: what a crash left of a file may be zeros, and must not be read as an empty one. */
+static bool get_line(struct parse *p, char *line, int size)
+{
+    int n = 0, c = 0;
+
+    while (n < size - 1 && c != '\n' && (c = getc(p->file)) != EOF) {
+        if (c == '\0') {
+            p->code = err_set(p->e, ERR_INVALID, "%s:%d: a NUL byte: the file is damaged", p->path,
+                              p->line + 1);
+            return false;
+        }
+        line[n++] = (char)c;
+    }
+    line[n] = '\0';
+    return n > 0;
+}
+
 /* inih's reader: one line, without its indentation, because inih would take an indented line for a
  * continuation of the value before it. Returning NULL ends the parse. */
 static char *read_line(char *line, int size, void *arg)
 {
     struct parse *p = arg;
 
-    if (p->code != ERR_OK || !fgets(line, size, p->file))
+    if (p->code != ERR_OK || !get_line(p, line, size))
         return NULL;
     p->line++;
     if (line_is_cut(p->file, line) || p->line > MAX_LINES) {

@@ -114,6 +114,28 @@ static void a_file_with_a_mistake_names_its_line(void **state)
     refuse("[box]\n# fine\nwhat is this\n", 3, "neither");
 }
 
+static void a_file_of_zeros_is_damaged_not_empty(void **state)
+{
+    static const char *const texts[] = {"", "[listen]\nport = 1\n"};
+    char zeroed[] = "/tmp/cay-config-XXXXXX", zeros[512] = "";
+    int fd = mkstemp(zeroed);
+    struct values v;
+    struct err e;
+
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, texts[i], strlen(texts[i]), 0), strlen(texts[i]));
+        assert_int_equal(pwrite(fd, zeros, sizeof(zeros), (off_t)strlen(texts[i])), sizeof(zeros));
+        assert_int_equal(config_defaults(keys, &v, &e), ERR_OK);
+        assert_int_equal(config_load_file(keys, zeroed, &v, &e), ERR_INVALID);
+        assert_non_null(strstr(e.text, i == 0 ? ":1: a NUL byte" : ":3: a NUL byte"));
+        config_free(keys, &v);
+    }
+    close(fd);
+    unlink(zeroed);
+}
+
 static void a_line_that_is_too_long_is_refused_not_cut(void **state)
 {
     char text[9000] = "[listen]\naddress = ";
@@ -239,6 +261,7 @@ int main(void)
         cmocka_unit_test(defaults_come_from_the_table),
         cmocka_unit_test(a_file_changes_what_it_names),
         cmocka_unit_test(a_file_with_a_mistake_names_its_line),
+        cmocka_unit_test(a_file_of_zeros_is_damaged_not_empty),
         cmocka_unit_test(a_line_that_is_too_long_is_refused_not_cut),
         cmocka_unit_test(a_missing_file_is_not_found),
         cmocka_unit_test(options_are_taken_and_the_rest_is_kept),
