@@ -52,18 +52,38 @@ static void handler(struct http_exchange *x, void *ctx)
     http_relay_start(x, &t->o);
 }
 
-static int start(struct relay_test *t)
+/* The next request is relayed to this test's end of a new pair. */
+static void new_upstream(struct relay_test *t)
 {
     int pair[2];
 
-    memset(t, 0, sizeof(*t));
-    fixture_start(&t->f, NULL, handler);
-    t->o = (struct http_relay_options){.on_fail = on_fail, .on_reusable = on_reusable, .arg = t};
     fixture_tcp_pair(pair);
     t->up = pair[0];
     t->next_fd = pair[1];
+}
+
+static int start_with(struct relay_test *t, const struct http_server_config *config)
+{
+    memset(t, 0, sizeof(*t));
+    fixture_start(&t->f, config, handler);
+    t->o = (struct http_relay_options){.on_fail = on_fail, .on_reusable = on_reusable, .arg = t};
+    new_upstream(t);
     t->reused_fd = -1;
     return fixture_client(&t->f);
+}
+
+static int start(struct relay_test *t)
+{
+    return start_with(t, NULL);
+}
+
+/* As start, with a request without a body sent. */
+static int start_get(struct relay_test *t)
+{
+    int fd = start(t);
+
+    fixture_send(&t->f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    return fd;
 }
 
 static void end(struct relay_test *t, int fd)
@@ -155,9 +175,8 @@ static void test_http10_client(void **state)
 static void test_until_close(void **state)
 {
     struct relay_test t;
-    int fd = start(&t);
+    int fd = start_get(&t);
 
-    fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     fixture_send(&t.f, t.up, "HTTP/1.0 200 OK\r\n\r\nsome");
     assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_OPEN);
     fixture_send(&t.f, t.up, " more");
@@ -172,7 +191,7 @@ static void test_until_close(void **state)
 static void test_bodyless(void **state)
 {
     struct relay_test t;
-    int fd = start(&t), pair[2];
+    int fd = start(&t);
 
     fixture_send(&t.f, fd, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
     fixture_send(&t.f, t.up, "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
@@ -181,9 +200,7 @@ static void test_bodyless(void **state)
     assert_int_equal(t.reused, 1);
     close(t.reused_fd);
     close(t.up);
-    fixture_tcp_pair(pair);
-    t.up = pair[0];
-    t.next_fd = pair[1];
+    new_upstream(&t);
     fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     fixture_send(&t.f, t.up, "HTTP/1.1 304\r\nContent-Length: 500\r\nETag:x\r\nX-Empty:\r\n\r\n");
     fixture_recv(&t.f, fd, &got);
@@ -197,9 +214,8 @@ static void test_bodyless(void **state)
 static void test_interim(void **state)
 {
     struct relay_test t;
-    int fd = start(&t);
+    int fd = start_get(&t);
 
-    fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     fixture_send(&t.f, t.up,
                  "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
                  "HTTP/1.1 204 No Content\r\n\r\n");
@@ -239,9 +255,8 @@ static void test_upstream_breaks(void **state)
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
         struct relay_test t;
-        int fd = start(&t);
+        int fd = start_get(&t);
 
-        fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         fixture_send(&t.f, t.up, bad[i]);
         shutdown(t.up, SHUT_WR);
         fixture_recv(&t.f, fd, &got);
@@ -262,9 +277,8 @@ static void test_cut_body(void **state)
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
         struct relay_test t;
-        int fd = start(&t);
+        int fd = start_get(&t);
 
-        fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         fixture_send(&t.f, t.up, bad[i]);
         shutdown(t.up, SHUT_WR);
         assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_RST);
@@ -276,9 +290,8 @@ static void test_cut_body(void **state)
 static void test_client_leaves(void **state)
 {
     struct relay_test t;
-    int fd = start(&t);
+    int fd = start_get(&t);
 
-    fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_OPEN);
     close(fd);
     assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_EOF); /* at once */
@@ -502,19 +515,12 @@ static void test_stuck(void **state)
     static char piece[1 << 16];
     struct http_server_config c;
     struct relay_test t;
-    int fd, pair[2];
+    int fd;
 
     for (int tunnel = 0; tunnel < 2; tunnel++) {
-        memset(&t, 0, sizeof(t));
         http_server_config_default(&c);
         c.write_timeout_ms = 300;
-        fixture_start(&t.f, &c, handler);
-        t.o = (struct http_relay_options){.on_fail = on_fail, .arg = &t};
-        t.reused_fd = -1;
-        fixture_tcp_pair(pair);
-        t.up = pair[0];
-        t.next_fd = pair[1];
-        fd = fixture_client(&t.f);
+        fd = start_with(&t, &c);
         fixture_send(&t.f, fd,
                      tunnel ? upgrade
                             : "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");

@@ -1,6 +1,7 @@
 /* What privd judges and remembers, without a machine: permit table, records, loop. */
+#include "permit_fixture.h"
+
 #include "privd/loop.h"
-#include "privd/permit.h"
 #include "privd/records.h"
 
 #include "base/clock.h"
@@ -18,22 +19,6 @@
 #include <cmocka.h>
 
 /* -- permit ------------------------------------------------------------------------------------ */
-
-static const struct permit_bounds bounds = {.open_files_max = 20000, .slots_max = 100};
-
-static struct privsep_msg good_create(void)
-{
-    struct privsep_msg m = {.version = PRIVSEP_VERSION, .op = PRIVSEP_CREATE, .seq = 1};
-
-    m.u.create.template_number = 1;
-    m.u.create.limits = (struct privsep_limits){.memory_bytes = 512ull << 20,
-                                                .disk_bytes = 1ull << 30,
-                                                .cpu_milli = 1000,
-                                                .pids = 256,
-                                                .open_files = 1024};
-    memcpy(m.u.create.id, "i0123456789", 11);
-    return m;
-}
 
 static void a_create_in_range_is_permitted(void **state)
 {

@@ -182,6 +182,12 @@ static void until(struct fixture *f, const int *what, int n)
     assert_int_equal(*what, n);
 }
 
+static void start_client_up(struct fixture *f)
+{
+    start_client(f);
+    until(f, &f->ups, 1);
+}
+
 static void turn(struct fixture *f, int times)
 {
     for (int i = 0; i < times; i++) {
@@ -206,6 +212,15 @@ static struct privsep_packet hello_packet(void)
 
     p.msg.u.hello.version = PRIVSEP_VERSION;
     return p;
+}
+
+/* HELLO on fd, which has been the want-th request when it returns. */
+static void greet(struct fixture *f, int fd, int want)
+{
+    struct privsep_packet hello = hello_packet();
+
+    assert_int_equal(privsep_packet_send(fd, &hello), 0);
+    until(f, &f->requests, want);
 }
 
 /* The server must have hung up without handing anything on. */
@@ -243,8 +258,7 @@ static void descriptors_arrive_close_on_exec(void **state)
     struct fixture *f = *state;
     struct privsep_msg m = {.op = PRIVSEP_CONNECT, .u.connect.count = PRIVSEP_MAX_FDS};
 
-    start_client(f);
-    until(f, &f->ups, 1);
+    start_client_up(f);
     for (int i = 0; i < 200; i++)
         assert_true(privsep_client_send(f->client, &m, on_reply, f) > 0);
     until(f, &f->replies, 200);
@@ -257,8 +271,7 @@ static void answers_may_come_in_any_order(void **state)
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
     f->silent = true;
-    start_client(f);
-    until(f, &f->ups, 1);
+    start_client_up(f);
     for (int i = 0; i < 100; i++)
         assert_true(privsep_client_send(f->client, &m, on_reply, f) > 0);
     until(f, &f->requests, 101);
@@ -272,8 +285,7 @@ static void events_arrive(void **state)
     struct fixture *f = *state;
     struct privsep_msg m = {.op = PRIVSEP_ENDED, .slot = 77};
 
-    start_client(f);
-    until(f, &f->ups, 1);
+    start_client_up(f);
     assert_int_equal(privsep_server_send(f->server, 0, &m, NULL, 0), 0);
     until(f, &f->events, 1);
     assert_int_equal(f->last_event_slot, 77);
@@ -286,8 +298,7 @@ static void an_events_descriptors_arrive(void **state)
     struct privsep_msg m = {.op = PRIVSEP_EGRESS_OPEN, .slot = 5};
     int fds[PRIVSEP_EGRESS_FDS];
 
-    start_client(f);
-    until(f, &f->ups, 1);
+    start_client_up(f);
     for (size_t i = 0; i < PRIVSEP_EGRESS_FDS; i++)
         fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_int_equal(privsep_server_send(f->server, 0, &m, fds, PRIVSEP_EGRESS_FDS), 0);
@@ -307,8 +318,7 @@ static void no_more_than_the_maximum_is_under_way(void **state)
     struct privsep_msg m = {.op = PRIVSEP_STAT};
 
     f->silent = true;
-    start_client(f);
-    until(f, &f->ups, 1);
+    start_client_up(f);
     for (int i = 0; i < PRIVSEP_CLIENT_MAX_PENDING; i++)
         assert_true(privsep_client_send(f->client, &m, on_reply, f) > 0);
     assert_int_equal(privsep_client_send(f->client, &m, on_reply, f), -EBUSY);
@@ -325,8 +335,7 @@ static void a_lost_server_ends_requests_and_is_found_again(void **state)
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
     f->silent = true;
-    start_client(f);
-    until(f, &f->ups, 1);
+    start_client_up(f);
     assert_true(privsep_client_send(f->client, &m, on_reply, f) > 0);
     until(f, &f->requests, 2);
     stop_server(f);
@@ -348,8 +357,7 @@ static void freeing_ends_what_is_under_way(void **state)
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
     f->silent = true;
-    start_client(f);
-    until(f, &f->ups, 1);
+    start_client_up(f);
     assert_true(privsep_client_send(f->client, &m, on_reply, f) > 0);
     privsep_client_free(f->client);
     f->client = NULL;
@@ -359,14 +367,12 @@ static void freeing_ends_what_is_under_way(void **state)
 static void a_new_connection_replaces_the_old(void **state)
 {
     struct fixture *f = *state;
-    struct privsep_packet hello = hello_packet(), p;
+    struct privsep_packet p;
     int first = raw_connect(f), second;
 
-    assert_int_equal(privsep_packet_send(first, &hello), 0);
-    until(f, &f->requests, 1);
+    greet(f, first, 1);
     second = raw_connect(f);
-    assert_int_equal(privsep_packet_send(second, &hello), 0);
-    until(f, &f->requests, 2);
+    greet(f, second, 2);
     assert_int_equal(privsep_packet_recv(first, &p), 1);
     assert_int_equal(privsep_packet_recv(first, &p), 0);
     assert_int_equal(privsep_packet_recv(second, &p), 1);
@@ -378,17 +384,15 @@ static void a_new_connection_replaces_the_old(void **state)
 static void replies_to_an_earlier_peer_are_dropped(void **state)
 {
     struct fixture *f = *state;
-    struct privsep_packet hello = hello_packet(), p;
+    struct privsep_packet p;
     struct privsep_msg m = {.op = PRIVSEP_CREATE, .seq = 5};
     int first = raw_connect(f), second;
     uint64_t was;
 
-    assert_int_equal(privsep_packet_send(first, &hello), 0);
-    until(f, &f->requests, 1);
+    greet(f, first, 1);
     was = privsep_server_peer(f->server);
     second = raw_connect(f);
-    assert_int_equal(privsep_packet_send(second, &hello), 0);
-    until(f, &f->requests, 2);
+    greet(f, second, 2);
     assert_int_equal(privsep_server_send(f->server, was, &m, NULL, 0), -ENOTCONN);
     assert_int_equal(privsep_packet_recv(second, &p), 1);
     assert_int_equal(p.msg.op, PRIVSEP_HELLO);
@@ -432,8 +436,7 @@ static void a_second_hello_ends_the_connection(void **state)
     struct privsep_packet hello = hello_packet();
     int fd = raw_connect(f);
 
-    assert_int_equal(privsep_packet_send(fd, &hello), 0);
-    until(f, &f->requests, 1);
+    greet(f, fd, 1);
     assert_int_equal(privsep_packet_send(fd, &hello), 0);
     assert_refused(f, fd, 1);
 }
@@ -486,12 +489,10 @@ static void a_request_with_a_descriptor_is_none(void **state)
 static void a_peer_that_does_not_read_is_hung_up(void **state)
 {
     struct fixture *f = *state;
-    struct privsep_packet hello = hello_packet();
     struct privsep_msg m = {.op = PRIVSEP_ITEM};
     int fd = raw_connect(f), r = 0, sent = 0;
 
-    assert_int_equal(privsep_packet_send(fd, &hello), 0);
-    until(f, &f->requests, 1);
+    greet(f, fd, 1);
     while (r == 0 && sent++ < PRIVSEP_SERVER_MAX_QUEUE * 2)
         r = privsep_server_send(f->server, 0, &m, NULL, 0);
     assert_int_equal(r, -ENOBUFS);

@@ -1,5 +1,5 @@
 /* docs/privsep.md says what privd permits: its tables are compared with what permit.c answers. */
-#include "privd/permit.h"
+#include "permit_fixture.h"
 
 #include "base/util.h"
 
@@ -13,10 +13,6 @@
 
 #include <cmocka.h>
 
-#define OPEN_FILES 20000
-#define SLOTS      100
-
-static const struct permit_bounds bounds = {.open_files_max = OPEN_FILES, .slots_max = SLOTS};
 static char page[65536];
 
 static int read_page(void **state)
@@ -118,16 +114,8 @@ static struct privsep_msg good(uint16_t op)
 {
     struct privsep_msg m = {.version = PRIVSEP_VERSION, .op = op, .seq = 1};
 
-    if (op == PRIVSEP_CREATE) {
-        m.u.create.template_number = 1;
-        m.u.create.limits = (struct privsep_limits){.memory_bytes = 512ull << 20,
-                                                    .disk_bytes = 1ull << 30,
-                                                    .cpu_milli = 1000,
-                                                    .pids = 256,
-                                                    .open_files = 1024};
-        memcpy(m.u.create.id, "i1", 2);
-        return m;
-    }
+    if (op == PRIVSEP_CREATE)
+        return good_create();
     m.gen = 1;
     m.u.connect.count = 1;
     return m;
