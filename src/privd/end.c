@@ -12,9 +12,10 @@
 #define KILL_AGAIN_MS    2000
 #define RETRY_FIRST_MS   5
 #define RETRY_SHIFT      8  /* at most RETRY_FIRST_MS << 8: 1.3 s */
-#define RETRIES_REPORTED 30 /* then who asked is told that it does not go; it is still tried */
+#define RETRIES_REPORTED 30 /* then it is said that it does not go; it is still tried */
+#define GATHER_MS        10 /* a task costs more than what it does for one */
 
-static void clean_up(struct slot *s);
+static void clean_some(struct privd *p);
 
 /* -- removing what is left --------------------------------------------------------------------- */
 
@@ -39,6 +40,13 @@ static void answer_create(struct slot *s)
     free(TAKE_PTR(s->create));
 }
 
+static void on_gathered(void *arg)
+{
+    clean_some(arg);
+}
+
+static void on_removed(void *arg, uint32_t events);
+
 static void stop_when_all_are_gone(struct privd *p)
 {
     if (!p->stopping)
@@ -55,7 +63,6 @@ static void gone(struct slot *s)
 
     s->pid = 0;
     slots_enter(p, s, SLOT_EMPTY);
-    answer_killer(s, 0);
     answer_create(s);
     slots_put_empty(p, s);
     if (p->stopping) {
@@ -67,9 +74,20 @@ static void gone(struct slot *s)
     jobs_sweep_if_idle(p);
 }
 
+static void put_ended(struct slot *s)
+{
+    struct cleaner *c = &s->privd->cleaner;
+
+    slots_list_put(&c->ended, s);
+    if (s->privd->stopping || c->ended.n >= RUNTIME_ENDS_MAX)
+        clean_some(s->privd);
+    else if (c->timer.place == 0)
+        loop_arm(&s->privd->loop, &c->timer, GATHER_MS, on_gathered, s->privd);
+}
+
 static void on_retry(void *arg)
 {
-    clean_up(arg);
+    put_ended(arg);
 }
 
 static void try_again(struct slot *s, int why)
@@ -77,7 +95,6 @@ static void try_again(struct slot *s, int why)
     s->retries++;
     if (s->retries == RETRIES_REPORTED) {
         log_error("slot %u: what is left of it cannot be removed: %s", s->number, strerror(-why));
-        answer_killer(s, why);
         answer_create(s);
     }
     if (why == -EBUSY)
@@ -86,40 +103,80 @@ static void try_again(struct slot *s, int why)
              on_retry, s);
 }
 
-static void on_removed(void *arg, uint32_t events)
+/* The task has ended, or there was none: what becomes of each. */
+static void take_statuses(struct privd *p, int r)
 {
-    struct slot *s = arg;
-    struct privd *p = s->privd;
-    int r;
+    const struct cleaner done = p->cleaner; /* the next may begin below */
 
-    loop_remove(&p->loop, &s->task_source);
-    r = p->driver->end_finish(p->rt, &s->task);
-    if (r == -EAGAIN && slots_watch_task(s, on_removed) == 0)
-        return;
-    if (r < 0)
-        try_again(s, r);
-    else
-        gone(s);
+    p->cleaner.n = 0;
+    for (unsigned i = 0; i < done.n; i++) {
+        int status = r < 0 ? r : done.ends[i].status;
+
+        if (status < 0)
+            try_again(done.slots[i], status);
+        else
+            gone(done.slots[i]);
+    }
 }
 
-/* No process that is known lives any more. */
+static int watch_cleaner(struct privd *p)
+{
+    return loop_add(&p->loop, &p->cleaner.source, p->cleaner.task.result_fd, on_removed, p);
+}
+
+static void on_removed(void *arg, uint32_t events)
+{
+    struct privd *p = arg;
+    struct cleaner *c = &p->cleaner;
+    int r;
+
+    loop_remove(&p->loop, &c->source);
+    r = p->driver->end_finish(p->rt, &c->task, c->ends, c->n);
+    if (r == -EAGAIN && watch_cleaner(p) == 0)
+        return;
+    take_statuses(p, r);
+    clean_some(p);
+}
+
+/* One task at a time, with all that have ended meanwhile. */
+static void clean_some(struct privd *p)
+{
+    struct cleaner *c = &p->cleaner;
+    struct slot *s;
+    int r;
+
+    if (c->n > 0 || c->ended.n == 0)
+        return;
+    loop_disarm(&p->loop, &c->timer);
+    while (c->n < RUNTIME_ENDS_MAX && (s = slots_list_take(&c->ended)) != NULL) {
+        c->slots[c->n] = s;
+        c->ends[c->n++] = (struct runtime_end){.number = s->number, .gen = s->gen};
+    }
+    r = p->driver->end_begin(p->rt, c->ends, c->n, &c->task);
+    if (r == 0)
+        r = watch_cleaner(p);
+    if (r < 0)
+        take_statuses(p, r);
+}
+
+void end_hurry(struct privd *p)
+{
+    clean_some(p);
+}
+
+/* No process that is known lives any more: whoever asked for that gets to know. */
 static void clean_up(struct slot *s)
 {
     struct privd *p = s->privd;
-    int r;
 
     loop_disarm(&p->loop, &s->timer);
     loop_remove(&p->loop, &s->pid_source);
     util_close(&s->pidfd);
     util_close(&s->boot_fd);
     runtime_slot_close(&s->pooled);
-    if (s->state != SLOT_ENDING)
-        slots_enter(p, s, SLOT_ENDING);
-    r = p->driver->end_begin(p->rt, s->number, s->gen, &s->task);
-    if (r == 0)
-        r = slots_watch_task(s, on_removed);
-    if (r < 0)
-        try_again(s, r);
+    slots_enter(p, s, SLOT_ENDING);
+    answer_killer(s, 0);
+    put_ended(s);
 }
 
 /* -- PID 1 ------------------------------------------------------------------------------------- */
@@ -196,6 +253,11 @@ void end_asked(struct privd *p, struct slot *s, const struct asker *who)
     /* One waits at a time; one whose connection is gone makes room. */
     if (s->killer.seq != 0 && s->killer.peer == privsep_server_peer(p->server)) {
         request_reply_status(p, who, PRIVSEP_KILL, -EALREADY, PRIVSEP_STAGE_NONE);
+        return;
+    }
+    if (s->state == SLOT_ENDING) {
+        s->killer = *who;
+        answer_killer(s, 0);
         return;
     }
     s->killer = *who;

@@ -391,7 +391,8 @@ int main(int argc, char **argv)
                              .loop.epoll_fd = -1,
                              .records.fd = -1,
                              .server_source = LOOP_SOURCE_NONE,
-                             .signal_source = LOOP_SOURCE_NONE};
+                             .signal_source = LOOP_SOURCE_NONE,
+                             .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};
     int r;
 
     log_init("cay-privd", LOG_INFO);

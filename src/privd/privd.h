@@ -63,12 +63,23 @@ struct slot {
     uint32_t warm_epoch; /* p->warm_epoch when it was begun to be warmed */
     int64_t started_real_ms;
 
-    struct slot *next; /* of the list it is on: empty, ready, warm, none */
+    struct slot *next; /* of the list it is on: empty, ready, warm, ended, none */
 };
 
 struct slot_list {
     struct slot *first, *last;
     uint32_t n;
+};
+
+/* Removes what is left of ended sandboxes, many with one task. */
+struct cleaner {
+    struct slot_list ended; /* no process of theirs lives; not yet under way */
+    struct task task;
+    struct loop_source source;
+    struct loop_timer timer; /* gathers them for a moment */
+    struct slot *slots[RUNTIME_ENDS_MAX];
+    struct runtime_end ends[RUNTIME_ENDS_MAX]; /* of the task; n of both */
+    unsigned n;
 };
 
 struct jobs;
@@ -94,6 +105,7 @@ struct privd {
     uint32_t warm_epoch;    /* slots warmed in an earlier one are not used */
     uint32_t make_failures; /* in a row: refilling backs off */
     struct loop_timer refill_timer;
+    struct cleaner cleaner;
 
     struct create_request *waiting_first, *waiting_last; /* creates without a slot yet */
     uint32_t n_waiting;
@@ -127,6 +139,10 @@ void request_reply_status(struct privd *p, const struct asker *who, uint16_t op,
 /* All slots as SLOT_EMPTY, on no list yet: recover_run puts them where they belong. 0 or -errno. */
 int slots_init(struct privd *p);
 void slots_free(struct privd *p);
+
+/* A slot is on one list at most. */
+void slots_list_put(struct slot_list *l, struct slot *s);
+struct slot *slots_list_take(struct slot_list *l); /* the oldest; NULL: none */
 
 /* Puts an empty slot on the list it is made from again. */
 void slots_put_empty(struct privd *p, struct slot *s);
@@ -172,7 +188,7 @@ void sandbox_forget_waiting(struct privd *p);
 
 /* -- end.c ------------------------------------------------------------------------------------- */
 
-/* KILL: who is answered when nothing is left. */
+/* KILL: who is answered when no process is left. Layer and cgroups go a moment later. */
 void end_asked(struct privd *p, struct slot *s, const struct asker *who);
 
 /* Its pidfd is watched from now on: an end that nobody asked for becomes PRIVSEP_ENDED. 0 or -errno. */
@@ -180,6 +196,9 @@ int end_watch(struct privd *p, struct slot *s);
 
 /* Kills what runs in it, whatever its state, then cleans up. For failed starts, recovery, stop. */
 void end_force(struct privd *p, struct slot *s);
+
+/* Somebody waits for a slot: what has ended is not gathered any longer. */
+void end_hurry(struct privd *p);
 
 /* -- recover.c --------------------------------------------------------------------------------- */
 

@@ -41,8 +41,9 @@ static void found(void *arg, const struct runtime_found *f)
 
 static int run_end(struct privd *p, uint32_t slot, uint32_t gen)
 {
+    struct runtime_end e = {.number = slot, .gen = gen};
     struct task t = TASK_NONE;
-    int r = p->driver->end_begin(p->rt, slot, gen, &t);
+    int r = p->driver->end_begin(p->rt, &e, 1, &t);
 
     if (r < 0)
         return r;
@@ -50,9 +51,9 @@ static int run_end(struct privd *p, uint32_t slot, uint32_t gen)
         struct pollfd ready = {.fd = t.result_fd, .events = POLLIN};
 
         (void)poll(&ready, 1, 1000);
-        r = p->driver->end_finish(p->rt, &t);
+        r = p->driver->end_finish(p->rt, &t, &e, 1);
     } while (r == -EAGAIN);
-    return r;
+    return r < 0 ? r : e.status;
 }
 
 static int undo(struct privd *p, const struct runtime_found *f)

@@ -14,7 +14,7 @@
 #define BACKOFF_MS    100
 #define BACKOFF_SHIFT 6 /* at most BACKOFF_MS << 6: 6.4 s */
 
-static void list_put(struct slot_list *l, struct slot *s)
+void slots_list_put(struct slot_list *l, struct slot *s)
 {
     s->next = NULL;
     if (l->last)
@@ -25,7 +25,7 @@ static void list_put(struct slot_list *l, struct slot *s)
     l->n++;
 }
 
-static struct slot *list_take(struct slot_list *l)
+struct slot *slots_list_take(struct slot_list *l)
 {
     struct slot *s = l->first;
 
@@ -107,7 +107,7 @@ void slots_enter(struct privd *p, struct slot *s, enum slot_state state)
 
 void slots_put_empty(struct privd *p, struct slot *s)
 {
-    list_put(&p->empty, s);
+    slots_list_put(&p->empty, s);
 }
 
 static bool same_kind(const struct slot_kind *a, const struct slot_kind *b)
@@ -132,8 +132,8 @@ struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind)
 
     /* All warm ones are of one kind. */
     if (warm && same_kind(&warm->kind, kind))
-        return list_take(&p->warm);
-    s = list_take(&p->ready);
+        return slots_list_take(&p->warm);
+    s = slots_list_take(&p->ready);
     if (!s && warm && p->empty.n == 0 && p->n_making == 0) {
         list_remove(&p->warm, warm);
         give_up(p, warm);
@@ -147,7 +147,7 @@ void slots_forget_warm(struct privd *p)
 
     p->has_kind = false;
     p->warm_epoch++;
-    while ((s = list_take(&p->warm)) != NULL)
+    while ((s = slots_list_take(&p->warm)) != NULL)
         give_up(p, s);
 }
 
@@ -250,13 +250,13 @@ static void on_warm(void *arg, uint32_t events)
         give_up(p, s);
     } else {
         slots_enter(p, s, SLOT_READY);
-        list_put(&p->warm, s);
+        slots_list_put(&p->warm, s);
         sandbox_pump(p);
     }
     slots_refill(p);
 }
 
-/* s is on no list, SLOT_MAKING or SLOT_READY; its namespaces are there. */
+/* s is on no list. Its namespaces are there, or are made by the same task. */
 static void warm(struct privd *p, struct slot *s)
 {
     struct runtime_start start = {.template_number = p->kind.template_number,
@@ -305,21 +305,15 @@ static void on_made(void *arg, uint32_t events)
         return;
     }
     p->make_failures = 0;
-    if (want_warm(p, p->ready.n)) {
-        warm(p, s);
-    } else {
-        slots_enter(p, s, SLOT_READY);
-        list_put(&p->ready, s);
-        sandbox_pump(p);
-    }
+    slots_enter(p, s, SLOT_READY);
+    slots_list_put(&p->ready, s);
+    sandbox_pump(p);
     slots_refill(p);
 }
 
 /* Whatever it ran before is forgotten; the generation is one that this slot never had. */
-static void make_one(struct privd *p, struct slot *s)
+static void begin_use(struct slot *s)
 {
-    int r;
-
     s->gen++;
     s->pid = 0;
     s->pooled = RUNTIME_SLOT_NONE;
@@ -329,6 +323,12 @@ static void make_one(struct privd *p, struct slot *s)
     s->failure = 0;
     s->kind = (struct slot_kind){0};
     memset(s->id, 0, sizeof(s->id));
+}
+
+static void make_bare(struct privd *p, struct slot *s)
+{
+    int r;
+
     slots_enter(p, s, SLOT_MAKING);
     p->n_making++;
     r = p->driver->slot_begin(p->rt, s->number, s->gen, &s->task);
@@ -356,12 +356,19 @@ void slots_refill(struct privd *p)
         struct slot *s;
 
         if (p->ready.n > 0 && want_warm(p, p->ready.n - 1)) {
-            warm(p, list_take(&p->ready));
+            warm(p, slots_list_take(&p->ready));
             continue;
         }
-        s = want_more(p) ? list_take(&p->empty) : NULL;
-        if (!s)
+        s = want_more(p) ? slots_list_take(&p->empty) : NULL;
+        if (!s) {
+            if (p->n_waiting > 0)
+                end_hurry(p);
             break;
-        make_one(p, s);
+        }
+        begin_use(s);
+        if (want_warm(p, p->ready.n + p->n_making - p->n_warming))
+            warm(p, s);
+        else
+            make_bare(p, s);
     }
 }

@@ -26,10 +26,17 @@ int template_read(const struct privd *p, uint32_t number, struct template_meta *
     return 0;
 }
 
+/* One that is SLOT_ENDING has no process any more, so no mount; a failed start may have. */
+static bool may_stand_on(const struct slot *s, uint32_t number)
+{
+    return s->kind.template_number == number &&
+           (s->state == SLOT_ENDING ? s->create != NULL : s->state >= SLOT_STARTING);
+}
+
 bool template_in_use(const struct privd *p, uint32_t number)
 {
     for (uint32_t i = 0; i < p->options.slots_max; i++)
-        if (p->slots[i].state >= SLOT_STARTING && p->slots[i].kind.template_number == number)
+        if (may_stand_on(&p->slots[i], number))
             return true;
     for (const struct create_request *c = p->waiting_first; c; c = c->next)
         if (c->kind.template_number == number)

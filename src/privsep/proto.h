@@ -33,7 +33,8 @@ enum privsep_op {
     PRIVSEP_CREATE,  /* u.create. Reply when cay-init is ready (status 0, slot, gen, u.created, and
                         * PRIVSEP_CREATE_SOCKETS sockets as of CONNECT, or none) or after everything
                         * was undone (status -errno, stage says at which) */
-    PRIVSEP_KILL,    /* slot, gen. Reply when nothing of it is left but what a job deletes later */
+    PRIVSEP_KILL,    /* slot, gen. Reply when no process of it is left; its layer and control groups
+                      * are removed a moment later */
     PRIVSEP_CONNECT, /* slot, gen, u.connect.count (1..PRIVSEP_MAX_FDS). Reply: that many stream
                       * sockets, non-blocking, unconnected, inside the sandbox's network namespace;
                       * the caller connects them to 127.0.0.1:port */

@@ -64,13 +64,24 @@ int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
                         const struct runtime_start *start, struct task *out, int *boot_fd);
 int process_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
                          uint32_t *stage);
-int process_end_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
-int process_end_finish(struct runtime *rt, struct task *t);
+int process_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,
+                      struct task *out);
+int process_end_finish(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n);
 
 struct process_slot_args {
     struct runtime *rt;
     uint32_t number, gen;
 };
+
+/* In a task. The writable layer and the cgroups of a slot; 0 or -errno, noted in *out. */
+int process_make_places(struct runtime *rt, uint32_t number, uint32_t gen,
+                        struct task_result *out) WARN_UNUSED;
+
+/* In a task: forks into a new user namespace of uid's and what else flags (CLONE_NEW*) say. As ns_fork. */
+pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd);
+
+/* In such a child, once its ids are mapped: becomes its root, sets up its network namespace. */
+int process_set_up_network(void) WARN_UNUSED;
 
 /* Notes where a task failed; returns rc. */
 int process_fail(struct task_result *out, enum privsep_stage stage, int rc);

@@ -3,6 +3,7 @@
 #include "runtime/internal.h"
 
 #include "base/io.h"
+#include "sys/fdpass.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
@@ -28,7 +29,7 @@ struct start_args {
 
 /* Detached, read-only, idmapped copies of the template's trees. Only names that we make ourselves, below
  * directories that only root can change, and no link is followed. */
-static int open_lower(const struct start_args *a, struct inside *in)
+static int open_lower(const struct start_args *a, int userns_fd, struct inside *in)
 {
     char name[16];
     snprintf(name, sizeof(name), "%u", a->start->template_number);
@@ -36,28 +37,41 @@ static int open_lower(const struct start_args *a, struct inside *in)
                                              0);
     if (dir < 0)
         return dir;
-    in->lower_fd = mnt_clone_idmapped(dir, "rootfs", RUNTIME_LOWER_ATTR, a->slot->userns_fd);
+    in->lower_fd = mnt_clone_idmapped(dir, "rootfs", RUNTIME_LOWER_ATTR, userns_fd);
     if (in->lower_fd < 0)
         return in->lower_fd;
-    in->mask_fd = mnt_clone_idmapped(dir, "usrmask", RUNTIME_LOWER_ATTR, a->slot->userns_fd);
+    in->mask_fd = mnt_clone_idmapped(dir, "usrmask", RUNTIME_LOWER_ATTR, userns_fd);
     if (in->mask_fd == -ENOENT)
         return 0;
     if (in->mask_fd < 0)
         return in->mask_fd;
-    in->usr_fd = mnt_clone_idmapped(AT_FDCWD, "/usr", RUNTIME_LOWER_ATTR, a->slot->userns_fd);
+    in->usr_fd = mnt_clone_idmapped(AT_FDCWD, "/usr", RUNTIME_LOWER_ATTR, userns_fd);
     return in->usr_fd < 0 ? in->usr_fd : 0;
 }
 
-static int open_layer(const struct start_args *a, struct inside *in)
+static int limit_layer(const struct start_args *a)
 {
     struct disk *disk = &a->rt->disk;
-    const struct runtime_slot *s = a->slot;
     uint64_t bytes = WITHOUT(DISK_LIMIT) ? 0 : a->start->limits.disk_bytes;
-    int rc = disk->backend->layer_limit(disk, s->number, s->gen, bytes);
-    if (rc < 0)
-        return rc;
-    in->upper_fd = disk->backend->layer_tree(disk, s->number, s->gen, s->userns_fd);
+    return disk->backend->layer_limit(disk, a->slot->number, a->slot->gen, bytes);
+}
+
+static int open_layer(const struct start_args *a, int userns_fd, struct inside *in)
+{
+    struct disk *disk = &a->rt->disk;
+    in->upper_fd = disk->backend->layer_tree(disk, a->slot->number, a->slot->gen, userns_fd);
     return in->upper_fd < 0 && in->upper_fd != -EOPNOTSUPP ? in->upper_fd : 0;
+}
+
+/* The trees, with the ids of the slot's user namespace. */
+static int open_trees(const struct start_args *a, int userns_fd, struct inside *in,
+                      struct task_result *out)
+{
+    int rc = open_lower(a, userns_fd, in);
+    if (rc < 0)
+        return process_fail(out, rc == -ENOENT ? PRIVSEP_STAGE_TEMPLATE : PRIVSEP_STAGE_MOUNTS, rc);
+    rc = open_layer(a, userns_fd, in);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_LAYER, rc) : 0;
 }
 
 /* The host's own nodes, bound one by one: a user namespace cannot make device nodes that open. */
@@ -112,13 +126,10 @@ static int write_boot(const struct start_args *a, int n_cgroup_fds)
     return io_write_full(a->boot_own, &boot, sizeof(boot)); /* fits the socket's buffer */
 }
 
-/* Everything that needs the host's root: opening layers, devices and cgroups, before it is given up. */
+/* What else needs the host's root, before it is given up: devices and cgroups. */
 static int prepare(const struct start_args *a, struct inside *in, struct task_result *out)
 {
-    int rc = open_lower(a, in);
-    if (rc < 0)
-        return process_fail(out, rc == -ENOENT ? PRIVSEP_STAGE_TEMPLATE : PRIVSEP_STAGE_MOUNTS, rc);
-    rc = open_layer(a, in);
+    int rc = limit_layer(a);
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
     rc = open_devices(in);
@@ -134,15 +145,15 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
     rc = write_boot(a, in->n_cgroup_fds);
-    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_EXEC, rc);
+    /* The working directory is the one thing that the next mount namespace takes over. */
+    return fchdir(a->rt->stage_fd) < 0 ? process_fail(out, PRIVSEP_STAGE_MOUNTS, -errno) : 0;
 }
 
-/* Joins the slot's namespaces and becomes its root: from here on this process has no right on the host.
- * The working directory is the one thing that the next mount namespace takes over. */
+/* Joins the slot's namespaces and becomes its root: from here on this process has no right on the host. */
 static int enter_slot(const struct start_args *a)
 {
-    if (fchdir(a->rt->stage_fd) < 0)
-        return -errno;
     int rc = ns_enter(a->slot->userns_fd, CLONE_NEWUSER);
     if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
         rc = ns_enter(a->slot->netns_fd, CLONE_NEWNET);
@@ -155,11 +166,18 @@ static uint64_t namespaces(void)
            (WITHOUT(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP);
 }
 
+/* End of file: exec has closed it. */
+static int await_exec(int status_fd, struct task_result *out)
+{
+    struct inside_failure failure;
+    int rc = io_read_full(status_fd, &failure, sizeof(failure));
+    return rc == 0 ? process_fail(out, (enum privsep_stage)failure.stage, failure.status) : 0;
+}
+
 /* CLONE_PARENT: the sandbox's PID 1 is privd's child, not this task's, and outlives it. */
 static int fork_inside(struct inside *in, struct task_result *out)
 {
     int pipes[2], pidfd = -1;
-    struct inside_failure failure;
 
     if (pipe2(pipes, O_CLOEXEC) < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
@@ -170,17 +188,143 @@ static int fork_inside(struct inside *in, struct task_result *out)
         inside_run(in);
     }
     close(pipes[1]);
-    if (pid < 0) {
-        close(pipes[0]);
+    CLEANUP_CLOSE int status_fd = pipes[0];
+    if (pid < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
-    }
     out->values[0] = (uint64_t)pid;
     out->fds[out->n_fds++] = pidfd;
-    /* End of file: exec has closed it. */
-    int rc = io_read_full(pipes[0], &failure, sizeof(failure));
-    close(pipes[0]);
-    return rc == 0 ? process_fail(out, (enum privsep_stage)failure.stage, failure.status) : 0;
+    return await_exec(status_fd, out);
 }
+
+static int start_in_slot(const struct start_args *a, struct inside *in, struct task_result *out)
+{
+    int rc = prepare(a, in, out);
+    if (rc == 0)
+        rc = open_trees(a, a->slot->userns_fd, in, out);
+    if (rc < 0)
+        return rc;
+    rc = enter_slot(a);
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
+    return fork_inside(in, out);
+}
+
+/* --- slot and start in one -------------------------------------------------------------------- */
+
+/* The trees that are opened for the child when its user namespace is there; -1: there is none. */
+#define TREES 4
+
+static void list_trees(struct inside *in, int *trees[static TREES])
+{
+    trees[0] = &in->lower_fd;
+    trees[1] = &in->mask_fd;
+    trees[2] = &in->usr_fd;
+    trees[3] = &in->upper_fd;
+}
+
+/* Which of them travel is told by a bit each. They are closed here once the message has them. */
+static int send_trees(int sock, struct inside *in)
+{
+    int *trees[TREES], fds[TREES];
+    uint8_t which = 0;
+    size_t n = 0;
+
+    list_trees(in, trees);
+    for (unsigned i = 0; i < TREES; i++) {
+        if (*trees[i] < 0)
+            continue;
+        which |= (uint8_t)(1u << i);
+        fds[n++] = *trees[i];
+    }
+    return fdpass_send(sock, &which, sizeof(which), fds, n, 0);
+}
+
+static int take_trees(int sock, struct inside *in)
+{
+    int *trees[TREES], fds[TREES];
+    uint8_t which = 0;
+    size_t n = 0, at = 0;
+    ssize_t got = fdpass_recv(sock, &which, sizeof(which), fds, TREES, &n, 0);
+
+    if (got != (ssize_t)sizeof(which))
+        return got < 0 ? (int)got : -ECHILD;
+    list_trees(in, trees);
+    for (unsigned i = 0; i < TREES && at < n; i++)
+        if (which & (1u << i))
+            *trees[i] = fds[at++];
+    return 0;
+}
+
+/* PID 1 to be, in namespaces of its own from its first instruction on: no right on the host. Its ids are
+ * mapped when the message comes. End of file: the task has failed, and says why. */
+NORETURN static void run_whole(struct inside *in, int sock)
+{
+    struct inside_failure failure = {.stage = PRIVSEP_STAGE_NETWORK};
+
+    if (take_trees(sock, in) < 0)
+        _exit(1);
+    failure.status = process_set_up_network();
+    if (failure.status == 0)
+        inside_run(in);
+    (void)!write(in->status_fd, &failure, sizeof(failure));
+    _exit(1);
+}
+
+/* The other end of run_whole. */
+static int serve_whole(const struct start_args *a, struct inside *in, pid_t pid, int sock,
+                       struct task_result *out)
+{
+    int rc = ns_write_maps(pid, runtime_slot_uid(a->rt, a->slot->number), RUNTIME_UID_COUNT);
+    CLEANUP_CLOSE int userns = rc < 0 ? rc : ns_open(pid, "user");
+
+    if (userns < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, userns);
+    rc = open_trees(a, userns, in, out);
+    if (rc < 0)
+        return rc;
+    rc = send_trees(sock, in);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc) : 0;
+}
+
+static int fork_whole(const struct start_args *a, struct inside *in, struct task_result *out)
+{
+    int pipes[2], pair[2], pidfd = -1;
+
+    if (pipe2(pipes, O_CLOEXEC) < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
+    CLEANUP_CLOSE int status_fd = pipes[0];
+    CLEANUP_CLOSE int status_end = pipes[1];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
+    CLEANUP_CLOSE int sock = pair[0];
+    CLEANUP_CLOSE int sock_end = pair[1];
+    in->status_fd = pipes[1];
+    pid_t pid = process_fork_owned(runtime_slot_uid(a->rt, a->slot->number),
+                                   namespaces() | CLONE_NEWNET | CLONE_PARENT, 0, &pidfd);
+    if (pid == 0) {
+        util_close(&sock);
+        util_close(&status_fd);
+        run_whole(in, sock_end);
+    }
+    if (pid < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
+    util_close(&sock_end);
+    util_close(&status_end);
+    out->values[0] = (uint64_t)pid;
+    out->fds[out->n_fds++] = pidfd;
+    int rc = serve_whole(a, in, pid, sock, out);
+    return rc < 0 ? rc : await_exec(status_fd, out);
+}
+
+static int start_whole(const struct start_args *a, struct inside *in, struct task_result *out)
+{
+    int rc = process_make_places(a->rt, a->slot->number, a->slot->gen, out);
+    if (rc == 0)
+        rc = prepare(a, in, out);
+    return rc == 0 ? fork_whole(a, in, out) : rc;
+}
+
+/* --- both --------------------------------------------------------------------------------------- */
 
 static int start_sandbox(void *arg, struct task_result *out)
 {
@@ -195,13 +339,7 @@ static int start_sandbox(void *arg, struct task_result *out)
                         .boot_fd = a->boot_fd,
                         .status_fd = -1};
 
-    int rc = prepare(a, &in, out);
-    if (rc < 0)
-        return rc;
-    rc = enter_slot(a);
-    if (rc < 0)
-        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
-    return fork_inside(&in, out);
+    return a->slot->userns_fd < 0 ? start_whole(a, &in, out) : start_in_slot(a, &in, out);
 }
 
 int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
@@ -251,27 +389,52 @@ int process_start_finish(struct runtime *rt, struct task *t, struct runtime_star
 
 /* --- ends -------------------------------------------------------------------------------------- */
 
-static int end_slot(void *arg, struct task_result *out)
+struct end_args {
+    struct runtime *rt;
+    const struct runtime_end *ends;
+    unsigned n;
+};
+
+/* How each went, two bytes for each. */
+#define STATUSES_PER_VALUE 4
+_Static_assert(RUNTIME_ENDS_MAX <= STATUSES_PER_VALUE * TASK_MAX_VALUES, "room for all");
+
+static int end_one(struct runtime *rt, const struct runtime_end *e)
 {
-    const struct process_slot_args *a = arg;
-    struct runtime *rt = a->rt;
-    int rc = cgroup_remove(rt->cgroups, a->number);
+    int rc = cgroup_remove(rt->cgroups, e->number);
     /* A layer that processes may still write to is not taken away: the caller tries again. */
-    if (rc < 0)
-        return rc;
-    return rt->disk.backend->layer_destroy(&rt->disk, a->number, a->gen);
+    return rc < 0 ? rc : rt->disk.backend->layer_destroy(&rt->disk, e->number, e->gen);
 }
 
-int process_end_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out)
+static int end_slots(void *arg, struct task_result *out)
 {
-    struct process_slot_args args = {.rt = rt, .number = number, .gen = gen};
-    if (number >= RUNTIME_SLOTS_MAX)
-        return -ERANGE;
-    return task_spawn(end_slot, &args, out);
+    const struct end_args *a = arg;
+    for (unsigned i = 0; i < a->n; i++) {
+        uint64_t error = (uint16_t)-end_one(a->rt, &a->ends[i]);
+        out->values[i / STATUSES_PER_VALUE] |= error << (16 * (i % STATUSES_PER_VALUE));
+    }
+    return 0;
 }
 
-int process_end_finish(struct runtime *rt, struct task *t)
+int process_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,
+                      struct task *out)
+{
+    struct end_args args = {.rt = rt, .ends = ends, .n = n};
+    if (n == 0 || n > RUNTIME_ENDS_MAX)
+        return -EINVAL;
+    for (unsigned i = 0; i < n; i++)
+        if (ends[i].number >= RUNTIME_SLOTS_MAX)
+            return -ERANGE;
+    return task_spawn(end_slots, &args, out);
+}
+
+int process_end_finish(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n)
 {
     struct task_result result = {0};
-    return process_collect(t, &result, NULL);
+    int rc = process_collect(t, &result, NULL);
+    for (unsigned i = 0; rc == 0 && i < n && i < RUNTIME_ENDS_MAX; i++)
+        ends[i].status = -(
+            int)((result.values[i / STATUSES_PER_VALUE] >> (16 * (i % STATUSES_PER_VALUE))) &
+                 0xffff);
+    return rc;
 }

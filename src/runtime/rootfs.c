@@ -104,13 +104,25 @@ static int attach_layers(const struct build *b)
 }
 
 /* Mounted by the sandbox's root, whose ids the layers have through their maps. `userxattr`: marks are kept
- * in user.* attributes, as trusted.* is the host's. Relative names are all that mountinfo shows later. */
+ * in user.* attributes, as trusted.* is the host's. Relative names are all that mountinfo shows later.
+ * `volatile`: the file system below is one for all sandboxes, and without this each sync, fsync and end of
+ * a sandbox commits all of it (milliseconds, for all). What a sandbox wrote is thereby on disk when the
+ * kernel gets to it; whoever wants it there (a pause that is to survive the host) calls syncfs on the layer.
+ * A layer is mounted so only once in its life: the kernel leaves work/incompat behind and refuses it then. */
 static int overlay(const char *lower, const char *upper, const char *work)
 {
     const struct mnt_option options[] = {
         {"lowerdir", lower}, {"upperdir", upper}, {"workdir", work},
-        {"userxattr", NULL}, {NULL, NULL},
+        {"userxattr", NULL}, {"volatile", NULL},  {NULL, NULL},
     };
+    int rc = mnt_new("overlay", options, MOUNT_ATTR_NODEV);
+    if (rc != -EIO)
+        return rc;
+    /* A write that failed on the disk, whoever's it was, has not been reported to anybody yet: the kernel
+     * wants it taken note of. Once; one that fails again fails. */
+    CLEANUP_CLOSE int fd = mnt_open_beneath(AT_FDCWD, upper, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0 || (syncfs(fd) < 0 && errno != EIO && errno != ENOSPC && errno != EDQUOT))
+        return rc;
     return mnt_new("overlay", options, MOUNT_ATTR_NODEV);
 }
 

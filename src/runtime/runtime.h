@@ -16,7 +16,7 @@
  *     runtime_sockets              stream sockets inside its network namespace (inline)
  *     runtime_stat                 numbers (inline, a dozen small reads)
  *     runtime_kill                 then wait until the pidfd is readable, then runtime_reap
- *     end_begin / end_finish       nothing is left: cgroups, writable layer
+ *     end_begin / end_finish       nothing is left: cgroups, writable layers, of many at a time
  *
  * Per running sandbox the caller needs to keep only the pidfd. Slots that are pooled hold two or
  * three descriptors. Names on disk and in cgroups are <slot> and <slot>.<gen>, so that after a
@@ -96,6 +96,14 @@ struct runtime_slot {
 /* Closes the descriptors, which ends the namespaces. The layer and cgroups go with end_begin. */
 void runtime_slot_close(struct runtime_slot *s);
 
+/* What is left of a slot's use, and how its removal went. */
+struct runtime_end {
+    uint32_t number, gen;
+    int status; /* 0, or -errno: -EBUSY when a process still lives in it (try again later) */
+};
+
+#define RUNTIME_ENDS_MAX 32u /* at a time */
+
 struct runtime_start {
     uint32_t template_number;
     uint32_t flags; /* 0 */
@@ -125,7 +133,8 @@ struct runtime_driver {
     int (*slot_finish)(struct runtime *rt, struct task *t, struct runtime_slot *out,
                        uint32_t *stage);
 
-    /* Starts cay-init in the slot. *boot_fd (non-blocking, owned by the caller) is the starter's
+    /* Starts cay-init in the slot; one that has no descriptors yet is made by the same task, which is
+     * cheaper than both one after the other. *boot_fd (non-blocking, owned by the caller) is the starter's
      * end of the boot socket: struct agent_boot has been or will be written by the task. Once
      * runtime_claim has said whose it is, the caller reads AGENT_READY or AGENT_FAILED and its
      * sentence from it; end of file without either: it died. It ends by itself when boot_fd is
@@ -138,11 +147,12 @@ struct runtime_driver {
     int (*start_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
                         uint32_t *stage);
 
-    /* Removes what a slot has outside its processes, pooled or used: cgroups, writable layer. Only
-     * after its processes ended. Idempotent: what is not there is success. */
-    int (*end_begin)(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
-    /* 0, -EAGAIN, or -errno: -EBUSY when a process still lives in it (try again later). */
-    int (*end_finish)(struct runtime *rt, struct task *t);
+    /* Removes what 1..RUNTIME_ENDS_MAX slots have outside their processes, pooled or used: cgroups,
+     * writable layers. Only after their processes ended. Idempotent: what is not there is success. */
+    int (*end_begin)(struct runtime *rt, const struct runtime_end *ends, unsigned n,
+                     struct task *out);
+    /* 0 and the status of each, -EAGAIN, or -errno (nothing is known of any then). */
+    int (*end_finish)(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n);
 };
 
 /* The row of a level; NULL for a number that is no level. */

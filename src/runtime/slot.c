@@ -44,7 +44,7 @@ int process_collect(struct task *t, struct task_result *result, uint32_t *stage)
 /* --- slots ------------------------------------------------------------------------------------- */
 
 /* In the new user and network namespace, as its root: safe, as nothing of the host is writable to it. */
-static int set_up_network(void)
+int process_set_up_network(void)
 {
     int rc = ns_become(0, 0);
     if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
@@ -66,30 +66,31 @@ NORETURN static void run_network(int pipe_fd)
     char go;
     int32_t rc = io_read_full(pipe_fd, &go, 1);
     if (rc == 0)
-        rc = set_up_network();
+        rc = process_set_up_network();
     _exit(io_write_full(pipe_fd, &rc, sizeof(rc)) < 0);
 }
 
-/* A child in new user and network namespaces. The namespace's owner is the euid that makes it: with the
+/* A child in a new user namespace, and others besides. The namespace's owner is the euid that makes it: with the
  * first id of the range instead of 0, the kernel's per-user counts (inotify, pending signals, ...) are the
  * slot's own. SECBIT_NO_SETUID_FIXUP keeps our capabilities while euid is not 0; only this task, which
- * ends soon, is changed. */
-static pid_t fork_network(uint32_t uid, int pipe_fd, int other_end)
+ * ends soon, is changed (the child's namespace begins with usual bits). The change of euid takes the
+ * parent-death signal from us: it is set again. */
+pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd)
 {
-    uint64_t net = WITHOUT(NETWORK_NAMESPACE) ? 0 : CLONE_NEWNET;
-
+    if (WITHOUT(NETWORK_NAMESPACE))
+        flags &= ~(uint64_t)CLONE_NEWNET;
     if (WITHOUT(OWN_COUNTS))
         uid = 0;
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
         setresgid((gid_t)-1, uid, (gid_t)-1) < 0 || setresuid((uid_t)-1, uid, (uid_t)-1) < 0)
         return -errno;
-    pid_t pid = ns_fork(CLONE_NEWUSER | net, SIGCHLD, NULL);
-    if (pid == 0) {
-        close(other_end);
-        run_network(pipe_fd);
-    }
-    if (setresuid((uid_t)-1, 0, (uid_t)-1) < 0 || setresgid((gid_t)-1, 0, (gid_t)-1) < 0)
-        return -errno; /* the child sees its pipe end and goes */
+    pid_t pid = ns_fork(CLONE_NEWUSER | flags, exit_signal, pidfd);
+    if (pid == 0)
+        return 0;
+    if (setresuid((uid_t)-1, 0, (uid_t)-1) < 0 || setresgid((gid_t)-1, 0, (gid_t)-1) < 0 ||
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        _exit(
+            1); /* as another user there is nothing that could be done: the child sees it and goes */
     return pid;
 }
 
@@ -100,7 +101,11 @@ static int make_namespaces(uint32_t uid, struct task_result *out)
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
-    pid_t pid = fork_network(uid, pair[1], pair[0]);
+    pid_t pid = process_fork_owned(uid, CLONE_NEWNET, SIGCHLD, NULL);
+    if (pid == 0) {
+        close(pair[0]);
+        run_network(pair[1]);
+    }
     close(pair[1]);
     rc = pid < 0 ? pid : ns_write_maps(pid, uid, RUNTIME_UID_COUNT);
     /* Before it goes on: a process that has ended has no namespaces any more. */
@@ -120,17 +125,22 @@ static int make_namespaces(uint32_t uid, struct task_result *out)
     return rc;
 }
 
+int process_make_places(struct runtime *rt, uint32_t number, uint32_t gen, struct task_result *out)
+{
+    int rc = rt->disk.backend->layer_make(&rt->disk, number, gen);
+
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
+    rc = cgroup_make(rt->cgroups, number);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_CGROUP, rc) : 0;
+}
+
 static int make_slot(void *arg, struct task_result *out)
 {
     const struct process_slot_args *a = arg;
     struct runtime *rt = a->rt;
-    int rc = rt->disk.backend->layer_make(&rt->disk, a->number, a->gen);
+    int rc = process_make_places(rt, a->number, a->gen, out);
 
-    if (rc < 0)
-        return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
-    rc = cgroup_make(rt->cgroups, a->number);
-    if (rc < 0)
-        process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
     if (rc == 0) {
         rc = make_namespaces(runtime_slot_uid(a->rt, a->number), out);
         if (rc < 0)

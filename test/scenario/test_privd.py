@@ -45,7 +45,7 @@ def slot_processes(privd, claimed=True):
     """Host pids in the sandboxes' control groups, or in those of slots that wait."""
     found = set()
     for root, _, files in os.walk("/sys/fs/cgroup"):
-        slot = re.search(f"/{cgroup_name(privd.state)}/([0-9]+)/", root)
+        slot = re.search(f"/{cgroup_name(privd.state)}/([0-9]+)(?:/|$)", root)
         if slot and "cgroup.procs" in files and is_claimed(privd, int(slot[1])) == claimed:
             try:
                 found |= {int(line) for line in open(f"{root}/cgroup.procs")}
