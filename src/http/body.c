@@ -28,13 +28,31 @@ static void too_large(struct http_exchange *x)
         http_respond_error(x, 413, "the request's body is larger than %zu bytes", x->collect_max);
 }
 
+/* Many bodies within their limits are too much together: anybody may send them, without a key. */
+static void overloaded(struct http_exchange *x)
+{
+    x->mode = BODY_DISCARD;
+    http_respond_error(x, 503, "the server holds as many requests' bodies as it may; try again");
+}
+
+static void collect_piece(struct http_exchange *x, const struct parse_piece *p)
+{
+    struct http_server *s = x->conn->server;
+
+    if (p->len == 0)
+        return;
+    if (p->len > s->config.collect_total_bytes - MIN(s->collected, s->config.collect_total_bytes))
+        overloaded(x);
+    else if (buf_append(&x->collect, p->data, p->len) < 0)
+        too_large(x);
+    else
+        s->collected += p->len;
+}
+
 static void take_piece(struct http_exchange *x, const char *raw, const struct parse_piece *p)
 {
     switch (x->mode) {
-    case BODY_COLLECT:
-        if (p->len > 0 && buf_append(&x->collect, p->data, p->len) < 0)
-            too_large(x);
-        break;
+    case BODY_COLLECT: collect_piece(x, p); break;
     case BODY_STREAM:
         if (p->len > 0)
             x->on_data(x, p->data, p->len);

@@ -11,7 +11,13 @@
 
 #define MAX_ROUNDS   32 /* of work for one connection before others get their turn */
 #define LINGER_BYTES (16u * 1024u * 1024u)
-#define OUT_MAX      (SIZE_MAX / 4) /* bounded by what handlers write: they heed "full" */
+
+/* A peer that has vanished is known after two minutes, though nothing is sent to it. */
+#define KEEPALIVE_IDLE_S  60
+#define KEEPALIVE_AGAIN_S 15
+#define KEEPALIVE_TIMES   4
+
+#define OUT_MAX (SIZE_MAX / 4) /* bounded by what handlers write: they heed "full" */
 
 static void on_event(uv_poll_t *poll, int status, int events);
 
@@ -63,10 +69,12 @@ int conn_new(struct http_server *s, int fd, uint64_t tag)
  * a word is found out by the kernel. Fails harmlessly on unix sockets. */
 void conn_socket_options(int fd)
 {
-    int one = 1, idle_s = 60;
+    int one = 1, idle_s = KEEPALIVE_IDLE_S, again_s = KEEPALIVE_AGAIN_S, times = KEEPALIVE_TIMES;
 
     (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &again_s, sizeof(again_s));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
     (void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 

@@ -94,6 +94,7 @@ void exchange_free(struct http_exchange *x)
     struct http_server *s = x->conn->server;
 
     x->conn->exchange = NULL;
+    s->collected -= x->collect.len;
     buf_free(&x->collect);
     arena_free(&x->arena);
     x->conn = NULL;

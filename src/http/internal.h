@@ -138,7 +138,9 @@ struct http_server {
     void *ctx;
     struct listener *listeners;
     struct conn *conns;
-    size_t conn_count;
+    size_t conn_count, conns_closing; /* the latter are among the former */
+    size_t collected;                 /* bytes in all exchanges' collect */
+    uint64_t full_said_ms;
     size_t beginning; /* connections in that state */
     size_t handles;   /* not yet closed by libuv */
     struct conn *dirty, **dirty_tail;

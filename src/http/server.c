@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -12,6 +13,9 @@
 #define ACCEPT_BATCH    64
 #define ACCEPT_RETRY_MS 200
 #define LINGER_MS       2000
+#define FULL_SAY_MS     10000
+#define DROP_IDLE_MS    1000 /* between requests for less is not idle */
+#define DROP_TRIES      8
 #define READ_BUF_BYTES  (64u * 1024u)
 #define READ_BUF_MAX    (1024u * 1024u)
 #define SCRATCH_MAX     (256u * 1024u)
@@ -28,6 +32,7 @@ void http_server_config_default(struct http_server_config *c)
         .body_timeout_ms = 60000,
         .write_timeout_ms = 60000,
         .arena_max_bytes = 1024u * 1024u,
+        .collect_total_bytes = 256u * 1024u * 1024u,
     };
 }
 
@@ -231,6 +236,53 @@ static void turn_away(int fd)
     close(fd);
 }
 
+/* Says it once in a while: whoever floods a server must not flood its log. */
+static void say_full(struct http_server *s)
+{
+    uint64_t now = uv_now(s->loop);
+
+    if (s->full_said_ms != 0 && now - s->full_said_ms < FULL_SAY_MS)
+        return;
+    s->full_said_ms = now;
+    log_warn("as many connections as may be (%zu): those that are idle longest are closed for new "
+             "ones, and where none is idle new ones get 503",
+             s->config.max_connections);
+}
+
+/* Closes the connection that has been between requests for longest. One that was used a moment ago is
+ * left, and one that has sent something. */
+static bool drop_idle(struct http_server *s)
+{
+    struct wait *list = &s->waits[WAIT_IDLE], *w = list->next;
+
+    for (int i = 0; i < DROP_TRIES && w != list; i++, w = w->next) {
+        struct conn *c = CONTAINER_OF(w, struct conn, read_wait);
+        int waiting = 0;
+
+        if (uv_now(s->loop) + s->config.idle_timeout_ms < w->due_ms + DROP_IDLE_MS)
+            return false;
+        if (ioctl(c->fd, FIONREAD, &waiting) < 0 || waiting > 0)
+            continue;
+        server_wait_stop(w);
+        conn_timed_out(c, w);
+        return true;
+    }
+    return false;
+}
+
+static void take_connection(struct http_server *s, int fd)
+{
+    if (s->conn_count - s->conns_closing >= s->config.max_connections) {
+        say_full(s);
+        if (!drop_idle(s)) {
+            turn_away(fd);
+            return;
+        }
+    }
+    if (conn_new(s, fd, 0) < 0)
+        close(fd);
+}
+
 static void on_acceptable(uv_poll_t *poll, int status, int events)
 {
     struct listener *l = poll->data;
@@ -248,10 +300,7 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
             continue;
         if (fd < 0)
             return;
-        if (s->conn_count >= s->config.max_connections)
-            turn_away(fd);
-        else if (conn_new(s, fd, 0) < 0)
-            close(fd);
+        take_connection(s, fd);
     }
 }
 
@@ -389,6 +438,7 @@ static void on_conn_closed(uv_handle_t *handle)
 
     free(c);
     s->handles--;
+    s->conns_closing--;
     if (--s->conn_count == 0 && s->stopping)
         close_own_handles(s);
 }
@@ -404,6 +454,7 @@ void server_conn_gone(struct conn *c)
         s->conns = c->next;
     if (c->next)
         c->next->prev = c->prev;
+    s->conns_closing++;
     uv_close((uv_handle_t *)&c->poll, on_conn_closed);
     if (s->accept_paused && !s->stopping)
         set_accepting(s, true);

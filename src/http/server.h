@@ -24,7 +24,7 @@ struct http_server;
 struct http_exchange;
 
 struct http_server_config {
-    size_t max_connections;   /* further ones get 503 and are closed */
+    size_t max_connections;   /* for more, idle ones are closed; where none is, they get 503 */
     size_t max_head_bytes;    /* 431 above it */
     size_t write_high_bytes;  /* http_response_write answers 1 above it */
     size_t read_buffer_bytes; /* one per server: what one read takes; 0 is 64 KiB */
@@ -32,10 +32,11 @@ struct http_server_config {
     uint64_t idle_timeout_ms; /* keep-alive without a request: close */
     uint64_t body_timeout_ms; /* no byte of a wanted body: 408, close */
     uint64_t
-        write_timeout_ms;    /* the peer takes nothing while we have bytes for it: close; 0 none */
-    size_t arena_max_bytes;  /* per exchange */
-    struct http_layer layer; /* TLS for connections that begin with it; its ops may be NULL */
-    bool proxy;              /* targets may be in absolute form: head.authority */
+        write_timeout_ms;   /* the peer takes nothing while we have bytes for it: close; 0 none */
+    size_t arena_max_bytes; /* per exchange */
+    size_t collect_total_bytes; /* of all collected bodies at one time: 503 above it */
+    struct http_layer layer;    /* TLS for connections that begin with it; its ops may be NULL */
+    bool proxy;                 /* targets may be in absolute form: head.authority */
     /* A connection of http_server_adopt_tagged ends: its descriptor is closed after this. May be NULL;
      * calls nothing of the server. */
     void (*on_tagged_end)(void *ctx, uint64_t tag, int fd);

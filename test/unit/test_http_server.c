@@ -556,6 +556,68 @@ static void test_max_connections(void **state)
     fixture_stop(&f);
 }
 
+/* Who holds all connections and sends nothing does not keep others out. */
+static void test_idle_ones_make_room(void **state)
+{
+    struct http_server_config c;
+    struct sockaddr_in a;
+    struct fixture f;
+    int fds[3];
+
+    http_server_config_default(&c);
+    c.max_connections = 2;
+    fixture_start(&f, &c, handler);
+    assert_int_equal(http_server_listen(f.server, listen_tcp(&a)), 0);
+    for (int i = 0; i < 2; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&a, sizeof(a)), 0);
+        fixture_spin(&f);
+    }
+    fixture_send(&f, fds[0], "GET /hel"); /* in the middle of a request: not idle */
+    usleep(1100 * 1000);
+    uv_update_time(&f.loop);
+    fds[2] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fds[2], (struct sockaddr *)&a, sizeof(a)), 0);
+    fixture_spin(&f);
+    ask(&f, fds[2], R("/hello"));
+    assert_string_equal(body_of(&got), "hello\n");
+    assert_int_equal(fixture_recv(&f, fds[1], &got), FIXTURE_EOF);
+    assert_int_equal(got.len, 0);
+    assert_int_equal(http_server_connections(f.server), 2);
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    fixture_stop(&f);
+}
+
+static void test_all_bodies_together(void **state)
+{
+    static const char post[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n123";
+    struct http_server_config c;
+    struct fixture f;
+    int fds[4];
+
+    http_server_config_default(&c);
+    c.collect_total_bytes = 10;
+    fixture_start(&f, &c, handler);
+    for (int i = 0; i < 3; i++) {
+        fds[i] = fixture_client(&f);
+        fixture_send(&f, fds[i], post);
+    }
+    fds[3] = fixture_client(&f);
+    ask(&f, fds[3], post);
+    assert_non_null(strstr(got.data, "HTTP/1.1 503 "));
+    for (int i = 0; i < 3; i++) {
+        close(fds[i]);
+        fixture_spin(&f);
+    }
+    ask(&f, fds[3], "45678"); /* the rest of what was refused */
+    ask(&f, fds[3], "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n12345678");
+    assert_non_null(strstr(got.data, "HTTP/1.1 200 "));
+    close(fds[3]);
+    fixture_stop(&f);
+    assert_int_equal(f.closes, f.calls);
+}
+
 /* With a thousand idle connections the process does nothing at all. */
 static void test_idle_costs_nothing(void **state)
 {
@@ -766,6 +828,8 @@ int main(void)
         cmocka_unit_test(test_timeouts),
         cmocka_unit_test(test_head_too_large),
         cmocka_unit_test(test_max_connections),
+        cmocka_unit_test(test_idle_ones_make_room),
+        cmocka_unit_test(test_all_bodies_together),
         cmocka_unit_test(test_idle_costs_nothing),
         cmocka_unit_test(test_stop_with_grace),
         cmocka_unit_test(test_smuggling),
