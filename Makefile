@@ -5,12 +5,14 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 SETTINGS ?=
 FUZZ_SECONDS ?= 20
-BENCH_SECONDS ?= 20
+BENCH_SECONDS ?= 10
+BENCH_SANDBOXES ?= 1000
+SANDBOXES ?= 10000
 HOSTILE_MESSAGES ?= 1000000
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test escapes check asan fuzz hostile bench install clean
+.PHONY: all build up down test escapes check asan fuzz hostile bench many install clean
 
 all: build
 
@@ -51,10 +53,19 @@ fuzz:
 hostile:
 	@CAY_HOSTILE_MESSAGES=$(HOSTILE_MESSAGES) test/run --build=$(BUILD) --only=scenario --files test_hostile.py
 
+# Speed and memory beside floors and peers; prints a table, writes $(BUILD)/bench.json and bench.svg.
+# WRITE=docs writes them there, and the table into docs/benchmarks.md.
 bench:
+	@scripts/deps build run test bench
+	@$(MAKE) --no-print-directory build
+	@BENCH_SECONDS=$(BENCH_SECONDS) BENCH_SANDBOXES=$(BENCH_SANDBOXES) \
+		scripts/bench run $(BUILD) --json=$(BUILD)/bench.json --svg=$(BUILD)/bench.svg $(if $(WRITE),--write=$(WRITE))
+
+# So many idle sandboxes at once, and what they cost. WRITE=docs writes docs/many.md.
+many:
 	@scripts/deps build run
 	@$(MAKE) --no-print-directory build
-	@BENCH_SECONDS=$(BENCH_SECONDS) scripts/bench $(BUILD)
+	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE))
 
 install: build
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild

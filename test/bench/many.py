@@ -10,15 +10,13 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import random
 import resource
 import statistics
 import subprocess
-import sys
-import threading
 import time
 
+import report
 import server
 from server import MIB
 
@@ -46,12 +44,12 @@ class Many:
         self.own, self.wanted = own, wanted
         self.ids = own.base / "ids"
         self.env = {**os.environ, "CAY_API_KEY": own.key}
-        self.figures = {"wanted": wanted, "steps": []}
+        self.figures = {"schema": "cay-many/1", **report.origin(), "wanted": wanted, "steps": []}
 
     def load(self, *args):
         done = subprocess.run([LOAD, self.own.url, *map(str, args)], env=self.env, capture_output=True, text=True)
         if done.returncode != 0:
-            self.figures["stopped_by"] = done.stderr.strip()
+            self.figures["stopped_by"] = " ".join(done.stderr.split())[:300]
         return [int(line) for line in done.stdout.split()]
 
     def alive(self):
@@ -63,7 +61,7 @@ class Many:
         """Slots and the page cache of what every sandbox shares are there before anything is counted."""
         self.load("whole", 20)
         time.sleep(3)
-        self.before, self.slabs_before = server.meminfo(), server.slabs()
+        self.before, self.slabs_before = server.meminfo(self.own), server.slabs()
         self.inside_before = len(self.own.inside())
         self.netns_before = namespaces("net", self.own.inside())
 
@@ -76,7 +74,7 @@ class Many:
                 median, p99 = quantiles(times)
                 row = {"alive": self.alive(), "create_p50_ms": median / 1000, "create_p99_ms": p99 / 1000,
                        "seconds": time.monotonic() - begun,
-                       "counted_mib": (server.counted(server.meminfo()) - server.counted(self.before)) / MIB}
+                       "counted_mib": (server.counted(server.meminfo(self.own)) - server.counted(self.before)) / MIB}
                 self.figures["steps"].append(row)
                 print("{alive:6} alive: create p50 {create_p50_ms:.2f} ms, p99 {create_p99_ms:.2f} ms, "
                       "{seconds:.1f} s, {counted_mib:.0f} MiB".format(**row), flush=True)
@@ -87,7 +85,7 @@ class Many:
     # -- at the top ------------------------------------------------------------------------------
 
     def look(self):
-        n, after = self.alive(), server.meminfo()
+        n, after = self.alive(), server.meminfo(self.own)
         self.figures["alive"] = n
         self.figures["memory_each_mib"] = server.memory_each(self.before, after, n)
         slabs = {name: (size - self.slabs_before.get(name, 0)) / n / 1024 for name, size in server.slabs().items()}
@@ -172,27 +170,73 @@ def cgroups(controller):
 
 
 def run(wanted):
-    own = server.Server(wanted + 64)
-    with own:
+    with server.Server(wanted) as own:
         many = Many(own, wanted)
         many.settle()
         many.grow()
         many.look()
         many.use()
         many.end()
-    many.figures["left_behind"] = len(own.inside())
+    many.figures["left_behind"] = {"processes": len(own.inside()), "control groups": server.cgroup_dirs(own)}
     return many.figures
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+def table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1),
+            *("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows), ""]
+
+
+def page(f):
+    each, idle = f["memory_each_mib"], f["idle_cpu"] * 100
+    stopped = f" Then it ended: {f['stopped_by']}." if "stopped_by" in f else ""
+    out = ["# Many idle sandboxes at once", "",
+           "Written by `make many SANDBOXES=N WRITE=docs` (`test/bench/many.py`); not edited by hand. What the",
+           "figures mean is in [benchmarks.md](benchmarks.md).", "", report.headline(f), "",
+           f"**{f['alive']:,} of {f['wanted']:,} were alive at once.**{stopped} {f['used']} of them, chosen by chance, "
+           f"then ran a program ({f['use_ms'] or 0:.1f} ms each). All together, with the daemons, used {idle:.1f} % of "
+           f"one processor while idle.", "", "## While they become more", ""]
+    out += table(["alive", "create p50, ms", "p99, ms", "seconds for this step", "memory in all, MiB", "MiB each"],
+                 [[f"{s['alive']:,}", f"{s['create_p50_ms']:.2f}", f"{s['create_p99_ms']:.1f}", f"{s['seconds']:.0f}",
+                   f"{s['counted_mib']:,.0f}", f"{s['counted_mib'] / s['alive']:.2f}"] for s in f["steps"]])
+    out += ["## Memory of each, by kind", ""]
+    out += table(["kind", "MiB each"], [
+        ["all that is in use but pages of files", f"{each['counted']:.3f}"],
+        ["what MemAvailable went down by", f"{each['available']:.3f}"],
+        *([f"of it: {kind}", f"{each[kind]:.3f}"] for kind in server.KINDS if kind in each),
+        ["cay-init, private pages", f"{f['agents_each_mib']['Private']:.3f}"]])
+    out += ["Kernel objects:", ""]
+    out += table(["slab", "KiB each"], [[f"`{name}`", f"{size:.1f}"] for name, size in f["slab_each_kib"].items()])
+    out += ["## What could run out", ""]
+    out += table(["table", "used", "ends at"], [[name, f"{used:,}", f"{end:,}" if end else "no end"]
+                                                for name, (used, end) in f["tables"].items()])
+    out += table(["daemon", "descriptors", "memory, MiB"], [[name, d["descriptors"], f"{d['pss_mib']:.1f}"]
+                                                            for name, d in f["daemons"].items()])
+    out += ["## At the top, and the end", ""]
+    left = ", ".join(f"{count} {kind}" for kind, count in f["left_behind"].items())
+    out += table(["what", "figure"], [
+        ["create, all of them alive (each killed again)", f"{f['create_at_top_ms']:.2f} ms"],
+        ["list of all, in pages of 100", f"{f['list_all_ms']:.1f} ms"],
+        ["end of a tenth by the API, four at a time: each", f"{f['kill_each_ms']:.2f} ms"],
+        ["end of the rest with the server", f"{f['stop_seconds']:.1f} s"],
+        ["left behind", left]])
+    return "\n".join(out)
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--sandboxes", type=int, default=10000)
     options.add_argument("--json", type=pathlib.Path)
+    options.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write many.md there")
     args = options.parse_args()
     figures = run(args.sandboxes)
-    print(json.dumps(figures, indent=2))
+    text = page(figures)
+    print(text)
     if args.json:
-        args.json.write_text(json.dumps(figures, indent=2) + "\n")
+        args.json.write_text(json.dumps(figures, indent=1) + "\n")
+    if args.write:
+        (args.write / "many.md").write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,160 +1,225 @@
 #!/usr/bin/env python3
-"""Speed, as ratios against a floor and peers measured in the same run: `make bench`.
+"""Speed, memory and peers, all measured in one run on one machine: `make bench`. As root.
 
-CAY_URL and CAY_API_KEY name a running server (as `cay env` prints them). Every figure is the median of
-BENCH_COUNT rounds; peers that are not installed are left out, saying so. The floor is test/bench/floor.c:
-the same namespaces and mounts with nothing around them. Prints a table; --json writes the same as JSON."""
+Starts a server of its own. Every figure stands beside a floor or a peer from the same run: test/bench/floor.c is
+the same namespaces and mounts with nothing around them, test/bench/stream.c a relay that only copies. Prints a
+table as it goes; --json writes it with the schema of docs/benchmarks.md; --write DIR writes bench.json, bench.svg
+and the table in benchmarks.md there. Nothing is asserted.
+
+BENCH_COUNT (100), BENCH_SECONDS (10), BENCH_SANDBOXES (1000) and BENCH_MIB (100) scale it."""
 
 import argparse
-import json
 import os
-import shutil
+import pathlib
 import statistics
 import subprocess
 import sys
-import threading
+import tempfile
 import time
-from pathlib import Path
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scenario"))
-from client import Client  # noqa: E402
+import peers
+import report
+import server
 
-BUILD = Path(os.environ.get("CAY_BUILD", Path(__file__).resolve().parents[2] / "build"))
 COUNT = int(os.environ.get("BENCH_COUNT", "100"))
-MIB = 100
+SECONDS = int(os.environ.get("BENCH_SECONDS", "10"))
+SANDBOXES = int(os.environ.get("BENCH_SANDBOXES", "1000"))
+MIB = int(os.environ.get("BENCH_MIB", "100"))
+MANY = 5  # times SANDBOXES, for the cost of a create
+ROUNDS = 3  # of what is compared, in turns, so that both meet the same noise
+CONNECTIONS = 8
+BURST = 100
+TOOLS = server.BUILD / "test/bench"
 
 
-def median_ms(seconds):
-    return statistics.median(seconds) * 1000
+def lines(command, **more):
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True, **more)
+    return [float(line) for line in done.stdout.split()]
 
 
-def timed(call, count=COUNT):
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return times
+def median(values):
+    return statistics.median(values) if values else float("nan")
 
 
-def floor(kind=()):
-    out = subprocess.run([BUILD / "test/bench/floor", str(COUNT), *kind], capture_output=True, text=True, check=True)
-    return [int(line) / 1e6 for line in out.stdout.split()]
+def p99(values):
+    return sorted(values)[min(len(values) - 1, len(values) * 99 // 100)]
 
 
-class KeepAlive:
-    """One connection, as an SDK would keep it."""
+class Bench:
+    def __init__(self, own, out):
+        self.own, self.out = own, out
+        self.env = {**os.environ, "CAY_API_KEY": own.key}
+        self.ids = own.base / "ids"
 
-    def __init__(self, client):
-        self.client, self.connection = client, client.connect()
+    def load(self, *args):
+        return lines([TOOLS / "load", self.own.url, *args], env=self.env)
 
-    def call(self, method, path, body=None, headers=None):
-        self.connection.request(method, path, body, headers or {"X-API-Key": self.client.key})
-        reply = self.connection.getresponse()
-        data = reply.read()
-        assert reply.status < 300, (reply.status, data)
-        return json.loads(data) if data else None
+    # -- times -----------------------------------------------------------------------------------
 
     def create(self):
-        return self.call("POST", "/v2/sandboxes", json.dumps({"templateID": "host"}))["sandboxID"]
+        """In turns with the floor."""
+        self.load("whole", 30)  # the slots are warm afterwards
+        ours, floor, fork, runs = [], [], [], []
+        for _ in range(ROUNDS):
+            count = max(2, COUNT // ROUNDS + 1)
+            floor += lines([TOOLS / "floor", count])
+            ours += self.load("create", count)
+            fork += lines([TOOLS / "floor", count, "fork"])
+            runs += self.load("exec", count)
+        self.out.row("create_ready", "create to ready, through the API", "ms", median(ours) / 1000,
+                     "clone, mounts and exec alone", median(floor) / 1000, most=2.0)
+        self.out.row("exec_true", "run of true in a sandbox, through the API", "ms", median(runs) / 1000,
+                     "fork and exec alone", median(fork) / 1000, most=3.0)
+
+    def sdk(self):
+        if os.environ.get("BENCH_SDK") == "no":
+            return self.out.absent("sdk_first_output", "JS SDK: create to first output", "ms", "BENCH_SDK=no")
+        folder = server.ROOT / "test/sdk/js"
+        try:
+            node = test_run().node_of(folder)
+            times = lines([node, server.ROOT / "test/bench/sdk.mjs", folder, max(2, COUNT // 2)],
+                          env={**os.environ, "E2B_API_URL": self.own.url, "E2B_SANDBOX_URL": self.own.url,
+                               "E2B_DOMAIN": f"localhost:{self.own.port}", "E2B_API_KEY": self.own.key})
+        except (OSError, subprocess.CalledProcessError) as error:
+            return self.out.absent("sdk_first_output", "JS SDK: create to first output", "ms", str(error)[:160])
+        self.out.row("sdk_first_output", "JS SDK: create to first output", "ms", median(times), most_value=10.0,
+                     note=f"p99 {p99(times):.1f} ms; the command is bash -l -c, as the SDK sends it")
+
+    def burst(self):
+        count = min(BURST, SANDBOXES)
+        wall, *times = self.load("burst", count)
+        for name, text, value in (("burst_wall", "wall", wall), ("burst_p50", "p50", median(times)),
+                                  ("burst_p99", "p99", p99(times))):
+            self.out.row(name, f"{count} creates at once: {text}", "ms", value / 1000)
+
+    def sustain(self):
+        wall, *times = self.load("sustain", SECONDS, CONNECTIONS)
+        self.out.row("sustained", f"creates and kills a second, for {SECONDS} s", "/s", len(times) / (wall / 1e6),
+                     least_value=300.0, note=f"{CONNECTIONS} connections; create p50 {median(times) / 1000:.1f} ms, "
+                                             f"p99 {p99(times) / 1000:.1f} ms")
+
+    # -- many ------------------------------------------------------------------------------------
+
+    def many(self):
+        """Memory, processor time and lists at SANDBOXES; creates at 0, SANDBOXES and MANY times as many."""
+        base = median(self.load("create", max(2, COUNT)))
+        time.sleep(3)
+        before, groups = server.meminfo(self.own), server.cgroup_memory(self.own)
+        self.load("hold", SANDBOXES, self.ids)
+        time.sleep(3)
+        self.memory(before, groups)
+        self.idle()
+        for name, text, mode in (("list", "one answer", "list"), ("list_pages", "in pages of 100", "pages")):
+            self.out.row(name, f"list of {SANDBOXES}: {text}", "ms", median(self.load(mode, 10)) / 1000)
+        self.alive(0, base, base)
+        self.alive(SANDBOXES, median(self.load("create", max(2, COUNT))), base)
+        self.load("hold", SANDBOXES * (MANY - 1), self.ids)
+        self.alive(SANDBOXES * MANY, median(self.load("create", max(2, COUNT))), base)
+        wall, *ends = self.load("kill", self.ids, 4)
+        self.out.row("end_each", f"end of {len(ends)}: each", "ms", wall / len(ends) / 1000)
+
+    def alive(self, n, value, base):
+        self.out.row(f"create_at_{n}", f"create with {n} alive", "ms", value / 1000, "with none alive", base / 1000)
+
+    def memory(self, before, groups):
+        each = server.memory_each(before, server.meminfo(self.own), SANDBOXES)
+        charged = (server.cgroup_memory(self.own) - groups) / SANDBOXES / server.MIB
+        kinds = ", ".join(f"{kind} {each[kind]:.2f}" for kind in ("OwnAnon", "Slab", "KernelStack", "PageTables",
+                                                                   "Percpu", "Shmem") if kind in each)
+        self.out.row("memory_each", f"memory of an idle sandbox, of {SANDBOXES}", "MiB", each["counted"],
+                     most_value=0.7, note=f"all that is in use but pages of files; MemAvailable says "
+                                          f"{each['available']:.2f}, its control group {charged:.2f}; {kinds}")
+
+    def idle(self):
+        everything = self.own.inside() + list(self.own.daemons().values())
+        begun, before = time.monotonic(), server.cpu_seconds(everything)
+        time.sleep(SECONDS)
+        used = (server.cpu_seconds(everything) - before) / (time.monotonic() - begun) * 100
+        self.out.row("idle_cpu", f"processor time of {SANDBOXES} idle ones and the daemons", "% of a core", used,
+                     below=1.0, note=f"over {SECONDS} s")
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def files(self):
+        """Ours, a bare relay into a file on the same disk, and plain loopback, in turns."""
+        disk = self.own.state_disk() or str(self.own.base)
+        made = subprocess.run([TOOLS / "load", self.own.url, "sandbox"], env=self.env, stdout=subprocess.PIPE,
+                              text=True, check=True).stdout.split()
+        headers = [f"E2b-Sandbox-Id: {made[0]}", "E2b-Sandbox-Port: 49983", f"X-Access-Token: {made[1]}",
+                   "Content-Type: application/octet-stream"]
+        servers = subprocess.Popen([TOOLS / "stream", "serve", disk], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True)
+        try:
+            plain, _, relay = (int(port) for port in servers.stdout.readline().split())
+            for mode, name, text in (("put", "upload", "upload"), ("get", "download", "download")):
+                ours, bare, loop = [], [], []
+                for _ in range(ROUNDS):
+                    bare += self.stream(mode, relay, "/", [])
+                    ours += self.stream(mode, self.own.port, "/files?path=/tmp/bench", headers)
+                    loop += self.stream(mode, plain, "/", [])
+                self.out.row(name, f"{text} of {MIB} MiB", "MiB/s", rate(ours), "a relay that only copies, same disk",
+                             rate(bare), least=0.8)
+                self.out.row(f"{name}_plain", f"{text} of {MIB} MiB", "MiB/s", rate(ours), "plain loopback, no file",
+                             rate(loop))
+        finally:
+            servers.stdin.close()
+            servers.wait()
+        self.kill(made[0])
 
     def kill(self, name):
-        self.call("DELETE", f"/sandboxes/{name}")
+        one = self.own.base / "one"
+        one.write_text(f"{name}\n")
+        self.load("kill", one, 1)
+
+    def stream(self, mode, port, path, headers):
+        return lines([TOOLS / "stream", mode, port, MIB, 3, path, *headers])
+
+    # -- peers -----------------------------------------------------------------------------------
+
+    def peers(self):
+        ours = median(self.load("whole", max(2, COUNT))) / 1000
+        self.out.row("whole", "create, run of true, end: cay", "ms", ours)
+        with tempfile.TemporaryDirectory(prefix="cay-peers-", dir="/var/tmp") as folder:
+            folder = pathlib.Path(folder)
+            peers.make_bundle(folder)
+            for name in peers.NAMES:
+                text = f"create, run of true, end: cay and {name}"
+                times = peers.measure(name, folder, TOOLS / "spawn", COUNT)
+                if isinstance(times, str):
+                    self.out.absent(f"peer_{name}", text, "ms", f"{name} {times}")
+                else:
+                    self.out.row(f"peer_{name}", text, "ms", ours, name, median(times) / 1000)
 
 
-def create_ready(client):
-    http, times = KeepAlive(client), []
-    for _ in range(COUNT):
-        start = time.perf_counter()
-        name = http.create()
-        times.append(time.perf_counter() - start)
-        http.kill(name)
-    return times
+def rate(times_us):
+    return MIB / (median(times_us) / 1e6)
 
 
-def at_once(client, n=100):
-    """n creates at once: wall, and the time of each."""
-    connections, names, times = [KeepAlive(client) for _ in range(n)], [None] * n, [0.0] * n
-    for c in connections:
-        c.connection.connect()
-
-    def one(i):
-        start = time.perf_counter()
-        names[i] = connections[i].create()
-        times[i] = time.perf_counter() - start
-
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
-    start = time.perf_counter()
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    wall = time.perf_counter() - start
-    for c, name in zip(connections, names):
-        c.kill(name)
-    return wall, sorted(times)
-
-
-def exec_true(client):
-    with client.create() as box:
-        return timed(lambda: box.run("/bin/true", args=[]))
-
-
-def files(client):
-    data = os.urandom(1 << 20) * MIB
-    with client.create() as box:
-        up = timed(lambda: box.write("/tmp/f", data), 3)
-        down = timed(lambda: box.read("/tmp/f"), 3)
-    return MIB / statistics.median(up), MIB / statistics.median(down)
-
-
-PEERS = {
-    "bwrap": ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"],
-    "unshare": ["unshare", "-fmpinuC", "true"],
-    "runsc": ["runsc", "--network=none", "--ignore-cgroups", "do", "true"],
-}
+def test_run():
+    """test/run knows which Node and which SDK are pinned, and installs them."""
+    loader = SourceFileLoader("test_run", str(server.ROOT / "test/run"))
+    module = module_from_spec(spec_from_loader("test_run", loader))
+    loader.exec_module(module)
+    return module
 
 
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--json", help="also write the figures to this file")
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
+    options.add_argument("--svg", type=pathlib.Path, help="write the picture to this file")
+    options.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write all of it below docs")
+    options.add_argument("--only", help="steps, with commas: create sdk burst sustain files peers many")
     args = options.parse_args()
-    client = Client(os.environ["CAY_URL"], os.environ["CAY_API_KEY"])
-    rows, base = [], median_ms(floor())
-    fork = median_ms(floor(("fork",)))
-
-    def row(name, value, unit, ratio=None, against=""):
-        rows.append({"what": name, "value": round(value, 3), "unit": unit,
-                     "ratio": ratio and round(ratio, 2), "against": against})
-        print(f"{name:44} {value:10.2f} {unit:8}" + (f" {ratio:7.2f} x {against}" if ratio else ""), flush=True)
-
-    row("floor: namespaces, mounts, exec", base, "ms")
-    row("floor: fork and exec", fork, "ms")
-    value = median_ms(create_ready(client))
-    row("create to ready through the API", value, "ms", value / base, "the floor")
-    value = median_ms(exec_true(client))
-    row("run of true in a sandbox", value, "ms", value / fork, "fork and exec")
-    wall, times = at_once(client)
-    row("100 creates at once: wall", wall * 1000, "ms")
-    row("100 creates at once: p50", times[49] * 1000, "ms")
-    row("100 creates at once: p99", times[98] * 1000, "ms")
-    up, down = files(client)
-    row(f"upload of {MIB} MiB", up, "MiB/s")
-    row(f"download of {MIB} MiB", down, "MiB/s")
-    for name, command in PEERS.items():
-        if not shutil.which(command[0]):
-            print(f"{name}: not installed, left out")
-            continue
-        rounds = 5 if name == "runsc" else COUNT
-        ended = subprocess.run(command, capture_output=True)
-        if ended.returncode != 0:
-            print(f"{name}: does not run here ({ended.stderr.decode().strip()[:80]}), left out")
-            continue
-        value = median_ms(timed(lambda c=command: subprocess.run(c, check=True, capture_output=True), rounds))
-        row(f"{name}: whole process with true", value, "ms", value / base, "the floor")
-    if args.json:
-        Path(args.json).write_text(json.dumps(rows, indent=2) + "\n")
+    steps = ("create", "sdk", "burst", "sustain", "files", "peers", "many")
+    out = report.Report({"count": COUNT, "seconds": SECONDS, "sandboxes": SANDBOXES, "mib": MIB})
+    with server.Server(SANDBOXES * MANY + BURST) as own:
+        bench = Bench(own, out)
+        for step in args.only.split(",") if args.only else steps:
+            getattr(bench, step)()
+    report.finish(out, args)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

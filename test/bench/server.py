@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -69,6 +70,7 @@ class Server:
                         f"--cayd-arg=--sandbox-max={self.slots}", "--cayd-arg=--server-log-level=warn"]
 
     def __enter__(self):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: ended by a signal"))
         try:
             subprocess.run(self.command, check=True, timeout=START_SECONDS, stdin=subprocess.DEVNULL)
             self.keep_pid = int((self.run_dir / "keep.pid").read_text())
@@ -180,18 +182,24 @@ def descriptors(pid):
 
 # -- memory --------------------------------------------------------------------------------------
 
-KINDS = ("AnonPages", "Shmem", "Slab", "SReclaimable", "SUnreclaim", "KernelStack", "PageTables", "Percpu")
+KINDS = ("OwnAnon", "Shmem", "Slab", "SReclaimable", "SUnreclaim", "KernelStack", "PageTables", "Percpu")
 
 
-def meminfo():
+def meminfo(own=None):
+    """Of the machine; with own, also the anonymous memory of that server and all in it (OwnAnon)."""
     with open("/proc/meminfo") as f:
-        return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in f}
+        now = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in f}
+    if own:
+        now["OwnAnon"] = processes_memory([*own.inside(), *own.daemons().values()])["Anonymous"]
+    return now
 
 
 def counted(now):
-    """Everything that is in use but pages of files that the kernel can drop: processes, slab of both
-    kinds, kernel stacks, page tables, per-processor data, and what the kernel takes page by page."""
-    return now["MemTotal"] - now["MemFree"] - now["Active(file)"] - now["Inactive(file)"]
+    """Everything that is in use but pages of files that the kernel can drop: slab of both kinds, kernel
+    stacks, page tables, per-processor data, tmpfs, what the kernel takes page by page, and processes.
+    Of those only the server's own and what runs in its sandboxes: others come and go meanwhile."""
+    used = now["MemTotal"] - now["MemFree"] - now["Active(file)"] - now["Inactive(file)"]
+    return used - now["AnonPages"] + now["OwnAnon"]
 
 
 def memory_each(before, after, n):
@@ -200,6 +208,29 @@ def memory_each(before, after, n):
     return {"counted": (counted(after) - counted(before)) / n / MIB,
             "available": (before["MemAvailable"] - after["MemAvailable"]) / n / MIB,
             "files": sum(after[k] - before[k] for k in ("Active(file)", "Inactive(file)")) / n / MIB, **each}
+
+
+def cgroup_name(place):
+    """As privd makes it from its directory (src/privd/main.c)."""
+    h = 0x811C9DC5
+    for byte in str(place).encode():
+        h = (h ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"cay-{h:08x}"
+
+
+def cgroup_memory(own):
+    """Bytes charged to all sandboxes and slots of a server: processes, their kernel objects, page cache."""
+    name = cgroup_name(own.state / "privd")
+    for path in (f"memory/{name}/memory.usage_in_bytes", f"{name}/memory.current", f"unified/{name}/memory.current"):
+        with contextlib.suppress(OSError):
+            return int(pathlib.Path("/sys/fs/cgroup", path).read_text())
+    return 0
+
+
+def cgroup_dirs(own):
+    """Directories of its sandboxes, over all hierarchies."""
+    name = cgroup_name(own.state / "privd")
+    return sum(len(dirs) for root, dirs, _ in os.walk("/sys/fs/cgroup") if os.path.basename(root) == name)
 
 
 def slabs():
@@ -213,14 +244,14 @@ def slabs():
 
 
 def processes_memory(pid_list):
-    """Private (dirty and clean) and proportional bytes of these processes."""
-    sums = {"Private": 0, "Pss": 0}
+    """Private (dirty and clean), proportional and anonymous bytes of these processes."""
+    sums = {"Private": 0, "Pss": 0, "Anonymous": 0}
     for pid in pid_list:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup") as f:
             for line in f:
                 name = line.split(":")[0]
                 if name in ("Private_Clean", "Private_Dirty"):
                     sums["Private"] += int(line.split()[1]) * 1024
-                elif name == "Pss":
-                    sums["Pss"] += int(line.split()[1]) * 1024
+                elif name in sums:
+                    sums[name] += int(line.split()[1]) * 1024
     return sums
