@@ -85,6 +85,39 @@ const struct config_key settings_keys[] = {
      "N", "Client connections at a time."},
     {"server", "log_level", CONFIG_STRING, FIELD(server_log_level), "info", 0, 0, "LEVEL",
      "What is logged: error, warn, info or debug."},
+
+    {"egress", "user", CONFIG_STRING, FIELD(egress_user), "cay-egress", 0, 0, "NAME",
+     "User that the way out of sandboxes runs as; made by `cay up` when it is absent."},
+    {"egress", "processes", CONFIG_INT, FIELD(egress_processes), "1", 1, 16, "N",
+     "Processes that carry the traffic of sandboxes, each that of its share of them."},
+    {"egress", "dns_servers", CONFIG_STRING, FIELD(egress_dns_servers), NULL, 0, 0, "LIST",
+     "Addresses of the DNS servers to ask for names that sandboxes may reach, separated by commas, "
+     "as 192.0.2.1,[2001:db8::1]:53. When absent, those of /etc/resolv.conf."},
+    {"egress", "upstream_proxy", CONFIG_STRING, FIELD(egress_upstream_proxy), NULL, 0, 0, "URL",
+     "Proxy that all traffic of sandboxes goes through: socks5://ADDRESS:PORT, told addresses that "
+     "were checked here; socks5h:// or http://, told names, which it resolves itself."},
+    {"egress", "offline", CONFIG_BOOL, FIELD(egress_offline), "false", 0, 0, "",
+     "Nothing leaves any sandbox, whatever its policy says."},
+    {"egress", "connections", CONFIG_INT, FIELD(egress_connections), "1024", 1, 16384, "N",
+     "Connections that a sandbox may have open to the outside at a time."},
+    {"egress", "connections_per_second", CONFIG_INT, FIELD(egress_connections_per_second), "500", 1,
+     100000, "N", "Connections that a sandbox may begin in a second; more wait."},
+    {"egress", "requests_per_second", CONFIG_INT, FIELD(egress_requests_per_second), "2000", 1,
+     1000000, "N", "HTTP requests of a sandbox that are read and forwarded in a second."},
+    {"egress", "connect_timeout", CONFIG_TIME_MS, FIELD(egress_connect_timeout_ms), "10s", SECOND,
+     300 * SECOND, "TIME",
+     "How long DNS may take to answer for a sandbox, and how long a connection may take after "
+     "that."},
+    {"egress", "idle_timeout", CONFIG_TIME_MS, FIELD(egress_idle_timeout_ms), "1h", 10 * SECOND,
+     30 * DAY, "TIME", "How long a connection to the outside may be silent before it is ended."},
+    {"egress", "audit_size", CONFIG_BYTES, FIELD(egress_audit_size_bytes), "64M", MIB, TIB, "BYTES",
+     "Size of a file of the audit log before the next one is begun."},
+    {"egress", "audit_files", CONFIG_INT, FIELD(egress_audit_files), "16", 1, 1000, "N",
+     "Full files of the audit log that are kept."},
+    {"egress", "key_file", CONFIG_STRING, FIELD(egress_key_file), NULL, 0, 0, "FILE",
+     "File with the 32 bytes that credentials are sealed with. When absent, one is made in the "
+     "state "
+     "directory."},
     {NULL},
 };
 

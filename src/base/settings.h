@@ -1,6 +1,6 @@
 #pragma once
 /* The settings of a cay server: one table, read by `cay up` (which starts cay-keep with them) and
- * by cayd, and printed as the example file, the help text and the man page cay.conf(5).
+ * by cayd and cay-egress, and printed as the example file, the help text and the man page cay.conf(5).
  *
  * `cay up` reads the file and hands cayd the values that differ from the defaults as options
  * (--sandbox-memory=1G), because cayd's user need not be able to read the file. */
@@ -28,6 +28,12 @@ struct settings {
     char *server_domain; /* NULL: localhost:PORT */
     char *server_user, *server_log_level;
     int64_t server_threads, server_max_connections;
+    /* [egress] */
+    char *egress_user, *egress_dns_servers, *egress_upstream_proxy, *egress_key_file;
+    bool egress_offline;
+    int64_t egress_processes, egress_connections, egress_connections_per_second,
+        egress_requests_per_second, egress_audit_files;
+    uint64_t egress_connect_timeout_ms, egress_idle_timeout_ms, egress_audit_size_bytes;
 };
 
 /* Ends with an entry whose section is NULL. */

@@ -87,10 +87,13 @@ struct flow {
     enum flow_via via;
     bool to_listener; /* the original destination was the listener: explicit proxy */
     bool refused;     /* the verdict was no: only a refusal may be said */
+    bool unreachable; /* allowed, and nobody answered there: only that may be said */
     bool cut;         /* ended by us: a changed policy, a limit */
     char *name_store; /* what target.name points to */
     struct target target;
-    char *sni; /* of a ClientHello, or NULL */
+    char *sni;      /* of a ClientHello, or NULL */
+    bool must_look; /* POLICY_INSPECT: no byte passes that was not read */
+    bool dialed;    /* up_fd was dialled for it, whether or not it still has it */
 
     int fd;             /* the client's; -1 once somebody else owns it, but see FLOW_FORWARDED */
     int up_fd;          /* dialled and not handed on yet, or -1 */
@@ -101,7 +104,7 @@ struct flow {
 
     uint64_t started_ms, up_bytes, down_bytes;
     char rule[POLICY_RULE_NAME_MAX + 1]; /* that decided last, for the record of its end */
-    char reason[POLICY_REASON_SIZE];     /* why it was refused */
+    char *reason;                        /* why it was refused, or NULL */
 };
 
 /* At most so many each second; a full second's worth at once. */
@@ -133,6 +136,8 @@ struct sandbox {
     int tcp_fd, udp_fd; /* -1 until privd sent them */
     struct sandbox_io *io;
     struct names *names;
+    char
+        *allows; /* what its policy allows, for refusals: the inside of a JSON array; may be NULL */
 
     struct flow *flows;
     uint32_t flow_count;
@@ -182,7 +187,8 @@ struct egress_config {
     bool offline;
     struct upstream *upstream; /* for all sandboxes, or NULL */
     uint32_t connections, connections_per_second, requests_per_second; /* for each sandbox */
-    uint32_t connect_timeout_ms, idle_timeout_ms;
+    uint32_t connect_timeout_ms;
+    uint64_t idle_timeout_ms;
     uint64_t audit_size_bytes;
     uint32_t audit_files;
     uint32_t flows_max; /* of all, from RLIMIT_NOFILE */
@@ -223,6 +229,31 @@ struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct
 
 /* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
 void flow_route(struct flow *f);
+
+/* Refused: noted, recorded, and said in the words of what the client speaks, once that is known. v
+ * may be NULL where it was no policy's word; rule is then what refused ("sni", "limit", ...). */
+void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
+                 ...) PRINTF(4, 5);
+
+/* f->rule, as printable ASCII: it goes into headers. */
+void flow_set_rule(struct flow *f, const char *rule);
+
+/* Sends these last bytes to the client, which may still be sending, and ends the flow. */
+void flow_answer(struct flow *f, const void *bytes, size_t n);
+
+/* Ends the flow with a reset, which clients take for a refusal. */
+void flow_reset(struct flow *f);
+
+/* SOCKS or CONNECT was answered, or nothing needed to be: f->up_fd is dialled, or the flow has to be
+ * read first. Looks at what the client sends and hands the flow on. */
+void flow_look(struct flow *f);
+
+/* The client's descriptor is watched for reading by cb, with a timer (0: none) that calls late. One
+ * watch at a time; flow_unwatch ends it, and so does handing the descriptor on. */
+int flow_watch(struct flow *f, int events, void (*cb)(struct flow *f, int events),
+               uint64_t timeout_ms, void (*late)(struct flow *f));
+void flow_unwatch(struct flow *f);
+void flow_watch_again(struct flow *f, uint64_t timeout_ms); /* the timer starts anew */
 
 /* The policy changed: is it still allowed? Cuts it if not. */
 void flow_recheck(struct flow *f);

@@ -1,0 +1,21 @@
+#pragma once
+/* What a TLS ClientHello says before anything is decided: the name it asks for. OpenSSL reads it, in
+ * its own callback for that, and is stopped there: nothing is answered and no key is made.
+ *
+ * Bounded by what the caller hands over. Does not block. */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define CLIENTHELLO_NAME_SIZE 256
+#define CLIENTHELLO_ALPN_SIZE 256
+
+struct clienthello {
+    char name[CLIENTHELLO_NAME_SIZE];          /* as sent, "" without one */
+    unsigned char alpn[CLIENTHELLO_ALPN_SIZE]; /* length-prefixed list, as in RFC 7301 3.1 */
+    size_t alpn_len;
+};
+
+/* data[0..n) is the start of the stream. 0: out is filled. -EAGAIN: more bytes are needed. -EPROTO: it
+ * is no ClientHello that OpenSSL accepts, or one whose name is not plain. -ENOMEM. */
+int clienthello_read(const void *data, size_t n, struct clienthello *out);

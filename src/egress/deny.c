@@ -1,0 +1,190 @@
+#include "egress/deny.h"
+
+#include "base/log.h"
+#include "base/util.h"
+#include "egress/audit.h"
+#include "egress/connect.h"
+#include "egress/control.h"
+#include "egress/forward.h"
+#include "egress/socks.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define HELP                                                                                    \
+    "This computer reaches the network only through cay's proxy, which allows what its policy " \
+    "lists. Recent refusals: http://cay.internal/denials"
+
+/* TLS 1.2's form, which every version understands: fatal, access_denied (RFC 8446 6.2). */
+static const unsigned char access_denied[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x31};
+
+/* -- notes ------------------------------------------------------------------------------------- */
+
+/* Into out what of text is printable ASCII, '?' for the rest. */
+static void plain(const char *text, char *out, size_t size)
+{
+    size_t n = 0;
+
+    for (; text && text[n] && text[n] != '?' && n < size - 1; n++)
+        out[n] = text[n] >= 0x20 && text[n] < 0x7f ? text[n] : '?';
+    out[n] = '\0';
+}
+
+static void fill(struct denial *d, const struct flow *f, const char *method, const char *path)
+{
+    *d = (struct denial){.at_ms = clock_real_ms(), .port = f->target.port};
+    if (f->target.name)
+        snprintf(d->name, sizeof(d->name), "%s", f->target.name);
+    else
+        policy_address_format(&f->target.address, d->name);
+    plain(method, d->method, sizeof(d->method));
+    plain(path, d->path, sizeof(d->path));
+    snprintf(d->rule, sizeof(d->rule), "%s", f->rule);
+    snprintf(d->reason, sizeof(d->reason), "%s", f->reason ? f->reason : "");
+}
+
+static void keep(struct sandbox *s, const struct denial *d)
+{
+    if (!s->denials)
+        s->denials = calloc(DENIALS_MAX, sizeof(*s->denials));
+    if (!s->denials)
+        return;
+    s->denials[s->denials_next] = *d;
+    s->denials_next = (s->denials_next + 1) % DENIALS_MAX;
+    s->denials_count = MIN(s->denials_count + 1, (size_t)DENIALS_MAX);
+}
+
+void deny_note(struct flow *f, const struct policy_verdict *v, const char *method, const char *path)
+{
+    struct sandbox *s = f->sandbox;
+    const struct audit_record r = {
+        .event = method ? AUDIT_REQUEST : AUDIT_CONNECTION,
+        .sandbox = s,
+        .flow = f,
+        .rule = f->rule,
+        .source = v ? v->source : POLICY_BY_RULE,
+        .reason = f->reason,
+        .method = method,
+        .path = path,
+    };
+    struct denial d;
+
+    s->denied++;
+    fill(&d, f, method, path);
+    keep(s, &d);
+    audit_record(f->egress->audit, &r);
+    control_tell_denial(f->egress, s, &d);
+}
+
+json_t *deny_json(const struct denial *d)
+{
+    char at[CLOCK_RFC3339_SIZE];
+    json_t *o;
+
+    clock_format_rfc3339(d->at_ms, at);
+    o = json_pack("{s:s, s:s, s:i, s:s, s:s}", "time", at, "name", d->name, "port", (int)d->port,
+                  "rule", d->rule, "reason", d->reason);
+    if (o && d->method[0]) {
+        json_object_set_new(o, "method", json_string(d->method));
+        json_object_set_new(o, "path", json_string(d->path));
+    }
+    return o;
+}
+
+json_t *deny_list(const struct sandbox *s)
+{
+    json_t *list = json_array();
+    size_t first = (s->denials_next + DENIALS_MAX - s->denials_count) % DENIALS_MAX;
+
+    for (size_t i = 0; i < s->denials_count; i++)
+        json_array_append_new(list, deny_json(&s->denials[(first + i) % DENIALS_MAX]));
+    return json_pack("{s:o}", "denials", list);
+}
+
+void deny_explain(const struct policy *p, const struct policy_verdict *v, const struct target *t,
+                  const char *method, const char *path, char out[static POLICY_REASON_SIZE])
+{
+    char address[INET6_ADDRSTRLEN];
+
+    policy_address_format(&t->address, address);
+    policy_explain(p, v, t->name ? t->name : address, t->port, method, path, out);
+}
+
+/* -- said -------------------------------------------------------------------------------------- */
+
+int deny_body(const struct sandbox *s, const char *error, const char *rule, const char *message,
+              struct buf *out)
+{
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "error", error, "message", message, "rule", rule,
+                          "help", HELP);
+    json_t *allows = s->allows ? json_loads(s->allows, 0, NULL) : NULL;
+    char *text;
+    int rc;
+
+    if (!o)
+        return -ENOMEM;
+    json_object_set_new(o, "sandbox_allows", allows ? allows : json_array());
+    text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(o);
+    if (!text)
+        return -ENOMEM;
+    rc = buf_append_str(out, text);
+    if (rc == 0)
+        rc = buf_append_str(out, "\n");
+    free(text);
+    return rc;
+}
+
+static void say_connect(struct flow *f, int status, const char *error, const char *rule,
+                        const char *message)
+{
+    CLEANUP_BUF struct buf b;
+
+    buf_init(&b, DENY_BODY_MAX);
+    if (deny_body(f->sandbox, error, rule, message, &b) < 0)
+        buf_clear(&b);
+    connect_refuse(f, status, rule, b.data, b.len);
+}
+
+void deny_say(struct flow *f)
+{
+    if (f->state == FLOW_NEGOTIATING || f->state == FLOW_DIALING) {
+        if (f->via == FLOW_BY_SOCKS) {
+            socks_refuse(f, SOCKS_NOT_ALLOWED);
+            return;
+        }
+        if (f->via == FLOW_BY_CONNECT) {
+            say_connect(f, 403, "egress_denied", f->rule, f->reason ? f->reason : "");
+            return;
+        }
+    }
+    switch (f->kind) {
+    case FLOW_TLS: flow_answer(f, access_denied, sizeof(access_denied)); return;
+    case FLOW_HTTP:
+        flow_unwatch(f);
+        if (forward_adopt(f->egress, f, f->fd, false) < 0)
+            flow_reset(f);
+        return;
+    case FLOW_UNKNOWN: flow_look(f); return;
+    default: flow_reset(f);
+    }
+}
+
+void deny_unreachable(struct flow *f, const struct err *why)
+{
+    bool timeout = why->code == ERR_TIMEOUT;
+
+    free(f->reason);
+    f->reason = strdup(why->text);
+    if (f->via == FLOW_BY_SOCKS && f->state == FLOW_DIALING) {
+        socks_refuse(f, timeout ? SOCKS_UNREACHABLE : SOCKS_REFUSED);
+        return;
+    }
+    if (f->via == FLOW_BY_CONNECT && f->state == FLOW_DIALING) {
+        say_connect(f, timeout ? 504 : 502, "egress_unreachable", "none", why->text);
+        return;
+    }
+    /* To an opaque client a reset says it best; HTTP is told in words. */
+    f->unreachable = true;
+    flow_look(f);
+}

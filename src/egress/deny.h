@@ -1,0 +1,33 @@
+#pragma once
+/* Refusals that help: in the words of what the client speaks, with what was refused, by which rule,
+ * and what is allowed instead. Nothing in them is unescaped that an attacker chose. */
+
+#include "base/buf.h"
+#include "egress/egress.h"
+
+#define DENY_BODY_MAX 8192u
+#define DENY_HEADER   "x-cay-denied"
+
+/* Notes a refusal of the flow (its rule and reason): the sandbox's ring, the log, who watches. method
+ * and path are a request's, or NULL. */
+void deny_note(struct flow *f, const struct policy_verdict *v, const char *method,
+               const char *path);
+
+/* Says it to the client of f, whatever that speaks; looks first if that is not known yet. */
+void deny_say(struct flow *f);
+
+/* It was allowed, but could not be reached: said likewise, and not as a refusal. */
+void deny_unreachable(struct flow *f, const struct err *why);
+
+/* policy_explain of a target. */
+void deny_explain(const struct policy *p, const struct policy_verdict *v, const struct target *t,
+                  const char *method, const char *path, char out[static POLICY_REASON_SIZE]);
+
+/* {"error": "egress_denied", "message", "rule", "sandbox_allows": [...], "help"}. 0 or -errno. */
+int deny_body(const struct sandbox *s, const char *error, const char *rule, const char *message,
+              struct buf *out);
+
+/* The sandbox's last refusals, newest last: {"denials": [...]}. Free with json_decref; NULL when
+ * memory is out. */
+json_t *deny_list(const struct sandbox *s);
+json_t *deny_json(const struct denial *d);

@@ -1,0 +1,9 @@
+#pragma once
+/* The host's own addresses are never reached from a sandbox, whatever a policy says: what listens on
+ * them trusts its neighbours. Those there are at the start, and those that come later. */
+
+#include "egress/egress.h"
+
+/* Before the program is confined: reads them, and keeps a netlink socket that tells of new ones. 0 or
+ * -errno. */
+int hostaddr_start(struct egress *eg);

@@ -1,0 +1,36 @@
+#pragma once
+/* Names and the addresses of cay's own that stand for them inside one sandbox: what is dialled tells
+ * the name, for any protocol. 198.18.0.0/15 (set aside for benchmarks, so that no host has them) from
+ * 198.18.0.16 on, and fdca:79ee:18::/96 with the same number in its last 32 bits.
+ *
+ * A name keeps its address for the sandbox's life, since programs keep what they resolved. Whether it
+ * may be connected to is asked when it is dialled, not here. Bounded: NAMES_MAX names; further ones
+ * get none. Pure memory. */
+
+#include "policy/policy.h"
+
+#define NAMES_MAX      4096u
+#define NAMES_SERVER   1u /* 198.18.0.1: the resolver that /etc/resolv.conf names */
+#define NAMES_INTERNAL 2u /* cay.internal, which cay-egress answers itself */
+#define NAMES_FIRST    16u
+
+#define NAMES_INTERNAL_NAME "cay.internal"
+
+struct names;
+
+struct names *names_new(void);
+void names_free(struct names *n);
+
+/* The number of a normalized name, made when it is new. 0 when there is no room. */
+uint32_t names_number(struct names *n, const char *name);
+
+/* The name of an address of cay's own; NULL when it is none, or none was given out with it. */
+const char *names_of(const struct names *n, const struct policy_address *a);
+
+/* Is it in one of the two ranges at all? */
+bool names_is_own(const struct policy_address *a);
+
+/* The IPv4 form (as v4-mapped) or the IPv6 form of a number. */
+void names_address(uint32_t number, bool v6, struct policy_address *out);
+
+size_t names_count(const struct names *n);

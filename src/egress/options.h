@@ -1,0 +1,16 @@
+#pragma once
+/* What cay-keep starts cay-egress with. */
+
+#include "base/settings.h"
+#include "egress/egress.h"
+
+struct options {
+    int listen_fd, ready_fd;
+    const char *privd;
+    uid_t peer_uid;
+    uint32_t shard, shards;
+    struct settings settings;
+};
+
+/* Ends the program for --help, --version and wrong options. */
+void options_parse(int argc, char **argv, struct options *o);

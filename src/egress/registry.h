@@ -1,0 +1,53 @@
+#pragma once
+/* The sandboxes that this process serves, by slot and generation, and the flows of all of them.
+ *
+ * Two sides tell about a sandbox, in any order: privd its listeners (registry_open, registry_close),
+ * cayd its policy (registry_policy). Until both were there nothing of it passes. A generation is never
+ * used twice, so an older one than known is late and ignored, and a newer one ends the older. */
+
+#include "egress/egress.h"
+
+#define REGISTRY_SLOTS_MAX 65536u
+
+struct registry;
+
+int registry_new(struct egress *eg, struct registry **out);
+
+/* Ends all flows and sandboxes. */
+void registry_free(struct registry *r);
+
+struct sandbox *registry_find(struct egress *eg, uint32_t slot, uint32_t gen);
+
+/* The one with that id, or NULL (for queries; looks at all). */
+struct sandbox *registry_next(struct egress *eg, uint32_t *slot);
+
+/* privd: both descriptors are taken over in every case. */
+void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, int tcp_fd, int udp_fd);
+void registry_close(struct egress *eg, uint32_t slot, uint32_t gen);
+
+/* privd's channel is up (again): all live sandboxes are told from here to registry_sync, which ends
+ * those that were not. */
+void registry_begin_sync(struct egress *eg);
+void registry_sync(struct egress *eg);
+
+/* cayd: what PUT holds, all checked. Pointers are taken over on success. */
+struct sandbox_rules {
+    char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1];
+    struct policy *policy, *ceiling;
+    struct upstream *upstream;
+    char *allows;
+    struct credentials *credentials;
+};
+enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
+                              struct sandbox_rules *rules, struct err *e);
+
+/* Bytes both ways, of flows that live too. */
+void registry_usage(const struct sandbox *s, uint64_t *up, uint64_t *down);
+
+/* The next one's worth of the rate, or false. */
+bool rate_take(struct rate *r, uint32_t per_second);
+
+/* flow.c only: the table of flows. */
+void registry_add_flow(struct flow *f);
+void registry_remove_flow(struct flow *f);
+size_t registry_flow_count(const struct egress *eg);

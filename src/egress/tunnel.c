@@ -1,0 +1,409 @@
+#include "egress/tunnel.h"
+
+#include "base/log.h"
+#include "base/util.h"
+#include "egress/registry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define PIPE_BYTES   (256u * 1024u)
+#define POOL_MAX     64u
+#define EVENTS       256
+#define TURN_BYTES   (4u * 1024u * 1024u) /* of one direction, before others get their turn */
+#define SWEEP_MS     5000
+#define HALF_IDLE_MS 300000u /* one direction has ended, and nothing moves in the other */
+
+struct pipe {
+    int in, out;
+};
+
+/* One direction. */
+struct half {
+    int from, to;
+    struct pipe pipe; /* -1 while it is empty */
+    size_t held;      /* bytes in it */
+    uint64_t *count;
+    bool readable, writable; /* as far as is known: until EAGAIN */
+    bool eof, shut;
+};
+
+struct tunnel {
+    struct flow *flow;
+    struct half half[2]; /* 0: from the client */
+    struct tunnel *older, *newer;
+    uint64_t moved_ms;
+    bool waiting; /* for its next turn */
+    struct tunnel *wait_next;
+};
+
+struct tunnels {
+    struct egress *egress;
+    int epoll_fd;
+    uv_poll_t poll;
+    uv_timer_t sweep;
+    uv_idle_t turn; /* active while somebody waits for a turn */
+    struct pipe pool[POOL_MAX];
+    size_t pooled;
+    struct tunnel *oldest, *newest; /* by when they last moved */
+    struct tunnel *waiting;
+    unsigned handles;
+};
+
+/* -- pipes ------------------------------------------------------------------------------------- */
+
+static int pipe_get(struct tunnels *t, struct pipe *p)
+{
+    int fds[2];
+
+    if (t->pooled > 0) {
+        *p = t->pool[--t->pooled];
+        return 0;
+    }
+    if (pipe2(fds, O_NONBLOCK | O_CLOEXEC) < 0)
+        return -errno;
+    /* Smaller where the user's share of pipe memory is used up: slower, not wrong. */
+    (void)!fcntl(fds[1], F_SETPIPE_SZ, PIPE_BYTES);
+    *p = (struct pipe){.in = fds[1], .out = fds[0]};
+    return 0;
+}
+
+static void pipe_close(struct pipe *p)
+{
+    util_close(&p->in);
+    util_close(&p->out);
+}
+
+/* Only an empty pipe is used again: nobody's bytes reach anybody else. */
+static void pipe_put(struct tunnels *t, struct half *h)
+{
+    if (h->pipe.in < 0)
+        return;
+    if (h->held == 0 && t->pooled < POOL_MAX)
+        t->pool[t->pooled++] = h->pipe;
+    else
+        pipe_close(&h->pipe);
+    h->pipe = (struct pipe){-1, -1};
+    h->held = 0;
+}
+
+/* -- order of age ------------------------------------------------------------------------------ */
+
+static void unlink_age(struct tunnels *t, struct tunnel *u)
+{
+    *(u->older ? &u->older->newer : &t->oldest) = u->newer;
+    *(u->newer ? &u->newer->older : &t->newest) = u->older;
+}
+
+static void link_age(struct tunnels *t, struct tunnel *u)
+{
+    u->older = t->newest;
+    u->newer = NULL;
+    *(t->newest ? &t->newest->newer : &t->oldest) = u;
+    t->newest = u;
+}
+
+static void moved(struct tunnels *t, struct tunnel *u)
+{
+    u->moved_ms = uv_now(t->egress->loop);
+    if (t->newest == u)
+        return;
+    unlink_age(t, u);
+    link_age(t, u);
+}
+
+/* -- moving ------------------------------------------------------------------------------------ */
+
+/* 1 it moved, 0 nothing to do now, -errno. */
+static int drain(struct half *h)
+{
+    ssize_t n;
+
+    if (h->held == 0 || !h->writable)
+        return 0;
+    n = splice(h->pipe.out, NULL, h->to, NULL, h->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (n < 0 && errno == EAGAIN) {
+        h->writable = false;
+        return 0;
+    }
+    if (n < 0)
+        return errno == EINTR ? 1 : -errno;
+    h->held -= (size_t)n;
+    *h->count += (uint64_t)n;
+    return 1;
+}
+
+static int fill(struct tunnels *t, struct half *h)
+{
+    ssize_t n;
+
+    if (h->held > 0 || !h->readable || h->eof)
+        return 0;
+    if (h->pipe.in < 0) {
+        int rc = pipe_get(t, &h->pipe);
+
+        if (rc < 0)
+            return rc;
+    }
+    n = splice(h->from, NULL, h->pipe.in, NULL, PIPE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (n < 0 && errno == EAGAIN) {
+        h->readable = false;
+        return 0;
+    }
+    if (n < 0)
+        return errno == EINTR ? 1 : -errno;
+    if (n == 0)
+        h->eof = true;
+    h->held += (size_t)n;
+    return 1;
+}
+
+/* 1: its turn is over and there may be more; 0: all is done for now; -errno. */
+static int pump_half(struct tunnels *t, struct half *h)
+{
+    uint64_t end = *h->count + TURN_BYTES;
+    int a, b = 0;
+
+    do {
+        a = fill(t, h);
+        if (a >= 0)
+            b = drain(h);
+        if (a < 0 || b < 0)
+            return a < 0 ? a : b;
+    } while ((a > 0 || b > 0) && *h->count < end);
+    if (h->held == 0)
+        pipe_put(t, h);
+    if (h->eof && h->held == 0 && !h->shut) {
+        h->shut = true;
+        shutdown(h->to, SHUT_WR);
+    }
+    return *h->count >= end;
+}
+
+/* What one side said with a reset, the other side is to see likewise. */
+static void end_with_reset(struct tunnel *u)
+{
+    struct linger reset = {.l_onoff = 1, .l_linger = 0};
+
+    (void)!setsockopt(u->flow->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    (void)!setsockopt(u->flow->up_fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    flow_end(u->flow);
+}
+
+static bool over_limit(struct flow *f)
+{
+    const struct policy_limits *limits = policy_limits(f->sandbox->policy);
+    uint64_t up, down;
+
+    if (limits->bytes == 0)
+        return false;
+    registry_usage(f->sandbox, &up, &down);
+    return up + down > limits->bytes;
+}
+
+static void wait_turn(struct tunnels *t, struct tunnel *u);
+
+static void pump(struct tunnels *t, struct tunnel *u)
+{
+    uint64_t before = u->flow->up_bytes + u->flow->down_bytes;
+    int a = pump_half(t, &u->half[0]);
+    int b = a < 0 ? 0 : pump_half(t, &u->half[1]);
+
+    if (a < 0 || b < 0) {
+        end_with_reset(u);
+        return;
+    }
+    if (u->half[0].shut && u->half[1].shut) {
+        flow_end(u->flow);
+        return;
+    }
+    if (u->flow->up_bytes + u->flow->down_bytes != before) {
+        moved(t, u);
+        if (over_limit(u->flow)) {
+            u->flow->cut = true;
+            end_with_reset(u);
+            return;
+        }
+    }
+    if (a > 0 || b > 0)
+        wait_turn(t, u);
+}
+
+/* -- events ------------------------------------------------------------------------------------ */
+
+static void on_turn(uv_idle_t *idle)
+{
+    struct tunnels *t = idle->data;
+    struct tunnel *u = t->waiting;
+
+    t->waiting = NULL; /* those who need another turn come to the next list */
+    while (u) {
+        struct tunnel *next = u->wait_next;
+        uint64_t id = next ? next->flow->id : 0;
+
+        u->waiting = false;
+        pump(t, u);
+        u = id && flow_find(t->egress, id) ? next : NULL;
+    }
+    if (!t->waiting)
+        uv_idle_stop(idle);
+}
+
+static void wait_turn(struct tunnels *t, struct tunnel *u)
+{
+    if (u->waiting)
+        return;
+    u->waiting = true;
+    u->wait_next = t->waiting;
+    t->waiting = u;
+    uv_idle_start(&t->turn, on_turn);
+}
+
+static void on_event(struct tunnels *t, const struct epoll_event *ev)
+{
+    uint64_t id = ev->data.u64 >> 1;
+    unsigned side = ev->data.u64 & 1; /* 0 the client's socket */
+    struct flow *f = flow_find(t->egress, id);
+    struct tunnel *u = f && f->state == FLOW_TUNNELED ? f->user : NULL;
+
+    if (!u)
+        return; /* ended by an event before this one */
+    if (ev->events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        u->half[side].readable = true;
+    if (ev->events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+        u->half[1 - side].writable = true;
+    pump(t, u);
+}
+
+static void on_poll(uv_poll_t *p, int status, int events)
+{
+    struct tunnels *t = p->data;
+    struct epoll_event ev[EVENTS];
+    int n = epoll_wait(t->epoll_fd, ev, EVENTS, 0);
+
+    for (int i = 0; i < n; i++)
+        on_event(t, &ev[i]);
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+    struct tunnels *t = timer->data;
+    uint64_t now = uv_now(t->egress->loop);
+    struct tunnel *u = t->oldest;
+
+    while (u) {
+        struct tunnel *next = u->newer;
+        uint64_t idle = now - u->moved_ms;
+
+        if (idle < MIN(HALF_IDLE_MS, t->egress->config.idle_timeout_ms))
+            break;
+        if (idle >= t->egress->config.idle_timeout_ms || u->half[0].shut || u->half[1].shut)
+            flow_end(u->flow);
+        u = next;
+    }
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+static void on_flow_end(struct flow *f)
+{
+    struct tunnels *t = f->egress->tunnels;
+    struct tunnel *u = f->user;
+
+    pipe_put(t, &u->half[0]);
+    pipe_put(t, &u->half[1]);
+    unlink_age(t, u);
+    for (struct tunnel **p = &t->waiting; *p; p = &(*p)->wait_next)
+        if (*p == u) {
+            *p = u->wait_next;
+            break;
+        }
+    free(u); /* its sockets leave the epoll when the flow closes them */
+    f->user = NULL;
+}
+
+static int watch(struct tunnels *t, int fd, uint64_t id, unsigned side)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                             .data.u64 = id << 1 | side};
+    int one = 1;
+
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    return epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+int tunnel_start(struct flow *f)
+{
+    struct tunnels *t = f->egress->tunnels;
+    struct tunnel *u = calloc(1, sizeof(*u));
+    int rc;
+
+    if (!u)
+        return -ENOMEM;
+    u->flow = f;
+    u->half[0] = (struct half){f->fd, f->up_fd, {-1, -1}, .count = &f->up_bytes};
+    u->half[1] = (struct half){f->up_fd, f->fd, {-1, -1}, .count = &f->down_bytes};
+    rc = watch(t, f->fd, f->id, 0);
+    if (rc == 0)
+        rc = watch(t, f->up_fd, f->id, 1);
+    if (rc < 0) {
+        (void)!epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->fd, NULL);
+        free(u);
+        return rc;
+    }
+    u->moved_ms = uv_now(t->egress->loop);
+    link_age(t, u);
+    f->state = FLOW_TUNNELED;
+    f->user = u;
+    f->on_end = on_flow_end;
+    return 0;
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    struct tunnels *t = h->data;
+
+    if (--t->handles > 0)
+        return;
+    while (t->pooled > 0)
+        pipe_close(&t->pool[--t->pooled]);
+    close(t->epoll_fd);
+    free(t);
+}
+
+int tunnels_new(struct egress *eg, struct tunnels **out)
+{
+    struct tunnels *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return -ENOMEM;
+    t->egress = eg;
+    t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (t->epoll_fd < 0 || uv_poll_init(eg->loop, &t->poll, t->epoll_fd) < 0) {
+        util_close(&t->epoll_fd);
+        free(t);
+        return -EMFILE;
+    }
+    uv_timer_init(eg->loop, &t->sweep);
+    uv_idle_init(eg->loop, &t->turn);
+    t->poll.data = t->sweep.data = t->turn.data = t;
+    t->handles = 3;
+    uv_poll_start(&t->poll, UV_READABLE, on_poll);
+    uv_timer_start(&t->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    *out = t;
+    return 0;
+}
+
+void tunnels_free(struct tunnels *t)
+{
+    if (!t)
+        return;
+    uv_close((uv_handle_t *)&t->poll, on_closed);
+    uv_close((uv_handle_t *)&t->sweep, on_closed);
+    uv_close((uv_handle_t *)&t->turn, on_closed);
+}
