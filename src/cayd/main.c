@@ -27,6 +27,7 @@
 struct options {
     int listen_fd, ready_fd, tls_cert_fd, tls_key_fd;
     const char *privd, *config;
+    bool check;
 };
 
 struct daemon {
@@ -51,6 +52,7 @@ static const struct option long_options[] = {
     {"tls-key-fd", required_argument, NULL, 'k'},
     {"privd", required_argument, NULL, 'p'},
     {"config", required_argument, NULL, 'c'},
+    {"check", no_argument, NULL, 'C'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'v'},
     {0},
@@ -65,6 +67,7 @@ static void print_help(void)
         "  --tls-cert-fd=N, --tls-key-fd=N\n"
         "                  descriptors of certificate chain and key, in PEM: the port speaks TLS\n"
         "  --privd=PATH    cay-privd's socket (/run/cay/privd.sock)\n"
+        "  --check         only say whether options, certificate and key are good\n"
         "  --config=FILE   settings; without it only options count\n\n");
     config_print_help(settings_keys, stdout);
 }
@@ -100,6 +103,7 @@ static void parse_options(int argc, char **argv, struct options *o)
         case 'k': o->tls_key_fd = parse_fd(optarg); break;
         case 'p': o->privd = optarg; break;
         case 'c': o->config = optarg; break;
+        case 'C': o->check = true; break;
         case 'h': print_help(); exit(0);
         case 'v': printf("cayd %s\n", CAY_VERSION); exit(0);
         default:
@@ -182,6 +186,18 @@ static size_t raise_files(struct daemon *d)
         fail(d, text);
     }
     return (size_t)(limit.rlim_cur - RESERVED_FILES) / FILES_A_CONNECTION;
+}
+
+/* A sandbox cannot be given more open files than this machine gives anybody. */
+static void bound_open_files(struct settings *s)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || (rlim_t)s->sandbox_open_files <= limit.rlim_max)
+        return;
+    log_warn("sandboxes get %llu open files, not %lld: more are not allowed here (RLIMIT_NOFILE)",
+             (unsigned long long)limit.rlim_max, (long long)s->sandbox_open_files);
+    s->sandbox_open_files = (int64_t)limit.rlim_max;
 }
 
 /* -- the end ------------------------------------------------------------------------------------ */
@@ -318,6 +334,7 @@ static void set_up(struct daemon *d)
 
     if (uv_loop_init(&d->loop) < 0 || mailbox_init(&d->mailbox, &d->loop, LOOPS_MAX, d) < 0)
         fail(d, "cannot make the control loop");
+    bound_open_files(&d->settings);
     if (control_new(&d->loop, &d->settings, d->options.privd, on_ready, d, &d->control, &e) !=
         ERR_OK)
         fail_err(d, &e);
@@ -351,6 +368,8 @@ int main(int argc, char **argv)
     read_settings(&d, &argc, argv);
     parse_options(argc, argv, &d.options);
     load_tls(&d);
+    if (d.options.check)
+        return 0;
     if (confine_self() < 0)
         fail(&d, "cannot install the system call filter");
     set_up(&d);

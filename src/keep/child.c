@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MAX_MS   10000
+#define CHECK_MS         10000
 #define STABLE_MS        30000 /* who lived this long has not failed in a row */
 
 /* -- in the child ------------------------------------------------------------------------------ */
@@ -36,20 +38,6 @@ static int open_file(const char *path)
         return -EINVAL;
     high = fcntl(fd, F_DUPFD_CLOEXEC, 10);
     return high < 0 ? -errno : high;
-}
-
-int child_check_files(const struct child *c, const char **bad)
-{
-    for (size_t i = 0; i < CHILD_FILES && c->files[i]; i++) {
-        int fd = open_file(c->files[i]);
-
-        if (fd < 0) {
-            *bad = c->files[i];
-            return fd;
-        }
-        close(fd);
-    }
-    return 0;
 }
 
 static int place_files(const struct child *c, const char **bad)
@@ -198,6 +186,55 @@ void child_read_ready(struct child *c)
         if (!isprint((unsigned char)*p))
             *p = '?';
     snprintf(c->reason, sizeof(c->reason), "%s", text + 1);
+}
+
+/* waitpid(2) within CHECK_MS; after that it is killed. */
+static int wait_for_check(pid_t pid)
+{
+    CLEANUP_CLOSE int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    int status = -1, r;
+
+    do
+        r = fd < 0 ? -1 : poll(&p, 1, CHECK_MS);
+    while (r < 0 && fd >= 0 && errno == EINTR);
+    if (r <= 0)
+        (void)kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status;
+}
+
+int child_check(const struct child *c, char why[static KEEP_REASON_MAX])
+{
+    CLEANUP_FREE char **argv = NULL;
+    struct child check = *c;
+    size_t n = 0;
+    int status;
+
+    if (!c->files[0])
+        return 0;
+    while (c->argv[n])
+        n++;
+    argv = calloc(n + 2, sizeof(*argv));
+    snprintf(why, KEEP_REASON_MAX, "the check of %s cannot be run", c->name);
+    if (!argv)
+        return -EINVAL;
+    memcpy(argv, c->argv, n * sizeof(*argv));
+    argv[n] = (char[]){"--check"};
+    check.argv = argv;
+    check.listen_fd = -1;
+    check.ready_fd = -1;
+    if (child_start(&check) < 0)
+        return -EINVAL;
+    status = wait_for_check(check.pid);
+    child_read_ready(&check);
+    util_close(&check.ready_fd);
+    if (status == 0)
+        return 0;
+    if (check.reason[0])
+        snprintf(why, KEEP_REASON_MAX, "%s", check.reason);
+    return -EINVAL;
 }
 
 static uint64_t backoff_ms(const struct child *c)

@@ -33,8 +33,9 @@ struct child {
 /* Starts it. 0 or -errno (no process was made). */
 int child_start(struct child *c);
 
-/* Whether its files can be opened: the first that cannot is in *bad, with -errno. */
-int child_check_files(const struct child *c, const char **bad);
+/* Would it start with the files as they are now? Runs the program with --check, which reads them and
+ * ends; at once 0 for a child without files. 0, or -EINVAL and why. Blocks until then, 10 s at most. */
+int child_check(const struct child *c, char why[static KEEP_REASON_MAX]);
 
 /* Reads what it says on its readiness pipe. */
 void child_read_ready(struct child *c);

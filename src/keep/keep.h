@@ -37,7 +37,7 @@
  *   Signals to keep: SIGTERM or SIGINT: cayd is stopped (SIGTERM), then privd (SIGTERM: ends every
  *     sandbox, leaves nothing behind), then keep exits 0. SIGHUP: opens the log file again, then
  *     cay-privd, then cayd are replaced by the binaries that are on disk now, the TLS files opened
- *     again (if one cannot be, nothing is replaced); sandboxes live on (cay-privd gets SIGUSR1: exit,
+ *     again (nothing is replaced if `cayd --check` refuses them); sandboxes live on (cay-privd gets SIGUSR1: exit,
  *     leave everything).
  *   Exit status: 0 stopped when asked (or, with --daemon, started); 1 failed, reason on standard
  *     error; 2 wrong options; 3 it runs already.

@@ -131,15 +131,13 @@ static void check_start(struct keep *k)
 
 static void begin_replacing(struct keep *k)
 {
-    const char *bad = "";
-    int r;
+    char why[KEEP_REASON_MAX];
 
     if (k->phase != PHASE_RUNNING)
         return;
     (void)prepare_log(&k->options);
-    r = child_check_files(&k->cayd, &bad);
-    if (r < 0) { /* a server with yesterday's certificate is better than none */
-        log_error("nothing is replaced: %s cannot be opened: %s", bad, strerror(-r));
+    if (child_check(&k->cayd, why) < 0) { /* a server with yesterday's certificate is better than none */
+        log_error("nothing is replaced: %s", why);
         return;
     }
     log_info("replacing the daemons");

@@ -454,13 +454,19 @@ def serial(cay):
         return s.getpeercert()["serialNumber"]
 
 
-def test_hangup_reads_the_files_again(tls_server, cay, files, sandbox):
-    """Sandboxes live on. A file that cannot be opened leaves everything as it is."""
-    before, keep = serial(cay), tls_server.keep_pid
+def test_hangup_reads_the_files_again(tls_server, cay, bad_files, sandbox):
+    """Sandboxes live on. What would not start leaves everything as it is."""
+    files, before, keep = bad_files, serial(cay), tls_server.keep_pid
+
+    def hang_up_says(text):
+        os.kill(keep, signal.SIGHUP)
+        wait_until(lambda: text in tls_server.log_tail(), f"keep has not said: {text}")
+        assert serial(cay) == before
+
     (files / "good.key").rename(files / "aside.key")
-    os.kill(keep, signal.SIGHUP)
-    wait_until(lambda: "nothing is replaced" in tls_server.log_tail(), "keep has not said why not")
-    assert serial(cay) == before
+    hang_up_says("nothing is replaced: ")
+    shutil.copy(files / "other.key", files / "good.key")
+    hang_up_says("nothing is replaced: TLS: the key does not belong")
     make_certificate(files, "good")
     os.kill(keep, signal.SIGHUP)
 
