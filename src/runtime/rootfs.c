@@ -1,6 +1,7 @@
 /* The file system tree of a sandbox, built inside its mount namespace by its own root.
  *
- * All of it happens below one tmpfs ("the stage") that is attached over the working directory. Layers come
+ * All of it happens below one tmpfs ("the stage") that is attached over the working directory; /dev and
+ * /run are directories of it, as each file system costs an entry in a table of each control group there is. Layers come
  * as detached, idmapped trees; the only names that are looked up are ours, relative to held descriptors,
  * and inside the new root with openat2 that follows no link: a template may be hostile. */
 
@@ -24,7 +25,6 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 };
 
 #define STRICT  (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
-#define RUN_MAX (UINT64_C(64) << 20)
 #define SHM_MIN (UINT64_C(64) << 20)
 
 struct build {
@@ -52,11 +52,23 @@ static int attach_at(int tree_fd, int dir_fd, const char *path)
 
 /* --- layers ------------------------------------------------------------------------------------ */
 
+/* One tmpfs for the mount points, /dev, /run and /dev/shm: each file system costs every memory control group of
+ * the host an entry in a table, whosever they are, so that at thousands of sandboxes those tables are most of
+ * what they take. Its size is what /dev/shm may hold; a sandbox that fills it does so to itself. */
 static int open_stage(struct build *b)
 {
-    static const struct mnt_option options[] = {{"mode", "0700"}, {"size", "64k"}, {NULL, NULL}};
-    static const char *const dirs[] = {"lower", "mask", "usr", "upper", "root", "empty"};
+    static const struct {
+        const char *name;
+        mode_t mode;
+    } dirs[] = {
+        {"lower", 0755}, {"mask", 0755}, {"usr", 0755}, {"upper", 0755},     {"root", 0755},
+        {"empty", 0755}, {"dev", 0755},  {"run", 0755}, {"run/lock", 01777}, {"shm", 01777},
+    };
+    uint64_t memory = b->in->start->limits.memory_bytes;
+    char size[32];
 
+    snprintf(size, sizeof(size), "%llu", (unsigned long long)MAX(memory / 2, SHM_MIN));
+    const struct mnt_option options[] = {{"mode", "0700"}, {"size", size}, {NULL, NULL}};
     b->stage_fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
     if (b->stage_fd < 0)
         return b->stage_fd;
@@ -66,7 +78,7 @@ static int open_stage(struct build *b)
     if (fchdir(b->stage_fd) < 0)
         return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
-        if (mkdir(dirs[i], 0755) < 0)
+        if (mkdir(dirs[i].name, dirs[i].mode) < 0 || chmod(dirs[i].name, dirs[i].mode) < 0)
             return -errno;
     return 0;
 }
@@ -175,23 +187,17 @@ static int make_links(const struct build *b)
 
 static int mount_shm(const struct build *b)
 {
-    char size[32];
-    uint64_t memory = b->in->start->limits.memory_bytes;
-    snprintf(size, sizeof(size), "%llu", (unsigned long long)MAX(memory / 2, SHM_MIN));
-    const struct mnt_option options[] = {{"mode", "1777"}, {"size", size}, {NULL, NULL}};
-    CLEANUP_CLOSE int fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    CLEANUP_CLOSE int fd = mnt_clone(b->stage_fd, "shm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
     return fd < 0 ? fd : attach_at(fd, b->dev_fd, "shm");
 }
 
 static int mount_dev(struct build *b)
 {
-    static const struct mnt_option options[] = {
-        {"mode", "0755"}, {"size", "64k"}, {"nr_inodes", "128"}, {NULL, NULL}};
     /* The kernel's pool of terminals is one for all sandboxes: a maximum for each. */
     static const struct mnt_option pts_options[] = {
         {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", "5"}, {"max", "128"}, {NULL, NULL}};
 
-    b->dev_fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    b->dev_fd = mnt_clone(b->stage_fd, "dev", STRICT);
     int rc = b->dev_fd < 0 ? b->dev_fd : attach_at(b->dev_fd, b->root_fd, "dev");
     if (rc == 0)
         rc = make_devices(b);
@@ -303,15 +309,8 @@ static int mount_sys(struct build *b)
 
 static int mount_run(const struct build *b)
 {
-    char size[32];
-    snprintf(size, sizeof(size), "%llu", (unsigned long long)RUN_MAX);
-    const struct mnt_option options[] = {{"mode", "0755"}, {"size", size}, {NULL, NULL}};
-    CLEANUP_CLOSE int fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    if (fd < 0)
-        return fd;
-    if (mkdirat(fd, "lock", 0777) < 0 || fchmodat(fd, "lock", 01777, 0) < 0)
-        return -errno;
-    return attach_at(fd, b->root_fd, "run");
+    CLEANUP_CLOSE int fd = mnt_clone(b->stage_fd, "run", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    return fd < 0 ? fd : attach_at(fd, b->root_fd, "run");
 }
 
 static int open_tmp(const struct build *b)
