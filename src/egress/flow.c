@@ -528,22 +528,41 @@ static void on_look(struct flow *f, int events)
     }
 }
 
-/* The server speaks first: ssh, mail, databases. What the client says after that is its own affair. */
+/* The server speaks first: ssh, mail, databases. What the client says after that is its own affair; but
+ * what it has said already is looked at. */
 static void on_upstream(uv_poll_t *p, int status, int events)
 {
     struct flow_io *io = p->data;
+    char byte;
 
-    on_opaque(io->flow);
+    if (recv(io->flow->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+        uv_poll_stop(p);
+    else
+        on_opaque(io->flow);
+}
+
+/* What has begun as TLS or HTTP and does not go on is neither let through unread, nor waited for. */
+static bool has_begun(struct flow *f)
+{
+    unsigned char data[64];
+    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
+    enum sniff kind = n > 0 ? sniff_bytes(data, (size_t)n, false, false) : SNIFF_OPAQUE;
+
+    return kind == SNIFF_MORE || kind == SNIFF_TLS || kind == SNIFF_HTTP;
 }
 
 static void on_look_late(struct flow *f)
 {
-    if (f->refused || f->unreachable)
+    if (f->refused || f->unreachable) {
         flow_reset(f);
-    else if (f->must_look)
+    } else if (f->must_look) {
         flow_refuse(f, NULL, f->rule, "the rule looks at requests, and none came in time");
-    else
+    } else if (has_begun(f)) {
+        f->kind = FLOW_OPAQUE;
+        flow_refuse(f, NULL, "first-bytes", "the first message did not come whole in time");
+    } else {
         on_opaque(f);
+    }
 }
 
 void flow_look(struct flow *f)

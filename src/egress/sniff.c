@@ -32,21 +32,37 @@ static enum sniff line_is_http(const char *line, size_t n, bool to_listener)
     return SNIFF_HTTP;
 }
 
+/* Methods that real clients begin with: only for them is a line waited for that has begun. */
+static const char *const methods[] = {
+    "GET",   "POST",   "PUT",       "HEAD",      "DELETE", "OPTIONS", "PATCH",  "TRACE", "CONNECT",
+    "COPY",  "LOCK",   "MKCOL",     "MOVE",      "UNLOCK", "SEARCH",  "REPORT", "PURGE", "PROPFIND",
+    "MERGE", "NOTIFY", "PROPPATCH", "SUBSCRIBE", "QUERY",  "SOURCE",  "BIND",   "LINK",  "M-SEARCH",
+};
+
+/* Is p[0..n) the start of such a method, or that and a space and more? */
+static bool begins_like_http(const char *p, size_t n)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+        size_t len = strlen(methods[i]);
+
+        if (memcmp(p, methods[i], MIN(n, len)) == 0 && (n <= len || p[len] == ' '))
+            return true;
+    }
+    return false;
+}
+
 static enum sniff as_http(const char *p, size_t n, bool end, bool to_listener)
 {
     size_t method = 0;
-    const char *lf;
+    const char *lf = memchr(p, '\n', MIN(n, (size_t)FIRST_LINE_MAX));
 
+    if (!lf)
+        return !end && n < FIRST_LINE_MAX && begins_like_http(p, n) ? SNIFF_MORE : SNIFF_OPAQUE;
     while (method < n && method < METHOD_MAX && gate_is_token((unsigned char)p[method]))
         method++;
-    if (method == n && method < METHOD_MAX)
-        return end ? SNIFF_OPAQUE : SNIFF_MORE;
     if (method == 0 || p[method] != ' ')
         return SNIFF_OPAQUE;
-    lf = memchr(p, '\n', MIN(n, (size_t)FIRST_LINE_MAX));
-    if (lf)
-        return line_is_http(p, (size_t)(lf - p), to_listener);
-    return end || n >= FIRST_LINE_MAX ? SNIFF_OPAQUE : SNIFF_MORE;
+    return line_is_http(p, (size_t)(lf - p), to_listener);
 }
 
 enum sniff sniff_bytes(const void *data, size_t n, bool end, bool to_listener)

@@ -1,0 +1,602 @@
+"""cay-egress with a stand-in for privd, cayd and the internet (test/egress/internet.py): real clients in a
+network namespace as a sandbox has it. No packet leaves those namespaces."""
+
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import socket
+import struct
+import sys
+import threading
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
+from conftest import BUILD, USER  # noqa: E402
+from internet import (BANNER_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE,  # noqa: E402
+                      SINK_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, World)
+
+ZONE = {
+    "web.example.com": {"a": [[WEB]], "aaaa": [[WEB6]]},
+    "v4.example.com": {"a": [[WEB]]},
+    "other.example.net": {"a": [[OTHER]]},
+    "deep.sub.example.org": {"a": [[OTHER]]},
+    "metadata.example.com": {"a": [[METADATA]]},
+    "private.example.com": {"a": [[PRIVATE]]},
+    "host.example.com": {"a": [[HOST_ADDRESS]]},
+    "mixed.example.com": {"a": [[METADATA, PRIVATE, WEB]]},
+    "rebind.example.com": {"a": [[WEB], [PRIVATE]]},
+    "slow.example.com": {"mode": "slow"},
+    "truncated.example.com": {"a": [[WEB]], "mode": "truncated"},
+    "servfail.example.com": {"mode": "servfail"},
+    "garbage.example.com": {"mode": "garbage"},
+    "huge.example.com": {"a": [[WEB] + [f"10.1.{i // 250}.{i % 250 + 1}" for i in range(600)]]},
+    "closed.example.com": {"a": [["198.51.100.7"]]},
+}
+WEB_ONLY = {"rules": [{"name": "web", "domains": ["web.example.com", "v4.example.com"], "action": "allow"}]}
+
+
+@pytest.fixture(scope="module")
+def world():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    for tool in ("ip", "nft", "openssl", "curl", "setpriv"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+    try:
+        pwd.getpwnam(USER)
+        user = USER
+    except KeyError:
+        user = "nobody"
+    w = World(BUILD / "src/egress/cay-egress", ZONE, user, ["--egress-connect-timeout=3s"])
+    yield w
+    w.close()
+
+
+@pytest.fixture
+def box(world):
+    """make(policy, ...) -> a sandbox with that policy."""
+    made = []
+
+    def make(policy=WEB_ONLY, **more):
+        made.append(world.sandbox(policy, **more))
+        return made[-1]
+
+    yield make
+    for s in made:
+        world.end(s)
+
+
+def address_of(sandbox, name):
+    code, found = sandbox.resolve(name)
+    assert code == 0 and len(found) == 1, (name, code, found)
+    return found[0]
+
+
+def until(check, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not (value := check()):
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+    return value
+
+
+def ended(connection):
+    """The other side has ended or reset it."""
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+# -- what is allowed ---------------------------------------------------------------------------------
+
+def test_an_allowed_name_is_reached(world, box):
+    s = box()
+    seen = json.loads(s.curl("http://v4.example.com/a/b?c=d").stdout)
+    assert seen["path"] == "/a/b?c=d" and seen["headers"]["Host"] == "v4.example.com"
+    assert seen["address"] == f"::ffff:{WEB}"
+    done = s.curl("--cacert", world.ca, "https://web.example.com/x")
+    assert json.loads(done.stdout)["tls"], done.stderr
+
+
+def test_ipv6_inside(world, box):
+    s = box()
+    assert "GET" in s.curl("-6", "http://web.example.com/").stdout
+    assert "GET" in s.curl("-6", "--cacert", world.ca, "https://web.example.com/").stdout
+
+
+def test_opaque_bytes_by_name(box):
+    s = box()
+    with s.connect(address_of(s, "v4.example.com"), ECHO_PORT) as c:
+        for text in (b"hello", b"GE nothing like HTTP\n", b"\0" * 100000):
+            c.sendall(text)
+            assert c.recv(len(text), socket.MSG_WAITALL) == text
+
+
+def test_a_server_that_speaks_first(box):
+    s = box()
+    with s.connect(address_of(s, "v4.example.com"), BANNER_PORT) as c:
+        assert c.recv(100) == b"SSH-2.0-stand-in\r\n"
+        c.sendall(b"SSH-2.0-client\r\n")
+        assert c.recv(100) == b"SSH-2.0-client\r\n"
+
+
+def test_half_closed_both_ways(box):
+    s = box()
+    with s.connect(address_of(s, "v4.example.com"), SINK_PORT) as c:
+        data = os.urandom(1 << 20)
+        for _ in range(8):
+            c.sendall(data)
+        c.shutdown(socket.SHUT_WR)
+        assert c.recv(100) == str(8 << 20).encode()
+        assert c.recv(100) == b""
+    with s.connect(address_of(s, "v4.example.com"), SOURCE_PORT) as c:
+        c.sendall(f"{5 << 20}\n".encode())
+        count = 0
+        while data := c.recv(1 << 20):
+            count += len(data)
+        assert count == 5 << 20
+
+
+def test_keep_alive_is_one_connection_each(world, box):
+    s = box()
+    done = s.curl("-v", *["http://v4.example.com/1"] * 3)
+    assert done.stdout.count('"GET"') == 3 and done.stderr.count("Connected to") == 1
+    records = [r for r in world.audit(f"sandbox=sandbox{s.slot}&limit=100") if r["event"] != "end"]
+    assert [r["event"] for r in records] == ["connection", "request", "request", "request"]
+
+
+def test_request_bodies_and_sizes(box):
+    s = box()
+    done = s.curl("--data-binary", "@-", "http://v4.example.com/post", input=None) if False else \
+        s.curl("-d", "a" * 100000, "http://v4.example.com/post")
+    assert len(json.loads(done.stdout)["body"]) == 100000
+    assert len(s.curl("http://v4.example.com/bytes/3000000").stdout) == 3000000
+
+
+def test_suffixes(world, box):
+    s = box({"rules": [{"domains": ["*.example.org"], "action": "allow"}]})
+    assert "GET" in s.curl("http://deep.sub.example.org/").stdout
+    for name in ("example.org", "evilexample.org", "example.org.evil.com"):
+        assert "egress_denied" in s.curl(f"http://{name}/").stdout
+
+
+# -- what is not -------------------------------------------------------------------------------------
+
+def test_a_denied_name_says_why(world, box):
+    s = box()
+    done = s.curl("-i", "http://other.example.net/secret?token=1")
+    head, body = done.stdout.split("\n\n", 1)
+    answer = json.loads(body)
+    assert head.startswith("HTTP/1.1 403") and "x-cay-denied: deny" in head
+    assert answer["error"] == "egress_denied" and "other.example.net" in answer["message"]
+    assert answer["sandbox_allows"] == ["web.example.com", "v4.example.com"] and "cay.internal" in answer["help"]
+    assert world.asked("other.example.net") == 0, "a denied name was asked for outside"
+    listed = json.loads(s.curl("http://cay.internal/denials").stdout)["denials"]
+    assert listed[-1]["name"] == "other.example.net" and listed == world.denials(s)
+    assert "token" not in json.dumps(world.audit(f"sandbox=sandbox{s.slot}"))
+
+
+def test_a_denied_name_over_tls_and_bytes(world, box):
+    s = box()
+    done = s.curl("-k", "https://other.example.net/")
+    assert done.returncode == 35 and "access denied" in done.stderr
+    with s.connect(address_of(s, "other.example.net"), BANNER_PORT) as c:
+        with pytest.raises(ConnectionResetError):
+            c.recv(100)
+    assert [d["port"] for d in world.denials(s)] == [443, BANNER_PORT]
+
+
+@pytest.mark.parametrize("address", [WEB, METADATA, PRIVATE, HOST_ADDRESS, "[fd00:ec2::254]", "100.100.100.200"])
+def test_bare_addresses_need_a_rule(box, address):
+    s = box()
+    assert "egress_denied" in s.curl(f"http://{address}/").stdout
+
+
+@pytest.mark.parametrize("address", [METADATA, HOST_ADDRESS, "[fd00:ec2::254]", "100.100.100.200"])
+def test_what_no_policy_opens(world, box, address):
+    """The positive control: with the same policy everything else is reached, private addresses too."""
+    s = box({"default": "allow"})
+    assert "GET" in s.curl(f"http://{PRIVATE}/").stdout
+    assert json.loads(s.curl(f"http://{address}/").stdout)["rule"] == "never"
+
+
+def test_public_is_not_private(box):
+    s = box({"default": "public"})
+    assert "GET" in s.curl(f"http://{WEB}/").stdout
+    assert "GET" in s.curl("http://other.example.net/").stdout
+    for where in (PRIVATE, "private.example.com"):
+        assert "egress_denied" in s.curl(f"http://{where}/").stdout
+
+
+@pytest.mark.parametrize("name", ["metadata", "private", "host"])
+def test_a_name_that_points_inward(box, name):
+    s = box({"rules": [{"domains": ["*.example.com"], "action": "allow"}]})
+    assert "GET" in s.curl("http://v4.example.com/").stdout
+    assert "egress_denied" in s.curl(f"http://{name}.example.com/").stdout
+
+
+def test_of_several_addresses_only_the_allowed(box):
+    s = box({"rules": [{"domains": ["mixed.example.com", "huge.example.com"], "action": "allow"}]})
+    assert json.loads(s.curl("http://mixed.example.com/").stdout)["address"] == f"::ffff:{WEB}"
+    assert json.loads(s.curl("http://huge.example.com/").stdout)["address"] == f"::ffff:{WEB}"
+
+
+def test_rebinding(world, box):
+    """The second answer is the private address: it is checked like the first, never dialled."""
+    s = box({"rules": [{"domains": ["rebind.example.com"], "action": "allow"}]})
+    assert json.loads(s.curl("http://rebind.example.com/").stdout)["address"] == f"::ffff:{WEB}"
+    answer = until(lambda: "egress_denied" in s.curl("http://rebind.example.com/").stdout)
+    assert answer and world.asked("rebind.example.com") >= 2
+
+
+def test_a_ceiling_caps(box):
+    s = box({"default": "allow"}, ceiling=WEB_ONLY)
+    assert "GET" in s.curl("http://v4.example.com/").stdout
+    assert "egress_denied" in s.curl("http://other.example.net/").stdout
+
+
+def test_methods_and_paths(box):
+    s = box({"rules": [{"name": "read", "domains": ["v4.example.com"], "methods": ["GET"], "paths": ["/ok/"],
+                        "action": "allow"}]})
+    assert "GET" in s.curl("http://v4.example.com/ok/1").stdout
+    for arguments in (["http://v4.example.com/no"], ["-X", "POST", "http://v4.example.com/ok/1"],
+                      ["--path-as-is", "http://v4.example.com/ok/../no"],
+                      ["http://v4.example.com/ok/%2e%2e/no"], ["http://v4.example.com/ok//no"]):
+        assert "egress_denied" in s.curl(*arguments).stdout, arguments
+    done = s.curl("-k", "https://v4.example.com/ok/1")
+    assert done.returncode == 35, "TLS that must be read passed unread"
+    with s.connect(address_of(s, "v4.example.com"), ECHO_PORT) as c:
+        c.sendall(b"not http\n")
+        with pytest.raises(ConnectionResetError):
+            c.recv(10)
+
+
+# -- names must agree --------------------------------------------------------------------------------
+
+def test_sni_must_be_the_dialled_name(world, box):
+    s = box({"rules": [{"domains": ["v4.example.com", "other.example.net"], "action": "allow"}]})
+    address = address_of(s, "v4.example.com")
+    done = s.run("openssl", "s_client", "-connect", f"{address}:443", "-servername", "v4.example.com", stdin=-3)
+    assert "CONNECTED" in done.stdout and "stand-in" in done.stdout
+    done = s.run("openssl", "s_client", "-connect", f"{address}:443", "-servername", "other.example.net", stdin=-3)
+    assert "alert access denied" in done.stderr
+    assert world.denials(s)[-1]["rule"] == "sni"
+
+
+def test_sni_to_a_bare_address_is_held_against_the_rules(box):
+    s = box({"default": "public", "rules": [{"domains": ["other.example.net"], "action": "deny"}]})
+    for name, ok in (("web.example.com", True), ("other.example.net", False)):
+        done = s.run("openssl", "s_client", "-connect", f"{WEB}:443", "-servername", name, stdin=-3)
+        assert ("alert access denied" in done.stderr) != ok, done.stderr
+
+
+def test_a_client_hello_in_pieces(world, box):
+    """Also when its name comes late: nothing of it passes before that."""
+    s = box()
+    hello = client_hello("other.example.net")
+    with s.connect(address_of(s, "v4.example.com"), 443) as c:
+        for i in range(0, len(hello), 17):
+            c.sendall(hello[i:i + 17])
+            time.sleep(0.002)
+        assert c.recv(100) == bytes([0x15, 3, 3, 0, 2, 2, 49])
+    assert world.denials(s)[-1]["rule"] == "sni"
+
+
+def client_hello(name):
+    import ssl
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=name)
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+def test_host_must_be_the_dialled_name(world, box):
+    s = box({"rules": [{"domains": ["v4.example.com", "other.example.net"], "action": "allow"}]})
+    done = s.curl("-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: other.example.net", "http://v4.example.com/")
+    assert done.stdout == "421"
+    assert "GET" in s.curl("-H", "Host: V4.Example.COM.", "http://v4.example.com/").stdout
+    # on a connection that was right once, too
+    with s.connect(address_of(s, "v4.example.com"), 80) as c:
+        c.sendall(b"GET / HTTP/1.1\r\nHost: v4.example.com\r\n\r\n")
+        assert c.recv(4096).startswith(b"HTTP/1.1 200")
+        c.sendall(b"GET / HTTP/1.1\r\nHost: other.example.net\r\n\r\n")
+        assert c.recv(4096).startswith(b"HTTP/1.1 421")
+
+
+def test_connect_authority_must_agree_with_what_is_inside(world, box):
+    s = box({"rules": [{"domains": ["v4.example.com", "other.example.net"], "action": "allow"}]})
+    proxy = ("-x", f"http://127.0.0.1:{TCP_PORT}")
+    assert json.loads(s.curl(*proxy, "--cacert", world.ca, "https://v4.example.com/").stdout)["tls"]
+    done = s.curl(*proxy, "-k", "--connect-to", "other.example.net:443:v4.example.com:443", "https://other.example.net/")
+    assert done.returncode == 35 and "access denied" in done.stderr
+    done = s.curl(*proxy, "-p", "-H", "Host: other.example.net", "-o", "/dev/null", "-w", "%{http_code}",
+                  "http://v4.example.com/")
+    assert done.stdout == "421"
+
+
+# -- explicit proxies --------------------------------------------------------------------------------
+
+def test_http_proxy(world, box):
+    s = box()
+    proxy = ("-x", f"http://127.0.0.1:{TCP_PORT}")
+    assert json.loads(s.curl(*proxy, "http://web.example.com/abs?q").stdout)["path"] == "/abs?q"
+    assert "egress_denied" in s.curl(*proxy, "http://other.example.net/").stdout
+    assert s.curl(*proxy, "-H", "Host: v4.example.com", "-o", "/dev/null", "-w", "%{http_code}",
+                  "http://web.example.com/").stdout == "421"
+    done = s.curl("-v", *proxy, "-k", "https://other.example.net/")
+    assert "HTTP/1.1 403" in done.stderr and "x-cay-denied: deny" in done.stderr
+    for name, status in (("closed.example.com", "502"), ("nowhere.example.com", "502")):
+        t = box({"rules": [{"domains": [name], "action": "allow"}]})
+        done = t.curl(*proxy, "-o", "/dev/null", "-w", "%{http_connect}", f"https://{name}:9/")
+        assert done.stdout == status, done
+
+
+def test_proxy_from_ipv6_loopback(world, box):
+    s = box()
+    assert "GET" in s.curl("-x", f"http://[::1]:{TCP_PORT}", "http://web.example.com/").stdout
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
+def test_socks(world, box, scheme):
+    s = box()
+    proxy = ("-x", f"{scheme}://127.0.0.1:{TCP_PORT}")
+    assert "GET" in s.curl(*proxy, "http://v4.example.com/").stdout or scheme == "socks5"
+    assert json.loads(s.curl("-x", f"socks5h://127.0.0.1:{TCP_PORT}", "--cacert", world.ca,
+                             "https://v4.example.com/").stdout)["tls"]
+    done = s.curl(*proxy, "http://other.example.net/")
+    assert done.returncode == 97, done
+
+
+def test_socks_by_address_and_bad_requests(box):
+    s = box({"rules": [{"addresses": [WEB], "action": "allow"}]})
+
+    def ask(request, greeting=b"\5\1\0"):
+        with s.connect("127.0.0.1", TCP_PORT) as c:
+            c.sendall(greeting)
+            if c.recv(2) != b"\5\0":
+                return None
+            c.sendall(request)
+            answer = c.recv(10)
+            return answer[1] if answer else None
+
+    v4 = lambda a, port, command=1: bytes([5, command, 0, 1]) + socket.inet_aton(a) + struct.pack(">H", port)  # noqa: E731
+    assert ask(v4(WEB, ECHO_PORT)) == 0
+    assert ask(v4(PRIVATE, ECHO_PORT)) == 2
+    assert ask(v4(WEB, ECHO_PORT, command=2)) == 7
+    assert ask(b"\5\1\0\x09abcdef") == 8
+    assert ask(b"", greeting=b"\5\1\2") is None
+    with s.connect("127.0.0.1", TCP_PORT) as c:  # one byte at a time, both messages at once
+        for byte in b"\5\1\0" + v4(WEB, ECHO_PORT):
+            c.sendall(bytes([byte]))
+        assert c.recv(12, socket.MSG_WAITALL)[:4] == b"\5\0\5\0"
+        c.sendall(b"ping")
+        assert c.recv(4) == b"ping"
+
+
+def test_the_listener_is_no_way_to_itself(box):
+    s = box({"default": "allow"})
+    for where in ("127.0.0.1", "localhost", OWN4):
+        done = s.curl("-x", f"http://127.0.0.1:{TCP_PORT}", f"http://{where}:{TCP_PORT}/", "--noproxy", "")
+        assert "egress_denied" in done.stdout or "egress_unreachable" in done.stdout, done
+
+
+# -- DNS ---------------------------------------------------------------------------------------------
+
+def test_dns(world, box):
+    s = box()
+    a = address_of(s, "web.example.com")
+    assert a.startswith("198.18.") and address_of(s, "WEB.Example.com") == a
+    assert s.resolve("web.example.com", 28)[1][0].startswith("fdca:79ee:18::")
+    assert address_of(s, "anything.at.all") != a
+    assert s.resolve("web.example.com", 65) == (0, []) and s.resolve("web.example.com", 15) == (0, [])
+    assert s.resolve("localhost") == (0, ["127.0.0.1"])
+    reverse = ".".join(reversed(a.split("."))) + ".in-addr.arpa"
+    assert s.resolve(reverse, 12) == (0, ["web.example.com"])
+    assert s.resolve("8.8.8.8.in-addr.arpa", 12)[0] == 3
+    assert s.resolve("web.example.com", server=DNS)[1] == [a], "every resolver is this one"
+    assert s.resolve("a" * 63 + "." + "b" * 63)[0] == 0
+    assert world.asked("anything.at.all") == 0 and world.asked("web.example.com") == 0
+
+
+def test_dns_over_tcp(box):
+    s = box()
+    question = b"\3web\7example\3com\0" + struct.pack(">HH", 1, 1)
+    message = struct.pack(">HHHHHH", 7, 0x0100, 1, 0, 0, 0) + question
+    with s.connect(DNS, 53) as c:
+        for _ in range(3):
+            c.sendall(struct.pack(">H", len(message)) + message)
+            n = struct.unpack(">H", c.recv(2, socket.MSG_WAITALL))[0]
+            assert s.parse(c.recv(n, socket.MSG_WAITALL)) == (0, [address_of(s, "web.example.com")])
+
+
+def test_malformed_dns_is_survived(box):
+    s = box()
+    with s.socket(socket.AF_INET, socket.SOCK_DGRAM) as u:
+        u.connect((DNS, 53))
+        for i in range(200):
+            u.send(os.urandom(i))
+            u.send(b"\0\1\1\0\0\1\0\0\0\0\0\0" + b"\xc0\x0c" * i)
+    assert address_of(s, "web.example.com")
+
+
+@pytest.mark.parametrize("name", ["slow", "servfail", "garbage", "nowhere"])
+def test_bad_answers_from_outside(box, name):
+    s = box({"rules": [{"domains": ["*.example.com"], "action": "allow"}]})
+    done = s.curl("-o", "/dev/null", "-w", "%{http_code}", f"http://{name}.example.com/")
+    assert done.stdout == ("504" if name == "slow" else "502")
+
+
+def test_a_truncated_answer_is_asked_again_over_tcp(world, box):
+    s = box({"rules": [{"domains": ["truncated.example.com"], "action": "allow"}]})
+    assert "GET" in s.curl("http://truncated.example.com/").stdout
+    assert any(line == "dns truncated.example.com 1 tcp" for line in world.asked_log.read_text().splitlines())
+
+
+def test_an_address_that_stands_for_nothing(box):
+    s = box({"default": "allow"})
+    assert json.loads(s.curl("http://198.18.77.77/").stdout)["rule"] == "unknown-address"
+
+
+# -- no other way ------------------------------------------------------------------------------------
+
+def test_other_protocols_have_no_path(box):
+    s = box({"default": "allow"})
+    with s.socket(socket.AF_INET, socket.SOCK_DGRAM) as u:
+        u.settimeout(10)
+        u.connect((WEB, 443))
+        with pytest.raises(OSError):
+            u.send(b"quic")
+            u.recv(10)
+    with pytest.raises(OSError):
+        with s.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as r:
+            r.sendto(b"\x08\0\xf7\xff\0\0\0\0", (WEB, 0))
+
+
+# -- life --------------------------------------------------------------------------------------------
+
+def test_connections_wait_for_the_policy(world, box):
+    s = box(None)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(s.curl("http://v4.example.com/")))
+    thread.start()
+    until(lambda: json.loads(world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[1])["connections"] == 1)
+    assert world.put(s, WEB_ONLY)[0] == 204
+    thread.join()
+    assert "GET" in results[0].stdout
+
+
+def test_without_a_policy_all_is_refused(box):
+    s = box(None)
+    assert json.loads(s.curl("http://v4.example.com/").stdout)["rule"] == "no-policy"
+
+
+def test_a_policy_before_the_listener(world):
+    from internet import Sandbox
+    s = Sandbox(next(world.slots), 5)
+    world.sandboxes.append(s)
+    assert world.put(s, WEB_ONLY)[0] == 204
+    world.privd.add(s)
+    assert "GET" in s.curl("http://v4.example.com/").stdout
+    stale = type("Old", (), {"slot": s.slot, "gen": 4})
+    assert world.put(stale, {"default": "allow"})[0] == 409
+    world.end(s)
+
+
+def test_a_changed_policy_cuts(world, box):
+    s = box({"rules": [{"domains": ["v4.example.com", "other.example.net"], "action": "allow"}]})
+    keep = s.connect(address_of(s, "v4.example.com"), ECHO_PORT)
+    lose = [s.connect(address_of(s, "other.example.net"), ECHO_PORT) for _ in range(20)]
+    http = s.connect(address_of(s, "other.example.net"), 80)
+    for c in (keep, *lose):
+        c.sendall(b"x\n")
+        assert c.recv(2) == b"x\n"
+    http.sendall(b"GET / HTTP/1.1\r\nHost: other.example.net\r\n\r\n")
+    assert http.recv(4096).startswith(b"HTTP/1.1 200")
+    assert world.put(s, WEB_ONLY)[0] == 204
+    assert all(ended(c) for c in (*lose, http))
+    keep.sendall(b"y\n")
+    assert keep.recv(2) == b"y\n"
+    assert "egress_denied" in s.curl("http://other.example.net/").stdout
+
+
+def test_a_bad_policy_changes_nothing(world, box):
+    s = box()
+    status, text = world.put(s, {"rules": [{"action": "allow", "ports": ["x"]}]})
+    assert status == 400 and "rules[0].ports[0]" in text
+    for body in ({"policy": {}}, {"id": "x" * 99, "tenant": "t", "policy": {}}):
+        assert world.call("PUT", f"/v1/sandboxes/{s.slot}/{s.gen}", body)[0] == 400
+    assert "GET" in s.curl("http://v4.example.com/").stdout
+
+
+def test_limits(world, box):
+    s = box({**WEB_ONLY, "limits": {"connections": 3, "bytes": 1000000}})
+    address = address_of(s, "v4.example.com")
+    held = [s.connect(address, ECHO_PORT) for _ in range(3)]
+    for c in held:
+        c.sendall(b"x\n")
+        assert c.recv(2) == b"x\n"
+    assert json.loads(s.curl("http://v4.example.com/").stdout)["rule"] == "limit"
+    for c in held:
+        c.close()
+    until(lambda: "GET" in s.curl("http://v4.example.com/").stdout)
+    with s.connect(address, SOURCE_PORT) as c:
+        c.sendall(b"50000000\n")
+        assert ended(c)
+    assert json.loads(s.curl("http://v4.example.com/").stdout)["rule"] == "limit"
+    usage = json.loads(world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[1])
+    assert 1000000 < usage["bytes_up"] + usage["bytes_down"] < 40000000
+
+
+def test_requests_per_second(box):
+    s = box({**WEB_ONLY, "limits": {"requests_per_second": 2}})
+    done = s.curl("-w", "%{http_code}\n", "-o", "/dev/null", *(f"http://v4.example.com/{i}" for i in range(6)))
+    assert "429" in done.stdout and done.stdout.startswith("200")
+
+
+def test_one_sandbox_is_not_another(world, box):
+    a, b = box(), box({"rules": [{"domains": ["other.example.net"], "action": "allow"}]})
+    assert "GET" in a.curl("http://v4.example.com/").stdout
+    assert "egress_denied" in b.curl("http://v4.example.com/").stdout
+    assert "GET" in b.curl("http://other.example.net/").stdout
+    assert {d["name"] for d in world.denials(b)} == {"v4.example.com"} and world.denials(a) == []
+
+
+def test_killed_and_started_again(world, box):
+    s = box()
+    c = s.connect(address_of(s, "v4.example.com"), ECHO_PORT)
+    c.sendall(b"x\n")
+    assert c.recv(2) == b"x\n"
+    world.kill_egress()
+    assert ended(c)
+    waiting = s.connect(WEB, ECHO_PORT)  # in the backlog: nothing passes
+    waiting.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    world.start_egress()
+    until(lambda: world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[0] == 200)
+    assert world.put(s, WEB_ONLY)[0] == 204
+    assert waiting.recv(4096).startswith(b"HTTP/1.1 403")
+    assert "GET" in s.curl("http://v4.example.com/").stdout
+    check = json.loads(world.call("GET", "/v1/audit/verify")[1])
+    assert check["ok"] and check["lines"] > 1, check
+
+
+def test_events_tell_denials(world, box):
+    from internet import UnixConnection
+    s = box()
+    c = UnixConnection(world.control)
+    c.request("GET", "/v1/events")
+    r = c.getresponse()
+    assert json.loads(r.readline())["event"] == "hello"
+    s.curl("http://other.example.net/")
+    event = json.loads(r.readline())
+    assert (event["event"], event["sandbox"], event["name"]) == ("denial", f"sandbox{s.slot}", "other.example.net")
+    c.close()
+
+
+def test_the_audit_log_is_chained(world, box):
+    s = box()
+    s.curl("http://v4.example.com/path?secret=1")
+    records = world.audit(f"sandbox=sandbox{s.slot}")
+    until(lambda: [r["event"] for r in world.audit(f"sandbox=sandbox{s.slot}")] == ["connection", "request", "end"])
+    assert records[1]["method"] == "GET" and records[1]["path"] == "/path" and records[1]["rule"] == "web"
+    assert world.audit("verdict=deny&limit=1")[0]["verdict"] == "deny" if world.denials(s) else True
+    assert json.loads(world.call("GET", "/v1/audit/verify")[1])["ok"]
+    log = world.state / "audit-0.log"
+    before = log.read_bytes()
+    lines = before.splitlines(keepends=True)
+    try:
+        log.write_bytes(b"".join(lines[:-2] + [lines[-2].replace(b"allow", b"deny!")] + lines[-1:]))
+        assert not json.loads(world.call("GET", "/v1/audit/verify")[1])["ok"]
+        log.write_bytes(b"".join(lines[:-2] + lines[-1:]))
+        assert not json.loads(world.call("GET", "/v1/audit/verify")[1])["ok"]
+    finally:
+        log.write_bytes(before)
+    assert json.loads(world.call("GET", "/v1/audit/verify")[1])["ok"]
