@@ -53,11 +53,25 @@ static enum err_code code_of_errno(int status)
                                                                                 : ERR_INTERNAL;
 }
 
+/* Everything that is on it is readable still, so that it does not end by itself. */
+static void explain_read_only(struct err *e)
+{
+    err_set(
+        e, ERR_UNAVAILABLE,
+        "the sandbox could not be made: the state disk is read-only since a write to it failed");
+    err_hint(e, "most often the host's own disk was full: free some space there, then `cay down` "
+                "and `cay up`");
+}
+
 static void explain(struct err *e, int status, uint32_t stage)
 {
     enum err_code code = stage < PRIVSEP_STAGE_COUNT ? stages[stage].code : ERR_OK;
     const char *text = stage < PRIVSEP_STAGE_COUNT ? stages[stage].text : NULL;
 
+    if (stage == PRIVSEP_STAGE_LAYER && status == -EROFS) {
+        explain_read_only(e);
+        return;
+    }
     err_set_sys(e, code ? code : code_of_errno(status), status,
                 "the sandbox could not be made: %s (stage %s)", text ? text : "a step failed",
                 privsep_stage_name(stage));

@@ -39,12 +39,24 @@ static struct create_request *take_waiting(struct privd *p)
     return c;
 }
 
+/* Whatever failed first: that nothing can be written is why, and what can be mended. */
+static void blame_disk(const struct privd *p, int *status, uint32_t *stage)
+{
+    int trouble = runtime_disk_trouble(p->rt);
+
+    if (trouble == 0)
+        return;
+    *status = trouble;
+    *stage = PRIVSEP_STAGE_LAYER;
+}
+
 void sandbox_no_slot(struct privd *p, int status, uint32_t stage)
 {
     struct create_request *c = take_waiting(p);
 
     if (!c)
         return;
+    blame_disk(p, &status, &stage);
     request_reply_status(p, &c->asker, PRIVSEP_CREATE, status, stage);
     free(c);
 }
@@ -78,6 +90,7 @@ static void start_ended(struct slot *s)
 /* The answer follows when everything is undone (end.c). */
 static void start_failed(struct slot *s, int status, uint32_t stage)
 {
+    blame_disk(s->privd, &status, &stage);
     log_warn("sandbox %.*s, slot %u: not started: %s (%s)", PRIVSEP_ID_SIZE, s->id, s->number,
              strerror(-status), privsep_stage_name(stage));
     s->failure = status;

@@ -11,10 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 
-#define NAME_SIZE 32
+#define NAME_SIZE  32
+#define FULL_BYTES (UINT64_C(1) << 20) /* with less left, a new sandbox does not come to life */
 
 const char *const disk_layer_dirs[] = {"root", "root.work", "usr", "usr.work", NULL};
 
@@ -279,6 +281,16 @@ static bool scan_name(void *arg, const char *name)
     if (end != dot + 1 && *end == '\0' && gen <= UINT32_MAX)
         s->found(s->arg, (uint32_t)slot, (uint32_t)gen);
     return true;
+}
+
+int disk_trouble(const struct disk *d)
+{
+    struct statvfs fs;
+    if (fstatvfs(d->root_fd, &fs) < 0)
+        return 0;
+    if (fs.f_flag & ST_RDONLY)
+        return -EROFS;
+    return (uint64_t)fs.f_bavail * fs.f_frsize < FULL_BYTES ? -ENOSPC : 0;
 }
 
 int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint32_t gen),

@@ -40,6 +40,9 @@ int disk_unmount(struct disk *d, int state_fd);
 /* Space of the whole disk. */
 int disk_space(const struct disk *d, uint64_t *total_bytes, uint64_t *free_bytes);
 
+/* Whether writing to it fails for all: -EROFS (the kernel gave it up after an error), -ENOSPC, or 0. */
+int disk_trouble(const struct disk *d);
+
 /* Calls found(arg, slot, gen) for every layer. */
 int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint32_t gen),
               void *arg);

@@ -21,6 +21,10 @@
 #define BYTES_MIN (UINT64_C(256) << 20)
 #define MKFS      "mkfs.btrfs"
 
+/* What ended sandboxes held is free after a commit or two: on a full disk that is how long nothing works. */
+#define OPTIONS "commit=5"
+#define FLAGS   (MS_NOSUID | MS_NODEV | MS_NOATIME)
+
 #define SUPERBLOCK_MAGIC_AT (0x10000 + 0x40) /* its total_bytes are at 0x70 */
 
 /* The file is the child's descriptor 3, so that no path of ours has to be spelled out. */
@@ -144,8 +148,8 @@ static int attach(int state_fd, int file_fd, const char *dir)
     (void)loopdev_grow(device);
     /* nosuid and nodev: whatever a tenant writes is only data to the host. Set-uid programs work inside a
      * sandbox, as there it is the overlay's own flags that count. */
-    if (mount(name, dir, "btrfs", MS_NOSUID | MS_NODEV | MS_NOATIME, "discard=async") < 0 &&
-        mount(name, dir, "btrfs", MS_NOSUID | MS_NODEV | MS_NOATIME, NULL) < 0) {
+    if (mount(name, dir, "btrfs", FLAGS, OPTIONS ",discard=async") < 0 &&
+        mount(name, dir, "btrfs", FLAGS, OPTIONS) < 0) {
         int rc = -errno;
         log_error("disk: the image on %s cannot be mounted: %s", name, strerror(errno));
         return rc;

@@ -219,6 +219,11 @@ int runtime_disk_space(const struct runtime *rt, uint64_t *total_bytes, uint64_t
     return disk_space(&rt->disk, total_bytes, free_bytes);
 }
 
+int runtime_disk_trouble(const struct runtime *rt)
+{
+    return disk_trouble(&rt->disk);
+}
+
 int runtime_templates_fd(const struct runtime *rt)
 {
     return rt->disk.templates_fd;

@@ -79,6 +79,9 @@ int runtime_reload_agent(struct runtime *rt);
 const char *runtime_disk_name(const struct runtime *rt); /* "btrfs", "memory" */
 int runtime_disk_space(const struct runtime *rt, uint64_t *total_bytes, uint64_t *free_bytes);
 
+/* Whether writing to the state disk fails for all: -EROFS, -ENOSPC, or 0. */
+int runtime_disk_trouble(const struct runtime *rt);
+
 /* Directory descriptor of disk/templates, owned by rt. */
 int runtime_templates_fd(const struct runtime *rt);
 
