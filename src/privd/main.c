@@ -18,8 +18,8 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 
-#define STOP_TIMEOUT_MS 45000
-#define FILES_MIN       256 /* descriptors to begin with; each sandbox takes a few more */
+#define STOP_TIMEOUT_MS 20000 /* without an end of any slot */
+#define FILES_MIN       256   /* descriptors to begin with; each sandbox takes a few more */
 #define LOCK_WAIT_MS    5
 #define LOCK_TRIES      400
 #define LOCK_NAME       "privd.lock"
@@ -50,21 +50,30 @@ static void tell_failed(struct privd *p, const char *what, int status)
 
 /* -- stopping ---------------------------------------------------------------------------------- */
 
-static void on_stop_timeout(void *arg)
+static uint32_t slots_left(const struct privd *p)
 {
-    struct privd *p = arg;
+    uint32_t n = 0;
 
-    log_error("not everything could be ended in time");
-    p->exit_status = 1;
-    loop_stop(&p->loop);
+    for (uint32_t i = 0; i < p->options.slots_max; i++)
+        n += p->slots[i].state != SLOT_EMPTY;
+    return n;
 }
 
-static bool all_are_gone(const struct privd *p)
+/* Thousands take their time: only when none has gone since the last look is it given up. */
+static void on_stop_timeout(void *arg)
 {
-    for (uint32_t i = 0; i < p->options.slots_max; i++)
-        if (p->slots[i].state != SLOT_EMPTY)
-            return false;
-    return true;
+    static uint32_t before = UINT32_MAX;
+    struct privd *p = arg;
+    uint32_t left = slots_left(p);
+
+    if (left < before) {
+        before = left;
+        loop_arm(&p->loop, &p->stop_timer, STOP_TIMEOUT_MS, on_stop_timeout, p);
+        return;
+    }
+    log_error("not everything could be ended: %u slots are left", left);
+    p->exit_status = 1;
+    loop_stop(&p->loop);
 }
 
 /* Ends every sandbox and every pooled slot; the loop stops when the last is gone (end.c). */
@@ -80,7 +89,7 @@ static void stop_all(struct privd *p)
     for (uint32_t i = 0; i < p->options.slots_max; i++)
         end_force(p, &p->slots[i]);
     loop_arm(&p->loop, &p->stop_timer, STOP_TIMEOUT_MS, on_stop_timeout, p);
-    if (all_are_gone(p))
+    if (slots_left(p) == 0)
         loop_stop(&p->loop);
 }
 
