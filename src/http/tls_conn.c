@@ -1,0 +1,242 @@
+#include "http/tls_conn.h"
+
+#include "base/log.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <string.h>
+
+#define CIPHERS_SERVER "ECDHE+AESGCM:ECDHE+CHACHA20"
+#define CIPHERS_CLIENT "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20:ECDHE+AES"
+#define ALPN           "\x08http/1.1"
+#define RECORD_BYTES   ((size_t)HTTP_LAYER_READ_BYTES)
+
+struct tls_conn {
+    SSL *ssl;
+    const char *reason; /* it was lost for */
+    bool failed;        /* OpenSSL wants not to be asked again */
+    bool shut;          /* close_notify is out */
+};
+
+/* -- the context ------------------------------------------------------------------------------- */
+
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+                           const unsigned char *in, unsigned in_len, void *arg)
+{
+    unsigned char *chosen;
+
+    if (SSL_select_next_proto(&chosen, out_len, (const unsigned char *)ALPN, sizeof(ALPN) - 1, in,
+                              in_len) != OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static bool choose_ciphers(SSL_CTX *ctx, bool client)
+{
+    if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
+        SSL_CTX_set_cipher_list(ctx, client ? CIPHERS_CLIENT : CIPHERS_SERVER) != 1)
+        return false;
+    if (client)
+        return SSL_CTX_set_alpn_protos(ctx, (const unsigned char *)ALPN, sizeof(ALPN) - 1) == 0;
+    SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
+    return SSL_CTX_set_num_tickets(ctx, 0) == 1;
+}
+
+SSL_CTX *tls_conn_context(bool client)
+{
+    SSL_CTX *ctx = SSL_CTX_new(client ? TLS_client_method() : TLS_server_method());
+
+    if (!ctx)
+        return NULL;
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET |
+                                 SSL_OP_CIPHER_SERVER_PREFERENCE);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    /* Without automatic retry one read handles one record, so that messages that carry nothing (key
+     * updates) cannot hold the loop. */
+    SSL_CTX_clear_mode(ctx, SSL_MODE_AUTO_RETRY);
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_RELEASE_BUFFERS);
+    if (choose_ciphers(ctx, client))
+        return ctx;
+    SSL_CTX_free(ctx);
+    return NULL;
+}
+
+/* -- a connection ------------------------------------------------------------------------------ */
+
+void *tls_conn_new(SSL *ssl)
+{
+    struct tls_conn *c = calloc(1, sizeof(*c));
+
+    if (!c) {
+        SSL_free(ssl);
+        return NULL;
+    }
+    c->ssl = ssl;
+    return c;
+}
+
+static void *conn_open(void *ctx, int fd)
+{
+    SSL *ssl = SSL_new(ctx);
+
+    if (!ssl || SSL_set_fd(ssl, fd) != 1) {
+        SSL_free(ssl);
+        return NULL;
+    }
+    SSL_set_accept_state(ssl);
+    return tls_conn_new(ssl);
+}
+
+SSL *tls_conn_ssl(void *layer)
+{
+    return ((struct tls_conn *)layer)->ssl;
+}
+
+const char *tls_conn_reason(const void *layer)
+{
+    return ((const struct tls_conn *)layer)->reason;
+}
+
+/* What OpenSSL's last call on this connection means. 0: the peer announced its end. */
+static int result(struct tls_conn *c, int r)
+{
+    switch (SSL_get_error(c->ssl, r)) {
+    case SSL_ERROR_WANT_READ: return -EAGAIN;
+    case SSL_ERROR_WANT_WRITE: return -EINPROGRESS;
+    case SSL_ERROR_ZERO_RETURN: return 0;
+    default:
+        c->reason = ERR_reason_error_string(ERR_peek_last_error());
+        log_debug("TLS: a connection is lost: %s", c->reason ? c->reason : "no reason given");
+        ERR_clear_error();
+        c->failed = true;
+        return -ECONNRESET;
+    }
+}
+
+static int conn_begin(void *layer)
+{
+    struct tls_conn *c = layer;
+    int r;
+
+    ERR_clear_error();
+    r = SSL_do_handshake(c->ssl);
+    if (r == 1)
+        return 0;
+    r = result(c, r);
+    return r == 0 ? -ECONNRESET : r;
+}
+
+/* Record by record: a call gives one at most, and it fits. */
+static ssize_t conn_read(void *layer, void *out, size_t n, bool *end)
+{
+    struct tls_conn *c = layer;
+    size_t have = 0, got;
+    int r = 1;
+
+    ERR_clear_error();
+    while (n - have >= HTTP_LAYER_READ_BYTES && r == 1) {
+        r = SSL_read_ex(c->ssl, (char *)out + have, n - have, &got);
+        have += r == 1 ? got : 0;
+    }
+    if (r == 1)
+        return (ssize_t)have;
+    r = result(c, r);
+    if (have == 0 || c->failed)
+        return r;
+    *end |= r == 0;
+    return (ssize_t)have;
+}
+
+/* One record. */
+static ssize_t write_record(struct tls_conn *c, const void *data, size_t n)
+{
+    size_t sent = 0;
+    int r;
+
+    ERR_clear_error();
+    r = SSL_write_ex(c->ssl, data, n, &sent);
+    if (r == 1)
+        return (ssize_t)sent;
+    r = result(c, r);
+    return r == 0 ? -EPIPE : r;
+}
+
+/* The next record's content, from `skip` bytes into the first piece on: as it is where that fills a
+ * record, else small pieces together (a head and the beginning of its body). */
+static const void *gather(const struct iovec *iov, int n, size_t skip, char *record, size_t *len)
+{
+    *len = iov[0].iov_len - skip;
+    if (*len >= RECORD_BYTES || n == 1)
+        return (const char *)iov[0].iov_base + skip;
+    *len = 0;
+    for (int i = 0; i < n && *len < RECORD_BYTES; i++, skip = 0) {
+        size_t part = MIN(iov[i].iov_len - skip, RECORD_BYTES - *len);
+
+        if (part > 0)
+            memcpy(record + *len, (const char *)iov[i].iov_base + skip, part);
+        *len += part;
+    }
+    return record;
+}
+
+static ssize_t conn_write(void *layer, const struct iovec *iov, int n)
+{
+    struct tls_conn *c = layer;
+    char record[RECORD_BYTES];
+    size_t total = 0, skip = 0, len;
+
+    if (c->failed || c->shut)
+        return -EPIPE;
+    for (;;) {
+        const void *data;
+        ssize_t sent;
+
+        while (n > 0 && skip >= iov->iov_len) {
+            skip -= iov->iov_len;
+            iov++;
+            n--;
+        }
+        if (n == 0)
+            return (ssize_t)total;
+        data = gather(iov, n, skip, record, &len);
+        sent = write_record(c, data, len);
+        if (sent < 0)
+            return total > 0 ? (ssize_t)total : sent;
+        total += (size_t)sent;
+        skip += (size_t)sent;
+    }
+}
+
+static int conn_shut(void *layer)
+{
+    struct tls_conn *c = layer;
+    int r;
+
+    if (c->failed || c->shut || !SSL_is_init_finished(c->ssl))
+        return 0;
+    ERR_clear_error();
+    r = SSL_shutdown(c->ssl);
+    if (r < 0 && SSL_get_error(c->ssl, r) == SSL_ERROR_WANT_WRITE)
+        return -EINPROGRESS;
+    ERR_clear_error();
+    c->shut = true;
+    return 0;
+}
+
+static void conn_close(void *layer)
+{
+    struct tls_conn *c = layer;
+
+    SSL_free(c->ssl);
+    free(c);
+}
+
+const struct http_layer_ops tls_conn_ops = {.open = conn_open,
+                                            .begin = conn_begin,
+                                            .read = conn_read,
+                                            .write = conn_write,
+                                            .shut = conn_shut,
+                                            .close = conn_close};

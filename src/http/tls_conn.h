@@ -1,0 +1,29 @@
+#pragma once
+/* One connection's TLS, on its own non-blocking socket: the context's settings, and the calls of
+ * http/layer.h. For http/tls.c, and for cay-egress, which has TLS ends without that server, on both
+ * sides. Nothing here blocks.
+ *
+ * What it speaks: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys (as a client also ECDHE with CBC,
+ * which some servers still want), ALPN "http/1.1". No renegotiation, no compression, no early data,
+ * no resumption. */
+
+#include "http/layer.h"
+
+#include <openssl/ssl.h>
+
+/* Free with SSL_CTX_free; NULL when memory is out. A server's refuses a client whose ALPN does not
+ * have http/1.1 with the alert no_application_protocol. A client's verifies nothing yet. */
+SSL_CTX *tls_conn_context(bool client);
+
+/* A layer of ssl, whose socket and side (SSL_set_fd, SSL_set_accept_state or SSL_set_connect_state)
+ * are set; takes it over, also on failure. NULL when memory is out. */
+void *tls_conn_new(SSL *ssl);
+
+/* begin, read, write, shut and close of such a layer; open takes an SSL_CTX as ctx, for a server. */
+extern const struct http_layer_ops tls_conn_ops;
+
+SSL *tls_conn_ssl(void *layer);
+
+/* What OpenSSL said when it was lost: a static text, or NULL where it said nothing (the peer just
+ * went away). */
+const char *tls_conn_reason(const void *layer);
