@@ -25,6 +25,8 @@ STEPS = 10
 USED = 20
 IDLE_SECONDS = 10
 SLABS_SHOWN = 14
+CHUNK = 100
+MEMORY_FLOOR = int(os.environ.get("MANY_MEMORY_FLOOR_MIB", "1024")) * MIB
 
 
 def read_number(path):
@@ -67,20 +69,31 @@ class Many:
 
     def grow(self):
         for step in range(STEPS):
-            count = self.wanted * (step + 1) // STEPS - self.alive()
-            begun = time.monotonic()
-            times = self.load("hold", count, self.ids)
+            goal, times, begun = self.wanted * (step + 1) // STEPS, [], time.monotonic()
+            while self.alive() < goal and "stopped_by" not in self.figures:
+                times += self.load("hold", min(CHUNK, goal - self.alive()), self.ids)
+                self.look_at_memory()
             if times:
-                median, p99 = quantiles(times)
-                row = {"alive": self.alive(), "create_p50_ms": median / 1000, "create_p99_ms": p99 / 1000,
-                       "seconds": time.monotonic() - begun,
-                       "counted_mib": (server.counted(server.meminfo(self.own)) - server.counted(self.before)) / MIB}
-                self.figures["steps"].append(row)
-                print("{alive:6} alive: create p50 {create_p50_ms:.2f} ms, p99 {create_p99_ms:.2f} ms, "
-                      "{seconds:.1f} s, {counted_mib:.0f} MiB".format(**row), flush=True)
+                self.note_step(times, time.monotonic() - begun)
             if "stopped_by" in self.figures:
                 print(f"stopped by: {self.figures['stopped_by']}\n{self.own.log_tail()}", flush=True)
                 break
+
+    def look_at_memory(self):
+        """Kernel memory cannot be swapped or taken back: before the machine has none left, it is enough."""
+        available = server.meminfo()["MemAvailable"]
+        if available < MEMORY_FLOOR:
+            self.figures["stopped_by"] = (f"memory: {available / MIB:,.0f} MiB were left of "
+                                          f"{server.meminfo()['MemTotal'] / MIB:,.0f}, and the rest is kept for others")
+
+    def note_step(self, times, seconds):
+        median, p99 = quantiles(times)
+        row = {"alive": self.alive(), "create_p50_ms": median / 1000, "create_p99_ms": p99 / 1000,
+               "seconds": seconds,
+               "counted_mib": (server.counted(server.meminfo(self.own)) - server.counted(self.before)) / MIB}
+        self.figures["steps"].append(row)
+        print("{alive:6} alive: create p50 {create_p50_ms:.2f} ms, p99 {create_p99_ms:.2f} ms, "
+              "{seconds:.1f} s, {counted_mib:.0f} MiB".format(**row), flush=True)
 
     # -- at the top ------------------------------------------------------------------------------
 
