@@ -185,6 +185,6 @@ void deny_unreachable(struct flow *f, const struct err *why)
         return;
     }
     /* To an opaque client a reset says it best; HTTP is told in words. */
-    f->unreachable = true;
+    f->unreachable = timeout ? 504 : 502;
     flow_look(f);
 }

@@ -87,7 +87,7 @@ struct flow {
     enum flow_via via;
     bool to_listener; /* the original destination was the listener: explicit proxy */
     bool refused;     /* the verdict was no: only a refusal may be said */
-    bool unreachable; /* allowed, and nobody answered there: only that may be said */
+    int unreachable;  /* allowed, and nobody answered there: the HTTP status that says so; else 0 */
     bool cut;         /* ended by us: a changed policy, a limit */
     char *name_store; /* what target.name points to */
     struct target target;

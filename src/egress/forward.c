@@ -467,7 +467,7 @@ static void handle(struct http_exchange *x, void *ctx)
     l->x = x;
     http_exchange_set(x, l, on_exchange_end);
     if (f->refused || f->unreachable) {
-        answer(x, f, f->refused ? 403 : 502, f->refused ? "egress_denied" : "egress_unreachable",
+        answer(x, f, f->refused ? 403 : f->unreachable, f->refused ? "egress_denied" : "egress_unreachable",
                f->refused ? f->rule : "none", f->reason ? f->reason : "");
         return;
     }

@@ -319,10 +319,15 @@ class Sandbox:
         question = b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0"
         packet = struct.pack(">HHHHHH", 0x1234, 0x0100, 1, 0, 0, 0) + question + struct.pack(">HH", kind, 1)
         with self.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.settimeout(timeout)
+            s.settimeout(timeout / 5)
             s.connect((server, 53))
-            s.send(packet)
-            return self.parse(s.recv(4096))
+            for _ in range(5):
+                s.send(packet)
+                try:
+                    return self.parse(s.recv(4096))
+                except TimeoutError:
+                    pass
+            raise TimeoutError(f"no answer about {name}")
 
     @staticmethod
     def parse(answer):
