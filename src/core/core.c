@@ -375,6 +375,7 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     c->loop = loop;
     c->started_real_ms = clock_real_ms();
+    lifecycle_check_clock(c);
     c->deferred_end = &c->deferred;
     c->relist.fire = on_relist;
     timers_init(&c->timers, loop);
@@ -434,6 +435,7 @@ void core_free(struct core *c)
     if (!c)
         return;
     c->stopping = true;
+    lifecycle_check_clock(c); /* the next one reads only what is stored */
     c->privd_up = c->ready = false;
     answer_everybody(c);
     while (c->registry.n)

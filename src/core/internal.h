@@ -86,6 +86,7 @@ struct core {
     struct registry registry;
     uint8_t server_key[CORE_SERVER_KEY_SIZE];
     int64_t started_real_ms;
+    int64_t clock_offset_ms; /* real less monotonic time, when last looked at; 0: not yet */
 
     bool privd_up, ready, stopping;
     struct call *calls;
@@ -152,6 +153,10 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
                               struct sandbox_obj **out, struct err *e);
 
 /* -- lifecycle.c ------------------------------------------------------------------------------- */
+
+/* Finds out whether the clock was set, and then moves what is told and stored of the ends of sandboxes along
+ * with it. Called with every request and when anything ends: nobody sees an end of before. */
+void lifecycle_check_clock(struct core *c);
 
 /* (Re-)arms the end of a RUNNING sandbox from its end_real_ms. */
 void lifecycle_arm(struct sandbox_obj *o);

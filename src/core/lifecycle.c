@@ -11,12 +11,46 @@
 #include <stdio.h>
 
 #define KILL_AGAIN_MS 1000u /* privd said no, or its channel is full */
+#define CLOCK_JUMP_MS 2000  /* what is less is drift, and nobody's harm */
 
+/* However the clock was set while nobody looked: none lives longer than it may. */
 void lifecycle_arm(struct sandbox_obj *o)
 {
-    int64_t left_ms = o->s.end_real_ms - clock_real_ms();
+    int64_t left_ms = MAX(o->s.end_real_ms - clock_real_ms(), 0);
 
-    timers_set(&o->core->timers, &o->end, clock_mono_ms() + (uint64_t)MAX(left_ms, 0));
+    left_ms = MIN(left_ms, (int64_t)o->core->config.max_ttl_ms);
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + (uint64_t)left_ms);
+}
+
+/* The row is written first; when that fails it goes on: LIST is what counts at the next start. */
+static void write_state(struct sandbox_obj *o)
+{
+    struct err e;
+
+    if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
+        log_error("sandbox %s: %s", o->s.id, e.text);
+}
+
+void lifecycle_check_clock(struct core *c)
+{
+    int64_t offset_ms = clock_real_ms() - (int64_t)clock_mono_ms();
+    int64_t jump_ms = c->clock_offset_ms ? offset_ms - c->clock_offset_ms : 0;
+
+    if (c->clock_offset_ms && llabs(jump_ms) < CLOCK_JUMP_MS)
+        return;
+    c->clock_offset_ms = offset_ms;
+    if (jump_ms == 0)
+        return;
+    log_warn("the clock was set by %+lld s; sandboxes live as long as they were to",
+             (long long)jump_ms / 1000);
+    for (size_t i = 0; i < c->registry.n; i++) {
+        struct sandbox_obj *o = c->registry.order[i];
+
+        if (o->s.state != SANDBOX_RUNNING)
+            continue;
+        o->s.end_real_ms = offset_ms + (int64_t)o->end.at_ms;
+        write_state(o);
+    }
 }
 
 void lifecycle_kill_failed(struct sandbox_obj *o, const struct err *why)
@@ -81,15 +115,6 @@ void lifecycle_tell_privd(struct sandbox_obj *o)
         return;
     }
     timers_set(&c->timers, &o->end, clock_mono_ms() + KILL_AGAIN_MS);
-}
-
-/* The row is written first; when that fails it goes on: LIST is what counts at the next start. */
-static void write_state(struct sandbox_obj *o)
-{
-    struct err e;
-
-    if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
-        log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
 void lifecycle_end(struct sandbox_obj *o, const char *reason)

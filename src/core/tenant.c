@@ -32,6 +32,7 @@ enum err_code core_authenticate(struct core *c, const char *key, char out[static
     uint8_t hash[STORE_HASH_SIZE];
     enum err_code code;
 
+    lifecycle_check_clock(c);
     if (!key || !*key) {
         err_set(e, ERR_UNAUTHENTICATED, "no API key was sent");
         err_hint(e, "set E2B_API_KEY; `cay env` prints it");
