@@ -37,7 +37,7 @@ static bool read_connect_file(const struct cli *c, struct connect_file *out)
 char *api_find_url(const struct cli *c)
 {
     const char *given = cli_value(c, "url");
-    struct connect_file local;
+    struct connect_file local = {.url = NULL};
     char *out;
     bool v6;
 
@@ -63,7 +63,7 @@ char *api_find_url(const struct cli *c)
 char *api_find_key(const struct cli *c, struct err *e)
 {
     const char *given = cli_value(c, "api-key");
-    struct connect_file local;
+    struct connect_file local = {.url = NULL};
     char path[CONNECT_TEXT], key[256];
     ssize_t len;
 
@@ -98,7 +98,7 @@ const char *api_find_ca_file(const struct cli *c)
 static enum err_code open_with(struct api *a, const struct cli *c, char *url, char *key,
                                struct err *e)
 {
-    struct connect_file local;
+    struct connect_file local = {.url = NULL};
     bool is_local = url && read_connect_file(c, &local) && strcmp(local.url, url) == 0;
 
     *a = (struct api){.url = url, .key = key, .ca_file = api_find_ca_file(c)};
@@ -119,7 +119,7 @@ enum err_code api_open(struct api *a, const struct cli *c, struct err *e)
 
 enum err_code api_open_local(struct api *a, const struct cli *c, struct err *e)
 {
-    struct connect_file local;
+    struct connect_file local = {.url = NULL};
     char key[256];
 
     if (!read_connect_file(c, &local))
