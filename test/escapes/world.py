@@ -119,11 +119,13 @@ class Server:
         self.base, self.without = base, tuple(without)
         self.state, self.run, self.log = base / "state", base / "run", base / "log"
         src = pathlib.Path(build) / "src"
+        # In one network namespace there is room for one agent: no other may wait beside it.
+        ahead = 0 if "network-namespace" in without else 2
         command = [src / "keep/cay-keep", "--daemon", f"--listen-port={port}", f"--state-dir={self.state}",
                    f"--run-dir={self.run}", f"--log-file={self.log}", f"--cayd={src}/cayd/cayd",
                    f"--privd={src}/privd/cay-privd", f"--job={src}/job/cay-job",
                    f"--agent={src}/agent/cay-init", f"--privd-arg=--uid-base={UID_BASE}",
-                   f"--user={os.environ.get('CAY_ESCAPES_USER', 'cay')}", "--privd-arg=--slots-ready=2",
+                   f"--user={os.environ.get('CAY_ESCAPES_USER', 'cay')}", f"--privd-arg=--slots-ready={ahead}",
                    "--cayd-arg=--sandbox-disk=256M",
                    "--cayd-arg=--sandbox-pids=256", "--cayd-arg=--sandbox-memory=512M",
                    *(f"--privd-arg=--without={name}" for name in without), *cayd]
