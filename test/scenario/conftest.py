@@ -62,6 +62,7 @@ class OwnServer:
                         f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
                         f"--privd-arg=--uid-base={UID_BASE}", f"--user={USER}",
                         "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
+                        "--cayd-arg=--sandbox-answer-timeout=15s",
                         *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args),
                         *keep_args]
         self.start()
