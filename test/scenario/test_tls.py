@@ -210,6 +210,33 @@ def test_curl_by_host_name(cay, files, service):
     assert (closed["code"], closed["port"]) == (502, 9)
 
 
+def run_cay(server, *arguments, **more):
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("CAY_", "E2B_", "SSL_"))}
+    return subprocess.run([BUILD / "src/cli/cay", *arguments], capture_output=True, text=True, timeout=60,
+                          env={**env, "E2B_API_KEY": server.key(), "CAY_CONFIG": "/dev/null", **more})
+
+
+def test_the_command_line(tls_server, files):
+    url, ca = f"--url=https://127.0.0.1:{tls_server.port}", str(files / "ca.pem")
+    for done in (run_cay(tls_server, "status", url, f"--ca-file={ca}"), run_cay(tls_server, "ls", url, CAY_CA_FILE=ca),
+                 run_cay(tls_server, "ls", url, SSL_CERT_FILE=ca)):
+        assert done.returncode == 0, done.stderr
+    for done in (run_cay(tls_server, "status", url), run_cay(tls_server, "status", url, "--ca-file=/dev/null")):
+        assert done.returncode == 1 and "cannot be trusted" in done.stderr and "--ca-file" in done.stderr
+
+
+def test_env_tells_the_public_address(tls_server):
+    """What `cay up` leaves behind for commands on this machine: they speak plain HTTP, clients are told https."""
+    public = f"https://{DOMAIN}:{tls_server.port}"
+    (tls_server.run / "connect").write_text(f"{tls_server.url}\n{tls_server.state}/cayd/api-key\n{public}\n")
+    done = run_cay(tls_server, "env", "--json", f"--state-run={tls_server.run}")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["E2B_API_URL"] == told["E2B_SANDBOX_URL"] == public and told["E2B_DOMAIN"] == DOMAIN
+    asked = json.loads(run_cay(tls_server, "env", "--json", f"--url={tls_server.url}/").stdout)
+    assert asked["E2B_API_URL"] == tls_server.url
+
+
 def test_node_by_host_name(cay, files, service):
     node = shutil.which("node")
     if not node:
