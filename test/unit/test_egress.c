@@ -1,0 +1,672 @@
+/* The pure parts of cay-egress: names, DNS answers, first bytes, SOCKS, CONNECT, ClientHello, the chain of
+ * the audit log, rates. What moves bytes is tested with real clients: test/scenario/test_egress_engine.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "egress/audit_chain.h"
+#include "egress/clienthello.h"
+#include "egress/connect.h"
+#include "egress/dns.h"
+#include "egress/names.h"
+#include "egress/registry.h"
+#include "egress/sniff.h"
+#include "egress/socks.h"
+#include "egress/upstream.h"
+#include "http/gate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/ssl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* -- names ------------------------------------------------------------------------------------- */
+
+static void assert_address(const struct policy_address *a, const char *expected)
+{
+    char text[INET6_ADDRSTRLEN];
+
+    policy_address_format(a, text);
+    assert_string_equal(text, expected);
+}
+
+static void names_keep_their_addresses(void **state)
+{
+    struct names *n = names_new();
+    struct policy_address a;
+    uint32_t number = names_number(n, "a.example.com");
+
+    assert_int_equal(number, NAMES_FIRST);
+    assert_int_equal(names_number(n, "b.example.com"), NAMES_FIRST + 1);
+    assert_int_equal(names_number(n, "a.example.com"), number);
+    names_address(number, false, &a);
+    assert_address(&a, "198.18.0.16");
+    assert_true(names_is_own(&a));
+    assert_string_equal(names_of(n, &a), "a.example.com");
+    names_address(number, true, &a);
+    assert_address(&a, "fdca:79ee:18::10");
+    assert_string_equal(names_of(n, &a), "a.example.com");
+    names_address(number + 2, true, &a);
+    assert_null(names_of(n, &a));
+    assert_true(names_is_own(&a));
+    names_free(n);
+}
+
+static void addresses_of_others_are_no_names(void **state)
+{
+    static const char *const others[] = {"198.17.255.255", "198.20.0.16", "93.184.216.34",
+                                         "fdca:79ee:19::10", "::"};
+    struct names *n = names_new();
+    struct policy_address a;
+
+    names_number(n, "a.example.com");
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        assert_int_equal(policy_address_parse(others[i], &a), 0);
+        assert_false(names_is_own(&a));
+        assert_null(names_of(n, &a));
+    }
+    assert_int_equal(policy_address_parse("198.18.0.0", &a), 0);
+    assert_true(names_is_own(&a));
+    assert_null(names_of(n, &a));
+    assert_int_equal(policy_address_parse("198.18.0.2", &a), 0);
+    assert_string_equal(names_of(n, &a), NAMES_INTERNAL_NAME);
+    names_free(n);
+}
+
+static void names_are_bounded(void **state)
+{
+    struct names *n = names_new();
+    struct policy_address a;
+    char name[32];
+
+    for (unsigned i = 0; i < NAMES_MAX; i++) {
+        snprintf(name, sizeof(name), "n%u.example.com", i);
+        assert_int_equal(names_number(n, name), NAMES_FIRST + i);
+    }
+    assert_int_equal(names_number(n, "one.more"), 0);
+    assert_int_equal(names_number(n, "n0.example.com"), NAMES_FIRST);
+    assert_int_equal(names_count(n), NAMES_MAX);
+    names_address(NAMES_FIRST + NAMES_MAX - 1, false, &a);
+    assert_string_equal(names_of(n, &a), name);
+    names_free(n);
+}
+
+/* -- DNS --------------------------------------------------------------------------------------- */
+
+static size_t question(uint8_t *out, const char *name, uint16_t type)
+{
+    size_t at = 12;
+
+    memcpy(out, "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00", 12);
+    while (*name) {
+        size_t n = strcspn(name, ".");
+
+        out[at++] = (uint8_t)n;
+        memcpy(out + at, name, n);
+        at += n;
+        name += n + (name[n] == '.');
+    }
+    memcpy(out + at, (uint8_t[]){0, (uint8_t)(type >> 8), (uint8_t)type, 0, 1}, 5);
+    return at + 5;
+}
+
+enum { A = 1, PTR = 12, AAAA = 28, HTTPS = 65 };
+
+/* rcode of the answer; *count its answers. */
+static int ask(struct names *n, const char *name, uint16_t type, unsigned *count, uint8_t *out,
+               size_t *len)
+{
+    uint8_t q[512];
+
+    *len = dns_answer(n, q, question(q, name, type), out, DNS_ANSWER_MAX);
+    assert_true(*len >= 12);
+    assert_memory_equal(out, "\x12\x34", 2);
+    assert_true(out[2] & 0x80);
+    *count = (unsigned)out[6] << 8 | out[7];
+    return out[3] & 15;
+}
+
+static void dns_answers(void **state)
+{
+    static const struct {
+        const char *name;
+        uint16_t type;
+        int rcode;
+        unsigned count;
+        const char *tail; /* of the answer, in 4 or 16 bytes; NULL: not looked at */
+    } cases[] = {
+        {"web.example.com", A, 0, 1, "\xc6\x12\x00\x10"},
+        {"WEB.example.com", A, 0, 1, "\xc6\x12\x00\x10"},
+        {"web.example.com", AAAA, 0, 1, "\x00\x00\x00\x10"},
+        {"web.example.com", HTTPS, 0, 0, NULL},
+        {"web.example.com", 255, 0, 0, NULL},
+        {"other.example.com", A, 0, 1, "\xc6\x12\x00\x11"},
+        {"localhost", A, 0, 1, "\x7f\x00\x00\x01"},
+        {"x.localhost", AAAA, 0, 1, "\x00\x00\x00\x01"},
+        {"cay.internal", A, 0, 1, "\xc6\x12\x00\x02"},
+        {"16.0.18.198.in-addr.arpa", PTR, 0, 1, NULL},
+        {"99.0.18.198.in-addr.arpa", PTR, 3, 0, NULL},
+        {"8.8.8.8.in-addr.arpa", PTR, 3, 0, NULL},
+        {"0.1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.1.0.0.e.e.9.7.a.c.d.f.ip6.arpa", PTR, 0, 1,
+         NULL},
+        {"0.1.ip6.arpa", PTR, 3, 0, NULL},
+        {"192.0.2.1", A, 3, 0, NULL},
+        {"bad name.example.com", A, 3, 0, NULL},
+        {"-bad\x01.example.com", A, 3, 0, NULL},
+    };
+    struct names *n = names_new();
+    uint8_t out[DNS_ANSWER_MAX];
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        unsigned count;
+        size_t len;
+
+        assert_int_equal(ask(n, cases[i].name, cases[i].type, &count, out, &len), cases[i].rcode);
+        assert_int_equal(count, cases[i].count);
+        if (cases[i].tail)
+            assert_memory_equal(out + len - 4, cases[i].tail, 4);
+    }
+    names_free(n);
+}
+
+static void dns_is_refused_when_names_are_used_up(void **state)
+{
+    struct names *n = names_new();
+    uint8_t out[DNS_ANSWER_MAX];
+    unsigned count;
+    size_t len;
+    char name[32];
+
+    for (unsigned i = 0; i < NAMES_MAX; i++) {
+        snprintf(name, sizeof(name), "n%u.example.com", i);
+        names_number(n, name);
+    }
+    assert_int_equal(ask(n, "one.more", A, &count, out, &len), 5);
+    assert_int_equal(ask(n, "n7.example.com", A, &count, out, &len), 0);
+    names_free(n);
+}
+
+static void odd_dns_messages(void **state)
+{
+    struct names *n = names_new();
+    uint8_t q[512], out[DNS_ANSWER_MAX];
+    size_t len = question(q, "web.example.com", A);
+
+    assert_int_equal(dns_answer(n, q, 0, out, sizeof(out)), 0);
+    assert_int_equal(dns_answer(n, q, 11, out, sizeof(out)), 0);
+    for (size_t cut = 12; cut < len; cut++) { /* a header, and not all that it announces */
+        assert_int_equal(dns_answer(n, q, cut, out, sizeof(out)), 12);
+        assert_int_equal(out[3] & 15, 1);
+    }
+    q[2] |= 0x80; /* an answer is not answered */
+    assert_int_equal(dns_answer(n, q, len, out, sizeof(out)), 0);
+    q[2] = 5 << 3; /* an update */
+    assert_true(dns_answer(n, q, len, out, sizeof(out)) >= 12);
+    assert_int_equal(out[3] & 15, 4);
+    q[2] = 1;
+    q[5] = 0; /* no question */
+    assert_true(dns_answer(n, q, len, out, sizeof(out)) >= 12);
+    assert_int_equal(out[3] & 15, 1);
+    q[5] = 1;
+    q[len - 1] = 3; /* class CHAOS */
+    assert_true(dns_answer(n, q, len, out, sizeof(out)) >= 12);
+    assert_int_equal(out[3] & 15, 5);
+    assert_int_equal(names_count(n), 0);
+    names_free(n);
+}
+
+/* -- first bytes ------------------------------------------------------------------------------- */
+
+static void first_bytes(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t n;
+        enum sniff in_between, at_end, to_listener;
+    } cases[] = {
+#define BYTES(s) s, sizeof(s) - 1
+        {BYTES(""), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("G"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("GET /"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("GET / HTTP/1.1\r"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("GET / HTTP/1.1\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("GET / HTTP/1.0\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("BREW / HTTP/1.1\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("GET key\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("OPTIONS rtsp://x RTSP/1.0\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("GETX"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("hello"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("SSH-2.0-x\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("CONNECT a:1 HTTP/1.1\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_CONNECT},
+        {BYTES("\x05\x01"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_SOCKS5},
+        {BYTES("\x16"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("\x16\x03\x01\x02\x00"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("\x16\x03\x01\x02\x00\x01"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x16\x03\x01\x02\x00\x02"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x16\x02"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x00\x00"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const char *b = cases[i].bytes;
+
+        assert_int_equal(sniff_bytes(b, cases[i].n, false, false), cases[i].in_between);
+        assert_int_equal(sniff_bytes(b, cases[i].n, true, false), cases[i].at_end);
+        assert_int_equal(sniff_bytes(b, cases[i].n, false, true), cases[i].to_listener);
+    }
+}
+
+/* However it is cut, a whole request line is found to be one, and never something else before. */
+static void http_in_pieces(void **state)
+{
+    static const char line[] = "PROPFIND http://a.b/c HTTP/1.1\r\nHost: a.b\r\n\r\n";
+    size_t whole = (size_t)(strchr(line, '\n') - line) + 1;
+
+    for (size_t n = 0; n < sizeof(line); n++)
+        assert_int_equal(sniff_bytes(line, n, false, false), n < whole ? SNIFF_MORE : SNIFF_HTTP);
+}
+
+/* -- SOCKS and CONNECT ------------------------------------------------------------------------- */
+
+static void socks_greetings(void **state)
+{
+    bool accepts = false;
+
+    assert_int_equal(socks_parse_greeting((unsigned char *)"\x05\x01\x00", 3, &accepts), 3);
+    assert_true(accepts);
+    assert_int_equal(socks_parse_greeting((unsigned char *)"\x05\x02\x01\x02x", 5, &accepts), 4);
+    assert_false(accepts);
+    assert_int_equal(socks_parse_greeting((unsigned char *)"\x05\x00", 2, &accepts), 2);
+    assert_false(accepts);
+    assert_int_equal(socks_parse_greeting((unsigned char *)"\x05\x03\x00\x00", 4, &accepts), 0);
+    assert_int_equal(socks_parse_greeting((unsigned char *)"\x04\x01\x00", 3, &accepts), -EPROTO);
+}
+
+static void socks_requests(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t n;
+        ssize_t len;
+        enum socks_reply reply;
+        const char *name, *address;
+        uint16_t port;
+    } cases[] = {
+        {BYTES("\x05\x01\x00\x01\x5d\xb8\xd8\x22\x01\xbb"), 10, SOCKS_DONE, "", "93.184.216.34",
+         443},
+        {BYTES("\x05\x01\x00\x03\x03"
+               "A.b\x00\x50"),
+         10, SOCKS_DONE, "a.b", NULL, 80},
+        {BYTES("\x05\x01\x00\x03\x09"
+               "127.0.0.1\x00\x50"),
+         16, SOCKS_DONE, "", "127.0.0.1", 80},
+        {BYTES("\x05\x01\x00\x04\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01\x00\x50"), 22,
+         SOCKS_DONE, "", "2001:db8::1", 80},
+        {BYTES("\x05\x02\x00\x01\x5d\xb8\xd8\x22\x01\xbb"), 10, SOCKS_NO_COMMAND, NULL, NULL, 0},
+        {BYTES("\x05\x03\x00\x01\x5d\xb8\xd8\x22\x01\xbb"), 10, SOCKS_NO_COMMAND, NULL, NULL, 0},
+        {BYTES("\x05\x01\x00\x02\x5d\xb8"), 6, SOCKS_NO_ADDRESS, NULL, NULL, 0},
+        {BYTES("\x05\x01\x00\x01\x5d\xb8\xd8\x22\x00\x00"), 10, SOCKS_FAILED, NULL, NULL, 0},
+        {BYTES("\x05\x01\x00\x03\x00\x00\x50"), 7, SOCKS_FAILED, NULL, NULL, 0},
+        {BYTES("\x05\x01\x00\x03\x03"
+               "a\0b\x00\x50"),
+         10, SOCKS_FAILED, NULL, NULL, 0},
+        {BYTES("\x05\x01\x00\x03\x03"
+               "a b\x00\x50"),
+         10, SOCKS_FAILED, NULL, NULL, 0},
+        {BYTES("\x04\x01\x00\x01\x5d\xb8\xd8\x22\x01\xbb"), -EPROTO, SOCKS_DONE, NULL, NULL, 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const unsigned char *b = (const unsigned char *)cases[i].bytes;
+        char name[POLICY_NAME_MAX + 1] = "";
+        struct policy_address a = {0};
+        enum socks_reply reply = SOCKS_DONE;
+        uint16_t port = 0;
+
+        assert_int_equal(socks_parse_request(b, cases[i].n, name, &a, &port, &reply), cases[i].len);
+        if (cases[i].len > 0)
+            assert_int_equal(reply, cases[i].reply);
+        if (cases[i].name) {
+            assert_string_equal(name, cases[i].name);
+            assert_int_equal(port, cases[i].port);
+        }
+        if (cases[i].address)
+            assert_address(&a, cases[i].address);
+        for (size_t n = 0; cases[i].name && n < cases[i].n; n++)
+            assert_int_equal(socks_parse_request(b, n, name, &a, &port, &reply), 0);
+    }
+}
+
+static void connect_authorities(void **state)
+{
+    static const struct {
+        const char *text, *name, *address;
+        int port;
+    } cases[] = {
+        {"Example.COM:443", "example.com", NULL, 443},
+        {"192.0.2.1:80", "", "192.0.2.1", 80},
+        {"[2001:db8::1]:8443", "", "2001:db8::1", 8443},
+        {"example.com.:443", "example.com", NULL, 443},
+        {"example.com", NULL, NULL, 0},
+        {"example.com:0", NULL, NULL, 0},
+        {"example.com:65536", NULL, NULL, 0},
+        {"example.com:", NULL, NULL, 0},
+        {":443", NULL, NULL, 0},
+        {"user@example.com:443", NULL, NULL, 0},
+        {"example.com:443:443", NULL, NULL, 0},
+        {"exam ple.com:443", NULL, NULL, 0},
+        {"example.com\\:443", NULL, NULL, 0},
+        {"http://example.com:443", NULL, NULL, 0},
+        {"2001:db8::1:443", NULL, NULL, 0},
+        {"", NULL, NULL, 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char name[POLICY_NAME_MAX + 1];
+        struct policy_address a = {0};
+        uint16_t port = 0;
+        int rc = connect_parse_authority(cases[i].text, name, &a, &port);
+
+        assert_int_equal(rc, cases[i].name ? 0 : -EINVAL);
+        if (rc < 0)
+            continue;
+        assert_string_equal(name, cases[i].name);
+        assert_int_equal(port, cases[i].port);
+        if (cases[i].address)
+            assert_address(&a, cases[i].address);
+    }
+}
+
+/* -- absolute form ----------------------------------------------------------------------------- */
+
+static void absolute_form(void **state)
+{
+    static const struct {
+        const char *target;
+        int status;
+        const char *authority, *path, *query;
+    } cases[] = {
+        {"http://a.example:8080/p?q", 0, "a.example:8080", "/p", "q"},
+        {"HTTP://a.example/", 0, "a.example", "/", ""},
+        {"http://a.example", 0, "a.example", "/", ""},
+        {"http://[2001:db8::1]:80/x", 0, "[2001:db8::1]:80", "/x", ""},
+        {"/origin", 0, "", "/origin", ""},
+        {"https://a.example/", 400, NULL, NULL, NULL},
+        {"http://", 400, NULL, NULL, NULL},
+        {"http:///x", 400, NULL, NULL, NULL},
+        {"http://u@a.example/", 400, NULL, NULL, NULL},
+        {"http://a.example\\@b/", 400, NULL, NULL, NULL},
+        {"http://a.example?q", 400, NULL, NULL, NULL},
+        {"a.example/", 400, NULL, NULL, NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char text[256], storage[600];
+        struct http_head h;
+        const char *why;
+        int n = snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: a.example\r\n\r\n",
+                         cases[i].target);
+
+        assert_int_equal(gate_proxy_request(text, (size_t)n, storage, &h, &why), cases[i].status);
+        if (cases[i].status != 0)
+            continue;
+        assert_string_equal(h.authority, cases[i].authority);
+        assert_string_equal(h.path, cases[i].path);
+        assert_string_equal(h.query, cases[i].query);
+        assert_int_equal(gate_request(text, (size_t)n, storage, &h, &why),
+                         cases[i].authority[0] ? 400 : 0);
+    }
+}
+
+/* -- ClientHello ------------------------------------------------------------------------------- */
+
+static size_t make_hello(const char *name, const char *alpn, unsigned char *out, size_t size)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+    SSL *ssl = SSL_new(ctx);
+    BIO *wire = BIO_new(BIO_s_mem());
+    int n;
+
+    SSL_set_bio(ssl, BIO_new(BIO_s_mem()), wire);
+    if (name)
+        SSL_set_tlsext_host_name(ssl, name);
+    if (alpn)
+        SSL_set_alpn_protos(ssl, (const unsigned char *)alpn, (unsigned)strlen(alpn));
+    SSL_set_connect_state(ssl);
+    SSL_do_handshake(ssl);
+    n = BIO_read(wire, out, (int)size);
+    SSL_free(ssl);
+    SSL_CTX_free(ctx);
+    return n > 0 ? (size_t)n : 0;
+}
+
+static void client_hello_names(void **state)
+{
+    unsigned char hello[4096];
+    struct clienthello h;
+    size_t n = make_hello("web.example.com", "\x02h2\x08http/1.1", hello, sizeof(hello));
+
+    assert_true(n > 100);
+    assert_int_equal(clienthello_read(hello, n, &h), 0);
+    assert_string_equal(h.name, "web.example.com");
+    assert_int_equal(h.alpn_len, 12);
+    assert_memory_equal(h.alpn, "\x02h2\x08http/1.1", 12);
+    for (size_t cut = 0; cut < n; cut++)
+        assert_int_equal(clienthello_read(hello, cut, &h), -EAGAIN);
+    n = make_hello(NULL, NULL, hello, sizeof(hello));
+    assert_int_equal(clienthello_read(hello, n, &h), 0);
+    assert_string_equal(h.name, "");
+    assert_int_equal(h.alpn_len, 0);
+}
+
+/* Two records with a half each are one ClientHello (RFC 8446 5.1). */
+static void a_client_hello_in_two_records(void **state)
+{
+    unsigned char hello[4096], split[4200];
+    struct clienthello h;
+    size_t n = make_hello("web.example.com", NULL, hello, sizeof(hello)), body = n - 5, half = 60;
+
+    memcpy(split, hello, 5 + half);
+    split[3] = 0;
+    split[4] = (unsigned char)half;
+    memcpy(split + 5 + half, hello, 3);
+    split[5 + half + 3] = (unsigned char)((body - half) >> 8);
+    split[5 + half + 4] = (unsigned char)(body - half);
+    memcpy(split + 5 + half + 5, hello + 5 + half, body - half);
+    assert_int_equal(clienthello_read(split, n + 5, &h), 0);
+    assert_string_equal(h.name, "web.example.com");
+    assert_int_equal(clienthello_read(split, 5 + half, &h), -EAGAIN);
+}
+
+static void broken_client_hellos(void **state)
+{
+    unsigned char hello[4096];
+    struct clienthello h;
+    size_t n = make_hello("web.example.com", NULL, hello, sizeof(hello));
+    unsigned char *name = memmem(hello, n, "web.example.com", 15);
+
+    name[3] = '\0'; /* a NUL in the name */
+    assert_int_equal(clienthello_read(hello, n, &h), -EPROTO);
+    name[3] = '.';
+    name[-1]++; /* its length */
+    assert_int_equal(clienthello_read(hello, n, &h), -EPROTO);
+    memset(hello + 5, 0xff, n - 5);
+    assert_int_equal(clienthello_read(hello, n, &h), -EPROTO);
+}
+
+/* -- the audit chain --------------------------------------------------------------------------- */
+
+struct dir {
+    char path[64];
+    int fd;
+};
+
+static int dir_new(void **state)
+{
+    struct dir *d = calloc(1, sizeof(*d));
+
+    snprintf(d->path, sizeof(d->path), "/tmp/cay-test-XXXXXX");
+    assert_non_null(mkdtemp(d->path));
+    d->fd = open(d->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    *state = d;
+    return 0;
+}
+
+static int dir_free(void **state)
+{
+    static const char *const names[] = {"log", "log.1", "log.2"};
+    struct dir *d = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        unlinkat(d->fd, names[i], 0);
+    close(d->fd);
+    rmdir(d->path);
+    free(d);
+    return 0;
+}
+
+/* Appends `lines` lines to the file, going on from prev. */
+static void write_chain(struct dir *d, const char *name, int lines, char *prev)
+{
+    int fd = openat(d->fd, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    char line[256];
+
+    for (int i = 0; i < lines; i++) {
+        int n = snprintf(line, sizeof(line), "{\"n\":%d,\"prev\":\"%s\"}", i, prev);
+
+        audit_hash(line, (size_t)n, prev);
+        line[n] = '\n';
+        assert_int_equal(write(fd, line, (size_t)n + 1), n + 1);
+    }
+    close(fd);
+}
+
+static void change(struct dir *d, const char *name, off_t at, char to)
+{
+    int fd = openat(d->fd, name, O_WRONLY | O_CLOEXEC);
+
+    assert_int_equal(pwrite(fd, &to, 1, at), 1);
+    close(fd);
+}
+
+static void a_chain_over_files(void **state)
+{
+    struct dir *d = *state;
+    char prev[AUDIT_HASH_SIZE] = AUDIT_FIRST, last[AUDIT_HASH_SIZE];
+    struct audit_check c;
+    bool cut;
+
+    assert_int_equal(audit_last_hash(d->fd, "log", last, &cut), 0);
+    assert_string_equal(last, AUDIT_FIRST);
+    write_chain(d, "log.2", 5, prev);
+    write_chain(d, "log.1", 5, prev);
+    assert_int_equal(audit_last_hash(d->fd, "log", last, &cut), 0); /* just rotated */
+    assert_string_equal(last, prev);
+    write_chain(d, "log", 5, prev);
+    assert_int_equal(audit_last_hash(d->fd, "log", last, &cut), 0);
+    assert_string_equal(last, prev);
+    assert_false(cut);
+    assert_int_equal(audit_verify(d->fd, "log", 2, &c), 0);
+    assert_int_equal(c.lines, 15);
+    assert_int_equal(c.broken, 0);
+    change(d, "log.1", 6, '9');
+    assert_int_equal(audit_verify(d->fd, "log", 2, &c), 0);
+    assert_int_equal(c.broken, 7);
+    assert_string_equal(c.file, "log.1");
+}
+
+static void a_chain_whose_last_line_was_cut(void **state)
+{
+    struct dir *d = *state;
+    char prev[AUDIT_HASH_SIZE] = AUDIT_FIRST;
+    struct audit_check c;
+    struct stat st;
+    bool cut;
+    int fd;
+
+    write_chain(d, "log", 3, prev);
+    assert_int_equal(fstatat(d->fd, "log", &st, 0), 0);
+    fd = openat(d->fd, "log", O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_int_equal(ftruncate(fd, st.st_size - 20), 0);
+    assert_int_equal(audit_last_hash(d->fd, "log", prev, &cut), 0);
+    assert_true(cut);
+    assert_int_equal(write(fd, "\n", 1), 1);
+    close(fd);
+    write_chain(d, "log", 3, prev);
+    assert_int_equal(audit_verify(d->fd, "log", 0, &c), 0);
+    assert_int_equal(c.lines, 6);
+    assert_int_equal(c.cut, 1);
+    assert_int_equal(c.broken, 0);
+}
+
+/* -- small things ------------------------------------------------------------------------------ */
+
+static void rates(void **state)
+{
+    struct rate r = {0};
+    int got = 0;
+
+    for (int i = 0; i < 100; i++)
+        got += rate_take(&r, 5);
+    assert_true(got >= 5 && got < 20); /* a slow machine may have seen a second go by */
+    for (int i = 0; i < 100; i++)
+        assert_true(rate_take(&r, 0));
+}
+
+static void upstream_urls(void **state)
+{
+    static const char *const good[] = {"socks5://192.0.2.1:1080", "socks5h://[2001:db8::1]:1080",
+                                       "http://user:pass@192.0.2.1:3128"};
+    static const char *const bad[] = {"192.0.2.1:1080",
+                                      "socks4://192.0.2.1:1080",
+                                      "socks5://192.0.2.1",
+                                      "socks5://proxy.example:1080",
+                                      "http://user@192.0.2.1:1",
+                                      "socks5://192.0.2.1:1080/",
+                                      ""};
+    struct upstream *u;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        assert_int_equal(upstream_parse(good[i], &u, &e), ERR_OK);
+        assert_int_equal(upstream_resolves(u), i != 0);
+        upstream_free(u);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        assert_int_equal(upstream_parse(bad[i], &u, &e), ERR_INVALID);
+        assert_null(strstr(e.text, "pass"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_keep_their_addresses),
+        cmocka_unit_test(addresses_of_others_are_no_names),
+        cmocka_unit_test(names_are_bounded),
+        cmocka_unit_test(dns_answers),
+        cmocka_unit_test(dns_is_refused_when_names_are_used_up),
+        cmocka_unit_test(odd_dns_messages),
+        cmocka_unit_test(first_bytes),
+        cmocka_unit_test(http_in_pieces),
+        cmocka_unit_test(socks_greetings),
+        cmocka_unit_test(socks_requests),
+        cmocka_unit_test(connect_authorities),
+        cmocka_unit_test(absolute_form),
+        cmocka_unit_test(client_hello_names),
+        cmocka_unit_test(a_client_hello_in_two_records),
+        cmocka_unit_test(broken_client_hellos),
+        cmocka_unit_test_setup_teardown(a_chain_over_files, dir_new, dir_free),
+        cmocka_unit_test_setup_teardown(a_chain_whose_last_line_was_cut, dir_new, dir_free),
+        cmocka_unit_test(rates),
+        cmocka_unit_test(upstream_urls),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
