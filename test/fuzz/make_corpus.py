@@ -232,6 +232,77 @@ SESSION = {
 }
 
 
+
+
+def dns_question(name, kind, extra=b"", count=1):
+    labels = b"".join(bytes([len(p)]) + p for p in name.split(b".") if p)
+    return struct.pack(">HHHHHH", 7, 0x0100, count, 0, 0, 1 if extra else 0) + labels + b"\0" + struct.pack(">HH", kind, 1) + extra
+
+
+EDNS = b"\0" + struct.pack(">HHIH", 41, 1232, 0, 0)
+DNS = {
+    "a": dns_question(b"web.example.com", 1),
+    "aaaa_edns": dns_question(b"WEB.example.com", 28, EDNS),
+    "https": dns_question(b"web.example.com", 65),
+    "ptr4": dns_question(b"16.0.18.198.in-addr.arpa", 12),
+    "ptr6": dns_question(b".".join([b"0"] * 32) + b".ip6.arpa", 12),
+    "any": dns_question(b"a.b", 255),
+    "localhost": dns_question(b"localhost", 1),
+    "root": dns_question(b"", 2),
+    "two": dns_question(b"a", 1, count=2) + b"\1b\0\0\1\0\1",
+    "long": dns_question(b".".join([b"x" * 63] * 3) + b"." + b"y" * 61, 1),
+    "loop": b"\0\7\1\0\0\1\0\0\0\0\0\0\xc0\x0c\0\1\0\1",
+    "answer": b"\0\7\x81\x80" + dns_question(b"a.b", 1)[4:],
+    "update": b"\0\7\x28\0" + dns_question(b"a.b", 6)[4:],
+    "escape": dns_question(b"a\\000.b c", 1),
+}
+FIRST = {
+    "get": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    "get_absolute": b"GET http://a.example:80/x HTTP/1.0\n",
+    "connect": b"CONNECT a.example:443 HTTP/1.1\r\n\r\n",
+    "h2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "redis": b"GET key\r\n",
+    "ssh": b"SSH-2.0-x\r\n",
+    "tls": b"\x16\3\1\2\0\1",
+    "socks_greeting": b"\5\2\0\2",
+    "socks_v4": b"\5\1\0\1\x5d\xb8\xd8\x22\1\xbb",
+    "socks_v6": b"\5\1\0\4" + bytes(15) + b"\1\0\x50",
+    "socks_name": b"\5\1\0\3\x0fweb.example.com\1\xbb",
+    "socks_digits": b"\5\1\0\3\x09127.0.0.1\0\x50",
+    "socks_bind": b"\5\2\0\1\0\0\0\0\0\1",
+    "authority": b"a.example:443",
+    "authority6": b"[2001:db8::1]:443",
+    "authority_user": b"u@a.example:443",
+}
+
+
+def client_hello(name, alpn=()):
+    import ssl
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    if not name:
+        context.check_hostname = False
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=name)
+    try:
+        tls.do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return outgoing.read()
+
+
+def write_hellos(folder):
+    """Real ones, with other randomness each time: those that are there stay."""
+    if folder.exists():
+        return
+    one = client_hello("web.example.com", ("h2", "http/1.1"))
+    write(folder, {"named": one, "nameless": client_hello(None), "cut": one[:80],
+                   "two_records": one[:3] + struct.pack(">H", 60) + one[5:65] + one[:3]
+                   + struct.pack(">H", len(one) - 65) + one[65:],
+                   "nul_name": one.replace(b"web.example", b"web\0example"), "alert": b"\x15\3\3\0\2\2\x31"}, [b""])
+
+
 def write(folder, seeds, prefixes):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds.items():
@@ -253,6 +324,9 @@ def main():
     write(root / "agent_files", AGENT_FILES, [b"\3"])
     write(root / "agent_process", AGENT_PROCESS, [b"\2"])
     write(root / "agent_logs", LOGS, [b""])
+    write(root / "egress_dns", DNS, [b""])
+    write(root / "egress_first", FIRST, [b""])
+    write_hellos(root / "egress_hello")
     write(root / "cli_session", SESSION, [b"\x07"])
 
 
