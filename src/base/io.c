@@ -1,5 +1,7 @@
 #include "base/io.h"
 
+#include "base/ids.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -113,6 +115,28 @@ int io_replace_file_at(int dir_fd, const char *name, const void *bytes, size_t n
         r = -errno;
     if (r < 0)
         unlinkat(dir_fd, tmp, 0);
+    return r;
+}
+
+int io_create_file_at(int dir_fd, const char *name, const void *bytes, size_t n, unsigned mode)
+{
+    CLEANUP_CLOSE int fd = -1;
+    char tmp[256], random[9];
+    int r;
+
+    ids_random_text(random, sizeof(random) - 1);
+    if (snprintf(tmp, sizeof(tmp), ".%s.%s", name, random) >= (int)sizeof(tmp))
+        return -ENAMETOOLONG;
+    fd = openat(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    r = write_and_sync(fd, bytes, n, mode);
+    if (r == 0 && renameat2(dir_fd, tmp, dir_fd, name, RENAME_NOREPLACE) < 0)
+        r = -errno;
+    if (r < 0)
+        unlinkat(dir_fd, tmp, 0);
+    else if (fsync(dir_fd) < 0)
+        r = -errno;
     return r;
 }
 

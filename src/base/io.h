@@ -22,6 +22,11 @@ int io_write_text_at(int dir_fd, const char *path, const char *text) WARN_UNUSED
 int io_replace_file_at(int dir_fd, const char *name, const void *bytes, size_t n,
                        unsigned mode) WARN_UNUSED;
 
+/* The same for a file that must not be there yet, among several processes: -EEXIST for all but the
+ * first. It is on the disk when it is there. */
+int io_create_file_at(int dir_fd, const char *name, const void *bytes, size_t n,
+                      unsigned mode) WARN_UNUSED;
+
 /* Calls each(arg, name) for every name in the directory dir_fd/path but "." and "..", in no order, until it
  * answers false. Names that come or go meanwhile may be told or not. */
 int io_each_name_at(int dir_fd, const char *path, bool (*each)(void *arg, const char *name),

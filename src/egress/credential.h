@@ -1,0 +1,97 @@
+#pragma once
+/* Credentials: sealed records outside, and what is in them while a sandbox uses them.
+ *
+ * A record is AES-256-GCM of the value, with tenant, name and the whole of "bind" (as canonical JSON)
+ * as what is authenticated beside it: nobody who has the record, cayd included, can give it another
+ * tenant, another name, other hosts or another kind. The key is this program's alone.
+ *
+ * "bind" says what the value may be used for:
+ *
+ *   {"kind": "bearer" | "basic" | "header" | "headers" | "query" | "aws-sigv4" | "placeholder",
+ *    "domains": ["api.example.com", "*.example.org"],
+ *    "ports": [443], "methods": ["POST"], "paths": ["/v1*"],     as in a policy's rule; optional
+ *    "header": "X-Api-Key", "prefix": "Token ",                  of kind header
+ *    "parameter": "key",                                         of kind query
+ *    "region": "eu-west-1", "service": "s3",                     of kind aws-sigv4; else the client's
+ *    "insecure": true}                                           also over plain HTTP
+ *
+ * and the value is a text; for basic "user:password"; for headers an object {name: value}; for
+ * aws-sigv4 {"access_key_id", "secret_access_key", "session_token"}.
+ *
+ * Values are in memory that is wiped before it is freed, and appear in no log and no error. */
+
+#include "base/err.h"
+#include "policy/policy.h"
+
+#include <jansson.h>
+
+#define CREDENTIAL_VALUE_MIN      8u /* a shorter one would be found in everything */
+#define CREDENTIAL_VALUE_MAX      8192u
+#define CREDENTIAL_HEADERS_MAX    20u
+#define CREDENTIALS_MAX           POLICY_INJECT_MAX
+#define CREDENTIAL_KEY_BYTES      32u
+#define CREDENTIAL_SEALED_MAX     32768u /* of the base64 text */
+#define CREDENTIAL_PARAMETER_SIZE 65u
+
+enum credential_kind {
+    CREDENTIAL_BEARER,
+    CREDENTIAL_BASIC,
+    CREDENTIAL_HEADER,
+    CREDENTIAL_HEADERS,
+    CREDENTIAL_QUERY,
+    CREDENTIAL_SIGV4,
+    CREDENTIAL_PLACEHOLDER
+};
+
+struct sealer;
+
+/* key_fd: 32 bytes to read, or -1: STATE/seal.key, made if there is none. */
+enum err_code sealer_new(const char *state_dir, int key_fd, struct sealer **out, struct err *e);
+void sealer_free(struct sealer *s);
+
+/* {"tenant", "name", "value", "bind"}, checked whole -> base64, malloc'd. */
+enum err_code credential_seal(const struct sealer *s, const json_t *request, char **out,
+                              struct err *e);
+
+struct credential_header {
+    char *name, *value;
+};
+
+struct credential {
+    char name[POLICY_CREDENTIAL_MAX + 1];
+    enum credential_kind kind;
+    bool insecure;
+    struct policy *bound;
+    char *header, *prefix, *parameter, *region, *service; /* NULL where bind has none */
+    char *value; /* of the kinds with one text; of basic "user:password" */
+    struct credential_header headers[CREDENTIAL_HEADERS_MAX];
+    size_t header_count;
+    char *access_key_id, *secret_access_key, *session_token; /* of aws-sigv4 */
+};
+
+/* What a sandbox has; shared by it and by connections that still use it. */
+struct credentials {
+    unsigned refs;
+    size_t count;
+    struct credential list[];
+};
+
+/* [{"name", "sealed", "bind"}] of a tenant; whole or not at all. */
+enum err_code credentials_new(const struct sealer *s, const char *tenant, const json_t *json,
+                              struct credentials **out, struct err *e);
+struct credentials *credentials_ref(struct credentials *c);
+void credentials_unref(struct credentials *c);
+
+const struct credential *credentials_find(const struct credentials *c, const char *name, size_t n);
+
+/* Does its own binding allow this request? host is normalized. */
+bool credential_allows(const struct credential *c, const char *host, uint16_t port,
+                       const char *method, const char *path);
+
+/* Could any request to that host have it? */
+bool credential_knows(const struct credential *c, const char *host, uint16_t port);
+
+bool credential_is_name(const char *name, size_t n);
+
+/* Wipes and frees a text. */
+void credential_wipe(char *text);

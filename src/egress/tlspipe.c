@@ -1,0 +1,681 @@
+#include "egress/tlspipe.h"
+
+#include "base/log.h"
+#include "http/tls_conn.h"
+
+#include <errno.h>
+#include <openssl/x509v3.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define BUCKETS   1024u /* a power of two */
+#define LINGER_MS 2000u
+
+struct tlspipes {
+    uv_loop_t *loop;
+    struct tlspipe *first;
+    struct tlspipe *by_cookie[BUCKETS];
+    size_t count, handshakes;
+    bool freeing;
+    char scratch[TLSPIPE_READ_BYTES]; /* one loop: used within a call */
+};
+
+struct tlspipe {
+    struct tlspipes *all;
+    struct tlspipe *prev, *next, *hash_next;
+    uint64_t cookie; /* of the plain end that was handed on */
+    uv_poll_t outer_poll, inner_poll;
+    uv_timer_t timer;
+    int outer, inner, outer_events, inner_events;
+    unsigned handles;
+    void *tls;      /* NULL: plain */
+    bool server;    /* our side of TLS */
+    bool ready;     /* the handshake is done */
+    bool writing;   /* OpenSSL waits to write: in the handshake, or in a read */
+    bool crowded;   /* too many are in it, and this one is to end */
+    bool closed;    /* handles are on their way out */
+    bool has_inner; /* inner_poll is there */
+    bool outer_ended, outer_clean, outer_shut;
+    bool inner_ended, inner_gone, inner_shut;
+    bool end_told; /* to the filter */
+    struct buf to_outer, to_inner;
+    uint64_t read_bytes, written_bytes;
+    const struct tlspipe_filter *filter;
+    void *filter_arg;
+    struct tlspipe_options o;
+};
+
+/* -- all of them ------------------------------------------------------------------------------- */
+
+int tlspipes_new(uv_loop_t *loop, struct tlspipes **out)
+{
+    struct tlspipes *all = calloc(1, sizeof(*all));
+
+    if (!all)
+        return -ENOMEM;
+    all->loop = loop;
+    *out = all;
+    return 0;
+}
+
+void tlspipes_free(struct tlspipes *all)
+{
+    if (!all)
+        return;
+    for (struct tlspipe *p = all->first, *next; p; p = next) {
+        next = p->next;
+        tlspipe_close(p);
+    }
+    all->freeing = true;
+    if (all->count == 0)
+        free(all);
+}
+
+size_t tlspipes_count(const struct tlspipes *all)
+{
+    return all->count;
+}
+
+static void list_add(struct tlspipe *p)
+{
+    struct tlspipes *all = p->all;
+
+    p->next = all->first;
+    if (p->next)
+        p->next->prev = p;
+    all->first = p;
+    all->count++;
+}
+
+static void list_remove(struct tlspipe *p)
+{
+    if (p->prev)
+        p->prev->next = p->next;
+    else
+        p->all->first = p->next;
+    if (p->next)
+        p->next->prev = p->prev;
+    p->all->count--;
+}
+
+static struct tlspipe **bucket(struct tlspipes *all, uint64_t cookie)
+{
+    return &all->by_cookie[cookie & (BUCKETS - 1)];
+}
+
+static void hash_remove(struct tlspipe *p)
+{
+    struct tlspipe **at = bucket(p->all, p->cookie);
+
+    while (*at && *at != p)
+        at = &(*at)->hash_next;
+    if (*at)
+        *at = p->hash_next;
+}
+
+/* A socket's own number in the kernel, which is never used twice, as descriptors are. */
+static int get_cookie(int fd, uint64_t *out)
+{
+    socklen_t n = sizeof(*out);
+
+    return getsockopt(fd, SOL_SOCKET, SO_COOKIE, out, &n) < 0 ? -errno : 0;
+}
+
+struct tlspipe *tlspipe_of(struct tlspipes *all, int plain)
+{
+    struct tlspipe *p;
+    uint64_t cookie;
+
+    if (get_cookie(plain, &cookie) < 0)
+        return NULL;
+    for (p = *bucket(all, cookie); p && (p->cookie != cookie || p->closed); p = p->hash_next)
+        ;
+    return p;
+}
+
+static void on_crowded(uv_timer_t *t);
+
+/* Too many at a time: the one that has been at it longest ends, in the next turn. */
+static void make_room(struct tlspipes *all)
+{
+    struct tlspipe *oldest = NULL;
+
+    if (all->handshakes < TLSPIPE_HANDSHAKES_MAX)
+        return;
+    for (struct tlspipe *p = all->first; p; p = p->next)
+        if (!p->ready && !p->closed && !p->crowded)
+            oldest = p;
+    if (oldest) {
+        oldest->crowded = true;
+        uv_timer_start(&oldest->timer, on_crowded, 0, 0);
+    }
+}
+
+/* -- ends -------------------------------------------------------------------------------------- */
+
+static void wipe(struct buf *b)
+{
+    if (b->base)
+        explicit_bzero(b->base, b->cap);
+    buf_free(b);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    struct tlspipe *p = h->data;
+    struct tlspipes *all = p->all;
+
+    if (--p->handles > 0)
+        return;
+    list_remove(p);
+    wipe(&p->to_outer);
+    wipe(&p->to_inner);
+    free(p);
+    if (all->freeing && all->count == 0)
+        free(all);
+}
+
+static void close_handles(struct tlspipe *p)
+{
+    uv_close((uv_handle_t *)&p->timer, on_closed);
+    uv_close((uv_handle_t *)&p->outer_poll, on_closed);
+    if (p->has_inner)
+        uv_close((uv_handle_t *)&p->inner_poll, on_closed);
+}
+
+void tlspipe_close(struct tlspipe *p)
+{
+    if (p->closed)
+        return;
+    p->closed = true;
+    if (!p->ready)
+        p->all->handshakes--;
+    hash_remove(p);
+    close_handles(p);
+    if (p->tls) {
+        if (p->ready && !p->outer_shut)
+            (void)tls_conn_ops.shut(p->tls);
+        tls_conn_ops.close(p->tls);
+    }
+    util_close(&p->outer);
+    util_close(&p->inner);
+    if (p->filter)
+        p->filter->free(p->filter_arg);
+    if (p->o.on_end)
+        p->o.on_end(p->o.arg);
+}
+
+static void on_linger(uv_timer_t *t)
+{
+    tlspipe_close(t->data);
+}
+
+/* Nobody reads at the plain end any more. What came from it is still sent; a server's last bytes would
+ * be lost if its socket were closed with unread ones in it, so those are read and forgotten. */
+static void inner_is_gone(struct tlspipe *p)
+{
+    if (p->inner_gone)
+        return;
+    p->inner_gone = p->inner_ended = p->inner_shut = true;
+    buf_clear(&p->to_inner);
+    if (!p->server && p->to_outer.len == 0)
+        tlspipe_close(p);
+    else
+        uv_timer_start(&p->timer, on_linger, LINGER_MS, 0);
+}
+
+/* -- the socket -------------------------------------------------------------------------------- */
+
+/* > 0, 0 at the end, -EAGAIN, another -errno. */
+static ssize_t outer_read(struct tlspipe *p, void *out, size_t n)
+{
+    bool end = false;
+    ssize_t got;
+
+    p->writing = false;
+    if (!p->tls) {
+        got = recv(p->outer, out, n, MSG_DONTWAIT);
+        p->outer_clean |= got == 0;
+        return got < 0 ? (errno == EINTR ? -EAGAIN : -errno) : got;
+    }
+    got = tls_conn_ops.read(p->tls, out, n, &end);
+    p->outer_clean |= got == 0 || end;
+    p->writing = got == -EINPROGRESS;
+    return got == -EINPROGRESS ? -EAGAIN : got;
+}
+
+/* How many were taken, or -EAGAIN, or another -errno. */
+static ssize_t outer_write(struct tlspipe *p, const void *data, size_t n)
+{
+    struct iovec iov = {(void *)data, n};
+    ssize_t sent;
+
+    if (p->tls) {
+        sent = tls_conn_ops.write(p->tls, &iov, 1);
+        return sent == -EINPROGRESS ? -EAGAIN : sent;
+    }
+    sent = send(p->outer, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent < 0 ? (errno == EINTR ? -EAGAIN : -errno) : sent;
+}
+
+/* -- moving ------------------------------------------------------------------------------------ */
+
+static bool filtered(const struct tlspipe *p)
+{
+    return p->filter && p->filter->active(p->filter_arg);
+}
+
+/* Sends what waits. False when the pipe is closed. */
+static bool flush_outer(struct tlspipe *p)
+{
+    while (p->to_outer.len > 0) {
+        ssize_t n = outer_write(p, p->to_outer.data, p->to_outer.len);
+
+        if (n == -EAGAIN)
+            return true;
+        if (n < 0) {
+            tlspipe_close(p);
+            return false;
+        }
+        p->written_bytes += (uint64_t)n;
+        buf_consume(&p->to_outer, (size_t)n);
+    }
+    if (p->to_outer.base) /* a filter may have put a secret there */
+        wipe(&p->to_outer);
+    return true;
+}
+
+static bool flush_inner(struct tlspipe *p)
+{
+    while (p->to_inner.len > 0 && !p->inner_gone) {
+        ssize_t n = send(p->inner, p->to_inner.data, p->to_inner.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return true;
+        if (n < 0) {
+            inner_is_gone(p);
+            return !p->closed;
+        }
+        buf_consume(&p->to_inner, (size_t)n);
+    }
+    if (p->to_inner.len == 0)
+        buf_free(&p->to_inner);
+    return true;
+}
+
+/* Passes n bytes on at once as far as they go, and keeps the rest. */
+static int pass(struct tlspipe *p, bool inward, const char *data, size_t n)
+{
+    struct buf *b = inward ? &p->to_inner : &p->to_outer;
+    ssize_t sent = 0;
+
+    if (filtered(p))
+        return (inward ? p->filter->inward : p->filter->outward)(p->filter_arg, data, n, b);
+    if (b->len == 0)
+        sent = inward ? send(p->inner, data, n, MSG_DONTWAIT | MSG_NOSIGNAL)
+                      : outer_write(p, data, n);
+    if (sent > 0 && !inward)
+        p->written_bytes += (uint64_t)sent;
+    if (sent < 0)
+        sent = 0; /* what is wrong will be found out by the flush of the rest */
+    return buf_append(b, data + sent, n - (size_t)sent);
+}
+
+static int end_inward(struct tlspipe *p)
+{
+    if (p->end_told || !filtered(p))
+        return 0;
+    p->end_told = true;
+    return p->filter->inward_end(p->filter_arg, p->outer_clean, &p->to_inner);
+}
+
+/* From the socket to the plain end, one read's worth. False when the pipe is closed. */
+static bool move_inward(struct tlspipe *p)
+{
+    char *data = p->all->scratch;
+    ssize_t n = outer_read(p, data, TLSPIPE_READ_BYTES);
+    int rc = 0;
+
+    if (n == -EAGAIN)
+        return true;
+    if (n > 0) {
+        p->read_bytes += (uint64_t)n;
+        if (!p->inner_gone)
+            rc = pass(p, true, data, (size_t)n);
+    }
+    if (n <= 0 || p->outer_clean) {
+        p->outer_ended = true;
+        if (rc == 0 && !p->inner_gone)
+            rc = end_inward(p);
+    }
+    if (rc < 0) {
+        log_debug("TLS pipe: cut: %s", strerror(-rc));
+        tlspipe_close(p);
+        return false;
+    }
+    return flush_inner(p);
+}
+
+static bool move_outward(struct tlspipe *p)
+{
+    char *data = p->all->scratch;
+    ssize_t n = recv(p->inner, data, TLSPIPE_READ_BYTES, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return true;
+    if (n <= 0) {
+        p->inner_ended = true;
+        if (n < 0)
+            inner_is_gone(p);
+        return !p->closed;
+    }
+    if (pass(p, false, data, (size_t)n) < 0) {
+        tlspipe_close(p);
+        return false;
+    }
+    return flush_outer(p);
+}
+
+/* -- half-closes and what to wait for ---------------------------------------------------------- */
+
+static void pass_ends_on(struct tlspipe *p)
+{
+    if (p->outer_ended && p->to_inner.len == 0 && !p->inner_shut) {
+        shutdown(p->inner, SHUT_WR);
+        p->inner_shut = true;
+    }
+    if (p->inner_ended && p->to_outer.len == 0 && !p->outer_shut &&
+        (!p->tls || tls_conn_ops.shut(p->tls) == 0)) {
+        shutdown(p->outer, SHUT_WR);
+        p->outer_shut = true;
+    }
+}
+
+static void watch(uv_poll_t *poll, int *now, int want, uv_poll_cb cb)
+{
+    if (*now == want)
+        return;
+    *now = want;
+    if (want)
+        uv_poll_start(poll, want, cb);
+    else
+        uv_poll_stop(poll);
+}
+
+static void on_outer(uv_poll_t *h, int status, int events);
+static void on_inner(uv_poll_t *h, int status, int events);
+
+static void watch_both(struct tlspipe *p)
+{
+    int outer = 0, inner = 0;
+
+    if (!p->outer_ended && (p->to_inner.len == 0 || p->inner_gone))
+        outer |= UV_READABLE;
+    if (p->to_outer.len > 0 || p->writing || (p->inner_ended && !p->outer_shut))
+        outer |= UV_WRITABLE;
+    if (!p->inner_ended && p->to_outer.len == 0)
+        inner |= UV_READABLE;
+    if (p->to_inner.len > 0)
+        inner |= UV_WRITABLE;
+    if (p->inner_ended && !p->inner_gone)
+        inner |= UV_PRIORITIZED; /* comes with a hang-up only: it was closed, not just shut */
+    watch(&p->outer_poll, &p->outer_events, outer, on_outer);
+    watch(&p->inner_poll, &p->inner_events, p->inner_gone ? 0 : inner, on_inner);
+}
+
+/* Nothing is left to be carried. */
+static bool done(const struct tlspipe *p)
+{
+    bool lost = p->outer_ended && !p->outer_clean;
+
+    if (p->inner_gone)
+        return p->outer_ended || (!p->server && p->to_outer.len == 0);
+    return p->inner_shut && (lost || p->outer_shut);
+}
+
+/* After anything has moved. */
+static void settle(struct tlspipe *p)
+{
+    pass_ends_on(p);
+    if (p->o.on_moved)
+        p->o.on_moved(p->o.arg, p->read_bytes, p->written_bytes);
+    if (done(p))
+        tlspipe_close(p);
+    else
+        watch_both(p);
+}
+
+/* -- the handshake ----------------------------------------------------------------------------- */
+
+static const char *about_certificate(long code)
+{
+    switch (code) {
+    case X509_V_ERR_CERT_HAS_EXPIRED: return "its certificate has expired";
+    case X509_V_ERR_CERT_NOT_YET_VALID: return "its certificate is not valid yet";
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT: return "its certificate is self-signed";
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+        return "its certificate is from an authority that is not known here";
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH: return "its certificate is for another name";
+    case X509_V_ERR_CERT_REVOKED: return "its certificate was revoked";
+    default: return NULL;
+    }
+}
+
+void tlspipe_explain(const SSL *ssl, const char *reason, struct err *e)
+{
+    long code = SSL_is_server((SSL *)ssl) ? X509_V_OK : SSL_get_verify_result(ssl);
+    const char *text = about_certificate(code);
+
+    if (code != X509_V_OK)
+        err_set(e, ERR_UNAVAILABLE, "the server cannot be trusted: %s (%s)",
+                text ? text : "its certificate is not good", X509_verify_cert_error_string(code));
+    else if (reason)
+        err_set(e, ERR_UNAVAILABLE, "no TLS connection: %s", reason);
+    else
+        err_set(e, ERR_UNAVAILABLE, "no TLS connection: it ended in the handshake");
+}
+
+static void fail(struct tlspipe *p, const struct err *why)
+{
+    p->o.on_ready(p->o.arg, -1, why);
+    tlspipe_close(p);
+}
+
+static void on_late(uv_timer_t *t)
+{
+    struct err e;
+
+    err_set(&e, ERR_TIMEOUT, "no TLS connection in time");
+    fail(t->data, &e);
+}
+
+static void on_crowded(uv_timer_t *t)
+{
+    struct err e;
+
+    err_set(&e, ERR_EXHAUSTED, "too many TLS handshakes at a time");
+    fail(t->data, &e);
+}
+
+/* The plain end: ours is inner, *other is handed on. 0 or -errno. */
+static int open_inner(struct tlspipe *p, int *other)
+{
+    CLEANUP_CLOSE int mine = -1, theirs = -1;
+    int pair[2], rc;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    mine = pair[0];
+    theirs = pair[1];
+    rc = get_cookie(theirs, &p->cookie);
+    if (rc == 0)
+        rc = uv_poll_init(p->all->loop, &p->inner_poll, mine);
+    if (rc < 0)
+        return rc;
+    p->inner_poll.data = p;
+    p->has_inner = true;
+    p->handles++;
+    p->inner = TAKE_FD(mine);
+    *other = TAKE_FD(theirs);
+    p->hash_next = *bucket(p->all, p->cookie);
+    *bucket(p->all, p->cookie) = p;
+    return 0;
+}
+
+static void become_ready(struct tlspipe *p)
+{
+    struct err e;
+    int other, rc = open_inner(p, &other);
+
+    if (rc < 0) {
+        err_set_sys(&e, ERR_EXHAUSTED, rc, "no TLS connection");
+        fail(p, &e);
+        return;
+    }
+    uv_timer_stop(&p->timer);
+    p->ready = true;
+    p->all->handshakes--;
+    watch_both(p);
+    p->o.on_ready(p->o.arg, other, NULL);
+}
+
+static void handshake(struct tlspipe *p)
+{
+    struct err e;
+    int rc = tls_conn_ops.begin(p->tls);
+
+    if (rc == -EAGAIN || rc == -EINPROGRESS) {
+        watch(&p->outer_poll, &p->outer_events, rc == -EAGAIN ? UV_READABLE : UV_WRITABLE,
+              on_outer);
+    } else if (rc < 0) {
+        tlspipe_explain(tls_conn_ssl(p->tls), tls_conn_reason(p->tls), &e);
+        fail(p, &e);
+    } else {
+        become_ready(p);
+    }
+}
+
+/* -- events ------------------------------------------------------------------------------------ */
+
+static void on_outer(uv_poll_t *h, int status, int events)
+{
+    struct tlspipe *p = h->data;
+
+    if (!p->ready) {
+        handshake(p);
+        return;
+    }
+    if (status < 0)
+        events = UV_READABLE | UV_WRITABLE;
+    if (events & UV_WRITABLE && !flush_outer(p))
+        return;
+    if ((events & UV_READABLE || p->writing) && !p->outer_ended &&
+        (p->to_inner.len == 0 || p->inner_gone) && !move_inward(p))
+        return;
+    settle(p);
+}
+
+static void on_inner(uv_poll_t *h, int status, int events)
+{
+    struct tlspipe *p = h->data;
+
+    if (status < 0 || events & UV_PRIORITIZED) {
+        inner_is_gone(p);
+        if (p->closed)
+            return;
+    }
+    if (events & UV_WRITABLE && !flush_inner(p))
+        return;
+    if (events & UV_READABLE && !p->inner_ended && p->to_outer.len == 0 && !move_outward(p))
+        return;
+    settle(p);
+}
+
+/* -- start ------------------------------------------------------------------------------------- */
+
+static struct tlspipe *make(struct tlspipes *all, int fd)
+{
+    struct tlspipe *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    if (uv_poll_init(all->loop, &p->outer_poll, fd) < 0) {
+        free(p);
+        return NULL;
+    }
+    uv_timer_init(all->loop, &p->timer);
+    p->handles = 2;
+    p->outer_poll.data = p->timer.data = p;
+    p->all = all;
+    p->outer = fd;
+    p->inner = -1;
+    buf_init(&p->to_outer, TLSPIPE_HELD_BYTES);
+    buf_init(&p->to_inner, TLSPIPE_HELD_BYTES);
+    list_add(p);
+    return p;
+}
+
+/* A layer with ssl, which is taken over in every case. */
+static void *make_tls(SSL *ssl, int fd)
+{
+    if (ssl && SSL_set_fd(ssl, fd) == 1)
+        return tls_conn_new(ssl);
+    SSL_free(ssl);
+    return NULL;
+}
+
+int tlspipe_start(struct tlspipes *all, const struct tlspipe_options *o, struct tlspipe **out)
+{
+    void *tls = make_tls(o->ssl, o->fd);
+    struct tlspipe *p = tls ? make(all, o->fd) : NULL;
+
+    if (!p) {
+        if (tls)
+            tls_conn_ops.close(tls);
+        return -ENOMEM;
+    }
+    make_room(all);
+    p->o = *o;
+    p->tls = tls;
+    p->server = o->server;
+    all->handshakes++;
+    if (o->handshake_ms)
+        uv_timer_start(&p->timer, on_late, o->handshake_ms, 0);
+    watch(&p->outer_poll, &p->outer_events, o->server ? UV_READABLE : UV_WRITABLE, on_outer);
+    if (out)
+        *out = p;
+    return 0;
+}
+
+int tlspipe_start_plain(struct tlspipes *all, int fd, int *plain)
+{
+    struct tlspipe *p = make(all, fd);
+    int rc;
+
+    if (!p)
+        return -ENOMEM;
+    p->ready = true;
+    rc = open_inner(p, plain);
+    if (rc < 0) {
+        p->outer = -1; /* still the caller's */
+        tlspipe_close(p);
+        return rc;
+    }
+    watch_both(p);
+    return 0;
+}
+
+void tlspipe_set_filter(struct tlspipe *p, const struct tlspipe_filter *f, void *arg)
+{
+    p->filter = f;
+    p->filter_arg = arg;
+}
+
+void *tlspipe_filter_arg(const struct tlspipe *p)
+{
+    return p->filter_arg;
+}

@@ -1,0 +1,77 @@
+#pragma once
+/* A TLS end as a descriptor for plain bytes: TLS (or nothing) on a socket, and what is in it on one end
+ * of a socketpair, whose other end is handed on. An interceptor is two of them with HTTP in between.
+ *
+ * Pull-based: what one side does not take is not read from the other; each direction holds at most
+ * what one read gave and what a filter keeps back. An announced end (close_notify) becomes a half-close
+ * and the reverse; a connection that is lost closes the other side after what came before it.
+ *
+ * A pipe owns both descriptors and itself: it ends when both sides have, or when the plain end is
+ * closed. Everything is on one loop; nothing blocks, nothing is called back from inside a call. */
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <openssl/ssl.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#define TLSPIPE_READ_BYTES ((size_t)64 * 1024) /* one read, of either side */
+#define TLSPIPE_HELD_BYTES ((size_t)2 * 1024 * 1024)
+
+struct tlspipes;
+struct tlspipe;
+
+/* Stands in both directions of a pipe. outward: from the plain end to the socket; inward the reverse.
+ * Each appends to out what is to go on; negative cuts the connection. inward_end: no more comes;
+ * clean: it was announced (or the socket is plain). A filter that is not active passes bytes as they
+ * are, without being called. */
+struct tlspipe_filter {
+    bool (*active)(void *arg);
+    int (*outward)(void *arg, const char *data, size_t n, struct buf *out);
+    int (*inward)(void *arg, const char *data, size_t n, struct buf *out);
+    int (*inward_end)(void *arg, bool clean, struct buf *out);
+    void (*free)(void *arg);
+};
+
+struct tlspipe_options {
+    int fd;   /* connected, non-blocking; taken over on success */
+    SSL *ssl; /* with its side and names set; taken over in every case */
+    bool server;
+    uint64_t handshake_ms;
+    /* Once, unless tlspipe_close comes first: the plain end (the callee's), or -1 and why. */
+    void (*on_ready)(void *arg, int fd, const struct err *why);
+    /* Bytes of contents so far, from the socket and to it. May be NULL. */
+    void (*on_moved)(void *arg, uint64_t read, uint64_t written);
+    void (*on_end)(void *arg); /* the last call about it; may be NULL */
+    void *arg;
+};
+
+/* All pipes of a loop. */
+int tlspipes_new(uv_loop_t *loop, struct tlspipes **out);
+
+/* Closes every pipe; freed when the loop has turned. */
+void tlspipes_free(struct tlspipes *all);
+size_t tlspipes_count(const struct tlspipes *all);
+
+/* Handshakes that one loop has in progress, in each direction; one more ends the oldest. */
+#define TLSPIPE_HANDSHAKES_MAX 256u
+
+/* 0 or -errno. *out (may be NULL) is valid until on_ready is called. */
+int tlspipe_start(struct tlspipes *all, const struct tlspipe_options *o, struct tlspipe **out);
+
+/* Without TLS, for its filter only: *plain is the plain end. fd is taken over on success. */
+int tlspipe_start_plain(struct tlspipes *all, int fd, int *plain);
+
+void tlspipe_close(struct tlspipe *p);
+
+/* The pipe whose plain end that descriptor is, or NULL. */
+struct tlspipe *tlspipe_of(struct tlspipes *all, int plain);
+
+/* f is static; arg is freed by f->free with the pipe. One filter for each pipe. */
+void tlspipe_set_filter(struct tlspipe *p, const struct tlspipe_filter *f, void *arg);
+void *tlspipe_filter_arg(const struct tlspipe *p);
+
+/* Why a handshake with a server failed, in words: what is wrong with its certificate, or what OpenSSL
+ * said (may be NULL). For tests too. */
+void tlspipe_explain(const SSL *ssl, const char *reason, struct err *e);
