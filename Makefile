@@ -9,10 +9,12 @@ BENCH_SECONDS ?= 10
 BENCH_SANDBOXES ?= 1000
 SANDBOXES ?= 10000
 HOSTILE_MESSAGES ?= 1000000
+SOAK_SECONDS ?= 3600
+SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test escapes check asan fuzz hostile bench many install clean
+.PHONY: all build up down test escapes check asan fuzz hostile bench many soak no-trace install clean
 
 all: build
 
@@ -66,6 +68,15 @@ many:
 	@scripts/deps build run
 	@$(MAKE) --no-print-directory build
 	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE))
+
+# An hour of mixed load with kills of the daemons; `make test` has two minutes of it. Writes docs/soak.md.
+soak:
+	@test/run --build=$(BUILD) --only=soak --soak-seconds=$(SOAK_SECONDS) --soak-seed=$(SOAK_SEED) --soak-write=docs/soak.md
+
+# 1,000 sandboxes in a row and 500 at once; `make test` has a shorter form. Writes docs/no-trace.md.
+no-trace:
+	@CAY_NO_TRACE=full CAY_NO_TRACE_REPORT=$(CURDIR)/docs/no-trace.md \
+		test/run --build=$(BUILD) --only=scenario --files test_no_trace.py
 
 install: build
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild

@@ -98,7 +98,8 @@ def _processes():
 
 
 def children(parent, name):
-    """Processes of that name that parent has started itself, without those it forked for a task."""
+    """Processes of that name that parent has started itself, without those it forked for a task. The file
+    `children` misses some while others of them end (proc(5)): who is not in it is looked for everywhere."""
     found = []
     for path in glob.glob(f"/proc/{parent}/task/*/children"):
         try:
@@ -107,7 +108,7 @@ def children(parent, name):
                     found.append(pid)
         except OSError:
             continue
-    return found
+    return found or [p.pid for p in _processes() if p.parent == parent and p.name == name]
 
 
 def daemons(server):

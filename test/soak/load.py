@@ -223,11 +223,14 @@ class Worker:
                    "pty": {"size": {"cols": 80, "rows": 24}}}
         with Stream(box, "process.Process/Start", message) as stream:
             pid = {"pid": stream.next()["event"]["start"]["pid"]}
+            seen, code = b"", None
+            # Readline reads the size and sets it again before each prompt: what came in between is lost.
+            while b"$ " not in seen:
+                seen += base64.b64decode(stream.next()["event"]["data"]["pty"])
             self.rpc(box, "process.Process/Update", {"process": pid, "pty": {"size": {"cols": 100, "rows": 30}}})
             typed = f"echo $(({a}*{b})); stty size; exit 7\n".encode()
             self.rpc(box, "process.Process/SendInput",
                      {"process": pid, "input": {"pty": base64.b64encode(typed).decode()}})
-            seen, code = b"", None
             while True:
                 message = stream.next()
                 if "end-stream" in message:

@@ -265,13 +265,19 @@ class Soak:
         """Median of each daemon's private memory there."""
         span = self.elapsed / 4
         inside = [m for t, m in self.samples if number * span <= t < (number + 1) * span]
-        names = [n for n in (inside[0] if inside else {}) if n.endswith("private")]
-        return {n.split()[0]: sorted(m.get(n, 0) for m in inside)[len(inside) // 2] for n in names}
+        found = {}
+        for sample in inside:
+            for name, kib in sample.items():
+                if name.endswith("private"):
+                    found.setdefault(name.split()[0], []).append(kib)
+        return {name: sorted(values)[len(values) // 2] for name, values in found.items()}
 
     def check_memory(self):
         first, last = self.quarter(0), self.quarter(3)
         if not first or not last:
             self.note("memory", "there are no samples")
+        for name in first.keys() - last.keys():
+            self.note("memory", f"{name} was not there in the last quarter")
         for name, kib in last.items():
             if kib - first.get(name, 0) > MEMORY_KIB:
                 self.note("memory", f"{name} has {kib} KiB in the last quarter, {first[name]} in the first")
@@ -287,7 +293,7 @@ def main():
         soak.run()
     finally:
         soak.stop.set()
-        log = soak.server.log_tail()
+        log = [line for line in soak.server.log.read_text().splitlines() if " info " not in line]
         soak.server.stop()
     text, data = report.make(soak, ROOT)
     print(text)
@@ -296,7 +302,8 @@ def main():
     if given.markdown:
         given.markdown.write_text(text)
     if soak.failures:
-        print(f"the log's end:\n{log}\nagain: test/soak/soak.py --seconds={given.seconds} --seed={given.seed}")
+        print("what the daemons say:", *log[-60:], sep="\n")
+        print(f"again: test/soak/soak.py --seconds={given.seconds} --seed={given.seed}")
     return 1 if soak.failures else 0
 
 
