@@ -283,10 +283,26 @@ static int make_boot_id(const struct build *b)
     return mnt_attach(tree, target, "");
 }
 
+/* Of the sandbox's own user and network namespace, through its own proc: in the host's, names of all these
+ * namespaces would stand in one hash chain, and each sandbox would look through those of all others. */
+static int set_sysctls(const struct build *b)
+{
+    int rc = 0;
+    /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
+    if (!WITHOUT(USERNS_LIMIT))
+        rc = io_write_text_at(b->proc_fd, "sys/user/max_user_namespaces", "0");
+    /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
+    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
+        rc = io_write_text_at(b->proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    return rc;
+}
+
 static int mount_proc(struct build *b)
 {
     b->proc_fd = mnt_new("proc", NULL, STRICT);
     int rc = b->proc_fd < 0 ? b->proc_fd : attach_at(b->proc_fd, b->root_fd, "proc");
+    if (rc == 0)
+        rc = set_sysctls(b);
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(proc_read_only); i++)
         rc = make_read_only(b->proc_fd, proc_read_only[i]);
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(proc_masked); i++)

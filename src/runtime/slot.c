@@ -52,12 +52,6 @@ int process_set_up_network(void)
     /* NOLINTNEXTLINE(misc-redundant-expression): both are false but in test builds */
     if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE) && !WITHOUT(NETWORK_RULES))
         rc = nft_setup_proxied(EGRESS_TCP_PORT, EGRESS_UDP_PORT);
-    /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
-    if (rc == 0 && !WITHOUT(USERNS_LIMIT))
-        rc = io_write_text_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
-    /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
-    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
-        rc = io_write_text_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     return rc;
 }
 
