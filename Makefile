@@ -14,7 +14,7 @@ SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test escapes check asan fuzz hostile bench many soak no-trace install clean
+.PHONY: all build up down test escapes check asan fuzz hostile bench many soak no-trace install clean bad-worlds
 
 all: build
 
@@ -57,6 +57,11 @@ hostile:
 
 # Speed and memory beside floors and peers; prints a table, writes $(BUILD)/bench.json and bench.svg.
 # WRITE=docs writes them there, and the table into docs/benchmarks.md.
+# Worlds that lack something, in their long form; `make test` has the short one.
+bad-worlds:
+	@CAY_BAD_WORLDS=1 test/run --build=$(BUILD) --only=scenario --files test_bad_world_start.py test_bad_world_http.py \
+		test_bad_world_running.py test_bad_world_limits.py
+
 bench:
 	@scripts/deps build run test bench
 	@$(MAKE) --no-print-directory build
