@@ -200,18 +200,6 @@ static void bound_open_files(struct settings *s)
     s->sandbox_open_files = (int64_t)limit.rlim_max;
 }
 
-/* A sandbox cannot be given more open files than this machine gives anybody. */
-static void bound_open_files(struct settings *s)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || (rlim_t)s->sandbox_open_files <= limit.rlim_max)
-        return;
-    log_warn("sandboxes get %llu open files, not %lld: more are not allowed here (RLIMIT_NOFILE)",
-             (unsigned long long)limit.rlim_max, (long long)s->sandbox_open_files);
-    s->sandbox_open_files = (int64_t)limit.rlim_max;
-}
-
 /* -- the end ------------------------------------------------------------------------------------ */
 
 static void stop(struct daemon *d)
@@ -346,7 +334,6 @@ static void set_up(struct daemon *d)
 
     if (uv_loop_init(&d->loop) < 0 || mailbox_init(&d->mailbox, &d->loop, LOOPS_MAX, d) < 0)
         fail(d, "cannot make the control loop");
-    bound_open_files(&d->settings);
     bound_open_files(&d->settings);
     if (control_new(&d->loop, &d->settings, d->options.privd, on_ready, d, &d->control, &e) !=
         ERR_OK)
