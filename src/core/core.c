@@ -146,8 +146,20 @@ static void end_missing(struct core *c)
     }
 }
 
+/* What answers has to come within the deadline. */
+static void asking(struct core *c, bool on)
+{
+    c->asking = on && c->privd_up;
+    if (c->asking)
+        timers_set(&c->timers, &c->relist, clock_mono_ms() + c->config.privd_timeout_ms);
+    else
+        timers_cancel(&c->timers, &c->relist);
+}
+
 static void on_ready_templates(struct core *c, int status)
 {
+    if (!call_is_channel_error(status))
+        asking(c, false);
     if (status == 0) {
         /* What privd was still making for an earlier cayd was not in its list yet. */
         c->sweeping = true;
@@ -166,6 +178,7 @@ static void on_listed(struct core *c, const char *id, int status, const struct p
 {
     if (call_is_channel_error(status))
         return; /* on_up comes again */
+    asking(c, false);
     if (status < 0) {
         log_error("privd does not list its sandboxes: %s", strerror(-status));
         timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
@@ -181,8 +194,11 @@ static void on_listed(struct core *c, const char *id, int status, const struct p
         return;
     end_missing(c);
     templates_forget(c);
-    if (templates_ask(c, on_ready_templates) == -ENOMEM)
+    asking(c, true);
+    if (templates_ask(c, on_ready_templates) == -ENOMEM) {
+        asking(c, false);
         timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
+    }
 }
 
 static void on_item(struct core *c, const struct privsep_msg *m)
@@ -207,16 +223,24 @@ static void ask_list(struct core *c)
     struct privsep_msg m = {.op = PRIVSEP_LIST};
 
     c->listed_n = 0;
-    if (call_privd(c, "", &m, on_listed, NULL) == -ENOMEM)
+    asking(c, true);
+    if (call_privd(c, "", &m, on_listed, NULL) == -ENOMEM) {
+        asking(c, false);
         timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
+    }
 }
 
 static void on_relist(struct timer *t)
 {
     struct core *c = CONTAINER_OF(t, struct core, relist);
 
-    if (c->privd_up)
+    if (c->asking) {
+        log_error("privd does not answer: its channel begins anew");
+        c->asking = false;
+        privsep_client_restart(c->privd);
+    } else if (c->privd_up) {
         ask_list(c);
+    }
 }
 
 /* -- privd's channel --------------------------------------------------------------------------- */
@@ -234,7 +258,7 @@ static void on_down(void *arg)
 {
     struct core *c = arg;
 
-    c->privd_up = c->ready = false;
+    c->privd_up = c->ready = c->asking = false;
     timers_cancel(&c->timers, &c->relist);
 }
 

@@ -97,7 +97,8 @@ struct core {
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;
 
-    struct timer relist; /* LIST once more */
+    struct timer relist; /* LIST once more, or no answer to what is asked after a connection */
+    bool asking;         /* LIST, then TEMPLATES: relist is the deadline of their answers */
     bool sweeping;       /* that LIST only looks for strays */
     uint64_t templates_asked_ms;
 

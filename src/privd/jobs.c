@@ -200,6 +200,27 @@ static void on_deadline(void *arg)
 
 /* -- its start --------------------------------------------------------------------------------- */
 
+/* In the child, as a dozen files are written. */
+static int enter_group(const struct jobs *all, const struct job *j)
+{
+    struct cgroup_limits limits = {.memory_bytes = MEMORY_BYTES, .pids = PIDS_MAX};
+    int r = cgroup_make(all->cgroup, j->index);
+
+    if (r == 0)
+        r = cgroup_limit(all->cgroup, j->index, CGROUP_WORK, &limits);
+    return r == 0 ? cgroup_enter(all->cgroup, j->index, CGROUP_WORK) : r;
+}
+
+NORETURN static void fail_job(int out_fd, int status)
+{
+    char text[JOB_LINE_MAX];
+    int n = snprintf(text, sizeof(text), "E %d no namespaces or control group of its own: %s\n",
+                     -status, strerror(-status));
+
+    (void)!write(out_fd, text, (size_t)n);
+    _exit(126);
+}
+
 NORETURN static void become_job(const struct jobs *all, const struct job *j, int out_fd)
 {
     const struct options *o = &j->privd->options;
@@ -209,39 +230,37 @@ NORETURN static void become_job(const struct jobs *all, const struct job *j, int
     char *argv[] = {name, state, kind, number, NULL};
     char *env[] = {path, lang, home, NULL};
     sigset_t none;
-    int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC), r;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_DFL);
+    r = unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ? -errno : enter_group(all, j);
+    if (r < 0)
+        fail_job(out_fd, r);
     snprintf(state, sizeof(state), "--state-dir=%s", o->state_dir);
     snprintf(kind, sizeof(kind), "%u", j->kind);
     snprintf(number, sizeof(number), "%u", j->number);
     sigemptyset(&none);
-    if (cgroup_enter(all->cgroup, j->index, CGROUP_WORK) < 0 || null_fd < 0 ||
-        sigprocmask(SIG_SETMASK, &none, NULL) < 0 || dup2(null_fd, 0) < 0 || dup2(out_fd, 1) < 0 ||
-        close_range(3, ~0u, 0) < 0 || setsid() < 0 || filter_host_install(FILTER_HOST_JOB) < 0)
+    if (null_fd < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0 || dup2(null_fd, 0) < 0 ||
+        dup2(out_fd, 1) < 0 || close_range(3, ~0u, 0) < 0 || setsid() < 0 ||
+        filter_host_install(FILTER_HOST_JOB) < 0)
         _exit(126);
     execve(o->job, argv, env);
     _exit(127);
 }
 
+/* Only the pid namespace has to be made with the process; the child makes the others. */
 static int spawn(struct jobs *all, struct job *j)
 {
-    struct cgroup_limits limits = {.memory_bytes = MEMORY_BYTES, .pids = PIDS_MAX};
     CLEANUP_CLOSE int out = -1;
-    int fds[2], r;
+    int fds[2];
     pid_t pid;
 
-    r = cgroup_make(all->cgroup, j->index);
-    if (r == 0)
-        r = cgroup_limit(all->cgroup, j->index, CGROUP_WORK, &limits);
-    if (r < 0)
-        return r;
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
     j->out_fd = fds[0];
     out = fds[1];
-    pid = ns_fork(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS, SIGCHLD, &j->pidfd);
+    pid = ns_fork(CLONE_NEWPID, SIGCHLD, &j->pidfd);
     if (pid == 0)
         become_job(all, j, out);
     if (pid < 0)

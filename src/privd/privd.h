@@ -71,6 +71,13 @@ struct slot_list {
     uint32_t n;
 };
 
+/* A LIST under way. */
+struct listing {
+    struct asker asker; /* seq 0: none */
+    uint32_t next;      /* slot to look at */
+    struct loop_timer timer;
+};
+
 /* Removes what is left of ended sandboxes, many with one task. */
 struct cleaner {
     struct slot_list ended; /* no process of theirs lives; not yet under way */
@@ -106,6 +113,7 @@ struct privd {
     uint32_t make_failures; /* in a row: refilling backs off */
     struct loop_timer refill_timer;
     struct cleaner cleaner;
+    struct listing listing;
 
     struct create_request *waiting_first, *waiting_last; /* creates without a slot yet */
     uint32_t n_waiting;
@@ -133,6 +141,13 @@ int request_reply(struct privd *p, const struct asker *who, struct privsep_msg *
                   size_t n_fds);
 void request_reply_status(struct privd *p, const struct asker *who, uint16_t op, int status,
                           uint32_t stage);
+
+/* -- list.c ------------------------------------------------------------------------------------ */
+
+void list_begin(struct privd *p, const struct asker *who);
+
+/* Whoever asked is gone. May be called from inside any reply. */
+void list_forget(struct privd *p);
 
 /* -- slots.c ----------------------------------------------------------------------------------- */
 

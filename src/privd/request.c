@@ -33,24 +33,9 @@ static void do_hello(struct privd *p, const struct asker *who, const struct priv
     (void)request_reply(p, who, &r, NULL, 0);
 }
 
-static void send_item(struct privd *p, const struct asker *who, const struct slot *s)
-{
-    struct privsep_msg m = {.op = PRIVSEP_ITEM, .slot = s->number, .gen = s->gen};
-
-    memcpy(m.u.item.id, s->id, sizeof(m.u.item.id));
-    m.u.item.template_number = s->kind.template_number;
-    m.u.item.level = s->kind.level;
-    m.u.item.started_real_ms = s->started_real_ms;
-    m.u.item.limits = s->kind.limits;
-    (void)privsep_server_send(p->server, who->peer, &m, NULL, 0);
-}
-
 static void do_list(struct privd *p, const struct asker *who, const struct privsep_msg *m)
 {
-    for (uint32_t i = 0; i < p->options.slots_max; i++)
-        if (p->slots[i].state == SLOT_RUNNING)
-            send_item(p, who, &p->slots[i]);
-    request_reply_status(p, who, PRIVSEP_LIST, 0, PRIVSEP_STAGE_NONE);
+    list_begin(p, who);
 }
 
 static void send_templates(struct privd *p, uint64_t peer)
@@ -195,6 +180,8 @@ void request_handle(void *privd, const struct privsep_msg *m)
 void request_peer(void *privd, bool there)
 {
     log_info("cayd %s", there ? "has connected" : "has gone");
-    if (!there)
-        sandbox_forget_waiting(privd);
+    if (there)
+        return;
+    list_forget(privd);
+    sandbox_forget_waiting(privd);
 }

@@ -133,6 +133,9 @@ struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind)
     /* All warm ones are of one kind. */
     if (warm && same_kind(&warm->kind, kind))
         return slots_list_take(&p->warm);
+    /* One that becomes warm comes sooner than a bare one is started, and costs less. */
+    if (p->n_warming > 0 && p->has_kind && same_kind(&p->kind, kind))
+        return NULL;
     s = slots_list_take(&p->ready);
     if (!s && warm && p->empty.n == 0 && p->n_making == 0) {
         list_remove(&p->warm, warm);
@@ -251,8 +254,8 @@ static void on_warm(void *arg, uint32_t events)
     } else {
         slots_enter(p, s, SLOT_READY);
         slots_list_put(&p->warm, s);
-        sandbox_pump(p);
     }
+    sandbox_pump(p); /* with what is bare, if it did not go well */
     slots_refill(p);
 }
 
@@ -274,16 +277,23 @@ static void warm(struct privd *p, struct slot *s)
         r = slots_watch_task(s, on_warm);
     if (r < 0) {
         p->n_making--;
-        p->n_warming--;
+        p->n_warming--; /* whoever waits gets a bare one, or its turn is over by its own timer */
         warm_failed(p, s, r, PRIVSEP_STAGE_NAMESPACES);
     }
 }
 
-/* Whoever waits comes first; then a few bare ones; the rest is warmed. */
+/* Whoever waits comes first, for what is warm if that is what they wait for; then a few bare ones; the rest
+ * is warmed. */
 static bool want_warm(const struct privd *p, uint32_t bare)
 {
-    return p->has_kind && p->n_waiting == 0 && bare >= BARE_READY &&
-           p->warm.n + p->n_warming < p->options.slots_ready;
+    uint32_t n = p->warm.n + p->n_warming;
+
+    if (!p->has_kind)
+        return false;
+    if (p->n_waiting > 0)
+        return same_kind(&p->waiting_first->kind, &p->kind) &&
+               n < p->options.slots_ready + p->n_waiting;
+    return bare >= BARE_READY && n < p->options.slots_ready;
 }
 
 /* -- making ------------------------------------------------------------------------------------ */
@@ -355,7 +365,7 @@ void slots_refill(struct privd *p)
     while (!p->stopping && p->refill_timer.place == 0 && p->n_making < MAKE_PARALLEL) {
         struct slot *s;
 
-        if (p->ready.n > 0 && want_warm(p, p->ready.n - 1)) {
+        if (p->ready.n > BARE_READY && want_warm(p, p->ready.n - 1)) {
             warm(p, slots_list_take(&p->ready));
             continue;
         }

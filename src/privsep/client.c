@@ -89,9 +89,19 @@ static void finish_all(struct privsep_client *c, int status)
 
 /* -- connection -------------------------------------------------------------------------------- */
 
+static void lose(struct privsep_client *c, int status);
+
+/* To try again, or connected and no answer to HELLO. */
 static void on_timer(uv_timer_t *timer)
 {
-    try_connect(timer->data);
+    struct privsep_client *c = timer->data;
+
+    if (c->fd < 0) {
+        try_connect(c);
+        return;
+    }
+    log_warn("privd's channel: there is nobody who answers");
+    lose(c, -ETIMEDOUT);
 }
 
 static void retry_later(struct privsep_client *c)
@@ -132,6 +142,7 @@ static void hang_up(struct privsep_client *c)
     if (c->fd < 0)
         return;
     uv_poll_stop(&c->poll);
+    uv_timer_stop(&c->timer);
     util_close(&c->fd);
     uv_close((uv_handle_t *)&c->poll, on_poll_closed);
 }
@@ -308,6 +319,7 @@ static void on_hello(void *arg, int status, const struct privsep_msg *m, int *fd
         lose(c, -EPROTONOSUPPORT);
         return;
     }
+    uv_timer_stop(&c->timer);
     c->up = true;
     c->retry_ms = RETRY_FIRST_MS;
     c->ev.on_up(c->ev.arg, m);
@@ -343,6 +355,7 @@ static void try_connect(struct privsep_client *c)
     c->poll.data = c;
     c->handles++;
     watch(c);
+    uv_timer_start(&c->timer, on_timer, PRIVSEP_CLIENT_HELLO_MS, 0);
     if (send_request(c, &hello, on_hello, c) < 0)
         lose(c, -ECONNRESET);
 }
@@ -387,6 +400,12 @@ void privsep_client_free(struct privsep_client *c)
     hang_up(c);
     uv_close((uv_handle_t *)&c->timer, on_timer_closed);
     finish_all(c, -ECANCELED);
+}
+
+void privsep_client_restart(struct privsep_client *c)
+{
+    if (!c->closing && c->fd >= 0)
+        lose(c, -ETIMEDOUT);
 }
 
 bool privsep_client_is_up(const struct privsep_client *c)

@@ -19,6 +19,7 @@ struct runtime {
     struct disk disk;
     uint32_t slots_max;
     uint32_t uid_base;
+    uint32_t cpus; /* that may ever be there */
 };
 
 /* What PID 1 may use beyond the sandbox's limits, so that it goes on answering. */

@@ -97,15 +97,24 @@ static int open_devices(struct inside *in)
     return 0;
 }
 
+/* A limit of all processors, or more, holds nobody back, but costs: for each that is set, the kernel walks
+ * over all control groups of the machine. */
+static uint32_t cpu_limit(const struct runtime *rt, uint32_t milli)
+{
+    return milli < rt->cpus * 1000 ? milli : 0;
+}
+
 static int set_limits(const struct start_args *a)
 {
     const struct privsep_limits *l = &a->start->limits;
-    struct cgroup_limits work = {
-        .memory_bytes = l->memory_bytes, .pids = l->pids, .cpu_milli = l->cpu_milli};
+    uint32_t whole_cpu = l->cpu_milli ? l->cpu_milli + RUNTIME_RESERVE_CPU_MILLI : 0;
+    struct cgroup_limits work = {.memory_bytes = l->memory_bytes,
+                                 .pids = l->pids,
+                                 .cpu_milli = cpu_limit(a->rt, l->cpu_milli)};
     struct cgroup_limits whole = {
         .memory_bytes = l->memory_bytes ? l->memory_bytes + RUNTIME_RESERVE_MEMORY_BYTES : 0,
         .pids = l->pids ? l->pids + RUNTIME_RESERVE_PIDS : 0,
-        .cpu_milli = l->cpu_milli ? l->cpu_milli + RUNTIME_RESERVE_CPU_MILLI : 0};
+        .cpu_milli = cpu_limit(a->rt, whole_cpu)};
     if (WITHOUT(LIMITS))
         return 0;
     int rc = cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WHOLE, &whole);

@@ -147,6 +147,7 @@ static int fill(struct runtime *rt, const struct runtime_config *config)
 {
     char why[192] = "";
     rt->slots_max = config->slots_max;
+    rt->cpus = (uint32_t)MAX(sysconf(_SC_NPROCESSORS_CONF), 1L);
     rt->uid_base = config->uid_base ? config->uid_base : RUNTIME_UID_BASE;
     rt->agent_path = strdup(config->agent_path);
     if (!rt->agent_path)

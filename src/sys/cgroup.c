@@ -328,7 +328,7 @@ int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
     snprintf(value, sizeof(value), "%llu", (unsigned long long)limits->pids);
     if (rc == 0)
         rc = put(cg, PIDS, slot, leaf, "pids.max", limits->pids ? value : "max", false);
-    if (rc == 0 && cg->of[CPU] >= 0)
+    if (rc == 0 && cg->of[CPU] >= 0 && limits->cpu_milli)
         rc = limit_cpu(cg, slot, leaf, limits->cpu_milli);
     return rc;
 }

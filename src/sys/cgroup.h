@@ -20,8 +20,8 @@ struct cgroup;
 
 struct cgroup_limits {
     uint64_t memory_bytes; /* 0: none */
-    uint64_t pids;
-    uint32_t cpu_milli;
+    uint64_t pids;         /* 0: none */
+    uint32_t cpu_milli;    /* 0: left as it is, which is none in a new group */
 };
 
 struct cgroup_stat {

@@ -230,6 +230,10 @@ static const struct {
 
 static void dispatch(struct fake *f, const struct privsep_msg *m)
 {
+    if (m->op == PRIVSEP_LIST && f->knobs[FAKE_DROP_LISTS] > 0) {
+        f->knobs[FAKE_DROP_LISTS]--;
+        return;
+    }
     for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
         if (requests[i].op != m->op)
             continue;

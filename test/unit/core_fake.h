@@ -21,6 +21,7 @@ enum fake_knob {
     FAKE_HOLD_CREATES, /* 1: creates are answered when it is 0 again */
     FAKE_HOLD_KILLS,   /* the same for kills */
     FAKE_HOLD_JOBS,    /* the same for jobs */
+    FAKE_DROP_LISTS,   /* that many lists are never answered */
     FAKE_FAIL_KILLS,   /* that many kills fail with -EIO */
     FAKE_FAIL_JOBS,    /* that many jobs fail with -EIO */
     FAKE_AGENT_STATUS, /* of /init's answer: 204 */

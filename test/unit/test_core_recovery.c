@@ -216,6 +216,26 @@ static void waits_for_privd_end(void **state)
     assert_int_equal(a.calls, 1);
 }
 
+/* Neither is anybody served nor anybody forgotten before privd has said what lives. */
+static void a_list_that_is_never_answered_is_asked_for_anew(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+
+    world_stop_core(w);
+    w->config.privd_timeout_ms = 100;
+    world_start_core(w);
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_DROP_LISTS, 2);
+    fake_down(w->fake);
+    world_run_until_true(w, world_is_not_ready);
+    fake_restart(w->fake, false);
+    world_run_until_true(w, world_is_ready);
+    assert_non_null(core_sandbox_find(w->core, NULL, id));
+    assert_true(fake_lives(w->fake, id));
+    assert_int_equal(world_rows(w), 1);
+}
+
 static void a_stop_answers_everybody_and_keeps_what_lives(void **state)
 {
     struct world *w = *state;
@@ -257,6 +277,7 @@ int main(void)
         WORLD(at_a_kill_of_cayd_each_is_as_before_or_gone),
         WORLD(a_stray_that_appears_later_is_ended),
         WORLD(waits_for_privd_end),
+        WORLD(a_list_that_is_never_answered_is_asked_for_anew),
         WORLD(a_stop_answers_everybody_and_keeps_what_lives),
     };
 

@@ -27,6 +27,7 @@ struct fixture {
     struct privsep_client *client;
     /* what the server's owner saw */
     int requests, peers_up, peers_down;
+    int deaf;    /* that many HELLOs are not answered */
     bool silent; /* keep requests in later instead of answering */
     struct privsep_msg later[LATER_MAX];
     size_t n_later;
@@ -55,6 +56,10 @@ static void on_request(void *arg, const struct privsep_msg *m)
     struct fixture *f = arg;
 
     f->requests++;
+    if (m->op == PRIVSEP_HELLO && f->deaf > 0) {
+        f->deaf--;
+        return;
+    }
     if (f->silent && m->op != PRIVSEP_HELLO) {
         assert_true(f->n_later < LATER_MAX);
         f->later[f->n_later++] = *m;
@@ -351,6 +356,19 @@ static void a_lost_server_ends_requests_and_is_found_again(void **state)
     until(f, &f->replies, 1);
 }
 
+/* A privd that is stopped accepts by its listener alone. */
+static void a_hello_without_an_answer_is_said_again(void **state)
+{
+    struct fixture *f = *state;
+
+    f->deaf = 1;
+    start_client_up(f);
+    assert_int_equal(f->peers_up, 2);
+    privsep_client_restart(f->client);
+    until(f, &f->ups, 2);
+    assert_int_equal(f->downs, 1);
+}
+
 static void freeing_ends_what_is_under_way(void **state)
 {
     struct fixture *f = *state;
@@ -579,6 +597,7 @@ int main(void)
         WITH_FIXTURE(an_events_descriptors_arrive),
         WITH_FIXTURE(no_more_than_the_maximum_is_under_way),
         WITH_FIXTURE(a_lost_server_ends_requests_and_is_found_again),
+        WITH_FIXTURE(a_hello_without_an_answer_is_said_again),
         WITH_FIXTURE(freeing_ends_what_is_under_way),
         WITH_FIXTURE(a_new_connection_replaces_the_old),
         WITH_FIXTURE(replies_to_an_earlier_peer_are_dropped),

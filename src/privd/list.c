@@ -1,0 +1,64 @@
+/* LIST, a slice each turn of the loop: thousands of answers in one would make everybody else wait. One that
+ * starts or ends meanwhile is told by its own answer or event, on the same connection. */
+#include "privd/privd.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SLICE_ITEMS 32   /* about 3 µs each */
+#define SLICE_SLOTS 1024 /* looked at */
+#define TURN_MS     1
+
+static int send_item(struct privd *p, const struct slot *s)
+{
+    struct privsep_msg m = {.op = PRIVSEP_ITEM, .slot = s->number, .gen = s->gen};
+
+    memcpy(m.u.item.id, s->id, sizeof(m.u.item.id));
+    m.u.item.template_number = s->kind.template_number;
+    m.u.item.level = s->kind.level;
+    m.u.item.started_real_ms = s->started_real_ms;
+    m.u.item.limits = s->kind.limits;
+    return privsep_server_send(p->server, p->listing.asker.peer, &m, NULL, 0);
+}
+
+static void send_slice(void *arg)
+{
+    struct privd *p = arg;
+    struct listing *l = &p->listing;
+    uint32_t end = MIN(l->next + SLICE_SLOTS, p->options.slots_max);
+    struct asker who;
+    int items = 0;
+
+    for (; l->next < end && items < SLICE_ITEMS && l->asker.seq != 0; l->next++)
+        if (p->slots[l->next].state == SLOT_RUNNING) {
+            if (send_item(p, &p->slots[l->next]) < 0)
+                return; /* the peer is gone: list_forget was called, or its successor asks anew */
+            items++;
+        }
+    if (l->asker.seq == 0)
+        return;
+    if (l->next < p->options.slots_max) {
+        loop_arm(&p->loop, &l->timer, TURN_MS, send_slice, p);
+        return;
+    }
+    who = l->asker;
+    l->asker = (struct asker){0};
+    request_reply_status(p, &who, PRIVSEP_LIST, 0, PRIVSEP_STAGE_NONE);
+}
+
+void list_begin(struct privd *p, const struct asker *who)
+{
+    if (p->listing.asker.seq != 0) {
+        request_reply_status(p, who, PRIVSEP_LIST, -EALREADY, PRIVSEP_STAGE_NONE);
+        return;
+    }
+    p->listing.asker = *who;
+    p->listing.next = 0;
+    send_slice(p);
+}
+
+void list_forget(struct privd *p)
+{
+    loop_disarm(&p->loop, &p->listing.timer);
+    p->listing.asker = (struct asker){0};
+}
