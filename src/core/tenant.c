@@ -49,7 +49,7 @@ enum err_code core_authenticate(struct core *c, const char *key, char out[static
     if (code != ERR_NOT_FOUND)
         return code;
     err_set(e, ERR_UNAUTHENTICATED, "the API key is not known here");
-    err_hint(e, "it may belong to another server; `cay env` prints this one's");
+    err_hint(e, "it may belong to another server, or be revoked; `cay env` prints this one's");
     return ERR_UNAUTHENTICATED;
 }
 
