@@ -39,6 +39,7 @@ struct sandbox;
 struct flow;
 struct http_exchange;
 struct http_relay_options;
+struct intercept;
 
 enum flow_kind {
     FLOW_UNKNOWN,
@@ -205,6 +206,7 @@ struct egress {
     struct forward *forward;
     struct audit *audit;
     struct control *control;
+    struct intercept *intercept; /* who fills the hooks, or NULL */
 };
 
 /* -- flow.c ------------------------------------------------------------------------------------ */

@@ -1,0 +1,544 @@
+#include "egress/inject.h"
+
+#include "base/base64.h"
+#include "egress/inject_late.h"
+#include "egress/place.h"
+#include "egress/rewrite.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#define REMOVE_MAX (HTTP_MAX_HEADERS + CREDENTIAL_HEADERS_MAX + 16)
+#define TEXT_MAX   ((size_t)2 * REWRITE_BODY_MAX)
+
+/* One request while it is decided about. */
+struct plan {
+    const struct inject_request *r;
+    const struct http_head *head;
+    struct arena *arena;
+    const char *remove[REMOVE_MAX + 1];
+    size_t removed;
+    struct rewrite_job *job;
+    struct redact *redact;
+    const struct credential *sign; /* aws-sigv4, at the end */
+    struct err *e;
+};
+
+/* -- what may go where ------------------------------------------------------------------------- */
+
+static enum err_code no_memory(struct plan *p)
+{
+    return err_set(p->e, ERR_EXHAUSTED, "out of memory");
+}
+
+static enum err_code take_rc(struct plan *p, int rc)
+{
+    if (rc == -EMSGSIZE)
+        return err_set(p->e, ERR_TOO_LARGE, "the request is too large with its credential");
+    return rc < 0 ? no_memory(p) : ERR_OK;
+}
+
+static bool bound_here(const struct plan *p, const struct credential *c)
+{
+    return p->r->host && (p->r->tls || c->insecure) &&
+           credential_allows(c, p->r->host, p->r->port, p->head->method, p->head->path);
+}
+
+/* May this credential be put on this request? */
+static enum err_code check_bound(struct plan *p, const struct credential *c)
+{
+    if (bound_here(p, c))
+        return ERR_OK;
+    if (p->r->host && credential_knows(c, p->r->host, p->r->port) && !p->r->tls && !c->insecure)
+        err_set(p->e, ERR_DENIED,
+                "the credential %s does not go over plain HTTP: the request must be https",
+                c->name);
+    else if (p->r->host && credential_knows(c, p->r->host, p->r->port))
+        err_set(p->e, ERR_DENIED, "the credential %s is not for this method and path", c->name);
+    else
+        err_set(p->e, ERR_DENIED, "the credential %s is not for this host", c->name);
+    return ERR_DENIED;
+}
+
+static const struct credential *of_place(const struct plan *p, const struct place *at)
+{
+    return credentials_find(p->r->credentials, at->name, at->name_len);
+}
+
+/* Appends text with its placeholders replaced, all of which must be allowed to be. */
+static enum err_code substitute(struct plan *p, const char *text, size_t n, enum place_escape how,
+                                struct buf *out)
+{
+    struct place at;
+    enum err_code code;
+    int rc = 0;
+
+    while (rc == 0 && place_find(text, n, &at)) {
+        const struct credential *c = of_place(p, &at);
+
+        if (!c)
+            return err_set(p->e, ERR_DENIED, "there is no credential %.*s for this sandbox",
+                           (int)at.name_len, at.name);
+        if (c->kind != CREDENTIAL_PLACEHOLDER)
+            return err_set(p->e, ERR_DENIED,
+                           "the credential %s is not one of kind placeholder: its place is its own",
+                           c->name);
+        code = check_bound(p, c);
+        if (code != ERR_OK)
+            return code;
+        rc = buf_append(out, text, at.at);
+        if (rc == 0)
+            rc = place_put(out, c->value, how);
+        text += at.at + at.len;
+        n -= at.at + at.len;
+    }
+    return take_rc(p, rc == 0 ? buf_append(out, text, n) : rc);
+}
+
+/* -- headers ----------------------------------------------------------------------------------- */
+
+static bool is_removed(const void *arg, const char *name)
+{
+    const struct plan *p = arg;
+
+    for (size_t i = 0; i < p->removed; i++)
+        if (strcasecmp(p->remove[i], name) == 0)
+            return true;
+    return false;
+}
+
+static enum err_code leave_out(struct plan *p, const char *name)
+{
+    if (is_removed(p, name))
+        return ERR_OK;
+    if (p->removed == REMOVE_MAX)
+        return err_set(p->e, ERR_TOO_LARGE, "the request has too many headers");
+    p->remove[p->removed++] = name;
+    return ERR_OK;
+}
+
+/* Replaces all of the client's of that name. */
+PRINTF(3, 4)
+static enum err_code set_header(struct plan *p, const char *name, const char *fmt, ...)
+{
+    enum err_code code = leave_out(p, name);
+    struct buf *b = &p->job->lines;
+    va_list ap;
+    int rc;
+
+    if (code != ERR_OK)
+        return code;
+    va_start(ap, fmt);
+    rc = buf_printf(b, "%s: ", name);
+    if (rc == 0)
+        rc = buf_vprintf(b, fmt, ap);
+    va_end(ap);
+    if (rc == 0)
+        rc = buf_append(b, "\r\n", 2);
+    return take_rc(p, rc);
+}
+
+/* "Basic " and base64 of text with placeholders. ERR_NOT_FOUND: it is none. */
+static enum err_code basic_value(struct plan *p, const char *value, struct buf *out)
+{
+    size_t n = strlen(value);
+    CLEANUP_FREE char *raw = NULL, *text = NULL;
+    CLEANUP_BUF struct buf plain;
+    struct place at;
+    enum err_code code;
+    ssize_t len;
+
+    buf_init(&plain, TEXT_MAX);
+    if (strncasecmp(value, "basic ", 6) != 0)
+        return ERR_NOT_FOUND;
+    raw = malloc(base64_decoded_max(n) + 1);
+    if (!raw)
+        return no_memory(p);
+    len = base64_decode(value + 6, n - 6, raw);
+    if (len < 0 || !place_find(raw, (size_t)len, &at))
+        return ERR_NOT_FOUND;
+    code = substitute(p, raw, (size_t)len, PLACE_PLAIN, &plain);
+    if (code != ERR_OK)
+        return code;
+    text = malloc(base64_encoded_len(plain.len) + 1);
+    if (!text)
+        return no_memory(p);
+    base64_encode(plain.data, plain.len, text);
+    explicit_bzero(plain.base, plain.cap);
+    return take_rc(p, buf_printf(out, "Basic %s", text));
+}
+
+static enum err_code replace_in_header(struct plan *p, const struct http_header *h)
+{
+    CLEANUP_BUF struct buf b;
+    struct place at;
+    enum err_code code;
+
+    buf_init(&b, TEXT_MAX);
+    if (place_find(h->value, strlen(h->value), &at))
+        code = substitute(p, h->value, strlen(h->value), PLACE_PLAIN, &b);
+    else
+        code = basic_value(p, h->value, &b);
+    if (code == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (code == ERR_OK)
+        code = set_header(p, h->name, "%s", b.data);
+    if (b.base)
+        explicit_bzero(b.base, b.cap);
+    return code;
+}
+
+/* Of a name that comes twice, with a placeholder in one: all of them have to be put anew. */
+static enum err_code refuse_twice(struct plan *p, const struct http_header *h)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->head->header_count; i++)
+        n += strcasecmp(p->head->headers[i].name, h->name) == 0;
+    if (n > 1)
+        return err_set(p->e, ERR_DENIED, "the header with a placeholder comes more than once");
+    return ERR_OK;
+}
+
+static bool has_place(const char *value)
+{
+    struct place at;
+
+    return place_find(value, strlen(value), &at) || strncasecmp(value, "basic ", 6) == 0;
+}
+
+static enum err_code replace_in_headers(struct plan *p)
+{
+    for (size_t i = 0; i < p->head->header_count; i++) {
+        const struct http_header *h = &p->head->headers[i];
+
+        if (is_removed(p, h->name) || !has_place(h->value))
+            continue;
+        if (refuse_twice(p, h) != ERR_OK || replace_in_header(p, h) != ERR_OK)
+            return p->e->code;
+    }
+    return ERR_OK;
+}
+
+/* -- the target -------------------------------------------------------------------------------- */
+
+static enum err_code replace_in_target(struct plan *p)
+{
+    const char *target = p->job->target ? p->job->target : p->head->target;
+    CLEANUP_BUF struct buf b;
+    struct place at;
+
+    buf_init(&b, HTTP_MAX_HEAD_BYTES);
+    if (!place_find(target, strlen(target), &at))
+        return ERR_OK;
+    if (substitute(p, target, strlen(target), PLACE_FORM, &b) != ERR_OK)
+        return p->e->code;
+    credential_wipe(p->job->target);
+    p->job->target = buf_take(&b);
+    return p->job->target ? ERR_OK : no_memory(p);
+}
+
+/* Is this parameter of that name, however it is encoded? */
+static bool is_parameter(const char *s, size_t n, const char *name)
+{
+    char decoded[CREDENTIAL_PARAMETER_SIZE];
+    const char *eq = memchr(s, '=', n);
+
+    return http_percent_decode(s, eq ? (size_t)(eq - s) : n, true, decoded, sizeof(decoded)) >= 0 &&
+           strcmp(decoded, name) == 0;
+}
+
+/* The query without what it has of that parameter, and with it. */
+static enum err_code set_parameter(struct plan *p, const struct credential *c)
+{
+    CLEANUP_BUF struct buf b;
+    const char *q = p->head->query;
+    int rc;
+
+    buf_init(&b, HTTP_MAX_HEAD_BYTES);
+    rc = buf_printf(&b, "%s?", p->head->path);
+    while (rc == 0 && *q) {
+        size_t n = strcspn(q, "&");
+
+        if (n > 0 && !is_parameter(q, n, c->parameter))
+            rc = buf_printf(&b, "%.*s&", (int)n, q);
+        q += n + (q[n] == '&');
+    }
+    if (rc == 0)
+        rc = buf_printf(&b, "%s=", c->parameter);
+    if (rc == 0)
+        rc = place_put(&b, c->value, PLACE_FORM);
+    if (rc < 0)
+        return take_rc(p, rc);
+    credential_wipe(p->job->target);
+    p->job->target = buf_take(&b);
+    return p->job->target ? ERR_OK : no_memory(p);
+}
+
+/* -- the credential that the policy names ------------------------------------------------------ */
+
+static enum err_code set_basic(struct plan *p, const struct credential *c)
+{
+    size_t n = strlen(c->value);
+    char *text = malloc(base64_encoded_len(n) + 1);
+    enum err_code code;
+
+    if (!text)
+        return no_memory(p);
+    base64_encode(c->value, n, text);
+    code = set_header(p, "Authorization", "Basic %s", text);
+    credential_wipe(text);
+    return code;
+}
+
+/* Values may have placeholders themselves: E2B's rules set headers that name secrets. */
+static enum err_code set_headers(struct plan *p, const struct credential *c)
+{
+    for (size_t i = 0; i < c->header_count; i++) {
+        const struct credential_header *h = &c->headers[i];
+        CLEANUP_BUF struct buf b;
+        enum err_code code;
+
+        buf_init(&b, TEXT_MAX);
+        code = substitute(p, h->value, strlen(h->value), PLACE_PLAIN, &b);
+        if (code == ERR_OK)
+            code = set_header(p, h->name, "%s", b.data ? b.data : "");
+        if (b.base)
+            explicit_bzero(b.base, b.cap);
+        if (code != ERR_OK)
+            return code;
+    }
+    return ERR_OK;
+}
+
+static enum err_code put_credential(struct plan *p)
+{
+    const char *name = p->r->credential;
+    const struct credential *c = name ? credentials_find(p->r->credentials, name, strlen(name))
+                                      : NULL;
+
+    if (!name)
+        return ERR_OK;
+    if (!c)
+        return err_set(p->e, ERR_DENIED,
+                       "the rule names the credential %.64s, which this sandbox was not given",
+                       name);
+    if (c->kind == CREDENTIAL_PLACEHOLDER)
+        return ERR_OK;
+    if (check_bound(p, c) != ERR_OK)
+        return p->e->code;
+    switch (c->kind) {
+    case CREDENTIAL_BEARER: return set_header(p, "Authorization", "Bearer %s", c->value);
+    case CREDENTIAL_BASIC: return set_basic(p, c);
+    case CREDENTIAL_HEADER:
+        return set_header(p, c->header, "%s%s", c->prefix ? c->prefix : "", c->value);
+    case CREDENTIAL_HEADERS: return set_headers(p, c);
+    case CREDENTIAL_QUERY: return set_parameter(p, c);
+    default: p->sign = c; return ERR_OK;
+    }
+}
+
+/* -- bodies, signatures ------------------------------------------------------------------------ */
+
+static bool has_type(const char *value, const char *type)
+{
+    size_t n = strlen(type);
+
+    return strncasecmp(value, type, n) == 0 &&
+           (type[n - 1] == '/' || value[n] == '\0' || value[n] == ';' || value[n] == ' ');
+}
+
+/* Is the body one whose placeholders are replaced, and how? */
+static bool body_is_text(const struct plan *p, enum place_escape *how)
+{
+    const char *type = http_head_get(p->head, "content-type");
+    const char *coding = http_head_get(p->head, "content-encoding");
+
+    if (!type || (coding && strcasecmp(coding, "identity") != 0) ||
+        p->head->framing != HTTP_BODY_LENGTH || p->head->content_length == 0 ||
+        p->head->content_length > REWRITE_BODY_MAX)
+        return false;
+    if (has_type(type, "application/json"))
+        *how = PLACE_JSON;
+    else if (has_type(type, "application/x-www-form-urlencoded"))
+        *how = PLACE_FORM;
+    else
+        *how = PLACE_PLAIN;
+    return *how != PLACE_PLAIN || has_type(type, "text/");
+}
+
+static bool has_placeholders_here(const struct plan *p)
+{
+    const struct credentials *all = p->r->credentials;
+
+    for (size_t i = 0; all && i < all->count; i++)
+        if (all->list[i].kind == CREDENTIAL_PLACEHOLDER && bound_here(p, &all->list[i]))
+            return true;
+    return false;
+}
+
+static enum err_code prepare_late(struct plan *p)
+{
+    struct late_request l = {.credentials = p->r->credentials,
+                             .head = p->head,
+                             .host = p->r->host,
+                             .port = p->r->port,
+                             .tls = p->r->tls,
+                             .sign = p->sign,
+                             .target = p->job->target ? p->job->target : p->head->target,
+                             .is_removed = is_removed,
+                             .arg = p};
+    const char *const *without = NULL;
+
+    l.replace = body_is_text(p, &l.how) && has_placeholders_here(p);
+    if (!l.replace && !l.sign)
+        return ERR_OK;
+    if (late_prepare(p->job, &l, &without, p->e) != ERR_OK)
+        return p->e->code;
+    for (size_t i = 0; without && without[i]; i++)
+        if (leave_out(p, without[i]) != ERR_OK)
+            return p->e->code;
+    return p->job->collect ? leave_out(p, "content-length") : ERR_OK;
+}
+
+/* -- what answers are searched for ------------------------------------------------------------- */
+
+static int look_for(struct redact *r, const char *secret)
+{
+    static const enum place_escape forms[] = {PLACE_PLAIN, PLACE_JSON, PLACE_FORM};
+    int rc = 0;
+
+    if (!secret || strlen(secret) < CREDENTIAL_VALUE_MIN)
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(forms) && rc == 0; i++) {
+        CLEANUP_BUF struct buf b;
+
+        buf_init(&b, REDACT_SECRET_MAX);
+        rc = buf_reserve(&b, strlen(secret) * 3);
+        if (rc == 0)
+            rc = place_put(&b, secret, forms[i]);
+        if (rc == 0)
+            rc = redact_add(r, b.data, b.len);
+        if (b.base)
+            explicit_bzero(b.base, b.cap);
+    }
+    return rc;
+}
+
+static int look_for_basic(struct redact *r, const char *value)
+{
+    char *text = malloc(base64_encoded_len(strlen(value)) + 1);
+    int rc;
+
+    if (!text)
+        return -ENOMEM;
+    base64_encode(value, strlen(value), text);
+    rc = look_for(r, text);
+    credential_wipe(text);
+    if (rc == 0)
+        rc = look_for(r, value);
+    return rc == 0 ? look_for(r, strchr(value, ':') + 1) : rc;
+}
+
+static int look_for_credential(struct redact *r, const struct credential *c)
+{
+    int rc = c->kind == CREDENTIAL_BASIC ? look_for_basic(r, c->value) : look_for(r, c->value);
+
+    for (size_t i = 0; i < c->header_count && rc == 0; i++)
+        rc = look_for(r, c->headers[i].value);
+    if (rc == 0)
+        rc = look_for(r, c->secret_access_key);
+    return rc == 0 ? look_for(r, c->session_token) : rc;
+}
+
+/* All that this host may have been told at any time. An answer that is compressed could not be
+ * searched, nor a conversation. */
+static enum err_code prepare_redact(struct plan *p)
+{
+    const struct credentials *all = p->r->credentials;
+    int rc = 0;
+
+    for (size_t i = 0; all && p->r->host && i < all->count && rc == 0; i++) {
+        if (!credential_knows(&all->list[i], p->r->host, p->r->port))
+            continue;
+        if (!p->redact)
+            p->redact = redact_new();
+        rc = p->redact ? look_for_credential(p->redact, &all->list[i]) : -ENOMEM;
+    }
+    if (rc < 0 || !p->redact)
+        return take_rc(p, rc);
+    if (leave_out(p, "sec-websocket-extensions") != ERR_OK)
+        return p->e->code;
+    return set_header(p, "Accept-Encoding", "identity");
+}
+
+/* -- start ------------------------------------------------------------------------------------- */
+
+static enum err_code decide(struct plan *p)
+{
+    enum err_code code = put_credential(p);
+
+    if (code == ERR_OK)
+        code = replace_in_target(p);
+    if (code == ERR_OK)
+        code = replace_in_headers(p);
+    if (code == ERR_OK && p->r->host)
+        code = prepare_late(p);
+    return code == ERR_OK ? prepare_redact(p) : code;
+}
+
+/* The pipe that the request will go through; one is made where there is none and it is needed. */
+static enum err_code find_pipe(struct plan *p, struct tlspipes *pipes, struct http_relay_options *o,
+                               struct tlspipe **out)
+{
+    bool needed = p->redact || p->removed > 0 || p->job->lines.len > 0 || p->job->target;
+    int plain, rc;
+
+    *out = tlspipe_of(pipes, o->fd);
+    if (*out || !needed) {
+        if (*out && !needed && !rewrite_has(*out))
+            *out = NULL;
+        return ERR_OK;
+    }
+    rc = tlspipe_start_plain(pipes, o->fd, &plain);
+    if (rc < 0)
+        return err_set_sys(p->e, ERR_EXHAUSTED, rc, "the request cannot be given its credential");
+    o->fd = plain;
+    *out = tlspipe_of(pipes, plain);
+    return ERR_OK;
+}
+
+static enum err_code apply(struct plan *p, struct tlspipes *pipes, struct http_relay_options *o)
+{
+    const char **names = arena_alloc(p->arena, (p->removed + 1) * sizeof(names[0]));
+    struct tlspipe *pipe = NULL;
+
+    for (size_t i = 0; names && i < p->removed; i++)
+        names[i] = p->remove[i];
+    if (!names)
+        return no_memory(p);
+    if (find_pipe(p, pipes, o, &pipe) != ERR_OK)
+        return p->e->code;
+    o->remove = names;
+    if (pipe && rewrite_prepare(pipe, TAKE_PTR(p->job), TAKE_PTR(p->redact)) < 0)
+        return no_memory(p);
+    return ERR_OK;
+}
+
+enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request *r,
+                             struct http_exchange *x, struct http_relay_options *o, struct err *e)
+{
+    struct plan p = {.r = r,
+                     .head = http_exchange_head(x),
+                     .arena = http_exchange_arena(x),
+                     .job = rewrite_job_new(),
+                     .e = e};
+    enum err_code code = p.job ? decide(&p) : no_memory(&p);
+
+    if (code == ERR_OK)
+        code = apply(&p, pipes, o);
+    rewrite_job_free(p.job);
+    redact_free(p.redact);
+    return code;
+}

@@ -1,0 +1,35 @@
+#pragma once
+/* Decides what a request gets: the credential that the policy names for it, and secrets in the place of
+ * their placeholders. The request itself is changed by rewrite.c, on its way out.
+ *
+ * A credential goes to a request that its own binding allows (host, port, method, path), and over
+ * plain HTTP only where that says so; else the request is refused, with the reason. What the client
+ * sent in the same place (its Authorization, that header, that parameter) is replaced, never added to.
+ *
+ * Placeholders are `cay-secret:NAME` and `${e2b.secrets.NAME}`, NAME a credential of kind placeholder:
+ *
+ *   in header values, also inside Basic's base64, and in the target: replaced toward a host that NAME
+ *   is bound to; any other request with one is refused;
+ *   in bodies of text, JSON and forms with a Content-Length of at most REWRITE_BODY_MAX: replaced
+ *   where NAME is bound to the host, left as it is where not (a text may speak of a placeholder). In
+ *   longer and chunked bodies, and those of other types, nothing is looked for: the placeholder goes
+ *   out as it is, which gives nothing away.
+ *
+ * Answers of a host that any of the sandbox's credentials is bound to are searched for its secrets. */
+
+#include "egress/credential.h"
+#include "egress/tlspipe.h"
+#include "http/relay.h"
+
+struct inject_request {
+    struct credentials *credentials; /* the sandbox's, or NULL */
+    const char *credential;          /* that the policy names, or NULL */
+    const char *host;                /* normalized; NULL: dialled by address, bound to nothing */
+    uint16_t port;
+    bool tls; /* it leaves encrypted */
+};
+
+/* Fills o->remove from x's arena, and may replace o->fd by a descriptor of its own (the old one is
+ * taken over then). ERR_DENIED, ERR_INVALID: the request is refused, nothing was changed. */
+enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request *r,
+                             struct http_exchange *x, struct http_relay_options *o, struct err *e);

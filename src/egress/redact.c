@@ -1,0 +1,198 @@
+#include "egress/redact.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const char cover[] = "[redacted]";
+
+/* One secret and how much of it the contents end with (Knuth, Morris, Pratt). */
+struct needle {
+    unsigned char *text;
+    uint16_t *fall; /* fall[i]: longest proper beginning of text that text[0..i] ends with */
+    size_t len, have;
+};
+
+struct redact {
+    struct needle needles[REDACT_SECRETS_MAX];
+    size_t count, total, lenient;
+    bool first[256];  /* begins one */
+    bool begun;       /* one of them has some */
+    struct buf bytes; /* what was not taken yet */
+    struct buf marks; /* for each of them: 1 where it is contents */
+};
+
+struct redact *redact_new(void)
+{
+    struct redact *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    buf_init(&r->bytes, REDACT_WINDOW_MAX);
+    buf_init(&r->marks, REDACT_WINDOW_MAX);
+    return r;
+}
+
+void redact_free(struct redact *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; i < r->count; i++) {
+        explicit_bzero(r->needles[i].text, r->needles[i].len);
+        free(r->needles[i].text);
+        free(r->needles[i].fall);
+    }
+    if (r->bytes.base)
+        explicit_bzero(r->bytes.base, r->bytes.cap);
+    buf_free(&r->bytes);
+    buf_free(&r->marks);
+    free(r);
+}
+
+static void fill_fall(struct needle *n)
+{
+    size_t k = 0;
+
+    n->fall[0] = 0;
+    for (size_t i = 1; i < n->len; i++) {
+        while (k > 0 && n->text[i] != n->text[k])
+            k = n->fall[k - 1];
+        k += n->text[i] == n->text[k];
+        n->fall[i] = (uint16_t)k;
+    }
+}
+
+int redact_add(struct redact *r, const char *secret, size_t n)
+{
+    struct needle *new = &r->needles[r->count];
+
+    for (size_t i = 0; i < r->count; i++)
+        if (r->needles[i].len == n && memcmp(r->needles[i].text, secret, n) == 0)
+            return 0;
+    if (n == 0 || n > REDACT_SECRET_MAX || r->count >= REDACT_SECRETS_MAX ||
+        r->total + n > REDACT_TOTAL_MAX)
+        return -EMSGSIZE;
+    new->text = malloc(n);
+    new->fall = malloc(n * sizeof(new->fall[0]));
+    if (!new->text || !new->fall) {
+        free(new->text);
+        free(new->fall);
+        *new = (struct needle){.len = 0};
+        return -ENOMEM;
+    }
+    memcpy(new->text, secret, n);
+    new->len = n;
+    fill_fall(new);
+    r->first[new->text[0]] = true;
+    r->count++;
+    r->total += n;
+    return 0;
+}
+
+size_t redact_count(const struct redact *r)
+{
+    return r->count;
+}
+
+void redact_set_lenient(struct redact *r, size_t n)
+{
+    r->lenient = n;
+}
+
+/* Writes over the last n bytes of contents before `end`, as far as they are still here. */
+static void overwrite(struct redact *r, size_t end, size_t n)
+{
+    while (end > 0 && n > 0)
+        if (r->marks.data[--end]) {
+            n--;
+            r->bytes.data[end] = n < sizeof(cover) - 1 ? cover[n] : '*';
+        }
+}
+
+static bool step(struct needle *n, unsigned char c)
+{
+    while (n->have > 0 && n->text[n->have] != c)
+        n->have = n->fall[n->have - 1];
+    n->have += n->text[n->have] == c;
+    if (n->have < n->len)
+        return false;
+    n->have = n->fall[n->len - 1]; /* it may overlap the next */
+    return true;
+}
+
+/* One byte of contents, at this place. */
+static void search(struct redact *r, size_t at, unsigned char c)
+{
+    bool begun = false;
+
+    for (size_t i = 0; i < r->count; i++) {
+        struct needle *n = &r->needles[i];
+
+        if (step(n, c))
+            overwrite(r, at + 1, n->len);
+        begun |= n->have > 0;
+    }
+    r->begun = begun;
+}
+
+int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
+{
+    size_t at = r->bytes.len;
+    int rc = buf_reserve(&r->marks, n);
+
+    if (rc == 0)
+        rc = buf_append(&r->bytes, data, n);
+    if (rc < 0)
+        return rc;
+    if (n > 0) {
+        memset(r->marks.data + at, contents, n);
+        buf_commit(&r->marks, n);
+    }
+    for (size_t i = 0; contents && i < n; i++) {
+        unsigned char c = (unsigned char)data[i];
+
+        /* A match writes over bytes here; data stays as it came. */
+        if (r->begun || r->first[c])
+            search(r, at + i, c);
+    }
+    return 0;
+}
+
+/* How many bytes at the end may belong to a secret: the longest beginning of one, with the framing in
+ * it and after it. */
+static size_t kept_back(const struct redact *r)
+{
+    size_t most = 0, at = r->bytes.len;
+
+    for (size_t i = 0; r->begun && i < r->count; i++)
+        most = MAX(most, r->needles[i].have);
+    if (most <= r->lenient)
+        return 0;
+    while (at > 0 && most > 0)
+        most -= r->marks.data[--at] != 0;
+    return r->bytes.len - at;
+}
+
+static void forget(struct redact *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        r->needles[i].have = 0;
+    r->begun = false;
+}
+
+int redact_take(struct redact *r, bool end, struct buf *out)
+{
+    size_t n = r->bytes.len - (end ? 0 : kept_back(r));
+    int rc = buf_append(out, r->bytes.data ? r->bytes.data : "", n);
+
+    if (end)
+        forget(r);
+    if (rc < 0 || n == 0)
+        return rc;
+    buf_consume(&r->bytes, n);
+    buf_consume(&r->marks, n);
+    if (r->bytes.len == 0) { /* nothing of a quiet connection is kept */
+        buf_free(&r->bytes);
+        buf_free(&r->marks);
+    }
+    return 0;
+}
