@@ -19,6 +19,7 @@ STRANGER = 7  # an id of the last range, which no sandbox has while these run
 SYS_ADD_KEY = 248
 SUBVOL_CREATE, SNAP_DESTROY = 0x5000940E, 0x5000940F  # linux/btrfs.h
 SPARE = 64 << 20
+PYTHON = os.path.realpath(sys.executable)  # the environment may be where only root may go
 
 
 @pytest.fixture
@@ -204,7 +205,7 @@ def key(server, uid):
     """In the session keyring of a process; counted by its user."""
     code = ("import ctypes, time\nlibc = ctypes.CDLL(None)\n"
             f"assert libc.syscall({SYS_ADD_KEY}, b'user', b'left', b'x', 1, -3) > 0\nprint(flush=True)\ntime.sleep(1000)")
-    p = as_user(uid, sys.executable, "-c", code)
+    p = as_user(uid, PYTHON, "-c", code)
     return lambda: end(p)
 
 
@@ -281,7 +282,7 @@ def test_memory_is_found():
 def test_slabs_are_found(uid):
     """A hundred network namespaces that only descriptors hold are a hundred in the kernel's table."""
     before = leftovers.slabs()
-    p = as_user(uid, sys.executable, "-c", HUNDRED)
+    p = as_user(uid, PYTHON, "-c", HUNDRED)
     try:
         after = leftovers.slabs()
     finally:
