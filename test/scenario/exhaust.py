@@ -134,7 +134,7 @@ def terminals():
     kept.append(os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY))
 
 
-def inflight():
+def passed_descriptors():
     """Descriptors that are on their way in sockets."""
     if not kept:
         kept.extend(socket.socketpair())

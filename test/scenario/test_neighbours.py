@@ -34,7 +34,7 @@ CASES = [
     ("sysv_segments", 5000, {"ENOSPC"}, 20),
     ("sysv_semaphores", 40000, {"ENOSPC"}, 20),
     ("terminals", 3000, {"ENOSPC", "EMFILE"}, 20),
-    ("inflight", 1000, {"ETOOMANYREFS", "EMFILE"}, 3),
+    ("passed_descriptors", 1000, {"ETOOMANYREFS", "EMFILE"}, 3),
     ("sockets", 100000, {"EMFILE"}, 100),
     ("tcp_memory", 400, {"ENOBUFS"}, 2),
     ("disk", 100, {"ENOSPC", "EDQUOT"}, 1),

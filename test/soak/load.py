@@ -135,6 +135,12 @@ class Worker:
         check(result.error is None, "a stream's error", result.error)
         return result
 
+    def tidy(self, box):
+        """A process outlives the connection that started it: after a cut they would add up."""
+        for item in self.rpc(box, "process.Process/List", {}).get("processes", []):
+            self.rpc(box, "process.Process/SendSignal",
+                     {"process": {"pid": item["pid"]}, "signal": "SIGNAL_SIGKILL"}, expect=(200, 404))
+
     # -- operations --------------------------------------------------------------------------------
 
     def create(self, ttl=TTL_SECONDS):
