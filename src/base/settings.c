@@ -114,6 +114,9 @@ const struct config_key settings_keys[] = {
      "Size of a file of the audit log before the next one is begun."},
     {"egress", "audit_files", CONFIG_INT, FIELD(egress_audit_files), "16", 1, 1000, "N",
      "Full files of the audit log that are kept."},
+    {"egress", "ca_file", CONFIG_STRING, FIELD(egress_ca_file), NULL, 0, 0, "FILE",
+     "PEM file of certificate authorities to trust for servers that sandboxes speak to through "
+     "interception, besides the system's; cay-egress's user must be able to read it."},
     {"egress", "key_file", CONFIG_STRING, FIELD(egress_key_file), NULL, 0, 0, "FILE",
      "File with the 32 bytes that credentials are sealed with. When absent, one is made in the "
      "state "

@@ -8,6 +8,7 @@
 #include "egress/dial.h"
 #include "egress/forward.h"
 #include "egress/hostaddr.h"
+#include "egress/intercept.h"
 #include "egress/options.h"
 #include "egress/registry.h"
 #include "egress/resolve.h"
@@ -18,9 +19,11 @@
 
 #include <ares.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #define FILES_RESERVED  512 /* that are not flows */
@@ -135,6 +138,33 @@ static void check(int rc, const char *what)
         fail("cannot start %s: %s", what, strerror(-rc));
 }
 
+/* Keys and secrets are in this memory: nobody of the same user may look into it, and it is in no core
+ * file. */
+static void close_memory(void)
+{
+    const struct rlimit none = {0, 0};
+
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || setrlimit(RLIMIT_CORE, &none) < 0)
+        fail("cannot keep others out of the memory: %s", strerror(errno));
+}
+
+static void start_interception(void)
+{
+    const char *key_file = options.settings.egress_key_file;
+    struct intercept_config c = {.ca_file = options.settings.egress_ca_file,
+                                 .key_fd = options.seal_key_fd};
+    struct err e;
+
+    if (c.key_fd < 0 && key_file) {
+        c.key_fd = open(key_file, O_RDONLY | O_CLOEXEC);
+        if (c.key_fd < 0)
+            fail("[egress] key_file: %s cannot be read: %s", key_file, strerror(errno));
+    }
+    if (intercept_new(&egress, &c, &e) != ERR_OK)
+        fail("[egress] %s", e.text);
+    util_close(&c.key_fd);
+}
+
 static void start_parts(void)
 {
     const struct privsep_client_events events = {on_up, on_down, on_event, NULL};
@@ -165,12 +195,14 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     setenv("UV_THREADPOOL_SIZE", "1", 1); /* the log's fdatasync and its queries */
     options_parse(argc, argv, &options);
+    close_memory();
     check(uv_loop_init(&loop), "the loop");
     check(ares_library_init(ARES_LIB_INIT_ALL) == 0 ? 0 : -ENOMEM, "c-ares");
     egress.loop = &loop;
     take_settings();
     check(hostaddr_start(&egress), "the watch on the host's addresses");
     check(resolver_new(&egress, egress.config.dns_servers, &egress.resolver), "the resolver");
+    start_interception();
     check(confine_self(), "the system call filter");
     start_parts();
     uv_signal_init(&loop, &sigterm);

@@ -11,15 +11,11 @@
 #include <string.h>
 
 static const struct option long_options[] = {
-    {"listen-fd", required_argument, NULL, 'l'},
-    {"ready-fd", required_argument, NULL, 'r'},
-    {"privd", required_argument, NULL, 'p'},
-    {"peer-uid", required_argument, NULL, 'u'},
-    {"shard", required_argument, NULL, 's'},
-    {"config", required_argument, NULL, 'c'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},
-    {0},
+    {"listen-fd", required_argument, NULL, 'l'}, {"ready-fd", required_argument, NULL, 'r'},
+    {"privd", required_argument, NULL, 'p'},     {"peer-uid", required_argument, NULL, 'u'},
+    {"shard", required_argument, NULL, 's'},     {"seal-key-fd", required_argument, NULL, 'k'},
+    {"config", required_argument, NULL, 'c'},    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},         {0},
 };
 
 static void print_help(void)
@@ -30,6 +26,9 @@ static void print_help(void)
            "  --privd=PATH    cay-privd's socket for it\n"
            "  --peer-uid=UID  cayd's user\n"
            "  --shard=I/N     serves slots whose number is I modulo N (0/1)\n"
+           "  --seal-key-fd=N descriptor of the 32 bytes that credentials are sealed with; without "
+           "it\n"
+           "                  [egress] key_file, or a file in the state directory\n"
            "  --config=FILE   settings; without it only options count\n\n");
     config_print_help(settings_keys, stdout);
 }
@@ -91,6 +90,7 @@ static void parse_own(int argc, char **argv, struct options *o)
         case 'r': o->ready_fd = parse_fd(optarg); break;
         case 'p': o->privd = optarg; break;
         case 'u': o->peer_uid = (uid_t)strtoul(optarg, NULL, 10); break;
+        case 'k': o->seal_key_fd = parse_fd(optarg); break;
         case 's': parse_shard(optarg, o); break;
         case 'c': break;
         case 'h': print_help(); exit(0);
@@ -104,7 +104,8 @@ static void parse_own(int argc, char **argv, struct options *o)
 
 void options_parse(int argc, char **argv, struct options *o)
 {
-    *o = (struct options){.listen_fd = -1, .ready_fd = -1, .shards = 1, .peer_uid = (uid_t)-1};
+    *o = (struct options){
+        .listen_fd = -1, .ready_fd = -1, .seal_key_fd = -1, .shards = 1, .peer_uid = (uid_t)-1};
     read_settings(&argc, argv, o);
     parse_own(argc, argv, o);
     if (o->listen_fd < 0 || !o->privd || o->peer_uid == (uid_t)-1)

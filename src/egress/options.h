@@ -5,7 +5,7 @@
 #include "egress/egress.h"
 
 struct options {
-    int listen_fd, ready_fd;
+    int listen_fd, ready_fd, seal_key_fd; /* the last one or -1 */
     const char *privd;
     uid_t peer_uid;
     uint32_t shard, shards;
