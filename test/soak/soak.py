@@ -45,6 +45,8 @@ def options():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--markdown", type=pathlib.Path)
     given = parser.parse_args()
+    if given.seconds < 8 * SAMPLE_SECONDS:
+        parser.error(f"--seconds: at least {8 * SAMPLE_SECONDS}, so that each quarter has its samples")
     given.seed = random.SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
     return given
 
