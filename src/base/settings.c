@@ -96,6 +96,9 @@ const struct config_key settings_keys[] = {
     {"egress", "upstream_proxy", CONFIG_STRING, FIELD(egress_upstream_proxy), NULL, 0, 0, "URL",
      "Proxy that all traffic of sandboxes goes through: socks5://ADDRESS:PORT, told addresses that "
      "were checked here; socks5h:// or http://, told names, which it resolves itself."},
+    {"egress", "ceiling", CONFIG_STRING, FIELD(egress_ceiling), "public", 0, 0, "NAME",
+     "What no sandbox's policy goes beyond: deny, public (the internet without private and local "
+     "addresses), or allow (those too; never the host itself, nor metadata services)."},
     {"egress", "offline", CONFIG_BOOL, FIELD(egress_offline), "false", 0, 0, "",
      "Nothing leaves any sandbox, whatever its policy says."},
     {"egress", "connections", CONFIG_INT, FIELD(egress_connections), "1024", 1, 16384, "N",
@@ -180,6 +183,11 @@ static enum err_code check(const struct settings *s, struct err *e)
                        s->state_disk_backend);
     if (check_tls(s, e) != ERR_OK)
         return e->code;
+    if (strcmp(s->egress_ceiling, "deny") != 0 && strcmp(s->egress_ceiling, "public") != 0 &&
+        strcmp(s->egress_ceiling, "allow") != 0)
+        return err_set(e, ERR_INVALID,
+                       "[egress] ceiling: found \"%.32s\", allowed are deny, public and allow",
+                       s->egress_ceiling);
     if (log_level_from_name(s->server_log_level, &level) < 0)
         return err_set(e, ERR_INVALID,
                        "[server] log_level: found \"%.32s\", allowed are error, "

@@ -141,7 +141,7 @@ static void on_ready_timer(uv_timer_t *t)
 }
 
 static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct settings *s,
-                                const char *privd_path, struct err *e)
+                                const char *privd_path, const char *egress_dir, struct err *e)
 {
     struct core_config core = {
         .state_dir = s->state_dir,
@@ -155,6 +155,9 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
         .default_ttl_ms = s->sandbox_default_ttl_ms,
         .agent_timeout_ms = s->sandbox_agent_timeout_ms,
         .max_sandboxes = (uint32_t)s->sandbox_max,
+        .egress_dir = egress_dir,
+        .egress_ceiling = s->egress_ceiling,
+        .egress_processes = (unsigned)s->egress_processes,
     };
     struct api_config api = {.domain = s->server_domain,
                              .state_dir = s->state_dir,
@@ -171,8 +174,8 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
 }
 
 enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char *privd_path,
-                          void (*ready)(void *arg), void *ready_arg, struct control **out,
-                          struct err *e)
+                          const char *egress_dir, void (*ready)(void *arg), void *ready_arg,
+                          struct control **out, struct err *e)
 {
     struct control *c = calloc(1, sizeof(*c));
     int rc;
@@ -189,7 +192,7 @@ enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char 
     uv_timer_init(loop, &c->ready_timer);
     c->ready_timer.data = c;
     *out = c;
-    if (start_core(c, loop, s, privd_path, e) != ERR_OK)
+    if (start_core(c, loop, s, privd_path, egress_dir, e) != ERR_OK)
         return e->code;
     uv_timer_start(&c->ready_timer, on_ready_timer, 0, READY_POLL_MS);
     return ERR_OK;

@@ -29,8 +29,8 @@ struct control;
 
 /* Opens the store, connects to privd. ready is called once, when requests can be served. */
 enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char *privd_path,
-                          void (*ready)(void *arg), void *ready_arg, struct control **out,
-                          struct err *e);
+                          const char *egress_dir, void (*ready)(void *arg), void *ready_arg,
+                          struct control **out, struct err *e);
 
 /* Ends core (which answers all that waits) and closes the mailbox; the loop must turn until it is
  * empty; then control_free. */

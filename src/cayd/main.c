@@ -26,7 +26,7 @@
 
 struct options {
     int listen_fd, ready_fd, tls_cert_fd, tls_key_fd;
-    const char *privd, *config;
+    const char *privd, *egress_dir, *config;
     bool check;
 };
 
@@ -51,6 +51,7 @@ static const struct option long_options[] = {
     {"tls-cert-fd", required_argument, NULL, 't'},
     {"tls-key-fd", required_argument, NULL, 'k'},
     {"privd", required_argument, NULL, 'p'},
+    {"egress-dir", required_argument, NULL, 'e'},
     {"config", required_argument, NULL, 'c'},
     {"check", no_argument, NULL, 'C'},
     {"help", no_argument, NULL, 'h'},
@@ -66,6 +67,8 @@ static void print_help(void)
         "  --ready-fd=N    descriptor to write one byte to when it serves\n"
         "  --tls-cert-fd=N, --tls-key-fd=N\n"
         "                  descriptors of certificate chain and key, in PEM: the port speaks TLS\n"
+        "  --egress-dir=DIR where the control sockets of cay-egress are; without it nothing leaves\n"
+        "                  a sandbox\n"
         "  --privd=PATH    cay-privd's socket (/run/cay/privd.sock)\n"
         "  --check         only say whether options, certificate and key are good\n"
         "  --config=FILE   settings; without it only options count\n\n");
@@ -102,6 +105,7 @@ static void parse_options(int argc, char **argv, struct options *o)
         case 't': o->tls_cert_fd = parse_fd(optarg); break;
         case 'k': o->tls_key_fd = parse_fd(optarg); break;
         case 'p': o->privd = optarg; break;
+        case 'e': o->egress_dir = optarg; break;
         case 'c': o->config = optarg; break;
         case 'C': o->check = true; break;
         case 'h': print_help(); exit(0);
@@ -335,7 +339,7 @@ static void set_up(struct daemon *d)
     if (uv_loop_init(&d->loop) < 0 || mailbox_init(&d->mailbox, &d->loop, LOOPS_MAX, d) < 0)
         fail(d, "cannot make the control loop");
     bound_open_files(&d->settings);
-    if (control_new(&d->loop, &d->settings, d->options.privd, on_ready, d, &d->control, &e) !=
+    if (control_new(&d->loop, &d->settings, d->options.privd, d->options.egress_dir, on_ready, d, &d->control, &e) !=
         ERR_OK)
         fail_err(d, &e);
     start_loops(d);

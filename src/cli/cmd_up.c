@@ -81,7 +81,7 @@ static enum err_code make_user(const struct cli *c, const char *name, struct err
     if (server_run_program(argv) == 0 && getpwnam(name))
         return ERR_OK;
     err_set(e, ERR_INTERNAL, "the system user %s could not be made", name);
-    err_hint(e, "Make it yourself, or name another one with --server-user.");
+    err_hint(e, "Make it yourself, or name another one with --server-user or --egress-user.");
     return e->code;
 }
 
@@ -102,7 +102,7 @@ static enum err_code make_parents(const char *path, struct err *e)
 /* -- where the programs are -------------------------------------------------------------------- */
 
 struct programs {
-    char keep[1100], cayd[1100], privd[1100], job[1100], agent[1100];
+    char keep[1100], cayd[1100], privd[1100], job[1100], agent[1100], egress[1100];
 };
 
 static bool find_in(struct programs *p, const char *dir, bool build_tree)
@@ -112,6 +112,7 @@ static bool find_in(struct programs *p, const char *dir, bool build_tree)
     snprintf(p->privd, sizeof(p->privd), "%s/%scay-privd", dir, build_tree ? "privd/" : "");
     snprintf(p->job, sizeof(p->job), "%s/%scay-job", dir, build_tree ? "job/" : "");
     snprintf(p->agent, sizeof(p->agent), "%s/%scay-init", dir, build_tree ? "agent/" : "");
+    snprintf(p->egress, sizeof(p->egress), "%s/%scay-egress", dir, build_tree ? "egress/" : "");
     return access(p->keep, X_OK) == 0;
 }
 
@@ -168,22 +169,39 @@ static void free_arguments(struct arguments *a)
         free(a->list[i]);
 }
 
-/* What differs from the defaults goes to cayd, which has the same table. */
-static void add_cayd_settings(struct arguments *a, const struct settings *s)
+static bool is_key(const struct config_key *k, const char *section, const char *key)
+{
+    return strcmp(k->section, section) == 0 && (!key || strcmp(k->key, key) == 0);
+}
+
+/* keep and privd are told what of these concerns them; who runs as whom is no daemon's own affair. */
+static bool is_for_cayd(const struct config_key *k)
+{
+    return !is_key(k, "state", NULL) && !is_key(k, "server", "user") &&
+           !is_key(k, "egress", "user") && !is_key(k, "egress", "processes") &&
+           (!is_key(k, "listen", NULL) || strncmp(k->key, "tls", 3) == 0);
+}
+
+static bool is_for_egress(const struct config_key *k)
+{
+    return is_key(k, "server", "log_level") ||
+           (is_key(k, "egress", NULL) && !is_key(k, "egress", "user") &&
+            !is_key(k, "egress", "processes"));
+}
+
+/* What differs from the defaults goes on to daemons that have the same table. */
+static void add_settings(struct arguments *a, const struct settings *s, const char *option,
+                         bool (*wanted)(const struct config_key *k))
 {
     for (const struct config_key *k = settings_keys; k->section; k++) {
         char value[1024], name[96];
 
-        if ((strcmp(k->section, "listen") == 0 && strncmp(k->key, "tls", 3) != 0) ||
-            strcmp(k->section, "state") == 0 ||
-            (strcmp(k->section, "server") == 0 && strcmp(k->key, "user") == 0))
-            continue;
-        if (!settings_differs(s, k, value, sizeof(value)))
+        if (!wanted(k) || !settings_differs(s, k, value, sizeof(value)))
             continue;
         snprintf(name, sizeof(name), "%s-%s", k->section, k->key);
         for (char *p = name; *p; p++)
             *p = *p == '_' ? '-' : *p;
-        add(a, "--cayd-arg=--%s=%s", name, value);
+        add(a, "--%s=--%s=%s", option, name, value);
     }
 }
 
@@ -201,6 +219,9 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
     add(a, "--privd=%s", p->privd);
     add(a, "--job=%s", p->job);
     add(a, "--agent=%s", p->agent);
+    add(a, "--egress=%s", p->egress);
+    add(a, "--egress-user=%s", s->egress_user);
+    add(a, "--egress-processes=%" PRId64, s->egress_processes);
     if (settings_has_tls(s)) {
         add(a, "--tls-cert=%s", s->listen_tls_cert);
         add(a, "--tls-key=%s", s->listen_tls_key);
@@ -209,7 +230,8 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
     add(a, "--privd-arg=--slots-ready=%" PRId64, s->sandbox_slots_ready);
     add(a, "--privd-arg=--disk-backend=%s", s->state_disk_backend);
     add(a, "--privd-arg=--disk-size=%" PRIu64, s->state_disk_size_bytes);
-    add_cayd_settings(a, s);
+    add_settings(a, s, "cayd-arg", is_for_cayd);
+    add_settings(a, s, "egress-arg", is_for_egress);
 }
 
 static enum err_code run_keep(const struct programs *p, const struct settings *s, struct err *e)
@@ -264,7 +286,8 @@ enum err_code server_start(const struct cli *c, struct err *e)
     struct programs p;
 
     if (find_programs(c, &p, e) != ERR_OK || check_machine(e) != ERR_OK ||
-        make_user(c, s->server_user, e) != ERR_OK || make_parents(s->state_log, e) != ERR_OK)
+        make_user(c, s->server_user, e) != ERR_OK || make_user(c, s->egress_user, e) != ERR_OK ||
+        make_parents(s->state_log, e) != ERR_OK)
         return e->code;
     if (run_keep(&p, s, e) != ERR_OK)
         return e->code;

@@ -2,6 +2,7 @@
 #include "job/kinds.h"
 #include "job/say.h"
 #include "job/tree.h"
+#include "privsep/proto.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,8 +23,8 @@ static const struct {
     {"etc/pam.d", 0755, 0}, {"etc/skel", 0755, 0},
 };
 
-/* Names in /etc/hosts and /etc/hostname are each sandbox's own, set at its start. There is no name
- * server: a lookup fails at once instead of waiting for an answer that cannot come. */
+/* Names in /etc/hosts and /etc/hostname are each sandbox's own, set at its start. cay-egress answers as
+ * the name server; without it a lookup fails at once. */
 static const struct {
     const char *path;
     mode_t mode;
@@ -31,7 +32,7 @@ static const struct {
 } texts[] = {
     {"etc/hostname", 0644, "cay\n"},
     {"etc/hosts", 0644, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
-    {"etc/resolv.conf", 0644, "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"},
+    {"etc/resolv.conf", 0644, "nameserver " EGRESS_RESOLVER "\noptions timeout:2 attempts:2\n"},
     {"etc/machine-id", 0444, ""},
     /* !fqdn: Debian's sudo looks up the host's full name on each call otherwise. */
     {"etc/sudoers", 0440,

@@ -15,34 +15,44 @@
  *     --privd-arg=ARG         handed to cay-privd, may be repeated (--slots-ready=8 ...)
  *     --cayd-arg=ARG          handed to cayd, may be repeated; the same as after "--"
  *     --ready-timeout-ms=N    60000: how long --daemon waits
+ *     --egress-processes=N    0: processes of cay-egress, without which nothing leaves a sandbox
+ *     --egress-user=NAME      cay-egress: whom they run as; not cayd's user
+ *     --egress=PATH --egress-arg=ARG   as for the others
  *     --tls-cert=PATH --tls-key=PATH   files that are opened as root at each start of cayd, and not
  *                             read here: cayd gets them as descriptors 5 and 6
- *     --daemon                goes to the background when both daemons are ready
+ *     --daemon                goes to the background when all daemons are ready
  *
  *   Directories (made when absent): DIR(state) root 0711, state/cayd owned by the user 0700 (cayd's
- *   --state-dir), state/privd root 0700 (privd's); DIR(run) root 0755.
+ *   --state-dir), state/privd root 0700 (privd's), state/egress owned by cay-egress's user 0700;
+ *   DIR(run) root 0755.
  *   Files: run/keep.pid (decimal and a newline, locked with flock while keep lives; readable by all),
- *     run/privd.sock (privd's channel).
+ *     run/privd.sock, run/egress-I.sock (privd's channels), run/egress-I.ctl (cayd's to process I of
+ *     cay-egress: made by keep, mode 0600, cayd's user's).
  *
  *   cayd is started as: cayd --listen-fd=3 --ready-fd=4 --privd=RUN/privd.sock
- *     --state-dir=STATE/cayd [--tls-cert-fd=5 --tls-key-fd=6] [cayd arguments]
+ *     --state-dir=STATE/cayd [--egress-dir=RUN --egress-processes=N] [--tls-cert-fd=5 --tls-key-fd=6] [cayd arguments]
  *     with uid and gid of the user, no supplementary groups, no capabilities (bounding set empty),
  *     no_new_privs, umask 077, standard input /dev/null, descriptor 3 = the listener (a listening,
  *     non-blocking TCP socket that keep made and keeps), the environment reduced to PATH and LANG.
  *   cay-privd is started as: cay-privd --ready-fd=4 --state-dir=STATE/privd --run-dir=RUN --agent=PATH
- *     --job=PATH --peer-uid=UID [privd arguments]
+ *     --job=PATH --peer-uid=UID [--egress-uid=UID --egress-processes=N] [privd arguments]
+ *   cay-egress is started as: cay-egress --listen-fd=3 --ready-fd=4 --privd=RUN/egress-I.sock
+ *     --state-dir=STATE/egress --peer-uid=UID --shard=I/N [egress arguments], as cayd is but with its
+ *     own user; descriptor 3 is the listener of run/egress-I.ctl.
  *   Readiness: each writes one byte KEEP_READY into its --ready-fd when it serves, then closes it;
  *     or KEEP_FAILED and one sentence without newline, and exits.
  *
  *   Signals to keep: SIGTERM or SIGINT: cayd is stopped (SIGTERM), then privd (SIGTERM: ends every
- *     sandbox, leaves nothing behind), then keep exits 0. SIGHUP: opens the log file again, then
- *     cay-privd, then cayd are replaced by the binaries that are on disk now, the TLS files opened
+ *     sandbox, leaves nothing behind) and cay-egress, then keep exits 0. SIGHUP: opens the log file again, then
+ *     cay-privd, cay-egress, then cayd are replaced by the binaries that are on disk now, the TLS files opened
  *     again (nothing is replaced if `cayd --check` refuses them); sandboxes live on (cay-privd gets SIGUSR1: exit,
  *     leave everything).
  *   Exit status: 0 stopped when asked (or, with --daemon, started); 1 failed, reason on standard
  *     error; 2 wrong options; 3 it runs already.
  *   When keep dies the daemons die with it (PR_SET_PDEATHSIG) and sandboxes live on: the next
  *   keep's privd finds them again. */
+
+#define KEEP_EGRESS_CONTROL "%s/egress-%d.ctl" /* run directory, number of the process */
 
 #define KEEP_LISTEN_FD    3
 #define KEEP_READY_FD     4

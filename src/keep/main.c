@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "keep/child.h"
+#include "keep/command.h"
 #include "keep/options.h"
 #include "keep/prepare.h"
 
@@ -19,25 +20,29 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define STOP_CAYD_MS  15000
-#define STOP_PRIVD_MS 60000
-#define ARGV_MAX      (OPTIONS_ARGS_MAX + 12)
-#define TEXT_SIZE     320
+#define STOP_CAYD_MS   15000
+#define STOP_PRIVD_MS  60000
+#define STOP_EGRESS_MS 15000
+#define CHILDREN_MAX   (2 + OPTIONS_EGRESS_MAX)
 
 /* What keep is doing beyond starting again what has ended. */
 enum phase {
     PHASE_STARTING, /* nobody was ready yet; an end is a failed start */
     PHASE_RUNNING,
     PHASE_REPLACING_PRIVD, /* asked to leave, or its successor is not ready yet */
+    PHASE_REPLACING_EGRESS,
     PHASE_REPLACING_CAYD,
     PHASE_STOPPING_CAYD,
-    PHASE_STOPPING_PRIVD
+    PHASE_STOPPING_REST
 };
 
 struct keep {
     struct options options;
     struct prepared prepared;
-    struct child privd, cayd;
+    struct child children[CHILDREN_MAX]; /* privd, cayd, then those of cay-egress */
+    size_t n_children;
+    struct child *privd, *cayd, *egress; /* in it; n_egress of the last */
+    size_t n_egress;
     enum phase phase;
     uint64_t deadline_ms; /* of this phase; 0: none */
     int signal_fd;
@@ -45,9 +50,7 @@ struct keep {
     int tell_fd; /* the process that went to the background tells its parent; -1: nobody */
     int exit_status;
     bool done;
-    char *privd_argv[ARGV_MAX], *cayd_argv[ARGV_MAX];
-    char texts[16][TEXT_SIZE]; /* what the argv arrays point to */
-    size_t n_texts;
+    struct commands commands;
 };
 
 static void enter(struct keep *k, enum phase phase, uint64_t within_ms)
@@ -65,13 +68,21 @@ static void tell(struct keep *k, char what, const char *reason)
     util_close(&k->tell_fd);
 }
 
+static void signal_all(struct child *children, size_t n, int signal)
+{
+    for (size_t i = 0; i < n; i++) {
+        child_signal(&children[i], signal, true);
+        children[i].ready = false;
+    }
+}
+
 static void begin_stop(struct keep *k)
 {
-    if (k->phase == PHASE_STOPPING_CAYD || k->phase == PHASE_STOPPING_PRIVD)
+    if (k->phase == PHASE_STOPPING_CAYD || k->phase == PHASE_STOPPING_REST)
         return;
     log_info("stopping");
     enter(k, PHASE_STOPPING_CAYD, STOP_CAYD_MS);
-    child_signal(&k->cayd, SIGTERM, true);
+    signal_all(k->cayd, 1, SIGTERM);
 }
 
 /* Whoever waits is told when all is down again: it can then try once more at once. */
@@ -99,30 +110,34 @@ static void start_child(struct child *c)
 
 static void start_what_is_due(struct keep *k)
 {
-    struct child *children[] = {&k->privd, &k->cayd};
+    bool stopping = k->phase == PHASE_STOPPING_CAYD || k->phase == PHASE_STOPPING_REST;
     uint64_t now = clock_mono_ms();
 
-    if (k->phase == PHASE_STOPPING_CAYD || k->phase == PHASE_STOPPING_PRIVD) {
-        k->privd.restart_at_ms = k->cayd.restart_at_ms = 0;
-        return;
+    for (size_t i = 0; i < k->n_children; i++) {
+        struct child *c = &k->children[i];
+
+        if (stopping)
+            c->restart_at_ms = 0;
+        else if (c->pid == 0 && c->restart_at_ms != 0 && c->restart_at_ms <= now)
+            start_child(c);
     }
-    for (size_t i = 0; i < ARRAY_SIZE(children); i++)
-        if (children[i]->pid == 0 && children[i]->restart_at_ms != 0 &&
-            children[i]->restart_at_ms <= now)
-            start_child(children[i]);
 }
 
 static void check_start(struct keep *k)
 {
-    const struct child *children[] = {&k->privd, &k->cayd};
+    const struct child *late = NULL;
 
-    for (size_t i = 0; i < ARRAY_SIZE(children); i++) {
-        if (children[i]->pid == 0 && !children[i]->was_ever_ready) {
-            start_failed(k, children[i]->reason);
+    for (size_t i = 0; i < k->n_children; i++) {
+        const struct child *c = &k->children[i];
+
+        if (c->pid == 0 && !c->was_ever_ready) {
+            start_failed(k, c->reason);
             return;
         }
+        if (!c->ready)
+            late = c;
     }
-    if (k->privd.ready && k->cayd.ready) {
+    if (!late) {
         tell(k, KEEP_READY, "");
         log_info("ready");
         enter(k, PHASE_RUNNING, 0);
@@ -136,14 +151,21 @@ static void begin_replacing(struct keep *k)
     if (k->phase != PHASE_RUNNING)
         return;
     (void)prepare_log(&k->options);
-    if (child_check(&k->cayd, why) < 0) { /* a server with yesterday's certificate is better than none */
+    if (child_check(k->cayd, why) < 0) { /* a server with yesterday's certificate is better than none */
         log_error("nothing is replaced: %s", why);
         return;
     }
     log_info("replacing the daemons");
-    child_signal(&k->privd, SIGUSR1, true);
-    k->privd.ready = false;
+    signal_all(k->privd, 1, SIGUSR1);
     enter(k, PHASE_REPLACING_PRIVD, STOP_PRIVD_MS);
+}
+
+static bool all_are_ready(const struct child *children, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!children[i].ready)
+            return false;
+    return true;
 }
 
 /* Each phase ends when what it waits for is there, or by its deadline. */
@@ -153,49 +175,73 @@ static void advance(struct keep *k)
     case PHASE_STARTING: check_start(k); break;
     case PHASE_RUNNING: break;
     case PHASE_REPLACING_PRIVD:
-        if (k->privd.ready) {
-            child_signal(&k->cayd, SIGTERM, true);
-            k->cayd.ready = false;
+        if (k->privd->ready) {
+            signal_all(k->egress, k->n_egress, SIGTERM);
+            enter(k, PHASE_REPLACING_EGRESS, STOP_EGRESS_MS);
+            advance(k);
+        }
+        break;
+    case PHASE_REPLACING_EGRESS:
+        if (all_are_ready(k->egress, k->n_egress)) {
+            signal_all(k->cayd, 1, SIGTERM);
             enter(k, PHASE_REPLACING_CAYD, STOP_CAYD_MS);
         }
         break;
     case PHASE_REPLACING_CAYD:
-        if (k->cayd.ready)
+        if (k->cayd->ready)
             enter(k, PHASE_RUNNING, 0);
         break;
     case PHASE_STOPPING_CAYD:
-        if (k->cayd.pid == 0) {
-            enter(k, PHASE_STOPPING_PRIVD, STOP_PRIVD_MS);
-            child_signal(&k->privd, SIGTERM, true);
+        if (k->cayd->pid == 0) {
+            enter(k, PHASE_STOPPING_REST, STOP_PRIVD_MS);
+            signal_all(k->privd, 1, SIGTERM);
+            signal_all(k->egress, k->n_egress, SIGTERM);
             advance(k);
         }
         break;
-    case PHASE_STOPPING_PRIVD: k->done = k->privd.pid == 0; break;
+    case PHASE_STOPPING_REST:
+        k->done = true;
+        for (size_t i = 0; i < k->n_children; i++)
+            k->done = k->done && k->children[i].pid == 0;
+        break;
     }
+}
+
+/* Those that should have ended, or be ready, by now: they are given the time once more. */
+static void kill_all(struct keep *k, struct child *children, size_t n, uint64_t within_ms)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (children[i].pid <= 0 || children[i].ready)
+            continue;
+        log_warn("%s does not end, killed", children[i].name);
+        child_signal(&children[i], SIGKILL, true);
+    }
+    enter(k, k->phase, within_ms);
 }
 
 static void on_deadline(struct keep *k)
 {
+    char reason[KEEP_REASON_MAX];
+
     k->deadline_ms = 0;
     switch (k->phase) {
     case PHASE_STARTING:
-        start_failed(k, k->privd.ready ? "cayd did not become ready in time"
-                                       : "cay-privd did not become ready in time");
+        for (size_t i = 0; i < k->n_children; i++) {
+            if (k->children[i].ready)
+                continue;
+            snprintf(reason, sizeof(reason), "%s did not become ready in time",
+                     k->children[i].name);
+            start_failed(k, reason);
+        }
         break;
     case PHASE_STOPPING_CAYD:
-    case PHASE_REPLACING_CAYD:
-        log_warn("cayd does not end, killed");
-        child_signal(&k->cayd, SIGKILL, true);
-        enter(k, k->phase, STOP_CAYD_MS);
-        break;
-    case PHASE_STOPPING_PRIVD:
+    case PHASE_REPLACING_CAYD: kill_all(k, k->cayd, 1, STOP_CAYD_MS); break;
+    case PHASE_REPLACING_EGRESS: kill_all(k, k->egress, k->n_egress, STOP_EGRESS_MS); break;
+    case PHASE_STOPPING_REST:
         k->exit_status = KEEP_EXIT_FAILED; /* something may have been left */
-        __attribute__((fallthrough));
-    case PHASE_REPLACING_PRIVD:
-        log_warn("cay-privd does not end, killed");
-        child_signal(&k->privd, SIGKILL, true);
-        enter(k, k->phase, STOP_PRIVD_MS);
+        kill_all(k, k->children, k->n_children, STOP_PRIVD_MS);
         break;
+    case PHASE_REPLACING_PRIVD: kill_all(k, k->privd, 1, STOP_PRIVD_MS); break;
     case PHASE_RUNNING: break;
     }
 }
@@ -209,13 +255,12 @@ static void reap(struct keep *k)
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
-        if (pid == k->privd.pid) {
-            if (k->phase == PHASE_STOPPING_PRIVD && (!WIFEXITED(status) || WEXITSTATUS(status)))
-                k->exit_status = KEEP_EXIT_FAILED;
-            child_ended(&k->privd, status);
-        } else if (pid == k->cayd.pid) {
-            child_ended(&k->cayd, status);
-        }
+        if (pid == k->privd->pid && k->phase == PHASE_STOPPING_REST &&
+            (!WIFEXITED(status) || WEXITSTATUS(status)))
+            k->exit_status = KEEP_EXIT_FAILED;
+        for (size_t i = 0; i < k->n_children; i++)
+            if (k->children[i].pid == pid)
+                child_ended(&k->children[i], status);
     }
 }
 
@@ -234,12 +279,11 @@ static void on_signal(struct keep *k)
 
 static int next_wait_ms(const struct keep *k)
 {
-    uint64_t times[] = {k->deadline_ms, k->privd.restart_at_ms, k->cayd.restart_at_ms};
-    uint64_t now = clock_mono_ms(), next = UINT64_MAX;
+    uint64_t now = clock_mono_ms(), next = k->deadline_ms ? k->deadline_ms : UINT64_MAX;
 
-    for (size_t i = 0; i < ARRAY_SIZE(times); i++)
-        if (times[i] != 0)
-            next = MIN(next, times[i]);
+    for (size_t i = 0; i < k->n_children; i++)
+        if (k->children[i].restart_at_ms != 0)
+            next = MIN(next, k->children[i].restart_at_ms);
     if (next == UINT64_MAX)
         return -1;
     return next <= now ? 0 : (int)MIN(next - now, (uint64_t)60000);
@@ -248,16 +292,15 @@ static int next_wait_ms(const struct keep *k)
 static void run(struct keep *k)
 {
     while (!k->done) {
-        struct pollfd fds[] = {{k->signal_fd, POLLIN, 0},
-                               {k->privd.ready_fd, POLLIN, 0},
-                               {k->cayd.ready_fd, POLLIN, 0}};
+        struct pollfd fds[1 + CHILDREN_MAX] = {{k->signal_fd, POLLIN, 0}};
 
-        if (poll(fds, ARRAY_SIZE(fds), next_wait_ms(k)) < 0 && errno != EINTR)
+        for (size_t i = 0; i < k->n_children; i++)
+            fds[1 + i] = (struct pollfd){k->children[i].ready_fd, POLLIN, 0};
+        if (poll(fds, 1 + k->n_children, next_wait_ms(k)) < 0 && errno != EINTR)
             break;
-        if (fds[1].revents && k->privd.ready_fd >= 0)
-            child_read_ready(&k->privd);
-        if (fds[2].revents && k->cayd.ready_fd >= 0)
-            child_read_ready(&k->cayd);
+        for (size_t i = 0; i < k->n_children; i++)
+            if (fds[1 + i].revents && k->children[i].ready_fd >= 0)
+                child_read_ready(&k->children[i]);
         if (fds[0].revents)
             on_signal(k);
         advance(k);
@@ -267,55 +310,7 @@ static void run(struct keep *k)
     }
 }
 
-/* -- command lines ----------------------------------------------------------------------------- */
-
-PRINTF(2, 3) static char *text(struct keep *k, const char *fmt, ...)
-{
-    char *out = k->texts[k->n_texts++];
-    va_list ap;
-
-    va_start(ap, fmt);
-    (void)vsnprintf(out, TEXT_SIZE, fmt, ap);
-    va_end(ap);
-    return out;
-}
-
-static char *program(struct keep *k, const char *given, const char *name)
-{
-    return given ? text(k, "%s", given) : text(k, "%s/%s", k->options.program_dir, name);
-}
-
-static void add_args(char **argv, size_t n, const char *const *args, size_t n_args)
-{
-    for (size_t i = 0; i < n_args; i++)
-        argv[n + i] = (char *)(uintptr_t)args[i];
-}
-
-static void make_command_lines(struct keep *k)
-{
-    const struct options *o = &k->options;
-    char *privd[] = {program(k, o->privd, "cay-privd"),
-                     text(k, "--ready-fd=%d", KEEP_READY_FD),
-                     text(k, "--state-dir=%s/privd", o->state_dir),
-                     text(k, "--run-dir=%s", o->run_dir),
-                     text(k, "--agent=%s", program(k, o->agent, "cay-init")),
-                     text(k, "--job=%s", program(k, o->job, "cay-job")),
-                     text(k, "--peer-uid=%u", k->prepared.uid)};
-    char *cayd[] = {program(k, o->cayd, "cayd"), text(k, "--listen-fd=%d", KEEP_LISTEN_FD),
-                    text(k, "--ready-fd=%d", KEEP_READY_FD),
-                    text(k, "--privd=%s/privd.sock", o->run_dir),
-                    text(k, "--state-dir=%s/cayd", o->state_dir)};
-    size_t n_cayd = ARRAY_SIZE(cayd);
-
-    memcpy(k->privd_argv, privd, sizeof(privd));
-    memcpy(k->cayd_argv, cayd, sizeof(cayd));
-    add_args(k->privd_argv, ARRAY_SIZE(privd), o->privd_args, o->n_privd_args);
-    if (o->tls_cert) {
-        k->cayd_argv[n_cayd++] = text(k, "--tls-cert-fd=%d", KEEP_TLS_CERT_FD);
-        k->cayd_argv[n_cayd++] = text(k, "--tls-key-fd=%d", KEEP_TLS_KEY_FD);
-    }
-    add_args(k->cayd_argv, n_cayd, o->cayd_args, o->n_cayd_args);
-}
+/* -- the whole --------------------------------------------------------------------------------- */
 
 /* Where this program is: the others are beside it. */
 static int find_program_dir(struct options *o)
@@ -334,8 +329,6 @@ static int find_program_dir(struct options *o)
     return 0;
 }
 
-/* -- the whole --------------------------------------------------------------------------------- */
-
 static int open_signals(struct keep *k)
 {
     static const int signals[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
@@ -351,18 +344,36 @@ static int open_signals(struct keep *k)
     return k->signal_fd < 0 ? -errno : 0;
 }
 
+static void make_children(struct keep *k)
+{
+    k->privd = &k->children[0];
+    k->cayd = &k->children[1];
+    k->egress = &k->children[2];
+    k->n_egress = (size_t)k->options.egress_processes;
+    k->n_children = 2 + k->n_egress;
+    *k->privd = (struct child){
+        .name = "cay-privd", .argv = k->commands.privd.argv, .listen_fd = -1, .ready_fd = -1};
+    *k->cayd = (struct child){.name = "cayd",
+                              .argv = k->commands.cayd.argv,
+                              .listen_fd = k->prepared.listen_fd,
+                              .files = {k->options.tls_cert, k->options.tls_key},
+                              .ready_fd = -1,
+                              .unprivileged = true,
+                              .uid = k->prepared.uid,
+                              .gid = k->prepared.gid};
+    for (size_t i = 0; i < k->n_egress; i++)
+        k->egress[i] = (struct child){.name = "cay-egress",
+                                      .argv = k->commands.egress[i].argv,
+                                      .listen_fd = k->prepared.egress_fds[i],
+                                      .ready_fd = -1,
+                                      .unprivileged = true,
+                                      .uid = k->prepared.egress_uid,
+                                      .gid = k->prepared.egress_gid};
+}
+
 static int keep_it(struct keep *k)
 {
-    k->privd = (struct child){
-        .name = "cay-privd", .argv = k->privd_argv, .listen_fd = -1, .ready_fd = -1};
-    k->cayd = (struct child){.name = "cayd",
-                             .argv = k->cayd_argv,
-                             .listen_fd = k->prepared.listen_fd,
-                             .files = {k->options.tls_cert, k->options.tls_key},
-                             .ready_fd = -1,
-                             .unprivileged = true,
-                             .uid = k->prepared.uid,
-                             .gid = k->prepared.gid};
+    make_children(k);
     if (prepare_write_pid(&k->prepared) < 0 || open_signals(k) < 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || chdir("/") < 0) {
         tell(k, KEEP_FAILED, strerror(errno));
@@ -370,10 +381,10 @@ static int keep_it(struct keep *k)
     }
     umask(022);
     enter(k, PHASE_STARTING, (uint64_t)k->options.ready_timeout_ms);
-    start_child(&k->privd);
-    start_child(&k->cayd);
+    for (size_t i = 0; i < k->n_children; i++)
+        start_child(&k->children[i]);
     run(k);
-    (void)unlink(k->prepared.pid_path);
+    prepare_remove(&k->options, &k->prepared);
     log_info("stopped");
     tell(k, KEEP_FAILED, k->failure[0] ? k->failure : "it was stopped before it was ready");
     return k->exit_status;
@@ -444,7 +455,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "cay-keep: cannot find out where its programs are\n");
         return KEEP_EXIT_FAILED;
     }
-    make_command_lines(&k);
+    command_make_all(&k.options, &k.prepared, &k.commands);
     if (!k.options.daemon) {
         r = prepare_log(&k.options);
         return r < 0 ? KEEP_EXIT_FAILED : keep_it(&k);

@@ -4,7 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum kind { KIND_TEXT, KIND_PATH, KIND_NUMBER, KIND_FLAG, KIND_PRIVD_ARG, KIND_CAYD_ARG };
+enum kind {
+    KIND_TEXT,
+    KIND_PATH,
+    KIND_NUMBER,
+    KIND_FLAG,
+    KIND_PRIVD_ARG,
+    KIND_CAYD_ARG,
+    KIND_EGRESS_ARG
+};
 
 struct option_row {
     const char *name;
@@ -28,15 +36,21 @@ static const struct option_row rows[] = {
     {"privd", KIND_PATH, AT(privd), 0, 0, "PATH", "cay-privd, if elsewhere"},
     {"job", KIND_PATH, AT(job), 0, 0, "PATH", "cay-job, if elsewhere"},
     {"agent", KIND_PATH, AT(agent), 0, 0, "PATH", "cay-init, if elsewhere"},
+    {"egress", KIND_PATH, AT(egress), 0, 0, "PATH", "cay-egress, if elsewhere"},
     {"log-file", KIND_PATH, AT(log_file), 0, 0, "PATH",
      "standard error of all, appended to (cay-keep's own)"},
     {"user", KIND_TEXT, AT(user), 0, 0, "NAME", "whom cayd runs as (cay)"},
+    {"egress-user", KIND_TEXT, AT(egress_user), 0, 0, "NAME",
+     "whom cay-egress runs as (cay-egress)"},
+    {"egress-processes", KIND_NUMBER, AT(egress_processes), 0, OPTIONS_EGRESS_MAX, "N",
+     "processes of cay-egress (0: nothing leaves a sandbox)"},
     {"tls-cert", KIND_PATH, AT(tls_cert), 0, 0, "PATH",
      "certificate chain in PEM, opened for cayd at each of its starts"},
     {"tls-key", KIND_PATH, AT(tls_key), 0, 0, "PATH", "its private key, likewise"},
     {"privd-arg", KIND_PRIVD_ARG, 0, 0, 0, "ARG", "an argument for cay-privd; may be repeated"},
     {"cayd-arg", KIND_CAYD_ARG, 0, 0, 0, "ARG",
      "an argument for cayd; may be repeated; the same as after --"},
+    {"egress-arg", KIND_EGRESS_ARG, 0, 0, 0, "ARG", "an argument for cay-egress; may be repeated"},
     {"ready-timeout-ms", KIND_NUMBER, AT(ready_timeout_ms), 100, 3600000, "MS",
      "how long the start may take (60000)"},
     {"daemon", KIND_FLAG, AT(daemon), 0, 0, NULL, "go to the background when all is ready"},
@@ -44,9 +58,9 @@ static const struct option_row rows[] = {
 
 static void print_help(void)
 {
-    printf(
-        "usage: cay-keep [options] [-- arguments for cayd]\n\n"
-        "Starts cay-privd and cayd, keeps the listener, starts them again. See cay-keep(8).\n\n");
+    printf("usage: cay-keep [options] [-- arguments for cayd]\n\n"
+           "Starts cay-privd, cayd and cay-egress, keeps the listener, starts them again. See "
+           "cay-keep(8).\n\n");
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
         printf("  --%s%s%s\n        %s\n", rows[i].name, rows[i].meta ? "=" : "",
                rows[i].meta ? rows[i].meta : "", rows[i].help);
@@ -90,6 +104,7 @@ static int parse_value(const struct option_row *row, const char *text, struct op
     case KIND_NUMBER: return parse_number(row, text, field);
     case KIND_PRIVD_ARG: return add_arg(row, text, o->privd_args, &o->n_privd_args);
     case KIND_CAYD_ARG: return add_arg(row, text, o->cayd_args, &o->n_cayd_args);
+    case KIND_EGRESS_ARG: return add_arg(row, text, o->egress_args, &o->n_egress_args);
     case KIND_PATH:
         if (*text != '/' || strlen(text) > 200)
             return refuse(row, text, "an absolute path of at most 200 bytes");
@@ -139,7 +154,8 @@ int options_parse(int argc, char **argv, struct options *out)
                         .ready_timeout_ms = 60000,
                         .state_dir = "/var/lib/cay",
                         .run_dir = "/run/cay",
-                        .user = "cay"};
+                        .user = "cay",
+                        .egress_user = "cay-egress"};
     int r = 0;
 
     for (int i = 1; i < argc && r == 0; i++) {

@@ -5,17 +5,21 @@
 
 #include <stdbool.h>
 
-#define OPTIONS_ARGS_MAX 64 /* arguments handed on to each daemon */
+#define OPTIONS_ARGS_MAX   64 /* arguments handed on to each daemon */
+#define OPTIONS_EGRESS_MAX 16 /* processes of cay-egress */
 
 struct options {
     const char *listen_address;
     int64_t listen_port, ready_timeout_ms;
     const char *state_dir, *run_dir, *program_dir, *log_file, *user;
-    const char *cayd, *privd, *job, *agent; /* NULL: in program_dir */
-    const char *tls_cert, *tls_key;         /* both or none */
+    const char *cayd, *privd, *job, *agent, *egress; /* NULL: in program_dir */
+    const char *egress_user;                         /* whom cay-egress runs as */
+    int64_t egress_processes;                        /* 0: nothing leaves a sandbox */
+    const char *tls_cert, *tls_key;                  /* both or none */
     bool daemon;
-    const char *privd_args[OPTIONS_ARGS_MAX], *cayd_args[OPTIONS_ARGS_MAX];
-    size_t n_privd_args, n_cayd_args;
+    const char *privd_args[OPTIONS_ARGS_MAX], *cayd_args[OPTIONS_ARGS_MAX],
+        *egress_args[OPTIONS_ARGS_MAX];
+    size_t n_privd_args, n_cayd_args, n_egress_args;
 };
 
 /* 0; -EINVAL after saying on standard error what is wrong; 1 after --help or --version. */

@@ -14,6 +14,7 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #define BACKLOG        1024
 #define LISTEN_TRIES   20
@@ -73,7 +74,7 @@ static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, char *w
 
 static int make_dirs(const struct options *o, const struct prepared *p, char *why)
 {
-    char cayd_dir[256], privd_dir[256];
+    char cayd_dir[256], privd_dir[256], egress_dir[256];
     int r = check_parents(o->run_dir, why);
 
     if (r == 0)
@@ -88,6 +89,9 @@ static int make_dirs(const struct options *o, const struct prepared *p, char *wh
         r = make_dir(privd_dir, 0, 0, 0700, why);
     if (r == 0)
         r = make_dir(cayd_dir, p->uid, p->gid, 0700, why);
+    snprintf(egress_dir, sizeof(egress_dir), "%s/egress", o->state_dir);
+    if (r == 0 && o->egress_processes > 0)
+        r = make_dir(egress_dir, p->egress_uid, p->egress_gid, 0700, why);
     return r;
 }
 
@@ -188,21 +192,84 @@ static int make_listener(const struct options *o, struct prepared *p, char *why)
 
 /* -- the rest ---------------------------------------------------------------------------------- */
 
-static int find_user(const struct options *o, struct prepared *p, char *why)
+static int find_user(const char *name, const char *whose, uid_t *uid, gid_t *gid, char *why)
 {
-    const struct passwd *pw = getpwnam(o->user);
+    const struct passwd *pw = getpwnam(name);
 
     if (!pw || pw->pw_uid == 0) {
         snprintf(why, PREPARE_WHY_SIZE,
-                 pw ? "user %s is root: cayd must not be"
-                    : "there is no user %s (make one: useradd --system --no-create-home "
-                      "--shell /usr/sbin/nologin %s)",
-                 o->user, o->user);
+                 pw ? "user %s is root: %s must not be"
+                    : "there is no user %s, whom %s runs as (make one: useradd --system "
+                      "--no-create-home --shell /usr/sbin/nologin %s)",
+                 name, whose, name);
         return KEEP_EXIT_FAILED;
     }
-    p->uid = pw->pw_uid;
-    p->gid = pw->pw_gid;
+    *uid = pw->pw_uid;
+    *gid = pw->pw_gid;
     return 0;
+}
+
+static int find_users(const struct options *o, struct prepared *p, char *why)
+{
+    int r = find_user(o->user, "cayd", &p->uid, &p->gid, why);
+
+    if (r == 0 && o->egress_processes > 0)
+        r = find_user(o->egress_user, "cay-egress", &p->egress_uid, &p->egress_gid, why);
+    /* With one user each could read the other's memory: the sealed credentials are only egress's. */
+    if (r == 0 && o->egress_processes > 0 && p->uid == p->egress_uid) {
+        snprintf(why, PREPARE_WHY_SIZE, "cayd and cay-egress must not run as the same user, %s",
+                 o->user);
+        return KEEP_EXIT_OPTIONS;
+    }
+    return r;
+}
+
+static void control_path(const struct options *o, int64_t i, struct sockaddr_un *out)
+{
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(out->sun_path, sizeof(out->sun_path), KEEP_EGRESS_CONTROL, o->run_dir, (int)i);
+}
+
+/* Only cayd's user may connect: mode 0600 from its making on, in a directory of root's. */
+static int listen_for_control(const struct options *o, const struct prepared *p, int64_t i)
+{
+    CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct sockaddr_un at;
+    mode_t before;
+    int r;
+
+    control_path(o, i, &at);
+    (void)unlink(at.sun_path); /* of a keep that was killed: the lock is ours */
+    before = umask(0177);
+    r = fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ? -errno : 0;
+    umask(before);
+    if (r == 0 && (lchown(at.sun_path, p->uid, p->gid) < 0 || listen(fd, BACKLOG) < 0))
+        r = -errno;
+    return r < 0 ? r : TAKE_FD(fd);
+}
+
+static int make_controls(const struct options *o, struct prepared *p, char *why)
+{
+    for (int64_t i = 0; i < o->egress_processes; i++) {
+        p->egress_fds[i] = listen_for_control(o, p, i);
+        if (p->egress_fds[i] >= 0)
+            continue;
+        snprintf(why, PREPARE_WHY_SIZE, "cannot make the socket of cay-egress in %s: %s",
+                 o->run_dir, strerror(-p->egress_fds[i]));
+        return KEEP_EXIT_FAILED;
+    }
+    return 0;
+}
+
+void prepare_remove(const struct options *o, const struct prepared *p)
+{
+    struct sockaddr_un at;
+
+    for (int64_t i = 0; i < o->egress_processes; i++) {
+        control_path(o, i, &at);
+        (void)unlink(at.sun_path);
+    }
+    (void)unlink(p->pid_path);
 }
 
 int prepare_log(const struct options *o)
@@ -225,7 +292,7 @@ int prepare_all(const struct options *o, struct prepared *out, char why[static P
     if (geteuid() != 0)
         snprintf(why, PREPARE_WHY_SIZE, "it must be started as root");
     else if (kernel_check(why, PREPARE_WHY_SIZE) == 0)
-        r = find_user(o, &p, why);
+        r = find_users(o, &p, why);
     if (r == 0)
         r = make_dirs(o, &p, why);
     if (r == 0)
@@ -233,8 +300,10 @@ int prepare_all(const struct options *o, struct prepared *out, char why[static P
     if (r == 0)
         r = make_listener(o, &p, why);
     if (r == 0)
+        r = make_controls(o, &p, why);
+    if (r == 0)
         *out = p;
     else if (p.pid_fd >= 0)
-        (void)unlink(p.pid_path); /* ours: it is locked until this process ends */
+        prepare_remove(o, &p); /* ours: it is locked until this process ends */
     return r;
 }

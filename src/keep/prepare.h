@@ -13,11 +13,17 @@ struct prepared {
     gid_t gid;
     int pid_fd; /* locked as long as it is open */
     int listen_fd;
+    uid_t egress_uid; /* with egress_processes */
+    gid_t egress_gid;
+    int egress_fds[OPTIONS_EGRESS_MAX]; /* listeners for cayd's control channel to each */
     char pid_path[256];
 };
 
 /* 0, or an exit status of keep.h. */
 int prepare_all(const struct options *o, struct prepared *out, char why[static PREPARE_WHY_SIZE]);
+
+/* Removes what prepare_all left in the run directory: the lock's file and the control sockets. */
+void prepare_remove(const struct options *o, const struct prepared *p);
 
 /* Writes the calling process's number. 0 or -errno. */
 int prepare_write_pid(const struct prepared *p);

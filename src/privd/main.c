@@ -1,6 +1,6 @@
 /* cay-privd: makes and ends sandboxes, as root, for one peer. Wiring only. */
 #include "privd/confine.h"
-#include "privd/privd.h"
+#include "privd/egress.h"
 
 #include "base/io.h"
 #include "base/log.h"
@@ -298,6 +298,7 @@ static const struct {
     {slots_init, "out of memory"},
     {jobs_init, "no control group for jobs"},
     {recover_run, "cannot find out what an earlier run left"},
+    {egress_init, "cannot listen for cay-egress"},
     {open_server, "cannot listen for cayd"},
 };
 
@@ -376,6 +377,7 @@ static void tear_down(struct privd *p)
     char path[OPTIONS_PATH_MAX + 16];
 
     privsep_server_free(p->server);
+    egress_free(p);
     jobs_stop(p);
     jobs_free(p);
     slots_free(p);

@@ -27,6 +27,10 @@ static const struct option_row rows[] = {
     {"agent", KIND_PATH, AT(agent), 0, 0, "the cay-init binary"},
     {"job", KIND_PATH, AT(job), 0, 0, "the cay-job binary"},
     {"peer-uid", KIND_NUMBER32, AT(peer_uid), 0, UINT32_MAX - 1, "the user that may connect: cayd"},
+    {"egress-uid", KIND_NUMBER32, AT(egress_uid), 1, UINT32_MAX - 1,
+     "the user of cay-egress, which alone may take the sockets inside of sandboxes"},
+    {"egress-processes", KIND_NUMBER32, AT(egress_processes), 0, EGRESS_PROCESSES_MAX,
+     "processes of cay-egress (0)"},
     {"slots-max", KIND_NUMBER32, AT(slots_max), 1, RUNTIME_SLOTS_MAX,
      "most sandboxes at a time (1024)"},
     {"slots-ready", KIND_NUMBER32, AT(slots_ready), 0, 256, "slots made ahead (8)"},
@@ -143,6 +147,10 @@ static int check_range(const struct options *o)
 
 static int check_needed(const struct options *o)
 {
+    if (o->egress_processes > 0 && (!o->egress_uid || o->egress_uid == o->peer_uid)) {
+        fprintf(stderr, "cay-privd: --egress-processes needs an --egress-uid of its own\n");
+        return -EINVAL;
+    }
     if (o->agent && o->job && o->peer_uid != UINT32_MAX)
         return 0;
     fprintf(stderr, "cay-privd: --agent, --job and --peer-uid are needed\n");

@@ -14,6 +14,7 @@ struct options {
     uint32_t slots_max, slots_ready;
     uint32_t uid_base;
     uint32_t peer_uid;
+    uint32_t egress_uid, egress_processes; /* cay-egress; 0 processes: there is none */
     int ready_fd; /* -1: nobody waits */
 };
 

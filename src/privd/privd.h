@@ -63,6 +63,8 @@ struct slot {
     uint32_t warm_epoch; /* p->warm_epoch when it was begun to be warmed */
     int64_t started_real_ms;
 
+    int egress_fds[PRIVSEP_EGRESS_FDS]; /* waiting for a cay-egress; -1: it has them, or none are */
+
     struct slot *next; /* of the list it is on: empty, ready, warm, ended, none */
 };
 
@@ -89,6 +91,7 @@ struct cleaner {
     unsigned n;
 };
 
+struct egress;
 struct jobs;
 
 struct privd {
@@ -118,6 +121,7 @@ struct privd {
     struct create_request *waiting_first, *waiting_last; /* creates without a slot yet */
     uint32_t n_waiting;
 
+    struct egress *egress; /* NULL: there is no cay-egress */
     struct jobs *jobs;
     bool sweep_wanted; /* a replaced template waits for the end of those that may stand on it */
     char boot_id[40];

@@ -1,5 +1,5 @@
 /* CREATE: a slot, cay-init in it, its ready byte, the answer; or everything undone and why. */
-#include "privd/privd.h"
+#include "privd/egress.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -168,7 +168,10 @@ static void on_boot(void *arg, uint32_t events)
 static void claim(struct slot *s)
 {
     struct privd *p = s->privd;
-    int r = runtime_claim(p->rt, s->pidfd, s->boot_fd, &s->create->claim);
+    int r;
+
+    egress_open(p, s); /* before anything of a tenant runs: see egress.h */
+    r = runtime_claim(p->rt, s->pidfd, s->boot_fd, &s->create->claim);
 
     explicit_bzero(s->create->claim.key, sizeof(s->create->claim.key));
     if (r == 0)

@@ -66,6 +66,7 @@ int slots_init(struct privd *p)
                                     .task = TASK_NONE,
                                     .task_source = LOOP_SOURCE_NONE,
                                     .pidfd = -1,
+                                    .egress_fds = {-1, -1},
                                     .pid_source = LOOP_SOURCE_NONE,
                                     .boot_fd = -1,
                                     .boot_source = LOOP_SOURCE_NONE};

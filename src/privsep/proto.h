@@ -28,6 +28,12 @@
 #define EGRESS_TCP_PORT 3128
 #define EGRESS_UDP_PORT 3153
 
+/* The resolver that sandboxes are told of: of no network, so that asking it ends at EGRESS_UDP_PORT. */
+#define EGRESS_RESOLVER "198.18.0.1"
+
+/* Slot numbers modulo the number of processes say which of them serves a sandbox. */
+#define EGRESS_PROCESSES_MAX 16
+
 enum privsep_op {
     PRIVSEP_HELLO = 1, /* first message; u.hello.version. Reply: u.hello */
     PRIVSEP_CREATE,  /* u.create. Reply when cay-init is ready (status 0, slot, gen, u.created, and

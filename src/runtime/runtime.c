@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+
+#define EGRESS_BACKLOG 1024
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x10U
@@ -321,4 +324,40 @@ int runtime_sockets(const struct runtime *rt, int pidfd, int *fds, unsigned n)
     if (n == 0 || n > RUNTIME_SOCKETS_MAX)
         return -EINVAL;
     return within(pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_sockets, &sockets);
+}
+
+/* Dual stack, and with it one socket for both families. */
+static int bind_everywhere(int type, uint16_t port)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    CLEANUP_CLOSE int fd = socket(AF_INET6, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int off = 0;
+
+    if (fd < 0 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0 ||
+        bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+static int open_listeners(void *arg)
+{
+    CLEANUP_CLOSE int tcp = bind_everywhere(SOCK_STREAM, EGRESS_TCP_PORT);
+    CLEANUP_CLOSE int udp = bind_everywhere(SOCK_DGRAM, EGRESS_UDP_PORT);
+    int *fds = arg, on = 1;
+
+    if (tcp < 0 || udp < 0)
+        return tcp < 0 ? tcp : udp;
+    if (listen(tcp, EGRESS_BACKLOG) < 0 ||
+        setsockopt(udp, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on)) < 0)
+        return -errno;
+    fds[0] = TAKE_FD(tcp);
+    fds[1] = TAKE_FD(udp);
+    return 0;
+}
+
+int runtime_listeners(const struct runtime *rt, int pidfd, int fds[static PRIVSEP_EGRESS_FDS])
+{
+    if (WITHOUT(NETWORK_NAMESPACE))
+        return -EOPNOTSUPP; /* they would stand in the host's own */
+    return within(pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_listeners, fds);
 }

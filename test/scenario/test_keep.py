@@ -222,3 +222,37 @@ def test_an_unknown_user(keep):
     done = subprocess.run(keep.command[:-3] + ["--user=no-such-user"], capture_output=True, text=True, timeout=20)
     assert done.returncode == 1 and "useradd" in done.stderr
     keep.run.mkdir(exist_ok=True)
+
+
+def test_egress_is_started_replaced_and_stopped(keep):
+    """Two processes of cay-egress, by a stand-in: what they are given, and by whom they can be reached."""
+    stand_in = keep.base / "cay-egress"
+    stand_in.write_text(STAND_IN.replace("cayd-", "egress-").format(base=keep.base))
+    stand_in.chmod(0o755)
+    keep.command[1:1] = [f"--egress={stand_in}", "--egress-processes=2", "--egress-user=daemon", "--egress-arg=--third=3"]
+    done = keep.start()
+    assert done.returncode == 0, done.stderr
+    for number in (0, 1):
+        control = keep.run / f"egress-{number}.ctl"
+        assert (control.stat().st_uid, control.stat().st_mode & 0o777) == (NOBODY, 0o600)
+    arguments = sorted((keep.base / "egress-arguments").read_text().splitlines())
+    assert [f"--shard={n}/2 --third=3" in arguments[n] and f"--privd={keep.run}/egress-{n}.sock" in arguments[n] and
+            f"--peer-uid={NOBODY}" in arguments[n] for n in (0, 1)] == [True, True]
+    assert f"--egress-dir={keep.run} --egress-processes=2" in (keep.base / "cayd-arguments").read_text()
+    status = (keep.base / "egress-status").read_text()
+    assert f"Uid:\t{pwd.getpwnam('daemon').pw_uid}\t" in status and "CapBnd:\t0000000000000000" in status
+    state = (keep.state / "egress").stat()
+    assert (state.st_uid, state.st_mode & 0o777) == (pwd.getpwnam("daemon").pw_uid, 0o700)
+
+    os.kill(keep.child("cay-egress"), signal.SIGKILL)
+    wait_until(lambda: len((keep.base / "egress-arguments").read_text().splitlines()) == 3)
+    os.kill(keep.pid(), signal.SIGHUP)
+    wait_until(lambda: len((keep.base / "egress-arguments").read_text().splitlines()) == 5)
+    wait_until(lambda: len((keep.base / "cayd-arguments").read_text().splitlines()) == 2)
+
+
+def test_egress_must_not_be_cayd_s_user(keep):
+    done = subprocess.run(keep.command[:1] + ["--egress-processes=1", "--egress-user=nobody"] + keep.command[1:],
+                          capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and "must not run as the same user" in done.stderr
+    keep.run.mkdir(exist_ok=True)

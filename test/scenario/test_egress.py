@@ -1,0 +1,221 @@
+"""The way out of real sandboxes: the whole server in a network namespace of its own, with a stand-in internet
+behind it (test/egress/internet.py). What a sandbox's programs reach, what they do not, and what they are told."""
+
+import ctypes
+import json
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
+import internet  # noqa: E402
+from client import Client  # noqa: E402
+from conftest import BUILD, OwnServer  # noqa: E402
+
+ZONE = {"web.example.com": {"a": [[internet.WEB]], "aaaa": [[internet.WEB6]]},
+        "other.example.net": {"a": [[internet.OTHER]]},
+        "inside.example.com": {"a": [[internet.PRIVATE]]},
+        "meta.example.com": {"a": [[internet.METADATA]]}}
+EGRESS_USER = os.environ.get("CAY_EGRESS_USER", "daemon")
+CLONE_NEWNET = 0x40000000
+
+
+class Networks(internet.World):
+    """The host's namespace and the internet's, without a cay-egress of the test's own."""
+
+    def __init__(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="cay-egress-", dir="/var/tmp"))
+        self.dir.chmod(0o755)
+        self.host, self.net = f"cayt-{os.getpid()}-host", f"cayt-{os.getpid()}-net"
+        self.zone, self.sandboxes, self.processes = ZONE, [], []
+        try:
+            self.make_networks()
+            self.make_certificates()
+            self.start_internet()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        for name in (self.host, self.net):
+            internet.run("ip", "netns", "delete", name)
+
+    def asked(self):
+        return self.asked_log.read_text()
+
+
+class Stack:
+    """A server whose every part runs in the host's namespace, and this thread with it."""
+
+    def __init__(self):
+        self.networks, self.server = Networks(), None
+        self.home = os.open("/proc/self/ns/net", os.O_RDONLY)
+        with open(f"/run/netns/{self.networks.host}", "rb") as f:
+            self.enter(f.fileno())
+        try:
+            self.server = OwnServer(keep_args=(
+                f"--egress={BUILD}/src/egress/cay-egress", "--egress-processes=1", f"--egress-user={EGRESS_USER}",
+                f"--egress-arg=--egress-dns-servers={internet.DNS}"))
+        except BaseException:
+            self.close()
+            raise
+        self.cay = Client(self.server.url, self.server.key())
+
+    @staticmethod
+    def enter(fd):
+        if internet.libc.setns(fd, CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+
+    def pids(self, name):
+        """Processes of this server's."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if command.split(b"\0")[0].endswith(f"/{name}".encode()) and str(self.server.run).encode() in command:
+                found.append(int(pid))
+        return found
+
+    def close(self):
+        if self.server:
+            self.server.stop()
+        self.enter(self.home)
+        os.close(self.home)
+        self.networks.close()
+
+
+@pytest.fixture(scope="module")
+def stack():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    s = Stack()
+    yield s
+    s.close()
+
+
+@pytest.fixture
+def box(stack):
+    made = []
+
+    def make(**fields):
+        made.append(stack.cay.create(**fields))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()
+
+
+def fetch(sandbox, url, *options):
+    """What the stand-in web server says that it was asked, or the failed curl."""
+    r = sandbox.run(f"curl -sS --max-time 20 {' '.join(options)} {url}")
+    return json.loads(r.out) if r.exit_code == 0 and r.out.startswith("{") else r
+
+
+def test_public_is_what_a_sandbox_reaches_unless_it_says_otherwise(box):
+    one = box()
+    assert fetch(one, "http://web.example.com/a?b=c")["path"] == "/a?b=c"
+    assert fetch(one, f"http://{internet.OTHER}/")["address"].endswith(internet.OTHER)
+    assert fetch(one, "https://web.example.com/", "-k")["tls"]
+    assert "stand-in" in one.run(f"timeout 5 bash -c 'exec 3<>/dev/tcp/web.example.com/{internet.BANNER_PORT}; head -1 <&3'").out
+
+
+def test_what_nobody_reaches(box):
+    """Metadata and private addresses stand in the internet of this test: they answer, to others."""
+    one = box()
+    for target in (internet.METADATA, internet.PRIVATE, "inside.example.com", "meta.example.com", "100.100.100.200",
+                   "192.0.2.1", "[fd00:ec2::254]"):
+        r = one.run(f"curl -sS -g --max-time 20 -w '%{{http_code}}' http://{target}/")
+        assert r.exit_code != 0 or r.out.endswith("403"), f"{target}: {r.out}"
+    for address in (internet.METADATA, internet.PRIVATE):  # the control: whoever stands where cay-egress does
+        reached = internet.inside(f"cayt-{os.getpid()}-host",
+                                  lambda a=address: internet.socket.create_connection((a, 80), 5))
+        reached.close()
+
+
+def test_no_question_leaves_before_a_connection(stack, box):
+    one = box()
+    one.run("getent hosts secret-data.web.example.com; getent hosts other.example.net")
+    one.run("timeout 3 bash -c 'echo hello > /dev/udp/8.8.8.8/5353'; ping -c1 -W1 8.8.8.8")
+    assert "secret-data" not in stack.networks.asked() and "other.example.net" not in stack.networks.asked()
+
+
+def test_without_internet(box):
+    one = box(allow_internet_access=False)
+    r = one.run("curl -sS --max-time 20 -w '%{http_code}' http://web.example.com/")
+    assert r.out.endswith("403") and "deny" in r.out, r.out
+    assert one.run(f"curl -sS --max-time 20 http://{internet.OTHER}:8080/ -o /dev/null -w '%{{http_code}}'").out in ("403", "000")
+    assert one.run("curl -sS --max-time 20 https://web.example.com/ -k").exit_code != 0
+
+
+def test_allow_beats_deny_and_updates_are_live(stack, box):
+    one = box(network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example.com"]})
+    assert fetch(one, "http://web.example.com/")["path"] == "/"
+    r = one.run("curl -sS --max-time 20 http://other.example.net/")
+    assert "web.example.com" in r.out  # the refusal says what is allowed
+    assert "egress_denied" in r.out
+    one.run(f"(exec 3<>/dev/tcp/web.example.com/{internet.ECHO_PORT}; echo held > /tmp/held; cat <&3; echo over > /tmp/held) "
+            "> /dev/null 2>&1 & for i in $(seq 50); do grep -q held /tmp/held && break; sleep 0.1; done")
+    assert one.run("cat /tmp/held").out == "held\n"
+    path = f"/sandboxes/{one.id}/network"
+    assert stack.cay.call("PUT", path, {"allowOut": ["other.example.net"], "denyOut": ["0.0.0.0/0"]}).status == 204
+    assert fetch(one, "http://other.example.net/")["path"] == "/"
+    assert "egress_denied" in one.run("curl -sS --max-time 20 http://web.example.com/").out
+    cut = one.run("for i in $(seq 50); do grep -q over /tmp/held && break; sleep 0.1; done; cat /tmp/held")
+    assert cut.out == "over\n"  # what is denied now was cut
+    assert stack.cay.call("PUT", path, {}).status == 204  # absent is cleared
+    assert fetch(one, "http://web.example.com/")["path"] == "/"
+
+
+def test_a_killed_egress_takes_the_network_and_nothing_else(stack, box):
+    one = box()
+    assert fetch(one, "http://web.example.com/")["path"] == "/"
+    for pid in stack.pids("cay-egress"):
+        os.kill(pid, signal.SIGKILL)
+    assert one.run("echo alive").out == "alive\n"
+    end = time.monotonic() + 30
+    while not isinstance(fetch(one, "http://web.example.com/"), dict):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    denied = box(allow_internet_access=False)
+    assert "egress_denied" in denied.run("curl -sS --max-time 20 http://web.example.com/").out
+
+
+@pytest.mark.parametrize("program", ["cay-privd", "cayd"])
+def test_the_others_restart_under_it(stack, box, program):
+    one = box(network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example.com"]})
+    assert fetch(one, "http://web.example.com/")["path"] == "/"
+    for pid in stack.pids(program):
+        os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + 30
+    while True:
+        try:
+            if one.run("echo alive").out == "alive\n":
+                break
+        except (OSError, AssertionError, ValueError):
+            pass
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    assert fetch(one, "http://web.example.com/")["path"] == "/"
+    assert "egress_denied" in one.run("curl -sS --max-time 20 http://other.example.net/").out
+
+
+def test_root_inside_cannot_undo_it(box):
+    one = box(allow_internet_access=False)
+    r = one.run("nft flush ruleset; iptables -F; ip route del default; ip link add x type dummy; "
+                "python3 -c 'import socket; s=socket.socket(); s.setsockopt(1, 36, 1)'", user="root")
+    assert r.exit_code != 0 and "Operation not permitted" in (r.stderr.decode() + r.out) or "not found" in r.stderr.decode()
+    taken = one.run("python3 -c \"import socket; s=socket.socket(socket.AF_INET6); s.setsockopt(1, 2, 1); "
+                    "s.setsockopt(1, 15, 1); s.bind(('::', 3128))\"", user="root")
+    assert taken.exit_code != 0 and "in use" in taken.stderr.decode()
+    assert "egress_denied" in one.run("curl -sS --max-time 20 http://web.example.com/").out
