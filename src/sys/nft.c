@@ -6,6 +6,8 @@
 #include <endian.h>
 #include <errno.h>
 #include <libmnl/libmnl.h>
+#include <linux/icmp.h>
+#include <linux/icmpv6.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
@@ -283,6 +285,19 @@ static void rule_for_port(struct batch *b, const char *chain, uint8_t protocol, 
     end_rule(b, rule);
 }
 
+/* "Nobody listens" about a redirected datagram comes from a local address; it has to be led back to
+ * who sent it, as an answer would. It makes no entry of its own. */
+static void track_errors(struct batch *b, uint8_t protocol, uint8_t type)
+{
+    struct nlattr *rule = begin_rule(b, CHAIN_RAW);
+
+    match_meta(b, NFT_META_L4PROTO, protocol);
+    load_header(b, NFT_PAYLOAD_TRANSPORT_HEADER, 0, sizeof(type));
+    match_register(b, &type, sizeof(type));
+    give_verdict(b, NF_ACCEPT, NULL);
+    end_rule(b, rule);
+}
+
 /* What is redirected has to be tracked, and so have the answers to it; nothing else is. */
 static void build_tracking(struct batch *b, uint16_t tcp_port, uint16_t udp_port)
 {
@@ -290,6 +305,8 @@ static void build_tracking(struct batch *b, uint16_t tcp_port, uint16_t udp_port
 
     rule_for_port(b, CHAIN_RAW, IPPROTO_TCP, SOURCE_PORT, tcp_port, NF_ACCEPT, NULL);
     rule_for_port(b, CHAIN_RAW, IPPROTO_UDP, SOURCE_PORT, udp_port, NF_ACCEPT, NULL);
+    track_errors(b, IPPROTO_ICMP, ICMP_DEST_UNREACH);
+    track_errors(b, IPPROTO_ICMPV6, ICMPV6_DEST_UNREACH);
     rule_for_port(b, CHAIN_RAW, IPPROTO_TCP, DESTINATION_PORT, tcp_port, NFT_GOTO, CHAIN_NEW);
     rule_for_port(b, CHAIN_RAW, IPPROTO_UDP, DESTINATION_PORT, udp_port, NFT_GOTO, CHAIN_NEW);
     pass_local(b, CHAIN_RAW, true);

@@ -265,6 +265,35 @@ static int connect_errno(const char *address, int type)
 #define TCP_PORT 3128
 #define UDP_PORT 3153
 
+static socklen_t address_of(const char *text, uint16_t port, struct sockaddr_storage *out)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+
+    memset(out, 0, sizeof(*out));
+    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+        return sizeof(*v4);
+    }
+    inet_pton(AF_INET6, text, &v6->sin6_addr);
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    return sizeof(*v6);
+}
+
+/* Nobody listens where questions end: the asker is told, rather than left to wait. */
+static bool question_is_refused(const char *text)
+{
+    struct sockaddr_storage to;
+    socklen_t n = address_of(text, 53, &to);
+    CLEANUP_CLOSE int fd = socket(to.ss_family, SOCK_DGRAM, 0);
+    char byte;
+
+    return connect(fd, (struct sockaddr *)&to, n) == 0 && send(fd, "q", 1, 0) == 1 &&
+           recv(fd, &byte, 1, 0) < 0 && errno == ECONNREFUSED;
+}
+
 static int sealed_network(void)
 {
     if (unshare(CLONE_NEWNET) < 0)
@@ -281,6 +310,8 @@ static int sealed_network(void)
         return 5;
     if (connect_errno("198.51.100.1", SOCK_DGRAM) == 0)
         return 6;
+    if (!question_is_refused("8.8.8.8") || !question_is_refused("2001:4860:4860::8888"))
+        return 9;
     if (connect_errno(NETLINK_OWN_IPV4, SOCK_STREAM) != ECONNREFUSED)
         return 7;
     return connect_errno("127.0.0.1", SOCK_DGRAM) == 0 ? 0 : 8;
@@ -302,23 +333,6 @@ static int bound_everywhere(int type, uint16_t port)
         (type == SOCK_STREAM && listen(fd, 8) < 0))
         return -1;
     return fd;
-}
-
-static socklen_t address_of(const char *text, uint16_t port, struct sockaddr_storage *out)
-{
-    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
-
-    memset(out, 0, sizeof(*out));
-    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons(port);
-        return sizeof(*v4);
-    }
-    inet_pton(AF_INET6, text, &v6->sin6_addr);
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(port);
-    return sizeof(*v6);
 }
 
 /* Does a connection to text:port end at the listener, which is told where it was meant to go? */
