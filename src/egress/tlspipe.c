@@ -565,12 +565,14 @@ static void on_outer(uv_poll_t *h, int status, int events)
 {
     struct tlspipe *p = h->data;
 
+    if (status < 0) { /* an error waits in the socket, perhaps after bytes; libuv has stopped */
+        p->outer_events = 0;
+        events = UV_READABLE | UV_WRITABLE;
+    }
     if (!p->ready) {
         handshake(p);
         return;
     }
-    if (status < 0)
-        events = UV_READABLE | UV_WRITABLE;
     if (events & UV_WRITABLE && !flush_outer(p))
         return;
     if ((events & UV_READABLE || p->writing) && !p->outer_ended &&
@@ -583,11 +585,14 @@ static void on_inner(uv_poll_t *h, int status, int events)
 {
     struct tlspipe *p = h->data;
 
-    if (status < 0 || events & UV_PRIORITIZED) {
-        inner_is_gone(p);
-        if (p->closed)
-            return;
+    if (status < 0) { /* as above: what was sent before it was closed is still there */
+        p->inner_events = 0;
+        events = UV_READABLE | UV_WRITABLE;
     }
+    if (events & UV_PRIORITIZED)
+        inner_is_gone(p);
+    if (p->closed)
+        return;
     if (events & UV_WRITABLE && !flush_inner(p))
         return;
     if (events & UV_READABLE && !p->inner_ended && p->to_outer.len == 0 && !move_outward(p))

@@ -129,13 +129,16 @@ static int conn_begin(void *layer)
     return r == 0 ? -ECONNRESET : r;
 }
 
-/* Record by record: a call gives one at most, and it fits. */
+/* Record by record: a call gives one at most, and it fits. What came before a connection was lost is
+ * given first: many servers end without a word after their answer. */
 static ssize_t conn_read(void *layer, void *out, size_t n, bool *end)
 {
     struct tls_conn *c = layer;
     size_t have = 0, got;
     int r = 1;
 
+    if (c->failed)
+        return -ECONNRESET;
     ERR_clear_error();
     while (n - have >= HTTP_LAYER_READ_BYTES && r == 1) {
         r = SSL_read_ex(c->ssl, (char *)out + have, n - have, &got);
@@ -144,7 +147,7 @@ static ssize_t conn_read(void *layer, void *out, size_t n, bool *end)
     if (r == 1)
         return (ssize_t)have;
     r = result(c, r);
-    if (have == 0 || c->failed)
+    if (have == 0)
         return r;
     *end |= r == 0;
     return (ssize_t)have;
