@@ -110,11 +110,9 @@ static void explicit_proxy(struct flow *f)
 
 /* -- one connection ---------------------------------------------------------------------------- */
 
-/* Addresses of cay's own stand for names; one that was never given out stands for none. */
 static void start(struct flow *f)
 {
-    struct policy_address *a = &f->target.address;
-    const char *name;
+    struct policy_address a = f->target.address;
 
     if (!f->to_listener && f->target.port == DNS_PORT) {
         dns_tcp_start(f);
@@ -124,21 +122,10 @@ static void start(struct flow *f)
         explicit_proxy(f);
         return;
     }
-    if (names_is_own(a)) {
-        struct policy_address dialed = *a;
-
-        name = names_of(f->sandbox->names, a);
-        if (!name) {
-            flow_refuse(f, NULL, "unknown-address",
-                        "no name has that address: ask DNS for a name first");
-            return;
-        }
-        if (flow_set_target(f, name, &dialed, f->target.port) < 0) {
-            flow_reset(f);
-            return;
-        }
-    }
-    flow_route(f);
+    if (flow_set_target(f, NULL, &a, f->target.port) == -ENOMEM)
+        flow_reset(f);
+    else
+        flow_route(f);
 }
 
 static void policy_is_late(struct flow *f)
@@ -155,7 +142,6 @@ static void begin(struct flow *f)
 {
     struct sandbox *s = f->sandbox;
     const struct policy_limits *limits;
-    uint64_t up, down;
     uint32_t max;
 
     if (!s->has_policy) {
@@ -170,8 +156,7 @@ static void begin(struct flow *f)
         flow_refuse(f, NULL, "limit", "the sandbox has its %u connections open already", max);
         return;
     }
-    registry_usage(s, &up, &down);
-    if (limits->bytes && up + down >= limits->bytes) {
+    if (registry_over_bytes(s)) {
         flow_refuse(f, NULL, "limit", "the sandbox has used up its %llu bytes",
                     (unsigned long long)limits->bytes);
         return;

@@ -85,7 +85,7 @@ static void on_authority(struct flow *f, const char *authority)
         refuse_head(f, "CONNECT needs HOST:PORT");
         return;
     }
-    if (flow_set_target(f, name[0] ? name : NULL, &address, port) < 0)
+    if (flow_set_target(f, name[0] ? name : NULL, &address, port) == -ENOMEM)
         flow_reset(f);
     else
         flow_route(f);

@@ -77,6 +77,13 @@ struct target {
     uint16_t port;
 };
 
+/* The name that an address of cay's own stands for in a sandbox, into t. 0 also for other addresses;
+ * -ENOENT when it was never given out. */
+int target_of_own(const struct sandbox *s, struct target *t);
+
+/* Is t->address known? */
+bool target_is_resolved(const struct target *t);
+
 struct flow {
     uint64_t id; /* never used twice in one life of the program */
     struct egress *egress;
@@ -218,7 +225,8 @@ struct flow *flow_find(struct egress *eg, uint64_t id);
 /* From anywhere, also from callbacks: everything of it is closed, its end is recorded. */
 void flow_end(struct flow *f);
 
-/* Sets the target; name (normalized) is copied. 0 or -ENOMEM. */
+/* Sets the target; name (normalized) is copied. An address of cay's own is its name. 0; -ENOMEM;
+ * -ENOENT: an address of cay's own that was never given out. */
 int flow_set_target(struct flow *f, const char *name, const struct policy_address *a,
                     uint16_t port);
 
@@ -226,7 +234,8 @@ int flow_set_target(struct flow *f, const char *name, const struct policy_addres
  * is policy_address's word. */
 struct policy_verdict flow_verdict(const struct flow *f);
 
-/* The same of any target, after it was resolved (address is then what will be dialled). */
+/* The same of any target, after it was resolved (address is then what will be dialled). Where an
+ * upstream proxy resolves names, there is no address, and the name alone is asked about. */
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t);
 
 /* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */

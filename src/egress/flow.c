@@ -181,18 +181,41 @@ void flow_reset(struct flow *f)
     flow_end(f);
 }
 
+int target_of_own(const struct sandbox *s, struct target *t)
+{
+    if (t->name || !names_is_own(&t->address))
+        return 0;
+    t->name = names_of(s->names, &t->address);
+    if (!t->name)
+        return -ENOENT;
+    t->address = (struct policy_address){0};
+    return 0;
+}
+
+bool target_is_resolved(const struct target *t)
+{
+    static const struct policy_address none;
+
+    return memcmp(&t->address, &none, sizeof(none)) != 0;
+}
+
 int flow_set_target(struct flow *f, const char *name, const struct policy_address *a, uint16_t port)
 {
-    char *copy = name ? strdup(name) : NULL;
+    struct target t = {.name = name, .port = port};
+    char *copy;
+    int rc;
 
-    if (name && !copy)
+    if (a)
+        t.address = *a;
+    rc = target_of_own(f->sandbox, &t);
+    copy = t.name ? strdup(t.name) : NULL;
+    if (t.name && !copy)
         return -ENOMEM;
     free(f->name_store);
     f->name_store = copy;
-    f->target = (struct target){.name = copy, .port = port};
-    if (a)
-        f->target.address = *a;
-    return 0;
+    t.name = copy;
+    f->target = t;
+    return rc;
 }
 
 void flow_set_rule(struct flow *f, const char *rule)
@@ -273,6 +296,8 @@ static struct policy_verdict ask_address(const struct policy *p, const struct ta
 
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)
 {
+    if (t->name && !target_is_resolved(t))
+        return both(s, ask_name(s->policy, t), ask_name, t);
     return both(s, ask_address(s->policy, t), ask_address, t);
 }
 
@@ -354,6 +379,11 @@ void flow_route(struct flow *f)
 {
     struct policy_verdict v;
 
+    if (!f->target.name && names_is_own(&f->target.address)) {
+        flow_refuse(f, NULL, "unknown-address",
+                    "no name has that address: ask DNS for a name first");
+        return;
+    }
     if (f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0) {
         f->must_look = true; /* served here: forward.c */
         v = (struct policy_verdict){.action = POLICY_INSPECT, .name = "cay"};
@@ -594,7 +624,8 @@ void flow_recheck(struct flow *f)
     if (v.action != POLICY_DENY && f->dialed)
         v = flow_verdict_address(f->sandbox, &f->target);
     /* What has to be read from now on, and passes unread, is cut too. */
-    if (v.action == POLICY_ALLOW || (v.action == POLICY_INSPECT && f->state != FLOW_TUNNELED)) {
+    if ((v.action == POLICY_ALLOW || (v.action == POLICY_INSPECT && f->state != FLOW_TUNNELED)) &&
+        (f->state != FLOW_FORWARDED || forward_recheck(f, &v))) {
         f->must_look |= v.action == POLICY_INSPECT;
         return;
     }

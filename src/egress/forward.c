@@ -19,16 +19,20 @@
 #define BODY_TIMEOUT_MS  300000
 #define WRITE_TIMEOUT_MS 300000
 #define STOP_MS          500
+#define SWEEP_MS         1000 /* how far past its bytes a sandbox may come */
 
 struct forward {
     struct egress *egress;
     struct http_server *server;
+    struct line *lines;
+    uv_timer_t sweep; /* while there are lines */
 };
 
 /* One adopted connection. It lives as long as http_server's, which may be a moment longer than the
  * flow: flow_id is 0 then, and nothing is served any more. */
 struct line {
     struct egress *egress;
+    struct line *prev, *next;
     uint64_t flow_id;
     int fd; /* http_server's: only to end it, and to count */
     bool tls;
@@ -67,6 +71,44 @@ static void sample(struct line *l)
 
     if (f)
         (void)tcpcount_get(l->fd, &f->up_bytes, &f->down_bytes);
+}
+
+/* Tunnels look at every move; here the kernel is asked now and then. */
+static void on_sweep(uv_timer_t *t)
+{
+    struct forward *fw = t->data;
+
+    for (struct line *l = fw->lines, *next; l; l = next) {
+        struct flow *f = flow_of(l);
+
+        next = l->next;
+        if (!f || !f->sandbox->has_policy || policy_limits(f->sandbox->policy)->bytes == 0)
+            continue;
+        sample(l);
+        if (!registry_over_bytes(f->sandbox))
+            continue;
+        f->cut = true;
+        flow_end(f);
+    }
+}
+
+static void link_line(struct forward *fw, struct line *l)
+{
+    if (!fw->lines)
+        uv_timer_start(&fw->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    l->next = fw->lines;
+    if (fw->lines)
+        fw->lines->prev = l;
+    fw->lines = l;
+}
+
+static void unlink_line(struct forward *fw, struct line *l)
+{
+    *(l->prev ? &l->prev->next : &fw->lines) = l->next;
+    if (l->next)
+        l->next->prev = l->prev;
+    if (!fw->lines)
+        uv_timer_stop(&fw->sweep);
 }
 
 /* -- answers ----------------------------------------------------------------------------------- */
@@ -161,7 +203,7 @@ static bool same_host(const struct target *a, const struct target *b)
 }
 
 /* To the proxy itself: the target says where to, and Host must say the same. 0, or what to answer. */
-static int target_of_request(struct line *l, const struct http_head *h)
+static int target_of_request(struct line *l, const struct flow *f, const struct http_head *h)
 {
     struct target host = {0};
     char room[POLICY_NAME_MAX + 1];
@@ -171,6 +213,9 @@ static int target_of_request(struct line *l, const struct http_head *h)
     if (h->host[0] && (parse_authority(h->host, 80, &host, room) < 0 ||
                        !same_host(&host, &l->want) || host.port != l->want.port))
         return 421;
+    if (target_of_own(f->sandbox, &l->want) < 0)
+        return 421;
+    set_target(&l->want, l->want_name, &l->want);
     return 0;
 }
 
@@ -207,8 +252,8 @@ static int agree(struct line *l, const struct flow *f, const struct http_head *h
 static struct policy_verdict ask(const struct policy *p, const struct target *t, bool resolved,
                                  const struct http_head *h)
 {
-    return policy_request(p, t->name, resolved || !t->name ? &t->address : NULL, t->port, h->method,
-                          h->path);
+    resolved = (resolved && target_is_resolved(t)) || !t->name;
+    return policy_request(p, t->name, resolved ? &t->address : NULL, t->port, h->method, h->path);
 }
 
 static struct policy_verdict decide(const struct sandbox *s, const struct target *t, bool resolved,
@@ -274,6 +319,19 @@ static void on_reusable(int fd, void *arg)
     set_target(&l->up, l->up_name, &l->want);
 }
 
+/* For HTTP/1.0, which need not say. */
+static const char *host_text(struct line *l)
+{
+    static char text[INET6_ADDRSTRLEN + 2];
+    char address[INET6_ADDRSTRLEN];
+
+    if (l->want.name)
+        return l->want.name;
+    policy_address_format(&l->want.address, address);
+    snprintf(text, sizeof(text), strchr(address, ':') ? "[%s]" : "%s", address);
+    return text;
+}
+
 /* fd is connected to l->want, and for tls it is the plain end. */
 static void start_relay(struct line *l, struct flow *f, int fd)
 {
@@ -295,12 +353,15 @@ static void start_relay(struct line *l, struct flow *f, int fd)
         refuse(x, f, 403, &v, "credential", "this server cannot put credentials on requests");
         return;
     }
-    if (v.credential &&
+    /* Also where none is put on this one: it may hold a placeholder, its answer a secret. */
+    if ((v.credential || f->sandbox->credentials) && f->egress->hooks.request_prepare &&
         f->egress->hooks.request_prepare(f->egress, f, x, &v, l->tls, &o, &e) != ERR_OK) {
-        close(fd);
-        refuse(x, f, 403, &v, "credential", "%s", e.text);
+        close(o.fd);
+        refuse(x, f, 403, NULL, "credential", "%s", e.text);
         return;
     }
+    if (!h->host[0])
+        o.host = arena_printf(http_exchange_arena(x), "%s:%u", host_text(l), l->want.port);
     flow_set_rule(f, v.name);
     f->dialed = true;
     note_allowed(f, l, h, &v);
@@ -467,15 +528,16 @@ static void handle(struct http_exchange *x, void *ctx)
     l->x = x;
     http_exchange_set(x, l, on_exchange_end);
     if (f->refused || f->unreachable) {
-        answer(x, f, f->refused ? 403 : f->unreachable, f->refused ? "egress_denied" : "egress_unreachable",
-               f->refused ? f->rule : "none", f->reason ? f->reason : "");
+        answer(x, f, f->refused ? 403 : f->unreachable,
+               f->refused ? "egress_denied" : "egress_unreachable", f->refused ? f->rule : "none",
+               f->reason ? f->reason : "");
         return;
     }
     if (f->via == FLOW_BY_REQUEST && !h->authority[0]) {
         internal(x, f); /* to the proxy and about nobody else */
         return;
     }
-    status = f->via == FLOW_BY_REQUEST ? target_of_request(l, h) : agree(l, f, h);
+    status = f->via == FLOW_BY_REQUEST ? target_of_request(l, f, h) : agree(l, f, h);
     if (status == 400)
         answer(x, f, 400, "bad_request", "none", "the request does not say plainly whom it is for");
     else if (status != 0)
@@ -502,6 +564,7 @@ static void on_tagged_end(void *ctx, uint64_t tag, int fd)
         flow_end(f);
     }
     util_close(&l->up_fd);
+    unlink_line(ctx, l);
     free(l);
 }
 
@@ -537,12 +600,27 @@ int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
         free(l);
         return rc;
     }
+    link_line(eg->forward, l);
     if (fd == f->fd)
         f->fd = -1;
     f->state = FLOW_FORWARDED;
     f->user = l;
     f->on_end = on_flow_end;
     return 0;
+}
+
+bool forward_recheck(struct flow *f, struct policy_verdict *v)
+{
+    struct line *l = f->user;
+    struct policy_verdict now;
+
+    if (!l->x || f->refused)
+        return true;
+    now = decide(f->sandbox, &l->want, !l->preparing, http_exchange_head(l->x));
+    if (now.action != POLICY_DENY)
+        return true;
+    *v = now;
+    return false;
 }
 
 int forward_new(struct egress *eg, struct forward **out)
@@ -565,14 +643,27 @@ int forward_new(struct egress *eg, struct forward **out)
         free(fw);
         return rc;
     }
+    uv_timer_init(eg->loop, &fw->sweep);
+    fw->sweep.data = fw;
     *out = fw;
     return 0;
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+    free(h->data);
+}
+
+static void on_stopped(void *ctx)
+{
+    struct forward *fw = ctx;
+
+    uv_close((uv_handle_t *)&fw->sweep, on_timer_closed);
 }
 
 void forward_free(struct forward *fw)
 {
     if (!fw)
         return;
-    http_server_stop(fw->server, STOP_MS, NULL, NULL);
-    free(fw);
+    http_server_stop(fw->server, STOP_MS, on_stopped, fw);
 }

@@ -14,3 +14,7 @@ void forward_free(struct forward *fw);
  * over on success. The flow ends with it. tls: what arrives was encrypted to f->target.name, and goes
  * on encrypted. 0 or -errno. */
 int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls);
+
+/* The policy changed: may the request that f carries just now (or no request) go on? *v is set when it
+ * may not. */
+bool forward_recheck(struct flow *f, struct policy_verdict *v);

@@ -193,6 +193,16 @@ void registry_usage(const struct sandbox *s, uint64_t *up, uint64_t *down)
     }
 }
 
+bool registry_over_bytes(const struct sandbox *s)
+{
+    uint64_t max = s->has_policy ? policy_limits(s->policy)->bytes : 0, up, down;
+
+    if (max == 0)
+        return false;
+    registry_usage(s, &up, &down);
+    return up + down >= max;
+}
+
 /* -- rates ------------------------------------------------------------------------------------- */
 
 bool rate_take(struct rate *r, uint32_t per_second)

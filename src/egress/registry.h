@@ -44,6 +44,9 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
 /* Bytes both ways, of flows that live too. */
 void registry_usage(const struct sandbox *s, uint64_t *up, uint64_t *down);
 
+/* Has the sandbox used up the bytes that its policy gives it? */
+bool registry_over_bytes(const struct sandbox *s);
+
 /* The next one's worth of the rate, or false. */
 bool rate_take(struct rate *r, uint32_t per_second);
 

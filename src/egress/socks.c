@@ -174,7 +174,7 @@ static void on_request(struct flow *f, int events)
     }
     flow_unwatch(f);
     wait_for(f, 0);
-    if (flow_set_target(f, name[0] ? name : NULL, &address, port) < 0)
+    if (flow_set_target(f, name[0] ? name : NULL, &address, port) == -ENOMEM)
         flow_reset(f);
     else
         flow_route(f);

@@ -195,17 +195,6 @@ static void end_with_reset(struct tunnel *u)
     flow_end(u->flow);
 }
 
-static bool over_limit(struct flow *f)
-{
-    const struct policy_limits *limits = policy_limits(f->sandbox->policy);
-    uint64_t up, down;
-
-    if (limits->bytes == 0)
-        return false;
-    registry_usage(f->sandbox, &up, &down);
-    return up + down > limits->bytes;
-}
-
 static void wait_turn(struct tunnels *t, struct tunnel *u);
 
 static void pump(struct tunnels *t, struct tunnel *u)
@@ -224,7 +213,7 @@ static void pump(struct tunnels *t, struct tunnel *u)
     }
     if (u->flow->up_bytes + u->flow->down_bytes != before) {
         moved(t, u);
-        if (over_limit(u->flow)) {
+        if (registry_over_bytes(u->flow->sandbox)) {
             u->flow->cut = true;
             end_with_reset(u);
             return;

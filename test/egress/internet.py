@@ -36,6 +36,7 @@ WEB, WEB6, OTHER, DNS = "93.184.216.34", "2606:2800:220:1::34", "151.101.1.1", "
 METADATA, PRIVATE = "169.254.169.254", "10.0.0.5"
 ADDRESSES = (WEB, WEB6, OTHER, DNS, METADATA, PRIVATE, "100.100.100.200", "fd00:ec2::254", "198.51.100.7")
 ECHO_PORT, BANNER_PORT, SINK_PORT, SOURCE_PORT = 7000, 22, 7001, 7002
+SOCKS_PORT, CONNECT_PORT = 1080, 3129
 
 TCP_PORT, UDP_PORT = 3128, 3153  # EGRESS_TCP_PORT, EGRESS_UDP_PORT in src/privsep/proto.h
 OWN4, OWN6 = "192.0.2.2", "2001:db8::2"  # NETLINK_OWN_IPV4 and _IPV6 in src/sys/netlink.h
@@ -202,6 +203,62 @@ def source(connection):
         left -= connection.send(piece[:min(left, len(piece))])
 
 
+def join(a, b):
+    """Bytes both ways until both directions have ended."""
+    def copy(source_end, sink_end):
+        try:
+            while data := source_end.recv(65536):
+                sink_end.sendall(data)
+            sink_end.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+    thread = threading.Thread(target=copy, args=(b, a), daemon=True)
+    thread.start()
+    copy(a, b)
+    thread.join()
+    b.close()
+
+
+def exactly(connection, n):
+    data = connection.recv(n, socket.MSG_WAITALL)
+    if len(data) < n:
+        raise ConnectionError("cut short")
+    return data
+
+
+PROXY_USER = ("user", "pass word")
+
+
+def socks_proxy(connection):
+    """SOCKS5 with and without a password. A name is always WEB to it."""
+    methods = exactly(connection, exactly(connection, 2)[1])
+    if 2 in methods:
+        connection.sendall(b"\5\2")
+        user = exactly(connection, exactly(connection, 2)[1]).decode()
+        password = exactly(connection, exactly(connection, 1)[0]).decode()
+        connection.sendall(b"\1\0" if (user, password) == PROXY_USER else b"\1\1")
+    else:
+        connection.sendall(b"\5\0")
+    kind = exactly(connection, 4)[3]
+    host = (exactly(connection, exactly(connection, 1)[0]).decode() if kind == 3
+            else socket.inet_ntop(socket.AF_INET if kind == 1 else socket.AF_INET6,
+                                  exactly(connection, 4 if kind == 1 else 16)))
+    port = struct.unpack(">H", exactly(connection, 2))[0]
+    upstream = socket.create_connection((WEB if kind == 3 else host, port))
+    connection.sendall(b"\5\0\0\1" + bytes(6))
+    join(connection, upstream)
+
+
+def connect_proxy(connection):
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += exactly(connection, 1)
+    port = int(head.split()[1].rsplit(b":", 1)[1])
+    upstream = socket.create_connection((WEB, port))
+    connection.sendall(b"HTTP/1.1 200 fine\r\nX-Header: y\r\n\r\n")
+    join(connection, upstream)
+
+
 class Stream(socketserver.ThreadingTCPServer):
     address_family = socket.AF_INET6
     allow_reuse_address = daemon_threads = True
@@ -223,7 +280,8 @@ def serve(zone_file, certificate, key):
     zone = json.loads(pathlib.Path(zone_file).read_text())
     dns = Dns(zone, pathlib.Path(zone_file).with_suffix(".log"))
     servers = [Stream(53, dns.serve_tcp), Stream(ECHO_PORT, echo), Stream(BANNER_PORT, banner),
-               Stream(SINK_PORT, sink), Stream(SOURCE_PORT, source)]
+               Stream(SINK_PORT, sink), Stream(SOURCE_PORT, source), Stream(SOCKS_PORT, socks_proxy),
+               Stream(CONNECT_PORT, connect_proxy)]
     for port in (80, 8080, 443, 8443):
         server = Server6(("::", port), Web)
         if port in (443, 8443):
@@ -367,7 +425,10 @@ class Privd:
     def send(self, op, seq=0, slot=0, gen=0, fds=(), body=b""):
         packet = self.HEAD.pack(1, op, len(fds), seq, slot, gen, 0, 0) + body.ljust(self.SIZE - self.HEAD.size, b"\0")
         control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        self.peer.sendmsg([packet], control)
+        try:
+            self.peer.sendmsg([packet], control)
+        except OSError:  # it is being started again, and will be told all
+            self.peer = None
 
     def open(self, sandbox):
         self.send(self.OPEN, slot=sandbox.slot, gen=sandbox.gen, fds=(sandbox.tcp.fileno(), sandbox.udp.fileno()))
@@ -385,8 +446,10 @@ class Privd:
                 self.peer = peer
                 self.send(self.HELLO, seq=self.HEAD.unpack_from(packet)[3], body=struct.pack("<II", 1, 0))
                 for sandbox in self.live:
-                    self.open(sandbox)
-                self.send(self.SYNC)
+                    if self.peer:
+                        self.open(sandbox)
+                if self.peer:
+                    self.send(self.SYNC)
 
     def add(self, sandbox):
         with self.lock:
@@ -421,10 +484,13 @@ class UnixConnection(http.client.HTTPConnection):
 class World:
     """The internet, the host, and a cay-egress on it."""
 
+    numbers = itertools.count()
+
     def __init__(self, program, zone=None, user=None, arguments=()):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="cay-egress-", dir="/var/tmp"))
         self.dir.chmod(0o755)
-        self.host, self.net = f"cayt-{os.getpid()}-host", f"cayt-{os.getpid()}-net"
+        number = next(self.numbers)
+        self.host, self.net = f"cayt-{os.getpid()}-host{number}", f"cayt-{os.getpid()}-net{number}"
         self.program, self.user, self.arguments = program, user, list(arguments)
         self.zone = zone or {}
         self.sandboxes, self.processes, self.egress = [], [], None
@@ -490,7 +556,7 @@ class World:
                         "--bounding-set=-all", "--no-new-privs"]
         command += [self.program, "--listen-fd=3", "--ready-fd=4", f"--privd={self.dir}/egress.sock",
                     f"--state-dir={self.state}", f"--peer-uid={os.getuid()}", "--shard=0/1",
-                    f"--egress-dns-servers={DNS}", *self.arguments]
+                    f"--egress-dns-servers={DNS}", f"--egress-ca-file={self.ca}", *self.arguments]
 
         def descriptors():
             os.dup2(high_ctl, 3)
