@@ -99,7 +99,8 @@ const struct host_etc_text host_etc_texts[] = {
      "protocols: files\nservices: files\nethers: files\nrpc: files\n\nnetgroup: files\n"},
     {"etc/networks", 0644, "default 0.0.0.0\nloopback 127.0.0.0\nlink-local 169.254.0.0\n"},
     {"etc/profile", 0644,
-     "if [ \"$(id -u)\" -eq 0 ]; then\n"
+     "# bash knows its user, and so need not start a program for it at each login\n"
+     "if [ \"${EUID:-$(id -u)}\" -eq 0 ]; then\n"
      "  PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
      "else\n"
      "  PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games\n"
