@@ -1,0 +1,190 @@
+#include "privd/egress.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SLICE_SANDBOXES 4    /* about 25 µs each */
+#define SLICE_SLOTS     1024 /* looked at */
+#define TURN_MS         1
+
+/* One process of cay-egress. */
+struct egress_channel {
+    struct privd *privd;
+    uint32_t number;
+    struct privsep_server *server;
+    struct loop_source source;
+    bool greeted;
+    uint32_t next; /* slot to be told of next; slots_max: all were told */
+    struct loop_timer timer;
+};
+
+struct egress {
+    uint32_t n;
+    struct egress_channel channels[EGRESS_PROCESSES_MAX];
+};
+
+static struct egress_channel *channel_of(struct privd *p, const struct slot *s)
+{
+    return p->egress ? &p->egress->channels[s->number % p->egress->n] : NULL;
+}
+
+static void drop_sockets(struct slot *s)
+{
+    util_close(&s->egress_fds[0]);
+    util_close(&s->egress_fds[1]);
+}
+
+/* Sends what waits in s; privsep_server_send closes it in every case. */
+static int send_sockets(struct egress_channel *c, struct slot *s)
+{
+    struct privsep_msg m = {.op = PRIVSEP_EGRESS_OPEN, .slot = s->number, .gen = s->gen};
+    int fds[PRIVSEP_EGRESS_FDS] = {TAKE_FD(s->egress_fds[0]), TAKE_FD(s->egress_fds[1])};
+
+    return privsep_server_send(c->server, 0, &m, fds, ARRAY_SIZE(fds));
+}
+
+/* The one reason to expect: somebody inside took the port while no cay-egress had it. Then the sandbox
+ * has no network, and nothing else of it is touched. */
+static int make_sockets(struct privd *p, struct slot *s)
+{
+    int r = runtime_listeners(p->rt, s->pidfd, s->egress_fds);
+
+    if (r < 0)
+        log_error(
+            "sandbox %.*s, slot %u: no sockets for cay-egress in it, so it has no network: %s",
+            PRIVSEP_ID_SIZE, s->id, s->number, strerror(-r));
+    return r;
+}
+
+void egress_open(struct privd *p, struct slot *s)
+{
+    struct egress_channel *c = channel_of(p, s);
+
+    if (!c || make_sockets(p, s) < 0)
+        return;
+    if (c->greeted)
+        (void)send_sockets(c, s);
+}
+
+void egress_close(struct privd *p, struct slot *s)
+{
+    struct privsep_msg m = {.op = PRIVSEP_EGRESS_CLOSE, .slot = s->number, .gen = s->gen};
+    struct egress_channel *c = channel_of(p, s);
+
+    drop_sockets(s);
+    if (c && c->greeted && s->id[0])
+        (void)privsep_server_send(c->server, 0, &m, NULL, 0);
+}
+
+/* -- a cay-egress that has just begun ---------------------------------------------------------- */
+
+static bool is_somebodys(const struct slot *s)
+{
+    return s->pidfd >= 0 && (s->state == SLOT_RUNNING || s->state == SLOT_STARTING) && s->id[0];
+}
+
+/* Those that an earlier one had are made anew: its copies went with it. */
+static int tell_one(struct egress_channel *c, struct slot *s)
+{
+    if (s->egress_fds[0] < 0 && make_sockets(c->privd, s) < 0)
+        return 0;
+    return send_sockets(c, s);
+}
+
+static void tell_slice(void *arg)
+{
+    struct egress_channel *c = arg;
+    struct privd *p = c->privd;
+    struct privsep_msg done = {.op = PRIVSEP_EGRESS_SYNC};
+    uint32_t end = MIN(c->next + SLICE_SLOTS, p->options.slots_max);
+    int told = 0;
+
+    for (; c->next < end && told < SLICE_SANDBOXES; c->next++) {
+        struct slot *s = &p->slots[c->next];
+
+        if (channel_of(p, s) != c || !is_somebodys(s))
+            continue;
+        if (tell_one(c, s) < 0)
+            return; /* the peer is gone */
+        told++;
+    }
+    if (c->next < p->options.slots_max)
+        loop_arm(&p->loop, &c->timer, TURN_MS, tell_slice, c);
+    else
+        (void)privsep_server_send(c->server, 0, &done, NULL, 0);
+}
+
+/* -- the channel ------------------------------------------------------------------------------- */
+
+static void on_request(void *arg, const struct privsep_msg *m)
+{
+    struct egress_channel *c = arg;
+    struct privsep_msg answer = {.op = m->op, .seq = m->seq};
+
+    if (m->op != PRIVSEP_HELLO) {
+        answer.status = -EPERM; /* whoever runs as that user may ask for nothing */
+        (void)privsep_server_send(c->server, 0, &answer, NULL, 0);
+        return;
+    }
+    answer.u.hello.version = PRIVSEP_VERSION;
+    memcpy(answer.u.hello.boot_id, c->privd->boot_id, sizeof(answer.u.hello.boot_id));
+    if (privsep_server_send(c->server, 0, &answer, NULL, 0) < 0)
+        return;
+    c->greeted = true;
+    c->next = 0;
+    tell_slice(c);
+}
+
+static void on_peer(void *arg, bool there)
+{
+    struct egress_channel *c = arg;
+
+    c->greeted = false;
+    loop_disarm(&c->privd->loop, &c->timer);
+    log_info("cay-egress %u %s", c->number, there ? "has come" : "is gone");
+}
+
+static void on_server(void *arg, uint32_t events)
+{
+    privsep_server_dispatch(((struct egress_channel *)arg)->server);
+}
+
+static int open_channel(struct privd *p, struct egress_channel *c)
+{
+    struct privsep_server_events ev = {on_request, on_peer, c};
+    char path[OPTIONS_PATH_MAX + 32];
+    int r;
+
+    c->privd = p;
+    c->source = LOOP_SOURCE_NONE;
+    snprintf(path, sizeof(path), "%s/egress-%u.sock", p->options.run_dir, c->number);
+    r = privsep_server_new(path, p->options.egress_uid, &ev, &c->server);
+    return r < 0 ? r : loop_add(&p->loop, &c->source, privsep_server_fd(c->server), on_server, c);
+}
+
+int egress_init(struct privd *p)
+{
+    int r = 0;
+
+    if (p->options.egress_processes == 0)
+        return 0;
+    p->egress = calloc(1, sizeof(*p->egress));
+    if (!p->egress)
+        return -ENOMEM;
+    p->egress->n = p->options.egress_processes;
+    for (uint32_t i = 0; r == 0 && i < p->egress->n; i++) {
+        p->egress->channels[i].number = i;
+        r = open_channel(p, &p->egress->channels[i]);
+    }
+    return r;
+}
+
+void egress_free(struct privd *p)
+{
+    for (uint32_t i = 0; p->egress && i < p->egress->n; i++)
+        privsep_server_free(p->egress->channels[i].server);
+    free(TAKE_PTR(p->egress));
+}
