@@ -307,6 +307,14 @@ static bool try_next(struct dial *d, struct sandbox *s)
     return false;
 }
 
+static void arm(struct dial *d)
+{
+    uint64_t now = clock_mono_ms(), left = d->deadline_ms > now ? d->deadline_ms - now : 0;
+
+    uv_timer_start(&d->timer, on_timer, d->at < d->n ? MIN((uint64_t)DIAL_STAGGER_MS, left) : left,
+                   0);
+}
+
 static void go_on(struct dial *d)
 {
     struct sandbox *s = registry_find(d->egress, d->slot, d->gen);
@@ -326,10 +334,7 @@ static void go_on(struct dial *d)
         finish(d);
         return;
     }
-    uv_timer_start(&d->timer, on_timer,
-                   d->at < d->n ? MIN((uint64_t)DIAL_STAGGER_MS, d->deadline_ms - now)
-                                : d->deadline_ms - now,
-                   0);
+    arm(d);
 }
 
 static void on_timer(uv_timer_t *t)
@@ -351,6 +356,17 @@ static void on_timer(uv_timer_t *t)
 
 /* -- start ------------------------------------------------------------------------------------- */
 
+/* Perhaps inside dial_start: what fails at once is told from the timer. */
+static void first_try(struct dial *d)
+{
+    struct sandbox *s = registry_find(d->egress, d->slot, d->gen);
+
+    if (!s || !try_next(d, s))
+        fail_soon(d);
+    else
+        arm(d);
+}
+
 static void on_resolved(struct egress *eg, uint64_t id, int status, const struct policy_address *a,
                         size_t n)
 {
@@ -371,7 +387,7 @@ static void on_resolved(struct egress *eg, uint64_t id, int status, const struct
     d->n = MIN(n, (size_t)RESOLVE_ADDRESSES_MAX);
     memcpy(d->addresses, a, d->n * sizeof(*a));
     d->deadline_ms = clock_mono_ms() + d->egress->config.connect_timeout_ms;
-    uv_timer_start(&d->timer, on_timer, 0, 0);
+    first_try(d);
 }
 
 /* For a proxy that resolves names itself: only the name can be asked about. */
@@ -416,7 +432,7 @@ static void begin(struct dial *d, struct sandbox *s, const struct target *t)
     } else {
         d->addresses[0] = t->address;
         d->n = 1;
-        uv_timer_start(&d->timer, on_timer, 0, 0);
+        first_try(d);
     }
 }
 

@@ -101,6 +101,7 @@ struct flow {
     struct target target;
     char *sni;      /* of a ClientHello, or NULL */
     bool must_look; /* POLICY_INSPECT: no byte passes that was not read */
+    bool low_water; /* SO_RCVLOWAT of fd was raised */
     bool dialed;    /* up_fd was dialled for it, whether or not it still has it */
 
     int fd;             /* the client's; -1 once somebody else owns it, but see FLOW_FORWARDED */

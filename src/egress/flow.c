@@ -411,22 +411,36 @@ void flow_route(struct flow *f)
 
 /* -- looking ----------------------------------------------------------------------------------- */
 
-static void start_tunnel(struct flow *f)
+/* Wakes only when there is more than that. */
+static void look_again(struct flow *f, size_t have)
+{
+    int more = (int)have + 1;
+
+    f->low_water = true;
+    (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
+}
+
+/* Before the descriptor is handed on. */
+static void looked(struct flow *f)
 {
     int one = 1;
 
     flow_unwatch(f);
-    (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+    if (f->low_water)
+        (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+    f->low_water = false;
+}
+
+static void start_tunnel(struct flow *f)
+{
+    looked(f);
     if (tunnel_start(f) < 0)
         flow_reset(f);
 }
 
 static void start_forward(struct flow *f)
 {
-    int one = 1;
-
-    flow_unwatch(f);
-    (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+    looked(f);
     if (forward_adopt(f->egress, f, f->fd, false) < 0)
         flow_reset(f);
 }
@@ -434,11 +448,9 @@ static void start_forward(struct flow *f)
 static void intercept(struct flow *f)
 {
     struct err e = {.code = ERR_UNIMPLEMENTED};
-    int one = 1;
 
     util_close(&f->up_fd); /* each request is dialled for once it is known */
-    flow_unwatch(f);
-    (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+    looked(f);
     if (!f->egress->hooks.intercept_start) {
         flow_refuse(f, NULL, f->rule[0] ? f->rule : "inspect",
                     "the rule looks at requests, and this connection is encrypted: this server "
@@ -478,13 +490,6 @@ static bool name_agrees(struct flow *f, const char *said)
     }
     f->sni = strdup(name);
     return f->sni != NULL;
-}
-
-static void look_again(struct flow *f, size_t have)
-{
-    int more = (int)have + 1;
-
-    (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
 }
 
 static void on_tls(struct flow *f, const void *data, size_t n, bool end)
@@ -595,6 +600,15 @@ static void on_look_late(struct flow *f)
     }
 }
 
+static void watch_upstream(struct flow *f)
+{
+    if (uv_poll_init(f->egress->loop, &f->io->upstream, f->up_fd) < 0)
+        return;
+    f->io->polls_upstream = true;
+    f->io->handles++;
+    uv_poll_start(&f->io->upstream, UV_READABLE | UV_DISCONNECT, on_upstream);
+}
+
 void flow_look(struct flow *f)
 {
     uint64_t wait_ms = f->refused || f->unreachable ? EGRESS_SILENT_MS : EGRESS_SNIFF_MS;
@@ -604,12 +618,9 @@ void flow_look(struct flow *f)
         flow_reset(f);
         return;
     }
-    if (f->up_fd < 0 || f->must_look ||
-        uv_poll_init(f->egress->loop, &f->io->upstream, f->up_fd) < 0)
-        return;
-    f->io->polls_upstream = true;
-    f->io->handles++;
-    uv_poll_start(&f->io->upstream, UV_READABLE | UV_DISCONNECT, on_upstream);
+    if (f->up_fd >= 0 && !f->must_look)
+        watch_upstream(f);
+    on_look(f, 0); /* as a rule its first message is there already */
 }
 
 void flow_recheck(struct flow *f)

@@ -350,6 +350,10 @@ int tunnel_start(struct flow *f)
     f->state = FLOW_TUNNELED;
     f->user = u;
     f->on_end = on_flow_end;
+    /* The first message is there already, as a rule. */
+    u->half[0].readable = u->half[0].writable = true;
+    u->half[1].readable = u->half[1].writable = true;
+    pump(t, u);
     return 0;
 }
 
