@@ -29,8 +29,8 @@ struct settings {
     char *server_user, *server_log_level;
     int64_t server_threads, server_max_connections;
     /* [egress] */
-    char *egress_user, *egress_dns_servers, *egress_upstream_proxy, *egress_key_file, *egress_ca_file,
-        *egress_ceiling;
+    char *egress_user, *egress_dns_servers, *egress_upstream_proxy, *egress_key_file,
+        *egress_ca_file, *egress_ceiling;
     bool egress_offline;
     int64_t egress_processes, egress_connections, egress_connections_per_second,
         egress_requests_per_second, egress_audit_files;

@@ -67,7 +67,8 @@ static void print_help(void)
         "  --ready-fd=N    descriptor to write one byte to when it serves\n"
         "  --tls-cert-fd=N, --tls-key-fd=N\n"
         "                  descriptors of certificate chain and key, in PEM: the port speaks TLS\n"
-        "  --egress-dir=DIR where the control sockets of cay-egress are; without it nothing leaves\n"
+        "  --egress-dir=DIR where the control sockets of cay-egress are; without it nothing "
+        "leaves\n"
         "                  a sandbox\n"
         "  --privd=PATH    cay-privd's socket (/run/cay/privd.sock)\n"
         "  --check         only say whether options, certificate and key are good\n"
@@ -339,8 +340,8 @@ static void set_up(struct daemon *d)
     if (uv_loop_init(&d->loop) < 0 || mailbox_init(&d->mailbox, &d->loop, LOOPS_MAX, d) < 0)
         fail(d, "cannot make the control loop");
     bound_open_files(&d->settings);
-    if (control_new(&d->loop, &d->settings, d->options.privd, d->options.egress_dir, on_ready, d, &d->control, &e) !=
-        ERR_OK)
+    if (control_new(&d->loop, &d->settings, d->options.privd, d->options.egress_dir, on_ready, d,
+                    &d->control, &e) != ERR_OK)
         fail_err(d, &e);
     start_loops(d);
     uv_signal_init(&d->loop, &d->sigterm);

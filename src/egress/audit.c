@@ -59,7 +59,7 @@ static void put_text(json_t *o, const char *key, const char *text, bool is_path)
 
     if (!text || !*text)
         return;
-    for (; text[n] && n < sizeof(out) - 1 && !(is_path && text[n] == '?'); n++)
+    for (; n < sizeof(out) - 1 && text[n] && !(is_path && text[n] == '?'); n++)
         out[n] = text[n] >= 0x20 && text[n] < 0x7f ? text[n] : '?';
     out[n] = '\0';
     json_object_set_new(o, key, json_string(out));

@@ -151,7 +151,8 @@ static void begin_replacing(struct keep *k)
     if (k->phase != PHASE_RUNNING)
         return;
     (void)prepare_log(&k->options);
-    if (child_check(k->cayd, why) < 0) { /* a server with yesterday's certificate is better than none */
+    if (child_check(k->cayd, why) <
+        0) { /* a server with yesterday's certificate is better than none */
         log_error("nothing is replaced: %s", why);
         return;
     }

@@ -37,7 +37,7 @@ static void plain(const char *in, size_t max, char *out)
 {
     size_t n = 0;
 
-    for (; in[n] && n < max; n++)
+    for (; n < max && in[n]; n++)
         out[n] = isgraph((unsigned char)in[n]) && !strchr("\"\\<>&'`", in[n]) ? in[n] : '?';
     memcpy(out + n, in[n] ? "..." : "", in[n] ? 4 : 1);
 }

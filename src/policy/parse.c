@@ -422,7 +422,7 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
 
 enum err_code policy_new(const json_t *json, struct policy **out, struct err *e)
 {
-    struct err scratch;
+    struct err scratch = {.code = ERR_OK};
     struct parser p = {.e = e ? e : &scratch};
     enum err_code code = ERR_OK;
 

@@ -61,7 +61,7 @@ static void test_bad_policies_name_the_place(void **state)
         const char *json, *place;
     } cases[] = {
         {"[]", "the whole"},
-        {"{\"defualt\": \"deny\"}", "defualt"},
+        {"{\"fallback\": \"deny\"}", "fallback"},
         {"{\"default\": \"none\"}", "default"},
         {"{\"default\": true}", "default"},
         {"{\"presets\": [\"nonesuch\"]}", "presets[0]"},
