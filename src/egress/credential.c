@@ -297,6 +297,15 @@ static enum err_code read_bind_text(struct credential *c, const struct bind_text
     return ERR_OK;
 }
 
+/* The place of an error in the rule, as one in bind: ".domains[0]: ...". */
+static const char *place_of(const char *text)
+{
+    static const char rule[] = "rules[0]";
+    const char *at = strstr(text, rule);
+
+    return at ? at + sizeof(rule) - 1 : text;
+}
+
 /* What a rule of a policy has too is read, and later compared, by the same code. */
 static enum err_code read_places(struct credential *c, json_t *bind, struct err *e)
 {
@@ -314,8 +323,7 @@ static enum err_code read_places(struct credential *c, json_t *bind, struct err 
     if (json_array_size(json_object_get(bind, "domains")) == 0)
         code = err_set(e, ERR_INVALID, "bind.domains: must name the hosts that may see the value");
     else if ((code = policy_new(policy, &c->bound, &inner)) != ERR_OK)
-        err_set(e, code, "bind%s",
-                strncmp(inner.text, "rules[0]", 8) == 0 ? inner.text + 8 : inner.text);
+        err_set(e, code, "bind%s", place_of(inner.text));
     json_decref(policy);
     return code;
 }

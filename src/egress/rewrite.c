@@ -15,7 +15,13 @@ enum request_state {
     REQUEST_PASS
 };
 
-enum response_state { RESPONSE_HEAD, RESPONSE_BODY, RESPONSE_TUNNEL, RESPONSE_REFUSED };
+enum response_state {
+    RESPONSE_NONE, /* nothing was asked */
+    RESPONSE_HEAD,
+    RESPONSE_BODY,
+    RESPONSE_TUNNEL,
+    RESPONSE_REFUSED
+};
 
 struct rewrite {
     struct rewrite_job *job;
@@ -146,6 +152,7 @@ static int begin_request(struct rewrite *w, struct buf *out)
 
     if (rc < 0)
         return rc;
+    w->response = RESPONSE_HEAD;
     if (w->job && w->job->collect) {
         w->request = REQUEST_COLLECT;
         return w->job->body_bytes == 0 ? collect(w, "", 0, out) : 0;
@@ -234,6 +241,7 @@ static int after_head(struct rewrite *w, const struct http_head *h, size_t n, st
     } else if (h->status >= 200 && !w->parse.done) {
         w->response = RESPONSE_BODY;
     } else if (h->status >= 200) {
+        w->response = RESPONSE_NONE;
         w->request = REQUEST_HEAD;
     }
     return 0;
@@ -286,7 +294,7 @@ static int on_body(struct rewrite *w, const char *data, size_t n, size_t *used, 
     if (rc == 0)
         rc = redact_take(w->redact, w->parse.done, out);
     if (w->parse.done) {
-        w->response = RESPONSE_HEAD;
+        w->response = RESPONSE_NONE;
         w->request = REQUEST_HEAD;
     }
     return rc;
@@ -333,7 +341,7 @@ static int inward(void *arg, const char *data, size_t n, struct buf *out)
             rc = redact_feed(w->redact, data, n, true);
             if (rc == 0)
                 rc = redact_take(w->redact, false, out);
-        } else if (w->response == RESPONSE_HEAD) {
+        } else if (w->response == RESPONSE_NONE) {
             rc = -EBADMSG; /* more than one answer to one request */
         }
         data += used;
@@ -391,7 +399,7 @@ void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *reda
     w->job = job;
     w->redact = redact;
     w->request = REQUEST_HEAD;
-    w->response = RESPONSE_HEAD;
+    w->response = RESPONSE_NONE;
     w->method[0] = '\0';
     w->scanned = w->answer_scanned = 0;
     buf_free(&w->head);

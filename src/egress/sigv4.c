@@ -53,25 +53,20 @@ static int put_encoded(struct buf *b, const char *s, size_t n, bool keep_slash)
 }
 
 /* Decoded and encoded again, so that each text has one form. */
-static int put_normal(struct buf *b, const char *s, size_t n, bool keep_slash, bool plus)
+static int put_normal(struct buf *b, const char *s, size_t n)
 {
     CLEANUP_FREE char *raw = malloc(n + 1);
-    ssize_t len = raw ? http_percent_decode(s, n, plus, raw, n + 1) : -ENOMEM;
+    ssize_t len = raw ? http_percent_decode(s, n, true, raw, n + 1) : -ENOMEM;
 
-    return len < 0 ? (int)len : put_encoded(b, raw, (size_t)len, keep_slash);
+    return len < 0 ? (int)len : put_encoded(b, raw, (size_t)len, false);
 }
 
-/* S3's paths are encoded once, those of all other services twice. */
+/* S3's paths are taken as they are sent, those of all other services encoded once more. */
 static int put_path(struct buf *b, const struct sigv4 *s)
 {
-    CLEANUP_BUF struct buf once;
-    int rc;
-
     if (strcmp(s->service, "s3") == 0)
-        return put_normal(b, s->path, strlen(s->path), true, false);
-    buf_init(&once, CANONICAL_MAX);
-    rc = put_normal(&once, s->path, strlen(s->path), true, false);
-    return rc < 0 ? rc : put_encoded(b, once.data, once.len, true);
+        return buf_append_str(b, s->path);
+    return put_encoded(b, s->path, strlen(s->path), true);
 }
 
 struct parameter {
@@ -91,7 +86,7 @@ static char *normal(const char *s, size_t n)
     struct buf b;
 
     buf_init(&b, CANONICAL_MAX);
-    if (buf_append(&b, "", 0) < 0 || put_normal(&b, s, n, false, true) < 0) {
+    if (buf_append(&b, "", 0) < 0 || put_normal(&b, s, n) < 0) {
         buf_free(&b);
         return NULL;
     }
