@@ -83,9 +83,9 @@ def draw(data, dark=False):
         parts += tile(MARGIN + (i % 2) * (wide + 16), y + 16 + (i // 2) * 100, wide, words, rows[name])
     y += 16 + (len(shown) + 1) // 2 * 100
     machine = data["machine"]
-    parts.append(text(MARGIN, y + 14, f"commit {data['commit']}, {data['date']}; Linux {machine['kernel']}, "
-                      f"{machine['processors']} processors of a shared virtual machine; medians of one run of "
-                      "make bench", 11.5, "dim"))
+    parts.append(text(MARGIN, y + 14, f"make bench at commit {data['commit']}, {data['date']}; Linux "
+                      f"{machine['kernel']}, {machine['processors']} processors, load average {data['load']:g} when it "
+                      "began", 11.5, "dim"))
     height = y + 14 + MARGIN - 8
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
             f'role="img" aria-label="cay measured against floors and peers"><style>{styles(dark)}</style>'

@@ -51,7 +51,7 @@ class Many:
     def load(self, *args):
         done = subprocess.run([LOAD, self.own.url, *map(str, args)], env=self.env, capture_output=True, text=True)
         if done.returncode != 0:
-            self.figures["stopped_by"] = " ".join(done.stderr.split())[:300]
+            self.figures["stopped_by"] = " ".join(done.stderr.split())[:300] or f"the client ended ({done.returncode})"
         return [int(line) for line in done.stdout.split()]
 
     def alive(self):
@@ -203,7 +203,7 @@ def table(head, rows):
 
 def page(f):
     each, idle = f["memory_each_mib"], f["idle_cpu"] * 100
-    stopped = f" Then it ended: {f['stopped_by']}." if "stopped_by" in f else ""
+    stopped = f" Then it was stopped: {f['stopped_by']}." if "stopped_by" in f else ""
     out = ["# Many idle sandboxes at once", "",
            "Written by `make many SANDBOXES=N WRITE=docs` (`test/bench/many.py`); not edited by hand. What the",
            "figures mean is in [benchmarks.md](benchmarks.md).", "", report.headline(f), "",

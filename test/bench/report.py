@@ -33,8 +33,9 @@ def git(*args):
 
 
 def origin():
-    """Where the figures come from: commit, whether sources differ from it, when, which machine."""
-    return {"commit": git("rev-parse", "--short=12", "HEAD"), "changed": bool(git("status", "--porcelain", "src")),
+    """Where the figures come from: commit, whether sources differ from it, when, which machine, and how many
+    wanted its processors before the bench began."""
+    return {"load": round(os.getloadavg()[0], 1), "commit": git("rev-parse", "--short=12", "HEAD"), "changed": bool(git("status", "--porcelain", "src")),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "machine": machine()}
 
 
@@ -94,7 +95,9 @@ def headline(data):
     found = data["machine"]
     return (f"Commit `{data['commit']}`{' with changes' if data['changed'] else ''}, {data['date']}; Linux "
             f"{found['kernel']}, {found['processors']} × {found['processor'] or 'processor'}, "
-            f"{found['memory_mib'] / 1024:.1f} GiB.")
+            f"{found['memory_mib'] / 1024:.1f} GiB. Load average when it began: {data['load']:g}"
+            + (" (the machine was busy with other work: look at the ratios)."
+               if data["load"] > found["processors"] / 2 else "."))
 
 
 def markdown(data):

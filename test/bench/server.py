@@ -46,6 +46,7 @@ class User:
     def remove(self):
         if self.made:
             subprocess.run(["userdel", self.name], check=True)
+        self.made = False
 
 
 class Server:
