@@ -11,7 +11,9 @@ Three network namespaces, without any link to the machine's own network:
 Nothing here needs more than Python's own library, iproute2, nft and openssl. As root."""
 
 import array
+import base64
 import ctypes
+import hashlib
 import http.client
 import http.server
 import itertools
@@ -131,11 +133,100 @@ class Dns:
 
 
 class Web(http.server.BaseHTTPRequestHandler):
-    """Says what it was asked: method, path, headers, body, the address that was reached."""
+    """Says what it was asked: method, path, headers, body, the address that was reached. But for what is below
+    `home`: site/HOST/PATH is a file of that host, git/NAME.git a repository at /git/NAME.git of every host; and for
+    /events (server-sent events) and /websocket (what comes is sent back)."""
 
     protocol_version = "HTTP/1.1"
+    home = None
+    seen = threading.Condition()
+    events_seen = 0
+
+    def send(self, data, kind="application/octet-stream", status=200):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def file(self):
+        host = (self.headers.get("Host") or "").split(":")[0].lower()
+        path = self.path.partition("?")[0]
+        found = (self.home / "site" / host / (path.lstrip("/") + ("index.html" if path.endswith("/") else ""))).resolve()
+        return found if found.is_file() and found.is_relative_to(self.home / "site") else None
+
+    def git(self):
+        """git's own server program, by the rules of CGI."""
+        path, _, query = self.path.partition("?")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Transfer-Encoding"):
+            while n := int(self.rfile.readline(), 16):
+                body += self.rfile.read(n)
+                self.rfile.readline()
+            self.rfile.readline()
+        environment = {"PATH": os.environ["PATH"], "GIT_PROJECT_ROOT": str(self.home / "git"), "GIT_HTTP_EXPORT_ALL": "1",
+                       "PATH_INFO": path.removeprefix("/git"), "QUERY_STRING": query, "REQUEST_METHOD": self.command,
+                       "CONTENT_TYPE": self.headers.get("Content-Type", ""), "CONTENT_LENGTH": str(len(body)),
+                       "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                       "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""), "REMOTE_USER": "test", "HOME": str(self.home)}
+        done = subprocess.run(["git", "-c", "safe.directory=*", "http-backend"], input=body, capture_output=True,
+                              env=environment, check=False)
+        head, _, data = done.stdout.partition(b"\r\n\r\n")
+        fields = dict(line.split(": ", 1) for line in head.decode().splitlines())
+        self.send(data, fields.get("Content-Type", "text/plain"), int(fields.get("Status", "200").split()[0]))
+
+    def events(self):
+        """Each event but the first is sent when somebody has said that the one before was seen (/seen)."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        for n in range(1, 5):
+            self.wfile.write(f"event: tick\ndata: {n}\n\n".encode())
+            with Web.seen:
+                if not Web.seen.wait_for(lambda n=n: Web.events_seen >= n, 20):
+                    return
+
+    def websocket(self):
+        """RFC 6455: frames of text, each sent back; a close too."""
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.end_headers()
+        self.close_connection = True
+        while len(head := self.rfile.read(2)) == 2:
+            n = head[1] & 127
+            n = struct.unpack(">H", self.rfile.read(2))[0] if n == 126 else n
+            mask, data = self.rfile.read(4), self.rfile.read(n)
+            plain = bytes(b ^ mask[i % 4] for i, b in enumerate(data))
+            size = bytes([n]) if n < 126 else b"\x7e" + struct.pack(">H", n)
+            self.wfile.write(head[:1] + size + plain)
+            if head[0] & 15 == 8:
+                return
 
     def answer(self):
+        with open(self.home / "requests.log", "a", encoding="latin-1") as f:
+            f.write(f"{self.command} {self.path} {self.headers.get('Host')}\n")
+        if self.path.startswith("/git/"):
+            self.git()
+            return
+        if self.path == "/events":
+            self.events()
+            return
+        if self.path == "/websocket" and self.headers.get("Upgrade"):
+            self.websocket()
+            return
+        if self.path.startswith("/seen/"):
+            with Web.seen:
+                Web.events_seen = int(self.path.split("/")[2])
+                Web.seen.notify_all()
+        if file := self.file():
+            self.send(file.read_bytes(), "text/html" if file.name == "index.html" else "application/octet-stream")
+            return
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length).decode("latin-1")
         if self.path.startswith("/bytes/"):
@@ -150,12 +241,7 @@ class Web(http.server.BaseHTTPRequestHandler):
             data = json.dumps({"method": self.command, "path": self.path, "headers": dict(self.headers.items()),
                                "body": body, "address": self.connection.getsockname()[0],
                                "tls": isinstance(self.connection, ssl.SSLSocket)}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
+        self.send(data, "application/json")
 
     do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = answer
 
@@ -279,6 +365,7 @@ class Stream(socketserver.ThreadingTCPServer):
 def serve(zone_file, certificate, key):
     zone = json.loads(pathlib.Path(zone_file).read_text())
     dns = Dns(zone, pathlib.Path(zone_file).with_suffix(".log"))
+    Web.home = pathlib.Path(zone_file).resolve().parent
     servers = [Stream(53, dns.serve_tcp), Stream(ECHO_PORT, echo), Stream(BANNER_PORT, banner),
                Stream(SINK_PORT, sink), Stream(SOURCE_PORT, source), Stream(SOCKS_PORT, socks_proxy),
                Stream(CONNECT_PORT, connect_proxy)]

@@ -1,125 +1,13 @@
 """The way out of real sandboxes: the whole server in a network namespace of its own, with a stand-in internet
 behind it (test/egress/internet.py). What a sandbox's programs reach, what they do not, and what they are told."""
 
-import ctypes
-import json
 import os
-import pathlib
 import signal
-import sys
-import tempfile
 import time
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
-import internet  # noqa: E402
-from client import Client  # noqa: E402
-from conftest import BUILD, OwnServer  # noqa: E402
-
-ZONE = {"web.example.com": {"a": [[internet.WEB]], "aaaa": [[internet.WEB6]]},
-        "other.example.net": {"a": [[internet.OTHER]]},
-        "inside.example.com": {"a": [[internet.PRIVATE]]},
-        "meta.example.com": {"a": [[internet.METADATA]]}}
-EGRESS_USER = os.environ.get("CAY_EGRESS_USER", "daemon")
-CLONE_NEWNET = 0x40000000
-
-
-class Networks(internet.World):
-    """The host's namespace and the internet's, without a cay-egress of the test's own."""
-
-    def __init__(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="cay-egress-", dir="/var/tmp"))
-        self.dir.chmod(0o755)
-        self.host, self.net = f"cayt-{os.getpid()}-host", f"cayt-{os.getpid()}-net"
-        self.zone, self.sandboxes, self.processes = ZONE, [], []
-        try:
-            self.make_networks()
-            self.make_certificates()
-            self.start_internet()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-        for name in (self.host, self.net):
-            internet.run("ip", "netns", "delete", name)
-
-    def asked(self):
-        return self.asked_log.read_text()
-
-
-class Stack:
-    """A server whose every part runs in the host's namespace, and this thread with it."""
-
-    def __init__(self):
-        self.networks, self.server = Networks(), None
-        self.home = os.open("/proc/self/ns/net", os.O_RDONLY)
-        with open(f"/run/netns/{self.networks.host}", "rb") as f:
-            self.enter(f.fileno())
-        try:
-            self.server = OwnServer(keep_args=(
-                f"--egress={BUILD}/src/egress/cay-egress", "--egress-processes=1", f"--egress-user={EGRESS_USER}",
-                f"--egress-arg=--egress-dns-servers={internet.DNS}"))
-        except BaseException:
-            self.close()
-            raise
-        self.cay = Client(self.server.url, self.server.key())
-
-    @staticmethod
-    def enter(fd):
-        if internet.libc.setns(fd, CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), "setns")
-
-    def pids(self, name):
-        """Processes of this server's."""
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-            except OSError:
-                continue
-            if command.split(b"\0")[0].endswith(f"/{name}".encode()) and str(self.server.run).encode() in command:
-                found.append(int(pid))
-        return found
-
-    def close(self):
-        if self.server:
-            self.server.stop()
-        self.enter(self.home)
-        os.close(self.home)
-        self.networks.close()
-
-
-@pytest.fixture(scope="module")
-def stack():
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    s = Stack()
-    yield s
-    s.close()
-
-
-@pytest.fixture
-def box(stack):
-    made = []
-
-    def make(**fields):
-        made.append(stack.cay.create(**fields))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.kill()
-
-
-def fetch(sandbox, url, *options):
-    """What the stand-in web server says that it was asked, or the failed curl."""
-    r = sandbox.run(f"curl -sS --max-time 20 {' '.join(options)} {url}")
-    return json.loads(r.out) if r.exit_code == 0 and r.out.startswith("{") else r
+from egresslib import box, fetch, internet, stack  # noqa: F401: fixtures
 
 
 def test_public_is_what_a_sandbox_reaches_unless_it_says_otherwise(box):
@@ -130,7 +18,7 @@ def test_public_is_what_a_sandbox_reaches_unless_it_says_otherwise(box):
     assert "stand-in" in one.run(f"timeout 5 bash -c 'exec 3<>/dev/tcp/web.example.com/{internet.BANNER_PORT}; head -1 <&3'").out
 
 
-def test_what_nobody_reaches(box):
+def test_what_nobody_reaches(stack, box):
     """Metadata and private addresses stand in the internet of this test: they answer, to others."""
     one = box()
     for target in (internet.METADATA, internet.PRIVATE, "inside.example.com", "meta.example.com", "100.100.100.200",
@@ -138,7 +26,7 @@ def test_what_nobody_reaches(box):
         r = one.run(f"curl -sS -g --max-time 20 -w '%{{http_code}}' http://{target}/")
         assert r.exit_code != 0 or r.out.endswith("403"), f"{target}: {r.out}"
     for address in (internet.METADATA, internet.PRIVATE):  # the control: whoever stands where cay-egress does
-        reached = internet.inside(f"cayt-{os.getpid()}-host",
+        reached = internet.inside(stack.networks.host,
                                   lambda a=address: internet.socket.create_connection((a, 80), 5))
         reached.close()
 
