@@ -8,6 +8,7 @@
  *               waits for the sandbox's policy; limits; what its first bytes are (sniff.c)
  *   socks.c, connect.c   the destination was the listener itself: the client says where to
  *   flow.c      policy_name, then dial.c (resolve.c, policy_address, connect) for what is allowed
+ *   look.c      what its first bytes are, and whether they name what was dialled
  *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c)
  *   forward.c   HTTP: every request is checked and relayed
  *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks
@@ -265,6 +266,10 @@ void flow_look(struct flow *f);
 int flow_watch(struct flow *f, int events, void (*cb)(struct flow *f, int events),
                uint64_t timeout_ms, void (*late)(struct flow *f));
 void flow_unwatch(struct flow *f);
+
+/* Beside flow_watch, until it ends: f->up_fd has something to read, or has ended. cb returns false when
+ * that need not be told any more; it may end f only when it returns true. */
+void flow_watch_upstream(struct flow *f, bool (*cb)(struct flow *f));
 void flow_watch_again(struct flow *f, uint64_t timeout_ms); /* the timer starts anew */
 
 /* The policy changed: is it still allowed? Cuts it if not. */

@@ -2,7 +2,6 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/audit.h"
-#include "egress/clienthello.h"
 #include "egress/connect.h"
 #include "egress/deny.h"
 #include "egress/dial.h"
@@ -10,9 +9,7 @@
 #include "egress/forward.h"
 #include "egress/names.h"
 #include "egress/registry.h"
-#include "egress/sniff.h"
 #include "egress/socks.h"
-#include "egress/tunnel.h"
 
 #include <errno.h>
 #include <string.h>
@@ -37,6 +34,7 @@ struct flow_io {
     uv_timer_t timer;
     struct flow *flow; /* NULL once closing */
     void (*on_client)(struct flow *f, int events);
+    bool (*on_upstream)(struct flow *f);
     void (*late)(struct flow *f);
     bool polls_client, polls_upstream;
     unsigned handles;
@@ -111,6 +109,26 @@ int flow_watch(struct flow *f, int events, void (*cb)(struct flow *f, int events
     io->handles++;
     uv_poll_start(&io->client, events, on_client);
     return 0;
+}
+
+static void on_upstream(uv_poll_t *p, int status, int events)
+{
+    struct flow_io *io = p->data;
+
+    if (!io->on_upstream(io->flow))
+        uv_poll_stop(p);
+}
+
+void flow_watch_upstream(struct flow *f, bool (*cb)(struct flow *f))
+{
+    struct flow_io *io = f->io;
+
+    if (uv_poll_init(f->egress->loop, &io->upstream, f->up_fd) < 0)
+        return;
+    io->on_upstream = cb;
+    io->polls_upstream = true;
+    io->handles++;
+    uv_poll_start(&io->upstream, UV_READABLE | UV_DISCONNECT, on_upstream);
 }
 
 void flow_watch_again(struct flow *f, uint64_t timeout_ms)
@@ -407,220 +425,6 @@ void flow_route(struct flow *f)
         connect_connected(f);
     else
         flow_look(f);
-}
-
-/* -- looking ----------------------------------------------------------------------------------- */
-
-/* Wakes only when there is more than that. */
-static void look_again(struct flow *f, size_t have)
-{
-    int more = (int)have + 1;
-
-    f->low_water = true;
-    (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
-}
-
-/* Before the descriptor is handed on. */
-static void looked(struct flow *f)
-{
-    int one = 1;
-
-    flow_unwatch(f);
-    if (f->low_water)
-        (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
-    f->low_water = false;
-}
-
-static void start_tunnel(struct flow *f)
-{
-    looked(f);
-    if (tunnel_start(f) < 0)
-        flow_reset(f);
-}
-
-static void start_forward(struct flow *f)
-{
-    looked(f);
-    if (forward_adopt(f->egress, f, f->fd, false) < 0)
-        flow_reset(f);
-}
-
-static void intercept(struct flow *f)
-{
-    struct err e = {.code = ERR_UNIMPLEMENTED};
-
-    util_close(&f->up_fd); /* each request is dialled for once it is known */
-    looked(f);
-    if (!f->egress->hooks.intercept_start) {
-        flow_refuse(f, NULL, f->rule[0] ? f->rule : "inspect",
-                    "the rule looks at requests, and this connection is encrypted: this server "
-                    "does not intercept TLS");
-        return;
-    }
-    f->state = FLOW_INTERCEPTED;
-    if (f->egress->hooks.intercept_start(f->egress, f, &e) < 0)
-        flow_refuse(f, NULL, "inspect", "the connection cannot be read: %s", e.text);
-}
-
-/* The name that the client asks the server for must be the one that it dialled: an allowed address
- * is not to carry another's traffic (domain fronting). By address, the name it says is held against
- * the rules too. */
-static bool name_agrees(struct flow *f, const char *said)
-{
-    struct target t = f->target;
-    struct policy_verdict v;
-    char name[POLICY_NAME_MAX + 1];
-
-    if (policy_name_normalize(said, name) < 0) {
-        flow_refuse(f, NULL, "sni", "the TLS server name is not a host name");
-        return false;
-    }
-    if (f->target.name && strcmp(f->target.name, name) != 0) {
-        flow_refuse(f, NULL, "sni", "the TLS server name %s is not the name that was dialled, %s",
-                    name, f->target.name);
-        return false;
-    }
-    if (!f->target.name) {
-        t.name = name;
-        v = flow_verdict_address(f->sandbox, &t);
-        if (v.action == POLICY_DENY) {
-            flow_refuse(f, &v, "sni", "the TLS server name %s is not allowed", name);
-            return false;
-        }
-    }
-    f->sni = strdup(name);
-    return f->sni != NULL;
-}
-
-static void on_tls(struct flow *f, const void *data, size_t n, bool end)
-{
-    struct clienthello hello;
-    int rc;
-
-    f->kind = FLOW_TLS;
-    if (f->unreachable) {
-        flow_reset(f);
-        return;
-    }
-    rc = clienthello_read(data, n, &hello);
-    if (rc == -EAGAIN && !end && n < EGRESS_SNIFF_MAX_BYTES) {
-        look_again(f, n);
-        return;
-    }
-    if (f->refused) {
-        deny_say(f);
-        return;
-    }
-    if (rc < 0) {
-        flow_refuse(f, NULL, "tls", "the TLS ClientHello cannot be read");
-        return;
-    }
-    if (hello.name[0] && !name_agrees(f, hello.name))
-        return;
-    if (f->must_look)
-        intercept(f);
-    else
-        start_tunnel(f);
-}
-
-static void on_opaque(struct flow *f)
-{
-    f->kind = FLOW_OPAQUE;
-    if (f->refused || f->unreachable)
-        flow_reset(f);
-    else if (f->must_look)
-        flow_refuse(f, NULL, f->rule,
-                    "the rule looks at requests, and this is neither HTTP nor TLS");
-    else
-        start_tunnel(f);
-}
-
-static void on_look(struct flow *f, int events)
-{
-    static unsigned char data[EGRESS_SNIFF_MAX_BYTES]; /* one loop, used within this call */
-    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
-    bool end = n == 0 || events & UV_DISCONNECT;
-
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n < 0) {
-        flow_end(f);
-        return;
-    }
-    switch (sniff_bytes(data, (size_t)n, end, false)) {
-    case SNIFF_MORE:
-        if ((size_t)n >= sizeof(data))
-            on_opaque(f);
-        else
-            look_again(f, (size_t)n);
-        return;
-    case SNIFF_TLS: on_tls(f, data, (size_t)n, end); return;
-    case SNIFF_HTTP:
-        f->kind = FLOW_HTTP;
-        start_forward(f); /* a refusal is said there too */
-        return;
-    default: on_opaque(f);
-    }
-}
-
-/* The server speaks first: ssh, mail, databases. What the client says after that is its own affair; but
- * what it has said already is looked at. */
-static void on_upstream(uv_poll_t *p, int status, int events)
-{
-    struct flow_io *io = p->data;
-    char byte;
-
-    if (recv(io->flow->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-        uv_poll_stop(p);
-    else
-        on_opaque(io->flow);
-}
-
-/* What has begun as TLS or HTTP and does not go on is neither let through unread, nor waited for. */
-static bool has_begun(struct flow *f)
-{
-    unsigned char data[64];
-    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
-    enum sniff kind = n > 0 ? sniff_bytes(data, (size_t)n, false, false) : SNIFF_OPAQUE;
-
-    return kind == SNIFF_MORE || kind == SNIFF_TLS || kind == SNIFF_HTTP;
-}
-
-static void on_look_late(struct flow *f)
-{
-    if (f->refused || f->unreachable) {
-        flow_reset(f);
-    } else if (f->must_look) {
-        flow_refuse(f, NULL, f->rule, "the rule looks at requests, and none came in time");
-    } else if (has_begun(f)) {
-        f->kind = FLOW_OPAQUE;
-        flow_refuse(f, NULL, "first-bytes", "the first message did not come whole in time");
-    } else {
-        on_opaque(f);
-    }
-}
-
-static void watch_upstream(struct flow *f)
-{
-    if (uv_poll_init(f->egress->loop, &f->io->upstream, f->up_fd) < 0)
-        return;
-    f->io->polls_upstream = true;
-    f->io->handles++;
-    uv_poll_start(&f->io->upstream, UV_READABLE | UV_DISCONNECT, on_upstream);
-}
-
-void flow_look(struct flow *f)
-{
-    uint64_t wait_ms = f->refused || f->unreachable ? EGRESS_SILENT_MS : EGRESS_SNIFF_MS;
-
-    f->state = FLOW_SNIFFING;
-    if (flow_watch(f, UV_READABLE | UV_DISCONNECT, on_look, wait_ms, on_look_late) < 0) {
-        flow_reset(f);
-        return;
-    }
-    if (f->up_fd >= 0 && !f->must_look)
-        watch_upstream(f);
-    on_look(f, 0); /* as a rule its first message is there already */
 }
 
 void flow_recheck(struct flow *f)

@@ -3,9 +3,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/audit.h"
-#include "egress/connect.h"
 #include "egress/deny.h"
 #include "egress/dial.h"
+#include "egress/host.h"
 #include "egress/names.h"
 #include "egress/registry.h"
 #include "egress/tcpcount.h"
@@ -174,79 +174,6 @@ static void internal(struct http_exchange *x, struct flow *f)
     }
 }
 
-/* -- who is asked ------------------------------------------------------------------------------ */
-
-/* "host" or "host:port" -> target; port is what it is without one. 0 or -EINVAL. */
-static int parse_authority(const char *text, uint16_t port, struct target *out,
-                           char room[static POLICY_NAME_MAX + 1])
-{
-    char with_port[300];
-    const char *bracket = strrchr(text, ']'), *colon = strrchr(text, ':');
-    struct policy_address a = {0};
-
-    if (colon && (!bracket || colon > bracket))
-        snprintf(with_port, sizeof(with_port), "%s", text);
-    else
-        snprintf(with_port, sizeof(with_port), "%s:%u", text, port);
-    if (connect_parse_authority(with_port, room, &a, &out->port) < 0)
-        return -EINVAL;
-    out->name = room[0] ? room : NULL;
-    out->address = a;
-    return 0;
-}
-
-static bool same_host(const struct target *a, const struct target *b)
-{
-    if (a->name || b->name)
-        return a->name && b->name && strcmp(a->name, b->name) == 0;
-    return memcmp(&a->address, &b->address, sizeof(a->address)) == 0;
-}
-
-/* To the proxy itself: the target says where to, and Host must say the same. 0, or what to answer. */
-static int target_of_request(struct line *l, const struct flow *f, const struct http_head *h)
-{
-    struct target host = {0};
-    char room[POLICY_NAME_MAX + 1];
-
-    if (parse_authority(h->authority, 80, &l->want, l->want_name) < 0)
-        return 400;
-    if (h->host[0] && (parse_authority(h->host, 80, &host, room) < 0 ||
-                       !same_host(&host, &l->want) || host.port != l->want.port))
-        return 421;
-    if (target_of_own(f->sandbox, &l->want) < 0)
-        return 421;
-    set_target(&l->want, l->want_name, &l->want);
-    return 0;
-}
-
-/* To an origin that was dialled: all that names it must agree with that. A name said to a bare address
- * is held against the rules too. */
-static int agree(struct line *l, const struct flow *f, const struct http_head *h)
-{
-    const char *said[] = {h->host, h->authority};
-    char room[POLICY_NAME_MAX + 1];
-
-    set_target(&l->want, l->want_name, &f->target);
-    for (size_t i = 0; i < ARRAY_SIZE(said); i++) {
-        struct target t = {0}, with = l->want;
-
-        if (!said[i][0])
-            continue;
-        if (parse_authority(said[i], f->target.port, &t, room) < 0)
-            return 400;
-        if (t.port != f->target.port)
-            return 421;
-        if (same_host(&t, &f->target))
-            continue;
-        if (f->target.name || !t.name)
-            return 421;
-        with.name = t.name;
-        if (flow_verdict_address(f->sandbox, &with).action == POLICY_DENY)
-            return 421;
-    }
-    return 0;
-}
-
 /* -- the policy's word ------------------------------------------------------------------------- */
 
 static struct policy_verdict ask(const struct policy *p, const struct target *t, bool resolved,
@@ -319,19 +246,6 @@ static void on_reusable(int fd, void *arg)
     set_target(&l->up, l->up_name, &l->want);
 }
 
-/* For HTTP/1.0, which need not say. */
-static const char *host_text(struct line *l)
-{
-    static char text[INET6_ADDRSTRLEN + 2];
-    char address[INET6_ADDRSTRLEN];
-
-    if (l->want.name)
-        return l->want.name;
-    policy_address_format(&l->want.address, address);
-    snprintf(text, sizeof(text), strchr(address, ':') ? "[%s]" : "%s", address);
-    return text;
-}
-
 /* fd is connected to l->want, and for tls it is the plain end. */
 static void start_relay(struct line *l, struct flow *f, int fd)
 {
@@ -341,6 +255,7 @@ static void start_relay(struct line *l, struct flow *f, int fd)
     const struct http_head *h = http_exchange_head(x);
     struct policy_verdict v = decide(f->sandbox, &l->want, true, h);
     struct err e = {0};
+    char host[INET6_ADDRSTRLEN + 2];
 
     l->preparing = false;
     if (v.action == POLICY_DENY) {
@@ -361,7 +276,8 @@ static void start_relay(struct line *l, struct flow *f, int fd)
         return;
     }
     if (!h->host[0])
-        o.host = arena_printf(http_exchange_arena(x), "%s:%u", host_text(l), l->want.port);
+        o.host = arena_printf(http_exchange_arena(x), "%s:%u", host_text(&l->want, host),
+                              l->want.port);
     flow_set_rule(f, v.name);
     f->dialed = true;
     note_allowed(f, l, h, &v);
@@ -445,7 +361,7 @@ static bool reuse(struct line *l, struct flow *f)
     if (fd < 0)
         return false;
     l->up_fd = -1;
-    if (l->up.port != l->want.port || !same_host(&l->up, &l->want) ||
+    if (l->up.port != l->want.port || !host_same(&l->up, &l->want) ||
         recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
         close(fd);
         return false;
@@ -514,6 +430,12 @@ static void serve(struct http_exchange *x, struct line *l, struct flow *f)
         http_exchange_abort(x);
 }
 
+static int agree(struct line *l, const struct flow *f, const struct http_head *h)
+{
+    set_target(&l->want, l->want_name, &f->target);
+    return host_agrees(f->sandbox, h, &f->target);
+}
+
 static void handle(struct http_exchange *x, void *ctx)
 {
     struct line *l = (void *)(uintptr_t)http_exchange_tag(x);
@@ -537,7 +459,8 @@ static void handle(struct http_exchange *x, void *ctx)
         internal(x, f); /* to the proxy and about nobody else */
         return;
     }
-    status = f->via == FLOW_BY_REQUEST ? target_of_request(l, f, h) : agree(l, f, h);
+    status = f->via == FLOW_BY_REQUEST ? host_of_request(f->sandbox, h, &l->want, l->want_name)
+                                       : agree(l, f, h);
     if (status == 400)
         answer(x, f, 400, "bad_request", "none", "the request does not say plainly whom it is for");
     else if (status != 0)
