@@ -33,9 +33,9 @@ def git(*args):
 
 
 def origin():
-    """Where the figures come from: commit, whether sources differ from it, when, which machine, and how many
-    wanted its processors before the bench began."""
-    return {"load": round(os.getloadavg()[0], 1), "commit": git("rev-parse", "--short=12", "HEAD"), "changed": bool(git("status", "--porcelain", "src")),
+    """Where the figures come from: commit, whether sources differ from it, when, which machine, how many wanted
+    its processors before the bench began, and with which priority it ran beside them."""
+    return {"load": round(os.getloadavg()[0], 1), "nice": os.nice(0), "commit": git("rev-parse", "--short=12", "HEAD"), "changed": bool(git("status", "--porcelain", "src")),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "machine": machine()}
 
 
@@ -97,7 +97,8 @@ def headline(data):
             f"{found['kernel']}, {found['processors']} × {found['processor'] or 'processor'}, "
             f"{found['memory_mib'] / 1024:.1f} GiB. Load average when it began: {data['load']:g}"
             + (" (the machine was busy with other work: look at the ratios)."
-               if data["load"] > found["processors"] / 2 else "."))
+               if data["load"] > found["processors"] / 2 else ".")
+            + (f" The bench ran at nice {data['nice']}." if data["nice"] else ""))
 
 
 def markdown(data):
