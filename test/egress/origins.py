@@ -1,0 +1,196 @@
+"""Servers that demand credentials, for tests of interception, in the stand-in internet's namespace:
+
+    python3 origins.py serve DIRECTORY      certificates and keys from there; requests to DIRECTORY/requests.log
+
+Ports: see below. Every request that arrives is one JSON line in the log, so that a test can say what a server has
+seen, and what it has not. Nothing here needs more than Python's own library."""
+
+import base64
+import gzip
+import hashlib
+import hmac
+import http.server
+import json
+import pathlib
+import socket
+import ssl
+import struct
+import sys
+import threading
+import urllib.parse
+
+MODEL, EXPIRED, SELF_SIGNED, WRONG_NAME, PLAIN = 9443, 9444, 9445, 9446, 9080
+REAL_KEY = "sk-real-0123456789-abcdefghij"
+AWS_ID, AWS_SECRET = "AKIDREALEXAMPLE", "real/aws+secret0123456789abcdefghijklmno"
+
+
+def accept_key(key):
+    return base64.b64encode(hashlib.sha1(key.encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()).decode()
+
+
+def signature_is_good(method, target, headers, body):
+    """AWS Signature Version 4, header form, written from its description and not from cay's code."""
+    scheme, _, rest = headers.get("authorization", "").partition(" ")
+    if scheme != "AWS4-HMAC-SHA256":
+        return "no signature"
+    fields = dict(part.strip().split("=", 1) for part in rest.split(","))
+    key_id, day, region, service, _ = fields["Credential"].split("/")
+    if key_id != AWS_ID:
+        return "unknown key"
+    path, _, query = target.partition("?")
+    if service != "s3":
+        path = urllib.parse.quote(path, safe="/~-_.")
+    pairs = sorted(tuple(urllib.parse.quote(urllib.parse.unquote_plus(x), safe="~-_.") for x in (p + "=").split("=")[:2])
+                   for p in query.split("&") if p)
+    names = fields["SignedHeaders"].split(";")
+    said = headers.get("x-amz-content-sha256") or hashlib.sha256(body).hexdigest()
+    if said not in ("UNSIGNED-PAYLOAD", hashlib.sha256(body).hexdigest()):
+        return "the body is another"
+    canonical = "\n".join([method, path, "&".join("=".join(p) for p in pairs),
+                           *(f"{n}:{' '.join(headers[n].split())}" for n in names), "", ";".join(names), said])
+    scope = f"{day}/{region}/{service}/aws4_request"
+    text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = ("AWS4" + AWS_SECRET).encode()
+    for part in (day, region, service, "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    good = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    return "good" if hmac.compare_digest(good, fields["Signature"]) else f"bad signature of {canonical!r}"
+
+
+class Origin(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    log_path, lock, released = None, threading.Lock(), threading.Event()
+
+    def answer(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        line = {"port": self.server.server_address[1], "method": self.command, "target": self.path,
+                "headers": self.headers.items(), "body": body.decode("latin-1")}
+        with self.lock, open(self.log_path, "a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+        path = self.path.partition("?")[0]
+        work = getattr(self, "on_" + path.strip("/").replace("-", "_").split("/")[0], None)
+        if work:
+            work(body)
+        else:
+            self.say(200, {"path": self.path})
+
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = answer
+
+    def say(self, status, what, **headers):
+        data = json.dumps(what).encode() if not isinstance(what, bytes) else what
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def on_v1(self, _):
+        keys = (self.headers.get("Authorization"), self.headers.get("X-Api-Key"))
+        good = f"Bearer {REAL_KEY}" in keys or REAL_KEY in keys
+        self.say(200 if good else 401, {"ok": good})
+
+    def on_echo(self, body):
+        self.say(200, {"headers": self.headers.items(), "target": self.path, "body": body.decode("latin-1")})
+
+    def on_echo_header(self, _):
+        self.say(200, {}, X_Echo=self.headers.get("Authorization") or "none")
+
+    def on_echo_chunked(self, _):
+        """Every byte a chunk of its own."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for byte in json.dumps(self.headers.items()).encode():
+            self.wfile.write(b"1\r\n%c\r\n" % byte)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def on_echo_until_close(self, _):
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(json.dumps(self.headers.items()).encode())
+
+    def on_echo_gzip(self, _):
+        self.say(200, gzip.compress(json.dumps(self.headers.items()).encode()), Content_Encoding="gzip")
+
+    def on_redirect(self, _):
+        self.say(302, {}, Location=urllib.parse.unquote(self.path.partition("?")[2]))
+
+    def on_s3(self, body):
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        verdict = signature_is_good(self.command, self.path, headers, body)
+        self.say(200 if verdict == "good" else 403, {"signature": verdict})
+
+    def on_sse(self, _):
+        """The second event comes when another request has asked for it."""
+        self.released.clear()
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(b"data: first\n\n")
+        self.wfile.write(b"data: second\n\n" if self.released.wait(30) else b"data: nobody asked\n\n")
+
+    def on_release(self, _):
+        self.released.set()
+        self.say(200, {})
+
+    def on_ws(self, _):
+        """Echoes each message before it reads the next."""
+        self.close_connection = True
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", accept_key(self.headers["Sec-WebSocket-Key"]))
+        self.end_headers()
+        while head := self.rfile.read(2):
+            mask = self.rfile.read(4)
+            data = bytes(b ^ mask[i % 4] for i, b in enumerate(self.rfile.read(head[1] & 0x7f)))
+            if data == b"secret":
+                data = REAL_KEY.encode()
+            self.wfile.write(struct.pack("!BB", 0x81, len(data)) + data)
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+    request_queue_size = 128
+    context = None
+
+    def get_request(self):
+        connection, peer = super().get_request()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.context:
+            connection.settimeout(60)
+            connection = self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return connection, peer
+
+    def handle_error(self, *_):
+        pass
+
+
+def serve(directory):
+    directory = pathlib.Path(directory)
+    Origin.log_path = directory / "requests.log"
+    for port, name in ((MODEL, "good"), (EXPIRED, "expired"), (SELF_SIGNED, "self-signed"), (WRONG_NAME, "wrong-name"),
+                       (PLAIN, None)):
+        server = Server(("::", port), Origin)
+        if name:
+            server.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            server.context.load_cert_chain(directory / f"{name}.pem", directory / f"{name}.key")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    print("ready", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["serve"] or len(sys.argv) != 3:
+        sys.exit(__doc__)
+    serve(sys.argv[2])

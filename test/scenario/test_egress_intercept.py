@@ -1,0 +1,530 @@
+"""Interception and credentials of cay-egress, with real clients in a network namespace as a sandbox has it, and
+servers in the stand-in internet (test/egress) that demand credentials and tell what they have seen."""
+
+import base64
+import contextlib
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import ssl
+import struct
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
+from conftest import BUILD, USER  # noqa: E402
+from internet import OTHER, WEB, World, inside, run  # noqa: E402
+from origins import (AWS_ID, AWS_SECRET, EXPIRED, MODEL, PLAIN, REAL_KEY, SELF_SIGNED, WRONG_NAME,  # noqa: E402
+                     accept_key)
+
+API, OTHER_HOST = "api.model.example", "other.example.net"
+ZONE = {API: {"a": [[WEB]]}, "s3.model.example": {"a": [[WEB]]}, OTHER_HOST: {"a": [[OTHER]]}}
+ORIGINS = pathlib.Path(__file__).resolve().parents[1] / "egress/origins.py"
+URL = f"https://{API}:{MODEL}"
+
+
+def make_certificates(world, directory):
+    def new(name, subject_names, *more):
+        run("openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
+            "/CN=origin", "-keyout", directory / f"{name}.key", "-out", directory / f"{name}.csr")
+        config = directory / f"{name}.cnf"
+        config.write_text("[ca]\ndefault_ca=d\n[d]\ndatabase=%s\nserial=%s\nnew_certs_dir=%s\ndefault_md=sha256\n"
+                          "policy=p\nx509_extensions=e\nunique_subject=no\n[p]\ncommonName=supplied\n"
+                          "[e]\nsubjectAltName=%s\n" % (directory / "index", directory / "serial", directory,
+                                                        ",".join(f"DNS:{n}" for n in subject_names)))
+        (directory / "index").write_text("")
+        (directory / "serial").write_text("01\n")
+        run("openssl", "ca", "-batch", "-config", config, "-in", directory / f"{name}.csr", "-out",
+            directory / f"{name}.pem", "-notext", *more)
+
+    ca = ("-cert", world.ca, "-keyfile", world.dir / "ca.key")
+    new("good", ZONE, *ca, "-days", "2")
+    new("expired", ZONE, *ca, "-startdate", "20200101000000Z", "-enddate", "20200102000000Z")
+    new("wrong-name", ["else.example"], *ca, "-days", "2")
+    new("self-signed", ZONE, "-selfsign", "-keyfile", directory / "self-signed.key", "-days", "2")
+
+
+class Origins:
+    def __init__(self, world):
+        self.directory = world.dir / "origins"
+        self.directory.mkdir()
+        make_certificates(world, self.directory)
+        self.log = self.directory / "requests.log"
+        self.log.write_text("")
+        self.process = subprocess.Popen(["ip", "netns", "exec", world.net, sys.executable, ORIGINS, "serve",
+                                         self.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline() == "ready\n"
+
+    def seen(self):
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def clear(self):
+        self.log.write_text("")
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def world():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    for tool in ("ip", "nft", "openssl", "curl", "setpriv"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+    try:
+        pwd.getpwnam(USER)
+        user = USER
+    except KeyError:
+        user = "nobody"
+    w = World(BUILD / "src/egress/cay-egress", ZONE, user, ["--egress-connect-timeout=3s"])
+    w.origins = None
+    try:
+        w.origins = Origins(w)
+        yield w
+    finally:
+        if w.origins:
+            w.origins.close()
+        w.close()
+
+
+@pytest.fixture
+def origins(world):
+    world.origins.clear()
+    return world.origins
+
+
+def seal(world, name, value, tenant="tenant1", **bind):
+    bind.setdefault("domains", [API])
+    status, text = world.call("POST", "/v1/seal", {"tenant": tenant, "name": name, "value": value, "bind": bind})
+    assert status == 200, text
+    return {"name": name, "sealed": json.loads(text)["sealed"], "bind": bind}
+
+
+RULES = [{"action": "allow", "domains": list(ZONE)}]
+
+
+def inject(*names, domains=(API,), **more):
+    return [{"credential": name, "domains": list(domains), **more} for name in names]
+
+
+@contextlib.contextmanager
+def sandbox(world, credentials, injections, rules=None):
+    """One whose clients trust its tenant's authority."""
+    s = world.sandbox({"rules": rules or RULES, "inject": injections}, credentials=credentials)
+    status, pem = world.call("GET", "/v1/ca/tenant1")
+    assert status == 200, pem
+    s.ca = world.dir / f"{s.name}.pem"
+    s.ca.write_text(pem)
+    try:
+        yield s
+    finally:
+        world.end(s)
+
+
+@pytest.fixture
+def box(world):
+    """Its model API's key is put on by the proxy."""
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model")) as s:
+        yield s
+
+
+def curl(s, *arguments):
+    r = s.curl("--cacert", s.ca, *arguments)
+    assert REAL_KEY not in r.stdout + r.stderr
+    return r
+
+
+def reasons(world, s):
+    return [d["reason"] for d in world.denials(s)]
+
+
+# -- clients -----------------------------------------------------------------------------------------
+
+
+def test_without_a_key_the_model_refuses(world, origins):
+    """The control: nothing is injected, and the connection is not even read."""
+    with sandbox(world, [], []) as s:
+        r = s.curl("--cacert", world.ca, f"{URL}/v1/chat")
+    assert json.loads(r.stdout) == {"ok": False}, r.stderr
+    assert origins.seen()[0]["target"] == "/v1/chat"
+
+
+def test_curl(box, origins):
+    r = curl(box, "-H", "Authorization: Bearer cay-secret:model", f"{URL}/v1/chat")
+    assert json.loads(r.stdout) == {"ok": True}, r.stderr
+    sent = [value for name, value in origins.seen()[0]["headers"] if name.lower() == "authorization"]
+    assert sent == [f"Bearer {REAL_KEY}"]  # once, and instead of the client's
+
+
+def test_connection_is_kept(box, origins):
+    r = curl(box, "-v", f"{URL}/v1/a", f"{URL}/v1/b", f"{URL}/v1/c")
+    assert r.stdout.count('{"ok": true}') == 3 and r.stderr.count("Connected to") == 1, r.stderr
+    assert len(origins.seen()) == 3
+
+
+def test_python(box):
+    program = (f"import json, ssl, urllib.request as u\n"
+               f"r = u.Request('{URL}/v1/chat', data=b'x' * 200000, headers={{'X-Api-Key': 'cay-secret:model'}})\n"
+               f"print(json.load(u.urlopen(r)))")
+    with_header = box.run(sys.executable, "-c", program, env={**os.environ, "SSL_CERT_FILE": str(box.ca)})
+    # another header than the credential's own is no place for it
+    assert "403" in with_header.stderr
+    program = program.replace("X-Api-Key", "Authorization")
+    r = box.run(sys.executable, "-c", program, env={**os.environ, "SSL_CERT_FILE": str(box.ca)})
+    assert r.stdout == "{'ok': True}\n", r.stderr
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_node(box):
+    program = f"fetch('{URL}/v1/chat', {{method: 'POST', body: 'x'}}).then(r => r.json()).then(o => console.log(o.ok))"
+    r = box.run("node", "-e", program, env={**os.environ, "NODE_EXTRA_CA_CERTS": str(box.ca)})
+    assert r.stdout == "true\n", r.stderr
+
+
+def test_large_bodies(world, box, origins):
+    (world.dir / "big").write_bytes(os.urandom(3_000_000))
+    r = curl(box, "--data-binary", f"@{world.dir}/big", "-H", "Content-Type: application/octet-stream", f"{URL}/v1/big")
+    assert json.loads(r.stdout) == {"ok": True}, r.stderr
+    assert len(origins.seen()[0]["body"]) == 3_000_000
+
+
+def test_client_that_does_not_trust(world, box):
+    r = box.curl("--cacert", world.ca, f"{URL}/v1/chat")
+    assert r.returncode == 60
+    assert any("does not trust this sandbox's certificate authority" in reason for reason in reasons(world, box))
+
+
+def test_client_with_h2_only(world, box):
+    r = box.run("openssl", "s_client", "-connect", f"{API}:{MODEL}", "-servername", API, "-alpn", "h2",
+                stdin=subprocess.DEVNULL)
+    assert "no application protocol" in r.stderr
+    assert any("HTTP/1.1" in reason for reason in reasons(world, box))
+
+
+def test_name_and_host_must_agree(world, box, origins):
+    r = curl(box, "-o", "-", "-w", "%{http_code}", "-H", f"Host: {OTHER_HOST}:{MODEL}", f"{URL}/v1/chat")
+    assert r.stdout.endswith("421"), r.stdout
+    r = box.curl("-k", "--resolve", f"{OTHER_HOST}:{MODEL}:{box.resolve(API)[1][0]}",
+                 f"https://{OTHER_HOST}:{MODEL}/v1/chat")
+    assert r.returncode == 35  # the alert
+    assert origins.seen() == []
+
+
+# -- servers that cannot be trusted ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("port, says", [(EXPIRED, "certificate has expired"), (SELF_SIGNED, "self-signed"),
+                                        (WRONG_NAME, "certificate is for another name")])
+def test_bad_upstream_certificate(box, origins, port, says):
+    r = curl(box, "-w", "%{http_code}", f"https://{API}:{port}/v1/chat")
+    assert r.stdout.endswith("502") and says in r.stdout, r.stdout + r.stderr
+    assert origins.seen() == []
+
+
+# -- where a secret does not go ----------------------------------------------------------------------
+
+
+def test_not_over_plain_http(world, box, origins):
+    r = curl(box, "-w", "%{http_code}", f"http://{API}:{PLAIN}/v1/chat")
+    assert r.stdout.endswith("403") and "does not go over plain HTTP" in r.stdout
+    assert origins.seen() == []
+    assert any("plain HTTP" in reason for reason in reasons(world, box))
+
+
+def test_insecure_where_its_owner_says_so(world, origins):
+    """The control of the test above."""
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer", insecure=True)], inject("model")) as s:
+        r = curl(s, f"http://{API}:{PLAIN}/v1/chat", f"http://{API}:{PLAIN}/echo")
+    assert '{"ok": true}' in r.stdout and "[redacted]" in r.stdout, r.stdout + r.stderr
+
+
+def test_not_after_a_redirect(box, origins):
+    target = f"https://{OTHER_HOST}:{MODEL}/v1/stolen"
+    r = box.curl("--cacert", "/dev/null", "-L", "-k", "--location-trusted", "-H", "Authorization: Bearer own",
+                 f"{URL}/redirect?{target}")
+    assert r.stdout.endswith('{"ok": false}'), r.stdout + r.stderr
+    first, second = origins.seen()
+    assert ["Authorization", f"Bearer {REAL_KEY}"] in first["headers"]
+    assert second["target"] == "/v1/stolen" and REAL_KEY not in json.dumps(second)
+
+
+def test_not_where_its_own_binding_ends(world, origins):
+    """The rule would put it on everything; the owner of the value has bound it to one path."""
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer", paths=["/v1/*"], methods=["GET"])],
+                 inject("model", domains=(API, OTHER_HOST))) as s:
+        good = curl(s, f"{URL}/v1/x")
+        path = curl(s, f"{URL}/echo")
+        method = curl(s, "-X", "POST", f"{URL}/v1/x")
+        twice = curl(s, "--path-as-is", f"{URL}/echo/..%2fv1/x")
+        host = curl(s, f"https://{OTHER_HOST}:{MODEL}/v1/x")
+    assert json.loads(good.stdout) == {"ok": True}
+    for r in (path, method, twice):
+        assert "not for this method and path" in r.stdout, r.stdout
+    assert "not for this host" in host.stdout
+    assert len(origins.seen()) == 1
+
+
+@pytest.mark.parametrize("path", ["/echo", "/echo-chunked", "/echo-until-close", "/echo-header"])
+def test_not_by_echo(box, path):
+    r = curl(box, "-i", f"{URL}{path}")
+    assert r.returncode == 0 and "[redacted]" in r.stdout, r.stdout + r.stderr
+    assert "sk-real" not in r.stdout
+
+
+def test_not_by_compressed_echo(box, origins):
+    r = curl(box, "-i", "--compressed", f"{URL}/echo-gzip")
+    assert "502" in r.stdout.splitlines()[0] and "compressed" in r.stdout
+    sent = dict(origins.seen()[0]["headers"])
+    assert sent["Accept-Encoding"] == "identity"
+
+
+def test_nowhere_on_this_machine(world, box):
+    """Not in logs, the audit log, denials, the state directory, nor in what others may read of the process."""
+    curl(box, f"{URL}/v1/chat", f"{URL}/echo", f"http://{API}:{PLAIN}/v1")
+    for path in [world.log, *(p for p in world.state.rglob("*") if p.is_file())]:
+        assert REAL_KEY.encode() not in path.read_bytes(), path
+    assert REAL_KEY not in json.dumps(world.audit()) + json.dumps(world.denials(box))
+    pid = world.egress.pid
+    assert os.stat(f"/proc/{pid}/mem").st_uid == 0  # not its user's: PR_SET_DUMPABLE is off
+    limits = pathlib.Path(f"/proc/{pid}/limits").read_text()
+    assert [line.split()[4:6] for line in limits.splitlines() if line.startswith("Max core")] == [["0", "0"]]
+    for name in ("seal.key", "ca/tenant1.key"):
+        assert (world.state / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_audit_names_the_credential(world, box):
+    curl(box, f"{URL}/v1/audited?x=y")
+    lines = [line for line in world.audit() if line.get("path") == "/v1/audited"]
+    assert lines and lines[-1]["credential"] == "model"
+
+
+# -- kinds -------------------------------------------------------------------------------------------
+
+
+def headers_seen(origins, name):
+    return [value for line in origins.seen() for key, value in line["headers"] if key.lower() == name]
+
+
+def test_header(world, origins):
+    with sandbox(world, [seal(world, "k", REAL_KEY, kind="header", header="X-Api-Key")], inject("k")) as s:
+        r = curl(s, "-H", "x-api-key: own", "-H", "X-API-KEY: second", f"{URL}/v1/chat")
+    assert json.loads(r.stdout) == {"ok": True}
+    assert headers_seen(origins, "x-api-key") == [REAL_KEY]
+
+
+def test_prefix_and_basic(world, origins):
+    with sandbox(world, [seal(world, "k", REAL_KEY, kind="header", header="X-Api-Key", prefix="Token ")],
+                 inject("k")) as s:
+        curl(s, f"{URL}/x")
+    assert headers_seen(origins, "x-api-key") == [f"Token {REAL_KEY}"]
+    origins.clear()
+    with sandbox(world, [seal(world, "k", f"me:{REAL_KEY}", kind="basic")], inject("k")) as s:
+        r = curl(s, "-u", "own:own", f"{URL}/echo")
+    expected = base64.b64encode(f"me:{REAL_KEY}".encode()).decode()
+    assert headers_seen(origins, "authorization") == [f"Basic {expected}"]
+    assert expected not in r.stdout and "[redacted]" in r.stdout
+
+
+def test_query(world, origins):
+    with sandbox(world, [seal(world, "k", "value/with &signs", kind="query", parameter="key")], inject("k")) as s:
+        r = curl(s, f"{URL}/echo?a=1&key=own&k%65y=again&b=2")
+    assert origins.seen()[0]["target"] == "/echo?a=1&b=2&key=value%2Fwith%20%26signs"
+    assert "value%2F" not in r.stdout and "[redacted]" in r.stdout
+
+
+def test_headers_with_placeholders(world, origins):
+    """As E2B's rules set them."""
+    credentials = [seal(world, "TOKEN", REAL_KEY, kind="placeholder"),
+                   seal(world, "rule", {"Authorization": "Bearer ${e2b.secrets.TOKEN}", "X-Plain": "y"}, kind="headers")]
+    with sandbox(world, credentials, inject("rule")) as s:
+        r = curl(s, "-H", "X-Plain: own", f"{URL}/v1/chat")
+    assert json.loads(r.stdout) == {"ok": True}
+    assert headers_seen(origins, "x-plain") == ["y"]
+
+
+def test_unknown_credential(world, origins):
+    with sandbox(world, [], inject("absent")) as s:
+        r = curl(s, f"{URL}/v1/chat")
+    assert "which this sandbox was not given" in r.stdout
+    assert origins.seen() == []
+
+
+# -- placeholders ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def holder(world):
+    with sandbox(world, [seal(world, "KEY", REAL_KEY, kind="placeholder"),
+                         seal(world, "ELSE", "another-secret-value", kind="placeholder", domains=[OTHER_HOST])],
+                 inject("KEY") + inject("ELSE", domains=[OTHER_HOST])) as s:
+        yield s
+
+
+@pytest.mark.parametrize("spelling", ["cay-secret:KEY", "${e2b.secrets.KEY}"])
+def test_placeholder_in_a_header(holder, origins, spelling):
+    r = curl(holder, "-H", f"Authorization: Bearer {spelling}", "-H", f"X-Two: a {spelling}, b", f"{URL}/v1/chat")
+    assert json.loads(r.stdout) == {"ok": True}, r.stdout
+    assert headers_seen(origins, "x-two") == [f"a {REAL_KEY}, b"]
+
+
+def test_placeholder_in_basic_and_target(holder, origins):
+    curl(holder, "-u", "me:cay-secret:KEY", f"{URL}/bot-cay-secret:KEY/x?key=cay-secret:KEY")
+    assert base64.b64decode(headers_seen(origins, "authorization")[0].split()[1]).decode() == f"me:{REAL_KEY}"
+    assert origins.seen()[0]["target"] == f"/bot-{REAL_KEY}/x?key={REAL_KEY}"
+
+
+def test_placeholder_in_bodies(holder, origins):
+    for kind, body, expected in (
+            ("application/json", '{"key": "cay-secret:KEY"}', f'{{"key": "{REAL_KEY}"}}'),
+            ("application/x-www-form-urlencoded", "key=cay-secret:KEY&x=cay-secret:none", f"key={REAL_KEY}&x=cay-secret:none"),
+            ("text/plain; charset=utf-8", "${e2b.secrets.KEY} cay-secret:ELSE", f"{REAL_KEY} cay-secret:ELSE"),
+            ("application/octet-stream", "cay-secret:KEY", "cay-secret:KEY")):
+        origins.clear()
+        r = curl(holder, "-H", f"Content-Type: {kind}", "--data-binary", body, f"{URL}/echo")
+        assert r.returncode == 0, r.stderr
+        assert [line["body"] for line in origins.seen()] == [expected]
+
+
+def test_placeholder_to_another_host(world, holder, origins):
+    r = curl(holder, "-H", "Authorization: Bearer cay-secret:KEY", f"https://{OTHER_HOST}:{MODEL}/v1/chat")
+    assert "KEY is not for this host" in r.stdout, r.stdout
+    r = curl(holder, "-H", "Authorization: Bearer cay-secret:KEY", f"http://{OTHER_HOST}:{PLAIN}/v1/chat")
+    assert "KEY is not for this host" in r.stdout, r.stdout
+    r = curl(holder, "-H", "Authorization: Bearer cay-secret:KEY", f"http://{API}:{PLAIN}/v1/chat")
+    assert "does not go over plain HTTP" in r.stdout, r.stdout
+    r = curl(holder, "-H", "X: cay-secret:NEVER", f"{URL}/v1/chat")
+    assert "no credential NEVER" in r.stdout, r.stdout
+    assert origins.seen() == []
+    assert len(reasons(world, holder)) == 4
+
+
+# -- AWS ---------------------------------------------------------------------------------------------
+
+
+S3 = f"https://s3.model.example:{MODEL}/s3"
+
+
+@pytest.fixture
+def aws(world):
+    value = {"access_key_id": AWS_ID, "secret_access_key": AWS_SECRET}
+    with sandbox(world, [seal(world, "aws", value, kind="aws-sigv4", domains=["s3.model.example"])],
+                 inject("aws", domains=["s3.model.example"])) as s:
+        yield s
+
+
+SIGNED = ("--aws-sigv4", "aws:amz:eu-west-1:s3", "-u", "any:thing")
+
+
+def test_requests_are_signed_anew(aws, origins):
+    for more in (["-X", "GET"], ["-d", "hello"], ["-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD", "-d", "hello"],
+                 ["-T", "-", "-H", "Transfer-Encoding: chunked", "-H", "x-amz-meta-a:  b   c "]):
+        r = aws.run("curl", "-sS", "--cacert", aws.ca, *SIGNED, *more, f"{S3}/bucket/a%20key?list-type=2&prefix=a%2Fb",
+                    input="streamed" if "-T" in more else None)
+        assert '"good"' in r.stdout, r.stdout + r.stderr
+    assert all("any" not in value for value in headers_seen(origins, "authorization"))
+
+
+def test_signature_needs_a_scope(aws, origins):
+    r = curl(aws, f"{S3}/bucket")
+    assert "no region and service" in r.stdout
+    assert origins.seen() == []
+
+
+def test_signature_in_chunks_is_refused(aws, origins):
+    r = curl(aws, *SIGNED, "-H", "x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "-d", "x", f"{S3}/bucket")
+    assert "signed in chunks" in r.stdout
+    assert origins.seen() == []
+
+
+# -- long answers ------------------------------------------------------------------------------------
+
+
+def tls_socket(s, address=None):
+    """A TLS connection from inside, to API."""
+    context = ssl.create_default_context(cafile=str(s.ca))
+    context.set_alpn_protocols(["http/1.1"])
+    return context.wrap_socket(s.connect(address or s.resolve(API)[1][0], MODEL), server_hostname=API)
+
+
+def test_server_sent_events_come_one_by_one(box):
+    with tls_socket(box) as one:
+        one.sendall(f"GET /sse HTTP/1.1\r\nHost: {API}:{MODEL}\r\n\r\n".encode())
+        data = b""
+        while b"data: first\n\n" not in data:  # it is here before the second was even asked for
+            data += one.recv(65536) or pytest.fail(f"ended after {data}")
+        curl(box, f"{URL}/release")
+        while more := one.recv(65536):
+            data += more
+    assert b"data: second\n\n" in data
+
+
+def frame(data):
+    mask = b"\1\2\3\4"
+    return struct.pack("!BB", 0x81, 0x80 | len(data)) + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(data))
+
+
+def test_websocket_message_by_message(box, origins):
+    with tls_socket(box) as one, one.makefile("rb") as answers:
+        one.sendall(f"GET /ws HTTP/1.1\r\nHost: {API}:{MODEL}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
+                    "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n".encode())
+        head = b"".join(iter(answers.readline, b"\r\n"))
+        assert b"101" in head and accept_key("MDEyMzQ1Njc4OWFiY2RlZg==").encode() in head
+        for text in (b"one", b"two", b"what begins like its key: sk-", b"s"):  # the next only after the echo
+            one.sendall(frame(text))
+            assert answers.read(2 + len(text))[2:] == text
+        one.sendall(frame(b"secret"))
+        assert answers.read(2 + len(REAL_KEY))[2:].startswith(b"[redacted]")
+    assert headers_seen(origins, "authorization") == [f"Bearer {REAL_KEY}"]
+    assert headers_seen(origins, "sec-websocket-extensions") == []
+
+
+# -- the records themselves --------------------------------------------------------------------------
+
+
+def test_records_of_others_are_refused(world):
+    record = seal(world, "k", REAL_KEY, kind="bearer")
+    s = world.sandbox()
+    try:
+        policy = {"rules": RULES, "inject": inject("k")}
+        for what in ({**record, "bind": {**record["bind"], "domains": [OTHER_HOST]}}, {**record, "name": "other"},
+                     {**record, "sealed": record["sealed"][:-8] + "AAAAAAA="}, seal(world, "k", REAL_KEY, "tenant2",
+                                                                                    kind="bearer")):
+            status, text = world.put(s, policy, credentials=[what])
+            assert status == 400 and "credentials[0]" in text, text
+            assert REAL_KEY not in text
+        status, text = world.put(s, policy, credentials=[record])  # the control
+        assert status == 204, text
+    finally:
+        world.end(s)
+
+
+def test_bad_seals(world):
+    for body, says in (({}, "tenant"), ({"tenant": "t", "name": "n", "value": REAL_KEY, "bind": {"kind": "x"}}, "bind.kind"),
+                       ({"tenant": "t", "name": "n", "value": "short", "bind": {"kind": "bearer", "domains": [API]}}, "value"),
+                       ({"tenant": "t", "name": "n", "value": REAL_KEY, "bind": {"kind": "bearer", "domains": ["*"]}},
+                        "bind.domains[0]")):
+        status, text = world.call("POST", "/v1/seal", body)
+        assert status == 400 and says in text and REAL_KEY not in text, text
+
+
+def test_authority_of_no_tenant(world):
+    for name in ("..%2fx", "a%20b", "a.b"):
+        assert world.call("GET", f"/v1/ca/{name}")[0] == 404
+
+
+def test_authority_and_key_outlive_the_program(world):
+    before, record = world.call("GET", "/v1/ca/tenant1"), seal(world, "k", REAL_KEY, kind="bearer")
+    world.egress.send_signal(signal.SIGKILL)
+    world.egress.wait()
+    world.start_egress()
+    assert world.call("GET", "/v1/ca/tenant1") == before
+    with sandbox(world, [record], inject("k")) as s:
+        assert json.loads(curl(s, f"{URL}/v1/chat").stdout) == {"ok": True}
