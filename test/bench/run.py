@@ -181,6 +181,7 @@ class Bench:
     def peers(self):
         ours = median(self.load("whole", max(2, COUNT))) / 1000
         self.out.row("whole", "create, run of true, end: cay", "ms", ours)
+        before = peers.groups()
         with tempfile.TemporaryDirectory(prefix="cay-peers-", dir="/var/tmp") as folder:
             folder = pathlib.Path(folder)
             peers.make_bundle(folder)
@@ -191,6 +192,7 @@ class Bench:
                     self.out.absent(f"peer_{name}", text, "ms", f"{name} {times}")
                 else:
                     self.out.row(f"peer_{name}", text, "ms", ours, name, median(times) / 1000)
+        peers.remove_groups(before)
 
 
 def rate(times_us):
