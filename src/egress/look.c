@@ -94,7 +94,7 @@ static bool name_agrees(struct flow *f, const char *said)
 
 static void on_tls(struct flow *f, const void *data, size_t n, bool end)
 {
-    struct clienthello hello;
+    struct clienthello hello = {0};
     int rc;
 
     f->kind = FLOW_TLS;

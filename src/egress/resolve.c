@@ -133,7 +133,7 @@ static void take_nodes(struct entry *e, const struct ares_addrinfo *info, int fa
 /* Both families, by turns, IPv6 first (RFC 8305 4): where there is no way to it, that shows at once. */
 static void interleave(struct entry *e, size_t n6)
 {
-    struct policy_address sorted[RESOLVE_ADDRESSES_MAX];
+    struct policy_address sorted[RESOLVE_ADDRESSES_MAX] = {0};
     size_t a = 0, b = n6;
 
     for (size_t i = 0; i < e->n; i++)

@@ -95,20 +95,22 @@ static bool take_credential(const json_t *o, const char *key, char *out)
 
 enum err_code upstream_from_json(const json_t *json, struct upstream **out, struct err *e)
 {
-    CLEANUP_FREE struct upstream *u = calloc(1, sizeof(*u));
     const char *address = json_string_value(json_object_get(json, "address"));
+    struct upstream u = {.protocol = BY_SOCKS};
 
-    if (!u)
-        return err_set(e, ERR_EXHAUSTED, "out of memory");
     if (!address)
         return err_set(e, ERR_INVALID, "proxy.address: missing");
-    if (!take_credential(json, "username", u->user) ||
-        !take_credential(json, "password", u->password))
+    if (!take_credential(json, "username", u.user) ||
+        !take_credential(json, "password", u.password))
         return err_set(e, ERR_INVALID, "proxy: username and password have at most %u bytes",
                        CREDENTIAL_MAX);
-    if (take_address(address, u, e) != ERR_OK)
+    if (take_address(address, &u, e) != ERR_OK)
         return e->code;
-    *out = TAKE_PTR(u);
+    *out = malloc(sizeof(u));
+    if (!*out)
+        return err_set(e, ERR_EXHAUSTED, "out of memory");
+    **out = u;
+    explicit_bzero(&u, sizeof(u));
     return ERR_OK;
 }
 
@@ -158,7 +160,8 @@ static void on_closed(uv_handle_t *h)
 {
     struct handshake *s = h->data;
 
-    explicit_bzero(s->auth.base ? s->auth.base : (char *)"", 0);
+    if (s->auth.data)
+        explicit_bzero(s->auth.data, s->auth.len);
     buf_free(&s->auth);
     buf_free(&s->request);
     free(s);

@@ -18,7 +18,8 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
 from conftest import BUILD, USER  # noqa: E402
 from internet import (BANNER_PORT, CONNECT_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE,  # noqa: E402
-                      SINK_PORT, SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, World)
+                      SINK_PORT, SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, World,
+                      inside)
 
 ZONE = {
     "web.example.com": {"a": [[WEB]], "aaaa": [[WEB6]]},
@@ -533,10 +534,12 @@ def test_a_policy_before_the_listener(world):
 def test_a_changed_policy_cuts(world, box):
     s = box({"rules": [{"domains": ["v4.example.com", "other.example.net"], "action": "allow"}]})
     keep = s.connect(address_of(s, "v4.example.com"), ECHO_PORT)
-    lose = [s.connect(address_of(s, "other.example.net"), ECHO_PORT) for _ in range(20)]
+    address = address_of(s, "other.example.net")
+    lose = inside(s.name, lambda: [socket.create_connection((address, ECHO_PORT), 60) for _ in range(1000)])
     http = s.connect(address_of(s, "other.example.net"), 80)
     for c in (keep, *lose):
         c.sendall(b"x\n")
+    for c in (keep, *lose):
         assert c.recv(2) == b"x\n"
     http.sendall(b"GET / HTTP/1.1\r\nHost: other.example.net\r\n\r\n")
     assert exactly(http, 12) == b"HTTP/1.1 200"
@@ -544,6 +547,8 @@ def test_a_changed_policy_cuts(world, box):
     assert all(ended(c) for c in (*lose, http))
     keep.sendall(b"y\n")
     assert keep.recv(2) == b"y\n"
+    for c in (keep, *lose, http):
+        c.close()
     assert "egress_denied" in s.curl("http://other.example.net/").stdout
 
 
