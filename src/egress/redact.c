@@ -5,20 +5,22 @@
 
 static const char cover[] = "[redacted]";
 
-/* One secret and how much of it the contents end with (Knuth, Morris, Pratt). */
+enum { FRAMING, CONTENTS, STREAMS };
+
+/* One secret and how much of it each stream ends with (Knuth, Morris, Pratt). */
 struct needle {
     unsigned char *text;
     uint16_t *fall; /* fall[i]: longest proper beginning of text that text[0..i] ends with */
-    size_t len, have;
+    size_t len, have[STREAMS];
 };
 
 struct redact {
     struct needle needles[REDACT_SECRETS_MAX];
     size_t count, total, lenient;
-    bool first[256];  /* begins one */
-    bool begun;       /* one of them has some */
-    struct buf bytes; /* what was not taken yet */
-    struct buf marks; /* for each of them: 1 where it is contents */
+    bool first[256];     /* begins one */
+    bool begun[STREAMS]; /* one of them has some */
+    struct buf bytes;    /* what was not taken yet */
+    struct buf marks;    /* for each of them: of which stream it is */
 };
 
 struct redact *redact_new(void)
@@ -98,44 +100,45 @@ void redact_set_lenient(struct redact *r, size_t n)
     r->lenient = n;
 }
 
-/* Writes over the last n bytes of contents before `end`, as far as they are still here. */
-static void overwrite(struct redact *r, size_t end, size_t n)
+/* Writes over the last n bytes of a stream before `end`, as far as they are still here. */
+static void overwrite(struct redact *r, int stream, size_t end, size_t n)
 {
     while (end > 0 && n > 0)
-        if (r->marks.data[--end]) {
+        if (r->marks.data[--end] == stream) {
             n--;
             r->bytes.data[end] = n < sizeof(cover) - 1 ? cover[n] : '*';
         }
 }
 
-static bool step(struct needle *n, unsigned char c)
+static bool step(struct needle *n, int stream, unsigned char c)
 {
-    while (n->have > 0 && n->text[n->have] != c)
-        n->have = n->fall[n->have - 1];
-    n->have += n->text[n->have] == c;
-    if (n->have < n->len)
-        return false;
-    n->have = n->fall[n->len - 1]; /* it may overlap the next */
-    return true;
+    size_t have = n->have[stream];
+
+    while (have > 0 && n->text[have] != c)
+        have = n->fall[have - 1];
+    have += n->text[have] == c;
+    n->have[stream] = have < n->len ? have : n->fall[n->len - 1]; /* it may overlap the next */
+    return have == n->len;
 }
 
-/* One byte of contents, at this place. */
-static void search(struct redact *r, size_t at, unsigned char c)
+/* One byte, at this place. */
+static void search(struct redact *r, int stream, size_t at, unsigned char c)
 {
     bool begun = false;
 
     for (size_t i = 0; i < r->count; i++) {
         struct needle *n = &r->needles[i];
 
-        if (step(n, c))
-            overwrite(r, at + 1, n->len);
-        begun |= n->have > 0;
+        if (step(n, stream, c))
+            overwrite(r, stream, at + 1, n->len);
+        begun |= n->have[stream] > 0;
     }
-    r->begun = begun;
+    r->begun[stream] = begun;
 }
 
 int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
 {
+    int stream = contents ? CONTENTS : FRAMING;
     size_t at = r->bytes.len;
     int rc = buf_reserve(&r->marks, n);
 
@@ -144,39 +147,44 @@ int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
     if (rc < 0)
         return rc;
     if (n > 0) {
-        memset(r->marks.data + at, contents, n);
+        memset(r->marks.data + at, stream, n);
         buf_commit(&r->marks, n);
     }
-    for (size_t i = 0; contents && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)data[i];
 
         /* A match writes over bytes here; data stays as it came. */
-        if (r->begun || r->first[c])
-            search(r, at + i, c);
+        if (r->begun[stream] || r->first[c])
+            search(r, stream, at + i, c);
     }
     return 0;
 }
 
-/* How many bytes at the end may belong to a secret: the longest beginning of one, with the framing in
- * it and after it. */
-static size_t kept_back(const struct redact *r)
+/* How many bytes at the end may belong to a secret: the longest beginning of one in that stream, and
+ * what stands in and after it. */
+static size_t kept_of(const struct redact *r, int stream)
 {
     size_t most = 0, at = r->bytes.len;
 
-    for (size_t i = 0; r->begun && i < r->count; i++)
-        most = MAX(most, r->needles[i].have);
+    for (size_t i = 0; r->begun[stream] && i < r->count; i++)
+        most = MAX(most, r->needles[i].have[stream]);
     if (most <= r->lenient)
         return 0;
     while (at > 0 && most > 0)
-        most -= r->marks.data[--at] != 0;
+        most -= r->marks.data[--at] == stream;
     return r->bytes.len - at;
+}
+
+static size_t kept_back(const struct redact *r)
+{
+    return MAX(kept_of(r, CONTENTS), kept_of(r, FRAMING));
 }
 
 static void forget(struct redact *r)
 {
     for (size_t i = 0; i < r->count; i++)
-        r->needles[i].have = 0;
-    r->begun = false;
+        memset(r->needles[i].have, 0, sizeof(r->needles[i].have));
+    memset(r->begun, 0, sizeof(r->begun));
 }
 
 int redact_take(struct redact *r, bool end, struct buf *out)

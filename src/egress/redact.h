@@ -3,8 +3,9 @@
  * be the beginning of one is kept back until more comes or the message ends. Lengths do not change, so
  * that no framing has to be made anew: what is put there is `[redacted]`, cut or followed by stars.
  *
- * The stream is contents, which are searched as if nothing stood between them, and framing (chunk
- * lines), which passes as it is. What is kept back is bounded by REDACT_WINDOW_MAX. Pure: no I/O. */
+ * There are two streams in one: contents, which are searched as if nothing stood between them, and
+ * framing (chunk lines, trailers), likewise. What is kept back is bounded by REDACT_WINDOW_MAX. Pure: no
+ * I/O. */
 
 #include "base/buf.h"
 

@@ -618,6 +618,13 @@ static void test_rewrite_answers(void **state)
                  "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked"
                  "\r\n\r\n7\r\n-[redac\r\n6;x=y\r\nted]**\r\n0\r\n\r\n",
                  true);
+    check_answer(
+        "GET",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=secret-value\r\n.\r\n0\r\n"
+        "Trailer: secret-value\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=[redacted]**\r\n.\r\n0\r\n"
+        "Trailer: [redacted]**\r\n\r\n",
+        true);
     check_answer("GET", "HTTP/1.1 200 OK\r\n\r\nuntil the end: secret-value",
                  "HTTP/1.1 200 OK\r\n\r\nuntil the end: [redacted]**", true);
     check_answer("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nX: secret-value\r\n\r\n",
