@@ -2,6 +2,7 @@
  * small questions: is it there, which environment has it. */
 
 #include "agent/agent.h"
+#include "agent/trust.h"
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -78,7 +79,7 @@ static enum err_code check_env(const json_t *env, struct err *e)
 
 struct init {
     json_t *env;
-    const char *user, *workdir;
+    const char *user, *workdir, *authority;
     int64_t at_real_ms; /* 0: not told */
     struct agent_limits limits;
 };
@@ -110,6 +111,8 @@ static enum err_code read_init(const json_t *body, struct init *in, struct err *
             ERR_OK ||
         json_get_str(body, "defaultWorkdir", NULL, JSON_OPTIONAL, AGENT_PATH_SIZE - 1, &in->workdir,
                      e) != ERR_OK ||
+        json_get_str(body, "caBundle", NULL, JSON_OPTIONAL, TRUST_PEM_MAX, &in->authority, e) !=
+            ERR_OK ||
         json_get_str(body, "timestamp", NULL, JSON_OPTIONAL, 64, &timestamp, e) != ERR_OK ||
         read_limits(body, &in->limits, e) != ERR_OK)
         return e->code;
@@ -134,6 +137,8 @@ static void apply(struct agent *a, const struct init *in)
         snprintf(a->default_user, sizeof(a->default_user), "%s", in->user);
     if (in->workdir && in->workdir[0])
         snprintf(a->default_workdir, sizeof(a->default_workdir), "%s", in->workdir);
+    if (in->authority)
+        trust_install(a, in->authority);
     if (in->limits.memory_bytes)
         a->limits.memory_bytes = in->limits.memory_bytes;
     if (in->limits.disk_bytes)

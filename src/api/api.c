@@ -121,6 +121,8 @@ void api_request_free(struct api_request *r)
     free(r->path);
     free(r->query);
     free(r->key);
+    if (r->body) /* environments and credentials' values */
+        explicit_bzero(r->body, r->body_len);
     free(r->body);
     free(r);
 }
@@ -171,6 +173,17 @@ void api_reply_json(struct api_call *call, int status, json_t *body)
         status = 500;
     }
     call->response.body_len = call->response.body ? strlen(call->response.body) : 0;
+    finish(call, status);
+}
+
+void api_reply_text(struct api_call *call, int status, const char *json, size_t len)
+{
+    call->response.body = strndup(json, len);
+    if (!call->response.body) {
+        api_reply_json(call, 503, NULL);
+        return;
+    }
+    call->response.body_len = strlen(call->response.body);
     finish(call, status);
 }
 

@@ -121,6 +121,7 @@ void api_header_add(struct api_call *call, const char *name, const char *value);
 
 /* Takes the reference to body. */
 void api_reply_json(struct api_call *call, int status, json_t *body);
+void api_reply_text(struct api_call *call, int status, const char *json, size_t len); /* copied */
 void api_reply_empty(struct api_call *call, int status);
 void api_fail(struct api_call *call, int status, const char *fmt, ...) PRINTF(3, 4);
 void api_fail_err(struct api_call *call, const struct err *e);

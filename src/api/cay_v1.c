@@ -1,5 +1,6 @@
 #include "api/cay_v1.h"
 
+#include "api/e2b.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -343,6 +344,15 @@ const struct api_route cay_v1_routes[] = {
     {"GET", "/cay/v1/keys", cay_v1_key_list},
     {"POST", "/cay/v1/keys", cay_v1_key_create},
     {"DELETE", "/cay/v1/keys/{id}", cay_v1_key_revoke},
+    {"POST", "/cay/v1/sandboxes", e2b_sandbox_create_cay},
     {"GET", "/cay/v1/sandboxes/{id}", sandbox_get},
+    {"GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
+    {"PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
+    {"GET", "/cay/v1/sandboxes/{id}/denials", cay_v1_denials},
+    {"POST", "/cay/v1/secrets", cay_v1_secret_set},
+    {"GET", "/cay/v1/secrets", cay_v1_secret_list},
+    {"DELETE", "/cay/v1/secrets/{name}", cay_v1_secret_remove},
+    {"GET", "/cay/v1/audit", cay_v1_audit},
+    {"GET", "/cay/v1/audit/verify", cay_v1_audit_verify, API_OPERATOR},
     {0},
 };

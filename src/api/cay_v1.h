@@ -45,6 +45,25 @@
  *   {"id": id, "templateAsked": "base", "templateID": "host", "note": "base is not built yet: ..." or "",
  *    "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n, "openFiles": n}
  *
+ * POST /cay/v1/sandboxes -> 201 as POST /v2/sandboxes, with "policy" (docs/policy.md) instead of
+ *   "network" and "allow_internet_access". Without a policy nothing leaves the sandbox.
+ * GET /cay/v1/sandboxes/{id}/policy -> 200, the policy itself.
+ * PUT /cay/v1/sandboxes/{id}/policy, a policy -> 204: in force, and what it denies was cut. 400 with the
+ *   place of the mistake: nothing of it is used. 503: written, in force when cay-egress answers.
+ * GET /cay/v1/sandboxes/{id}/denials -> 200 {"denials": [{"time", "name", "port", "rule", "reason"[,
+ *   "method", "path"]}]}: the last 64, newest last.
+ *
+ * POST /cay/v1/secrets {"name": "MODEL_KEY", "value": ..., "bind": {"kind": "bearer", "domains": [...]}}
+ *   -> 201 {"name", "bind"}: makes or replaces a credential of the tenant's (egress/credential.h says what
+ *   bind and value may be). The value cannot be read again. 503 while cay-egress, which seals it, is away.
+ * GET /cay/v1/secrets -> 200 [{"name", "bind", "madeAt"}]
+ * DELETE /cay/v1/secrets/{name} -> 204: requests that would have had it are refused from then on.
+ *
+ * GET /cay/v1/audit?sandbox=ID&verdict=allow|deny&since=TIME&limit=N -> 200 [record...], the newest N
+ *   (100; at most 10,000) of the tenant's, oldest first (docs/audit.md).
+ * GET /cay/v1/audit/verify -> 200 [{"ok", "lines", "broken_line", "file", "cut_lines"}], one for each
+ *   process of cay-egress   (operator only: the log is of all tenants)
+ *
  * GET /health (no key) -> 200 {"status": "ok"}, or 503 {"code", "message"} while privd is away. */
 
 #include "api/api.h"
@@ -60,6 +79,18 @@ extern const struct api_route cay_v1_routes[];
 void cay_v1_key_create(struct api_call *call);
 void cay_v1_key_list(struct api_call *call);
 void cay_v1_key_revoke(struct api_call *call);
+
+/* cay_v1_egress.c */
+void cay_v1_policy_get(struct api_call *call);
+void cay_v1_policy_put(struct api_call *call);
+void cay_v1_denials(struct api_call *call);
+void cay_v1_audit(struct api_call *call);
+void cay_v1_audit_verify(struct api_call *call);
+
+/* cay_v1_secrets.c */
+void cay_v1_secret_set(struct api_call *call);
+void cay_v1_secret_list(struct api_call *call);
+void cay_v1_secret_remove(struct api_call *call);
 
 /* Jobs, and the operator's key: made here when it is missing (reads and writes one small file). */
 struct cay_v1;

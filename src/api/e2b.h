@@ -11,6 +11,9 @@
 #define E2B_INTERNET_KEY \
     "allow_internet_access" /* kept within the network object when it was given */
 
+#define E2B_HIDDEN         "***" /* in place of a header's value */
+#define E2B_RULE_NAME_SIZE 24
+
 extern const struct api_route e2b_sandbox_routes[], e2b_template_routes[], e2b_other_routes[];
 
 /* -- e2b_json.c: the shapes --------------------------------------------------------------------- */
@@ -52,6 +55,17 @@ enum err_code e2b_network_keep(const json_t *network, const json_t *body, json_t
 enum err_code e2b_network_update(const json_t *before, const json_t *body, json_t **out,
                                  struct err *e);
 
+/* The headers that network's rules set, for core_credentials_seal: a new array. NULL: memory is out. */
+json_t *e2b_network_secrets(const json_t *network);
+
+/* Values of those headers become E2B_HIDDEN. */
+void e2b_network_hide(json_t *network);
+
+/* A kept network object (may be NULL) as a policy and what is to be sealed for it; hides the latter's
+ * values in network. */
+enum err_code e2b_network_split(json_t *network, bool internet, json_t **policy, json_t **secrets,
+                                struct err *e);
+
 /* What clients see: without passwords and our own key. NULL reference for none. */
 json_t *e2b_network_shown(const json_t *network);
 
@@ -59,6 +73,9 @@ json_t *e2b_network_shown(const json_t *network);
 
 /* What a checked network object (NULL: none) lets out, as a policy. NULL: memory is out. */
 json_t *e2b_policy(const json_t *network, bool allow_internet);
+
+/* The credential of the i-th domain of the rules. */
+void e2b_rule_name(unsigned i, char out[static E2B_RULE_NAME_SIZE]);
 
 /* -- handlers that other tables name ------------------------------------------------------------ */
 
@@ -69,3 +86,4 @@ void e2b_sandboxes_metrics(struct api_call *call);
 void e2b_sandbox_logs_v1(struct api_call *call);
 void e2b_sandbox_logs_v2(struct api_call *call);
 void e2b_sandbox_network(struct api_call *call);
+void e2b_sandbox_create_cay(struct api_call *call); /* /cay/v1: "policy" instead of "network" */

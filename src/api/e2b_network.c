@@ -1,6 +1,8 @@
 #include "api/e2b.h"
+#include "core/credential.h"
 #include "core/ingress.h"
 #include "http/json.h"
+#include "policy/policy.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -113,6 +115,11 @@ static enum err_code check_transform(const char *domain, const json_t *rule, str
         if (!*name || strlen(name) > RULE_NAME_BYTES || strpbrk(name, " \t\r\n:"))
             return err_set(e, ERR_INVALID, "rules for \"%.128s\": \"%.64s\" is not a header name",
                            domain, name);
+        if (text && strcmp(text, E2B_HIDDEN) == 0)
+            return err_set(e, ERR_INVALID,
+                           "rules for \"%.128s\": %s is how the value of %.64s is shown, not the "
+                           "value: it has to be sent again",
+                           domain, E2B_HIDDEN, name);
         if (!text || strlen(text) > RULE_VALUE_BYTES || strpbrk(text, "\r\n"))
             return err_set(
                 e, ERR_INVALID,
@@ -133,7 +140,7 @@ static enum err_code check_rules(const json_t *network, struct err *e)
     if (json_object_size(rules) > RULE_DOMAINS_MAX)
         return err_set(e, ERR_INVALID, "rules name more than %u domains", RULE_DOMAINS_MAX);
     json_object_foreach (rules, domain, list) {
-        if (strlen(domain) > RULE_DOMAIN_BYTES || !is_domain(domain))
+        if (strlen(domain) > RULE_DOMAIN_BYTES || !is_domain(domain) || strcmp(domain, "*") == 0)
             return err_set(e, ERR_INVALID, "rules: \"%.128s\" is not a domain name", domain);
         if (!json_is_array(list) || json_array_size(list) > 1)
             return err_set(e, ERR_INVALID,
@@ -150,23 +157,44 @@ static enum err_code check_rules(const json_t *network, struct err *e)
     return ERR_OK;
 }
 
+/* The proxy is dialled by cay-egress: by an address in digits, so that it is the one that was checked,
+ * and a public one, so that nobody gets into the operator's network by naming it. */
+static enum err_code check_proxy_address(const char *address, const char *colon, struct err *e)
+{
+    struct policy_address a;
+    char host[64];
+
+    (void)snprintf(host, sizeof(host), "%.*s", (int)MIN(colon - address, 63), address);
+    if (policy_address_parse(host, &a) < 0)
+        return err_set(e, ERR_INVALID,
+                       "egressProxy.address: this server takes an address in digits, as "
+                       "203.0.113.7:1080, not a name");
+    if (!policy_address_is_public(&a))
+        return err_set(e, ERR_INVALID, "egressProxy.address: %s is not a public address", host);
+    return ERR_OK;
+}
+
 static enum err_code check_proxy(const json_t *network, struct err *e)
 {
     json_t *proxy = NULL;
-    const char *address = NULL, *text = NULL;
+    const char *address = NULL, *user = NULL, *password = NULL;
     const char *colon;
     enum err_code rc = json_get_obj(network, "egressProxy", NULL, JSON_OPTIONAL, &proxy, e);
 
     if (rc != ERR_OK || !proxy)
         return rc;
     if ((rc = json_get_str(proxy, "address", NULL, JSON_REQUIRED, PROXY_TEXT_BYTES, &address, e)) ||
-        (rc = json_get_str(proxy, "username", NULL, JSON_OPTIONAL, PROXY_TEXT_BYTES, &text, e)) ||
-        (rc = json_get_str(proxy, "password", NULL, JSON_OPTIONAL, PROXY_TEXT_BYTES, &text, e)))
+        (rc = json_get_str(proxy, "username", NULL, JSON_OPTIONAL, PROXY_TEXT_BYTES, &user, e)) ||
+        (rc = json_get_str(proxy, "password", NULL, JSON_OPTIONAL, PROXY_TEXT_BYTES, &password, e)))
         return rc;
     colon = strrchr(address, ':');
     if (!colon || colon == address || atoi(colon + 1) < 1 || atoi(colon + 1) > 65535)
         return err_set(e, ERR_INVALID, "egressProxy.address must be host:port");
-    return ERR_OK;
+    if (password && *password)
+        return err_set(e, ERR_INVALID,
+                       "egressProxy.password: not supported by this server, which would have to "
+                       "store it in clear; use a proxy that knows this machine by its address");
+    return check_proxy_address(address, colon, e);
 }
 
 /* A host name with optional port, in ASCII; ${PORT} stands for the port that is asked for. */
@@ -186,26 +214,6 @@ static enum err_code check_mask(const json_t *network, struct err *e)
     return *mask ? ERR_OK : err_set(e, ERR_INVALID, "mask request host is not valid: it is empty");
 }
 
-/* Both carry credentials, which only the egress program may keep. Without it they would be stored in
- * clear, and do nothing. */
-static enum err_code refuse_credentials(const json_t *network, struct err *e)
-{
-    json_t *rules = json_object_get(network, "rules"), *list;
-    const char *domain;
-
-    if (json_is_object(json_object_get(network, "egressProxy")))
-        return err_set(e, ERR_INVALID,
-                       "egressProxy: not supported yet by this server: nothing "
-                       "leaves a sandbox, by a proxy or otherwise");
-    json_object_foreach (rules, domain, list)
-        if (json_array_size(list) > 0)
-            return err_set(e, ERR_INVALID,
-                           "rules: not supported yet by this server: no header can be put on "
-                           "requests to \"%.128s\"",
-                           domain);
-    return ERR_OK;
-}
-
 enum err_code e2b_network_check(const json_t *network, struct err *e)
 {
     bool saw_domain = false, saw_all = false, ignored = false, public_traffic;
@@ -221,7 +229,7 @@ enum err_code e2b_network_check(const json_t *network, struct err *e)
         return err_set(e, ERR_INVALID,
                        "When specifying allowed domains in allow out, you must include "
                        "'ALL_TRAFFIC' in deny out to block all other traffic.");
-    return refuse_credentials(network, e);
+    return ERR_OK;
 }
 
 enum err_code e2b_network_keep(const json_t *network, const json_t *body, json_t **out,
@@ -266,6 +274,45 @@ enum err_code e2b_network_update(const json_t *before, const json_t *body, json_
     return rc;
 }
 
+/* -- header transforms -------------------------------------------------------------------------- */
+
+static json_t *headers_of(const json_t *list)
+{
+    json_t *transform = json_object_get(json_array_get(list, 0), "transform");
+
+    return json_object_get(transform, "headers");
+}
+
+json_t *e2b_network_secrets(const json_t *network)
+{
+    json_t *out = json_array(), *list;
+    const char *domain;
+    unsigned i = 0;
+
+    json_object_foreach (json_object_get(network, "rules"), domain, list) {
+        char name[E2B_RULE_NAME_SIZE];
+
+        e2b_rule_name(i++, name);
+        if (json_object_size(headers_of(list)) > 0)
+            json_array_append_new(out, json_pack("{s:s, s:{s:s, s:[s]}, s:o}", "name", name, "bind",
+                                                 "kind", "headers", "domains", domain, "value",
+                                                 json_deep_copy(headers_of(list))));
+    }
+    return out;
+}
+
+void e2b_network_hide(json_t *network)
+{
+    json_t *list, *value;
+    const char *domain, *name;
+    void *next;
+
+    json_object_foreach (json_object_get(network, "rules"), domain, list) {
+        json_object_foreach_safe(headers_of(list), next, name, value)
+            json_object_set_new(headers_of(list), name, json_string(E2B_HIDDEN));
+    }
+}
+
 json_t *e2b_network_shown(const json_t *network)
 {
     json_t *shown, *proxy;
@@ -284,6 +331,22 @@ json_t *e2b_network_shown(const json_t *network)
     return shown;
 }
 
+/* -- the update --------------------------------------------------------------------------------- */
+
+struct update {
+    struct core_network n;
+};
+
+static void update_free(void *state)
+{
+    struct update *u = state;
+
+    json_decref(u->n.network);
+    json_decref(u->n.policy);
+    json_decref(u->n.credentials);
+    free(u);
+}
+
 static void network_set(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct api_call *call = arg;
@@ -296,13 +359,35 @@ static void network_set(void *arg, const struct sandbox *s, const struct err *wh
         api_fail_err(call, why);
 }
 
+static void update_sealed(void *arg, json_t *sealed, const struct err *why)
+{
+    struct api_call *call = arg;
+    struct update *u = call->state;
+
+    if (why) {
+        api_fail_err(call, why);
+        return;
+    }
+    u->n.credentials = json_incref(sealed);
+    core_sandbox_set_network(call->core, call->tenant, call->params[0], &u->n, network_set, call);
+}
+
+enum err_code e2b_network_split(json_t *network, bool internet, json_t **policy, json_t **secrets,
+                                struct err *e)
+{
+    *policy = e2b_policy(network, internet);
+    *secrets = e2b_network_secrets(network);
+    e2b_network_hide(network);
+    return *policy && *secrets ? ERR_OK : err_set(e, ERR_EXHAUSTED, "memory is out");
+}
+
 /* E2B's update replaces everything: what is absent is cleared. Traffic from outside is not part of
  * it. */
 void e2b_sandbox_network(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
-    json_t *network = NULL, *policy;
-    bool internet = true;
+    json_t *secrets = NULL;
+    struct update *u;
     struct err e;
 
     if (!s) {
@@ -311,14 +396,23 @@ void e2b_sandbox_network(struct api_call *call)
     }
     if (!api_call_body(call))
         return;
-    if (json_get_bool(call->body, E2B_INTERNET_KEY, NULL, JSON_OPTIONAL, &internet, &e) ||
-        e2b_network_update(s->network, call->body, &network, &e)) {
-        api_fail_err(call, &e);
+    u = calloc(1, sizeof(*u));
+    if (!u) {
+        api_fail(call, 503, "memory is out");
         return;
     }
-    policy = e2b_policy(network, internet);
-    core_sandbox_set_network(call->core, call->tenant, call->params[0], network, internet, policy,
-                             network_set, call);
-    json_decref(network);
-    json_decref(policy);
+    call->state = u;
+    call->state_free = update_free;
+    u->n.allow_internet = true;
+    if (json_get_bool(call->body, E2B_INTERNET_KEY, NULL, JSON_OPTIONAL, &u->n.allow_internet,
+                      &e) ||
+        e2b_network_update(s->network, call->body, &u->n.network, &e) ||
+        e2b_network_split(u->n.network, u->n.allow_internet, &u->n.policy, &secrets, &e))
+        api_fail_err(call, &e);
+    else if (json_array_size(secrets) > 0)
+        core_credentials_seal(call->core, call->tenant, secrets, update_sealed, call);
+    else
+        core_sandbox_set_network(call->core, call->tenant, call->params[0], &u->n, network_set,
+                                 call);
+    json_decref(secrets);
 }

@@ -3,6 +3,8 @@
  * where everything is denied or internet access is off. */
 #include "api/e2b.h"
 
+#include "core/credential.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,12 +80,70 @@ static json_t *rule_of(const json_t *network, const char *list_name, const char 
     return rule;
 }
 
+/* -- header transforms --------------------------------------------------------------------------- */
+
+void e2b_rule_name(unsigned i, char out[static E2B_RULE_NAME_SIZE])
+{
+    (void)snprintf(out, E2B_RULE_NAME_SIZE, CORE_CREDENTIAL_OWN "%u", i);
+}
+
+static void inject(json_t *list, const char *credential, const char *domain)
+{
+    json_array_append_new(list,
+                          json_pack("{s:s, s:[s]}", "credential", credential, "domains", domain));
+}
+
+/* Secrets that the headers' values name, so that cay-egress is given them; which is put on a request is
+ * the first's. */
+static void inject_named(json_t *list, const json_t *headers, const char *domain)
+{
+    static const char begin[] = "${e2b.secrets.";
+    const char *header;
+    json_t *value;
+
+    json_object_foreach ((json_t *)headers, header, value) {
+        const char *at = json_string_value(value);
+
+        while (at && (at = strstr(at, begin))) {
+            size_t n = strcspn(at += strlen(begin), "}");
+            char name[CORE_CREDENTIAL_NAME_MAX + 1];
+
+            if (n > 0 && n < sizeof(name) && at[n] == '}') {
+                (void)snprintf(name, sizeof(name), "%.*s", (int)n, at);
+                inject(list, name, domain);
+            }
+        }
+    }
+}
+
+/* What is put on requests; it allows none. Exact names before suffixes, as in a policy. */
+static json_t *injections(const json_t *network)
+{
+    json_t *out = json_array(), *rules = json_object_get(network, "rules"), *list;
+    const char *domain;
+    unsigned i = 0;
+
+    json_object_foreach (rules, domain, list) {
+        json_t *transform = json_object_get(json_array_get(list, 0), "transform");
+        json_t *headers = json_object_get(transform, "headers");
+        char name[E2B_RULE_NAME_SIZE];
+
+        e2b_rule_name(i++, name);
+        if (json_object_size(headers) == 0)
+            continue;
+        inject(out, name, domain);
+        inject_named(out, headers, domain);
+    }
+    return out;
+}
+
 json_t *e2b_policy(const json_t *network, bool allow_internet)
 {
     bool allow_all, deny_all;
     json_t *allow = rule_of(network, "allowOut", "allow", &allow_all);
     json_t *deny = rule_of(network, "denyOut", "deny", &deny_all);
-    json_t *rules = json_array();
+    json_t *rules = json_array(), *inject_list = injections(network);
+    json_t *policy;
 
     if (allow)
         json_array_append(rules, allow);
@@ -91,7 +151,11 @@ json_t *e2b_policy(const json_t *network, bool allow_internet)
         json_array_append(rules, deny);
     json_decref(allow);
     json_decref(deny);
-    return json_pack("{s:s, s:o}", "default",
-                     allow_all || (allow_internet && !deny_all) ? "public" : "deny", "rules",
-                     rules);
+    policy = json_pack("{s:s, s:o}", "default",
+                       allow_all || (allow_internet && !deny_all) ? "public" : "deny", "rules",
+                       rules);
+    if (policy && json_array_size(inject_list) > 0)
+        json_object_set(policy, "inject", inject_list);
+    json_decref(inject_list);
+    return policy;
 }

@@ -1,5 +1,6 @@
 /* Creating, finding and ending sandboxes. Lists, metrics and logs are in files of their own. */
 #include "api/e2b.h"
+#include "core/credential.h"
 #include "http/json.h"
 
 #include <stdio.h>
@@ -22,11 +23,25 @@ static const struct sandbox *find(struct api_call *call)
 
 /* -- create ------------------------------------------------------------------------------------- */
 
-/* What is read from the body; strings and objects are borrowed from it, network and policy are ours. */
+/* What is read from the body; strings and objects are borrowed from it, the rest is ours. Kept as the
+ * call's state while header values are being sealed. */
 struct creation {
     struct sandbox_request r;
-    json_t *network, *policy;
+    json_t *network, *policy, *secrets, *credentials;
 };
+
+enum creation_kind { CREATE_V1, CREATE_V2, CREATE_CAY };
+
+static void creation_free(void *state)
+{
+    struct creation *c = state;
+
+    json_decref(c->network);
+    json_decref(c->policy);
+    json_decref(c->secrets);
+    json_decref(c->credentials);
+    free(c);
+}
 
 static enum err_code read_timeout(const json_t *body, int64_t initial_ms, int64_t *out_ms,
                                   struct err *e)
@@ -152,16 +167,28 @@ static enum err_code read_network(const json_t *body, struct creation *c, struct
     rc = e2b_network_keep(network, body, &c->network, e);
     if (rc != ERR_OK)
         return rc;
+    rc = e2b_network_split(c->network, c->r.allow_internet, &c->policy, &c->secrets, e);
     c->r.network = c->network;
-    c->policy = e2b_policy(c->network, c->r.allow_internet);
     c->r.policy = c->policy;
-    return c->policy ? ERR_OK : err_set(e, ERR_EXHAUSTED, "memory is out");
+    return rc;
 }
 
-static enum err_code read_creation(struct api_call *call, bool v2, struct creation *c,
-                                   struct err *e)
+/* cay's own create: nothing leaves but what a policy allows. */
+static enum err_code read_policy(const json_t *body, struct creation *c, struct err *e)
+{
+    static const char *const others[] = {"network", E2B_INTERNET_KEY};
+
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+        if (json_object_get(body, others[i]))
+            return err_set(e, ERR_INVALID, "%s: this call takes a \"policy\" instead", others[i]);
+    return json_get_obj(body, "policy", NULL, JSON_OPTIONAL, &c->r.policy, e);
+}
+
+static enum err_code read_creation(struct api_call *call, enum creation_kind kind,
+                                   struct creation *c, struct err *e)
 {
     const json_t *body = call->body;
+    const bool v2 = kind != CREATE_V1;
     enum err_code rc;
 
     c->r.tenant = call->tenant;
@@ -174,7 +201,7 @@ static enum err_code read_creation(struct api_call *call, bool v2, struct creati
         return rc;
     if (!v2 && (rc = json_get_bool(body, "secure", NULL, JSON_OPTIONAL, &c->r.secure, e)))
         return rc;
-    return read_network(body, c, e);
+    return kind == CREATE_CAY ? read_policy(body, c, e) : read_network(body, c, e);
 }
 
 static void created(void *arg, const struct sandbox *s, const struct err *why)
@@ -187,29 +214,54 @@ static void created(void *arg, const struct sandbox *s, const struct err *why)
         api_fail_err(call, why);
 }
 
-static void create(struct api_call *call, bool v2)
+static void creation_sealed(void *arg, json_t *sealed, const struct err *why)
 {
-    struct creation c = {0};
+    struct api_call *call = arg;
+    struct creation *c = call->state;
+
+    if (why) {
+        api_fail_err(call, why);
+        return;
+    }
+    c->r.credentials = c->credentials = json_incref(sealed);
+    core_sandbox_create(call->core, &c->r, created, call);
+}
+
+static void create(struct api_call *call, enum creation_kind kind)
+{
+    struct creation *c;
     struct err e;
 
     if (!api_call_body(call))
         return;
-    if (read_creation(call, v2, &c, &e) != ERR_OK)
+    c = calloc(1, sizeof(*c));
+    if (!c) {
+        api_fail(call, 503, "memory is out");
+        return;
+    }
+    call->state = c;
+    call->state_free = creation_free;
+    if (read_creation(call, kind, c, &e) != ERR_OK)
         api_fail_err(call, &e);
+    else if (json_array_size(c->secrets) > 0)
+        core_credentials_seal(call->core, call->tenant, c->secrets, creation_sealed, call);
     else
-        core_sandbox_create(call->core, &c.r, created, call);
-    json_decref(c.network);
-    json_decref(c.policy);
+        core_sandbox_create(call->core, &c->r, created, call);
 }
 
 static void create_v1(struct api_call *call)
 {
-    create(call, false);
+    create(call, CREATE_V1);
 }
 
 static void create_v2(struct api_call *call)
 {
-    create(call, true);
+    create(call, CREATE_V2);
+}
+
+void e2b_sandbox_create_cay(struct api_call *call)
+{
+    create(call, CREATE_CAY);
 }
 
 /* -- one sandbox -------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "cayd/confine.h"
 #include "cayd/connloop.h"
 #include "cayd/control.h"
+#include "http/json.h"
 #include "http/tls.h"
 #include "keep/keep.h"
 
@@ -370,6 +371,7 @@ int main(int argc, char **argv)
 
     log_init("cayd", LOG_INFO);
     signal(SIGPIPE, SIG_IGN);
+    json_wipe_frees(); /* environments and credentials pass through */
     read_settings(&d, &argc, argv);
     parse_options(argc, argv, &d.options);
     load_tls(&d);

@@ -139,6 +139,8 @@ enum err_code call_privd_err(struct err *e, int64_t status, const char *what)
 
 static void free_agent_call(struct agent_call *a)
 {
+    if (a->request.body) /* of /init and of what is sealed: secrets */
+        explicit_bzero(a->request.body, strlen(a->request.body));
     free(a->request.body);
     free(a);
 }

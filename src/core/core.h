@@ -54,6 +54,7 @@ struct sandbox {
     json_t *env;     /* NULL once the agent has it: it may hold secrets, and is kept nowhere here */
     json_t *network; /* as given, for the dialect to show again; its secrets are gone */
     json_t *policy;  /* what may leave: policy/policy.h; NULL: nothing */
+    json_t *credentials; /* its own beside its tenant's: sealed (credential.h); NULL: none */
     bool allow_internet;
 };
 
@@ -131,6 +132,7 @@ struct sandbox_request {
     struct privsep_limits limits;     /* 0 in a field = default */
     json_t *metadata, *env, *network; /* borrowed; may be NULL */
     json_t *policy;                   /* the same; checked here */
+    json_t *credentials;              /* the same: what core_credentials_seal gave */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);
@@ -152,11 +154,16 @@ enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const cha
                                    int64_t ttl_ms, bool extend_only, const struct sandbox **out,
                                    struct err *e);
 
-/* Replaces what network and policy say (references are taken; may be NULL). Written through. done when
- * cay-egress has it, so that connections that are denied now are cut; an error of code
- * ERR_UNAVAILABLE: it is written, and in force as soon as cay-egress answers. */
-void core_sandbox_set_network(struct core *c, const char *tenant, const char *id, json_t *network,
-                              bool allow_internet, json_t *policy, core_sandbox_cb done, void *arg);
+struct core_network {
+    json_t *network, *policy, *credentials; /* as in struct sandbox_request; may be NULL */
+    bool allow_internet;
+};
+
+/* Replaces all of it (references are taken). Written through. done when cay-egress has it, so that
+ * connections that are denied now are cut; an error of code ERR_UNAVAILABLE: it is written, and in
+ * force as soon as cay-egress answers. */
+void core_sandbox_set_network(struct core *c, const char *tenant, const char *id,
+                              const struct core_network *n, core_sandbox_cb done, void *arg);
 
 struct sandbox_filter {
     const char *tenant;

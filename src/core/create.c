@@ -1,6 +1,7 @@
 /* Making a sandbox: row, CREATE to privd, one socket, /init to its agent, row. What fails on the way
  * is undone, and only then is anything forgotten. */
 
+#include "core/authority.h"
 #include "core/call.h"
 #include "core/egress.h"
 
@@ -90,8 +91,9 @@ static int add_identity(json_t *env, const struct sandbox *s)
 }
 
 /* The body of /init, malloc'd; NULL: memory is out. */
-static char *make_init_body(const struct sandbox *s)
+static char *make_init_body(struct core *core, const struct sandbox *s)
 {
+    const char *pem = authority_pem(core, s->tenant);
     char now[CLOCK_RFC3339_SIZE];
     char *text = NULL;
     json_t *body;
@@ -103,7 +105,7 @@ static char *make_init_body(const struct sandbox *s)
                      DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp", now, "limits",
                      "memoryBytes", (json_int_t)s->limits.memory_bytes, "diskBytes",
                      (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli);
-    if (body)
+    if (body && (!pem || json_object_set_new(body, "caBundle", json_string(pem)) == 0))
         text = json_dumps(body, JSON_COMPACT);
     json_decref(body);
     return text;
@@ -171,7 +173,7 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
 /* The environment goes to the agent and is kept nowhere else: it may hold secrets. */
 static void send_init(struct sandbox_obj *o)
 {
-    char *body = TAKE_PTR(o->init_body);
+    char *body = o->init_body ? TAKE_PTR(o->init_body) : make_init_body(o->core, &o->s);
     struct call_agent_request r = {.method = "POST",
                                    .target = "/init",
                                    .body = body,
@@ -186,6 +188,16 @@ static void send_init(struct sandbox_obj *o)
     }
     create_fail_text(o, ERR_EXHAUSTED, "memory is out");
     lifecycle_end(o, "memory is out");
+}
+
+void create_go_on(struct sandbox_obj *o, const struct err *why)
+{
+    if (o->s.state != SANDBOX_CREATING)
+        return;
+    if (o->core->stopping)
+        create_fail(o, why); /* the next start undoes it */
+    else
+        send_init(o);
 }
 
 /* -- CREATE ------------------------------------------------------------------------------------ */
@@ -252,6 +264,8 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     egress_touch(o);
     if (o->kill_wanted)
         lifecycle_end(o, "it was asked for while it was being made");
+    else if (authority_wanted(c, o->s.tenant))
+        o->init_waits = true;
     else
         send_init(o);
 }
@@ -328,7 +342,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     enum err_code code = check(c, r, e);
 
     if (code == ERR_OK)
-        code = sandbox_check_policy(r->policy, e);
+        code = sandbox_check_policy(c, r->tenant, r->policy, r->credentials, e);
     if (code == ERR_OK)
         code = templates_resolve(c, r->template_name, &asked, &used, e);
     if (code == ERR_OK)
@@ -343,7 +357,8 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     }
     o->create_done = done;
     o->create_arg = arg;
-    o->init_body = make_init_body(&o->s); /* while privd is at work */
+    if (!authority_wanted(c, o->s.tenant))
+        o->init_body = make_init_body(c, &o->s); /* while privd is at work */
     return ERR_OK;
 }
 

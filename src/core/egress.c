@@ -1,9 +1,11 @@
 #include "core/egress.h"
 
+#include "core/authority.h"
 #include "core/call.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -50,6 +52,24 @@ static struct egress_link *link_of(const struct sandbox_obj *o)
     struct egress *e = o->core->egress;
 
     return e ? &e->links[o->s.slot % e->n] : NULL;
+}
+
+unsigned egress_count(const struct core *c)
+{
+    return c->egress ? c->egress->n : 0;
+}
+
+const char *egress_path(const struct core *c, unsigned i)
+{
+    return c->egress->links[i].path;
+}
+
+const char *egress_any_path(const struct core *c)
+{
+    for (unsigned i = 0; i < egress_count(c); i++)
+        if (c->egress->links[i].up)
+            return c->egress->links[i].path;
+    return NULL;
 }
 
 /* -- the queue --------------------------------------------------------------------------------- */
@@ -118,11 +138,14 @@ static void tell(struct sandbox_obj *o, const struct err *why)
 
 /* -- sending one ------------------------------------------------------------------------------- */
 
+/* Memory is out: NULL. E2B's network object may name a proxy of its own; its password is never here. */
 static char *make_body(const struct sandbox_obj *o)
 {
     const char *ceiling = o->core->config.egress_ceiling;
-    json_t *body = json_pack("{s:s, s:s, s:O?}", "id", o->s.id, "tenant", o->s.tenant, "policy",
-                             o->s.policy);
+    json_t *proxy = json_object_get(o->s.network, "egressProxy");
+    json_t *body = json_pack("{s:s, s:s, s:O?, s:o, s:O?}", "id", o->s.id, "tenant", o->s.tenant,
+                             "policy", o->s.policy, "credentials", credentials_for(o->core, &o->s),
+                             "proxy", proxy);
     char *text = NULL;
 
     if (body && (!ceiling ||
@@ -130,6 +153,27 @@ static char *make_body(const struct sandbox_obj *o)
         text = json_dumps(body, JSON_COMPACT);
     json_decref(body);
     return text;
+}
+
+enum err_code egress_refusal(struct err *e, int status, const char *body, size_t len,
+                             const char *fmt, ...)
+{
+    json_t *answer = body ? json_loadb(body, len, 0, NULL) : NULL;
+    const char *message = json_string_value(json_object_get(answer, "message"));
+    enum err_code code = status == 400 ? ERR_INVALID : ERR_UNAVAILABLE;
+    char what[128];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    if (message)
+        err_set(e, code, "%s: %s", what, message);
+    else
+        err_set(e, code, "%s: cay-egress answered %d: %.*s", what, status, (int)MIN(len, 256u),
+                body ? body : "");
+    json_decref(answer);
+    return code;
 }
 
 static void refused(struct sandbox_obj *o, int status, const char *body, size_t len)
@@ -305,6 +349,7 @@ static void begin_life(struct egress_link *l)
     struct core *c = l->core;
 
     l->up = true;
+    authority_forget(c); /* its files may be other ones now */
     log_info("cay-egress (%s) is there", l->path);
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
@@ -426,6 +471,7 @@ unsigned egress_stop(struct core *c)
 
 void egress_free(struct core *c)
 {
+    authority_free(c);
     if (c->egress)
         free(c->egress->links);
     free(TAKE_PTR(c->egress));

@@ -29,3 +29,16 @@ void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *ar
 
 /* o ends: nothing waits for it any more. */
 void egress_forget(struct sandbox_obj *o);
+
+/* -- for others that ask it ---------------------------------------------------------------------- */
+
+/* How many processes there are; 0: none is configured. */
+unsigned egress_count(const struct core *c);
+const char *egress_path(const struct core *c, unsigned i); /* i < egress_count */
+
+/* One that answers, for what each of them can do; or NULL. */
+const char *egress_any_path(const struct core *c);
+
+/* An answer that is an error, as one. fmt: what was asked. */
+enum err_code egress_refusal(struct err *e, int status, const char *body, size_t len,
+                             const char *fmt, ...) PRINTF(5, 6);

@@ -27,6 +27,8 @@ struct job;
 struct templates;
 struct egress;
 struct egress_waiter;
+struct authority;
+struct policy;
 
 /* A sandbox that was made, with what waits for it. s comes first: a struct sandbox that core handed
  * out is one of these. */
@@ -43,6 +45,7 @@ struct sandbox_obj {
     uint64_t begun_us;   /* of the create, clock_mono_us */
     uint64_t made_us;    /* privd had made it */
     char *init_body;     /* JSON for the agent's /init, until it is sent */
+    bool init_waits;     /* for its tenant's authority (authority.h) */
     core_sandbox_cb create_done, kill_done;
     void *create_arg, *kill_arg;
 
@@ -93,6 +96,7 @@ struct core {
     struct job *jobs;
     struct templates *templates;
     struct egress *egress; /* NULL: there is none */
+    struct authority *authorities;
 
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;
@@ -139,8 +143,10 @@ enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
 /* One that the store had; takes over the references in s. NULL: memory is out. */
 struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s);
 
-/* ERR_INVALID, with the place of the mistake. NULL is good: nothing may leave. */
-enum err_code sandbox_check_policy(const json_t *policy, struct err *e);
+/* ERR_INVALID, with the place of the mistake, or the credential that neither own nor the tenant has. NULL
+ * is good: nothing may leave. */
+enum err_code sandbox_check_policy(struct core *c, const char *tenant, const json_t *policy,
+                                   const json_t *own, struct err *e);
 
 /* Takes it out of everything and frees it. Nothing may wait for it any more. */
 void sandbox_free(struct sandbox_obj *o);
@@ -186,6 +192,9 @@ void lifecycle_on_ended(struct core *c, const struct privsep_msg *m);
 void create_fail(struct sandbox_obj *o, const struct err *why);
 void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text);
 
+/* Whose init_waits was set, and is not any more. why: only when the server stops. */
+void create_go_on(struct sandbox_obj *o, const struct err *why);
+
 /* The deadline of a create has passed. */
 void create_on_deadline(struct timer *t);
 
@@ -205,6 +214,15 @@ int templates_ask(struct core *c, void (*fn)(struct core *c, int status));
 enum err_code templates_resolve(struct core *c, const char *name,
                                 const struct template_info **asked,
                                 const struct template_info **used, struct err *e);
+
+/* -- credential.c ------------------------------------------------------------------------------ */
+
+/* Does own (may be NULL) or the tenant have every credential that the policy names? */
+enum err_code credentials_check(struct core *c, const char *tenant, const struct policy *policy,
+                                const json_t *own, struct err *e);
+
+/* The sealed records that s's policy names: a new array, as cay-egress takes it. */
+json_t *credentials_for(struct core *c, const struct sandbox *s);
 
 /* -- token.c ----------------------------------------------------------------------------------- */
 

@@ -75,6 +75,7 @@ static void release(struct sandbox_obj *o)
     json_decref(o->s.env);
     json_decref(o->s.network);
     json_decref(o->s.policy);
+    json_decref(o->s.credentials);
     free(o->init_body);
     explicit_bzero(o, sizeof(*o));
     free(o);
@@ -113,7 +114,9 @@ static bool copy_json(struct sandbox *s, const struct sandbox_request *r)
     s->env = r->env ? json_deep_copy(r->env) : json_object();
     s->network = r->network ? json_deep_copy(r->network) : NULL;
     s->policy = r->policy ? json_deep_copy(r->policy) : NULL;
-    return s->metadata && s->env && (s->network || !r->network) && (s->policy || !r->policy);
+    s->credentials = r->credentials ? json_deep_copy(r->credentials) : NULL;
+    return s->metadata && s->env && (s->network || !r->network) && (s->policy || !r->policy) &&
+           (s->credentials || !r->credentials);
 }
 
 static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
@@ -204,47 +207,54 @@ const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, cons
 }
 
 /* Read once here, so that a bad one is refused with its place before anything is made of it. */
-enum err_code sandbox_check_policy(const json_t *policy, struct err *e)
+enum err_code sandbox_check_policy(struct core *c, const char *tenant, const json_t *policy,
+                                   const json_t *own, struct err *e)
 {
     struct policy *read = NULL;
     enum err_code code = policy_new(policy, &read, e);
 
+    if (code == ERR_OK)
+        code = credentials_check(c, tenant, read, own, e);
     policy_free(read);
     return code;
 }
 
-static enum err_code set_network(struct core *c, struct sandbox_obj *o, json_t *network,
-                                 bool allow_internet, json_t *policy, struct err *e)
+static void replace(json_t **at, json_t *value)
+{
+    json_incref(value);
+    json_decref(*at);
+    *at = value;
+}
+
+static enum err_code set_network(struct core *c, struct sandbox_obj *o,
+                                 const struct core_network *n, struct err *e)
 {
     struct sandbox changed = o->s;
-    enum err_code code = sandbox_check_policy(policy, e);
+    enum err_code code = sandbox_check_policy(c, o->s.tenant, n->policy, n->credentials, e);
 
     if (code != ERR_OK)
         return code;
-    changed.network = network;
-    changed.allow_internet = allow_internet;
-    changed.policy = policy;
+    changed.network = n->network;
+    changed.policy = n->policy;
+    changed.credentials = n->credentials;
+    changed.allow_internet = n->allow_internet;
     code = store_sandbox_set_network(c->store, &changed, e);
     if (code != ERR_OK)
         return code;
-    json_incref(network);
-    json_decref(o->s.network);
-    json_incref(policy);
-    json_decref(o->s.policy);
-    o->s.network = network;
-    o->s.allow_internet = allow_internet;
-    o->s.policy = policy;
+    replace(&o->s.network, n->network);
+    replace(&o->s.policy, n->policy);
+    replace(&o->s.credentials, n->credentials);
+    o->s.allow_internet = n->allow_internet;
     return ERR_OK;
 }
 
-void core_sandbox_set_network(struct core *c, const char *tenant, const char *id, json_t *network,
-                              bool allow_internet, json_t *policy, core_sandbox_cb done, void *arg)
+void core_sandbox_set_network(struct core *c, const char *tenant, const char *id,
+                              const struct core_network *n, core_sandbox_cb done, void *arg)
 {
     struct sandbox_obj *o = NULL;
     struct err e;
 
-    if (sandbox_visible(c, tenant, id, &o, &e) != ERR_OK ||
-        set_network(c, o, network, allow_internet, policy, &e) != ERR_OK)
+    if (sandbox_visible(c, tenant, id, &o, &e) != ERR_OK || set_network(c, o, n, &e) != ERR_OK)
         core_defer_error(c, done, arg, &e);
     else
         egress_touch_and_tell(o, done, arg);

@@ -28,6 +28,10 @@ static const char *const migrations[] = {
     "  pids INTEGER NOT NULL, open_files INTEGER NOT NULL, metadata TEXT, network TEXT)"
     "  STRICT, WITHOUT ROWID;",
     "ALTER TABLE sandboxes ADD COLUMN policy TEXT;",
+    "CREATE TABLE credentials (tenant TEXT NOT NULL, name TEXT NOT NULL, bind TEXT NOT NULL,"
+    "  sealed BLOB NOT NULL, made_ms INTEGER NOT NULL, PRIMARY KEY (tenant, name))"
+    "  STRICT, WITHOUT ROWID;"
+    "ALTER TABLE sandboxes ADD COLUMN credentials TEXT;",
 };
 
 enum statement {
@@ -42,6 +46,11 @@ enum statement {
     KEY_COUNT,
     KEY_EACH,
     KEY_DELETE,
+    CREDENTIAL_PUT,
+    CREDENTIAL_GET,
+    CREDENTIAL_COUNT,
+    CREDENTIAL_EACH,
+    CREDENTIAL_DELETE,
     BEGIN,
     COMMIT,
     ROLLBACK,
@@ -50,14 +59,16 @@ enum statement {
 
 static const char *const statement_sql[STATEMENT_COUNT] = {
     [SANDBOX_INSERT] = "INSERT INTO sandboxes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
-                       "?14,?15,?16,?17,?18,?19,?20)",
+                       "?14,?15,?16,?17,?18,?19,?20,?21)",
     [SANDBOX_UPDATE] = "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, end_ms=?6 "
                        "WHERE id=?1",
-    [SANDBOX_NETWORK] = "UPDATE sandboxes SET network=?2, flags=?3, policy=?4 WHERE id=?1",
+    [SANDBOX_NETWORK] = "UPDATE sandboxes SET network=?2, flags=?3, policy=?4, credentials=?5 "
+                        "WHERE id=?1",
     [SANDBOX_DELETE] = "DELETE FROM sandboxes WHERE id=?1",
-    [SANDBOX_EACH] = "SELECT id, tenant, template_id, template_asked, state, on_timeout, flags,"
-                     " started_ms, end_ms, slot, gen, agent_key, memory_bytes, disk_bytes,"
-                     " cpu_milli, pids, open_files, metadata, network, policy FROM sandboxes",
+    [SANDBOX_EACH] =
+        "SELECT id, tenant, template_id, template_asked, state, on_timeout, flags,"
+        " started_ms, end_ms, slot, gen, agent_key, memory_bytes, disk_bytes,"
+        " cpu_milli, pids, open_files, metadata, network, policy, credentials FROM sandboxes",
     [TENANT_INSERT] = "INSERT OR IGNORE INTO tenants VALUES (?1, ?2)",
     [KEY_INSERT] = "INSERT INTO api_keys VALUES (?1, ?2, ?3, ?4)",
     [KEY_FIND] = "SELECT tenant FROM api_keys WHERE hash=?1",
@@ -66,6 +77,11 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
                  "ORDER BY made_ms, hash",
     [KEY_DELETE] = "DELETE FROM api_keys WHERE substr(hash, 1, length(?1))=?1 "
                    "AND (?2 IS NULL OR tenant=?2)",
+    [CREDENTIAL_PUT] = "INSERT OR REPLACE INTO credentials VALUES (?1, ?2, ?3, ?4, ?5)",
+    [CREDENTIAL_GET] = "SELECT bind, sealed FROM credentials WHERE tenant=?1 AND name=?2",
+    [CREDENTIAL_COUNT] = "SELECT count(*) FROM credentials WHERE tenant=?1 AND name<>?2",
+    [CREDENTIAL_EACH] = "SELECT name, bind, made_ms FROM credentials WHERE tenant=?1 ORDER BY name",
+    [CREDENTIAL_DELETE] = "DELETE FROM credentials WHERE tenant=?1 AND name=?2",
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
@@ -334,6 +350,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     bind_json(q, 18, s->metadata);
     bind_json(q, 19, s->network);
     bind_json(q, 20, s->policy);
+    bind_json(q, 21, s->credentials);
     return run(st, SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -358,6 +375,7 @@ enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *
     bind_json(q, 2, s->network);
     sqlite3_bind_int(q, 3, flags_of(s));
     bind_json(q, 4, s->policy);
+    bind_json(q, 5, s->credentials);
     return run(st, SANDBOX_NETWORK, "writing a sandbox's network", e);
 }
 
@@ -398,6 +416,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->metadata = column_json(q, 17);
     s->network = column_json(q, 18);
     s->policy = column_json(q, 19);
+    s->credentials = column_json(q, 20);
     return true;
 }
 
@@ -541,5 +560,106 @@ enum err_code store_key_delete(struct store *st, const char *tenant,
     code = run(st, KEY_DELETE, "removing an API key", e);
     if (code == ERR_OK && sqlite3_changes(st->db) == 0)
         code = err_set(e, ERR_NOT_FOUND, "there is no such key");
+    return code;
+}
+
+/* -- credentials ------------------------------------------------------------------------------- */
+
+static enum err_code check_credential_count(struct store *st, const char *tenant, const char *name,
+                                            struct err *e)
+{
+    sqlite3_stmt *q = st->statements[CREDENTIAL_COUNT];
+    enum err_code code = ERR_OK;
+
+    bind_text(q, 1, tenant);
+    bind_text(q, 2, name);
+    if (sqlite3_step(q) != SQLITE_ROW)
+        code = fail(st, "counting credentials", e);
+    else if (sqlite3_column_int64(q, 0) >= CREDENTIALS_OF_A_TENANT)
+        code = err_set(e, ERR_EXHAUSTED,
+                       "tenant %s has %u credentials, which is the most there can be", tenant,
+                       CREDENTIALS_OF_A_TENANT);
+    sqlite3_reset(q);
+    sqlite3_clear_bindings(q);
+    return code;
+}
+
+enum err_code store_credential_put(struct store *st, const char *tenant, const char *name,
+                                   const json_t *bind, const char *sealed, int64_t made_ms,
+                                   struct err *e)
+{
+    sqlite3_stmt *q = st->statements[CREDENTIAL_PUT];
+    enum err_code code = check_credential_count(st, tenant, name, e);
+
+    if (code != ERR_OK)
+        return code;
+    bind_text(q, 1, tenant);
+    bind_text(q, 2, name);
+    bind_json(q, 3, bind);
+    sqlite3_bind_blob(q, 4, sealed, (int)strlen(sealed), SQLITE_STATIC);
+    sqlite3_bind_int64(q, 5, made_ms);
+    return run(st, CREDENTIAL_PUT, "writing a credential", e);
+}
+
+enum err_code store_credential_get(struct store *st, const char *tenant, const char *name,
+                                   json_t **out, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[CREDENTIAL_GET];
+    enum err_code code = ERR_OK;
+    int rc;
+
+    bind_text(q, 1, tenant);
+    bind_text(q, 2, name);
+    rc = sqlite3_step(q);
+    if (rc == SQLITE_DONE)
+        code = err_set(e, ERR_NOT_FOUND, "there is no such credential");
+    else if (rc != SQLITE_ROW)
+        code = fail(st, "looking a credential up", e);
+    else if (out)
+        *out = json_pack("{s:s, s:o, s:s%}", "name", name, "bind", column_json(q, 0), "sealed",
+                         sqlite3_column_blob(q, 1), (size_t)sqlite3_column_bytes(q, 1));
+    if (code == ERR_OK && out && !*out)
+        code = err_set(e, ERR_INTERNAL, "store: a credential's row is damaged");
+    sqlite3_reset(q);
+    sqlite3_clear_bindings(q);
+    return code;
+}
+
+enum err_code store_credential_each(struct store *st, const char *tenant,
+                                    enum err_code (*fn)(void *arg, const struct core_credential *k,
+                                                        struct err *e),
+                                    void *arg, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[CREDENTIAL_EACH];
+    enum err_code code = ERR_OK;
+    int rc;
+
+    bind_text(q, 1, tenant);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW && code == ERR_OK) {
+        struct core_credential k = {.bind = column_json(q, 1),
+                                    .made_real_ms = sqlite3_column_int64(q, 2)};
+
+        column_copy(q, 0, k.name, sizeof(k.name));
+        code = fn(arg, &k, e);
+        json_decref(k.bind);
+    }
+    if (code == ERR_OK && rc != SQLITE_DONE)
+        code = fail(st, "reading credentials", e);
+    sqlite3_reset(q);
+    sqlite3_clear_bindings(q);
+    return code;
+}
+
+enum err_code store_credential_delete(struct store *st, const char *tenant, const char *name,
+                                      struct err *e)
+{
+    sqlite3_stmt *q = st->statements[CREDENTIAL_DELETE];
+    enum err_code code;
+
+    bind_text(q, 1, tenant);
+    bind_text(q, 2, name);
+    code = run(st, CREDENTIAL_DELETE, "removing a credential", e);
+    if (code == ERR_OK && sqlite3_changes(st->db) == 0)
+        code = err_set(e, ERR_NOT_FOUND, "there is no such credential");
     return code;
 }

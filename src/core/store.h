@@ -9,6 +9,7 @@
  * A sandbox's environment is not stored: it may hold secrets, and the agent has it. */
 
 #include "core/core.h"
+#include "core/credential.h"
 
 struct store;
 
@@ -26,7 +27,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
 /* state, slot, gen, started and end of an existing row. */
 enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, struct err *e);
 
-/* network of an existing row, as it is in s. */
+/* network, policy and its own credentials of an existing row, as they are in s. */
 enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e);
 enum err_code store_sandbox_delete(struct store *st, const char *id, struct err *e);
 
@@ -57,3 +58,24 @@ enum err_code store_key_each(struct store *st, const char *tenant,
 /* Removes the key whose hash begins with these bytes; tenant NULL: whoever's it is. ERR_NOT_FOUND. */
 enum err_code store_key_delete(struct store *st, const char *tenant,
                                const uint8_t prefix[static CORE_KEY_ID_BYTES], struct err *e);
+
+/* -- credentials ------------------------------------------------------------------------------- */
+
+#define CREDENTIALS_OF_A_TENANT 1024u
+
+/* Adds or replaces. ERR_EXHAUSTED above CREDENTIALS_OF_A_TENANT. sealed: text, base64. */
+enum err_code store_credential_put(struct store *st, const char *tenant, const char *name,
+                                   const json_t *bind, const char *sealed, int64_t made_ms,
+                                   struct err *e);
+
+/* {"name", "bind", "sealed"} as cay-egress takes it; out may be NULL. ERR_NOT_FOUND. */
+enum err_code store_credential_get(struct store *st, const char *tenant, const char *name,
+                                   json_t **out, struct err *e);
+
+/* By name; k lives during the call. Stops when fn fails. */
+enum err_code store_credential_each(struct store *st, const char *tenant,
+                                    enum err_code (*fn)(void *arg, const struct core_credential *k,
+                                                        struct err *e),
+                                    void *arg, struct err *e);
+enum err_code store_credential_delete(struct store *st, const char *tenant, const char *name,
+                                      struct err *e);

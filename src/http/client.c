@@ -187,6 +187,7 @@ static void write_request(struct wire *w, const struct http_client_request *r)
     if (buf_append(&b, r->body, r->body_len) < 0)
         abort();
     wire_write(w, b.data, b.len);
+    explicit_bzero(b.data, b.len); /* bodies may hold secrets */
 }
 
 void http_client_send(uv_loop_t *loop, const struct http_client_request *r)

@@ -1,5 +1,6 @@
 #include "http/json.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -274,4 +275,16 @@ int json_append_text(struct buf *b, const char *s, size_t n)
     if (r == 0)
         r = buf_append(b, s + from, i - from);
     return r < 0 ? r : buf_append(b, "\"", 1);
+}
+
+static void wipe_free(void *p)
+{
+    if (p)
+        explicit_bzero(p, malloc_usable_size(p));
+    free(p);
+}
+
+void json_wipe_frees(void)
+{
+    json_set_alloc_funcs(malloc, wipe_free);
 }

@@ -37,3 +37,7 @@ enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max
 /* Appends s as a JSON string with its quotes. What is not UTF-8 becomes U+FFFD: file names and output
  * of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
 int json_append_text(struct buf *b, const char *s, size_t n) WARN_UNUSED;
+
+/* From now on jansson overwrites what it frees, in this whole program: values may be secret. Before
+ * its first use, and before there are threads. */
+void json_wipe_frees(void);

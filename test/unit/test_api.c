@@ -97,6 +97,8 @@ static void test_network_check(void **state)
         "{\"denyOut\":[\"0.0.0.0/0\"],\"allowOut\":[\"example.com\",\"*.example.com\"]}",
         "{\"allowPublicTraffic\":false,\"maskRequestHost\":\"app.local:${PORT}\"}",
         "{\"unknown\":1,\"rules\":{}}",
+        "{\"egressProxy\":{\"address\":\"1.1.1.1:1080\",\"username\":\"u\"}}",
+        "{\"rules\":{\"a.com\":[{\"transform\":{\"headers\":{\"X\":\"y\"}}}],\"*.b.com\":[]}}",
     };
     static const char *const bad[] = {
         "{\"denyOut\":[\"example.com\"]}",
@@ -112,7 +114,10 @@ static void test_network_check(void **state)
         "{\"maskRequestHost\":\"\"}",
         "{\"egressProxy\":{\"address\":\"p:1080\"}}",
         "{\"egressProxy\":{\"address\":\"p\"}}",
-        "{\"rules\":{\"a.com\":[{\"transform\":{\"headers\":{\"X\":\"y\"}}}]}}",
+        "{\"egressProxy\":{\"address\":\"10.0.0.1:1080\"}}",
+        "{\"egressProxy\":{\"address\":\"1.1.1.1:1080\",\"password\":\"secret\"}}",
+        "{\"rules\":{\"a.com\":[{\"transform\":{\"headers\":{\"X\":\"***\"}}}]}}",
+        "{\"rules\":{\"*\":[{\"transform\":{\"headers\":{\"X\":\"y\"}}}]}}",
         "{\"rules\":{\"a.com\":{}}}",
     };
     struct err e;
@@ -200,6 +205,46 @@ static void test_network_as_policy(void **state)
     }
 }
 
+/* Values of headers go to be sealed and nowhere else. */
+static void test_network_rules(void **state)
+{
+    json_t *network = json_loads(
+        "{\"rules\":{\"a.com\":[{\"transform\":{\"headers\":{\"X-Key\":\"v1\"}}}],\"b.com\":[],"
+        "\"*.c.com\":[{\"transform\":{\"headers\":{\"Authorization\":\"Bearer "
+        "${e2b.secrets.TOKEN}\""
+        "}}}]}}",
+        0, NULL);
+    json_t *policy = NULL, *secrets = NULL, *wanted;
+    struct policy *read = NULL;
+    char *text;
+    struct err e;
+
+    assert_int_equal(e2b_network_check(network, &e), ERR_OK);
+    assert_int_equal(e2b_network_split(network, true, &policy, &secrets, &e), ERR_OK);
+    wanted = json_loads("[{\"name\":\"e2b-rule-0\",\"bind\":{\"kind\":\"headers\",\"domains\":"
+                        "[\"a.com\"]},\"value\":{\"X-Key\":\"v1\"}},{\"name\":\"e2b-rule-2\","
+                        "\"bind\":{\"kind\":\"headers\",\"domains\":[\"*.c.com\"]},\"value\":"
+                        "{\"Authorization\":\"Bearer ${e2b.secrets.TOKEN}\"}}]",
+                        0, NULL);
+    assert_true(json_equal(secrets, wanted));
+    assert_int_equal(policy_new(policy, &read, &e), ERR_OK);
+    assert_string_equal(policy_credential(read, 0), "e2b-rule-0");
+    assert_string_equal(policy_credential(read, 1), "e2b-rule-2");
+    assert_string_equal(policy_credential(read, 2), "TOKEN");
+    assert_string_equal(policy_request(read, "x.c.com", NULL, 443, "GET", "/").credential,
+                        "e2b-rule-2");
+    text = json_dumps(network, JSON_COMPACT);
+    assert_null(strstr(text, "v1"));
+    assert_null(strstr(text, "Bearer"));
+    assert_non_null(strstr(text, "{\"X-Key\":\"***\"}"));
+    free(text);
+    policy_free(read);
+    json_decref(wanted);
+    json_decref(policy);
+    json_decref(secrets);
+    json_decref(network);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_network_check),
         cmocka_unit_test(test_network_kept_and_shown),
         cmocka_unit_test(test_network_as_policy),
+        cmocka_unit_test(test_network_rules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Units of src/core: what cay-egress is told, when, and what happens while it is away. The other end is
  * a real server on the same loop. */
 #include "base/io.h"
+#include "core/credential.h"
 #include "core_world.h"
 #include "http/server.h"
 
@@ -19,7 +20,8 @@ struct proxy {
     struct http_exchange *events; /* held open while it lives */
     int status;
     bool silent; /* takes requests and says nothing */
-    unsigned puts, lives, stopped;
+    unsigned puts, lives, stopped, seals, authorities;
+    bool no_authority;
     char target[TEXT_MAX], body[TEXT_MAX];
 };
 
@@ -39,9 +41,43 @@ static void on_body(struct http_exchange *x, char *body, size_t len)
         http_respond(x, p->status, NULL, 0, "no", p->status == 204 ? 0 : 2);
 }
 
+/* "Seals" by saying which value it was, in capitals. */
+static void on_seal(struct http_exchange *x, char *body, size_t len)
+{
+    struct proxy *p = http_exchange_get(x);
+    json_t *o = json_loadb(body, len, 0, NULL);
+    const char *value = json_string_value(json_object_get(o, "value"));
+    char text[TEXT_MAX];
+
+    p->seals++;
+    if (value && strcmp(value, "bad") == 0) {
+        http_respond_error(x, 400, "value: is bad");
+    } else {
+        snprintf(text, sizeof(text), "{\"sealed\":\"SEALED-%s-%s\"}",
+                 json_string_value(json_object_get(o, "tenant")), value ? value : "object");
+        http_respond(x, 200, NULL, 0, text, strlen(text));
+    }
+    json_decref(o);
+}
+
 static void handle(struct http_exchange *x, void *ctx)
 {
+    static const char pem[] = "-----BEGIN CERTIFICATE-----\nfor default\n";
     struct proxy *p = ctx;
+
+    http_exchange_set(x, p, NULL);
+    if (strcmp(http_exchange_head(x)->target, "/v1/ca/default") == 0) {
+        p->authorities++;
+        if (p->no_authority)
+            http_respond_error(x, 501, "none here");
+        else
+            http_respond(x, 200, NULL, 0, pem, strlen(pem));
+        return;
+    }
+    if (strcmp(http_exchange_head(x)->target, "/v1/seal") == 0) {
+        http_body_collect(x, TEXT_MAX - 1, on_seal);
+        return;
+    }
 
     if (strcmp(http_exchange_head(x)->target, "/v1/events") == 0) {
         p->events = x;
@@ -52,7 +88,6 @@ static void handle(struct http_exchange *x, void *ctx)
         return;
     }
     assert_string_equal(http_exchange_head(x)->method, "PUT");
-    http_exchange_set(x, p, NULL);
     http_body_collect(x, TEXT_MAX - 1, on_body);
 }
 
@@ -102,6 +137,13 @@ static struct sandbox_request with_policy(json_t *policy)
 
     r.policy = policy;
     return r;
+}
+
+static void set_policy(struct world *w, const char *id, json_t *policy, struct answer *a)
+{
+    const struct core_network n = {.policy = policy, .allow_internet = true};
+
+    core_sandbox_set_network(w->core, "default", id, &n, world_on_answer, a);
 }
 
 static void check_told(const struct proxy *p, struct world *w, const char *id, const char *policy)
@@ -181,13 +223,13 @@ static void an_update_is_told_when_it_is_in_force(void **state)
     world_run_until(w, &p.lives, 1);
     world_create_default(w, id);
     world_run_until(w, &p.puts, 1);
-    core_sandbox_set_network(w->core, "default", id, NULL, true, policy, world_on_answer, &a);
+    set_policy(w, id, policy, &a);
     world_run_for(w, 50);
     assert_int_equal(a.calls, 0);
     proxy_stop(&p); /* the answers that it owes never come */
     world_run_until(w, &a.calls, 1);
     assert_int_equal(a.why.code, ERR_UNAVAILABLE);
-    core_sandbox_set_network(w->core, "default", id, NULL, true, NULL, world_on_answer, &b);
+    set_policy(w, id, NULL, &b);
     world_run_until(w, &b.calls, 1);
     assert_int_equal(b.why.code, ERR_UNAVAILABLE);
     p.silent = false;
@@ -195,12 +237,12 @@ static void an_update_is_told_when_it_is_in_force(void **state)
     proxy_start(&p, w);
     world_run_until(w, &p.puts, 1);
     check_told(&p, w, id, "null"); /* the last word */
-    core_sandbox_set_network(w->core, "default", id, NULL, true, policy, world_on_answer, &c);
+    set_policy(w, id, policy, &c);
     world_run_until(w, &c.calls, 1);
     assert_true(c.good);
     check_told(&p, w, id, "{\"default\":\"public\"}");
     p.status = 400;
-    core_sandbox_set_network(w->core, "default", id, NULL, true, NULL, world_on_answer, &d);
+    set_policy(w, id, NULL, &d);
     world_run_until(w, &d.calls, 1);
     assert_int_equal(d.why.code, ERR_INVALID);
     json_decref(policy);
@@ -240,11 +282,144 @@ static void a_stop_answers_who_waits(void **state)
     with_proxy(w, NULL);
     world_run_until(w, &p.lives, 1);
     world_create_default(w, id);
-    core_sandbox_set_network(w->core, "default", id, NULL, true, NULL, world_on_answer, &a);
+    set_policy(w, id, NULL, &a);
     world_run_for(w, 30);
     world_stop_core(w);
     assert_int_equal(a.calls, 1);
     assert_false(a.good);
+    proxy_stop(&p);
+}
+
+/* -- credentials ------------------------------------------------------------------------------- */
+
+static struct err set_credential(struct world *w, const char *name, const char *value)
+{
+    json_t *bind = json_pack("{s:s, s:[s]}", "kind", "bearer", "domains", "api.example.com");
+    json_t *text = json_string(value);
+    struct answer a = {0};
+
+    core_credential_set(w->core, "default", name, bind, text, world_on_answer, &a);
+    assert_int_equal(a.calls, 0);
+    world_run_until(w, &a.calls, 1);
+    json_decref(bind);
+    json_decref(text);
+    return a.why;
+}
+
+static json_t *injecting(const char *name)
+{
+    return json_pack("{s:s, s:[{s:s, s:[s]}]}", "default", "public", "inject", "credential", name,
+                     "domains", "api.example.com");
+}
+
+static void a_credential_is_kept_sealed_and_sent_to_those_that_name_it(void **state)
+{
+    struct world *w = *state;
+    json_t *policy = injecting("KEY");
+    struct sandbox_request r = with_policy(policy);
+    struct proxy p = {.status = 204};
+    struct answer refused;
+    struct err e;
+    char id[IDS_SANDBOX_SIZE];
+
+    proxy_start(&p, w);
+    with_proxy(w, NULL);
+    world_run_until(w, &p.lives, 1);
+    refused = world_create_fails(w, &r);
+    assert_int_equal(refused.why.code, ERR_INVALID);
+    assert_non_null(strstr(refused.why.text, "\"KEY\""));
+    assert_int_equal(set_credential(w, "KEY", "first-value").code, ERR_OK);
+    assert_int_equal(world_query(w, "SELECT count(*) FROM credentials WHERE sealed = "
+                                    "CAST('SEALED-default-first-value' AS BLOB)"),
+                     1);
+    world_create(w, &r, id);
+    world_run_until(w, &p.puts, 1);
+    assert_non_null(strstr(p.body, "SEALED-default-first-value"));
+    assert_non_null(strstr(p.body, "\"bind\":{\"kind\""));
+    assert_int_equal(set_credential(w, "OTHER", "not-used-by-it").code, ERR_OK);
+    assert_int_equal(set_credential(w, "KEY", "second-value").code,
+                     ERR_OK); /* it is told at once */
+    world_run_until(w, &p.puts, 2);
+    assert_non_null(strstr(p.body, "SEALED-default-second-value"));
+    assert_null(strstr(p.body, "not-used-by-it"));
+    e = set_credential(w, "KEY", "bad");
+    assert_int_equal(e.code, ERR_INVALID);
+    assert_non_null(strstr(e.text, "value: is bad"));
+    assert_int_equal(set_credential(w, "e2b-rule-0", "whatever").code, ERR_INVALID);
+    world_stop_core(w);
+    world_start_core(w);
+    world_run_until(w, &p.puts, 3); /* it outlives cayd */
+    assert_non_null(strstr(p.body, "SEALED-default-second-value"));
+    assert_int_equal(core_credential_remove(w->core, "other", "KEY", &e), ERR_NOT_FOUND);
+    assert_int_equal(core_credential_remove(w->core, "default", "KEY", &e), ERR_OK);
+    world_run_until(w, &p.puts, 4);
+    assert_null(strstr(p.body, "SEALED"));
+    assert_int_equal(core_credential_remove(w->core, "default", "KEY", &e), ERR_NOT_FOUND);
+    json_decref(policy);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
+static void without_a_proxy_nothing_is_kept(void **state)
+{
+    struct world *w = *state;
+
+    with_proxy(w, NULL);
+    assert_int_equal(set_credential(w, "KEY", "first-value").code, ERR_UNAVAILABLE);
+    assert_int_equal(world_query(w, "SELECT count(*) FROM credentials"), 0);
+}
+
+static void a_sandbox_has_credentials_of_its_own(void **state)
+{
+    struct world *w = *state;
+    json_t *policy = injecting("e2b-rule-0"), *own;
+    struct sandbox_request r = with_policy(policy);
+    struct proxy p = {.status = 204};
+    char id[IDS_SANDBOX_SIZE];
+
+    own = json_pack("[{s:s, s:{}, s:s}]", "name", "e2b-rule-0", "bind", "sealed", "MINE");
+    r.credentials = own;
+    proxy_start(&p, w);
+    with_proxy(w, NULL);
+    world_run_until(w, &p.lives, 1);
+    world_create(w, &r, id);
+    world_run_until(w, &p.puts, 1);
+    assert_non_null(strstr(p.body, "\"sealed\":\"MINE\""));
+    world_stop_core(w);
+    world_start_core(w);
+    world_run_until(w, &p.puts, 2);
+    assert_non_null(strstr(p.body, "\"sealed\":\"MINE\""));
+    json_decref(policy);
+    json_decref(own);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
+static void sandboxes_get_their_tenants_authority(void **state)
+{
+    struct world *w = *state;
+    struct proxy p = {.status = 204};
+    char id[IDS_SANDBOX_SIZE], body[TEXT_MAX];
+
+    proxy_start(&p, w);
+    with_proxy(w, NULL);
+    world_run_until(w, &p.lives, 1);
+    for (int i = 0; i < 3; i++) {
+        world_create_default(w, id);
+        fake_init_body(w->fake, body, sizeof(body));
+        assert_non_null(strstr(body, "\"caBundle\":\"-----BEGIN CERTIFICATE-----\\nfor default"));
+    }
+    assert_int_equal(p.authorities, 1);
+    world_stop_core(w);
+    p.no_authority = true; /* then they are made without */
+    world_start_core(w);
+    world_run_until(w, &p.lives, 2);
+    world_create_default(w, id);
+    world_create_default(w, id);
+    fake_init_body(w->fake, body, sizeof(body));
+    assert_null(strstr(body, "caBundle"));
+    assert_int_equal(p.authorities, 2);
+    world_stop_core(w);
     proxy_stop(&p);
 }
 
@@ -256,6 +431,10 @@ int main(void)
         WORLD(an_update_is_told_when_it_is_in_force),
         WORLD(many_are_sent_in_turn_and_those_that_end_are_forgotten),
         WORLD(a_stop_answers_who_waits),
+        WORLD(a_credential_is_kept_sealed_and_sent_to_those_that_name_it),
+        WORLD(without_a_proxy_nothing_is_kept),
+        WORLD(a_sandbox_has_credentials_of_its_own),
+        WORLD(sandboxes_get_their_tenants_authority),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

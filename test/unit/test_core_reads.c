@@ -454,9 +454,11 @@ static void listings_are_ordered_filtered_and_paged(void **state)
 static enum err_code set_network(struct world *w, const char *tenant, const char *id,
                                  json_t *network, bool internet, json_t *policy)
 {
+    const struct core_network n = {
+        .network = network, .policy = policy, .allow_internet = internet};
     struct answer a = {0};
 
-    core_sandbox_set_network(w->core, tenant, id, network, internet, policy, world_on_answer, &a);
+    core_sandbox_set_network(w->core, tenant, id, &n, world_on_answer, &a);
     assert_int_equal(a.calls, 0);
     world_run_until(w, &a.calls, 1);
     return a.why.code;

@@ -1,0 +1,13 @@
+#pragma once
+/* The authority that the sandbox's way out signs with, where it has to read TLS: made known to what
+ * runs here. Only a certificate, never a key. */
+
+#include "agent/agent.h"
+
+#define TRUST_PEM_MAX 16384
+
+/* Writes pem to /etc/ssl/certs/cay-egress.pem, adds it to the distribution's bundle there, and makes the
+ * variables that name one the default of every process (a->defaults). Again with the same: nothing. Best
+ * effort: a template may have no /etc/ssl; what is left out is logged. Blocks for the copy of the bundle
+ * into the sandbox's own layer, once, before anybody else runs here. */
+void trust_install(struct agent *a, const char *pem);

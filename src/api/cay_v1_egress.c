@@ -1,0 +1,146 @@
+/* What may leave a sandbox, what was refused, and the log of it. See cay_v1.h. */
+#include "api/cay_v1.h"
+
+#include "api/e2b.h"
+#include "base/clock.h"
+#include "core/egress_ask.h"
+#include "http/json.h"
+
+#include <string.h>
+
+#define AUDIT_DEFAULT 100
+
+/* -- a sandbox's policy ------------------------------------------------------------------------- */
+
+static void no_sandbox(struct api_call *call)
+{
+    api_fail(call, 404, "there is no sandbox \"%s\" of yours", call->params[0]);
+}
+
+void cay_v1_policy_get(struct api_call *call)
+{
+    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+
+    if (!s)
+        no_sandbox(call);
+    else
+        api_reply_json(call, 200,
+                       s->policy ? json_incref(s->policy) : json_pack("{s:s}", "default", "deny"));
+}
+
+static void policy_set(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (!why)
+        api_reply_empty(call, 204);
+    else
+        api_fail_err(call, why);
+}
+
+/* Of a sandbox's own credentials those that the policy still names. */
+static json_t *still_named(const json_t *credentials, const json_t *policy)
+{
+    json_t *out = NULL, *item, *injection;
+    size_t i, k;
+
+    json_array_foreach (credentials, i, item)
+        json_array_foreach (json_object_get(policy, "inject"), k, injection)
+            if (json_equal(json_object_get(item, "name"),
+                           json_object_get(injection, "credential"))) {
+                out = out ? out : json_array();
+                json_array_append(out, item);
+                break;
+            }
+    return out;
+}
+
+/* What E2B's network object said of the way out is replaced; of the way in, it stays. */
+void cay_v1_policy_put(struct api_call *call)
+{
+    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    struct core_network n = {.network = NULL};
+    json_t *nothing;
+    struct err e;
+
+    if (!s) {
+        no_sandbox(call);
+        return;
+    }
+    if (call->request->body_len == 0) {
+        api_fail(call, 400, "the body must be a policy: {} lets nothing out");
+        return;
+    }
+    if (!api_call_body(call))
+        return;
+    nothing = json_object();
+    if (e2b_network_update(s->network, nothing, &n.network, &e) != ERR_OK) {
+        api_fail_err(call, &e);
+    } else {
+        n.policy = call->body;
+        n.allow_internet = s->allow_internet;
+        n.credentials = still_named(s->credentials, call->body);
+        core_sandbox_set_network(call->core, call->tenant, call->params[0], &n, policy_set, call);
+    }
+    json_decref(nothing);
+    json_decref(n.network);
+    json_decref(n.credentials);
+}
+
+/* -- refusals and the log ----------------------------------------------------------------------- */
+
+static void relay(void *arg, const char *json, size_t len, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (why)
+        api_fail_err(call, why);
+    else
+        api_reply_text(call, 200, json, len);
+}
+
+void cay_v1_denials(struct api_call *call)
+{
+    core_denials(call->core, call->tenant, call->params[0], relay, call);
+}
+
+/* True: it is one; false: the call was answered. */
+static bool read_filter(struct api_call *call, struct core_audit_filter *f, char sandbox[static 64],
+                        char verdict[static 64])
+{
+    char since[64];
+    int64_t limit = AUDIT_DEFAULT;
+
+    if (!api_call_query(call, "sandbox", sandbox, 64) ||
+        !api_call_query(call, "verdict", verdict, 64) ||
+        !api_call_query(call, "since", since, sizeof(since)) ||
+        !api_call_query_int(call, "limit", 1, CORE_AUDIT_MAX, &limit))
+        return false;
+    if (*sandbox && !ids_is_sandbox(sandbox))
+        api_fail(call, 400, "the query parameter \"sandbox\" is no id of a sandbox");
+    else if (*verdict && strcmp(verdict, "allow") != 0 && strcmp(verdict, "deny") != 0)
+        api_fail(call, 400, "the query parameter \"verdict\" must be allow or deny");
+    else if (*since && clock_parse_rfc3339(since, &f->since_ms) < 0)
+        api_fail(call, 400, "the query parameter \"since\" is not an RFC 3339 time");
+    else {
+        f->sandbox = *sandbox ? sandbox : NULL;
+        f->verdict = *verdict ? verdict : NULL;
+        f->limit = (unsigned)limit;
+        return true;
+    }
+    return false;
+}
+
+void cay_v1_audit(struct api_call *call)
+{
+    struct core_audit_filter f = {.since_ms = 0};
+    char sandbox[64], verdict[64];
+
+    if (read_filter(call, &f, sandbox, verdict))
+        core_audit(call->core, call->tenant, &f, relay, call);
+}
+
+void cay_v1_audit_verify(struct api_call *call)
+{
+    core_audit_verify(call->core, relay, call);
+}

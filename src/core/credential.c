@@ -1,0 +1,310 @@
+#include "core/credential.h"
+
+#include "core/call.h"
+#include "core/egress.h"
+#include "policy/policy.h"
+
+#include <stdio.h>
+
+#define SEALED_MAX      (64u * 1024u) /* of an answer */
+#define SEAL_TIMEOUT_MS 5000u
+#define ITEMS_MAX       64u
+
+/* -- sealing ----------------------------------------------------------------------------------- */
+
+/* Items are sealed one after the other. */
+struct sealing {
+    struct core *core;
+    char tenant[CORE_TENANT_SIZE];
+    json_t *items, *out;
+    size_t next;
+    core_sealed_cb done;
+    void *arg;
+    struct err why; /* code ERR_OK: good so far */
+};
+
+static void finish_sealing(void *arg)
+{
+    struct sealing *s = arg;
+    bool good = s->why.code == ERR_OK;
+
+    json_decref(s->items);
+    s->items = NULL;
+    s->done(s->arg, good ? s->out : NULL, good ? NULL : &s->why);
+    json_decref(s->out);
+    free(s);
+}
+
+/* json_dumps would leave pieces behind in buffers that it has outgrown. */
+static char *dump_once(const json_t *o)
+{
+    size_t n = json_dumpb(o, NULL, 0, JSON_COMPACT);
+    char *text = n ? malloc(n + 1) : NULL;
+
+    if (text) {
+        json_dumpb(o, text, n, JSON_COMPACT);
+        text[n] = '\0';
+    }
+    return text;
+}
+
+static char *seal_body(const struct sealing *s)
+{
+    const json_t *item = json_array_get(s->items, s->next);
+    json_t *body = json_pack("{s:s, s:O, s:O, s:O}", "tenant", s->tenant, "name",
+                             json_object_get(item, "name"), "bind", json_object_get(item, "bind"),
+                             "value", json_object_get(item, "value"));
+    char *text = body ? dump_once(body) : NULL;
+
+    json_decref(body);
+    return text;
+}
+
+static void on_sealed(struct core *c, const char *id, const struct err *why, int status,
+                      const char *body, size_t len, void *arg);
+
+static void seal_next(struct sealing *s)
+{
+    struct call_agent_request r = {.method = "POST",
+                                   .target = "/v1/seal",
+                                   .max_response_bytes = SEALED_MAX,
+                                   .timeout_ms = SEAL_TIMEOUT_MS};
+    const char *path = egress_any_path(s->core);
+
+    if (s->next == json_array_size(s->items)) {
+        core_defer(s->core, finish_sealing, s);
+        return;
+    }
+    if (!path) {
+        err_set(&s->why, ERR_UNAVAILABLE,
+                "credentials are kept by cay-egress, which does not answer or is not configured");
+        err_hint(&s->why, "see `cay status` and the server's log");
+    } else if (!(r.body = seal_body(s))) {
+        err_set(&s->why, ERR_EXHAUSTED, "memory is out");
+    } else {
+        call_unix(s->core, "", path, &r, on_sealed, s);
+        return;
+    }
+    core_defer(s->core, finish_sealing, s);
+}
+
+static void on_sealed(struct core *c, const char *id, const struct err *why, int status,
+                      const char *body, size_t len, void *arg)
+{
+    struct sealing *s = arg;
+    const json_t *item = json_array_get(s->items, s->next);
+    const char *name = json_string_value(json_object_get(item, "name"));
+    json_t *answer = NULL, *sealed;
+
+    if (why) {
+        err_set(&s->why, why->code, "the credential %.64s: cay-egress: %s", name, why->text);
+    } else if (status != 200) {
+        egress_refusal(&s->why, status, body, len, "the credential %.64s", name);
+    } else {
+        answer = json_loadb(body, len, 0, NULL);
+        sealed = json_object_get(answer, "sealed");
+        if (!json_is_string(sealed) ||
+            json_array_append_new(s->out,
+                                  json_pack("{s:s, s:O, s:O}", "name", name, "bind",
+                                            json_object_get(item, "bind"), "sealed", sealed)) < 0)
+            err_set(&s->why, ERR_INTERNAL, "the credential %.64s: cay-egress sealed nothing", name);
+    }
+    json_decref(answer);
+    s->next++;
+    if (s->why.code == ERR_OK && s->next < json_array_size(s->items))
+        seal_next(s);
+    else
+        finish_sealing(s);
+}
+
+static enum err_code check_items(const json_t *items, struct err *e)
+{
+    json_t *item;
+    size_t i;
+
+    if (json_array_size(items) > ITEMS_MAX)
+        return err_set(e, ERR_INVALID, "more than %u credentials at once", ITEMS_MAX);
+    json_array_foreach (items, i, item)
+        if (!json_is_string(json_object_get(item, "name")) ||
+            !json_is_object(json_object_get(item, "bind")) || !json_object_get(item, "value"))
+            return err_set(e, ERR_INVALID,
+                           "a credential has a name, an object \"bind\" and a value");
+    return ERR_OK;
+}
+
+void core_credentials_seal(struct core *c, const char *tenant, json_t *items, core_sealed_cb done,
+                           void *arg)
+{
+    struct sealing *s = calloc(1, sizeof(*s));
+
+    if (!s || !(s->out = json_array()))
+        abort(); /* nothing is left that could tell the caller */
+    s->core = c;
+    (void)snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
+    s->items = json_incref(items);
+    s->done = done;
+    s->arg = arg;
+    if (check_items(items, &s->why) == ERR_OK)
+        seal_next(s);
+    else
+        core_defer(c, finish_sealing, s);
+}
+
+/* -- what policies name ------------------------------------------------------------------------ */
+
+static bool names(const json_t *policy, const char *name)
+{
+    const json_t *injection;
+    size_t i;
+
+    json_array_foreach (json_object_get(policy, "inject"), i, injection) {
+        const char *one = json_string_value(json_object_get(injection, "credential"));
+
+        if (one && strcmp(one, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static json_t *find_in(const json_t *list, const char *name)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach (list, i, item) {
+        const char *one = json_string_value(json_object_get(item, "name"));
+
+        if (one && strcmp(one, name) == 0)
+            return item;
+    }
+    return NULL;
+}
+
+enum err_code credentials_check(struct core *c, const char *tenant, const struct policy *policy,
+                                const json_t *own, struct err *e)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = policy_credential(policy, i)); i++) {
+        enum err_code code = find_in(own, name)
+                                 ? ERR_OK
+                                 : store_credential_get(c->store, tenant, name, NULL, e);
+
+        if (code == ERR_NOT_FOUND) {
+            err_set(e, ERR_INVALID, "inject[%zu].credential: there is no credential \"%.64s\"", i,
+                    name);
+            err_hint(e, "store it first: `cay secret set %.64s`", name);
+            return ERR_INVALID;
+        }
+        if (code != ERR_OK)
+            return code;
+    }
+    return ERR_OK;
+}
+
+json_t *credentials_for(struct core *c, const struct sandbox *s)
+{
+    json_t *out = json_array(), *injection, *item;
+    size_t i;
+
+    json_array_foreach (json_object_get(s->policy, "inject"), i, injection) {
+        const char *name = json_string_value(json_object_get(injection, "credential"));
+        struct err e;
+
+        if (!name || find_in(out, name))
+            continue;
+        item = find_in(s->credentials, name);
+        if (item)
+            json_array_append(out, item);
+        else if (store_credential_get(c->store, s->tenant, name, &item, &e) == ERR_OK)
+            json_array_append_new(out, item);
+        else if (e.code != ERR_NOT_FOUND) /* one that was removed: what needs it is refused */
+            log_error("sandbox %s: %s", s->id, e.text);
+    }
+    return out;
+}
+
+static void touch_users(struct core *c, const char *tenant, const char *name)
+{
+    for (size_t i = 0; i < c->registry.n; i++) {
+        struct sandbox_obj *o = c->registry.order[i];
+
+        if (strcmp(o->s.tenant, tenant) == 0 && names(o->s.policy, name) &&
+            !find_in(o->s.credentials, name))
+            egress_touch(o);
+    }
+}
+
+/* -- a tenant's -------------------------------------------------------------------------------- */
+
+struct setting {
+    struct core *core;
+    char tenant[CORE_TENANT_SIZE];
+    core_sandbox_cb done;
+    void *arg;
+};
+
+static void on_set(void *arg, json_t *sealed, const struct err *why)
+{
+    CLEANUP_FREE struct setting *s = arg;
+    const json_t *item = json_array_get(sealed, 0);
+    const char *name = json_string_value(json_object_get(item, "name"));
+    struct err e;
+
+    if (!why && store_credential_put(s->core->store, s->tenant, name, json_object_get(item, "bind"),
+                                     json_string_value(json_object_get(item, "sealed")),
+                                     clock_real_ms(), &e) != ERR_OK)
+        why = &e;
+    if (!why) {
+        log_info("tenant %s: the credential %s was set", s->tenant, name);
+        touch_users(s->core, s->tenant, name);
+    }
+    s->done(s->arg, NULL, why);
+}
+
+void core_credential_set(struct core *c, const char *tenant, const char *name, json_t *bind,
+                         json_t *value, core_sandbox_cb done, void *arg)
+{
+    struct setting *s;
+    json_t *items;
+    struct err e;
+
+    if (strncmp(name, CORE_CREDENTIAL_OWN, strlen(CORE_CREDENTIAL_OWN)) == 0) {
+        err_set(&e, ERR_INVALID, "names that begin with \"%s\" are a sandbox's own",
+                CORE_CREDENTIAL_OWN);
+        core_defer_error(c, done, arg, &e);
+        return;
+    }
+    items = json_pack("[{s:s, s:O, s:O}]", "name", name, "bind", bind, "value", value);
+    s = malloc(sizeof(*s));
+    if (!items || !s)
+        abort();
+    *s = (struct setting){.core = c, .done = done, .arg = arg};
+    (void)snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
+    core_credentials_seal(c, tenant, items, on_set, s);
+    json_decref(items);
+}
+
+enum err_code core_credential_each(struct core *c, const char *tenant,
+                                   enum err_code (*fn)(void *arg, const struct core_credential *k,
+                                                       struct err *e),
+                                   void *arg, struct err *e)
+{
+    return store_credential_each(c->store, tenant, fn, arg, e);
+}
+
+enum err_code core_credential_remove(struct core *c, const char *tenant, const char *name,
+                                     struct err *e)
+{
+    enum err_code code = store_credential_delete(c->store, tenant, name, e);
+
+    if (code == ERR_NOT_FOUND) {
+        err_set(e, ERR_NOT_FOUND, "there is no credential \"%.64s\"", name);
+        err_hint(e, "`cay secret ls` shows them");
+    }
+    if (code != ERR_OK)
+        return code;
+    log_info("tenant %s: the credential %s was removed", tenant, name);
+    touch_users(c, tenant, name);
+    return ERR_OK;
+}

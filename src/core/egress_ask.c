@@ -1,0 +1,249 @@
+#include "core/egress_ask.h"
+
+#include "base/buf.h"
+#include "core/call.h"
+#include "core/egress.h"
+
+#include <stdio.h>
+
+#define TIMEOUT_MS    20000u
+#define DENIALS_MAX   (256u * 1024u)
+#define AUDIT_MAX     (8u * 1024u * 1024u) /* of one process */
+#define VERIFY_MAX    4096u
+#define TIME_KEY      "\"time\":\""
+#define PROCESSES_MAX 64u
+
+/* -- denials ----------------------------------------------------------------------------------- */
+
+struct asking {
+    core_text_cb done;
+    void *arg;
+    struct err why;
+};
+
+static void tell_why(void *arg)
+{
+    CLEANUP_FREE struct asking *a = arg;
+
+    a->done(a->arg, NULL, 0, &a->why);
+}
+
+static struct asking *asking_new(core_text_cb done, void *arg)
+{
+    struct asking *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        abort(); /* nothing is left that could tell the caller */
+    a->done = done;
+    a->arg = arg;
+    return a;
+}
+
+static void on_denials(struct core *c, const char *id, const struct err *why, int status,
+                       const char *body, size_t len, void *arg)
+{
+    CLEANUP_FREE struct asking *a = arg;
+    struct err e;
+
+    if (why) {
+        err_set(&e, why->code, "cay-egress: %s", why->text);
+        a->done(a->arg, NULL, 0, &e);
+    } else if (status == 404) { /* it has not seen the sandbox yet: nothing was refused */
+        a->done(a->arg, "{\"denials\":[]}", strlen("{\"denials\":[]}"), NULL);
+    } else if (status != 200) {
+        egress_refusal(&e, status, body, len, "denials of %s", id);
+        a->done(a->arg, NULL, 0, &e);
+    } else {
+        a->done(a->arg, body, len, NULL);
+    }
+}
+
+void core_denials(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
+{
+    struct asking *a = asking_new(done, arg);
+    struct call_agent_request r = {
+        .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
+    struct sandbox_obj *o = NULL;
+    char target[64];
+
+    if (sandbox_visible(c, tenant, id, &o, &a->why) == ERR_OK && egress_count(c) == 0)
+        err_set(&a->why, ERR_UNAVAILABLE, "this server has no cay-egress");
+    if (a->why.code != ERR_OK) {
+        core_defer(c, tell_why, a);
+        return;
+    }
+    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/denials", o->s.slot, o->s.gen);
+    r.target = target;
+    call_unix(c, id, egress_path(c, o->s.slot % egress_count(c)), &r, on_denials, a);
+}
+
+/* -- what all processes are asked -------------------------------------------------------------- */
+
+struct gathering {
+    core_text_cb done;
+    void *arg;
+    unsigned n, waiting, limit;
+    bool lines; /* JSON lines, merged by time; else one value from each */
+    char *texts[PROCESSES_MAX];
+    struct err why; /* the first that failed */
+};
+
+/* The start of text's first line of JSON; NULL at the end. */
+static const char *line_time(const char *line)
+{
+    const char *end = strchr(line, '\n'), *at = strstr(line, TIME_KEY);
+
+    return at && end && at < end ? at + strlen(TIME_KEY) : "";
+}
+
+/* Times are all of one form, so that text order is time order. */
+static char **oldest(char **at, unsigned n)
+{
+    char **best = NULL;
+
+    for (unsigned i = 0; i < n; i++)
+        if (at[i] && strchr(at[i], '\n') &&
+            (!best || strncmp(line_time(at[i]), line_time(*best), 24) < 0))
+            best = &at[i];
+    return best;
+}
+
+static size_t count_lines(char **texts, unsigned n)
+{
+    size_t lines = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        for (const char *at = texts[i]; at && (at = strchr(at, '\n')); at++)
+            lines++;
+    return lines;
+}
+
+static int put(struct buf *b, const char *text, size_t n)
+{
+    return (b->len > 1 && buf_append(b, ",", 1) < 0) || buf_append(b, text, n) < 0 ? -ENOSPC : 0;
+}
+
+static int merge(struct gathering *g, struct buf *b)
+{
+    size_t skip = g->lines ? count_lines(g->texts, g->n) : 0;
+    char *at[PROCESSES_MAX], **next;
+
+    skip -= MIN(skip, (size_t)g->limit);
+    memcpy(at, g->texts, sizeof(at));
+    if (buf_append(b, "[", 1) < 0)
+        return -ENOSPC;
+    for (unsigned i = 0; i < g->n && !g->lines; i++)
+        if (put(b, g->texts[i], strlen(g->texts[i])) < 0)
+            return -ENOSPC;
+    while (g->lines && (next = oldest(at, g->n))) {
+        size_t n = strcspn(*next, "\n");
+
+        if (skip > 0)
+            skip--;
+        else if (put(b, *next, n) < 0)
+            return -ENOSPC;
+        *next += n + 1;
+    }
+    return buf_append(b, "]", 1);
+}
+
+static void gathered(struct gathering *g)
+{
+    struct buf b CLEANUP_BUF;
+
+    buf_init(&b, PROCESSES_MAX * (size_t)AUDIT_MAX);
+    if (g->why.code == ERR_OK && merge(g, &b) < 0)
+        err_set(&g->why, ERR_EXHAUSTED, "memory is out");
+    if (g->why.code == ERR_OK)
+        g->done(g->arg, b.data, b.len, NULL);
+    else
+        g->done(g->arg, NULL, 0, &g->why);
+    for (unsigned i = 0; i < g->n; i++)
+        free(g->texts[i]);
+    free(g);
+}
+
+struct part {
+    struct gathering *g;
+    unsigned i;
+};
+
+static void on_part(struct core *c, const char *id, const struct err *why, int status,
+                    const char *body, size_t len, void *arg)
+{
+    CLEANUP_FREE struct part *p = arg;
+    struct gathering *g = p->g;
+
+    if (!why && status == 200)
+        g->texts[p->i] = strndup(body, len);
+    if (why)
+        err_set(&g->why, why->code, "cay-egress %u: %s", p->i, why->text);
+    else if (status != 200)
+        egress_refusal(&g->why, status, body, len, "cay-egress %u", p->i);
+    else if (!g->texts[p->i])
+        err_set(&g->why, ERR_EXHAUSTED, "memory is out");
+    if (--g->waiting == 0)
+        gathered(g);
+}
+
+/* Takes over g. */
+static void ask_all(struct core *c, struct gathering *g, const char *target, size_t max)
+{
+    const struct call_agent_request r = {
+        .method = "GET", .target = target, .max_response_bytes = max, .timeout_ms = TIMEOUT_MS};
+
+    g->n = g->waiting = egress_count(c);
+    for (unsigned i = 0; i < g->n; i++) {
+        struct part *p = malloc(sizeof(*p));
+
+        if (!p)
+            abort();
+        *p = (struct part){g, i};
+        call_unix(c, "", egress_path(c, i), &r, on_part, p);
+    }
+}
+
+static struct gathering *gathering_new(struct core *c, core_text_cb done, void *arg)
+{
+    struct gathering *g;
+    struct asking *a;
+
+    if (egress_count(c) > 0) {
+        g = calloc(1, sizeof(*g));
+        if (!g)
+            abort();
+        g->done = done;
+        g->arg = arg;
+        return g;
+    }
+    a = asking_new(done, arg);
+    err_set(&a->why, ERR_UNAVAILABLE, "this server has no cay-egress, and so no log of decisions");
+    core_defer(c, tell_why, a);
+    return NULL;
+}
+
+void core_audit(struct core *c, const char *tenant, const struct core_audit_filter *f,
+                core_text_cb done, void *arg)
+{
+    struct gathering *g = gathering_new(c, done, arg);
+    char target[CALL_TARGET_MAX + 1], since[CLOCK_RFC3339_SIZE];
+
+    if (!g)
+        return;
+    g->lines = true;
+    g->limit = MIN(MAX(f->limit, 1u), CORE_AUDIT_MAX);
+    clock_format_rfc3339(f->since_ms, since);
+    (void)snprintf(target, sizeof(target), "/v1/audit?tenant=%s&limit=%u%s%s%s%s%s%s", tenant,
+                   g->limit, f->sandbox ? "&sandbox=" : "", f->sandbox ? f->sandbox : "",
+                   f->verdict ? "&verdict=" : "", f->verdict ? f->verdict : "",
+                   f->since_ms ? "&since=" : "", f->since_ms ? since : "");
+    ask_all(c, g, target, AUDIT_MAX);
+}
+
+void core_audit_verify(struct core *c, core_text_cb done, void *arg)
+{
+    struct gathering *g = gathering_new(c, done, arg);
+
+    if (g)
+        ask_all(c, g, "/v1/audit/verify", VERIFY_MAX);
+}

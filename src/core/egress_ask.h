@@ -1,0 +1,25 @@
+#pragma once
+/* What is asked of cay-egress for somebody: what a sandbox was refused, and the log of decisions. Each
+ * answer is text as cay-egress gave it, valid during the call; done is called once, never from inside. */
+
+#include "core/core.h"
+
+typedef void (*core_text_cb)(void *arg, const char *json, size_t len, const struct err *why);
+
+/* {"denials": [...]}, newest last. */
+void core_denials(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg);
+
+#define CORE_AUDIT_MAX 10000u /* lines of one answer */
+
+struct core_audit_filter {
+    const char *sandbox, *verdict; /* NULL: any. verdict: "allow" or "deny" */
+    int64_t since_ms;              /* 0: from the start */
+    unsigned limit;                /* the newest so many, 1..CORE_AUDIT_MAX */
+};
+
+/* A JSON array of the tenant's records of all processes of cay-egress, oldest first. */
+void core_audit(struct core *c, const char *tenant, const struct core_audit_filter *f,
+                core_text_cb done, void *arg);
+
+/* A JSON array with one object for each process: {"ok", "lines", "broken_line", "file", "cut_lines"}. */
+void core_audit_verify(struct core *c, core_text_cb done, void *arg);
