@@ -60,7 +60,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     build = parser.parse_args().build
     tool = build / "test/bench/egress_load"
-    world = World(build / "src/egress/cay-egress", {"web.example.com": {"a": [[WEB]]}},
+    world = World(build / "src/egress/cay-egress", {"web.example.com": {"a": [[WEB]], "ttl": 60}},
                   arguments=["--egress-connections=16384", "--egress-connections-per-second=100000"])
     helpers = []
 

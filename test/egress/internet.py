@@ -427,8 +427,16 @@ class Sandbox:
     def __init__(self, slot, gen):
         self.slot, self.gen = slot, gen
         self.name = f"cayt-{os.getpid()}-s{next(self.numbers)}"
-        run("ip", "netns", "add", self.name)
         self.etc = pathlib.Path("/etc/netns") / self.name
+        self.tcp = self.udp = None
+        run("ip", "netns", "add", self.name)
+        try:
+            self.furnish()
+        except BaseException:
+            self.close()
+            raise
+
+    def furnish(self):
         self.etc.mkdir(parents=True)
         (self.etc / "resolv.conf").write_text(f"nameserver {RESOLVER}\n")
         for command in ("link set lo up", f"address add {OWN4}/32 dev lo", f"-6 address add {OWN6}/128 dev lo nodad",
@@ -487,12 +495,12 @@ class Sandbox:
         return flags & 15, found
 
     def close(self):
-        self.tcp.close()
-        self.udp.close()
+        for s in filter(None, (self.tcp, self.udp)):
+            s.close()
         for pid in run("ip", "netns", "pids", self.name).split():
             os.kill(int(pid), signal.SIGKILL)
         run("ip", "netns", "delete", self.name)
-        shutil.rmtree(self.etc)
+        shutil.rmtree(self.etc, ignore_errors=True)
 
 
 class Privd:
