@@ -276,6 +276,35 @@ FIRST = {
 }
 
 
+SECRET = b"Zq9-top-secret"
+ANSWERS = {
+    "length": b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\nX: " + SECRET + b"\r\n\r\n...." + SECRET + b"..",
+    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nZq9-t\r\n9;x=" + SECRET + b"\r\nop-secret\r\n"
+               b"0\r\nTrailer: " + SECRET + b"\r\n\r\n",
+    "until_close": b"HTTP/1.0 200 OK\r\n\r\nZq9-" + SECRET + SECRET + b" Zq9-top",
+    "tunnel": b"HTTP/1.1 101 x\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + SECRET + b"..Z..Zq9-",
+    "interim": b"HTTP/1.1 103 x\r\nX: " + SECRET + b"\r\n\r\nHTTP/1.1 204 x\r\nX: " + SECRET + b"\r\n\r\n",
+    "gzip": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\nxxxxxxxxx",
+    "two": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+}
+TO = b" HTTP/1.1\r\nHost: a.example\r\n"
+INJECTS = {
+    "get": b"GET /v1/x?key=own&a=b" + TO + b"Authorization: own\r\nX-Key: own\r\n\r\n",
+    "places": b"GET /v1/cay-secret:here?x=${e2b.secrets.here}" + TO + b"A: Bearer cay-secret:here, b\r\n\r\n",
+    "basic": b"GET /v1" + TO + b"Authorization: Basic bWU6Y2F5LXNlY3JldDpoZXJl\r\n\r\n",
+    "json": b"POST /v1/a" + TO + b"Content-Type: application/json\r\nContent-Length: 27\r\n\r\n{\"k\": \"cay-secret:here\"}   ",
+    "form": b"POST /v1" + TO + b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 17\r\n\r\nk=cay-secret:here",
+    "text": b"PUT /v1" + TO + b"Content-Type: text/plain\r\nContent-Length: 30\r\n\r\n${e2b.secrets.here}cay-secret:b",
+    "chunked": b"POST /v1" + TO + b"Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    "path": b"GET /v2/%2e%2e/v1" + TO + b"\r\n",
+    "aws": b"PUT /v1/b%20c?z=1&a=%2F" + TO + b"Authorization: AWS4-HMAC-SHA256 Credential=x/20260101/eu-west-1/s3/aws4_request,"
+           b" SignedHeaders=host, Signature=0\r\nx-amz-date: 20260101T000000Z\r\nx-amz-meta-a:  b  c\r\nContent-Length: 3\r\n\r\nabc",
+    "aws_chunks": b"PUT /v1" + TO + b"Authorization: AWS4-HMAC-SHA256 Credential=x/20260101/r/s3/aws4_request,\r\n"
+                  b"x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD\r\nContent-Length: 0\r\n\r\n",
+    "websocket": b"GET /v1" + TO + b"Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Extensions: x\r\n\r\n",
+}
+
+
 def client_hello(name, alpn=()):
     import ssl
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -324,6 +353,8 @@ def main():
     write(root / "agent_files", AGENT_FILES, [b"\3"])
     write(root / "agent_process", AGENT_PROCESS, [b"\2"])
     write(root / "agent_logs", LOGS, [b""])
+    write(root / "egress_answer", ANSWERS, [bytes([i]) for i in range(3)])
+    write(root / "egress_inject", INJECTS, [bytes([i, 0x5a + i]) for i in (0, 1, 4, 5, 6, 0x43, 0x81)])
     write(root / "egress_dns", DNS, [b""])
     write(root / "egress_first", FIRST, [b""])
     write_hellos(root / "egress_hello")
