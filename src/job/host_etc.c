@@ -154,6 +154,8 @@ const struct host_etc_text host_etc_texts[] = {
     {"etc/apt/apt.conf.d/90cay", 0644,
      "APT::Install-Recommends \"false\";\nAPT::Sandbox::User \"root\";\n"
      "Acquire::Languages \"none\";\n"},
+    /* The machine's names owners that are not here, and dpkg refuses to work with such a one. */
+    {"var/lib/dpkg/statoverride", 0644, ""},
 };
 
 const char *const host_etc_copies[] = {
@@ -212,7 +214,6 @@ const char *const host_etc_copies[] = {
     "var/lib/dpkg/arch",
     "var/lib/dpkg/arch-native",
     "var/lib/dpkg/diversions",
-    "var/lib/dpkg/statoverride",
     "var/lib/dpkg/alternatives",
     "var/lib/dpkg/info",
     "var/lib/dpkg/triggers",
