@@ -141,6 +141,20 @@ def curl(s, *arguments):
     return r
 
 
+def tls_socket(s, address=None):
+    """A TLS connection from inside, to API."""
+    context = ssl.create_default_context(cafile=str(s.ca))
+    context.set_alpn_protocols(["http/1.1"])
+    return context.wrap_socket(s.connect(address or s.resolve(API)[1][0], MODEL), server_hostname=API)
+
+
+def until(connection, text):
+    data = b""
+    while text not in data:
+        data += connection.recv(65536) or pytest.fail(f"ended after {data}")
+    return data
+
+
 def reasons(world, s):
     return [d["reason"] for d in world.denials(s)]
 
@@ -193,6 +207,41 @@ def test_large_bodies(world, box, origins):
     r = curl(box, "--data-binary", f"@{world.dir}/big", "-H", "Content-Type: application/octet-stream", f"{URL}/v1/big")
     assert json.loads(r.stdout) == {"ok": True}, r.stderr
     assert len(origins.seen()[0]["body"]) == 3_000_000
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:3128", "socks5h://127.0.0.1:3128"])
+def test_through_the_explicit_proxy(box, origins, proxy):
+    r = curl(box, "-x", proxy, f"{URL}/v1/chat")
+    assert json.loads(r.stdout) == {"ok": True}, r.stderr
+    assert len(origins.seen()) == 1
+
+
+def test_paths_of_a_rule(world, origins):
+    """Read for the rule's sake alone: no credential is there."""
+    with sandbox(world, [], [], [{"action": "allow", "domains": [API], "paths": ["/v1/*"], "methods": ["GET"]}]) as s:
+        good = curl(s, "-w", "%{http_code}", f"{URL}/v1/x")
+        path = curl(s, "-w", "%{http_code}", f"{URL}/v2/x")
+        method = curl(s, "-w", "%{http_code}", "-d", "x", f"{URL}/v1/x")
+        twice = curl(s, "-w", "%{http_code}", "--path-as-is", f"{URL}/v1/..%2f..%2fv2")
+    assert good.stdout == '{"ok": false}401'  # the server's own word
+    for r in (path, method, twice):
+        assert r.stdout.endswith("403") and "egress_denied" in r.stdout, r.stdout
+    assert [line["target"] for line in origins.seen()] == ["/v1/x"]
+
+
+def test_changed_policy_cuts(world, box, origins):
+    """A connection that was read stays open only as long as its name is allowed; the new credentials count at once."""
+    with tls_socket(box) as one:
+        one.sendall(f"GET /v1/a HTTP/1.1\r\nHost: {API}:{MODEL}\r\n\r\n".encode())
+        until(one, b'{"ok": true}')
+        status, text = world.put(box, {"rules": RULES, "inject": inject("model")},
+                                 credentials=[seal(world, "model", "another-key-0123456789", kind="bearer")])
+        assert status == 204, text
+        one.sendall(f"GET /v1/b HTTP/1.1\r\nHost: {API}:{MODEL}\r\n\r\n".encode())
+        until(one, b'{"ok": false}')
+        assert world.put(box, {"rules": []})[0] == 204
+        assert not one.recv(65536)
+    assert headers_seen(origins, "authorization") == [f"Bearer {REAL_KEY}", "Bearer another-key-0123456789"]
 
 
 def test_client_that_does_not_trust(world, box):
@@ -446,19 +495,10 @@ def test_signature_in_chunks_is_refused(aws, origins):
 # -- long answers ------------------------------------------------------------------------------------
 
 
-def tls_socket(s, address=None):
-    """A TLS connection from inside, to API."""
-    context = ssl.create_default_context(cafile=str(s.ca))
-    context.set_alpn_protocols(["http/1.1"])
-    return context.wrap_socket(s.connect(address or s.resolve(API)[1][0], MODEL), server_hostname=API)
-
-
 def test_server_sent_events_come_one_by_one(box):
     with tls_socket(box) as one:
         one.sendall(f"GET /sse HTTP/1.1\r\nHost: {API}:{MODEL}\r\n\r\n".encode())
-        data = b""
-        while b"data: first\n\n" not in data:  # it is here before the second was even asked for
-            data += one.recv(65536) or pytest.fail(f"ended after {data}")
+        data = until(one, b"data: first\n\n")  # it is here before the second was even asked for
         curl(box, f"{URL}/release")
         while more := one.recv(65536):
             data += more
