@@ -57,7 +57,9 @@ static enum match match_destination(const struct rule *r, const struct subject *
         return MATCH_YES;
     if (by_name)
         return r->action == POLICY_ALLOW && s->a && !s->is_public ? MATCH_NO : MATCH_YES;
-    return r->n_ranges > 0 && !s->a ? MATCH_ADDRESS : MATCH_NO;
+    /* A name is not resolved because what it resolves to might be allowed: the question alone would
+     * carry out whatever the name says (test: test_policy.c, test_addresses_open_no_names). */
+    return r->n_ranges > 0 && !s->a && r->action == POLICY_DENY ? MATCH_ADDRESS : MATCH_NO;
 }
 
 static bool any_method(const struct rule *r, const char *method)
@@ -232,6 +234,31 @@ struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdi
     if (ceiling.action == POLICY_INSPECT)
         own.action = POLICY_INSPECT;
     return own;
+}
+
+size_t policy_matches(const struct policy *p, const char *name, const struct policy_address *a,
+                      uint16_t port, const char *method, const char *path,
+                      struct policy_verdict *out, size_t max)
+{
+    struct subject s = {.name = name, .a = a, .port = port, .method = method, .path = path};
+    size_t n = 0;
+
+    s.is_public = a && policy_address_is_public(a);
+    s.is_ambiguous = path && pattern_path_is_ambiguous(path);
+    if (a && policy_address_is_never(a)) {
+        if (max > 0)
+            out[0] = never;
+        return 1;
+    }
+    for (size_t i = 0; i < p->n_rules; i++) {
+        enum match m = match_rule(&p->rules[i], &s);
+
+        if (m != MATCH_NO && n++ < max)
+            out[n - 1] = by_rule(p, i, m == MATCH_YES ? p->rules[i].action : POLICY_INSPECT);
+    }
+    if (n++ < max)
+        out[n - 1] = by_default(p, &s);
+    return n;
 }
 
 const char *policy_credential(const struct policy *p, size_t i)

@@ -35,11 +35,13 @@ PRINTF(2, 3) static void add(struct sentence *s, const char *fmt, ...)
 /* Printable ASCII but quotes and backslashes; the rest is '?'. Cut with "...". */
 static void plain(const char *in, size_t max, char *out)
 {
-    size_t n = 0;
+    size_t n = strnlen(in, max + 1);
+    bool cut = n > max;
 
-    for (; n < max && in[n]; n++)
-        out[n] = isgraph((unsigned char)in[n]) && !strchr("\"\\<>&'`", in[n]) ? in[n] : '?';
-    memcpy(out + n, in[n] ? "..." : "", in[n] ? 4 : 1);
+    n = MIN(n, max);
+    for (size_t i = 0; i < n; i++)
+        out[i] = isgraph((unsigned char)in[i]) && !strchr("\"\\<>&'`", in[i]) ? in[i] : '?';
+    memcpy(out + n, cut ? "..." : "", cut ? 4 : 1);
 }
 
 static void add_source(const struct policy_verdict *v, struct sentence *s)

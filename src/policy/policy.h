@@ -26,7 +26,8 @@
  * it does not ask. Domains compare without case and without a final dot; "*.example.org" is every
  * name below example.org, not itself. In a path a star stands for anything within one part, at the
  * end for all that follows. Only an address range of an allow rule, or the default
- * "allow", opens addresses that are not public: a name alone does not, whatever it resolves to.
+ * "allow", opens addresses that are not public: a name alone does not, whatever it resolves to. And an
+ * address range alone opens no name: nothing is resolved for the chance that it might be in it.
  *
  * "inject" puts credentials on requests that are allowed anyway; it allows nothing. Of those that match
  * a request one is used: exact names come before suffixes, longer suffixes before shorter ones, then
@@ -122,6 +123,14 @@ struct policy_verdict policy_request(const struct policy *p, const char *host,
 /* The narrower of two: what both allow. For a tenant's ceiling and for a process's own policy.
  * credential is the first's. */
 struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling);
+
+/* What has a say in it, in the order of precedence: every rule that matches, or (action POLICY_INSPECT)
+ * would with the right address or request, then the presets, the default last. So the first that is not
+ * POLICY_INSPECT decides. name or a may be NULL; method NULL: before there is a request. At most max
+ * go to out; how many there are. */
+size_t policy_matches(const struct policy *p, const char *name, const struct policy_address *a,
+                      uint16_t port, const char *method, const char *path,
+                      struct policy_verdict *out, size_t max);
 
 /* Is this credential put on any request? */
 bool policy_uses_credential(const struct policy *p, const char *credential);

@@ -41,8 +41,10 @@ static void drop_sockets(struct slot *s)
 static int send_sockets(struct egress_channel *c, struct slot *s)
 {
     struct privsep_msg m = {.op = PRIVSEP_EGRESS_OPEN, .slot = s->number, .gen = s->gen};
-    int fds[PRIVSEP_EGRESS_FDS] = {TAKE_FD(s->egress_fds[0]), TAKE_FD(s->egress_fds[1])};
+    int fds[PRIVSEP_EGRESS_FDS];
 
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        fds[i] = TAKE_FD(s->egress_fds[i]);
     return privsep_server_send(c->server, 0, &m, fds, ARRAY_SIZE(fds));
 }
 

@@ -573,7 +573,7 @@ static void test_idle_ones_make_room(void **state)
         assert_int_equal(connect(fds[i], (struct sockaddr *)&a, sizeof(a)), 0);
         fixture_spin(&f);
     }
-    fixture_send(&f, fds[0], "GET /hel"); /* in the middle of a request: not idle */
+    fixture_send(&f, fds[0], "GET /in"); /* in the middle of a request: not idle */
     usleep(1100 * 1000);
     uv_update_time(&f.loop);
     fds[2] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -205,15 +205,15 @@ static void test_first_rule_decides(void **state)
     policy_free(p);
 }
 
-/* An allow rule by address after a name that is denied by default: the name has to be asked for. */
-static void test_address_rules_keep_names_open(void **state)
+/* What is allowed by address is allowed by address: a name that no rule names is not even asked for. */
+static void test_addresses_open_no_names(void **state)
 {
     struct policy *p = policy(
         "{\"rules\": [{\"action\": \"allow\", \"addresses\": [\"8.8.8.0/24\"]}]}");
 
-    assert_int_equal(at_name(p, "dns.example", 443), POLICY_ALLOW);
-    assert_int_equal(at_address(p, "dns.example", "8.8.8.8", 443), POLICY_ALLOW);
-    assert_int_equal(at_address(p, "dns.example", "8.8.4.4", 443), POLICY_DENY);
+    assert_int_equal(at_name(p, "secret.dns.example", 443), POLICY_DENY);
+    assert_int_equal(at_address(p, NULL, "8.8.8.8", 443), POLICY_ALLOW);
+    assert_int_equal(at_address(p, NULL, "8.8.4.4", 443), POLICY_DENY);
     policy_free(p);
 }
 
@@ -509,7 +509,7 @@ int main(void)
         cmocka_unit_test(test_nothing_said_is_nothing_allowed),
         cmocka_unit_test(test_domains),
         cmocka_unit_test(test_first_rule_decides),
-        cmocka_unit_test(test_address_rules_keep_names_open),
+        cmocka_unit_test(test_addresses_open_no_names),
         cmocka_unit_test(test_name_into_private_network),
         cmocka_unit_test(test_never),
         cmocka_unit_test(test_public),
