@@ -25,7 +25,8 @@ static enum err_code create_request(const struct cli *c, const char *template_na
                                     struct err *e)
 {
     json_t *env = json_object(), *metadata = json_object();
-    const char *ttl = cli_value(c, "ttl");
+    const char *ttl = cli_value(c, "ttl"), *given = cli_value(c, "policy");
+    json_t *policy = NULL;
     uint64_t ttl_ms;
 
     json_object_set_new(body, "templateID", json_string(template_name));
@@ -35,6 +36,10 @@ static enum err_code create_request(const struct cli *c, const char *template_na
         return err_set(e, ERR_INVALID, "--env: not NAME=VALUE");
     if (cli_each(c, "metadata", add_pair, metadata) != 0)
         return err_set(e, ERR_INVALID, "--metadata: not NAME=VALUE");
+    if (given && policy_from(given, &policy, e) != ERR_OK)
+        return e->code;
+    if (policy)
+        json_object_set_new(body, "policy", policy);
     if (!ttl)
         return ERR_OK;
     if (config_parse_time_ms(ttl, &ttl_ms) < 0 || ttl_ms == 0)
@@ -66,7 +71,7 @@ static enum err_code create(const struct cli *c, struct api *a, const char *temp
     enum err_code code = create_request(c, template_name, body, e);
 
     if (code == ERR_OK)
-        code = api_call(a, "POST", "/v2/sandboxes", body, out, e);
+        code = api_call(a, "POST", "/cay/v1/sandboxes", body, out, e);
     json_decref(body);
     return code;
 }

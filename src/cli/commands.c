@@ -30,6 +30,11 @@
     {                                                                                    \
         'm', "metadata", "NAME=VALUE", "Something to find it by; may be repeated.", NULL \
     }
+#define OPTION_POLICY                                                                            \
+    {                                                                                            \
+        0, "policy", "FILE", "What may leave it: a file, public, deny or allow. Default: deny.", \
+            "file"                                                                               \
+    }
 #define OPTIONS_PROCESS                                                                      \
     {'u', "user", "NAME", "Run as this user of the sandbox, for example root.", NULL},       \
         {'w', "cwd", "DIR", "Run in this directory of the sandbox.", NULL},                  \
@@ -138,9 +143,10 @@ const struct cli_command cli_commands[] = {
         .summary = "make a sandbox and print its id",
         .text =
             "Without a template it is base; while that is not built, host takes its place and cay "
-            "says so.",
-        .options = OPTIONS(OPTION_TTL, OPTION_ENV, OPTION_METADATA, OPTION_QUIET),
+            "says so. Nothing leaves the sandbox but what its policy allows: without one, nothing.",
+        .options = OPTIONS(OPTION_TTL, OPTION_ENV, OPTION_METADATA, OPTION_POLICY, OPTION_QUIET),
         .examples = EXAMPLES({"cay create", "a sandbox of base for the default time"},
+                             {"cay create --policy=public", "one that reaches the internet"},
                              {"cay create host --ttl=1h -m job=17", "an hour, with a mark"}),
         .operands_max = 1,
         .raw_after = -1,
@@ -171,7 +177,7 @@ const struct cli_command cli_commands[] = {
         "\n\nThe sandbox is ended in every case, also after a failure or a signal.",
         .options = OPTIONS(
             {0, "template", "NAME", "What it starts from. Default: base.", "template"}, OPTION_TTL,
-            OPTION_METADATA, OPTIONS_PROCESS, OPTION_ENV, OPTION_QUIET),
+            OPTION_METADATA, OPTION_POLICY, OPTIONS_PROCESS, OPTION_ENV, OPTION_QUIET),
         .examples = EXAMPLES({"cay run uname -a", "one command"},
                              {"cay run", "a shell in a sandbox that is gone when the shell ends"},
                              {"cay run --template=host -- sh -c 'exit 7'", "exit status 7"}),
@@ -241,6 +247,127 @@ const struct cli_command cli_commands[] = {
         .operands_max = 0,
         .raw_after = -1,
         .run = cmd_top,
+    },
+    {
+        .name = "policy show",
+        .operands = "SANDBOX",
+        .summary = "show what may leave a sandbox",
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_show,
+    },
+    {
+        .name = "policy set",
+        .operands = "SANDBOX FILE|public|deny|allow",
+        .summary = "change what may leave a sandbox, at once",
+        .text =
+            "Connections that the new policy denies are cut. A policy with a mistake is refused "
+            "whole, with its place. - reads standard input.",
+        .examples = EXAMPLES({"cay policy set ib3k0 policy.json", "from a file"},
+                             {"cay policy set ib3k0 deny", "nothing any more"}),
+        .operands_min = 2,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_set,
+    },
+    {
+        .name = "policy explain",
+        .operands = "[--policy=FILE | SANDBOX] HOST[:PORT] [METHOD PATH]",
+        .summary = "show which rule decides, and which others match",
+        .text =
+            "Asks no server when --policy is given. The port is 443 unless it is said. What the "
+            "operator's ceiling denies besides is not shown.",
+        .options = OPTIONS({0, "policy", "FILE", "This policy instead of a sandbox's.", "file"}),
+        .examples = EXAMPLES(
+            {"cay policy explain ib3k0 api.example.com POST /v1/messages", "of a sandbox"},
+            {"cay policy explain --policy=policy.json 10.0.0.1:22", "of a file"}),
+        .operands_min = 1,
+        .operands_max = 4,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_explain,
+    },
+    {
+        .name = "denials",
+        .operands = "SANDBOX",
+        .summary = "show what a sandbox was refused lately",
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_denials,
+    },
+    {
+        .name = "secret set",
+        .operands = "NAME --domain=HOST... [OPTION...]",
+        .summary = "store a secret that is put on requests outside of sandboxes",
+        .text =
+            "The value is read from standard input, or a file; it is sealed, and nobody can read "
+            "it "
+            "again. A sandbox uses it where its policy says so (\"inject\" in docs/policy.md), and "
+            "only toward the hosts that are named here. One of the same name is replaced, also "
+            "for sandboxes that run.",
+        .options = OPTIONS(
+            {0, "domain", "HOST", "Who may see it: a name, or *.suffix; may be repeated.", NULL},
+            {0, "method", "METHOD", "Only on such requests; may be repeated.", NULL},
+            {0, "path", "PATH", "Only below such paths, as /v1*; may be repeated.", NULL},
+            {0, "kind", "KIND",
+             "bearer (the default), basic (USER:PASSWORD), header:NAME, query:NAME, "
+             "aws-sigv4[:REGION[/SERVICE]] (a JSON object), placeholder.",
+             NULL},
+            {0, "prefix", "TEXT", "Before the value, with header:NAME.", NULL},
+            {0, "insecure", NULL, "Also over plain HTTP, where everybody can read it.", NULL},
+            {0, "file", "FILE", "Read the value from there.", "file"}),
+        .examples = EXAMPLES(
+            {"cay secret set MODEL_KEY --domain=api.example.com < key", "Authorization: Bearer"},
+            {"cay secret set X --domain=a.example --kind=header:X-Api-Key --file=key", "a header"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .run = cmd_secret_set,
+    },
+    {
+        .name = "secret ls",
+        .operands = "",
+        .summary = "list the secrets: names and what they are bound to",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_secret_ls,
+    },
+    {
+        .name = "secret rm",
+        .operands = "NAME...",
+        .summary = "remove secrets, also from sandboxes that run",
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .run = cmd_secret_rm,
+    },
+    {
+        .name = "audit verify",
+        .operands = "",
+        .summary = "check that no record of the log was changed or taken out",
+        .text = "Exit status 1 when one was. Only for the operator.",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_audit_verify,
+    },
+    {
+        .name = "audit",
+        .operands = "[-f] [OPTION...]",
+        .summary = "show what left sandboxes, and what was refused",
+        .options = OPTIONS({'f', "follow", NULL, "Go on with what comes.", NULL},
+                           {0, "sandbox", "SANDBOX", "Only of this one.", "sandbox"},
+                           {0, "verdict", "VERDICT", "Only allow, or only deny.", NULL},
+                           {0, "since", "TIME", "From then on: 2026-01-02T03:04:05Z.", NULL},
+                           {0, "limit", "N", "The newest so many. Default: 100.", NULL}),
+        .examples = EXAMPLES({"cay audit -f --verdict=deny", "watch what is refused"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_audit,
     },
     {
         .name = "template build",

@@ -9,6 +9,9 @@ enum err_code sandbox_create(const struct cli *c, struct api *a, const char *tem
                              char *id, size_t size, struct err *e);
 enum err_code sandbox_kill(struct api *a, const char *id, struct err *e);
 
+/* cmd_policy.c: a policy by a file's name, "-" for standard input, or that of a preset. Checked. */
+enum err_code policy_from(const char *given, json_t **out, struct err *e);
+
 /* cmd_exec.c: runs argv in a sandbox by the options of `exec` and returns the exit status. */
 int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int argc);
 

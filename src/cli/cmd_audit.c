@@ -1,0 +1,180 @@
+/* audit [-f], audit verify: the log of what left sandboxes and what did not. */
+#include "base/clock.h"
+#include "cli/commands.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define FOLLOW_LIMIT "10000" /* the most that the server gives at a time */
+#define SEEN_MAX     512     /* records of the newest millisecond that were printed */
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+
+    return text ? text : "";
+}
+
+/* Texts come from sandboxes, as ASCII and escaped by the server. */
+static void print_record(const struct cli *c, const json_t *r)
+{
+    const char *credential = text_of(r, "credential");
+
+    if (c->json) {
+        json_dumpf(r, stdout, JSON_COMPACT);
+        putchar('\n');
+        return;
+    }
+    printf("%.23s %.8s %-10s %-5s %s:%d", text_of(r, "time"), text_of(r, "sandbox"),
+           text_of(r, "event"), text_of(r, "verdict"),
+           text_of(r, *text_of(r, "name") ? "name" : "address"),
+           (int)json_integer_value(json_object_get(r, "port")));
+    if (*text_of(r, "method"))
+        printf(" %s %s", text_of(r, "method"), text_of(r, "path"));
+    if (*text_of(r, "rule"))
+        printf(" [%s]", text_of(r, "rule"));
+    if (*credential)
+        printf(" with %s", credential);
+    if (json_object_get(r, "duration_ms"))
+        printf(" up %lld down %lld bytes, %lld ms",
+               (long long)json_integer_value(json_object_get(r, "bytes_up")),
+               (long long)json_integer_value(json_object_get(r, "bytes_down")),
+               (long long)json_integer_value(json_object_get(r, "duration_ms")));
+    putchar('\n');
+}
+
+/* What was printed of the newest millisecond: a record's "prev" is its alone. */
+struct position {
+    char time[64];
+    json_t *seen; /* set of "prev" */
+};
+
+static void step(const struct cli *c, struct position *at, const json_t *records)
+{
+    json_t *r;
+    size_t i;
+
+    json_array_foreach (records, i, r) {
+        const char *time = text_of(r, "time"), *prev = text_of(r, "prev");
+
+        if (strcmp(time, at->time) == 0 && json_object_get(at->seen, prev))
+            continue;
+        print_record(c, r);
+        if (strcmp(time, at->time) != 0) {
+            snprintf(at->time, sizeof(at->time), "%s", time);
+            json_object_clear(at->seen);
+        }
+        if (json_object_size(at->seen) < SEEN_MAX)
+            json_object_set_new(at->seen, prev, json_true());
+    }
+    fflush(stdout);
+}
+
+static int add_filter(char *path, size_t size, const struct cli *c, const char *name,
+                      const char *value)
+{
+    size_t n = strlen(path);
+
+    value = value ? value : cli_value(c, name);
+    if (!value)
+        return 0;
+    if (strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:.") !=
+        strlen(value))
+        return -1;
+    snprintf(path + n, size - n, "%c%s=%s", strchr(path, '?') ? '&' : '?', name, value);
+    return 0;
+}
+
+static enum err_code follow(const struct cli *c, struct api *a, const char *filters, struct err *e)
+{
+    struct position at = {.seen = json_object()};
+    bool again = cli_flag(c, "follow");
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s", filters);
+    add_filter(path, sizeof(path), c, "since", NULL);
+    add_filter(path, sizeof(path), c, "limit", NULL);
+    do {
+        json_t *records = NULL;
+
+        if (api_call(a, "GET", path, NULL, &records, e) != ERR_OK)
+            break;
+        step(c, &at, records);
+        json_decref(records);
+        if (!again)
+            break;
+        sleep(1);
+        snprintf(path, sizeof(path), "%s", filters);
+        if (at.time[0])
+            add_filter(path, sizeof(path), c, "since", at.time);
+        add_filter(path, sizeof(path), c, "limit", FOLLOW_LIMIT);
+    } while (again);
+    json_decref(at.seen);
+    return e->code;
+}
+
+int cmd_audit(struct cli *c)
+{
+    const char *sandbox = cli_value(c, "sandbox");
+    struct err e = {.code = ERR_OK};
+    char filters[256] = "/cay/v1/audit";
+    struct api_sandbox s;
+    struct api a;
+
+    if (add_filter(filters, sizeof(filters), c, "verdict", NULL) < 0)
+        return cli_usage(c, "--verdict is allow or deny");
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (sandbox &&
+        strlen(sandbox) < 21) { /* the beginning of one that lives; ended ones by all of it */
+        if (api_sandbox_open(&a, sandbox, &s, &e) == ERR_OK)
+            sandbox = s.id;
+    }
+    if (e.code == ERR_OK && sandbox &&
+        add_filter(filters, sizeof(filters), c, "sandbox", sandbox) < 0)
+        err_set(&e, ERR_INVALID, "--sandbox: \"%s\" is no sandbox", sandbox);
+    if (e.code == ERR_OK)
+        follow(c, &a, filters, &e);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+static bool print_check(const json_t *r, unsigned i)
+{
+    bool ok = json_is_true(json_object_get(r, "ok"));
+    long long lines = (long long)json_integer_value(json_object_get(r, "lines"));
+
+    if (ok)
+        printf("cay-egress %u: %lld records, each as it was written\n", i, lines);
+    else
+        printf("cay-egress %u: BROKEN at line %lld of %s: changed, taken out or put in\n", i,
+               (long long)json_integer_value(json_object_get(r, "broken_line")),
+               text_of(r, "file"));
+    if (json_integer_value(json_object_get(r, "cut_lines")) > 0)
+        printf("cay-egress %u: %lld lines were cut short by a crash\n", i,
+               (long long)json_integer_value(json_object_get(r, "cut_lines")));
+    return ok;
+}
+
+int cmd_audit_verify(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    json_t *all = NULL, *r;
+    bool ok = true;
+    struct api a;
+    size_t i;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_call(&a, "GET", "/cay/v1/audit/verify", NULL, &all, &e) == ERR_OK) {
+        if (c->json)
+            cli_print_json(json_incref(all));
+        json_array_foreach (all, i, r)
+            ok &= c->json ? json_is_true(json_object_get(r, "ok")) : print_check(r, (unsigned)i);
+    }
+    json_decref(all);
+    api_close(&a);
+    if (e.code != ERR_OK)
+        return cli_fail(c, &e);
+    return ok ? CLI_OK : CLI_FAILED;
+}

@@ -1,0 +1,257 @@
+/* secret set|ls|rm: credentials that cay-egress puts on requests. */
+#include "cli/commands.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <termios.h>
+
+#define VALUE_MAX 16384
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+
+    return text ? text : "";
+}
+
+/* -- the value ---------------------------------------------------------------------------------- */
+
+/* Everything until the end; of a terminal one line, which is not shown. */
+static ssize_t read_value(int fd, char *out, size_t size)
+{
+    struct termios before, quiet;
+    bool terminal = tcgetattr(fd, &before) == 0;
+    size_t used = 0;
+    ssize_t n = 1;
+
+    if (terminal) {
+        quiet = before;
+        quiet.c_lflag &= ~(tcflag_t)ECHO;
+        tcsetattr(fd, TCSAFLUSH, &quiet);
+        fputs("value: ", stderr);
+    }
+    while (used < size && (n = read(fd, out + used, size - used)) > 0) {
+        used += (size_t)n;
+        if (terminal && out[used - 1] == '\n')
+            break;
+    }
+    if (terminal) {
+        tcsetattr(fd, TCSAFLUSH, &before);
+        fputc('\n', stderr);
+    }
+    return n < 0 ? -errno : (ssize_t)used;
+}
+
+static enum err_code load_value(const struct cli *c, char *out, struct err *e)
+{
+    const char *file = cli_value(c, "file");
+    CLEANUP_CLOSE int fd = file ? open(file, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
+    ssize_t n = fd < 0 ? -errno : read_value(fd, out, VALUE_MAX);
+
+    if (n < 0)
+        return err_set_sys(e, ERR_INVALID, (int)n, "reading the value from %s",
+                           file ? file : "standard input");
+    if (n == VALUE_MAX)
+        return err_set(e, ERR_TOO_LARGE, "a value has less than %d bytes", VALUE_MAX);
+    if (n > 0 && out[n - 1] == '\n')
+        n--;
+    out[n] = '\0';
+    if (n == 0 || strlen(out) != (size_t)n)
+        return err_set(e, ERR_INVALID, "the value is empty, or has a NUL in it");
+    return ERR_OK;
+}
+
+/* -- what it is bound to ------------------------------------------------------------------------ */
+
+static int add_text(void *arg, const char *value)
+{
+    return json_array_append_new(arg, json_string(value));
+}
+
+static void add_list(const struct cli *c, json_t *bind, const char *option, const char *key)
+{
+    json_t *list = json_array();
+
+    cli_each(c, option, add_text, list);
+    if (json_array_size(list) > 0)
+        json_object_set(bind, key, list);
+    json_decref(list);
+}
+
+/* bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]], placeholder */
+static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
+{
+    static const struct {
+        const char *name, *key, *key2; /* of what follows the colon, and of what follows a slash */
+        bool needed;
+    } kinds[] = {{"bearer", NULL, NULL, false},
+                 {"basic", NULL, NULL, false},
+                 {"header", "header", NULL, true},
+                 {"query", "parameter", NULL, true},
+                 {"aws-sigv4", "region", "service", false},
+                 {"placeholder", NULL, NULL, false}};
+    size_t n = strcspn(kind, ":"), first;
+    const char *rest = kind[n] ? kind + n + 1 : NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        if (strlen(kinds[i].name) != n || memcmp(kinds[i].name, kind, n) != 0)
+            continue;
+        if ((rest && !kinds[i].key) || (kinds[i].needed && (!rest || !*rest)))
+            break;
+        json_object_set_new(bind, "kind", json_string(kinds[i].name));
+        first = rest ? (kinds[i].key2 ? strcspn(rest, "/") : strlen(rest)) : 0;
+        if (rest)
+            json_object_set_new(bind, kinds[i].key, json_stringn(rest, first));
+        if (rest && rest[first])
+            json_object_set_new(bind, kinds[i].key2, json_string(rest + first + 1));
+        return ERR_OK;
+    }
+    err_set(e, ERR_INVALID, "--kind: \"%s\" is not known", kind);
+    err_hint(e, "bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]] or "
+                "placeholder");
+    return ERR_INVALID;
+}
+
+static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
+{
+    const char *kind = cli_value(c, "kind"), *prefix = cli_value(c, "prefix");
+
+    if (add_kind(bind, kind ? kind : "bearer", e) != ERR_OK)
+        return e->code;
+    add_list(c, bind, "domain", "domains");
+    add_list(c, bind, "method", "methods");
+    add_list(c, bind, "path", "paths");
+    if (!json_object_get(bind, "domains"))
+        return err_set(e, ERR_INVALID,
+                       "--domain: at least one host has to be named that may see "
+                       "the value");
+    if (prefix)
+        json_object_set_new(bind, "prefix", json_string(prefix));
+    if (cli_flag(c, "insecure"))
+        json_object_set_new(bind, "insecure", json_true());
+    return ERR_OK;
+}
+
+/* -- commands ----------------------------------------------------------------------------------- */
+
+/* AWS's is an object; all others are texts. */
+static json_t *value_json(const json_t *bind, const char *value, struct err *e)
+{
+    json_t *json;
+
+    if (strcmp(text_of(bind, "kind"), "aws-sigv4") != 0)
+        json = json_string(value);
+    else
+        json = json_loads(value, 0, NULL);
+    if (!json) /* nothing of it is shown */
+        err_set(e, ERR_INVALID, "the value must be %s",
+                strcmp(text_of(bind, "kind"), "aws-sigv4") == 0
+                    ? "{\"access_key_id\": ..., \"secret_access_key\": ...} for aws-sigv4"
+                    : "UTF-8");
+    return json;
+}
+
+int cmd_secret_set(struct cli *c)
+{
+    char value[VALUE_MAX + 1];
+    json_t *bind = json_object(), *body = NULL, *json, *answer = NULL;
+    struct err e = {.code = ERR_OK};
+    struct api a;
+
+    if (make_bind(c, bind, &e) == ERR_OK && load_value(c, value, &e) == ERR_OK &&
+        (json = value_json(bind, value, &e)))
+        body = json_pack("{s:s, s:O, s:o}", "name", c->operands[0], "bind", bind, "value", json);
+    explicit_bzero(value, sizeof(value));
+    if (body && api_open(&a, c, &e) == ERR_OK) {
+        if (api_call(&a, "POST", "/cay/v1/secrets", body, &answer, &e) == ERR_OK && c->json)
+            cli_print_json(json_incref(answer));
+        api_close(&a);
+    }
+    json_decref(answer);
+    json_decref(body);
+    json_decref(bind);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+static void list_cell(struct table *t, const json_t *list)
+{
+    char text[160] = "";
+    size_t used = 0, i;
+    json_t *item;
+
+    json_array_foreach (list, i, item)
+        if (used < sizeof(text))
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used ? " " : "",
+                                     json_string_value(item) ? json_string_value(item) : "");
+    table_cell(t, "%s", text);
+}
+
+static void print_secrets(const json_t *all)
+{
+    static const char *const heads[] = {"SECRET", "KIND", "DOMAINS", "METHODS", "PATHS", "MADE"};
+    struct table *t = table_new(heads, ARRAY_SIZE(heads));
+    json_t *item;
+    size_t i;
+
+    json_array_foreach (all, i, item) {
+        const json_t *bind = json_object_get(item, "bind");
+
+        table_cell(t, "%s", text_of(item, "name"));
+        table_cell(t, "%s", text_of(bind, "kind"));
+        list_cell(t, json_object_get(bind, "domains"));
+        list_cell(t, json_object_get(bind, "methods"));
+        list_cell(t, json_object_get(bind, "paths"));
+        table_cell(t, "%.16s", text_of(item, "madeAt"));
+    }
+    table_print(t, stdout);
+    table_free(t);
+}
+
+int cmd_secret_ls(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    json_t *all = NULL;
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_call(&a, "GET", "/cay/v1/secrets", NULL, &all, &e) == ERR_OK) {
+        if (c->json)
+            cli_print_json(json_incref(all));
+        else
+            print_secrets(all);
+    }
+    json_decref(all);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* What goes into a path as it is. */
+static bool is_clean(const char *text)
+{
+    return text[0] && strlen(text) <= 64 &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+               strlen(text);
+}
+
+int cmd_secret_rm(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    char path[128];
+    struct api a;
+
+    for (int i = 0; i < c->operand_count; i++)
+        if (!is_clean(c->operands[i]))
+            return cli_usage(c, "\"%s\" is not the name of a secret; `cay secret ls` shows them",
+                             c->operands[i]);
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    for (int i = 0; i < c->operand_count && e.code == ERR_OK; i++) {
+        snprintf(path, sizeof(path), "/cay/v1/secrets/%s", c->operands[i]);
+        if (api_call(&a, "DELETE", path, NULL, NULL, &e) == ERR_OK && c->json)
+            cli_print_json(json_pack("{s:s}", "removed", c->operands[i]));
+    }
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
