@@ -293,7 +293,7 @@ static enum err_code read_bind_text(struct credential *c, const struct bind_text
     copy = strdup(text);
     if (!copy)
         return err_set(e, ERR_EXHAUSTED, "out of memory");
-    memcpy((char *)c + t->offset, &copy, sizeof(copy));
+    *(char **)(void *)((char *)c + t->offset) = TAKE_PTR(copy);
     return ERR_OK;
 }
 
@@ -509,12 +509,11 @@ static enum err_code seal_text(const struct sealer *s, const char *aad, const ch
                                char **out, struct err *e)
 {
     size_t n = strlen(plain);
-    CLEANUP_FREE unsigned char *record = NULL;
+    CLEANUP_FREE uint8_t *record = malloc(n + RECORD_EXTRA);
     char *text;
 
     if (n > PLAIN_MAX)
         return err_set(e, ERR_TOO_LARGE, "value: too large");
-    record = malloc(n + RECORD_EXTRA);
     text = record ? malloc(base64_encoded_len(n + RECORD_EXTRA) + 1) : NULL;
     if (!text)
         return out_of_memory(e);
@@ -571,7 +570,7 @@ static enum err_code open_record(const struct sealer *s, const char *aad, const 
 {
     const char *text = json_string_value(sealed);
     size_t len = json_string_length(sealed);
-    CLEANUP_FREE unsigned char *record = NULL;
+    CLEANUP_FREE uint8_t *record = malloc(base64_decoded_max(len) + 1);
     unsigned char *plain;
     ssize_t n;
     enum err_code code;
@@ -579,7 +578,6 @@ static enum err_code open_record(const struct sealer *s, const char *aad, const 
     if (!text || len > CREDENTIAL_SEALED_MAX)
         return err_set(e, ERR_INVALID, "sealed: must be a text of at most %u bytes",
                        CREDENTIAL_SEALED_MAX);
-    record = malloc(base64_decoded_max(len) + 1);
     plain = record ? calloc(1, base64_decoded_max(len) + 1) : NULL;
     if (!plain)
         return out_of_memory(e);
