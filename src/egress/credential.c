@@ -513,9 +513,11 @@ static enum err_code seal_text(const struct sealer *s, const char *aad, const ch
     char *text;
 
     if (n > PLAIN_MAX)
+        /* cppcheck-suppress memleak ; CLEANUP_FREE frees it */
         return err_set(e, ERR_TOO_LARGE, "value: too large");
     text = record ? malloc(base64_encoded_len(n + RECORD_EXTRA) + 1) : NULL;
     if (!text)
+        /* cppcheck-suppress memleak ; CLEANUP_FREE frees it */
         return out_of_memory(e);
     if (gcm_seal(s, aad, plain, n, record) < 0) {
         free(text);
@@ -576,10 +578,12 @@ static enum err_code open_record(const struct sealer *s, const char *aad, const 
     enum err_code code;
 
     if (!text || len > CREDENTIAL_SEALED_MAX)
+        /* cppcheck-suppress memleak ; CLEANUP_FREE frees it */
         return err_set(e, ERR_INVALID, "sealed: must be a text of at most %u bytes",
                        CREDENTIAL_SEALED_MAX);
     plain = record ? calloc(1, base64_decoded_max(len) + 1) : NULL;
     if (!plain)
+        /* cppcheck-suppress memleak ; CLEANUP_FREE frees it */
         return out_of_memory(e);
     n = base64_decode(text, len, record);
     if (n < RECORD_EXTRA)
