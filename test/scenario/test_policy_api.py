@@ -1,0 +1,104 @@
+"""/cay/v1's policies and secrets on a server without cay-egress: what is taken, shown and refused."""
+
+import pytest
+
+POLICY = {"default": "deny", "rules": [{"name": "web", "action": "allow", "domains": ["web.example.com"], "ports": [443]}]}
+BIND = {"kind": "bearer", "domains": ["api.example.com"]}
+
+
+@pytest.fixture
+def made(cay):
+    ids = []
+
+    def make(path="/cay/v1/sandboxes", **fields):
+        reply = cay.call("POST", path, {"templateID": "host", "timeout": 300, **fields})
+        assert reply.status == 201, reply.body
+        ids.append(reply.json["sandboxID"])
+        return ids[-1]
+
+    yield make
+    for one in ids:
+        cay.call("DELETE", f"/sandboxes/{one}")
+
+
+def policy_of(cay, sandbox):
+    reply = cay.call("GET", f"/cay/v1/sandboxes/{sandbox}/policy")
+    assert reply.status == 200, reply.body
+    return reply.json
+
+
+def test_cays_own_create_lets_nothing_out_unless_told(cay, made):
+    assert policy_of(cay, made()) == {"default": "deny"}
+    assert policy_of(cay, made(policy=POLICY)) == POLICY
+    assert policy_of(cay, made("/v2/sandboxes"))["default"] == "public"
+    assert policy_of(cay, made("/v2/sandboxes", allow_internet_access=False))["default"] == "deny"
+
+
+@pytest.mark.parametrize("policy, place", [
+    ({"default": "everything"}, "default"), ({"rules": [{"action": "allow", "ports": [0]}]}, "rules[0].ports[0]"),
+    ({"rule": []}, "rule"), ({"inject": [{"credential": "NOT_THERE", "domains": ["a.example"]}]}, "NOT_THERE")])
+def test_a_bad_policy_is_refused_whole_with_its_place(cay, made, policy, place):
+    refused = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "policy": policy})
+    assert refused.status == 400 and place in refused.json["message"], refused.body
+    one = made(policy=POLICY)
+    refused = cay.call("PUT", f"/cay/v1/sandboxes/{one}/policy", policy)
+    assert refused.status == 400 and place in refused.json["message"], refused.body
+    assert policy_of(cay, one) == POLICY
+
+
+def test_a_policy_is_replaced(cay, made):
+    one = made()
+    path = f"/cay/v1/sandboxes/{one}/policy"
+    assert cay.call("PUT", path, POLICY).status == 204
+    assert policy_of(cay, one) == POLICY
+    assert cay.call("PUT", path).status == 400  # nothing is not {}
+    assert cay.call("PUT", path, {}).status == 204
+    assert policy_of(cay, one) == {}
+
+
+def test_it_replaces_what_the_network_object_said(cay, made):
+    one = made("/v2/sandboxes", secure=True, network={"denyOut": ["1.1.1.1"], "allowPublicTraffic": False})
+    assert cay.call("PUT", f"/cay/v1/sandboxes/{one}/policy", POLICY).status == 204
+    assert cay.call("GET", f"/sandboxes/{one}").json["network"] == {"allowPublicTraffic": False}
+
+
+def test_of_others_nothing_is_told(cay, made, other_tenant):
+    one = made()
+    for method, tail, body in (("GET", "policy", None), ("PUT", "policy", POLICY), ("GET", "denials", None)):
+        assert other_tenant.call(method, f"/cay/v1/sandboxes/{one}/{tail}", body).status == 404
+    assert other_tenant.call("GET", "/cay/v1/audit/verify").status == 403
+    assert policy_of(cay, one) == {"default": "deny"}
+
+
+def test_dialects_do_not_mix(cay):
+    for field in ({"network": {}}, {"allow_internet_access": True}):
+        refused = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", **field})
+        assert refused.status == 400 and "policy" in refused.json["message"]
+
+
+@pytest.mark.parametrize("network, why", [
+    ({"egressProxy": {"address": "proxy.example.com:1080"}}, "in digits"),
+    ({"egressProxy": {"address": "10.0.0.1:1080"}}, "public"),
+    ({"egressProxy": {"address": "127.0.0.1:1080"}}, "public"),
+    ({"egressProxy": {"address": "1.1.1.1:1080", "username": "u", "password": "hush-hush"}}, "password"),
+    ({"rules": {"*": [{"transform": {"headers": {"X": "y"}}}]}}, "domain"),
+    ({"rules": {"a.example": [{"transform": {"headers": {"X": "***"}}}]}}, "shown")])
+def test_networks_that_are_refused(cay, network, why):
+    refused = cay.call("POST", "/v2/sandboxes", {"templateID": "host", "network": network})
+    assert refused.status == 400 and why in refused.json["message"] and "hush" not in refused.json["message"]
+
+
+def test_without_cay_egress_nothing_secret_is_taken(cay):
+    refused = cay.call("POST", "/cay/v1/secrets", {"name": "KEY", "value": "a-secret-value", "bind": BIND})
+    assert refused.status == 503 and "cay-egress" in refused.json["message"] and "a-secret" not in refused.json["message"]
+    assert cay.call("GET", "/cay/v1/secrets").json == []
+    assert cay.call("DELETE", "/cay/v1/secrets/KEY").status == 404
+    rules = {"a.example": [{"transform": {"headers": {"X-Key": "a-secret-value"}}}]}
+    refused = cay.call("POST", "/v2/sandboxes", {"templateID": "host", "network": {"rules": rules}})
+    assert refused.status == 503 and "a-secret" not in refused.json["message"]
+    assert cay.call("GET", "/cay/v1/audit").status == 503
+
+
+@pytest.mark.parametrize("query", ["sandbox=x", "verdict=maybe", "since=yesterday", "limit=0", "limit=10001"])
+def test_bad_questions_to_the_log(cay, query):
+    assert cay.call("GET", f"/cay/v1/audit?{query}").status == 400
