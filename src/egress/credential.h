@@ -28,7 +28,7 @@
 #define CREDENTIAL_VALUE_MIN      8u /* a shorter one would be found in everything */
 #define CREDENTIAL_VALUE_MAX      8192u
 #define CREDENTIAL_HEADERS_MAX    20u
-#define CREDENTIALS_MAX           POLICY_INJECT_MAX
+#define CREDENTIALS_MAX           64u /* one for each injection of a policy */
 #define CREDENTIAL_KEY_BYTES      32u
 #define CREDENTIAL_SEALED_MAX     32768u /* of the base64 text */
 #define CREDENTIAL_PARAMETER_SIZE 65u

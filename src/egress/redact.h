@@ -12,9 +12,9 @@
 #include <stdbool.h>
 
 #define REDACT_SECRETS_MAX 256u
-#define REDACT_SECRET_MAX  32768u            /* bytes of one */
-#define REDACT_TOTAL_MAX   (512u * 1024u)    /* of all */
-#define REDACT_WINDOW_MAX  ((size_t)1 << 20) /* contents that may be a secret, and framing in it */
+#define REDACT_SECRET_MAX  32768u          /* bytes of one */
+#define REDACT_TOTAL_MAX   (512u * 1024u)  /* of all */
+#define REDACT_WINDOW_MAX  (1024u * 1024u) /* contents that may be a secret, and framing in it */
 
 struct redact;
 
