@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define NEEDLES_STEP 4
+
 static const char cover[] = "[redacted]";
 
 enum { FRAMING, CONTENTS, STREAMS };
@@ -15,8 +17,8 @@ struct needle {
 };
 
 struct redact {
-    struct needle needles[REDACT_SECRETS_MAX];
-    size_t count, total, lenient;
+    struct needle *needles;
+    size_t count, room, total, lenient;
     bool first[256];     /* begins one */
     bool begun[STREAMS]; /* one of them has some */
     struct buf bytes;    /* what was not taken yet */
@@ -43,6 +45,7 @@ void redact_free(struct redact *r)
         free(r->needles[i].text);
         free(r->needles[i].fall);
     }
+    free(r->needles);
     if (r->bytes.base)
         explicit_bzero(r->bytes.base, r->bytes.cap);
     buf_free(&r->bytes);
@@ -63,9 +66,42 @@ static void fill_fall(struct needle *n)
     }
 }
 
+/* Many connections have one of these each, and most have few secrets. */
+static int make_room(struct redact *r)
+{
+    size_t room = r->room + NEEDLES_STEP;
+    struct needle *grown;
+
+    if (r->count < r->room)
+        return 0;
+    grown = realloc(r->needles, room * sizeof(grown[0]));
+    if (!grown)
+        return -ENOMEM;
+    memset(grown + r->room, 0, (room - r->room) * sizeof(grown[0]));
+    r->needles = grown;
+    r->room = room;
+    return 0;
+}
+
+static int fill(struct needle *n, const char *secret, size_t len)
+{
+    n->text = malloc(len);
+    n->fall = malloc(len * sizeof(n->fall[0]));
+    if (!n->text || !n->fall) {
+        free(n->text);
+        free(n->fall);
+        *n = (struct needle){.len = 0};
+        return -ENOMEM;
+    }
+    memcpy(n->text, secret, len);
+    n->len = len;
+    fill_fall(n);
+    return 0;
+}
+
 int redact_add(struct redact *r, const char *secret, size_t n)
 {
-    struct needle *new = &r->needles[r->count];
+    int rc;
 
     for (size_t i = 0; i < r->count; i++)
         if (r->needles[i].len == n && memcmp(r->needles[i].text, secret, n) == 0)
@@ -73,18 +109,12 @@ int redact_add(struct redact *r, const char *secret, size_t n)
     if (n == 0 || n > REDACT_SECRET_MAX || r->count >= REDACT_SECRETS_MAX ||
         r->total + n > REDACT_TOTAL_MAX)
         return -EMSGSIZE;
-    new->text = malloc(n);
-    new->fall = malloc(n * sizeof(new->fall[0]));
-    if (!new->text || !new->fall) {
-        free(new->text);
-        free(new->fall);
-        *new = (struct needle){.len = 0};
-        return -ENOMEM;
-    }
-    memcpy(new->text, secret, n);
-    new->len = n;
-    fill_fall(new);
-    r->first[new->text[0]] = true;
+    rc = make_room(r);
+    if (rc == 0)
+        rc = fill(&r->needles[r->count], secret, n);
+    if (rc < 0)
+        return rc;
+    r->first[(unsigned char)secret[0]] = true;
     r->count++;
     r->total += n;
     return 0;
