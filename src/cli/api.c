@@ -426,13 +426,17 @@ enum err_code api_sandbox_open(struct api *a, const char *id, struct api_sandbox
                                struct err *e)
 {
     enum err_code code;
+    struct err first; /* that it is no whole id is no error yet */
     char whole[64];
 
     if (!id_is_clean(id) || strlen(id) >= sizeof(whole))
         return err_set(e, ERR_INVALID, "\"%s\" is not the id of a sandbox", id);
-    code = read_sandbox(a, id, out, e);
-    if (code != ERR_NOT_FOUND || strlen(id) >= IDS_SANDBOX_LEN)
+    code = read_sandbox(a, id, out, &first);
+    if (code != ERR_NOT_FOUND || strlen(id) >= IDS_SANDBOX_LEN) {
+        if (code != ERR_OK && e)
+            *e = first;
         return code;
+    }
     code = complete_id(a, id, whole, sizeof(whole), e);
     return code == ERR_OK ? read_sandbox(a, whole, out, e) : code;
 }

@@ -238,8 +238,10 @@ class Web(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             return
         else:
+            # Secrets are taken out of answers: their digests are not.
+            digests = {n: hashlib.sha256(v.encode()).hexdigest() for n, v in self.headers.items()}
             data = json.dumps({"method": self.command, "path": self.path, "headers": dict(self.headers.items()),
-                               "body": body, "address": self.connection.getsockname()[0],
+                               "body": body, "address": self.connection.getsockname()[0], "digests": digests,
                                "tls": isinstance(self.connection, ssl.SSLSocket)}).encode()
         self.send(data, "application/json")
 

@@ -1,0 +1,232 @@
+"""What an owner sets and sees of the way out, by /cay/v1, E2B's network object and `cay`: policies, secrets that no
+sandbox holds, the log, refusals. Against the stand-in internet of egresslib.py."""
+
+import hashlib
+import json
+import os
+import pathlib
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+from conftest import BUILD
+from egresslib import box, fetch, internet, stack  # noqa: F401: fixtures
+
+SECRET = "kZ7-model-key-4f9a1c"
+OTHER_SECRET = "qW2-other-key-77aa01"
+WEB_ONLY = {"rules": [{"name": "web", "action": "allow", "domains": ["web.example.com"]}]}
+WITH_KEY = {**WEB_ONLY, "inject": [{"credential": "MODEL_KEY", "domains": ["web.example.com"]}]}
+
+
+@pytest.fixture
+def cli(stack):
+    def run(*arguments, given="", status=0):
+        done = subprocess.run([BUILD / "src/cli/cay", *arguments], input=given, capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})
+        assert done.returncode == status, (arguments, done.stdout, done.stderr)
+        return done.stdout if status == 0 else done.stderr
+    return run
+
+
+@pytest.fixture
+def own(stack):
+    """A sandbox made by cay's own call."""
+    made = []
+
+    def make(**fields):
+        reply = stack.cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "timeout": 300, **fields})
+        assert reply.status == 201, reply.body
+        from client import Sandbox
+        made.append(Sandbox(stack.cay, reply.json))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()
+
+
+def set_secret(stack, name="MODEL_KEY", value=SECRET, **bind):
+    reply = stack.cay.call("POST", "/cay/v1/secrets", {
+        "name": name, "value": value, "bind": {"kind": "bearer", "domains": ["web.example.com"], **bind}})
+    assert reply.status == 201 and value not in reply.body.decode(), reply.body
+
+
+def digest(text):
+    """How the stand-in tells which secret came: the secret itself would be taken out of its answer."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def put(stack, sandbox, policy):
+    reply = stack.cay.call("PUT", f"/cay/v1/sandboxes/{sandbox.id}/policy", policy)
+    assert reply.status == 204, reply.body
+
+
+def test_a_policy_is_in_force_at_once(stack, own):
+    one = own()
+    assert "egress_denied" in one.run("curl -sS --max-time 20 http://web.example.com/").out
+    put(stack, one, WEB_ONLY)
+    assert fetch(one, "http://web.example.com/a")["path"] == "/a"
+    assert "egress_denied" in one.run("curl -sS --max-time 20 http://other.example.net/").out
+    put(stack, one, {})
+    assert "egress_denied" in one.run("curl -sS --max-time 20 http://web.example.com/").out
+
+
+def test_the_authority_is_known_inside(own):
+    one = own(policy=WEB_ONLY)
+    certificate = one.run("cat /etc/ssl/certs/cay-egress.pem").out
+    assert certificate.startswith("-----BEGIN CERTIFICATE-----") and "PRIVATE" not in certificate
+    assert one.run("tail -c 2000 /etc/ssl/certs/ca-certificates.crt").out.endswith(certificate)
+    env = one.run("env").out
+    assert "NODE_EXTRA_CA_CERTS=/etc/ssl/certs/cay-egress.pem\n" in env
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"):
+        assert f"{name}=/etc/ssl/certs/ca-certificates.crt\n" in env
+    mine = own(envVars={"CURL_CA_BUNDLE": "/mine"})
+    assert "CURL_CA_BUNDLE=/mine\n" in mine.run("env").out
+
+
+def test_a_secret_reaches_its_host_and_nobody_else(stack, own):
+    set_secret(stack)
+    one = own(policy=WITH_KEY)
+    seen = fetch(one, "https://web.example.com/v1")
+    assert seen["digests"]["Authorization"] == digest(f"Bearer {SECRET}")
+    assert seen["headers"]["Authorization"].startswith("Bearer [redacted]")
+    set_secret(stack, value=OTHER_SECRET)  # sandboxes that run get the new one
+    assert fetch(one, "https://web.example.com/v1")["digests"]["Authorization"] == digest(f"Bearer {OTHER_SECRET}")
+    listed = stack.cay.call("GET", "/cay/v1/secrets").json
+    assert [(s["name"], s["bind"]["kind"]) for s in listed] == [("MODEL_KEY", "bearer")]
+    assert stack.cay.call("DELETE", "/cay/v1/secrets/MODEL_KEY").status == 204
+    end = time.monotonic() + 20
+    while "digests" in fetch(one, "https://web.example.com/v1"):
+        assert time.monotonic() < end
+    assert "egress_denied" in one.run("curl -sS --max-time 20 https://web.example.com/v1").out
+    look_for(stack, SECRET, OTHER_SECRET)
+
+
+def look_for(stack, *secrets):
+    """In the database, its log, cayd's and cay-egress's files and the log of all of them."""
+    seen = 0
+    for path in [*pathlib.Path(stack.server.state).rglob("*"), stack.server.log]:
+        if path.is_file() and "privd" not in path.parts:
+            data = path.read_bytes()
+            seen += len(data)
+            assert not [s for s in secrets if s.encode() in data], path
+    assert seen > 10000
+
+
+def test_a_placeholder_is_all_that_a_program_sees(stack, own):
+    set_secret(stack, "PLACE", kind="placeholder")
+    one = own(policy={**WEB_ONLY, "inject": [{"credential": "PLACE", "domains": ["web.example.com"]}]},
+              envVars={"MODEL_KEY": "cay-secret:PLACE"})
+    seen = fetch(one, "https://web.example.com/v1", "-H", '"X-Api-Key: $MODEL_KEY"')
+    assert seen["digests"]["X-Api-Key"] == digest(SECRET)
+
+
+def test_wrong_secrets_are_refused_with_the_reason(stack):
+    for body, why in (({"name": "A", "value": "long-enough", "bind": {"kind": "bearer", "domains": []}}, "domains"),
+                      ({"name": "A", "value": "short", "bind": {"kind": "bearer", "domains": ["a.example"]}}, "8 to"),
+                      ({"name": "no/slash", "value": "long-enough", "bind": {"kind": "bearer", "domains": ["a.example"]}}, "name"),
+                      ({"name": "e2b-rule-1", "value": "long-enough", "bind": {"kind": "bearer", "domains": ["a.example"]}}, "own"),
+                      ({"name": "A", "value": "long-enough", "bind": {"kind": "magic", "domains": ["a.example"]}}, "kind"),
+                      ({"name": "A", "bind": {}}, "value"), ({"value": "long-enough"}, "name")):
+        refused = stack.cay.call("POST", "/cay/v1/secrets", body)
+        assert refused.status == 400 and why in refused.json["message"], refused.body
+        assert "long-enough" not in refused.json["message"]
+
+
+def test_e2b_header_rules(stack, box):
+    set_secret(stack, "TOKEN", kind="placeholder")
+    rules = {"web.example.com": [{"transform": {"headers": {"X-Mine": SECRET, "X-Named": "t ${e2b.secrets.TOKEN}"}}}]}
+    one = box(network={"rules": rules})
+    seen = fetch(one, "https://web.example.com/")["digests"]
+    assert seen["X-Mine"] == digest(SECRET) and seen["X-Named"] == digest(f"t {SECRET}")
+    assert "X-Mine" not in fetch(one, f"http://{internet.OTHER}/")["headers"]
+    shown = stack.cay.call("GET", f"/sandboxes/{one.id}").json["network"]["rules"]
+    assert shown == {"web.example.com": [{"transform": {"headers": {"X-Mine": "***", "X-Named": "***"}}}]}
+    path = f"/sandboxes/{one.id}/network"
+    rules["web.example.com"][0]["transform"]["headers"] = {"X-Mine": OTHER_SECRET}
+    assert stack.cay.call("PUT", path, {"rules": rules}).status == 204
+    seen = fetch(one, "https://web.example.com/")["digests"]
+    assert seen["X-Mine"] == digest(OTHER_SECRET) and "X-Named" not in seen
+    assert stack.cay.call("PUT", path, {}).status == 204
+    assert "X-Mine" not in fetch(one, "https://web.example.com/", "-k")["headers"]  # not opened any more
+    with sqlite3.connect(f"file:{stack.server.state}/cayd/cay.db?mode=ro", uri=True) as db:
+        assert db.execute("SELECT credentials FROM sandboxes WHERE id = ?", (one.id,)).fetchone() == (None,)
+    look_for(stack, SECRET, OTHER_SECRET)
+
+
+def test_denials_and_the_log(stack, own, cli):
+    one = own(policy=WEB_ONLY)
+    fetch(one, "http://web.example.com/good?secret=1")
+    one.run("curl -sS --max-time 20 http://other.example.net/bad")
+    denials = stack.cay.call("GET", f"/cay/v1/sandboxes/{one.id}/denials").json["denials"]
+    assert denials[-1]["name"] == "other.example.net" and "allowed: web.example.com" in denials[-1]["reason"]
+    assert "other.example.net" in cli("denials", one.id[:8])
+    assert "other.example.net" in one.run("curl -sS http://cay.internal/denials").out
+    records = stack.cay.call("GET", f"/cay/v1/audit?sandbox={one.id}").json
+    assert {r["sandbox"] for r in records} == {one.id} and {r["verdict"] for r in records} == {"allow", "deny"}
+    assert [r["time"] for r in records] == sorted(r["time"] for r in records)
+    assert "secret=1" not in json.dumps(records) and "/good" in json.dumps(records)
+    refused = stack.cay.call("GET", f"/cay/v1/audit?sandbox={one.id}&verdict=deny").json
+    assert refused and {r["verdict"] for r in refused} == {"deny"}
+    assert len(stack.cay.call("GET", "/cay/v1/audit?limit=2").json) == 2
+    text = cli("audit", f"--sandbox={one.id[:8]}", "--verdict=deny")
+    assert "other.example.net:80" in text and "web.example.com:80" not in text
+    key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "others", "label": "test"}).json["key"]
+    from client import Client
+    others = Client(stack.server.url, key)
+    assert others.call("GET", "/cay/v1/audit").json == []
+    assert others.call("GET", "/cay/v1/audit/verify").status == 403
+
+
+def test_the_log_is_followed(stack, own, cli):
+    one = own(policy=WEB_ONLY)
+    with subprocess.Popen([BUILD / "src/cli/cay", "audit", "-f", f"--sandbox={one.id}", "--json"], stdout=subprocess.PIPE,
+                          text=True, env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()}) as p:
+        try:
+            seen = []
+            for path in ("/first", "/second"):
+                fetch(one, f"http://web.example.com{path}")
+                while not seen or seen[-1].get("path") != path:
+                    seen.append(json.loads(p.stdout.readline()))
+        finally:
+            p.kill()
+    assert len({r["prev"] for r in seen}) == len(seen)  # each once
+
+
+def test_a_changed_log_is_found(stack, own, cli):
+    fetch(own(policy=WEB_ONLY), "http://web.example.com/")
+    assert "each as it was written" in cli("audit", "verify")
+    log = stack.server.state / "egress" / "audit-0.log"
+    before = log.read_bytes()
+    log.write_bytes(before.replace(b'"verdict":"deny"', b'"verdict":"okay"', 1))
+    assert log.read_bytes() != before
+    done = subprocess.run([BUILD / "src/cli/cay", "audit", "verify"], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})
+    assert done.returncode == 1 and "BROKEN" in done.stdout
+    with open(log, "r+b") as f:  # the same file: cay-egress has it open
+        f.write(before)
+    assert "each as it was written" in cli("audit", "verify")
+
+
+def test_the_command_line(stack, cli, tmp_path):
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps(WITH_KEY))
+    cli("secret", "set", "MODEL_KEY", "--domain=web.example.com", "--kind=header:X-Api-Key", given=SECRET + "\n")
+    assert "header" in cli("secret", "ls") and SECRET not in cli("secret", "ls", "--json")
+    curl = "curl -sS --max-time 20 https://web.example.com/"
+    assert json.loads(cli("run", "--template=host", f"--policy={policy}", "--", *curl.split()))["digests"]["X-Api-Key"] == digest(SECRET)
+    one = cli("create", "host", "-q").strip()
+    assert json.loads(cli("policy", "show", one)) == {"default": "deny"}
+    assert "=> deny    default" in cli("policy", "explain", one, "web.example.com")
+    cli("policy", "set", one, str(policy))
+    assert "MODEL_KEY" in cli("policy", "explain", one, "web.example.com", "GET", "/")
+    cli("policy", "set", one, "public")
+    assert json.loads(cli("policy", "show", one)) == {"default": "public"}
+    policy.write_text('{"rules": [{"action": "allow", "ports": [70000]}]}')
+    assert "rules[0].ports[0]" in cli("policy", "set", one, str(policy), status=1)
+    cli("kill", "-q", one)
+    cli("secret", "rm", "MODEL_KEY")
+    assert "MODEL_KEY" in cli("secret", "rm", "MODEL_KEY", status=1)
+    assert "--domain" in cli("secret", "set", "A", given="long-enough", status=1)
