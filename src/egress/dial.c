@@ -284,7 +284,7 @@ static bool try_next(struct dial *d, struct sandbox *s)
 {
     while (d->at < d->n) {
         struct target t = {d->name[0] ? d->name : NULL, d->addresses[d->at++], d->port};
-        struct policy_verdict v = flow_verdict_address(s, &t);
+        struct policy_verdict v = flow_verdict_dial(s, &t);
         char text[INET6_ADDRSTRLEN];
         int rc;
 

@@ -239,6 +239,9 @@ struct policy_verdict flow_verdict(const struct flow *f);
 /* The same of any target, after it was resolved (address is then what will be dialled). Where an
  * upstream proxy resolves names, there is no address, and the name alone is asked about. */
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t);
+/* About the very address that is to be dialled: also when it is `::`, which is the host itself to
+ * connect(2), and to the one above a name that is not resolved yet. */
+struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t);
 
 /* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
 void flow_route(struct flow *f);

@@ -312,11 +312,16 @@ static struct policy_verdict ask_address(const struct policy *p, const struct ta
     return policy_address(p, t->name, &t->address, t->port);
 }
 
+struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t)
+{
+    return both(s, ask_address(s->policy, t), ask_address, t);
+}
+
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)
 {
     if (t->name && !target_is_resolved(t))
         return both(s, ask_name(s->policy, t), ask_name, t);
-    return both(s, ask_address(s->policy, t), ask_address, t);
+    return flow_verdict_dial(s, t);
 }
 
 struct policy_verdict flow_verdict(const struct flow *f)

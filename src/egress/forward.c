@@ -250,7 +250,12 @@ static void on_reusable(int fd, void *arg)
 static void start_relay(struct line *l, struct flow *f, int fd)
 {
     struct http_relay_options o = {
-        .fd = fd, .on_fail = on_relay_fail, .on_reusable = on_reusable, .arg = l};
+        .fd = fd,
+        .on_fail = on_relay_fail,
+        .on_reusable = on_reusable,
+        .arg = l,
+        .websocket_only = true, /* anything else could hide requests from the rules */
+    };
     struct http_exchange *x = l->x;
     const struct http_head *h = http_exchange_head(x);
     struct policy_verdict v = decide(f->sandbox, &l->want, true, h);

@@ -21,6 +21,7 @@ struct http_relay_options {
     uint64_t connect_timeout_ms;
     uint64_t head_timeout_ms; /* from the request's end to the response's head, and without the
                                * upstream taking any of the request; 0 none (long calls) */
+    bool websocket_only;      /* no other change of protocol is asked for */
     bool add_cors;            /* adds Access-Control-Allow-Origin: * to the response */
     /* Called once. reason: ERR_UNAVAILABLE (refused, broke), ERR_TIMEOUT, ERR_INTERNAL (answered
      * nonsense). It must answer the exchange. */

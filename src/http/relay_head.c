@@ -32,10 +32,12 @@ static bool replaced(const struct http_relay_options *o, const char *name)
 }
 
 /* HTTP/2 by upgrade would be a second protocol behind the checks made here; it is obsolete too. */
-static bool may_upgrade(const struct http_head *h)
+static bool may_upgrade(const struct http_relay_options *o, const struct http_head *h)
 {
     const char *to = http_head_get(h, "upgrade");
 
+    if (o->websocket_only && to && strcasecmp(to, "websocket") != 0)
+        return false;
     return h->upgrade && h->framing == HTTP_BODY_NONE && to && !gate_list_has(to, "h2c") &&
            strncasecmp(to, "h2", 2) != 0;
 }
@@ -60,7 +62,7 @@ void relay_request_head(struct relay *r, struct buf *b)
         response_put_header(b, r->o.add[i].name, r->o.add[i].value);
     if (h->framing == HTTP_BODY_CHUNKED)
         response_put(b, "Transfer-Encoding: chunked\r\n");
-    r->upgrade_asked = may_upgrade(h);
+    r->upgrade_asked = may_upgrade(&r->o, h);
     if (r->upgrade_asked) {
         response_put(b, "Connection: Upgrade\r\n");
         response_put_header(b, "Upgrade", http_head_get(h, "upgrade"));
