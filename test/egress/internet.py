@@ -36,7 +36,9 @@ HOST_ADDRESS, GATEWAY = "192.0.2.1", "192.0.2.254"
 HOST_ADDRESS6, GATEWAY6 = "2001:db8:77::1", "2001:db8:77::254"
 WEB, WEB6, OTHER, DNS = "93.184.216.34", "2606:2800:220:1::34", "151.101.1.1", "8.8.8.8"
 METADATA, PRIVATE = "169.254.169.254", "10.0.0.5"
-ADDRESSES = (WEB, WEB6, OTHER, DNS, METADATA, PRIVATE, "100.100.100.200", "fd00:ec2::254", "198.51.100.7")
+ADDRESSES = (WEB, WEB6, OTHER, DNS, METADATA, PRIVATE, "100.100.100.200", "fd00:ec2::254", "198.51.100.7",
+             "168.63.129.16", "192.0.0.192", "fd20:ce::254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::a9fe:a9fe",
+             "198.18.0.99", "172.16.0.9", "192.168.0.9", "100.64.0.9", "240.0.0.9", "fec0::9", "fd12::9")
 ECHO_PORT, BANNER_PORT, SINK_PORT, SOURCE_PORT = 7000, 22, 7001, 7002
 SOCKS_PORT, CONNECT_PORT = 1080, 3129
 
@@ -208,6 +210,14 @@ class Web(http.server.BaseHTTPRequestHandler):
             if head[0] & 15 == 8:
                 return
 
+    def switch(self):
+        """Says yes to a change of protocol, and goes on with HTTP as before."""
+        self.send_response(101)
+        self.send_header("Upgrade", self.headers.get("Upgrade", "h2c"))
+        self.send_header("Connection", "Upgrade")
+        self.end_headers()
+        self.close_connection = False
+
     def answer(self):
         with open(self.home / "requests.log", "a", encoding="latin-1") as f:
             f.write(f"{self.command} {self.path} {self.headers.get('Host')}\n")
@@ -219,6 +229,9 @@ class Web(http.server.BaseHTTPRequestHandler):
             return
         if self.path == "/websocket" and self.headers.get("Upgrade"):
             self.websocket()
+            return
+        if self.path.endswith("/switch"):
+            self.switch()
             return
         if self.path.startswith("/seen/"):
             with Web.seen:
