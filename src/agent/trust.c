@@ -70,16 +70,18 @@ static json_t *make_defaults(bool in_bundle)
     return o;
 }
 
-void trust_install(struct agent *a, const char *pem)
-{
-    size_t n = strlen(pem);
-    CLEANUP_CLOSE int dir = -1;
-    int rc;
+/* What is still to be written. */
+struct trust {
+    uv_idle_t idle;
+    char pem[];
+};
 
-    if (a->id[0] == '\0' || n == 0 || n > TRUST_PEM_MAX) /* development: this is the host's /etc */
-        return;
-    dir = open_certs();
-    rc = dir < 0 ? dir : io_replace_file_at(dir, OWN_NAME, pem, n, 0644);
+static void write_files(const char *pem)
+{
+    CLEANUP_CLOSE int dir = open_certs();
+    size_t n = strlen(pem);
+    int rc = dir < 0 ? dir : io_replace_file_at(dir, OWN_NAME, pem, n, 0644);
+
     if (rc < 0) {
         log_warn("the authority of the way out is not in " CERTS_DIR ": %s", strerror(-rc));
         return;
@@ -87,6 +89,36 @@ void trust_install(struct agent *a, const char *pem)
     rc = add_to_bundle(dir, pem, n);
     if (rc < 0 && rc != -ENOENT)
         log_warn("the authority of the way out is not in " ALL_NAME ": %s", strerror(-rc));
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    free(CONTAINER_OF((uv_idle_t *)h, struct trust, idle));
+}
+
+/* Before the loop looks for requests again: whoever waits for the create does not wait for this, and no
+ * program is started before it. */
+static void on_idle(uv_idle_t *idle)
+{
+    write_files(CONTAINER_OF(idle, struct trust, idle)->pem);
+    uv_close((uv_handle_t *)idle, on_closed);
+}
+
+void trust_install(struct agent *a, const char *pem)
+{
+    size_t n = strlen(pem);
+    struct trust *t;
+    struct stat st;
+
+    if (a->id[0] == '\0' || n == 0 || n > TRUST_PEM_MAX) /* development: this is the host's /etc */
+        return;
+    t = malloc(sizeof(*t) + n + 1);
+    if (!t || uv_idle_init(a->loop, &t->idle) < 0) {
+        free(t);
+        return;
+    }
+    memcpy(t->pem, pem, n + 1);
+    uv_idle_start(&t->idle, on_idle);
     json_decref(a->defaults);
-    a->defaults = make_defaults(rc == 0);
+    a->defaults = make_defaults(lstat(CERTS_DIR "/" ALL_NAME, &st) == 0 && S_ISREG(st.st_mode));
 }

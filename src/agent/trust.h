@@ -6,8 +6,9 @@
 
 #define TRUST_PEM_MAX 16384
 
-/* Writes pem to /etc/ssl/certs/cay-egress.pem, adds it to the distribution's bundle there, and makes the
- * variables that name one the default of every process (a->defaults). Again with the same: nothing. Best
- * effort: a template may have no /etc/ssl; what is left out is logged. Blocks for the copy of the bundle
- * into the sandbox's own layer, once, before anybody else runs here. */
+/* Writes pem to /etc/ssl/certs/cay-egress.pem and adds it to the distribution's bundle there, right after
+ * what is being answered now and before anything else; makes the variables that name one of the two the
+ * default of every process (a->defaults). Again with the same: nothing new. Best effort: a template may
+ * have no /etc/ssl; what is left out is logged. Blocks for the copy of the bundle into the sandbox's own
+ * layer, once, before anybody else runs here. */
 void trust_install(struct agent *a, const char *pem);
