@@ -223,7 +223,7 @@ void dns_udp_options(int fd)
  * answer leaves from that one: only then does the redirect's way back fit. */
 struct datagram {
     struct sockaddr_in6 peer;
-    char control[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct in6_pktinfo))];
     struct iovec iov;
     struct msghdr msg;
 };
