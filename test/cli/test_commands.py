@@ -11,7 +11,8 @@ import pytest
 from conftest import CAY
 
 COMMANDS = ["up", "down", "status", "env", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
-            "template build", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
+            "policy show", "policy set", "policy explain", "denials", "secret set", "secret ls", "secret rm", "audit",
+            "audit verify", "template build", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
 
 
 def test_up_again_says_at_once_that_it_runs(cay):
@@ -168,3 +169,30 @@ def test_man_pages_are_mdoc(cay, page):
     if not shutil.which("mandoc"):
         pytest.skip("mandoc is not installed")
     assert subprocess.run(["mandoc", "-T", "lint", "-W", "error"], input=shown, text=True).returncode == 0
+
+
+def test_a_policy_is_explained_without_a_server(cay, tmp_path):
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"rules": [{"name": "no admin", "action": "deny", "domains": ["a.example"], "paths": ["/admin*"]},
+                                            {"name": "all of it", "action": "allow", "domains": ["a.example"]}]}))
+    given = f"--policy={policy}"
+    shown = cay("policy", "explain", given, "a.example", "GET", "/admin/x").stdout
+    assert '=> deny    rule 0 "no admin"' in shown and 'allow   rule 1 "all of it"' in shown and "conflict" in shown
+    told = json.loads(cay("policy", "explain", given, "a.example:8443", "GET", "/", "--json").stdout)
+    assert told["verdict"] == "allow" and [m["decides"] for m in told["matches"]] == [True, False]
+    assert "never reached" in cay("policy", "explain", "--policy=allow", "169.254.169.254:80").stdout
+    policy.write_text('{"rules": [{"action": "allow", "ports": [0]}]}')
+    refused = cay("policy", "explain", given, "a.example")
+    assert refused.returncode == 1 and "rules[0].ports[0]" in refused.stderr
+    for wrong in (("a.example",), (given,), (given, "a.example", "GET"), (given, "a..b"), (given, "a.example:0")):
+        assert cay("policy", "explain", *wrong).returncode == 2
+
+
+def test_cay_begins_with_nothing_allowed(cay, box):
+    assert json.loads(cay("policy", "show", box[:8]).stdout) == {"default": "deny"}
+    assert cay("policy", "set", box, "public").returncode == 0
+    assert json.loads(cay("policy", "show", box, "--json").stdout) == {"default": "public"}
+    assert cay("policy", "set", box, "nowhere.json").returncode == 1
+    assert "--domain" in cay("secret", "set", "KEY", stdin=b"a-secret-value").stderr
+    refused = cay("secret", "set", "KEY", "--domain=a.example", "--kind=magic", stdin=b"a-secret-value")
+    assert refused.returncode == 1 and "aws-sigv4" in refused.stderr and "a-secret" not in refused.stderr

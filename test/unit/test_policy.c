@@ -501,6 +501,42 @@ static void test_address_texts(void **state)
     assert_string_equal(text, "2606:4700::1");
 }
 
+/* All that has a say, in order; the first that does not depend decides. */
+static void test_matches(void **state)
+{
+    struct policy *p = NULL;
+    struct policy_verdict m[3];
+    struct policy_address private_one, metadata;
+    json_t *json = json_loads(
+        "{\"default\":\"deny\",\"presets\":[\"github\"],\"rules\":["
+        "{\"name\":\"no "
+        "admin\",\"action\":\"deny\",\"domains\":[\"a.com\"],\"paths\":[\"/admin*\"]},"
+        "{\"name\":\"a\",\"action\":\"allow\",\"domains\":[\"a.com\",\"github.com\"]},"
+        "{\"name\":\"office\",\"action\":\"allow\",\"addresses\":[\"10.0.0.0/8\"]}]}",
+        0, NULL);
+    struct err e;
+
+    assert_int_equal(policy_new(json, &p, &e), ERR_OK);
+    assert_int_equal(policy_matches(p, "a.com", NULL, 443, "GET", "/admin/x", m, 3), 3);
+    assert_string_equal(m[0].name, "no admin");
+    assert_int_equal(m[0].action, POLICY_DENY);
+    assert_string_equal(m[1].name, "a");
+    assert_int_equal(m[1].action, POLICY_ALLOW);
+    assert_int_equal(m[2].source, POLICY_BY_DEFAULT);
+    assert_int_equal(policy_matches(p, "a.com", NULL, 443, NULL, NULL, m, 1), 3); /* counted on */
+    assert_int_equal(m[0].action, POLICY_INSPECT);
+    assert_int_equal(policy_matches(p, "github.com", NULL, 443, NULL, NULL, m, 3), 2);
+    assert_int_equal(m[1].source, POLICY_BY_PRESET);
+    assert_int_equal(policy_address_parse("10.1.2.3", &private_one), 0);
+    assert_int_equal(policy_matches(p, NULL, &private_one, 22, NULL, NULL, m, 3), 2);
+    assert_string_equal(m[0].name, "office");
+    assert_int_equal(policy_address_parse("169.254.169.254", &metadata), 0);
+    assert_int_equal(policy_matches(p, NULL, &metadata, 80, NULL, NULL, m, 3), 1);
+    assert_int_equal(m[0].source, POLICY_BY_NEVER);
+    json_decref(json);
+    policy_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_ceiling),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_matches),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_address_texts),
         cmocka_unit_test(test_own_addresses), /* last: what it adds stays */
