@@ -24,7 +24,7 @@ SELF = pathlib.Path(__file__).resolve()
 CALLS = {"clone3": 435, "close_range": 436, "fsconfig": 431, "fsmount": 432, "fsopen": 430, "memfd_create": 319,
          "mount_setattr": 442, "move_mount": 429, "open_tree": 428, "openat2": 437, "pidfd_open": 434,
          "pidfd_send_signal": 424}
-SLOTS_BEYOND = 512  # of uids, beside the server that the other scenarios use
+PLACES_BEYOND = 8  # the ranges of conftest.OwnServer's
 
 
 # -- a server ---------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ class World:
     nothing may be left of it."""
 
     def __init__(self, build, user, uid_base):
-        self.build, self.user, self.uid_base = build, user, uid_base + SLOTS_BEYOND * 65536
+        self.build, self.user, self.uid_base = build, user, uid_base + PLACES_BEYOND * 1024 * 65536
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-bad-", dir="/var/tmp"))
         self.base.chmod(0o755)
         self.state, self.run, self.log = self.base / "state", self.base / "run", self.base / "log"

@@ -21,6 +21,7 @@ from leftovers import SLOTS_MAX, cgroup_name
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
 READY_SECONDS = 120
+SERVERS_MAX = 8  # of one run, at a time
 # Beyond the ranges of a server with the usual settings, so that both can run on one machine.
 UID_BASE = int(os.environ.get("CAY_TEST_UID_BASE", 1006632960 + 16384 * 65536))
 # Whom cayd runs as; the kernel counts processes by user, so that servers side by side want users of their own.
@@ -46,13 +47,19 @@ class OwnServer:
     """cay-keep and what it starts, in directories of their own. build: of another build tree; the rest:
     options beyond the usual ones; wait: for the template host, over plain HTTP."""
 
+    places = set()  # of those that run
+
     def __init__(self, build=BUILD, privd_args=(), cayd_args=(), keep_args=(), wait=True):
         if os.geteuid() != 0:
             pytest.skip("starting a server needs root")
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-", dir="/var/tmp"))
         self.base.chmod(0o755)
         self.state, self.run, self.port = self.base / "state", self.base / "run", free_port()
-        self.log, self.uid_base = self.base / "log", UID_BASE
+        self.log = self.base / "log"
+        # A range of its own: privd goes through all of its slots in turn, and counts are by range.
+        self.place = next(i for i in range(SERVERS_MAX) if i not in OwnServer.places)
+        OwnServer.places.add(self.place)
+        self.uid_base = UID_BASE + self.place * SLOTS_MAX * 65536
         self.cgroup, self.slots_max = cgroup_name(self.state / "privd"), SLOTS_MAX
         programs = {n: build / "src" / d / n for d, n in
                     (("cayd", "cayd"), ("privd", "cay-privd"), ("job", "cay-job"), ("agent", "cay-init"))}
@@ -60,7 +67,7 @@ class OwnServer:
                         f"--state-dir={self.state}", f"--run-dir={self.run}", f"--log-file={self.log}",
                         f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
                         f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
-                        f"--privd-arg=--uid-base={UID_BASE}", f"--user={USER}",
+                        f"--privd-arg=--uid-base={self.uid_base}", f"--user={USER}",
                         "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
                         "--cayd-arg=--sandbox-answer-timeout=15s",
                         *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args),
@@ -100,6 +107,7 @@ class OwnServer:
             time.sleep(0.1)
         left = subprocess.run(["grep", "-c", str(self.base), "/proc/self/mountinfo"], capture_output=True, text=True)
         assert left.stdout.strip() == "0", "something is still mounted"
+        OwnServer.places.discard(self.place)
         shutil.rmtree(self.base, ignore_errors=True)
 
 

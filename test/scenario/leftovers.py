@@ -8,7 +8,7 @@ In Python: a server is whatever has keep_pid, state, run, cgroup, uid_base and s
 
     before = leftovers.settled(server)              # what belongs to sandboxes and slots, exact
     ...
-    assert leftovers.settled(server) == before
+    assert leftovers.returned(server, before) == before
 
     before = leftovers.measure(server)              # that, and the daemons' descriptors and memory, and slabs
     ...
@@ -345,16 +345,25 @@ def count(server):
 
 
 def settled(server, seconds=30):
-    """The count once it has stayed the same for a second: the slots are filled up again."""
+    """The count once it has stayed the same for two seconds: the slots are filled up again."""
     end, last, since = time.monotonic() + seconds, None, 0
     while time.monotonic() < end:
         now = count(server)
         if now != last:
             last, since = now, time.monotonic()
-        elif time.monotonic() - since > 1:
+        elif time.monotonic() - since > 2:
             break
         time.sleep(0.1)
     return last
+
+
+def returned(server, before, seconds=60):
+    """The count as soon as it is what it was before, else the last after that time: on a busy machine slots
+    are filled up again in no time that could be known."""
+    end = time.monotonic() + seconds
+    while (now := count(server)) != before and time.monotonic() < end:
+        time.sleep(0.2)
+    return now
 
 
 # -- daemons ---------------------------------------------------------------------------------------

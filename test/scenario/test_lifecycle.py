@@ -76,7 +76,7 @@ def test_kill_leaves_nothing(cay, own_server):
         now = leftovers.daemon_descriptors(own_server.keep_pid)
         return all(now[name] <= before_fds[name] + 4 for name in now)
 
-    assert leftovers.settled(own_server) == before
+    assert leftovers.returned(own_server, before) == before
     wait_until(same_descriptors, 20, f"{before_fds} again")
 
 

@@ -52,7 +52,7 @@ def test_sandbox_survives(cay, own_server, victim):
         assert box.run(f"kill -0 {pid} && echo there").out == "there\n"
         with cay.create() as another:
             assert another.run("echo new").out == "new\n"
-        assert leftovers.settled(own_server) == before
+        assert leftovers.returned(own_server, before) == before
     assert cay.call("GET", f"/sandboxes/{box.id}").status == 404
 
 
@@ -84,4 +84,4 @@ def test_privd_killed_in_the_middle_of_creates(cay, own_server):
         cay.call("DELETE", f"/sandboxes/{left}")
     # Slots are made ready for what is asked for: the new privd has to be asked once.
     assert cay.create().kill().status == 204
-    assert leftovers.settled(own_server) == before
+    assert leftovers.returned(own_server, before) == before
