@@ -47,6 +47,8 @@ static void collect_piece(struct http_exchange *x, const struct parse_piece *p)
         too_large(x);
     else
         s->collected += p->len;
+    explicit_bzero((char *)(uintptr_t)p->data,
+                   p->len); /* of the connection's input: it may be secret */
 }
 
 static void take_piece(struct http_exchange *x, const char *raw, const struct parse_piece *p)

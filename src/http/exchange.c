@@ -95,6 +95,8 @@ void exchange_free(struct http_exchange *x)
 
     x->conn->exchange = NULL;
     s->collected -= x->collect.len;
+    if (x->collect.base)
+        explicit_bzero(x->collect.base, x->collect.cap);
     buf_free(&x->collect);
     arena_free(&x->arena);
     x->conn = NULL;
