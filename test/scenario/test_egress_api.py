@@ -115,6 +115,31 @@ def look_for(stack, *secrets):
     assert seen > 10000
 
 
+def writable_memory(pid):
+    with open(f"/proc/{pid}/maps", encoding="ascii") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            place, rights = line.split()[:2]
+            start, end = (int(number, 16) for number in place.split("-"))
+            if "w" in rights:
+                try:
+                    memory.seek(start)
+                    yield memory.read(end - start)
+                except (OSError, OverflowError):
+                    pass  # not a page that can be read
+
+
+def test_of_a_value_no_copy_is_left_in_memory(stack):
+    value = "zQ9-" + "memory-4411-mine"
+    set_secret(stack, "MEMORY_SCAN_NAME", value)
+    stack.cay.call("GET", "/cay/v1/secrets")
+    for program in ("cayd", "cay-egress"):
+        for pid in stack.pids(program):
+            parts = list(writable_memory(pid))
+            assert not [p for p in parts if value.encode() in p], program
+            if program == "cayd":  # the control: its name is there
+                assert [p for p in parts if b"MEMORY_SCAN_NAME" in p]
+
+
 def test_a_placeholder_is_all_that_a_program_sees(stack, own):
     set_secret(stack, "PLACE", kind="placeholder")
     one = own(policy={**WEB_ONLY, "inject": [{"credential": "PLACE", "domains": ["web.example.com"]}]},
