@@ -155,8 +155,11 @@ class Web(http.server.BaseHTTPRequestHandler):
     def file(self):
         host = (self.headers.get("Host") or "").split(":")[0].lower()
         path = self.path.partition("?")[0]
-        found = (self.home / "site" / host / (path.lstrip("/") + ("index.html" if path.endswith("/") else ""))).resolve()
-        return found if found.is_file() and found.is_relative_to(self.home / "site") else None
+        found = self.home / "site" / host / (path.lstrip("/") + ("index.html" if path.endswith("/") else ""))
+        try:
+            return found if found.is_file() and found.resolve().is_relative_to(self.home / "site") else None
+        except (OSError, ValueError):  # too long for a name, or none at all
+            return None
 
     def git(self):
         """git's own server program, by the rules of CGI."""
