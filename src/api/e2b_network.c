@@ -303,13 +303,14 @@ json_t *e2b_network_secrets(const json_t *network)
 
 void e2b_network_hide(json_t *network)
 {
-    json_t *list, *value;
-    const char *domain, *name;
-    void *next;
+    json_t *list;
+    const char *domain;
 
     json_object_foreach (json_object_get(network, "rules"), domain, list) {
-        json_object_foreach_safe(headers_of(list), next, name, value)
-            json_object_set_new(headers_of(list), name, json_string(E2B_HIDDEN));
+        json_t *headers = headers_of(list);
+
+        for (void *at = json_object_iter(headers); at; at = json_object_iter_next(headers, at))
+            json_object_iter_set_new(headers, at, json_string(E2B_HIDDEN));
     }
 }
 
