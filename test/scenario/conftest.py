@@ -49,7 +49,7 @@ class OwnServer:
 
     places = set()  # of those that run
 
-    def __init__(self, build=BUILD, privd_args=(), cayd_args=(), keep_args=(), wait=True):
+    def __init__(self, build=BUILD, privd_args=(), cayd_args=(), keep_args=(), wait=True, user=USER):
         if os.geteuid() != 0:
             pytest.skip("starting a server needs root")
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-", dir="/var/tmp"))
@@ -67,7 +67,7 @@ class OwnServer:
                         f"--state-dir={self.state}", f"--run-dir={self.run}", f"--log-file={self.log}",
                         f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
                         f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
-                        f"--privd-arg=--uid-base={self.uid_base}", f"--user={USER}",
+                        f"--privd-arg=--uid-base={self.uid_base}", f"--user={user}",
                         "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
                         "--cayd-arg=--sandbox-answer-timeout=15s",
                         *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args),

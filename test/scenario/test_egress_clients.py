@@ -283,7 +283,13 @@ def test_git_is_told(developer):
 
 # -- packages ----------------------------------------------------------------------------------------
 
+def needs_pip():
+    if subprocess.run(["/usr/bin/python3", "-c", "import pip"], capture_output=True).returncode != 0:
+        pytest.skip("pip is not installed")
+
+
 def test_pip(home, developer):
+    needs_pip()
     make_wheel(home)
     ok(developer, "python3 -m pip install -q --target /tmp/py cay-tiny")
     assert ok(developer, "PYTHONPATH=/tmp/py python3 -c 'import cay_tiny; print(cay_tiny.ANSWER)'") == "42\n"
@@ -328,6 +334,7 @@ def test_node_fetch(one):
 
 def test_requests(one):
     """The copy that pip has: the library itself may not be installed inside."""
+    needs_pip()
     out = python(one, """
         from pip._vendor import requests
         s = requests.Session()
