@@ -8,6 +8,7 @@ import os
 import pathlib
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,8 @@ class Networks(internet.World):
         for process in self.processes:
             process.kill()
             process.wait()
+        for pid in internet.run("ip", "netns", "pids", self.net).split():
+            os.kill(int(pid), signal.SIGKILL)  # what servers there have started, as `git daemon` does
         for name in (self.host, self.net):
             internet.run("ip", "netns", "delete", name)
         shutil.rmtree(self.dir, ignore_errors=True)
