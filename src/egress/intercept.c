@@ -13,7 +13,6 @@
 #include "http/tls_conn.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <string.h>
@@ -290,14 +289,6 @@ static void answer_seal(struct egress *eg, struct http_exchange *x, char *body, 
 
 /* -- start ------------------------------------------------------------------------------------- */
 
-/* jansson holds what is sealed for a moment: what it frees is wiped. */
-static void wipe_free(void *p)
-{
-    if (p)
-        explicit_bzero(p, malloc_usable_size(p));
-    free(p);
-}
-
 static enum err_code trust(SSL_CTX *ctx, const char *ca_file, struct err *e)
 {
     /* The system's are looked up by name when they are needed: all of them take 4 MiB. */
@@ -349,7 +340,7 @@ enum err_code intercept_new(struct egress *eg, const struct intercept_config *c,
         drop(in);
         return e->code;
     }
-    json_set_alloc_funcs(malloc, wipe_free);
+    json_wipe_frees(); /* jansson holds what is sealed for a moment */
     eg->intercept = in;
     eg->hooks = (struct egress_hooks){.intercept_start = start_client,
                                       .upstream_start = start_server,
