@@ -268,8 +268,7 @@ void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_
 
 /* -- a unix socket ----------------------------------------------------------------------------- */
 
-/* Connected, or -errno; a unix socket connects at once or not at all. */
-static int connect_unix(const char *path)
+int call_connect_unix(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -298,7 +297,7 @@ void call_unix(struct core *c, const char *id, const char *path, const struct ca
                call_agent_cb cb, void *arg)
 {
     struct agent_call *a = new_call(c, id, r, cb, arg);
-    int fd = connect_unix(path);
+    int fd = call_connect_unix(path);
 
     (void)snprintf(a->target, sizeof(a->target), "%s", r->target);
     a->request.target = a->target;

@@ -36,6 +36,9 @@ void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_
 void call_unix(struct core *c, const char *id, const char *path, const struct call_agent_request *r,
                call_agent_cb cb, void *arg);
 
+/* A connected, non-blocking stream socket, or -errno: a unix socket connects at once or not at all. */
+int call_connect_unix(const char *path);
+
 /* Ends every wait with ERR_CANCELED / -ECANCELED. */
 void call_cancel_all(struct core *c);
 

@@ -4,10 +4,8 @@
 #include "core/call.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #define SHARDS_MAX      64u
@@ -386,21 +384,10 @@ static void on_watch_written(uv_write_t *w, int status)
         lose_watch(w->data);
 }
 
-static int connect_watch(const char *path)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-    memcpy(to.sun_path, path, strlen(path) + 1);
-    if (fd < 0 || connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0)
-        return -errno;
-    return TAKE_FD(fd);
-}
-
 static void begin_watch(struct egress_link *l)
 {
     uv_buf_t request = uv_buf_init((char *)(uintptr_t)watch_request, sizeof(watch_request) - 1);
-    int fd = connect_watch(l->path);
+    int fd = call_connect_unix(l->path);
 
     if (fd < 0) {
         watch_again(l);
