@@ -26,6 +26,9 @@ json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s);
 /* 404 with the sandbox's id, as for every id that is not the caller's. */
 void e2b_no_sandbox(struct api_call *call, const char *id);
 
+/* A core_sandbox_cb for calls about one sandbox that answer nothing but success: arg is the call. */
+void e2b_sandbox_done(void *arg, const struct sandbox *s, const struct err *why);
+
 /* -- e2b_page.c: cursors and the metadata filter (pure) ----------------------------------------- */
 
 /* base64url of "<ms>__<id>__<asc|desc>". */

@@ -348,18 +348,6 @@ static void update_free(void *state)
     free(u);
 }
 
-static void network_set(void *arg, const struct sandbox *s, const struct err *why)
-{
-    struct api_call *call = arg;
-
-    if (!why)
-        api_reply_empty(call, 204);
-    else if (why->code == ERR_NOT_FOUND)
-        e2b_no_sandbox(call, call->params[0]);
-    else
-        api_fail_err(call, why);
-}
-
 static void update_sealed(void *arg, json_t *sealed, const struct err *why)
 {
     struct api_call *call = arg;
@@ -370,7 +358,8 @@ static void update_sealed(void *arg, json_t *sealed, const struct err *why)
         return;
     }
     u->n.credentials = json_incref(sealed);
-    core_sandbox_set_network(call->core, call->tenant, call->params[0], &u->n, network_set, call);
+    core_sandbox_set_network(call->core, call->tenant, call->params[0], &u->n, e2b_sandbox_done,
+                             call);
 }
 
 enum err_code e2b_network_split(json_t *network, bool internet, json_t **policy, json_t **secrets,
@@ -413,7 +402,7 @@ void e2b_sandbox_network(struct api_call *call)
     else if (json_array_size(secrets) > 0)
         core_credentials_seal(call->core, call->tenant, secrets, update_sealed, call);
     else
-        core_sandbox_set_network(call->core, call->tenant, call->params[0], &u->n, network_set,
+        core_sandbox_set_network(call->core, call->tenant, call->params[0], &u->n, e2b_sandbox_done,
                                  call);
     json_decref(secrets);
 }

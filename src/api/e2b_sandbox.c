@@ -274,7 +274,7 @@ static void get(struct api_call *call)
         api_reply_json(call, 200, e2b_detail_json(call, s));
 }
 
-static void killed(void *arg, const struct sandbox *s, const struct err *why)
+void e2b_sandbox_done(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct api_call *call = arg;
 
@@ -288,7 +288,7 @@ static void killed(void *arg, const struct sandbox *s, const struct err *why)
 
 static void kill_one(struct api_call *call)
 {
-    core_sandbox_kill(call->core, call->tenant, call->params[0], killed, call);
+    core_sandbox_kill(call->core, call->tenant, call->params[0], e2b_sandbox_done, call);
 }
 
 /* Sets the end and answers errors. NULL: answered. */
