@@ -14,7 +14,7 @@ SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test escapes check asan fuzz hostile bench many soak no-trace install clean bad-worlds
+.PHONY: all build up down test escapes check asan fuzz hostile bench bench-egress many soak no-trace install clean bad-worlds
 
 all: build
 
@@ -67,6 +67,12 @@ bench:
 	@$(MAKE) --no-print-directory build
 	@BENCH_SECONDS=$(BENCH_SECONDS) BENCH_SANDBOXES=$(BENCH_SANDBOXES) \
 		scripts/bench run $(BUILD) --json=$(BUILD)/bench.json --svg=$(BUILD)/bench.svg $(if $(WRITE),--write=$(WRITE))
+
+# The way out beside no proxy, a bare relay, HAProxy and mitmproxy. WRITE=docs writes docs/egress-benchmarks.md.
+bench-egress:
+	@scripts/deps build run test bench-egress
+	@$(MAKE) --no-print-directory build
+	@scripts/bench egress $(BUILD) --json=$(BUILD)/egress-bench.json $(if $(WRITE),--write=$(WRITE))
 
 # So many idle sandboxes at once, and what they cost. WRITE=docs writes docs/many.md.
 many:

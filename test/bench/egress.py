@@ -1,118 +1,399 @@
 #!/usr/bin/env python3
-"""The way out against no proxy and against the least that a relay can be, in turns and in one run; as root.
+"""The way out beside no proxy at all, the least that a relay can be, and other proxies, in turns and in one run;
+as root.
 
-    test/bench/egress.py [--build=DIR]
+    scripts/bench egress BUILD [--json=FILE] [--write=DIR] [--user=NAME]
 
-Direct: from the host's namespace over its veth to the server. Relay and cay-egress: from a sandbox's namespace
-over a listener in it, then over the same veth. All of it in the namespaces of test/egress/internet.py. Prints a
-table; nothing is asserted. BENCH_ROUNDS (5), BENCH_COUNT (2000), BENCH_MIB (2048) scale it."""
+All of it in the network namespaces of test/egress/internet.py: the servers in that of the internet, whatever
+carries in the host's, clients in a sandbox's (direct, and mitmproxy's, which needs a listener of its own: in the
+host's). BENCH_ROUNDS (3), BENCH_COUNT (1000), BENCH_SECONDS (2), BENCH_MIB (1024) scale it, BENCH_HELD (1,100,1000)
+are the connections at which memory is looked at. Prints tables; nothing is asserted."""
 
 import argparse
+import contextlib
+import json
 import os
 import pathlib
+import shutil
 import socket
 import statistics
-import struct
 import subprocess
 import sys
 import time
 
+import report
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/egress"))
-from internet import RESOLVER, WEB, World, inside, listener  # noqa: E402
+from internet import OWN4, RESOLVER, TCP_PORT, WEB, World, inside, listener  # noqa: E402
 
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
-COUNT = int(os.environ.get("BENCH_COUNT", "2000"))
-MIB = int(os.environ.get("BENCH_MIB", "2048"))
-HELD = (1, 100, 1000)
-PORT, RELAY_PORT, DNS_COUNT = 7100, 4000, 20000
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+COUNT = int(os.environ.get("BENCH_COUNT", "1000"))
+SECONDS = int(os.environ.get("BENCH_SECONDS", "2"))
+MIB = int(os.environ.get("BENCH_MIB", "1024"))
+HELD = [int(n) for n in os.environ.get("BENCH_HELD", "1,100,1000").split(",")]
+CONNECTIONS = 32
+BUILD = pathlib.Path(os.environ.get("CAY_BUILD", ROOT / "build"))
+TOOL = BUILD / "test/bench/egress_load"
+NAME, API, KEY = "web.example.com", "api.example.com", "key-0123456789abcdef"
+BYTES, HTTPS, KEYED, RELAY, HAPROXY, MITM, UDP = "7100", "7101", "7102", 4000, 4001, 4002, "7103"
+MARKS = ("<!-- egress-bench: begin -->", "<!-- egress-bench: end -->")
+SLOW = 8  # mitmproxy gets so much less to do: its figures are as steady with it
+# Limits that a sandbox has are not what is measured.
+LIMITS = ["--egress-connections=16384", "--egress-connections-per-second=100000",
+          "--egress-requests-per-second=1000000"]
+
+HAPROXY_CONFIG = """
+global
+    nbthread 1
+    maxconn 4000
+defaults
+    mode tcp
+    option splice-auto
+    timeout connect 10s
+    timeout client 1h
+    timeout server 1h
+frontend in
+    bind fd@{fd}
+    default_backend out
+backend out
+    server one {address}:{port}
+"""
 
 
-def resident_kib(pid):
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    return 0
+# -- who carries -------------------------------------------------------------------------------------
 
 
-def pid_of(world):
-    """The program itself, below ip and setpriv, which only execute what follows."""
-    return world.egress.pid
+class Way:
+    """How one way is gone: where clients are, what they connect to and say first, whose memory it takes."""
+
+    def __init__(self, name, netns, address, port, *options, process=None, slow=1):
+        self.name, self.netns, self.slow, self.process = name, netns, slow, process
+        self.address, self.port, self.options = address, str(port), [str(o) for o in options]
+
+    def command(self, mode, *arguments):
+        return ["ip", "netns", "exec", self.netns, TOOL, *self.options, mode, self.address, self.port,
+                *(str(a) for a in arguments)]
+
+    def run(self, mode, *arguments):
+        done = subprocess.run([str(p) for p in self.command(mode, *arguments)], stdout=subprocess.PIPE, text=True,
+                              check=True)
+        return [float(line) for line in done.stdout.split()]
 
 
-def dns_per_second(sandbox):
-    question = b"\3web\7example\3com\0" + struct.pack(">HH", 1, 1)
-    packet = struct.pack(">HHHHHH", 7, 0x0100, 1, 0, 0, 0) + question
-    with sandbox.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.connect((RESOLVER, 53))
-        s.settimeout(5)
-        start, window = time.perf_counter(), 16
-        for _ in range(window):
-            s.send(packet)
-        for _ in range(DNS_COUNT):
-            s.recv(512)
-            s.send(packet)
-        return DNS_COUNT / (time.perf_counter() - start)
+class Bench:
+    def __init__(self, user):
+        zone = {name: {"a": [[WEB]], "ttl": 60} for name in (NAME, API)}
+        self.world = World(BUILD / "src/egress/cay-egress", zone, user, LIMITS)
+        self.stack = contextlib.ExitStack()
+        self.stack.callback(self.world.close)
+
+    def __enter__(self):
+        with contextlib.ExitStack() as undo:
+            undo.push(self.stack)
+            self.servers()
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    def start(self, netns, *command, until="ready\n", **more):
+        """A process in a namespace, ended with the bench."""
+        p = subprocess.Popen(["ip", "netns", "exec", netns, *(str(c) for c in command)], stdout=subprocess.PIPE,
+                             text=True, **more)
+        self.stack.callback(end, p)
+        if until and p.stdout.readline() != until:
+            raise RuntimeError(f"{command[0]} did not start")
+        return p
+
+    def servers(self):
+        w = self.world
+        self.start(w.net, TOOL, "bytes", BYTES)
+        self.start(w.net, TOOL, "https", HTTPS, w.cert, w.key, "-")
+        self.start(w.net, TOOL, "https", KEYED, w.cert, w.key, KEY)
+        self.plain = w.sandbox({"rules": [{"domains": [NAME], "action": "allow"}]})
+        self.fd_relay, self.fd_haproxy = (inside(self.plain.name, lambda p=p: listener(socket.SOCK_STREAM, p))
+                                          for p in (RELAY, HAPROXY))
+        self.start(w.host, TOOL, "relay", self.fd_relay.fileno(), WEB, BYTES, pass_fds=(self.fd_relay.fileno(),))
+        self.keyed = self.make_keyed()
+
+    def policy(self):
+        """What the second sandbox may: one host, and a key is put on there."""
+        bind = {"domains": [API], "kind": "bearer"}
+        status, text = self.world.call("POST", "/v1/seal", {"tenant": "tenant1", "name": "k", "value": KEY, "bind": bind})
+        assert status == 200, text
+        sealed = {"name": "k", "sealed": json.loads(text)["sealed"], "bind": bind}
+        return ({"rules": [{"domains": [API], "action": "allow"}],
+                 "inject": [{"credential": "k", "domains": [API]}]}, {"credentials": [sealed]})
+
+    def make_keyed(self):
+        rules, more = self.policy()
+        s = self.world.sandbox(rules, **more)
+        self.tenant_ca = self.world.dir / "tenant.pem"
+        self.tenant_ca.write_text(self.world.call("GET", "/v1/ca/tenant1")[1])
+        return s
+
+    def fresh_egress(self):
+        """Started anew, so that what was done before does not count."""
+        self.world.kill_egress()
+        self.world.start_egress()
+        rules, more = self.policy()
+        for status, text in (self.world.put(self.plain, {"rules": [{"domains": [NAME], "action": "allow"}]}),
+                             self.world.put(self.keyed, rules, **more)):
+            assert status == 204, text
+        return self.world.egress
+
+    def haproxy(self):
+        if not shutil.which("haproxy"):
+            return "haproxy is not installed"
+        config = self.world.dir / "haproxy.cfg"
+        config.write_text(HAPROXY_CONFIG.format(fd=self.fd_haproxy.fileno(), address=WEB, port=BYTES))
+        p = self.start(self.world.host, "haproxy", "-q", "-db", "-f", config, until=None,
+                       pass_fds=(self.fd_haproxy.fileno(),))
+        wait_for(p, lambda: inside(self.plain.name, lambda: socket.create_connection(("127.0.0.1", HAPROXY), 5)))
+        return p
+
+    def mitmproxy(self, *options):
+        if not shutil.which("mitmdump"):
+            return "mitmproxy is not installed"
+        home = self.world.dir / "mitmproxy"
+        p = self.start(self.world.host, "mitmdump", "-q", "--listen-host", "127.0.0.1", "--listen-port", MITM, "--set",
+                       f"confdir={home}", "--set", f"ssl_verify_upstream_trusted_ca={self.world.ca}", "--set",
+                       "http2=false", "--set", "stream_large_bodies=1m", "--set", "flow_detail=0", *options, until=None,
+                       stderr=subprocess.DEVNULL)
+        wait_for(p, lambda: inside(self.world.host, lambda: socket.create_connection(("127.0.0.1", MITM), 5)))
+        return p
+
+    # the ways of each table; a text in place of one says why it is not there
+
+    def tunnel(self):
+        yield Way("direct", self.world.host, WEB, BYTES)
+        yield Way("splice relay", self.plain.name, "127.0.0.1", RELAY)
+        process = self.fresh_egress()
+        yield Way("cay-egress", self.plain.name, self.plain.resolve(NAME)[1][0], BYTES, process=process)
+        p = self.haproxy()
+        yield p if isinstance(p, str) else Way("HAProxy", self.plain.name, "127.0.0.1", HAPROXY, process=p)
+
+    def explicit(self, protocol, mode):
+        yield Way("direct", self.world.host, WEB, BYTES)
+        yield Way("cay-egress", self.plain.name, "127.0.0.1", TCP_PORT, f"--proxy={protocol}", f"--to={NAME}:{BYTES}",
+                  process=self.fresh_egress())
+        p = self.mitmproxy("--mode", mode, "--ignore-hosts", ".*")
+        yield p if isinstance(p, str) else Way("mitmproxy", self.world.host, "127.0.0.1", MITM, f"--proxy={protocol}",
+                                               f"--to={WEB}:{BYTES}", process=p, slow=SLOW)
+
+    def connect(self):
+        return self.explicit("connect", "regular")
+
+    def socks5(self):
+        return self.explicit("socks5", "socks5")
+
+    def intercepted(self):
+        yield Way("direct", self.world.host, WEB, HTTPS, f"--ca={self.world.ca}", f"--name={API}", f"--to={API}:{HTTPS}")
+        process = self.fresh_egress()
+        yield Way("cay-egress", self.keyed.name, self.keyed.resolve(API)[1][0], KEYED, f"--ca={self.tenant_ca}",
+                  f"--name={API}", f"--to={API}:{KEYED}", process=process)
+        p = self.mitmproxy("--modify-headers", f"|~q|Authorization|Bearer {KEY}")
+        yield p if isinstance(p, str) else Way(
+            "mitmproxy", self.world.host, "127.0.0.1", MITM, "--proxy=connect", f"--to={WEB}:{KEYED}",
+            f"--ca={self.world.dir}/mitmproxy/mitmproxy-ca-cert.pem", f"--name={API}", process=p, slow=SLOW)
+
+
+TABLES = {"tunnel": "Transparent tunnel", "connect": "Explicit proxy, CONNECT", "socks5": "Explicit proxy, SOCKS5",
+          "intercepted": "Interception, a key put on each request"}
+
+
+def end(process):
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def wait_for(process, connect):
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return connect().close()
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+# -- measuring ---------------------------------------------------------------------------------------
+
+
+def resident_kib(process):
+    fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0])
+
+
+def speeds(ways):
+    """In turns, so that all of them have the same neighbours."""
+    found = {w.name: {"trips": [], "connects": [], "rate": [], "pull": []} for w in ways}
+    for _ in range(ROUNDS):
+        for w in ways:
+            f = found[w.name]
+            f["trips"] += w.run("trips", COUNT // w.slow)
+            f["connects"] += w.run("connects", max(20, COUNT // 10 // w.slow))
+            f["rate"] += w.run("rate", CONNECTIONS, SECONDS)
+            f["pull"] += w.run("pull", max(1, MIB // w.slow))
+    return {name: figures(f) for name, f in found.items()}
+
+
+def figures(f):
+    return {"trip_p50_us": statistics.median(f["trips"]), "trip_p99_us": statistics.quantiles(f["trips"], n=100)[98],
+            "connect_p50_us": statistics.median(f["connects"]),
+            "connect_p99_us": statistics.quantiles(f["connects"], n=100)[98],
+            "rate": statistics.median(f["rate"]), "stream_mib_s": statistics.median(f["pull"])}
+
+
+def memory(way):
+    """KiB resident of a program that was just started, and with so many connections of one client."""
+    found = {"rest": resident_kib(way.process)}
+    p = subprocess.Popen([str(c) for c in way.command("hold")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        for n in HELD:
+            p.stdin.write(f"{n}\n")
+            p.stdin.flush()
+            assert p.stdout.readline() == f"{n}\n", f"{way.name} does not hold {n} connections"
+            found[str(n)] = resident_kib(way.process)
+    finally:
+        p.stdin.close()
+        p.wait()
+        p.stdout.close()
+    return found
+
+
+def dns(bench):
+    """Answers in a second from the sandbox, and of a program that sends back what comes."""
+    w = bench.world
+    bench.start(bench.plain.name, TOOL, "udp", UDP)
+    ways = {"cay-egress": Way("", bench.plain.name, RESOLVER, 53), "echo": Way("", bench.plain.name, OWN4, UDP)}
+    found = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            found[name] += way.run("dns", NAME, SECONDS)
+    assert w.asked(NAME) <= 4 * ROUNDS * SECONDS + 16, "questions inside led to questions outside"
+    return {name: statistics.median(v) for name, v in found.items()}
+
+
+def measure_table(bench, table):
+    found, absent = {}, []
+    with contextlib.ExitStack() as processes:  # of this table
+        kept, bench.stack = bench.stack, processes
+        try:
+            ways = [w for w in getattr(bench, table)() if not isinstance(w, str) or absent.append(w)]
+            held = {w.name: memory(w) for w in ways if w.process}
+            found = speeds([w for w in ways])
+        finally:
+            bench.stack = kept
+    for name, kib in held.items():
+        found[name]["resident_kib"] = kib
+    direct = found["direct"]
+    for f in found.values():
+        f["added_p50_us"] = f["trip_p50_us"] - direct["trip_p50_us"]
+        f["added_p99_us"] = f["trip_p99_us"] - direct["trip_p99_us"]
+    return {"ways": found, "absent": absent}
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+ROWS = [("trip_p50_us", "question and answer on a kept connection, p50, µs", 0),
+        ("trip_p99_us", "the same, p99, µs", 0),
+        ("added_p50_us", "**added to direct, p50, µs**", 0), ("added_p99_us", "**added to direct, p99, µs**", 0),
+        ("connect_p50_us", "connect, first question and answer, close: p50, µs", 0),
+        ("connect_p99_us", "the same, p99, µs", 0),
+        ("rate", f"**questions answered in a second, {CONNECTIONS} connections**", 0),
+        ("stream_mib_s", "**one stream, MiB/s**", 0)]
+
+
+def rows_of(table):
+    """(text, {way: text})"""
+    ways = table["ways"]
+    for key, text, digits in ROWS:
+        yield text, {w: f"{f[key]:,.{digits}f}" if w != "direct" or not key.startswith("added") else ""
+                     for w, f in ways.items()}
+    for n in ("rest", *map(str, HELD)):
+        what = "at rest" if n == "rest" else f"with {int(n):,} connection{'s' * (n != '1')}"
+        yield f"resident {what}, MiB", {w: f"{f['resident_kib'][n] / 1024:.1f}" if "resident_kib" in f else ""
+                                        for w, f in ways.items()}
+
+
+def show(title, table):
+    ways = list(table["ways"])
+    print(f"\n{title}\n{'':56}" + "".join(f"{w:>14}" for w in ways))
+    for text, cells in rows_of(table):
+        print(f"{text.replace('*', ''):56}" + "".join(f"{cells[w]:>14}" for w in ways), flush=True)
+    for why in table["absent"]:
+        print(f"  {why}")
+
+
+def goals(out, tables, answers):
+    tunnel, read = tables["tunnel"]["ways"], tables["intercepted"]["ways"]
+    cay, relay, key = tunnel["cay-egress"], tunnel["splice relay"], "stream_mib_s"
+    out.row("tunnel_stream", "tunnel: one stream", "MiB/s", cay[key], "splice relay", relay[key], least=0.9)
+    if "HAProxy" in tunnel:
+        peer = tunnel["HAProxy"]
+        out.row("haproxy_stream", "tunnel: one stream", "MiB/s", cay[key], "HAProxy", peer[key], least=1.0)
+        out.row("haproxy_rate", "tunnel: questions answered", "/s", cay["rate"], "HAProxy", peer["rate"], least=1.0)
+        out.row("haproxy_trip", "tunnel: question and answer, p50", "µs", cay["trip_p50_us"], "HAProxy",
+                peer["trip_p50_us"], most=1.0)
+    out.row("intercept_added", "interception: added to direct, p50", "ms", read["cay-egress"]["added_p50_us"] / 1000,
+            most_value=0.5)
+    if "mitmproxy" in read:
+        out.row("mitmproxy_rate", "interception: questions answered", "/s", read["cay-egress"]["rate"], "mitmproxy",
+                read["mitmproxy"]["rate"], least=10.0)
+    out.row("rest", "resident at rest", "MiB", cay["resident_kib"]["rest"] / 1024, most_value=8.0)
+    out.row("dns", "DNS answers", "/s", answers["cay-egress"], "datagrams sent back as they came", answers["echo"])
+
+
+def version(*command):
+    with contextlib.suppress(OSError):
+        words = subprocess.run(command, capture_output=True, text=True).stdout.split()
+        return next((w for w in words if w[0].isdigit()), "")
+    return ""
+
+
+def markdown(out, tables, versions):
+    found = [report.headline(out.head) + f" Medians of {ROUNDS} rounds in turns. "
+             + ", ".join(f"{name} {v}" for name, v in versions.items() if v) + "."]
+    for name, table in tables.items():
+        ways = list(table["ways"])
+        found += ["", f"### {TABLES[name]}", "", f"| | {' | '.join(ways)} |", f"|---|{'---:|' * len(ways)}"]
+        found += [f"| {text} | {' | '.join(cells[w] for w in ways)} |" for text, cells in rows_of(table)]
+        found += [f"\nNot measured: {why}." for why in table["absent"]]
+    goals_table = report.markdown({**out.head, "rows": out.rows, "settings": {"count": ROUNDS}}).splitlines()[2:]
+    return "\n".join([*found, "", "### Goals", "", *goals_table]).rstrip()
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    build = parser.parse_args().build
-    tool = build / "test/bench/egress_load"
-    world = World(build / "src/egress/cay-egress", {"web.example.com": {"a": [[WEB]], "ttl": 60}},
-                  arguments=["--egress-connections=16384", "--egress-connections-per-second=100000"])
-    helpers = []
-
-    def client(where, *arguments):
-        address, port, prefix = where
-        done = subprocess.run([*prefix, tool, arguments[0], address, str(port), str(arguments[1])],
-                              stdout=subprocess.PIPE, text=True, check=True)
-        return [float(line) for line in done.stdout.split()]
-
-    try:
-        sandbox = world.sandbox({"rules": [{"domains": ["web.example.com"], "action": "allow"}]})
-        helpers.append(subprocess.Popen(["ip", "netns", "exec", world.net, tool, "server", str(PORT)],
-                                        stdout=subprocess.PIPE))
-        helpers[0].stdout.readline()
-        relay = inside(sandbox.name, lambda: listener(socket.SOCK_STREAM, RELAY_PORT))
-        helpers.append(subprocess.Popen(["ip", "netns", "exec", world.host, tool, "relay", str(relay.fileno()), WEB,
-                                         str(PORT)], pass_fds=(relay.fileno(),)))
-        name = sandbox.resolve("web.example.com")[1][0]
-        within = ["ip", "netns", "exec", sandbox.name]
-        ways = {"direct": (WEB, PORT, ["ip", "netns", "exec", world.host]),
-                "splice relay": ("127.0.0.1", RELAY_PORT, within), "cay-egress": (name, PORT, within)}
-        rest = resident_kib(pid_of(world))
-        figures = {way: {"trips": [], "connects": [], "pull": []} for way in ways}
-        for _ in range(ROUNDS):
-            for way, where in ways.items():
-                figures[way]["trips"] += client(where, "trips", COUNT)
-                figures[way]["connects"] += client(where, "connects", max(COUNT // 10, 20))
-                figures[way]["pull"] += client(where, "pull", MIB)
-        print(f"{'':14}{'round trip us':>18}{'connect+trip us':>20}{'one stream MiB/s':>20}")
-        print(f"{'':14}{'p50':>9}{'p99':>9}{'p50':>10}{'p99':>10}{'median':>12}{'best':>8}")
-        for way, f in figures.items():
-            cells = [statistics.median(f["trips"]), statistics.quantiles(f["trips"], n=100)[98],
-                     statistics.median(f["connects"]), statistics.quantiles(f["connects"], n=100)[98],
-                     statistics.median(f["pull"]), max(f["pull"])]
-            print(f"{way:14}" + "".join(f"{c:{w}.0f}" for c, w in zip(cells, (9, 9, 10, 10, 12, 8))))
-        mine, bare = figures["cay-egress"]["pull"], figures["splice relay"]["pull"]
-        print(f"stream: {100 * statistics.median(mine) / statistics.median(bare):.0f} % of the bare splice relay")
-        print(f"DNS answers per second: {dns_per_second(sandbox):.0f}")
-        print(f"resident KiB: {rest} at rest", end="")
-        for n in HELD:
-            p = subprocess.Popen([*within, tool, "hold", name, str(PORT), str(n)], stdin=subprocess.PIPE,
-                                 stdout=subprocess.PIPE)
-            p.stdout.readline()
-            print(f", {resident_kib(pid_of(world))} with {n} connections", end="")
-            p.stdin.close()
-            p.wait()
-        print()
-    finally:
-        for p in helpers:
-            p.kill()
-            p.wait()
-        world.close()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
+    parser.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write page and figures below docs")
+    parser.add_argument("--user", default="nobody", help="whom cay-egress runs as")
+    parser.add_argument("--only", default=",".join(TABLES), help="tables, with commas")
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("egress.py: network namespaces need root")
+    out = report.Report({"rounds": ROUNDS, "count": COUNT, "seconds": SECONDS, "mib": MIB, "held": HELD})
+    versions = {"HAProxy": version("haproxy", "-v"), "mitmproxy": version("mitmdump", "--version")}
+    tables = {}
+    with Bench(args.user) as bench:
+        for name in args.only.split(","):
+            tables[name] = measure_table(bench, name)
+            show(TABLES[name], tables[name])
+        answers = dns(bench)
+    print()
+    if set(tables) == set(TABLES):
+        goals(out, tables, answers)
+    found = {**out.json(), "schema": "cay-egress-bench/1", "versions": versions, "tables": tables, "dns": answers}
+    for path in filter(None, (args.json, args.write and args.write / "egress-bench.json")):
+        path.write_text(json.dumps(found, indent=1) + "\n")
+    if args.write:
+        report.replace_between(args.write / "egress-benchmarks.md", MARKS, markdown(out, tables, versions))
 
 
-main()
+if __name__ == "__main__":
+    main()

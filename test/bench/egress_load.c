@@ -1,189 +1,52 @@
-/* What test/bench/egress.py measures with: a server and a client of bytes, and the least that a relay by
- * splice(2) can be.
+/* What test/bench/egress.py measures with.
  *
- *   egress_load server PORT                each connection begins with a line: "echo", or a number of bytes
- *                                          that it wants
- *   egress_load relay FD ADDRESS PORT      accepts on FD, carries both ways to ADDRESS, until killed
- *   egress_load trips ADDRESS PORT COUNT   microseconds of each round trip of 64 bytes on one connection
- *   egress_load connects ADDRESS PORT COUNT   of each connect, first round trip and close
- *   egress_load pull ADDRESS PORT MIB      MiB/s of one stream
- *   egress_load hold ADDRESS PORT COUNT    that many connections, each used once; says so, holds them */
+ *   egress_load [OPTION...] trips ADDRESS PORT COUNT      microseconds of each question and answer on one connection
+ *   egress_load [OPTION...] connects ADDRESS PORT COUNT   of each connect, first question, answer, close
+ *   egress_load [OPTION...] rate ADDRESS PORT N SECONDS   questions answered in a second, over N kept connections
+ *   egress_load [OPTION...] pull ADDRESS PORT MIB         MiB/s of one stream
+ *   egress_load [OPTION...] hold ADDRESS PORT    so many connections as each line says, each used once; says so
+ *   egress_load dns ADDRESS PORT NAME SECONDS    answers in a second, WINDOW questions under way
+ *   egress_load bytes PORT | https PORT CERTIFICATE KEY TOKEN | relay FD ADDRESS PORT | udp PORT    servers
+ *
+ *   --proxy=connect|socks5   spoken to ADDRESS first
+ *   --to=HOST:PORT           what the proxy is told, and the Host of requests
+ *   --ca=FILE --name=NAME    HTTP over TLS, to a server of that name; otherwise 64 bytes and the same back */
 #include "base/clock.h"
 #include "base/io.h"
+#include "egress_server.h"
+#include "egress_wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/tcp.h>
+#include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define CHUNK_BYTES (1u << 20)
-#define PIPE_BYTES  (256 * 1024)
-#define TRIP_BYTES  64
+#define HELD_MAX 8192
+#define WINDOW   16
 
-static char chunk[CHUNK_BYTES];
+static struct wire_target target;
 
-static void must(ssize_t r, const char *what)
+static void aim(char **args)
 {
-    if (r >= 0)
-        return;
-    fprintf(stderr, "egress_load: %s: %s\n", what, strerror(r < -1 ? (int)-r : errno));
-    _exit(1);
-}
-
-static int no_delay(int fd)
-{
-    int one = 1;
-
-    must(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), "nodelay");
-    return fd;
-}
-
-static int connect_to(const char *address, const char *port)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    must(inet_pton(AF_INET, address, &a.sin_addr) - 1, "address");
-    must(fd, "socket");
-    must(connect(fd, (struct sockaddr *)&a, sizeof(a)), "connect");
-    return no_delay(fd);
-}
-
-/* -- server ------------------------------------------------------------------------------------ */
-
-static void serve(int fd)
-{
-    char line[32] = "";
-    ssize_t n = read(fd, line, 5); /* "echo\n", or a number of four digits and more: MiB */
-
-    must(n == 5 ? 0 : -EPIPE, "greeting");
-    if (memcmp(line, "echo\n", 5) == 0) {
-        while ((n = read(fd, chunk, sizeof(chunk))) > 0)
-            if (io_write_full(fd, chunk, (size_t)n) < 0)
-                break;
-        return;
-    }
-    for (long mib = atol(line); mib > 0; mib--)
-        if (io_write_full(fd, chunk, CHUNK_BYTES) < 0)
-            break;
-}
-
-static int mode_server(char **args)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(args[0]))};
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-
-    signal(SIGCHLD, SIG_IGN);
-    must(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), "reuse");
-    must(bind(listener, (struct sockaddr *)&a, sizeof(a)) | listen(listener, 4096), "listen");
-    printf("ready\n");
-    fflush(stdout);
-    for (;;) {
-        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-
-        must(fd, "accept");
-        if (fork() == 0) {
-            serve(no_delay(fd));
-            _exit(0);
-        }
-        close(fd);
-    }
-}
-
-/* -- relay: one connection at a time, both sockets in one edge-triggered epoll ------------------- */
-
-struct half {
-    int from, to, in, out;
-    size_t held;
-    bool eof;
-};
-
-static bool move(struct half *h)
-{
-    for (;;) {
-        ssize_t n = 1;
-
-        if (h->held == 0) {
-            n = splice(h->from, NULL, h->in, NULL, PIPE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-            h->held = n > 0 ? (size_t)n : 0;
-            h->eof |= n == 0;
-        }
-        if (h->held > 0) {
-            n = splice(h->out, NULL, h->to, NULL, h->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-            h->held -= n > 0 ? (size_t)n : 0;
-        }
-        if (n <= 0)
-            return !h->eof && (n == 0 || errno == EAGAIN);
-    }
-}
-
-static void carry(int client, int server)
-{
-    struct half h[2] = {{client, server}, {server, client}};
-    int epoll = epoll_create1(EPOLL_CLOEXEC), fds[2];
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
-
-    for (int i = 0; i < 2; i++) {
-        must(pipe2(fds, O_CLOEXEC | O_NONBLOCK), "pipe");
-        must(fcntl(fds[1], F_SETPIPE_SZ, PIPE_BYTES), "pipe size");
-        h[i].out = fds[0];
-        h[i].in = fds[1];
-        must(io_set_nonblock(h[i].from, true), "nonblock");
-        must(epoll_ctl(epoll, EPOLL_CTL_ADD, h[i].from, &ev), "epoll");
-    }
-    while (epoll_wait(epoll, &ev, 1, -1) >= 0)
-        if (!move(&h[0]) || !move(&h[1]))
-            break;
-    for (int i = 0; i < 2; i++) {
-        close(h[i].in);
-        close(h[i].out);
-        close(h[i].from);
-    }
-    close(epoll);
-}
-
-static int mode_relay(char **args)
-{
-    int listener = atoi(args[0]), fd;
-
-    must(io_set_nonblock(listener, false), "listener");
-    while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-        carry(no_delay(fd), connect_to(args[1], args[2]));
-    return 1;
-}
-
-/* -- client ------------------------------------------------------------------------------------ */
-
-static void trip(int fd)
-{
-    char bytes[TRIP_BYTES] = {0};
-
-    must(io_write_full(fd, bytes, sizeof(bytes)), "write");
-    must(io_read_full(fd, bytes, sizeof(bytes)), "read");
-}
-
-static int echo_connection(char **args)
-{
-    int fd = connect_to(args[0], args[1]);
-
-    must(io_write_full(fd, "echo\n", 5), "greeting");
-    trip(fd);
-    return fd;
+    target.address = args[0];
+    target.port = args[1];
 }
 
 static int mode_trips(char **args)
 {
-    int fd = echo_connection(args);
+    struct wire w;
 
+    aim(args);
+    w = wire_open_asked(&target);
     for (int i = atoi(args[2]); i > 0; i--) {
         uint64_t before = clock_mono_us();
 
-        trip(fd);
+        wire_ask(&w);
+        wire_answer(&w);
         printf("%llu\n", (unsigned long long)(clock_mono_us() - before));
     }
     return 0;
@@ -191,10 +54,12 @@ static int mode_trips(char **args)
 
 static int mode_connects(char **args)
 {
+    aim(args);
     for (int i = atoi(args[2]); i > 0; i--) {
         uint64_t before = clock_mono_us();
+        struct wire w = wire_open_asked(&target);
 
-        close(echo_connection(args));
+        wire_close(&w);
         printf("%llu\n", (unsigned long long)(clock_mono_us() - before));
     }
     return 0;
@@ -202,46 +67,154 @@ static int mode_connects(char **args)
 
 static int mode_pull(char **args)
 {
-    int fd = connect_to(args[0], args[1]);
-    uint64_t want = (uint64_t)atoi(args[2]) << 20, got = 0, before = clock_mono_us();
-    char line[8];
+    unsigned mib = (unsigned)atoi(args[2]);
+    struct wire w;
+    uint64_t before;
 
-    snprintf(line, sizeof(line), "%4d\n", atoi(args[2]));
-    must(io_write_full(fd, line, 5), "greeting");
-    while (got < want) {
-        ssize_t n = read(fd, chunk, sizeof(chunk));
-
-        must(n > 0 ? 0 : -EPIPE, "read");
-        got += (uint64_t)n;
-    }
-    printf("%llu\n", (unsigned long long)(got * 1000000 / (clock_mono_us() - before) >> 20));
+    aim(args);
+    w = wire_open(&target);
+    before = clock_mono_us();
+    wire_pull(&w, mib);
+    printf("%.1f\n", mib * 1e6 / (double)(clock_mono_us() - before));
     return 0;
+}
+
+/* -- many at once ------------------------------------------------------------------------------ */
+
+static struct wire held[HELD_MAX];
+static struct pollfd polled[HELD_MAX];
+static size_t n_held;
+
+static void hold(size_t n)
+{
+    wire_must(n <= HELD_MAX ? 0 : -E2BIG, "connections");
+    while (n_held < n) {
+        held[n_held] = wire_open_asked(&target);
+        polled[n_held] = (struct pollfd){.fd = held[n_held].fd, .events = POLLIN};
+        n_held++;
+    }
 }
 
 static int mode_hold(char **args)
 {
-    for (int i = atoi(args[2]); i > 0; i--)
-        (void)echo_connection(args);
-    printf("held\n");
-    fflush(stdout);
-    while (read(0, chunk, 1) > 0)
-        continue;
+    char line[32];
+
+    aim(args);
+    while (fgets(line, sizeof(line), stdin)) {
+        hold((size_t)atoi(line));
+        printf("%zu\n", n_held);
+        fflush(stdout);
+    }
     return 0;
 }
 
+static int mode_rate(char **args)
+{
+    uint64_t count = 0, begun, end;
+
+    aim(args);
+    hold((size_t)atoi(args[2]));
+    begun = clock_mono_us();
+    end = begun + (uint64_t)atoi(args[3]) * 1000000;
+    for (size_t i = 0; i < n_held; i++)
+        wire_ask(&held[i]);
+    while (clock_mono_us() < end) {
+        wire_must(poll(polled, n_held, 10000) - 1, "no answer");
+        for (size_t i = 0; i < n_held; i++) {
+            if (!polled[i].revents)
+                continue;
+            wire_answer(&held[i]);
+            wire_ask(&held[i]);
+            count++;
+        }
+    }
+    printf("%.1f\n", (double)count * 1e6 / (double)(clock_mono_us() - begun));
+    return 0;
+}
+
+/* -- DNS --------------------------------------------------------------------------------------- */
+
+/* RFC 1035 4.1: a question for one address. */
+static size_t question(const char *name, uint8_t m[static 512])
+{
+    size_t n = 12;
+
+    memcpy(m, "\0\7\1\0\0\1\0\0\0\0\0\0", 12);
+    for (const char *label = name; *label;) {
+        size_t length = strcspn(label, ".");
+
+        wire_must(length < 64 && n + length < 256 ? 0 : -EINVAL, "name");
+        m[n++] = (uint8_t)length;
+        memcpy(m + n, label, length);
+        n += length;
+        label += length + (label[length] == '.');
+    }
+    memcpy(m + n, "\0\0\1\0\1", 5);
+    return n + 5;
+}
+
+static int mode_dns(char **args)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(args[1]))};
+    const struct timeval patience = {.tv_sec = 5};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    uint8_t asked[512], got[512];
+    size_t n = question(args[2], asked);
+    uint64_t count = 0, begun = clock_mono_us(), end = begun + (uint64_t)atoi(args[3]) * 1000000;
+
+    wire_must(inet_pton(AF_INET, args[0], &a.sin_addr) - 1, "address");
+    wire_must(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), "timeout");
+    wire_must(connect(fd, (struct sockaddr *)&a, sizeof(a)), "connect");
+    for (int i = 0; i < WINDOW; i++)
+        wire_must(send(fd, asked, n, 0), "send");
+    for (; clock_mono_us() < end; count++) {
+        ssize_t r = recv(fd, got, sizeof(got), 0);
+
+        wire_must(r, "receive");
+        wire_must((size_t)r >= n && memcmp(got, asked, 2) == 0 && (got[3] & 15) == 0 ? 0 : -EPROTO,
+                  "answer");
+        wire_must(send(fd, asked, n, 0), "send");
+    }
+    printf("%.1f\n", (double)count * 1e6 / (double)(clock_mono_us() - begun));
+    return 0;
+}
+
+/* -- main -------------------------------------------------------------------------------------- */
+
+static const struct option options[] = {{"proxy", required_argument, NULL, 'p'},
+                                        {"to", required_argument, NULL, 't'},
+                                        {"ca", required_argument, NULL, 'c'},
+                                        {"name", required_argument, NULL, 'n'},
+                                        {0}};
+
+static const struct {
+    const char *name;
+    int args;
+    int (*run)(char **args);
+} modes[] = {
+    {"trips", 3, mode_trips},   {"connects", 3, mode_connects}, {"rate", 4, mode_rate},
+    {"pull", 3, mode_pull},     {"hold", 2, mode_hold},         {"dns", 4, mode_dns},
+    {"bytes", 1, server_bytes}, {"https", 4, server_https},     {"relay", 3, server_relay},
+    {"udp", 1, server_udp},
+};
+
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int args;
-        int (*run)(char **args);
-    } modes[] = {{"server", 1, mode_server},     {"relay", 3, mode_relay}, {"trips", 3, mode_trips},
-                 {"connects", 3, mode_connects}, {"pull", 3, mode_pull},   {"hold", 3, mode_hold}};
+    int c;
 
     signal(SIGPIPE, SIG_IGN);
-    for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
-        if (argc == modes[i].args + 2 && strcmp(argv[1], modes[i].name) == 0)
-            return modes[i].run(argv + 2);
+    while ((c = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+        switch (c) {
+        case 'p': target.proxy = optarg; break;
+        case 't': target.to = optarg; break;
+        case 'c': target.ca = optarg; break;
+        case 'n': target.name = optarg; break;
+        default: return 2;
+        }
+    }
+    for (size_t i = 0; optind < argc && i < ARRAY_SIZE(modes); i++)
+        if (argc - optind == modes[i].args + 1 && strcmp(argv[optind], modes[i].name) == 0)
+            return modes[i].run(argv + optind + 1);
     fprintf(stderr, "egress_load: see the comment at the top of its source\n");
     return 2;
 }

@@ -1,0 +1,229 @@
+#include "egress_server.h"
+
+#include "base/io.h"
+#include "egress_wire.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define PIPE_BYTES (256 * 1024)
+#define HEAD_BYTES 4096
+
+static char chunk[WIRE_CHUNK_BYTES];
+
+static int listen_on(int type, const char *port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0), one = 1;
+
+    wire_must(fd, "socket");
+    wire_must(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), "reuse");
+    wire_must(bind(fd, (struct sockaddr *)&a, sizeof(a)), "bind");
+    wire_must(type == SOCK_STREAM ? listen(fd, 4096) : 0, "listen");
+    return fd;
+}
+
+static void say_ready(void)
+{
+    printf("ready\n");
+    fflush(stdout);
+}
+
+/* A child for each connection. */
+static void serve_all(int listener, void (*serve)(int fd))
+{
+    signal(SIGCHLD, SIG_IGN);
+    say_ready();
+    for (;;) {
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+        wire_must(fd, "accept");
+        if (fork() == 0) {
+            close(listener);
+            serve(wire_no_delay(fd));
+            _exit(0);
+        }
+        close(fd);
+    }
+}
+
+/* -- bytes: a connection begins with "echo", or with how many MiB are wanted --------------------- */
+
+static void serve_bytes(int fd)
+{
+    char line[32] = "";
+    ssize_t n = io_read_full(fd, line, 5);
+
+    if (n < 0)
+        return;
+    if (memcmp(line, "echo\n", 5) == 0) {
+        while ((n = read(fd, chunk, sizeof(chunk))) > 0)
+            if (io_write_full(fd, chunk, (size_t)n) < 0)
+                break;
+        return;
+    }
+    for (long mib = atol(line); mib > 0; mib--)
+        if (io_write_full(fd, chunk, sizeof(chunk)) < 0)
+            break;
+}
+
+int server_bytes(char **args)
+{
+    serve_all(listen_on(SOCK_STREAM, args[0]), serve_bytes);
+    return 1;
+}
+
+/* -- HTTP over TLS: GET /N is N MiB, or 64 bytes ------------------------------------------------- */
+
+static SSL_CTX *tls;
+static char demanded[256]; /* a line of the head */
+
+/* False at the end. */
+static bool read_request(SSL *ssl, char head[static HEAD_BYTES + 1])
+{
+    size_t at = 0;
+
+    for (;;) {
+        int n = SSL_read(ssl, head + at, (int)(HEAD_BYTES - at));
+
+        if (n <= 0)
+            return false;
+        at += (size_t)n;
+        head[at] = '\0';
+        if (strstr(head, "\r\n\r\n"))
+            return true;
+        if (at == HEAD_BYTES)
+            return false;
+    }
+}
+
+static bool answer(SSL *ssl, unsigned mib)
+{
+    char text[HEAD_BYTES];
+    int n = snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\nContent-Length: %llu\r\n\r\n",
+                     mib ? (unsigned long long)mib << 20 : (unsigned long long)WIRE_TRIP_BYTES);
+
+    if (mib == 0) {
+        memset(text + n, 'x', WIRE_TRIP_BYTES);
+        return SSL_write(ssl, text, n + WIRE_TRIP_BYTES) > 0;
+    }
+    for (bool fine = SSL_write(ssl, text, n) > 0; fine && mib > 0; mib--)
+        fine = SSL_write(ssl, chunk, sizeof(chunk)) > 0;
+    return mib == 0;
+}
+
+static void serve_https(int fd)
+{
+    static const char refusal[] = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n";
+    SSL *ssl = SSL_new(tls);
+    char head[HEAD_BYTES + 1];
+
+    if (!ssl || SSL_set_fd(ssl, fd) != 1 || SSL_accept(ssl) != 1)
+        return;
+    while (read_request(ssl, head)) {
+        bool allowed = strcasestr(head, demanded) != NULL;
+
+        if (strncmp(head, "GET /", 5) != 0)
+            return;
+        if (allowed ? !answer(ssl, (unsigned)atoi(head + 5))
+                    : SSL_write(ssl, refusal, sizeof(refusal) - 1) <= 0)
+            return;
+    }
+}
+
+int server_https(char **args)
+{
+    if (strcmp(args[3], "-") != 0)
+        snprintf(demanded, sizeof(demanded), "\r\nauthorization: bearer %s\r\n", args[3]);
+    tls = SSL_CTX_new(TLS_server_method());
+    wire_must(tls && SSL_CTX_use_certificate_chain_file(tls, args[1]) == 1 &&
+                      SSL_CTX_use_PrivateKey_file(tls, args[2], SSL_FILETYPE_PEM) == 1
+                  ? 0
+                  : -EINVAL,
+              "certificate");
+    serve_all(listen_on(SOCK_STREAM, args[0]), serve_https);
+    return 1;
+}
+
+/* -- relay by splice(2), both sockets in one edge-triggered epoll -------------------------------- */
+
+struct half {
+    int from, to, in, out;
+    size_t held;
+    bool eof;
+};
+
+static bool move(struct half *h)
+{
+    for (;;) {
+        ssize_t n = 1;
+
+        if (h->held == 0) {
+            n = splice(h->from, NULL, h->in, NULL, PIPE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+            h->held = n > 0 ? (size_t)n : 0;
+            h->eof |= n == 0;
+        }
+        if (h->held > 0) {
+            n = splice(h->out, NULL, h->to, NULL, h->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+            h->held -= n > 0 ? (size_t)n : 0;
+        }
+        if (n <= 0)
+            return !h->eof && (n == 0 || errno == EAGAIN);
+    }
+}
+
+static const struct wire_target *relay_target;
+
+static void relay(int client)
+{
+    int server = wire_open(relay_target).fd;
+    struct half h[2] = {{client, server}, {server, client}};
+    int epoll = epoll_create1(EPOLL_CLOEXEC), fds[2];
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+
+    for (int i = 0; i < 2; i++) {
+        wire_must(pipe2(fds, O_CLOEXEC | O_NONBLOCK), "pipe");
+        wire_must(fcntl(fds[1], F_SETPIPE_SZ, PIPE_BYTES), "pipe size");
+        h[i].out = fds[0];
+        h[i].in = fds[1];
+        wire_must(io_set_nonblock(h[i].from, true), "nonblock");
+        wire_must(epoll_ctl(epoll, EPOLL_CTL_ADD, h[i].from, &ev), "epoll");
+    }
+    while (epoll_wait(epoll, &ev, 1, -1) >= 0)
+        if (!move(&h[0]) || !move(&h[1]))
+            break;
+}
+
+int server_relay(char **args)
+{
+    const struct wire_target target = {.address = args[1], .port = args[2]};
+    int listener = atoi(args[0]);
+
+    relay_target = &target;
+    wire_must(io_set_nonblock(listener, false), "listener");
+    serve_all(listener, relay);
+    return 1;
+}
+
+/* -- datagrams --------------------------------------------------------------------------------- */
+
+int server_udp(char **args)
+{
+    int fd = listen_on(SOCK_DGRAM, args[0]);
+
+    say_ready();
+    for (;;) {
+        struct sockaddr_in peer;
+        socklen_t size = sizeof(peer);
+        ssize_t n = recvfrom(fd, chunk, sizeof(chunk), 0, (struct sockaddr *)&peer, &size);
+
+        wire_must(n, "receive");
+        (void)!sendto(fd, chunk, (size_t)n, 0, (struct sockaddr *)&peer, size);
+    }
+}
