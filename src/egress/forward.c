@@ -2,12 +2,12 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "egress/audit.h"
 #include "egress/deny.h"
 #include "egress/dial.h"
 #include "egress/host.h"
 #include "egress/names.h"
 #include "egress/registry.h"
+#include "egress/request.h"
 #include "egress/tcpcount.h"
 #include "http/relay.h"
 #include "http/server.h"
@@ -122,27 +122,21 @@ static void answer(struct http_exchange *x, struct flow *f, int status, const ch
     buf_init(&b, DENY_BODY_MAX);
     if (deny_body(f->sandbox, error, rule, message, &b) < 0)
         buf_clear(&b);
-    http_respond(x, status, headers, status == 403 || status == 421 || status == 429 ? 2 : 1,
-                 b.data ? b.data : "", b.len);
+    http_respond(x, status, headers, request_is_denial(status) ? 2 : 1, b.data ? b.data : "",
+                 b.len);
 }
 
-/* A request that is not let through: noted with what it asked for. */
-PRINTF(6, 7)
-static void refuse(struct http_exchange *x, struct flow *f, int status,
-                   const struct policy_verdict *v, const char *rule, const char *fmt, ...)
+/* After request_refuse. */
+static void say_refused(struct http_exchange *x, struct flow *f, int status)
 {
-    const struct http_head *h = http_exchange_head(x);
-    char text[POLICY_REASON_SIZE];
-    va_list ap;
+    answer(x, f, status, "egress_denied", f->rule, f->reason ? f->reason : "");
+}
 
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    flow_set_rule(f, v && v->name ? v->name : rule);
-    free(f->reason);
-    f->reason = strdup(text);
-    deny_note(f, v, h->method, h->path);
-    answer(x, f, status, "egress_denied", f->rule, text);
+static void refuse_by_policy(struct http_exchange *x, struct flow *f, const struct target *t,
+                             const struct policy_verdict *v)
+{
+    request_refuse_by_policy(f, t, v, http_exchange_head(x));
+    say_refused(x, f, 403);
 }
 
 /* -- cay.internal ------------------------------------------------------------------------------ */
@@ -172,54 +166,6 @@ static void internal(struct http_exchange *x, struct flow *f)
     } else {
         http_respond_error(x, 404, "there is /, /denials and /allowed");
     }
-}
-
-/* -- the policy's word ------------------------------------------------------------------------- */
-
-static struct policy_verdict ask(const struct policy *p, const struct target *t, bool resolved,
-                                 const struct http_head *h)
-{
-    resolved = (resolved && target_is_resolved(t)) || !t->name;
-    return policy_request(p, t->name, resolved ? &t->address : NULL, t->port, h->method, h->path);
-}
-
-static struct policy_verdict decide(const struct sandbox *s, const struct target *t, bool resolved,
-                                    const struct http_head *h)
-{
-    struct policy_verdict v = ask(s->policy, t, resolved, h);
-
-    return s->ceiling ? policy_both(v, ask(s->ceiling, t, resolved, h)) : v;
-}
-
-static void refuse_by_policy(struct http_exchange *x, struct flow *f, const struct target *t,
-                             const struct policy_verdict *v)
-{
-    const struct sandbox *s = f->sandbox;
-    const struct http_head *h = http_exchange_head(x);
-    char why[POLICY_REASON_SIZE];
-
-    deny_explain(v->source == POLICY_BY_CEILING ? s->ceiling : s->policy, v, t, h->method, h->path,
-                 why);
-    refuse(x, f, 403, v, "policy", "%s", why);
-}
-
-static void note_allowed(struct flow *f, const struct line *l, const struct http_head *h,
-                         const struct policy_verdict *v)
-{
-    const struct audit_record r = {.event = AUDIT_REQUEST,
-                                   .sandbox = f->sandbox,
-                                   .flow = f,
-                                   .target = &l->want,
-                                   .allowed = true,
-                                   .rule = f->rule,
-                                   .source = v->source,
-                                   .method = h->method,
-                                   .path = h->path,
-                                   .credential = v->credential};
-
-    f->sandbox->allowed++;
-    f->sandbox->requests_total++;
-    audit_record(f->egress->audit, &r);
 }
 
 /* -- relaying ---------------------------------------------------------------------------------- */
@@ -258,7 +204,7 @@ static void start_relay(struct line *l, struct flow *f, int fd)
     };
     struct http_exchange *x = l->x;
     const struct http_head *h = http_exchange_head(x);
-    struct policy_verdict v = decide(f->sandbox, &l->want, true, h);
+    struct policy_verdict v = request_decide(f->sandbox, &l->want, true, h);
     struct err e = {0};
     char host[INET6_ADDRSTRLEN + 2];
 
@@ -270,22 +216,22 @@ static void start_relay(struct line *l, struct flow *f, int fd)
     }
     if (v.credential && !f->egress->hooks.request_prepare) {
         close(fd);
-        refuse(x, f, 403, &v, "credential", "this server cannot put credentials on requests");
+        request_refuse(f, &v, "credential", h, "this server cannot put credentials on requests");
+        say_refused(x, f, 403);
         return;
     }
     /* Also where none is put on this one: it may hold a placeholder, its answer a secret. */
     if ((v.credential || f->sandbox->credentials) && f->egress->hooks.request_prepare &&
         f->egress->hooks.request_prepare(f->egress, f, x, &v, l->tls, &o, &e) != ERR_OK) {
         close(o.fd);
-        refuse(x, f, 403, NULL, "credential", "%s", e.text);
+        request_refuse(f, NULL, "credential", h, "%s", e.text);
+        say_refused(x, f, 403);
         return;
     }
     if (!h->host[0])
         o.host = arena_printf(http_exchange_arena(x), "%s:%u", host_text(&l->want, host),
                               l->want.port);
-    flow_set_rule(f, v.name);
-    f->dialed = true;
-    note_allowed(f, l, h, &v);
+    request_allow(f, &l->want, &v, h);
     http_relay_start(x, &o);
 }
 
@@ -392,14 +338,6 @@ static void on_exchange_end(struct http_exchange *x, void *data)
     f->dial_id = 0;
 }
 
-static bool over_rate(struct sandbox *s)
-{
-    uint32_t own = policy_limits(s->policy)->requests_per_second,
-             all = s->egress->config.requests_per_second;
-
-    return !rate_take(&s->requests, own && all ? MIN(own, all) : own ? own : all);
-}
-
 /* The next request's target is also what the flow is about, for its records and for a change of the
  * policy. */
 static int follow(struct flow *f, const struct line *l)
@@ -418,11 +356,12 @@ static void serve(struct http_exchange *x, struct line *l, struct flow *f)
         internal(x, f);
         return;
     }
-    if (over_rate(f->sandbox)) {
-        refuse(x, f, 429, NULL, "limit", "too many requests in this second");
+    if (!request_in_rate(f->sandbox)) {
+        request_refuse(f, NULL, "limit", h, REQUEST_RATE_REASON);
+        say_refused(x, f, 429);
         return;
     }
-    v = decide(f->sandbox, &l->want, false, h);
+    v = request_decide(f->sandbox, &l->want, false, h);
     if (v.action == POLICY_DENY) {
         refuse_by_policy(x, f, &l->want, &v);
         return;
@@ -466,14 +405,16 @@ static void handle(struct http_exchange *x, void *ctx)
     }
     status = f->via == FLOW_BY_REQUEST ? host_of_request(f->sandbox, h, &l->want, l->want_name)
                                        : agree(l, f, h);
-    if (status == 400)
-        answer(x, f, 400, "bad_request", "none", "the request does not say plainly whom it is for");
-    else if (status != 0)
-        refuse(x, f, status, NULL, "host", "Host is not the host that was dialled");
-    else if (follow(f, l) < 0)
+    if (status == 400) {
+        answer(x, f, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
+    } else if (status != 0) {
+        request_refuse(f, NULL, "host", h, REQUEST_HOST_REASON);
+        say_refused(x, f, status);
+    } else if (follow(f, l) < 0) {
         http_exchange_abort(x);
-    else
+    } else {
         serve(x, l, f);
+    }
 }
 
 /* -- connections ------------------------------------------------------------------------------- */
@@ -544,7 +485,7 @@ bool forward_recheck(struct flow *f, struct policy_verdict *v)
 
     if (!l->x || f->refused)
         return true;
-    now = decide(f->sandbox, &l->want, !l->preparing, http_exchange_head(l->x));
+    now = request_decide(f->sandbox, &l->want, !l->preparing, http_exchange_head(l->x));
     if (now.action != POLICY_DENY)
         return true;
     *v = now;

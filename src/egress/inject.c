@@ -3,7 +3,7 @@
 #include "base/base64.h"
 #include "egress/inject_late.h"
 #include "egress/place.h"
-#include "egress/rewrite.h"
+#include "egress/reflect.h"
 
 #include <errno.h>
 #include <string.h>
@@ -404,72 +404,18 @@ static enum err_code prepare_late(struct plan *p)
 
 /* -- what answers are searched for ------------------------------------------------------------- */
 
-static int look_for(struct redact *r, const char *secret)
-{
-    static const enum place_escape forms[] = {PLACE_PLAIN, PLACE_JSON, PLACE_FORM};
-    int rc = 0;
-
-    if (!secret || strlen(secret) < CREDENTIAL_VALUE_MIN)
-        return 0;
-    for (size_t i = 0; i < ARRAY_SIZE(forms) && rc == 0; i++) {
-        CLEANUP_BUF struct buf b;
-
-        buf_init(&b, REDACT_SECRET_MAX);
-        rc = buf_reserve(&b, strlen(secret) * 3);
-        if (rc == 0)
-            rc = place_put(&b, secret, forms[i]);
-        if (rc == 0)
-            rc = redact_add(r, b.data, b.len);
-        if (b.base)
-            explicit_bzero(b.base, b.cap);
-    }
-    return rc;
-}
-
-static int look_for_basic(struct redact *r, const char *value)
-{
-    char *text = malloc(base64_encoded_len(strlen(value)) + 1);
-    int rc;
-
-    if (!text)
-        return -ENOMEM;
-    base64_encode(value, strlen(value), text);
-    rc = look_for(r, text);
-    credential_wipe(text);
-    if (rc == 0)
-        rc = look_for(r, value);
-    return rc == 0 ? look_for(r, strchr(value, ':') + 1) : rc;
-}
-
-static int look_for_credential(struct redact *r, const struct credential *c)
-{
-    int rc = c->kind == CREDENTIAL_BASIC ? look_for_basic(r, c->value) : look_for(r, c->value);
-
-    for (size_t i = 0; i < c->header_count && rc == 0; i++)
-        rc = look_for(r, c->headers[i].value);
-    if (rc == 0)
-        rc = look_for(r, c->secret_access_key);
-    return rc == 0 ? look_for(r, c->session_token) : rc;
-}
-
-/* All that this host may have been told at any time. An answer that is compressed could not be
- * searched, nor a conversation. */
+/* An answer that is compressed could not be searched, nor a conversation. */
 static enum err_code prepare_redact(struct plan *p)
 {
-    const struct credentials *all = p->r->credentials;
-    int rc = 0;
+    int rc = reflect_secrets(p->r->credentials, p->r->host, p->r->port, &p->redact);
 
-    for (size_t i = 0; all && p->r->host && i < all->count && rc == 0; i++) {
-        if (!credential_knows(&all->list[i], p->r->host, p->r->port))
-            continue;
-        if (!p->redact)
-            p->redact = redact_new();
-        rc = p->redact ? look_for_credential(p->redact, &all->list[i]) : -ENOMEM;
-    }
     if (rc < 0 || !p->redact)
         return take_rc(p, rc);
     if (leave_out(p, "sec-websocket-extensions") != ERR_OK)
         return p->e->code;
+    for (size_t i = 0; reflect_asks_for_coding[i]; i++)
+        if (leave_out(p, reflect_asks_for_coding[i]) != ERR_OK)
+            return p->e->code;
     return set_header(p, "Accept-Encoding", "identity");
 }
 
@@ -488,11 +434,50 @@ static enum err_code decide(struct plan *p)
     return code == ERR_OK ? prepare_redact(p) : code;
 }
 
-/* The pipe that the request will go through; one is made where there is none and it is needed. */
-static enum err_code find_pipe(struct plan *p, struct tlspipes *pipes, struct http_relay_options *o,
-                               struct tlspipe **out)
+void inject_plan_free(struct inject_plan *plan)
 {
-    bool needed = p->redact || p->removed > 0 || p->job->lines.len > 0 || p->job->target;
+    rewrite_job_free(plan->job);
+    redact_free(plan->redact);
+    *plan = (struct inject_plan){.job = NULL};
+}
+
+static enum err_code take_names(struct plan *p, struct inject_plan *out)
+{
+    const char **names = arena_alloc(p->arena, (p->removed + 1) * sizeof(names[0]));
+
+    for (size_t i = 0; names && i < p->removed; i++)
+        names[i] = p->remove[i];
+    out->remove = names;
+    return names ? ERR_OK : no_memory(p);
+}
+
+enum err_code inject_decide(const struct inject_request *r, const struct http_head *head,
+                            struct arena *arena, struct inject_plan *out, struct err *e)
+{
+    struct plan p = {.r = r, .head = head, .arena = arena, .job = rewrite_job_new(), .e = e};
+    enum err_code code = p.job ? decide(&p) : no_memory(&p);
+
+    if (code == ERR_OK)
+        code = take_names(&p, out);
+    out->job = p.job;
+    out->redact = p.redact;
+    if (code != ERR_OK)
+        inject_plan_free(out);
+    return code;
+}
+
+/* -- HTTP/1.1 ---------------------------------------------------------------------------------- */
+
+static bool changes(const struct inject_plan *plan)
+{
+    return plan->redact || plan->remove[0] || plan->job->lines.len > 0 || plan->job->target;
+}
+
+/* The pipe that the request will go through; one is made where there is none and it is needed. */
+static enum err_code find_pipe(const struct inject_plan *plan, struct tlspipes *pipes,
+                               struct http_relay_options *o, struct tlspipe **out, struct err *e)
+{
+    bool needed = changes(plan);
     int plain, rc;
 
     *out = tlspipe_of(pipes, o->fd);
@@ -501,44 +486,27 @@ static enum err_code find_pipe(struct plan *p, struct tlspipes *pipes, struct ht
             *out = NULL;
         return ERR_OK;
     }
-    rc = tlspipe_start_plain(pipes, o->fd, &plain);
+    rc = tlspipe_start(pipes, &(struct tlspipe_options){.end = {.fd = o->fd}}, &plain, out);
     if (rc < 0)
-        return err_set_sys(p->e, ERR_EXHAUSTED, rc, "the request cannot be given its credential");
+        return err_set_sys(e, ERR_EXHAUSTED, rc, "the request cannot be given its credential");
     o->fd = plain;
-    *out = tlspipe_of(pipes, plain);
-    return ERR_OK;
-}
-
-static enum err_code apply(struct plan *p, struct tlspipes *pipes, struct http_relay_options *o)
-{
-    const char **names = arena_alloc(p->arena, (p->removed + 1) * sizeof(names[0]));
-    struct tlspipe *pipe = NULL;
-
-    for (size_t i = 0; names && i < p->removed; i++)
-        names[i] = p->remove[i];
-    if (!names)
-        return no_memory(p);
-    if (find_pipe(p, pipes, o, &pipe) != ERR_OK)
-        return p->e->code;
-    o->remove = names;
-    if (pipe && rewrite_prepare(pipe, TAKE_PTR(p->job), TAKE_PTR(p->redact)) < 0)
-        return no_memory(p);
     return ERR_OK;
 }
 
 enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request *r,
                              struct http_exchange *x, struct http_relay_options *o, struct err *e)
 {
-    struct plan p = {.r = r,
-                     .head = http_exchange_head(x),
-                     .arena = http_exchange_arena(x),
-                     .job = rewrite_job_new(),
-                     .e = e};
-    enum err_code code = p.job ? decide(&p) : no_memory(&p);
+    struct inject_plan plan = {.job = NULL};
+    struct tlspipe *pipe = NULL;
+    enum err_code code = inject_decide(r, http_exchange_head(x), http_exchange_arena(x), &plan, e);
 
     if (code == ERR_OK)
-        code = apply(&p, pipes, o);
-    rewrite_job_free(p.job);
-    redact_free(p.redact);
+        code = find_pipe(&plan, pipes, o, &pipe, e);
+    if (code == ERR_OK) {
+        o->remove = plan.remove;
+        if (pipe && rewrite_prepare(pipe, TAKE_PTR(plan.job), TAKE_PTR(plan.redact)) < 0)
+            code = err_set(e, ERR_EXHAUSTED, "out of memory");
+    }
+    inject_plan_free(&plan);
     return code;
 }

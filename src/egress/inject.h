@@ -1,6 +1,7 @@
 #pragma once
 /* Decides what a request gets: the credential that the policy names for it, and secrets in the place of
- * their placeholders. The request itself is changed by rewrite.c, on its way out.
+ * their placeholders. The request itself is changed on its way out: by rewrite.c, or of HTTP/2 by
+ * h2_request.c.
  *
  * A credential goes to a request that its own binding allows (host, port, method, path), and over
  * plain HTTP only where that says so; else the request is refused, with the reason. What the client
@@ -17,8 +18,9 @@
  *
  * Answers of a host that any of the sandbox's credentials is bound to are searched for its secrets. */
 
+#include "base/arena.h"
 #include "egress/credential.h"
-#include "egress/tlspipe.h"
+#include "egress/rewrite.h"
 #include "http/relay.h"
 
 struct inject_request {
@@ -29,7 +31,21 @@ struct inject_request {
     bool tls; /* it leaves encrypted */
 };
 
-/* Fills o->remove from x's arena, and may replace o->fd by a descriptor of its own (the old one is
- * taken over then). ERR_DENIED, ERR_INVALID: the request is refused, nothing was changed. */
+/* What was decided of one request. */
+struct inject_plan {
+    const char *const
+        *remove; /* the client's headers that are left out; NULL-terminated, the arena's */
+    struct rewrite_job *job; /* what is done to it; never NULL */
+    struct redact *redact;   /* what its answer is searched for, or NULL */
+};
+
+/* head lives as long as the plan is used. ERR_DENIED, ERR_INVALID, ERR_TOO_LARGE: the request is refused;
+ * *out is empty then. */
+enum err_code inject_decide(const struct inject_request *r, const struct http_head *head,
+                            struct arena *arena, struct inject_plan *out, struct err *e);
+void inject_plan_free(struct inject_plan *plan);
+
+/* The same for the relay. Fills o->remove from x's arena, and may replace o->fd by a descriptor of its own
+ * (the old one is taken over then). On an error nothing was changed. */
 enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request *r,
                              struct http_exchange *x, struct http_relay_options *o, struct err *e);

@@ -7,6 +7,7 @@
 #include "egress/deny.h"
 #include "egress/forward.h"
 #include "egress/inject.h"
+#include "egress/tlshand.h"
 #include "egress/tlspipe.h"
 #include "http/json.h"
 #include "http/server.h"
@@ -21,6 +22,7 @@
 #define SERVER_HANDSHAKE_MS 15000
 
 struct intercept {
+    struct tlshands *hands;
     struct tlspipes *pipes;
     struct ca *ca;
     struct sealer *sealer;
@@ -33,6 +35,7 @@ struct intercept {
 struct client_side {
     struct egress *egress;
     uint64_t flow_id;
+    struct tlshand *hand; /* until it is done */
 };
 
 static void on_client_moved(void *arg, uint64_t read, uint64_t written)
@@ -49,7 +52,10 @@ static void on_client_moved(void *arg, uint64_t read, uint64_t written)
 /* The flow ends in the handshake. */
 static void on_flow_end(struct flow *f)
 {
-    tlspipe_close(f->user);
+    struct client_side *c = f->user;
+
+    tlshand_close(c->hand);
+    free(c);
 }
 
 static void fail_client(struct flow *f, const struct err *why)
@@ -74,22 +80,38 @@ static void fail_client(struct flow *f, const struct err *why)
     flow_end(f);
 }
 
-static void on_client_ready(void *arg, int fd, const struct err *why)
+/* The plain end of the client's connection. c goes with the pipe. */
+static int open_plain(struct client_side *c, const struct tlsend *end, int *plain)
+{
+    const struct tlspipe_options o = {
+        .end = *end, .server = true, .on_moved = on_client_moved, .on_end = free, .arg = c};
+    int rc = tlspipe_start(c->egress->intercept->pipes, &o, plain, NULL);
+
+    if (rc < 0)
+        free(c);
+    return rc;
+}
+
+static void on_client_ready(void *arg, const struct tlsend *end, const struct err *why)
 {
     struct client_side *c = arg;
-    struct flow *f = flow_find(c->egress, c->flow_id);
+    struct flow *f = flow_find(c->egress, c->flow_id); /* it would have closed the handshake */
+    struct tlsend mine;
+    int plain;
 
-    if (!f) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
     f->user = NULL;
     f->on_end = NULL;
-    if (fd < 0) {
+    if (!end) {
+        free(c);
         fail_client(f, why);
-    } else if (forward_adopt(f->egress, f, fd, true) < 0) {
-        close(fd);
+        return;
+    }
+    mine = *end;
+    if (open_plain(c, end, &plain) < 0) {
+        tlsend_close(&mine, false);
+        flow_end(f);
+    } else if (forward_adopt(f->egress, f, plain, true) < 0) {
+        close(plain);
         flow_end(f);
     }
 }
@@ -119,14 +141,9 @@ static SSL *make_server_ssl(struct intercept *in, const struct flow *f, struct e
 
 static int start_client(struct egress *eg, struct flow *f, struct err *e)
 {
-    struct tlspipe_options o = {.fd = f->fd,
-                                .server = true,
-                                .handshake_ms = CLIENT_HANDSHAKE_MS,
-                                .on_ready = on_client_ready,
-                                .on_moved = on_client_moved,
-                                .on_end = free};
+    struct tlshand_options o = {
+        .fd = f->fd, .server = true, .timeout_ms = CLIENT_HANDSHAKE_MS, .on_done = on_client_ready};
     struct client_side *c;
-    struct tlspipe *p;
 
     if (f->target.name && f->sni && strcmp(f->sni, f->target.name) != 0) {
         err_set(e, ERR_DENIED, "the TLS server name is not the name that was dialled");
@@ -141,14 +158,14 @@ static int start_client(struct egress *eg, struct flow *f, struct err *e)
         err_set(e, ERR_EXHAUSTED, "out of memory");
         return -ENOMEM;
     }
-    *c = (struct client_side){eg, f->id};
-    if (tlspipe_start(eg->intercept->pipes, &o, &p) < 0) {
+    *c = (struct client_side){.egress = eg, .flow_id = f->id};
+    if (tlshand_start(eg->intercept->hands, &o, &c->hand) < 0) {
         free(c);
         err_set(e, ERR_EXHAUSTED, "out of memory");
         return -ENOMEM;
     }
     f->fd = -1;
-    f->user = p;
+    f->user = c;
     f->on_end = on_flow_end;
     return 0;
 }
@@ -156,16 +173,30 @@ static int start_client(struct egress *eg, struct flow *f, struct err *e)
 /* -- towards the server ------------------------------------------------------------------------ */
 
 struct server_side {
+    struct tlspipes *pipes;
     uv_timer_t later; /* where it could not even begin: told in the next turn */
     void (*cb)(void *arg, int fd, const struct err *why);
     void *arg;
 };
 
-static void on_server_ready(void *arg, int fd, const struct err *why)
+static void on_server_ready(void *arg, const struct tlsend *end, const struct err *why)
 {
     struct server_side *s = arg;
+    struct tlsend mine;
+    struct err e;
+    int plain = -1, rc;
 
-    s->cb(s->arg, fd, why);
+    if (end) {
+        mine = *end;
+        rc = tlspipe_start(s->pipes, &(struct tlspipe_options){.end = mine}, &plain, NULL);
+        if (rc < 0) {
+            tlsend_close(&mine, false);
+            err_set_sys(&e, ERR_EXHAUSTED, rc, "no TLS connection");
+            why = &e;
+        }
+    }
+    s->cb(s->arg, plain, why);
+    free(s);
 }
 
 static void on_later_closed(uv_handle_t *h)
@@ -213,19 +244,17 @@ static void start_server(struct egress *eg, uint64_t flow_id, int fd, const char
 {
     const struct flow *f = flow_find(eg, flow_id);
     struct server_side *s = malloc(sizeof(*s));
-    struct tlspipe_options o = {.fd = fd,
-                                .handshake_ms = SERVER_HANDSHAKE_MS,
-                                .on_ready = on_server_ready,
-                                .on_end = free,
-                                .arg = s};
+    struct tlshand_options o = {
+        .fd = fd, .timeout_ms = SERVER_HANDSHAKE_MS, .on_done = on_server_ready, .arg = s};
 
     if (!s)
         abort(); /* nobody could be told, ever */
+    s->pipes = eg->intercept->pipes;
     s->cb = cb;
     s->arg = arg;
     if (f)
         o.ssl = make_client_ssl(eg->intercept, name ? name : name_of(f), &f->target.address);
-    if (o.ssl && tlspipe_start(eg->intercept->pipes, &o, NULL) == 0)
+    if (o.ssl && tlshand_start(eg->intercept->hands, &o, NULL) == 0)
         return;
     close(fd);
     uv_timer_init(eg->loop, &s->later);
@@ -312,7 +341,8 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
 {
     in->towards_clients = tls_conn_context(false);
     in->towards_servers = tls_conn_context(true);
-    if (!in->towards_clients || !in->towards_servers || tlspipes_new(eg->loop, &in->pipes) < 0)
+    if (!in->towards_clients || !in->towards_servers || tlshands_new(eg->loop, &in->hands) < 0 ||
+        tlspipes_new(eg->loop, &in->pipes) < 0)
         return err_set(e, ERR_EXHAUSTED, "TLS cannot be set up: out of memory");
     if (trust(in->towards_servers, c->ca_file, e) != ERR_OK ||
         ca_new(eg->config.state_dir, &in->ca, e) != ERR_OK)
@@ -322,6 +352,7 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
 
 static void drop(struct intercept *in)
 {
+    tlshands_free(in->hands);
     tlspipes_free(in->pipes);
     ca_free(in->ca);
     sealer_free(in->sealer);

@@ -1,10 +1,10 @@
 #include "egress/rewrite.h"
 
+#include "egress/reflect.h"
 #include "http/parse.h"
 
 #include <errno.h>
 #include <string.h>
-#include <strings.h>
 
 #define METHOD_SIZE   32
 #define TUNNEL_PASSES 3 /* redact_set_lenient: each side may wait for the other's last byte */
@@ -166,7 +166,7 @@ static int on_head_bytes(struct rewrite *w, const char *data, size_t n, struct b
     int rc = buf_append(&w->head, data, n);
     ssize_t end;
 
-    buf_init(&rest, TLSPIPE_READ_BYTES + HTTP_MAX_HEAD_BYTES);
+    buf_init(&rest, TLSEND_READ_BYTES + HTTP_MAX_HEAD_BYTES);
     if (rc < 0)
         return rc;
     end = gate_head_end(w->head.data, w->head.len, &w->scanned);
@@ -215,8 +215,7 @@ static int refuse(struct rewrite *w, const char *why, struct buf *out)
 static bool is_encoded(const struct http_head *h)
 {
     for (size_t i = 0; i < h->header_count; i++)
-        if (strcasecmp(h->headers[i].name, "content-encoding") == 0 &&
-            strcasecmp(h->headers[i].value, "identity") != 0 && h->headers[i].value[0])
+        if (reflect_is_coded(&h->headers[i]))
             return true;
     return false;
 }
@@ -226,10 +225,7 @@ static int after_head(struct rewrite *w, const struct http_head *h, size_t n, st
     int rc;
 
     if (h->status >= 200 && h->framing != HTTP_BODY_NONE && is_encoded(h))
-        return refuse(w,
-                      "the server has compressed its answer though it was asked not to: it could "
-                      "not be searched for the credential",
-                      out);
+        return refuse(w, REFLECT_CODED_REASON, out);
     rc = redact_feed(w->redact, w->answer.data, n, true);
     if (rc == 0)
         rc = redact_take(w->redact, true, out);
@@ -386,9 +382,9 @@ struct rewrite *rewrite_new(void)
 
     if (!w)
         return NULL;
-    buf_init(&w->head, HTTP_MAX_HEAD_BYTES * 2 + TLSPIPE_READ_BYTES);
+    buf_init(&w->head, HTTP_MAX_HEAD_BYTES * 2 + TLSEND_READ_BYTES);
     buf_init(&w->body, (size_t)2 * REWRITE_BODY_MAX);
-    buf_init(&w->answer, HTTP_MAX_HEAD_BYTES + TLSPIPE_READ_BYTES);
+    buf_init(&w->answer, HTTP_MAX_HEAD_BYTES + TLSEND_READ_BYTES);
     return w;
 }
 

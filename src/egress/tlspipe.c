@@ -1,10 +1,9 @@
 #include "egress/tlspipe.h"
 
 #include "base/log.h"
-#include "http/tls_conn.h"
+#include "base/util.h"
 
 #include <errno.h>
-#include <openssl/x509v3.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -15,9 +14,9 @@ struct tlspipes {
     uv_loop_t *loop;
     struct tlspipe *first;
     struct tlspipe *by_cookie[BUCKETS];
-    size_t count, handshakes;
+    size_t count;
     bool freeing;
-    char scratch[TLSPIPE_READ_BYTES]; /* one loop: used within a call */
+    char scratch[TLSEND_READ_BYTES]; /* one loop: used within a call */
 };
 
 struct tlspipe {
@@ -26,16 +25,12 @@ struct tlspipe {
     uint64_t cookie; /* of the plain end that was handed on */
     uv_poll_t outer_poll, inner_poll;
     uv_timer_t timer;
-    int outer, inner, outer_events, inner_events;
+    struct tlsend outer;
+    int inner, outer_events, inner_events;
     unsigned handles;
-    void *tls;      /* NULL: plain */
-    bool server;    /* our side of TLS */
-    bool ready;     /* the handshake is done */
-    bool writing;   /* OpenSSL waits to write: in the handshake, or in a read */
-    bool crowded;   /* too many are in it, and this one is to end */
     bool closed;    /* handles are on their way out */
     bool has_inner; /* inner_poll is there */
-    bool outer_ended, outer_clean, outer_shut;
+    bool outer_ended;
     bool inner_ended, inner_gone, inner_shut;
     bool end_told; /* to the filter */
     struct buf to_outer, to_inner;
@@ -133,24 +128,6 @@ struct tlspipe *tlspipe_of(struct tlspipes *all, int plain)
     return p;
 }
 
-static void on_crowded(uv_timer_t *t);
-
-/* Too many at a time: the one that has been at it longest ends, in the next turn. */
-static void make_room(struct tlspipes *all)
-{
-    struct tlspipe *oldest = NULL;
-
-    if (all->handshakes < TLSPIPE_HANDSHAKES_MAX)
-        return;
-    for (struct tlspipe *p = all->first; p; p = p->next)
-        if (!p->ready && !p->closed && !p->crowded)
-            oldest = p;
-    if (oldest) {
-        oldest->crowded = true;
-        uv_timer_start(&oldest->timer, on_crowded, 0, 0);
-    }
-}
-
 /* -- ends -------------------------------------------------------------------------------------- */
 
 static void wipe(struct buf *b)
@@ -188,16 +165,9 @@ void tlspipe_close(struct tlspipe *p)
     if (p->closed)
         return;
     p->closed = true;
-    if (!p->ready)
-        p->all->handshakes--;
     hash_remove(p);
     close_handles(p);
-    if (p->tls) {
-        if (p->ready && !p->outer_shut)
-            (void)tls_conn_ops.shut(p->tls);
-        tls_conn_ops.close(p->tls);
-    }
-    util_close(&p->outer);
+    tlsend_close(&p->outer, true);
     util_close(&p->inner);
     if (p->filter)
         p->filter->free(p->filter_arg);
@@ -218,44 +188,10 @@ static void inner_is_gone(struct tlspipe *p)
         return;
     p->inner_gone = p->inner_ended = p->inner_shut = true;
     buf_clear(&p->to_inner);
-    if (!p->server && p->to_outer.len == 0)
+    if (!p->o.server && p->to_outer.len == 0)
         tlspipe_close(p);
     else
         uv_timer_start(&p->timer, on_linger, LINGER_MS, 0);
-}
-
-/* -- the socket -------------------------------------------------------------------------------- */
-
-/* > 0, 0 at the end, -EAGAIN, another -errno. */
-static ssize_t outer_read(struct tlspipe *p, void *out, size_t n)
-{
-    bool end = false;
-    ssize_t got;
-
-    p->writing = false;
-    if (!p->tls) {
-        got = recv(p->outer, out, n, MSG_DONTWAIT);
-        p->outer_clean |= got == 0;
-        return got < 0 ? (errno == EINTR ? -EAGAIN : -errno) : got;
-    }
-    got = tls_conn_ops.read(p->tls, out, n, &end);
-    p->outer_clean |= got == 0 || end;
-    p->writing = got == -EINPROGRESS;
-    return got == -EINPROGRESS ? -EAGAIN : got;
-}
-
-/* How many were taken, or -EAGAIN, or another -errno. */
-static ssize_t outer_write(struct tlspipe *p, const void *data, size_t n)
-{
-    struct iovec iov = {(void *)data, n};
-    ssize_t sent;
-
-    if (p->tls) {
-        sent = tls_conn_ops.write(p->tls, &iov, 1);
-        return sent == -EINPROGRESS ? -EAGAIN : sent;
-    }
-    sent = send(p->outer, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-    return sent < 0 ? (errno == EINTR ? -EAGAIN : -errno) : sent;
 }
 
 /* -- moving ------------------------------------------------------------------------------------ */
@@ -269,7 +205,7 @@ static bool filtered(const struct tlspipe *p)
 static bool flush_outer(struct tlspipe *p)
 {
     while (p->to_outer.len > 0) {
-        ssize_t n = outer_write(p, p->to_outer.data, p->to_outer.len);
+        ssize_t n = tlsend_write(&p->outer, p->to_outer.data, p->to_outer.len);
 
         if (n == -EAGAIN)
             return true;
@@ -313,7 +249,7 @@ static int pass(struct tlspipe *p, bool inward, const char *data, size_t n)
         return (inward ? p->filter->inward : p->filter->outward)(p->filter_arg, data, n, b);
     if (b->len == 0)
         sent = inward ? send(p->inner, data, n, MSG_DONTWAIT | MSG_NOSIGNAL)
-                      : outer_write(p, data, n);
+                      : tlsend_write(&p->outer, data, n);
     if (sent > 0 && !inward)
         p->written_bytes += (uint64_t)sent;
     if (sent < 0)
@@ -326,14 +262,14 @@ static int end_inward(struct tlspipe *p)
     if (p->end_told || !filtered(p))
         return 0;
     p->end_told = true;
-    return p->filter->inward_end(p->filter_arg, p->outer_clean, &p->to_inner);
+    return p->filter->inward_end(p->filter_arg, p->outer.clean, &p->to_inner);
 }
 
 /* From the socket to the plain end, one read's worth. False when the pipe is closed. */
 static bool move_inward(struct tlspipe *p)
 {
     char *data = p->all->scratch;
-    ssize_t n = outer_read(p, data, TLSPIPE_READ_BYTES);
+    ssize_t n = tlsend_read(&p->outer, data, TLSEND_READ_BYTES);
     int rc = 0;
 
     if (n == -EAGAIN)
@@ -343,7 +279,7 @@ static bool move_inward(struct tlspipe *p)
         if (!p->inner_gone)
             rc = pass(p, true, data, (size_t)n);
     }
-    if (n <= 0 || p->outer_clean) {
+    if (n <= 0 || p->outer.clean) {
         p->outer_ended = true;
         if (rc == 0 && !p->inner_gone)
             rc = end_inward(p);
@@ -359,7 +295,7 @@ static bool move_inward(struct tlspipe *p)
 static bool move_outward(struct tlspipe *p)
 {
     char *data = p->all->scratch;
-    ssize_t n = recv(p->inner, data, TLSPIPE_READ_BYTES, MSG_DONTWAIT);
+    ssize_t n = recv(p->inner, data, TLSEND_READ_BYTES, MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
@@ -384,11 +320,8 @@ static void pass_ends_on(struct tlspipe *p)
         shutdown(p->inner, SHUT_WR);
         p->inner_shut = true;
     }
-    if (p->inner_ended && p->to_outer.len == 0 && !p->outer_shut &&
-        (!p->tls || tls_conn_ops.shut(p->tls) == 0)) {
-        shutdown(p->outer, SHUT_WR);
-        p->outer_shut = true;
-    }
+    if (p->inner_ended && p->to_outer.len == 0)
+        (void)tlsend_shut(&p->outer);
 }
 
 static void watch(uv_poll_t *poll, int *now, int want, uv_poll_cb cb)
@@ -411,7 +344,7 @@ static void watch_both(struct tlspipe *p)
 
     if (!p->outer_ended && (p->to_inner.len == 0 || p->inner_gone))
         outer |= UV_READABLE;
-    if (p->to_outer.len > 0 || p->writing || (p->inner_ended && !p->outer_shut))
+    if (p->to_outer.len > 0 || p->outer.wants_write || (p->inner_ended && !p->outer.shut))
         outer |= UV_WRITABLE;
     if (!p->inner_ended && p->to_outer.len == 0)
         inner |= UV_READABLE;
@@ -426,11 +359,11 @@ static void watch_both(struct tlspipe *p)
 /* Nothing is left to be carried. */
 static bool done(const struct tlspipe *p)
 {
-    bool lost = p->outer_ended && !p->outer_clean;
+    bool lost = p->outer_ended && !p->outer.clean;
 
     if (p->inner_gone)
-        return p->outer_ended || (!p->server && p->to_outer.len == 0);
-    return p->inner_shut && (lost || p->outer_shut);
+        return p->outer_ended || (!p->o.server && p->to_outer.len == 0);
+    return p->inner_shut && (lost || p->outer.shut);
 }
 
 /* After anything has moved. */
@@ -443,62 +376,6 @@ static void settle(struct tlspipe *p)
         tlspipe_close(p);
     else
         watch_both(p);
-}
-
-/* -- the handshake ----------------------------------------------------------------------------- */
-
-static const char *about_certificate(long code)
-{
-    switch (code) {
-    case X509_V_ERR_CERT_HAS_EXPIRED: return "its certificate has expired";
-    case X509_V_ERR_CERT_NOT_YET_VALID: return "its certificate is not valid yet";
-    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT: return "its certificate is self-signed";
-    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
-    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
-    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
-    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-        return "its certificate is from an authority that is not known here";
-    case X509_V_ERR_HOSTNAME_MISMATCH:
-    case X509_V_ERR_IP_ADDRESS_MISMATCH: return "its certificate is for another name";
-    case X509_V_ERR_CERT_REVOKED: return "its certificate was revoked";
-    default: return NULL;
-    }
-}
-
-void tlspipe_explain(const SSL *ssl, const char *reason, struct err *e)
-{
-    long code = SSL_is_server((SSL *)ssl) ? X509_V_OK : SSL_get_verify_result(ssl);
-    const char *text = about_certificate(code);
-
-    if (code != X509_V_OK)
-        err_set(e, ERR_UNAVAILABLE, "the server cannot be trusted: %s (%s)",
-                text ? text : "its certificate is not good", X509_verify_cert_error_string(code));
-    else if (reason)
-        err_set(e, ERR_UNAVAILABLE, "no TLS connection: %s", reason);
-    else
-        err_set(e, ERR_UNAVAILABLE, "no TLS connection: it ended in the handshake");
-}
-
-static void fail(struct tlspipe *p, const struct err *why)
-{
-    p->o.on_ready(p->o.arg, -1, why);
-    tlspipe_close(p);
-}
-
-static void on_late(uv_timer_t *t)
-{
-    struct err e;
-
-    err_set(&e, ERR_TIMEOUT, "no TLS connection in time");
-    fail(t->data, &e);
-}
-
-static void on_crowded(uv_timer_t *t)
-{
-    struct err e;
-
-    err_set(&e, ERR_EXHAUSTED, "too many TLS handshakes at a time");
-    fail(t->data, &e);
 }
 
 /* The plain end: ours is inner, *other is handed on. 0 or -errno. */
@@ -526,39 +403,6 @@ static int open_inner(struct tlspipe *p, int *other)
     return 0;
 }
 
-static void become_ready(struct tlspipe *p)
-{
-    struct err e;
-    int other, rc = open_inner(p, &other);
-
-    if (rc < 0) {
-        err_set_sys(&e, ERR_EXHAUSTED, rc, "no TLS connection");
-        fail(p, &e);
-        return;
-    }
-    uv_timer_stop(&p->timer);
-    p->ready = true;
-    p->all->handshakes--;
-    watch_both(p);
-    p->o.on_ready(p->o.arg, other, NULL);
-}
-
-static void handshake(struct tlspipe *p)
-{
-    struct err e;
-    int rc = tls_conn_ops.begin(p->tls);
-
-    if (rc == -EAGAIN || rc == -EINPROGRESS) {
-        watch(&p->outer_poll, &p->outer_events, rc == -EAGAIN ? UV_READABLE : UV_WRITABLE,
-              on_outer);
-    } else if (rc < 0) {
-        tlspipe_explain(tls_conn_ssl(p->tls), tls_conn_reason(p->tls), &e);
-        fail(p, &e);
-    } else {
-        become_ready(p);
-    }
-}
-
 /* -- events ------------------------------------------------------------------------------------ */
 
 static void on_outer(uv_poll_t *h, int status, int events)
@@ -569,13 +413,9 @@ static void on_outer(uv_poll_t *h, int status, int events)
         p->outer_events = 0;
         events = UV_READABLE | UV_WRITABLE;
     }
-    if (!p->ready) {
-        handshake(p);
-        return;
-    }
     if (events & UV_WRITABLE && !flush_outer(p))
         return;
-    if ((events & UV_READABLE || p->writing) && !p->outer_ended &&
+    if ((events & UV_READABLE || p->outer.wants_write) && !p->outer_ended &&
         (p->to_inner.len == 0 || p->inner_gone) && !move_inward(p))
         return;
     settle(p);
@@ -602,13 +442,13 @@ static void on_inner(uv_poll_t *h, int status, int events)
 
 /* -- start ------------------------------------------------------------------------------------- */
 
-static struct tlspipe *make(struct tlspipes *all, int fd)
+static struct tlspipe *make(struct tlspipes *all, const struct tlspipe_options *o)
 {
     struct tlspipe *p = calloc(1, sizeof(*p));
 
     if (!p)
         return NULL;
-    if (uv_poll_init(all->loop, &p->outer_poll, fd) < 0) {
+    if (uv_poll_init(all->loop, &p->outer_poll, o->end.fd) < 0) {
         free(p);
         return NULL;
     }
@@ -616,7 +456,8 @@ static struct tlspipe *make(struct tlspipes *all, int fd)
     p->handles = 2;
     p->outer_poll.data = p->timer.data = p;
     p->all = all;
-    p->outer = fd;
+    p->o = *o;
+    p->outer = o->end;
     p->inner = -1;
     buf_init(&p->to_outer, TLSPIPE_HELD_BYTES);
     buf_init(&p->to_inner, TLSPIPE_HELD_BYTES);
@@ -624,53 +465,24 @@ static struct tlspipe *make(struct tlspipes *all, int fd)
     return p;
 }
 
-/* A layer with ssl, which is taken over in every case. */
-static void *make_tls(SSL *ssl, int fd)
+int tlspipe_start(struct tlspipes *all, const struct tlspipe_options *o, int *plain,
+                  struct tlspipe **out)
 {
-    if (ssl && SSL_set_fd(ssl, fd) == 1)
-        return tls_conn_new(ssl);
-    SSL_free(ssl);
-    return NULL;
-}
-
-int tlspipe_start(struct tlspipes *all, const struct tlspipe_options *o, struct tlspipe **out)
-{
-    void *tls = make_tls(o->ssl, o->fd);
-    struct tlspipe *p = tls ? make(all, o->fd) : NULL;
-
-    if (!p) {
-        if (tls)
-            tls_conn_ops.close(tls);
-        return -ENOMEM;
-    }
-    make_room(all);
-    p->o = *o;
-    p->tls = tls;
-    p->server = o->server;
-    all->handshakes++;
-    if (o->handshake_ms)
-        uv_timer_start(&p->timer, on_late, o->handshake_ms, 0);
-    watch(&p->outer_poll, &p->outer_events, o->server ? UV_READABLE : UV_WRITABLE, on_outer);
-    if (out)
-        *out = p;
-    return 0;
-}
-
-int tlspipe_start_plain(struct tlspipes *all, int fd, int *plain)
-{
-    struct tlspipe *p = make(all, fd);
+    struct tlspipe *p = make(all, o);
     int rc;
 
     if (!p)
         return -ENOMEM;
-    p->ready = true;
     rc = open_inner(p, plain);
     if (rc < 0) {
-        p->outer = -1; /* still the caller's */
+        p->outer = (struct tlsend){.fd = -1}; /* still the caller's, and so is arg */
+        p->o.on_end = NULL;
         tlspipe_close(p);
         return rc;
     }
     watch_both(p);
+    if (out)
+        *out = p;
     return 0;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 /* A TLS end as a descriptor for plain bytes: TLS (or nothing) on a socket, and what is in it on one end
- * of a socketpair, whose other end is handed on. An interceptor is two of them with HTTP in between.
+ * of a socketpair, whose other end is handed on. For HTTP/1.1 an interceptor is two of them with HTTP in
+ * between. Handshakes are tlshand.c's.
  *
  * Pull-based: what one side does not take is not read from the other; each direction holds at most
  * what one read gave and what a filter keeps back. An announced end (close_notify) becomes a half-close
@@ -10,13 +11,10 @@
  * closed. Everything is on one loop; nothing blocks, nothing is called back from inside a call. */
 
 #include "base/buf.h"
-#include "base/err.h"
+#include "egress/tlsend.h"
 
-#include <openssl/ssl.h>
-#include <stdbool.h>
 #include <uv.h>
 
-#define TLSPIPE_READ_BYTES ((size_t)64 * 1024) /* one read, of either side */
 #define TLSPIPE_HELD_BYTES ((size_t)2 * 1024 * 1024)
 
 struct tlspipes;
@@ -35,12 +33,8 @@ struct tlspipe_filter {
 };
 
 struct tlspipe_options {
-    int fd;   /* connected, non-blocking; taken over on success */
-    SSL *ssl; /* with its side and names set; taken over in every case */
-    bool server;
-    uint64_t handshake_ms;
-    /* Once, unless tlspipe_close comes first: the plain end (the callee's), or -1 and why. */
-    void (*on_ready)(void *arg, int fd, const struct err *why);
+    struct tlsend end; /* taken over on success */
+    bool server;       /* towards a client: what it still sends is read to its end */
     /* Bytes of contents so far, from the socket and to it. May be NULL. */
     void (*on_moved)(void *arg, uint64_t read, uint64_t written);
     void (*on_end)(void *arg); /* the last call about it; may be NULL */
@@ -54,14 +48,9 @@ int tlspipes_new(uv_loop_t *loop, struct tlspipes **out);
 void tlspipes_free(struct tlspipes *all);
 size_t tlspipes_count(const struct tlspipes *all);
 
-/* Handshakes that one loop has in progress, in each direction; one more ends the oldest. */
-#define TLSPIPE_HANDSHAKES_MAX 256u
-
-/* 0 or -errno. *out (may be NULL) is valid until on_ready is called. */
-int tlspipe_start(struct tlspipes *all, const struct tlspipe_options *o, struct tlspipe **out);
-
-/* Without TLS, for its filter only: *plain is the plain end. fd is taken over on success. */
-int tlspipe_start_plain(struct tlspipes *all, int fd, int *plain);
+/* *plain is the plain end, the caller's. *out (may be NULL) is valid until on_end. 0 or -errno. */
+int tlspipe_start(struct tlspipes *all, const struct tlspipe_options *o, int *plain,
+                  struct tlspipe **out);
 
 void tlspipe_close(struct tlspipe *p);
 
@@ -71,7 +60,3 @@ struct tlspipe *tlspipe_of(struct tlspipes *all, int plain);
 /* f is static; arg is freed by f->free with the pipe. One filter for each pipe. */
 void tlspipe_set_filter(struct tlspipe *p, const struct tlspipe_filter *f, void *arg);
 void *tlspipe_filter_arg(const struct tlspipe *p);
-
-/* Why a handshake with a server failed, in words: what is wrong with its certificate, or what OpenSSL
- * said (may be NULL). For tests too. */
-void tlspipe_explain(const SSL *ssl, const char *reason, struct err *e);

@@ -1,6 +1,7 @@
 /* A TLS end as a descriptor, and the authority behind it, against OpenSSL's own ends in the same
  * thread. */
 #include "egress/ca.h"
+#include "egress/tlshand.h"
 #include "egress/tlspipe.h"
 #include "http/tls_conn.h"
 
@@ -23,25 +24,34 @@
 #define BIG_BYTES ((size_t)8 * 1000 * 1000)
 
 static uv_loop_t loop;
+static struct tlshands *hands;
 static struct tlspipes *pipes;
 static struct ca *ca;
 static char state_dir[] = "/tmp/cay-test-egress-XXXXXX";
 static SSL_CTX *server_ctx, *client_ctx;
 
-/* What on_ready said last. */
+/* What the last handshake came to, and the pipe that was made of it. */
 static struct {
+    struct tlspipe *pipe;
+    bool server;
     int fd, calls;
     enum err_code code;
     char text[400];
     int ends;
 } ready;
 
-static void on_ready(void *arg, int fd, const struct err *why)
+static void on_end(void *arg);
+
+static void on_done(void *arg, const struct tlsend *end, const struct err *why)
 {
     ready.calls++;
-    ready.fd = fd;
     ready.code = why ? why->code : ERR_OK;
     snprintf(ready.text, sizeof(ready.text), "%s", why ? why->text : "");
+    if (end) {
+        struct tlspipe_options o = {.end = *end, .server = ready.server, .on_end = on_end};
+
+        assert_int_equal(tlspipe_start(pipes, &o, &ready.fd, &ready.pipe), 0);
+    }
 }
 
 static void on_end(void *arg)
@@ -56,6 +66,7 @@ static int set_up(void **state)
     signal(SIGPIPE, SIG_IGN);
     assert_non_null(mkdtemp(state_dir));
     assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(tlshands_new(&loop, &hands), 0);
     assert_int_equal(tlspipes_new(&loop, &pipes), 0);
     assert_int_equal(ca_new(state_dir, &ca, &e), ERR_OK);
     server_ctx = tls_conn_context(false);
@@ -68,6 +79,7 @@ static int tear_down(void **state)
 {
     char command[128];
 
+    tlshands_free(hands);
     tlspipes_free(pipes);
     for (int i = 0; i < 100 && uv_loop_alive(&loop); i++)
         uv_run(&loop, UV_RUN_NOWAIT);
@@ -260,21 +272,18 @@ static void test_long_name(void **state)
 
 /* -- ends -------------------------------------------------------------------------------------- */
 
-static struct tlspipe *start(int fd, SSL *ssl, bool server, uint64_t ms)
+static struct tlshand *start(int fd, SSL *ssl, bool server, uint64_t ms)
 {
-    struct tlspipe_options o = {.fd = fd,
-                                .ssl = ssl,
-                                .server = server,
-                                .handshake_ms = ms,
-                                .on_ready = on_ready,
-                                .on_end = on_end};
-    struct tlspipe *p;
+    struct tlshand_options o = {
+        .fd = fd, .ssl = ssl, .server = server, .timeout_ms = ms, .on_done = on_done};
+    struct tlshand *h;
 
     memset(&ready, 0, sizeof(ready));
     ready.fd = -1;
-    assert_int_equal(tlspipe_start(pipes, &o, &p), 0);
+    ready.server = server;
+    assert_int_equal(tlshand_start(hands, &o, &h), 0);
     assert_int_equal(ready.calls, 0); /* never from inside */
-    return p;
+    return h;
 }
 
 static SSL *client(const char *name)
@@ -303,27 +312,27 @@ static void shake(SSL *peer)
 }
 
 /* A pipe as a server, and a client of OpenSSL at its socket. */
-static SSL *open_server(struct tlspipe **p)
+static SSL *open_server(void)
 {
     int fds[2];
     SSL *peer;
 
     trust(client_ctx, "acme");
     pair(fds);
-    *p = start(fds[0], leaf("acme", "a.example", NULL), true, 5000);
+    start(fds[0], leaf("acme", "a.example", NULL), true, 5000);
     peer = client("a.example");
     SSL_set_fd(peer, fds[1]);
     shake(peer);
     return peer;
 }
 
-static SSL *open_client(struct tlspipe **p, SSL *server)
+static SSL *open_client(SSL *server)
 {
     int fds[2];
 
     trust(client_ctx, "acme");
     pair(fds);
-    *p = start(fds[0], client("a.example"), false, 5000);
+    start(fds[0], client("a.example"), false, 5000);
     SSL_set_fd(server, fds[1]);
     shake(server);
     return server;
@@ -347,6 +356,15 @@ static void wait_end(void)
 static char pattern(size_t at)
 {
     return (char)(at * 7 + at / 251);
+}
+
+/* Handshakes that came to nothing leave nothing. */
+static void wait_over(void)
+{
+    for (int i = 0; i < TRIES && tlshands_count(hands) > 0; i++)
+        turn();
+    assert_int_equal(tlshands_count(hands), 0);
+    assert_int_equal(tlspipes_count(pipes), 0);
 }
 
 /* BIG_BYTES from the peer to the plain end, read slowly at first. */
@@ -400,15 +418,14 @@ static void big_outward(SSL *peer, int plain)
 
 static void test_server_bytes(void **state)
 {
-    struct tlspipe *p;
-    SSL *peer = open_server(&p);
+    SSL *peer = open_server();
     const unsigned char *alpn;
     unsigned n;
 
     SSL_get0_alpn_selected(peer, &alpn, &n);
     assert_int_equal(n, 8);
     assert_memory_equal(alpn, "http/1.1", 8);
-    assert_ptr_equal(tlspipe_of(pipes, ready.fd), p);
+    assert_ptr_equal(tlspipe_of(pipes, ready.fd), ready.pipe);
     big_inward(peer, ready.fd);
     big_outward(peer, ready.fd);
     close(ready.fd);
@@ -418,8 +435,7 @@ static void test_server_bytes(void **state)
 
 static void test_client_bytes(void **state)
 {
-    struct tlspipe *p;
-    SSL *peer = open_client(&p, leaf("acme", "a.example", NULL));
+    SSL *peer = open_client(leaf("acme", "a.example", NULL));
 
     assert_string_equal(SSL_get_servername(peer, TLSEXT_NAMETYPE_host_name), "a.example");
     big_outward(peer, ready.fd);
@@ -432,8 +448,7 @@ static void test_client_bytes(void **state)
 /* Each side ends on its own: what comes after the end of the other still arrives. */
 static void test_half_close(void **state)
 {
-    struct tlspipe *p;
-    SSL *peer = open_server(&p);
+    SSL *peer = open_server();
     char text[16];
     ssize_t n = -1;
     int r = -1;
@@ -464,8 +479,7 @@ static void test_half_close(void **state)
 /* What the plain end sent before it was closed still arrives, with its end announced. */
 static void test_plain_end_closed(void **state)
 {
-    struct tlspipe *p;
-    SSL *peer = open_server(&p);
+    SSL *peer = open_server();
     char text[16];
     int r = -1;
 
@@ -486,8 +500,7 @@ static void test_plain_end_closed(void **state)
 
 static void test_peer_vanishes(void **state)
 {
-    struct tlspipe *p;
-    SSL *peer = open_client(&p, leaf("acme", "a.example", NULL));
+    SSL *peer = open_client(leaf("acme", "a.example", NULL));
     char text[16];
     ssize_t n = -1;
 
@@ -505,13 +518,13 @@ static void test_peer_vanishes(void **state)
 static void test_closed_in_handshake(void **state)
 {
     int fds[2];
-    struct tlspipe *p;
+    struct tlshand *h;
 
     pair(fds);
-    p = start(fds[0], leaf("acme", "a.example", NULL), true, 5000);
+    h = start(fds[0], leaf("acme", "a.example", NULL), true, 5000);
     turn();
-    tlspipe_close(p);
-    wait_end();
+    tlshand_close(h);
+    wait_over();
     assert_int_equal(ready.calls, 0);
     close(fds[1]);
 }
@@ -528,7 +541,7 @@ static void wait_ready(SSL *peer)
     assert_int_equal(ready.calls, 1);
     assert_int_equal(ready.fd, -1);
     ERR_clear_error();
-    wait_end();
+    wait_over();
 }
 
 /* The pipe's client meets a server with this certificate. */
@@ -599,8 +612,7 @@ static void test_bad_certificates(void **state)
 /* The control: made in the same way, and good. */
 static void test_good_certificate(void **state)
 {
-    struct tlspipe *p;
-    SSL *peer = open_client(&p, odd_server(-1000, 1000, false));
+    SSL *peer = open_client(odd_server(-1000, 1000, false));
 
     close(ready.fd);
     wait_end();
@@ -627,7 +639,7 @@ static void test_only_h2(void **state)
     assert_int_equal(ERR_GET_REASON(ERR_peek_last_error()),
                      SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL);
     ERR_clear_error();
-    wait_end();
+    wait_over();
     close_peer(peer);
 }
 
@@ -673,43 +685,43 @@ static void test_late(void **state)
     while (ready.calls == 0)
         uv_run(&loop, UV_RUN_ONCE);
     assert_int_equal(ready.code, ERR_TIMEOUT);
-    wait_end();
+    wait_over();
     close(fds[1]);
 }
 
 static void test_crowd(void **state)
 {
-    static int far[TLSPIPE_HANDSHAKES_MAX + 1];
-    struct tlspipe *p;
+    static int far[TLSHAND_MAX + 1];
+    char byte;
 
     for (size_t i = 0; i < ARRAY_SIZE(far); i++) {
         int fds[2];
 
         pair(fds);
         far[i] = fds[1];
-        p = start(fds[0], leaf("acme", "a.example", NULL), true, 60000);
+        start(fds[0], leaf("acme", "a.example", NULL), true, 60000);
     }
     while (ready.calls == 0)
         uv_run(&loop, UV_RUN_ONCE);
     assert_int_equal(ready.code, ERR_EXHAUSTED);
-    assert_int_equal(recv(far[0], &p, sizeof(p), MSG_DONTWAIT), 0); /* the oldest */
-    assert_int_equal(recv(far[1], &p, sizeof(p), MSG_DONTWAIT), -1);
+    assert_int_equal(recv(far[0], &byte, 1, MSG_DONTWAIT), 0); /* the oldest */
+    assert_int_equal(recv(far[1], &byte, 1, MSG_DONTWAIT), -1);
     for (size_t i = 0; i < ARRAY_SIZE(far); i++)
         close(far[i]);
-    for (int i = 0; i < TRIES && tlspipes_count(pipes) > 0; i++)
-        turn();
-    assert_int_equal(tlspipes_count(pipes), 0);
+    wait_over();
 }
 
 static void test_plain_pipe(void **state)
 {
+    struct tlspipe *p;
     int fds[2], plain;
     char text[8];
     ssize_t n = -1;
 
     pair(fds);
-    assert_int_equal(tlspipe_start_plain(pipes, fds[0], &plain), 0);
-    assert_non_null(tlspipe_of(pipes, plain));
+    assert_int_equal(
+        tlspipe_start(pipes, &(struct tlspipe_options){.end = {.fd = fds[0]}}, &plain, &p), 0);
+    assert_ptr_equal(tlspipe_of(pipes, plain), p);
     assert_null(tlspipe_of(pipes, fds[1]));
     assert_int_equal(send(plain, "there", 5, 0), 5);
     for (int i = 0; i < TRIES && n < 0; i++, turn())

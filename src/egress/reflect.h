@@ -1,0 +1,22 @@
+#pragma once
+/* What must not come back: the secrets that a host may have been told, to be looked for in its answers,
+ * and what answers cannot be looked through. */
+
+#include "egress/credential.h"
+#include "egress/redact.h"
+#include "http/message.h"
+
+/* Those of all credentials that host:port may be given at any time, in every form that they leave in.
+ * *out stays NULL where there are none. 0, -EMSGSIZE or -ENOMEM. */
+int reflect_secrets(const struct credentials *all, const char *host, uint16_t port,
+                    struct redact **out);
+
+/* Request headers that ask for an answer which could not be looked through; NULL-terminated. */
+extern const char *const reflect_asks_for_coding[];
+
+/* Is an answer with that header one? */
+bool reflect_is_coded(const struct http_header *h);
+
+#define REFLECT_CODED_REASON                                                                     \
+    "the server has compressed its answer though it was asked not to: it could not be searched " \
+    "for the credential"
