@@ -58,6 +58,7 @@ struct agent {
     bool has_key;
     uint8_t key[32];
     char id[32]; /* of the sandbox, "" in development mode */
+    bool room;   /* PID 1 of one command's room: the sandbox's own cay-init has written its files */
     struct agent_spawn spawn;
 
     /* from /init */

@@ -52,6 +52,7 @@ enum err_code boot_read(struct agent *a, struct err *e)
     a->spawn.open_files = boot.open_files;
     a->spawn.caps = boot.child_caps;
     a->spawn.bounded = true;
+    a->room = boot.room != 0;
 #ifdef CAY_TEST_SWITCHES
     without_bits = boot.flags;
 #endif
@@ -92,7 +93,7 @@ enum err_code boot_claim(struct agent *a, struct err *e)
     memcpy(a->key, claim.key, sizeof(a->key));
     memcpy(a->id, claim.id, sizeof(a->id) - 1);
     explicit_bzero(&claim, sizeof(claim));
-    if ((ret = write_names(a->id)) < 0)
+    if (!a->room && (ret = write_names(a->id)) < 0)
         return err_set_sys(e, ERR_INTERNAL, ret, "writing the sandbox's name");
     return ERR_OK;
 }

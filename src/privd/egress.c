@@ -1,5 +1,7 @@
 #include "privd/egress.h"
 
+#include "privd/room.h"
+
 #include "base/log.h"
 
 #include <errno.h>
@@ -31,33 +33,37 @@ static struct egress_channel *channel_of(struct privd *p, const struct slot *s)
     return p->egress ? &p->egress->channels[s->number % p->egress->n] : NULL;
 }
 
-static void drop_sockets(struct slot *s)
+static void drop_sockets(int fds[static PRIVSEP_EGRESS_FDS])
 {
-    util_close(&s->egress_fds[0]);
-    util_close(&s->egress_fds[1]);
+    for (size_t i = 0; i < PRIVSEP_EGRESS_FDS; i++)
+        util_close(&fds[i]);
 }
 
-/* Sends what waits in s; privsep_server_send closes it in every case. */
-static int send_sockets(struct egress_channel *c, struct slot *s)
+/* Sends what waits; privsep_server_send closes it in every case. */
+static int send_sockets(struct egress_channel *c, const struct slot *s, uint32_t room,
+                        int waiting[static PRIVSEP_EGRESS_FDS])
 {
     struct privsep_msg m = {.op = PRIVSEP_EGRESS_OPEN, .slot = s->number, .gen = s->gen};
     int fds[PRIVSEP_EGRESS_FDS];
 
+    m.u.egress.room = room;
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
-        fds[i] = TAKE_FD(s->egress_fds[i]);
+        fds[i] = TAKE_FD(waiting[i]);
     return privsep_server_send(c->server, 0, &m, fds, ARRAY_SIZE(fds));
 }
 
-/* The one reason to expect: somebody inside took the port while no cay-egress had it. Then the sandbox
- * has no network, and nothing else of it is touched. */
-static int make_sockets(struct privd *p, struct slot *s)
+/* The one reason to expect: somebody inside took the port while no cay-egress had it. Then the sandbox, or
+ * the room, has no network, and nothing else of it is touched. */
+static int make_sockets(struct privd *p, const struct slot *s, int pidfd,
+                        int fds[static PRIVSEP_EGRESS_FDS])
 {
-    int r = runtime_listeners(p->rt, s->pidfd, s->egress_fds);
+    int r = runtime_listeners(p->rt, pidfd, fds);
 
     if (r < 0)
-        log_error(
-            "sandbox %.*s, slot %u: no sockets for cay-egress in it, so it has no network: %s",
-            PRIVSEP_ID_SIZE, s->id, s->number, strerror(-r));
+        log_error("sandbox %.*s, slot %u: no sockets for cay-egress in it%s, so it has no network: "
+                  "%s",
+                  PRIVSEP_ID_SIZE, s->id, s->number, pidfd == s->pidfd ? "" : "s room",
+                  strerror(-r));
     return r;
 }
 
@@ -65,10 +71,10 @@ void egress_open(struct privd *p, struct slot *s)
 {
     struct egress_channel *c = channel_of(p, s);
 
-    if (!c || make_sockets(p, s) < 0)
+    if (!c || make_sockets(p, s, s->pidfd, s->egress_fds) < 0)
         return;
     if (c->greeted)
-        (void)send_sockets(c, s);
+        (void)send_sockets(c, s, 0, s->egress_fds);
 }
 
 void egress_close(struct privd *p, struct slot *s)
@@ -76,8 +82,29 @@ void egress_close(struct privd *p, struct slot *s)
     struct privsep_msg m = {.op = PRIVSEP_EGRESS_CLOSE, .slot = s->number, .gen = s->gen};
     struct egress_channel *c = channel_of(p, s);
 
-    drop_sockets(s);
+    drop_sockets(s->egress_fds);
     if (c && c->greeted && s->id[0])
+        (void)privsep_server_send(c->server, 0, &m, NULL, 0);
+}
+
+void egress_open_room(struct privd *p, struct room *r)
+{
+    struct egress_channel *c = channel_of(p, r->slot);
+
+    if (!c || make_sockets(p, r->slot, r->pidfd, r->egress_fds) < 0)
+        return;
+    if (c->greeted)
+        (void)send_sockets(c, r->slot, r->number, r->egress_fds);
+}
+
+void egress_close_room(struct privd *p, struct room *r)
+{
+    struct privsep_msg m = {.op = PRIVSEP_EGRESS_CLOSE, .slot = r->slot_number, .gen = r->gen};
+    struct egress_channel *c = r->slot ? channel_of(p, r->slot) : NULL;
+
+    drop_sockets(r->egress_fds);
+    m.u.egress.room = r->number;
+    if (c && c->greeted)
         (void)privsep_server_send(c->server, 0, &m, NULL, 0);
 }
 
@@ -89,11 +116,22 @@ static bool is_somebodys(const struct slot *s)
 }
 
 /* Those that an earlier one had are made anew: its copies went with it. */
+static int tell_sockets(struct egress_channel *c, const struct slot *s, uint32_t room, int pidfd,
+                        int fds[static PRIVSEP_EGRESS_FDS])
+{
+    if (fds[0] < 0 && make_sockets(c->privd, s, pidfd, fds) < 0)
+        return 0;
+    return send_sockets(c, s, room, fds);
+}
+
 static int tell_one(struct egress_channel *c, struct slot *s)
 {
-    if (s->egress_fds[0] < 0 && make_sockets(c->privd, s) < 0)
-        return 0;
-    return send_sockets(c, s);
+    int r = tell_sockets(c, s, 0, s->pidfd, s->egress_fds);
+
+    for (struct room *m = s->rooms; r == 0 && m; m = m->next)
+        if (m->pidfd >= 0 && !m->ending)
+            r = tell_sockets(c, s, m->number, m->pidfd, m->egress_fds);
+    return r;
 }
 
 static void tell_slice(void *arg)

@@ -1,6 +1,7 @@
 /* Ends: asked for, by themselves, after a failed start, at a stop. All come through the same door:
  * kill, wait for PID 1 (the kernel has then ended the whole pid namespace), remove what is left. */
 #include "privd/egress.h"
+#include "privd/room.h"
 
 #include "base/log.h"
 
@@ -174,6 +175,7 @@ static void clean_up(struct slot *s)
     util_close(&s->pidfd);
     util_close(&s->boot_fd);
     runtime_slot_close(&s->pooled);
+    room_forget_slot(s);
     egress_close(p, s);
     slots_enter(p, s, SLOT_ENDING);
     answer_killer(s, 0);

@@ -33,11 +33,26 @@ static const int state_table[PRIVSEP_REQUEST_COUNT][SLOT_STATE_COUNT] = {
                       [SLOT_RUNNING] = 0,
                       [SLOT_KILLING] = -ESTALE,
                       [SLOT_ENDING] = -ESTALE},
+    [PRIVSEP_ROOM] = {[SLOT_EMPTY] = -ESTALE,
+                      [SLOT_MAKING] = -ESTALE,
+                      [SLOT_READY] = -ESTALE,
+                      [SLOT_STARTING] = -EBUSY,
+                      [SLOT_RUNNING] = 0,
+                      [SLOT_KILLING] = -ESTALE,
+                      [SLOT_ENDING] = -ESTALE},
+    [PRIVSEP_ROOM_END] = {[SLOT_EMPTY] = -ESTALE,
+                          [SLOT_MAKING] = -ESTALE,
+                          [SLOT_READY] = -ESTALE,
+                          [SLOT_STARTING] = -EBUSY,
+                          [SLOT_RUNNING] = 0,
+                          [SLOT_KILLING] = -ESTALE,
+                          [SLOT_ENDING] = -ESTALE},
 };
 
 bool permit_needs_sandbox(uint16_t op)
 {
-    return op == PRIVSEP_KILL || op == PRIVSEP_CONNECT || op == PRIVSEP_STAT;
+    return op == PRIVSEP_KILL || op == PRIVSEP_CONNECT || op == PRIVSEP_STAT ||
+           op == PRIVSEP_ROOM || op == PRIVSEP_ROOM_END;
 }
 
 int permit_state(const struct privsep_msg *m, enum slot_state state, uint32_t gen)
@@ -100,6 +115,16 @@ static int check_connect(const struct privsep_msg *m, const struct permit_bounds
     return within(m->u.connect.count, 1, PRIVSEP_MAX_FDS) ? 0 : -EINVAL;
 }
 
+static int check_room(const struct privsep_msg *m, const struct permit_bounds *b)
+{
+    return m->u.room.number == 0 && m->u.room.pad == 0 ? 0 : -EINVAL;
+}
+
+static int check_room_end(const struct privsep_msg *m, const struct permit_bounds *b)
+{
+    return m->u.room.number != 0 && m->u.room.pad == 0 ? 0 : -EINVAL;
+}
+
 /* Only what is known by number can be built; any template can be removed. */
 static int check_job(const struct privsep_msg *m, const struct permit_bounds *b)
 {
@@ -123,7 +148,8 @@ static int (*const field_table[PRIVSEP_REQUEST_COUNT])(const struct privsep_msg 
     [PRIVSEP_KILL] = check_nothing,      [PRIVSEP_CONNECT] = check_connect,
     [PRIVSEP_STAT] = check_nothing,      [PRIVSEP_LIST] = check_nothing,
     [PRIVSEP_TEMPLATES] = check_nothing, [PRIVSEP_JOB] = check_job,
-    [PRIVSEP_CAPACITY] = check_nothing,
+    [PRIVSEP_CAPACITY] = check_nothing,  [PRIVSEP_ROOM] = check_room,
+    [PRIVSEP_ROOM_END] = check_room_end,
 };
 
 int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b)

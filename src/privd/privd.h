@@ -3,7 +3,7 @@
  *
  * Who does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a slot; end.c
  * ends it and cleans up, for every reason there is; recover.c does the same for what an earlier privd
- * left; jobs.c runs cay-job; template.c says which templates are there; request.c checks and
+ * left; room.c makes and ends networks for single commands; jobs.c runs cay-job; template.c says which templates are there; request.c checks and
  * distributes what the peer asks. All of it runs on one loop, nothing blocks: what takes longer than
  * 100 µs runs in a task (a child, runtime/task.h) or a job. */
 
@@ -65,6 +65,9 @@ struct slot {
 
     int egress_fds[PRIVSEP_EGRESS_FDS]; /* waiting for a cay-egress; -1: it has them, or none are */
 
+    struct room *rooms; /* room.h */
+    uint32_t n_rooms, last_room;
+
     struct slot *next; /* of the list it is on: empty, ready, warm, ended, none */
 };
 
@@ -93,6 +96,7 @@ struct cleaner {
 
 struct egress;
 struct jobs;
+struct room;
 
 struct privd {
     struct options options;
@@ -114,6 +118,7 @@ struct privd {
     uint32_t kind_misses;   /* creates in a row that asked for something else */
     uint32_t warm_epoch;    /* slots warmed in an earlier one are not used */
     uint32_t make_failures; /* in a row: refilling backs off */
+    uint32_t n_rooms_starting;
     struct loop_timer refill_timer;
     struct cleaner cleaner;
     struct listing listing;

@@ -1,5 +1,5 @@
 /* What the peer asks: checked by permit.c, then given to whoever does it. One table. */
-#include "privd/privd.h"
+#include "privd/room.h"
 
 #include "base/log.h"
 
@@ -147,7 +147,8 @@ static const struct {
     [PRIVSEP_KILL] = {.sandbox = do_kill},         [PRIVSEP_CONNECT] = {.sandbox = do_connect},
     [PRIVSEP_STAT] = {.sandbox = do_stat},         [PRIVSEP_LIST] = {.plain = do_list},
     [PRIVSEP_TEMPLATES] = {.plain = do_templates}, [PRIVSEP_JOB] = {.plain = do_job},
-    [PRIVSEP_CAPACITY] = {.plain = do_capacity},
+    [PRIVSEP_CAPACITY] = {.plain = do_capacity},   [PRIVSEP_ROOM] = {.sandbox = room_make},
+    [PRIVSEP_ROOM_END] = {.sandbox = room_end_asked},
 };
 
 void request_handle(void *privd, const struct privsep_msg *m)
@@ -182,6 +183,7 @@ void request_peer(void *privd, bool there)
     log_info("cayd %s", there ? "has connected" : "has gone");
     if (there)
         return;
+    room_end_all(privd); /* their keys were the peer's alone */
     list_forget(privd);
     sandbox_forget_waiting(privd);
 }

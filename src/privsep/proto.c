@@ -33,6 +33,8 @@ static const struct {
     {PRIVSEP_TEMPLATES, "templates"},
     {PRIVSEP_JOB, "job"},
     {PRIVSEP_CAPACITY, "capacity"},
+    {PRIVSEP_ROOM, "room"},
+    {PRIVSEP_ROOM_END, "room_end"},
     {PRIVSEP_ITEM, "item"},
     {PRIVSEP_TEMPLATE, "template"},
     {PRIVSEP_ENDED, "ended"},

@@ -23,6 +23,8 @@
 #define PRIVSEP_CREATE_SOCKETS 2
 #define PRIVSEP_ID_SIZE        32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 #define PRIVSEP_EGRESS_FDS     2  /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
+#define PRIVSEP_ROOMS_MAX      8  /* of a sandbox at a time */
+#define PRIVSEP_ROOM_SOCKETS   6
 
 /* Where cay-egress listens inside each sandbox's network namespace, on [::], both families. */
 #define EGRESS_TCP_PORT 3128
@@ -49,6 +51,12 @@ enum privsep_op {
     PRIVSEP_TEMPLATES, /* Replies: one PRIVSEP_TEMPLATE event per template, then the reply */
     PRIVSEP_JOB,      /* u.job. Reply when the job has ended; PRIVSEP_PROGRESS events before that */
     PRIVSEP_CAPACITY, /* Reply: u.capacity */
+    PRIVSEP_ROOM,     /* slot, gen, u.room.key: a network for one command. Reply when a cay-init of its
+                       * own is ready in it: u.room.number and PRIVSEP_ROOM_SOCKETS sockets as of CONNECT,
+                       * but made in the room. It ends with ROOM_END, its sandbox, or this channel.
+                       * -EMFILE: there are PRIVSEP_ROOMS_MAX; -EAGAIN: too many are being made */
+    PRIVSEP_ROOM_END, /* slot, gen, u.room.number. Reply when no process of it is left; -ENOENT: there is
+                       * none of that number (any more) */
     PRIVSEP_REQUEST_COUNT,
 
     PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
@@ -58,9 +66,10 @@ enum privsep_op {
 
     /* Events to cay-egress, whose only request is HELLO. */
     PRIVSEP_EGRESS_OPEN, /* slot, gen, PRIVSEP_EGRESS_FDS descriptors, both non-blocking, made inside
-                          * that sandbox's network namespace; again for every live one after HELLO */
+                          * that sandbox's network namespace; again for every live one after HELLO.
+                          * u.egress.room: 0, or they are that room's, and its sandbox was told before */
     PRIVSEP_EGRESS_SYNC, /* all that were live at HELLO were told */
-    PRIVSEP_EGRESS_CLOSE /* slot, gen: it has ended */
+    PRIVSEP_EGRESS_CLOSE /* slot, gen, u.egress.room: it has ended; 0: the sandbox with all its rooms */
 };
 
 /* How far a create came. Also the names in errors: privsep_stage_name(). */
@@ -139,6 +148,14 @@ struct privsep_msg {
         struct {
             uint32_t count;
         } connect;
+        struct {
+            uint32_t number; /* of ROOM's reply, from 1; never used twice for a generation. Else 0 */
+            uint32_t pad;
+            uint8_t key[PRIVSEP_KEY_SIZE]; /* of ROOM: what its cay-init is asked with */
+        } room;
+        struct {
+            uint32_t room;
+        } egress;
         struct {
             uint64_t memory_used_bytes, memory_limit_bytes, memory_cache_bytes;
             uint64_t cpu_used_us; /* since the start */

@@ -16,7 +16,7 @@
 #define AGENT_BOOT_FD         3
 #define AGENT_CGROUP_FD_FIRST 4
 #define AGENT_CGROUP_FDS_MAX  4
-#define AGENT_BOOT_VERSION    2
+#define AGENT_BOOT_VERSION    3
 #define AGENT_PORT            49983
 #define AGENT_KEY_HEADER      "X-Cay-Agent-Key" /* hex of key: every request from cayd carries it */
 #define AGENT_READY           'R'
@@ -31,6 +31,8 @@ struct agent_boot {
     uint32_t open_files; /* RLIMIT_NOFILE for children */
     uint32_t flags;
     uint64_t child_caps; /* capability bounding set of every process it starts */
+    uint32_t room; /* not 0: PID 1 of one command's room in a sandbox whose files have all been written */
+    uint32_t pad;
 };
 
 struct agent_claim {

@@ -118,6 +118,15 @@ static int run_agent(int agent_fd)
     return -errno;
 }
 
+static int set_up_tree(const struct inside *in)
+{
+    if (in->room)
+        return room_mount();
+    int root = rootfs_build(in);
+    int rc = root < 0 ? root : mnt_pivot(root);
+    return rc == 0 ? make_name_files() : rc;
+}
+
 static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
 {
     int agent_fd = -1;
@@ -125,10 +134,7 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
 
     umask(022);
     *stage = PRIVSEP_STAGE_MOUNTS;
-    int root = rootfs_build(in);
-    int rc = root < 0 ? root : mnt_pivot(root);
-    if (rc == 0)
-        rc = make_name_files();
+    int rc = set_up_tree(in);
     if (rc < 0)
         return rc;
     *stage = PRIVSEP_STAGE_EXEC;

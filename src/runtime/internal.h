@@ -65,6 +65,8 @@ int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
                         const struct runtime_start *start, struct task *out, int *boot_fd);
 int process_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
                          uint32_t *stage);
+int process_room_begin(struct runtime *rt, const struct runtime_room *room, struct task *out,
+                       int *boot_fd);
 int process_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,
                       struct task *out);
 int process_end_finish(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n);
@@ -83,6 +85,9 @@ pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pid
 
 /* In such a child, once its ids are mapped: becomes its root, sets up its network namespace. */
 int process_set_up_network(void) WARN_UNUSED;
+
+/* Waits until a child with in->status_fd has become cay-init, or says why not. */
+int process_await_exec(int status_fd, struct task_result *out);
 
 /* Notes where a task failed; returns rc. */
 int process_fail(struct task_result *out, enum privsep_stage stage, int rc);
@@ -112,6 +117,7 @@ struct inside {
     int cgroup_fds[CGROUP_ATTACH_MAX];
     int n_cgroup_fds;
     int status_fd; /* close-on-exec; gets a struct inside_failure when something fails */
+    bool room;     /* of a sandbox that runs: its tree is there; all above but the layers is used */
 };
 
 struct inside_failure {
@@ -123,6 +129,25 @@ extern const char *const inside_devices[INSIDE_DEVICES];
 
 /* The working directory has to be the stage directory. Does not return: execs cay-init, or reports. */
 NORETURN void inside_run(const struct inside *in);
+
+/* room.c: gives the calling process, alone in its pid and mount namespace, a /proc and terminals of these
+ * namespaces in the sandbox's tree. 0 or -errno. */
+int room_mount(void) WARN_UNUSED;
+
+/* rootfs.c: what is done to a new /proc. */
+#define ROOTFS_PROC_READ_ONLY 5
+#define ROOTFS_PROC_MASKED    22
+#define ROOTFS_BOOT_ID        "sys/kernel/random/boot_id"
+#define ROOTFS_STRICT         (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+extern const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY];
+extern const char *const rootfs_proc_masked[ROOTFS_PROC_MASKED];
+int rootfs_make_read_only(int dir_fd, const char *path) WARN_UNUSED;
+
+/* A new instance of devpts: a detached tree, or -errno. */
+int rootfs_new_terminals(void) WARN_UNUSED;
+
+/* Sysctls of the user and network namespace of whoever mounted this /proc. */
+int rootfs_set_sysctls(int proc_fd) WARN_UNUSED;
 
 /* rootfs.c: builds the file system tree. Returns the root's descriptor (attached below the working
  * directory, ready for mnt_pivot), or -errno. */

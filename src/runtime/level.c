@@ -24,6 +24,7 @@ static const struct runtime_driver drivers[] = {
                                .slot_finish = process_slot_finish,
                                .start_begin = process_start_begin,
                                .start_finish = process_start_finish,
+                               .room_begin = process_room_begin,
                                .end_begin = process_end_begin,
                                .end_finish = process_end_finish},
     [PRIVSEP_LEVEL_GVISOR] = {.name = "gvisor", .probe = probe_gvisor},

@@ -8,11 +8,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/vfs.h>
 
-#define AGENT_PIDS_MAX 16
+#define AGENT_PIDS_MAX 64
 
 /* "Key:\tvalue..." of /proc/<pid>/status. */
 static bool status_line(pid_t pid, const char *key, char *out, size_t size)
@@ -50,11 +51,16 @@ static int status_numbers(pid_t pid, const char *key, unsigned long *out, int ma
     return n;
 }
 
-/* Whether pid is PID 1 of a pid namespace just below ours. */
+/* Whether pid is PID 1 of a pid namespace so many below ours: 1 a sandbox's, 2 a room's in one. */
+static bool is_first_of(pid_t pid, int depth)
+{
+    unsigned long ids[3] = {0};
+    return status_numbers(pid, "NSpid", ids, 3) == depth + 1 && ids[depth] == 1;
+}
+
 static bool is_first(pid_t pid)
 {
-    unsigned long ids[2] = {0};
-    return status_numbers(pid, "NSpid", ids, 2) == 2 && ids[1] == 1;
+    return is_first_of(pid, 1);
 }
 
 static bool is_in_range(const struct runtime *rt, pid_t pid, uint32_t slot)
@@ -87,6 +93,18 @@ int runtime_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd
         return -ESRCH;
     *pidfd = TAKE_FD(fd);
     return 0;
+}
+
+/* Looked at by number, then held, then looked at again: a pid that came again is not killed. */
+void runtime_kill_rooms(const struct runtime *rt, uint32_t slot)
+{
+    pid_t pids[AGENT_PIDS_MAX] = {0};
+    int n = cgroup_pids(rt->cgroups, slot, CGROUP_AGENT, pids, AGENT_PIDS_MAX);
+    for (int i = 0; i < n; i++) {
+        CLEANUP_CLOSE int fd = is_first_of(pids[i], 2) ? pid_open(pids[i]) : -1;
+        if (fd >= 0 && is_first_of(pids[i], 2) && is_in_range(rt, pids[i], slot))
+            pid_kill(fd, SIGKILL);
+    }
 }
 
 /* A layer in memory is visible only through the sandbox's own root: asked by descriptor, O_PATH, of its

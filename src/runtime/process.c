@@ -176,7 +176,7 @@ static uint64_t namespaces(void)
 }
 
 /* End of file: exec has closed it. */
-static int await_exec(int status_fd, struct task_result *out)
+int process_await_exec(int status_fd, struct task_result *out)
 {
     struct inside_failure failure;
     int rc = io_read_full(status_fd, &failure, sizeof(failure));
@@ -202,7 +202,7 @@ static int fork_inside(struct inside *in, struct task_result *out)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
     out->values[0] = (uint64_t)pid;
     out->fds[out->n_fds++] = pidfd;
-    return await_exec(status_fd, out);
+    return process_await_exec(status_fd, out);
 }
 
 static int start_in_slot(const struct start_args *a, struct inside *in, struct task_result *out)
@@ -322,7 +322,7 @@ static int fork_whole(const struct start_args *a, struct inside *in, struct task
     out->values[0] = (uint64_t)pid;
     out->fds[out->n_fds++] = pidfd;
     int rc = serve_whole(a, in, pid, sock, out);
-    return rc < 0 ? rc : await_exec(status_fd, out);
+    return rc < 0 ? rc : process_await_exec(status_fd, out);
 }
 
 static int start_whole(const struct start_args *a, struct inside *in, struct task_result *out)
@@ -363,7 +363,7 @@ int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
         .rt = rt, .slot = slot, .start = start, .boot_fd = pair[1], .boot_own = pair[0]};
     int rc = task_spawn(start_sandbox, &args, out);
     close(pair[1]);
-    /* After the fork, but the flag belongs to the shared open file: what the task writes is 24 bytes into
+    /* After the fork, but the flag belongs to the shared open file: what the task writes is 32 bytes into
      * an empty buffer, which blocks neither way. */
     if (rc == 0)
         rc = io_set_nonblock(pair[0], true);

@@ -24,7 +24,7 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 #endif
 };
 
-#define STRICT  (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+#define STRICT  ROOTFS_STRICT
 #define SHM_MIN (UINT64_C(64) << 20)
 
 struct build {
@@ -191,12 +191,17 @@ static int mount_shm(const struct build *b)
     return fd < 0 ? fd : attach_at(fd, b->dev_fd, "shm");
 }
 
-static int mount_dev(struct build *b)
+int rootfs_new_terminals(void)
 {
     /* The kernel's pool of terminals is one for all sandboxes: a maximum for each. */
-    static const struct mnt_option pts_options[] = {
+    static const struct mnt_option options[] = {
         {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", "5"}, {"max", "128"}, {NULL, NULL}};
 
+    return mnt_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+}
+
+static int mount_dev(struct build *b)
+{
     b->dev_fd = mnt_clone(b->stage_fd, "dev", STRICT);
     int rc = b->dev_fd < 0 ? b->dev_fd : attach_at(b->dev_fd, b->root_fd, "dev");
     if (rc == 0)
@@ -205,7 +210,7 @@ static int mount_dev(struct build *b)
         rc = make_links(b);
     if (rc < 0)
         return rc;
-    CLEANUP_CLOSE int pts = mnt_new("devpts", pts_options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    CLEANUP_CLOSE int pts = rootfs_new_terminals();
     rc = pts < 0 ? pts : attach_at(pts, b->dev_fd, "pts");
     return rc == 0 ? mount_shm(b) : rc;
 }
@@ -214,9 +219,10 @@ static int mount_dev(struct build *b)
 
 /* Only ever shown what the sandbox's own namespaces allow; on top of that, what container runtimes hide.
  * Test: probe "proc". */
-static const char *const proc_read_only[] = {"bus", "fs", "irq", "sys", "sysrq-trigger"};
+const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY] = {"bus", "fs", "irq", "sys",
+                                                                  "sysrq-trigger"};
 /* clang-format off */
-static const char *const proc_masked[] = {
+const char *const rootfs_proc_masked[ROOTFS_PROC_MASKED] = {
     "acpi", "asound", "bootconfig", "cmdline", "diskstats", "driver", "interrupts", "kallsyms",
     "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags",
     "latency_stats", "modules", "partitions", "sched_debug", "scsi", "timer_list", "timer_stats",
@@ -246,7 +252,7 @@ static int mask(const struct build *b, int dir_fd, const char *path)
     return cover < 0 ? cover : mnt_attach(cover, target, "");
 }
 
-static int make_read_only(int dir_fd, const char *path)
+int rootfs_make_read_only(int dir_fd, const char *path)
 {
     CLEANUP_CLOSE int target = mnt_open_beneath(dir_fd, path, O_PATH, 0);
     if (target == -ENOENT || WITHOUT(READ_ONLY))
@@ -277,7 +283,7 @@ static int make_boot_id(const struct build *b)
     if (rc < 0)
         return rc;
     CLEANUP_CLOSE int tree = mnt_clone(b->stage_fd, "boot_id", STRICT | MOUNT_ATTR_RDONLY);
-    CLEANUP_CLOSE int target = mnt_open_beneath(b->proc_fd, "sys/kernel/random/boot_id", O_PATH, 0);
+    CLEANUP_CLOSE int target = mnt_open_beneath(b->proc_fd, ROOTFS_BOOT_ID, O_PATH, 0);
     if (tree < 0 || target < 0)
         return tree < 0 ? tree : target;
     return mnt_attach(tree, target, "");
@@ -285,15 +291,15 @@ static int make_boot_id(const struct build *b)
 
 /* Of the sandbox's own user and network namespace, through its own proc: in the host's, names of all these
  * namespaces would stand in one hash chain, and each sandbox would look through those of all others. */
-static int set_sysctls(const struct build *b)
+int rootfs_set_sysctls(int proc_fd)
 {
     int rc = 0;
     /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
     if (!WITHOUT(USERNS_LIMIT))
-        rc = io_write_text_at(b->proc_fd, "sys/user/max_user_namespaces", "0");
+        rc = io_write_text_at(proc_fd, "sys/user/max_user_namespaces", "0");
     /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
     if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
-        rc = io_write_text_at(b->proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+        rc = io_write_text_at(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
     return rc;
 }
 
@@ -302,11 +308,11 @@ static int mount_proc(struct build *b)
     b->proc_fd = mnt_new("proc", NULL, STRICT);
     int rc = b->proc_fd < 0 ? b->proc_fd : attach_at(b->proc_fd, b->root_fd, "proc");
     if (rc == 0)
-        rc = set_sysctls(b);
-    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(proc_read_only); i++)
-        rc = make_read_only(b->proc_fd, proc_read_only[i]);
-    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(proc_masked); i++)
-        rc = mask(b, b->proc_fd, proc_masked[i]);
+        rc = rootfs_set_sysctls(b->proc_fd);
+    for (size_t i = 0; rc == 0 && i < ROOTFS_PROC_READ_ONLY; i++)
+        rc = rootfs_make_read_only(b->proc_fd, rootfs_proc_read_only[i]);
+    for (size_t i = 0; rc == 0 && i < ROOTFS_PROC_MASKED; i++)
+        rc = mask(b, b->proc_fd, rootfs_proc_masked[i]);
     return rc == 0 ? make_boot_id(b) : rc;
 }
 

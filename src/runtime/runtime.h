@@ -118,6 +118,13 @@ struct runtime_claim {
     uint8_t key[PRIVSEP_KEY_SIZE];
 };
 
+/* For one command of a sandbox that runs: see room_begin. */
+struct runtime_room {
+    uint32_t slot;
+    int pidfd;           /* of its PID 1 */
+    uint32_t open_files; /* its limit */
+};
+
 struct runtime_started {
     pid_t pid; /* PID 1 of the sandbox, in the caller's pid namespace; a child of the caller */
     int pidfd;
@@ -150,6 +157,14 @@ struct runtime_driver {
     int (*start_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
                         uint32_t *stage);
 
+    /* Makes a room in a running sandbox: network namespace with rules, pid, mount and IPC namespace of
+     * its own, else the sandbox's; a cay-init of its own is PID 1 there, and waits for runtime_claim on
+     * *boot_fd as a sandbox's does. Its processes are the sandbox's, in its control groups, and end with
+     * it; killing that PID 1 ends the room alone. Collected with start_finish; nothing of it is on disk.
+     * What it has for listeners and sockets: runtime_listeners, runtime_sockets with its pidfd. */
+    int (*room_begin)(struct runtime *rt, const struct runtime_room *room, struct task *out,
+                      int *boot_fd);
+
     /* Removes what 1..RUNTIME_ENDS_MAX slots have outside their processes, pooled or used: cgroups,
      * writable layers. Only after their processes ended. Idempotent: what is not there is success. */
     int (*end_begin)(struct runtime *rt, const struct runtime_end *ends, unsigned n,
@@ -170,6 +185,9 @@ int runtime_claim(const struct runtime *rt, int pidfd, int boot_fd,
  * namespace), then thaws, so that a frozen one dies too. Inline, microseconds. pidfd may be -1:
  * cgroup only. */
 int runtime_kill(struct runtime *rt, uint32_t slot, int pidfd);
+
+/* After a restart: kills the rooms of a sandbox that was taken over; nobody is left who would use them. */
+void runtime_kill_rooms(const struct runtime *rt, uint32_t slot);
 
 /* How a process that has ended came to its end: fills the fields of waitid(2). Does not block.
  * 0; -EAGAIN: still alive; -ECHILD: ended, but it is nobody's child here (status unknown). */

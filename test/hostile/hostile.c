@@ -187,6 +187,8 @@ static void check_reply(const struct privsep_packet *p)
     size_t wanted = m->op == PRIVSEP_CONNECT && m->status == 0 ? a->count : 0;
     if (m->op == PRIVSEP_CREATE && m->status == 0 && p->n_fds != 0)
         wanted = PRIVSEP_CREATE_SOCKETS;
+    if (m->op == PRIVSEP_ROOM && m->status == 0)
+        wanted = PRIVSEP_ROOM_SOCKETS;
     if (p->n_fds != wanted)
         fail("%zu descriptors with a reply to %s, status %d", p->n_fds, privsep_op_name(m->op),
              m->status);
@@ -324,11 +326,17 @@ static struct privsep_msg wrong_create(void)
 /* About a sandbox that is or was there, or never. */
 static struct privsep_msg about_sandbox(enum expect *expect)
 {
-    static const uint16_t ops[] = {PRIVSEP_KILL, PRIVSEP_CONNECT, PRIVSEP_CONNECT, PRIVSEP_STAT};
+    static const uint16_t ops[] = {PRIVSEP_KILL, PRIVSEP_CONNECT, PRIVSEP_CONNECT,
+                                   PRIVSEP_STAT, PRIVSEP_ROOM,    PRIVSEP_ROOM_END};
     struct privsep_msg m = new_request(ops[below(ARRAY_SIZE(ops))]);
 
     *expect = EXPECT_ANY;
-    m.u.connect.count = 1 + (uint32_t)below(PRIVSEP_MAX_FDS);
+    if (m.op == PRIVSEP_ROOM)
+        fill(m.u.room.key, sizeof(m.u.room.key));
+    else if (m.op == PRIVSEP_ROOM_END)
+        m.u.room.number = 1 + (uint32_t)below(once_in(9) ? UINT32_MAX : 20);
+    else
+        m.u.connect.count = 1 + (uint32_t)below(PRIVSEP_MAX_FDS);
     if (h.n_known > 0) {
         const struct name *n = &h.known[below(h.n_known)];
 
@@ -362,6 +370,12 @@ static struct privsep_msg about_sandbox(enum expect *expect)
     case 5:
         m.op = PRIVSEP_CONNECT;
         m.u.connect.count = once_in(2) ? 0 : PRIVSEP_MAX_FDS + 1 + (uint32_t)below(1000000);
+        *expect = EXPECT_REFUSED;
+        break;
+    case 6:
+        m.op = once_in(2) ? PRIVSEP_ROOM : PRIVSEP_ROOM_END;
+        m.u.room.number = m.op == PRIVSEP_ROOM;
+        m.u.room.pad = m.op == PRIVSEP_ROOM ? 0 : 1 + (uint32_t)below(UINT32_MAX);
         *expect = EXPECT_REFUSED;
         break;
     default: break;

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import time
 
-HELLO, CREATE, KILL, CONNECT, STAT, LIST, TEMPLATES, JOB, CAPACITY = range(1, 10)
+HELLO, CREATE, KILL, CONNECT, STAT, LIST, TEMPLATES, JOB, CAPACITY, ROOM, ROOM_END = range(1, 12)
 ITEM, TEMPLATE, ENDED, PROGRESS = range(64, 68)
 SIZE, HEAD = 288, struct.Struct("<IHHQIIiI")
 LIMITS = struct.Struct("<QQIIII")
@@ -94,6 +94,15 @@ class Channel:
 
     def connect(self, s, count=1):
         return self.ask(CONNECT, struct.pack("<I", count), slot=s.slot, gen=s.gen)
+
+    def room(self, s, key=b"r" * 32):
+        """A room in a sandbox: the reply has number and sockets."""
+        r = self.ask(ROOM, struct.pack("<II", 0, 0) + key, slot=s.slot, gen=s.gen)
+        r.number = r.unpack("I")[0]
+        return r
+
+    def room_end(self, s, number):
+        return self.ask(ROOM_END, struct.pack("<II", number, 0), slot=s.slot, gen=s.gen)
 
     def list(self):
         self.events = [m for m in self.events if m.op != ITEM]

@@ -96,6 +96,21 @@ static void counts_and_jobs_are_bounded(void **state)
     assert_int_equal(permit_fields(&m, &bounds), -EOPNOTSUPP);
 }
 
+static void rooms_are_named_by_privd(void **state)
+{
+    struct privsep_msg m = {.op = PRIVSEP_ROOM, .seq = 1, .gen = 1};
+
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.room.number = 1;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.op = PRIVSEP_ROOM_END;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.room.pad = 1;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m = (struct privsep_msg){.op = PRIVSEP_ROOM_END, .seq = 1, .gen = 1};
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+}
+
 static void what_is_no_request_is_refused(void **state)
 {
     for (unsigned op = 0; op < 200; op++) {
@@ -110,7 +125,8 @@ static void what_is_no_request_is_refused(void **state)
 
 static void only_what_runs_can_be_used(void **state)
 {
-    static const uint16_t ops[] = {PRIVSEP_KILL, PRIVSEP_CONNECT, PRIVSEP_STAT};
+    static const uint16_t ops[] = {PRIVSEP_KILL, PRIVSEP_CONNECT, PRIVSEP_STAT, PRIVSEP_ROOM,
+                                   PRIVSEP_ROOM_END};
 
     for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
         struct privsep_msg m = {.op = ops[i], .gen = 5};
@@ -358,6 +374,7 @@ int main(void)
         cmocka_unit_test(a_create_out_of_range_is_refused),
         cmocka_unit_test(a_sandbox_is_named_within_the_slots),
         cmocka_unit_test(counts_and_jobs_are_bounded),
+        cmocka_unit_test(rooms_are_named_by_privd),
         cmocka_unit_test(what_is_no_request_is_refused),
         cmocka_unit_test(only_what_runs_can_be_used),
         WITH_RECORDS(a_record_is_read_as_it_was_written),

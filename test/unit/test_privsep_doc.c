@@ -106,6 +106,7 @@ static const struct {
     {"pids", PRIVSEP_CREATE, IN(u.create.limits.pids)},
     {"open_files", PRIVSEP_CREATE, IN(u.create.limits.open_files)},
     {"connect.count", PRIVSEP_CONNECT, IN(u.connect.count)},
+    {"room.number", PRIVSEP_ROOM_END, IN(u.room.number)},
     {"slot", PRIVSEP_STAT, IN(slot)},
     {"gen", PRIVSEP_STAT, IN(gen)},
 };
@@ -117,7 +118,10 @@ static struct privsep_msg good(uint16_t op)
     if (op == PRIVSEP_CREATE)
         return good_create();
     m.gen = 1;
-    m.u.connect.count = 1;
+    if (op == PRIVSEP_CONNECT)
+        m.u.connect.count = 1;
+    if (op == PRIVSEP_ROOM_END)
+        m.u.room.number = 1;
     return m;
 }
 

@@ -1,0 +1,300 @@
+#include "privd/room.h"
+
+#include "base/log.h"
+#include "privd/egress.h"
+#include "sys/pid.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#define STARTING_MAX     16u /* at a time, of all sandboxes */
+#define START_TIMEOUT_MS 10000
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+static void answer_maker(struct room *r, int status, uint32_t stage)
+{
+    struct privsep_msg m = {.op = PRIVSEP_ROOM,
+                            .slot = r->slot_number,
+                            .gen = r->gen,
+                            .status = status,
+                            .stage = stage};
+    struct asker who = r->maker;
+
+    r->maker = (struct asker){0};
+    if (who.seq != 0)
+        (void)request_reply(r->privd, &who, &m, NULL, 0);
+}
+
+static void answer_ender(struct room *r, const struct asker *who, int status)
+{
+    struct privsep_msg m = {
+        .op = PRIVSEP_ROOM_END, .slot = r->slot_number, .gen = r->gen, .status = status};
+
+    m.u.room.number = r->number;
+    if (who->seq != 0)
+        (void)request_reply(r->privd, who, &m, NULL, 0);
+}
+
+/* -- its end ----------------------------------------------------------------------------------- */
+
+static void leave_slot(struct room *r)
+{
+    struct room **at;
+
+    if (!r->slot)
+        return;
+    for (at = &r->slot->rooms; *at != r; at = &(*at)->next)
+        ;
+    *at = r->next;
+    r->slot->n_rooms--;
+    r->slot = NULL;
+}
+
+/* No process of it lives, and no task works on it. */
+static void gone(struct room *r)
+{
+    struct privd *p = r->privd;
+
+    loop_disarm(&p->loop, &r->timer);
+    loop_remove(&p->loop, &r->pid_source);
+    loop_remove(&p->loop, &r->boot_source);
+    util_close(&r->pidfd);
+    util_close(&r->boot_fd);
+    egress_close_room(p, r);
+    leave_slot(r);
+    explicit_bzero(&r->claim, sizeof(r->claim));
+    answer_maker(r, -ECHILD, PRIVSEP_STAGE_READY);
+    answer_ender(r, &r->ender, 0);
+    free(r);
+}
+
+static void on_pid(void *arg, uint32_t events)
+{
+    struct room *r = arg;
+    struct runtime_exit how;
+
+    /* It is the child of the sandbox's own PID 1, which reaps it: only whether it has ended is to be known. */
+    if (runtime_reap(r->pidfd, &how) != -EAGAIN)
+        gone(r);
+}
+
+/* While a task still works on it, on_made goes on from here. */
+static void end_room(struct room *r)
+{
+    r->ending = true;
+    if (r->pidfd >= 0)
+        (void)pid_kill(r->pidfd, SIGKILL);
+}
+
+static void fail(struct room *r, int status, uint32_t stage)
+{
+    log_warn("slot %u: no room: %s (%s)", r->slot_number, strerror(-status),
+             privsep_stage_name(stage));
+    answer_maker(r, status, stage);
+    end_room(r);
+}
+
+/* -- its start --------------------------------------------------------------------------------- */
+
+static void on_timeout(void *arg)
+{
+    fail(arg, -ETIMEDOUT, PRIVSEP_STAGE_READY);
+}
+
+static void ready(struct room *r)
+{
+    struct privd *p = r->privd;
+    struct privsep_msg m = {.op = PRIVSEP_ROOM, .slot = r->slot_number, .gen = r->gen};
+    struct asker who = r->maker;
+    int fds[PRIVSEP_ROOM_SOCKETS];
+    int rc = runtime_sockets(p->rt, r->pidfd, fds, ARRAY_SIZE(fds));
+
+    loop_disarm(&p->loop, &r->timer);
+    loop_remove(&p->loop, &r->boot_source);
+    util_close(&r->boot_fd);
+    if (rc < 0) {
+        fail(r, rc, PRIVSEP_STAGE_READY);
+        return;
+    }
+    r->maker = (struct asker){0};
+    m.u.room.number = r->number;
+    if (request_reply(p, &who, &m, fds, ARRAY_SIZE(fds)) < 0)
+        end_room(r); /* nobody knows of it */
+}
+
+/* The first byte is all that is believed; what else it says is not looked at. */
+static void on_boot(void *arg, uint32_t events)
+{
+    struct room *r = arg;
+    char byte;
+    ssize_t n = read(r->boot_fd, &byte, 1);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n == 1 && byte == AGENT_READY && !r->ending) {
+        ready(r);
+        return;
+    }
+    loop_remove(&r->privd->loop, &r->boot_source);
+    fail(r, n == 1 ? -EIO : -ECHILD, PRIVSEP_STAGE_READY);
+}
+
+/* cay-init runs and waits: its listeners come first, so that nobody in it can have their ports. */
+static int claim(struct room *r)
+{
+    struct privd *p = r->privd;
+    int rc;
+
+    egress_open_room(p, r);
+    rc = runtime_claim(p->rt, r->pidfd, r->boot_fd, &r->claim);
+    explicit_bzero(&r->claim, sizeof(r->claim));
+    return rc < 0 ? rc : loop_add(&p->loop, &r->boot_source, r->boot_fd, on_boot, r);
+}
+
+static void on_made(void *arg, uint32_t events)
+{
+    struct room *r = arg;
+    struct privd *p = r->privd;
+    struct runtime_started as = {.pidfd = -1};
+    uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
+    int rc;
+
+    loop_remove(&p->loop, &r->task_source);
+    rc = p->driver->start_finish(p->rt, &r->task, &as, &stage);
+    if (rc == -EAGAIN && loop_add(&p->loop, &r->task_source, r->task.result_fd, on_made, r) == 0)
+        return;
+    p->n_rooms_starting--;
+    r->pidfd = as.pidfd;
+    if (rc == 0)
+        rc = loop_add(&p->loop, &r->pid_source, r->pidfd, on_pid, r);
+    if (rc == 0 && !r->ending && r->slot)
+        rc = claim(r);
+    else if (rc == 0)
+        end_room(r);
+    if (rc < 0)
+        fail(r, rc, stage);
+    if (r->pid_source.fd < 0)
+        gone(r); /* there is nothing to wait for */
+}
+
+static int begin(struct room *r)
+{
+    const struct runtime_room room = {.slot = r->slot_number,
+                                      .pidfd = r->slot->pidfd,
+                                      .open_files = r->slot->kind.limits.open_files};
+    struct privd *p = r->privd;
+    int rc;
+
+    if (!p->driver->room_begin)
+        return -EOPNOTSUPP;
+    rc = p->driver->room_begin(p->rt, &room, &r->task, &r->boot_fd);
+    if (rc < 0)
+        return rc;
+    rc = loop_add(&p->loop, &r->task_source, r->task.result_fd, on_made, r);
+    if (rc < 0)
+        task_cancel(&r->task); /* memory is out */
+    return rc;
+}
+
+static struct room *new_room(struct privd *p, struct slot *s, const struct asker *who,
+                             const struct privsep_msg *m)
+{
+    struct room *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    *r = (struct room){.privd = p,
+                       .slot = s,
+                       .slot_number = s->number,
+                       .gen = s->gen,
+                       .number = ++s->last_room,
+                       .task = TASK_NONE,
+                       .task_source = LOOP_SOURCE_NONE,
+                       .pidfd = -1,
+                       .pid_source = LOOP_SOURCE_NONE,
+                       .boot_fd = -1,
+                       .boot_source = LOOP_SOURCE_NONE,
+                       .maker = *who,
+                       .egress_fds = {-1, -1},
+                       .next = s->rooms};
+    memcpy(r->claim.id, s->id, sizeof(r->claim.id));
+    memcpy(r->claim.key, m->u.room.key, sizeof(r->claim.key));
+    s->rooms = r;
+    s->n_rooms++;
+    return r;
+}
+
+void room_make(struct privd *p, struct slot *s, const struct asker *who,
+               const struct privsep_msg *m)
+{
+    struct room *r;
+    int rc = s->n_rooms >= PRIVSEP_ROOMS_MAX       ? -EMFILE
+             : p->n_rooms_starting >= STARTING_MAX ? -EAGAIN
+             : s->last_room == UINT32_MAX          ? -ERANGE
+                                                   : 0;
+
+    r = rc == 0 ? new_room(p, s, who, m) : NULL;
+    if (!r) {
+        request_reply_status(p, who, PRIVSEP_ROOM, rc ? rc : -ENOMEM, PRIVSEP_STAGE_SLOT);
+        return;
+    }
+    p->n_rooms_starting++;
+    loop_arm(&p->loop, &r->timer, START_TIMEOUT_MS, on_timeout, r);
+    rc = begin(r);
+    if (rc < 0) {
+        p->n_rooms_starting--;
+        answer_maker(r, rc, PRIVSEP_STAGE_NAMESPACES);
+        gone(r);
+    }
+}
+
+/* -- asked to ---------------------------------------------------------------------------------- */
+
+void room_end_asked(struct privd *p, struct slot *s, const struct asker *who,
+                    const struct privsep_msg *m)
+{
+    struct room *r = s->rooms;
+
+    while (r && r->number != m->u.room.number)
+        r = r->next;
+    if (!r || r->ender.seq != 0) {
+        request_reply_status(p, who, PRIVSEP_ROOM_END, r ? -EALREADY : -ENOENT, PRIVSEP_STAGE_NONE);
+        return;
+    }
+    r->ender = *who;
+    end_room(r);
+}
+
+void room_forget_slot(struct slot *s)
+{
+    while (s->rooms) {
+        struct room *r = s->rooms;
+
+        leave_slot(r);
+        end_room(r);
+    }
+    s->last_room = 0;
+}
+
+void room_end_all(struct privd *p)
+{
+    for (uint32_t i = 0; i < p->options.slots_max; i++)
+        for (struct room *r = p->slots[i].rooms; r; r = r->next)
+            end_room(r);
+}
+
+void room_free_all(struct privd *p)
+{
+    for (uint32_t i = 0; p->slots && i < p->options.slots_max; i++)
+        while (p->slots[i].rooms) {
+            struct room *r = p->slots[i].rooms;
+
+            end_room(r);
+            leave_slot(r);
+            util_close(&r->pidfd);
+            util_close(&r->boot_fd);
+            free(r);
+        }
+}

@@ -1,0 +1,41 @@
+#pragma once
+/* Rooms: networks of their own for single commands of a sandbox that runs (runtime.h, room_begin).
+ *
+ * A room belongs to the connection that asked for it, as nobody else knows its key: it ends with that
+ * connection, when it is asked to, or with its sandbox. At most PRIVSEP_ROOMS_MAX of a sandbox at a time,
+ * dying ones included. A number is never used twice for a generation. */
+
+#include "privd/privd.h"
+
+struct room {
+    struct privd *privd;
+    struct slot *slot; /* NULL: its sandbox has ended before it */
+    uint32_t slot_number, gen, number;
+    struct task task; /* makes it */
+    struct loop_source task_source;
+    int pidfd; /* its PID 1; -1 while the task works */
+    struct loop_source pid_source;
+    int boot_fd;
+    struct loop_source boot_source;
+    struct loop_timer timer;    /* until it is ready */
+    struct asker maker, ender;  /* who waits */
+    struct runtime_claim claim; /* until it was given */
+    bool ending;
+    int egress_fds[PRIVSEP_EGRESS_FDS]; /* as of a slot */
+    struct room *next;                  /* of its slot */
+};
+
+/* ROOM and ROOM_END, after permit.c. */
+void room_make(struct privd *p, struct slot *s, const struct asker *who,
+               const struct privsep_msg *m);
+void room_end_asked(struct privd *p, struct slot *s, const struct asker *who,
+                    const struct privsep_msg *m);
+
+/* The sandbox has ended: its rooms are nobody's, and end by themselves. */
+void room_forget_slot(struct slot *s);
+
+/* The peer is gone: all rooms end. */
+void room_end_all(struct privd *p);
+
+/* privd leaves: kills them and forgets them. */
+void room_free_all(struct privd *p);

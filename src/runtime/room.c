@@ -1,0 +1,301 @@
+/* A room: a network of its own for one command of a sandbox that runs, made as a task of privd.
+ *
+ * Unlike a sandbox's first process, this one is made while a tenant's programs run beside it and can see
+ * it in their /proc (it is in a pid namespace below theirs). What keeps them from it until it is
+ * cay-init: its memory is a copy of privd's, which is not dumpable and owned by the host's user
+ * namespace, so that tracing, /proc/PID/{fd,mem,root,ns} and pidfd_getfd take CAP_SYS_PTRACE over the
+ * host; and its capabilities over the sandbox's user namespace are more than any program of a tenant's
+ * has. It holds no descriptor of privd's but those that cay-init is to have, and no namespace
+ * descriptor at all. They may kill it: then there is no room.
+ *
+ * Nothing inside can leave the room's network namespace or choose another: setns, unshare and new user
+ * namespaces are refused by the filter, CAP_SYS_ADMIN is in nobody's bounding set, and the room's /proc
+ * shows the room's own processes only, so that there is nobody to trace, whose /proc/PID/ns, fd or root to open, or
+ * to take a descriptor from. Test: scenario test_command_policy.py. */
+
+#include "runtime/internal.h"
+
+#include "base/io.h"
+#include "sys/fdpass.h"
+#include "sys/mnt.h"
+#include "sys/ns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+struct room_args {
+    struct runtime *rt;
+    const struct runtime_room *room;
+    int boot_fd;  /* the agent's end */
+    int boot_own; /* the starter's end */
+};
+
+/* --- inside ------------------------------------------------------------------------------------ */
+
+/* What hides a file of the sandbox's /proc hides the same in the room's: copies of the very mounts. One
+ * that is not covered there (its file came later) is not covered here. */
+struct covers {
+    int fds[ROOTFS_PROC_MASKED + 1];
+};
+
+static const char *cover_path(size_t i)
+{
+    return i < ROOTFS_PROC_MASKED ? rootfs_proc_masked[i] : ROOTFS_BOOT_ID;
+}
+
+static int take_covers(int proc_fd, struct covers *c)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(c->fds); i++) {
+        c->fds[i] = mnt_clone(proc_fd, cover_path(i), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+        if (c->fds[i] < 0 && c->fds[i] != -ENOENT && c->fds[i] != -EACCES)
+            return c->fds[i];
+    }
+    return 0;
+}
+
+static int put_covers(int proc_fd, const struct covers *c)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(c->fds); i++) {
+        if (c->fds[i] < 0 || (WITHOUT(MASKS) && i < ROOTFS_PROC_MASKED))
+            continue;
+        CLEANUP_CLOSE int target = mnt_open_beneath(proc_fd, cover_path(i), O_PATH, 0);
+        int rc = target < 0 ? target : mnt_attach(c->fds[i], target, "");
+        if (rc < 0 && rc != -ENOENT && rc != -EACCES)
+            return rc;
+    }
+    return 0;
+}
+
+/* Puts a detached tree in the place of what is mounted there. The names are mount points in this mount
+ * namespace as they were in the sandbox's, so no tenant could have moved or replaced them; links are not
+ * followed all the same. */
+static int replace_mount(int tree_fd, const char *path)
+{
+    CLEANUP_CLOSE int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -errno;
+    if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+        return -errno;
+    CLEANUP_CLOSE int target = mnt_open_beneath(root, path + 1, O_PATH | O_DIRECTORY, 0);
+    return target < 0 ? target : mnt_attach(tree_fd, target, "");
+}
+
+/* The kernel makes a /proc only where one is to be seen already, so the old one goes after. */
+static int renew_proc(void)
+{
+    struct covers covers;
+    CLEANUP_CLOSE int old = open("/proc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (old < 0)
+        return -errno;
+    CLEANUP_CLOSE int fresh = mnt_new("proc", NULL, ROOTFS_STRICT);
+    int rc = fresh < 0 ? fresh : take_covers(old, &covers);
+    if (rc == 0)
+        rc = replace_mount(fresh, "/proc");
+    if (rc == 0)
+        rc = rootfs_set_sysctls(fresh);
+    for (size_t i = 0; rc == 0 && i < ROOTFS_PROC_READ_ONLY; i++)
+        rc = rootfs_make_read_only(fresh, rootfs_proc_read_only[i]);
+    return rc == 0 ? put_covers(fresh, &covers) : rc;
+}
+
+int room_mount(void)
+{
+    CLEANUP_CLOSE int terminals = -1;
+    int rc = mnt_make_private();
+    if (rc == 0)
+        rc = renew_proc();
+    if (rc == 0)
+        rc = terminals = rootfs_new_terminals();
+    return rc < 0 ? rc : replace_mount(terminals, "/dev/pts");
+}
+
+/* --- between ----------------------------------------------------------------------------------- */
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Closes every descriptor but those that cay-init is to have. */
+static int close_others(const struct inside *in)
+{
+    int kept[3 + CGROUP_ATTACH_MAX] = {in->agent_fd, in->boot_fd, in->status_fd};
+    size_t n = 3;
+    unsigned from = 0;
+
+    for (int i = 0; i < in->n_cgroup_fds; i++)
+        kept[n++] = in->cgroup_fds[i];
+    qsort(kept, n, sizeof(kept[0]), by_number);
+    for (size_t i = 0; i < n; from = (unsigned)kept[i++] + 1)
+        if ((unsigned)kept[i] > from && close_range(from, (unsigned)kept[i] - 1, 0) < 0)
+            return -errno;
+    return close_range(from, ~0U, 0) < 0 ? -errno : 0;
+}
+
+/* PID 1 to be: root of the sandbox's user namespace, and no right on the host. */
+NORETURN static void run_room(const struct inside *in)
+{
+    struct inside_failure failure = {.stage = PRIVSEP_STAGE_NETWORK};
+
+    failure.status = close_others(in);
+    if (failure.status == 0)
+        failure.status = process_set_up_network();
+    if (failure.status == 0)
+        inside_run(in);
+    (void)!write(in->status_fd, &failure, sizeof(failure));
+    _exit(1);
+}
+
+/* --- outside ----------------------------------------------------------------------------------- */
+
+static int write_boot(const struct room_args *a, int n_cgroup_fds)
+{
+    struct agent_boot boot = {
+        .version = AGENT_BOOT_VERSION,
+        .cgroup_fds = (uint32_t)n_cgroup_fds,
+        .open_files = a->room->open_files,
+        .child_caps = runtime_child_caps(),
+        .room = 1,
+    };
+#ifdef CAY_TEST_SWITCHES
+    boot.flags = without_bits;
+#endif
+    return io_write_full(a->boot_own, &boot, sizeof(boot)); /* fits the socket's buffer */
+}
+
+/* What needs the host's root: the sandbox's control groups, by descriptors below `cay`. */
+static int prepare(const struct room_args *a, struct inside *in, struct task_result *out)
+{
+    int rc = cgroup_open_attach(a->rt->cgroups, a->room->slot, CGROUP_WORK, in->cgroup_fds);
+    if (rc >= 0) {
+        in->n_cgroup_fds = rc;
+        rc = cgroup_enter(a->rt->cgroups, a->room->slot, CGROUP_AGENT);
+    }
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
+    rc = write_boot(a, in->n_cgroup_fds);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
+}
+
+/* A tenant may read the arguments of what it sees in its /proc, and privd's name places of the host. */
+static void hide_arguments(void)
+{
+    char text[4096];
+    CLEANUP_CLOSE int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text));
+
+    if (n > 0)
+        explicit_bzero(program_invocation_name, (size_t)n);
+    prctl(PR_SET_NAME, "cay-init", 0, 0, 0);
+}
+
+/* Joins the sandbox: from here on this process has no right on the host. The user namespace comes with
+ * all others in one call, so that the kernel checks all of them against it. */
+static int enter_sandbox(const struct room_args *a)
+{
+    return ns_enter(a->room->pidfd, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS |
+                                        (WITHOUT(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
+}
+
+/* In the sandbox's pid namespace: makes PID 1 of the room, one below (the kernel makes no pid namespace for
+ * whoever is not in the one that it would stand in), hands its pidfd on, and goes. The sandbox's cay-init is
+ * then its parent, so that the room needs nobody outside to be reaped. */
+NORETURN static void run_between(const struct inside *in, int sock)
+{
+    int pidfd = -1;
+    const char byte = 'p';
+    pid_t pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD, &pidfd);
+
+    if (pid == 0)
+        run_room(in);
+    if (pid < 0) {
+        struct inside_failure failure = {.stage = PRIVSEP_STAGE_NAMESPACES, .status = pid};
+        (void)!write(in->status_fd, &failure, sizeof(failure));
+        _exit(1);
+    }
+    _exit(fdpass_send(sock, &byte, 1, &pidfd, 1, 0) < 0);
+}
+
+static int take_pidfd(int sock, struct task_result *out)
+{
+    size_t n = 0;
+    char byte;
+    ssize_t got = fdpass_recv(sock, &byte, 1, out->fds, 1, &n, 0);
+
+    if (got < 0)
+        return (int)got;
+    out->n_fds = (uint32_t)n;
+    return n == 1 ? 0 : -ECHILD;
+}
+
+static int fork_room(struct inside *in, struct task_result *out)
+{
+    int pipes[2], pair[2];
+
+    if (pipe2(pipes, O_CLOEXEC) < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
+    CLEANUP_CLOSE int status_fd = pipes[0];
+    CLEANUP_CLOSE int status_end = pipes[1];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
+    CLEANUP_CLOSE int sock = pair[0];
+    CLEANUP_CLOSE int sock_end = pair[1];
+    in->status_fd = pipes[1];
+    pid_t pid = ns_fork(0, SIGCHLD, NULL);
+    if (pid == 0)
+        run_between(in, sock_end);
+    util_close(&sock_end);
+    util_close(&status_end);
+    if (pid < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
+    int taken = take_pidfd(sock, out);
+    int rc = process_await_exec(status_fd, out);
+    waitpid(pid, NULL, 0);
+    return rc == 0 && taken < 0 ? process_fail(out, PRIVSEP_STAGE_NAMESPACES, taken) : rc;
+}
+
+static int make_room(void *arg, struct task_result *out)
+{
+    const struct room_args *a = arg;
+    struct inside in = {.filter = &a->rt->filter,
+                        .agent_fd = a->rt->agent_fd,
+                        .boot_fd = a->boot_fd,
+                        .status_fd = -1,
+                        .room = true};
+    int rc = prepare(a, &in, out);
+
+    if (rc < 0)
+        return rc;
+    hide_arguments();
+    rc = enter_sandbox(a);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc) : fork_room(&in, out);
+}
+
+int process_room_begin(struct runtime *rt, const struct runtime_room *room, struct task *out,
+                       int *boot_fd)
+{
+    int pair[2];
+    if (WITHOUT(NETWORK_NAMESPACE))
+        return -EOPNOTSUPP;
+    if (room->slot >= rt->slots_max || room->pidfd < 0)
+        return -EINVAL;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    struct room_args args = {.rt = rt, .room = room, .boot_fd = pair[1], .boot_own = pair[0]};
+    int rc = task_spawn(make_room, &args, out);
+    close(pair[1]);
+    if (rc == 0)
+        rc = io_set_nonblock(pair[0], true);
+    if (rc < 0) {
+        close(pair[0]);
+        return rc;
+    }
+    *boot_fd = pair[0];
+    return 0;
+}
