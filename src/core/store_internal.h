@@ -1,0 +1,56 @@
+#pragma once
+/* What the files of the store share: the database and its prepared statements. store.c opens it and
+ * owns the schema; store_sandbox.c, store_key.c and store_credential.c are a table each. */
+
+#include "core/store.h"
+
+#include <sqlite3.h>
+
+enum store_statement {
+    STORE_SANDBOX_INSERT,
+    STORE_SANDBOX_UPDATE,
+    STORE_SANDBOX_NETWORK,
+    STORE_SANDBOX_DELETE,
+    STORE_SANDBOX_EACH,
+    STORE_TENANT_INSERT,
+    STORE_KEY_INSERT,
+    STORE_KEY_FIND,
+    STORE_KEY_COUNT,
+    STORE_KEY_EACH,
+    STORE_KEY_DELETE,
+    STORE_CREDENTIAL_PUT,
+    STORE_CREDENTIAL_GET,
+    STORE_CREDENTIAL_COUNT,
+    STORE_CREDENTIAL_EACH,
+    STORE_CREDENTIAL_DELETE,
+    STORE_BEGIN,
+    STORE_COMMIT,
+    STORE_ROLLBACK,
+    STORE_STATEMENT_COUNT
+};
+
+struct store {
+    sqlite3 *db;
+    sqlite3_stmt *statements[STORE_STATEMENT_COUNT];
+    struct store_checkpoint *checkpoint;
+    int lock_fd;
+};
+
+/* SQLite's last error on this database as ours, with what was tried. */
+enum err_code store_fail(struct store *st, const char *what, struct err *e);
+
+/* Runs a statement that gives no row, and makes it ready for its next use. */
+enum err_code store_run(struct store *st, enum store_statement which, const char *what,
+                        struct err *e);
+
+/* text lives until the statement was run. */
+void store_bind_text(sqlite3_stmt *s, int at, const char *text);
+
+/* json may be NULL. The text is SQLite's to free. */
+void store_bind_json(sqlite3_stmt *s, int at, const json_t *json);
+
+/* A new reference, or NULL where the column is empty. */
+json_t *store_column_json(sqlite3_stmt *s, int at);
+
+/* Cut to size; empty where the column is. */
+void store_column_copy(sqlite3_stmt *s, int at, char *out, size_t size);

@@ -1,0 +1,133 @@
+#include "core/store_internal.h"
+
+#include <string.h>
+
+enum sandbox_flag {
+    FLAG_SECURE = 1,
+    FLAG_AUTO_RESUME = 2,
+    FLAG_KEEP_MEMORY = 4,
+    FLAG_ALLOW_INTERNET = 8
+};
+
+static int flags_of(const struct sandbox *s)
+{
+    return (s->secure ? FLAG_SECURE : 0) | (s->auto_resume ? FLAG_AUTO_RESUME : 0) |
+           (s->keep_memory ? FLAG_KEEP_MEMORY : 0) | (s->allow_internet ? FLAG_ALLOW_INTERNET : 0);
+}
+
+enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_SANDBOX_INSERT];
+
+    store_bind_text(q, 1, s->id);
+    store_bind_text(q, 2, s->tenant);
+    store_bind_text(q, 3, s->template_id);
+    store_bind_text(q, 4, s->template_asked);
+    sqlite3_bind_int(q, 5, (int)s->state);
+    sqlite3_bind_int(q, 6, (int)s->on_timeout);
+    sqlite3_bind_int(q, 7, flags_of(s));
+    sqlite3_bind_int64(q, 8, s->started_real_ms);
+    sqlite3_bind_int64(q, 9, s->end_real_ms);
+    sqlite3_bind_int64(q, 10, s->slot);
+    sqlite3_bind_int64(q, 11, s->gen);
+    sqlite3_bind_blob(q, 12, s->agent_key, sizeof(s->agent_key), SQLITE_STATIC);
+    sqlite3_bind_int64(q, 13, (int64_t)s->limits.memory_bytes);
+    sqlite3_bind_int64(q, 14, (int64_t)s->limits.disk_bytes);
+    sqlite3_bind_int64(q, 15, s->limits.cpu_milli);
+    sqlite3_bind_int64(q, 16, s->limits.pids);
+    sqlite3_bind_int64(q, 17, s->limits.open_files);
+    store_bind_json(q, 18, s->metadata);
+    store_bind_json(q, 19, s->network);
+    store_bind_json(q, 20, s->policy);
+    store_bind_json(q, 21, s->credentials);
+    return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
+}
+
+enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_SANDBOX_UPDATE];
+
+    store_bind_text(q, 1, s->id);
+    sqlite3_bind_int(q, 2, (int)s->state);
+    sqlite3_bind_int64(q, 3, s->slot);
+    sqlite3_bind_int64(q, 4, s->gen);
+    sqlite3_bind_int64(q, 5, s->started_real_ms);
+    sqlite3_bind_int64(q, 6, s->end_real_ms);
+    return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
+}
+
+enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_SANDBOX_NETWORK];
+
+    store_bind_text(q, 1, s->id);
+    store_bind_json(q, 2, s->network);
+    sqlite3_bind_int(q, 3, flags_of(s));
+    store_bind_json(q, 4, s->policy);
+    store_bind_json(q, 5, s->credentials);
+    return store_run(st, STORE_SANDBOX_NETWORK, "writing a sandbox's network", e);
+}
+
+enum err_code store_sandbox_delete(struct store *st, const char *id, struct err *e)
+{
+    store_bind_text(st->statements[STORE_SANDBOX_DELETE], 1, id);
+    return store_run(st, STORE_SANDBOX_DELETE, "removing a sandbox", e);
+}
+
+/* false: the row is damaged (a key of another size, a state that does not exist). */
+static bool read_row(sqlite3_stmt *q, struct sandbox *s)
+{
+    int flags = sqlite3_column_int(q, 6), state = sqlite3_column_int(q, 4);
+
+    store_column_copy(q, 0, s->id, sizeof(s->id));
+    store_column_copy(q, 1, s->tenant, sizeof(s->tenant));
+    store_column_copy(q, 2, s->template_id, sizeof(s->template_id));
+    store_column_copy(q, 3, s->template_asked, sizeof(s->template_asked));
+    s->state = (enum sandbox_state)state;
+    s->on_timeout = sqlite3_column_int(q, 5) ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL;
+    s->secure = flags & FLAG_SECURE;
+    s->auto_resume = flags & FLAG_AUTO_RESUME;
+    s->keep_memory = flags & FLAG_KEEP_MEMORY;
+    s->allow_internet = flags & FLAG_ALLOW_INTERNET;
+    s->started_real_ms = sqlite3_column_int64(q, 7);
+    s->end_real_ms = sqlite3_column_int64(q, 8);
+    s->slot = (uint32_t)sqlite3_column_int64(q, 9);
+    s->gen = (uint32_t)sqlite3_column_int64(q, 10);
+    s->limits.memory_bytes = (uint64_t)sqlite3_column_int64(q, 12);
+    s->limits.disk_bytes = (uint64_t)sqlite3_column_int64(q, 13);
+    s->limits.cpu_milli = (uint32_t)sqlite3_column_int64(q, 14);
+    s->limits.pids = (uint32_t)sqlite3_column_int64(q, 15);
+    s->limits.open_files = (uint32_t)sqlite3_column_int64(q, 16);
+    if (sqlite3_column_bytes(q, 11) != sizeof(s->agent_key) || !ids_is_sandbox(s->id) ||
+        state < SANDBOX_CREATING || state > SANDBOX_ENDED)
+        return false;
+    memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
+    s->metadata = store_column_json(q, 17);
+    s->network = store_column_json(q, 18);
+    s->policy = store_column_json(q, 19);
+    s->credentials = store_column_json(q, 20);
+    return true;
+}
+
+enum err_code store_sandbox_each(struct store *st,
+                                 enum err_code (*fn)(void *arg, const struct sandbox *s,
+                                                     struct err *e),
+                                 void *arg, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_SANDBOX_EACH];
+    enum err_code code = ERR_OK;
+    int rc;
+
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW && code == ERR_OK) {
+        struct sandbox s = {0};
+
+        if (read_row(q, &s))
+            code = fn(arg, &s, e);
+        else
+            code = err_set(e, ERR_INTERNAL, "store: the row of sandbox '%s' is damaged", s.id);
+    }
+    if (code == ERR_OK && rc != SQLITE_DONE)
+        code = store_fail(st, "reading sandboxes", e);
+    sqlite3_reset(q);
+    return code;
+}
