@@ -61,8 +61,18 @@ class Origin(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     log_path, lock, released = None, threading.Lock(), threading.Event()
 
+    def body(self):
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        pieces = []
+        while size := int(self.rfile.readline(), 16):
+            pieces.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(pieces)
+
     def answer(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         line = {"port": self.server.server_address[1], "method": self.command, "target": self.path,
                 "headers": self.headers.items(), "body": body.decode("latin-1")}
         with self.lock, open(self.log_path, "a", encoding="utf-8") as log:
