@@ -19,13 +19,12 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
 import internet  # noqa: E402
 from client import Client  # noqa: E402
-from conftest import BUILD, USER, OwnServer  # noqa: E402
+from conftest import BUILD, EGRESS_USER, USER, OwnServer  # noqa: E402
 
 ZONE = {"web.example.com": {"a": [[internet.WEB]], "aaaa": [[internet.WEB6]]},
         "other.example.net": {"a": [[internet.OTHER]]},
         "inside.example.com": {"a": [[internet.PRIVATE]]},
         "meta.example.com": {"a": [[internet.METADATA]]}}
-EGRESS_USER = os.environ.get("CAY_EGRESS_USER", "daemon")
 CLONE_NEWNET = 0x40000000
 ANSWER_SECONDS = 30
 AS_CAYD = """

@@ -15,6 +15,8 @@ import pytest
 
 import leftovers
 
+pytestmark = pytest.mark.alone
+
 STRANGER = 7  # an id of the last range, which no sandbox has while these run
 SYS_ADD_KEY = 248
 SUBVOL_CREATE, SNAP_DESTROY = 0x5000940E, 0x5000940F  # linux/btrfs.h

@@ -12,6 +12,8 @@ import pytest
 
 import leftovers
 
+pytestmark = pytest.mark.alone
+
 HERE = pathlib.Path(__file__).resolve().parent
 SCRIPT = (HERE / "exhaust.py").read_text()
 HOLD_SECONDS = 60

@@ -15,6 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/soak"))
 import load  # noqa: E402
 
+pytestmark = pytest.mark.alone
+
 FULL = os.environ.get("CAY_NO_TRACE") == "full"
 IN_A_ROW, AT_ONCE = (1000, 500) if FULL else (60, 40)
 CLIENTS = 4
