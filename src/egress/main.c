@@ -7,6 +7,7 @@
 #include "egress/control.h"
 #include "egress/dial.h"
 #include "egress/forward.h"
+#include "egress/giveback.h"
 #include "egress/hostaddr.h"
 #include "egress/intercept.h"
 #include "egress/options.h"
@@ -78,12 +79,14 @@ static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_
     switch (m->op) {
     case PRIVSEP_EGRESS_OPEN:
         if (n_fds == PRIVSEP_EGRESS_FDS) {
-            registry_open(&egress, m->slot, m->gen, fds[0], fds[1]);
+            registry_open(&egress, m->slot, m->gen, m->u.egress.room, fds[0], fds[1]);
             return;
         }
         break;
     case PRIVSEP_EGRESS_SYNC: registry_sync(&egress); break;
-    case PRIVSEP_EGRESS_CLOSE: registry_close(&egress, m->slot, m->gen); break;
+    case PRIVSEP_EGRESS_CLOSE:
+        registry_close(&egress, m->slot, m->gen, m->u.egress.room);
+        break;
     default: log_warn("privd sent an event that is not known: %u", m->op);
     }
     for (size_t i = 0; i < n_fds; i++)
@@ -209,6 +212,7 @@ int main(int argc, char **argv)
     uv_signal_init(&loop, &sigint);
     uv_signal_start(&sigterm, on_signal, SIGTERM);
     uv_signal_start(&sigint, on_signal, SIGINT);
+    giveback_start();
     tell_keep(KEEP_READY, "");
     log_info("serving shard %u of %u, at most %u connections", options.shard, options.shards,
              egress.config.flows_max);

@@ -14,6 +14,8 @@
 
 #define PIPE_BYTES   (256u * 1024u)
 #define POOL_MAX     64u
+#define SMALL_BYTES  4096u              /* a page: any empty pipe takes that */
+#define BULK_BYTES   (4u * SMALL_BYTES) /* in a row: then it is a stream */
 #define EVENTS       256
 #define TURN_BYTES   (4u * 1024u * 1024u) /* of one direction, before others get their turn */
 #define SWEEP_MS     5000
@@ -28,8 +30,11 @@ struct half {
     int from, to;
     struct pipe pipe; /* -1 while it is empty */
     size_t held;      /* bytes in it */
+    size_t run;       /* bytes since there was nothing to read */
     uint64_t *count;
     bool readable, writable; /* as far as is known: until EAGAIN */
+    bool bulk;               /* splice(2) is worth its pipe */
+    bool ending;             /* the kernel has told of an end or an error behind the bytes */
     bool eof, shut;
 };
 
@@ -138,12 +143,63 @@ static int drain(struct half *h)
     return 1;
 }
 
+static void nothing_to_read(struct half *h)
+{
+    h->readable = false;
+    h->bulk = h->run >= BULK_BYTES;
+    h->run = 0;
+}
+
+/* What the other side did not take of a small message waits in the pipe. */
+static int keep(struct tunnels *t, struct half *h, const char *bytes, size_t n)
+{
+    int rc = h->pipe.in < 0 ? pipe_get(t, &h->pipe) : 0;
+
+    if (rc < 0)
+        return rc;
+    if (write(h->pipe.in, bytes, n) != (ssize_t)n)
+        return -EIO;
+    h->held = n;
+    return 1;
+}
+
+/* A message that fits a page is copied: two calls, where splice(2) takes three that each cost more.
+ * Results as those of drain(). */
+static int carry_small(struct tunnels *t, struct half *h)
+{
+    static char bytes[SMALL_BYTES]; /* nothing stays in it from one call to the next */
+    ssize_t n = recv(h->from, bytes, sizeof(bytes), MSG_DONTWAIT), sent;
+
+    if (n < 0 && errno == EAGAIN) {
+        nothing_to_read(h);
+        return 0;
+    }
+    if (n < 0)
+        return errno == EINTR ? 1 : -errno;
+    h->eof = n == 0;
+    h->run += (size_t)n;
+    h->bulk = n == sizeof(bytes);
+    /* epoll(7): less than was asked for is all there was; what comes now is an event. */
+    if (n > 0 && !h->bulk && !h->ending)
+        nothing_to_read(h);
+    sent = n > 0 ? send(h->to, bytes, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+    if (sent < 0 && errno != EAGAIN && errno != EINTR)
+        return -errno;
+    if (sent < n)
+        h->writable = sent >= 0 || errno == EINTR;
+    sent = MAX(sent, (ssize_t)0);
+    *h->count += (uint64_t)sent;
+    return sent < n ? keep(t, h, bytes + sent, (size_t)(n - sent)) : 1;
+}
+
 static int fill(struct tunnels *t, struct half *h)
 {
     ssize_t n;
 
     if (h->held > 0 || !h->readable || h->eof)
         return 0;
+    if (!h->bulk && h->writable)
+        return carry_small(t, h);
     if (h->pipe.in < 0) {
         int rc = pipe_get(t, &h->pipe);
 
@@ -152,7 +208,7 @@ static int fill(struct tunnels *t, struct half *h)
     }
     n = splice(h->from, NULL, h->pipe.in, NULL, PIPE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     if (n < 0 && errno == EAGAIN) {
-        h->readable = false;
+        nothing_to_read(h);
         return 0;
     }
     if (n < 0)
@@ -160,6 +216,7 @@ static int fill(struct tunnels *t, struct half *h)
     if (n == 0)
         h->eof = true;
     h->held += (size_t)n;
+    h->run += (size_t)n;
     return 1;
 }
 
@@ -264,6 +321,8 @@ static void on_event(struct tunnels *t, const struct epoll_event *ev)
         return; /* ended by an event before this one */
     if (ev->events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         u->half[side].readable = true;
+    if (ev->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        u->half[side].ending = true;
     if (ev->events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
         u->half[1 - side].writable = true;
     pump(t, u);

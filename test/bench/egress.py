@@ -25,7 +25,7 @@ import report
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/egress"))
-from internet import OWN4, RESOLVER, TCP_PORT, WEB, World, inside, listener  # noqa: E402
+from internet import OWN4, RESOLVER, TCP_PORT, WEB, World, inside, listener, run  # noqa: E402
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 COUNT = int(os.environ.get("BENCH_COUNT", "1000"))
@@ -115,6 +115,9 @@ class Bench:
         self.plain = w.sandbox({"rules": [{"domains": [NAME], "action": "allow"}]})
         self.fd_relay, self.fd_haproxy = (inside(self.plain.name, lambda p=p: listener(socket.SOCK_STREAM, p))
                                           for p in (RELAY, HAPROXY))
+        for port in (RELAY, HAPROXY):  # transparent, as cay-egress is
+            run("ip", "netns", "exec", self.plain.name, "nft", "insert", "rule", "inet", "cay", "way", "tcp", "dport",
+                port, "redirect", "to", f":{port}")
         self.start(w.host, TOOL, "relay", self.fd_relay.fileno(), WEB, BYTES, pass_fds=(self.fd_relay.fileno(),))
         self.keyed = self.make_keyed()
 
@@ -169,11 +172,11 @@ class Bench:
 
     def tunnel(self):
         yield Way("direct", self.world.host, WEB, BYTES)
-        yield Way("splice relay", self.plain.name, "127.0.0.1", RELAY)
+        yield Way("splice relay", self.plain.name, WEB, RELAY)
         process = self.fresh_egress()
         yield Way("cay-egress", self.plain.name, self.plain.resolve(NAME)[1][0], BYTES, process=process)
         p = self.haproxy()
-        yield p if isinstance(p, str) else Way("HAProxy", self.plain.name, "127.0.0.1", HAPROXY, process=p)
+        yield p if isinstance(p, str) else Way("HAProxy", self.plain.name, WEB, HAPROXY, process=p)
 
     def explicit(self, protocol, mode):
         yield Way("direct", self.world.host, WEB, BYTES)
