@@ -138,10 +138,23 @@ static uint32_t limit_of(uint32_t own, uint32_t all)
     return own && all ? MIN(own, all) : own ? own : all;
 }
 
+/* The maximum that s, or the sandbox that it is a room of, would exceed so many times with so many more;
+ * else 0. */
+static uint32_t connections_exceeded(const struct sandbox *s, uint32_t more, uint32_t times)
+{
+    for (; s; s = s->parent) {
+        uint32_t own = s->has_policy ? policy_limits(s->policy)->connections : 0,
+                 max = limit_of(own, s->egress->config.connections);
+
+        if (max && s->flow_count + more > max * times)
+            return max;
+    }
+    return 0;
+}
+
 static void begin(struct flow *f)
 {
     struct sandbox *s = f->sandbox;
-    const struct policy_limits *limits;
     uint32_t max;
 
     if (!s->has_policy) {
@@ -150,15 +163,13 @@ static void begin(struct flow *f)
             flow_reset(f);
         return;
     }
-    limits = policy_limits(s->policy);
-    max = limit_of(limits->connections, s->egress->config.connections);
-    if (max && s->flow_count > max) {
+    max = connections_exceeded(s, 0, 1);
+    if (max) {
         flow_refuse(f, NULL, "limit", "the sandbox has its %u connections open already", max);
         return;
     }
     if (registry_over_bytes(s)) {
-        flow_refuse(f, NULL, "limit", "the sandbox has used up its %llu bytes",
-                    (unsigned long long)limits->bytes);
+        flow_refuse(f, NULL, "limit", "the sandbox has used up its bytes");
         return;
     }
     start(f);
@@ -217,20 +228,16 @@ static void rest(struct sandbox_io *io, uint64_t ms)
 
 static bool has_room(struct sandbox *s)
 {
-    const struct egress_config *c = &s->egress->config;
-    uint32_t max = c->connections;
-
-    if (s->has_policy)
-        max = limit_of(policy_limits(s->policy)->connections, max);
-    return registry_flow_count(s->egress) < c->flows_max &&
-           (!max || s->flow_count < max * HARD_FACTOR);
+    return registry_flow_count(s->egress) < s->egress->config.flows_max &&
+           !connections_exceeded(s, 1, HARD_FACTOR);
 }
 
 static bool rate_allows(struct sandbox *s)
 {
     uint32_t own = s->has_policy ? policy_limits(s->policy)->connections_per_second : 0;
 
-    return rate_take(&s->connections, limit_of(own, s->egress->config.connections_per_second));
+    return (!s->parent || rate_allows(s->parent)) &&
+           rate_take(&s->connections, limit_of(own, s->egress->config.connections_per_second));
 }
 
 static void on_tcp(uv_poll_t *p, int status, int events)

@@ -46,9 +46,9 @@ static const char *const via_names[] = {"redirect", "socks", "connect", "proxy"}
 
 static const char *source_name(enum policy_source s)
 {
-    static const char *const names[] = {"never", "ceiling", "rule", "preset", "default"};
+    static const char *const names[] = {"never", "ceiling", "rule", "preset", "default", "sandbox"};
 
-    return s <= POLICY_BY_DEFAULT ? names[s] : "rule";
+    return s < ARRAY_SIZE(names) ? names[s] : "rule";
 }
 
 /* Text of a peer: cut, and what is not printable ASCII replaced, so that the line is plain text. */
@@ -89,6 +89,8 @@ static json_t *line_of(const struct audit *a, const struct audit_record *r)
     put_text(o, "event", event_names[r->event], false);
     put_text(o, "sandbox", r->sandbox->id, false);
     put_text(o, "tenant", r->sandbox->tenant, false);
+    if (r->sandbox->room)
+        json_object_set_new(o, "command", json_integer(r->sandbox->room));
     json_object_set_new(o, "flow", json_integer((json_int_t)r->flow->id));
     put_text(o, "via", via_names[r->flow->via], false);
     put_text(o, "protocol", flow_kind_name(r->flow->kind), false);

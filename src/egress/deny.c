@@ -32,7 +32,8 @@ static void plain(const char *text, char *out, size_t size)
 
 static void fill(struct denial *d, const struct flow *f, const char *method, const char *path)
 {
-    *d = (struct denial){.at_ms = clock_real_ms(), .port = f->target.port};
+    *d = (struct denial){
+        .at_ms = clock_real_ms(), .room = f->sandbox->room, .port = f->target.port};
     if (f->target.name)
         snprintf(d->name, sizeof(d->name), "%s", f->target.name);
     else
@@ -72,6 +73,8 @@ void deny_note(struct flow *f, const struct policy_verdict *v, const char *metho
     s->denied++;
     fill(&d, f, method, path);
     keep(s, &d);
+    if (s->parent)
+        keep(s->parent, &d);
     audit_record(f->egress->audit, &r);
     control_tell_denial(f->egress, s, &d);
 }
@@ -84,6 +87,8 @@ json_t *deny_json(const struct denial *d)
     clock_format_rfc3339(d->at_ms, at);
     o = json_pack("{s:s, s:s, s:i, s:s, s:s}", "time", at, "name", d->name, "port", (int)d->port,
                   "rule", d->rule, "reason", d->reason);
+    if (o && d->room)
+        json_object_set_new(o, "command", json_integer(d->room));
     if (o && d->method[0]) {
         json_object_set_new(o, "method", json_string(d->method));
         json_object_set_new(o, "path", json_string(d->path));

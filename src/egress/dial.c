@@ -29,7 +29,7 @@ struct dial {
     struct dial *next; /* of its bucket */
     uint64_t id, owner;
     dial_cb cb;
-    uint32_t slot, gen;
+    uint32_t slot, gen, room;
     char name[POLICY_NAME_MAX + 1]; /* "" for an address */
     uint16_t port;
     struct policy_address addresses[RESOLVE_ADDRESSES_MAX];
@@ -174,7 +174,7 @@ static void on_handshake(struct egress *eg, uint64_t dial_id, int fd, const stru
 /* The sandbox's own proxy, or everybody's. */
 static const struct upstream *upstream_of(const struct dial *d)
 {
-    const struct sandbox *s = registry_find(d->egress, d->slot, d->gen);
+    const struct sandbox *s = registry_find(d->egress, d->slot, d->gen, 0);
 
     return s && s->upstream ? s->upstream : d->egress->config.upstream;
 }
@@ -317,7 +317,7 @@ static void arm(struct dial *d)
 
 static void go_on(struct dial *d)
 {
-    struct sandbox *s = registry_find(d->egress, d->slot, d->gen);
+    struct sandbox *s = registry_find(d->egress, d->slot, d->gen, d->room);
     uint64_t now = clock_mono_ms();
 
     if (d->done || d->resolving || d->handshake)
@@ -359,7 +359,7 @@ static void on_timer(uv_timer_t *t)
 /* Perhaps inside dial_start: what fails at once is told from the timer. */
 static void first_try(struct dial *d)
 {
-    struct sandbox *s = registry_find(d->egress, d->slot, d->gen);
+    struct sandbox *s = registry_find(d->egress, d->slot, d->gen, d->room);
 
     if (!s || !try_next(d, s))
         fail_soon(d);
@@ -414,12 +414,13 @@ static void dial_by_name(struct dial *d, struct sandbox *s, const struct target 
 
 static void begin(struct dial *d, struct sandbox *s, const struct target *t)
 {
-    const struct upstream *up = upstream_of(d);
+    const struct upstream *up = upstream_of(d),
+                          *own = s->parent ? s->parent->upstream : s->upstream;
 
     if (d->egress->config.offline) {
         give_reason(d, ERR_UNAVAILABLE, 0, "this server is offline: [egress] offline is set");
         fail_soon(d);
-    } else if (s->upstream && !policy_address_is_public(upstream_address(s->upstream))) {
+    } else if (own && !policy_address_is_public(upstream_address(own))) {
         /* The operator's proxy is where the operator said; a sandbox's own could be anything. */
         give_reason(d, ERR_DENIED, 0, "the upstream proxy's address is not a public one");
         fail_soon(d);
@@ -449,6 +450,7 @@ uint64_t dial_start(struct egress *eg, struct sandbox *s, const struct target *t
     d->cb = cb;
     d->slot = s->slot;
     d->gen = s->gen;
+    d->room = s->room;
     d->port = t->port;
     d->result.fd = -1;
     d->deadline_ms = clock_mono_ms() + eg->config.connect_timeout_ms;

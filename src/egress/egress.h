@@ -16,7 +16,7 @@
  *
  * A sandbox is who owns the listener that accepted, and nothing else says who it is. A flow is
  * owned by registry.c and ends in flow_end alone; across turns of the loop others keep its id, and
- * look it up (flow_find). Sandboxes are kept as {slot, gen} likewise (registry_find). */
+ * look it up (flow_find). Sandboxes and their rooms are kept as {slot, gen, room} likewise (registry_find). */
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -127,6 +127,7 @@ struct rate {
 
 struct denial {
     int64_t at_ms;
+    uint32_t room; /* of the command that was refused; 0: none's */
     uint16_t port;
     char name[POLICY_NAME_MAX + 1]; /* or the address in digits */
     char method[16], path[128];     /* of a request; printable ASCII, cut */
@@ -134,9 +135,14 @@ struct denial {
     char reason[POLICY_REASON_SIZE];
 };
 
+/* A sandbox, or one of its rooms: a command with a network, names and a policy of its own, which says
+ * no more than its sandbox's does. A room has no ceiling, upstream or proxy of its own. */
 struct sandbox {
     struct egress *egress;
     uint32_t slot, gen;
+    uint32_t room;                                           /* 0: the sandbox itself */
+    struct sandbox *parent;                                  /* of a room, else NULL; outlives it */
+    struct sandbox *rooms, *next_room;                       /* of a sandbox */
     char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1]; /* "" until the policy came */
     bool has_policy;
     struct policy *policy, *ceiling; /* ceiling may be NULL */
@@ -242,6 +248,15 @@ struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct
 /* About the very address that is to be dialled: also when it is `::`, which is the host itself to
  * connect(2), and to the one above a name that is not resolved yet. */
 struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t);
+
+/* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceiling. A
+ * room's credential is one that both name. */
+struct policy_verdict verdict_of(const struct sandbox *s,
+                                 struct policy_verdict (*ask)(const struct policy *p,
+                                                              const void *subject),
+                                 const void *subject);
+/* Whose policy that word was. */
+const struct policy *verdict_policy(const struct sandbox *s, const struct policy_verdict *v);
 
 /* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
 void flow_route(struct flow *f);

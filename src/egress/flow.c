@@ -294,33 +294,29 @@ void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rul
 
 /* -- the policy's word ------------------------------------------------------------------------- */
 
-static struct policy_verdict both(const struct sandbox *s, struct policy_verdict own,
-                                  struct policy_verdict (*ask)(const struct policy *,
-                                                               const struct target *),
-                                  const struct target *t)
+static struct policy_verdict ask_name(const struct policy *p, const void *target)
 {
-    return s->ceiling ? policy_both(own, ask(s->ceiling, t)) : own;
-}
+    const struct target *t = target;
 
-static struct policy_verdict ask_name(const struct policy *p, const struct target *t)
-{
     return policy_name(p, t->name, t->port);
 }
 
-static struct policy_verdict ask_address(const struct policy *p, const struct target *t)
+static struct policy_verdict ask_address(const struct policy *p, const void *target)
 {
+    const struct target *t = target;
+
     return policy_address(p, t->name, &t->address, t->port);
 }
 
 struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t)
 {
-    return both(s, ask_address(s->policy, t), ask_address, t);
+    return verdict_of(s, ask_address, t);
 }
 
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)
 {
     if (t->name && !target_is_resolved(t))
-        return both(s, ask_name(s->policy, t), ask_name, t);
+        return verdict_of(s, ask_name, t);
     return flow_verdict_dial(s, t);
 }
 
@@ -330,16 +326,14 @@ struct policy_verdict flow_verdict(const struct flow *f)
 
     if (!f->target.name)
         return flow_verdict_address(s, &f->target);
-    return both(s, ask_name(s->policy, &f->target), ask_name, &f->target);
+    return verdict_of(s, ask_name, &f->target);
 }
 
 static void refuse_by_policy(struct flow *f, const struct policy_verdict *v)
 {
     char why[POLICY_REASON_SIZE];
-    const struct sandbox *s = f->sandbox;
-    const struct policy *p = v->source == POLICY_BY_CEILING ? s->ceiling : s->policy;
 
-    deny_explain(p, v, &f->target, NULL, NULL, why);
+    deny_explain(verdict_policy(f->sandbox, v), v, &f->target, NULL, NULL, why);
     flow_refuse(f, v, "policy", "%s", why);
 }
 

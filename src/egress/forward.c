@@ -82,7 +82,7 @@ static void on_sweep(uv_timer_t *t)
         struct flow *f = flow_of(l);
 
         next = l->next;
-        if (!f || !f->sandbox->has_policy || policy_limits(f->sandbox->policy)->bytes == 0)
+        if (!f || !registry_counts_bytes(f->sandbox))
             continue;
         sample(l);
         if (!registry_over_bytes(f->sandbox))

@@ -41,23 +41,49 @@ static void close_sockets(struct sandbox *s)
     util_close(&s->udp_fd);
 }
 
+static void unlink_sandbox(struct sandbox *s)
+{
+    struct sandbox **at;
+
+    if (!s->parent) {
+        s->egress->registry->slots[s->slot] = NULL;
+        return;
+    }
+    for (at = &s->parent->rooms; *at != s; at = &(*at)->next_room)
+        ;
+    *at = s->next_room;
+}
+
 static void end_sandbox(struct sandbox *s)
 {
-    s->egress->registry->slots[s->slot] = NULL;
+    while (s->rooms)
+        end_sandbox(s->rooms);
     close_sockets(s);
     while (s->flows)
         flow_end(s->flows);
+    unlink_sandbox(s);
     free_rules(s);
     names_free(s->names);
     free(s->denials);
     free(s);
 }
 
-struct sandbox *registry_find(struct egress *eg, uint32_t slot, uint32_t gen)
+static struct sandbox *find_room(struct sandbox *s, uint32_t room)
+{
+    struct sandbox *r = s->rooms;
+
+    while (r && r->room != room)
+        r = r->next_room;
+    return r;
+}
+
+struct sandbox *registry_find(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room)
 {
     struct sandbox *s = slot < REGISTRY_SLOTS_MAX ? eg->registry->slots[slot] : NULL;
 
-    return s && s->gen == gen ? s : NULL;
+    if (!s || s->gen != gen)
+        return NULL;
+    return room ? find_room(s, room) : s;
 }
 
 struct sandbox *registry_next(struct egress *eg, uint32_t *slot)
@@ -86,7 +112,6 @@ static struct sandbox *new_sandbox(struct egress *eg, uint32_t slot, uint32_t ge
     s->slot = slot;
     s->gen = gen;
     s->tcp_fd = s->udp_fd = -1;
-    eg->registry->slots[slot] = s;
     return s;
 }
 
@@ -111,12 +136,49 @@ static struct sandbox *at(struct egress *eg, uint32_t slot, uint32_t gen)
         return NULL;
     if (s)
         end_sandbox(s);
-    return new_sandbox(eg, slot, gen);
+    s = new_sandbox(eg, slot, gen);
+    eg->registry->slots[slot] = s;
+    return s;
 }
 
-void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, int tcp_fd, int udp_fd)
+/* The same of a room. NULL: there are too many, or memory is out. */
+static struct sandbox *at_room(struct sandbox *s, uint32_t number)
 {
-    struct sandbox *s = at(eg, slot, gen);
+    struct sandbox *r = find_room(s, number);
+    size_t n = 0;
+
+    for (const struct sandbox *i = s->rooms; i; i = i->next_room)
+        n++;
+    if (r || n >= REGISTRY_ROOMS_MAX)
+        return r;
+    r = new_sandbox(s->egress, s->slot, s->gen);
+    if (!r)
+        return NULL;
+    r->room = number;
+    r->parent = s;
+    r->next_room = s->rooms;
+    s->rooms = r;
+    return r;
+}
+
+/* Whose sockets are told of. A room's come once: those of one that has some already are another's, and
+ * nothing of the one before is theirs. */
+static struct sandbox *at_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room)
+{
+    struct sandbox *s = at(eg, slot, gen), *r;
+
+    if (!s || !room)
+        return s;
+    r = find_room(s, room);
+    if (r && r->tcp_fd >= 0)
+        end_sandbox(r);
+    return at_room(s, room);
+}
+
+void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room, int tcp_fd,
+                   int udp_fd)
+{
+    struct sandbox *s = at_open(eg, slot, gen, room);
     int rc;
 
     if (!s) {
@@ -133,9 +195,9 @@ void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, int tcp_fd, i
         log_error("slot %u: cannot serve its listener: %s", slot, strerror(-rc));
 }
 
-void registry_close(struct egress *eg, uint32_t slot, uint32_t gen)
+void registry_close(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room)
 {
-    struct sandbox *s = registry_find(eg, slot, gen);
+    struct sandbox *s = registry_find(eg, slot, gen, room);
 
     if (s)
         end_sandbox(s);
@@ -148,13 +210,80 @@ void registry_begin_sync(struct egress *eg)
 
 /* What has sockets of an earlier round only has ended while the channel was down. What has none yet
  * was told by cayd alone: its sockets are on their way. */
+static void end_if_not_told(struct sandbox *s)
+{
+    if (s->tcp_fd >= 0 && s->round != s->egress->registry->round) {
+        end_sandbox(s);
+        return;
+    }
+    for (struct sandbox *r = s->rooms, *next; r; r = next) {
+        next = r->next_room;
+        end_if_not_told(r);
+    }
+}
+
 void registry_sync(struct egress *eg)
 {
-    struct registry *r = eg->registry;
-
     for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
-        if (r->slots[i] && r->slots[i]->tcp_fd >= 0 && r->slots[i]->round != r->round)
-            end_sandbox(r->slots[i]);
+        if (eg->registry->slots[i])
+            end_if_not_told(eg->registry->slots[i]);
+}
+
+static bool is_named(const struct sandbox_rules *rules, uint32_t number)
+{
+    for (size_t i = 0; i < rules->n_rooms; i++)
+        if (rules->rooms[i].number == number)
+            return true;
+    return false;
+}
+
+/* Whose command has ended, or is about to: nothing of it passes any more. */
+static void drop_unnamed_rooms(struct sandbox *s, const struct sandbox_rules *rules)
+{
+    for (struct sandbox *r = s->rooms, *next; r; r = next) {
+        next = r->next_room;
+        if (is_named(rules, r->room))
+            continue;
+        r->has_policy = false;
+        while (r->flows)
+            flow_reset(r->flows);
+        free_rules(r);
+        if (r->tcp_fd < 0)
+            end_sandbox(r);
+    }
+}
+
+/* One that has no place has no policy: nothing passes. */
+static void take_room_rules(struct sandbox *s, struct room_rules *rules)
+{
+    struct sandbox *r = at_room(s, rules->number);
+
+    if (!r) {
+        log_error("slot %u: no place for the policy of another command", s->slot);
+        policy_free(rules->policy);
+        free(rules->allows);
+        if (rules->credentials)
+            s->egress->hooks.credentials_free(rules->credentials);
+        return;
+    }
+    free_rules(r);
+    memcpy(r->id, s->id, sizeof(r->id));
+    memcpy(r->tenant, s->tenant, sizeof(r->tenant));
+    r->policy = rules->policy;
+    r->allows = rules->allows;
+    r->credentials = rules->credentials;
+    r->has_policy = true;
+}
+
+static void go_on(struct sandbox *s)
+{
+    for (struct flow *f = s->flows, *next; f; f = next) {
+        next = f->next;
+        if (f->state != FLOW_WAITING)
+            flow_recheck(f);
+    }
+    if (s->has_policy)
+        accept_go_on(s);
 }
 
 enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
@@ -174,29 +303,48 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
     s->allows = rules->allows;
     s->credentials = rules->credentials;
     s->has_policy = true;
-    for (struct flow *f = s->flows, *next; f; f = next) {
-        next = f->next;
-        if (f->state != FLOW_WAITING)
-            flow_recheck(f);
-    }
-    accept_go_on(s);
+    drop_unnamed_rooms(s, rules);
+    for (size_t i = 0; i < rules->n_rooms; i++)
+        take_room_rules(s, &rules->rooms[i]);
+    go_on(s);
+    for (struct sandbox *r = s->rooms; r; r = r->next_room)
+        go_on(r);
     return ERR_OK;
 }
 
-void registry_usage(const struct sandbox *s, uint64_t *up, uint64_t *down)
+static void add_flows(const struct sandbox *s, uint64_t *up, uint64_t *down)
 {
-    *up = s->up_bytes;
-    *down = s->down_bytes;
     for (const struct flow *f = s->flows; f; f = f->next) {
         *up += f->up_bytes;
         *down += f->down_bytes;
     }
 }
 
+void registry_usage(const struct sandbox *s, uint64_t *up, uint64_t *down)
+{
+    *up = s->up_bytes;
+    *down = s->down_bytes;
+    add_flows(s, up, down);
+    for (const struct sandbox *r = s->rooms; r; r = r->next_room)
+        add_flows(r, up, down);
+}
+
+static uint64_t bytes_limit(const struct sandbox *s)
+{
+    return s->has_policy ? policy_limits(s->policy)->bytes : 0;
+}
+
+bool registry_counts_bytes(const struct sandbox *s)
+{
+    return bytes_limit(s) > 0 || (s->parent && bytes_limit(s->parent) > 0);
+}
+
 bool registry_over_bytes(const struct sandbox *s)
 {
-    uint64_t max = s->has_policy ? policy_limits(s->policy)->bytes : 0, up, down;
+    uint64_t max = bytes_limit(s), up, down;
 
+    if (s->parent && registry_over_bytes(s->parent))
+        return true;
     if (max == 0)
         return false;
     registry_usage(s, &up, &down);
@@ -239,7 +387,8 @@ void registry_add_flow(struct flow *f)
     if (s->flows)
         s->flows->prev = f;
     s->flows = f;
-    s->flow_count++;
+    for (; s; s = s->parent)
+        s->flow_count++;
     r->flow_count++;
 }
 
@@ -255,10 +404,12 @@ void registry_remove_flow(struct flow *f)
     *(f->prev ? &f->prev->next : &s->flows) = f->next;
     if (f->next)
         f->next->prev = f->prev;
-    s->flow_count--;
     r->flow_count--;
-    s->up_bytes += f->up_bytes;
-    s->down_bytes += f->down_bytes;
+    for (; s; s = s->parent) {
+        s->flow_count--;
+        s->up_bytes += f->up_bytes;
+        s->down_bytes += f->down_bytes;
+    }
 }
 
 struct flow *flow_find(struct egress *eg, uint64_t id)

@@ -3,7 +3,8 @@
  *
  * Two sides tell about a sandbox, in any order: privd its listeners (registry_open, registry_close),
  * cayd its policy (registry_policy). Until both were there nothing of it passes. A generation is never
- * used twice, so an older one than known is late and ignored, and a newer one ends the older. */
+ * used twice, so an older one than known is late and ignored, and a newer one ends the older. Rooms of a
+ * sandbox come and go within its generation, likewise by number; its policy brings those of all of them. */
 
 #include "egress/egress.h"
 
@@ -16,36 +17,49 @@ int registry_new(struct egress *eg, struct registry **out);
 /* Ends all flows and sandboxes. */
 void registry_free(struct registry *r);
 
-struct sandbox *registry_find(struct egress *eg, uint32_t slot, uint32_t gen);
+struct sandbox *registry_find(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room);
 
-/* The one with that id, or NULL (for queries; looks at all). */
 struct sandbox *registry_next(struct egress *eg, uint32_t *slot);
 
 /* privd: both descriptors are taken over in every case. */
-void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, int tcp_fd, int udp_fd);
-void registry_close(struct egress *eg, uint32_t slot, uint32_t gen);
+void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room, int tcp_fd,
+                   int udp_fd);
+void registry_close(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room);
 
 /* privd's channel is up (again): all live sandboxes are told from here to registry_sync, which ends
  * those that were not. */
 void registry_begin_sync(struct egress *eg);
 void registry_sync(struct egress *eg);
 
-/* cayd: what PUT holds, all checked. Pointers are taken over on success. */
+#define REGISTRY_ROOMS_MAX (2 * PRIVSEP_ROOMS_MAX) /* of a sandbox; some may not have ended yet */
+
+struct room_rules {
+    uint32_t number;
+    struct policy *policy;
+    char *allows;
+    struct credentials *credentials;
+};
+
+/* cayd: what PUT holds, all checked. Pointers are taken over on success. A room that is not named has no
+ * policy any more. */
 struct sandbox_rules {
     char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1];
     struct policy *policy, *ceiling;
     struct upstream *upstream;
     char *allows;
     struct credentials *credentials;
+    struct room_rules rooms[REGISTRY_ROOMS_MAX];
+    size_t n_rooms;
 };
 enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
                               struct sandbox_rules *rules, struct err *e);
 
-/* Bytes both ways, of flows that live too. */
+/* Bytes both ways, of flows that live too, and of rooms. */
 void registry_usage(const struct sandbox *s, uint64_t *up, uint64_t *down);
 
-/* Has the sandbox used up the bytes that its policy gives it? */
+/* Has the sandbox, or that of the room, used up the bytes that its policy gives it? */
 bool registry_over_bytes(const struct sandbox *s);
+bool registry_counts_bytes(const struct sandbox *s); /* is there such a limit? */
 
 /* The next one's worth of the rate, or false. */
 bool rate_take(struct rate *r, uint32_t per_second);

@@ -8,19 +8,28 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct policy_verdict ask(const struct policy *p, const struct target *t, bool resolved,
-                                 const struct http_head *h)
+struct question {
+    const struct target *t;
+    bool resolved;
+    const struct http_head *h;
+};
+
+static struct policy_verdict ask(const struct policy *p, const void *question)
 {
-    resolved = (resolved && target_is_resolved(t)) || !t->name;
-    return policy_request(p, t->name, resolved ? &t->address : NULL, t->port, h->method, h->path);
+    const struct question *q = question;
+    const struct target *t = q->t;
+    bool resolved = (q->resolved && target_is_resolved(t)) || !t->name;
+
+    return policy_request(p, t->name, resolved ? &t->address : NULL, t->port, q->h->method,
+                          q->h->path);
 }
 
 struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,
                                      const struct http_head *h)
 {
-    struct policy_verdict v = ask(s->policy, t, resolved, h);
+    const struct question q = {t, resolved, h};
 
-    return s->ceiling ? policy_both(v, ask(s->ceiling, t, resolved, h)) : v;
+    return verdict_of(s, ask, &q);
 }
 
 bool request_in_rate(struct sandbox *s)
@@ -28,7 +37,10 @@ bool request_in_rate(struct sandbox *s)
     uint32_t own = policy_limits(s->policy)->requests_per_second,
              all = s->egress->config.requests_per_second;
 
-    return rate_take(&s->requests, own && all ? MIN(own, all) : own ? own : all);
+    return (!s->parent || request_in_rate(s->parent)) &&
+           rate_take(&s->requests, own && all ? MIN(own, all)
+                                   : own      ? own
+                                              : all);
 }
 
 void request_refuse(struct flow *f, const struct policy_verdict *v, const char *rule,
@@ -49,11 +61,9 @@ void request_refuse(struct flow *f, const struct policy_verdict *v, const char *
 void request_refuse_by_policy(struct flow *f, const struct target *t,
                               const struct policy_verdict *v, const struct http_head *h)
 {
-    const struct sandbox *s = f->sandbox;
     char why[POLICY_REASON_SIZE];
 
-    deny_explain(v->source == POLICY_BY_CEILING ? s->ceiling : s->policy, v, t, h->method, h->path,
-                 why);
+    deny_explain(verdict_policy(f->sandbox, v), v, t, h->method, h->path, why);
     request_refuse(f, v, "policy", h, "%s", why);
 }
 

@@ -71,7 +71,8 @@ enum policy_source {
     POLICY_BY_CEILING, /* the tenant's own limit */
     POLICY_BY_RULE,
     POLICY_BY_PRESET,
-    POLICY_BY_DEFAULT
+    POLICY_BY_DEFAULT,
+    POLICY_BY_SANDBOX /* a command's own policy allows it, its sandbox's does not */
 };
 
 struct policy_verdict {
