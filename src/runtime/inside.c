@@ -47,21 +47,6 @@ static int set_limits(void)
     return rc == 0 ? lower_limit(RLIMIT_RTPRIO, 0) : rc;
 }
 
-static int make_file(const char *path)
-{
-    /* Removed first: it may be a link in the template, and writing to a lower file copies it up. */
-    unlink(path);
-    CLEANUP_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    return fd < 0 ? -errno : 0;
-}
-
-/* Made here, as root's own; the agent writes the name into them once the sandbox has one. */
-static int make_name_files(void)
-{
-    int rc = make_file(AGENT_HOSTS_FILE);
-    return rc == 0 ? make_file(AGENT_HOSTNAME_FILE) : rc;
-}
-
 /* Puts a descriptor at a number; both are then the agent's. */
 static int place(int fd, int at)
 {
@@ -123,8 +108,7 @@ static int set_up_tree(const struct inside *in)
     if (in->room)
         return room_mount();
     int root = rootfs_build(in);
-    int rc = root < 0 ? root : mnt_pivot(root);
-    return rc == 0 ? make_name_files() : rc;
+    return root < 0 ? root : mnt_pivot(root);
 }
 
 static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)

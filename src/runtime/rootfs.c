@@ -138,9 +138,29 @@ static int overlay(const char *lower, const char *upper, const char *work)
     return mnt_new("overlay", options, MOUNT_ATTR_NODEV);
 }
 
+static int make_file(int dir_fd, const char *name)
+{
+    CLEANUP_CLOSE int fd = openat(dir_fd, name,
+                                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    return fd < 0 ? -errno : 0;
+}
+
+/* The agent writes into them once the sandbox has a name. They are made before the layer is an overlay's, and
+ * so hide what the template has by these names, a link too; to remove and make them anew through the overlay
+ * costs the work of a whole rename. The layer is new: nothing in it is anybody's. */
+static int make_name_files(const struct build *b)
+{
+    if (mkdirat(b->stage_fd, "upper/root/etc", 0755) < 0)
+        return -errno;
+    int rc = make_file(b->stage_fd, "upper/root" AGENT_HOSTS_FILE);
+    return rc < 0 ? rc : make_file(b->stage_fd, "upper/root" AGENT_HOSTNAME_FILE);
+}
+
 static int mount_root(struct build *b)
 {
     int rc = attach_layers(b);
+    if (rc == 0)
+        rc = make_name_files(b);
     if (rc < 0)
         return rc;
     b->root_fd = overlay("lower", "upper/root", "upper/root.work");
@@ -234,33 +254,35 @@ static const char *const sys_masked[] = {
 };
 /* clang-format on */
 
-/* Covers a file with /dev/null or a directory with an empty one; what is not there needs no mask. */
+/* An empty directory that stays so, where each mask of a directory is copied from. */
+static int make_empty(const struct build *b)
+{
+    CLEANUP_CLOSE int fd = mnt_clone(b->stage_fd, "empty", STRICT | MOUNT_ATTR_RDONLY);
+    return fd < 0 ? fd : mnt_attach(fd, b->stage_fd, "empty");
+}
+
+/* Covers a file with /dev/null or a directory with the empty one; what is not there needs no mask. The names are
+ * the kernel's own: nobody can change where they lead, and a link as the last of them is not followed. */
 static int mask(const struct build *b, int dir_fd, const char *path)
 {
     struct stat st;
-    CLEANUP_CLOSE int target = mnt_open_beneath(dir_fd, path, O_PATH, 0);
-    if (target == -ENOENT || target == -EACCES || WITHOUT(MASKS))
+    if (WITHOUT(MASKS))
         return 0;
-    if (target < 0)
-        return target;
-    if (fstat(target, &st) < 0)
-        return -errno;
-    CLEANUP_CLOSE int cover = S_ISDIR(st.st_mode)
-                                  ? mnt_clone(b->stage_fd, "empty", STRICT | MOUNT_ATTR_RDONLY)
-                                  : mnt_clone(b->dev_fd, "null",
-                                              MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-    return cover < 0 ? cover : mnt_attach(cover, target, "");
+    if (fstatat(dir_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT || errno == EACCES ? 0 : -errno;
+    CLEANUP_CLOSE int cover = S_ISDIR(st.st_mode) ? mnt_copy(b->stage_fd, "empty")
+                                                  : mnt_copy(b->dev_fd, "null");
+    return cover < 0 ? cover : mnt_attach(cover, dir_fd, path);
 }
 
 int rootfs_make_read_only(int dir_fd, const char *path)
 {
-    CLEANUP_CLOSE int target = mnt_open_beneath(dir_fd, path, O_PATH, 0);
-    if (target == -ENOENT || WITHOUT(READ_ONLY))
+    if (WITHOUT(READ_ONLY))
         return 0;
-    if (target < 0)
-        return target;
-    CLEANUP_CLOSE int copy = mnt_clone(target, "", STRICT | MOUNT_ATTR_RDONLY);
-    return copy < 0 ? copy : mnt_attach(copy, target, "");
+    CLEANUP_CLOSE int copy = mnt_clone(dir_fd, path, STRICT | MOUNT_ATTR_RDONLY);
+    if (copy < 0)
+        return copy == -ENOENT ? 0 : copy;
+    return mnt_attach(copy, dir_fd, path);
 }
 
 /* The host's boot_id names the host; each boot of a sandbox has its own. */
@@ -309,6 +331,8 @@ static int mount_proc(struct build *b)
     int rc = b->proc_fd < 0 ? b->proc_fd : attach_at(b->proc_fd, b->root_fd, "proc");
     if (rc == 0)
         rc = rootfs_set_sysctls(b->proc_fd);
+    if (rc == 0)
+        rc = make_empty(b);
     for (size_t i = 0; rc == 0 && i < ROOTFS_PROC_READ_ONLY; i++)
         rc = rootfs_make_read_only(b->proc_fd, rootfs_proc_read_only[i]);
     for (size_t i = 0; rc == 0 && i < ROOTFS_PROC_MASKED; i++)

@@ -18,12 +18,18 @@ int mnt_open_beneath(int dir_fd, const char *path, int flags, unsigned mode)
     return fd < 0 ? -errno : fd;
 }
 
+int mnt_copy(int dir_fd, const char *path)
+{
+    int fd = open_tree(dir_fd, path,
+                       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
+}
+
 static int clone_tree(int dir_fd, const char *path, struct mount_attr *attr)
 {
-    CLEANUP_CLOSE int fd = open_tree(
-        dir_fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+    CLEANUP_CLOSE int fd = mnt_copy(dir_fd, path);
     if (fd < 0)
-        return -errno;
+        return fd;
     /* A copy would otherwise share the propagation of what it was copied from. */
     attr->propagation = MS_PRIVATE;
     /* The kinds of access times are one field of several bits: cleared before it is set. */
