@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define KEPT_BYTES (1 << 20)
+
 /* What is not writable was never written to (relocations are all in segments that are), so that its
  * pages are the file's: dropped, they come again. The others are left alone. */
 static int drop_file_pages(struct dl_phdr_info *object, size_t size, void *arg)
@@ -28,5 +30,9 @@ static int drop_file_pages(struct dl_phdr_info *object, size_t size, void *arg)
 void giveback_start(void)
 {
     malloc_trim(0);
+    /* From here on buffers of some 64 KiB come and go with every read of a stream: not one by one to
+     * and from the kernel. */
+    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+    mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
     dl_iterate_phdr(drop_file_pages, NULL);
 }

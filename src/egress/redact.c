@@ -166,6 +166,16 @@ static void search(struct redact *r, int stream, size_t at, unsigned char c)
     r->begun[stream] = begun;
 }
 
+/* How many bytes there are before one that a secret begins with. */
+static size_t to_first(const struct redact *r, const char *data, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && !r->first[(unsigned char)data[i]])
+        i++;
+    return i;
+}
+
 int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
 {
     int stream = contents ? CONTENTS : FRAMING;
@@ -180,12 +190,12 @@ int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
         memset(r->marks.data + at, stream, n);
         buf_commit(&r->marks, n);
     }
+    /* A match writes over bytes here; data stays as it came. */
     for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)data[i];
-
-        /* A match writes over bytes here; data stays as it came. */
-        if (r->begun[stream] || r->first[c])
-            search(r, stream, at + i, c);
+        if (!r->begun[stream])
+            i += to_first(r, data + i, n - i);
+        if (i < n)
+            search(r, stream, at + i, (unsigned char)data[i]);
     }
     return 0;
 }
@@ -217,16 +227,30 @@ static void forget(struct redact *r)
     memset(r->begun, 0, sizeof(r->begun));
 }
 
+/* All of it, as a rule, and nothing is there yet: then the memory itself changes hands. */
+static int hand_over(struct redact *r, size_t n, struct buf *out)
+{
+    struct buf b = r->bytes;
+
+    if (n == 0 || n < b.len || out->base || b.cap > out->max)
+        return buf_append(out, b.data ? b.data : "", n);
+    b.max = out->max;
+    *out = b;
+    buf_init(&r->bytes, REDACT_WINDOW_MAX);
+    return 0;
+}
+
 int redact_take(struct redact *r, bool end, struct buf *out)
 {
     size_t n = r->bytes.len - (end ? 0 : kept_back(r));
-    int rc = buf_append(out, r->bytes.data ? r->bytes.data : "", n);
+    int rc = hand_over(r, n, out);
 
     if (end)
         forget(r);
     if (rc < 0 || n == 0)
         return rc;
-    buf_consume(&r->bytes, n);
+    if (r->bytes.base)
+        buf_consume(&r->bytes, n);
     buf_consume(&r->marks, n);
     if (r->bytes.len == 0) { /* nothing of a quiet connection is kept */
         buf_free(&r->bytes);
