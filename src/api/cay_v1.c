@@ -349,6 +349,7 @@ const struct api_route cay_v1_routes[] = {
     {"GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
     {"PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
     {"GET", "/cay/v1/sandboxes/{id}/denials", cay_v1_denials},
+    {"POST", "/cay/v1/sandboxes/{id}/exec", cay_v1_exec},
     {"POST", "/cay/v1/secrets", cay_v1_secret_set},
     {"GET", "/cay/v1/secrets", cay_v1_secret_list},
     {"DELETE", "/cay/v1/secrets/{name}", cay_v1_secret_remove},

@@ -52,6 +52,14 @@
  *   place of the mistake: nothing of it is used. 503: written, in force when cay-egress answers.
  * GET /cay/v1/sandboxes/{id}/denials -> 200 {"denials": [{"time", "name", "port", "rule", "reason"[,
  *   "method", "path"]}]}: the last 64, newest last.
+ * POST /cay/v1/sandboxes/{id}/exec {"command": ["git", "fetch"] or "shell": "...", "cwd", "env": {}, "user",
+ *   "stdin", "timeout_ms" (60,000; at most an hour), "max_output_bytes" (1 MiB; at most 4), "encoding":
+ *   "utf-8" or "base64" (of stdin, stdout, stderr), "policy": {...} or the name of a default}
+ *   -> 200 {"exit_code" (null: a signal, or its time), "signal", "stdout", "stderr", "truncated", "timed_out",
+ *   "duration_ms", "violations": [as of denials, of that time]}: a program, run to its end, and its last
+ *   output. With a policy it runs in a network of its own, in which both this policy and the sandbox's hold
+ *   (docs/policy.md), and what it leaves running ends with it; 429: 8 such run already. 400 for an unknown
+ *   key, program, directory or user. A client that goes away does not end it; its time does.
  *
  * POST /cay/v1/secrets {"name": "MODEL_KEY", "value": ..., "bind": {"kind": "bearer", "domains": [...]}}
  *   -> 201 {"name", "bind"}: makes or replaces a credential of the tenant's (egress/credential.h says what
@@ -86,6 +94,9 @@ void cay_v1_policy_put(struct api_call *call);
 void cay_v1_denials(struct api_call *call);
 void cay_v1_audit(struct api_call *call);
 void cay_v1_audit_verify(struct api_call *call);
+
+/* cay_v1_exec.c */
+void cay_v1_exec(struct api_call *call);
 
 /* cay_v1_secrets.c */
 void cay_v1_secret_set(struct api_call *call);

@@ -1,5 +1,6 @@
 #include "core/call.h"
 
+#include "base/base64.h"
 #include "http/client.h"
 #include "runtime/agent_boot.h"
 
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+
+#define USER_MAX 64 /* what an agent takes */
 
 struct call {
     struct call *next, **prev;
@@ -28,9 +31,12 @@ struct agent_call {
     struct call_agent_request request;
     char key_hex[2 * PRIVSEP_KEY_SIZE + 1];
     char target[CALL_TARGET_MAX + 1]; /* of call_unix */
-    struct http_header headers[2];
+    char authorization[USER_MAX * 2], agent_timeout[24];
+    struct http_header headers[4];
     size_t n_headers;
     uint16_t port;
+    int fd; /* of call_agent_at; then the HTTP client's, while in_http */
+    bool in_http;
     int connect_error; /* of call_unix, -errno */
     call_agent_cb cb;
     void *arg;
@@ -140,7 +146,7 @@ enum err_code call_privd_err(struct err *e, int64_t status, const char *what)
 static void free_agent_call(struct agent_call *a)
 {
     if (a->request.body) /* of /init and of what is sealed: secrets */
-        explicit_bzero(a->request.body, strlen(a->request.body));
+        explicit_bzero(a->request.body, a->request.body_len);
     free(a->request.body);
     free(a);
 }
@@ -153,6 +159,8 @@ static void cancel_agent(struct call *call)
 
     unlink_call(call);
     err_set(&why, ERR_CANCELED, "the server is stopping");
+    if (a->in_http) /* a program's output may not end for long: on_http_done comes now */
+        shutdown(a->fd, SHUT_RDWR);
     a->cb(c, call->id, &why, 0, NULL, 0, a->arg);
 }
 
@@ -174,6 +182,7 @@ static void on_http_done(void *arg, const struct http_head *head, const char *bo
 {
     struct agent_call *a = arg;
 
+    a->in_http = false;
     if (head)
         agent_answer(a, NULL, head->status, body, len);
     else
@@ -191,6 +200,14 @@ static int connect_loopback(int fd, uint16_t port)
     return errno == EINPROGRESS ? 1 : -errno;
 }
 
+/* After a cancel the owner is told nothing more: what comes is read to its end, and dropped. */
+static bool on_http_data(void *arg, const char *data, size_t len)
+{
+    struct agent_call *a = arg;
+
+    return a->call.core && a->request.on_data(a->arg, data, len);
+}
+
 static void send_http(struct agent_call *a, int fd, bool connecting, const char *host)
 {
     struct http_client_request h = {.fd = fd,
@@ -201,12 +218,15 @@ static void send_http(struct agent_call *a, int fd, bool connecting, const char 
                                     .headers = a->headers,
                                     .header_count = a->n_headers,
                                     .body = a->request.body,
-                                    .body_len = a->request.body ? strlen(a->request.body) : 0,
+                                    .body_len = a->request.body_len,
+                                    .on_data = a->request.on_data ? on_http_data : NULL,
                                     .max_response_bytes = a->request.max_response_bytes,
                                     .timeout_ms = a->request.timeout_ms,
                                     .done = on_http_done,
                                     .arg = a};
 
+    a->fd = fd;
+    a->in_http = true;
     http_client_send(a->call.core->loop, &h);
 }
 
@@ -248,21 +268,67 @@ static struct agent_call *new_call(struct core *c, const char *id,
     a->cb = cb;
     a->arg = arg;
     a->call.cancel = cancel_agent;
-    if (r->body)
-        add_header(a, "Content-Type", "application/json");
+    if (r->body) {
+        a->request.body_len = r->body_len ? r->body_len : strlen(r->body);
+        add_header(a, "Content-Type", r->type ? r->type : "application/json");
+    }
     link_call(c, &a->call, id);
     return a;
+}
+
+/* Basic authorization names the user; who may ask was decided before. */
+static void add_user(struct agent_call *a, const char *user)
+{
+    static const char scheme[] = "Basic ";
+    char text[USER_MAX + 2];
+    int n = snprintf(text, sizeof(text), "%.*s:", USER_MAX, user);
+
+    memcpy(a->authorization, scheme, sizeof(scheme));
+    base64_encode(text, (size_t)n, a->authorization + strlen(scheme));
+    add_header(a, "Authorization", a->authorization);
+}
+
+static void prepare_agent(struct agent_call *a, const uint8_t key[static PRIVSEP_KEY_SIZE])
+{
+    const struct core_config *config = &a->call.core->config;
+
+    a->port = config->agent_port ? config->agent_port : AGENT_PORT;
+    ids_hex(key, PRIVSEP_KEY_SIZE, a->key_hex);
+    add_header(a, AGENT_KEY_HEADER, a->key_hex);
+    if (a->request.user)
+        add_user(a, a->request.user);
+    a->request.user = NULL; /* the caller's */
+    if (a->request.agent_timeout_ms == 0)
+        return;
+    (void)snprintf(a->agent_timeout, sizeof(a->agent_timeout), "%llu",
+                   (unsigned long long)a->request.agent_timeout_ms);
+    add_header(a, "Connect-Timeout-Ms", a->agent_timeout);
+}
+
+static void use_socket(void *arg)
+{
+    struct agent_call *a = arg;
+
+    on_socket(a, &a->fd, 1, NULL);
+}
+
+void call_agent_at(struct core *c, const char *id, int fd,
+                   const uint8_t key[static PRIVSEP_KEY_SIZE], const struct call_agent_request *r,
+                   call_agent_cb cb, void *arg)
+{
+    struct agent_call *a = new_call(c, id, r, cb, arg);
+
+    a->fd = fd;
+    prepare_agent(a, key);
+    core_defer(c, use_socket, a);
 }
 
 void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
                 void *arg)
 {
-    struct core *c = o->core;
-    struct agent_call *a = new_call(c, o->s.id, r, cb, arg);
+    struct agent_call *a = new_call(o->core, o->s.id, r, cb, arg);
 
-    a->port = c->config.agent_port ? c->config.agent_port : AGENT_PORT;
-    ids_hex(o->s.agent_key, sizeof(o->s.agent_key), a->key_hex);
-    add_header(a, AGENT_KEY_HEADER, a->key_hex);
+    prepare_agent(a, o->s.agent_key);
     sockets_get(o, 1, on_socket, a);
 }
 

@@ -22,13 +22,25 @@ typedef void (*call_agent_cb)(struct core *c, const char *id, const struct err *
 struct call_agent_request {
     const char *method, *target; /* literals: not copied */
     char *body;                  /* malloc'd and taken over; JSON, or NULL */
+    size_t body_len;             /* 0: the body is a text */
+    const char *type;            /* of the body, a literal; NULL: application/json */
+    const char *user; /* whose program or file it is; NULL: the sandbox's default. Copied */
+    uint64_t agent_timeout_ms; /* told to the agent (Connect-Timeout-Ms); 0: not */
     size_t max_response_bytes;
     uint64_t timeout_ms;
+    bool (*on_data)(void *arg, const char *data,
+                    size_t len); /* http/client.h; arg is the callback's */
 };
 
 /* Carries the agent's key. A failure to start is told through cb too. */
 void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
                 void *arg);
+
+/* The same over a socket that is there, not connected yet, with that key: to an agent that is not the sandbox's
+ * own (a room's), or where sockets were fetched before. fd is taken over. */
+void call_agent_at(struct core *c, const char *id, int fd,
+                   const uint8_t key[static PRIVSEP_KEY_SIZE], const struct call_agent_request *r,
+                   call_agent_cb cb, void *arg);
 
 /* The same to a server on a unix socket (cay-egress), without a key: method, body and the rest as in
  * r, but target is copied (at most CALL_TARGET_MAX bytes). id may be "". */

@@ -90,23 +90,29 @@ static int add_identity(json_t *env, const struct sandbox *s)
            json_object_set_new(env, "E2B_TEMPLATE_ID", json_string(s->template_asked));
 }
 
-/* The body of /init, malloc'd; NULL: memory is out. */
-static char *make_init_body(struct core *core, const struct sandbox *s)
+json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env)
 {
     const char *pem = authority_pem(core, s->tenant);
     char now[CLOCK_RFC3339_SIZE];
-    char *text = NULL;
     json_t *body;
 
-    if (add_identity(s->env, s) < 0)
-        return NULL;
     clock_format_rfc3339(clock_real_ms(), now);
-    body = json_pack("{s:O, s:s, s:s, s:s, s:{s:I, s:I, s:I}}", "envVars", s->env, "defaultUser",
+    body = json_pack("{s:O, s:s, s:s, s:s, s:{s:I, s:I, s:I}}", "envVars", env, "defaultUser",
                      DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp", now, "limits",
                      "memoryBytes", (json_int_t)s->limits.memory_bytes, "diskBytes",
                      (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli);
-    if (body && (!pem || json_object_set_new(body, "caBundle", json_string(pem)) == 0))
-        text = json_dumps(body, JSON_COMPACT);
+    if (!body || !pem || json_object_set_new(body, "caBundle", json_string(pem)) == 0)
+        return body;
+    json_decref(body);
+    return NULL;
+}
+
+/* Malloc'd; NULL: memory is out. */
+static char *make_init_body(struct core *core, const struct sandbox *s)
+{
+    json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(core, s, s->env);
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+
     json_decref(body);
     return text;
 }

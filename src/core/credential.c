@@ -224,6 +224,21 @@ json_t *credentials_for(struct core *c, const struct sandbox *s)
     return out;
 }
 
+json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t *policy)
+{
+    struct sandbox narrowed = *s;
+    json_t *all, *out = json_array(), *item;
+    size_t i;
+
+    narrowed.policy = policy;
+    all = credentials_for(c, &narrowed);
+    json_array_foreach (all, i, item)
+        if (names(s->policy, json_string_value(json_object_get(item, "name"))))
+            json_array_append(out, item);
+    json_decref(all);
+    return out;
+}
+
 static void touch_users(struct core *c, const char *tenant, const char *name)
 {
     for (size_t i = 0; i < c->registry.n; i++) {

@@ -2,6 +2,7 @@
 
 #include "core/authority.h"
 #include "core/call.h"
+#include "core/exec.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -141,9 +142,9 @@ static char *make_body(const struct sandbox_obj *o)
 {
     const char *ceiling = o->core->config.egress_ceiling;
     json_t *proxy = json_object_get(o->s.network, "egressProxy");
-    json_t *body = json_pack("{s:s, s:s, s:O?, s:o, s:O?}", "id", o->s.id, "tenant", o->s.tenant,
+    json_t *body = json_pack("{s:s, s:s, s:O?, s:o, s:O?, s:o?}", "id", o->s.id, "tenant", o->s.tenant,
                              "policy", o->s.policy, "credentials", credentials_for(o->core, &o->s),
-                             "proxy", proxy);
+                             "proxy", proxy, "rooms", exec_rooms(o));
     char *text = NULL;
 
     if (body && (!ceiling ||

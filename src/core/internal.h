@@ -27,6 +27,7 @@ struct job;
 struct templates;
 struct egress;
 struct egress_waiter;
+struct exec_room;
 struct authority;
 struct policy;
 
@@ -69,6 +70,8 @@ struct sandbox_obj {
     struct sandbox_obj *egress_next, *egress_prev;
     bool egress_queued, egress_sending, egress_changed;
     struct egress_waiter *egress_waiters;
+
+    struct exec_room *rooms; /* exec.c: whose policies are to be in force */
 };
 
 struct deferred {
@@ -97,6 +100,7 @@ struct core {
     struct templates *templates;
     struct egress *egress; /* NULL: there is none */
     struct authority *authorities;
+    unsigned execs; /* exec.c: under way */
 
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;
@@ -195,6 +199,9 @@ void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *tex
 /* Whose init_waits was set, and is not any more. why: only when the server stops. */
 void create_go_on(struct sandbox_obj *o, const struct err *why);
 
+/* What an agent is told at /init: a new object. NULL: memory is out. */
+json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env);
+
 /* The deadline of a create has passed. */
 void create_on_deadline(struct timer *t);
 
@@ -223,6 +230,9 @@ enum err_code credentials_check(struct core *c, const char *tenant, const struct
 
 /* The sealed records that s's policy names: a new array, as cay-egress takes it. */
 json_t *credentials_for(struct core *c, const struct sandbox *s);
+
+/* Those that a command's own policy names, and s's too. */
+json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t *policy);
 
 /* -- token.c ----------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* One sandbox: its states as a table, its making and its end in memory. */
 
 #include "core/egress.h"
+#include "core/exec.h"
 #include "core/internal.h"
 #include "policy/policy.h"
 
@@ -166,6 +167,7 @@ void sandbox_free(struct sandbox_obj *o)
     err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
     metrics_free(o, &why);
     logs_free(o);
+    exec_rooms_free(o);
     egress_forget(o);
     sockets_drop(o);
     timers_cancel(&c->timers, &o->end);

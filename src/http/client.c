@@ -23,6 +23,7 @@ struct client {
     unsigned interim;
     struct parse_body parse;
     struct http_head head;
+    bool (*on_data)(void *, const char *, size_t);
     void (*done)(void *, const struct http_head *, const char *, size_t, const struct err *, int *);
     void *arg;
 };
@@ -105,7 +106,12 @@ static void take_body(struct client *c)
             fail(c, ERR_INTERNAL, "malformed chunked answer");
             return;
         }
-        if (piece.len > 0 && buf_append(&c->body, piece.data, piece.len) < 0) {
+        if (c->on_data && c->head.status / 100 == 2) {
+            if (piece.len > 0 && !c->on_data(c->arg, piece.data, piece.len)) {
+                fail(c, ERR_INTERNAL, "an answer that is not understood");
+                return;
+            }
+        } else if (piece.len > 0 && buf_append(&c->body, piece.data, piece.len) < 0) {
             fail(c, ERR_TOO_LARGE, "the answer is larger than is allowed here");
             return;
         }
@@ -198,6 +204,7 @@ void http_client_send(uv_loop_t *loop, const struct http_client_request *r)
         c->method = strdup(r->method);
     if (!c || !c->method)
         abort(); /* a few hundred bytes */
+    c->on_data = r->on_data;
     c->done = r->done;
     c->arg = r->arg;
     buf_init(&c->in, HTTP_MAX_HEAD_BYTES + READ_BYTES);

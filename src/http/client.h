@@ -1,6 +1,7 @@
 #pragma once
 /* One HTTP/1.1 request over a socket that is connected or connecting, on a libuv loop: what cayd
- * itself says to an agent. Not for streams (relay.h). */
+ * itself says to an agent. An answer is collected whole, or given on as it comes (on_data); what is
+ * a client's own stream goes through relay.h instead. */
 
 #include "base/err.h"
 #include "http/message.h"
@@ -17,6 +18,9 @@ struct http_client_request {
     size_t body_len;
     size_t max_response_bytes;
     uint64_t timeout_ms; /* for the whole */
+    /* May be NULL. The body of a 2xx answer in pieces instead of collected: max_response_bytes does not count
+     * it, and done's body is empty. False ends the call as a malformed answer does. */
+    bool (*on_data)(void *arg, const char *data, size_t len);
     /* Exactly once. head and body are valid during the call; head is NULL with why set. fd is the
      * connection if it can be used again and the callback may take it (it sets *fd to -1), else it
      * is closed after the call. */

@@ -1,0 +1,53 @@
+#pragma once
+/* One program in a sandbox, run to its end: what it printed, how it ended, what the network refused it.
+ *
+ * With a policy of its own it runs in a room (privd/room.h): a network, pid and IPC namespace of its
+ * own in the sandbox, whose policy says no more than the sandbox's own does. The room ends with the
+ * program, and with it whatever that left running. The program is not started before the policy is in
+ * force; where that cannot be, it is not started at all. */
+
+#include "core/core.h"
+
+#define CORE_EXEC_TIMEOUT_MS     60000u
+#define CORE_EXEC_TIMEOUT_MAX_MS 3600000u
+#define CORE_EXEC_OUTPUT         (1024u * 1024u) /* kept of both outputs together, when nothing is said */
+#define CORE_EXEC_OUTPUT_MAX     (4u * 1024u * 1024u)
+#define CORE_EXECS_MAX           256u /* at a time */
+
+/* All borrowed, until core_exec returns. */
+struct core_exec_request {
+    json_t *process;  /* {"cmd", "args", "envs", "cwd"} as of process.Process/Start */
+    const char *user; /* NULL: the sandbox's default */
+    const char *input;
+    size_t input_len; /* of input; without one, standard input is empty */
+    uint64_t timeout_ms;
+    size_t max_output_bytes;
+    const json_t *policy; /* NULL: the sandbox's network, and its policy */
+};
+
+struct core_exec_result {
+    int exit_code;      /* -1: none, by a signal or at the end of its time */
+    const char *signal; /* "SIGKILL"; NULL: none */
+    const char *output[2];
+    size_t output_len[2]; /* stdout, stderr */
+    bool truncated, timed_out;
+    uint64_t duration_ms; /* from the start of the program */
+    json_t *
+        violations; /* denials of that time, of its room where it has one: docs/policy.md; borrowed */
+};
+
+/* Lives during the call; why NULL when there is a result. */
+typedef void (*core_exec_cb)(void *arg, const struct core_exec_result *r, const struct err *why);
+
+/* done exactly once, never from inside. ERR_INVALID also for what the agent says of the program (there is no
+ * such program, directory or user). */
+void core_exec(struct core *c, const char *tenant, const char *id,
+               const struct core_exec_request *r, core_exec_cb done, void *arg);
+
+/* -- for egress.c ------------------------------------------------------------------------------- */
+
+struct sandbox_obj;
+
+/* What cay-egress is to know of the rooms of o: a new array, or NULL when there is none. */
+json_t *exec_rooms(const struct sandbox_obj *o);
+void exec_rooms_free(struct sandbox_obj *o);

@@ -1,0 +1,172 @@
+#include "core/exec_stream.h"
+
+#include "base/base64.h"
+#include "http/json.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ENVELOPE_MAX (1024u * 1024u) /* an agent's have about 64 KiB */
+#define HEAD_BYTES   5u              /* flags u8, length u32 big-endian */
+#define FLAG_END     0x02
+#define KNOWN_FLAGS  FLAG_END
+
+void exec_stream_init(struct exec_stream *s, size_t max_output)
+{
+    *s = (struct exec_stream){.left = max_output, .exit_code = -1};
+    buf_init(&s->in, ENVELOPE_MAX + HEAD_BYTES);
+    for (size_t i = 0; i < ARRAY_SIZE(s->out); i++)
+        buf_init(&s->out[i], max_output);
+}
+
+void exec_stream_free(struct exec_stream *s)
+{
+    buf_free(&s->in);
+    for (size_t i = 0; i < ARRAY_SIZE(s->out); i++)
+        buf_free(&s->out[i]);
+}
+
+/* -- events ------------------------------------------------------------------------------------ */
+
+/* Into out what of text is printable ASCII: it goes into answers and logs. */
+static void copy_plain(const json_t *text, char *out, size_t size)
+{
+    const char *in = json_string_value(text);
+    size_t n = 0;
+
+    for (; in && in[n] && n < size - 1; n++)
+        out[n] = in[n] >= 0x20 && in[n] < 0x7f ? in[n] : '?';
+    out[n] = '\0';
+}
+
+static bool take_output(struct exec_stream *s, const json_t *text, int which)
+{
+    size_t n = json_string_length(text);
+    CLEANUP_FREE char *bytes = NULL;
+    ssize_t got;
+
+    if (!text)
+        return true;
+    bytes = json_is_string(text) ? malloc(base64_decoded_max(n) + 1) : NULL;
+    got = bytes ? base64_decode(json_string_value(text), n, bytes) : -1;
+    if (got < 0)
+        return false;
+    s->truncated = s->truncated || (size_t)got > s->left;
+    n = MIN((size_t)got, s->left);
+    s->left -= n;
+    return buf_append(&s->out[which], bytes, n) == 0;
+}
+
+/* The names that agents give to signals, which are Go's, as signal(7) has them. */
+static void name_signal(const char *status, char *out, size_t size)
+{
+    static const char *const names[][2] = {
+        {"hangup", "SIGHUP"},
+        {"interrupt", "SIGINT"},
+        {"quit", "SIGQUIT"},
+        {"illegal instruction", "SIGILL"},
+        {"trace/breakpoint trap", "SIGTRAP"},
+        {"aborted", "SIGABRT"},
+        {"bus error", "SIGBUS"},
+        {"floating point exception", "SIGFPE"},
+        {"killed", "SIGKILL"},
+        {"user defined signal 1", "SIGUSR1"},
+        {"segmentation fault", "SIGSEGV"},
+        {"user defined signal 2", "SIGUSR2"},
+        {"broken pipe", "SIGPIPE"},
+        {"alarm clock", "SIGALRM"},
+        {"terminated", "SIGTERM"},
+    };
+    static const char prefix[] = "signal: ";
+    size_t n;
+
+    if (strncmp(status, prefix, strlen(prefix)) != 0)
+        return;
+    status += strlen(prefix);
+    n = strcspn(status, "(");
+    n -= n > 0 && status[n] == '(' && status[n - 1] == ' ';
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (strlen(names[i][0]) == n && strncmp(names[i][0], status, n) == 0) {
+            snprintf(out, size, "%s", names[i][1]);
+            return;
+        }
+    snprintf(out, size, "%.*s", (int)n, status);
+}
+
+static bool take_end(struct exec_stream *s, const json_t *end)
+{
+    char status[64];
+
+    if (!json_is_object(end))
+        return false;
+    copy_plain(json_object_get(end, "status"), status, sizeof(status));
+    s->ended = true;
+    if (json_is_true(json_object_get(end, "exited")))
+        s->exit_code = (int)json_integer_value(json_object_get(end, "exitCode"));
+    else
+        name_signal(status, s->signal, sizeof(s->signal));
+    return true;
+}
+
+static bool take_event(struct exec_stream *s, const json_t *event)
+{
+    const json_t *start = json_object_get(event, "start"), *data = json_object_get(event, "data"),
+                 *end = json_object_get(event, "end");
+
+    if (start) {
+        s->pid = json_integer_value(json_object_get(start, "pid"));
+        s->started = s->pid > 0;
+        return s->started;
+    }
+    if (data)
+        return take_output(s, json_object_get(data, "stdout"), EXEC_STDOUT) &&
+               take_output(s, json_object_get(data, "stderr"), EXEC_STDERR);
+    return !end || take_end(s, end); /* else it only keeps the stream alive */
+}
+
+static void take_trailer(struct exec_stream *s, const json_t *trailer)
+{
+    const json_t *error = json_object_get(trailer, "error");
+
+    s->over = true;
+    copy_plain(json_object_get(error, "code"), s->error, sizeof(s->error));
+    copy_plain(json_object_get(error, "message"), s->message, sizeof(s->message));
+}
+
+/* -- envelopes --------------------------------------------------------------------------------- */
+
+static bool take_envelope(struct exec_stream *s, uint8_t flags, const char *text, size_t n)
+{
+    json_t *o = NULL;
+    bool good = true;
+    struct err e;
+
+    if ((flags & ~KNOWN_FLAGS) || s->over || json_parse(text, n, false, &o, &e) != ERR_OK)
+        return false;
+    if (flags & FLAG_END)
+        take_trailer(s, o);
+    else
+        good = take_event(s, json_object_get(o, "event"));
+    json_decref(o);
+    return good;
+}
+
+bool exec_stream_feed(struct exec_stream *s, const char *data, size_t len)
+{
+    if (buf_append(&s->in, data, len) < 0)
+        return false;
+    while (s->in.len >= HEAD_BYTES) {
+        const uint8_t *head = (const uint8_t *)s->in.data;
+        size_t n = (size_t)head[1] << 24 | (size_t)head[2] << 16 | (size_t)head[3] << 8 | head[4];
+
+        if (n > ENVELOPE_MAX)
+            return false;
+        if (s->in.len < HEAD_BYTES + n)
+            return true;
+        if (!take_envelope(s, head[0], s->in.data + HEAD_BYTES, n))
+            return false;
+        buf_consume(&s->in, HEAD_BYTES + n);
+    }
+    return true;
+}

@@ -1,0 +1,33 @@
+#pragma once
+/* What a program run by an agent says, as it comes: the answer of process.Process/Start (agent/proc.h;
+ * Connect's server stream with JSON, http/connect_rpc.h) taken apart. The output is kept up to a
+ * maximum, and what comes after that is dropped. Whoever sends it is inside a sandbox: every size is
+ * bounded, and what is no such answer ends it. Pure but for memory. */
+
+#include "base/buf.h"
+
+#include <stdbool.h>
+
+enum { EXEC_STDOUT, EXEC_STDERR };
+
+struct exec_stream {
+    struct buf in;     /* an envelope in the making */
+    struct buf out[2]; /* by EXEC_STDOUT, EXEC_STDERR */
+    size_t left;       /* bytes of output that are still kept */
+    bool truncated;    /* there was more */
+    bool started;      /* pid is known */
+    bool ended;        /* how it ended is known: exit_code, or signal */
+    bool over;         /* the last envelope has come */
+    int64_t pid;       /* as seen inside */
+    int exit_code;     /* -1: by a signal */
+    char signal[24];   /* "SIGKILL", "signal 40"; "" without */
+    char error[32];    /* Connect's code, "deadline_exceeded"; "" without */
+    char message[256]; /* of that error */
+};
+
+/* max_output: bytes of both outputs together. */
+void exec_stream_init(struct exec_stream *s, size_t max_output);
+void exec_stream_free(struct exec_stream *s);
+
+/* False: it is no such answer, or memory is out. */
+bool exec_stream_feed(struct exec_stream *s, const char *data, size_t len) WARN_UNUSED;
