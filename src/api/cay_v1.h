@@ -41,6 +41,13 @@
  *   are the tenant's and stay, with their access tokens. 409 for the key of this very call, so that
  *   nobody locks himself out: make another one first, and revoke it with that.
  *
+ * GET /cay/v1/tenants -> 200 [{"name", "madeAt", "keys": n, "ceiling": policy or null}]   (operator only)
+ * GET /cay/v1/tenants/{tenant}/ceiling -> 200, a policy; 404: it has none of its own. A tenant sees its own.
+ * PUT /cay/v1/tenants/{tenant}/ceiling, a policy without "inject" -> 204   (operator only): no sandbox of the
+ *   tenant's reaches more than this, nor more than [egress] ceiling; in force, and what it denies was cut.
+ *   400 with the place of the mistake. 503: written, in force when cay-egress answers.
+ * DELETE /cay/v1/tenants/{tenant}/ceiling -> 204   (operator only)
+ *
  * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks:
  *   {"id": id, "templateAsked": "base", "templateID": "host", "note": "base is not built yet: ..." or "",
  *    "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n, "openFiles": n}
@@ -82,6 +89,12 @@
 #define CAY_V1_JOB_LINES 512
 
 extern const struct api_route cay_v1_routes[];
+
+/* cay_v1_tenants.c */
+void cay_v1_tenant_list(struct api_call *call);
+void cay_v1_ceiling_get(struct api_call *call);
+void cay_v1_ceiling_put(struct api_call *call);
+void cay_v1_ceiling_remove(struct api_call *call);
 
 /* cay_v1_keys.c */
 void cay_v1_key_create(struct api_call *call);

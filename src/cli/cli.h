@@ -118,6 +118,8 @@ int cmd_top(struct cli *c);
 int cmd_template_build(struct cli *c);
 int cmd_template_ls(struct cli *c);
 int cmd_template_rm(struct cli *c);
+int cmd_tenant_ls(struct cli *c);
+int cmd_tenant_ceiling(struct cli *c);
 int cmd_key_create(struct cli *c);
 int cmd_key_ls(struct cli *c);
 int cmd_key_revoke(struct cli *c);

@@ -442,6 +442,32 @@ const struct cli_command cli_commands[] = {
         .run = cmd_key_revoke,
     },
     {
+        .name = "tenant ls",
+        .operands = "",
+        .summary = "list the tenants",
+        .text = "With how many keys each has, and its ceiling. Only for the operator.",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_tenant_ls,
+    },
+    {
+        .name = "tenant ceiling",
+        .operands = "TENANT [FILE|PRESET]",
+        .summary = "show or set what a tenant's sandboxes reach at most",
+        .text = "A policy, in a file (- is standard input) or as deny, public or allow. Whatever a "
+                "sandbox's own policy says, it reaches no more than its tenant's ceiling and the "
+                "server's ([egress] ceiling). In force at once: what it denies is cut. Only the "
+                "operator sets it.",
+        .options = OPTIONS({0, "remove", NULL, "Leave only the server's.", NULL}),
+        .examples = EXAMPLES({"cay tenant ceiling alice policy.json", "no more than this"},
+                             {"cay tenant ceiling alice --remove", "only the server's again"}),
+        .operands_min = 1,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "tenant",
+        .run = cmd_tenant_ceiling,
+    },
+    {
         .name = "doctor",
         .operands = "",
         .summary = "show what this machine can do for cay, and what to install",

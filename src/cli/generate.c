@@ -201,6 +201,7 @@ static const char *words_of(const char *complete)
         {"sandbox", "cay ls -q 2>/dev/null"},
         {"template", "cay template ls 2>/dev/null | awk 'NR>1{print $1}'"},
         {"key", "cay key ls 2>/dev/null | awk 'NR>1{print $1}'"},
+        {"tenant", "cay tenant ls 2>/dev/null | awk 'NR>1{print $1}'"},
         {"shell", "printf '%s\\n' bash zsh fish"},
     };
 

@@ -121,6 +121,33 @@ enum err_code core_key_each(struct core *c, const char *tenant,
  * tenant NULL: whoever's it is. ERR_INVALID for what is no id, ERR_NOT_FOUND. */
 enum err_code core_key_revoke(struct core *c, const char *tenant, const char *id, struct err *e);
 
+struct core_tenant {
+    char name[CORE_TENANT_SIZE];
+    int64_t made_real_ms;
+    unsigned keys;
+    json_t *ceiling; /* NULL: only the operator's (config.egress_ceiling) */
+};
+
+/* By name; t lives during the call. Stops when fn fails. */
+enum err_code core_tenant_each(struct core *c,
+                               enum err_code (*fn)(void *arg, const struct core_tenant *t,
+                                                   struct err *e),
+                               void *arg, struct err *e);
+
+/* What the tenant's sandboxes may do on the network at most, a policy; NULL when it has no ceiling of
+ * its own. A new reference. ERR_NOT_FOUND for an unknown tenant. */
+enum err_code core_tenant_ceiling(struct core *c, const char *tenant, json_t **out, struct err *e);
+
+/* why NULL: done. */
+typedef void (*core_done_cb)(void *arg, const struct err *why);
+
+/* Written through, then put in force for the tenant's sandboxes; connections that are denied now are
+ * cut. ceiling NULL removes it. done perhaps from inside the call: ERR_INVALID with the place of the
+ * mistake, ERR_NOT_FOUND; ERR_UNAVAILABLE: it is written, and in force as soon as cay-egress
+ * answers. */
+void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *ceiling,
+                             core_done_cb done, void *arg);
+
 /* -- sandboxes --------------------------------------------------------------------------------- */
 
 struct sandbox_request {

@@ -137,20 +137,41 @@ static void tell(struct sandbox_obj *o, const struct err *why)
 
 /* -- sending one ------------------------------------------------------------------------------- */
 
-/* Memory is out: NULL. E2B's network object may name a proxy of its own; its password is never here. */
-static char *make_body(const struct sandbox_obj *o)
+/* The operator's ceiling and the tenant's own. Without knowing them nothing is sent: NULL. */
+static json_t *ceilings_of(const struct sandbox_obj *o, struct err *e)
 {
-    const char *ceiling = o->core->config.egress_ceiling;
-    json_t *proxy = json_object_get(o->s.network, "egressProxy");
-    json_t *body = json_pack("{s:s, s:s, s:O?, s:o, s:O?, s:o?}", "id", o->s.id, "tenant", o->s.tenant,
-                             "policy", o->s.policy, "credentials", credentials_for(o->core, &o->s),
-                             "proxy", proxy, "rooms", exec_rooms(o));
-    char *text = NULL;
+    const char *all = o->core->config.egress_ceiling;
+    json_t *own = NULL, *list;
 
-    if (body && (!ceiling ||
-                 json_object_set_new(body, "ceiling", json_pack("{s:s}", "default", ceiling)) == 0))
-        text = json_dumps(body, JSON_COMPACT);
+    /* A tenant whose keys were never made here is one of a test's, or of a store that was replaced. */
+    if (store_tenant_ceiling(o->core->store, o->s.tenant, &own, e) != ERR_OK &&
+        e->code != ERR_NOT_FOUND)
+        return NULL;
+    list = json_array();
+    if (all)
+        json_array_append_new(list, json_pack("{s:s}", "default", all));
+    if (own)
+        json_array_append_new(list, own);
+    return list;
+}
+
+/* E2B's network object may name a proxy of its own; its password is never here. NULL: why. */
+static char *make_body(const struct sandbox_obj *o, struct err *e)
+{
+    json_t *ceilings = ceilings_of(o, e);
+    json_t *proxy = json_object_get(o->s.network, "egressProxy");
+    json_t *body;
+    char *text;
+
+    if (!ceilings)
+        return NULL;
+    body = json_pack("{s:s, s:s, s:O?, s:o, s:o, s:O?, s:o?}", "id", o->s.id, "tenant", o->s.tenant,
+                     "policy", o->s.policy, "credentials", credentials_for(o->core, &o->s),
+                     "ceilings", ceilings, "proxy", proxy, "rooms", exec_rooms(o));
+    text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
+    if (!text)
+        err_set(e, ERR_EXHAUSTED, "memory is out");
     return text;
 }
 
@@ -227,14 +248,12 @@ static void push(struct egress_link *l, struct sandbox_obj *o)
     struct call_agent_request r = {
         .method = "PUT", .max_response_bytes = ANSWER_MAX, .timeout_ms = PUSH_TIMEOUT_MS};
     char target[64];
+    struct err e;
 
     (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u", o->s.slot, o->s.gen);
     r.target = target;
-    r.body = make_body(o);
+    r.body = make_body(o, &e);
     if (!r.body) {
-        struct err e;
-
-        err_set(&e, ERR_EXHAUSTED, "memory is out");
         not_reached(l, o, &e);
         return;
     }

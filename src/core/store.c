@@ -32,6 +32,7 @@ static const char *const migrations[] = {
     "  sealed BLOB NOT NULL, made_ms INTEGER NOT NULL, PRIMARY KEY (tenant, name))"
     "  STRICT, WITHOUT ROWID;"
     "ALTER TABLE sandboxes ADD COLUMN credentials TEXT;",
+    "ALTER TABLE tenants ADD COLUMN ceiling TEXT;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -49,7 +50,12 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "SELECT id, tenant, template_id, template_asked, state, on_timeout, flags,"
         " started_ms, end_ms, slot, gen, agent_key, memory_bytes, disk_bytes,"
         " cpu_milli, pids, open_files, metadata, network, policy, credentials FROM sandboxes",
-    [STORE_TENANT_INSERT] = "INSERT OR IGNORE INTO tenants VALUES (?1, ?2)",
+    [STORE_TENANT_INSERT] = "INSERT OR IGNORE INTO tenants (id, made_ms) VALUES (?1, ?2)",
+    [STORE_TENANT_FIND] = "SELECT ceiling FROM tenants WHERE id=?1",
+    [STORE_TENANT_CEILING] = "UPDATE tenants SET ceiling=?2 WHERE id=?1",
+    [STORE_TENANT_EACH] =
+        "SELECT id, made_ms, ceiling, (SELECT count(*) FROM api_keys WHERE tenant=id)"
+        " FROM tenants ORDER BY id",
     [STORE_KEY_INSERT] = "INSERT INTO api_keys VALUES (?1, ?2, ?3, ?4)",
     [STORE_KEY_FIND] = "SELECT tenant FROM api_keys WHERE hash=?1",
     [STORE_KEY_COUNT] = "SELECT count(*) FROM api_keys WHERE tenant=?1",

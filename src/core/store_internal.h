@@ -1,6 +1,6 @@
 #pragma once
 /* What the files of the store share: the database and its prepared statements. store.c opens it and
- * owns the schema; store_sandbox.c, store_key.c and store_credential.c are a table each. */
+ * owns the schema; store_sandbox.c, store_tenant.c, store_key.c and store_credential.c are a table each. */
 
 #include "core/store.h"
 
@@ -13,6 +13,9 @@ enum store_statement {
     STORE_SANDBOX_DELETE,
     STORE_SANDBOX_EACH,
     STORE_TENANT_INSERT,
+    STORE_TENANT_FIND,
+    STORE_TENANT_CEILING,
+    STORE_TENANT_EACH,
     STORE_KEY_INSERT,
     STORE_KEY_FIND,
     STORE_KEY_COUNT,

@@ -104,17 +104,30 @@ static enum err_code take_text(const json_t *o, const char *key, char *out, size
     return ERR_OK;
 }
 
+/* Needed, though it may be empty: who forgets it must not open what it would have closed. */
+static enum err_code take_ceilings(const json_t *o, struct sandbox_rules *r, struct err *e)
+{
+    const json_t *list = json_object_get(o, "ceilings"), *item;
+    struct err inner = {0};
+    size_t i;
+
+    if (!json_is_array(list) || json_array_size(list) > EGRESS_CEILINGS_MAX)
+        return err_set(e, ERR_INVALID, "ceilings: not a list of at most %u policies",
+                       EGRESS_CEILINGS_MAX);
+    json_array_foreach (list, i, item)
+        if (policy_new(item, &r->ceilings[i], &inner) != ERR_OK)
+            return err_set(e, ERR_INVALID, "ceilings[%zu]: %s", i, inner.text);
+    return ERR_OK;
+}
+
 static enum err_code take_policies(const json_t *o, struct sandbox_rules *r, struct err *e)
 {
-    const json_t *ceiling = json_object_get(o, "ceiling");
     struct err inner = {0};
 
     if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
         return err_set(e, ERR_INVALID, "policy: %s", inner.text);
-    if (json_is_object(ceiling) && policy_new(ceiling, &r->ceiling, &inner) != ERR_OK)
-        return err_set(e, ERR_INVALID, "ceiling: %s", inner.text);
     r->allows = list_allows(json_object_get(o, "policy"));
-    return ERR_OK;
+    return take_ceilings(o, r, e);
 }
 
 static enum err_code take_rest(struct egress *eg, const json_t *o, struct sandbox_rules *r,
@@ -175,7 +188,8 @@ static void drop_rules(struct egress *eg, struct sandbox_rules *r)
             eg->hooks.credentials_free(r->rooms[i].credentials);
     }
     policy_free(r->policy);
-    policy_free(r->ceiling);
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
+        policy_free(r->ceilings[i]);
     upstream_free(r->upstream);
     free(r->allows);
     if (r->credentials)

@@ -29,6 +29,7 @@
 #include <uv.h>
 
 #define EGRESS_TENANT_MAX      64u
+#define EGRESS_CEILINGS_MAX    2u     /* the operator's for all, and for the tenant */
 #define EGRESS_FLOWS_MAX       16384u /* of all sandboxes; less where descriptors are few */
 #define EGRESS_POLICY_WAIT_MS  5000u  /* a connection waits that long for the sandbox's policy */
 #define EGRESS_SNIFF_MS        10000u /* for a first message that has begun, or must come */
@@ -136,7 +137,7 @@ struct denial {
 };
 
 /* A sandbox, or one of its rooms: a command with a network, names and a policy of its own, which says
- * no more than its sandbox's does. A room has no ceiling, upstream or proxy of its own. */
+ * no more than its sandbox's does. A room has no ceilings, upstream or proxy of its own. */
 struct sandbox {
     struct egress *egress;
     uint32_t slot, gen;
@@ -145,9 +146,10 @@ struct sandbox {
     struct sandbox *rooms, *next_room;                       /* of a sandbox */
     char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1]; /* "" until the policy came */
     bool has_policy;
-    struct policy *policy, *ceiling; /* ceiling may be NULL */
-    struct upstream *upstream;       /* this sandbox's own upstream proxy, or NULL */
-    struct credentials *credentials; /* hooks.credentials_new's, or NULL */
+    struct policy *policy;
+    struct policy *ceilings[EGRESS_CEILINGS_MAX]; /* NULL: no more of them */
+    struct upstream *upstream;                    /* this sandbox's own upstream proxy, or NULL */
+    struct credentials *credentials;              /* hooks.credentials_new's, or NULL */
 
     int tcp_fd, udp_fd; /* -1 until privd sent them */
     struct sandbox_io *io;
@@ -238,7 +240,7 @@ void flow_end(struct flow *f);
 int flow_set_target(struct flow *f, const char *name, const struct policy_address *a,
                     uint16_t port);
 
-/* What sandbox and ceiling say to its target, before anything is resolved. With a bare address this
+/* What sandbox and ceilings say to its target, before anything is resolved. With a bare address this
  * is policy_address's word. */
 struct policy_verdict flow_verdict(const struct flow *f);
 
@@ -249,14 +251,12 @@ struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct
  * connect(2), and to the one above a name that is not resolved yet. */
 struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t);
 
-/* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceiling. A
+/* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceilings. A
  * room's credential is one that both name. */
 struct policy_verdict verdict_of(const struct sandbox *s,
                                  struct policy_verdict (*ask)(const struct policy *p,
                                                               const void *subject),
                                  const void *subject);
-/* Whose policy that word was. */
-const struct policy *verdict_policy(const struct sandbox *s, const struct policy_verdict *v);
 
 /* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
 void flow_route(struct flow *f);

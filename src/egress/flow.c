@@ -333,7 +333,7 @@ static void refuse_by_policy(struct flow *f, const struct policy_verdict *v)
 {
     char why[POLICY_REASON_SIZE];
 
-    deny_explain(verdict_policy(f->sandbox, v), v, &f->target, NULL, NULL, why);
+    deny_explain(v->by, v, &f->target, NULL, NULL, why);
     flow_refuse(f, v, "policy", "%s", why);
 }
 

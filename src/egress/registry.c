@@ -23,13 +23,15 @@ struct registry {
 static void free_rules(struct sandbox *s)
 {
     policy_free(s->policy);
-    policy_free(s->ceiling);
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
+        policy_free(s->ceilings[i]);
+    memset(s->ceilings, 0, sizeof(s->ceilings));
     upstream_free(s->upstream);
     if (s->credentials)
         s->egress->hooks.credentials_free(s->credentials);
     free(s->allows);
     s->allows = NULL;
-    s->policy = s->ceiling = NULL;
+    s->policy = NULL;
     s->upstream = NULL;
     s->credentials = NULL;
 }
@@ -298,7 +300,7 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
     memcpy(s->id, rules->id, sizeof(s->id));
     memcpy(s->tenant, rules->tenant, sizeof(s->tenant));
     s->policy = rules->policy;
-    s->ceiling = rules->ceiling;
+    memcpy(s->ceilings, rules->ceilings, sizeof(s->ceilings));
     s->upstream = rules->upstream;
     s->allows = rules->allows;
     s->credentials = rules->credentials;

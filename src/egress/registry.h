@@ -44,7 +44,7 @@ struct room_rules {
  * policy any more. */
 struct sandbox_rules {
     char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1];
-    struct policy *policy, *ceiling;
+    struct policy *policy, *ceilings[EGRESS_CEILINGS_MAX];
     struct upstream *upstream;
     char *allows;
     struct credentials *credentials;

@@ -63,7 +63,7 @@ void request_refuse_by_policy(struct flow *f, const struct target *t,
 {
     char why[POLICY_REASON_SIZE];
 
-    deny_explain(verdict_policy(f->sandbox, v), v, t, h->method, h->path, why);
+    deny_explain(v->by, v, t, h->method, h->path, why);
     request_refuse(f, v, "policy", h, "%s", why);
 }
 

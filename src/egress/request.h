@@ -5,7 +5,7 @@
 #include "egress/egress.h"
 #include "http/message.h"
 
-/* Sandbox and ceiling. resolved: t->address is what was dialled, and is asked about too. */
+/* Sandbox and ceilings. resolved: t->address is what was dialled, and is asked about too. */
 struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,
                                      const struct http_head *h);
 

@@ -1,12 +1,7 @@
-/* What a policy, a sandbox's above it and the ceiling say together. */
+/* What a policy, a sandbox's above it and the ceilings say together. */
 #include "egress/egress.h"
 
 #include <string.h>
-
-static const struct policy *ceiling_of(const struct sandbox *s)
-{
-    return s->parent ? s->parent->ceiling : s->ceiling;
-}
 
 /* Neither allows more than both do; a credential is put on where both name the same. */
 static struct policy_verdict within_sandbox(struct policy_verdict own, struct policy_verdict outer)
@@ -25,16 +20,12 @@ struct policy_verdict verdict_of(const struct sandbox *s,
                                                               const void *subject),
                                  const void *subject)
 {
+    const struct sandbox *outer = s->parent ? s->parent : s;
     struct policy_verdict v = ask(s->policy, subject);
 
     if (s->parent)
-        v = within_sandbox(v, ask(s->parent->policy, subject));
-    return ceiling_of(s) ? policy_both(v, ask(ceiling_of(s), subject)) : v;
-}
-
-const struct policy *verdict_policy(const struct sandbox *s, const struct policy_verdict *v)
-{
-    if (v->source == POLICY_BY_CEILING)
-        return ceiling_of(s);
-    return v->source == POLICY_BY_SANDBOX ? s->parent->policy : s->policy;
+        v = within_sandbox(v, ask(outer->policy, subject));
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX && outer->ceilings[i]; i++)
+        v = policy_both(v, ask(outer->ceilings[i], subject));
+    return v;
 }

@@ -109,20 +109,23 @@ static struct policy_verdict by_rule(const struct policy *p, size_t i, enum poli
     const struct rule *r = &p->rules[i];
 
     return (struct policy_verdict){
-        .action = action, .source = POLICY_BY_RULE, .rule = (int)i, .name = r->name};
+        .action = action, .source = POLICY_BY_RULE, .rule = (int)i, .name = r->name, .by = p};
 }
 
 static struct policy_verdict by_default(const struct policy *p, const struct subject *s)
 {
-    struct policy_verdict v = {
-        .source = POLICY_BY_DEFAULT, .rule = -1, .name = preset_fallback_name(p->fallback)};
+    struct policy_verdict v = {.source = POLICY_BY_DEFAULT,
+                               .rule = -1,
+                               .name = preset_fallback_name(p->fallback),
+                               .by = p};
 
     for (size_t i = 0; i < p->n_presets; i++)
         if (match_preset(p->presets[i], s))
             return (struct policy_verdict){.action = POLICY_ALLOW,
                                            .source = POLICY_BY_PRESET,
                                            .rule = -1,
-                                           .name = p->presets[i]->name};
+                                           .name = p->presets[i]->name,
+                                           .by = p};
     if (p->fallback == FALLBACK_ALLOW ||
         (p->fallback == FALLBACK_PUBLIC && (!s->a || s->is_public)))
         v.action = POLICY_ALLOW;

@@ -51,7 +51,7 @@ static void add_source(const struct policy_verdict *v, struct sentence *s)
         add(s, "no policy opens this address (metadata, loopback, link-local, "
                "multicast or the host's own)");
         break;
-    case POLICY_BY_CEILING: add(s, "by the tenant's limit \"%s\"", v->name); break;
+    case POLICY_BY_CEILING: add(s, "by the operator's limit \"%s\"", v->name); break;
     case POLICY_BY_RULE: add(s, "by rule %d \"%s\"", v->rule, v->name); break;
     case POLICY_BY_PRESET: add(s, "by preset \"%s\"", v->name); break;
     case POLICY_BY_SANDBOX: add(s, "by the sandbox's own policy: \"%s\"", v->name); break;

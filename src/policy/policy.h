@@ -68,7 +68,7 @@ enum policy_action {
 /* Where a verdict comes from. */
 enum policy_source {
     POLICY_BY_NEVER,   /* an address range that no tenant opens */
-    POLICY_BY_CEILING, /* the tenant's own limit */
+    POLICY_BY_CEILING, /* the operator's limit, for all or for this tenant */
     POLICY_BY_RULE,
     POLICY_BY_PRESET,
     POLICY_BY_DEFAULT,
@@ -78,9 +78,10 @@ enum policy_source {
 struct policy_verdict {
     enum policy_action action;
     enum policy_source source;
-    int rule;               /* number of the rule from 0, or -1 */
-    const char *name;       /* of the rule, preset or default: "rule 3", "public"; the policy's */
-    const char *credential; /* to put on the request, or NULL; the policy's */
+    int rule;                /* number of the rule from 0, or -1 */
+    const char *name;        /* of the rule, preset or default: "rule 3", "public"; the policy's */
+    const char *credential;  /* to put on the request, or NULL; the policy's */
+    const struct policy *by; /* whose word it is; NULL with POLICY_BY_NEVER */
 };
 
 struct policy_limits {

@@ -700,7 +700,8 @@ class World:
         return r.status, text
 
     def put(self, sandbox, policy, ceiling=None, **more):
-        body = {"id": f"sandbox{sandbox.slot}", "tenant": "tenant1", "policy": policy, "ceiling": ceiling,
+        body = {"id": f"sandbox{sandbox.slot}", "tenant": "tenant1", "policy": policy,
+                "ceilings": [ceiling] if ceiling else [],
                 "credentials": [], "proxy": None, **more}
         return self.call("PUT", f"/v1/sandboxes/{sandbox.slot}/{sandbox.gen}", body)
 

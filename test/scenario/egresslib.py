@@ -146,7 +146,7 @@ class Stack:
 
     def put(self, sandbox, policy, ceiling=None, place=None):
         """A policy that E2B's network object cannot say. Status and text of cay-egress's answer."""
-        body = {"id": sandbox.id, "tenant": "tenant1", "policy": policy, "ceiling": ceiling}
+        body = {"id": sandbox.id, "tenant": "tenant1", "policy": policy, "ceilings": [ceiling] if ceiling else []}
         return self.control("PUT", f"/v1/sandboxes/{place or self.place(sandbox)}", body)
 
     def close(self):

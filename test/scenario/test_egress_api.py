@@ -53,6 +53,13 @@ def set_secret(stack, name="MODEL_KEY", value=SECRET, **bind):
     assert reply.status == 201 and value not in reply.body.decode(), reply.body
 
 
+def wait_until(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def digest(text):
     """How the stand-in tells which secret came: the secret itself would be taken out of its answer."""
     return hashlib.sha256(text.encode()).hexdigest()
@@ -71,6 +78,38 @@ def test_a_policy_is_in_force_at_once(stack, own):
     assert "egress_denied" in one.run("curl -sS --max-time 20 http://other.example.net/").out
     put(stack, one, {})
     assert "egress_denied" in one.run("curl -sS --max-time 20 http://web.example.com/").out
+
+
+OPEN = "exec 3<>/dev/tcp/web.example.com/80 && echo open >/dev/shm/state; read -r line <&3; echo cut >/dev/shm/state"
+
+
+def test_a_tenants_ceiling_caps_and_cuts(stack, own, cli, tmp_path):
+    path = "/cay/v1/tenants/default/ceiling"
+    one = own(policy={"default": "public"})
+    assert stack.cay.call("GET", path).status == 404
+    one.run(f"bash -c '{OPEN}' >/dev/null 2>&1 &")
+    try:
+        wait_until(lambda: one.run("cat /dev/shm/state").out == "open\n")
+        assert stack.cay.call("PUT", path, {"rules": [{"action": "allow", "domains": ["other.example.net"]}]}).status == 204
+        wait_until(lambda: one.run("cat /dev/shm/state").out == "cut\n")
+        refused = json.loads(one.run("curl -sS --max-time 20 http://web.example.com/").out)
+        assert refused["error"] == "egress_denied" and "limit" in refused["message"], refused
+        assert fetch(one, "http://other.example.net/a")["path"] == "/a"
+        later = own(policy={"default": "public"})  # one that is made under it
+        assert "egress_denied" in later.run("curl -sS --max-time 20 http://web.example.com/").out
+        # Nothing that a tenant's ceiling says opens what the server's closes.
+        cli("tenant", "ceiling", "default", "allow")
+        put(stack, one, {"default": "allow"})
+        assert "egress_denied" in one.run("curl -sS --max-time 20 http://inside.example.com/").out
+        assert json.loads(cli("tenant", "ceiling", "default")) == {"default": "allow"}
+        assert [t["name"] for t in json.loads(cli("tenant", "ls", "--json"))] == ["default"]
+        assert cli("tenant", "ls").splitlines()[1].split()[-1] == "allow"
+        policy = tmp_path / "ceiling.json"
+        policy.write_text('{"rules": [{"action": "permit"}]}')
+        assert "rules[0].action" in cli("tenant", "ceiling", "default", str(policy), status=1)
+    finally:
+        cli("tenant", "ceiling", "default", "--remove")
+    assert fetch(one, "http://web.example.com/a")["path"] == "/a"
 
 
 def test_the_authority_is_known_inside(own):

@@ -102,3 +102,24 @@ def test_without_cay_egress_nothing_secret_is_taken(cay):
 @pytest.mark.parametrize("query", ["sandbox=x", "verdict=maybe", "since=yesterday", "limit=0", "limit=10001"])
 def test_bad_questions_to_the_log(cay, query):
     assert cay.call("GET", f"/cay/v1/audit?{query}").status == 400
+
+
+def test_ceilings_are_the_operators(cay, other_tenant):
+    path = "/cay/v1/tenants/others/ceiling"
+    assert other_tenant.call("GET", path).status == 404
+    assert other_tenant.call("PUT", path, {"default": "allow"}).status == 403
+    assert other_tenant.call("GET", "/cay/v1/tenants").status == 403
+    assert other_tenant.call("GET", "/cay/v1/tenants/default/ceiling").status == 403
+    assert cay.call("PUT", path, POLICY).status == 204
+    assert other_tenant.call("GET", path).json == POLICY
+    assert other_tenant.call("DELETE", path).status == 403
+    assert {t["name"]: t["ceiling"] for t in cay.call("GET", "/cay/v1/tenants").json}["others"] == POLICY
+    for bad, place in (({"rules": [{"action": "allow", "ports": [0]}]}, "rules[0].ports[0]"),
+                       ({"inject": [{"credential": "A", "domains": ["a.example"]}]}, "inject")):
+        refused = cay.call("PUT", path, bad)
+        assert refused.status == 400 and place in refused.json["message"], refused.body
+    assert cay.call("PUT", path).status == 400
+    assert cay.call("GET", path).json == POLICY
+    assert cay.call("PUT", "/cay/v1/tenants/nobody/ceiling", POLICY).status == 404
+    assert cay.call("DELETE", path).status == 204
+    assert cay.call("GET", path).status == 404

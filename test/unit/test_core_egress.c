@@ -176,7 +176,7 @@ static void a_policy_is_sent_with_the_create(void **state)
     world_create(w, &r, id);
     world_run_until(w, &p.puts, 1);
     check_told(&p, w, id, "{\"default\":\"public\"}");
-    assert_non_null(strstr(p.body, "\"ceiling\":{\"default\":\"public\"}"));
+    assert_non_null(strstr(p.body, "\"ceilings\":[{\"default\":\"public\"}]"));
     world_run_for(w, 30);
     assert_int_equal(p.puts, 1);
     json_decref(policy);

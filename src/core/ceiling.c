@@ -1,0 +1,83 @@
+/* What a tenant's sandboxes may do at most on the network, whatever their own policies say: see core.h. */
+#include "core/egress.h"
+#include "policy/policy.h"
+
+/* A ceiling that is being put in force: one wait for each sandbox of the tenant, and our own. */
+struct change {
+    unsigned pending;
+    core_done_cb done;
+    void *arg;
+    struct err why; /* the first failure; ERR_OK: none */
+};
+
+enum err_code core_tenant_each(struct core *c,
+                               enum err_code (*fn)(void *arg, const struct core_tenant *t,
+                                                   struct err *e),
+                               void *arg, struct err *e)
+{
+    return store_tenant_each(c->store, fn, arg, e);
+}
+
+enum err_code core_tenant_ceiling(struct core *c, const char *tenant, json_t **out, struct err *e)
+{
+    return store_tenant_ceiling(c->store, tenant, out, e);
+}
+
+/* Read once here, so that a bad one is refused with its place. */
+static enum err_code check(const json_t *ceiling, struct err *e)
+{
+    struct policy *read = NULL;
+    enum err_code code = policy_new(ceiling, &read, e);
+
+    policy_free(read);
+    if (code == ERR_OK && json_object_get(ceiling, "inject"))
+        return err_set(e, ERR_INVALID,
+                       "inject: a ceiling only says what is allowed; credentials "
+                       "are put on requests by a sandbox's own policy");
+    return code;
+}
+
+static void release(struct change *ch)
+{
+    if (--ch->pending > 0)
+        return;
+    ch->done(ch->arg, ch->why.code == ERR_OK ? NULL : &ch->why);
+    free(ch);
+}
+
+static void in_force(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct change *ch = arg;
+
+    (void)s;
+    if (why && why->code != ERR_NOT_FOUND && ch->why.code == ERR_OK) /* who has ended needs none */
+        ch->why = *why;
+    release(ch);
+}
+
+void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *ceiling,
+                             core_done_cb done, void *arg)
+{
+    struct change *ch;
+    struct err e;
+
+    if ((ceiling && check(ceiling, &e) != ERR_OK) ||
+        store_tenant_set_ceiling(c->store, tenant, ceiling, &e) != ERR_OK) {
+        done(arg, &e);
+        return;
+    }
+    log_info("tenant %s: its ceiling was %s", tenant, ceiling ? "set" : "removed");
+    ch = calloc(1, sizeof(*ch));
+    if (!ch)
+        abort();
+    *ch = (struct change){.pending = 1, .done = done, .arg = arg};
+    for (size_t i = 0; i < c->registry.n; i++) {
+        struct sandbox_obj *o = c->registry.order[i];
+
+        if (strcmp(o->s.tenant, tenant) != 0)
+            continue;
+        ch->pending++;
+        egress_touch_and_tell(o, in_force, ch);
+    }
+    release(ch);
+}
