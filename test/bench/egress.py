@@ -6,7 +6,7 @@ as root.
 
 All of it in the network namespaces of test/egress/internet.py: the servers in that of the internet, whatever
 carries in the host's, clients in a sandbox's (direct, and mitmproxy's, which needs a listener of its own: in the
-host's). BENCH_ROUNDS (3), BENCH_COUNT (1000), BENCH_SECONDS (2), BENCH_MIB (1024) scale it, BENCH_HELD (1,100,1000)
+host's). BENCH_ROUNDS (5), BENCH_COUNT (1000), BENCH_SECONDS (1), BENCH_MIB (512) scale it, BENCH_HELD (1,100,1000)
 are the connections at which memory is looked at. Prints tables; nothing is asserted."""
 
 import argparse
@@ -27,10 +27,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/egress"))
 from internet import OWN4, RESOLVER, TCP_PORT, WEB, World, inside, listener, run  # noqa: E402
 
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 COUNT = int(os.environ.get("BENCH_COUNT", "1000"))
-SECONDS = int(os.environ.get("BENCH_SECONDS", "2"))
-MIB = int(os.environ.get("BENCH_MIB", "1024"))
+SECONDS = int(os.environ.get("BENCH_SECONDS", "1"))
+MIB = int(os.environ.get("BENCH_MIB", "512"))
 HELD = [int(n) for n in os.environ.get("BENCH_HELD", "1,100,1000").split(",")]
 CONNECTIONS = 32
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", ROOT / "build"))
@@ -124,7 +124,8 @@ class Bench:
     def policy(self):
         """What the second sandbox may: one host, and a key is put on there."""
         bind = {"domains": [API], "kind": "bearer"}
-        status, text = self.world.call("POST", "/v1/seal", {"tenant": "tenant1", "name": "k", "value": KEY, "bind": bind})
+        status, text = self.world.call("POST", "/v1/seal",
+                                       {"tenant": "tenant1", "name": "k", "value": KEY, "bind": bind})
         assert status == 200, text
         sealed = {"name": "k", "sealed": json.loads(text)["sealed"], "bind": bind}
         return ({"rules": [{"domains": [API], "action": "allow"}],
@@ -193,7 +194,8 @@ class Bench:
         return self.explicit("socks5", "socks5")
 
     def intercepted(self):
-        yield Way("direct", self.world.host, WEB, HTTPS, f"--ca={self.world.ca}", f"--name={API}", f"--to={API}:{HTTPS}")
+        yield Way("direct", self.world.host, WEB, HTTPS, f"--ca={self.world.ca}", f"--name={API}",
+                  f"--to={API}:{HTTPS}")
         process = self.fresh_egress()
         yield Way("cay-egress", self.keyed.name, self.keyed.resolve(API)[1][0], KEYED, f"--ca={self.tenant_ca}",
                   f"--name={API}", f"--to={API}:{KEYED}", process=process)
@@ -232,21 +234,31 @@ def resident_kib(process):
     return int(fields["VmRSS"].split()[0])
 
 
+def processor_seconds(process):
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def speeds(ways):
     """In turns, so that all of them have the same neighbours."""
-    found = {w.name: {"trips": [], "connects": [], "rate": [], "pull": []} for w in ways}
+    found = {w.name: {"trips": [], "connects": [], "rate": [], "pull": [], "each": []} for w in ways}
     for _ in range(ROUNDS):
         for w in ways:
             f = found[w.name]
             f["trips"] += w.run("trips", COUNT // w.slow)
             f["connects"] += w.run("connects", max(20, COUNT // 10 // w.slow))
+            before = w.process and processor_seconds(w.process)
             f["rate"] += w.run("rate", CONNECTIONS, SECONDS)
+            if w.process:
+                f["each"].append((processor_seconds(w.process) - before) / (f["rate"][-1] * SECONDS) * 1e6)
             f["pull"] += w.run("pull", max(1, MIB // w.slow))
     return {name: figures(f) for name, f in found.items()}
 
 
 def figures(f):
-    return {"trip_p50_us": statistics.median(f["trips"]), "trip_p99_us": statistics.quantiles(f["trips"], n=100)[98],
+    each = {"processor_us": statistics.median(f["each"])} if f["each"] else {}
+    return {**each, "trip_p50_us": statistics.median(f["trips"]),
+            "trip_p99_us": statistics.quantiles(f["trips"], n=100)[98],
             "connect_p50_us": statistics.median(f["connects"]),
             "connect_p99_us": statistics.quantiles(f["connects"], n=100)[98],
             "rate": statistics.median(f["rate"]), "stream_mib_s": statistics.median(f["pull"])}
@@ -255,7 +267,8 @@ def figures(f):
 def memory(way):
     """KiB resident of a program that was just started, and with so many connections of one client."""
     found = {"rest": resident_kib(way.process)}
-    p = subprocess.Popen([str(c) for c in way.command("hold")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    p = subprocess.Popen([str(c) for c in way.command("hold")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         text=True)
     try:
         for n in HELD:
             p.stdin.write(f"{n}\n")
@@ -295,7 +308,7 @@ def measure_table(bench, table):
     for name, kib in held.items():
         found[name]["resident_kib"] = kib
     direct = found["direct"]
-    for f in found.values():
+    for f in (f for f in found.values() if f is not direct):
         f["added_p50_us"] = f["trip_p50_us"] - direct["trip_p50_us"]
         f["added_p99_us"] = f["trip_p99_us"] - direct["trip_p99_us"]
     return {"ways": found, "absent": absent}
@@ -309,6 +322,7 @@ ROWS = [("trip_p50_us", "question and answer on a kept connection, p50, µs", 0)
         ("connect_p50_us", "connect, first question and answer, close: p50, µs", 0),
         ("connect_p99_us", "the same, p99, µs", 0),
         ("rate", f"**questions answered in a second, {CONNECTIONS} connections**", 0),
+        ("processor_us", "the program's processor time for each of them, µs", 1),
         ("stream_mib_s", "**one stream, MiB/s**", 0)]
 
 
@@ -316,8 +330,7 @@ def rows_of(table):
     """(text, {way: text})"""
     ways = table["ways"]
     for key, text, digits in ROWS:
-        yield text, {w: f"{f[key]:,.{digits}f}" if w != "direct" or not key.startswith("added") else ""
-                     for w, f in ways.items()}
+        yield text, {w: f"{f[key]:,.{digits}f}" if key in f else "" for w, f in ways.items()}
     for n in ("rest", *map(str, HELD)):
         what = "at rest" if n == "rest" else f"with {int(n):,} connection{'s' * (n != '1')}"
         yield f"resident {what}, MiB", {w: f"{f['resident_kib'][n] / 1024:.1f}" if "resident_kib" in f else ""
@@ -341,6 +354,8 @@ def goals(out, tables, answers):
         peer = tunnel["HAProxy"]
         out.row("haproxy_stream", "tunnel: one stream", "MiB/s", cay[key], "HAProxy", peer[key], least=1.0)
         out.row("haproxy_rate", "tunnel: questions answered", "/s", cay["rate"], "HAProxy", peer["rate"], least=1.0)
+        out.row("haproxy_processor", "tunnel: processor time for a question", "µs", cay["processor_us"], "HAProxy",
+                peer["processor_us"], most=1.0)
         out.row("haproxy_trip", "tunnel: question and answer, p50", "µs", cay["trip_p50_us"], "HAProxy",
                 peer["trip_p50_us"], most=1.0)
     out.row("intercept_added", "interception: added to direct, p50", "ms", read["cay-egress"]["added_p50_us"] / 1000,
