@@ -23,7 +23,7 @@ struct disk_backend {
 
 struct disk {
     const struct disk_backend *backend;
-    int root_fd, templates_fd, layers_fd;
+    int root_fd, templates_fd, layers_fd, spare_fd;
     bool mounted; /* by us, at state_dir/disk */
 };
 

@@ -37,12 +37,14 @@
  *   disk/templates/<n>/usrmask optional: then the host's /usr, with this layer on top of it (opaque
  *                              directories hide what must not be seen), is mounted at /usr
  *   disk/layers/<slot>.<gen>   a writable layer (a subvolume)
+ *   disk/spare/<any>           one that nothing was written to, to be used again (spare.h)
  *   disk.img                   the loop image, where the host's file system is not usable
  *   stage/                     an empty directory: where set-up code of a sandbox puts its first
  * mount */
 #define RUNTIME_DISK_DIR      "disk"
 #define RUNTIME_TEMPLATES_DIR "templates"
 #define RUNTIME_LAYERS_DIR    "layers"
+#define RUNTIME_SPARE_DIR     "spare"
 #define RUNTIME_DISK_IMAGE    "disk.img"
 #define RUNTIME_STAGE_DIR     "stage"
 

@@ -41,6 +41,7 @@ import sys
 import time
 
 RANGE = 65536
+SPARES_MAX = 64
 SLOTS_MAX = 1024  # as cay-privd has it when it is told nothing else
 UID_BASE = 1006632960
 NS_KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
@@ -241,9 +242,12 @@ def _entries(path):
 
 
 def _subvolumes(disk):
-    """0 when the disk is memory. Without the removed ones whose blocks btrfs frees within half a minute."""
+    """0 when the disk is memory. Without the removed ones whose blocks btrfs frees within half a minute, and
+    without the empty ones, at most SPARES_MAX, that are kept to be used again (src/runtime/spare.h)."""
     done = subprocess.run(["btrfs", "subvolume", "list", disk], capture_output=True, text=True)
-    return len(done.stdout.splitlines()) if done.returncode == 0 else 0
+    spares = _entries(f"{disk}/spare")
+    assert spares <= SPARES_MAX, f"{spares} spare layers"
+    return len(done.stdout.splitlines()) - spares if done.returncode == 0 else 0
 
 
 def _strangers(server):
