@@ -332,6 +332,28 @@ def write_hellos(folder):
                    "nul_name": one.replace(b"web.example", b"web\0example"), "alert": b"\x15\3\3\0\2\2\x31"}, [b""])
 
 
+POLICY_WHOLE = b"""{"default": "deny", "presets": ["package-registries", "github"], "rules": [
+{"name": "no admin", "action": "deny", "domains": ["api.example.com"], "paths": ["/v1/admin*", "/v*/x"]},
+{"name": "models", "action": "allow", "domains": ["api.example.com", "*.example.org"], "ports": [443, "8000-8100"]},
+{"action": "allow", "addresses": ["203.0.113.0/24", "2001:db8::/32", "10.1.2.3"]},
+{"action": "allow", "domains": ["git.example.net"], "methods": ["GET", "HEAD"]}],
+"inject": [{"credential": "KEY", "domains": ["api.example.com"], "methods": ["POST"], "paths": ["/v1*"]}],
+"limits": {"connections": 64, "connections_per_second": 20, "requests_per_second": 50, "bytes": 1073741824}}"""
+POLICY_RANGE = b"""{"rules": [{"action": "deny", "addresses": ["10.0.0.0/8"]}, {"action": "allow", "domains": ["*.a.example"]},
+{"action": "deny", "methods": ["DELETE"]}, {"action": "allow"}], "default": "public"}"""
+POLICIES = {
+    "whole": b"api.example.com\n203.0.113.7\nPOST\n/v1/models\n" + POLICY_WHOLE,
+    "admin": b"api.example.com\n203.0.113.7\nGET\n/v1/%61dmin\n" + POLICY_WHOLE,
+    "address": b"\n2001:db8::5\nGET\n/\n" + POLICY_WHOLE,
+    "registry": b"pypi.org\n151.101.0.223\nGET\n/simple/\n" + POLICY_WHOLE,
+    "range": b"b.a.example\n10.1.1.1\nDELETE\n/x//y\n" + POLICY_RANGE,
+    "never": b"B.A.example.\n::ffff:169.254.169.254\nGET\n/latest\n" + POLICY_RANGE,
+    "nat64": b"x.example\n64:ff9b::a9fe:a9fe\nGET\n/\n" + b'{"default": "allow"}',
+    "empty": b"x.example\n192.0.2.1\nGET\n/\n{}",
+    "bad": b'x.example\n192.0.2.1\nGET\n/\n{"rules": [{"action": "allow", "ports": [70000]}]}',
+}
+
+
 def write(folder, seeds, prefixes):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds.items():
@@ -358,6 +380,7 @@ def main():
     write(root / "egress_dns", DNS, [b""])
     write(root / "egress_first", FIRST, [b""])
     write_hellos(root / "egress_hello")
+    write(root / "policy", POLICIES, [b""])
     write(root / "cli_session", SESSION, [b"\x07"])
 
 
