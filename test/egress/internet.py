@@ -83,10 +83,14 @@ def dns_name(packet, at):
     return ".".join(labels).lower(), at + 1
 
 
+def dns_wire(name):
+    return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
+
+
 class Dns:
     """The zone: name -> {"a": [[addresses of the first answer], [of the second], ...], "aaaa": ...,
-    "mode": "slow" | "truncated" | "servfail" | "garbage"}. The last answer is repeated. What is asked is
-    written to the log, since a test wants to know what left."""
+    "mode": "slow" | "truncated" | "servfail" | "garbage", "chain": [other names (CNAME) before the addresses]}.
+    The last answer is repeated. What is asked is written to the log, since a test wants to know what left."""
 
     def __init__(self, zone, log):
         self.zone, self.log, self.asked = zone, log, {}
@@ -109,14 +113,18 @@ class Dns:
         code = 2 if mode == "servfail" else 0 if entry else 3
         answers = (entry or {}).get({1: "a", 28: "aaaa"}.get(kind, ""), [[]])
         chosen = answers[min(count, len(answers)) - 1]
-        records = b""
+        records, owner, chain = b"", b"\xc0\x0c", (entry or {}).get("chain", [])
+        for other in chain:
+            data = dns_wire(other)
+            records += owner + struct.pack(">HHIH", 5, 1, 0, len(data)) + data
+            owner = data
         for address in chosen:
             data = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
-            records += b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, entry.get("ttl", 0), len(data)) + data
+            records += owner + struct.pack(">HHIH", kind, 1, entry.get("ttl", 0), len(data)) + data
         flags = 0x8180 | code
         if mode == "truncated" and not tcp:
             return packet[:2] + struct.pack(">HHHHH", flags | 0x0200, 1, 0, 0, 0) + question
-        return packet[:2] + struct.pack(">HHHHH", flags, 1, len(chosen), 0, 0) + question + records
+        return packet[:2] + struct.pack(">HHHHH", flags, 1, len(chain) + len(chosen), 0, 0) + question + records
 
     def serve_udp(self, address):
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -487,8 +495,7 @@ class Sandbox:
 
     def resolve(self, name, kind=1, server=RESOLVER, timeout=10):
         """(rcode, answers) of one question over UDP; kind 1 A, 28 AAAA, 12 PTR, 65 HTTPS."""
-        question = b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0"
-        packet = struct.pack(">HHHHHH", 0x1234, 0x0100, 1, 0, 0, 0) + question + struct.pack(">HH", kind, 1)
+        packet = struct.pack(">HHHHHH", 0x1234, 0x0100, 1, 0, 0, 0) + dns_wire(name) + struct.pack(">HH", kind, 1)
         with self.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             s.settimeout(timeout / 5)
             s.connect((server, 53))

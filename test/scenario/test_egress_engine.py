@@ -4,22 +4,16 @@ network namespace as a sandbox has it. No packet leaves those namespaces."""
 import contextlib
 import json
 import os
-import pathlib
-import pwd
-import shutil
 import socket
 import struct
-import sys
 import threading
 import time
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
-from conftest import BUILD, USER  # noqa: E402
-from internet import (BANNER_PORT, CONNECT_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE,  # noqa: E402
-                      SINK_PORT, SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, World,
-                      inside)
+from worldlib import make_world, restarted  # isort: skip: it makes the next one found
+from internet import (BANNER_PORT, CONNECT_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE, SINK_PORT,
+                      SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, inside)
 
 ZONE = {
     "web.example.com": {"a": [[WEB]], "aaaa": [[WEB6]]},
@@ -36,6 +30,10 @@ ZONE = {
     "servfail.example.com": {"mode": "servfail"},
     "garbage.example.com": {"mode": "garbage"},
     "huge.example.com": {"a": [[WEB] + [f"10.1.{i // 250}.{i % 250 + 1}" for i in range(600)]]},
+    "alias.example.com": {"a": [[WEB]], "chain": ["canonical.example.net"]},
+    "inward.example.com": {"a": [[PRIVATE]], "chain": ["canonical.example.net"]},
+    "loop.example.com": {"a": [[]], "chain": ["loop-2.example.com", "loop.example.com"]},
+    "long.example.com": {"a": [[]], "chain": [f"n{i}.example.com" for i in range(500)]},
     "closed.example.net": {"a": [[OTHER]]},
     "quiet.example.net": {"a": [[OTHER]]},
 }
@@ -44,33 +42,9 @@ WEB_ONLY = {"rules": [{"name": "web", "domains": ["web.example.com", "v4.example
 
 @pytest.fixture(scope="module")
 def world():
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    for tool in ("ip", "nft", "openssl", "curl", "setpriv"):
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed")
-    try:
-        pwd.getpwnam(USER)
-        user = USER
-    except KeyError:
-        user = "nobody"
-    w = World(BUILD / "src/egress/cay-egress", ZONE, user, ["--egress-connect-timeout=3s"])
+    w = make_world(ZONE)
     yield w
     w.close()
-
-
-@contextlib.contextmanager
-def restarted(world, *arguments):
-    """The same world with a cay-egress of other settings for a while."""
-    before, world.arguments = world.arguments, world.arguments + list(arguments)
-    try:
-        world.kill_egress()
-        world.start_egress()
-        yield
-    finally:
-        world.arguments = before
-        world.kill_egress()
-        world.start_egress()
 
 
 @pytest.fixture
@@ -468,7 +442,7 @@ def test_malformed_dns_is_survived(box):
     assert address_of(s, "web.example.com")
 
 
-@pytest.mark.parametrize("name", ["slow", "servfail", "garbage", "nowhere"])
+@pytest.mark.parametrize("name", ["slow", "servfail", "garbage", "nowhere", "loop", "long"])
 def test_bad_answers_from_outside(box, name):
     s = box({"rules": [{"domains": ["*.example.com"], "action": "allow"}]})
     done = s.curl("-o", "/dev/null", "-w", "%{http_code}", f"http://{name}.example.com/")
@@ -479,6 +453,20 @@ def test_a_truncated_answer_is_asked_again_over_tcp(world, box):
     s = box({"rules": [{"domains": ["truncated.example.com"], "action": "allow"}]})
     assert reached(s.curl("http://truncated.example.com/"))
     assert any(line == "dns truncated.example.com 1 tcp" for line in world.asked_log.read_text().splitlines())
+
+
+def test_more_addresses_than_anybody_needs(box):
+    s = box({"rules": [{"domains": ["huge.example.com"], "action": "allow"}]})
+    assert reached(s.curl("http://huge.example.com/"))
+
+
+def test_other_names_of_an_allowed_one(world, box):
+    """It is the name that was dialled which counts, and the address; a name in between is neither asked nor allowed."""
+    s = box({"rules": [{"domains": ["alias.example.com", "inward.example.com"], "action": "allow"}]})
+    assert reached(s.curl("http://alias.example.com/"))
+    assert "egress_denied" in s.curl("http://inward.example.com/").stdout
+    assert "egress_denied" in s.curl("http://canonical.example.net/").stdout
+    assert world.asked("canonical.example.net") == 0
 
 
 def test_an_address_that_stands_for_nothing(box):

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pathlib
-import pwd
 import shutil
 import signal
 import ssl
@@ -16,10 +15,9 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
-from conftest import BUILD, USER  # noqa: E402
-from internet import OTHER, WEB, World, inside, run  # noqa: E402
-from origins import (AWS_ID, AWS_SECRET, EXPIRED, MODEL, PLAIN, REAL_KEY, SELF_SIGNED, WRONG_NAME,  # noqa: E402
+from worldlib import make_world  # isort: skip: it makes the next ones found
+from internet import OTHER, WEB, run
+from origins import (AWS_ID, AWS_SECRET, EXPIRED, MODEL, PLAIN, REAL_KEY, SELF_SIGNED, WRONG_NAME,
                      accept_key)
 
 API, OTHER_HOST = "api.model.example", "other.example.net"
@@ -73,17 +71,7 @@ class Origins:
 
 @pytest.fixture(scope="module")
 def world():
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    for tool in ("ip", "nft", "openssl", "curl", "setpriv"):
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed")
-    try:
-        pwd.getpwnam(USER)
-        user = USER
-    except KeyError:
-        user = "nobody"
-    w = World(BUILD / "src/egress/cay-egress", ZONE, user, ["--egress-connect-timeout=3s"])
+    w = make_world(ZONE)
     w.origins = None
     try:
         w.origins = Origins(w)
