@@ -317,7 +317,8 @@ static enum err_code exchange(struct api *a, struct api_easy *x, const char *met
         curl_easy_setopt(x->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(text));
     }
     curl_easy_setopt(x->curl, CURLOPT_CUSTOMREQUEST, method);
-    curl_easy_setopt(x->curl, CURLOPT_TIMEOUT_MS, ANSWER_TIMEOUT_MS);
+    curl_easy_setopt(x->curl, CURLOPT_TIMEOUT_MS,
+                     a->answer_ms ? (long)a->answer_ms : ANSWER_TIMEOUT_MS);
     curl_easy_setopt(x->curl, CURLOPT_WRITEFUNCTION, collect);
     curl_easy_setopt(x->curl, CURLOPT_WRITEDATA, &answer);
     r = api_easy_run(a, x);

@@ -20,6 +20,7 @@ struct api {
         public_url; /* what clients are told: url, or the one with TLS of the server on this machine */
     const char *ca_file; /* not owned; NULL: the system's */
     CURLM *multi;
+    uint64_t answer_ms; /* for an answer of the control plane that takes its time; 0: the usual */
 };
 
 /* Finds address and key: options, environment, the running server's own files. Release with

@@ -21,12 +21,18 @@ static int add_env(void *arg, const char *pair)
     return value ? json_object_set_new(arg, name, json_string(value)) : 0;
 }
 
+/* `run` has the option too, for the sandbox that it makes. */
+static bool wants_policy(const struct cli *c)
+{
+    return c->command->run == cmd_exec && cli_value(c, "policy");
+}
+
 static bool wants_terminal(const struct cli *c)
 {
     if (cli_flag(c, "tty"))
         return true;
-    return !c->json && !cli_flag(c, "no-tty") && !cli_flag(c, "no-stdin") && isatty(STDIN_FILENO) &&
-           isatty(STDOUT_FILENO);
+    return !wants_policy(c) && !c->json && !cli_flag(c, "no-tty") && !cli_flag(c, "no-stdin") &&
+           isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 }
 
 static json_t *process_of(const struct cli *c, char **argv, int argc, bool pty, struct err *e)
@@ -118,6 +124,8 @@ static int run_session(const struct cli *c, struct api *a, const struct api_sand
                 timeout);
         return CLI_USAGE;
     }
+    if (wants_policy(c))
+        return exec_with_policy(c, a, s, process, spec.timeout_ms, e);
     return c->json ? run_captured(a, &spec, e) : session_run(a, &spec, e);
 }
 
@@ -130,6 +138,12 @@ int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int
     json_t *process;
     int status;
 
+    if (wants_policy(c) && (pty || argc == 0)) {
+        err_set(&e, ERR_INVALID,
+                "--policy is for one command without a terminal: its output comes "
+                "when it has ended");
+        return cli_fail_as(c, CLI_USAGE, &e);
+    }
     if (api_sandbox_open(a, id, &s, &e) != ERR_OK)
         return cli_fail_as(c, CLI_CANNOT, &e);
     snprintf(s.user, sizeof(s.user), "%s", user ? user : "");

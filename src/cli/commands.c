@@ -158,8 +158,14 @@ const struct cli_command cli_commands[] = {
         .operands = "[OPTION...] SANDBOX [COMMAND [ARGUMENT...]]",
         .summary = "run a command in a sandbox; without one, a shell",
         .text = TEXT_STATUS,
-        .options = OPTIONS(OPTIONS_PROCESS, OPTION_ENV),
+        .options = OPTIONS({0, "policy", "FILE",
+                            "Less than the sandbox may: a file, public, deny or allow. Both hold. The "
+                            "command then has no terminal, its output comes when it has ended, "
+                            "and it has 60 s unless --timeout says more.",
+                            "file"},
+                           OPTIONS_PROCESS, OPTION_ENV),
         .examples = EXAMPLES(
+            {"cay exec --policy=deny ib3k0 make test", "a command that reaches nothing"},
             {"cay exec ib3k0", "a shell; the first characters of an id are enough"},
             {"cay exec ib3k0 python3 -c 'print(6*7)'", "one command"},
             {"tar c src | cay exec ib3k0 tar x -C /tmp", "input from a pipe"}),

@@ -15,6 +15,11 @@ enum err_code policy_from(const char *given, json_t **out, struct err *e);
 /* cmd_exec.c: runs argv in a sandbox by the options of `exec` and returns the exit status. */
 int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int argc);
 
+/* cmd_exec_policy.c: the same for one command with the policy that --policy names; process as the agent is told.
+ * timeout_ms 0: none was given. */
+int exec_with_policy(const struct cli *c, struct api *a, const struct api_sandbox *s,
+                     const json_t *process, uint64_t timeout_ms, struct err *e);
+
 /* "3m 20s", "2h 5m", "1d 3h" of a number of seconds. */
 void table_duration(int64_t seconds, char *out, size_t size);
 /* "512 MiB", "1.5 GiB". */
