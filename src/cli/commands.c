@@ -157,12 +157,13 @@ const struct cli_command cli_commands[] = {
         .name = "exec",
         .operands = "[OPTION...] SANDBOX [COMMAND [ARGUMENT...]]",
         .summary = "run a command in a sandbox; without one, a shell",
-        .text = TEXT_STATUS,
+        .text = TEXT_STATUS
+        "\n\nWith --policy the command has a network of its own, where both that policy and the "
+        "sandbox's hold. It has no terminal then, its input is read first, its output comes when "
+        "it has ended, what it leaves running ends with it, and it has 60 s unless --timeout says "
+        "otherwise. What it was refused is said on standard error.",
         .options = OPTIONS({0, "policy", "FILE",
-                            "Less than the sandbox may: a file, public, deny or allow. Both hold. The "
-                            "command then has no terminal, its output comes when it has ended, "
-                            "and it has 60 s unless --timeout says more.",
-                            "file"},
+                            "Less than the sandbox may: a file, public, deny or allow.", "file"},
                            OPTIONS_PROCESS, OPTION_ENV),
         .examples = EXAMPLES(
             {"cay exec --policy=deny ib3k0 make test", "a command that reaches nothing"},

@@ -13,7 +13,7 @@
 
 #define HELP                                                                                    \
     "This computer reaches the network only through cay's proxy, which allows what its policy " \
-    "lists. Recent refusals: http://cay.internal/denials"
+    "lists. Recent refusals: the command cay-denials, or http://cay.internal/denials"
 
 /* TLS 1.2's form, which every version understands: fatal, access_denied (RFC 8446 6.2). */
 static const unsigned char access_denied[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x31};
@@ -96,14 +96,35 @@ json_t *deny_json(const struct denial *d)
     return o;
 }
 
+/* The i-th oldest that is remembered. */
+static const struct denial *denial_at(const struct sandbox *s, size_t i)
+{
+    size_t first = (s->denials_next + DENIALS_MAX - s->denials_count) % DENIALS_MAX;
+
+    return &s->denials[(first + i) % DENIALS_MAX];
+}
+
 json_t *deny_list(const struct sandbox *s)
 {
     json_t *list = json_array();
-    size_t first = (s->denials_next + DENIALS_MAX - s->denials_count) % DENIALS_MAX;
 
     for (size_t i = 0; i < s->denials_count; i++)
-        json_array_append_new(list, deny_json(&s->denials[(first + i) % DENIALS_MAX]));
+        json_array_append_new(list, deny_json(denial_at(s, i)));
     return json_pack("{s:o}", "denials", list);
+}
+
+int deny_lines(const struct sandbox *s, struct buf *out)
+{
+    int rc = s->denials_count ? 0 : buf_append_str(out, "Nothing was refused.\n");
+
+    for (size_t i = 0; rc == 0 && i < s->denials_count; i++) {
+        const struct denial *d = denial_at(s, i);
+        char at[CLOCK_RFC3339_SIZE];
+
+        clock_format_rfc3339(d->at_ms, at);
+        rc = buf_printf(out, "%s %s\n", at, d->reason);
+    }
+    return rc;
 }
 
 void deny_explain(const struct policy *p, const struct policy_verdict *v, const struct target *t,
@@ -117,18 +138,27 @@ void deny_explain(const struct policy *p, const struct policy_verdict *v, const 
 
 /* -- said -------------------------------------------------------------------------------------- */
 
+static json_t *load_allows(const struct sandbox *s)
+{
+    json_t *list = s->allows ? json_loads(s->allows, 0, NULL) : NULL;
+
+    return list ? list : json_array();
+}
+
 int deny_body(const struct sandbox *s, const char *error, const char *rule, const char *message,
               struct buf *out)
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "error", error, "message", message, "rule", rule,
                           "help", HELP);
-    json_t *allows = s->allows ? json_loads(s->allows, 0, NULL) : NULL;
+    json_t *allows = load_allows(s);
     char *text;
     int rc;
 
     if (!o)
         return -ENOMEM;
-    json_object_set_new(o, "sandbox_allows", allows ? allows : json_array());
+    json_object_set_new(o, s->parent ? "command_allows" : "sandbox_allows", allows);
+    if (s->parent) /* what both allow */
+        json_object_set_new(o, "sandbox_allows", load_allows(s->parent));
     text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);
     if (!text)

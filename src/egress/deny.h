@@ -31,3 +31,7 @@ int deny_body(const struct sandbox *s, const char *error, const char *rule, cons
  * memory is out. */
 json_t *deny_list(const struct sandbox *s);
 json_t *deny_json(const struct denial *d);
+
+/* The same as text, a line each: time and reason. 0 or -errno. */
+#define DENY_LINE_MAX 512u
+int deny_lines(const struct sandbox *s, struct buf *out);

@@ -146,8 +146,9 @@ static void internal(struct http_exchange *x, struct flow *f)
     static const struct http_header plain = {"Content-Type", "text/plain"},
                                     json = {"Content-Type", "application/json"};
     static const char hello[] = "cay: this computer's way out.\n"
-                                "  /denials   what was refused, newest last\n"
-                                "  /allowed   what the policy allows\n";
+                                "  /denials       what was refused, newest last\n"
+                                "  /denials.txt   the same, to be read\n"
+                                "  /allowed       what the policy allows\n";
     const char *path = http_exchange_head(x)->path;
     const char *allows = f->sandbox->allows ? f->sandbox->allows : "[]";
     json_t *list;
@@ -163,8 +164,13 @@ static void internal(struct http_exchange *x, struct flow *f)
         json_decref(list);
         http_respond(x, text ? 200 : 503, &json, 1, text ? text : "", text ? strlen(text) : 0);
         free(text);
+    } else if (strcmp(path, "/denials.txt") == 0) {
+        CLEANUP_BUF struct buf b;
+
+        buf_init(&b, DENIALS_MAX * DENY_LINE_MAX);
+        http_respond(x, deny_lines(f->sandbox, &b) == 0 ? 200 : 503, &plain, 1, b.data, b.len);
     } else {
-        http_respond_error(x, 404, "there is /, /denials and /allowed");
+        http_respond_error(x, 404, "there is /, /denials, /denials.txt and /allowed");
     }
 }
 

@@ -102,6 +102,28 @@ static int put_homes(void)
     return r < 0 ? say_failure(r, "cannot fill the homes: %s", strerror(-r)) : 0;
 }
 
+/* Needs no curl: bash and sed are in every Debian. cay-egress serves the page (egress/forward.c). */
+static const char denials[] =
+    "#!/bin/bash\n"
+    "# What the network refused here, newest last. --json: the same for programs.\n"
+    "page=/denials.txt\n"
+    "[ \"${1-}\" = --json ] && page=/denials\n"
+    "{ exec 3<>/dev/tcp/cay.internal/80; } 2>/dev/null || {\n"
+    "    echo 'cay-denials: there is no way out here that could refuse anything' >&2\n"
+    "    exit 1\n"
+    "}\n"
+    "printf 'GET %s HTTP/1.0\\r\\nHost: cay.internal\\r\\n\\r\\n' \"$page\" >&3\n"
+    "sed '1,/^\\r$/d' <&3\n";
+
+int account_put_denials(const char *dir)
+{
+    char path[128];
+    int r = tree_put_dir(dir, 0755, 0, 0);
+
+    snprintf(path, sizeof(path), "%s/cay-denials", dir);
+    return r < 0 ? r : tree_put_text(path, 0755, denials);
+}
+
 int account_put(void)
 {
     int r = put_dirs();

@@ -253,6 +253,8 @@ static int finish(void)
     r = add_user();
     if (r == 0)
         r = account_put();
+    if (r == 0)
+        r = account_put_denials("usr/local/bin");
     return r == 0 ? check_tree() : r;
 }
 

@@ -18,7 +18,7 @@
 #include <sys/xattr.h>
 
 #define NUMBER        1u
-#define BUILD_VERSION 2u /* of this file and host_etc.c: a change makes templates stale */
+#define BUILD_VERSION 3u /* of this file and host_etc.c: a change makes templates stale */
 
 /* -- fingerprint ------------------------------------------------------------------------------- */
 
@@ -165,6 +165,8 @@ static int put_mask(void)
     }
     if (r == 0)
         r = put_python();
+    if (r == 0)
+        r = account_put_denials("usrmask/bin");
     return r < 0 ? say_failure(r, "cannot make the layer over /usr: %s", strerror(-r)) : 0;
 }
 

@@ -15,3 +15,6 @@ int base_build(void);
 /* Inside a rootfs (the working directory): user `user`, sudo, homes and mount points, as every
  * template has them. */
 int account_put(void);
+
+/* Puts the command cay-denials into a directory, which is made: 0 or -errno. */
+int account_put_denials(const char *dir);
