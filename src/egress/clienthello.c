@@ -94,3 +94,16 @@ int clienthello_read(const void *data, size_t n, struct clienthello *out)
     ERR_clear_error();
     return r.result;
 }
+
+bool clienthello_offers(const struct clienthello *hello, const char *protocol)
+{
+    const unsigned char *p = hello->alpn, *end = p + hello->alpn_len;
+    size_t want = strlen(protocol);
+
+    while (p < end && (size_t)(end - p) > p[0]) {
+        if (p[0] == want && memcmp(p + 1, protocol, want) == 0)
+            return true;
+        p += 1 + p[0];
+    }
+    return false;
+}

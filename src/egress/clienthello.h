@@ -19,3 +19,6 @@ struct clienthello {
 /* data[0..n) is the start of the stream. 0: out is filled. -EAGAIN: more bytes are needed. -EPROTO: it
  * is no ClientHello that OpenSSL accepts, or one whose name is not plain. -ENOMEM. */
 int clienthello_read(const void *data, size_t n, struct clienthello *out);
+
+/* Does it say that it speaks that protocol? */
+bool clienthello_offers(const struct clienthello *hello, const char *protocol);

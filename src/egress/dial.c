@@ -223,8 +223,8 @@ static void on_connect(uv_poll_t *p, int status, int events)
     int err = 0;
     socklen_t n = sizeof(err);
 
-    if (status < 0 || getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &err, &n) < 0)
-        err = err ? err : EIO;
+    if (getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &err, &n) < 0 || (status < 0 && err == 0))
+        err = EIO;
     if (err != 0)
         attempt_failed(a, err);
     else

@@ -11,7 +11,8 @@
  *   look.c      what its first bytes are, and whether they name what was dialled
  *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c)
  *   forward.c   HTTP: every request is checked and relayed
- *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks
+ *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks (opening.c; then forward.c, or
+ *               h2_flow.c)
  *   deny.c      refused, with the reason
  *
  * A sandbox is who owns the listener that accepted, and nothing else says who it is. A flow is
@@ -42,6 +43,7 @@ struct flow;
 struct http_exchange;
 struct http_relay_options;
 struct intercept;
+struct h2_share;
 
 enum flow_kind {
     FLOW_UNKNOWN,
@@ -69,6 +71,7 @@ enum flow_state {
     FLOW_TUNNELED,
     FLOW_FORWARDED,   /* the descriptor is http_server's; fd stays valid until the flow ends */
     FLOW_INTERCEPTED, /* the descriptor is the interceptor's, until it calls flow_end */
+    FLOW_STREAMS,     /* of HTTP/2, likewise: h2_flow.c */
     FLOW_ANSWERING    /* a refusal, or DNS */
 };
 
@@ -101,10 +104,11 @@ struct flow {
     bool cut;         /* ended by us: a changed policy, a limit */
     char *name_store; /* what target.name points to */
     struct target target;
-    char *sni;      /* of a ClientHello, or NULL */
-    bool must_look; /* POLICY_INSPECT: no byte passes that was not read */
-    bool low_water; /* SO_RCVLOWAT of fd was raised */
-    bool dialed;    /* up_fd was dialled for it, whether or not it still has it */
+    char *sni;                    /* of a ClientHello, or NULL */
+    bool offers_h2, offers_http1; /* it says that it speaks those (none said: HTTP/1.1) */
+    bool must_look;               /* POLICY_INSPECT: no byte passes that was not read */
+    bool low_water;               /* SO_RCVLOWAT of fd was raised */
+    bool dialed;                  /* up_fd was dialled for it, whether or not it still has it */
 
     int fd;             /* the client's; -1 once somebody else owns it, but see FLOW_FORWARDED */
     int up_fd;          /* dialled and not handed on yet, or -1 */
@@ -157,6 +161,7 @@ struct sandbox {
     char
         *allows; /* what its policy allows, for refusals: the inside of a JSON array; may be NULL */
 
+    struct h2_share *h2; /* what its connections of HTTP/2 hold, or NULL: none yet */
     struct flow *flows;
     uint32_t flow_count;
     struct rate connections, requests;
@@ -265,6 +270,9 @@ void flow_route(struct flow *f);
  * may be NULL where it was no policy's word; rule is then what refused ("sni", "limit", ...). */
 void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
                  ...) PRINTF(4, 5);
+
+/* Its connection was allowed, and is: recorded. */
+void flow_allow(struct flow *f, const struct policy_verdict *v);
 
 /* f->rule, as printable ASCII: it goes into headers. */
 void flow_set_rule(struct flow *f, const char *rule);

@@ -7,6 +7,7 @@
 #include "egress/dial.h"
 #include "egress/egress.h"
 #include "egress/forward.h"
+#include "egress/h2_flow.h"
 #include "egress/names.h"
 #include "egress/registry.h"
 #include "egress/socks.h"
@@ -337,7 +338,7 @@ static void refuse_by_policy(struct flow *f, const struct policy_verdict *v)
     flow_refuse(f, v, "policy", "%s", why);
 }
 
-static void note_allowed(struct flow *f, const struct policy_verdict *v)
+void flow_allow(struct flow *f, const struct policy_verdict *v)
 {
     const struct audit_record r = {.event = AUDIT_CONNECTION,
                                    .sandbox = f->sandbox,
@@ -375,7 +376,7 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
     f->dialed = true;
     f->target.address = r->address;
     f->must_look |= r->verdict.action == POLICY_INSPECT;
-    note_allowed(f, &r->verdict);
+    flow_allow(f, &r->verdict);
     if (f->via == FLOW_BY_SOCKS)
         socks_connected(f);
     else if (f->via == FLOW_BY_CONNECT)
@@ -441,6 +442,8 @@ void flow_recheck(struct flow *f)
     if ((v.action == POLICY_ALLOW || (v.action == POLICY_INSPECT && f->state != FLOW_TUNNELED)) &&
         (f->state != FLOW_FORWARDED || forward_recheck(f, &v))) {
         f->must_look |= v.action == POLICY_INSPECT;
+        if (f->state == FLOW_STREAMS)
+            h2_flow_recheck(f);
         return;
     }
     f->cut = true;

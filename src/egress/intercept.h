@@ -1,9 +1,9 @@
 #pragma once
-/* Fills struct egress_hooks: TLS that is read (a leaf of the tenant's authority towards the sandbox, strict
- * verification towards the server), and credentials. tlspipe.c, ca.c, credential.c and inject.c do the
- * work; here they meet flows.
+/* Fills struct egress_hooks: TLS that is read (opening.c: a leaf of the tenant's authority towards the sandbox,
+ * strict verification towards the server), and credentials. tlshand.c, tlspipe.c, h2.c, ca.c, credential.c
+ * and inject.c do the work; here they meet flows.
  *
- * HTTP/1.1 only: a client that offers nothing but h2 gets the alert no_application_protocol. */
+ * HTTP/1.1 and HTTP/2: a client that offers neither gets the alert no_application_protocol. */
 
 #include "egress/egress.h"
 

@@ -117,6 +117,8 @@ static void on_tls(struct flow *f, const void *data, size_t n, bool end)
     }
     if (hello.name[0] && !name_agrees(f, hello.name))
         return;
+    f->offers_h2 = clienthello_offers(&hello, "h2");
+    f->offers_http1 = hello.alpn_len == 0 || clienthello_offers(&hello, "http/1.1");
     if (f->must_look)
         intercept(f);
     else

@@ -65,6 +65,7 @@ static void end_sandbox(struct sandbox *s)
         flow_end(s->flows);
     unlink_sandbox(s);
     free_rules(s);
+    free(s->h2);
     names_free(s->names);
     free(s->denials);
     free(s);

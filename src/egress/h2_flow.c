@@ -1,0 +1,224 @@
+#include "egress/h2_flow.h"
+
+#include "base/util.h"
+#include "egress/deny.h"
+#include "egress/host.h"
+#include "egress/intercept_internal.h"
+#include "egress/registry.h"
+#include "egress/request.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct h2_flow {
+    struct egress *egress;
+    uint64_t flow_id;
+    struct h2 *line;
+    struct h2_flow_lost lost;
+};
+
+static struct flow *flow_of(const struct h2_flow *hf)
+{
+    return flow_find(hf->egress, hf->flow_id);
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+static void answer(const struct flow *f, struct h2_verdict *v, int status, const char *error,
+                   const char *rule, const char *message)
+{
+    v->status = status;
+    v->rule = request_is_denial(status) ? rule : NULL;
+    if (deny_body(f->sandbox, error, rule, message, &v->body) < 0)
+        buf_clear(&v->body);
+}
+
+/* After request_refuse. */
+static void say_refused(const struct flow *f, struct h2_verdict *v, int status)
+{
+    answer(f, v, status, "egress_denied", f->rule, f->reason ? f->reason : "");
+}
+
+static void say_lost(const struct flow *f, const struct h2_flow_lost *lost, struct h2_verdict *v)
+{
+    answer(f, v, lost->status, "egress_unreachable", "none", lost->why.text);
+}
+
+static void say(void *arg, int status, const char *why, struct buf *body)
+{
+    struct flow *f = flow_of(arg);
+
+    if (f && deny_body(f->sandbox, status < 500 ? "bad_request" : "egress_unreachable", "none", why,
+                       body) < 0)
+        buf_clear(body);
+}
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
+/* No address of the name may be dialled: the policy's word on the last of them, as of now. */
+static void refuse_address(struct flow *f, const struct h2_flow_lost *lost,
+                           const struct http_head *h, struct h2_verdict *v)
+{
+    struct policy_verdict p = flow_verdict_address(f->sandbox, &f->target);
+
+    if (p.action != POLICY_DENY) {
+        say_lost(f, lost, v); /* it would be another today: the next connection will see */
+        return;
+    }
+    request_refuse_by_policy(f, &f->target, &p, h);
+    say_refused(f, v, 403);
+}
+
+static void let_through(struct flow *f, const struct http_head *h, struct arena *a,
+                        const struct policy_verdict *p, struct h2_verdict *v)
+{
+    const struct inject_request r = {.credentials = f->sandbox->credentials,
+                                     .credential = p->credential,
+                                     .host = f->target.name,
+                                     .port = f->target.port,
+                                     .tls = true};
+    struct err e = {0};
+
+    if (inject_decide(&r, h, a, &v->plan, &e) != ERR_OK) {
+        request_refuse(f, NULL, "credential", h, "%s", e.text);
+        say_refused(f, v, 403);
+        return;
+    }
+    request_allow(f, &f->target, p, h);
+}
+
+static void by_policy(struct flow *f, const struct h2_flow_lost *lost, const struct http_head *h,
+                      struct arena *a, struct h2_verdict *v)
+{
+    struct policy_verdict p = request_decide(f->sandbox, &f->target, f->dialed, h);
+
+    if (p.action == POLICY_DENY) {
+        request_refuse_by_policy(f, &f->target, &p, h);
+        say_refused(f, v, 403);
+    } else if (lost->denied) {
+        refuse_address(f, lost, h, v);
+    } else if (lost->status) {
+        say_lost(f, lost, v);
+    } else {
+        let_through(f, h, a, &p, v);
+    }
+}
+
+static void judge(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
+{
+    struct h2_flow *hf = arg;
+    struct flow *f = flow_of(hf);
+    int status;
+
+    if (!f) {
+        v->status = 503;
+        return;
+    }
+    status = host_agrees(f->sandbox, h, &f->target);
+    if (status == 400) {
+        answer(f, v, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
+    } else if (status != 0) {
+        request_refuse(f, NULL, "host", h, REQUEST_HOST_REASON);
+        say_refused(f, v, status);
+    } else if (strcmp(h->method, "CONNECT") == 0) {
+        request_refuse(f, NULL, "connect", h, "CONNECT in a connection whose requests are read");
+        say_refused(f, v, 403);
+    } else if (!request_in_rate(f->sandbox)) {
+        request_refuse(f, NULL, "limit", h, REQUEST_RATE_REASON);
+        say_refused(f, v, 429);
+    } else {
+        by_policy(f, &hf->lost, h, a, v);
+    }
+}
+
+static bool still(void *arg, const struct http_head *h, struct h2_verdict *v)
+{
+    struct flow *f = flow_of(arg);
+    struct policy_verdict p = request_decide(f->sandbox, &f->target, true, h);
+
+    if (p.action != POLICY_DENY)
+        return true;
+    request_refuse_by_policy(f, &f->target, &p, h);
+    say_refused(f, v, 403);
+    return false;
+}
+
+void h2_flow_recheck(struct flow *f)
+{
+    struct h2_flow *hf = f->user;
+
+    h2_recheck(hf->line, still);
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+static void on_moved(void *arg, uint64_t read, uint64_t written)
+{
+    struct flow *f = flow_of(arg);
+
+    f->up_bytes = read;
+    f->down_bytes = written;
+    if (!f->sandbox->has_policy || !registry_over_bytes(f->sandbox))
+        return;
+    f->cut = true;
+    flow_end(f);
+}
+
+static void on_line_end(void *arg)
+{
+    struct flow *f = flow_of(arg);
+
+    free(arg);
+    f->user = NULL;
+    f->on_end = NULL;
+    flow_end(f);
+}
+
+static void on_flow_end(struct flow *f)
+{
+    struct h2_flow *hf = f->user;
+
+    h2_close(hf->line);
+    free(hf);
+}
+
+bool h2_flow_many(const struct sandbox *s)
+{
+    return s->h2 && s->h2->lines >= H2_SHARE_LINES;
+}
+
+static struct h2_share *share_of(struct sandbox *s)
+{
+    if (!s->h2)
+        s->h2 = calloc(1, sizeof(*s->h2));
+    return s->h2;
+}
+
+int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlsend *server,
+                  const struct h2_flow_lost *lost)
+{
+    struct h2_options o = {.client = *client,
+                           .server = *server,
+                           .share = share_of(f->sandbox),
+                           .idle_ms = f->egress->config.idle_timeout_ms,
+                           .judge = judge,
+                           .say = say,
+                           .on_moved = on_moved,
+                           .on_end = on_line_end};
+    struct h2_flow *hf = calloc(1, sizeof(*hf));
+    int rc = -ENOMEM;
+
+    if (hf && o.share) {
+        *hf = (struct h2_flow){.egress = f->egress, .flow_id = f->id, .lost = *lost};
+        o.arg = hf;
+        rc = h2_start(f->egress->intercept->h2s, &o, &hf->line);
+    }
+    if (rc < 0) {
+        free(hf);
+        return rc;
+    }
+    f->state = FLOW_STREAMS;
+    f->user = hf;
+    f->on_end = on_flow_end;
+    return 0;
+}

@@ -1,0 +1,23 @@
+#pragma once
+/* HTTP/2 that was decrypted: a flow whose streams are requests, each asked about, recorded and counted as one
+ * of HTTP/1.1 is (forward.c, request.c). */
+
+#include "egress/egress.h"
+#include "egress/h2.h"
+
+/* Why there is no server; all zero: there is one. */
+struct h2_flow_lost {
+    int status;  /* that requests are answered with which the policy allows */
+    bool denied; /* it was the policy, for its addresses */
+    struct err why;
+};
+
+/* Both ends are taken over on success; the flow ends with them. server->fd -1: lost says why. 0 or -errno. */
+int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlsend *server,
+                  const struct h2_flow_lost *lost);
+
+/* Has the sandbox as many of them as it may have? */
+bool h2_flow_many(const struct sandbox *s);
+
+/* The policy changed, and still allows the name: requests that it does not allow any more are refused or cut. */
+void h2_flow_recheck(struct flow *f);

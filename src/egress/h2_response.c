@@ -1,0 +1,205 @@
+#include "egress/h2_internal.h"
+
+#include "egress/deny.h"
+#include "egress/reflect.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* -- searched ---------------------------------------------------------------------------------- */
+
+/* One text of a head without secrets; *out lives in b, which has room. 0 or -errno. */
+static int clean(struct h2_stream *s, const char *text, struct buf *b, const char **out)
+{
+    size_t at = b->len, n = strlen(text);
+    int rc = redact_feed(s->redact, text, n, true);
+
+    if (rc == 0)
+        rc = redact_take(s->redact, true, b);
+    if (rc == 0)
+        rc = buf_append(b, "", 1);
+    *out = b->data + at;
+    return rc;
+}
+
+/* The fields of an answer into out, without secrets, and without what is of the connection. */
+static int clean_fields(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out)
+{
+    CLEANUP_BUF struct buf b;
+    int rc;
+
+    buf_init(&b, (size_t)4 * H2_LIST_BYTES_MAX);
+    rc = buf_reserve(&b, f->text.len + 1);
+    for (size_t i = 0; i < f->count && rc == 0; i++) {
+        const char *name = h2_fields_name(f, i), *value = h2_fields_value(f, i), *said = name;
+
+        if (name[0] == ':' || h2_is_hop(name))
+            continue;
+        buf_clear(&b);
+        if (s->redact) {
+            rc = clean(s, name, &b, &said);
+            if (rc == 0 && strcmp(said, name) != 0)
+                continue; /* no name for a header, then */
+            if (rc == 0)
+                rc = clean(s, value, &b, &value);
+        }
+        if (rc == 0)
+            rc = h2_fields_add(out, (const uint8_t *)name, strlen(name), (const uint8_t *)value,
+                               strlen(value));
+    }
+    return rc;
+}
+
+static bool is_coded(const struct h2_fields *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (reflect_is_coded(&(struct http_header){h2_fields_name(f, i), h2_fields_value(f, i)}))
+            return true;
+    return false;
+}
+
+/* Where each side may wait for the other's last byte. */
+static bool is_conversation(const struct h2_fields *f)
+{
+    const char *type = h2_fields_get(f, "content-type");
+
+    return type && (strncasecmp(type, "application/grpc", 16) == 0 ||
+                    strncasecmp(type, "application/connect+", 20) == 0);
+}
+
+/* -- sent back --------------------------------------------------------------------------------- */
+
+static int submit_head(struct h2_stream *s, int status, const struct h2_fields *f, bool ends)
+{
+    nghttp2_session *session = s->line->end[H2_CLIENT].session;
+    const nghttp2_data_provider body = stream_provider(s);
+    struct h2_lines l = {.count = 0};
+    char digits[8];
+    int rc;
+
+    snprintf(digits, sizeof(digits), "%d", status);
+    h2_lines_add(&l, ":status", digits, false);
+    for (size_t i = 0; i < f->count; i++)
+        h2_lines_add(&l, h2_fields_name(f, i), h2_fields_value(f, i), false);
+    if (status < 200)
+        return nghttp2_submit_headers(session, NGHTTP2_FLAG_NONE, s->id[H2_CLIENT], NULL, l.list,
+                                      l.count, NULL);
+    rc = nghttp2_submit_response(session, s->id[H2_CLIENT], l.list, l.count, ends ? NULL : &body);
+    if (rc == 0)
+        s->begun = true;
+    if (rc == 0 && ends)
+        s->to[H2_CLIENT].ended = s->to[H2_CLIENT].left = true;
+    return rc;
+}
+
+int response_head(struct h2_stream *s, bool ends)
+{
+    const struct h2_fields *f = &s->line->end[H2_SERVER].fields;
+    struct h2_fields *out;
+    int status = h2_fields_status(f), rc;
+
+    if (!s->open[H2_CLIENT])
+        return 0;
+    if (f->over || status == 0) {
+        response_fail(s, 502, "the server's answer has no good head, or one that is too large");
+        return 0;
+    }
+    if (s->redact && status >= 200 && !ends && is_coded(f)) {
+        response_fail(s, 502, REFLECT_CODED_REASON);
+        return 0;
+    }
+    out = calloc(1, sizeof(*out));
+    if (!out)
+        return -ENOMEM;
+    h2_fields_reset(out);
+    rc = clean_fields(s, f, out);
+    if (rc == 0)
+        rc = submit_head(s, status, out, ends);
+    if (s->redact && is_conversation(f))
+        redact_set_lenient(s->redact, H2_LENIENT_BYTES);
+    h2_fields_free(out);
+    free(out);
+    return rc;
+}
+
+int response_data(struct h2_stream *s, const char *data, size_t n)
+{
+    struct buf *b = &s->to[H2_CLIENT].bytes;
+    int rc;
+
+    if (!s->redact)
+        return buf_append(b, data, n);
+    rc = redact_feed(s->redact, data, n, true);
+    return rc == 0 ? redact_take(s->redact, false, b) : rc;
+}
+
+int response_ended(struct h2_stream *s)
+{
+    return s->redact && s->open[H2_CLIENT] ? redact_take(s->redact, true, &s->to[H2_CLIENT].bytes)
+                                           : 0;
+}
+
+int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out)
+{
+    int rc = response_ended(s); /* they are no part of the body */
+
+    return rc == 0 ? clean_fields(s, f, out) : rc;
+}
+
+/* -- made here --------------------------------------------------------------------------------- */
+
+static int add(struct h2_fields *f, const char *name, const char *value)
+{
+    return h2_fields_add(f, (const uint8_t *)name, strlen(name), (const uint8_t *)value,
+                         strlen(value));
+}
+
+static int say(struct h2_stream *s, int status, const char *rule, const char *body, size_t n)
+{
+    struct h2_body *b = &s->to[H2_CLIENT];
+    struct h2_fields *f = calloc(1, sizeof(*f));
+    bool bare = s->head && strcmp(s->head->method, "HEAD") == 0;
+    char length[24];
+    int rc = f ? buf_append(&b->bytes, n > 0 ? body : "", bare ? 0 : n) : -ENOMEM;
+
+    snprintf(length, sizeof(length), "%zu", n);
+    if (f)
+        h2_fields_reset(f);
+    if (rc == 0)
+        rc = add(f, "content-type", "application/json");
+    if (rc == 0)
+        rc = add(f, "content-length", length);
+    if (rc == 0 && rule)
+        rc = add(f, DENY_HEADER, rule);
+    b->ended = true;
+    if (rc == 0)
+        rc = submit_head(s, status, f, bare);
+    if (f)
+        h2_fields_free(f);
+    free(f);
+    return rc;
+}
+
+void response_here(struct h2_stream *s, int status, const char *rule, const char *body, size_t n)
+{
+    if (s->begun || !s->open[H2_CLIENT]) {
+        stream_cut(s, NGHTTP2_INTERNAL_ERROR);
+        return;
+    }
+    if (s->open[H2_SERVER])
+        end_reset(&s->line->end[H2_SERVER], s->id[H2_SERVER], NGHTTP2_CANCEL);
+    stream_give_up(s);
+    if (say(s, status, rule, body, n) != 0)
+        stream_cut(s, NGHTTP2_INTERNAL_ERROR);
+}
+
+void response_fail(struct h2_stream *s, int status, const char *why)
+{
+    CLEANUP_BUF struct buf b;
+
+    buf_init(&b, (size_t)16 * 1024);
+    s->line->o.say(s->line->o.arg, status, why, &b);
+    response_here(s, status, NULL, b.data, b.len);
+}

@@ -1,0 +1,17 @@
+#pragma once
+/* What intercept.c has and opening.c uses. */
+
+#include "egress/ca.h"
+#include "egress/credential.h"
+#include "egress/h2.h"
+#include "egress/tlshand.h"
+#include "egress/tlspipe.h"
+
+struct intercept {
+    struct tlshands *hands;
+    struct tlspipes *pipes;
+    struct h2s *h2s;
+    struct ca *ca;
+    struct sealer *sealer;
+    SSL_CTX *towards_clients, *towards_servers;
+};

@@ -1,0 +1,563 @@
+"""HTTP/2 through interception: clients in a network namespace as a sandbox has it, servers of HTTP/2 and gRPC in the
+stand-in internet (test/egress/h2origin.py) that demand a key and tell what they have seen."""
+
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
+pytest.importorskip("h2")
+pytest.importorskip("grpclib")
+from conftest import BUILD, USER  # noqa: E402
+from h2origin import GRPC, H2, REAL_KEY  # noqa: E402
+from internet import World  # noqa: E402
+from test_egress_intercept import API, OTHER_HOST, ZONE, inject, make_certificates, sandbox, seal  # noqa: E402
+
+ORIGIN = pathlib.Path(__file__).resolve().parents[1] / "egress/h2origin.py"
+URL = f"https://{API}:{H2}"
+
+
+class Origin:
+    def __init__(self, world):
+        self.directory = world.dir / "h2"
+        self.directory.mkdir()
+        make_certificates(world, self.directory)
+        self.log = self.directory / "h2.log"
+        self.process = subprocess.Popen(["ip", "netns", "exec", world.net, sys.executable, ORIGIN, "serve",
+                                         self.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline() == "ready\n"
+
+    def seen(self):
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def world():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    for tool in ("ip", "nft", "openssl", "curl", "setpriv"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+    try:
+        pwd.getpwnam(USER)
+        user = USER
+    except KeyError:
+        user = "nobody"
+    w = World(BUILD / "src/egress/cay-egress", ZONE, user, ["--egress-connect-timeout=3s"])
+    w.origin = None
+    try:
+        w.origin = Origin(w)
+        yield w
+    finally:
+        if w.origin:
+            w.origin.close()
+        w.close()
+
+
+@pytest.fixture
+def origin(world):
+    world.origin.log.write_text("")
+    return world.origin
+
+
+RULES = [{"action": "deny", "domains": [API], "paths": ["/secret*"], "name": "no-secrets"},
+         {"action": "allow", "domains": list(ZONE)}]
+
+
+@pytest.fixture(scope="module")
+def box(world):
+    """Its model API's key is put on by the proxy."""
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model"), rules=RULES) as s:
+        yield s
+
+
+def curl(s, *arguments):
+    r = s.curl("--http2", "--cacert", s.ca, *arguments)
+    assert REAL_KEY not in r.stdout + r.stderr
+    return r
+
+
+def headers(line):
+    return dict(map(tuple, line["headers"]))
+
+
+def run(s, program, *arguments, **more):
+    """A Python program inside, with what the tests' own Python has."""
+    return s.run(sys.executable, "-c", textwrap.dedent(program), *arguments,
+                 env={**os.environ, "SSL_CERT_FILE": str(s.ca)}, **more)
+
+
+# -- requests ----------------------------------------------------------------------------------------
+
+
+def test_without_a_key_the_model_refuses(world, origin):
+    """The control: nothing is injected, and the connection is not even read."""
+    with sandbox(world, [], []) as s:
+        r = s.curl("--http2", "--cacert", world.ca, "-w", "%{http_version}", f"{URL}/v1/chat")
+    assert r.stdout == '{"ok": false}2', r.stdout + r.stderr
+    assert len(origin.seen()) == 1
+
+
+def test_curl(world, box, origin):
+    r = curl(box, "-w", "\\n%{http_version} %{http_code}", "-H", "Authorization: Bearer own", f"{URL}/v1/chat?q=1")
+    assert r.stdout == '{"ok": true}\n2 200', r.stdout + r.stderr
+    (line,) = origin.seen()
+    assert [v for n, v in line["headers"] if n == "authorization"] == [f"Bearer {REAL_KEY}"]  # instead of the client's
+    assert headers(line)[":authority"] == f"{API}:{H2}" and line["path"] == "/v1/chat?q=1"
+    (record,) = [r for r in world.audit() if r["event"] == "request" and r.get("path") == "/v1/chat"]
+    assert (record["verdict"], record["credential"], record["method"]) == ("allow", "model", "GET")
+
+
+def test_denied_path_leaves_the_others(world, box, origin):
+    r = curl(box, "-v", "-w", "%{http_code}\\n", f"{URL}/v1/a", f"{URL}/secret/x", f"{URL}/v1/b")
+    first, denied, status, last = r.stdout.splitlines()
+    assert (first, last) == ('{"ok": true}200', '{"ok": true}200')
+    assert denied.startswith('{"error":"egress_denied"') and status == "403"
+    assert r.stderr.count("Connected to") == 1 and "x-cay-denied: no-secrets" in r.stderr, r.stderr
+    assert [line["path"] for line in origin.seen()] == ["/v1/a", "/v1/b"]
+    (denial,) = [d for d in world.denials(box) if d.get("path") == "/secret/x"]
+    assert denial["rule"] == "no-secrets" and denial["method"] == "GET"
+    assert any(r["event"] == "request" and r["path"] == "/secret/x" and r["verdict"] == "deny" for r in world.audit())
+
+
+def test_denied_upload_goes_no_further(world, box, origin):
+    (world.dir / "big").write_bytes(bytes(3_000_000))
+    r = curl(box, "-w", "%{http_code}", "-T", world.dir / "big", f"{URL}/secret/up", )
+    assert r.stdout.endswith("403"), r.stdout + r.stderr
+    assert origin.seen() == []
+
+
+def test_many_streams_of_one_connection(box, origin):
+    r = curl(box, "-v", "--parallel", "--parallel-max", "60", f"{URL}/v1/[1-300]")
+    assert r.stdout.count('{"ok": true}') == 300, r.stdout[-300:] + r.stderr[-300:]
+    assert r.stderr.count("Connected to") <= 3  # curl opens a second before it knows that the first is HTTP/2
+    assert len(origin.seen()) == 300
+
+
+PAUSED = """
+import h2.config, h2.connection, h2.events, socket, ssl, sys, time
+host, port = sys.argv[1], int(sys.argv[2])
+context = ssl.create_default_context()
+context.set_alpn_protocols(["h2"])
+s = context.wrap_socket(socket.create_connection((host, port)), server_hostname=host)
+assert s.selected_alpn_protocol() == "h2"
+c = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+c.initiate_connection()
+def ask(path, method="GET", end=True, more=()):
+    stream = c.get_next_available_stream_id()
+    c.send_headers(stream, [(":method", method), (":authority", f"{host}:{port}"), (":scheme", "https"), (":path", path),
+                            *more], end_stream=end)
+    s.sendall(c.data_to_send())
+    return stream
+def events():
+    data = s.recv(65536)
+    assert data, "the connection has ended"
+    found = c.receive_data(data)
+    s.sendall(c.data_to_send())
+    return found
+"""
+
+
+def test_slow_reader_of_a_large_download(box, origin):
+    """One stream is not read, and does not stop another of the same connection; then it is."""
+    r = run(box, PAUSED + """
+c.increment_flow_control_window(1000000)
+slow, got = ask("/bytes/8000000"), 0
+quick, done = ask("/v1/x"), False
+while not done:
+    for e in events():
+        if isinstance(e, h2.events.DataReceived) and e.stream_id == slow:
+            got += len(e.data)
+        done |= isinstance(e, h2.events.StreamEnded) and e.stream_id == quick
+assert got < 70000, got  # its own window
+c.increment_flow_control_window(8000000)
+c.increment_flow_control_window(8000000, slow)
+s.sendall(c.data_to_send())
+while got < 8000000:
+    got += sum(len(e.data) for e in events() if isinstance(e, h2.events.DataReceived))
+print(got)
+""", API, str(H2))
+    assert r.stdout == "8000000\n", r.stderr
+
+
+def test_large_upload(world, box, origin):
+    (world.dir / "big").write_bytes(os.urandom(8_000_000))
+    r = curl(box, "-T", world.dir / "big", f"{URL}/upload")
+    assert json.loads(r.stdout) == {"bytes": 8_000_000}, r.stderr
+
+
+def test_bidirectional_stream_is_not_buffered(box):
+    """Each piece comes back before the next is sent."""
+    r = run(box, PAUSED + """
+stream = ask("/bidi", "POST", end=False)
+for n in range(20):
+    c.send_data(stream, b"piece %d" % n)
+    s.sendall(c.data_to_send())
+    got = b""
+    while got != b"piece %d" % n:
+        got += b"".join(e.data for e in events() if isinstance(e, h2.events.DataReceived))
+c.end_stream(stream)
+s.sendall(c.data_to_send())
+while not any(isinstance(e, h2.events.StreamEnded) for e in events()):
+    pass
+print("fine")
+""", API, str(H2))
+    assert r.stdout == "fine\n", r.stderr
+
+
+def test_trailers_and_interim_answers(box, origin):
+    r = curl(box, "-D", "-", f"{URL}/trailers", f"{URL}/interim")
+    assert "x-last: word" in r.stdout and "103" in r.stdout and '{"after": 103}' in r.stdout, r.stdout + r.stderr
+    r = run(box, PAUSED + """
+stream = ask("/echo", "POST", end=False)
+c.send_data(stream, b"body")
+c.send_headers(stream, [("x-sum", "1"), ("authorization", "Bearer own")], end_stream=True)
+s.sendall(c.data_to_send())
+while not any(isinstance(e, h2.events.StreamEnded) for e in events()):
+    pass
+""", API, str(H2))
+    sent = headers(origin.seen()[-1])
+    assert sent["trailer-x-sum"] == "1" and "trailer-authorization" not in sent, r.stderr
+
+
+def test_resets_go_both_ways(box, origin):
+    r = run(box, PAUSED + """
+def end_of(stream):
+    while True:
+        for e in events():
+            if isinstance(e, h2.events.StreamReset) and e.stream_id == stream:
+                return int(e.error_code)
+assert end_of(ask("/reset")) == 11 and end_of(ask("/refuse")) == 7
+stream = ask("/hang")
+ask("/v1/x")
+while not any(isinstance(e, h2.events.StreamEnded) for e in events()):
+    pass
+c.reset_stream(stream, 8)
+s.sendall(c.data_to_send())
+early = ask("/early", "POST", end=False)
+print(end_of(early))
+""", API, str(H2))
+    assert r.stdout == "0\n", r.stderr
+    assert {"reset": 8} in origin.seen()
+
+
+def test_going_away(box):
+    r = run(box, PAUSED + """
+ask("/goaway")
+seen = []
+while not {"StreamEnded", "ConnectionTerminated"} <= set(seen):
+    seen += [type(e).__name__ for e in events()]
+while s.recv(65536):
+    pass
+print("ended")
+""", API, str(H2))
+    assert r.stdout == "ended\n", r.stderr
+    r = curl(box, "-w", "%{http_code}", f"{URL}/vanish")
+    assert "has closed the connection before it answered" in r.stdout and r.stdout.endswith("502"), r.stdout
+
+
+# -- gRPC --------------------------------------------------------------------------------------------
+
+CALLS = f"""
+import asyncio, ssl, sys
+sys.path.insert(0, {str(ORIGIN.parent)!r})
+import grpclib.client, grpclib.const, grpclib.exceptions
+from h2origin import GRPC, Raw
+kinds = grpclib.const.Cardinality
+async def main(host):
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["h2"])
+    channel = grpclib.client.Channel(host, GRPC, ssl=context, codec=Raw())
+    def call(name, kind):
+        return channel.request(f"/cay.Test/{{name}}", kind, bytes, bytes, timeout=30)
+    try:
+        async with call("Unary", kinds.UNARY_UNARY) as stream:
+            await stream.send_message(b"question", end=True)
+            print((await stream.recv_message()).decode())
+        async with call("Stream", kinds.UNARY_STREAM) as stream:
+            await stream.send_message(b"500", end=True)
+            print(sum([int(m) async for m in stream]))
+            await stream.recv_trailing_metadata()
+            print(stream.trailing_metadata["x-count"], stream.trailing_metadata["x-seen"])
+        async with call("Bidi", kinds.STREAM_STREAM) as stream:
+            for n in range(20):
+                await stream.send_message(b"%d abc" % n)
+                assert await stream.recv_message() == (b"%d abc" % n)[::-1]
+            await stream.end()
+            assert await stream.recv_message() is None
+            print("bidi")
+        await asyncio.gather(*(one(call, n) for n in range(50)))
+    except grpclib.exceptions.GRPCError as e:
+        print(e.status, e.message)
+    channel.close()
+async def one(call, n):
+    async with call("Unary", kinds.UNARY_UNARY) as stream:
+        await stream.send_message(b"%d" % n, end=True)
+        assert await stream.recv_message() == b"answer to %d" % n
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_grpc(world):
+    """The key is metadata that the proxy adds; what the server says of it in a trailer is redacted."""
+    key = seal(world, "model", REAL_KEY, kind="header", header="X-Api-Key")
+    with sandbox(world, [key], inject("model")) as s:
+        r = run(s, CALLS, API)
+    assert r.stdout.splitlines() == ["answer to question", str(sum(range(500))),
+                                     "500 [redacted]" + "*" * (len(REAL_KEY) - 10), "bidi"], r.stdout + r.stderr
+
+
+def test_grpc_without_a_key(world):
+    """The control: its calls come through, and are refused by the server."""
+    with sandbox(world, [], [], [{"action": "allow", "domains": [API], "paths": ["/cay.Test/*"]}]) as s:
+        r = run(s, CALLS, API)
+    assert r.stdout == "Status.UNAUTHENTICATED no key\n", r.stderr
+
+
+# -- credentials -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/echo", "/echo-trailers"])
+def test_reflected_secret_is_redacted(box, origin, path):
+    r = curl(box, "-i", f"{URL}{path}")
+    assert r.returncode == 0 and "[redacted]" in r.stdout and "sk-real" not in r.stdout, r.stdout + r.stderr
+    assert headers(origin.seen()[0])["authorization"] == f"Bearer {REAL_KEY}"
+
+
+def test_not_by_compressed_echo(box, origin):
+    r = curl(box, "-i", "--compressed", f"{URL}/echo-gzip")
+    assert "502" in r.stdout.splitlines()[0] and "compressed" in r.stdout
+    assert headers(origin.seen()[0])["accept-encoding"] == "identity"
+
+
+def test_placeholders_in_headers_and_bodies(world, origin):
+    key = seal(world, "place", REAL_KEY, kind="placeholder")
+    with sandbox(world, [key], inject("place", domains=(API, OTHER_HOST))) as s:
+        r = curl(s, "-H", "X-Key: cay-secret:place", "-H", "Content-Type: application/json", "-d",
+                 '{"key": "cay-secret:place"}', f"{URL}/echo?k=cay-secret:place")
+        other = curl(s, "-H", "X-Key: cay-secret:place", f"https://{OTHER_HOST}:{H2}/echo")
+        expect = curl(s, "-H", "Expect: 100-continue", "-H", "Content-Type: text/plain", "-d", "cay-secret:place",
+                      f"{URL}/v2")
+    assert r.stdout.count("[redacted]") >= 2, r.stdout + r.stderr
+    line, last = origin.seen()
+    assert headers(line)["x-key"] == REAL_KEY and line["body"] == f'{{"key": "{REAL_KEY}"}}'
+    assert line["path"] == f"/echo?k={REAL_KEY}" and headers(line)["content-length"] == str(len(line["body"]))
+    assert "not for this host" in other.stdout, other.stderr
+    assert last["body"] == REAL_KEY, expect.stderr
+
+
+@pytest.mark.parametrize("bind, name, value", [
+    ({"kind": "basic"}, "authorization", "Basic dXNlcjpzay1yZWFsLTAxMjM0NTY3ODktYWJjZGVmZ2hpag=="),
+    ({"kind": "query", "parameter": "key"}, ":path", f"/v2?a=1&key={REAL_KEY}")])
+def test_other_kinds(world, origin, bind, name, value):
+    secret = f"user:{REAL_KEY}" if bind["kind"] == "basic" else REAL_KEY
+    with sandbox(world, [seal(world, "model", secret, **bind)], inject("model")) as s:
+        curl(s, f"{URL}/v2?a=1")
+    assert headers(origin.seen()[0])[name] == value
+
+
+def test_aws_signature(world, origin):
+    sys.path.insert(0, str(ORIGIN.parent))
+    from origins import AWS_ID, AWS_SECRET, signature_is_good
+    key = seal(world, "aws", {"access_key_id": AWS_ID, "secret_access_key": AWS_SECRET}, kind="aws-sigv4",
+               region="eu-west-1", service="s3")
+    with sandbox(world, [key], inject("aws")) as s:
+        curl(s, "-X", "PUT", "-d", "some body", f"{URL}/s3/bucket/key?x=1")
+    (line,) = origin.seen()
+    sent = {**headers(line), "host": headers(line)[":authority"]}
+    assert signature_is_good("PUT", line["path"], sent, line["body"].encode()) == "good"
+
+
+# -- what is refused ---------------------------------------------------------------------------------
+
+
+def test_authority_must_be_the_name(world, box, origin):
+    r = curl(box, "-w", "%{http_code}", "-H", f"Host: {OTHER_HOST}:{H2}", f"{URL}/v1/x")
+    assert r.stdout.endswith("421") and "x-cay-denied" not in r.stderr, r.stdout
+    r = run(box, PAUSED + """
+def status(more, authority=True):
+    stream = c.get_next_available_stream_id()
+    own = [(":authority", f"{host}:{port}")] if authority else []
+    c.send_headers(stream, [(":method", "GET"), *own, (":scheme", "https"), (":path", "/v1/x"), *more], end_stream=True)
+    s.sendall(c.data_to_send())
+    while True:
+        for e in events():
+            if isinstance(e, h2.events.ResponseReceived):
+                return dict(e.headers)[":status"]
+c.config.validate_outbound_headers = c.config.normalize_outbound_headers = False
+print(status([]), status([("host", f"{host}:{port}")]), status([("host", "other.example.net")]),
+      status([("host", f"{host}:{port}")], False), status([("host", "other.example.net")], False))
+""", API, str(H2))
+    assert r.stdout == "200 200 421 200 421\n", r.stderr
+    r = box.curl("-k", "--http2", "--resolve", f"{OTHER_HOST}:{H2}:{box.resolve(API)[1][0]}",
+                 f"https://{OTHER_HOST}:{H2}/v1/chat")
+    assert r.returncode == 35  # the server name is not the one that was dialled: the alert
+    assert len(origin.seen()) == 3
+
+
+def test_connect_inside_is_refused(world, box, origin):
+    r = run(box, PAUSED + """
+c.config.validate_outbound_headers = c.config.normalize_outbound_headers = False
+stream = c.get_next_available_stream_id()
+c.send_headers(stream, [(":method", "CONNECT"), (":authority", f"{host}:{port}")])
+extended = c.get_next_available_stream_id()
+c.send_headers(extended, [(":method", "CONNECT"), (":authority", f"{host}:{port}"), (":scheme", "https"),
+                          (":path", "/v1/x"), (":protocol", "websocket")])
+s.sendall(c.data_to_send())
+seen = {}
+while len(seen) < 2:
+    for e in events():
+        if isinstance(e, h2.events.ResponseReceived):
+            seen[e.stream_id] = dict(e.headers)[":status"]
+        elif isinstance(e, h2.events.StreamReset):
+            seen.setdefault(e.stream_id, int(e.error_code))
+print(seen[stream], seen[extended])
+""", API, str(H2))
+    assert r.stdout == "403 1\n", r.stdout + r.stderr
+    assert any("CONNECT in a connection" in d["reason"] for d in world.denials(box))
+    assert origin.seen() == []
+
+
+def test_policy_changes_while_streams_are_open(world, origin):
+    with sandbox(world, [], [], RULES) as s:
+        p = subprocess.Popen(s.command(sys.executable, "-c", PAUSED + """
+kept, cut, waits = ask("/bidi", "POST", end=False), ask("/hang/bidi"), ask("/hang/b")
+begun = ask("/bidi/b", "POST", end=False)
+heads = set()
+while not {kept, begun} <= heads:
+    heads |= {e.stream_id for e in events() if isinstance(e, h2.events.ResponseReceived)}
+print("open", flush=True)
+seen = {}
+while len(seen) < 2:
+    for e in events():
+        if isinstance(e, h2.events.ResponseReceived):
+            seen[e.stream_id] = dict(e.headers)[":status"]
+        elif isinstance(e, h2.events.StreamReset):
+            seen[e.stream_id] = int(e.error_code)
+print(seen[waits], seen[begun], flush=True)
+c.send_data(kept, b"still", end_stream=True)
+s.sendall(c.data_to_send())
+while not any(isinstance(e, h2.events.DataReceived) and e.data == b"still" for e in events()):
+    pass
+print("still", flush=True)
+try:
+    while s.recv(65536):
+        pass
+except OSError:
+    pass
+print("cut")
+""", API, str(H2)), stdout=subprocess.PIPE, text=True, env={**os.environ, "SSL_CERT_FILE": str(s.ca)})
+        assert p.stdout.readline() == "open\n"
+        narrower = [{"action": "deny", "domains": [API], "paths": ["/hang/b", "/bidi/b"], "name": "b"}, *RULES]
+        assert world.put(s, {"rules": narrower})[0] == 204
+        assert p.stdout.readline() == "403 8\n"
+        assert p.stdout.readline() == "still\n"
+        assert world.put(s, {"rules": []})[0] == 204
+        assert p.stdout.readline() == "cut\n"
+        p.wait()
+
+
+def test_rate_counts_streams(world):
+    limits = {"requests_per_second": 5}
+    with sandbox(world, [], [], RULES) as s:
+        assert world.put(s, {"rules": RULES, "limits": limits})[0] == 204
+        r = curl(s, "-o", "/dev/null", "-w", "%{http_code}\\n", "--parallel", *[f"{URL}/v1/{n}" for n in range(20)])
+    assert r.stdout.split().count("429") >= 5 and "401" in r.stdout.split(), r.stdout
+
+
+def test_floods_end_the_connection(box):
+    """And what many real clients do, does not."""
+    r = run(box, PAUSED + """
+for n in range(150):
+    stream = ask("/hang")
+    c.reset_stream(stream, 8)
+    s.sendall(c.data_to_send())
+fine = ask("/v1/x")
+while not any(isinstance(e, h2.events.StreamEnded) and e.stream_id == fine for e in events()):
+    pass
+print("fine", flush=True)
+try:
+    for n in range(1000):
+        c.reset_stream(ask("/hang"), 8)
+        s.sendall(c.data_to_send())
+    while True:
+        for e in events():
+            if isinstance(e, h2.events.ConnectionTerminated):
+                print("calm", int(e.error_code))
+except (AssertionError, OSError) as e:
+    print("ended")
+""", API, str(H2))
+    assert r.stdout.startswith("fine\n") and r.stdout.endswith("ended\n"), r.stdout + r.stderr
+
+
+# -- versions that do not meet -----------------------------------------------------------------------
+
+
+def when_ready(s, *arguments):
+    """As soon as the server listens."""
+    for _ in range(100):
+        r = s.curl("--cacert", s.ca, *arguments)
+        if "cannot connect" not in r.stdout:
+            return r
+        time.sleep(0.05)
+    pytest.fail(r.stdout)
+
+
+def test_server_without_http2(world, box):
+    """A client that speaks both gets what the server speaks; one that speaks HTTP/2 alone is told."""
+    directory = world.origin.directory
+    p = subprocess.Popen(["ip", "netns", "exec", world.net, "openssl", "s_server", "-quiet", "-www", "-accept", "9645",
+                          "-cert", directory / "good.pem", "-key", directory / "good.key", "-alpn", "http/1.1"],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        r = when_ready(box, "--http2", "-w", "%{http_version} %{http_code}", f"https://{API}:9645/")
+        assert r.stdout.endswith("1.1 200"), r.stdout + r.stderr
+        r = run(box, PAUSED + """
+stream = ask("/")
+text = b""
+while b"}" not in text:
+    text += b"".join(e.data for e in events() if isinstance(e, h2.events.DataReceived))
+print(text.decode())
+""", API, "9645")
+        assert "egress_unreachable" in r.stdout and "does not speak the HTTP version" in r.stdout, r.stdout + r.stderr
+    finally:
+        p.kill()
+        p.wait()
+
+
+def test_server_with_http2_alone(world, box):
+    directory = world.origin.directory
+    p = subprocess.Popen(["ip", "netns", "exec", world.net, "openssl", "s_server", "-quiet", "-www", "-accept", "9646",
+                          "-cert", directory / "good.pem", "-key", directory / "good.key", "-alpn", "h2"],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        r = when_ready(box, "--http1.1", "-w", "%{http_code}", f"https://{API}:9646/")
+        assert "does not speak the HTTP version" in r.stdout and r.stdout.endswith("502"), r.stdout + r.stderr
+    finally:
+        p.kill()
+        p.wait()
+
+
+def test_server_that_is_not_there(box):
+    r = curl(box, "-w", "%{http_version} %{http_code}", f"https://{API}:9647/")
+    assert "egress_unreachable" in r.stdout and r.stdout.endswith("2 502"), r.stdout + r.stderr
+
+
+def test_address_that_is_denied(world):
+    """The name resolves to where the policy lets nobody go: said to each request."""
+    deny = [{"action": "deny", "addresses": ["93.184.216.34/32"], "name": "not-there"}, *RULES[1:]]
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model"), rules=deny) as s:
+        r = curl(s, "-i", f"{URL}/v1/x")
+    assert "403" in r.stdout.splitlines()[0] and "x-cay-denied: not-there" in r.stdout, r.stdout + r.stderr
