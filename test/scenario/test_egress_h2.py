@@ -4,8 +4,6 @@ stand-in internet (test/egress/h2origin.py) that demand a key and tell what they
 import json
 import os
 import pathlib
-import pwd
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -13,12 +11,11 @@ import time
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
 pytest.importorskip("h2")
 pytest.importorskip("grpclib")
-from conftest import BUILD, USER  # noqa: E402
-from h2origin import GRPC, H2, REAL_KEY  # noqa: E402
-from internet import World  # noqa: E402
+from worldlib import make_world  # isort: skip: it makes the next ones found
+from h2origin import H2, REAL_KEY  # noqa: E402
+from origins import AWS_ID, AWS_SECRET, signature_is_good  # noqa: E402
 from test_egress_intercept import API, OTHER_HOST, ZONE, inject, make_certificates, sandbox, seal  # noqa: E402
 
 ORIGIN = pathlib.Path(__file__).resolve().parents[1] / "egress/h2origin.py"
@@ -45,17 +42,7 @@ class Origin:
 
 @pytest.fixture(scope="module")
 def world():
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    for tool in ("ip", "nft", "openssl", "curl", "setpriv"):
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed")
-    try:
-        pwd.getpwnam(USER)
-        user = USER
-    except KeyError:
-        user = "nobody"
-    w = World(BUILD / "src/egress/cay-egress", ZONE, user, ["--egress-connect-timeout=3s"])
+    w = make_world(ZONE)
     w.origin = None
     try:
         w.origin = Origin(w)
@@ -369,8 +356,6 @@ def test_other_kinds(world, origin, bind, name, value):
 
 
 def test_aws_signature(world, origin):
-    sys.path.insert(0, str(ORIGIN.parent))
-    from origins import AWS_ID, AWS_SECRET, signature_is_good
     key = seal(world, "aws", {"access_key_id": AWS_ID, "secret_access_key": AWS_SECRET}, kind="aws-sigv4",
                region="eu-west-1", service="s3")
     with sandbox(world, [key], inject("aws")) as s:
