@@ -8,6 +8,7 @@
 #define PEM_MAX    (16u * 1024u)
 #define TIMEOUT_MS 2000u
 #define AGAIN_MS   10000u /* after a failure: creates do not wait for it each time */
+#define GIVING_MAX 16u    /* sandboxes at a time that are given what they lack */
 
 struct authority {
     struct authority *next;
@@ -15,6 +16,7 @@ struct authority {
     char *pem;
     bool asking;
     uint64_t again_ms; /* not before that */
+    unsigned giving;   /* calls under way */
 };
 
 static struct authority *find(struct core *c, const char *tenant)
@@ -43,6 +45,56 @@ static void go_on(struct core *c, const char *tenant, const struct err *why)
     }
 }
 
+/* -- to those who were made without ------------------------------------------------------------ */
+
+static void give(struct core *c, struct authority *a);
+
+static void on_given(struct core *c, const char *id, const struct err *why, int status,
+                     const char *body, size_t len, void *arg)
+{
+    struct authority *a = arg;
+
+    a->giving--;
+    if (c->stopping)
+        return;
+    if (why || status / 100 != 2)
+        log_warn("sandbox %s: giving it its tenant's certificate: %s", id,
+                 why ? why->text : "its agent refused");
+    give(c, a);
+}
+
+/* Nothing but that: what /init says besides stays as it is. */
+static char *make_body(const char *pem)
+{
+    json_t *body = json_pack("{s:s}", "caBundle", pem);
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+
+    json_decref(body);
+    return text;
+}
+
+static void give(struct core *c, struct authority *a)
+{
+    for (size_t i = 0; a->pem && i < c->registry.n && a->giving < GIVING_MAX; i++) {
+        struct sandbox_obj *o = c->registry.order[i];
+        struct call_agent_request r = {.method = "POST",
+                                       .target = "/init",
+                                       .max_response_bytes = PEM_MAX,
+                                       .timeout_ms = c->config.agent_timeout_ms};
+
+        if (!o->init_lacks || o->s.state != SANDBOX_RUNNING || strcmp(o->s.tenant, a->tenant) != 0)
+            continue;
+        r.body = make_body(a->pem);
+        if (!r.body)
+            return; /* with the next that is asked for */
+        o->init_lacks = false;
+        a->giving++;
+        call_agent(o, &r, on_given, a);
+    }
+}
+
+/* -- asking ------------------------------------------------------------------------------------ */
+
 static void on_pem(struct core *c, const char *id, const struct err *why, int status,
                    const char *body, size_t len, void *arg)
 {
@@ -59,6 +111,8 @@ static void on_pem(struct core *c, const char *id, const struct err *why, int st
         a->again_ms = clock_mono_ms() + AGAIN_MS;
     }
     go_on(c, a->tenant, why);
+    if (!c->stopping)
+        give(c, a);
 }
 
 static void ask(struct core *c, struct authority *a, const char *path)
@@ -100,12 +154,15 @@ const char *authority_pem(struct core *c, const char *tenant)
     return a ? a->pem : NULL;
 }
 
-void authority_forget(struct core *c)
+void authority_renew(struct core *c)
 {
     for (struct authority *a = c->authorities; a; a = a->next) {
         free(TAKE_PTR(a->pem));
         a->again_ms = 0;
     }
+    for (size_t i = 0; i < c->registry.n; i++)
+        if (c->registry.order[i]->init_lacks)
+            (void)authority_wanted(c, c->registry.order[i]->s.tenant);
 }
 
 void authority_free(struct core *c)

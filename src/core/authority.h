@@ -12,6 +12,7 @@ bool authority_wanted(struct core *c, const char *tenant);
 /* PEM, or NULL. */
 const char *authority_pem(struct core *c, const char *tenant);
 
-/* They are asked for anew. */
-void authority_forget(struct core *c);
+/* cay-egress has begun a life: they are asked for anew. Running sandboxes that were made without one,
+ * while it was away, get theirs now. */
+void authority_renew(struct core *c);
 void authority_free(struct core *c);

@@ -108,11 +108,13 @@ json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env
 }
 
 /* Malloc'd; NULL: memory is out. */
-static char *make_init_body(struct core *core, const struct sandbox *s)
+static char *make_init_body(struct sandbox_obj *o)
 {
-    json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(core, s, s->env);
+    const struct sandbox *s = &o->s;
+    json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(o->core, s, s->env);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
+    o->init_lacks = egress_count(o->core) > 0 && !authority_pem(o->core, s->tenant);
     json_decref(body);
     return text;
 }
@@ -179,7 +181,7 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
 /* The environment goes to the agent and is kept nowhere else: it may hold secrets. */
 static void send_init(struct sandbox_obj *o)
 {
-    char *body = o->init_body ? TAKE_PTR(o->init_body) : make_init_body(o->core, &o->s);
+    char *body = o->init_body ? TAKE_PTR(o->init_body) : make_init_body(o);
     struct call_agent_request r = {.method = "POST",
                                    .target = "/init",
                                    .body = body,
@@ -364,7 +366,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     o->create_done = done;
     o->create_arg = arg;
     if (!authority_wanted(c, o->s.tenant))
-        o->init_body = make_init_body(c, &o->s); /* while privd is at work */
+        o->init_body = make_init_body(o); /* while privd is at work */
     return ERR_OK;
 }
 

@@ -367,7 +367,7 @@ static void begin_life(struct egress_link *l)
     struct core *c = l->core;
 
     l->up = true;
-    authority_forget(c); /* its files may be other ones now */
+    authority_renew(c); /* its files may be other ones now */
     log_info("cay-egress (%s) is there", l->path);
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];

@@ -47,6 +47,7 @@ struct sandbox_obj {
     uint64_t made_us;    /* privd had made it */
     char *init_body;     /* JSON for the agent's /init, until it is sent */
     bool init_waits;     /* for its tenant's authority (authority.h) */
+    bool init_lacks;     /* that, since it was not to be had: it is given later */
     core_sandbox_cb create_done, kill_done;
     void *create_arg, *kill_arg;
 

@@ -423,6 +423,38 @@ static void sandboxes_get_their_tenants_authority(void **state)
     proxy_stop(&p);
 }
 
+/* Those that were made while it was away. */
+static void an_authority_comes_later(void **state)
+{
+    enum { MANY = 20 }; /* more than are given theirs at a time */
+    struct world *w = *state;
+    struct proxy p = {.status = 204};
+    char id[IDS_SANDBOX_SIZE], body[TEXT_MAX];
+    unsigned before;
+
+    with_proxy(w, NULL);
+    for (int i = 0; i < MANY; i++)
+        world_create_default(w, id);
+    fake_init_body(w->fake, body, sizeof(body));
+    assert_null(strstr(body, "caBundle"));
+    assert_int_equal(fake_counts(w->fake).inits, MANY);
+    proxy_start(&p, w);
+    for (int i = 0; i < 200 && fake_counts(w->fake).inits < 2 * MANY; i++)
+        world_run_for(w, 20);
+    assert_int_equal(fake_counts(w->fake).inits, 2 * MANY);
+    fake_init_body(w->fake, body, sizeof(body));
+    assert_string_equal(body, "{\"caBundle\":\"-----BEGIN CERTIFICATE-----\\nfor default\\n\"}");
+    assert_int_equal(p.authorities, 1);
+    before = p.lives;
+    proxy_stop(&p); /* nobody lacks it any more */
+    proxy_start(&p, w);
+    world_run_until(w, &p.lives, before + 1);
+    world_run_for(w, 50);
+    assert_int_equal(fake_counts(w->fake).inits, 2 * MANY);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +467,7 @@ int main(void)
         WORLD(without_a_proxy_nothing_is_kept),
         WORLD(a_sandbox_has_credentials_of_its_own),
         WORLD(sandboxes_get_their_tenants_authority),
+        WORLD(an_authority_comes_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
