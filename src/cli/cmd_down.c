@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/loop.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -18,6 +20,7 @@
 #define STOP_TIMEOUT_MS 90000
 #define SETTLE_MS       3000
 #define MAX_LEFT        64
+#define DISK_IMAGE      "disk.img"
 
 /* -- what is left ------------------------------------------------------------------------------ */
 
@@ -25,6 +28,7 @@ struct left {
     const struct settings *s;
     json_t *list; /* of sentences */
     char cgroup[INSTANCE_CGROUP_SIZE], jobs_cgroup[INSTANCE_CGROUP_SIZE + 8];
+    struct stat image; /* of the state disk; st_ino 0: there is none */
 };
 
 static void note_left(struct left *l, const char *fmt, ...) PRINTF(2, 3);
@@ -61,7 +65,7 @@ static bool is_ours(const struct left *l, const char *pid, const char *comm)
 
 static bool look_at_process(void *arg, const char *pid)
 {
-    static const char *const names[] = {"cay-keep", "cay-privd", "cayd", "cay-job"};
+    static const char *const names[] = {"cay-keep", "cay-privd", "cayd", "cay-egress", "cay-job"};
     char path[300], comm[32];
 
     snprintf(path, sizeof(path), "/proc/%s/comm", pid);
@@ -94,15 +98,22 @@ static void look_at_mounts(struct left *l)
         fclose(f);
 }
 
+/* By the file itself: privd sees it from a mount namespace of its own, so that the path that the kernel
+ * shows (/sys/block/loopN/loop/backing_file) is another one. */
 static bool look_at_loop(void *arg, const char *name)
 {
     struct left *l = arg;
-    char path[512], file[1024];
+    struct loop_info64 info;
+    char path[64];
+    CLEANUP_CLOSE int fd = -1;
 
-    snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", name);
-    if (strncmp(name, "loop", 4) == 0 && io_read_text_at(AT_FDCWD, path, file, sizeof(file)) > 0 &&
-        is_below(file, l->s->state_dir))
-        note_left(l, "loop device /dev/%s of %s", name, file);
+    if (!l->image.st_ino || strncmp(name, "loop", 4) != 0)
+        return true;
+    snprintf(path, sizeof(path), "/dev/%.40s", name);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && ioctl(fd, LOOP_GET_STATUS64, &info) == 0 && info.lo_device == l->image.st_dev &&
+        info.lo_inode == l->image.st_ino)
+        note_left(l, "loop device %s of %s/privd/" DISK_IMAGE, path, l->s->state_dir);
     return true;
 }
 
@@ -137,11 +148,14 @@ static bool look_at_run_file(void *arg, const char *name)
 static json_t *look(const struct settings *s)
 {
     struct left l = {.s = s, .list = json_array()};
-    char privd_dir[1100];
+    char privd_dir[1100], image[1200];
 
     snprintf(privd_dir, sizeof(privd_dir), "%s/privd", s->state_dir);
     instance_cgroup(privd_dir, l.cgroup);
     snprintf(l.jobs_cgroup, sizeof(l.jobs_cgroup), "%s-jobs", l.cgroup);
+    snprintf(image, sizeof(image), "%s/" DISK_IMAGE, privd_dir);
+    if (stat(image, &l.image) < 0)
+        l.image.st_ino = 0;
     /* What cannot be listed is not there: no run directory, no loop devices in this kernel. */
     (void)io_each_name_at(AT_FDCWD, "/proc", look_at_process, &l);
     look_at_mounts(&l);
