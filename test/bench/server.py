@@ -15,6 +15,9 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "test/scenario"))
+from leftovers import cgroup_name  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", ROOT / "build")).resolve()
 # Beyond the ranges of a server with the usual settings and of those that the tests start.
 UID_BASE = int(os.environ.get("BENCH_UID_BASE", 2818572288))
@@ -209,14 +212,6 @@ def memory_each(before, after, n):
     return {"counted": (counted(after) - counted(before)) / n / MIB,
             "available": (before["MemAvailable"] - after["MemAvailable"]) / n / MIB,
             "files": sum(after[k] - before[k] for k in ("Active(file)", "Inactive(file)")) / n / MIB, **each}
-
-
-def cgroup_name(place):
-    """As privd makes it from its directory (src/privd/main.c)."""
-    h = 0x811C9DC5
-    for byte in str(place).encode():
-        h = (h ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"cay-{h:08x}"
 
 
 def cgroup_memory(own):

@@ -16,19 +16,12 @@ import time
 import pytest
 
 import privdlib
+from leftovers import cgroup_name
 from privdlib import CAPACITY, CONNECT, CREATE, ENDED, HOST, JOB, KILL, LIST, MIB, PROGRESS, STAT, TEMPLATES
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
 STAGE_PERMIT, STAGE_TEMPLATE = 1, 2
-
-
-def cgroup_name(state):
-    """As privd names its control groups: by the place of its state directory."""
-    h = 0x811C9DC5
-    for byte in str(state).encode():
-        h = (h ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"cay-{h:08x}"
 
 
 def is_claimed(privd, slot):
