@@ -1,4 +1,4 @@
-#include "sys/cgroup.h"
+#include "sys/cgroup_internal.h"
 
 #include "base/io.h"
 
@@ -10,10 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-
-/* What a controller is to us, and whether it needs leaves: the freezer and the processor accounting
- * act on the whole sandbox, so that there is one directory less to make and remove. */
-enum controller { MEMORY, PIDS, CPU, CPUACCT, FREEZER, CONTROLLERS };
 
 static const struct {
     const char *name;
@@ -34,23 +30,8 @@ static const char *const leaf_names[2][3] = {
     {[CGROUP_AGENT] = "/agent", [CGROUP_WORK] = "/work", [CGROUP_WHOLE] = ""},
 };
 
-struct hierarchy {
-    int fd;       /* the `name` directory in it */
-    int mount_fd; /* its mount */
-    bool leaves;
-};
-
-struct cgroup {
-    bool v2;
-    char name[64];
-    int count;
-    struct hierarchy h[CONTROLLERS];
-    int of[CONTROLLERS]; /* index into h, or -1 */
-};
-
 #define PERIOD_US     100000
 #define SOCKETS_SHARE 4 /* what buffers of sockets may take, as a part of the memory */
-#define PATH_SIZE     64
 #define KILL_ROUNDS   16
 #define PIDS_PER_READ 256
 
@@ -221,6 +202,7 @@ int cgroup_open(const char *name, struct cgroup **out, char *why, size_t why_siz
 int cgroup_remove_base(struct cgroup *cg)
 {
     int rc = 0;
+    cgroup_spare_remove_all(cg);
     for (int i = 0; i < cg->count; i++)
         if (unlinkat(cg->h[i].mount_fd, cg->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
             rc = -errno;
@@ -243,6 +225,8 @@ static const char *leaf_path(const struct cgroup *cg, char path[static PATH_SIZE
 int cgroup_make(const struct cgroup *cg, uint32_t slot)
 {
     char path[PATH_SIZE];
+    if (cgroup_spare_take(cg, slot) == 0)
+        return 0;
     for (int i = 0; i < cg->count; i++) {
         int fd = cg->h[i].fd;
         int rc = make_dir(fd, slot_path(path, slot, ""));
@@ -557,6 +541,8 @@ int cgroup_remove(const struct cgroup *cg, uint32_t slot)
 {
     char path[PATH_SIZE];
     int rc = check_agent_gone(cg, slot);
+    if (rc == 0 && cgroup_spare_put(cg, slot) == 0)
+        return 0;
     for (int i = 0; rc == 0 && i < cg->count; i++)
         if (cg->h[i].leaves)
             rc = remove_leaves(cg, cg->h[i].fd, slot);

@@ -41,7 +41,7 @@ import sys
 import time
 
 RANGE = 65536
-SPARES_MAX = 64
+SPARES_MAX, SPARE_CGROUPS_MAX = 64, 32
 SLOTS_MAX = 1024  # as cay-privd has it when it is told nothing else
 UID_BASE = 1006632960
 NS_KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
@@ -210,9 +210,14 @@ def _namespaces(server, processes):
 # -- the file system -------------------------------------------------------------------------------
 
 def _cgroups(name):
+    """Without the few that are kept to be used again (src/sys/cgroup_internal.h)."""
     bases = [path for pattern in ("/sys/fs/cgroup/", "/sys/fs/cgroup/*/") for tail in ("", "-jobs")
              for path in glob.glob(f"{pattern}{name}{tail}")]
-    return sum(len(dirs) for base in bases for _, dirs, _ in os.walk(base))
+    found = [path for base in bases for path, _, _ in os.walk(base) if path != base]
+    for base in bases:
+        spares = len(glob.glob(f"{base}/spare.*"))
+        assert spares <= SPARE_CGROUPS_MAX, f"{spares} spare groups in {base}"
+    return sum("/spare." not in path for path in found)
 
 
 def _mounts(server):

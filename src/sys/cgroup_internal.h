@@ -1,0 +1,51 @@
+#pragma once
+/* What the files of cgroup.h share. */
+
+#include "sys/cgroup.h"
+
+/* What a controller is to us, and whether it needs leaves: the freezer and the processor accounting
+ * act on the whole sandbox, so that there is one directory less to make and remove. */
+enum controller { MEMORY, PIDS, CPU, CPUACCT, FREEZER, CONTROLLERS };
+
+struct hierarchy {
+    int fd;       /* the `name` directory in it */
+    int mount_fd; /* its mount */
+    bool leaves;
+};
+
+struct cgroup {
+    bool v2;
+    char name[64];
+    int count;
+    struct hierarchy h[CONTROLLERS];
+    int of[CONTROLLERS]; /* index into h, or -1 */
+};
+
+#define PATH_SIZE 64
+
+/* Version 1 only: the directories of a slot in which nothing runs any more, and which nothing can be seen of
+ * in another's use, are kept under another name, to be a slot's again.
+ *
+ * Making and removing them is the largest part of what a sandbox costs the kernel where there are or were many:
+ * each memory group has a table of all file systems of the machine, which is allocated, walked when the group
+ * goes, and freed (alloc_shrinker_info, reparent_shrinker_deferred).
+ *
+ * What a group keeps from one use to the next, and why nothing comes along: no process is in it (pids.current
+ * of the whole is 0, dead ones that are not yet reaped included; each is in the same slot of every hierarchy).
+ * Every limit that cay sets is set again, and a processor quota, which is not always, refuses. The processor
+ * time counted is set to 0; it is thawed. Charges of memory for pages and kernel objects that outlive the
+ * processes stay, but at most SPARE_CHARGE_MAX, or it is not kept: a number by which the next sandbox's
+ * use of memory reads higher, and what it can have is lower. Counts of events (failcnt, max_usage,
+ * memory.stat) go on; only the host can read them, and cay reads one, of processes killed for memory: a group
+ * with one is not kept. Test: unit cgroup_spare. */
+
+#define CGROUP_SPARES    32u
+#define SPARE_CHARGE_MAX (512u << 10)
+
+/* 0; -errno: they are not kept (-EBUSY: a process is there), and still the slot's, or in parts. */
+int cgroup_spare_put(const struct cgroup *cg, uint32_t slot) WARN_UNUSED;
+
+/* 0: the slot has all its directories. -ENOENT: there are none that are kept. */
+int cgroup_spare_take(const struct cgroup *cg, uint32_t slot) WARN_UNUSED;
+
+void cgroup_spare_remove_all(const struct cgroup *cg);

@@ -1,0 +1,141 @@
+#include "sys/cgroup_internal.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NO_OOM "oom_kill 0"
+
+static const char *slot_file(char path[static PATH_SIZE], uint32_t slot, const char *rest)
+{
+    snprintf(path, PATH_SIZE, "%" PRIu32 "%s", slot, rest);
+    return path;
+}
+
+static const char *spare_name(char name[static PATH_SIZE], unsigned k, const char *rest)
+{
+    snprintf(name, PATH_SIZE, "spare.%u%s", k, rest);
+    return name;
+}
+
+/* --- is it as new? ------------------------------------------------------------------------------ */
+
+static ssize_t read_file(const struct cgroup *cg, enum controller c, uint32_t slot,
+                         const char *rest, char *text, size_t size)
+{
+    char path[PATH_SIZE];
+    return io_read_text_at(cg->h[cg->of[c]].fd, slot_file(path, slot, rest), text, size);
+}
+
+static bool reads(const struct cgroup *cg, enum controller c, uint32_t slot, const char *rest,
+                  const char *want)
+{
+    char text[32];
+    return read_file(cg, c, slot, rest, text, sizeof(text)) > 0 && strcmp(text, want) == 0;
+}
+
+static bool is_charged_little(const struct cgroup *cg, uint32_t slot)
+{
+    char text[32];
+    return read_file(cg, MEMORY, slot, "/memory.usage_in_bytes", text, sizeof(text)) > 0 &&
+           strtoull(text, NULL, 10) <= SPARE_CHARGE_MAX;
+}
+
+/* Each of both counts its own. */
+static bool was_never_short(const struct cgroup *cg, uint32_t slot, const char *file)
+{
+    char text[128];
+    if (read_file(cg, MEMORY, slot, file, text, sizeof(text)) <= 0)
+        return false;
+    const char *kills = strstr(text, NO_OOM);
+    return kills && (kills[strlen(NO_OOM)] == '\0' || kills[strlen(NO_OOM)] == '\n');
+}
+
+static bool has_no_quota(const struct cgroup *cg, uint32_t slot)
+{
+    return cg->of[CPU] < 0 || (reads(cg, CPU, slot, "/cpu.cfs_quota_us", "-1") &&
+                               reads(cg, CPU, slot, "/work/cpu.cfs_quota_us", "-1"));
+}
+
+static int reset(const struct cgroup *cg, uint32_t slot)
+{
+    char path[PATH_SIZE];
+    int rc = 0;
+    if (cg->of[CPUACCT] >= 0)
+        rc = io_write_text_at(cg->h[cg->of[CPUACCT]].fd, slot_file(path, slot, "/cpuacct.usage"),
+                              "0");
+    if (rc == 0 && cg->of[FREEZER] >= 0)
+        rc = cgroup_freeze(cg, slot, false);
+    return rc;
+}
+
+/* --- renaming ----------------------------------------------------------------------------------- */
+
+static int rename_in(const struct cgroup *cg, int i, const char *from, const char *to)
+{
+    return renameat(cg->h[i].fd, from, cg->h[i].fd, to) < 0 ? -errno : 0;
+}
+
+static void remove_one(const struct cgroup *cg, int i, unsigned k)
+{
+    char name[PATH_SIZE];
+    if (cg->h[i].leaves)
+        (void)unlinkat(cg->h[i].fd, spare_name(name, k, "/work"), AT_REMOVEDIR);
+    (void)unlinkat(cg->h[i].fd, spare_name(name, k, ""), AT_REMOVEDIR);
+}
+
+/* Tasks do this side by side. Whoever puts one begins with the last hierarchy, in which its place becomes
+ * taken; whoever takes one begins with the first, in which it appears last: each has it whole. */
+int cgroup_spare_put(const struct cgroup *cg, uint32_t slot)
+{
+    char from[PATH_SIZE], to[PATH_SIZE];
+    int last = cg->count - 1, rc = -EEXIST;
+    unsigned k = 0;
+
+    if (cg->v2)
+        return -EOPNOTSUPP;
+    if (!reads(cg, PIDS, slot, "/pids.current", "0"))
+        return -EBUSY;
+    if (!is_charged_little(cg, slot) || !was_never_short(cg, slot, "/memory.oom_control") ||
+        !was_never_short(cg, slot, "/work/memory.oom_control") || !has_no_quota(cg, slot) ||
+        reset(cg, slot) < 0)
+        return -EUCLEAN;
+    slot_file(from, slot, "");
+    for (; rc == -EEXIST && k < CGROUP_SPARES; k++)
+        rc = rename_in(cg, last, from, spare_name(to, k, ""));
+    if (rc < 0)
+        return rc;
+    for (int i = last - 1; rc == 0 && i >= 0; i--)
+        rc = rename_in(cg, i, from, to);
+    for (int i = last; rc < 0 && i >= 0; i--)
+        remove_one(cg, i, k - 1);
+    return rc;
+}
+
+int cgroup_spare_take(const struct cgroup *cg, uint32_t slot)
+{
+    char from[PATH_SIZE], to[PATH_SIZE];
+    int rc = -ENOENT;
+    unsigned k = 0;
+
+    if (cg->v2)
+        return rc;
+    slot_file(to, slot, "");
+    for (; rc == -ENOENT && k < CGROUP_SPARES; k++)
+        rc = rename_in(cg, 0, spare_name(from, k, ""), to);
+    /* Whatever is missing in the end is made: cgroup_make does not mind what is there already. */
+    for (int i = 1; rc == 0 && i < cg->count; i++)
+        rc = rename_in(cg, i, from, to);
+    return rc;
+}
+
+void cgroup_spare_remove_all(const struct cgroup *cg)
+{
+    for (unsigned k = 0; !cg->v2 && k < CGROUP_SPARES; k++)
+        for (int i = 0; i < cg->count; i++)
+            remove_one(cg, i, k);
+}

@@ -1,0 +1,226 @@
+/* Which control groups are used again, and that they are as new then. As root, with version 1. */
+#include "sys/cgroup.h"
+#include "sys/ns.h"
+#include "sys/pid.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+// clang-format off
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+// clang-format on
+
+#define NAME  "cay-test-spare"
+#define PLACE "/sys/fs/cgroup/memory/" NAME
+#define MIB   (UINT64_C(1) << 20)
+
+static struct cgroup *cg;
+static const char *skip_reason;
+
+#define NEEDS_V1                                           \
+    do {                                                   \
+        if (skip_reason) {                                 \
+            print_message("# skipped: %s\n", skip_reason); \
+            skip();                                        \
+        }                                                  \
+    } while (0)
+
+static bool is_there(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static unsigned count_spares(void)
+{
+    unsigned n = 0;
+    struct dirent *e;
+    DIR *dir = opendir(PLACE);
+    assert_non_null(dir);
+    while ((e = readdir(dir)) != NULL)
+        n += strncmp(e->d_name, "spare.", 6) == 0;
+    closedir(dir);
+    return n;
+}
+
+/* A process in the work leaf of slot runs fn, and ends or is killed. */
+static void within(uint32_t slot, void (*fn)(void))
+{
+    int pidfd = -1, code, status;
+    pid_t pid = ns_fork(0, SIGCHLD, &pidfd);
+    if (pid == 0) {
+        if (cgroup_enter(cg, slot, CGROUP_WORK) < 0)
+            _exit(1);
+        fn();
+        _exit(0);
+    }
+    assert_true(pid > 0);
+    assert_int_equal(pid_wait(pidfd, &code, &status), 0);
+    close(pidfd);
+    if (code == CLD_EXITED)
+        assert_int_equal(status, 0);
+}
+
+static void burn(void)
+{
+    for (volatile unsigned i = 0; i < 20000000; i++)
+        ;
+}
+
+static void leave_pages(void)
+{
+    int fd = open("/dev/shm/" NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || posix_fallocate(fd, 0, 4 * MIB) != 0)
+        _exit(1);
+}
+
+static void take_too_much(void)
+{
+    char *p = mmap(NULL, 64 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < 64 * MIB; i += 4096)
+        p[i] = 1;
+}
+
+static void make(uint32_t slot, const struct cgroup_limits *limits)
+{
+    assert_int_equal(cgroup_make(cg, slot), 0);
+    assert_int_equal(cgroup_limit(cg, slot, CGROUP_WHOLE, limits), 0);
+    assert_int_equal(cgroup_limit(cg, slot, CGROUP_WORK, limits), 0);
+}
+
+static const struct cgroup_limits usual = {.memory_bytes = 256 * MIB, .pids = 10};
+
+static void test_what_nothing_is_left_in_is_used_again(void **state)
+{
+    struct cgroup_stat st;
+    NEEDS_V1;
+    make(3, &usual);
+    within(3, burn);
+    assert_int_equal(cgroup_stat(cg, 3, &st), 0);
+    assert_true(st.cpu_used_us > 0);
+    assert_int_equal(cgroup_freeze(cg, 3, true), 0);
+    assert_int_equal(cgroup_remove(cg, 3), 0);
+    assert_int_equal(count_spares(), 1);
+    assert_false(is_there(PLACE "/3"));
+    assert_int_equal(cgroup_make(cg, 4), 0);
+    assert_int_equal(count_spares(), 0);
+    assert_true(is_there(PLACE "/4/work"));
+    assert_false(cgroup_is_frozen(cg, 4));
+    assert_int_equal(cgroup_stat(cg, 4, &st), 0);
+    assert_int_equal(st.cpu_used_us, 0);
+    assert_int_equal(st.pids_used, 0);
+    assert_true(st.memory_used_bytes <= MIB / 2);
+    within(4, burn);
+    assert_int_equal(cgroup_stat(cg, 4, &st), 0);
+    assert_true(st.cpu_used_us > 0);
+    assert_int_equal(cgroup_remove(cg, 4), 0);
+}
+
+static void test_what_a_process_is_in_stays(void **state)
+{
+    int pidfd = -1, code, status;
+    pid_t found;
+    NEEDS_V1;
+    make(5, &usual);
+    pid_t pid = ns_fork(0, SIGCHLD, &pidfd);
+    if (pid == 0) {
+        if (cgroup_enter(cg, 5, CGROUP_WORK) < 0)
+            _exit(1);
+        pause();
+        _exit(0);
+    }
+    for (int i = 0; i < 400 && cgroup_pids(cg, 5, CGROUP_WORK, &found, 1) != 1; i++)
+        usleep(5000);
+    assert_int_equal(cgroup_remove(cg, 5), -EBUSY);
+    assert_true(cgroup_holds(cg, 5, pid));
+    assert_int_equal(pid_kill(pidfd, SIGKILL), 0);
+    assert_int_equal(pid_wait(pidfd, &code, &status), 0);
+    close(pidfd);
+    assert_int_equal(cgroup_remove(cg, 5), 0);
+}
+
+static void is_not_kept(uint32_t slot)
+{
+    unsigned before = count_spares();
+    char path[128];
+    for (int i = 0; i < 200 && cgroup_remove(cg, slot) == -EBUSY; i++)
+        usleep(5000);
+    snprintf(path, sizeof(path), PLACE "/%u", slot);
+    assert_false(is_there(path));
+    if (count_spares() != before)
+        fail_msg("slot %u: kept", slot);
+}
+
+static void test_what_something_is_left_in_is_not_kept(void **state)
+{
+    struct cgroup_limits limits = usual;
+    NEEDS_V1;
+    make(6, &limits);
+    within(6, leave_pages);
+    is_not_kept(6);
+    assert_int_equal(unlink("/dev/shm/" NAME), 0);
+
+    limits.memory_bytes = 16 * MIB;
+    make(7, &limits);
+    within(7, take_too_much);
+    assert_true(cgroup_oom_kills(cg, 7, CGROUP_WHOLE) > 0 ||
+                cgroup_oom_kills(cg, 7, CGROUP_WORK) > 0);
+    is_not_kept(7);
+
+    limits = usual;
+    limits.cpu_milli = 500;
+    make(8, &limits);
+    is_not_kept(8);
+}
+
+static void test_only_so_many_are_kept(void **state)
+{
+    NEEDS_V1;
+    for (uint32_t slot = 100; slot < 140; slot++)
+        assert_int_equal(cgroup_make(cg, slot), 0);
+    for (uint32_t slot = 100; slot < 140; slot++)
+        assert_int_equal(cgroup_remove(cg, slot), 0);
+    assert_int_equal(count_spares(), 32);
+    assert_int_equal(cgroup_remove_base(cg), 0);
+    assert_false(is_there(PLACE));
+}
+
+static int set_up(void **state)
+{
+    char why[160] = "needs root";
+    if (geteuid() != 0 || cgroup_open(NAME, &cg, why, sizeof(why)) < 0) {
+        print_message("# %s\n", why);
+        skip_reason = "no control groups (see above)";
+    } else if (strcmp(cgroup_version(cg), "v1") != 0) {
+        cgroup_remove_base(cg);
+        skip_reason = "directories of version 2 cannot be renamed, so none are kept";
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    if (cg)
+        cgroup_remove_base(cg);
+    cgroup_close(cg);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_nothing_is_left_in_is_used_again),
+        cmocka_unit_test(test_what_a_process_is_in_stays),
+        cmocka_unit_test(test_what_something_is_left_in_is_not_kept),
+        cmocka_unit_test(test_only_so_many_are_kept),
+    };
+    return cmocka_run_group_tests_name("cgroup_spare", tests, set_up, tear_down);
+}
