@@ -326,14 +326,17 @@ int runtime_sockets(const struct runtime *rt, int pidfd, int *fds, unsigned n)
     return within(pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_sockets, &sockets);
 }
 
-/* Dual stack, and with it one socket for both families. */
+/* Dual stack, and with it one socket for both families. The address may be used again, since after a
+ * death of cay-egress the connections that it had still linger on the port; who listens there bars it
+ * all the same. */
 static int bind_everywhere(int type, uint16_t port)
 {
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     CLEANUP_CLOSE int fd = socket(AF_INET6, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int off = 0;
+    int off = 0, again = type == SOCK_STREAM;
 
     if (fd < 0 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &again, sizeof(again)) < 0 ||
         bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
         return -errno;
     return TAKE_FD(fd);

@@ -1,0 +1,242 @@
+"""What becomes of sandboxes, their connections and their secrets when cay-egress is killed, away, or looked through:
+the whole server against the stand-in internet of egresslib.py."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import time
+
+from client import Client, Sandbox
+from conftest import SLOTS_MAX
+from egresslib import box, fetch, internet, stack  # noqa: F401: fixtures
+from test_egress_api import look_for, writable_memory
+
+CONNECTIONS = 40
+# Bytes to and fro over so many connections, each made again when it was cut.
+LOAD = """
+import select, socket, time
+poll, held, trips, cuts = select.epoll(), {}, 0, 0
+def dial():
+    s = socket.create_connection(("web.example.com", %d), 20)
+    s.settimeout(5)
+    s.sendall(b"x")
+    held[s.fileno()] = s
+    poll.register(s, select.EPOLLIN)
+while True:
+    while len(held) < %d:
+        try:
+            dial()
+        except OSError:
+            cuts += 1
+    for fd, _ in poll.poll(1):
+        try:
+            assert held[fd].recv(100)
+            held[fd].sendall(b"x")
+            trips += 1
+        except (OSError, AssertionError):
+            poll.unregister(fd)
+            held.pop(fd).close()
+            cuts += 1
+    with open("/dev/shm/load.new", "w") as f:
+        f.write(f"{trips} {cuts}")
+    import os
+    os.rename("/dev/shm/load.new", "/dev/shm/load")
+""" % (internet.ECHO_PORT, CONNECTIONS)
+# Whatever is denied, all the time: by name, by address, through the explicit proxy, and datagrams.
+PROBE = """
+import os, socket
+targets = [("other.example.net", 80), (%r, 80), (%r, 80), (%r, 8080), ("127.0.0.1", 3128)]
+counts = {"refused": 0, "nothing": 0, "leak": 0}
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+n = 0
+while True:
+    n += 1
+    host, port = targets[n %% len(targets)]
+    what = b"http://other.example.net/leak" if port == 3128 else b"/leak"
+    try:
+        udp.sendto(b"leak", (%r, 5353))
+    except OSError:
+        pass
+    try:
+        with socket.create_connection((host, port), 0.3) as s:
+            s.settimeout(0.3)
+            s.sendall(b"GET %%s HTTP/1.1\\r\\nHost: other.example.net\\r\\nConnection: close\\r\\n\\r\\n" %% what)
+            text = s.recv(65536)
+        counts["refused" if b"egress_denied" in text else "leak" if text else "nothing"] += 1
+    except OSError:
+        counts["nothing"] += 1
+    with open("/dev/shm/probe.new", "w") as f:
+        f.write(" ".join(f"{k}={v}" for k, v in counts.items()))
+    os.rename("/dev/shm/probe.new", "/dev/shm/probe")
+""" % (internet.OTHER, internet.METADATA, internet.PRIVATE, internet.DNS)
+
+
+def until(true, seconds=30):
+    end = time.monotonic() + seconds
+    while not (value := true()):
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.1)
+    return value
+
+
+def kill_egress(stack):
+    pids = stack.pids("cay-egress")
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return pids
+
+
+def start(sandbox, name, program):
+    assert sandbox.write(f"/dev/shm/{name}.py", program.encode()).status == 200
+    sandbox.run(f"setsid python3 /dev/shm/{name}.py >/dev/shm/{name}.log 2>&1 </dev/null &")
+
+
+def test_killed_under_load(stack, box):
+    """Connections are cut, and made again once it is back; the sandbox lives; what is denied never passes, neither
+    while it is away nor when it comes back. Every denied target answers others: the control."""
+    one = box(network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example.com"]})
+    for address in (internet.OTHER, internet.METADATA, internet.PRIVATE):
+        reached = internet.inside(stack.networks.host,
+                                  lambda a=address: internet.http.client.HTTPConnection(a, 80, timeout=10))
+        internet.inside(stack.networks.host, lambda c=reached: c.request("GET", "/control"))
+        assert reached.getresponse().status == 200
+        reached.close()
+    start(one, "probe", PROBE)
+    start(one, "load", LOAD)
+
+    def load():
+        text = one.run("cat /dev/shm/load").out.split()
+        return [int(n) for n in text] or [0, 0]
+
+    def probe():
+        return {k: int(v) for k, v in (part.split("=") for part in one.run("cat /dev/shm/probe").out.split())}
+
+    until(lambda: load()[0] > 1000 and probe().get("refused", 0) > 5)
+    for _ in range(2):
+        before, seen = load(), probe()
+        kill_egress(stack)
+        assert one.run("echo alive").out == "alive\n"
+        until(lambda b=before: load()[1] >= b[1] + CONNECTIONS and load()[0] > b[0] + 1000)
+        until(lambda s=seen: probe()["refused"] > s["refused"] + 5)
+    counts = probe()
+    assert counts["leak"] == 0, counts
+    assert "/leak" not in stack.networks.requests() and "/control" in stack.networks.requests()
+    assert "other.example.net" not in stack.networks.asked()
+
+
+def certificate(sandbox):
+    return sandbox.run("cat /etc/ssl/certs/cay-egress.pem").out
+
+
+def test_made_while_it_is_away(stack):
+    """cay-keep is held still, so that nobody starts cay-egress again. The sandbox is made; nothing leaves it; then it
+    has its network, and the certificate of its tenant, which nobody could know before."""
+    key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "later", "label": "test"}).json["key"]
+    cay = Client(stack.server.url, key)
+    os.kill(stack.server.keep_pid, signal.SIGSTOP)
+    try:
+        for pid in kill_egress(stack):
+            until(lambda p=pid: pathlib.Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+        reply = cay.call("POST", "/cay/v1/sandboxes", {
+            "templateID": "host", "timeout": 300,
+            "policy": {"rules": [{"action": "allow", "domains": ["web.example.com"], "paths": ["/good"]}]}})
+        assert reply.status == 201, reply.body
+        one = Sandbox(cay, reply.json)
+        for where in (f"http://{internet.OTHER}/away", f"http://{internet.METADATA}/away", "http://web.example.com/away"):
+            assert one.run(f"curl -sS --max-time 1 {where}").exit_code != 0
+        assert certificate(one) == ""
+    finally:
+        os.kill(stack.server.keep_pid, signal.SIGCONT)
+    with contextlib.closing(contextlib.ExitStack()) as ending:
+        ending.callback(one.kill)
+        until(lambda: certificate(one))
+        assert until(lambda: one.run("tail -c 2000 /etc/ssl/certs/ca-certificates.crt").out.endswith(certificate(one)))
+        assert fetch(one, "https://web.example.com/good")["tls"]
+        assert "egress_denied" in one.run("curl -sS --max-time 20 https://web.example.com/bad").out
+        assert "/away" not in stack.networks.requests()
+
+
+# -- where a secret is, and where it is not ------------------------------------------------------------
+
+SECRET, HOLDER = "vB3-" + "real-model-key-90c1", "cay-secret:MODEL_KEY"
+AGENT = """
+import json, os, ssl, time, urllib.request
+key = os.environ["API_KEY"]
+request = urllib.request.Request("https://web.example.com/v1/chat", b"x", {"Authorization": f"Bearer {key}", "X-Own": key})
+answer = urllib.request.urlopen(request).read()
+kept = [answer, json.loads(answer)]
+with open(os.path.expanduser("~/answer"), "wb") as f:
+    f.write(answer + key.encode())
+time.sleep(300)
+"""
+
+
+def processes_inside(stack):
+    """Of this server's sandboxes: by whom they belong to."""
+    first, found = stack.server.uid_base, []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            uid = int(status.split("\nUid:")[1].split()[0])
+            if first <= uid < first + SLOTS_MAX * 65536:
+                found.append(pid)
+    return found
+
+
+def in_files(root, value):
+    """Of those below root that are a sandbox's own, so not of the machine's /usr."""
+    found, seen = [], 0
+    for top in ("home", "root", "tmp", "var", "run", "dev/shm", "etc", "opt", "srv"):
+        for folder, _, names in os.walk(f"{root}/{top}"):
+            for path in (f"{folder}/{name}" for name in names):
+                with contextlib.suppress(OSError):
+                    if os.path.isfile(path) and not os.path.islink(path):
+                        seen += 1
+                        found += [path] if value in pathlib.Path(path).read_bytes() else []
+    assert seen > 100
+    return found
+
+
+def holders(stack, program):
+    return [pid for pid in stack.pids(program) if any(SECRET.encode() in part for part in writable_memory(pid))]
+
+
+def test_a_secret_is_nowhere_inside(stack, box):
+    """An agent that speaks to a model through it has the placeholder in its environment, memory and files: the
+    control of a search that finds the key nowhere, the server's own side included."""
+    reply = stack.cay.call("POST", "/cay/v1/secrets", {
+        "name": "MODEL_KEY", "value": SECRET, "bind": {"kind": "placeholder", "domains": ["web.example.com"]}})
+    assert reply.status == 201, reply.body
+    made = stack.cay.call("POST", "/cay/v1/sandboxes", {
+        "templateID": "host", "timeout": 300, "envVars": {"API_KEY": HOLDER},
+        "policy": {"rules": [{"action": "allow", "domains": ["web.example.com"]}],
+                   "inject": [{"credential": "MODEL_KEY", "domains": ["web.example.com"]}]}}).json
+    with Sandbox(stack.cay, made) as one:
+        start(one, "agent", AGENT)
+        answer = json.loads(until(lambda: one.run("cat ~/answer").out).removesuffix(HOLDER))
+        for name, value in (("Authorization", f"Bearer {SECRET}"), ("X-Own", SECRET)):
+            assert answer["digests"][name] == hashlib.sha256(value.encode()).hexdigest()
+        inside = processes_inside(stack)
+        assert len(inside) >= 2
+        sought = {SECRET.encode(): [], HOLDER.encode(): []}
+        for pid in inside:
+            for value, found in sought.items():
+                found += [f"memory of {pid}" for part in writable_memory(pid) if value in part]
+                found += [f"{name} of {pid}" for name in ("environ", "cmdline")
+                          if value in pathlib.Path(f"/proc/{pid}/{name}").read_bytes()]
+        for value, found in sought.items():
+            found += in_files(f"/proc/{inside[-1]}/root", value)
+        assert sought[SECRET.encode()] == []
+        control = " ".join(sought[HOLDER.encode()])
+        assert "memory of" in control and "environ of" in control and "/answer" in control, control
+        for program in ("cayd", "cay-privd", "cay-keep"):  # cay-egress has it while it may be needed
+            assert not holders(stack, program), program
+        assert SECRET not in json.dumps(stack.cay.call("GET", "/cay/v1/audit?limit=1000").json)
+        assert SECRET not in one.run("curl -sS http://cay.internal/denials; curl -sS http://cay.internal/allowed").out
+    assert stack.cay.call("DELETE", "/cay/v1/secrets/MODEL_KEY").status == 204
+    until(lambda: not holders(stack, "cay-egress"))
+    look_for(stack, SECRET)
