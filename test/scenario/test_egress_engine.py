@@ -568,6 +568,18 @@ def test_limits(world, box):
     assert 1000000 < usage["bytes_up"] + usage["bytes_down"] < 40000000
 
 
+def test_connections_per_second(box):
+    """More wait, and none is lost. That they take a second at least is no matter of the machine's speed."""
+    s = box({**WEB_ONLY, "limits": {"connections_per_second": 5}})
+    address, begun = address_of(s, "v4.example.com"), time.monotonic()
+    held = [s.connect(address, ECHO_PORT) for _ in range(12)]
+    for c in held:
+        c.sendall(b"x\n")
+        assert c.recv(2) == b"x\n"
+        c.close()
+    assert time.monotonic() - begun > 1
+
+
 def test_requests_per_second(box):
     s = box({**WEB_ONLY, "limits": {"requests_per_second": 2}})
     done = s.curl("-w", "%{http_code}\n", "-o", "/dev/null", *(f"http://v4.example.com/{i}" for i in range(6)))
