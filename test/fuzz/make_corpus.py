@@ -354,6 +354,73 @@ POLICIES = {
 }
 
 
+# Scripts for fuzz_egress_h2.c: what its steps read, in that order. Stream ids are 2n + 1.
+GET, POST, CONNECT, HEAD = range(4)
+V1, DENY, OTHER, AWS = range(4)
+HTTP2_END, FIELD_TYPE, FIELD_TRAILER_KEY = 4, (5, 3), (0, 6)  # a field: name's number, value's number
+
+
+def h2_request(stream, method=GET, path=V1, *fields, end=True, host=0, flags=0):
+    return bytes([flags, host | HTTP2_END * end, method | path << 3 | len(fields) << 6, stream]) + bytes(sum(fields, ()))
+
+
+def h2_response(stream, status=0, *fields, end=False, no_status=False):
+    return bytes([2, status | 8 * end | len(fields) << 4 | 0x80 * no_status, stream]) + bytes(sum(fields, ()))
+
+
+def h2_data(side, stream, text, end=False):
+    return bytes([4 if side else 3, end, stream, len(text)]) + text
+
+
+def h2_secret(stream, part=None, end=False):
+    """All of the secret from the server, its first 13 bytes, or the others."""
+    return bytes([4, {None: 2, 0: 2 | 4, 1: 2 | 13 << 4}[part] | end, stream])
+
+
+def h2_control(side, what, stream, body=b""):
+    return bytes([7 if side else 6, what, stream, len(body)]) + body
+
+
+H2_RECHECK, H2_HANG_UP_CLIENT, H2_HANG_UP_SERVER = b"\x0a\1", b"\x0b\0", b"\x8b\0"
+H2_GRPC = (5, 200, 16) + tuple(b"application/grpc")
+H2_SCRIPTS = {
+    "echo": h2_request(0) + h2_response(0) + h2_secret(0, end=True),
+    "pieces": h2_request(0) + h2_response(0) + h2_secret(0, 0) + h2_secret(0, 1, end=True),
+    "grpc": h2_request(0, POST, V1, end=False) + h2_response(0, 0, H2_GRPC) + h2_data(0, 0, b"x" * 9)
+            + h2_secret(0, 0) + h2_secret(0, 1) + h2_response(0, 0, FIELD_TRAILER_KEY, end=True, no_status=True)
+            + h2_data(0, 0, b"", end=True),
+    "header": h2_request(0) + h2_response(0, 0, FIELD_TRAILER_KEY, end=True),
+    "interim": h2_request(0, POST, V1, (6, 5), end=False) + h2_response(0, 1) + h2_response(0, 2)
+               + h2_data(0, 0, b"hello", end=True) + h2_response(0, 3, end=True),
+    "denied": h2_request(0, GET, DENY) + h2_request(1) + h2_request(2, POST, DENY, end=False) + h2_data(0, 2, b"abc")
+              + h2_response(1, end=True) + h2_data(0, 2, b"", end=True),
+    "collected": h2_request(0, POST, OTHER, (2, 200, 2) + tuple(b"25"), FIELD_TYPE, end=False)
+                 + h2_data(0, 0, b'{"k":"cay-secret:here  "}', end=True) + h2_response(0) + h2_secret(0, end=True),
+    "signed": h2_request(0, POST, AWS, (2, 1), end=False) + h2_data(0, 0, b"hello", end=True) + h2_response(0, end=True),
+    "expect": h2_request(0, POST, AWS, (2, 1), (6, 5), end=False) + h2_data(0, 0, b"hello", end=True),
+    "coded": h2_request(0) + h2_response(0, 0, (8, 7)) + h2_data(1, 0, b"zipped", end=True),
+    "trailers": h2_request(0, POST, V1, end=False) + h2_data(0, 0, b"x")
+                + bytes([12, 0x80 | 8 | 1 << 4, 0, 4, 0]) + h2_response(0, end=True),
+    "connect": h2_request(0, CONNECT) + h2_request(1, HEAD) + h2_response(1, end=True) + h2_request(2, GET, V1, host=2),
+    "resets": h2_request(0) + h2_control(0, 0, 0) + h2_request(1) + h2_control(1, 0, 1, b"\0\0\0\7") + h2_request(2)
+              + h2_response(2) + h2_control(1, 0, 2),
+    "early": h2_request(0, POST, V1, end=False) + h2_response(0, 5, end=True) + h2_control(1, 0, 0) + h2_data(0, 0, b"x"),
+    "windows": h2_control(0, 3, 0, b"\0\4\0\0\0\1") + h2_request(0) + h2_response(0) + h2_secret(0, end=True)
+               + h2_control(0, 9, 0, b"\0\0\0\x20") + h2_control(0, 1, 0, b"\0\1\0\0"),
+    "floods": h2_request(0) + h2_control(0, 0x82, 0) * 20 + h2_control(1, 0x83, 0) * 20,
+    "continued": bytes([8, 14]) + b"\0\0\5\1\0\0\0\0\1\0\1a\1b" + h2_control(0, 0x86, 0, b"\0\1a\1b"),
+    "going_away": h2_request(0) + h2_control(1, 5, 0, b"\0\0\0\1\0\0\0\0") + h2_request(1)
+                  + h2_response(0, end=True) + h2_request(2),
+    "client_goes": h2_request(0) + h2_control(0, 5, 0) + h2_response(0) + h2_data(1, 0, b"x", end=True),
+    "other_rules": h2_request(0) + h2_request(1) + h2_response(1) + H2_RECHECK + h2_response(0) + h2_data(1, 1, b"x"),
+    "server_lost": h2_request(0) + h2_request(1) + h2_response(1) + h2_data(1, 1, b"x") + H2_HANG_UP_SERVER
+                   + h2_request(2),
+    "client_lost": h2_request(0, POST, V1, end=False) + h2_response(0) + h2_data(1, 0, b"x") + H2_HANG_UP_CLIENT,
+    "many": b"".join(h2_request(n, flags=0x10) for n in range(30)) + b"".join(
+        h2_response(n) + h2_secret(n, end=True) for n in range(30)),
+}
+
+
 def write(folder, seeds, prefixes):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in seeds.items():
@@ -379,6 +446,7 @@ def main():
     write(root / "egress_inject", INJECTS, [bytes([i, 0x5a + i]) for i in (0, 1, 4, 5, 6, 0x43, 0x81)])
     write(root / "egress_dns", DNS, [b""])
     write(root / "egress_first", FIRST, [b""])
+    write(root / "egress_h2", H2_SCRIPTS, [b"\x07"])
     write_hellos(root / "egress_hello")
     write(root / "policy", POLICIES, [b""])
     write(root / "cli_session", SESSION, [b"\x07"])
