@@ -1,0 +1,767 @@
+/* HTTP/2 that is read, against nghttp2's own client and server in the same thread, over plain sockets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "egress/h2.h"
+#include "egress/h2_head.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define SECRET    "Zq9-top-secret-0123456789"
+#define COVER     "[redacted]***************" /* as long */
+#define STREAMS   256
+#define TURNS     4000
+#define BIG_BYTES ((size_t)8 * 1000 * 1000)
+
+/* What a peer knows of a stream. */
+struct told {
+    int status, heads;
+    bool ended, closed;
+    uint32_t code;
+    size_t bytes;
+    char text[256], path[64], authorization[64], trailer[64], rule[32];
+};
+
+struct peer {
+    int fd;
+    nghttp2_session *session;
+    bool client, deaf; /* deaf: reads nothing */
+    bool silent;       /* a server that answers only when a test says so */
+    size_t left;       /* of a body to send */
+    const char *said;  /* or this one */
+    bool with_trailer;
+    uint32_t goaway;
+    bool gone, ended;
+    struct told of[STREAMS];
+};
+
+static struct {
+    uv_loop_t loop;
+    struct h2s *all;
+    struct h2 *line;
+    struct h2_share share;
+    struct peer client, server;
+    struct credentials *credentials;
+    const char *credential;
+    int judged, ends;
+    bool denies, lost;
+} w;
+
+static struct told *told(struct peer *p, int32_t id)
+{
+    assert_in_range(id, 0, 2 * STREAMS - 1);
+    return &p->of[id / 2];
+}
+
+/* -- rules ------------------------------------------------------------------------------------- */
+
+static void refuse(struct h2_verdict *v, int status)
+{
+    v->status = status;
+    v->rule = status == 403 ? "no-secrets" : NULL;
+    assert_int_equal(buf_append_str(&v->body, "{\"error\":\"no\"}"), 0);
+}
+
+static void judge(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
+{
+    const struct inject_request r = {.credentials = w.credentials,
+                                     .credential = w.credential,
+                                     .host = "a.example",
+                                     .port = 443,
+                                     .tls = true};
+    struct err e;
+
+    w.judged++;
+    if (w.lost)
+        refuse(v, 502);
+    else if (strncmp(h->path, "/deny", 5) == 0)
+        refuse(v, 403);
+    else
+        assert_int_equal(inject_decide(&r, h, a, &v->plan, &e), ERR_OK);
+}
+
+static bool still(void *arg, const struct http_head *h, struct h2_verdict *v)
+{
+    if (strcmp(h->path, "/kept") == 0)
+        return true;
+    refuse(v, 403);
+    return false;
+}
+
+static void say(void *arg, int status, const char *why, struct buf *body)
+{
+    assert_int_equal(buf_append_str(body, why), 0);
+}
+
+static void on_end(void *arg)
+{
+    w.ends++;
+    w.line = NULL;
+}
+
+/* -- peers ------------------------------------------------------------------------------------- */
+
+static ssize_t give(nghttp2_session *s, int32_t id, uint8_t *out, size_t n, uint32_t *flags,
+                    nghttp2_data_source *source, void *arg)
+{
+    static const nghttp2_nv trailer = {(uint8_t *)"x-last", (uint8_t *)SECRET, 6,
+                                       sizeof(SECRET) - 1, 0};
+    struct peer *p = arg;
+    size_t have = p->said ? strlen(p->said) : p->left;
+
+    n = MIN(n, have);
+    if (p->said) {
+        n = MIN(n, 7); /* in pieces */
+        memcpy(out, p->said, n);
+        p->said += n;
+    } else {
+        memset(out, 'x', n);
+        p->left -= n;
+    }
+    if (n == have) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+        if (p->with_trailer) {
+            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+            nghttp2_submit_trailer(s, id, &trailer, 1);
+        }
+    }
+    return (ssize_t)n;
+}
+
+static nghttp2_nv field(const char *name, const char *value)
+{
+    return (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, strlen(name), strlen(value), 0};
+}
+
+static void answer(int32_t id, const char *type)
+{
+    const nghttp2_nv nv[] = {field(":status", "200"), field("content-type", type)};
+    const nghttp2_data_provider body = {.read_callback = give};
+
+    assert_int_equal(nghttp2_submit_response(w.server.session, id, nv, 2, &body), 0);
+}
+
+static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *name, size_t nl,
+                     const uint8_t *value, size_t vl, uint8_t flags, void *arg)
+{
+    struct told *t = told(arg, f->hd.stream_id);
+    const char *n = (const char *)name, *v = (const char *)value;
+
+    if (strcmp(n, ":status") == 0)
+        t->status = atoi(v);
+    else if (strcmp(n, ":path") == 0)
+        snprintf(t->path, sizeof(t->path), "%s", v);
+    else if (strcmp(n, "authorization") == 0)
+        snprintf(t->authorization, sizeof(t->authorization), "%s", v);
+    else if (strcmp(n, "x-last") == 0)
+        snprintf(t->trailer, sizeof(t->trailer), "%s", v);
+    else if (strcmp(n, "x-cay-denied") == 0)
+        snprintf(t->rule, sizeof(t->rule), "%s", v);
+    return 0;
+}
+
+static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *arg)
+{
+    struct peer *p = arg;
+    struct told *t = told(p, f->hd.stream_id);
+
+    if (f->hd.type == NGHTTP2_GOAWAY) {
+        p->gone = true;
+        p->goaway = f->goaway.error_code;
+    }
+    if (f->hd.type != NGHTTP2_HEADERS && f->hd.type != NGHTTP2_DATA)
+        return 0;
+    t->heads += f->hd.type == NGHTTP2_HEADERS;
+    t->ended |= (f->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    if (!p->client && !p->silent && t->ended)
+        answer(f->hd.stream_id, "text/plain");
+    return 0;
+}
+
+static int on_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t *data, size_t n,
+                   void *arg)
+{
+    struct told *t = told(arg, id);
+
+    for (size_t i = 0; i < n && t->bytes + i < sizeof(t->text) - 1; i++)
+        t->text[t->bytes + i] = (char)data[i];
+    t->bytes += n;
+    return 0;
+}
+
+static int on_close(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
+{
+    told(arg, id)->closed = true;
+    told(arg, id)->code = code;
+    return 0;
+}
+
+static void open_peer(struct peer *p, bool client, struct tlsend *end)
+{
+    static const nghttp2_settings_entry windows = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 65535};
+    nghttp2_session_callbacks *c;
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+    memset(p, 0, sizeof(*p));
+    p->fd = pair[0];
+    p->client = client;
+    *end = (struct tlsend){.fd = pair[1]};
+    nghttp2_session_callbacks_new(&c);
+    nghttp2_session_callbacks_set_on_header_callback(c, on_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(c, on_frame);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, on_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(c, on_close);
+    (client ? nghttp2_session_client_new : nghttp2_session_server_new)(&p->session, c, p);
+    nghttp2_session_callbacks_del(c);
+    nghttp2_submit_settings(p->session, 0, &windows, 1);
+}
+
+static void work(struct peer *p)
+{
+    static uint8_t in[65536];
+    const uint8_t *out;
+    ssize_t n;
+
+    while (p->fd >= 0 && (n = nghttp2_session_mem_send(p->session, &out)) > 0)
+        while (n > 0) { /* sockets take a frame whole, or the test waits */
+            ssize_t sent = send(p->fd, out, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+            if (sent < 0 && errno != EAGAIN)
+                return;
+            if (sent < 0)
+                uv_run(&w.loop, UV_RUN_NOWAIT);
+            out += sent > 0 ? sent : 0;
+            n -= sent > 0 ? sent : 0;
+        }
+    while (p->fd >= 0 && !p->deaf && (n = recv(p->fd, in, sizeof(in), MSG_DONTWAIT)) >= 0) {
+        p->ended |= n == 0;
+        if (n == 0)
+            return;
+        assert_int_equal(nghttp2_session_mem_recv(p->session, in, (size_t)n), n);
+    }
+}
+
+static void turns(int n)
+{
+    for (int i = 0; i < n; i++) {
+        work(&w.client);
+        uv_run(&w.loop, UV_RUN_NOWAIT);
+        work(&w.server);
+        uv_run(&w.loop, UV_RUN_NOWAIT);
+    }
+}
+
+#define UNTIL(condition)                                   \
+    do {                                                   \
+        for (int i_ = 0; i_ < TURNS && !(condition); i_++) \
+            turns(1);                                      \
+        assert_true(condition);                            \
+    } while (0)
+
+static int32_t ask_with(const char *method, const char *path, const nghttp2_nv *more, size_t count,
+                        bool body)
+{
+    nghttp2_nv nv[140] = {field(":method", method), field(":scheme", "https"),
+                          field(":authority", "a.example"), field(":path", path)};
+    const nghttp2_data_provider provider = {.read_callback = give};
+    int32_t id;
+
+    memcpy(nv + 4, more, count * sizeof(*more));
+    id = nghttp2_submit_request(w.client.session, NULL, nv, 4 + count, body ? &provider : NULL,
+                                NULL);
+    assert_true(id > 0);
+    return id;
+}
+
+static int32_t ask(const char *path)
+{
+    return ask_with("GET", path, NULL, 0, false);
+}
+
+/* -- a line ------------------------------------------------------------------------------------ */
+
+static int open_line(void **state)
+{
+    struct h2_options o = {.share = &w.share, .judge = judge, .say = say, .on_end = on_end};
+
+    signal(SIGPIPE, SIG_IGN);
+    memset(&w, 0, sizeof(w));
+    assert_int_equal(uv_loop_init(&w.loop), 0);
+    assert_int_equal(h2s_new(&w.loop, &w.all), 0);
+    open_peer(&w.client, true, &o.client);
+    open_peer(&w.server, false, &o.server);
+    assert_int_equal(h2_start(w.all, &o, &w.line), 0);
+    assert_int_equal(w.share.lines, 1);
+    return 0;
+}
+
+static void close_peer(struct peer *p)
+{
+    nghttp2_session_del(p->session);
+    if (p->fd >= 0)
+        close(p->fd);
+}
+
+static int close_line(void **state)
+{
+    h2s_free(w.all);
+    for (int i = 0; i < 20; i++)
+        uv_run(&w.loop, UV_RUN_NOWAIT);
+    assert_int_equal(w.share.lines, 0);
+    assert_int_equal(w.share.held_bytes, 0);
+    assert_int_equal(uv_loop_close(&w.loop), 0);
+    close_peer(&w.client);
+    close_peer(&w.server);
+    if (w.credentials)
+        credentials_unref(w.credentials);
+    return 0;
+}
+
+static void use_credential(enum credential_kind kind)
+{
+    json_t *policy = json_loads("{\"rules\":[{\"action\":\"allow\",\"domains\":[\"a.example\"]}]}",
+                                0, NULL);
+    struct credentials *all = calloc(1, sizeof(*all) + sizeof(struct credential));
+    struct err e;
+
+    all->refs = all->count = 1;
+    snprintf(all->list[0].name, sizeof(all->list[0].name), "key");
+    all->list[0].kind = kind;
+    all->list[0].value = strdup(SECRET);
+    assert_int_equal(policy_new(policy, &all->list[0].bound, &e), ERR_OK);
+    json_decref(policy);
+    w.credentials = all;
+    w.credential = kind == CREDENTIAL_PLACEHOLDER ? NULL : "key";
+}
+
+/* -- requests and answers ---------------------------------------------------------------------- */
+
+static void test_request_and_answer(void **state)
+{
+    int32_t id = ask("/x?y=1"), denied = ask("/deny/it"), other = ask("/z");
+
+    w.server.said = "hello";
+    UNTIL(told(&w.client, id)->closed && told(&w.client, other)->closed &&
+          told(&w.client, denied)->closed);
+    assert_int_equal(told(&w.client, id)->status, 200);
+    assert_string_equal(told(&w.client, id)->text, "hello");
+    assert_int_equal(told(&w.client, denied)->status, 403);
+    assert_string_equal(told(&w.client, denied)->rule, "no-secrets");
+    assert_string_equal(told(&w.client, denied)->text, "{\"error\":\"no\"}");
+    assert_int_equal(told(&w.client, other)->status, 200);
+    assert_int_equal(w.judged, 3);
+    assert_string_equal(told(&w.server, 1)->path, "/x?y=1");
+    assert_string_equal(told(&w.server, 3)->path, "/z"); /* what was refused has none there */
+}
+
+static void test_credential_and_reflection(void **state)
+{
+    const nghttp2_nv own = field("authorization", "Bearer own");
+    int32_t id;
+
+    use_credential(CREDENTIAL_BEARER);
+    w.server.said = "you said " SECRET ", did you?";
+    w.server.with_trailer = true;
+    id = ask_with("GET", "/x", &own, 1, false);
+    UNTIL(told(&w.client, id)->closed);
+    assert_string_equal(told(&w.server, 1)->authorization, "Bearer " SECRET);
+    assert_string_equal(told(&w.client, id)->text, "you said " COVER ", did you?");
+    assert_string_equal(told(&w.client, id)->trailer, COVER);
+    assert_int_equal(told(&w.client, id)->heads, 2);
+}
+
+/* The length of a body whose placeholder is replaced is another one. */
+static void test_placeholder_in_a_body(void **state)
+{
+    static const char body[] = "{\"key\":\"cay-secret:key\"}";
+    const nghttp2_nv more[] = {field("content-type", "application/json"),
+                               field("content-length", "24")};
+    int32_t id;
+
+    use_credential(CREDENTIAL_PLACEHOLDER);
+    w.client.said = body;
+    w.server.said = "";
+    id = ask_with("POST", "/x", more, 2, true);
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 200);
+    assert_string_equal(told(&w.server, 1)->text, "{\"key\":\"" SECRET "\"}");
+}
+
+/* A conversation is not held up by what might become a secret: of that three bytes pass. */
+static void test_conversation(void **state)
+{
+    int32_t id;
+
+    use_credential(CREDENTIAL_BEARER);
+    w.server.silent = true;
+    id = ask("/x");
+    UNTIL(told(&w.server, 1)->ended);
+    w.server.said = "abcZq9";
+    answer(1, "application/grpc");
+    UNTIL(told(&w.client, id)->bytes == 6);
+    assert_string_equal(told(&w.client, id)->text, "abcZq9");
+}
+
+/* -- flow control ------------------------------------------------------------------------------ */
+
+static void test_slow_reader(void **state)
+{
+    int32_t id;
+    size_t sent;
+
+    w.server.left = BIG_BYTES;
+    id = ask("/big");
+    UNTIL(told(&w.server, 1)->ended);
+    w.client.deaf = true;
+    turns(300);
+    sent = BIG_BYTES - w.server.left;
+    assert_true(sent < (size_t)4 * H2_STREAM_BYTES); /* windows, and what sockets hold */
+    assert_true(w.share.held_bytes <= H2_STREAM_BYTES);
+    w.client.deaf = false;
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->bytes, BIG_BYTES);
+    assert_int_equal(w.share.held_bytes, 0);
+}
+
+static void test_slow_server(void **state)
+{
+    int32_t id;
+
+    w.client.left = BIG_BYTES;
+    w.server.said = "";
+    id = ask_with("POST", "/big", NULL, 0, true);
+    turns(5);
+    w.server.deaf = true;
+    turns(300);
+    assert_true(BIG_BYTES - w.client.left < (size_t)4 * H2_STREAM_BYTES);
+    assert_true(w.share.held_bytes <= H2_STREAM_BYTES);
+    w.server.deaf = false;
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.server, 1)->bytes, BIG_BYTES);
+}
+
+/* One stream whose window is full does not stop the others. */
+static void test_other_streams_go_on(void **state)
+{
+    int32_t slow = ask("/big"), quick;
+
+    w.server.left = BIG_BYTES;
+    nghttp2_session_set_local_window_size(w.client.session, 0, slow, 1000);
+    w.server.silent = true;
+    UNTIL(told(&w.server, 1)->ended);
+    answer(1, "text/plain");
+    nghttp2_session_set_local_window_size(w.client.session, 0, 0, 1 << 30);
+    turns(50);
+    quick = ask("/deny/quick");
+    UNTIL(told(&w.client, quick)->closed);
+    assert_false(told(&w.client, slow)->closed);
+}
+
+static void test_a_refused_upload_is_drained(void **state)
+{
+    int32_t id;
+
+    w.client.left = BIG_BYTES;
+    id = ask_with("POST", "/deny/up", NULL, 0, true);
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 403);
+    assert_int_equal(told(&w.client, id)->code, NGHTTP2_NO_ERROR);
+    assert_int_equal(told(&w.server, 1)->heads, 0);
+}
+
+/* -- ends -------------------------------------------------------------------------------------- */
+
+static void test_resets_pass(void **state)
+{
+    int32_t id = ask("/x"), other = ask("/y");
+
+    w.server.silent = true;
+    UNTIL(told(&w.server, 3)->ended);
+    nghttp2_submit_rst_stream(w.client.session, 0, id, NGHTTP2_CANCEL);
+    nghttp2_submit_rst_stream(w.server.session, 0, 3, NGHTTP2_REFUSED_STREAM);
+    UNTIL(told(&w.server, 1)->closed && told(&w.client, other)->closed);
+    assert_int_equal(told(&w.server, 1)->code, NGHTTP2_CANCEL);
+    assert_int_equal(told(&w.client, other)->code, NGHTTP2_REFUSED_STREAM);
+}
+
+static void test_server_lost(void **state)
+{
+    int32_t begun = ask("/a"), waiting = ask("/b");
+
+    w.server.silent = true;
+    w.server.left = BIG_BYTES;
+    UNTIL(told(&w.server, 3)->ended);
+    answer(1, "text/plain");
+    UNTIL(told(&w.client, begun)->bytes > 0);
+    close(w.server.fd);
+    w.server.fd = -1;
+    UNTIL(told(&w.client, begun)->closed && told(&w.client, waiting)->closed);
+    assert_int_equal(told(&w.client, begun)->code, NGHTTP2_INTERNAL_ERROR);
+    assert_int_equal(told(&w.client, waiting)->status, 502);
+    assert_non_null(strstr(told(&w.client, waiting)->text, "before it answered"));
+    UNTIL(w.client.gone && w.client.ended);
+    assert_int_equal(w.client.goaway, NGHTTP2_NO_ERROR);
+}
+
+static void test_server_goes_away(void **state)
+{
+    int32_t id = ask("/a");
+
+    w.server.silent = true;
+    UNTIL(told(&w.server, 1)->ended);
+    nghttp2_submit_goaway(w.server.session, 0, 1, NGHTTP2_NO_ERROR, NULL, 0);
+    UNTIL(w.client.gone);
+    w.server.said = "last";
+    answer(1, "text/plain");
+    UNTIL(told(&w.client, id)->closed && w.client.ended);
+    assert_string_equal(told(&w.client, id)->text, "last");
+}
+
+static void test_client_leaves(void **state)
+{
+    ask("/a");
+    w.server.silent = true;
+    UNTIL(told(&w.server, 1)->ended);
+    close(w.client.fd);
+    w.client.fd = -1;
+    UNTIL(w.ends == 1 && w.server.ended);
+}
+
+static void test_other_rules(void **state)
+{
+    int32_t kept = ask("/kept"), begun = ask("/begun"), waiting = ask("/waiting");
+
+    w.server.silent = true;
+    w.server.left = BIG_BYTES;
+    UNTIL(told(&w.server, 5)->ended);
+    answer(3, "text/plain");
+    UNTIL(told(&w.client, begun)->bytes > 0);
+    h2_recheck(w.line, still);
+    UNTIL(told(&w.client, begun)->closed && told(&w.client, waiting)->closed);
+    assert_int_equal(told(&w.client, begun)->code, NGHTTP2_CANCEL);
+    assert_int_equal(told(&w.client, waiting)->status, 403);
+    assert_true(told(&w.server, 3)->closed && told(&w.server, 5)->closed);
+    assert_false(told(&w.client, kept)->closed || told(&w.server, 1)->closed);
+}
+
+/* -- what a peer may not ----------------------------------------------------------------------- */
+
+static void test_streams_are_bounded(void **state)
+{
+    int open = 0;
+
+    w.server.silent = true;
+    turns(3);
+    for (int i = 0; i < 120; i++)
+        ask("/x");
+    turns(30);
+    for (int32_t id = 1; id < 2 * STREAMS; id += 2)
+        open += told(&w.server, id)->heads;
+    assert_int_equal(open, H2_STREAMS_MAX); /* a well-behaved client keeps to the setting */
+}
+
+static void test_rapid_reset(void **state)
+{
+    w.server.silent = true;
+    for (int i = 0; i < 250 && !w.client.gone; i++) {
+        int32_t id = ask("/x");
+
+        turns(1);
+        nghttp2_submit_rst_stream(w.client.session, 0, id, NGHTTP2_CANCEL);
+    }
+    UNTIL(w.client.gone || w.ends == 1);
+    assert_int_equal(w.client.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
+    UNTIL(w.client.ended);
+}
+
+static void put_frames(struct peer *p, const char *frame, size_t n, int times)
+{
+    for (int i = 0; i < times; i++) {
+        (void)!send(p->fd, frame, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (i % 50 == 0)
+            uv_run(&w.loop, UV_RUN_NOWAIT);
+    }
+}
+
+static void test_ping_flood(void **state)
+{
+    turns(5);
+    put_frames(&w.client, "\0\0\10\6\0\0\0\0\0........", 17, 5000);
+    UNTIL(w.client.gone && w.client.ended);
+    assert_int_equal(w.client.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+static void test_settings_flood(void **state)
+{
+    turns(5);
+    put_frames(&w.client, "\0\0\0\4\0\0\0\0\0", 9, 5000);
+    UNTIL(w.client.ended);
+}
+
+/* The control of both: a few of each do nothing. */
+static void test_few_pings(void **state)
+{
+    int32_t id;
+
+    turns(5);
+    put_frames(&w.client, "\0\0\10\6\0\0\0\0\0........", 17, 200);
+    w.server.said = "hello";
+    id = ask("/x");
+    UNTIL(told(&w.client, id)->closed);
+    assert_string_equal(told(&w.client, id)->text, "hello");
+    assert_false(w.client.gone);
+}
+
+static void test_server_floods(void **state)
+{
+    int32_t id = ask("/x");
+
+    w.server.silent = true;
+    UNTIL(told(&w.server, 1)->ended);
+    put_frames(&w.server, "\0\0\5\2\0\0\0\0\3\0\0\0\0\0", 14, 5000); /* PRIORITY */
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 502);
+}
+
+static void test_head_without_end(void **state)
+{
+    turns(5);
+    put_frames(&w.client, "\0\0\1\1\0\0\0\0\1\x82", 10, 1); /* HEADERS, not the last of it */
+    put_frames(&w.client, "\0\0\1\11\0\0\0\0\1\x84", 10, 100);
+    UNTIL(w.ends == 1);
+    assert_int_equal(w.judged, 0);
+}
+
+static void test_large_heads(void **state)
+{
+    static char value[9000];
+    nghttp2_nv more[120];
+    int32_t id;
+
+    memset(value, 'v', sizeof(value) - 1);
+    for (size_t i = 0; i < 120; i++)
+        more[i] = field("x-many", "y");
+    id = ask_with("GET", "/x", more, 120, false);
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 431);
+    for (size_t i = 0; i < 5; i++)
+        more[i] = field("x-large", value);
+    id = ask_with("GET", "/x", more, 5, false);
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 431);
+    w.server.said = "";
+    id = ask_with("GET", "/x", more, 3, false);
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 200);
+    assert_int_equal(w.judged, 1);
+}
+
+/* -- heads ------------------------------------------------------------------------------------- */
+
+static int read_head(const char *const *texts, bool ends, struct arena *a, struct http_head **out)
+{
+    struct h2_fields f = {.count = 0};
+    const char *why = "";
+    int status;
+
+    h2_fields_reset(&f);
+    for (; *texts; texts += 2)
+        assert_int_equal(h2_fields_add(&f, (const uint8_t *)texts[0], strlen(texts[0]),
+                                       (const uint8_t *)texts[1], strlen(texts[1])),
+                         0);
+    status = h2_head_request(&f, ends, a, out, &why);
+    assert_true(status == 0 || why[0]);
+    h2_fields_free(&f);
+    return status;
+}
+
+#define OWN ":method", "GET", ":scheme", "https", ":path", "/a?b", ":authority", "a.example:443"
+
+static void test_heads(void **state)
+{
+    static const struct {
+        int status;
+        const char *texts[24];
+    } cases[] = {
+        {0, {OWN}},
+        {0, {OWN, "host", "a.example"}},
+        {0, {":method", "OPTIONS", ":scheme", "https", ":path", "*", ":authority", "a"}},
+        {0, {":method", "CONNECT", ":authority", "a.example:443"}},
+        {0, {":method", "GET", ":scheme", "https", ":path", "/", "host", "a.example"}},
+        {400, {":method", "GET", ":scheme", "https", ":path", "/"}},
+        {400, {":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a"}},
+        {400, {":method", "GET", ":scheme", "https", ":path", "no", ":authority", "a"}},
+        {400, {":method", "GET", ":scheme", "https", ":path", "/ x", ":authority", "a"}},
+        {400, {":method", "G T", ":scheme", "https", ":path", "/", ":authority", "a"}},
+        {400, {":method", "GET", ":scheme", "https", ":path", "/", ":authority", "u@a"}},
+        {400, {OWN, "host", "a b"}},
+        {400, {OWN, "transfer-encoding", "chunked"}},
+        {400, {OWN, "connection", "close"}},
+        {400, {OWN, "upgrade", "h2c"}},
+        {400, {OWN, "x", "a\r\ny: b"}},
+        {400, {OWN, "x: y", "a"}},
+        {400, {OWN, "content-length", "1", "content-length", "1"}},
+        {400, {OWN, "content-length", "+1"}},
+        {417, {OWN, "expect", "more"}},
+    };
+    CLEANUP_ARENA struct arena a;
+    struct http_head *h = NULL;
+
+    arena_init(&a, (size_t)1 << 20);
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        if (read_head(cases[i].texts, true, &a, &h) != cases[i].status)
+            fail_msg("case %zu", i);
+}
+
+static void test_head_fields(void **state)
+{
+    static const char *const texts[] = {OWN, "cookie", "a=1", "x-y", "z", "cookie", "b=2", NULL};
+    static const char *const counted[] = {OWN, "content-length", "7", NULL};
+    CLEANUP_ARENA struct arena a;
+    struct http_head *h = NULL;
+
+    arena_init(&a, (size_t)1 << 20);
+    assert_int_equal(read_head(texts, true, &a, &h), 0);
+    assert_string_equal(h->path, "/a");
+    assert_string_equal(h->query, "b");
+    assert_string_equal(h->authority, "a.example:443");
+    assert_string_equal(h->host, "a.example:443");
+    assert_string_equal(http_head_get(h, "cookie"), "a=1; b=2");
+    assert_int_equal(h->framing, HTTP_BODY_NONE);
+    assert_int_equal(read_head(texts, false, &a, &h), 0);
+    assert_int_equal(h->framing, HTTP_BODY_CHUNKED);
+    assert_int_equal(read_head(counted, false, &a, &h), 0);
+    assert_int_equal(h->framing, HTTP_BODY_LENGTH);
+    assert_int_equal(h->content_length, 7);
+}
+
+#define ON_A_LINE(test) cmocka_unit_test_setup_teardown(test, open_line, close_line)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_heads),          cmocka_unit_test(test_head_fields),
+        ON_A_LINE(test_request_and_answer),    ON_A_LINE(test_credential_and_reflection),
+        ON_A_LINE(test_placeholder_in_a_body), ON_A_LINE(test_conversation),
+        ON_A_LINE(test_slow_reader),           ON_A_LINE(test_slow_server),
+        ON_A_LINE(test_other_streams_go_on),   ON_A_LINE(test_a_refused_upload_is_drained),
+        ON_A_LINE(test_resets_pass),           ON_A_LINE(test_server_lost),
+        ON_A_LINE(test_server_goes_away),      ON_A_LINE(test_client_leaves),
+        ON_A_LINE(test_other_rules),           ON_A_LINE(test_streams_are_bounded),
+        ON_A_LINE(test_rapid_reset),           ON_A_LINE(test_ping_flood),
+        ON_A_LINE(test_settings_flood),        ON_A_LINE(test_few_pings),
+        ON_A_LINE(test_server_floods),         ON_A_LINE(test_head_without_end),
+        ON_A_LINE(test_large_heads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
