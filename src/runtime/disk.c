@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "runtime/image.h"
 #include "runtime/spare.h"
+#include "runtime/sysview.h"
 #include "sys/btrfs.h"
 #include "sys/mnt.h"
 
@@ -161,7 +162,11 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
     CLEANUP_CLOSE int spare_fd = make_dir(root_fd, RUNTIME_SPARE_DIR);
     if (spare_fd < 0)
         return spare_fd;
+    int view_fd = sysview_open(root_fd);
+    if (view_fd < 0)
+        log_warn("disk: sandboxes will have an empty /sys: %s", strerror(-view_fd));
     *out = (struct disk){.backend = backend,
+                         .view_fd = view_fd,
                          .root_fd = root_fd,
                          .spare_fd = TAKE_FD(spare_fd),
                          .templates_fd = TAKE_FD(templates_fd),
@@ -246,6 +251,7 @@ int disk_open(const struct runtime_config *config, int state_fd, struct disk *ou
 
 void disk_close(struct disk *d)
 {
+    util_close(&d->view_fd);
     util_close(&d->spare_fd);
     util_close(&d->layers_fd);
     util_close(&d->templates_fd);

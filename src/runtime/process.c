@@ -40,6 +40,11 @@ static int open_lower(const struct start_args *a, int userns_fd, struct inside *
     in->lower_fd = mnt_clone_idmapped(dir, "rootfs", RUNTIME_LOWER_ATTR, userns_fd);
     if (in->lower_fd < 0)
         return in->lower_fd;
+    if (a->rt->disk.view_fd >= 0) {
+        in->view_fd = mnt_clone_idmapped(a->rt->disk.view_fd, "", RUNTIME_LOWER_ATTR, userns_fd);
+        if (in->view_fd < 0)
+            return in->view_fd;
+    }
     in->mask_fd = mnt_clone_idmapped(dir, "usrmask", RUNTIME_LOWER_ATTR, userns_fd);
     if (in->mask_fd == -ENOENT)
         return 0;
@@ -221,11 +226,12 @@ static int start_in_slot(const struct start_args *a, struct inside *in, struct t
 /* --- slot and start in one -------------------------------------------------------------------- */
 
 /* The trees that are opened for the child when its user namespace is there; -1: there is none. */
-#define TREES 4
+#define TREES 5
 
 static void list_trees(struct inside *in, int *trees[static TREES])
 {
     trees[0] = &in->lower_fd;
+    trees[4] = &in->view_fd;
     trees[1] = &in->mask_fd;
     trees[2] = &in->usr_fd;
     trees[3] = &in->upper_fd;
@@ -342,6 +348,7 @@ static int start_sandbox(void *arg, struct task_result *out)
                         .filter = &a->rt->filter,
                         .agent_fd = a->rt->agent_fd,
                         .lower_fd = -1,
+                        .view_fd = -1,
                         .mask_fd = -1,
                         .usr_fd = -1,
                         .upper_fd = -1,

@@ -61,8 +61,9 @@ static int open_stage(struct build *b)
         const char *name;
         mode_t mode;
     } dirs[] = {
-        {"lower", 0755}, {"mask", 0755}, {"usr", 0755}, {"upper", 0755},     {"root", 0755},
-        {"empty", 0755}, {"dev", 0755},  {"run", 0755}, {"run/lock", 01777}, {"shm", 01777},
+        {"lower", 0755}, {"mask", 0755},      {"usr", 0755},   {"upper", 0755},
+        {"root", 0755},  {"view", 0755},      {"empty", 0755}, {"dev", 0755},
+        {"run", 0755},   {"run/lock", 01777}, {"shm", 01777},
     };
     uint64_t memory = b->in->start->limits.memory_bytes;
     char size[32];
@@ -107,6 +108,8 @@ static int attach_layers(const struct build *b)
     int rc = upper < 0 ? upper : mnt_attach(upper, b->stage_fd, "upper");
     if (rc == 0)
         rc = mnt_attach(in->lower_fd, b->stage_fd, "lower");
+    if (rc == 0 && in->view_fd >= 0)
+        rc = mnt_attach(in->view_fd, b->stage_fd, "view");
     if (rc == 0 && in->usr_fd >= 0) {
         rc = mnt_attach(in->mask_fd, b->stage_fd, "mask");
         if (rc == 0)
@@ -163,7 +166,8 @@ static int mount_root(struct build *b)
         rc = make_name_files(b);
     if (rc < 0)
         return rc;
-    b->root_fd = overlay("lower", "upper/root", "upper/root.work");
+    b->root_fd = overlay(b->in->view_fd >= 0 ? "lower:view" : "lower", "upper/root",
+                         "upper/root.work");
     if (b->root_fd < 0)
         return b->root_fd;
     rc = mnt_attach(b->root_fd, b->stage_fd, "root");
@@ -340,8 +344,22 @@ static int mount_proc(struct build *b)
     return rc == 0 ? make_boot_id(b) : rc;
 }
 
+/* The files are in the root's least layer (sysview.h); what the template has beside them is as little to be written
+ * to. */
+static int show_sys(const struct build *b)
+{
+    CLEANUP_CLOSE int target = target_dir(b->root_fd, "sys", 0755);
+    if (target < 0)
+        return target;
+    CLEANUP_CLOSE int copy = mnt_clone(target, "", STRICT | MOUNT_ATTR_RDONLY);
+    return copy < 0 ? copy : mnt_attach(copy, target, "");
+}
+
+/* A real one only in test builds, to show what it would give away without masks. */
 static int mount_sys(struct build *b)
 {
+    if (!WITHOUT(MASKS) && !WITHOUT(READ_ONLY))
+        return show_sys(b);
     if (WITHOUT(NETWORK_NAMESPACE)) /* sysfs needs one that is owned by the own user namespace */
         return 0;
     b->sys_fd = mnt_new("sysfs", NULL, STRICT | (WITHOUT(READ_ONLY) ? 0 : MOUNT_ATTR_RDONLY));
