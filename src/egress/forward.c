@@ -166,9 +166,11 @@ static void internal(struct http_exchange *x, struct flow *f)
         free(text);
     } else if (strcmp(path, "/denials.txt") == 0) {
         CLEANUP_BUF struct buf b;
+        int rc;
 
         buf_init(&b, DENIALS_MAX * DENY_LINE_MAX);
-        http_respond(x, deny_lines(f->sandbox, &b) == 0 ? 200 : 503, &plain, 1, b.data, b.len);
+        rc = deny_lines(f->sandbox, &b);
+        http_respond(x, rc == 0 ? 200 : 503, &plain, 1, b.data, b.len);
     } else {
         http_respond_error(x, 404, "there is /, /denials, /denials.txt and /allowed");
     }

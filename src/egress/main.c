@@ -83,6 +83,7 @@ static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_
             return;
         }
         break;
+    case PRIVSEP_EGRESS_KEEP: registry_keep(&egress, m->slot, m->gen, m->u.egress.room); break;
     case PRIVSEP_EGRESS_SYNC: registry_sync(&egress); break;
     case PRIVSEP_EGRESS_CLOSE:
         registry_close(&egress, m->slot, m->gen, m->u.egress.room);

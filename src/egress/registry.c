@@ -206,6 +206,16 @@ void registry_close(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t roo
         end_sandbox(s);
 }
 
+void registry_keep(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room)
+{
+    struct sandbox *s = registry_find(eg, slot, gen, room);
+
+    if (s && s->tcp_fd >= 0)
+        s->round = eg->registry->round;
+    else
+        log_error("slot %u: its ports are taken by a program inside: it has no network", slot);
+}
+
 void registry_begin_sync(struct egress *eg)
 {
     eg->registry->round++;

@@ -26,6 +26,9 @@ void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room
                    int udp_fd);
 void registry_close(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room);
 
+/* privd: it lives, and could be given no sockets; those that it has are good. */
+void registry_keep(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room);
+
 /* privd's channel is up (again): all live sandboxes are told from here to registry_sync, which ends
  * those that were not. */
 void registry_begin_sync(struct egress *eg);

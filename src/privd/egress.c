@@ -52,18 +52,20 @@ static int send_sockets(struct egress_channel *c, const struct slot *s, uint32_t
     return privsep_server_send(c->server, 0, &m, fds, ARRAY_SIZE(fds));
 }
 
-/* The one reason to expect: somebody inside took the port while no cay-egress had it. Then the sandbox, or
- * the room, has no network, and nothing else of it is touched. */
-static int make_sockets(struct privd *p, const struct slot *s, int pidfd,
+static void no_sockets(const struct slot *s, uint32_t room, int r)
+{
+    log_error("sandbox %.*s, slot %u%s: no sockets for cay-egress in it, so it has no network: %s",
+              PRIVSEP_ID_SIZE, s->id, s->number, room ? ", a room of it" : "", strerror(-r));
+}
+
+/* Nothing else of the sandbox, or of the room, is touched when that fails. */
+static int make_sockets(struct privd *p, const struct slot *s, uint32_t room, int pidfd,
                         int fds[static PRIVSEP_EGRESS_FDS])
 {
     int r = runtime_listeners(p->rt, pidfd, fds);
 
     if (r < 0)
-        log_error("sandbox %.*s, slot %u: no sockets for cay-egress in it%s, so it has no network: "
-                  "%s",
-                  PRIVSEP_ID_SIZE, s->id, s->number, pidfd == s->pidfd ? "" : "s room",
-                  strerror(-r));
+        no_sockets(s, room, r);
     return r;
 }
 
@@ -71,7 +73,7 @@ void egress_open(struct privd *p, struct slot *s)
 {
     struct egress_channel *c = channel_of(p, s);
 
-    if (!c || make_sockets(p, s, s->pidfd, s->egress_fds) < 0)
+    if (!c || make_sockets(p, s, 0, s->pidfd, s->egress_fds) < 0)
         return;
     if (c->greeted)
         (void)send_sockets(c, s, 0, s->egress_fds);
@@ -91,7 +93,7 @@ void egress_open_room(struct privd *p, struct room *r)
 {
     struct egress_channel *c = channel_of(p, r->slot);
 
-    if (!c || make_sockets(p, r->slot, r->pidfd, r->egress_fds) < 0)
+    if (!c || make_sockets(p, r->slot, r->number, r->pidfd, r->egress_fds) < 0)
         return;
     if (c->greeted)
         (void)send_sockets(c, r->slot, r->number, r->egress_fds);
@@ -115,13 +117,22 @@ static bool is_somebodys(const struct slot *s)
     return s->pidfd >= 0 && (s->state == SLOT_RUNNING || s->state == SLOT_STARTING) && s->id[0];
 }
 
-/* Those that an earlier one had are made anew: its copies went with it. */
+/* Those that an earlier cay-egress had are made anew: its copies went with it. One that is the same as before an
+ * earlier privd ended still has them, and with them the ports: the kernel then refuses new ones. (Or somebody inside
+ * took a port while no cay-egress had it: that sandbox has no network, which cay-egress says.) */
 static int tell_sockets(struct egress_channel *c, const struct slot *s, uint32_t room, int pidfd,
                         int fds[static PRIVSEP_EGRESS_FDS])
 {
-    if (fds[0] < 0 && make_sockets(c->privd, s, pidfd, fds) < 0)
-        return 0;
-    return send_sockets(c, s, room, fds);
+    struct privsep_msg keep = {.op = PRIVSEP_EGRESS_KEEP, .slot = s->number, .gen = s->gen};
+    int r = fds[0] < 0 ? runtime_listeners(c->privd->rt, pidfd, fds) : 0;
+
+    if (r == 0)
+        return send_sockets(c, s, room, fds);
+    keep.u.egress.room = room;
+    if (r == -EADDRINUSE)
+        return privsep_server_send(c->server, 0, &keep, NULL, 0);
+    no_sockets(s, room, r);
+    return 0;
 }
 
 static int tell_one(struct egress_channel *c, struct slot *s)

@@ -40,6 +40,7 @@ static const struct {
     {PRIVSEP_ENDED, "ended"},
     {PRIVSEP_PROGRESS, "progress"},
     {PRIVSEP_EGRESS_OPEN, "egress_open"},
+    {PRIVSEP_EGRESS_KEEP, "egress_keep"},
     {PRIVSEP_EGRESS_SYNC, "egress_sync"},
     {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
@@ -60,8 +61,8 @@ const char *privsep_op_name(uint32_t op)
 static bool is_event(uint32_t op)
 {
     return op == PRIVSEP_ITEM || op == PRIVSEP_TEMPLATE || op == PRIVSEP_ENDED ||
-           op == PRIVSEP_PROGRESS || op == PRIVSEP_EGRESS_OPEN || op == PRIVSEP_EGRESS_SYNC ||
-           op == PRIVSEP_EGRESS_CLOSE;
+           op == PRIVSEP_PROGRESS || op == PRIVSEP_EGRESS_OPEN || op == PRIVSEP_EGRESS_KEEP ||
+           op == PRIVSEP_EGRESS_SYNC || op == PRIVSEP_EGRESS_CLOSE;
 }
 
 static bool is_request(uint32_t op)

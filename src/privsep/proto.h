@@ -68,6 +68,8 @@ enum privsep_op {
     PRIVSEP_EGRESS_OPEN, /* slot, gen, PRIVSEP_EGRESS_FDS descriptors, both non-blocking, made inside
                           * that sandbox's network namespace; again for every live one after HELLO.
                           * u.egress.room: 0, or they are that room's, and its sandbox was told before */
+    PRIVSEP_EGRESS_KEEP, /* slot, gen, u.egress.room: it lives, and its ports are taken: by the sockets that
+                          * the receiver has of it, if an earlier privd gave it some, which it keeps */
     PRIVSEP_EGRESS_SYNC, /* all that were live at HELLO were told */
     PRIVSEP_EGRESS_CLOSE /* slot, gen, u.egress.room: it has ended; 0: the sandbox with all its rooms */
 };

@@ -1,5 +1,6 @@
 """privd alone: many at once, crashes at every moment, nothing left after a stop."""
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -86,6 +87,51 @@ def privd():
         assert p.stop() == 0, p.log.read_text()
         assert left_behind(p) == []
     shutil.rmtree(base, ignore_errors=True)
+
+
+def test_rooms_are_bounded_numbered_once_and_end_with_who_asked(privd):
+    with contextlib.closing(privd.channel()) as c:
+        assert c.ask(JOB, struct.pack("<II", 1, HOST)).status == 0
+        s = c.create("irooms")
+        alone = slot_processes(privd)
+        rooms = [c.room(s) for _ in range(8)]
+        assert [r.status for r in rooms] == [0] * 8 and [r.number for r in rooms] == list(range(1, 9))
+        assert len(slot_processes(privd)) == len(alone) + 8
+        refused = c.room(s)
+        assert refused.status == -errno.EMFILE and not refused.fds
+        for r in rooms:
+            assert len(r.fds) == 6
+            for fd in r.fds[1:]:
+                os.close(fd)
+            assert b" 401 " in request_health(r.fds[0]) or b" 403 " in request_health(r.fds[0])
+        assert c.room_end(s, 3).status == 0 and c.room_end(s, 3).status == -errno.ENOENT
+        again = c.room(s)
+        assert again.status == 0 and again.number == 9  # 3 is nobody's again
+        for fd in again.fds:
+            os.close(fd)
+    wait_until(lambda: slot_processes(privd) == alone)  # the channel's end is theirs; the sandbox's not
+    with contextlib.closing(privd.channel()) as c:
+        assert c.room_end(s, 9).status == -errno.ENOENT
+        assert c.kill(s).status == 0 and c.room(s).status == -errno.ESTALE
+
+
+def test_a_privd_that_begins_ends_the_rooms_of_another(privd):
+    with contextlib.closing(privd.channel()) as c:
+        assert c.ask(JOB, struct.pack("<II", 1, HOST)).status == 0
+        s = c.create("irooms")
+        alone = slot_processes(privd)
+        for fd in c.room(s).fds:
+            os.close(fd)
+        assert len(slot_processes(privd)) == len(alone) + 1
+        privd.crash()
+    privd.start()
+    wait_until(lambda: slot_processes(privd) == alone)
+    with contextlib.closing(privd.channel()) as c:
+        assert "irooms" in c.list()
+        r = c.room(s)
+        assert r.status == 0 and r.number > 1  # no number of before comes again
+        for fd in r.fds:
+            os.close(fd)
 
 
 def wait_until(condition, seconds=15):
