@@ -21,7 +21,9 @@ import h2.errors
 import h2.events
 import h2.exceptions
 
-H2, GRPC = 9643, 9644
+from grpc_calls import GRPC, Raw
+
+H2 = 9643
 REAL_KEY = "sk-real-0123456789-abcdefghij"
 
 
@@ -213,19 +215,6 @@ class Origin(asyncio.Protocol):
 
     def on_refuse(self, stream, _):
         self.h2.reset_stream(stream, h2.errors.ErrorCodes.REFUSED_STREAM)
-
-
-class Raw:
-    """Messages are bytes, as they are."""
-    __content_subtype__ = "proto"
-
-    @staticmethod
-    def encode(message, _):
-        return message
-
-    @staticmethod
-    def decode(data, _):
-        return data
 
 
 class Service:

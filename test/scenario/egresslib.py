@@ -3,6 +3,8 @@
 that runs the tests is in that namespace while they run."""
 
 import ctypes
+import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 import pytest
 
@@ -184,6 +187,20 @@ def box(stack):
     yield make
     for one in made:
         one.kill()
+
+
+def library_archive(*names):
+    """Python packages of the tests' own environment, for programs inside (PYTHONPATH), or a skip."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as z:
+        for name in names:
+            spec = importlib.util.find_spec(name)
+            if spec is None:
+                pytest.skip(f"the tests' Python has no {name}")
+            top = pathlib.Path(spec.origin)
+            for path in top.parent.rglob("*.py") if top.name == "__init__.py" else (top,):
+                z.write(path, path.relative_to(top.parents[1] if top.name == "__init__.py" else top.parent))
+    return data.getvalue()
 
 
 def fetch(sandbox, url, *options):

@@ -7,15 +7,18 @@ import os
 import pathlib
 import sqlite3
 import subprocess
+import sys
 import time
 
 import pytest
 
 from conftest import BUILD
-from egresslib import box, fetch, internet, stack  # noqa: F401: fixtures
+from egresslib import box, fetch, internet, library_archive, stack  # noqa: F401: fixtures
 
 SECRET = "kZ7-model-key-4f9a1c"
 OTHER_SECRET = "qW2-other-key-77aa01"
+GRPC_SECRET = "sk-real-0123456789-abcdefghij"  # h2origin.py's REAL_KEY
+CALLS = pathlib.Path(__file__).resolve().parents[1] / "egress/grpc_calls.py"
 WEB_ONLY = {"rules": [{"name": "web", "action": "allow", "domains": ["web.example.com"]}]}
 WITH_KEY = {**WEB_ONLY, "inject": [{"credential": "MODEL_KEY", "domains": ["web.example.com"]}]}
 
@@ -141,6 +144,37 @@ def test_a_secret_reaches_its_host_and_nobody_else(stack, own):
         assert time.monotonic() < end
     assert "egress_denied" in one.run("curl -sS --max-time 20 https://web.example.com/v1").out
     look_for(stack, SECRET, OTHER_SECRET)
+
+
+@pytest.fixture
+def grpc_service(stack):
+    """Demands REAL_KEY in the stand-in internet."""
+    pytest.importorskip("grpclib")
+    home = stack.networks.dir / "h2"
+    home.mkdir()
+    (home / "good.pem").symlink_to(stack.networks.cert)
+    (home / "good.key").symlink_to(stack.networks.key)
+    with subprocess.Popen(["ip", "netns", "exec", stack.networks.net, sys.executable, CALLS.with_name("h2origin.py"), "serve",
+                           home], stdout=subprocess.PIPE, text=True) as p:
+        assert p.stdout.readline() == "ready\n"
+        yield
+        p.kill()
+
+
+def test_grpc_from_a_sandbox_that_has_no_key(stack, own, grpc_service):
+    set_secret(stack, "GRPC_KEY", GRPC_SECRET, kind="header", header="X-Api-Key")
+    libraries = library_archive("grpclib", "h2", "hpack", "hyperframe", "multidict", "typing_extensions")
+    said = []
+    for policy in ({**WEB_ONLY, "inject": [{"credential": "GRPC_KEY", "domains": ["web.example.com"]}]},
+                   {"rules": [{**WEB_ONLY["rules"][0], "paths": ["/cay.Test/*"]}]}):  # without it: the control
+        one = own(policy=policy)
+        assert one.write("/tmp/libraries.zip", libraries).status == 200
+        assert one.write("/tmp/calls.py", CALLS.read_bytes()).status == 200
+        r = one.run("python3 /tmp/calls.py web.example.com", timeout=60,
+                    env={"PYTHONPATH": "/tmp/libraries.zip", "MULTIDICT_NO_EXTENSIONS": "1"})
+        said.append(r.out.splitlines() or r.stderr.decode())
+    assert said == [["answer to question", str(sum(range(500))), "500 [redacted]" + "*" * (len(GRPC_SECRET) - 10), "bidi"],
+                    ["Status.UNAUTHENTICATED no key"]]
 
 
 def look_for(stack, *secrets):

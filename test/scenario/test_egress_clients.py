@@ -4,7 +4,6 @@ way out is what they get, with no settings but the authority of the stand-in's c
 import base64
 import gzip
 import hashlib
-import importlib.util
 import io
 import json
 import os
@@ -17,7 +16,7 @@ import zipfile
 
 import pytest
 
-from egresslib import ZONE, Stack, internet
+from egresslib import ZONE, Stack, internet, library_archive
 
 GRPC_PORT, GIT_PORT, PROXY = 9443, 9418, "127.0.0.1:3128"
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
@@ -182,16 +181,7 @@ def developer(stack):
 def libraries(one):
     """Python packages of the tests' own environment, for programs inside."""
     names = ("httpx", "httpcore", "h11", "h2", "hpack", "hyperframe", "anyio", "idna", "certifi", "typing_extensions")
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as z:
-        for name in names:
-            spec = importlib.util.find_spec(name)
-            if spec is None:
-                pytest.skip(f"the tests' Python has no {name}")
-            top = pathlib.Path(spec.origin)
-            for path in top.parent.rglob("*.py") if top.name == "__init__.py" else (top,):
-                z.write(path, path.relative_to(top.parents[1] if top.name == "__init__.py" else top.parent))
-    assert one.write("/tmp/libraries.zip", data.getvalue()).status == 200
+    assert one.write("/tmp/libraries.zip", library_archive(*names)).status == 200
     return {"PYTHONPATH": "/tmp/libraries.zip", "SSL_CERT_FILE": BUNDLE}
 
 

@@ -275,7 +275,8 @@ static int32_t ask_with(const char *method, const char *path, const nghttp2_nv *
     const nghttp2_data_provider provider = {.read_callback = give};
     int32_t id;
 
-    memcpy(nv + 4, more, count * sizeof(*more));
+    for (size_t i = 0; i < count; i++)
+        nv[4 + i] = more[i];
     id = nghttp2_submit_request(w.client.session, NULL, nv, 4 + count, body ? &provider : NULL,
                                 NULL);
     assert_true(id > 0);
