@@ -85,9 +85,7 @@ static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_
         break;
     case PRIVSEP_EGRESS_KEEP: registry_keep(&egress, m->slot, m->gen, m->u.egress.room); break;
     case PRIVSEP_EGRESS_SYNC: registry_sync(&egress); break;
-    case PRIVSEP_EGRESS_CLOSE:
-        registry_close(&egress, m->slot, m->gen, m->u.egress.room);
-        break;
+    case PRIVSEP_EGRESS_CLOSE: registry_close(&egress, m->slot, m->gen, m->u.egress.room); break;
     default: log_warn("privd sent an event that is not known: %u", m->op);
     }
     for (size_t i = 0; i < n_fds; i++)

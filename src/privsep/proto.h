@@ -51,7 +51,7 @@ enum privsep_op {
     PRIVSEP_TEMPLATES, /* Replies: one PRIVSEP_TEMPLATE event per template, then the reply */
     PRIVSEP_JOB,      /* u.job. Reply when the job has ended; PRIVSEP_PROGRESS events before that */
     PRIVSEP_CAPACITY, /* Reply: u.capacity */
-    PRIVSEP_ROOM,     /* slot, gen, u.room.key: a network for one command. Reply when a cay-init of its
+    PRIVSEP_ROOM, /* slot, gen, u.room.key: a network for one command. Reply when a cay-init of its
                        * own is ready in it: u.room.number and PRIVSEP_ROOM_SOCKETS sockets as of CONNECT,
                        * but made in the room. It ends with ROOM_END, its sandbox, or this channel.
                        * -EMFILE: there are PRIVSEP_ROOMS_MAX; -EAGAIN: too many are being made */
@@ -151,7 +151,7 @@ struct privsep_msg {
             uint32_t count;
         } connect;
         struct {
-            uint32_t number; /* of ROOM's reply, from 1; never used twice for a generation. Else 0 */
+            uint32_t number; /* from 1, never twice for a generation; 0 in a ROOM request */
             uint32_t pad;
             uint8_t key[PRIVSEP_KEY_SIZE]; /* of ROOM: what its cay-init is asked with */
         } room;
