@@ -50,8 +50,10 @@ SSL_CTX *tls_conn_context(bool client)
 
     if (!ctx)
         return NULL;
+    /* What was read is wiped in OpenSSL's own memory, which is given back unwiped otherwise: requests
+     * hold keys, and servers send back what they were sent. */
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET |
-                                 SSL_OP_CIPHER_SERVER_PREFERENCE);
+                                 SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_CLEANSE_PLAINTEXT);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     /* Without automatic retry one read handles one record, so that messages that carry nothing (key
      * updates) cannot hold the loop. */

@@ -222,20 +222,24 @@ def test_a_secret_is_nowhere_inside(stack, box):
             assert answer["digests"][name] == hashlib.sha256(value.encode()).hexdigest()
         inside = processes_inside(stack)
         assert len(inside) >= 2
-        sought = {SECRET.encode(): [], HOLDER.encode(): []}
+        keys = [stack.server.state / "egress/seal.key", stack.server.state / "egress/ca/default.key"]
+        never = [SECRET.encode(), keys[0].read_bytes(), keys[1].read_bytes().splitlines()[1]]
+        sought = {value: [] for value in (*never, HOLDER.encode())}
         for pid in inside:
             for value, found in sought.items():
                 found += [f"memory of {pid}" for part in writable_memory(pid) if value in part]
                 found += [f"{name} of {pid}" for name in ("environ", "cmdline")
                           if value in pathlib.Path(f"/proc/{pid}/{name}").read_bytes()]
+        agent = next(place.split()[-1] for place in sought[HOLDER.encode()] if place.startswith("environ"))
         for value, found in sought.items():
-            found += in_files(f"/proc/{inside[-1]}/root", value)
-        assert sought[SECRET.encode()] == []
+            found += in_files(f"/proc/{agent}/root", value)
+        assert [sought[value] for value in never] == [[], [], []]
         control = " ".join(sought[HOLDER.encode()])
         assert "memory of" in control and "environ of" in control and "/answer" in control, control
         for program in ("cayd", "cay-privd", "cay-keep"):  # cay-egress has it while it may be needed
             assert not holders(stack, program), program
         assert SECRET not in json.dumps(stack.cay.call("GET", "/cay/v1/audit?limit=1000").json)
+        assert SECRET.encode() not in stack.cay.call("GET", f"/sandboxes/{one.id}/metrics").body
         assert SECRET not in one.run("curl -sS http://cay.internal/denials; curl -sS http://cay.internal/allowed").out
     assert stack.cay.call("DELETE", "/cay/v1/secrets/MODEL_KEY").status == 204
     until(lambda: not holders(stack, "cay-egress"))

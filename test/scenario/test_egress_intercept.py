@@ -3,6 +3,7 @@ servers in the stand-in internet (test/egress) that demand credentials and tell 
 
 import base64
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -474,6 +475,13 @@ def test_signature_needs_a_scope(aws, origins):
     assert origins.seen() == []
 
 
+def test_a_body_other_than_the_signed_one(aws, origins):
+    """What the client says its hash is stands, so that the server refuses what came instead."""
+    for body, answer in (("hello", '"good"'), ("jello", "the body is another")):
+        r = curl(aws, *SIGNED, "-H", f"x-amz-content-sha256: {hashlib.sha256(b'hello').hexdigest()}", "-d", body, f"{S3}/bucket")
+        assert answer in r.stdout, r.stdout + r.stderr
+
+
 def test_signature_in_chunks_is_refused(aws, origins):
     r = curl(aws, *SIGNED, "-H", "x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "-d", "x", f"{S3}/bucket")
     assert "signed in chunks" in r.stdout
@@ -541,6 +549,19 @@ def test_bad_seals(world):
                         "bind.domains[0]")):
         status, text = world.call("POST", "/v1/seal", body)
         assert status == 400 and says in text and REAL_KEY not in text, text
+
+
+def test_each_tenant_has_an_authority_of_its_own(world, origins):
+    """Whoever trusts that of one does not trust what is signed for the sandboxes of another."""
+    theirs = world.dir / "tenant2.pem"
+    theirs.write_text(world.call("GET", "/v1/ca/tenant2")[1])
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model")) as s:
+        assert s.curl("--cacert", theirs, f"{URL}/v1/chat").returncode == 60
+        assert origins.seen() == []
+        assert json.loads(curl(s, f"{URL}/v1/chat").stdout) == {"ok": True}  # the control
+        sealed = seal(world, "model", REAL_KEY, tenant="tenant2", kind="bearer")
+        assert world.put(s, {"rules": RULES, "inject": inject("model")}, tenant="tenant2", credentials=[sealed])[0] == 204
+        assert json.loads(s.curl("--cacert", theirs, f"{URL}/v1/chat").stdout) == {"ok": True}
 
 
 def test_authority_of_no_tenant(world):
