@@ -283,6 +283,8 @@ static void read_some(struct h2_end *e)
     if (!end_take(e, data, (size_t)n))
         e->broken = true;
     line->pumping = false;
+    if (e->side == H2_SERVER) /* it may have said what it was told */
+        explicit_bzero(data, (size_t)n);
 }
 
 void line_event(uv_poll_t *poll, int status, int events)
@@ -382,9 +384,9 @@ int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out)
         return rc;
     }
     link_line(line);
-    o->share->lines++;
     if (rc < 0) { /* the descriptors are still the caller's */
         line->end[H2_CLIENT].io = line->end[H2_SERVER].io = (struct tlsend){.fd = -1};
+        line->o.share = NULL;
         h2_close(line);
         return rc;
     }

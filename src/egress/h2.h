@@ -43,7 +43,7 @@ struct h2;
  * others; after that, when they were passed on. */
 struct h2_share {
     size_t held_bytes;
-    unsigned lines; /* more than H2_SHARE_LINES are not to be started */
+    unsigned lines; /* counted by whoever starts one; more than H2_SHARE_LINES are not to be */
 };
 
 /* What is done with a request. Empty: all zero, body initialized. */
@@ -75,7 +75,7 @@ int h2s_new(uv_loop_t *loop, struct h2s **out);
 void h2s_free(struct h2s *all);
 size_t h2s_count(const struct h2s *all);
 
-/* Both ends are taken over on success. 0 or -errno. */
+/* Both ends are taken over on success, and one of share->lines, which goes with the line. 0 or -errno. */
 int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out);
 
 /* At once; on_end is not called. */

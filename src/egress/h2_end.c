@@ -6,7 +6,8 @@
 #include <malloc.h>
 #include <string.h>
 
-#define OUT_BYTES ((size_t)64 * 1024) /* made ready for a socket at a time */
+#define OUT_BYTES   ((size_t)64 * 1024) /* made ready for a socket at a time */
+#define FRAME_BYTES ((size_t)16384 + 9) /* that nghttp2 makes at once, at most */
 
 /* -- what a peer may send ---------------------------------------------------------------------- */
 
@@ -277,7 +278,7 @@ int end_open(struct h2_end *e, struct h2 *line, enum side side, const struct tls
     e->line = line;
     e->side = side;
     e->io = *io;
-    buf_init(&e->out, 2 * OUT_BYTES);
+    buf_init(&e->out, OUT_BYTES + FRAME_BYTES);
     h2_fields_reset(&e->fields);
     if (!callbacks() || nghttp2_option_new(&option) != 0)
         return -ENOMEM;
@@ -323,6 +324,10 @@ static int fill(struct h2_end *e)
 
     if (e->out.len == 0)
         e->took_ms = uv_now(e->poll.loop);
+    /* All the room that it will need: one that grows leaves copies of secrets behind. */
+    if (e->side == H2_SERVER && nghttp2_session_want_write(e->session) &&
+        buf_reserve(&e->out, OUT_BYTES + FRAME_BYTES - e->out.len) < 0)
+        return -ENOMEM;
     while (e->out.len < OUT_BYTES && (n = nghttp2_session_mem_send(e->session, &data)) > 0)
         if (buf_append(&e->out, data, (size_t)n) < 0)
             return -ENOMEM;

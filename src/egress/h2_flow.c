@@ -182,16 +182,19 @@ static void on_flow_end(struct flow *f)
     free(hf);
 }
 
-bool h2_flow_many(const struct sandbox *s)
-{
-    return s->h2 && s->h2->lines >= H2_SHARE_LINES;
-}
-
-static struct h2_share *share_of(struct sandbox *s)
+bool h2_flow_reserve(struct sandbox *s)
 {
     if (!s->h2)
         s->h2 = calloc(1, sizeof(*s->h2));
-    return s->h2;
+    if (!s->h2 || s->h2->lines >= H2_SHARE_LINES)
+        return false;
+    s->h2->lines++;
+    return true;
+}
+
+void h2_flow_release(struct sandbox *s)
+{
+    s->h2->lines--;
 }
 
 int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlsend *server,
@@ -199,7 +202,7 @@ int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlse
 {
     struct h2_options o = {.client = *client,
                            .server = *server,
-                           .share = share_of(f->sandbox),
+                           .share = f->sandbox->h2,
                            .idle_ms = f->egress->config.idle_timeout_ms,
                            .judge = judge,
                            .say = say,
@@ -208,7 +211,7 @@ int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlse
     struct h2_flow *hf = calloc(1, sizeof(*hf));
     int rc = -ENOMEM;
 
-    if (hf && o.share) {
+    if (hf) {
         *hf = (struct h2_flow){.egress = f->egress, .flow_id = f->id, .lost = *lost};
         o.arg = hf;
         rc = h2_start(f->egress->intercept->h2s, &o, &hf->line);

@@ -12,12 +12,14 @@ struct h2_flow_lost {
     struct err why;
 };
 
-/* Both ends are taken over on success; the flow ends with them. server->fd -1: lost says why. 0 or -errno. */
+/* A place among the sandbox's, for a connection that may come to be one. False: it has as many as it may have. */
+bool h2_flow_reserve(struct sandbox *s);
+void h2_flow_release(struct sandbox *s);
+
+/* Both ends are taken over on success, and a place; the flow ends with them. server->fd -1: lost says why. 0 or
+ * -errno. */
 int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlsend *server,
                   const struct h2_flow_lost *lost);
-
-/* Has the sandbox as many of them as it may have? */
-bool h2_flow_many(const struct sandbox *s);
 
 /* The policy changed, and still allows the name: requests that it does not allow any more are refused or cut. */
 void h2_flow_recheck(struct flow *f);

@@ -6,11 +6,21 @@
 #include <string.h>
 #include <strings.h>
 
+#define FIRST_BYTES ((size_t)4096) /* of a head: most need no more */
+
 /* -- what came --------------------------------------------------------------------------------- */
+
+/* An answer's may have what is not to come back. */
+static void wipe(struct buf *b)
+{
+    if (b->base)
+        explicit_bzero(b->base, b->cap);
+    buf_free(b);
+}
 
 void h2_fields_reset(struct h2_fields *f)
 {
-    buf_free(&f->text);
+    wipe(&f->text);
     buf_init(&f->text, (size_t)2 * H2_LIST_BYTES_MAX);
     f->count = f->list_bytes = 0;
     f->over = false;
@@ -18,7 +28,7 @@ void h2_fields_reset(struct h2_fields *f)
 
 void h2_fields_free(struct h2_fields *f)
 {
-    buf_free(&f->text);
+    wipe(&f->text);
     f->count = 0;
 }
 
@@ -42,7 +52,9 @@ int h2_fields_add(struct h2_fields *f, const uint8_t *name, size_t name_len, con
         f->over = true;
         return 0;
     }
-    rc = put(&f->text, name, name_len, &f->at[f->count].name);
+    rc = f->text.base ? 0 : buf_reserve(&f->text, FIRST_BYTES);
+    if (rc == 0)
+        rc = put(&f->text, name, name_len, &f->at[f->count].name);
     if (rc == 0)
         rc = put(&f->text, value, value_len, &f->at[f->count].value);
     f->count += rc == 0;

@@ -23,6 +23,7 @@ struct opening {
     struct egress *egress;
     uint64_t flow_id;
     struct tlshand *hand; /* either side's, or NULL */
+    bool reserved;        /* a place for HTTP/2 */
     struct tlsend server; /* once it is there */
     struct h2_flow_lost lost;
 };
@@ -102,8 +103,10 @@ static SSL *make_client_ssl(struct intercept *in, const char *name, const struct
 
 /* -- its end ----------------------------------------------------------------------------------- */
 
-static void drop(struct opening *o)
+static void drop(struct flow *f, struct opening *o)
 {
+    if (o->reserved)
+        h2_flow_release(f->sandbox);
     if (o->hand)
         tlshand_close(o->hand);
     tlsend_close(&o->server, true);
@@ -112,7 +115,7 @@ static void drop(struct opening *o)
 
 static void on_flow_end(struct flow *f)
 {
-    drop(f->user);
+    drop(f, f->user);
 }
 
 /* The flow is somebody else's from here on. */
@@ -191,14 +194,13 @@ static int open_plain_server(struct tlspipes *pipes, struct tlsend *end)
     return -1;
 }
 
+/* The server's end is its own from here on. */
 static void speak_http1(struct flow *f, struct opening *o, struct tlsend *client)
 {
     int plain = open_plain_client(f, client);
 
-    if (plain >= 0 && o->server.fd >= 0) {
+    if (o->server.fd >= 0)
         f->up_fd = open_plain_server(f->egress->intercept->pipes, &o->server);
-        o->server = (struct tlsend){.fd = -1};
-    }
     if (plain < 0) {
         flow_end(f);
     } else if (forward_adopt(f->egress, f, plain, true) < 0) {
@@ -209,10 +211,10 @@ static void speak_http1(struct flow *f, struct opening *o, struct tlsend *client
 
 static void speak_h2(struct flow *f, struct opening *o, struct tlsend *client)
 {
-    if (h2_flow_start(f, client, &o->server, &o->lost) == 0) {
-        o->server = (struct tlsend){.fd = -1};
+    if (h2_flow_start(f, client, &o->server, &o->lost) == 0)
         return;
-    }
+    h2_flow_release(f->sandbox);
+    tlsend_close(&o->server, true);
     tlsend_close(client, false);
     flow_end(f);
 }
@@ -221,20 +223,26 @@ static void on_client_ready(void *arg, const struct tlsend *end, const struct er
 {
     struct opening *o = arg;
     struct flow *f = flow_find(o->egress, o->flow_id); /* its end would have closed the handshake */
+    struct opening mine = *o;
     struct tlsend client;
 
-    o->hand = NULL;
     let_go(f);
-    if (!end) {
-        fail_client(f, why);
-    } else {
+    free(o);
+    mine.hand = NULL;
+    if (end)
         client = *end;
-        if (tlshand_is_h2(end))
-            speak_h2(f, o, &client);
-        else
-            speak_http1(f, o, &client);
+    if (end && tlshand_is_h2(end)) {
+        speak_h2(f, &mine, &client);
+        return;
     }
-    drop(o);
+    if (mine.reserved)
+        h2_flow_release(f->sandbox);
+    if (end) {
+        speak_http1(f, &mine, &client);
+    } else {
+        tlsend_close(&mine.server, true);
+        fail_client(f, why);
+    }
 }
 
 static int start_client(struct flow *f, struct opening *o, bool h2, struct err *e)
@@ -266,7 +274,7 @@ static void go_on(struct flow *f, struct opening *o, bool h2)
     if (start_client(f, o, h2, &e) == 0)
         return;
     let_go(f);
-    drop(o);
+    drop(f, o);
     flow_refuse(f, NULL, "inspect", "the connection cannot be read: %s", e.text);
 }
 
@@ -348,12 +356,13 @@ static int start(struct egress *eg, struct flow *f, struct opening *o, struct er
         err_set(e, ERR_DENIED, "the TLS server name is not the name that was dialled");
         return -EPERM;
     }
-    if (!f->offers_h2 || internal || (f->offers_http1 && h2_flow_many(f->sandbox)))
-        return start_client(f, o, false, e);
-    if (h2_flow_many(f->sandbox)) {
+    o->reserved = f->offers_h2 && !internal && h2_flow_reserve(f->sandbox);
+    if (!o->reserved && f->offers_h2 && !internal && !f->offers_http1) {
         err_set(e, ERR_EXHAUSTED, "there are %u connections of HTTP/2 already", H2_SHARE_LINES);
         return -EBUSY;
     }
+    if (!o->reserved)
+        return start_client(f, o, false, e);
     f->dial_id = dial_start(eg, f->sandbox, &f->target, f->id, on_dialed);
     if (f->dial_id)
         return 0;
@@ -375,7 +384,7 @@ int opening_start(struct egress *eg, struct flow *f, struct err *e)
     o->server.fd = -1;
     rc = start(eg, f, o, e);
     if (rc < 0) {
-        free(o);
+        drop(f, o);
         return rc;
     }
     f->user = o;

@@ -499,7 +499,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         return 0;
     if (!credentials)
         make_credentials();
-    w.share = (struct h2_share){.lines = 0};
+    w.share = (struct h2_share){.lines = 1};
     w.ends = 0;
     w.denies = false;
     w.line = NULL;

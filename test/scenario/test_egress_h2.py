@@ -453,6 +453,30 @@ except (AssertionError, OSError) as e:
     assert r.stdout.startswith("fine\n") and r.stdout.endswith("ended\n"), r.stdout + r.stderr
 
 
+def test_too_many_connections(world):
+    """One more than a sandbox may have speaks HTTP/1.1, or nothing where the client would not."""
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model")) as s:
+        r = run(s, """
+import socket, ssl, sys
+def open_one(*protocols):
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(protocols)
+    return context.wrap_socket(socket.create_connection((sys.argv[1], int(sys.argv[2]))), server_hostname=sys.argv[1])
+held = [open_one("h2", "http/1.1") for _ in range(65)]
+print(sum(one.selected_alpn_protocol() == "h2" for one in held), held[-1].selected_alpn_protocol())
+try:
+    open_one("h2")
+except ssl.SSLError as e:
+    print(e.reason)
+held[0].close()
+held[0].close()
+while open_one("h2", "http/1.1").selected_alpn_protocol() != "h2":
+    pass
+print("again")
+""", API, str(H2))
+    assert r.stdout == "64 http/1.1\nTLSV1_ALERT_ACCESS_DENIED\nagain\n", r.stdout + r.stderr
+
+
 # -- versions that do not meet -----------------------------------------------------------------------
 
 
