@@ -3,7 +3,7 @@
  * memory nodes there are and how they hang together, huge pages, the one network device. No sysfs is mounted.
  *
  * A sysfs of a network namespace is a file system instance for each sandbox, which costs each control group of
- * the machine an entry in a table and the sandbox 60 KiB and a thirtieth of its making; and it shows the
+ * the machine an entry in a table and the sandbox 30 KiB and a thirtieth of its making; and it shows the
  * host's devices, modules and file systems, which had to be hidden one by one.
  *
  * The files are copies of the host's, made when privd starts, by an allow list (sysview.c); the least layer of each
