@@ -176,10 +176,12 @@ static void came(struct exec_op *op)
 {
     if (--op->waiting > 0)
         return;
-    if (op->core->stopping)
-        answer(op);
-    else
+    if (!op->core->stopping) {
         op->next(op);
+        return;
+    }
+    err_set(&op->why, ERR_CANCELED, "the server is stopping");
+    answer(op);
 }
 
 static struct sandbox_obj *sandbox_of(struct exec_op *op)

@@ -139,14 +139,15 @@ static void take_trailer(struct exec_stream *s, const json_t *trailer)
 static bool take_envelope(struct exec_stream *s, uint8_t flags, const char *text, size_t n)
 {
     json_t *o = NULL;
-    bool good = true;
     struct err e;
+    bool good;
 
     if ((flags & ~KNOWN_FLAGS) || s->over || json_parse(text, n, false, &o, &e) != ERR_OK)
         return false;
-    if (flags & FLAG_END)
+    good = json_is_object(o);
+    if (good && (flags & FLAG_END))
         take_trailer(s, o);
-    else
+    else if (good)
         good = take_event(s, json_object_get(o, "event"));
     json_decref(o);
     return good;

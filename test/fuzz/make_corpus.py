@@ -450,6 +450,7 @@ def main():
     write_hellos(root / "egress_hello")
     write(root / "policy", POLICIES, [b""])
     write(root / "cli_session", SESSION, [b"\x07"])
+    write(root / "exec_stream", SESSION, [b"\x07"])
 
 
 if __name__ == "__main__":

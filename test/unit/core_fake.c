@@ -51,6 +51,8 @@ struct fake {
     uint64_t job_seq, cpu_us;
     char init_body[BUFFER];
     struct conn *conns;
+    uint32_t last_room;
+    uint8_t room_key[PRIVSEP_KEY_SIZE]; /* of the last one */
 };
 
 /* -- privd ------------------------------------------------------------------------------------- */
@@ -141,6 +143,32 @@ static void do_connect(struct fake *f, const struct privsep_msg *m)
     privsep_server_send(f->server, 0, &r, fds, m->u.connect.count);
 }
 
+static void do_room(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
+    int fds[PRIVSEP_ROOM_SOCKETS];
+
+    f->counts.rooms++;
+    if (!slot_of(f, m) || f->knobs[FAKE_FAIL_ROOMS] > 0) {
+        f->knobs[FAKE_FAIL_ROOMS]--;
+        reply(f, &r, slot_of(f, m) ? -EMFILE : -ESTALE);
+        return;
+    }
+    memcpy(f->room_key, m->u.room.key, sizeof(f->room_key));
+    r.u.room.number = ++f->last_room;
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    privsep_server_send(f->server, 0, &r, fds, ARRAY_SIZE(fds));
+}
+
+static void do_room_end(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
+
+    f->counts.room_ends++;
+    reply(f, &r, slot_of(f, m) ? 0 : -ESTALE);
+}
+
 static void do_list(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq};
@@ -226,6 +254,8 @@ static const struct {
     {PRIVSEP_LIST, do_list, FAKE_KNOB_COUNT},
     {PRIVSEP_TEMPLATES, do_templates, FAKE_KNOB_COUNT},
     {PRIVSEP_CAPACITY, do_capacity, FAKE_KNOB_COUNT},
+    {PRIVSEP_ROOM, do_room, FAKE_KNOB_COUNT},
+    {PRIVSEP_ROOM_END, do_room_end, FAKE_KNOB_COUNT},
 };
 
 static void dispatch(struct fake *f, const struct privsep_msg *m)
@@ -311,14 +341,70 @@ static bool key_is_good(struct fake *f, const char *head)
     strncpy(hex, at + strlen(AGENT_KEY_HEADER ": "), sizeof(hex) - 1);
     if (ids_unhex(hex, key, sizeof(key)) < 0)
         return false;
+    if (f->last_room && memcmp(f->room_key, key, sizeof(key)) == 0)
+        return true;
     for (uint32_t i = 0; i < SLOTS; i++)
         if (f->slots[i].live && memcmp(f->slots[i].key, key, sizeof(key)) == 0)
             return true;
     return false;
 }
 
+/* An envelope of Connect's stream: flags, length, JSON. */
+static size_t put_envelope(char *out, char flags, const char *json)
+{
+    size_t n = strlen(json);
+
+    out[0] = flags;
+    out[1] = out[2] = 0;
+    out[3] = (char)(n >> 8);
+    out[4] = (char)n;
+    memcpy(out + 5, json, n);
+    return 5 + n;
+}
+
+static size_t put_start(int answer, char *out)
+{
+    size_t n = 0;
+
+    if (answer == FAKE_START_LIES)
+        return put_envelope(out, 0, "[]");
+    if (answer == FAKE_START_FAILS)
+        return put_envelope(out, 2,
+                            "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"no such "
+                            "program\"}}");
+    n = put_envelope(out, 0, "{\"event\":{\"start\":{\"pid\":7}}}");
+    n += put_envelope(out + n, 0, "{\"event\":{\"data\":{\"stdout\":\"b3V0\"}}}");
+    if (answer != FAKE_START_ENDS)
+        return n;
+    n += put_envelope(out + n, 0, "{\"event\":{\"data\":{\"stderr\":\"ZXJy\"}}}");
+    n += put_envelope(
+        out + n, 0,
+        "{\"event\":{\"end\":{\"exitCode\":3,\"exited\":true,\"status\":\"exit status "
+        "3\"}}}");
+    return n + put_envelope(out + n, 2, "{}");
+}
+
+static void respond_start(struct fake *f, struct conn *c)
+{
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: application/connect+json\r\n"
+                               "Connection: close\r\n\r\n";
+    char out[1024];
+    size_t n = put_start(f->knobs[FAKE_START], out);
+
+    f->counts.starts++;
+    if (send(c->fd, head, sizeof(head) - 1, MSG_NOSIGNAL) > 0)
+        (void)!send(c->fd, out, n, MSG_NOSIGNAL);
+    c->len = 0;
+    if (f->knobs[FAKE_START] != FAKE_START_HANGS) {
+        close(c->fd);
+        c->fd = -1;
+    }
+}
+
 static void respond(struct fake *f, struct conn *c, const char *body)
 {
+    static const char envs[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                               "Content-Length: 9\r\n\r\n{\"A\":\"b\"}";
     static const char logs[] = "{\"logs\":[{\"seq\":1,\"atMs\":1,\"level\":\"info\",\"message\":"
                                "\"process 7 started\",\"fields\":{\"pid\":\"7\"}},{\"bad\":1}]}";
     char out[512];
@@ -328,7 +414,13 @@ static void respond(struct fake *f, struct conn *c, const char *body)
         f->counts.bad_keys++;
     if (f->knobs[FAKE_AGENT_SILENT])
         return;
-    if (strncmp(c->buf, "GET /cay/logs ", 14) == 0)
+    if (strncmp(c->buf, "POST /process.Process/Start ", 28) == 0) {
+        respond_start(f, c);
+        return;
+    }
+    if (strncmp(c->buf, "GET /envs ", 10) == 0)
+        n = snprintf(out, sizeof(out), "%s", envs);
+    else if (strncmp(c->buf, "GET /cay/logs ", 14) == 0)
         n = snprintf(out, sizeof(out),
                      "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                      "Content-Length: %zu\r\n\r\n%s",
@@ -362,7 +454,7 @@ static void read_conn(struct fake *f, struct conn *c)
         return;
     length = strcasestr(c->buf, "content-length: ");
     wanted = length && length < end ? strtoul(length + 16, NULL, 10) : 0;
-    if (strlen(end + 4) >= wanted)
+    if (c->len - (size_t)(end + 4 - c->buf) >= wanted)
         respond(f, c, end + 4);
 }
 

@@ -12,8 +12,9 @@ struct fake;
 
 struct fake_counts {
     unsigned creates, kills, connects, stats, lists, jobs, inits, bad_keys;
-    unsigned live;  /* sandboxes that live now */
-    unsigned peers; /* connections of cayd so far */
+    unsigned rooms, room_ends, starts; /* a start is answered as FAKE_START says */
+    unsigned live;                     /* sandboxes that live now */
+    unsigned peers;                    /* connections of cayd so far */
 };
 
 enum fake_knob {
@@ -27,7 +28,17 @@ enum fake_knob {
     FAKE_AGENT_STATUS, /* of /init's answer: 204 */
     FAKE_AGENT_SILENT, /* 1: agents do not answer */
     FAKE_BASE_READY,   /* template base is there */
+    FAKE_FAIL_ROOMS,   /* that many rooms fail with -EMFILE */
+    FAKE_START,        /* of a program: enum fake_start_answer */
     FAKE_KNOB_COUNT
+};
+
+enum fake_start_answer {
+    FAKE_START_ENDS,   /* it prints "out" and "err" and ends with 3 */
+    FAKE_START_FAILS,  /* there is no such program */
+    FAKE_START_HANGS,  /* it prints "out" and goes on */
+    FAKE_START_BREAKS, /* the connection ends after "out" */
+    FAKE_START_LIES    /* what comes is no stream */
 };
 
 /* Listens in dir ("<dir>/privd.sock"). */

@@ -1,0 +1,377 @@
+/* Units of src/core: commands that are run to their end, above all what becomes of them when a part of it
+ * fails. privd and agents are core_fake.h's, cay-egress a server on the same loop. */
+#include "core/exec.h"
+#include "core/exec_stream.h"
+#include "core_world.h"
+#include "http/server.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define TEXT_MAX 4096
+
+struct proxy {
+    struct http_server *server;
+    int status; /* of policies */
+    unsigned lives, puts, stopped;
+    char body[TEXT_MAX], asked[TEXT_MAX];
+};
+
+static void on_put(struct http_exchange *x, char *body, size_t len)
+{
+    struct proxy *p = http_exchange_get(x);
+
+    p->puts++;
+    if (strstr(body, "\"room\":"))
+        snprintf(p->body, sizeof(p->body), "%s", body);
+    http_respond(x, p->status, NULL, 0, "no", p->status == 204 ? 0 : 2);
+}
+
+static void handle(struct http_exchange *x, void *ctx)
+{
+    static const char denials[] =
+        "{\"denials\":[{\"time\":\"2001-01-01T00:00:00.000Z\",\"name\":\"before\"},"
+        "{\"time\":\"2901-01-01T00:00:00.000Z\",\"name\":\"meanwhile\"}]}";
+    const char *target = http_exchange_head(x)->target;
+    struct proxy *p = ctx;
+
+    http_exchange_set(x, p, NULL);
+    if (strcmp(target, "/v1/events") == 0) {
+        p->lives++;
+        http_response_begin(x, 200, NULL, 0, -1);
+        http_response_write(x, "{}\n", 3);
+    } else if (strstr(target, "/denials")) {
+        snprintf(p->asked, sizeof(p->asked), "%s", target);
+        http_respond(x, 200, NULL, 0, denials, sizeof(denials) - 1);
+    } else if (strcmp(http_exchange_head(x)->method, "PUT") == 0) {
+        http_body_collect(x, TEXT_MAX - 1, on_put);
+    } else {
+        http_respond_error(x, 501, "not here");
+    }
+}
+
+static void on_stopped(void *ctx)
+{
+    ((struct proxy *)ctx)->stopped++;
+}
+
+/* A core with a cay-egress, and one sandbox. */
+static void begin(struct world *w, struct proxy *p, char id[static IDS_SANDBOX_SIZE])
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct http_server_config config;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    *p = (struct proxy){.status = 204};
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s/egress-0.ctl", w->dir);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    assert_int_equal(listen(fd, 64), 0);
+    http_server_config_default(&config);
+    assert_int_equal(http_server_new(&w->loop, &config, handle, p, &p->server), 0);
+    assert_int_equal(http_server_listen(p->server, fd), 0);
+    world_stop_core(w);
+    w->config.egress_dir = w->dir;
+    w->config.egress_processes = 1;
+    world_start_core(w);
+    world_run_until(w, &p->lives, 1);
+    world_create_default(w, id);
+}
+
+static void end(struct world *w, struct proxy *p)
+{
+    http_server_stop(p->server, 0, on_stopped, p);
+    world_run_until(w, &p->stopped, 1);
+}
+
+struct result {
+    unsigned calls;
+    struct err why;
+    int exit_code;
+    bool truncated, timed_out;
+    char out[64], err[64], violations[256];
+};
+
+static void on_result(void *arg, const struct core_exec_result *r, const struct err *why)
+{
+    struct result *a = arg;
+    char *text;
+
+    a->calls++;
+    if (why) {
+        a->why = *why;
+        return;
+    }
+    a->exit_code = r->exit_code;
+    a->truncated = r->truncated;
+    a->timed_out = r->timed_out;
+    snprintf(a->out, sizeof(a->out), "%.*s", (int)r->output_len[EXEC_STDOUT],
+             r->output[EXEC_STDOUT]);
+    snprintf(a->err, sizeof(a->err), "%.*s", (int)r->output_len[EXEC_STDERR],
+             r->output[EXEC_STDERR]);
+    text = json_dumps(r->violations, JSON_COMPACT);
+    snprintf(a->violations, sizeof(a->violations), "%s", text);
+    free(text);
+}
+
+/* default_name NULL: without a policy. */
+static void ask(struct world *w, const char *id, const char *default_name, size_t max_output,
+                struct result *a)
+{
+    json_t *policy = default_name ? json_pack("{s:s}", "default", default_name) : NULL;
+    struct core_exec_request r = {.process = json_pack("{s:s}", "cmd", "true"),
+                                  .policy = policy,
+                                  .max_output_bytes = max_output};
+
+    *a = (struct result){0};
+    core_exec(w->core, "default", id, &r, on_result, a);
+    assert_int_equal(a->calls, 0);
+    json_decref(r.process);
+    json_decref(policy);
+}
+
+static void run(struct world *w, const char *id, const char *default_name, struct result *a)
+{
+    ask(w, id, default_name, 1000, a);
+    world_run_until(w, &a->calls, 1);
+}
+
+static void a_program_runs_to_its_end(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct proxy p;
+    struct result a;
+
+    begin(w, &p, id);
+    run(w, id, NULL, &a);
+    assert_int_equal(a.why.code, ERR_OK);
+    assert_int_equal(a.exit_code, 3);
+    assert_string_equal(a.out, "out");
+    assert_string_equal(a.err, "err");
+    assert_non_null(strstr(a.violations, "meanwhile"));
+    assert_null(strstr(a.violations, "before"));
+    assert_null(strstr(p.asked, "/rooms/"));
+    assert_int_equal(fake_counts(w->fake).rooms, 0);
+    ask(w, id, NULL, 4, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_true(a.truncated);
+    assert_string_equal(a.out, "out");
+    assert_string_equal(a.err, "e");
+    assert_int_equal(fake_counts(w->fake).bad_keys, 0);
+    end(w, &p);
+}
+
+static void one_with_a_policy_has_a_room_that_ends(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE], init[TEXT_MAX];
+    struct proxy p;
+    struct result a;
+
+    begin(w, &p, id);
+    run(w, id, "deny", &a);
+    assert_int_equal(a.exit_code, 3);
+    assert_non_null(strstr(p.body, "\"rooms\":[{\"room\":1,\"policy\":{\"default\":\"deny\"}"));
+    assert_non_null(strstr(p.asked, "/rooms/1/denials"));
+    fake_init_body(w->fake, init, sizeof(init));
+    assert_non_null(strstr(init, "\"envVars\":{\"A\":\"b\"}")); /* the sandbox's own agent's */
+    assert_int_equal(fake_counts(w->fake).rooms, 1);
+    assert_int_equal(fake_counts(w->fake).room_ends, 1);
+    assert_int_equal(fake_counts(w->fake).bad_keys, 0);
+    end(w, &p);
+}
+
+/* Whatever fails on the way: said, nothing started, no room left. */
+static void nothing_starts_without_what_it_needs(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct proxy p;
+    struct result a;
+
+    begin(w, &p, id);
+    fake_set(w->fake, FAKE_FAIL_ROOMS, 1);
+    run(w, id, "deny", &a);
+    assert_int_equal(a.why.code, ERR_EXHAUSTED);
+    assert_int_equal(fake_counts(w->fake).room_ends, 0);
+    p.status = 400; /* the policy is not taken */
+    run(w, id, "deny", &a);
+    assert_int_equal(a.why.code, ERR_INVALID);
+    assert_int_equal(fake_counts(w->fake).room_ends, 1);
+    p.status = 204;
+    fake_set(w->fake, FAKE_AGENT_STATUS, 500); /* its agent does not take /init */
+    run(w, id, "deny", &a);
+    assert_int_equal(a.why.code, ERR_INTERNAL);
+    assert_int_equal(fake_counts(w->fake).room_ends, 2);
+    assert_int_equal(fake_counts(w->fake).starts, 0);
+    run(w, "inothere", "deny", &a);
+    assert_int_equal(a.why.code, ERR_NOT_FOUND);
+    run(w, id, "everything", &a);
+    assert_int_equal(a.why.code, ERR_INVALID);
+    end(w, &p); /* cay-egress is away */
+    run(w, id, "deny", &a);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    assert_int_equal(fake_counts(w->fake).starts, 0);
+    assert_int_equal(fake_counts(w->fake).room_ends, 3);
+}
+
+static void what_an_agent_says_is_judged(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct proxy p;
+    struct result a;
+
+    begin(w, &p, id);
+    fake_set(w->fake, FAKE_START, FAKE_START_FAILS);
+    run(w, id, "deny", &a);
+    assert_int_equal(a.why.code, ERR_INVALID);
+    assert_non_null(strstr(a.why.text, "no such program"));
+    fake_set(w->fake, FAKE_START, FAKE_START_BREAKS);
+    run(w, id, "deny", &a);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    fake_set(w->fake, FAKE_START, FAKE_START_LIES);
+    run(w, id, NULL, &a);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    assert_int_equal(fake_counts(w->fake).room_ends, 2);
+    end(w, &p);
+}
+
+static bool has_started(struct world *w)
+{
+    return fake_counts(w->fake).starts > 0;
+}
+
+static void a_server_that_stops_answers_and_leaves_nothing(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct proxy p;
+    struct result a, b;
+
+    begin(w, &p, id);
+    fake_set(w->fake, FAKE_START, FAKE_START_HANGS);
+    ask(w, id, "deny", 1000, &a);
+    world_run_until_true(w, has_started);
+    ask(w, id, NULL, 1000, &b);
+    world_stop_core(w);
+    assert_int_equal(a.calls, 1);
+    assert_int_equal(a.why.code, ERR_CANCELED);
+    assert_int_equal(b.calls, 1);
+    assert_int_equal(b.why.code, ERR_CANCELED);
+    end(w, &p);
+    world_start_core(w);
+}
+
+static void a_sandbox_that_ends_takes_its_commands(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct proxy p;
+    struct answer killed = {0};
+    struct result a;
+
+    begin(w, &p, id);
+    fake_set(w->fake, FAKE_START, FAKE_START_HANGS);
+    ask(w, id, "deny", 1000, &a);
+    world_run_until_true(w, has_started);
+    core_sandbox_kill(w->core, "default", id, world_on_answer, &killed);
+    world_run_until(w, &killed.calls, 1);
+    assert_true(killed.good);
+    assert_int_equal(a.calls, 0); /* its connection ends with the sandbox: not this fake's */
+    world_stop_core(w);
+    assert_int_equal(a.calls, 1);
+    end(w, &p);
+    world_start_core(w);
+}
+
+/* -- streams ----------------------------------------------------------------------------------- */
+
+static bool feed(struct exec_stream *s, int flags, const char *json)
+{
+    char bytes[512];
+    size_t n = strlen(json);
+
+    bytes[0] = (char)flags;
+    bytes[1] = bytes[2] = 0;
+    bytes[3] = (char)(n >> 8);
+    bytes[4] = (char)n;
+    memcpy(bytes + 5, json, n);
+    for (size_t i = 0; i < n + 5; i++)
+        if (!exec_stream_feed(s, bytes + i, 1))
+            return false;
+    return true;
+}
+
+static void signals_have_names(void **state)
+{
+    static const char *const cases[][2] = {{"signal: killed", "SIGKILL"},
+                                           {"signal: segmentation fault (core dumped)", "SIGSEGV"},
+                                           {"signal: signal 40", "signal 40"},
+                                           {"signal: terminated", "SIGTERM"},
+                                           {"signal: ", ""},
+                                           {"something", ""}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct exec_stream s;
+        char json[200];
+
+        exec_stream_init(&s, 10);
+        snprintf(json, sizeof(json), "{\"event\":{\"end\":{\"exitCode\":-1,\"status\":\"%s\"}}}",
+                 cases[i][0]);
+        assert_true(feed(&s, 0, json));
+        assert_true(s.ended);
+        assert_int_equal(s.exit_code, -1);
+        assert_string_equal(s.signal, cases[i][1]);
+        exec_stream_free(&s);
+    }
+}
+
+static void what_is_no_stream_is_refused(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "[]",
+                                      "{",
+                                      "{\"event\":{\"start\":{\"pid\":-1}}}",
+                                      "{\"event\":{\"data\":{\"stdout\":\"%\"}}}",
+                                      "{\"event\":{\"data\":{\"stdout\":7}}}",
+                                      "{\"event\":{\"end\":7}}"};
+    struct exec_stream s;
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        exec_stream_init(&s, 10);
+        if (feed(&s, 0, bad[i]))
+            fail_msg("taken: %s", bad[i]);
+        exec_stream_free(&s);
+    }
+    exec_stream_init(&s, 10);
+    assert_false(feed(&s, 4, "{}"));
+    exec_stream_free(&s);
+    exec_stream_init(&s, 10);
+    assert_true(feed(&s, 0, "{\"event\":{\"keepalive\":{}}}"));
+    assert_true(feed(&s, 2, "{}"));
+    assert_false(feed(&s, 0, "{\"event\":{\"keepalive\":{}}}")); /* after the end */
+    exec_stream_free(&s);
+    exec_stream_init(&s, 10);
+    assert_false(exec_stream_feed(&s, "\0\x7f\xff\xff\xff", 5)); /* two gigabytes */
+    exec_stream_free(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WORLD(a_program_runs_to_its_end),
+        WORLD(one_with_a_policy_has_a_room_that_ends),
+        WORLD(nothing_starts_without_what_it_needs),
+        WORLD(what_an_agent_says_is_judged),
+        WORLD(a_server_that_stops_answers_and_leaves_nothing),
+        WORLD(a_sandbox_that_ends_takes_its_commands),
+        cmocka_unit_test(signals_have_names),
+        cmocka_unit_test(what_is_no_stream_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
