@@ -531,7 +531,7 @@ class Sandbox:
 class Privd:
     """cay-privd's side of cay-egress's channel. Message layout: src/privsep/proto.h."""
 
-    HELLO, OPEN, SYNC, CLOSE = 1, 68, 69, 70
+    HELLO, OPEN, SYNC, CLOSE = 1, 68, 70, 71
     SIZE, HEAD = 288, struct.Struct("<IHHQIIiI")
 
     def __init__(self, path):

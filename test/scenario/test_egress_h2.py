@@ -331,6 +331,37 @@ def test_aws_signature(world, origin):
     assert signature_is_good("PUT", line["path"], sent, line["body"].encode()) == "good"
 
 
+def copies(pid, text):
+    """How often it stands in the memory that a process can write to."""
+    found = 0
+    with open(f"/proc/{pid}/maps", encoding="ascii") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            place, rights = line.split()[:2]
+            start, end = (int(number, 16) for number in place.split("-"))
+            if "w" in rights:
+                try:
+                    memory.seek(start)
+                    found += memory.read(end - start).count(text)
+                except (OSError, OverflowError):
+                    pass  # not a page that can be read
+    return found
+
+
+def test_no_copies_in_memory(world, origin):
+    """Of a key that went out and came back in every way there is the credential's own, and none when it has ended."""
+    value = "zH2-" + "memory-0123456789"
+    with sandbox(world, [seal(world, "place", value, kind="placeholder")], inject("place")) as s:
+        r = curl(s, "-H", "X-Key: cay-secret:place", "-H", "Content-Type: text/plain", "-d", "cay-secret:place " * 500,
+                 f"{URL}/echo?k=cay-secret:place", f"{URL}/echo-trailers", f"{URL}/echo")
+        assert "[redacted]" in r.stdout and value not in r.stdout
+        assert copies(world.egress.pid, value.encode()) == 1
+    for _ in range(100):
+        if copies(world.egress.pid, value.encode()) == 0:
+            return
+        time.sleep(0.05)
+    pytest.fail("it is still there")
+
+
 # -- what is refused ---------------------------------------------------------------------------------
 
 
