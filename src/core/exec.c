@@ -582,8 +582,12 @@ static enum err_code check_policy(struct core *c, const struct sandbox *s, const
 {
     struct policy *own = NULL, *outer = NULL;
     const char *name;
-    enum err_code code = policy_new(policy, &own, e);
+    enum err_code code;
 
+    if (json_dumpb(policy, NULL, 0, JSON_COMPACT) > CORE_EXEC_POLICY_MAX)
+        return err_set(e, ERR_INVALID, "policy: a command's may have %u bytes at most",
+                       CORE_EXEC_POLICY_MAX);
+    code = policy_new(policy, &own, e);
     if (code == ERR_OK)
         code = policy_new(s->policy, &outer, e);
     for (size_t i = 0; code == ERR_OK && (name = policy_credential(own, i)); i++)

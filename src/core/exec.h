@@ -12,7 +12,8 @@
 #define CORE_EXEC_TIMEOUT_MAX_MS 3600000u
 #define CORE_EXEC_OUTPUT         (1024u * 1024u) /* kept of both outputs together, when nothing is said */
 #define CORE_EXEC_OUTPUT_MAX     (4u * 1024u * 1024u)
-#define CORE_EXECS_MAX           256u /* at a time */
+#define CORE_EXECS_MAX           256u   /* at a time */
+#define CORE_EXEC_POLICY_MAX     65536u /* bytes of a command's; all of a sandbox travel together */
 
 /* All borrowed, until core_exec returns. */
 struct core_exec_request {
