@@ -382,7 +382,7 @@ def test_nobody_listens(agent):
     pid = started_pid(s)
     s.close()
     wait_for(lambda: pathlib.Path(f"/proc/{agent.pid}/root/tmp/alone").exists(), what="it waits for nobody")
-    assert status_of(agent, pid) == "S", "a lost client must not end its process"
+    wait_for(lambda: status_of(agent, pid) == "S", what="a lost client must not end its process")
     again = agent.stream("Connect", {"process": {"pid": pid}})
     assert started_pid(again) == pid
     agent.call("SendSignal", {"process": {"pid": pid}, "signal": 9})
