@@ -16,8 +16,9 @@
 #include <time.h>
 
 #define TABLE      "cay"
-#define CHAIN_RAW  "raw" /* before connections are tracked */
-#define CHAIN_NEW  "new" /* from there: what may be tracked */
+#define CHAIN_RAW  "raw"  /* before connections are tracked */
+#define CHAIN_NEW  "new"  /* from there: what may be tracked */
+#define CHAIN_SELF "self" /* from all three hooks: local traffic is let through, and not tracked */
 #define CHAIN_NAT  "nat"
 #define CHAIN_OUT  "out"
 #define BATCH_SIZE 16384
@@ -34,7 +35,8 @@ struct batch {
     char room[BATCH_SIZE];
     size_t used;
     uint32_t seq;
-    struct nlmsghdr *now; /* the message being written */
+    struct nlmsghdr *now;  /* the message being written */
+    struct nlmsghdr *last; /* of table, chains and rules */
 };
 
 static struct nlmsghdr *begin(struct batch *b, uint16_t type, uint16_t flags, uint8_t family,
@@ -60,7 +62,7 @@ static void end(struct batch *b)
 
 static void begin_nft(struct batch *b, uint16_t type, uint16_t flags)
 {
-    begin(b, (uint16_t)((NFNL_SUBSYS_NFTABLES << 8) | type), flags | NLM_F_ACK, NFPROTO_INET, 0);
+    b->last = begin(b, (uint16_t)((NFNL_SUBSYS_NFTABLES << 8) | type), flags, NFPROTO_INET, 0);
 }
 
 static void add_table(struct batch *b)
@@ -204,7 +206,7 @@ static void match_above_limit(struct batch *b)
     end_expr(b, n);
 }
 
-/* code: NF_ACCEPT, NF_DROP, or NFT_GOTO with a chain. */
+/* code: NF_ACCEPT, NF_DROP, or NFT_JUMP or NFT_GOTO with a chain. */
 static void give_verdict(struct batch *b, int code, const char *chain)
 {
     struct nest n = begin_expr(b, "immediate");
@@ -244,25 +246,23 @@ static void redirect_packet(struct batch *b, uint16_t port)
 #define IPV4_DESTINATION 16
 #define IPV6_DESTINATION 24
 
-/* What is done with local traffic: notrack, or not, and passed on. */
-static void pass_to(struct batch *b, const char *chain, bool untracked, uint8_t family,
-                    const void *address, uint32_t n_bytes)
+static void pass_to(struct batch *b, uint8_t family, const void *address, uint32_t n_bytes)
 {
-    struct nlattr *rule = begin_rule(b, chain);
+    struct nlattr *rule = begin_rule(b, CHAIN_SELF);
     match_meta(b, NFT_META_NFPROTO, family);
     load_header(b, NFT_PAYLOAD_NETWORK_HEADER,
                 family == NFPROTO_IPV4 ? IPV4_DESTINATION : IPV6_DESTINATION, n_bytes);
     match_register(b, address, n_bytes);
-    if (untracked) {
-        struct nlattr *element = mnl_attr_nest_start(b->now, NFTA_LIST_ELEM);
-        mnl_attr_put_strz(b->now, NFTA_EXPR_NAME, "notrack");
-        mnl_attr_nest_end(b->now, element);
-    }
+    struct nlattr *element = mnl_attr_nest_start(b->now, NFTA_LIST_ELEM);
+    mnl_attr_put_strz(b->now, NFTA_EXPR_NAME, "notrack");
+    mnl_attr_nest_end(b->now, element);
     give_verdict(b, NF_ACCEPT, NULL);
     end_rule(b, rule);
 }
 
-static void pass_local(struct batch *b, const char *chain, bool untracked)
+/* One chain for all hooks, as each expression costs a search among all kinds that the kernel has: after the first
+ * of them `notrack` finds a packet that is not tracked, or is, and does nothing. */
+static void build_self(struct batch *b)
 {
     const uint8_t loopback4 = 127; /* the first byte is the whole prefix of 127.0.0.0/8 */
     struct in_addr own4;
@@ -270,10 +270,17 @@ static void pass_local(struct batch *b, const char *chain, bool untracked)
 
     inet_pton(AF_INET, NETLINK_OWN_IPV4, &own4);
     inet_pton(AF_INET6, NETLINK_OWN_IPV6, &own6);
-    pass_to(b, chain, untracked, NFPROTO_IPV4, &loopback4, 1);
-    pass_to(b, chain, untracked, NFPROTO_IPV4, &own4, sizeof(own4));
-    pass_to(b, chain, untracked, NFPROTO_IPV6, &in6addr_loopback, sizeof(in6addr_loopback));
-    pass_to(b, chain, untracked, NFPROTO_IPV6, &own6, sizeof(own6));
+    pass_to(b, NFPROTO_IPV4, &loopback4, 1);
+    pass_to(b, NFPROTO_IPV4, &own4, sizeof(own4));
+    pass_to(b, NFPROTO_IPV6, &in6addr_loopback, sizeof(in6addr_loopback));
+    pass_to(b, NFPROTO_IPV6, &own6, sizeof(own6));
+}
+
+static void pass_local(struct batch *b, const char *chain)
+{
+    struct nlattr *rule = begin_rule(b, chain);
+    give_verdict(b, NFT_JUMP, CHAIN_SELF);
+    end_rule(b, rule);
 }
 
 static void rule_for_port(struct batch *b, const char *chain, uint8_t protocol, uint32_t which,
@@ -309,7 +316,7 @@ static void build_tracking(struct batch *b, uint16_t tcp_port, uint16_t udp_port
     track_errors(b, IPPROTO_ICMPV6, ICMPV6_DEST_UNREACH);
     rule_for_port(b, CHAIN_RAW, IPPROTO_TCP, DESTINATION_PORT, tcp_port, NFT_GOTO, CHAIN_NEW);
     rule_for_port(b, CHAIN_RAW, IPPROTO_UDP, DESTINATION_PORT, udp_port, NFT_GOTO, CHAIN_NEW);
-    pass_local(b, CHAIN_RAW, true);
+    pass_local(b, CHAIN_RAW);
     rule = begin_rule(b, CHAIN_RAW);
     give_verdict(b, NFT_GOTO, CHAIN_NEW);
     end_rule(b, rule);
@@ -330,7 +337,7 @@ static void build_redirect(struct batch *b, uint16_t tcp_port, uint16_t udp_port
 {
     struct nlattr *rule;
 
-    pass_local(b, CHAIN_NAT, false);
+    pass_local(b, CHAIN_NAT);
     rule = begin_rule(b, CHAIN_NAT);
     match_meta(b, NFT_META_L4PROTO, IPPROTO_TCP);
     redirect_packet(b, tcp_port);
@@ -346,7 +353,7 @@ static void build_refusal(struct batch *b)
 {
     struct nlattr *rule;
 
-    pass_local(b, CHAIN_OUT, false);
+    pass_local(b, CHAIN_OUT);
     rule = begin_rule(b, CHAIN_OUT);
     match_meta(b, NFT_META_L4PROTO, IPPROTO_TCP);
     reject_packet(b, NFT_REJECT_TCP_RST, 0);
@@ -362,37 +369,35 @@ static void build(struct batch *b, uint16_t tcp_port, uint16_t udp_port)
     end(b);
     add_table(b);
     add_chain(b, CHAIN_NEW, NULL, 0);
+    add_chain(b, CHAIN_SELF, NULL, 0);
     add_chain(b, CHAIN_RAW, "filter", PRIORITY_RAW);
     add_chain(b, CHAIN_NAT, "nat", PRIORITY_NAT);
     add_chain(b, CHAIN_OUT, "filter", PRIORITY_FILTER);
+    build_self(b);
     build_tracking(b, tcp_port, udp_port);
     build_redirect(b, tcp_port, udp_port);
     build_refusal(b);
+    b->last->nlmsg_flags |= NLM_F_ACK;
     begin(b, NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
     end(b);
 }
 
-/* The kernel acknowledges each message of the transaction, or reports the error of one and undoes
- * all. */
-static int await_acks(struct mnl_socket *nl, unsigned count)
+/* The kernel reports the errors of messages in their order and undoes all, or acknowledges the one that asked for
+ * it, the last, when the transaction is done. */
+static int await_ack(struct mnl_socket *nl)
 {
     char answer[4096];
-    while (count > 0) {
+    for (;;) {
         ssize_t n = mnl_socket_recvfrom(nl, answer, sizeof(answer));
         if (n < 0)
             return -errno;
         int left = (int)n;
-        for (struct nlmsghdr *m = (struct nlmsghdr *)answer; mnl_nlmsg_ok(m, left) && count > 0;
+        for (struct nlmsghdr *m = (struct nlmsghdr *)answer; mnl_nlmsg_ok(m, left);
              m = mnl_nlmsg_next(m, &left)) {
-            if (m->nlmsg_type != NLMSG_ERROR)
-                continue;
-            const struct nlmsgerr *e = mnl_nlmsg_get_payload(m);
-            if (e->error < 0)
-                return e->error;
-            count--;
+            if (m->nlmsg_type == NLMSG_ERROR)
+                return ((const struct nlmsgerr *)mnl_nlmsg_get_payload(m))->error;
         }
     }
-    return 0;
 }
 
 int nft_setup_proxied(uint16_t tcp_port, uint16_t udp_port)
@@ -410,7 +415,7 @@ int nft_setup_proxied(uint16_t tcp_port, uint16_t udp_port)
         mnl_socket_sendto(nl, b.room, b.used) < 0)
         rc = -errno;
     else
-        rc = await_acks(nl, b.seq - 2); /* all but the two marks of the batch */
+        rc = await_ack(nl);
     mnl_socket_close(nl);
     return rc;
 }
