@@ -349,6 +349,8 @@ def copies(pid, text):
 
 def test_no_copies_in_memory(world, origin):
     """Of a key that went out and came back in every way there is the credential's own, and none when it has ended."""
+    if os.environ.get("CAY_SANITIZED"):
+        pytest.skip("a sanitizer keeps what was freed")
     value = "zH2-" + "memory-0123456789"
     with sandbox(world, [seal(world, "place", value, kind="placeholder")], inject("place")) as s:
         r = curl(s, "-H", "X-Key: cay-secret:place", "-H", "Content-Type: text/plain", "-d", "cay-secret:place " * 500,
