@@ -633,6 +633,17 @@ static void test_server_floods(void **state)
     assert_int_equal(told(&w.client, id)->status, 502);
 }
 
+static void test_push_is_not_taken(void **state)
+{
+    int32_t id = ask("/x");
+
+    w.server.silent = true;
+    UNTIL(told(&w.server, 1)->ended);
+    put_frames(&w.server, "\0\0\5\5\4\0\0\0\1\0\0\0\2\x82", 14, 1);
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 502);
+}
+
 static void test_head_without_end(void **state)
 {
     turns(5);
@@ -760,8 +771,8 @@ int main(void)
         ON_A_LINE(test_other_rules),           ON_A_LINE(test_streams_are_bounded),
         ON_A_LINE(test_rapid_reset),           ON_A_LINE(test_ping_flood),
         ON_A_LINE(test_settings_flood),        ON_A_LINE(test_few_pings),
-        ON_A_LINE(test_server_floods),         ON_A_LINE(test_head_without_end),
-        ON_A_LINE(test_large_heads),
+        ON_A_LINE(test_server_floods),         ON_A_LINE(test_push_is_not_taken),
+        ON_A_LINE(test_head_without_end),      ON_A_LINE(test_large_heads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
