@@ -1,6 +1,7 @@
 """Commands with a policy of their own: what they reach, what they cannot reach of their sandbox, and that
 nothing of them stays. Against the stand-in internet; each attempt with its control."""
 
+import base64
 import concurrent.futures
 import json
 import os
@@ -252,6 +253,20 @@ def test_nothing_of_the_sandboxs_own_network_is_reached_from_inside(stack, own, 
     # Questions are answered here, with addresses of cay's own, and asked nowhere.
     assert all(a.startswith(("c612", "c613")) for a in names), names
     assert "secret-in-name" not in stack.networks.asked()
+
+
+def test_every_escape_is_refused_in_a_room_too(box, probe_path):
+    """What test_probe.py asks of a sandbox, here as its root. Connections are taken by cay-egress, and then refused."""
+    with open(probe_path, "rb") as f:
+        probe = f.read()
+    for at in range(0, len(probe), 500000):
+        box.out("cat >> /tmp/probe; chmod 755 /tmp/probe", user="root", encoding="base64",
+                stdin=base64.b64encode(probe[at:at + 500000]).decode())
+    lines = box.run(["/tmp/probe", "all"], "deny", user="root", timeout_ms=SECONDS * 1000)["stdout"].splitlines()
+    found = {case: verdict for case, verdict, _ in (line.split("\t") for line in lines)}
+    assert list(found.values()).count("refused") > 200
+    assert {c for c, v in found.items() if v == "OPEN"} <= {f"net.{c}" for c in (
+        "tcp_public", "tcp_metadata", "tcp_private", "tcp6_public", "tcp6_metadata", "tcp_mapped", "udp_dns", "udp6")}
 
 
 def test_commands_do_not_see_each_other(box):
