@@ -639,6 +639,7 @@ static void test_push_is_not_taken(void **state)
 
     w.server.silent = true;
     UNTIL(told(&w.server, 1)->ended);
+    turns(5); /* it has said that it knows */
     put_frames(&w.server, "\0\0\5\5\4\0\0\0\1\0\0\0\2\x82", 14, 1);
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(told(&w.client, id)->status, 502);
