@@ -121,9 +121,9 @@ const struct config_key settings_keys[] = {
      "PEM file of certificate authorities to trust for servers that sandboxes speak to through "
      "interception, besides the system's; cay-egress's user must be able to read it."},
     {"egress", "key_file", CONFIG_STRING, FIELD(egress_key_file), NULL, 0, 0, "FILE",
-     "File with the 32 bytes that credentials are sealed with. When absent, one is made in the "
-     "state "
-     "directory."},
+     "File with the 32 bytes that credentials are sealed with, for root alone to read. When "
+     "absent, "
+     "one is made in the state directory."},
     {NULL},
 };
 

@@ -174,19 +174,23 @@ static bool is_key(const struct config_key *k, const char *section, const char *
     return strcmp(k->section, section) == 0 && (!key || strcmp(k->key, key) == 0);
 }
 
+/* What keep alone is told. */
+static bool is_for_keep(const struct config_key *k)
+{
+    return is_key(k, "egress", "user") || is_key(k, "egress", "processes") ||
+           is_key(k, "egress", "key_file");
+}
+
 /* keep and privd are told what of these concerns them; who runs as whom is no daemon's own affair. */
 static bool is_for_cayd(const struct config_key *k)
 {
-    return !is_key(k, "state", NULL) && !is_key(k, "server", "user") &&
-           !is_key(k, "egress", "user") && !is_key(k, "egress", "processes") &&
+    return !is_key(k, "state", NULL) && !is_key(k, "server", "user") && !is_for_keep(k) &&
            (!is_key(k, "listen", NULL) || strncmp(k->key, "tls", 3) == 0);
 }
 
 static bool is_for_egress(const struct config_key *k)
 {
-    return is_key(k, "server", "log_level") ||
-           (is_key(k, "egress", NULL) && !is_key(k, "egress", "user") &&
-            !is_key(k, "egress", "processes"));
+    return is_key(k, "server", "log_level") || (is_key(k, "egress", NULL) && !is_for_keep(k));
 }
 
 /* What differs from the defaults goes on to daemons that have the same table. */
@@ -222,6 +226,8 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
     add(a, "--egress=%s", p->egress);
     add(a, "--egress-user=%s", s->egress_user);
     add(a, "--egress-processes=%" PRId64, s->egress_processes);
+    if (s->egress_key_file)
+        add(a, "--egress-key-file=%s", s->egress_key_file);
     if (settings_has_tls(s)) {
         add(a, "--tls-cert=%s", s->listen_tls_cert);
         add(a, "--tls-key=%s", s->listen_tls_key);

@@ -152,16 +152,12 @@ static void close_memory(void)
 
 static void start_interception(void)
 {
-    const char *key_file = options.settings.egress_key_file;
     struct intercept_config c = {.ca_file = options.settings.egress_ca_file,
                                  .key_fd = options.seal_key_fd};
     struct err e;
 
-    if (c.key_fd < 0 && key_file) {
-        c.key_fd = open(key_file, O_RDONLY | O_CLOEXEC);
-        if (c.key_fd < 0)
-            fail("[egress] key_file: %s cannot be read: %s", key_file, strerror(errno));
-    }
+    if (c.key_fd < 0 && options.settings.egress_key_file)
+        fail("[egress] key_file is opened by cay-keep (its --egress-key-file), not by cay-egress");
     if (intercept_new(&egress, &c, &e) != ERR_OK)
         fail("[egress] %s", e.text);
     util_close(&c.key_fd);

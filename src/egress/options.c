@@ -28,7 +28,7 @@ static void print_help(void)
            "  --shard=I/N     serves slots whose number is I modulo N (0/1)\n"
            "  --seal-key-fd=N descriptor of the 32 bytes that credentials are sealed with; without "
            "it\n"
-           "                  [egress] key_file, or a file in the state directory\n"
+           "                  a file in the state directory\n"
            "  --config=FILE   settings; without it only options count\n\n");
     config_print_help(settings_keys, stdout);
 }

@@ -42,15 +42,13 @@ static int open_file(const char *path)
 
 static int place_files(const struct child *c, const char **bad)
 {
-    static const int places[CHILD_FILES] = {KEEP_TLS_CERT_FD, KEEP_TLS_KEY_FD};
-
     for (size_t i = 0; i < CHILD_FILES && c->files[i]; i++) {
         int fd = open_file(c->files[i]);
 
         *bad = c->files[i];
         if (fd < 0)
             return fd;
-        if (dup2(fd, places[i]) < 0)
+        if (dup2(fd, KEEP_FILES_FD + (int)i) < 0)
             return -errno;
         close(fd);
     }

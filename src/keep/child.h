@@ -13,8 +13,8 @@ struct child {
     const char *name;
     char **argv;   /* argv[0] is the binary's path */
     int listen_fd; /* becomes KEEP_LISTEN_FD; -1: none */
-    /* Opened anew at each start, before privileges are given up; become KEEP_TLS_CERT_FD and
-     * KEEP_TLS_KEY_FD. NULL: none. */
+    /* Opened anew at each start, before privileges are given up; become KEEP_FILES_FD and those after
+     * it. NULL: none. */
     const char *files[CHILD_FILES];
     bool unprivileged; /* runs as uid, gid, without capabilities */
     uid_t uid;

@@ -90,6 +90,8 @@ static void make_egress(struct commands *c, const struct options *o, const struc
     add(out, text(c, "--state-dir=%s/egress", o->state_dir));
     add(out, text(c, "--peer-uid=%u", p->uid));
     add(out, text(c, "--shard=%d/%d", i, (int)o->egress_processes));
+    if (o->egress_key_file)
+        add(out, text(c, "--seal-key-fd=%d", KEEP_SEAL_KEY_FD));
     add_args(out, o->egress_args, o->n_egress_args);
 }
 

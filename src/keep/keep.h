@@ -18,6 +18,8 @@
  *     --egress-processes=N    0: processes of cay-egress, without which nothing leaves a sandbox
  *     --egress-user=NAME      cay-egress: whom they run as; not cayd's user
  *     --egress=PATH --egress-arg=ARG   as for the others
+ *     --egress-key-file=PATH  opened as root at each start of cay-egress, and not read here:
+ *                             cay-egress gets it as descriptor 5
  *     --tls-cert=PATH --tls-key=PATH   files that are opened as root at each start of cayd, and not
  *                             read here: cayd gets them as descriptors 5 and 6
  *     --daemon                goes to the background when all daemons are ready
@@ -37,8 +39,8 @@
  *   cay-privd is started as: cay-privd --ready-fd=4 --state-dir=STATE/privd --run-dir=RUN --agent=PATH
  *     --job=PATH --peer-uid=UID [--egress-uid=UID --egress-processes=N] [privd arguments]
  *   cay-egress is started as: cay-egress --listen-fd=3 --ready-fd=4 --privd=RUN/egress-I.sock
- *     --state-dir=STATE/egress --peer-uid=UID --shard=I/N [egress arguments], as cayd is but with its
- *     own user; descriptor 3 is the listener of run/egress-I.ctl.
+ *     --state-dir=STATE/egress --peer-uid=UID --shard=I/N [--seal-key-fd=5] [egress arguments], as
+ *     cayd is but with its own user; descriptor 3 is the listener of run/egress-I.ctl.
  *   Readiness: each writes one byte KEEP_READY into its --ready-fd when it serves, then closes it;
  *     or KEEP_FAILED and one sentence without newline, and exits.
  *
@@ -56,8 +58,10 @@
 
 #define KEEP_LISTEN_FD    3
 #define KEEP_READY_FD     4
-#define KEEP_TLS_CERT_FD  5
-#define KEEP_TLS_KEY_FD   6
+#define KEEP_FILES_FD     5 /* the first of a daemon's files */
+#define KEEP_TLS_CERT_FD  KEEP_FILES_FD
+#define KEEP_TLS_KEY_FD   (KEEP_FILES_FD + 1)
+#define KEEP_SEAL_KEY_FD  KEEP_FILES_FD
 #define KEEP_READY        'R'
 #define KEEP_FAILED       'F'
 #define KEEP_EXIT_FAILED  1

@@ -366,6 +366,7 @@ static void make_children(struct keep *k)
         k->egress[i] = (struct child){.name = "cay-egress",
                                       .argv = k->commands.egress[i].argv,
                                       .listen_fd = k->prepared.egress_fds[i],
+                                      .files = {k->options.egress_key_file},
                                       .ready_fd = -1,
                                       .unprivileged = true,
                                       .uid = k->prepared.egress_uid,

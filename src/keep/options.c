@@ -44,6 +44,8 @@ static const struct option_row rows[] = {
      "whom cay-egress runs as (cay-egress)"},
     {"egress-processes", KIND_NUMBER, AT(egress_processes), 0, OPTIONS_EGRESS_MAX, "N",
      "processes of cay-egress (0: nothing leaves a sandbox)"},
+    {"egress-key-file", KIND_PATH, AT(egress_key_file), 0, 0, "PATH",
+     "what credentials are sealed with, opened for cay-egress at each of its starts"},
     {"tls-cert", KIND_PATH, AT(tls_cert), 0, 0, "PATH",
      "certificate chain in PEM, opened for cayd at each of its starts"},
     {"tls-key", KIND_PATH, AT(tls_key), 0, 0, "PATH", "its private key, likewise"},

@@ -15,6 +15,7 @@ struct options {
     const char *cayd, *privd, *job, *agent, *egress; /* NULL: in program_dir */
     const char *egress_user;                         /* whom cay-egress runs as */
     int64_t egress_processes;                        /* 0: nothing leaves a sandbox */
+    const char *egress_key_file;                     /* NULL: one of its own */
     const char *tls_cert, *tls_key;                  /* both or none */
     bool daemon;
     const char *privd_args[OPTIONS_ARGS_MAX], *cayd_args[OPTIONS_ARGS_MAX],

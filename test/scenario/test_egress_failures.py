@@ -9,9 +9,11 @@ import pathlib
 import signal
 import time
 
+import pytest
+
 from client import Client, Sandbox
 from conftest import SLOTS_MAX
-from egresslib import box, fetch, internet, stack  # noqa: F401: fixtures
+from egresslib import Stack, box, fetch, internet  # noqa: F401: fixtures
 from test_egress_api import look_for, writable_memory
 
 CONNECTIONS = 40
@@ -72,6 +74,21 @@ while True:
         f.write(" ".join(f"{k}={v}" for k, v in counts.items()))
     os.rename("/dev/shm/probe.new", "/dev/shm/probe")
 """ % (internet.OTHER, internet.METADATA, internet.PRIVATE, internet.DNS)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    """What its credentials are sealed with is a file that only root can read, and only root can get to."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    key = tmp_path_factory.mktemp("root-only", numbered=True) / "seal.key"
+    key.parent.chmod(0o700)
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o600)
+    s = Stack(keep_args=(f"--egress-key-file={key}",))
+    s.seal_key = key
+    yield s
+    s.close()
 
 
 def until(true, seconds=30):
@@ -160,6 +177,36 @@ def test_made_while_it_is_away(stack):
         assert "/away" not in stack.networks.requests()
 
 
+def test_a_key_of_the_administrators(stack):
+    """It is opened anew at each start, and none is made beside it."""
+    body = {"tenant": "tenant1", "name": "k", "value": "a-value-of-some-length", "bind": {"kind": "bearer", "domains": ["a.example"]}}
+    status, text = stack.control("POST", "/v1/seal", body)
+    assert status == 200, text
+    record = {"name": "k", "sealed": json.loads(text)["sealed"], "bind": body["bind"]}
+    put = {"id": "x", "tenant": "tenant1", "policy": {}, "ceilings": [], "credentials": [record], "proxy": None}
+    assert answer_of(stack, put) == ""
+    kept = stack.seal_key.read_bytes()
+    try:
+        stack.seal_key.write_bytes(os.urandom(32))
+        kill_egress(stack)
+        until(lambda: "was not made here" in answer_of(stack, put))  # the control: another key
+        stack.seal_key.write_bytes(b"too short")
+        kill_egress(stack)
+        until(lambda: "32 bytes" in stack.server.log.read_text())
+    finally:
+        stack.seal_key.write_bytes(kept)
+    until(lambda: answer_of(stack, put) == "")
+    assert not (stack.server.state / "egress/seal.key").exists()
+
+
+def answer_of(stack, put):
+    """Why it refuses that, "" if it does not; or that it is not there."""
+    try:
+        return stack.control("PUT", "/v1/sandboxes/4000/1", put)[1]
+    except ValueError:
+        return "away"
+
+
 # -- where a secret is, and where it is not ------------------------------------------------------------
 
 SECRET, HOLDER = "vB3-" + "real-model-key-90c1", "cay-secret:MODEL_KEY"
@@ -222,7 +269,7 @@ def test_a_secret_is_nowhere_inside(stack, box):
             assert answer["digests"][name] == hashlib.sha256(value.encode()).hexdigest()
         inside = processes_inside(stack)
         assert len(inside) >= 2
-        keys = [stack.server.state / "egress/seal.key", stack.server.state / "egress/ca/default.key"]
+        keys = [stack.seal_key, stack.server.state / "egress/ca/default.key"]
         never = [SECRET.encode(), keys[0].read_bytes(), keys[1].read_bytes().splitlines()[1]]
         sought = {value: [] for value in (*never, HOLDER.encode())}
         for pid in inside:
