@@ -47,6 +47,7 @@ struct slot {
     uint32_t retries;
 
     pid_t pid; /* PID 1; 0: none. SLOT_READY with one: it is warm, cay-init waits to be claimed */
+    uint64_t pid_start; /* when it began, as in its record; 0: not asked for yet */
     int pidfd; /* -1: none */
     struct loop_source pid_source;
     int boot_fd;

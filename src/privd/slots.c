@@ -98,8 +98,10 @@ void slots_enter(struct privd *p, struct slot *s, enum slot_state state)
     int r;
 
     memcpy(rec.id, s->id, sizeof(rec.id));
-    if (s->pid > 0)
-        (void)records_pid_start(s->pid, &rec.pid_start);
+    /* Asked for once in its life: it is the same process for as long as it is not reaped. */
+    if (s->pid > 0 && s->pid_start == 0)
+        (void)records_pid_start(s->pid, &s->pid_start);
+    rec.pid_start = s->pid > 0 ? s->pid_start : 0;
     r = records_write(&p->records, &rec);
     if (r < 0)
         log_error("slot %u: its record cannot be written: %s", s->number, strerror(-r));
@@ -327,6 +329,7 @@ static void begin_use(struct slot *s)
 {
     s->gen++;
     s->pid = 0;
+    s->pid_start = 0;
     s->pooled = RUNTIME_SLOT_NONE;
     s->pooled.number = s->number;
     s->pooled.gen = s->gen;
