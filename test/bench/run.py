@@ -106,10 +106,10 @@ class Bench:
         """Memory, processor time and lists at SANDBOXES; creates at 0, SANDBOXES and MANY times as many."""
         base = median(self.load("create", max(2, COUNT)))
         time.sleep(3)
-        before, groups = server.meminfo(self.own), server.cgroup_memory(self.own)
+        before, groups, tables = server.meminfo(self.own), server.cgroup_memory(self.own), server.shrinker_tables()
         self.load("hold", SANDBOXES, self.ids)
         time.sleep(3)
-        self.memory(before, groups)
+        self.memory(before, groups, tables)
         self.idle()
         for name, text, mode in (("list", "one answer", "list"), ("list_pages", "in pages of 100", "pages")):
             self.out.row(name, f"list of {SANDBOXES}: {text}", "ms", median(self.load(mode, 10)) / 1000)
@@ -123,14 +123,16 @@ class Bench:
     def alive(self, n, value, base):
         self.out.row(f"create_at_{n}", f"create with {n} alive", "ms", value / 1000, "with none alive", base / 1000)
 
-    def memory(self, before, groups):
+    def memory(self, before, groups, tables):
         each = server.memory_each(before, server.meminfo(self.own), SANDBOXES)
         charged = (server.cgroup_memory(self.own) - groups) / SANDBOXES / server.MIB
+        tables = (server.shrinker_tables() - tables) / SANDBOXES / server.MIB
         kinds = ", ".join(f"{kind} {each[kind]:.2f}" for kind in ("OwnAnon", "Slab", "KernelStack", "PageTables",
                                                                    "Percpu", "Shmem") if kind in each)
         self.out.row("memory_each", f"memory of an idle sandbox, of {SANDBOXES}", "MiB", each["counted"],
                      most_value=0.7, note=f"all that is in use but pages of files; MemAvailable says "
-                                          f"{each['available']:.2f}, its control group {charged:.2f}; {kinds}")
+                                          f"{each['available']:.2f}, its control group {charged:.2f}; {kinds}; of Slab, tables "
+                                          f"whose size is the machine's past (kmalloc-1k, below) {tables:.2f}")
 
     def idle(self):
         everything = self.own.inside() + list(self.own.daemons().values())

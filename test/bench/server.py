@@ -239,6 +239,11 @@ def slabs():
     return found
 
 
+def shrinker_tables():
+    """What memory control groups keep for file systems, with what else has that size (docs/benchmarks.md)."""
+    return slabs().get("kmalloc-1k", 0)
+
+
 def processes_memory(pid_list):
     """Private (dirty and clean), proportional and anonymous bytes of these processes."""
     sums = {"Private": 0, "Pss": 0, "Anonymous": 0}
