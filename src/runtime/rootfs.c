@@ -355,10 +355,17 @@ static int show_sys(const struct build *b)
     return copy < 0 ? copy : mnt_attach(copy, target, "");
 }
 
-/* A real one only in test builds, to show what it would give away without masks. */
+/* Only in test builds, to show what it would give away without masks, or to be written to. */
+static bool shows_real_sys(void)
+{
+    if (WITHOUT(MASKS))
+        return true;
+    return WITHOUT(READ_ONLY);
+}
+
 static int mount_sys(struct build *b)
 {
-    if (!WITHOUT(MASKS) && !WITHOUT(READ_ONLY))
+    if (!shows_real_sys())
         return show_sys(b);
     if (WITHOUT(NETWORK_NAMESPACE)) /* sysfs needs one that is owned by the own user namespace */
         return 0;
