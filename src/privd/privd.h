@@ -48,7 +48,7 @@ struct slot {
 
     pid_t pid; /* PID 1; 0: none. SLOT_READY with one: it is warm, cay-init waits to be claimed */
     uint64_t pid_start; /* when it began, as in its record; 0: not asked for yet */
-    int pidfd; /* -1: none */
+    int pidfd;          /* -1: none */
     struct loop_source pid_source;
     int boot_fd;
     struct loop_source boot_source;

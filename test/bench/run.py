@@ -131,8 +131,8 @@ class Bench:
                                                                    "Percpu", "Shmem") if kind in each)
         self.out.row("memory_each", f"memory of an idle sandbox, of {SANDBOXES}", "MiB", each["counted"],
                      most_value=0.7, note=f"all that is in use but pages of files; MemAvailable says "
-                                          f"{each['available']:.2f}, its control group {charged:.2f}; {kinds}; of Slab, tables "
-                                          f"whose size is the machine's past (kmalloc-1k, below) {tables:.2f}")
+                                          f"{each['available']:.2f}, its control group {charged:.2f}; {kinds}; of Slab, "
+                                          f"tables sized by the machine's past (kmalloc-1k, below) {tables:.2f}")
 
     def idle(self):
         everything = self.own.inside() + list(self.own.daemons().values())
