@@ -34,6 +34,8 @@ ZONE = {
     "inward.example.com": {"a": [[PRIVATE]], "chain": ["canonical.example.net"]},
     "loop.example.com": {"a": [[]], "chain": ["loop-2.example.com", "loop.example.com"]},
     "long.example.com": {"a": [[]], "chain": [f"n{i}.example.com" for i in range(500)]},
+    "later.example.com": {"a": [[], [WEB]]},
+    "later-inward.example.com": {"a": [[], [PRIVATE]]},
     "closed.example.net": {"a": [[OTHER]]},
     "quiet.example.net": {"a": [[OTHER]]},
 }
@@ -467,6 +469,14 @@ def test_other_names_of_an_allowed_one(world, box):
     assert "egress_denied" in s.curl("http://inward.example.com/").stdout
     assert "egress_denied" in s.curl("http://canonical.example.net/").stdout
     assert world.asked("canonical.example.net") == 0
+
+
+def test_a_name_that_gets_an_address_later(box):
+    s = box({"rules": [{"domains": ["*.example.com"], "action": "allow"}]})
+    for name in ("later", "later-inward"):
+        assert "egress_unreachable" in s.curl(f"http://{name}.example.com/").stdout
+    until(lambda: reached(s.curl("http://later.example.com/")))
+    until(lambda: "egress_denied" in s.curl("http://later-inward.example.com/").stdout)
 
 
 def test_an_address_that_stands_for_nothing(box):

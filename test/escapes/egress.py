@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""The table of ways past cay-egress: classes 1, 10, 11, 12 and 13, each case with the tests that try it and its
+positive control. Runs those tests and writes what they said.
+
+    test/escapes/egress.py --build=DIR [--write=docs/egress-security-tests.md] [--python=PROGRAM] [--names]
+
+--names only looks whether the tests are there, which is part of the scenarios. As root."""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import types
+import xml.etree.ElementTree as ElementTree
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+Case = collections.namedtuple("Case", "number name about tests control")
+CASES = [Case(*row) for row in json.loads(pathlib.Path(__file__).with_name("egress_cases.json").read_text())]
+TITLES = {1: "Configuration that fails open", 10: "Names", 11: "Addresses", 12: "Side doors",
+          13: "TLS, parsing of HTTP, credentials"}
+HEAD = """# Security tests of the way out
+
+Written by `make escapes`; do not edit. Kernel {kernel}, commit {commit}: {cases} cases by {tests} tests, {good} as they have
+to be, {bad} not.
+
+What a program in a sandbox may try in order to reach what its policy denies, or to get at a secret, and what comes of
+it. Each is tried in sandboxes of a server, or of `cay-egress` alone, against a stand-in internet in network namespaces of the
+tests' own (`test/egress/internet.py`) in which the forbidden addresses exist and answer. The positive control of a case is in
+the same test, unless another is named: the same attempt gets through where the policy allows it, or where nobody is in
+between.
+
+What the sandbox itself does not let a program do: [security-tests.md](security-tests.md).
+"""
+
+
+def wanted():
+    return sorted({t for c in CASES for t in c.tests})
+
+
+def missing():
+    """Tests of the table that are not there."""
+    found = []
+    for test in wanted():
+        unit = test.startswith("unit/")
+        name, _, function = test.partition("::")
+        source = ROOT / "test" / (f"{name}.c" if unit else f"scenario/{name}")
+        pattern = rf"^static void {function}\(void \*\*" if unit else rf"^def {function}\("
+        if not source.exists() or function and not re.search(pattern, source.read_text(), re.M):
+            found.append(test)
+    return found
+
+
+def run_units(build, tests):
+    """What each said: passed or failed."""
+    said = {}
+    for program in sorted({t.partition("::")[0] for t in tests}):
+        done = subprocess.run([build / "test" / program], capture_output=True, text=True)
+        good = set(re.findall(r"\[       OK \] (\w+)", done.stdout + done.stderr))
+        for test in (t for t in tests if t.startswith(f"{program}::")):
+            said[test] = "passed" if test.partition("::")[2] in good else "failed"
+    return said
+
+
+def python_of(build):
+    """test/run knows what the tests need, and installs it into the build directory."""
+    loader = SourceFileLoader("test_run", str(ROOT / "test/run"))
+    module = module_from_spec(spec_from_loader("test_run", loader))
+    loader.exec_module(module)
+    return module.python_of(types.SimpleNamespace(build=build), [ROOT / "test/sdk/requirements.txt"])
+
+
+def run_scenarios(build, python, tests):
+    said = {t: [] for t in tests}
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.xml"
+        subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests],
+                       cwd=ROOT / "test/scenario", env={**os.environ, "CAY_BUILD": str(build), "PYTHONDONTWRITEBYTECODE": "1"})
+        for case in ElementTree.parse(report).getroot().iter("testcase"):
+            kinds = {child.tag for child in case}
+            verdict = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+            name = f"{case.get('classname').rpartition('.')[2]}.py"
+            for key in (name, f"{name}::{case.get('name').partition('[')[0]}"):
+                if key in said:
+                    said[key].append(verdict)
+    # One that did not run at all has failed.
+    return {t: next((v for v in ("failed", "skipped", "passed") if v in all_of), "failed") for t, all_of in said.items()}
+
+
+def cell(text):
+    return str(text).replace("|", "\\|")
+
+
+def document(said):
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True,
+                            text=True).stdout.strip()
+    verdicts = [sorted({said[t] for t in c.tests} - {"passed"}) for c in CASES]
+    good = sum(not v for v in verdicts)
+    lines = [HEAD.format(kernel=platform.release(), commit=commit, cases=len(CASES), tests=len(said), good=good,
+                         bad=len(CASES) - good)]
+    for number, title in TITLES.items():
+        lines += [f"\n## {title} (class {number})\n", "| case | what is tried | verdict | control | tests |",
+                  "|---|---|---|---|---|"]
+        for case, bad in zip(CASES, verdicts, strict=True):
+            if case.number == number:
+                tests = ", ".join(f"`{t}`" for t in case.tests)
+                lines.append(f"| `{case.name}` | {cell(case.about)} | {'refused' if not bad else '**' + ', '.join(bad) + '**'} | "
+                             f"{cell(case.control)} | {tests} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--write", type=pathlib.Path)
+    parser.add_argument("--python", help="one that has pytest and what the tests need; otherwise it is made")
+    parser.add_argument("--names", action="store_true")
+    options = parser.parse_args()
+    lost = missing()
+    for test in lost:
+        print(f"FAILED: {test} is not there")
+    if lost or options.names:
+        return bool(lost)
+    build = options.build.resolve()
+    units = [t for t in wanted() if t.startswith("unit/")]
+    said = run_units(build, units) | run_scenarios(build, options.python or python_of(build), [t for t in wanted() if t not in units])
+    if options.write:
+        options.write.write_text(document(said))
+    bad = [t for t, verdict in said.items() if verdict != "passed"]
+    for test in bad:
+        print(f"{said[test].upper()}: {test}")
+    print(f"{len(CASES)} cases by {len(said)} tests, {len(bad)} not passed")
+    return any(said[t] == "failed" for t in bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
