@@ -17,7 +17,7 @@ from egresslib import Stack, box, fetch, internet  # noqa: F401: fixtures
 from test_egress_api import look_for, writable_memory
 
 CONNECTIONS = 40
-# Bytes to and fro over so many connections, each made again when it was cut.
+# Bytes both ways over so many connections, each made again when it was cut.
 LOAD = """
 import select, socket, time
 poll, held, trips, cuts = select.epoll(), {}, 0, 0
