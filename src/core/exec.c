@@ -1,8 +1,5 @@
-#include "core/exec.h"
+#include "core/exec_internal.h"
 
-#include "core/call.h"
-#include "core/egress.h"
-#include "core/exec_stream.h"
 #include "policy/policy.h"
 
 #include "base/base64.h"
@@ -10,101 +7,11 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define ANSWER_MAX     (64u * 1024u)
-#define ENVS_MAX       (2u * 1024u * 1024u)
-#define DENIALS_MAX    (256u * 1024u)
-#define ASK_TIMEOUT_MS 10000u
-#define GRACE_MS       15000u /* for the agent to say that the time is over */
-#define PLAIN_SOCKETS  3u
-#define ENVELOPE_HEAD  5u
-#define STREAM_TYPE    "application/connect+json"
-
-/* A room of a sandbox, as long as its policy is to be in force. */
-struct exec_room {
-    uint32_t number;
-    json_t *policy;
-    struct exec_room *next;
-};
-
-struct exec_op {
-    struct core *core;
-    char id[IDS_SANDBOX_SIZE];
-    char *start_body; /* an envelope */
-    size_t start_len;
-    char *user, *input_body;
-    uint64_t timeout_ms;
-    json_t *policy; /* NULL: it runs in the sandbox's own network */
-
-    uint8_t key[PRIVSEP_KEY_SIZE]; /* of the agent that is asked */
-    int fds[PRIVSEP_MAX_FDS];      /* unconnected sockets to it */
-    size_t n_fds;
-    uint32_t slot, gen, room; /* room 0: none is there (any more) */
-    json_t *envs;             /* of the sandbox's own agent */
-
-    struct exec_stream stream;
-    unsigned waiting; /* callbacks that will come */
-    void (*next)(struct exec_op *op);
-    struct err why; /* the first failure; code ERR_OK: none */
-    bool timed_out;
-    int64_t begun_real_ms;
-    uint64_t begun_ms, took_ms;
-    json_t *violations;
-    core_exec_cb done;
-    void *arg;
-};
-
-/* -- rooms of a sandbox ------------------------------------------------------------------------ */
-
-json_t *exec_rooms(const struct sandbox_obj *o)
-{
-    json_t *out = o->rooms ? json_array() : NULL;
-
-    for (const struct exec_room *r = o->rooms; out && r; r = r->next)
-        json_array_append_new(out, json_pack("{s:I, s:O, s:o}", "room", (json_int_t)r->number,
-                                             "policy", r->policy, "credentials",
-                                             credentials_for_command(o->core, &o->s, r->policy)));
-    return out;
-}
-
-static bool add_room(struct sandbox_obj *o, uint32_t number, json_t *policy)
-{
-    struct exec_room *r = malloc(sizeof(*r));
-
-    if (!r)
-        return false;
-    *r = (struct exec_room){number, json_incref(policy), o->rooms};
-    o->rooms = r;
-    return true;
-}
-
-static void free_room(struct exec_room *r)
-{
-    json_decref(r->policy);
-    free(r);
-}
-
-static void remove_room(struct sandbox_obj *o, uint32_t number)
-{
-    struct exec_room **at = &o->rooms, *r;
-
-    while (*at && (*at)->number != number)
-        at = &(*at)->next;
-    r = *at;
-    if (!r)
-        return;
-    *at = r->next;
-    free_room(r);
-}
-
-void exec_rooms_free(struct sandbox_obj *o)
-{
-    while (o->rooms) {
-        struct exec_room *r = o->rooms;
-
-        o->rooms = r->next;
-        free_room(r);
-    }
-}
+#define DENIALS_MAX   (256u * 1024u)
+#define GRACE_MS      15000u /* for the agent to say that the time is over */
+#define PLAIN_SOCKETS 3u
+#define ENVELOPE_HEAD 5u
+#define STREAM_TYPE   "application/connect+json"
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
@@ -128,7 +35,7 @@ static void free_op(struct exec_op *op)
     free(op);
 }
 
-static void answer(struct exec_op *op)
+void exec_op_answer(struct exec_op *op)
 {
     const struct exec_stream *s = &op->stream;
     struct core_exec_result r = {.exit_code = s->exit_code,
@@ -151,28 +58,28 @@ static void answer(struct exec_op *op)
 
 static void answer_deferred(void *arg)
 {
-    answer(arg);
+    exec_op_answer(arg);
 }
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static void fail(struct exec_op *op, const struct err *why)
+void exec_op_fail(struct exec_op *op, const struct err *why)
 {
     if (op->why.code == ERR_OK)
         op->why = *why;
 }
 
-static void fail_text(struct exec_op *op, enum err_code code, const char *text)
+void exec_op_fail_text(struct exec_op *op, enum err_code code, const char *text)
 {
     struct err e;
 
     err_set(&e, code, "%s", text);
-    fail(op, &e);
+    exec_op_fail(op, &e);
 }
 
 /* One of the callbacks that a step waits for has come; the last goes on. When the server stops, privd ends
  * what is there, and nothing more is begun. */
-static void came(struct exec_op *op)
+void exec_op_came(struct exec_op *op)
 {
     if (--op->waiting > 0)
         return;
@@ -181,10 +88,10 @@ static void came(struct exec_op *op)
         return;
     }
     err_set(&op->why, ERR_CANCELED, "the server is stopping");
-    answer(op);
+    exec_op_answer(op);
 }
 
-static struct sandbox_obj *sandbox_of(struct exec_op *op)
+struct sandbox_obj *exec_op_sandbox(struct exec_op *op)
 {
     struct sandbox_obj *o = sandbox_get(op->core, NULL, op->id);
 
@@ -193,15 +100,15 @@ static struct sandbox_obj *sandbox_of(struct exec_op *op)
     return NULL;
 }
 
-static void ask_agent(struct exec_op *op, const struct call_agent_request *r, call_agent_cb cb)
+void exec_op_ask(struct exec_op *op, const struct call_agent_request *r, call_agent_cb cb)
 {
     op->waiting++;
     call_agent_at(op->core, op->id, op->fds[--op->n_fds], op->key, r, cb, op);
 }
 
 /* An agent's own refusal, {"code", "message"}, as this call's error. */
-static void fail_by_agent(struct exec_op *op, const char *what, int status, const char *body,
-                          size_t len)
+void exec_op_fail_by_agent(struct exec_op *op, const char *what, int status, const char *body,
+                           size_t len)
 {
     json_t *o = body ? json_loadb(body, len, 0, NULL) : NULL;
     const char *message = json_string_value(json_object_get(o, "message"));
@@ -213,41 +120,10 @@ static void fail_by_agent(struct exec_op *op, const char *what, int status, cons
                                                             : ERR_INTERNAL,
             "%s: %.200s", what, message ? message : "its agent refused it");
     json_decref(o);
-    fail(op, &e);
+    exec_op_fail(op, &e);
 }
 
-/* -- 5: nothing of it is left ------------------------------------------------------------------ */
-
-static void on_room_end(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                        int *fds, size_t n_fds, void *arg)
-{
-    struct exec_op *op = arg;
-
-    for (size_t i = 0; i < n_fds; i++)
-        close(fds[i]);
-    if (status < 0 && status != -ENOENT && status != -ESTALE && !call_is_channel_error(status))
-        log_warn("sandbox %s: room %u: not ended: %s", id, op->room, strerror(-status));
-    came(op);
-}
-
-static void end_room(struct exec_op *op)
-{
-    struct privsep_msg m = {.op = PRIVSEP_ROOM_END, .slot = op->slot, .gen = op->gen};
-    struct sandbox_obj *o = sandbox_of(op);
-
-    op->next = answer;
-    op->waiting = 1;
-    m.u.room.number = op->room;
-    if (o && op->room) {
-        remove_room(o, op->room);
-        egress_touch(o);
-    }
-    /* Where it cannot be told, the room has ended with its sandbox, or with the channel. */
-    if (!op->room || call_privd(op->core, op->id, &m, on_room_end, op) < 0)
-        came(op);
-}
-
-/* -- 4: what it was refused -------------------------------------------------------------------- */
+/* -- then: what it was refused ----------------------------------------------------------------- */
 
 static bool is_of_its_time(const struct exec_op *op, const json_t *denial)
 {
@@ -268,20 +144,20 @@ static void on_denials(struct core *c, const char *id, const struct err *why, in
         if (is_of_its_time(op, denial))
             json_array_append(op->violations, denial);
     json_decref(o);
-    came(op);
+    exec_op_came(op);
 }
 
 static void ask_denials(struct exec_op *op)
 {
     struct call_agent_request r = {
-        .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = ASK_TIMEOUT_MS};
+        .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = EXEC_ASK_TIMEOUT_MS};
     struct core *c = op->core;
     char target[96], room[32] = "";
 
-    op->next = end_room;
+    op->next = exec_room_end;
     op->waiting = 1;
     if (egress_count(c) == 0 || op->why.code != ERR_OK) {
-        came(op);
+        exec_op_came(op);
         return;
     }
     if (op->room)
@@ -292,12 +168,12 @@ static void ask_denials(struct exec_op *op)
     call_unix(c, op->id, egress_path(c, op->slot % egress_count(c)), &r, on_denials, op);
 }
 
-/* -- 3: the program ---------------------------------------------------------------------------- */
+/* -- then: the program ------------------------------------------------------------------------- */
 
 static void on_input_closed(struct core *c, const char *id, const struct err *why, int status,
                             const char *body, size_t len, void *arg)
 {
-    came(arg); /* a program that has not read it all, or has ended, is not a failure */
+    exec_op_came(arg); /* a program that has not read it all, or has ended, is not a failure */
 }
 
 static void on_input(struct core *c, const char *id, const struct err *why, int status,
@@ -306,20 +182,20 @@ static void on_input(struct core *c, const char *id, const struct err *why, int 
     struct exec_op *op = arg;
     struct call_agent_request r = {.method = "POST",
                                    .target = "/process.Process/CloseStdin",
-                                   .max_response_bytes = ANSWER_MAX,
-                                   .timeout_ms = ASK_TIMEOUT_MS};
+                                   .max_response_bytes = EXEC_ANSWER_MAX,
+                                   .timeout_ms = EXEC_ASK_TIMEOUT_MS};
 
     if (!c->stopping && !why && op->n_fds > 0 &&
         asprintf(&r.body, "{\"process\":{\"pid\":%lld}}", (long long)op->stream.pid) > 0)
-        ask_agent(op, &r, on_input_closed);
-    came(op);
+        exec_op_ask(op, &r, on_input_closed);
+    exec_op_came(op);
 }
 
 static void send_input(struct exec_op *op)
 {
     struct call_agent_request r = {.method = "POST",
                                    .target = "/process.Process/SendInput",
-                                   .max_response_bytes = ANSWER_MAX,
+                                   .max_response_bytes = EXEC_ANSWER_MAX,
                                    .timeout_ms = op->timeout_ms + GRACE_MS};
     char *input = TAKE_PTR(op->input_body);
 
@@ -328,7 +204,7 @@ static void send_input(struct exec_op *op)
     if (op->n_fds > 0 &&
         asprintf(&r.body, "{\"process\":{\"pid\":%lld},\"input\":{\"stdin\":\"%s\"}}",
                  (long long)op->stream.pid, input) > 0)
-        ask_agent(op, &r, on_input);
+        exec_op_ask(op, &r, on_input);
     explicit_bzero(input, strlen(input));
     free(input);
 }
@@ -372,13 +248,14 @@ static void judge(struct exec_op *op, const struct err *why, int status, const c
     else if (s->ended)
         return;
     else if (s->error[0])
-        fail_text(op, code_of(s->error), s->message[0] ? s->message : s->error);
+        exec_op_fail_text(op, code_of(s->error), s->message[0] ? s->message : s->error);
     else if (!why && status / 100 != 2)
-        fail_by_agent(op, "the program was not started", status, body, len);
-    else if (!sandbox_of(op))
-        fail_text(op, ERR_NOT_FOUND, "the sandbox has ended, and the program with it");
+        exec_op_fail_by_agent(op, "the program was not started", status, body, len);
+    else if (!exec_op_sandbox(op))
+        exec_op_fail_text(op, ERR_NOT_FOUND, "the sandbox has ended, and the program with it");
     else
-        fail_text(op, ERR_UNAVAILABLE, "the connection to the program was lost: it was ended");
+        exec_op_fail_text(op, ERR_UNAVAILABLE,
+                          "the connection to the program was lost: it was ended");
 }
 
 static void on_end(struct core *c, const char *id, const struct err *why, int status,
@@ -388,10 +265,10 @@ static void on_end(struct core *c, const char *id, const struct err *why, int st
 
     op->took_ms = clock_mono_ms() - op->begun_ms;
     judge(op, why, status, body, len);
-    came(op);
+    exec_op_came(op);
 }
 
-static void start(struct exec_op *op)
+void exec_op_start(struct exec_op *op)
 {
     struct call_agent_request r = {.method = "POST",
                                    .target = "/process.Process/Start",
@@ -400,7 +277,7 @@ static void start(struct exec_op *op)
                                    .type = STREAM_TYPE,
                                    .user = op->user,
                                    .agent_timeout_ms = op->timeout_ms,
-                                   .max_response_bytes = ANSWER_MAX,
+                                   .max_response_bytes = EXEC_ANSWER_MAX,
                                    .timeout_ms = op->timeout_ms + GRACE_MS,
                                    .on_data = on_output};
 
@@ -413,70 +290,12 @@ static void start(struct exec_op *op)
     op->start_body = NULL; /* the call's */
     op->begun_ms = clock_mono_ms();
     op->begun_real_ms = clock_real_ms();
-    ask_agent(op, &r, on_end);
+    exec_op_ask(op, &r, on_end);
 }
 
-/* -- 2: its room gets policy and environment --------------------------------------------------- */
+/* -- first: sockets, where there is no room ---------------------------------------------------- */
 
-static void on_policy(void *arg, const struct sandbox *s, const struct err *why)
-{
-    struct exec_op *op = arg;
-
-    if (why)
-        fail(op, why);
-    came(op);
-}
-
-static void on_init(struct core *c, const char *id, const struct err *why, int status,
-                    const char *body, size_t len, void *arg)
-{
-    struct exec_op *op = arg;
-
-    if (why)
-        fail(op, why);
-    else if (status / 100 != 2)
-        fail_by_agent(op, "the command's room", status, body, len);
-    came(op);
-}
-
-/* As create.c says it to the sandbox's own agent, but that the environment is that one's. */
-static char *make_init(struct exec_op *op, const struct sandbox *s)
-{
-    char *text;
-    json_t *body = create_init_body(op->core, s, op->envs);
-
-    text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    return text;
-}
-
-static void prepare_room(struct exec_op *op)
-{
-    struct sandbox_obj *o = sandbox_of(op);
-    struct call_agent_request r = {.method = "POST",
-                                   .target = "/init",
-                                   .max_response_bytes = ANSWER_MAX,
-                                   .timeout_ms = ASK_TIMEOUT_MS};
-
-    op->next = start;
-    op->waiting = 1;
-    if (!o)
-        fail_text(op, ERR_NOT_FOUND, "the sandbox has ended");
-    else if (op->why.code == ERR_OK && !(r.body = make_init(op, &o->s)))
-        fail_text(op, ERR_EXHAUSTED, "memory is out");
-    else if (op->why.code == ERR_OK && !add_room(o, op->room, op->policy))
-        fail_text(op, ERR_EXHAUSTED, "memory is out");
-    if (op->why.code == ERR_OK) {
-        op->waiting++;
-        egress_touch_and_tell(o, on_policy, op);
-        ask_agent(op, &r, on_init);
-    }
-    came(op);
-}
-
-/* -- 1: a room, or sockets --------------------------------------------------------------------- */
-
-static void keep_sockets(struct exec_op *op, const int *fds, size_t n)
+void exec_op_keep_sockets(struct exec_op *op, const int *fds, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (op->n_fds < ARRAY_SIZE(op->fds))
@@ -485,90 +304,20 @@ static void keep_sockets(struct exec_op *op, const int *fds, size_t n)
             close(fds[i]);
 }
 
-static void fail_room(struct exec_op *op, int status, uint32_t stage)
-{
-    struct err e;
-
-    if (status == -EMFILE) {
-        err_set(&e, ERR_EXHAUSTED,
-                "%d commands with policies of their own run in this sandbox, which is the limit",
-                PRIVSEP_ROOMS_MAX);
-        err_hint(&e, "wait for one to end");
-    } else if (call_is_channel_error(status) || status == -ESHUTDOWN || status == -ESTALE) {
-        call_privd_err(&e, status, "making a network for the command");
-    } else {
-        err_set_sys(&e, status == -EAGAIN ? ERR_EXHAUSTED : ERR_INTERNAL, status,
-                    "making a network for the command (stage %s)", privsep_stage_name(stage));
-    }
-    fail(op, &e);
-}
-
-static void on_room(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                    int *fds, size_t n_fds, void *arg)
-{
-    struct exec_op *op = arg;
-
-    keep_sockets(op, fds, n_fds);
-    if (status == 0 && n_fds < PRIVSEP_ROOM_SOCKETS)
-        status = -EPROTO;
-    if (status < 0)
-        fail_room(op, status, m ? m->stage : PRIVSEP_STAGE_NONE);
-    else
-        op->room = m->u.room.number;
-    came(op);
-}
-
-static void on_envs(struct core *c, const char *id, const struct err *why, int status,
-                    const char *body, size_t len, void *arg)
-{
-    struct exec_op *op = arg;
-
-    op->envs = !why && status == 200 ? json_loadb(body, len, 0, NULL) : NULL;
-    if (why)
-        fail(op, why);
-    else if (!json_is_object(op->envs))
-        fail_text(op, ERR_UNIMPLEMENTED,
-                  "the sandbox's agent does not tell its environment: it is too old for commands "
-                  "with a policy of their own");
-    came(op);
-}
-
-static void begin_room(struct exec_op *op, struct sandbox_obj *o)
-{
-    const struct call_agent_request envs = {.method = "GET",
-                                            .target = "/envs",
-                                            .max_response_bytes = ENVS_MAX,
-                                            .timeout_ms = ASK_TIMEOUT_MS};
-    struct privsep_msg m = {.op = PRIVSEP_ROOM, .slot = o->s.slot, .gen = o->s.gen};
-    int64_t rc;
-
-    op->next = prepare_room;
-    op->waiting = 2;
-    ids_random_bytes(op->key, sizeof(op->key));
-    memcpy(m.u.room.key, op->key, sizeof(m.u.room.key));
-    call_agent(o, &envs, on_envs, op);
-    rc = call_privd(op->core, op->id, &m, on_room, op);
-    explicit_bzero(&m, sizeof(m));
-    if (rc >= 0)
-        return;
-    fail_room(op, (int)rc, PRIVSEP_STAGE_NONE);
-    op->waiting--; /* on_envs is still to come */
-}
-
 static void on_sockets(void *arg, int *fds, size_t n, const struct err *why)
 {
     struct exec_op *op = arg;
 
     if (why)
-        fail(op, why);
+        exec_op_fail(op, why);
     else
-        keep_sockets(op, fds, n);
-    came(op);
+        exec_op_keep_sockets(op, fds, n);
+    exec_op_came(op);
 }
 
 static void begin_plain(struct exec_op *op, struct sandbox_obj *o)
 {
-    op->next = start;
+    op->next = exec_op_start;
     op->waiting = 1;
     memcpy(op->key, o->s.agent_key, sizeof(op->key));
     sockets_get(o, PLAIN_SOCKETS, on_sockets, op);
@@ -671,7 +420,7 @@ static struct exec_op *new_op(struct core *c, const char *id, const struct core_
     c->execs++;
     if (!op->start_body || !op->violations || (r->input && !op->input_body) ||
         (r->policy && !op->policy) || (r->user && *r->user && !op->user))
-        fail_text(op, ERR_EXHAUSTED, "memory is out");
+        exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
     return op;
 }
 
@@ -683,7 +432,7 @@ void core_exec(struct core *c, const char *tenant, const char *id,
     struct err e;
 
     if (op->why.code == ERR_OK && check(c, tenant, id, r, &o, &e) != ERR_OK)
-        fail(op, &e);
+        exec_op_fail(op, &e);
     if (op->why.code != ERR_OK) {
         core_defer(c, answer_deferred, op);
         return;
@@ -692,7 +441,7 @@ void core_exec(struct core *c, const char *tenant, const char *id,
     op->gen = o->s.gen;
     metrics_touch(o, op->timeout_ms);
     if (op->policy)
-        begin_room(op, o);
+        exec_room_begin(op, o);
     else
         begin_plain(op, o);
 }

@@ -1,0 +1,69 @@
+#pragma once
+/* What the files of exec share: a command on its way. Its steps, each of which waits for one or more callbacks
+ * and then goes on with op->next: a room (exec_room.c) or sockets; for a room, policy and environment; the
+ * program; what it was refused; the room's end; the answer. */
+
+#include "core/call.h"
+#include "core/egress.h"
+#include "core/exec.h"
+#include "core/exec_stream.h"
+
+#define EXEC_ANSWER_MAX     (64u * 1024u)
+#define EXEC_ASK_TIMEOUT_MS 10000u
+
+struct exec_op {
+    struct core *core;
+    char id[IDS_SANDBOX_SIZE];
+    char *start_body; /* an envelope */
+    size_t start_len;
+    char *user, *input_body;
+    uint64_t timeout_ms;
+    json_t *policy; /* NULL: it runs in the sandbox's own network */
+
+    uint8_t key[PRIVSEP_KEY_SIZE]; /* of the agent that is asked */
+    int fds[PRIVSEP_MAX_FDS];      /* unconnected sockets to it */
+    size_t n_fds;
+    uint32_t slot, gen, room; /* room 0: none is there (any more) */
+    json_t *envs;             /* of the sandbox's own agent */
+
+    struct exec_stream stream;
+    unsigned waiting; /* callbacks that will come */
+    void (*next)(struct exec_op *op);
+    struct err why; /* the first failure; code ERR_OK: none */
+    bool timed_out;
+    int64_t begun_real_ms;
+    uint64_t begun_ms, took_ms;
+    json_t *violations;
+    core_exec_cb done;
+    void *arg;
+};
+
+/* The first failure is the one that is told. */
+void exec_op_fail(struct exec_op *op, const struct err *why);
+void exec_op_fail_text(struct exec_op *op, enum err_code code, const char *text);
+
+/* An agent's own refusal, {"code", "message"}, as this call's error. */
+void exec_op_fail_by_agent(struct exec_op *op, const char *what, int status, const char *body,
+                           size_t len);
+
+/* One of the callbacks that a step waits for has come; the last goes on. */
+void exec_op_came(struct exec_op *op);
+
+/* Its sandbox, in the generation that it was begun in; NULL: that has ended. */
+struct sandbox_obj *exec_op_sandbox(struct exec_op *op);
+
+/* Asks the agent that it runs by, over one of op->fds; cb's arg is op. */
+void exec_op_ask(struct exec_op *op, const struct call_agent_request *r, call_agent_cb cb);
+
+/* Takes them over. */
+void exec_op_keep_sockets(struct exec_op *op, const int *fds, size_t n);
+
+/* Steps. */
+void exec_op_start(struct exec_op *op);
+void exec_op_answer(struct exec_op *op);
+
+/* exec_room.c: a room for op->policy, then exec_op_start; without one nothing is started. */
+void exec_room_begin(struct exec_op *op, struct sandbox_obj *o);
+
+/* exec_room.c: nothing of it is left, if there was one; then exec_op_answer. */
+void exec_room_end(struct exec_op *op);

@@ -1,0 +1,229 @@
+/* The rooms that commands with policies of their own run in: see exec.h. */
+#include "core/exec_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define ENVS_MAX (2u * 1024u * 1024u)
+
+/* A room of a sandbox, as long as its policy is to be in force. */
+struct exec_room {
+    uint32_t number;
+    json_t *policy;
+    struct exec_room *next;
+};
+
+/* -- rooms of a sandbox ------------------------------------------------------------------------ */
+
+json_t *exec_rooms(const struct sandbox_obj *o)
+{
+    json_t *out = o->rooms ? json_array() : NULL;
+
+    for (const struct exec_room *r = o->rooms; out && r; r = r->next)
+        json_array_append_new(out, json_pack("{s:I, s:O, s:o}", "room", (json_int_t)r->number,
+                                             "policy", r->policy, "credentials",
+                                             credentials_for_command(o->core, &o->s, r->policy)));
+    return out;
+}
+
+static bool add_room(struct sandbox_obj *o, uint32_t number, json_t *policy)
+{
+    struct exec_room *r = malloc(sizeof(*r));
+
+    if (!r)
+        return false;
+    *r = (struct exec_room){number, json_incref(policy), o->rooms};
+    o->rooms = r;
+    return true;
+}
+
+static void free_room(struct exec_room *r)
+{
+    json_decref(r->policy);
+    free(r);
+}
+
+static void remove_room(struct sandbox_obj *o, uint32_t number)
+{
+    struct exec_room **at = &o->rooms, *r;
+
+    while (*at && (*at)->number != number)
+        at = &(*at)->next;
+    r = *at;
+    if (!r)
+        return;
+    *at = r->next;
+    free_room(r);
+}
+
+void exec_rooms_free(struct sandbox_obj *o)
+{
+    while (o->rooms) {
+        struct exec_room *r = o->rooms;
+
+        o->rooms = r->next;
+        free_room(r);
+    }
+}
+
+/* -- one is made, and gets policy and environment ---------------------------------------------- */
+
+static void on_policy(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct exec_op *op = arg;
+
+    if (why)
+        exec_op_fail(op, why);
+    exec_op_came(op);
+}
+
+static void on_init(struct core *c, const char *id, const struct err *why, int status,
+                    const char *body, size_t len, void *arg)
+{
+    struct exec_op *op = arg;
+
+    if (why)
+        exec_op_fail(op, why);
+    else if (status / 100 != 2)
+        exec_op_fail_by_agent(op, "the command's room", status, body, len);
+    exec_op_came(op);
+}
+
+/* As create.c says it to the sandbox's own agent, but that the environment is that one's. */
+static char *make_init(struct exec_op *op, const struct sandbox *s)
+{
+    char *text;
+    json_t *body = create_init_body(op->core, s, op->envs);
+
+    text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    return text;
+}
+
+static void prepare_room(struct exec_op *op)
+{
+    struct sandbox_obj *o = exec_op_sandbox(op);
+    struct call_agent_request r = {.method = "POST",
+                                   .target = "/init",
+                                   .max_response_bytes = EXEC_ANSWER_MAX,
+                                   .timeout_ms = EXEC_ASK_TIMEOUT_MS};
+
+    op->next = exec_op_start;
+    op->waiting = 1;
+    if (!o)
+        exec_op_fail_text(op, ERR_NOT_FOUND, "the sandbox has ended");
+    else if (op->why.code == ERR_OK && !(r.body = make_init(op, &o->s)))
+        exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
+    else if (op->why.code == ERR_OK && !add_room(o, op->room, op->policy))
+        exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
+    if (op->why.code == ERR_OK) {
+        op->waiting++;
+        egress_touch_and_tell(o, on_policy, op);
+        exec_op_ask(op, &r, on_init);
+    } else {
+        free(r.body);
+    }
+    exec_op_came(op);
+}
+
+static void fail_room(struct exec_op *op, int status, uint32_t stage)
+{
+    struct err e;
+
+    if (status == -EMFILE) {
+        err_set(&e, ERR_EXHAUSTED,
+                "%d commands with policies of their own run in this sandbox, which is the limit",
+                PRIVSEP_ROOMS_MAX);
+        err_hint(&e, "wait for one to end");
+    } else if (call_is_channel_error(status) || status == -ESHUTDOWN || status == -ESTALE) {
+        call_privd_err(&e, status, "making a network for the command");
+    } else {
+        err_set_sys(&e, status == -EAGAIN ? ERR_EXHAUSTED : ERR_INTERNAL, status,
+                    "making a network for the command (stage %s)", privsep_stage_name(stage));
+    }
+    exec_op_fail(op, &e);
+}
+
+static void on_room(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                    int *fds, size_t n_fds, void *arg)
+{
+    struct exec_op *op = arg;
+
+    exec_op_keep_sockets(op, fds, n_fds);
+    if (status == 0 && n_fds < PRIVSEP_ROOM_SOCKETS)
+        status = -EPROTO;
+    if (status < 0)
+        fail_room(op, status, m ? m->stage : PRIVSEP_STAGE_NONE);
+    else
+        op->room = m->u.room.number;
+    exec_op_came(op);
+}
+
+static void on_envs(struct core *c, const char *id, const struct err *why, int status,
+                    const char *body, size_t len, void *arg)
+{
+    struct exec_op *op = arg;
+
+    op->envs = !why && status == 200 ? json_loadb(body, len, 0, NULL) : NULL;
+    if (why)
+        exec_op_fail(op, why);
+    else if (!json_is_object(op->envs))
+        exec_op_fail_text(
+            op, ERR_UNIMPLEMENTED,
+            "the sandbox's agent does not tell its environment: it is too old for commands "
+            "with a policy of their own");
+    exec_op_came(op);
+}
+
+void exec_room_begin(struct exec_op *op, struct sandbox_obj *o)
+{
+    const struct call_agent_request envs = {.method = "GET",
+                                            .target = "/envs",
+                                            .max_response_bytes = ENVS_MAX,
+                                            .timeout_ms = EXEC_ASK_TIMEOUT_MS};
+    struct privsep_msg m = {.op = PRIVSEP_ROOM, .slot = o->s.slot, .gen = o->s.gen};
+    int64_t rc;
+
+    op->next = prepare_room;
+    op->waiting = 2;
+    ids_random_bytes(op->key, sizeof(op->key));
+    memcpy(m.u.room.key, op->key, sizeof(m.u.room.key));
+    call_agent(o, &envs, on_envs, op);
+    rc = call_privd(op->core, op->id, &m, on_room, op);
+    explicit_bzero(&m, sizeof(m));
+    if (rc >= 0)
+        return;
+    fail_room(op, (int)rc, PRIVSEP_STAGE_NONE);
+    op->waiting--; /* on_envs is still to come */
+}
+
+/* -- its end ----------------------------------------------------------------------------------- */
+
+static void on_room_end(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                        int *fds, size_t n_fds, void *arg)
+{
+    struct exec_op *op = arg;
+
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+    if (status < 0 && status != -ENOENT && status != -ESTALE && !call_is_channel_error(status))
+        log_warn("sandbox %s: room %u: not ended: %s", id, op->room, strerror(-status));
+    exec_op_came(op);
+}
+
+void exec_room_end(struct exec_op *op)
+{
+    struct privsep_msg m = {.op = PRIVSEP_ROOM_END, .slot = op->slot, .gen = op->gen};
+    struct sandbox_obj *o = exec_op_sandbox(op);
+
+    op->next = exec_op_answer;
+    op->waiting = 1;
+    m.u.room.number = op->room;
+    if (o && op->room) {
+        remove_room(o, op->room);
+        egress_touch(o);
+    }
+    /* Where it cannot be told, the room has ended with its sandbox, or with the channel. */
+    if (!op->room || call_privd(op->core, op->id, &m, on_room_end, op) < 0)
+        exec_op_came(op);
+}
