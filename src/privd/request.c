@@ -143,11 +143,16 @@ static const struct {
     void (*sandbox)(struct privd *p, struct slot *s, const struct asker *who,
                     const struct privsep_msg *m);
 } handlers[PRIVSEP_REQUEST_COUNT] = {
-    [PRIVSEP_HELLO] = {.plain = do_hello},         [PRIVSEP_CREATE] = {.plain = sandbox_create},
-    [PRIVSEP_KILL] = {.sandbox = do_kill},         [PRIVSEP_CONNECT] = {.sandbox = do_connect},
-    [PRIVSEP_STAT] = {.sandbox = do_stat},         [PRIVSEP_LIST] = {.plain = do_list},
-    [PRIVSEP_TEMPLATES] = {.plain = do_templates}, [PRIVSEP_JOB] = {.plain = do_job},
-    [PRIVSEP_CAPACITY] = {.plain = do_capacity},   [PRIVSEP_ROOM] = {.sandbox = room_make},
+    [PRIVSEP_HELLO] = {.plain = do_hello},
+    [PRIVSEP_CREATE] = {.plain = sandbox_create},
+    [PRIVSEP_KILL] = {.sandbox = do_kill},
+    [PRIVSEP_CONNECT] = {.sandbox = do_connect},
+    [PRIVSEP_STAT] = {.sandbox = do_stat},
+    [PRIVSEP_LIST] = {.plain = do_list},
+    [PRIVSEP_TEMPLATES] = {.plain = do_templates},
+    [PRIVSEP_JOB] = {.plain = do_job},
+    [PRIVSEP_CAPACITY] = {.plain = do_capacity},
+    [PRIVSEP_ROOM] = {.sandbox = room_make},
     [PRIVSEP_ROOM_END] = {.sandbox = room_end_asked},
 };
 

@@ -31,7 +31,8 @@ struct agent_boot {
     uint32_t open_files; /* RLIMIT_NOFILE for children */
     uint32_t flags;
     uint64_t child_caps; /* capability bounding set of every process it starts */
-    uint32_t room; /* not 0: PID 1 of one command's room in a sandbox whose files have all been written */
+    uint32_t
+        room; /* not 0: PID 1 of one command's room in a sandbox whose files have all been written */
     uint32_t pad;
 };
 
