@@ -288,10 +288,21 @@ static bool question_is_refused(const char *text)
     struct sockaddr_storage to;
     socklen_t n = address_of(text, 53, &to);
     CLEANUP_CLOSE int fd = socket(to.ss_family, SOCK_DGRAM, 0);
+    struct timeval patience = {.tv_usec = 100000};
     char byte;
 
-    return connect(fd, (struct sockaddr *)&to, n) == 0 && send(fd, "q", 1, 0) == 1 &&
-           recv(fd, &byte, 1, 0) < 0 && errno == ECONNREFUSED;
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
+        connect(fd, (struct sockaddr *)&to, n) < 0)
+        return false;
+    /* In a namespace of this moment the kernel may still be taking up its IPv6 addresses, and an error that
+     * it has no source for is lost: ask again, as resolvers do. */
+    for (int i = 0; i < 30; i++) {
+        if (send(fd, "q", 1, 0) < 0 || recv(fd, &byte, 1, 0) >= 0)
+            return errno == ECONNREFUSED;
+        if (errno != EAGAIN)
+            return errno == ECONNREFUSED;
+    }
+    return false;
 }
 
 static int sealed_network(void)
