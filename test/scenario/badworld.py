@@ -50,7 +50,8 @@ class World:
     def __exit__(self, kind, *_):
         self.stop()
         if kind is None:
-            assert self.left() == []
+            # The kernel takes mounts, loops and processes apart a moment after their end.
+            wait_until(lambda: self.left() == [], 5, lambda: f"left: {self.left()}")
         for place in reversed(self.mounted):
             subprocess.run(["umount", "-l", place], check=True)
         shutil.rmtree(self.base, ignore_errors=True)
