@@ -138,7 +138,7 @@ def test_killed_under_load(stack, box):
         kill_egress(stack)
         assert one.run("echo alive").out == "alive\n"
         # Not all: one that was just being made when it died has not been cut.
-            until(lambda b=before: load()[1] >= b[1] + CONNECTIONS // 2 and load()[0] > b[0] + 1000, 90)
+        until(lambda b=before: load()[1] >= b[1] + CONNECTIONS // 2 and load()[0] > b[0] + 1000, 90)
         until(lambda s=seen: probe()["refused"] > s["refused"] + 5)
     counts = probe()
     assert counts["leak"] == 0, counts
