@@ -78,6 +78,9 @@ extern const struct cli_option cli_global_options[]; /* allowed with every comma
 const char *cli_value(const struct cli *c, const char *name);
 bool cli_flag(const struct cli *c, const char *name);
 
+/* Goes into a path as it is: a tenant's name, a key's id. */
+bool cli_is_plain_name(const char *text);
+
 /* Calls f for each value of an option that may be repeated, until it returns other than 0. */
 int cli_each(const struct cli *c, const char *name, int (*f)(void *arg, const char *value),
              void *arg);

@@ -10,13 +10,6 @@ static const char *text_of(const json_t *o, const char *key)
     return text ? text : "";
 }
 
-/* What goes into a path as it is. */
-static bool is_clean(const char *text)
-{
-    return text[0] && strlen(text) < 64 &&
-           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text);
-}
-
 int cmd_key_create(struct cli *c)
 {
     const char *tenant = cli_value(c, "tenant"), *label = cli_value(c, "label");
@@ -66,7 +59,7 @@ int cmd_key_ls(struct cli *c)
     char path[128];
     struct api a;
 
-    if (tenant && !is_clean(tenant))
+    if (tenant && !cli_is_plain_name(tenant))
         return cli_usage(c, "\"%s\" is not the name of a tenant", tenant);
     snprintf(path, sizeof(path), "/cay/v1/keys%s%s", tenant ? "?tenant=" : "",
              tenant ? tenant : "");
@@ -90,7 +83,7 @@ int cmd_key_revoke(struct cli *c)
     struct api a;
 
     for (int i = 0; i < c->operand_count; i++)
-        if (!is_clean(c->operands[i]))
+        if (!cli_is_plain_name(c->operands[i]))
             return cli_usage(c, "\"%s\" is not the id of a key; `cay key ls` shows them",
                              c->operands[i]);
     if (api_open(&a, c, &e) != ERR_OK)

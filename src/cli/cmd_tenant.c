@@ -1,14 +1,6 @@
 /* tenant ls|ceiling. */
 #include "cli/commands.h"
 
-#include <string.h>
-
-static bool is_tenant_name(const char *text)
-{
-    return text[0] && strlen(text) < 64 &&
-           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text);
-}
-
 /* In one line of a table: a preset's name, or how many rules. */
 static void add_ceiling(struct table *t, const json_t *ceiling)
 {
@@ -88,7 +80,7 @@ int cmd_tenant_ceiling(struct cli *c)
     char path[128];
     struct api a;
 
-    if (!is_tenant_name(tenant))
+    if (!cli_is_plain_name(tenant))
         return cli_usage(c, "\"%s\" is not the name of a tenant", tenant);
     if (given && remove)
         return cli_usage(c, "give a policy, or --remove");

@@ -20,6 +20,12 @@ bool cli_flag(const struct cli *c, const char *name)
     return cli_value(c, name) != NULL;
 }
 
+bool cli_is_plain_name(const char *text)
+{
+    return text[0] && strlen(text) < 64 &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text);
+}
+
 int cli_each(const struct cli *c, const char *name, int (*f)(void *arg, const char *value),
              void *arg)
 {

@@ -9,6 +9,14 @@
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 
+/* For all but its end: a sandbox that runs, and no other. */
+#define WHILE_IT_RUNS                                                            \
+    {                                                                            \
+        [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE, \
+        [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = 0, [SLOT_KILLING] = -ESTALE,  \
+        [SLOT_ENDING] = -ESTALE                                                  \
+    }
+
 /* What a sandbox's state answers to an operation that names it; 0 is "allowed". Operations without a
  * row name no sandbox. An ended sandbox is stale for good: its generation never comes back. */
 static const int state_table[PRIVSEP_REQUEST_COUNT][SLOT_STATE_COUNT] = {
@@ -19,34 +27,10 @@ static const int state_table[PRIVSEP_REQUEST_COUNT][SLOT_STATE_COUNT] = {
                       [SLOT_RUNNING] = 0,
                       [SLOT_KILLING] = 0,
                       [SLOT_ENDING] = 0},
-    [PRIVSEP_CONNECT] = {[SLOT_EMPTY] = -ESTALE,
-                         [SLOT_MAKING] = -ESTALE,
-                         [SLOT_READY] = -ESTALE,
-                         [SLOT_STARTING] = -EBUSY,
-                         [SLOT_RUNNING] = 0,
-                         [SLOT_KILLING] = -ESTALE,
-                         [SLOT_ENDING] = -ESTALE},
-    [PRIVSEP_STAT] = {[SLOT_EMPTY] = -ESTALE,
-                      [SLOT_MAKING] = -ESTALE,
-                      [SLOT_READY] = -ESTALE,
-                      [SLOT_STARTING] = -EBUSY,
-                      [SLOT_RUNNING] = 0,
-                      [SLOT_KILLING] = -ESTALE,
-                      [SLOT_ENDING] = -ESTALE},
-    [PRIVSEP_ROOM] = {[SLOT_EMPTY] = -ESTALE,
-                      [SLOT_MAKING] = -ESTALE,
-                      [SLOT_READY] = -ESTALE,
-                      [SLOT_STARTING] = -EBUSY,
-                      [SLOT_RUNNING] = 0,
-                      [SLOT_KILLING] = -ESTALE,
-                      [SLOT_ENDING] = -ESTALE},
-    [PRIVSEP_ROOM_END] = {[SLOT_EMPTY] = -ESTALE,
-                          [SLOT_MAKING] = -ESTALE,
-                          [SLOT_READY] = -ESTALE,
-                          [SLOT_STARTING] = -EBUSY,
-                          [SLOT_RUNNING] = 0,
-                          [SLOT_KILLING] = -ESTALE,
-                          [SLOT_ENDING] = -ESTALE},
+    [PRIVSEP_CONNECT] = WHILE_IT_RUNS,
+    [PRIVSEP_STAT] = WHILE_IT_RUNS,
+    [PRIVSEP_ROOM] = WHILE_IT_RUNS,
+    [PRIVSEP_ROOM_END] = WHILE_IT_RUNS,
 };
 
 bool permit_needs_sandbox(uint16_t op)

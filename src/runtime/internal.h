@@ -65,6 +65,21 @@ int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
                         const struct runtime_start *start, struct task *out, int *boot_fd);
 int process_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
                          uint32_t *stage);
+/* The socket over which cay-init gets its boot block and tells that it is ready, in a task's arguments. */
+struct process_boot {
+    int agent_fd; /* cay-init's end */
+    int own_fd;   /* the starter's end */
+};
+
+/* In the task: says what cay-init is to be. room: PID 1 of one command's room. 0 or -errno. */
+int process_write_boot(const struct process_boot *b, int n_cgroup_fds, uint32_t open_files,
+                       bool room) WARN_UNUSED;
+
+/* Begins a task that starts a cay-init: fills *boot, which is part of args, then runs it. *boot_fd is the
+ * caller's, non-blocking. 0 or -errno; nothing is open then. */
+int process_begin(int (*run)(void *args, struct task_result *out), void *args,
+                  struct process_boot *boot, struct task *out, int *boot_fd) WARN_UNUSED;
+
 int process_room_begin(struct runtime *rt, const struct runtime_room *room, struct task *out,
                        int *boot_fd);
 int process_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,

@@ -21,8 +21,7 @@ struct start_args {
     struct runtime *rt;
     const struct runtime_slot *slot;
     const struct runtime_start *start;
-    int boot_fd;  /* the agent's end */
-    int boot_own; /* the starter's end */
+    struct process_boot boot;
 };
 
 /* --- starts ------------------------------------------------------------------------------------ */
@@ -126,18 +125,20 @@ static int set_limits(const struct start_args *a)
     return rc < 0 ? rc : cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WORK, &work);
 }
 
-static int write_boot(const struct start_args *a, int n_cgroup_fds)
+int process_write_boot(const struct process_boot *b, int n_cgroup_fds, uint32_t open_files,
+                       bool room)
 {
     struct agent_boot boot = {
         .version = AGENT_BOOT_VERSION,
         .cgroup_fds = (uint32_t)n_cgroup_fds,
-        .open_files = a->start->limits.open_files,
+        .open_files = open_files,
         .child_caps = runtime_child_caps(),
+        .room = room,
     };
 #ifdef CAY_TEST_SWITCHES
     boot.flags = without_bits;
 #endif
-    return io_write_full(a->boot_own, &boot, sizeof(boot)); /* fits the socket's buffer */
+    return io_write_full(b->own_fd, &boot, sizeof(boot)); /* fits the socket's buffer */
 }
 
 /* What else needs the host's root, before it is given up: devices and cgroups. */
@@ -158,7 +159,7 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
     }
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
-    rc = write_boot(a, in->n_cgroup_fds);
+    rc = process_write_boot(&a->boot, in->n_cgroup_fds, a->start->limits.open_files, false);
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_EXEC, rc);
     /* The working directory is the one thing that the next mount namespace takes over. */
@@ -352,23 +353,20 @@ static int start_sandbox(void *arg, struct task_result *out)
                         .mask_fd = -1,
                         .usr_fd = -1,
                         .upper_fd = -1,
-                        .boot_fd = a->boot_fd,
+                        .boot_fd = a->boot.agent_fd,
                         .status_fd = -1};
 
     return a->slot->userns_fd < 0 ? start_whole(a, &in, out) : start_in_slot(a, &in, out);
 }
 
-int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
-                        const struct runtime_start *start, struct task *out, int *boot_fd)
+int process_begin(int (*run)(void *args, struct task_result *out), void *args,
+                  struct process_boot *boot, struct task *out, int *boot_fd)
 {
     int pair[2];
-    if (start->flags != 0)
-        return -EINVAL;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -errno;
-    struct start_args args = {
-        .rt = rt, .slot = slot, .start = start, .boot_fd = pair[1], .boot_own = pair[0]};
-    int rc = task_spawn(start_sandbox, &args, out);
+    *boot = (struct process_boot){.agent_fd = pair[1], .own_fd = pair[0]};
+    int rc = task_spawn(run, args, out);
     close(pair[1]);
     /* After the fork, but the flag belongs to the shared open file: what the task writes is 32 bytes into
      * an empty buffer, which blocks neither way. */
@@ -380,6 +378,15 @@ int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
     }
     *boot_fd = pair[0];
     return 0;
+}
+
+int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
+                        const struct runtime_start *start, struct task *out, int *boot_fd)
+{
+    struct start_args args = {.rt = rt, .slot = slot, .start = start};
+    if (start->flags != 0)
+        return -EINVAL;
+    return process_begin(start_sandbox, &args, &args.boot, out, boot_fd);
 }
 
 int process_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,

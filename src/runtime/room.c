@@ -32,8 +32,7 @@
 struct room_args {
     struct runtime *rt;
     const struct runtime_room *room;
-    int boot_fd;  /* the agent's end */
-    int boot_own; /* the starter's end */
+    struct process_boot boot;
 };
 
 /* --- inside ------------------------------------------------------------------------------------ */
@@ -154,21 +153,6 @@ NORETURN static void run_room(const struct inside *in)
 
 /* --- outside ----------------------------------------------------------------------------------- */
 
-static int write_boot(const struct room_args *a, int n_cgroup_fds)
-{
-    struct agent_boot boot = {
-        .version = AGENT_BOOT_VERSION,
-        .cgroup_fds = (uint32_t)n_cgroup_fds,
-        .open_files = a->room->open_files,
-        .child_caps = runtime_child_caps(),
-        .room = 1,
-    };
-#ifdef CAY_TEST_SWITCHES
-    boot.flags = without_bits;
-#endif
-    return io_write_full(a->boot_own, &boot, sizeof(boot)); /* fits the socket's buffer */
-}
-
 /* What needs the host's root: the sandbox's control groups, by descriptors below `cay`. */
 static int prepare(const struct room_args *a, struct inside *in, struct task_result *out)
 {
@@ -179,7 +163,7 @@ static int prepare(const struct room_args *a, struct inside *in, struct task_res
     }
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
-    rc = write_boot(a, in->n_cgroup_fds);
+    rc = process_write_boot(&a->boot, in->n_cgroup_fds, a->room->open_files, true);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
 }
 
@@ -265,7 +249,7 @@ static int make_room(void *arg, struct task_result *out)
     const struct room_args *a = arg;
     struct inside in = {.filter = &a->rt->filter,
                         .agent_fd = a->rt->agent_fd,
-                        .boot_fd = a->boot_fd,
+                        .boot_fd = a->boot.agent_fd,
                         .status_fd = -1,
                         .room = true};
     int rc = prepare(a, &in, out);
@@ -280,22 +264,10 @@ static int make_room(void *arg, struct task_result *out)
 int process_room_begin(struct runtime *rt, const struct runtime_room *room, struct task *out,
                        int *boot_fd)
 {
-    int pair[2];
+    struct room_args args = {.rt = rt, .room = room};
     if (WITHOUT(NETWORK_NAMESPACE))
         return -EOPNOTSUPP;
     if (room->slot >= rt->slots_max || room->pidfd < 0)
         return -EINVAL;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    struct room_args args = {.rt = rt, .room = room, .boot_fd = pair[1], .boot_own = pair[0]};
-    int rc = task_spawn(make_room, &args, out);
-    close(pair[1]);
-    if (rc == 0)
-        rc = io_set_nonblock(pair[0], true);
-    if (rc < 0) {
-        close(pair[0]);
-        return rc;
-    }
-    *boot_fd = pair[0];
-    return 0;
+    return process_begin(make_room, &args, &args.boot, out, boot_fd);
 }
