@@ -13,7 +13,7 @@ import time
 import pytest
 
 from conftest import BUILD
-from egresslib import box, fetch, internet, library_archive, stack  # noqa: F401: fixtures
+from egresslib import box, fetch, internet, library_archive, stack, until  # noqa: F401: fixtures
 
 SECRET = "kZ7-model-key-4f9a1c"
 OTHER_SECRET = "qW2-other-key-77aa01"
@@ -56,13 +56,6 @@ def set_secret(stack, name="MODEL_KEY", value=SECRET, **bind):
     assert reply.status == 201 and value not in reply.body.decode(), reply.body
 
 
-def wait_until(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def digest(text):
     """How the stand-in tells which secret came: the secret itself would be taken out of its answer."""
     return hashlib.sha256(text.encode()).hexdigest()
@@ -92,9 +85,9 @@ def test_a_tenants_ceiling_caps_and_cuts(stack, own, cli, tmp_path):
     assert stack.cay.call("GET", path).status == 404
     one.run(f"bash -c '{OPEN}' >/dev/null 2>&1 &")
     try:
-        wait_until(lambda: one.run("cat /dev/shm/state").out == "open\n")
+        until(lambda: one.run("cat /dev/shm/state").out == "open\n")
         assert stack.cay.call("PUT", path, {"rules": [{"action": "allow", "domains": ["other.example.net"]}]}).status == 204
-        wait_until(lambda: one.run("cat /dev/shm/state").out == "cut\n")
+        until(lambda: one.run("cat /dev/shm/state").out == "cut\n")
         refused = json.loads(one.run("curl -sS --max-time 20 http://web.example.com/").out)
         assert refused["error"] == "egress_denied" and "limit" in refused["message"], refused
         assert fetch(one, "http://other.example.net/a")["path"] == "/a"

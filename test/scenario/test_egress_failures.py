@@ -13,7 +13,7 @@ import pytest
 
 from client import Client, Sandbox
 from conftest import SLOTS_MAX
-from egresslib import Stack, box, fetch, internet  # noqa: F401: fixtures
+from egresslib import Stack, box, fetch, internet, until  # noqa: F401: fixtures
 from test_egress_api import look_for, writable_memory
 
 CONNECTIONS = 40
@@ -89,14 +89,6 @@ def stack(tmp_path_factory):
     s.seal_key = key
     yield s
     s.close()
-
-
-def until(true, seconds=30):
-    end = time.monotonic() + seconds
-    while not (value := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.1)
-    return value
 
 
 def kill_egress(stack):
