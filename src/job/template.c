@@ -20,7 +20,8 @@ static void build_name(uint32_t number, char out[static NAME_SIZE])
     snprintf(out, NAME_SIZE, ".build-%u", number);
 }
 
-/* A directory that is being built is locked until it is in its place, or its builder has died. */
+/* A directory that is being built or removed is locked: the sweep, which may run beside either, leaves
+ * alone what it cannot lock. What is built stays so until it is in its place, or its builder has died. */
 static int build_lock = -1;
 
 static int lock_dir(const char *name)
@@ -156,9 +157,13 @@ bool template_is_current(uint32_t number, const char *fingerprint)
 /* Out of its place first: from then on it is not a template any more, whatever happens. */
 int template_remove(uint32_t number)
 {
-    char old[NAME_SIZE];
-    int r = put_aside(number, old);
+    char place[NAME_SIZE], old[NAME_SIZE];
+    CLEANUP_CLOSE int lock = -1;
+    int r;
 
+    snprintf(place, sizeof(place), "%u", number);
+    lock = lock_dir(place);
+    r = lock < 0 ? lock : put_aside(number, old);
     if (r < 0)
         return say_failure(r, "template %u cannot be removed: %s", number, strerror(-r));
     say_progress(50, "removing");

@@ -24,15 +24,15 @@ static FTS *walk(const char *path, int *r)
 
 static bool is_missing(const FTSENT *e)
 {
-    return e->fts_info == FTS_NS && e->fts_errno == ENOENT;
+    return (e->fts_info == FTS_NS || e->fts_info == FTS_DNR) && e->fts_errno == ENOENT;
 }
 
 static int remove_entry(const FTSENT *e)
 {
     switch (e->fts_info) {
     case FTS_D: return 0; /* again after what is in it */
-    case FTS_NS: return is_missing(e) ? 0 : -e->fts_errno;
-    case FTS_DNR:
+    case FTS_NS:
+    case FTS_DNR: return is_missing(e) ? 0 : -e->fts_errno;
     case FTS_ERR: return -e->fts_errno;
     case FTS_DP: return rmdir(e->fts_accpath) < 0 && errno != ENOENT ? -errno : 0;
     default: return unlink(e->fts_accpath) < 0 && errno != ENOENT ? -errno : 0;
@@ -164,8 +164,8 @@ static int copy_entry(FTS *fts, FTSENT *e, const char *to, struct copy *c)
                                           : 0;
     case FTS_SL:
     case FTS_SLNONE: return copy_link(e->fts_accpath, to);
-    case FTS_NS: return is_missing(e) ? 0 : -e->fts_errno;
-    case FTS_DNR:
+    case FTS_NS:
+    case FTS_DNR: return is_missing(e) ? 0 : -e->fts_errno;
     case FTS_ERR: return -e->fts_errno;
     default: return 0; /* sockets, devices */
     }

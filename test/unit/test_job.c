@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -169,6 +171,34 @@ static void the_sweep_takes_what_is_left_and_nothing_else(void **state)
     assert_int_equal(mkdir(dir, 0700) | chdir(dir), 0);
 }
 
+/* As privd starts them: the sweep once no sandbox is left, and somebody's wish to remove the template. */
+static void a_sweep_beside_a_removal_takes_nothing_from_it(void **state)
+{
+    for (int i = 0; i < 40; i++) {
+        char path[48];
+        pid_t sweeper;
+        int status;
+
+        build_one(1, "a", "x");
+        for (int n = 0; n < 40; n++) {
+            snprintf(path, sizeof(path), "1/rootfs/dir%d", n);
+            assert_int_equal(mkdir(path, 0755), 0);
+        }
+        sweeper = fork();
+        if (sweeper == 0) {
+            int r = 0;
+
+            while (r == 0 && exists("1"))
+                r = template_sweep();
+            _exit(r < 0 || template_sweep() < 0);
+        }
+        assert_true(sweeper > 0);
+        assert_int_equal(template_remove(1), 0);
+        assert_int_equal(waitpid(sweeper, &status, 0), sweeper);
+        assert_int_equal(status, 0);
+    }
+}
+
 static void every_template_has_the_user_and_sudo(void **state)
 {
     struct stat st;
@@ -263,6 +293,7 @@ int main(void)
         IN_DIRECTORY(writing_replaces_links),
         IN_DIRECTORY(a_template_is_there_when_it_is_whole),
         IN_DIRECTORY(the_sweep_takes_what_is_left_and_nothing_else),
+        IN_DIRECTORY(a_sweep_beside_a_removal_takes_nothing_from_it),
         IN_DIRECTORY(every_template_has_the_user_and_sudo),
         IN_DIRECTORY(only_sources_of_the_suite_are_used),
         cmocka_unit_test(a_program_is_run_and_heard),
