@@ -50,11 +50,12 @@ class Server:
 
 class OwnServer:
     """cay-keep and what it starts, in directories of their own. build: of another build tree; the rest:
-    options beyond the usual ones; wait: for the template host, over plain HTTP."""
+    options beyond the usual ones; wait: for the template host, over plain HTTP; domain: of sandboxes' names, to
+    which the port is put."""
 
     places = set()  # of those that run
 
-    def __init__(self, build=BUILD, privd_args=(), cayd_args=(), keep_args=(), wait=True, user=USER):
+    def __init__(self, build=BUILD, privd_args=(), cayd_args=(), keep_args=(), wait=True, user=USER, domain=None):
         if os.geteuid() != 0:
             pytest.skip("starting a server needs root")
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-", dir="/var/tmp"))
@@ -76,7 +77,7 @@ class OwnServer:
                         "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
                         "--cayd-arg=--sandbox-answer-timeout=15s",
                         *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args),
-                        *keep_args]
+                        *([f"--cayd-arg=--server-domain={domain}:{self.port}"] if domain else []), *keep_args]
         self.start()
         self.url = f"http://127.0.0.1:{self.port}"
         if wait:
