@@ -7,15 +7,14 @@
 
 #define PEM_MAX    (16u * 1024u)
 #define TIMEOUT_MS 2000u
-#define AGAIN_MS   10000u /* after a failure: creates do not wait for it each time */
-#define GIVING_MAX 16u    /* sandboxes at a time that are given what they lack */
+#define GIVING_MAX 16u /* sandboxes at a time that are given what they lack */
 
 struct authority {
     struct authority *next;
     char tenant[CORE_TENANT_SIZE];
     char *pem;
     bool asking;
-    uint64_t again_ms; /* not before that */
+    uint64_t again_ms; /* it has failed: not before that */
     unsigned giving;   /* calls under way */
 };
 
@@ -49,17 +48,53 @@ static void go_on(struct core *c, const char *tenant, const struct err *why)
 
 static void give(struct core *c, struct authority *a);
 
+static bool lacks_one(const struct sandbox_obj *o)
+{
+    return o->core->config.egress_dir && o->s.state == SANDBOX_RUNNING && !o->s.has_authority &&
+           !o->authority_giving;
+}
+
+static void try_again_later(struct core *c)
+{
+    if (c->authority_again.pos == 0)
+        timers_set(&c->timers, &c->authority_again, clock_mono_ms() + c->config.authority_again_ms);
+}
+
+/* Written only now: a cayd that dies before gives it again, which changes nothing inside. */
+static void given(struct core *c, struct sandbox_obj *o)
+{
+    struct err e;
+
+    o->s.has_authority = true;
+    if (store_sandbox_update(c->store, &o->s, &e) != ERR_OK)
+        log_error("sandbox %s: %s", o->s.id, e.text);
+}
+
+static void not_given(struct core *c, struct sandbox_obj *o, const char *why)
+{
+    if (o->authority_again_ms == 0) /* not each time */
+        log_warn("sandbox %s: giving it its tenant's certificate: %s; it is tried again", o->s.id,
+                 why);
+    o->authority_again_ms = clock_mono_ms() + c->config.authority_again_ms;
+    try_again_later(c);
+}
+
 static void on_given(struct core *c, const char *id, const struct err *why, int status,
                      const char *body, size_t len, void *arg)
 {
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
     struct authority *a = arg;
 
     a->giving--;
     if (c->stopping)
         return;
-    if (why || status / 100 != 2)
-        log_warn("sandbox %s: giving it its tenant's certificate: %s", id,
-                 why ? why->text : "its agent refused");
+    if (o) {
+        o->authority_giving = false;
+        if (!why && status / 100 == 2)
+            given(c, o);
+        else
+            not_given(c, o, why ? why->text : "its agent refused");
+    }
     give(c, a);
 }
 
@@ -75,22 +110,49 @@ static char *make_body(const char *pem)
 
 static void give(struct core *c, struct authority *a)
 {
-    for (size_t i = 0; a->pem && i < c->registry.n && a->giving < GIVING_MAX; i++) {
+    uint64_t now = clock_mono_ms();
+
+    for (size_t i = 0; c->ready && a->pem && i < c->registry.n && a->giving < GIVING_MAX; i++) {
         struct sandbox_obj *o = c->registry.order[i];
         struct call_agent_request r = {.method = "POST",
                                        .target = "/init",
                                        .max_response_bytes = PEM_MAX,
                                        .timeout_ms = c->config.agent_timeout_ms};
 
-        if (!o->init_lacks || o->s.state != SANDBOX_RUNNING || strcmp(o->s.tenant, a->tenant) != 0)
+        if (!lacks_one(o) || o->authority_again_ms > now || strcmp(o->s.tenant, a->tenant) != 0)
             continue;
         r.body = make_body(a->pem);
-        if (!r.body)
-            return; /* with the next that is asked for */
-        o->init_lacks = false;
+        if (!r.body) {
+            try_again_later(c);
+            return;
+        }
+        o->authority_giving = true;
         a->giving++;
         call_agent(o, &r, on_given, a);
     }
+}
+
+void authority_look(struct core *c)
+{
+    uint64_t now = clock_mono_ms();
+
+    for (size_t i = 0; i < c->registry.n; i++) {
+        struct sandbox_obj *o = c->registry.order[i];
+
+        if (!lacks_one(o))
+            continue;
+        if (!authority_wanted(c, o->s.tenant) && !authority_pem(c, o->s.tenant))
+            try_again_later(c);
+        if (o->authority_again_ms > now)
+            try_again_later(c);
+    }
+    for (struct authority *a = c->authorities; a; a = a->next)
+        give(c, a);
+}
+
+void authority_on_timer(struct timer *t)
+{
+    authority_look(CONTAINER_OF(t, struct core, authority_again));
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */
@@ -106,13 +168,14 @@ static void on_pem(struct core *c, const char *id, const struct err *why, int st
         free(a->pem);
         a->pem = TAKE_PTR(pem);
     } else if (!c->stopping) {
-        log_warn("the certificate of tenant %s's authority: %s", a->tenant,
-                 why ? why->text : "cay-egress has none");
-        a->again_ms = clock_mono_ms() + AGAIN_MS;
+        if (a->again_ms == 0) /* not each time */
+            log_warn("the certificate of tenant %s's authority: %s", a->tenant,
+                     why ? why->text : "cay-egress has none");
+        a->again_ms = clock_mono_ms() + c->config.authority_again_ms;
     }
     go_on(c, a->tenant, why);
     if (!c->stopping)
-        give(c, a);
+        authority_look(c);
 }
 
 static void ask(struct core *c, struct authority *a, const char *path)
@@ -160,9 +223,7 @@ void authority_renew(struct core *c)
         free(TAKE_PTR(a->pem));
         a->again_ms = 0;
     }
-    for (size_t i = 0; i < c->registry.n; i++)
-        if (c->registry.order[i]->init_lacks)
-            (void)authority_wanted(c, c->registry.order[i]->s.tenant);
+    authority_look(c);
 }
 
 void authority_free(struct core *c)

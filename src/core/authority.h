@@ -12,7 +12,12 @@ bool authority_wanted(struct core *c, const char *tenant);
 /* PEM, or NULL. */
 const char *authority_pem(struct core *c, const char *tenant);
 
-/* cay-egress has begun a life: they are asked for anew. Running sandboxes that were made without one,
- * while it was away, get theirs now. */
+/* Running sandboxes that are not known to have it (they were made while cay-egress was away, or cayd died
+ * before their agent had taken it) get theirs now, or as soon as it can be had; those whose agent does not
+ * take it, again later. What was done is in the store: a restart of cayd goes on where it was. */
+void authority_look(struct core *c);
+void authority_on_timer(struct timer *t);
+
+/* cay-egress has begun a life: they are asked for anew, and looked after as above. */
 void authority_renew(struct core *c);
 void authority_free(struct core *c);

@@ -56,6 +56,7 @@ struct sandbox {
     json_t *policy;  /* what may leave: policy/policy.h; NULL: nothing */
     json_t *credentials; /* its own beside its tenant's: sealed (credential.h); NULL: none */
     bool allow_internet;
+    bool has_authority; /* its agent took its tenant's certificate (authority.h) */
 };
 
 struct core_config {
@@ -71,6 +72,8 @@ struct core_config {
     /* 0: what a server has; tests have their own */
     uint16_t agent_port;       /* AGENT_PORT */
     uint64_t privd_timeout_ms; /* for privd to make or end one: 45 s, above its own limits */
+    uint64_t
+        authority_again_ms; /* until a certificate that could not be had or given is tried again: 10 s */
 };
 
 /* Opens the store (making it when absent), connects to privd, reconciles when privd answers. */

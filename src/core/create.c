@@ -114,7 +114,7 @@ static char *make_init_body(struct sandbox_obj *o)
     json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(o->core, s, s->env);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
-    o->init_lacks = egress_count(o->core) > 0 && !authority_pem(o->core, s->tenant);
+    o->s.has_authority = authority_pem(o->core, s->tenant) != NULL;
     json_decref(body);
     return text;
 }
@@ -149,6 +149,8 @@ static void done_with(struct sandbox_obj *o)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_asked, o->s.template_id, o->s.template_asked);
     timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
+    if (!o->s.has_authority)
+        authority_look(o->core); /* it may have come meanwhile */
     if (done)
         done(o->create_arg, &o->s, NULL);
 }

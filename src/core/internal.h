@@ -17,7 +17,7 @@
 
 #define CORE_SERVER_KEY_SIZE 32
 #define CORE_TIMERS_EACH     3u  /* timers in a sandbox_obj */
-#define CORE_TIMERS_OWN      65u /* relist, and one per process of cay-egress */
+#define CORE_TIMERS_OWN      66u /* relist, authority_again, one per process of cay-egress */
 #define CORE_STOCK_MAX       PRIVSEP_MAX_FDS
 
 struct metric_ring;
@@ -40,14 +40,15 @@ struct sandbox_obj {
 
     /* CREATING: the create's deadline. RUNNING: its end. ENDING: when to tell privd again. */
     struct timer end;
-    bool known_to_privd; /* slot and gen are valid */
-    bool kill_wanted;    /* asked for while CREATE is under way */
-    bool listed;         /* privd's LIST has it */
-    uint64_t begun_us;   /* of the create, clock_mono_us */
-    uint64_t made_us;    /* privd had made it */
-    char *init_body;     /* JSON for the agent's /init, until it is sent */
-    bool init_waits;     /* for its tenant's authority (authority.h) */
-    bool init_lacks;     /* that, since it was not to be had: it is given later */
+    bool known_to_privd;         /* slot and gen are valid */
+    bool kill_wanted;            /* asked for while CREATE is under way */
+    bool listed;                 /* privd's LIST has it */
+    uint64_t begun_us;           /* of the create, clock_mono_us */
+    uint64_t made_us;            /* privd had made it */
+    char *init_body;             /* JSON for the agent's /init, until it is sent */
+    bool init_waits;             /* for its tenant's authority (authority.h) */
+    bool authority_giving;       /* authority.c: that, after its start */
+    uint64_t authority_again_ms; /* it has failed: not before that (clock_mono_ms) */
     core_sandbox_cb create_done, kill_done;
     void *create_arg, *kill_arg;
 
@@ -101,7 +102,8 @@ struct core {
     struct templates *templates;
     struct egress *egress; /* NULL: there is none */
     struct authority *authorities;
-    unsigned execs; /* exec.c: under way */
+    struct timer authority_again; /* for those that could not be had or given */
+    unsigned execs;               /* exec.c: under way */
 
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;

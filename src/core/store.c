@@ -40,7 +40,7 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "INSERT INTO sandboxes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
         "?14,?15,?16,?17,?18,?19,?20,?21)",
     [STORE_SANDBOX_UPDATE] =
-        "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, end_ms=?6 "
+        "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, end_ms=?6, flags=?7 "
         "WHERE id=?1",
     [STORE_SANDBOX_NETWORK] =
         "UPDATE sandboxes SET network=?2, flags=?3, policy=?4, credentials=?5 "

@@ -24,7 +24,7 @@ void store_close(struct store *st);
 
 enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, struct err *e);
 
-/* state, slot, gen, started and end of an existing row. */
+/* state, slot, gen, started, end and flags of an existing row. */
 enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, struct err *e);
 
 /* network, policy and its own credentials of an existing row, as they are in s. */

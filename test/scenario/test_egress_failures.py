@@ -170,6 +170,42 @@ def test_made_while_it_is_away(stack):
         assert "/away" not in stack.networks.requests()
 
 
+def test_cayd_dies_before_the_certificate_came(stack):
+    """cay-egress is held still: the sandbox is made without its tenant's certificate, and cayd, which knows that,
+    is killed. The next one finds it out, once; a sandbox that has it is not given it again."""
+    has = stack.cay.create()
+    kept = certificate(has)
+    key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "restarted", "label": "test"}).json["key"]
+    cay = Client(stack.server.url, key)
+    held, old = stack.pids("cay-egress"), stack.pids("cayd")
+    assert kept and held and len(old) == 1
+    for pid in held:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        one = cay.create()
+        os.kill(old[0], signal.SIGKILL)
+        until(lambda: stack.pids("cayd") not in ([], old))
+        until(lambda: served(one) and served(has))
+        assert certificate(one) == ""  # the control: it is not there by itself
+        has.run("rm /etc/ssl/certs/cay-egress.pem", user="root")
+    finally:
+        for pid in held:
+            os.kill(pid, signal.SIGCONT)
+    with contextlib.ExitStack() as ending:
+        ending.callback(one.kill)
+        ending.callback(has.kill)
+        until(lambda: certificate(one))
+        assert one.run("tail -c 2000 /etc/ssl/certs/ca-certificates.crt").out.endswith(certificate(one))
+        assert certificate(has) == ""
+
+
+def served(sandbox):
+    try:
+        return sandbox.run("echo alive").out == "alive\n"
+    except (OSError, AssertionError, ValueError):
+        return False
+
+
 def test_a_key_of_the_administrators(stack):
     """It is opened anew at each start, and none is made beside it."""
     body = {"tenant": "tenant1", "name": "k", "value": "a-value-of-some-length", "bind": {"kind": "bearer", "domains": ["a.example"]}}

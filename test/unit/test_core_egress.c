@@ -455,6 +455,73 @@ static void an_authority_comes_later(void **state)
     proxy_stop(&p);
 }
 
+static void run_until_inits(struct world *w, unsigned wanted)
+{
+    for (int i = 0; i < 400 && fake_counts(w->fake).inits < wanted; i++)
+        world_run_for(w, 10);
+    assert_int_equal(fake_counts(w->fake).inits, wanted);
+}
+
+static bool everybody_has_an_authority(struct world *w)
+{
+    return world_query(w, "SELECT count(*) FROM sandboxes WHERE flags & 16 = 0") == 0;
+}
+
+/* cayd ended before it could be given; then each agent has it once, however often cayd is restarted. */
+static void an_authority_comes_after_a_restart(void **state)
+{
+    struct world *w = *state;
+    struct proxy p = {.status = 204};
+    char id[IDS_SANDBOX_SIZE], body[TEXT_MAX];
+
+    with_proxy(w, NULL);
+    world_create_default(w, id);
+    world_create_default(w, id);
+    world_stop_core(w);
+    proxy_start(&p, w);
+    world_start_core(w);
+    run_until_inits(w, 4);
+    fake_init_body(w->fake, body, sizeof(body));
+    assert_string_equal(body, "{\"caBundle\":\"-----BEGIN CERTIFICATE-----\\nfor default\\n\"}");
+    world_create_default(w, id); /* has it from its start */
+    world_run_until_true(w, everybody_has_an_authority);
+    world_stop_core(w);
+    world_start_core(w);
+    world_run_until(w, &p.lives, 2);
+    world_run_for(w, 100);
+    assert_int_equal(fake_counts(w->fake).inits, 5);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
+/* What failed is not forgotten: cay-egress had none, or an agent did not take it. */
+static void an_authority_is_tried_again(void **state)
+{
+    struct world *w = *state;
+    struct proxy p = {.status = 204, .no_authority = true};
+    char id[IDS_SANDBOX_SIZE];
+    unsigned before;
+
+    w->config.authority_again_ms = 50;
+    proxy_start(&p, w);
+    with_proxy(w, NULL);
+    world_run_until(w, &p.lives, 1);
+    world_create_default(w, id);
+    before = p.authorities;
+    world_run_until(w, &p.authorities, before + 2);
+    fake_set(w->fake, FAKE_AGENT_STATUS, 500);
+    p.no_authority = false;
+    assert_false(everybody_has_an_authority(w));
+    run_until_inits(w, 3); /* its start, and twice in vain */
+    fake_set(w->fake, FAKE_AGENT_STATUS, 204);
+    world_run_until_true(w, everybody_has_an_authority);
+    before = fake_counts(w->fake).inits;
+    world_run_for(w, 200);
+    assert_int_equal(fake_counts(w->fake).inits, before);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +535,8 @@ int main(void)
         WORLD(a_sandbox_has_credentials_of_its_own),
         WORLD(sandboxes_get_their_tenants_authority),
         WORLD(an_authority_comes_later),
+        WORLD(an_authority_comes_after_a_restart),
+        WORLD(an_authority_is_tried_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
