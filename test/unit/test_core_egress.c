@@ -210,6 +210,33 @@ static void a_create_does_not_wait_for_it_and_a_restart_is_told_all(void **state
     proxy_stop(&p);
 }
 
+/* A store that lost a tenant: what its sandboxes may do is known to nobody. */
+static void nothing_leaves_a_sandbox_without_a_tenant(void **state)
+{
+    struct world *w = *state;
+    json_t *policy = json_pack("{s:s}", "default", "public");
+    struct sandbox_request r = with_policy(policy);
+    struct proxy p = {.status = 204};
+    char id[IDS_SANDBOX_SIZE];
+
+    proxy_start(&p, w);
+    with_proxy(w, "public");
+    world_run_until(w, &p.lives, 1);
+    world_create(w, &r, id);
+    world_run_until(w, &p.puts, 1);
+    assert_non_null(strstr(p.body, "\"ceilings\":[{\"default\":\"public\"}]"));
+    world_query(w, "DELETE FROM api_keys");
+    world_query(w, "DELETE FROM tenants");
+    world_create(w, &r, id);
+    world_run_until(w, &p.puts, 2);
+    check_told(&p, w, id, "{\"default\":\"public\"}");
+    assert_non_null(
+        strstr(p.body, "\"ceilings\":[{\"default\":\"public\"},{\"default\":\"deny\"}]"));
+    json_decref(policy);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
 static void an_update_is_told_when_it_is_in_force(void **state)
 {
     struct world *w = *state;
@@ -527,6 +554,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD(a_policy_is_sent_with_the_create),
         WORLD(a_create_does_not_wait_for_it_and_a_restart_is_told_all),
+        WORLD(nothing_leaves_a_sandbox_without_a_tenant),
         WORLD(an_update_is_told_when_it_is_in_force),
         WORLD(many_are_sent_in_turn_and_those_that_end_are_forgotten),
         WORLD(a_stop_answers_who_waits),
