@@ -4,6 +4,7 @@
 #include "api/e2b.h"
 
 #include "core/credential.h"
+#include "policy/policy.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -15,29 +16,13 @@ static bool is_everything(const char *text)
     return strcmp(text, "*") == 0 || strcmp(text, "0.0.0.0/0") == 0 || strcmp(text, "::/0") == 0;
 }
 
-/* 10.0.0.1/8 is taken as 10.0.0.0/8, as upstream does; a policy takes only the latter. */
+/* 10.0.0.1/8 is taken as 10.0.0.0/8, as upstream does. */
 static json_t *plain_range(const char *text)
 {
-    char host[INET6_ADDRSTRLEN], out[INET6_ADDRSTRLEN + 4];
-    unsigned char raw[sizeof(struct in6_addr)];
-    const char *slash = strchr(text, '/');
-    size_t n = slash ? (size_t)(slash - text) : strlen(text);
-    int family;
-    unsigned bits;
+    char plain[POLICY_RANGE_SIZE];
 
-    if (!slash || n >= sizeof(host))
-        return json_string(text);
-    memcpy(host, text, n);
-    host[n] = '\0';
-    family = strchr(host, ':') ? AF_INET6 : AF_INET;
-    bits = (unsigned)atoi(slash + 1);
-    if (inet_pton(family, host, raw) != 1)
-        return json_string(text); /* the policy's own check refuses it */
-    for (unsigned bit = bits; bit < (family == AF_INET ? 32u : 128u); bit++)
-        raw[bit / 8] &= (unsigned char)~(0x80u >> bit % 8);
-    inet_ntop(family, raw, host, sizeof(host));
-    (void)snprintf(out, sizeof(out), "%s/%u", host, bits);
-    return json_string(out);
+    /* The policy's own check refuses what is no range. */
+    return json_string(policy_range_plain(text, plain) ? plain : text);
 }
 
 static bool is_name(const char *text)

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define V4_BITS       96 /* of the prefix ::ffff:0:0/96 */
@@ -114,6 +115,32 @@ int address_range_parse(const char *text, struct range *out)
         return -EINVAL;
     *out = r;
     return 0;
+}
+
+bool policy_range_plain(const char *text, char out[static POLICY_RANGE_SIZE])
+{
+    char host[INET6_ADDRSTRLEN];
+    uint8_t raw[sizeof(struct in6_addr)];
+    const char *slash = strchr(text, '/');
+    size_t n = slash ? (size_t)(slash - text) : strlen(text);
+    int family = memchr(text, ':', n) ? AF_INET6 : AF_INET;
+    unsigned long bits, max = family == AF_INET ? 32 : 128;
+
+    if (strlen(text) >= POLICY_RANGE_SIZE)
+        return false;
+    (void)snprintf(out, POLICY_RANGE_SIZE, "%s", text);
+    if (!slash || n >= sizeof(host) || strspn(slash + 1, "0123456789") != strlen(slash + 1))
+        return true;
+    memcpy(host, text, n);
+    host[n] = '\0';
+    bits = strtoul(slash + 1, NULL, 10);
+    if (inet_pton(family, host, raw) != 1 || !slash[1] || bits > max)
+        return true;
+    for (unsigned long bit = bits; bit < max; bit++)
+        raw[bit / 8] &= (uint8_t) ~(0x80u >> bit % 8);
+    inet_ntop(family, raw, host, sizeof(host));
+    (void)snprintf(out, POLICY_RANGE_SIZE, "%s/%lu", host, bits);
+    return true;
 }
 
 /* -- what is never reached, and what is public ------------------------------------------------- */

@@ -56,6 +56,7 @@
 #define POLICY_RULE_NAME_MAX  64u
 #define POLICY_CREDENTIAL_MAX 64u
 #define POLICY_REASON_SIZE    256
+#define POLICY_RANGE_SIZE     (INET6_ADDRSTRLEN + 4)
 
 struct policy;
 
@@ -158,6 +159,10 @@ int policy_name_normalize(const char *in, char out[static POLICY_NAME_MAX + 1]);
 int policy_address_parse(const char *text, struct policy_address *out);
 void policy_address_from(const struct sockaddr *sa, struct policy_address *out);
 void policy_address_format(const struct policy_address *a, char out[static INET6_ADDRSTRLEN]);
+
+/* "10.0.0.1/8" as "10.0.0.0/8", for dialects that take both: a policy takes only the latter. What is
+ * no range stays as it is. False: it is longer than any range; nothing was written. */
+bool policy_range_plain(const char *text, char out[static POLICY_RANGE_SIZE]);
 
 /* Metadata services, loopback, link-local, multicast, broadcast, unspecified, and what is added by
  * policy_never_add (the host's own addresses): refused whatever a policy says. Embedded IPv4 (mapped,

@@ -543,6 +543,36 @@ static void test_matches(void **state)
     policy_free(p);
 }
 
+static void test_plain_ranges(void **state)
+{
+    static const struct {
+        const char *text, *plain;
+    } cases[] = {
+        {"10.1.2.3/8", "10.0.0.0/8"},
+        {"10.1.2.3/32", "10.1.2.3/32"},
+        {"10.1.2.3/0", "0.0.0.0/0"},
+        {"192.168.1.0/016", "192.168.0.0/16"},
+        {"2001:db8::1/32", "2001:db8::/32"},
+        {"::ffff:10.1.2.3/104", "::ffff:10.0.0.0/104"},
+        {"10.1.2.3", "10.1.2.3"},
+        /* Not for this function to refuse. */
+        {"10.1.2.3/33", "10.1.2.3/33"},
+        {"10.1.2.3/", "10.1.2.3/"},
+        {"10.1.2.3/8/8", "10.1.2.3/8/8"},
+        {"10.1.2.3/99999999999999999999999999", "10.1.2.3/99999999999999999999999999"},
+        {"x/8", "x/8"},
+        {"", ""},
+    };
+    char plain[POLICY_RANGE_SIZE];
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        assert_true(policy_range_plain(cases[i].text, plain));
+        assert_string_equal(plain, cases[i].plain);
+    }
+    assert_false(
+        policy_range_plain("aaaa:aaaa:aaaa:aaaa:aaaa:aaaa:aaaa:aaaa/000000000000000001", plain));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_matches),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_address_texts),
+        cmocka_unit_test(test_plain_ranges),
         cmocka_unit_test(test_own_addresses), /* last: what it adds stays */
     };
 
