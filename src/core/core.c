@@ -3,6 +3,7 @@
 #include "core/authority.h"
 #include "core/call.h"
 #include "core/egress.h"
+#include "core/events.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -143,8 +144,11 @@ static void end_missing(struct core *c)
     for (size_t i = c->registry.n; i > 0; i--) {
         struct sandbox_obj *o = i <= c->registry.n ? c->registry.order[i - 1] : NULL;
 
-        if (o && !o->listed && o->s.state != SANDBOX_PAUSED && o->s.state != SANDBOX_CREATING)
-            lifecycle_ended(o, "it did not outlive a restart");
+        if (!o || o->listed || o->s.state == SANDBOX_PAUSED || o->s.state == SANDBOX_CREATING)
+            continue;
+        if (o->s.state == SANDBOX_RUNNING)
+            o->end_reason = "lost";
+        lifecycle_ended(o, "it did not outlive a restart");
     }
 }
 
@@ -347,6 +351,7 @@ static enum err_code adopt(void *arg, const struct sandbox *s, struct err *e)
     o = sandbox_adopt(c, s);
     if (!o)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
+    o->told = o->s.state != SANDBOX_CREATING;
     if (o->s.state == SANDBOX_CREATING)
         sandbox_move(o, SANDBOX_ENDING);
     if (o->s.state == SANDBOX_RUNNING) {
@@ -378,7 +383,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
     enum err_code code;
     int rc;
 
-    if (timers_reserve(&c->timers, CORE_TIMERS_OWN) < 0)
+    if (timers_reserve(&c->timers, CORE_TIMERS_OWN) < 0 || events_init(c) < 0)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
         (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||
@@ -426,6 +431,7 @@ void core_handle_closed(struct core *c)
     if (--c->handles > 0)
         return;
     egress_free(c);
+    events_free(c);
     free((char *)c->config.egress_dir);
     free((char *)c->config.egress_ceiling);
     free(c);
@@ -479,7 +485,7 @@ void core_free(struct core *c)
     free((char *)c->config.state_dir);
     free((char *)c->config.domain);
     explicit_bzero(c->server_key, sizeof(c->server_key));
-    c->handles = 2 + egress_stop(c);
+    c->handles = 2 + egress_stop(c) + events_stop(c);
     uv_close((uv_handle_t *)&c->timers.uv, on_timer_closed);
     uv_close((uv_handle_t *)&c->idle, on_idle_closed);
 }

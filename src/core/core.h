@@ -72,6 +72,7 @@ struct core_config {
     /* 0: what a server has; tests have their own */
     uint16_t agent_port;       /* AGENT_PORT */
     uint64_t privd_timeout_ms; /* for privd to make or end one: 45 s, above its own limits */
+    uint64_t events_beat_ms;   /* between signs of life of a stream of events: EVENTS_BEAT_MS */
     uint64_t
         authority_again_ms; /* until a certificate that could not be had or given is tried again: 10 s */
 };

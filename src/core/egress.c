@@ -2,6 +2,7 @@
 
 #include "core/authority.h"
 #include "core/call.h"
+#include "core/egress_news.h"
 #include "core/exec.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ struct egress_link {
     bool watching; /* handle is open */
     bool up;       /* it has answered on it */
     bool closing;
+    struct egress_news news;
     struct timer again;
     struct sandbox_obj *first, *last; /* whose policies are to be sent */
     unsigned in_flight;
@@ -367,8 +369,10 @@ static void on_watch_closed(uv_handle_t *h)
 
 static void lose_watch(struct egress_link *l)
 {
-    if (l->up && !l->core->stopping)
+    if (l->up && !l->core->stopping) {
         log_warn("cay-egress (%s) went away", l->path);
+        events_all_dropped(l->core, "egress_restarted");
+    }
     l->up = false;
     if (!uv_is_closing((uv_handle_t *)&l->watch))
         uv_close((uv_handle_t *)&l->watch, on_watch_closed);
@@ -397,7 +401,7 @@ static void begin_life(struct egress_link *l)
 
 static void give_room(uv_handle_t *h, size_t suggested, uv_buf_t *out)
 {
-    static char room[4096]; /* what it says is not read yet: one for all */
+    static char room[16384]; /* one for all: it is taken out at once */
 
     *out = uv_buf_init(room, sizeof(room));
 }
@@ -410,6 +414,8 @@ static void on_watch_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         lose_watch(l);
     else if (n > 0 && !l->up)
         begin_life(l);
+    if (n > 0)
+        egress_news_take(l->core, &l->news, buf->base, (size_t)n);
 }
 
 static void on_watch_written(uv_write_t *w, int status)
@@ -430,6 +436,8 @@ static void begin_watch(struct egress_link *l)
     if (uv_pipe_init(l->core->loop, &l->watch, 0) < 0 || uv_pipe_open(&l->watch, fd) < 0)
         abort(); /* a fresh socket of our own */
     l->watching = true;
+    l->news.len = 0;
+    l->news.skip = false;
     l->watch.data = l->write.data = l;
     if (uv_write(&l->write, (uv_stream_t *)&l->watch, &request, 1, on_watch_written) < 0 ||
         uv_read_start((uv_stream_t *)&l->watch, give_room, on_watch_read) < 0)

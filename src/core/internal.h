@@ -17,7 +17,7 @@
 
 #define CORE_SERVER_KEY_SIZE 32
 #define CORE_TIMERS_EACH     3u  /* timers in a sandbox_obj */
-#define CORE_TIMERS_OWN      66u /* relist, authority_again, one per process of cay-egress */
+#define CORE_TIMERS_OWN      67u /* relist, authority_again, events', one per process of cay-egress */
 #define CORE_STOCK_MAX       PRIVSEP_MAX_FDS
 
 struct metric_ring;
@@ -29,6 +29,7 @@ struct egress;
 struct egress_waiter;
 struct exec_room;
 struct authority;
+struct events;
 struct policy;
 
 /* A sandbox that was made, with what waits for it. s comes first: a struct sandbox that core handed
@@ -74,6 +75,9 @@ struct sandbox_obj {
     struct egress_waiter *egress_waiters;
 
     struct exec_room *rooms; /* exec.c: whose policies are to be in force */
+
+    bool told;               /* events: somebody may know of it, so that its end is told too */
+    const char *end_reason;  /* a literal, in the words of docs/events.md; NULL: nobody knows */
 };
 
 struct deferred {
@@ -102,6 +106,7 @@ struct core {
     struct templates *templates;
     struct egress *egress; /* NULL: there is none */
     struct authority *authorities;
+    struct events *events;
     struct timer authority_again; /* for those that could not be had or given */
     unsigned execs;               /* exec.c: under way */
 
@@ -175,7 +180,7 @@ void lifecycle_check_clock(struct core *c);
 /* (Re-)arms the end of a RUNNING sandbox from its end_real_ms. */
 void lifecycle_arm(struct sandbox_obj *o);
 
-/* Any state -> ENDING: written, then privd is told. reason is for the log. */
+/* Any state -> ENDING: written, then privd is told. reason is for the log; for events it is o->end_reason. */
 void lifecycle_end(struct sandbox_obj *o, const char *reason);
 
 /* Sends KILL for an ENDING one; tries again later when the channel is full. */

@@ -6,6 +6,7 @@
  * makes no sandbox end early or live on. */
 
 #include "core/call.h"
+#include "core/events.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -148,25 +149,38 @@ void lifecycle_ended(struct sandbox_obj *o, const char *reason)
     sandbox_move(o, SANDBOX_ENDED);
     if (store_sandbox_delete(o->core->store, o->s.id, &e) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, e.text);
+    if (o->told)
+        events_add(o->core, o->s.tenant, EVENT_SANDBOX_ENDED, o->s.id,
+                   json_pack("{s:s}", "reason", o->end_reason ? o->end_reason : "unknown"));
     if (done)
         done(o->kill_arg, &o->s, NULL);
     sandbox_free(o);
 }
 
-static const char *cause_text(const struct privsep_msg *m)
+/* Why it ended by itself: for the log, and for events. */
+static const struct cause {
+    const char *text, *word;
+} causes[] = {
+    [PRIVSEP_CAUSE_ASKED] = {"it was asked for", "killed"},
+    [PRIVSEP_CAUSE_EXITED] = {"its first process, cay-init, exited", "exited"},
+    [PRIVSEP_CAUSE_KILLED] = {"its first process, cay-init, was killed from outside", "lost"},
+    [PRIVSEP_CAUSE_OOM] = {"its first process, cay-init, was killed for want of memory",
+                           "out_of_memory"},
+};
+
+static struct cause cause_of(const struct privsep_msg *m)
 {
-    switch (m->u.ended.cause) {
-    case PRIVSEP_CAUSE_ASKED: return "it was asked for";
-    case PRIVSEP_CAUSE_EXITED: return "its first process, cay-init, exited";
-    case PRIVSEP_CAUSE_KILLED: return "its first process, cay-init, was killed from outside";
-    case PRIVSEP_CAUSE_OOM: return "its first process, cay-init, was killed for want of memory";
-    default: return "for a reason that is not known";
-    }
+    uint32_t cause = m->u.ended.cause;
+
+    return cause < ARRAY_SIZE(causes) && causes[cause].text
+               ? causes[cause]
+               : (struct cause){"for a reason that is not known", "unknown"};
 }
 
 void lifecycle_on_ended(struct core *c, const struct privsep_msg *m)
 {
     char id[PRIVSEP_ID_SIZE + 1] = "";
+    struct cause cause = cause_of(m);
     struct sandbox_obj *o;
 
     memcpy(id, m->u.ended.id, PRIVSEP_ID_SIZE);
@@ -175,9 +189,10 @@ void lifecycle_on_ended(struct core *c, const struct privsep_msg *m)
         return;
     if (o->s.state == SANDBOX_ENDING)
         return; /* KILL is under way, and its reply ends it */
-    log_warn("sandbox %s: ended by itself: %s (status %d)", id, cause_text(m),
+    log_warn("sandbox %s: ended by itself: %s (status %d)", id, cause.text,
              m->u.ended.exit_status);
-    lifecycle_ended(o, cause_text(m));
+    o->end_reason = cause.word;
+    lifecycle_ended(o, cause.text);
 }
 
 void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
@@ -193,6 +208,7 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
     }
     o->kill_done = done;
     o->kill_arg = arg;
+    o->end_reason = "killed";
     lifecycle_end(o, "it was asked for");
 }
 

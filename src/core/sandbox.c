@@ -1,6 +1,7 @@
 /* One sandbox: its states as a table, its making and its end in memory. */
 
 #include "core/egress.h"
+#include "core/events.h"
 #include "core/exec.h"
 #include "core/internal.h"
 #include "policy/policy.h"
@@ -54,8 +55,10 @@ static void on_end_timer(struct timer *t)
         create_on_deadline(t);
     else if (o->s.state == SANDBOX_ENDING)
         lifecycle_on_kill_timer(o);
-    else
+    else {
+        o->end_reason = "timeout";
         lifecycle_end(o, "its time is over");
+    }
 }
 
 /* Puts o into the registry; false: memory is out, and o is as before. */
@@ -256,8 +259,10 @@ void core_sandbox_set_network(struct core *c, const char *tenant, const char *id
     struct sandbox_obj *o = NULL;
     struct err e;
 
-    if (sandbox_visible(c, tenant, id, &o, &e) != ERR_OK || set_network(c, o, n, &e) != ERR_OK)
+    if (sandbox_visible(c, tenant, id, &o, &e) != ERR_OK || set_network(c, o, n, &e) != ERR_OK) {
         core_defer_error(c, done, arg, &e);
-    else
-        egress_touch_and_tell(o, done, arg);
+        return;
+    }
+    events_add(c, o->s.tenant, EVENT_SANDBOX_POLICY, id, NULL);
+    egress_touch_and_tell(o, done, arg);
 }

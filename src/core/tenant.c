@@ -1,6 +1,7 @@
 /* Tenants and API keys. A key is 160 random bits, so a plain SHA-256 of it is enough to store: there
  * is nothing to guess, and a copy of the store opens nothing. */
 
+#include "core/events.h"
 #include "core/internal.h"
 
 #include <openssl/sha.h>
@@ -122,6 +123,7 @@ enum err_code core_key_revoke(struct core *c, const char *tenant, const char *id
         err_hint(e, "`cay key ls` shows them");
     } else if (code == ERR_OK) {
         log_info("API key %s was revoked", id);
+        events_forget_key(c, id);
     }
     return code;
 }

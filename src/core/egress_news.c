@@ -1,0 +1,68 @@
+#include "core/egress_news.h"
+
+#include "core/internal.h"
+
+static int64_t number(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+
+/* Of the line, when it is still the one that core knows. */
+static const struct sandbox *sandbox_of(struct core *c, const json_t *o)
+{
+    const char *id = json_string_value(json_object_get(o, "sandbox"));
+    const struct sandbox_obj *s = id ? sandbox_get(c, NULL, id) : NULL;
+
+    return s && s->known_to_privd && number(o, "slot") == s->s.slot && number(o, "gen") == s->s.gen
+               ? &s->s
+               : NULL;
+}
+
+/* What is left of the line is what `violations` of a command's result and GET .../denials say of it: one
+ * function of cay-egress makes all three. */
+static void add_violation(struct core *c, const struct sandbox *s, json_t *o)
+{
+    static const char *const own[] = {"event", "sandbox", "tenant", "slot", "gen", "id", "type"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+        json_object_del(o, own[i]);
+    events_add(c, s->tenant, EVENT_VIOLATION, s->id, json_incref(o));
+}
+
+static void take_line(struct core *c, const char *line, size_t n)
+{
+    json_t *o = n > 0 && line[0] == '{' ? json_loadb(line, n, 0, NULL) : NULL;
+    const char *event = json_string_value(json_object_get(o, "event"));
+    const struct sandbox *s = event ? sandbox_of(c, o) : NULL;
+
+    if (s && strcmp(event, "denial") == 0)
+        add_violation(c, s, o);
+    else if (s && strcmp(event, "dropped") == 0 && number(o, "count") > 0)
+        events_add_dropped(c, s->tenant, s->id, number(o, "count"), "too_many");
+    json_decref(o);
+}
+
+void egress_news_take(struct core *c, struct egress_news *news, const char *data, size_t n)
+{
+    while (n > 0) {
+        const char *end = memchr(data, '\n', n);
+        size_t part = end ? (size_t)(end - data) : n;
+
+        if (part > sizeof(news->line) - news->len)
+            news->skip = true;
+        if (!news->skip) {
+            memcpy(news->line + news->len, data, part);
+            news->len += part;
+        }
+        if (!end)
+            return;
+        if (news->skip)
+            log_error("cay-egress told something that is too long: it is not told on");
+        else
+            take_line(c, news->line, news->len);
+        news->skip = false;
+        news->len = 0;
+        data += part + 1;
+        n -= part + 1;
+    }
+}

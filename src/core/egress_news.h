@@ -1,0 +1,17 @@
+#pragma once
+/* What cay-egress tells by itself, on the connection that says that it is there (GET /v1/events): JSON
+ * lines of what it refused, and of how much it refused that it does not tell. They become events of the
+ * sandbox's tenant, which core knows by slot and generation: what cay-egress says of a tenant counts for
+ * nothing here. */
+
+#include "core/events.h"
+
+/* Of one connection. All zero at its begin. */
+struct egress_news {
+    size_t len;
+    bool skip; /* to the end of a line that is longer than any of cay-egress's */
+    char line[EVENTS_LINE_MAX];
+};
+
+/* The next bytes that came, the answer's head among them. */
+void egress_news_take(struct core *c, struct egress_news *news, const char *data, size_t n);

@@ -1,0 +1,210 @@
+#include "core/events_internal.h"
+
+#include "base/buf.h"
+
+#include <errno.h>
+
+static const char *const names[EVENT_TYPE_COUNT] = {
+    [EVENT_SANDBOX_CREATED] = "sandbox.created",
+    [EVENT_SANDBOX_ENDED] = "sandbox.ended",
+    [EVENT_SANDBOX_POLICY] = "sandbox.policy",
+    [EVENT_VIOLATION] = "violation",
+    [EVENT_DROPPED] = "dropped",
+};
+
+const char *event_type_name(enum event_type type)
+{
+    return names[type];
+}
+
+int event_type_from(const char *name, size_t n)
+{
+    for (int i = 0; i < EVENT_TYPE_COUNT; i++)
+        if (strlen(names[i]) == n && memcmp(names[i], name, n) == 0)
+            return i;
+    return -1;
+}
+
+/* -- the rings --------------------------------------------------------------------------------- */
+
+static struct event_ring *find(const struct events *ev, const char *tenant)
+{
+    struct event_ring *r = ev->rings;
+
+    while (r && strcmp(r->tenant, tenant) != 0)
+        r = r->next;
+    return r;
+}
+
+struct event_ring *events_ring(struct events *ev, const char *tenant)
+{
+    struct event_ring *r = find(ev, tenant);
+
+    if (r)
+        return r;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return NULL;
+    (void)snprintf(r->tenant, sizeof(r->tenant), "%s", tenant);
+    r->first_id = r->next_id = ev->base_id;
+    r->next = ev->rings;
+    ev->rings = r;
+    return r;
+}
+
+static struct event **place(struct event_ring *r, int64_t id)
+{
+    return &r->events[(uint64_t)id % EVENTS_RING_MAX];
+}
+
+const struct event *events_at(const struct event_ring *r, int64_t id)
+{
+    return id >= r->first_id && id < r->next_id ? r->events[(uint64_t)id % EVENTS_RING_MAX] : NULL;
+}
+
+static void forget_oldest(struct events *ev, struct event_ring *r)
+{
+    struct event **at = place(r, r->first_id++);
+
+    ev->bytes -= (*at)->len;
+    r->bytes -= (*at)->len;
+    free(TAKE_PTR(*at));
+}
+
+/* Who holds the most gives: a tenant that has much to tell does not cost the others what is theirs. */
+static void make_room(struct events *ev, struct event_ring *r, size_t bytes)
+{
+    if (r->next_id - r->first_id == EVENTS_RING_MAX)
+        forget_oldest(ev, r);
+    while (ev->bytes + bytes > EVENTS_BYTES_MAX) {
+        struct event_ring *most = ev->rings;
+
+        for (struct event_ring *o = ev->rings; o; o = o->next)
+            if (o->bytes > most->bytes)
+                most = o;
+        if (!most || most->bytes == 0)
+            return;
+        forget_oldest(ev, most);
+    }
+}
+
+/* -- one event --------------------------------------------------------------------------------- */
+
+/* Of the event itself, or now. */
+static json_t *time_of(json_t *fields)
+{
+    json_t *given = json_object_get(fields, "time");
+    char now[CLOCK_RFC3339_SIZE];
+
+    if (json_is_string(given))
+        return json_incref(given);
+    clock_format_rfc3339(clock_real_ms(), now);
+    return json_string(now);
+}
+
+/* {"id", "time", "type"[, "sandbox"], fields}, malloc'd; its NUL stands where the line's end goes. Names in
+ * fields may be an attacker's: all but ASCII is escaped, and none replaces what core says. */
+static char *format(int64_t id, enum event_type type, const char *sandbox, json_t *fields)
+{
+    json_t *o = json_pack("{s:I, s:o, s:s}", "id", (json_int_t)id, "time", time_of(fields), "type",
+                          names[type]);
+    char *text = NULL;
+
+    if (o && (!sandbox || json_object_set_new(o, "sandbox", json_string(sandbox)) == 0) &&
+        (!fields || json_object_update_missing(o, fields) == 0))
+        text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(o);
+    return text;
+}
+
+static struct event *make(int64_t id, enum event_type type, const char *sandbox, json_t *fields)
+{
+    CLEANUP_FREE char *text = format(id, type, sandbox, fields);
+    size_t len = text ? strlen(text) : 0;
+    struct event *e = text ? malloc(sizeof(*e) + len + 1) : NULL;
+
+    if (!e)
+        return NULL;
+    *e = (struct event){.id = id, .type = type, .len = len + 1};
+    (void)snprintf(e->sandbox, sizeof(e->sandbox), "%s", sandbox ? sandbox : "");
+    memcpy(e->line, text, len);
+    e->line[len] = '\n';
+    return e;
+}
+
+void events_add(struct core *c, const char *tenant, enum event_type type, const char *sandbox,
+                json_t *fields)
+{
+    struct event_ring *r = events_ring(c->events, tenant);
+    struct event *e = r ? make(r->next_id, type, sandbox, fields) : NULL;
+
+    json_decref(fields);
+    if (!e || e->len > EVENTS_LINE_MAX) {
+        log_error("tenant %s: an event (%s) is lost: %s", tenant, names[type],
+                  e ? "it is too long" : "memory is out");
+        free(e);
+        return;
+    }
+    make_room(c->events, r, e->len);
+    *place(r, r->next_id++) = e;
+    r->bytes += e->len;
+    c->events->bytes += e->len;
+    events_wake(c, r);
+}
+
+/* -- what is not told -------------------------------------------------------------------------- */
+
+/* A number, or null where nobody knows it. */
+static json_t *count_json(int64_t count)
+{
+    return count < 0 ? json_null() : json_integer(count);
+}
+
+void events_add_dropped(struct core *c, const char *tenant, const char *sandbox, int64_t count,
+                        const char *reason)
+{
+    events_add(c, tenant, EVENT_DROPPED, sandbox,
+               json_pack("{s:o, s:s}", "count", count_json(count), "reason", reason));
+}
+
+void events_all_dropped(struct core *c, const char *reason)
+{
+    for (struct event_ring *r = c->events->rings; r; r = r->next)
+        if (r->next_id > r->first_id)
+            events_add_dropped(c, r->tenant, NULL, -1, reason);
+}
+
+int events_format_dropped(int64_t id, int64_t count, const char *reason, struct buf *out)
+{
+    json_t *fields = json_pack("{s:o, s:s}", "count", count_json(count), "reason", reason);
+    CLEANUP_FREE char *text = fields ? format(id, EVENT_DROPPED, NULL, fields) : NULL;
+
+    json_decref(fields);
+    return text ? buf_printf(out, "%s\n", text) : -ENOMEM;
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+int events_init(struct core *c)
+{
+    c->events = calloc(1, sizeof(*c->events));
+    if (!c->events)
+        return -ENOMEM;
+    c->events->base_id = c->started_real_ms * 1000 + 1;
+    c->events->beat.fire = events_on_beat;
+    c->events->core = c;
+    return 0;
+}
+
+void events_free(struct core *c)
+{
+    struct events *ev = TAKE_PTR(c->events);
+
+    for (struct event_ring *r = ev ? ev->rings : NULL, *next; r; r = next) {
+        next = r->next;
+        while (r->first_id < r->next_id)
+            forget_oldest(ev, r);
+        free(r);
+    }
+    free(ev);
+}

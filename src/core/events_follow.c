@@ -1,0 +1,325 @@
+/* Who follows the events of a tenant: the write end of a pipe each, and a place in the ring. The reader
+ * is another thread's (a connection's); its speed is the pipe's, and nothing here waits for it. */
+
+#include "core/events_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+struct follower {
+    struct follower *prev, *next;
+    struct core *core;
+    struct event_ring *ring;
+    unsigned types; /* bits; 0: all */
+    char sandbox[IDS_SANDBOX_SIZE];
+    char key_id[CORE_KEY_ID_SIZE];
+    int64_t next_id; /* that is to be told */
+    bool follow;
+    bool ended;
+    int fd;
+    uv_poll_t poll; /* data: the follower */
+    struct buf out; /* lines that the pipe did not take yet */
+};
+
+static void pump(struct follower *f);
+
+/* -- the end ----------------------------------------------------------------------------------- */
+
+static void on_closed(uv_handle_t *h)
+{
+    struct follower *f = h->data;
+    struct core *c = f->core;
+
+    close(f->fd);
+    buf_free(&f->out);
+    free(f);
+    c->events->handles--;
+    if (c->stopping)
+        core_handle_closed(c);
+}
+
+/* Its reader sees the end of the stream. */
+static void end(struct follower *f)
+{
+    struct events *ev = f->core->events;
+
+    if (f->ended)
+        return;
+    f->ended = true;
+    *(f->prev ? &f->prev->next : &ev->followers) = f->next;
+    if (f->next)
+        f->next->prev = f->prev;
+    ev->count--;
+    f->ring->followers--;
+    if (ev->count == 0)
+        timers_cancel(&f->core->timers, &ev->beat);
+    uv_close((uv_handle_t *)&f->poll, on_closed);
+}
+
+/* -- what is told ------------------------------------------------------------------------------ */
+
+static bool is_wanted(const struct follower *f, const struct event *e)
+{
+    if (f->sandbox[0] && e->sandbox[0] && strcmp(f->sandbox, e->sandbox) != 0)
+        return false;
+    return e->type == EVENT_DROPPED || f->types == 0 || (f->types & (1u << e->type));
+}
+
+/* What it did not see before it went out of the ring. Of an earlier life of cayd nobody knows how many. */
+static int tell_gap(struct follower *f)
+{
+    const struct event_ring *r = f->ring;
+    bool earlier = f->next_id < f->core->events->base_id;
+    int rc = 0;
+
+    if (f->next_id >= r->first_id)
+        return 0;
+    rc = events_format_dropped(r->first_id - 1, earlier ? -1 : r->first_id - f->next_id,
+                               earlier ? "restarted" : "too_late", &f->out);
+    if (rc == 0)
+        f->next_id = r->first_id;
+    return rc;
+}
+
+/* Into out what is next, as much as fits. False: memory is out. */
+static bool fill(struct follower *f)
+{
+    const struct event *e;
+
+    if (tell_gap(f) < 0)
+        return false;
+    while ((e = events_at(f->ring, f->next_id))) {
+        if (is_wanted(f, e)) {
+            int rc = buf_append(&f->out, e->line, e->len);
+
+            if (rc == -EMSGSIZE && f->out.len > 0)
+                return true;
+            if (rc < 0)
+                return false;
+        }
+        f->next_id++;
+    }
+    return true;
+}
+
+static void on_poll(uv_poll_t *p, int status, int events)
+{
+    struct follower *f = p->data;
+
+    if (status < 0 || (events & UV_DISCONNECT))
+        end(f); /* its reader has gone */
+    else
+        pump(f);
+}
+
+/* A pipe whose reader closes it tells so whatever is asked for. */
+static void wait_for(struct follower *f, int events)
+{
+    if (!f->ended && uv_poll_start(&f->poll, events, on_poll) < 0)
+        end(f);
+}
+
+/* 1: all of out is written; 0: the pipe is full; -1: nobody reads it. */
+static int flush(struct follower *f)
+{
+    while (f->out.len > 0) {
+        ssize_t n = write(f->fd, f->out.data, f->out.len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? 0 : -1;
+        buf_consume(&f->out, (size_t)n);
+    }
+    return 1;
+}
+
+/* As much as the pipe takes: a pipe's worth at most, so that nobody waits for it. */
+static void pump(struct follower *f)
+{
+    int rc;
+
+    do {
+        rc = flush(f);
+        if (rc <= 0)
+            break;
+        if (!fill(f))
+            rc = -1;
+    } while (rc > 0 && f->out.len > 0);
+    if (rc < 0 || (rc > 0 && !f->follow))
+        end(f);
+    else
+        wait_for(f, UV_DISCONNECT | (rc == 0 ? UV_WRITABLE : 0));
+}
+
+void events_wake(struct core *c, struct event_ring *r)
+{
+    for (struct follower *f = c->events->followers, *next; f; f = next) {
+        next = f->next;
+        if (f->ring == r && f->out.len == 0)
+            pump(f);
+    }
+}
+
+/* A sign of life, which also says where to go on after a break. */
+static void beat(struct follower *f)
+{
+    if (f->out.len == 0 && buf_printf(&f->out, "{\"type\":\"heartbeat\",\"id\":%lld}\n",
+                                      (long long)f->next_id - 1) == 0)
+        pump(f);
+}
+
+static void arm_beat(struct core *c)
+{
+    uint64_t ms = c->config.events_beat_ms ? c->config.events_beat_ms : EVENTS_BEAT_MS;
+
+    timers_set(&c->timers, &c->events->beat, clock_mono_ms() + ms);
+}
+
+void events_on_beat(struct timer *t)
+{
+    struct core *c = CONTAINER_OF(t, struct events, beat)->core;
+
+    for (struct follower *f = c->events->followers, *next; f; f = next) {
+        next = f->next;
+        beat(f);
+    }
+    if (c->events->count > 0)
+        arm_beat(c);
+}
+
+/* -- the begin --------------------------------------------------------------------------------- */
+
+static enum err_code check_sandbox(struct core *c, const struct event_ring *r, const char *id,
+                                   struct err *e)
+{
+    if (sandbox_visible(c, r->tenant, id, &(struct sandbox_obj *){NULL}, NULL) == ERR_OK)
+        return ERR_OK;
+    for (int64_t i = r->first_id; i < r->next_id; i++)
+        if (strcmp(events_at(r, i)->sandbox, id) == 0)
+            return ERR_OK;
+    return err_set(e, ERR_NOT_FOUND,
+                   "there is no sandbox '%.32s', and no event of one that has ended is kept", id);
+}
+
+static enum err_code check_room(const struct events *ev, const struct event_ring *r, struct err *e)
+{
+    if (r->followers >= EVENTS_FOLLOWERS_EACH) {
+        err_set(e, ERR_EXHAUSTED, "%u follow your events, which is the limit",
+                EVENTS_FOLLOWERS_EACH);
+        err_hint(e, "end one of them first");
+        return ERR_EXHAUSTED;
+    }
+    if (ev->count < EVENTS_FOLLOWERS_MAX)
+        return ERR_OK;
+    return err_set(e, ERR_UNAVAILABLE, "%u follow the events of this server, which is the limit",
+                   EVENTS_FOLLOWERS_MAX);
+}
+
+static enum err_code check(struct core *c, const struct event_ring *r,
+                           const struct core_events_filter *f, struct err *e)
+{
+    enum err_code code = check_room(c->events, r, e);
+
+    if (code == ERR_OK && f->sandbox)
+        code = check_sandbox(c, r, f->sandbox, e);
+    if (code != ERR_OK || f->since < r->next_id)
+        return code;
+    err_set(e, ERR_INVALID, "since: no event of the id %lld was told yet; the last one has %lld",
+            (long long)f->since, (long long)r->next_id - 1);
+    err_hint(e, "was the clock of the server set back? Begin with since=0");
+    return ERR_INVALID;
+}
+
+/* The first id that it is to be told. */
+static int64_t first_of(const struct event_ring *r, const struct events *ev,
+                        const struct core_events_filter *f)
+{
+    if (f->since == EVENTS_SINCE_NOW && f->follow)
+        return r->next_id;
+    return f->since <= 0 ? ev->base_id : f->since + 1;
+}
+
+static struct follower *new_follower(struct core *c, struct event_ring *r, const char *key,
+                                     const struct core_events_filter *filter)
+{
+    struct follower *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return NULL;
+    f->core = c;
+    f->ring = r;
+    f->types = filter->types;
+    f->follow = filter->follow;
+    f->next_id = first_of(r, c->events, filter);
+    (void)snprintf(f->sandbox, sizeof(f->sandbox), "%s", filter->sandbox ? filter->sandbox : "");
+    core_key_id(key, f->key_id);
+    buf_init(&f->out, EVENTS_BATCH_BYTES);
+    return f;
+}
+
+static void enter(struct core *c, struct follower *f)
+{
+    struct events *ev = c->events;
+
+    f->poll.data = f;
+    f->next = ev->followers;
+    if (f->next)
+        f->next->prev = f;
+    ev->followers = f;
+    f->ring->followers++;
+    ev->handles++;
+    if (ev->count++ == 0)
+        arm_beat(c);
+}
+
+enum err_code core_events_follow(struct core *c, const char *tenant, const char *key,
+                                 const struct core_events_filter *filter, int *fd, struct err *e)
+{
+    struct event_ring *r = events_ring(c->events, tenant);
+    struct follower *f;
+    int ends[2], rc;
+
+    if (!r)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    if (check(c, r, filter, e) != ERR_OK)
+        return e->code;
+    f = new_follower(c, r, key, filter);
+    if (!f || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+        rc = f ? errno : ENOMEM;
+        free(f);
+        return err_set_sys(e, ERR_UNAVAILABLE, rc, "a stream of events");
+    }
+    f->fd = ends[1];
+    rc = uv_poll_init(c->loop, &f->poll, f->fd);
+    if (rc < 0) {
+        close(ends[0]);
+        close(ends[1]);
+        free(f);
+        return err_set_sys(e, ERR_UNAVAILABLE, rc, "a stream of events");
+    }
+    enter(c, f);
+    *fd = ends[0];
+    pump(f);
+    if (f->follow && !f->ended && f->out.len == 0)
+        beat(f); /* where it stands */
+    return ERR_OK;
+}
+
+void events_forget_key(struct core *c, const char *key_id)
+{
+    for (struct follower *f = c->events->followers, *next; f; f = next) {
+        next = f->next;
+        if (strcmp(f->key_id, key_id) == 0)
+            end(f);
+    }
+}
+
+unsigned events_stop(struct core *c)
+{
+    if (!c->events)
+        return 0;
+    while (c->events->followers)
+        end(c->events->followers);
+    return c->events->handles;
+}

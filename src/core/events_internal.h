@@ -1,0 +1,50 @@
+#pragma once
+/* What events.c (the rings) and events_follow.c (who reads them) share. */
+
+#include "base/buf.h"
+#include "core/events.h"
+#include "core/internal.h"
+
+struct follower;
+
+struct event {
+    int64_t id;
+    enum event_type type;
+    char sandbox[IDS_SANDBOX_SIZE]; /* "": of none */
+    size_t len;
+    char line[]; /* JSON and a line's end */
+};
+
+/* A tenant's. Kept for the life of the core: a tenant is a row that the operator made. */
+struct event_ring {
+    struct event_ring *next;
+    char tenant[CORE_TENANT_SIZE];
+    int64_t first_id, next_id; /* first_id == next_id: empty */
+    size_t bytes;
+    unsigned followers;
+    struct event *events[EVENTS_RING_MAX]; /* by id, modulo */
+};
+
+struct events {
+    struct core *core;
+    struct event_ring *rings;
+    struct follower *followers;
+    size_t bytes;
+    int64_t base_id;  /* the first id of this life, and of every ring */
+    unsigned count;   /* followers */
+    unsigned handles; /* of theirs that are not closed yet */
+    struct timer beat;
+};
+
+/* Makes it when absent. NULL: memory is out. */
+struct event_ring *events_ring(struct events *ev, const char *tenant);
+
+/* NULL: not in it (any more, or yet). */
+const struct event *events_at(const struct event_ring *r, int64_t id);
+
+/* A "dropped" that only one follower is told, into out (max bytes). 0 or -errno. id: the last of them. */
+int events_format_dropped(int64_t id, int64_t count, const char *reason, struct buf *out);
+
+/* events_follow.c: there is something new in r. */
+void events_wake(struct core *c, struct event_ring *r);
+void events_on_beat(struct timer *t);
