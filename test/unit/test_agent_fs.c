@@ -7,19 +7,15 @@
 #include "agent/fs_remove.h"
 #include "agent/path.h"
 #include "agent/user.h"
+#include "skip.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/xattr.h>
-
-#include <cmocka.h>
 
 static char top[64]; /* a directory of the test's own */
 static struct user me;
@@ -364,7 +360,7 @@ static void metadata_is_replaced_and_shown(void **state)
     assert_true(fd >= 0);
     if (fsetxattr(fd, "user.e2b.old", "1", 1, 0) < 0 && errno == EOPNOTSUPP) {
         close(fd);
-        skip(); /* a tmpfs without user attributes */
+        SKIP("a file system without user attributes");
     }
     assert_int_equal(fsetxattr(fd, "user.other", "1", 1, 0), 0);
     assert_int_equal(files_meta_read(&h, &m, &e), ERR_OK);

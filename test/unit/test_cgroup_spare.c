@@ -1,4 +1,5 @@
 /* Which control groups are used again, and that they are as new then. As root, with version 1. */
+#include "skip.h"
 #include "sys/cgroup.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
@@ -12,13 +13,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-// clang-format off
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-// clang-format on
-
 #define NAME  "cay-test-spare"
 #define PLACE "/sys/fs/cgroup/memory/" NAME
 #define MIB   (UINT64_C(1) << 20)
@@ -26,13 +20,7 @@
 static struct cgroup *cg;
 static const char *skip_reason;
 
-#define NEEDS_V1                                           \
-    do {                                                   \
-        if (skip_reason) {                                 \
-            print_message("# skipped: %s\n", skip_reason); \
-            skip();                                        \
-        }                                                  \
-    } while (0)
+#define NEEDS_V1 SKIP_FOR(skip_reason)
 
 static bool is_there(const char *path)
 {

@@ -8,19 +8,15 @@
 #include "job/sources.h"
 #include "job/template.h"
 #include "job/tree.h"
+#include "skip.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[64];
 
@@ -203,8 +199,7 @@ static void every_template_has_the_user_and_sudo(void **state)
 {
     struct stat st;
 
-    if (getuid() != 0)
-        skip();
+    NEEDS_ROOT;
     assert_int_equal(mkdir("etc", 0755) | mkdir("etc/skel", 0755), 0);
     put("etc/skel/.bashrc", 0644, "# mine\n");
     assert_int_equal(account_put(), 0);

@@ -1,5 +1,6 @@
 /* What privd judges and remembers, without a machine: permit table, records, loop. */
 #include "permit_fixture.h"
+#include "skip.h"
 
 #include "privd/loop.h"
 #include "privd/records.h"
@@ -9,14 +10,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 /* -- permit ------------------------------------------------------------------------------------ */
 
@@ -187,8 +183,7 @@ static void a_record_is_read_as_it_was_written(void **state)
     struct records_fixture *f = *state;
     struct record rec = a_record(3), out;
 
-    if (getuid() != 0)
-        skip();
+    NEEDS_ROOT;
     assert_int_equal(records_read(&f->records, 3, &out), -ENOENT);
     assert_int_equal(records_write(&f->records, &rec), 0);
     assert_int_equal(records_read(&f->records, 3, &out), 0);
@@ -205,8 +200,7 @@ static void a_damaged_record_is_none(void **state)
     struct records_fixture *f = *state;
     struct record rec = a_record(1), out;
 
-    if (getuid() != 0)
-        skip();
+    NEEDS_ROOT;
     for (size_t i = 0; i < sizeof(rec); i++) {
         uint8_t byte;
 
@@ -225,8 +219,7 @@ static void records_of_another_boot_are_forgotten(void **state)
     char path[96];
     int fd;
 
-    if (getuid() != 0)
-        skip();
+    NEEDS_ROOT;
     assert_int_equal(records_write(&f->records, &rec), 0);
     records_close(&f->records);
     snprintf(path, sizeof(path), "%s/slots/boot_id", f->dir);

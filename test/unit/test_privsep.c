@@ -3,19 +3,16 @@
 #include "privsep/client.h"
 #include "privsep/packet.h"
 #include "privsep/server.h"
+#include "skip.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 #define LATER_MAX 20000
 
@@ -552,8 +549,7 @@ static void another_user_cannot_connect(void **state)
     int status;
     pid_t pid;
 
-    if (getuid() != 0)
-        skip();
+    NEEDS_ROOT;
     assert_int_equal(stat(f->path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(chmod(f->dir, 0755), 0);

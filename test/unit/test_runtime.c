@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "runtime/runtime.h"
+#include "skip.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,9 +12,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -21,8 +20,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
-
-#include <cmocka.h>
 
 #define MIB    (UINT64_C(1) << 20)
 #define CGROUP "cay-test-runtime"
@@ -198,13 +195,7 @@ static void note_left(void *arg, const struct runtime_found *f)
 
 /* --- tests -------------------------------------------------------------------------------------- */
 
-#define NEEDS_ROOT                                         \
-    do {                                                   \
-        if (skip_reason) {                                 \
-            print_message("# skipped: %s\n", skip_reason); \
-            skip();                                        \
-        }                                                  \
-    } while (0)
+#define NEEDS_RUNTIME SKIP_FOR(skip_reason)
 
 static void sees_only_itself(uint32_t gen, bool in_slot)
 {
@@ -244,7 +235,7 @@ static void sees_only_itself(uint32_t gen, bool in_slot)
 
 static void test_starts_and_sees_only_itself(void **state)
 {
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     sees_only_itself(1, true);
     sees_only_itself(101, false);
 }
@@ -253,7 +244,7 @@ static void test_boot_ids_differ(void **state)
 {
     struct box a, b;
     char one[64], two[64];
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     box_start(&a, 0, 2);
     box_start(&b, 1, 1);
     run(&a, 1000, "cat /proc/sys/kernel/random/boot_id", one, sizeof(one));
@@ -267,7 +258,7 @@ static void test_boot_ids_differ(void **state)
 static void test_set_uid_programs_work(void **state)
 {
     struct box b;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     box_start(&b, 0, 3);
     /* What sudo rests on: a set-uid root program of the sandbox, made inside, gives the sandbox's root. */
     expect(&b, 0, "cp /usr/bin/id /usr/bin/rootid && chmod 4755 /usr/bin/rootid", "");
@@ -279,7 +270,7 @@ static void test_set_uid_programs_work(void **state)
 static void test_root_cannot_touch_pid_1(void **state)
 {
     struct box b;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     box_start(&b, 0, 4);
     expect_has(&b, 0, "cat /proc/1/mem", "Permission denied");
     expect_has(&b, 0, "cat /proc/1/environ", "Permission denied");
@@ -310,7 +301,7 @@ static void test_root_cannot_touch_pid_1(void **state)
 static void test_network_is_refused_at_once(void **state)
 {
     struct box b;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     box_start(&b, 0, 5);
     expect(
         &b, 1000,
@@ -354,7 +345,7 @@ static void test_limits_hold(void **state)
 {
     struct box b;
     struct runtime_stat st;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     const char *full = in_memory ? "No space left" : "isk quota exceeded";
     box_start(&b, 0, 6);
     expect_has(&b, 1000, "dd if=/dev/zero of=/tmp/big bs=1M count=200 2>&1", full);
@@ -389,7 +380,7 @@ static void test_limits_hold(void **state)
 static void test_nested_namespaces_and_other_abis(void **state)
 {
     struct box b;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     box_start(&b, 0, 7);
     expect_has(&b, 0,
                "unshare -U true; unshare -m true; unshare -n true; chroot / true && echo chroot",
@@ -419,7 +410,7 @@ static void test_nested_namespaces_and_other_abis(void **state)
 static void test_neighbours_share_nothing(void **state)
 {
     struct box a, b;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     box_start(&a, 0, 20);
     box_start(&b, 1, 20);
     expect(&a, 1000,
@@ -458,7 +449,7 @@ static void test_sockets_reach_services_inside(void **state)
     int fds[3];
     char byte = 0;
     struct stat before, after;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     box_start(&b, 0, 8);
     expect(&b, 1000,
            "python3 -c '\n"
@@ -499,7 +490,7 @@ static void test_failures_are_named_and_undone(void **state)
 {
     struct box b;
     uint32_t stage = 0;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     box_slot(&b, 0, 9);
     assert_int_equal(box_try_start(&b, 77, &small, &stage), -ENOENT);
     assert_int_equal(stage, PRIVSEP_STAGE_TEMPLATE);
@@ -520,7 +511,7 @@ static void test_recovery_finds_and_adopts(void **state)
     struct box b;
     struct runtime_found f = {.slot = UINT32_MAX};
     int pidfd = -1;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     box_start(&b, 5, 42);
     assert_int_equal(runtime_scan(rt, note_left, &f), 0);
     assert_int_equal(f.slot, 5);
@@ -592,7 +583,7 @@ static void test_nothing_is_left(void **state)
     static const char *const cgroups[] = {
         "/sys/fs/cgroup/memory/" CGROUP, "/sys/fs/cgroup/pids/" CGROUP,
         "/sys/fs/cgroup/freezer/" CGROUP, "/sys/fs/cgroup/" CGROUP};
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     snprintf(layers, sizeof(layers), "%s/disk/layers", state_dir);
     unsigned processes = count_processes(), mounts = count_mounts(),
              fds = count_entries("/proc/self/fd");
@@ -622,7 +613,7 @@ static void test_many_and_how_long(void **state)
     enum { N = 40 };
     static struct box b[N];
     uint64_t slot[N], start[N], sum_slot = 0, sum_start = 0, t;
-    NEEDS_ROOT;
+    NEEDS_RUNTIME;
     for (unsigned i = 0; i < N; i++) {
         box_start(&b[i], i, 100);
         slot[i] = b[i].slot_us;

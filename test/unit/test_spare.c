@@ -3,6 +3,7 @@
 #include "runtime/spare.h"
 
 #include "base/log.h"
+#include "skip.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,25 +14,12 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-// clang-format off
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-// clang-format on
-
 static char state_dir[64];
 static struct disk disk = {.root_fd = -1};
 static int state_fd = -1;
 static const char *skip_reason;
 
-#define NEEDS_DISK                                         \
-    do {                                                   \
-        if (skip_reason) {                                 \
-            print_message("# skipped: %s\n", skip_reason); \
-            skip();                                        \
-        }                                                  \
-    } while (0)
+#define NEEDS_DISK SKIP_FOR(skip_reason)
 
 /* In the layer's directory. */
 static void shell(uint32_t slot, const char *script)

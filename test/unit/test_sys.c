@@ -1,6 +1,7 @@
 /* One Linux facility after the other, for real. Most need root and say so when they are skipped. */
 
 #include "base/io.h"
+#include "skip.h"
 #include "sys/btrfs.h"
 #include "sys/caps.h"
 #include "sys/cgroup.h"
@@ -19,9 +20,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -32,17 +31,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
-
 #define CGROUP "cay-test-sys"
-
-#define NEEDS_ROOT                                    \
-    do {                                              \
-        if (geteuid() != 0) {                         \
-            print_message("# skipped: needs root\n"); \
-            skip();                                   \
-        }                                             \
-    } while (0)
 
 /* Runs fn in a child; what it returns (0..255) is its exit status. */
 static int in_child(int (*fn)(void))
@@ -605,8 +594,7 @@ static struct cgroup *open_cgroup(void)
     struct cgroup *cg = NULL;
     char why[192] = "";
     if (cgroup_open(CGROUP, &cg, why, sizeof(why)) < 0) {
-        print_message("# skipped: %s\n", why);
-        skip();
+        SKIP(why);
     }
     return cg;
 }
@@ -749,8 +737,7 @@ static void test_btrfs_on_a_loop_device(void **state)
     snprintf(command, sizeof(command), "mkfs.btrfs -q %s >/dev/null 2>&1", image);
     if (access("/dev/loop-control", F_OK) < 0 || system(command) != 0) {
         unlink(image);
-        print_message("# skipped: needs loop devices and mkfs.btrfs\n");
-        skip();
+        SKIP("needs loop devices and mkfs.btrfs");
     }
     int rc = in_child(use_btrfs);
     int left = -ENOENT; /* it gives itself back, a moment after the last close */
