@@ -1,6 +1,7 @@
 #include "api/api.h"
 
 #include "api/cay_v1.h"
+#include "api/daytona.h"
 #include "api/e2b.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,8 +20,15 @@ struct api {
     struct cay_v1 *cay_v1;
 };
 
-static const struct api_route *const route_tables[] = {e2b_sandbox_routes, e2b_template_routes,
-                                                       e2b_other_routes, cay_v1_routes};
+static json_t *plain_error(struct api_call *call, int status, const char *message,
+                           const char *hint);
+
+static const struct api_route *const plain_tables[] = {e2b_sandbox_routes, e2b_template_routes,
+                                                       e2b_other_routes, cay_v1_routes, NULL};
+static const struct api_dialect plain_dialect = {"/", plain_tables, plain_error};
+
+/* The first whose prefix fits has the request. */
+static const struct api_dialect *const dialects[] = {&daytona_dialect, &plain_dialect};
 
 static const int statuses[ERR_CODE_COUNT] = {
     [ERR_OK] = 200,
@@ -192,8 +200,7 @@ void api_reply_empty(struct api_call *call, int status)
     finish(call, status);
 }
 
-/* A text that was cut in the middle of a character is not UTF-8 any more, and jansson refuses it. */
-static json_t *text_json(const char *text)
+json_t *api_json_text(const char *text)
 {
     size_t n = strlen(text);
     json_t *s = json_stringn(text, n);
@@ -203,39 +210,43 @@ static json_t *text_json(const char *text)
     return s ? s : json_string("");
 }
 
+/* E2B's shape, and cay's own. */
+static json_t *plain_error(struct api_call *call, int status, const char *message, const char *hint)
+{
+    json_t *body = json_object();
+
+    json_object_set_new(body, "code", json_integer(status));
+    json_object_set_new(body, "message", api_json_text(message));
+    if (hint[0])
+        json_object_set_new(body, "hint", api_json_text(hint));
+    return body;
+}
+
 void api_fail(struct api_call *call, int status, const char *fmt, ...)
 {
     struct err e;
     va_list ap;
     char text[sizeof(e.text)];
-    json_t *body = json_object();
 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     err_set(&e, ERR_INTERNAL, "%s", text); /* replaces control characters */
-    json_object_set_new(body, "code", json_integer(status));
-    json_object_set_new(body, "message", text_json(e.text));
-    api_reply_json(call, status, body);
+    api_reply_json(call, status, call->dialect->error(call, status, e.text, ""));
 }
 
 void api_fail_err(struct api_call *call, const struct err *e)
 {
     int status = api_status_of(e->code);
-    json_t *body = json_object();
     char message[sizeof(e->text) + sizeof(e->hint) + 4];
 
     if (status >= 500)
         log_warn("api: %s %s: %s", call->request->method, call->request->path, e->text);
     /* The SDKs show `message` alone: the hint must be in it to reach anybody. */
     snprintf(message, sizeof(message), "%s%s%s", e->text, e->hint[0] ? "; " : "", e->hint);
-    json_object_set_new(body, "code", json_integer(status));
-    json_object_set_new(body, "message", text_json(message));
-    if (e->hint[0])
-        json_object_set_new(body, "hint", text_json(e->hint));
     if (status == 429)
         api_header_add(call, "Retry-After", "1");
-    api_reply_json(call, status, body);
+    api_reply_json(call, status, call->dialect->error(call, status, message, e->hint));
 }
 
 void api_unsupported(struct api_call *call)
@@ -299,6 +310,18 @@ bool api_call_query_int(struct api_call *call, const char *name, int64_t min, in
     return true;
 }
 
+/* They reach execve: no '=', not empty (NUL cannot be in JSON strings here). */
+enum err_code api_check_env_names(const json_t *env, const char *field, struct err *e)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach ((json_t *)env, name, value)
+        if (!*name || strchr(name, '='))
+            return err_set(e, ERR_INVALID, "%s: \"%.64s\" is not a variable's name", field, name);
+    return ERR_OK;
+}
+
 json_t *api_json_time(int64_t real_ms)
 {
     char text[CLOCK_RFC3339_SIZE];
@@ -317,6 +340,8 @@ bool api_route_match(const char *pattern, const char *path,
     while (*pattern && *path) {
         size_t n;
 
+        if (*pattern == '*')
+            return true; /* and all that follows */
         if (*pattern != '{') {
             if (*pattern++ != *path++)
                 return false;
@@ -330,23 +355,34 @@ bool api_route_match(const char *pattern, const char *path,
         path += n;
         pattern += strcspn(pattern, "}") + 1;
     }
-    return *pattern == '\0' && *path == '\0';
+    return (*pattern == '\0' || *pattern == '*') && *path == '\0';
+}
+
+static const struct api_dialect *find_dialect(const char *path)
+{
+    size_t i = 0;
+
+    while (i + 1 < ARRAY_SIZE(dialects) &&
+           strncmp(path, dialects[i]->prefix, strlen(dialects[i]->prefix)) != 0)
+        i++;
+    return dialects[i];
 }
 
 /* The route for method and path. When only the method is wrong: NULL, and the methods that would be
  * right in allow. */
-static const struct api_route *find_route(const char *method, const char *path,
+static const struct api_route *find_route(const struct api_dialect *d, const char *method,
+                                          const char *path,
                                           char params[API_PARAMS_MAX][API_PARAM_SIZE], char *allow,
                                           size_t size)
 {
     size_t used = 0;
 
     allow[0] = '\0';
-    for (size_t t = 0; t < ARRAY_SIZE(route_tables); t++) {
-        for (const struct api_route *r = route_tables[t]; r->method; r++) {
+    for (const struct api_route *const *table = d->tables; *table; table++) {
+        for (const struct api_route *r = *table; r->method; r++) {
             if (!api_route_match(r->pattern, path, params))
                 continue;
-            if (strcmp(r->method, method) == 0)
+            if (strcmp(r->method, method) == 0 || strcmp(r->method, "*") == 0)
                 return r;
             if (used < size)
                 used += (size_t)snprintf(allow + used, size - used, "%s%s", used ? ", " : "",
@@ -403,7 +439,8 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
     call->request = r;
     call->done = done;
     call->done_arg = arg;
-    call->route = find_route(r->method, r->path, call->params, allow, sizeof(allow));
+    call->dialect = find_dialect(r->path);
+    call->route = find_route(call->dialect, r->method, r->path, call->params, allow, sizeof(allow));
     if (!call->route) {
         refuse_route(call, allow);
         return;

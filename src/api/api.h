@@ -1,12 +1,13 @@
 #pragma once
-/* The control plane's routes: translation between HTTP and core, nothing else.
+/* The control plane's routes: translation between HTTP and core, nothing else. There are dialects, told
+ * apart by how a path begins; each has its routes and its shape of errors.
  *
  * Runs on the control loop. A connection loop hands over a whole request as plain data (struct
  * api_request, strings that it made for this) and gets a whole response as plain data: no socket, no
  * exchange, no pointer that may have died crosses. Every call answers exactly once, perhaps before
  * api_dispatch returns. Who sends the answer drops it when its client has gone.
  *
- * Sources: E2B's public OpenAPI description; cay_v1.h for cay's own part. Never blocks. */
+ * Sources: E2B's public OpenAPI description; daytona.h; cay_v1.h for cay's own part. Never blocks. */
 
 #include "base/err.h"
 #include "core/core.h"
@@ -48,6 +49,7 @@ struct api_response {
 struct api_config {
     const char *domain;    /* of sandbox host names, "localhost:3000"; NULL or "": none */
     const char *state_dir; /* for cay_v1.h's key file */
+    bool https;            /* clients are told https addresses */
     uint64_t max_ttl_ms;
     struct privsep_limits limits; /* what a sandbox gets that asks for none */
 };
@@ -79,12 +81,23 @@ enum {
     API_OPERATOR = 1u << 1, /* only for the operator's tenant */
 };
 
+/* Tables end with NULL as method. The method "*" is any, for what no row before has; a star at the end of
+ * a pattern is all that follows. */
 struct api_route {
     const char *method;
-    const char *pattern; /* "/sandboxes/{id}/timeout"; the table ends with NULL */
+    const char *pattern; /* "/sandboxes/{id}/timeout" */
     api_handler handler;
     unsigned flags;
     const char *note; /* for api_unsupported: what is asked for, and what to do instead */
+};
+
+struct api_dialect {
+    const char *prefix;                    /* "/api/": how its paths begin */
+    const struct api_route *const *tables; /* ends with NULL */
+    /* What its clients get for an error: a new object, or NULL when memory is out. hint is not "" where
+     * there is one, and in message already. Status and message are what the server says; headers may be
+     * added. */
+    json_t *(*error)(struct api_call *call, int status, const char *message, const char *hint);
 };
 
 /* One request on its way. Valid until one of the api_reply or api_fail functions was called, exactly
@@ -92,6 +105,7 @@ struct api_route {
 struct api_call {
     struct api *api;
     struct core *core;
+    const struct api_dialect *dialect;
     const struct api_route *route;
     struct api_request *request;
     char tenant[CORE_TENANT_SIZE];
@@ -130,6 +144,12 @@ void api_fail_err(struct api_call *call, const struct err *e);
 void api_unsupported(struct api_call *call);
 
 int api_status_of(enum err_code code);
+
+/* ERR_INVALID, naming the field, unless every name can be a variable's (values are strings). */
+enum err_code api_check_env_names(const json_t *env, const char *field, struct err *e);
+
+/* A JSON string of text; what was cut in the middle of a character loses its rest. */
+json_t *api_json_text(const char *text);
 
 /* Exported for tests: does path match pattern? Fills params (decoded). */
 bool api_route_match(const char *pattern, const char *path,

@@ -60,7 +60,6 @@ void cay_v1_policy_put(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
     struct core_network n = {.network = NULL};
-    json_t *nothing;
     struct err e;
 
     if (!s) {
@@ -73,8 +72,7 @@ void cay_v1_policy_put(struct api_call *call)
     }
     if (!api_call_body(call))
         return;
-    nothing = json_object();
-    if (e2b_network_update(s->network, nothing, &n.network, &e) != ERR_OK) {
+    if (e2b_network_ingress(s->network, &n.network, &e) != ERR_OK) {
         api_fail_err(call, &e);
     } else {
         n.policy = call->body;
@@ -82,7 +80,6 @@ void cay_v1_policy_put(struct api_call *call)
         n.credentials = still_named(s->credentials, call->body);
         core_sandbox_set_network(call->core, call->tenant, call->params[0], &n, policy_set, call);
     }
-    json_decref(nothing);
     json_decref(n.network);
     json_decref(n.credentials);
 }

@@ -58,6 +58,9 @@ enum err_code e2b_network_keep(const json_t *network, const json_t *body, json_t
 enum err_code e2b_network_update(const json_t *before, const json_t *body, json_t **out,
                                  struct err *e);
 
+/* What a network object (may be NULL) says of the way in, for those who set the way out otherwise. */
+enum err_code e2b_network_ingress(const json_t *before, json_t **out, struct err *e);
+
 /* The headers that network's rules set, for core_credentials_seal: a new array. NULL: memory is out. */
 json_t *e2b_network_secrets(const json_t *network);
 

@@ -1,3 +1,4 @@
+#include "api/daytona_network.h"
 #include "api/e2b.h"
 #include "core/credential.h"
 #include "core/ingress.h"
@@ -249,6 +250,8 @@ enum err_code e2b_network_keep(const json_t *network, const json_t *body, json_t
     }
     kept = network ? json_deep_copy(network) : json_object();
     json_object_del(kept, E2B_INTERNET_KEY);
+    json_object_del(kept,
+                    DAYTONA_NETWORK_KEY); /* only what Daytona's calls have checked is there */
     if (json_is_boolean(internet))
         json_object_set(kept, E2B_INTERNET_KEY, internet);
     *out = kept;
@@ -271,6 +274,15 @@ enum err_code e2b_network_update(const json_t *before, const json_t *body, json_
             json_object_set(next, egress[i], value);
     rc = e2b_network_keep(next, body, out, e);
     json_decref(next);
+    return rc;
+}
+
+enum err_code e2b_network_ingress(const json_t *before, json_t **out, struct err *e)
+{
+    json_t *nothing = json_object();
+    enum err_code rc = e2b_network_update(before, nothing, out, e);
+
+    json_decref(nothing);
     return rc;
 }
 
@@ -322,6 +334,7 @@ json_t *e2b_network_shown(const json_t *network)
         return NULL;
     shown = json_deep_copy(network);
     json_object_del(shown, E2B_INTERNET_KEY);
+    json_object_del(shown, DAYTONA_NETWORK_KEY);
     proxy = json_object_get(shown, "egressProxy");
     if (json_is_object(proxy))
         json_object_del(proxy, "password");

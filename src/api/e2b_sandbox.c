@@ -71,18 +71,6 @@ static enum err_code check_max(struct api_call *call, int64_t ttl_ms, struct err
     return ERR_OK;
 }
 
-/* Environment names reach execve: no '=', not empty (NUL cannot be in JSON strings here). */
-static enum err_code check_env_names(const json_t *env, struct err *e)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach ((json_t *)env, name, value)
-        if (!*name || strchr(name, '='))
-            return err_set(e, ERR_INVALID, "envVars: \"%.64s\" is not a variable's name", name);
-    return ERR_OK;
-}
-
 static enum err_code read_maps(const json_t *body, struct sandbox_request *r, struct err *e)
 {
     enum err_code rc;
@@ -95,7 +83,7 @@ static enum err_code read_maps(const json_t *body, struct sandbox_request *r, st
         return rc;
     if (r->env &&
         ((rc = json_check_str_map(r->env, "envVars", API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e)) ||
-         (rc = check_env_names(r->env, e))))
+         (rc = api_check_env_names(r->env, "envVars", e))))
         return rc;
     return ERR_OK;
 }

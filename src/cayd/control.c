@@ -161,6 +161,7 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
     };
     struct api_config api = {.domain = s->server_domain,
                              .state_dir = s->state_dir,
+                             .https = settings_has_tls(s),
                              .max_ttl_ms = s->sandbox_max_ttl_ms,
                              .limits = core.limits};
     enum err_code rc = core_new(loop, &core, privd_path, &c->core, e);

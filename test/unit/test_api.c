@@ -25,6 +25,10 @@ static void test_route_match(void **state)
     assert_true(api_route_match("/t/{a}/builds/{b}/status", "/t/x%2Fy/builds/z/status", params));
     assert_string_equal(params[0], "x/y");
     assert_string_equal(params[1], "z");
+    assert_true(api_route_match("/api/*", "/api/", params));
+    assert_true(api_route_match("/api/*", "/api/a/b%zz", params));
+    assert_false(api_route_match("/api/*", "/api", params));
+    assert_false(api_route_match("/api/*", "/apis/a", params));
     /* Malformed, or longer than any id. */
     assert_false(api_route_match("/t/{a}", "/t/%zz", params));
     assert_false(api_route_match("/t/{a}", "/t/%00", params));

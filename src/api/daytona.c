@@ -1,0 +1,205 @@
+#include "api/daytona.h"
+
+#include "api/daytona_network.h"
+#include "api/e2b.h"
+#include "base/clock.h"
+#include "core/ingress.h"
+#include "http/message.h"
+
+#include <stdio.h>
+
+#define GIB           (1024.0 * 1024.0 * 1024.0)
+#define USER          "user" /* whom programs run as */
+#define ADDRESS_BYTES 512
+
+/* -- shapes ------------------------------------------------------------------------------------- */
+
+static json_t *error(struct api_call *call, int status, const char *message, const char *hint)
+{
+    char now[CLOCK_RFC3339_SIZE];
+    json_t *body = json_object();
+
+    clock_format_rfc3339(clock_real_ms(), now);
+    json_object_set_new(body, "path", api_json_text(call->request->path));
+    json_object_set_new(body, "timestamp", json_string(now));
+    json_object_set_new(body, "statusCode", json_integer(status));
+    json_object_set_new(body, "error", json_string(http_status_text(status)));
+    json_object_set_new(body, "message", api_json_text(message));
+    return body;
+}
+
+static const char *state_name(enum sandbox_state state)
+{
+    static const char *const names[] = {
+        [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "started",
+        [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",
+        [SANDBOX_RESUMING] = "resuming", [SANDBOX_ENDING] = "destroying",
+        [SANDBOX_ENDED] = "destroyed"};
+
+    return names[state];
+}
+
+/* Clients want one, also of a server that has no toolbox: there they are told so, below DAYTONA_PREFIX. */
+static json_t *toolbox_address(const struct api_config *config)
+{
+    char text[ADDRESS_BYTES];
+
+    (void)snprintf(text, sizeof(text), "%s://%s" DAYTONA_PREFIX "toolbox",
+                   config->https ? "https" : "http",
+                   config->domain[0] ? config->domain : "localhost");
+    return json_string(text);
+}
+
+static void set_resources(json_t *out, const struct privsep_limits *l)
+{
+    json_object_set_new(out, "cpu", json_real(l->cpu_milli / 1000.0));
+    json_object_set_new(out, "gpu", json_integer(0));
+    json_object_set_new(out, "memory", json_real((double)l->memory_bytes / GIB));
+    json_object_set_new(out, "disk", json_real((double)l->disk_bytes / GIB));
+}
+
+json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item)
+{
+    const char *state = state_name(s->state);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id,
+                            "organizationId", s->tenant, "name", s->id, "snapshot", s->template_id,
+                            "user", USER, "target", DAYTONA_TARGET, "state", state, "sandboxClass",
+                            "container", "autoStopInterval", 0, "autoDeleteInterval", 0);
+
+    if (!out)
+        return NULL;
+    json_object_set_new(out, "labels", s->metadata ? json_deep_copy(s->metadata) : json_object());
+    json_object_set_new(out, "public", json_boolean(ingress_is_public(s->network)));
+    daytona_network_show(s->network, s->policy, out);
+    set_resources(out, &s->limits);
+    json_object_set_new(out, "createdAt", api_json_time(s->started_real_ms));
+    json_object_set_new(out, "autoDestroyAt", api_json_time(s->end_real_ms));
+    json_object_set_new(out, "toolboxProxyUrl", toolbox_address(api_config_of(call->api)));
+    if (item)
+        return out;
+    /* What an environment was given is nowhere but inside: it may hold secrets. */
+    json_object_set_new(out, "env", json_object());
+    json_object_set_new(out, "volumes", json_array());
+    return out;
+}
+
+void daytona_no_sandbox(struct api_call *call)
+{
+    api_fail(call, 404, "Sandbox with ID or name %s not found", call->params[0]);
+}
+
+void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (!why)
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+    else
+        api_fail_err(call, why);
+}
+
+/* -- one sandbox -------------------------------------------------------------------------------- */
+
+/* NULL: the call was answered. */
+static const struct sandbox *find(struct api_call *call)
+{
+    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+
+    if (!s)
+        daytona_no_sandbox(call);
+    return s;
+}
+
+static void get(struct api_call *call)
+{
+    const struct sandbox *s = find(call);
+
+    if (s)
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+}
+
+static void free_last_words(void *state)
+{
+    json_decref(state);
+}
+
+static void removed(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (!why)
+        api_reply_json(call, 200, json_incref(call->state));
+    else if (why->code == ERR_NOT_FOUND)
+        daytona_no_sandbox(call);
+    else
+        api_fail_err(call, why);
+}
+
+/* The answer is what it was, which nobody can ask any more when it has ended. */
+static void remove_one(struct api_call *call)
+{
+    const struct sandbox *s = find(call);
+
+    if (!s)
+        return;
+    call->state = daytona_sandbox_json(call, s, false);
+    call->state_free = free_last_words;
+    json_object_set_new(call->state, "state", json_string(state_name(SANDBOX_ENDED)));
+    core_sandbox_kill(call->core, call->tenant, call->params[0], removed, call);
+}
+
+/* What E2B's network object says of the way in stays; all else of it was about the way out. */
+static enum err_code next_network(const struct sandbox *s, json_t *settings, struct core_network *n,
+                                  struct err *e)
+{
+    enum err_code rc = e2b_network_ingress(s->network, &n->network, e);
+
+    if (rc != ERR_OK)
+        return rc;
+    n->policy = daytona_network_policy(settings);
+    n->allow_internet = !json_is_true(json_object_get(settings, "networkBlockAll"));
+    if (!n->policy || json_object_set(n->network, DAYTONA_NETWORK_KEY, settings) < 0)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    return ERR_OK;
+}
+
+static void set_network(struct api_call *call)
+{
+    const struct sandbox *s = find(call);
+    struct core_network n = {.network = NULL};
+    json_t *settings = NULL;
+    struct err e;
+
+    if (!s || !api_call_body(call))
+        return;
+    if (daytona_network_update(daytona_network_of(s->network), call->body, &settings, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else if (!settings)
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+    else if (next_network(s, settings, &n, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        core_sandbox_set_network(call->core, call->tenant, call->params[0], &n,
+                                 daytona_sandbox_done, call);
+    json_decref(settings);
+    json_decref(n.network);
+    json_decref(n.policy);
+}
+
+/* -- routes ------------------------------------------------------------------------------------- */
+
+static const struct api_route routes[] = {
+    {"POST", "/api/sandbox", daytona_sandbox_create},
+    {"GET", "/api/sandbox", daytona_sandbox_list},
+    {"GET", "/api/sandbox/{id}", get},
+    {"DELETE", "/api/sandbox/{id}", remove_one},
+    {"POST", "/api/sandbox/{id}/network-settings", set_network},
+    {"*", "/api/*", api_unsupported, 0,
+     "of Daytona's API there are only creating, listing, getting and deleting sandboxes, and their "
+     "network settings (use E2B's SDKs or `cay` for commands and files)"},
+    {0},
+};
+
+static const struct api_route *const tables[] = {routes, NULL};
+
+const struct api_dialect daytona_dialect = {DAYTONA_PREFIX, tables, error};

@@ -1,0 +1,41 @@
+#pragma once
+/* Daytona's control plane below /api: what its network settings need of it, so far. All other paths there
+ * answer 501.
+ *
+ *   POST /api/sandbox                        a sandbox, at once in state "started"
+ *   GET /api/sandbox?cursor&limit&labels     {"items": [...], "nextCursor": text or null}
+ *   GET, DELETE /api/sandbox/{id}
+ *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
+ *
+ * Sandboxes are the same for all dialects: one that was made by another is shown, changed and ended here
+ * too. Labels are E2B's metadata; what a sandbox was last told of the way out is in force, whoever told it.
+ *
+ * Sources: openapi-specs/api.json of github.com/daytona/clients at d94a128; what npm @daytonaio/sdk 0.218.0
+ * and PyPI daytona 0.226.1 send; daytonaio/daytona at b5a5d9e78 for errors and defaults. */
+
+#include "api/api.h"
+
+#define DAYTONA_PREFIX   "/api/"
+#define DAYTONA_TARGET   "local" /* the one region that there is */
+#define DAYTONA_SNAPSHOT "base"  /* of a create that names none */
+#define DAYTONA_TTL_DEFAULT_MS \
+    900000 /* of one without ttlMinutes: when Daytona would stop an idle one */
+#define DAYTONA_PAGE_MAX     200
+#define DAYTONA_LABELS_BYTES 16384u /* of a list's filter */
+
+extern const struct api_dialect daytona_dialect;
+
+/* -- daytona.c ----------------------------------------------------------------------------------- */
+
+/* A new reference; NULL: memory is out. An item of a list has no environment, which is how clients tell. */
+json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item);
+
+void daytona_no_sandbox(struct api_call *call);
+
+/* A core_sandbox_cb that answers with the sandbox; arg is the call. */
+void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *why);
+
+/* -- handlers in files of their own -------------------------------------------------------------- */
+
+void daytona_sandbox_create(struct api_call *call);
+void daytona_sandbox_list(struct api_call *call);

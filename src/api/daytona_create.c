@@ -1,0 +1,238 @@
+/* POST /api/sandbox. What asks for something that is not there is refused, not ignored: who asked for a
+ * volume must not find its files gone later. */
+#include "api/daytona.h"
+#include "api/daytona_network.h"
+#include "core/ingress.h"
+#include "http/json.h"
+
+#include <string.h>
+
+#define MINUTE_MS 60000
+
+/* Strings and objects of r are the body's, but for those that are here too. */
+struct creation {
+    struct sandbox_request r;
+    json_t *settings, *network, *policy;
+};
+
+static void creation_free(void *state)
+{
+    struct creation *c = state;
+
+    json_decref(c->settings);
+    json_decref(c->network);
+    json_decref(c->policy);
+    free(c);
+}
+
+/* -- fields ------------------------------------------------------------------------------------- */
+
+/* Every field of a body. what: it is refused unless it says nothing (null, false, 0, "", [], {}), with
+ * this; NULL: it is read below. */
+static const struct {
+    const char *name, *what;
+} fields[] = {
+    {"snapshot", NULL},
+    {"env", NULL},
+    {"labels", NULL},
+    {"public", NULL},
+    {"user", NULL},
+    {"target", NULL},
+    {"networkBlockAll", NULL},
+    {"networkAllowList", NULL},
+    {"domainAllowList", NULL},
+    {"autoDeleteInterval", NULL},
+    {"ttlMinutes", NULL},
+    {"name", "names (a sandbox is found by its id, or by labels)"},
+    {"autoStopInterval", "stopping when idle (give ttlMinutes)"},
+    {"autoPauseInterval", "pausing (give ttlMinutes)"},
+    {"autoArchiveInterval", "archiving"},
+    {"cpu", "resources of one sandbox (the operator sets those of all)"},
+    {"memory", "resources of one sandbox (the operator sets those of all)"},
+    {"disk", "resources of one sandbox (the operator sets those of all)"},
+    {"gpu", "GPUs"},
+    {"gpuType", "GPUs"},
+    {"spot", "spot sandboxes"},
+    {"kvm", "virtual machines"},
+    {"buildInfo", "images (name a template as snapshot: see `cay template ls`)"},
+    {"volumes", "volumes (copy the files in after the sandbox was created)"},
+    {"secrets", "secrets as variables (see `cay secret set` and a policy's \"inject\")"},
+    {"outboundProxyUrl", "a proxy of the sandbox's own"},
+    {"otelEndpointOverride", "telemetry"},
+    {"linkedSandbox", "linked sandboxes"},
+};
+
+static bool says_nothing(const json_t *value)
+{
+    const char *text = json_string_value(value);
+
+    switch (json_typeof(value)) {
+    case JSON_NULL:
+    case JSON_FALSE: return true;
+    case JSON_STRING: return text[0] == '\0';
+    case JSON_INTEGER:
+    case JSON_REAL: return json_number_value(value) == 0;
+    case JSON_ARRAY:
+    case JSON_OBJECT: return json_array_size(value) == 0 && json_object_size(value) == 0;
+    default: return false;
+    }
+}
+
+static enum err_code check_field(const char *name, const json_t *value, struct err *e)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        if (strcmp(name, fields[i].name) != 0)
+            continue;
+        if (!fields[i].what || says_nothing(value))
+            return ERR_OK;
+        return err_set(e, ERR_INVALID, "%s: not supported yet by this server: %s", name,
+                       fields[i].what);
+    }
+    return err_set(e, ERR_INVALID, "property %.64s should not exist", name);
+}
+
+static enum err_code check_fields(const json_t *body, struct err *e)
+{
+    enum err_code rc = ERR_OK;
+    const char *name;
+    json_t *value;
+
+    json_object_foreach ((json_t *)body, name, value)
+        if ((rc = check_field(name, value, e)) != ERR_OK)
+            break;
+    return rc;
+}
+
+/* A field that has one value here. */
+static enum err_code read_only(const json_t *body, const char *name, const char *value,
+                               struct err *e)
+{
+    const char *text = value;
+    enum err_code rc = json_get_str(body, name, NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1, &text, e);
+
+    if (rc == ERR_OK && *text && strcmp(text, value) != 0)
+        return err_set(e, ERR_INVALID, "%s: there is only \"%s\" on this server, not \"%.64s\"",
+                       name, value, text);
+    return rc;
+}
+
+/* -- the end of its life ------------------------------------------------------------------------ */
+
+static bool has(const json_t *body, const char *name)
+{
+    const json_t *value = json_object_get(body, name);
+
+    return value && !json_is_null(value);
+}
+
+/* A sandbox that stops is gone, so that it is never deleted later. */
+static enum err_code read_auto_delete(const json_t *body, struct err *e)
+{
+    int64_t minutes = 0;
+    enum err_code rc = json_get_int(body, "autoDeleteInterval", NULL, JSON_OPTIONAL, INT32_MIN,
+                                    INT32_MAX, &minutes, e);
+
+    if (rc == ERR_OK && minutes > 0)
+        return err_set(e, ERR_INVALID,
+                       "autoDeleteInterval: not supported yet by this server: stopped sandboxes "
+                       "(one that stops is deleted at once, which is 0)");
+    return rc;
+}
+
+static enum err_code read_ttl(struct api_call *call, struct creation *c, struct err *e)
+{
+    uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
+    int64_t minutes = 0;
+    enum err_code rc = json_get_int(call->body, "ttlMinutes", NULL, JSON_OPTIONAL, 0, INT32_MAX,
+                                    &minutes, e);
+
+    if (rc != ERR_OK)
+        return rc;
+    c->r.ttl_ms = minutes * MINUTE_MS;
+    if (!has(call->body, "ttlMinutes"))
+        c->r.ttl_ms = max_ms ? MIN(DAYTONA_TTL_DEFAULT_MS, (int64_t)max_ms)
+                             : DAYTONA_TTL_DEFAULT_MS;
+    else if (minutes == 0 || (max_ms && (uint64_t)c->r.ttl_ms > max_ms))
+        return err_set(e, ERR_INVALID,
+                       "ttlMinutes: every sandbox ends on this server: it must be 1 to %llu",
+                       (unsigned long long)(max_ms ? max_ms / MINUTE_MS : INT32_MAX));
+    return read_auto_delete(call->body, e);
+}
+
+/* -- the rest ----------------------------------------------------------------------------------- */
+
+static enum err_code read_maps(const json_t *body, struct sandbox_request *r, struct err *e)
+{
+    enum err_code rc;
+
+    if ((rc = json_get_obj(body, "labels", NULL, JSON_OPTIONAL, &r->metadata, e)) ||
+        (rc = json_get_obj(body, "env", NULL, JSON_OPTIONAL, &r->env, e)))
+        return rc;
+    if (r->metadata && (rc = json_check_str_map(r->metadata, "labels", API_MAP_MAX_COUNT,
+                                                API_METADATA_MAX_BYTES, e)))
+        return rc;
+    if (r->env &&
+        ((rc = json_check_str_map(r->env, "env", API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e)) ||
+         (rc = api_check_env_names(r->env, "env", e))))
+        return rc;
+    return ERR_OK;
+}
+
+static enum err_code read_network(const json_t *body, struct creation *c, struct err *e)
+{
+    bool public = false;
+    enum err_code rc;
+
+    if ((rc = json_get_bool(body, "public", NULL, JSON_OPTIONAL, &public, e)) ||
+        (rc = daytona_network_read(body, &c->settings, e)))
+        return rc;
+    c->network = json_pack("{s:b, s:O}", INGRESS_PUBLIC_KEY, public, DAYTONA_NETWORK_KEY,
+                           c->settings);
+    c->policy = daytona_network_policy(c->settings);
+    if (!c->network || !c->policy)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    c->r.network = c->network;
+    c->r.policy = c->policy;
+    c->r.allow_internet = !json_is_true(json_object_get(c->settings, "networkBlockAll"));
+    return ERR_OK;
+}
+
+static enum err_code read_creation(struct api_call *call, struct creation *c, struct err *e)
+{
+    const json_t *body = call->body;
+    enum err_code rc;
+
+    c->r = (struct sandbox_request){.tenant = call->tenant,
+                                    .template_name = DAYTONA_SNAPSHOT,
+                                    .on_timeout = SANDBOX_ON_TIMEOUT_KILL,
+                                    .keep_memory = true,
+                                    .secure = true};
+    if ((rc = check_fields(body, e)) ||
+        (rc = json_get_str(body, "snapshot", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1,
+                           &c->r.template_name, e)) ||
+        (rc = read_only(body, "user", "user", e)) ||
+        (rc = read_only(body, "target", DAYTONA_TARGET, e)) || (rc = read_ttl(call, c, e)) ||
+        (rc = read_maps(body, &c->r, e)))
+        return rc;
+    return read_network(body, c, e);
+}
+
+void daytona_sandbox_create(struct api_call *call)
+{
+    struct creation *c;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    c = calloc(1, sizeof(*c));
+    if (!c) {
+        api_fail(call, 503, "memory is out");
+        return;
+    }
+    call->state = c;
+    call->state_free = creation_free;
+    if (read_creation(call, c, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        core_sandbox_create(call->core, &c->r, daytona_sandbox_done, call);
+}

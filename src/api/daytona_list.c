@@ -1,0 +1,133 @@
+/* GET /api/sandbox: newest first, page by page. */
+#include "api/daytona.h"
+#include "api/e2b.h"
+#include "base/arena.h"
+#include "http/json.h"
+
+#include <string.h>
+
+#define LIST_ARENA_BYTES (256u * 1024u)
+
+/* Filters that would be ignored: who asks by them must not be given everything. Each may be there when it
+ * says nothing else than what is done anyway. */
+static const struct {
+    const char *name, *only;
+} filters[] = {
+    {"id", NULL},
+    {"name", NULL},
+    {"states", "started"},
+    {"snapshots", NULL},
+    {"minCpu", NULL},
+    {"maxCpu", NULL},
+    {"minMemoryGiB", NULL},
+    {"maxMemoryGiB", NULL},
+    {"minDiskGiB", NULL},
+    {"maxDiskGiB", NULL},
+    {"isPublic", NULL},
+    {"isRecoverable", NULL},
+    {"createdAtAfter", NULL},
+    {"createdAtBefore", NULL},
+    {"lastEventAfter", NULL},
+    {"lastEventBefore", NULL},
+    {"regionIds", DAYTONA_TARGET},
+    {"sort", "createdAt"},
+    {"order", "desc"},
+    {"sandboxClasses", "container"},
+    {"includeErroredDeleted", "false"},
+    {"includeWarm", "false"},
+    {"autoDestroyAtAfter", NULL},
+    {"autoDestroyAtBefore", NULL},
+};
+
+static bool check_filters(struct api_call *call)
+{
+    char value[64];
+
+    for (size_t i = 0; i < ARRAY_SIZE(filters); i++) {
+        if (!api_call_query(call, filters[i].name, value, sizeof(value)))
+            return false;
+        if (value[0] == '\0' || (filters[i].only && strcmp(value, filters[i].only) == 0))
+            continue;
+        api_fail(call, 400,
+                 "%s: not supported yet by this server in a list; there are labels, "
+                 "cursor and limit",
+                 filters[i].name);
+        return false;
+    }
+    return true;
+}
+
+/* Labels that all have to be equal, as the text of a JSON object. */
+static bool read_labels(struct api_call *call, json_t **out)
+{
+    CLEANUP_FREE char *text = malloc(DAYTONA_LABELS_BYTES);
+    struct err e;
+
+    if (!text) {
+        api_fail(call, 503, "memory is out");
+        return false;
+    }
+    if (!api_call_query(call, "labels", text, DAYTONA_LABELS_BYTES))
+        return false;
+    if (json_parse(text, strlen(text), true, out, &e) == ERR_OK && json_is_object(*out) &&
+        json_check_str_map(*out, "labels", API_MAP_MAX_COUNT, DAYTONA_LABELS_BYTES, &e) == ERR_OK)
+        return true;
+    api_fail(call, 400, "labels must be a JSON object of strings");
+    return false;
+}
+
+static bool read_page(struct api_call *call, struct sandbox_filter *f,
+                      char id[static IDS_SANDBOX_SIZE])
+{
+    char cursor[E2B_PAGE_TOKEN_SIZE];
+    int64_t limit = E2B_PAGE_MAX;
+
+    if (!api_call_query_int(call, "limit", 1, DAYTONA_PAGE_MAX, &limit) ||
+        !api_call_query(call, "cursor", cursor, sizeof(cursor)))
+        return false;
+    f->limit = (size_t)limit;
+    if (cursor[0] == '\0')
+        return true;
+    if (e2b_page_token_parse(cursor, false, &f->cursor_ms, id) < 0) {
+        api_fail(call, 400, "cursor is none of this list's");
+        return false;
+    }
+    f->cursor_id = id;
+    return true;
+}
+
+static void reply(struct api_call *call, const struct sandbox_page *page)
+{
+    json_t *items = json_array(), *next = json_null();
+    char token[E2B_PAGE_TOKEN_SIZE];
+
+    for (size_t i = 0; i < page->count; i++)
+        json_array_append_new(items, daytona_sandbox_json(call, page->items[i], true));
+    if (page->more && page->count > 0) {
+        const struct sandbox *last = page->items[page->count - 1];
+
+        e2b_page_token_make(last->started_real_ms, last->id, false, token);
+        next = json_string(token);
+    }
+    api_reply_json(call, 200, json_pack("{s:o, s:o}", "items", items, "nextCursor", next));
+}
+
+void daytona_sandbox_list(struct api_call *call)
+{
+    struct sandbox_filter filter = {.tenant = call->tenant};
+    CLEANUP_ARENA struct arena arena;
+    struct sandbox_page page = {0};
+    char cursor_id[IDS_SANDBOX_SIZE];
+    json_t *labels = NULL;
+    struct err e;
+
+    arena_init(&arena, LIST_ARENA_BYTES);
+    if (check_filters(call) && read_labels(call, &labels) && read_page(call, &filter, cursor_id)) {
+        filter.metadata = labels;
+        if (core_sandbox_list(call->core, &filter, &arena, &page, &e) == ERR_OK)
+            reply(call, &page);
+        else
+            api_fail_err(call, &e);
+    }
+    json_decref(labels);
+}
