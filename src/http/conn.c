@@ -19,20 +19,7 @@
 
 #define OUT_MAX (SIZE_MAX / 4) /* bounded by what handlers write: they heed "full" */
 
-static void on_event(uv_poll_t *poll, int status, int events);
-
 /* -- the socket -------------------------------------------------------------------------------- */
-
-static void set_events(struct conn *c, int events)
-{
-    if (c->events == events)
-        return;
-    c->events = events;
-    if (events == 0)
-        uv_poll_stop(&c->poll);
-    else
-        uv_poll_start(&c->poll, events, on_event);
-}
 
 int conn_new(struct http_server *s, int fd, uint64_t tag)
 {
@@ -59,7 +46,7 @@ int conn_new(struct http_server *s, int fd, uint64_t tag)
     s->conn_count++;
     s->handles++;
     c->state = s->config.layer.ops ? CONN_NEW : CONN_HEAD;
-    set_events(c, UV_READABLE | UV_DISCONNECT);
+    conn_wait_events(c, UV_READABLE | UV_DISCONNECT);
     c->read_kind = WAIT_IDLE;
     server_wait(s, &c->read_wait, WAIT_IDLE);
     return 0;
@@ -383,94 +370,7 @@ static bool step(struct conn *c)
     }
 }
 
-/* -- what to wait for -------------------------------------------------------------------------- */
-
-static bool wants_read(const struct conn *c)
-{
-    if (c->eof)
-        return false;
-    if (c->state == CONN_EXCHANGE)
-        return body_wants_input(c->exchange);
-    return c->state <= CONN_HEAD || c->state == CONN_LINGER;
-}
-
-static bool wants_write(const struct conn *c)
-{
-    if (c->out.len > 0 && !c->write_wants_read)
-        return true;
-    return c->shut_wants_write || (c->read_wants_write && wants_read(c));
-}
-
-/* A peer that goes away while its request is served is noticed without reading. Readability that
- * is not wanted is left armed until it happens once: most exchanges are over before that, and
- * changing what is polled costs two system calls. */
-static void settle_events(struct conn *c)
-{
-    int events = wants_write(c) ? UV_WRITABLE : 0;
-
-    if ((wants_read(c) && !c->read_wants_write) || (c->write_wants_read && c->out.len > 0))
-        events |= UV_READABLE | UV_DISCONNECT;
-    else if (c->state == CONN_EXCHANGE && !c->eof && !c->half)
-        events |= UV_DISCONNECT | (c->events & UV_READABLE);
-    set_events(c, events);
-}
-
-/* A body that is wanted has to come. One that nobody takes just now may wait, but not for ever if the
- * peer may be gone already. */
-static bool waits_for_body(const struct conn *c)
-{
-    const struct http_exchange *x = c->exchange;
-
-    if (c->state != CONN_EXCHANGE)
-        return false;
-    if (wants_read(c))
-        return x->mode != BODY_TUNNEL;
-    return c->half && !c->eof && !body_done(x) && !x->ended;
-}
-
-static void settle_read_wait(struct conn *c)
-{
-    enum wait_kind kind;
-
-    if (c->state == CONN_NEW)
-        kind = WAIT_IDLE;
-    else if (c->state == CONN_BEGINNING)
-        kind = WAIT_BEGIN;
-    else if (c->state == CONN_LINGER)
-        kind = WAIT_LINGER;
-    else if (c->state == CONN_HEAD)
-        kind = c->in.len > 0 ? WAIT_HEAD : WAIT_IDLE;
-    else if (waits_for_body(c))
-        kind = WAIT_BODY;
-    else
-        kind = WAIT_KINDS;
-    if (kind == WAIT_KINDS)
-        server_wait_stop(&c->read_wait);
-    else if (kind != c->read_kind || !c->read_wait.next || (kind == WAIT_BODY && c->got_input))
-        server_wait(c->server, &c->read_wait, kind);
-    c->read_kind = kind;
-    c->got_input = false;
-}
-
-static void wait_for_taker(struct conn *c)
-{
-    c->unsent = wire_unsent(c->fd, &c->out);
-    server_wait(c->server, &c->write_wait, WAIT_WRITE);
-}
-
-static void settle(struct conn *c)
-{
-    if (c->state == CONN_HEAD && c->in.len == 0 && c->in.base)
-        buf_free(&c->in);
-    if (c->out.len == 0 && c->out.base && c->state == CONN_HEAD)
-        buf_free(&c->out);
-    settle_events(c);
-    settle_read_wait(c);
-    if (c->out.len == 0 && !c->shut_wants_write)
-        server_wait_stop(&c->write_wait);
-    else if (!c->write_wait.next)
-        wait_for_taker(c);
-}
+/* -- the pump ---------------------------------------------------------------------------------- */
 
 void conn_pump(struct conn *c)
 {
@@ -489,7 +389,7 @@ void conn_pump(struct conn *c)
         conn_end(c);
         return;
     }
-    settle(c);
+    conn_wait_settle(c);
     if (round == MAX_ROUNDS)
         server_mark_dirty(c);
 }
@@ -507,7 +407,7 @@ static void on_gone(struct conn *c)
         c->broken = true;
 }
 
-static void on_event(uv_poll_t *poll, int status, int events)
+void conn_on_event(uv_poll_t *poll, int status, int events)
 {
     struct conn *c = poll->data;
 
@@ -516,31 +416,14 @@ static void on_event(uv_poll_t *poll, int status, int events)
         c->broken = true;
     } else if (c->state == CONN_BEGINNING || (c->state == CONN_NEW && !layer_is_plain(c))) {
         /* all is said, or the pump goes on with it */
-    } else if (wants_read(c) && (events & (UV_READABLE | UV_DISCONNECT) || c->read_wants_write)) {
+    } else if (conn_wait_wants_read(c) &&
+               (events & (UV_READABLE | UV_DISCONNECT) || c->read_wants_write)) {
         read_some(c);
     } else {
         if (events & UV_READABLE)
-            set_events(c, c->events & ~UV_READABLE);
+            conn_wait_events(c, c->events & ~UV_READABLE);
         if (events & UV_DISCONNECT)
             on_gone(c);
-    }
-    conn_pump(c);
-}
-
-void conn_timed_out(struct conn *c, struct wait *w)
-{
-    if (w == &c->write_wait && wire_unsent(c->fd, &c->out) < c->unsent) {
-        wait_for_taker(c); /* slow, but not stuck */
-        return;
-    }
-    if (w == &c->write_wait) {
-        c->broken = c->cut = true;
-    } else if (c->state == CONN_HEAD && c->read_kind == WAIT_HEAD) {
-        response_refuse(c, 408, "the request's head did not come in time");
-    } else if (c->state == CONN_EXCHANGE) {
-        c->timed_out = true;
-    } else {
-        c->broken = true;
     }
     conn_pump(c);
 }

@@ -3,6 +3,7 @@
  *
  * server.c   listeners, the list of connections, limits, timers, stop
  * conn.c     one connection: reading, heads, the order of things (conn_pump), its end
+ * conn_wait.c what it waits for: events of its socket, and times
  * layer.c    its bytes, through TLS or not
  * exchange.c an exchange's memory and its two ends: done or lost
  * body.c     the request's body
@@ -185,8 +186,20 @@ void conn_flush(struct conn *c);
 /* Queues, or writes at once when nothing is queued and `now`. Never calls back. */
 void conn_send(struct conn *c, const struct iovec *iov, int n, bool now);
 
-void conn_timed_out(struct conn *c, struct wait *w);
+void conn_on_event(uv_poll_t *poll, int status, int events);
 void conn_stop(struct conn *c, bool now);
+
+/* -- conn_wait.c ------------------------------------------------------------------------------- */
+
+/* UV_READABLE and the like; 0: nothing. */
+void conn_wait_events(struct conn *c, int events);
+
+/* Is there a use for more bytes of the peer's now? */
+bool conn_wait_wants_read(const struct conn *c);
+
+/* After a pump: events and waits as what is left to do wants them. */
+void conn_wait_settle(struct conn *c);
+void conn_timed_out(struct conn *c, struct wait *w);
 
 /* -- layer.c ----------------------------------------------------------------------------------- */
 

@@ -1,0 +1,120 @@
+/* What a connection waits for: what its socket is polled for, and for how long. */
+#include "http/internal.h"
+#include "http/wire.h"
+
+void conn_wait_events(struct conn *c, int events)
+{
+    if (c->events == events)
+        return;
+    c->events = events;
+    if (events == 0)
+        uv_poll_stop(&c->poll);
+    else
+        uv_poll_start(&c->poll, events, conn_on_event);
+}
+
+bool conn_wait_wants_read(const struct conn *c)
+{
+    if (c->eof)
+        return false;
+    if (c->state == CONN_EXCHANGE)
+        return body_wants_input(c->exchange);
+    return c->state <= CONN_HEAD || c->state == CONN_LINGER;
+}
+
+static bool wants_write(const struct conn *c)
+{
+    if (c->out.len > 0 && !c->write_wants_read)
+        return true;
+    return c->shut_wants_write || (c->read_wants_write && conn_wait_wants_read(c));
+}
+
+/* A peer that goes away while its request is served is noticed without reading. Readability that
+ * is not wanted is left armed until it happens once: most exchanges are over before that, and
+ * changing what is polled costs two system calls. */
+static void settle_events(struct conn *c)
+{
+    int events = wants_write(c) ? UV_WRITABLE : 0;
+
+    if ((conn_wait_wants_read(c) && !c->read_wants_write) ||
+        (c->write_wants_read && c->out.len > 0))
+        events |= UV_READABLE | UV_DISCONNECT;
+    else if (c->state == CONN_EXCHANGE && !c->eof && !c->half)
+        events |= UV_DISCONNECT | (c->events & UV_READABLE);
+    conn_wait_events(c, events);
+}
+
+/* A body that is wanted has to come. One that nobody takes just now may wait, but not for ever if the
+ * peer may be gone already. */
+static bool waits_for_body(const struct conn *c)
+{
+    const struct http_exchange *x = c->exchange;
+
+    if (c->state != CONN_EXCHANGE)
+        return false;
+    if (conn_wait_wants_read(c))
+        return x->mode != BODY_TUNNEL;
+    return c->half && !c->eof && !body_done(x) && !x->ended;
+}
+
+static void settle_read_wait(struct conn *c)
+{
+    enum wait_kind kind;
+
+    if (c->state == CONN_NEW)
+        kind = WAIT_IDLE;
+    else if (c->state == CONN_BEGINNING)
+        kind = WAIT_BEGIN;
+    else if (c->state == CONN_LINGER)
+        kind = WAIT_LINGER;
+    else if (c->state == CONN_HEAD)
+        kind = c->in.len > 0 ? WAIT_HEAD : WAIT_IDLE;
+    else if (waits_for_body(c))
+        kind = WAIT_BODY;
+    else
+        kind = WAIT_KINDS;
+    if (kind == WAIT_KINDS)
+        server_wait_stop(&c->read_wait);
+    else if (kind != c->read_kind || !c->read_wait.next || (kind == WAIT_BODY && c->got_input))
+        server_wait(c->server, &c->read_wait, kind);
+    c->read_kind = kind;
+    c->got_input = false;
+}
+
+static void wait_for_taker(struct conn *c)
+{
+    c->unsent = wire_unsent(c->fd, &c->out);
+    server_wait(c->server, &c->write_wait, WAIT_WRITE);
+}
+
+void conn_wait_settle(struct conn *c)
+{
+    if (c->state == CONN_HEAD && c->in.len == 0 && c->in.base)
+        buf_free(&c->in);
+    if (c->out.len == 0 && c->out.base && c->state == CONN_HEAD)
+        buf_free(&c->out);
+    settle_events(c);
+    settle_read_wait(c);
+    if (c->out.len == 0 && !c->shut_wants_write)
+        server_wait_stop(&c->write_wait);
+    else if (!c->write_wait.next)
+        wait_for_taker(c);
+}
+
+void conn_timed_out(struct conn *c, struct wait *w)
+{
+    if (w == &c->write_wait && wire_unsent(c->fd, &c->out) < c->unsent) {
+        wait_for_taker(c); /* slow, but not stuck */
+        return;
+    }
+    if (w == &c->write_wait) {
+        c->broken = c->cut = true;
+    } else if (c->state == CONN_HEAD && c->read_kind == WAIT_HEAD) {
+        response_refuse(c, 408, "the request's head did not come in time");
+    } else if (c->state == CONN_EXCHANGE) {
+        c->timed_out = true;
+    } else {
+        c->broken = true;
+    }
+    conn_pump(c);
+}
