@@ -7,6 +7,7 @@
 #include "egress/audit_query.h"
 #include "egress/deny.h"
 #include "egress/registry.h"
+#include "egress/tell.h"
 #include "egress/upstream.h"
 #include "http/json.h"
 #include "http/server.h"
@@ -17,19 +18,13 @@
 #include <sys/socket.h>
 
 #define CONNECTIONS_MAX 64
-#define WATCHERS_MAX    8
 #define ALLOWS_MAX      24 /* patterns that a refusal lists */
-
-struct watcher {
-    struct http_exchange *x; /* NULL: free */
-};
 
 struct control {
     struct egress *egress;
     struct http_server *server;
     int fd;
     uv_poll_t poll;
-    struct watcher watchers[WATCHERS_MAX];
 };
 
 /* -- answers ----------------------------------------------------------------------------------- */
@@ -339,62 +334,9 @@ static void get_verify(struct http_exchange *x)
     audit_verify_start(control_of(x)->egress, x);
 }
 
-/* -- events ------------------------------------------------------------------------------------ */
-
-static void on_watcher_end(struct http_exchange *x, void *data)
-{
-    struct control *c = data;
-
-    for (size_t i = 0; i < WATCHERS_MAX; i++)
-        if (c->watchers[i].x == x)
-            c->watchers[i].x = NULL;
-}
-
 static void get_events(struct http_exchange *x)
 {
-    static const struct http_header type = {"Content-Type", "application/x-ndjson"};
-    static const char hello[] = "{\"event\":\"hello\"}\n";
-    struct control *c = control_of(x);
-
-    for (size_t i = 0; i < WATCHERS_MAX; i++) {
-        if (c->watchers[i].x)
-            continue;
-        c->watchers[i].x = x;
-        http_exchange_set(x, c, on_watcher_end);
-        http_response_begin(x, 200, &type, 1, -1);
-        http_response_write(x, hello, sizeof(hello) - 1);
-        return;
-    }
-    http_respond_error(x, 503, "too many watch already");
-}
-
-/* A watcher that does not read is cut: it comes again and asks for the denials. */
-void control_tell_denial(struct egress *eg, const struct sandbox *s, const struct denial *d)
-{
-    struct control *c = eg->control;
-    json_t *o = NULL;
-    char *text = NULL;
-
-    for (size_t i = 0; c && i < WATCHERS_MAX; i++) {
-        if (!c->watchers[i].x)
-            continue;
-        if (!text) {
-            o = deny_json(d);
-            json_object_set_new(o, "event", json_string("denial"));
-            json_object_set_new(o, "sandbox", json_string(s->id));
-            json_object_set_new(o, "tenant", json_string(s->tenant));
-            json_object_set_new(o, "slot", json_integer(s->slot));
-            json_object_set_new(o, "gen", json_integer(s->gen));
-            text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
-            json_decref(o);
-        }
-        if (!text)
-            return;
-        http_response_write(c->watchers[i].x, text, strlen(text));
-        if (http_response_write(c->watchers[i].x, "\n", 1) == 1)
-            http_exchange_abort(c->watchers[i].x);
-    }
-    free(text);
+    tell_watch(control_of(x)->egress->tell, x);
 }
 
 /* -- dispatch ---------------------------------------------------------------------------------- */
@@ -471,6 +413,11 @@ int control_new(struct egress *eg, int listen_fd, struct control **out)
         return -ENOMEM;
     c->egress = eg;
     c->fd = listen_fd;
+    rc = tell_new(eg, &eg->tell);
+    if (rc < 0) {
+        free(c);
+        return rc;
+    }
     http_server_config_default(&config);
     config.max_connections = CONNECTIONS_MAX;
     config.idle_timeout_ms = 0; /* cayd keeps its connection */
@@ -478,6 +425,7 @@ int control_new(struct egress *eg, int listen_fd, struct control **out)
     if (rc == 0)
         rc = uv_poll_init(eg->loop, &c->poll, listen_fd);
     if (rc < 0) {
+        tell_free(TAKE_PTR(eg->tell));
         free(c);
         return rc;
     }
@@ -499,6 +447,7 @@ static void on_stopped(void *ctx)
 {
     struct control *c = ctx;
 
+    tell_free(TAKE_PTR(c->egress->tell));
     uv_close((uv_handle_t *)&c->poll, on_closed);
 }
 

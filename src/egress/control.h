@@ -11,6 +11,3 @@ struct control;
 /* Takes listen_fd over on success. 0 or -errno. */
 int control_new(struct egress *eg, int listen_fd, struct control **out);
 void control_free(struct control *c);
-
-/* To those who watch /v1/events. */
-void control_tell_denial(struct egress *eg, const struct sandbox *s, const struct denial *d);

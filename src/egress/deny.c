@@ -4,9 +4,9 @@
 #include "base/util.h"
 #include "egress/audit.h"
 #include "egress/connect.h"
-#include "egress/control.h"
 #include "egress/forward.h"
 #include "egress/socks.h"
+#include "egress/tell.h"
 
 #include <errno.h>
 #include <string.h>
@@ -76,7 +76,7 @@ void deny_note(struct flow *f, const struct policy_verdict *v, const char *metho
     if (s->parent)
         keep(s->parent, &d);
     audit_record(f->egress->audit, &r);
-    control_tell_denial(f->egress, s, &d);
+    tell_denial(f->egress, s, &d);
 }
 
 json_t *deny_json(const struct denial *d)

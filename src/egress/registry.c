@@ -4,6 +4,7 @@
 #include "base/util.h"
 #include "egress/accept.h"
 #include "egress/names.h"
+#include "egress/tell.h"
 #include "egress/upstream.h"
 
 #include <errno.h>
@@ -60,6 +61,7 @@ static void end_sandbox(struct sandbox *s)
 {
     while (s->rooms)
         end_sandbox(s->rooms);
+    tell_end(s->egress, s);
     close_sockets(s);
     while (s->flows)
         flow_end(s->flows);
