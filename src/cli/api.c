@@ -338,19 +338,28 @@ static enum err_code exchange(struct api *a, struct api_easy *x, const char *met
     return ERR_OK;
 }
 
+enum err_code api_control_easy(struct api *a, const char *path, struct api_easy *out, struct err *e)
+{
+    enum err_code code = easy_new(a, path, out, e);
+
+    if (code != ERR_OK || api_easy_header(out, "X-API-Key: %s", a->key) == 0)
+        return code;
+    api_easy_free(out);
+    return err_set(e, ERR_INVALID, "the API key cannot be sent");
+}
+
 enum err_code api_call_header(struct api *a, const char *method, const char *path,
                               const json_t *body, json_t **out, const char *name, char **header,
                               struct err *e)
 {
     struct curl_header *found;
     struct api_easy x;
-    enum err_code code = easy_new(a, path, &x, e);
+    enum err_code code = api_control_easy(a, path, &x, e);
 
     if (code != ERR_OK)
         return code;
-    if (api_easy_header(&x, "X-API-Key: %s", a->key) < 0 ||
-        (body && api_easy_header(&x, "Content-Type: application/json") < 0))
-        code = err_set(e, ERR_INVALID, "the API key cannot be sent");
+    if (body && api_easy_header(&x, "Content-Type: application/json") < 0)
+        code = err_set(e, ERR_EXHAUSTED, "out of memory");
     if (code == ERR_OK)
         code = exchange(a, &x, method, body, out, e);
     if (code == ERR_OK && name) {

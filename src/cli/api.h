@@ -65,8 +65,9 @@ enum err_code api_sandbox_open(struct api *a, const char *id, struct api_sandbox
 enum err_code api_agent_call(struct api *a, const struct api_sandbox *s, const char *method,
                              const json_t *body, json_t **out, struct err *e);
 
-/* Builds the easy handle of an agent call without running it: for streams (stream.c) and files. The
- * caller cleans it up with api_easy_free. headers may be appended to until it runs. */
+/* Builds the easy handle of a call without running it: for streams and files; of an agent, or of the control
+ * plane (with the key). The caller cleans it up with api_easy_free. headers may be appended to until it
+ * runs. */
 struct api_easy {
     CURL *curl;
     struct curl_slist *headers;
@@ -74,6 +75,8 @@ struct api_easy {
 };
 enum err_code api_agent_easy(struct api *a, const struct api_sandbox *s, const char *path,
                              const char *content_type, struct api_easy *out, struct err *e);
+enum err_code api_control_easy(struct api *a, const char *path, struct api_easy *out,
+                               struct err *e);
 int api_easy_header(struct api_easy *x, const char *fmt, ...) PRINTF(2, 3);
 void api_easy_free(struct api_easy *x);
 

@@ -377,6 +377,24 @@ const struct cli_command cli_commands[] = {
         .run = cmd_audit,
     },
     {
+        .name = "events",
+        .operands = "[-f] [OPTION...]",
+        .summary = "show what happens to sandboxes: made, ended, refused",
+        .text =
+            "The last ones that the server still has, and with -f what comes, also over restarts "
+            "of the server. Types: sandbox.created, sandbox.ended, sandbox.policy, violation; "
+            "dropped tells how many are missing.",
+        .options = OPTIONS({'f', "follow", NULL, "Go on with what comes.", NULL},
+                           {0, "sandbox", "SANDBOX", "Only of this one.", "sandbox"},
+                           {0, "type", "TYPE", "Only of these types: one, or TYPE,TYPE.", NULL},
+                           {0, "since", "ID", "Only what came after the event of that id.", NULL}),
+        .examples = EXAMPLES({"cay events -f --type=violation", "watch what is refused"},
+                             {"cay events -f --json | jq .", "for programs: an object a line"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_events,
+    },
+    {
         .name = "template build",
         .operands = "[--detach] [NAME]",
         .summary = "make a template, or watch it being made",

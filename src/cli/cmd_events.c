@@ -1,0 +1,201 @@
+/* events [-f]: what happens to sandboxes, as the server tells it. */
+#include "cli/commands.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 65536u
+#define TRIES_MAX      30 /* a second apart, for a server that is being restarted */
+
+struct watch {
+    const struct cli *cli;
+    struct api_easy easy;
+    struct buf line, refusal; /* of what has not ended yet; of an answer that is an error */
+    long long last_id;        /* to go on from; -1: none was told */
+};
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+
+    return text ? text : "";
+}
+
+/* Names are chosen inside sandboxes: nothing that a terminal obeys is printed. */
+static void put(const char *before, const char *text)
+{
+    fputs(before, stdout);
+    for (; *text; text++)
+        putchar(iscntrl((unsigned char)*text) ? '?' : *text);
+}
+
+static void print_violation(const json_t *o)
+{
+    put(" ", text_of(o, "name"));
+    printf(":%d", (int)json_integer_value(json_object_get(o, "port")));
+    if (*text_of(o, "method")) {
+        put(" ", text_of(o, "method"));
+        put(" ", text_of(o, "path"));
+    }
+    if (json_object_get(o, "command"))
+        printf(" (command %d)", (int)json_integer_value(json_object_get(o, "command")));
+    put(": ", text_of(o, "reason"));
+}
+
+static void print_event(const struct cli *c, const json_t *o)
+{
+    const json_t *count = json_object_get(o, "count");
+
+    if (c->json) {
+        json_dumpf(o, stdout, JSON_COMPACT);
+        putchar('\n');
+        return;
+    }
+    printf("%.23s %-8.8s %-15s", text_of(o, "time"), text_of(o, "sandbox"), text_of(o, "type"));
+    if (strcmp(text_of(o, "type"), "violation") == 0)
+        print_violation(o);
+    else if (json_is_integer(count))
+        printf(" %lld events: %s", (long long)json_integer_value(count), text_of(o, "reason"));
+    else if (*text_of(o, "reason"))
+        put(" ", text_of(o, "reason"));
+    else
+        put(" ", text_of(o, "templateID"));
+    putchar('\n');
+}
+
+static bool take_line(struct watch *w, const char *line, size_t n)
+{
+    json_t *o = json_loadb(line, n, 0, NULL);
+    const char *type = text_of(o, "type");
+
+    if (!o)
+        return false;
+    if (json_is_integer(json_object_get(o, "id")))
+        w->last_id = (long long)json_integer_value(json_object_get(o, "id"));
+    if (strcmp(type, "heartbeat") != 0) {
+        print_event(w->cli, o);
+        fflush(stdout);
+    }
+    json_decref(o);
+    return true;
+}
+
+static size_t on_data(char *data, size_t size, size_t n, void *arg)
+{
+    struct watch *w = arg;
+    long status = 0;
+    char *end;
+
+    curl_easy_getinfo(w->easy.curl, CURLINFO_RESPONSE_CODE, &status);
+    if (buf_append(status == 200 ? &w->line : &w->refusal, data, size * n) < 0)
+        return 0;
+    while (w->line.len > 0 && (end = memchr(w->line.data, '\n', w->line.len))) {
+        size_t len = (size_t)(end - w->line.data);
+
+        if (!take_line(w, w->line.data, len))
+            return 0;
+        buf_consume(&w->line, len + 1);
+    }
+    return size * n;
+}
+
+/* One answer, to its end. ERR_UNAVAILABLE: it was cut, or there was none. */
+static enum err_code listen_once(struct watch *w, struct api *a, const char *path, struct err *e)
+{
+    enum err_code code = api_control_easy(a, path, &w->easy, e);
+    long status = 0;
+    CURLcode r;
+
+    if (code != ERR_OK)
+        return code;
+    buf_clear(&w->line);
+    buf_clear(&w->refusal);
+    curl_easy_setopt(w->easy.curl, CURLOPT_WRITEFUNCTION, on_data);
+    curl_easy_setopt(w->easy.curl, CURLOPT_WRITEDATA, w);
+    curl_easy_setopt(w->easy.curl, CURLOPT_TCP_KEEPALIVE, 1L);
+    r = api_easy_run(a, &w->easy);
+    curl_easy_getinfo(w->easy.curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status >= 400)
+        code = api_status_error(status, w->refusal.data, e);
+    else if (r != CURLE_OK)
+        code = api_curl_error(a, &w->easy, r, e);
+    api_easy_free(&w->easy);
+    return code;
+}
+
+static int add(char *path, size_t size, const char *name, const char *value)
+{
+    size_t n = strlen(path);
+
+    if (strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,") !=
+        strlen(value))
+        return -1;
+    return snprintf(path + n, size - n, "&%s=%s", name, value) < (int)(size - n) ? 0 : -1;
+}
+
+/* Goes on where it was after a restart of the server, until that is away for too long. */
+static enum err_code watch(struct watch *w, struct api *a, const char *filters, struct err *e)
+{
+    bool again = cli_flag(w->cli, "follow");
+    const char *since = cli_value(w->cli, "since");
+    char path[512], from[32];
+
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        long long before = w->last_id;
+
+        (void)snprintf(from, sizeof(from), "%lld", before);
+        (void)snprintf(path, sizeof(path), "%s&follow=%d", filters, again);
+        if (add(path, sizeof(path), "since", before >= 0 ? from : since ? since : "0") < 0)
+            return err_set(e, ERR_INVALID, "--since: \"%.64s\" is no event's id", since);
+        e->code = ERR_OK;
+        if (listen_once(w, a, path, e) == ERR_OK && !again)
+            return ERR_OK;
+        if (!again || (e->code != ERR_OK && e->code != ERR_UNAVAILABLE) || w->last_id < 0)
+            return e->code;
+        if (w->last_id != before)
+            tries = 0;
+        sleep(1);
+    }
+    return e->code != ERR_OK
+               ? e->code
+               : err_set(e, ERR_UNAVAILABLE, "the server ends the stream again and again");
+}
+
+/* The beginning of the id of one that lives, or the whole id of any. */
+static enum err_code add_sandbox(struct api *a, const char *given, char *path, size_t size,
+                                 struct err *e)
+{
+    struct api_sandbox s;
+
+    if (strlen(given) < IDS_SANDBOX_LEN) {
+        if (api_sandbox_open(a, given, &s, e) != ERR_OK)
+            return e->code;
+        given = s.id;
+    }
+    return add(path, size, "sandbox", given) == 0
+               ? ERR_OK
+               : err_set(e, ERR_INVALID, "--sandbox: \"%.64s\" is no sandbox", given);
+}
+
+int cmd_events(struct cli *c)
+{
+    const char *sandbox = cli_value(c, "sandbox"), *type = cli_value(c, "type");
+    struct watch w = {.cli = c, .last_id = -1};
+    struct err e = {.code = ERR_OK};
+    char filters[256] = "/cay/v1/events?";
+    struct api a;
+
+    if (type && add(filters, sizeof(filters), "type", type) < 0)
+        return cli_usage(c, "--type: names of events, with commas between");
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    buf_init(&w.line, LINE_MAX_BYTES);
+    buf_init(&w.refusal, LINE_MAX_BYTES);
+    if (!sandbox || add_sandbox(&a, sandbox, filters, sizeof(filters), &e) == ERR_OK)
+        watch(&w, &a, filters, &e);
+    buf_free(&w.line);
+    buf_free(&w.refusal);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
