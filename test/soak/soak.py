@@ -294,6 +294,7 @@ def main():
     given = options()
     print(f"soak: seed {given.seed}, {given.seconds} s", flush=True)
     import report
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # told to stop, it takes its server along
     soak = Soak(given)
     os.nice(5)  # the load, not the server
     try:
