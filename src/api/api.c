@@ -99,7 +99,8 @@ struct cay_v1 *api_cay_v1(const struct api *a)
 }
 
 struct api_request *api_request_new(const char *method, const char *path, const char *query,
-                                    const char *key, const char *body, size_t body_len)
+                                    const char *host, const char *key, const char *body,
+                                    size_t body_len)
 {
     struct api_request *r = calloc(1, sizeof(*r));
 
@@ -108,9 +109,10 @@ struct api_request *api_request_new(const char *method, const char *path, const 
     r->method = strdup(method);
     r->path = strdup(path);
     r->query = strdup(query ? query : "");
+    r->host = strdup(host ? host : "");
     r->key = strdup(key ? key : "");
     r->body = malloc(body_len + 1);
-    if (!r->method || !r->path || !r->query || !r->key || !r->body) {
+    if (!r->method || !r->path || !r->query || !r->host || !r->key || !r->body) {
         api_request_free(r);
         return NULL;
     }
@@ -128,6 +130,7 @@ void api_request_free(struct api_request *r)
     free(r->method);
     free(r->path);
     free(r->query);
+    free(r->host);
     free(r->key);
     if (r->body) /* environments and credentials' values */
         explicit_bzero(r->body, r->body_len);

@@ -28,6 +28,7 @@
 /* Belongs to whoever made it; api_dispatch takes it over and frees it by api_request_free. */
 struct api_request {
     char *method, *path, *query; /* path and query still percent-encoded */
+    char *host;                  /* Host, as the client named this server; "" when absent */
     char *key;                   /* X-API-Key, or Authorization's bearer token; "" when absent */
     char *body;                  /* NUL-terminated */
     size_t body_len;
@@ -63,7 +64,8 @@ void api_free(struct api *a);
 
 /* A copy of the parts as a request; NULL when memory is out. */
 struct api_request *api_request_new(const char *method, const char *path, const char *query,
-                                    const char *key, const char *body, size_t body_len);
+                                    const char *host, const char *key, const char *body,
+                                    size_t body_len);
 void api_request_free(struct api_request *r);
 void api_response_free(struct api_response *r); /* what it holds, not the struct itself */
 

@@ -8,9 +8,9 @@
 
 #include <stdio.h>
 
-#define GIB           (1024.0 * 1024.0 * 1024.0)
+#define GIB           (1024ull * 1024u * 1024u)
 #define USER          "user" /* whom programs run as */
-#define ADDRESS_BYTES 512
+#define ADDRESS_BYTES 512    /* beyond any host name */
 
 /* -- shapes ------------------------------------------------------------------------------------- */
 
@@ -39,23 +39,33 @@ static const char *state_name(enum sandbox_state state)
     return names[state];
 }
 
-/* Clients want one, also of a server that has no toolbox: there they are told so, below DAYTONA_PREFIX. */
-static json_t *toolbox_address(const struct api_config *config)
+/* Clients want one, also of a server that has no toolbox: there they are told so, below DAYTONA_PREFIX. They
+ * send their key to it, so that it must be this very server, as they know it; and in clear only where
+ * there is nothing else. */
+static json_t *toolbox_address(const struct api_call *call)
 {
+    const struct api_config *config = api_config_of(call->api);
     char text[ADDRESS_BYTES];
 
     (void)snprintf(text, sizeof(text), "%s://%s" DAYTONA_PREFIX "toolbox",
                    config->https ? "https" : "http",
-                   config->domain[0] ? config->domain : "localhost");
-    return json_string(text);
+                   call->request->host[0] ? call->request->host : config->domain);
+    return api_json_text(text);
+}
+
+/* Clients insist on whole numbers; what is left of one is counted as one. */
+static json_t *whole(uint64_t n, uint64_t unit)
+{
+    return json_integer((json_int_t)MAX(1, n / unit + (n % unit != 0)));
 }
 
 static void set_resources(json_t *out, const struct privsep_limits *l)
 {
-    json_object_set_new(out, "cpu", json_real(l->cpu_milli / 1000.0));
+    json_object_set_new(out, "cpu", whole(l->cpu_milli, 1000));
+    json_object_set_new(out, "memory", whole(l->memory_bytes, GIB));
+    json_object_set_new(out, "disk", whole(l->disk_bytes, GIB));
     json_object_set_new(out, "gpu", json_integer(0));
-    json_object_set_new(out, "memory", json_real((double)l->memory_bytes / GIB));
-    json_object_set_new(out, "disk", json_real((double)l->disk_bytes / GIB));
+    json_object_set_new(out, "kvm", json_false());
 }
 
 json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item)
@@ -74,7 +84,7 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
     set_resources(out, &s->limits);
     json_object_set_new(out, "createdAt", api_json_time(s->started_real_ms));
     json_object_set_new(out, "autoDestroyAt", api_json_time(s->end_real_ms));
-    json_object_set_new(out, "toolboxProxyUrl", toolbox_address(api_config_of(call->api)));
+    json_object_set_new(out, "toolboxProxyUrl", toolbox_address(call));
     if (item)
         return out;
     /* What an environment was given is nowhere but inside: it may hold secrets. */

@@ -60,6 +60,7 @@ static const struct {
     {"outboundProxyUrl", "a proxy of the sandbox's own"},
     {"otelEndpointOverride", "telemetry"},
     {"linkedSandbox", "linked sandboxes"},
+    {"queueTimeout", "waiting for room (a create that has none is refused at once)"},
 };
 
 static bool says_nothing(const json_t *value)

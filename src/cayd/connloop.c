@@ -84,7 +84,8 @@ static void api_body(struct http_exchange *x, char *body, size_t len)
 {
     struct connloop *l = http_exchange_loop(x)->data;
     const struct http_head *h = http_exchange_head(x);
-    struct api_request *r = api_request_new(h->method, h->path, h->query, find_key(h), body, len);
+    struct api_request *r = api_request_new(h->method, h->path, h->query, h->host, find_key(h),
+                                            body, len);
     uint64_t ticket;
     struct ask *a;
 
