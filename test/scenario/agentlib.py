@@ -16,6 +16,7 @@ import threading
 import time
 
 import pytest
+from waitlib import until
 
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000::/home/user:/bin/bash\n"
 GROUP = "root:x:0:\nuser:x:1000:\nextra:x:2000:user\n"
@@ -212,16 +213,6 @@ def spawn(binary, arguments, pass_fds=()):
     return process, child_of(process)
 
 
-def wait_for(check, seconds=10, what="it did not come true"):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = check()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(what)
-
-
 def start_plain(binary):
     """Development mode: no key, nothing bounded."""
     process, pid = spawn(binary, "--no-boot --listen=127.0.0.1:49983")
@@ -234,7 +225,7 @@ def start_plain(binary):
             assert process.poll() is None, "cay-init ended"
             return False
 
-    wait_for(healthy, what="cay-init does not answer")
+    until(healthy, 10, "cay-init answers")
     return agent
 
 

@@ -18,7 +18,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
+
+from waitlib import until
 
 SELF = pathlib.Path(__file__).resolve()
 CALLS = {"clone3": 435, "close_range": 436, "fsconfig": 431, "fsmount": 432, "fsopen": 430, "memfd_create": 319,
@@ -51,7 +52,7 @@ class World:
         self.stop()
         if kind is None:
             # The kernel takes mounts, loops and processes apart a moment after their end.
-            wait_until(lambda: self.left() == [], 5, lambda: f"left: {self.left()}")
+            until(lambda: self.left() == [], 5, lambda: f"left: {self.left()}")
         for place in reversed(self.mounted):
             subprocess.run(["umount", "-l", place], check=True)
         shutil.rmtree(self.base, ignore_errors=True)
@@ -109,7 +110,7 @@ class World:
         if not pid or not self.alive():
             return
         os.kill(pid, signal.SIGTERM)
-        wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), 60, lambda: self.log_tail())
+        until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), 60, lambda: self.log_tail())
 
     def cayd(self):
         """Its process, also where a shell began it."""
@@ -145,19 +146,6 @@ class World:
             if self.uid_base <= uid < self.uid_base + 32 * 65536 or f"{self.base}/state".encode() in command:
                 found.append(f"process {pid}: {command[:80]}")
         return found
-
-
-def wait_until(condition, seconds=20, more=lambda: ""):
-    """Until it is true; what fails on the way to that is no failure."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            if condition():
-                return
-        except (OSError, ValueError, AssertionError):
-            pass
-        assert time.monotonic() < end, more()
-        time.sleep(0.02)
 
 
 def in_mount_namespace(script):

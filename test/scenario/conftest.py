@@ -17,6 +17,7 @@ import pytest
 
 from client import Client
 from leftovers import SLOTS_MAX, cgroup_name
+from waitlib import until
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
@@ -98,12 +99,9 @@ class OwnServer:
 
     def wait_for_template(self):
         """The template host is made from the machine's own programs after the first start."""
-        client, end = Client(self.url, self.key()), time.monotonic() + READY_SECONDS
-        while time.monotonic() < end:
-            if any(t["id"] == "host" and t["ready"] for t in client.call("GET", "/cay/v1/templates").json):
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"the template host is not ready\n{self.log_tail()}")
+        client = Client(self.url, self.key())
+        until(lambda: any(t["id"] == "host" and t["ready"] for t in client.call("GET", "/cay/v1/templates").json),
+              READY_SECONDS, lambda: f"the template host\n{self.log_tail()}", every=0.1)
 
     def stop(self):
         os.kill(self.keep_pid, signal.SIGTERM)

@@ -161,15 +161,6 @@ class Stack:
         self.networks.close()
 
 
-def until(true, seconds=30):
-    """What it says, once it is true."""
-    end = time.monotonic() + seconds
-    while not (value := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.1)
-    return value
-
-
 @pytest.fixture(scope="module")
 def stack():
     if os.geteuid() != 0:

@@ -13,8 +13,9 @@ import time
 import pytest
 
 import agentlib
-from agentlib import Result, started_pid, wait_for
+from agentlib import Result, started_pid
 from conftest import BUILD
+from waitlib import until
 
 BINARY = BUILD / "src/agent/cay-init"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces of the tests' own need root")
@@ -173,7 +174,7 @@ def test_kill_takes_descendants_along(agent):
     assert len(inside) == 2
     agent.call("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"})
     assert Result(s).end["status"] == "signal: killed"
-    wait_for(lambda: all(status_of(agent, p) is None for p in inside), what="descendants live on")
+    until(lambda: all(status_of(agent, p) is None for p in inside), what="descendants end")
 
 
 def test_terminate_lets_it_finish(agent):
@@ -225,7 +226,7 @@ def test_deadline_kills(agent):
     r = Result(s)
     assert r.error["code"] == "deadline_exceeded" and r.end is None
     assert 0.35 < time.monotonic() - begin < 2
-    wait_for(lambda: status_of(agent, pid) is None and status_of(agent, r.text().strip()) is None)
+    until(lambda: status_of(agent, pid) is None and status_of(agent, r.text().strip()) is None)
     assert Result(agent.stream("Connect", {"process": {"pid": pid}})).end["status"] == "signal: killed"
 
 
@@ -381,8 +382,8 @@ def test_nobody_listens(agent):
     s = agent.start("/bin/sh", "-c", "sleep 0.3; seq 1 1000000; echo x > /tmp/alone; sleep 1000")
     pid = started_pid(s)
     s.close()
-    wait_for(lambda: pathlib.Path(f"/proc/{agent.pid}/root/tmp/alone").exists(), what="it waits for nobody")
-    wait_for(lambda: status_of(agent, pid) == "S", what="a lost client must not end its process")
+    until(lambda: pathlib.Path(f"/proc/{agent.pid}/root/tmp/alone").exists(), what="it waits for nobody")
+    until(lambda: status_of(agent, pid) == "S", what="a lost client does not end its process")
     again = agent.stream("Connect", {"process": {"pid": pid}})
     assert started_pid(again) == pid
     agent.call("SendSignal", {"process": {"pid": pid}, "signal": 9})
@@ -643,7 +644,7 @@ def test_a_child_that_cannot_get_on_holds_up_nobody(tmp_path):
                 a.sh("echo alone > /tmp/alone", timeout=0.3)
             os.read(pipe, 65536)
             assert stuck.result(10).text() == "through\n"
-        wait_for(lambda: pathlib.Path(f"/proc/{a.pid}/root/tmp/alone").exists(), what="the lost client's process ran")
+        until(lambda: pathlib.Path(f"/proc/{a.pid}/root/tmp/alone").exists(), what="it waits for nobody")
     finally:
         os.close(pipe)
         a.stop()

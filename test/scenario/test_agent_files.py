@@ -18,8 +18,8 @@ import time
 import pytest
 
 import agentlib
-from agentlib import wait_for
 from conftest import BUILD
+from waitlib import until
 
 BINARY = BUILD / "src/agent/cay-init"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces of the tests' own need root")
@@ -548,9 +548,9 @@ def test_upload_that_breaks_off(files, home):
         connection.putheader(name, value)
     connection.endheaders()
     connection.send(b"x" * 2_000_000)
-    wait_for(lambda: files.inside(f"/home/user/{home}/part").exists(), what="nothing was written")
+    until(lambda: files.inside(f"/home/user/{home}/part").exists(), what="the first of it is written")
     connection.close()
-    wait_for(lambda: files.inside(f"/home/user/{home}/part").stat().st_size <= 2_000_000)
+    until(lambda: files.inside(f"/home/user/{home}/part").stat().st_size <= 2_000_000)
     assert files.put(f"{home}/next", b"x")[0] == 200
 
 
@@ -626,7 +626,7 @@ class Watch:
         return [(e["type"].removeprefix("EVENT_TYPE_").lower(), e["name"]) for e in self.events]
 
     def expect(self, *want):
-        wait_for(lambda: len(self.events) >= len(want), what=f"only {self.short()}")
+        until(lambda: len(self.events) >= len(want), what=lambda: f"{want}; there is only {self.short()}")
         time.sleep(0.1)
         assert self.short() == list(want)
         self.events.clear()
@@ -657,7 +657,7 @@ def test_watch_tells_what_happens(files, home, watch):
     files.put(f"{home}/sub/f")
     w = watch(path=home)
     files.put(f"{home}/a", b"1")
-    wait_for(lambda: ("write", "a") in w.short())
+    until(lambda: ("write", "a") in w.short())
     assert w.short()[0] == ("create", "a")
     w.events.clear()
     files.sh(f"cd /home/user/{home}; mv a b; chmod 600 b; rm b; echo x > sub/f")
@@ -683,7 +683,7 @@ def test_watch_finds_what_was_there_before_it_looked(files, home, watch):
     w = watch(path=home, recursive=True)
     files.sh(f"cd /home/user/{home}; for i in 1 2 3 4 5 6 7 8 9; do mkdir -p d$i/x/y; : > d$i/f; : > d$i/x/y/g; done")
     want = {("create", f"d{i}{rest}") for i in range(1, 10) for rest in ("", "/x", "/x/y", "/f", "/x/y/g")}
-    wait_for(lambda: want <= set(w.short()), what=f"{want - set(w.short())} missing")
+    until(lambda: want <= set(w.short()), what=lambda: f"{want - set(w.short())}")
     time.sleep(0.2)
     told = [e for e in w.short() if e[0] == "create"]
     assert len(told) == len(set(told)) == len(want)
@@ -692,7 +692,7 @@ def test_watch_finds_what_was_there_before_it_looked(files, home, watch):
 def test_watch_with_entries(files, home, watch):
     w = watch(path=home, includeEntry=True)
     files.put(f"{home}/a", b"123")
-    wait_for(lambda: ("write", "a") in w.short())
+    until(lambda: ("write", "a") in w.short())
     written = [e for e in w.events if e["type"] == "EVENT_TYPE_WRITE"][-1]
     assert written["entry"]["path"] == f"/home/user/{home}/a" and written["entry"]["size"] == "3"
     w.events.clear()
@@ -702,12 +702,12 @@ def test_watch_with_entries(files, home, watch):
 
 def test_watch_ends_with_its_client_and_by_its_time(files, home, watch):
     w = watch(path=home, headers={"Connect-Timeout-Ms": "300"})
-    wait_for(lambda: w.error, what="no end")
+    until(lambda: w.error, what="its end")
     assert w.error["code"] == "deadline_exceeded"
     for _ in range(200):  # more than may be open at once
         watch(path=home).close()
     w = watch(path=home, headers={"Keepalive-Ping-Interval": "1"})
-    wait_for(lambda: w.keepalives >= 2, what="no keepalive")
+    until(lambda: w.keepalives >= 2, what="two keepalives")
 
 
 @pytest.mark.parametrize("request_, code", [
@@ -758,5 +758,5 @@ def test_events_of_a_watcher_that_nobody_polls_are_bounded(files, home):
 def test_idle_without_a_thread_and_small(files):
     status = lambda: dict(line.split(":", 1) for line in
                           pathlib.Path(f"/proc/{files.agent.pid}/status").read_text().splitlines())
-    wait_for(lambda: status()["Threads"].strip() == "1", 10, "the file worker stays")
+    until(lambda: status()["Threads"].strip() == "1", 10, "the file worker goes")
     assert len(os.listdir(f"/proc/{files.agent.pid}/fd")) < 20

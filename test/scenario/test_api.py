@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from waitlib import until
+
 LISTED = {"templateID", "sandboxID", "clientID", "startedAt", "endAt", "cpuCount", "memoryMB", "diskSizeMB",
           "state", "envdVersion", "metadata", "volumeMounts"}
 
@@ -108,22 +110,15 @@ def test_timeouts(cay):
         assert cay.call("POST", path + "/timeout", {}).status == 400
         assert cay.call("POST", path + "/resume", {"timeout": 5}).status == 409
         assert cay.call("POST", path + "/timeout", {"timeout": 0}).status == 204
-        for _ in range(50):
-            if cay.call("GET", path).status == 404:
-                break
-            time.sleep(0.1)
-        assert cay.call("GET", path).status == 404
+        until(lambda: cay.call("GET", path).status == 404, 10)
 
 
 def test_metrics_list_and_window(cay):
     with cay.create() as box:
-        for _ in range(60):
-            reply = cay.call("GET", f"/sandboxes/metrics?sandbox_ids={box.id},i{'0' * 20}")
-            assert reply.status == 200
-            if box.id in reply.json["sandboxes"]:
-                break
-            time.sleep(0.5)
-        assert reply.json["sandboxes"][box.id]["memTotal"] > 0
+        path = f"/sandboxes/metrics?sandbox_ids={box.id},i{'0' * 20}"
+        assert cay.call("GET", path).status == 200
+        metric = until(lambda: cay.call("GET", path).json["sandboxes"].get(box.id))
+        assert metric["memTotal"] > 0
         assert cay.call("GET", f"/sandboxes/{box.id}/metrics?start=1000&end=2000").json == []
         assert cay.call("GET", f"/sandboxes/{box.id}/metrics?start=3000&end=2000").status == 400
         assert cay.call("GET", "/sandboxes/metrics").status == 400

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import leftovers
+from waitlib import until
 
 WHOLE = os.environ.get("CAY_BAD_WORLDS")  # `make bad-worlds`: all of it
 MIB = 1 << 20
@@ -25,10 +26,7 @@ def the_rest_is_unharmed(server, sandbox, own_server):
     assert sandbox.run("echo unharmed").out == "unharmed\n"
     if before:
         assert cayd(own_server) == before, "cayd was started again"
-        end = time.monotonic() + 20
-        while descriptors(before) > 200 and time.monotonic() < end:
-            time.sleep(0.1)
-        assert descriptors(before) <= 200
+        until(lambda: descriptors(before) <= 200, 20)
 
 
 def cayd(own_server):

@@ -14,6 +14,7 @@ import pytest
 import badworld
 import conftest
 from client import Client
+from waitlib import until
 
 WHOLE = os.environ.get("CAY_BAD_WORLDS")  # `make bad-worlds`: all of it
 MIB = 1 << 20
@@ -87,7 +88,7 @@ def test_the_state_disk_is_full(world):
     assert client.call("GET", "/cay/v1/status").json["disk"]["freeBytes"] < 4 * MIB
     assert box.kill().status == 204
     made = []
-    badworld.wait_until(lambda: made.append(create(client)) or made[-1].status == 201, 60, lambda: made[-1].body)
+    until(lambda: made.append(create(client)) or made[-1].status == 201, 60, lambda: f"a create; {made[-1].body}", patient=True)
     assert other.run("echo x > /home/user/y && cat /home/user/y").out == "x\n"
 
 
@@ -123,12 +124,12 @@ def test_descriptors_run_out_in_cayd(world):
             connection = client.connect(timeout=20)
             connection.connect()
             held.append(connection)
-        badworld.wait_until(lambda: box.run("echo alive").out == "alive\n", 30)
+        until(lambda: box.run("echo alive").out == "alive\n", 30, patient=True)
         for connection in held:
             connection.close()
         lives(box)
     pid = world.cayd()
-    badworld.wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) < 60)
+    until(lambda: len(os.listdir(f"/proc/{pid}/fd")) < 60, patient=True)
 
 
 def memory_cgroup(name):
@@ -167,14 +168,14 @@ def test_cayd_has_no_memory(world):
                 connection.sock.sendall(body)
             except OSError:
                 break
-        badworld.wait_until(lambda: world.cayd() not in (None, pid))
+        until(lambda: world.cayd() not in (None, pid), patient=True)
         for connection in held:
             connection.close()
-        badworld.wait_until(lambda: box.run("echo alive").out == "alive\n", 30)
+        until(lambda: box.run("echo alive").out == "alive\n", 30, patient=True)
         with client.create() as another:
             lives(another)
     finally:
-        badworld.wait_until(lambda: os.rmdir(path) is None)
+        until(lambda: os.rmdir(path) is None, patient=True)
 
 
 @pytest.mark.skipif(not WHOLE, reason="makes 300 sandboxes: make bad-worlds")
@@ -191,7 +192,7 @@ def test_descriptors_run_out_in_privd(world):
     assert refused is not None and refused.status in (429, 503, 507) and refused.json["message"], refused.body
     for box in made:
         assert client.call("DELETE", f"/sandboxes/{box}").status == 204
-    badworld.wait_until(lambda: create(client).status == 201, 30)
+    until(lambda: create(client).status == 201, 30, patient=True)
 
 
 # -- the clock -------------------------------------------------------------------------------------------
@@ -238,9 +239,9 @@ def test_the_clock_jumps(world):
     # Told before the restart, or not told at all: nothing ends early, and nothing lives for ever.
     pid = world.cayd()
     os.kill(pid, signal.SIGKILL)
-    badworld.wait_until(lambda: world.cayd() not in (None, pid))
-    badworld.wait_until(lambda: client.call("GET", "/cay/v1/status").json["ready"] is True)
+    until(lambda: world.cayd() not in (None, pid), patient=True)
+    until(lambda: client.call("GET", "/cay/v1/status").json["ready"] is True, patient=True)
     lives(long)
     assert 0 < clock.left_of(client, long) <= 500
-    badworld.wait_until(lambda: client.call("GET", f"/sandboxes/{short.id}").status == 404, 90)
+    until(lambda: client.call("GET", f"/sandboxes/{short.id}").status == 404, 90, patient=True)
     lives(long)

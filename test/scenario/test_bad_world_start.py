@@ -15,6 +15,7 @@ import pytest
 import badworld
 import conftest
 from client import Client
+from waitlib import until
 
 WHOLE = os.environ.get("CAY_BAD_WORLDS")  # `make bad-worlds`: all of it
 SOME_CALLS = ("clone3", "mount_setattr", "openat2", "pidfd_open")
@@ -202,7 +203,7 @@ def test_what_a_crash_left_is_taken_up(world):
     for pid in (keep, *daemons(keep)):
         with contextlib.suppress(ProcessLookupError):  # they end with keep
             os.kill(pid, signal.SIGKILL)
-    badworld.wait_until(lambda: not daemons(keep) and not os.path.exists(f"/proc/{keep}"))
+    until(lambda: not daemons(keep) and not os.path.exists(f"/proc/{keep}"), patient=True)
     assert (world.run / "privd.sock").exists() and (world.run / "keep.pid").exists()
     for path in (world.run / "slots").iterdir():  # one record is rubbish, one is short
         path.write_bytes(os.urandom(64))

@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
 import leftovers
 from egresslib import BUILD, ZONE, Stack, internet
+from waitlib import until
 
 WEB, OTHER = "http://web.example.com/", "http://other.example.net/"
 ALLOW_WEB = {"rules": [{"name": "web only", "action": "allow", "domains": ["web.example.com"]}]}
@@ -313,9 +313,7 @@ def test_a_killed_egress_changes_nothing_of_what_is_allowed(stack, own):
         old = stack.pids("cay-egress")
         for pid in old:
             os.kill(pid, signal.SIGKILL)
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end and not set(stack.pids("cay-egress")) - set(old):
-            time.sleep(0.05)
+        until(lambda: set(stack.pids("cay-egress")) - set(old), SECONDS)
         one.out(["touch", "/tmp/go"])
         assert running.result()["stdout"].split()[-2:] == ["200", "403"]
     assert one.out(f"{CURL} --retry 9 --retry-all-errors --retry-delay 1 {OTHER}").split()[-1] == "200"
@@ -349,15 +347,7 @@ def kill(stack, program):
 
 
 def wait_until_it_answers(one):
-    end = time.monotonic() + SECONDS
-    while True:
-        try:
-            if one.ask(["true"], "deny").status == 200:
-                return
-        except OSError:
-            pass
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    until(lambda: one.ask(["true"], "deny").status == 200, SECONDS, patient=True)
 
 
 def test_nothing_is_left_of_many(stack, own):

@@ -8,12 +8,12 @@ import pathlib
 import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
 
 from conftest import BUILD
-from egresslib import box, fetch, internet, library_archive, stack, until  # noqa: F401: fixtures
+from egresslib import box, fetch, internet, library_archive, stack  # noqa: F401: fixtures
+from waitlib import until
 
 SECRET = "kZ7-model-key-4f9a1c"
 OTHER_SECRET = "qW2-other-key-77aa01"
@@ -132,9 +132,7 @@ def test_a_secret_reaches_its_host_and_nobody_else(stack, own):
     listed = stack.cay.call("GET", "/cay/v1/secrets").json
     assert [(s["name"], s["bind"]["kind"]) for s in listed] == [("MODEL_KEY", "bearer")]
     assert stack.cay.call("DELETE", "/cay/v1/secrets/MODEL_KEY").status == 204
-    end = time.monotonic() + 20
-    while "digests" in fetch(one, "https://web.example.com/v1"):
-        assert time.monotonic() < end
+    until(lambda: "digests" not in fetch(one, "https://web.example.com/v1"))
     assert "egress_denied" in one.run("curl -sS --max-time 20 https://web.example.com/v1").out
     look_for(stack, SECRET, OTHER_SECRET)
 

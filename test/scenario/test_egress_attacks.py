@@ -14,6 +14,7 @@ import time
 import pytest
 
 from egresslib import ZONE, Stack, fetch, internet
+from waitlib import until
 
 PROXY = ("127.0.0.1", internet.TCP_PORT)
 SECRET = "HOST SERVICE"  # what a service of the host's own says
@@ -330,11 +331,12 @@ def test_private_addresses_under_public(stack, public):
 def test_rebinding_and_mixed_answers(stack):
     with stack.cay.create(network={"denyOut": ["0.0.0.0/0"], "allowOut": ["rebind.example.com", "mixed.example.com"]}) as one:
         assert fetch(one, "http://rebind.example.com/")["address"].endswith(internet.WEB)
-        end = time.monotonic() + 90
-        while stack.networks.asked().count("dns rebind.example.com 1 ") < 2:  # the answer before is kept for its time to live
-            assert time.monotonic() < end
+
+        def asked_again():
             one.run("curl -sS --max-time 20 http://rebind.example.com/")
-            time.sleep(0.3)
+            return stack.networks.asked().count("dns rebind.example.com 1 ") >= 2
+
+        until(asked_again, 90, "its name is resolved again: the answer before is kept for its time to live", every=0.3)
         for url in ("http://rebind.example.com/", "https://rebind.example.com/"):
             r = one.run(f"curl -sSk --max-time 20 {url}")
             assert not answered(r.out), r.out
@@ -680,10 +682,13 @@ def test_a_thousand_connections_at_a_change(stack):
         thread = threading.Thread(target=lambda: result.append(one.run("python3 /tmp/hold.py > /tmp/held 2>&1; cat /tmp/held",
                                                                        timeout=240)))
         thread.start()
-        end = time.monotonic() + 100
-        while "open 1000" not in (seen := one.run("cat /tmp/held").out):
-            assert time.monotonic() < end and "rror" not in seen, seen
-            time.sleep(0.2)
+
+        def all_open():
+            seen = one.run("cat /tmp/held").out
+            assert "rror" not in seen, seen
+            return "open 1000" in seen
+
+        until(all_open, 100, lambda: "1000 connections: " + one.run("cat /tmp/held").out, every=0.2)
         assert stack.cay.call("PUT", f"/sandboxes/{one.id}/network", WEB_ONLY).status == 204
         thread.join()
         assert result[0].out == "open 1000\ncut 0 500\n", result[0].out

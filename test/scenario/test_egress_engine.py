@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from waitlib import until
 from worldlib import make_world, restarted  # isort: skip: it makes the next one found
 from internet import (BANNER_PORT, CONNECT_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE, SINK_PORT,
                       SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, inside)
@@ -67,14 +68,6 @@ def address_of(sandbox, name):
     code, found = sandbox.resolve(name)
     assert code == 0 and len(found) == 1, (name, code, found)
     return found[0]
-
-
-def until(check, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not (value := check()):
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
-    return value
 
 
 def exactly(connection, n):

@@ -7,14 +7,14 @@ import json
 import os
 import pathlib
 import signal
-import time
 
 import pytest
 
 from client import Client, Sandbox
 from conftest import SLOTS_MAX
-from egresslib import Stack, box, fetch, internet, until  # noqa: F401: fixtures
+from egresslib import Stack, box, fetch, internet  # noqa: F401: fixtures
 from test_egress_api import look_for, writable_memory
+from waitlib import until
 
 CONNECTIONS = 40
 # Bytes both ways over so many connections, each made again when it was cut.
@@ -185,7 +185,7 @@ def test_cayd_dies_before_the_certificate_came(stack):
         one = cay.create()
         os.kill(old[0], signal.SIGKILL)
         until(lambda: stack.pids("cayd") not in ([], old))
-        until(lambda: served(one) and served(has))
+        until(lambda: [b.run("echo alive").out for b in (one, has)] == ["alive\n"] * 2, patient=True)
         assert certificate(one) == ""  # the control: it is not there by itself
         has.run("rm /etc/ssl/certs/cay-egress.pem", user="root")
     finally:
@@ -197,13 +197,6 @@ def test_cayd_dies_before_the_certificate_came(stack):
         until(lambda: certificate(one))
         assert one.run("tail -c 2000 /etc/ssl/certs/ca-certificates.crt").out.endswith(certificate(one))
         assert certificate(has) == ""
-
-
-def served(sandbox):
-    try:
-        return sandbox.run("echo alive").out == "alive\n"
-    except (OSError, AssertionError, ValueError):
-        return False
 
 
 def test_a_key_of_the_administrators(stack):

@@ -7,12 +7,12 @@ import pathlib
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
 pytest.importorskip("h2")
 pytest.importorskip("grpclib")
+from waitlib import until  # noqa: E402
 from worldlib import make_world  # isort: skip: it makes the next ones found
 from h2origin import H2, REAL_KEY  # noqa: E402
 from origins import AWS_ID, AWS_SECRET, signature_is_good  # noqa: E402
@@ -357,11 +357,7 @@ def test_no_copies_in_memory(world, origin):
                  f"{URL}/echo?k=cay-secret:place", f"{URL}/echo-trailers", f"{URL}/echo")
         assert "[redacted]" in r.stdout and value not in r.stdout
         assert copies(world.egress.pid, value.encode()) == 1
-    for _ in range(100):
-        if copies(world.egress.pid, value.encode()) == 0:
-            return
-        time.sleep(0.05)
-    pytest.fail("it is still there")
+    until(lambda: copies(world.egress.pid, value.encode()) == 0)
 
 
 # -- what is refused ---------------------------------------------------------------------------------
@@ -515,12 +511,10 @@ print("again")
 
 def when_ready(s, *arguments):
     """As soon as the server listens."""
-    for _ in range(100):
-        r = s.curl("--cacert", s.ca, *arguments)
-        if "cannot connect" not in r.stdout:
-            return r
-        time.sleep(0.05)
-    pytest.fail(r.stdout)
+    answers = []
+    until(lambda: answers.append(s.curl("--cacert", s.ca, *arguments)) or "cannot connect" not in answers[-1].stdout,
+          what=lambda: f"the server: {answers[-1].stdout}")
+    return answers[-1]
 
 
 def test_server_without_http2(world, box):

@@ -137,7 +137,7 @@ def tls_socket(s, address=None):
     return context.wrap_socket(s.connect(address or s.resolve(API)[1][0], MODEL), server_hostname=API)
 
 
-def until(connection, text):
+def read_until(connection, text):
     data = b""
     while text not in data:
         data += connection.recv(65536) or pytest.fail(f"ended after {data}")
@@ -222,12 +222,12 @@ def test_changed_policy_cuts(world, box, origins):
     """A connection that was read stays open only as long as its name is allowed; the new credentials count at once."""
     with tls_socket(box) as one:
         one.sendall(f"GET /v1/a HTTP/1.1\r\nHost: {API}:{MODEL}\r\n\r\n".encode())
-        until(one, b'{"ok": true}')
+        read_until(one, b'{"ok": true}')
         status, text = world.put(box, {"rules": RULES, "inject": inject("model")},
                                  credentials=[seal(world, "model", "another-key-0123456789", kind="bearer")])
         assert status == 204, text
         one.sendall(f"GET /v1/b HTTP/1.1\r\nHost: {API}:{MODEL}\r\n\r\n".encode())
-        until(one, b'{"ok": false}')
+        read_until(one, b'{"ok": false}')
         assert world.put(box, {"rules": []})[0] == 204
         assert not one.recv(65536)
     assert headers_seen(origins, "authorization") == [f"Bearer {REAL_KEY}", "Bearer another-key-0123456789"]
@@ -494,7 +494,7 @@ def test_signature_in_chunks_is_refused(aws, origins):
 def test_server_sent_events_come_one_by_one(box):
     with tls_socket(box) as one:
         one.sendall(f"GET /sse HTTP/1.1\r\nHost: {API}:{MODEL}\r\n\r\n".encode())
-        data = until(one, b"data: first\n\n")  # it is here before the second was even asked for
+        data = read_until(one, b"data: first\n\n")  # it is here before the second was even asked for
         curl(box, f"{URL}/release")
         while more := one.recv(65536):
             data += more

@@ -20,7 +20,8 @@ import pytest
 
 import privdlib
 from privdlib import CAPACITY, HOST, JOB
-from test_privd import BUILD, REPOSITORY, cgroup_name, left_behind, slot_processes, wait_until
+from test_privd import BUILD, REPOSITORY, cgroup_name, left_behind, slot_processes
+from waitlib import until
 
 SLOTS, READY = 12, 2
 UID_BASE = 1342177280 + os.getpid() % 64 * 16 * 65536  # two runs at a time do not see each other
@@ -257,7 +258,7 @@ def test_a_create_of_a_gone_cayd_leaves_no_sandbox(privd):
         c2.close()
         end_everything(privd).close()
     assert "nobody is there to be told" in privd.log.read_text()
-    wait_until(lambda: not slot_processes(privd))
+    until(lambda: not slot_processes(privd))
     assert settled(privd, before) == before
 
 

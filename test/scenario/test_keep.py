@@ -14,6 +14,7 @@ import time
 import pytest
 
 import privdlib
+from waitlib import until
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
@@ -75,19 +76,7 @@ class Keep:
     def stop(self):
         pid = self.pid()
         os.kill(pid, signal.SIGTERM)
-        wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), 60)
-
-
-def wait_until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            if condition():
-                return
-        except OSError:
-            pass
-        assert time.monotonic() < end
-        time.sleep(0.02)
+        until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), 60, patient=True)
 
 
 @pytest.fixture
@@ -145,7 +134,7 @@ def test_the_listener_outlives_cayd(running):
     with socket.create_connection(("127.0.0.1", running.port), timeout=5):
         os.kill(old, signal.SIGKILL)
         with socket.create_connection(("127.0.0.1", running.port), timeout=5):
-            wait_until(lambda: running.child("cayd") not in (None, old))
+            until(lambda: running.child("cayd") not in (None, old), patient=True)
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGHUP])
@@ -155,11 +144,11 @@ def test_sandboxes_outlive_privd(running, signal_number):
     privd, cayd = running.child("cay-privd"), running.child("cayd")
     if signal_number == signal.SIGHUP:  # replaced by the binaries that are there now
         os.kill(running.pid(), signal.SIGHUP)
-        wait_until(lambda: running.child("cayd") not in (None, cayd))
+        until(lambda: running.child("cayd") not in (None, cayd), patient=True)
     else:
         os.kill(privd, signal.SIGKILL)
-    wait_until(lambda: running.child("cay-privd") not in (None, privd))
-    wait_until(lambda: "ilives" in running.channel().list())
+    until(lambda: running.child("cay-privd") not in (None, privd), patient=True)
+    until(lambda: "ilives" in running.channel().list(), patient=True)
 
 
 def test_sandboxes_outlive_keep(running):
@@ -167,7 +156,7 @@ def test_sandboxes_outlive_keep(running):
     assert box.status == 0
     pid, privd, cayd = running.pid(), running.child("cay-privd"), running.child("cayd")
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not any(pathlib.Path(f"/proc/{p}/exe").exists() for p in (pid, privd, cayd)))
+    until(lambda: not any(pathlib.Path(f"/proc/{p}/exe").exists() for p in (pid, privd, cayd)), patient=True)
     done = running.start()
     assert done.returncode == 0, done.stderr
     items = running.channel().list()
@@ -245,10 +234,10 @@ def test_egress_is_started_replaced_and_stopped(keep):
     assert (state.st_uid, state.st_mode & 0o777) == (pwd.getpwnam("daemon").pw_uid, 0o700)
 
     os.kill(keep.child("cay-egress"), signal.SIGKILL)
-    wait_until(lambda: len((keep.base / "egress-arguments").read_text().splitlines()) == 3)
+    until(lambda: len((keep.base / "egress-arguments").read_text().splitlines()) == 3, patient=True)
     os.kill(keep.pid(), signal.SIGHUP)
-    wait_until(lambda: len((keep.base / "egress-arguments").read_text().splitlines()) == 5)
-    wait_until(lambda: len((keep.base / "cayd-arguments").read_text().splitlines()) == 2)
+    until(lambda: len((keep.base / "egress-arguments").read_text().splitlines()) == 5, patient=True)
+    until(lambda: len((keep.base / "cayd-arguments").read_text().splitlines()) == 2, patient=True)
 
 
 def test_egress_must_not_be_cayd_s_user(keep):

@@ -6,25 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import leftovers
 import pytest
+from waitlib import until
 
 
 def when(text):
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def wait_until(true, seconds, what):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if true():
-            return
-        time.sleep(0.1)
-    pytest.fail(f"not within {seconds} s: {what}")
-
-
 def test_ttl_ends_it(cay):
     box = cay.create(timeout_s=2)
     assert cay.call("GET", f"/sandboxes/{box.id}").status == 200
-    wait_until(lambda: cay.call("GET", f"/sandboxes/{box.id}").status == 404, 10, "the end by TTL")
+    until(lambda: cay.call("GET", f"/sandboxes/{box.id}").status == 404, 10, "the end by TTL")
     assert box.request("GET", "/health").status == 502
 
 
@@ -77,7 +69,7 @@ def test_kill_leaves_nothing(cay, own_server):
         return all(now[name] <= before_fds[name] + 4 for name in now)
 
     assert leftovers.returned(own_server, before) == before
-    wait_until(same_descriptors, 20, f"{before_fds} again")
+    until(same_descriptors, 20, f"{before_fds} again")
 
 
 def test_many_at_once(cay):
@@ -116,7 +108,7 @@ def test_metrics_and_logs(cay):
         box.run("echo x")
         reply = cay.call("GET", f"/sandboxes/{box.id}/metrics")
         assert reply.status == 200
-        wait_until(lambda: cay.call("GET", f"/sandboxes/{box.id}/metrics").json, 30, "a metric")
+        until(lambda: cay.call("GET", f"/sandboxes/{box.id}/metrics").json, 30, "a metric")
         metric = cay.call("GET", f"/sandboxes/{box.id}/metrics").json[-1]
         assert metric["memUsed"] > 0 and metric["memTotal"] >= metric["memUsed"] and metric["cpuCount"] >= 1
         logs = cay.call("GET", f"/v2/sandboxes/{box.id}/logs").json["logs"]

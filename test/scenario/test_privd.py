@@ -19,6 +19,7 @@ import pytest
 import privdlib
 from leftovers import cgroup_name
 from privdlib import CAPACITY, CONNECT, CREATE, ENDED, HOST, JOB, KILL, LIST, MIB, PROGRESS, STAT, TEMPLATES
+from waitlib import until
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
@@ -109,7 +110,7 @@ def test_rooms_are_bounded_numbered_once_and_end_with_who_asked(privd):
         assert again.status == 0 and again.number == 9  # 3 is nobody's again
         for fd in again.fds:
             os.close(fd)
-    wait_until(lambda: slot_processes(privd) == alone)  # the channel's end is theirs; the sandbox's not
+    until(lambda: slot_processes(privd) == alone)  # the channel's end is theirs; the sandbox's not
     with contextlib.closing(privd.channel()) as c:
         assert c.room_end(s, 9).status == -errno.ENOENT
         assert c.kill(s).status == 0 and c.room(s).status == -errno.ESTALE
@@ -125,20 +126,13 @@ def test_a_privd_that_begins_ends_the_rooms_of_another(privd):
         assert len(slot_processes(privd)) == len(alone) + 1
         privd.crash()
     privd.start()
-    wait_until(lambda: slot_processes(privd) == alone)
+    until(lambda: slot_processes(privd) == alone)
     with contextlib.closing(privd.channel()) as c:
         assert "irooms" in c.list()
         r = c.room(s)
         assert r.status == 0 and r.number > 1  # no number of before comes again
         for fd in r.fds:
             os.close(fd)
-
-
-def wait_until(condition, seconds=15):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_twenty_at_once(privd):
@@ -162,7 +156,7 @@ def test_twenty_at_once(privd):
     assert [c.wait(seq).status for seq in seqs] == [0] * 20
     assert c.list() == {} and slot_processes(privd) == set()
     for b in boxes:  # until it is taken apart, one more kill is one of what ends already
-        wait_until(lambda: c.kill(b).status == -errno.ESTALE)
+        until(lambda: c.kill(b).status == -errno.ESTALE)
 
 
 def test_speed(privd, capsys):
@@ -212,7 +206,7 @@ def test_an_end_nobody_asked_for_is_told(privd):
     assert (ended.slot, ended.gen, ended.text(0, 32)) == (b.slot, b.gen, "iends")
     cause, status = struct.unpack_from("<Ii", ended.body, 32)
     assert (cause, status) == (2, signal.SIGKILL)
-    wait_until(lambda: c.kill(b).status == -errno.ESTALE)
+    until(lambda: c.kill(b).status == -errno.ESTALE)
 
 
 @pytest.mark.parametrize("change, status", [
@@ -360,5 +354,5 @@ def test_stop_with_sandboxes_and_a_job(privd):
     for n in range(10):
         c.send_create(f"i{n}")
     c.send(JOB, struct.pack("<II", 1, HOST))
-    wait_until(lambda: slot_processes(privd))
+    until(lambda: slot_processes(privd))
     # the fixture stops it and looks for what is left

@@ -6,6 +6,7 @@ import time
 
 import leftovers
 import pytest
+from waitlib import until
 
 
 def daemons(own_server, name):
@@ -13,28 +14,13 @@ def daemons(own_server, name):
     return leftovers.children(own_server.keep_pid, name)
 
 
-def wait_ready(cay, seconds=30):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if cay.call("GET", "/cay/v1/status").json.get("ready") is True:
-                return
-        except OSError:
-            pass
-        time.sleep(0.1)
-    pytest.fail("the server is not ready again")
+def wait_ready(cay):
+    until(lambda: cay.call("GET", "/cay/v1/status").json.get("ready") is True, what="the server is ready again", patient=True)
 
 
-def wait_served(cay, box, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if box.run("echo alive").out == "alive\n" and cay.call("GET", f"/sandboxes/{box.id}").status == 200:
-                return
-        except (OSError, AssertionError, ValueError):
-            pass
-        time.sleep(0.2)
-    pytest.fail("the sandbox is not served again")
+def wait_served(cay, box):
+    until(lambda: box.run("echo alive").out == "alive\n" and cay.call("GET", f"/sandboxes/{box.id}").status == 200,
+          what="the sandbox is served again", patient=True)
 
 
 @pytest.mark.parametrize("victim", ["cayd", "cay-privd", "both"])

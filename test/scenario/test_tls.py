@@ -13,13 +13,13 @@ import ssl
 import subprocess
 import tempfile
 import threading
-import time
 
 import pytest
 
 from client import Client
 from conftest import BUILD, READY_SECONDS, UID_BASE, USER, OwnServer, free_port
 from tlslib import DOMAIN, make_authority, make_certificate, openssl
+from waitlib import until
 
 PORT = 8124
 SERVICE = r"""
@@ -83,11 +83,8 @@ def cay(tls_server, files):
 def service(sandbox):
     sandbox.write("/tmp/service.py", SERVICE.encode())
     sandbox.run(f"nohup python3 /tmp/service.py {PORT} >/dev/null 2>&1 & ")
-    for _ in range(100):
-        if sandbox.request("GET", "/", port=PORT).status == 200:
-            return sandbox
-        time.sleep(0.1)
-    pytest.fail("the service inside does not answer")
+    until(lambda: sandbox.request("GET", "/", port=PORT).status == 200, what="the service inside answers")
+    return sandbox
 
 
 def open_sockets(server):
@@ -111,13 +108,6 @@ def is_cayd_of(pid, server):
         return b"/cayd\0" in line.split(b"--")[0] and f"--state-dir={server.state}/cayd".encode() in line
     except OSError:
         return False
-
-
-def wait_until(condition, what, seconds=30):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def test_tls_only(files):
@@ -367,12 +357,12 @@ def test_a_flood_of_handshakes_that_stop_holds_up_nobody(cay, tls_server):
             s.sendall(b"\x16\x03\x01")
             held.append(s)
         assert cay.call("GET", "/cay/v1/status").status == 200
-        wait_until(lambda: open_sockets(tls_server) <= 260, "the oldest are still there", 8)
+        until(lambda: open_sockets(tls_server) <= 260, 8, "the oldest go")
         assert any(closed_now(s) for s in held[:40])
     finally:
         for s in held:
             s.close()
-    wait_until(lambda: open_sockets(tls_server) <= 4, "connections are left")
+    until(lambda: open_sockets(tls_server) <= 4, what="no connections are left")
 
 
 def closed_now(s):
@@ -487,7 +477,7 @@ def test_hangup_reads_the_files_again(tls_server, cay, bad_files, sandbox):
 
     def hang_up_says(text):
         os.kill(keep, signal.SIGHUP)
-        wait_until(lambda: text in tls_server.log_tail(), f"keep has not said: {text}")
+        until(lambda: text in tls_server.log_tail(), what=f"keep says: {text}")
         assert serial(cay) == before
 
     (files / "good.key").rename(files / "aside.key")
@@ -503,5 +493,5 @@ def test_hangup_reads_the_files_again(tls_server, cay, bad_files, sandbox):
         except OSError:
             return False
 
-    wait_until(changed, "the new certificate is not there", 60)
+    until(changed, 60, "the new certificate")
     assert sandbox.run("echo still here").out == "still here\n"
