@@ -143,6 +143,9 @@ void api_response_free(struct api_response *r)
     free(r->body);
     r->body = NULL;
     r->body_len = 0;
+    if (r->stream_fd > 0)
+        close(r->stream_fd);
+    r->stream_fd = 0;
 }
 
 /* -- answers ------------------------------------------------------------------------------------ */
@@ -201,6 +204,13 @@ void api_reply_text(struct api_call *call, int status, const char *json, size_t 
 void api_reply_empty(struct api_call *call, int status)
 {
     finish(call, status);
+}
+
+void api_reply_stream(struct api_call *call, const char *type, int fd)
+{
+    call->response.stream_fd = fd;
+    call->response.stream_type = type;
+    finish(call, 200);
 }
 
 json_t *api_json_text(const char *text)

@@ -45,6 +45,8 @@ struct api_response {
     size_t header_count;
     char *body; /* JSON, or NULL */
     size_t body_len;
+    int stream_fd; /* the body comes out of this, until its end, as stream_type; 0: none does */
+    const char *stream_type; /* a literal */
 };
 
 struct api_config {
@@ -139,6 +141,7 @@ void api_header_add(struct api_call *call, const char *name, const char *value);
 void api_reply_json(struct api_call *call, int status, json_t *body);
 void api_reply_text(struct api_call *call, int status, const char *json, size_t len); /* copied */
 void api_reply_empty(struct api_call *call, int status);
+void api_reply_stream(struct api_call *call, const char *type, int fd); /* 200; takes fd over */
 void api_fail(struct api_call *call, int status, const char *fmt, ...) PRINTF(3, 4);
 void api_fail_err(struct api_call *call, const struct err *e);
 

@@ -357,6 +357,7 @@ const struct api_route cay_v1_routes[] = {
     {"POST", "/cay/v1/secrets", cay_v1_secret_set},
     {"GET", "/cay/v1/secrets", cay_v1_secret_list},
     {"DELETE", "/cay/v1/secrets/{name}", cay_v1_secret_remove},
+    {"GET", "/cay/v1/events", cay_v1_events},
     {"GET", "/cay/v1/audit", cay_v1_audit},
     {"GET", "/cay/v1/audit/verify", cay_v1_audit_verify, API_OPERATOR},
     {0},

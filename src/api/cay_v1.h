@@ -79,6 +79,10 @@
  * GET /cay/v1/audit/verify -> 200 [{"ok", "lines", "broken_line", "file", "cut_lines"}], one for each
  *   process of cay-egress   (operator only: the log is of all tenants)
  *
+ * GET /cay/v1/events?sandbox=ID&type=TYPE,...&since=ID&follow=0|1 -> 200, application/x-ndjson: what happens to
+ *   the tenant's sandboxes, {"id", "time", "type", "sandbox", ...} a line, until the client goes (docs/events.md).
+ *   400: an unknown type, a since that was not told yet; 404: an unknown sandbox; 429, 503: too many follow.
+ *
  * GET /health (no key) -> 200 {"status": "ok"}, or 503 {"code", "message"} while privd is away. */
 
 #include "api/api.h"
@@ -107,6 +111,9 @@ void cay_v1_policy_put(struct api_call *call);
 void cay_v1_denials(struct api_call *call);
 void cay_v1_audit(struct api_call *call);
 void cay_v1_audit_verify(struct api_call *call);
+
+/* cay_v1_events.c */
+void cay_v1_events(struct api_call *call);
 
 /* cay_v1_exec.c */
 void cay_v1_exec(struct api_call *call);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cayd/stream.h"
 #include "gateway/gateway.h"
 #include "gateway/pending.h"
 #include "http/server.h"
@@ -30,6 +31,7 @@ struct connloop {
     struct http_server *server;
     struct gateway *gateway;
     struct pending *api_pending;
+    struct streams *streams;
     bool stopping;
 };
 
@@ -43,18 +45,25 @@ struct order {
 
 static const struct http_header cors_header = {"Access-Control-Allow-Origin", "*"};
 
-static void respond(struct http_exchange *x, const struct api_response *r)
+static void respond(struct connloop *l, struct http_exchange *x, struct api_response *r)
 {
     struct http_header headers[API_HEADERS_MAX + 3];
     size_t n = 0;
 
     headers[n++] = cors_header;
     headers[n++] = (struct http_header){"Access-Control-Expose-Headers", "*"};
-    if (r->body_len)
-        headers[n++] = (struct http_header){"Content-Type", "application/json"};
+    if (r->body_len || r->stream_fd)
+        headers[n++] = (struct http_header){"Content-Type",
+                                            r->stream_fd ? r->stream_type : "application/json"};
     for (size_t i = 0; i < r->header_count; i++)
         headers[n++] = (struct http_header){r->headers[i].name, r->headers[i].value};
-    http_respond(x, r->status, headers, n, r->body, r->body_len);
+    if (!r->stream_fd) {
+        http_respond(x, r->status, headers, n, r->body, r->body_len);
+        return;
+    }
+    http_response_begin(x, r->status, headers, n, -1);
+    stream_start(l->streams, x, r->stream_fd);
+    r->stream_fd = 0;
 }
 
 static void api_answered(struct ask *a, void *reader)
@@ -63,7 +72,7 @@ static void api_answered(struct ask *a, void *reader)
     struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
 
     if (x)
-        respond(x, &a->response);
+        respond(l, x, &a->response);
     ask_free(a);
 }
 
@@ -165,8 +174,10 @@ static void open_stop(struct letter *letter, void *reader)
     struct order *o = CONTAINER_OF(letter, struct order, letter);
     struct connloop *l = reader;
 
-    if (!l->stopping)
+    if (!l->stopping) {
+        streams_end(l->streams);
         http_server_stop(l->server, o->grace_ms, on_stopped, l);
+    }
     l->stopping = true;
     free(o);
 }
@@ -239,6 +250,7 @@ static int set_up(struct connloop *l)
     if ((rc = pending_new(l->config.max_connections, &l->api_pending)) < 0 ||
         (rc = http_server_new(&l->loop, &server, handle, l, &l->server)) < 0 ||
         (rc = gateway_new(&l->loop, &gateway, &l->gateway)) < 0 ||
+        (rc = streams_new(&l->loop, &l->streams)) < 0 ||
         (rc = mailbox_init(&l->inbox, &l->loop, INBOX_MAX, l)) < 0)
         return rc;
     uv_timer_init(&l->loop, &l->sweep);
@@ -275,6 +287,7 @@ void connloop_join(struct connloop *l)
     uv_thread_join(&l->thread);
     util_close(&l->listen_fd);
     pending_free(l->api_pending);
+    streams_free(l->streams);
     mailbox_free(&l->inbox);
     uv_loop_close(&l->loop);
     free(l);

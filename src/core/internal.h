@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define CORE_SERVER_KEY_SIZE 32
-#define CORE_TIMERS_EACH     3u  /* timers in a sandbox_obj */
+#define CORE_TIMERS_EACH     3u /* timers in a sandbox_obj */
 #define CORE_TIMERS_OWN      67u /* relist, authority_again, events', one per process of cay-egress */
 #define CORE_STOCK_MAX       PRIVSEP_MAX_FDS
 
@@ -76,8 +76,8 @@ struct sandbox_obj {
 
     struct exec_room *rooms; /* exec.c: whose policies are to be in force */
 
-    bool told;               /* events: somebody may know of it, so that its end is told too */
-    const char *end_reason;  /* a literal, in the words of docs/events.md; NULL: nobody knows */
+    bool told;              /* events: somebody may know of it, so that its end is told too */
+    const char *end_reason; /* a literal, in the words of docs/events.md; NULL: nobody knows */
 };
 
 struct deferred {
