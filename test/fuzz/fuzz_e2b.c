@@ -1,8 +1,42 @@
 /* What E2B's control plane reads beside JSON itself: the network object, the metadata filter, cursors,
- * paths. The first byte says which. */
+ * paths. The first byte says which. And Daytona's network settings, from the same bodies. */
+#include "api/daytona_network.h"
 #include "api/e2b.h"
 #include "fuzz.h"
 #include "http/json.h"
+#include "policy/policy.h"
+
+/* What is taken is a policy, and stays what it is when it is given again. */
+static void settings_hold(const json_t *settings)
+{
+    json_t *policy = daytona_network_policy(settings), *again = NULL, *shown = json_object();
+    struct policy *read = NULL;
+    struct err e;
+
+    FUZZ_CHECK(policy_new(policy, &read, &e) == ERR_OK);
+    FUZZ_CHECK(daytona_network_read(settings, &again, &e) == ERR_OK);
+    FUZZ_CHECK(json_equal(settings, again) && json_object_size(settings) <= 1);
+    daytona_network_show(NULL, policy, shown);
+    policy_free(read);
+    json_decref(policy);
+    json_decref(again);
+    json_decref(shown);
+}
+
+static void daytona(const json_t *body)
+{
+    json_t *settings = NULL, *next = NULL;
+    struct err e;
+
+    if (daytona_network_read(body, &settings, &e) == ERR_OK)
+        settings_hold(settings);
+    else
+        FUZZ_CHECK(e.code == ERR_INVALID && e.text[0]);
+    if (daytona_network_update(settings, body, &next, &e) == ERR_OK && next)
+        settings_hold(next);
+    json_decref(settings);
+    json_decref(next);
+}
 
 static void network(const char *text, size_t n)
 {
@@ -13,6 +47,7 @@ static void network(const char *text, size_t n)
         json_decref(body);
         return;
     }
+    daytona(body);
     if (e2b_network_keep(body, body, &kept, &e) == ERR_OK) {
         FUZZ_CHECK(e2b_network_check(kept, &e) == ERR_OK); /* what is kept passes again */
         FUZZ_CHECK(!json_is_object(json_object_get(kept, "egressProxy")));
