@@ -181,7 +181,7 @@ static void start_parts(void)
 /* All ends with the process; only what the log still holds has to reach the disk. */
 static void on_signal(uv_signal_t *s, int number)
 {
-    registry_free(TAKE_PTR(egress.registry));
+    registry_free(egress.registry); /* which is still asked while it ends them */
     audit_free(TAKE_PTR(egress.audit));
     log_info("stopped");
     exit(0);

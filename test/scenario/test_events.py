@@ -203,16 +203,18 @@ def test_so_many_may_follow_and_a_revoked_key_ends(stack, tenant):
             s.connection.close()
 
 
-def test_cay_egress_is_restarted(stack, own):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_cay_egress_is_restarted(stack, own, how):
     one = own()
     with Stream(stack.cay) as stream:
         before = stack.pids("cay-egress")
-        os.kill(before[0], signal.SIGKILL)
+        os.kill(before[0], how)
         gap = next(stream)
         assert (gap["type"], gap["reason"], gap["count"]) == ("dropped", "egress_restarted", None)
         until(lambda: stack.pids("cay-egress") not in ([], before))
         one.run(DENIED)
         assert stream.until(lambda e: e["type"] == "violation")["sandbox"] == one.id
+    assert "signal 11" not in stack.server.log.read_text()
 
 
 def run_cli(stack, *arguments):
