@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -95,6 +96,7 @@ static ssize_t send_some(struct conn *c, const struct iovec *iov, int n)
 
     if (sent < 0 && sent != -EAGAIN)
         c->broken = true;
+    c->sent_some |= sent > 0;
     return sent < 0 ? 0 : sent;
 }
 
@@ -396,14 +398,19 @@ void conn_pump(struct conn *c)
 
 /* -- events ------------------------------------------------------------------------------------ */
 
-static void on_gone(struct conn *c)
+/* Bytes that were sent before are still to be read, and the answer to a whole request is still wanted by a
+ * peer that only closed its half: conn_wait.c says how long it may take. Nobody is to be served where the
+ * kernel knows that both halves are gone (unix sockets, resets), and in the middle of a stream, which is how
+ * clients leave one: what it holds, such as a watch, has to be free for the next at once. */
+static void on_half(struct conn *c)
 {
-    struct http_exchange *x = c->exchange;
+    const struct http_exchange *x = c->exchange;
+    struct pollfd p = {.fd = c->fd};
 
-    /* Bytes that were sent before are still to be read; an answer that is complete may still be
-     * wanted by a peer that only closed its half. Else there is nobody to serve. */
     c->half = true;
-    if (x && body_done(x) && !x->ended && x->mode != BODY_TUNNEL)
+    if (!x || !body_done(x) || x->ended || x->mode == BODY_TUNNEL)
+        return;
+    if (x->streams || poll(&p, 1, 0) > 0) /* POLLERR or POLLHUP: nothing else was asked for */
         c->broken = true;
 }
 
@@ -423,7 +430,7 @@ void conn_on_event(uv_poll_t *poll, int status, int events)
         if (events & UV_READABLE)
             conn_wait_events(c, c->events & ~UV_READABLE);
         if (events & UV_DISCONNECT)
-            on_gone(c);
+            on_half(c);
     }
     conn_pump(c);
 }

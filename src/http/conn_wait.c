@@ -57,6 +57,22 @@ static bool waits_for_body(const struct conn *c)
     return c->half && !c->eof && !body_done(x) && !x->ended;
 }
 
+/* All that the peer had to say was read; whether it is still there shows when something is sent. */
+static bool waits_for_answer(const struct conn *c)
+{
+    const struct http_exchange *x = c->exchange;
+
+    return c->state == CONN_EXCHANGE && (c->half || c->eof) && x->mode != BODY_TUNNEL &&
+           body_done(x) && !x->ended && c->out.len == 0;
+}
+
+static bool has_moved(const struct conn *c, enum wait_kind kind)
+{
+    if (kind == WAIT_BODY)
+        return c->got_input;
+    return (kind == WAIT_HALF || kind == WAIT_HALF_STREAM) && c->sent_some;
+}
+
 static void settle_read_wait(struct conn *c)
 {
     enum wait_kind kind;
@@ -71,14 +87,16 @@ static void settle_read_wait(struct conn *c)
         kind = c->in.len > 0 ? WAIT_HEAD : WAIT_IDLE;
     else if (waits_for_body(c))
         kind = WAIT_BODY;
+    else if (waits_for_answer(c))
+        kind = c->exchange->streams ? WAIT_HALF_STREAM : WAIT_HALF;
     else
         kind = WAIT_KINDS;
     if (kind == WAIT_KINDS)
         server_wait_stop(&c->read_wait);
-    else if (kind != c->read_kind || !c->read_wait.next || (kind == WAIT_BODY && c->got_input))
+    else if (kind != c->read_kind || !c->read_wait.next || has_moved(c, kind))
         server_wait(c->server, &c->read_wait, kind);
     c->read_kind = kind;
-    c->got_input = false;
+    c->got_input = c->sent_some = false;
 }
 
 static void wait_for_taker(struct conn *c)
@@ -111,7 +129,7 @@ void conn_timed_out(struct conn *c, struct wait *w)
         c->broken = c->cut = true;
     } else if (c->state == CONN_HEAD && c->read_kind == WAIT_HEAD) {
         response_refuse(c, 408, "the request's head did not come in time");
-    } else if (c->state == CONN_EXCHANGE) {
+    } else if (c->state == CONN_EXCHANGE && c->read_kind == WAIT_BODY) {
         c->timed_out = true;
     } else {
         c->broken = true;

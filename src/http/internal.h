@@ -25,7 +25,17 @@
 
 /* Each kind of wait has one length per server, so that a queue in order of entry is in order of
  * time, and one timer serves all. */
-enum wait_kind { WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_WRITE, WAIT_LINGER, WAIT_BEGIN, WAIT_KINDS };
+enum wait_kind {
+    WAIT_HEAD,
+    WAIT_IDLE,
+    WAIT_BODY,
+    WAIT_WRITE,
+    WAIT_LINGER,
+    WAIT_BEGIN,
+    WAIT_HALF,        /* for the answer to a peer that has ended its side */
+    WAIT_HALF_STREAM, /* the same, when its length is not known */
+    WAIT_KINDS
+};
 
 struct wait {
     struct wait *prev, *next; /* NULL: not waiting */
@@ -69,6 +79,7 @@ struct conn {
     bool timed_out; /* in waiting for body bytes or for the peer to take bytes */
     bool shut;      /* our last byte is out and announced */
     bool got_input; /* since the last settling: restarts the wait for a body */
+    bool sent_some; /* likewise, the wait for an answer */
     /* What the layer waits for, where it is not what HTTP waits for. */
     bool read_wants_write, write_wants_read, shut_wants_write;
 };
@@ -109,6 +120,7 @@ struct http_exchange {
     bool begun, ended;
     bool chunked;    /* our own chunks */
     bool counted;    /* a length was announced; `left` of it is to come */
+    bool streams;    /* its length is not known before its end */
     bool no_body;    /* HEAD, 204, 304: announced but not sent */
     bool raw;        /* framing is the caller's (relay) */
     bool close;      /* the connection ends with this response */

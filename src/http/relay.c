@@ -283,6 +283,7 @@ static void start_response(struct relay *r)
         response_put(b, "Connection: keep-alive\r\n");
     response_put(b, "\r\n");
     arm(r);
+    x->streams = r->parse.framing == HTTP_BODY_CHUNKED || r->parse.framing == HTTP_BODY_UNTIL_CLOSE;
     response_begin_raw(x, b->data, b->len, close, r->parse.framing == HTTP_BODY_NONE);
 }
 

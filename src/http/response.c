@@ -106,6 +106,7 @@ static struct buf *make_head(struct http_exchange *x, int status, const struct h
     x->no_body = strcmp(x->head.method, "HEAD") == 0 || status == 204 || status == 304;
     x->counted = length >= 0;
     x->left = length > 0 ? (uint64_t)length : 0;
+    x->streams = length < 0 && !x->no_body;
     put_status(s, b, status);
     for (size_t i = 0; i < n; i++)
         response_put_header(b, headers[i].name, headers[i].value);

@@ -31,6 +31,8 @@ void http_server_config_default(struct http_server_config *c)
         .idle_timeout_ms = 75000,
         .body_timeout_ms = 60000,
         .write_timeout_ms = 60000,
+        .half_timeout_ms = 5000,
+        .half_stream_timeout_ms = 1000,
         .arena_max_bytes = 1024u * 1024u,
         .collect_total_bytes = 256u * 1024u * 1024u,
     };
@@ -46,6 +48,8 @@ static uint64_t wait_length_ms(const struct http_server *s, enum wait_kind kind)
     case WAIT_BODY: return s->config.body_timeout_ms;
     case WAIT_WRITE: return s->config.write_timeout_ms;
     case WAIT_BEGIN: return s->config.layer.begin_timeout_ms;
+    case WAIT_HALF: return s->config.half_timeout_ms;
+    case WAIT_HALF_STREAM: return s->config.half_stream_timeout_ms;
     default: return LINGER_MS;
     }
 }

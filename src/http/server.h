@@ -32,8 +32,14 @@ struct http_server_config {
     uint64_t idle_timeout_ms; /* keep-alive without a request: close */
     uint64_t body_timeout_ms; /* no byte of a wanted body: 408, close */
     uint64_t
-        write_timeout_ms;   /* the peer takes nothing while we have bytes for it: close; 0 none */
-    size_t arena_max_bytes; /* per exchange */
+        write_timeout_ms; /* the peer takes nothing while we have bytes for it: close; 0 none */
+    /* A peer that has ended its side after a whole request gets its answer (RFC 9112 9.6). But that it has
+     * gone looks the same on TCP until something is sent to it: nothing of the answer for so long, and it has.
+     * The second is for answers whose length is not known: they may be endless. In the middle of such a one
+     * the end of the peer's side is its end. */
+    uint64_t half_timeout_ms;
+    uint64_t half_stream_timeout_ms;
+    size_t arena_max_bytes;     /* per exchange */
     size_t collect_total_bytes; /* of all collected bodies at one time: 503 above it */
     struct http_layer layer;    /* TLS for connections that begin with it; its ops may be NULL */
     bool proxy;                 /* targets may be in absolute form: head.authority */

@@ -3,14 +3,16 @@ side is closed or gone."""
 
 import base64
 import hashlib
+import json
 import os
 import socket
-import struct
 import time
 import urllib.parse
 
 import leftovers
 import pytest
+from client import Sandbox
+from waitlib import until
 
 # One line per request, then the headers that the service saw; and an upgrade that echoes bytes.
 SERVICE = r"""
@@ -46,11 +48,8 @@ PORT = 8123
 def service(sandbox):
     sandbox.write("/tmp/service.py", SERVICE.encode())
     sandbox.run(f"nohup python3 /tmp/service.py {PORT} >/dev/null 2>&1 & ")
-    for _ in range(100):
-        if sandbox.request("GET", "/", port=PORT).status == 200:
-            return sandbox
-        time.sleep(0.1)
-    pytest.fail("the service inside does not answer")
+    until(lambda: sandbox.request("GET", "/", port=PORT).status == 200, what="the service inside answers")
+    return sandbox
 
 
 def by_host(box, path="/", method="GET", headers=None, port=PORT, body=None):
@@ -95,6 +94,53 @@ def test_upgrade_is_a_tunnel(service):
         assert got == sent[:70000]
         s.shutdown(socket.SHUT_WR)
         assert s.recv(1) == b""
+
+
+def half_closed(client, head, body=b""):
+    """All that comes to who has ended its side after its requests."""
+    with socket.create_connection((client.host, client.port), timeout=20) as s:
+        s.sendall("".join(line + "\r\n" for line in head).encode() + b"\r\n" + body)
+        s.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: s.recv(65536), b""))
+
+
+def test_a_client_that_ends_its_side_is_answered(service):
+    """As `nc -N` does: by cayd itself, by the agent, by a service inside, also two requests in a row."""
+    client, key = service.client, f"X-API-Key: {service.client.key}"
+    body = json.dumps({"templateID": "host"}).encode()
+    made = half_closed(client, ["POST /v2/sandboxes HTTP/1.1", f"Host: {client.host}", key,
+                                "Content-Type: application/json", f"Content-Length: {len(body)}"], body)
+    assert made.startswith(b"HTTP/1.1 201 "), made
+    one = Sandbox(client, json.loads(made.partition(b"\r\n\r\n")[2]))
+    assert one.run("echo made").out == "made\n" and one.kill().status == 204
+    sent = [f"{name}: {value}" for name, value in service.headers().items()]
+    service.write("/tmp/much", bytes(1 << 20))
+    got = half_closed(client, ["GET /files?path=/tmp/much HTTP/1.1", f"Host: {client.host}", *sent])
+    assert got.startswith(b"HTTP/1.1 200 ") and got.endswith(bytes(1 << 20))
+    to = [f"Host: {PORT}-{service.id}.cay.test"]
+    got = half_closed(client, ["GET /one HTTP/1.1", *to, "", "GET /two HTTP/1.1", *to])
+    assert got.count(b"HTTP/1.1 200 ") == 2 and got.index(b"GET /one ") < got.index(b"GET /two "), got
+    assert half_closed(client, ["POST / HTTP/1.1", *to, "Content-Length: 9"], b"half") == b""
+
+
+def test_a_client_that_leaves_a_stream_is_noticed(cay, own_server):
+    """One that says nothing, so that nothing is sent to it."""
+    if not own_server:
+        pytest.skip("a server's descriptors are counted only where it is the tests' own")
+
+    def held():
+        return leftovers.descriptors(own_server)["cayd socket"]
+
+    with cay.create() as box:
+        before = until(held)
+        streams = [box.stream("process.Process/Start", {"process": {"cmd": "/bin/sleep", "args": ["60"]}, "stdin": False})
+                   for _ in range(5)]
+        for stream in streams:
+            assert "start" in next(stream)["event"]
+        assert held() > before + len(streams)  # the control: a client's each and, but for one that was there, an agent's
+        for stream in streams:
+            stream.close()
+        until(lambda: held() < before + len(streams), 10)
 
 
 def test_closed_port(sandbox):
@@ -176,10 +222,7 @@ def test_traffic_token(cay):
         assert missing.status == 403 and missing.json["sandboxId"] == box.id
         for wrong in ("x", box.token):
             assert box.request("GET", "/", port=8000, headers={"E2b-Traffic-Access-Token": wrong}).status == 403
-        end = time.monotonic() + 10
-        while box.request("GET", "/", port=8000, headers={"E2b-Traffic-Access-Token": token}).status != 200:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        until(lambda: box.request("GET", "/", port=8000, headers={"E2b-Traffic-Access-Token": token}).status == 200)
         assert box.request("GET", "/health").status == 204  # the agent has its own token
 
 
@@ -187,11 +230,8 @@ def test_masked_host(cay):
     with cay.create(network={"maskRequestHost": "inner.test:${PORT}"}) as box:
         box.write("/tmp/service.py", SERVICE.encode())
         box.run("nohup python3 /tmp/service.py 8123 >/dev/null 2>&1 &")
-        end = time.monotonic() + 10
-        while (reply := box.request("GET", "/", port=8123)).status != 200:
-            assert time.monotonic() < end
-            time.sleep(0.1)
-        assert b"Host: inner.test:8123\n" in reply.body
+        until(lambda: box.request("GET", "/", port=8123).status == 200)
+        assert b"Host: inner.test:8123\n" in box.request("GET", "/", port=8123).body
 
 
 def test_preflight(service):
@@ -225,10 +265,7 @@ def test_killed_while_tunnelling(cay):
     box = cay.create()
     box.write("/tmp/service.py", SERVICE.encode())
     box.run("nohup python3 /tmp/service.py 8123 >/dev/null 2>&1 &")
-    end = time.monotonic() + 10
-    while box.request("GET", "/", port=8123).status != 200:
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    until(lambda: box.request("GET", "/", port=8123).status == 200)
     with socket.create_connection((cay.host, cay.port), timeout=10) as s:
         s.sendall(f"GET /ws HTTP/1.1\r\nHost: 8123-{box.id}.x.test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n".encode())
         assert s.recv(4096).startswith(b"HTTP/1.1 101 ")

@@ -287,15 +287,50 @@ static void test_cut_body(void **state)
     }
 }
 
+/* Before an answer has begun, in the middle of one whose length is known, and in the middle of a stream. */
 static void test_client_leaves(void **state)
+{
+    static const char *const answers[] = {
+        "", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        "HTTP/1.0 200 OK\r\n\r\nabc"};
+    struct http_server_config c;
+    struct relay_test t;
+
+    http_server_config_default(&c);
+    for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+        int fd, how = FIXTURE_OPEN;
+
+        c.half_timeout_ms = i < 2 ? 50 : 60000;
+        c.half_stream_timeout_ms = 60000; /* in its middle it is known at once */
+        fd = start_with(&t, &c);
+        fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_send(&t.f, t.up, answers[i]);
+        assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_OPEN);
+        fixture_wait(&t.f, 100);
+        assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_OPEN); /* the control */
+        close(fd);
+        for (int n = 0; n < 500 && how == FIXTURE_OPEN; n++)
+            how = fixture_recv(&t.f, t.up, &seen);
+        assert_int_not_equal(how, FIXTURE_OPEN);
+        end(&t, -1);
+    }
+}
+
+/* It gets its answer all the same. */
+static void test_client_ends_its_side(void **state)
 {
     struct relay_test t;
     int fd = start_get(&t);
 
     assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_OPEN);
-    close(fd);
-    assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_EOF); /* at once */
-    end(&t, -1);
+    shutdown(fd, SHUT_WR);
+    fixture_spin(&t.f);
+    fixture_send(&t.f, t.up, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    fixture_send(&t.f, t.up, "3\r\ndef\r\n0\r\n\r\n");
+    assert_int_equal(fixture_recv(&t.f, fd, &got), FIXTURE_EOF);
+    assert_non_null(strstr(got.data, "3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n"));
+    end(&t, fd);
 }
 
 static void test_connect_fails(void **state)
@@ -646,15 +681,25 @@ static void test_client(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_headers),        cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_http10_client),  cmocka_unit_test(test_until_close),
-        cmocka_unit_test(test_bodyless),       cmocka_unit_test(test_interim),
-        cmocka_unit_test(test_early_response), cmocka_unit_test(test_upstream_breaks),
-        cmocka_unit_test(test_cut_body),       cmocka_unit_test(test_client_leaves),
-        cmocka_unit_test(test_connect_fails),  cmocka_unit_test(test_head_timeout),
-        cmocka_unit_test(test_tunnel),         cmocka_unit_test(test_tunnel_ends),
-        cmocka_unit_test(test_big_both_ways),  cmocka_unit_test(test_window),
-        cmocka_unit_test(test_stuck),          cmocka_unit_test(test_client),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_http10_client),
+        cmocka_unit_test(test_until_close),
+        cmocka_unit_test(test_bodyless),
+        cmocka_unit_test(test_interim),
+        cmocka_unit_test(test_early_response),
+        cmocka_unit_test(test_upstream_breaks),
+        cmocka_unit_test(test_cut_body),
+        cmocka_unit_test(test_client_leaves),
+        cmocka_unit_test(test_client_ends_its_side),
+        cmocka_unit_test(test_connect_fails),
+        cmocka_unit_test(test_head_timeout),
+        cmocka_unit_test(test_tunnel),
+        cmocka_unit_test(test_tunnel_ends),
+        cmocka_unit_test(test_big_both_ways),
+        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_client),
     };
     int r;
 

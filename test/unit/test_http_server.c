@@ -417,44 +417,6 @@ static void test_abort(void **state)
     fixture_stop(&f);
 }
 
-static void test_client_leaves(void **state)
-{
-    struct fixture f;
-    int fd;
-
-    fixture_start(&f, NULL, handler);
-    fd = fixture_client(&f);
-    fixture_send(&f, fd, R("/wait"));
-    assert_non_null(f.x);
-    close(fd);
-    fixture_spin(&f);
-    assert_null(f.x); /* noticed without reading or writing */
-    assert_int_equal(f.closes, 1);
-    fd = fixture_client(&f); /* in the middle of a body */
-    fixture_send(&f, fd, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
-    close(fd);
-    fixture_spin(&f);
-    assert_int_equal(f.closes, 2);
-    assert_int_equal(http_server_connections(f.server), 0);
-    fixture_stop(&f);
-}
-
-/* Only one half closed, and the answer is ready: it is still delivered. */
-static void test_half_closed(void **state)
-{
-    struct fixture f;
-    int fd;
-
-    fixture_start(&f, NULL, handler);
-    fd = fixture_client(&f);
-    assert_int_equal(send(fd, R("/hello"), strlen(R("/hello")), 0), (ssize_t)strlen(R("/hello")));
-    shutdown(fd, SHUT_WR);
-    assert_int_equal(fixture_recv(&f, fd, &got), FIXTURE_EOF);
-    assert_string_equal(body_of(&got), "hello\n");
-    close(fd);
-    fixture_stop(&f);
-}
-
 static void test_timeouts(void **state)
 {
     struct http_server_config c;
@@ -823,8 +785,6 @@ int main(void)
         cmocka_unit_test(test_back_pressure),
         cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_client_leaves),
-        cmocka_unit_test(test_half_closed),
         cmocka_unit_test(test_timeouts),
         cmocka_unit_test(test_head_too_large),
         cmocka_unit_test(test_max_connections),
