@@ -3,7 +3,6 @@ stand-in internet (test/egress/h2origin.py) that demand a key and tell what they
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 import textwrap
@@ -13,49 +12,22 @@ import pytest
 pytest.importorskip("h2")
 pytest.importorskip("grpclib")
 from waitlib import until  # noqa: E402
-from worldlib import make_world  # isort: skip: it makes the next ones found
+from worldlib import API, OTHER_HOST, PROGRAMS, ZONE, inject, sandbox, seal, world_with_origin  # isort: skip: it makes the next ones found
 from h2origin import H2, REAL_KEY  # noqa: E402
 from origins import AWS_ID, AWS_SECRET, signature_is_good  # noqa: E402
-from test_egress_intercept import API, OTHER_HOST, ZONE, inject, make_certificates, sandbox, seal  # noqa: E402
 
-ORIGIN = pathlib.Path(__file__).resolve().parents[1] / "egress/h2origin.py"
 URL = f"https://{API}:{H2}"
-
-
-class Origin:
-    def __init__(self, world):
-        self.directory = world.dir / "h2"
-        self.directory.mkdir()
-        make_certificates(world, self.directory)
-        self.log = self.directory / "h2.log"
-        self.process = subprocess.Popen(["ip", "netns", "exec", world.net, sys.executable, ORIGIN, "serve",
-                                         self.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout.readline() == "ready\n"
-
-    def seen(self):
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")
 def world():
-    w = make_world(ZONE)
-    w.origin = None
-    try:
-        w.origin = Origin(w)
+    with world_with_origin("h2origin.py", "h2.log") as w:
         yield w
-    finally:
-        if w.origin:
-            w.origin.close()
-        w.close()
 
 
 @pytest.fixture
 def origin(world):
-    world.origin.log.write_text("")
+    world.origin.clear()
     return world.origin
 
 
@@ -261,7 +233,7 @@ ANSWERS = ["answer to question", str(sum(range(500))), "500 [redacted]" + "*" * 
 
 
 def grpc_calls(s):
-    return s.run(sys.executable, ORIGIN.with_name("grpc_calls.py"), API, env={**os.environ, "SSL_CERT_FILE": str(s.ca)})
+    return s.run(sys.executable, PROGRAMS / "grpc_calls.py", API, env={**os.environ, "SSL_CERT_FILE": str(s.ca)})
 
 
 def test_grpc(world):

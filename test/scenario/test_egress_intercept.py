@@ -2,7 +2,6 @@
 servers in the stand-in internet (test/egress) that demand credentials and tell what they have seen."""
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
@@ -16,105 +15,23 @@ import sys
 
 import pytest
 
-from worldlib import make_world  # isort: skip: it makes the next ones found
-from internet import OTHER, WEB, run
+from worldlib import API, OTHER_HOST, RULES, inject, sandbox, seal, world_with_origin  # isort: skip: it makes the next ones found
 from origins import (AWS_ID, AWS_SECRET, EXPIRED, MODEL, PLAIN, REAL_KEY, SELF_SIGNED, WRONG_NAME,
                      accept_key)
 
-API, OTHER_HOST = "api.model.example", "other.example.net"
-ZONE = {API: {"a": [[WEB]]}, "s3.model.example": {"a": [[WEB]]}, OTHER_HOST: {"a": [[OTHER]]}}
-ORIGINS = pathlib.Path(__file__).resolve().parents[1] / "egress/origins.py"
 URL = f"https://{API}:{MODEL}"
-
-
-def make_certificates(world, directory):
-    def new(name, subject_names, *more):
-        run("openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
-            "/CN=origin", "-keyout", directory / f"{name}.key", "-out", directory / f"{name}.csr")
-        config = directory / f"{name}.cnf"
-        config.write_text("[ca]\ndefault_ca=d\n[d]\ndatabase=%s\nserial=%s\nnew_certs_dir=%s\ndefault_md=sha256\n"
-                          "policy=p\nx509_extensions=e\nunique_subject=no\n[p]\ncommonName=supplied\n"
-                          "[e]\nsubjectAltName=%s\n" % (directory / "index", directory / "serial", directory,
-                                                        ",".join(f"DNS:{n}" for n in subject_names)))
-        (directory / "index").write_text("")
-        (directory / "serial").write_text("01\n")
-        run("openssl", "ca", "-batch", "-config", config, "-in", directory / f"{name}.csr", "-out",
-            directory / f"{name}.pem", "-notext", *more)
-
-    ca = ("-cert", world.ca, "-keyfile", world.dir / "ca.key")
-    new("good", ZONE, *ca, "-days", "2")
-    new("expired", ZONE, *ca, "-startdate", "20200101000000Z", "-enddate", "20200102000000Z")
-    new("wrong-name", ["else.example"], *ca, "-days", "2")
-    new("self-signed", ZONE, "-selfsign", "-keyfile", directory / "self-signed.key", "-days", "2")
-
-
-class Origins:
-    def __init__(self, world):
-        self.directory = world.dir / "origins"
-        self.directory.mkdir()
-        make_certificates(world, self.directory)
-        self.log = self.directory / "requests.log"
-        self.log.write_text("")
-        self.process = subprocess.Popen(["ip", "netns", "exec", world.net, sys.executable, ORIGINS, "serve",
-                                         self.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout.readline() == "ready\n"
-
-    def seen(self):
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
-
-    def clear(self):
-        self.log.write_text("")
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")
 def world():
-    w = make_world(ZONE)
-    w.origins = None
-    try:
-        w.origins = Origins(w)
+    with world_with_origin("origins.py", "requests.log") as w:
         yield w
-    finally:
-        if w.origins:
-            w.origins.close()
-        w.close()
 
 
 @pytest.fixture
 def origins(world):
-    world.origins.clear()
-    return world.origins
-
-
-def seal(world, name, value, tenant="tenant1", **bind):
-    bind.setdefault("domains", [API])
-    status, text = world.call("POST", "/v1/seal", {"tenant": tenant, "name": name, "value": value, "bind": bind})
-    assert status == 200, text
-    return {"name": name, "sealed": json.loads(text)["sealed"], "bind": bind}
-
-
-RULES = [{"action": "allow", "domains": list(ZONE)}]
-
-
-def inject(*names, domains=(API,), **more):
-    return [{"credential": name, "domains": list(domains), **more} for name in names]
-
-
-@contextlib.contextmanager
-def sandbox(world, credentials, injections, rules=None):
-    """One whose clients trust its tenant's authority."""
-    s = world.sandbox({"rules": rules or RULES, "inject": injections}, credentials=credentials)
-    status, pem = world.call("GET", "/v1/ca/tenant1")
-    assert status == 200, pem
-    s.ca = world.dir / f"{s.name}.pem"
-    s.ca.write_text(pem)
-    try:
-        yield s
-    finally:
-        world.end(s)
+    world.origin.clear()
+    return world.origin
 
 
 @pytest.fixture
