@@ -141,7 +141,8 @@ static void on_ready_timer(uv_timer_t *t)
 }
 
 static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct settings *s,
-                                const char *privd_path, const char *egress_dir, struct err *e)
+                                const char *privd_path, const char *egress_dir, bool https,
+                                struct err *e)
 {
     struct core_config core = {
         .state_dir = s->state_dir,
@@ -161,7 +162,7 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
     };
     struct api_config api = {.domain = s->server_domain,
                              .state_dir = s->state_dir,
-                             .https = settings_has_tls(s),
+                             .https = https,
                              .max_ttl_ms = s->sandbox_max_ttl_ms,
                              .limits = core.limits};
     enum err_code rc = core_new(loop, &core, privd_path, &c->core, e);
@@ -175,8 +176,8 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
 }
 
 enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char *privd_path,
-                          const char *egress_dir, void (*ready)(void *arg), void *ready_arg,
-                          struct control **out, struct err *e)
+                          const char *egress_dir, bool https, void (*ready)(void *arg),
+                          void *ready_arg, struct control **out, struct err *e)
 {
     struct control *c = calloc(1, sizeof(*c));
     int rc;
@@ -193,7 +194,7 @@ enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char 
     uv_timer_init(loop, &c->ready_timer);
     c->ready_timer.data = c;
     *out = c;
-    if (start_core(c, loop, s, privd_path, egress_dir, e) != ERR_OK)
+    if (start_core(c, loop, s, privd_path, egress_dir, https, e) != ERR_OK)
         return e->code;
     uv_timer_start(&c->ready_timer, on_ready_timer, 0, READY_POLL_MS);
     return ERR_OK;

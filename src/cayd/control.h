@@ -27,10 +27,11 @@ struct ask {
 
 struct control;
 
-/* Opens the store, connects to privd. ready is called once, when requests can be served. */
+/* Opens the store, connects to privd. https: clients are told such addresses. ready is called once, when
+ * requests can be served. */
 enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char *privd_path,
-                          const char *egress_dir, void (*ready)(void *arg), void *ready_arg,
-                          struct control **out, struct err *e);
+                          const char *egress_dir, bool https, void (*ready)(void *arg),
+                          void *ready_arg, struct control **out, struct err *e);
 
 /* Ends core (which answers all that waits) and closes the mailbox; the loop must turn until it is
  * empty; then control_free. */

@@ -341,8 +341,8 @@ static void set_up(struct daemon *d)
     if (uv_loop_init(&d->loop) < 0 || mailbox_init(&d->mailbox, &d->loop, LOOPS_MAX, d) < 0)
         fail(d, "cannot make the control loop");
     bound_open_files(&d->settings);
-    if (control_new(&d->loop, &d->settings, d->options.privd, d->options.egress_dir, on_ready, d,
-                    &d->control, &e) != ERR_OK)
+    if (control_new(&d->loop, &d->settings, d->options.privd, d->options.egress_dir, d->tls != NULL,
+                    on_ready, d, &d->control, &e) != ERR_OK)
         fail_err(d, &e);
     start_loops(d);
     uv_signal_init(&d->loop, &d->sigterm);

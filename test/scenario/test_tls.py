@@ -126,6 +126,12 @@ def test_tls_only(files):
 
 # -- what is spoken --------------------------------------------------------------------------------
 
+def test_daytonas_clients_send_their_key_by_tls(cay, tls_server, sandbox):
+    for client in (cay, Client(tls_server.url, cay.key)):
+        told = client.call("GET", f"/api/sandbox/{sandbox.id}").json["toolboxProxyUrl"]
+        assert told == f"https://127.0.0.1:{tls_server.port}/api/toolbox"
+
+
 def test_plain_and_tls_on_one_port(tls_server, cay):
     plain = Client(tls_server.url, tls_server.key())
     for client in (plain, cay):
