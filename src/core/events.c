@@ -170,7 +170,7 @@ void events_add_dropped(struct core *c, const char *tenant, const char *sandbox,
 void events_all_dropped(struct core *c, const char *reason)
 {
     for (struct event_ring *r = c->events->rings; r; r = r->next)
-        if (r->next_id > r->first_id)
+        if (r->next_id > r->first_id || r->followers > 0)
             events_add_dropped(c, r->tenant, NULL, -1, reason);
 }
 

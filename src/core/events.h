@@ -70,7 +70,7 @@ void events_add(struct core *c, const char *tenant, enum event_type type, const 
 void events_add_dropped(struct core *c, const char *tenant, const char *sandbox, int64_t count,
                         const char *reason);
 
-/* The same, to everybody who has had an event. */
+/* The same, to everybody who has had an event or follows. */
 void events_all_dropped(struct core *c, const char *reason);
 
 /* The key of that id opens nothing any more. */

@@ -4,6 +4,7 @@ egresslib.py."""
 import json
 import os
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -215,6 +216,21 @@ def test_cay_egress_is_restarted(stack, own, how):
         one.run(DENIED)
         assert stream.until(lambda e: e["type"] == "violation")["sandbox"] == one.id
     assert "signal 11" not in stack.server.log.read_text()
+
+
+def test_cayd_that_is_stopped_ends_its_streams_whole(stack, own):
+    before = stack.pids("cayd")
+    with socket.create_connection((stack.cay.host, stack.cay.port), timeout=40) as s:
+        s.sendall(f"GET /cay/v1/events HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {stack.cay.key}\r\n\r\n".encode())
+        data = b""
+        while b"heartbeat" not in data:
+            data += s.recv(4096)
+        os.kill(before[0], signal.SIGTERM)
+        while piece := s.recv(4096):
+            data += piece
+    assert data.endswith(b"\r\n0\r\n\r\n"), data
+    until(lambda: stack.pids("cayd") not in ([], before))
+    until(lambda: stack.cay.call("GET", "/cay/v1/status").json["ready"], patient=True)
 
 
 def run_cli(stack, *arguments):
