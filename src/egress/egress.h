@@ -10,7 +10,7 @@
  *   flow.c      policy_name, then dial.c (resolve.c, policy_address, connect) for what is allowed
  *   look.c      what its first bytes are, and whether they name what was dialled
  *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c)
- *   forward.c   HTTP: every request is checked and relayed
+ *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal (page.c)
  *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks (opening.c; then forward.c, or
  *               h2_flow.c)
  *   deny.c      refused, with the reason

@@ -1,15 +1,14 @@
-#include "egress/forward.h"
+#include "egress/forward_internal.h"
 
-#include "base/log.h"
 #include "base/util.h"
 #include "egress/deny.h"
 #include "egress/dial.h"
 #include "egress/host.h"
 #include "egress/names.h"
+#include "egress/page.h"
 #include "egress/registry.h"
 #include "egress/request.h"
 #include "egress/tcpcount.h"
-#include "http/relay.h"
 #include "http/server.h"
 
 #include <errno.h>
@@ -28,31 +27,13 @@ struct forward {
     uv_timer_t sweep; /* while there are lines */
 };
 
-/* One adopted connection. It lives as long as http_server's, which may be a moment longer than the
- * flow: flow_id is 0 then, and nothing is served any more. */
-struct line {
-    struct egress *egress;
-    struct line *prev, *next;
-    uint64_t flow_id;
-    int fd; /* http_server's: only to end it, and to count */
-    bool tls;
-    struct http_exchange *x; /* the request that is served, if one is */
-    struct target want;      /* of it; its name is in want_name */
-    char want_name[POLICY_NAME_MAX + 1];
-    bool preparing; /* dialling for it */
-    int up_fd;      /* idle, connected to `up`; -1 */
-    struct target up;
-    char up_name[POLICY_NAME_MAX + 1];
-    uint64_t up_before, down_before;
-};
-
-static struct flow *flow_of(const struct line *l)
+struct flow *forward_flow(const struct line *l)
 {
     return l->flow_id ? flow_find(l->egress, l->flow_id) : NULL;
 }
 
-static void set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
-                       const struct target *from)
+void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
+                        const struct target *from)
 {
     *t = *from;
     if (from->name) {
@@ -67,7 +48,7 @@ static void set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
 /* What the kernel counted on the client's connection: the bytes are not ours to count on their way. */
 static void sample(struct line *l)
 {
-    struct flow *f = flow_of(l);
+    struct flow *f = forward_flow(l);
 
     if (f)
         (void)tcpcount_get(l->fd, &f->up_bytes, &f->down_bytes);
@@ -79,7 +60,7 @@ static void on_sweep(uv_timer_t *t)
     struct forward *fw = t->data;
 
     for (struct line *l = fw->lines, *next; l; l = next) {
-        struct flow *f = flow_of(l);
+        struct flow *f = forward_flow(l);
 
         next = l->next;
         if (!f || !registry_counts_bytes(f->sandbox))
@@ -113,8 +94,8 @@ static void unlink_line(struct forward *fw, struct line *l)
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void answer(struct http_exchange *x, struct flow *f, int status, const char *error,
-                   const char *rule, const char *message)
+void forward_answer(struct http_exchange *x, struct flow *f, int status, const char *error,
+                    const char *rule, const char *message)
 {
     struct http_header headers[] = {{"Content-Type", "application/json"}, {DENY_HEADER, rule}};
     CLEANUP_BUF struct buf b;
@@ -126,208 +107,16 @@ static void answer(struct http_exchange *x, struct flow *f, int status, const ch
                  b.len);
 }
 
-/* After request_refuse. */
-static void say_refused(struct http_exchange *x, struct flow *f, int status)
+void forward_say_refused(struct http_exchange *x, struct flow *f, int status)
 {
-    answer(x, f, status, "egress_denied", f->rule, f->reason ? f->reason : "");
+    forward_answer(x, f, status, "egress_denied", f->rule, f->reason ? f->reason : "");
 }
 
-static void refuse_by_policy(struct http_exchange *x, struct flow *f, const struct target *t,
-                             const struct policy_verdict *v)
+void forward_refuse(struct http_exchange *x, struct flow *f, const struct target *t,
+                    const struct policy_verdict *v)
 {
     request_refuse_by_policy(f, t, v, http_exchange_head(x));
-    say_refused(x, f, 403);
-}
-
-/* -- cay.internal ------------------------------------------------------------------------------ */
-
-static void internal(struct http_exchange *x, struct flow *f)
-{
-    static const struct http_header plain = {"Content-Type", "text/plain"},
-                                    json = {"Content-Type", "application/json"};
-    static const char hello[] = "cay: this computer's way out.\n"
-                                "  /denials       what was refused, newest last\n"
-                                "  /denials.txt   the same, to be read\n"
-                                "  /allowed       what the policy allows\n";
-    const char *path = http_exchange_head(x)->path;
-    const char *allows = f->sandbox->allows ? f->sandbox->allows : "[]";
-    json_t *list;
-    char *text;
-
-    if (strcmp(path, "/") == 0) {
-        http_respond(x, 200, &plain, 1, hello, sizeof(hello) - 1);
-    } else if (strcmp(path, "/allowed") == 0) {
-        http_respond(x, 200, &json, 1, allows, strlen(allows));
-    } else if (strcmp(path, "/denials") == 0) {
-        list = deny_list(f->sandbox);
-        text = list ? json_dumps(list, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-        json_decref(list);
-        http_respond(x, text ? 200 : 503, &json, 1, text ? text : "", text ? strlen(text) : 0);
-        free(text);
-    } else if (strcmp(path, "/denials.txt") == 0) {
-        CLEANUP_BUF struct buf b;
-        int rc;
-
-        buf_init(&b, DENIALS_MAX * DENY_LINE_MAX);
-        rc = deny_lines(f->sandbox, &b);
-        http_respond(x, rc == 0 ? 200 : 503, &plain, 1, b.data, b.len);
-    } else {
-        http_respond_error(x, 404, "there is /, /denials, /denials.txt and /allowed");
-    }
-}
-
-/* -- relaying ---------------------------------------------------------------------------------- */
-
-static void on_relay_fail(struct http_exchange *x, const struct err *why, void *arg)
-{
-    struct flow *f = flow_of(arg);
-
-    if (f)
-        answer(x, f, why->code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable", "none", why->text);
-    else
-        http_exchange_abort(x);
-}
-
-static void on_reusable(int fd, void *arg)
-{
-    struct line *l = arg;
-
-    if (l->up_fd >= 0 || !l->flow_id) {
-        close(fd);
-        return;
-    }
-    l->up_fd = fd;
-    set_target(&l->up, l->up_name, &l->want);
-}
-
-/* fd is connected to l->want, and for tls it is the plain end. */
-static void start_relay(struct line *l, struct flow *f, int fd)
-{
-    struct http_relay_options o = {
-        .fd = fd,
-        .on_fail = on_relay_fail,
-        .on_reusable = on_reusable,
-        .arg = l,
-        .websocket_only = true, /* anything else could hide requests from the rules */
-    };
-    struct http_exchange *x = l->x;
-    const struct http_head *h = http_exchange_head(x);
-    struct policy_verdict v = request_decide(f->sandbox, &l->want, true, h);
-    struct err e = {0};
-    char host[INET6_ADDRSTRLEN + 2];
-
-    l->preparing = false;
-    if (v.action == POLICY_DENY) {
-        close(fd);
-        refuse_by_policy(x, f, &l->want, &v);
-        return;
-    }
-    if (v.credential && !f->egress->hooks.request_prepare) {
-        close(fd);
-        request_refuse(f, &v, "credential", h, "this server cannot put credentials on requests");
-        say_refused(x, f, 403);
-        return;
-    }
-    /* Also where none is put on this one: it may hold a placeholder, its answer a secret. */
-    if ((v.credential || f->sandbox->credentials) && f->egress->hooks.request_prepare &&
-        f->egress->hooks.request_prepare(f->egress, f, x, &v, l->tls, &o, &e) != ERR_OK) {
-        close(o.fd);
-        request_refuse(f, NULL, "credential", h, "%s", e.text);
-        say_refused(x, f, 403);
-        return;
-    }
-    if (!h->host[0])
-        o.host = arena_printf(http_exchange_arena(x), "%s:%u", host_text(&l->want, host),
-                              l->want.port);
-    request_allow(f, &l->want, &v, h);
-    http_relay_start(x, &o);
-}
-
-struct upgrade {
-    struct egress *egress;
-    uint64_t flow_id;
-};
-
-static void on_upstream(void *arg, int fd, const struct err *why)
-{
-    struct upgrade u = *(struct upgrade *)arg;
-    struct flow *f = flow_find(u.egress, u.flow_id);
-    struct line *l = f && f->state == FLOW_FORWARDED ? f->user : NULL;
-
-    free(arg);
-    if (!l || !l->x || !l->preparing) {
-        if (fd >= 0)
-            close(fd);
-    } else if (fd < 0) {
-        l->preparing = false;
-        answer(l->x, f, 502, "egress_unreachable", "none", why->text);
-    } else {
-        start_relay(l, f, fd);
-    }
-}
-
-static void connected(struct line *l, struct flow *f, int fd)
-{
-    struct upgrade *u;
-
-    if (!l->tls) {
-        start_relay(l, f, fd);
-        return;
-    }
-    u = malloc(sizeof(*u));
-    if (!u || !f->egress->hooks.upstream_start) {
-        free(u);
-        close(fd);
-        l->preparing = false;
-        answer(l->x, f, 502, "egress_unreachable", "none", "TLS is not possible");
-        return;
-    }
-    *u = (struct upgrade){f->egress, f->id};
-    f->egress->hooks.upstream_start(f->egress, f->id, fd, l->want.name, on_upstream, u);
-}
-
-static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r)
-{
-    struct flow *f = flow_find(eg, id);
-    struct line *l = f && f->state == FLOW_FORWARDED ? f->user : NULL;
-
-    if (f)
-        f->dial_id = 0;
-    if (!l || !l->x || !l->preparing) {
-        if (r->fd >= 0)
-            close(r->fd);
-        return;
-    }
-    l->want.address = r->address;
-    if (r->fd >= 0) {
-        connected(l, f, r->fd);
-        return;
-    }
-    l->preparing = false;
-    if (r->denied)
-        refuse_by_policy(l->x, f, &l->want, &r->verdict);
-    else
-        answer(l->x, f, r->why.code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable", "none",
-               r->why.text);
-}
-
-/* Kept from the request before; a server that has closed it meanwhile is dialled anew. */
-static bool reuse(struct line *l, struct flow *f)
-{
-    char byte;
-    int fd = l->up_fd;
-
-    if (fd < 0)
-        return false;
-    l->up_fd = -1;
-    if (l->up.port != l->want.port || !host_same(&l->up, &l->want) ||
-        recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
-        close(fd);
-        return false;
-    }
-    l->want.address = l->up.address;
-    start_relay(l, f, fd);
-    return true;
+    forward_say_refused(x, f, 403);
 }
 
 /* -- requests ---------------------------------------------------------------------------------- */
@@ -335,7 +124,7 @@ static bool reuse(struct line *l, struct flow *f)
 static void on_exchange_end(struct http_exchange *x, void *data)
 {
     struct line *l = data;
-    struct flow *f = flow_of(l);
+    struct flow *f = forward_flow(l);
 
     l->x = NULL;
     l->preparing = false;
@@ -361,30 +150,30 @@ static void serve(struct http_exchange *x, struct line *l, struct flow *f)
     struct policy_verdict v;
 
     if (l->want.name && strcmp(l->want.name, NAMES_INTERNAL_NAME) == 0) {
-        internal(x, f);
+        page_serve(x, f);
         return;
     }
     if (!request_in_rate(f->sandbox)) {
         request_refuse(f, NULL, "limit", h, REQUEST_RATE_REASON);
-        say_refused(x, f, 429);
+        forward_say_refused(x, f, 429);
         return;
     }
     v = request_decide(f->sandbox, &l->want, false, h);
     if (v.action == POLICY_DENY) {
-        refuse_by_policy(x, f, &l->want, &v);
+        forward_refuse(x, f, &l->want, &v);
         return;
     }
     l->preparing = true;
-    if (reuse(l, f))
+    if (forward_reuse(l, f))
         return;
-    f->dial_id = dial_start(f->egress, f->sandbox, &l->want, f->id, on_dialed);
+    f->dial_id = dial_start(f->egress, f->sandbox, &l->want, f->id, forward_on_dialed);
     if (!f->dial_id)
         http_exchange_abort(x);
 }
 
 static int agree(struct line *l, const struct flow *f, const struct http_head *h)
 {
-    set_target(&l->want, l->want_name, &f->target);
+    forward_set_target(&l->want, l->want_name, &f->target);
     return host_agrees(f->sandbox, h, &f->target);
 }
 
@@ -392,7 +181,7 @@ static void handle(struct http_exchange *x, void *ctx)
 {
     struct line *l = (void *)(uintptr_t)http_exchange_tag(x);
     const struct http_head *h = http_exchange_head(x);
-    struct flow *f = flow_of(l);
+    struct flow *f = forward_flow(l);
     int status;
 
     if (!f) {
@@ -402,22 +191,22 @@ static void handle(struct http_exchange *x, void *ctx)
     l->x = x;
     http_exchange_set(x, l, on_exchange_end);
     if (f->refused || f->unreachable) {
-        answer(x, f, f->refused ? 403 : f->unreachable,
-               f->refused ? "egress_denied" : "egress_unreachable", f->refused ? f->rule : "none",
-               f->reason ? f->reason : "");
+        forward_answer(x, f, f->refused ? 403 : f->unreachable,
+                       f->refused ? "egress_denied" : "egress_unreachable",
+                       f->refused ? f->rule : "none", f->reason ? f->reason : "");
         return;
     }
     if (f->via == FLOW_BY_REQUEST && !h->authority[0]) {
-        internal(x, f); /* to the proxy and about nobody else */
+        page_serve(x, f); /* to the proxy and about nobody else */
         return;
     }
     status = f->via == FLOW_BY_REQUEST ? host_of_request(f->sandbox, h, &l->want, l->want_name)
                                        : agree(l, f, h);
     if (status == 400) {
-        answer(x, f, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
+        forward_answer(x, f, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
     } else if (status != 0) {
         request_refuse(f, NULL, "host", h, REQUEST_HOST_REASON);
-        say_refused(x, f, status);
+        forward_say_refused(x, f, status);
     } else if (follow(f, l) < 0) {
         http_exchange_abort(x);
     } else {
@@ -434,7 +223,7 @@ static void on_tagged_end(void *ctx, uint64_t tag, int fd)
     struct flow *f;
 
     sample(l);
-    f = flow_of(l);
+    f = forward_flow(l);
     if (f) {
         f->on_end = NULL;
         f->user = NULL;
@@ -470,7 +259,7 @@ int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
     l->fd = fd;
     l->tls = tls;
     l->up_fd = TAKE_FD(f->up_fd);
-    set_target(&l->up, l->up_name, &f->target);
+    forward_set_target(&l->up, l->up_name, &f->target);
     rc = http_server_adopt_tagged(eg->forward->server, fd, (uint64_t)(uintptr_t)l);
     if (rc < 0) {
         util_close(&l->up_fd);
