@@ -1,4 +1,4 @@
-#include "egress/inject.h"
+#include "egress/inject_internal.h"
 
 #include "base/base64.h"
 #include "egress/inject_late.h"
@@ -9,34 +9,18 @@
 #include <string.h>
 #include <strings.h>
 
-#define REMOVE_MAX (HTTP_MAX_HEADERS + CREDENTIAL_HEADERS_MAX + 16)
-#define TEXT_MAX   ((size_t)2 * REWRITE_BODY_MAX)
-
-/* One request while it is decided about. */
-struct plan {
-    const struct inject_request *r;
-    const struct http_head *head;
-    struct arena *arena;
-    const char *remove[REMOVE_MAX + 1];
-    size_t removed;
-    struct rewrite_job *job;
-    struct redact *redact;
-    const struct credential *sign; /* aws-sigv4, at the end */
-    struct err *e;
-};
-
 /* -- what may go where ------------------------------------------------------------------------- */
 
-static enum err_code no_memory(struct plan *p)
+enum err_code inject_no_memory(struct plan *p)
 {
     return err_set(p->e, ERR_EXHAUSTED, "out of memory");
 }
 
-static enum err_code take_rc(struct plan *p, int rc)
+enum err_code inject_take_rc(struct plan *p, int rc)
 {
     if (rc == -EMSGSIZE)
         return err_set(p->e, ERR_TOO_LARGE, "the request is too large with its credential");
-    return rc < 0 ? no_memory(p) : ERR_OK;
+    return rc < 0 ? inject_no_memory(p) : ERR_OK;
 }
 
 static bool bound_here(const struct plan *p, const struct credential *c)
@@ -46,7 +30,7 @@ static bool bound_here(const struct plan *p, const struct credential *c)
 }
 
 /* May this credential be put on this request? */
-static enum err_code check_bound(struct plan *p, const struct credential *c)
+enum err_code inject_check_bound(struct plan *p, const struct credential *c)
 {
     if (bound_here(p, c))
         return ERR_OK;
@@ -61,44 +45,9 @@ static enum err_code check_bound(struct plan *p, const struct credential *c)
     return ERR_DENIED;
 }
 
-static const struct credential *of_place(const struct plan *p, const struct place *at)
-{
-    return credentials_find(p->r->credentials, at->name, at->name_len);
-}
-
-/* Appends text with its placeholders replaced, all of which must be allowed to be. */
-static enum err_code substitute(struct plan *p, const char *text, size_t n, enum place_escape how,
-                                struct buf *out)
-{
-    struct place at;
-    enum err_code code;
-    int rc = 0;
-
-    while (rc == 0 && place_find(text, n, &at)) {
-        const struct credential *c = of_place(p, &at);
-
-        if (!c)
-            return err_set(p->e, ERR_DENIED, "there is no credential %.*s for this sandbox",
-                           (int)at.name_len, at.name);
-        if (c->kind != CREDENTIAL_PLACEHOLDER)
-            return err_set(p->e, ERR_DENIED,
-                           "the credential %s is not one of kind placeholder: its place is its own",
-                           c->name);
-        code = check_bound(p, c);
-        if (code != ERR_OK)
-            return code;
-        rc = buf_append(out, text, at.at);
-        if (rc == 0)
-            rc = place_put(out, c->value, how);
-        text += at.at + at.len;
-        n -= at.at + at.len;
-    }
-    return take_rc(p, rc == 0 ? buf_append(out, text, n) : rc);
-}
-
 /* -- headers ----------------------------------------------------------------------------------- */
 
-static bool is_removed(const void *arg, const char *name)
+bool inject_is_removed(const void *arg, const char *name)
 {
     const struct plan *p = arg;
 
@@ -110,17 +59,16 @@ static bool is_removed(const void *arg, const char *name)
 
 static enum err_code leave_out(struct plan *p, const char *name)
 {
-    if (is_removed(p, name))
+    if (inject_is_removed(p, name))
         return ERR_OK;
-    if (p->removed == REMOVE_MAX)
+    if (p->removed == INJECT_REMOVE_MAX)
         return err_set(p->e, ERR_TOO_LARGE, "the request has too many headers");
     p->remove[p->removed++] = name;
     return ERR_OK;
 }
 
 /* Replaces all of the client's of that name. */
-PRINTF(3, 4)
-static enum err_code set_header(struct plan *p, const char *name, const char *fmt, ...)
+enum err_code inject_set_header(struct plan *p, const char *name, const char *fmt, ...)
 {
     enum err_code code = leave_out(p, name);
     struct buf *b = &p->job->lines;
@@ -136,107 +84,23 @@ static enum err_code set_header(struct plan *p, const char *name, const char *fm
     va_end(ap);
     if (rc == 0)
         rc = buf_append(b, "\r\n", 2);
-    return take_rc(p, rc);
+    return inject_take_rc(p, rc);
 }
 
-/* "Basic " and base64 of text with placeholders. ERR_NOT_FOUND: it is none. */
-static enum err_code basic_value(struct plan *p, const char *value, struct buf *out)
-{
-    size_t n = strlen(value);
-    CLEANUP_FREE char *raw = NULL, *text = NULL;
-    CLEANUP_BUF struct buf plain;
-    struct place at;
-    enum err_code code;
-    ssize_t len;
+/* -- the credential that the policy names ------------------------------------------------------ */
 
-    buf_init(&plain, TEXT_MAX);
-    if (strncasecmp(value, "basic ", 6) != 0)
-        return ERR_NOT_FOUND;
-    raw = malloc(base64_decoded_max(n) + 1);
-    if (!raw)
-        return no_memory(p);
-    len = base64_decode(value + 6, n - 6, raw);
-    if (len < 0 || !place_find(raw, (size_t)len, &at))
-        return ERR_NOT_FOUND;
-    code = substitute(p, raw, (size_t)len, PLACE_PLAIN, &plain);
-    if (code != ERR_OK)
-        return code;
-    text = malloc(base64_encoded_len(plain.len) + 1);
+static enum err_code set_basic(struct plan *p, const struct credential *c)
+{
+    size_t n = strlen(c->value);
+    char *text = malloc(base64_encoded_len(n) + 1);
+    enum err_code code;
+
     if (!text)
-        return no_memory(p);
-    base64_encode(plain.data, plain.len, text);
-    explicit_bzero(plain.base, plain.cap);
-    return take_rc(p, buf_printf(out, "Basic %s", text));
-}
-
-static enum err_code replace_in_header(struct plan *p, const struct http_header *h)
-{
-    CLEANUP_BUF struct buf b;
-    struct place at;
-    enum err_code code;
-
-    buf_init(&b, TEXT_MAX);
-    if (place_find(h->value, strlen(h->value), &at))
-        code = substitute(p, h->value, strlen(h->value), PLACE_PLAIN, &b);
-    else
-        code = basic_value(p, h->value, &b);
-    if (code == ERR_NOT_FOUND)
-        return ERR_OK;
-    if (code == ERR_OK)
-        code = set_header(p, h->name, "%s", b.data);
-    if (b.base)
-        explicit_bzero(b.base, b.cap);
+        return inject_no_memory(p);
+    base64_encode(c->value, n, text);
+    code = inject_set_header(p, "Authorization", "Basic %s", text);
+    credential_wipe(text);
     return code;
-}
-
-/* Of a name that comes twice, with a placeholder in one: all of them have to be put anew. */
-static enum err_code refuse_twice(struct plan *p, const struct http_header *h)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < p->head->header_count; i++)
-        n += strcasecmp(p->head->headers[i].name, h->name) == 0;
-    if (n > 1)
-        return err_set(p->e, ERR_DENIED, "the header with a placeholder comes more than once");
-    return ERR_OK;
-}
-
-static bool has_place(const char *value)
-{
-    struct place at;
-
-    return place_find(value, strlen(value), &at) || strncasecmp(value, "basic ", 6) == 0;
-}
-
-static enum err_code replace_in_headers(struct plan *p)
-{
-    for (size_t i = 0; i < p->head->header_count; i++) {
-        const struct http_header *h = &p->head->headers[i];
-
-        if (is_removed(p, h->name) || !has_place(h->value))
-            continue;
-        if (refuse_twice(p, h) != ERR_OK || replace_in_header(p, h) != ERR_OK)
-            return p->e->code;
-    }
-    return ERR_OK;
-}
-
-/* -- the target -------------------------------------------------------------------------------- */
-
-static enum err_code replace_in_target(struct plan *p)
-{
-    const char *target = p->job->target ? p->job->target : p->head->target;
-    CLEANUP_BUF struct buf b;
-    struct place at;
-
-    buf_init(&b, HTTP_MAX_HEAD_BYTES);
-    if (!place_find(target, strlen(target), &at))
-        return ERR_OK;
-    if (substitute(p, target, strlen(target), PLACE_FORM, &b) != ERR_OK)
-        return p->e->code;
-    credential_wipe(p->job->target);
-    p->job->target = buf_take(&b);
-    return p->job->target ? ERR_OK : no_memory(p);
 }
 
 /* Is this parameter of that name, however it is encoded? */
@@ -270,26 +134,10 @@ static enum err_code set_parameter(struct plan *p, const struct credential *c)
     if (rc == 0)
         rc = place_put(&b, c->value, PLACE_FORM);
     if (rc < 0)
-        return take_rc(p, rc);
+        return inject_take_rc(p, rc);
     credential_wipe(p->job->target);
     p->job->target = buf_take(&b);
-    return p->job->target ? ERR_OK : no_memory(p);
-}
-
-/* -- the credential that the policy names ------------------------------------------------------ */
-
-static enum err_code set_basic(struct plan *p, const struct credential *c)
-{
-    size_t n = strlen(c->value);
-    char *text = malloc(base64_encoded_len(n) + 1);
-    enum err_code code;
-
-    if (!text)
-        return no_memory(p);
-    base64_encode(c->value, n, text);
-    code = set_header(p, "Authorization", "Basic %s", text);
-    credential_wipe(text);
-    return code;
+    return p->job->target ? ERR_OK : inject_no_memory(p);
 }
 
 /* Values may have placeholders themselves: E2B's rules set headers that name secrets. */
@@ -300,10 +148,10 @@ static enum err_code set_headers(struct plan *p, const struct credential *c)
         CLEANUP_BUF struct buf b;
         enum err_code code;
 
-        buf_init(&b, TEXT_MAX);
-        code = substitute(p, h->value, strlen(h->value), PLACE_PLAIN, &b);
+        buf_init(&b, INJECT_TEXT_MAX);
+        code = inject_substitute(p, h->value, strlen(h->value), PLACE_PLAIN, &b);
         if (code == ERR_OK)
-            code = set_header(p, h->name, "%s", b.data ? b.data : "");
+            code = inject_set_header(p, h->name, "%s", b.data ? b.data : "");
         if (b.base)
             explicit_bzero(b.base, b.cap);
         if (code != ERR_OK)
@@ -326,13 +174,13 @@ static enum err_code put_credential(struct plan *p)
                        name);
     if (c->kind == CREDENTIAL_PLACEHOLDER)
         return ERR_OK;
-    if (check_bound(p, c) != ERR_OK)
+    if (inject_check_bound(p, c) != ERR_OK)
         return p->e->code;
     switch (c->kind) {
-    case CREDENTIAL_BEARER: return set_header(p, "Authorization", "Bearer %s", c->value);
+    case CREDENTIAL_BEARER: return inject_set_header(p, "Authorization", "Bearer %s", c->value);
     case CREDENTIAL_BASIC: return set_basic(p, c);
     case CREDENTIAL_HEADER:
-        return set_header(p, c->header, "%s%s", c->prefix ? c->prefix : "", c->value);
+        return inject_set_header(p, c->header, "%s%s", c->prefix ? c->prefix : "", c->value);
     case CREDENTIAL_HEADERS: return set_headers(p, c);
     case CREDENTIAL_QUERY: return set_parameter(p, c);
     default: p->sign = c; return ERR_OK;
@@ -387,7 +235,7 @@ static enum err_code prepare_late(struct plan *p)
                              .tls = p->r->tls,
                              .sign = p->sign,
                              .target = p->job->target ? p->job->target : p->head->target,
-                             .is_removed = is_removed,
+                             .is_removed = inject_is_removed,
                              .arg = p};
     const char *const *without = NULL;
 
@@ -410,13 +258,13 @@ static enum err_code prepare_redact(struct plan *p)
     int rc = reflect_secrets(p->r->credentials, p->r->host, p->r->port, &p->redact);
 
     if (rc < 0 || !p->redact)
-        return take_rc(p, rc);
+        return inject_take_rc(p, rc);
     if (leave_out(p, "sec-websocket-extensions") != ERR_OK)
         return p->e->code;
     for (size_t i = 0; reflect_asks_for_coding[i]; i++)
         if (leave_out(p, reflect_asks_for_coding[i]) != ERR_OK)
             return p->e->code;
-    return set_header(p, "Accept-Encoding", "identity");
+    return inject_set_header(p, "Accept-Encoding", "identity");
 }
 
 /* -- start ------------------------------------------------------------------------------------- */
@@ -426,9 +274,9 @@ static enum err_code decide(struct plan *p)
     enum err_code code = put_credential(p);
 
     if (code == ERR_OK)
-        code = replace_in_target(p);
+        code = inject_replace_in_target(p);
     if (code == ERR_OK)
-        code = replace_in_headers(p);
+        code = inject_replace_in_headers(p);
     if (code == ERR_OK && p->r->host)
         code = prepare_late(p);
     return code == ERR_OK ? prepare_redact(p) : code;
@@ -448,14 +296,14 @@ static enum err_code take_names(struct plan *p, struct inject_plan *out)
     for (size_t i = 0; names && i < p->removed; i++)
         names[i] = p->remove[i];
     out->remove = names;
-    return names ? ERR_OK : no_memory(p);
+    return names ? ERR_OK : inject_no_memory(p);
 }
 
 enum err_code inject_decide(const struct inject_request *r, const struct http_head *head,
                             struct arena *arena, struct inject_plan *out, struct err *e)
 {
     struct plan p = {.r = r, .head = head, .arena = arena, .job = rewrite_job_new(), .e = e};
-    enum err_code code = p.job ? decide(&p) : no_memory(&p);
+    enum err_code code = p.job ? decide(&p) : inject_no_memory(&p);
 
     if (code == ERR_OK)
         code = take_names(&p, out);
