@@ -36,13 +36,13 @@ enum err_code core_authenticate(struct core *c, const char *key, char out[static
     lifecycle_check_clock(c);
     if (!key || !*key) {
         err_set(e, ERR_UNAUTHENTICATED, "no API key was sent");
-        err_hint(e, "set E2B_API_KEY; `cay env` prints it");
+        err_hint(e, "send the one that `cay env` prints");
         return ERR_UNAUTHENTICATED;
     }
     if (!is_well_formed(key)) {
         err_set(e, ERR_UNAUTHENTICATED, "the API key is malformed: it is \"%s\" and %d hex digits",
                 KEY_PREFIX, 2 * KEY_RANDOM);
-        err_hint(e, "set E2B_API_KEY; `cay env` prints it");
+        err_hint(e, "send the one that `cay env` prints");
         return ERR_UNAUTHENTICATED;
     }
     hash_key(key, hash);
