@@ -78,6 +78,12 @@ extern const struct cli_option cli_global_options[]; /* allowed with every comma
 const char *cli_value(const struct cli *c, const char *name);
 bool cli_flag(const struct cli *c, const char *name);
 
+/* Of an answer's member; "" when it is absent, or no text. */
+const char *cli_text(const json_t *o, const char *key);
+
+/* Adds name=value to a path's query. -1: value holds what nothing that is meant here does. */
+int cli_add_query(char *path, size_t size, const char *name, const char *value);
+
 /* Goes into a path as it is: a tenant's name, a key's id. */
 bool cli_is_plain_name(const char *text);
 

@@ -8,31 +8,24 @@
 #define FOLLOW_LIMIT "10000" /* the most that the server gives at a time */
 #define SEEN_MAX     512     /* records of the newest millisecond that were printed */
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-
-    return text ? text : "";
-}
-
 /* Texts come from sandboxes, as ASCII and escaped by the server. */
 static void print_record(const struct cli *c, const json_t *r)
 {
-    const char *credential = text_of(r, "credential");
+    const char *credential = cli_text(r, "credential");
 
     if (c->json) {
         json_dumpf(r, stdout, JSON_COMPACT);
         putchar('\n');
         return;
     }
-    printf("%.23s %.8s %-10s %-5s %s:%d", text_of(r, "time"), text_of(r, "sandbox"),
-           text_of(r, "event"), text_of(r, "verdict"),
-           text_of(r, *text_of(r, "name") ? "name" : "address"),
+    printf("%.23s %.8s %-10s %-5s %s:%d", cli_text(r, "time"), cli_text(r, "sandbox"),
+           cli_text(r, "event"), cli_text(r, "verdict"),
+           cli_text(r, *cli_text(r, "name") ? "name" : "address"),
            (int)json_integer_value(json_object_get(r, "port")));
-    if (*text_of(r, "method"))
-        printf(" %s %s", text_of(r, "method"), text_of(r, "path"));
-    if (*text_of(r, "rule"))
-        printf(" [%s]", text_of(r, "rule"));
+    if (*cli_text(r, "method"))
+        printf(" %s %s", cli_text(r, "method"), cli_text(r, "path"));
+    if (*cli_text(r, "rule"))
+        printf(" [%s]", cli_text(r, "rule"));
     if (*credential)
         printf(" with %s", credential);
     if (json_object_get(r, "duration_ms"))
@@ -55,7 +48,7 @@ static void step(const struct cli *c, struct position *at, const json_t *records
     size_t i;
 
     json_array_foreach (records, i, r) {
-        const char *time = text_of(r, "time"), *prev = text_of(r, "prev");
+        const char *time = cli_text(r, "time"), *prev = cli_text(r, "prev");
 
         if (strcmp(time, at->time) == 0 && json_object_get(at->seen, prev))
             continue;
@@ -70,19 +63,12 @@ static void step(const struct cli *c, struct position *at, const json_t *records
     fflush(stdout);
 }
 
+/* As it was given, unless value says more. */
 static int add_filter(char *path, size_t size, const struct cli *c, const char *name,
                       const char *value)
 {
-    size_t n = strlen(path);
-
     value = value ? value : cli_value(c, name);
-    if (!value)
-        return 0;
-    if (strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:.") !=
-        strlen(value))
-        return -1;
-    snprintf(path + n, size - n, "%c%s=%s", strchr(path, '?') ? '&' : '?', name, value);
-    return 0;
+    return value ? cli_add_query(path, size, name, value) : 0;
 }
 
 static enum err_code follow(const struct cli *c, struct api *a, const char *filters, struct err *e)
@@ -149,7 +135,7 @@ static bool print_check(const json_t *r, unsigned i)
     else
         printf("cay-egress %u: BROKEN at line %lld of %s: changed, taken out or put in\n", i,
                (long long)json_integer_value(json_object_get(r, "broken_line")),
-               text_of(r, "file"));
+               cli_text(r, "file"));
     if (json_integer_value(json_object_get(r, "cut_lines")) > 0)
         printf("cay-egress %u: %lld lines were cut short by a crash\n", i,
                (long long)json_integer_value(json_object_get(r, "cut_lines")));

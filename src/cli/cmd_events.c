@@ -15,13 +15,6 @@ struct watch {
     long long last_id;        /* to go on from; -1: none was told */
 };
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-
-    return text ? text : "";
-}
-
 /* Names are chosen inside sandboxes: nothing that a terminal obeys is printed. */
 static void put(const char *before, const char *text)
 {
@@ -32,42 +25,43 @@ static void put(const char *before, const char *text)
 
 static void print_violation(const json_t *o)
 {
-    put(" ", text_of(o, "name"));
+    put(" ", cli_text(o, "name"));
     printf(":%d", (int)json_integer_value(json_object_get(o, "port")));
-    if (*text_of(o, "method")) {
-        put(" ", text_of(o, "method"));
-        put(" ", text_of(o, "path"));
+    if (*cli_text(o, "method")) {
+        put(" ", cli_text(o, "method"));
+        put(" ", cli_text(o, "path"));
     }
     if (json_object_get(o, "command"))
         printf(" (command %d)", (int)json_integer_value(json_object_get(o, "command")));
-    put(": ", text_of(o, "reason"));
+    put(": ", cli_text(o, "reason"));
 }
 
 static void print_event(const struct cli *c, const json_t *o)
 {
     const json_t *count = json_object_get(o, "count");
+    const char *sandbox = cli_text(o, "sandbox");
 
     if (c->json) {
         json_dumpf(o, stdout, JSON_COMPACT);
         putchar('\n');
         return;
     }
-    printf("%.23s %-8.8s %-15s", text_of(o, "time"), text_of(o, "sandbox"), text_of(o, "type"));
-    if (strcmp(text_of(o, "type"), "violation") == 0)
+    printf("%.23s %.8s %s", cli_text(o, "time"), *sandbox ? sandbox : "-", cli_text(o, "type"));
+    if (strcmp(cli_text(o, "type"), "violation") == 0)
         print_violation(o);
     else if (json_is_integer(count))
-        printf(" %lld events: %s", (long long)json_integer_value(count), text_of(o, "reason"));
-    else if (*text_of(o, "reason"))
-        put(" ", text_of(o, "reason"));
-    else
-        put(" ", text_of(o, "templateID"));
+        printf(" %lld events: %s", (long long)json_integer_value(count), cli_text(o, "reason"));
+    else if (*cli_text(o, "reason"))
+        put(" ", cli_text(o, "reason"));
+    else if (*cli_text(o, "templateID"))
+        put(" ", cli_text(o, "templateID"));
     putchar('\n');
 }
 
 static bool take_line(struct watch *w, const char *line, size_t n)
 {
     json_t *o = json_loadb(line, n, 0, NULL);
-    const char *type = text_of(o, "type");
+    const char *type = cli_text(o, "type");
 
     if (!o)
         return false;
@@ -124,16 +118,6 @@ static enum err_code listen_once(struct watch *w, struct api *a, const char *pat
     return code;
 }
 
-static int add(char *path, size_t size, const char *name, const char *value)
-{
-    size_t n = strlen(path);
-
-    if (strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,") !=
-        strlen(value))
-        return -1;
-    return snprintf(path + n, size - n, "&%s=%s", name, value) < (int)(size - n) ? 0 : -1;
-}
-
 /* Goes on where it was after a restart of the server, until that is away for too long. */
 static enum err_code watch(struct watch *w, struct api *a, const char *filters, struct err *e)
 {
@@ -145,8 +129,12 @@ static enum err_code watch(struct watch *w, struct api *a, const char *filters, 
         long long before = w->last_id;
 
         (void)snprintf(from, sizeof(from), "%lld", before);
-        (void)snprintf(path, sizeof(path), "%s&follow=%d", filters, again);
-        if (add(path, sizeof(path), "since", before >= 0 ? from : since ? since : "0") < 0)
+        (void)snprintf(path, sizeof(path), "%s", filters);
+        if (cli_add_query(path, sizeof(path), "follow", again ? "1" : "0") < 0 ||
+            cli_add_query(path, sizeof(path), "since",
+                          before >= 0 ? from
+                          : since     ? since
+                                      : "0") < 0)
             return err_set(e, ERR_INVALID, "--since: \"%.64s\" is no event's id", since);
         e->code = ERR_OK;
         if (listen_once(w, a, path, e) == ERR_OK && !again)
@@ -173,7 +161,7 @@ static enum err_code add_sandbox(struct api *a, const char *given, char *path, s
             return e->code;
         given = s.id;
     }
-    return add(path, size, "sandbox", given) == 0
+    return cli_add_query(path, size, "sandbox", given) == 0
                ? ERR_OK
                : err_set(e, ERR_INVALID, "--sandbox: \"%.64s\" is no sandbox", given);
 }
@@ -183,10 +171,10 @@ int cmd_events(struct cli *c)
     const char *sandbox = cli_value(c, "sandbox"), *type = cli_value(c, "type");
     struct watch w = {.cli = c, .last_id = -1};
     struct err e = {.code = ERR_OK};
-    char filters[256] = "/cay/v1/events?";
+    char filters[256] = "/cay/v1/events";
     struct api a;
 
-    if (type && add(filters, sizeof(filters), "type", type) < 0)
+    if (type && cli_add_query(filters, sizeof(filters), "type", type) < 0)
         return cli_usage(c, "--type: names of events, with commas between");
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail(c, &e);

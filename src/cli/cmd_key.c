@@ -3,13 +3,6 @@
 
 #include <string.h>
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-
-    return text ? text : "";
-}
-
 int cmd_key_create(struct cli *c)
 {
     const char *tenant = cli_value(c, "tenant"), *label = cli_value(c, "label");
@@ -22,7 +15,7 @@ int cmd_key_create(struct cli *c)
     json_object_set_new(body, "label", json_string(label ? label : ""));
     if (api_open(&a, c, &e) == ERR_OK) {
         if (api_call(&a, "POST", "/cay/v1/keys", body, &answer, &e) == ERR_OK && !c->json)
-            puts(text_of(answer, "key"));
+            puts(cli_text(answer, "key"));
         if (answer && c->json)
             cli_print_json(json_incref(answer));
         json_decref(answer);
@@ -42,10 +35,10 @@ static void print_keys(const json_t *all)
     json_array_foreach (all, i, item) {
         const bool current = json_is_true(json_object_get(item, "current"));
 
-        table_cell(t, "%s", text_of(item, "id"));
-        table_cell(t, "%s", text_of(item, "tenant"));
-        table_cell(t, "%.16s", text_of(item, "madeAt"));
-        table_cell(t, "%s%s", text_of(item, "label"), current ? " (this one)" : "");
+        table_cell(t, "%s", cli_text(item, "id"));
+        table_cell(t, "%s", cli_text(item, "tenant"));
+        table_cell(t, "%.16s", cli_text(item, "madeAt"));
+        table_cell(t, "%s%s", cli_text(item, "label"), current ? " (this one)" : "");
     }
     table_print(t, stdout);
     table_free(t);

@@ -276,13 +276,6 @@ int cmd_policy_explain(struct cli *c)
 
 /* -- denials ------------------------------------------------------------------------------------ */
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-
-    return text ? text : "";
-}
-
 static void print_denials(const json_t *list)
 {
     static const char *const heads[] = {"TIME", "WHERE", "REQUEST", "RULE", "WHY"};
@@ -291,12 +284,12 @@ static void print_denials(const json_t *list)
     size_t i;
 
     json_array_foreach (list, i, d) {
-        table_cell(t, "%.19s", text_of(d, "time"));
-        table_cell(t, "%s:%d", text_of(d, "name"),
+        table_cell(t, "%.19s", cli_text(d, "time"));
+        table_cell(t, "%s:%d", cli_text(d, "name"),
                    (int)json_integer_value(json_object_get(d, "port")));
-        table_cell(t, "%s %s", text_of(d, "method"), text_of(d, "path"));
-        table_cell(t, "%s", text_of(d, "rule"));
-        table_cell(t, "%s", text_of(d, "reason"));
+        table_cell(t, "%s %s", cli_text(d, "method"), cli_text(d, "path"));
+        table_cell(t, "%s", cli_text(d, "rule"));
+        table_cell(t, "%s", cli_text(d, "reason"));
     }
     table_print(t, stdout);
     table_free(t);

@@ -141,13 +141,6 @@ static enum err_code list_all(struct api *a, json_t *all, struct err *e)
     return ERR_OK;
 }
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-
-    return text ? text : "";
-}
-
 static void metadata_cell(struct table *t, const json_t *metadata)
 {
     char text[128] = "";
@@ -185,16 +178,16 @@ static void print_list(const json_t *all)
     size_t i;
 
     json_array_foreach (all, i, item) {
-        const char *template_name = text_of(item, "templateID"), *asked = text_of(item, "alias");
+        const char *template_name = cli_text(item, "templateID"), *asked = cli_text(item, "alias");
 
-        table_cell(t, "%s", text_of(item, "sandboxID"));
+        table_cell(t, "%s", cli_text(item, "sandboxID"));
         if (asked[0] && strcmp(asked, template_name) != 0)
             table_cell(t, "%s (for %s)", template_name, asked);
         else
             table_cell(t, "%s", template_name);
-        table_cell(t, "%s", text_of(item, "state"));
-        time_cell(t, text_of(item, "startedAt"), false);
-        time_cell(t, text_of(item, "endAt"), true);
+        table_cell(t, "%s", cli_text(item, "state"));
+        time_cell(t, cli_text(item, "startedAt"), false);
+        time_cell(t, cli_text(item, "endAt"), true);
         metadata_cell(t, json_object_get(item, "metadata"));
     }
     table_print(t, stdout);
@@ -217,7 +210,7 @@ int cmd_ls(struct cli *c)
             cli_print_json(json_incref(all));
         else if (cli_flag(c, "quiet"))
             json_array_foreach (all, i, item)
-                puts(text_of(item, "sandboxID"));
+                puts(cli_text(item, "sandboxID"));
         else
             print_list(all);
         e.code = ERR_OK;
@@ -300,8 +293,8 @@ static void print_log(const json_t *line)
     const char *key;
     json_t *value;
 
-    printf("%s %-5s %s", text_of(line, "timestamp"), text_of(line, "level"),
-           text_of(line, "message"));
+    printf("%s %-5s %s", cli_text(line, "timestamp"), cli_text(line, "level"),
+           cli_text(line, "message"));
     json_object_foreach ((json_t *)fields, key, value) {
         if (json_is_string(value))
             printf(" %s=%s", key, json_string_value(value));

@@ -8,13 +8,6 @@
 
 #define VALUE_MAX 16384
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-
-    return text ? text : "";
-}
-
 /* -- the value ---------------------------------------------------------------------------------- */
 
 /* Everything until the end; of a terminal one line, which is not shown. */
@@ -140,13 +133,13 @@ static json_t *value_json(const json_t *bind, const char *value, struct err *e)
 {
     json_t *json;
 
-    if (strcmp(text_of(bind, "kind"), "aws-sigv4") != 0)
+    if (strcmp(cli_text(bind, "kind"), "aws-sigv4") != 0)
         json = json_string(value);
     else
         json = json_loads(value, 0, NULL);
     if (!json) /* nothing of it is shown */
         err_set(e, ERR_INVALID, "the value must be %s",
-                strcmp(text_of(bind, "kind"), "aws-sigv4") == 0
+                strcmp(cli_text(bind, "kind"), "aws-sigv4") == 0
                     ? "{\"access_key_id\": ..., \"secret_access_key\": ...} for aws-sigv4"
                     : "UTF-8");
     return json;
@@ -197,12 +190,12 @@ static void print_secrets(const json_t *all)
     json_array_foreach (all, i, item) {
         const json_t *bind = json_object_get(item, "bind");
 
-        table_cell(t, "%s", text_of(item, "name"));
-        table_cell(t, "%s", text_of(bind, "kind"));
+        table_cell(t, "%s", cli_text(item, "name"));
+        table_cell(t, "%s", cli_text(bind, "kind"));
         list_cell(t, json_object_get(bind, "domains"));
         list_cell(t, json_object_get(bind, "methods"));
         list_cell(t, json_object_get(bind, "paths"));
-        table_cell(t, "%.16s", text_of(item, "madeAt"));
+        table_cell(t, "%.16s", cli_text(item, "madeAt"));
     }
     table_print(t, stdout);
     table_free(t);

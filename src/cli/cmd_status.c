@@ -27,13 +27,6 @@ pid_t server_pid(const struct settings *s)
     return errno == EWOULDBLOCK ? pid : 0;
 }
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-
-    return text ? text : "";
-}
-
 static void print_status(const struct api *a, const json_t *s)
 {
     const json_t *disk = json_object_get(s, "disk"), *slots = json_object_get(s, "slots");
@@ -44,15 +37,15 @@ static void print_status(const struct api *a, const json_t *s)
                 sizeof(total));
     table_bytes((uint64_t)json_integer_value(json_object_get(disk, "freeBytes")), free_bytes,
                 sizeof(free_bytes));
-    printf("cay %s at %s, %s\n", text_of(s, "version"), a->url,
+    printf("cay %s at %s, %s\n", cli_text(s, "version"), a->url,
            json_is_true(json_object_get(s, "ready")) ? "ready" : "not ready");
     printf("up        %s\n", uptime);
-    printf("domain    %s\n", text_of(s, "domain"));
+    printf("domain    %s\n", cli_text(s, "domain"));
     printf("sandboxes %lld\n", (long long)json_integer_value(json_object_get(s, "sandboxes")));
     printf("slots     %lld ready, %lld at most\n",
            (long long)json_integer_value(json_object_get(slots, "ready")),
            (long long)json_integer_value(json_object_get(slots, "max")));
-    printf("disk      %s free of %s (%s)\n", free_bytes, total, text_of(disk, "backend"));
+    printf("disk      %s free of %s (%s)\n", free_bytes, total, cli_text(disk, "backend"));
 }
 
 int cmd_status(struct cli *c)
@@ -122,7 +115,7 @@ int cmd_env(struct cli *c)
         api_close(&a);
         return cli_fail(c, &e);
     }
-    domain = text_of(status, "domain");
+    domain = cli_text(status, "domain");
     variables = json_pack("{s:s, s:s, s:s, s:s}", "E2B_API_URL", a.public_url, "E2B_SANDBOX_URL",
                           a.public_url, "E2B_DOMAIN",
                           domain[0] ? domain : c->settings.server_domain, "E2B_API_KEY", a.key);

@@ -13,13 +13,6 @@ static bool name_is_clean(const char *name)
     return name[0] && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.:") == strlen(name);
 }
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-
-    return text ? text : "";
-}
-
 /* -- build ------------------------------------------------------------------------------------- */
 
 static void show_progress(const struct cli *c, const json_t *job)
@@ -53,10 +46,10 @@ static enum err_code follow_job(const struct cli *c, struct api *a, const char *
             return code;
         show_progress(c, job);
         next = json_integer_value(json_object_get(job, "next"));
-        state = text_of(job, "state");
+        state = cli_text(job, "state");
         done = strcmp(state, "done") == 0;
         failed = strcmp(state, "failed") == 0;
-        snprintf(message, sizeof(message), "%s", text_of(job, "message"));
+        snprintf(message, sizeof(message), "%s", cli_text(job, "message"));
         json_decref(job);
         if (failed)
             return err_set(e, ERR_INTERNAL, "the build failed: %s", message);
@@ -78,7 +71,7 @@ static enum err_code start_build(struct api *a, const char *name, char *job_id, 
     json_decref(body);
     if (code != ERR_OK)
         return code;
-    snprintf(job_id, size, "%s", text_of(answer, "job"));
+    snprintf(job_id, size, "%s", cli_text(answer, "job"));
     json_decref(answer);
     return ERR_OK;
 }
@@ -121,19 +114,19 @@ static void print_templates(const json_t *all)
     size_t i;
 
     json_array_foreach (all, i, item) {
-        const char *made = text_of(item, "madeAt");
+        const char *made = cli_text(item, "madeAt");
         json_int_t bytes = json_integer_value(json_object_get(item, "sizeBytes"));
         char size[32];
 
         table_bytes((uint64_t)MAX(bytes, 0), size, sizeof(size));
-        table_cell(t, "%s", text_of(item, "id"));
+        table_cell(t, "%s", cli_text(item, "id"));
         table_cell(t, "%s",
                    json_is_true(json_object_get(item, "building")) ? "building"
                    : json_is_true(json_object_get(item, "ready"))  ? "ready"
                                                                    : "not built");
         table_cell(t, "%s", bytes > 0 ? size : "-");
         table_cell(t, "%.16s", made[0] ? made : "-");
-        table_cell(t, "%s", text_of(item, "note"));
+        table_cell(t, "%s", cli_text(item, "note"));
     }
     table_print(t, stdout);
     table_free(t);

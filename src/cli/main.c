@@ -20,6 +20,26 @@ bool cli_flag(const struct cli *c, const char *name)
     return cli_value(c, name) != NULL;
 }
 
+const char *cli_text(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+
+    return text ? text : "";
+}
+
+int cli_add_query(char *path, size_t size, const char *name, const char *value)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_:.,";
+    size_t n = strlen(path);
+    int wanted;
+
+    if (strspn(value, plain) != strlen(value))
+        return -1;
+    wanted = snprintf(path + n, size - n, "%c%s=%s", strchr(path, '?') ? '&' : '?', name, value);
+    return wanted < (int)(size - n) ? 0 : -1;
+}
+
 bool cli_is_plain_name(const char *text)
 {
     return text[0] && strlen(text) < 64 &&

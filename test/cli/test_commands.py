@@ -12,7 +12,7 @@ from conftest import CAY
 
 COMMANDS = ["up", "down", "status", "env", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
             "policy show", "policy set", "policy explain", "denials", "secret set", "secret ls", "secret rm", "audit",
-            "audit verify", "template build", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
+            "audit verify", "events", "template build", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
 
 
 def test_up_again_says_at_once_that_it_runs(cay):
