@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -17,6 +18,7 @@ from waitlib import until
 DENIED = "curl -s --max-time 20 http://web.example.com/secret?key=value"
 EACH_MAX = 16  # EVENTS_FOLLOWERS_EACH
 TOLD_PER_SECOND = 20  # TELL_PER_SECOND
+SECONDS = 60  # for what is to come
 
 
 class Stream:
@@ -26,7 +28,7 @@ class Stream:
         self.connection, self.heartbeats = client.connect(timeout=40), heartbeats
         self.connection.request("GET", f"/cay/v1/events{query}", headers={"X-API-Key": client.key})
         self.answer = self.connection.getresponse()
-        self.status = self.answer.status
+        self.status, self.end = self.answer.status, time.monotonic() + SECONDS
 
     def __iter__(self):
         return self
@@ -36,6 +38,7 @@ class Stream:
             event = json.loads(line)
             if self.heartbeats or event["type"] != "heartbeat":
                 return event
+            assert time.monotonic() < self.end, "what was waited for does not come"
         raise StopIteration
 
     def take(self, n):
@@ -212,8 +215,8 @@ def test_cay_egress_is_restarted(stack, own, how):
         os.kill(before[0], how)
         gap = next(stream)
         assert (gap["type"], gap["reason"], gap["count"]) == ("dropped", "egress_restarted", None)
-        until(lambda: stack.pids("cay-egress") not in ([], before))
-        one.run(DENIED)
+        # What was being connected while it died is nobody's refusal.
+        until(lambda: "egress_denied" in one.run(DENIED).out and stack.pids("cay-egress") not in ([], before))
         assert stream.until(lambda e: e["type"] == "violation")["sandbox"] == one.id
     assert "signal 11" not in stack.server.log.read_text()
 
