@@ -2,6 +2,7 @@
 
 #include "core/call.h"
 #include "core/egress.h"
+#include "core/egress_ask.h"
 #include "policy/policy.h"
 
 #include <stdio.h>
@@ -99,7 +100,7 @@ static void on_sealed(struct core *c, const char *id, const struct err *why, int
     if (why) {
         err_set(&s->why, why->code, "the credential %.64s: cay-egress: %s", name, why->text);
     } else if (status != 200) {
-        egress_refusal(&s->why, status, body, len, "the credential %.64s", name);
+        egress_ask_refusal(&s->why, status, body, len, "the credential %.64s", name);
     } else {
         answer = json_loadb(body, len, 0, NULL);
         sealed = json_object_get(answer, "sealed");

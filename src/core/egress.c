@@ -6,7 +6,6 @@
 #include "core/exec.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/un.h>
 
@@ -189,27 +188,6 @@ static char *make_body(struct sandbox_obj *o, struct err *e)
     if (!text)
         err_set(e, ERR_EXHAUSTED, "memory is out");
     return text;
-}
-
-enum err_code egress_refusal(struct err *e, int status, const char *body, size_t len,
-                             const char *fmt, ...)
-{
-    json_t *answer = body ? json_loadb(body, len, 0, NULL) : NULL;
-    const char *message = json_string_value(json_object_get(answer, "message"));
-    enum err_code code = status == 400 ? ERR_INVALID : ERR_UNAVAILABLE;
-    char what[128];
-    va_list ap;
-
-    va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof(what), fmt, ap);
-    va_end(ap);
-    if (message)
-        err_set(e, code, "%s: %s", what, message);
-    else
-        err_set(e, code, "%s: cay-egress answered %d: %.*s", what, status, (int)MIN(len, 256u),
-                body ? body : "");
-    json_decref(answer);
-    return code;
 }
 
 static void refused(struct sandbox_obj *o, int status, const char *body, size_t len)

@@ -38,7 +38,3 @@ const char *egress_path(const struct core *c, unsigned i); /* i < egress_count *
 
 /* One that answers, for what each of them can do; or NULL. */
 const char *egress_any_path(const struct core *c);
-
-/* An answer that is an error, as one. fmt: what was asked. */
-enum err_code egress_refusal(struct err *e, int status, const char *body, size_t len,
-                             const char *fmt, ...) PRINTF(5, 6);

@@ -4,6 +4,7 @@
 #include "core/call.h"
 #include "core/egress.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #define TIMEOUT_MS    20000u
@@ -12,6 +13,27 @@
 #define VERIFY_MAX    4096u
 #define TIME_KEY      "\"time\":\""
 #define PROCESSES_MAX 64u
+
+enum err_code egress_ask_refusal(struct err *e, int status, const char *body, size_t len,
+                                 const char *fmt, ...)
+{
+    json_t *answer = body ? json_loadb(body, len, 0, NULL) : NULL;
+    const char *message = json_string_value(json_object_get(answer, "message"));
+    enum err_code code = status == 400 ? ERR_INVALID : ERR_UNAVAILABLE;
+    char what[128];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    if (message)
+        err_set(e, code, "%s: %s", what, message);
+    else
+        err_set(e, code, "%s: cay-egress answered %d: %.*s", what, status, (int)MIN(len, 256u),
+                body ? body : "");
+    json_decref(answer);
+    return code;
+}
 
 /* -- denials ----------------------------------------------------------------------------------- */
 
@@ -51,7 +73,7 @@ static void on_denials(struct core *c, const char *id, const struct err *why, in
     } else if (status == 404) { /* it has not seen the sandbox yet: nothing was refused */
         a->done(a->arg, "{\"denials\":[]}", strlen("{\"denials\":[]}"), NULL);
     } else if (status != 200) {
-        egress_refusal(&e, status, body, len, "denials of %s", id);
+        egress_ask_refusal(&e, status, body, len, "denials of %s", id);
         a->done(a->arg, NULL, 0, &e);
     } else {
         a->done(a->arg, body, len, NULL);
@@ -179,7 +201,7 @@ static void on_part(struct core *c, const char *id, const struct err *why, int s
     if (why)
         err_set(&g->why, why->code, "cay-egress %u: %s", p->i, why->text);
     else if (status != 200)
-        egress_refusal(&g->why, status, body, len, "cay-egress %u", p->i);
+        egress_ask_refusal(&g->why, status, body, len, "cay-egress %u", p->i);
     else if (!g->texts[p->i])
         err_set(&g->why, ERR_EXHAUSTED, "memory is out");
     if (--g->waiting == 0)
