@@ -189,8 +189,7 @@ void lifecycle_on_ended(struct core *c, const struct privsep_msg *m)
         return;
     if (o->s.state == SANDBOX_ENDING)
         return; /* KILL is under way, and its reply ends it */
-    log_warn("sandbox %s: ended by itself: %s (status %d)", id, cause.text,
-             m->u.ended.exit_status);
+    log_warn("sandbox %s: ended by itself: %s (status %d)", id, cause.text, m->u.ended.exit_status);
     o->end_reason = cause.word;
     lifecycle_ended(o, cause.text);
 }
