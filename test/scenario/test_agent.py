@@ -170,8 +170,11 @@ def test_kill_takes_descendants_along(agent):
     s = agent.start("/bin/bash", "-c", "sleep 1000 & set -m; sleep 1000 & echo ready; wait")
     pid = started_pid(s)
     assert base64.b64decode(s.next()[1]["event"]["data"]["stdout"]) == b"ready\n"
-    inside = agent.sh("pgrep -x sleep").text().split()
-    assert len(inside) == 2
+    def sleepers():
+        found = agent.sh("pgrep -x sleep").text().split()
+        return found if len(found) == 2 else None
+
+    inside = until(sleepers)  # ready is said once they are forked: they may not be sleep yet
     agent.call("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"})
     assert Result(s).end["status"] == "signal: killed"
     until(lambda: all(status_of(agent, p) is None for p in inside), what="descendants end")
