@@ -4,9 +4,11 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "core/exec.h"
+#include "core/outlet.h"
 #include "http/json.h"
 #include "policy/policy.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define COMMAND_MAX  1024u /* words */
@@ -15,9 +17,11 @@
 #define USER_MAX     63u
 #define ANSWER_BYTES (8u * CORE_EXEC_OUTPUT_MAX) /* as JSON, in the worst case, and the denials */
 
+#define END_BYTES (2u * 1024u * 1024u) /* of the last line of a stream: the denials */
+
 struct exec_ask {
     struct core_exec_request request;
-    bool base64;
+    bool base64, stream;
     char *input;    /* decoded */
     json_t *policy; /* read from a preset's name */
 };
@@ -40,8 +44,8 @@ static void free_ask(void *state)
 static enum err_code check_keys(json_t *body, struct err *e)
 {
     static const char *const known[] = {
-        "command",          "shell",   "cwd", "env", "user", "stdin", "policy", "timeout_ms",
-        "max_output_bytes", "encoding"};
+        "command",          "shell",    "cwd",   "env", "user", "stdin", "policy", "timeout_ms",
+        "max_output_bytes", "encoding", "stream"};
     const char *key;
     json_t *value;
     size_t i;
@@ -157,7 +161,8 @@ static enum err_code read_ask(json_t *body, struct exec_ask *a, struct err *e)
                      e) != ERR_OK ||
         json_get_int(body, "max_output_bytes", NULL, JSON_OPTIONAL, 0, CORE_EXEC_OUTPUT_MAX,
                      &output, e) != ERR_OK ||
-        json_get_str(body, "encoding", NULL, JSON_OPTIONAL, 16, &encoding, e) != ERR_OK)
+        json_get_str(body, "encoding", NULL, JSON_OPTIONAL, 16, &encoding, e) != ERR_OK ||
+        json_get_bool(body, "stream", NULL, JSON_OPTIONAL, &a->stream, e) != ERR_OK)
         return e->code;
     a->base64 = strcmp(encoding, "base64") == 0;
     if (!a->base64 && strcmp(encoding, "utf-8") != 0)
@@ -169,10 +174,12 @@ static enum err_code read_ask(json_t *body, struct exec_ask *a, struct err *e)
 
 /* -- the answer -------------------------------------------------------------------------------- */
 
-static int put_output(struct buf *b, const char *key, const char *bytes, size_t n, bool base64)
+static const char *const output_keys[] = {[EXEC_STDOUT] = "stdout", [EXEC_STDERR] = "stderr"};
+
+static int put_output(struct buf *b, int which, const char *bytes, size_t n, bool base64)
 {
     CLEANUP_FREE char *text = base64 ? malloc(base64_encoded_len(n) + 1) : NULL;
-    int rc = buf_printf(b, ",\"%s\":", key);
+    int rc = buf_printf(b, "\"%s\":", output_keys[which]);
 
     if (base64 && !text)
         return -1;
@@ -183,19 +190,16 @@ static int put_output(struct buf *b, const char *key, const char *bytes, size_t 
     return rc;
 }
 
-static int put_result(struct buf *b, const struct core_exec_result *r, bool base64)
+static int put_end(struct buf *b, const struct core_exec_result *r)
 {
-    static const char *const keys[] = {"stdout", "stderr"};
     CLEANUP_FREE char *violations = json_dumps(r->violations, JSON_COMPACT | JSON_ENSURE_ASCII);
-    int rc = buf_append_str(b, "{\"exit_code\":");
+    int rc = buf_append_str(b, "\"exit_code\":");
 
     if (rc == 0)
         rc = r->exit_code < 0 ? buf_append_str(b, "null") : buf_printf(b, "%d", r->exit_code);
     if (rc == 0)
         rc = r->signal ? buf_printf(b, ",\"signal\":\"%s\"", r->signal)
                        : buf_append_str(b, ",\"signal\":null");
-    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(keys); i++)
-        rc = put_output(b, keys[i], r->output[i], r->output_len[i], base64);
     if (rc == 0)
         rc = buf_printf(b, ",\"truncated\":%s,\"timed_out\":%s,\"duration_ms\":%llu",
                         r->truncated ? "true" : "false", r->timed_out ? "true" : "false",
@@ -204,6 +208,20 @@ static int put_result(struct buf *b, const struct core_exec_result *r, bool base
         rc = buf_append_str(b, ",\"violations\":");
     if (rc == 0)
         rc = violations ? buf_append_str(b, violations) : -1;
+    return rc;
+}
+
+static int put_result(struct buf *b, const struct core_exec_result *r, bool base64)
+{
+    int rc = buf_append_str(b, "{");
+
+    if (rc == 0)
+        rc = put_end(b, r);
+    for (int i = EXEC_STDOUT; rc == 0 && i <= EXEC_STDERR; i++) {
+        rc = buf_append_str(b, ",");
+        if (rc == 0)
+            rc = put_output(b, i, r->output[i], r->output_len[i], base64);
+    }
     return rc == 0 ? buf_append_str(b, "}") : rc;
 }
 
@@ -222,6 +240,133 @@ static void done(void *arg, const struct core_exec_result *r, const struct err *
         api_reply_text(call, 200, b.data, b.len);
 }
 
+/* -- the answer in lines, as it comes ----------------------------------------------------------- */
+
+/* Of a command whose call is answered when it runs, and gone then. */
+struct live {
+    struct api_call *call; /* NULL: it is answered */
+    struct core *core;
+    struct outlet *out; /* NULL: nothing was told yet */
+    size_t max;
+    bool base64, truncated;
+    struct {
+        char bytes[4]; /* of a character that has not come whole */
+        size_t len;
+    } rest[2];
+};
+
+static bool begin_lines(struct live *l)
+{
+    struct err e;
+    int fd, rc;
+
+    if (l->out)
+        return true;
+    l->out = outlet_new(l->core, l->max + END_BYTES, &fd, &rc);
+    if (l->out) {
+        api_reply_stream(TAKE_PTR(l->call), "application/x-ndjson", fd);
+        return true;
+    }
+    err_set_sys(&e, ERR_UNAVAILABLE, rc, "a stream of the command's output");
+    api_fail_err(TAKE_PTR(l->call), &e);
+    return false;
+}
+
+/* What a slow reader has no room for is not told, and that this is so comes at the end. */
+static void tell_output(struct live *l, int which, const char *bytes, size_t n)
+{
+    CLEANUP_BUF struct buf b;
+
+    buf_init(&b, ANSWER_BYTES);
+    if (n == 0)
+        return;
+    if (buf_append_str(&b, "{") != 0 || put_output(&b, which, bytes, n, l->base64) != 0 ||
+        buf_append_str(&b, "}\n") != 0 || outlet_held(l->out) + b.len > l->max ||
+        outlet_put(l->out, b.data, b.len) == -ENOMEM)
+        l->truncated = true;
+}
+
+/* The beginning of a character waits for its end, unless all has come. */
+static void tell_text(struct live *l, int which, const char *bytes, size_t n)
+{
+    CLEANUP_BUF struct buf all;
+    size_t whole;
+
+    buf_init(&all, ANSWER_BYTES);
+    if (buf_append(&all, l->rest[which].bytes, l->rest[which].len) != 0 ||
+        buf_append(&all, bytes, n) != 0) {
+        l->truncated = true;
+        return;
+    }
+    whole = n ? json_whole_text(all.data, all.len) : all.len;
+    l->rest[which].len = all.len - whole;
+    memcpy(l->rest[which].bytes, all.data + whole, all.len - whole);
+    tell_output(l, which, all.data, whole);
+}
+
+static bool on_output(void *arg, int which, const char *bytes, size_t n)
+{
+    struct live *l = arg;
+
+    if (!begin_lines(l))
+        return false;
+    if (n > 0 && l->base64)
+        tell_output(l, which, bytes, n);
+    else if (n > 0)
+        tell_text(l, which, bytes, n);
+    return outlet_is_read(l->out);
+}
+
+static void tell_end(struct live *l, const struct core_exec_result *r, const struct err *why)
+{
+    struct core_exec_result last = r ? *r : (struct core_exec_result){0};
+    CLEANUP_BUF struct buf b;
+    int rc;
+
+    buf_init(&b, END_BYTES);
+    last.truncated |= l->truncated;
+    rc = buf_append_str(&b, why ? "{\"error\":" : "{");
+    if (rc == 0)
+        rc = why ? json_append_text(&b, why->text, strlen(why->text)) : put_end(&b, &last);
+    if (rc == 0)
+        rc = buf_append_str(&b, "}\n");
+    if (rc == 0)
+        (void)outlet_put(l->out, b.data, b.len); /* else the stream ends without it: it is cut */
+}
+
+static void live_done(void *arg, const struct core_exec_result *r, const struct err *why)
+{
+    struct live *l = arg;
+
+    if (!l->out && l->call && why)
+        api_fail_err(TAKE_PTR(l->call), why);
+    else if (l->call)
+        (void)begin_lines(l);
+    if (l->out) {
+        for (int i = EXEC_STDOUT; i <= EXEC_STDERR; i++)
+            tell_text(l, i, "", 0);
+        tell_end(l, r, why);
+        outlet_end(l->out);
+    }
+    free(l);
+}
+
+static void exec_lines(struct api_call *call, struct exec_ask *a)
+{
+    struct live *l = calloc(1, sizeof(*l));
+
+    if (!l) {
+        api_fail(call, 503, "memory is out");
+        return;
+    }
+    l->call = call;
+    l->core = call->core;
+    l->max = a->request.max_output_bytes;
+    l->base64 = a->base64;
+    a->request.on_output = on_output;
+    core_exec(call->core, call->tenant, call->params[0], &a->request, live_done, l);
+}
+
 void cay_v1_exec(struct api_call *call)
 {
     struct exec_ask *a;
@@ -238,6 +383,8 @@ void cay_v1_exec(struct api_call *call)
     call->state_free = free_ask;
     if (read_ask(call->body, a, &e) != ERR_OK)
         api_fail_err(call, &e);
+    else if (a->stream)
+        exec_lines(call, a);
     else
         core_exec(call->core, call->tenant, call->params[0], &a->request, done, call);
 }

@@ -1,5 +1,6 @@
 /* events [-f]: what happens to sandboxes, as the server tells it. */
 #include "cli/commands.h"
+#include "cli/lines.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -10,9 +11,7 @@
 
 struct watch {
     const struct cli *cli;
-    struct api_easy easy;
-    struct buf line, refusal; /* of what has not ended yet; of an answer that is an error */
-    long long last_id;        /* to go on from; -1: none was told */
+    long long last_id; /* to go on from; -1: none was told */
 };
 
 /* Names are chosen inside sandboxes: nothing that a terminal obeys is printed. */
@@ -58,64 +57,17 @@ static void print_event(const struct cli *c, const json_t *o)
     putchar('\n');
 }
 
-static bool take_line(struct watch *w, const char *line, size_t n)
+static bool take_line(void *arg, const json_t *o)
 {
-    json_t *o = json_loadb(line, n, 0, NULL);
-    const char *type = cli_text(o, "type");
+    struct watch *w = arg;
 
-    if (!o)
-        return false;
     if (json_is_integer(json_object_get(o, "id")))
         w->last_id = (long long)json_integer_value(json_object_get(o, "id"));
-    if (strcmp(type, "heartbeat") != 0) {
+    if (strcmp(cli_text(o, "type"), "heartbeat") != 0) {
         print_event(w->cli, o);
         fflush(stdout);
     }
-    json_decref(o);
     return true;
-}
-
-static size_t on_data(char *data, size_t size, size_t n, void *arg)
-{
-    struct watch *w = arg;
-    long status = 0;
-    char *end;
-
-    curl_easy_getinfo(w->easy.curl, CURLINFO_RESPONSE_CODE, &status);
-    if (buf_append(status == 200 ? &w->line : &w->refusal, data, size * n) < 0)
-        return 0;
-    while (w->line.len > 0 && (end = memchr(w->line.data, '\n', w->line.len))) {
-        size_t len = (size_t)(end - w->line.data);
-
-        if (!take_line(w, w->line.data, len))
-            return 0;
-        buf_consume(&w->line, len + 1);
-    }
-    return size * n;
-}
-
-/* One answer, to its end. ERR_UNAVAILABLE: it was cut, or there was none. */
-static enum err_code listen_once(struct watch *w, struct api *a, const char *path, struct err *e)
-{
-    enum err_code code = api_control_easy(a, path, &w->easy, e);
-    long status = 0;
-    CURLcode r;
-
-    if (code != ERR_OK)
-        return code;
-    buf_clear(&w->line);
-    buf_clear(&w->refusal);
-    curl_easy_setopt(w->easy.curl, CURLOPT_WRITEFUNCTION, on_data);
-    curl_easy_setopt(w->easy.curl, CURLOPT_WRITEDATA, w);
-    curl_easy_setopt(w->easy.curl, CURLOPT_TCP_KEEPALIVE, 1L);
-    r = api_easy_run(a, &w->easy);
-    curl_easy_getinfo(w->easy.curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status >= 400)
-        code = api_status_error(status, w->refusal.data, e);
-    else if (r != CURLE_OK)
-        code = api_curl_error(a, &w->easy, r, e);
-    api_easy_free(&w->easy);
-    return code;
 }
 
 /* Goes on where it was after a restart of the server, until that is away for too long. */
@@ -137,7 +89,7 @@ static enum err_code watch(struct watch *w, struct api *a, const char *filters, 
                                       : "0") < 0)
             return err_set(e, ERR_INVALID, "--since: \"%.64s\" is no event's id", since);
         e->code = ERR_OK;
-        if (listen_once(w, a, path, e) == ERR_OK && !again)
+        if (api_lines(a, path, NULL, LINE_MAX_BYTES, take_line, w, e) == ERR_OK && !again)
             return ERR_OK;
         if (!again || (e->code != ERR_OK && e->code != ERR_UNAVAILABLE) || w->last_id < 0)
             return e->code;
@@ -178,12 +130,8 @@ int cmd_events(struct cli *c)
         return cli_usage(c, "--type: names of events, with commas between");
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail(c, &e);
-    buf_init(&w.line, LINE_MAX_BYTES);
-    buf_init(&w.refusal, LINE_MAX_BYTES);
     if (!sandbox || add_sandbox(&a, sandbox, filters, sizeof(filters), &e) == ERR_OK)
         watch(&w, &a, filters, &e);
-    buf_free(&w.line);
-    buf_free(&w.refusal);
     api_close(&a);
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }

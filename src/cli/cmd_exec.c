@@ -140,8 +140,8 @@ int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int
 
     if (wants_policy(c) && (pty || argc == 0)) {
         err_set(&e, ERR_INVALID,
-                "--policy is for one command without a terminal: its output comes "
-                "when it has ended");
+                "--policy is for one command without a terminal: its input is read before it "
+                "starts");
         return cli_fail_as(c, CLI_USAGE, &e);
     }
     if (api_sandbox_open(a, id, &s, &e) != ERR_OK)

@@ -1,16 +1,18 @@
 /* exec --policy: one command with less than its sandbox's network, by POST /cay/v1/sandboxes/ID/exec. Its
- * input is read first, and its output comes when it has ended. */
+ * input is read first; its output comes as it is printed. */
 #include "base/base64.h"
 #include "base/io.h"
 #include "cli/commands.h"
+#include "cli/lines.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 
-#define INPUT_MAX  (640u * 1024u) /* what a request has room for */
-#define OUTPUT_MAX (4u << 20)
-#define EXTRA_MS   30000u
+#define INPUT_MAX      (640u * 1024u) /* what a request has room for */
+#define OUTPUT_MAX     (4u << 20)
+#define LINE_MAX_BYTES (4u << 20) /* of a stream: the denials are in one */
+#define EXTRA_MS       30000u
 
 static enum err_code read_input(json_t *body, struct err *e)
 {
@@ -109,8 +111,7 @@ static void print_violations(const json_t *answer)
             fprintf(stderr, "cay: refused: %s\n", reason);
     }
     if (json_is_true(json_object_get(answer, "truncated")))
-        fprintf(stderr, "cay: there was more output than %u MiB: the rest is dropped\n",
-                OUTPUT_MAX >> 20);
+        fprintf(stderr, "cay: some of the output is missing: it came faster than it was read\n");
 }
 
 static int signal_number(const char *name)
@@ -145,6 +146,54 @@ static int status_of_refusal(const struct err *e)
     return CLI_NOT_RUN;
 }
 
+static int print_json(const json_t *answer, const struct api_sandbox *s)
+{
+    int status = status_of(answer);
+
+    cli_print_json(json_pack("{s:s, s:i, s:o, s:o, s:s, s:O}", "sandboxID", s->id, "exitCode",
+                             status, "stdout", output_json(answer, "stdout"), "stderr",
+                             output_json(answer, "stderr"), "error", "", "violations",
+                             json_object_get(answer, "violations")));
+    return status;
+}
+
+/* The last line, when it has come: how the program ended, or what became of it. */
+struct last_line {
+    json_t *end;
+    char error[256];
+};
+
+static bool take_line(void *arg, const json_t *line)
+{
+    struct last_line *last = arg;
+
+    print_output(line, "stdout", STDOUT_FILENO);
+    print_output(line, "stderr", STDERR_FILENO);
+    if (json_object_get(line, "violations"))
+        last->end = json_deep_copy(line);
+    (void)snprintf(last->error, sizeof(last->error), "%s", cli_text(line, "error"));
+    return true;
+}
+
+/* Its exit status; or CLI_CANNOT and so on, with *e. */
+static int run_lines(struct api *a, const char *path, const json_t *body, struct err *e)
+{
+    struct last_line last = {0};
+    int status = CLI_CANNOT;
+
+    if (api_lines(a, path, body, LINE_MAX_BYTES, take_line, &last, e) != ERR_OK) {
+        status = status_of_refusal(e);
+    } else if (last.end) {
+        status = status_of(last.end);
+        print_violations(last.end);
+    } else {
+        err_set(e, ERR_UNAVAILABLE, "%s",
+                last.error[0] ? last.error : "the server did not say how the command ended");
+    }
+    json_decref(last.end);
+    return status;
+}
+
 int exec_with_policy(const struct cli *c, struct api *a, const struct api_sandbox *s,
                      const json_t *process, uint64_t timeout_ms, struct err *e)
 {
@@ -156,20 +205,13 @@ int exec_with_policy(const struct cli *c, struct api *a, const struct api_sandbo
         return CLI_USAGE;
     (void)snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s/exec", s->id);
     a->answer_ms = timeout_ms ? timeout_ms + EXTRA_MS : 0;
-    if (api_call(a, "POST", path, body, &answer, e) != ERR_OK) {
-        status = status_of_refusal(e);
+    if (!c->json) {
+        json_object_set_new(body, "stream", json_true());
+        status = run_lines(a, path, body, e);
+    } else if (api_call(a, "POST", path, body, &answer, e) == ERR_OK) {
+        status = print_json(answer, s);
     } else {
-        status = status_of(answer);
-        if (c->json) {
-            cli_print_json(json_pack("{s:s, s:i, s:o, s:o, s:s, s:O}", "sandboxID", s->id,
-                                     "exitCode", status, "stdout", output_json(answer, "stdout"),
-                                     "stderr", output_json(answer, "stderr"), "error", "",
-                                     "violations", json_object_get(answer, "violations")));
-        } else {
-            print_output(answer, "stdout", STDOUT_FILENO);
-            print_output(answer, "stderr", STDERR_FILENO);
-            print_violations(answer);
-        }
+        status = status_of_refusal(e);
     }
     a->answer_ms = 0;
     json_decref(body);

@@ -159,9 +159,9 @@ const struct cli_command cli_commands[] = {
         .summary = "run a command in a sandbox; without one, a shell",
         .text = TEXT_STATUS
         "\n\nWith --policy the command has a network of its own, where both that policy and the "
-        "sandbox's hold. It has no terminal then, its input is read first, its output comes when "
-        "it has ended, what it leaves running ends with it, and it has 60 s unless --timeout says "
-        "otherwise. What it was refused is said on standard error.",
+        "sandbox's hold. It has no terminal then, its input is read first, what it leaves "
+        "running ends with it, and so does all of it when nobody reads its output any more; it has "
+        "60 s unless --timeout says otherwise. What it was refused is said on standard error.",
         .options = OPTIONS({0, "policy", "FILE",
                             "Less than the sandbox may: a file, public, deny or allow.", "file"},
                            OPTIONS_PROCESS, OPTION_ENV),

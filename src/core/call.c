@@ -31,8 +31,8 @@ struct agent_call {
     struct call_agent_request request;
     char key_hex[2 * PRIVSEP_KEY_SIZE + 1];
     char target[CALL_TARGET_MAX + 1]; /* of call_unix */
-    char authorization[USER_MAX * 2], agent_timeout[24];
-    struct http_header headers[4];
+    char authorization[USER_MAX * 2], agent_timeout[24], agent_beat[24];
+    struct http_header headers[5];
     size_t n_headers;
     uint16_t port;
     int fd; /* of call_agent_at; then the HTTP client's, while in_http */
@@ -298,11 +298,14 @@ static void prepare_agent(struct agent_call *a, const uint8_t key[static PRIVSEP
     if (a->request.user)
         add_user(a, a->request.user);
     a->request.user = NULL; /* the caller's */
-    if (a->request.agent_timeout_ms == 0)
-        return;
     (void)snprintf(a->agent_timeout, sizeof(a->agent_timeout), "%llu",
                    (unsigned long long)a->request.agent_timeout_ms);
-    add_header(a, "Connect-Timeout-Ms", a->agent_timeout);
+    (void)snprintf(a->agent_beat, sizeof(a->agent_beat), "%llu",
+                   (unsigned long long)a->request.agent_beat_ms / 1000);
+    if (a->request.agent_timeout_ms > 0)
+        add_header(a, "Connect-Timeout-Ms", a->agent_timeout);
+    if (a->request.agent_beat_ms > 0)
+        add_header(a, "Keepalive-Ping-Interval", a->agent_beat);
 }
 
 static void use_socket(void *arg)

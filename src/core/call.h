@@ -26,6 +26,8 @@ struct call_agent_request {
     const char *type;            /* of the body, a literal; NULL: application/json */
     const char *user; /* whose program or file it is; NULL: the sandbox's default. Copied */
     uint64_t agent_timeout_ms; /* told to the agent (Connect-Timeout-Ms); 0: not */
+    uint64_t
+        agent_beat_ms; /* whole seconds: how often a stream's agent shows that it lives; 0: as it likes */
     size_t max_response_bytes;
     uint64_t timeout_ms;
     bool (*on_data)(void *arg, const char *data,

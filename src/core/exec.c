@@ -215,9 +215,13 @@ static bool on_output(void *arg, const char *data, size_t len)
 
     if (!exec_stream_feed(&op->stream, data, len))
         return false;
-    if (op->stream.started)
-        send_input(op);
-    return true;
+    if (!op->stream.started)
+        return true;
+    send_input(op);
+    if (!op->stream.output || op->stream.over)
+        return true;
+    return op->stream.output(op->arg, EXEC_STDOUT, "",
+                             0); /* each sign of life asks whether to go on */
 }
 
 static enum err_code code_of(const char *connect)
@@ -277,6 +281,7 @@ void exec_op_start(struct exec_op *op)
                                    .type = STREAM_TYPE,
                                    .user = op->user,
                                    .agent_timeout_ms = op->timeout_ms,
+                                   .agent_beat_ms = op->stream.output ? CORE_EXEC_ASK_MS : 0,
                                    .max_response_bytes = EXEC_ANSWER_MAX,
                                    .timeout_ms = op->timeout_ms + GRACE_MS,
                                    .on_data = on_output};
@@ -410,6 +415,8 @@ static struct exec_op *new_op(struct core *c, const char *id, const struct core_
     op->timeout_ms = MIN(r->timeout_ms ? r->timeout_ms : CORE_EXEC_TIMEOUT_MS,
                          CORE_EXEC_TIMEOUT_MAX_MS);
     exec_stream_init(&op->stream, MIN(r->max_output_bytes, CORE_EXEC_OUTPUT_MAX));
+    op->stream.output = r->on_output;
+    op->stream.arg = arg;
     op->start_body = make_start(r, &op->start_len);
     op->user = r->user && *r->user ? strdup(r->user) : NULL;
     op->input_body = encode(r->input, r->input_len);

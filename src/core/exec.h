@@ -7,12 +7,14 @@
  * force; where that cannot be, it is not started at all. */
 
 #include "core/core.h"
+#include "core/exec_stream.h"
 
 #define CORE_EXEC_TIMEOUT_MS     60000u
 #define CORE_EXEC_TIMEOUT_MAX_MS 3600000u
 #define CORE_EXEC_OUTPUT         (1024u * 1024u) /* kept of both outputs together, when nothing is said */
 #define CORE_EXEC_OUTPUT_MAX     (4u * 1024u * 1024u)
-#define CORE_EXECS_MAX           256u   /* at a time */
+#define CORE_EXECS_MAX           256u /* at a time */
+#define CORE_EXEC_ASK_MS         5000u
 #define CORE_EXEC_POLICY_MAX     65536u /* bytes of a command's; all of a sandbox travel together */
 
 /* All borrowed, until core_exec returns. */
@@ -24,6 +26,10 @@ struct core_exec_request {
     uint64_t timeout_ms;
     size_t max_output_bytes;
     const json_t *policy; /* NULL: the sandbox's network, and its policy */
+    /* Told the output as it comes, which is then not kept, and without bytes of each other sign that the
+     * program runs, every CORE_EXEC_ASK_MS at least; NULL: it is kept. Its arg is that of done. False ends
+     * the wait: a program in a room ends with it, any other goes on to its end or that of its time. */
+    exec_output_cb on_output;
 };
 
 struct core_exec_result {

@@ -52,6 +52,8 @@ static bool take_output(struct exec_stream *s, const json_t *text, int which)
     got = bytes ? base64_decode(json_string_value(text), n, bytes) : -1;
     if (got < 0)
         return false;
+    if (s->output)
+        return s->output(s->arg, which, bytes, (size_t)got);
     s->truncated = s->truncated || (size_t)got > s->left;
     n = MIN((size_t)got, s->left);
     s->left -= n;

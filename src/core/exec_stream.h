@@ -10,9 +10,14 @@
 
 enum { EXEC_STDOUT, EXEC_STDERR };
 
+/* Told each piece of output, in its order. False: nobody wants it, and the stream is at its end. */
+typedef bool (*exec_output_cb)(void *arg, int which, const char *bytes, size_t len);
+
 struct exec_stream {
+    exec_output_cb output; /* NULL: it is kept */
+    void *arg;
     struct buf in;     /* an envelope in the making */
-    struct buf out[2]; /* by EXEC_STDOUT, EXEC_STDERR */
+    struct buf out[2]; /* what is kept, by EXEC_STDOUT, EXEC_STDERR */
     size_t left;       /* bytes of output that are still kept */
     bool truncated;    /* there was more */
     bool started;      /* pid is known */

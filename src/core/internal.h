@@ -107,6 +107,8 @@ struct core {
     struct egress *egress; /* NULL: there is none */
     struct authority *authorities;
     struct events *events;
+    struct outlet *outlets;       /* outlet.c */
+    unsigned outlet_handles;      /* of theirs that are not closed yet */
     struct timer authority_again; /* for those that could not be had or given */
     unsigned execs;               /* exec.c: under way */
 

@@ -254,6 +254,20 @@ static int append_escaped(struct buf *b, unsigned char c)
     return buf_printf(b, "\\u%04x", c);
 }
 
+size_t json_whole_text(const char *s, size_t n)
+{
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        unsigned char c = (unsigned char)s[n - back];
+        size_t len = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+
+        if (len > back)
+            return n - back;
+        if ((c & 0xc0) != 0x80)
+            return n;
+    }
+    return n;
+}
+
 int json_append_text(struct buf *b, const char *s, size_t n)
 {
     const unsigned char *p = (const unsigned char *)s;

@@ -38,6 +38,9 @@ enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max
  * of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
 int json_append_text(struct buf *b, const char *s, size_t n) WARN_UNUSED;
 
+/* How much of s[n] does not end in the middle of a character of UTF-8: what comes in pieces may be cut there. */
+size_t json_whole_text(const char *s, size_t n);
+
 /* From now on jansson overwrites what it frees, in this whole program: values may be secret. Before
  * its first use, and before there are threads. */
 void json_wipe_frees(void);

@@ -3,10 +3,12 @@ nothing of them stays. Against the stand-in internet; each attempt with its cont
 
 import base64
 import concurrent.futures
+import http.client
 import json
 import os
 import signal
 import subprocess
+import urllib.parse
 
 import pytest
 
@@ -375,6 +377,72 @@ def test_results(box):
     assert late["timed_out"] and late["stdout"] == "first\n" and late["duration_ms"] >= 300
 
 
+class Lines:
+    """A command whose answer comes in lines, while it runs."""
+
+    def __init__(self, box, command, policy=None, **more):
+        where = urllib.parse.urlsplit(box.cay.url)
+        self.connection = http.client.HTTPConnection(where.hostname, where.port, timeout=SECONDS)
+        self.connection.request("POST", f"{box.path}/exec", json.dumps({
+            "shell": command, "stream": True, **({} if policy is None else {"policy": policy}), **more}),
+            {"X-API-Key": box.cay.key, "Content-Type": "application/json"})
+        self.reply = self.connection.getresponse()
+        assert self.reply.status == 200, self.reply.read()
+
+    def line(self):
+        return json.loads(self.reply.readline())
+
+    def rest(self):
+        """Standard output, standard error, and the last line."""
+        lines = [json.loads(line) for line in self.reply.read().splitlines()]
+        texts = ["".join(line.get(key, "") for line in lines) for key in ("stdout", "stderr")]
+        assert all(line.keys() <= {"stdout", "stderr"} for line in lines[:-1]), lines
+        return *texts, lines[-1]
+
+    def close(self):
+        self.connection.close()
+
+
+@pytest.mark.parametrize("policy", [None, "deny"])
+def test_output_comes_as_it_is_printed(box, policy):
+    box.out("rm -f /tmp/go")
+    live = Lines(box, f"echo one; until [ -e /tmp/go ]; do sleep 0.05; done; printf '\\303'; sleep 0.3; printf '\\251 \\377'; "
+                 f"echo two >&2; {CURL} {WEB}; exit 3", policy, timeout_ms=SECONDS * 1000)
+    assert live.line() == {"stdout": "one\n"}  # while it waits for this:
+    box.out("touch /tmp/go")
+    out, err, end = live.rest()
+    assert (out, err) == (f"\u00e9 \ufffd{'403' if policy else '200'} ", "two\n")
+    assert (end["exit_code"], end["signal"], end["truncated"], end["timed_out"]) == (3, None, False, False)
+    assert [v["name"] for v in end["violations"]] == (["web.example.com"] if policy else [])
+
+
+def test_what_a_slow_reader_has_no_room_for_is_dropped_and_said(box):
+    box.out("rm -f /tmp/over")
+    live = Lines(box, "yes 0123456789abcde | head -c 40000000; touch /tmp/over", max_output_bytes=100000, timeout_ms=SECONDS * 1000)
+    box.wait_file("/tmp/over")  # it is not held up
+    out, _, end = live.rest()
+    assert end["truncated"] and end["exit_code"] == 0 and 100000 < len(out) < 40000000
+    assert set(out.split("\n")) >= {"0123456789abcde"}
+    out, _, end = Lines(box, "yes | head -c 3000000", max_output_bytes=4 << 20).rest()
+    assert len(out) == 3000000 and not end["truncated"]
+    late = Lines(box, "echo first; sleep 60", "deny", timeout_ms=500).rest()
+    assert late[0] == "first\n" and late[2]["timed_out"] and late[2]["exit_code"] is None
+    refused = box.ask(["/not/there"], stream=True)
+    assert refused.status == 400 and "/not/there" in refused.json["message"]
+    assert box.ask("true", stream="yes").status == 400
+
+
+def test_a_command_with_a_policy_ends_when_its_reader_goes(box):
+    def runs():
+        return "sleep 4324" in box.out(["ps", "axo", "args"])
+
+    live = Lines(box, "echo on; sleep 4324", "deny", timeout_ms=600000)
+    assert live.line() == {"stdout": "on\n"}
+    until(runs)
+    live.close()
+    until(lambda: not runs())
+
+
 @pytest.mark.parametrize("body, why", [
     ({}, "either"), ({"command": []}, "command"), ({"command": ["a"], "shell": "b"}, "either"), ({"command": ["a", 1]}, "command[1]"),
     ({"shell": "true", "polcy": "deny"}, "polcy"), ({"shell": "true", "timeout_ms": 0}, "timeout_ms"),
@@ -407,6 +475,12 @@ def test_the_command_line(stack, box):
 
     done = cay("exec", "--policy=deny", box.id, "sh", "-c", f"cat; {CURL} {WEB}; exit 4", stdin=b"in ")
     assert done.returncode == 4 and done.stdout.split() == [b"in", b"403"] and b"cay: refused: web.example.com" in done.stderr
+    with subprocess.Popen([BUILD / "src/cli/cay", "exec", "--policy=deny", box.id, "sh", "-c", "echo now; sleep 4325"],
+                          stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()}) as p:
+        assert p.stdout.readline() == b"now\n"  # as it is printed
+        p.kill()
+    until(lambda: "sleep 4325" not in box.out(["ps", "axo", "args"]))
     assert cay("exec", "--policy=deny", "--timeout=300ms", box.id, "sleep", "60").returncode == 124
     assert cay("exec", "--policy=deny", box.id, "sh", "-c", "kill $$").returncode == 128 + signal.SIGTERM
     assert cay("exec", "--policy=deny", box.id, "not-there").returncode == 127

@@ -164,6 +164,59 @@ static void a_program_runs_to_its_end(void **state)
     end(w, &p);
 }
 
+struct heard {
+    struct result result; /* first: what on_result is given */
+    char text[64];
+    unsigned calls, wanted; /* after so many it is enough */
+};
+
+static bool on_heard(void *arg, int which, const char *bytes, size_t len)
+{
+    struct heard *h = arg;
+    size_t used = strlen(h->text);
+
+    if (len > 0)
+        snprintf(h->text + used, sizeof(h->text) - used, "%d:%.*s ", which, (int)len, bytes);
+    return ++h->calls <= h->wanted;
+}
+
+static void listen_to(struct world *w, const char *id, unsigned wanted, struct heard *h)
+{
+    json_t *policy = json_pack("{s:s}", "default", "deny");
+    struct core_exec_request r = {.process = json_pack("{s:s}", "cmd", "true"),
+                                  .policy = policy,
+                                  .max_output_bytes = 1,
+                                  .on_output = on_heard};
+
+    *h = (struct heard){.wanted = wanted};
+    core_exec(w->core, "default", id, &r, on_result, h);
+    json_decref(r.process);
+    json_decref(policy);
+    world_run_until(w, &h->result.calls, 1);
+}
+
+static void output_is_handed_on_until_nobody_wants_it(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct proxy p;
+    struct heard h;
+
+    begin(w, &p, id);
+    listen_to(w, id, 100, &h);
+    assert_int_equal(h.result.why.code, ERR_OK);
+    assert_string_equal(h.text, "0:out 1:err ");
+    assert_false(h.result.truncated);
+    assert_int_equal(h.result.exit_code, 3);
+    assert_string_equal(h.result.out, "");
+    assert_true(h.calls >= 2);
+    listen_to(w, id, 0, &h);
+    assert_int_equal(h.calls, 1);
+    assert_int_equal(h.result.why.code, ERR_UNAVAILABLE);
+    assert_int_equal(fake_counts(w->fake).rooms, fake_counts(w->fake).room_ends);
+    end(w, &p);
+}
+
 static void one_with_a_policy_has_a_room_that_ends(void **state)
 {
     struct world *w = *state;
@@ -364,6 +417,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORLD(a_program_runs_to_its_end),
+        WORLD(output_is_handed_on_until_nobody_wants_it),
         WORLD(one_with_a_policy_has_a_room_that_ends),
         WORLD(nothing_starts_without_what_it_needs),
         WORLD(what_an_agent_says_is_judged),

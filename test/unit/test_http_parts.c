@@ -186,6 +186,20 @@ static void test_json_text(void **state)
     assert_string_equal(b.data, "\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\"");
 }
 
+/* Cut anywhere, a text's pieces are whole but for the beginning of the next character. */
+static void pieces_of_text_end_with_characters(void **state)
+{
+    static const char text[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z";
+    static const size_t whole[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11};
+
+    for (size_t n = 0; n < ARRAY_SIZE(whole); n++)
+        assert_int_equal(json_whole_text(text, n), whole[n]);
+    assert_int_equal(json_whole_text("\xff\xfe", 2),
+                     1); /* may be a beginning, as far as this looks */
+    assert_int_equal(json_whole_text("\x80\x80\x80\x80", 4), 4);
+    assert_int_equal(json_whole_text("\xc3z", 2), 2);
+}
+
 /* -- multipart ----------------------------------------------------------------------------------- */
 
 struct parts {
@@ -567,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_query),
         cmocka_unit_test(test_authority),
         cmocka_unit_test(test_json_refused),
+        cmocka_unit_test(pieces_of_text_end_with_characters),
         cmocka_unit_test(test_json_fields),
         cmocka_unit_test(test_json_text),
         cmocka_unit_test(test_multipart),

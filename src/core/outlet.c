@@ -1,0 +1,161 @@
+#include "core/outlet.h"
+
+#include "base/buf.h"
+#include "core/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+struct outlet {
+    struct outlet *prev, *next;
+    struct core *core;
+    int fd;
+    uv_poll_t poll; /* data: the outlet */
+    struct buf out;
+    bool gone;  /* nobody reads it any more */
+    bool ended; /* by its owner: it closes when out is empty */
+    bool closing;
+};
+
+static void on_closed(uv_handle_t *h)
+{
+    struct outlet *o = h->data;
+    struct core *c = o->core;
+
+    close(o->fd);
+    buf_free(&o->out);
+    free(o);
+    c->outlet_handles--;
+    if (c->stopping)
+        core_handle_closed(c);
+}
+
+static void close_it(struct outlet *o)
+{
+    if (o->closing)
+        return;
+    o->closing = true;
+    *(o->prev ? &o->prev->next : &o->core->outlets) = o->next;
+    if (o->next)
+        o->next->prev = o->prev;
+    uv_close((uv_handle_t *)&o->poll, on_closed);
+}
+
+/* Nothing is kept for nobody; its owner learns it with what it puts next, or asks. */
+static void lose(struct outlet *o)
+{
+    o->gone = true;
+    buf_free(&o->out);
+    uv_poll_stop(&o->poll);
+    if (o->ended)
+        close_it(o);
+}
+
+static void on_poll(uv_poll_t *p, int status, int events);
+
+static void flush(struct outlet *o)
+{
+    while (!o->gone && o->out.len > 0) {
+        ssize_t n = write(o->fd, o->out.data, o->out.len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            break;
+        if (n < 0)
+            lose(o);
+        else
+            buf_consume(&o->out, (size_t)n);
+    }
+    if (o->gone)
+        return;
+    if (o->ended && o->out.len == 0)
+        close_it(o);
+    else if (uv_poll_start(&o->poll, UV_DISCONNECT | (o->out.len ? UV_WRITABLE : 0), on_poll) < 0)
+        lose(o);
+}
+
+/* The other end of a pipe that is closed shows as an error, or as a disconnect. */
+static void on_poll(uv_poll_t *p, int status, int events)
+{
+    struct outlet *o = p->data;
+
+    if (status < 0 || (events & UV_DISCONNECT))
+        lose(o);
+    else
+        flush(o);
+}
+
+static void enter(struct core *c, struct outlet *o)
+{
+    o->next = c->outlets;
+    if (o->next)
+        o->next->prev = o;
+    c->outlets = o;
+    c->outlet_handles++;
+}
+
+struct outlet *outlet_new(struct core *c, size_t max, int *fd, int *rc)
+{
+    struct outlet *o = calloc(1, sizeof(*o));
+    int ends[2] = {-1, -1};
+
+    *rc = o ? 0 : -ENOMEM;
+    if (o && pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        *rc = -errno;
+    if (*rc == 0)
+        *rc = uv_poll_init(c->loop, &o->poll, ends[1]);
+    if (*rc < 0) {
+        for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+            if (ends[i] >= 0)
+                close(ends[i]);
+        free(o);
+        return NULL;
+    }
+    o->core = c;
+    o->fd = ends[1];
+    o->poll.data = o;
+    buf_init(&o->out, max);
+    enter(c, o);
+    flush(o); /* there is nothing yet, but its reader may go */
+    *fd = ends[0];
+    return o;
+}
+
+int outlet_put(struct outlet *o, const char *bytes, size_t n)
+{
+    int rc;
+
+    if (o->gone)
+        return -EPIPE;
+    rc = buf_append(&o->out, bytes, n);
+    if (rc == 0)
+        flush(o);
+    return o->gone ? -EPIPE : rc;
+}
+
+size_t outlet_held(const struct outlet *o)
+{
+    return o->out.len;
+}
+
+bool outlet_is_read(const struct outlet *o)
+{
+    return !o->gone;
+}
+
+void outlet_end(struct outlet *o)
+{
+    o->ended = true;
+    if (o->gone)
+        close_it(o);
+    else
+        flush(o);
+}
+
+unsigned outlets_stop(struct core *c)
+{
+    while (c->outlets)
+        close_it(c->outlets);
+    return c->outlet_handles;
+}
