@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import pathlib
+import pwd
 import shutil
 import signal
 import socket
@@ -627,7 +628,8 @@ class World:
             self.state = self.dir / "state"
             self.state.mkdir(mode=0o700)
             if user:
-                shutil.chown(self.state, user, user)
+                who = pwd.getpwnam(user)
+                os.chown(self.state, who.pw_uid, who.pw_gid)
             self.start_egress()
         except BaseException:
             self.close()
@@ -672,7 +674,7 @@ class World:
         ready, told = os.pipe()
         command = ["ip", "netns", "exec", self.host]
         if self.user:
-            command += ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups",
+            command += ["setpriv", f"--reuid={self.user}", f"--regid={pwd.getpwnam(self.user).pw_gid}", "--clear-groups",
                         "--bounding-set=-all", "--no-new-privs"]
         command += [self.program, "--listen-fd=3", "--ready-fd=4", f"--privd={self.dir}/egress.sock",
                     f"--state-dir={self.state}", f"--peer-uid={os.getuid()}", "--shard=0/1",
