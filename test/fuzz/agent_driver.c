@@ -44,6 +44,8 @@ struct agent *agent_driver_new(const struct agent_driver *d)
     config.read_buffer_bytes = AGENT_READ_BYTES;
     config.arena_max_bytes = AGENT_ARENA_MAX_BYTES;
     config.idle_timeout_ms = 0;
+    /* A client that has ended its side and then gone is noticed no sooner. */
+    config.half_timeout_ms = config.half_stream_timeout_ms = 1;
     a.loop = uv_default_loop();
     a.env = json_object();
     FUZZ_CHECK(a.loop && a.env && logs_new(&a) == 0 && proc_table_new(&a) == 0);
