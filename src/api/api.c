@@ -324,7 +324,7 @@ bool api_call_query_int(struct api_call *call, const char *name, int64_t min, in
 }
 
 /* They reach execve: no '=', not empty (NUL cannot be in JSON strings here). */
-enum err_code api_check_env_names(const json_t *env, const char *field, struct err *e)
+static enum err_code check_env_names(const json_t *env, const char *field, struct err *e)
 {
     const char *name;
     json_t *value;
@@ -332,6 +332,24 @@ enum err_code api_check_env_names(const json_t *env, const char *field, struct e
     json_object_foreach ((json_t *)env, name, value)
         if (!*name || strchr(name, '='))
             return err_set(e, ERR_INVALID, "%s: \"%.64s\" is not a variable's name", field, name);
+    return ERR_OK;
+}
+
+enum err_code api_read_maps(const json_t *body, const char *metadata, const char *env,
+                            struct sandbox_request *r, struct err *e)
+{
+    enum err_code rc;
+
+    if ((rc = json_get_obj(body, metadata, NULL, JSON_OPTIONAL, &r->metadata, e)) ||
+        (rc = json_get_obj(body, env, NULL, JSON_OPTIONAL, &r->env, e)))
+        return rc;
+    if (r->metadata && (rc = json_check_str_map(r->metadata, metadata, API_MAP_MAX_COUNT,
+                                                API_METADATA_MAX_BYTES, e)))
+        return rc;
+    if (r->env &&
+        ((rc = json_check_str_map(r->env, env, API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e)) ||
+         (rc = check_env_names(r->env, env, e))))
+        return rc;
     return ERR_OK;
 }
 

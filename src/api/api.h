@@ -150,8 +150,10 @@ void api_unsupported(struct api_call *call);
 
 int api_status_of(enum err_code code);
 
-/* ERR_INVALID, naming the field, unless every name can be a variable's (values are strings). */
-enum err_code api_check_env_names(const json_t *env, const char *field, struct err *e);
+/* A create's metadata and environment, under the names that its dialect gives those fields: borrowed from
+ * body. ERR_INVALID, naming the field: not strings, too many, or no names of variables. */
+enum err_code api_read_maps(const json_t *body, const char *metadata, const char *env,
+                            struct sandbox_request *r, struct err *e);
 
 /* A JSON string of text; what was cut in the middle of a character loses its rest. */
 json_t *api_json_text(const char *text);

@@ -338,7 +338,7 @@ static void live_done(void *arg, const struct core_exec_result *r, const struct 
 {
     struct live *l = arg;
 
-    if (!l->out && l->call && why)
+    if (l->call && why)
         api_fail_err(TAKE_PTR(l->call), why);
     else if (l->call)
         (void)begin_lines(l);

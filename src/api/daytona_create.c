@@ -162,23 +162,6 @@ static enum err_code read_ttl(struct api_call *call, struct creation *c, struct 
 
 /* -- the rest ----------------------------------------------------------------------------------- */
 
-static enum err_code read_maps(const json_t *body, struct sandbox_request *r, struct err *e)
-{
-    enum err_code rc;
-
-    if ((rc = json_get_obj(body, "labels", NULL, JSON_OPTIONAL, &r->metadata, e)) ||
-        (rc = json_get_obj(body, "env", NULL, JSON_OPTIONAL, &r->env, e)))
-        return rc;
-    if (r->metadata && (rc = json_check_str_map(r->metadata, "labels", API_MAP_MAX_COUNT,
-                                                API_METADATA_MAX_BYTES, e)))
-        return rc;
-    if (r->env &&
-        ((rc = json_check_str_map(r->env, "env", API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e)) ||
-         (rc = api_check_env_names(r->env, "env", e))))
-        return rc;
-    return ERR_OK;
-}
-
 static enum err_code read_network(const json_t *body, struct creation *c, struct err *e)
 {
     bool public = false;
@@ -213,7 +196,7 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
                            &c->r.template_name, e)) ||
         (rc = read_only(body, "user", "user", e)) ||
         (rc = read_only(body, "target", DAYTONA_TARGET, e)) || (rc = read_ttl(call, c, e)) ||
-        (rc = read_maps(body, &c->r, e)))
+        (rc = api_read_maps(body, "labels", "env", &c->r, e)))
         return rc;
     return read_network(body, c, e);
 }

@@ -71,23 +71,6 @@ static enum err_code check_max(struct api_call *call, int64_t ttl_ms, struct err
     return ERR_OK;
 }
 
-static enum err_code read_maps(const json_t *body, struct sandbox_request *r, struct err *e)
-{
-    enum err_code rc;
-
-    if ((rc = json_get_obj(body, "metadata", NULL, JSON_OPTIONAL, &r->metadata, e)) ||
-        (rc = json_get_obj(body, "envVars", NULL, JSON_OPTIONAL, &r->env, e)))
-        return rc;
-    if (r->metadata && (rc = json_check_str_map(r->metadata, "metadata", API_MAP_MAX_COUNT,
-                                                API_METADATA_MAX_BYTES, e)))
-        return rc;
-    if (r->env &&
-        ((rc = json_check_str_map(r->env, "envVars", API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e)) ||
-         (rc = api_check_env_names(r->env, "envVars", e))))
-        return rc;
-    return ERR_OK;
-}
-
 static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *r, struct err *e)
 {
     bool pause = false, keep_memory = true, resume = false;
@@ -184,7 +167,8 @@ static enum err_code read_creation(struct api_call *call, enum creation_kind kin
     if ((rc = json_get_str(body, "templateID", NULL, JSON_REQUIRED, CORE_NAME_SIZE - 1,
                            &c->r.template_name, e)) ||
         (rc = read_timeout(body, v2 ? E2B_TIMEOUT_V2_MS : E2B_TIMEOUT_V1_MS, &c->r.ttl_ms, e)) ||
-        (rc = check_max(call, c->r.ttl_ms, e)) || (rc = read_maps(body, &c->r, e)) ||
+        (rc = check_max(call, c->r.ttl_ms, e)) ||
+        (rc = api_read_maps(body, "metadata", "envVars", &c->r, e)) ||
         (rc = read_lifecycle(body, &c->r, e)) || (rc = refuse_missing(body, e)))
         return rc;
     if (!v2 && (rc = json_get_bool(body, "secure", NULL, JSON_OPTIONAL, &c->r.secure, e)))

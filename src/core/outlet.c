@@ -14,7 +14,6 @@ struct outlet {
     struct buf out;
     bool gone;  /* nobody reads it any more */
     bool ended; /* by its owner: it closes when out is empty */
-    bool closing;
 };
 
 static void on_closed(uv_handle_t *h)
@@ -32,9 +31,8 @@ static void on_closed(uv_handle_t *h)
 
 static void close_it(struct outlet *o)
 {
-    if (o->closing)
+    if (uv_is_closing((uv_handle_t *)&o->poll))
         return;
-    o->closing = true;
     *(o->prev ? &o->prev->next : &o->core->outlets) = o->next;
     if (o->next)
         o->next->prev = o->prev;
