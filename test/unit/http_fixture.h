@@ -46,6 +46,16 @@ static UNUSED void fixture_start(struct fixture *f, const struct http_server_con
     assert_int_equal(http_server_new(&f->loop, &f->config, handler, f, &f->server), 0);
 }
 
+/* For exchanges whose data is the fixture. */
+static UNUSED void fixture_on_close(struct http_exchange *x, void *data)
+{
+    struct fixture *f = data;
+
+    f->closes++;
+    if (f->x == x)
+        f->x = NULL;
+}
+
 static UNUSED void fixture_spin(struct fixture *f)
 {
     for (int i = 0; i < 6; i++)

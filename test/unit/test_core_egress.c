@@ -37,6 +37,17 @@ static void check_told(const struct proxy *p, struct world *w, const char *id, c
     json_decref(wanted);
 }
 
+/* Below a ceiling of the operator's; its policy has come. */
+static void create_below_public(struct world *w, struct proxy *p, const struct sandbox_request *r,
+                                char id[static IDS_SANDBOX_SIZE])
+{
+    proxy_start(p, w);
+    proxy_known_to(w, "public");
+    world_run_until(w, &p->lives, 1);
+    world_create(w, r, id);
+    world_run_until(w, &p->puts, 1);
+}
+
 static void a_policy_is_sent_with_the_create(void **state)
 {
     struct world *w = *state;
@@ -45,11 +56,7 @@ static void a_policy_is_sent_with_the_create(void **state)
     struct proxy p = {.status = 204};
     char id[IDS_SANDBOX_SIZE];
 
-    proxy_start(&p, w);
-    proxy_known_to(w, "public");
-    world_run_until(w, &p.lives, 1);
-    world_create(w, &r, id);
-    world_run_until(w, &p.puts, 1);
+    create_below_public(w, &p, &r, id);
     check_told(&p, w, id, "{\"default\":\"public\"}");
     assert_non_null(strstr(p.body, "\"ceilings\":[{\"default\":\"public\"}]"));
     world_run_for(w, 30);
@@ -94,11 +101,7 @@ static void nothing_leaves_a_sandbox_without_a_tenant(void **state)
     struct proxy p = {.status = 204};
     char id[IDS_SANDBOX_SIZE];
 
-    proxy_start(&p, w);
-    proxy_known_to(w, "public");
-    world_run_until(w, &p.lives, 1);
-    world_create(w, &r, id);
-    world_run_until(w, &p.puts, 1);
+    create_below_public(w, &p, &r, id);
     assert_non_null(strstr(p.body, "\"ceilings\":[{\"default\":\"public\"}]"));
     world_query(w, "DELETE FROM api_keys");
     world_query(w, "DELETE FROM tenants");

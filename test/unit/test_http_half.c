@@ -8,15 +8,6 @@
 
 static struct buf got;
 
-static void on_close(struct http_exchange *x, void *data)
-{
-    struct fixture *f = data;
-
-    f->closes++;
-    if (f->x == x)
-        f->x = NULL;
-}
-
 static void echo(struct http_exchange *x, char *body, size_t len)
 {
     http_respond(x, 200, NULL, 0, body, len);
@@ -28,7 +19,7 @@ static void handler(struct http_exchange *x, void *ctx)
     const char *path = http_exchange_head(x)->path;
 
     f->calls++;
-    http_exchange_set(x, f, on_close);
+    http_exchange_set(x, f, fixture_on_close);
     f->x = x;
     if (strcmp(path, "/hello") == 0)
         http_respond(x, 200, NULL, 0, "hello\n", 6);

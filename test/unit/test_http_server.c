@@ -7,15 +7,6 @@
 
 static const struct http_header text_type = {"Content-Type", "text/plain"};
 
-static void on_close(struct http_exchange *x, void *data)
-{
-    struct fixture *f = data;
-
-    f->closes++;
-    if (f->x == x)
-        f->x = NULL;
-}
-
 static void echo(struct http_exchange *x, char *body, size_t len)
 {
     http_respond(x, 200, &text_type, 1, body, len);
@@ -69,7 +60,7 @@ static void handler(struct http_exchange *x, void *ctx)
     const char *path = http_exchange_head(x)->path;
 
     f->calls++;
-    http_exchange_set(x, f, on_close);
+    http_exchange_set(x, f, fixture_on_close);
     if (strcmp(path, "/hello") == 0) {
         http_respond(x, 200, &text_type, 1, "hello\n", 6);
     } else if (strcmp(path, "/echo") == 0) {
