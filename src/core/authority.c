@@ -50,8 +50,7 @@ static void give(struct core *c, struct authority *a);
 
 static bool lacks_one(const struct sandbox_obj *o)
 {
-    return o->core->config.egress_dir && o->s.state == SANDBOX_RUNNING && !o->s.has_authority &&
-           !o->authority_giving;
+    return o->s.state == SANDBOX_RUNNING && !o->s.has_authority && !o->authority_giving;
 }
 
 static void try_again_later(struct core *c)
@@ -136,6 +135,8 @@ void authority_look(struct core *c)
 {
     uint64_t now = clock_mono_ms();
 
+    if (!c->config.egress_dir)
+        return; /* no create looks through all others for what nobody has */
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
 
