@@ -82,10 +82,13 @@ static struct http_exchange *end_launch(struct proc_launch *l)
 static void failed(struct proc_launch *l, const struct spawn_failure *why)
 {
     struct proc *p = l->proc;
+    enum connect_code code = CONNECT_INTERNAL;
+    struct http_exchange *x;
     struct err e;
-    enum connect_code code = start_failed(l, why, &e);
-    struct http_exchange *x = end_launch(l);
 
+    if (l->x) /* the text's parts went with a client that has gone */
+        code = start_failed(l, why, &e);
+    x = end_launch(l);
     if (x)
         connect_fail(x, code, "%s", e.text);
     proc_discard(p);
