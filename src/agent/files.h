@@ -4,7 +4,7 @@
 #include "agent/agent.h"
 #include "agent/fs_worker.h"
 
-#define FILES_PIECE_BYTES (256u * 1024u) /* moved in one step of a transfer */
+#define FILES_PIECE_BYTES (1024u * 1024u) /* moved in one step of a transfer */
 #define FILES_SMALL_BYTES \
     (64u * 1024u) /* up to here a transfer is done at once, without the worker */
 
