@@ -29,6 +29,7 @@ SANDBOXES = int(os.environ.get("BENCH_SANDBOXES", "1000"))
 MIB = int(os.environ.get("BENCH_MIB", "100"))
 MANY = 5  # times SANDBOXES, for the cost of a create
 ROUNDS = 3  # of what is compared, in turns, so that both meet the same noise
+TRANSFERS = 3  # of a file, in each round
 CONNECTIONS = 8
 BURST = 100
 TOOLS = server.BUILD / "test/bench"
@@ -145,22 +146,17 @@ class Bench:
     # -- files -----------------------------------------------------------------------------------
 
     def files(self):
-        """Ours, a bare relay into a file on the same disk, and plain loopback, in turns."""
+        """Ours, a bare relay into a new file on the same disk, and plain loopback, in turns."""
         disk = self.own.state_disk() or str(self.own.base)
-        made = subprocess.run([TOOLS / "load", self.own.url, "sandbox"], env=self.env, stdout=subprocess.PIPE,
-                              text=True, check=True).stdout.split()
-        headers = [f"E2b-Sandbox-Id: {made[0]}", "E2b-Sandbox-Port: 49983", f"X-Access-Token: {made[1]}",
-                   "Content-Type: application/octet-stream"]
         servers = subprocess.Popen([TOOLS / "stream", "serve", disk], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    text=True)
         try:
             plain, _, relay = (int(port) for port in servers.stdout.readline().split())
+            times = {}
+            for _ in range(ROUNDS):
+                self.files_round({"bare": (relay, []), "loop": (plain, [])}, times)
             for mode, name, text in (("put", "upload", "upload"), ("get", "download", "download")):
-                ours, bare, loop = [], [], []
-                for _ in range(ROUNDS):
-                    bare += self.stream(mode, relay, "/", [])
-                    ours += self.stream(mode, self.own.port, "/files?path=/tmp/bench", headers)
-                    loop += self.stream(mode, plain, "/", [])
+                ours, bare, loop = (times[mode, who] for who in ("ours", "bare", "loop"))
                 self.out.row(name, f"{text} of {MIB} MiB", "MiB/s", rate(ours), "a relay that only copies, same disk",
                              rate(bare), least=0.8)
                 self.out.row(f"{name}_plain", f"{text} of {MIB} MiB", "MiB/s", rate(ours), "plain loopback, no file",
@@ -168,6 +164,18 @@ class Bench:
         finally:
             servers.stdin.close()
             servers.wait()
+
+    def files_round(self, others, times):
+        """In a sandbox of its own, so that what was uploaded before does not fill its memory and disk."""
+        made = subprocess.run([TOOLS / "load", self.own.url, "sandbox"], env=self.env, stdout=subprocess.PIPE,
+                              text=True, check=True).stdout.split()
+        headers = [f"E2b-Sandbox-Id: {made[0]}", "E2b-Sandbox-Port: 49983", f"X-Access-Token: {made[1]}",
+                   "Content-Type: application/octet-stream"]
+        for mode in ("put", "get"):
+            for n in range(TRANSFERS):
+                for who, (port, more) in {**others, "ours": (self.own.port, headers)}.items():
+                    times.setdefault((mode, who), []).extend(
+                        self.stream(mode, port, f"/files?path=/tmp/bench-{n}", more))
         self.kill(made[0])
 
     def kill(self, name):
@@ -176,7 +184,7 @@ class Bench:
         self.load("kill", one, 1)
 
     def stream(self, mode, port, path, headers):
-        return lines([TOOLS / "stream", mode, port, MIB, 3, path, *headers])
+        return lines([TOOLS / "stream", mode, port, MIB, 1, path, *headers])
 
     # -- peers -----------------------------------------------------------------------------------
 

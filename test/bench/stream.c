@@ -1,7 +1,7 @@
 /* Files in and out, and what the machine itself takes for the same bytes.
  *
  *   stream serve DIR      three servers on ports of 127.0.0.1, printed in this order, until standard input
- *                         ends: plain (eats what comes, gives zeros), file (writes what comes to a nameless
+ *                         ends: plain (eats what comes, gives zeros), file (writes what comes to a new nameless
  *                         file in DIR, gives it back), relay (copies between its client and file, with
  *                         read and write and one buffer a direction)
  *   stream put PORT MIB ROUNDS PATH [HEADER...]   POSTs so many MiB; microseconds of each round
@@ -141,34 +141,44 @@ static void give(int fd, int file, uint64_t length)
     }
 }
 
-/* A POST goes to file, from its beginning; a GET gives X-Bytes of it. */
-static void serve_one(int fd, int file)
+/* A POST goes to a new file; the ones before it stay, as what is uploaded does. */
+static void next_file(const char *dir, int *file)
+{
+    *file = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    must(*file, dir);
+}
+
+/* A GET gives X-Bytes of the last file. */
+static void serve_one(int fd, const char *dir, int *file)
 {
     static const char done[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     struct head h;
 
     while (read_head(fd, &h)) {
-        if (file >= 0)
-            must(lseek(file, 0, SEEK_SET), "seek");
         if (strncmp(h.text, "GET", 3) == 0) {
-            give(fd, file, header_number(h.text, "\r\nx-bytes:"));
+            if (dir)
+                must(lseek(*file, 0, SEEK_SET), "seek");
+            give(fd, *file, header_number(h.text, "\r\nx-bytes:"));
             continue;
         }
-        if (file >= 0)
-            must(ftruncate(file, 0), "truncate");
-        take_body(fd, &h, file);
+        if (dir)
+            next_file(dir, file);
+        take_body(fd, &h, *file);
         must(io_write_full(fd, done, sizeof(done) - 1), "answer");
     }
 }
 
-static void serve(int listener, int file, int upstream)
+/* dir: NULL for no files. */
+static void serve(int listener, const char *dir, int upstream)
 {
+    int file = -1;
+
     for (;;) {
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), one = 1;
 
         must(fd, "accept");
         must(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), "nodelay");
-        serve_one(fd, file);
+        serve_one(fd, dir, &file);
         close(fd);
     }
 }
@@ -180,7 +190,7 @@ static bool copy_some(int from, int to)
     return n > 0 && io_write_full(to, chunk, (size_t)n) == 0;
 }
 
-static void relay(int listener, int file, int upstream)
+static void relay(int listener, const char *dir, int upstream)
 {
     for (;;) {
         struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
@@ -200,7 +210,8 @@ static void relay(int listener, int file, int upstream)
     }
 }
 
-static int start(void (*run)(int listener, int file, int upstream), int file, int upstream)
+static int start(void (*run)(int listener, const char *dir, int upstream), const char *dir,
+                 int upstream)
 {
     int port, listener = listen_any(&port);
     pid_t pid = fork();
@@ -208,21 +219,18 @@ static int start(void (*run)(int listener, int file, int upstream), int file, in
     must(pid, "fork");
     if (pid == 0) {
         must(prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl");
-        run(listener, file, upstream);
+        run(listener, dir, upstream);
     }
     close(listener);
     return port;
 }
 
-/* The nameless file goes with its last process. */
+/* The nameless files go with their process. */
 static int mode_serve(char **args)
 {
-    int file = open(args[0], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), plain, stored;
+    int plain = start(serve, NULL, 0), stored = start(serve, args[0], 0);
 
-    must(file, args[0]);
-    plain = start(serve, -1, 0);
-    stored = start(serve, file, 0);
-    printf("%d %d %d\n", plain, stored, start(relay, -1, stored));
+    printf("%d %d %d\n", plain, stored, start(relay, NULL, stored));
     fflush(stdout);
     while (read(0, chunk, sizeof(chunk)) > 0)
         continue;
