@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 bool body_done(const struct http_exchange *x)
@@ -84,6 +85,22 @@ ssize_t body_feed(struct http_exchange *x, const char *data, size_t n)
     return (ssize_t)used;
 }
 
+size_t body_may_pass(const struct http_exchange *x)
+{
+    uint64_t plain = parse_body_plain(&x->body);
+
+    if (x->mode != BODY_RAW || !x->on_passed || plain < PASS_MIN_BYTES)
+        return 0;
+    return (size_t)MIN(plain, (uint64_t)SSIZE_MAX);
+}
+
+void body_pass(struct http_exchange *x, struct pass *p)
+{
+    parse_body_skip(&x->body, p->held);
+    x->on_passed(x, p);
+    assert(p->held == 0);
+}
+
 void body_tell_end(struct http_exchange *x)
 {
     x->end_told = true;
@@ -136,8 +153,10 @@ void http_body_stream(struct http_exchange *x,
 
 void body_stream_raw(struct http_exchange *x,
                      void (*on_data)(struct http_exchange *, const char *, size_t),
+                     void (*on_passed)(struct http_exchange *, struct pass *),
                      void (*on_end)(struct http_exchange *))
 {
+    x->on_passed = on_passed;
     stream(x, BODY_RAW, on_data, on_end);
 }
 

@@ -144,6 +144,28 @@ void conn_send(struct conn *c, const struct iovec *iov, int n, bool now)
         queue_rest(c, iov, n, (size_t)sent);
 }
 
+bool conn_may_pass(struct conn *c)
+{
+    if (c->layer || c->broken)
+        return false;
+    if (c->out.len > 0) {
+        conn_flush(c);
+        server_mark_dirty(c);
+    }
+    return c->out.len == 0 && !c->broken;
+}
+
+void conn_pass(struct conn *c, struct pass *p)
+{
+    ssize_t sent = pass_drain(p, c->fd);
+
+    c->sent_some |= sent > 0;
+    if (sent < 0 || pass_take(p, &c->out) < 0) {
+        pass_drop(p);
+        c->broken = true;
+    }
+}
+
 /* -- input ------------------------------------------------------------------------------------- */
 
 static size_t input_len(const struct conn *c)
@@ -166,20 +188,37 @@ static void input_used(struct conn *c, size_t n)
     }
 }
 
-/* The read buffer is another connection's in a moment: what is left of it is kept. */
+/* The read buffer is another connection's in a moment: what is left of it is kept. What is left in the pipe
+ * was the body of an exchange that is lost. */
 static void input_keep(struct conn *c)
 {
+    if (c->passing) {
+        assert(!c->exchange || c->broken);
+        pass_drop(&c->server->pass);
+        c->passing = false;
+    }
     if (c->view_len > 0 && buf_append(&c->in, c->view, c->view_len) < 0)
         c->broken = true;
     c->view = NULL;
     c->view_len = 0;
 }
 
+/* As layer_read, into the pipe; -EOPNOTSUPP where that is not done. */
+static ssize_t read_to_pass(struct conn *c)
+{
+    size_t n = c->exchange && !c->layer && c->in.len == 0 ? body_may_pass(c->exchange) : 0;
+
+    return n > 0 ? pass_fill(&c->server->pass, c->fd, n) : -EOPNOTSUPP;
+}
+
 static void read_some(struct conn *c)
 {
     struct http_server *s = c->server;
-    ssize_t n = layer_read(c, s->read_buf, s->read_bytes);
+    ssize_t n = read_to_pass(c);
 
+    c->passing = n > 0;
+    if (n == -EOPNOTSUPP)
+        n = layer_read(c, s->read_buf, s->read_bytes);
     if (n == 0)
         c->eof = true;
     if (n < 0 && n != -EAGAIN)
@@ -187,6 +226,8 @@ static void read_some(struct conn *c)
     if (n <= 0)
         return;
     c->got_input = true;
+    if (c->passing)
+        return;
     if (c->in.len > 0) {
         if (buf_append(&c->in, s->read_buf, (size_t)n) < 0)
             c->broken = true;
@@ -258,6 +299,11 @@ static bool step_body(struct conn *c, struct http_exchange *x)
 
     if (!body_wants_input(x))
         return false;
+    if (c->passing) {
+        c->passing = x->expects_continue = false;
+        body_pass(x, &c->server->pass);
+        return true;
+    }
     if (input_len(c) == 0) {
         if (c->eof && x->mode == BODY_TUNNEL) {
             body_tell_end(x);
@@ -319,7 +365,7 @@ static bool step_exchange(struct conn *c)
         body_tell_end(x);
         return true;
     }
-    if (x->want_drain && !x->ended && c->out.len <= c->server->config.write_high_bytes / 2) {
+    if (x->want_drain && !x->ended && c->out.len <= x->drain_at) {
         x->want_drain = false;
         if (x->inner_drain)
             x->inner_drain(x);

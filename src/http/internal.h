@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "http/parse.h"
+#include "http/pass.h"
 #include "http/server.h"
 
 #include <jansson.h>
@@ -64,6 +65,7 @@ struct conn {
     void *layer;      /* what its bytes pass through, or NULL: see layer.h */
     const char *view; /* during a pump: bytes just read, before they are copied to `in` */
     size_t view_len;
+    bool passing;       /* likewise, but the bytes are in the server's pipe */
     size_t scanned;     /* of an incomplete head */
     size_t unsent;      /* when the wait for the peer to take bytes began */
     size_t linger_left; /* bytes that may still be thrown away */
@@ -113,6 +115,7 @@ struct http_exchange {
     size_t collect_max;
     void (*on_collect)(struct http_exchange *, char *, size_t);
     void (*on_data)(struct http_exchange *, const char *, size_t);
+    void (*on_passed)(struct http_exchange *, struct pass *); /* BODY_RAW; NULL: on_data gets all */
     void (*on_end)(struct http_exchange *);
     void (*on_too_large)(struct http_exchange *); /* answers instead of the plain 413 */
     void (*rpc_done)(struct http_exchange *, json_t *, bool);
@@ -126,7 +129,8 @@ struct http_exchange {
     bool close;      /* the connection ends with this response */
     bool shut_asked; /* tunnel: our direction ends when all is out */
     bool want_drain, aborted;
-    uint64_t left; /* of the announced length */
+    size_t drain_at; /* on_drain comes when no more than this is queued */
+    uint64_t left;   /* of the announced length */
     void (*on_drain)(struct http_exchange *, void *);
 
     struct buf collect;
@@ -166,6 +170,7 @@ struct http_server {
     size_t free_count;
     char *read_buf; /* shared: lives for one read event */
     size_t read_bytes;
+    struct pass pass;   /* likewise */
     struct buf scratch; /* heads in the making */
     time_t date_second;
     char date[32];
@@ -197,6 +202,12 @@ void conn_flush(struct conn *c);
 
 /* Queues, or writes at once when nothing is queued and `now`. Never calls back. */
 void conn_send(struct conn *c, const struct iovec *iov, int n, bool now);
+
+/* May the pipe's bytes be written now: nothing is queued before them, and no layer is to see them? */
+bool conn_may_pass(struct conn *c);
+
+/* Writes what the pipe holds, after conn_may_pass; the rest is queued. Never calls back. */
+void conn_pass(struct conn *c, struct pass *p);
 
 void conn_on_event(uv_poll_t *poll, int status, int events);
 void conn_stop(struct conn *c, bool now);
@@ -248,11 +259,16 @@ ssize_t body_feed(struct http_exchange *x, const char *data, size_t n);
 /* Tells the end of a body that is complete, once. */
 void body_tell_end(struct http_exchange *x);
 bool body_wants_input(const struct http_exchange *x);
+/* How much of what is to be read the body's reader takes from the pipe; 0: none. */
+size_t body_may_pass(const struct http_exchange *x);
+/* Hands what is in the pipe to the body's reader, which takes all of it. */
+void body_pass(struct http_exchange *x, struct pass *p);
 bool body_done(const struct http_exchange *x);
 
-/* For the relay: the body with its framing as sent. */
+/* For the relay: the body with its framing as sent; long contents come through the pipe if they can. */
 void body_stream_raw(struct http_exchange *x,
                      void (*on_data)(struct http_exchange *, const char *, size_t),
+                     void (*on_passed)(struct http_exchange *, struct pass *),
                      void (*on_end)(struct http_exchange *));
 
 /* -- response.c -------------------------------------------------------------------------------- */
@@ -275,6 +291,9 @@ int response_writev(struct http_exchange *x, const struct iovec *iov, int n);
  * connection ends after it. no_body as in struct http_exchange. */
 void response_begin_raw(struct http_exchange *x, const char *head, size_t n, bool close,
                         bool no_body);
+/* As http_response_write, of what the pipe holds; after conn_may_pass. 1: wait for on_drain, which comes when
+ * nothing is queued any more, so that the next bytes can pass as well. */
+int response_pass(struct http_exchange *x, struct pass *p);
 /* An interim response (1xx) as it is. */
 void response_interim(struct http_exchange *x, const char *head, size_t n);
 /* After 101: bytes both ways. on_end is called at the client's end of stream. */

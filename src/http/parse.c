@@ -1,5 +1,6 @@
 #include "http/parse.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -225,6 +226,18 @@ static int chunked_next(struct parse_body *b, const char *in, size_t n, struct p
     /* The second opinion: the message may end for llhttp exactly where it ends here. */
     e = llhttp_execute(&b->parser, in, out->used);
     return e == (b->done ? HPE_PAUSED : HPE_OK) ? 0 : -EBADMSG;
+}
+
+/* Not within chunks: llhttp, too, has to see them. */
+uint64_t parse_body_plain(const struct parse_body *b)
+{
+    return b->framing == HTTP_BODY_LENGTH && b->left > 0 ? b->left - 1 : 0;
+}
+
+void parse_body_skip(struct parse_body *b, uint64_t n)
+{
+    assert(n <= parse_body_plain(b));
+    b->left -= n;
 }
 
 int parse_body_next(struct parse_body *b, const char *in, size_t n, struct parse_piece *out)

@@ -35,5 +35,12 @@ int parse_proxy_request(const char *data, size_t n, char *storage, struct http_h
 int parse_response(const char *data, size_t n, const char *request_method, char *storage,
                    struct http_head *out, struct parse_body *body, const char **why);
 
+/* How many bytes of contents come before anything that has to be looked at: 0 where that is not known. The
+ * last one always has to be, so that the body ends where all bodies do. */
+uint64_t parse_body_plain(const struct parse_body *body);
+
+/* n of those bytes have gone by unseen. */
+void parse_body_skip(struct parse_body *body, uint64_t n);
+
 /* The next piece of at least one byte; n > 0 and not done yet. 0, or -EBADMSG. */
 int parse_body_next(struct parse_body *body, const char *in, size_t n, struct parse_piece *out);

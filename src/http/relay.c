@@ -1,6 +1,7 @@
 #include "http/relay.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "http/internal.h"
@@ -118,6 +119,14 @@ static void on_timeout(struct wire *w)
 
 /* -- the request's body ------------------------------------------------------------------------ */
 
+static void window_full(struct relay *r)
+{
+    http_body_pause(r->x);
+    r->full = true;
+    r->full_bytes = wire_unsent(r->wire.fd, &r->wire.out);
+    arm(r);
+}
+
 static void on_request_data(struct http_exchange *x, const char *data, size_t len)
 {
     struct relay *r = x->inner;
@@ -125,12 +134,22 @@ static void on_request_data(struct http_exchange *x, const char *data, size_t le
     if (!r)
         return;
     wire_write(&r->wire, data, len);
-    if (r->wire.out.len < WINDOW_BYTES)
+    if (r->wire.out.len >= WINDOW_BYTES)
+        window_full(r);
+}
+
+/* What could not pass is queued: the next bytes are to find the way free again. */
+static void on_request_passed(struct http_exchange *x, struct pass *p)
+{
+    struct relay *r = x->inner;
+
+    if (!r) {
+        pass_drop(p);
         return;
-    http_body_pause(x);
-    r->full = true;
-    r->full_bytes = wire_unsent(r->wire.fd, &r->wire.out);
-    arm(r);
+    }
+    wire_pass(&r->wire, p);
+    if (r->wire.out.len > 0)
+        window_full(r);
 }
 
 static void on_request_end(struct http_exchange *x)
@@ -373,12 +392,35 @@ static void on_up_end(struct relay *r, ssize_t n)
              n < 0 ? (int)n : 0);
 }
 
+/* Contents of a known length go by unseen, as far as the client takes them. Results as those of wire_read;
+ * -EOPNOTSUPP: they have to be read. */
+static ssize_t response_passes(struct relay *r)
+{
+    uint64_t plain = r->has_head && !r->tunnel ? parse_body_plain(&r->parse) : 0;
+    struct pass *p = &r->x->conn->server->pass;
+    ssize_t n;
+
+    if (plain < PASS_MIN_BYTES || !conn_may_pass(r->x->conn))
+        return -EOPNOTSUPP;
+    n = pass_fill(p, r->wire.fd, (size_t)MIN(plain, (uint64_t)SSIZE_MAX));
+    if (n <= 0)
+        return n;
+    parse_body_skip(&r->parse, (uint64_t)n);
+    if (response_pass(r->x, p))
+        wire_want_read(&r->wire, false);
+    return n;
+}
+
 static void on_readable(struct wire *w)
 {
     struct relay *r = CONTAINER_OF(w, struct relay, wire);
     struct http_server *s = r->x->conn->server;
-    ssize_t n = wire_read(w, s->read_buf, s->read_bytes);
+    ssize_t n = response_passes(r);
 
+    if (n > 0)
+        return;
+    if (n == -EOPNOTSUPP)
+        n = wire_read(w, s->read_buf, s->read_bytes);
     if (n == -EAGAIN)
         return;
     if (n <= 0)
@@ -430,7 +472,7 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
     buf_clear(b);
     relay_request_head(r, b);
     wire_write(&r->wire, b->data, b->len);
-    body_stream_raw(x, on_request_data, on_request_end);
+    body_stream_raw(x, on_request_data, on_request_passed, on_request_end);
     if (x->head.framing == HTTP_BODY_NONE)
         r->request_sent = true;
     if (o->connecting) {

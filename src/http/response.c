@@ -238,6 +238,7 @@ int response_writev(struct http_exchange *x, const struct iovec *iov, int n)
         conn_flush(c);
     server_mark_dirty(c);
     x->want_drain |= c->out.len > high;
+    x->drain_at = high / 2;
     return c->out.len > high;
 }
 
@@ -279,6 +280,21 @@ void response_begin_raw(struct http_exchange *x, const char *head, size_t n, boo
     x->close |= close;
     conn_send(x->conn, &iov, 1, false);
     server_mark_dirty(x->conn);
+}
+
+int response_pass(struct http_exchange *x, struct pass *p)
+{
+    struct conn *c = x->conn;
+
+    assert(x->begun && !x->ended && x->raw);
+    if (x->aborted || x->no_body)
+        pass_drop(p);
+    else
+        conn_pass(c, p);
+    server_mark_dirty(c);
+    x->want_drain |= c->out.len > 0;
+    x->drain_at = 0;
+    return c->out.len > 0;
 }
 
 void response_interim(struct http_exchange *x, const char *head, size_t n)

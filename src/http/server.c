@@ -381,6 +381,7 @@ int http_server_new(uv_loop_t *loop, const struct http_server_config *config, ht
         free(s);
         return -ENOMEM;
     }
+    pass_init(&s->pass);
     buf_init(&s->scratch, SCRATCH_MAX);
     for (int kind = 0; kind < WAIT_KINDS; kind++)
         s->waits[kind].prev = s->waits[kind].next = &s->waits[kind];
@@ -404,6 +405,7 @@ static void server_free(struct http_server *s)
         free(x);
     }
     buf_free(&s->scratch);
+    pass_free(&s->pass);
     free(s->read_buf);
     free(s);
     if (done)

@@ -173,6 +173,18 @@ void wire_write(struct wire *w, const void *data, size_t n)
     settle(w);
 }
 
+void wire_pass(struct wire *w, struct pass *p)
+{
+    bool usable = !w->write_broken && !w->closed && !w->open_error;
+
+    if (usable && w->out.len == 0 && !w->connecting)
+        w->write_broken = pass_drain(p, w->fd) < 0;
+    if (usable && !w->write_broken && pass_take(p, &w->out) < 0)
+        w->write_broken = true;
+    pass_drop(p);
+    settle(w);
+}
+
 size_t wire_unsent(int fd, const struct buf *out)
 {
     int kernel = 0;

@@ -6,6 +6,7 @@
  * call. Other callbacks come from the loop only, never from inside a wire_ function. */
 
 #include "base/buf.h"
+#include "http/pass.h"
 
 #include <stdbool.h>
 #include <sys/uio.h>
@@ -46,6 +47,9 @@ ssize_t wire_read(struct wire *w, void *out, size_t n);
 
 /* Writes at once what the socket takes and queues the rest. */
 void wire_write(struct wire *w, const void *data, size_t n);
+
+/* The same of what the pipe holds; it is empty afterwards. */
+void wire_pass(struct wire *w, struct pass *p);
 
 /* Bytes that the peer has not acknowledged, ours and the kernel's: less than before is progress, also
  * while the socket's large buffer does not take more yet. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "http/client.h"
+#include "http/internal.h"
 #include "http/relay.h"
 
 struct relay_test {
@@ -510,6 +511,143 @@ static void test_big_both_ways(void **state)
     end(&t, fd);
 }
 
+/* Sends until nothing more goes through. */
+static void push(struct fixture *f, int fd)
+{
+    static const char piece[1 << 16];
+
+    for (int stuck = 0; stuck < 20;) {
+        ssize_t n = send(fd, piece, sizeof(piece), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        stuck = n > 0 ? 0 : stuck + 1;
+        fixture_spin(f);
+    }
+}
+
+/* A request's head with a body of n bytes, the body, and whatever follows, in one buffer. */
+static void make_body(struct buf *out, const char *head, size_t n, const char *behind)
+{
+    buf_clear(out);
+    assert_int_equal(buf_printf(out, "%sContent-Length: %zu\r\n\r\n", head, n), 0);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(buf_append(out, &(char){(char)(i * 7 + i / 256)}, 1), 0);
+    assert_int_equal(buf_append_str(out, behind), 0);
+}
+
+static void send_buf(struct fixture *f, int fd, const struct buf *b)
+{
+    for (size_t at = 0; at < b->len;) {
+        ssize_t n = send(fd, b->data + at, b->len - at, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        assert_true(n > 0 || errno == EAGAIN);
+        at += n > 0 ? (size_t)n : 0;
+        fixture_spin(f);
+    }
+}
+
+static void check_same(const struct buf *a, const struct buf *b, size_t b_from, size_t n)
+{
+    assert_true(a->len >= n && b->len >= b_from + n);
+    assert_memory_equal(a->data + a->len - n, b->data + b_from, n);
+}
+
+/* Bodies that go through the pipe end where they end: a second request right behind the first is one of its
+ * own, and what comes behind an answer is nobody's. Lengths around what is worth the pipe. */
+static void test_passes(void **state)
+{
+    static const size_t lengths[] = {PASS_MIN_BYTES - 1, PASS_MIN_BYTES, PASS_MIN_BYTES + 1, 300000,
+                                     1 << 20};
+    static const char next[] = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
+    struct buf body CLEANUP_BUF;
+
+    buf_init(&body, 4u << 20);
+    for (size_t i = 0; i < 2 * ARRAY_SIZE(lengths); i++) {
+        size_t n = lengths[i / 2];
+        bool overrun = i % 2;
+        struct relay_test t;
+        int fd = start(&t), up;
+
+        make_body(&body, "POST / HTTP/1.1\r\nHost: a\r\n", n, next);
+        send_buf(&t.f, fd, &body);
+        fixture_recv(&t.f, t.up, &seen);
+        check_same(&seen, &body, body.len - strlen(next) - n, n);
+        make_body(&body, "HTTP/1.1 200 OK\r\n", n, overrun ? "HTTP/1.1 200 OK\r\n" : "");
+        up = t.up;
+        new_upstream(&t);
+        send_buf(&t.f, up, &body);
+        close(up);
+        fixture_recv(&t.f, fd, &got);
+        check_same(&got, &body, body.len - n - (overrun ? strlen("HTTP/1.1 200 OK\r\n") : 0), n);
+        assert_int_equal(t.f.calls, 2);
+        assert_int_equal(t.reused, overrun ? 0 : 1);
+        assert_int_equal(t.f.server->pass.in >= 0, n > 2 * PASS_MIN_BYTES); /* it was in use */
+        assert_int_equal(t.f.server->pass.held, 0);
+        end(&t, fd);
+    }
+}
+
+/* The same bytes where there is no pipe to be had. */
+static void test_passes_without_a_pipe(void **state)
+{
+    struct buf body CLEANUP_BUF;
+    struct relay_test t;
+    int fd = start(&t);
+
+    buf_init(&body, 4u << 20);
+    t.f.server->pass.off = true;
+    make_body(&body, "POST / HTTP/1.1\r\nHost: a\r\n", 1 << 20, "");
+    send_buf(&t.f, fd, &body);
+    fixture_recv(&t.f, t.up, &seen);
+    check_same(&seen, &body, body.len - (1 << 20), 1 << 20);
+    make_body(&body, "HTTP/1.1 200 OK\r\n", 1 << 20, "");
+    send_buf(&t.f, t.up, &body);
+    fixture_recv(&t.f, fd, &got);
+    assert_memory_equal(got.data, body.data, 17);
+    check_same(&got, &body, body.len - (1 << 20), 1 << 20);
+    assert_int_equal(t.f.server->pass.in, -1);
+    end(&t, fd);
+}
+
+/* One side breaks off with bytes under way: nothing of them is there for the next. */
+static void test_passing_breaks(void **state)
+{
+    static const struct linger reset = {1, 0};
+    struct buf body CLEANUP_BUF;
+    struct relay_test t;
+    int fd = start(&t);
+
+    buf_init(&body, 4u << 20);
+    fixture_send(&t.f, fd, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
+    push(&t.f, fd); /* the upstream takes nothing */
+    setsockopt(t.up, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    close(t.up);
+    push(&t.f, fd);
+    fixture_recv(&t.f, fd, &got);
+    assert_non_null(strstr(got.data, "HTTP/1.1 502 "));
+    close(fd);
+    fixture_spin(&t.f);
+    for (int i = 0; i < 2; i++) { /* the client, in the middle of its body and of its answer */
+        new_upstream(&t);
+        fd = fixture_client(&t.f);
+        fixture_send(&t.f, fd, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
+        fixture_send(&t.f, t.up, "HTTP/1.1 200 OK\r\nContent-Length: 104857600\r\n\r\n");
+        push(&t.f, i == 0 ? fd : t.up);
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        close(fd);
+        push(&t.f, t.up);
+        assert_int_not_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_OPEN);
+        close(t.up);
+    }
+    new_upstream(&t);
+    fd = fixture_client(&t.f);
+    make_body(&body, "POST / HTTP/1.1\r\nHost: a\r\n", 300000, "");
+    send_buf(&t.f, fd, &body);
+    fixture_recv(&t.f, t.up, &seen);
+    check_same(&seen, &body, body.len - 300000, 300000);
+    assert_int_equal(t.f.server->pass.held, 0);
+    end(&t, fd);
+}
+
 /* An upstream that takes nothing: what waits for it is bounded, and so is what waits for a client. */
 static void test_window(void **state)
 {
@@ -529,19 +667,6 @@ static void test_window(void **state)
     }
     assert_true(sent < 32u << 20); /* the rest of it is in the kernel's own buffers */
     end(&t, fd);
-}
-
-/* Sends until nothing more goes through. */
-static void push(struct fixture *f, int fd)
-{
-    static const char piece[1 << 16];
-
-    for (int stuck = 0; stuck < 20;) {
-        ssize_t n = send(fd, piece, sizeof(piece), MSG_DONTWAIT | MSG_NOSIGNAL);
-
-        stuck = n > 0 ? 0 : stuck + 1;
-        fixture_spin(f);
-    }
 }
 
 /* An upstream that takes nothing any more: that ends too, and not while it still takes something. */
@@ -697,6 +822,9 @@ int main(void)
         cmocka_unit_test(test_tunnel),
         cmocka_unit_test(test_tunnel_ends),
         cmocka_unit_test(test_big_both_ways),
+        cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_passes_without_a_pipe),
+        cmocka_unit_test(test_passing_breaks),
         cmocka_unit_test(test_window),
         cmocka_unit_test(test_stuck),
         cmocka_unit_test(test_client),

@@ -1,0 +1,35 @@
+#pragma once
+/* A pipe through which contents that nobody looks at go from one socket to another by splice(2), without being
+ * copied into our memory and out again. A server has one, made when it is first of use. It is a buffer as
+ * http_server.read_buf is: its bytes are there between one fill and what is done with them within the same event;
+ * what the other side does not take at once is read out of it and queued as all else is. So nobody's bytes can
+ * reach anybody else, and no connection holds a pipe while it waits. Internal to src/http. */
+
+#include "base/buf.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define PASS_MIN_BYTES (64u * 1024u) /* still to come: for less it is not worth its calls */
+
+struct pass {
+    int in, out; /* of the pipe; both -1 before it was made */
+    size_t held; /* bytes in it */
+    bool off;    /* it could not be made: all is copied */
+};
+
+void pass_init(struct pass *p);
+void pass_free(struct pass *p);
+
+/* At most n bytes of fd into the empty pipe. > 0, 0 at the end, -EAGAIN, -EOPNOTSUPP when they have to be read
+ * instead, or another -errno. */
+ssize_t pass_fill(struct pass *p, int fd, size_t n);
+
+/* What fd takes of it now: how many bytes, 0 for none, or -errno. */
+ssize_t pass_drain(struct pass *p, int fd);
+
+/* All that is left in it to the end of out. 0 or -errno; it is empty afterwards in any case. */
+int pass_take(struct pass *p, struct buf *out);
+
+/* Empties it. */
+void pass_drop(struct pass *p);
