@@ -120,7 +120,8 @@ struct privd {
     uint32_t warm_epoch;    /* slots warmed in an earlier one are not used */
     uint32_t make_failures; /* in a row: refilling backs off */
     uint32_t n_rooms_starting;
-    struct loop_timer refill_timer;
+    struct loop_timer refill_timer; /* after a failure: until then none is made */
+    struct loop_timer lull_timer;   /* after a start: until then none is made that nobody waits for */
     struct cleaner cleaner;
     struct listing listing;
 
@@ -174,6 +175,9 @@ void slots_put_empty(struct privd *p, struct slot *s);
 
 /* Starts making slots until enough are ready or under way. */
 void slots_refill(struct privd *p);
+
+/* The same a moment later, while enough are ready: who has just got one shares the processors with it else. */
+void slots_refill_later(struct privd *p);
 
 /* A ready slot for that kind, off its list: a warm one when there is one. NULL: none yet. */
 struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);

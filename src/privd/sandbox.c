@@ -304,5 +304,5 @@ void sandbox_create(struct privd *p, const struct asker *who, const struct privs
     put_waiting(p, c);
     loop_arm(&p->loop, &c->timer, SLOT_TIMEOUT_MS, on_no_slot, c);
     sandbox_pump(p);
-    slots_refill(p);
+    slots_refill_later(p);
 }

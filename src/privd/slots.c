@@ -11,6 +11,7 @@
 #define MAKE_PARALLEL 4 /* tasks at a time */
 #define BARE_READY    2 /* kept beside warm ones, for creates of another kind */
 #define KIND_MISSES   4 /* creates in a row of another kind until that is what is warmed */
+#define LULL_MS       4 /* a create takes two to three */
 #define BACKOFF_MS    100
 #define BACKOFF_SHIFT 6 /* at most BACKOFF_MS << 6: 6.4 s */
 
@@ -364,8 +365,25 @@ static bool want_more(const struct privd *p)
     return p->ready.n + p->warm.n + p->n_making < ahead + p->n_waiting;
 }
 
+/* Half of them are there, and nobody waits. */
+static bool may_lull(const struct privd *p)
+{
+    return p->n_waiting == 0 && p->ready.n + p->warm.n > BARE_READY + p->options.slots_ready / 2;
+}
+
+void slots_refill_later(struct privd *p)
+{
+    if (may_lull(p))
+        loop_arm(&p->loop, &p->lull_timer, LULL_MS, refill_again, p);
+    else
+        slots_refill(p);
+}
+
 void slots_refill(struct privd *p)
 {
+    if (p->lull_timer.place != 0 && may_lull(p))
+        return;
+    loop_disarm(&p->loop, &p->lull_timer);
     while (!p->stopping && p->refill_timer.place == 0 && p->n_making < MAKE_PARALLEL) {
         struct slot *s;
 
