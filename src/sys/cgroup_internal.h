@@ -23,6 +23,12 @@ struct cgroup {
 
 #define PATH_SIZE 64
 
+/* mkdirat(2); one that is there already is as good. 0 or -errno. */
+int cgroup_make_dir(int dir_fd, const char *path) WARN_UNUSED;
+
+/* In version 2 a controller has to be handed down at every level above the one that uses it. 0 or -errno. */
+int cgroup_delegate(int dir_fd) WARN_UNUSED;
+
 /* Version 1 only: the directories of a slot in which nothing runs any more, and which nothing can be seen of
  * in another's use, are kept under another name, to be a slot's again.
  *
