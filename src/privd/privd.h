@@ -121,7 +121,7 @@ struct privd {
     uint32_t make_failures; /* in a row: refilling backs off */
     uint32_t n_rooms_starting;
     struct loop_timer refill_timer; /* after a failure: until then none is made */
-    struct loop_timer lull_timer;   /* after a start: until then none is made that nobody waits for */
+    struct loop_timer lull_timer; /* after a start: until then none is made that nobody waits for */
     struct cleaner cleaner;
     struct listing listing;
 

@@ -1,8 +1,6 @@
 /* What `cay exec` reads from a server: the envelopes of a process stream, whose contents come out of a
- * sandbox, and the texts of errors. Private to their files, so these are taken in whole. The first byte
- * seeds how the bytes are cut: the outcome must not depend on it. */
-#include "../../src/cli/session.c"
-
+ * sandbox, and the texts of errors. The first byte seeds how the bytes are cut: the outcome must not depend on it. */
+#include "cli/session_internal.h"
 #include "fuzz.h"
 
 #include <fcntl.h>
@@ -27,12 +25,12 @@ static struct outcome run(const uint8_t *data, size_t size, uint32_t *seed, int 
     struct session s = {.spec = &spec, .e = &e};
     struct outcome o = {0};
 
-    buf_init(&s.in, MAX_ENVELOPE + (1u << 20));
+    buf_init(&s.in, SESSION_ENVELOPE_MAX + (1u << 20));
     for (size_t at = 0; at < size && o.error == 0;) {
         size_t n = seed ? fuzz_piece(seed, size - at) : size - at;
 
         FUZZ_CHECK(buf_append(&s.in, data + at, n) == 0);
-        o.error = take_envelopes(&s);
+        o.error = session_take_envelopes(&s);
         at += n;
     }
     buf_free(&s.in);

@@ -1,0 +1,192 @@
+#include "cli/session_internal.h"
+
+#include "base/base64.h"
+#include "base/io.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#define ENVELOPE_HEAD 5
+#define ENVELOPE_END  0x02
+
+static const struct {
+    const char *text;
+    int number;
+} signal_texts[] = {
+    {"hangup", SIGHUP},
+    {"interrupt", SIGINT},
+    {"quit", SIGQUIT},
+    {"illegal instruction", SIGILL},
+    {"trace/breakpoint trap", SIGTRAP},
+    {"aborted", SIGABRT},
+    {"bus error", SIGBUS},
+    {"floating point exception", SIGFPE},
+    {"killed", SIGKILL},
+    {"user defined signal 1", SIGUSR1},
+    {"segmentation fault", SIGSEGV},
+    {"user defined signal 2", SIGUSR2},
+    {"broken pipe", SIGPIPE},
+    {"alarm clock", SIGALRM},
+    {"terminated", SIGTERM},
+};
+
+/* "signal: killed", "signal: aborted (core dumped)", "signal 34" -> number, 0 when it is none. */
+static int signal_of_status(const char *status)
+{
+    int number = 0;
+
+    if (strncmp(status, "signal: ", 8) == 0) {
+        status += 8;
+        for (size_t i = 0; i < ARRAY_SIZE(signal_texts); i++)
+            if (strncmp(status, signal_texts[i].text, strlen(signal_texts[i].text)) == 0)
+                return signal_texts[i].number;
+    }
+    return sscanf(status, "signal %d", &number) == 1 && number > 0 && number < 128 ? number : 0;
+}
+
+static void handle_end(struct session *s, const json_t *end)
+{
+    const char *status = json_string_value(json_object_get(end, "status"));
+    int number = status ? signal_of_status(status) : 0;
+
+    s->ended = true;
+    s->status = (int)json_integer_value(json_object_get(end, "exitCode"));
+    if (number == 0 && s->status >= 0)
+        return;
+    if (number == SIGTERM && s->first_signal)
+        number = s->first_signal;
+    s->status = CLI_SIGNALLED + (number ? number : SIGKILL);
+}
+
+static void write_output(struct session *s, int fd, const char *base64)
+{
+    size_t len = strlen(base64);
+    CLEANUP_FREE char *bytes = malloc(base64_decoded_max(len) + 1);
+    ssize_t n = bytes ? base64_decode(base64, len, bytes) : -ENOMEM;
+
+    if (n <= 0 || s->broken_pipe)
+        return;
+    s->out_bytes += (uint64_t)n;
+    if (io_write_full(fd, bytes, (size_t)n) == -EPIPE) {
+        /* Whoever reads our output is gone: end the command as a pipe would have ended it. */
+        s->broken_pipe = true;
+        s->signal_wanted = "SIGNAL_SIGKILL";
+    }
+}
+
+static void handle_data(struct session *s, const json_t *data)
+{
+    const char *text = json_string_value(json_object_get(data, "stdout"));
+
+    if (text)
+        write_output(s, s->spec->out_fd, text);
+    text = json_string_value(json_object_get(data, "pty"));
+    if (text)
+        write_output(s, s->spec->out_fd, text);
+    text = json_string_value(json_object_get(data, "stderr"));
+    if (text)
+        write_output(s, s->spec->err_fd, text);
+}
+
+static void handle_event(struct session *s, const json_t *event)
+{
+    const json_t *part = json_object_get(event, "start");
+
+    if (part) {
+        s->started = true;
+        s->pid = (uint32_t)json_integer_value(json_object_get(part, "pid"));
+    }
+    part = json_object_get(event, "data");
+    if (part)
+        handle_data(s, part);
+    part = json_object_get(event, "end");
+    if (part)
+        handle_end(s, part);
+}
+
+/* Why the process could not be started, in the exit statuses that shells and docker use. */
+static int status_of_refusal(const char *code, const char *message)
+{
+    if (strcmp(code, "invalid_argument") != 0 && strcmp(code, "not_found") != 0 &&
+        strcmp(code, "permission_denied") != 0)
+        return CLI_CANNOT;
+    if (strstr(message, "cwd"))
+        return CLI_NOT_RUN;
+    if (strstr(message, "no such file") || strstr(message, "not found") ||
+        strstr(message, "No such file"))
+        return CLI_NO_PROGRAM;
+    return CLI_NOT_RUN;
+}
+
+static void handle_error(struct session *s, const json_t *error)
+{
+    const char *code = json_string_value(json_object_get(error, "code"));
+    const char *message = json_string_value(json_object_get(error, "message"));
+
+    code = code ? code : "unknown";
+    message = message ? message : code;
+    s->ended = true;
+    if (strcmp(code, "deadline_exceeded") == 0) {
+        s->status = CLI_TIMEOUT;
+        err_set(s->e, ERR_TIMEOUT, "the command did not end within %llu ms and was killed",
+                (unsigned long long)s->spec->timeout_ms);
+        err_hint(s->e, "--timeout sets how long it may take.");
+        return;
+    }
+    s->status = s->started ? CLI_CANNOT : status_of_refusal(code, message);
+    err_set(s->e, ERR_INTERNAL, "%s", message);
+}
+
+static int handle_envelope(struct session *s, unsigned flags, const char *text, size_t len)
+{
+    json_t *message = json_loadb(text, len, 0, NULL);
+    const json_t *error;
+
+    if (!message)
+        return -EBADMSG;
+    error = json_object_get(message, "error");
+    if (!(flags & ENVELOPE_END))
+        handle_event(s, json_object_get(message, "event"));
+    else if (error)
+        handle_error(s, error);
+    json_decref(message);
+    return 0;
+}
+
+int session_take_envelopes(struct session *s)
+{
+    while (s->in.len >= ENVELOPE_HEAD) {
+        const char *p = s->in.data;
+        uint32_t len;
+        int r;
+
+        memcpy(&len, p + 1, sizeof(len));
+        len = be32toh(len);
+        if (len > SESSION_ENVELOPE_MAX)
+            return -EMSGSIZE;
+        if (s->in.len < ENVELOPE_HEAD + len)
+            return 0;
+        r = handle_envelope(s, (unsigned char)p[0], p + ENVELOPE_HEAD, len);
+        if (r < 0)
+            return r;
+        buf_consume(&s->in, ENVELOPE_HEAD + len);
+    }
+    return 0;
+}
+
+char *session_pack_envelope(const json_t *body, size_t *len)
+{
+    size_t size = json_dumpb(body, NULL, 0, JSON_COMPACT);
+    char *bytes = malloc(ENVELOPE_HEAD + size);
+    uint32_t be = htobe32((uint32_t)size);
+
+    if (!bytes)
+        return NULL;
+    bytes[0] = 0;
+    memcpy(bytes + 1, &be, sizeof(be));
+    json_dumpb(body, bytes + ENVELOPE_HEAD, size, JSON_COMPACT);
+    *len = ENVELOPE_HEAD + size;
+    return bytes;
+}
