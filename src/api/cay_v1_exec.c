@@ -262,7 +262,7 @@ static bool begin_lines(struct live *l)
 
     if (l->out)
         return true;
-    l->out = outlet_new(l->core, l->max + END_BYTES, &fd, &rc);
+    l->out = outlet_new(l->core, l->max + END_BYTES, NULL, &fd, &rc);
     if (l->out) {
         api_reply_stream(TAKE_PTR(l->call), "application/x-ndjson", fd);
         return true;

@@ -486,7 +486,8 @@ void core_free(struct core *c)
     free((char *)c->config.state_dir);
     free((char *)c->config.domain);
     explicit_bzero(c->server_key, sizeof(c->server_key));
-    c->handles = 2 + egress_stop(c) + events_stop(c) + outlets_stop(c);
+    events_stop(c);
+    c->handles = 2 + egress_stop(c) + outlets_stop(c);
     uv_close((uv_handle_t *)&c->timers.uv, on_timer_closed);
     uv_close((uv_handle_t *)&c->idle, on_idle_closed);
 }

@@ -58,8 +58,8 @@ struct sandbox_obj;
 /* 0 or -ENOMEM. */
 int events_init(struct core *c);
 
-/* Ends all followers; how many handles will yet be closed (core_handle_closed tells of each). */
-unsigned events_stop(struct core *c);
+/* Ends all followers, before outlets_stop. */
+void events_stop(struct core *c);
 void events_free(struct core *c);
 
 /* Takes fields over (NULL: none); what they say of "time" goes for the event's own. */

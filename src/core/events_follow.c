@@ -1,10 +1,10 @@
-/* Who follows the events of a tenant: the write end of a pipe each, and a place in the ring. The reader
- * is another thread's (a connection's); its speed is the pipe's, and nothing here waits for it. */
+/* Who follows the events of a tenant: an outlet each, and a place in the ring. The reader is another thread's
+ * (a connection's); nothing here waits for it: it is given the next when it has taken what it was given. */
 
 #include "core/events_internal.h"
+#include "core/outlet.h"
 
 #include <errno.h>
-#include <fcntl.h>
 
 struct follower {
     struct follower *prev, *next;
@@ -15,37 +15,16 @@ struct follower {
     char key_id[CORE_KEY_ID_SIZE];
     int64_t next_id; /* that is to be told */
     bool follow;
-    bool ended;
-    int fd;
-    uv_poll_t poll; /* data: the follower */
-    struct buf out; /* lines that the pipe did not take yet */
+    struct outlet *out;
 };
-
-static void pump(struct follower *f);
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-static void on_closed(uv_handle_t *h)
-{
-    struct follower *f = h->data;
-    struct core *c = f->core;
-
-    close(f->fd);
-    buf_free(&f->out);
-    free(f);
-    c->events->handles--;
-    if (c->stopping)
-        core_handle_closed(c);
-}
-
-/* Its reader sees the end of the stream. */
-static void end(struct follower *f)
+/* Its reader sees the end of the stream, after what it was given already unless that is cut off. */
+static void end(struct follower *f, void (*how)(struct outlet *o))
 {
     struct events *ev = f->core->events;
 
-    if (f->ended)
-        return;
-    f->ended = true;
     *(f->prev ? &f->prev->next : &ev->followers) = f->next;
     if (f->next)
         f->next->prev = f->prev;
@@ -53,7 +32,8 @@ static void end(struct follower *f)
     f->ring->followers--;
     if (ev->count == 0)
         timers_cancel(&f->core->timers, &ev->beat);
-    uv_close((uv_handle_t *)&f->poll, on_closed);
+    how(f->out);
+    free(f);
 }
 
 /* -- what is told ------------------------------------------------------------------------------ */
@@ -66,7 +46,7 @@ static bool is_wanted(const struct follower *f, const struct event *e)
 }
 
 /* What it did not see before it went out of the ring. Of an earlier life of cayd nobody knows how many. */
-static int tell_gap(struct follower *f)
+static int tell_gap(struct follower *f, struct buf *out)
 {
     const struct event_ring *r = f->ring;
     bool earlier = f->next_id < f->core->events->base_id;
@@ -75,24 +55,24 @@ static int tell_gap(struct follower *f)
     if (f->next_id >= r->first_id)
         return 0;
     rc = events_format_dropped(r->first_id - 1, earlier ? -1 : r->first_id - f->next_id,
-                               earlier ? "restarted" : "too_late", &f->out);
+                               earlier ? "restarted" : "too_late", out);
     if (rc == 0)
         f->next_id = r->first_id;
     return rc;
 }
 
 /* Into out what is next, as much as fits. False: memory is out. */
-static bool fill(struct follower *f)
+static bool fill(struct follower *f, struct buf *out)
 {
     const struct event *e;
 
-    if (tell_gap(f) < 0)
+    if (tell_gap(f, out) < 0)
         return false;
     while ((e = events_at(f->ring, f->next_id))) {
         if (is_wanted(f, e)) {
-            int rc = buf_append(&f->out, e->line, e->len);
+            int rc = buf_append(out, e->line, e->len);
 
-            if (rc == -EMSGSIZE && f->out.len > 0)
+            if (rc == -EMSGSIZE && out->len > 0)
                 return true;
             if (rc < 0)
                 return false;
@@ -102,61 +82,38 @@ static bool fill(struct follower *f)
     return true;
 }
 
-static void on_poll(uv_poll_t *p, int status, int events)
+/* As much as the pipe takes: a pipe's worth at most, so that nobody waits for it. False: it has ended. */
+static bool pump(struct follower *f)
 {
-    struct follower *f = p->data;
+    struct buf batch CLEANUP_BUF;
+    int rc = 0;
 
-    if (status < 0 || (events & UV_DISCONNECT))
-        end(f); /* its reader has gone */
-    else
-        pump(f);
-}
-
-/* A pipe whose reader closes it tells so whatever is asked for. */
-static void wait_for(struct follower *f, int events)
-{
-    if (!f->ended && uv_poll_start(&f->poll, events, on_poll) < 0)
-        end(f);
-}
-
-/* 1: all of out is written; 0: the pipe is full; -1: nobody reads it. */
-static int flush(struct follower *f)
-{
-    while (f->out.len > 0) {
-        ssize_t n = write(f->fd, f->out.data, f->out.len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN ? 0 : -1;
-        buf_consume(&f->out, (size_t)n);
-    }
-    return 1;
-}
-
-/* As much as the pipe takes: a pipe's worth at most, so that nobody waits for it. */
-static void pump(struct follower *f)
-{
-    int rc;
-
+    buf_init(&batch, EVENTS_BATCH_BYTES);
     do {
-        rc = flush(f);
-        if (rc <= 0)
-            break;
-        if (!fill(f))
-            rc = -1;
-    } while (rc > 0 && f->out.len > 0);
-    if (rc < 0 || (rc > 0 && !f->follow))
-        end(f);
-    else
-        wait_for(f, UV_DISCONNECT | (rc == 0 ? UV_WRITABLE : 0));
+        buf_clear(&batch);
+        rc = fill(f, &batch) ? outlet_put(f->out, batch.data, batch.len) : -ENOMEM;
+    } while (rc == 0 && batch.len > 0 && outlet_held(f->out) == 0);
+    if (rc == 0 && (f->follow || batch.len > 0))
+        return true;
+    end(f, rc < 0 ? outlet_cut : outlet_end);
+    return false;
+}
+
+static void on_empty(void *arg)
+{
+    pump(arg);
+}
+
+static void on_gone(void *arg)
+{
+    end(arg, outlet_cut);
 }
 
 void events_wake(struct core *c, struct event_ring *r)
 {
     for (struct follower *f = c->events->followers, *next; f; f = next) {
         next = f->next;
-        if (f->ring == r && f->out.len == 0)
+        if (f->ring == r && outlet_held(f->out) == 0)
             pump(f);
     }
 }
@@ -164,9 +121,12 @@ void events_wake(struct core *c, struct event_ring *r)
 /* A sign of life, which also says where to go on after a break. */
 static void beat(struct follower *f)
 {
-    if (f->out.len == 0 && buf_printf(&f->out, "{\"type\":\"heartbeat\",\"id\":%lld}\n",
-                                      (long long)f->next_id - 1) == 0)
-        pump(f);
+    char line[64];
+    int n = snprintf(line, sizeof(line), "{\"type\":\"heartbeat\",\"id\":%lld}\n",
+                     (long long)f->next_id - 1);
+
+    if (outlet_held(f->out) == 0 && outlet_put(f->out, line, (size_t)n) < 0)
+        end(f, outlet_cut);
 }
 
 static void arm_beat(struct core *c)
@@ -254,7 +214,6 @@ static struct follower *new_follower(struct core *c, struct event_ring *r, const
     f->next_id = first_of(r, c->events, filter);
     (void)snprintf(f->sandbox, sizeof(f->sandbox), "%s", filter->sandbox ? filter->sandbox : "");
     core_key_id(key, f->key_id);
-    buf_init(&f->out, EVENTS_BATCH_BYTES);
     return f;
 }
 
@@ -262,13 +221,11 @@ static void enter(struct core *c, struct follower *f)
 {
     struct events *ev = c->events;
 
-    f->poll.data = f;
     f->next = ev->followers;
     if (f->next)
         f->next->prev = f;
     ev->followers = f;
     f->ring->followers++;
-    ev->handles++;
     if (ev->count++ == 0)
         arm_beat(c);
 }
@@ -277,31 +234,23 @@ enum err_code core_events_follow(struct core *c, const char *tenant, const char 
                                  const struct core_events_filter *filter, int *fd, struct err *e)
 {
     struct event_ring *r = events_ring(c->events, tenant);
+    struct outlet_owner owner = {.on_empty = on_empty, .on_gone = on_gone};
     struct follower *f;
-    int ends[2], rc;
+    int rc = -ENOMEM;
 
     if (!r)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if (check(c, r, filter, e) != ERR_OK)
         return e->code;
-    f = new_follower(c, r, key, filter);
-    if (!f || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
-        rc = f ? errno : ENOMEM;
+    owner.arg = f = new_follower(c, r, key, filter);
+    if (f)
+        f->out = outlet_new(c, EVENTS_BATCH_BYTES, &owner, fd, &rc);
+    if (!f || !f->out) {
         free(f);
-        return err_set_sys(e, ERR_UNAVAILABLE, rc, "a stream of events");
-    }
-    f->fd = ends[1];
-    rc = uv_poll_init(c->loop, &f->poll, f->fd);
-    if (rc < 0) {
-        close(ends[0]);
-        close(ends[1]);
-        free(f);
-        return err_set_sys(e, ERR_UNAVAILABLE, rc, "a stream of events");
+        return err_set_sys(e, ERR_UNAVAILABLE, -rc, "a stream of events");
     }
     enter(c, f);
-    *fd = ends[0];
-    pump(f);
-    if (f->follow && !f->ended && f->out.len == 0)
+    if (pump(f) && f->follow)
         beat(f); /* where it stands */
     return ERR_OK;
 }
@@ -311,15 +260,12 @@ void events_forget_key(struct core *c, const char *key_id)
     for (struct follower *f = c->events->followers, *next; f; f = next) {
         next = f->next;
         if (strcmp(f->key_id, key_id) == 0)
-            end(f);
+            end(f, outlet_cut);
     }
 }
 
-unsigned events_stop(struct core *c)
+void events_stop(struct core *c)
 {
-    if (!c->events)
-        return 0;
-    while (c->events->followers)
-        end(c->events->followers);
-    return c->events->handles;
+    while (c->events && c->events->followers)
+        end(c->events->followers, outlet_cut);
 }

@@ -30,9 +30,8 @@ struct events {
     struct event_ring *rings;
     struct follower *followers;
     size_t bytes;
-    int64_t base_id;  /* the first id of this life, and of every ring */
-    unsigned count;   /* followers */
-    unsigned handles; /* of theirs that are not closed yet */
+    int64_t base_id; /* the first id of this life, and of every ring */
+    unsigned count;  /* followers */
     struct timer beat;
 };
 

@@ -12,6 +12,7 @@ struct outlet {
     int fd;
     uv_poll_t poll; /* data: the outlet */
     struct buf out;
+    struct outlet_owner owner;
     bool gone;  /* nobody reads it any more */
     bool ended; /* by its owner: it closes when out is empty */
 };
@@ -82,6 +83,12 @@ static void on_poll(uv_poll_t *p, int status, int events)
         lose(o);
     else
         flush(o);
+    if (o->ended)
+        return;
+    if (o->gone && o->owner.on_gone)
+        o->owner.on_gone(o->owner.arg);
+    else if (!o->gone && o->out.len == 0 && o->owner.on_empty)
+        o->owner.on_empty(o->owner.arg);
 }
 
 static void enter(struct core *c, struct outlet *o)
@@ -93,7 +100,8 @@ static void enter(struct core *c, struct outlet *o)
     c->outlet_handles++;
 }
 
-struct outlet *outlet_new(struct core *c, size_t max, int *fd, int *rc)
+struct outlet *outlet_new(struct core *c, size_t max, const struct outlet_owner *owner, int *fd,
+                          int *rc)
 {
     struct outlet *o = calloc(1, sizeof(*o));
     int ends[2] = {-1, -1};
@@ -111,6 +119,7 @@ struct outlet *outlet_new(struct core *c, size_t max, int *fd, int *rc)
         return NULL;
     }
     o->core = c;
+    o->owner = owner ? *owner : (struct outlet_owner){0};
     o->fd = ends[1];
     o->poll.data = o;
     buf_init(&o->out, max);
@@ -149,6 +158,12 @@ void outlet_end(struct outlet *o)
         close_it(o);
     else
         flush(o);
+}
+
+void outlet_cut(struct outlet *o)
+{
+    o->ended = true;
+    close_it(o);
 }
 
 unsigned outlets_stop(struct core *c)
