@@ -67,12 +67,12 @@ class Bench:
             count = max(2, COUNT // ROUNDS + 1)
             floor += lines([TOOLS / "floor", count])
             ours += self.load("create", count)
-            fork += lines([TOOLS / "floor", count, "fork"])
+            fork += lines([TOOLS / "floor", count, "true"])
             runs += self.load("exec", count)
         self.out.row("create_ready", "create to ready, through the API", "ms", median(ours) / 1000,
                      "clone, mounts and exec alone", median(floor) / 1000, most=2.0)
         self.out.row("exec_true", "run of true in a sandbox, through the API", "ms", median(runs) / 1000,
-                     "fork and exec alone", median(fork) / 1000, most=3.0)
+                     "fork, exec and end of it alone", median(fork) / 1000, most=3.0)
 
     def sdk(self):
         if os.environ.get("BENCH_SDK") == "no":
