@@ -247,6 +247,7 @@ static int set_up(struct connloop *l)
     server.max_connections = l->config.max_connections;
     server.write_timeout_ms = WRITE_TIMEOUT_MS;
     server.layer = l->config.layer;
+    server.relays = true;
     if ((rc = pending_new(l->config.max_connections, &l->api_pending)) < 0 ||
         (rc = http_server_new(&l->loop, &server, handle, l, &l->server)) < 0 ||
         (rc = gateway_new(&l->loop, &gateway, &l->gateway)) < 0 ||

@@ -302,7 +302,7 @@ int forward_new(struct egress *eg, struct forward **out)
     c.max_connections = eg->config.flows_max;
     c.body_timeout_ms = BODY_TIMEOUT_MS;
     c.write_timeout_ms = WRITE_TIMEOUT_MS;
-    c.proxy = true;
+    c.proxy = c.relays = true;
     c.on_tagged_end = on_tagged_end;
     rc = http_server_new(eg->loop, &c, handle, fw, &fw->server);
     if (rc < 0) {

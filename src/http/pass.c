@@ -9,18 +9,6 @@
 
 #define PIPE_BYTES (256u * 1024u)
 
-void pass_init(struct pass *p)
-{
-    *p = (struct pass){.in = -1, .out = -1};
-}
-
-void pass_free(struct pass *p)
-{
-    util_close(&p->in);
-    util_close(&p->out);
-    p->held = 0;
-}
-
 static bool make(struct pass *p)
 {
     int fds[2];
@@ -32,6 +20,19 @@ static bool make(struct pass *p)
     p->out = fds[0];
     p->in = fds[1];
     return true;
+}
+
+void pass_init(struct pass *p, bool wanted)
+{
+    *p = (struct pass){.in = -1, .out = -1};
+    p->off = !wanted || !make(p);
+}
+
+void pass_free(struct pass *p)
+{
+    util_close(&p->in);
+    util_close(&p->out);
+    p->held = 0;
 }
 
 ssize_t pass_fill(struct pass *p, int fd, size_t n)
@@ -49,6 +50,7 @@ ssize_t pass_fill(struct pass *p, int fd, size_t n)
     if (got < 0)
         return errno == EINVAL ? -EOPNOTSUPP : -errno;
     p->held = (size_t)got;
+    p->passed += (uint64_t)got;
     return got;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 /* A pipe through which contents that nobody looks at go from one socket to another by splice(2), without being
- * copied into our memory and out again. A server has one, made when it is first of use. It is a buffer as
+ * copied into our memory and out again. A server that relays has one, for as long as it lives. It is a buffer as
  * http_server.read_buf is: its bytes are there between one fill and what is done with them within the same event;
  * what the other side does not take at once is read out of it and queued as all else is. So nobody's bytes can
  * reach anybody else, and no connection holds a pipe while it waits. Internal to src/http. */
@@ -13,12 +13,14 @@
 #define PASS_MIN_BYTES (64u * 1024u) /* still to come: for less it is not worth its calls */
 
 struct pass {
-    int in, out; /* of the pipe; both -1 before it was made */
-    size_t held; /* bytes in it */
-    bool off;    /* it could not be made: all is copied */
+    int in, out;     /* of the pipe; -1: there is none */
+    size_t held;     /* bytes in it */
+    uint64_t passed; /* bytes so far */
+    bool off;        /* not wanted, or it could not be made: all is copied */
 };
 
-void pass_init(struct pass *p);
+/* wanted: makes the pipe. Where that fails all is copied. */
+void pass_init(struct pass *p, bool wanted);
 void pass_free(struct pass *p);
 
 /* At most n bytes of fd into the empty pipe. > 0, 0 at the end, -EAGAIN, -EOPNOTSUPP when they have to be read

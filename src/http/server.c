@@ -381,7 +381,7 @@ int http_server_new(uv_loop_t *loop, const struct http_server_config *config, ht
         free(s);
         return -ENOMEM;
     }
-    pass_init(&s->pass);
+    pass_init(&s->pass, config->relays);
     buf_init(&s->scratch, SCRATCH_MAX);
     for (int kind = 0; kind < WAIT_KINDS; kind++)
         s->waits[kind].prev = s->waits[kind].next = &s->waits[kind];

@@ -165,6 +165,7 @@ static void run(uv_loop_t *loop, const uint8_t *data, size_t size)
     uint32_t seed = data[1];
 
     http_server_config_default(&config);
+    config.relays = true;
     FUZZ_CHECK(http_server_new(loop, &config, handler, NULL, &server) == 0);
     FUZZ_CHECK(tlspipes_new(loop, &pipes) == 0);
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, client) == 0);

@@ -106,6 +106,7 @@ static void through_relay(uv_loop_t *loop, const uint8_t *data, size_t size)
 
     http_server_config_default(&config);
     config.write_high_bytes = 64;
+    config.relays = true;
     FUZZ_CHECK(http_server_new(loop, &config, handler, NULL, &server) == 0);
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, client) == 0);
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, up) == 0);
