@@ -73,19 +73,9 @@ static int check_new(struct files_sink *s)
     return 0;
 }
 
-/* What is empty is left alone: btrfs starts writing to the disk at the close of a file that was cut to nothing
- * (BTRFS_INODE_FLUSH_ON_CLOSE), new or not, and an upload would wait for it. */
-static int empty_file(int fd)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    return st.st_size > 0 && ftruncate(fd, 0) < 0 ? -errno : 0;
-}
-
 int files_sink_open(struct files_sink *s, const char *path)
 {
+    struct stat st;
     struct err e;
     int r;
 
@@ -97,12 +87,15 @@ int files_sink_open(struct files_sink *s, const char *path)
     r = fs_make_parents(s->path, s->user);
     if (r < 0)
         return fail_errno(s, r, "error ensuring directories of");
-    r = fs_open_for_write(s->path, s->user);
+    r = fs_open_for_write(s->path, s->user, &st);
     if (r < 0)
         return fail_errno(s, r, "error opening file");
     s->fd = r;
-    r = empty_file(s->fd);
-    return r < 0 ? fail_errno(s, r, "error emptying file") : 0;
+    /* What is empty is left alone: btrfs starts writing to the disk at the close of a file that was cut to
+     * nothing (BTRFS_INODE_FLUSH_ON_CLOSE), new or not, and an upload would wait for it. */
+    if (st.st_size > 0 && ftruncate(s->fd, 0) < 0)
+        return fail_errno(s, -errno, "error emptying file");
+    return 0;
 }
 
 int files_sink_write(struct files_sink *s, const void *bytes, size_t n)

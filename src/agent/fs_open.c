@@ -172,22 +172,21 @@ static int open_or_create(const char *path)
     return -EBUSY;
 }
 
-int fs_open_for_write(const char *path, const struct user *u)
+int fs_open_for_write(const char *path, const struct user *u, struct stat *st)
 {
     CLEANUP_CLOSE int fd = open_or_create(path);
-    struct stat st;
     int r;
 
     if (fd < 0)
         return fd;
-    if (fstat(fd, &st) < 0)
+    if (fstat(fd, st) < 0)
         return -errno;
-    r = check_regular(&st);
+    r = check_regular(st);
     if (r < 0)
         return r;
     /* Also when it already is the user's: chown clears set-uid and set-gid bits, and what they
      * stood for is about to be overwritten. */
-    if (fchown(fd, u->uid, u->gid) < 0 && (st.st_uid != u->uid || st.st_gid != u->gid))
+    if (fchown(fd, u->uid, u->gid) < 0 && (st->st_uid != u->uid || st->st_gid != u->gid))
         return -errno;
     return TAKE_FD(fd);
 }

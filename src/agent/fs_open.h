@@ -42,8 +42,8 @@ int fs_open(const char *path, int flags, mode_t mode) WARN_UNUSED;
 int fs_open_file(const char *path, struct stat *st) WARN_UNUSED;
 
 /* Opens a regular file for writing, made with 0666 & ~umask when absent, and gives it to u. Not yet
- * truncated: the caller does that when it has something to write. Errors as above. */
-int fs_open_for_write(const char *path, const struct user *u) WARN_UNUSED;
+ * truncated: the caller does that when it has something to write; *st is what was found. Errors as above. */
+int fs_open_for_write(const char *path, const struct user *u, struct stat *st) WARN_UNUSED;
 
 /* Opens the directory that holds path's last element, O_PATH. */
 int fs_open_parent(const char *path) WARN_UNUSED;

@@ -202,7 +202,7 @@ static void own_proc_files_and_magic_links_are_refused(void **state)
         assert_int_equal(fs_open_file(refused[i], &st), -EACCES);
     snprintf(path, sizeof(path), "/proc/%d/mem", getpid());
     assert_int_equal(fs_open_file(path, &st), -EACCES);
-    assert_int_equal(fs_open_for_write(path, &me), -EACCES);
+    assert_int_equal(fs_open_for_write(path, &me, &st), -EACCES);
     snprintf(path, sizeof(path), "/proc/%d/fd/0", getpid());
     assert_int_equal(fs_open_file(path, &st), -ELOOP);
     assert_int_equal(fs_open_file("/proc/self/root/etc/passwd", &st), -ELOOP);
@@ -217,10 +217,10 @@ static void nothing_that_waits_is_opened(void **state)
 
     assert_int_equal(mkfifo(in_top("fifo"), 0666), 0);
     assert_int_equal(fs_open_file(in_top("fifo"), &st), -EINVAL);
-    assert_int_equal(fs_open_for_write(in_top("fifo"), &me), -EINVAL);
+    assert_int_equal(fs_open_for_write(in_top("fifo"), &me, &st), -EINVAL);
     assert_int_equal(fs_open_file("/dev/zero", &st), -EINVAL);
     assert_int_equal(fs_open_file(top, &st), -EISDIR);
-    assert_int_equal(fs_open_for_write(top, &me), -EISDIR);
+    assert_int_equal(fs_open_for_write(top, &me, &st), -EISDIR);
 }
 
 static void directories_are_made_with_their_parents(void **state)
