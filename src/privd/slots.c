@@ -11,7 +11,7 @@
 #define MAKE_PARALLEL 4 /* tasks at a time */
 #define BARE_READY    2 /* kept beside warm ones, for creates of another kind */
 #define KIND_MISSES   4 /* creates in a row of another kind until that is what is warmed */
-#define LULL_MS       4 /* a create takes two to three */
+#define LULL_MS       4 /* a create takes one to three */
 #define BACKOFF_MS    100
 #define BACKOFF_SHIFT 6 /* at most BACKOFF_MS << 6: 6.4 s */
 
