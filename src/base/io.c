@@ -161,6 +161,18 @@ int io_each_name_at(int dir_fd, const char *path, bool (*each)(void *arg, const 
     return r;
 }
 
+int io_big_pipe(int *in, int *out, size_t bytes)
+{
+    int fds[2];
+
+    if (pipe2(fds, O_NONBLOCK | O_CLOEXEC) < 0)
+        return -errno;
+    (void)!fcntl(fds[1], F_SETPIPE_SZ, (int)bytes);
+    *out = fds[0];
+    *in = fds[1];
+    return 0;
+}
+
 static int change_flag(int fd, int get, int set, int flag, bool on)
 {
     int flags = fcntl(fd, get);

@@ -32,5 +32,9 @@ int io_create_file_at(int dir_fd, const char *name, const void *bytes, size_t n,
 int io_each_name_at(int dir_fd, const char *path, bool (*each)(void *arg, const char *name),
                     void *arg);
 
+/* A pipe for splice(2) that holds so many bytes, or fewer where its user's share of pipe memory is used up: slower,
+ * not wrong. Both ends do not block. 0, or -errno and neither end is open. */
+int io_big_pipe(int *in, int *out, size_t bytes) WARN_UNUSED;
+
 int io_set_nonblock(int fd, bool on) WARN_UNUSED;
 int io_set_cloexec(int fd, bool on) WARN_UNUSED;

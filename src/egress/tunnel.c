@@ -1,5 +1,6 @@
 #include "egress/tunnel.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/registry.h"
@@ -64,18 +65,11 @@ struct tunnels {
 
 static int pipe_get(struct tunnels *t, struct pipe *p)
 {
-    int fds[2];
-
     if (t->pooled > 0) {
         *p = t->pool[--t->pooled];
         return 0;
     }
-    if (pipe2(fds, O_NONBLOCK | O_CLOEXEC) < 0)
-        return -errno;
-    /* Smaller where the user's share of pipe memory is used up: slower, not wrong. */
-    (void)!fcntl(fds[1], F_SETPIPE_SZ, PIPE_BYTES);
-    *p = (struct pipe){.in = fds[1], .out = fds[0]};
-    return 0;
+    return io_big_pipe(&p->in, &p->out, PIPE_BYTES);
 }
 
 static void pipe_close(struct pipe *p)

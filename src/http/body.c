@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 bool body_done(const struct http_exchange *x)
@@ -85,13 +84,11 @@ ssize_t body_feed(struct http_exchange *x, const char *data, size_t n)
     return (ssize_t)used;
 }
 
-size_t body_may_pass(const struct http_exchange *x)
+uint64_t body_may_pass(const struct http_exchange *x)
 {
-    uint64_t plain = parse_body_plain(&x->body);
+    uint64_t plain = x->mode == BODY_RAW ? parse_body_plain(&x->body) : 0;
 
-    if (x->mode != BODY_RAW || !x->on_passed || plain < PASS_MIN_BYTES)
-        return 0;
-    return (size_t)MIN(plain, (uint64_t)SSIZE_MAX);
+    return plain < PASS_MIN_BYTES ? 0 : plain;
 }
 
 void body_pass(struct http_exchange *x, struct pass *p)

@@ -206,7 +206,7 @@ static void input_keep(struct conn *c)
 /* As layer_read, into the pipe; -EOPNOTSUPP where that is not done. */
 static ssize_t read_to_pass(struct conn *c)
 {
-    size_t n = c->exchange && !c->layer && c->in.len == 0 ? body_may_pass(c->exchange) : 0;
+    uint64_t n = c->exchange && !c->layer && c->in.len == 0 ? body_may_pass(c->exchange) : 0;
 
     return n > 0 ? pass_fill(&c->server->pass, c->fd, n) : -EOPNOTSUPP;
 }

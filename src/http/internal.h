@@ -115,7 +115,7 @@ struct http_exchange {
     size_t collect_max;
     void (*on_collect)(struct http_exchange *, char *, size_t);
     void (*on_data)(struct http_exchange *, const char *, size_t);
-    void (*on_passed)(struct http_exchange *, struct pass *); /* BODY_RAW; NULL: on_data gets all */
+    void (*on_passed)(struct http_exchange *, struct pass *); /* BODY_RAW */
     void (*on_end)(struct http_exchange *);
     void (*on_too_large)(struct http_exchange *); /* answers instead of the plain 413 */
     void (*rpc_done)(struct http_exchange *, json_t *, bool);
@@ -260,7 +260,7 @@ ssize_t body_feed(struct http_exchange *x, const char *data, size_t n);
 void body_tell_end(struct http_exchange *x);
 bool body_wants_input(const struct http_exchange *x);
 /* How much of what is to be read the body's reader takes from the pipe; 0: none. */
-size_t body_may_pass(const struct http_exchange *x);
+uint64_t body_may_pass(const struct http_exchange *x);
 /* Hands what is in the pipe to the body's reader, which takes all of it. */
 void body_pass(struct http_exchange *x, struct pass *p);
 bool body_done(const struct http_exchange *x);

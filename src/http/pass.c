@@ -1,5 +1,6 @@
 #include "http/pass.h"
 
+#include "base/io.h"
 #include "base/util.h"
 
 #include <assert.h>
@@ -9,23 +10,10 @@
 
 #define PIPE_BYTES (256u * 1024u)
 
-static bool make(struct pass *p)
-{
-    int fds[2];
-
-    if (pipe2(fds, O_NONBLOCK | O_CLOEXEC) < 0)
-        return false;
-    /* Smaller where the user's share of pipe memory is used up: slower, not wrong. */
-    (void)!fcntl(fds[1], F_SETPIPE_SZ, PIPE_BYTES);
-    p->out = fds[0];
-    p->in = fds[1];
-    return true;
-}
-
 void pass_init(struct pass *p, bool wanted)
 {
     *p = (struct pass){.in = -1, .out = -1};
-    p->off = !wanted || !make(p);
+    p->off = !wanted || io_big_pipe(&p->in, &p->out, PIPE_BYTES) < 0;
 }
 
 void pass_free(struct pass *p)
@@ -35,17 +23,18 @@ void pass_free(struct pass *p)
     p->held = 0;
 }
 
-ssize_t pass_fill(struct pass *p, int fd, size_t n)
+ssize_t pass_fill(struct pass *p, int fd, uint64_t n)
 {
     ssize_t got;
 
     assert(p->held == 0);
-    if (p->off || (p->in < 0 && !make(p))) {
+    if (p->off || (p->in < 0 && io_big_pipe(&p->in, &p->out, PIPE_BYTES) < 0)) {
         p->off = true;
         return -EOPNOTSUPP;
     }
     do
-        got = splice(fd, NULL, p->in, NULL, MIN(n, PIPE_BYTES), SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+        got = splice(fd, NULL, p->in, NULL, MIN(n, (uint64_t)PIPE_BYTES),
+                     SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     while (got < 0 && errno == EINTR);
     if (got < 0)
         return errno == EINVAL ? -EOPNOTSUPP : -errno;

@@ -15,7 +15,7 @@
 struct pass {
     int in, out;     /* of the pipe; -1: there is none */
     size_t held;     /* bytes in it */
-    uint64_t passed; /* bytes so far */
+    uint64_t passed; /* bytes so far, for tests */
     bool off;        /* not wanted, or it could not be made: all is copied */
 };
 
@@ -25,7 +25,7 @@ void pass_free(struct pass *p);
 
 /* At most n bytes of fd into the empty pipe. > 0, 0 at the end, -EAGAIN, -EOPNOTSUPP when they have to be read
  * instead, or another -errno. */
-ssize_t pass_fill(struct pass *p, int fd, size_t n);
+ssize_t pass_fill(struct pass *p, int fd, uint64_t n);
 
 /* What fd takes of it now: how many bytes, 0 for none, or -errno. */
 ssize_t pass_drain(struct pass *p, int fd);

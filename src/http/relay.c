@@ -1,7 +1,6 @@
 #include "http/relay.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 #include "http/internal.h"
@@ -402,7 +401,7 @@ static ssize_t response_passes(struct relay *r)
 
     if (plain < PASS_MIN_BYTES || !conn_may_pass(r->x->conn))
         return -EOPNOTSUPP;
-    n = pass_fill(p, r->wire.fd, (size_t)MIN(plain, (uint64_t)SSIZE_MAX));
+    n = pass_fill(p, r->wire.fd, plain);
     if (n <= 0)
         return n;
     parse_body_skip(&r->parse, (uint64_t)n);
