@@ -52,6 +52,13 @@ static int send_sockets(struct egress_channel *c, const struct slot *s, uint32_t
     return privsep_server_send(c->server, 0, &m, fds, ARRAY_SIZE(fds));
 }
 
+/* They wait for a cay-egress, as long as the sandbox lives. */
+static void hold_sockets(int fds[static PRIVSEP_EGRESS_FDS])
+{
+    for (size_t i = 0; i < PRIVSEP_EGRESS_FDS; i++)
+        task_hold(&fds[i]);
+}
+
 static void no_sockets(const struct slot *s, uint32_t room, int r)
 {
     log_error("sandbox %.*s, slot %u%s: no sockets for cay-egress in it, so it has no network: %s",
@@ -77,6 +84,8 @@ void egress_open(struct privd *p, struct slot *s)
         return;
     if (c->greeted)
         (void)send_sockets(c, s, 0, s->egress_fds);
+    else
+        hold_sockets(s->egress_fds);
 }
 
 void egress_close(struct privd *p, struct slot *s)
@@ -97,6 +106,8 @@ void egress_open_room(struct privd *p, struct room *r)
         return;
     if (c->greeted)
         (void)send_sockets(c, r->slot, r->number, r->egress_fds);
+    else
+        hold_sockets(r->egress_fds);
 }
 
 void egress_close_room(struct privd *p, struct room *r)

@@ -92,6 +92,7 @@ int runtime_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd
     if (!is_ours || pid_has_ended(fd))
         return -ESRCH;
     *pidfd = TAKE_FD(fd);
+    task_hold(pidfd);
     return 0;
 }
 

@@ -264,10 +264,16 @@ static int make_room(void *arg, struct task_result *out)
 int process_room_begin(struct runtime *rt, const struct runtime_room *room, struct task *out,
                        int *boot_fd)
 {
-    struct room_args args = {.rt = rt, .room = room};
+    struct runtime_room of = *room;
+    struct room_args args = {.rt = rt, .room = &of};
     if (WITHOUT(NETWORK_NAMESPACE))
         return -EOPNOTSUPP;
     if (room->slot >= rt->slots_max || room->pidfd < 0)
         return -EINVAL;
+    /* The sandbox's own is held (task_hold): the task gets one that it has. */
+    CLEANUP_CLOSE int pidfd = fcntl(room->pidfd, F_DUPFD_CLOEXEC, 0);
+    if (pidfd < 0)
+        return -errno;
+    of.pidfd = pidfd;
     return process_begin(make_room, &args, &args.boot, out, boot_fd);
 }

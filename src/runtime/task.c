@@ -6,10 +6,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+
+#define MANY_HELD        64 /* from so many on, not to copy them is worth waiting for the child */
+#define BEGIN_TIMEOUT_MS 10000
+
+/* What the numbers of held descriptors came to, in this process: no fewer than there ever were at a time. */
+static int held_top;
 
 static void reset_signals(void)
 {
@@ -19,6 +28,41 @@ static void reset_signals(void)
         if (s != SIGKILL && s != SIGSTOP)
             signal(s, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void task_hold(int *fd)
+{
+    int high = *fd < 0 ? -1 : fcntl(*fd, F_DUPFD_CLOEXEC, TASK_HELD_FD);
+
+    if (high < 0)
+        return;
+    close(*fd);
+    *fd = high;
+    held_top = MAX(held_top, high);
+}
+
+/* In the child, whose table of descriptors is still the parent's own: takes a copy of the low ones, and tells. Until
+ * then nothing may be closed here. */
+static void leave_held(int result_fd)
+{
+    if (close_range(TASK_HELD_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0 ||
+        send(result_fd, "", 1, MSG_NOSIGNAL) != 1)
+        _exit(1);
+}
+
+/* In the parent: what it closes before the child has its copy would be closed for the child too. */
+static int await_copy(int own_end, int pidfd)
+{
+    struct pollfd fds[] = {{.fd = own_end, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
+    char byte;
+    int n;
+
+    do
+        n = poll(fds, ARRAY_SIZE(fds), BEGIN_TIMEOUT_MS);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0)
+        return n < 0 ? -errno : -ETIMEDOUT;
+    return recv(own_end, &byte, 1, MSG_DONTWAIT) == 1 ? 0 : -ECHILD;
 }
 
 NORETURN static void run(task_fn fn, void *arg, int result_fd, pid_t parent)
@@ -34,6 +78,17 @@ NORETURN static void run(task_fn fn, void *arg, int result_fd, pid_t parent)
     _exit(fdpass_send(result_fd, &result, sizeof(result), result.fds, result.n_fds, 0) < 0);
 }
 
+static void end_child(pid_t pid, int *pidfd)
+{
+    int code, status;
+
+    if (pid <= 0)
+        return;
+    pid_kill(*pidfd, SIGKILL);
+    pid_wait(*pidfd, &code, &status);
+    util_close(pidfd);
+}
+
 int task_spawn(task_fn fn, void *arg, struct task *out)
 {
     int pair[2], pidfd = -1;
@@ -41,15 +96,23 @@ int task_spawn(task_fn fn, void *arg, struct task *out)
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return -errno;
-    pid_t pid = ns_fork(0, SIGCHLD, &pidfd);
+    /* A low number was free, so that what fn needs stands low too. */
+    bool lean = held_top >= TASK_HELD_FD + MANY_HELD && MAX(pair[0], pair[1]) < TASK_HELD_FD;
+    pid_t pid = ns_fork(lean ? CLONE_FILES : 0, SIGCHLD, &pidfd);
     if (pid == 0) {
+        if (lean)
+            leave_held(pair[1]);
         close(pair[0]);
         run(fn, arg, pair[1], self);
     }
+    int rc = pid < 0 ? pid : 0;
+    if (rc == 0 && lean)
+        rc = await_copy(pair[0], pidfd);
     close(pair[1]);
-    if (pid < 0) {
+    if (rc < 0) {
+        end_child(pid, &pidfd);
         close(pair[0]);
-        return (int)pid;
+        return rc;
     }
     *out = (struct task){.pid = pid, .pidfd = pidfd, .result_fd = pair[0]};
     return 0;

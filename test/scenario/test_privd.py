@@ -116,6 +116,39 @@ def test_rooms_are_bounded_numbered_once_and_end_with_who_asked(privd):
         assert c.kill(s).status == 0 and c.room(s).status == -errno.ESTALE
 
 
+def descriptors_inside(privd, known):
+    """What the one process has open that is in no sandbox of known, by kind."""
+    pid, = slot_processes(privd) - known
+    return sorted(re.sub(r"[0-9]+", "N", os.readlink(f"/proc/{pid}/fd/{fd}")) for fd in os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_many_held_ones_change_nothing(privd):
+    """From some number on, privd's tasks get no copies of the descriptors that it holds (task_hold): what needs
+    one has its own, before and after privd is another, and a sandbox begins with the same as the first."""
+    with contextlib.closing(privd.channel()) as c:
+        assert c.ask(JOB, struct.pack("<II", 1, HOST)).status == 0
+        none = slot_processes(privd)
+        all_of_them = [c.create("ifirst", disk=16 * MIB)]
+        first = descriptors_inside(privd, none)
+        all_of_them += [c.create(f"iheld{n}", disk=16 * MIB) for n in range(80)]
+        assert all(s.status == 0 for s in all_of_them)
+        known = slot_processes(privd)
+        all_of_them.append(c.create("ilast", disk=16 * MIB))
+        assert descriptors_inside(privd, known) == first
+    for _ in range(2):
+        with contextlib.closing(privd.channel()) as c:
+            r = c.room(all_of_them[-1])
+            assert r.status == 0
+            for fd in r.fds[1:]:
+                os.close(fd)
+            assert b" 401 " in request_health(r.fds[0]) or b" 403 " in request_health(r.fds[0])
+            assert c.room_end(all_of_them[-1], r.number).status == 0
+            assert c.kill(all_of_them.pop(0)).status == 0
+            assert len(c.list()) == len(all_of_them)
+        privd.crash()
+        privd.start()
+
+
 def test_a_privd_that_begins_ends_the_rooms_of_another(privd):
     with contextlib.closing(privd.channel()) as c:
         assert c.ask(JOB, struct.pack("<II", 1, HOST)).status == 0

@@ -536,6 +536,62 @@ static void test_recovery_finds_and_adopts(void **state)
     box_end(&b);
 }
 
+struct looked {
+    int held, low;
+};
+
+static int look_at_descriptors(void *arg, struct task_result *out)
+{
+    const struct looked *l = arg;
+    out->values[0] = fcntl(l->held, F_GETFD) >= 0;
+    out->values[1] = fcntl(l->low, F_GETFD) >= 0;
+    out->fds[out->n_fds++] = l->low;
+    return 0;
+}
+
+static bool task_has_held(const struct looked *l)
+{
+    struct task t = TASK_NONE;
+    struct task_result result;
+    struct looked args = *l;
+    assert_int_equal(task_spawn(look_at_descriptors, &args, &t), 0);
+    args.held = args.low = -1; /* the task has a copy of its own, of memory too */
+    await_task(&t);
+    assert_int_equal(task_collect(&t, &result), 0);
+    assert_int_equal(result.values[1], 1);
+    assert_int_equal(result.n_fds, 1);
+    close(result.fds[0]);
+    /* Nothing that the task did or closed was done here. */
+    assert_true(fcntl(l->held, F_GETFD) >= 0 && fcntl(l->low, F_GETFD) >= 0);
+    return result.values[0] == 1;
+}
+
+#define HELD 65 /* one more than tasks still copy, src/runtime/task.c */
+
+static void test_tasks_have_no_copy_of_many_held_descriptors(void **state)
+{
+    int held[HELD], none = -1, pipes[2];
+    NEEDS_RUNTIME;
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    struct looked l = {.held = -1, .low = pipes[1]};
+    for (int i = 0; i < HELD; i++) {
+        held[i] = dup(pipes[0]);
+        task_hold(&held[i]);
+        assert_true(held[i] >= TASK_HELD_FD);
+        assert_true(fcntl(held[i], F_GETFD) & FD_CLOEXEC);
+        l.held = held[0];
+        if (i == 0)
+            assert_true(task_has_held(&l)); /* the control: of few it has a copy */
+    }
+    assert_false(task_has_held(&l));
+    for (int i = 0; i < HELD; i++)
+        close(held[i]);
+    close(pipes[0]);
+    close(pipes[1]);
+    task_hold(&none);
+    assert_int_equal(none, -1);
+}
+
 /* Processes with an id of the slots' ranges, lines of this mount namespace, entries of a directory. */
 static unsigned count_processes(void)
 {
@@ -773,6 +829,8 @@ int main(void)
         cmocka_unit_test_teardown(test_neighbours_share_nothing, end_rest),
         cmocka_unit_test_teardown(test_sockets_reach_services_inside, end_rest),
         cmocka_unit_test_teardown(test_failures_are_named_and_undone, end_rest),
+        cmocka_unit_test(
+            test_tasks_have_no_copy_of_many_held_descriptors), /* so in all that follow */
         cmocka_unit_test_teardown(test_recovery_finds_and_adopts, end_rest),
         cmocka_unit_test_teardown(test_nothing_is_left, end_rest),
         cmocka_unit_test_teardown(test_many_and_how_long, end_rest),
