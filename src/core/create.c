@@ -65,6 +65,15 @@ static void explain_read_only(struct err *e)
                 "and `cay up`");
 }
 
+/* There are numbers left, but none could be made into a slot in time. */
+static void explain_slow(struct err *e)
+{
+    err_set(e, ERR_EXHAUSTED,
+            "the sandbox could not be made: no slot was free, and none was made in time");
+    err_hint(e, "the machine is busy or short of memory: end sandboxes that are not needed, or try "
+                "again later");
+}
+
 static void explain(struct err *e, int status, uint32_t stage)
 {
     enum err_code code = stage < PRIVSEP_STAGE_COUNT ? stages[stage].code : ERR_OK;
@@ -72,6 +81,10 @@ static void explain(struct err *e, int status, uint32_t stage)
 
     if (stage == PRIVSEP_STAGE_LAYER && status == -EROFS) {
         explain_read_only(e);
+        return;
+    }
+    if (stage == PRIVSEP_STAGE_SLOT && status == -ETIMEDOUT) {
+        explain_slow(e);
         return;
     }
     err_set_sys(e, code ? code : code_of_errno(status), status,

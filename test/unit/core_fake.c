@@ -96,6 +96,12 @@ static void do_create(struct fake *f, const struct privsep_msg *m)
         reply(f, &r, -ENOSPC);
         return;
     }
+    if (f->knobs[FAKE_LATE_CREATES] > 0) {
+        f->knobs[FAKE_LATE_CREATES]--;
+        r.stage = PRIVSEP_STAGE_SLOT;
+        reply(f, &r, -ETIMEDOUT);
+        return;
+    }
     s = claim(f, &r.slot);
     if (!s) {
         r.stage = PRIVSEP_STAGE_SLOT;

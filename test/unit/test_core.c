@@ -82,6 +82,11 @@ static void a_refused_create_leaves_nothing_and_says_why(void **state)
     a = world_create_fails(w, &r);
     assert_int_equal(a.why.code, ERR_NO_SPACE);
     assert_non_null(strstr(a.why.text, "layer"));
+    fake_set(w->fake, FAKE_LATE_CREATES, 1);
+    a = world_create_fails(w, &r);
+    assert_int_equal(a.why.code, ERR_EXHAUSTED);
+    assert_non_null(strstr(a.why.text, "in time"));
+    assert_non_null(strstr(a.why.hint, "try again"));
     assert_int_equal(world_rows(w), 0);
 }
 
