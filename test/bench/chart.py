@@ -71,7 +71,7 @@ def draw(data, dark=False):
     if compared:
         more, y = bars(MARGIN, y + 20, inner, compared, "ms")
         parts += more
-    alive = [row for name, row in rows.items() if name.startswith("create_at_")]
+    alive = [row for name, row in rows.items() if name.startswith("alone_at_")]
     if alive:
         parts.append(text(MARGIN, y + 26, "A create, by how many sandboxes are alive", 17, weight=600))
         named = [(f"{int(row['id'].rsplit('_', 1)[1]):,} alive", row["ours"], "ours") for row in alive]

@@ -1,6 +1,7 @@
 /* The bench's client: native, over connections that are kept, so that what is measured is the server.
  *
  *   load URL create COUNT            creates, each killed before the next
+ *   load URL alone COUNT             the same, each when nothing of those before goes on any more
  *   load URL hold COUNT FILE         creates that live on; their ids are added to FILE
  *   load URL kill FILE CONNECTIONS   ends those of FILE
  *   load URL burst COUNT             so many creates at once, each on a connection of its own
@@ -24,6 +25,8 @@
 
 #define COUNT_MAX       100000
 #define CONNECTIONS_MAX 1024
+#define ALONE_PAUSE_US \
+    200000 /* a sandbox has ended, its slot is made again, and the kernel has cleaned up */
 
 static const char *url, *key;
 
@@ -50,9 +53,9 @@ static void print(uint64_t us)
 
 /* -- one after the other ----------------------------------------------------------------------- */
 
-static void mode_create(char **args)
+static void create_some(const char *text, useconds_t pause_us)
 {
-    int count = number(args[0], COUNT_MAX);
+    int count = number(text, COUNT_MAX);
     struct calls c;
     struct made made;
 
@@ -64,8 +67,19 @@ static void mode_create(char **args)
         calls_create(&c, &made);
         print(clock_mono_us() - start);
         calls_kill(&c, made.id);
+        usleep(pause_us);
     }
     calls_close(&c);
+}
+
+static void mode_create(char **args)
+{
+    create_some(args[0], 0);
+}
+
+static void mode_alone(char **args)
+{
+    create_some(args[0], ALONE_PAUSE_US);
 }
 
 static void mode_whole(char **args)
@@ -351,10 +365,10 @@ static const struct {
     int args;
     void (*run)(char **args);
 } modes[] = {
-    {"create", 1, mode_create}, {"hold", 2, mode_hold},       {"kill", 2, mode_kill},
-    {"burst", 1, mode_burst},   {"sustain", 2, mode_sustain}, {"exec", 1, mode_exec},
-    {"whole", 1, mode_whole},   {"list", 1, mode_list},       {"pages", 1, mode_pages},
-    {"use", 1, mode_use},       {"sandbox", 0, mode_sandbox},
+    {"create", 1, mode_create}, {"alone", 1, mode_alone}, {"hold", 2, mode_hold},
+    {"kill", 2, mode_kill},     {"burst", 1, mode_burst}, {"sustain", 2, mode_sustain},
+    {"exec", 1, mode_exec},     {"whole", 1, mode_whole}, {"list", 1, mode_list},
+    {"pages", 1, mode_pages},   {"use", 1, mode_use},     {"sandbox", 0, mode_sandbox},
 };
 
 int main(int argc, char **argv)

@@ -26,7 +26,7 @@ USED = 20
 IDLE_SECONDS = 10
 SLABS_SHOWN = 14
 CHUNK = 100
-MEMORY_FLOOR = int(os.environ.get("MANY_MEMORY_FLOOR_MIB", "1024")) * MIB
+MEMORY_FLOOR = int(os.environ.get("MANY_MEMORY_FLOOR_MIB", "3072")) * MIB
 
 
 def read_number(path):
@@ -51,7 +51,8 @@ class Many:
     def load(self, *args):
         done = subprocess.run([LOAD, self.own.url, *map(str, args)], env=self.env, capture_output=True, text=True)
         if done.returncode != 0:
-            self.figures["stopped_by"] = " ".join(done.stderr.split())[:300] or f"the client ended ({done.returncode})"
+            why = " ".join(done.stderr.split())[:300] or f"the client ended ({done.returncode})"
+            self.figures["stopped_by"] = f"{why}, with {server.meminfo()['MemAvailable'] / MIB:,.0f} MiB of memory left"
         return [int(line) for line in done.stdout.split()]
 
     def alive(self):

@@ -105,7 +105,7 @@ class Bench:
 
     def many(self):
         """Memory, processor time and lists at SANDBOXES; creates at 0, SANDBOXES and MANY times as many."""
-        base = median(self.load("create", max(2, COUNT)))
+        base = self.creates()
         time.sleep(3)
         before, groups, tables = server.meminfo(self.own), server.cgroup_memory(self.own), server.shrinker_tables()
         self.load("hold", SANDBOXES, self.ids)
@@ -115,14 +115,19 @@ class Bench:
         for name, text, mode in (("list", "one answer", "list"), ("list_pages", "in pages of 100", "pages")):
             self.out.row(name, f"list of {SANDBOXES}: {text}", "ms", median(self.load(mode, 10)) / 1000)
         self.alive(0, base, base)
-        self.alive(SANDBOXES, median(self.load("create", max(2, COUNT))), base)
+        self.alive(SANDBOXES, self.creates(), base)
         self.load("hold", SANDBOXES * (MANY - 1), self.ids)
-        self.alive(SANDBOXES * MANY, median(self.load("create", max(2, COUNT))), base)
+        self.alive(SANDBOXES * MANY, self.creates(), base)
         wall, *ends = self.load("kill", self.ids, 4)
         self.out.row("end_each", f"end of {len(ends)}: each", "ms", wall / len(ends) / 1000)
 
-    def alive(self, n, value, base):
-        self.out.row(f"create_at_{n}", f"create with {n} alive", "ms", value / 1000, "with none alive", base / 1000)
+    def creates(self):
+        """Medians: of each alone, and of one right after the other."""
+        return median(self.load("alone", max(2, COUNT // 2))), median(self.load("create", max(2, COUNT)))
+
+    def alive(self, n, values, base):
+        for name, text, value, none in zip(("alone_at_", "create_at_"), ("", ", right after the end of another"), values, base):
+            self.out.row(f"{name}{n}", f"create with {n} alive{text}", "ms", value / 1000, "with none alive", none / 1000)
 
     def memory(self, before, groups, tables):
         each = server.memory_each(before, server.meminfo(self.own), SANDBOXES)
