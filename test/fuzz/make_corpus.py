@@ -215,6 +215,23 @@ for name, rest in list(AGENT_PROCESS.items()):
     AGENT_PROCESS["beside_" + name] = start(TTY if name in ("update", "start_terminal") else SHELL) + NEXT + rest
 
 START = envelope(b'{"event":{"start":{"pid":12}}}')
+NEWS_HEAD = b'HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n'
+
+
+def news(event, more, sandbox=b"i1", slot=4, gen=2):
+    return b'{"event":"%s","sandbox":"%s","tenant":"other","slot":%d,"gen":%d,%s}\n' % (event, sandbox, slot, gen, more)
+
+
+NEWS = {
+    "denial": NEWS_HEAD + news(b"denial", b'"id":7,"type":"egress","domain":"a.example","path":"/","reason":"no rule"'),
+    "dropped": news(b"dropped", b'"count":3') + news(b"dropped", b'"count":-1') + news(b"dropped", b'"count":"3"'),
+    "unknown": news(b"denial", b'"a":1', sandbox=b"i2") + news(b"denial", b'"a":1', slot=5)
+               + news(b"denial", b'"a":1', gen=1) + news(b"other", b'"a":1') + b'{"event":7}\n{}\n[]\n\n{\n',
+    "long": news(b"denial", b'"a":"' + b"x" * 8000 + b'"') + news(b"denial", b'"a":"' + b"x" * 9000 + b'"')
+            + news(b"dropped", b'"count":1'),
+    "deep": news(b"denial", b'"a":' + b"[" * 3000 + b"]" * 3000),
+    "open": news(b"denial", b'"a":1')[:-1],
+}
 SESSION = {
     "whole": START + envelope(b'{"event":{"data":{"stdout":"aGVsbG8K"}}}')
              + envelope(b'{"event":{"data":{"stderr":"eA==","pty":"eQ=="}}}') + envelope(b'{"event":{"keepalive":{}}}')
@@ -451,6 +468,7 @@ def main():
     write(root / "policy", POLICIES, [b""])
     write(root / "cli_session", SESSION, [b"\x07"])
     write(root / "exec_stream", SESSION, [b"\x07"])
+    write(root / "egress_news", NEWS, [b"\x07"])
 
 
 if __name__ == "__main__":

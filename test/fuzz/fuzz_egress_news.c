@@ -1,0 +1,93 @@
+/* What cay-egress, taken over, tells cayd by itself: lines that become events of tenants. The first byte seeds how
+ * they are cut, on which the outcome must not depend. Core is stood in for: it knows one sandbox, and writes down
+ * what is made of the lines. */
+#include "core/egress_news.h"
+#include "core/internal.h"
+
+#include "fuzz.h"
+
+#define ID     "i1"
+#define TENANT "default"
+
+static struct sandbox_obj known = {.known_to_privd = true, .s = {.slot = 4, .gen = 2}};
+static char *said; /* what became of one input, a line each */
+
+/* Lines that are too long are complained of, which is not looked at. */
+void log_write(enum log_level level, const char *fmt, ...)
+{
+}
+
+static void note(const char *what, json_t *fields)
+{
+    char *text = json_dumps(fields, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY), *all = NULL;
+
+    FUZZ_CHECK(text);
+    FUZZ_CHECK(asprintf(&all, "%s%s %s\n", said ? said : "", what, text) > 0);
+    free(said);
+    free(text);
+    said = all;
+    json_decref(fields);
+}
+
+struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *id)
+{
+    FUZZ_CHECK(!tenant && id);
+    return strcmp(id, ID) == 0 ? &known : NULL;
+}
+
+void events_add(struct core *c, const char *tenant, enum event_type type, const char *sandbox,
+                json_t *fields)
+{
+    static const char *const never[] = {"event", "sandbox", "tenant", "slot", "gen", "id", "type"};
+
+    /* Whose event it is comes from core, and nothing of the line can say otherwise. */
+    FUZZ_CHECK(type == EVENT_VIOLATION && tenant == known.s.tenant && sandbox == known.s.id);
+    FUZZ_CHECK(json_is_object(fields));
+    for (size_t i = 0; i < ARRAY_SIZE(never); i++)
+        FUZZ_CHECK(!json_object_get(fields, never[i]));
+    note("denial", fields);
+}
+
+void events_add_dropped(struct core *c, const char *tenant, const char *sandbox, int64_t count,
+                        const char *reason)
+{
+    FUZZ_CHECK(tenant == known.s.tenant && sandbox == known.s.id && count > 0);
+    note(reason, json_integer(count));
+}
+
+/* All that was made of it; the caller frees it. NULL: nothing. */
+static char *run(const uint8_t *data, size_t size, uint32_t *seed)
+{
+    static struct egress_news news;
+    char *all;
+
+    memset(&news, 0, sizeof(news));
+    for (size_t at = 0; at < size;) {
+        size_t n = seed ? fuzz_piece(seed, size - at) : size - at;
+
+        egress_news_take(NULL, &news, (const char *)data + at, n);
+        FUZZ_CHECK(news.len <= sizeof(news.line));
+        at += n;
+    }
+    all = said;
+    said = NULL;
+    return all;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint32_t seed;
+    char *whole, *cut;
+
+    if (size == 0 || size > 100000)
+        return 0;
+    memcpy(known.s.id, ID, sizeof(ID));
+    memcpy(known.s.tenant, TENANT, sizeof(TENANT));
+    seed = data[0];
+    whole = run(data + 1, size - 1, NULL);
+    cut = run(data + 1, size - 1, &seed);
+    FUZZ_CHECK(!whole == !cut && (!whole || strcmp(whole, cut) == 0));
+    free(whole);
+    free(cut);
+    return 0;
+}
