@@ -66,26 +66,26 @@ static void no_sockets(const struct slot *s, uint32_t room, int r)
 }
 
 /* Nothing else of the sandbox, or of the room, is touched when that fails. */
-static int make_sockets(struct privd *p, const struct slot *s, uint32_t room, int pidfd,
-                        int fds[static PRIVSEP_EGRESS_FDS])
+static void open_sockets(struct privd *p, const struct slot *s, uint32_t room, int pidfd,
+                         int fds[static PRIVSEP_EGRESS_FDS])
 {
-    int r = runtime_listeners(p->rt, pidfd, fds);
+    struct egress_channel *c = channel_of(p, s);
+    int r;
 
+    if (!c)
+        return;
+    r = runtime_listeners(p->rt, pidfd, fds);
     if (r < 0)
         no_sockets(s, room, r);
-    return r;
+    else if (c->greeted)
+        (void)send_sockets(c, s, room, fds);
+    else
+        hold_sockets(fds);
 }
 
 void egress_open(struct privd *p, struct slot *s)
 {
-    struct egress_channel *c = channel_of(p, s);
-
-    if (!c || make_sockets(p, s, 0, s->pidfd, s->egress_fds) < 0)
-        return;
-    if (c->greeted)
-        (void)send_sockets(c, s, 0, s->egress_fds);
-    else
-        hold_sockets(s->egress_fds);
+    open_sockets(p, s, 0, s->pidfd, s->egress_fds);
 }
 
 void egress_close(struct privd *p, struct slot *s)
@@ -100,14 +100,7 @@ void egress_close(struct privd *p, struct slot *s)
 
 void egress_open_room(struct privd *p, struct room *r)
 {
-    struct egress_channel *c = channel_of(p, r->slot);
-
-    if (!c || make_sockets(p, r->slot, r->number, r->pidfd, r->egress_fds) < 0)
-        return;
-    if (c->greeted)
-        (void)send_sockets(c, r->slot, r->number, r->egress_fds);
-    else
-        hold_sockets(r->egress_fds);
+    open_sockets(p, r->slot, r->number, r->pidfd, r->egress_fds);
 }
 
 void egress_close_room(struct privd *p, struct room *r)

@@ -32,6 +32,7 @@
 struct room_args {
     struct runtime *rt;
     const struct runtime_room *room;
+    int pidfd; /* room->pidfd is held (task_hold): one that the task has */
     struct process_boot boot;
 };
 
@@ -183,8 +184,8 @@ static void hide_arguments(void)
  * all others in one call, so that the kernel checks all of them against it. */
 static int enter_sandbox(const struct room_args *a)
 {
-    return ns_enter(a->room->pidfd, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS |
-                                        (WITHOUT(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
+    return ns_enter(a->pidfd, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS |
+                                  (WITHOUT(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
 }
 
 /* In the sandbox's pid namespace: makes PID 1 of the room, one below (the kernel makes no pid namespace for
@@ -264,16 +265,14 @@ static int make_room(void *arg, struct task_result *out)
 int process_room_begin(struct runtime *rt, const struct runtime_room *room, struct task *out,
                        int *boot_fd)
 {
-    struct runtime_room of = *room;
-    struct room_args args = {.rt = rt, .room = &of};
+    struct room_args args = {.rt = rt, .room = room};
     if (WITHOUT(NETWORK_NAMESPACE))
         return -EOPNOTSUPP;
     if (room->slot >= rt->slots_max || room->pidfd < 0)
         return -EINVAL;
-    /* The sandbox's own is held (task_hold): the task gets one that it has. */
     CLEANUP_CLOSE int pidfd = fcntl(room->pidfd, F_DUPFD_CLOEXEC, 0);
     if (pidfd < 0)
         return -errno;
-    of.pidfd = pidfd;
+    args.pidfd = pidfd;
     return process_begin(make_room, &args, &args.boot, out, boot_fd);
 }

@@ -78,17 +78,6 @@ NORETURN static void run(task_fn fn, void *arg, int result_fd, pid_t parent)
     _exit(fdpass_send(result_fd, &result, sizeof(result), result.fds, result.n_fds, 0) < 0);
 }
 
-static void end_child(pid_t pid, int *pidfd)
-{
-    int code, status;
-
-    if (pid <= 0)
-        return;
-    pid_kill(*pidfd, SIGKILL);
-    pid_wait(*pidfd, &code, &status);
-    util_close(pidfd);
-}
-
 int task_spawn(task_fn fn, void *arg, struct task *out)
 {
     int pair[2], pidfd = -1;
@@ -105,17 +94,16 @@ int task_spawn(task_fn fn, void *arg, struct task *out)
         close(pair[0]);
         run(fn, arg, pair[1], self);
     }
-    int rc = pid < 0 ? pid : 0;
-    if (rc == 0 && lean)
-        rc = await_copy(pair[0], pidfd);
+    int rc = pid > 0 && lean ? await_copy(pair[0], pidfd) : 0;
     close(pair[1]);
-    if (rc < 0) {
-        end_child(pid, &pidfd);
+    if (pid < 0) {
         close(pair[0]);
-        return rc;
+        return (int)pid;
     }
     *out = (struct task){.pid = pid, .pidfd = pidfd, .result_fd = pair[0]};
-    return 0;
+    if (rc < 0)
+        task_cancel(out);
+    return rc;
 }
 
 static void forget(struct task *t)
