@@ -30,6 +30,24 @@ static const struct {
                              "see `cay logs` and `cay doctor`"},
 };
 
+/* What one errno of a stage means, where it says more than the stage. */
+static const struct {
+    uint32_t stage;
+    int status;
+    enum err_code code;
+    const char *text, *hint;
+} causes[] = {
+    /* Everything that is on it is readable still, so that it does not end by itself. */
+    {PRIVSEP_STAGE_LAYER, -EROFS, ERR_UNAVAILABLE,
+     "the state disk is read-only since a write to it failed",
+     "most often the host's own disk was full: free some space there, then `cay down` and `cay "
+     "up`"},
+    /* There are numbers left, but none could be made into a slot. */
+    {PRIVSEP_STAGE_SLOT, -ETIMEDOUT, ERR_EXHAUSTED, "no slot was free, and none was made in time",
+     "the machine is busy or short of memory: end sandboxes that are not needed, or try again "
+     "later"},
+};
+
 void create_fail(struct sandbox_obj *o, const struct err *why)
 {
     core_sandbox_cb done = TAKE_PTR(o->create_done);
@@ -55,37 +73,17 @@ static enum err_code code_of_errno(int status)
                                                                                 : ERR_INTERNAL;
 }
 
-/* Everything that is on it is readable still, so that it does not end by itself. */
-static void explain_read_only(struct err *e)
-{
-    err_set(
-        e, ERR_UNAVAILABLE,
-        "the sandbox could not be made: the state disk is read-only since a write to it failed");
-    err_hint(e, "most often the host's own disk was full: free some space there, then `cay down` "
-                "and `cay up`");
-}
-
-/* There are numbers left, but none could be made into a slot in time. */
-static void explain_slow(struct err *e)
-{
-    err_set(e, ERR_EXHAUSTED,
-            "the sandbox could not be made: no slot was free, and none was made in time");
-    err_hint(e, "the machine is busy or short of memory: end sandboxes that are not needed, or try "
-                "again later");
-}
-
 static void explain(struct err *e, int status, uint32_t stage)
 {
     enum err_code code = stage < PRIVSEP_STAGE_COUNT ? stages[stage].code : ERR_OK;
     const char *text = stage < PRIVSEP_STAGE_COUNT ? stages[stage].text : NULL;
 
-    if (stage == PRIVSEP_STAGE_LAYER && status == -EROFS) {
-        explain_read_only(e);
-        return;
-    }
-    if (stage == PRIVSEP_STAGE_SLOT && status == -ETIMEDOUT) {
-        explain_slow(e);
-        return;
+    for (size_t i = 0; i < ARRAY_SIZE(causes); i++) {
+        if (causes[i].stage == stage && causes[i].status == status) {
+            err_set(e, causes[i].code, "the sandbox could not be made: %s", causes[i].text);
+            err_hint(e, "%s", causes[i].hint);
+            return;
+        }
     }
     err_set_sys(e, code ? code : code_of_errno(status), status,
                 "the sandbox could not be made: %s (stage %s)", text ? text : "a step failed",
