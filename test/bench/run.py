@@ -126,8 +126,10 @@ class Bench:
         return median(self.load("alone", max(2, COUNT // 2))), median(self.load("create", max(2, COUNT)))
 
     def alive(self, n, values, base):
-        for name, text, value, none in zip(("alone_at_", "create_at_"), ("", ", right after the end of another"), values, base):
-            self.out.row(f"{name}{n}", f"create with {n} alive{text}", "ms", value / 1000, "with none alive", none / 1000)
+        kinds = (("alone", ""), ("create", ", right after the end of another"))
+        for (name, text), value, none in zip(kinds, values, base):
+            self.out.row(f"{name}_at_{n}", f"create with {n} alive{text}", "ms", value / 1000,
+                         "with none alive", none / 1000)
 
     def memory(self, before, groups, tables):
         each = server.memory_each(before, server.meminfo(self.own), SANDBOXES)

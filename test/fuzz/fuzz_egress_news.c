@@ -6,10 +6,8 @@
 
 #include "fuzz.h"
 
-#define ID     "i1"
-#define TENANT "default"
-
-static struct sandbox_obj known = {.known_to_privd = true, .s = {.slot = 4, .gen = 2}};
+static struct sandbox_obj known = {.known_to_privd = true,
+                                   .s = {.id = "i1", .tenant = "default", .slot = 4, .gen = 2}};
 static char *said; /* what became of one input, a line each */
 
 /* Lines that are too long are complained of, which is not looked at. */
@@ -32,7 +30,7 @@ static void note(const char *what, json_t *fields)
 struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *id)
 {
     FUZZ_CHECK(!tenant && id);
-    return strcmp(id, ID) == 0 ? &known : NULL;
+    return strcmp(id, known.s.id) == 0 ? &known : NULL;
 }
 
 void events_add(struct core *c, const char *tenant, enum event_type type, const char *sandbox,
@@ -81,8 +79,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0 || size > 100000)
         return 0;
-    memcpy(known.s.id, ID, sizeof(ID));
-    memcpy(known.s.tenant, TENANT, sizeof(TENANT));
     seed = data[0];
     whole = run(data + 1, size - 1, NULL);
     cut = run(data + 1, size - 1, &seed);

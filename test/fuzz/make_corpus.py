@@ -215,6 +215,21 @@ for name, rest in list(AGENT_PROCESS.items()):
     AGENT_PROCESS["beside_" + name] = start(TTY if name in ("update", "start_terminal") else SHELL) + NEXT + rest
 
 START = envelope(b'{"event":{"start":{"pid":12}}}')
+SESSION = {
+    "whole": START + envelope(b'{"event":{"data":{"stdout":"aGVsbG8K"}}}')
+             + envelope(b'{"event":{"data":{"stderr":"eA==","pty":"eQ=="}}}') + envelope(b'{"event":{"keepalive":{}}}')
+             + envelope(b'{"event":{"end":{"exited":true,"status":"exit status 0"}}}') + envelope(b"{}", 2),
+    "status": START + envelope(b'{"event":{"end":{"exitCode":7,"exited":true,"status":"exit status 7"}}}'),
+    "killed": START + envelope(b'{"event":{"end":{"exitCode":-1,"status":"signal: killed"}}}'),
+    "signal": START + envelope(b'{"event":{"end":{"exitCode":-1,"status":"signal 34"}}}'),
+    "refused": envelope(b'{"error":{"code":"invalid_argument","message":"cwd \'/a\' does not exist"}}', 2),
+    "deadline": START + envelope(b'{"error":{"code":"deadline_exceeded","message":"m"}}', 2),
+    "bad_base64": START + envelope(b'{"event":{"data":{"stdout":"a"}}}'),
+    "bad_json": envelope(b"{"),
+    "too_long": struct.pack(">BI", 0, 0x7fffffff) + b"{}",
+    "error_text": b'{"code":400,"message":"m","hint":"h"}',
+    "error_text_empty": b'{"code":400,"message":""}',  # was an error without a text
+}
 NEWS_HEAD = b'HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n'
 
 
@@ -232,23 +247,6 @@ NEWS = {
     "deep": news(b"denial", b'"a":' + b"[" * 3000 + b"]" * 3000),
     "open": news(b"denial", b'"a":1')[:-1],
 }
-SESSION = {
-    "whole": START + envelope(b'{"event":{"data":{"stdout":"aGVsbG8K"}}}')
-             + envelope(b'{"event":{"data":{"stderr":"eA==","pty":"eQ=="}}}') + envelope(b'{"event":{"keepalive":{}}}')
-             + envelope(b'{"event":{"end":{"exited":true,"status":"exit status 0"}}}') + envelope(b"{}", 2),
-    "status": START + envelope(b'{"event":{"end":{"exitCode":7,"exited":true,"status":"exit status 7"}}}'),
-    "killed": START + envelope(b'{"event":{"end":{"exitCode":-1,"status":"signal: killed"}}}'),
-    "signal": START + envelope(b'{"event":{"end":{"exitCode":-1,"status":"signal 34"}}}'),
-    "refused": envelope(b'{"error":{"code":"invalid_argument","message":"cwd \'/a\' does not exist"}}', 2),
-    "deadline": START + envelope(b'{"error":{"code":"deadline_exceeded","message":"m"}}', 2),
-    "bad_base64": START + envelope(b'{"event":{"data":{"stdout":"a"}}}'),
-    "bad_json": envelope(b"{"),
-    "too_long": struct.pack(">BI", 0, 0x7fffffff) + b"{}",
-    "error_text": b'{"code":400,"message":"m","hint":"h"}',
-    "error_text_empty": b'{"code":400,"message":""}',  # was an error without a text
-}
-
-
 
 
 def dns_question(name, kind, extra=b"", count=1):
