@@ -69,9 +69,12 @@ struct credential {
     char *access_key_id, *secret_access_key, *session_token; /* of aws-sigv4 */
 };
 
+struct reflect_cache;
+
 /* What a sandbox has; shared by it and by connections that still use it. */
 struct credentials {
     unsigned refs;
+    struct reflect_cache *searched; /* reflect.c's; NULL: nothing is kept */
     size_t count;
     struct credential list[];
 };

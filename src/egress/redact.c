@@ -1,51 +1,65 @@
 #include "egress/redact.h"
 
+#include "egress/automaton.h"
+
 #include <errno.h>
 #include <string.h>
 
-#define NEEDLES_STEP 4
-
 static const char cover[] = "[redacted]";
+
+_Static_assert(REDACT_SECRETS_MAX <= AUTOMATON_WORDS_MAX &&
+                   REDACT_SECRET_MAX <= AUTOMATON_WORD_MAX &&
+                   REDACT_TOTAL_MAX <= AUTOMATON_TOTAL_MAX,
+               "the automaton takes them");
 
 enum { FRAMING, CONTENTS, STREAMS };
 
-/* One secret and how much of it each stream ends with (Knuth, Morris, Pratt). */
-struct needle {
-    unsigned char *text;
-    uint16_t *fall; /* fall[i]: longest proper beginning of text that text[0..i] ends with */
-    size_t len, have[STREAMS];
+/* One stream: where the search is, and the run of bytes that was written over last, both ends counted from
+ * the stream's start. Secrets that overlap are one run, so that no byte is written twice: a download of
+ * nothing but beginnings of one long secret costs no more than another. */
+struct stream {
+    automaton_state state;
+    uint64_t seen, covered_from, covered_to;
 };
 
 struct redact {
-    struct needle *needles;
-    size_t count, room, total, lenient;
-    bool first[256];     /* begins one */
-    bool begun[STREAMS]; /* one of them has some */
-    struct buf bytes;    /* what was not taken yet */
-    struct buf marks;    /* for each of them: of which stream it is */
+    struct automaton *secrets;
+    size_t lenient;
+    struct stream streams[STREAMS];
+    struct buf bytes; /* what was not taken yet */
+    struct buf marks; /* for each of them: of which stream it is */
 };
 
-struct redact *redact_new(void)
+/* Takes the secrets over in every case. */
+static struct redact *make(struct automaton *secrets)
 {
-    struct redact *r = calloc(1, sizeof(*r));
+    struct redact *r = secrets ? calloc(1, sizeof(*r)) : NULL;
 
-    if (!r)
+    if (!r) {
+        automaton_unref(secrets);
         return NULL;
+    }
+    r->secrets = secrets;
     buf_init(&r->bytes, REDACT_WINDOW_MAX);
     buf_init(&r->marks, REDACT_WINDOW_MAX);
     return r;
+}
+
+struct redact *redact_new(void)
+{
+    return make(automaton_new());
+}
+
+struct redact *redact_share(struct redact *r)
+{
+    return automaton_build(r->secrets) == 0 ? make(automaton_ref(r->secrets)) : NULL;
 }
 
 void redact_free(struct redact *r)
 {
     if (!r)
         return;
-    for (size_t i = 0; i < r->count; i++) {
-        explicit_bzero(r->needles[i].text, r->needles[i].len);
-        free(r->needles[i].text);
-        free(r->needles[i].fall);
-    }
-    free(r->needles);
+    automaton_unref(r->secrets);
     if (r->bytes.base)
         explicit_bzero(r->bytes.base, r->bytes.cap);
     buf_free(&r->bytes);
@@ -53,76 +67,22 @@ void redact_free(struct redact *r)
     free(r);
 }
 
-static void fill_fall(struct needle *n)
-{
-    size_t k = 0;
-
-    n->fall[0] = 0;
-    for (size_t i = 1; i < n->len; i++) {
-        while (k > 0 && n->text[i] != n->text[k])
-            k = n->fall[k - 1];
-        k += n->text[i] == n->text[k];
-        n->fall[i] = (uint16_t)k;
-    }
-}
-
-/* Many connections have one of these each, and most have few secrets. */
-static int make_room(struct redact *r)
-{
-    size_t room = r->room + NEEDLES_STEP;
-    struct needle *grown;
-
-    if (r->count < r->room)
-        return 0;
-    grown = realloc(r->needles, room * sizeof(grown[0]));
-    if (!grown)
-        return -ENOMEM;
-    memset(grown + r->room, 0, (room - r->room) * sizeof(grown[0]));
-    r->needles = grown;
-    r->room = room;
-    return 0;
-}
-
-static int fill(struct needle *n, const char *secret, size_t len)
-{
-    n->text = malloc(len);
-    n->fall = malloc(len * sizeof(n->fall[0]));
-    if (!n->text || !n->fall) {
-        free(n->text);
-        free(n->fall);
-        *n = (struct needle){.len = 0};
-        return -ENOMEM;
-    }
-    memcpy(n->text, secret, len);
-    n->len = len;
-    fill_fall(n);
-    return 0;
-}
-
 int redact_add(struct redact *r, const char *secret, size_t n)
 {
-    int rc;
+    if (automaton_is_built(r->secrets)) {
+        struct automaton *own = automaton_clone(r->secrets);
 
-    for (size_t i = 0; i < r->count; i++)
-        if (r->needles[i].len == n && memcmp(r->needles[i].text, secret, n) == 0)
-            return 0;
-    if (n == 0 || n > REDACT_SECRET_MAX || r->count >= REDACT_SECRETS_MAX ||
-        r->total + n > REDACT_TOTAL_MAX)
-        return -EMSGSIZE;
-    rc = make_room(r);
-    if (rc == 0)
-        rc = fill(&r->needles[r->count], secret, n);
-    if (rc < 0)
-        return rc;
-    r->first[(unsigned char)secret[0]] = true;
-    r->count++;
-    r->total += n;
-    return 0;
+        if (!own)
+            return -ENOMEM;
+        automaton_unref(r->secrets);
+        r->secrets = own;
+    }
+    return automaton_add(r->secrets, secret, n);
 }
 
 size_t redact_count(const struct redact *r)
 {
-    return r->count;
+    return automaton_count(r->secrets);
 }
 
 void redact_set_lenient(struct redact *r, size_t n)
@@ -130,58 +90,65 @@ void redact_set_lenient(struct redact *r, size_t n)
     r->lenient = n;
 }
 
-/* Writes over the last n bytes of a stream before `end`, as far as they are still here. */
-static void overwrite(struct redact *r, int stream, size_t end, size_t n)
+/* Writes over the newest n bytes of a stream before `end`, as far as they are still here. first: how many
+ * bytes of the run stand before the first of them. */
+static void overwrite(struct redact *r, int stream, size_t end, size_t n, uint64_t first)
 {
     while (end > 0 && n > 0)
         if (r->marks.data[--end] == stream) {
             n--;
-            r->bytes.data[end] = n < sizeof(cover) - 1 ? cover[n] : '*';
+            r->bytes.data[end] = first + n < sizeof(cover) - 1 ? cover[first + n] : '*';
         }
 }
 
-static bool step(struct needle *n, int stream, unsigned char c)
+/* A secret of n bytes ends at this place. What begins before the run so far is longer than what was found
+ * in it: that happens once for each length at most, and all of it is written again. */
+static void cover_secret(struct redact *r, int stream, size_t at, size_t n)
 {
-    size_t have = n->have[stream];
+    struct stream *s = &r->streams[stream];
+    uint64_t from = s->seen - n;
+    bool goes_on = from < s->covered_to && from >= s->covered_from;
+    uint64_t new_from = goes_on ? s->covered_to : from;
 
-    while (have > 0 && n->text[have] != c)
-        have = n->fall[have - 1];
-    have += n->text[have] == c;
-    n->have[stream] = have < n->len ? have : n->fall[n->len - 1]; /* it may overlap the next */
-    return have == n->len;
+    if (!goes_on)
+        s->covered_from = from;
+    overwrite(r, stream, at + 1, (size_t)(s->seen - new_from), new_from - s->covered_from);
+    s->covered_to = s->seen;
 }
 
 /* One byte, at this place. */
 static void search(struct redact *r, int stream, size_t at, unsigned char c)
 {
-    bool begun = false;
+    size_t n = automaton_step(r->secrets, &r->streams[stream].state, c);
 
-    for (size_t i = 0; i < r->count; i++) {
-        struct needle *n = &r->needles[i];
-
-        if (step(n, stream, c))
-            overwrite(r, stream, at + 1, n->len);
-        begun |= n->have[stream] > 0;
-    }
-    r->begun[stream] = begun;
+    r->streams[stream].seen++;
+    if (n > 0)
+        cover_secret(r, stream, at, n);
 }
 
-/* How many bytes there are before one that a secret begins with. */
-static size_t to_first(const struct redact *r, const char *data, size_t n)
+/* data is at this place, too, where a match writes over it; data itself stays as it came. */
+static void search_all(struct redact *r, int stream, size_t at, const char *data, size_t n)
 {
-    size_t i = 0;
+    struct stream *s = &r->streams[stream];
 
-    while (i < n && !r->first[(unsigned char)data[i]])
-        i++;
-    return i;
+    for (size_t i = 0; i < n; i++) {
+        size_t skip = s->state ? 0 : automaton_skip(r->secrets, data + i, n - i);
+
+        i += skip;
+        s->seen += skip;
+        if (i < n)
+            search(r, stream, at + i, (unsigned char)data[i]);
+    }
 }
 
 int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
 {
     int stream = contents ? CONTENTS : FRAMING;
     size_t at = r->bytes.len;
-    int rc = buf_reserve(&r->marks, n);
+    int rc = automaton_build(r->secrets);
 
+    if (rc == 0)
+        rc = buf_reserve(&r->marks, n);
     if (rc == 0)
         rc = buf_append(&r->bytes, data, n);
     if (rc < 0)
@@ -190,13 +157,7 @@ int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
         memset(r->marks.data + at, stream, n);
         buf_commit(&r->marks, n);
     }
-    /* A match writes over bytes here; data stays as it came. */
-    for (size_t i = 0; i < n; i++) {
-        if (!r->begun[stream])
-            i += to_first(r, data + i, n - i);
-        if (i < n)
-            search(r, stream, at + i, (unsigned char)data[i]);
-    }
+    search_all(r, stream, at, data, n);
     return 0;
 }
 
@@ -204,10 +165,10 @@ int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
  * what stands in and after it. */
 static size_t kept_of(const struct redact *r, int stream)
 {
-    size_t most = 0, at = r->bytes.len;
+    size_t at = r->bytes.len, most = 0;
 
-    for (size_t i = 0; r->begun[stream] && i < r->count; i++)
-        most = MAX(most, r->needles[i].have[stream]);
+    if (r->streams[stream].state) /* else it may not even be built */
+        most = automaton_begun(r->secrets, r->streams[stream].state);
     if (most <= r->lenient)
         return 0;
     while (at > 0 && most > 0)
@@ -222,9 +183,7 @@ static size_t kept_back(const struct redact *r)
 
 static void forget(struct redact *r)
 {
-    for (size_t i = 0; i < r->count; i++)
-        memset(r->needles[i].have, 0, sizeof(r->needles[i].have));
-    memset(r->begun, 0, sizeof(r->begun));
+    memset(r->streams, 0, sizeof(r->streams));
 }
 
 /* All of it, as a rule, and nothing is there yet: then the memory itself changes hands. */

@@ -5,7 +5,7 @@
  *
  * There are two streams in one: contents, which are searched as if nothing stood between them, and
  * framing (chunk lines, trailers), likewise. What is kept back is bounded by REDACT_WINDOW_MAX. Pure: no
- * I/O. */
+ * I/O. All secrets are searched for at once: see automaton.h for what a byte costs. */
 
 #include "base/buf.h"
 
@@ -21,7 +21,11 @@ struct redact;
 struct redact *redact_new(void);
 void redact_free(struct redact *r);
 
-/* Copies it; the same one twice is one. 0, -EMSGSIZE or -ENOMEM. */
+/* Another stream that is searched for the same secrets, of which there is one copy. NULL:
+ * memory is out. */
+struct redact *redact_share(struct redact *r);
+
+/* Copies it; the same one twice is one. To a shared one: what was shared is copied first. Before the first redact_feed. 0, -EMSGSIZE or -ENOMEM. */
 int redact_add(struct redact *r, const char *secret, size_t n);
 size_t redact_count(const struct redact *r);
 

@@ -55,24 +55,76 @@ static int look_for_credential(struct redact *r, const struct credential *c)
     return rc == 0 ? look_for(r, c->session_token) : rc;
 }
 
-int reflect_secrets(const struct credentials *all, const char *host, uint16_t port,
-                    struct redact **out)
-{
-    struct redact *r = NULL;
-    int rc = 0;
+struct reflect_cache {
+    uint64_t known; /* bit i: the credential i is among them */
+    struct redact *redact;
+};
 
-    for (size_t i = 0; all && host && i < all->count && rc == 0; i++) {
-        if (!credential_knows(&all->list[i], host, port))
-            continue;
-        if (!r)
-            r = redact_new();
-        rc = r ? look_for_credential(r, &all->list[i]) : -ENOMEM;
-    }
+_Static_assert(CREDENTIALS_MAX <= 64, "each has a bit");
+
+struct reflect_cache *reflect_cache_new(void)
+{
+    return calloc(1, sizeof(struct reflect_cache));
+}
+
+void reflect_cache_free(struct reflect_cache *cache)
+{
+    if (cache)
+        redact_free(cache->redact);
+    free(cache);
+}
+
+static uint64_t known_at(const struct credentials *all, const char *host, uint16_t port)
+{
+    uint64_t known = 0;
+
+    for (size_t i = 0; i < all->count; i++)
+        if (credential_knows(&all->list[i], host, port))
+            known |= UINT64_C(1) << i;
+    return known;
+}
+
+static int make(const struct credentials *all, uint64_t known, struct redact **out)
+{
+    struct redact *r = redact_new();
+    int rc = r ? 0 : -ENOMEM;
+
+    for (size_t i = 0; i < all->count && rc == 0; i++)
+        if (known >> i & 1)
+            rc = look_for_credential(r, &all->list[i]);
     if (rc < 0)
         redact_free(r);
     else
         *out = r;
     return rc;
+}
+
+int reflect_secrets(const struct credentials *all, const char *host, uint16_t port,
+                    struct redact **out)
+{
+    uint64_t known = all && host ? known_at(all, host, port) : 0;
+    struct reflect_cache *cache = all ? all->searched : NULL;
+    struct redact *made = NULL, *shared;
+    int rc;
+
+    if (!known)
+        return 0;
+    if (!cache || !cache->redact || cache->known != known) {
+        rc = make(all, known, &made);
+        if (rc < 0)
+            return rc;
+    }
+    shared = redact_share(made ? made : cache->redact);
+    if (made && cache) {
+        redact_free(cache->redact);
+        *cache = (struct reflect_cache){known, made};
+    } else {
+        redact_free(made);
+    }
+    if (!shared)
+        return -ENOMEM;
+    *out = shared;
+    return 0;
 }
 
 /* Bodies, and messages in them: gRPC, Connect. */

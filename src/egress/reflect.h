@@ -11,6 +11,11 @@
 int reflect_secrets(const struct credentials *all, const char *host, uint16_t port,
                     struct redact **out);
 
+/* What was last made for a host of those credentials, for the next connection: most go to hosts that know
+ * the same ones. */
+struct reflect_cache *reflect_cache_new(void);
+void reflect_cache_free(struct reflect_cache *cache);
+
 /* Request headers that ask for an answer which could not be looked through; NULL-terminated. */
 extern const char *const reflect_asks_for_coding[];
 

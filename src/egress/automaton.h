@@ -1,0 +1,48 @@
+#pragma once
+/* Many words searched for in one pass over a text (Aho and Corasick, 1975). The cost of a byte does not
+ * depend on how many words there are or on what they have in common: at most two steps on average, each at
+ * most AUTOMATON_LIST_MAX comparisons or one look into a table.
+ *
+ * Words are added, then the automaton is built once; from then on it does not change and may be shared
+ * by any number of searches, each of which is one automaton_state. Words may be secrets: what held them
+ * is wiped. Pure: no I/O. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define AUTOMATON_WORDS_MAX 256u
+#define AUTOMATON_WORD_MAX  32768u /* bytes of one */
+#define AUTOMATON_TOTAL_MAX \
+    (512u * 1024u)            /* bytes of all; 16 bytes of memory for each, as a rule */
+#define AUTOMATON_LIST_MAX 4u /* children that are compared one after the other */
+
+struct automaton;
+
+/* Of one search. 0: nothing of any word has been seen. */
+typedef uint32_t automaton_state;
+
+struct automaton *automaton_new(void); /* one reference; NULL: memory is out */
+struct automaton *automaton_ref(struct automaton *a);
+void automaton_unref(struct automaton *a);
+
+/* One with the same words, to which more can be added. NULL: memory is out. */
+struct automaton *automaton_clone(const struct automaton *a);
+
+/* Copies the word; one that is there already is no second one. Before automaton_build. 0; -EINVAL:
+ * it was built; -EMSGSIZE; -ENOMEM. */
+int automaton_add(struct automaton *a, const char *word, size_t n);
+size_t automaton_count(const struct automaton *a);
+bool automaton_is_built(const struct automaton *a);
+
+/* 0, also when it was built before; -ENOMEM. */
+int automaton_build(struct automaton *a);
+
+/* How many of the next n bytes cannot be the first of a word. */
+size_t automaton_skip(const struct automaton *a, const char *data, size_t n);
+
+/* The next byte. Returns the length of the longest word that ends with it, or 0. */
+size_t automaton_step(const struct automaton *a, automaton_state *s, unsigned char c);
+
+/* Bytes at the end of what was seen that may be the beginning of a word which has not ended. */
+size_t automaton_begun(const struct automaton *a, automaton_state s);
