@@ -9,6 +9,7 @@
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -207,10 +208,40 @@ static int fill_allow_list(scmp_filter_ctx ctx, uint32_t reserved_id)
 }
 
 /* On the 32 bits that the kernel looks at, whatever is in the upper half of the register. */
+#define IS_VALUE(arg, value) ((struct scmp_arg_cmp){(arg), SCMP_CMP_MASKED_EQ, 0xffffffff, (value)})
+
 static int deny_value(scmp_filter_ctx ctx, int nr, unsigned arg, uint32_t value)
 {
-    const struct scmp_arg_cmp cmp = {arg, SCMP_CMP_MASKED_EQ, 0xffffffff, value};
+    const struct scmp_arg_cmp cmp = IS_VALUE(arg, value);
     return seccomp_rule_add_array(ctx, EPERM_ACTION, nr, 1, &cmp);
+}
+
+/* Programs for the kernel's BPF machine, each with memory of a pool that the whole host shares
+ * (net.core.bpf_jit_limit) and a deferred free of its own: enough of them, freed together, stop the
+ * host for good (docs/kernel-pools.md). They attach to sockets of every family. ENOPROTOOPT, as on a
+ * kernel without them: libpcap and its like then filter by themselves. The options that lock or detach
+ * a filter are open: they make none. Tests: kernel.filter_*. */
+static int refuse_socket_filters(scmp_filter_ctx ctx)
+{
+    static const uint32_t options[] = {SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF,
+                                       SO_ATTACH_REUSEPORT_EBPF};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(options); i++) {
+        const struct scmp_arg_cmp cmp[] = {IS_VALUE(1, SOL_SOCKET), IS_VALUE(2, options[i])};
+        rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(ENOPROTOOPT), SCMP_SYS(setsockopt), 2, cmp);
+    }
+    return rc;
+}
+
+/* System call filters of a tenant's own are such programs too: EINVAL, as on a kernel that has none.
+ * All of seccomp(2) answers so: its questions then agree, and strict mode is EINVAL for every process
+ * that has a filter. Tests: kernel.seccomp*. */
+static int refuse_call_filters(scmp_filter_ctx ctx)
+{
+    const struct scmp_arg_cmp set = IS_VALUE(0, PR_SET_SECCOMP);
+    int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EINVAL), SCMP_SYS(seccomp), 0);
+    return rc == 0 ? seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(EINVAL), SCMP_SYS(prctl), 1, &set)
+                   : rc;
 }
 
 /* Setting the core size limit says yes and does nothing: no core is written in any case, and with any
@@ -244,6 +275,10 @@ static int fill_arguments(scmp_filter_ctx ctx, uint32_t reserved_id)
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(setters); i++)
         for (unsigned arg = 0; rc == 0 && arg < setters[i].args; arg++)
             rc = deny_value(ctx, setters[i].nr, arg, reserved_id);
+    if (rc == 0)
+        rc = refuse_socket_filters(ctx);
+    if (rc == 0)
+        rc = refuse_call_filters(ctx);
     return rc == 0 ? keep_core_limit(ctx) : rc;
 }
 
@@ -313,8 +348,8 @@ void filter_free(struct filter *f)
 
 int filter_install(const struct filter *f)
 {
-    /* The argument filter first: the second call has to pass the first filter. */
-    for (int i = FILTER_PROGRAMS - 1; i >= 0; i--) {
+    /* The argument filter last: it refuses further filters, and the allow list lets this call through. */
+    for (int i = 0; i < FILTER_PROGRAMS; i++) {
         if (WITHOUT(SECCOMP) || (i > 0 && WITHOUT(SECCOMP_ARGUMENTS)))
             continue;
         if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &f->programs[i]) < 0)

@@ -18,6 +18,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -502,6 +503,34 @@ static int refused(long rc)
     return rc < 0 ? errno : 0;
 }
 
+/* 0, or which of the ways to a filter of one's own was not refused as it should be. A program of no
+ * instructions at all is EINVAL to a kernel that looks at it, so the errno tells who answered. */
+static int filters_not_refused(void)
+{
+    static const int options[] = {SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF,
+                                  SO_ATTACH_REUSEPORT_EBPF};
+    struct sock_filter code = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
+    struct sock_fprog program = {1, &code}, none = {0, NULL};
+    int zero = 0, unix_fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+        if (refused(setsockopt(unix_fd, SOL_SOCKET, options[i], &none, sizeof(none))) !=
+                ENOPROTOOPT ||
+            refused(syscall(SYS_setsockopt, unix_fd, 0x100000000 | SOL_SOCKET,
+                            0x100000000 | options[i], &none, sizeof(none))) != ENOPROTOOPT)
+            return 1;
+    }
+    if (refused(setsockopt(unix_fd, SOL_SOCKET, SO_REUSEADDR, &zero, sizeof(zero))) != 0)
+        return 2;
+    if (refused(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)) != EINVAL ||
+        refused(syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &(uint32_t){0})) != EINVAL ||
+        refused(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) != EINVAL ||
+        refused(syscall(SYS_prctl, 0x100000000 | PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL)) !=
+            EINVAL)
+        return 3;
+    return prctl(PR_GET_SECCOMP) == SECCOMP_MODE_FILTER ? 0 : 4;
+}
+
 static int filtered(void)
 {
     struct rlimit core = {0, 0}, now = {7, 7};
@@ -549,6 +578,8 @@ static int filtered(void)
     if (refused(syscall(SYS_personality, 0x0040000)) != ENOSYS ||
         refused(syscall(SYS_personality, 0xffffffff)) != 0)
         return 14;
+    if (filters_not_refused())
+        return 17;
     if (setrlimit(RLIMIT_CORE, &core) < 0 || getrlimit(RLIMIT_CORE, &now) < 0)
         return 15;
     return now.rlim_cur == 7 || core.rlim_max == 0 ? 0 : 16;
