@@ -23,7 +23,7 @@
 
 struct connloop {
     struct connloop_config config;
-    int listen_fd;
+    int listen_fds[CONNLOOP_LISTENERS_MAX];
     uv_thread_t thread;
     uv_loop_t loop;
     uv_timer_t sweep;
@@ -186,12 +186,15 @@ static void open_serve(struct letter *letter, void *reader)
 {
     struct order *o = CONTAINER_OF(letter, struct order, letter);
     struct connloop *l = reader;
-    int rc = l->stopping ? 0 : http_server_listen(l->server, l->listen_fd);
 
-    if (rc < 0)
-        log_error("connection loop %u cannot listen: %s", l->config.number, strerror(-rc));
-    else if (!l->stopping)
-        l->listen_fd = -1;
+    for (size_t i = 0; i < l->config.n_listen && !l->stopping; i++) {
+        int rc = http_server_listen(l->server, l->listen_fds[i]);
+
+        if (rc < 0)
+            log_error("connection loop %u cannot listen: %s", l->config.number, strerror(-rc));
+        else
+            l->listen_fds[i] = -1;
+    }
     free(o);
 }
 
@@ -270,9 +273,11 @@ int connloop_start(const struct connloop_config *config, struct connloop **out)
     if (!l)
         return -ENOMEM;
     l->config = *config;
-    l->listen_fd = fcntl(config->listen_fd, F_DUPFD_CLOEXEC, 3);
-    if (l->listen_fd < 0)
-        return -errno; /* cppcheck-suppress memleak */
+    for (size_t i = 0; i < config->n_listen; i++) {
+        l->listen_fds[i] = fcntl(config->listen_fds[i], F_DUPFD_CLOEXEC, 3);
+        if (l->listen_fds[i] < 0)
+            return -errno; /* cppcheck-suppress memleak */
+    }
     rc = uv_loop_init(&l->loop);
     if (rc < 0)
         return rc;
@@ -286,7 +291,8 @@ int connloop_start(const struct connloop_config *config, struct connloop **out)
 void connloop_join(struct connloop *l)
 {
     uv_thread_join(&l->thread);
-    util_close(&l->listen_fd);
+    for (size_t i = 0; i < l->config.n_listen; i++)
+        util_close(&l->listen_fds[i]);
     pending_free(l->api_pending);
     streams_free(l->streams);
     mailbox_free(&l->inbox);

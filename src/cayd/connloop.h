@@ -5,11 +5,14 @@
 #include "cayd/control.h"
 #include "http/layer.h"
 
+#define CONNLOOP_LISTENERS_MAX 2 /* both loopback addresses */
+
 struct connloop;
 
 struct connloop_config {
     struct control *control;
-    int listen_fd; /* duplicated */
+    int listen_fds[CONNLOOP_LISTENERS_MAX]; /* duplicated */
+    size_t n_listen;
     size_t max_connections;
     struct http_layer layer;   /* TLS, or none */
     uint64_t agent_timeout_ms; /* for the begin of a sandbox's agent's answer */

@@ -26,7 +26,9 @@
 #define FILES_A_CONNECTION 2 /* the client's and the sandbox's */
 
 struct options {
-    int listen_fd, ready_fd, tls_cert_fd, tls_key_fd;
+    int listen_fds[CONNLOOP_LISTENERS_MAX];
+    size_t n_listen;
+    int ready_fd, tls_cert_fd, tls_key_fd;
     const char *privd, *egress_dir, *config;
     bool check;
 };
@@ -64,7 +66,7 @@ static void print_help(void)
 {
     printf(
         "cayd: the HTTP side of cay; started by cay-keep.\n\n"
-        "  --listen-fd=N   descriptor of the listening socket\n"
+        "  --listen-fd=N   descriptor of a listening socket; twice for two\n"
         "  --ready-fd=N    descriptor to write one byte to when it serves\n"
         "  --tls-cert-fd=N, --tls-key-fd=N\n"
         "                  descriptors of certificate chain and key, in PEM: the port speaks TLS\n"
@@ -89,20 +91,26 @@ static int parse_fd(const char *text)
     return (int)fd;
 }
 
+static void add_listener(struct options *o, const char *text)
+{
+    if (o->n_listen == ARRAY_SIZE(o->listen_fds)) {
+        log_error("--listen-fd: %zu listeners at most", ARRAY_SIZE(o->listen_fds));
+        exit(KEEP_EXIT_OPTIONS);
+    }
+    o->listen_fds[o->n_listen++] = parse_fd(text);
+}
+
 /* Ends the program for --help, --version and wrong options. */
 static void parse_options(int argc, char **argv, struct options *o)
 {
     int c;
 
-    *o = (struct options){.listen_fd = -1,
-                          .ready_fd = -1,
-                          .tls_cert_fd = -1,
-                          .tls_key_fd = -1,
-                          .privd = "/run/cay/privd.sock"};
+    *o = (struct options){
+        .ready_fd = -1, .tls_cert_fd = -1, .tls_key_fd = -1, .privd = "/run/cay/privd.sock"};
     opterr = 0;
     while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
         switch (c) {
-        case 'l': o->listen_fd = parse_fd(optarg); break;
+        case 'l': add_listener(o, optarg); break;
         case 'r': o->ready_fd = parse_fd(optarg); break;
         case 't': o->tls_cert_fd = parse_fd(optarg); break;
         case 'k': o->tls_key_fd = parse_fd(optarg); break;
@@ -121,7 +129,7 @@ static void parse_options(int argc, char **argv, struct options *o)
         log_error("unexpected argument: %s; see cayd --help", argv[optind]);
         exit(KEEP_EXIT_OPTIONS);
     }
-    if (o->listen_fd < 0) {
+    if (o->n_listen == 0) {
         log_error("--listen-fd is missing: cayd is started by cay-keep");
         exit(KEEP_EXIT_OPTIONS);
     }
@@ -292,13 +300,14 @@ static void start_loops(struct daemon *d)
     size_t cores = uv_available_parallelism();
     size_t connections = MIN(raise_files(d), (size_t)d->settings.server_max_connections);
     struct connloop_config config = {.control = d->control,
-                                     .listen_fd = d->options.listen_fd,
+                                     .n_listen = d->options.n_listen,
                                      .layer = tls_layer(d->tls, settings_needs_tls(&d->settings)),
                                      .agent_timeout_ms = d->settings.sandbox_answer_timeout_ms,
                                      .ended = loop_ended,
                                      .ended_arg = d};
     char text[128];
 
+    memcpy(config.listen_fds, d->options.listen_fds, sizeof(config.listen_fds));
     d->loop_count = wanted > 0 ? (size_t)wanted : cores > 1 ? cores - 1 : 1;
     d->loop_count = MIN(d->loop_count, (size_t)LOOPS_MAX);
     config.max_connections = MAX(connections / d->loop_count, (size_t)16);

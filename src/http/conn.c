@@ -275,6 +275,10 @@ static bool step_head(struct conn *c)
         c->broken = true;
         return false;
     }
+    if (len > 0 && !c->layer && (unsigned char)input_data(c)[0] == HTTP_LAYER_FIRST_BYTE) {
+        response_refuse_tls(c);
+        return true;
+    }
     n = len > 0 ? gate_head_end(input_data(c), len, &c->scanned) : 0;
     if (n < 0) {
         response_refuse(c, 400, "a line in the head does not end with CR LF");

@@ -284,6 +284,9 @@ bool response_must_close(const struct http_exchange *x);
 /* Refuses what is no exchange (a bad head): queues a whole response that ends the connection. */
 void response_refuse(struct conn *c, int status, const char *why);
 
+/* To a client that begins a TLS handshake where none is spoken: it would take an answer for a broken one. */
+void response_refuse_tls(struct conn *c);
+
 /* http_response_write of several pieces as one chunk; n <= 4. */
 int response_writev(struct http_exchange *x, const struct iovec *iov, int n);
 

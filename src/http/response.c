@@ -188,6 +188,16 @@ void response_refuse(struct conn *c, int status, const char *why)
     conn_send(c, iov, 2, true);
 }
 
+void response_refuse_tls(struct conn *c)
+{
+    struct iovec iov = {.iov_base = (char[]){HTTP_LAYER_ALERT},
+                        .iov_len = sizeof(HTTP_LAYER_ALERT) - 1};
+
+    c->state = CONN_CLOSING;
+    c->linger_left = HTTP_MAX_HEAD_BYTES;
+    conn_send(c, &iov, 1, true);
+}
+
 void http_response_begin(struct http_exchange *x, int status, const struct http_header *headers,
                          size_t n, int64_t length)
 {

@@ -231,11 +231,15 @@ static void turn_away(int fd)
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
         "Connection: close\r\nRetry-After: 1\r\nContent-Length: 45\r\n\r\n"
         "{\"code\":503,\"message\":\"too many connections\"}";
-    char ignored[4096];
+    char ignored[4096] = "";
+    bool tls;
 
     /* Best effort: what was sent already is read, so that closing does not reset the answer away. */
-    (void)!recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT);
-    (void)!send(fd, answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    tls = recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT) > 0 &&
+          ignored[0] == HTTP_LAYER_FIRST_BYTE;
+    (void)!send(fd, tls ? HTTP_LAYER_ALERT : answer,
+                tls ? sizeof(HTTP_LAYER_ALERT) - 1 : sizeof(answer) - 1,
+                MSG_DONTWAIT | MSG_NOSIGNAL);
     shutdown(fd, SHUT_WR);
     close(fd);
 }

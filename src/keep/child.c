@@ -61,14 +61,19 @@ static int place_descriptors(const struct child *c, int ready_fd)
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     int ready = fcntl(ready_fd, F_DUPFD_CLOEXEC, 10);
     int listener = c->listen_fd >= 0 ? fcntl(c->listen_fd, F_DUPFD_CLOEXEC, 10) : -1;
+    int second = c->second_fd >= 0 ? fcntl(c->second_fd, F_DUPFD_CLOEXEC, 10) : -1;
 
-    if (null_fd < 0 || ready < 0 || (c->listen_fd >= 0 && listener < 0))
+    if (null_fd < 0 || ready < 0 || (c->listen_fd >= 0 && listener < 0) ||
+        (c->second_fd >= 0 && second < 0))
         return -errno;
     if (dup2(null_fd, 0) < 0 || dup2(2, 1) < 0 || dup2(ready, KEEP_READY_FD) < 0)
         return -errno;
     if (listener >= 0 ? dup2(listener, KEEP_LISTEN_FD) < 0 : dup2(null_fd, KEEP_LISTEN_FD) < 0)
         return -errno;
-    return close_range(KEEP_READY_FD + 1, ~0u, 0) < 0 ? -errno : 0;
+    if (close_range(KEEP_READY_FD + 1, 9, 0) < 0 ||
+        (second >= 0 && dup2(second, KEEP_SECOND_FD) < 0))
+        return -errno;
+    return close_range(10, ~0u, 0) < 0 ? -errno : 0;
 }
 
 static int give_up_privileges(const struct child *c)
@@ -206,6 +211,7 @@ static int wait_for_check(pid_t pid)
 int child_check(const struct child *c, char why[static KEEP_REASON_MAX])
 {
     CLEANUP_FREE char **argv = NULL;
+    CLEANUP_CLOSE int null_fd = -1;
     struct child check = *c;
     size_t n = 0;
     int status;
@@ -222,6 +228,8 @@ int child_check(const struct child *c, char why[static KEEP_REASON_MAX])
     argv[n] = (char[]){"--check"};
     check.argv = argv;
     check.listen_fd = -1;
+    if (c->second_fd >= 0) /* its option names a descriptor, which has to be open */
+        check.second_fd = null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     check.ready_fd = -1;
     if (child_start(&check) < 0)
         return -EINVAL;

@@ -13,6 +13,7 @@ struct child {
     const char *name;
     char **argv;   /* argv[0] is the binary's path */
     int listen_fd; /* becomes KEEP_LISTEN_FD; -1: none */
+    int second_fd; /* becomes KEEP_SECOND_FD; -1: none */
     /* Opened anew at each start, before privileges are given up; become KEEP_FILES_FD and those after
      * it. NULL: none. */
     const char *files[CHILD_FILES];

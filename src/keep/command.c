@@ -58,12 +58,14 @@ static void make_privd(struct commands *c, const struct options *o, const struct
     add_args(out, o->privd_args, o->n_privd_args);
 }
 
-static void make_cayd(struct commands *c, const struct options *o)
+static void make_cayd(struct commands *c, const struct options *o, const struct prepared *p)
 {
     struct command *out = &c->cayd;
 
     add(out, program(c, o, o->cayd, "cayd"));
     add(out, text(c, "--listen-fd=%d", KEEP_LISTEN_FD));
+    if (p->listen_second_fd >= 0)
+        add(out, text(c, "--listen-fd=%d", KEEP_SECOND_FD));
     add(out, text(c, "--ready-fd=%d", KEEP_READY_FD));
     add(out, text(c, "--privd=%s/privd.sock", o->run_dir));
     add(out, text(c, "--state-dir=%s/cayd", o->state_dir));
@@ -99,7 +101,7 @@ void command_make_all(const struct options *o, const struct prepared *p, struct 
 {
     *out = (struct commands){.n_texts = 0};
     make_privd(out, o, p);
-    make_cayd(out, o);
+    make_cayd(out, o, p);
     for (int i = 0; i < o->egress_processes; i++)
         make_egress(out, o, p, i);
 }

@@ -3,7 +3,8 @@
  * others rely on:
  *
  *   cay-keep [options] [-- arguments for cayd]
- *     --listen-address=ADDR   127.0.0.1   (numeric IPv4 or IPv6)
+ *     --listen-address=ADDR   127.0.0.1   (numeric IPv4 or IPv6; localhost: 127.0.0.1 and ::1, the latter
+ *                             where the machine has IPv6)
  *     --listen-port=PORT      3000
  *     --state-dir=DIR         /var/lib/cay
  *     --run-dir=DIR           /run/cay
@@ -31,11 +32,11 @@
  *     run/privd.sock, run/egress-I.sock (privd's channels), run/egress-I.ctl (cayd's to process I of
  *     cay-egress: made by keep, mode 0600, cayd's user's).
  *
- *   cayd is started as: cayd --listen-fd=3 --ready-fd=4 --privd=RUN/privd.sock
+ *   cayd is started as: cayd --listen-fd=3 [--listen-fd=7] --ready-fd=4 --privd=RUN/privd.sock
  *     --state-dir=STATE/cayd [--egress-dir=RUN --egress-processes=N] [--tls-cert-fd=5 --tls-key-fd=6] [cayd arguments]
  *     with uid and gid of the user, no supplementary groups, no capabilities (bounding set empty),
  *     no_new_privs, umask 077, standard input /dev/null, descriptor 3 = the listener (a listening,
- *     non-blocking TCP socket that keep made and keeps), the environment reduced to PATH and LANG.
+ *     non-blocking TCP socket that keep made and keeps), 7 = the second one where there are two, the environment reduced to PATH and LANG.
  *   cay-privd is started as: cay-privd --ready-fd=4 --state-dir=STATE/privd --run-dir=RUN --agent=PATH
  *     --job=PATH --peer-uid=UID [--egress-uid=UID --egress-processes=N] [privd arguments]
  *   cay-egress is started as: cay-egress --listen-fd=3 --ready-fd=4 --privd=RUN/egress-I.sock
@@ -56,9 +57,13 @@
 
 #define KEEP_EGRESS_CONTROL "%s/egress-%d.ctl" /* run directory, number of the process */
 
+/* --listen-address for both loopback addresses. */
+#define KEEP_LISTEN_LOCALHOST "localhost"
+
 #define KEEP_LISTEN_FD    3
 #define KEEP_READY_FD     4
 #define KEEP_FILES_FD     5 /* the first of a daemon's files */
+#define KEEP_SECOND_FD    7 /* a second listener: after the files */
 #define KEEP_TLS_CERT_FD  KEEP_FILES_FD
 #define KEEP_TLS_KEY_FD   (KEEP_FILES_FD + 1)
 #define KEEP_SEAL_KEY_FD  KEEP_FILES_FD

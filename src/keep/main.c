@@ -352,11 +352,15 @@ static void make_children(struct keep *k)
     k->egress = &k->children[2];
     k->n_egress = (size_t)k->options.egress_processes;
     k->n_children = 2 + k->n_egress;
-    *k->privd = (struct child){
-        .name = "cay-privd", .argv = k->commands.privd.argv, .listen_fd = -1, .ready_fd = -1};
+    *k->privd = (struct child){.name = "cay-privd",
+                               .argv = k->commands.privd.argv,
+                               .listen_fd = -1,
+                               .second_fd = -1,
+                               .ready_fd = -1};
     *k->cayd = (struct child){.name = "cayd",
                               .argv = k->commands.cayd.argv,
                               .listen_fd = k->prepared.listen_fd,
+                              .second_fd = k->prepared.listen_second_fd,
                               .files = {k->options.tls_cert, k->options.tls_key},
                               .ready_fd = -1,
                               .unprivileged = true,
@@ -366,6 +370,7 @@ static void make_children(struct keep *k)
         k->egress[i] = (struct child){.name = "cay-egress",
                                       .argv = k->commands.egress[i].argv,
                                       .listen_fd = k->prepared.egress_fds[i],
+                                      .second_fd = -1,
                                       .files = {k->options.egress_key_file},
                                       .ready_fd = -1,
                                       .unprivileged = true,
@@ -382,6 +387,9 @@ static int keep_it(struct keep *k)
         return KEEP_EXIT_FAILED;
     }
     umask(022);
+    if (strcmp(k->options.listen_address, KEEP_LISTEN_LOCALHOST) == 0 &&
+        k->prepared.listen_second_fd < 0)
+        log_info("this machine has no ::1: only 127.0.0.1 is listened on");
     enter(k, PHASE_STARTING, (uint64_t)k->options.ready_timeout_ms);
     for (size_t i = 0; i < k->n_children; i++)
         start_child(&k->children[i]);

@@ -26,7 +26,7 @@ struct option_row {
 
 static const struct option_row rows[] = {
     {"listen-address", KIND_TEXT, AT(listen_address), 0, 0, "ADDR",
-     "numeric address to listen on (127.0.0.1)"},
+     "numeric address to listen on, or localhost for 127.0.0.1 and ::1 (127.0.0.1)"},
     {"listen-port", KIND_NUMBER, AT(listen_port), 0, 65535, "PORT", "its port (3000)"},
     {"state-dir", KIND_PATH, AT(state_dir), 0, 0, "DIR", "what lasts (/var/lib/cay)"},
     {"run-dir", KIND_PATH, AT(run_dir), 0, 0, "DIR", "what a boot ends (/run/cay)"},

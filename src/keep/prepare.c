@@ -162,32 +162,53 @@ static int listen_at(const struct addrinfo *a)
     return TAKE_FD(fd);
 }
 
-static int make_listener(const struct options *o, struct prepared *p, char *why)
+/* *out is the listener, or -errno with KEEP_EXIT_FAILED. */
+static int make_listener(const char *address, int64_t number, int *out, char *why)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
                              .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     char port[16];
 
-    snprintf(port, sizeof(port), "%lld", (long long)o->listen_port);
-    if (getaddrinfo(o->listen_address, port, &hints, &found) != 0) {
-        snprintf(why, PREPARE_WHY_SIZE, "--listen-address=%s: a numeric address is needed",
-                 o->listen_address);
+    snprintf(port, sizeof(port), "%lld", (long long)number);
+    if (getaddrinfo(address, port, &hints, &found) != 0) {
+        snprintf(why, PREPARE_WHY_SIZE,
+                 "--listen-address=%s: a numeric address or localhost is needed", address);
         return KEEP_EXIT_OPTIONS;
     }
     /* A cayd whose keep was killed goes with it, but not in no time. */
     for (int i = 0; i < LISTEN_TRIES; i++) {
-        p->listen_fd = listen_at(found);
-        if (p->listen_fd != -EADDRINUSE)
+        *out = listen_at(found);
+        if (*out != -EADDRINUSE)
             break;
         usleep(LISTEN_WAIT_MS * 1000);
     }
     freeaddrinfo(found);
-    if (p->listen_fd >= 0)
+    if (*out >= 0)
         return 0;
-    snprintf(why, PREPARE_WHY_SIZE, "cannot listen on %s port %s: %s", o->listen_address, port,
-             strerror(-p->listen_fd));
+    snprintf(why, PREPARE_WHY_SIZE, "cannot listen on %s port %s: %s", address, port,
+             strerror(-*out));
     return KEEP_EXIT_FAILED;
+}
+
+/* For localhost both loopback addresses: resolvers give ::1 first for names below it, and a program of
+ * another user that listened there alone would get what is meant for this server. So an address that is
+ * in use fails the start; only a machine without IPv6 has one listener. */
+static int make_listeners(const struct options *o, struct prepared *p, char *why)
+{
+    int r;
+
+    if (strcmp(o->listen_address, KEEP_LISTEN_LOCALHOST) != 0)
+        return make_listener(o->listen_address, o->listen_port, &p->listen_fd, why);
+    r = make_listener("127.0.0.1", o->listen_port, &p->listen_fd, why);
+    if (r == 0)
+        r = make_listener("::1", o->listen_port, &p->listen_second_fd, why);
+    if (r == KEEP_EXIT_FAILED &&
+        (p->listen_second_fd == -EADDRNOTAVAIL || p->listen_second_fd == -EAFNOSUPPORT)) {
+        p->listen_second_fd = -1;
+        return 0;
+    }
+    return r;
 }
 
 /* -- the rest ---------------------------------------------------------------------------------- */
@@ -286,7 +307,7 @@ int prepare_log(const struct options *o)
 
 int prepare_all(const struct options *o, struct prepared *out, char why[static PREPARE_WHY_SIZE])
 {
-    struct prepared p = {.pid_fd = -1, .listen_fd = -1};
+    struct prepared p = {.pid_fd = -1, .listen_fd = -1, .listen_second_fd = -1};
     int r = KEEP_EXIT_FAILED;
 
     if (geteuid() != 0)
@@ -298,7 +319,7 @@ int prepare_all(const struct options *o, struct prepared *out, char why[static P
     if (r == 0)
         r = take_lock(o, &p, why);
     if (r == 0)
-        r = make_listener(o, &p, why);
+        r = make_listeners(o, &p, why);
     if (r == 0)
         r = make_controls(o, &p, why);
     if (r == 0)

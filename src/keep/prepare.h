@@ -13,7 +13,8 @@ struct prepared {
     gid_t gid;
     int pid_fd; /* locked as long as it is open */
     int listen_fd;
-    uid_t egress_uid; /* with egress_processes */
+    int listen_second_fd; /* on ::1 beside 127.0.0.1; -1: none */
+    uid_t egress_uid;     /* with egress_processes */
     gid_t egress_gid;
     int egress_fds[OPTIONS_EGRESS_MAX]; /* listeners for cayd's control channel to each */
     char pid_path[256];

@@ -122,6 +122,30 @@ def test_cayd_has_no_privileges(running):
     assert (running.state / "privd").stat().st_mode & 0o777 == 0o700 and (running.state / "privd").stat().st_uid == 0
 
 
+def test_localhost_is_both_loopback_addresses(keep):
+    """The second listener is one descriptor more, and cayd is told of it; a replacement gets both again."""
+    keep.command.insert(1, "--listen-address=localhost")
+    done = keep.start()
+    assert done.returncode == 0, done.stderr + keep.log.read_text()
+    assert (keep.base / "cayd-arguments").read_text().split()[:2] == ["--listen-fd=3", "--listen-fd=7"]
+    fds = [line.split(" -> ")[0].split()[-1] for line in (keep.base / "cayd-fds").read_text().splitlines()
+           if "socket:" in line]
+    assert sorted(fds) == ["3", "7"]
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.socket(family) as s:
+            s.connect((address, keep.port))
+
+
+def test_localhost_needs_both_of_its_addresses(keep):
+    """What is meant for this server must not reach a program that listens on the other address."""
+    with socket.socket(socket.AF_INET6) as s:
+        s.bind(("::1", keep.port))
+        s.listen()
+        keep.command.insert(1, "--listen-address=localhost")
+        done = keep.start()
+    assert done.returncode == 1 and f"cannot listen on ::1 port {keep.port}" in done.stderr
+
+
 def test_a_second_start_says_that_it_runs(running):
     began = time.monotonic()
     second = running.start()
@@ -199,7 +223,7 @@ def test_a_taken_port_is_said(keep):
 
 @pytest.mark.parametrize("option, words", [
     ("--listen-port=70000", "a number from 0 to 65535"), ("--state-dir=here", "an absolute path"),
-    ("--nonsense", "unknown option"), ("--ready-timeout-ms=x", "a number"), ("--listen-address=localhost", "numeric address")])
+    ("--nonsense", "unknown option"), ("--ready-timeout-ms=x", "a number"), ("--listen-address=example.org", "numeric address")])
 def test_wrong_options(keep, option, words):
     keep.run.mkdir()
     done = subprocess.run(keep.command[:1] + [option] + keep.command[1:-4] if "address" not in option

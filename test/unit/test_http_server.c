@@ -144,6 +144,26 @@ static void test_plain(void **state)
     fixture_stop(&f);
 }
 
+/* A client that speaks TLS to a port that does not gets an alert that it understands, and nothing is read
+ * as a request. */
+static void test_tls_client(void **state)
+{
+    static const char hello[] = "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00";
+    static const char alert[] = "\x15\x03\x01\x00\x02\x02\x28";
+    struct fixture f;
+    int fd;
+
+    fixture_start(&f, NULL, handler);
+    fd = fixture_client(&f);
+    assert_int_equal(send(fd, hello, sizeof(hello) - 1, MSG_NOSIGNAL), sizeof(hello) - 1);
+    assert_int_equal(fixture_recv(&f, fd, &got), FIXTURE_EOF);
+    assert_int_equal(got.len, sizeof(alert) - 1);
+    assert_memory_equal(got.data, alert, sizeof(alert) - 1);
+    assert_int_equal(f.calls, 0);
+    close(fd);
+    fixture_stop(&f);
+}
+
 static void test_http10(void **state)
 {
     struct fixture f;
@@ -766,6 +786,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_tls_client),
         cmocka_unit_test(test_http10),
         cmocka_unit_test(test_pipelined),
         cmocka_unit_test(test_split),
