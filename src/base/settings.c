@@ -16,20 +16,22 @@
 #define FIELD(name) offsetof(struct settings, name)
 
 const struct config_key settings_keys[] = {
-    {"listen", "address", CONFIG_STRING, FIELD(listen_address), "127.0.0.1", 0, 0, "ADDRESS",
-     "Numeric IPv4 or IPv6 address to listen on. Whoever can reach it and has a key can run "
-     "programs in sandboxes: other than a loopback address needs TLS."},
+    {"listen", "address", CONFIG_STRING, FIELD(listen_address), "localhost", 0, 0, "ADDRESS",
+     "Numeric IPv4 or IPv6 address to listen on, or localhost for 127.0.0.1 and ::1. Whoever can "
+     "reach it and has a key can run programs in sandboxes: other than a loopback address needs "
+     "TLS."},
     {"listen", "port", CONFIG_INT, FIELD(listen_port), "3000", 1, 65535, "PORT",
      "TCP port of the control plane and of all sandbox traffic."},
     {"listen", "tls_cert", CONFIG_STRING, FIELD(listen_tls_cert), NULL, 0, 0, "FILE",
      "Certificate chain in PEM, the server's own first, for DOMAIN and *.DOMAIN (see server "
-     "domain). With it the port speaks TLS. It is read again when cay-keep gets SIGHUP."},
+     "domain). It is read again when cay-keep gets SIGHUP. When absent, `cay up` makes a "
+     "certificate and a local authority that signs it (see docs/compatibility.md)."},
     {"listen", "tls_key", CONFIG_STRING, FIELD(listen_tls_key), NULL, 0, 0, "FILE",
      "Its private key in PEM, without passphrase. Root opens it; nobody else needs to be able to "
      "read it."},
     {"listen", "tls", CONFIG_STRING, FIELD(listen_tls), "optional", 0, 0, "MODE",
-     "Where there is a certificate: optional speaks TLS and plain HTTP on the same port, only "
-     "refuses plain HTTP, off ignores the certificate."},
+     "optional speaks TLS and plain HTTP on the same port, only refuses plain HTTP, off speaks no "
+     "TLS and uses no certificate."},
 
     {"state", "dir", CONFIG_STRING, FIELD(state_dir), "/var/lib/cay", 0, 0, "DIR",
      "Where everything that survives a restart is kept: database, keys, templates, the disk of the "
@@ -76,7 +78,7 @@ const struct config_key settings_keys[] = {
 
     {"server", "domain", CONFIG_STRING, FIELD(server_domain), NULL, 0, 0, "DOMAIN",
      "Domain of the sandboxes' host names, PORT-ID.DOMAIN, with its port if that is not the "
-     "protocol's own. When absent it is localhost and the port that is listened on."},
+     "protocol's own. When absent it is cay.localhost and the port that is listened on."},
     {"server", "user", CONFIG_STRING, FIELD(server_user), "cay", 0, 0, "NAME",
      "User that the HTTP side runs as; made by `cay up` when it is absent."},
     {"server", "threads", CONFIG_INT, FIELD(server_threads), "0", 0, 256, "N",
@@ -158,8 +160,6 @@ static enum err_code check_tls(const struct settings *s, struct err *e)
         return err_set(e, ERR_INVALID,
                        "[listen] tls_cert and tls_key are needed together: %s is missing",
                        cert ? "tls_key" : "tls_cert");
-    if (!cert && strcmp(s->listen_tls, "only") == 0)
-        return err_set(e, ERR_INVALID, "[listen] tls = only needs tls_cert and tls_key");
     if (cert && (cert[0] != '/' || key[0] != '/'))
         return err_set(e, ERR_INVALID, "[listen] tls_cert and tls_key have to be absolute paths");
     return ERR_OK;
@@ -223,7 +223,7 @@ enum err_code settings_load(struct settings *s, const char *path, int *argc, cha
     code = load(s, path, argc, argv, e);
     if (code != ERR_OK || s->server_domain)
         return code;
-    if (asprintf(&s->server_domain, "localhost:%" PRId64, s->listen_port) < 0) {
+    if (asprintf(&s->server_domain, "cay.localhost:%" PRId64, s->listen_port) < 0) {
         s->server_domain = NULL;
         return err_set(e, ERR_EXHAUSTED, "out of memory");
     }

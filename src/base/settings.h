@@ -13,7 +13,7 @@ struct settings {
     /* [listen] */
     char *listen_address;
     int64_t listen_port;
-    char *listen_tls_cert, *listen_tls_key; /* both NULL: no TLS */
+    char *listen_tls_cert, *listen_tls_key; /* both NULL: none is named */
     char *listen_tls;
     /* [state] */
     char *state_dir, *state_run, *state_log, *state_disk_backend;
@@ -25,7 +25,7 @@ struct settings {
         sandbox_answer_timeout_ms;
     int64_t sandbox_max, sandbox_slots_max, sandbox_slots_ready;
     /* [server] */
-    char *server_domain; /* NULL: localhost:PORT */
+    char *server_domain; /* cay.localhost:PORT where the file names none */
     char *server_user, *server_log_level;
     int64_t server_threads, server_max_connections;
     /* [egress] */
@@ -47,7 +47,7 @@ enum err_code settings_load(struct settings *s, const char *path, int *argc, cha
                             struct err *e);
 void settings_free(struct settings *s);
 
-/* Does the port speak TLS? Does it speak nothing else? */
+/* Does the port speak TLS, with the certificate that the settings name? Does it speak nothing else? */
 bool settings_has_tls(const struct settings *s);
 bool settings_needs_tls(const struct settings *s);
 

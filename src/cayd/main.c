@@ -334,6 +334,8 @@ static void load_tls(struct daemon *d)
         if (settings_has_tls(&d->settings))
             fail(d, "TLS: the settings name a certificate, but --tls-cert-fd and --tls-key-fd are "
                     "missing");
+        if (strcmp(d->settings.listen_tls, "only") == 0)
+            fail(d, "TLS: [listen] tls = only needs tls_cert and tls_key");
         return;
     }
     if (strcmp(d->settings.listen_tls, "off") != 0 &&

@@ -1,6 +1,7 @@
 #include "cli/api.h"
 
 #include "base/io.h"
+#include "keep/keep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,13 +13,14 @@
 
 /* -- where and who ----------------------------------------------------------------------------- */
 
-/* `cay up` leaves a file with three lines for whoever runs commands on the same machine: the address,
- * the path of the operator's key, and the address that clients elsewhere use. */
-#define CONNECT_TEXT 1536
+/* `cay up` leaves a file with four lines for whoever runs commands on the same machine: the address, the
+ * path of the operator's key, the address that clients elsewhere use, and where the local authority is
+ * (empty: there is none). */
+#define CONNECT_TEXT 2048
 
 struct connect_file {
     char text[CONNECT_TEXT];
-    const char *url, *key_path, *public_url;
+    const char *url, *key_path, *public_url, *tls_dir;
 };
 
 static bool read_connect_file(const struct cli *c, struct connect_file *out)
@@ -31,6 +33,9 @@ static bool read_connect_file(const struct cli *c, struct connect_file *out)
     out->url = strsep(&rest, "\n");
     out->key_path = strsep(&rest, "\n");
     out->public_url = rest ? strsep(&rest, "\n") : out->url;
+    out->tls_dir = rest ? strsep(&rest, "\n") : NULL;
+    if (out->tls_dir && !out->tls_dir[0])
+        out->tls_dir = NULL;
     return out->key_path != NULL;
 }
 
@@ -53,9 +58,12 @@ char *api_find_url(const struct cli *c)
     }
     if (settings_needs_tls(&c->settings))
         return asprintf(&out, "https://%s", c->settings.server_domain) < 0 ? NULL : out;
-    v6 = strchr(c->settings.listen_address, ':') != NULL;
-    if (asprintf(&out, "http://%s%s%s:%lld", v6 ? "[" : "", c->settings.listen_address,
-                 v6 ? "]" : "", (long long)c->settings.listen_port) < 0)
+    given = c->settings.listen_address;
+    v6 = strchr(given, ':') != NULL;
+    if (strcmp(given, KEEP_LISTEN_LOCALHOST) == 0)
+        given = "127.0.0.1";
+    if (asprintf(&out, "http://%s%s%s:%lld", v6 ? "[" : "", given, v6 ? "]" : "",
+                 (long long)c->settings.listen_port) < 0)
         return NULL;
     return out;
 }
@@ -101,9 +109,15 @@ static enum err_code open_with(struct api *a, const struct cli *c, char *url, ch
     struct connect_file local = {.url = NULL};
     bool is_local = url && read_connect_file(c, &local) && strcmp(local.url, url) == 0;
 
-    *a = (struct api){.url = url, .key = key, .ca_file = api_find_ca_file(c)};
+    const char *named = cli_value(c, "ca-file") ? cli_value(c, "ca-file") : getenv("CAY_CA_FILE");
+
+    *a = (struct api){.url = url, .key = key};
     a->public_url = url ? strdup(is_local ? local.public_url : url) : NULL;
     a->multi = curl_multi_init();
+    if (is_local && local.tls_dir && (a->tls_dir = strdup(local.tls_dir)) && !named)
+        (void)!asprintf(&a->ca_file, "%s/ca.pem", local.tls_dir);
+    else if (api_find_ca_file(c))
+        a->ca_file = strdup(api_find_ca_file(c));
     if (a->url && a->key && a->public_url && a->multi)
         return ERR_OK;
     api_close(a);
@@ -135,6 +149,8 @@ void api_close(struct api *a)
         curl_multi_cleanup(a->multi);
     free(a->url);
     free(a->public_url);
+    free(a->tls_dir);
+    free(a->ca_file);
     if (a->key)
         explicit_bzero(a->key, strlen(a->key));
     free(a->key);

@@ -18,7 +18,8 @@ struct api {
     char *url, *key;
     char *
         public_url; /* what clients are told: url, or the one with TLS of the server on this machine */
-    const char *ca_file; /* not owned; NULL: the system's */
+    char *tls_dir; /* local authority of the server on this machine (authority.h), or NULL */
+    char *ca_file; /* NULL: the system's */
     CURLM *multi;
     uint64_t answer_ms; /* for an answer of the control plane that takes its time; 0: the usual */
 };

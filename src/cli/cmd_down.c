@@ -211,7 +211,7 @@ static bool only_files_in(const json_t *left)
 
 /* When cay-keep was killed its sandboxes live on. Starting is recovering: start it again, and what
  * it finds is ended in order. */
-static enum err_code recover_and_stop(const struct cli *c, struct err *e)
+static enum err_code recover_and_stop(struct cli *c, struct err *e)
 {
     pid_t pid;
 
@@ -235,7 +235,7 @@ static json_t *look_until_settled(const struct settings *s)
     return left;
 }
 
-static enum err_code stop(const struct cli *c, bool *was_running, struct err *e)
+static enum err_code stop(struct cli *c, bool *was_running, struct err *e)
 {
     pid_t pid = server_pid(&c->settings);
     enum err_code code = ERR_OK;

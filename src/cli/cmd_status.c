@@ -84,6 +84,8 @@ static void print_quoted(const char *text, bool fish)
     putchar('\'');
 }
 
+static const char *const url_names[] = {"E2B_API_URL", "E2B_SANDBOX_URL"};
+
 static int print_env(const struct cli *c, const json_t *variables)
 {
     const char *shell = cli_value(c, "shell"), *name;
@@ -93,12 +95,52 @@ static int print_env(const struct cli *c, const json_t *variables)
     if (shell && !fish && strcmp(shell, "sh") != 0 && strcmp(shell, "bash") != 0 &&
         strcmp(shell, "zsh") != 0)
         return cli_usage(c, "--shell: \"%s\" is none of sh, bash, zsh, fish", shell);
+    /* What an earlier `cay env --urls` set would still be taken instead of the domain. */
+    for (size_t i = 0; i < ARRAY_SIZE(url_names); i++)
+        if (getenv(url_names[i]) && !json_object_get(variables, url_names[i]))
+            printf(fish ? "set -e %s\n" : "unset %s\n", url_names[i]);
     json_object_foreach ((json_t *)variables, name, value) {
         printf(fish ? "set -gx %s " : "export %s=", name);
         print_quoted(json_string_value(value), fish);
         putchar('\n');
     }
     return CLI_OK;
+}
+
+/* A file of roots that this shell names already is not lost: the bundle holds what `cay up` found, and
+ * where it is another one, that is said. */
+static void add_trust(const struct cli *c, json_t *to, const char *dir)
+{
+    static const char *const whole[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};
+    static const char *const beside[] = {"NODE_EXTRA_CA_CERTS", "DENO_CERT"};
+    CLEANUP_FREE char *ca = NULL, *bundle = NULL;
+
+    if (asprintf(&ca, "%s/ca.pem", dir) < 0 || asprintf(&bundle, "%s/bundle.pem", dir) < 0)
+        return;
+    for (size_t i = 0; i < ARRAY_SIZE(whole); i++)
+        json_object_set_new(to, whole[i], json_string(bundle));
+    for (size_t i = 0; i < ARRAY_SIZE(beside); i++) {
+        const char *now = getenv(beside[i]);
+
+        json_object_set_new(to, beside[i], json_string(now && strcmp(now, ca) != 0 ? bundle : ca));
+    }
+}
+
+/* Clients make all addresses from the domain, with TLS. Where they cannot, and for a server elsewhere,
+ * whose names may not lead to it, they are told them. */
+static json_t *make_variables(const struct cli *c, const struct api *a, const char *domain)
+{
+    bool is_tls = strncmp(a->public_url, "https://", 8) == 0;
+    bool is_here = strcmp(a->public_url, a->url) != 0 || a->tls_dir;
+    json_t *out = json_pack("{s:s, s:s}", "E2B_DOMAIN", domain, "E2B_API_KEY", a->key);
+
+    if (cli_flag(c, "urls") || !is_tls || !is_here) {
+        json_object_set_new(out, "E2B_API_URL", json_string(a->url));
+        json_object_set_new(out, "E2B_SANDBOX_URL", json_string(a->url));
+    }
+    if (a->tls_dir)
+        add_trust(c, out, a->tls_dir);
+    return out;
 }
 
 int cmd_env(struct cli *c)
@@ -116,9 +158,7 @@ int cmd_env(struct cli *c)
         return cli_fail(c, &e);
     }
     domain = cli_text(status, "domain");
-    variables = json_pack("{s:s, s:s, s:s, s:s}", "E2B_API_URL", a.public_url, "E2B_SANDBOX_URL",
-                          a.public_url, "E2B_DOMAIN",
-                          domain[0] ? domain : c->settings.server_domain, "E2B_API_KEY", a.key);
+    variables = make_variables(c, &a, domain[0] ? domain : c->settings.server_domain);
     if (c->json)
         cli_print_json(json_incref(variables));
     else

@@ -1,6 +1,7 @@
 /* up: checks, user, directories, cay-keep, and a first sandbox as proof. */
 #include "base/clock.h"
 #include "base/io.h"
+#include "cli/authority.h"
 #include "cli/commands.h"
 #include "cli/doctor.h"
 #include "cli/server.h"
@@ -261,43 +262,64 @@ static enum err_code run_keep(const struct programs *p, const struct settings *s
     return e->code;
 }
 
-/* Three lines for commands on this machine: see api.c. They use plain HTTP where it is spoken: what
+/* Four lines for commands on this machine: see api.c. They use plain HTTP where it is spoken: what
  * stays on this machine needs no certificate. */
-static enum err_code write_connect_file(const struct settings *s, struct err *e)
+static enum err_code write_connect_file(const struct settings *s, const char *tls_dir,
+                                        struct err *e)
 {
     CLEANUP_CLOSE int dir = open(s->state_run, O_DIRECTORY | O_CLOEXEC);
     bool v6 = strchr(s->listen_address, ':') != NULL;
     const char *address = s->listen_address;
-    char here[128], public[300], text[1400];
+    char here[128], public[300], text[2000];
     int n, r;
 
-    if (strcmp(address, "0.0.0.0") == 0)
+    if (strcmp(address, "0.0.0.0") == 0 || strcmp(address, KEEP_LISTEN_LOCALHOST) == 0)
         address = "127.0.0.1";
     else if (strcmp(address, "::") == 0)
         address = "::1";
     snprintf(here, sizeof(here), "http://%s%s%s:%" PRId64, v6 ? "[" : "", address, v6 ? "]" : "",
              s->listen_port);
     snprintf(public, sizeof(public), "https://%s", s->server_domain);
-    n = snprintf(text, sizeof(text), "%s\n%.512s/cayd/api-key\n%s\n",
+    n = snprintf(text, sizeof(text), "%s\n%.512s/cayd/api-key\n%s\n%s\n",
                  settings_needs_tls(s) ? public : here, s->state_dir,
-                 settings_has_tls(s) ? public : here);
+                 settings_has_tls(s) ? public : here, tls_dir);
     r = dir < 0 ? -errno : io_replace_file_at(dir, "connect", text, (size_t)n, 0644);
     return r < 0 ? err_set_sys(e, ERR_INTERNAL, r, "cannot write %s/connect", s->state_run)
                  : ERR_OK;
 }
 
-enum err_code server_start(const struct cli *c, struct err *e)
+/* A certificate of the local authority stands in for the operator's. *dir: where clients find what to
+ * trust, or "". */
+static enum err_code find_certificate(struct settings *s, struct authority_files *files,
+                                      struct err *e)
 {
-    const struct settings *s = &c->settings;
+    bool changed;
+
+    files->dir[0] = '\0';
+    if (!authority_is_wanted(s))
+        return ERR_OK;
+    if (authority_ensure(s, false, files, &changed, e) != ERR_OK)
+        return e->code;
+    s->listen_tls_cert = strdup(files->cert);
+    s->listen_tls_key = strdup(files->key);
+    return s->listen_tls_cert && s->listen_tls_key ? ERR_OK
+                                                   : err_set(e, ERR_EXHAUSTED, "out of memory");
+}
+
+enum err_code server_start(struct cli *c, struct err *e)
+{
+    struct settings *s = &c->settings;
+    struct authority_files tls;
     struct programs p;
 
     if (find_programs(c, &p, e) != ERR_OK || check_machine(e) != ERR_OK ||
         make_user(c, s->server_user, e) != ERR_OK || make_user(c, s->egress_user, e) != ERR_OK ||
-        make_parents(s->state_log, e) != ERR_OK)
+        make_parents(s->state_log, e) != ERR_OK || make_parents(s->state_dir, e) != ERR_OK ||
+        find_certificate(s, &tls, e) != ERR_OK)
         return e->code;
     if (run_keep(&p, s, e) != ERR_OK)
         return e->code;
-    return write_connect_file(s, e);
+    return write_connect_file(s, tls.dir, e);
 }
 
 /* -- templates --------------------------------------------------------------------------------- */
@@ -429,9 +451,26 @@ static void print_connect(const struct cli *c, const struct api *a)
     const struct settings *s = &c->settings;
 
     printf("\nConnect any E2B SDK in this shell:   eval \"$(%s env)\"\n"
-           "  E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_DOMAIN=%s\n"
-           "  E2B_API_KEY is in %s/cayd/api-key\n",
-           c->program, a->public_url, a->public_url, s->server_domain, s->state_dir);
+           "  E2B_DOMAIN=%s, and E2B_API_KEY from %s/cayd/api-key\n",
+           c->program, s->server_domain, s->state_dir);
+    if (a->tls_dir)
+        printf("  programs are told to trust %s/ca.pem, which signs for this server alone\n",
+               a->tls_dir);
+}
+
+/* A server that runs for a year: the certificate's successor is taken up without an interruption. */
+static void renew(struct cli *c, pid_t pid)
+{
+    struct authority_files files;
+    struct err e = {.code = ERR_OK};
+    bool changed = false;
+
+    if (geteuid() != 0 || !authority_is_wanted(&c->settings) || cli_flag(c, "check"))
+        return;
+    if (authority_ensure(&c->settings, true, &files, &changed, &e) != ERR_OK)
+        cli_note(c, "The certificate was not looked at: %s", e.text);
+    else if (changed && kill(pid, SIGHUP) == 0)
+        cli_note(c, "The server's certificate was about to end; it has a new one.");
 }
 
 static int running(struct cli *c, pid_t pid)
@@ -439,6 +478,7 @@ static int running(struct cli *c, pid_t pid)
     struct api a = {.url = NULL};
     const char *url = api_open_local(&a, c, NULL) == ERR_OK ? a.url : "?";
 
+    renew(c, pid);
     if (c->json)
         cli_print_json(json_pack("{s:b, s:b, s:i, s:s}", "running", 1, "started", 0, "pid",
                                  (int)pid, "url", url));

@@ -127,9 +127,19 @@ const struct cli_command cli_commands[] = {
     },
     {
         .name = "env",
-        .operands = "[--shell=SHELL]",
+        .operands = "[--shell=SHELL] [--urls]",
         .summary = "print the variables that the E2B SDKs read",
-        .options = OPTIONS({0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"}),
+        .text =
+            "E2B_DOMAIN and E2B_API_KEY, from which SDKs make every address, with https; and where "
+            "the server has a certificate of the local authority, what makes programs trust it: "
+            "NODE_EXTRA_CA_CERTS and DENO_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE and "
+            "CURL_CA_BUNDLE (the last three name the system's roots and the local one together). "
+            "`cay doctor` tells whether names below the domain are found here.",
+        .options = OPTIONS({0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"},
+                           {0, "urls", NULL,
+                            "Also E2B_API_URL and E2B_SANDBOX_URL, for clients that cannot look up "
+                            "names below the domain, or not use TLS.",
+                            NULL}),
         .examples = EXAMPLES({"eval \"$(cay env)\"", "sh, bash, zsh"},
                              {"cay env --shell=fish | source", "fish"}),
         .operands_max = 0,
@@ -496,9 +506,12 @@ const struct cli_command cli_commands[] = {
         .name = "doctor",
         .operands = "",
         .summary = "show what this machine can do for cay, and what to install",
-        .text = "Exit status 1 when something is missing without which cay cannot start.",
+        .text = "Exit status 1 when something is missing without which cay cannot start. While a "
+                "server runs it is also asked by the names and with the trust that clients of this "
+                "shell have.",
         .operands_max = 0,
         .raw_after = -1,
+        .takes_settings = true,
         .run = cmd_doctor,
     },
     {

@@ -341,7 +341,8 @@ static const struct {
     {"kvm", false, check_kvm},
 };
 
-_Static_assert(ARRAY_SIZE(checks) + ARRAY_SIZE(programs) <= DOCTOR_MAX, "all results have room");
+_Static_assert(ARRAY_SIZE(checks) + ARRAY_SIZE(programs) + DOCTOR_NAMES <= DOCTOR_MAX,
+               "all results have room");
 
 size_t doctor_run(struct doctor_result *out)
 {
@@ -399,6 +400,7 @@ int cmd_doctor(struct cli *c)
     struct doctor_result results[DOCTOR_MAX];
     size_t n = doctor_run(results), bad = 0;
 
+    n += doctor_names(c, results + n);
     for (size_t i = 0; i < n; i++)
         bad += results[i].needed && results[i].level == DOCTOR_MISSING;
     if (c->json)

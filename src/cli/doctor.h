@@ -15,7 +15,14 @@ struct doctor_result {
     char package[64]; /* Debian package that brings it, or empty */
 };
 
-#define DOCTOR_MAX 32
+#define DOCTOR_MAX   32
+#define DOCTOR_NAMES 3 /* of doctor_names */
+
+struct cli;
 
 /* Fills out[DOCTOR_MAX] and returns how many. */
 size_t doctor_run(struct doctor_result *out);
+
+/* Whether clients that know only the domain of the settings find the server and trust it: fills
+ * out[DOCTOR_NAMES]. Asks the server that runs, five seconds at most for each question. */
+size_t doctor_names(const struct cli *c, struct doctor_result *out);
