@@ -1,6 +1,7 @@
 """The other commands, what they print, and how they refuse."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from conftest import CAY
 
+TRUST = {"NODE_EXTRA_CA_CERTS", "DENO_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}
 COMMANDS = ["up", "down", "status", "env", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
             "policy show", "policy set", "policy explain", "denials", "secret set", "secret ls", "secret rm", "audit",
             "audit verify", "events", "template build", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
@@ -36,6 +38,19 @@ def test_env_is_for_eval(cay):
     assert script.stdout == f'{shown["E2B_API_KEY"]} {shown["E2B_DOMAIN"]}'
     assert cay("env", "--shell=fish").stdout.startswith("set -gx E2B_")
     assert cay("env", "--shell=tcl").returncode == 2
+    assert set(shown) == {"E2B_DOMAIN", "E2B_API_KEY", *TRUST}
+    assert {shown[name] for name in TRUST} <= {os.path.dirname(shown["SSL_CERT_FILE"]) + f"/{name}"
+                                               for name in ("ca.pem", "bundle.pem")}
+
+
+def test_env_with_addresses(cay):
+    """For who cannot use TLS; what is set then is unset by the next one without."""
+    shown = json.loads(cay("env", "--urls", "--json").stdout)
+    assert shown["E2B_API_URL"] == shown["E2B_SANDBOX_URL"] and shown["E2B_API_URL"].startswith("http://127.0.0.1:")
+    urls = {name: shown[name] for name in ("E2B_API_URL", "E2B_SANDBOX_URL")}
+    assert "unset E2B_API_URL\nunset E2B_SANDBOX_URL\n" in cay("env", env=urls).stdout
+    assert "set -e E2B_API_URL\n" in cay("env", "--shell=fish", env=urls).stdout
+    assert "unset" not in cay("env").stdout
 
 
 def test_create_ls_kill(cay):
@@ -103,6 +118,35 @@ def test_doctor(cay):
     checks = json.loads(cay("doctor", "--json").stdout)
     assert all(c["level"] in ("ok", "limited", "missing") and c["text"] for c in checks)
     assert "cay can run here" in cay("doctor").stdout
+
+
+def test_doctor_looks_for_the_names(cay):
+    """What the suites of the SDKs rest on: names below the domain, TLS, and the trust of this shell."""
+    def levels(**env):
+        checks = json.loads(cay("doctor", "--json", env=env).stdout)
+        return {c["check"]: (c["level"], c["text"]) for c in checks if c["check"] in ("names", "tls", "trust")}
+    assert {name: level for name, (level, _) in levels().items()} == {"names": "ok", "tls": "ok", "trust": "ok"}
+    level, text = levels(SSL_CERT_FILE="/dev/null")["trust"]
+    assert level == "limited" and "cay env" in text
+
+
+def test_the_local_authority(cay, tmp_path):
+    """Its key is root's alone, and is good for this server's names only: another name that it signs is not believed."""
+    folder = pathlib.Path(json.loads(cay("env", "--json").stdout)["SSL_CERT_FILE"]).parent
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes == {"ca.pem": 0o644, "ca.key": 0o600, "cert.pem": 0o644, "key.pem": 0o600, "bundle.pem": 0o644}
+    for name, believed in (("x.cay.localhost", True), ("api.example.org", False)):
+        openssl = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                   "-subj", "/O=x", "-addext", f"subjectAltName=DNS:{name}", "-addext", "basicConstraints=critical,CA:FALSE",
+                   "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-keyout", tmp_path / "k.pem", "-out",
+                   tmp_path / "c.pem"]
+        subprocess.run(openssl, check=True, capture_output=True)
+        done = subprocess.run(["openssl", "verify", "-CAfile", folder / "ca.pem", tmp_path / "c.pem"], capture_output=True,
+                              text=True)
+        assert (done.returncode == 0) == believed, (name, done.stderr)
+        assert believed or "permitted subtree violation" in done.stderr
+    again = (folder / "cert.pem").read_bytes()
+    assert cay("up").returncode == 0 and (folder / "cert.pem").read_bytes() == again
 
 
 @pytest.mark.parametrize("command", COMMANDS)

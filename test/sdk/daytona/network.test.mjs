@@ -1,6 +1,6 @@
 // Daytona's SDK, unmodified, against what cay has of its API: sandboxes are made, found, listed and ended, and their
 // network settings changed. Daytona's way to run a command is not there yet: cay's own is asked to. The server comes
-// from E2B_API_URL and E2B_API_KEY. That what is allowed passes is shown where there is an internet to reach:
+// from E2B_DOMAIN and E2B_API_KEY. That what is allowed passes is shown where there is an internet to reach:
 // test/scenario/test_egress_daytona.py. Here no connection leaves the machine: each is refused.
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -9,7 +9,7 @@ import {
   Daytona, DaytonaAuthenticationError, DaytonaError, DaytonaNotFoundError, DaytonaValidationError,
 } from '@daytonaio/sdk'
 
-const server = process.env.E2B_API_URL
+const server = `https://${process.env.E2B_DOMAIN}`
 const key = process.env.E2B_API_KEY
 const config = { apiKey: key, apiUrl: `${server}/api`, useDeprecatedPolling: true }
 const daytona = new Daytona(config)

@@ -1,4 +1,4 @@
-// What the tests share. The server comes from E2B_API_URL, E2B_SANDBOX_URL, E2B_DOMAIN and E2B_API_KEY.
+// What the tests share. The server comes from E2B_DOMAIN and E2B_API_KEY alone, as `cay env` gives them.
 import { readFileSync } from 'node:fs'
 import { Sandbox } from 'e2b'
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import http from 'node:http'
+import https from 'node:https'
 import { test } from 'node:test'
 import { AuthenticationError, Sandbox, SandboxError, SandboxNotFoundError } from 'e2b'
 import { template, until, withSandbox } from './helpers.mjs'
@@ -95,11 +96,11 @@ test('sandboxes do not see each other', async () => {
   }))
 })
 
-/** One plain request as a browser would make it: the host name tells sandbox and port. */
-function get(host) {
-  const { hostname, port } = new URL(process.env.E2B_SANDBOX_URL)
+/** One request as a browser would make it: the host name tells sandbox and port. */
+function get(host, scheme = https) {
+  const [hostname, port] = host.split(':')
   return new Promise((resolve, reject) => {
-    http.get({ hostname, port, path: '/', headers: { Host: host } }, (response) => {
+    scheme.get({ hostname, port, path: '/', headers: { Host: host } }, (response) => {
       let text = ''
       response.on('data', (chunk) => { text += chunk })
       response.on('end', () => resolve({ status: response.statusCode, text }))
@@ -118,6 +119,7 @@ test('a port inside is reached by the host name', async () => {
       return got.status === 200 && got
     }, 'the server inside')
     assert.equal(answer.text, 'hello from inside')
+    assert.equal((await get(host, http)).text, 'hello from inside') // plain HTTP on the same port
     assert.equal((await get(sandbox.getHost(8001))).status, 502)
     await sandbox.kill()
     assert.equal((await get(host)).status, 502)
@@ -135,7 +137,7 @@ test('a missing or wrong key is refused', async () => {
 })
 
 test('sandboxes of others cannot be seen, used or ended', async () => {
-  const answer = await fetch(`${process.env.E2B_API_URL}/cay/v1/keys`, {
+  const answer = await fetch(`https://api.${process.env.E2B_DOMAIN}/cay/v1/keys`, {
     method: 'POST',
     headers: { 'X-API-Key': process.env.E2B_API_KEY, 'Content-Type': 'application/json' },
     body: JSON.stringify({ tenant: 'sdk-other', label: 'test' }),
@@ -154,7 +156,7 @@ test('sandboxes of others cannot be seen, used or ended', async () => {
 test('an agent without its token answers nothing', async () => {
   await withSandbox(async (sandbox) => {
     const headers = { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': '49983' }
-    const call = (more) => fetch(`${process.env.E2B_SANDBOX_URL}/files?path=/etc/passwd`, { headers: { ...headers, ...more } })
+    const call = (more) => fetch(`https://sandbox.${process.env.E2B_DOMAIN}/files?path=/etc/passwd`, { headers: { ...headers, ...more } })
     assert.equal((await call({})).status, 401)
     assert.equal((await call({ 'X-Access-Token': 'wrong' })).status, 401)
   })

@@ -1,4 +1,4 @@
-"""The unmodified E2B SDK against the server that E2B_API_URL and its companions name."""
+"""The unmodified E2B SDK against the server that E2B_DOMAIN and E2B_API_KEY name."""
 
 import os
 import time

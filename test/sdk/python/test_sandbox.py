@@ -70,7 +70,7 @@ def test_wrong_key(template):
 
 def test_sandboxes_of_others(factory):
     request = urllib.request.Request(
-        os.environ["E2B_API_URL"] + "/cay/v1/keys", method="POST",
+        f"https://api.{os.environ['E2B_DOMAIN']}/cay/v1/keys", method="POST",
         data=json.dumps({"tenant": "sdk-python", "label": "test"}).encode(),
         headers={"X-API-Key": os.environ["E2B_API_KEY"], "Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=30) as answer:
