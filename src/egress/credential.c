@@ -365,3 +365,26 @@ bool credential_knows(const struct credential *c, const char *host, uint16_t por
 {
     return policy_name(c->bound, host, port).action != POLICY_DENY;
 }
+
+bool credential_is_key_header(const char *name)
+{
+    static const char *const names[] = {
+        "authorization", "x-api-key", "api-key", "apikey", "x-goog-api-key", "x-auth-token",
+        "x-auth-key", "x-access-token", "private-token", "ocp-apim-subscription-key",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (strcasecmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+bool credential_goes_in(const struct credential *c, const char *header)
+{
+    if (c->any_header)
+        return true;
+    for (size_t i = 0; i < c->in_header_count; i++)
+        if (strcasecmp(c->in_headers[i], header) == 0)
+            return true;
+    return c->in_header_count == 0 && credential_is_key_header(header);
+}

@@ -13,6 +13,8 @@
  *    "header": "X-Api-Key", "prefix": "Token ",                  of kind header
  *    "parameter": "key",                                         of kind query
  *    "region": "eu-west-1", "service": "s3",                     of kind aws-sigv4; else the client's
+ *    "headers": ["Authorization"], "target": true,               of kind placeholder: where it may stand
+ *    "bodies": true, "require": true,                            (require: must stand)
  *    "insecure": true}                                           also over plain HTTP
  *
  * and the value is a text; for basic "user:password"; for headers an object {name: value}; for
@@ -32,6 +34,7 @@
 #define CREDENTIAL_KEY_BYTES      32u
 #define CREDENTIAL_SEALED_MAX     32768u /* of the base64 text */
 #define CREDENTIAL_PARAMETER_SIZE 65u
+#define CREDENTIAL_PLACES_MAX     16u /* headers that a placeholder may stand in */
 
 enum credential_kind {
     CREDENTIAL_BEARER,
@@ -61,6 +64,9 @@ struct credential {
     char name[POLICY_CREDENTIAL_MAX + 1];
     enum credential_kind kind;
     bool insecure;
+    bool any_header, in_target, in_bodies, require; /* of kind placeholder */
+    char *in_headers[CREDENTIAL_PLACES_MAX];        /* none: those that keys are usual in */
+    size_t in_header_count;
     struct policy *bound;
     char *header, *prefix, *parameter, *region, *service; /* NULL where bind has none */
     char *value; /* of the kinds with one text; of basic "user:password" */
@@ -93,6 +99,12 @@ bool credential_allows(const struct credential *c, const char *host, uint16_t po
 
 /* Could any request to that host have it? */
 bool credential_knows(const struct credential *c, const char *host, uint16_t port);
+
+/* May a placeholder of it stand in that header? */
+bool credential_goes_in(const struct credential *c, const char *header);
+
+/* Is it a header that servers take a key from? Of those, a request has only what is put there. */
+bool credential_is_key_header(const char *name);
 
 bool credential_is_name(const char *name, size_t n);
 

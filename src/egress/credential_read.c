@@ -154,6 +154,75 @@ static enum err_code read_bind_text(struct credential *c, const struct bind_text
     return ERR_OK;
 }
 
+/* -- where a placeholder may stand -------------------------------------------------------------- */
+
+static const struct bind_flag {
+    const char *key;
+    size_t offset;
+    bool of_all_kinds;
+} bind_flags[] = {
+    {"insecure", offsetof(struct credential, insecure), true},
+    {"target", offsetof(struct credential, in_target), false},
+    {"bodies", offsetof(struct credential, in_bodies), false},
+    {"require", offsetof(struct credential, require), false},
+};
+
+static bool is_flag(const char *key)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(bind_flags); i++)
+        if (strcmp(bind_flags[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+static enum err_code read_flags(struct credential *c, const json_t *bind, struct err *e)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(bind_flags); i++) {
+        const struct bind_flag *f = &bind_flags[i];
+        const json_t *value = json_object_get(bind, f->key);
+
+        if (!value)
+            continue;
+        if (!json_is_boolean(value))
+            return err_set(e, ERR_INVALID, "bind.%s: must be true or false", f->key);
+        if (!f->of_all_kinds && c->kind != CREDENTIAL_PLACEHOLDER)
+            return err_set(e, ERR_INVALID, "bind.%s: belongs to kind placeholder", f->key);
+        *(bool *)(void *)((char *)c + f->offset) = json_is_true(value);
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_header_names(struct credential *c, const json_t *list, struct err *e)
+{
+    const json_t *item;
+    size_t i;
+
+    if (!list)
+        return ERR_OK;
+    if (c->kind != CREDENTIAL_PLACEHOLDER)
+        return err_set(e, ERR_INVALID, "bind.headers: belongs to kind placeholder");
+    if (json_array_size(list) == 0 || json_array_size(list) > CREDENTIAL_PLACES_MAX)
+        return err_set(e, ERR_INVALID, "bind.headers: must be a list of 1 to %u headers' names",
+                       CREDENTIAL_PLACES_MAX);
+    json_array_foreach (list, i, item) {
+        const char *name = json_string_value(item);
+
+        if (name && strcmp(name, "*") == 0) {
+            c->any_header = true;
+            continue;
+        }
+        if (!name || !is_free_header(name))
+            return err_set(e, ERR_INVALID,
+                           "bind.headers[%zu]: must be a header's name that is not the proxy's "
+                           "own, or \"*\" for any",
+                           i);
+        c->in_headers[c->in_header_count] = strdup(name);
+        if (!c->in_headers[c->in_header_count++])
+            return err_set(e, ERR_EXHAUSTED, "out of memory");
+    }
+    return ERR_OK;
+}
+
 /* The place of an error in the rule, as one in bind: ".domains[0]: ...". */
 static const char *place_of(const char *text)
 {
@@ -193,7 +262,6 @@ static bool is_place(const char *key)
 
 enum err_code credential_read_bind(struct credential *c, json_t *bind, struct err *e)
 {
-    const json_t *insecure = json_object_get(bind, "insecure");
     const char *key;
     json_t *value;
 
@@ -206,7 +274,8 @@ enum err_code credential_read_bind(struct credential *c, json_t *bind, struct er
 
         if (t && read_bind_text(c, t, value, e) != ERR_OK)
             return e->code;
-        if (!t && !is_place(key) && strcmp(key, "kind") != 0 && strcmp(key, "insecure") != 0)
+        if (!t && !is_place(key) && !is_flag(key) && strcmp(key, "kind") != 0 &&
+            strcmp(key, "headers") != 0)
             return err_set(e, ERR_INVALID, "bind: there is no \"%.40s\"", key);
     }
     for (size_t i = 0; i < ARRAY_SIZE(bind_texts); i++)
@@ -214,9 +283,9 @@ enum err_code credential_read_bind(struct credential *c, json_t *bind, struct er
             !json_object_get(bind, bind_texts[i].key))
             return err_set(e, ERR_INVALID, "bind.%s: is needed with kind %s", bind_texts[i].key,
                            kind_names[c->kind]);
-    if (insecure && !json_is_boolean(insecure))
-        return err_set(e, ERR_INVALID, "bind.insecure: must be true or false");
-    c->insecure = json_is_true(insecure);
+    if (read_flags(c, bind, e) != ERR_OK ||
+        read_header_names(c, json_object_get(bind, "headers"), e) != ERR_OK)
+        return e->code;
     return read_places(c, bind, e);
 }
 
@@ -316,6 +385,8 @@ enum err_code credential_read_value(struct credential *c, const json_t *json, st
 void credential_clear(struct credential *c)
 {
     policy_free(c->bound);
+    for (size_t i = 0; i < c->in_header_count; i++)
+        free(c->in_headers[i]);
     free(c->header);
     free(c->prefix);
     free(c->parameter);

@@ -149,7 +149,9 @@ static enum err_code set_headers(struct plan *p, const struct credential *c)
         enum err_code code;
 
         buf_init(&b, INJECT_TEXT_MAX);
-        code = inject_substitute(p, h->value, strlen(h->value), PLACE_PLAIN, &b);
+        code = inject_substitute(
+            p, &(struct inject_text){h->value, strlen(h->value), PLACE_PLAIN, INJECT_OWN, NULL},
+            &b);
         if (code == ERR_OK)
             code = inject_set_header(p, h->name, "%s", b.data ? b.data : "");
         if (b.base)
@@ -158,6 +160,38 @@ static enum err_code set_headers(struct plan *p, const struct credential *c)
             return code;
     }
     return ERR_OK;
+}
+
+/* Servers that find two keys take the one they like. SDKs send a key of their own beside the one that is
+ * replaced (`Authorization` beside `x-api-key`); a key that somebody else gave the program would make the
+ * host work for him. */
+static enum err_code leave_out_other_keys(struct plan *p)
+{
+    struct place at;
+
+    for (size_t i = 0; i < p->head->header_count; i++) {
+        const struct http_header *h = &p->head->headers[i];
+
+        if (credential_is_key_header(h->name) && !place_find(h->value, strlen(h->value), &at) &&
+            !inject_is_removed(p, h->name) && leave_out(p, h->name) != ERR_OK)
+            return p->e->code;
+    }
+    return ERR_OK;
+}
+
+/* A request that has to carry the placeholder, and its key only. */
+static enum err_code check_required(struct plan *p)
+{
+    const struct credential *c = p->named;
+
+    if (!c || !c->require)
+        return ERR_OK;
+    if (!p->named_stands)
+        return err_set(p->e, ERR_DENIED,
+                       "a request to this host must carry the key cay-secret:%s in place of any "
+                       "other",
+                       c->name);
+    return leave_out_other_keys(p);
 }
 
 static enum err_code put_credential(struct plan *p)
@@ -172,9 +206,10 @@ static enum err_code put_credential(struct plan *p)
         return err_set(p->e, ERR_DENIED,
                        "the rule names the credential %.64s, which this sandbox was not given",
                        name);
-    if (c->kind == CREDENTIAL_PLACEHOLDER)
+    p->named = c->kind == CREDENTIAL_PLACEHOLDER ? c : NULL;
+    if (p->named)
         return ERR_OK;
-    if (inject_check_bound(p, c) != ERR_OK)
+    if (inject_check_bound(p, c) != ERR_OK || leave_out_other_keys(p) != ERR_OK)
         return p->e->code;
     switch (c->kind) {
     case CREDENTIAL_BEARER: return inject_set_header(p, "Authorization", "Bearer %s", c->value);
@@ -221,7 +256,7 @@ static bool has_placeholders_here(const struct plan *p)
     const struct credentials *all = p->r->credentials;
 
     for (size_t i = 0; all && i < all->count; i++)
-        if (all->list[i].kind == CREDENTIAL_PLACEHOLDER && bound_here(p, &all->list[i]))
+        if (all->list[i].in_bodies && bound_here(p, &all->list[i]))
             return true;
     return false;
 }
@@ -277,6 +312,8 @@ static enum err_code decide(struct plan *p)
         code = inject_replace_in_target(p);
     if (code == ERR_OK)
         code = inject_replace_in_headers(p);
+    if (code == ERR_OK)
+        code = check_required(p);
     if (code == ERR_OK && p->r->host)
         code = prepare_late(p);
     return code == ERR_OK ? prepare_redact(p) : code;

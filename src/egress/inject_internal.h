@@ -16,7 +16,9 @@ struct plan {
     size_t removed;
     struct rewrite_job *job;
     struct redact *redact;
-    const struct credential *sign; /* aws-sigv4, at the end */
+    const struct credential *sign;  /* aws-sigv4, at the end */
+    const struct credential *named; /* by the policy, where it is a placeholder's */
+    bool named_stands;              /* its placeholder was replaced */
     struct err *e;
 };
 
@@ -36,8 +38,22 @@ enum err_code inject_set_header(struct plan *p, const char *name, const char *fm
 
 /* -- inject_place.c ---------------------------------------------------------------------------- */
 
-/* Appends text with its placeholders replaced, all of which must be allowed to be. */
-enum err_code inject_substitute(struct plan *p, const char *text, size_t n, enum place_escape how,
-                                struct buf *out);
+/* Where a text comes from whose placeholders are replaced. */
+enum inject_where {
+    INJECT_OWN,   /* the owner's: a value of kind headers */
+    INJECT_HEADER /* a header of the client's: `header` */,
+    INJECT_TARGET
+};
+
+struct inject_text {
+    const char *text;
+    size_t n;
+    enum place_escape how;
+    enum inject_where where;
+    const char *header;
+};
+
+/* Appends t with its placeholders replaced, all of which must be allowed to be. */
+enum err_code inject_substitute(struct plan *p, const struct inject_text *t, struct buf *out);
 enum err_code inject_replace_in_headers(struct plan *p);
 enum err_code inject_replace_in_target(struct plan *p);

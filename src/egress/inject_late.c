@@ -217,7 +217,7 @@ static const struct credential *credential_here(const struct late *l, const stru
 {
     const struct credential *c = credentials_find(l->credentials, at->name, at->name_len);
 
-    return c && c->kind == CREDENTIAL_PLACEHOLDER && (l->tls || c->insecure) &&
+    return c && c->in_bodies && (l->tls || c->insecure) &&
                    credential_allows(c, l->host, l->port, l->method, l->path)
                ? c
                : NULL;

@@ -12,30 +12,55 @@ static const struct credential *of_place(const struct plan *p, const struct plac
     return credentials_find(p->r->credentials, at->name, at->name_len);
 }
 
-/* Appends text with its placeholders replaced, all of which must be allowed to be. */
-enum err_code inject_substitute(struct plan *p, const char *text, size_t n, enum place_escape how,
-                                struct buf *out)
+/* May its placeholder stand there? What a host stores of a request (names, bodies, most headers) can be
+ * asked for again, in pieces or in a form that is not found; a header that holds keys is not stored. */
+static enum err_code check_place(struct plan *p, const struct credential *c,
+                                 const struct inject_text *t)
 {
+    if (t->where == INJECT_TARGET && !c->in_target)
+        return err_set(p->e, ERR_DENIED,
+                       "the credential %s is not put into paths and queries: its owner may set "
+                       "\"target\": true in its binding",
+                       c->name);
+    if (t->where == INJECT_HEADER && !credential_goes_in(c, t->header))
+        return err_set(p->e, ERR_DENIED,
+                       "the credential %s is not put into the header %.64s: its owner may name it "
+                       "in \"headers\" of its binding",
+                       c->name, t->header);
+    return ERR_OK;
+}
+
+static enum err_code check_placeholder(struct plan *p, const struct place *at,
+                                       const struct credential *c, const struct inject_text *t)
+{
+    if (!c)
+        return err_set(p->e, ERR_DENIED, "there is no credential %.*s for this sandbox",
+                       (int)at->name_len, at->name);
+    if (c->kind != CREDENTIAL_PLACEHOLDER)
+        return err_set(p->e, ERR_DENIED,
+                       "the credential %s is not one of kind placeholder: its place is its own",
+                       c->name);
+    if (inject_check_bound(p, c) != ERR_OK)
+        return p->e->code;
+    return check_place(p, c, t);
+}
+
+enum err_code inject_substitute(struct plan *p, const struct inject_text *t, struct buf *out)
+{
+    const char *text = t->text;
+    size_t n = t->n;
     struct place at;
-    enum err_code code;
     int rc = 0;
 
     while (rc == 0 && place_find(text, n, &at)) {
         const struct credential *c = of_place(p, &at);
 
-        if (!c)
-            return err_set(p->e, ERR_DENIED, "there is no credential %.*s for this sandbox",
-                           (int)at.name_len, at.name);
-        if (c->kind != CREDENTIAL_PLACEHOLDER)
-            return err_set(p->e, ERR_DENIED,
-                           "the credential %s is not one of kind placeholder: its place is its own",
-                           c->name);
-        code = inject_check_bound(p, c);
-        if (code != ERR_OK)
-            return code;
+        if (check_placeholder(p, &at, c, t) != ERR_OK)
+            return p->e->code;
+        p->named_stands |= c == p->named;
         rc = buf_append(out, text, at.at);
         if (rc == 0)
-            rc = place_put(out, c->value, how);
+            rc = place_put(out, c->value, t->how);
         text += at.at + at.len;
         n -= at.at + at.len;
     }
@@ -45,8 +70,9 @@ enum err_code inject_substitute(struct plan *p, const char *text, size_t n, enum
 /* -- headers ------------------------------------------------------------------------------------ */
 
 /* "Basic " and base64 of text with placeholders. ERR_NOT_FOUND: it is none. */
-static enum err_code basic_value(struct plan *p, const char *value, struct buf *out)
+static enum err_code basic_value(struct plan *p, const struct http_header *h, struct buf *out)
 {
+    const char *value = h->value;
     size_t n = strlen(value);
     CLEANUP_FREE char *raw = NULL, *text = NULL;
     CLEANUP_BUF struct buf plain;
@@ -63,7 +89,8 @@ static enum err_code basic_value(struct plan *p, const char *value, struct buf *
     len = base64_decode(value + 6, n - 6, raw);
     if (len < 0 || !place_find(raw, (size_t)len, &at))
         return ERR_NOT_FOUND;
-    code = inject_substitute(p, raw, (size_t)len, PLACE_PLAIN, &plain);
+    code = inject_substitute(
+        p, &(struct inject_text){raw, (size_t)len, PLACE_PLAIN, INJECT_HEADER, h->name}, &plain);
     if (code != ERR_OK)
         return code;
     text = malloc(base64_encoded_len(plain.len) + 1);
@@ -82,9 +109,12 @@ static enum err_code replace_in_header(struct plan *p, const struct http_header 
 
     buf_init(&b, INJECT_TEXT_MAX);
     if (place_find(h->value, strlen(h->value), &at))
-        code = inject_substitute(p, h->value, strlen(h->value), PLACE_PLAIN, &b);
+        code = inject_substitute(p,
+                                 &(struct inject_text){h->value, strlen(h->value), PLACE_PLAIN,
+                                                       INJECT_HEADER, h->name},
+                                 &b);
     else
-        code = basic_value(p, h->value, &b);
+        code = basic_value(p, h, &b);
     if (code == ERR_NOT_FOUND)
         return ERR_OK;
     if (code == ERR_OK)
@@ -137,7 +167,9 @@ enum err_code inject_replace_in_target(struct plan *p)
     buf_init(&b, HTTP_MAX_HEAD_BYTES);
     if (!place_find(target, strlen(target), &at))
         return ERR_OK;
-    if (inject_substitute(p, target, strlen(target), PLACE_FORM, &b) != ERR_OK)
+    if (inject_substitute(
+            p, &(struct inject_text){target, strlen(target), PLACE_FORM, INJECT_TARGET, NULL},
+            &b) != ERR_OK)
         return p->e->code;
     credential_wipe(p->job->target);
     p->job->target = buf_take(&b);
