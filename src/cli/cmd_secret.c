@@ -108,6 +108,7 @@ static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
 
 static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
 {
+    static const char *const flags[] = {"insecure", "target", "bodies", "require"};
     const char *kind = cli_value(c, "kind"), *prefix = cli_value(c, "prefix");
 
     if (add_kind(bind, kind ? kind : "bearer", e) != ERR_OK)
@@ -121,8 +122,10 @@ static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
                        "the value");
     if (prefix)
         json_object_set_new(bind, "prefix", json_string(prefix));
-    if (cli_flag(c, "insecure"))
-        json_object_set_new(bind, "insecure", json_true());
+    add_list(c, bind, "header", "headers");
+    for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+        if (cli_flag(c, flags[i]))
+            json_object_set_new(bind, flags[i], json_true());
     return ERR_OK;
 }
 

@@ -337,6 +337,15 @@ const struct cli_command cli_commands[] = {
              NULL},
             {0, "prefix", "TEXT", "Before the value, with header:NAME.", NULL},
             {0, "insecure", NULL, "Also over plain HTTP, where everybody can read it.", NULL},
+            {0, "header", "HEADER",
+             "A placeholder may stand in this header, * in any; else in those that keys are usual "
+             "in. "
+             "May be repeated.",
+             NULL},
+            {0, "target", NULL, "A placeholder may stand in paths and queries, which servers log.",
+             NULL},
+            {0, "bodies", NULL, "A placeholder may stand in bodies, which servers keep.", NULL},
+            {0, "require", NULL, "Requests without the placeholder are refused.", NULL},
             {0, "file", "FILE", "Read the value from there.", "file"}),
         .examples = EXAMPLES(
             {"cay secret set MODEL_KEY --domain=api.example.com < key", "Authorization: Bearer"},

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define AUTOMATON_WORDS_MAX 256u
+#define AUTOMATON_WORDS_MAX 1024u
 #define AUTOMATON_WORD_MAX  32768u /* bytes of one */
 #define AUTOMATON_TOTAL_MAX \
     (512u * 1024u)            /* bytes of all; 16 bytes of memory for each, as a rule */

@@ -369,8 +369,11 @@ bool credential_knows(const struct credential *c, const char *host, uint16_t por
 bool credential_is_key_header(const char *name)
 {
     static const char *const names[] = {
-        "authorization", "x-api-key", "api-key", "apikey", "x-goog-api-key", "x-auth-token",
-        "x-auth-key", "x-access-token", "private-token", "ocp-apim-subscription-key",
+        "authorization",  "x-api-key",
+        "api-key",        "apikey",
+        "x-goog-api-key", "x-auth-token",
+        "x-auth-key",     "x-access-token",
+        "private-token",  "ocp-apim-subscription-key",
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)

@@ -47,8 +47,8 @@ static size_t advance(const struct automaton *a, struct finder_reading *r, unsig
     return word;
 }
 
-static size_t advance_all(const struct automaton *a, const struct finder_set *from,
-                          unsigned char c, unsigned bytes, struct finder_set *to)
+static size_t advance_all(const struct automaton *a, const struct finder_set *from, unsigned char c,
+                          unsigned bytes, struct finder_set *to)
 {
     size_t longest = 0;
     unsigned i = 0;

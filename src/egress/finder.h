@@ -17,7 +17,8 @@
 
 struct finder_reading {
     automaton_state state;
-    uint32_t more; /* bytes that what it has of a word is longer than the word's characters, or fewer */
+    uint32_t
+        more; /* bytes that what it has of a word is longer than the word's characters, or fewer */
 };
 
 struct finder_set {
@@ -28,7 +29,7 @@ struct finder_set {
 /* All zero: at the start of a stream. */
 struct finder {
     struct finder_set now;
-    struct finder_set before;              /* the escape that has begun, if one has */
+    struct finder_set before;                /* the escape that has begun, if one has */
     unsigned char escape[FINDER_ESCAPE_MAX]; /* what there is of it */
     unsigned escape_len;
 };

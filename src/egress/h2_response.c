@@ -110,6 +110,10 @@ int response_head(struct h2_stream *s, bool ends)
         response_fail(s, 502, REFLECT_CODED_REASON);
         return 0;
     }
+    if (s->redact && reflect_is_part(status, h2_fields_get(f, "content-type"))) {
+        response_fail(s, 502, REFLECT_PART_REASON);
+        return 0;
+    }
     out = calloc(1, sizeof(*out));
     if (!out)
         return -ENOMEM;

@@ -287,7 +287,7 @@ static enum err_code prepare_late(struct plan *p)
 
 /* -- what answers are searched for ------------------------------------------------------------- */
 
-/* An answer that is compressed could not be searched, nor a conversation. */
+/* An answer that is compressed could not be searched, nor a conversation, nor one in ranges. */
 static enum err_code prepare_redact(struct plan *p)
 {
     int rc = reflect_secrets(p->r->credentials, p->r->host, p->r->port, &p->redact);
@@ -296,8 +296,8 @@ static enum err_code prepare_redact(struct plan *p)
         return inject_take_rc(p, rc);
     if (leave_out(p, "sec-websocket-extensions") != ERR_OK)
         return p->e->code;
-    for (size_t i = 0; reflect_asks_for_coding[i]; i++)
-        if (leave_out(p, reflect_asks_for_coding[i]) != ERR_OK)
+    for (size_t i = 0; reflect_leaves_out[i]; i++)
+        if (leave_out(p, reflect_leaves_out[i]) != ERR_OK)
             return p->e->code;
     return inject_set_header(p, "Accept-Encoding", "identity");
 }

@@ -9,12 +9,13 @@
  *
  * Placeholders are `cay-secret:NAME` and `${e2b.secrets.NAME}`, NAME a credential of kind placeholder:
  *
- *   in header values, also inside Basic's base64, and in the target: replaced toward a host that NAME
- *   is bound to; any other request with one is refused;
- *   in bodies of text, JSON and forms with a Content-Length of at most REWRITE_BODY_MAX: replaced
- *   where NAME is bound to the host, left as it is where not (a text may speak of a placeholder). In
- *   longer and chunked bodies, and those of other types, nothing is looked for: the placeholder goes
- *   out as it is, which gives nothing away.
+ *   in header values (also inside Basic's base64) and the target: replaced toward a host that NAME is bound
+ *   to, where its binding lets it stand (credential_goes_in, in_target); any other request with one is
+ *   refused;
+ *   in bodies of text, JSON and forms of at most REWRITE_BODY_MAX: replaced where NAME is bound to the
+ *   host and its binding says so (in_bodies), left as it is where not (a text may speak of a placeholder).
+ *   In longer bodies, and those of other types, nothing is looked for: the placeholder goes out as it
+ *   is, which gives nothing away.
  *
  * Answers of a host that any of the sandbox's credentials is bound to are searched for its secrets. */
 

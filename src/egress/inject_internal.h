@@ -40,7 +40,7 @@ enum err_code inject_set_header(struct plan *p, const char *name, const char *fm
 
 /* Where a text comes from whose placeholders are replaced. */
 enum inject_where {
-    INJECT_OWN,   /* the owner's: a value of kind headers */
+    INJECT_OWN, /* the owner's: a value of kind headers */
     INJECT_HEADER /* a header of the client's: `header` */,
     INJECT_TARGET
 };

@@ -109,10 +109,10 @@ static enum err_code replace_in_header(struct plan *p, const struct http_header 
 
     buf_init(&b, INJECT_TEXT_MAX);
     if (place_find(h->value, strlen(h->value), &at))
-        code = inject_substitute(p,
-                                 &(struct inject_text){h->value, strlen(h->value), PLACE_PLAIN,
-                                                       INJECT_HEADER, h->name},
-                                 &b);
+        code = inject_substitute(
+            p,
+            &(struct inject_text){h->value, strlen(h->value), PLACE_PLAIN, INJECT_HEADER, h->name},
+            &b);
     else
         code = basic_value(p, h, &b);
     if (code == ERR_NOT_FOUND)

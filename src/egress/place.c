@@ -65,6 +65,8 @@ int place_put(struct buf *b, const char *s, enum place_escape how)
 
         if (how == PLACE_JSON)
             rc = buf_printf(b, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+        else if (how == PLACE_PLUS && c == ' ')
+            rc = buf_append(b, "+", 1);
         else
             rc = buf_printf(b, is_unreserved(c) ? "%c" : "%%%02X", c);
     }

@@ -18,7 +18,8 @@ bool place_find(const char *text, size_t n, struct place *out);
 enum place_escape {
     PLACE_PLAIN,
     PLACE_JSON, /* inside a string */
-    PLACE_FORM  /* percent-encoded: forms, paths, queries */
+    PLACE_FORM, /* percent-encoded: forms, paths, queries */
+    PLACE_PLUS  /* the same, as forms do where there are blanks */
 };
 
 int place_put(struct buf *b, const char *secret, enum place_escape how) WARN_UNUSED;

@@ -1,6 +1,6 @@
 #include "egress/redact.h"
 
-#include "egress/automaton.h"
+#include "egress/finder.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum { FRAMING, CONTENTS, STREAMS };
  * the stream's start. Secrets that overlap are one run, so that no byte is written twice: a download of
  * nothing but beginnings of one long secret costs no more than another. */
 struct stream {
-    automaton_state state;
+    struct finder finder;
     uint64_t seen, covered_from, covered_to;
 };
 
@@ -119,7 +119,7 @@ static void cover_secret(struct redact *r, int stream, size_t at, size_t n)
 /* One byte, at this place. */
 static void search(struct redact *r, int stream, size_t at, unsigned char c)
 {
-    size_t n = automaton_step(r->secrets, &r->streams[stream].state, c);
+    size_t n = finder_step(r->secrets, &r->streams[stream].finder, c);
 
     r->streams[stream].seen++;
     if (n > 0)
@@ -132,7 +132,7 @@ static void search_all(struct redact *r, int stream, size_t at, const char *data
     struct stream *s = &r->streams[stream];
 
     for (size_t i = 0; i < n; i++) {
-        size_t skip = s->state ? 0 : automaton_skip(r->secrets, data + i, n - i);
+        size_t skip = finder_skip(r->secrets, &s->finder, data + i, n - i);
 
         i += skip;
         s->seen += skip;
@@ -165,11 +165,11 @@ int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
  * what stands in and after it. */
 static size_t kept_of(const struct redact *r, int stream)
 {
-    size_t at = r->bytes.len, most = 0;
+    size_t at = r->bytes.len, most = 0, chars = 0;
 
-    if (r->streams[stream].state) /* else it may not even be built */
-        most = automaton_begun(r->secrets, r->streams[stream].state);
-    if (most <= r->lenient)
+    if (r->streams[stream].seen > 0) /* else it may not even be built */
+        most = finder_begun(r->secrets, &r->streams[stream].finder, &chars);
+    if (r->lenient > 0 && chars <= r->lenient)
         return 0;
     while (at > 0 && most > 0)
         most -= r->marks.data[--at] == stream;

@@ -5,13 +5,14 @@
  *
  * There are two streams in one: contents, which are searched as if nothing stood between them, and
  * framing (chunk lines, trailers), likewise. What is kept back is bounded by REDACT_WINDOW_MAX. Pure: no
- * I/O. All secrets are searched for at once: see automaton.h for what a byte costs. */
+ * I/O. All secrets are searched for at once: see automaton.h for what a byte costs,
+ * and finder.h for how its characters may be escaped. */
 
 #include "base/buf.h"
 
 #include <stdbool.h>
 
-#define REDACT_SECRETS_MAX 256u
+#define REDACT_SECRETS_MAX 1024u
 #define REDACT_SECRET_MAX  32768u          /* bytes of one */
 #define REDACT_TOTAL_MAX   (512u * 1024u)  /* of all */
 #define REDACT_WINDOW_MAX  (1024u * 1024u) /* contents that may be a secret, and framing in it */
@@ -29,7 +30,7 @@ struct redact *redact_share(struct redact *r);
 int redact_add(struct redact *r, const char *secret, size_t n);
 size_t redact_count(const struct redact *r);
 
-/* So many bytes that begin a secret are not kept back (those after them are still written over): for
+/* So many characters that begin a secret are not kept back (those after them are still written over): for
  * conversations in which a byte that is kept back would be waited for. 0 at first. */
 void redact_set_lenient(struct redact *r, size_t n);
 

@@ -16,8 +16,16 @@ int reflect_secrets(const struct credentials *all, const char *host, uint16_t po
 struct reflect_cache *reflect_cache_new(void);
 void reflect_cache_free(struct reflect_cache *cache);
 
-/* Request headers that ask for an answer which could not be looked through; NULL-terminated. */
-extern const char *const reflect_asks_for_coding[];
+/* Request headers that ask for an answer which could not be looked through (compressed, a few bytes of
+ * the whole, a difference to another); NULL-terminated. */
+extern const char *const reflect_leaves_out[];
+
+/* Is an answer with that status and these headers a part of one? */
+bool reflect_is_part(int status, const char *content_type);
+
+#define REFLECT_PART_REASON                                                                    \
+    "the server has answered with a part of the whole though it was not asked to: what is in " \
+    "pieces could not be searched for the credential"
 
 /* Is an answer with that header one? */
 bool reflect_is_coded(const struct http_header *h);

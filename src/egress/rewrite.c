@@ -226,6 +226,8 @@ static int after_head(struct rewrite *w, const struct http_head *h, size_t n, st
 
     if (h->status >= 200 && h->framing != HTTP_BODY_NONE && is_encoded(h))
         return refuse(w, REFLECT_CODED_REASON, out);
+    if (reflect_is_part(h->status, http_head_get(h, "content-type")))
+        return refuse(w, REFLECT_PART_REASON, out);
     rc = redact_feed(w->redact, w->answer.data, n, true);
     if (rc == 0)
         rc = redact_take(w->redact, true, out);

@@ -12,6 +12,7 @@ import hmac
 import http.server
 import json
 import pathlib
+import re
 import socket
 import ssl
 import struct
@@ -59,7 +60,7 @@ def signature_is_good(method, target, headers, body):
 
 class Origin(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    log_path, lock, released = None, threading.Lock(), threading.Event()
+    log_path, lock, released, stored = None, threading.Lock(), threading.Event(), b""
 
     def body(self):
         if self.headers.get("Transfer-Encoding") != "chunked":
@@ -126,6 +127,31 @@ class Origin(http.server.BaseHTTPRequestHandler):
 
     def on_echo_gzip(self, _):
         self.say(200, gzip.compress(json.dumps(self.headers.items()).encode()), Content_Encoding="gzip")
+
+    def on_echo_as(self, _):
+        """Its headers in the form that the query names."""
+        text = json.dumps([value for _, value in self.headers.items()])
+        how = self.path.partition("?")[2]
+        self.say(200, {
+            "slash": lambda: text.replace("/", "\\/"),
+            "unicode": lambda: "".join(f"\\u{ord(c):04x}" for c in text),
+            "lower": lambda: "".join(f"%{ord(c):02x}" for c in text),
+            "partial": lambda: "".join(f"%{ord(c):02X}" if i % 3 == 1 else c for i, c in enumerate(text)),
+            "html": lambda: "".join(f"&#{ord(c)};" for c in text),
+            "base64": lambda: base64.b64encode(b"x" + text.encode()).decode(),
+            "hex": lambda: text.encode().hex(),
+        }[how]().encode())
+
+    def on_file(self, body):
+        """What was put there, in the ranges that are asked for."""
+        if self.command == "PUT":
+            Origin.stored = body or self.headers.get("X-Api-Key", "").encode()
+            return self.say(200, {})
+        first, last = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "bytes=0-99999")).groups()
+        part = self.stored[int(first):int(last) + 1]
+        if "Range" in self.headers or self.path.endswith("?anyway"):
+            return self.say(206, part, Content_Range=f"bytes {first}-{last}/{len(self.stored)}")
+        return self.say(200, part)
 
     def on_redirect(self, _):
         self.say(302, {}, Location=urllib.parse.unquote(self.path.partition("?")[2]))

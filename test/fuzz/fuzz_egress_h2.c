@@ -60,6 +60,7 @@ static void make_credentials(void)
 
         snprintf(c->name, sizeof(c->name), "%s", names[i]);
         c->kind = kinds[i];
+        c->any_header = c->in_target = c->in_bodies = c->kind == CREDENTIAL_PLACEHOLDER;
         FUZZ_CHECK(policy_new(policy, &c->bound, &e) == ERR_OK);
         json_decref(policy);
         if (kinds[i] != CREDENTIAL_SIGV4) {

@@ -54,7 +54,8 @@ static void make_credentials(void)
     c->access_key_id = strdup("AKIDEXAMPLE");
     c->secret_access_key = strdup(SECRET);
     c->session_token = strdup("session-" SECRET);
-    add("here", CREDENTIAL_PLACEHOLDER);
+    c = add("here", CREDENTIAL_PLACEHOLDER);
+    c->any_header = c->in_target = c->in_bodies = true;
 }
 
 static void on_close(struct http_exchange *x, void *data)

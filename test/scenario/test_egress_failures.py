@@ -278,7 +278,7 @@ def test_a_secret_is_nowhere_inside(stack, box):
     """An agent that speaks to a model through it has the placeholder in its environment, memory and files: the
     control of a search that finds the key nowhere, the server's own side included."""
     reply = stack.cay.call("POST", "/cay/v1/secrets", {
-        "name": "MODEL_KEY", "value": SECRET, "bind": {"kind": "placeholder", "domains": ["web.example.com"]}})
+        "name": "MODEL_KEY", "value": SECRET, "bind": {"kind": "placeholder", "domains": ["web.example.com"], "headers": ["Authorization", "X-Own"]}})
     assert reply.status == 201, reply.body
     made = stack.cay.call("POST", "/cay/v1/sandboxes", {
         "templateID": "host", "timeout": 300, "envVars": {"API_KEY": HOLDER},

@@ -268,7 +268,7 @@ def test_not_by_compressed_echo(box, origin):
 
 
 def test_placeholders_in_headers_and_bodies(world, origin):
-    key = seal(world, "place", REAL_KEY, kind="placeholder")
+    key = seal(world, "place", REAL_KEY, kind="placeholder", headers=["*"], target=True, bodies=True)
     with sandbox(world, [key], inject("place", domains=(API, OTHER_HOST))) as s:
         r = curl(s, "-H", "X-Key: cay-secret:place", "-H", "Content-Type: application/json", "-d",
                  '{"key": "cay-secret:place"}', f"{URL}/echo?k=cay-secret:place")
@@ -324,7 +324,7 @@ def test_no_copies_in_memory(world, origin):
     if os.environ.get("CAY_SANITIZED"):
         pytest.skip("a sanitizer keeps what was freed")
     value = "zH2-" + "memory-0123456789"
-    with sandbox(world, [seal(world, "place", value, kind="placeholder")], inject("place")) as s:
+    with sandbox(world, [seal(world, "place", value, kind="placeholder", headers=["*"], target=True, bodies=True)], inject("place")) as s:
         r = curl(s, "-H", "X-Key: cay-secret:place", "-H", "Content-Type: text/plain", "-d", "cay-secret:place " * 500,
                  f"{URL}/echo?k=cay-secret:place", f"{URL}/echo-trailers", f"{URL}/echo")
         assert "[redacted]" in r.stdout and value not in r.stdout

@@ -316,7 +316,8 @@ def test_unknown_credential(world, origins):
 
 @pytest.fixture
 def holder(world):
-    with sandbox(world, [seal(world, "KEY", REAL_KEY, kind="placeholder"),
+    anywhere = {"headers": ["*"], "target": True, "bodies": True}
+    with sandbox(world, [seal(world, "KEY", REAL_KEY, kind="placeholder", **anywhere),
                          seal(world, "ELSE", "another-secret-value", kind="placeholder", domains=[OTHER_HOST])],
                  inject("KEY") + inject("ELSE", domains=[OTHER_HOST])) as s:
         yield s

@@ -491,6 +491,12 @@ static void test_redact_common_beginning(void **state)
         secret[sizeof(secret) - 1] = (char)i;
         assert_int_equal(redact_add(r, secret, sizeof(secret)), 0);
     }
+    for (unsigned i = 256; i < REDACT_SECRETS_MAX; i++) {
+        char other[16];
+
+        snprintf(other, sizeof(other), "other-%04u", i);
+        assert_int_equal(redact_add(r, other, strlen(other)), 0);
+    }
     assert_int_equal(redact_add(r, "the-last", 8), 0);
     assert_int_equal(redact_count(r), REDACT_SECRETS_MAX);
     assert_int_equal(redact_add(r, "the-last", 8), 0); /* the same */

@@ -1,0 +1,156 @@
+"""What a sandbox does to read a secret that is put on its requests: where a placeholder may stand, and what a
+server gives back. The server's log is the control: it tells that the secret was there to be given back."""
+
+import base64
+import json
+
+import pytest
+
+from worldlib import API, inject, sandbox, seal, world_with_origin  # isort: skip: it makes the next ones found
+from origins import MODEL, REAL_KEY
+
+URL = f"https://{API}:{MODEL}"
+HERE = "cay-secret:KEY"
+
+
+@pytest.fixture(scope="module")
+def world():
+    with world_with_origin("origins.py", "requests.log") as w:
+        yield w
+
+
+@pytest.fixture
+def origins(world):
+    world.origin.clear()
+    return world.origin
+
+
+def holder(world, value=REAL_KEY, **bind):
+    return sandbox(world, [seal(world, "KEY", value, kind="placeholder", **bind)], inject("KEY"))
+
+
+def curl(s, *arguments):
+    return s.curl("--cacert", s.ca, *arguments)
+
+
+def sent(origins, name):
+    return [value for line in origins.seen() for key, value in line["headers"] if key.lower() == name]
+
+
+def decoded(text):
+    """Everything in a text that may be base64, decoded at each of the four alignments."""
+    out = b""
+    for at in range(4):
+        piece = text[at:].encode().translate(None, b' "\\:,[]{}*\n')
+        out += base64.b64decode(piece[:len(piece) // 4 * 4], altchars=b"+/", validate=False)
+    return out
+
+
+# -- the answer ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", ["", "u", "us", "user", "x-access-token"])
+def test_not_through_basic(world, origins, user):
+    """Basic's base64 of a user of the sandbox's choice, echoed."""
+    with holder(world) as s:
+        r = curl(s, "-u", f"{user}:{HERE}", f"{URL}/echo")
+    echoed = base64.b64encode(f"{user}:{REAL_KEY}".encode()).decode()
+    assert sent(origins, "authorization") == [f"Basic {echoed}"]
+    assert "[redacted]" in r.stdout
+    value = [v for k, v in json.loads(r.stdout)["headers"] if k == "Authorization"][0].split()[1]
+    plain = base64.b64decode("".join(c if c.isalnum() or c in "+/=" else "A" for c in value))
+    assert REAL_KEY.encode()[1:-1] not in plain and REAL_KEY.encode()[4:10] not in plain
+
+
+@pytest.mark.parametrize("form", ["slash", "unicode", "lower", "partial", "html", "base64", "hex"])
+def test_not_in_another_form(world, origins, form):
+    secret = "sk-real/0123+456789=abc"
+    with holder(world, value=secret) as s:
+        r = curl(s, "-H", f"Authorization: Bearer {HERE}", f"{URL}/echo-as?{form}")
+    assert sent(origins, "authorization") == [f"Bearer {secret}"]
+    assert "redacted" in r.stdout, r.stdout
+
+
+def test_not_in_ranges(world, origins):
+    """Six bytes at a time of what a host keeps."""
+    with holder(world) as s:
+        put = curl(s, "-X", "PUT", "-H", f"X-Api-Key: {HERE}", f"{URL}/file")
+        ranges = [curl(s, "-H", f"Range: bytes={at}-{at + 5}", "-H", "If-Range: x", f"{URL}/file")
+                  for at in (0, 6, 12)]
+        anyway = curl(s, "-i", f"{URL}/file?anyway")
+    assert put.returncode == 0 and sent(origins, "x-api-key") == [REAL_KEY]
+    for r in ranges:
+        assert r.stdout.startswith("[redacted]") and len(r.stdout) == len(REAL_KEY)
+    assert sent(origins, "range") == sent(origins, "if-range") == []
+    assert "502" in anyway.stdout.splitlines()[0] and "a part of the whole" in anyway.stdout
+
+
+def test_ranges_where_nothing_is_searched(world, origins):
+    """The control: the same host and file, for a sandbox without the credential."""
+    with holder(world) as s:
+        curl(s, "-X", "PUT", "-H", f"X-Api-Key: {HERE}", f"{URL}/file")
+    with sandbox(world, [], []) as s:
+        r = s.curl("-k", "-H", "Range: bytes=0-5", f"{URL}/file")
+    assert r.stdout == REAL_KEY[:6]
+
+
+# -- the places ---------------------------------------------------------------------------------------
+
+
+def test_headers_alone_by_default(world, origins):
+    """A header that holds keys is replaced in; another, a path and a query are refused; a body goes as it is."""
+    with holder(world) as s:
+        good = curl(s, "-H", f"X-Api-Key: {HERE}", f"{URL}/v1/x")
+        other = curl(s, "-H", f"X-Meta: {HERE}", f"{URL}/v1/x")
+        query = curl(s, f"{URL}/v1/x?key={HERE}")
+        body = curl(s, "-H", "Content-Type: text/plain", "--data", HERE, f"{URL}/file")
+    assert json.loads(good.stdout) == {"ok": True}
+    assert "not put into the header X-Meta" in other.stdout and "headers" in other.stdout
+    assert "not put into paths and queries" in query.stdout
+    assert body.returncode == 0
+    assert [line["body"] for line in origins.seen()] == ["", HERE]
+
+
+def test_headers_that_it_names(world, origins):
+    with holder(world, headers=["X-Own"]) as s:
+        named = curl(s, "-H", f"x-own: {HERE}", f"{URL}/echo")
+        usual = curl(s, "-H", f"Authorization: Bearer {HERE}", f"{URL}/echo")
+    assert named.returncode == 0 and sent(origins, "x-own") == [REAL_KEY]
+    assert "not put into the header Authorization" in usual.stdout
+
+
+@pytest.mark.parametrize("bind, says", [
+    ({"headers": []}, "bind.headers"), ({"headers": ["Host"]}, "bind.headers[0]"), ({"headers": ["a b"]}, "bind.headers[0]"),
+    ({"headers": "Authorization"}, "bind.headers"), ({"target": 1}, "bind.target"), ({"bodies": "yes"}, "bind.bodies"),
+    ({"require": None}, "bind.require"), ({"kind": "bearer", "bodies": True}, "kind placeholder")])
+def test_bad_places(world, bind, says):
+    bind = {"kind": "placeholder", "domains": [API]} | bind
+    status, text = world.call("POST", "/v1/seal", {"tenant": "tenant1", "name": "K", "value": REAL_KEY, "bind": bind})
+    assert status == 400 and says in text, text
+
+
+# -- keys beside it -----------------------------------------------------------------------------------
+
+
+def test_no_other_key_beside_it(world, origins):
+    """Newer SDKs send Authorization beside x-api-key; an attacker's key would be one, too."""
+    with sandbox(world, [seal(world, "k", REAL_KEY, kind="header", header="x-api-key")], inject("k")) as s:
+        curl(s, "-H", "Authorization: Bearer own", "-H", "X-Auth-Token: own", "-H", "X-Other: stays", f"{URL}/v1/x")
+    assert sent(origins, "authorization") == sent(origins, "x-auth-token") == []
+    assert sent(origins, "x-api-key") == [REAL_KEY] and sent(origins, "x-other") == ["stays"]
+
+
+def test_required(world, origins):
+    """Somebody else's key would carry files out to his account at an allowed host."""
+    with holder(world) as s:
+        control = curl(s, "-H", "Authorization: Bearer attacker", f"{URL}/echo")
+    assert sent(origins, "authorization") == ["Bearer attacker"], control.stdout
+    origins.clear()
+    with holder(world, require=True) as s:
+        own = curl(s, "-H", "Authorization: Bearer attacker", f"{URL}/echo")
+        none = curl(s, f"{URL}/echo")
+        both = curl(s, "-H", f"X-Api-Key: {HERE}", "-H", "Authorization: Bearer attacker", f"{URL}/v1/x")
+    for r in (own, none):
+        assert "must carry the key cay-secret:KEY" in r.stdout, r.stdout
+    assert json.loads(both.stdout) == {"ok": True}
+    assert len(origins.seen()) == 1 and sent(origins, "authorization") == []
