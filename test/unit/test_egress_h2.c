@@ -337,6 +337,7 @@ static void use_credential(enum credential_kind kind)
     all->refs = all->count = 1;
     snprintf(all->list[0].name, sizeof(all->list[0].name), "key");
     all->list[0].kind = kind;
+    all->list[0].in_bodies = kind == CREDENTIAL_PLACEHOLDER;
     all->list[0].value = strdup(SECRET);
     assert_int_equal(policy_new(policy, &all->list[0].bound, &e), ERR_OK);
     json_decref(policy);
