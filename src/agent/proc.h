@@ -2,7 +2,7 @@
 /* The processes that were started through the API, and who listens to them.
  *
  * proc.c keeps the table and a process's life to its end event; proc_start.c forks it; proc_launch.c
- * waits until it has called exec; proc_output.c carries its output to subscribers; proc_input.c carries input to it. A process lives in the table from its
+ * waits until it has called exec; proc_signal.c ends it and what it started; proc_output.c carries its output to subscribers; proc_input.c carries input to it. A process lives in the table from its
  * start until it was reaped and its outputs are closed; then only how it ended is kept, for 30 s.
  *
  * The API names a process by its pid as seen inside, or by its tag. All on one loop; nothing blocks. */
@@ -85,6 +85,8 @@ struct proc {
     struct agent *agent;
     struct proc *next;
     pid_t pid;
+    pid_t group;      /* its process group at the start */
+    uint64_t command; /* its number, which all that it starts inherits (spawn.h) */
     bool terminal;
     bool reaped;
     bool stopping; /* killed through the API or by its deadline: do not wait for its outputs' end */
@@ -120,6 +122,7 @@ struct process_table {
     size_t count, config_bytes, subscriber_count;
     struct proc_exit *ended, **ended_last;
     size_t ended_count;
+    uint64_t commands;  /* numbers given so far */
     size_t input_bytes; /* of the bodies of SendInput that are not answered yet */
     uv_timer_t forget;
     uv_poll_t sigchld;
@@ -163,7 +166,7 @@ int proc_launch_begin(struct proc *p, const struct proc_start *s, const char *pa
 enum connect_code proc_select(struct agent *a, const json_t *selector, struct proc **out,
                               const struct proc_exit **ended, struct err *e);
 
-/* SIGTERM or SIGKILL to its process group; SIGKILL to its whole session. */
+/* In proc_signal.c: SIGTERM or SIGKILL to its process group; SIGKILL to all that it started. */
 int proc_signal(struct proc *p, int sig);
 
 /* Is there a process of that pid in the table that was not reaped yet? */

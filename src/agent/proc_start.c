@@ -233,7 +233,8 @@ static enum connect_code table_full(const struct process_table *t, const struct 
 
 /* -- the start ---------------------------------------------------------------------------------- */
 
-static struct proc *make_record(struct agent *a, const struct proc_start *s, pid_t pid)
+static struct proc *make_record(struct agent *a, const struct proc_start *s,
+                                const struct spawned *child)
 {
     struct process_table *t = a->processes;
     struct proc *p = calloc(1, sizeof(*p));
@@ -241,7 +242,9 @@ static struct proc *make_record(struct agent *a, const struct proc_start *s, pid
     if (!p)
         return NULL;
     *p = (struct proc){.agent = a,
-                       .pid = pid,
+                       .pid = child->pid,
+                       .group = child->group,
+                       .command = child->command,
                        .terminal = s->terminal,
                        .timeout_ms = s->timeout_ms,
                        .config = json_incref(s->config),
@@ -273,19 +276,19 @@ static int watch_descriptors(struct proc *p, struct descriptors *d)
 
 /* Makes the record of a child that was forked, and waits for how it goes. */
 static enum connect_code adopt(struct agent *a, const struct proc_start *s, struct descriptors *d,
-                               const char *path, pid_t pid, int status_fd, struct http_exchange *x,
-                               struct err *e)
+                               const char *path, const struct spawned *child,
+                               struct http_exchange *x, struct err *e)
 {
-    struct proc *p = make_record(a, s, pid);
+    struct proc *p = make_record(a, s, child);
     int ret = p ? watch_descriptors(p, d) : -ENOMEM;
 
     if (ret == 0)
-        ret = proc_launch_begin(p, s, path, status_fd, x);
+        ret = proc_launch_begin(p, s, path, child->status_fd, x);
     else
-        close(status_fd);
+        close(child->status_fd);
     if (ret == 0)
         return CONNECT_OK;
-    kill(pid, SIGKILL);
+    kill(child->pid, SIGKILL);
     if (p)
         proc_discard(p);
     err_set_sys(e, ERR_EXHAUSTED, ret, "error starting process '%s'", s->cmd);
@@ -298,8 +301,8 @@ enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct
     CLEANUP(program_free) struct program g = {0};
     CLEANUP(descriptors_close) struct descriptors d = {{-1, -1, -1}, {-1, -1, -1}};
     enum connect_code code = table_full(a->processes, s, e);
-    int ret, status_fd;
-    pid_t pid;
+    struct spawned child;
+    int ret;
 
     if (code != CONNECT_OK)
         return code;
@@ -318,9 +321,10 @@ enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct
                               .env = (char *const *)g.env,
                               .candidates = g.candidates,
                               .fds = {d.child[0], d.child[1], d.child[2]},
-                              .terminal = s->terminal};
-    ret = spawn_begin(&a->spawn, &r, &pid, &status_fd);
+                              .terminal = s->terminal,
+                              .command = ++a->processes->commands};
+    ret = spawn_begin(&a->spawn, &r, &child);
     if (ret < 0)
         return fork_failed(s, ret, e);
-    return adopt(a, s, &d, g.path, pid, status_fd, x, e);
+    return adopt(a, s, &d, g.path, &child, x, e);
 }

@@ -27,6 +27,7 @@ static int parse_stat(const char *text, struct procfs_stat *s)
 
     if (!at || strlen(at) < 4)
         return -EINVAL;
+    s->state = at[2];
     at += 3;
     for (size_t i = 4; i <= STAT_FIELDS; i++, at = end) {
         field[i] = strtoull(at, &end, 10);
@@ -34,7 +35,6 @@ static int parse_stat(const char *text, struct procfs_stat *s)
             return -EINVAL;
     }
     s->pid = (pid_t)strtol(text, NULL, 10);
-    s->session = (pid_t)field[6];
     s->cpu_ticks = field[14] + field[15] + field[16] + field[17];
     s->rss_pages = field[24];
     return 0;
@@ -60,6 +60,19 @@ int procfs_each(bool (*each)(const struct procfs_stat *s, void *arg), void *arg)
             break;
     }
     return 0;
+}
+
+/* "Max file locks            7                    7                    locks" of proc_pid_limits(5). */
+uint64_t procfs_file_locks_limit(pid_t pid)
+{
+    static const char name[] = "Max file locks";
+    char path[32], text[4096], *line, *end;
+
+    snprintf(path, sizeof(path), "/proc/%d/limits", (int)pid);
+    if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0 || !(line = strstr(text, name)))
+        return 0;
+    (void)strtoull(line + sizeof(name) - 1, &end, 10); /* the soft limit */
+    return strtoull(end, NULL, 10);                    /* "unlimited" gives 0 */
 }
 
 uint64_t procfs_meminfo_bytes(const char *field)

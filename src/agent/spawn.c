@@ -53,12 +53,23 @@ static int set_up_descriptors(const struct spawn_request *r)
     return 0;
 }
 
-static int set_up(const struct agent_spawn *s, const struct spawn_request *r)
+static int mark_command(uint64_t command)
+{
+    struct rlimit limit = {command, command};
+
+    return prlimit(0, RLIMIT_LOCKS, &limit, NULL) < 0 ? -errno : 0;
+}
+
+/* group: the group to join; unused with a terminal, which makes a session and a group. */
+static int set_up(const struct agent_spawn *s, const struct spawn_request *r, pid_t group)
 {
     int ret;
 
-    if (setsid() < 0)
+    if ((r->terminal ? setsid() : setpgid(0, group)) < 0)
         return -errno;
+    ret = mark_command(r->command);
+    if (ret < 0)
+        return ret;
     prefer_in_oom();
     ret = set_up_descriptors(r);
     if (ret < 0)
@@ -156,13 +167,13 @@ static NORETURN void give_up(int status_fd, enum spawn_step step, int err)
 }
 
 static NORETURN void child_main(const struct agent_spawn *s, const struct spawn_request *r,
-                                int status_fd)
+                                pid_t group, int status_fd)
 {
     int ret;
 
     if ((ret = become_in_cgroups(s)) < 0)
         give_up(status_fd, SPAWN_CGROUP, ret);
-    if ((ret = set_up(s, r)) < 0)
+    if ((ret = set_up(s, r, group)) < 0)
         give_up(status_fd, SPAWN_SETUP, ret);
     if ((ret = become_user(s, r->user)) < 0)
         give_up(status_fd, SPAWN_CREDENTIALS, ret);
@@ -172,25 +183,51 @@ static NORETURN void child_main(const struct agent_spawn *s, const struct spawn_
     give_up(status_fd, SPAWN_EXEC, execute(r));
 }
 
-int spawn_begin(const struct agent_spawn *s, const struct spawn_request *r, pid_t *pid,
-                int *status_fd)
+/* A group needs a first member, whose pid is its number, and the program must not be that one. This process is the
+ * first member until the program has joined. It does nothing, so it needs no right and no exec. */
+static int begin_group(pid_t *group)
 {
+    pid_t leader = fork();
+
+    if (leader < 0)
+        return -errno;
+    if (leader == 0)
+        for (;;)
+            pause();
+    *group = leader;
+    return setpgid(leader, leader) < 0 ? -errno : 0;
+}
+
+/* The leader may go: a group lives as long as a member of it. Reaped like an orphan (proc.c). */
+static void leave_group(const pid_t *leader)
+{
+    if (*leader > 0)
+        kill(*leader, SIGKILL);
+}
+
+int spawn_begin(const struct agent_spawn *s, const struct spawn_request *r, struct spawned *child)
+{
+    CLEANUP(leave_group) pid_t leader = 0;
     CLEANUP_CLOSE int ours = -1;
     CLEANUP_CLOSE int childs = -1;
-    int fds[2];
-    pid_t child;
+    int fds[2], ret;
+    pid_t pid;
 
     if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
     ours = fds[0];
     childs = fds[1];
-    child = fork();
-    if (child == 0)
-        child_main(s, r, childs);
-    if (child < 0)
+    if (!r->terminal && (ret = begin_group(&leader)) < 0)
+        return ret;
+    pid = fork();
+    if (pid == 0)
+        child_main(s, r, leader, childs);
+    if (pid < 0)
         return -errno;
-    *pid = child;
-    *status_fd = TAKE_FD(ours);
+    /* Here too, so that it has joined before the leader goes. It may have done so itself, and called exec. */
+    if (leader > 0)
+        (void)setpgid(pid, leader);
+    *child = (struct spawned){pid, leader > 0 ? leader : pid, r->command, TAKE_FD(ours)};
     return 0;
 }
 

@@ -49,8 +49,8 @@ static void end_child(struct child *c, int status)
     raise(SIGCHLD); /* blocked; the agent reads it from its descriptor */
 }
 
-int spawn_begin(const struct agent_spawn *s UNUSED, const struct spawn_request *r, pid_t *pid,
-                int *status_fd)
+int spawn_begin(const struct agent_spawn *s UNUSED, const struct spawn_request *r,
+                struct spawned *child)
 {
     struct child *c = NULL;
     int fds[2];
@@ -69,8 +69,7 @@ int spawn_begin(const struct agent_spawn *s UNUSED, const struct spawn_request *
         c->fds[i] = fcntl(r->fds[i], F_DUPFD_CLOEXEC, 0);
         FUZZ_CHECK(c->fds[i] >= 0 && fcntl(c->fds[i], F_SETFL, O_NONBLOCK) == 0);
     }
-    *pid = c->pid;
-    *status_fd = fds[0];
+    *child = (struct spawned){c->pid, c->pid, r->command, fds[0]};
     return 0;
 }
 
@@ -84,6 +83,11 @@ int spawn_result(int status_fd, struct spawn_failure *why)
 }
 
 int procfs_each(bool (*each)(const struct procfs_stat *s, void *arg) UNUSED, void *arg UNUSED)
+{
+    return 0;
+}
+
+uint64_t procfs_file_locks_limit(pid_t pid UNUSED)
 {
     return 0;
 }
