@@ -18,6 +18,12 @@ static void print_record(const struct cli *c, const json_t *r)
         putchar('\n');
         return;
     }
+    if (json_object_get(r, "count")) {
+        printf("%.23s %.8s %-10s %-5s %lld more, not recorded one by one\n", cli_text(r, "time"),
+               cli_text(r, "sandbox"), cli_text(r, "event"), cli_text(r, "verdict"),
+               (long long)json_integer_value(json_object_get(r, "count")));
+        return;
+    }
     printf("%.23s %.8s %-10s %-5s %s:%d", cli_text(r, "time"), cli_text(r, "sandbox"),
            cli_text(r, "event"), cli_text(r, "verdict"),
            cli_text(r, *cli_text(r, "name") ? "name" : "address"),
@@ -136,6 +142,9 @@ static bool print_check(const json_t *r, unsigned i)
         printf("cay-egress %u: BROKEN at line %lld of %s: changed, taken out or put in\n", i,
                (long long)json_integer_value(json_object_get(r, "broken_line")),
                cli_text(r, "file"));
+    if (json_integer_value(json_object_get(r, "rotated_out")) > 0)
+        printf("cay-egress %u: %lld older records made room for newer ones of their tenants\n", i,
+               (long long)json_integer_value(json_object_get(r, "rotated_out")));
     if (json_integer_value(json_object_get(r, "cut_lines")) > 0)
         printf("cay-egress %u: %lld lines were cut short by a crash\n", i,
                (long long)json_integer_value(json_object_get(r, "cut_lines")));

@@ -1,21 +1,17 @@
 #include "egress/audit.h"
 
 #include "base/buf.h"
-#include "base/ids.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "egress/audit_chain.h"
+#include "egress/audit_store.h"
+#include "egress/registry.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#define PENDING_MAX (16u * 1024u * 1024u) /* of one turn; far more than a turn can decide */
-#define SYNC_MS     1000
-#define FOLLOWERS   32
-#define TEXT_MAX    1024 /* of one string in a line */
+#define SUMMARY_MS 1000
+#define FOLLOWERS  32
+#define TEXT_MAX   1024 /* of one string in a line */
 
 struct follower {
     uint64_t id;
@@ -25,15 +21,10 @@ struct follower {
 
 struct audit {
     struct egress *egress;
-    int dir_fd, fd;
-    char name[32];
-    uint64_t size_bytes;
-    char prev[AUDIT_HASH_SIZE];
-    struct buf pending; /* lines of this turn */
+    struct audit_store *store;
     uv_prepare_t flush;
-    uv_timer_t sync;
-    uv_fs_t sync_request;
-    bool syncing, unsynced, closing;
+    uv_timer_t tick; /* summaries of refusals */
+    bool unrecorded; /* some sandbox has some */
     struct follower followers[FOLLOWERS];
     uint64_t last_follower;
     unsigned handles;
@@ -41,7 +32,7 @@ struct audit {
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-static const char *const event_names[] = {"connection", "request", "end"};
+static const char *const event_names[] = {"connection", "request", "end", "refused"};
 static const char *const via_names[] = {"redirect", "socks", "connect", "proxy"};
 
 static const char *source_name(enum policy_source s)
@@ -79,7 +70,15 @@ static void put_destination(json_t *o, const struct audit_record *r)
     json_object_set_new(o, "port", json_integer(t->port));
 }
 
-static json_t *line_of(const struct audit *a, const struct audit_record *r)
+static void put_flow(json_t *o, const struct audit_record *r)
+{
+    json_object_set_new(o, "flow", json_integer((json_int_t)r->flow->id));
+    put_text(o, "via", via_names[r->flow->via], false);
+    put_text(o, "protocol", flow_kind_name(r->flow->kind), false);
+    put_destination(o, r);
+}
+
+static json_t *line_of(const struct audit_log *l, const struct audit_record *r)
 {
     char time[CLOCK_RFC3339_SIZE];
     json_t *o = json_object();
@@ -91,13 +90,11 @@ static json_t *line_of(const struct audit *a, const struct audit_record *r)
     put_text(o, "tenant", r->sandbox->tenant, false);
     if (r->sandbox->room)
         json_object_set_new(o, "command", json_integer(r->sandbox->room));
-    json_object_set_new(o, "flow", json_integer((json_int_t)r->flow->id));
-    put_text(o, "via", via_names[r->flow->via], false);
-    put_text(o, "protocol", flow_kind_name(r->flow->kind), false);
-    put_destination(o, r);
+    if (r->flow)
+        put_flow(o, r);
     put_text(o, "verdict", r->allowed ? "allow" : "deny", false);
     put_text(o, "rule", r->rule, false);
-    if (r->event != AUDIT_END)
+    if (r->event == AUDIT_CONNECTION || r->event == AUDIT_REQUEST)
         put_text(o, "source", source_name(r->source), false);
     put_text(o, "reason", r->reason, false);
     put_text(o, "method", r->method, false);
@@ -108,7 +105,10 @@ static json_t *line_of(const struct audit *a, const struct audit_record *r)
         json_object_set_new(o, "bytes_down", json_integer((json_int_t)r->down_bytes));
         json_object_set_new(o, "duration_ms", json_integer((json_int_t)r->duration_ms));
     }
-    put_text(o, "prev", a->prev, false);
+    if (r->event == AUDIT_REFUSED)
+        json_object_set_new(o, "count", json_integer((json_int_t)r->count));
+    json_object_set_new(o, "seq", json_integer((json_int_t)l->seq + 1));
+    put_text(o, "prev", l->prev, false); /* the last: audit_chain.c */
     return o;
 }
 
@@ -119,168 +119,103 @@ static void tell_followers(struct audit *a, const char *line, size_t n)
             a->followers[i].cb(a->followers[i].arg, line, n);
 }
 
-static void flush_now(struct audit *a);
-
 static void on_prepare(uv_prepare_t *p)
 {
-    flush_now(p->data);
+    audit_flush(p->data);
 }
 
 void audit_record(struct audit *a, const struct audit_record *r)
 {
-    json_t *o = line_of(a, r);
+    struct audit_log *l = audit_store_log(a->store, r->sandbox->tenant);
+    json_t *o = l ? line_of(l, r) : NULL;
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     size_t n = text ? strlen(text) : 0;
 
     json_decref(o);
-    if (!text || buf_append(&a->pending, text, n) < 0 || buf_append(&a->pending, "\n", 1) < 0) {
+    if (!text || audit_store_append(a->store, l, text, n) < 0) {
         log_error("a decision cannot be recorded: out of memory");
         abort();
     }
-    audit_hash(text, n, a->prev);
     tell_followers(a, text, n);
     free(text);
     if (!uv_is_active((uv_handle_t *)&a->flush))
         uv_prepare_start(&a->flush, on_prepare);
 }
 
-/* -- the file ---------------------------------------------------------------------------------- */
-
-NORETURN static void cannot_write(int err)
+void audit_flush(struct audit *a)
 {
-    log_error("the audit log cannot be written: %s; nothing passes unrecorded", strerror(err));
-    abort();
-}
-
-static int open_file(struct audit *a)
-{
-    struct stat st;
-
-    a->fd = openat(a->dir_fd, a->name, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (a->fd < 0 || fstat(a->fd, &st) < 0)
-        return -errno;
-    a->size_bytes = (uint64_t)st.st_size;
-    return 0;
-}
-
-/* The oldest goes; the file under its own name is always the newest. */
-static void rotate(struct audit *a)
-{
-    char from[48], to[48];
-    int rc;
-
-    if (fdatasync(a->fd) < 0)
-        cannot_write(errno);
-    for (uint32_t i = a->egress->config.audit_files; i > 0; i--) {
-        snprintf(to, sizeof(to), "%s.%u", a->name, i);
-        snprintf(from, sizeof(from), i > 1 ? "%s.%u" : "%s", a->name, i - 1);
-        if (renameat(a->dir_fd, from, a->dir_fd, to) < 0 && errno != ENOENT)
-            cannot_write(errno);
-    }
-    close(a->fd);
-    rc = open_file(a);
-    if (rc < 0)
-        cannot_write(-rc);
-}
-
-static void flush_now(struct audit *a)
-{
-    while (a->pending.len > 0) {
-        ssize_t n = write(a->fd, a->pending.data, a->pending.len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            cannot_write(errno);
-        a->size_bytes += (uint64_t)n;
-        buf_consume(&a->pending, (size_t)n);
-        a->unsynced = true;
-    }
+    audit_store_flush(a->store);
     uv_prepare_stop(&a->flush);
-    if (a->size_bytes >= a->egress->config.audit_size_bytes && a->egress->config.audit_size_bytes)
-        rotate(a);
 }
 
-static void maybe_free(struct audit *a)
+struct audit_store *audit_files(const struct audit *a)
 {
-    if (a->handles > 0 || a->syncing)
+    return a->store;
+}
+
+/* -- refusals ---------------------------------------------------------------------------------- */
+
+void audit_refusal(struct audit *a, const struct audit_record *r)
+{
+    struct sandbox *s = r->flow->sandbox;
+    struct sandbox *whole = s->parent ? s->parent : s;
+
+    if (whole->unrecorded == 0 && rate_take(&whole->recorded, AUDIT_REFUSALS_PER_SECOND)) {
+        audit_record(a, r);
         return;
-    buf_free(&a->pending);
-    util_close(&a->fd);
-    util_close(&a->dir_fd);
-    free(a);
+    }
+    whole->unrecorded++;
+    a->unrecorded = true;
 }
 
-static void on_synced(uv_fs_t *req)
+void audit_summary(struct audit *a, struct sandbox *s)
 {
-    struct audit *a = req->data;
+    const struct audit_record r = {.event = AUDIT_REFUSED,
+                                   .sandbox = s,
+                                   .rule = "limit",
+                                   .reason = "more refusals than are recorded one by one",
+                                   .count = s->unrecorded};
 
-    a->syncing = false;
-    if (req->result < 0 && req->result != UV_EBADF) /* rotated meanwhile, which synced it */
-        log_error("the audit log cannot be synced: %s", uv_strerror((int)req->result));
-    uv_fs_req_cleanup(req);
-    if (a->closing)
-        maybe_free(a);
+    if (!s->unrecorded)
+        return;
+    s->unrecorded = 0;
+    audit_record(a, &r);
 }
 
-static void on_sync(uv_timer_t *t)
+static void on_tick(uv_timer_t *t)
 {
     struct audit *a = t->data;
+    struct sandbox *s;
 
-    if (!a->unsynced || a->syncing)
+    if (!a->unrecorded)
         return;
-    a->unsynced = false;
-    a->sync_request.data = a;
-    a->syncing = uv_fs_fdatasync(a->egress->loop, &a->sync_request, a->fd, on_synced) == 0;
+    a->unrecorded = false;
+    for (uint32_t slot = 0; (s = registry_next(a->egress, &slot));)
+        audit_summary(a, s);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-/* A line that was cut by a crash of the machine is ended, so that the next one stands alone: the
- * verifier names it. */
-static enum err_code continue_chain(struct audit *a, struct err *e)
-{
-    bool cut = false;
-    int rc = audit_last_hash(a->dir_fd, a->name, a->prev, &cut);
-
-    if (rc < 0)
-        return err_set_sys(e, ERR_INTERNAL, rc, "cannot read the audit log %s", a->name);
-    if (cut) {
-        log_warn("the last line of the audit log was cut short; the chain goes on behind it");
-        if (write(a->fd, "\n", 1) != 1)
-            return err_set_sys(e, ERR_INTERNAL, errno, "cannot write the audit log");
-        a->size_bytes++;
-    }
-    return ERR_OK;
-}
-
 enum err_code audit_open(struct egress *eg, struct audit **out, struct err *e)
 {
+    const struct audit_store_limits limits = {
+        .file_bytes = eg->config.audit_size_bytes,
+        .total_bytes = eg->config.audit_size_bytes * ((uint64_t)eg->config.audit_files + 1)};
     struct audit *a = calloc(1, sizeof(*a));
-    int rc;
 
     if (!a)
         return err_set(e, ERR_EXHAUSTED, "out of memory");
     a->egress = eg;
-    a->fd = -1;
-    buf_init(&a->pending, PENDING_MAX);
-    snprintf(a->name, sizeof(a->name), "audit-%u.log", eg->config.shard);
-    a->dir_fd = open(eg->config.state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    rc = a->dir_fd < 0 ? -errno : open_file(a);
-    if (rc < 0) {
-        err_set_sys(e, ERR_INTERNAL, rc, "cannot open the audit log in %s", eg->config.state_dir);
-        maybe_free(a);
-        return ERR_INTERNAL;
-    }
-    if (continue_chain(a, e) != ERR_OK) {
-        maybe_free(a);
+    if (audit_store_open(eg->loop, eg->config.state_dir, eg->config.shard, &limits, &a->store, e) !=
+        ERR_OK) {
+        free(a);
         return e->code;
     }
     uv_prepare_init(eg->loop, &a->flush);
-    uv_timer_init(eg->loop, &a->sync);
-    a->flush.data = a->sync.data = a;
+    uv_timer_init(eg->loop, &a->tick);
+    a->flush.data = a->tick.data = a;
     a->handles = 2;
-    uv_timer_start(&a->sync, on_sync, SYNC_MS, SYNC_MS);
+    uv_timer_start(&a->tick, on_tick, SUMMARY_MS, SUMMARY_MS);
     *out = a;
     return ERR_OK;
 }
@@ -289,19 +224,17 @@ static void on_closed(uv_handle_t *h)
 {
     struct audit *a = h->data;
 
-    a->handles--;
-    maybe_free(a);
+    if (--a->handles == 0)
+        free(a);
 }
 
 void audit_free(struct audit *a)
 {
     if (!a)
         return;
-    flush_now(a);
-    (void)!fdatasync(a->fd);
-    a->closing = true;
+    audit_store_free(TAKE_PTR(a->store));
     uv_close((uv_handle_t *)&a->flush, on_closed);
-    uv_close((uv_handle_t *)&a->sync, on_closed);
+    uv_close((uv_handle_t *)&a->tick, on_closed);
 }
 
 uint64_t audit_follow(struct audit *a, void (*cb)(void *arg, const char *line, size_t n), void *arg)
@@ -320,9 +253,4 @@ void audit_unfollow(struct audit *a, uint64_t id)
     for (size_t i = 0; id && i < FOLLOWERS; i++)
         if (a->followers[i].id == id)
             a->followers[i] = (struct follower){0};
-}
-
-void audit_flush(struct audit *a)
-{
-    flush_now(a);
 }

@@ -1,25 +1,25 @@
 #pragma once
-/* The log of decisions: STATE/audit-SHARD.log, one JSON object in each line, each with the SHA-256 of
- * the line before it ("prev"), so that a line that was changed, taken out or put in between is found
- * (audit_verify). Lines are only ever appended. At audit_size the file becomes audit-SHARD.log.1 (and
- * .1 becomes .2, up to audit_files), and the chain goes on: the new file's first line has the hash of
- * the old one's last.
+/* The log of decisions: one JSON object in each line, in a chain for each tenant (audit_store.h: the
+ * files, whose bytes are shared out by tenant; audit_chain.h: what makes a chain and follows it).
  *
  * One line for each decision when it is made, so that nothing that was let through is missing if the
- * program is killed; one more at the end of what was let through, with bytes and duration. Lines
- * leave in one write a turn of the loop; fdatasync by a timer, on libuv's helper thread. A log that
- * cannot be written is reported, and the program ends: nothing passes unrecorded. */
+ * program is killed; one more at the end of what was let through, with bytes and duration. Refusals beyond
+ * AUDIT_REFUSALS_PER_SECOND of a sandbox are counted, and the number is recorded each second. Lines leave
+ * in one write a turn of the loop. */
 
 #include "egress/egress.h"
 
 struct audit;
+struct audit_store;
 
-enum audit_event { AUDIT_CONNECTION, AUDIT_REQUEST, AUDIT_END };
+#define AUDIT_REFUSALS_PER_SECOND 100u /* of a sandbox and its commands */
+
+enum audit_event { AUDIT_CONNECTION, AUDIT_REQUEST, AUDIT_END, AUDIT_REFUSED };
 
 struct audit_record {
     enum audit_event event;
     const struct sandbox *sandbox;
-    const struct flow *flow;
+    const struct flow *flow;     /* NULL with AUDIT_REFUSED */
     const struct target *target; /* NULL: the flow's */
     bool allowed;
     const char *rule; /* or preset, default; or what else refused: "sni", "limit" */
@@ -29,6 +29,7 @@ struct audit_record {
     const char *credential;        /* name of what was put on it, or NULL */
     uint64_t up_bytes, down_bytes; /* with AUDIT_END */
     uint64_t duration_ms;
+    uint64_t count; /* with AUDIT_REFUSED: how many were not recorded one by one */
 };
 
 #define AUDIT_LINE_MAX 4096u
@@ -36,6 +37,14 @@ struct audit_record {
 enum err_code audit_open(struct egress *eg, struct audit **out, struct err *e);
 void audit_free(struct audit *a);
 void audit_record(struct audit *a, const struct audit_record *r);
+
+/* A refusal: recorded, or counted where its sandbox has too many of them. */
+void audit_refusal(struct audit *a, const struct audit_record *r);
+
+/* What was counted of s, which may be about to end. */
+void audit_summary(struct audit *a, struct sandbox *s);
+
+struct audit_store *audit_files(const struct audit *a);
 
 /* Writes what this turn has decided so far. */
 void audit_flush(struct audit *a);

@@ -1,5 +1,8 @@
 #pragma once
-/* The chain of the audit log: what makes it, and what finds where it is broken. Files only. */
+/* The chains of the audit log: what makes them, and what finds where one is broken. Each line has the hash
+ * of the one before it ("prev", the last member) and its own number ("seq", before that), so that a line
+ * which was changed, taken out or put in is found, and of those at the beginning that made room for newer
+ * ones is known how many there were. Files only. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,16 +14,31 @@
 /* Of a line without its newline. */
 void audit_hash(const char *line, size_t n, char out[static AUDIT_HASH_SIZE]);
 
-/* The hash of the last line of name, or of name.1 where name is empty; AUDIT_FIRST where there is none.
- * *cut: it has no newline yet; put one before the next line. 0 or -errno. */
-int audit_last_hash(int dir_fd, const char *name, char out[static AUDIT_HASH_SIZE], bool *cut);
+struct audit_last {
+    char hash[AUDIT_HASH_SIZE];
+    uint64_t seq; /* its number; 0: it has none */
+    bool cut;     /* it has no newline yet: put one before the next line */
+};
+
+/* The last line of a file. 1; 0: there is none, and *out stays; -errno. */
+int audit_last_of(int dir_fd, const char *name, struct audit_last *out);
 
 struct audit_check {
     uint64_t lines;
-    uint64_t broken; /* number of the first line that does not fit the one before it, or 0 */
-    char file[64];   /* in which */
-    uint64_t cut;    /* lines that are no whole JSON object */
+    uint64_t broken;  /* number of the first line that does not fit the one before it, or 0 */
+    char file[256];   /* in which */
+    uint64_t cut;     /* lines that are no whole JSON object */
+    uint64_t rotated; /* lines before the oldest that is kept, which made room for others */
 };
 
-/* Follows the chain from the oldest file of name (name.N ... name.1, name) to the newest line. */
-int audit_verify(int dir_fd, const char *name, uint32_t files, struct audit_check *out);
+/* A chain that is followed from its oldest line, file by file. */
+struct audit_walk {
+    struct audit_check *out;
+    char prev[AUDIT_HASH_SIZE];
+    uint64_t seq;           /* of the line before; 0: it has none */
+    bool begun;             /* there was one; what was before the oldest is gone */
+    volatile int *canceled; /* or NULL: ends when it is not 0 */
+};
+
+/* Adds the file's lines to what *w has found. One that is not there is none. 0, -ECANCELED or -errno. */
+int audit_walk_file(struct audit_walk *w, int dir_fd, const char *name);

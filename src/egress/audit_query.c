@@ -1,40 +1,65 @@
 #include "egress/audit_query.h"
 
-#include "base/buf.h"
+#include "base/share.h"
 #include "base/util.h"
 #include "egress/audit.h"
-#include "egress/audit_chain.h"
+#include "egress/audit_store.h"
 #include "http/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define ANSWER_MAX    (32u * 1024u * 1024u)
 #define DEFAULT_LIMIT 100u
+#define BLOCK_BYTES   65536u /* a line is far shorter */
+#define OLD_LINES_MAX 1000u
 
 struct filter {
     char tenant[EGRESS_TENANT_MAX + 1], sandbox[PRIVSEP_ID_SIZE], verdict[8], since[64];
     size_t limit;
 };
 
-/* A piece of work for the helper thread. The exchange may be gone when it is done. */
+/* A piece of work for a helper thread. The exchange may be gone when it is done. */
 struct work {
     uv_work_t work;
+    struct work *next; /* that waits behind it */
     struct egress *egress;
     struct http_exchange *x; /* NULL: gone */
-    char dir[4096], name[32];
-    uint32_t files;
-    bool follow;
+    struct share *share;
+    char dir[4096];
+    struct audit_log *sources; /* copies: names and numbers are read */
+    size_t n_sources;
+    bool follow, verify, running, done; /* done: only a follower is left */
+    volatile int canceled;
     uint64_t follower;
     struct filter filter;
-    char **lines; /* ring of the newest that fit */
-    size_t n_lines, next;
-    size_t bytes;
+    char **lines; /* that fit, as they were read: newest first of each source */
+    size_t n_lines, room, bytes;
     struct audit_check check;
     int rc;
-    bool done; /* only a follower is left */
 };
+
+struct audit_queries {
+    struct share_pool *shares;
+    struct work *waiting;
+    unsigned running;
+};
+
+int audit_queries_new(struct egress *eg, struct audit_queries **out)
+{
+    struct audit_queries *q = calloc(1, sizeof(*q));
+
+    if (q)
+        q->shares = share_pool_new(AUDIT_QUERIES_MAX);
+    if (!q || !q->shares) {
+        free(q);
+        return -ENOMEM;
+    }
+    *out = q;
+    return 0;
+}
 
 /* -- which lines ------------------------------------------------------------------------------- */
 
@@ -46,16 +71,23 @@ static bool member_is(const json_t *o, const char *key, const char *wanted)
 }
 
 /* Times are all of one form (UTC, milliseconds), so that text order is time order. */
-static bool fits(const struct filter *f, const char *line, size_t n)
+static bool is_old(const struct filter *f, const json_t *o)
+{
+    const char *time = json_string_value(json_object_get(o, "time"));
+
+    return *f->since && (!time || strcmp(time, f->since) < 0);
+}
+
+/* *old: it is from before `since`. */
+static bool fits(const struct filter *f, const char *line, size_t n, bool *old)
 {
     json_t *o = json_loadb(line, n, 0, NULL);
-    const char *time = json_string_value(json_object_get(o, "time"));
     bool ok = o && member_is(o, "tenant", f->tenant) && member_is(o, "sandbox", f->sandbox) &&
-              member_is(o, "verdict", f->verdict) &&
-              (!*f->since || (time && strcmp(time, f->since) >= 0));
+              member_is(o, "verdict", f->verdict);
 
+    *old = o && is_old(f, o);
     json_decref(o);
-    return ok;
+    return ok && !*old;
 }
 
 static int take_text(const char *query, const char *key, char *out, size_t size)
@@ -88,93 +120,222 @@ static int take_filter(const char *query, struct filter *f)
     return 0;
 }
 
-/* -- on the helper thread ---------------------------------------------------------------------- */
+/* -- on a helper thread ------------------------------------------------------------------------ */
 
-static void keep_line(struct work *w, char *line, size_t n)
+static int keep_line(struct work *w, const char *line, size_t n)
 {
-    char **place = &w->lines[w->next];
+    if (w->n_lines == w->room) {
+        size_t room = w->room ? w->room * 2 : 128;
+        char **grown = realloc(w->lines, room * sizeof(*grown));
 
-    if (*place)
-        w->bytes -= strlen(*place);
-    free(*place);
-    *place = strndup(line, n);
-    w->bytes += n;
-    w->next = (w->next + 1) % w->filter.limit;
-    w->n_lines = MIN(w->n_lines + 1, w->filter.limit);
-}
-
-static int read_file(struct work *w, int dir_fd, const char *name)
-{
-    int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t n;
-    FILE *f;
-
-    if (fd < 0)
-        return errno == ENOENT ? 0 : -errno;
-    f = fdopen(fd, "r");
-    if (!f) {
-        close(fd);
-        return -ENOMEM;
+        if (!grown)
+            return -ENOMEM;
+        w->lines = grown;
+        w->room = room;
     }
-    while ((n = getline(&line, &room, f)) > 0)
-        if (line[n - 1] == '\n' && fits(&w->filter, line, (size_t)n - 1))
-            keep_line(w, line, (size_t)n);
-    free(line);
-    fclose(f);
+    w->lines[w->n_lines] = strndup(line, n);
+    if (!w->lines[w->n_lines])
+        return -ENOMEM;
+    w->n_lines++;
+    w->bytes += n;
     return 0;
 }
 
-static void do_query(uv_work_t *req)
-{
-    struct work *w = req->data;
-    CLEANUP_CLOSE int dir_fd = open(w->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    char older[64];
+/* How far one source has been read. */
+struct reading {
+    struct work *w;
+    size_t from;  /* lines[from..] are of it */
+    unsigned old; /* lines in a row from before `since` */
+};
 
-    w->lines = calloc(w->filter.limit, sizeof(*w->lines));
-    w->rc = dir_fd < 0 ? -errno : w->lines ? 0 : -ENOMEM;
-    for (uint32_t i = w->files; i > 0 && w->rc == 0; i--) {
-        snprintf(older, sizeof(older), "%s.%u", w->name, i);
-        w->rc = read_file(w, dir_fd, older);
-    }
-    if (w->rc == 0)
-        w->rc = read_file(w, dir_fd, w->name);
+/* A clock that was set back leaves a few older ones among the newer. */
+static bool has_enough(const struct reading *r)
+{
+    return r->w->n_lines - r->from >= r->w->filter.limit || r->w->bytes >= ANSWER_MAX ||
+           r->old >= OLD_LINES_MAX;
 }
 
-static void do_verify(uv_work_t *req)
+/* The lines in text, which begins at a line's beginning, from the last to the first. */
+static int take_lines(struct reading *r, const char *text, size_t n)
+{
+    int rc = 0;
+
+    while (n > 0 && rc == 0 && !has_enough(r) && !r->w->canceled) {
+        const char *end = text + n, *start;
+        size_t len;
+        bool old;
+
+        start = n > 1 ? memrchr(text, '\n', n - 1) : NULL;
+        start = start ? start + 1 : text;
+        len = (size_t)(end - start);
+        if (end[-1] == '\n' && fits(&r->w->filter, start, len - 1, &old)) {
+            rc = keep_line(r->w, start, len);
+            r->old = 0;
+        } else {
+            r->old = end[-1] == '\n' && old ? r->old + 1 : 0;
+        }
+        n = (size_t)(start - text);
+    }
+    return rc;
+}
+
+/* Backwards, in blocks; what a block begins with is the end of a line that the one before has. */
+static int read_blocks(struct reading *r, int fd, off_t at, char *block)
+{
+    size_t carried = 0; /* bytes at the block's end that are the rest of a line */
+    int rc = 0;
+
+    while (at > 0 && rc == 0 && !has_enough(r) && !r->w->canceled) {
+        size_t want = (size_t)MIN(at, (off_t)BLOCK_BYTES), n, skip;
+        const char *line;
+
+        memmove(block + want, block, carried);
+        at -= (off_t)want;
+        if (pread(fd, block, want, at) != (ssize_t)want)
+            return -EIO;
+        n = want + carried;
+        line = memchr(block, '\n', n);
+        skip = at == 0 ? 0 : line ? (size_t)(line + 1 - block) : n;
+        rc = take_lines(r, block + skip, n - skip);
+        carried = skip <= BLOCK_BYTES ? skip : 0; /* no line of ours is that long */
+    }
+    return rc;
+}
+
+static int read_file(struct reading *r, int dir_fd, const char *name)
+{
+    CLEANUP_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    CLEANUP_FREE char *block = NULL;
+    struct stat st;
+
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno; /* it made room for others meanwhile */
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    block = malloc(2 * (size_t)BLOCK_BYTES);
+    return block ? read_blocks(r, fd, st.st_size, block) : -ENOMEM;
+}
+
+static int read_source(struct work *w, int dir_fd, const struct audit_log *l)
+{
+    struct reading r = {.w = w, .from = w->n_lines};
+    char name[AUDIT_NAME_SIZE];
+    int rc = read_file(&r, dir_fd, l->name);
+
+    for (uint32_t i = l->end; i > l->first && rc == 0 && !has_enough(&r) && !w->canceled; i--) {
+        audit_store_file(l, i - 1, name);
+        rc = read_file(&r, dir_fd, name);
+    }
+    return rc;
+}
+
+static const char *time_of(const char *line)
+{
+    const char *at = strstr(line, "\"time\":\"");
+
+    return at ? at + strlen("\"time\":\"") : "";
+}
+
+static int by_time(const void *a, const void *b)
+{
+    return strncmp(time_of(*(char *const *)b), time_of(*(char *const *)a), 24);
+}
+
+/* Of many tenants: the newest of all. */
+static void merge(struct work *w)
+{
+    if (w->n_sources > 1)
+        qsort(w->lines, w->n_lines, sizeof(*w->lines), by_time);
+    for (; w->n_lines > w->filter.limit; w->n_lines--) {
+        w->bytes -= strlen(w->lines[w->n_lines - 1]);
+        free(w->lines[w->n_lines - 1]);
+    }
+}
+
+static void do_query(struct work *w, int dir_fd)
+{
+    for (size_t i = 0; i < w->n_sources && w->rc == 0 && !w->canceled; i++) {
+        w->rc = read_source(w, dir_fd, &w->sources[i]);
+        merge(w);
+    }
+}
+
+static int verify_source(struct work *w, int dir_fd, const struct audit_log *l)
+{
+    struct audit_walk walk = {.out = &w->check, .canceled = &w->canceled};
+    char name[AUDIT_NAME_SIZE];
+    int rc = 0;
+
+    for (uint32_t i = l->first; i < l->end && rc == 0; i++) {
+        audit_store_file(l, i, name);
+        rc = audit_walk_file(&walk, dir_fd, name);
+    }
+    return rc == 0 ? audit_walk_file(&walk, dir_fd, l->name) : rc;
+}
+
+static void do_verify(struct work *w, int dir_fd)
+{
+    for (size_t i = 0; i < w->n_sources && w->rc == 0; i++)
+        w->rc = verify_source(w, dir_fd, &w->sources[i]);
+}
+
+static void do_work(uv_work_t *req)
 {
     struct work *w = req->data;
     CLEANUP_CLOSE int dir_fd = open(w->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-    w->rc = dir_fd < 0 ? -errno : audit_verify(dir_fd, w->name, w->files, &w->check);
+    if (dir_fd < 0)
+        w->rc = -errno;
+    else if (w->verify)
+        do_verify(w, dir_fd);
+    else
+        do_query(w, dir_fd);
 }
 
 /* -- on the loop ------------------------------------------------------------------------------- */
 
 static void free_work(struct work *w)
 {
-    for (size_t i = 0; w->lines && i < w->filter.limit; i++)
+    for (size_t i = 0; i < w->n_lines; i++)
         free(w->lines[i]);
     free(w->lines);
+    free(w->sources);
     free(w);
 }
 
+static void unlink_waiting(struct audit_queries *q, struct work *w)
+{
+    struct work **at = &q->waiting;
+
+    while (*at && *at != w)
+        at = &(*at)->next;
+    if (*at)
+        *at = w->next;
+}
+
+/* Nobody waits for it any more: what waits is dropped, what runs ends at its next block. */
 static void on_exchange_end(struct http_exchange *x, void *data)
 {
     struct work *w = data;
 
     w->x = NULL;
+    w->canceled = 1;
     audit_unfollow(w->egress->audit, w->follower);
-    if (w->done)
-        free_work(w);
+    if (w->running)
+        return;
+    if (!w->done) {
+        unlink_waiting(w->egress->audit_queries, w);
+        share_return(w->share);
+    }
+    free_work(w);
 }
 
 static void on_line(void *arg, const char *line, size_t n)
 {
     struct work *w = arg;
+    bool old;
 
-    if (!w->x || !fits(&w->filter, line, n))
+    if (!w->x || !fits(&w->filter, line, n, &old))
         return;
     http_response_write(w->x, line, n);
     if (http_response_write(w->x, "\n", 1) == 1)
@@ -184,15 +345,10 @@ static void on_line(void *arg, const char *line, size_t n)
 static void send_lines(struct work *w)
 {
     static const struct http_header type = {"Content-Type", "application/x-ndjson"};
-    size_t first = (w->next + w->filter.limit - w->n_lines) % w->filter.limit;
 
     http_response_begin(w->x, 200, &type, 1, -1);
-    for (size_t i = 0; i < w->n_lines; i++) {
-        const char *line = w->lines[(first + i) % w->filter.limit];
-
-        if (line)
-            http_response_write(w->x, line, strlen(line));
-    }
+    for (size_t i = w->n_lines; i > 0; i--)
+        http_response_write(w->x, w->lines[i - 1], strlen(w->lines[i - 1]));
     if (!w->follow) {
         http_response_end(w->x);
         return;
@@ -202,71 +358,153 @@ static void send_lines(struct work *w)
         http_response_end(w->x);
 }
 
-static void on_query_done(uv_work_t *req, int status)
+static void send_check(struct work *w)
+{
+    static const struct http_header type = {"Content-Type", "application/json"};
+    const struct audit_check *c = &w->check;
+    char text[512];
+    int n = snprintf(text, sizeof(text),
+                     "{\"ok\":%s,\"lines\":%llu,\"broken_line\":%llu,\"file\":\"%s\","
+                     "\"cut_lines\":%llu,\"rotated_out\":%llu,\"logs\":%zu}",
+                     c->broken ? "false" : "true", (unsigned long long)c->lines,
+                     (unsigned long long)c->broken, c->file, (unsigned long long)c->cut,
+                     (unsigned long long)c->rotated, w->n_sources);
+
+    http_respond(w->x, 200, &type, 1, text, (size_t)n);
+}
+
+static void run_next(struct audit_queries *q);
+
+static void on_done(uv_work_t *req, int status)
 {
     struct work *w = req->data;
+    struct audit_queries *q = w->egress->audit_queries;
 
+    w->running = false;
     w->done = true;
-    if (!w->x) {
+    share_return(w->share);
+    q->running--;
+    run_next(q);
+    if (!w->x)
         free_work(w);
-        return;
-    }
-    if (w->rc < 0)
+    else if (w->rc < 0)
         http_respond_error(w->x, 500, "the audit log cannot be read: %s", strerror(-w->rc));
+    else if (w->verify)
+        send_check(w);
     else
         send_lines(w);
 }
 
-static void on_verify_done(uv_work_t *req, int status)
+static size_t running_of(const struct work *w)
 {
-    static const struct http_header type = {"Content-Type", "application/json"};
-    struct work *w = req->data;
-    const struct audit_check *c = &w->check;
-    char text[256];
-    int n;
-
-    w->done = true;
-    if (!w->x) {
-        free_work(w);
-        return;
-    }
-    if (w->rc < 0) {
-        http_respond_error(w->x, 500, "the audit log cannot be read: %s", strerror(-w->rc));
-        return;
-    }
-    n = snprintf(
-        text, sizeof(text),
-        "{\"ok\":%s,\"lines\":%llu,\"broken_line\":%llu,\"file\":\"%s\",\"cut_lines\":%llu}",
-        c->broken ? "false" : "true", (unsigned long long)c->lines, (unsigned long long)c->broken,
-        c->file, (unsigned long long)c->cut);
-    http_respond(w->x, 200, &type, 1, text, (size_t)n);
+    return share_count(w->share);
 }
 
-static void start(struct egress *eg, struct http_exchange *x, bool verify)
+/* Of those that wait, the first of a tenant that asks least. */
+static struct work *next_of(const struct audit_queries *q)
+{
+    struct work *best = NULL;
+
+    for (struct work *w = q->waiting; w; w = w->next)
+        if (!best || running_of(w) < running_of(best))
+            best = w;
+    return best;
+}
+
+static void run_next(struct audit_queries *q)
+{
+    struct work *w;
+
+    while (q->running < AUDIT_QUERIES_AT_ONCE && (w = next_of(q))) {
+        unlink_waiting(q, w);
+        w->running = true;
+        q->running++;
+        uv_queue_work(w->egress->loop, &w->work, do_work, on_done);
+    }
+}
+
+static void wait_for_turn(struct audit_queries *q, struct work *w)
+{
+    struct work **at = &q->waiting;
+
+    while (*at)
+        at = &(*at)->next;
+    *at = w;
+    run_next(q);
+}
+
+/* The tenant's log, or every one where none is asked about. */
+static int take_sources(struct work *w)
+{
+    const struct audit_log *all = audit_store_first(audit_files(w->egress->audit));
+    size_t n = 0;
+
+    for (const struct audit_log *l = all; l; l = l->next)
+        n++;
+    w->sources = calloc(MAX(n, (size_t)1), sizeof(*w->sources));
+    if (!w->sources)
+        return -ENOMEM;
+    for (const struct audit_log *l = all; l; l = l->next)
+        if (!*w->filter.tenant || strcmp(l->tenant, w->filter.tenant) == 0)
+            w->sources[w->n_sources++] = *l;
+    return 0;
+}
+
+static struct work *work_new(struct egress *eg, struct http_exchange *x, const struct filter *f)
 {
     struct work *w = calloc(1, sizeof(*w));
     char follow[8];
 
-    if (!w) {
-        http_respond_error(x, 503, "out of memory");
-        return;
-    }
-    if (!verify && take_filter(http_exchange_head(x)->query, &w->filter) < 0) {
-        free(w);
+    if (!w)
+        return NULL;
+    w->egress = eg;
+    w->x = x;
+    w->filter = *f;
+    w->work.data = w;
+    w->follow = http_query_get(http_exchange_head(x)->query, "follow", follow, sizeof(follow)) > 0;
+    snprintf(w->dir, sizeof(w->dir), "%s", eg->config.state_dir);
+    if (take_sources(w) == 0)
+        return w;
+    free_work(w);
+    return NULL;
+}
+
+static struct share *take_place(struct audit_queries *q, const char *tenant)
+{
+    return share_held(q->shares, tenant, NULL) < AUDIT_QUERIES_EACH
+               ? share_take(q->shares, tenant, NULL)
+               : NULL;
+}
+
+static void start(struct egress *eg, struct http_exchange *x, bool verify)
+{
+    struct audit_queries *q = eg->audit_queries;
+    struct filter f = {.limit = 0};
+    struct share *share;
+    struct work *w;
+
+    if (!verify && take_filter(http_exchange_head(x)->query, &f) < 0) {
         http_respond_error(x, 400, "tenant, sandbox, verdict, since or limit is malformed");
         return;
     }
-    w->egress = eg;
-    w->x = x;
-    w->work.data = w;
-    w->files = eg->config.audit_files;
-    w->follow = http_query_get(http_exchange_head(x)->query, "follow", follow, sizeof(follow)) > 0;
-    snprintf(w->dir, sizeof(w->dir), "%s", eg->config.state_dir);
-    snprintf(w->name, sizeof(w->name), "audit-%u.log", eg->config.shard);
-    http_exchange_set(x, w, on_exchange_end);
+    share = take_place(q, f.tenant);
+    if (!share) {
+        http_respond_error(x, 429,
+                           "%u questions about the audit log are answered already: wait for them",
+                           AUDIT_QUERIES_EACH);
+        return;
+    }
     audit_flush(eg->audit);
-    uv_queue_work(eg->loop, &w->work, verify ? do_verify : do_query,
-                  verify ? on_verify_done : on_query_done);
+    w = work_new(eg, x, &f);
+    if (!w) {
+        share_return(share);
+        http_respond_error(x, 503, "out of memory");
+        return;
+    }
+    w->share = share;
+    w->verify = verify;
+    http_exchange_set(x, w, on_exchange_end);
+    wait_for_turn(q, w);
 }
 
 void audit_query_start(struct egress *eg, struct http_exchange *x)

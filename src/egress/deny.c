@@ -75,7 +75,7 @@ void deny_note(struct flow *f, const struct policy_verdict *v, const char *metho
     keep(s, &d);
     if (s->parent)
         keep(s->parent, &d);
-    audit_record(f->egress->audit, &r);
+    audit_refusal(f->egress->audit, &r);
     tell_denial(f->egress, s, &d);
 }
 

@@ -144,6 +144,16 @@ static int follow(struct flow *f, const struct line *l)
     return flow_set_target(f, l->want.name, &l->want.address, l->want.port);
 }
 
+/* Asked before anything else is refused: what is said to a request costs as much as what lets it pass. */
+static bool is_over_rate(struct http_exchange *x, struct flow *f)
+{
+    if (request_in_rate(f->sandbox))
+        return false;
+    request_refuse(f, NULL, "limit", http_exchange_head(x), REQUEST_RATE_REASON);
+    forward_say_refused(x, f, 429);
+    return true;
+}
+
 static void serve(struct http_exchange *x, struct line *l, struct flow *f)
 {
     const struct http_head *h = http_exchange_head(x);
@@ -153,11 +163,8 @@ static void serve(struct http_exchange *x, struct line *l, struct flow *f)
         page_serve(x, f);
         return;
     }
-    if (!request_in_rate(f->sandbox)) {
-        request_refuse(f, NULL, "limit", h, REQUEST_RATE_REASON);
-        forward_say_refused(x, f, 429);
+    if (is_over_rate(x, f))
         return;
-    }
     v = request_decide(f->sandbox, &l->want, false, h);
     if (v.action == POLICY_DENY) {
         forward_refuse(x, f, &l->want, &v);
@@ -205,6 +212,8 @@ static void handle(struct http_exchange *x, void *ctx)
     if (status == 400) {
         forward_answer(x, f, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
     } else if (status != 0) {
+        if (is_over_rate(x, f))
+            return;
         request_refuse(f, NULL, "host", h, REQUEST_HOST_REASON);
         forward_say_refused(x, f, status);
     } else if (follow(f, l) < 0) {

@@ -117,15 +117,15 @@ static void judge(void *arg, const struct http_head *h, struct arena *a, struct 
     status = host_agrees(f->sandbox, h, &f->target);
     if (status == 400) {
         answer(f, v, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
+    } else if (!request_in_rate(f->sandbox)) {
+        request_refuse(f, NULL, "limit", h, REQUEST_RATE_REASON);
+        say_refused(f, v, 429);
     } else if (status != 0) {
         request_refuse(f, NULL, "host", h, REQUEST_HOST_REASON);
         say_refused(f, v, status);
     } else if (strcmp(h->method, "CONNECT") == 0) {
         request_refuse(f, NULL, "connect", h, "CONNECT in a connection whose requests are read");
         say_refused(f, v, 403);
-    } else if (!request_in_rate(f->sandbox)) {
-        request_refuse(f, NULL, "limit", h, REQUEST_RATE_REASON);
-        say_refused(f, v, 429);
     } else {
         by_policy(f, &hf->lost, h, a, v);
     }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/audit.h"
+#include "egress/audit_query.h"
 #include "egress/confine.h"
 #include "egress/control.h"
 #include "egress/dial.h"
@@ -174,6 +175,7 @@ static void start_parts(void)
     check(forward_new(&egress, &egress.forward), "the HTTP proxy");
     if (audit_open(&egress, &egress.audit, &e) != ERR_OK)
         fail("%s", e.text);
+    check(audit_queries_new(&egress, &egress.audit_queries), "queries of the log");
     check(control_new(&egress, options.listen_fd, &egress.control), "the control channel");
     check(privsep_client_new(&loop, options.privd, &events, &privd), "privd's channel");
 }
@@ -191,7 +193,7 @@ int main(int argc, char **argv)
 {
     log_init("cay-egress", LOG_INFO);
     signal(SIGPIPE, SIG_IGN);
-    setenv("UV_THREADPOOL_SIZE", "1", 1); /* the log's fdatasync and its queries */
+    setenv("UV_THREADPOOL_SIZE", "3", 1); /* two queries of the log, and its fdatasync */
     options_parse(argc, argv, &options);
     close_memory();
     check(uv_loop_init(&loop), "the loop");

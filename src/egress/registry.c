@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/accept.h"
+#include "egress/audit.h"
 #include "egress/names.h"
 #include "egress/tell.h"
 #include "egress/upstream.h"
@@ -65,6 +66,7 @@ static void end_sandbox(struct sandbox *s)
     close_sockets(s);
     while (s->flows)
         flow_end(s->flows);
+    audit_summary(s->egress->audit, s);
     unlink_sandbox(s);
     free_rules(s);
     free(s->h2);

@@ -724,6 +724,10 @@ class World:
         assert status == 200, text
         return [json.loads(line) for line in text.splitlines()]
 
+    def audit_log(self, tenant="tenant1"):
+        """The newest file of its records."""
+        return self.state / f"audit-0.{tenant}.log"
+
     def asked(self, name):
         """How often DNS was asked for it outside."""
         return sum(line.split()[1] == name for line in self.asked_log.read_text().splitlines())

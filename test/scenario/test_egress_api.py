@@ -287,14 +287,14 @@ def test_the_log_is_followed(stack, own, cli):
 def test_a_changed_log_is_found(stack, own, cli):
     fetch(own(policy=WEB_ONLY), "http://web.example.com/")
     assert "each as it was written" in cli("audit", "verify")
-    log = stack.server.state / "egress" / "audit-0.log"
+    log = stack.server.state / "egress" / "audit-0.default.log"
     before = log.read_bytes()
     log.write_bytes(before.replace(b'"verdict":"deny"', b'"verdict":"okay"', 1))
     assert log.read_bytes() != before
     done = subprocess.run([BUILD / "src/cli/cay", "audit", "verify"], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})
     assert done.returncode == 1 and "BROKEN" in done.stdout
-    with open(log, "r+b") as f:  # the same file: cay-egress has it open
+    with open(log, "r+b") as f:
         f.write(before)
     assert "each as it was written" in cli("audit", "verify")
 

@@ -636,7 +636,7 @@ def test_the_audit_log_is_chained(world, box):
     assert records[1]["method"] == "GET" and records[1]["path"] == "/path" and records[1]["rule"] == "web"
     assert world.audit("verdict=deny&limit=1")[0]["verdict"] == "deny" if world.denials(s) else True
     assert json.loads(world.call("GET", "/v1/audit/verify")[1])["ok"]
-    log = world.state / "audit-0.log"
+    log = world.audit_log()
     before = log.read_bytes()
     lines = before.splitlines(keepends=True)
     try:

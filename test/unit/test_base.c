@@ -6,6 +6,7 @@
 #include "base/ids.h"
 #include "base/instance.h"
 #include "base/io.h"
+#include "base/share.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -151,6 +152,56 @@ static void err_texts_hold_no_control_characters(void **state)
     assert_string_equal(e.text, "open: No such file or directory");
 }
 
+/* One that takes what it can leaves room for another, and so on; a place that was given back can be taken. */
+static void share_leaves_room_for_others(void **state)
+{
+    struct share_pool *p = share_pool_new(64);
+    struct share *all[64];
+    size_t n = 0, first;
+
+    while ((all[n] = share_take(p, "a", NULL)))
+        n++;
+    assert_int_equal(n, 32); /* half of it */
+    while ((all[n] = share_take(p, "b", NULL)))
+        n++;
+    assert_int_equal(n, 48);
+    assert_false(share_may_take(p, "a", NULL));
+    assert_true(share_may_take(p, "c", NULL));
+    assert_int_equal(share_held(p, "b", NULL), 16);
+    for (first = 0; first < 32; first++)
+        share_return(all[first]);
+    assert_int_equal(share_held(p, "a", NULL), 0);
+    assert_true(share_may_take(p, "b", NULL));
+    for (; first < n; first++)
+        share_return(all[first]);
+    assert_int_equal(share_used(p), 0);
+    share_pool_free(p);
+}
+
+static void share_divides_within_a_tenant(void **state)
+{
+    struct share_pool *p = share_pool_new(64);
+    struct share *all[64];
+    size_t n = 0, one;
+
+    while ((all[n] = share_take(p, "a", "one")))
+        n++;
+    one = n;
+    assert_int_equal(one, 22); /* a third */
+    assert_int_equal(share_count(all[0]), one);
+    assert_true(share_may_take(p, "a", "two"));
+    while ((all[n] = share_take(p, "a", "two")))
+        n++;
+    assert_true(n > one && n < 32);
+    assert_int_equal(share_held(p, "a", NULL), n);
+    assert_true(share_may_take(p, "b", "one")); /* not a's "one" */
+    assert_int_equal(share_held(p, "b", "one"), 0);
+    while (n > 0)
+        share_return(all[--n]);
+    assert_int_equal(share_used(p), 0);
+    share_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +213,8 @@ int main(void)
         cmocka_unit_test(arena_keeps_to_its_maximum),
         cmocka_unit_test(clock_round_trips_rfc3339),
         cmocka_unit_test(ids_have_their_form),
+        cmocka_unit_test(share_leaves_room_for_others),
+        cmocka_unit_test(share_divides_within_a_tenant),
         cmocka_unit_test(err_texts_hold_no_control_characters),
     };
 

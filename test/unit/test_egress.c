@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "egress/audit_chain.h"
+#include "egress/audit_store.h"
 #include "egress/clienthello.h"
 #include "egress/connect.h"
 #include "egress/dns.h"
@@ -18,6 +19,7 @@
 #include "egress/upstream.h"
 #include "http/gate.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/ssl.h>
@@ -531,27 +533,31 @@ static int dir_new(void **state)
 
 static int dir_free(void **state)
 {
-    static const char *const names[] = {"log", "log.1", "log.2"};
     struct dir *d = *state;
+    DIR *dir = opendir(d->path);
+    struct dirent *entry;
 
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        unlinkat(d->fd, names[i], 0);
+    while ((entry = readdir(dir)))
+        if (entry->d_name[0] != '.')
+            unlinkat(d->fd, entry->d_name, 0);
+    closedir(dir);
     close(d->fd);
     rmdir(d->path);
     free(d);
     return 0;
 }
 
-/* Appends `lines` lines to the file, going on from prev. */
-static void write_chain(struct dir *d, const char *name, int lines, char *prev)
+/* Appends `lines` lines to the file, going on from *last. */
+static void write_chain(struct dir *d, const char *name, int lines, struct audit_last *last)
 {
     int fd = openat(d->fd, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     char line[256];
 
     for (int i = 0; i < lines; i++) {
-        int n = snprintf(line, sizeof(line), "{\"n\":%d,\"prev\":\"%s\"}", i, prev);
+        int n = snprintf(line, sizeof(line), "{\"n\":%d,\"seq\":%d,\"prev\":\"%s\"}", i,
+                         (int)++last->seq, last->hash);
 
-        audit_hash(line, (size_t)n, prev);
+        audit_hash(line, (size_t)n, last->hash);
         line[n] = '\n';
         assert_int_equal(write(fd, line, (size_t)n + 1), n + 1);
     }
@@ -566,54 +572,176 @@ static void change(struct dir *d, const char *name, off_t at, char to)
     close(fd);
 }
 
+/* Follows log.1, log.2, log, as far as they are there. */
+static struct audit_check follow(struct dir *d)
+{
+    static const char *const names[] = {"log.1", "log.2", "log"};
+    struct audit_check c = {0};
+    struct audit_walk w = {.out = &c};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        assert_int_equal(audit_walk_file(&w, d->fd, names[i]), 0);
+    return c;
+}
+
 static void a_chain_over_files(void **state)
 {
     struct dir *d = *state;
-    char prev[AUDIT_HASH_SIZE] = AUDIT_FIRST, last[AUDIT_HASH_SIZE];
+    struct audit_last at = {.hash = AUDIT_FIRST}, last = {.hash = AUDIT_FIRST};
     struct audit_check c;
-    bool cut;
 
-    assert_int_equal(audit_last_hash(d->fd, "log", last, &cut), 0);
-    assert_string_equal(last, AUDIT_FIRST);
-    write_chain(d, "log.2", 5, prev);
-    write_chain(d, "log.1", 5, prev);
-    assert_int_equal(audit_last_hash(d->fd, "log", last, &cut), 0); /* just rotated */
-    assert_string_equal(last, prev);
-    write_chain(d, "log", 5, prev);
-    assert_int_equal(audit_last_hash(d->fd, "log", last, &cut), 0);
-    assert_string_equal(last, prev);
-    assert_false(cut);
-    assert_int_equal(audit_verify(d->fd, "log", 2, &c), 0);
+    assert_int_equal(audit_last_of(d->fd, "log", &last), 0);
+    assert_string_equal(last.hash, AUDIT_FIRST);
+    write_chain(d, "log.1", 5, &at);
+    write_chain(d, "log.2", 5, &at);
+    write_chain(d, "log", 5, &at);
+    assert_int_equal(audit_last_of(d->fd, "log", &last), 1);
+    assert_string_equal(last.hash, at.hash);
+    assert_int_equal(last.seq, 15);
+    assert_false(last.cut);
+    c = follow(d);
     assert_int_equal(c.lines, 15);
     assert_int_equal(c.broken, 0);
-    change(d, "log.1", 6, '9');
-    assert_int_equal(audit_verify(d->fd, "log", 2, &c), 0);
+    assert_int_equal(c.rotated, 0);
+    change(d, "log.2", 6, '9');
+    c = follow(d);
     assert_int_equal(c.broken, 7);
-    assert_string_equal(c.file, "log.1");
+    assert_string_equal(c.file, "log.2");
+    change(d, "log.2", 6, ',');
+    unlinkat(d->fd, "log.1", 0); /* it made room */
+    c = follow(d);
+    assert_int_equal(c.broken, 0);
+    assert_int_equal(c.rotated, 5);
+    write_chain(d, "log.1", 1, &at); /* what is older than the oldest is no part of it */
+    assert_int_equal(follow(d).broken, 2);
 }
 
 static void a_chain_whose_last_line_was_cut(void **state)
 {
     struct dir *d = *state;
-    char prev[AUDIT_HASH_SIZE] = AUDIT_FIRST;
+    struct audit_last at = {.hash = AUDIT_FIRST};
     struct audit_check c;
     struct stat st;
-    bool cut;
     int fd;
 
-    write_chain(d, "log", 3, prev);
+    write_chain(d, "log", 3, &at);
     assert_int_equal(fstatat(d->fd, "log", &st, 0), 0);
     fd = openat(d->fd, "log", O_WRONLY | O_APPEND | O_CLOEXEC);
     assert_int_equal(ftruncate(fd, st.st_size - 20), 0);
-    assert_int_equal(audit_last_hash(d->fd, "log", prev, &cut), 0);
-    assert_true(cut);
+    assert_int_equal(audit_last_of(d->fd, "log", &at), 1);
+    assert_true(at.cut);
     assert_int_equal(write(fd, "\n", 1), 1);
     close(fd);
-    write_chain(d, "log", 3, prev);
-    assert_int_equal(audit_verify(d->fd, "log", 0, &c), 0);
+    write_chain(d, "log", 3, &at);
+    c = follow(d);
     assert_int_equal(c.lines, 6);
     assert_int_equal(c.cut, 1);
     assert_int_equal(c.broken, 0);
+}
+
+/* -- the audit log's files --------------------------------------------------------------------- */
+
+#define FILE_BYTES AUDIT_FILE_MIN_BYTES
+
+struct store_world {
+    struct dir *dir;
+    uv_loop_t loop;
+    struct audit_store *store;
+};
+
+static void store_open(struct store_world *w)
+{
+    const struct audit_store_limits limits = {.file_bytes = FILE_BYTES,
+                                              .total_bytes = 8 * (uint64_t)FILE_BYTES};
+    struct err e;
+
+    assert_int_equal(uv_loop_init(&w->loop), 0);
+    assert_int_equal(audit_store_open(&w->loop, w->dir->path, 0, &limits, &w->store, &e), ERR_OK);
+}
+
+static void store_close(struct store_world *w)
+{
+    audit_store_free(w->store);
+    uv_run(&w->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&w->loop), 0);
+}
+
+static void store_lines(struct store_world *w, const char *tenant, int lines)
+{
+    struct audit_log *l = audit_store_log(w->store, tenant);
+    char line[1024];
+
+    for (int i = 0; i < lines; i++) {
+        int n = snprintf(line, sizeof(line), "{\"pad\":\"%0600d\",\"seq\":%d,\"prev\":\"%s\"}", i,
+                         (int)l->seq + 1, l->prev);
+
+        assert_int_equal(audit_store_append(w->store, l, line, (size_t)n), 0);
+        if (i % 20 == 19)
+            audit_store_flush(w->store);
+    }
+    audit_store_flush(w->store);
+}
+
+static struct audit_check store_check(struct store_world *w, const char *tenant)
+{
+    const struct audit_log *l = audit_store_log(w->store, tenant);
+    struct audit_check c = {0};
+    struct audit_walk walk = {.out = &c};
+    char name[AUDIT_NAME_SIZE];
+
+    for (uint32_t i = l->first; i <= l->end; i++) {
+        audit_store_file(l, i < l->end ? i : UINT32_MAX, name);
+        assert_int_equal(audit_walk_file(&walk, w->dir->fd, name), 0);
+    }
+    return c;
+}
+
+/* A tenant that writes without end loses its own lines, says how many, and none of its neighbour's. */
+static void a_flood_takes_its_own_room(void **state)
+{
+    struct store_world w = {.dir = *state};
+    struct audit_check c;
+    uint64_t lines;
+
+    store_open(&w);
+    store_lines(&w, "quiet", 100);
+    store_lines(&w, "loud", 5000);
+    c = store_check(&w, "quiet");
+    assert_int_equal(c.lines, 100);
+    assert_int_equal(c.rotated, 0);
+    c = store_check(&w, "loud");
+    lines = c.lines;
+    assert_true(lines > 500 && c.rotated > 500);
+    assert_int_equal(c.lines + c.rotated, 5000);
+    assert_int_equal(c.broken, 0);
+    store_close(&w);
+
+    store_open(&w); /* and all of it goes on where it was */
+    store_lines(&w, "quiet", 1);
+    store_lines(&w, "loud", 1);
+    c = store_check(&w, "quiet");
+    assert_int_equal(c.lines, 101);
+    assert_int_equal(c.broken, 0);
+    c = store_check(&w, "loud");
+    assert_int_equal(c.lines + c.rotated, 5001);
+    assert_int_equal(c.broken, 0);
+    store_close(&w);
+}
+
+/* Names of tenants are cayd's; one that could be a path is none here. */
+static void tenants_are_no_paths(void **state)
+{
+    struct store_world w = {.dir = *state};
+
+    store_open(&w);
+    store_lines(&w, "../x/%", 3);
+    store_lines(&w, "", 2);
+    store_close(&w);
+    store_open(&w);
+    assert_int_equal(store_check(&w, "../x/%").lines, 3);
+    assert_int_equal(store_check(&w, "").lines, 2);
+    assert_int_equal(audit_store_log(w.store, "../x/%")->seq, 3);
+    store_close(&w);
 }
 
 /* -- small things ------------------------------------------------------------------------------ */
@@ -675,6 +803,8 @@ int main(void)
         cmocka_unit_test(broken_client_hellos),
         cmocka_unit_test_setup_teardown(a_chain_over_files, dir_new, dir_free),
         cmocka_unit_test_setup_teardown(a_chain_whose_last_line_was_cut, dir_new, dir_free),
+        cmocka_unit_test_setup_teardown(a_flood_takes_its_own_room, dir_new, dir_free),
+        cmocka_unit_test_setup_teardown(tenants_are_no_paths, dir_new, dir_free),
         cmocka_unit_test(rates),
         cmocka_unit_test(upstream_urls),
     };
