@@ -21,6 +21,7 @@ static const char *const names[WITHOUT_COUNT] = {
     [WITHOUT_MASKS] = "masks",
     [WITHOUT_READ_ONLY] = "read-only",
     [WITHOUT_DEVICES] = "devices",
+    [WITHOUT_OWN_NODES] = "own-nodes",
     [WITHOUT_USERNS_LIMIT] = "userns-limit",
     [WITHOUT_NETWORK_RULES] = "network-rules",
     [WITHOUT_NETWORK_NAMESPACE] = "network-namespace",

@@ -23,6 +23,7 @@ enum without {
     WITHOUT_MASKS,         /* nothing in /proc and /sys is hidden */
     WITHOUT_READ_ONLY,     /* nothing in /proc and /sys is read-only */
     WITHOUT_DEVICES,       /* more of the host's device nodes are bound */
+    WITHOUT_OWN_NODES,     /* the usual device nodes are the host's, too */
     WITHOUT_USERNS_LIMIT,  /* nested user namespaces are not forbidden by number */
     WITHOUT_NETWORK_RULES, /* nothing in the network namespace is rejected */
     WITHOUT_NETWORK_NAMESPACE, /* the network namespace is the starter's */

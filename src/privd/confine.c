@@ -1,15 +1,19 @@
 #include "privd/confine.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "sys/caps.h"
 #include "sys/filter_host.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+
+#define LOGIN_UID_UNSET "4294967295"
 
 /* Every capability that privd and its children keep, and why. A sandbox's own user namespace gives
  * what its set-up code needs inside; this is about the host. */
@@ -57,6 +61,21 @@ static int raise_descriptors(void)
     return setrlimit(RLIMIT_NOFILE, &l) < 0 ? -errno : 0;
 }
 
+/* Whom the host's audit names as having logged in, for what cay-privd starts and so for all that tenants run. Who has
+ * none may take on any, and keeps it: a tenant's program could have its deeds noted as another's. Set once, before
+ * anything runs; to change it then takes CAP_AUDIT_CONTROL over the host. One value for all, as each setting counts up
+ * a number that all can read (/proc/PID/sessionid). Where an administrator's login started cay-keep it is set. */
+static int set_login_uid(void)
+{
+    char text[32];
+
+    if (io_read_text_at(AT_FDCWD, "/proc/self/loginuid", text, sizeof(text)) < 0)
+        return 0; /* a kernel without audit */
+    return strcmp(text, LOGIN_UID_UNSET) != 0
+               ? 0
+               : io_write_text_at(AT_FDCWD, "/proc/self/loginuid", "0");
+}
+
 int confine_process(void)
 {
     int r;
@@ -65,6 +84,8 @@ int confine_process(void)
     r = raise_descriptors();
     if (r == 0)
         r = bound_caps();
+    if (r == 0)
+        r = set_login_uid();
     if (r == 0 && prctl(PR_SET_DUMPABLE, 0) < 0)
         r = -errno;
     if (r == 0)

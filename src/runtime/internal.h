@@ -110,7 +110,8 @@ int process_fail(struct task_result *out, enum privsep_stage stage, int rc);
 /* task_collect with the task's own status; *stage (may be NULL) is set when it failed. */
 int process_collect(struct task *t, struct task_result *result, uint32_t *stage);
 
-/* Of the host's device nodes; a test build knows more, for the control of what the others are kept from. */
+/* The device nodes in /dev: the usual ones, which are each sandbox's own (stage.c); a test build knows more, of the
+ * host's, for the control of what the others are kept from. */
 #ifdef CAY_TEST_SWITCHES
 #define INSIDE_DEVICES 13
 #else
@@ -128,10 +129,14 @@ struct inside {
     int mask_fd;  /* detached, idmapped: layer over the host's /usr; -1: the template has its own */
     int usr_fd;   /* detached, idmapped: the host's /usr; -1 likewise */
     int upper_fd; /* detached, idmapped: the writable layer; -1: a tmpfs is to be made */
-    int device_fds[INSIDE_DEVICES]; /* detached, in the order of inside_devices; -1: left out */
+    int stage_fd; /* detached: the tmpfs of stage_make */
+    int device_fds
+        [INSIDE_DEVICES]; /* the host's, detached; negative: the sandbox's own, or left out */
     int boot_fd;
     int cgroup_fds[CGROUP_ATTACH_MAX];
     int n_cgroup_fds;
+    int agent_cgroup_fds[CGROUP_ATTACH_MAX]; /* into the agent's leaf; a room needs none */
+    int n_agent_cgroup_fds;
     int status_fd; /* close-on-exec; gets a struct inside_failure when something fails */
     bool room;     /* of a sandbox that runs: its tree is there; all above but the layers is used */
 };
@@ -152,7 +157,7 @@ int room_mount(void) WARN_UNUSED;
 
 /* rootfs.c: what is done to a new /proc. */
 #define ROOTFS_PROC_READ_ONLY 5
-#define ROOTFS_PROC_MASKED    22
+#define ROOTFS_PROC_MASKED    24
 #define ROOTFS_BOOT_ID        "sys/kernel/random/boot_id"
 #define ROOTFS_STRICT         (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 extern const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY];
@@ -164,6 +169,10 @@ int rootfs_new_terminals(void) WARN_UNUSED;
 
 /* Sysctls of the user and network namespace of whoever mounted this /proc. */
 int rootfs_set_sysctls(int proc_fd) WARN_UNUSED;
+
+/* stage.c: a new, detached tmpfs that belongs to uid (a slot's first), with its `dev` and the usual device nodes in
+ * it. As root of the host. A descriptor or -errno. */
+int stage_make(uint32_t uid, uint64_t memory_bytes) WARN_UNUSED;
 
 /* rootfs.c: builds the file system tree. Returns the root's descriptor (attached below the working
  * directory, ready for mnt_pivot), or -errno. */

@@ -78,27 +78,38 @@ static int open_trees(const struct start_args *a, int userns_fd, struct inside *
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_LAYER, rc) : 0;
 }
 
-/* The host's own nodes, bound one by one: a user namespace cannot make device nodes that open. */
-static int open_devices(struct inside *in)
+/* Only in test builds: whether a node is to be the host's. */
+static bool is_shown(size_t device)
+{
+    return device < INSIDE_DEVICES_USUAL ? WITHOUT(OWN_NODES) : WITHOUT(DEVICES);
+}
+
+static int open_host_devices(struct inside *in)
 {
     CLEANUP_CLOSE int dev = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct stat st;
     if (dev < 0)
         return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(inside_devices); i++) {
-        in->device_fds[i] = -1;
-        if (i >= INSIDE_DEVICES_USUAL &&
-            (!WITHOUT(DEVICES) || faccessat(dev, inside_devices[i], F_OK, 0) < 0))
+        if (!is_shown(i) || faccessat(dev, inside_devices[i], F_OK, 0) < 0)
             continue;
-        int fd = mnt_clone(dev, inside_devices[i], MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-        if (fd < 0)
-            return fd;
-        in->device_fds[i] = fd;
-        /* What is bound over files that must not be read has to be the device and nothing else. */
-        if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode))
-            return -ENODEV;
+        in->device_fds[i] = mnt_clone(dev, inside_devices[i],
+                                      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+        if (in->device_fds[i] < 0)
+            return in->device_fds[i];
     }
     return 0;
+}
+
+static int open_stage(const struct start_args *a, struct inside *in)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(in->device_fds); i++)
+        in->device_fds[i] = -1;
+    in->stage_fd = stage_make(runtime_slot_uid(a->rt, a->slot->number),
+                              a->start->limits.memory_bytes);
+    if (in->stage_fd < 0)
+        return in->stage_fd;
+    /* NOLINTNEXTLINE(misc-redundant-expression): both are false but in test builds */
+    return WITHOUT(DEVICES) || WITHOUT(OWN_NODES) ? open_host_devices(in) : 0;
 }
 
 /* A limit of all processors, or more, holds nobody back, but costs: for each that is set, the kernel walks
@@ -147,21 +158,28 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
     int rc = limit_layer(a);
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
-    rc = open_devices(in);
-    if (rc < 0)
-        return process_fail(out, PRIVSEP_STAGE_MOUNTS, rc);
     rc = set_limits(a);
     if (rc == 0)
         rc = cgroup_open_attach(a->rt->cgroups, a->slot->number, CGROUP_WORK, in->cgroup_fds);
     if (rc >= 0) {
         in->n_cgroup_fds = rc;
-        rc = cgroup_enter(a->rt->cgroups, a->slot->number, CGROUP_AGENT);
+        rc = cgroup_open_attach(a->rt->cgroups, a->slot->number, CGROUP_AGENT,
+                                in->agent_cgroup_fds);
+    }
+    /* What is forked from here begins its control group namespace in `work`, so that the programs of the tenant see
+     * themselves at its root. PID 1 then goes to the agent's leaf by itself (join_agent). */
+    if (rc >= 0) {
+        in->n_agent_cgroup_fds = rc;
+        rc = cgroup_enter(a->rt->cgroups, a->slot->number, CGROUP_WORK);
     }
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
     rc = process_write_boot(&a->boot, in->n_cgroup_fds, a->start->limits.open_files, false);
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_EXEC, rc);
+    rc = open_stage(a, in); /* in its control group by now: the sandbox pays for what is in it */
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_MOUNTS, rc);
     /* The working directory is the one thing that the next mount namespace takes over. */
     return fchdir(a->rt->stage_fd) < 0 ? process_fail(out, PRIVSEP_STAGE_MOUNTS, -errno) : 0;
 }
@@ -189,6 +207,26 @@ int process_await_exec(int status_fd, struct task_result *out)
     return rc == 0 ? process_fail(out, (enum privsep_stage)failure.stage, failure.status) : 0;
 }
 
+/* As the first thing in PID 1 to be: what it makes from here on is charged to its own reserve. With the permission of
+ * who opened the files; they are closed by exec. */
+static int join_agent(const struct inside *in)
+{
+    for (int i = 0; i < in->n_agent_cgroup_fds; i++)
+        if (write(in->agent_cgroup_fds[i], "0", 1) != 1)
+            return -errno;
+    return 0;
+}
+
+NORETURN static void run_inside(const struct inside *in)
+{
+    struct inside_failure failure = {.stage = PRIVSEP_STAGE_CGROUP, .status = join_agent(in)};
+
+    if (failure.status == 0)
+        inside_run(in);
+    (void)!write(in->status_fd, &failure, sizeof(failure));
+    _exit(1);
+}
+
 /* CLONE_PARENT: the sandbox's PID 1 is privd's child, not this task's, and outlives it. */
 static int fork_inside(struct inside *in, struct task_result *out)
 {
@@ -200,7 +238,7 @@ static int fork_inside(struct inside *in, struct task_result *out)
     pid_t pid = ns_fork(namespaces() | CLONE_PARENT, 0, &pidfd);
     if (pid == 0) {
         close(pipes[0]);
-        inside_run(in);
+        run_inside(in);
     }
     close(pipes[1]);
     CLEANUP_CLOSE int status_fd = pipes[0];
@@ -275,11 +313,15 @@ static int take_trees(int sock, struct inside *in)
  * mapped when the message comes. End of file: the task has failed, and says why. */
 NORETURN static void run_whole(struct inside *in, int sock)
 {
-    struct inside_failure failure = {.stage = PRIVSEP_STAGE_NETWORK};
+    struct inside_failure failure = {.stage = PRIVSEP_STAGE_CGROUP};
 
     if (take_trees(sock, in) < 0)
         _exit(1);
-    failure.status = process_set_up_network();
+    failure.status = join_agent(in);
+    if (failure.status == 0) {
+        failure.stage = PRIVSEP_STAGE_NETWORK;
+        failure.status = process_set_up_network();
+    }
     if (failure.status == 0)
         inside_run(in);
     (void)!write(in->status_fd, &failure, sizeof(failure));
@@ -353,6 +395,7 @@ static int start_sandbox(void *arg, struct task_result *out)
                         .mask_fd = -1,
                         .usr_fd = -1,
                         .upper_fd = -1,
+                        .stage_fd = -1,
                         .boot_fd = a->boot.agent_fd,
                         .status_fd = -1};
 

@@ -24,8 +24,7 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 #endif
 };
 
-#define STRICT  ROOTFS_STRICT
-#define SHM_MIN (UINT64_C(64) << 20)
+#define STRICT ROOTFS_STRICT
 
 struct build {
     const struct inside *in;
@@ -54,25 +53,17 @@ static int attach_at(int tree_fd, int dir_fd, const char *path)
 
 /* One tmpfs for the mount points, /dev, /run and /dev/shm: each file system costs every memory control group of
  * the host an entry in a table, whosever they are, so that at thousands of sandboxes those tables are most of
- * what they take. Its size is what /dev/shm may hold; a sandbox that fills it does so to itself. */
+ * what they take. A sandbox that fills it does so to itself. It came with /dev and its nodes (stage.c). */
 static int open_stage(struct build *b)
 {
     static const struct {
         const char *name;
         mode_t mode;
     } dirs[] = {
-        {"lower", 0755}, {"mask", 0755},      {"usr", 0755},   {"upper", 0755},
-        {"root", 0755},  {"view", 0755},      {"empty", 0755}, {"dev", 0755},
-        {"run", 0755},   {"run/lock", 01777}, {"shm", 01777},
+        {"lower", 0755}, {"mask", 0755},  {"usr", 0755}, {"upper", 0755}, {"root", 0755},
+        {"view", 0755},  {"empty", 0755}, {"run", 0755}, {"shm", 01777},  {"run/lock", 01777},
     };
-    uint64_t memory = b->in->start->limits.memory_bytes;
-    char size[32];
-
-    snprintf(size, sizeof(size), "%llu", (unsigned long long)MAX(memory / 2, SHM_MIN));
-    const struct mnt_option options[] = {{"mode", "0700"}, {"size", size}, {NULL, NULL}};
-    b->stage_fd = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    if (b->stage_fd < 0)
-        return b->stage_fd;
+    b->stage_fd = b->in->stage_fd;
     int rc = mnt_attach(b->stage_fd, AT_FDCWD, "");
     if (rc < 0)
         return rc;
@@ -179,18 +170,32 @@ static int mount_root(struct build *b)
 
 /* --- /dev -------------------------------------------------------------------------------------- */
 
+/* Each over itself: no program can then remove it or put another in its place, and it alone is a device there, as
+ * /dev is nodev. The copy is of the stage, which is not. */
+static int attach_own_device(const struct build *b, const char *name)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "dev/%s", name);
+    CLEANUP_CLOSE int node = mnt_clone(b->stage_fd, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    return node < 0 ? node : mnt_attach(node, b->dev_fd, name);
+}
+
+/* Only in test builds. */
+static int attach_host_device(const struct build *b, size_t i)
+{
+    CLEANUP_CLOSE int node = openat(b->dev_fd, inside_devices[i],
+                                    O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return node < 0 ? -errno : mnt_attach(b->in->device_fds[i], b->dev_fd, inside_devices[i]);
+}
+
 static int make_devices(const struct build *b)
 {
     if (WITHOUT(DEVICES) && mkdirat(b->dev_fd, "net", 0755) < 0)
         return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(inside_devices); i++) {
-        if (b->in->device_fds[i] < 0)
-            continue;
-        CLEANUP_CLOSE int node = openat(b->dev_fd, inside_devices[i],
-                                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (node < 0)
-            return -errno;
-        int rc = mnt_attach(b->in->device_fds[i], b->dev_fd, inside_devices[i]);
+        int rc = b->in->device_fds[i] >= 0  ? attach_host_device(b, i)
+                 : i < INSIDE_DEVICES_USUAL ? attach_own_device(b, inside_devices[i])
+                                            : 0;
         if (rc < 0)
             return rc;
     }
@@ -217,9 +222,13 @@ static int mount_shm(const struct build *b)
 
 int rootfs_new_terminals(void)
 {
-    /* The kernel's pool of terminals is one for all sandboxes: a maximum for each. */
-    static const struct mnt_option options[] = {
-        {"mode", "0620"}, {"ptmxmode", "0666"}, {"gid", "5"}, {"max", "128"}, {NULL, NULL}};
+    /* The kernel's pool of terminals is one for all sandboxes: a maximum for each. No `gid`: mountinfo would show it
+     * in the host's numbers; cay-init gives the terminals that it opens to the group tty by itself. */
+    static const struct mnt_option tty[] = {
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", "128"}, {"gid", "5"}, {NULL, NULL}};
+    static const struct mnt_option usual[] = {
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", "128"}, {NULL, NULL}};
+    const struct mnt_option *options = WITHOUT(MASKS) ? tty : usual;
 
     return mnt_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
@@ -249,7 +258,8 @@ const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY] = {"bus", "fs", "
 const char *const rootfs_proc_masked[ROOTFS_PROC_MASKED] = {
     "acpi", "asound", "bootconfig", "cmdline", "diskstats", "driver", "interrupts", "kallsyms",
     "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags",
-    "latency_stats", "modules", "partitions", "sched_debug", "scsi", "timer_list", "timer_stats",
+    "latency_stats", "locks", "modules", "partitions", "pressure", "sched_debug", "scsi",
+    "timer_list", "timer_stats",
 };
 /* fs: cgroups, and the disk's uuid with every other sandbox's usage; block: where the image is. */
 static const char *const sys_masked[] = {

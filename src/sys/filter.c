@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
@@ -15,6 +17,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#ifndef PR_SCHED_CORE
+#define PR_SCHED_CORE 62
+#endif
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
 #endif
@@ -210,10 +215,27 @@ static int fill_allow_list(scmp_filter_ctx ctx, uint32_t reserved_id)
 /* On the 32 bits that the kernel looks at, whatever is in the upper half of the register. */
 #define IS_VALUE(arg, value) ((struct scmp_arg_cmp){(arg), SCMP_CMP_MASKED_EQ, 0xffffffff, (value)})
 
-static int deny_value(scmp_filter_ctx ctx, int nr, unsigned arg, uint32_t value)
+static int answer_value(scmp_filter_ctx ctx, int nr, unsigned arg, uint32_t value, int errnum)
 {
     const struct scmp_arg_cmp cmp = IS_VALUE(arg, value);
-    return seccomp_rule_add_array(ctx, EPERM_ACTION, nr, 1, &cmp);
+    return seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint16_t)errnum), nr, 1, &cmp);
+}
+
+static int deny_value(scmp_filter_ctx ctx, int nr, unsigned arg, uint32_t value)
+{
+    return answer_value(ctx, nr, arg, value, EPERM);
+}
+
+/* Parts of the kernel that few programs ask for and that are chosen by a value: line disciplines of terminals other
+ * than the usual one (each is a driver, which the host may load for it), protocols on top of TCP (TLS in the kernel
+ * and its like), and who shares a core (which is the host's to schedule). Answered as by a kernel without them. */
+static int refuse_rare(scmp_filter_ctx ctx)
+{
+    const struct scmp_arg_cmp ulp[] = {IS_VALUE(1, IPPROTO_TCP), IS_VALUE(2, TCP_ULP)};
+    int rc = answer_value(ctx, SCMP_SYS(ioctl), 1, TIOCSETD, EINVAL);
+    if (rc == 0)
+        rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(ENOPROTOOPT), SCMP_SYS(setsockopt), 2, ulp);
+    return rc == 0 ? answer_value(ctx, SCMP_SYS(prctl), 0, PR_SCHED_CORE, EINVAL) : rc;
 }
 
 /* Programs for the kernel's BPF machine, each with memory of a pool that the whole host shares
@@ -279,6 +301,8 @@ static int fill_arguments(scmp_filter_ctx ctx, uint32_t reserved_id)
         rc = refuse_socket_filters(ctx);
     if (rc == 0)
         rc = refuse_call_filters(ctx);
+    if (rc == 0)
+        rc = refuse_rare(ctx);
     return rc == 0 ? keep_core_limit(ctx) : rc;
 }
 

@@ -26,7 +26,7 @@ import world  # noqa: E402
 
 USERS = ("user", "root")
 INNER = ("seccomp", "seccomp-arguments", "capabilities", "superset", "agent-uid", "agent-key", "undumpable",
-         "unreadable", "descriptors", "masks", "read-only", "devices", "userns-limit", "rlimits")
+         "unreadable", "descriptors", "masks", "read-only", "devices", "own-nodes", "userns-limit", "rlimits")
 # Some defences hide others' cases: a mask that is not there cannot be taken away.
 BASES = (INNER, tuple(n for n in INNER if n not in ("masks", "read-only", "agent-uid")))
 SINGLE = (*INNER, "network-rules", "network-namespace", "ipc-namespace", "cgroup-namespace")
@@ -80,9 +80,14 @@ def parse(text):
     return {line.split("\t")[0]: tuple(line.split("\t")[1:3]) for line in text.splitlines() if line.count("\t") == 2}
 
 
+def wanted(options, text):
+    """--only may name several, with commas between."""
+    return any(part in text for part in options.only.split(","))
+
+
 def cases(options):
     out = subprocess.run([options.build / "test/probe/probe", "list"], capture_output=True, text=True, check=True)
-    return [line.split("\t") for line in out.stdout.splitlines() if options.only in line]
+    return [line.split("\t") for line in out.stdout.splitlines() if wanted(options, line)]
 
 
 # What the machine's root does first, so that there is something to be found.
@@ -154,7 +159,7 @@ def probe_rows(options, runs, known):
 
 def scene_rows(options, base):
     """Each scene with all defences, then without its own."""
-    chosen = [s for s in scenes.ALL if options.only in s.name and (s.quick or not options.quick)]
+    chosen = [s for s in scenes.ALL if wanted(options, s.name) and (s.quick or not options.quick)]
     rows = {s.name: {"case": s.name, "about": s.about, "class": s.number, "control": None} for s in chosen}
     with world.Server(options.build, base) as server:
         for s in chosen:

@@ -2,6 +2,7 @@
 process, sockets and segments that a sandbox must not reach, and servers with defences switched off."""
 
 import ctypes
+import fcntl
 import os
 import pathlib
 import shutil
@@ -22,6 +23,8 @@ UID_BASE = 1275068416  # apart from usual servers and from those of the scenario
 INSIDE = "CAY_ESCAPES_INSIDE"
 TCP_PORTS, UDP_PORTS = (22, 80, 443, 3000), (53, 443)
 SHM_KEY = 0x0CA1CA1
+NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+LOCKED_BYTE = 0x0CA1CA1
 
 
 def enter():
@@ -72,7 +75,15 @@ class Bait:
         self.shm = self.libc.shmget(SHM_KEY, 4096, 0o1666)
         self.queue = "/cay-escapes"
         self.libc.mq_open(self.queue.encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
+        self.locked = [self.lock(path) for path in (*NODES, "/usr/bin/env")]
         threading.Thread(target=self.serve, daemon=True).start()
+
+    @staticmethod
+    def lock(path):
+        """A record lock of the host's on a byte that nothing else locks; kept as long as the file is open."""
+        fd = os.open(path, os.O_RDWR if path in NODES else os.O_RDONLY)
+        fcntl.lockf(fd, (fcntl.LOCK_EX if path in NODES else fcntl.LOCK_SH) | fcntl.LOCK_NB, 1, LOCKED_BYTE)
+        return fd
 
     def keep(self, family, address, kind):
         s = socket.socket(family, kind)

@@ -36,6 +36,7 @@ extern const struct probe_case probe_calls_cases[];
 extern const struct probe_case probe_filters_cases[];
 extern const struct probe_case probe_init_cases[];
 extern const struct probe_case probe_files_cases[];
+extern const struct probe_case probe_shared_cases[];
 
 /* PID 1, or the victim that stands for it outside of a sandbox (CAY_PROBE_PID). */
 pid_t probe_target(void);

@@ -257,6 +257,15 @@ def test_nothing_of_the_sandboxs_own_network_is_reached_from_inside(stack, own, 
     assert "secret-in-name" not in stack.networks.asked()
 
 
+def test_a_room_has_the_nodes_and_masks_of_its_sandbox(box):
+    """And what must not be read is not read there either: an empty answer, but of the one that is no mask."""
+    look = "stat -c '%i %d' /dev/null; stat -c '%i %d' /proc/keys; cat /proc/locks; cat /proc/pressure/cpu; " \
+           "cut -d: -f3 /proc/self/cgroup | sort -u; wc -c < /proc/cpuinfo"
+    lines = box.run(look, "deny")["stdout"].splitlines()
+    assert lines[:2] == [box.out("stat -c '%i %d' /dev/null").strip()] * 2
+    assert lines[2] == "/" and int(lines[3]) > 0 and len(lines) == 4
+
+
 def test_every_escape_is_refused_in_a_room_too(box, probe_path):
     """What test_probe.py asks of a sandbox, here as its root. Connections are taken by cay-egress, and then refused."""
     with open(probe_path, "rb") as f:

@@ -1,0 +1,181 @@
+/* What two sandboxes, or one and the host, could have in common (class 16): an inode, a path, a number. The test has
+ * locks of the host's on the byte LOCKED_BYTE of what stands in `nodes` and of LOWER_FILE. */
+#include "probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCKED_BYTE 0x0ca1ca1
+#define LOWER_FILE  "/usr/bin/env"
+#define IDS_MAX     65535 /* of a sandbox */
+
+#ifndef TCP_ULP
+#define TCP_ULP 31
+#endif
+#ifndef PR_SCHED_CORE
+#define PR_SCHED_CORE 62
+#endif
+
+static const char *const nodes[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random",
+                                    "/dev/urandom"};
+
+/* Whether somebody else has a lock there. */
+static bool is_locked(const char *path, int flags)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCKED_BYTE, .l_len = 1};
+    int fd = open(path, flags);
+    bool locked = fd >= 0 && fcntl(fd, F_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+
+    if (fd >= 0)
+        close(fd);
+    return locked;
+}
+
+static void node_locks(struct finding *f)
+{
+    found_refused(f, "no lock of the host's is there");
+    for (size_t i = 0; i < ARRAY_SIZE(nodes) && f->verdict == REFUSED; i++)
+        if (is_locked(nodes[i], O_RDWR))
+            found_open(f, "a lock of the host's on %s", nodes[i]);
+}
+
+static void file_locks(struct finding *f)
+{
+    if (is_locked(LOWER_FILE, O_RDONLY))
+        found_open(f, "a lock of the host's on " LOWER_FILE);
+    else
+        found_refused(f, "no lock of the host's is there");
+}
+
+/* One that is there, so that an empty list tells of a mask. */
+static void list_locks(struct finding *f)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    char text[256] = "";
+    int own = open("/tmp", O_TMPFILE | O_RDWR, 0600), fd = open("/proc/locks", O_RDONLY);
+
+    if (own < 0 || fcntl(own, F_SETLK, &l) < 0)
+        found_none(f, "no lock of its own: %s", strerror(errno));
+    else if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
+        found_open(f, "%.60s", text);
+    else
+        found_refused(f, "/proc/locks: %s", fd < 0 ? strerror(errno) : "empty");
+}
+
+static void read_pressure(struct finding *f)
+{
+    char text[128] = "";
+    int fd = open("/proc/pressure/cpu", O_RDONLY);
+
+    if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
+        found_open(f, "%.60s", text);
+    else
+        found_refused(f, "/proc/pressure/cpu: %s", strerror(errno));
+}
+
+/* The number after key= in a line of mountinfo; -1: it has none. */
+static long option(const char *line, const char *key)
+{
+    const char *at = strstr(line, key);
+    return at ? strtol(at + strlen(key), NULL, 10) : -1;
+}
+
+static void mount_ids(struct finding *f)
+{
+    char line[1024];
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+
+    found_refused(f, "no mount tells an id of the host");
+    while (file && f->verdict == REFUSED && fgets(line, sizeof(line), file))
+        if (option(line, ",uid=") > IDS_MAX || option(line, ",gid=") > IDS_MAX ||
+            option(line, " rw,gid=") > IDS_MAX)
+            found_open(f, "%.100s", strstr(line, " - "));
+    if (file)
+        fclose(file);
+}
+
+static void cgroup_path(struct finding *f)
+{
+    char line[256];
+    FILE *file = fopen("/proc/self/cgroup", "re");
+
+    if (!file) {
+        found_none(f, "/proc/self/cgroup: %s", strerror(errno));
+        return;
+    }
+    found_refused(f, "all paths are /");
+    while (f->verdict == REFUSED && fgets(line, sizeof(line), file)) {
+        const char *path = strrchr(line, ':');
+        if (path && strcmp(path, ":/\n") != 0)
+            found_open(f, "%.60s", line);
+    }
+    fclose(file);
+}
+
+/* To nobody's, which is taken on for good where it may be: in a child of the probe, which ends. */
+static void login_uid(struct finding *f)
+{
+    int fd = open("/proc/self/loginuid", O_WRONLY);
+
+    if (fd < 0)
+        found_refused(f, "/proc/self/loginuid: %s", strerror(errno));
+    else
+        found_call(f, "write to /proc/self/loginuid", write(fd, "1000", 4));
+}
+
+static void line_discipline(struct finding *f)
+{
+    int usual = 0, fd = probe_terminal();
+
+    if (fd < 0)
+        found_none(f, "no terminal: %s", strerror(errno));
+    else
+        found_call(f, "TIOCSETD", ioctl(fd, TIOCSETD, &usual));
+}
+
+/* A protocol that does not exist: a kernel that looks for it says so. */
+static void upper_protocol(struct finding *f)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int rc = fd < 0 ? -1 : setsockopt(fd, IPPROTO_TCP, TCP_ULP, "cay-none", 8);
+
+    if (rc < 0 && fd >= 0 && errno != ENOPROTOOPT)
+        found_open(f, "TCP_ULP was looked for: %s", strerror(errno));
+    else
+        found_call(f, "TCP_ULP", rc);
+}
+
+static void core_scheduling(struct finding *f)
+{
+    int rc = prctl(PR_SCHED_CORE, 1 /* CREATE */, 0, 0 /* a thread */, 0);
+
+    if (rc < 0 && errno != EINVAL)
+        found_open(f, "PR_SCHED_CORE was looked at: %s", strerror(errno));
+    else
+        found_call(f, "PR_SCHED_CORE", rc);
+}
+
+const struct probe_case probe_shared_cases[] = {
+    {"share.node_locks", "a lock of the host's on a device node", node_locks, 1},
+    {"share.file_locks", "a lock of the host's on a file of the template", file_locks, 1},
+    {"proc.locks", "read what locks there are", list_locks, 1},
+    {"proc.pressure", "read how busy the host is, to the microsecond", read_pressure, 1},
+    {"id.mounts", "read the slot's ids of the host from the mounts", mount_ids, 0},
+    {"id.login", "have one's deeds noted as another's by the host's audit", login_uid, 0},
+    {"cgroup.root", "read where the own control group stands", cgroup_path, 1},
+    {"kernel.tiocsetd", "have the host load a line discipline", line_discipline, 1},
+    {"kernel.tcp_ulp", "have the host load a protocol on top of TCP", upper_protocol, 1},
+    {"kernel.sched_core", "decide on who shares a core", core_scheduling, 1},
+    {0},
+};
