@@ -31,6 +31,7 @@ static const char *const names[WITHOUT_COUNT] = {
     [WITHOUT_RLIMITS] = "rlimits",
     [WITHOUT_LIMITS] = "limits",
     [WITHOUT_DISK_LIMIT] = "disk-limit",
+    [WITHOUT_LOGIN_UID] = "login-uid",
 };
 
 int without_add(const char *name)

@@ -26,7 +26,7 @@ import world  # noqa: E402
 
 USERS = ("user", "root")
 INNER = ("seccomp", "seccomp-arguments", "capabilities", "superset", "agent-uid", "agent-key", "undumpable",
-         "unreadable", "descriptors", "masks", "read-only", "devices", "own-nodes", "userns-limit", "rlimits")
+         "unreadable", "descriptors", "masks", "read-only", "devices", "own-nodes", "userns-limit", "rlimits", "login-uid")
 # Some defences hide others' cases: a mask that is not there cannot be taken away.
 BASES = (INNER, tuple(n for n in INNER if n not in ("masks", "read-only", "agent-uid")))
 SINGLE = (*INNER, "network-rules", "network-namespace", "ipc-namespace", "cgroup-namespace")
