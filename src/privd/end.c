@@ -2,6 +2,7 @@
  * kill, wait for PID 1 (the kernel has then ended the whole pid namespace), remove what is left. */
 #include "privd/egress.h"
 #include "privd/room.h"
+#include "sys/filter.h"
 
 #include "base/log.h"
 
@@ -170,6 +171,7 @@ static void clean_up(struct slot *s)
 {
     struct privd *p = s->privd;
 
+    pace_cancel(&p->pace, &s->kill);
     loop_disarm(&p->loop, &s->timer);
     loop_remove(&p->loop, &s->pid_source);
     util_close(&s->pidfd);
@@ -238,17 +240,34 @@ static void on_still_alive(void *arg)
     loop_arm(&s->privd->loop, &s->timer, KILL_AGAIN_MS, on_still_alive, s);
 }
 
-static void kill_it(struct slot *s)
+uint32_t end_programs(const struct slot *s)
 {
+    return s->pidfd < 0 ? 0 : FILTER_PROGRAMS * (1 + s->n_rooms);
+}
+
+static void kill_now(void *arg)
+{
+    struct slot *s = arg;
     struct privd *p = s->privd;
 
-    slots_enter(p, s, SLOT_KILLING);
     (void)runtime_kill(p->rt, s->number, s->pidfd);
     if (s->pidfd < 0 || (s->pid_source.fd < 0 && end_watch(p, s) < 0)) {
         clean_up(s);
         return;
     }
     loop_arm(&p->loop, &s->timer, KILL_AGAIN_MS, on_still_alive, s);
+}
+
+/* At once, but for many at a time: then each in its turn (pace.h). Nothing else happens to a slot that
+ * waits for it: no deadline, no ready byte; only PID 1 may end by itself. */
+static void kill_it(struct slot *s)
+{
+    struct privd *p = s->privd;
+
+    slots_enter(p, s, SLOT_KILLING);
+    loop_disarm(&p->loop, &s->timer);
+    loop_remove(&p->loop, &s->boot_source);
+    pace_ask(&p->pace, &s->kill, end_programs(s), kill_now, s);
 }
 
 void end_asked(struct privd *p, struct slot *s, const struct asker *who)

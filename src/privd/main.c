@@ -279,6 +279,7 @@ static int open_records(struct privd *p)
 
 static int open_loop(struct privd *p)
 {
+    p->pace.loop = &p->loop;
     return loop_init(&p->loop);
 }
 

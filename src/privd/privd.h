@@ -2,13 +2,14 @@
 /* What privd's files share: one struct privd, one struct slot per uid range.
  *
  * Who does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a slot; end.c
- * ends it and cleans up, for every reason there is; recover.c does the same for what an earlier privd
+ * ends it and cleans up, for every reason there is, as fast as pace.c lets it; recover.c does the same for what an earlier privd
  * left; room.c makes and ends networks for single commands; jobs.c runs cay-job; template.c says which templates are there; request.c checks and
  * distributes what the peer asks. All of it runs on one loop, nothing blocks: what takes longer than
  * 100 µs runs in a task (a child, runtime/task.h) or a job. */
 
 #include "privd/loop.h"
 #include "privd/options.h"
+#include "privd/pace.h"
 #include "privd/permit.h"
 #include "privd/records.h"
 #include "privsep/server.h"
@@ -56,7 +57,8 @@ struct slot {
     struct create_request *create; /* owned; SLOT_STARTING, or ENDING after a failed start */
     int failure;                   /* -errno and stage of a failed start */
     uint32_t failure_stage;
-    struct asker killer; /* who waits for its end */
+    struct asker killer;   /* who waits for its end */
+    struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
 
     /* what it runs; valid from SLOT_STARTING on, kind from when it is warmed */
     char id[PRIVSEP_ID_SIZE]; /* all NUL: nobody's yet */
@@ -123,6 +125,7 @@ struct privd {
     struct loop_timer refill_timer; /* after a failure: until then none is made */
     struct loop_timer lull_timer; /* after a start: until then none is made that nobody waits for */
     struct cleaner cleaner;
+    struct pace pace; /* of all kills */
     struct listing listing;
 
     struct create_request *waiting_first, *waiting_last; /* creates without a slot yet */
@@ -225,6 +228,9 @@ int end_watch(struct privd *p, struct slot *s);
 
 /* Kills what runs in it, whatever its state, then cleans up. For failed starts, recovery, stop. */
 void end_force(struct privd *p, struct slot *s);
+
+/* How many programs of the kernel's BPF machine are freed with what runs in a slot. */
+uint32_t end_programs(const struct slot *s);
 
 /* Somebody waits for a slot: what has ended is not gathered any longer. */
 void end_hurry(struct privd *p);

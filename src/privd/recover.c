@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/filter.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,6 +36,15 @@ static void found(void *arg, const struct runtime_found *f)
         r->cap = cap;
     }
     r->all[r->n++] = *f;
+}
+
+/* As kills take turns elsewhere (pace.h), but waiting: nothing else is done at a start. */
+static void wait_turn(struct privd *p, uint32_t programs)
+{
+    uint32_t in_ms;
+
+    while (programs > 0 && (in_ms = pace_try(&p->pace, clock_mono_ms(), programs)) > 0)
+        usleep(in_ms * 1000);
 }
 
 /* -- undoing ----------------------------------------------------------------------------------- */
@@ -116,7 +126,8 @@ static bool take_over(struct privd *p, const struct record *rec)
     s->kind.limits = rec->limits;
     memcpy(s->id, rec->id, sizeof(s->id));
     p->n_sandboxes++;
-    runtime_kill_rooms(p->rt, rec->slot); /* who could use them knew the earlier privd only */
+    /* Who could use its rooms knew the earlier privd only. */
+    wait_turn(p, FILTER_PROGRAMS * runtime_kill_rooms(p->rt, rec->slot));
     /* Past every number that it has had: no sandbox makes a room each 16 ms of the host's whole time. */
     s->last_room = (uint32_t)(clock_mono_ms() / 16);
     return true;
@@ -157,8 +168,11 @@ static size_t undo_the_rest(struct privd *p, const struct remainders *all)
     size_t n = 0;
 
     for (size_t i = 0; i < all->n; i++)
-        if (!is_alive(p, &all->all[i]) && !is_running(p, all->all[i].slot))
+        if (!is_alive(p, &all->all[i]) && !is_running(p, all->all[i].slot)) {
+            /* Counted as if each had a room: which it had is not known any more. */
+            wait_turn(p, all->all[i].pid > 0 ? FILTER_PROGRAMS * 2 : 0);
             (void)runtime_kill(p->rt, all->all[i].slot, -1);
+        }
     for (size_t i = 0; i < all->n; i++) {
         if (is_alive(p, &all->all[i]) || is_running(p, all->all[i].slot))
             continue;

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "privd/egress.h"
+#include "sys/filter.h"
 #include "sys/pid.h"
 
 #include <errno.h>
@@ -58,6 +59,7 @@ static void gone(struct room *r)
     struct privd *p = r->privd;
 
     loop_disarm(&p->loop, &r->timer);
+    pace_cancel(&p->pace, &r->kill);
     loop_remove(&p->loop, &r->pid_source);
     loop_remove(&p->loop, &r->boot_source);
     util_close(&r->pidfd);
@@ -80,12 +82,20 @@ static void on_pid(void *arg, uint32_t events)
         gone(r);
 }
 
-/* While a task still works on it, on_made goes on from here. */
+static void kill_now(void *arg)
+{
+    struct room *r = arg;
+
+    (void)pid_kill(r->pidfd, SIGKILL);
+}
+
+/* In its turn, when many end together (pace.h). While a task still works on it, on_made goes on from
+ * here. */
 static void end_room(struct room *r)
 {
     r->ending = true;
     if (r->pidfd >= 0)
-        (void)pid_kill(r->pidfd, SIGKILL);
+        pace_ask(&r->privd->pace, &r->kill, FILTER_PROGRAMS, kill_now, r);
 }
 
 static void fail(struct room *r, int status, uint32_t stage)
@@ -273,7 +283,9 @@ void room_forget_slot(struct slot *s)
         struct room *r = s->rooms;
 
         leave_slot(r);
-        end_room(r);
+        r->ending = true; /* its processes have ended with the sandbox: no turn is needed */
+        if (r->pidfd >= 0)
+            kill_now(r);
     }
     s->last_room = 0;
 }
@@ -291,7 +303,9 @@ void room_free_all(struct privd *p)
         while (p->slots[i].rooms) {
             struct room *r = p->slots[i].rooms;
 
-            end_room(r);
+            pace_cancel(&p->pace, &r->kill);
+            if (r->pidfd >= 0)
+                kill_now(r);
             leave_slot(r);
             util_close(&r->pidfd);
             util_close(&r->boot_fd);

@@ -21,6 +21,7 @@ struct room {
     struct asker maker, ender;  /* who waits */
     struct runtime_claim claim; /* until it was given */
     bool ending;
+    struct pace_item kill;              /* waits for its turn */
     int egress_fds[PRIVSEP_EGRESS_FDS]; /* as of a slot */
     struct room *next;                  /* of its slot */
 };

@@ -97,15 +97,17 @@ int runtime_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd
 }
 
 /* Looked at by number, then held, then looked at again: a pid that came again is not killed. */
-void runtime_kill_rooms(const struct runtime *rt, uint32_t slot)
+uint32_t runtime_kill_rooms(const struct runtime *rt, uint32_t slot)
 {
+    uint32_t killed = 0;
     pid_t pids[AGENT_PIDS_MAX] = {0};
     int n = cgroup_pids(rt->cgroups, slot, CGROUP_AGENT, pids, AGENT_PIDS_MAX);
     for (int i = 0; i < n; i++) {
         CLEANUP_CLOSE int fd = is_first_of(pids[i], 2) ? pid_open(pids[i]) : -1;
         if (fd >= 0 && is_first_of(pids[i], 2) && is_in_range(rt, pids[i], slot))
-            pid_kill(fd, SIGKILL);
+            killed += pid_kill(fd, SIGKILL) == 0;
     }
+    return killed;
 }
 
 /* A layer in memory is visible only through the sandbox's own root: asked by descriptor, O_PATH, of its

@@ -189,8 +189,9 @@ int runtime_claim(const struct runtime *rt, int pidfd, int boot_fd,
  * cgroup only. */
 int runtime_kill(struct runtime *rt, uint32_t slot, int pidfd);
 
-/* After a restart: kills the rooms of a sandbox that was taken over; nobody is left who would use them. */
-void runtime_kill_rooms(const struct runtime *rt, uint32_t slot);
+/* After a restart: kills the rooms of a sandbox that was taken over; nobody is left who would use them.
+ * How many those were. */
+uint32_t runtime_kill_rooms(const struct runtime *rt, uint32_t slot);
 
 /* How a process that has ended came to its end: fills the fields of waitid(2). Does not block.
  * 0; -EAGAIN: still alive; -ECHILD: ended, but it is nobody's child here (status unknown). */

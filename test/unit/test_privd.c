@@ -3,6 +3,7 @@
 #include "skip.h"
 
 #include "privd/loop.h"
+#include "privd/pace.h"
 #include "privd/records.h"
 
 #include "base/clock.h"
@@ -336,6 +337,73 @@ static void remove_other(void *arg, uint32_t events)
 }
 
 /* Both are ready in the same turn: the one that is removed must not be called. */
+static void kills_take_turns(void **state)
+{
+    struct pace p = {0};
+    uint32_t given = 0;
+
+    while (pace_try(&p, 1000, 2) == 0)
+        given += 2;
+    assert_int_equal(given, PACE_BURST);
+    /* One more when one has gone, and no more than that. */
+    assert_int_equal(pace_try(&p, 1000, 2), 1);
+    assert_int_equal(pace_try(&p, 1001, 2), 0);
+    assert_int_equal(pace_try(&p, 1001, 2), 1);
+    /* More than the whole: when all before it are done. */
+    assert_int_equal(pace_try(&p, 1001, 130), PACE_BURST / PACE_PER_MS);
+    assert_int_equal(pace_try(&p, 1001 + PACE_BURST / PACE_PER_MS, 130), 0);
+    assert_true(pace_try(&p, 1001 + PACE_BURST / PACE_PER_MS, 2) > 0);
+    /* In any second: the burst, and the rate. */
+    p = (struct pace){0};
+    given = 0;
+    for (uint64_t ms = 1; ms <= 1000; ms++)
+        while (pace_try(&p, ms, 2) == 0)
+            given += 2;
+    assert_in_range(given, 1000 * PACE_PER_MS, PACE_BURST + 1000 * PACE_PER_MS);
+}
+
+#define TURNS 80
+
+struct turns {
+    struct loop loop;
+    struct pace pace;
+    struct pace_item items[TURNS];
+    int order[TURNS], n;
+};
+
+static struct turns turns;
+
+static void on_turn(void *arg)
+{
+    turns.order[turns.n++] = (int)((struct pace_item *)arg - turns.items);
+    if (turns.n == TURNS - 1)
+        loop_stop(&turns.loop);
+}
+
+static void turns_are_in_order_and_can_be_cancelled(void **state)
+{
+    turns = (struct turns){.pace.loop = &turns.loop};
+    assert_int_equal(loop_init(&turns.loop), 0);
+    /* The queue begins full, so that all of them wait. */
+    while (pace_try(&turns.pace, clock_mono_ms() + 5, 2) == 0)
+        ;
+    for (int i = 0; i < TURNS; i++) {
+        pace_ask(&turns.pace, &turns.items[i], 2, on_turn, &turns.items[i]);
+        pace_ask(&turns.pace, &turns.items[i], 2, on_turn, &turns.items[i]); /* waits already */
+    }
+    assert_int_equal(turns.n, 0);
+    pace_cancel(&turns.pace, &turns.items[TURNS - 1]);
+    pace_cancel(&turns.pace, &turns.items[0]);
+    pace_cancel(&turns.pace, &turns.items[0]);
+    pace_ask(&turns.pace, &turns.items[0], 2, on_turn, &turns.items[0]);
+    assert_int_equal(loop_run(&turns.loop), 0);
+    for (int i = 0; i < TURNS - 2; i++)
+        assert_int_equal(turns.order[i], i + 1);
+    assert_int_equal(turns.order[TURNS - 2], 0);
+    assert_null(turns.pace.first);
+    loop_free(&turns.loop);
+}
+
 static void a_removed_source_is_not_called(void **state)
 {
     struct loop l;
@@ -376,6 +444,8 @@ int main(void)
         cmocka_unit_test(a_process_has_one_start_time),
         cmocka_unit_test(timers_fire_once_and_in_order),
         cmocka_unit_test(a_timer_may_disarm_another_that_is_due),
+        cmocka_unit_test(kills_take_turns),
+        cmocka_unit_test(turns_are_in_order_and_can_be_cancelled),
         cmocka_unit_test(a_removed_source_is_not_called),
     };
 
