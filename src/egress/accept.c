@@ -112,8 +112,6 @@ static void explicit_proxy(struct flow *f)
 
 static void start(struct flow *f)
 {
-    struct policy_address a = f->target.address;
-
     if (!f->to_listener && f->target.port == DNS_PORT) {
         dns_tcp_start(f);
         return;
@@ -122,10 +120,22 @@ static void start(struct flow *f)
         explicit_proxy(f);
         return;
     }
-    if (flow_set_target(f, NULL, &a, f->target.port) == -ENOMEM)
-        flow_reset(f);
-    else
-        flow_route(f);
+    flow_route(f);
+}
+
+/* The name of what was dialled, so that a refusal for a limit has it too. */
+static bool set_target(struct flow *f)
+{
+    struct policy_address a = f->target.address;
+
+    return f->to_listener || f->target.port == DNS_PORT ||
+           flow_set_target(f, NULL, &a, f->target.port) != -ENOMEM;
+}
+
+/* Why the sandbox is refused is told there also when it has reached a limit (has_room bounds those). */
+static bool is_internal(const struct flow *f)
+{
+    return f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0;
 }
 
 static void policy_is_late(struct flow *f)
@@ -163,8 +173,17 @@ static void begin(struct flow *f)
             flow_reset(f);
         return;
     }
+    if (!set_target(f)) {
+        flow_reset(f);
+        return;
+    }
+    if (is_internal(f)) {
+        start(f);
+        return;
+    }
     max = connections_exceeded(s, 0, 1);
     if (max) {
+        f->busy = true;
         flow_refuse(f, NULL, "limit", "the sandbox has its %u connections open already", max);
         return;
     }

@@ -5,6 +5,7 @@
 #include "egress/audit.h"
 #include "egress/connect.h"
 #include "egress/forward.h"
+#include "egress/registry.h"
 #include "egress/socks.h"
 #include "egress/tell.h"
 
@@ -15,7 +16,8 @@
     "This computer reaches the network only through cay's proxy, which allows what its policy " \
     "lists. Recent refusals: the command cay-denials, or http://cay.internal/denials"
 
-/* TLS 1.2's form, which every version understands: fatal, access_denied (RFC 8446 6.2). */
+/* TLS 1.2's form, which every version understands: fatal, access_denied (RFC 8446 6.2). For clients that offer
+ * no version of HTTP, and where no handshake is to be had. */
 static const unsigned char access_denied[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x31};
 
 /* -- notes ------------------------------------------------------------------------------------- */
@@ -145,17 +147,33 @@ static json_t *load_allows(const struct sandbox *s)
     return list ? list : json_array();
 }
 
+/* Agents read it as text: no control characters, and no more than a reason may have. */
+static void plain_message(const char *message, char out[static POLICY_REASON_SIZE])
+{
+    size_t n = strnlen(message, POLICY_REASON_SIZE - 1);
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = message[i] >= 0x20 && message[i] < 0x7f ? message[i] : '?';
+    out[n] = '\0';
+}
+
 int deny_body(const struct sandbox *s, const char *error, const char *rule, const char *message,
               struct buf *out)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "error", error, "message", message, "rule", rule,
-                          "help", HELP);
-    json_t *allows = load_allows(s);
+    char said[POLICY_REASON_SIZE];
+    json_t *allows = load_allows(s), *o;
     char *text;
     int rc;
 
-    if (!o)
+    plain_message(message, said);
+    o = json_pack("{s:s, s:{s:s, s:s, s:s, s:n}, s:s, s:s, s:s}", "type", "error", "error", "type",
+                  error, "code", error, "message", said, "param", "message", said, "rule", rule,
+                  "help", HELP);
+
+    if (!o) {
+        json_decref(allows);
         return -ENOMEM;
+    }
     json_object_set_new(o, s->parent ? "command_allows" : "sandbox_allows", allows);
     if (s->parent) /* what both allow */
         json_object_set_new(o, "sandbox_allows", load_allows(s->parent));
@@ -181,6 +199,27 @@ static void say_connect(struct flow *f, int status, const char *error, const cha
     connect_refuse(f, status, rule, b.data, b.len);
 }
 
+/* The client waits in its handshake: as a rule it trusts the tenant's authority, and many programs retry an
+ * alert or a reset for minutes without a word, while they show what a 403 says. The certificate is made for
+ * the name that the client asked for; it is signed by the tenant's own authority, which nobody but the
+ * tenant's sandboxes trusts, and nothing is dialled. */
+static bool say_in_tls(struct flow *f)
+{
+    struct err e = {.code = ERR_OK};
+
+    if (f->fd < 0 || (!f->offers_http1 && !f->offers_h2) || !f->egress->hooks.intercept_start ||
+        !rate_take(&f->sandbox->handshakes, DENY_HANDSHAKES_PER_SECOND))
+        return false;
+    flow_looked(f);
+    f->state = FLOW_INTERCEPTED;
+    return f->egress->hooks.intercept_start(f->egress, f, &e) == 0;
+}
+
+int deny_status(const struct flow *f)
+{
+    return f->unreachable ? f->unreachable : f->busy ? 429 : 403;
+}
+
 void deny_say(struct flow *f)
 {
     if (f->state == FLOW_NEGOTIATING || f->state == FLOW_DIALING) {
@@ -189,12 +228,19 @@ void deny_say(struct flow *f)
             return;
         }
         if (f->via == FLOW_BY_CONNECT) {
-            say_connect(f, 403, "egress_denied", f->rule, f->reason ? f->reason : "");
+            say_connect(f, deny_status(f), "egress_denied", f->rule, f->reason ? f->reason : "");
             return;
         }
     }
     switch (f->kind) {
-    case FLOW_TLS: flow_answer(f, access_denied, sizeof(access_denied)); return;
+    case FLOW_TLS:
+        if (say_in_tls(f))
+            return;
+        if (f->fd >= 0)
+            flow_answer(f, access_denied, sizeof(access_denied));
+        else
+            flow_end(f);
+        return;
     case FLOW_HTTP:
         flow_unwatch(f);
         if (forward_adopt(f->egress, f, f->fd, false) < 0)

@@ -7,6 +7,13 @@
 
 #define DENY_BODY_MAX 8192u
 #define DENY_HEADER   "x-cay-denied"
+#define DENY_RETRY_S  "1" /* Retry-After of what is refused for its rate or number */
+
+/* Refused TLS connections whose handshake is finished so that the refusal can be said inside: so many a
+ * second of a sandbox; the others get the alert. A handshake costs a signature. */
+#define DENY_HANDSHAKES_PER_SECOND 20u
+/* A refused client that was told so inside TLS is cut after it: its next connection is judged anew. */
+#define DENY_CONNECTION_MS 10000u
 
 /* Notes a refusal of the flow (its rule and reason): the sandbox's ring, the log, who watches. method
  * and path are a request's, or NULL. */
@@ -16,6 +23,9 @@ void deny_note(struct flow *f, const struct policy_verdict *v, const char *metho
 /* Says it to the client of f, whatever that speaks; looks first if that is not known yet. */
 void deny_say(struct flow *f);
 
+/* What an HTTP client is told: 403; 429 where it may try again; 502 or 504 where nobody was reached. */
+int deny_status(const struct flow *f);
+
 /* It was allowed, but could not be reached: said likewise, and not as a refusal. */
 void deny_unreachable(struct flow *f, const struct err *why);
 
@@ -23,7 +33,9 @@ void deny_unreachable(struct flow *f, const struct err *why);
 void deny_explain(const struct policy *p, const struct policy_verdict *v, const struct target *t,
                   const char *method, const char *path, char out[static POLICY_REASON_SIZE]);
 
-/* {"error": "egress_denied", "message", "rule", "sandbox_allows": [...], "help"}. 0 or -errno. */
+/* {"type": "error", "error": {"type": error, "code": error, "message", "param": null}, "message", "rule",
+ * "sandbox_allows": [...], "help"}: the shapes in which the SDKs of model APIs look for a message. Of message,
+ * what is printable ASCII. 0 or -errno. */
 int deny_body(const struct sandbox *s, const char *error, const char *rule, const char *message,
               struct buf *out);
 

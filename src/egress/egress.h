@@ -100,6 +100,7 @@ struct flow {
     enum flow_via via;
     bool to_listener; /* the original destination was the listener: explicit proxy */
     bool refused;     /* the verdict was no: only a refusal may be said */
+    bool busy;        /* for a number or a rate: it may try again */
     int unreachable;  /* allowed, and nobody answered there: the HTTP status that says so; else 0 */
     bool cut;         /* ended by us: a changed policy, a limit */
     char *name_store; /* what target.name points to */
@@ -165,6 +166,7 @@ struct sandbox {
     struct flow *flows;
     uint32_t flow_count;
     struct rate connections, requests;
+    struct rate handshakes; /* of refused clients: deny.c */
     uint64_t up_bytes, down_bytes; /* of flows that ended; registry_usage adds the others */
     uint64_t allowed, denied, requests_total;
     struct denial *denials; /* ring of DENIALS_MAX, made with the first */
@@ -179,7 +181,8 @@ struct sandbox {
 /* What another module adds. Every one may be NULL: then TLS that has to be read is refused with that
  * reason, and so is a request that needs a credential. */
 struct egress_hooks {
-    /* Where POLICY_INSPECT meets TLS. The ClientHello is still unread in f->fd, f->sni is its name
+    /* Where POLICY_INSPECT meets TLS, and where a refusal does: then the client is told so once its handshake is
+     * through, and nothing is dialled. The ClientHello is still unread in f->fd, f->sni is its name
      * (or NULL), f->target where to. 0: the interceptor owns f->fd (it sets it to -1), ends with
      * flow_end(f), hands the decrypted requests to forward_adopt. -errno: refused, reason in *e. */
     int (*intercept_start)(struct egress *eg, struct flow *f, struct err *e);
@@ -292,6 +295,9 @@ void flow_reset(struct flow *f);
 /* SOCKS or CONNECT was answered, or nothing needed to be: f->up_fd is dialled, or the flow has to be
  * read first. Looks at what the client sends and hands the flow on. */
 void flow_look(struct flow *f);
+
+/* Looking is over: before the descriptor is handed on. */
+void flow_looked(struct flow *f);
 
 /* The client's descriptor is watched for reading by cb, with a timer (0: none) that calls late. One
  * watch at a time; flow_unwatch ends it, and so does handing the descriptor on. */

@@ -97,14 +97,15 @@ static void unlink_line(struct forward *fw, struct line *l)
 void forward_answer(struct http_exchange *x, struct flow *f, int status, const char *error,
                     const char *rule, const char *message)
 {
-    struct http_header headers[] = {{"Content-Type", "application/json"}, {DENY_HEADER, rule}};
+    struct http_header headers[] = {
+        {"Content-Type", "application/json"}, {DENY_HEADER, rule}, {"Retry-After", DENY_RETRY_S}};
     CLEANUP_BUF struct buf b;
 
     buf_init(&b, DENY_BODY_MAX);
     if (deny_body(f->sandbox, error, rule, message, &b) < 0)
         buf_clear(&b);
-    http_respond(x, status, headers, request_is_denial(status) ? 2 : 1, b.data ? b.data : "",
-                 b.len);
+    http_respond(x, status, headers, request_is_denial(status) ? status == 429 ? 3 : 2 : 1,
+                 b.data ? b.data : "", b.len);
 }
 
 void forward_say_refused(struct http_exchange *x, struct flow *f, int status)
@@ -198,8 +199,7 @@ static void handle(struct http_exchange *x, void *ctx)
     l->x = x;
     http_exchange_set(x, l, on_exchange_end);
     if (f->refused || f->unreachable) {
-        forward_answer(x, f, f->refused ? 403 : f->unreachable,
-                       f->refused ? "egress_denied" : "egress_unreachable",
+        forward_answer(x, f, deny_status(f), f->refused ? "egress_denied" : "egress_unreachable",
                        f->refused ? f->rule : "none", f->reason ? f->reason : "");
         return;
     }

@@ -411,7 +411,7 @@ void h2_recheck(struct h2 *line,
             if (s->begun)
                 stream_cut(s, NGHTTP2_CANCEL);
             else
-                response_here(s, v.status, v.rule, v.body.data, v.body.len);
+                response_here(s, &v);
         }
         buf_free(&v.body);
     }

@@ -33,6 +33,7 @@
 #define H2_STUCK_MS      300000u /* a peer takes no byte of what is there for it */
 #define H2_DEAF_BYTES    ((size_t)16 * 1024 * 1024) /* of a body that nobody wants: then a reset */
 #define H2_LINGER_MS     2000u
+#define H2_MESSAGE_SIZE  256
 #define H2_LENIENT_BYTES 3u /* redact_set_lenient, for conversations (gRPC) */
 
 struct h2s; /* all of a loop */
@@ -48,9 +49,10 @@ struct h2_share {
 
 /* What is done with a request. Empty: all zero, body initialized. */
 struct h2_verdict {
-    int status;       /* 0: it goes on, with plan. Else it is answered with this, */
+    int status;       /* 0: it goes on, with plan. Else it is answered with this (429: and Retry-After), */
     const char *rule; /* this value of DENY_HEADER (NULL: without it; lives as long as the call), */
-    struct buf body;  /* and this JSON */
+    struct buf body;  /* and this JSON; */
+    char message[H2_MESSAGE_SIZE]; /* to gRPC, which reads no body, with this text in its trailers. */
     struct inject_plan plan;
 };
 

@@ -29,6 +29,7 @@ static void answer(const struct flow *f, struct h2_verdict *v, int status, const
 {
     v->status = status;
     v->rule = request_is_denial(status) ? rule : NULL;
+    snprintf(v->message, sizeof(v->message), "%s", message);
     if (deny_body(f->sandbox, error, rule, message, &v->body) < 0)
         buf_clear(&v->body);
 }
@@ -112,6 +113,11 @@ static void judge(void *arg, const struct http_head *h, struct arena *a, struct 
 
     if (!f) {
         v->status = 503;
+        return;
+    }
+    if (f->refused || f->unreachable) { /* as a whole, and that was noted */
+        answer(f, v, deny_status(f), f->refused ? "egress_denied" : "egress_unreachable",
+               f->refused ? f->rule : "none", f->reason ? f->reason : "");
         return;
     }
     status = host_agrees(f->sandbox, h, &f->target);

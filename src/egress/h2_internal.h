@@ -163,5 +163,5 @@ int response_ended(struct h2_stream *s);
 int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
 
 /* Answered here, if nothing was yet; the server's stream is given up. */
-void response_here(struct h2_stream *s, int status, const char *rule, const char *body, size_t n);
+void response_here(struct h2_stream *s, const struct h2_verdict *v);
 void response_fail(struct h2_stream *s, int status, const char *why);

@@ -166,7 +166,8 @@ static void judge(struct h2_stream *s, bool ends)
         else
             send_on(s);
     } else {
-        response_here(s, v.status ? v.status : 403, v.rule, v.body.data, v.body.len);
+        v.status = v.status ? v.status : 403;
+        response_here(s, &v);
     }
     inject_plan_free(&v.plan);
     buf_free(&v.body);

@@ -160,33 +160,89 @@ static int add(struct h2_fields *f, const char *name, const char *value)
                          strlen(value));
 }
 
-static int say(struct h2_stream *s, int status, const char *rule, const char *body, size_t n)
+/* gRPC's own statuses (its doc/http-grpc-status-mapping.md has others for proxies that know nothing of it). */
+static const char *grpc_status(int status)
+{
+    switch (status) {
+    case 403:
+    case 421: return "7"; /* PERMISSION_DENIED */
+    case 429: return "8"; /* RESOURCE_EXHAUSTED */
+    case 400:
+    case 431: return "3"; /* INVALID_ARGUMENT */
+    default: return "14"; /* UNAVAILABLE */
+    }
+}
+
+static bool is_grpc(const struct h2_stream *s)
+{
+    const char *type = s->head ? http_head_get(s->head, "content-type") : NULL;
+
+    return type && strncasecmp(type, "application/grpc", 16) == 0;
+}
+
+/* Percent-encoded as gRPC has it: printable ASCII stands for itself, but for '%'. */
+static void grpc_message(const char *text, char *out, size_t size)
+{
+    size_t used = 0;
+
+    for (; *text && used + 4 < size; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c >= 0x20 && c < 0x7f && c != '%')
+            out[used++] = (char)c;
+        else
+            used += (size_t)snprintf(out + used, size - used, "%%%02X", c);
+    }
+    out[used] = '\0';
+}
+
+/* Its calls are answered in trailers alone: 200, and no body. */
+static int add_grpc(struct h2_fields *f, const struct h2_verdict *v)
+{
+    char message[3 * H2_MESSAGE_SIZE];
+    int rc = add(f, "content-type", "application/grpc");
+
+    grpc_message(v->message, message, sizeof(message));
+    if (rc == 0)
+        rc = add(f, "grpc-status", grpc_status(v->status));
+    return rc == 0 ? add(f, "grpc-message", message) : rc;
+}
+
+static int add_plain(struct h2_fields *f, const struct h2_verdict *v)
+{
+    char length[24];
+    int rc = add(f, "content-type", "application/json");
+
+    snprintf(length, sizeof(length), "%zu", v->body.len);
+    if (rc == 0)
+        rc = add(f, "content-length", length);
+    return rc == 0 && v->status == 429 ? add(f, "retry-after", DENY_RETRY_S) : rc;
+}
+
+static int say(struct h2_stream *s, const struct h2_verdict *v)
 {
     struct h2_body *b = &s->to[H2_CLIENT];
     struct h2_fields *f = calloc(1, sizeof(*f));
-    bool bare = s->head && strcmp(s->head->method, "HEAD") == 0;
-    char length[24];
-    int rc = f ? buf_append(&b->bytes, n > 0 ? body : "", bare ? 0 : n) : -ENOMEM;
+    bool grpc = is_grpc(s),
+         bare = grpc || v->body.len == 0 || (s->head && strcmp(s->head->method, "HEAD") == 0);
+    int rc = !f ? -ENOMEM : bare ? 0 : buf_append(&b->bytes, v->body.data, v->body.len);
 
-    snprintf(length, sizeof(length), "%zu", n);
     if (f)
         h2_fields_reset(f);
     if (rc == 0)
-        rc = add(f, "content-type", "application/json");
-    if (rc == 0)
-        rc = add(f, "content-length", length);
-    if (rc == 0 && rule)
-        rc = add(f, DENY_HEADER, rule);
+        rc = grpc ? add_grpc(f, v) : add_plain(f, v);
+    if (rc == 0 && v->rule)
+        rc = add(f, DENY_HEADER, v->rule);
     b->ended = true;
     if (rc == 0)
-        rc = submit_head(s, status, f, bare);
+        rc = submit_head(s, grpc ? 200 : v->status, f, bare);
     if (f)
         h2_fields_free(f);
     free(f);
     return rc;
 }
 
-void response_here(struct h2_stream *s, int status, const char *rule, const char *body, size_t n)
+void response_here(struct h2_stream *s, const struct h2_verdict *v)
 {
     if (s->begun || !s->open[H2_CLIENT]) {
         stream_cut(s, NGHTTP2_INTERNAL_ERROR);
@@ -195,15 +251,17 @@ void response_here(struct h2_stream *s, int status, const char *rule, const char
     if (s->open[H2_SERVER])
         end_reset(&s->line->end[H2_SERVER], s->id[H2_SERVER], NGHTTP2_CANCEL);
     stream_give_up(s);
-    if (say(s, status, rule, body, n) != 0)
+    if (say(s, v) != 0)
         stream_cut(s, NGHTTP2_INTERNAL_ERROR);
 }
 
 void response_fail(struct h2_stream *s, int status, const char *why)
 {
-    CLEANUP_BUF struct buf b;
+    struct h2_verdict v = {.status = status};
 
-    buf_init(&b, (size_t)16 * 1024);
-    s->line->o.say(s->line->o.arg, status, why, &b);
-    response_here(s, status, NULL, b.data, b.len);
+    buf_init(&v.body, (size_t)16 * 1024);
+    snprintf(v.message, sizeof(v.message), "%s", why);
+    s->line->o.say(s->line->o.arg, status, why, &v.body);
+    response_here(s, &v);
+    buf_free(&v.body);
 }

@@ -20,8 +20,7 @@ static void look_again(struct flow *f, size_t have)
     (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
 }
 
-/* Before the descriptor is handed on. */
-static void looked(struct flow *f)
+void flow_looked(struct flow *f)
 {
     int one = 1;
 
@@ -33,14 +32,14 @@ static void looked(struct flow *f)
 
 static void start_tunnel(struct flow *f)
 {
-    looked(f);
+    flow_looked(f);
     if (tunnel_start(f) < 0)
         flow_reset(f);
 }
 
 static void start_forward(struct flow *f)
 {
-    looked(f);
+    flow_looked(f);
     if (forward_adopt(f->egress, f, f->fd, false) < 0)
         flow_reset(f);
 }
@@ -50,7 +49,7 @@ static void intercept(struct flow *f)
     struct err e = {.code = ERR_UNIMPLEMENTED};
 
     util_close(&f->up_fd); /* each request is dialled for once it is known */
-    looked(f);
+    flow_looked(f);
     if (!f->egress->hooks.intercept_start) {
         flow_refuse(f, NULL, f->rule[0] ? f->rule : "inspect",
                     "the rule looks at requests, and this connection is encrypted: this server "
@@ -72,24 +71,42 @@ static bool name_agrees(struct flow *f, const char *said)
     char name[POLICY_NAME_MAX + 1];
 
     if (policy_name_normalize(said, name) < 0) {
+        f->offers_h2 = f->offers_http1 = false; /* no certificate is made for that */
         flow_refuse(f, NULL, "sni", "the TLS server name is not a host name");
         return false;
     }
+    f->sni = strdup(name);
+    if (!f->sni) {
+        flow_reset(f);
+        return false;
+    }
     if (f->target.name && strcmp(f->target.name, name) != 0) {
-        flow_refuse(f, NULL, "sni", "the TLS server name %s is not the name that was dialled, %s",
-                    name, f->target.name);
+        flow_refuse(f, NULL, "sni",
+                    "the TLS server name %.80s is not the name that was dialled, %.80s", name,
+                    f->target.name);
         return false;
     }
     if (!f->target.name) {
         t.name = name;
         v = flow_verdict_address(f->sandbox, &t);
         if (v.action == POLICY_DENY) {
-            flow_refuse(f, &v, "sni", "the TLS server name %s is not allowed", name);
+            flow_refuse(f, &v, "sni", "the TLS server name %.80s is not allowed", name);
             return false;
         }
     }
-    f->sni = strdup(name);
-    return f->sni != NULL;
+    return true;
+}
+
+/* It is told so under the name that it asked for. */
+static void say_refused(struct flow *f, const char *said)
+{
+    char name[POLICY_NAME_MAX + 1];
+
+    if (said[0] && policy_name_normalize(said, name) == 0)
+        f->sni = strdup(name);
+    else if (said[0])
+        f->offers_h2 = f->offers_http1 = false; /* no certificate is made for that */
+    deny_say(f);
 }
 
 static void on_tls(struct flow *f, const void *data, size_t n, bool end)
@@ -98,17 +115,17 @@ static void on_tls(struct flow *f, const void *data, size_t n, bool end)
     int rc;
 
     f->kind = FLOW_TLS;
-    if (f->unreachable) {
-        flow_reset(f);
-        return;
-    }
     rc = clienthello_read(data, n, &hello);
     if (rc == -EAGAIN && !end && n < EGRESS_SNIFF_MAX_BYTES) {
         look_again(f, n);
         return;
     }
-    if (f->refused) {
-        deny_say(f);
+    if (rc == 0) {
+        f->offers_h2 = clienthello_offers(&hello, "h2");
+        f->offers_http1 = hello.alpn_len == 0 || clienthello_offers(&hello, "http/1.1");
+    }
+    if (f->refused || f->unreachable) {
+        say_refused(f, hello.name);
         return;
     }
     if (rc < 0) {
@@ -117,8 +134,6 @@ static void on_tls(struct flow *f, const void *data, size_t n, bool end)
     }
     if (hello.name[0] && !name_agrees(f, hello.name))
         return;
-    f->offers_h2 = clienthello_offers(&hello, "h2");
-    f->offers_http1 = hello.alpn_len == 0 || clienthello_offers(&hello, "http/1.1");
     if (f->must_look)
         intercept(f);
     else

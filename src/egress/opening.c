@@ -48,10 +48,18 @@ void opening_choose(SSL_CTX *ctx)
     SSL_CTX_set_alpn_select_cb(ctx, choose, NULL);
 }
 
+/* Only a refusal is to be said: nothing is dialled, no request goes anywhere. */
+static bool is_refusal(const struct flow *f)
+{
+    return f->refused || f->unreachable;
+}
+
 /* The name that a leaf is for is the one that was dialled; by address, the one that was asked for,
- * which look.c has held against the rules. */
+ * which look.c has held against the rules. A refusal is said under the name that was asked for. */
 static const char *name_of(const struct flow *f)
 {
+    if (is_refusal(f) && f->sni)
+        return f->sni;
     return f->target.name ? f->target.name : f->sni;
 }
 
@@ -129,6 +137,10 @@ static void fail_client(struct flow *f, const struct err *why)
 {
     char text[POLICY_REASON_SIZE];
 
+    if (is_refusal(f)) { /* that was noted */
+        flow_end(f);
+        return;
+    }
     if (strstr(why->text, "unknown ca") || strstr(why->text, "certificate unknown") ||
         strstr(why->text, "bad certificate"))
         snprintf(text, sizeof(text),
@@ -194,6 +206,13 @@ static int open_plain_server(struct tlspipes *pipes, struct tlsend *end)
     return -1;
 }
 
+/* Such a connection is not kept: what is refused now may be allowed to the next one. */
+static void end_refusal_later(struct flow *f)
+{
+    if (is_refusal(f) && flow_watch(f, 0, NULL, DENY_CONNECTION_MS, flow_end) < 0)
+        flow_end(f);
+}
+
 /* The server's end is its own from here on. */
 static void speak_http1(struct flow *f, struct opening *o, struct tlsend *client)
 {
@@ -206,13 +225,17 @@ static void speak_http1(struct flow *f, struct opening *o, struct tlsend *client
     } else if (forward_adopt(f->egress, f, plain, true) < 0) {
         close(plain);
         flow_end(f);
+    } else {
+        end_refusal_later(f);
     }
 }
 
 static void speak_h2(struct flow *f, struct opening *o, struct tlsend *client)
 {
-    if (h2_flow_start(f, client, &o->server, &o->lost) == 0)
+    if (h2_flow_start(f, client, &o->server, &o->lost) == 0) {
+        end_refusal_later(f);
         return;
+    }
     h2_flow_release(f->sandbox);
     tlsend_close(&o->server, true);
     tlsend_close(client, false);
@@ -348,10 +371,25 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
 
 /* -- start ------------------------------------------------------------------------------------- */
 
+/* HTTP/1.1 where the client speaks it: every program shows its answers. */
+static int start_refusal(struct flow *f, struct opening *o, struct err *e)
+{
+    if (f->offers_http1)
+        return start_client(f, o, false, e);
+    o->lost.status = deny_status(f);
+    o->reserved = f->offers_h2 && h2_flow_reserve(f->sandbox);
+    if (o->reserved)
+        return start_client(f, o, true, e);
+    err_set(e, ERR_EXHAUSTED, "there are %u connections of HTTP/2 already", H2_SHARE_LINES);
+    return -EBUSY;
+}
+
 static int start(struct egress *eg, struct flow *f, struct opening *o, struct err *e)
 {
     bool internal = f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0;
 
+    if (is_refusal(f))
+        return start_refusal(f, o, e);
     if (f->target.name && f->sni && strcmp(f->sni, f->target.name) != 0) {
         err_set(e, ERR_DENIED, "the TLS server name is not the name that was dialled");
         return -EPERM;

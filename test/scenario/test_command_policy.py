@@ -115,7 +115,7 @@ def test_it_is_never_wider_than_its_sandbox(own):
     done = one.run(f"{CURL} {WEB}; {CURL} {OTHER}; curl -sS --max-time 20 {OTHER}", "allow")
     assert done["stdout"].startswith("200 403 ") and done["violations"][0]["name"] == "other.example.net"
     body = json.loads(done["stdout"].removeprefix("200 403 "))
-    assert body["error"] == "egress_denied" and "the sandbox's own policy" in body["message"]
+    assert body["error"]["type"] == "egress_denied" and "the sandbox's own policy" in body["message"]
     assert body["command_allows"] == ["everything else"] and body["sandbox_allows"] == ["web.example.com"]
     # Nor than the ceiling, here [egress] ceiling = public, when both would let it.
     one.set_policy({"default": "allow"})

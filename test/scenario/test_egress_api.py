@@ -89,7 +89,7 @@ def test_a_tenants_ceiling_caps_and_cuts(stack, own, cli, tmp_path):
         assert stack.cay.call("PUT", path, {"rules": [{"action": "allow", "domains": ["other.example.net"]}]}).status == 204
         until(lambda: one.run("cat /dev/shm/state").out == "cut\n")
         refused = json.loads(one.run("curl -sS --max-time 20 http://web.example.com/").out)
-        assert refused["error"] == "egress_denied" and "limit" in refused["message"], refused
+        assert refused["error"]["type"] == "egress_denied" and "limit" in refused["message"], refused
         assert fetch(one, "http://other.example.net/a")["path"] == "/a"
         later = own(policy={"default": "public"})  # one that is made under it
         assert "egress_denied" in later.run("curl -sS --max-time 20 http://web.example.com/").out

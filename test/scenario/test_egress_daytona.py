@@ -74,7 +74,7 @@ def reaches(sandbox, url):
     seen = fetch(sandbox, url)
     if isinstance(seen, dict) and "path" in seen:
         return True
-    assert isinstance(seen, dict) and seen["error"] == "egress_denied" and seen["message"], vars(seen)
+    assert isinstance(seen, dict) and seen["error"]["type"] == "egress_denied" and seen["message"], vars(seen)
     return False
 
 
