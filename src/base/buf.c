@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,10 +28,20 @@ static size_t room_behind(const struct buf *b)
     return b->cap - (size_t)(b->data - b->base) - b->len;
 }
 
+/* Where room in front is enough, the bytes move there: as a rule once as many have been consumed as move, so
+ * that a long buffer which is filled as fast as it is emptied does not move with each append. */
+static bool can_move(const struct buf *b, size_t want)
+{
+    size_t gap = (size_t)(b->data - b->base);
+
+    return b->cap >= want && (gap >= b->len || b->cap > b->max);
+}
+
 int buf_reserve(struct buf *b, size_t n)
 {
     size_t want, cap;
     char *grown;
+    bool fits;
 
     if (n > b->max || b->len > b->max - n)
         return -EMSGSIZE;
@@ -38,12 +49,13 @@ int buf_reserve(struct buf *b, size_t n)
     if (b->base && room_behind(b) >= n + 1)
         return 0;
     if (b->base && b->data != b->base) {
+        fits = can_move(b, want);
         memmove(b->base, b->data, b->len);
         b->data = b->base;
-        if (b->cap >= want)
+        if (fits)
             return 0;
     }
-    for (cap = b->cap ? b->cap : 256; cap < want; cap *= 2)
+    for (cap = b->cap ? 2 * b->cap : 256; cap < want; cap *= 2)
         ;
     cap = MIN(cap, b->max + 1);
     grown = realloc(b->base, cap);

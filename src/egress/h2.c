@@ -12,6 +12,7 @@ struct h2s {
     uv_timer_t sweep; /* while there are lines */
     struct h2 *first;
     size_t count;
+    size_t grown_bytes; /* of all windows */
     bool freeing;
     char scratch[TLSEND_READ_BYTES]; /* one loop: used within a call */
 };
@@ -77,6 +78,28 @@ void line_release(struct h2 *line, size_t n)
         line->o.share->held_bytes -= n;
 }
 
+bool line_grow(struct h2 *line, size_t n)
+{
+    struct h2_share *share = line->o.share;
+    size_t all = line->all->grown_bytes + n;
+    size_t most = all > H2_GROWN_ALL_BYTES / 2 ? H2_GROWN_FAIR_BYTES : H2_GROWN_BYTES;
+
+    if (!share || share->grown_bytes + n > most || all > H2_GROWN_ALL_BYTES)
+        return false;
+    line->all->grown_bytes += n;
+    line->grown_bytes += n;
+    share->grown_bytes += n;
+    return true;
+}
+
+void line_shrink(struct h2 *line, size_t n)
+{
+    line->all->grown_bytes -= n;
+    line->grown_bytes -= n;
+    if (line->o.share)
+        line->o.share->grown_bytes -= n;
+}
+
 static void leave_share(struct h2 *line)
 {
     struct h2_share *share = TAKE_PTR(line->o.share);
@@ -84,6 +107,7 @@ static void leave_share(struct h2 *line)
     if (!share)
         return;
     share->held_bytes -= line->held_bytes;
+    share->grown_bytes -= line->grown_bytes;
     share->lines--;
 }
 

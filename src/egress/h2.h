@@ -5,9 +5,15 @@
  *
  * Flow control goes from end to end: what the one side does not take is not asked of the other. Held at most
  * for each side: H2_WINDOW_BYTES of a connection and what is credited at once (struct h2_share), of a stream
- * H2_STREAM_BYTES; bodies that are held until they are whole, H2_COLLECT_BYTES. A peer that costs more than
- * it says (resets, settings, pings, empty frames, continuations without end), or leaves what it is sent
- * unread while it asks for more, is told to calm down and cut.
+ * H2_STREAM_BYTES, and what its window has grown by; bodies that are held until they are whole,
+ * H2_COLLECT_BYTES. A peer that costs more than it says (resets, settings, pings, empty frames, continuations
+ * without end), or leaves what it is sent unread while it asks for more, is told to calm down and cut.
+ *
+ * A stream moves at most its window in a round trip. So it becomes four times as large, up to
+ * H2_STREAM_MAX_BYTES, whenever half of it has gone on and little is held: that takes four round trips. (nghttp2
+ * asks for more when half is used up, so that half of it moves in a round trip.) What windows have grown by is
+ * memory that a client can make us hold by taking quickly and then not at all: it is bounded for a sandbox, and
+ * for all of them; over half of the latter, a sandbox may have H2_GROWN_FAIR_BYTES.
  *
  * Both ends are TLS or plain sockets. Everything is on one loop, nothing blocks, and nothing is called back
  * from inside a call but h2_recheck's question. */
@@ -19,22 +25,26 @@
 
 #include <uv.h>
 
-#define H2_STREAMS_MAX   100u /* of a connection, at a time */
-#define H2_WINDOW_BYTES  (1024 * 1024)
-#define H2_STREAM_BYTES  (256 * 1024)
-#define H2_COLLECT_BYTES (8u * 1024u * 1024u)
-#define H2_SHARE_BYTES   (16u * 1024u * 1024u)
-#define H2_SHARE_LINES   64u
-#define H2_RESETS_MAX    200u    /* in a second, of one peer */
-#define H2_EMPTY_MAX     1000u   /* frames that bring nothing on, likewise */
-#define H2_CONTINUED_MAX 8u      /* CONTINUATION frames of one head */
-#define H2_QUEUED_MAX    1000u   /* frames for a peer that reads none: then it is not read either */
-#define H2_IDLE_MS       300000u /* without a stream */
-#define H2_STUCK_MS      300000u /* a peer takes no byte of what is there for it */
-#define H2_DEAF_BYTES    ((size_t)16 * 1024 * 1024) /* of a body that nobody wants: then a reset */
-#define H2_LINGER_MS     2000u
-#define H2_MESSAGE_SIZE  256
-#define H2_LENIENT_BYTES 3u /* redact_set_lenient, for conversations (gRPC) */
+#define H2_STREAMS_MAX      100u /* of a connection, at a time */
+#define H2_WINDOW_BYTES     (1024 * 1024)
+#define H2_STREAM_BYTES     (256 * 1024)
+#define H2_STREAM_MAX_BYTES ((size_t)32 * 1024 * 1024)
+#define H2_GROWN_BYTES      ((size_t)64 * 1024 * 1024) /* of a sandbox */
+#define H2_GROWN_FAIR_BYTES ((size_t)4 * 1024 * 1024)
+#define H2_GROWN_ALL_BYTES  ((size_t)256 * 1024 * 1024) /* of a process */
+#define H2_COLLECT_BYTES    (8u * 1024u * 1024u)
+#define H2_SHARE_BYTES      (16u * 1024u * 1024u)
+#define H2_SHARE_LINES      64u
+#define H2_RESETS_MAX       200u  /* in a second, of one peer */
+#define H2_EMPTY_MAX        1000u /* frames that bring nothing on, likewise */
+#define H2_CONTINUED_MAX    8u    /* CONTINUATION frames of one head */
+#define H2_QUEUED_MAX       1000u /* frames for a peer that reads none: then it is not read either */
+#define H2_IDLE_MS          300000u /* without a stream */
+#define H2_STUCK_MS         300000u /* a peer takes no byte of what is there for it */
+#define H2_DEAF_BYTES       ((size_t)16 * 1024 * 1024) /* of a body that nobody wants: then a reset */
+#define H2_LINGER_MS        2000u
+#define H2_MESSAGE_SIZE     256
+#define H2_LENIENT_BYTES    3u /* redact_set_lenient, for conversations (gRPC) */
 
 struct h2s; /* all of a loop */
 struct h2;
@@ -44,15 +54,17 @@ struct h2;
  * others; after that, when they were passed on. */
 struct h2_share {
     size_t held_bytes;
-    unsigned lines; /* counted by whoever starts one; more than H2_SHARE_LINES are not to be */
+    size_t grown_bytes; /* that windows are larger than they began */
+    unsigned lines;     /* counted by whoever starts one; more than H2_SHARE_LINES are not to be */
 };
 
 /* What is done with a request. Empty: all zero, body initialized. */
 struct h2_verdict {
-    int status;       /* 0: it goes on, with plan. Else it is answered with this (429: and Retry-After), */
+    int status; /* 0: it goes on, with plan. Else it is answered with this (429: and Retry-After), */
     const char *rule; /* this value of DENY_HEADER (NULL: without it; lives as long as the call), */
     struct buf body;  /* and this JSON; */
-    char message[H2_MESSAGE_SIZE]; /* to gRPC, which reads no body, with this text in its trailers. */
+    char message
+        [H2_MESSAGE_SIZE]; /* to gRPC, which reads no body, with this text in its trailers. */
     struct inject_plan plan;
 };
 

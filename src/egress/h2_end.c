@@ -398,6 +398,18 @@ void end_credit(struct h2_end *e, int32_t id, size_t stream, size_t connection)
         (void)nghttp2_session_consume_connection(e->session, connection);
 }
 
+void end_set_window(struct h2_end *e, int32_t id, size_t window, size_t before)
+{
+    e->grown_bytes += window - before; /* modulo: it may be less */
+    if (!e->session)
+        return;
+    if (id > 0)
+        (void)nghttp2_session_set_local_window_size(e->session, NGHTTP2_FLAG_NONE, id,
+                                                    (int32_t)window);
+    (void)nghttp2_session_set_local_window_size(e->session, NGHTTP2_FLAG_NONE, 0,
+                                                (int32_t)(H2_WINDOW_BYTES + e->grown_bytes));
+}
+
 void end_reset(struct h2_end *e, int32_t id, uint32_t code)
 {
     if (e->session && id > 0)

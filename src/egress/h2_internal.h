@@ -21,6 +21,8 @@ enum side { H2_CLIENT, H2_SERVER, H2_SIDES };
 /* A body on its way to one side. */
 struct h2_body {
     struct buf bytes; /* may be sent */
+    size_t window;    /* that the other side may send of it; 0: as it began */
+    size_t passed;    /* of it, since that grew */
     size_t unsent;    /* came, and did not leave yet: bytes, and what redact keeps back */
     size_t owed;      /* of these, what the connection they came by was not credited with yet */
     bool ended;       /* no more comes */
@@ -63,6 +65,7 @@ struct h2_end {
     struct buf out;
     struct h2_fields fields; /* of the head that comes in */
     struct h2_meter meter;
+    size_t grown_bytes; /* of its connection's window */
     unsigned continued;
     bool ended;                                  /* nothing more comes */
     bool broken;                                 /* nothing more goes */
@@ -79,6 +82,7 @@ struct h2 {
     size_t collecting;  /* bytes that bodies of its streams may take */
     uint64_t moved_ms;  /* the last byte of anybody */
     size_t held_bytes;  /* what its streams have in h2_share */
+    size_t grown_bytes; /* likewise */
     uint64_t linger_ms; /* the client was told the last thing then; 0: not yet */
     uint32_t drain_code;
     bool told;     /* the client knows that it is */
@@ -94,6 +98,10 @@ void line_event(uv_poll_t *poll, int status, int events);
 /* So many bytes more are held for it, or less. True: there is room for more than the windows. */
 bool line_hold(struct h2 *line, size_t n);
 void line_release(struct h2 *line, size_t n);
+
+/* Windows may be so much larger: false, where there is no room. And they are smaller again. */
+bool line_grow(struct h2 *line, size_t n);
+void line_shrink(struct h2 *line, size_t n);
 
 /* No new streams; those that are there go on. The client is told. */
 void line_drain(struct h2 *line, uint32_t code);
@@ -112,6 +120,10 @@ void end_watch(struct h2_end *e);
 
 /* Gives the peer back n bytes of the windows: of the stream (id; 0: of none), of the connection. */
 void end_credit(struct h2_end *e, int32_t id, size_t stream, size_t connection);
+
+/* Its peer may have so many bytes of the stream on the way; by as many as that is more or less than before, of
+ * all streams. */
+void end_set_window(struct h2_end *e, int32_t id, size_t window, size_t before);
 void end_reset(struct h2_end *e, int32_t id, uint32_t code);
 
 /* -- h2_stream.c ------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ struct h2_stream *stream_new(struct h2 *line, int32_t id)
     s->open[H2_CLIENT] = true;
     arena_init(&s->arena, ARENA_BYTES);
     for (int i = 0; i < H2_SIDES; i++)
-        buf_init(&s->to[i].bytes, H2_STREAM_BYTES + BODY_SPARE);
+        buf_init(&s->to[i].bytes, 2 * H2_STREAM_MAX_BYTES + BODY_SPARE);
     buf_init(&s->collected, (size_t)2 * REWRITE_BODY_MAX);
     s->next = line->streams;
     if (s->next)
@@ -38,6 +38,42 @@ static void wipe(struct buf *b)
         explicit_bzero(b->base, b->cap);
     buf_free(b);
 }
+
+/* -- windows ----------------------------------------------------------------------------------- */
+
+/* n bytes have gone on to that side. Where half a window has, and not much of it waits here, its sender waits for
+ * round trips: it is asked for more at a time. */
+static void widen(struct h2_stream *s, enum side to, size_t n)
+{
+    struct h2_body *b = &s->to[to];
+    enum side from = OTHER(to);
+    size_t window = b->window ? b->window : H2_STREAM_BYTES,
+           more = MIN(3 * window, H2_STREAM_MAX_BYTES - window);
+
+    b->passed += n;
+    if (b->passed < window / 2 || b->unsent > window / 2 || b->ended || !s->open[from])
+        return;
+    b->passed = 0;
+    if (more == 0 || !line_grow(s->line, more))
+        return;
+    b->window = window + more;
+    end_set_window(&s->line->end[from], s->id[from], b->window, window);
+}
+
+/* No more comes from that side. */
+static void narrow(struct h2_stream *s, enum side from)
+{
+    struct h2_body *b = &s->to[OTHER(from)];
+    size_t window = b->window;
+
+    if (!window)
+        return;
+    b->window = 0;
+    line_shrink(s->line, window - H2_STREAM_BYTES);
+    end_set_window(&s->line->end[from], 0, H2_STREAM_BYTES, window);
+}
+
+/* -- what has left ----------------------------------------------------------------------------- */
 
 /* n bytes have left towards that side, or were thrown away: whoever sent them may send more. */
 static void pay(struct h2_stream *s, enum side to, size_t n)
@@ -80,6 +116,7 @@ void stream_free(struct h2_stream *s)
     line->stream_count--;
     for (int i = 0; i < H2_SIDES; i++) {
         drop(s, (enum side)i);
+        narrow(s, (enum side)i);
         if (s->to[i].trailers)
             h2_fields_free(s->to[i].trailers);
         free(s->to[i].trailers);
@@ -128,6 +165,7 @@ static void client_closed(struct h2_stream *s, uint32_t code)
 void stream_closed(struct h2_stream *s, enum side side, uint32_t code)
 {
     s->open[side] = false;
+    narrow(s, side);
     if (!s->open[OTHER(side)])
         stream_free(s);
     else if (side == H2_SERVER)
@@ -244,6 +282,7 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
         memcpy(out, b->bytes.data, n);
         buf_consume(&b->bytes, n);
         pay(s, e->side, n);
+        widen(s, e->side, n);
     }
     if (b->bytes.len > 0)
         return (ssize_t)n;

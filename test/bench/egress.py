@@ -38,6 +38,8 @@ TOOL = BUILD / "test/bench/egress_load"
 NAME, API, KEY = "web.example.com", "api.example.com", "key-0123456789abcdef"
 BYTES, HTTPS, KEYED, RELAY, HAPROXY, MITM, UDP = "7100", "7101", "7102", 4000, 4001, 4002, "7103"
 MARKS = ("<!-- egress-bench: begin -->", "<!-- egress-bench: end -->")
+NODE, FAR, FAR_MS, FAR_MIB = 7110, 7111, (0, 40, 100), int(os.environ.get("BENCH_FAR_MIB", "256"))
+FAR_ROUNDS = min(ROUNDS, 3)
 SLOW = 8  # mitmproxy gets so much less to do: its figures are as steady with it
 # Limits that a sandbox has are not what is measured.
 LIMITS = ["--egress-connections=16384", "--egress-connections-per-second=100000",
@@ -314,6 +316,58 @@ def measure_table(bench, table):
     return {"ways": found, "absent": absent}
 
 
+# -- servers that are far away -----------------------------------------------------------------------
+
+
+def transfer(netns, *curl):
+    """MiB/s of one transfer, from its first request to its end."""
+    done = subprocess.run(["ip", "netns", "exec", netns, "curl", "-sS", "--max-time", "120", "-o", "/dev/null", "-w",
+                           "%{http_version} %{http_code} %{size_download} %{size_upload} %{time_total} "
+                           "%{time_pretransfer}", *map(str, curl)],
+                          stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    assert done[1] == "200", done
+    return max(int(done[2]), int(done[3])) / (float(done[4]) - float(done[5])) / 2**20
+
+
+def far(bench):
+    """One stream of HTTP/2 and of HTTP/1.1, through a relay that holds each byte for half of a round trip: direct, and
+    with its requests read. {round trip: {what: {way: MiB/s}}}, or why not."""
+    if not shutil.which("node"):
+        return "node is not installed"
+    w, found = bench.world, {}
+    bench.start(w.net, "node", ROOT / "test/bench/h2_bytes.mjs", "127.0.0.1", NODE, w.cert, w.key)
+    upload = w.dir / "upload"
+    upload.write_bytes(bytes(FAR_MIB * 2**20))
+    bench.fresh_egress()
+    ways = {"direct": (w.host, w.ca, WEB), "cay-egress": (bench.keyed.name, bench.tenant_ca, None)}
+    for i, round_trip in enumerate(FAR_MS):
+        port = FAR + i
+        bench.start(w.net, BUILD / "test/bench/far", WEB, port, "127.0.0.1", NODE, round_trip / 2)
+        rows = found[round_trip] = {}
+        for what, options in (("HTTP/2 down", ("--http2", f"/{FAR_MIB * 2**20}")),
+                              ("HTTP/2 up", ("--http2", "-T", upload, "/up")),
+                              ("HTTP/1.1 down", ("--http1.1", f"/{FAR_MIB * 2**20}"))):
+            speeds = {way: [] for way in ways}
+            for _ in range(FAR_ROUNDS):
+                for way, (netns, ca, address) in ways.items():
+                    to = () if address is None else ("--resolve", f"{API}:{port}:{address}")
+                    speeds[way].append(transfer(netns, "--cacert", ca, *to, *options[:-1],
+                                                f"https://{API}:{port}{options[-1]}"))
+            rows[what] = {way: statistics.median(v) for way, v in speeds.items()}
+            print(f"{round_trip:3} ms, {what:14}" + "".join(f"  {way} {v:8.1f} MiB/s" for way, v in rows[what].items()),
+                  flush=True)
+    return found
+
+
+def far_markdown(found):
+    lines = ["", "### Servers that are far away, one stream of requests that are read, MiB/s", ""]
+    if isinstance(found, str):
+        return [*lines, f"Not measured: {found}."]
+    lines += ["| round trip | | direct | cay-egress | of direct |", "|---|---|---:|---:|---:|"]
+    return lines + [f"| {ms} ms | {what} | {f['direct']:,.1f} | {f['cay-egress']:,.1f} | {f['cay-egress'] / f['direct']:.0%} |"
+                    for ms, rows in found.items() for what, f in rows.items()]
+
+
 # -- writing -----------------------------------------------------------------------------------------
 
 ROWS = [("trip_p50_us", "question and answer on a kept connection, p50, µs", 0),
@@ -374,7 +428,7 @@ def version(*command):
     return ""
 
 
-def markdown(out, tables, versions):
+def markdown(out, tables, versions, distant):
     found = [report.headline(out.head) + f" Medians of {ROUNDS} rounds in turns. "
              + ", ".join(f"{name} {v}" for name, v in versions.items() if v) + "."]
     for name, table in tables.items():
@@ -383,6 +437,7 @@ def markdown(out, tables, versions):
         found += [f"| {text} | {' | '.join(cells[w] for w in ways)} |" for text, cells in rows_of(table)]
         found += [f"\nNot measured: {why}." for why in table["absent"]]
     goals_table = report.markdown({**out.head, "rows": out.rows, "settings": {"count": ROUNDS}}).splitlines()[2:]
+    found += far_markdown(distant)
     return "\n".join([*found, "", "### Goals", "", *goals_table]).rstrip()
 
 
@@ -391,7 +446,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     parser.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write page and figures below docs")
     parser.add_argument("--user", default="nobody", help="whom cay-egress runs as")
-    parser.add_argument("--only", default=",".join(TABLES), help="tables, with commas")
+    parser.add_argument("--only", default=",".join(TABLES), help="tables, with commas; empty: servers far away alone")
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("egress.py: network namespaces need root")
@@ -399,18 +454,24 @@ def main():
     versions = {"HAProxy": version("haproxy", "-v"), "mitmproxy": version("mitmdump", "--version")}
     tables = {}
     with Bench(args.user) as bench:
-        for name in args.only.split(","):
+        for name in filter(None, args.only.split(",")):
             tables[name] = measure_table(bench, name)
             show(TABLES[name], tables[name])
         answers = dns(bench)
+        print()
+        distant = far(bench)
     print()
     if set(tables) == set(TABLES):
         goals(out, tables, answers)
-    found = {**out.json(), "schema": "cay-egress-bench/1", "versions": versions, "tables": tables, "dns": answers}
+    if isinstance(distant, dict):
+        f = distant[40]["HTTP/2 down"]
+        out.row("far_stream", f"interception: one stream of HTTP/2 at 40 ms", "MiB/s", f["cay-egress"], "direct",
+                f["direct"], least=0.8)
+    found = {**out.json(), "schema": "cay-egress-bench/1", "versions": versions, "tables": tables, "dns": answers, "far": distant}
     for path in filter(None, (args.json, args.write and args.write / "egress-bench.json")):
         path.write_text(json.dumps(found, indent=1) + "\n")
     if args.write:
-        report.replace_between(args.write / "egress-benchmarks.md", MARKS, markdown(out, tables, versions))
+        report.replace_between(args.write / "egress-benchmarks.md", MARKS, markdown(out, tables, versions, distant))
 
 
 if __name__ == "__main__":
