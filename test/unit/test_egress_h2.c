@@ -319,6 +319,7 @@ static int close_line(void **state)
         uv_run(&w.loop, UV_RUN_NOWAIT);
     assert_int_equal(w.share.lines, 0);
     assert_int_equal(w.share.held_bytes, 0);
+    assert_int_equal(w.share.grown_bytes, 0);
     assert_int_equal(uv_loop_close(&w.loop), 0);
     close_peer(&w.client);
     close_peer(&w.server);
@@ -444,11 +445,66 @@ static void test_slow_server(void **state)
     turns(5);
     w.server.deaf = true;
     turns(300);
-    assert_true(BIG_BYTES - w.client.left < (size_t)4 * H2_STREAM_BYTES);
-    assert_true(w.share.held_bytes <= H2_STREAM_BYTES);
+    /* it may have taken enough at first for its window to have grown */
+    assert_true(w.share.grown_bytes < H2_STREAM_MAX_BYTES / 2);
+    assert_true(BIG_BYTES - w.client.left < (size_t)4 * H2_STREAM_BYTES + w.share.grown_bytes);
+    assert_true(w.share.held_bytes <= H2_STREAM_BYTES + w.share.grown_bytes);
     w.server.deaf = false;
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(told(&w.server, 1)->bytes, BIG_BYTES);
+}
+
+/* A stream moves at most its window in a round trip (commit 009d670: 256 KiB, 6 MiB/s at 40 ms): it grows with what
+ * is taken. A client that took quickly and then stops makes us hold a whole one, and no more. */
+static void test_windows_grow(void **state)
+{
+    int32_t id;
+
+    w.server.left = 8 * BIG_BYTES;
+    id = ask("/big");
+    UNTIL(w.share.grown_bytes == H2_STREAM_MAX_BYTES - H2_STREAM_BYTES);
+    w.client.deaf = true;
+    UNTIL(w.share.held_bytes > (size_t)8 * H2_STREAM_BYTES);
+    turns(1000);
+    assert_true(w.share.held_bytes <= H2_STREAM_MAX_BYTES);
+    w.client.deaf = false;
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->bytes, 8 * BIG_BYTES);
+    assert_int_equal(w.share.grown_bytes, 0);
+}
+
+static void test_windows_of_uploads_grow(void **state)
+{
+    int32_t id;
+
+    w.client.left = 8 * BIG_BYTES;
+    w.server.said = "";
+    id = ask_with("POST", "/big", NULL, 0, true);
+    nghttp2_session_set_local_window_size(w.server.session, 0, 0, 1 << 30);
+    UNTIL(told(&w.server, 1)->bytes > 0);
+    nghttp2_session_set_local_window_size(w.server.session, 0, 1, 1 << 30);
+    UNTIL(w.share.grown_bytes == H2_STREAM_MAX_BYTES - H2_STREAM_BYTES);
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.server, 1)->bytes, 8 * BIG_BYTES);
+    assert_int_equal(w.share.grown_bytes, 0);
+}
+
+/* What windows grow by is bounded for a sandbox: the same stream, without room. */
+static void test_windows_grow_within_the_share(void **state)
+{
+    int32_t id;
+
+    w.share.grown_bytes = H2_GROWN_BYTES; /* other lines' */
+    w.server.left = BIG_BYTES;
+    id = ask("/big");
+    UNTIL(told(&w.client, id)->bytes > BIG_BYTES / 2);
+    w.client.deaf = true;
+    turns(300);
+    assert_true(w.share.held_bytes <= H2_STREAM_BYTES);
+    w.client.deaf = false;
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(w.share.grown_bytes, H2_GROWN_BYTES);
+    w.share.grown_bytes = 0;
 }
 
 /* One stream whose window is full does not stop the others. */
@@ -763,18 +819,33 @@ static void test_head_fields(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heads),          cmocka_unit_test(test_head_fields),
-        ON_A_LINE(test_request_and_answer),    ON_A_LINE(test_credential_and_reflection),
-        ON_A_LINE(test_placeholder_in_a_body), ON_A_LINE(test_conversation),
-        ON_A_LINE(test_slow_reader),           ON_A_LINE(test_slow_server),
-        ON_A_LINE(test_other_streams_go_on),   ON_A_LINE(test_a_refused_upload_is_drained),
-        ON_A_LINE(test_resets_pass),           ON_A_LINE(test_server_lost),
-        ON_A_LINE(test_server_goes_away),      ON_A_LINE(test_client_leaves),
-        ON_A_LINE(test_other_rules),           ON_A_LINE(test_streams_are_bounded),
-        ON_A_LINE(test_rapid_reset),           ON_A_LINE(test_ping_flood),
-        ON_A_LINE(test_settings_flood),        ON_A_LINE(test_few_pings),
-        ON_A_LINE(test_server_floods),         ON_A_LINE(test_push_is_not_taken),
-        ON_A_LINE(test_head_without_end),      ON_A_LINE(test_large_heads),
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_head_fields),
+        ON_A_LINE(test_request_and_answer),
+        ON_A_LINE(test_credential_and_reflection),
+        ON_A_LINE(test_placeholder_in_a_body),
+        ON_A_LINE(test_conversation),
+        ON_A_LINE(test_slow_reader),
+        ON_A_LINE(test_slow_server),
+        ON_A_LINE(test_windows_grow),
+        ON_A_LINE(test_windows_of_uploads_grow),
+        ON_A_LINE(test_windows_grow_within_the_share),
+        ON_A_LINE(test_other_streams_go_on),
+        ON_A_LINE(test_a_refused_upload_is_drained),
+        ON_A_LINE(test_resets_pass),
+        ON_A_LINE(test_server_lost),
+        ON_A_LINE(test_server_goes_away),
+        ON_A_LINE(test_client_leaves),
+        ON_A_LINE(test_other_rules),
+        ON_A_LINE(test_streams_are_bounded),
+        ON_A_LINE(test_rapid_reset),
+        ON_A_LINE(test_ping_flood),
+        ON_A_LINE(test_settings_flood),
+        ON_A_LINE(test_few_pings),
+        ON_A_LINE(test_server_floods),
+        ON_A_LINE(test_push_is_not_taken),
+        ON_A_LINE(test_head_without_end),
+        ON_A_LINE(test_large_heads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
