@@ -166,7 +166,7 @@ struct sandbox {
     struct flow *flows;
     uint32_t flow_count;
     struct rate connections, requests;
-    struct rate handshakes; /* of refused clients: deny.c */
+    struct rate handshakes;        /* of refused clients: deny.c */
     uint64_t up_bytes, down_bytes; /* of flows that ended; registry_usage adds the others */
     uint64_t allowed, denied, requests_total;
     struct denial *denials; /* ring of DENIALS_MAX, made with the first */
