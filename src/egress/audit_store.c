@@ -414,10 +414,11 @@ static int find_files(struct audit_store *s)
     int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
+    int rc;
 
     if (!d)
         return -errno;
-    while ((entry = readdir(d))) {
+    while (errno = 0, (entry = readdir(d))) {
         uint32_t number;
         struct audit_log *l = log_of_file(s, entry->d_name, &number);
         struct stat st;
@@ -425,8 +426,9 @@ static int find_files(struct audit_store *s)
         if (l && fstatat(s->dir_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
             count_file(s, l, number, (uint64_t)st.st_size);
     }
+    rc = -errno; /* of readdir: a log that is not seen would be begun anew */
     closedir(d);
-    return 0;
+    return rc;
 }
 
 /* A line that was cut by a crash of the machine is ended, so that the next one stands alone: the

@@ -164,17 +164,23 @@ static void start_interception(void)
     util_close(&c.key_fd);
 }
 
+/* Before the system call filter, which lets no directory be listed: its own directory, of its own files. */
+static void start_audit(void)
+{
+    struct err e;
+
+    if (audit_open(&egress, &egress.audit, &e) != ERR_OK)
+        fail("%s", e.text);
+}
+
 static void start_parts(void)
 {
     const struct privsep_client_events events = {on_up, on_down, on_event, NULL};
-    struct err e;
 
     check(registry_new(&egress, &egress.registry), "the registry");
     check(dialer_new(&egress, &egress.dialer), "the dialer");
     check(tunnels_new(&egress, &egress.tunnels), "the tunnels");
     check(forward_new(&egress, &egress.forward), "the HTTP proxy");
-    if (audit_open(&egress, &egress.audit, &e) != ERR_OK)
-        fail("%s", e.text);
     check(audit_queries_new(&egress, &egress.audit_queries), "queries of the log");
     check(control_new(&egress, options.listen_fd, &egress.control), "the control channel");
     check(privsep_client_new(&loop, options.privd, &events, &privd), "privd's channel");
@@ -203,6 +209,7 @@ int main(int argc, char **argv)
     check(hostaddr_start(&egress), "the watch on the host's addresses");
     check(resolver_new(&egress, egress.config.dns_servers, &egress.resolver), "the resolver");
     start_interception();
+    start_audit();
     check(confine_self(), "the system call filter");
     start_parts();
     uv_signal_init(&loop, &sigterm);
