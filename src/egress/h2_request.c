@@ -88,8 +88,8 @@ static int submit(struct h2_stream *s, const struct h2_lines *l)
     return 0;
 }
 
-/* The request leaves; the rest of its body follows as it comes. */
-static void send_on(struct h2_stream *s)
+/* The request leaves; the rest of its body follows as it comes. too_long: what was held is not all of it. */
+static void send_on(struct h2_stream *s, bool too_long)
 {
     struct h2_lines l = {.count = 0};
     char length[24];
@@ -102,11 +102,12 @@ static void send_on(struct h2_stream *s)
     put_own(s, &l);
     put_clients(s, &l);
     rc = put_lines(&s->job->lines, &l);
-    if (s->job->collect) {
+    if (s->job->collect && !too_long) {
         snprintf(length, sizeof(length), "%zu", s->collected.len);
         h2_lines_add(&l, "content-length", length, false);
-        hand_over_body(s);
     }
+    if (s->job->collect)
+        hand_over_body(s);
     if (rc == 0 && !l.over)
         rc = submit(s, &l);
     stream_forget_job(s);
@@ -120,9 +121,13 @@ static void send_on(struct h2_stream *s)
 
 int request_collect(struct h2_stream *s, const char *data, size_t n)
 {
-    if (n > s->job->body_bytes - s->collected.len)
-        return -EMSGSIZE;
-    return buf_append(&s->collected, data, n);
+    bool too_long = n > s->job->body_bytes - s->collected.len;
+    int rc = too_long && (!s->job->chunked || s->job->whole) ? -EMSGSIZE
+                                                             : buf_append(&s->collected, data, n);
+
+    if (rc == 0 && too_long)
+        send_on(s, true);
+    return rc;
 }
 
 void request_collected(struct h2_stream *s)
@@ -130,7 +135,7 @@ void request_collected(struct h2_stream *s)
     if (s->job->finish && s->job->finish(s->job, &s->collected) < 0)
         response_fail(s, 503, "the request could not be given its credential");
     else
-        send_on(s);
+        send_on(s, false);
 }
 
 static void hold(struct h2_stream *s, bool ends)
@@ -164,7 +169,7 @@ static void judge(struct h2_stream *s, bool ends)
         if (s->job->collect)
             hold(s, ends);
         else
-            send_on(s);
+            send_on(s, false);
     } else {
         v.status = v.status ? v.status : 403;
         response_here(s, &v);

@@ -224,6 +224,15 @@ static enum err_code put_credential(struct plan *p)
 
 /* -- bodies, signatures ------------------------------------------------------------------------ */
 
+/* application/vnd.api+json and its like (RFC 6839). */
+static bool is_json(const char *value)
+{
+    size_t n = strcspn(value, "; ");
+
+    return n > 5 && strncasecmp(value + n - 5, "+json", 5) == 0 &&
+           strncasecmp(value, "application/", 12) == 0;
+}
+
 static bool has_type(const char *value, const char *type)
 {
     size_t n = strlen(type);
@@ -239,10 +248,11 @@ static bool body_is_text(const struct plan *p, enum place_escape *how)
     const char *coding = http_head_get(p->head, "content-encoding");
 
     if (!type || (coding && strcasecmp(coding, "identity") != 0) ||
-        p->head->framing != HTTP_BODY_LENGTH || p->head->content_length == 0 ||
-        p->head->content_length > REWRITE_BODY_MAX)
+        p->head->framing == HTTP_BODY_NONE ||
+        (p->head->framing == HTTP_BODY_LENGTH &&
+         (p->head->content_length == 0 || p->head->content_length > REWRITE_BODY_MAX)))
         return false;
-    if (has_type(type, "application/json"))
+    if (has_type(type, "application/json") || is_json(type))
         *how = PLACE_JSON;
     else if (has_type(type, "application/x-www-form-urlencoded"))
         *how = PLACE_FORM;

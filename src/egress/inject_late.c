@@ -233,7 +233,7 @@ static int put_replaced(const struct late *l, const char *text, size_t n, struct
 
         rc = buf_append(out, text, c ? at.at : at.at + at.len);
         if (rc == 0 && c)
-            rc = place_put(out, c->value, l->how);
+            rc = place_put(out, c->value, at.encoded ? PLACE_FORM : l->how);
         text += at.at + at.len;
         n -= at.at + at.len;
     }
@@ -299,7 +299,11 @@ enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r
             return e->code;
     }
     job->collect = l->replace || l->hash_body;
-    job->body_bytes = job->collect ? (size_t)r->head->content_length : 0;
+    job->chunked = job->collect && r->head->framing == HTTP_BODY_CHUNKED;
+    job->whole = l->hash_body;
+    job->body_bytes = job->chunked   ? REWRITE_BODY_MAX
+                      : job->collect ? (size_t)r->head->content_length
+                                     : 0;
     job->finish = finish;
     return ERR_OK;
 }

@@ -60,7 +60,7 @@ enum err_code inject_substitute(struct plan *p, const struct inject_text *t, str
         p->named_stands |= c == p->named;
         rc = buf_append(out, text, at.at);
         if (rc == 0)
-            rc = place_put(out, c->value, t->how);
+            rc = place_put(out, c->value, at.encoded ? PLACE_FORM : t->how);
         text += at.at + at.len;
         n -= at.at + at.len;
     }

@@ -3,11 +3,40 @@
 #include "egress/credential.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+/* A byte that is often percent-encoded stands for both spellings. */
 static const struct spelling {
     const char *start, *end;
 } spellings[] = {{"cay-secret:", ""}, {"${e2b.secrets.", "}"}};
+
+static bool is_escape_of(const char *text, char c)
+{
+    char escape[4];
+
+    snprintf(escape, sizeof(escape), "%%%02X", (unsigned char)c);
+    return strncasecmp(text, escape, 3) == 0;
+}
+
+/* How many bytes of text[0..n) are `what`, with some of its characters as %XX; 0: it is not. */
+static size_t match(const char *text, size_t n, const char *what, bool *encoded)
+{
+    size_t at = 0;
+
+    for (; *what; what++) {
+        if (at < n && text[at] == *what) {
+            at++;
+        } else if (n - at >= 3 && text[at] == '%' && is_escape_of(text + at, *what)) {
+            at += 3;
+            *encoded = true;
+        } else {
+            return 0;
+        }
+    }
+    return at;
+}
 
 static size_t name_length(const char *s, size_t n)
 {
@@ -21,34 +50,36 @@ static size_t name_length(const char *s, size_t n)
     return len;
 }
 
-static bool find_spelling(const char *text, size_t n, const struct spelling *s, struct place *out)
+/* One that begins at text. */
+static bool read_spelling(const char *text, size_t n, const struct spelling *s, struct place *out)
 {
-    size_t start = strlen(s->start), end = strlen(s->end);
+    bool encoded = false;
+    size_t start = match(text, n, s->start, &encoded), len, end;
 
-    for (const char *p = text; (p = memmem(p, n - (size_t)(p - text), s->start, start)); p++) {
-        const char *name = p + start;
-        size_t left = n - (size_t)(name - text), len = name_length(name, left);
-
-        if (len == 0 || !credential_is_name(name, len) || left - len < end ||
-            memcmp(name + len, s->end, end) != 0)
-            continue;
-        *out = (struct place){(size_t)(p - text), start + len + end, name, len};
-        return true;
-    }
-    return false;
+    if (start == 0)
+        return false;
+    len = name_length(text + start, n - start);
+    if (len == 0 || !credential_is_name(text + start, len))
+        return false;
+    end = match(text + start + len, n - start - len, s->end, &encoded);
+    if (end == 0 && *s->end)
+        return false;
+    *out = (struct place){0, start + len + end, text + start, len, encoded};
+    return true;
 }
 
 bool place_find(const char *text, size_t n, struct place *out)
 {
-    struct place one;
-    bool found = false;
-
-    for (size_t i = 0; i < ARRAY_SIZE(spellings); i++)
-        if (find_spelling(text, n, &spellings[i], &one) && (!found || one.at < out->at)) {
-            *out = one;
-            found = true;
-        }
-    return found;
+    for (size_t at = 0; at < n; at++) {
+        if (text[at] != 'c' && text[at] != '$' && text[at] != '%')
+            continue;
+        for (size_t i = 0; i < ARRAY_SIZE(spellings); i++)
+            if (read_spelling(text + at, n - at, &spellings[i], out)) {
+                out->at = at;
+                return true;
+            }
+    }
+    return false;
 }
 
 static bool is_unreserved(unsigned char c)

@@ -1,5 +1,6 @@
 #pragma once
-/* Placeholders of secrets in texts: `cay-secret:NAME` and `${e2b.secrets.NAME}`. Pure. */
+/* Placeholders of secrets in texts: `cay-secret:NAME` and `${e2b.secrets.NAME}`, also as forms and queries
+ * have them: `cay-secret%3ANAME`, `%24%7Be2b.secrets.NAME%7D`. Pure. */
 
 #include "base/buf.h"
 
@@ -9,6 +10,7 @@ struct place {
     size_t at, len; /* of the whole placeholder */
     const char *name;
     size_t name_len;
+    bool encoded; /* as in a form: so must be what is put there */
 };
 
 /* The first one in text[0..n). */

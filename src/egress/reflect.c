@@ -254,3 +254,15 @@ bool reflect_is_coded(const struct http_header *h)
             return h->value[0] && strcasecmp(h->value, "identity") != 0;
     return false;
 }
+
+bool reflect_is_of_coded(const char *name)
+{
+    static const char *const names[] = {"content-encoding", "content-length", "content-md5",
+                                        "digest",           "content-digest", "repr-digest",
+                                        "accept-ranges"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (strcasecmp(name, names[i]) == 0)
+            return true;
+    return false;
+}

@@ -20,6 +20,9 @@ void reflect_cache_free(struct reflect_cache *cache);
  * the whole, a difference to another); NULL-terminated. */
 extern const char *const reflect_leaves_out[];
 
+/* A header that is of the compressed body, and does not hold when it is decompressed? */
+bool reflect_is_of_coded(const char *name);
+
 /* Is an answer with that status and these headers a part of one? */
 bool reflect_is_part(int status, const char *content_type);
 
@@ -30,6 +33,7 @@ bool reflect_is_part(int status, const char *content_type);
 /* Is an answer with that header one? */
 bool reflect_is_coded(const struct http_header *h);
 
-#define REFLECT_CODED_REASON                                                                     \
-    "the server has compressed its answer though it was asked not to: it could not be searched " \
+#define REFLECT_CODED_REASON                                                                    \
+    "the server has compressed its answer in a way that is not read here, though it was asked " \
+    "not to: it could not be searched "                                                         \
     "for the credential"

@@ -1,41 +1,7 @@
-#include "egress/rewrite.h"
-
-#include "egress/reflect.h"
-#include "http/parse.h"
+#include "egress/rewrite_internal.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define METHOD_SIZE   32
-#define TUNNEL_PASSES 3 /* redact_set_lenient: each side may wait for the other's last byte */
-
-enum request_state {
-    REQUEST_HEAD,    /* of the next one */
-    REQUEST_COLLECT, /* its body is held */
-    REQUEST_PASS
-};
-
-enum response_state {
-    RESPONSE_NONE, /* nothing was asked */
-    RESPONSE_HEAD,
-    RESPONSE_BODY,
-    RESPONSE_TUNNEL,
-    RESPONSE_REFUSED
-};
-
-struct rewrite {
-    struct rewrite_job *job;
-    struct redact *redact;
-    enum request_state request;
-    enum response_state response;
-    char method[METHOD_SIZE];
-    struct buf head; /* of the request; then the body that is collected stands in body */
-    struct buf body;
-    size_t scanned;
-    struct buf answer; /* its head in the making */
-    size_t answer_scanned;
-    struct parse_body parse;
-};
 
 /* -- jobs -------------------------------------------------------------------------------------- */
 
@@ -113,30 +79,103 @@ static int put_head(struct rewrite *w, struct buf *out)
         rc = buf_append(out, w->head.data + line, end - line);
     if (rc == 0 && w->job && w->job->lines.len > 0)
         rc = buf_append(out, w->job->lines.data, w->job->lines.len);
-    if (rc == 0 && w->request == REQUEST_COLLECT)
+    if (rc == 0 && w->request == REQUEST_COLLECT && !w->job->chunked)
         rc = buf_printf(out, "Content-Length: %zu\r\n", w->body.len);
     return rc == 0 ? buf_append(out, "\r\n", 2) : rc;
+}
+
+/* The body as one chunk, and its end. */
+static int put_chunks(struct rewrite *w, struct buf *out)
+{
+    int rc = 0;
+
+    if (w->body.len > 0)
+        rc = buf_printf(out, "%zx\r\n", w->body.len);
+    if (rc == 0 && w->body.len > 0)
+        rc = buf_append(out, w->body.data, w->body.len);
+    return rc == 0 ? buf_append_str(out, w->body.len > 0 ? "\r\n0\r\n\r\n" : "0\r\n\r\n") : rc;
 }
 
 /* What was held leaves, and the rest of the request follows as it comes. */
 static int let_go(struct rewrite *w, struct buf *out)
 {
+    bool chunks = w->request == REQUEST_COLLECT && w->job->chunked;
     int rc = put_head(w, out);
 
-    if (rc == 0 && w->body.len > 0)
+    if (rc == 0 && chunks && w->sent.done)
+        rc = put_chunks(w, out);
+    else if (rc == 0 && chunks) /* too long for a change: as it came */
+        rc = buf_append(out, w->chunked.data, w->chunked.len);
+    else if (rc == 0 && w->body.len > 0)
         rc = buf_append(out, w->body.data, w->body.len);
     buf_free(&w->head);
     wipe(&w->body);
+    wipe(&w->chunked);
     rewrite_job_free(TAKE_PTR(w->job));
     w->request = REQUEST_PASS;
     return rc;
 }
 
+/* The contents of n bytes with chunk lines. */
+static int follow_chunks(struct rewrite *w, const char *data, size_t n)
+{
+    int rc = 0;
+
+    while (rc == 0 && n > 0 && !w->sent.done) {
+        struct parse_piece piece;
+
+        rc = parse_body_next(&w->sent, data, n, &piece);
+        if (rc == 0 && piece.len > 0)
+            rc = buf_append(&w->body, piece.data, piece.len);
+        if (rc == 0) {
+            data += piece.used;
+            n -= piece.used;
+        }
+    }
+    return rc == 0 && n > 0 ? -EBADMSG : rc; /* the relay sends one request at a time */
+}
+
+/* A longer one than may be held goes on as it is; where all of it has to be known, it does not. */
+static int collect_chunks(struct rewrite *w, const char *data, size_t n, struct buf *out)
+{
+    int rc = buf_append(&w->chunked, data, n);
+
+    if (rc == 0)
+        rc = follow_chunks(w, data, n);
+    if (rc < 0)
+        return rc;
+    if (w->sent.done) {
+        rc = w->job->finish ? w->job->finish(w->job, &w->body) : 0;
+        return rc == 0 ? let_go(w, out) : rc;
+    }
+    if (w->chunked.len <= REWRITE_BODY_MAX)
+        return 0;
+    return w->job->whole ? -EMSGSIZE : let_go(w, out);
+}
+
+/* Reads the head once more, for how its body comes. */
+static int begin_chunks(struct rewrite *w)
+{
+    CLEANUP_FREE char *storage = malloc(gate_storage_bytes(w->head.len));
+    struct http_head head;
+    const char *why = "";
+
+    if (!storage)
+        return -ENOMEM;
+    return parse_request(w->head.data, w->head.len, storage, &head, &w->sent, &why) == 0 &&
+                   head.framing == HTTP_BODY_CHUNKED
+               ? 0
+               : -EBADMSG;
+}
+
 static int collect(struct rewrite *w, const char *data, size_t n, struct buf *out)
 {
-    size_t take = MIN(n, w->job->body_bytes - w->body.len);
-    int rc = buf_append(&w->body, data, take);
+    size_t take = w->job->chunked ? 0 : MIN(n, w->job->body_bytes - w->body.len);
+    int rc;
 
+    if (w->job->chunked)
+        return collect_chunks(w, data, n, out);
+    rc = buf_append(&w->body, data, take);
     if (rc < 0 || w->body.len < w->job->body_bytes)
         return rc;
     if (w->job->finish)
@@ -155,6 +194,8 @@ static int begin_request(struct rewrite *w, struct buf *out)
     w->response = RESPONSE_HEAD;
     if (w->job && w->job->collect) {
         w->request = REQUEST_COLLECT;
+        if (w->job->chunked)
+            return begin_chunks(w);
         return w->job->body_bytes == 0 ? collect(w, "", 0, out) : 0;
     }
     return let_go(w, out);
@@ -195,166 +236,6 @@ static int outward(void *arg, const char *data, size_t n, struct buf *out)
     }
 }
 
-/* -- responses --------------------------------------------------------------------------------- */
-
-static int refuse(struct rewrite *w, const char *why, struct buf *out)
-{
-    CLEANUP_BUF struct buf body;
-    int rc;
-
-    buf_init(&body, 1024);
-    rc = buf_printf(&body, "{\"error\":\"egress_unreachable\",\"message\":\"%s\"}", why);
-    w->response = RESPONSE_REFUSED;
-    return rc < 0 ? rc
-                  : buf_printf(out,
-                               "HTTP/1.1 502 Bad Gateway\r\nContent-Type: application/json\r\n"
-                               "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
-                               body.len, body.data);
-}
-
-static bool is_encoded(const struct http_head *h)
-{
-    for (size_t i = 0; i < h->header_count; i++)
-        if (reflect_is_coded(&h->headers[i]))
-            return true;
-    return false;
-}
-
-static int after_head(struct rewrite *w, const struct http_head *h, size_t n, struct buf *out)
-{
-    int rc;
-
-    if (h->status >= 200 && h->framing != HTTP_BODY_NONE && is_encoded(h))
-        return refuse(w, REFLECT_CODED_REASON, out);
-    if (reflect_is_part(h->status, http_head_get(h, "content-type")))
-        return refuse(w, REFLECT_PART_REASON, out);
-    rc = redact_feed(w->redact, w->answer.data, n, true);
-    if (rc == 0)
-        rc = redact_take(w->redact, true, out);
-    if (rc < 0)
-        return rc;
-    if (h->status == 101) {
-        w->response = RESPONSE_TUNNEL;
-        redact_set_lenient(w->redact, TUNNEL_PASSES);
-    } else if (h->status >= 200 && !w->parse.done) {
-        w->response = RESPONSE_BODY;
-    } else if (h->status >= 200) {
-        w->response = RESPONSE_NONE;
-        w->request = REQUEST_HEAD;
-    }
-    return 0;
-}
-
-/* A whole head in w->answer, or 0 for more. */
-static ssize_t take_head(struct rewrite *w, struct buf *out)
-{
-    ssize_t n = gate_head_end(w->answer.data, w->answer.len, &w->answer_scanned);
-    CLEANUP_FREE char *storage = NULL;
-    struct http_head head;
-    const char *why = "";
-    int rc;
-
-    if (n < 0 || (n == 0 && w->answer.len > HTTP_MAX_HEAD_BYTES))
-        return -EBADMSG;
-    if (n == 0)
-        return 0;
-    storage = malloc(gate_storage_bytes((size_t)n));
-    if (!storage)
-        return -ENOMEM;
-    if (parse_response(w->answer.data, (size_t)n, w->method, storage, &head, &w->parse, &why) != 0)
-        return -EBADMSG;
-    w->answer_scanned = 0;
-    rc = after_head(w, &head, (size_t)n, out);
-    return rc < 0 ? rc : n;
-}
-
-static int on_body(struct rewrite *w, const char *data, size_t n, size_t *used, struct buf *out)
-{
-    int rc = 0;
-
-    *used = 0;
-    while (rc == 0 && *used < n && !w->parse.done) {
-        const char *at = data + *used;
-        struct parse_piece piece;
-        size_t before;
-
-        if (parse_body_next(&w->parse, at, n - *used, &piece) < 0)
-            return -EBADMSG;
-        before = piece.len > 0 ? (size_t)(piece.data - at) : piece.used;
-        rc = redact_feed(w->redact, at, before, false);
-        if (rc == 0 && piece.len > 0)
-            rc = redact_feed(w->redact, piece.data, piece.len, true);
-        if (rc == 0 && piece.len > 0)
-            rc = redact_feed(w->redact, piece.data + piece.len, piece.used - before - piece.len,
-                             false);
-        *used += piece.used;
-    }
-    if (rc == 0)
-        rc = redact_take(w->redact, w->parse.done, out);
-    if (w->parse.done) {
-        w->response = RESPONSE_NONE;
-        w->request = REQUEST_HEAD;
-    }
-    return rc;
-}
-
-static int on_answer_bytes(struct rewrite *w, const char *data, size_t n, struct buf *out)
-{
-    int rc = buf_append(&w->answer, data, n);
-
-    while (rc == 0 && w->response == RESPONSE_HEAD && w->answer.len > 0) {
-        ssize_t end = take_head(w, out);
-
-        if (end <= 0)
-            return (int)end;
-        buf_consume(&w->answer, (size_t)end);
-    }
-    return rc;
-}
-
-static int inward(void *arg, const char *data, size_t n, struct buf *out)
-{
-    struct rewrite *w = arg;
-    CLEANUP_BUF struct buf rest;
-    size_t used = 0;
-    int rc = 0;
-
-    buf_init(&rest, 0);
-    if (!w->redact)
-        return buf_append(out, data, n);
-    if (w->response == RESPONSE_HEAD) {
-        rc = on_answer_bytes(w, data, n, out);
-        if (rc < 0 || w->response == RESPONSE_HEAD)
-            return rc;
-        rest = w->answer;
-        buf_init(&w->answer, rest.max);
-        data = rest.data;
-        n = rest.len;
-    }
-    while (rc == 0 && n > 0) {
-        used = n;
-        if (w->response == RESPONSE_BODY) {
-            rc = on_body(w, data, n, &used, out);
-        } else if (w->response == RESPONSE_TUNNEL) {
-            rc = redact_feed(w->redact, data, n, true);
-            if (rc == 0)
-                rc = redact_take(w->redact, false, out);
-        } else if (w->response == RESPONSE_NONE) {
-            rc = -EBADMSG; /* more than one answer to one request */
-        }
-        data += used;
-        n -= used;
-    }
-    return rc;
-}
-
-static int inward_end(void *arg, bool clean, struct buf *out)
-{
-    struct rewrite *w = arg;
-
-    return w->redact ? redact_take(w->redact, true, out) : 0;
-}
-
 /* -- the filter -------------------------------------------------------------------------------- */
 
 static bool active(void *arg)
@@ -372,11 +253,18 @@ static void drop(void *arg)
     redact_free(w->redact);
     buf_free(&w->head);
     wipe(&w->body);
+    wipe(&w->chunked);
+    unzip_free(w->unzip);
     buf_free(&w->answer);
     free(w);
 }
 
-const struct tlspipe_filter rewrite_filter = {active, outward, inward, inward_end, drop};
+const struct tlspipe_filter rewrite_filter = {.active = active,
+                                              .outward = outward,
+                                              .inward = rewrite_inward,
+                                              .inward_more = rewrite_inward_more,
+                                              .inward_end = rewrite_inward_end,
+                                              .free = drop};
 
 struct rewrite *rewrite_new(void)
 {
@@ -386,6 +274,7 @@ struct rewrite *rewrite_new(void)
         return NULL;
     buf_init(&w->head, HTTP_MAX_HEAD_BYTES * 2 + TLSEND_READ_BYTES);
     buf_init(&w->body, (size_t)2 * REWRITE_BODY_MAX);
+    buf_init(&w->chunked, (size_t)REWRITE_BODY_MAX + TLSEND_READ_BYTES);
     buf_init(&w->answer, HTTP_MAX_HEAD_BYTES + TLSEND_READ_BYTES);
     return w;
 }
@@ -400,6 +289,9 @@ void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *reda
     w->response = RESPONSE_NONE;
     w->method[0] = '\0';
     w->scanned = w->answer_scanned = 0;
+    w->cut = false;
+    unzip_free(TAKE_PTR(w->unzip));
+    wipe(&w->chunked);
     buf_free(&w->head);
     buf_clear(&w->answer);
 }

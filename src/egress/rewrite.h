@@ -4,7 +4,7 @@
  * secrets out of the answers.
  *
  * Requests come from http's relay, one at a time and well-formed. Answers are parsed strictly, and one
- * that cannot be, or whose body is encoded so that it cannot be searched, does not pass. */
+ * that cannot be, or whose body is encoded so that it cannot be searched, does not pass; gzip and deflate are decompressed. */
 
 #include "egress/redact.h"
 #include "egress/tlspipe.h"
@@ -19,6 +19,10 @@ struct rewrite_job {
     struct buf lines; /* "Name: value\r\n" to add to its head */
     bool collect;     /* the body is held until it is whole: finish may change it */
     size_t body_bytes;
+    bool
+        chunked; /* it comes in chunks: body_bytes is the most that is held, and a longer one goes on as
+                   * it is, */
+    bool whole; /* but where all of it has to be known: that cuts */
     /* The whole body: may change it, and add to lines. 0 or -errno, which cuts. NULL: nothing. */
     int (*finish)(struct rewrite_job *job, struct buf *body);
     void (*free_arg)(void *arg);

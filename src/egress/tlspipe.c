@@ -221,10 +221,30 @@ static bool flush_outer(struct tlspipe *p)
     return true;
 }
 
+/* What a filter has more, where all that there was has left. False: it cuts. */
+static bool fill_inner(struct tlspipe *p)
+{
+    int rc = 0;
+
+    if (p->to_inner.len == 0 && filtered(p) && p->filter->inward_more)
+        rc = p->filter->inward_more(p->filter_arg, &p->to_inner);
+    if (rc < 0) {
+        log_debug("TLS pipe: cut: %s", strerror(-rc));
+        tlspipe_close(p);
+    }
+    return rc == 0;
+}
+
 static bool flush_inner(struct tlspipe *p)
 {
-    while (p->to_inner.len > 0 && !p->inner_gone) {
-        ssize_t n = send(p->inner, p->to_inner.data, p->to_inner.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (!p->inner_gone) {
+        ssize_t n;
+
+        if (!fill_inner(p))
+            return false;
+        if (p->to_inner.len == 0)
+            break;
+        n = send(p->inner, p->to_inner.data, p->to_inner.len, MSG_DONTWAIT | MSG_NOSIGNAL);
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return true;

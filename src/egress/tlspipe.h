@@ -28,6 +28,9 @@ struct tlspipe_filter {
     bool (*active)(void *arg);
     int (*outward)(void *arg, const char *data, size_t n, struct buf *out);
     int (*inward)(void *arg, const char *data, size_t n, struct buf *out);
+    /* Has it more for what was taken? Called when all of out has left; out stays empty where it has none.
+     * May be NULL. */
+    int (*inward_more)(void *arg, struct buf *out);
     int (*inward_end)(void *arg, bool clean, struct buf *out);
     void (*free)(void *arg);
 };

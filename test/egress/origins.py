@@ -19,6 +19,7 @@ import struct
 import sys
 import threading
 import urllib.parse
+import zlib
 
 MODEL, EXPIRED, SELF_SIGNED, WRONG_NAME, PLAIN = 9443, 9444, 9445, 9446, 9080
 REAL_KEY = "sk-real-0123456789-abcdefghij"
@@ -141,6 +142,30 @@ class Origin(http.server.BaseHTTPRequestHandler):
             "base64": lambda: base64.b64encode(b"x" + text.encode()).decode(),
             "hex": lambda: text.encode().hex(),
         }[how]().encode())
+
+    def on_zipped(self, _):
+        """Compressed whatever was asked for: the query says how, and in which framing."""
+        how = self.path.partition("?")[2]
+        text = json.dumps(self.headers.items()).encode()
+        if "large" in how:  # 40 MB of one byte, and the headers
+            text = b"x" * 40_000_000 + text
+        data = {"g": gzip.compress, "d": zlib.compress, "r": lambda t: zlib.compress(t, wbits=-15),
+                "m": lambda t: gzip.compress(t[:30]) + gzip.compress(t[30:]), "b": lambda t: t,
+                "c": lambda t: gzip.compress(t)[:-9], "t": lambda t: gzip.compress(t) + b"tail",
+                "x": lambda t: b"no gzip at all"}[how[0]](text)
+        coding = {"d": "deflate", "r": "deflate", "b": "br"}.get(how[0], "gzip")
+        if "chunked" not in how and "close" not in how:
+            return self.say(200, data, Content_Encoding=coding, ETag='"e"')
+        self.send_response(200)
+        self.send_header("Content-Encoding", coding)
+        self.send_header(*(("Transfer-Encoding", "chunked") if "chunked" in how else ("Connection", "close")))
+        self.end_headers()
+        if "close" in how:
+            self.close_connection = True
+            return self.wfile.write(data)
+        for at in range(0, len(data), 7):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data[at:at + 7]), data[at:at + 7]))
+        return self.wfile.write(b"0\r\n\r\n")
 
     def on_file(self, body):
         """What was put there, in the ranges that are asked for."""

@@ -94,6 +94,39 @@ def test_ranges_where_nothing_is_searched(world, origins):
     assert r.stdout == REAL_KEY[:6]
 
 
+@pytest.mark.parametrize("how", ["g", "g-chunked", "g-close", "d", "r", "r-close", "m", "m-chunked"])
+def test_compressed_answers(world, origins, how):
+    with holder(world) as s:
+        r = curl(s, "-i", "-H", f"X-Api-Key: {HERE}", f"{URL}/zipped?{how}", f"{URL}/v1/next")
+    assert sent(origins, "x-api-key") == [REAL_KEY] * 2
+    assert r.returncode == 0 and '"X-Api-Key", "[redacted]' in r.stdout, r.stdout
+    assert REAL_KEY not in r.stdout and "content-encoding" not in r.stdout.lower()
+    assert '{"ok": true}' in r.stdout  # the connection, or the next, goes on
+
+
+@pytest.mark.parametrize("how", ["c", "c-chunked", "c-close", "t", "x", "b"])
+def test_compressed_answers_that_are_bad(world, how):
+    """Cut short, with more after the end, none at all, a coding that is not read: no whole answer comes of it."""
+    with holder(world) as s:
+        r = curl(s, "-i", "-H", f"X-Api-Key: {HERE}", f"{URL}/zipped?{how}")
+    assert REAL_KEY not in r.stdout
+    assert r.returncode != 0 or "502" in r.stdout.splitlines()[0], r.stdout
+
+
+def test_compressed_to_little(world):
+    """40 MB of one byte in 40 KB: they arrive, and cay-egress has not grown by them."""
+    def held():
+        return max(int(line.split()[1]) for line in open(f"/proc/{world.egress.pid}/status", encoding="ascii")
+                   if line.startswith("VmHWM"))
+
+    with holder(world) as s:
+        before = held()
+        r = s.curl("--cacert", s.ca, "-o", "/dev/null", "-w", "%{size_download}", "--limit-rate", "30M",
+                   "-H", f"X-Api-Key: {HERE}", f"{URL}/zipped?g-large")
+    assert int(r.stdout) > 40_000_000
+    assert held() - before < 8000
+
+
 # -- the places ---------------------------------------------------------------------------------------
 
 
@@ -127,6 +160,33 @@ def test_bad_places(world, bind, says):
     bind = {"kind": "placeholder", "domains": [API]} | bind
     status, text = world.call("POST", "/v1/seal", {"tenant": "tenant1", "name": "K", "value": REAL_KEY, "bind": bind})
     assert status == 400 and says in text, text
+
+
+@pytest.mark.parametrize("spelling", ["cay-secret%3AKEY", "cay-secret%3aKEY", "%24%7Be2b.secrets.KEY%7D"])
+def test_as_forms_have_it(world, origins, spelling):
+    """URLSearchParams, `params=` of requests and httpx, curl's --data-urlencode."""
+    value = "sk-real/with+signs=0123456789"
+    with holder(world, value=value, target=True, bodies=True) as s:
+        curl(s, f"{URL}/echo?key={spelling}&b=1")
+        curl(s, "--data", f"key={spelling}&b=1", f"{URL}/echo")
+    quoted = "sk-real%2Fwith%2Bsigns%3D0123456789"
+    assert origins.seen()[0]["target"] == f"/echo?key={quoted}&b=1"
+    assert origins.seen()[1]["body"] == f"key={quoted}&b=1"
+
+
+@pytest.mark.parametrize("kind", ["application/vnd.api+json", "application/json; charset=utf-8"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_in_json_bodies(world, origins, kind, chunked):
+    more = ["-H", "Transfer-Encoding: chunked"] if chunked else []
+    file = world.dir / "large.json"
+    file.write_text(json.dumps({"k": HERE, "x": "y" * 1_200_000}), encoding="ascii")
+    with holder(world, bodies=True) as s:
+        r = curl(s, "-H", f"Content-Type: {kind}", *more, "--data-binary", json.dumps({"k": HERE, "x": "y" * 5000}), f"{URL}/echo")
+        assert r.returncode == 0 and REAL_KEY not in r.stdout
+        large = curl(s, "-H", f"Content-Type: {kind}", *more, "--data-binary", f"@{file}", f"{URL}/v1/x")
+    first, second = (json.loads(line["body"]) for line in origins.seen())
+    assert first == {"k": REAL_KEY, "x": "y" * 5000}
+    assert large.returncode == 0 and second == {"k": HERE, "x": "y" * 1_200_000}  # longer than is held: as it is
 
 
 # -- keys beside it -----------------------------------------------------------------------------------

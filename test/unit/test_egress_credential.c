@@ -775,7 +775,7 @@ static void test_rewrite_refuses(void **state)
     assert_int_equal(pour(rewrite_filter.outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);
     buf_clear(&out);
     assert_int_equal(pour(rewrite_filter.inward, w,
-                          "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n"
+                          "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 5\r\n"
                           "\r\nxxxxx",
                           7, &out),
                      0);
