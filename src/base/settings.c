@@ -47,7 +47,7 @@ const struct config_key settings_keys[] = {
      "Size of the sparse image that holds the files of sandboxes, where DIR is not on btrfs; space "
      "is taken only as it is used."},
 
-    {"sandbox", "memory", CONFIG_BYTES, FIELD(sandbox_memory_bytes), "512M", 32 * MIB, 16 * TIB,
+    {"sandbox", "memory", CONFIG_BYTES, FIELD(sandbox_memory_bytes), "1G", 32 * MIB, 16 * TIB,
      "BYTES", "Memory of a sandbox, page cache of its files included."},
     {"sandbox", "cpu_milli", CONFIG_INT, FIELD(sandbox_cpu_milli), "2000", 10, 1024000, "N",
      "Processor time of a sandbox in thousandths of a core."},

@@ -76,11 +76,37 @@ static enum err_code start_build(struct api *a, const char *name, char *job_id, 
     return ERR_OK;
 }
 
+/* What was built takes so much of the disk, once for all sandboxes that stand on it. 0: not known. */
+static uint64_t size_of(struct api *a, const char *name)
+{
+    json_t *all = NULL, *item;
+    uint64_t bytes = 0;
+    struct err e;
+    size_t i;
+
+    if (api_call(a, "GET", "/cay/v1/templates", NULL, &all, &e) != ERR_OK)
+        return 0;
+    json_array_foreach (all, i, item)
+        if (strcmp(cli_text(item, "id"), name) == 0)
+            bytes = (uint64_t)MAX(json_integer_value(json_object_get(item, "sizeBytes")), 0);
+    json_decref(all);
+    return bytes;
+}
+
+static void print_built(const char *name, double seconds, uint64_t bytes)
+{
+    char size[32];
+
+    table_bytes(bytes, size, sizeof(size));
+    printf("%s is ready: %s in %.0f s\n", name, size, seconds);
+}
+
 int cmd_template_build(struct cli *c)
 {
     const char *name = c->operand_count > 0 ? c->operands[0] : "base";
     uint64_t begun = clock_mono_ms();
     struct err e = {.code = ERR_OK};
+    uint64_t bytes = 0;
     char job_id[64];
     struct api a;
 
@@ -90,17 +116,20 @@ int cmd_template_build(struct cli *c)
         return cli_fail(c, &e);
     if (start_build(&a, name, job_id, sizeof(job_id), &e) == ERR_OK && !cli_flag(c, "detach"))
         follow_job(c, &a, job_id, &e);
+    if (e.code == ERR_OK && !cli_flag(c, "detach"))
+        bytes = size_of(&a, name);
     api_close(&a);
     if (e.code != ERR_OK)
         return cli_fail(c, &e);
     if (c->json)
-        cli_print_json(json_pack("{s:s, s:s, s:I}", "template", name, "job", job_id, "elapsedMs",
-                                 (json_int_t)(clock_mono_ms() - begun)));
+        cli_print_json(json_pack("{s:s, s:s, s:I, s:I}", "template", name, "job", job_id,
+                                 "elapsedMs", (json_int_t)(clock_mono_ms() - begun), "sizeBytes",
+                                 (json_int_t)bytes));
     else if (cli_flag(c, "detach"))
         printf("Building %s in the background; watch it with `cay template build %s`.\n", name,
                name);
     else
-        printf("%s is ready (%.0f s)\n", name, (double)(clock_mono_ms() - begun) / 1000);
+        print_built(name, (double)(clock_mono_ms() - begun) / 1000, bytes);
     return CLI_OK;
 }
 

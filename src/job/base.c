@@ -1,6 +1,7 @@
 /* Template `base`: a Debian of its own, made by mmdebstrap from the host's package sources. */
 #include "base/io.h"
 #include "job/kinds.h"
+#include "job/node.h"
 #include "job/run.h"
 #include "job/say.h"
 #include "job/sources.h"
@@ -23,10 +24,12 @@
 #define ID_MAX      65535u
 #define SOURCES_MAX 16
 #define OPTIONS_MAX 4
+/* What upstream's image has, by Debian's names. gh is in Debian 12 and 13; Node comes from node.c. */
 #define PACKAGES                                                                           \
     "bash,coreutils,git,curl,python3,python-is-python3,sudo,ncurses-bin,ncurses-term,"     \
     "ca-certificates,procps,iproute2,less,nano,netbase,adduser,openssh-client,wget,unzip," \
-    "xz-utils"
+    "xz-utils,python3-pip,python3-venv,python3-dev,build-essential,gh,jq,ripgrep,sqlite3," \
+    "file,zip,util-linux"
 
 struct progress {
     unsigned percent;
@@ -165,6 +168,25 @@ static int install(void)
     return r == 0 ? 0 : explain(&p, r);
 }
 
+/* A mirror of Debian is enough for a template: where the npm registry cannot be reached it has no Node, and the
+ * last line of the build says so. */
+static int add_node(char note[static NODE_WHY_SIZE])
+{
+    int r = node_install(TARGET, WORK_DIR, note);
+
+    return r < 0 ? say_failure(r, "%.200s", note) : 0;
+}
+
+/* pip in Debian refuses to install beside Debian's own packages. A sandbox is nobody's machine but its tenant's, and
+ * agents' programs call pip as they do in upstream's image. */
+static int put_pip_settings(void)
+{
+    static const char text[] = "[global]\nbreak-system-packages = true\n"
+                               "disable-pip-version-check = true\n";
+
+    return tree_put_text("etc/pip.conf", 0644, text);
+}
+
 /* -- afterwards ---------------------------------------------------------------------------------- */
 
 /* Adds a line to a data base of users unless its name is there. */
@@ -248,6 +270,8 @@ static int finish(void)
 
     if (r == 0)
         r = sources_put();
+    if (r == 0)
+        r = put_pip_settings();
     if (r < 0)
         return say_failure(r, "cannot finish the tree: %s", strerror(-r));
     r = add_user();
@@ -260,6 +284,7 @@ static int finish(void)
 
 int base_build(void)
 {
+    char note[NODE_WHY_SIZE] = "";
     int r = template_begin(NUMBER);
 
     if (r == 0)
@@ -268,6 +293,8 @@ int base_build(void)
         return r;
     say_progress(1, "preparing");
     r = install();
+    if (r == 0)
+        r = add_node(note);
     if (r == 0) {
         say_progress(93, "adding the user");
         r = finish();
@@ -279,6 +306,8 @@ int base_build(void)
         say_progress(96, "putting it in its place");
         r = template_commit(NUMBER, "");
     }
+    if (r == 0 && note[0])
+        say_progress(99, "it has no Node: %.200s", note);
     if (r < 0)
         template_abandon(NUMBER);
     return r;

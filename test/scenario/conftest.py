@@ -75,7 +75,7 @@ class OwnServer:
                         f"--cayd={programs['cayd']}", f"--privd={programs['cay-privd']}",
                         f"--job={programs['cay-job']}", f"--agent={programs['cay-init']}",
                         f"--privd-arg=--uid-base={self.uid_base}", f"--user={user}",
-                        "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
+                        "--cayd-arg=--sandbox-memory=512M", "--cayd-arg=--sandbox-disk=1G", "--cayd-arg=--sandbox-pids=512",
                         "--cayd-arg=--sandbox-answer-timeout=15s",
                         *(f"--privd-arg={arg}" for arg in privd_args), *(f"--cayd-arg={arg}" for arg in cayd_args),
                         *([f"--cayd-arg=--server-domain={domain}:{self.port}"] if domain else []), *keep_args]

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "job/kinds.h"
 #include "job/meta.h"
+#include "job/node.h"
 #include "job/run.h"
 #include "job/say.h"
 #include "job/sources.h"
@@ -12,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -41,6 +43,28 @@ static bool exists(const char *path)
 static void put(const char *path, mode_t mode, const char *text)
 {
     assert_int_equal(tree_put_text(path, mode, text), 0);
+}
+
+/* -- Node -------------------------------------------------------------------------------------- */
+
+/* In a network namespace of its own, so that there is none. A template can be made without it, and says why. */
+static void without_the_registry_a_tree_has_no_node(void **state)
+{
+    char why[NODE_WHY_SIZE];
+    int status;
+    pid_t pid;
+
+    NEEDS_ROOT;
+    assert_int_equal(mkdir("tree", 0755) | mkdir("work", 0755), 0);
+    pid = fork();
+    if (pid == 0) {
+        if (unshare(CLONE_NEWNET) < 0 || node_install("tree", "work", why) != 1)
+            _exit(1);
+        _exit(strstr(why, "Node 22") && strstr(why, "cannot be fetched") ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_false(exists("tree/usr"));
 }
 
 /* -- trees ------------------------------------------------------------------------------------- */
@@ -291,6 +315,7 @@ int main(void)
         IN_DIRECTORY(a_sweep_beside_a_removal_takes_nothing_from_it),
         IN_DIRECTORY(every_template_has_the_user_and_sudo),
         IN_DIRECTORY(only_sources_of_the_suite_are_used),
+        IN_DIRECTORY(without_the_registry_a_tree_has_no_node),
         cmocka_unit_test(a_program_is_run_and_heard),
     };
 
