@@ -148,6 +148,15 @@ size_t share_held(const struct share_pool *p, const char *tenant, const char *ow
     return s ? s->used : 0;
 }
 
+bool share_is_of(const struct share *s, const char *tenant, const char *owner)
+{
+    const struct share *t = s->parent ? s->parent : s;
+
+    if (strcmp(t->name, tenant) != 0)
+        return false;
+    return !owner || (s != t && strcmp(s->name, owner) == 0);
+}
+
 size_t share_count(const struct share *s)
 {
     return s->used;

@@ -35,5 +35,8 @@ bool share_may_take(const struct share_pool *p, const char *tenant, const char *
 size_t share_used(const struct share_pool *p);
 size_t share_held(const struct share_pool *p, const char *tenant, const char *owner);
 
+/* Is s on the account of that owner (NULL: any) of the tenant? */
+bool share_is_of(const struct share *s, const char *tenant, const char *owner);
+
 /* Of the owner that s is on. */
 size_t share_count(const struct share *s);

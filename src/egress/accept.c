@@ -247,8 +247,7 @@ static void rest(struct sandbox_io *io, uint64_t ms)
 
 static bool has_room(struct sandbox *s)
 {
-    return registry_flow_count(s->egress) < s->egress->config.flows_max &&
-           !connections_exceeded(s, 1, HARD_FACTOR);
+    return registry_has_room(s) && !connections_exceeded(s, 1, HARD_FACTOR);
 }
 
 static bool rate_allows(struct sandbox *s)

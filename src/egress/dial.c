@@ -429,7 +429,7 @@ static void begin(struct dial *d, struct sandbox *s, const struct target *t)
     } else if (t->name) {
         d->resolving = true;
         uv_timer_start(&d->timer, on_timer, d->egress->config.connect_timeout_ms, 0);
-        resolver_ask(d->egress->resolver, d->name, d->id, on_resolved);
+        resolver_ask(d->egress->resolver, s, d->name, d->id, on_resolved);
     } else {
         d->addresses[0] = t->address;
         d->n = 1;

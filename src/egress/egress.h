@@ -44,6 +44,7 @@ struct http_exchange;
 struct http_relay_options;
 struct intercept;
 struct h2_share;
+struct share;
 
 enum flow_kind {
     FLOW_UNKNOWN,
@@ -94,6 +95,7 @@ struct flow {
     struct egress *egress;
     struct sandbox *sandbox; /* valid as long as the flow: its end ends its flows */
     struct flow *prev, *next, *hash_next;
+    struct share *share; /* its place among all flows (registry.c) */
 
     enum flow_state state;
     enum flow_kind kind;

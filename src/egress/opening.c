@@ -273,6 +273,8 @@ static int start_client(struct flow *f, struct opening *o, bool h2, struct err *
     struct intercept *in = f->egress->intercept;
     struct tlshand_options t = {.fd = f->fd,
                                 .server = true,
+                                .tenant = f->sandbox->tenant,
+                                .owner = f->sandbox->slot,
                                 .timeout_ms = CLIENT_HANDSHAKE_MS,
                                 .on_done = on_client_ready,
                                 .arg = o};
@@ -281,7 +283,7 @@ static int start_client(struct flow *f, struct opening *o, bool h2, struct err *
     if (!t.ssl)
         return -EIO;
     if (tlshand_start(in->hands, &t, &o->hand) < 0) {
-        err_set(e, ERR_EXHAUSTED, "out of memory");
+        err_set(e, ERR_EXHAUSTED, "too many TLS handshakes at a time, or out of memory");
         return -ENOMEM;
     }
     f->fd = -1;
@@ -337,12 +339,16 @@ static void start_server(struct flow *f, struct opening *o, int fd)
         .fd = fd, .timeout_ms = SERVER_HANDSHAKE_MS, .on_done = on_server_ready, .arg = o};
     struct err e;
 
+    t.tenant = f->sandbox->tenant;
+    t.owner = f->sandbox->slot;
+
     t.ssl = make_client_ssl(in, name_of(f), &f->target.address,
                             f->offers_http1 ? ALPN_H2 ALPN_HTTP : ALPN_H2);
     if (t.ssl && tlshand_start(in->hands, &t, &o->hand) == 0)
         return;
     close(fd);
-    err_set(&e, ERR_EXHAUSTED, "no TLS connection: out of memory");
+    err_set(&e, ERR_EXHAUSTED,
+            "no TLS connection: too many handshakes at a time, or out of memory");
     lose(f, o, &e);
 }
 
@@ -486,8 +492,11 @@ void opening_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *n
     s->pipes = eg->intercept->pipes;
     s->cb = cb;
     s->arg = arg;
-    if (f)
+    if (f) {
+        o.tenant = f->sandbox->tenant;
+        o.owner = f->sandbox->slot;
         o.ssl = make_client_ssl(eg->intercept, name ? name : name_of(f), &f->target.address, NULL);
+    }
     if (o.ssl && tlshand_start(eg->intercept->hands, &o, NULL) == 0)
         return;
     close(fd);

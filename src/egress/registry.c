@@ -1,6 +1,7 @@
 #include "egress/registry.h"
 
 #include "base/log.h"
+#include "base/share.h"
 #include "base/util.h"
 #include "egress/accept.h"
 #include "egress/audit.h"
@@ -9,6 +10,8 @@
 #include "egress/upstream.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define BUCKETS 4096u
@@ -16,7 +19,7 @@
 struct registry {
     struct sandbox *slots[REGISTRY_SLOTS_MAX]; /* one generation of each at a time */
     struct flow *flows[BUCKETS];
-    size_t flow_count;
+    struct share_pool *places; /* of flows, by tenant and sandbox */
     uint64_t last_flow, round;
 };
 
@@ -390,11 +393,33 @@ bool rate_take(struct rate *r, uint32_t per_second)
 
 /* -- flows ------------------------------------------------------------------------------------- */
 
+static void owner_name(const struct sandbox *s, char out[static 16])
+{
+    (void)snprintf(out, 16, "%" PRIu32, s->slot); /* its rooms' are its own */
+}
+
+bool registry_has_room(const struct sandbox *s)
+{
+    char owner[16];
+
+    owner_name(s, owner);
+    return share_may_take(s->egress->registry->places, s->tenant, owner);
+}
+
+bool registry_is_crowded(const struct egress *eg)
+{
+    return share_used(eg->registry->places) > eg->config.flows_max / 2;
+}
+
 void registry_add_flow(struct flow *f)
 {
     struct registry *r = f->egress->registry;
     struct sandbox *s = f->sandbox;
     struct flow **bucket;
+    char owner[16];
+
+    owner_name(s, owner);
+    f->share = share_take(r->places, s->tenant, owner);
 
     f->id = ++r->last_flow;
     bucket = &r->flows[f->id % BUCKETS];
@@ -406,7 +431,6 @@ void registry_add_flow(struct flow *f)
     s->flows = f;
     for (; s; s = s->parent)
         s->flow_count++;
-    r->flow_count++;
 }
 
 void registry_remove_flow(struct flow *f)
@@ -421,7 +445,7 @@ void registry_remove_flow(struct flow *f)
     *(f->prev ? &f->prev->next : &s->flows) = f->next;
     if (f->next)
         f->next->prev = f->prev;
-    r->flow_count--;
+    share_return(f->share);
     for (; s; s = s->parent) {
         s->flow_count--;
         s->up_bytes += f->up_bytes;
@@ -440,15 +464,23 @@ struct flow *flow_find(struct egress *eg, uint64_t id)
 
 size_t registry_flow_count(const struct egress *eg)
 {
-    return eg->registry->flow_count;
+    return share_used(eg->registry->places);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
 
 int registry_new(struct egress *eg, struct registry **out)
 {
-    *out = calloc(1, sizeof(**out));
-    return *out ? 0 : -ENOMEM;
+    struct registry *r = calloc(1, sizeof(*r));
+
+    if (r)
+        r->places = share_pool_new(eg->config.flows_max);
+    if (!r || !r->places) {
+        free(r);
+        return -ENOMEM;
+    }
+    *out = r;
+    return 0;
 }
 
 void registry_free(struct registry *r)
@@ -458,5 +490,6 @@ void registry_free(struct registry *r)
     for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
         if (r->slots[i])
             end_sandbox(r->slots[i]);
+    share_pool_free(r->places);
     free(r);
 }

@@ -71,3 +71,9 @@ bool rate_take(struct rate *r, uint32_t per_second);
 void registry_add_flow(struct flow *f);
 void registry_remove_flow(struct flow *f);
 size_t registry_flow_count(const struct egress *eg);
+
+/* Is there a place for another flow of s, which shares them with all others (base/share.h)? */
+bool registry_has_room(const struct sandbox *s);
+
+/* Are more than half of them taken? Then those that only wait for an end wait for less long. */
+bool registry_is_crowded(const struct egress *eg);

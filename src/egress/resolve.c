@@ -1,9 +1,12 @@
 #include "egress/resolve.h"
 
 #include "base/log.h"
+#include "base/share.h"
 
 #include <ares.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define BUCKETS 1024u
@@ -15,6 +18,7 @@ struct waiter {
     struct waiter *next;
     uint64_t id;
     resolve_cb cb;
+    struct share *share;
 };
 
 /* A name that is asked or was answered. */
@@ -24,6 +28,7 @@ struct entry {
     struct entry *older, *newer;    /* answered ones by age of their answer */
     struct waiter *waiters, **tail; /* while it is asked */
     bool asking;
+    struct share *share; /* of the sandbox that asked first */
     int status;
     uint64_t until_ms;
     size_t n;
@@ -45,7 +50,8 @@ struct resolver {
     struct watch *watches;
     struct entry *buckets[BUCKETS];
     struct entry *oldest, *newest;
-    size_t entries, waiters, asking;
+    struct share_pool *names, *waits; /* entries, waiters: shared out by tenant and sandbox */
+    size_t asking;
     unsigned handles;
     bool closing;
 };
@@ -93,28 +99,52 @@ static void forget(struct resolver *r, struct entry *e)
         p = &(*p)->next;
     *p = e->next;
     unlink_age(r, e);
-    r->entries--;
+    share_return(e->share);
     free(e);
 }
 
-static struct entry *new_entry(struct resolver *r, const char *name)
+static const char *owner_of(const struct sandbox *s, char out[static 16])
+{
+    (void)snprintf(out, 16, "%" PRIu32, s->slot);
+    return out;
+}
+
+/* A place for a name. Who has its share already forgets its own oldest for it, else its tenant's (that of a
+ * sandbox which has ended may be among them); those that are being asked stay. */
+static struct share *take_place(struct resolver *r, const struct sandbox *s)
+{
+    char owner[16];
+    struct share *own = share_take(r->names, s->tenant, owner_of(s, owner));
+
+    for (int any = 0; any < 2 && !own; any++) {
+        struct entry *e = r->oldest;
+
+        while (e && !share_is_of(e->share, s->tenant, any ? NULL : owner))
+            e = e->newer;
+        if (!e)
+            continue;
+        forget(r, e);
+        own = share_take(r->names, s->tenant, owner);
+    }
+    return own;
+}
+
+static struct entry *new_entry(struct resolver *r, const struct sandbox *s, const char *name)
 {
     size_t len = strlen(name);
-    struct entry *e, **p;
+    struct share *share = take_place(r, s);
+    struct entry *e = share ? calloc(1, sizeof(*e) + len + 1) : NULL, **p;
 
-    if (r->entries >= RESOLVE_CACHE_MAX && r->oldest)
-        forget(r, r->oldest);
-    if (r->entries >= RESOLVE_CACHE_MAX)
-        return NULL; /* all of them are being asked */
-    e = calloc(1, sizeof(*e) + len + 1);
-    if (!e)
+    if (!e) {
+        share_return(share);
         return NULL;
+    }
+    e->share = share;
     memcpy(e->name, name, len + 1);
     e->resolver = r;
     p = bucket_of(r, name);
     e->next = *p;
     *p = e;
-    r->entries++;
     return e;
 }
 
@@ -165,7 +195,7 @@ static void tell_all(struct resolver *r, struct entry *e)
     e->waiters = NULL;
     for (; w; w = next) {
         next = w->next;
-        r->waiters--;
+        share_return(w->share);
         w->cb(r->egress, w->id, status, addresses, n);
         free(w);
     }
@@ -198,6 +228,13 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
     tell_all(r, e);
 }
 
+static void free_resolver(struct resolver *r)
+{
+    share_pool_free(r->names);
+    share_pool_free(r->waits);
+    free(r);
+}
+
 /* -- c-ares on the loop ------------------------------------------------------------------------ */
 
 static void on_timer(uv_timer_t *t)
@@ -222,7 +259,7 @@ static void on_poll(uv_poll_t *p, int status, int events)
 static void handle_closed(struct resolver *r)
 {
     if (--r->handles == 0 && r->closing)
-        free(r);
+        free_resolver(r);
 }
 
 static void on_watch_closed(uv_handle_t *h)
@@ -285,19 +322,24 @@ static void on_socket_state(void *arg, ares_socket_t fd, int readable, int writa
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-static int add_waiter(struct resolver *r, struct entry *e, uint64_t id, resolve_cb cb)
+static int add_waiter(struct resolver *r, const struct sandbox *s, struct entry *e, uint64_t id,
+                      resolve_cb cb)
 {
-    struct waiter *w = r->waiters < RESOLVE_WAITERS_MAX ? malloc(sizeof(*w)) : NULL;
+    char owner[16];
+    struct share *share = share_take(r->waits, s->tenant, owner_of(s, owner));
+    struct waiter *w = share ? malloc(sizeof(*w)) : NULL;
 
-    if (!w)
+    if (!w) {
+        share_return(share);
         return -EAGAIN;
-    *w = (struct waiter){.next = e->waiters, .id = id, .cb = cb};
+    }
+    *w = (struct waiter){.next = e->waiters, .id = id, .cb = cb, .share = share};
     e->waiters = w;
-    r->waiters++;
     return 0;
 }
 
-void resolver_ask(struct resolver *r, const char *name, uint64_t id, resolve_cb cb)
+void resolver_ask(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
+                  resolve_cb cb)
 {
     const struct ares_addrinfo_hints hints = {
         .ai_flags = ARES_AI_NOSORT, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -316,8 +358,8 @@ void resolver_ask(struct resolver *r, const char *name, uint64_t id, resolve_cb 
         e = NULL;
     }
     if (!e)
-        e = new_entry(r, name);
-    if (!e || add_waiter(r, e, id, cb) < 0) {
+        e = new_entry(r, s, name);
+    if (!e || add_waiter(r, s, e, id, cb) < 0) {
         if (e && !e->asking) {
             link_age(r, e);
             forget(r, e);
@@ -371,9 +413,11 @@ int resolver_new(struct egress *eg, const char *servers, struct resolver **out)
     if (!r)
         return -ENOMEM;
     r->egress = eg;
-    rc = open_channel(r, servers);
+    r->names = share_pool_new(RESOLVE_CACHE_MAX);
+    r->waits = share_pool_new(RESOLVE_WAITERS_MAX);
+    rc = r->names && r->waits ? open_channel(r, servers) : -ENOMEM;
     if (rc < 0) {
-        free(r);
+        free_resolver(r);
         return rc;
     }
     uv_timer_init(eg->loop, &r->timer);

@@ -24,5 +24,7 @@ typedef void (*resolve_cb)(struct egress *eg, uint64_t id, int status,
 int resolver_new(struct egress *eg, const char *servers, struct resolver **out);
 void resolver_free(struct resolver *r);
 
-/* cb is called exactly once, perhaps from inside this call; id is handed to it. */
-void resolver_ask(struct resolver *r, const char *name, uint64_t id, resolve_cb cb);
+/* For s, whose share of names and waits it takes (-EAGAIN when it has none left). cb is called exactly once,
+ * perhaps from inside this call; id is handed to it. */
+void resolver_ask(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
+                  resolve_cb cb);

@@ -1,16 +1,21 @@
 #include "egress/tlshand.h"
 
+#include "base/share.h"
 #include "base/util.h"
+#include "egress/egress.h"
 #include "http/tls_conn.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <openssl/x509v3.h>
+#include <stdio.h>
 #include <string.h>
 
 struct tlshands {
     uv_loop_t *loop;
     struct tlshand *first; /* the newest */
-    size_t count, living;  /* with those that libuv has not closed yet; without */
+    size_t count;          /* with those that libuv has not closed yet */
+    struct share_pool *places;
     bool freeing;
 };
 
@@ -23,6 +28,9 @@ struct tlshand {
     int events;
     unsigned handles;
     bool crowded, closed;
+    struct share *share; /* NULL: it has given it to another */
+    char tenant[EGRESS_TENANT_MAX + 1];
+    uint64_t owner;
     struct tlshand_options o;
 };
 
@@ -34,9 +42,20 @@ int tlshands_new(uv_loop_t *loop, struct tlshands **out)
 
     if (!all)
         return -ENOMEM;
+    all->places = share_pool_new(TLSHAND_MAX);
+    if (!all->places) {
+        free(all);
+        return -ENOMEM;
+    }
     all->loop = loop;
     *out = all;
     return 0;
+}
+
+static void free_all(struct tlshands *all)
+{
+    share_pool_free(all->places);
+    free(all);
 }
 
 void tlshands_free(struct tlshands *all)
@@ -49,7 +68,7 @@ void tlshands_free(struct tlshands *all)
     }
     all->freeing = true;
     if (all->count == 0)
-        free(all);
+        free_all(all);
 }
 
 size_t tlshands_count(const struct tlshands *all)
@@ -64,7 +83,6 @@ static void list_add(struct tlshand *h)
         h->next->prev = h;
     h->all->first = h;
     h->all->count++;
-    h->all->living++;
 }
 
 static void list_remove(struct tlshand *h)
@@ -77,20 +95,44 @@ static void list_remove(struct tlshand *h)
 
 static void on_crowded(uv_timer_t *t);
 
-/* Too many at a time: the one that has been at it longest ends, in the next turn. */
-static void make_room(struct tlshands *all)
+/* The tenant that o is for; and in owner its sandbox. */
+static const char *account(const struct tlshand_options *o, char owner[static 24])
+{
+    (void)snprintf(owner, 24, "%" PRIu64, o->owner);
+    return o->tenant ? o->tenant : "";
+}
+
+/* The one that has been at it longest, of the sandbox or (any) of all of the tenant's. */
+static struct tlshand *oldest_of(const struct tlshands *all, const char *tenant, uint64_t owner,
+                                 bool any)
 {
     struct tlshand *oldest = NULL;
 
-    if (all->living < TLSHAND_MAX)
-        return;
     for (struct tlshand *h = all->first; h; h = h->next)
-        if (!h->closed && !h->crowded)
+        if (!h->closed && h->share && strcmp(h->tenant, tenant) == 0 && (any || h->owner == owner))
             oldest = h;
-    if (oldest) {
-        oldest->crowded = true;
-        uv_timer_start(&oldest->timer, on_crowded, 0, 0);
-    }
+    return oldest;
+}
+
+/* Who has its share already makes room itself, in the next turn. */
+static struct share *take_place(struct tlshands *all, const struct tlshand_options *o)
+{
+    char owner[24];
+    const char *tenant = account(o, owner);
+    struct share *share = share_take(all->places, tenant, owner);
+    struct tlshand *old;
+
+    if (share)
+        return share;
+    old = oldest_of(all, tenant, o->owner, false);
+    if (!old)
+        old = oldest_of(all, tenant, o->owner, true);
+    if (!old)
+        return NULL;
+    old->crowded = true;
+    share_return(TAKE_PTR(old->share));
+    uv_timer_start(&old->timer, on_crowded, 0, 0);
+    return share_take(all->places, tenant, owner);
 }
 
 /* -- ends -------------------------------------------------------------------------------------- */
@@ -105,14 +147,14 @@ static void on_closed(uv_handle_t *handle)
     list_remove(h);
     free(h);
     if (all->freeing && all->count == 0)
-        free(all);
+        free_all(all);
 }
 
 /* Its end is somebody else's now, or is closed. */
 static void let_go(struct tlshand *h)
 {
     h->closed = true;
-    h->all->living--;
+    share_return(TAKE_PTR(h->share));
     uv_close((uv_handle_t *)&h->timer, on_closed);
     uv_close((uv_handle_t *)&h->poll, on_closed);
 }
@@ -245,6 +287,8 @@ static struct tlshand *make(struct tlshands *all, const struct tlshand_options *
         free(h);
         return NULL;
     }
+    (void)snprintf(h->tenant, sizeof(h->tenant), "%s", o->tenant ? o->tenant : "");
+    h->owner = o->owner;
     uv_timer_init(all->loop, &h->timer);
     h->handles = 2;
     h->poll.data = h->timer.data = h;
@@ -263,8 +307,13 @@ int tlshand_start(struct tlshands *all, const struct tlshand_options *o, struct 
             tls_conn_ops.close(tls);
         return -ENOMEM;
     }
-    make_room(all);
     list_add(h);
+    h->share = take_place(all, o);
+    if (!h->share) {
+        let_go(h);
+        tls_conn_ops.close(tls);
+        return -EBUSY;
+    }
     h->end = (struct tlsend){.fd = o->fd, .tls = tls};
     if (o->timeout_ms)
         uv_timer_start(&h->timer, on_late, o->timeout_ms, 0);

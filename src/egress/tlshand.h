@@ -9,8 +9,9 @@
 #include <stdint.h>
 #include <uv.h>
 
-/* That one loop has in progress, in each direction; one more ends the oldest. */
-#define TLSHAND_MAX 256u
+/* That one loop has in progress, shared out by tenant and sandbox (base/share.h): one more than its share
+ * ends the oldest of the same sandbox, else of the same tenant. */
+#define TLSHAND_MAX 1024u
 
 struct tlshands;
 struct tlshand;
@@ -19,6 +20,8 @@ struct tlshand_options {
     int fd;   /* connected, non-blocking; taken over on success */
     SSL *ssl; /* with its side, names and protocols set; taken over in every case */
     bool server;
+    const char *tenant; /* NULL: none's */
+    uint64_t owner;     /* its sandbox */
     uint64_t timeout_ms;
     /* Once, unless tlshand_close comes first: the end, which is the callee's to take (copied), or NULL and
      * why. */
@@ -32,7 +35,7 @@ int tlshands_new(uv_loop_t *loop, struct tlshands **out);
 void tlshands_free(struct tlshands *all);
 size_t tlshands_count(const struct tlshands *all);
 
-/* 0 or -errno. *out (may be NULL) is valid until on_done is called. */
+/* 0 or -errno: -EBUSY where the others hold what there is. *out (may be NULL) is valid until on_done is called. */
 int tlshand_start(struct tlshands *all, const struct tlshand_options *o, struct tlshand **out);
 void tlshand_close(struct tlshand *h);
 

@@ -13,14 +13,21 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define PIPE_BYTES   (256u * 1024u)
-#define POOL_MAX     64u
-#define SMALL_BYTES  4096u              /* a page: any empty pipe takes that */
-#define BULK_BYTES   (4u * SMALL_BYTES) /* in a row: then it is a stream */
-#define EVENTS       256
-#define TURN_BYTES   (4u * 1024u * 1024u) /* of one direction, before others get their turn */
-#define SWEEP_MS     5000
-#define HALF_IDLE_MS 300000u /* one direction has ended, and nothing moves in the other */
+#define PIPE_BYTES      (256u * 1024u)
+#define POOL_MAX        64u
+#define SMALL_BYTES     4096u              /* a page: any empty pipe takes that */
+#define BULK_BYTES      (4u * SMALL_BYTES) /* in a row: then it is a stream */
+#define EVENTS          256
+#define TURN_BYTES      (4u * 1024u * 1024u) /* of one direction, before others get their turn */
+#define SWEEP_MS        5000
+#define HALF_IDLE_MS    300000u /* one direction has ended, and nothing moves in the other */
+#define HALF_CROWDED_MS 10000u  /* the same, while more than half of all flows' places are taken */
+
+/* A client that ended its side may wait for an answer, or have gone: over TCP both look the same until it is
+ * sent something. One that has gone answers probes for as long as its kernel remembers it, a minute. */
+#define PROBE_IDLE_S  10
+#define PROBE_AGAIN_S 10
+#define PROBE_TIMES   3
 
 struct pipe {
     int in, out;
@@ -214,6 +221,16 @@ static int fill(struct tunnels *t, struct half *h)
     return 1;
 }
 
+static void probe(int fd)
+{
+    int one = 1, idle = PROBE_IDLE_S, again = PROBE_AGAIN_S, times = PROBE_TIMES;
+
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &again, sizeof(again));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
+    (void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+}
+
 /* 1: its turn is over and there may be more; 0: all is done for now; -errno. */
 static int pump_half(struct tunnels *t, struct half *h)
 {
@@ -232,6 +249,7 @@ static int pump_half(struct tunnels *t, struct half *h)
     if (h->eof && h->held == 0 && !h->shut) {
         h->shut = true;
         shutdown(h->to, SHUT_WR);
+        probe(h->from);
     }
     return *h->count >= end;
 }
@@ -337,12 +355,13 @@ static void on_sweep(uv_timer_t *timer)
     struct tunnels *t = timer->data;
     uint64_t now = uv_now(t->egress->loop);
     struct tunnel *u = t->oldest;
+    uint64_t half = registry_is_crowded(t->egress) ? HALF_CROWDED_MS : HALF_IDLE_MS;
 
     while (u) {
         struct tunnel *next = u->newer;
         uint64_t idle = now - u->moved_ms;
 
-        if (idle < MIN(HALF_IDLE_MS, t->egress->config.idle_timeout_ms))
+        if (idle < MIN(half, t->egress->config.idle_timeout_ms))
             break;
         if (idle >= t->egress->config.idle_timeout_ms || u->half[0].shut || u->half[1].shut)
             flow_end(u->flow);

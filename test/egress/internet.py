@@ -21,6 +21,7 @@ import json
 import os
 import pathlib
 import pwd
+import resource
 import shutil
 import signal
 import socket
@@ -613,6 +614,7 @@ class World:
         number = next(self.numbers)
         self.host, self.net = f"cayt-{os.getpid()}-host{number}", f"cayt-{os.getpid()}-net{number}"
         self.program, self.user, self.arguments = program, user, list(arguments)
+        self.open_files = None  # a limit for cay-egress, or its own
         self.zone = zone or {}
         self.sandboxes, self.processes, self.egress = [], [], None
         self.slots = itertools.count(1)
@@ -683,6 +685,8 @@ class World:
         def descriptors():
             os.dup2(high_ctl, 3)
             os.dup2(high_told, 4)
+            if self.open_files:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
 
         high_ctl, high_told = os.dup(self.ctl.fileno()), os.dup(told)
         with open(self.log, "a", encoding="utf-8") as log:

@@ -3,6 +3,7 @@
 Each test does first what a neighbour's loss was shown with (docs/egress-security-tests.md), and then asks whether the
 neighbour has what it had. What is asserted is who gives way, never how fast."""
 
+import contextlib
 import json
 import threading
 import time
@@ -11,11 +12,12 @@ import pytest
 
 from waitlib import until
 from worldlib import make_world, restarted  # isort: skip: it makes the next one found
-from internet import UnixConnection
+from internet import ECHO_PORT, UnixConnection
 
-from test_egress_engine import WEB_ONLY, ZONE, address_of
+from test_egress_engine import WEB_ONLY, ZONE, address_of, exactly
 
 REFUSALS_PER_SECOND = 100  # AUDIT_REFUSALS_PER_SECOND
+OPEN = {"default": "allow"}
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +153,46 @@ def test_a_question_ends_with_its_asker(world, box):
         for c in asked:
             c.close()
     assert until(lambda: world.call("GET", "/v1/audit?limit=1")[0] == 200)
+
+
+@contextlib.contextmanager
+def few_places(world):
+    """cay-egress with descriptors for 64 connections, the fewest that it starts with."""
+    world.open_files = 2600
+    try:
+        with restarted(world):
+            yield
+            world.open_files = None
+    finally:
+        world.open_files = None
+
+
+def test_connections_of_all_are_shared_out(world, box):
+    """With places for 64 connections (a process with few descriptors), one sandbox takes what it gets; a neighbour that
+    comes last has a place. Before, it waited in its backlog for as long as the others liked."""
+    with few_places(world):
+        loud, quiet = box(OPEN), box(OPEN, tenant="tenant2")
+        held = []
+        for _ in range(60):
+            c = loud.connect(address_of(loud, "v4.example.com"), ECHO_PORT)
+            c.settimeout(0.5)
+            held.append(c)
+            try:
+                c.sendall(b"x\n")
+                if c.recv(2) != b"x\n":
+                    break
+            except TimeoutError:
+                break  # it waits: the share is taken
+        else:
+            raise AssertionError("one sandbox has all places")
+        assert 15 <= len(held) < 40
+        with quiet.connect(address_of(quiet, "v4.example.com"), ECHO_PORT) as c:
+            c.sendall(b"y\n")
+            assert exactly(c, 2) == b"y\n"
+        for c in held:
+            c.close()
+        until(lambda: usage(world, loud)["connections"] == 0)
+
+
+def usage(world, s):
+    return json.loads(world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[1])

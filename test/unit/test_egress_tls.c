@@ -689,23 +689,42 @@ static void test_late(void **state)
     close(fds[1]);
 }
 
+static void start_of(int fd, uint64_t owner)
+{
+    struct tlshand_options o = {.fd = fd,
+                                .ssl = leaf("acme", "a.example", NULL),
+                                .server = true,
+                                .tenant = "acme",
+                                .owner = owner,
+                                .timeout_ms = 60000,
+                                .on_done = on_done};
+
+    assert_int_equal(tlshand_start(hands, &o, NULL), 0);
+}
+
+/* Handshakes that stall: a sandbox that has its share ends its own oldest with one more, and a
+ * neighbour's go on. */
 static void test_crowd(void **state)
 {
-    static int far[TLSHAND_MAX + 1];
+    enum { SHARE = TLSHAND_MAX / 3 + 1, MORE = 5 };
+    static int far[1 + SHARE + MORE];
     char byte;
 
+    memset(&ready, 0, sizeof(ready));
     for (size_t i = 0; i < ARRAY_SIZE(far); i++) {
         int fds[2];
 
         pair(fds);
         far[i] = fds[1];
-        start(fds[0], leaf("acme", "a.example", NULL), true, 60000);
+        start_of(fds[0], i == 0 ? 1 : 2); /* the oldest of all is the neighbour's */
     }
-    while (ready.calls == 0)
+    while (ready.calls < MORE)
         uv_run(&loop, UV_RUN_ONCE);
     assert_int_equal(ready.code, ERR_EXHAUSTED);
-    assert_int_equal(recv(far[0], &byte, 1, MSG_DONTWAIT), 0); /* the oldest */
-    assert_int_equal(recv(far[1], &byte, 1, MSG_DONTWAIT), -1);
+    for (int i = 1; i <= MORE - 1; i++)
+        assert_int_equal(recv(far[i], &byte, 1, MSG_DONTWAIT), 0); /* the oldest of its own */
+    assert_int_equal(recv(far[0], &byte, 1, MSG_DONTWAIT), -1);
+    assert_int_equal(recv(far[MORE + 3], &byte, 1, MSG_DONTWAIT), -1);
     for (size_t i = 0; i < ARRAY_SIZE(far); i++)
         close(far[i]);
     wait_over();
