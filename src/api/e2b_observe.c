@@ -166,24 +166,37 @@ static bool wanted(const struct logs_query *q, const struct sandbox_log *l)
     return !q->search[0] || strstr(l->message, q->search);
 }
 
+static const char *log_level(const struct sandbox_log *l)
+{
+    return level_number(l->level) >= 0 ? l->level : "info";
+}
+
 static json_t *entry_json(const struct sandbox_log *l)
 {
     json_t *out = json_object();
-    const char *level = level_number(l->level) >= 0 ? l->level : "info";
 
     json_object_set_new(out, "timestamp", api_json_time(l->at_real_ms));
-    json_object_set_new(out, "level", json_string(level));
+    json_object_set_new(out, "level", json_string(log_level(l)));
     json_object_set_new(out, "message", json_string(l->message));
     json_object_set_new(out, "fields", l->fields ? json_deep_copy(l->fields) : json_object());
     return out;
 }
 
+/* In the first version a line is a text that holds JSON: @e2b/cli (2.19.0) parses it, and prints the time, level, logger,
+ * message, and each further field. */
 static json_t *line_json(const struct sandbox_log *l)
 {
-    json_t *out = json_object();
+    json_t *out = json_object(), *line = l->fields ? json_deep_copy(l->fields) : json_object();
+    char *text;
 
+    json_object_set_new(line, "level", json_string(log_level(l)));
+    json_object_set_new(line, "logger", json_string("cay"));
+    json_object_set_new(line, "message", json_string(l->message));
+    text = json_dumps(line, JSON_COMPACT);
+    json_decref(line);
     json_object_set_new(out, "timestamp", api_json_time(l->at_real_ms));
-    json_object_set_new(out, "line", json_string(l->message));
+    json_object_set_new(out, "line", json_string(text ? text : "{}"));
+    free(text);
     return out;
 }
 

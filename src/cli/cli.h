@@ -91,6 +91,9 @@ bool cli_is_plain_name(const char *text);
 int cli_each(const struct cli *c, const char *name, int (*f)(void *arg, const char *value),
              void *arg);
 
+/* Text and hint on stderr. */
+void cli_print_error(const struct err *e);
+
 /* Prints "cay: text" and the hint to standard error ({"error": ...} to standard output with --json)
  * and returns CLI_FAILED. */
 int cli_fail(const struct cli *c, const struct err *e);

@@ -1,6 +1,7 @@
 /* audit [-f], audit verify: the log of what left sandboxes and what did not. */
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/terminal.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -8,13 +9,12 @@
 #define FOLLOW_LIMIT "10000" /* the most that the server gives at a time */
 #define SEEN_MAX     512     /* records of the newest millisecond that were printed */
 
-/* Texts come from sandboxes, as ASCII and escaped by the server. */
 static void print_record(const struct cli *c, const json_t *r)
 {
     const char *credential = cli_text(r, "credential");
 
     if (c->json) {
-        json_dumpf(r, stdout, JSON_COMPACT);
+        json_dumpf(r, stdout, JSON_COMPACT | terminal_json_flags(stdout));
         putchar('\n');
         return;
     }
@@ -24,16 +24,20 @@ static void print_record(const struct cli *c, const json_t *r)
                (long long)json_integer_value(json_object_get(r, "count")));
         return;
     }
-    printf("%.23s %.8s %-10s %-5s %s:%d", cli_text(r, "time"), cli_text(r, "sandbox"),
-           cli_text(r, "event"), cli_text(r, "verdict"),
-           cli_text(r, *cli_text(r, "name") ? "name" : "address"),
-           (int)json_integer_value(json_object_get(r, "port")));
-    if (*cli_text(r, "method"))
-        printf(" %s %s", cli_text(r, "method"), cli_text(r, "path"));
-    if (*cli_text(r, "rule"))
-        printf(" [%s]", cli_text(r, "rule"));
+    printf("%.23s %.8s %-10s %-5s", cli_text(r, "time"), cli_text(r, "sandbox"),
+           cli_text(r, "event"), cli_text(r, "verdict"));
+    terminal_put(stdout, " ", cli_text(r, *cli_text(r, "name") ? "name" : "address"));
+    printf(":%d", (int)json_integer_value(json_object_get(r, "port")));
+    if (*cli_text(r, "method")) {
+        terminal_put(stdout, " ", cli_text(r, "method"));
+        terminal_put(stdout, " ", cli_text(r, "path"));
+    }
+    if (*cli_text(r, "rule")) {
+        terminal_put(stdout, " [", cli_text(r, "rule"));
+        putchar(']');
+    }
     if (*credential)
-        printf(" with %s", credential);
+        terminal_put(stdout, " with ", credential);
     if (json_object_get(r, "duration_ms"))
         printf(" up %lld down %lld bytes, %lld ms",
                (long long)json_integer_value(json_object_get(r, "bytes_up")),

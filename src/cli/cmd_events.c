@@ -1,8 +1,8 @@
 /* events [-f]: what happens to sandboxes, as the server tells it. */
 #include "cli/commands.h"
 #include "cli/lines.h"
+#include "cli/terminal.h"
 
-#include <ctype.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,25 +14,17 @@ struct watch {
     long long last_id; /* to go on from; -1: none was told */
 };
 
-/* Names are chosen inside sandboxes: nothing that a terminal obeys is printed. */
-static void put(const char *before, const char *text)
-{
-    fputs(before, stdout);
-    for (; *text; text++)
-        putchar(iscntrl((unsigned char)*text) ? '?' : *text);
-}
-
 static void print_violation(const json_t *o)
 {
-    put(" ", cli_text(o, "name"));
+    terminal_put(stdout, " ", cli_text(o, "name"));
     printf(":%d", (int)json_integer_value(json_object_get(o, "port")));
     if (*cli_text(o, "method")) {
-        put(" ", cli_text(o, "method"));
-        put(" ", cli_text(o, "path"));
+        terminal_put(stdout, " ", cli_text(o, "method"));
+        terminal_put(stdout, " ", cli_text(o, "path"));
     }
     if (json_object_get(o, "command"))
         printf(" (command %d)", (int)json_integer_value(json_object_get(o, "command")));
-    put(": ", cli_text(o, "reason"));
+    terminal_put(stdout, ": ", cli_text(o, "reason"));
 }
 
 static void print_event(const struct cli *c, const json_t *o)
@@ -41,19 +33,20 @@ static void print_event(const struct cli *c, const json_t *o)
     const char *sandbox = cli_text(o, "sandbox");
 
     if (c->json) {
-        json_dumpf(o, stdout, JSON_COMPACT);
+        json_dumpf(o, stdout, JSON_COMPACT | terminal_json_flags(stdout));
         putchar('\n');
         return;
     }
     printf("%.23s %.8s %s", cli_text(o, "time"), *sandbox ? sandbox : "-", cli_text(o, "type"));
     if (strcmp(cli_text(o, "type"), "violation") == 0)
         print_violation(o);
-    else if (json_is_integer(count))
-        printf(" %lld events: %s", (long long)json_integer_value(count), cli_text(o, "reason"));
-    else if (*cli_text(o, "reason"))
-        put(" ", cli_text(o, "reason"));
+    else if (json_is_integer(count)) {
+        printf(" %lld events", (long long)json_integer_value(count));
+        terminal_put(stdout, ": ", cli_text(o, "reason"));
+    } else if (*cli_text(o, "reason"))
+        terminal_put(stdout, " ", cli_text(o, "reason"));
     else if (*cli_text(o, "templateID"))
-        put(" ", cli_text(o, "templateID"));
+        terminal_put(stdout, " ", cli_text(o, "templateID"));
     putchar('\n');
 }
 

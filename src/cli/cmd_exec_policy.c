@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "cli/commands.h"
 #include "cli/lines.h"
+#include "cli/terminal.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -107,8 +108,10 @@ static void print_violations(const json_t *answer)
     json_array_foreach (json_object_get(answer, "violations"), i, one) {
         const char *reason = json_string_value(json_object_get(one, "reason"));
 
-        if (reason)
-            fprintf(stderr, "cay: refused: %s\n", reason);
+        if (!reason)
+            continue;
+        terminal_put(stderr, "cay: refused: ", reason);
+        putc('\n', stderr);
     }
     if (json_is_true(json_object_get(answer, "truncated")))
         fprintf(stderr, "cay: some of the output is missing: it came faster than it was read\n");

@@ -1,5 +1,6 @@
 /* policy show|set|explain, denials; and reading a policy for create and run. */
 #include "cli/commands.h"
+#include "cli/terminal.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -82,7 +83,7 @@ int cmd_policy_show(struct cli *c)
         if (c->json) {
             cli_print_json(json_incref(policy));
         } else {
-            json_dumpf(policy, stdout, JSON_INDENT(2));
+            json_dumpf(policy, stdout, JSON_INDENT(2) | terminal_json_flags(stdout));
             putchar('\n');
         }
     }

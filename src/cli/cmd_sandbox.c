@@ -1,6 +1,7 @@
 /* create, ls, kill, logs. */
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/terminal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -249,7 +250,7 @@ static int kill_each(struct cli *c, struct api *a, const json_t *ids)
             continue;
         }
         status = CLI_FAILED;
-        fprintf(stderr, "cay: %s\n", e.text);
+        cli_print_error(&e);
     }
     if (c->json)
         cli_print_json(json_pack("{s:O}", "killed", killed));
@@ -293,11 +294,13 @@ static void print_log(const json_t *line)
     const char *key;
     json_t *value;
 
-    printf("%s %-5s %s", cli_text(line, "timestamp"), cli_text(line, "level"),
-           cli_text(line, "message"));
+    printf("%s %-5s", cli_text(line, "timestamp"), cli_text(line, "level"));
+    terminal_put(stdout, " ", cli_text(line, "message"));
     json_object_foreach ((json_t *)fields, key, value) {
-        if (json_is_string(value))
-            printf(" %s=%s", key, json_string_value(value));
+        if (!json_is_string(value))
+            continue;
+        terminal_put(stdout, " ", key);
+        terminal_put(stdout, "=", json_string_value(value));
     }
     putchar('\n');
 }

@@ -1,6 +1,7 @@
 /* template build|ls|rm. */
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/terminal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -23,8 +24,9 @@ static void show_progress(const struct cli *c, const json_t *job)
     if (c->json || cli_flag(c, "quiet"))
         return;
     json_array_foreach (json_object_get(job, "lines"), i, line) {
-        fprintf(stderr, "%3d%%  %s\n", (int)json_integer_value(json_object_get(job, "percent")),
-                json_string_value(line) ? json_string_value(line) : "");
+        fprintf(stderr, "%3d%%", (int)json_integer_value(json_object_get(job, "percent")));
+        terminal_put(stderr, "  ", json_string_value(line) ? json_string_value(line) : "");
+        putc('\n', stderr);
     }
 }
 

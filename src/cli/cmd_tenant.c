@@ -1,5 +1,6 @@
 /* tenant ls|ceiling. */
 #include "cli/commands.h"
+#include "cli/terminal.h"
 
 /* In one line of a table: a preset's name, or how many rules. */
 static void add_ceiling(struct table *t, const json_t *ceiling)
@@ -64,7 +65,7 @@ static enum err_code show(struct cli *c, struct api *a, const char *path, struct
     if (c->json) {
         cli_print_json(json_incref(ceiling));
     } else {
-        json_dumpf(ceiling, stdout, JSON_INDENT(2));
+        json_dumpf(ceiling, stdout, JSON_INDENT(2) | terminal_json_flags(stdout));
         putchar('\n');
     }
     json_decref(ceiling);

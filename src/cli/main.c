@@ -1,5 +1,6 @@
 /* cay: the command line. main() parses by the tables of commands.c and calls one function. */
 #include "cli/cli.h"
+#include "cli/terminal.h"
 
 #include <curl/curl.h>
 #include <locale.h>
@@ -60,6 +61,14 @@ int cli_each(const struct cli *c, const char *name, int (*f)(void *arg, const ch
     return 0;
 }
 
+void cli_print_error(const struct err *e)
+{
+    terminal_put(stderr, "cay: ", e->text);
+    if (e->hint[0])
+        terminal_put(stderr, "\n     ", e->hint);
+    putc('\n', stderr);
+}
+
 int cli_fail_as(const struct cli *c, int status, const struct err *e)
 {
     if (c->json) {
@@ -67,9 +76,7 @@ int cli_fail_as(const struct cli *c, int status, const struct err *e)
                                  "message", e->text, "hint", e->hint));
         return status;
     }
-    fprintf(stderr, "cay: %s\n", e->text);
-    if (e->hint[0])
-        fprintf(stderr, "     %s\n", e->hint);
+    cli_print_error(e);
     return status;
 }
 
@@ -96,7 +103,7 @@ int cli_usage(const struct cli *c, const char *fmt, ...)
 
 void cli_print_json(json_t *value)
 {
-    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY | terminal_json_flags(stdout));
     fputc('\n', stdout);
     json_decref(value);
 }

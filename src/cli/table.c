@@ -1,6 +1,6 @@
 #include "cli/commands.h"
+#include "cli/terminal.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -45,9 +45,7 @@ void table_cell(struct table *t, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(cell, MAX_CELL, fmt, ap);
     va_end(ap);
-    for (char *p = cell; *p; p++)
-        if (iscntrl((unsigned char)*p))
-            *p = '?';
+    terminal_clean(cell);
     t->width[t->count % t->columns] = MAX(t->width[t->count % t->columns], strlen(cell));
     t->count++;
 }

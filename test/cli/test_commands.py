@@ -76,6 +76,22 @@ def test_base_before_it_is_built_is_host_and_says_so(cay):
     cay("kill", made.stdout.strip())
 
 
+# ESC, BEL, DEL, the C1 form of CSI, and what turns the direction of text; each is obeyed by some terminal.
+CONTROLS = "\x1b]0;title\x07\x7f\u009b31m\u202e"
+
+
+def test_no_control_reaches_the_terminal(cay, box):
+    """Names of programs are the sandbox's own choice, and cay prints them."""
+    assert cay("exec", box, "--", f"/bin/no{CONTROLS}program").returncode != 0
+    assert cay("exec", box, "--", "sh", "-c", f"cp /bin/true '/tmp/x{CONTROLS}'; chmod 755 /tmp/x*").returncode == 0
+    assert cay("exec", box, "--", f"/tmp/x{CONTROLS}").returncode == 0
+    logs = cay("logs", box).stdout
+    assert "/tmp/x?]0;title???31m?" in logs
+    failed = cay("exec", box, "--", f"/bin/no{CONTROLS}program").stderr
+    for text in (logs, failed):
+        assert not [c for c in text if c in CONTROLS and not c.isalnum() and c not in "];"], text
+
+
 def test_logs_and_top(cay, box):
     cay("exec", box, "true")
     assert "true" in cay("logs", box).stdout

@@ -1,6 +1,7 @@
 """E2B's control plane beyond what other files show: shapes, defaults, lists, texts of what is missing."""
 
 import datetime
+import json
 import time
 
 import pytest
@@ -128,6 +129,8 @@ def test_logs_forms(cay):
     with cay.create() as box:
         v1 = cay.call("GET", f"/sandboxes/{box.id}/logs").json
         assert v1["logs"] and set(v1["logs"][0]) == {"timestamp", "line"}
+        line = json.loads(v1["logs"][0]["line"])  # @e2b/cli parses it and fails without these three
+        assert {"level", "logger", "message"} <= set(line) and line["message"] == v1["logEntries"][0]["message"]
         assert set(v1["logEntries"][0]) == {"timestamp", "level", "message", "fields"}
         v2 = f"/v2/sandboxes/{box.id}/logs"
         everything = cay.call("GET", v2).json["logs"]
