@@ -9,44 +9,14 @@
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 
-/* For all but its end: a sandbox that runs, and no other. */
-#define WHILE_IT_RUNS                                                            \
-    {                                                                            \
-        [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE, \
-        [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = 0, [SLOT_KILLING] = -ESTALE,  \
-        [SLOT_ENDING] = -ESTALE                                                  \
-    }
+/* Deny by default, as in OpenSSH's monitor.c: what a row does not say is refused, because 0 is a
+ * refusal and permission is a number of its own. A new state or request does not compile until its
+ * author has been here. */
+#define ALLOW 1
 
-/* What a sandbox's state answers to an operation that names it; 0 is "allowed". Operations without a
- * row name no sandbox. An ended sandbox is stale for good: its generation never comes back. */
-static const int state_table[PRIVSEP_REQUEST_COUNT][SLOT_STATE_COUNT] = {
-    [PRIVSEP_KILL] = {[SLOT_EMPTY] = -ESTALE,
-                      [SLOT_MAKING] = -ESTALE,
-                      [SLOT_READY] = -ESTALE,
-                      [SLOT_STARTING] = -EBUSY,
-                      [SLOT_RUNNING] = 0,
-                      [SLOT_KILLING] = 0,
-                      [SLOT_ENDING] = 0},
-    [PRIVSEP_CONNECT] = WHILE_IT_RUNS,
-    [PRIVSEP_STAT] = WHILE_IT_RUNS,
-    [PRIVSEP_ROOM] = WHILE_IT_RUNS,
-    [PRIVSEP_ROOM_END] = WHILE_IT_RUNS,
-};
-
-bool permit_needs_sandbox(uint16_t op)
-{
-    return op == PRIVSEP_KILL || op == PRIVSEP_CONNECT || op == PRIVSEP_STAT ||
-           op == PRIVSEP_ROOM || op == PRIVSEP_ROOM_END;
-}
-
-int permit_state(const struct privsep_msg *m, enum slot_state state, uint32_t gen)
-{
-    if (!permit_needs_sandbox(m->op) || state >= SLOT_STATE_COUNT)
-        return -EPROTO;
-    if (m->gen != gen)
-        return -ESTALE;
-    return state_table[m->op][state];
-}
+_Static_assert(SLOT_STATE_COUNT == 7,
+               "a new state: decide what each request in ops and each transition does in it");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 12, "a new request: give it a row in ops");
 
 /* [a-z0-9]{1,31}, then only NULs: it becomes a host name. */
 static bool is_id(const char id[static PRIVSEP_ID_SIZE])
@@ -126,25 +96,99 @@ static int check_nothing(const struct privsep_msg *m, const struct permit_bounds
     return 0;
 }
 
-static int (*const field_table[PRIVSEP_REQUEST_COUNT])(const struct privsep_msg *,
-                                                       const struct permit_bounds *) = {
-    [PRIVSEP_HELLO] = check_nothing,     [PRIVSEP_CREATE] = check_create,
-    [PRIVSEP_KILL] = check_nothing,      [PRIVSEP_CONNECT] = check_connect,
-    [PRIVSEP_STAT] = check_nothing,      [PRIVSEP_LIST] = check_nothing,
-    [PRIVSEP_TEMPLATES] = check_nothing, [PRIVSEP_JOB] = check_job,
-    [PRIVSEP_CAPACITY] = check_nothing,  [PRIVSEP_ROOM] = check_room,
-    [PRIVSEP_ROOM_END] = check_room_end,
+/* -- the table of requests --------------------------------------------------------------------- */
+
+/* Rows of answers by state. A sandbox that has ended is stale for good: its generation never comes
+ * back. */
+#define WHILE_IT_RUNS                                                               \
+    {                                                                               \
+        [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE,    \
+        [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = -ESTALE, \
+        [SLOT_ENDING] = -ESTALE                                                     \
+    }
+#define UNTIL_IT_IS_GONE                                                          \
+    {                                                                             \
+        [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE,  \
+        [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = ALLOW, \
+        [SLOT_ENDING] = ALLOW                                                     \
+    }
+
+struct op {
+    bool names_sandbox;
+    int (*fields)(const struct privsep_msg *m,
+                  const struct permit_bounds *b); /* NULL: no such request */
+    int state
+        [SLOT_STATE_COUNT]; /* ALLOW or -errno; 0: not decided, so refused. Only if names_sandbox */
 };
+
+static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
+    [PRIVSEP_HELLO] = {.fields = check_nothing},
+    [PRIVSEP_CREATE] = {.fields = check_create},
+    [PRIVSEP_KILL] = {true, check_nothing, UNTIL_IT_IS_GONE},
+    [PRIVSEP_CONNECT] = {true, check_connect, WHILE_IT_RUNS},
+    [PRIVSEP_STAT] = {true, check_nothing, WHILE_IT_RUNS},
+    [PRIVSEP_LIST] = {.fields = check_nothing},
+    [PRIVSEP_TEMPLATES] = {.fields = check_nothing},
+    [PRIVSEP_JOB] = {.fields = check_job},
+    [PRIVSEP_CAPACITY] = {.fields = check_nothing},
+    [PRIVSEP_ROOM] = {true, check_room, WHILE_IT_RUNS},
+    [PRIVSEP_ROOM_END] = {true, check_room_end, WHILE_IT_RUNS},
+};
+
+bool permit_needs_sandbox(uint16_t op)
+{
+    return op < PRIVSEP_REQUEST_COUNT && ops[op].names_sandbox;
+}
+
+int permit_state(const struct privsep_msg *m, enum slot_state state, uint32_t gen)
+{
+    int answer;
+
+    if (!permit_needs_sandbox(m->op) || (unsigned)state >= SLOT_STATE_COUNT)
+        return -EPROTO;
+    if (m->gen != gen)
+        return -ESTALE;
+    answer = ops[m->op].state[state];
+    if (answer == ALLOW)
+        return 0;
+    return answer < 0 ? answer : -EPERM;
+}
 
 int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b)
 {
-    if (m->op >= PRIVSEP_REQUEST_COUNT || !field_table[m->op])
+    const struct op *op = m->op < PRIVSEP_REQUEST_COUNT ? &ops[m->op] : NULL;
+
+    if (!op || !op->fields)
         return -EPROTO;
-    if (permit_needs_sandbox(m->op)) {
+    if (op->names_sandbox) {
         if (m->slot >= b->slots_max || m->gen == 0)
             return -EINVAL;
     } else if (m->slot != 0 || m->gen != 0) {
         return -EINVAL;
     }
-    return field_table[m->op](m, b);
+    return op->fields(m, b);
+}
+
+/* -- the life of a slot ------------------------------------------------------------------------ */
+
+/* What ends before it runs is killed first where it has processes. EMPTY to RUNNING is a recovery: the
+ * sandbox was started by an earlier cay-privd. READY to MAKING: a pooled slot is prepared further, up
+ * to a waiting cay-init. */
+static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
+    [SLOT_EMPTY] = {[SLOT_MAKING] = ALLOW, [SLOT_RUNNING] = ALLOW},
+    [SLOT_MAKING] = {[SLOT_READY] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
+    [SLOT_READY] = {[SLOT_MAKING] = ALLOW,
+                    [SLOT_STARTING] = ALLOW,
+                    [SLOT_KILLING] = ALLOW,
+                    [SLOT_ENDING] = ALLOW},
+    [SLOT_STARTING] = {[SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
+    [SLOT_RUNNING] = {[SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
+    [SLOT_KILLING] = {[SLOT_ENDING] = ALLOW},
+    [SLOT_ENDING] = {[SLOT_EMPTY] = ALLOW},
+};
+
+bool permit_transition(enum slot_state from, enum slot_state to)
+{
+    return (unsigned)from < SLOT_STATE_COUNT && (unsigned)to < SLOT_STATE_COUNT &&
+           transitions[from][to] == ALLOW;
 }

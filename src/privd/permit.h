@@ -27,8 +27,12 @@ struct permit_bounds {
 int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b);
 
 /* For a request that names a sandbox: whether its operation is allowed when the slot is in this state
- * with this generation. 0; -ESTALE: not that sandbox, or no longer; -EBUSY: not yet; -EALREADY. */
+ * with this generation. 0; -ESTALE: not that sandbox, or no longer; -EBUSY: not yet; -EPERM: the
+ * table does not say. */
 int permit_state(const struct privsep_msg *m, enum slot_state state, uint32_t gen);
 
 /* Whether the operation names a sandbox at all. */
 bool permit_needs_sandbox(uint16_t op);
+
+/* Whether a slot may go from one state to the other. */
+bool permit_transition(enum slot_state from, enum slot_state to);

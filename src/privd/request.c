@@ -165,6 +165,8 @@ void request_handle(void *privd, const struct privsep_msg *m)
 
     if (r == 0 && permit_needs_sandbox(m->op))
         s = slots_find(p, m, &r);
+    if (r == 0 && !(s ? (void *)handlers[m->op].sandbox : (void *)handlers[m->op].plain))
+        r = -EPROTO; /* permitted, but without a handler of its kind */
     if (r < 0) {
         struct privsep_msg refusal = {.op = m->op,
                                       .status = r,

@@ -98,6 +98,10 @@ void slots_enter(struct privd *p, struct slot *s, enum slot_state state)
                          .limits = s->kind.limits};
     int r;
 
+    if (!permit_transition(s->state, state)) {
+        log_error("slot %u: no way from state %d to %d; starting anew", s->number, s->state, state);
+        abort(); /* a broken invariant: recovery puts every slot into a state that is true */
+    }
     memcpy(rec.id, s->id, sizeof(rec.id));
     /* Asked for once in its life: it is the same process for as long as it is not reaped. */
     if (s->pid > 0 && s->pid_start == 0)

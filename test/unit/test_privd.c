@@ -142,6 +142,40 @@ static void only_what_runs_can_be_used(void **state)
                      -EPROTO);
 }
 
+/* Each request that names a sandbox has a decision for each state; -EPERM is what an empty entry gives. */
+static void no_entry_is_left_open(void **state)
+{
+    for (uint16_t op = 0; op < PRIVSEP_REQUEST_COUNT + 2; op++) {
+        struct privsep_msg m = {.op = op, .gen = 5};
+
+        for (enum slot_state s = SLOT_EMPTY; s <= SLOT_STATE_COUNT; s++) {
+            int answer = permit_state(&m, s, 5);
+
+            if (!permit_needs_sandbox(op) || s == SLOT_STATE_COUNT)
+                assert_int_equal(answer, -EPROTO);
+            else
+                assert_true(answer == 0 || answer == -ESTALE || answer == -EBUSY);
+        }
+    }
+}
+
+/* Every pair of states; the letters are the first of EMPTY, MAKING, rEADY, STARTING, RUNNING, KILLING, eNDING. */
+static void slots_go_only_where_the_table_leads(void **state)
+{
+    static const char names[] = "EMrSRKn";
+    static const char *const ways = "EM ER Mr MK Mn rM rS rK rn SR SK Sn RK Rn Kn nE ";
+
+    for (enum slot_state from = SLOT_EMPTY; from < SLOT_STATE_COUNT; from++) {
+        for (enum slot_state to = SLOT_EMPTY; to < SLOT_STATE_COUNT; to++) {
+            const char way[] = {names[from], names[to], ' ', '\0'};
+
+            assert_int_equal(permit_transition(from, to), strstr(ways, way) != NULL);
+        }
+    }
+    assert_false(permit_transition(SLOT_STATE_COUNT, SLOT_EMPTY));
+    assert_false(permit_transition(SLOT_EMPTY, SLOT_STATE_COUNT));
+}
+
 /* -- records ----------------------------------------------------------------------------------- */
 
 struct records_fixture {
@@ -438,6 +472,8 @@ int main(void)
         cmocka_unit_test(rooms_are_named_by_privd),
         cmocka_unit_test(what_is_no_request_is_refused),
         cmocka_unit_test(only_what_runs_can_be_used),
+        cmocka_unit_test(no_entry_is_left_open),
+        cmocka_unit_test(slots_go_only_where_the_table_leads),
         WITH_RECORDS(a_record_is_read_as_it_was_written),
         WITH_RECORDS(a_damaged_record_is_none),
         WITH_RECORDS(records_of_another_boot_are_forgotten),
