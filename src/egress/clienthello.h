@@ -14,10 +14,13 @@ struct clienthello {
     char name[CLIENTHELLO_NAME_SIZE];          /* as sent, "" without one */
     unsigned char alpn[CLIENTHELLO_ALPN_SIZE]; /* length-prefixed list, as in RFC 7301 3.1 */
     size_t alpn_len;
+    bool ech;          /* encrypted_client_hello is there; whether it is GREASE cannot be seen */
+    size_t wire_bytes; /* of its records; what follows is another message */
 };
 
 /* data[0..n) is the start of the stream. 0: out is filled. -EAGAIN: more bytes are needed. -EPROTO: it
- * is no ClientHello that OpenSSL accepts, or one whose name is not plain. -ENOMEM. */
+ * is no ClientHello that OpenSSL accepts, one whose name is not plain, or there is more than one in its
+ * records: an empty record, an alert, another message. -ENOMEM. */
 int clienthello_read(const void *data, size_t n, struct clienthello *out);
 
 /* Does it say that it speaks that protocol? */

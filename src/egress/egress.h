@@ -9,7 +9,7 @@
  *   socks.c, connect.c   the destination was the listener itself: the client says where to
  *   flow.c      policy_name, then dial.c (resolve.c, policy_address, connect) for what is allowed
  *   look.c      what its first bytes are, and whether they name what was dialled
- *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c)
+ *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c, retry.c)
  *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal (page.c)
  *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks (opening.c; then forward.c, or
  *               h2_flow.c)
@@ -111,6 +111,7 @@ struct flow {
     bool offers_h2, offers_http1; /* it says that it speaks those (none said: HTTP/1.1) */
     bool must_look;               /* POLICY_INSPECT: no byte passes that was not read */
     bool low_water;               /* SO_RCVLOWAT of fd was raised */
+    bool silent;                  /* in look.c: neither side has said anything for long */
     bool dialed;                  /* up_fd was dialled for it, whether or not it still has it */
 
     int fd;             /* the client's; -1 once somebody else owns it, but see FLOW_FORWARDED */

@@ -4,6 +4,7 @@
 #include "egress/deny.h"
 #include "egress/egress.h"
 #include "egress/forward.h"
+#include "egress/retry.h"
 #include "egress/sniff.h"
 #include "egress/tunnel.h"
 
@@ -134,10 +135,12 @@ static void on_tls(struct flow *f, const void *data, size_t n, bool end)
     }
     if (hello.name[0] && !name_agrees(f, hello.name))
         return;
-    if (f->must_look)
+    if (f->must_look) {
         intercept(f);
-    else
-        start_tunnel(f);
+    } else {
+        flow_unwatch(f);
+        retry_start(f, hello.wire_bytes);
+    }
 }
 
 static void on_opaque(struct flow *f)
@@ -152,6 +155,24 @@ static void on_opaque(struct flow *f)
         start_tunnel(f);
 }
 
+/* A start that only hides the message behind it, or that cannot be read here. */
+static void on_unreadable(struct flow *f, const char *what)
+{
+    f->kind = FLOW_OPAQUE;
+    if (f->refused || f->unreachable)
+        flow_reset(f);
+    else
+        flow_refuse(f, NULL, "first-bytes", "%s", what);
+}
+
+/* The first bytes come after a silence: they have the time that others have. */
+static void end_silence(struct flow *f)
+{
+    if (f->silent)
+        flow_watch_again(f, EGRESS_SNIFF_MS);
+    f->silent = false;
+}
+
 static void on_look(struct flow *f, int events)
 {
     static unsigned char data[EGRESS_SNIFF_MAX_BYTES]; /* one loop, used within this call */
@@ -164,12 +185,19 @@ static void on_look(struct flow *f, int events)
         flow_end(f);
         return;
     }
+    end_silence(f);
     switch (sniff_bytes(data, (size_t)n, end, false)) {
     case SNIFF_MORE:
         if ((size_t)n >= sizeof(data))
-            on_opaque(f);
+            on_unreadable(f, "the first message is longer than any that is known");
         else
             look_again(f, (size_t)n);
+        return;
+    case SNIFF_HTTP2:
+        on_unreadable(f, "HTTP/2 without TLS cannot be read here: use TLS or HTTP/1.1");
+        return;
+    case SNIFF_PROXY_HEADER:
+        on_unreadable(f, "a header of the PROXY protocol hides the first message");
         return;
     case SNIFF_TLS: on_tls(f, data, (size_t)n, end); return;
     case SNIFF_HTTP:
@@ -181,27 +209,37 @@ static void on_look(struct flow *f, int events)
 }
 
 /* The server speaks first: ssh, mail, databases. What the client says after that is its own affair; but
- * what it has said already is looked at. False: the server need not be watched any more. */
+ * what it has said already is looked at. A server that only ends has not spoken: it may still read. False:
+ * the server need not be watched any more. */
 static bool on_upstream(struct flow *f)
 {
     char byte;
+    ssize_t n;
 
     if (recv(f->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
         return false;
-    on_opaque(f);
+    n = recv(f->up_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0) {
+        shutdown(f->fd, SHUT_WR);
+        return false;
+    }
+    if (n > 0)
+        on_opaque(f);
+    else if (errno != EAGAIN && errno != EINTR)
+        flow_reset(f);
     return true;
 }
 
-/* What has begun as TLS or HTTP and does not go on is neither let through unread, nor waited for. */
 static bool has_begun(struct flow *f)
 {
-    unsigned char data[64];
-    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
-    enum sniff kind = n > 0 ? sniff_bytes(data, (size_t)n, false, false) : SNIFF_OPAQUE;
+    char byte;
 
-    return kind == SNIFF_MORE || kind == SNIFF_TLS || kind == SNIFF_HTTP;
+    return recv(f->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+/* What has begun and could still become TLS or a request is neither let through unread, nor waited for.
+ * Where both sides are silent there is nothing to let through: the wait goes on, for the first bytes are
+ * looked at whenever they come (test: test_egress_attacks.py, test_first_bytes_hide_nothing). */
 static void on_look_late(struct flow *f)
 {
     if (f->refused || f->unreachable) {
@@ -209,10 +247,12 @@ static void on_look_late(struct flow *f)
     } else if (f->must_look) {
         flow_refuse(f, NULL, f->rule, "the rule looks at requests, and none came in time");
     } else if (has_begun(f)) {
-        f->kind = FLOW_OPAQUE;
-        flow_refuse(f, NULL, "first-bytes", "the first message did not come whole in time");
+        on_unreadable(f, "the first message did not come whole in time");
+    } else if (f->silent) {
+        flow_end(f);
     } else {
-        on_opaque(f);
+        f->silent = true;
+        flow_watch_again(f, f->egress->config.idle_timeout_ms);
     }
 }
 

@@ -1,11 +1,14 @@
 /* A connection's first bytes, at the listener and elsewhere: sniffing, SOCKS5, CONNECT's authority. What is
- * decided about a start stays decided when more comes, but for methods that nobody knows. */
+ * decided about a start stays decided when more comes, but for what is no server's request before its line is
+ * whole. The judge is llhttp, strict and lenient: bytes that it takes for a request are never carried unread,
+ * however they are cut. */
 #include "egress/connect.h"
 #include "egress/sniff.h"
 #include "egress/socks.h"
 #include "fuzz.h"
 
 #include <errno.h>
+#include <llhttp.h>
 
 static void sniff(const uint8_t *data, size_t size)
 {
@@ -22,6 +25,41 @@ static void sniff(const uint8_t *data, size_t size)
             decided = now;
         }
     }
+}
+
+static int on_headers(llhttp_t *parser)
+{
+    *(bool *)parser->data = true;
+    return 0;
+}
+
+static bool is_request(const uint8_t *data, size_t size, bool lenient)
+{
+    const llhttp_settings_t settings = {.on_headers_complete = on_headers};
+    bool complete = false;
+    llhttp_t parser;
+
+    llhttp_init(&parser, HTTP_REQUEST, &settings);
+    parser.data = &complete;
+    if (lenient) {
+        llhttp_set_lenient_headers(&parser, 1);
+        llhttp_set_lenient_chunked_length(&parser, 1);
+        llhttp_set_lenient_keep_alive(&parser, 1);
+    }
+    (void)llhttp_execute(&parser, (const char *)data, size);
+    return complete;
+}
+
+static void judge(const uint8_t *data, size_t size)
+{
+    if (!is_request(data, size, false) && !is_request(data, size, true))
+        return;
+    for (size_t n = 0; n <= size; n++) {
+        enum sniff now = sniff_bytes(data, n, false, false);
+
+        FUZZ_CHECK(now == SNIFF_MORE || now == SNIFF_HTTP || now == SNIFF_HTTP2);
+    }
+    FUZZ_CHECK(sniff_bytes(data, size, true, false) != SNIFF_OPAQUE);
 }
 
 static void request(const uint8_t *data, size_t size)
@@ -68,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > 2048)
         return 0;
     sniff(data, size);
+    judge(data, size);
     n = socks_parse_greeting(data, size, &accepts);
     FUZZ_CHECK(n <= (ssize_t)size && (n >= 0 || n == -EPROTO));
     request(data, size);

@@ -654,10 +654,10 @@ addresses = {name: socket.getaddrinfo(name, 1, socket.AF_INET)[0][4][0] for name
 for n in range(%d):
     name = names[n %% 2]
     s = socket.create_connection((addresses[name], %d), 60)
-    s.sendall(b"hello")
+    s.sendall(b"hello\\n")
     kinds[s.fileno()] = s, name
 for s, _ in kinds.values():
-    assert s.recv(5) == b"hello"
+    assert s.recv(6) == b"hello\\n"
     poll.register(s, select.EPOLLIN | select.EPOLLRDHUP)
 print("open", len(kinds), flush=True)
 cut = {"web.example.com": 0, "other.example.net": 0}

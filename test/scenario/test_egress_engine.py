@@ -124,7 +124,7 @@ def test_ipv6_inside(world, box):
 def test_opaque_bytes_by_name(box):
     s = box()
     with s.connect(address_of(s, "v4.example.com"), ECHO_PORT) as c:
-        for text in (b"hello", b"GE nothing like HTTP\n", b"\0" * 100000):
+        for text in (b"hello\n", b"GE nothing like HTTP\n", b"\0" * 100000):
             c.sendall(text)
             assert exactly(c, len(text)) == text
 
@@ -386,7 +386,7 @@ def test_socks_by_address_and_bad_requests(box):
         for byte in b"\5\1\0" + v4(WEB, ECHO_PORT):
             c.sendall(bytes([byte]))
         assert exactly(c, 12)[:4] == b"\5\0\5\0"
-        c.sendall(b"ping")
+        c.sendall(b"ping\n")
         assert c.recv(4) == b"ping"
 
 

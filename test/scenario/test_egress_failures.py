@@ -24,7 +24,7 @@ poll, held, trips, cuts = select.epoll(), {}, 0, 0
 def dial():
     s = socket.create_connection(("web.example.com", %d), 20)
     s.settimeout(5)
-    s.sendall(b"x")
+    s.sendall(b"x\\n")
     held[s.fileno()] = s
     poll.register(s, select.EPOLLIN)
 while True:

@@ -14,6 +14,7 @@
 #include "egress/dns.h"
 #include "egress/names.h"
 #include "egress/registry.h"
+#include "egress/retry.h"
 #include "egress/sniff.h"
 #include "egress/socks.h"
 #include "egress/upstream.h"
@@ -234,18 +235,32 @@ static void first_bytes(void **state)
 #define BYTES(s) s, sizeof(s) - 1
         {BYTES(""), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
         {BYTES("G"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
-        {BYTES("GET /"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
-        {BYTES("GET / HTTP/1.1\r"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("GET /"), SNIFF_MORE, SNIFF_HTTP, SNIFF_MORE},
+        {BYTES("GET key"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("GET / HTTP/1.1\r"), SNIFF_MORE, SNIFF_HTTP, SNIFF_MORE},
         {BYTES("GET / HTTP/1.1\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
         {BYTES("GET / HTTP/1.0\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
         {BYTES("BREW / HTTP/1.1\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("BREW / HT"), SNIFF_MORE, SNIFF_HTTP, SNIFF_MORE},
+        {BYTES("BREW"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("brew /x HTTP/1.1"), SNIFF_MORE, SNIFF_HTTP, SNIFF_MORE},
         {BYTES("GET key\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
-        {BYTES("OPTIONS rtsp://x RTSP/1.0\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
-        {BYTES("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
-        {BYTES("GETX"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("OPTIONS rtsp://x/ RTSP/1.0\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("DESCRIBE /x RTSP/1.0\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("SOURCE x:/ ICE/1.0\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("GET \n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("GET *\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("CONNECT a\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_CONNECT},
+        {BYTES("KEYS *\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("ACL /x\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("cat /x\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("GETX"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
         {BYTES("\r\n"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
         {BYTES("\r\n\n GET / HTTP/1.1\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
         {BYTES("\n CONN"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("\x0bGET / HTTP/1.1\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("\x0c\x1c\x85\xa0"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("\x1dGET /"), SNIFF_MORE, SNIFF_HTTP, SNIFF_MORE},
         {BYTES("get / http/1.1 \r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
         {BYTES("GET\t/\x0bHTTP/1.11\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
         {BYTES("GET /\r\nHost: x\r\n\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
@@ -253,16 +268,52 @@ static void first_bytes(void **state)
         {BYTES("X Y HTTP/2.0\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
         {BYTES("HTTP/1.1 200 OK\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
         {BYTES("get key\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
-        {BYTES("GET HTTP/ x\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
-        {BYTES("hello"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("GET HTTP/ x\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("GET /\0"), SNIFF_MORE, SNIFF_HTTP, SNIFF_MORE},
+        {BYTES("GET /\x01 HTTP/1.1\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("hello"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("hello world"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("hello\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("hello\x01"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
         {BYTES("SSH-2.0-x\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
-        {BYTES("CONNECT a:1 HTTP/1.1\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_CONNECT},
+        {BYTES("003agit-upload-pack /p.git\0host=h\0"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("0 \x02\x01\x01"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("83 <34>1"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("AMQP\0\0\x09\x01"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("{\"a\": 1"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("*1\r\n$4\r\nPING\r\n"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("CONNECT a:1 HTTP/1.1\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_CONNECT},
         {BYTES("\x05\x01"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_SOCKS5},
+        {BYTES("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), SNIFF_HTTP2, SNIFF_HTTP2, SNIFF_HTTP2},
+        {BYTES("PRI * HT"), SNIFF_MORE, SNIFF_HTTP, SNIFF_MORE},
+        {BYTES("PRI * HTTP/2.0\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("\r\nPRI * HTTP/2.0\r\n"), SNIFF_HTTP, SNIFF_HTTP, SNIFF_HTTP},
+        {BYTES("PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"), SNIFF_PROXY_HEADER, SNIFF_PROXY_HEADER,
+         SNIFF_PROXY_HEADER},
+        {BYTES("\r\n\r\n\0\r\nQUIT\n\x21"), SNIFF_PROXY_HEADER, SNIFF_PROXY_HEADER,
+         SNIFF_PROXY_HEADER},
+        {BYTES("\r\n\r\n\0\r"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
         {BYTES("\x16"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
-        {BYTES("\x16\x03\x01\x02\x00"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
-        {BYTES("\x16\x03\x01\x02\x00\x01"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
-        {BYTES("\x16\x03\x01\x02\x00\x02"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
-        {BYTES("\x16\x02"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x16\x03"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x16\x03\x01\x00\x00"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x15\x03"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x14\x03"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x17\x03"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x16\x03\x01\x02\x00\x02"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x16\x02"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("\x16\x02\x00\x02\x00\x01"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x16\x0f\xff\x00\x01\x01"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x16\x02\x00\x02\x00\x02"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x16\x00\x00\x00\x00\x01"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x16\x10"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x15\x00\x00\x00\x02\x01"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x15\x00\x00\x00\x03\x01"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x13\x03"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x18\x03"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x80"), SNIFF_MORE, SNIFF_OPAQUE, SNIFF_MORE},
+        {BYTES("\x80\x2e\x01\x03\x01"), SNIFF_TLS, SNIFF_TLS, SNIFF_TLS},
+        {BYTES("\x80\x2e\x01\x00\x02"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
+        {BYTES("\x80\x00\x00\x28"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
         {BYTES("\x00\x00"), SNIFF_OPAQUE, SNIFF_OPAQUE, SNIFF_OPAQUE},
     };
 
@@ -283,6 +334,18 @@ static void http_in_pieces(void **state)
 
     for (size_t n = 0; n < sizeof(line); n++)
         assert_int_equal(sniff_bytes(line, n, false, false), n < whole ? SNIFF_MORE : SNIFF_HTTP);
+}
+
+/* One of 8192 bytes without its end is no message that anything else begins with. */
+static void a_line_without_an_end(void **state)
+{
+    char line[8192];
+
+    memset(line, 'a', sizeof(line));
+    assert_int_equal(sniff_bytes(line, sizeof(line) - 1, false, false), SNIFF_MORE);
+    assert_int_equal(sniff_bytes(line, sizeof(line), false, false), SNIFF_HTTP);
+    memset(line, ' ', sizeof(line));
+    assert_int_equal(sniff_bytes(line, sizeof(line), false, false), SNIFF_HTTP);
 }
 
 /* -- SOCKS and CONNECT ------------------------------------------------------------------------- */
@@ -511,6 +574,92 @@ static void broken_client_hellos(void **state)
     assert_int_equal(clienthello_read(hello, n, &h), -EPROTO);
     memset(hello + 5, 0xff, n - 5);
     assert_int_equal(clienthello_read(hello, n, &h), -EPROTO);
+}
+
+/* What servers skip before or between (OpenSSL an empty record, Go a warning) is not skipped here. */
+static void more_than_a_client_hello(void **state)
+{
+    static const char *const before[] = {"\x16\x03\x01\x00\x00", "\x15\x03\x01\x00\x02\x01\x5a",
+                                         "\x14\x03\x03\x00\x01\x01", "\x17\x03\x03\x00\x01x"};
+    static const size_t lengths[] = {5, 7, 6, 6};
+    unsigned char hello[4096], all[9000];
+    struct clienthello h;
+    size_t n = make_hello("web.example.com", NULL, hello, sizeof(hello)), at = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(before); i++) {
+        memcpy(all, before[i], lengths[i]);
+        memcpy(all + lengths[i], hello, n);
+        assert_int_equal(clienthello_read(all, lengths[i] + n, &h), -EPROTO);
+        /* between two halves */
+        memcpy(all, hello, 5 + 60);
+        all[3] = 0;
+        all[4] = 60;
+        memcpy(all + 65, before[i], lengths[i]);
+        assert_int_equal(clienthello_read(all, 65 + lengths[i], &h), -EPROTO);
+    }
+    memcpy(all, hello, n); /* a second message in its record */
+    memcpy(all + n, "\x01\x00\x00\x00", 4);
+    all[3] = (unsigned char)((n - 5 + 4) >> 8);
+    all[4] = (unsigned char)(n - 5 + 4);
+    assert_int_equal(clienthello_read(all, n + 4, &h), -EPROTO);
+    for (size_t i = 5; i < n; i++) { /* records of one byte each */
+        memcpy(all + at, "\x16\x03\x01\x00\x01", 5);
+        all[at + 5] = hello[i];
+        at += 6;
+    }
+    assert_int_equal(clienthello_read(all, at - 1, &h), -EAGAIN);
+    assert_int_equal(clienthello_read(all, at, &h), 0);
+    assert_string_equal(h.name, "web.example.com");
+    assert_int_equal(h.wire_bytes, at);
+    hello[1] = 2; /* a version that Go takes */
+    assert_int_equal(clienthello_read(hello, n, &h), -EPROTO);
+}
+
+/* encrypted_client_hello is seen, and nothing else is taken for it. */
+static void encrypted_client_hellos(void **state)
+{
+    static const unsigned char ech[] = {0xfe, 0x0d, 0, 3, 0, 0, 1};
+    unsigned char hello[4096];
+    struct clienthello h;
+    size_t n = make_hello("web.example.com", NULL, hello, sizeof(hello)), lists = 5 + 4 + 2 + 32,
+           at;
+
+    assert_int_equal(clienthello_read(hello, n, &h), 0);
+    assert_false(h.ech);
+    at = lists + 1 + hello[lists];                      /* session */
+    at += 2 + ((size_t)hello[at] << 8 | hello[at + 1]); /* cipher suites */
+    at += 1 + hello[at];                                /* compression: extensions are next */
+    memcpy(hello + n, ech, sizeof(ech));
+    for (size_t i = 0; i < 3; i++) { /* its length is said three times */
+        size_t where = i == 0 ? 3 : i == 1 ? 7 : at;
+        size_t len = ((size_t)hello[where] << 8 | hello[where + 1]) + sizeof(ech);
+
+        hello[where] = (unsigned char)(len >> 8);
+        hello[where + 1] = (unsigned char)len;
+    }
+    assert_int_equal(clienthello_read(hello, n + sizeof(ech), &h), 0);
+    assert_true(h.ech);
+    assert_string_equal(h.name, "web.example.com");
+}
+
+static void hello_retry_requests(void **state)
+{
+    unsigned char answer[64] = {0x16, 3,    3,    0,    88,   2,    0,    0,    84,   3,    3,
+                                0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
+                                0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
+                                0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c};
+    static const unsigned char second[] = {0x14, 3, 3, 0, 1, 1, 0x17, 3, 3, 0, 2, 1, 2, 0x16};
+
+    for (size_t n = 0; n < 43; n++)
+        assert_int_equal(retry_is_asked_for(answer, n), -EAGAIN);
+    assert_int_equal(retry_is_asked_for(answer, 43), 1);
+    answer[42]++;
+    assert_int_equal(retry_is_asked_for(answer, 43), 0);
+    assert_int_equal(retry_is_asked_for((const unsigned char *)"\x15\x03", 2), 0);
+    assert_int_equal(retry_hello_at(second, sizeof(second)), sizeof(second) - 1);
+    for (size_t n = 0; n < sizeof(second); n++)
+        assert_int_equal(retry_hello_at(second, n), -EAGAIN);
+    assert_int_equal(retry_hello_at((const unsigned char *)"\x15", 1), -EPROTO);
 }
 
 /* -- the audit chain --------------------------------------------------------------------------- */
@@ -794,6 +943,7 @@ int main(void)
         cmocka_unit_test(odd_dns_messages),
         cmocka_unit_test(first_bytes),
         cmocka_unit_test(http_in_pieces),
+        cmocka_unit_test(a_line_without_an_end),
         cmocka_unit_test(socks_greetings),
         cmocka_unit_test(socks_requests),
         cmocka_unit_test(connect_authorities),
@@ -801,6 +951,9 @@ int main(void)
         cmocka_unit_test(client_hello_names),
         cmocka_unit_test(a_client_hello_in_two_records),
         cmocka_unit_test(broken_client_hellos),
+        cmocka_unit_test(more_than_a_client_hello),
+        cmocka_unit_test(encrypted_client_hellos),
+        cmocka_unit_test(hello_retry_requests),
         cmocka_unit_test_setup_teardown(a_chain_over_files, dir_new, dir_free),
         cmocka_unit_test_setup_teardown(a_chain_whose_last_line_was_cut, dir_new, dir_free),
         cmocka_unit_test_setup_teardown(a_flood_takes_its_own_room, dir_new, dir_free),

@@ -1,0 +1,332 @@
+"""First messages, by an allowed name, for a neighbour on the same address (domain fronting): what real servers
+accept before and around a first request or ClientHello, against what cay-egress reads. Each is tried against
+servers that run here (Node, OpenSSL, Python) directly, which is the control, and through cay-egress."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+from egresslib import Stack, internet
+from waitlib import until
+
+NODE, NODE_TLS, OPENSSL, PYTHON = 9081, 9443, 9444, 80
+WEB, OTHER = "web.example.com", "other.example.net"
+HOST = f"Host: {OTHER}\r\nConnection: close\r\n\r\n"
+GET = f"GET /x HTTP/1.1\r\n{HOST}"
+SETTINGS = "\0\0\0\4\0\0\0\0\0"
+
+# name, what is sent (pieces with a pause between them), the servers that serve the neighbour then. Those of Node and
+# Python are tried below; Go's net/http 1.26 and nginx 1.22 were tried by hand.
+PLAIN = [
+    ("plainly", [GET], {"node", "python", "go", "nginx"}),
+    ("an unknown method, in two pieces", ["ACL", f" /x HTTP/1.1\r\n{HOST}"], {"node", "go", "nginx"}),
+    ("its blank in the first piece", ["PROPFIN", "D ", f"/x HTTP/1.1\r\n{HOST}"], {"node", "go", "nginx"}),
+    ("a method in lower case", ["get ", f"/x HTTP/1.1\r\n{HOST}"], {"go"}),
+    ("one letter", ["G", GET[1:]], {"node", "python", "go", "nginx"}),
+    ("empty lines first", ["\r\n\r\n", GET], {"node", "nginx"}),
+    ("a vertical tab first", ["\x0b", GET], {"python"}),
+    ("a form feed first", ["\x0cG", GET[1:]], {"python"}),
+    ("a separator first", ["\x1d", GET], {"python"}),
+    ("a next-line first", ["\x85G", GET[1:]], {"python"}),
+    ("a hard blank first", ["\xa0G", GET[1:]], {"python"}),
+    ("a NUL in the path", ["GET /x\0", f"y HTTP/1.1\r\n{HOST}"], {"python"}),
+    ("line feeds alone", ["GET /x", f" HTTP/1.1\r\n{HOST}".replace("\r\n", "\n")], {"python", "go", "nginx"}),
+    ("carriage returns alone", [GET.replace("\r\n", "\r")], set()),
+    ("RTSP", ["OPTIONS rtsp://x/ ", f"RTSP/1.0\r\n{HOST}"], {"node"}),
+    ("RTSP by path", [f"DESCRIBE /x RTSP/1.0\r\n{HOST}"], {"node"}),
+    ("without a version", [f"GET /x\r\n{HOST}"], {"node", "python"}),
+    ("without a version, another scheme", [f"GET rtsp://x/\r\n{HOST}"], {"node", "python"}),
+    ("CONNECT, and a request when it is refused", [f"CONNECT x:1 HTTP/1.1\r\nHost: {WEB}\r\n\r\n", GET], {"go"}),
+    ("another host in the target", [f"GET http://{OTHER}/x HTTP/1.1\r\nHost: {WEB}\r\nConnection: close\r\n\r\n"], {"go", "nginx"}),
+    ("any target", [f"GET * HTTP/1.1\r\n{HOST}"], {"node", "python", "go"}),
+    ("a folded Host", [f"GET /x HTTP/1.1\r\nX: y\r\n {HOST}"], set()),
+    ("a header of the PROXY protocol", ["PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", GET], {"nginx with proxy_protocol"}),
+    ("its second form", ["\r\n\r\n\0\r\nQUIT\n", "\x21\x11\0\x0c\1\2\3\4\5\6\7\x08\0\1\0\2", GET], {"nginx with proxy_protocol"}),
+    ("HTTP/2 without TLS", ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", SETTINGS], {"nginx with http2", "go with h2c"}),
+    ("a line that is none first", ["hello\r\n", GET], set()),
+    ("no blank behind the method", [f"GET/x HTTP/1.1\r\n{HOST}"], set()),
+    ("a byte order mark", [f"\xef\xbb\xbf{GET}"], set()),
+]
+
+SERVER = """
+const tls = require("tls"), https = require("https"), http = require("http"), fs = require("fs");
+const pair = n => ({cert: fs.readFileSync(`${n}.crt`), key: fs.readFileSync(`${n}.key`), ecdhCurve: "P-384"});
+http.createServer((q, r) => r.end(`served ${q.headers.host} ${q.url}`)).listen(+process.argv[2], "0.0.0.0");
+https.createServer({...pair("web"), SNICallback: (n, cb) => cb(null, tls.createSecureContext(pair(n.split(".")[0])))},
+                   (q, r) => r.end(`served ${q.headers.host} ${q.socket.servername}`)).listen(+process.argv[3], "0.0.0.0");
+"""
+
+# Inside, and for the control outside: reads [{"host", "port", "send": [..], "pause", "tls": {..} or null}], says what came.
+CLIENT = r"""
+import concurrent.futures, ctypes, json, socket, ssl, sys, time
+
+def take(s):
+    data = b""
+    try:
+        while part := s.recv(65536):
+            data += part
+            if len(data) > 65536:
+                break
+    except OSError:
+        pass
+    return data.decode("latin-1")
+
+def hello(name, versions=None):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if versions:
+        context.maximum_version = getattr(ssl.TLSVersion, versions)
+    read, write = ssl.MemoryBIO(), ssl.MemoryBIO()
+    return context.wrap_bio(read, write, server_hostname=name), read, write
+
+def cut(data, size):
+    # One record as many of at most so many bytes.
+    body = data[5:]
+    return b"".join(data[:3] + len(body[i:i + size]).to_bytes(2, "big") + body[i:i + size] for i in range(0, len(body), size))
+
+def wrapped(s, p):
+    o, read, write = hello(p["sni"], p.get("versions"))
+    first = True
+    def flush():
+        nonlocal first
+        data = write.read()
+        if first and data:
+            first = False
+            if p.get("size"):
+                data = cut(data, p["size"])
+            if p.get("version"):
+                data = data[:1] + bytes.fromhex(p["version"]) + data[3:]
+            if p.get("prefix"):
+                data = bytes.fromhex(p["prefix"]) + data
+        if data:
+            s.sendall(data)
+    def until(call):
+        while True:
+            try:
+                result = call()
+                flush()
+                return result
+            except ssl.SSLWantReadError:
+                flush()
+                part = s.recv(65536)
+                if not part:
+                    raise EOFError
+                read.write(part)
+    until(o.do_handshake)
+    o.write(f"GET /x HTTP/1.1\r\nHost: {p['sni']}\r\nConnection: close\r\n\r\n".encode())
+    flush()
+    whom = "other" if b"other.example.net" in o.getpeercert(True) else "web"
+    return f"certificate {whom} " + until(lambda: o.read(4096)).decode("latin-1")
+
+def retried(s, p):
+    # OpenSSL's own client, whose name is another when it is asked for a second ClientHello.
+    lib = ctypes.CDLL("libssl.so.3")
+    for f in ("TLS_client_method", "SSL_CTX_new", "SSL_new"):
+        getattr(lib, f).restype = ctypes.c_void_p
+    context = ctypes.c_void_p(lib.SSL_CTX_new(ctypes.c_void_p(lib.TLS_client_method())))
+    lib.SSL_CTX_ctrl(context, 92, 0, b"X25519:P-384")
+    one = ctypes.c_void_p(lib.SSL_new(context))
+    name = lambda n: lib.SSL_ctrl(one, 55, 0, n.encode())
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p,
+                            ctypes.c_void_p)
+    @kind
+    def seen(write, version, content, data, n, ssl_, arg):
+        if not write and content == 22 and n > 6 and ctypes.string_at(data, 1) == b"\x02":
+            name(p["second"])
+    lib.SSL_CTX_set_msg_callback(context, seen)
+    lib.SSL_set_msg_callback(one, seen)
+    s.setblocking(True)
+    lib.SSL_set_fd(one, s.fileno())
+    name(p["sni"])
+    if lib.SSL_connect(one) != 1:
+        return "no handshake"
+    crypto = ctypes.CDLL("libcrypto.so.3")
+    lib.SSL_get1_peer_certificate.restype = crypto.X509_get_subject_name.restype = ctypes.c_void_p
+    crypto.X509_NAME_oneline.restype = ctypes.c_char_p
+    subject = ctypes.c_void_p(crypto.X509_get_subject_name(ctypes.c_void_p(lib.SSL_get1_peer_certificate(one))))
+    whom = "other" if b"other.example.net" in crypto.X509_NAME_oneline(subject, None, 0) else "web"
+    data = f"GET /x HTTP/1.1\r\nHost: {p['second']}\r\nConnection: close\r\n\r\n".encode()
+    lib.SSL_write(one, data, len(data))
+    room = ctypes.create_string_buffer(4096)
+    n = lib.SSL_read(one, room, 4096)
+    return f"certificate {whom} " + room.raw[:max(n, 0)].decode("latin-1")
+
+def probe(p):
+    try:
+        with socket.create_connection((p["host"], p["port"]), 10) as s:
+            s.settimeout(p.get("wait", 3))
+            time.sleep(p.get("silence", 0))
+            if p.get("tls"):
+                return (retried if "second" in p["tls"] else wrapped)(s, p["tls"])
+            for piece in p["send"]:
+                s.sendall(piece.encode("latin-1"))
+                time.sleep(0.3)
+            return take(s)
+    except (OSError, EOFError, ssl.SSLError) as e:
+        return f"failed: {type(e).__name__}"
+
+with concurrent.futures.ThreadPoolExecutor(64) as pool:
+    print(json.dumps(list(pool.map(probe, json.load(open(sys.argv[1]))))))
+"""
+
+
+@pytest.fixture(scope="module")
+def stack():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    s = Stack()
+    processes = []
+    try:
+        for name, cn in (("web", WEB), ("other", OTHER)):
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.crt",
+                            "-subj", f"/CN={cn}", "-days", "30"], cwd=s.networks.dir, check=True, capture_output=True)
+        (s.networks.dir / "front.js").write_text(SERVER)
+        inside = ["ip", "netns", "exec", s.networks.net]
+        if shutil.which("node"):
+            processes.append(subprocess.Popen([*inside, "node", "front.js", str(NODE), str(NODE_TLS)], cwd=s.networks.dir))
+        processes.append(subprocess.Popen(
+            [*inside, "openssl", "s_server", "-accept", f"{internet.WEB}:{OPENSSL}", "-cert", "web.crt", "-key", "web.key", "-servername", OTHER,
+             "-cert2", "other.crt", "-key2", "other.key", "-groups", "P-384", "-www", "-quiet"],
+            cwd=s.networks.dir, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+        def up():
+            def work():
+                for port in ([NODE, NODE_TLS] if shutil.which("node") else []) + [OPENSSL]:
+                    with socket.create_connection((internet.WEB, port), 1):
+                        pass
+            try:
+                internet.inside(s.networks.host, work)
+                return True
+            except OSError:
+                return False
+
+        until(up, 60, "the servers outside", every=0.2)
+        yield s
+    finally:
+        for p in processes:
+            p.kill()
+            p.wait()
+        s.close()
+
+
+@pytest.fixture(scope="module")
+def box(stack):
+    with stack.cay.create(timeout_s=1800, network={"denyOut": ["0.0.0.0/0"], "allowOut": [WEB]}) as made:
+        yield made
+
+
+def inside(sandbox, probes):
+    assert sandbox.write("/tmp/front.py", CLIENT.encode()).status == 200
+    assert sandbox.write("/tmp/front.json", json.dumps(probes).encode()).status == 200
+    r = sandbox.run("python3 /tmp/front.py /tmp/front.json", timeout=180)
+    assert r.exit_code == 0, r.stderr.decode()
+    return json.loads(r.out)
+
+
+def outside(stack, probes):
+    """The same with nobody in between."""
+    at = stack.networks.dir / "front.json"
+    at.write_text(json.dumps([{**p, "host": internet.WEB} for p in probes]))
+    (stack.networks.dir / "front.py").write_text(CLIENT)
+    done = subprocess.run(["ip", "netns", "exec", stack.networks.host, "/usr/bin/python3", str(stack.networks.dir / "front.py"), str(at)],
+                          capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def for_other(text):
+    """The neighbour was served: by what Node or Python say of the Host, or by the certificate."""
+    return f"served {OTHER}" in text or f'"Host": "{OTHER}"' in text or "certificate other" in text
+
+
+def test_first_bytes_hide_nothing(stack, box):
+    node = bool(shutil.which("node"))
+    ports = [("node", NODE)] * node + [("python", PYTHON)]
+    rows = [(name, server, {"host": WEB, "port": port, "send": pieces}) for name, pieces, _ in PLAIN for server, port in ports]
+    late = [("after a silence", server, {"host": WEB, "port": port, "send": [GET], "silence": 11}) for server, port in ports]
+    late += [("after a silence, in pieces", server, {"host": WEB, "port": port, "send": ["G", GET[1:]], "silence": 11})
+             for server, port in ports]
+    late += [("a letter and a silence", server, {"host": WEB, "port": port, "send": ["A"] + [""] * 36 + [GET[1:]], "wait": 2})
+             for server, port in ports]
+    for (name, server, _), got in zip(rows + late, inside(box, [p for _, _, p in rows + late]), strict=True):
+        assert not for_other(got), (name, server, got)
+    served = {(name, server) for (name, server, _), got in zip(rows, outside(stack, [p for _, _, p in rows]), strict=True)
+              if for_other(got)}
+    stated = {(name, server) for name, _, servers in PLAIN for server in servers & {s for s, _ in ports}}
+    assert served == stated, served ^ stated  # the control
+    fine = [{"host": WEB, "port": port, "send": [GET.replace(OTHER, WEB)], "silence": silence} for _, port in ports
+            for silence in (0, 11)]
+    fine.append({"host": WEB, "port": internet.ECHO_PORT, "send": ["hello\n"], "wait": 1})
+    fine.append({"host": WEB, "port": internet.BANNER_PORT, "send": [], "wait": 1})
+    got = inside(box, fine)
+    assert all(f"served {WEB}" in g or f'"Host": "{WEB}"' in g for g in got[:-2]), got
+    assert got[-2] == "hello\n" and "stand-in" in got[-1], got[-2:]
+    assert "first message" in box.run("cay-denials").out
+
+
+# A ClientHello for the neighbour, and what stands before or in it. "go" skips the second, by hand.
+TLS = {
+    "plainly": {}, "an empty record first": {"prefix": "1603010000"}, "two empty records first": {"prefix": "16030100001603010000"},
+    "a warning first": {"prefix": "1503010002015a"}, "a change of ciphers first": {"prefix": "140303000101"},
+    "data first": {"prefix": "170303000158"}, "a version that Go takes": {"version": "0201"},
+    "another version that Go takes": {"version": "0f01"}, "records of one byte": {"size": 1}, "two records": {"size": 50},
+    "TLS 1.2": {"versions": "TLSv1_2"}, "without a name that is known": {"sni": "unknown.example"},
+}
+
+
+def test_client_hellos_hide_nothing(stack, box):
+    node = bool(shutil.which("node"))
+    ports = [NODE_TLS] * node + [OPENSSL]
+    rows = [(name, port, {"host": WEB, "port": port, "tls": {"sni": OTHER, **how}}) for name, how in TLS.items() for port in ports]
+    again = [("a second ClientHello", port, {"host": WEB, "port": port, "tls": {"sni": WEB, "second": OTHER}}) for port in ports]
+    for (name, port, _), got in zip(rows + again, inside(box, [p for _, _, p in rows + again]), strict=True):
+        assert not for_other(got) and "served" not in got, (name, port, got)
+    through = [name for (name, _, _), got in zip(rows + again, outside(stack, [p for _, _, p in rows + again]), strict=True)
+               if for_other(got)]
+    assert {"plainly", "an empty record first", "records of one byte", "two records", "TLS 1.2",
+            "a second ClientHello"} <= set(through), through  # the control
+    fine = [{"host": WEB, "port": port, "tls": {"sni": WEB, **how}} for port in ports
+            for how in ({}, {"size": 1}, {"size": 50}, {"versions": "TLSv1_2"}, {"second": WEB})]
+    got = inside(box, fine)
+    assert all(g.startswith("certificate web HTTP/1.") for g in got), got
+    said = box.run("cay-denials").out
+    assert "the second TLS ClientHello names another server" in said and "the TLS ClientHello cannot be read" in said
+
+
+def test_a_server_that_ends_has_not_spoken(stack, box):
+    """Only bytes of the server's waive the look at the client's."""
+    def work():
+        s = socket.create_server((internet.WEB, 7999))
+        return s
+    listener = internet.inside(stack.networks.net, work)
+    listener.settimeout(20)
+    assert box.write("/tmp/end.py", f"""
+import socket, time
+s = socket.create_connection(({WEB!r}, 7999), 10)
+time.sleep(1)
+assert s.recv(1) == b""  # the server's end is told
+try:
+    s.sendall({GET.encode()!r})
+    time.sleep(1)
+except OSError:
+    pass
+""".encode()).status == 200
+    r = []
+    import threading
+    t = threading.Thread(target=lambda: r.append(box.run("python3 /tmp/end.py", timeout=30)))
+    t.start()
+    with listener, contextlib.closing(listener.accept()[0]) as peer:
+        peer.shutdown(socket.SHUT_WR)
+        peer.settimeout(6)
+        data = b""
+        with contextlib.suppress(OSError):
+            while part := peer.recv(4096):
+                data += part
+    t.join()
+    assert r[0].exit_code == 0, r[0].stderr.decode()
+    assert data == b"", data
