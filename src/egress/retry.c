@@ -56,6 +56,18 @@ static void low_water(int fd, int bytes)
     (void)!setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
 }
 
+/* By an alert: the handshake has begun with the server, and cannot be finished here. */
+static void refuse(struct flow *f, const char *rule, const char *why)
+{
+    f->offers_h2 = f->offers_http1 = false;
+    flow_refuse(f, NULL, rule, "%s", why);
+}
+
+static void on_late(struct flow *f)
+{
+    refuse(f, "first-bytes", "the TLS handshake did not go on in time");
+}
+
 static void tunnel(struct flow *f)
 {
     flow_unwatch(f);
@@ -67,16 +79,6 @@ static void tunnel(struct flow *f)
                     "the rule looks at requests, and this connection is encrypted");
     else if (tunnel_start(f) < 0)
         flow_reset(f);
-}
-
-static void on_late(struct flow *f)
-{
-    flow_refuse(f, NULL, "first-bytes", "the TLS handshake did not go on in time");
-}
-
-static void refuse(struct flow *f)
-{
-    flow_refuse(f, NULL, "tls", "the second TLS ClientHello cannot be read");
 }
 
 /* The name of the second is the first's, or none where that had none. */
@@ -107,9 +109,9 @@ static void on_second(struct flow *f, int events)
     if (rc == -EAGAIN && !(events & UV_DISCONNECT) && (size_t)n < sizeof(data))
         low_water(f->fd, (int)n + 1);
     else if (rc < 0)
-        refuse(f);
+        refuse(f, "tls", "the second TLS ClientHello cannot be read");
     else if (!same_name(f, &h))
-        flow_refuse(f, NULL, "sni", "the second TLS ClientHello names another server");
+        refuse(f, "sni", "the second TLS ClientHello names another server");
     else
         tunnel(f);
 }
@@ -187,7 +189,7 @@ void retry_start(struct flow *f, size_t wire_bytes)
     low_water(f->fd, 1);
     f->low_water = false;
     if (!send_first(f, wire_bytes)) {
-        flow_refuse(f, NULL, "tls", "the TLS ClientHello cannot be sent on");
+        refuse(f, "tls", "the TLS ClientHello cannot be sent on");
         return;
     }
     if (flow_watch(f, UV_DISCONNECT, on_client_end, f->egress->config.idle_timeout_ms, flow_end) <

@@ -240,8 +240,9 @@ def outside(stack, probes):
 
 
 def for_other(text):
-    """The neighbour was served: by what Node or Python say of the Host, or by the certificate."""
-    return f"served {OTHER}" in text or f'"Host": "{OTHER}"' in text or "certificate other" in text
+    """The neighbour was served: by what Node or Python say of the Host, or by the certificate; not cay's refusal."""
+    return "egress_denied" not in text and (f"served {OTHER}" in text or f'"Host": "{OTHER}"' in text or
+                                            "certificate other" in text)
 
 
 def test_first_bytes_hide_nothing(stack, box):
