@@ -13,6 +13,7 @@
 #include "core/core.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #define API_BODY_MAX_BYTES     (1024u * 1024u)
@@ -32,6 +33,8 @@ struct api_request {
     char *key;                   /* X-API-Key, or Authorization's bearer token; "" when absent */
     char *body;                  /* NUL-terminated */
     size_t body_len;
+    const atomic_bool
+        *gone; /* its client has gone; valid until the answer; NULL: it is not known */
 };
 
 struct api_header {

@@ -134,10 +134,10 @@ void cay_v1_audit(struct api_call *call)
     char sandbox[64], verdict[64];
 
     if (read_filter(call, &f, sandbox, verdict))
-        core_audit(call->core, call->tenant, &f, relay, call);
+        core_audit(call->core, call->tenant, &f, call->request->gone, relay, call);
 }
 
 void cay_v1_audit_verify(struct api_call *call)
 {
-    core_audit_verify(call->core, relay, call);
+    core_audit_verify(call->core, call->request->gone, relay, call);
 }

@@ -89,26 +89,33 @@ static const char *find_key(const struct http_head *h)
     return key + 7 + strspn(key + 7, " ");
 }
 
+/* The client goes first: what was asked for it may end. The ask is alive until its answer is here. */
+static void asker_gone(void *data)
+{
+    struct ask *a = data;
+
+    atomic_store(&a->gone, true);
+}
+
 static void api_body(struct http_exchange *x, char *body, size_t len)
 {
     struct connloop *l = http_exchange_loop(x)->data;
     const struct http_head *h = http_exchange_head(x);
     struct api_request *r = api_request_new(h->method, h->path, h->query, h->host, find_key(h),
                                             body, len);
-    uint64_t ticket;
-    struct ask *a;
+    struct ask *a = r ? control_ask_api(l->config.control, r, &l->inbox, api_answered) : NULL;
 
-    ticket = r ? pending_add(l->api_pending, x, clock_mono_ms() + API_TIMEOUT_MS, NULL, NULL) : 0;
-    if (!ticket) {
-        api_request_free(r);
+    if (a)
+        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + API_TIMEOUT_MS, a, asker_gone);
+    if (!a || !a->ticket) {
+        ask_free(a);
         http_respond_error(x, 503, "too many requests wait for an answer; try again");
         return;
     }
-    a = control_ask_api(l->config.control, r, &l->inbox, ticket, api_answered);
-    if (a && control_send(a) == 0)
+    if (control_send(a) == 0)
         return;
+    pending_take(l->api_pending, a->ticket, NULL);
     ask_free(a);
-    pending_take(l->api_pending, ticket, NULL);
     http_respond_error(x, 503, "the server is too busy; try again");
 }
 

@@ -97,15 +97,16 @@ static struct ask *ask_new(struct control *c, struct mailbox *back, uint64_t tic
 }
 
 struct ask *control_ask_api(struct control *c, struct api_request *r, struct mailbox *back,
-                            uint64_t ticket, void (*answered)(struct ask *, void *))
+                            void (*answered)(struct ask *, void *))
 {
-    struct ask *a = ask_new(c, back, ticket, answered);
+    struct ask *a = ask_new(c, back, 0, answered);
 
     if (!a) {
         api_request_free(r);
         return NULL;
     }
     a->request = r;
+    r->gone = &a->gone;
     a->letter.open = open_api;
     return a;
 }

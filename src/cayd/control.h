@@ -17,6 +17,7 @@ struct ask {
     uint64_t ticket;
     void (*answered)(struct ask *a, void *reader); /* on the asker's loop; a is then the callee's */
     /* the API's */
+    atomic_bool gone; /* set by the asker's loop: nobody waits for the answer */
     struct api_request *request;
     struct api_response response;
     /* the gateway's */
@@ -40,9 +41,10 @@ void control_free(struct control *c);
 
 struct mailbox *control_mailbox(struct control *c);
 
-/* An ask for the API or the gateway; NULL when memory is out. The first takes the request over. */
+/* An ask for the API or the gateway; NULL when memory is out. The first takes the request over, and the
+ * asker gives it its ticket. */
 struct ask *control_ask_api(struct control *c, struct api_request *r, struct mailbox *back,
-                            uint64_t ticket, void (*answered)(struct ask *a, void *reader));
+                            void (*answered)(struct ask *a, void *reader));
 struct ask *control_ask_gateway(struct control *c, const struct gateway_query *q,
                                 struct mailbox *back, uint64_t ticket,
                                 void (*answered)(struct ask *a, void *reader));

@@ -335,6 +335,11 @@ void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_
     sockets_get(o, 1, on_socket, a);
 }
 
+void call_cancel(struct call *call)
+{
+    call->cancel(call);
+}
+
 /* -- a unix socket ----------------------------------------------------------------------------- */
 
 int call_connect_unix(const char *path)
@@ -362,8 +367,8 @@ static void answer_unreachable(void *arg)
     agent_answer(a, &e, 0, NULL, 0);
 }
 
-void call_unix(struct core *c, const char *id, const char *path, const struct call_agent_request *r,
-               call_agent_cb cb, void *arg)
+struct call *call_unix(struct core *c, const char *id, const char *path,
+                       const struct call_agent_request *r, call_agent_cb cb, void *arg)
 {
     struct agent_call *a = new_call(c, id, r, cb, arg);
     int fd = call_connect_unix(path);
@@ -372,8 +377,9 @@ void call_unix(struct core *c, const char *id, const char *path, const struct ca
     a->request.target = a->target;
     if (fd >= 0) {
         send_http(a, fd, false, "localhost");
-        return;
+        return &a->call;
     }
     a->connect_error = fd;
     core_defer(c, answer_unreachable, a);
+    return &a->call;
 }

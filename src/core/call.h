@@ -47,8 +47,13 @@ void call_agent_at(struct core *c, const char *id, int fd,
 /* The same to a server on a unix socket (cay-egress), without a key: method, body and the rest as in
  * r, but target is copied (at most CALL_TARGET_MAX bytes). id may be "". */
 #define CALL_TARGET_MAX 255u
-void call_unix(struct core *c, const char *id, const char *path, const struct call_agent_request *r,
-               call_agent_cb cb, void *arg);
+struct call;
+struct call *call_unix(struct core *c, const char *id, const char *path,
+                       const struct call_agent_request *r, call_agent_cb cb, void *arg);
+
+/* Ends the wait for one, which is valid until its cb was called: that is called with ERR_CANCELED, from inside,
+ * and the server sees its client go. */
+void call_cancel(struct call *call);
 
 /* A connected, non-blocking stream socket, or -errno: a unix socket connects at once or not at all. */
 int call_connect_unix(const char *path);

@@ -1,9 +1,12 @@
 /* Wiring: opens the store, speaks to privd, brings the two together when privd answers. */
 
+#include "base/share.h"
 #include "core/authority.h"
 #include "core/call.h"
 #include "core/egress.h"
+#include "core/egress_ask.h"
 #include "core/events.h"
+#include "core/exec.h"
 #include "core/outlet.h"
 
 #include <errno.h>
@@ -417,8 +420,11 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     timers_init(&c->timers, loop);
     uv_idle_init(loop, &c->idle);
     c->idle.data = c;
-    code = copy_config(c, config) ? open_all(c, privd_path, e)
-                                  : err_set(e, ERR_EXHAUSTED, "memory is out");
+    c->execs = share_pool_new(CORE_EXECS_MAX);
+    c->audits = share_pool_new(CORE_AUDITS_MAX);
+    code = copy_config(c, config) && c->execs && c->audits
+               ? open_all(c, privd_path, e)
+               : err_set(e, ERR_EXHAUSTED, "memory is out");
     if (code != ERR_OK) {
         core_free(c);
         return code;
@@ -433,6 +439,8 @@ void core_handle_closed(struct core *c)
         return;
     egress_free(c);
     events_free(c);
+    share_pool_free(c->execs);
+    share_pool_free(c->audits);
     free((char *)c->config.egress_dir);
     free((char *)c->config.egress_ceiling);
     free(c);
@@ -487,7 +495,7 @@ void core_free(struct core *c)
     free((char *)c->config.domain);
     explicit_bzero(c->server_key, sizeof(c->server_key));
     events_stop(c);
-    c->handles = 2 + egress_stop(c) + outlets_stop(c);
+    c->handles = 2 + egress_stop(c) + outlets_stop(c) + c->audit_handles;
     uv_close((uv_handle_t *)&c->timers.uv, on_timer_closed);
     uv_close((uv_handle_t *)&c->idle, on_idle_closed);
 }

@@ -319,6 +319,32 @@ static int64_t send_create(struct sandbox_obj *o, uint32_t template_number)
     return call_privd(o->core, o->s.id, &m, on_created, NULL);
 }
 
+static enum err_code count_tenant(void *arg, const struct core_tenant *t, struct err *e)
+{
+    ++*(size_t *)arg;
+    return ERR_OK;
+}
+
+/* Where more than half of the places are taken, and there are other tenants, one that holds as many as are
+ * left gets no more: a place is there for another that holds few (the rule of base/share.h; here one tenant
+ * alone may have all). */
+static enum err_code check_share(struct core *c, const char *tenant, struct err *e)
+{
+    size_t max = c->config.max_sandboxes, n = c->registry.n, held = 0, tenants = 0;
+
+    if (n <= max / 2)
+        return ERR_OK;
+    for (size_t i = 0; i < n; i++)
+        held += strcmp(c->registry.order[i]->s.tenant, tenant) == 0;
+    if (max - n > held || core_tenant_each(c, count_tenant, &tenants, e) != ERR_OK || tenants < 2)
+        return ERR_OK;
+    err_set(e, ERR_EXHAUSTED,
+            "%zu of %zu sandboxes are there, %zu of them this tenant's: the rest is for others", n,
+            max, held);
+    err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
+    return ERR_EXHAUSTED;
+}
+
 static enum err_code check(struct core *c, const struct sandbox_request *r, struct err *e)
 {
     enum err_code code = core_check_ready(c, e);
@@ -337,7 +363,7 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
         err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
         return ERR_EXHAUSTED;
     }
-    return ERR_OK;
+    return check_share(c, r->tenant, e);
 }
 
 /* Row first, then privd. On failure nothing is left. */

@@ -1,6 +1,7 @@
 #include "core/egress_ask.h"
 
 #include "base/buf.h"
+#include "base/share.h"
 #include "core/call.h"
 #include "core/egress.h"
 
@@ -13,6 +14,7 @@
 #define VERIFY_MAX    4096u
 #define TIME_KEY      "\"time\":\""
 #define PROCESSES_MAX 64u
+#define LOOK_MS       200u
 
 enum err_code egress_ask_refusal(struct err *e, int status, const char *body, size_t len,
                                  const char *fmt, ...)
@@ -102,12 +104,17 @@ void core_denials(struct core *c, const char *tenant, const char *id, core_text_
 /* -- what all processes are asked -------------------------------------------------------------- */
 
 struct gathering {
+    struct core *core;
     core_text_cb done;
     void *arg;
     unsigned n, waiting, limit;
     bool lines; /* JSON lines, merged by time; else one value from each */
     char *texts[PROCESSES_MAX];
-    struct err why; /* the first that failed */
+    struct call *calls[PROCESSES_MAX]; /* that have not been answered */
+    struct share *share;
+    const atomic_bool *gone; /* or NULL */
+    uv_timer_t look;         /* whether the asker has gone */
+    struct err why;          /* the first that failed */
 };
 
 /* The start of text's first line of JSON; NULL at the end. */
@@ -169,6 +176,17 @@ static int merge(struct gathering *g, struct buf *b)
     return buf_append(b, "]", 1);
 }
 
+static void on_look_closed(uv_handle_t *h)
+{
+    struct gathering *g = h->data;
+    struct core *c = g->core;
+
+    free(g);
+    c->audit_handles--;
+    if (c->stopping)
+        core_handle_closed(c);
+}
+
 static void gathered(struct gathering *g)
 {
     struct buf b CLEANUP_BUF;
@@ -182,7 +200,21 @@ static void gathered(struct gathering *g)
         g->done(g->arg, NULL, 0, &g->why);
     for (unsigned i = 0; i < g->n; i++)
         free(g->texts[i]);
-    free(g);
+    share_return(g->share);
+    uv_close((uv_handle_t *)&g->look, on_look_closed);
+}
+
+/* The last of them calls gathered(), which closes the timer. */
+static void on_look(uv_timer_t *t)
+{
+    struct gathering *g = t->data;
+
+    if (!atomic_load(g->gone))
+        return;
+    uv_timer_stop(t);
+    for (unsigned i = 0, n = g->n; i < n; i++)
+        if (g->calls[i])
+            call_cancel(g->calls[i]);
 }
 
 struct part {
@@ -196,6 +228,7 @@ static void on_part(struct core *c, const char *id, const struct err *why, int s
     CLEANUP_FREE struct part *p = arg;
     struct gathering *g = p->g;
 
+    g->calls[p->i] = NULL;
     if (!why && status == 200)
         g->texts[p->i] = strndup(body, len);
     if (why)
@@ -221,33 +254,54 @@ static void ask_all(struct core *c, struct gathering *g, const char *target, siz
         if (!p)
             abort();
         *p = (struct part){g, i};
-        call_unix(c, "", egress_path(c, i), &r, on_part, p);
+        g->calls[i] = call_unix(c, "", egress_path(c, i), &r, on_part, p);
     }
+    if (g->gone)
+        uv_timer_start(&g->look, on_look, LOOK_MS, LOOK_MS);
 }
 
-static struct gathering *gathering_new(struct core *c, core_text_cb done, void *arg)
+static struct share *take_place(struct core *c, const char *tenant)
 {
+    return share_held(c->audits, tenant, NULL) < CORE_AUDITS_EACH
+               ? share_take(c->audits, tenant, NULL)
+               : NULL;
+}
+
+static struct gathering *gathering_new(struct core *c, const char *tenant, const atomic_bool *gone,
+                                       core_text_cb done, void *arg)
+{
+    struct share *share = egress_count(c) > 0 ? take_place(c, tenant) : NULL;
     struct gathering *g;
     struct asking *a;
 
-    if (egress_count(c) > 0) {
+    if (share) {
         g = calloc(1, sizeof(*g));
         if (!g)
             abort();
-        g->done = done;
-        g->arg = arg;
+        *g = (struct gathering){.core = c, .done = done, .arg = arg, .share = share, .gone = gone};
+        uv_timer_init(c->loop, &g->look);
+        g->look.data = g;
+        c->audit_handles++;
         return g;
     }
     a = asking_new(done, arg);
-    err_set(&a->why, ERR_UNAVAILABLE, "this server has no cay-egress, and so no log of decisions");
+    if (egress_count(c) > 0)
+        err_set(&a->why, ERR_EXHAUSTED,
+                "%zu questions of this tenant about the log are being answered, which is its "
+                "share: wait "
+                "for them",
+                share_held(c->audits, tenant, NULL));
+    else
+        err_set(&a->why, ERR_UNAVAILABLE,
+                "this server has no cay-egress, and so no log of decisions");
     core_defer(c, tell_why, a);
     return NULL;
 }
 
 void core_audit(struct core *c, const char *tenant, const struct core_audit_filter *f,
-                core_text_cb done, void *arg)
+                const atomic_bool *gone, core_text_cb done, void *arg)
 {
-    struct gathering *g = gathering_new(c, done, arg);
+    struct gathering *g = gathering_new(c, tenant, gone, done, arg);
     char target[CALL_TARGET_MAX + 1], since[CLOCK_RFC3339_SIZE];
 
     if (!g)
@@ -262,9 +316,10 @@ void core_audit(struct core *c, const char *tenant, const struct core_audit_filt
     ask_all(c, g, target, AUDIT_MAX);
 }
 
-void core_audit_verify(struct core *c, core_text_cb done, void *arg)
+void core_audit_verify(struct core *c, const atomic_bool *gone, core_text_cb done, void *arg)
 {
-    struct gathering *g = gathering_new(c, done, arg);
+    struct gathering *g = gathering_new(c, "", gone, done,
+                                        arg); /* the operator's: no tenant's share */
 
     if (g)
         ask_all(c, g, "/v1/audit/verify", VERIFY_MAX);

@@ -4,6 +4,8 @@
 
 #include "core/core.h"
 
+#include <stdatomic.h>
+
 typedef void (*core_text_cb)(void *arg, const char *json, size_t len, const struct err *why);
 
 /* {"denials": [...]}, newest last. */
@@ -17,12 +19,17 @@ struct core_audit_filter {
     unsigned limit;                /* the newest so many, 1..CORE_AUDIT_MAX */
 };
 
-/* A JSON array of the tenant's records of all processes of cay-egress, oldest first. */
-void core_audit(struct core *c, const char *tenant, const struct core_audit_filter *f,
-                core_text_cb done, void *arg);
+#define CORE_AUDITS_EACH 2u  /* questions of a tenant at a time */
+#define CORE_AUDITS_MAX  16u /* of all, shared out by tenant */
 
-/* A JSON array with one object for each process: {"ok", "lines", "broken_line", "file", "cut_lines"}. */
-void core_audit_verify(struct core *c, core_text_cb done, void *arg);
+/* A JSON array of the tenant's records of all processes of cay-egress, oldest first. gone (may be NULL; valid
+ * until done was called): once true, who asked has gone, and the question ends. */
+void core_audit(struct core *c, const char *tenant, const struct core_audit_filter *f,
+                const atomic_bool *gone, core_text_cb done, void *arg);
+
+/* A JSON array with one object for each process: {"ok", "lines", "broken_line", "file", "cut_lines",
+ * "rotated_out", "logs"}. */
+void core_audit_verify(struct core *c, const atomic_bool *gone, core_text_cb done, void *arg);
 
 /* An answer of cay-egress's that is an error, as one. fmt: what was asked. */
 enum err_code egress_ask_refusal(struct err *e, int status, const char *body, size_t len,

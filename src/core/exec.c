@@ -3,6 +3,7 @@
 #include "policy/policy.h"
 
 #include "base/base64.h"
+#include "base/share.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ static void free_op(struct exec_op *op)
     json_decref(op->envs);
     json_decref(op->violations);
     exec_stream_free(&op->stream);
-    op->core->execs--;
+    share_return(op->share);
     free(op);
 }
 
@@ -360,7 +361,7 @@ static enum err_code check_policy(struct core *c, const struct sandbox *s, const
 
 static enum err_code check(struct core *c, const char *tenant, const char *id,
                            const struct core_exec_request *r, struct sandbox_obj **out,
-                           struct err *e)
+                           struct share **share, struct err *e)
 {
     enum err_code code = core_check_ready(c, e);
 
@@ -369,9 +370,14 @@ static enum err_code check(struct core *c, const char *tenant, const char *id,
     if (code == ERR_OK && (*out)->s.state != SANDBOX_RUNNING)
         code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
                        sandbox_state_name((*out)->s.state));
-    if (code == ERR_OK && c->execs > CORE_EXECS_MAX)
-        code = err_set(e, ERR_EXHAUSTED, "%u commands run for such calls, which is the limit",
-                       CORE_EXECS_MAX);
+    if (code == ERR_OK)
+        *share = share_take(c->execs, tenant, id);
+    if (code == ERR_OK && !*share)
+        code = err_set(
+            e, ERR_EXHAUSTED,
+            "%zu commands of this sandbox run for such calls, %zu of its tenant, of %u on this "
+            "server: that is its share; wait for one to end",
+            share_held(c->execs, tenant, id), share_held(c->execs, tenant, NULL), CORE_EXECS_MAX);
     if (code == ERR_OK && r->policy)
         code = check_policy(c, &(*out)->s, r->policy, e);
     return code;
@@ -424,7 +430,6 @@ static struct exec_op *new_op(struct core *c, const char *id, const struct core_
     op->violations = json_array();
     op->done = done;
     op->arg = arg;
-    c->execs++;
     if (!op->start_body || !op->violations || (r->input && !op->input_body) ||
         (r->policy && !op->policy) || (r->user && *r->user && !op->user))
         exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
@@ -438,7 +443,7 @@ void core_exec(struct core *c, const char *tenant, const char *id,
     struct exec_op *op = new_op(c, id, r, done, arg);
     struct err e;
 
-    if (op->why.code == ERR_OK && check(c, tenant, id, r, &o, &e) != ERR_OK)
+    if (op->why.code == ERR_OK && check(c, tenant, id, r, &o, &op->share, &e) != ERR_OK)
         exec_op_fail(op, &e);
     if (op->why.code != ERR_OK) {
         core_defer(c, answer_deferred, op);

@@ -13,7 +13,7 @@
 #define CORE_EXEC_TIMEOUT_MAX_MS 3600000u
 #define CORE_EXEC_OUTPUT         (1024u * 1024u) /* kept of both outputs together, when nothing is said */
 #define CORE_EXEC_OUTPUT_MAX     (4u * 1024u * 1024u)
-#define CORE_EXECS_MAX           256u /* at a time */
+#define CORE_EXECS_MAX           512u /* at a time, shared out by tenant and sandbox (base/share.h) */
 #define CORE_EXEC_ASK_MS         5000u
 #define CORE_EXEC_POLICY_MAX     65536u /* bytes of a command's; all of a sandbox travel together */
 

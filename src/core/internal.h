@@ -110,7 +110,9 @@ struct core {
     struct outlet *outlets;       /* outlet.c */
     unsigned outlet_handles;      /* of theirs that are not closed yet */
     struct timer authority_again; /* for those that could not be had or given */
-    unsigned execs;               /* exec.c: under way */
+    struct share_pool *execs;     /* exec.c: those under way, by tenant and sandbox */
+    struct share_pool *audits;    /* egress_ask.c: questions about the log, by tenant */
+    unsigned audit_handles;       /* of theirs that are not closed yet */
 
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;

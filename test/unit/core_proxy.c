@@ -41,6 +41,11 @@ static void on_seal(struct http_exchange *x, char *body, size_t len)
     json_decref(o);
 }
 
+static void audit_left(struct http_exchange *x, void *data)
+{
+    ((struct proxy *)data)->audits_left++;
+}
+
 static void handle(struct http_exchange *x, void *ctx)
 {
     static const char pem[] = "-----BEGIN CERTIFICATE-----\nfor default\n";
@@ -66,6 +71,11 @@ static void handle(struct http_exchange *x, void *ctx)
         http_exchange_set(x, p, events_closed);
         http_response_begin(x, 200, NULL, 0, -1);
         http_response_write(x, "{}\n", 3);
+        return;
+    }
+    if (strncmp(http_exchange_head(x)->target, "/v1/audit", strlen("/v1/audit")) == 0) {
+        p->audits++;
+        http_exchange_set(x, p, audit_left);
         return;
     }
     assert_string_equal(http_exchange_head(x)->method, "PUT");

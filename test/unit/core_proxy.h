@@ -14,6 +14,7 @@ struct proxy {
     int status;
     bool silent; /* takes requests and says nothing */
     unsigned puts, lives, stopped, seals, authorities;
+    unsigned audits, audits_left; /* questions that it never answers; and whose asker went */
     bool no_authority;
     char target[PROXY_TEXT_MAX], body[PROXY_TEXT_MAX];
 };

@@ -146,6 +146,32 @@ static void the_number_of_sandboxes_is_bounded(void **state)
     assert_non_null(strstr(a.why.text, "2 of 2"));
 }
 
+/* One tenant alone may have all; where there are others it leaves them some. */
+static void sandboxes_are_shared_out_by_tenant(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    char id[IDS_SANDBOX_SIZE], key[CORE_TOKEN_SIZE];
+    struct answer a;
+    struct err e;
+
+    world_stop_core(w);
+    w->config.max_sandboxes = 8;
+    world_start_core(w);
+    for (int i = 0; i < 5; i++)
+        world_create_default(w, id);
+    assert_int_equal(core_key_create(w->core, "default", "", key, &e), ERR_OK);
+    world_create_default(w, id);
+    assert_int_equal(core_key_create(w->core, "another", "", key, &e), ERR_OK);
+    a = world_create_fails(w, &r);
+    assert_int_equal(a.why.code, ERR_EXHAUSTED);
+    assert_non_null(strstr(a.why.text, "6 of 8"));
+    r.tenant = "another";
+    world_create(w, &r, id);
+    a = world_create_fails(w, &r); /* one is left for a third */
+    assert_int_equal(a.why.code, ERR_EXHAUSTED);
+}
+
 static void a_kill_while_it_is_made_undoes_it(void **state)
 {
     struct world *w = *state;
@@ -308,6 +334,7 @@ int main(void)
         WORLD(an_agent_that_fails_undoes_the_create),
         WORLD(create_checks_what_it_is_asked_for),
         WORLD(the_number_of_sandboxes_is_bounded),
+        WORLD(sandboxes_are_shared_out_by_tenant),
         WORLD(a_kill_while_it_is_made_undoes_it),
         WORLD(a_kill_that_fails_is_told_and_tried_again),
         WORLD(one_that_ends_by_itself_goes),

@@ -1,6 +1,7 @@
 /* Units of src/core: what cay-egress is told, when, and what happens while it is away. The other end is
  * a real server on the same loop. */
 #include "core/credential.h"
+#include "core/egress_ask.h"
 #include "core_proxy.h"
 
 #include <stdio.h>
@@ -300,6 +301,51 @@ static void a_sandbox_has_credentials_of_its_own(void **state)
     proxy_stop(&p);
 }
 
+struct asked {
+    unsigned answers;
+    enum err_code code;
+};
+
+static void on_text(void *arg, const char *json, size_t len, const struct err *why)
+{
+    struct asked *a = arg;
+
+    a->answers++;
+    a->code = why ? why->code : ERR_OK;
+}
+
+/* A tenant has two questions about the log at a time, and another's are not among them. When its asker goes
+ * a question ends at once, in cay-egress too, and its place is free; at a stop all are answered. */
+static void a_question_about_the_log_ends_with_its_asker(void **state)
+{
+    const struct core_audit_filter f = {.limit = 10};
+    struct asked first = {0}, others = {0}, refused = {0}, last = {0};
+    atomic_bool gone = false, stays = false;
+    struct world *w = *state;
+    struct proxy p = {.status = 204};
+
+    proxy_known_to(w, NULL);
+    proxy_start(&p, w);
+    core_audit(w->core, "default", &f, &gone, on_text, &first);
+    core_audit(w->core, "default", &f, &stays, on_text, &others);
+    core_audit(w->core, "default", &f, &stays, on_text, &refused);
+    core_audit(w->core, "another", &f, &stays, on_text, &others);
+    world_run_until(w, &p.audits, 3);
+    world_run_until(w, &refused.answers, 1);
+    assert_int_equal(refused.code, ERR_EXHAUSTED);
+    assert_int_equal(first.answers, 0);
+    atomic_store(&gone, true);
+    world_run_until(w, &first.answers, 1);
+    assert_int_equal(first.code, ERR_CANCELED);
+    world_run_until(w, &p.audits_left, 1);
+    core_audit(w->core, "default", &f, &stays, on_text, &last);
+    world_run_until(w, &p.audits, 4);
+    world_stop_core(w);
+    assert_int_equal(others.answers, 2);
+    assert_int_equal(last.answers, 1);
+    proxy_stop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +358,7 @@ int main(void)
         WORLD(a_credential_is_kept_sealed_and_sent_to_those_that_name_it),
         WORLD(without_a_proxy_nothing_is_kept),
         WORLD(a_sandbox_has_credentials_of_its_own),
+        WORLD(a_question_about_the_log_ends_with_its_asker),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
