@@ -38,6 +38,7 @@ struct agent_spawn {
     uint32_t open_files; /* RLIMIT_NOFILE of children; 0: as inherited */
     bool bounded;  /* false in development mode: credentials are changed, nothing is bounded */
     uint64_t caps; /* bounding set of children, when bounded */
+    uint32_t netlink_pass[2]; /* of netlink.h */
 };
 
 /* What the sandbox may use, told by cayd in /init; 0: not told, then the kernel is asked. */

@@ -51,6 +51,8 @@ enum err_code boot_read(struct agent *a, struct err *e)
     a->spawn.cgroup_fd_count = boot.cgroup_fds;
     a->spawn.open_files = boot.open_files;
     a->spawn.caps = boot.child_caps;
+    memcpy(a->spawn.netlink_pass, boot.netlink_pass, sizeof(boot.netlink_pass));
+    explicit_bzero(&boot.netlink_pass, sizeof(boot.netlink_pass));
     a->spawn.bounded = true;
     a->room = boot.room != 0;
 #ifdef CAY_TEST_SWITCHES
@@ -98,14 +100,19 @@ enum err_code boot_claim(struct agent *a, struct err *e)
     return ERR_OK;
 }
 
-/* No descriptor of the starter's but those of the contract lives on, and none of them in a child. */
+/* No descriptor of the starter's but those of the contract lives on, and none of them in a child. The listener is
+ * closed at exec whatever a test switches off: who has it answers for the filter. */
 static int close_the_rest(const struct agent *a)
 {
     unsigned first = AGENT_CGROUP_FD_FIRST + (unsigned)a->spawn.cgroup_fd_count;
 
+    if (fcntl(AGENT_LISTENER_FD, F_GETFD) >= 0 && io_set_cloexec(AGENT_LISTENER_FD, true) < 0)
+        return -EIO;
     if (WITHOUT(DESCRIPTORS))
         return 0;
-    if (syscall(SYS_close_range, first, ~0U, 0) < 0)
+    if ((first < AGENT_LISTENER_FD &&
+         syscall(SYS_close_range, first, AGENT_LISTENER_FD - 1, 0) < 0) ||
+        syscall(SYS_close_range, AGENT_LISTENER_FD + 1, ~0U, 0) < 0)
         return -errno;
     for (int fd = AGENT_BOOT_FD; fd < (int)first; fd++)
         if (io_set_cloexec(fd, true) < 0)

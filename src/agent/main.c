@@ -5,6 +5,7 @@
 
 #include "agent/boot.h"
 #include "agent/logs.h"
+#include "agent/netlink.h"
 #include "agent/proc.h"
 #include "base/log.h"
 
@@ -102,6 +103,8 @@ static enum err_code serve(struct agent *a, const struct options *o, struct err 
         return err_set(e, ERR_INTERNAL, "out of memory or descriptors at start");
     if ((ret = http_server_new(a->loop, &config, routes_dispatch, a, &a->server)) < 0)
         return err_set_sys(e, ERR_INTERNAL, ret, "making the server");
+    if (!o->no_boot && (ret = netlink_serve(a)) < 0)
+        return err_set_sys(e, ERR_INTERNAL, ret, "taking what the filter asks");
     if ((fd = boot_listen(o->address, o->port)) < 0)
         return err_set_sys(e, ERR_INTERNAL, fd, "listening on port %u", o->port);
     if ((ret = http_server_listen(a->server, fd)) < 0)

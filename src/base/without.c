@@ -32,6 +32,7 @@ static const char *const names[WITHOUT_COUNT] = {
     [WITHOUT_LIMITS] = "limits",
     [WITHOUT_DISK_LIMIT] = "disk-limit",
     [WITHOUT_LOGIN_UID] = "login-uid",
+    [WITHOUT_NETWORK_BOUNDS] = "network-bounds",
 };
 
 int without_add(const char *name)

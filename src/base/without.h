@@ -33,7 +33,8 @@ enum without {
     WITHOUT_RLIMITS,    /* core size, locked memory, priorities */
     WITHOUT_LIMITS,     /* memory, pids, cpu */
     WITHOUT_DISK_LIMIT,
-    WITHOUT_LOGIN_UID, /* programs may take on a login uid of the host's audit */
+    WITHOUT_LOGIN_UID,      /* programs may take on a login uid of the host's audit */
+    WITHOUT_NETWORK_BOUNDS, /* sysctls of the network namespace are the kernel's */
     WITHOUT_COUNT
 };
 

@@ -17,14 +17,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PRIVSEP_VERSION        1
-#define PRIVSEP_MAX_FDS        16
-#define PRIVSEP_KEY_SIZE       32
-#define PRIVSEP_CREATE_SOCKETS 2
-#define PRIVSEP_ID_SIZE        32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
-#define PRIVSEP_EGRESS_FDS     2  /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
-#define PRIVSEP_ROOMS_MAX      8  /* of a sandbox at a time */
-#define PRIVSEP_ROOM_SOCKETS   6
+#define PRIVSEP_VERSION            1
+#define PRIVSEP_MAX_FDS            16
+#define PRIVSEP_KEY_SIZE           32
+#define PRIVSEP_CREATE_SOCKETS     2
+#define PRIVSEP_ID_SIZE            32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
+#define PRIVSEP_EGRESS_FDS         2  /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
+#define PRIVSEP_ROOMS_MAX          8  /* of a sandbox at a time */
+#define PRIVSEP_TERMINALS_MAX      64 /* of a sandbox, beside those of its rooms */
+#define PRIVSEP_ROOM_TERMINALS_MAX 16 /* of a room */
+#define PRIVSEP_ROOM_SOCKETS       6
 
 /* Where cay-egress listens inside each sandbox's network namespace, on [::], both families. */
 #define EGRESS_TCP_PORT 3128

@@ -9,14 +9,16 @@
  * AGENT_CGROUP_FD_FIRST.. (boot.cgroup_fds of them) are files opened for writing by privd: each new
  * process writes "0" to every one before exec, which moves it from the `agent` leaf into `work`. With
  * cgroup v1 they are `tasks` files: one thread that moves itself takes no global lock in the kernel
- * (cgroup.procs does, and costs milliseconds). */
+ * (cgroup.procs does, and costs milliseconds).
+ * AGENT_LISTENER_FD is the system call filter's, for what it leaves to cay-init (agent/netlink.h). */
 
 #include <stdint.h>
 
 #define AGENT_BOOT_FD         3
 #define AGENT_CGROUP_FD_FIRST 4
 #define AGENT_CGROUP_FDS_MAX  4
-#define AGENT_BOOT_VERSION    3
+#define AGENT_LISTENER_FD     8 /* where the filter's questions come in; above the files of control groups */
+#define AGENT_BOOT_VERSION    4
 #define AGENT_PORT            49983
 #define AGENT_KEY_HEADER      "X-Cay-Agent-Key" /* hex of key: every request from cayd carries it */
 #define AGENT_READY           'R'
@@ -33,6 +35,7 @@ struct agent_boot {
     uint64_t child_caps; /* capability bounding set of every process it starts */
     uint32_t
         room; /* not 0: PID 1 of one command's room in a sandbox whose files have all been written */
+    uint32_t netlink_pass[2]; /* with which it makes netlink sockets (sys/filter_netlink.h) */
     uint32_t pad;
 };
 

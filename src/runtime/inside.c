@@ -93,6 +93,16 @@ static int place_fds(const struct inside *in, int *agent_fd, int *status_fd)
     return rc;
 }
 
+/* Every other descriptor of that number is closed at exec anyway. */
+static int place_listener(int fd)
+{
+    if (fd < 0)
+        return 0;
+    if (fd == AGENT_LISTENER_FD)
+        return fcntl(fd, F_SETFD, 0) < 0 ? -errno : 0;
+    return place(fd, AGENT_LISTENER_FD);
+}
+
 static int run_agent(int agent_fd)
 {
     static const char *const argv[] = {"cay-init", NULL};
@@ -113,7 +123,7 @@ static int set_up_tree(const struct inside *in)
 
 static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
 {
-    int agent_fd = -1;
+    int agent_fd = -1, listener_fd = -1;
     uid_t agent_uid = WITHOUT(AGENT_UID) ? 0 : AGENT_UID;
 
     umask(022);
@@ -134,7 +144,9 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
     if (rc < 0)
         return rc;
     *stage = PRIVSEP_STAGE_SECCOMP;
-    rc = filter_install(in->filter);
+    rc = filter_install(in->filter, &listener_fd);
+    if (rc == 0)
+        rc = place_listener(listener_fd);
     return rc < 0 ? rc : agent_fd;
 }
 

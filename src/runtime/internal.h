@@ -72,8 +72,8 @@ struct process_boot {
 };
 
 /* In the task: says what cay-init is to be. room: PID 1 of one command's room. 0 or -errno. */
-int process_write_boot(const struct process_boot *b, int n_cgroup_fds, uint32_t open_files,
-                       bool room) WARN_UNUSED;
+int process_write_boot(const struct process_boot *b, const struct filter *filter, int n_cgroup_fds,
+                       uint32_t open_files, bool room) WARN_UNUSED;
 
 /* Begins a task that starts a cay-init: fills *boot, which is part of args, then runs it. *boot_fd is the
  * caller's, non-blocking. 0 or -errno; nothing is open then. */
@@ -164,8 +164,8 @@ extern const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY];
 extern const char *const rootfs_proc_masked[ROOTFS_PROC_MASKED];
 int rootfs_make_read_only(int dir_fd, const char *path) WARN_UNUSED;
 
-/* A new instance of devpts: a detached tree, or -errno. */
-int rootfs_new_terminals(void) WARN_UNUSED;
+/* A new instance of devpts, for at most so many terminals: a detached tree, or -errno. */
+int rootfs_new_terminals(unsigned max) WARN_UNUSED;
 
 /* Sysctls of the user and network namespace of whoever mounted this /proc. */
 int rootfs_set_sysctls(int proc_fd) WARN_UNUSED;

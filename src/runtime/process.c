@@ -136,8 +136,8 @@ static int set_limits(const struct start_args *a)
     return rc < 0 ? rc : cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WORK, &work);
 }
 
-int process_write_boot(const struct process_boot *b, int n_cgroup_fds, uint32_t open_files,
-                       bool room)
+int process_write_boot(const struct process_boot *b, const struct filter *filter, int n_cgroup_fds,
+                       uint32_t open_files, bool room)
 {
     struct agent_boot boot = {
         .version = AGENT_BOOT_VERSION,
@@ -145,6 +145,7 @@ int process_write_boot(const struct process_boot *b, int n_cgroup_fds, uint32_t 
         .open_files = open_files,
         .child_caps = runtime_child_caps(),
         .room = room,
+        .netlink_pass = {filter->netlink_pass[0], filter->netlink_pass[1]},
     };
 #ifdef CAY_TEST_SWITCHES
     boot.flags = without_bits;
@@ -174,7 +175,8 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
     }
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
-    rc = process_write_boot(&a->boot, in->n_cgroup_fds, a->start->limits.open_files, false);
+    rc = process_write_boot(&a->boot, in->filter, in->n_cgroup_fds, a->start->limits.open_files,
+                            false);
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_EXEC, rc);
     rc = open_stage(a, in); /* in its control group by now: the sandbox pays for what is in it */

@@ -111,7 +111,7 @@ int room_mount(void)
     if (rc == 0)
         rc = renew_proc();
     if (rc == 0)
-        rc = terminals = rootfs_new_terminals();
+        rc = terminals = rootfs_new_terminals(PRIVSEP_ROOM_TERMINALS_MAX);
     return rc < 0 ? rc : replace_mount(terminals, "/dev/pts");
 }
 
@@ -164,7 +164,7 @@ static int prepare(const struct room_args *a, struct inside *in, struct task_res
     }
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
-    rc = process_write_boot(&a->boot, in->n_cgroup_fds, a->room->open_files, true);
+    rc = process_write_boot(&a->boot, in->filter, in->n_cgroup_fds, a->room->open_files, true);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
 }
 

@@ -220,15 +220,19 @@ static int mount_shm(const struct build *b)
     return fd < 0 ? fd : attach_at(fd, b->dev_fd, "shm");
 }
 
-int rootfs_new_terminals(void)
+int rootfs_new_terminals(unsigned max)
 {
-    /* The kernel's pool of terminals is one for all sandboxes: a maximum for each. No `gid`: mountinfo would show it
-     * in the host's numbers; cay-init gives the terminals that it opens to the group tty by itself. */
-    static const struct mnt_option tty[] = {
-        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", "128"}, {"gid", "5"}, {NULL, NULL}};
-    static const struct mnt_option usual[] = {
-        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", "128"}, {NULL, NULL}};
+    /* The kernel's pool of terminals is one for the whole host (kernel.pty.max, which cay-keep sets), and what one of
+     * them holds is charged to no group: a maximum for each instance. No `gid`: mountinfo would show it in the host's
+     * numbers; cay-init gives the terminals that it opens to the group tty by itself. */
+    char number[16];
+    const struct mnt_option tty[] = {
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", number}, {"gid", "5"}, {NULL, NULL}};
+    const struct mnt_option usual[] = {
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", number}, {NULL, NULL}};
     const struct mnt_option *options = WITHOUT(MASKS) ? tty : usual;
+
+    snprintf(number, sizeof(number), "%u", max);
 
     return mnt_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
@@ -243,7 +247,7 @@ static int mount_dev(struct build *b)
         rc = make_links(b);
     if (rc < 0)
         return rc;
-    CLEANUP_CLOSE int pts = rootfs_new_terminals();
+    CLEANUP_CLOSE int pts = rootfs_new_terminals(PRIVSEP_TERMINALS_MAX);
     rc = pts < 0 ? pts : attach_at(pts, b->dev_fd, "pts");
     return rc == 0 ? mount_shm(b) : rc;
 }
@@ -325,6 +329,28 @@ static int make_boot_id(const struct build *b)
     return mnt_attach(tree, target, "");
 }
 
+/* What a network namespace may hold beside what its sockets are charged with. Of the network namespace that the
+ * calling process is in: where a kernel has one of them for the whole host only, it is not to be seen here, and
+ * `cay doctor` looks at it. Test: probe "pool". */
+static int bound_network(int proc_fd)
+{
+    static const char *const sysctls[][2] = {
+        /* Connections that have ended are remembered for a minute, 256 bytes each; beyond, they are forgotten. */
+        {"sys/net/ipv4/tcp_max_tw_buckets", "4096"},
+        /* What options of one socket may allocate: the kernel's value before 6.6. */
+        {"sys/net/core/optmem_max", "20480"},
+        /* No copies of what was sent in the queue of errors, asked for by a message that no filter sees. */
+        {"sys/net/core/tstamp_allow_data", "0"},
+    };
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(sysctls); i++) {
+        rc = io_write_text_at(proc_fd, sysctls[i][0], sysctls[i][1]);
+        if (rc == -ENOENT)
+            rc = 0;
+    }
+    return rc;
+}
+
 /* Of the sandbox's own user and network namespace, through its own proc: in the host's, names of all these
  * namespaces would stand in one hash chain, and each sandbox would look through those of all others. */
 int rootfs_set_sysctls(int proc_fd)
@@ -336,7 +362,9 @@ int rootfs_set_sysctls(int proc_fd)
     /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
     if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
         rc = io_write_text_at(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
-    return rc;
+    return rc == 0 && !WITHOUT(NETWORK_NAMESPACE) && !WITHOUT(NETWORK_BOUNDS)
+               ? bound_network(proc_fd)
+               : rc;
 }
 
 static int mount_proc(struct build *b)

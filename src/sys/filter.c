@@ -1,9 +1,11 @@
-#include "sys/filter.h"
+#include "sys/filter_internal.h"
 
+#include "base/ids.h"
 #include "base/io.h"
 #include "base/without.h"
 
 #include <errno.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -26,7 +28,8 @@
 
 /* What programs need and what the kernel checks well by itself within a user namespace. A name that this
  * libseccomp does not know is left out: the program then sees ENOSYS, as on an older kernel. io_setup and
- * its like are not here, as what they take is counted for the whole machine (fs.aio-max-nr). */
+ * its like are not here, as what they take is counted for the whole machine (fs.aio-max-nr), nor is
+ * memfd_secret, whose pages the kernel can neither move nor reclaim. */
 /* clang-format off */
 static const char *const allowed[] = {
     "accept", "accept4", "access", "alarm", "arch_prctl", "bind", "brk", "cachestat", "capget",
@@ -46,8 +49,7 @@ static const char *const allowed[] = {
     "inotify_rm_watch", "ioctl", "ioprio_get", "ioprio_set", "kcmp", "kill", "landlock_add_rule",
     "landlock_create_ruleset", "landlock_restrict_self", "lchown", "lgetxattr", "link",
     "linkat", "listen", "listxattr", "llistxattr", "lremovexattr", "lseek", "lsetxattr",
-    "lstat", "madvise", "map_shadow_stack", "mbind", "membarrier", "memfd_create",
-    "memfd_secret", "mincore", "mkdir", "mkdirat", "mknod", "mknodat", "mlock", "mlock2",
+    "lstat", "madvise", "map_shadow_stack", "membarrier", "memfd_create", "mincore", "mkdir", "mkdirat", "mknod", "mknodat", "mlock", "mlock2",
     "mlockall", "mmap", "mprotect", "mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive",
     "mq_timedsend", "mq_unlink", "mremap", "mseal", "msgctl", "msgget", "msgrcv", "msgsnd",
     "msync", "munlock", "munlockall", "munmap", "name_to_handle_at", "nanosleep", "newfstatat",
@@ -76,13 +78,14 @@ static const char *const allowed[] = {
 };
 /* clang-format on */
 
-/* Known, and refused as a privileged call is refused, so that programs report it in the usual way. */
+/* Known, and refused as a privileged call is refused, so that programs report it in the usual way. mbind: a policy for
+ * each page of a file in memory, which is charged to nobody. */
 /* clang-format off */
 static const char *const denied[] = {
     "acct", "add_key", "adjtimex", "bpf", "clock_adjtime", "clock_settime", "create_module",
     "delete_module", "fanotify_init", "fanotify_mark", "finit_module", "fsconfig", "fsmount",
     "fsopen", "fspick", "init_module", "io_uring_enter", "io_uring_register", "io_uring_setup",
-    "ioperm", "iopl", "kexec_file_load", "kexec_load", "keyctl", "lookup_dcookie",
+    "ioperm", "iopl", "kexec_file_load", "kexec_load", "keyctl", "lookup_dcookie", "mbind",
     "migrate_pages", "modify_ldt", "mount", "mount_setattr", "move_mount", "move_pages",
     "nfsservctl", "open_by_handle_at", "open_tree", "perf_event_open", "pivot_root", "quotactl",
     "quotactl_fd", "reboot", "request_key", "setdomainname", "set_mempolicy_home_node",
@@ -157,7 +160,7 @@ static int allow_internet(scmp_filter_ctx ctx, int family)
     return rc;
 }
 
-/* Unix, inet (TCP, UDP, ping: no SCTP, DCCP or raw) and route netlink. vsock above all knows no network
+/* Unix, inet (TCP, UDP, ping: no SCTP, DCCP or raw) and route netlink, of which cay-init makes few. vsock above all knows no network
  * namespace. Other families answer as on a kernel without them: programs know how to live with that. */
 static int add_sockets(scmp_filter_ctx ctx)
 {
@@ -172,10 +175,10 @@ static int add_sockets(scmp_filter_ctx ctx)
         rc = allow_internet(ctx, AF_INET6);
     if (rc == 0)
         rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-                              SCMP_A0(SCMP_CMP_EQ, AF_NETLINK), SCMP_A2(SCMP_CMP_EQ, 0));
-    if (rc == 0)
+                              SCMP_A0(SCMP_CMP_EQ, AF_NETLINK), FILTER_IS(2, 0));
+    for (uint32_t protocol = 1; rc == 0 && protocol < MAX_LINKS; protocol++)
         rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), 2,
-                              SCMP_A0(SCMP_CMP_EQ, AF_NETLINK), SCMP_A2(SCMP_CMP_GT, 0));
+                              SCMP_A0(SCMP_CMP_EQ, AF_NETLINK), FILTER_IS(2, protocol));
     for (unsigned family = 0; rc == 0 && family <= AF_NETLINK; family++) {
         if (family == AF_UNIX || family == AF_INET || family == AF_INET6 || family == AF_NETLINK)
             continue;
@@ -199,9 +202,9 @@ static int add_personality(scmp_filter_ctx ctx)
     return rc;
 }
 
-static int fill_allow_list(scmp_filter_ctx ctx, uint32_t reserved_id)
+static int fill_allow_list(scmp_filter_ctx ctx, const struct filter *f)
 {
-    (void)reserved_id;
+    (void)f;
     int rc = add_names(ctx, SCMP_ACT_ALLOW, allowed, ARRAY_SIZE(allowed));
     if (rc == 0)
         rc = add_names(ctx, EPERM_ACTION, denied, ARRAY_SIZE(denied));
@@ -212,12 +215,9 @@ static int fill_allow_list(scmp_filter_ctx ctx, uint32_t reserved_id)
     return rc == 0 ? add_personality(ctx) : rc;
 }
 
-/* On the 32 bits that the kernel looks at, whatever is in the upper half of the register. */
-#define IS_VALUE(arg, value) ((struct scmp_arg_cmp){(arg), SCMP_CMP_MASKED_EQ, 0xffffffff, (value)})
-
 static int answer_value(scmp_filter_ctx ctx, int nr, unsigned arg, uint32_t value, int errnum)
 {
-    const struct scmp_arg_cmp cmp = IS_VALUE(arg, value);
+    const struct scmp_arg_cmp cmp = FILTER_IS(arg, value);
     return seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint16_t)errnum), nr, 1, &cmp);
 }
 
@@ -231,7 +231,7 @@ static int deny_value(scmp_filter_ctx ctx, int nr, unsigned arg, uint32_t value)
  * and its like), and who shares a core (which is the host's to schedule). Answered as by a kernel without them. */
 static int refuse_rare(scmp_filter_ctx ctx)
 {
-    const struct scmp_arg_cmp ulp[] = {IS_VALUE(1, IPPROTO_TCP), IS_VALUE(2, TCP_ULP)};
+    const struct scmp_arg_cmp ulp[] = {FILTER_IS(1, IPPROTO_TCP), FILTER_IS(2, TCP_ULP)};
     int rc = answer_value(ctx, SCMP_SYS(ioctl), 1, TIOCSETD, EINVAL);
     if (rc == 0)
         rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(ENOPROTOOPT), SCMP_SYS(setsockopt), 2, ulp);
@@ -249,7 +249,7 @@ static int refuse_socket_filters(scmp_filter_ctx ctx)
                                        SO_ATTACH_REUSEPORT_EBPF};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(options); i++) {
-        const struct scmp_arg_cmp cmp[] = {IS_VALUE(1, SOL_SOCKET), IS_VALUE(2, options[i])};
+        const struct scmp_arg_cmp cmp[] = {FILTER_IS(1, SOL_SOCKET), FILTER_IS(2, options[i])};
         rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(ENOPROTOOPT), SCMP_SYS(setsockopt), 2, cmp);
     }
     return rc;
@@ -260,7 +260,7 @@ static int refuse_socket_filters(scmp_filter_ctx ctx)
  * that has a filter. Tests: kernel.seccomp*. */
 static int refuse_call_filters(scmp_filter_ctx ctx)
 {
-    const struct scmp_arg_cmp set = IS_VALUE(0, PR_SET_SECCOMP);
+    const struct scmp_arg_cmp set = FILTER_IS(0, PR_SET_SECCOMP);
     int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EINVAL), SCMP_SYS(seccomp), 0);
     return rc == 0 ? seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(EINVAL), SCMP_SYS(prctl), 1, &set)
                    : rc;
@@ -279,7 +279,7 @@ static int keep_core_limit(scmp_filter_ctx ctx)
     return rc;
 }
 
-static int fill_arguments(scmp_filter_ctx ctx, uint32_t reserved_id)
+static int fill_arguments(scmp_filter_ctx ctx, const struct filter *f)
 {
     /* The agent has this id so that prlimit and its like, which go by equal ids, cannot reach it. */
     static const struct {
@@ -296,13 +296,17 @@ static int fill_arguments(scmp_filter_ctx ctx, uint32_t reserved_id)
         rc = deny_value(ctx, SCMP_SYS(ioctl), 1, TIOCLINUX);
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(setters); i++)
         for (unsigned arg = 0; rc == 0 && arg < setters[i].args; arg++)
-            rc = deny_value(ctx, setters[i].nr, arg, reserved_id);
+            rc = deny_value(ctx, setters[i].nr, arg, f->reserved_id);
     if (rc == 0)
         rc = refuse_socket_filters(ctx);
     if (rc == 0)
         rc = refuse_call_filters(ctx);
     if (rc == 0)
         rc = refuse_rare(ctx);
+    if (rc == 0)
+        rc = filter_refuse_pools(ctx);
+    if (rc == 0)
+        rc = filter_send_netlink(ctx, f->netlink_pass);
     return rc == 0 ? keep_core_limit(ctx) : rc;
 }
 
@@ -331,8 +335,8 @@ static int export_program(scmp_filter_ctx ctx, struct sock_fprog *out)
     return 0;
 }
 
-static int build(uint32_t action, int (*fill)(scmp_filter_ctx ctx, uint32_t reserved_id),
-                 uint32_t reserved_id, struct sock_fprog *out)
+static int build(uint32_t action, int (*fill)(scmp_filter_ctx ctx, const struct filter *f),
+                 const struct filter *f, struct sock_fprog *out)
 {
     scmp_filter_ctx ctx = seccomp_init(action);
     if (!ctx)
@@ -342,7 +346,7 @@ static int build(uint32_t action, int (*fill)(scmp_filter_ctx ctx, uint32_t rese
     if (rc == 0)
         rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a binary tree */
     if (rc == 0)
-        rc = fill(ctx, reserved_id);
+        rc = fill(ctx, f);
     if (rc == 0)
         rc = export_program(ctx, out);
     seccomp_release(ctx);
@@ -351,10 +355,11 @@ static int build(uint32_t action, int (*fill)(scmp_filter_ctx ctx, uint32_t rese
 
 int filter_build(uint32_t reserved_id, struct filter *out)
 {
-    struct filter f = {0};
-    int rc = build(SCMP_ACT_ERRNO(ENOSYS), fill_allow_list, reserved_id, &f.programs[0]);
+    struct filter f = {.reserved_id = reserved_id};
+    ids_random_bytes(f.netlink_pass, sizeof(f.netlink_pass));
+    int rc = build(SCMP_ACT_ERRNO(ENOSYS), fill_allow_list, &f, &f.programs[0]);
     if (rc == 0)
-        rc = build(SCMP_ACT_ALLOW, fill_arguments, reserved_id, &f.programs[1]);
+        rc = build(SCMP_ACT_ALLOW, fill_arguments, &f, &f.programs[1]);
     if (rc < 0)
         filter_free(&f);
     else
@@ -370,14 +375,26 @@ void filter_free(struct filter *f)
     }
 }
 
-int filter_install(const struct filter *f)
+/* Signals that do not kill leave a program that waits for cay-init alone, or those that signal themselves all the time
+ * would ask again and again. */
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
+#define LISTEN (SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+
+int filter_install(const struct filter *f, int *listener_fd)
 {
+    *listener_fd = -1;
     /* The argument filter last: it refuses further filters, and the allow list lets this call through. */
     for (int i = 0; i < FILTER_PROGRAMS; i++) {
         if (WITHOUT(SECCOMP) || (i > 0 && WITHOUT(SECCOMP_ARGUMENTS)))
             continue;
-        if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &f->programs[i]) < 0)
+        long rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, i > 0 ? LISTEN : 0,
+                          &f->programs[i]);
+        if (rc < 0)
             return -errno;
+        if (i > 0)
+            *listener_fd = (int)rc;
     }
     return 0;
 }

@@ -7,6 +7,7 @@
  * these", on the 32 bits that the kernel looks at); the kernel takes the strictest answer of both. */
 
 #include "base/util.h"
+#include "sys/filter_netlink.h"
 
 #include <linux/filter.h>
 
@@ -14,6 +15,8 @@
 
 struct filter {
     struct sock_fprog programs[FILTER_PROGRAMS];
+    uint32_t reserved_id;
+    uint32_t netlink_pass[2]; /* filter_netlink.h */
 };
 
 /* reserved_id: a uid and gid that no process may take on (the agent's own). 0 or -errno. */
@@ -21,5 +24,6 @@ int filter_build(uint32_t reserved_id, struct filter *out) WARN_UNUSED;
 void filter_free(struct filter *f);
 
 /* Installs both on the calling thread, for good. Needs CAP_SYS_ADMIN in the own user namespace, and
- * deliberately not no_new_privs: set-uid programs of the sandbox go on working. 0 or -errno. */
-int filter_install(const struct filter *f) WARN_UNUSED;
+ * deliberately not no_new_privs: set-uid programs of the sandbox go on working.
+ * *listener_fd: where the calls that the filter does not decide are waiting, closed at exec; -1: none. 0 or -errno. */
+int filter_install(const struct filter *f, int *listener_fd) WARN_UNUSED;

@@ -29,7 +29,8 @@ INNER = ("seccomp", "seccomp-arguments", "capabilities", "superset", "agent-uid"
          "unreadable", "descriptors", "masks", "read-only", "devices", "own-nodes", "userns-limit", "rlimits", "login-uid")
 # Some defences hide others' cases: a mask that is not there cannot be taken away.
 BASES = (INNER, tuple(n for n in INNER if n not in ("masks", "read-only", "agent-uid")))
-SINGLE = (*INNER, "network-rules", "network-namespace", "ipc-namespace", "cgroup-namespace")
+SINGLE = (*INNER, "network-rules", "network-namespace", "ipc-namespace", "cgroup-namespace",
+          "network-bounds")
 CONTROLS = pathlib.Path(__file__).resolve().parent / "controls.json"
 
 # Cases that no control opens, with the reason. Anything else without a control is a failure.

@@ -44,8 +44,9 @@ static size_t multicast4(size_t want)
         if (fd < 0)
             return held;
         for (unsigned i = 0; i < 2000; i++) {
-            struct ip_mreqn m = {.imr_multiaddr.s_addr = htonl(0xef000000u + (unsigned)s * 4096 + i),
-                                 .imr_ifindex = 1};
+            struct ip_mreqn m = {
+                .imr_multiaddr.s_addr = htonl(0xef000000u + (unsigned)s * 4096 + i),
+                .imr_ifindex = 1};
             if (setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m)) < 0)
                 break;
             held += 128;
@@ -60,7 +61,8 @@ static size_t multicast_sources(size_t want)
     size_t held = 0;
 
     for (size_t s = 0; held < want && s < POOLS_MAX_COUNT; s++) {
-        struct ip_mreqn m = {.imr_multiaddr.s_addr = htonl(0xef010000u + (unsigned)s), .imr_ifindex = 1};
+        struct ip_mreqn m = {.imr_multiaddr.s_addr = htonl(0xef010000u + (unsigned)s),
+                             .imr_ifindex = 1};
         struct ip_mreq_source src = {.imr_multiaddr = m.imr_multiaddr,
                                      .imr_interface.s_addr = htonl(INADDR_LOOPBACK)};
         int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -104,7 +106,12 @@ static size_t flow_labels(size_t want)
         uint8_t action, share;
         uint16_t flags, expires, linger;
         uint32_t pad;
-    } m = {.dst = IN6ADDR_LOOPBACK_INIT, .action = 0, .share = 1, .flags = 1, .expires = 6, .linger = 6};
+    } m = {.dst = IN6ADDR_LOOPBACK_INIT,
+           .action = 0,
+           .share = 1,
+           .flags = 1,
+           .expires = 6,
+           .linger = 6};
     size_t n = pools_count(MIN(want, (size_t)1 << 20), 192), made = 0;
 
     for (; made < n; made++) {
@@ -144,9 +151,8 @@ static size_t tcp_md5(size_t want)
 /* Errors of datagrams that came back, which nobody reads. */
 static size_t error_queue(size_t want)
 {
-    struct sockaddr_in sin = {.sin_family = AF_INET,
-                              .sin_port = htons(9),
-                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in sin = {
+        .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     size_t held = 0;
 
     for (size_t s = 0; held < want && s < POOLS_MAX_COUNT; s++) {

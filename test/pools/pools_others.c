@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/sem.h>
@@ -158,7 +158,8 @@ static size_t watches(size_t want)
 
     for (; fd >= 0 && made < n; made++) {
         snprintf(name, sizeof(name), "/dev/shm/w%zu", made);
-        if ((mkdir(name, 0700) < 0 && errno != EEXIST) || inotify_add_watch(fd, name, IN_ALL_EVENTS) < 0)
+        if ((mkdir(name, 0700) < 0 && errno != EEXIST) ||
+            inotify_add_watch(fd, name, IN_ALL_EVENTS) < 0)
             break;
     }
     return made * 2048;
@@ -419,7 +420,8 @@ static size_t mappings(size_t want)
 static size_t page_tables(size_t want)
 {
     size_t n = want / PAGE / 2, made = 0;
-    char *at = mmap(NULL, n << 21, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *at = mmap(NULL, n << 21, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     for (; at != MAP_FAILED && made < n; made++)
         at[made << 21] = 1;
@@ -438,10 +440,12 @@ static size_t threads(size_t want)
     size_t n = MIN(want / 32768, (size_t)400), made = 0;
 
     for (; made < n; made++) {
-        char *stack = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *stack = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                           0);
         if (stack == MAP_FAILED ||
             clone(sleep_long, stack + 4 * PAGE,
-                  CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, NULL) < 0)
+                  CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM,
+                  NULL) < 0)
             break;
     }
     return made * 32768;

@@ -259,7 +259,7 @@ static size_t passed(size_t want)
             char space[CMSG_SPACE(sizeof(fds))];
             struct cmsghdr head;
         } control = {.head = {CMSG_LEN(sizeof(fds)), SOL_SOCKET, SCM_RIGHTS}};
-        struct iovec iov = {"x", 1};
+        struct iovec iov = {(char[]){"x"}, 1};
         struct msghdr m = {.msg_iov = &iov,
                            .msg_iovlen = 1,
                            .msg_control = control.space,
@@ -327,7 +327,8 @@ static size_t tcp_backlog(size_t want)
 
     for (; listener >= 0 && made < n; made++) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        if (fd < 0 || (connect(fd, (struct sockaddr *)&sin, sizeof(sin)) < 0 && errno != EINPROGRESS))
+        if (fd < 0 ||
+            (connect(fd, (struct sockaddr *)&sin, sizeof(sin)) < 0 && errno != EINPROGRESS))
             break;
     }
     return made * 8192;

@@ -14,7 +14,7 @@
 static const struct probe_case *const tables[] = {
     probe_kernel_cases,  probe_proc_cases,   probe_namespace_cases, probe_identity_cases,
     probe_network_cases, probe_calls_cases,  probe_filters_cases,   probe_init_cases,
-    probe_files_cases,   probe_shared_cases,
+    probe_files_cases,   probe_shared_cases, probe_pools_cases,
 };
 
 __attribute__((format(printf, 3, 0))) static void found(struct finding *f, enum verdict v,

@@ -34,6 +34,7 @@ extern const struct probe_case probe_identity_cases[];
 extern const struct probe_case probe_network_cases[];
 extern const struct probe_case probe_calls_cases[];
 extern const struct probe_case probe_filters_cases[];
+extern const struct probe_case probe_pools_cases[];
 extern const struct probe_case probe_init_cases[];
 extern const struct probe_case probe_files_cases[];
 extern const struct probe_case probe_shared_cases[];

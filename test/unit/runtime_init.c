@@ -83,7 +83,7 @@ int main(void)
         return 1;
     /* Nothing but what was promised is open, and nothing of the host is behind 0 to 2. */
     for (int fd = (int)(AGENT_CGROUP_FD_FIRST + boot.cgroup_fds); fd < 1024; fd++)
-        if (fcntl(fd, F_GETFD) >= 0)
+        if (fd != AGENT_LISTENER_FD && fcntl(fd, F_GETFD) >= 0)
             return 3;
     for (int fd = 0; fd < 3; fd++) {
         struct stat st;

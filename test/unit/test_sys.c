@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -531,12 +532,56 @@ static int filters_not_refused(void)
     return prctl(PR_GET_SECCOMP) == SECCOMP_MODE_FILTER ? 0 : 4;
 }
 
+/* Memory that no limit sees, and what is one for the whole host. 0, or which was not refused as it should be. */
+static int pools_not_refused(void)
+{
+    int big = 1 << 20, now = 0, fd = socket(AF_INET, SOCK_DGRAM, 0);
+    socklen_t len = sizeof(now);
+    struct msghdr none = {0};
+
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &big, sizeof(big)) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &now, &len) < 0 || now >= big)
+        return 1;
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &big, sizeof(big)) < 0)
+        return 2;
+    if (refused(send(fd, "x", 1, MSG_MORE)) != EOPNOTSUPP ||
+        refused(sendmsg(fd, &none, MSG_MORE | MSG_DONTWAIT)) != EOPNOTSUPP ||
+        refused(setsockopt(fd, IPPROTO_UDP, 1 /* UDP_CORK */, &big, sizeof(big))) != ENOPROTOOPT)
+        return 3;
+    if (mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0) !=
+            MAP_FAILED ||
+        errno != ENOMEM || refused(memfd_create("x", MFD_HUGETLB)) != ENOMEM)
+        return 4;
+    if (refused(syscall(SYS_mbind, 0, 0, 0, 0, 0, 0)) != EPERM ||
+        refused(syscall(447 /* memfd_secret */, 0)) != ENOSYS)
+        return 5;
+    /* Nobody looks at the descriptor: nothing is done. */
+    return refused(syncfs(-1)) == 0 && refused(msync(NULL, 0, MS_ASYNC)) == 0 ? 0 : 6;
+}
+
+/* With the pass the kernel makes the socket; without it the call waits at the listener, and says ENOSYS once that is
+ * closed. */
+static int netlink_not_sent(int listener)
+{
+    uint64_t type = filter_netlink_argument(filter.netlink_pass[0], FILTER_NETLINK_TYPE);
+    uint64_t protocol = filter_netlink_argument(filter.netlink_pass[1], 0);
+
+    if (listener < 0 || refused(syscall(SYS_socket, AF_NETLINK, type, protocol)) != 0)
+        return 1;
+    close(listener);
+    if (refused(socket(AF_NETLINK, SOCK_RAW, 0)) != ENOSYS)
+        return 2;
+    return refused(syscall(SYS_socket, AF_NETLINK, type, 0)) != ENOSYS ||
+           refused(syscall(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol)) != ENOSYS;
+}
+
 static int filtered(void)
 {
+    int listener;
     struct rlimit core = {0, 0}, now = {7, 7};
     if (setrlimit(RLIMIT_CORE, &now) < 0)
         core.rlim_max = 0; /* a lower hard limit than 7: nothing to see below */
-    if (filter_install(&filter) < 0)
+    if (filter_install(&filter, &listener) < 0)
         return 1;
     if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0)
         return 2;
@@ -557,7 +602,7 @@ static int filtered(void)
         refused(socket(AF_INET, SOCK_STREAM, 132)) != EPROTONOSUPPORT)
         return 8;
     if (refused(socket(AF_UNIX, SOCK_STREAM, 0)) || refused(socket(AF_INET6, SOCK_DGRAM, 0)) ||
-        refused(socket(AF_NETLINK, SOCK_RAW, 0)))
+        netlink_not_sent(listener))
         return 9;
     if (refused(ioctl(0, TIOCSTI, "x")) != EPERM ||
         refused(syscall(SYS_ioctl, 0, 0xdeadbeef00000000 | TIOCSTI, "x")) != EPERM)
@@ -580,6 +625,8 @@ static int filtered(void)
         return 14;
     if (filters_not_refused())
         return 17;
+    if (pools_not_refused())
+        return 18;
     if (setrlimit(RLIMIT_CORE, &core) < 0 || getrlimit(RLIMIT_CORE, &now) < 0)
         return 15;
     return now.rlim_cur == 7 || core.rlim_max == 0 ? 0 : 16;
@@ -589,8 +636,9 @@ static int filtered(void)
 /* int 0x80 and x32 end the process. */
 static int by_int80(void)
 {
-    int nr = 20; /* getpid of i386 */
-    if (filter_install(&filter) < 0)
+    int nr = 20, /* getpid of i386 */
+        listener;
+    if (filter_install(&filter, &listener) < 0)
         return 1;
     __asm__ volatile("int $0x80" : "+a"(nr)::"memory");
     return 0;
@@ -598,7 +646,9 @@ static int by_int80(void)
 
 static int by_x32(void)
 {
-    if (filter_install(&filter) < 0)
+    int listener;
+
+    if (filter_install(&filter, &listener) < 0)
         return 1;
     syscall(0x40000000 + SYS_getpid);
     return 0;
