@@ -17,15 +17,16 @@
 #define AGENT_BOOT_FD         3
 #define AGENT_CGROUP_FD_FIRST 4
 #define AGENT_CGROUP_FDS_MAX  4
-#define AGENT_LISTENER_FD     8 /* where the filter's questions come in; above the files of control groups */
-#define AGENT_BOOT_VERSION    4
-#define AGENT_PORT            49983
-#define AGENT_KEY_HEADER      "X-Cay-Agent-Key" /* hex of key: every request from cayd carries it */
-#define AGENT_READY           'R'
-#define AGENT_FAILED          'F'
-#define AGENT_HOSTS_FILE      "/etc/hosts" /* the starter has made them, empty and root's */
-#define AGENT_HOSTNAME_FILE   "/etc/hostname"
-#define AGENT_UID             65533u /* cay-init's own uid and gid inside: no user of the sandbox has it */
+#define AGENT_LISTENER_FD \
+    8 /* where the filter's questions come in; above the files of control groups */
+#define AGENT_BOOT_VERSION  4
+#define AGENT_PORT          49983
+#define AGENT_KEY_HEADER    "X-Cay-Agent-Key" /* hex of key: every request from cayd carries it */
+#define AGENT_READY         'R'
+#define AGENT_FAILED        'F'
+#define AGENT_HOSTS_FILE    "/etc/hosts" /* the starter has made them, empty and root's */
+#define AGENT_HOSTNAME_FILE "/etc/hostname"
+#define AGENT_UID           65533u /* cay-init's own uid and gid inside: no user of the sandbox has it */
 
 struct agent_boot {
     uint32_t version;
