@@ -67,3 +67,21 @@ size_t log_last_error(char *out, size_t size)
     snprintf(out, size, "%s", log_last);
     return strlen(out);
 }
+
+bool log_rate_allows(struct log_rate *r)
+{
+    uint64_t now = clock_mono_ms(), left_out = r->left_out;
+
+    if (r->began_ms == 0 || now - r->began_ms >= LOG_RATE_MS) {
+        *r = (struct log_rate){.began_ms = now ? now : 1};
+        if (left_out > 0)
+            log_write(LOG_WARN, "%llu lines of the kind that follows were left out",
+                      (unsigned long long)left_out);
+    }
+    if (r->said < LOG_RATE_LINES) {
+        r->said++;
+        return true;
+    }
+    r->left_out++;
+    return false;
+}

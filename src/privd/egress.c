@@ -199,7 +199,8 @@ static void on_peer(void *arg, bool there)
 
     c->greeted = false;
     loop_disarm(&c->privd->loop, &c->timer);
-    log_info("cay-egress %u %s", c->number, there ? "has come" : "is gone");
+    if (log_rate_allows(&c->privd->peer_log))
+        log_info("cay-egress %u %s", c->number, there ? "has come" : "is gone");
 }
 
 static void on_server(void *arg, uint32_t events)

@@ -297,6 +297,7 @@ void end_force(struct privd *p, struct slot *s)
         p->n_sandboxes--;
     if (s->task.pid > 0) {
         loop_remove(&p->loop, &s->task_source);
+        runtime_thaw(p->rt, s->number); /* it may be in the slot's own control group */
         task_cancel(&s->task);
     }
     kill_it(s);

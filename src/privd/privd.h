@@ -7,6 +7,7 @@
  * distributes what the peer asks. All of it runs on one loop, nothing blocks: what takes longer than
  * 100 µs runs in a task (a child, runtime/task.h) or a job. */
 
+#include "base/log.h"
 #include "privd/loop.h"
 #include "privd/options.h"
 #include "privd/pace.h"
@@ -101,6 +102,8 @@ struct egress;
 struct jobs;
 struct room;
 
+#define ROOMS_STARTING_MAX 32u /* at a time, of all sandboxes */
+
 struct privd {
     struct options options;
     struct permit_bounds bounds;
@@ -121,8 +124,10 @@ struct privd {
     uint32_t kind_misses;   /* creates in a row that asked for something else */
     uint32_t warm_epoch;    /* slots warmed in an earlier one are not used */
     uint32_t make_failures; /* in a row: refilling backs off */
+    struct room *rooms_starting[ROOMS_STARTING_MAX]; /* those whose task works; room.c */
     uint32_t n_rooms_starting;
-    struct loop_timer refill_timer; /* after a failure: until then none is made */
+    struct log_rate room_log, peer_log; /* what tenants, and who connects, can have said at will */
+    struct loop_timer refill_timer;     /* after a failure: until then none is made */
     struct loop_timer lull_timer; /* after a start: until then none is made that nobody waits for */
     struct cleaner cleaner;
     struct pace pace; /* of all kills */

@@ -127,6 +127,7 @@ static bool take_over(struct privd *p, const struct record *rec)
     memcpy(s->id, rec->id, sizeof(s->id));
     p->n_sandboxes++;
     /* Who could use its rooms knew the earlier privd only. */
+    runtime_kill_unfinished(p->rt, rec->slot);
     wait_turn(p, FILTER_PROGRAMS * runtime_kill_rooms(p->rt, rec->slot));
     /* Past every number that it has had: no sandbox makes a room each 16 ms of the host's whole time. */
     s->last_room = (uint32_t)(clock_mono_ms() / 16);

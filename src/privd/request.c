@@ -187,7 +187,8 @@ void request_handle(void *privd, const struct privsep_msg *m)
 /* No sandbox that runs ends with a peer: the next one lists them. */
 void request_peer(void *privd, bool there)
 {
-    log_info("cayd %s", there ? "has connected" : "has gone");
+    if (log_rate_allows(&((struct privd *)privd)->peer_log))
+        log_info("cayd %s", there ? "has connected" : "has gone");
     if (there)
         return;
     room_end_all(privd); /* their keys were the peer's alone */

@@ -1,5 +1,6 @@
 #include "privd/room.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "privd/egress.h"
 #include "sys/filter.h"
@@ -9,8 +10,8 @@
 #include <signal.h>
 #include <string.h>
 
-#define STARTING_MAX     16u /* at a time, of all sandboxes */
 #define START_TIMEOUT_MS 10000
+#define START_USUAL_MS   500 /* one that takes longer may lose its place to another sandbox's */
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
@@ -38,6 +39,59 @@ static void answer_ender(struct room *r, const struct asker *who, int status)
         (void)request_reply(r->privd, who, &m, NULL, 0);
 }
 
+/* -- those that are being made ------------------------------------------------------------------ */
+
+/* A tenant can stop the making of a room (until the task's own time is over: runtime/room.c), and so hold places. No
+ * sandbox has more of them than it may have rooms, and where all are taken a sandbox with fewer gets one of another's
+ * that takes longer than is usual. */
+
+static void enter_starting(struct room *r)
+{
+    r->privd->rooms_starting[r->privd->n_rooms_starting++] = r;
+    r->starting = true;
+    r->begun_ms = clock_mono_ms();
+}
+
+static void leave_starting(struct room *r)
+{
+    struct privd *p = r->privd;
+    uint32_t i = 0;
+
+    if (!r->starting)
+        return;
+    r->starting = false;
+    while (p->rooms_starting[i] != r)
+        i++;
+    for (p->n_rooms_starting--; i < p->n_rooms_starting; i++)
+        p->rooms_starting[i] = p->rooms_starting[i + 1];
+}
+
+static uint32_t starting_of(const struct privd *p, uint32_t slot_number)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_rooms_starting; i++)
+        n += p->rooms_starting[i]->slot_number == slot_number;
+    return n;
+}
+
+/* The oldest of the sandbox that has most, of those that take long; NULL: none. They are in the order of their age. */
+static struct room *slowest(const struct privd *p, uint32_t more_than)
+{
+    struct room *found = NULL;
+
+    for (uint32_t i = 0; i < p->n_rooms_starting; i++) {
+        struct room *r = p->rooms_starting[i];
+        uint32_t n = starting_of(p, r->slot_number);
+
+        if (n > more_than && clock_mono_ms() - r->begun_ms >= START_USUAL_MS) {
+            found = r;
+            more_than = n;
+        }
+    }
+    return found;
+}
+
 /* -- its end ----------------------------------------------------------------------------------- */
 
 static void leave_slot(struct room *r)
@@ -58,8 +112,10 @@ static void gone(struct room *r)
 {
     struct privd *p = r->privd;
 
+    leave_starting(r);
     loop_disarm(&p->loop, &r->timer);
     pace_cancel(&p->pace, &r->kill);
+    loop_remove(&p->loop, &r->task_source);
     loop_remove(&p->loop, &r->pid_source);
     loop_remove(&p->loop, &r->boot_source);
     util_close(&r->pidfd);
@@ -100,17 +156,46 @@ static void end_room(struct room *r)
 
 static void fail(struct room *r, int status, uint32_t stage)
 {
-    log_warn("slot %u: no room: %s (%s)", r->slot_number, strerror(-status),
-             privsep_stage_name(stage));
+    if (log_rate_allows(&r->privd->room_log))
+        log_warn("slot %u: no room: %s (%s)", r->slot_number, strerror(-status),
+                 privsep_stage_name(stage));
     answer_maker(r, status, stage);
     end_room(r);
+}
+
+/* The task was killed. What it had begun inside is in its sandbox's own control group, and ends with it at the latest
+ * (runtime_kill_unfinished: now). */
+static void on_task_ended(void *arg, uint32_t events)
+{
+    struct room *r = arg;
+
+    loop_remove(&r->privd->loop, &r->task_source);
+    task_cancel(&r->task);
+    if (r->slot)
+        runtime_kill_unfinished(r->privd->rt, r->slot_number);
+    gone(r);
+}
+
+/* Its time is over. Where its task still works that is not waited for, and counts for nobody but its sandbox. */
+static void give_up(struct room *r)
+{
+    struct loop *l = &r->privd->loop;
+
+    fail(r, -ETIMEDOUT, PRIVSEP_STAGE_READY);
+    leave_starting(r);
+    if (r->task.pidfd < 0)
+        return;
+    (void)pid_kill(r->task.pidfd, SIGKILL);
+    loop_remove(l, &r->task_source);
+    if (loop_add(l, &r->task_source, r->task.pidfd, on_task_ended, r) < 0)
+        on_task_ended(r, 0);
 }
 
 /* -- its start --------------------------------------------------------------------------------- */
 
 static void on_timeout(void *arg)
 {
-    fail(arg, -ETIMEDOUT, PRIVSEP_STAGE_READY);
+    give_up(arg);
 }
 
 static void ready(struct room *r)
@@ -175,7 +260,7 @@ static void on_made(void *arg, uint32_t events)
     rc = p->driver->start_finish(p->rt, &r->task, &as, &stage);
     if (rc == -EAGAIN && loop_add(&p->loop, &r->task_source, r->task.result_fd, on_made, r) == 0)
         return;
-    p->n_rooms_starting--;
+    leave_starting(r);
     r->pidfd = as.pidfd;
     if (rc == 0)
         rc = loop_add(&p->loop, &r->pid_source, r->pidfd, on_pid, r);
@@ -240,21 +325,24 @@ void room_make(struct privd *p, struct slot *s, const struct asker *who,
                const struct privsep_msg *m)
 {
     struct room *r;
-    int rc = s->n_rooms >= PRIVSEP_ROOMS_MAX       ? -EMFILE
-             : p->n_rooms_starting >= STARTING_MAX ? -EAGAIN
-             : s->last_room == UINT32_MAX          ? -ERANGE
-                                                   : 0;
+    int rc = s->n_rooms >= PRIVSEP_ROOMS_MAX             ? -EMFILE
+             : s->last_room == UINT32_MAX                ? -ERANGE
+             : p->n_rooms_starting >= ROOMS_STARTING_MAX ? -EAGAIN
+                                                         : 0;
 
+    if (rc == -EAGAIN && (r = slowest(p, starting_of(p, s->number))) != NULL) {
+        give_up(r);
+        rc = 0;
+    }
     r = rc == 0 ? new_room(p, s, who, m) : NULL;
     if (!r) {
         request_reply_status(p, who, PRIVSEP_ROOM, rc ? rc : -ENOMEM, PRIVSEP_STAGE_SLOT);
         return;
     }
-    p->n_rooms_starting++;
+    enter_starting(r);
     loop_arm(&p->loop, &r->timer, START_TIMEOUT_MS, on_timeout, r);
     rc = begin(r);
     if (rc < 0) {
-        p->n_rooms_starting--;
         answer_maker(r, rc, PRIVSEP_STAGE_NAMESPACES);
         gone(r);
     }

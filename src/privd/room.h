@@ -17,7 +17,9 @@ struct room {
     struct loop_source pid_source;
     int boot_fd;
     struct loop_source boot_source;
-    struct loop_timer timer;    /* until it is ready */
+    struct loop_timer timer; /* until it is ready */
+    uint64_t begun_ms;
+    bool starting;              /* on privd's list of those */
     struct asker maker, ender;  /* who waits */
     struct runtime_claim claim; /* until it was given */
     bool ending;

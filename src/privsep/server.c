@@ -22,6 +22,7 @@ struct privsep_server {
     bool greeted;
     uid_t peer_uid;
     struct privsep_server_events ev;
+    struct log_rate log; /* what whoever connects can have said at will */
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     struct privsep_packet *queue; /* ring, grows by doubling */
     size_t queue_cap, queue_head, queue_len, queue_fds;
@@ -39,7 +40,8 @@ static void drop_peer(struct privsep_server *s, const char *why)
 {
     if (s->peer_fd < 0)
         return;
-    log_info("channel: the peer is gone: %s", why);
+    if (log_rate_allows(&s->log))
+        log_info("channel: the peer is gone: %s", why);
     util_close(&s->peer_fd); /* leaves the epoll set with it */
     drop_queue(s);
     s->greeted = false;
@@ -203,7 +205,8 @@ static void accept_peer(struct privsep_server *s)
     if (fd < 0)
         return;
     if (!is_allowed(s, fd)) {
-        log_warn("channel: a connection of another user was refused");
+        if (log_rate_allows(&s->log))
+            log_warn("channel: a connection of another user was refused");
         return;
     }
     drop_peer(s, "a new connection replaces it");

@@ -110,6 +110,30 @@ uint32_t runtime_kill_rooms(const struct runtime *rt, uint32_t slot)
     return killed;
 }
 
+/* The agent's leaf holds what cay started there only: cay-init, from its memory file, and what is to become one. */
+static bool is_unfinished(pid_t pid)
+{
+    static const char agent[] = "/memfd:cay-init";
+    char path[32], program[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    ssize_t n = readlink(path, program, sizeof(program));
+    return n > 0 &&
+           ((size_t)n < sizeof(agent) - 1 || memcmp(program, agent, sizeof(agent) - 1) != 0);
+}
+
+/* Held, and then looked at: what the number stands for now is what was opened, or that has ended. */
+void runtime_kill_unfinished(const struct runtime *rt, uint32_t slot)
+{
+    pid_t pids[AGENT_PIDS_MAX] = {0};
+    int n = cgroup_pids(rt->cgroups, slot, CGROUP_AGENT, pids, AGENT_PIDS_MAX);
+    for (int i = 0; i < n; i++) {
+        CLEANUP_CLOSE int fd = pid_open(pids[i]);
+        if (fd >= 0 && cgroup_holds(rt->cgroups, slot, pids[i]) && is_unfinished(pids[i]))
+            pid_kill(fd, SIGKILL);
+    }
+}
+
 /* A layer in memory is visible only through the sandbox's own root: asked by descriptor, O_PATH, of its
  * overlay's file system, with no name of the tenant's. */
 static int root_usage(const struct runtime *rt, uint32_t slot, struct runtime_stat *out)

@@ -15,19 +15,24 @@
 
 #include "runtime/internal.h"
 
+#include "base/clock.h"
 #include "base/io.h"
-#include "sys/fdpass.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
+#include "sys/pid.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
+
+#define MAKE_TIMEOUT_MS 4000 /* until it is cay-init; some milliseconds are usual */
+#define KILL_TIMEOUT_MS 1000
 
 struct room_args {
     struct runtime *rt;
@@ -146,6 +151,8 @@ NORETURN static void run_room(const struct inside *in)
     failure.status = close_others(in);
     if (failure.status == 0)
         failure.status = process_set_up_network();
+    /* Until its ids change for the last time. If it was stopped before this the task kills it by its pidfd. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (failure.status == 0)
         inside_run(in);
     (void)!write(in->status_fd, &failure, sizeof(failure));
@@ -189,13 +196,16 @@ static int enter_sandbox(const struct room_args *a)
 }
 
 /* In the sandbox's pid namespace: makes PID 1 of the room, one below (the kernel makes no pid namespace for
- * whoever is not in the one that it would stand in), hands its pidfd on, and goes. The sandbox's cay-init is
- * then its parent, so that the room needs nobody outside to be reaped. */
-NORETURN static void run_between(const struct inside *in, int sock)
+ * whoever is not in the one that it would stand in). It shares the table of descriptors with the task, and *room, so
+ * that from the one system call on in which the room's PID 1 begins, the task holds it, wherever a signal of the
+ * tenant's stops this process. It waits to be killed by the task: the sandbox's cay-init is then the room's parent, so
+ * that the room needs nobody outside to be reaped. */
+NORETURN static void run_between(const struct inside *in, int task_pidfd, int sock, int *room)
 {
-    int pidfd = -1;
-    const char byte = 'p';
-    pid_t pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD, &pidfd);
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (pid_has_ended(task_pidfd))
+        _exit(1);
+    pid_t pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD, room);
 
     if (pid == 0)
         run_room(in);
@@ -204,25 +214,68 @@ NORETURN static void run_between(const struct inside *in, int sock)
         (void)!write(in->status_fd, &failure, sizeof(failure));
         _exit(1);
     }
-    _exit(fdpass_send(sock, &byte, 1, &pidfd, 1, 0) < 0);
+    (void)!write(sock, "p", 1);
+    for (;;)
+        pause();
 }
 
-static int take_pidfd(int sock, struct task_result *out)
+/* 0 when one of both is readable before that time, else -ETIMEDOUT. other may be -1. */
+static int await_either(int fd, int other, uint64_t end_ms)
 {
-    size_t n = 0;
-    char byte;
-    ssize_t got = fdpass_recv(sock, &byte, 1, out->fds, 1, &n, 0);
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
+    uint64_t now = clock_mono_ms();
+    int n;
 
-    if (got < 0)
-        return (int)got;
-    out->n_fds = (uint32_t)n;
-    return n == 1 ? 0 : -ECHILD;
+    do
+        n = poll(fds, ARRAY_SIZE(fds), now < end_ms ? (int)(end_ms - now) : 0);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
 }
 
+/* The end that the room's PID 1 has is closed here when that has begun, which closes it for `between`, too. */
+static int await_room(int sock, int between, int status_fd, int *status_end,
+                      struct task_result *out)
+{
+    uint64_t end_ms = clock_mono_ms() + MAKE_TIMEOUT_MS;
+    int rc = await_either(sock, between, end_ms);
+
+    util_close(status_end);
+    if (rc == 0)
+        rc = await_either(status_fd, -1, end_ms);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : process_await_exec(status_fd, out);
+}
+
+/* Whatever stopped them: SIGKILL goes through. With `between` gone nothing can make *room any more. */
+static int settle(int between, const int *room, int rc, struct task_result *out)
+{
+    (void)pid_kill(between, SIGKILL);
+    bool gone = pid_await_end(between, KILL_TIMEOUT_MS);
+    int code, status;
+
+    if (gone)
+        (void)pid_reap(between, &code, &status);
+    if (rc == 0 && (!gone || *room < 0))
+        rc = process_fail(out, PRIVSEP_STAGE_NAMESPACES, -ECHILD);
+    if (rc < 0 && *room >= 0) {
+        (void)pid_kill(*room, SIGKILL);
+        (void)pid_await_end(*room, KILL_TIMEOUT_MS);
+    } else if (rc == 0) {
+        out->fds[out->n_fds++] = *room;
+    }
+    return rc;
+}
+
+/* A tenant can stop both processes at any instruction: each wait has an end, and both are held from their first one
+ * on. Test: test_command_policy.py, test_stopped_rooms. */
 static int fork_room(struct inside *in, struct task_result *out)
 {
-    int pipes[2], pair[2];
+    int pipes[2], pair[2], between = -1;
+    int *room = mmap(NULL, sizeof(*room), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                     0);
 
+    if (room == MAP_FAILED)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -ENOMEM);
+    *room = -1;
     if (pipe2(pipes, O_CLOEXEC) < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
     CLEANUP_CLOSE int status_fd = pipes[0];
@@ -231,18 +284,17 @@ static int fork_room(struct inside *in, struct task_result *out)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
     CLEANUP_CLOSE int sock = pair[0];
     CLEANUP_CLOSE int sock_end = pair[1];
+    CLEANUP_CLOSE int self = pid_open(getpid());
+    if (self < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, self);
     in->status_fd = pipes[1];
-    pid_t pid = ns_fork(0, SIGCHLD, NULL);
+    pid_t pid = ns_fork(CLONE_FILES, SIGCHLD, &between);
     if (pid == 0)
-        run_between(in, sock_end);
-    util_close(&sock_end);
-    util_close(&status_end);
+        run_between(in, self, sock_end, room);
     if (pid < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
-    int taken = take_pidfd(sock, out);
-    int rc = process_await_exec(status_fd, out);
-    waitpid(pid, NULL, 0);
-    return rc == 0 && taken < 0 ? process_fail(out, PRIVSEP_STAGE_NAMESPACES, taken) : rc;
+    int rc = await_room(sock, between, status_fd, &status_end, out);
+    return settle(between, room, rc, out);
 }
 
 static int make_room(void *arg, struct task_result *out)

@@ -246,6 +246,11 @@ int runtime_kill(struct runtime *rt, uint32_t slot, int pidfd)
     return rc;
 }
 
+void runtime_thaw(const struct runtime *rt, uint32_t slot)
+{
+    (void)cgroup_freeze(rt->cgroups, slot, false);
+}
+
 int runtime_reap(int pidfd, struct runtime_exit *out)
 {
     struct runtime_exit e = {0};

@@ -193,6 +193,13 @@ int runtime_kill(struct runtime *rt, uint32_t slot, int pidfd);
  * How many those were. */
 uint32_t runtime_kill_rooms(const struct runtime *rt, uint32_t slot);
 
+/* Kills what was begun for rooms of a sandbox and is no cay-init yet, tasks included: a task that is killed can leave
+ * processes that a tenant stopped. About 0.1 ms. */
+void runtime_kill_unfinished(const struct runtime *rt, uint32_t slot);
+
+/* A process that is frozen in a version 1 control group takes no signal, not even SIGKILL, until this. */
+void runtime_thaw(const struct runtime *rt, uint32_t slot);
+
 /* How a process that has ended came to its end: fills the fields of waitid(2). Does not block.
  * 0; -EAGAIN: still alive; -ECHILD: ended, but it is nobody's child here (status unknown). */
 struct runtime_exit {

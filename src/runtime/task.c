@@ -1,5 +1,6 @@
 #include "runtime/task.h"
 
+#include "base/log.h"
 #include "sys/fdpass.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
@@ -14,8 +15,9 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-#define MANY_HELD        64 /* from so many on, not to copy them is worth waiting for the child */
-#define BEGIN_TIMEOUT_MS 10000
+#define MANY_HELD         64 /* from so many on, not to copy them is worth waiting for the child */
+#define BEGIN_TIMEOUT_MS  10000
+#define CANCEL_TIMEOUT_MS 1000 /* a process that is killed takes microseconds */
 
 /* What the numbers of held descriptors came to, in this process: no fewer than there ever were at a time. */
 static int held_top;
@@ -109,7 +111,8 @@ int task_spawn(task_fn fn, void *arg, struct task *out)
 static void forget(struct task *t)
 {
     int code, status;
-    pid_wait(t->pidfd, &code, &status);
+    if (pid_await_end(t->pidfd, CANCEL_TIMEOUT_MS))
+        (void)pid_reap(t->pidfd, &code, &status);
     util_close(&t->pidfd);
     util_close(&t->result_fd);
     *t = TASK_NONE;
@@ -142,10 +145,11 @@ void task_cancel(struct task *t)
     if (t->pidfd < 0)
         return;
     pid_kill(t->pidfd, SIGKILL);
-    int code, status;
-    pid_wait(t->pidfd, &code, &status);
-    if (task_collect(t, &result) < 0)
-        return;
-    for (uint32_t i = 0; i < result.n_fds; i++)
+    if (!pid_await_end(t->pidfd, CANCEL_TIMEOUT_MS))
+        log_error("a task (process %d) cannot be killed: it is left alone", (int)t->pid);
+    int rc = task_collect(t, &result);
+    for (uint32_t i = 0; rc == 0 && i < result.n_fds; i++)
         util_close(&result.fds[i]);
+    if (rc == -EAGAIN) /* another process has its end of the socket still */
+        forget(t);
 }

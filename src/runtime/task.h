@@ -51,6 +51,7 @@ int task_spawn(task_fn fn, void *arg, struct task *out) WARN_UNUSED;
  * -EAGAIN: not there yet. -ECHILD: the child died without a result; t is TASK_NONE again. */
 int task_collect(struct task *t, struct task_result *out) WARN_UNUSED;
 
-/* Kills, reaps, and drops whatever result there was. Blocks until the child is gone (microseconds:
- * children run bounded kernel calls only). */
+/* Kills, reaps, and drops whatever result there was. Blocks until the child is gone: microseconds, as children run
+ * bounded kernel calls only; one that does not go within a second is reported and left alone. Where its control group may
+ * be frozen (version 1), the caller thaws that first: a frozen process takes no signal. */
 void task_cancel(struct task *t);

@@ -1,6 +1,7 @@
 #include "sys/cgroup_internal.h"
 
 #include "base/io.h"
+#include "sys/pid.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -229,6 +230,15 @@ int cgroup_pids(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, p
     return count;
 }
 
+/* The process is held before it is looked at: a number that has come again since the list was read is not in the
+ * group, and one that comes again after that is not what is held. */
+static void kill_member(const struct cgroup *cg, uint32_t slot, pid_t pid)
+{
+    CLEANUP_CLOSE int fd = pid_open(pid);
+    if (fd >= 0 && cgroup_holds(cg, slot, pid))
+        pid_kill(fd, SIGKILL);
+}
+
 static int kill_leaf(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
 {
     pid_t pids[PIDS_PER_READ] = {0};
@@ -240,7 +250,7 @@ static int kill_leaf(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf le
         if (left <= 0)
             return left == -ENOENT ? 0 : left;
         for (int i = 0; i < left; i++)
-            kill(pids[i], SIGKILL);
+            kill_member(cg, slot, pids[i]);
     }
     return 0;
 }

@@ -15,7 +15,7 @@ pid_t ns_fork(uint64_t flags, int exit_signal, int *pidfd)
     int fd = -1;
     struct clone_args args = {
         .flags = flags | CLONE_PIDFD,
-        .pidfd = (uint64_t)(uintptr_t)&fd,
+        .pidfd = (uint64_t)(uintptr_t)(pidfd ? pidfd : &fd),
         .exit_signal = (uint64_t)exit_signal,
     };
 
@@ -24,10 +24,7 @@ pid_t ns_fork(uint64_t flags, int exit_signal, int *pidfd)
         return -errno;
     if (pid == 0)
         return 0;
-    if (pidfd)
-        *pidfd = fd;
-    else
-        util_close(&fd);
+    util_close(&fd);
     return (pid_t)pid;
 }
 

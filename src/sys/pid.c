@@ -32,10 +32,20 @@ int pid_kill(int pidfd, int signal)
     return 0;
 }
 
-bool pid_has_ended(int pidfd)
+bool pid_await_end(int pidfd, unsigned timeout_ms)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
-    return poll(&p, 1, 0) == 1;
+    int n;
+
+    do
+        n = poll(&p, 1, (int)timeout_ms);
+    while (n < 0 && errno == EINTR);
+    return n == 1;
+}
+
+bool pid_has_ended(int pidfd)
+{
+    return pid_await_end(pidfd, 0);
 }
 
 /* The wait status word (as wait(2) gives it) taken apart as waitid(2) does. */

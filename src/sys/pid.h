@@ -15,6 +15,9 @@ int pid_kill(int pidfd, int signal);
 
 bool pid_has_ended(int pidfd);
 
+/* Waits for its end, so long at most. False: it has not ended. */
+bool pid_await_end(int pidfd, unsigned timeout_ms);
+
 /* Reaps a child that has ended. 0; -EAGAIN: alive. Where it is not our child (its parent reaps it)
  * the kernel is asked for the status (Linux 6.15); -ECHILD: ended, status unknown. */
 int pid_reap(int pidfd, int *code, int *status);

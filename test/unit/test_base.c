@@ -6,6 +6,7 @@
 #include "base/ids.h"
 #include "base/instance.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "base/share.h"
 
 #include <errno.h>
@@ -202,6 +203,22 @@ static void share_divides_within_a_tenant(void **state)
     share_pool_free(p);
 }
 
+/* What a peer can cause as often as it likes is written so many times in a span, and the rest is counted. */
+static void log_rates(void **state)
+{
+    struct log_rate r = {0};
+
+    for (int i = 0; i < LOG_RATE_LINES; i++)
+        assert_true(log_rate_allows(&r));
+    for (int i = 0; i < 1000; i++)
+        assert_false(log_rate_allows(&r));
+    assert_int_equal(r.left_out, 1000);
+    assert_true(r.began_ms > 0);
+    r.began_ms = clock_mono_ms() > LOG_RATE_MS ? clock_mono_ms() - LOG_RATE_MS : 0;
+    assert_true(log_rate_allows(&r));
+    assert_int_equal(r.left_out, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +232,7 @@ int main(void)
         cmocka_unit_test(ids_have_their_form),
         cmocka_unit_test(share_leaves_room_for_others),
         cmocka_unit_test(share_divides_within_a_tenant),
+        cmocka_unit_test(log_rates),
         cmocka_unit_test(err_texts_hold_no_control_characters),
     };
 

@@ -1,0 +1,95 @@
+"""A tenant's root stops what is to become a room, wherever it sees it: that holds up its own sandbox for seconds, no other
+one, and leaves nothing."""
+
+import concurrent.futures
+import os
+import pathlib
+
+import pytest
+
+from client import Client, Sandbox
+from egresslib import ZONE, Stack
+from waitlib import until
+
+TENANTS, ROOMS = ("first", "second"), 8
+SECONDS = 40
+
+# New processes of this pid namespace have the numbers after the last one. It ends with the file.
+STOP = """
+import os, signal, time
+last, end = os.getpid(), time.monotonic() + 30
+open("/tmp/ready", "w").close()
+while time.monotonic() < end and not os.path.exists("/tmp/enough"):
+    for pid in range(last + 1, last + 40):
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            last = pid
+        except OSError:
+            pass
+"""
+
+
+@pytest.fixture(scope="module")
+def stack():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    s = Stack(zone=ZONE)
+    yield s
+    s.close()
+
+
+class Box:
+    def __init__(self, stack, tenant):
+        key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": tenant, "label": "test"}).json["key"]
+        self.cay = Client(stack.server.url, key)
+        made = self.cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "timeout": 900, "policy": {"rules": []}})
+        assert made.status == 201, made.body
+        self.box = Sandbox(self.cay, made.json)
+        self.path = f"/cay/v1/sandboxes/{self.box.id}"
+
+    def run(self, shell, policy=None, **more):
+        body = {"shell": shell, "timeout_ms": SECONDS * 1000, **more, **({"policy": policy} if policy else {})}
+        return self.cay.call("POST", f"{self.path}/exec", body, timeout=2 * SECONDS)
+
+    def is_there(self, path):
+        """By the agent itself, which starts no process for it."""
+        return self.box.read(path, user="root").status == 200
+
+
+def stopped(server):
+    """Processes of its sandboxes that are stopped, and its tasks."""
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        try:
+            text = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        except OSError:
+            continue
+        uid = int(text["Uid"].split()[0])
+        if text["State"].startswith("T") and server.uid_base <= uid < server.uid_base + server.slots_max * 65536:
+            found.append(text)
+    return found
+
+
+def test_stopped_rooms(stack):
+    bad, good = [Box(stack, tenant) for tenant in TENANTS], Box(stack, "third")
+    with concurrent.futures.ThreadPoolExecutor(len(bad) * (ROOMS + 1)) as pool:
+        for box in bad:
+            assert box.run("cat > /tmp/stop.py", stdin=STOP).status == 200
+        stoppers = [pool.submit(box.run, "python3 /tmp/stop.py", user="root") for box in bad]
+        for box in bad:
+            until(lambda b=box: b.is_there("/tmp/ready"), SECONDS, lambda: "nothing stops anything")
+        made = [pool.submit(box.run, "true", "deny", timeout_ms=2000) for box in bad for _ in range(ROOMS)]
+        results = [good.run("true", "deny") for _ in range(20)]
+        tried = [f.result() for f in made]
+        for box in bad:
+            box.box.write("/tmp/enough", b"", user="root")
+        for stopper in stoppers:
+            stopper.result()
+    for done in results:  # a neighbour's are made all the while
+        assert (done.status, done.json.get("exit_code")) == (200, 0), done.body
+    # The control: what is tried takes effect, and is ended by the server.
+    assert [r for r in tried if r.status == 500 and b"Connection timed out" in r.body], [r.body for r in tried]
+    for box in bad:
+        done = box.run("true", "deny")  # and when it stops, all is as it was
+        assert (done.status, done.json.get("exit_code")) == (200, 0), done.body
+    until(lambda: not stopped(stack.server), SECONDS, lambda: stopped(stack.server))
