@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/share.h"
 #include "cayd/stream.h"
 #include "gateway/gateway.h"
 #include "gateway/pending.h"
@@ -16,10 +17,16 @@
 /* Core ends its calls earlier, also the longest exec; this is for what was forgotten. */
 #define API_TIMEOUT_MS     3720000
 #define GATEWAY_TIMEOUT_MS 15000
+#define KEY_TIMEOUT_MS     15000
 #define CONNECT_TIMEOUT_MS 10000
 #define WRITE_TIMEOUT_MS   600000 /* a client may look at a stream's last lines for a while */
 #define SWEEP_MS           1000
 #define INBOX_MAX          16
+
+/* What a connection may send before its key is known. A longer body is asked for when it is, and takes one
+ * of BODIES_MAX places, which are shared out by tenant (base/share.h). */
+#define KEYLESS_BODY_BYTES 8192u
+#define BODIES_MAX         192u
 
 struct connloop {
     struct connloop_config config;
@@ -31,6 +38,7 @@ struct connloop {
     struct http_server *server;
     struct gateway *gateway;
     struct pending *api_pending;
+    struct share_pool *bodies;
     struct streams *streams;
     bool stopping;
 };
@@ -101,10 +109,14 @@ static void api_body(struct http_exchange *x, char *body, size_t len)
 {
     struct connloop *l = http_exchange_loop(x)->data;
     const struct http_head *h = http_exchange_head(x);
+    struct share *share = http_exchange_get(x);
     struct api_request *r = api_request_new(h->method, h->path, h->query, h->host, find_key(h),
                                             body, len);
     struct ask *a = r ? control_ask_api(l->config.control, r, &l->inbox, api_answered) : NULL;
 
+    http_body_release(x);
+    http_exchange_set(x, NULL, NULL);
+    share_return(share);
     if (a)
         a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + API_TIMEOUT_MS, a, asker_gone);
     if (!a || !a->ticket) {
@@ -115,6 +127,70 @@ static void api_body(struct http_exchange *x, char *body, size_t len)
     if (control_send(a) == 0)
         return;
     pending_take(l->api_pending, a->ticket, NULL);
+    ask_free(a);
+    http_respond_error(x, 503, "the server is too busy; try again");
+}
+
+/* -- a body, when its key is known ---------------------------------------------------------------- */
+
+static void give_back(struct http_exchange *x, void *share)
+{
+    share_return(share);
+}
+
+/* A key that is missing or not known: the API says so in its dialect's form, and needs no body for that. */
+static void without_body(struct http_exchange *x)
+{
+    char none[] = "";
+
+    api_body(x, none, 0);
+}
+
+static void key_answered(struct ask *a, void *reader)
+{
+    struct connloop *l = reader;
+    struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
+    struct share *share = x && a->tenant[0] ? share_take(l->bodies, a->tenant, NULL) : NULL;
+
+    if (x && share) {
+        http_exchange_set(x, share, give_back);
+        http_body_collect(x, API_BODY_MAX_BYTES, api_body);
+    } else if (x && a->tenant[0]) {
+        http_respond_error(
+            x, 503,
+            "the server holds as many requests' bodies of this tenant as it may; try again");
+    } else if (x) {
+        without_body(x);
+    }
+    ask_free(a);
+}
+
+static bool is_short(const struct http_head *h)
+{
+    return h->framing == HTTP_BODY_NONE ||
+           (h->framing == HTTP_BODY_LENGTH && h->content_length <= KEYLESS_BODY_BYTES);
+}
+
+static void take_body(struct connloop *l, struct http_exchange *x)
+{
+    const struct http_head *h = http_exchange_head(x);
+    struct ask *a;
+
+    if (is_short(h)) {
+        http_body_collect(x, API_BODY_MAX_BYTES, api_body);
+        return;
+    }
+    if (!*find_key(h)) {
+        without_body(x);
+        return;
+    }
+    a = control_ask_key(l->config.control, find_key(h), &l->inbox, key_answered);
+    if (a)
+        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + KEY_TIMEOUT_MS, NULL, NULL);
+    if (a && a->ticket && control_send(a) == 0)
+        return;
+    if (a && a->ticket)
+        pending_take(l->api_pending, a->ticket, NULL);
     ask_free(a);
     http_respond_error(x, 503, "the server is too busy; try again");
 }
@@ -149,7 +225,7 @@ static void handle(struct http_exchange *x, void *ctx)
 
     if (gateway_preflight(x) || gateway_handle(l->gateway, x))
         return;
-    http_body_collect(x, API_BODY_MAX_BYTES, api_body);
+    take_body(l, x);
 }
 
 /* -- the thread --------------------------------------------------------------------------------- */
@@ -258,6 +334,11 @@ static int set_up(struct connloop *l)
     server.write_timeout_ms = WRITE_TIMEOUT_MS;
     server.layer = l->config.layer;
     server.relays = true;
+    server.collect_total_bytes = (size_t)BODIES_MAX * API_BODY_MAX_BYTES +
+                                 l->config.max_connections * (size_t)KEYLESS_BODY_BYTES;
+    l->bodies = share_pool_new(BODIES_MAX);
+    if (!l->bodies)
+        return -ENOMEM;
     if ((rc = pending_new(l->config.max_connections, &l->api_pending)) < 0 ||
         (rc = http_server_new(&l->loop, &server, handle, l, &l->server)) < 0 ||
         (rc = gateway_new(&l->loop, &gateway, &l->gateway)) < 0 ||
@@ -301,6 +382,7 @@ void connloop_join(struct connloop *l)
     for (size_t i = 0; i < l->config.n_listen; i++)
         util_close(&l->listen_fds[i]);
     pending_free(l->api_pending);
+    share_pool_free(l->bodies);
     streams_free(l->streams);
     mailbox_free(&l->inbox);
     uv_loop_close(&l->loop);

@@ -23,6 +23,9 @@ void ask_free(struct ask *a)
 {
     if (!a)
         return;
+    if (a->key)
+        explicit_bzero(a->key, strlen(a->key));
+    free(a->key);
     api_request_free(a->request);
     api_response_free(&a->response);
     access_free(&a->query.access);
@@ -108,6 +111,32 @@ struct ask *control_ask_api(struct control *c, struct api_request *r, struct mai
     a->request = r;
     r->gone = &a->gone;
     a->letter.open = open_api;
+    return a;
+}
+
+static void open_key(struct letter *l, void *reader)
+{
+    struct ask *a = CONTAINER_OF(l, struct ask, letter);
+    struct control *c = reader;
+    struct err e;
+
+    if (core_authenticate(c->core, a->key, a->tenant, &e) != ERR_OK)
+        a->tenant[0] = '\0';
+    send_back(a);
+}
+
+struct ask *control_ask_key(struct control *c, const char *key, struct mailbox *back,
+                            void (*answered)(struct ask *, void *))
+{
+    struct ask *a = ask_new(c, back, 0, answered);
+
+    if (a)
+        a->key = strdup(key);
+    if (!a || !a->key) {
+        ask_free(a);
+        return NULL;
+    }
+    a->letter.open = open_key;
     return a;
 }
 

@@ -17,7 +17,9 @@ struct ask {
     uint64_t ticket;
     void (*answered)(struct ask *a, void *reader); /* on the asker's loop; a is then the callee's */
     /* the API's */
-    atomic_bool gone; /* set by the asker's loop: nobody waits for the answer */
+    atomic_bool gone;              /* set by the asker's loop: nobody waits for the answer */
+    char *key;                     /* control_ask_key's */
+    char tenant[CORE_TENANT_SIZE]; /* its answer: "" for a key that is not known */
     struct api_request *request;
     struct api_response response;
     /* the gateway's */
@@ -44,6 +46,10 @@ struct mailbox *control_mailbox(struct control *c);
 /* An ask for the API or the gateway; NULL when memory is out. The first takes the request over, and the
  * asker gives it its ticket. */
 struct ask *control_ask_api(struct control *c, struct api_request *r, struct mailbox *back,
+                            void (*answered)(struct ask *a, void *reader));
+
+/* Whose key is this? Copied. The answer is in the ask's tenant. */
+struct ask *control_ask_key(struct control *c, const char *key, struct mailbox *back,
                             void (*answered)(struct ask *a, void *reader));
 struct ask *control_ask_gateway(struct control *c, const struct gateway_query *q,
                                 struct mailbox *back, uint64_t ticket,

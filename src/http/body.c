@@ -128,6 +128,14 @@ void http_body_collect(struct http_exchange *x, size_t max,
     server_mark_dirty(x->conn);
 }
 
+void http_body_release(struct http_exchange *x)
+{
+    x->conn->server->collected -= x->collect.len;
+    if (x->collect.base)
+        explicit_bzero(x->collect.base, x->collect.cap);
+    buf_free(&x->collect);
+}
+
 static void stream(struct http_exchange *x, enum body_mode mode,
                    void (*on_data)(struct http_exchange *, const char *, size_t),
                    void (*on_end)(struct http_exchange *))

@@ -94,10 +94,7 @@ void exchange_free(struct http_exchange *x)
     struct http_server *s = x->conn->server;
 
     x->conn->exchange = NULL;
-    s->collected -= x->collect.len;
-    if (x->collect.base)
-        explicit_bzero(x->collect.base, x->collect.cap);
-    buf_free(&x->collect);
+    http_body_release(x);
     arena_free(&x->arena);
     x->conn = NULL;
     if (s->free_count >= MAX_FREE || x->storage_bytes > MAX_KEPT_STORAGE) {

@@ -92,6 +92,10 @@ void *http_exchange_get(const struct http_exchange *x);
 void http_body_collect(struct http_exchange *x, size_t max,
                        void (*done)(struct http_exchange *x, char *body, size_t len));
 
+/* In done, or later: the collected body is needed no more. It is wiped and freed before its exchange, which may
+ * wait long for its answer, and counts in collect_total_bytes no more. */
+void http_body_release(struct http_exchange *x);
+
 /* Streams the body, decoded of its transfer coding. on_end is called once after the last byte; not if
  * the connection is lost first (on_close tells). */
 void http_body_stream(struct http_exchange *x,

@@ -183,24 +183,46 @@ def test_chunks_that_are_none(cay, endless):
         assert status in (400, 413, 431, None)
 
 
+@pytest.mark.parametrize("key", ["", "e2b_" + "0" * 40])
+def test_bodies_without_a_key_hold_nothing(cay, own_server, key):
+    """257 clients without a key held the room for bodies of all: each is told so before its body is read."""
+    clients = []
+    try:
+        for _ in range(300):
+            c = Raw(cay, timeout=20)
+            clients.append(c)
+            c.send(head("/v2/sandboxes", "POST", key, f"Content-Length: {MIB}") + b"\r\n" + b"x" * (MIB // 8))
+        reply = cay.call("POST", "/v2/sandboxes", b"[" + b" " * (MIB - 100) + b"]", {"Content-Type": "application/json"})
+        assert reply.status == 400, reply  # it was read
+        assert {c.answer()[0] for c in clients} == {401}
+    finally:
+        for c in clients:
+            c.socket.close()
+
+
 def test_many_bodies_at_once(cay, own_server):
-    """Anybody may send a body that is within its limit; all together are bounded too."""
+    """One tenant's bodies take its share of the room; what is beyond is told so, and another tenant's are read."""
     if not own_server:
         pytest.skip("the memory of the tests' own server is looked at")
+    other = cay.call("POST", "/cay/v1/keys", {"tenant": "others", "label": "bodies"}).json["key"]
     pid = cayd(own_server)
     before, clients = resident_mib(pid), []
     try:
         for _ in range(500):
             c = Raw(cay, timeout=5)
             clients.append(c)
-            c.send(head("/v2/sandboxes", "POST", "", f"Content-Length: {MIB}") + b"\r\n" + b"x" * (MIB - 1))
+            c.send(head("/v2/sandboxes", "POST", cay.key, f"Content-Length: {MIB}") + b"\r\n" + b"x" * (MIB - 1))
         poll = select.poll()
         for c in clients:
             poll.register(c.socket, select.POLLIN)
         answered = [fd for fd, _ in poll.poll(20000)]
         assert answered
         says(next(c for c in clients if c.socket.fileno() == answered[0]).answer(), 503, "try again")
-        assert resident_mib(pid) - before < 700  # 256 MiB of bodies, in buffers that grow by doubling
+        with Raw(cay) as c:
+            body = b"[" + b" " * (MIB - 100) + b"]"
+            c.send(head("/v2/sandboxes", "POST", other, f"Content-Length: {len(body)}") + b"\r\n" + body)
+            assert c.answer()[0] == 400
+        assert resident_mib(pid) - before < 700  # 192 MiB of bodies, in buffers that grow by doubling
     finally:
         for c in clients:
             c.socket.close()
