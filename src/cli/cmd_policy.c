@@ -181,7 +181,7 @@ static bool decides(const struct policy_verdict *v, const struct policy_verdict 
 }
 
 static void print_explained(const struct policy_verdict *v, const char *sentence,
-                            const struct policy_verdict *matches, size_t n)
+                            const struct policy_verdict *matches, size_t n, bool by_name)
 {
     bool conflict = false, depends = false;
     char what[128];
@@ -199,6 +199,10 @@ static void print_explained(const struct policy_verdict *v, const char *sentence
     }
     if (conflict)
         puts("Rules are in conflict: the first one that matches decides.");
+    if (by_name && v->action != POLICY_DENY)
+        puts("Its addresses are asked about when it is dialled: a private one needs a rule with "
+             "it, or the "
+             "default \"allow\".");
     if (depends)
         puts("Rules that depend need the address, or the request: name a METHOD and a PATH.");
 }
@@ -224,15 +228,15 @@ static void explain(const struct cli *c, const struct policy *p, const struct su
     struct policy_verdict matches[MATCHES_MAX], v = ask(p, s);
     size_t n = policy_matches(p, s->by_address ? NULL : s->name, s->by_address ? &s->address : NULL,
                               s->port, s->method, s->path, matches, MATCHES_MAX);
-    char sentence[POLICY_REASON_SIZE], address[INET6_ADDRSTRLEN];
+    char sentence[POLICY_REASON_SIZE];
 
-    policy_address_format(&s->address, address);
-    policy_explain(p, &v, s->by_address ? address : s->name, s->port, s->method, s->path, sentence);
+    policy_explain(p, &v, s->by_address ? NULL : s->name, s->by_address ? &s->address : NULL,
+                   s->port, s->method, s->path, sentence);
     n = MIN(n, (size_t)MATCHES_MAX);
     if (c->json)
         cli_print_json(explained_json(&v, sentence, matches, n));
     else
-        print_explained(&v, sentence, matches, n);
+        print_explained(&v, sentence, matches, n, !s->by_address);
 }
 
 static enum err_code policy_of(struct cli *c, json_t **out, struct err *e)

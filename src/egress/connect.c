@@ -148,8 +148,9 @@ void connect_refuse(struct flow *f, int status, const char *rule, const char *bo
     buf_init(&b, DENY_BODY_MAX + 1024);
     if (buf_printf(&b,
                    "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n" DENY_HEADER
-                   ": %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                   status, http_status_text(status), rule, n) < 0 ||
+                   ": %s\r\n%sContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                   status, http_status_text(status), rule,
+                   status == 429 ? "Retry-After: " DENY_RETRY_S "\r\n" : "", n) < 0 ||
         (n > 0 && buf_append(&b, body, n) < 0)) {
         flow_reset(f);
         return;

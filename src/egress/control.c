@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "egress/allows.h"
 #include "egress/audit.h"
 #include "egress/audit_query.h"
 #include "egress/deny.h"
@@ -18,7 +19,6 @@
 #include <sys/socket.h>
 
 #define CONNECTIONS_MAX 64
-#define ALLOWS_MAX      24 /* patterns that a refusal lists */
 
 struct control {
     struct egress *egress;
@@ -50,42 +50,6 @@ static void respond_err(struct http_exchange *x, const struct err *e)
 }
 
 /* -- a policy ---------------------------------------------------------------------------------- */
-
-static void add_strings(json_t *out, const json_t *list)
-{
-    const json_t *item;
-    size_t i;
-
-    json_array_foreach (list, i, item)
-        if (json_is_string(item) && json_array_size(out) < ALLOWS_MAX)
-            json_array_append(out, (json_t *)item);
-}
-
-/* For refusals: what the rules that allow name. */
-static char *list_allows(const json_t *policy)
-{
-    json_t *out = json_array();
-    const json_t *rule, *fallback = json_object_get(policy, "default");
-    const char *name = json_string_value(fallback);
-    char *text;
-    size_t i;
-
-    json_array_foreach (json_object_get(policy, "rules"), i, rule) {
-        const char *action = json_string_value(json_object_get(rule, "action"));
-
-        if (action && strcmp(action, "deny") == 0)
-            continue;
-        add_strings(out, json_object_get(rule, "domains"));
-        add_strings(out, json_object_get(rule, "addresses"));
-    }
-    add_strings(out, json_object_get(policy, "presets"));
-    if (name && strcmp(name, "deny") != 0)
-        json_array_append_new(out, json_string(strcmp(name, "public") == 0 ? "every public address"
-                                                                           : "everything else"));
-    text = json_dumps(out, JSON_COMPACT | JSON_ENSURE_ASCII);
-    json_decref(out);
-    return text;
-}
 
 static enum err_code take_text(const json_t *o, const char *key, char *out, size_t size,
                                struct err *e)
@@ -121,7 +85,7 @@ static enum err_code take_policies(const json_t *o, struct sandbox_rules *r, str
 
     if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
         return err_set(e, ERR_INVALID, "policy: %s", inner.text);
-    r->allows = list_allows(json_object_get(o, "policy"));
+    r->allows = allows_list(json_object_get(o, "policy"));
     return take_ceilings(o, r, e);
 }
 
@@ -153,7 +117,7 @@ static enum err_code take_room(struct egress *eg, const json_t *o, const char *t
     r->number = (uint32_t)number;
     if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
         return err_set(e, ERR_INVALID, "policy: %s", inner.text);
-    r->allows = list_allows(json_object_get(o, "policy"));
+    r->allows = allows_list(json_object_get(o, "policy"));
     if (json_array_size(credentials) == 0 || !eg->hooks.credentials_new)
         return ERR_OK;
     return eg->hooks.credentials_new(eg, tenant, credentials, &r->credentials, e);

@@ -35,7 +35,7 @@ static void plain(const char *text, char *out, size_t size)
 static void fill(struct denial *d, const struct flow *f, const char *method, const char *path)
 {
     *d = (struct denial){
-        .at_ms = clock_real_ms(), .room = f->sandbox->room, .port = f->target.port};
+        .at_ms = clock_real_ms(), .count = 1, .room = f->sandbox->room, .port = f->target.port};
     if (f->target.name)
         snprintf(d->name, sizeof(d->name), "%s", f->target.name);
     else
@@ -46,12 +46,47 @@ static void fill(struct denial *d, const struct flow *f, const char *method, con
     snprintf(d->reason, sizeof(d->reason), "%s", f->reason ? f->reason : "");
 }
 
-static void keep(struct sandbox *s, const struct denial *d)
+static size_t first_of(const struct sandbox *s)
 {
+    return (s->denials_next + DENIALS_MAX - s->denials_count) % DENIALS_MAX;
+}
+
+static bool is_like(const struct denial *a, const struct denial *b)
+{
+    return a->room == b->room && a->port == b->port && strcmp(a->name, b->name) == 0 &&
+           strcmp(a->method, b->method) == 0 && strcmp(a->path, b->path) == 0 &&
+           strcmp(a->rule, b->rule) == 0 && strcmp(a->reason, b->reason) == 0;
+}
+
+/* One like d is taken out, that those behind it move up: how often it was refused, or 0. */
+static uint32_t take_like(struct sandbox *s, const struct denial *d)
+{
+    for (size_t i = 0; i < s->denials_count; i++) {
+        struct denial *at = &s->denials[(first_of(s) + i) % DENIALS_MAX];
+        uint32_t count = at->count;
+
+        if (!is_like(at, d))
+            continue;
+        for (; i + 1 < s->denials_count; i++)
+            s->denials[(first_of(s) + i) % DENIALS_MAX] =
+                s->denials[(first_of(s) + i + 1) % DENIALS_MAX];
+        s->denials_next = (s->denials_next + DENIALS_MAX - 1) % DENIALS_MAX;
+        s->denials_count--;
+        return count;
+    }
+    return 0;
+}
+
+/* A program that tries again and again would push out all others: those that are alike are one. */
+static void keep(struct sandbox *s, const struct denial *like)
+{
+    struct denial with_count = *like, *d = &with_count;
+
     if (!s->denials)
         s->denials = calloc(DENIALS_MAX, sizeof(*s->denials));
     if (!s->denials)
         return;
+    d->count += take_like(s, d);
     s->denials[s->denials_next] = *d;
     s->denials_next = (s->denials_next + 1) % DENIALS_MAX;
     s->denials_count = MIN(s->denials_count + 1, (size_t)DENIALS_MAX);
@@ -89,6 +124,8 @@ json_t *deny_json(const struct denial *d)
     clock_format_rfc3339(d->at_ms, at);
     o = json_pack("{s:s, s:s, s:i, s:s, s:s}", "time", at, "name", d->name, "port", (int)d->port,
                   "rule", d->rule, "reason", d->reason);
+    if (o && d->count > 1)
+        json_object_set_new(o, "count", json_integer(d->count));
     if (o && d->room)
         json_object_set_new(o, "command", json_integer(d->room));
     if (o && d->method[0]) {
@@ -101,9 +138,7 @@ json_t *deny_json(const struct denial *d)
 /* The i-th oldest that is remembered. */
 static const struct denial *denial_at(const struct sandbox *s, size_t i)
 {
-    size_t first = (s->denials_next + DENIALS_MAX - s->denials_count) % DENIALS_MAX;
-
-    return &s->denials[(first + i) % DENIALS_MAX];
+    return &s->denials[(first_of(s) + i) % DENIALS_MAX];
 }
 
 json_t *deny_list(const struct sandbox *s)
@@ -121,10 +156,14 @@ int deny_lines(const struct sandbox *s, struct buf *out)
 
     for (size_t i = 0; rc == 0 && i < s->denials_count; i++) {
         const struct denial *d = denial_at(s, i);
-        char at[CLOCK_RFC3339_SIZE];
+        char at[CLOCK_RFC3339_SIZE], times[24] = "";
 
         clock_format_rfc3339(d->at_ms, at);
-        rc = buf_printf(out, "%s %s\n", at, d->reason);
+        if (d->count > 1)
+            snprintf(times, sizeof(times), " (%u times)", d->count);
+        rc = buf_printf(out, "%s %.80s:%u%s%.16s%s%.60s [%s]%s %s\n", at, d->name, d->port,
+                        d->method[0] ? " " : "", d->method, d->path[0] ? " " : "", d->path, d->rule,
+                        times, d->reason);
     }
     return rc;
 }
@@ -132,10 +171,9 @@ int deny_lines(const struct sandbox *s, struct buf *out)
 void deny_explain(const struct policy *p, const struct policy_verdict *v, const struct target *t,
                   const char *method, const char *path, char out[static POLICY_REASON_SIZE])
 {
-    char address[INET6_ADDRSTRLEN];
+    const struct policy_address *a = !t->name || target_is_resolved(t) ? &t->address : NULL;
 
-    policy_address_format(&t->address, address);
-    policy_explain(p, v, t->name ? t->name : address, t->port, method, path, out);
+    policy_explain(p, v, t->name, a, t->port, method, path, out);
 }
 
 /* -- said -------------------------------------------------------------------------------------- */

@@ -45,5 +45,5 @@ json_t *deny_list(const struct sandbox *s);
 json_t *deny_json(const struct denial *d);
 
 /* The same as text, a line each: time and reason. 0 or -errno. */
-#define DENY_LINE_MAX 512u
+#define DENY_LINE_MAX 640u
 int deny_lines(const struct sandbox *s, struct buf *out);

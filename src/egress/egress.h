@@ -41,6 +41,7 @@ struct egress;
 struct sandbox;
 struct flow;
 struct http_exchange;
+struct http_head;
 struct http_relay_options;
 struct intercept;
 struct h2_share;
@@ -135,8 +136,9 @@ struct rate {
 #define DENIALS_MAX 64u
 
 struct denial {
-    int64_t at_ms;
-    uint32_t room; /* of the command that was refused; 0: none's */
+    int64_t at_ms;  /* the last time */
+    uint32_t count; /* that it was refused alike */
+    uint32_t room;  /* of the command that was refused; 0: none's */
     uint16_t port;
     char name[POLICY_NAME_MAX + 1]; /* or the address in digits */
     char method[16], path[128];     /* of a request; printable ASCII, cut */
@@ -285,6 +287,16 @@ void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rul
 
 /* Its connection was allowed, and is: recorded. */
 void flow_allow(struct flow *f, const struct policy_verdict *v);
+
+/* It was allowed, and not reached: recorded, for DNS may have been asked outside, and addresses dialled. t NULL:
+ * the flow's target; h NULL: a connection, else a request. */
+void flow_not_reached(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                      const struct http_head *h, const struct err *why);
+
+/* What was let through ends here, as flow_refuse: noted and recorded; the caller ends it. */
+#define FLOW_BYTES_REASON "cut: the sandbox has used up its bytes"
+void flow_cut(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
+              ...) PRINTF(4, 5);
 
 /* f->rule, as printable ASCII: it goes into headers. */
 void flow_set_rule(struct flow *f, const char *rule);

@@ -11,6 +11,7 @@
 #include "egress/names.h"
 #include "egress/registry.h"
 #include "egress/socks.h"
+#include "http/message.h"
 
 #include <errno.h>
 #include <string.h>
@@ -165,7 +166,7 @@ static void record_end(struct flow *f)
         .flow = f,
         .allowed = !f->refused && !f->cut,
         .rule = f->rule,
-        .reason = f->cut ? "cut" : NULL,
+        .reason = f->cut ? (f->reason ? f->reason : "cut") : NULL,
         .up_bytes = f->up_bytes,
         .down_bytes = f->down_bytes,
         .duration_ms = clock_mono_ms() - f->started_ms,
@@ -273,6 +274,22 @@ void flow_answer(struct flow *f, const void *bytes, size_t n)
         flow_end(f);
 }
 
+void flow_cut(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
+              ...)
+{
+    char text[POLICY_REASON_SIZE];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    f->cut = true;
+    flow_set_rule(f, v && v->name ? v->name : rule);
+    free(f->reason);
+    f->reason = strdup(text);
+    deny_note(f, v, NULL, NULL);
+}
+
 void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
                  ...)
 {
@@ -344,8 +361,28 @@ void flow_allow(struct flow *f, const struct policy_verdict *v)
                                    .sandbox = f->sandbox,
                                    .flow = f,
                                    .allowed = true,
+                                   .outcome = "connected",
                                    .rule = f->rule,
                                    .source = v->source};
+
+    f->sandbox->allowed++;
+    audit_record(f->egress->audit, &r);
+}
+
+void flow_not_reached(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                      const struct http_head *h, const struct err *why)
+{
+    const struct audit_record r = {.event = h ? AUDIT_REQUEST : AUDIT_CONNECTION,
+                                   .sandbox = f->sandbox,
+                                   .flow = f,
+                                   .target = t,
+                                   .allowed = true,
+                                   .outcome = "unreachable",
+                                   .rule = v->name,
+                                   .source = v->source,
+                                   .reason = why->text,
+                                   .method = h ? h->method : NULL,
+                                   .path = h ? h->path : NULL};
 
     f->sandbox->allowed++;
     audit_record(f->egress->audit, &r);
@@ -369,6 +406,9 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
         return;
     }
     if (r->fd < 0) {
+        struct policy_verdict v = flow_verdict(f);
+
+        flow_not_reached(f, NULL, &v, NULL, &r->why);
         deny_unreachable(f, &r->why);
         return;
     }
@@ -429,6 +469,7 @@ void flow_route(struct flow *f)
 
 void flow_recheck(struct flow *f)
 {
+    char why[POLICY_REASON_SIZE];
     struct policy_verdict v;
 
     if (f->refused || f->state == FLOW_NEGOTIATING || f->state == FLOW_ANSWERING ||
@@ -446,8 +487,7 @@ void flow_recheck(struct flow *f)
             h2_flow_recheck(f);
         return;
     }
-    f->cut = true;
-    flow_set_rule(f, v.name);
-    deny_note(f, &v, NULL, NULL);
+    deny_explain(v.by, &v, &f->target, NULL, NULL, why);
+    flow_cut(f, &v, "policy", "cut, for the policy has changed: %.220s", why);
     flow_reset(f);
 }

@@ -68,7 +68,7 @@ static void on_sweep(uv_timer_t *t)
         sample(l);
         if (!registry_over_bytes(f->sandbox))
             continue;
-        f->cut = true;
+        flow_cut(f, NULL, "limit", FLOW_BYTES_REASON);
         flow_end(f);
     }
 }

@@ -34,6 +34,15 @@ static void on_reusable(int fd, void *arg)
     forward_set_target(&l->up, l->up_name, &l->want);
 }
 
+/* The request was allowed, and its server not reached. */
+static void not_reached(struct line *l, struct flow *f, const struct err *why)
+{
+    const struct http_head *h = http_exchange_head(l->x);
+    struct policy_verdict v = request_decide(f->sandbox, &l->want, false, h);
+
+    flow_not_reached(f, &l->want, &v, h, why);
+}
+
 /* fd is connected to l->want, and for tls it is the plain end. */
 static void start_relay(struct line *l, struct flow *f, int fd)
 {
@@ -94,6 +103,7 @@ static void on_upstream(void *arg, int fd, const struct err *why)
             close(fd);
     } else if (fd < 0) {
         l->preparing = false;
+        not_reached(l, f, why);
         forward_answer(l->x, f, 502, "egress_unreachable", "none", why->text);
     } else {
         start_relay(l, f, fd);
@@ -138,11 +148,13 @@ void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result 
         return;
     }
     l->preparing = false;
-    if (r->denied)
+    if (r->denied) {
         forward_refuse(l->x, f, &l->want, &r->verdict);
-    else
-        forward_answer(l->x, f, r->why.code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable",
-                       "none", r->why.text);
+        return;
+    }
+    not_reached(l, f, &r->why);
+    forward_answer(l->x, f, r->why.code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable", "none",
+                   r->why.text);
 }
 
 /* Kept from the request before; a server that has closed it meanwhile is dialled anew. */

@@ -28,10 +28,10 @@
 #define H2_STREAMS_MAX      100u /* of a connection, at a time */
 #define H2_WINDOW_BYTES     (1024 * 1024)
 #define H2_STREAM_BYTES     (256 * 1024)
-#define H2_STREAM_MAX_BYTES ((size_t)32 * 1024 * 1024)
-#define H2_GROWN_BYTES      ((size_t)64 * 1024 * 1024) /* of a sandbox */
-#define H2_GROWN_FAIR_BYTES ((size_t)4 * 1024 * 1024)
-#define H2_GROWN_ALL_BYTES  ((size_t)256 * 1024 * 1024) /* of a process */
+#define H2_STREAM_MAX_BYTES (32u * 1024u * 1024u)
+#define H2_GROWN_BYTES      (64u * 1024u * 1024u) /* of a sandbox */
+#define H2_GROWN_FAIR_BYTES (4u * 1024u * 1024u)
+#define H2_GROWN_ALL_BYTES  (256u * 1024u * 1024u) /* of a process */
 #define H2_COLLECT_BYTES    (8u * 1024u * 1024u)
 #define H2_SHARE_BYTES      (16u * 1024u * 1024u)
 #define H2_SHARE_LINES      64u

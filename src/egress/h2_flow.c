@@ -99,6 +99,7 @@ static void by_policy(struct flow *f, const struct h2_flow_lost *lost, const str
     } else if (lost->denied) {
         refuse_address(f, lost, h, v);
     } else if (lost->status) {
+        flow_not_reached(f, &f->target, &p, h, &lost->why);
         say_lost(f, lost, v);
     } else {
         let_through(f, h, a, &p, v);
@@ -166,7 +167,7 @@ static void on_moved(void *arg, uint64_t read, uint64_t written)
     f->down_bytes = written;
     if (!f->sandbox->has_policy || !registry_over_bytes(f->sandbox))
         return;
-    f->cut = true;
+    flow_cut(f, NULL, "limit", FLOW_BYTES_REASON);
     flow_end(f);
 }
 

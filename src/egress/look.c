@@ -186,6 +186,10 @@ static void on_look(struct flow *f, int events)
         return;
     }
     end_silence(f);
+    if (n == 0 && f->must_look) { /* it has asked for nothing: nothing is refused */
+        flow_end(f);
+        return;
+    }
     switch (sniff_bytes(data, (size_t)n, end, false)) {
     case SNIFF_MORE:
         if ((size_t)n >= sizeof(data))

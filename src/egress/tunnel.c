@@ -283,7 +283,7 @@ static void pump(struct tunnels *t, struct tunnel *u)
     if (u->flow->up_bytes + u->flow->down_bytes != before) {
         moved(t, u);
         if (registry_over_bytes(u->flow->sandbox)) {
-            u->flow->cut = true;
+            flow_cut(u->flow, NULL, "limit", FLOW_BYTES_REASON);
             end_with_reset(u);
             return;
         }

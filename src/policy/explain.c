@@ -81,18 +81,30 @@ static void add_allowed(const struct policy *p, struct sentence *s)
         add(s, "; nothing is allowed to leave by name");
 }
 
+static void add_near(const struct policy *p, const struct near_question *q, struct sentence *s)
+{
+    char near[POLICY_REASON_SIZE / 2];
+
+    if (near_miss(p, q, near, sizeof(near)))
+        add(s, "%s", near);
+}
+
 void policy_explain(const struct policy *p, const struct policy_verdict *v, const char *name,
-                    uint16_t port, const char *method, const char *path,
-                    char out[static POLICY_REASON_SIZE])
+                    const struct policy_address *a, uint16_t port, const char *method,
+                    const char *path, char out[static POLICY_REASON_SIZE])
 {
     static const char *const verbs[] = {[POLICY_DENY] = "denied",
                                         [POLICY_ALLOW] = "allowed",
                                         [POLICY_INSPECT] = "decided by request"};
-    char host[SHOWN_NAME_MAX + 4], shown_path[SHOWN_PATH_MAX + 4], verb[20];
+    const struct near_question q = {name, a, port, method, path};
+    char host[SHOWN_NAME_MAX + 4], shown_path[SHOWN_PATH_MAX + 4], verb[20],
+        address[INET6_ADDRSTRLEN];
     struct sentence s = {.out = out};
 
     out[0] = '\0';
-    plain(name ? name : "?", SHOWN_NAME_MAX, host);
+    if (a)
+        policy_address_format(a, address);
+    plain(name ? name : a ? address : "?", SHOWN_NAME_MAX, host);
     if (method && path) {
         plain(method, sizeof(verb) - 4, verb);
         plain(path, SHOWN_PATH_MAX, shown_path);
@@ -101,6 +113,9 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
         add(&s, "%s port %u: %s, ", host, port, verbs[v->action]);
     }
     add_source(v, &s);
-    if (v->action == POLICY_DENY && v->source != POLICY_BY_NEVER)
+    if (v->action == POLICY_DENY && v->source != POLICY_BY_NEVER) {
+        if (v->rule < 0 && p)
+            add_near(p, &q, &s);
         add_allowed(p, &s);
+    }
 }

@@ -6,6 +6,7 @@
  * parse.c    JSON to struct policy
  * preset.c   the named ones
  * decide.c   the three questions
+ * near.c     the rule that almost allowed it
  * explain.c  a verdict as a sentence */
 
 #include "base/util.h"
@@ -79,6 +80,18 @@ int pattern_domain_normalize(const char *in, char out[static POLICY_NAME_MAX + 3
 /* "192.0.2.0/24", "2001:db8::/32", or one address; bits after the prefix must be 0. 0 or -EINVAL. */
 int address_range_parse(const char *text, struct range *out);
 bool address_in(const struct range *r, const struct policy_address *a);
+
+/* -- near.c ------------------------------------------------------------------------------------ */
+
+struct near_question {
+    const char *name;               /* or NULL */
+    const struct policy_address *a; /* or NULL: it is not known */
+    uint16_t port;
+    const char *method, *path; /* or NULL */
+};
+
+/* For what no rule decides: "; rule 2 "web" has this host; not port 22, only 443". False and "": none has it. */
+bool near_miss(const struct policy *p, const struct near_question *q, char *out, size_t size);
 
 /* -- preset.c ---------------------------------------------------------------------------------- */
 

@@ -142,11 +142,12 @@ const char *policy_credential(const struct policy *p, size_t i);
 
 const struct policy_limits *policy_limits(const struct policy *p);
 
-/* One sentence for people: what was refused or allowed, by which rule, and what is allowed instead.
- * Printable ASCII, nothing of it unescaped that an attacker chose. */
+/* One sentence for people: what was refused or allowed, by which rule, which rule almost allowed it, and what
+ * is allowed instead. name NULL: by address; a is NULL where it is not known. Printable ASCII, nothing of it
+ * unescaped that an attacker chose. */
 void policy_explain(const struct policy *p, const struct policy_verdict *v, const char *name,
-                    uint16_t port, const char *method, const char *path,
-                    char out[static POLICY_REASON_SIZE]);
+                    const struct policy_address *a, uint16_t port, const char *method,
+                    const char *path, char out[static POLICY_REASON_SIZE]);
 
 /* -- names and addresses ----------------------------------------------------------------------- */
 

@@ -33,7 +33,7 @@ static void check_sentence(const struct policy *p, const struct policy_verdict *
 {
     char out[POLICY_REASON_SIZE];
 
-    policy_explain(p, v, q->name, PORT, q->method, q->path, out);
+    policy_explain(p, v, q->name, q->address, PORT, q->method, q->path, out);
     FUZZ_CHECK(out[0]);
     for (const char *c = out; *c; c++)
         FUZZ_CHECK(isprint((unsigned char)*c));

@@ -2,9 +2,9 @@
 cay-egress alone, in the stand-in internet. Commit 009d670 answered refused TLS with an alert or a reset, which many
 programs retry for minutes without a word: there, the first tests here end with curl's code 35."""
 
+import contextlib
 import json
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -15,9 +15,8 @@ import pytest
 
 from waitlib import until  # noqa: E402
 from worldlib import make_world, sandbox, seal  # isort: skip: it makes the next ones found
-from internet import HOST_ADDRESS, OTHER, PRIVATE, TCP_PORT, WEB  # noqa: E402
+from internet import OTHER, PRIVATE, WEB  # noqa: E402
 
-GONE = "203.0.113.77"
 ZONE = {"web.example.com": {"a": [[WEB]]}, "other.example.net": {"a": [[OTHER]]},
         "private.example.com": {"a": [[PRIVATE]]}, "nothing.example.com": {}}
 ALLOWED = [{"action": "allow", "name": "web only", "domains": ["web.example.com"]}]
@@ -205,3 +204,127 @@ def test_reasons_are_short_and_plain(world, box):
     r = trusting(box, "--resolve", f"{name}:443:{box.resolve('web.example.com')[1][0]}", f"https://{name}/")
     message = json.loads(r.stdout)["error"]["message"]
     assert "not the name that was dialled" in message and message.count("ignore-all") <= 2, message
+
+
+# -- allowed, and not reached ----------------------------------------------------------------------------
+
+
+CLOSED = 4444  # nobody listens there
+
+
+@pytest.mark.parametrize("policy", [ALLOWED, [{**ALLOWED[0], "paths": ["/v1*"]}]], ids=["passed", "read"])
+def test_a_server_that_is_not_reached_leaves_a_record(world, policy):
+    """DNS was asked outside, and an address dialled: at 009d670 the log had nothing of it, and TLS clients got a reset
+    after ten seconds."""
+    with sandbox(world, [], [], policy) as s:
+        for scheme in ("http", "https"):
+            r = trusting(s, "-w", "%{http_code}", f"{scheme}://web.example.com:{CLOSED}/v1")
+            assert r.stdout.endswith("502") and "egress_unreachable" in r.stdout, r.stdout + r.stderr
+        found = records(world, s, outcome="unreachable", verdict="allow", name="web.example.com", port=CLOSED)
+        assert len(found) == 2 and all("cannot connect" in r["reason"] and r["rule"] == "web only" for r in found)
+        assert world.denials(s) == []  # the policy said yes
+
+
+def test_a_name_that_dns_does_not_know_leaves_a_record(world):
+    with sandbox(world, [], [], [{"action": "allow", "domains": ["*.example.com"]}]) as s:
+        trusting(s, "https://c2vjcmv0.example.com/")
+        assert world.asked("c2vjcmv0.example.com") > 0
+        (record,) = records(world, s, outcome="unreachable")
+        assert record["name"] == "c2vjcmv0.example.com" and "DNS" in record["reason"]
+        s.curl("http://web.example.com/")  # the control
+        assert records(world, s, outcome="connected", name="web.example.com") or records(
+            world, s, event="request", verdict="allow", name="web.example.com")
+
+
+# -- reasons that are true -------------------------------------------------------------------------------
+
+
+def message(r):
+    return json.loads(r.stdout)["error"]["message"]
+
+
+def test_a_private_address_of_an_allowed_name_is_the_reason(world):
+    with sandbox(world, [], [], [{"action": "allow", "name": "inner", "domains": ["private.example.com"]}]) as s:
+        said = message(s.curl("http://private.example.com/"))
+    assert 'rule 0 "inner" has this host' in said and PRIVATE in said and "is private" in said, said
+
+
+def test_near_misses_name_what_did_not_match(world):
+    rules = [{"action": "allow", "name": "api", "domains": ["web.example.com"], "ports": [80], "methods": ["GET"],
+              "paths": ["/v1*"]}]
+    with sandbox(world, [], [], rules) as s:
+        assert "not port 8080, only 80" in message(s.curl("http://web.example.com:8080/v1"))
+        assert "not this method, only GET" in message(s.curl("-X", "PUT", "http://web.example.com/v1"))
+        assert "not this path, only /v1*" in message(s.curl("http://web.example.com/v2"))
+        allowed = json.loads(s.curl("http://cay.internal/allowed").stdout)
+    assert allowed == ["web.example.com; ports 80; methods GET; paths /v1*"]
+
+
+def test_a_cut_has_its_reason(world):
+    with sandbox(world, [], [], ALLOWED) as s:
+        with s.connect(s.resolve("web.example.com")[1][0], 80) as c:
+            c.sendall(b"GET / HTTP/1.1\r\nHost: web.example.com\r\n\r\n")
+            assert c.recv(100)
+            assert world.put(s, {"rules": [{"action": "deny", "name": "no more", "domains": ["web.example.com"]}]})[0] == 204
+            with contextlib.suppress(ConnectionResetError):
+                while c.recv(65536):
+                    pass
+        (denial,) = world.denials(s)
+        assert denial["rule"] == "no more" and denial["reason"].startswith("cut, for the policy has changed: web.example.com")
+        until(lambda: records(world, s, event="end", verdict="deny"))
+        assert records(world, s, event="end", verdict="deny")[0]["reason"] == denial["reason"]
+
+
+def test_bytes_that_are_used_up_are_a_refusal(world):
+    limited = {"rules": ALLOWED, "limits": {"bytes": 20000}}
+    s = world.sandbox(limited)
+    try:
+        with s.connect(s.resolve("web.example.com")[1][0], 80) as c:
+            c.sendall(b"POST / HTTP/1.1\r\nHost: web.example.com\r\nContent-Length: 100000\r\n\r\n" + bytes(90000))
+            until(lambda: world.denials(s))
+        (denial,) = world.denials(s)
+        assert (denial["name"], denial["rule"]) == ("web.example.com", "limit") and "used up its bytes" in denial["reason"]
+        (end,) = records(world, s, event="end")
+        assert (end["verdict"], end["rule"]) == ("deny", "limit")
+        refused = s.curl("-w", "%{http_code}", "http://web.example.com/")
+        assert refused.stdout.endswith("403") and world.denials(s)[-1]["name"] == "web.example.com", refused.stdout
+        assert "web.example.com:80" in s.curl("http://cay.internal/denials.txt").stdout  # it still tells why
+    finally:
+        world.end(s)
+
+
+def test_too_many_connections_are_429_with_the_name(world):
+    s = world.sandbox({"rules": ALLOWED, "limits": {"connections": 1}})
+    try:
+        address = s.resolve("web.example.com")[1][0]
+        with s.connect(address, 80) as first:
+            first.sendall(b"GET / HTTP/1.1\r\nHost: web.example.com\r\n\r\n")
+            assert first.recv(100)
+            r = s.curl("-i", "http://web.example.com/")
+            assert r.stdout.startswith("HTTP/1.1 429") and "Retry-After: 1" in r.stdout, r.stdout
+        assert world.denials(s)[-1]["name"] == "web.example.com"
+    finally:
+        world.end(s)
+
+
+def test_a_connection_without_a_byte_is_no_refusal(world):
+    with sandbox(world, [], [], [{**ALLOWED[0], "paths": ["/v1*"]}]) as s:
+        address = s.resolve("web.example.com")[1][0]
+        for _ in range(3):
+            s.connect(address, 80).close()
+        with s.connect(address, 80) as c:  # the control
+            c.sendall(b"\x00\x01 not http\n\n")
+            with pytest.raises(ConnectionResetError):
+                c.recv(10)
+        until(lambda: world.denials(s))
+        assert [d.get("count", 1) for d in world.denials(s)] == [1]
+
+
+def test_refusals_that_are_alike_are_one(world, box):
+    box.curl("http://other.example.net/a")
+    for _ in range(5):
+        box.curl("http://other.example.net/b")
+    box.curl("http://other.example.net/a")
+    assert [(d["port"], d.get("count", 1)) for d in world.denials(box)] == [(80, 7)]
+    line, = box.curl("http://cay.internal/denials.txt").stdout.splitlines()
+    assert "other.example.net:80 [deny] (7 times)" in line, line

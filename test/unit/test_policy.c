@@ -456,16 +456,54 @@ static void test_explain(void **state)
                                              "/x\x1b[31m\n\"<b>");
     char out[POLICY_REASON_SIZE];
 
-    policy_explain(p, &v, "api.example", 443, "PUT", "/x\x1b[31m\n\"<b>", out);
+    policy_explain(p, &v, "api.example", NULL, 443, "PUT", "/x\x1b[31m\n\"<b>", out);
     assert_non_null(strstr(out, "PUT /x?[31m???b? on api.example port 443: denied"));
-    assert_non_null(strstr(out, "by default \"deny\"; allowed: api.example"));
+    assert_non_null(strstr(out,
+                           "by default \"deny\"; rule 0 \"models\" has this host; not this method, "
+                           "only GET; allowed: api.example"));
     v = policy_request(p, "api.example", NULL, 443, "GET", "/");
-    policy_explain(p, &v, "api.example", 443, "GET", "/", out);
+    policy_explain(p, &v, "api.example", NULL, 443, "GET", "/", out);
     assert_non_null(strstr(out, "allowed, by rule 0 \"models\""));
     struct policy_address a = address("169.254.169.254");
     v = policy_address(p, NULL, &a, 80);
-    policy_explain(p, &v, "169.254.169.254", 80, NULL, NULL, out);
+    policy_explain(p, &v, NULL, &a, 80, NULL, NULL, out);
     assert_non_null(strstr(out, "no policy opens this address"));
+    policy_free(p);
+}
+
+/* The rule that almost allowed it, and what of it did not match. */
+static void test_near_misses(void **state)
+{
+    struct policy *p = policy(
+        "{\"presets\": [\"github\"], \"rules\": ["
+        "{\"name\": \"no\", \"action\": \"deny\", \"domains\": [\"api.example\"], \"ports\": [9]},"
+        "{\"name\": \"far\", \"action\": \"allow\", \"domains\": [\"api.example\"], \"ports\": "
+        "[8000], "
+        "\"paths\": [\"/x\"]},"
+        "{\"name\": \"near\", \"action\": \"allow\", \"domains\": [\"*.example\"], "
+        "\"ports\": [443, \"8000-8100\"], \"paths\": [\"/v1*\"]}]}");
+    struct policy_address private = address("10.0.0.5");
+    struct policy_verdict v = policy_name(p, "api.example", 22);
+    char out[POLICY_REASON_SIZE];
+
+    policy_explain(p, &v, "api.example", NULL, 22, NULL, NULL, out);
+    assert_non_null(strstr(out, "rule 1 \"far\" has this host; not port 22, only 8000; allowed:"));
+    v = policy_request(p, "api.example", NULL, 443, "GET", "/v2");
+    policy_explain(p, &v, "api.example", NULL, 443, "GET", "/v2", out);
+    assert_non_null(strstr(out, "rule 2 \"near\" has this host; not this path, only /v1*"));
+    v = policy_address(p, "api.example", &private, 443);
+    policy_explain(p, &v, "api.example", &private, 443, NULL, NULL, out);
+    assert_non_null(
+        strstr(out, "its address 10.0.0.5 is private, which only a rule with addresses"));
+    v = policy_name(p, "github.com", 25);
+    policy_explain(p, &v, "github.com", NULL, 25, NULL, NULL, out);
+    assert_non_null(strstr(out, "preset \"github\" has this host; not port 25, only"));
+    v = policy_name(p, "else.test", 443);
+    policy_explain(p, &v, "else.test", NULL, 443, NULL, NULL, out);
+    assert_null(strstr(out, "has this host"));
+    v = policy_name(p, "api.example", 9); /* a rule has said no: nothing was near */
+    policy_explain(p, &v, "api.example", NULL, 9, NULL, NULL, out);
+    assert_null(strstr(out, "has this host"));
     policy_free(p);
 }
 
@@ -592,6 +630,7 @@ int main(void)
         cmocka_unit_test(test_ceiling),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_matches),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_address_texts),
