@@ -1,0 +1,21 @@
+// @e2b/cli: create, list, info, exec, logs, metrics, kill.
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+
+function e2b(...args) {
+  const done = spawnSync(process.execPath, ['node_modules/@e2b/cli/dist/index.js', ...args], { encoding: 'utf8', timeout: 60_000 })
+  assert.equal(done.status, 0, `e2b ${args.join(' ')}: ${done.stderr || done.stdout}`)
+  return done.stdout
+}
+
+const id = /\bi[a-z0-9]{19,}\b/.exec(e2b('sandbox', 'create', '--detach', 'base'))?.[0]
+assert.ok(id)
+try {
+  assert.ok(e2b('sandbox', 'list', '--format', 'json').includes(id))
+  assert.ok(e2b('sandbox', 'info', id).includes(id))
+  assert.equal(e2b('sandbox', 'exec', id, 'echo', '42').trim(), '42')
+  e2b('sandbox', 'metrics', id)
+  e2b('sandbox', 'logs', id)
+} finally {
+  e2b('sandbox', 'kill', id)
+}
