@@ -14,7 +14,7 @@ SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test escapes check asan fuzz hostile bench bench-egress many soak no-trace install clean bad-worlds
+.PHONY: all build up down test clients escapes check asan fuzz hostile bench bench-egress many soak no-trace install clean bad-worlds
 
 all: build
 
@@ -34,6 +34,13 @@ down:
 
 test:
 	@test/run --build=$(BUILD)
+
+# Integrations above E2B's SDKs, newest and pinned, unmodified; writes their table into docs/compatibility.md. Needs the
+# registries and about half an hour; four of them are part of `make test`.
+clients:
+	@scripts/deps build run test
+	@$(MAKE) --no-print-directory build
+	@test/clients/run.py --build=$(BUILD) --write=docs/compatibility.md
 
 check:
 	@scripts/check

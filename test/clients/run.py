@@ -69,6 +69,11 @@ def find_python(least):
     raise CannotBeHad(f"needs Python {'.'.join(map(str, least))}, which is not here")
 
 
+def bare(name):
+    """Without extras."""
+    return name.split("[")[0]
+
+
 def wanted(client, pinned):
     """The packages as pip and npm take them."""
     if client.is_python:
@@ -108,7 +113,7 @@ def install(client, pinned, folder):
 
 def versions_of(client, folder):
     """Of the packages that the catalogue names, and of E2B's SDKs below them."""
-    names = [re.sub(r"\[.*", "", name) for name, _ in client.packages]
+    names = [bare(name) for name, _ in client.packages]
     if client.is_python:
         script = "import sys, importlib.metadata as m\nfor n in sys.argv[1:]:\n try: print(n, m.version(n))\n except Exception: pass"
         _, said = run([folder / "bin/python", "-c", script, *names, "e2b", "e2b-code-interpreter"], 60)
@@ -152,7 +157,7 @@ def try_client(client, build, env, short):
     for kind in ("pinned",) if short else ("newest", "pinned"):
         folder = build / "clients" / f"{kind}-{pathlib.Path(client.script).stem}{'' if client.is_python else '-js'}"
         before = results.get("newest")
-        if isinstance(before, Result) and all(f"{re.sub(r'[[].*', '', name)} {version}" in before.versions
+        if isinstance(before, Result) and all(f"{bare(name)} {version}" in before.versions
                                               for name, version in client.packages if version):
             results[kind] = before
             continue
