@@ -153,6 +153,15 @@ static void health(struct api_call *call)
 
 /* -- templates and jobs ------------------------------------------------------------------------- */
 
+static json_t *limits_json(struct api_call *call, const struct template_info *t)
+{
+    struct privsep_limits l = core_template_limits(call->core, t);
+
+    return json_pack("{s:I, s:I, s:I, s:I}", "memoryBytes", (json_int_t)l.memory_bytes, "diskBytes",
+                     (json_int_t)l.disk_bytes, "cpuMilli", (json_int_t)l.cpu_milli, "pids",
+                     (json_int_t)l.pids);
+}
+
 static void templates(struct api_call *call)
 {
     const struct template_info *items = NULL;
@@ -163,12 +172,69 @@ static void templates(struct api_call *call)
         const struct template_info *t = &items[i];
         json_t *made = t->made_real_ms ? api_json_time(t->made_real_ms) : json_null();
 
-        json_array_append_new(out, json_pack("{s:s, s:b, s:b, s:I, s:o, s:s}", "id", t->id, "ready",
-                                             t->ready, "building", t->building, "sizeBytes",
-                                             (json_int_t)t->size_bytes, "madeAt", made, "note",
-                                             t->note ? t->note : ""));
+        json_array_append_new(out,
+                              json_pack("{s:s, s:b, s:b, s:I, s:o, s:s, s:o}", "id", t->id, "ready",
+                                        t->ready, "building", t->building, "sizeBytes",
+                                        (json_int_t)t->size_bytes, "madeAt", made, "note",
+                                        t->note ? t->note : "", "limits", limits_json(call, t)));
     }
     api_reply_json(call, 200, out);
+}
+
+static bool read_limit(struct api_call *call, const char *name, int64_t max, int64_t *out)
+{
+    struct err e;
+
+    if (json_get_int(call->body, name, NULL, JSON_OPTIONAL, 0, max, out, &e) == ERR_OK)
+        return true;
+    api_fail_err(call, &e);
+    return false;
+}
+
+static const char *unknown_limit(const json_t *body)
+{
+    static const char *const known[] = {"memoryBytes", "diskBytes", "cpuMilli", "pids"};
+    const char *name;
+    json_t *value;
+
+    json_object_foreach ((json_t *)(uintptr_t)body, name, value) {
+        bool found = false;
+
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+            found |= strcmp(name, known[i]) == 0;
+        if (!found)
+            return name;
+    }
+    return NULL;
+}
+
+/* All of them at once: what is absent or 0 is the server's. */
+static void template_limits(struct api_call *call)
+{
+    int64_t memory = 0, disk = 0, cpu = 0, pids = 0;
+    struct privsep_limits limits;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (unknown_limit(call->body)) {
+        api_fail(call, 400, "\"%.64s\" is none of memoryBytes, diskBytes, cpuMilli and pids",
+                 unknown_limit(call->body));
+        return;
+    }
+    if (!read_limit(call, "memoryBytes", INT64_MAX, &memory) ||
+        !read_limit(call, "diskBytes", INT64_MAX, &disk) ||
+        !read_limit(call, "cpuMilli", UINT32_MAX, &cpu) ||
+        !read_limit(call, "pids", UINT32_MAX, &pids))
+        return;
+    limits = (struct privsep_limits){.memory_bytes = (uint64_t)memory,
+                                     .disk_bytes = (uint64_t)disk,
+                                     .cpu_milli = (uint32_t)cpu,
+                                     .pids = (uint32_t)pids};
+    if (core_template_set_limits(call->core, call->params[0], &limits, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_empty(call, 204);
 }
 
 static void job_line(struct job *j, const char *text)
@@ -339,6 +405,7 @@ const struct api_route cay_v1_routes[] = {
     {"GET", "/cay/v1/status", status},
     {"GET", "/cay/v1/templates", templates},
     {"POST", "/cay/v1/templates/{name}/build", template_build, API_OPERATOR},
+    {"PUT", "/cay/v1/templates/{name}/limits", template_limits, API_OPERATOR},
     {"DELETE", "/cay/v1/templates/{name}", template_remove, API_OPERATOR},
     {"GET", "/cay/v1/jobs/{job}", job_get, API_OPERATOR},
     {"GET", "/cay/v1/keys", cay_v1_key_list},

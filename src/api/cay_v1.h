@@ -16,7 +16,8 @@
  *
  * GET /cay/v1/templates -> 200
  *   [{"id": "base", "ready": false, "building": true, "sizeBytes": n, "madeAt": RFC 3339 or null,
- *     "note": "why it is not ready, or empty"}]
+ *     "note": "why it is not ready, or empty",
+ *     "limits": {"memoryBytes": n, "diskBytes": n, "cpuMilli": n, "pids": n}}]   what its sandboxes get
  *
  * POST /cay/v1/templates/{name}/build {} -> 202 {"job": "20 characters"}   (operator only)
  *   A build goes on without its client. A second build of a name that is being built answers the job
@@ -27,6 +28,8 @@
  *    "lines": ["text", ...], "message": why it failed, or ""}
  *   The last CAY_V1_JOB_LINES lines are kept (offset tells when some were lost), and the last
  *   CAY_V1_JOBS jobs; a job that is not kept any more is 404.
+ * PUT /cay/v1/templates/{name}/limits {"memoryBytes": n, ...} -> 204   (operator only)
+ *   The same four members; one that is absent or 0 is the server's own. For sandboxes that are made then.
  * DELETE /cay/v1/templates/{name} -> 204   (operator only; 409 while sandboxes use it)
  *
  * POST /cay/v1/keys {"tenant": "name", "label": "text"} -> 201

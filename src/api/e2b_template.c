@@ -25,7 +25,7 @@ static const char *build_status(const struct template_info *t)
 
 static json_t *template_json(struct api_call *call, const struct template_info *t)
 {
-    const struct privsep_limits *l = &api_config_of(call->api)->limits;
+    const struct privsep_limits own = core_template_limits(call->core, t), *l = &own;
     json_t *out = json_object();
 
     json_object_set_new(out, "templateID", json_string(t->id));

@@ -1,4 +1,4 @@
-/* template build|ls|rm. */
+/* template build|ls|limits|rm. */
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
@@ -135,7 +135,7 @@ int cmd_template_build(struct cli *c)
     return CLI_OK;
 }
 
-/* -- ls, rm ------------------------------------------------------------------------------------ */
+/* -- ls ---------------------------------------------------------------------------------------- */
 
 static void print_templates(const json_t *all)
 {
@@ -182,6 +182,93 @@ int cmd_template_ls(struct cli *c)
     api_close(&a);
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
+
+/* -- limits ------------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *option, *name;
+    bool is_bytes;
+} limit_options[] = {{"memory", "memoryBytes", true},
+                     {"cpu-milli", "cpuMilli", false},
+                     {"disk", "diskBytes", true},
+                     {"pids", "pids", false}};
+
+/* A new reference; NULL after a usage error; an empty object where nothing is given. */
+static json_t *read_limits(struct cli *c)
+{
+    json_t *out = json_object();
+
+    for (size_t i = 0; i < ARRAY_SIZE(limit_options); i++) {
+        const char *text = cli_value(c, limit_options[i].option);
+        uint64_t n = 0;
+
+        if (!text)
+            continue;
+        if (config_parse_bytes(text, &n) < 0 || n > INT64_MAX || n == 0 ||
+            (!limit_options[i].is_bytes && strspn(text, "0123456789") != strlen(text))) {
+            cli_usage(c, "--%s: \"%s\" is not %s", limit_options[i].option, text,
+                      limit_options[i].is_bytes ? "a size such as 512M or 2G" : "a whole number");
+            json_decref(out);
+            return NULL;
+        }
+        json_object_set_new(out, limit_options[i].name, json_integer((json_int_t)n));
+    }
+    return out;
+}
+
+static enum err_code show_limits(struct cli *c, struct api *a, struct err *e)
+{
+    json_t *all = NULL, *item, *limits = NULL;
+    char memory[32], disk[32];
+    size_t i;
+
+    if (api_call(a, "GET", "/cay/v1/templates", NULL, &all, e) != ERR_OK)
+        return e->code;
+    json_array_foreach (all, i, item)
+        if (strcmp(cli_text(item, "id"), c->operands[0]) == 0)
+            limits = json_object_get(item, "limits");
+    if (!limits) {
+        err_set(e, ERR_NOT_FOUND, "there is no template \"%s\"", c->operands[0]);
+    } else if (c->json) {
+        cli_print_json(json_incref(limits));
+    } else {
+        table_bytes((uint64_t)json_integer_value(json_object_get(limits, "memoryBytes")), memory,
+                    sizeof(memory));
+        table_bytes((uint64_t)json_integer_value(json_object_get(limits, "diskBytes")), disk,
+                    sizeof(disk));
+        printf("memory    %s\ncpu-milli %lld\ndisk      %s\npids      %lld\n", memory,
+               (long long)json_integer_value(json_object_get(limits, "cpuMilli")), disk,
+               (long long)json_integer_value(json_object_get(limits, "pids")));
+    }
+    json_decref(all);
+    return e->code;
+}
+
+int cmd_template_limits(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    json_t *limits;
+    char path[160];
+    struct api a;
+
+    if (!name_is_clean(c->operands[0]) || strlen(c->operands[0]) > 100)
+        return cli_usage(c, "\"%s\" is not the name of a template", c->operands[0]);
+    limits = read_limits(c);
+    if (!limits)
+        return CLI_USAGE;
+    if (api_open(&a, c, &e) == ERR_OK) {
+        snprintf(path, sizeof(path), "/cay/v1/templates/%s/limits", c->operands[0]);
+        if (json_object_size(limits) > 0 || cli_flag(c, "default"))
+            api_call(&a, "PUT", path, limits, NULL, &e);
+        if (e.code == ERR_OK)
+            show_limits(c, &a, &e);
+        api_close(&a);
+    }
+    json_decref(limits);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* -- rm ---------------------------------------------------------------------------------------- */
 
 int cmd_template_rm(struct cli *c)
 {

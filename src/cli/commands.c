@@ -435,6 +435,27 @@ const struct cli_command cli_commands[] = {
         .run = cmd_template_ls,
     },
     {
+        .name = "template limits",
+        .operands = "NAME [OPTION...]",
+        .summary = "show or set what sandboxes of a template get",
+        .text =
+            "For sandboxes that are made from then on. What is not given becomes the server's own "
+            "([sandbox] memory, cpu_milli, disk and pids); without options the limits are shown. "
+            "Only the operator sets them.",
+        .options = OPTIONS({0, "memory", "BYTES", "Memory, as 512M or 2G.", NULL},
+                           {0, "cpu-milli", "N", "Processor time in thousandths of a core.", NULL},
+                           {0, "disk", "BYTES", "What a sandbox may write, as 10G.", NULL},
+                           {0, "pids", "N", "Processes and threads.", NULL},
+                           {0, "default", NULL, "All as the server's own.", NULL}),
+        .examples = EXAMPLES({"cay template limits base --memory=2G --cpu-milli=4000",
+                              "sandboxes of base get more"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "template",
+        .run = cmd_template_limits,
+    },
+    {
         .name = "template rm",
         .operands = "NAME",
         .summary = "remove a template that no sandbox uses",

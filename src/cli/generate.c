@@ -256,7 +256,7 @@ static void generate_bash(FILE *out)
     fputs("template key\"\n        options=\"", out);
     bash_words(out, cli_global_options);
     fputs("\"\n    fi\n    case $command in\n"
-          "        template) words=\"build ls rm\" ;;\n        key) words=\"create\" ;;\n",
+          "        template) words=\"build limits ls rm\" ;;\n        key) words=\"create\" ;;\n",
           out);
     for (const struct cli_command *k = cli_commands; k->name; k++)
         bash_command(out, k);
@@ -323,7 +323,7 @@ static void generate_zsh(FILE *out)
           "    local command=$words[2]\n"
           "    if [[ $command == (template|key) ]]; then\n"
           "        if (( CURRENT == 3 )); then\n"
-          "            [[ $command == key ]] && compadd create || compadd build ls rm\n"
+          "            [[ $command == key ]] && compadd create || compadd build limits ls rm\n"
           "            return\n"
           "        fi\n"
           "        command=\"$command $words[3]\"\n"

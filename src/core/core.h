@@ -268,7 +268,8 @@ struct template_info {
     bool ready, building;
     int64_t made_real_ms;
     uint64_t size_bytes;
-    const char *note; /* why it is not ready, or "" */
+    const char *note;             /* why it is not ready, or "" */
+    struct privsep_limits limits; /* of its own; 0 in a field: the server's */
 };
 
 size_t core_templates(struct core *c, const struct template_info **out);
@@ -276,6 +277,14 @@ size_t core_templates(struct core *c, const struct template_info **out);
 /* Name, alias or name:tag -> entry, or NULL. "base" is found even before it was built: a sandbox of
  * it then gets host and says so. */
 const struct template_info *core_template_find(struct core *c, const char *name);
+
+/* What its sandboxes get where a create asks for nothing else: no field is 0. */
+struct privsep_limits core_template_limits(const struct core *c, const struct template_info *t);
+
+/* Its own from now on, for sandboxes that are made then; 0 in a field: the server's. open_files is the
+ * server's always. Written before it is in force. */
+enum err_code core_template_set_limits(struct core *c, const char *name,
+                                       const struct privsep_limits *limits, struct err *e);
 
 /* on_progress any number of times, then done once (s is NULL; why NULL on success). */
 void core_template_build(struct core *c, const char *name,

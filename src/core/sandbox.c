@@ -99,7 +99,7 @@ struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s)
     return o;
 }
 
-/* 0 in a field: the configured default. */
+/* 0 in a field: what sandboxes of its template get. */
 static struct privsep_limits limits_of(const struct privsep_limits *asked,
                                        const struct privsep_limits *d)
 {
@@ -126,6 +126,8 @@ static bool copy_json(struct sandbox *s, const struct sandbox_request *r)
 static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
                  const struct template_info *asked, const struct template_info *used)
 {
+    struct privsep_limits of_template = core_template_limits(c, asked);
+
     do
         ids_sandbox(s->id);
     while (registry_find(&c->registry, s->id));
@@ -138,7 +140,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     s->auto_resume = r->auto_resume;
     s->keep_memory = r->keep_memory;
     s->allow_internet = r->allow_internet;
-    s->limits = limits_of(&r->limits, &c->config.limits);
+    s->limits = limits_of(&r->limits, &of_template);
     s->started_real_ms = clock_real_ms();
     s->end_real_ms = s->started_real_ms +
                      (r->ttl_ms > 0 ? r->ttl_ms : (int64_t)c->config.default_ttl_ms);

@@ -33,6 +33,9 @@ static const char *const migrations[] = {
     "  STRICT, WITHOUT ROWID;"
     "ALTER TABLE sandboxes ADD COLUMN credentials TEXT;",
     "ALTER TABLE tenants ADD COLUMN ceiling TEXT;",
+    "CREATE TABLE template_limits (id TEXT PRIMARY KEY, memory_bytes INTEGER NOT NULL,"
+    "  disk_bytes INTEGER NOT NULL, cpu_milli INTEGER NOT NULL, pids INTEGER NOT NULL)"
+    "  STRICT, WITHOUT ROWID;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -70,6 +73,9 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_CREDENTIAL_EACH] =
         "SELECT name, bind, made_ms FROM credentials WHERE tenant=?1 ORDER BY name",
     [STORE_CREDENTIAL_DELETE] = "DELETE FROM credentials WHERE tenant=?1 AND name=?2",
+    [STORE_TEMPLATE_PUT] = "INSERT OR REPLACE INTO template_limits VALUES (?1, ?2, ?3, ?4, ?5)",
+    [STORE_TEMPLATE_EACH] =
+        "SELECT id, memory_bytes, disk_bytes, cpu_milli, pids FROM template_limits",
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
     [STORE_ROLLBACK] = "ROLLBACK",

@@ -68,6 +68,13 @@ enum err_code store_tenant_set_ceiling(struct store *st, const char *tenant, con
                                        struct err *e);
 
 /* By name; t lives during the call. Stops when fn fails. */
+enum err_code store_template_put(struct store *st, const char *id, const struct privsep_limits *l,
+                                 struct err *e);
+enum err_code store_template_each(struct store *st,
+                                  void (*fn)(void *arg, const char *id,
+                                             const struct privsep_limits *l),
+                                  void *arg, struct err *e);
+
 enum err_code store_tenant_each(struct store *st,
                                 enum err_code (*fn)(void *arg, const struct core_tenant *t,
                                                     struct err *e),

@@ -1,6 +1,7 @@
 #pragma once
 /* What the files of the store share: the database and its prepared statements. store.c opens it and
- * owns the schema; store_sandbox.c, store_tenant.c, store_key.c and store_credential.c are a table each. */
+ * owns the schema; store_sandbox.c, store_template.c, store_tenant.c, store_key.c and store_credential.c are a
+ * table each. */
 
 #include "core/store.h"
 
@@ -26,6 +27,8 @@ enum store_statement {
     STORE_CREDENTIAL_COUNT,
     STORE_CREDENTIAL_EACH,
     STORE_CREDENTIAL_DELETE,
+    STORE_TEMPLATE_PUT,
+    STORE_TEMPLATE_EACH,
     STORE_BEGIN,
     STORE_COMMIT,
     STORE_ROLLBACK,

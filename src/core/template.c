@@ -72,6 +72,7 @@ void templates_forget(struct core *c)
         t->info[i] = (struct template_info){.id = known[i].id,
                                             .number = known[i].number,
                                             .building = t->info[i].building,
+                                            .limits = t->info[i].limits,
                                             .note = t->notes[i]};
         note(t, i);
     }
@@ -189,11 +190,16 @@ static bool find(const char *name, size_t *out)
     return false;
 }
 
-const struct template_info *core_template_find(struct core *c, const char *name)
+struct template_info *templates_entry(struct core *c, const char *name)
 {
     size_t i;
 
     return name && find(name, &i) ? &c->templates->info[i] : NULL;
+}
+
+const struct template_info *core_template_find(struct core *c, const char *name)
+{
+    return templates_entry(c, name);
 }
 
 static enum err_code not_found(struct err *e, const char *name)

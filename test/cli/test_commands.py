@@ -14,7 +14,7 @@ from conftest import CAY
 TRUST = {"NODE_EXTRA_CA_CERTS", "DENO_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}
 COMMANDS = ["up", "down", "status", "env", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
             "policy show", "policy set", "policy explain", "denials", "secret set", "secret ls", "secret rm", "audit",
-            "audit verify", "events", "template build", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
+            "audit verify", "events", "template build", "template limits", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
 
 
 def test_up_again_says_at_once_that_it_runs(cay):
@@ -163,6 +163,30 @@ def test_the_local_authority(cay, tmp_path):
         assert believed or "permitted subtree violation" in done.stderr
     again = (folder / "cert.pem").read_bytes()
     assert cay("up").returncode == 0 and (folder / "cert.pem").read_bytes() == again
+
+
+def test_limits_of_a_template(cay):
+    """They are what its sandboxes get from then on, in every answer; each is checked, and only the operator sets them."""
+    def shown(*options):
+        return json.loads(cay("template", "limits", "host", *options, "--json").stdout)
+    before = shown()
+    try:
+        after = shown("--memory=256M", "--cpu-milli=500", "--pids=100")
+        assert after == {**before, "memoryBytes": 256 << 20, "cpuMilli": 500, "pids": 100}
+        sandbox = cay("create", "host", "-q").stdout.strip()
+        listed = next(s for s in json.loads(cay("ls", "--json").stdout) if s["sandboxID"] == sandbox)
+        assert (listed["memoryMB"], listed["cpuCount"]) == (256, 1)
+        held = cay("exec", sandbox, "--", "sh", "-c", "head -c 400M /dev/zero | tail > /dev/null")
+        assert held.returncode != 0  # 400 MiB have no room in 256
+        cay("kill", "-q", sandbox)
+        other = json.loads(cay("key", "create", "--tenant=limits", "--json").stdout)["key"]
+        assert cay("template", "limits", "host", "--pids=50", env={"E2B_API_KEY": other}).returncode == 1
+        low = cay("template", "limits", "host", "--memory=1M")
+        assert low.returncode == 1 and "memoryBytes: found 1048576, allowed are 33554432" in low.stderr
+        assert cay("template", "limits", "host", "--pids=many").returncode == 2
+        assert cay("template", "limits", "nowhere", "--pids=50").returncode == 1
+    finally:
+        assert shown("--default") == before
 
 
 @pytest.mark.parametrize("command", COMMANDS)

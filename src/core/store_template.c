@@ -1,0 +1,38 @@
+#include "core/store_internal.h"
+
+#include <string.h>
+
+enum err_code store_template_put(struct store *st, const char *id, const struct privsep_limits *l,
+                                 struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_TEMPLATE_PUT];
+
+    store_bind_text(q, 1, id);
+    sqlite3_bind_int64(q, 2, (int64_t)l->memory_bytes);
+    sqlite3_bind_int64(q, 3, (int64_t)l->disk_bytes);
+    sqlite3_bind_int64(q, 4, l->cpu_milli);
+    sqlite3_bind_int64(q, 5, l->pids);
+    return store_run(st, STORE_TEMPLATE_PUT, "writing a template's limits", e);
+}
+
+enum err_code store_template_each(struct store *st,
+                                  void (*fn)(void *arg, const char *id,
+                                             const struct privsep_limits *l),
+                                  void *arg, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_TEMPLATE_EACH];
+    int rc;
+
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct privsep_limits l = {.memory_bytes = (uint64_t)sqlite3_column_int64(q, 1),
+                                   .disk_bytes = (uint64_t)sqlite3_column_int64(q, 2),
+                                   .cpu_milli = (uint32_t)sqlite3_column_int64(q, 3),
+                                   .pids = (uint32_t)sqlite3_column_int64(q, 4)};
+        char id[CORE_NAME_SIZE];
+
+        store_column_copy(q, 0, id, sizeof(id));
+        fn(arg, id, &l);
+    }
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE ? ERR_OK : store_fail(st, "reading templates' limits", e);
+}

@@ -1,0 +1,75 @@
+/* What a template's sandboxes get: its own limits where it has some, else the server's. */
+#include "core/internal.h"
+#include "core/store.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MIB UINT64_C(1048576)
+#define TIB (MIB * MIB)
+
+static struct privsep_limits merge(const struct privsep_limits *own, const struct privsep_limits *d)
+{
+    return (struct privsep_limits){.memory_bytes = own->memory_bytes ? own->memory_bytes
+                                                                     : d->memory_bytes,
+                                   .disk_bytes = own->disk_bytes ? own->disk_bytes : d->disk_bytes,
+                                   .cpu_milli = own->cpu_milli ? own->cpu_milli : d->cpu_milli,
+                                   .pids = own->pids ? own->pids : d->pids,
+                                   .open_files = own->open_files ? own->open_files : d->open_files};
+}
+
+struct privsep_limits core_template_limits(const struct core *c, const struct template_info *t)
+{
+    return merge(&t->limits, &c->config.limits);
+}
+
+/* The same ranges as those of the settings [sandbox] memory, disk, cpu_milli and pids. */
+static enum err_code check(const struct privsep_limits *l, struct err *e)
+{
+    const struct {
+        const char *name;
+        uint64_t value, min, max;
+    } all[] = {
+        {"memoryBytes", l->memory_bytes, 32 * MIB, 16 * TIB},
+        {"diskBytes", l->disk_bytes, 16 * MIB, 64 * TIB},
+        {"cpuMilli", l->cpu_milli, 10, 1024000},
+        {"pids", l->pids, 16, 1000000},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        if (all[i].value != 0 && (all[i].value < all[i].min || all[i].value > all[i].max))
+            return err_set(e, ERR_INVALID,
+                           "%s: found %" PRIu64 ", allowed are %" PRIu64 " to %" PRIu64
+                           ", or 0 for the server's own",
+                           all[i].name, all[i].value, all[i].min, all[i].max);
+    return ERR_OK;
+}
+
+enum err_code core_template_set_limits(struct core *c, const char *name,
+                                       const struct privsep_limits *limits, struct err *e)
+{
+    struct template_info *t = templates_entry(c, name);
+    struct privsep_limits own = *limits;
+
+    if (!t)
+        return err_set(e, ERR_NOT_FOUND, "there is no template '%.64s'", name);
+    own.open_files = 0;
+    if (check(&own, e) != ERR_OK || store_template_put(c->store, t->id, &own, e) != ERR_OK)
+        return e->code;
+    t->limits = own;
+    return ERR_OK;
+}
+
+/* A template that is not there any more keeps its row, and has the same limits when it comes again. */
+static void load_one(void *arg, const char *id, const struct privsep_limits *l)
+{
+    struct template_info *t = templates_entry(arg, id);
+
+    if (t)
+        t->limits = *l;
+}
+
+enum err_code templates_load_limits(struct core *c, struct err *e)
+{
+    return store_template_each(c->store, load_one, c, e);
+}

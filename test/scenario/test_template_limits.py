@@ -1,0 +1,80 @@
+"""What a template says its sandboxes get: checked, in every answer, for the operator alone, and kept."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+from waitlib import until
+
+MIB = 1 << 20
+OWN = {"memoryBytes": 256 * MIB, "diskBytes": 512 * MIB, "cpuMilli": 500, "pids": 100}
+
+
+def limits(cay):
+    reply = cay.call("GET", "/cay/v1/templates")
+    return next(t["limits"] for t in reply.json if t["id"] == "host") if reply.status == 200 else None
+
+
+@pytest.fixture
+def own_limits(cay):
+    before = limits(cay)
+    assert cay.call("PUT", "/cay/v1/templates/host/limits", OWN).status == 204
+    yield before
+    assert cay.call("PUT", "/cay/v1/templates/host/limits", {}).status == 204
+    assert limits(cay) == before
+
+
+def cayd_of(server):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"/cayd\0" in line.split(b"--")[0] and f"--state-dir={server.state}/cayd".encode() in line:
+            return int(pid)
+    return None
+
+
+def test_sandboxes_get_them(cay, own_limits):
+    assert limits(cay) == OWN != own_limits
+    template = next(t for t in cay.call("GET", "/templates").json if t["templateID"] == "host")
+    with cay.create() as box:
+        told = cay.call("GET", f"/sandboxes/{box.id}").json
+        for answer in (template, told):
+            assert (answer["memoryMB"], answer["cpuCount"], answer["diskSizeMB"]) == (256, 1, 512)
+        for mib, held in ((64, True), (400, False)):
+            said = box.run(f"python3 -c 'print(len(bytearray({mib} << 20).replace(bytes(1), b\"x\")))' 2>/dev/null").out
+            assert (said.strip() == str(mib << 20)) == held, (mib, said)
+
+
+@pytest.mark.parametrize("body,why", [
+    ({"memoryBytes": MIB}, "memoryBytes: found 1048576, allowed are 33554432"),
+    ({"cpuMilli": 5}, "cpuMilli: found 5"), ({"pids": 2000000}, "pids: found 2000000"), ({"diskBytes": 1}, "diskBytes"),
+    ({"memory": 256 * MIB}, '"memory" is none of'), ({"memoryBytes": "1G"}, "memoryBytes"), ({"pids": -1}, "pids")])
+def test_wrong_ones_change_nothing(cay, body, why):
+    before = limits(cay)
+    reply = cay.call("PUT", "/cay/v1/templates/host/limits", body)
+    assert reply.status == 400 and why in reply.json["message"]
+    assert limits(cay) == before
+
+
+def test_only_the_operators(cay, other_tenant):
+    assert other_tenant.call("PUT", "/cay/v1/templates/host/limits", OWN).status == 403
+    assert cay.call("PUT", "/cay/v1/templates/nowhere/limits", OWN).status == 404
+
+
+def test_they_outlive_cayd(cay, own_server, own_limits):
+    if not own_server:
+        pytest.skip("only a server of the tests' own is killed")
+    before = cayd_of(own_server)
+    os.kill(before, signal.SIGKILL)
+    until(lambda: cayd_of(own_server) not in (None, before), what="the next cayd")
+
+    def told():
+        try:
+            return limits(cay)
+        except OSError:
+            return None
+    until(lambda: told() == OWN, what="the limits, by the next cayd")
