@@ -132,6 +132,7 @@ void api_request_free(struct api_request *r)
     free(r->query);
     free(r->host);
     free(r->key);
+    free(r->idempotency_key);
     if (r->body) /* environments and credentials' values */
         explicit_bzero(r->body, r->body_len);
     free(r->body);
@@ -257,8 +258,11 @@ void api_fail_err(struct api_call *call, const struct err *e)
         log_warn("api: %s %s: %s", call->request->method, call->request->path, e->text);
     /* The SDKs show `message` alone: the hint must be in it to reach anybody. */
     snprintf(message, sizeof(message), "%s%s%s", e->text, e->hint[0] ? "; " : "", e->hint);
-    if (status == 429)
+    /* 429 is a limit of the tenant's own, 503 a machine or a part of it that is busy: both pass. */
+    if (status == 429 || status == 503) {
         api_header_add(call, "Retry-After", "1");
+        api_header_add(call, "Should-Retry", "true"); /* E2B's SDKs from 2.61 on go by it */
+    }
     api_reply_json(call, status, call->dialect->error(call, status, message, e->hint));
 }
 

@@ -31,6 +31,7 @@ struct api_request {
     char *method, *path, *query; /* path and query still percent-encoded */
     char *host;                  /* Host, as the client named this server; "" when absent */
     char *key;                   /* X-API-Key, or Authorization's bearer token; "" when absent */
+    char *idempotency_key;       /* Idempotency-Key; NULL when absent */
     char *body;                  /* NUL-terminated */
     size_t body_len;
     const atomic_bool

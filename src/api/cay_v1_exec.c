@@ -123,7 +123,7 @@ static enum err_code read_policy(json_t *body, struct exec_ask *a, struct err *e
                        "policy: an object, or one of \"deny\", \"public\", \"allow\"");
     a->policy = json_pack("{s:O}", "default", policy);
     a->request.policy = a->policy;
-    return a->policy ? ERR_OK : err_set(e, ERR_EXHAUSTED, "memory is out");
+    return a->policy ? ERR_OK : err_set(e, ERR_UNAVAILABLE, "memory is out");
 }
 
 static enum err_code read_input(json_t *body, struct exec_ask *a, struct err *e)
@@ -139,7 +139,7 @@ static enum err_code read_input(json_t *body, struct exec_ask *a, struct err *e)
     n = json_string_length(json_object_get(body, "stdin"));
     a->input = malloc(n + 4);
     if (!a->input)
-        return err_set(e, ERR_EXHAUSTED, "memory is out");
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
     memcpy(a->input, text, n);
     got = a->base64 ? base64_decode(a->input, n, a->input) : (ssize_t)n;
     if (got < 0)

@@ -169,7 +169,7 @@ static enum err_code next_network(const struct sandbox *s, json_t *settings, str
     n->policy = daytona_network_policy(settings);
     n->allow_internet = !json_is_true(json_object_get(settings, "networkBlockAll"));
     if (!n->policy || json_object_set(n->network, DAYTONA_NETWORK_KEY, settings) < 0)
-        return err_set(e, ERR_EXHAUSTED, "memory is out");
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
     return ERR_OK;
 }
 

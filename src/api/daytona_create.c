@@ -174,7 +174,7 @@ static enum err_code read_network(const json_t *body, struct creation *c, struct
                            c->settings);
     c->policy = daytona_network_policy(c->settings);
     if (!c->network || !c->policy)
-        return err_set(e, ERR_EXHAUSTED, "memory is out");
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
     c->r.network = c->network;
     c->r.policy = c->policy;
     c->r.allow_internet = !json_is_true(json_object_get(c->settings, "networkBlockAll"));

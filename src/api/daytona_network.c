@@ -204,7 +204,7 @@ static json_t *settings_of(const struct asked *a)
 static enum err_code give(json_t *settings, json_t **out, struct err *e)
 {
     if (!settings)
-        return err_set(e, ERR_EXHAUSTED, "memory is out");
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
     *out = settings;
     return ERR_OK;
 }

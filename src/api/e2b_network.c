@@ -381,7 +381,7 @@ enum err_code e2b_network_split(json_t *network, bool internet, json_t **policy,
     *policy = e2b_policy(network, internet);
     *secrets = e2b_network_secrets(network);
     e2b_network_hide(network);
-    return *policy && *secrets ? ERR_OK : err_set(e, ERR_EXHAUSTED, "memory is out");
+    return *policy && *secrets ? ERR_OK : err_set(e, ERR_UNAVAILABLE, "memory is out");
 }
 
 /* E2B's update replaces everything: what is absent is cleared. Traffic from outside is not part of

@@ -1,8 +1,10 @@
 /* Creating, finding and ending sandboxes. Lists, metrics and logs are in files of their own. */
 #include "api/e2b.h"
+#include "core/create_key.h"
 #include "core/credential.h"
 #include "http/json.h"
 
+#include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +29,7 @@ static const struct sandbox *find(struct api_call *call)
  * call's state while header values are being sealed. */
 struct creation {
     struct sandbox_request r;
+    uint8_t hash[CORE_HASH_SIZE]; /* of the body, where there is an Idempotency-Key */
     json_t *network, *policy, *secrets, *credentials;
 };
 
@@ -199,6 +202,27 @@ static void creation_sealed(void *arg, json_t *sealed, const struct err *why)
     core_sandbox_create(call->core, &c->r, created, call);
 }
 
+/* True: the call was answered, with what an earlier call of the same key made, or why not. */
+static bool answered_by_key(struct api_call *call, struct creation *c)
+{
+    const char *key = call->request->idempotency_key;
+    const struct sandbox *s = NULL;
+    struct err e;
+
+    if (!key)
+        return false;
+    SHA256((const unsigned char *)call->request->body, call->request->body_len, c->hash);
+    c->r.create_key = key;
+    c->r.create_hash = c->hash;
+    if (core_sandbox_of_create_key(call->core, call->tenant, key, c->hash, &s, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else if (s)
+        api_reply_json(call, 201, e2b_sandbox_json(call, s));
+    else
+        return false;
+    return true;
+}
+
 static void create(struct api_call *call, enum creation_kind kind)
 {
     struct creation *c;
@@ -213,6 +237,8 @@ static void create(struct api_call *call, enum creation_kind kind)
     }
     call->state = c;
     call->state_free = creation_free;
+    if (answered_by_key(call, c))
+        return;
     if (read_creation(call, kind, c, &e) != ERR_OK)
         api_fail_err(call, &e);
     else if (json_array_size(c->secrets) > 0)

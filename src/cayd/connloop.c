@@ -105,13 +105,25 @@ static void asker_gone(void *data)
     atomic_store(&a->gone, true);
 }
 
+/* NULL: memory is out. */
+static struct api_request *make_request(const struct http_head *h, const char *body, size_t len)
+{
+    const char *once = http_head_get(h, "Idempotency-Key");
+    struct api_request *r = api_request_new(h->method, h->path, h->query, h->host, find_key(h),
+                                            body, len);
+
+    if (r && once && !(r->idempotency_key = strdup(once))) {
+        api_request_free(r);
+        return NULL;
+    }
+    return r;
+}
+
 static void api_body(struct http_exchange *x, char *body, size_t len)
 {
     struct connloop *l = http_exchange_loop(x)->data;
-    const struct http_head *h = http_exchange_head(x);
     struct share *share = http_exchange_get(x);
-    struct api_request *r = api_request_new(h->method, h->path, h->query, h->host, find_key(h),
-                                            body, len);
+    struct api_request *r = make_request(http_exchange_head(x), body, len);
     struct ask *a = r ? control_ask_api(l->config.control, r, &l->inbox, api_answered) : NULL;
 
     http_body_release(x);

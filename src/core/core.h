@@ -154,6 +154,8 @@ void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *c
 
 /* -- sandboxes --------------------------------------------------------------------------------- */
 
+#define CORE_HASH_SIZE 32u /* SHA-256 */
+
 struct sandbox_request {
     const char *tenant;
     const char *template_name; /* name, alias or name:tag */
@@ -164,6 +166,8 @@ struct sandbox_request {
     json_t *metadata, *env, *network; /* borrowed; may be NULL */
     json_t *policy;                   /* the same; checked here */
     json_t *credentials;              /* the same: what core_credentials_seal gave */
+    const char *create_key;           /* Idempotency-Key (create_key.h), NULL: none */
+    const uint8_t *create_hash;       /* CORE_HASH_SIZE bytes, with create_key */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);

@@ -3,6 +3,7 @@
 
 #include "core/authority.h"
 #include "core/call.h"
+#include "core/create_key.h"
 #include "core/egress.h"
 #include "core/events.h"
 
@@ -22,7 +23,7 @@ static const struct {
     [PRIVSEP_STAGE_PERMIT] = {ERR_INTERNAL, "privd refused the request", ""},
     [PRIVSEP_STAGE_TEMPLATE] = {ERR_NOT_FOUND, "the template is not there any more",
                                 "see `cay template ls`"},
-    [PRIVSEP_STAGE_SLOT] = {ERR_EXHAUSTED, "no slot is left on this machine",
+    [PRIVSEP_STAGE_SLOT] = {ERR_UNAVAILABLE, "no slot is left on this machine",
                             "end sandboxes that are not needed, or raise the limit of slots"},
     [PRIVSEP_STAGE_LAYER] = {ERR_OK, "its disk could not be made",
                              "see `cay status` for the space that is left"},
@@ -43,7 +44,7 @@ static const struct {
      "most often the host's own disk was full: free some space there, then `cay down` and `cay "
      "up`"},
     /* There are numbers left, but none could be made into a slot. */
-    {PRIVSEP_STAGE_SLOT, -ETIMEDOUT, ERR_EXHAUSTED, "no slot was free, and none was made in time",
+    {PRIVSEP_STAGE_SLOT, -ETIMEDOUT, ERR_UNAVAILABLE, "no slot was free, and none was made in time",
      "the machine is busy or short of memory: end sandboxes that are not needed, or try again "
      "later"},
 };
@@ -64,13 +65,15 @@ void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *tex
     create_fail(o, &why);
 }
 
-/* A kernel's "invalid argument" on the way is our fault, not the caller's. */
+/* A kernel's "invalid argument" on the way is our fault, not the caller's. What the machine has run out of
+ * is no limit of the caller's either, and may be there again in a moment. */
 static enum err_code code_of_errno(int status)
 {
     enum err_code code = err_code_from_errno(status);
 
-    return code == ERR_EXHAUSTED || code == ERR_NO_SPACE || code == ERR_TIMEOUT ? code
-                                                                                : ERR_INTERNAL;
+    if (code == ERR_EXHAUSTED)
+        return ERR_UNAVAILABLE;
+    return code == ERR_NO_SPACE || code == ERR_TIMEOUT ? code : ERR_INTERNAL;
 }
 
 static void explain(struct err *e, int status, uint32_t stage)
@@ -139,6 +142,8 @@ static enum err_code become_running(struct sandbox_obj *o, struct err *e)
     changed.end_real_ms = clock_real_ms() + (o->s.end_real_ms - o->s.started_real_ms);
     changed.state = SANDBOX_RUNNING;
     code = store_sandbox_update(o->core->store, &changed, e);
+    if (code == ERR_OK && o->has_create_key)
+        code = store_create_key_done(o->core->store, o->s.id, e);
     if (code != ERR_OK)
         return code;
     o->s.end_real_ms = changed.end_real_ms;
@@ -358,19 +363,33 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
                        (long long)r->ttl_ms / 1000,
                        (unsigned long long)c->config.max_ttl_ms / 1000u);
     if (c->registry.n >= c->config.max_sandboxes) {
-        err_set(e, ERR_EXHAUSTED, "%zu of %u sandboxes are there: no more are allowed",
+        err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed",
                 c->registry.n, c->config.max_sandboxes);
         err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
-        return ERR_EXHAUSTED;
+        return ERR_UNAVAILABLE;
     }
     return check_share(c, r->tenant, e);
 }
 
-/* Row first, then privd. On failure nothing is left. */
-static enum err_code begin(struct core *c, struct sandbox_obj *o, uint32_t template_number,
-                           struct err *e)
+static enum err_code write_row(struct core *c, struct sandbox_obj *o,
+                               const struct sandbox_request *r, struct err *e)
 {
     enum err_code code = store_sandbox_insert(c->store, &o->s, e);
+
+    if (code != ERR_OK || !r->create_key)
+        return code;
+    code = create_key_insert(c, &o->s, r, e);
+    if (code != ERR_OK)
+        store_sandbox_delete(c->store, o->s.id, NULL);
+    o->has_create_key = code == ERR_OK;
+    return code;
+}
+
+/* Row first, then privd. On failure nothing is left. */
+static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct sandbox_request *r,
+                           uint32_t template_number, struct err *e)
+{
+    enum err_code code = write_row(c, o, r, e);
     int64_t rc;
 
     if (code != ERR_OK)
@@ -401,7 +420,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     if (code != ERR_OK)
         return code;
     o->begun_us = clock_mono_us();
-    code = begin(c, o, used->number, e);
+    code = begin(c, o, r, used->number, e);
     if (code != ERR_OK) {
         sandbox_free(o);
         return code;

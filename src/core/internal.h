@@ -42,6 +42,7 @@ struct sandbox_obj {
     /* CREATING: the create's deadline. RUNNING: its end. ENDING: when to tell privd again. */
     struct timer end;
     bool known_to_privd;         /* slot and gen are valid */
+    bool has_create_key;         /* its row has one (create_key.h) */
     bool kill_wanted;            /* asked for while CREATE is under way */
     bool listed;                 /* privd's LIST has it */
     uint64_t begun_us;           /* of the create, clock_mono_us */

@@ -36,6 +36,13 @@ static const char *const migrations[] = {
     "CREATE TABLE template_limits (id TEXT PRIMARY KEY, memory_bytes INTEGER NOT NULL,"
     "  disk_bytes INTEGER NOT NULL, cpu_milli INTEGER NOT NULL, pids INTEGER NOT NULL)"
     "  STRICT, WITHOUT ROWID;",
+    /* A create that failed, or did not end before a restart, has not used its key. */
+    "CREATE TABLE create_keys (tenant TEXT NOT NULL, key TEXT NOT NULL, request_hash BLOB NOT NULL,"
+    "  sandbox TEXT NOT NULL, made_ms INTEGER NOT NULL, done INTEGER NOT NULL,"
+    "  PRIMARY KEY (tenant, key)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX create_keys_sandbox ON create_keys (sandbox);"
+    "CREATE TRIGGER create_keys_unused AFTER DELETE ON sandboxes BEGIN"
+    "  DELETE FROM create_keys WHERE sandbox=OLD.id AND done=0; END;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -76,6 +83,13 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_TEMPLATE_PUT] = "INSERT OR REPLACE INTO template_limits VALUES (?1, ?2, ?3, ?4, ?5)",
     [STORE_TEMPLATE_EACH] =
         "SELECT id, memory_bytes, disk_bytes, cpu_milli, pids FROM template_limits",
+    [STORE_CREATE_KEY_FIND] = "SELECT request_hash, sandbox, done FROM create_keys"
+                              " WHERE tenant=?1 AND key=?2 AND made_ms>=?3",
+    [STORE_CREATE_KEY_PURGE] =
+        "DELETE FROM create_keys WHERE tenant=?1 AND done=1 AND (made_ms<?2 OR key IN"
+        " (SELECT key FROM create_keys WHERE tenant=?1 ORDER BY made_ms DESC LIMIT -1 OFFSET ?3))",
+    [STORE_CREATE_KEY_INSERT] = "INSERT INTO create_keys VALUES (?1, ?2, ?3, ?4, ?5, 0)",
+    [STORE_CREATE_KEY_DONE] = "UPDATE create_keys SET done=1 WHERE sandbox=?1",
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
     [STORE_ROLLBACK] = "ROLLBACK",

@@ -13,7 +13,7 @@
 
 struct store;
 
-#define STORE_HASH_SIZE 32
+#define STORE_HASH_SIZE CORE_HASH_SIZE
 
 /* Makes dir's cay.db (mode 0600) when absent and brings its schema up to date. ERR_CONFLICT when it
  * was written by a newer cay, or another cayd uses it. */
@@ -36,6 +36,27 @@ enum err_code store_sandbox_each(struct store *st,
                                  enum err_code (*fn)(void *arg, const struct sandbox *s,
                                                      struct err *e),
                                  void *arg, struct err *e);
+
+/* -- keys of creates (Idempotency-Key) ---------------------------------------------------------- */
+
+#define CREATE_KEY_LIFE_MS      (24LL * 3600 * 1000)
+#define CREATE_KEYS_OF_A_TENANT 10000 /* the oldest is forgotten for one more */
+
+struct store_create_key {
+    uint8_t request_hash[STORE_HASH_SIZE];
+    char sandbox[IDS_SANDBOX_SIZE];
+    bool done; /* it was made; else it is being made */
+};
+
+/* ERR_NOT_FOUND: the tenant has not used it within CREATE_KEY_LIFE_MS. */
+enum err_code store_create_key_find(struct store *st, const char *tenant, const char *key,
+                                    int64_t now_ms, struct store_create_key *out, struct err *e);
+
+/* Not done yet. It goes with the sandbox's row, if that is deleted before store_create_key_done. */
+enum err_code store_create_key_insert(struct store *st, const char *tenant, const char *key,
+                                      const uint8_t hash[static STORE_HASH_SIZE],
+                                      const char *sandbox, int64_t now_ms, struct err *e);
+enum err_code store_create_key_done(struct store *st, const char *sandbox, struct err *e);
 
 /* -- tenants and keys -------------------------------------------------------------------------- */
 

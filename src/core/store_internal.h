@@ -1,7 +1,7 @@
 #pragma once
 /* What the files of the store share: the database and its prepared statements. store.c opens it and
- * owns the schema; store_sandbox.c, store_template.c, store_tenant.c, store_key.c and store_credential.c are a
- * table each. */
+ * owns the schema; store_sandbox.c, store_create_key.c, store_template.c, store_tenant.c, store_key.c and
+ * store_credential.c are a table each. */
 
 #include "core/store.h"
 
@@ -29,6 +29,10 @@ enum store_statement {
     STORE_CREDENTIAL_DELETE,
     STORE_TEMPLATE_PUT,
     STORE_TEMPLATE_EACH,
+    STORE_CREATE_KEY_FIND,
+    STORE_CREATE_KEY_PURGE,
+    STORE_CREATE_KEY_INSERT,
+    STORE_CREATE_KEY_DONE,
     STORE_BEGIN,
     STORE_COMMIT,
     STORE_ROLLBACK,

@@ -84,7 +84,7 @@ static void a_refused_create_leaves_nothing_and_says_why(void **state)
     assert_non_null(strstr(a.why.text, "layer"));
     fake_set(w->fake, FAKE_LATE_CREATES, 1);
     a = world_create_fails(w, &r);
-    assert_int_equal(a.why.code, ERR_EXHAUSTED);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
     assert_non_null(strstr(a.why.text, "in time"));
     assert_non_null(strstr(a.why.hint, "try again"));
     assert_int_equal(world_rows(w), 0);
@@ -142,7 +142,7 @@ static void the_number_of_sandboxes_is_bounded(void **state)
     world_create_default(w, id);
     world_create_default(w, id);
     a = world_create_fails(w, &r);
-    assert_int_equal(a.why.code, ERR_EXHAUSTED);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
     assert_non_null(strstr(a.why.text, "2 of 2"));
 }
 
