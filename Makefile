@@ -14,7 +14,7 @@ SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test clients escapes check asan fuzz hostile bench bench-egress many soak no-trace install clean bad-worlds
+.PHONY: all build up down test clients escapes check asan fuzz hostile bench bench-egress egress-clients many soak no-trace install clean bad-worlds
 
 all: build
 
@@ -46,6 +46,11 @@ check:
 	@scripts/check
 
 # Every escape with every positive control; writes docs/security-tests.md. A quick form is part of `make test`.
+# Coding agents and SDKs (test/egress/clients) inside sandboxes, against stand-ins of their model APIs: docs/agents.md.
+# Some 1.5 GB from npm and PyPI the first time; ten minutes.
+egress-clients: build
+	@CAY_EGRESS_CLIENTS=all test/run --only=scenario --files test_agents.py
+
 # Ways past cay-egress likewise: docs/egress-security-tests.md; the tests that it names are all part of `make test`.
 escapes:
 	@scripts/deps build run test

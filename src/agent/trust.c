@@ -8,17 +8,27 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define CERTS_DIR "/etc/ssl/certs"
-#define OWN_NAME  "cay-egress.pem"
-#define ALL_NAME  "ca-certificates.crt"
+#define CERTS_DIR       "/etc/ssl/certs"
+#define OWN_NAME        "cay-egress.pem"
+#define ALL_NAME        "ca-certificates.crt"
+#define ENVIRONMENT     "/etc/environment"
+#define ENVIRONMENT_MAX 4096
 
 /* Programs that bring a bundle of their own, or add to it. */
 static const struct {
     const char *variable;
     bool adds; /* beside its own authorities; else in their place */
 } variables[] = {
-    {"NODE_EXTRA_CA_CERTS", true}, {"SSL_CERT_FILE", false},  {"REQUESTS_CA_BUNDLE", false},
-    {"CURL_CA_BUNDLE", false},     {"GIT_SSL_CAINFO", false},
+    {"NODE_EXTRA_CA_CERTS", true},
+    {"DENO_CERT", true},
+    {"SSL_CERT_FILE", false}, /* OpenSSL, Go, rustls with the system's authorities */
+    {"REQUESTS_CA_BUNDLE", false},
+    {"CURL_CA_BUNDLE", false},
+    {"GIT_SSL_CAINFO", false},
+    {"PIP_CERT", false},
+    {"AWS_CA_BUNDLE", false},
+    {"CARGO_HTTP_CAINFO", false},
+    {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", false},
 };
 
 static int open_certs(void)
@@ -58,6 +68,35 @@ static int add_to_bundle(int dir, const char *pem, size_t n)
     return fd < 0 ? -errno : io_write_full(fd, pem, n);
 }
 
+/* For what is not started by the agent: cron, su and whatever else asks PAM. Only what is not said there. */
+static int add_to_environment(const json_t *defaults)
+{
+    CLEANUP_CLOSE int fd = open(ENVIRONMENT, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    char text[ENVIRONMENT_MAX];
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+    const char *name;
+    json_t *value;
+    int rc = 0;
+
+    if (n < 0)
+        return -errno;
+    if (n == (ssize_t)sizeof(text) - 1) /* somebody's own, and long */
+        return -EFBIG;
+    text[n] = '\0';
+    if (lseek(fd, 0, SEEK_END) < 0)
+        return -errno;
+    if (n > 0 && text[n - 1] != '\n')
+        rc = io_write_full(fd, "\n", 1);
+    json_object_foreach ((json_t *)defaults, name, value) {
+        char line[256];
+        int len = snprintf(line, sizeof(line), "%s=%s\n", name, json_string_value(value));
+
+        if (rc == 0 && !strstr(text, name))
+            rc = io_write_full(fd, line, (size_t)len);
+    }
+    return rc;
+}
+
 static json_t *make_defaults(bool in_bundle)
 {
     json_t *o = json_object();
@@ -73,10 +112,11 @@ static json_t *make_defaults(bool in_bundle)
 /* What is still to be written. */
 struct trust {
     uv_idle_t idle;
+    json_t *defaults;
     char pem[];
 };
 
-static void write_files(const char *pem)
+static void write_files(const char *pem, const json_t *defaults)
 {
     CLEANUP_CLOSE int dir = open_certs();
     size_t n = strlen(pem);
@@ -89,18 +129,26 @@ static void write_files(const char *pem)
     rc = add_to_bundle(dir, pem, n);
     if (rc < 0 && rc != -ENOENT)
         log_warn("the authority of the way out is not in " ALL_NAME ": %s", strerror(-rc));
+    rc = add_to_environment(defaults);
+    if (rc < 0)
+        log_warn("the authority of the way out is not in " ENVIRONMENT ": %s", strerror(-rc));
 }
 
 static void on_closed(uv_handle_t *h)
 {
-    free(CONTAINER_OF((uv_idle_t *)h, struct trust, idle));
+    struct trust *t = CONTAINER_OF((uv_idle_t *)h, struct trust, idle);
+
+    json_decref(t->defaults);
+    free(t);
 }
 
 /* Before the loop looks for requests again: whoever waits for the create does not wait for this, and no
  * program is started before it. */
 static void on_idle(uv_idle_t *idle)
 {
-    write_files(CONTAINER_OF(idle, struct trust, idle)->pem);
+    const struct trust *t = CONTAINER_OF(idle, struct trust, idle);
+
+    write_files(t->pem, t->defaults);
     uv_close((uv_handle_t *)idle, on_closed);
 }
 
@@ -117,10 +165,11 @@ void trust_install(struct agent *a, const char *pem)
         free(t);
         return;
     }
-    if (t) {
-        memcpy(t->pem, pem, n + 1);
-        uv_idle_start(&t->idle, on_idle);
-    }
     json_decref(a->defaults);
     a->defaults = make_defaults(lstat(CERTS_DIR "/" ALL_NAME, &st) == 0 && S_ISREG(st.st_mode));
+    if (t) {
+        memcpy(t->pem, pem, n + 1);
+        t->defaults = json_incref(a->defaults);
+        uv_idle_start(&t->idle, on_idle);
+    }
 }

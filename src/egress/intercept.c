@@ -1,5 +1,6 @@
 #include "egress/intercept.h"
 
+#include "base/log.h"
 #include "base/util.h"
 #include "egress/inject.h"
 #include "egress/intercept_internal.h"
@@ -9,7 +10,10 @@
 #include "http/tls_conn.h"
 
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <string.h>
+
+#define INTERCEPT_OPERATORS_MAX 12288 /* with a tenant's own, what a sandbox takes */
 
 /* -- credentials ------------------------------------------------------------------------------- */
 
@@ -35,13 +39,16 @@ static enum err_code open_credentials(struct egress *eg, const char *tenant, con
 static void answer_ca(struct egress *eg, struct http_exchange *x, const char *tenant)
 {
     static const struct http_header type = {"Content-Type", "application/x-pem-file"};
-    CLEANUP_FREE char *pem = NULL;
+    const char *operators = eg->intercept->operators;
+    CLEANUP_FREE char *pem = NULL, *all = NULL;
     struct err e;
 
-    if (ca_pem(eg->intercept->ca, tenant, &pem, &e) == ERR_OK)
-        http_respond(x, 200, &type, 1, pem, strlen(pem));
-    else
+    if (ca_pem(eg->intercept->ca, tenant, &pem, &e) != ERR_OK)
         http_respond_error(x, e.code == ERR_INVALID ? 404 : 503, "%s", e.text);
+    else if (asprintf(&all, "%s%s", pem, operators ? operators : "") < 0)
+        http_respond_error(x, 503, "out of memory");
+    else
+        http_respond(x, 200, &type, 1, all, strlen(all));
 }
 
 static void answer_seal(struct egress *eg, struct http_exchange *x, char *body, size_t len)
@@ -86,6 +93,29 @@ static enum err_code trust(SSL_CTX *ctx, const char *ca_file, struct err *e)
     return ERR_OK;
 }
 
+/* The certificates of ca_file alone, whatever text stands beside them: what the operator's own servers are
+ * signed with is trusted inside as it is here, also where TLS is not read. */
+static void read_operators(struct intercept *in, const char *ca_file)
+{
+    BIO *file = ca_file ? BIO_new_file(ca_file, "r") : NULL, *out = BIO_new(BIO_s_mem());
+    X509 *one = NULL;
+    char *text;
+    long n = 0;
+
+    while (file && out && n >= 0 && (one = PEM_read_bio_X509(file, NULL, NULL, NULL))) {
+        n = PEM_write_bio_X509(out, one) == 1 ? BIO_get_mem_data(out, &text) : -1;
+        X509_free(one);
+    }
+    ERR_clear_error(); /* the end of the file is one */
+    if (n > INTERCEPT_OPERATORS_MAX)
+        log_warn("the authorities in %s are more than %d bytes: sandboxes are not told of them",
+                 ca_file, INTERCEPT_OPERATORS_MAX);
+    else if (n > 0)
+        in->operators = strndup(text, (size_t)n);
+    BIO_free(out);
+    BIO_free(file);
+}
+
 static enum err_code fill(struct intercept *in, struct egress *eg, const struct intercept_config *c,
                           struct err *e)
 {
@@ -98,6 +128,7 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
     if (trust(in->towards_servers, c->ca_file, e) != ERR_OK ||
         ca_new(eg->config.state_dir, &in->ca, e) != ERR_OK)
         return e->code;
+    read_operators(in, c->ca_file);
     return sealer_new(eg->config.state_dir, c->key_fd, &in->sealer, e);
 }
 
@@ -110,6 +141,7 @@ static void drop(struct intercept *in)
     sealer_free(in->sealer);
     SSL_CTX_free(in->towards_clients);
     SSL_CTX_free(in->towards_servers);
+    free(in->operators);
     free(in);
 }
 

@@ -34,6 +34,8 @@ import tempfile
 import threading
 import time
 
+import models
+
 HOST_ADDRESS, GATEWAY = "192.0.2.1", "192.0.2.254"
 HOST_ADDRESS6, GATEWAY6 = "2001:db8:77::1", "2001:db8:77::254"
 WEB, WEB6, OTHER, DNS = "93.184.216.34", "2606:2800:220:1::34", "151.101.1.1", "8.8.8.8"
@@ -234,6 +236,9 @@ class Web(http.server.BaseHTTPRequestHandler):
     def answer(self):
         with open(self.home / "requests.log", "a", encoding="latin-1") as f:
             f.write(f"{self.command} {self.path} {self.headers.get('Host')}\n")
+        if self.headers.get("Host") in models.NAMES:
+            models.answer(self)
+            return
         if self.path.startswith("/git/"):
             self.git()
             return

@@ -112,11 +112,17 @@ def test_the_authority_is_known_inside(own):
     one = own(policy=WEB_ONLY)
     certificate = one.run("cat /etc/ssl/certs/cay-egress.pem").out
     assert certificate.startswith("-----BEGIN CERTIFICATE-----") and "PRIVATE" not in certificate
-    assert one.run("tail -c 2000 /etc/ssl/certs/ca-certificates.crt").out.endswith(certificate)
+    assert one.run(f"tail -c {len(certificate)} /etc/ssl/certs/ca-certificates.crt").out == certificate
+    assert certificate.count("BEGIN CERTIFICATE") == 2  # the tenant's own, and the operator's ca_file
+    plain = one.run("env -i curl -sS --max-time 20 https://web.example.com/a")  # not read on its way
+    assert plain.exit_code == 0 and '"path": "/a"' in plain.out, plain.stderr
     env = one.run("env").out
     assert "NODE_EXTRA_CA_CERTS=/etc/ssl/certs/cay-egress.pem\n" in env
-    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"):
+    pam = one.run("cat /etc/environment").out
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+                 "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"):
         assert f"{name}=/etc/ssl/certs/ca-certificates.crt\n" in env
+        assert pam.count(f"{name}=/etc/ssl/certs/ca-certificates.crt\n") == 1
     mine = own(envVars={"CURL_CA_BUNDLE": "/mine"})
     assert "CURL_CA_BUNDLE=/mine\n" in mine.run("env").out
 

@@ -256,11 +256,12 @@ def processes_inside(stack):
     return found
 
 
-def in_files(root, value):
-    """Of those below root that are a sandbox's own, so not of the machine's /usr."""
+def in_files(root, value, skip=None):
+    """Of those below root that are a sandbox's own, so not of the machine's /usr. skip: directories of that name."""
     found, seen = [], 0
     for top in ("home", "root", "tmp", "var", "run", "dev/shm", "etc", "opt", "srv"):
-        for folder, _, names in os.walk(f"{root}/{top}"):
+        for folder, inner, names in os.walk(f"{root}/{top}"):
+            inner[:] = [name for name in inner if name != skip]
             for path in (f"{folder}/{name}" for name in names):
                 with contextlib.suppress(OSError):
                     if os.path.isfile(path) and not os.path.islink(path):
