@@ -173,7 +173,7 @@ void deny_explain(const struct policy *p, const struct policy_verdict *v, const 
 {
     const struct policy_address *a = !t->name || target_is_resolved(t) ? &t->address : NULL;
 
-    policy_explain(p, v, t->name, a, t->port, method, path, out);
+    policy_explain(p, v, t->name ? t->name : t->said, a, t->port, method, path, out);
 }
 
 /* -- said -------------------------------------------------------------------------------------- */

@@ -184,8 +184,9 @@ static void connected(struct attempt *a)
     struct dial *d = a->dial;
     const struct upstream *up = upstream_of(d);
     /* A name goes on only to a proxy that is to resolve it; else it is told the checked address. */
-    struct target t = {up && upstream_resolves(up) && d->name[0] ? d->name : NULL, a->address,
-                       d->port};
+    struct target t = {.name = up && upstream_resolves(up) && d->name[0] ? d->name : NULL,
+                       .address = a->address,
+                       .port = d->port};
     int fd;
 
     d->result.address = a->address;
@@ -283,7 +284,8 @@ static int try_address(struct dial *d, const struct policy_address *address,
 static bool try_next(struct dial *d, struct sandbox *s)
 {
     while (d->at < d->n) {
-        struct target t = {d->name[0] ? d->name : NULL, d->addresses[d->at++], d->port};
+        struct target t = {
+            .name = d->name[0] ? d->name : NULL, .address = d->addresses[d->at++], .port = d->port};
         struct policy_verdict v = flow_verdict_dial(s, &t);
         char text[INET6_ADDRSTRLEN];
         int rc;

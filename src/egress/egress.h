@@ -80,6 +80,8 @@ enum flow_state {
 /* Where to: a name, or an address where name is NULL. The names are policy_name_normalize's. */
 struct target {
     const char *name;
+    const char
+        *said; /* where it is an address: the name that the client says (SNI, Host), or NULL */
     struct policy_address address; /* of a name: what it was resolved to and dialled, once it was */
     uint16_t port;
 };
@@ -269,6 +271,13 @@ struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct
 /* About the very address that is to be dialled: also when it is `::`, which is the host itself to
  * connect(2), and to the one above a name that is not resolved yet. */
 struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t);
+
+/* Both allow, or it is the one that does not; read where one says so. Its credential is the first's. */
+struct policy_verdict verdict_narrower(struct policy_verdict a, struct policy_verdict b);
+
+/* Does a policy, a sandbox's above it or a ceiling say less about some name than about all else? Then a
+ * connection by address is judged only once the name that is said there is known. */
+bool verdict_narrows_names(const struct sandbox *s);
 
 /* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceilings. A
  * room's credential is one that both name. */

@@ -328,7 +328,13 @@ static struct policy_verdict ask_address(const struct policy *p, const void *tar
 
 struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t)
 {
-    return verdict_of(s, ask_address, t);
+    struct policy_verdict v = verdict_of(s, ask_address, t);
+    struct target named = *t;
+
+    if (t->name || !t->said)
+        return v;
+    named.name = t->said;
+    return verdict_narrower(v, verdict_of(s, ask_address, &named));
 }
 
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)

@@ -182,7 +182,7 @@ static void serve(struct http_exchange *x, struct line *l, struct flow *f)
 static int agree(struct line *l, const struct flow *f, const struct http_head *h)
 {
     forward_set_target(&l->want, l->want_name, &f->target);
-    return host_agrees(f->sandbox, h, &f->target);
+    return host_agrees(h, &l->want, l->said_name);
 }
 
 static void handle(struct http_exchange *x, void *ctx)

@@ -15,7 +15,7 @@ struct line {
     bool tls;
     struct http_exchange *x; /* the request that is served, if one is */
     struct target want;      /* of it; its name is in want_name */
-    char want_name[POLICY_NAME_MAX + 1];
+    char want_name[POLICY_NAME_MAX + 1], said_name[POLICY_NAME_MAX + 1];
     bool preparing; /* dialling for it */
     int up_fd;      /* idle, connected to `up`; -1 */
     struct target up;

@@ -57,26 +57,27 @@ static void say(void *arg, int status, const char *why, struct buf *body)
 /* -- requests ---------------------------------------------------------------------------------- */
 
 /* No address of the name may be dialled: the policy's word on the last of them, as of now. */
-static void refuse_address(struct flow *f, const struct h2_flow_lost *lost,
+static void refuse_address(struct flow *f, const struct target *t, const struct h2_flow_lost *lost,
                            const struct http_head *h, struct h2_verdict *v)
 {
-    struct policy_verdict p = flow_verdict_address(f->sandbox, &f->target);
+    struct policy_verdict p = flow_verdict_address(f->sandbox, t);
 
     if (p.action != POLICY_DENY) {
         say_lost(f, lost, v); /* it would be another today: the next connection will see */
         return;
     }
-    request_refuse_by_policy(f, &f->target, &p, h);
+    request_refuse_by_policy(f, t, &p, h);
     say_refused(f, v, 403);
 }
 
-static void let_through(struct flow *f, const struct http_head *h, struct arena *a,
-                        const struct policy_verdict *p, struct h2_verdict *v)
+static void let_through(struct flow *f, const struct target *t, const struct http_head *h,
+                        struct arena *a, const struct policy_verdict *p, struct h2_verdict *v)
 {
     const struct inject_request r = {.credentials = f->sandbox->credentials,
                                      .credential = p->credential,
-                                     .host = f->target.name,
-                                     .port = f->target.port,
+                                     .host = t->name,
+                                     .said = t->said,
+                                     .port = t->port,
                                      .tls = true};
     struct err e = {0};
 
@@ -85,24 +86,24 @@ static void let_through(struct flow *f, const struct http_head *h, struct arena 
         say_refused(f, v, 403);
         return;
     }
-    request_allow(f, &f->target, p, h);
+    request_allow(f, t, p, h);
 }
 
-static void by_policy(struct flow *f, const struct h2_flow_lost *lost, const struct http_head *h,
-                      struct arena *a, struct h2_verdict *v)
+static void by_policy(struct flow *f, const struct target *t, const struct h2_flow_lost *lost,
+                      const struct http_head *h, struct arena *a, struct h2_verdict *v)
 {
-    struct policy_verdict p = request_decide(f->sandbox, &f->target, f->dialed, h);
+    struct policy_verdict p = request_decide(f->sandbox, t, f->dialed, h);
 
     if (p.action == POLICY_DENY) {
-        request_refuse_by_policy(f, &f->target, &p, h);
+        request_refuse_by_policy(f, t, &p, h);
         say_refused(f, v, 403);
     } else if (lost->denied) {
-        refuse_address(f, lost, h, v);
+        refuse_address(f, t, lost, h, v);
     } else if (lost->status) {
         flow_not_reached(f, &f->target, &p, h, &lost->why);
         say_lost(f, lost, v);
     } else {
-        let_through(f, h, a, &p, v);
+        let_through(f, t, h, a, &p, v);
     }
 }
 
@@ -110,6 +111,8 @@ static void judge(void *arg, const struct http_head *h, struct arena *a, struct 
 {
     struct h2_flow *hf = arg;
     struct flow *f = flow_of(hf);
+    char room[POLICY_NAME_MAX + 1];
+    struct target t;
     int status;
 
     if (!f) {
@@ -121,7 +124,8 @@ static void judge(void *arg, const struct http_head *h, struct arena *a, struct 
                f->refused ? f->rule : "none", f->reason ? f->reason : "");
         return;
     }
-    status = host_agrees(f->sandbox, h, &f->target);
+    t = f->target;
+    status = host_agrees(h, &t, room);
     if (status == 400) {
         answer(f, v, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
     } else if (!request_in_rate(f->sandbox)) {
@@ -134,18 +138,22 @@ static void judge(void *arg, const struct http_head *h, struct arena *a, struct 
         request_refuse(f, NULL, "connect", h, "CONNECT in a connection whose requests are read");
         say_refused(f, v, 403);
     } else {
-        by_policy(f, &hf->lost, h, a, v);
+        by_policy(f, &t, &hf->lost, h, a, v);
     }
 }
 
 static bool still(void *arg, const struct http_head *h, struct h2_verdict *v)
 {
     struct flow *f = flow_of(arg);
-    struct policy_verdict p = request_decide(f->sandbox, &f->target, true, h);
+    char room[POLICY_NAME_MAX + 1];
+    struct target t = f->target;
+    struct policy_verdict p;
 
+    (void)host_agrees(h, &t, room); /* it did, or there would be no stream */
+    p = request_decide(f->sandbox, &t, true, h);
     if (p.action != POLICY_DENY)
         return true;
-    request_refuse_by_policy(f, &f->target, &p, h);
+    request_refuse_by_policy(f, &t, &p, h);
     say_refused(f, v, 403);
     return false;
 }

@@ -66,12 +66,13 @@ int host_of_request(const struct sandbox *s, const struct http_head *h, struct t
     return 0;
 }
 
-static int one_agrees(const struct sandbox *s, const char *said, const struct target *dialed)
+static int one_agrees(const char *text, struct target *dialed,
+                      char room[static POLICY_NAME_MAX + 1])
 {
-    char room[POLICY_NAME_MAX + 1];
-    struct target t = {0}, with = *dialed;
+    char name[POLICY_NAME_MAX + 1];
+    struct target t = {0};
 
-    if (parse_authority(said, dialed->port, &t, room) < 0)
+    if (parse_authority(text, dialed->port, &t, name) < 0)
         return 400;
     if (t.port != dialed->port)
         return 421;
@@ -79,13 +80,17 @@ static int one_agrees(const struct sandbox *s, const char *said, const struct ta
         return 0;
     if (dialed->name || !t.name)
         return 421;
-    with.name = t.name;
-    return flow_verdict_address(s, &with).action == POLICY_DENY ? 421 : 0;
+    if (dialed->said)
+        return strcmp(dialed->said, t.name) == 0 ? 0 : 421;
+    memcpy(room, name, sizeof(name));
+    dialed->said = room;
+    return 0;
 }
 
-int host_agrees(const struct sandbox *s, const struct http_head *h, const struct target *dialed)
+int host_agrees(const struct http_head *h, struct target *dialed,
+                char room[static POLICY_NAME_MAX + 1])
 {
-    int status = h->host[0] ? one_agrees(s, h->host, dialed) : 0;
+    int status = h->host[0] ? one_agrees(h->host, dialed, room) : 0;
 
-    return status == 0 && h->authority[0] ? one_agrees(s, h->authority, dialed) : status;
+    return status == 0 && h->authority[0] ? one_agrees(h->authority, dialed, room) : status;
 }

@@ -16,6 +16,8 @@ const char *host_text(const struct target *t, char out[static INET6_ADDRSTRLEN +
 int host_of_request(const struct sandbox *s, const struct http_head *h, struct target *out,
                     char room[static POLICY_NAME_MAX + 1]);
 
-/* To an origin that was dialled: all that the head says must agree with it. A name that is said to a bare
- * address is held against the rules too. 0, or the status to refuse it with. */
-int host_agrees(const struct sandbox *s, const struct http_head *h, const struct target *dialed);
+/* To an origin that was dialled: all that the head says must agree with it. Where that was an address, a name
+ * that is said becomes dialed->said, in room, unless there is one: then it must be that. The policy is then
+ * asked about both (request_decide). 0, or the status to refuse it with. */
+int host_agrees(const struct http_head *h, struct target *dialed,
+                char room[static POLICY_NAME_MAX + 1]);

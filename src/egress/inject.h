@@ -28,6 +28,7 @@ struct inject_request {
     struct credentials *credentials; /* the sandbox's, or NULL */
     const char *credential;          /* that the policy names, or NULL */
     const char *host;                /* normalized; NULL: dialled by address, bound to nothing */
+    const char *said; /* then the name that the client says, or NULL: for what comes back */
     uint16_t port;
     bool tls; /* it leaves encrypted */
 };

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "egress/host.h"
 #include "egress/inject.h"
 #include "egress/intercept_internal.h"
 #include "egress/opening.h"
@@ -21,12 +22,16 @@ static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exch
                              const struct policy_verdict *v, bool tls, struct http_relay_options *o,
                              struct err *e)
 {
-    const struct inject_request r = {.credentials = f->sandbox->credentials,
-                                     .credential = v->credential,
-                                     .host = f->target.name,
-                                     .port = f->target.port,
-                                     .tls = tls};
+    char room[POLICY_NAME_MAX + 1];
+    struct target t = f->target;
+    struct inject_request r = {.credentials = f->sandbox->credentials,
+                               .credential = v->credential,
+                               .host = f->target.name,
+                               .port = f->target.port,
+                               .tls = tls};
 
+    (void)host_agrees(http_exchange_head(x), &t, room); /* forward.c has seen that it does */
+    r.said = t.said;
     return inject_prepare(eg->intercept->pipes, &r, x, o, e);
 }
 

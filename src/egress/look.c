@@ -62,13 +62,24 @@ static void intercept(struct flow *f)
         flow_refuse(f, NULL, "inspect", "the connection cannot be read: %s", e.text);
 }
 
+/* By address, f->sni is held against the rules too: from here on they are asked about both. */
+static bool address_agrees(struct flow *f)
+{
+    struct policy_verdict v;
+
+    f->target.said = f->sni;
+    v = flow_verdict_address(f->sandbox, &f->target);
+    f->must_look |= v.action == POLICY_INSPECT;
+    if (v.action != POLICY_DENY)
+        return true;
+    flow_refuse(f, &v, "sni", "the TLS server name %.80s is not allowed", f->sni);
+    return false;
+}
+
 /* The name that the client asks the server for must be the one that it dialled: an allowed address
- * is not to carry another's traffic (domain fronting). By address, the name it says is held against
- * the rules too. */
+ * is not to carry another's traffic (domain fronting). */
 static bool name_agrees(struct flow *f, const char *said)
 {
-    struct target t = f->target;
-    struct policy_verdict v;
     char name[POLICY_NAME_MAX + 1];
 
     if (policy_name_normalize(said, name) < 0) {
@@ -87,15 +98,7 @@ static bool name_agrees(struct flow *f, const char *said)
                     f->target.name);
         return false;
     }
-    if (!f->target.name) {
-        t.name = name;
-        v = flow_verdict_address(f->sandbox, &t);
-        if (v.action == POLICY_DENY) {
-            flow_refuse(f, &v, "sni", "the TLS server name %.80s is not allowed", name);
-            return false;
-        }
-    }
-    return true;
+    return f->target.name || address_agrees(f);
 }
 
 /* It is told so under the name that it asked for. */
@@ -135,6 +138,9 @@ static void on_tls(struct flow *f, const void *data, size_t n, bool end)
     }
     if (hello.name[0] && !name_agrees(f, hello.name))
         return;
+    /* To an address, and which name is meant is said in the requests alone. */
+    if (!f->target.name && !hello.name[0])
+        f->must_look |= verdict_narrows_names(f->sandbox);
     if (f->must_look) {
         intercept(f);
     } else {

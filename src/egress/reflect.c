@@ -174,7 +174,7 @@ static uint64_t known_at(const struct credentials *all, const char *host, uint16
     uint64_t known = 0;
 
     for (size_t i = 0; i < all->count; i++)
-        if (credential_knows(&all->list[i], host, port))
+        if (!host || credential_knows(&all->list[i], host, port))
             known |= UINT64_C(1) << i;
     return known;
 }
@@ -197,7 +197,7 @@ static int make(const struct credentials *all, uint64_t known, struct redact **o
 int reflect_secrets(const struct credentials *all, const char *host, uint16_t port,
                     struct redact **out)
 {
-    uint64_t known = all && host ? known_at(all, host, port) : 0;
+    uint64_t known = all ? known_at(all, host, port) : 0;
     struct reflect_cache *cache = all ? all->searched : NULL;
     struct redact *made = NULL, *shared;
     bool has_secrets;

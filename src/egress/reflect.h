@@ -6,8 +6,8 @@
 #include "egress/redact.h"
 #include "http/message.h"
 
-/* Those of all credentials that host:port may be given at any time, in every form that they leave in.
- * *out stays NULL where there are none. 0, -EMSGSIZE or -ENOMEM. */
+/* Those of all credentials that host:port may be given at any time, in every form that they leave in; host
+ * NULL: all of them, for it may be any. *out stays NULL where there are none. 0, -EMSGSIZE or -ENOMEM. */
 int reflect_secrets(const struct credentials *all, const char *host, uint16_t port,
                     struct redact **out);
 

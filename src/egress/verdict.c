@@ -15,6 +15,26 @@ static struct policy_verdict within_sandbox(struct policy_verdict own, struct po
     return v;
 }
 
+struct policy_verdict verdict_narrower(struct policy_verdict a, struct policy_verdict b)
+{
+    b.credential = NULL;
+    if (a.action == POLICY_DENY || b.action == POLICY_ALLOW || b.action == a.action)
+        return a;
+    return b;
+}
+
+bool verdict_narrows_names(const struct sandbox *s)
+{
+    const struct sandbox *outer = s->parent ? s->parent : s;
+
+    if (policy_narrows_names(s->policy) || policy_narrows_names(outer->policy))
+        return true;
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX && outer->ceilings[i]; i++)
+        if (policy_narrows_names(outer->ceilings[i]))
+            return true;
+    return false;
+}
+
 struct policy_verdict verdict_of(const struct sandbox *s,
                                  struct policy_verdict (*ask)(const struct policy *p,
                                                               const void *subject),

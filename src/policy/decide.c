@@ -264,6 +264,17 @@ size_t policy_matches(const struct policy *p, const char *name, const struct pol
     return n;
 }
 
+bool policy_narrows_names(const struct policy *p)
+{
+    for (size_t i = 0; i < p->n_rules; i++) {
+        const struct rule *r = &p->rules[i];
+
+        if (r->n_domains > 0 && (r->action == POLICY_DENY || r->n_methods > 0 || r->n_paths > 0))
+            return true;
+    }
+    return p->n_injections > 0;
+}
+
 const char *policy_credential(const struct policy *p, size_t i)
 {
     return i < p->n_injections ? p->injections[i].credential : NULL;

@@ -135,6 +135,10 @@ size_t policy_matches(const struct policy *p, const char *name, const struct pol
                       uint16_t port, const char *method, const char *path,
                       struct policy_verdict *out, size_t max);
 
+/* Does it say less about some names than about their addresses: by a rule that denies names, that looks at
+ * requests to them, or by a credential? */
+bool policy_narrows_names(const struct policy *p);
+
 /* Is this credential put on any request? */
 bool policy_uses_credential(const struct policy *p, const char *credential);
 /* The i-th credential's name, or NULL after the last: what a sandbox's egress needs to be given. */

@@ -331,3 +331,70 @@ except OSError:
     t.join()
     assert r[0].exit_code == 0, r[0].stderr.decode()
     assert data == b"", data
+
+
+# -- by address --------------------------------------------------------------------------------------
+
+BY_NAME = {"default": "public", "rules": [{"name": "no admin", "action": "deny", "domains": [WEB], "paths": ["/v1/admin*"]}]}
+ADMIN = "/v1/admin/users"
+
+
+def ways_by_address(path):
+    """curl's arguments for a request to WEB's address that says WEB's name, or lets the server guess it."""
+    ip, proxy = internet.WEB, f"127.0.0.1:{internet.TCP_PORT}"
+    plain, named = f"-H 'Host: {WEB}' http://{ip}{path}", f"--connect-to {WEB}:443:{ip}:443 https://{WEB}{path}"
+    yield from ((plain, 200), (named, 200), (f"--http1.1 {named}", 200), (f"-x socks5://{proxy} {plain}", 200),
+                (f"-p -x http://{proxy} {plain}", 200), (f"-x http://{proxy} {named}", 200), (f"-x socks5://{proxy} {named}", 200))
+    yield f"-H 'Host: {WEB}' https://{ip}{path}", 502  # without SNI: the stand-in's certificate is for no address
+
+
+def test_by_address_the_rules_of_a_name_hold(stack):
+    with stack.cay.create() as one:
+        place = stack.place(one)
+        ask = "curl -sSk --max-time 20 -o /tmp/answer -w '%{http_code}' "
+        for policy, status in ((BY_NAME, 403), ({"default": "public"}, 200)):  # the second is the control
+            assert stack.put(one, policy, None, place)[0] == 204
+            for scheme in ("http", "https"):
+                assert one.run(f"{ask} {scheme}://{WEB}{ADMIN}").out == str(status)
+            for arguments, _ in ways_by_address(ADMIN):
+                assert one.run(ask + arguments).out == str(status), (policy, arguments, one.run("cat /tmp/answer").out)
+        assert stack.put(one, BY_NAME, None, place)[0] == 204
+        for arguments, expected in ways_by_address("/v1/fine"):
+            assert one.run(ask + arguments).out == str(expected), (arguments, one.run("cat /tmp/answer").out)
+        assert one.run(f"{ask} -H 'Host: {OTHER}' http://{internet.WEB}{ADMIN}").out == "200"  # another name's rules are others
+        assert one.run(f"{ask} -H 'Host: {OTHER}' --connect-to {WEB}:443:{internet.WEB}:443 https://{WEB}/v1/fine").out == "421"
+        # A ceiling's rules of a name hold in the same way.
+        assert stack.put(one, {"default": "public"}, BY_NAME, place)[0] == 204
+        for arguments, _ in ways_by_address(ADMIN):
+            assert one.run(ask + arguments).out == "403", arguments
+
+
+HELD = f"""
+import socket, ssl, sys, time
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+held = {{}}
+for name, address in (({WEB!r}, {internet.WEB!r}), ({OTHER!r}, {internet.OTHER!r})):
+    held[name] = context.wrap_socket(socket.create_connection((address, 443), 10), server_hostname=name)
+print("open", flush=True)
+time.sleep(float(sys.argv[1]))
+for name, s in held.items():
+    try:
+        s.sendall(f"GET /held HTTP/1.1\\r\\nHost: {{name}}\\r\\nConnection: close\\r\\n\\r\\n".encode())
+        print(name, "goes on" if s.recv(100).startswith(b"HTTP/1.1 200") else "ended")
+    except OSError:
+        print(name, "ended")
+"""
+
+
+def test_tunnels_by_address_are_asked_about_again(stack):
+    """Connections that are passed on unread, when a change of the policy denies the name that they said."""
+    with stack.cay.create() as one:
+        place = stack.place(one)
+        assert stack.put(one, {"default": "public"}, None, place)[0] == 204
+        assert one.write("/tmp/held.py", HELD.encode()).status == 200
+        one.run("nohup python3 /tmp/held.py 4 > /tmp/held 2>&1 &")
+        until(lambda: "open" in one.run("cat /tmp/held").out, 20)
+        assert stack.put(one, {"default": "public", "rules": [{"action": "deny", "domains": [WEB]}]}, None, place)[0] == 204
+        until(lambda: len(one.run("cat /tmp/held").out.splitlines()) == 3, 20)
+        assert one.run("cat /tmp/held").out == f"open\n{WEB} ended\n{OTHER} goes on\n"

@@ -2,20 +2,24 @@
 servers in the stand-in internet (test/egress) that demand credentials and tell what they have seen."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import ssl
 import struct
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from worldlib import API, OTHER_HOST, RULES, inject, sandbox, seal, world_with_origin  # isort: skip: it makes the next ones found
+import internet  # isort: skip
 from origins import (AWS_ID, AWS_SECRET, EXPIRED, MODEL, PLAIN, REAL_KEY, SELF_SIGNED, WRONG_NAME,
                      accept_key)
 
@@ -240,6 +244,34 @@ def test_not_by_compressed_echo(box, origins):
     assert "content-encoding" not in r.stdout.lower()
     sent = dict(origins.seen()[0]["headers"])
     assert sent["Accept-Encoding"] == "identity"
+
+
+def test_not_by_address(world):
+    """A server that was told the secret says it under its address too: by the name that is said there, or by none."""
+    body = f"the key is {REAL_KEY}".encode()
+    answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+    listener = internet.inside(world.net, lambda: socket.create_server((internet.WEB, 7998)))
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                peer = listener.accept()[0]
+                peer.recv(4096)
+                peer.sendall(answer)
+                peer.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        rules = [*RULES, {"action": "allow", "addresses": [f"{internet.WEB}/32"]}]
+        with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model"), rules) as s:
+            for host in (f"{API}:7998", f"{internet.WEB}:7998"):
+                r = curl(s, "-H", f"Host: {host}", f"http://{internet.WEB}:7998/")
+                assert r.stdout == "the key is " + "[redacted]".ljust(len(REAL_KEY), "*")[:len(REAL_KEY)], r.stdout
+        with sandbox(world, [], [], rules) as s:  # the control
+            assert s.curl(f"http://{internet.WEB}:7998/").stdout.endswith(REAL_KEY)
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
 
 
 def test_nowhere_on_this_machine(world, box):
