@@ -50,8 +50,30 @@ static void sample(struct line *l)
 {
     struct flow *f = forward_flow(l);
 
-    if (f)
-        (void)tcpcount_get(l->fd, &f->up_bytes, &f->down_bytes);
+    if (!f)
+        return;
+    (void)tcpcount_get(l->fd, &f->up_bytes, &f->down_bytes);
+    f->up_bytes = MAX(f->up_bytes, l->up_moved);
+    f->down_bytes = MAX(f->down_bytes, l->down_moved);
+}
+
+/* Where bytes are limited each piece is looked at before it goes on: the kernel counts what has arrived, which
+ * is known too late to stop it. */
+bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes)
+{
+    struct line *l = arg;
+    struct flow *f = forward_flow(l);
+
+    if (!f)
+        return false;
+    l->up_moved += request_bytes;
+    l->down_moved += answer_bytes;
+    f->up_bytes = MAX(f->up_bytes, l->up_moved);
+    f->down_bytes = MAX(f->down_bytes, l->down_moved);
+    if (!registry_over_bytes(f->sandbox))
+        return true;
+    flow_cut(f, NULL, "limit", FLOW_BYTES_REASON);
+    return false;
 }
 
 /* Tunnels look at every move; here the kernel is asked now and then. */

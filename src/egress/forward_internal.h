@@ -20,10 +20,14 @@ struct line {
     int up_fd;      /* idle, connected to `up`; -1 */
     struct target up;
     char up_name[POLICY_NAME_MAX + 1];
+    uint64_t up_moved, down_moved; /* bytes that went through, where they are limited */
 };
 
 /* NULL: it has ended. */
 struct flow *forward_flow(const struct line *l);
+
+/* http_relay_options.on_move; arg is the line. */
+bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes);
 
 /* A copy, whose name is in room. */
 void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],

@@ -50,6 +50,7 @@ static void start_relay(struct line *l, struct flow *f, int fd)
         .fd = fd,
         .on_fail = on_relay_fail,
         .on_reusable = on_reusable,
+        .on_move = registry_counts_bytes(f->sandbox) ? forward_on_move : NULL,
         .arg = l,
         .websocket_only = true, /* anything else could hide requests from the rules */
     };

@@ -371,6 +371,17 @@ bool registry_over_bytes(const struct sandbox *s)
     return up + down >= max;
 }
 
+uint64_t registry_bytes_left(const struct sandbox *s)
+{
+    uint64_t max = bytes_limit(s), up, down, left = UINT64_MAX;
+
+    if (max > 0) {
+        registry_usage(s, &up, &down);
+        left = up + down < max ? max - up - down : 0;
+    }
+    return s->parent ? MIN(left, registry_bytes_left(s->parent)) : left;
+}
+
 /* -- rates ------------------------------------------------------------------------------------- */
 
 bool rate_take(struct rate *r, uint32_t per_second)

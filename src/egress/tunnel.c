@@ -18,6 +18,7 @@
 #define SMALL_BYTES     4096u              /* a page: any empty pipe takes that */
 #define BULK_BYTES      (4u * SMALL_BYTES) /* in a row: then it is a stream */
 #define EVENTS          256
+#define LIMITED_BYTES   (64u * 1024u)        /* at a time, where a sandbox's bytes are limited */
 #define TURN_BYTES      (4u * 1024u * 1024u) /* of one direction, before others get their turn */
 #define SWEEP_MS        5000
 #define HALF_IDLE_MS    300000u /* one direction has ended, and nothing moves in the other */
@@ -193,13 +194,16 @@ static int carry_small(struct tunnels *t, struct half *h)
     return sent < n ? keep(t, h, bytes + sent, (size_t)(n - sent)) : 1;
 }
 
-static int fill(struct tunnels *t, struct half *h)
+/* room: bytes that the sandbox may still move. */
+static int fill(struct tunnels *t, struct half *h, uint64_t room)
 {
+    /* What several connections hold between their ends is not counted yet. */
+    size_t most = room == UINT64_MAX ? PIPE_BYTES : (size_t)MIN(room, (uint64_t)LIMITED_BYTES);
     ssize_t n;
 
     if (h->held > 0 || !h->readable || h->eof)
         return 0;
-    if (!h->bulk && h->writable)
+    if (!h->bulk && h->writable && room >= SMALL_BYTES)
         return carry_small(t, h);
     if (h->pipe.in < 0) {
         int rc = pipe_get(t, &h->pipe);
@@ -207,7 +211,7 @@ static int fill(struct tunnels *t, struct half *h)
         if (rc < 0)
             return rc;
     }
-    n = splice(h->from, NULL, h->pipe.in, NULL, PIPE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    n = splice(h->from, NULL, h->pipe.in, NULL, most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     if (n < 0 && errno == EAGAIN) {
         nothing_to_read(h);
         return 0;
@@ -232,13 +236,14 @@ static void probe(int fd)
 }
 
 /* 1: its turn is over and there may be more; 0: all is done for now; -errno. */
-static int pump_half(struct tunnels *t, struct half *h)
+static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
 {
-    uint64_t end = *h->count + TURN_BYTES;
+    uint64_t end = *h->count + TURN_BYTES, room;
     int a, b = 0;
 
     do {
-        a = fill(t, h);
+        room = registry_bytes_left(s);
+        a = room > 0 ? fill(t, h, room) : 0; /* with none left the caller cuts */
         if (a >= 0)
             b = drain(h);
         if (a < 0 || b < 0)
@@ -269,8 +274,8 @@ static void wait_turn(struct tunnels *t, struct tunnel *u);
 static void pump(struct tunnels *t, struct tunnel *u)
 {
     uint64_t before = u->flow->up_bytes + u->flow->down_bytes;
-    int a = pump_half(t, &u->half[0]);
-    int b = a < 0 ? 0 : pump_half(t, &u->half[1]);
+    int a = pump_half(t, &u->half[0], u->flow->sandbox);
+    int b = a < 0 ? 0 : pump_half(t, &u->half[1], u->flow->sandbox);
 
     if (a < 0 || b < 0) {
         end_with_reset(u);
@@ -280,13 +285,13 @@ static void pump(struct tunnels *t, struct tunnel *u)
         flow_end(u->flow);
         return;
     }
-    if (u->flow->up_bytes + u->flow->down_bytes != before) {
+    if (u->flow->up_bytes + u->flow->down_bytes != before)
         moved(t, u);
-        if (registry_over_bytes(u->flow->sandbox)) {
-            flow_cut(u->flow, NULL, "limit", FLOW_BYTES_REASON);
-            end_with_reset(u);
-            return;
-        }
+    if (registry_over_bytes(
+            u->flow->sandbox)) { /* another of its connections may have moved them */
+        flow_cut(u->flow, NULL, "limit", FLOW_BYTES_REASON);
+        end_with_reset(u);
+        return;
     }
     if (a > 0 || b > 0)
         wait_turn(t, u);

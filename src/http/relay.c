@@ -126,11 +126,20 @@ static void window_full(struct relay *r)
     arm(r);
 }
 
+/* False: they may not, and the exchange is gone, and r with it. */
+static bool may_move(struct relay *r, size_t request_bytes, size_t answer_bytes)
+{
+    if (!r->o.on_move || r->o.on_move(r->o.arg, request_bytes, answer_bytes))
+        return true;
+    http_exchange_abort(r->x);
+    return false;
+}
+
 static void on_request_data(struct http_exchange *x, const char *data, size_t len)
 {
     struct relay *r = x->inner;
 
-    if (!r)
+    if (!r || !may_move(r, len, 0))
         return;
     wire_write(&r->wire, data, len);
     if (r->wire.out.len >= WINDOW_BYTES)
@@ -142,7 +151,7 @@ static void on_request_passed(struct http_exchange *x, struct pass *p)
 {
     struct relay *r = x->inner;
 
-    if (!r) {
+    if (!r || !may_move(r, p->held, 0)) {
         pass_drop(p);
         return;
     }
@@ -404,6 +413,10 @@ static ssize_t response_passes(struct relay *r)
     n = pass_fill(p, r->wire.fd, plain);
     if (n <= 0)
         return n;
+    if (!may_move(r, 0, (size_t)n)) {
+        pass_drop(p);
+        return n;
+    }
     parse_body_skip(&r->parse, (uint64_t)n);
     if (response_pass(r->x, p))
         wire_want_read(&r->wire, false);
@@ -420,7 +433,7 @@ static void on_readable(struct wire *w)
         return;
     if (n == -EOPNOTSUPP)
         n = wire_read(w, s->read_buf, s->read_bytes);
-    if (n == -EAGAIN)
+    if (n == -EAGAIN || (n > 0 && !may_move(r, 0, (size_t)n)))
         return;
     if (n <= 0)
         on_up_end(r, n);

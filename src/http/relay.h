@@ -23,6 +23,9 @@ struct http_relay_options {
                                * upstream taking any of the request; 0 none (long calls) */
     bool websocket_only;      /* no other change of protocol is asked for */
     bool add_cors;            /* adds Access-Control-Allow-Origin: * to the response */
+    /* Before bytes of the request's body, or of the answer, go on. False: they do not, and the exchange is
+     * cut. May be NULL. */
+    bool (*on_move)(void *arg, size_t request_bytes, size_t answer_bytes);
     /* Called once. reason: ERR_UNAVAILABLE (refused, broke), ERR_TIMEOUT, ERR_INTERNAL (answered
      * nonsense). It must answer the exchange. */
     void (*on_fail)(struct http_exchange *x, const struct err *why, void *arg);
