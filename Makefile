@@ -14,7 +14,7 @@ SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test clients escapes check asan fuzz hostile bench bench-egress egress-clients many soak no-trace install clean bad-worlds
+.PHONY: all build up down test clients escapes check asan fuzz hostile bench bench-egress egress-clients many pools soak no-trace install clean bad-worlds
 
 all: build
 
@@ -87,6 +87,14 @@ bench-egress:
 	@scripts/deps build run test bench-egress
 	@$(MAKE) --no-print-directory build
 	@scripts/bench egress $(BUILD) --json=$(BUILD)/egress-bench.json $(if $(WRITE),--write=$(WRITE))
+
+# What a sandbox takes of the kernel beyond what it is charged with, and what a neighbour pays meanwhile. A few MiB and a
+# few seconds of each. WRITE=docs writes docs/reports/neighbour-cost.md.
+pools:
+	@scripts/deps build run test
+	@$(MAKE) --no-print-directory build
+	@test/pools/measure.py --build=$(BUILD) --json=$(BUILD)/pools.json
+	@test/pools/neighbour.py --build=$(BUILD) $(if $(WRITE),--write=$(WRITE)/reports/neighbour-cost.md)
 
 # So many idle sandboxes at once, and what they cost. WRITE=docs writes docs/many.md.
 many:

@@ -338,6 +338,7 @@ static const struct {
     {"open files", false, check_open_files},
     {"processes of a user", false, check_processes},
     {"raising limits", false, check_sys_resource},
+    {"pools of the host", false, doctor_pools},
     {"kvm", false, check_kvm},
 };
 

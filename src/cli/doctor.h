@@ -23,6 +23,9 @@ struct cli;
 /* Fills out[DOCTOR_MAX] and returns how many. */
 size_t doctor_run(struct doctor_result *out);
 
+/* One check of doctor_run, in a file of its own: fs.file-max and its like. */
+void doctor_pools(struct doctor_result *r);
+
 /* Whether clients that know only the domain of the settings find the server and trust it: fills
  * out[DOCTOR_NAMES]. Asks the server that runs, five seconds at most for each question. */
 size_t doctor_names(const struct cli *c, struct doctor_result *out);

@@ -1,5 +1,6 @@
 /* cay-keep: see keep.h. */
 #include "keep/keep.h"
+#include "keep/pools.h"
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -7,6 +8,7 @@
 #include "keep/child.h"
 #include "keep/command.h"
 #include "keep/options.h"
+#include "keep/pools.h"
 #include "keep/prepare.h"
 
 #include <errno.h>
@@ -390,6 +392,7 @@ static int keep_it(struct keep *k)
     if (strcmp(k->options.listen_address, KEEP_LISTEN_LOCALHOST) == 0 &&
         k->prepared.listen_second_fd < 0)
         log_info("this machine has no ::1: only 127.0.0.1 is listened on");
+    pools_raise();
     enter(k, PHASE_STARTING, (uint64_t)k->options.ready_timeout_ms);
     for (size_t i = 0; i < k->n_children; i++)
         start_child(&k->children[i]);
