@@ -25,6 +25,10 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 };
 
 #define STRICT ROOTFS_STRICT
+/* Connections that have ended are remembered for a minute, 256 bytes each; beyond, they are forgotten. */
+#define TIME_WAIT_MAX 4096
+/* What options of one socket may allocate: the kernel's own value before 6.6. */
+#define SOCKET_OPTIONS_BYTES (20 * 1024)
 
 struct build {
     const struct inside *in;
@@ -334,17 +338,20 @@ static int make_boot_id(const struct build *b)
  * `cay doctor` looks at it. Test: probe "pool". */
 static int bound_network(int proc_fd)
 {
-    static const char *const sysctls[][2] = {
-        /* Connections that have ended are remembered for a minute, 256 bytes each; beyond, they are forgotten. */
-        {"sys/net/ipv4/tcp_max_tw_buckets", "4096"},
-        /* What options of one socket may allocate: the kernel's value before 6.6. */
-        {"sys/net/core/optmem_max", "20480"},
+    static const struct {
+        const char *path;
+        unsigned value;
+    } sysctls[] = {
+        {"sys/net/ipv4/tcp_max_tw_buckets", TIME_WAIT_MAX},
+        {"sys/net/core/optmem_max", SOCKET_OPTIONS_BYTES},
         /* No copies of what was sent in the queue of errors, asked for by a message that no filter sees. */
-        {"sys/net/core/tstamp_allow_data", "0"},
+        {"sys/net/core/tstamp_allow_data", 0},
     };
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(sysctls); i++) {
-        rc = io_write_text_at(proc_fd, sysctls[i][0], sysctls[i][1]);
+        char number[16];
+        snprintf(number, sizeof(number), "%u", sysctls[i].value);
+        rc = io_write_text_at(proc_fd, sysctls[i].path, number);
         if (rc == -ENOENT)
             rc = 0;
     }

@@ -20,7 +20,7 @@ static const char *const leaf_names[2][3] = {
 
 #define PERIOD_US     100000
 #define SOCKETS_SHARE 4 /* what buffers of sockets may take, as a part of the memory */
-#define SOCKETS_MAX   (UINT64_C(32) << 20) /* and at most: it comes on top of the memory */
+#define SOCKETS_MAX   (32u * 1024u * 1024u) /* and at most: it comes on top of the memory */
 #define KILL_ROUNDS   16
 #define PIDS_PER_READ 256
 
@@ -89,7 +89,7 @@ static int limit_sockets(const struct cgroup *cg, uint32_t slot, enum cgroup_lea
 {
     char value[32];
     snprintf(value, sizeof(value), "%llu",
-             (unsigned long long)MIN(memory_bytes / SOCKETS_SHARE, SOCKETS_MAX));
+             (unsigned long long)MIN(memory_bytes / SOCKETS_SHARE, (uint64_t)SOCKETS_MAX));
     return put(cg, MEMORY, slot, leaf, "memory.kmem.tcp.limit_in_bytes",
                memory_bytes ? value : "-1", true);
 }
