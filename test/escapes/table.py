@@ -4,7 +4,7 @@ import platform
 import subprocess
 
 CLASSES = {"file": 2, "upload": 4, "proc": 5, "sys": 5, "dev": 5, "cgroup": 5, "mount": 6, "ns": 6, "kernel": 7,
-           "net": 7, "id": 8, "init": 8, "agent": 8, "ipc": 9, "load": 15, "share": 16}
+           "net": 7, "id": 8, "init": 8, "agent": 8, "ipc": 9, "load": 15, "pool": 15, "share": 16}
 TITLES = {2: "Reading what is denied", 4: "The file API", 5: "/proc, /sys, /dev and control groups",
           6: "Namespaces and mounts", 7: "Kernel surface and sockets",
           8: "Identity, capabilities, descriptors, PID 1", 9: "IPC and terminals", 15: "Exhaustion", 16: "What sandboxes share"}
