@@ -5,7 +5,8 @@
 
 For each kind of test/pools/*.c: a program in a sandbox with the usual limits takes a few MiB of it, and stops at the
 first refusal. Before and while it holds them, /proc/meminfo of the machine and the counters of the memory group are
-read. Taken: what the machine has less of, without page cache and memory of other programs; the median of the rounds.
+read. Believed: what the program reckons; for sockets, what the kernel says. Taken: what the machine has less of, without
+page cache and memory of other programs, the median of the rounds: of use only on a machine that does nothing else.
 Nothing is filled: 16 MiB is the most that is ever asked for. As root."""
 
 import argparse

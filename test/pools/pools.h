@@ -23,5 +23,8 @@ extern const struct pool pools_sockets[];
 extern const struct pool pools_options[];
 extern const struct pool pools_others[];
 
+/* What the kernel says that the queues of a socket hold, with the overhead of its buffers. */
+size_t pools_queued(int fd);
+
 /* A fixed number of things in place of bytes: as many as hold `want` bytes at `each`, POOLS_MAX_COUNT at most. */
 size_t pools_count(size_t want, size_t each);

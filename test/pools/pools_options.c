@@ -161,7 +161,10 @@ static size_t error_queue(size_t want)
             return held;
         for (int i = 0; i < 300; i++)
             sendto(fd, "x", 1, MSG_DONTWAIT, (struct sockaddr *)&sin, sizeof(sin));
-        held += (size_t)300 * 768;
+        size_t got = pools_queued(fd);
+        if (got == 0)
+            return held;
+        held += got;
     }
     return held;
 }

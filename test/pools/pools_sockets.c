@@ -28,8 +28,7 @@ static void widen(int fd)
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 }
 
-/* What the kernel says that the receive queue holds, with the overhead of its buffers. */
-static size_t queued(int fd)
+size_t pools_queued(int fd)
 {
     unsigned info[SK_MEMINFO_VARS] = {0};
     socklen_t len = sizeof(info);
@@ -55,7 +54,7 @@ static size_t fill_netlink(int fd)
         before = now;
         if (send(fd, &m, sizeof(m), MSG_DONTWAIT) < 0)
             break;
-        now = queued(fd);
+        now = pools_queued(fd);
         if (now == before)
             break;
     }
@@ -103,7 +102,7 @@ static size_t fill_udp(int fd, size_t size)
         before = now;
         if (send(fd, data, size, MSG_DONTWAIT) < 0)
             break;
-        now = queued(fd);
+        now = pools_queued(fd);
         if (now <= before)
             break;
     }
@@ -149,7 +148,7 @@ static size_t udp_corked(size_t want)
         int fd = udp_to_itself(AF_INET);
         if (fd < 0 || send(fd, data, sizeof(data), MSG_MORE | MSG_DONTWAIT) < 0)
             return held;
-        held += queued(fd);
+        held += pools_queued(fd);
     }
     return held;
 }
@@ -173,7 +172,7 @@ static size_t ping(size_t want)
             if (send(fd, data, sizeof(data), MSG_DONTWAIT) < 0)
                 break;
             before = now;
-            now = queued(fd);
+            now = pools_queued(fd);
             if (now <= before)
                 break;
         }
@@ -198,7 +197,7 @@ static size_t unix_pairs(size_t want, int type, size_t size)
         widen(pair[0]);
         for (int k = 0; k < ROUNDS_MAX && send(pair[0], data, size, MSG_DONTWAIT) >= 0; k++)
             ;
-        got = queued(pair[0]);
+        got = pools_queued(pair[0]);
         held += got;
     }
     return held;
@@ -312,7 +311,8 @@ static size_t tcp_queues(size_t want)
             full++;
             usleep(2000);
         }
-        got = queued(fd) + queued(peer) > 65536 ? queued(fd) + queued(peer) : 0;
+        got = pools_queued(fd) + pools_queued(peer) > 65536 ? pools_queued(fd) + pools_queued(peer)
+                                                            : 0;
         held += got;
     }
     return held;
