@@ -29,6 +29,8 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 #define TIME_WAIT_MAX 4096
 /* What options of one socket may allocate: the kernel's own value before 6.6. */
 #define SOCKET_OPTIONS_BYTES (20 * 1024)
+/* How long a connection that has ended, or a question, is tracked. */
+#define TRACK_SECONDS 10
 
 struct build {
     const struct inside *in;
@@ -346,6 +348,14 @@ static int bound_network(int proc_fd)
         {"sys/net/core/optmem_max", SOCKET_OPTIONS_BYTES},
         /* No copies of what was sent in the queue of errors, asked for by a message that no filter sees. */
         {"sys/net/core/tstamp_allow_data", 0},
+        /* What is remembered of each connection to cay-egress and each question, 320 bytes: the rules let 500 new ones
+         * a second through, and the kernel's own two minutes for what has ended, or was never answered, would keep
+         * 60,000. A connection that is open or half closed keeps the kernel's times. */
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", TRACK_SECONDS},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent", TRACK_SECONDS},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", TRACK_SECONDS},
+        {"sys/net/netfilter/nf_conntrack_udp_timeout", TRACK_SECONDS},
+        {"sys/net/netfilter/nf_conntrack_udp_timeout_stream", TRACK_SECONDS},
     };
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(sysctls); i++) {
