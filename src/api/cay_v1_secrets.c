@@ -32,7 +32,10 @@ void cay_v1_secret_set(struct api_call *call)
     else if (!value || json_is_null(value))
         api_fail(call, 400, "\"value\" is missing");
     else
-        core_credential_set(call->core, call->tenant, name, bind, value, secret_set, call);
+        core_credential_set(
+            call->core, call->tenant,
+            &(struct core_credential_value){.name = name, .bind = bind, .value = value}, secret_set,
+            call);
 }
 
 static enum err_code list_secret(void *arg, const struct core_credential *k, struct err *e)
@@ -47,7 +50,7 @@ void cay_v1_secret_list(struct api_call *call)
     json_t *all = json_array();
     struct err e;
 
-    if (core_credential_each(call->core, call->tenant, list_secret, all, &e) == ERR_OK) {
+    if (core_credential_each(call->core, call->tenant, NULL, list_secret, all, &e) == ERR_OK) {
         api_reply_json(call, 200, all);
     } else {
         json_decref(all);

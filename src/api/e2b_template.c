@@ -11,7 +11,6 @@
     "after create)"
 #define TEXT_TAGS    "template tags"
 #define TEXT_VOLUMES "volumes (copy files in and out by the files API)"
-#define TEXT_SECRETS "secrets (give the sandbox what it needs by envVars)"
 #define TEXT_TEAMS   "teams (keys belong to tenants; see /cay/v1/keys)"
 #define TEXT_KEYS    "managing keys by E2B's API (`cay key`, or /cay/v1/keys, does it)"
 
@@ -126,11 +125,6 @@ const struct api_route e2b_other_routes[] = {
     {"POST", "/volumes", api_unsupported, 0, TEXT_VOLUMES},
     {"GET", "/volumes/{id}", api_unsupported, 0, TEXT_VOLUMES},
     {"DELETE", "/volumes/{id}", api_unsupported, 0, TEXT_VOLUMES},
-    {"GET", "/secrets", api_unsupported, 0, TEXT_SECRETS},
-    {"POST", "/secrets", api_unsupported, 0, TEXT_SECRETS},
-    {"GET", "/secrets/{id}", api_unsupported, 0, TEXT_SECRETS},
-    {"POST", "/secrets/{id}", api_unsupported, 0, TEXT_SECRETS},
-    {"DELETE", "/secrets/{id}", api_unsupported, 0, TEXT_SECRETS},
     {"GET", "/teams", api_unsupported, 0, TEXT_TEAMS},
     {"GET", "/api-keys", api_unsupported, 0, TEXT_KEYS},
     {"POST", "/api-keys", api_unsupported, 0, TEXT_KEYS},

@@ -256,57 +256,79 @@ static void touch_users(struct core *c, const char *tenant, const char *name)
 struct setting {
     struct core *core;
     char tenant[CORE_TENANT_SIZE];
+    json_t *metadata; /* ours; NULL: as it was */
+    bool only_new;
     core_sandbox_cb done;
     void *arg;
 };
 
+static void setting_free(struct setting **s)
+{
+    json_decref((*s)->metadata);
+    free(*s);
+}
+
+static enum err_code write_sealed(struct setting *s, const json_t *item, struct err *e)
+{
+    const char *name = json_string_value(json_object_get(item, "name"));
+    enum err_code code;
+
+    if (s->only_new &&
+        store_credential_get(s->core->store, s->tenant, name, NULL, e) != ERR_NOT_FOUND)
+        return err_set(e, ERR_EXISTS, "there is a credential \"%s\" already", name);
+    code = store_credential_put(s->core->store, s->tenant, name, json_object_get(item, "bind"),
+                                json_string_value(json_object_get(item, "sealed")), s->metadata,
+                                clock_real_ms(), e);
+    if (code != ERR_OK)
+        return code;
+    log_info("tenant %s: the credential %s was set", s->tenant, name);
+    touch_users(s->core, s->tenant, name);
+    return ERR_OK;
+}
+
 static void on_set(void *arg, json_t *sealed, const struct err *why)
 {
-    CLEANUP_FREE struct setting *s = arg;
-    const json_t *item = json_array_get(sealed, 0);
-    const char *name = json_string_value(json_object_get(item, "name"));
+    CLEANUP(setting_free) struct setting *s = arg;
     struct err e;
 
-    if (!why && store_credential_put(s->core->store, s->tenant, name, json_object_get(item, "bind"),
-                                     json_string_value(json_object_get(item, "sealed")),
-                                     clock_real_ms(), &e) != ERR_OK)
+    if (!why && write_sealed(s, json_array_get(sealed, 0), &e) != ERR_OK)
         why = &e;
-    if (!why) {
-        log_info("tenant %s: the credential %s was set", s->tenant, name);
-        touch_users(s->core, s->tenant, name);
-    }
     s->done(s->arg, NULL, why);
 }
 
-void core_credential_set(struct core *c, const char *tenant, const char *name, json_t *bind,
-                         json_t *value, core_sandbox_cb done, void *arg)
+void core_credential_set(struct core *c, const char *tenant, const struct core_credential_value *v,
+                         core_sandbox_cb done, void *arg)
 {
     struct setting *s;
     json_t *items;
     struct err e;
 
-    if (strncmp(name, CORE_CREDENTIAL_OWN, strlen(CORE_CREDENTIAL_OWN)) == 0) {
+    if (strncmp(v->name, CORE_CREDENTIAL_OWN, strlen(CORE_CREDENTIAL_OWN)) == 0) {
         err_set(&e, ERR_INVALID, "names that begin with \"%s\" are a sandbox's own",
                 CORE_CREDENTIAL_OWN);
         core_defer_error(c, done, arg, &e);
         return;
     }
-    items = json_pack("[{s:s, s:O, s:O}]", "name", name, "bind", bind, "value", value);
+    items = json_pack("[{s:s, s:O, s:O}]", "name", v->name, "bind", v->bind, "value", v->value);
     s = malloc(sizeof(*s));
     if (!items || !s)
         abort();
-    *s = (struct setting){.core = c, .done = done, .arg = arg};
+    *s = (struct setting){.core = c,
+                          .metadata = json_incref(v->metadata),
+                          .only_new = v->only_new,
+                          .done = done,
+                          .arg = arg};
     (void)snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
     core_credentials_seal(c, tenant, items, on_set, s);
     json_decref(items);
 }
 
-enum err_code core_credential_each(struct core *c, const char *tenant,
+enum err_code core_credential_each(struct core *c, const char *tenant, const char *name,
                                    enum err_code (*fn)(void *arg, const struct core_credential *k,
                                                        struct err *e),
                                    void *arg, struct err *e)
 {
-    return store_credential_each(c->store, tenant, fn, arg, e);
+    return store_credential_each(c->store, tenant, name, fn, arg, e);
 }
 
 enum err_code core_credential_remove(struct core *c, const char *tenant, const char *name,

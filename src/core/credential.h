@@ -15,7 +15,9 @@
 struct core_credential {
     char name[CORE_CREDENTIAL_NAME_MAX + 1];
     json_t *bind;
-    int64_t made_real_ms;
+    int64_t made_real_ms, first_real_ms; /* its value of now, and its first */
+    int64_t version;                     /* 1 and up: values that it has had */
+    json_t *metadata;                    /* the owner's own; NULL: none */
 };
 
 /* [{"name", "bind", "value"}], at most 64, -> [{"name", "bind", "sealed"}], a new reference that is the
@@ -27,11 +29,16 @@ void core_credentials_seal(struct core *c, const char *tenant, json_t *items, co
 
 /* Makes or replaces one; sandboxes whose policies name it get the new one at once. done gets
  * no sandbox. ERR_INVALID with what is wrong, ERR_UNAVAILABLE while cay-egress is away. */
-void core_credential_set(struct core *c, const char *tenant, const char *name, json_t *bind,
-                         json_t *value, core_sandbox_cb done, void *arg);
+struct core_credential_value {
+    const char *name;
+    json_t *bind, *value, *metadata; /* borrowed; metadata NULL: as it was */
+    bool only_new;                   /* ERR_EXISTS where there is one of the name */
+};
+void core_credential_set(struct core *c, const char *tenant, const struct core_credential_value *v,
+                         core_sandbox_cb done, void *arg);
 
-/* Calls fn for each of a tenant, by name. k lives during the call. */
-enum err_code core_credential_each(struct core *c, const char *tenant,
+/* Calls fn for each of a tenant, by name; of name alone when that is not NULL. k lives during the call. */
+enum err_code core_credential_each(struct core *c, const char *tenant, const char *name,
                                    enum err_code (*fn)(void *arg, const struct core_credential *k,
                                                        struct err *e),
                                    void *arg, struct err *e);

@@ -43,6 +43,10 @@ static const char *const migrations[] = {
     "CREATE INDEX create_keys_sandbox ON create_keys (sandbox);"
     "CREATE TRIGGER create_keys_unused AFTER DELETE ON sandboxes BEGIN"
     "  DELETE FROM create_keys WHERE sandbox=OLD.id AND done=0; END;",
+    "ALTER TABLE credentials ADD COLUMN first_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE credentials ADD COLUMN version INTEGER NOT NULL DEFAULT 1;"
+    "ALTER TABLE credentials ADD COLUMN metadata TEXT;"
+    "UPDATE credentials SET first_ms=made_ms;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -74,11 +78,15 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "ORDER BY made_ms, hash",
     [STORE_KEY_DELETE] = "DELETE FROM api_keys WHERE substr(hash, 1, length(?1))=?1 "
                          "AND (?2 IS NULL OR tenant=?2)",
-    [STORE_CREDENTIAL_PUT] = "INSERT OR REPLACE INTO credentials VALUES (?1, ?2, ?3, ?4, ?5)",
+    [STORE_CREDENTIAL_PUT] =
+        "INSERT INTO credentials (tenant, name, bind, sealed, made_ms, first_ms, metadata)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6) ON CONFLICT (tenant, name) DO UPDATE SET"
+        " bind=?3, sealed=?4, made_ms=?5, version=version+1, metadata=coalesce(?6, metadata)",
     [STORE_CREDENTIAL_GET] = "SELECT bind, sealed FROM credentials WHERE tenant=?1 AND name=?2",
     [STORE_CREDENTIAL_COUNT] = "SELECT count(*) FROM credentials WHERE tenant=?1 AND name<>?2",
     [STORE_CREDENTIAL_EACH] =
-        "SELECT name, bind, made_ms FROM credentials WHERE tenant=?1 ORDER BY name",
+        "SELECT name, bind, made_ms, first_ms, version, metadata FROM credentials"
+        " WHERE tenant=?1 AND (?2 IS NULL OR name=?2) ORDER BY name",
     [STORE_CREDENTIAL_DELETE] = "DELETE FROM credentials WHERE tenant=?1 AND name=?2",
     [STORE_TEMPLATE_PUT] = "INSERT OR REPLACE INTO template_limits VALUES (?1, ?2, ?3, ?4, ?5)",
     [STORE_TEMPLATE_EACH] =

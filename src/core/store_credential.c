@@ -22,8 +22,8 @@ static enum err_code check_credential_count(struct store *st, const char *tenant
 }
 
 enum err_code store_credential_put(struct store *st, const char *tenant, const char *name,
-                                   const json_t *bind, const char *sealed, int64_t made_ms,
-                                   struct err *e)
+                                   const json_t *bind, const char *sealed, const json_t *metadata,
+                                   int64_t made_ms, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_CREDENTIAL_PUT];
     enum err_code code = check_credential_count(st, tenant, name, e);
@@ -35,6 +35,7 @@ enum err_code store_credential_put(struct store *st, const char *tenant, const c
     store_bind_json(q, 3, bind);
     sqlite3_bind_blob(q, 4, sealed, (int)strlen(sealed), SQLITE_STATIC);
     sqlite3_bind_int64(q, 5, made_ms);
+    store_bind_json(q, 6, metadata);
     return store_run(st, STORE_CREDENTIAL_PUT, "writing a credential", e);
 }
 
@@ -62,7 +63,7 @@ enum err_code store_credential_get(struct store *st, const char *tenant, const c
     return code;
 }
 
-enum err_code store_credential_each(struct store *st, const char *tenant,
+enum err_code store_credential_each(struct store *st, const char *tenant, const char *name,
                                     enum err_code (*fn)(void *arg, const struct core_credential *k,
                                                         struct err *e),
                                     void *arg, struct err *e)
@@ -72,13 +73,18 @@ enum err_code store_credential_each(struct store *st, const char *tenant,
     int rc;
 
     store_bind_text(q, 1, tenant);
+    store_bind_text(q, 2, name);
     while ((rc = sqlite3_step(q)) == SQLITE_ROW && code == ERR_OK) {
         struct core_credential k = {.bind = store_column_json(q, 1),
-                                    .made_real_ms = sqlite3_column_int64(q, 2)};
+                                    .made_real_ms = sqlite3_column_int64(q, 2),
+                                    .first_real_ms = sqlite3_column_int64(q, 3),
+                                    .version = sqlite3_column_int64(q, 4),
+                                    .metadata = store_column_json(q, 5)};
 
         store_column_copy(q, 0, k.name, sizeof(k.name));
         code = fn(arg, &k, e);
         json_decref(k.bind);
+        json_decref(k.metadata);
     }
     if (code == ERR_OK && rc != SQLITE_DONE)
         code = store_fail(st, "reading credentials", e);

@@ -15,6 +15,7 @@
  *    "region": "eu-west-1", "service": "s3",                     of kind aws-sigv4; else the client's
  *    "headers": ["Authorization"], "target": true,               of kind placeholder: where it may stand
  *    "bodies": true, "require": true,                            (require: must stand)
+ *    "any_domain": true,                     (instead of domains: those that a policy's inject names)
  *    "insecure": true}                                           also over plain HTTP
  *
  * and the value is a text; for basic "user:password"; for headers an object {name: value}; for
@@ -64,8 +65,8 @@ struct credential {
     char name[POLICY_CREDENTIAL_MAX + 1];
     enum credential_kind kind;
     bool insecure;
-    bool any_header, in_target, in_bodies, require; /* of kind placeholder */
-    char *in_headers[CREDENTIAL_PLACES_MAX];        /* none: those that keys are usual in */
+    bool any_header, in_target, in_bodies, require, any_domain; /* of kind placeholder */
+    char *in_headers[CREDENTIAL_PLACES_MAX]; /* none: those that keys are usual in */
     size_t in_header_count;
     struct policy *bound;
     char *header, *prefix, *parameter, *region, *service; /* NULL where bind has none */

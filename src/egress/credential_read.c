@@ -165,6 +165,7 @@ static const struct bind_flag {
     {"target", offsetof(struct credential, in_target), false},
     {"bodies", offsetof(struct credential, in_bodies), false},
     {"require", offsetof(struct credential, require), false},
+    {"any_domain", offsetof(struct credential, any_domain), false},
 };
 
 static bool is_flag(const char *key)
@@ -246,7 +247,9 @@ static enum err_code read_places(struct credential *c, json_t *bind, struct err 
             json_object_set(rule, keys[i], json_object_get(bind, keys[i]));
     if (!policy)
         return err_set(e, ERR_EXHAUSTED, "out of memory");
-    if (json_array_size(json_object_get(bind, "domains")) == 0)
+    if (c->any_domain && json_object_get(bind, "domains"))
+        code = err_set(e, ERR_INVALID, "bind.any_domain: stands instead of \"domains\"");
+    else if (!c->any_domain && json_array_size(json_object_get(bind, "domains")) == 0)
         code = err_set(e, ERR_INVALID, "bind.domains: must name the hosts that may see the value");
     else if ((code = policy_new(policy, &c->bound, &inner)) != ERR_OK)
         err_set(e, code, "bind%s", place_of(inner.text));

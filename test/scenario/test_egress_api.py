@@ -251,6 +251,53 @@ def test_e2b_header_rules(stack, box):
     look_for(stack, SECRET, OTHER_SECRET)
 
 
+def test_secrets_of_e2b(stack, box):
+    """E2B's own calls: what is set there is put on by network.rules, at the rule's host alone, and never shown."""
+    call, name = stack.cay.call, "e2b-own_1"
+    made = call("POST", "/secrets", {"name": "E2B-Own_1", "value": SECRET, "metadata": {"team": "a"}})
+    assert made.status == 201, made.body
+    assert {k: made.json[k] for k in ("secretID", "name", "currentVersion", "metadata")} == {
+        "secretID": f"sec_{name}", "name": name, "currentVersion": 1, "metadata": {"team": "a"}}
+    assert call("POST", "/secrets", {"name": name, "value": OTHER_SECRET}).status == 409
+    rules = {"web.example.com": [{"transform": {"headers": {"X-Own": "v ${e2b.secrets.%s}" % name}}}]}
+    one = box(network={"rules": rules})
+    assert fetch(one, "https://web.example.com/")["digests"]["X-Own"] == digest(f"v {SECRET}")
+    # The control of "at the rule's host alone": the same placeholder, sent to another host by a program inside.
+    refused = one.run("curl -sS -o /dev/null -w '%{http_code}' --max-time 20 "
+                      f"-H 'X-Own: ${{e2b.secrets.{name}}}' http://{internet.OTHER}/".replace("${e2b", "\\${e2b"))
+    assert refused.out == "403", refused.out + refused.stderr.decode()
+    new = call("POST", f"/secrets/sec_{name}", {"value": OTHER_SECRET})
+    assert new.status == 200 and new.json["currentVersion"] == 2 and new.json["metadata"] == {"team": "a"}
+    assert fetch(one, "https://web.example.com/")["digests"]["X-Own"] == digest(f"v {OTHER_SECRET}")
+    assert call("GET", f"/secrets/{name}").json == new.json == call("GET", f"/secrets/sec_{name}").json
+    for more in ("b", "c"):
+        assert call("POST", "/secrets", {"name": f"e2b-page-{more}", "value": SECRET}).status == 201
+    names, token = [], ""
+    for _ in range(50):
+        page = call("GET", f"/secrets?limit=1{token}")
+        names += [s["name"] for s in page.json]
+        if not page.headers["X-Next-Token"]:
+            break
+        token = f"&nextToken={page.headers['X-Next-Token']}"
+    assert [n for n in names if n.startswith("e2b-")] == [name, "e2b-page-b", "e2b-page-c"]
+    for gone in (name, "e2b-page-b", "sec_e2b-page-c"):
+        assert call("DELETE", f"/secrets/{gone}").status == 204
+    assert call("GET", f"/secrets/{name}").status == call("DELETE", f"/secrets/{name}").status == 404
+    look_for(stack, SECRET, OTHER_SECRET)
+
+
+@pytest.mark.parametrize("body, status", [
+    ({"name": "a/b", "value": SECRET}, 400), ({"name": "", "value": SECRET}, 400), ({"name": "sec_x", "value": SECRET}, 400),
+    ({"name": "x" * 65, "value": SECRET}, 400), ({"name": "x"}, 400), ({"name": "x", "value": 7}, 400),
+    ({"name": "x", "value": "short"}, 400), ({"name": "x", "value": SECRET, "metadata": {"a": 1}}, 400),
+    ({"name": "e2b-rule-1", "value": SECRET}, 400)])
+def test_bad_secrets_of_e2b(stack, body, status):
+    before = stack.cay.call("GET", "/secrets").json
+    reply = stack.cay.call("POST", "/secrets", body)
+    assert reply.status == status and reply.json["message"] and SECRET not in reply.body.decode()
+    assert stack.cay.call("GET", "/secrets").json == before
+
+
 def test_denials_and_the_log(stack, own, cli):
     one = own(policy=WEB_ONLY)
     fetch(one, "http://web.example.com/good?secret=1")

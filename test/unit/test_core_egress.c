@@ -204,7 +204,9 @@ static struct err set_credential(struct world *w, const char *name, const char *
     json_t *text = json_string(value);
     struct answer a = {0};
 
-    core_credential_set(w->core, "default", name, bind, text, world_on_answer, &a);
+    core_credential_set(w->core, "default",
+                        &(struct core_credential_value){.name = name, .bind = bind, .value = text},
+                        world_on_answer, &a);
     assert_int_equal(a.calls, 0);
     world_run_until(w, &a.calls, 1);
     json_decref(bind);
