@@ -118,7 +118,7 @@ const struct config_key settings_keys[] = {
     {"egress", "audit_size", CONFIG_BYTES, FIELD(egress_audit_size_bytes), "64M", MIB, TIB, "BYTES",
      "Size of a file of the audit log before the next one is begun."},
     {"egress", "audit_files", CONFIG_INT, FIELD(egress_audit_files), "16", 1, 1000, "N",
-     "Full files of the audit log that are kept."},
+     "Full files of the audit log that are kept, in bytes of all tenants together."},
     {"egress", "ca_file", CONFIG_STRING, FIELD(egress_ca_file), NULL, 0, 0, "FILE",
      "PEM file of certificate authorities to trust for servers that sandboxes speak to through "
      "interception, besides the system's; cay-egress's user must be able to read it."},

@@ -8,11 +8,10 @@
 
 #include "egress/egress.h"
 
-#define AUDIT_QUERY_MAX 10000u
-#define AUDIT_QUERIES_AT_ONCE \
-    2u /* libuv's threads are one more (main.c): the disk's sync has its own */
-#define AUDIT_QUERIES_EACH 2u  /* of a tenant, with those that wait */
-#define AUDIT_QUERIES_MAX  16u /* of all, shared by tenant (base/share.h) */
+#define AUDIT_QUERY_MAX       10000u
+#define AUDIT_QUERIES_AT_ONCE 2u  /* libuv has a thread more (main.c), for the disk */
+#define AUDIT_QUERIES_EACH    2u  /* of a tenant, with those that wait */
+#define AUDIT_QUERIES_MAX     16u /* of all, shared by tenant (base/share.h) */
 
 struct audit_queries;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of ways past cay-egress: classes 1, 10, 11, 12 and 13, each case with the tests that try it and its
+"""The table of ways past cay-egress: classes 1 and 10 to 14, each case with the tests that try it and its
 positive control. Runs those tests and writes what they said.
 
     test/escapes/egress.py --build=DIR [--write=docs/egress-security-tests.md] [--python=PROGRAM] [--names]
@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 Case = collections.namedtuple("Case", "number name about tests control")
 CASES = [Case(*row) for row in json.loads(pathlib.Path(__file__).with_name("egress_cases.json").read_text())]
 TITLES = {1: "Configuration that fails open", 10: "Names", 11: "Addresses", 12: "Side doors",
-          13: "TLS, parsing of HTTP, credentials"}
+          13: "TLS, parsing of HTTP, credentials", 14: "Shares of what all need"}
 HEAD = """# Security tests of the way out
 
 Written by `make escapes`; do not edit. Kernel {kernel}, commit {commit}: {cases} cases by {tests} tests, {good} as they have

@@ -8,13 +8,16 @@ import pytest
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 UNITS = {"KiB": 1024, "MiB": 1 << 20, "ms": 1, "s": 1, "": 1}
 ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<value>\d+) ?(?P<unit>[A-Za-z]*) \| `(?P<name>[^`]+)` ?(?P<file>\S*) \|", re.M)
-ROWS = [m.groupdict() for m in ROW.finditer((REPOSITORY / "docs/limits.md").read_text())]
+TEXT, SCOPES = (REPOSITORY / "docs/limits.md").read_text().split("## Whose each limit is")
+ROWS = [m.groupdict() for m in ROW.finditer(TEXT)]
+ONE_EACH = dict(re.findall(r"^\| (connection, call or message|sandbox|tenant) \| (.+) \|$", SCOPES, re.M))
+GLOBAL = dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", SCOPES, re.M))
 
 
 def constant(name, path):
     found = re.search(rf"^#define {name} +([^/\n]+)", (REPOSITORY / path).read_text(), re.M)
     assert found, f"{path} has no {name}"
-    text = re.sub(r"(?<=\d)[uUlL]+", "", found[1]).strip()
+    text = re.sub(r"(?<=\d)[uUlL]+|\((?:size_t|uint64_t)\)", "", found[1]).strip()
     assert re.fullmatch(r"[\d() *+-]+", text), text
     return eval(text)
 
@@ -27,7 +30,7 @@ def setting(name):
 
 
 def test_every_row_is_read():
-    tables = [line for line in (REPOSITORY / "docs/limits.md").read_text().splitlines() if line.startswith("| ")]
+    tables = [line for line in TEXT.splitlines() if line.startswith("| ")]
     assert len(ROWS) == sum(not line.startswith("| what ") for line in tables)
 
 
@@ -35,3 +38,25 @@ def test_every_row_is_read():
 def test_value(row):
     actual = constant(row["name"], row["file"]) if row["file"] else setting(row["name"])
     assert int(row["value"]) * UNITS[row["unit"]] == actual
+
+
+def test_every_row_has_one_scope():
+    """Of each connection, sandbox or tenant, or of all; and none is there that is no row."""
+    assert len(ONE_EACH) == 3 and GLOBAL
+    said = [name for names in ONE_EACH.values() for name in re.findall("`([^`]+)`", names)] + list(GLOBAL)
+    assert sorted(said) == sorted({*said}), "some limit has two scopes"
+    assert {*said} == {row["name"] for row in ROWS}
+
+
+def test_a_pool_of_all_has_shares():
+    """Who gives way is said of each; where it is by shares, the code makes a pool of that size."""
+    sources = "\n".join(path.read_text() for path in (REPOSITORY / "src").rglob("*.c"))
+    pools = {*re.findall(r"share_pool_new\((?:eg->config\.)?(\w+)\)", sources)}
+    shared = {name for name, gives_way in GLOBAL.items() if "base/share.h" in gives_way}
+    assert all(len(gives_way) > 20 for gives_way in GLOBAL.values())
+    assert {name.replace("EGRESS_FLOWS_MAX", "flows_max") for name in shared} == pools
+
+
+@pytest.mark.parametrize("each", sorted({name for text in GLOBAL.values() for name in re.findall("`([A-Z_]+)`", text)}))
+def test_what_a_share_is_said_by_is_a_row(each):
+    assert each in {row["name"] for row in ROWS}
