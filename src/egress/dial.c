@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "egress/names.h"
+#include "egress/ownproxy.h"
 #include "egress/registry.h"
 #include "egress/resolve.h"
 #include "egress/upstream.h"
@@ -422,9 +423,7 @@ static void begin(struct dial *d, struct sandbox *s, const struct target *t)
     if (d->egress->config.offline) {
         give_reason(d, ERR_UNAVAILABLE, 0, "this server is offline: [egress] offline is set");
         fail_soon(d);
-    } else if (own && !policy_address_is_public(upstream_address(own))) {
-        /* The operator's proxy is where the operator said; a sandbox's own could be anything. */
-        give_reason(d, ERR_DENIED, 0, "the upstream proxy's address is not a public one");
+    } else if (own && !ownproxy_allowed(d->egress, s, own, d->owner, &d->result.why)) {
         fail_soon(d);
     } else if (t->name && up && upstream_resolves(up)) {
         dial_by_name(d, s, t);

@@ -4,6 +4,7 @@
 
 #include "egress/dial.h"
 #include "egress/host.h"
+#include "egress/override.h"
 #include "egress/registry.h"
 #include "egress/request.h"
 #include "http/relay.h"
@@ -78,6 +79,12 @@ static void start_relay(struct line *l, struct flow *f, int fd)
         close(o.fd);
         request_refuse(f, NULL, "credential", h, "%s", e.text);
         forward_say_refused(x, f, 403);
+        return;
+    }
+    if (!o.remove && request_is_ruled(f->sandbox, &l->want) &&
+        override_names(h, http_exchange_arena(x), &o.remove) < 0) {
+        close(o.fd);
+        http_exchange_abort(x);
         return;
     }
     if (!h->host[0])

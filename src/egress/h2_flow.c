@@ -78,6 +78,7 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
                                      .host = t->name,
                                      .said = t->said,
                                      .port = t->port,
+                                     .ruled = request_is_ruled(f->sandbox, t),
                                      .tls = true};
     struct err e = {0};
 

@@ -2,6 +2,7 @@
 
 #include "base/base64.h"
 #include "egress/inject_late.h"
+#include "egress/override.h"
 #include "egress/place.h"
 #include "egress/reflect.h"
 
@@ -315,10 +316,22 @@ static enum err_code prepare_redact(struct plan *p)
 
 /* -- start ------------------------------------------------------------------------------------- */
 
+static enum err_code leave_out_overrides(struct plan *p)
+{
+    enum err_code code = ERR_OK;
+
+    for (size_t i = 0; p->r->ruled && i < p->head->header_count && code == ERR_OK; i++)
+        if (override_is(p->head->headers[i].name))
+            code = leave_out(p, p->head->headers[i].name);
+    return code;
+}
+
 static enum err_code decide(struct plan *p)
 {
-    enum err_code code = put_credential(p);
+    enum err_code code = leave_out_overrides(p);
 
+    if (code == ERR_OK)
+        code = put_credential(p);
     if (code == ERR_OK)
         code = inject_replace_in_target(p);
     if (code == ERR_OK)

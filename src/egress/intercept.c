@@ -6,6 +6,7 @@
 #include "egress/inject.h"
 #include "egress/intercept_internal.h"
 #include "egress/opening.h"
+#include "egress/request.h"
 #include "http/json.h"
 #include "http/server.h"
 #include "http/tls_conn.h"
@@ -32,6 +33,7 @@ static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exch
 
     (void)host_agrees(http_exchange_head(x), &t, room); /* forward.c has seen that it does */
     r.said = t.said;
+    r.ruled = request_is_ruled(f->sandbox, &t);
     return inject_prepare(eg->intercept->pipes, &r, x, o, e);
 }
 

@@ -37,6 +37,11 @@ struct policy_verdict request_decide(const struct sandbox *s, const struct targe
     return verdict_narrower(v, verdict_of(s, ask, &(struct question){&named, true, h}));
 }
 
+bool request_is_ruled(const struct sandbox *s, const struct target *t)
+{
+    return flow_verdict_address(s, t).action == POLICY_INSPECT;
+}
+
 bool request_in_rate(struct sandbox *s)
 {
     uint32_t own = policy_limits(s->policy)->requests_per_second,

@@ -9,6 +9,9 @@
 struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,
                                      const struct http_head *h);
 
+/* Is it decided by method or path what may go there? Then no header may say another: override.h. */
+bool request_is_ruled(const struct sandbox *s, const struct target *t);
+
 /* One request's worth of the sandbox's rate is gone, or false: none is left. */
 bool request_in_rate(struct sandbox *s);
 

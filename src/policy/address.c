@@ -219,44 +219,69 @@ static bool has_prefix(const struct policy_address *a, const char *hex, size_t n
     return memcmp(a->in6.s6_addr, hex, n) == 0;
 }
 
-/* The IPv4 address that a gateway would make of an IPv6 one: NAT64 (RFC 6052), 6to4 (RFC 3056),
- * Teredo (RFC 4380, its client's address is inverted), IPv4-compatible. */
-static bool embedded_v4(const struct policy_address *a, struct policy_address *out)
+/* The i-th IPv4 address that a gateway or a tunnel would make of an IPv6 one, -1 behind the last: NAT64
+ * (RFC 6052, RFC 8215 with its prefix of 96 bits), 6to4 (RFC 3056), Teredo (RFC 4380: its server, and its
+ * client's address, inverted), IPv4-compatible, IPv4-translated (RFC 2765); and ISATAP (RFC 5214) within any
+ * prefix. 0: here is none. */
+static int embedded_v4(const struct policy_address *a, unsigned i, struct policy_address *out)
 {
-    struct in_addr v4;
+    static const struct {
+        const char *prefix;
+        size_t n, at;
+        bool inverted;
+    } forms[] = {{"\x00\x64\xff\x9b\0\0\0\0\0\0\0", 12, 12, false},
+                 {"\x00\x64\xff\x9b\0\1\0\0\0\0\0", 12, 12, false},
+                 {"\0\0\0\0\0\0\0\0\0\0\0", 12, 12, false},
+                 {"\0\0\0\0\0\0\0\0\xff\xff\0", 12, 12, false},
+                 {"\x20\x02", 2, 2, false},
+                 {"\x20\x01\0\0", 4, 4, false},
+                 {"\x20\x01\0\0", 4, 12, true}};
     const uint8_t *b = a->in6.s6_addr;
+    struct in_addr v4;
 
-    if (has_prefix(a, "\x00\x64\xff\x9b\0\0\0\0\0\0\0", 12) ||
-        has_prefix(a, "\0\0\0\0\0\0\0\0\0\0\0", 12))
+    if (i > ARRAY_SIZE(forms))
+        return -1;
+    if (i == ARRAY_SIZE(forms)) {
+        if ((b[8] & ~3) != 0 || memcmp(b + 9, "\0\x5e\xfe", 3) != 0)
+            return 0;
         memcpy(&v4, b + 12, sizeof(v4));
-    else if (has_prefix(a, "\x20\x02", 2))
-        memcpy(&v4, b + 2, sizeof(v4));
-    else if (has_prefix(a, "\x20\x01\0\0", 4))
-        for (size_t i = 0; i < sizeof(v4); i++)
-            ((uint8_t *)&v4)[i] = (uint8_t)~b[12 + i];
-    else
-        return false;
+    } else {
+        if (!has_prefix(a, forms[i].prefix, forms[i].n))
+            return 0;
+        memcpy(&v4, b + forms[i].at, sizeof(v4));
+        if (forms[i].inverted)
+            v4.s_addr = ~v4.s_addr;
+    }
     map_v4(&v4, &out->in6);
-    return true;
+    return 1;
+}
+
+/* Is it, or an address that it carries, in the list? */
+static bool reaches_list(const struct range *ranges, size_t n, const struct policy_address *a)
+{
+    struct policy_address inner;
+
+    if (in_list(ranges, n, a))
+        return true;
+    for (unsigned i = 0; embedded_v4(a, i, &inner) >= 0; i++)
+        if (embedded_v4(a, i, &inner) > 0 && in_list(ranges, n, &inner))
+            return true;
+    return false;
+}
+
+bool address_reaches(const struct range *r, const struct policy_address *a)
+{
+    return reaches_list(r, 1, a);
 }
 
 bool policy_address_is_never(const struct policy_address *a)
 {
-    struct policy_address inner;
-
-    if (in_list(never_list.ranges, never_list.n, a) || in_list(own, n_own, a))
-        return true;
-    return embedded_v4(a, &inner) &&
-           (in_list(never_list.ranges, never_list.n, &inner) || in_list(own, n_own, &inner));
+    return reaches_list(never_list.ranges, never_list.n, a) || reaches_list(own, n_own, a);
 }
 
 bool policy_address_is_public(const struct policy_address *a)
 {
-    struct policy_address inner;
-
-    if (policy_address_is_never(a) || in_list(private_list.ranges, private_list.n, a))
-        return false;
-    return !embedded_v4(a, &inner) || !in_list(private_list.ranges, private_list.n, &inner);
+    return !policy_address_is_never(a) && !reaches_list(private_list.ranges, private_list.n, a);
 }
 
 int policy_never_add(const struct policy_address *a, unsigned prefix_bits)

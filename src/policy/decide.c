@@ -2,6 +2,7 @@
 #include "policy/internal.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* What is asked about. Unknown yet: a NULL before the name was resolved, method NULL before there is
  * a request. */
@@ -32,7 +33,8 @@ static bool any_domain(const struct rule *r, const char *name)
 static bool any_range(const struct rule *r, const struct policy_address *a)
 {
     for (size_t i = 0; a && i < r->n_ranges; i++)
-        if (address_in(&r->ranges[i], a))
+        if (r->action == POLICY_DENY ? address_reaches(&r->ranges[i], a)
+                                     : address_in(&r->ranges[i], a))
             return true;
     return false;
 }
@@ -65,7 +67,8 @@ static enum match match_destination(const struct rule *r, const struct subject *
 static bool any_method(const struct rule *r, const char *method)
 {
     for (size_t i = 0; i < r->n_methods; i++)
-        if (strcmp(r->methods[i], method) == 0)
+        if (strcmp(r->methods[i], method) == 0 ||
+            (r->action == POLICY_DENY && strcasecmp(r->methods[i], method) == 0))
             return true;
     return r->n_methods == 0;
 }
@@ -78,7 +81,8 @@ static bool any_path(const struct rule *r, const struct subject *s)
     if (s->is_ambiguous)
         return r->action == POLICY_DENY;
     for (size_t i = 0; i < r->n_paths; i++)
-        if (pattern_path(r->paths[i], s->path))
+        if (r->action == POLICY_DENY ? pattern_path_denied(r->paths[i], s->path)
+                                     : pattern_path(r->paths[i], s->path))
             return true;
     return false;
 }
@@ -151,7 +155,7 @@ static struct policy_verdict inject(const struct policy *p, const struct subject
 
     for (size_t i = 0; v.action != POLICY_DENY && s->name && i < p->n_injections; i++) {
         const struct rule *r = &p->injections[i];
-        size_t w = weight(r, s->name);
+        size_t w = any_port(r->ports, r->n_ports, s->port) ? weight(r, s->name) : 0;
 
         if (w <= best)
             continue;

@@ -69,6 +69,10 @@ bool pattern_domain(const char *pattern, const char *name);
 /* '*' stands for anything within one segment, at the end for all that follows. */
 bool pattern_path(const char *pattern, const char *path);
 
+/* The same for what is denied: without case, and one '/' more at the path's end, since there are servers to
+ * which that is the same. */
+bool pattern_path_denied(const char *pattern, const char *path);
+
 /* Could two programs read this path differently? */
 bool pattern_path_is_ambiguous(const char *path);
 
@@ -80,6 +84,9 @@ int pattern_domain_normalize(const char *in, char out[static POLICY_NAME_MAX + 3
 /* "192.0.2.0/24", "2001:db8::/32", or one address; bits after the prefix must be 0. 0 or -EINVAL. */
 int address_range_parse(const char *text, struct range *out);
 bool address_in(const struct range *r, const struct policy_address *a);
+
+/* Or an IPv4 address that it carries for a gateway or a tunnel: for what is denied. */
+bool address_reaches(const struct range *r, const struct policy_address *a);
 
 /* -- near.c ------------------------------------------------------------------------------------ */
 

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define PATTERN_PATH_MAX 32768u /* a head's bytes: no path is longer */
+
 /* -- names ------------------------------------------------------------------------------------- */
 
 static bool is_label_char(unsigned char c)
@@ -73,8 +75,18 @@ bool pattern_domain(const char *pattern, const char *name)
 
 /* -- paths ------------------------------------------------------------------------------------- */
 
+static bool same_exactly(char a, char b)
+{
+    return a == b;
+}
+
+static bool same_without_case(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
 /* One star at a time is kept to go back to, so the time is bounded by the product of the lengths. */
-bool pattern_path(const char *pattern, const char *path)
+static bool match_path(const char *pattern, const char *path, bool (*same)(char a, char b))
 {
     const char *star = NULL, *from = NULL;
 
@@ -84,7 +96,7 @@ bool pattern_path(const char *pattern, const char *path)
         if (*pattern == '*') {
             star = pattern++;
             from = path;
-        } else if (*pattern == *path) {
+        } else if (same(*pattern, *path)) {
             pattern++;
             path++;
         } else if (star && *from != '/') {
@@ -99,6 +111,25 @@ bool pattern_path(const char *pattern, const char *path)
     return *pattern == '\0';
 }
 
+bool pattern_path(const char *pattern, const char *path)
+{
+    return match_path(pattern, path, same_exactly);
+}
+
+bool pattern_path_denied(const char *pattern, const char *path)
+{
+    char without[PATTERN_PATH_MAX + 1];
+    size_t n = strlen(path);
+
+    if (match_path(pattern, path, same_without_case))
+        return true;
+    if (n < 2 || n > sizeof(without) || path[n - 1] != '/')
+        return false;
+    memcpy(without, path, n - 1);
+    without[n - 1] = '\0';
+    return match_path(pattern, without, same_without_case);
+}
+
 static int hex_digit(unsigned char c)
 {
     if (isdigit(c))
@@ -108,7 +139,7 @@ static int hex_digit(unsigned char c)
 }
 
 /* An escape of what needs none, of a separator or of a control: some decode it before they look,
- * some do not. */
+ * some do not. 0xc0 and 0xc1 begin nothing in UTF-8 but long forms of ASCII. */
 static bool is_ambiguous_escape(const char *at)
 {
     int high = hex_digit((unsigned char)at[1]);
@@ -118,17 +149,18 @@ static bool is_ambiguous_escape(const char *at)
     if (low < 0)
         return true;
     c = (unsigned char)(high * 16 + low);
-    return c < 0x20 || c == 0x7f || isalnum(c) || (c != 0 && strchr("-._~/\\%;", c));
+    return c < 0x20 || c == 0x7f || isalnum(c) || c == 0xc0 || c == 0xc1 ||
+           (c != 0 && strchr("-._~/\\%;", c));
 }
 
-/* "." and "..", also with parameters, which some servers cut off first. */
 static bool is_dot_segment(const char *segment)
 {
     size_t dots = strspn(segment, ".");
 
-    return dots >= 1 && dots <= 2 && (segment[dots] == '\0' || strchr("/;", segment[dots]));
+    return dots >= 1 && dots <= 2 && (segment[dots] == '\0' || segment[dots] == '/');
 }
 
+/* A ';' begins parameters of a segment, which some servers cut off before they look. */
 bool pattern_path_is_ambiguous(const char *path)
 {
     if (path[0] != '/')
@@ -136,7 +168,8 @@ bool pattern_path_is_ambiguous(const char *path)
     for (const char *at = path; *at; at++) {
         unsigned char c = (unsigned char)*at;
 
-        if (c <= 0x20 || c >= 0x7f || c == '\\' || (c == '%' && is_ambiguous_escape(at)))
+        if (c <= 0x20 || c >= 0x7f || c == '\\' || c == ';' ||
+            (c == '%' && is_ambiguous_escape(at)))
             return true;
         if (c == '/' && (at[1] == '/' || is_dot_segment(at + 1)))
             return true;

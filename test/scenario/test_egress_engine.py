@@ -734,6 +734,21 @@ def test_an_upstream_proxy_of_its_own(world, box):
     assert world.put(s, WEB_ONLY, proxy={"address": "proxy.example.com:1080"})[0] == 400
 
 
+def test_a_proxy_of_its_own_is_under_the_ceilings(world, box):
+    """Its address and port, and the log says where it is."""
+    proxy = {"address": f"{OTHER}:{SOCKS_PORT}", "username": "user", "password": "pass word"}
+    for ceiling, open_ in ((None, True), ({"default": "public"}, True), ({"rules": [{"action": "allow", "domains": ["v4.example.com"]}]}, False),
+                           ({"default": "public", "rules": [{"action": "deny", "addresses": [f"{OTHER}/32"]}]}, False),
+                           ({"default": "public", "rules": [{"action": "deny", "ports": [SOCKS_PORT]}]}, False),
+                           ({"rules": [{"action": "allow", "domains": ["v4.example.com"]},
+                                       {"action": "allow", "addresses": [f"{OTHER}/32"], "ports": [SOCKS_PORT]}]}, True)):
+        s = box(WEB_ONLY, proxy=proxy, ceilings=[ceiling] if ceiling else [])
+        done = s.curl("http://v4.example.com/")
+        assert reached(done) == open_ and (open_ or "the upstream proxy" in done.stdout), (ceiling, done)
+        seen = [r for r in world.audit() if r.get("address") == OTHER and r.get("port") == SOCKS_PORT][-1]
+        assert (seen["verdict"] == "allow") == open_, seen
+
+
 def test_only_its_own_shard(world):
     from internet import Sandbox
     with restarted(world, "--shard=1/2"):

@@ -398,3 +398,25 @@ def test_tunnels_by_address_are_asked_about_again(stack):
         assert stack.put(one, {"default": "public", "rules": [{"action": "deny", "domains": [WEB]}]}, None, place)[0] == 204
         until(lambda: len(one.run("cat /tmp/held").out.splitlines()) == 3, 20)
         assert one.run("cat /tmp/held").out == f"open\n{WEB} ended\n{OTHER} goes on\n"
+
+
+# -- other spellings ---------------------------------------------------------------------------------
+
+OVERRIDES = ("X-HTTP-Method-Override: DELETE", "x-http-method: DELETE", "X-Method-Override: DELETE", "X_HTTP_Method_Override: DELETE",
+             f"X-Original-URL: {ADMIN}", f"X-Rewrite-URL: {ADMIN}")
+
+
+def test_other_spellings_of_what_is_denied(stack):
+    rules = [*BY_NAME["rules"], {"action": "deny", "domains": [WEB], "methods": ["DELETE"]}]
+    with stack.cay.create() as one:
+        place = stack.place(one)
+        ask = "curl -sS --path-as-is --max-time 20 -o /tmp/answer -w '%{http_code}' "
+        headers = " ".join(f"-H '{h}'" for h in OVERRIDES)
+        for policy, refused in (({"default": "public", "rules": rules}, True), ({"default": "public"}, False)):
+            assert stack.put(one, policy, None, place)[0] == 204
+            for path in (ADMIN, "/V1/Admin/users", "/v1;x=1/admin/users", "/v1/x;/../admin", "/v1/%c0%afadmin"):
+                assert one.run(f"{ask} 'http://{WEB}{path}'").out == ("403" if refused else "200"), path
+            for scheme in ("http", "https"):
+                assert one.run(f"{ask} -k {headers} {scheme}://{WEB}/v1/fine").out == "200"
+                seen = one.run("cat /tmp/answer").out
+                assert all((h.split(":")[0].lower() in seen.lower()) != refused for h in OVERRIDES), seen

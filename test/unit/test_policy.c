@@ -360,6 +360,88 @@ static void test_requests(void **state)
     policy_free(p);
 }
 
+/* What a rule denies, in other spellings that servers may take for it. */
+static void test_other_spellings(void **state)
+{
+    struct policy *p = policy(
+        "{\"default\": \"public\", \"rules\": ["
+        "{\"action\": \"deny\", \"domains\": [\"api.example\"], \"paths\": [\"/v1/admin\", "
+        "\"/v2/keys*\"]},"
+        "{\"action\": \"deny\", \"domains\": [\"api.example\"], \"methods\": [\"DELETE\"]}]}");
+    static const char *const denied[] = {"/v1/admin",     "/V1/Admin",       "/v1/admin/",
+                                         "/v1;x=1/admin", "/v1/admin;x",     "/v1/;/admin",
+                                         "/V2/KEYS/1",    "/v1/%c0%afadmin", "/v1/%C1%81",
+                                         "/v1/x;y",       "/v1/ADMIN/"};
+    static const char *const open[] = {"/v1/admins", "/v1/admin/x", "/v1/adm", "/v3/Admin",
+                                       "/%c3%bc"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(denied); i++)
+        if (at_request(p, "api.example", "GET", denied[i]) != POLICY_DENY)
+            fail_msg("%s", denied[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(open); i++)
+        if (at_request(p, "api.example", "GET", open[i]) != POLICY_ALLOW)
+            fail_msg("%s", open[i]);
+    assert_int_equal(at_request(p, "api.example", "delete", "/"), POLICY_DENY);
+    assert_int_equal(at_request(p, "api.example", "PUT", "/"), POLICY_ALLOW);
+    policy_free(p);
+    p = policy("{\"rules\": [{\"action\": \"allow\", \"domains\": [\"api.example\"], \"methods\": "
+               "[\"GET\"], \"paths\": [\"/v1/*\"]}]}");
+    assert_int_equal(at_request(p, "api.example", "GET", "/v1/x"), POLICY_ALLOW);
+    assert_int_equal(at_request(p, "api.example", "GET", "/V1/x"), POLICY_DENY); /* another path */
+    assert_int_equal(at_request(p, "api.example", "GET", "/v1/x;y"), POLICY_DENY);
+    assert_int_equal(at_request(p, "api.example", "get", "/v1/x"), POLICY_DENY);
+    policy_free(p);
+}
+
+/* A denied range of IPv4 is denied in all that carries IPv4; an allowed one opens only itself. */
+static void test_embedded_ipv4(void **state)
+{
+    struct policy *p = policy("{\"default\": \"allow\", \"rules\": [{\"action\": \"deny\", "
+                              "\"addresses\": [\"93.184.216.0/24\"]}]}");
+    static const char *const denied[] = {"93.184.216.34",
+                                         "::ffff:93.184.216.34",
+                                         "64:ff9b::5db8:d822",
+                                         "64:ff9b:1::5db8:d822",
+                                         "::5db8:d822",
+                                         "::ffff:0:5db8:d822",
+                                         "2002:5db8:d822::1",
+                                         "2001:0:5db8:d822::1",
+                                         "2001::a247:27dd",
+                                         "2a00::5efe:5db8:d822",
+                                         "2a00::200:5efe:5db8:d822"};
+    static const char *const open[] = {"93.184.217.34", "64:ff9b::5db8:d922",
+                                       "2a00::5eff:5db8:d822", "2003:5db8:d822::1"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(denied); i++)
+        if (at_address(p, NULL, denied[i], 443) != POLICY_DENY)
+            fail_msg("%s", denied[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(open); i++)
+        if (at_address(p, NULL, open[i], 443) != POLICY_ALLOW)
+            fail_msg("%s", open[i]);
+    policy_free(p);
+    p = policy("{\"rules\": [{\"action\": \"allow\", \"addresses\": [\"93.184.216.0/24\"]}]}");
+    assert_int_equal(at_address(p, NULL, denied[0], 443), POLICY_ALLOW);
+    for (size_t i = 2; i < ARRAY_SIZE(denied); i++)
+        if (at_address(p, NULL, denied[i], 443) != POLICY_DENY)
+            fail_msg("%s", denied[i]);
+    policy_free(p);
+}
+
+/* A credential with ports is for these alone, and others are not read for it. */
+static void test_ports_of_an_injection(void **state)
+{
+    struct policy *p = policy(
+        "{\"default\": \"public\", \"inject\": [{\"credential\": \"K\", \"domains\": "
+        "[\"api.example\"], \"ports\": [443, \"8000-8002\"]}]}");
+
+    assert_string_equal(policy_request(p, "api.example", NULL, 443, "GET", "/").credential, "K");
+    assert_string_equal(policy_request(p, "api.example", NULL, 8002, "GET", "/").credential, "K");
+    assert_null(policy_request(p, "api.example", NULL, 8003, "GET", "/").credential);
+    assert_int_equal(at_name(p, "api.example", 443), POLICY_INSPECT);
+    assert_int_equal(at_name(p, "api.example", 8003), POLICY_ALLOW);
+    policy_free(p);
+}
+
 static const char *injected(const struct policy *p, const char *name, const char *path)
 {
     return policy_request(p, name, NULL, 443, "POST", path).credential;
@@ -625,6 +707,9 @@ int main(void)
         cmocka_unit_test(test_public),
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_injection),
+        cmocka_unit_test(test_other_spellings),
+        cmocka_unit_test(test_embedded_ipv4),
+        cmocka_unit_test(test_ports_of_an_injection),
         cmocka_unit_test(test_deny_by_path_is_inspected),
         cmocka_unit_test(test_presets),
         cmocka_unit_test(test_ceiling),
