@@ -4,9 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <termios.h>
+#include <unistd.h>
 
-#define VALUE_MAX 16384
+#define VALUE_MAX   16384
+#define EVERY_MAX_S (30u * 24 * 3600)
+#define AGAIN_S     30u
 
 /* -- the value ---------------------------------------------------------------------------------- */
 
@@ -36,15 +40,42 @@ static ssize_t read_value(int fd, char *out, size_t size)
     return n < 0 ? -errno : (ssize_t)used;
 }
 
+/* What a program of the caller's own says: a vault's client, one that renews an OAuth token. It runs here, as
+ * whoever called, and nowhere else: no daemon runs a command, and no tenant names one. What it says is
+ * worth nothing where it has failed. */
+static ssize_t read_command(const char *command, char *out, size_t size, int *status)
+{
+    FILE *f = popen(command, "re");
+    ssize_t n;
+
+    if (!f)
+        return -errno;
+    n = read_value(fileno(f), out, size);
+    *status = pclose(f);
+    return n;
+}
+
 static enum err_code load_value(const struct cli *c, char *out, struct err *e)
 {
-    const char *file = cli_value(c, "file");
-    CLEANUP_CLOSE int fd = file ? open(file, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
-    ssize_t n = fd < 0 ? -errno : read_value(fd, out, VALUE_MAX);
+    const char *file = cli_value(c, "file"), *command = cli_value(c, "command");
+    int status = 0;
+    CLEANUP_CLOSE int fd = -1;
+    ssize_t n;
 
+    if (!command)
+        fd = file ? open(file, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
+    if (command)
+        n = read_command(command, out, VALUE_MAX, &status);
+    else
+        n = fd < 0 ? -errno : read_value(fd, out, VALUE_MAX);
     if (n < 0)
         return err_set_sys(e, ERR_INVALID, (int)n, "reading the value from %s",
-                           file ? file : "standard input");
+                           command ? "the command"
+                           : file  ? file
+                                   : "standard input");
+    if (status != 0)
+        return err_set(e, ERR_INVALID, "--command: it has failed (status %d): nothing was set",
+                       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     if (n == VALUE_MAX)
         return err_set(e, ERR_TOO_LARGE, "a value has less than %d bytes", VALUE_MAX);
     if (n > 0 && out[n - 1] == '\n')
@@ -148,24 +179,58 @@ static json_t *value_json(const json_t *bind, const char *value, struct err *e)
     return json;
 }
 
-int cmd_secret_set(struct cli *c)
+static enum err_code set_once(struct cli *c, json_t *bind, struct err *e)
 {
     char value[VALUE_MAX + 1];
-    json_t *bind = json_object(), *body = NULL, *json, *answer = NULL;
-    struct err e = {.code = ERR_OK};
+    json_t *body = NULL, *json, *answer = NULL;
     struct api a;
 
-    if (make_bind(c, bind, &e) == ERR_OK && load_value(c, value, &e) == ERR_OK &&
-        (json = value_json(bind, value, &e)))
+    *e = (struct err){.code = ERR_OK};
+    if (load_value(c, value, e) == ERR_OK && (json = value_json(bind, value, e)))
         body = json_pack("{s:s, s:O, s:o}", "name", c->operands[0], "bind", bind, "value", json);
     explicit_bzero(value, sizeof(value));
-    if (body && api_open(&a, c, &e) == ERR_OK) {
-        if (api_call(&a, "POST", "/cay/v1/secrets", body, &answer, &e) == ERR_OK && c->json)
+    if (body && api_open(&a, c, e) == ERR_OK) {
+        if (api_call(&a, "POST", "/cay/v1/secrets", body, &answer, e) == ERR_OK && c->json)
             cli_print_json(json_incref(answer));
         api_close(&a);
     }
     json_decref(answer);
     json_decref(body);
+    return e->code;
+}
+
+/* Seconds; 0: once. */
+static enum err_code read_every(const struct cli *c, unsigned *out, struct err *e)
+{
+    const char *text = cli_value(c, "every");
+    char *end = NULL;
+    unsigned long seconds = text ? strtoul(text, &end, 10) : 0;
+
+    if (text && (*end || end == text || seconds == 0 || seconds > EVERY_MAX_S))
+        return err_set(e, ERR_INVALID, "--every: must be 1 to %u seconds", EVERY_MAX_S);
+    if (text && !cli_value(c, "command"))
+        return err_set(e, ERR_INVALID, "--every: goes with --command, which is run again");
+    *out = (unsigned)seconds;
+    return ERR_OK;
+}
+
+int cmd_secret_set(struct cli *c)
+{
+    json_t *bind = json_object();
+    struct err e = {.code = ERR_OK};
+    unsigned every = 0;
+
+    if (read_every(c, &every, &e) == ERR_OK && make_bind(c, bind, &e) == ERR_OK)
+        (void)set_once(c, bind, &e);
+    /* One that was set once goes on: the value before stays in force while a vault is away. */
+    while (every > 0 && e.code == ERR_OK) {
+        unsigned wait = every;
+
+        for (sleep(wait); set_once(c, bind, &e) != ERR_OK; sleep(wait)) {
+            wait = MIN(every, AGAIN_S);
+            fprintf(stderr, "cay: %s; again in %u s\n", e.text, wait);
+        }
+    }
     json_decref(bind);
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }

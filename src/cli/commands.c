@@ -346,8 +346,13 @@ const struct cli_command cli_commands[] = {
              NULL},
             {0, "bodies", NULL, "A placeholder may stand in bodies, which servers keep.", NULL},
             {0, "require", NULL, "Requests without the placeholder are refused.", NULL},
-            {0, "file", "FILE", "Read the value from there.", "file"}),
+            {0, "file", "FILE", "Read the value from there.", "file"},
+            {0, "command", "COMMAND", "Take what this prints: run by sh here, as you.", NULL},
+            {0, "every", "SECONDS", "Run it again so often, and go on until ended.", NULL}),
         .examples = EXAMPLES(
+            {"cay secret set DB --domain=db.example --command='vault kv get -field=key db' "
+             "--every=600",
+             "of a vault, renewed"},
             {"cay secret set MODEL_KEY --domain=api.example.com < key", "Authorization: Bearer"},
             {"cay secret set X --domain=a.example --kind=header:X-Api-Key --file=key", "a header"}),
         .operands_min = 1,

@@ -143,6 +143,56 @@ def test_a_secret_reaches_its_host_and_nobody_else(stack, own):
     look_for(stack, SECRET, OTHER_SECRET)
 
 
+TOKENS = """
+import http.server, urllib.parse
+class Handler(http.server.BaseHTTPRequestHandler):
+    count = 0
+    def do_POST(self):
+        form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        good = form == {"grant_type": ["refresh_token"], "refresh_token": ["rT-the-owners-own"]}
+        Handler.count += 1
+        self.send_response(500 if Handler.count == 2 else 200 if good else 401)
+        self.end_headers()
+        self.wfile.write(b"access-token-%04d" % Handler.count)
+    def log_message(self, *_):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+def test_a_value_that_a_command_renews(stack, own):
+    """An OAuth token server of the operator's: its second answer is an error, and the token before stays."""
+    set_secret(stack)
+    one = own(policy=WITH_KEY)
+    with subprocess.Popen([sys.executable, "-c", TOKENS], stdout=subprocess.PIPE, text=True) as tokens:
+        port = tokens.stdout.readline().strip()
+        command = f"curl -sSf -d grant_type=refresh_token -d refresh_token=rT-the-owners-own http://127.0.0.1:{port}/token"
+        with subprocess.Popen([BUILD / "src/cli/cay", "secret", "set", "MODEL_KEY", "--domain=web.example.com",
+                               f"--command={command}", "--every=1"], stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()}) as renewer:
+            said = renewer.stderr.readline() + renewer.stderr.readline()
+
+            def sent(n):
+                seen = fetch(one, "https://web.example.com/v1")
+                return getattr(seen, "get", dict().get)("digests", {}).get("Authorization") == digest(f"Bearer access-token-{n:04d}")
+            until(lambda: any(sent(n) for n in range(3, 60)))
+            renewer.terminate()
+        tokens.terminate()
+    assert "nothing was set" in said and "again in 1 s" in said, said
+    look_for(stack, "rT-the-owners-own")
+    assert stack.cay.call("DELETE", "/cay/v1/secrets/MODEL_KEY").status == 204
+
+
+def test_a_command_that_fails_sets_nothing(stack, cli):
+    said = cli("secret", "set", "NEVER", "--domain=web.example.com", "--command=echo a-good-value; exit 3", status=1)
+    assert "status 3" in said and "a-good-value" not in said
+    assert "--every" in cli("secret", "set", "NEVER", "--domain=web.example.com", "--every=0", status=1)
+    assert "--command" in cli("secret", "set", "NEVER", "--domain=web.example.com", "--every=5", status=1)
+    assert "NEVER" not in [s["name"] for s in stack.cay.call("GET", "/cay/v1/secrets").json]
+
+
 @pytest.fixture
 def grpc_service(stack):
     """Demands REAL_KEY in the stand-in internet."""
