@@ -309,8 +309,8 @@ static enum err_code find_certificate(struct settings *s, struct authority_files
 enum err_code server_start(struct cli *c, struct err *e)
 {
     struct settings *s = &c->settings;
-    struct authority_files tls;
-    struct programs p;
+    struct authority_files tls = {.dir = ""};
+    struct programs p = {.keep = ""};
 
     if (find_programs(c, &p, e) != ERR_OK || check_machine(e) != ERR_OK ||
         make_user(c, s->server_user, e) != ERR_OK || make_user(c, s->egress_user, e) != ERR_OK ||
@@ -461,7 +461,7 @@ static void print_connect(const struct cli *c, const struct api *a)
 /* A server that runs for a year: the certificate's successor is taken up without an interruption. */
 static void renew(struct cli *c, pid_t pid)
 {
-    struct authority_files files;
+    struct authority_files files = {.dir = ""};
     struct err e = {.code = ERR_OK};
     bool changed = false;
 

@@ -157,7 +157,7 @@ static void check_trust(const struct settings *s, const struct authority_files *
 size_t doctor_names(const struct cli *c, struct doctor_result *out)
 {
     const struct settings *s = &c->settings;
-    struct authority_files files;
+    struct authority_files files = {.dir = ""};
     bool own = authority_is_wanted(s);
 
     memset(out, 0, DOCTOR_NAMES * sizeof(*out));

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import ssl
 import subprocess
 import time
 
@@ -163,6 +164,35 @@ def test_the_local_authority(cay, tmp_path):
         assert believed or "permitted subtree violation" in done.stderr
     again = (folder / "cert.pem").read_bytes()
     assert cay("up").returncode == 0 and (folder / "cert.pem").read_bytes() == again
+
+
+def test_a_certificate_that_ends_soon_gets_a_successor(cay, tmp_path):
+    """By `cay up`, beside a server that runs: sandboxes live on, and the port serves the new one."""
+    shown = json.loads(cay("env", "--json").stdout)
+    folder, (host, port) = pathlib.Path(shown["SSL_CERT_FILE"]).parent, shown["E2B_DOMAIN"].split(":")
+    sandbox = cay("create", "host", "-q").stdout.strip()
+    names = f"subjectAltName=DNS:{host},DNS:*.{host},DNS:localhost,IP:127.0.0.1,IP:::1"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "5",
+                    "-subj", "/O=x", "-addext", names, "-addext", "basicConstraints=critical,CA:FALSE", "-CA",
+                    folder / "ca.pem", "-CAkey", folder / "ca.key", "-keyout", tmp_path / "key.pem", "-out",
+                    tmp_path / "cert.pem"], check=True, capture_output=True)
+    for name in ("key.pem", "cert.pem"):
+        shutil.copy(tmp_path / name, folder / name)
+    done = cay("up")
+    assert done.returncode == 0 and "has a new one" in done.stderr, done.stderr
+    wanted = (folder / "cert.pem").read_text()
+    assert wanted != (tmp_path / "cert.pem").read_text()
+    for _ in range(300):
+        try:
+            if ssl.get_server_certificate(("127.0.0.1", int(port))).strip() == wanted.strip():
+                break
+        except OSError:  # between the daemons
+            pass
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the port goes on with the old certificate")
+    assert cay("exec", sandbox, "--", "echo", "here").stdout == "here\n"
+    assert cay("kill", "-q", sandbox).returncode == 0
 
 
 def test_limits_of_a_template(cay):

@@ -2,11 +2,12 @@
 """Runs integrations that people use above E2B's SDKs, unmodified, against a server, with nothing set but what
 `cay env` prints.
 
-    test/clients/run.py [--build=DIR] [--short] [--only=NAME,...] [--write=FILE] [--json=FILE]
+    test/clients/run.py [--build=DIR] [--short] [--installed] [--only=NAME,...] [--write=FILE] [--json=FILE]
 
 Each is installed from PyPI or npm into a directory of its own below BUILD/clients, in the newest version and in the
 pinned one (catalogue.py; where both are the same it runs once), and does what its quick start does: the scripts beside
-this file. --short: a few that work, pinned versions only. With E2B_DOMAIN set that server is used, otherwise one is
+this file. --short: a few that work, pinned versions only. --installed: what an earlier run installed as newest is not
+looked for again. With E2B_DOMAIN set that server is used, otherwise one is
 started, with the template base, and ended. --write puts the table between the marks in FILE.
 
 Exit status 1 when one fails of which nothing is known to be missing, or one works of which something is."""
@@ -99,10 +100,10 @@ def install_node(client, pinned, folder):
                INSTALL_SECONDS, cwd=folder, env=clean_environment())
 
 
-def install(client, pinned, folder):
+def install(client, pinned, folder, keep):
     """Kept: what was installed for the same packages is not installed again. Newest ones are looked for each time."""
     stamp, text = folder / ".cay-stamp", json.dumps([wanted(client, pinned), NODE])
-    if pinned and stamp.exists() and stamp.read_text() == text:
+    if (pinned or keep) and stamp.exists() and stamp.read_text() == text:
         return
     status, said = (install_python if client.is_python else install_node)(client, pinned, folder)
     if status != 0:
@@ -131,16 +132,17 @@ def versions_of(client, folder):
 def reason_of(said):
     """The line that says what is missing: the last one of Python's trace, the first one that names an error in Node's."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"(Error|Exception)\b.*:|^harbor: |^\d+ failed", line)]
+    errors = [line for line in lines if re.search(r"(Error|Exception)\b.*:|^harbor: |^\d+ failed", line)
+              and not line.startswith("at ")]
     line = (errors or lines or ["no reason given"])[-1]
     line = re.sub(r"^[\w.]*\.(\w+(Error|Exception))", r"\1", line)
     line = re.sub(r"\bi[a-z0-9]{20}\b", "ID", line.replace("|", "/"))
     return line if len(line) <= REASON_CHARS else line[:REASON_CHARS - 1] + "…"
 
 
-def try_one(client, pinned, folder, env):
+def try_one(client, pinned, folder, env, keep):
     script = HERE / client.script
-    install(client, pinned, folder)
+    install(client, pinned, folder, keep)
     versions = ", ".join(f"{name} {version}" for name, version in versions_of(client, folder).items())
     if client.is_python:
         command = [folder / "bin/python", script]
@@ -151,10 +153,10 @@ def try_one(client, pinned, folder, env):
     return Result(versions, status == 0, "" if status == 0 else reason_of(said))
 
 
-def try_client(client, build, env, short):
+def try_client(client, build, env, options):
     """Results by kind; a string says why there is none."""
     results = {}
-    for kind in ("pinned",) if short else ("newest", "pinned"):
+    for kind in ("pinned",) if options.short else ("newest", "pinned"):
         folder = build / "clients" / f"{kind}-{pathlib.Path(client.script).stem}{'' if client.is_python else '-js'}"
         before = results.get("newest")
         if isinstance(before, Result) and all(f"{bare(name)} {version}" in before.versions
@@ -162,7 +164,7 @@ def try_client(client, build, env, short):
             results[kind] = before
             continue
         try:
-            results[kind] = try_one(client, kind == "pinned", folder, env)
+            results[kind] = try_one(client, kind == "pinned", folder, env, options.installed)
         except CannotBeHad as error:
             results[kind] = str(error)
         print(f"{client.name} ({kind}): {told(client, results[kind])}", flush=True)
@@ -233,6 +235,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--installed", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--write", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
@@ -242,7 +245,7 @@ def main():
     server = None if os.environ.get("E2B_DOMAIN") else Server(build)
     env = server.start() if server else {name: os.environ[name] for name in NAMES if name in os.environ}
     try:
-        found = [(client, try_client(client, build, env, options.short)) for client in chosen]
+        found = [(client, try_client(client, build, env, options)) for client in chosen]
     finally:
         if server:
             server.stop()
