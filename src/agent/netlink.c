@@ -23,6 +23,7 @@
 struct netlink {
     uv_poll_t poll;
     uint32_t pass[2];
+    int max;
 };
 
 union notice {
@@ -61,7 +62,7 @@ static int make_socket(const struct netlink *n, const struct seccomp_data *call)
     if (protocol != NETLINK_ROUTE || (type != (SOCK_RAW | flags) && type != (SOCK_DGRAM | flags)))
         return -EPROTONOSUPPORT;
     int count = count_sockets();
-    if (count < 0 || count >= NETLINK_MAX)
+    if (count < 0 || count >= n->max)
         return -ENOBUFS;
     fd = syscall(SYS_socket, (uint64_t)AF_NETLINK,
                  filter_netlink_argument(n->pass[0], FILTER_NETLINK_TYPE),
@@ -114,6 +115,7 @@ int netlink_serve(struct agent *a)
     if (!n)
         return -ENOMEM;
     memcpy(n->pass, a->spawn.netlink_pass, sizeof(n->pass));
+    n->max = a->room ? NETLINK_ROOM_MAX : NETLINK_MAX;
     n->poll.data = n;
     if (uv_poll_init(a->loop, &n->poll, AGENT_LISTENER_FD) < 0 ||
         uv_poll_start(&n->poll, UV_READABLE, on_call) < 0) {

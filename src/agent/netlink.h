@@ -3,13 +3,15 @@
  *
  * What such a socket holds unread is charged to no memory group, so the system call filter lets no program make one:
  * it stops at socket(2), the kernel tells cay-init, and cay-init makes the socket and puts it among the program's
- * descriptors, while there are less than NETLINK_MAX in this network namespace. The kernel counts them, also those
+ * descriptors, while there are few in this network namespace. The kernel counts them, also those
  * that were passed on or are on their way between programs. Nobody else can make any: the one thread that counts is
  * the one that makes. */
 
 #include "agent/agent.h"
 
-#define NETLINK_MAX 8 /* of a sandbox, and of each room; each holds about net.core.rmem_default */
+#define NETLINK_MAX \
+    8 /* of a sandbox, beside those of its rooms; each holds about net.core.rmem_default */
+#define NETLINK_ROOM_MAX 2 /* of a room */
 
 struct netlink;
 

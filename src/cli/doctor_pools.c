@@ -20,7 +20,7 @@ static const struct {
     {"/proc/sys/kernel/pty/max", "kernel.pty.max", 200000, 0,
      "few sandboxes can open as many terminals; `cay up` raises it"},
     {"/proc/sys/net/core/rmem_default", "net.core.rmem_default", 0, 1 << 20,
-     "a sandbox can have 72 netlink sockets that hold as much each, outside of its memory limit"},
+     "a sandbox can have 24 netlink sockets that hold as much each, outside of its memory limit"},
 };
 
 void doctor_pools(struct doctor_result *r)

@@ -25,7 +25,7 @@
 #define PRIVSEP_EGRESS_FDS         2  /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
 #define PRIVSEP_ROOMS_MAX          8  /* of a sandbox at a time */
 #define PRIVSEP_TERMINALS_MAX      64 /* of a sandbox, beside those of its rooms */
-#define PRIVSEP_ROOM_TERMINALS_MAX 16 /* of a room */
+#define PRIVSEP_ROOM_TERMINALS_MAX 6  /* of a room */
 #define PRIVSEP_ROOM_SOCKETS       6
 
 /* Where cay-egress listens inside each sandbox's network namespace, on [::], both families. */

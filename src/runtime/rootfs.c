@@ -26,7 +26,7 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 
 #define STRICT ROOTFS_STRICT
 /* Connections that have ended are remembered for a minute, 256 bytes each; beyond, they are forgotten. */
-#define TIME_WAIT_MAX 4096
+#define TIME_WAIT_MAX 1024
 /* What options of one socket may allocate: the kernel's own value before 6.6. */
 #define SOCKET_OPTIONS_BYTES (20 * 1024)
 /* How long a connection that has ended, or a question, is tracked. */

@@ -120,7 +120,8 @@ def document(rows, abouts, options, load):
              "is bold.", "",
              f"{os.cpu_count()} processors, {options.seconds} s for each side; load average of the machine before the run "
              f"{load[0]:.1f}, after {os.getloadavg()[0]:.1f}. Two processors for four busy processes and a neighbour:",
-             "what sharing the processors alone costs is the first line, `spin`.", "",
+             "what sharing the processors alone costs is the first line, `spin`. Other work on the machine is in both sides",
+             "of each ratio, so that a run on a machine that does something else says little.", "",
              "| storm | " + " | ".join(WHAT) + " |", "|---" * (len(WHAT) + 1) + "|"]
     for row in rows:
         lines.append(f"| {abouts[row['name']]} (`{row['name']}`) | " + " | ".join(cell(row, w) for w in WHAT) + " |")
