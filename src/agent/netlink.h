@@ -9,8 +9,8 @@
 
 #include "agent/agent.h"
 
-#define NETLINK_MAX \
-    8 /* of a sandbox, beside those of its rooms; each holds about net.core.rmem_default */
+/* At a time; each holds about net.core.rmem_default. */
+#define NETLINK_MAX      8 /* of a sandbox, beside those of its rooms */
 #define NETLINK_ROOM_MAX 2 /* of a room */
 
 struct netlink;
