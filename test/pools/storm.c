@@ -290,7 +290,7 @@ static void flows(void)
                               .sin_addr.s_addr = htonl(0x0a000001u + at++ % 1000)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 
-    connect(fd, (struct sockaddr *)&sin, sizeof(sin));
+    (void)connect(fd, (struct sockaddr *)&sin, sizeof(sin));
     (void)!send(fd, "x", 1, MSG_DONTWAIT);
     usleep(200);
     close(fd);
