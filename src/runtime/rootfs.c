@@ -377,11 +377,12 @@ int rootfs_set_sysctls(int proc_fd)
     if (!WITHOUT(USERNS_LIMIT))
         rc = io_write_text_at(proc_fd, "sys/user/max_user_namespaces", "0");
     /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
-    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
-        rc = io_write_text_at(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
-    return rc == 0 && !WITHOUT(NETWORK_NAMESPACE) && !WITHOUT(NETWORK_BOUNDS)
-               ? bound_network(proc_fd)
-               : rc;
+    if (rc < 0 || WITHOUT(NETWORK_NAMESPACE))
+        return rc;
+    rc = io_write_text_at(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
+    if (rc < 0 || WITHOUT(NETWORK_BOUNDS))
+        return rc;
+    return bound_network(proc_fd);
 }
 
 static int mount_proc(struct build *b)
