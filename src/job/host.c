@@ -9,16 +9,16 @@
 #include "job/sources.h"
 #include "job/template.h"
 #include "job/tree.h"
+#include "job/usr.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 
 #define NUMBER        1u
-#define BUILD_VERSION 3u /* of this file and host_etc.c: a change makes templates stale */
+#define BUILD_VERSION 4u /* of this file, usr.c and host_etc.c: a change makes templates stale */
 
 /* -- fingerprint ------------------------------------------------------------------------------- */
 
@@ -52,6 +52,27 @@ static void add_file_facts(struct hash *h, const char *path)
     add_bytes(h, facts, sizeof(facts));
 }
 
+/* In whatever order they come. */
+static int add_hidden(void *arg, const char *path)
+{
+    struct hash *sum = arg, one = {0xcbf29ce484222325u, 0x84222325cbf29ce4u};
+
+    add_bytes(&one, path, strlen(path));
+    sum->a += one.a;
+    sum->b += one.b;
+    return 0;
+}
+
+/* What of /usr/local is hidden: nothing else tells when a secret was put somewhere in it. */
+static void add_local(struct hash *h)
+{
+    struct hash sum = {0, 0};
+    int rc = usr_each_hidden("/usr", true, add_hidden, &sum);
+
+    add_bytes(h, &rc, sizeof(rc));
+    add_bytes(h, &sum, sizeof(sum));
+}
+
 /* What tells that the host is not the one that the template was made from. */
 static void make_fingerprint(char *out, size_t size)
 {
@@ -66,6 +87,7 @@ static void make_fingerprint(char *out, size_t size)
     add_bytes(&h, CAY_VERSION, strlen(CAY_VERSION));
     for (size_t i = 0; i < ARRAY_SIZE(watched); i++)
         add_file_facts(&h, watched[i]);
+    add_local(&h);
     snprintf(out, size, "%016llx%016llx", (unsigned long long)h.a, (unsigned long long)h.b);
 }
 
@@ -122,23 +144,6 @@ static int copy_table(void)
 
 /* -- what of /usr is not shown ------------------------------------------------------------------ */
 
-/* An opaque, empty directory in a layer above the host's /usr hides what is below it. */
-static int hide(const char *path)
-{
-    char in_usr[64], in_mask[64];
-    struct stat st;
-    int r;
-
-    snprintf(in_usr, sizeof(in_usr), "/usr/%s", path);
-    snprintf(in_mask, sizeof(in_mask), "usrmask/%s", path);
-    if (lstat(in_usr, &st) < 0 || !S_ISDIR(st.st_mode))
-        return 0;
-    r = tree_put_dir(in_mask, 0755, 0, 0);
-    if (r == 0 && setxattr(in_mask, "user.overlay.opaque", "y", 1, 0) < 0)
-        r = -errno;
-    return r;
-}
-
 /* `python` is what most people and agents type; Debian leaves the name to whoever wants it. */
 static int put_python(void)
 {
@@ -153,16 +158,13 @@ static int put_python(void)
 
 static int put_mask(void)
 {
-    static const char *const hidden[] = {"local/etc", "local/var",  "local/srv",
-                                         "local/src", "local/home", "local/tmp"};
-    struct stat st;
     int r = tree_put_dir("usrmask", 0755, 0, 0);
 
-    if (r == 0 && lstat("/usr/local", &st) == 0 && S_ISDIR(st.st_mode)) {
-        r = tree_put_dir("usrmask/local", 0755, 0, 0);
-        for (size_t i = 0; i < ARRAY_SIZE(hidden) && r == 0; i++)
-            r = hide(hidden[i]);
-    }
+    if (r == 0)
+        r = usr_put_mask("/usr", "usrmask");
+    if (r == -E2BIG)
+        return say_failure(-r,
+                           "/usr holds too much that not everybody may read, or too much at all");
     if (r == 0)
         r = put_python();
     if (r == 0)

@@ -1,9 +1,15 @@
 """A sandbox sees nothing of the host, and the host sees nothing of it but its own uid range."""
 
 import os
+import shutil
+import signal
 import subprocess
 
 import pytest
+
+from client import Client
+from conftest import OwnServer
+from waitlib import until
 
 
 def test_only_own_processes(sandbox):
@@ -33,19 +39,63 @@ def test_no_host_files(sandbox, tmp_path):
         assert sandbox.run(f"ls -A {path} 2>/dev/null", user="root").out.strip() == "", path
 
 
-def test_usr_local_etc_is_hidden(cay):
-    """The host template shows /usr, but not the host's own settings below it."""
-    path = "/usr/local/etc/cay-test-secret"
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w") as f:
-        f.write("host-secret")
+# Of the host's /usr: name, mode, and whether the template host shows it.
+HOST_FILES = (("/usr/local/etc/cay-test", 0o644, False), ("/usr/local/cay-test/open", 0o644, False),
+              ("/usr/local/lib/cay-test/secret", 0o600, False), ("/usr/local/lib/cay-test/group", 0o640, False),
+              ("/usr/local/lib/cay-test/open", 0o644, True), ("/usr/lib/cay-test/secret", 0o600, False),
+              ("/usr/lib/cay-test/open", 0o644, True), ("/usr/lib/cay-test-closed/open", 0o644, False))
+
+
+@pytest.fixture
+def host_files():
+    dirs = {os.path.dirname(path) for path, _, _ in HOST_FILES if os.path.basename(os.path.dirname(path)) != "etc"}
+    os.makedirs("/usr/local/etc", exist_ok=True)
+    try:
+        for path, mode, _ in HOST_FILES:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as f:
+                f.write("host-secret")
+            os.chmod(path, mode)
+        os.chmod("/usr/lib/cay-test-closed", 0o700)
+        yield
+    finally:
+        os.unlink("/usr/local/etc/cay-test")
+        for path in dirs:
+            shutil.rmtree(path)
+
+
+def test_what_not_everybody_may_read_of_usr_is_hidden(host_files):
+    """By passwordless sudo as little as by its user; those that everybody may read are the control. What comes later is
+    hidden when the template is refreshed, which a start of cay-privd does."""
+    own = OwnServer()
+    later = "/usr/local/lib/cay-test/later"
+    try:
+        cay = Client(own.url, own.key())
+        with cay.create() as box:
+            for path, _, shown in HOST_FILES:
+                done = box.run(f"sudo cat {path}")
+                assert (done.exit_code == 0, done.out) == (shown, "host-secret" if shown else ""), path
+            listed = box.run("ls -A /usr/local", user="root").out.split()
+            assert "lib" in listed and not {"etc", "src", "cay-test"} & set(listed)
+            for path in ("/usr/lib/cay-test", "/usr/local/lib/cay-test"):  # whoever is root inside may go on from there
+                assert box.run(f"echo mine > {path}/secret && cat {path}/secret", user="root").out == "mine\n"
+        with open(later, "w") as f:
+            os.fchmod(f.fileno(), 0o600)
+            f.write("host-secret")
+        with cay.create() as box:
+            assert box.run(f"sudo cat {later}").out == "host-secret"  # the control of the refresh
+        os.kill(own.keep_pid, signal.SIGHUP)
+        until(lambda: not visible(cay, later), 60, lambda: own.log_tail())
+    finally:
+        own.stop()
+
+
+def visible(cay, path):
     try:
         with cay.create() as box:
-            assert box.run(f"cat {path}", user="root").exit_code != 0
-            # the control: its neighbour in /usr is visible, so it is the mask that hides
-            assert box.run("test -e /usr/bin/env", user="root").exit_code == 0
-    finally:
-        os.unlink(path)
+            return box.run(f"sudo cat {path}").out == "host-secret"
+    except (AssertionError, OSError):  # while the daemons are replaced
+        return True
 
 
 def test_users_and_keys(sandbox):

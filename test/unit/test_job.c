@@ -9,6 +9,7 @@
 #include "job/sources.h"
 #include "job/template.h"
 #include "job/tree.h"
+#include "job/usr.h"
 #include "skip.h"
 
 #include <errno.h>
@@ -302,6 +303,62 @@ static void a_program_is_run_and_heard(void **state)
 
 #define IN_DIRECTORY(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
 
+/* -- what of /usr is hidden ---------------------------------------------------------------------- */
+
+static bool is_whiteout(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == 0;
+}
+
+static int count_hidden(void *arg, const char *path)
+{
+    ++*(int *)arg;
+    return 0;
+}
+
+static void what_not_everybody_may_read_is_hidden(void **state)
+{
+    static const char *const dirs[] = {
+        "usr",           "usr/bin",       "usr/lib",       "usr/lib/deep",   "usr/local",
+        "usr/local/lib", "usr/local/etc", "usr/local/opt", "usr/lib/closed", "mask"};
+    struct stat st;
+    int n = 0;
+
+    NEEDS_ROOT;
+    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+        assert_int_equal(tree_put_dir(dirs[i], 0755, 0, 0), 0);
+    assert_int_equal(tree_put_dir("usr/lib/deep", 02775, 0, 50), 0);
+    assert_int_equal(tree_put_dir("usr/lib/closed", 0710, 0, 0), 0);
+    put("usr/bin/open", 04755, "");
+    put("usr/bin/closed", 0750, "");
+    put("usr/lib/deep/secret", 0600, "");
+    put("usr/lib/deep/open", 0644, "");
+    put("usr/lib/closed/open", 0644, "");
+    put("usr/local/lib/secret", 0640, "");
+    put("usr/local/lib/open", 0604, "");
+    put("usr/local/etc/open", 0644, "");
+    put("usr/local/token", 0644, "");
+    assert_int_equal(mkfifo("usr/lib/pipe", 0666), 0);
+    assert_int_equal(symlink("../secret", "usr/bin/link"), 0);
+    assert_int_equal(usr_put_mask("usr", "mask"), 0);
+    assert_true(is_whiteout("mask/bin/closed") && is_whiteout("mask/lib/deep/secret"));
+    assert_true(is_whiteout("mask/lib/closed") && is_whiteout("mask/lib/pipe"));
+    assert_true(is_whiteout("mask/local/lib/secret") && is_whiteout("mask/local/etc"));
+    assert_true(is_whiteout("mask/local/opt") && is_whiteout("mask/local/token"));
+    assert_false(exists("mask/bin/open") || exists("mask/bin/link") ||
+                 exists("mask/lib/deep/open"));
+    assert_false(exists("mask/local/lib/open"));
+    assert_int_equal(stat("mask/lib/deep", &st), 0);
+    assert_int_equal(st.st_mode & 07777, 02775);
+    assert_int_equal(st.st_gid, 50);
+    assert_int_equal(usr_each_hidden("usr", true, count_hidden, &n), 0);
+    assert_int_equal(n, 4);
+    assert_int_equal(usr_each_hidden("mask", true, count_hidden, &n), 0);
+    assert_int_equal(usr_each_hidden("none", false, count_hidden, &n), -ENOENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +373,7 @@ int main(void)
         IN_DIRECTORY(every_template_has_the_user_and_sudo),
         IN_DIRECTORY(only_sources_of_the_suite_are_used),
         IN_DIRECTORY(without_the_registry_a_tree_has_no_node),
+        IN_DIRECTORY(what_not_everybody_may_read_is_hidden),
         cmocka_unit_test(a_program_is_run_and_heard),
     };
 
