@@ -5,6 +5,7 @@
 #include "base/without.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -19,6 +20,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
 #ifndef PR_SCHED_CORE
 #define PR_SCHED_CORE 62
 #endif
@@ -279,6 +283,17 @@ static int keep_core_limit(scmp_filter_ctx ctx)
     return rc;
 }
 
+/* Pages of the template's files, and of the host's /usr, are in memory once for all. Advice that has them thrown away
+ * is taken and does nothing: it would slow every neighbour, and tell it something. Each sandbox's own pages go when its
+ * limit is reached. Tests: share.page_cache, share.page_out. */
+static int keep_pages(scmp_filter_ctx ctx)
+{
+    int rc = answer_value(ctx, SCMP_SYS(fadvise64), 3, POSIX_FADV_DONTNEED, 0);
+    if (rc == 0)
+        rc = answer_value(ctx, SCMP_SYS(madvise), 2, MADV_PAGEOUT, 0);
+    return rc == 0 ? answer_value(ctx, SCMP_SYS(process_madvise), 3, MADV_PAGEOUT, EINVAL) : rc;
+}
+
 static int fill_arguments(scmp_filter_ctx ctx, const struct filter *f)
 {
     /* The agent has this id so that prlimit and its like, which go by equal ids, cannot reach it. */
@@ -303,6 +318,8 @@ static int fill_arguments(scmp_filter_ctx ctx, const struct filter *f)
         rc = refuse_call_filters(ctx);
     if (rc == 0)
         rc = refuse_rare(ctx);
+    if (rc == 0)
+        rc = keep_pages(ctx);
     if (rc == 0)
         rc = filter_refuse_pools(ctx);
     if (rc == 0)

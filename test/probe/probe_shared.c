@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,8 +19,12 @@
 
 #define LOCKED_BYTE 0x0ca1ca1
 #define LOWER_FILE  "/usr/bin/env"
+#define PAGE_FILE   "/usr/lib/os-release"
 #define IDS_MAX     65535 /* of a sandbox */
 
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
 #ifndef TCP_ULP
 #define TCP_ULP 31
 #endif
@@ -56,6 +61,56 @@ static void file_locks(struct finding *f)
         found_open(f, "a lock of the host's on " LOWER_FILE);
     else
         found_refused(f, "no lock of the host's is there");
+}
+
+/* Whether the first page of a file of the template is in memory, as far as this user is told: it has read it. */
+static bool is_kept(int fd, void (*advise)(int fd, void *page))
+{
+    unsigned char seen = 0;
+    char byte;
+    void *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+
+    if (page == MAP_FAILED || pread(fd, &byte, 1, 0) != 1)
+        return true;
+    if (mincore(page, 4096, &seen) < 0 || !(seen & 1))
+        return true; /* nothing can be told */
+    advise(fd, page);
+    return mincore(page, 4096, &seen) < 0 || (seen & 1);
+}
+
+static void forget_by_file(int fd, void *page)
+{
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+static void forget_by_page(int fd, void *page)
+{
+    char byte = *(volatile char *)page; /* it is mapped now */
+
+    (void)byte;
+    (void)madvise(page, 4096, MADV_PAGEOUT);
+}
+
+static void forget(struct finding *f, void (*advise)(int fd, void *page))
+{
+    int fd = open(PAGE_FILE, O_RDONLY);
+
+    if (fd < 0)
+        found_none(f, PAGE_FILE ": %s", strerror(errno));
+    else if (is_kept(fd, advise))
+        found_refused(f, PAGE_FILE " stays in memory");
+    else
+        found_open(f, PAGE_FILE " was thrown out of memory, for all");
+}
+
+static void page_cache(struct finding *f)
+{
+    forget(f, forget_by_file);
+}
+
+static void page_out(struct finding *f)
+{
+    forget(f, forget_by_page);
 }
 
 /* One that is there, so that an empty list tells of a mask. */
@@ -169,6 +224,8 @@ static void core_scheduling(struct finding *f)
 const struct probe_case probe_shared_cases[] = {
     {"share.node_locks", "a lock of the host's on a device node", node_locks, 1},
     {"share.file_locks", "a lock of the host's on a file of the template", file_locks, 1},
+    {"share.page_cache", "throw a file of the template out of memory, for all", page_cache, 1},
+    {"share.page_out", "the same by its mapping", page_out, 1},
     {"proc.locks", "read what locks there are", list_locks, 1},
     {"proc.pressure", "read how busy the host is, to the microsecond", read_pressure, 1},
     {"id.mounts", "read the slot's ids of the host from the mounts", mount_ids, 0},
