@@ -36,6 +36,8 @@ static void print_record(const struct cli *c, const json_t *r)
         terminal_put(stdout, " [", cli_text(r, "rule"));
         putchar(']');
     }
+    if (json_is_true(json_object_get(r, "warned")))
+        printf(" (would be denied)");
     if (*credential)
         terminal_put(stdout, " with ", credential);
     if (json_object_get(r, "duration_ms"))

@@ -291,6 +291,24 @@ const struct cli_command cli_commands[] = {
         .run = cmd_policy_set,
     },
     {
+        .name = "policy learned",
+        .operands = "SANDBOX",
+        .summary = "print a policy that allows what a sandbox has tried",
+        .text = "Made of its newest 10,000 records in the audit log: what was allowed, and what no "
+                "rule "
+                "was about. What a rule or the operator's ceiling denied is left out. Read it "
+                "before it "
+                "is set: an agent chose what is in it. With {\"mode\": \"warn\"} in the sandbox's "
+                "policy "
+                "nothing that it needs is denied meanwhile.",
+        .examples = EXAMPLES({"cay policy learned ib3k0 > policy.json", "to be read and set"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_learned,
+    },
+    {
         .name = "policy explain",
         .operands = "[--policy=FILE | SANDBOX] HOST[:PORT] [METHOD PATH]",
         .summary = "show which rule decides, and which others match",

@@ -96,6 +96,8 @@ static json_t *line_of(const struct audit_log *l, const struct audit_record *r)
     put_text(o, "rule", r->rule, false);
     if (r->event == AUDIT_CONNECTION || r->event == AUDIT_REQUEST)
         put_text(o, "source", source_name(r->source), false);
+    if (r->warned)
+        json_object_set_new(o, "warned", json_true());
     put_text(o, "outcome", r->outcome, false);
     put_text(o, "reason", r->reason, false);
     put_text(o, "method", r->method, false);

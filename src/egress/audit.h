@@ -24,6 +24,7 @@ struct audit_record {
     bool allowed;
     const char *rule; /* or preset, default; or what else refused: "sni", "limit" */
     enum policy_source source;
+    bool warned;         /* the policy would deny it, and only warns */
     const char *outcome; /* of what was allowed and dialled: "connected", "unreachable"; or NULL */
     const char *reason;  /* of a refusal, or why it is not reached; may be NULL */
     const char *method, *path;     /* of a request; the path is cut at its '?' */

@@ -367,6 +367,7 @@ void flow_allow(struct flow *f, const struct policy_verdict *v)
                                    .sandbox = f->sandbox,
                                    .flow = f,
                                    .allowed = true,
+                                   .warned = v->warned,
                                    .outcome = "connected",
                                    .rule = f->rule,
                                    .source = v->source};
@@ -383,6 +384,7 @@ void flow_not_reached(struct flow *f, const struct target *t, const struct polic
                                    .flow = f,
                                    .target = t,
                                    .allowed = true,
+                                   .warned = v->warned,
                                    .outcome = "unreachable",
                                    .rule = v->name,
                                    .source = v->source,

@@ -85,6 +85,7 @@ void request_allow(struct flow *f, const struct target *t, const struct policy_v
                                    .flow = f,
                                    .target = t,
                                    .allowed = true,
+                                   .warned = v->warned,
                                    .rule = f->rule,
                                    .source = v->source,
                                    .method = h->method,

@@ -195,11 +195,23 @@ static struct policy_verdict decide(const struct policy *p, const struct subject
     return inject(p, s, (sure.action == POLICY_DENY ? may_pass : inspect_first) ? open : sure);
 }
 
+/* A policy that only warns denies nothing of what could be allowed. */
+static struct policy_verdict decide_or_warn(const struct policy *p, const struct subject *s)
+{
+    struct policy_verdict v = decide(p, s);
+
+    if (p->warns && v.action == POLICY_DENY) {
+        v.action = POLICY_ALLOW;
+        v.warned = true;
+    }
+    return v;
+}
+
 struct policy_verdict policy_name(const struct policy *p, const char *name, uint16_t port)
 {
     struct subject s = {.name = name, .port = port};
 
-    return decide(p, &s);
+    return decide_or_warn(p, &s);
 }
 
 static const struct policy_verdict never = {
@@ -213,7 +225,7 @@ struct policy_verdict policy_address(const struct policy *p, const char *name,
     if (policy_address_is_never(a))
         return never;
     s.is_public = policy_address_is_public(a);
-    return decide(p, &s);
+    return decide_or_warn(p, &s);
 }
 
 struct policy_verdict policy_request(const struct policy *p, const char *host,
@@ -226,7 +238,7 @@ struct policy_verdict policy_request(const struct policy *p, const char *host,
         return never;
     s.is_public = a && policy_address_is_public(a);
     s.is_ambiguous = pattern_path_is_ambiguous(path);
-    return decide(p, &s);
+    return decide_or_warn(p, &s);
 }
 
 struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling)
@@ -240,6 +252,7 @@ struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdi
     }
     if (ceiling.action == POLICY_INSPECT)
         own.action = POLICY_INSPECT;
+    own.warned |= ceiling.warned;
     return own;
 }
 

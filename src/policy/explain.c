@@ -113,6 +113,8 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
         add(&s, "%s port %u: %s, ", host, port, verbs[v->action]);
     }
     add_source(v, &s);
+    if (v->warned)
+        add(&s, "; this would deny it, but the policy only warns");
     if (v->action == POLICY_DENY && v->source != POLICY_BY_NEVER) {
         if (v->rule < 0 && p)
             add_near(p, &q, &s);

@@ -52,6 +52,7 @@ struct preset {
 struct policy {
     bool shared; /* a named preset: constant */
     enum fallback fallback;
+    bool warns; /* denies nothing: says what it would */
     struct rule *rules;
     size_t n_rules;
     struct rule *injections;

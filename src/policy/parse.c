@@ -322,6 +322,18 @@ static enum err_code read_default(struct parser *p, const json_t *json)
     return ERR_OK;
 }
 
+static enum err_code read_mode(struct parser *p, const json_t *json)
+{
+    const char *text = json_string_value(json);
+
+    at(p, "mode");
+    if (!text || (strcmp(text, "enforce") != 0 && strcmp(text, "warn") != 0))
+        return bad(p, "found \"%.40s\", allowed are \"enforce\" and \"warn\"",
+                   text ? text : "(no string)");
+    p->policy->warns = strcmp(text, "warn") == 0;
+    return ERR_OK;
+}
+
 static enum err_code read_presets(struct parser *p, const json_t *json)
 {
     size_t n = json_array_size(json);
@@ -392,11 +404,8 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
     static const struct {
         const char *name;
         enum err_code (*read)(struct parser *p, const json_t *json);
-    } fields[] = {{"default", read_default},
-                  {"presets", read_presets},
-                  {"rules", read_rules},
-                  {"inject", read_inject},
-                  {"limits", read_limits}};
+    } fields[] = {{"default", read_default}, {"mode", read_mode},     {"presets", read_presets},
+                  {"rules", read_rules},     {"inject", read_inject}, {"limits", read_limits}};
     const char *key;
     json_t *value;
 
@@ -408,12 +417,11 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
 
         while (i < ARRAY_SIZE(fields) && strcmp(key, fields[i].name) != 0)
             i++;
-        code =
-            i < ARRAY_SIZE(fields)
-                ? fields[i].read(p, value)
-                : bad(p,
-                      "no such key: \"%.40s\"; there are default, presets, rules, inject, limits",
-                      key);
+        code = i < ARRAY_SIZE(fields) ? fields[i].read(p, value)
+                                      : bad(p,
+                                            "no such key: \"%.40s\"; there are default, mode, "
+                                            "presets, rules, inject, limits",
+                                            key);
         if (code != ERR_OK)
             return code;
     }

@@ -6,6 +6,7 @@
  * A policy is a JSON object, docs/policy.md:
  *
  *   {"default": "deny" | "public" | "allow",
+ *    "mode": "enforce" | "warn",
  *    "presets": ["package-registries"],
  *    "rules": [{"name": "api", "action": "allow" | "deny",
  *               "domains": ["api.example.com", "*.example.org"], "addresses": ["203.0.113.0/24"],
@@ -28,6 +29,10 @@
  * end for all that follows. Only an address range of an allow rule, or the default
  * "allow", opens addresses that are not public: a name alone does not, whatever it resolves to. And an
  * address range alone opens no name: nothing is resolved for the chance that it might be in it.
+ *
+ * "mode": "warn": what nothing allows, or a rule denies, is allowed and marked (struct policy_verdict.warned), so that
+ * its owner sees what it would deny; never what POLICY_NEVER is about, and no credential is put on it. Another policy's
+ * word (policy_both) holds as before.
  *
  * "inject" puts credentials on requests that are allowed anyway; it allows nothing. Of those that match
  * a request one is used: exact names come before suffixes, longer suffixes before shorter ones, then
@@ -79,6 +84,7 @@ enum policy_source {
 struct policy_verdict {
     enum policy_action action;
     enum policy_source source;
+    bool warned;             /* allowed, for the policy only warns */
     int rule;                /* number of the rule from 0, or -1 */
     const char *name;        /* of the rule, preset or default: "rule 3", "public"; the policy's */
     const char *credential;  /* to put on the request, or NULL; the policy's */

@@ -416,6 +416,19 @@ def test_the_command_line(stack, cli, tmp_path):
     assert "MODEL_KEY" in cli("policy", "explain", one, "web.example.com", "GET", "/")
     cli("policy", "set", one, "public")
     assert json.loads(cli("policy", "show", one)) == {"default": "public"}
+    assert "(would be denied)" not in cli("audit", f"--sandbox={one}")
+    policy.write_text('{"mode": "warn", "rules": [{"action": "deny", "domains": ["other.example.net"]}]}')
+    cli("policy", "set", one, str(policy))
+    for host in ("web.example.com", "other.example.net"):
+        cli("exec", one, "--", "curl", "-sS", "--max-time", "20", f"http://{host}/learned?x")
+    assert "(would be denied)" in cli("audit", f"--sandbox={one}")
+    learned = json.loads(cli("policy", "learned", one))
+    assert learned == {"default": "deny", "rules": [{"action": "allow", "ports": [80], "domains": ["web.example.com"],
+                                                     "methods": ["GET"], "paths": ["/learned"]}]}
+    policy.write_text(json.dumps(learned))
+    cli("policy", "set", one, str(policy))
+    assert "egress_denied" not in cli("exec", one, "--", "curl", "-sS", "--max-time", "20", "http://web.example.com/learned")
+    assert "egress_denied" in cli("exec", one, "--", "curl", "-sS", "--max-time", "20", "http://web.example.com/else")
     policy.write_text('{"rules": [{"action": "allow", "ports": [70000]}]}')
     assert "rules[0].ports[0]" in cli("policy", "set", one, str(policy), status=1)
     cli("kill", "-q", one)

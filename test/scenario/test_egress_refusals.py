@@ -328,3 +328,23 @@ def test_refusals_that_are_alike_are_one(world, box):
     assert [(d["port"], d.get("count", 1)) for d in world.denials(box)] == [(80, 7)]
     line, = box.curl("http://cay.internal/denials.txt").stdout.splitlines()
     assert "other.example.net:80 [deny] (7 times)" in line, line
+
+
+# -- a policy that only warns ----------------------------------------------------------------------------
+
+
+def test_a_policy_that_only_warns_lets_pass_and_says_so(world):
+    rules = [{"action": "deny", "name": "no", "domains": ["other.example.net"]}]
+    s = world.sandbox({"mode": "enforce", "rules": rules})
+    try:
+        assert "egress_denied" in s.curl("http://other.example.net/").stdout  # the control
+        assert world.put(s, {"mode": "warn", "rules": rules})[0] == 204
+        for name in ("other.example.net", "web.example.com"):
+            assert json.loads(s.curl(f"http://{name}/x").stdout)["path"] == "/x"
+            assert records(world, s, event="request", name=name, verdict="allow", warned=True)
+        assert world.put(s, {"mode": "warn"}, ceiling={"rules": ALLOWED})[0] == 204
+        assert "egress_denied" in s.curl("http://other.example.net/").stdout, "a ceiling was only a warning"
+        assert "x" in s.curl("http://web.example.com/x").stdout
+        assert json.loads(s.curl("http://169.254.169.254/").stdout)["rule"] == "never"
+    finally:
+        world.end(s)

@@ -589,6 +589,37 @@ static void test_near_misses(void **state)
     policy_free(p);
 }
 
+/* It denies nothing that a policy could allow, and says so; another policy's word holds. */
+static void test_a_policy_that_only_warns(void **state)
+{
+    static const char rules[] =
+        "{\"mode\": \"%s\", \"rules\": [{\"action\": \"deny\", \"domains\": "
+        "[\"no.example\"]}, {\"action\": \"allow\", \"domains\": [\"yes.example\"]}], "
+        "\"inject\": [{\"credential\": \"K\", \"domains\": [\"*.example\"]}]}";
+    struct policy_address metadata = address("169.254.169.254");
+    char text[512];
+
+    for (int warns = 0; warns < 2; warns++) {
+        snprintf(text, sizeof(text), rules, warns ? "warn" : "enforce");
+        struct policy *p = policy(text), *ceiling = policy("{}");
+        struct policy_verdict v = policy_request(p, "no.example", NULL, 443, "GET", "/");
+
+        assert_int_equal(v.action, warns ? POLICY_ALLOW : POLICY_DENY);
+        assert_int_equal(v.warned, warns);
+        assert_null(v.credential);
+        v = policy_name(p, "else.test", 443);
+        assert_int_equal(v.action, warns ? POLICY_ALLOW : POLICY_DENY);
+        assert_int_equal(policy_both(v, policy_name(ceiling, "else.test", 443)).action,
+                         POLICY_DENY);
+        v = policy_request(p, "yes.example", NULL, 443, "GET", "/");
+        assert_false(v.warned);
+        assert_string_equal(v.credential, "K");
+        assert_int_equal(policy_address(p, NULL, &metadata, 80).action, POLICY_DENY);
+        policy_free(p);
+        policy_free(ceiling);
+    }
+}
+
 static void test_names(void **state)
 {
     char long_label[80], out[POLICY_NAME_MAX + 1];
@@ -716,6 +747,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_explain),
         cmocka_unit_test(test_near_misses),
+        cmocka_unit_test(test_a_policy_that_only_warns),
         cmocka_unit_test(test_matches),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_address_texts),

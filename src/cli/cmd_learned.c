@@ -1,0 +1,165 @@
+/* policy learned: a policy that would allow what a sandbox has tried, made of its records in the audit log. Where its
+ * policy only warns ("mode": "warn") that is all that it needs. */
+#include "cli/commands.h"
+#include "policy/policy.h"
+
+#include <string.h>
+
+#define RECORDS   "10000" /* the most that the server gives at a time */
+#define PATHS_MAX 64u     /* of one host and port; more: any path */
+
+/* What is asked of one host and port: sets, as objects. */
+struct tried {
+    json_t
+        *rule; /* {"methods": {}, "paths": {}, "addresses": {}, "port": n, "name": or "address"} */
+};
+
+static bool is_decision(const json_t *r)
+{
+    const char *event = cli_text(r, "event");
+
+    return strcmp(event, "connection") == 0 || strcmp(event, "request") == 0;
+}
+
+/* What a rule has denied was denied on purpose, as what the operator's ceiling or nobody opens; and what was no policy's
+ * word (limits, names that do not agree) has no rule to learn. */
+static bool is_wanted(const json_t *r)
+{
+    const char *source = cli_text(r, "source");
+    bool denied = strcmp(cli_text(r, "verdict"), "deny") == 0 ||
+                  json_is_true(json_object_get(r, "warned"));
+
+    return !denied || strcmp(source, "default") == 0;
+}
+
+static json_t *rule_of(json_t *all, const json_t *r)
+{
+    bool by_name = *cli_text(r, "name") != 0;
+    const char *host = cli_text(r, by_name ? "name" : "address");
+    int port = (int)json_integer_value(json_object_get(r, "port"));
+    char key[300];
+    json_t *rule;
+
+    snprintf(key, sizeof(key), "%.255s:%d", host, port);
+    rule = json_object_get(all, key);
+    if (!rule && *host) {
+        rule = json_pack("{s:s, s:i, s:{}, s:{}, s:{}}", by_name ? "name" : "address", host, "port",
+                         port, "methods", "paths", "addresses");
+        json_object_set_new(all, key, rule);
+    }
+    return rule;
+}
+
+/* Paths that a policy cannot have as they are: cut in the log, or of two readings. */
+static bool is_plain_path(const char *path)
+{
+    json_t *json = json_pack("{s:[{s:s, s:[s]}]}", "rules", "action", "allow", "paths", path);
+    struct policy *p = NULL;
+    bool plain = !strchr(path, '*') && policy_new(json, &p, NULL) == ERR_OK;
+
+    policy_free(p);
+    json_decref(json);
+    return plain;
+}
+
+static void learn(json_t *all, const json_t *r)
+{
+    json_t *rule = is_decision(r) && is_wanted(r) ? rule_of(all, r) : NULL;
+    const char *method = cli_text(r, "method"), *path = cli_text(r, "path"),
+               *address = cli_text(r, "address");
+    struct policy_address a;
+
+    if (!rule)
+        return;
+    if (*method)
+        json_object_set_new(json_object_get(rule, "methods"), method, json_true());
+    if (*path)
+        json_object_set_new(json_object_get(rule, "paths"), is_plain_path(path) ? path : "",
+                            json_true());
+    /* Only a rule that has it opens an address that is not public. */
+    if (*address && policy_address_parse(address, &a) == 0 && !policy_address_is_public(&a))
+        json_object_set_new(json_object_get(rule, "addresses"), address, json_true());
+}
+
+static json_t *keys(const json_t *set)
+{
+    json_t *list = json_array(), *value;
+    const char *key;
+
+    json_object_foreach ((json_t *)(uintptr_t)set, key, value)
+        json_array_append_new(list, json_string(key));
+    return list;
+}
+
+static json_t *finish_rule(const json_t *learned)
+{
+    const json_t *methods = json_object_get(learned, "methods"),
+                 *paths = json_object_get(learned, "paths"),
+                 *addresses = json_object_get(learned, "addresses");
+    json_t *rule = json_pack("{s:s, s:[O]}", "action", "allow", "ports",
+                             json_object_get(learned, "port"));
+
+    if (json_object_get(learned, "name"))
+        json_object_set_new(rule, "domains", json_pack("[O]", json_object_get(learned, "name")));
+    if (json_object_size(addresses) > 0)
+        json_object_set_new(rule, "addresses", keys(addresses));
+    else if (json_object_get(learned, "address"))
+        json_object_set_new(rule, "addresses",
+                            json_pack("[O]", json_object_get(learned, "address")));
+    if (json_object_size(methods) > 0)
+        json_object_set_new(rule, "methods", keys(methods));
+    if (json_object_size(paths) > 0 && json_object_size(paths) <= PATHS_MAX &&
+        !json_object_get(paths, ""))
+        json_object_set_new(rule, "paths", keys(paths));
+    return rule;
+}
+
+static json_t *policy_of(const json_t *records)
+{
+    json_t *all = json_object(), *rules = json_array(), *value, *r;
+    const char *key;
+    size_t i;
+
+    json_array_foreach (records, i, r)
+        learn(all, r);
+    json_object_foreach (all, key, value)
+        json_array_append_new(rules, finish_rule(value));
+    json_decref(all);
+    return json_pack("{s:s, s:o}", "default", "deny", "rules", rules);
+}
+
+static void print(const struct cli *c, json_t *policy)
+{
+    if (c->json) {
+        cli_print_json(policy);
+        return;
+    }
+    json_dumpf(policy, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+    putchar('\n');
+    json_decref(policy);
+}
+
+int cmd_policy_learned(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    struct policy *checked = NULL;
+    struct api_sandbox s;
+    json_t *records = NULL, *policy = NULL;
+    char path[200];
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_sandbox_open(&a, c->operands[0], &s, &e) == ERR_OK) {
+        snprintf(path, sizeof(path), "/cay/v1/audit?sandbox=%s&limit=" RECORDS, s.id);
+        if (api_call(&a, "GET", path, NULL, &records, &e) == ERR_OK)
+            policy = policy_of(records);
+    }
+    api_close(&a);
+    json_decref(records);
+    if (policy && policy_new(policy, &checked, &e) == ERR_OK)
+        print(c, json_incref(policy));
+    policy_free(checked);
+    json_decref(policy);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
