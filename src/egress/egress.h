@@ -201,9 +201,10 @@ struct egress_hooks {
                            void (*cb)(void *arg, int fd, const struct err *why), void *arg);
 
     /* Makes what v->credential says of the request: fills o->add and o->remove, from the exchange's
-     * arena. tls: the request leaves encrypted. An error refuses the request. */
+     * arena. v->credential becomes NULL where the request carries no placeholder of it. tls: the request leaves
+     * encrypted. An error refuses the request. */
     enum err_code (*request_prepare)(struct egress *eg, struct flow *f, struct http_exchange *x,
-                                     const struct policy_verdict *v, bool tls,
+                                     struct policy_verdict *v, bool tls,
                                      struct http_relay_options *o, struct err *e);
 
     /* The "credentials" of a sandbox's PUT: checked whole. */

@@ -80,6 +80,7 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
                                      .port = t->port,
                                      .ruled = request_is_ruled(f->sandbox, t),
                                      .tls = true};
+    struct policy_verdict allowed = *p;
     struct err e = {0};
 
     if (inject_decide(&r, h, a, &v->plan, &e) != ERR_OK) {
@@ -87,7 +88,9 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
         say_refused(f, v, 403);
         return;
     }
-    request_allow(f, t, p, h);
+    if (v->plan.without) /* the log says only what left */
+        allowed.credential = NULL;
+    request_allow(f, t, &allowed, h);
 }
 
 static void by_policy(struct flow *f, const struct target *t, const struct h2_flow_lost *lost,

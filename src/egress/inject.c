@@ -370,6 +370,7 @@ enum err_code inject_decide(const struct inject_request *r, const struct http_he
         code = take_names(&p, out);
     out->job = p.job;
     out->redact = p.redact;
+    out->without = p.named && !p.named_stands && !(p.job && p.job->collect);
     if (code != ERR_OK)
         inject_plan_free(out);
     return code;
@@ -403,7 +404,8 @@ static enum err_code find_pipe(const struct inject_plan *plan, struct tlspipes *
 }
 
 enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request *r,
-                             struct http_exchange *x, struct http_relay_options *o, struct err *e)
+                             struct http_exchange *x, struct http_relay_options *o, bool *without,
+                             struct err *e)
 {
     struct inject_plan plan = {.job = NULL};
     struct tlspipe *pipe = NULL;
@@ -413,6 +415,7 @@ enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request
         code = find_pipe(&plan, pipes, o, &pipe, e);
     if (code == ERR_OK) {
         o->remove = plan.remove;
+        *without = plan.without;
         if (pipe && rewrite_prepare(pipe, TAKE_PTR(plan.job), TAKE_PTR(plan.redact)) < 0)
             code = err_set(e, ERR_EXHAUSTED, "out of memory");
     }

@@ -40,6 +40,8 @@ struct inject_plan {
         *remove; /* the client's headers that are left out; NULL-terminated, the arena's */
     struct rewrite_job *job; /* what is done to it; never NULL */
     struct redact *redact;   /* what its answer is searched for, or NULL */
+    bool
+        without; /* the credential that the policy names is a placeholder's, and is nowhere in it */
 };
 
 /* head lives as long as the plan is used. ERR_DENIED, ERR_INVALID, ERR_TOO_LARGE: the request is refused;
@@ -51,4 +53,5 @@ void inject_plan_free(struct inject_plan *plan);
 /* The same for the relay. Fills o->remove from x's arena, and may replace o->fd by a descriptor of its own
  * (the old one is taken over then). On an error nothing was changed. */
 enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request *r,
-                             struct http_exchange *x, struct http_relay_options *o, struct err *e);
+                             struct http_exchange *x, struct http_relay_options *o, bool *without,
+                             struct err *e);

@@ -20,7 +20,7 @@
 /* -- credentials ------------------------------------------------------------------------------- */
 
 static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exchange *x,
-                             const struct policy_verdict *v, bool tls, struct http_relay_options *o,
+                             struct policy_verdict *v, bool tls, struct http_relay_options *o,
                              struct err *e)
 {
     char room[POLICY_NAME_MAX + 1];
@@ -34,7 +34,12 @@ static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exch
     (void)host_agrees(http_exchange_head(x), &t, room); /* forward.c has seen that it does */
     r.said = t.said;
     r.ruled = request_is_ruled(f->sandbox, &t);
-    return inject_prepare(eg->intercept->pipes, &r, x, o, e);
+    bool without = false;
+    enum err_code code = inject_prepare(eg->intercept->pipes, &r, x, o, &without, e);
+
+    if (without) /* the log says only what left */
+        v->credential = NULL;
+    return code;
 }
 
 static enum err_code open_credentials(struct egress *eg, const char *tenant, const json_t *json,

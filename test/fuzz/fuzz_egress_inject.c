@@ -77,6 +77,7 @@ static void handler(struct http_exchange *x, void *ctx)
                                      .port = 443,
                                      .tls = !(choice & 0x80)};
     struct err e = {0};
+    bool without = false;
 
     opened++;
     http_exchange_set(x, NULL, on_close);
@@ -84,7 +85,7 @@ static void handler(struct http_exchange *x, void *ctx)
         http_respond_error(x, 503, "one is enough");
         return;
     }
-    if (inject_prepare(pipes, &r, x, &o, &e) != ERR_OK) {
+    if (inject_prepare(pipes, &r, x, &o, &without, &e) != ERR_OK) {
         FUZZ_CHECK(e.text[0] && !strstr(e.text, SECRET));
         http_respond_error(x, 403, "%s", e.text);
         return;

@@ -348,3 +348,16 @@ def test_a_policy_that_only_warns_lets_pass_and_says_so(world):
         assert json.loads(s.curl("http://169.254.169.254/").stdout)["rule"] == "never"
     finally:
         world.end(s)
+
+
+# -- the log names a credential where it left --------------------------------------------------------------
+
+
+def test_a_request_without_the_placeholder_is_logged_without_the_credential(world):
+    """At 009d670 it was logged as one with it."""
+    key = seal(world, "KEY", "real-key-0123456789", domains=["web.example.com"], kind="placeholder")
+    with sandbox(world, [key], [{"credential": "KEY", "domains": ["web.example.com"]}], ALLOWED) as s:
+        for more in ((), ("-H", "Authorization: Bearer cay-secret:KEY")):
+            assert s.curl("--cacert", s.ca, *more, "https://web.example.com/logged").returncode == 0
+        said = [r.get("credential") for r in records(world, s, event="request", path="/logged", verdict="allow")]
+    assert said == [None, "KEY"]
