@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define V4_BITS       96 /* of the prefix ::ffff:0:0/96 */
-#define NEVER_OWN_MAX 256
+#define V4_BITS 96 /* of the prefix ::ffff:0:0/96 */
 
 /* -- text -------------------------------------------------------------------------------------- */
 
@@ -188,7 +187,7 @@ struct range_list {
 };
 
 static struct range_list never_list, private_list;
-static struct range own[NEVER_OWN_MAX];
+static struct range own[POLICY_NEVER_OWN_MAX];
 static size_t n_own;
 
 static void fill(struct range_list *l, const char *const *text, size_t n)
@@ -284,10 +283,47 @@ bool policy_address_is_public(const struct policy_address *a)
     return !policy_address_is_never(a) && !reaches_list(private_list.ranges, private_list.n, a);
 }
 
-int policy_never_add(const struct policy_address *a, unsigned prefix_bits)
+static unsigned common_bits(const struct in6_addr *a, const struct in6_addr *b)
 {
-    if (n_own == NEVER_OWN_MAX)
-        return -ENOSPC;
-    own[n_own++] = (struct range){.in6 = a->in6, .bits = (uint8_t)MIN(prefix_bits, 128u)};
-    return 0;
+    unsigned n = 0;
+
+    while (n < 128 && ((a->s6_addr[n / 8] ^ b->s6_addr[n / 8]) >> (7 - n % 8) & 1) == 0)
+        n++;
+    return n;
+}
+
+/* The range that needs the least more to hold r, as one that holds both. */
+static void widen(const struct range *r)
+{
+    struct range *best = &own[0];
+    unsigned most = 0;
+
+    for (size_t i = 0; i < n_own; i++) {
+        unsigned n = MIN(common_bits(&own[i].in6, &r->in6), MIN(own[i].bits, r->bits));
+
+        if (n >= most) {
+            best = &own[i];
+            most = n;
+        }
+    }
+    best->bits = (uint8_t)most;
+    for (unsigned bit = most; bit < 128; bit++)
+        best->in6.s6_addr[bit / 8] &= (uint8_t) ~(0x80u >> bit % 8);
+}
+
+bool policy_never_add(const struct policy_address *a, unsigned prefix_bits)
+{
+    struct range r = {.in6 = a->in6, .bits = (uint8_t)MIN(prefix_bits, 128u)};
+
+    if (n_own < POLICY_NEVER_OWN_MAX) {
+        own[n_own++] = r;
+        return false;
+    }
+    widen(&r);
+    return true;
+}
+
+void policy_never_clear(void)
+{
+    n_own = 0;
 }

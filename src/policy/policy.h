@@ -184,6 +184,12 @@ bool policy_address_is_never(const struct policy_address *a);
  * (IANA's special-purpose registries, RFC 6890). */
 bool policy_address_is_public(const struct policy_address *a);
 
-/* Adds one range to what is never reached: the addresses of the host itself. Not thread-safe: before
- * the first question. 0 or -ENOSPC above 256. */
-int policy_never_add(const struct policy_address *a, unsigned prefix_bits);
+#define POLICY_NEVER_OWN_MAX 256u /* ranges that are kept of the host's own addresses */
+
+/* Adds one range to what is never reached: the addresses of the host itself. Never fails open: beyond
+ * POLICY_NEVER_OWN_MAX the range that is nearest is widened to hold it. True when that was done. Not
+ * thread-safe. */
+bool policy_never_add(const struct policy_address *a, unsigned prefix_bits);
+
+/* Forgets what was added: the caller adds all that there is now, within the same turn. */
+void policy_never_clear(void);

@@ -310,6 +310,29 @@ def test_addresses_dialled(stack, host_service, open_box, public):
         assert answered(direct(stack, address, 80, request("", "x"))), f"the control: {address} answers the host"
 
 
+def test_many_addresses_of_the_host(stack, host_service, open_box):
+    """More than are kept one by one; and those that the host no longer has are anybody's."""
+    def change(netns, what, addresses):
+        lines = "".join(f"address {what} {a}/32 dev lo\n" for a in addresses)
+        internet.run("ip", "-netns", netns, "-batch", "-", input=lines)
+
+    def answers(addresses):
+        return [answered(a) for a in raw(open_box, [(a, 80, request("", a)) for a in addresses])]
+
+    many = [f"11.7.{n // 200}.{n % 200 + 1}" for n in range(400)]
+    looked_at = [many[n] for n in (0, 1, 150, 255, 256, 257, 300, 398, 399)]
+    change(stack.networks.host, "add", many)
+    try:
+        assert all(answered(direct(stack, a, 80, request("", a))) for a in looked_at)  # the control
+        assert not any(answers(looked_at))
+    finally:
+        change(stack.networks.host, "delete", many)
+    change(stack.networks.net, "add", looked_at[-2:])
+    until(lambda: all(answers(looked_at[-2:])), 30)
+    change(stack.networks.net, "delete", looked_at[-2:])
+    assert not any(answers([internet.HOST_ADDRESS, internet.HOST_ADDRESS6]))
+
+
 def test_addresses_spelled(stack, host_service, open_box):
     probes = [p for a in SPELLINGS for p in (("web.example.com", 80, request("", a)), *each_way(a))]
     for sent, got in zip(probes, raw(open_box, probes), strict=True):

@@ -306,9 +306,41 @@ static void test_own_addresses(void **state)
     const struct policy *p = policy_preset("allow");
 
     assert_int_equal(policy_address(p, NULL, &own, 80).action, POLICY_ALLOW);
-    assert_int_equal(policy_never_add(&own, 128), 0);
+    assert_false(policy_never_add(&own, 128));
     assert_int_equal(policy_address(p, NULL, &own, 80).action, POLICY_DENY);
     assert_int_equal(policy_address(p, NULL, &other, 80).action, POLICY_ALLOW);
+}
+
+/* More than are kept one by one: each of them is refused all the same, and forgotten when it went. */
+static void test_many_own_addresses(void **state)
+{
+    struct policy_address far = address("2a00::1"), near = address("93.184.216.34");
+    bool widened = false;
+
+    policy_never_clear();
+    for (unsigned i = 0; i < 3 * POLICY_NEVER_OWN_MAX; i++) {
+        struct policy_address a = address("11.0.0.0");
+
+        a.in6.s6_addr[14] = (uint8_t)(i >> 8);
+        a.in6.s6_addr[15] = (uint8_t)i;
+        assert_int_equal(policy_never_add(&a, 128), i >= POLICY_NEVER_OWN_MAX);
+        widened |= i >= POLICY_NEVER_OWN_MAX;
+        assert_true(policy_address_is_never(&a));
+    }
+    assert_true(widened);
+    for (unsigned i = 0; i < 3 * POLICY_NEVER_OWN_MAX; i++) {
+        struct policy_address a = address("11.0.0.0");
+
+        a.in6.s6_addr[14] = (uint8_t)(i >> 8);
+        a.in6.s6_addr[15] = (uint8_t)i;
+        assert_true(policy_address_is_never(&a));
+    }
+    assert_false(policy_address_is_never(&far));
+    assert_false(policy_address_is_never(&near));
+    assert_true(policy_never_add(&far, 128)); /* and one that is near to none */
+    assert_true(policy_address_is_never(&far));
+    policy_never_clear();
+    assert_false(policy_address_is_never(&far));
 }
 
 static void test_requests(void **state)
@@ -752,7 +784,8 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_address_texts),
         cmocka_unit_test(test_plain_ranges),
-        cmocka_unit_test(test_own_addresses), /* last: what it adds stays */
+        cmocka_unit_test(test_own_addresses),
+        cmocka_unit_test(test_many_own_addresses), /* last: it forgets what was added */
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
