@@ -14,7 +14,7 @@ SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test clients escapes check asan fuzz hostile bench bench-egress egress-clients many pools soak no-trace install clean bad-worlds
+.PHONY: all build up down test clients escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak no-trace install clean bad-worlds
 
 all: build
 
@@ -95,6 +95,11 @@ pools:
 	@$(MAKE) --no-print-directory build
 	@test/pools/measure.py --build=$(BUILD) --json=$(BUILD)/pools.json
 	@test/pools/neighbour.py --build=$(BUILD) $(if $(WRITE),--write=$(WRITE)/reports/neighbour-cost.md)
+
+# What a neighbour of a sandbox at its limits notices. WRITE=docs/reports/fairness.md writes the report.
+bench-fairness:
+	@$(MAKE) --no-print-directory build
+	@$(BUILD)/venv/bin/python test/bench/fairness.py --build=$(BUILD) $(if $(WRITE),--write=$(WRITE))
 
 # So many idle sandboxes at once, and what they cost. WRITE=docs writes docs/many.md.
 many:

@@ -15,10 +15,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define BODY_TIMEOUT_MS  300000
-#define WRITE_TIMEOUT_MS 300000
-#define STOP_MS          500
-#define SWEEP_MS         1000 /* how far past its bytes a sandbox may come */
+#define FORWARD_PATIENT_PER_SECOND 100u /* of a sandbox */
+#define BODY_TIMEOUT_MS            300000
+#define WRITE_TIMEOUT_MS           300000
+#define STOP_MS                    500
+#define SWEEP_MS                   1000 /* how far past its bytes a sandbox may come */
 
 struct forward {
     struct egress *egress;
@@ -167,12 +168,16 @@ static int follow(struct flow *f, const struct line *l)
     return flow_set_target(f, l->want.name, &l->want.address, l->want.port);
 }
 
-/* Asked before anything else is refused: what is said to a request costs as much as what lets it pass. */
+/* Asked before anything else is refused: what is said to a request costs as much as what lets it pass. One
+ * that sends without waiting for answers would be told so as fast as this program can: beyond some a second
+ * the connection ends, and how many begin in a second is limited, too. */
 static bool is_over_rate(struct http_exchange *x, struct flow *f)
 {
     if (request_in_rate(f->sandbox))
         return false;
     request_refuse(f, NULL, "limit", http_exchange_head(x), REQUEST_RATE_REASON);
+    if (!rate_take(&f->sandbox->patient, FORWARD_PATIENT_PER_SECOND))
+        http_exchange_close_after(x);
     forward_say_refused(x, f, 429);
     return true;
 }

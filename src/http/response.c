@@ -84,6 +84,11 @@ static void put_framing(struct http_exchange *x, struct buf *b, int status, int6
 }
 
 /* Can the connection serve another request after this response? */
+void http_exchange_close_after(struct http_exchange *x)
+{
+    x->close = true;
+}
+
 bool response_must_close(const struct http_exchange *x)
 {
     if (x->close || !x->head.keep_alive || x->conn->server->stopping)

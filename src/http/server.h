@@ -79,6 +79,9 @@ uv_loop_t *http_exchange_loop(const struct http_exchange *x);
 uint64_t http_exchange_tag(const struct http_exchange *x);
 struct arena *http_exchange_arena(struct http_exchange *x); /* freed after the close callback */
 
+/* Before its response begins: the connection ends with it, also where more requests came already. */
+void http_exchange_close_after(struct http_exchange *x);
+
 /* What the handler wants to find again. on_close may be NULL. */
 void http_exchange_set(struct http_exchange *x, void *data,
                        void (*on_close)(struct http_exchange *x, void *data));

@@ -41,22 +41,22 @@ def box(world):
 
 
 def flood(sandbox, requests, host=b"v4.example.com", path=b"/denied", batch=50):
-    """Requests that are refused, as many as asked for, over one connection: they are sent without waiting for answers."""
+    """Requests that are refused, as many as asked for, sent without waiting for answers; and how often a connection ended."""
     request = b"GET " + path + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
-    with sandbox.connect(address_of(sandbox, "v4.example.com"), 80) as c:
-        c.settimeout(30)
-        got = sent = 0
-        tail = b""
-        while got < requests:
-            if sent < requests and sent - got <= 2 * batch:
-                c.sendall(request * batch)
-                sent += batch
-            piece = c.recv(1 << 20)
-            if not piece:
-                break
-            got += (tail + piece).count(b"HTTP/1.1 4")
-            tail = (tail + piece)[-9:]
-        return got
+    address = address_of(sandbox, "v4.example.com")
+    got = ended = 0
+    while got < requests:
+        with contextlib.suppress(ConnectionError), sandbox.connect(address, 80) as c:
+            c.settimeout(30)
+            c.sendall(request * batch)
+            tail = b""
+            while got < requests and (piece := c.recv(1 << 20)):
+                n = (tail + piece).count(b"HTTP/1.1 4")
+                tail = (tail + piece)[-9:]
+                got += n
+                c.sendall(request * n)
+        ended += 1
+    return got, ended
 
 
 def test_a_flood_of_refusals_is_counted_and_not_recorded_one_by_one(world, box):
@@ -66,8 +66,8 @@ def test_a_flood_of_refusals_is_counted_and_not_recorded_one_by_one(world, box):
     loud, quiet = box(policy), box(policy, tenant="tenant2")
     quiet.curl("http://v4.example.com/quiet")
     begun = time.monotonic()
-    said = flood(loud, 6000)
-    assert said >= 6000
+    said, ended = flood(loud, 6000)
+    assert ended > 1  # beyond the rate, and 100 answers that say so, a connection is not read on
     took = time.monotonic() - begun
     records = until(lambda: [r for r in world.audit(f"tenant=tenant1&sandbox=sandbox{loud.slot}&limit=10000")]
                     if world.audit(f"tenant=tenant1&sandbox=sandbox{loud.slot}&limit=1")[0]["event"] == "refused" else None)
@@ -75,7 +75,7 @@ def test_a_flood_of_refusals_is_counted_and_not_recorded_one_by_one(world, box):
     counted = sum(r["count"] for r in records if r["event"] == "refused")
     assert counted > 4000
     assert len(alone) <= REFUSALS_PER_SECOND * (took + 3)
-    assert len(alone) + counted == said
+    assert len(alone) + counted >= said - 1  # an answer that was on its way when its connection ended is not counted here
     assert [r["path"] for r in world.audit("tenant=tenant2&verdict=deny")] == ["/quiet"]
     check = json.loads(world.call("GET", "/v1/audit/verify")[1])
     assert check["ok"] and check["rotated_out"] == 0 and check["logs"] >= 2

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""What a neighbour of a sandbox that is at its limits notices: its requests, and what is asked of cay-egress meanwhile.
+
+    test/bench/fairness.py --build=DIR [--write=docs/reports/fairness.md] [--requests=N] [--log-mib=N]
+
+cay-egress alone, in the stand-in internet of test/egress/internet.py. For each load the neighbour's requests are timed quiet
+and loaded by turns, in the same run, so that what else the machine does is in both. The load's processes are niced: it is
+cay-egress that is looked at, not the scheduler. As root."""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RULES = {"rules": [{"name": "some", "domains": ["v4.example.com"], "paths": ["/", "/bytes/*"], "action": "allow"}]}
+ROUNDS = 5
+HEAD = """# Fairness of the way out
+
+Written by `make bench-fairness`; do not edit. Kernel {kernel}, {cores} cores, load of the machine {load:.1f} at the start, commit {commit}.
+
+One sandbox is at a limit, its neighbour (of another tenant) sends {requests} requests over HTTP, each on a connection of its
+own, in {rounds} rounds quiet and {rounds} loaded, by turns. The load's processes are on the same cores, niced.
+"""
+
+
+def percentile(values, p):
+    return sorted(values)[min(len(values) - 1, int(len(values) * p))]
+
+
+def request(sandbox, address):
+    begun = time.monotonic()
+    with sandbox.connect(address, 80) as c:
+        c.sendall(b"GET / HTTP/1.1\r\nHost: v4.example.com\r\nConnection: close\r\n\r\n")
+        data = b""
+        while piece := c.recv(65536):
+            data += piece
+    assert data.startswith(b"HTTP/1.1 200"), data[:200]
+    return time.monotonic() - begun
+
+
+@contextlib.contextmanager
+def children(what, count=1):
+    """Runs what(number) in so many processes of its own, until the block ends."""
+    pids = []
+    for number in range(count):
+        pid = os.fork()
+        if pid == 0:
+            os.nice(19)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            try:
+                while True:
+                    with contextlib.suppress(OSError):
+                        what(number)
+                    time.sleep(0.01)
+            finally:
+                os._exit(0)
+        pids.append(pid)
+    time.sleep(1)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+            os.waitpid(pid, 0)
+        time.sleep(0.3)
+
+
+def pipeline(sandbox, address, path):
+    """Requests as fast as they are answered, over one connection."""
+    batch = b"GET " + path + b" HTTP/1.1\r\nHost: v4.example.com\r\n\r\n"
+    with sandbox.connect(address, 80) as c:
+        c.settimeout(5)
+        c.sendall(batch * 100)
+        while data := c.recv(1 << 20):
+            c.sendall(batch * data.count(b"HTTP/1.1 "))
+
+
+def hold(sandbox, address, count, say=b""):
+    held = []
+    with contextlib.suppress(OSError):
+        for _ in range(count):
+            c = sandbox.connect(address, 80)
+            c.sendall(say)
+            held.append(c)
+    time.sleep(3600)
+
+
+def download(sandbox, address):
+    with sandbox.connect(address, 80) as c:
+        c.sendall(b"GET /bytes/4000000000 HTTP/1.1\r\nHost: v4.example.com\r\n\r\n")
+        while c.recv(1 << 20):
+            pass
+
+
+def ask_log(world, connection):
+    c = connection(world.control, 60)
+    with contextlib.closing(c):
+        c.request("GET", "/v1/audit?sandbox=none&limit=10000")
+        c.getresponse().read()
+
+
+def timed(what):
+    begun = time.monotonic()
+    what()
+    return (time.monotonic() - begun) * 1000
+
+
+def calls_of(world, sandbox):
+    """What the operator and cayd need meanwhile."""
+    seal = {"tenant": "tenant2", "name": "A", "value": "long-enough-value",
+            "bind": {"domains": ["a.example.com"], "kind": "header", "header": "X-Key"}}
+
+    def put():
+        assert world.put(sandbox, RULES, tenant="tenant2")[0] == 204
+
+    return {"policy": put, "sealing": lambda: world.call("POST", "/v1/seal", seal),
+            "audit": lambda: world.audit("tenant=tenant2&limit=100")}
+
+
+def measure(world, neighbour, address, load, requests):
+    quiet, loaded = [], []
+    slowest = dict.fromkeys(calls_of(world, neighbour), 0.0)
+    each = max(1, requests // ROUNDS)
+    for _ in range(ROUNDS):
+        quiet += [request(neighbour, address) for _ in range(each)]
+        with load():
+            loaded += [request(neighbour, address) for _ in range(each)]
+            for name, call in calls_of(world, neighbour).items():
+                slowest[name] = max(slowest[name], *(timed(call) for _ in range(5)))
+    return quiet, loaded, slowest
+
+
+def fill_log(world, mib):
+    line = json.dumps({"time": "2026-01-02T03:04:05.678Z", "event": "request", "sandbox": "x", "tenant": "tenant9",
+                       "verdict": "allow", "path": "/" + "p" * 400, "prev": "0" * 64}, separators=(",", ":")) + "\n"
+    with open(world.audit_log("tenant9"), "w", encoding="ascii") as f:
+        for _ in range(mib * 1024 * 1024 // len(line) // 1000):
+            f.write(line * 1000)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--build", required=True)
+    p.add_argument("--write")
+    p.add_argument("--requests", type=int, default=500)
+    p.add_argument("--log-mib", type=int, default=175)
+    o = p.parse_args()
+    os.environ["CAY_BUILD"] = str(pathlib.Path(o.build).resolve())
+    sys.path[:0] = [str(ROOT / "test/scenario"), str(ROOT / "test/egress")]
+    from test_egress_engine import ZONE, address_of
+    from worldlib import make_world
+    from internet import UnixConnection
+
+    text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=ROUNDS,
+                        commit=subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
+                                              check=True).stdout.strip()),
+            "| the other is at its limit of | quiet p50 | p99 | loaded p50 | p99 | ratio of p99 | slowest policy | sealing | audit |",
+            "|---|---|---|---|---|---|---|---|---|"]
+    world = make_world(ZONE)
+    try:
+        fill_log(world, o.log_mib)
+        world.kill_egress()
+        world.start_egress()
+        loud, neighbour = world.sandbox(RULES), world.sandbox(RULES, tenant="tenant2")
+        there, here = address_of(loud, "v4.example.com"), address_of(neighbour, "v4.example.com")
+        loads = {
+            "refused requests (two pipelined connections)": lambda: children(lambda _: pipeline(loud, there, b"/denied"), 2),
+            "allowed requests a second": lambda: children(lambda _: pipeline(loud, there, b"/"), 2),
+            "connections (1024, idle)": lambda: children(lambda _: hold(loud, there, 1024)),
+            "connections (1024, a request begun)": lambda: children(lambda _: hold(loud, there, 1024, b"GET / HTTP/1.1\r\n")),
+            "downloads (8)": lambda: children(lambda _: download(loud, there), 8),
+            f"questions about a log of {o.log_mib} MiB (64)": lambda: children(lambda _: ask_log(world, UnixConnection), 64),
+        }
+        for name, load in loads.items():
+            quiet, loaded, slowest = measure(world, neighbour, here, load, o.requests)
+            q, b = percentile(quiet, 0.99) * 1000, percentile(loaded, 0.99) * 1000
+            text.append(f"| {name} | {percentile(quiet, 0.5) * 1000:.2f} ms | {q:.2f} ms | {percentile(loaded, 0.5) * 1000:.2f} ms | "
+                        f"{b:.2f} ms | {b / q:.2f} | " + " | ".join(f"{slowest[k]:.0f} ms" for k in ("policy", "sealing", "audit")) + " |")
+            print(text[-1], flush=True)
+    finally:
+        world.close()
+    result = "\n".join(text) + "\n"
+    if o.write:
+        pathlib.Path(o.write).write_text(result)
+    print(result)
+
+
+if __name__ == "__main__":
+    main()
