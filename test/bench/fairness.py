@@ -175,7 +175,7 @@ def main():
             "allowed requests a second": lambda: children(lambda _: pipeline(loud, there, b"/"), 2),
             "connections (1024, idle)": lambda: children(lambda _: hold(loud, there, 1024)),
             "connections (1024, a request begun)": lambda: children(lambda _: hold(loud, there, 1024, b"GET / HTTP/1.1\r\n")),
-            "downloads (8)": lambda: children(lambda _: download(loud, there), 8),
+            "downloads (2)": lambda: children(lambda _: download(loud, there), 2),
             f"questions about a log of {o.log_mib} MiB (64)": lambda: children(lambda _: ask_log(world, UnixConnection), 64),
         }
         for name, load in loads.items():
