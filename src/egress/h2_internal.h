@@ -13,6 +13,7 @@
 
 #include "egress/h2.h"
 #include "egress/h2_head.h"
+#include "egress/unzip.h"
 
 enum side { H2_CLIENT, H2_SERVER, H2_SIDES };
 
@@ -42,6 +43,7 @@ struct h2_stream {
     struct rewrite_job *job;      /* while the request's body is collected for it */
     struct buf collected;
     struct redact *redact;
+    struct unzip *unzip; /* the answer's body is compressed, and has not all been passed on */
     bool begun; /* the client has the head of its answer */
     bool deaf;  /* what the client still sends is thrown away */
     size_t thrown_bytes;
@@ -156,6 +158,9 @@ void stream_forget_job(struct h2_stream *s);
 void stream_hush(struct h2_stream *s, uint64_t now);
 void stream_free(struct h2_stream *s);
 
+/* n bytes that came for that side have been passed on, or used up: their sender may send more. */
+void stream_pay(struct h2_stream *s, enum side to, size_t n);
+
 /* -- h2_request.c ------------------------------------------------------------------------------ */
 
 /* Its head is whole, in the client's fields. */
@@ -172,6 +177,9 @@ int request_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_f
 int response_head(struct h2_stream *s, bool ends);
 int response_data(struct h2_stream *s, const char *data, size_t n);
 int response_ended(struct h2_stream *s);
+
+/* Of a compressed answer, some more for the client to read; -errno. unzip is gone when that was all. */
+int response_more(struct h2_stream *s);
 int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
 
 /* Answered here, if nothing was yet; the server's stream is given up. */

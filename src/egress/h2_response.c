@@ -35,7 +35,7 @@ static int clean_fields(struct h2_stream *s, const struct h2_fields *f, struct h
     for (size_t i = 0; i < f->count && rc == 0; i++) {
         const char *name = h2_fields_name(f, i), *value = h2_fields_value(f, i), *said = name;
 
-        if (name[0] == ':' || h2_is_hop(name))
+        if (name[0] == ':' || h2_is_hop(name) || (s->unzip && reflect_is_of_coded(name)))
             continue;
         buf_clear(&b);
         if (s->redact) {
@@ -52,12 +52,17 @@ static int clean_fields(struct h2_stream *s, const struct h2_fields *f, struct h
     return rc;
 }
 
-static bool is_coded(const struct h2_fields *f)
+/* How its body is compressed; messages in a body cannot be decompressed. */
+static enum unzip_coding coding_of(const struct h2_fields *f)
 {
+    size_t n = 0;
+
     for (size_t i = 0; i < f->count; i++)
-        if (reflect_is_coded(&(struct http_header){h2_fields_name(f, i), h2_fields_value(f, i)}))
-            return true;
-    return false;
+        if (reflect_is_coded(&(struct http_header){h2_fields_name(f, i), h2_fields_value(f, i)})) {
+            if (++n > 1 || strcmp(h2_fields_name(f, i), "content-encoding") != 0)
+                return UNZIP_OTHER;
+        }
+    return n == 0 ? UNZIP_NONE : unzip_coding_of(h2_fields_get(f, "content-encoding"));
 }
 
 /* Where each side may wait for the other's last byte. */
@@ -98,6 +103,7 @@ int response_head(struct h2_stream *s, bool ends)
 {
     const struct h2_fields *f = &s->line->end[H2_SERVER].fields;
     struct h2_fields *out;
+    enum unzip_coding coding = UNZIP_NONE;
     int status = h2_fields_status(f), rc;
 
     if (!s->open[H2_CLIENT])
@@ -106,7 +112,9 @@ int response_head(struct h2_stream *s, bool ends)
         response_fail(s, 502, "the server's answer has no good head, or one that is too large");
         return 0;
     }
-    if (s->redact && status >= 200 && !ends && is_coded(f)) {
+    if (s->redact && status >= 200 && !ends)
+        coding = coding_of(f);
+    if (coding == UNZIP_OTHER) {
         response_fail(s, 502, REFLECT_CODED_REASON);
         return 0;
     }
@@ -114,6 +122,8 @@ int response_head(struct h2_stream *s, bool ends)
         response_fail(s, 502, REFLECT_PART_REASON);
         return 0;
     }
+    if (coding != UNZIP_NONE && !(s->unzip = unzip_new(coding, s->to[H2_CLIENT].bytes.max)))
+        return -ENOMEM;
     out = calloc(1, sizeof(*out));
     if (!out)
         return -ENOMEM;
@@ -135,12 +145,47 @@ int response_data(struct h2_stream *s, const char *data, size_t n)
 
     if (!s->redact)
         return buf_append(b, data, n);
+    if (s->unzip)
+        return unzip_feed(s->unzip, data, n);
     rc = redact_feed(s->redact, data, n, true);
     return rc == 0 ? redact_take(s->redact, false, b) : rc;
 }
 
+/* One step in; what it took of what waits is paid for. > 0, 0: there was none, or -errno. */
+static int unzip_step(struct h2_stream *s)
+{
+    CLEANUP_BUF struct buf raw;
+    size_t waiting = unzip_waiting(s->unzip);
+    int n, rc = 0;
+
+    buf_init(&raw, UNZIP_STEP_BYTES);
+    n = unzip_next(s->unzip, &raw);
+    stream_pay(s, H2_CLIENT, waiting - unzip_waiting(s->unzip));
+    if (n > 0)
+        rc = redact_feed(s->redact, raw.data, raw.len, true);
+    if (n > 0 && rc == 0)
+        rc = redact_take(s->redact, false, &s->to[H2_CLIENT].bytes);
+    return rc < 0 ? rc : n;
+}
+
+int response_more(struct h2_stream *s)
+{
+    struct h2_body *b = &s->to[H2_CLIENT];
+    int rc = 1;
+
+    while (rc > 0 && b->bytes.len == 0)
+        rc = unzip_step(s);
+    if (rc != 0 || !b->ended)
+        return MIN(rc, 0);
+    rc = unzip_is_whole(s->unzip) ? redact_take(s->redact, true, &b->bytes) : -EBADMSG;
+    unzip_free(TAKE_PTR(s->unzip));
+    return rc;
+}
+
 int response_ended(struct h2_stream *s)
 {
+    if (s->unzip) /* when all that waits has been read */
+        return 0;
     return s->redact && s->open[H2_CLIENT] ? redact_take(s->redact, true, &s->to[H2_CLIENT].bytes)
                                            : 0;
 }
@@ -149,6 +194,8 @@ int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_
 {
     int rc = response_ended(s); /* they are no part of the body */
 
+    if (s->unzip) /* they would come before what is still to be searched */
+        return 0;
     return rc == 0 ? clean_fields(s, f, out) : rc;
 }
 

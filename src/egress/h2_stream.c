@@ -90,6 +90,11 @@ static void pay(struct h2_stream *s, enum side to, size_t n)
     end_credit(&s->line->end[from], s->open[from] ? s->id[from] : 0, n, connection);
 }
 
+void stream_pay(struct h2_stream *s, enum side to, size_t n)
+{
+    pay(s, to, n);
+}
+
 /* What is on its way to that side does not go on. */
 static void drop(struct h2_stream *s, enum side to)
 {
@@ -124,6 +129,7 @@ void stream_free(struct h2_stream *s)
     stream_forget_job(s);
     wipe(&s->collected);
     redact_free(s->redact);
+    unzip_free(s->unzip);
     arena_free(&s->arena);
     free(s);
 }
@@ -274,20 +280,26 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
     struct h2_end *e = arg;
     struct h2_stream *s = source->ptr;
     struct h2_body *b = &s->to[e->side];
-    size_t n = MIN(size, b->bytes.len);
+    bool zipped = s->unzip && e->side == H2_CLIENT; /* response_more has paid */
+    size_t n;
 
-    if (n == 0 && !b->ended)
+    if (zipped && b->bytes.len == 0 && response_more(s) < 0)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    n = MIN(size, b->bytes.len);
+    if (n == 0 && (!b->ended || (zipped && s->unzip)))
         return NGHTTP2_ERR_DEFERRED;
     if (n > 0) {
         memcpy(out, b->bytes.data, n);
         buf_consume(&b->bytes, n);
+    }
+    if (n > 0 && !zipped) {
         pay(s, e->side, n);
         widen(s, e->side, n);
     }
     if (b->bytes.len > 0)
         return (ssize_t)n;
     wipe(&b->bytes);
-    if (!b->ended)
+    if (!b->ended || (zipped && s->unzip))
         return (ssize_t)n;
     b->left = true;
     *flags |= NGHTTP2_DATA_FLAG_EOF;

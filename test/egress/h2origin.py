@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import json
 import pathlib
+import random
 import ssl
 import sys
 
@@ -173,7 +174,13 @@ class Origin(asyncio.Protocol):
         self.send(stream, b"", end=True, trailers=[("x-echo", dict(headers).get("authorization", "none"))])
 
     def on_echo_gzip(self, stream, headers):
-        self.say(stream, gzip.compress(json.dumps(headers).encode()), content_encoding="gzip")
+        """Compressed whatever was asked; `?large`: after 40 MB that are hardly compressed, `?cut`: without its end."""
+        how, text = self.heads[stream][2].partition("?")[2], json.dumps(headers).encode()
+        if how == "large":
+            noise = random.Random(1).randbytes(4_000_000)
+            text = noise * 10 + text
+        data = gzip.compress(text, 1)
+        self.say(stream, data[:-9] if how == "cut" else data, content_encoding="br" if how == "other" else "gzip")
 
     def on_bytes(self, stream, _):
         self.say(stream, b"x" * int(self.heads[stream][2].split("/")[2]))

@@ -262,9 +262,24 @@ def test_reflected_secret_is_redacted(box, origin, path):
 
 
 def test_not_by_compressed_echo(box, origin):
-    r = curl(box, "-i", "--compressed", f"{URL}/echo-gzip")
-    assert "502" in r.stdout.splitlines()[0] and "compressed" in r.stdout
+    """Of a server that compresses whatever it was asked: decompressed, and searched."""
+    r = curl(box, "-i", f"{URL}/echo-gzip", f"{URL}/v1/next")
+    assert "200" in r.stdout.splitlines()[0] and "[redacted]" in r.stdout and '{"ok": true}' in r.stdout, r.stdout
+    assert "content-encoding" not in r.stdout
     assert headers(origin.seen()[0])["accept-encoding"] == "identity"
+    other = curl(box, "-i", f"{URL}/echo-gzip?other")
+    assert "502" in other.stdout.splitlines()[0] and "compressed" in other.stdout
+    assert curl(box, f"{URL}/echo-gzip?cut").returncode != 0
+
+
+def test_compressed_and_large(world, box):
+    """More than the windows, to a slow reader: it arrives whole."""
+    file = world.dir / "unzipped"
+    r = curl(box, "--limit-rate", "40M", "-o", file, f"{URL}/echo-gzip?large")
+    assert r.returncode == 0, r.stderr
+    data = file.read_bytes()
+    assert data[:40_000_000] == data[:4_000_000] * 10 and b"[redacted]" in data[40_000_000:]
+    assert REAL_KEY.encode() not in data
 
 
 def test_placeholders_in_headers_and_bodies(world, origin):
