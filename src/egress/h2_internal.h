@@ -44,8 +44,8 @@ struct h2_stream {
     struct buf collected;
     struct redact *redact;
     struct unzip *unzip; /* the answer's body is compressed, and has not all been passed on */
-    bool begun; /* the client has the head of its answer */
-    bool deaf;  /* what the client still sends is thrown away */
+    bool begun;          /* the client has the head of its answer */
+    bool deaf;           /* what the client still sends is thrown away */
     size_t thrown_bytes;
     uint64_t left_ms; /* the client has its whole answer since then; 0: not yet */
 };

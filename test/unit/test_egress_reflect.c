@@ -121,7 +121,7 @@ static int few(size_t i)
 }
 
 /* Whatever stands before it, also what looks like the beginning of an escape. */
-static const char *const befores[] = {
+static const char *const leads[] = {
     "say ",   "%4",   "%",         "%%",   "\\",
     "\\u00",  "\\\\", "&#",        "&#x4", "&amp;&",
     "sk-1b/", "%73",  "\\u0073k-", "",     "sk-1b%2fZq%2B9sk-1b\\/"};
@@ -131,15 +131,15 @@ static void test_escaped_characters(void **state)
     struct redact *r = searched_for(CREDENTIAL_BEARER, SECRET);
     char text[1024];
 
-    for (size_t b = 0; b < ARRAY_SIZE(befores); b++) {
+    for (size_t b = 0; b < ARRAY_SIZE(leads); b++) {
         for (all_same = 0; all_same < 10; all_same++) {
             escape(SECRET, same, text);
-            check_found(r, befores[b], text, " and on");
+            check_found(r, leads[b], text, " and on");
         }
         escape(SECRET, mixed, text);
-        check_found(r, befores[b], text, "\", \"more\": 1}");
+        check_found(r, leads[b], text, "\", \"more\": 1}");
         escape(SECRET, few, text);
-        check_found(r, befores[b], text, "");
+        check_found(r, leads[b], text, "");
     }
     redact_free(r);
 }
