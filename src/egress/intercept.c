@@ -30,13 +30,13 @@ static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exch
                                .host = f->target.name,
                                .port = f->target.port,
                                .tls = tls};
+    bool without = false;
+    enum err_code code;
 
     (void)host_agrees(http_exchange_head(x), &t, room); /* forward.c has seen that it does */
     r.said = t.said;
     r.ruled = request_is_ruled(f->sandbox, &t);
-    bool without = false;
-    enum err_code code = inject_prepare(eg->intercept->pipes, &r, x, o, &without, e);
-
+    code = inject_prepare(eg->intercept->pipes, &r, x, o, &without, e);
     if (without) /* the log says only what left */
         v->credential = NULL;
     return code;
