@@ -59,8 +59,8 @@ def make_go_module(home):
 
 
 def make_crate(home):
-    crate = io.BytesIO()
-    with tarfile.open(fileobj=crate, mode="w:gz") as t:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as t:
         for name, text in (("Cargo.toml", '[package]\nname = "cay-tiny"\nversion = "1.0.0"\n'), ("src/lib.rs", "")):
             info = tarfile.TarInfo(f"cay-tiny-1.0.0/{name}")
             info.size, info.mode = len(text), 0o644
@@ -68,8 +68,8 @@ def make_crate(home):
     write(home, f"{ALLOWED}/index/config.json", json.dumps({"dl": f"https://{ALLOWED}/crates"}))
     write(home, f"{ALLOWED}/index/ca/y-/cay-tiny", json.dumps(
         {"name": "cay-tiny", "vers": "1.0.0", "deps": [], "features": {}, "yanked": False,
-         "cksum": hashlib.sha256(crate.getvalue()).hexdigest()}) + "\n")
-    write(home, f"{ALLOWED}/crates/cay-tiny/1.0.0/download", crate.getvalue())
+         "cksum": hashlib.sha256(packed.getvalue()).hexdigest()}) + "\n")
+    write(home, f"{ALLOWED}/crates/cay-tiny/1.0.0/download", packed.getvalue())
 
 
 def make_files(home):
