@@ -210,7 +210,7 @@ def test_curl(one, scheme, env):
 def test_the_authority_is_what_makes_it_trusted(stack):
     """The control of every https test here: nobody between has another certificate taken for good."""
     with stack.cay.create() as plain:
-        own = "--cacert /etc/ssl/certs/cay-egress.pem"  # and not the operator's ca_file, which sandboxes trust too
+        own = "--capath /none --cacert /etc/ssl/certs/cay-egress.pem"  # and not the operator's ca_file, which sandboxes trust too
         assert plain.run(f"curl -sS --max-time 30 {own} https://web.example.com/").exit_code == 60
 
 
