@@ -281,6 +281,9 @@ struct policy_verdict verdict_narrower(struct policy_verdict a, struct policy_ve
  * connection by address is judged only once the name that is said there is known. */
 bool verdict_narrows_names(const struct sandbox *s);
 
+/* Or does one let out only what it names? */
+bool verdict_looks_at_names(const struct sandbox *s);
+
 /* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceilings. A
  * room's credential is one that both name. */
 struct policy_verdict verdict_of(const struct sandbox *s,

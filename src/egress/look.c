@@ -141,6 +141,11 @@ static void on_tls(struct flow *f, const void *data, size_t n, bool end)
     /* To an address, and which name is meant is said in the requests alone. */
     if (!f->target.name && !hello.name[0])
         f->must_look |= verdict_narrows_names(f->sandbox);
+    /* Another name may be inside, encrypted for the server: GREASE looks the same. Opened here, the server
+     * never sees it, and clients go on without (RFC 9849 6.1.6; test: test_egress_fronting.py,
+     * test_an_encrypted_client_hello_is_opened). */
+    if (hello.ech)
+        f->must_look |= verdict_looks_at_names(f->sandbox);
     if (f->must_look) {
         intercept(f);
     } else {

@@ -110,7 +110,7 @@ static void on_second(struct flow *f, int events)
         low_water(f->fd, (int)n + 1);
     else if (rc < 0)
         refuse(f, "tls", "the second TLS ClientHello cannot be read");
-    else if (!same_name(f, &h))
+    else if (!same_name(f, &h) || (h.ech && verdict_looks_at_names(f->sandbox)))
         refuse(f, "sni", "the second TLS ClientHello names another server");
     else
         tunnel(f);

@@ -23,16 +23,26 @@ struct policy_verdict verdict_narrower(struct policy_verdict a, struct policy_ve
     return b;
 }
 
-bool verdict_narrows_names(const struct sandbox *s)
+static bool any_of(const struct sandbox *s, bool (*is)(const struct policy *p))
 {
     const struct sandbox *outer = s->parent ? s->parent : s;
 
-    if (policy_narrows_names(s->policy) || policy_narrows_names(outer->policy))
+    if (is(s->policy) || is(outer->policy))
         return true;
     for (size_t i = 0; i < EGRESS_CEILINGS_MAX && outer->ceilings[i]; i++)
-        if (policy_narrows_names(outer->ceilings[i]))
+        if (is(outer->ceilings[i]))
             return true;
     return false;
+}
+
+bool verdict_narrows_names(const struct sandbox *s)
+{
+    return any_of(s, policy_narrows_names);
+}
+
+bool verdict_looks_at_names(const struct sandbox *s)
+{
+    return any_of(s, policy_looks_at_names);
 }
 
 struct policy_verdict verdict_of(const struct sandbox *s,

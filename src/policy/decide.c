@@ -292,6 +292,11 @@ bool policy_narrows_names(const struct policy *p)
     return p->n_injections > 0;
 }
 
+bool policy_looks_at_names(const struct policy *p)
+{
+    return p->fallback == FALLBACK_DENY || policy_narrows_names(p);
+}
+
 const char *policy_credential(const struct policy *p, size_t i)
 {
     return i < p->n_injections ? p->injections[i].credential : NULL;

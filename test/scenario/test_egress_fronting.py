@@ -131,6 +131,14 @@ def retried(s, p):
         getattr(lib, f).restype = ctypes.c_void_p
     context = ctypes.c_void_p(lib.SSL_CTX_new(ctypes.c_void_p(lib.TLS_client_method())))
     lib.SSL_CTX_ctrl(context, 92, 0, b"X25519:P-384")
+    if p.get("ech"):  # an extension of its own: OpenSSL 3.0 knows none of that number
+        content = ctypes.create_string_buffer(b"\0\0\1\0\1\7\0\x20" + b"k" * 32 + b"\0\x80" + b"p" * 128)
+        pointers = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)
+        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, *pointers, ctypes.c_void_p, ctypes.c_void_p)
+        def put(ssl_, number, out, n, alert, arg):
+            out[0], n[0] = ctypes.addressof(content), len(content) - 1
+            return 1
+        assert lib.SSL_CTX_add_client_custom_ext(context, 0xfe0d, put, None, None, None, None) == 1
     one = ctypes.c_void_p(lib.SSL_new(context))
     name = lambda n: lib.SSL_ctrl(one, 55, 0, n.encode())
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p,
@@ -331,6 +339,16 @@ except OSError:
     t.join()
     assert r[0].exit_code == 0, r[0].stderr.decode()
     assert data == b"", data
+
+
+def test_an_encrypted_client_hello_is_opened(stack, box):
+    """Where names decide; the server outside, whose certificate nobody has signed, is then not reached."""
+    port = NODE_TLS if shutil.which("node") else OPENSSL
+    probes = [{"host": WEB, "port": port, "tls": {"sni": WEB, "second": WEB, "ech": ech}} for ech in (True, False)]
+    opened, passed_on = inside(box, probes)
+    assert "egress_unreachable" in opened and "certificate" in passed_on and "egress" not in passed_on, (opened, passed_on)
+    with stack.cay.create() as public:  # the control: where they do not, it is passed on, and the server ignores it
+        assert not [g for g in inside(public, probes) if not g.startswith("certificate web HTTP/1.") or "egress" in g]
 
 
 # -- by address --------------------------------------------------------------------------------------
