@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 
-#define GIB           (1024ull * 1024u * 1024u)
 #define USER          "user" /* whom programs run as */
 #define ADDRESS_BYTES 512    /* beyond any host name */
 
@@ -62,8 +61,8 @@ static json_t *whole(uint64_t n, uint64_t unit)
 static void set_resources(json_t *out, const struct privsep_limits *l)
 {
     json_object_set_new(out, "cpu", whole(l->cpu_milli, 1000));
-    json_object_set_new(out, "memory", whole(l->memory_bytes, GIB));
-    json_object_set_new(out, "disk", whole(l->disk_bytes, GIB));
+    json_object_set_new(out, "memory", whole(l->memory_bytes, DAYTONA_GIB));
+    json_object_set_new(out, "disk", whole(l->disk_bytes, DAYTONA_GIB));
     json_object_set_new(out, "gpu", json_integer(0));
     json_object_set_new(out, "kvm", json_false());
 }
@@ -72,9 +71,10 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
 {
     const char *state = state_name(s->state);
     json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id,
-                            "organizationId", s->tenant, "name", s->id, "snapshot", s->template_id,
-                            "user", USER, "target", DAYTONA_TARGET, "state", state, "sandboxClass",
-                            "container", "autoStopInterval", 0, "autoDeleteInterval", 0);
+                            "organizationId", s->tenant, "name", *s->name ? s->name : s->id,
+                            "snapshot", s->template_id, "user", USER, "target", DAYTONA_TARGET,
+                            "state", state, "sandboxClass", "container", "autoStopInterval",
+                            (int)(s->idle_ms / DAYTONA_MINUTE_MS), "autoDeleteInterval", 0);
 
     if (!out)
         return NULL;
@@ -113,10 +113,15 @@ void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *
 /* NULL: the call was answered. */
 static const struct sandbox *find(struct api_call *call)
 {
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    const char *given = call->params[0];
+    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, given);
 
     if (!s)
+        s = core_sandbox_find_named(call->core, call->tenant, given);
+    if (!s)
         daytona_no_sandbox(call);
+    else
+        core_sandbox_used(call->core, s->id);
     return s;
 }
 
@@ -155,7 +160,7 @@ static void remove_one(struct api_call *call)
     call->state = daytona_sandbox_json(call, s, false);
     call->state_free = free_last_words;
     json_object_set_new(call->state, "state", json_string(state_name(SANDBOX_ENDED)));
-    core_sandbox_kill(call->core, call->tenant, call->params[0], removed, call);
+    core_sandbox_kill(call->core, call->tenant, s->id, removed, call);
 }
 
 /* What E2B's network object says of the way in stays; all else of it was about the way out. */
@@ -189,11 +194,41 @@ static void set_network(struct api_call *call)
     else if (next_network(s, settings, &n, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
-        core_sandbox_set_network(call->core, call->tenant, call->params[0], &n,
-                                 daytona_sandbox_done, call);
+        core_sandbox_set_network(call->core, call->tenant, s->id, &n, daytona_sandbox_done, call);
     json_decref(settings);
     json_decref(n.network);
     json_decref(n.policy);
+}
+
+enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *out, struct err *e)
+{
+    uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
+
+    if (max_ms && (uint64_t)minutes * DAYTONA_MINUTE_MS > max_ms)
+        return err_set(e, ERR_INVALID, "autoStopInterval: at most %llu minutes on this server",
+                       (unsigned long long)(max_ms / DAYTONA_MINUTE_MS));
+    *out = minutes * DAYTONA_MINUTE_MS;
+    return ERR_OK;
+}
+
+/* POST .../autostop/{interval}: minutes, 0: never for being idle. */
+static void set_auto_stop(struct api_call *call)
+{
+    const struct sandbox *s = find(call);
+    char *end;
+    long minutes = strtol(call->params[1], &end, 10);
+    int64_t idle_ms = 0;
+    struct err e;
+
+    if (!s)
+        return;
+    if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
+        api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
+    else if (daytona_idle_ms(call, minutes, &idle_ms, &e) != ERR_OK ||
+             core_sandbox_set_idle(call->core, call->tenant, s->id, idle_ms, &s, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
 }
 
 /* -- routes ------------------------------------------------------------------------------------- */
@@ -204,9 +239,10 @@ static const struct api_route routes[] = {
     {"GET", "/api/sandbox/{id}", get},
     {"DELETE", "/api/sandbox/{id}", remove_one},
     {"POST", "/api/sandbox/{id}/network-settings", set_network},
+    {"POST", "/api/sandbox/{id}/autostop/{interval}", set_auto_stop},
     {"*", "/api/*", api_unsupported, 0,
-     "of Daytona's API there are only creating, listing, getting and deleting sandboxes, and their "
-     "network settings (use E2B's SDKs or `cay` for commands and files)"},
+     "of Daytona's API there are only creating, listing, getting and deleting sandboxes, their "
+     "network settings and auto-stop intervals (use E2B's SDKs or `cay` for commands and files)"},
     {0},
 };
 

@@ -6,6 +6,9 @@
  *   GET /api/sandbox?cursor&limit&labels     {"items": [...], "nextCursor": text or null}
  *   GET, DELETE /api/sandbox/{id}
  *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
+ *   POST /api/sandbox/{id}/autostop/{minutes}
+ *
+ * {id} is an id or a name. One that stops is gone, until sandboxes can be paused.
  *
  * Sandboxes are the same for all dialects: one that was made by another is shown, changed and ended here
  * too. Labels are E2B's metadata; what a sandbox was last told of the way out is in force, whoever told it.
@@ -15,11 +18,13 @@
 
 #include "api/api.h"
 
-#define DAYTONA_PREFIX   "/api/"
-#define DAYTONA_TARGET   "local" /* the one region that there is */
-#define DAYTONA_SNAPSHOT "base"  /* of a create that names none */
-#define DAYTONA_TTL_DEFAULT_MS \
-    900000 /* of one without ttlMinutes: when Daytona would stop an idle one */
+#define DAYTONA_PREFIX    "/api/"
+#define DAYTONA_TARGET    "local" /* the one region that there is */
+#define DAYTONA_SNAPSHOT  "base"  /* of a create that names none */
+#define DAYTONA_MINUTE_MS 60000
+#define DAYTONA_GIB       (1024ull * 1024u * 1024u)
+#define DAYTONA_IDLE_DEFAULT_MINUTES \
+    15 /* autoStopInterval of one with neither that nor ttlMinutes, as upstream's */
 #define DAYTONA_PAGE_MAX     200
 #define DAYTONA_LABELS_BYTES 16384u /* of a list's filter */
 
@@ -31,6 +36,9 @@ extern const struct api_dialect daytona_dialect;
 json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item);
 
 void daytona_no_sandbox(struct api_call *call);
+
+/* An autoStopInterval as what core takes; ERR_INVALID above the server's longest life. */
+enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *out, struct err *e);
 
 /* A core_sandbox_cb that answers with the sandbox; arg is the call. */
 void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *why);

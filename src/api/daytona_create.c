@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#define MINUTE_MS 60000
-
 /* Strings and objects of r are the body's, but for those that are here too. */
 struct creation {
     struct sandbox_request r;
@@ -43,13 +41,13 @@ static const struct {
     {"domainAllowList", NULL},
     {"autoDeleteInterval", NULL},
     {"ttlMinutes", NULL},
-    {"name", "names (a sandbox is found by its id, or by labels)"},
-    {"autoStopInterval", "stopping when idle (give ttlMinutes)"},
+    {"name", NULL},
+    {"autoStopInterval", NULL},
     {"autoPauseInterval", "pausing (give ttlMinutes)"},
     {"autoArchiveInterval", "archiving"},
-    {"cpu", "resources of one sandbox (the operator sets those of all)"},
-    {"memory", "resources of one sandbox (the operator sets those of all)"},
-    {"disk", "resources of one sandbox (the operator sets those of all)"},
+    {"cpu", NULL},
+    {"memory", NULL},
+    {"disk", NULL},
     {"gpu", "GPUs"},
     {"gpuType", "GPUs"},
     {"spot", "spot sandboxes"},
@@ -140,6 +138,16 @@ static enum err_code read_auto_delete(const json_t *body, struct err *e)
     return rc;
 }
 
+/* Until sandboxes can be stopped and started again, one that is idle for so long ends. */
+static enum err_code read_auto_stop(struct api_call *call, struct creation *c, struct err *e)
+{
+    int64_t minutes = has(call->body, "ttlMinutes") ? 0 : DAYTONA_IDLE_DEFAULT_MINUTES;
+    enum err_code rc = json_get_int(call->body, "autoStopInterval", NULL, JSON_OPTIONAL, 0,
+                                    INT32_MAX, &minutes, e);
+
+    return rc == ERR_OK ? daytona_idle_ms(call, minutes, &c->r.idle_ms, e) : rc;
+}
+
 static enum err_code read_ttl(struct api_call *call, struct creation *c, struct err *e)
 {
     uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
@@ -147,16 +155,17 @@ static enum err_code read_ttl(struct api_call *call, struct creation *c, struct 
     enum err_code rc = json_get_int(call->body, "ttlMinutes", NULL, JSON_OPTIONAL, 0, INT32_MAX,
                                     &minutes, e);
 
+    if (rc == ERR_OK)
+        rc = read_auto_stop(call, c, e);
     if (rc != ERR_OK)
         return rc;
-    c->r.ttl_ms = minutes * MINUTE_MS;
+    c->r.ttl_ms = minutes * DAYTONA_MINUTE_MS;
     if (!has(call->body, "ttlMinutes"))
-        c->r.ttl_ms = max_ms ? MIN(DAYTONA_TTL_DEFAULT_MS, (int64_t)max_ms)
-                             : DAYTONA_TTL_DEFAULT_MS;
+        c->r.ttl_ms = c->r.idle_ms > 0 ? 0 : (int64_t)max_ms;
     else if (minutes == 0 || (max_ms && (uint64_t)c->r.ttl_ms > max_ms))
         return err_set(e, ERR_INVALID,
                        "ttlMinutes: every sandbox ends on this server: it must be 1 to %llu",
-                       (unsigned long long)(max_ms ? max_ms / MINUTE_MS : INT32_MAX));
+                       (unsigned long long)(max_ms ? max_ms / DAYTONA_MINUTE_MS : INT32_MAX));
     return read_auto_delete(call->body, e);
 }
 
@@ -181,6 +190,51 @@ static enum err_code read_network(const json_t *body, struct creation *c, struct
     return ERR_OK;
 }
 
+/* Whole cores and GiB; no more than the operator gives a sandbox of this template. */
+static enum err_code read_resource(const json_t *body, const char *name, uint64_t unit,
+                                   uint64_t most, uint64_t *out, struct err *e)
+{
+    int64_t n = 0;
+    enum err_code rc = json_get_int(body, name, NULL, JSON_OPTIONAL, 0, INT32_MAX, &n, e);
+
+    if (rc == ERR_OK && (uint64_t)n * unit > most) {
+        err_set(e, ERR_INVALID, "%s: found %lld, a sandbox has at most %.1f on this server", name,
+                (long long)n, (double)most / (double)unit);
+        err_hint(e, "the operator sets it: [sandbox] in cay.conf, or `cay template limits`");
+        return ERR_INVALID;
+    }
+    *out = (uint64_t)n * unit;
+    return rc;
+}
+
+static enum err_code read_resources(struct api_call *call, struct sandbox_request *r, struct err *e)
+{
+    const struct template_info *t = core_template_find(call->core, r->template_name);
+    struct privsep_limits most = t ? core_template_limits(call->core, t)
+                                   : api_config_of(call->api)->limits;
+    uint64_t cpu_milli = 0;
+    enum err_code rc;
+
+    if ((rc = read_resource(call->body, "cpu", 1000, most.cpu_milli, &cpu_milli, e)) ||
+        (rc = read_resource(call->body, "memory", DAYTONA_GIB, most.memory_bytes,
+                            &r->limits.memory_bytes, e)))
+        return rc;
+    r->limits.cpu_milli = (uint32_t)cpu_milli;
+    return read_resource(call->body, "disk", DAYTONA_GIB, most.disk_bytes, &r->limits.disk_bytes,
+                         e);
+}
+
+static enum err_code read_name(const json_t *body, struct sandbox_request *r, struct err *e)
+{
+    enum err_code rc = json_get_str(body, "name", NULL, JSON_OPTIONAL, CORE_SANDBOX_NAME_SIZE - 1,
+                                    &r->name, e);
+
+    for (const char *c = rc == ERR_OK ? r->name : NULL; c && *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '/')
+            return err_set(e, ERR_INVALID, "name: must have no blank, slash or control character");
+    return rc;
+}
+
 static enum err_code read_creation(struct api_call *call, struct creation *c, struct err *e)
 {
     const json_t *body = call->body;
@@ -194,6 +248,7 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
     if ((rc = check_fields(body, e)) ||
         (rc = json_get_str(body, "snapshot", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1,
                            &c->r.template_name, e)) ||
+        (rc = read_name(body, &c->r, e)) || (rc = read_resources(call, &c->r, e)) ||
         (rc = read_only(body, "user", "user", e)) ||
         (rc = read_only(body, "target", DAYTONA_TARGET, e)) || (rc = read_ttl(call, c, e)) ||
         (rc = api_read_maps(body, "labels", "env", &c->r, e)))

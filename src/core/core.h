@@ -33,13 +33,15 @@ enum sandbox_state {
 
 enum sandbox_timeout_action { SANDBOX_ON_TIMEOUT_KILL, SANDBOX_ON_TIMEOUT_PAUSE };
 
-#define CORE_TENANT_SIZE 32
-#define CORE_NAME_SIZE   128 /* template names and aliases, NUL included */
-#define CORE_TOKEN_SIZE  64
+#define CORE_TENANT_SIZE       32
+#define CORE_NAME_SIZE         128 /* template names and aliases, NUL included */
+#define CORE_TOKEN_SIZE        64
+#define CORE_SANDBOX_NAME_SIZE 64 /* NUL included */
 
 struct sandbox {
     char id[IDS_SANDBOX_SIZE];
     char tenant[CORE_TENANT_SIZE];
+    char name[CORE_SANDBOX_NAME_SIZE];   /* its owner's, one of a kind for the tenant; "": none */
     char template_id[CORE_NAME_SIZE];    /* what it runs: "host", "base", ... */
     char template_asked[CORE_NAME_SIZE]; /* what was asked for: differs until base is built */
     enum sandbox_state state;
@@ -47,6 +49,8 @@ struct sandbox {
     bool secure; /* its agent's calls need the token */
     bool auto_resume, keep_memory;
     int64_t started_real_ms, end_real_ms;
+    int64_t idle_ms;          /* its end moves to so long after the last call; 0: it stands */
+    int64_t last_end_real_ms; /* not beyond this; 0: no bound */
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
     struct privsep_limits limits;
@@ -159,7 +163,9 @@ void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *c
 struct sandbox_request {
     const char *tenant;
     const char *template_name; /* name, alias or name:tag */
+    const char *name;          /* NULL or "": none */
     int64_t ttl_ms;            /* > 0, <= max_ttl_ms; 0 = default */
+    int64_t idle_ms; /* > 0: ends so long after the last call, within ttl_ms if that is given */
     enum sandbox_timeout_action on_timeout;
     bool auto_resume, keep_memory, secure, allow_internet;
     struct privsep_limits limits;     /* 0 in a field = default */
@@ -188,6 +194,16 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
 enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const char *id,
                                    int64_t ttl_ms, bool extend_only, const struct sandbox **out,
                                    struct err *e);
+
+/* The tenant's of that name; as core_sandbox_find else. */
+const struct sandbox *core_sandbox_find_named(struct core *c, const char *tenant, const char *name);
+
+/* Something was asked of it: one that ends when it is idle lives on. */
+void core_sandbox_used(struct core *c, const char *id);
+
+/* From now on it ends idle_ms after the last call; 0: at the end that it has. Written through. */
+enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
+                                    int64_t idle_ms, const struct sandbox **out, struct err *e);
 
 struct core_network {
     json_t *network, *policy, *credentials; /* as in struct sandbox_request; may be NULL */

@@ -147,6 +147,7 @@ static enum err_code become_running(struct sandbox_obj *o, struct err *e)
     if (code != ERR_OK)
         return code;
     o->s.end_real_ms = changed.end_real_ms;
+    o->used_ms = clock_mono_ms();
     sandbox_move(o, SANDBOX_RUNNING);
     lifecycle_arm(o);
     return ERR_OK;
@@ -362,6 +363,8 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
         return err_set(e, ERR_INVALID, "a time to live of %lld s; at most %llu s are allowed",
                        (long long)r->ttl_ms / 1000,
                        (unsigned long long)c->config.max_ttl_ms / 1000u);
+    if (r->name && core_sandbox_find_named(c, r->tenant, r->name))
+        return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
     if (c->registry.n >= c->config.max_sandboxes) {
         err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed",
                 c->registry.n, c->config.max_sandboxes);

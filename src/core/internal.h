@@ -42,6 +42,7 @@ struct sandbox_obj {
     /* CREATING: the create's deadline. RUNNING: its end. ENDING: when to tell privd again. */
     struct timer end;
     bool known_to_privd;         /* slot and gen are valid */
+    uint64_t used_ms;            /* the last call (clock_mono_ms) */
     bool has_create_key;         /* its row has one (create_key.h) */
     bool kill_wanted;            /* asked for while CREATE is under way */
     bool listed;                 /* privd's LIST has it */
@@ -181,6 +182,9 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
 /* Finds out whether the clock was set, and then moves what is told and stored of the ends of sandboxes along
  * with it. Called with every request and when anything ends: nobody sees an end of before. */
 void lifecycle_check_clock(struct core *c);
+
+/* At its end: true when it goes on, because it was used meanwhile. */
+bool lifecycle_renew(struct sandbox_obj *o);
 
 /* (Re-)arms the end of a RUNNING sandbox from its end_real_ms. */
 void lifecycle_arm(struct sandbox_obj *o);

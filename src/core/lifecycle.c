@@ -32,6 +32,24 @@ static void write_state(struct sandbox_obj *o)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
+/* The end of one that lives as long as it is used is looked at when it comes, so that a call costs no write. */
+bool lifecycle_renew(struct sandbox_obj *o)
+{
+    int64_t now_ms = clock_real_ms();
+    int64_t end_ms = now_ms - (int64_t)(clock_mono_ms() - o->used_ms) + o->s.idle_ms;
+
+    if (o->s.idle_ms == 0)
+        return false;
+    if (o->s.last_end_real_ms)
+        end_ms = MIN(end_ms, o->s.last_end_real_ms);
+    if (end_ms <= now_ms)
+        return false;
+    o->s.end_real_ms = end_ms;
+    write_state(o);
+    lifecycle_arm(o);
+    return true;
+}
+
 void lifecycle_check_clock(struct core *c)
 {
     int64_t offset_ms = clock_real_ms() - (int64_t)clock_mono_ms();
@@ -235,13 +253,42 @@ enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const cha
     if (!extend_only || clock_mono_ms() + (uint64_t)ttl_ms > o->end.at_ms) {
         changed = o->s;
         changed.end_real_ms = clock_real_ms() + ttl_ms;
+        changed.idle_ms = 0; /* who names an end wants that one */
         code = store_sandbox_update(c->store, &changed, e);
         if (code != ERR_OK)
             return code;
         o->s.end_real_ms = changed.end_real_ms;
+        o->s.idle_ms = 0;
         lifecycle_arm(o);
     }
     if (out)
         *out = &o->s;
+    return ERR_OK;
+}
+
+enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
+                                    int64_t idle_ms, const struct sandbox **out, struct err *e)
+{
+    struct sandbox_obj *o = NULL;
+    struct sandbox changed;
+    enum err_code code = check_ttl(c, MAX(idle_ms, 1), e);
+
+    if (code == ERR_OK)
+        code = sandbox_visible(c, tenant, id, &o, e);
+    if (code != ERR_OK)
+        return code;
+    changed = o->s;
+    changed.idle_ms = idle_ms;
+    if (idle_ms > 0)
+        changed.end_real_ms = clock_real_ms() + idle_ms;
+    if (changed.last_end_real_ms)
+        changed.end_real_ms = MIN(changed.end_real_ms, changed.last_end_real_ms);
+    code = store_sandbox_update(c->store, &changed, e);
+    if (code != ERR_OK)
+        return code;
+    o->s = changed;
+    o->used_ms = clock_mono_ms();
+    lifecycle_arm(o);
+    *out = &o->s;
     return ERR_OK;
 }

@@ -55,9 +55,9 @@ static void on_end_timer(struct timer *t)
         create_on_deadline(t);
     else if (o->s.state == SANDBOX_ENDING)
         lifecycle_on_kill_timer(o);
-    else {
-        o->end_reason = "timeout";
-        lifecycle_end(o, "its time is over");
+    else if (!lifecycle_renew(o)) {
+        o->end_reason = o->s.idle_ms ? "idle" : "timeout";
+        lifecycle_end(o, o->s.idle_ms ? "nothing was asked of it" : "its time is over");
     }
 }
 
@@ -65,6 +65,7 @@ static void on_end_timer(struct timer *t)
 static bool enter(struct core *c, struct sandbox_obj *o)
 {
     o->core = c;
+    o->used_ms = clock_mono_ms();
     o->end.fire = on_end_timer;
     o->stock_drop.fire = sockets_on_drop;
     o->sample.fire = metrics_on_timer;
@@ -123,6 +124,15 @@ static bool copy_json(struct sandbox *s, const struct sandbox_request *r)
            (s->credentials || !r->credentials);
 }
 
+static int64_t first_life_ms(const struct core *c, const struct sandbox_request *r)
+{
+    int64_t ttl_ms = r->ttl_ms > 0 ? r->ttl_ms : (int64_t)c->config.default_ttl_ms;
+
+    if (r->idle_ms == 0)
+        return ttl_ms;
+    return r->ttl_ms > 0 ? MIN(r->idle_ms, ttl_ms) : r->idle_ms;
+}
+
 static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
                  const struct template_info *asked, const struct template_info *used)
 {
@@ -132,6 +142,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
         ids_sandbox(s->id);
     while (registry_find(&c->registry, s->id));
     snprintf(s->tenant, sizeof(s->tenant), "%s", r->tenant);
+    snprintf(s->name, sizeof(s->name), "%s", r->name ? r->name : "");
     snprintf(s->template_asked, sizeof(s->template_asked), "%s", asked->id);
     snprintf(s->template_id, sizeof(s->template_id), "%s", used->id);
     s->state = SANDBOX_CREATING;
@@ -142,8 +153,9 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     s->allow_internet = r->allow_internet;
     s->limits = limits_of(&r->limits, &of_template);
     s->started_real_ms = clock_real_ms();
-    s->end_real_ms = s->started_real_ms +
-                     (r->ttl_ms > 0 ? r->ttl_ms : (int64_t)c->config.default_ttl_ms);
+    s->idle_ms = r->idle_ms;
+    s->last_end_real_ms = r->idle_ms > 0 && r->ttl_ms > 0 ? s->started_real_ms + r->ttl_ms : 0;
+    s->end_real_ms = s->started_real_ms + first_life_ms(c, r);
     ids_random_bytes(s->agent_key, sizeof(s->agent_key));
 }
 
@@ -211,6 +223,25 @@ const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, cons
     struct sandbox_obj *o = NULL;
 
     return sandbox_visible(c, tenant, id, &o, NULL) == ERR_OK ? &o->s : NULL;
+}
+
+const struct sandbox *core_sandbox_find_named(struct core *c, const char *tenant, const char *name)
+{
+    for (size_t i = 0; *name && i < c->registry.n; i++) {
+        const struct sandbox *s = &c->registry.order[i]->s;
+
+        if (strcmp(s->tenant, tenant) == 0 && strcmp(s->name, name) == 0)
+            return core_sandbox_find(c, tenant, s->id);
+    }
+    return NULL;
+}
+
+void core_sandbox_used(struct core *c, const char *id)
+{
+    struct sandbox_obj *o = registry_find(&c->registry, id);
+
+    if (o)
+        o->used_ms = clock_mono_ms();
 }
 
 /* Read once here, so that a bad one is refused with its place before anything is made of it. */

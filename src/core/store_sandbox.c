@@ -42,6 +42,9 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     store_bind_json(q, 19, s->network);
     store_bind_json(q, 20, s->policy);
     store_bind_json(q, 21, s->credentials);
+    store_bind_text(q, 22, s->name);
+    sqlite3_bind_int64(q, 23, s->idle_ms);
+    sqlite3_bind_int64(q, 24, s->last_end_real_ms);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -56,6 +59,7 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 5, s->started_real_ms);
     sqlite3_bind_int64(q, 6, s->end_real_ms);
     sqlite3_bind_int(q, 7, flags_of(s));
+    sqlite3_bind_int64(q, 8, s->idle_ms);
     return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
 }
 
@@ -110,6 +114,9 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->network = store_column_json(q, 18);
     s->policy = store_column_json(q, 19);
     s->credentials = store_column_json(q, 20);
+    store_column_copy(q, 21, s->name, sizeof(s->name));
+    s->idle_ms = sqlite3_column_int64(q, 22);
+    s->last_end_real_ms = sqlite3_column_int64(q, 23);
     return true;
 }
 

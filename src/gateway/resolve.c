@@ -95,8 +95,10 @@ static const struct sandbox *find(struct gateway_resolver *r, const struct gatew
     if (q->kind == ROUTE_SIGNED)
         return search(r, q, a);
     s = core_sandbox_find(r->core, NULL, q->id);
-    if (s && s->state == SANDBOX_RUNNING)
+    if (s && s->state == SANDBOX_RUNNING) {
+        core_sandbox_used(r->core, q->id);
         return s;
+    }
     refuse(a, 502, true, "The sandbox was not found");
     return NULL;
 }

@@ -166,7 +166,7 @@ def test_what_is_not_there_is_refused(cay, fields, says):
 
 @pytest.mark.parametrize("method, path", [
     ("POST", "/sandboxes/{}/pause"), ("POST", "/sandboxes/{}/fork"), ("POST", "/sandboxes/{}/snapshots"),
-    ("GET", "/snapshots"), ("POST", "/v3/templates"), ("GET", "/volumes"), ("GET", "/secrets")])
+    ("GET", "/snapshots"), ("POST", "/v3/templates"), ("GET", "/volumes")])
 def test_missing_calls_say_so(cay, sandbox, method, path):
     reply = cay.call(method, path.format(sandbox.id), {} if method == "POST" else None)
     assert reply.status == 501 and reply.json["code"] == 501 and "not supported yet" in reply.json["message"]

@@ -156,12 +156,30 @@ def test_a_bad_update_changes_nothing(own, daytona):
 @pytest.mark.parametrize("fields, why", [
     ({"networkAllowList": "::/0"}, "IPv4"), ({"networkBlockAll": True, "domainAllowList": "a.com"}, "cannot be combined"),
     ({"volumes": [{"volumeId": "v", "mountPath": "/v"}]}, "volumes"), ({"buildInfo": {"dockerfileContent": "FROM x"}}, "snapshot"),
-    ({"autoStopInterval": 15}, "ttlMinutes"), ({"autoDeleteInterval": 5}, "autoDeleteInterval"), ({"ttlMinutes": 0}, "1 to "),
-    ({"ttlMinutes": 99999999}, "1 to "), ({"name": "mine"}, "names"), ({"cpu": 4}, "resources"), ({"user": "root"}, "user"),
+    ({"autoStopInterval": -1}, "autoStopInterval"), ({"autoStopInterval": 9999999}, "at most"), ({"autoDeleteInterval": 5}, "autoDeleteInterval"), ({"ttlMinutes": 0}, "1 to "),
+    ({"ttlMinutes": 99999999}, "1 to "), ({"name": "a/b"}, "name"), ({"name": "x" * 64}, "name"),
+    ({"cpu": 4}, "cpu"), ({"memory": 4096}, "memory"), ({"disk": 4096}, "disk"), ({"cpu": -1}, "cpu"), ({"user": "root"}, "user"),
     ({"target": "us"}, "local"), ({"secrets": [{"A": "b"}]}, "secret"), ({"outboundProxyUrl": "http://p.example"}, "proxy"),
     ({"env": {"A=B": "1"}}, "variable"), ({"labels": {"a": 1}}, "labels"), ({"unheardOf": 1}, "unheardOf")])
 def test_what_a_create_cannot_do_is_refused(daytona, fields, why):
     daytona.refused(400, "POST", "/sandbox", {"snapshot": "host", **fields}, why)
+
+
+def test_names_resources_and_ends_when_idle(stack, own, daytona):
+    one = own(name="my-box", cpu=1, disk=1, autoStopInterval=30)
+    assert (one.dto["name"], one.dto["cpu"], one.dto["disk"]) == ("my-box", 1, 1)
+    assert one.dto["autoStopInterval"] == 30
+    assert daytona.call("GET", "/sandbox/my-box").json["id"] == one.id
+    again = daytona.call("POST", "/sandbox", {"snapshot": "host", "name": "my-box"})
+    assert again.status == 409 and "my-box" in again.json["message"]
+    others = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "others", "label": "test"}).json["key"]
+    daytona.refused(404, "GET", "/sandbox/my-box", key=others)
+    assert daytona.call("POST", "/sandbox/my-box/autostop/60").json["autoStopInterval"] == 60
+    for bad in ("-1", "x", "9999999", "1.5"):
+        daytona.refused(400, "POST", f"/sandbox/my-box/autostop/{bad}")
+    plain = own()
+    assert plain.dto["name"] == plain.id and plain.dto["autoStopInterval"] == 15
+    assert own(ttlMinutes=5).dto["autoStopInterval"] == 0
 
 
 def test_errors_have_daytonas_shape(stack, own, daytona):

@@ -325,6 +325,70 @@ static void a_ttl_is_extended_and_shortened_to_the_millisecond(void **state)
                      ERR_INVALID);
 }
 
+/* Ten calls, each within the idle time and together far beyond it; then none. */
+static void one_that_ends_when_idle_lives_while_it_is_used(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    char id[IDS_SANDBOX_SIZE];
+    int64_t begun, used = 0;
+
+    r.ttl_ms = 0;
+    r.idle_ms = 400;
+    r.name = "mine";
+    world_create(w, &r, id);
+    begun = clock_real_ms();
+    for (int i = 0; i < 10; i++) {
+        world_run_for(w, 100);
+        assert_non_null(core_sandbox_find_named(w->core, "default", "mine"));
+        core_sandbox_used(w->core, id);
+        used = clock_real_ms();
+    }
+    assert_true(used - begun >= 1000);
+    world_run_until_true(w, world_nothing_lives);
+    assert_true(clock_real_ms() - used >= 399);
+    assert_int_equal(world_rows(w), 0);
+}
+
+static void an_idle_time_does_not_go_beyond_the_last_end(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    char id[IDS_SANDBOX_SIZE];
+    int64_t begun = clock_real_ms();
+
+    r.ttl_ms = 300;
+    r.idle_ms = 200;
+    world_create(w, &r, id);
+    while (core_sandbox_find(w->core, NULL, id) && clock_real_ms() < begun + 5000) {
+        core_sandbox_used(w->core, id);
+        world_run_for(w, 20);
+    }
+    assert_true(clock_real_ms() - begun >= 299);
+    assert_null(core_sandbox_find(w->core, NULL, id));
+}
+
+/* The control of "mine" above: names are of one tenant, and free again after the end. */
+static void a_name_is_there_once_for_a_tenant(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    char id[IDS_SANDBOX_SIZE], key[CORE_TOKEN_SIZE];
+    struct answer a;
+    struct err e;
+
+    r.name = "mine";
+    world_create(w, &r, id);
+    a = world_create_fails(w, &r);
+    assert_int_equal(a.why.code, ERR_EXISTS);
+    assert_int_equal(core_key_create(w->core, "another", "", key, &e), ERR_OK);
+    assert_null(core_sandbox_find_named(w->core, "another", "mine"));
+    r.tenant = "another";
+    world_create(w, &r, id);
+    assert_string_equal(core_sandbox_find_named(w->core, "another", "mine")->id, id);
+    assert_null(core_sandbox_find_named(w->core, "default", ""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +405,9 @@ int main(void)
         WORLD(a_thousand_creates_leave_nothing),
         WORLD(a_ttl_ends_it_in_time),
         WORLD(a_ttl_is_extended_and_shortened_to_the_millisecond),
+        WORLD(one_that_ends_when_idle_lives_while_it_is_used),
+        WORLD(an_idle_time_does_not_go_beyond_the_last_end),
+        WORLD(a_name_is_there_once_for_a_tenant),
     };
 
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);
