@@ -61,6 +61,7 @@ struct agent {
     char id[32]; /* of the sandbox, "" in development mode */
     bool room;   /* PID 1 of one command's room: the sandbox's own cay-init has written its files */
     struct agent_spawn spawn;
+    uint32_t filters_max; /* system call filters of the sandbox's programs (filters.h); 0: none */
 
     /* from /init */
     char default_user[AGENT_NAME_SIZE];    /* "user" until told otherwise */

@@ -55,6 +55,7 @@ enum err_code boot_read(struct agent *a, struct err *e)
     explicit_bzero(&boot.netlink_pass, sizeof(boot.netlink_pass));
     a->spawn.bounded = true;
     a->room = boot.room != 0;
+    a->filters_max = boot.filters;
 #ifdef CAY_TEST_SWITCHES
     without_bits = boot.flags;
 #endif

@@ -1,5 +1,6 @@
 #include "agent/netlink.h"
 
+#include "agent/filters.h"
 #include "base/io.h"
 #include "sys/filter_netlink.h"
 
@@ -24,6 +25,7 @@ struct netlink {
     uv_poll_t poll;
     uint32_t pass[2];
     int max;
+    struct filters *filters; /* NULL: programs have none of their own, and nothing asks */
 };
 
 union notice {
@@ -98,6 +100,10 @@ static void on_call(uv_poll_t *poll, int status, int events UNUSED)
     /* Nothing there any more: the program was killed meanwhile. */
     if (ioctl(AGENT_LISTENER_FD, SECCOMP_IOCTL_NOTIF_RECV, &notice) < 0)
         return;
+    if (n->filters && notice.of.data.nr != SYS_socket) {
+        filters_asked(n->filters, &notice.of);
+        return;
+    }
     CLEANUP_CLOSE int fd = make_socket(n, &notice.of.data);
     int ret = fd < 0 ? fd : give_socket(notice.of.id, fd, notice.of.data.args[1] & SOCK_CLOEXEC);
     if (ret < 0) {
@@ -114,6 +120,10 @@ int netlink_serve(struct agent *a)
     struct netlink *n = calloc(1, sizeof(*n));
     if (!n)
         return -ENOMEM;
+    if (a->filters_max && !(n->filters = filters_new(a))) {
+        free(n);
+        return -ENOMEM;
+    }
     memcpy(n->pass, a->spawn.netlink_pass, sizeof(n->pass));
     n->max = a->room ? NETLINK_ROOM_MAX : NETLINK_MAX;
     n->poll.data = n;

@@ -155,6 +155,12 @@ static enum err_code read_policy(const json_t *body, struct creation *c, struct 
     for (size_t i = 0; i < ARRAY_SIZE(others); i++)
         if (json_object_get(body, others[i]))
             return err_set(e, ERR_INVALID, "%s: this call takes a \"policy\" instead", others[i]);
+    bool filters = false;
+    enum err_code rc = json_get_bool(body, "seccompFilters", NULL, JSON_OPTIONAL, &filters, e);
+
+    if (rc != ERR_OK)
+        return rc;
+    c->r.limits.filters = filters ? PRIVSEP_FILTERS : 0;
     return json_get_obj(body, "policy", NULL, JSON_OPTIONAL, &c->r.policy, e);
 }
 

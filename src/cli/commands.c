@@ -154,7 +154,10 @@ const struct cli_command cli_commands[] = {
         .text =
             "Without a template it is base; while that is not built, host takes its place and cay "
             "says so. Nothing leaves the sandbox but what its policy allows: without one, nothing.",
-        .options = OPTIONS(OPTION_TTL, OPTION_ENV, OPTION_METADATA, OPTION_POLICY, OPTION_QUIET),
+        .options = OPTIONS(OPTION_TTL, OPTION_ENV, OPTION_METADATA, OPTION_POLICY,
+                           {0, "seccomp-filters", NULL,
+                            "Programs in it may have system call filters, a few.", NULL},
+                           OPTION_QUIET),
         .examples = EXAMPLES({"cay create", "a sandbox of base for the default time"},
                              {"cay create --policy=public", "one that reaches the internet"},
                              {"cay create host --ttl=1h -m job=17", "an hour, with a mark"}),

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "cli/commands.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -20,6 +21,8 @@
 
 #define KERNEL_MAJOR 5
 #define KERNEL_MINOR 19
+/* Of net.core.bpf_jit_limit: 1,000 sandboxes with 8 KiB, 2,048 filters of tenants with 33 KiB. */
+#define FILTERS_BYTES (80ull << 20)
 
 static void say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
     PRINTF(3, 4);
@@ -198,6 +201,52 @@ static void check_seccomp(struct doctor_result *r)
         say(r, DOCTOR_MISSING, "this kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)");
 }
 
+/* Linux 6.9 to the version that gave it a queue of its own: docs/kernel-pools.md, "Filters". The queue
+ * shows as a kernel thread (its rescuer). */
+static bool frees_wait_for_each_other(void)
+{
+    struct utsname u;
+    unsigned major = 0, minor = 0;
+    char path[320], text[64];
+    const struct dirent *entry;
+    bool has_queue = false;
+
+    if (uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2 || major < 6 ||
+        (major == 6 && minor < 9))
+        return false;
+    DIR *dir = opendir("/proc");
+    while (!has_queue && dir && (entry = readdir(dir))) {
+        snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+            io_read_text_at(AT_FDCWD, path, text, sizeof(text)) >= 0)
+            has_queue = strncmp(text, "kworker/R-vmap_drain", 20) == 0;
+    }
+    if (dir)
+        closedir(dir);
+    return !has_queue;
+}
+
+static void check_filters(struct doctor_result *r)
+{
+    char text[32];
+    uint64_t limit = io_read_text_at(AT_FDCWD, "/proc/sys/net/core/bpf_jit_limit", text,
+                                     sizeof(text)) < 0
+                         ? 0
+                         : strtoull(text, NULL, 10);
+
+    if (limit && limit < FILTERS_BYTES)
+        say(r, DOCTOR_LIMITED,
+            "net.core.bpf_jit_limit is %llu MiB: 1,000 sandboxes and filters of tenants' own "
+            "may take %llu",
+            (unsigned long long)limit >> 20, FILTERS_BYTES >> 20);
+    else if (frees_wait_for_each_other())
+        say(r, DOCTOR_LIMITED,
+            "this kernel can stop for good when thousands of filters are freed at once; cay paces "
+            "its own: let no other program make many (docs/kernel-pools.md)");
+    else
+        say(r, DOCTOR_OK, "there is room for filters, and their frees do not wait for each other");
+}
+
 static void check_nftables(struct doctor_result *r)
 {
     CLEANUP_CLOSE int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
@@ -331,6 +380,7 @@ static const struct {
     {"overlayfs", true, check_overlay},
     {"idmapped mounts", true, check_idmap},
     {"seccomp", true, check_seccomp},
+    {"filters", false, check_filters},
     {"nftables", true, check_nftables},
     {"cgroups", true, check_cgroup},
     {"state disk", false, check_btrfs},

@@ -351,6 +351,15 @@ static enum err_code check_share(struct core *c, const char *tenant, struct err 
     return ERR_EXHAUSTED;
 }
 
+static uint32_t count_filters(const struct core *c)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < c->registry.n; i++)
+        n += c->registry.order[i]->s.limits.filters != 0;
+    return n;
+}
+
 static enum err_code check(struct core *c, const struct sandbox_request *r, struct err *e)
 {
     enum err_code code = core_check_ready(c, e);
@@ -370,6 +379,14 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
                 c->registry.n, c->config.max_sandboxes);
         err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
         return ERR_UNAVAILABLE;
+    }
+    if (r->limits.filters && count_filters(c) >= PRIVSEP_FILTERS_SANDBOXES) {
+        err_set(e, ERR_EXHAUSTED,
+                "%u sandboxes with \"seccompFilters\" are there: no more are allowed, as their "
+                "filters are from a pool of the whole host",
+                PRIVSEP_FILTERS_SANDBOXES);
+        err_hint(e, "end one of them, or create this one without");
+        return ERR_EXHAUSTED;
     }
     return check_share(c, r->tenant, e);
 }

@@ -109,7 +109,8 @@ static struct privsep_limits limits_of(const struct privsep_limits *asked,
         .disk_bytes = asked->disk_bytes ? asked->disk_bytes : d->disk_bytes,
         .cpu_milli = asked->cpu_milli ? asked->cpu_milli : d->cpu_milli,
         .pids = asked->pids ? asked->pids : d->pids,
-        .open_files = asked->open_files ? asked->open_files : d->open_files};
+        .open_files = asked->open_files ? asked->open_files : d->open_files,
+        .filters = asked->filters};
 }
 
 /* Its own copies: the caller's may change or go. */

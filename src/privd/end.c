@@ -242,7 +242,7 @@ static void on_still_alive(void *arg)
 
 uint32_t end_programs(const struct slot *s)
 {
-    return s->pidfd < 0 ? 0 : FILTER_PROGRAMS * (1 + s->n_rooms);
+    return s->pidfd < 0 ? 0 : FILTER_PROGRAMS * (1 + s->n_rooms) + s->kind.limits.filters;
 }
 
 static void kill_now(void *arg)

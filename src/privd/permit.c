@@ -44,7 +44,7 @@ static int check_limits(const struct privsep_limits *l, const struct permit_boun
     return within(l->memory_bytes, 16 * MIB, 4096 * GIB) &&
                    within(l->disk_bytes, MIB, 4096 * GIB) && within(l->cpu_milli, 10, 1024000) &&
                    within(l->pids, 8, 4194304) && within(l->open_files, 64, b->open_files_max) &&
-                   l->pad == 0
+                   (l->filters == 0 || l->filters == PRIVSEP_FILTERS)
                ? 0
                : -EINVAL;
 }

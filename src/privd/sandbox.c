@@ -263,6 +263,19 @@ static bool id_is_taken(const struct privd *p, const char *id)
 }
 
 /* Whether it may begin: 0 or -errno and the stage that refuses. */
+/* Sandboxes whose programs may have filters, and those that wait to be. cayd counts too; this is what holds when
+ * it does not. */
+static uint32_t count_with_filters(const struct privd *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->options.slots_max; i++)
+        n += p->slots[i].state != SLOT_EMPTY && p->slots[i].kind.limits.filters != 0;
+    for (const struct create_request *c = p->waiting_first; c; c = c->next)
+        n += c->kind.limits.filters != 0;
+    return n;
+}
+
 static int may_create(const struct privd *p, const struct privsep_msg *m, uint32_t *stage)
 {
     struct template_meta meta;
@@ -276,6 +289,8 @@ static int may_create(const struct privd *p, const struct privsep_msg *m, uint32
     if (template_read(p, m->u.create.template_number, &meta) < 0 || !meta.ready)
         return -ENOENT;
     *stage = PRIVSEP_STAGE_SLOT;
+    if (m->u.create.limits.filters && count_with_filters(p) >= PRIVSEP_FILTERS_SANDBOXES)
+        return -EDQUOT;
     return p->n_sandboxes + p->n_starting + p->n_waiting < p->options.slots_max ? 0 : -EAGAIN;
 }
 

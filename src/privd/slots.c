@@ -124,7 +124,8 @@ static bool same_kind(const struct slot_kind *a, const struct slot_kind *b)
 
     return a->template_number == b->template_number && a->level == b->level &&
            l->memory_bytes == m->memory_bytes && l->disk_bytes == m->disk_bytes &&
-           l->cpu_milli == m->cpu_milli && l->pids == m->pids && l->open_files == m->open_files;
+           l->cpu_milli == m->cpu_milli && l->pids == m->pids && l->open_files == m->open_files &&
+           l->filters == m->filters;
 }
 
 /* An unclaimed one stands in nobody's way: a job may remove its template already. */
@@ -164,6 +165,8 @@ void slots_forget_warm(struct privd *p)
 
 void slots_note_kind(struct privd *p, const struct slot_kind *kind)
 {
+    if (kind->limits.filters) /* few, and never what most ask for */
+        return;
     if (p->has_kind && same_kind(&p->kind, kind)) {
         p->kind_misses = 0;
         return;

@@ -110,13 +110,19 @@ enum privsep_job {
 #define PRIVSEP_TEMPLATE_HOST 1u
 #define PRIVSEP_TEMPLATE_BASE 2u
 
+/* Of a sandbox whose programs may have system call filters of their own: two for each of 64 processes; and how
+ * many such sandboxes there are at a time. 16 times 128 programs of at most 33 KiB are a quarter of
+ * net.core.bpf_jit_limit's usual 264 MB, which the whole host shares (docs/kernel-pools.md). */
+#define PRIVSEP_FILTERS           128u
+#define PRIVSEP_FILTERS_SANDBOXES 16u
+
 struct privsep_limits {
     uint64_t memory_bytes;
     uint64_t disk_bytes;
     uint32_t cpu_milli; /* 1000 = one core */
     uint32_t pids;
     uint32_t open_files; /* RLIMIT_NOFILE of every process inside */
-    uint32_t pad;
+    uint32_t filters;    /* system call filters that its programs may have; 0 or PRIVSEP_FILTERS */
 };
 
 struct privsep_msg {

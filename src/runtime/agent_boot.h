@@ -10,7 +10,8 @@
  * process writes "0" to every one before exec, which moves it from the `agent` leaf into `work`. With
  * cgroup v1 they are `tasks` files: one thread that moves itself takes no global lock in the kernel
  * (cgroup.procs does, and costs milliseconds).
- * AGENT_LISTENER_FD is the system call filter's, for what it leaves to cay-init (agent/netlink.h). */
+ * AGENT_LISTENER_FD is the system call filter's, for what it leaves to cay-init (agent/netlink.h,
+ * agent/filters.h). */
 
 #include <stdint.h>
 
@@ -37,7 +38,8 @@ struct agent_boot {
     uint32_t
         room; /* not 0: PID 1 of one command's room in a sandbox whose files have all been written */
     uint32_t netlink_pass[2]; /* with which it makes netlink sockets (sys/filter_netlink.h) */
-    uint32_t pad;
+    uint32_t
+        filters; /* how many system call filters its programs may have (agent/filters.h); 0: none */
 };
 
 struct agent_claim {

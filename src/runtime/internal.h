@@ -15,7 +15,7 @@ struct runtime {
     int agent_fd; /* sealed memfd with cay-init, execute-only */
     char *agent_path;
     struct cgroup *cgroups;
-    struct filter filter;
+    struct filter filter, asking_filter; /* the second: of sandboxes with limits.filters */
     struct disk disk;
     uint32_t slots_max;
     uint32_t uid_base;
@@ -71,9 +71,10 @@ struct process_boot {
     int own_fd;   /* the starter's end */
 };
 
-/* In the task: says what cay-init is to be. room: PID 1 of one command's room. 0 or -errno. */
+/* In the task: says what cay-init is to be. filters: of its limits. room: PID 1 of one command's room. 0 or
+ * -errno. */
 int process_write_boot(const struct process_boot *b, const struct filter *filter, int n_cgroup_fds,
-                       uint32_t open_files, bool room) WARN_UNUSED;
+                       uint32_t open_files, uint32_t filters, bool room) WARN_UNUSED;
 
 /* Begins a task that starts a cay-init: fills *boot, which is part of args, then runs it. *boot_fd is the
  * caller's, non-blocking. 0 or -errno; nothing is open then. */

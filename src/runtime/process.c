@@ -137,7 +137,7 @@ static int set_limits(const struct start_args *a)
 }
 
 int process_write_boot(const struct process_boot *b, const struct filter *filter, int n_cgroup_fds,
-                       uint32_t open_files, bool room)
+                       uint32_t open_files, uint32_t filters, bool room)
 {
     struct agent_boot boot = {
         .version = AGENT_BOOT_VERSION,
@@ -146,6 +146,7 @@ int process_write_boot(const struct process_boot *b, const struct filter *filter
         .child_caps = runtime_child_caps(),
         .room = room,
         .netlink_pass = {filter->netlink_pass[0], filter->netlink_pass[1]},
+        .filters = filters,
     };
 #ifdef CAY_TEST_SWITCHES
     boot.flags = without_bits;
@@ -176,7 +177,7 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
     rc = process_write_boot(&a->boot, in->filter, in->n_cgroup_fds, a->start->limits.open_files,
-                            false);
+                            a->start->limits.filters, false);
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_EXEC, rc);
     rc = open_stage(a, in); /* in its control group by now: the sandbox pays for what is in it */
@@ -390,7 +391,7 @@ static int start_sandbox(void *arg, struct task_result *out)
 {
     const struct start_args *a = arg;
     struct inside in = {.start = a->start,
-                        .filter = &a->rt->filter,
+                        .filter = a->start->limits.filters ? &a->rt->asking_filter : &a->rt->filter,
                         .agent_fd = a->rt->agent_fd,
                         .lower_fd = -1,
                         .view_fd = -1,

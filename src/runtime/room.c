@@ -171,7 +171,7 @@ static int prepare(const struct room_args *a, struct inside *in, struct task_res
     }
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
-    rc = process_write_boot(&a->boot, in->filter, in->n_cgroup_fds, a->room->open_files, true);
+    rc = process_write_boot(&a->boot, in->filter, in->n_cgroup_fds, a->room->open_files, 0, true);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
 }
 

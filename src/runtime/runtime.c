@@ -166,7 +166,9 @@ static int fill(struct runtime *rt, const struct runtime_config *config)
         return rc;
     }
     log_info("runtime: cgroup %s", cgroup_version(rt->cgroups));
-    rc = filter_build(AGENT_UID, &rt->filter);
+    rc = filter_build(AGENT_UID, false, &rt->filter);
+    if (rc == 0)
+        rc = filter_build(AGENT_UID, true, &rt->asking_filter);
     if (rc < 0) {
         log_error("runtime: system call filter: %s", strerror(-rc));
         return rc;
@@ -200,6 +202,7 @@ void runtime_close(struct runtime *rt)
     disk_close(&rt->disk);
     cgroup_close(rt->cgroups);
     filter_free(&rt->filter);
+    filter_free(&rt->asking_filter);
     util_close(&rt->agent_fd);
     util_close(&rt->stage_fd);
     util_close(&rt->state_fd);

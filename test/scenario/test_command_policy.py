@@ -471,6 +471,21 @@ def test_unknown_sandboxes_and_those_of_others(stack, box):
     assert Client(stack.server.url, key).call("POST", f"{box.path}/exec", {"shell": "true"}).status == 404
 
 
+def test_no_filters_of_its_own(stack):
+    """Also where the sandbox may have system call filters, a room may not: their number is the sandbox's."""
+    code = ("import ctypes; l = ctypes.CDLL(None, use_errno=True); "
+            "print(l.syscall(317, 1, 0, None), ctypes.get_errno())")
+    made = stack.cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "seccompFilters": True})
+    assert made.status == 201, made.body
+    try:
+        said = [stack.cay.call("POST", f"/cay/v1/sandboxes/{made.json['sandboxID']}/exec",
+                               {"command": ["python3", "-c", code], **more}).json["stdout"].split()
+                for more in ({}, {"policy": {"rules": []}})]
+    finally:
+        stack.cay.call("DELETE", f"/sandboxes/{made.json['sandboxID']}")
+    assert said == [["-1", "14"], ["-1", "22"]]  # EFAULT: they are there; EINVAL: they are not
+
+
 def test_refusals_are_read_inside_without_curl(box):
     assert box.out("curl -s -o /dev/null " + WEB + "; cay-denials", "deny").rstrip().endswith("nothing is allowed to leave by name")
     assert box.out(["cay-denials"], ALLOW_WEB) == "Nothing was refused.\n"  # of this command's network

@@ -40,7 +40,7 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED(m.u.create.level = PRIVSEP_LEVEL_VM + 1);
     REFUSED(m.u.create.flags = 1);
     REFUSED(m.u.create.pad = 1);
-    REFUSED(m.u.create.limits.pad = 1);
+    REFUSED(m.u.create.limits.filters = 1);
     REFUSED(m.u.create.limits.memory_bytes = 0);
     REFUSED(m.u.create.limits.memory_bytes = UINT64_MAX);
     REFUSED(m.u.create.limits.disk_bytes = UINT64_MAX);

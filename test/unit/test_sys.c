@@ -659,7 +659,7 @@ static int by_x32(void)
 static void test_filter(void **state)
 {
     NEEDS_ROOT;
-    assert_int_equal(filter_build(4242, &filter), 0);
+    assert_int_equal(filter_build(4242, false, &filter), 0);
     assert_int_equal(in_child(filtered), 0);
 #ifdef __x86_64__
     assert_int_equal(in_child(by_int80), 1000 + SIGSYS);
