@@ -14,7 +14,7 @@ SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test clients escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak no-trace install clean bad-worlds
+.PHONY: all build up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak no-trace install clean bad-worlds
 
 all: build
 
@@ -60,6 +60,14 @@ escapes:
 	@ninja -C build-escapes
 	@test/escapes/run.py --build=build-escapes --write=docs/security-tests.md
 	@test/escapes/egress.py --build=build-escapes --write=docs/egress-security-tests.md
+
+# The same, and what must not be tried on this machine, in one of its own with control groups of version 2 only.
+VM_KERNEL ?= linux-image-cloud-amd64
+vm-escapes:
+	@scripts/deps build run test vm
+	@[ -e build-escapes/build.ninja ] || meson setup build-escapes -Dtest_switches=true
+	@ninja -C build-escapes
+	@test/vm/report.py --build=build-escapes --kernel=$(VM_KERNEL) --write=docs/reports/cgroup-v2.md || [ $$? -eq 77 ]
 
 asan:
 	@test/run --build=build-asan --sanitize --only=unit,scenario

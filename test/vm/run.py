@@ -150,8 +150,9 @@ def make_ours(scratch, build, command):
 
 
 def disk(number, path):
+    """Of one controller, as the kernel numbers several in the order in which they answer."""
     return ["-drive", f"file={path},format=raw,if=none,id=d{number},snapshot=on",
-            "-device", f"nvme,drive=d{number},serial=cay{number}"]
+            "-device", f"nvme-ns,drive=d{number},bus=disks,nsid={number}"]
 
 
 def machine(options, kernel, system, tested, log):
@@ -161,7 +162,7 @@ def machine(options, kernel, system, tested, log):
     return ["qemu-system-x86_64", "-M", "pc", "-accel", options.accel, "-cpu", "max" if options.accel == "kvm" else "qemu64",
             "-smp", str(options.cpus), "-m", str(options.memory), "-nodefaults", "-no-reboot", "-display", "none",
             "-nic", "none", "-kernel", str(image), "-append", append,
-            *disk(0, system), *disk(1, tested), "-device", "virtio-rng-pci",
+            "-device", "nvme,id=disks,serial=cay", *disk(1, system), *disk(2, tested), "-device", "virtio-rng-pci",
             "-serial", f"file:{log}", "-serial", "stdio"]
 
 

@@ -17,14 +17,16 @@ for module in loop btrfs overlay nf_tables nft_ct nft_redir nft_nat nft_reject n
     modprobe -q "$module" || echo "cay-vm: no module $module"
 done
 ip link set lo up
+# Old ways that this kernel has switched off: on, so that what refuses them is cay.
+echo 1 >/proc/sys/dev/tty/legacy_tiocsti 2>/dev/null
 mkdir -p /cay
-mount /dev/nvme1n1 /cay
+mount /dev/nvme0n2 /cay
 # Controllers are given to groups below; this shell leaves the root group's way, as a service manager would.
 mkdir -p /sys/fs/cgroup/init
 echo $$ >/sys/fs/cgroup/init/cgroup.procs
 for controller in cpu memory pids; do echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control; done
 cd /cay || exit 1
-sh ./command
+(. ./command)
 status=$?
 sync
 echo "cay-vm: the command ended with $status"

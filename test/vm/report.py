@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""The escape table and the fill of the kernel's filters in a machine with control groups of version 2 only
+(run.py), written down: docs/reports/cgroup-v2.md.
+
+    test/vm/report.py --build=DIR [--write=FILE] [--kernel=PACKAGE]
+
+DIR is a build with -Dtest_switches=true. Exit status 77: this machine cannot run another (the line says why)."""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIPPED = 77
+RUNS = (
+    ("The escape table, quick form",
+     "Every case of the probe and every quick scene with all defences, as user and root, and the controls that need one "
+     "switch (`test/escapes/run.py --quick`). Rows that failed, if any, and the sum:",
+     "python3 test/escapes/run.py --build=build --quick >/tmp/out 2>&1; status=$?; grep -E '^FAILED|cases,|Error' /tmp/out; "
+     "exit $status", 2400),
+    ("The fill of the kernel's filters",
+     "`test/vm/fill.py`: thousands of attempts by every way, from inside two sandboxes as user and as root, from one that "
+     "may have filters, and by an ordinary user of the machine as the control.",
+     "python3 test/vm/fill.py", 1200),
+)
+
+
+def in_machine(options, command, seconds):
+    done = subprocess.run([str(ROOT / "test/vm/run.py"), f"--build={options.build}", f"--kernel={options.kernel}",
+                           f"--seconds={seconds}", "--", "uname -sr; cat commit; stat -fc %T /sys/fs/cgroup; " + command],
+                          stdout=subprocess.PIPE, text=True)
+    print(done.stdout, flush=True)
+    return done.returncode, done.stdout.splitlines()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--write", type=pathlib.Path)
+    parser.add_argument("--kernel", default="linux-image-cloud-amd64")
+    options = parser.parse_args()
+    begun, out, worst = time.monotonic(), [], 0
+    for title, about, command, seconds in RUNS:
+        status, lines = in_machine(options, command, seconds)
+        if status == SKIPPED:
+            return SKIPPED
+        kernel, commit, kind, *rest = lines
+        worst = max(worst, status)
+        out += [f"\n## {title}\n", about, "", "```", *rest, f"exit status {status}", "```"]
+    text = [f"# With control groups of version 2 only\n\nWritten by `make vm-escapes`; do not edit. {kernel}, commit {commit}, "
+            f"/sys/fs/cgroup is {kind}, under QEMU's emulation; {time.monotonic() - begun:.0f} s.", *out]
+    if options.write:
+        options.write.parent.mkdir(exist_ok=True)
+        options.write.write_text("\n".join(text) + "\n")
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())
