@@ -112,10 +112,19 @@ static void on_call(uv_poll_t *poll, int status, int events UNUSED)
     }
 }
 
+/* Only in development mode and with a test's switch there is none; the loop may have that number then. */
+static bool has_listener(void)
+{
+    char path[32], target[32] = "";
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", AGENT_LISTENER_FD);
+    return readlink(path, target, sizeof(target) - 1) > 0 &&
+           strcmp(target, "anon_inode:seccomp notify") == 0;
+}
+
 int netlink_serve(struct agent *a)
 {
-    if (fcntl(AGENT_LISTENER_FD, F_GETFD) <
-        0) /* only in development mode and with a test's switch */
+    if (!has_listener())
         return 0;
     struct netlink *n = calloc(1, sizeof(*n));
     if (!n)
