@@ -7,10 +7,11 @@
 
 static const char cover[] = "[redacted]";
 
-_Static_assert(REDACT_SECRETS_MAX <= AUTOMATON_WORDS_MAX &&
-                   REDACT_SECRET_MAX <= AUTOMATON_WORD_MAX &&
-                   REDACT_TOTAL_MAX <= AUTOMATON_TOTAL_MAX,
-               "the automaton takes them");
+_Static_assert(REDACT_TOTAL_MAX <= AUTOMATON_TOTAL_MAX, "the automaton takes their bytes");
+/* Equal today, each for its own reason. NOLINTNEXTLINE(misc-redundant-expression) */
+_Static_assert(REDACT_SECRETS_MAX <= AUTOMATON_WORDS_MAX, "and their number");
+/* NOLINTNEXTLINE(misc-redundant-expression) */
+_Static_assert(REDACT_SECRET_MAX <= AUTOMATON_WORD_MAX, "and the longest");
 
 enum { FRAMING, CONTENTS, STREAMS };
 

@@ -199,19 +199,21 @@ int reflect_secrets(const struct credentials *all, const char *host, uint16_t po
 {
     uint64_t known = all ? known_at(all, host, port) : 0;
     struct reflect_cache *cache = all ? all->searched : NULL;
+    struct redact *used = cache && cache->known == known ? cache->redact : NULL;
     struct redact *made = NULL, *shared;
     bool has_secrets;
     int rc;
 
     if (!known)
         return 0;
-    if (!cache || !cache->redact || cache->known != known) {
+    if (!used) {
         rc = make(all, known, &made);
         if (rc < 0)
             return rc;
+        used = made;
     }
-    has_secrets = redact_count(made ? made : cache->redact) > 0;
-    shared = has_secrets ? redact_share(made ? made : cache->redact) : NULL;
+    has_secrets = redact_count(used) > 0;
+    shared = has_secrets ? redact_share(used) : NULL;
     if (made && cache) {
         redact_free(cache->redact);
         *cache = (struct reflect_cache){known, made};

@@ -118,6 +118,7 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
     if (v->action == POLICY_DENY && v->source != POLICY_BY_NEVER) {
         if (v->rule < 0 && p)
             add_near(p, &q, &s);
-        add_allowed(p, &s);
+        if (p)
+            add_allowed(p, &s);
     }
 }

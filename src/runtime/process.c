@@ -81,7 +81,9 @@ static int open_trees(const struct start_args *a, int userns_fd, struct inside *
 /* Only in test builds: whether a node is to be the host's. */
 static bool is_shown(size_t device)
 {
-    return device < INSIDE_DEVICES_USUAL ? WITHOUT(OWN_NODES) : WITHOUT(DEVICES);
+    bool usual = device < INSIDE_DEVICES_USUAL;
+
+    return (usual && WITHOUT(OWN_NODES)) || (!usual && WITHOUT(DEVICES));
 }
 
 static int open_host_devices(struct inside *in)

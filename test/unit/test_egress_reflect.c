@@ -182,8 +182,8 @@ static void test_base64(void **state)
                 out[k] = strchr("[]*", out[k]) ? 'A' : out[k] == '-' ? '+' : out[k];
             memset(raw, 0, sizeof(raw));
             base64_decode(out, n, raw);
-            assert_null(memmem(raw, sizeof(raw), SECRET + 1, 3));
-            assert_null(memmem(raw, sizeof(raw), SECRET + 8, 3));
+            assert_null(memmem(raw, sizeof(raw), &SECRET[1], 3));
+            assert_null(memmem(raw, sizeof(raw), &SECRET[8], 3));
             free(out);
             for (size_t k = 0; k < n; k++)
                 text[k] = text[k] == '+' ? '-' : text[k] == '/' ? '_' : text[k];
