@@ -63,6 +63,8 @@ static void put_destination(json_t *o, const struct audit_record *r)
     char address[INET6_ADDRSTRLEN];
 
     put_text(o, "name", t->name, false);
+    if (!t->name)
+        put_text(o, "said", t->said, false);
     if (memcmp(&t->address.in6, &none, sizeof(none)) != 0) {
         policy_address_format(&t->address, address);
         put_text(o, "address", address, false);

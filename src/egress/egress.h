@@ -307,6 +307,10 @@ void flow_allow(struct flow *f, const struct policy_verdict *v);
 void flow_not_reached(struct flow *f, const struct target *t, const struct policy_verdict *v,
                       const struct http_head *h, const struct err *why);
 
+/* A request was let through and recorded, and its server gave no answer to it: recorded as its outcome. */
+void flow_failed(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                 const struct http_head *h, const char *why);
+
 /* What was let through ends here, as flow_refuse: noted and recorded; the caller ends it. */
 #define FLOW_BYTES_REASON "cut: the sandbox has used up its bytes"
 void flow_cut(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,

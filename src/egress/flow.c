@@ -376,8 +376,8 @@ void flow_allow(struct flow *f, const struct policy_verdict *v)
     audit_record(f->egress->audit, &r);
 }
 
-void flow_not_reached(struct flow *f, const struct target *t, const struct policy_verdict *v,
-                      const struct http_head *h, const struct err *why)
+static void record_outcome(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                           const struct http_head *h, const char *outcome, const char *why)
 {
     const struct audit_record r = {.event = h ? AUDIT_REQUEST : AUDIT_CONNECTION,
                                    .sandbox = f->sandbox,
@@ -385,15 +385,27 @@ void flow_not_reached(struct flow *f, const struct target *t, const struct polic
                                    .target = t,
                                    .allowed = true,
                                    .warned = v->warned,
-                                   .outcome = "unreachable",
+                                   .outcome = outcome,
                                    .rule = v->name,
                                    .source = v->source,
-                                   .reason = why->text,
+                                   .reason = why,
                                    .method = h ? h->method : NULL,
                                    .path = h ? h->path : NULL};
 
-    f->sandbox->allowed++;
     audit_record(f->egress->audit, &r);
+}
+
+void flow_not_reached(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                      const struct http_head *h, const struct err *why)
+{
+    f->sandbox->allowed++;
+    record_outcome(f, t, v, h, "unreachable", why->text);
+}
+
+void flow_failed(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                 const struct http_head *h, const char *why)
+{
+    record_outcome(f, t, v, h, "failed", why);
 }
 
 /* -- routing ----------------------------------------------------------------------------------- */

@@ -14,13 +14,18 @@
 
 static void on_relay_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
-    struct flow *f = forward_flow(arg);
+    struct line *l = arg;
+    struct flow *f = forward_flow(l);
+    struct policy_verdict v;
 
-    if (f)
-        forward_answer(x, f, why->code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable", "none",
-                       why->text);
-    else
+    if (!f) {
         http_exchange_abort(x);
+        return;
+    }
+    v = request_decide(f->sandbox, &l->want, true, http_exchange_head(x));
+    flow_failed(f, &l->want, &v, http_exchange_head(x), why->text);
+    forward_answer(x, f, why->code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable", "none",
+                   why->text);
 }
 
 static void on_reusable(int fd, void *arg)

@@ -75,8 +75,10 @@ struct h2_options {
     uint64_t idle_ms;       /* no byte of either side, though there are streams */
     /* A request's head. It may keep what it allocates in a; both live as long as the stream. */
     void (*judge)(void *arg, const struct http_head *head, struct arena *a, struct h2_verdict *v);
-    /* The body of an answer that is made here: 400, 431, 502, 503. */
-    void (*say)(void *arg, int status, const char *why, struct buf *body);
+    /* The body of an answer that is made here: 400, 431, 502, 503. With 502 head was let through, and its
+     * server did not answer it; else it may be NULL. */
+    void (*say)(void *arg, const struct http_head *head, int status, const char *why,
+                struct buf *body);
     /* Bytes of contents so far, from the client and to it: now and then. */
     void (*on_moved)(void *arg, uint64_t read, uint64_t written);
     void (*on_end)(void *arg); /* the last call about it */

@@ -45,10 +45,24 @@ static void say_lost(const struct flow *f, const struct h2_flow_lost *lost, stru
     answer(f, v, lost->status, "egress_unreachable", "none", lost->why.text);
 }
 
-static void say(void *arg, int status, const char *why, struct buf *body)
+static void note_failed(struct flow *f, const struct http_head *h, const char *why)
+{
+    char room[POLICY_NAME_MAX + 1];
+    struct target t = f->target;
+    struct policy_verdict p;
+
+    (void)host_agrees(h, &t, room); /* it did, or it would not have been let through */
+    p = request_decide(f->sandbox, &t, true, h);
+    flow_failed(f, &t, &p, h, why);
+}
+
+static void say(void *arg, const struct http_head *head, int status, const char *why,
+                struct buf *body)
 {
     struct flow *f = flow_of(arg);
 
+    if (f && head && status == 502)
+        note_failed(f, head, why);
     if (f && deny_body(f->sandbox, status < 500 ? "bad_request" : "egress_unreachable", "none", why,
                        body) < 0)
         buf_clear(body);

@@ -308,7 +308,7 @@ void response_fail(struct h2_stream *s, int status, const char *why)
 
     buf_init(&v.body, (size_t)16 * 1024);
     snprintf(v.message, sizeof(v.message), "%s", why);
-    s->line->o.say(s->line->o.arg, status, why, &v.body);
+    s->line->o.say(s->line->o.arg, s->head, status, why, &v.body);
     response_here(s, &v);
     buf_free(&v.body);
 }

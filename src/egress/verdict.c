@@ -18,9 +18,10 @@ static struct policy_verdict within_sandbox(struct policy_verdict own, struct po
 struct policy_verdict verdict_narrower(struct policy_verdict a, struct policy_verdict b)
 {
     b.credential = NULL;
-    if (a.action == POLICY_DENY || b.action == POLICY_ALLOW || b.action == a.action)
-        return a;
-    return b;
+    if (a.action == POLICY_DENY || b.action == POLICY_DENY)
+        return a.action == POLICY_DENY ? a : b;
+    a.warned = b.warned = a.warned || b.warned;
+    return b.action == POLICY_ALLOW || b.action == a.action ? a : b;
 }
 
 static bool any_of(const struct sandbox *s, bool (*is)(const struct policy *p))

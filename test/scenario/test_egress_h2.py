@@ -212,7 +212,7 @@ print(end_of(early))
     assert {"reset": 8} in origin.seen()
 
 
-def test_going_away(box):
+def test_going_away(world, box):
     r = run(box, PAUSED + """
 ask("/goaway")
 seen = []
@@ -225,6 +225,8 @@ print("ended")
     assert r.stdout == "ended\n", r.stderr
     r = curl(box, "-w", "%{http_code}", f"{URL}/vanish")
     assert "has closed the connection before it answered" in r.stdout and r.stdout.endswith("502"), r.stdout
+    (record,) = [r for r in world.audit() if r.get("outcome") == "failed"]
+    assert record["path"] == "/vanish" and record["verdict"] == "allow" and "closed the connection" in record["reason"]
 
 
 # -- gRPC --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 from waitlib import until  # noqa: E402
 from worldlib import make_world, sandbox, seal  # isort: skip: it makes the next ones found
-from internet import OTHER, PRIVATE, WEB  # noqa: E402
+from internet import OTHER, PRIVATE, SOURCE_PORT, WEB  # noqa: E402
 
 ZONE = {"web.example.com": {"a": [[WEB]]}, "other.example.net": {"a": [[OTHER]]},
         "private.example.com": {"a": [[PRIVATE]]}, "nothing.example.com": {}}
@@ -236,6 +236,20 @@ def test_a_name_that_dns_does_not_know_leaves_a_record(world):
             world, s, event="request", verdict="allow", name="web.example.com")
 
 
+def test_a_server_that_does_not_answer_leaves_a_record(world):
+    """Before, the log had the request as allowed and nothing of its end; over HTTP/2: test_egress_h2.py, test_going_away."""
+    rules = [{"action": "allow", "name": "web only", "domains": ["web.example.com"], "methods": ["GET"]}]
+    with sandbox(world, [], [], rules) as s:
+        r = s.curl("-w", "%{http_code}", f"http://web.example.com:{SOURCE_PORT}/gone")
+        assert r.stdout.endswith("502") and "egress_unreachable" in r.stdout, r.stdout + r.stderr
+        assert s.curl("http://web.example.com/there").returncode == 0  # the control
+        (record,) = records(world, s, outcome="failed")
+        assert record["path"] == "/gone" and record["rule"] == "web only" and record["verdict"] == "allow"
+        assert record["reason"] and record["event"] == "request"
+        assert len(records(world, s, event="request", path="/gone")) == 2
+        assert len(records(world, s, event="request", path="/there")) == 1
+
+
 # -- reasons that are true -------------------------------------------------------------------------------
 
 
@@ -342,6 +356,12 @@ def test_a_policy_that_only_warns_lets_pass_and_says_so(world):
         for name in ("other.example.net", "web.example.com"):
             assert json.loads(s.curl(f"http://{name}/x").stdout)["path"] == "/x"
             assert records(world, s, event="request", name=name, verdict="allow", warned=True)
+        # By address only the name that is said would be denied: the record is marked, and says which name that was.
+        assert world.put(s, {"mode": "warn", "default": "public", "rules": rules})[0] == 204
+        assert s.curl("-H", "Host: other.example.net", f"http://{OTHER}/said").returncode == 0
+        assert s.curl("-H", "Host: web.example.com", f"http://{WEB}/said").returncode == 0  # the control
+        said = {r["said"]: r.get("warned") for r in records(world, s, event="request", path="/said")}
+        assert said == {"other.example.net": True, "web.example.com": None}
         assert world.put(s, {"mode": "warn"}, ceiling={"rules": ALLOWED})[0] == 204
         assert "egress_denied" in s.curl("http://other.example.net/").stdout, "a ceiling was only a warning"
         assert "x" in s.curl("http://web.example.com/x").stdout

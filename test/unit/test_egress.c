@@ -932,6 +932,26 @@ static void upstream_urls(void **state)
     }
 }
 
+/* By address, and by the name that is said there: what only one of them would deny is marked all the same. */
+static void narrower_of_two_verdicts(void **state)
+{
+    const struct policy_verdict plain = {.action = POLICY_ALLOW, .rule = 1},
+                                warned = {.action = POLICY_ALLOW, .rule = 2, .warned = true},
+                                read = {.action = POLICY_INSPECT, .rule = 3},
+                                no = {.action = POLICY_DENY, .rule = 4};
+
+    assert_false(verdict_narrower(plain, plain).warned);
+    assert_true(verdict_narrower(plain, warned).warned);
+    assert_true(verdict_narrower(warned, plain).warned);
+    assert_true(verdict_narrower(warned, read).warned);
+    assert_int_equal(verdict_narrower(plain, warned).rule, 1);
+    assert_int_equal(verdict_narrower(warned, read).rule, 3);
+    assert_int_equal(verdict_narrower(plain, no).rule, 4);
+    assert_int_equal(verdict_narrower(no, warned).action, POLICY_DENY);
+    assert_false(verdict_narrower(warned, no).warned);
+    assert_false(verdict_narrower(no, warned).warned);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -960,6 +980,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(tenants_are_no_paths, dir_new, dir_free),
         cmocka_unit_test(rates),
         cmocka_unit_test(upstream_urls),
+        cmocka_unit_test(narrower_of_two_verdicts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

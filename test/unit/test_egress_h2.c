@@ -96,7 +96,8 @@ static bool still(void *arg, const struct http_head *h, struct h2_verdict *v)
     return false;
 }
 
-static void say(void *arg, int status, const char *why, struct buf *body)
+static void say(void *arg, const struct http_head *head, int status, const char *why,
+                struct buf *body)
 {
     assert_int_equal(buf_append_str(body, why), 0);
 }
