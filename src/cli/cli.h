@@ -117,6 +117,7 @@ int cli_generate(const char *what, FILE *out); /* man, man5, bash, zsh, fish, co
 int cmd_up(struct cli *c);
 int cmd_down(struct cli *c);
 int cmd_status(struct cli *c);
+int cmd_debug(struct cli *c);
 int cmd_env(struct cli *c);
 int cmd_doctor(struct cli *c);
 int cmd_create(struct cli *c);

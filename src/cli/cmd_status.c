@@ -143,30 +143,91 @@ static json_t *make_variables(const struct cli *c, const struct api *a, const ch
     return out;
 }
 
-int cmd_env(struct cli *c)
+/* What clients are to be told; a new reference. NULL with e. */
+static json_t *ask_variables(const struct cli *c, struct api *a, struct err *e)
 {
-    struct err e = {.code = ERR_OK};
-    json_t *variables, *status = NULL;
+    json_t *status = NULL, *out;
     const char *domain;
-    struct api a;
+
+    if (api_call(a, "GET", "/cay/v1/status", NULL, &status, e) != ERR_OK)
+        return NULL;
+    domain = cli_text(status, "domain");
+    out = make_variables(c, a, domain[0] ? domain : c->settings.server_domain);
+    json_decref(status);
+    if (!out)
+        err_set(e, ERR_UNAVAILABLE, "out of memory");
+    return out;
+}
+
+/* Takes variables; NULL: e says why. */
+static int show_variables(const struct cli *c, struct api *a, json_t *variables,
+                          const struct err *e)
+{
     int r = CLI_OK;
 
-    if (api_open(&a, c, &e) != ERR_OK)
-        return cli_fail(c, &e);
-    if (api_call(&a, "GET", "/cay/v1/status", NULL, &status, &e) != ERR_OK) {
-        api_close(&a);
-        return cli_fail(c, &e);
-    }
-    domain = cli_text(status, "domain");
-    variables = make_variables(c, &a, domain[0] ? domain : c->settings.server_domain);
-    if (c->json)
+    if (!variables)
+        r = cli_fail(c, e);
+    else if (c->json)
         cli_print_json(json_incref(variables));
     else
         r = print_env(c, variables);
     json_decref(variables);
-    json_decref(status);
-    api_close(&a);
+    api_close(a);
     return r;
+}
+
+int cmd_env(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    return show_variables(c, &a, ask_variables(c, &a, &e), &e);
+}
+
+/* -- debug ------------------------------------------------------------------------------------- */
+
+#define DEBUG_PORT \
+    49983 /* of the agent; E2B's SDKs take localhost's when they are told nothing else */
+
+/* In debug mode the SDKs ask no control plane and send no token. */
+static enum err_code add_debug(struct api *a, const char *id, json_t *to, struct err *e)
+{
+    const char *domain = json_string_value(json_object_get(to, "E2B_DOMAIN"));
+    bool is_tls = strncmp(a->public_url, "https://", 8) == 0;
+    struct api_sandbox s;
+
+    if (api_sandbox_open(a, id, &s, e) != ERR_OK)
+        return e->code;
+    if (s.token[0]) {
+        err_set(e, ERR_INVALID,
+                "sandbox %s asks for an access token, which SDKs do not send in debug mode", s.id);
+        err_hint(e, "create it with secure=False (Python) or secure: false (JavaScript), or do "
+                    "without E2B_DEBUG: `cay env` is all that an SDK needs");
+        return e->code;
+    }
+    json_object_set_new(to, "E2B_DEBUG", json_string("true"));
+    json_object_set_new(to, "E2B_SANDBOX_URL",
+                        json_sprintf("%s://%d-%s.%s", is_tls ? "https" : "http", DEBUG_PORT, s.id,
+                                     domain ? domain : ""));
+    return ERR_OK;
+}
+
+int cmd_debug(struct cli *c)
+{
+    struct err e = {.code = ERR_OK};
+    json_t *variables;
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    variables = ask_variables(c, &a, &e);
+    if (variables && add_debug(&a, c->operands[0], variables, &e) != ERR_OK) {
+        json_decref(variables);
+        variables = NULL;
+    }
+    return show_variables(c, &a, variables, &e);
 }
 
 /* -- version, help, completion ----------------------------------------------------------------- */

@@ -148,6 +148,22 @@ const struct cli_command cli_commands[] = {
         .run = cmd_env,
     },
     {
+        .name = "debug",
+        .operands = "[--shell=SHELL] SANDBOX",
+        .summary = "print what leads SDKs in debug mode to one sandbox",
+        .text =
+            "What `cay env` prints, and E2B_DEBUG=true with E2B_SANDBOX_URL: SDKs in debug mode "
+            "ask no control plane, and take every sandbox for the one at that address. It must "
+            "be one that was created with secure=False, because they send no access token.",
+        .options = OPTIONS({0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"}),
+        .examples = EXAMPLES({"eval \"$(cay debug i7qd)\"", "sh, bash, zsh"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .takes_settings = true,
+        .run = cmd_debug,
+    },
+    {
         .name = "create",
         .operands = "[OPTION...] [TEMPLATE]",
         .summary = "make a sandbox and print its id",

@@ -7,13 +7,14 @@ import shutil
 import ssl
 import subprocess
 import time
+import urllib.request
 
 import pytest
 
 from conftest import CAY
 
 TRUST = {"NODE_EXTRA_CA_CERTS", "DENO_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}
-COMMANDS = ["up", "down", "status", "env", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
+COMMANDS = ["up", "down", "status", "env", "debug", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
             "policy show", "policy set", "policy explain", "policy learned", "denials", "secret set", "secret ls", "secret rm", "audit",
             "audit verify", "events", "template build", "template limits", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
 
@@ -91,6 +92,26 @@ def test_no_control_reaches_the_terminal(cay, box):
     failed = cay("exec", box, "--", f"/bin/no{CONTROLS}program").stderr
     for text in (logs, failed):
         assert not [c for c in text if c in CONTROLS and not c.isalnum() and c not in "];"], text
+
+
+def test_debug_mode_leads_to_one_sandbox(cay, box):
+    """What SDKs send in debug mode (no key, no token) reaches the sandbox that was created without a token, and no other."""
+    secured = cay("debug", box)
+    assert secured.returncode != 0 and "secure=False" in secured.stderr
+    env = json.loads(cay("env", "--json", "--urls").stdout)
+    request = urllib.request.Request(env["E2B_API_URL"] + "/sandboxes", json.dumps({"templateID": "host"}).encode(),
+                                     {"X-API-Key": env["E2B_API_KEY"], "Content-Type": "application/json"})
+    opened = json.load(urllib.request.urlopen(request))["sandboxID"]
+    try:
+        variables = json.loads(cay("debug", "--json", opened).stdout)
+        assert variables["E2B_DEBUG"] == "true" and f"49983-{opened}." in variables["E2B_SANDBOX_URL"]
+        health = subprocess.run(["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--cacert", variables["CURL_CA_BUNDLE"],
+                                 variables["E2B_SANDBOX_URL"] + "/files?path=/etc/hostname&username=user",
+                                 "-H", "E2b-Sandbox-Id: debug_sandbox_id", "-H", "E2b-Sandbox-Port: 49983"],
+                                capture_output=True, text=True)
+        assert health.stdout == "200", health
+    finally:
+        cay("kill", "-q", opened)
 
 
 def test_logs_and_top(cay, box):
