@@ -112,7 +112,9 @@ static enum err_code refuse_missing(const json_t *body, struct err *e)
         const char *name, *what;
     } fields[] = {
         {"volumeMounts", "volumes (copy the files in after the sandbox was created)"},
-        {"iam", "workload identity tokens (give the sandbox what it needs by envVars)"},
+        {"iam",
+         "workload identity tokens (keys stay outside: `cay secret set`, or E2B's secrets with "
+         "network.rules, put them on allowed requests)"},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {

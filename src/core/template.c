@@ -202,6 +202,28 @@ const struct template_info *core_template_find(struct core *c, const char *name)
     return templates_entry(c, name);
 }
 
+/* Names that integrations ask for by default, and forms that are not names of templates. */
+static const struct {
+    const char *part, *hint;
+} absent[] = {
+    {"code-interpreter",
+     "the code interpreter is not there yet: create from base, and run Python by "
+     "commands.run(\"python3 ...\")"},
+    {"mcp-gateway", "the MCP gateway is not there: run MCP servers in a sandbox of base, and reach "
+                    "their ports by host name"},
+    {"desktop", "there is no desktop template: create from base, and install what is needed"},
+    {"/", "images of registries cannot be used yet: create from base, and install what is needed"},
+    {":", "images of registries cannot be used yet: create from base, and install what is needed"},
+};
+
+static const char *hint_for(const char *name)
+{
+    for (size_t i = 0; name && i < ARRAY_SIZE(absent); i++)
+        if (strstr(name, absent[i].part))
+            return absent[i].hint;
+    return "see `cay template ls`";
+}
+
 static enum err_code not_found(struct err *e, const char *name)
 {
     char names[128] = "";
@@ -212,7 +234,7 @@ static enum err_code not_found(struct err *e, const char *name)
                                  known[i].id);
     err_set(e, ERR_NOT_FOUND, "there is no template '%.64s'; there are: %s", name ? name : "",
             names);
-    err_hint(e, "see `cay template ls`");
+    err_hint(e, "%s", hint_for(name));
     return ERR_NOT_FOUND;
 }
 

@@ -164,6 +164,14 @@ def test_what_is_not_there_is_refused(cay, fields, says):
     assert reply.status == 400 and says in reply.json["message"]
 
 
+@pytest.mark.parametrize("template, says", [
+    ("code-interpreter-v1", "python3"), ("mcp-gateway", "MCP"), ("desktop", "base"), ("python:3.12", "images"),
+    ("docker.io/library/python", "images"), ("nothing-of-the-kind", "cay template ls")])
+def test_a_template_that_is_not_there_says_what_to_do(cay, template, says):
+    reply = cay.call("POST", "/v2/sandboxes", {"templateID": template})
+    assert reply.status == 404 and template in reply.json["message"] and says in reply.json["message"]
+
+
 @pytest.mark.parametrize("method, path", [
     ("POST", "/sandboxes/{}/pause"), ("POST", "/sandboxes/{}/fork"), ("POST", "/sandboxes/{}/snapshots"),
     ("GET", "/snapshots"), ("POST", "/v3/templates"), ("GET", "/volumes")])
