@@ -40,3 +40,7 @@ bool share_is_of(const struct share *s, const char *tenant, const char *owner);
 
 /* Of the owner that s is on. */
 size_t share_count(const struct share *s);
+
+/* The rule alone, for who counts places elsewhere: may an account that holds `held` of the `used` places of
+ * `max` have one more? */
+bool share_leaves_room(size_t max, size_t used, size_t held);

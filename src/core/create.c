@@ -1,6 +1,7 @@
 /* Making a sandbox: row, CREATE to privd, one socket, /init to its agent, row. What fails on the way
  * is undone, and only then is anything forgotten. */
 
+#include "base/share.h"
 #include "core/authority.h"
 #include "core/call.h"
 #include "core/create_key.h"
@@ -351,13 +352,27 @@ static enum err_code check_share(struct core *c, const char *tenant, struct err 
     return ERR_EXHAUSTED;
 }
 
-static uint32_t count_filters(const struct core *c)
+/* The few places of sandboxes whose programs may have filters, by the rule of base/share.h. They are counted
+ * anew each time, in what the store has brought back too: no account is to be kept right over a restart. */
+static enum err_code check_filters_share(const struct core *c, const char *tenant, struct err *e)
 {
-    uint32_t n = 0;
+    size_t used = 0, held = 0;
 
-    for (size_t i = 0; i < c->registry.n; i++)
-        n += c->registry.order[i]->s.limits.filters != 0;
-    return n;
+    for (size_t i = 0; i < c->registry.n; i++) {
+        const struct sandbox *s = &c->registry.order[i]->s;
+
+        used += s->limits.filters != 0;
+        held += s->limits.filters != 0 && strcmp(s->tenant, tenant) == 0;
+    }
+    if (share_leaves_room(PRIVSEP_FILTERS_SANDBOXES, used, held))
+        return ERR_OK;
+    err_set(
+        e, ERR_EXHAUSTED,
+        "%zu of %u sandboxes with \"seccompFilters\" are there, %zu of them this tenant's: that is "
+        "its share, as their filters are from a pool of the whole host",
+        used, PRIVSEP_FILTERS_SANDBOXES, held);
+    err_hint(e, "end one of them, or create this one without");
+    return ERR_EXHAUSTED;
 }
 
 static enum err_code check(struct core *c, const struct sandbox_request *r, struct err *e)
@@ -380,14 +395,8 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
         err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
         return ERR_UNAVAILABLE;
     }
-    if (r->limits.filters && count_filters(c) >= PRIVSEP_FILTERS_SANDBOXES) {
-        err_set(e, ERR_EXHAUSTED,
-                "%u sandboxes with \"seccompFilters\" are there: no more are allowed, as their "
-                "filters are from a pool of the whole host",
-                PRIVSEP_FILTERS_SANDBOXES);
-        err_hint(e, "end one of them, or create this one without");
-        return ERR_EXHAUSTED;
-    }
+    if (r->limits.filters && (code = check_filters_share(c, r->tenant, e)) != ERR_OK)
+        return code;
     return check_share(c, r->tenant, e);
 }
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from client import Sandbox
+from client import Client, Sandbox
 
 # Attaches filters that allow everything, and prints what the kernel said: 0, or the errno.
 PRELUDE = r'''
@@ -125,3 +125,30 @@ def test_all_else_is_refused(with_filters, probe_path):
 
 def test_what_is_no_answer(cay):
     assert cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "seccompFilters": "yes"}).status == 400
+
+
+def test_places_are_shared_out_by_tenant(server, with_filters, new_key):
+    """Of 16: half for a tenant alone, and always one for a tenant that has none."""
+    names = ("filters-a", "filters-b", "filters-c")
+    clients = {name: Client(server.url, new_key(name)) for name in names}
+    made = []
+
+    def take_all(name):
+        while len(made) < 17:
+            reply = clients[name].call("POST", "/cay/v1/sandboxes", {"templateID": "host", "seccompFilters": True})
+            if reply.status != 201:
+                assert reply.status == 429 and "share" in reply.json["message"], reply.body
+                break
+            made.append(Sandbox(clients[name], reply.json))
+        return sum(box.client is clients[name] for box in made)
+
+    try:
+        assert take_all("filters-a") == 8  # and one of with_filters
+        assert take_all("filters-b") == 4
+        assert take_all("filters-c") >= 1
+        reply = clients["filters-a"].call("POST", "/cay/v1/sandboxes", {"templateID": "host"})
+        made.append(Sandbox(clients["filters-a"], reply.json))
+        assert reply.status == 201  # without filters there are places
+    finally:
+        for box in made:
+            box.kill()

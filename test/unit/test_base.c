@@ -177,6 +177,11 @@ static void share_leaves_room_for_others(void **state)
         share_return(all[first]);
     assert_int_equal(share_used(p), 0);
     share_pool_free(p);
+    assert_true(share_leaves_room(16, 7, 7));
+    assert_false(share_leaves_room(16, 8, 8));
+    assert_true(share_leaves_room(16, 15, 0));
+    assert_false(share_leaves_room(16, 16, 0));
+    assert_false(share_leaves_room(16, 17, 0)); /* the maximum was more before */
 }
 
 static void share_divides_within_a_tenant(void **state)
