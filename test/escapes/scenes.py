@@ -12,6 +12,7 @@ import pathlib
 import tempfile
 import threading
 import time
+import traceback
 import urllib.parse
 from typing import Callable
 
@@ -41,6 +42,7 @@ def run(s, server):
     try:
         return s.run(server)
     except Exception as error:  # a scene that breaks has not refused anything
+        traceback.print_exc()
         return "broken", f"{type(error).__name__}: {error}"[:300]
 
 
