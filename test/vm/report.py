@@ -39,7 +39,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--write", type=pathlib.Path)
-    parser.add_argument("--kernel", default="linux-image-cloud-amd64")
+    parser.add_argument("--kernel", default="", help="as for run.py")
     options = parser.parse_args()
     begun, out, worst = time.monotonic(), [], 0
     for title, about, command, seconds in RUNS:

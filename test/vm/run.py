@@ -22,7 +22,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = ROOT / "test/vm"
-KERNEL = "linux-image-cloud-amd64"
+# The first that apt knows: Debian 12 has this one beside its own, of Debian 13 it is its own.
+KERNELS = ("linux-image-6.12-cloud-amd64", "linux-image-cloud-amd64")
 SKIPPED = 77
 NEEDED = ("qemu-system-x86_64", "mmdebstrap", "mke2fs", "dpkg-deb", "apt-get")
 # What cay's programs link, what they call, and what its tests need.
@@ -64,8 +65,14 @@ def check_machine():
 # -- kernel and system ---------------------------------------------------------------------------------------------
 
 
+def is_known(package):
+    return bool(subprocess.run(["apt-cache", "show", package], capture_output=True, text=True).stdout)
+
+
 def newest_of(package):
     """The package of a kernel itself; what is asked for may be the one that follows the newest."""
+    if not package:
+        package = next(filter(is_known, KERNELS), KERNELS[-1])
     lines = run("apt-cache", "depends", package).splitlines()
     found = [line.split()[-1] for line in lines if "Depends: linux-image-" in line]
     return found[0] if found else package
@@ -204,7 +211,7 @@ def options_of():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--cache", type=pathlib.Path, default=ROOT / "build/vm", help="kernels and systems, kept")
-    parser.add_argument("--kernel", default=KERNEL, help="a Debian package of a kernel")
+    parser.add_argument("--kernel", default="", help=f"a Debian package of a kernel; else {' or '.join(KERNELS)}")
     parser.add_argument("--accel", default="tcg", choices=("tcg", "kvm"))
     parser.add_argument("--cpus", type=int, default=2)
     parser.add_argument("--memory", type=int, default=2048, help="MiB")

@@ -18,7 +18,8 @@ for module in loop btrfs overlay nf_tables nft_ct nft_redir nft_nat nft_reject n
 done
 ip link set lo up
 # Old ways that this kernel has switched off: on, so that what refuses them is cay.
-echo 1 >/proc/sys/dev/tty/legacy_tiocsti 2>/dev/null
+# Before Linux 6.2 it cannot be switched off.
+[ ! -e /proc/sys/dev/tty/legacy_tiocsti ] || echo 1 >/proc/sys/dev/tty/legacy_tiocsti
 mkdir -p /cay
 mount /dev/nvme0n2 /cay
 # Controllers are given to groups below; this shell leaves the root group's way, as a service manager would.
