@@ -209,12 +209,13 @@ def upload_special(server):
 @scene("upload.race", "links are swapped while files are uploaded and read, 300 times",
        shown="a file of the sandbox is reached through the same swapped link in between")
 def upload_race(server):
-    with Canary() as canary, server.client.create() as box:
+    with Canary() as canary, server.client.create(timeout_s=1800) as box:
         box.run("mkdir -p /tmp/own; chmod 777 /tmp/own; echo own > /tmp/own/canary; chmod 666 /tmp/own/canary")
-        swap = (f"for i in $(seq 1 4000); do ln -sfn {canary.dir} /tmp/.n; mv -T /tmp/.n /tmp/swap; "
+        # Until the reads and writes are done: on a slow machine so many rounds would take longer than the sandbox lives.
+        swap = (f"for i in $(seq 1 4000); do [ ! -e /tmp/done ] || break; ln -sfn {canary.dir} /tmp/.n; mv -T /tmp/.n /tmp/swap; "
                 "ln -sfn /tmp/own /tmp/.n; mv -T /tmp/.n /tmp/swap; done")
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            swapping = pool.submit(box.run, swap, "user", None, None, 60)
+            swapping = pool.submit(box.run, swap, "user", None, None, 600)
             answers, reached = [], 0
             for i in range(300):
                 body = box.read("/tmp/swap/canary").body
@@ -222,6 +223,7 @@ def upload_race(server):
                 answers += [("GET", body), ("POST", box.write("/tmp/swap/canary", b"changed").body)]
                 if swapping.done():
                     break
+            box.write("/tmp/done", b"")
             swapping.result()
         if not reached:
             return "broken", "the sandbox's own file was never reached"
