@@ -29,12 +29,13 @@ static json_t *error(struct api_call *call, int status, const char *message, con
 
 static const char *state_name(enum sandbox_state state)
 {
-    static const char *const names[] = {
+    static const char *const names[SANDBOX_STATE_COUNT] = {
         [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "started",
         [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",
         [SANDBOX_RESUMING] = "resuming", [SANDBOX_ENDING] = "destroying",
         [SANDBOX_ENDED] = "destroyed"};
 
+    _Static_assert(SANDBOX_STATE_COUNT == 7, "a new state: write its name");
     return names[state];
 }
 

@@ -1,5 +1,6 @@
 #include "api/e2b.h"
 #include "core/ingress.h"
+#include "core/life.h"
 
 #include <string.h>
 
@@ -56,7 +57,7 @@ json_t *e2b_sandbox_json(struct api_call *call, const struct sandbox *s)
 
 static const char *state_name(enum sandbox_state state)
 {
-    return state == SANDBOX_PAUSED || state == SANDBOX_PAUSING ? "paused" : "running";
+    return life_of(state)->group == LIFE_GROUP_PAUSED ? "paused" : "running";
 }
 
 json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)

@@ -2,6 +2,7 @@
 #include "api/e2b.h"
 #include "core/create_key.h"
 #include "core/credential.h"
+#include "core/life.h"
 #include "http/json.h"
 
 #include <openssl/sha.h>
@@ -336,13 +337,32 @@ static void connect_one(struct api_call *call)
         api_reply_json(call, 200, e2b_sandbox_json(call, s));
 }
 
-/* Only a paused sandbox can be resumed, and none is: the old call says so as E2B does. */
+/* 404 comes before 409 and 501: an id that is not the caller's is unknown, whatever was asked of it. */
+static void answer_change(struct api_call *call, const struct sandbox *s, enum life_call answer,
+                          const char *already)
+{
+    if (answer == LIFE_CALL_ALREADY)
+        api_fail(call, 409, "Sandbox %s is already %s", s->id, already);
+    else if (answer == LIFE_CALL_UNSUPPORTED)
+        api_unsupported(call);
+    else
+        e2b_no_sandbox(call, call->params[0]);
+}
+
 static void resume(struct api_call *call)
 {
     const struct sandbox *s = find(call);
 
     if (s)
-        api_fail(call, 409, "Sandbox %s is already running", s->id);
+        answer_change(call, s, life_of(s->state)->resume, "running");
+}
+
+static void pause_one(struct api_call *call)
+{
+    const struct sandbox *s = find(call);
+
+    if (s)
+        answer_change(call, s, life_of(s->state)->pause, "paused");
 }
 
 static void timeout(struct api_call *call)
@@ -395,14 +415,14 @@ const struct api_route e2b_sandbox_routes[] = {
     {"DELETE", "/sandboxes/{id}", kill_one},
     {"POST", "/sandboxes/{id}/connect", connect_one},
     {"POST", "/v2/sandboxes/{id}/connect", connect_one},
-    {"POST", "/sandboxes/{id}/resume", resume},
+    {"POST", "/sandboxes/{id}/resume", resume, 0, TEXT_PAUSE},
     {"POST", "/sandboxes/{id}/timeout", timeout},
     {"POST", "/sandboxes/{id}/refreshes", refresh},
     {"GET", "/sandboxes/{id}/metrics", e2b_sandbox_metrics},
     {"GET", "/sandboxes/{id}/logs", e2b_sandbox_logs_v1},
     {"GET", "/v2/sandboxes/{id}/logs", e2b_sandbox_logs_v2},
     {"PUT", "/sandboxes/{id}/network", e2b_sandbox_network},
-    {"POST", "/sandboxes/{id}/pause", unsupported_on_sandbox, 0, TEXT_PAUSE},
+    {"POST", "/sandboxes/{id}/pause", pause_one, 0, TEXT_PAUSE},
     {"POST", "/sandboxes/{id}/fork", unsupported_on_sandbox, 0, TEXT_FORK},
     {"POST", "/sandboxes/{id}/snapshots", unsupported_on_sandbox, 0, TEXT_SNAPSHOT},
     {"GET", "/snapshots", api_unsupported, 0, TEXT_SNAPSHOT},

@@ -50,7 +50,7 @@ static void give(struct core *c, struct authority *a);
 
 static bool lacks_one(const struct sandbox_obj *o)
 {
-    return o->s.state == SANDBOX_RUNNING && !o->s.has_authority && !o->authority_giving;
+    return sandbox_life(o)->reachable && !o->s.has_authority && !o->authority_giving;
 }
 
 static void try_again_later(struct core *c)

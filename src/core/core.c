@@ -1,4 +1,8 @@
-/* Wiring: opens the store, speaks to privd, brings the two together when privd answers. */
+/* Wiring: opens the store, speaks to privd, brings the two together when privd answers. Owns struct core
+ * and its order: rows of the store are adopted, privd's channel comes up, LIST is compared with them
+ * (lifecycle.c decides by the table of life.h), TEMPLATES follow, and only then the core is ready; a second
+ * LIST looks for what privd was still making. When the channel breaks, all of it begins again with LIST.
+ * Called by cayd's main; everything runs on the control loop. */
 
 #include "base/share.h"
 #include "core/authority.h"
@@ -119,27 +123,13 @@ static void match(struct core *c, const struct privsep_msg *m)
 {
     char id[PRIVSEP_ID_SIZE + 1] = "";
     struct sandbox_obj *o;
-    struct err e;
-    bool moved;
 
     memcpy(id, m->u.item.id, PRIVSEP_ID_SIZE);
     o = sandbox_get(c, NULL, id);
-    if (!o) {
+    if (o)
+        lifecycle_on_listed(o, m->slot, m->gen);
+    else
         core_kill_stray(c, id, m->slot, m->gen);
-        return;
-    }
-    moved = o->s.slot != m->slot || o->s.gen != m->gen;
-    if (o->s.state == SANDBOX_CREATING)
-        return; /* the reply to CREATE is what counts */
-    o->s.slot = m->slot;
-    o->s.gen = m->gen;
-    o->known_to_privd = o->listed = true;
-    if (o->s.state == SANDBOX_ENDING)
-        lifecycle_tell_privd(o);
-    else if (moved && store_sandbox_update(c->store, &o->s, &e) != ERR_OK)
-        log_error("sandbox %s: %s", id, e.text);
-    if (moved)
-        egress_touch(o);
 }
 
 /* Those that privd does not have. Backwards: ending one moves only what comes after it. */
@@ -148,11 +138,8 @@ static void end_missing(struct core *c)
     for (size_t i = c->registry.n; i > 0; i--) {
         struct sandbox_obj *o = i <= c->registry.n ? c->registry.order[i - 1] : NULL;
 
-        if (!o || o->listed || o->s.state == SANDBOX_PAUSED || o->s.state == SANDBOX_CREATING)
-            continue;
-        if (o->s.state == SANDBOX_RUNNING)
-            o->end_reason = "lost";
-        lifecycle_ended(o, "it did not outlive a restart");
+        if (o && !o->listed)
+            lifecycle_on_missing(o);
     }
 }
 
@@ -340,29 +327,9 @@ void core_status(struct core *c, void (*done)(void *arg, const struct core_statu
 
 /* -- making and ending ------------------------------------------------------------------------- */
 
-/* A row of the store, at the start. What was being made when cayd died is undone. */
 static enum err_code adopt(void *arg, const struct sandbox *s, struct err *e)
 {
-    struct core *c = arg;
-    struct sandbox_obj *o;
-
-    if (s->state == SANDBOX_ENDED) {
-        json_decref(s->metadata);
-        json_decref(s->network);
-        json_decref(s->policy);
-        return ERR_OK; /* no row is left in that state, but by hand */
-    }
-    o = sandbox_adopt(c, s);
-    if (!o)
-        return err_set(e, ERR_EXHAUSTED, "memory is out");
-    o->told = o->s.state != SANDBOX_CREATING;
-    if (o->s.state == SANDBOX_CREATING)
-        sandbox_move(o, SANDBOX_ENDING);
-    if (o->s.state == SANDBOX_RUNNING) {
-        o->known_to_privd = true;
-        lifecycle_arm(o);
-    }
-    return ERR_OK;
+    return lifecycle_adopt(arg, s, e);
 }
 
 static bool copy_config(struct core *c, const struct core_config *config)

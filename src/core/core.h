@@ -9,8 +9,8 @@
  * State is in SQLite (store.h), written before a thing is done and confirmed after, so that a kill at
  * any instruction leaves each sandbox as before or gone: core_new + privd's LIST reconcile.
  *
- * State machine (sandbox.c): creating -> running -> ending -> ended; creating -> ended. Pausing,
- * paused and resuming exist in the table for the state work that follows; nothing enters them yet. */
+ * State machine (life.h): creating -> running -> ending -> ended; creating -> ended. Pausing, paused and
+ * resuming exist in the table for the state work that follows; no code enters them yet. */
 
 #include "base/err.h"
 #include "base/ids.h"
@@ -21,6 +21,7 @@
 
 struct core;
 
+/* The store holds these numbers: a state keeps its number for good. life.h says what each means. */
 enum sandbox_state {
     SANDBOX_CREATING,
     SANDBOX_RUNNING,
@@ -28,10 +29,15 @@ enum sandbox_state {
     SANDBOX_PAUSED,
     SANDBOX_RESUMING,
     SANDBOX_ENDING,
-    SANDBOX_ENDED
+    SANDBOX_ENDED,
+    SANDBOX_STATE_COUNT
 };
 
-enum sandbox_timeout_action { SANDBOX_ON_TIMEOUT_KILL, SANDBOX_ON_TIMEOUT_PAUSE };
+enum sandbox_timeout_action {
+    SANDBOX_ON_TIMEOUT_KILL,
+    SANDBOX_ON_TIMEOUT_PAUSE,
+    SANDBOX_TIMEOUT_ACTION_COUNT
+};
 
 #define CORE_TENANT_SIZE       32
 #define CORE_NAME_SIZE         128 /* template names and aliases, NUL included */

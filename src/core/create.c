@@ -1,5 +1,7 @@
-/* Making a sandbox: row, CREATE to privd, one socket, /init to its agent, row. What fails on the way
- * is undone, and only then is anything forgotten. */
+/* Making a sandbox, in this order: row, CREATE to privd, one socket, /init to its agent, row. What fails on
+ * the way is undone, and only then is anything forgotten. Owns the create's caller and the deadline until
+ * the sandbox runs; an answer of privd or the agent belongs to a sandbox only while its state awaits it
+ * (life.h). Called by api, by answers (call.h), and by lifecycle.c at the deadline. */
 
 #include "base/share.h"
 #include "core/authority.h"
@@ -183,7 +185,7 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
     struct err e;
 
-    if (!o || o->s.state != SANDBOX_CREATING)
+    if (!o || !sandbox_life(o)->awaits_create)
         return; /* ended meanwhile, and the caller knows */
     if (c->stopping) {
         create_fail(o, why); /* the next start undoes it */
@@ -224,7 +226,7 @@ static void send_init(struct sandbox_obj *o)
 
 void create_go_on(struct sandbox_obj *o, const struct err *why)
 {
-    if (o->s.state != SANDBOX_CREATING)
+    if (!sandbox_life(o)->awaits_create)
         return;
     if (o->core->stopping)
         create_fail(o, why); /* the next start undoes it */
@@ -277,7 +279,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
 {
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
 
-    if (!o || o->s.state != SANDBOX_CREATING) {
+    if (!o || !sandbox_life(o)->awaits_create) {
         for (size_t i = 0; i < n_fds; i++)
             close(fds[i]);
         if (status == 0)
@@ -302,10 +304,8 @@ static void on_created(struct core *c, const char *id, int status, const struct 
         send_init(o);
 }
 
-void create_on_deadline(struct timer *t)
+void create_on_deadline(struct sandbox_obj *o)
 {
-    struct sandbox_obj *o = CONTAINER_OF(t, struct sandbox_obj, end);
-
     struct err why;
 
     err_set(&why, ERR_TIMEOUT, "the sandbox was not ready in time");
@@ -337,12 +337,13 @@ static enum err_code count_tenant(void *arg, const struct core_tenant *t, struct
  * alone may have all). */
 static enum err_code check_share(struct core *c, const char *tenant, struct err *e)
 {
-    size_t max = c->config.max_sandboxes, n = c->registry.n, held = 0, tenants = 0;
+    size_t max = c->config.max_sandboxes, n = c->places, held = 0, tenants = 0;
 
     if (n <= max / 2)
         return ERR_OK;
-    for (size_t i = 0; i < n; i++)
-        held += strcmp(c->registry.order[i]->s.tenant, tenant) == 0;
+    for (size_t i = 0; i < c->registry.n; i++)
+        held += sandbox_life(c->registry.order[i])->place &&
+                strcmp(c->registry.order[i]->s.tenant, tenant) == 0;
     if (max - n > held || core_tenant_each(c, count_tenant, &tenants, e) != ERR_OK || tenants < 2)
         return ERR_OK;
     err_set(e, ERR_EXHAUSTED,
@@ -389,9 +390,9 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
                        (unsigned long long)c->config.max_ttl_ms / 1000u);
     if (r->name && core_sandbox_find_named(c, r->tenant, r->name))
         return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
-    if (c->registry.n >= c->config.max_sandboxes) {
-        err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed",
-                c->registry.n, c->config.max_sandboxes);
+    if (c->places >= c->config.max_sandboxes) {
+        err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed", c->places,
+                c->config.max_sandboxes);
         err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
         return ERR_UNAVAILABLE;
     }

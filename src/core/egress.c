@@ -259,7 +259,7 @@ static void push(struct egress_link *l, struct sandbox_obj *o)
 
 static bool wants_policy(const struct sandbox_obj *o)
 {
-    return o->known_to_privd && (o->s.state == SANDBOX_RUNNING || o->s.state == SANDBOX_CREATING);
+    return o->known_to_privd && sandbox_life(o)->policy;
 }
 
 static void pump(struct egress_link *l)

@@ -367,9 +367,9 @@ static enum err_code check(struct core *c, const char *tenant, const char *id,
 
     if (code == ERR_OK)
         code = sandbox_visible(c, tenant, id, out, e);
-    if (code == ERR_OK && (*out)->s.state != SANDBOX_RUNNING)
+    if (code == ERR_OK && !sandbox_life(*out)->reachable)
         code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
-                       sandbox_state_name((*out)->s.state));
+                       sandbox_life(*out)->name);
     if (code == ERR_OK)
         *share = share_take(c->execs, tenant, id);
     if (code == ERR_OK && !*share)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/core.h"
+#include "core/life.h"
 #include "core/registry.h"
 #include "core/store.h"
 #include "core/timers.h"
@@ -39,8 +40,7 @@ struct sandbox_obj {
     struct core *core;
     struct sandbox_obj *hash_next;
 
-    /* CREATING: the create's deadline. RUNNING: its end. ENDING: when to tell privd again. */
-    struct timer end;
+    struct timer end;            /* what it means in each state: life.h */
     bool known_to_privd;         /* slot and gen are valid */
     uint64_t used_ms;            /* the last call (clock_mono_ms) */
     bool has_create_key;         /* its row has one (create_key.h) */
@@ -98,6 +98,7 @@ struct core {
     struct privsep_client *privd;
     struct timers timers;
     struct registry registry;
+    size_t places; /* how many of them hold a place (life.h) */
     uint8_t server_key[CORE_SERVER_KEY_SIZE];
     int64_t started_real_ms;
     int64_t clock_offset_ms; /* real less monotonic time, when last looked at; 0: not yet */
@@ -147,11 +148,13 @@ enum err_code core_check_ready(const struct core *c, struct err *e);
 
 /* -- sandbox.c --------------------------------------------------------------------------------- */
 
-const char *sandbox_state_name(enum sandbox_state state);
+static inline const struct life *sandbox_life(const struct sandbox_obj *o)
+{
+    return life_of(o->s.state);
+}
 
-/* Aborts when the table does not have the step. */
+/* Aborts when life.c does not have the step. */
 void sandbox_move(struct sandbox_obj *o, enum sandbox_state to);
-bool sandbox_may_move(enum sandbox_state from, enum sandbox_state to);
 
 /* Makes one from a request (checked, defaults filled in) and puts it into the registry, CREATING. */
 enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
@@ -172,7 +175,7 @@ void sandbox_free(struct sandbox_obj *o);
 /* Any state but ENDED; NULL when there is none. tenant NULL: any. */
 struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *id);
 
-/* Is there one of that id, for that tenant, that a client may know of (RUNNING, PAUSED, ...)?
+/* Is there one of that id, for that tenant, that a client may know of (life.h)?
  * ERR_NOT_FOUND otherwise. */
 enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id,
                               struct sandbox_obj **out, struct err *e);
@@ -186,17 +189,22 @@ void lifecycle_check_clock(struct core *c);
 /* At its end: true when it goes on, because it was used meanwhile. */
 bool lifecycle_renew(struct sandbox_obj *o);
 
-/* (Re-)arms the end of a RUNNING sandbox from its end_real_ms. */
+/* (Re-)arms the end of a sandbox from its end_real_ms, where its state has a lifetime. */
 void lifecycle_arm(struct sandbox_obj *o);
 
 /* Any state -> ENDING: written, then privd is told. reason is for the log; for events it is o->end_reason. */
 void lifecycle_end(struct sandbox_obj *o, const char *reason);
 
+/* The events of life.h. Each may free o. */
+void lifecycle_on_timer(struct sandbox_obj *o);   /* o->end fired */
+void lifecycle_on_missing(struct sandbox_obj *o); /* LIST does not have it */
+void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen); /* LIST has it */
+
+/* A row of the store, when the core starts; takes over the references in s. */
+enum err_code lifecycle_adopt(struct core *c, const struct sandbox *s, struct err *e);
+
 /* Sends KILL for an ENDING one; tries again later when the channel is full. */
 void lifecycle_tell_privd(struct sandbox_obj *o);
-
-/* An ENDING one whose KILL was not answered or failed. */
-void lifecycle_on_kill_timer(struct sandbox_obj *o);
 
 /* Nothing of it is left: row removed, those who wait are told, o is freed. */
 void lifecycle_ended(struct sandbox_obj *o, const char *reason);
@@ -220,7 +228,7 @@ void create_go_on(struct sandbox_obj *o, const struct err *why);
 json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env);
 
 /* The deadline of a create has passed. */
-void create_on_deadline(struct timer *t);
+void create_on_deadline(struct sandbox_obj *o);
 
 /* -- template.c -------------------------------------------------------------------------------- */
 

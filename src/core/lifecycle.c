@@ -1,11 +1,16 @@
-/* Ends: by time, by call, by itself. Every way leads through ENDING (written, privd is told) to
- * ENDED (privd has confirmed, the row is gone), so that a kill of cayd in between is made good by
- * the next start: a row that is ENDING is ended again, a sandbox without a row is a stray.
+/* Carries out the table of life.h: start, timer, LIST, the end of PID 1, kill. Called by core.c (rows at
+ * the start, LIST, privd's ENDED), by timers and by calls of clients.
+ *
+ * Order of an end: ENDING (written, privd is told), then ENDED (privd has confirmed, the row is gone), so
+ * that a kill of cayd in between is made good by the next start: a row that is ENDING is ended again, a
+ * sandbox without a row is a stray. Only privd's own word (it could not make it, LIST does not have it, its
+ * PID 1 ended) leads to ENDED at once.
  *
  * Ends are real time in the store and in answers, but the wait is monotonic: a clock that jumps
  * makes no sandbox end early or live on. */
 
 #include "core/call.h"
+#include "core/egress.h"
 #include "core/events.h"
 
 #include <errno.h>
@@ -19,6 +24,8 @@ void lifecycle_arm(struct sandbox_obj *o)
 {
     int64_t left_ms = MAX(o->s.end_real_ms - clock_real_ms(), 0);
 
+    if (sandbox_life(o)->timer != LIFE_TIMER_LIFETIME)
+        return;
     left_ms = MIN(left_ms, (int64_t)o->core->config.max_ttl_ms);
     timers_set(&o->core->timers, &o->end, clock_mono_ms() + (uint64_t)left_ms);
 }
@@ -65,7 +72,7 @@ void lifecycle_check_clock(struct core *c)
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
 
-        if (o->s.state != SANDBOX_RUNNING)
+        if (sandbox_life(o)->timer != LIFE_TIMER_LIFETIME || o->end.pos == 0)
             continue;
         o->s.end_real_ms = offset_ms + (int64_t)o->end.at_ms;
         write_state(o);
@@ -87,7 +94,7 @@ static void on_killed(struct core *c, const char *id, int status, const struct p
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
     struct err why;
 
-    if (!o || o->s.state != SANDBOX_ENDING)
+    if (!o || sandbox_life(o)->kill != LIFE_CALL_UNDER_WAY)
         return;
     if (status == 0 || status == -ESTALE || status == -ESRCH || status == -ENOENT) {
         lifecycle_ended(o, "nothing of it is left");
@@ -103,7 +110,7 @@ static void on_killed(struct core *c, const char *id, int status, const struct p
     timers_set(&c->timers, &o->end, clock_mono_ms() + KILL_AGAIN_MS);
 }
 
-void lifecycle_on_kill_timer(struct sandbox_obj *o)
+static void kill_again(struct sandbox_obj *o)
 {
     struct err why;
 
@@ -140,7 +147,7 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason)
 {
     struct core *c = o->core;
 
-    if (o->s.state == SANDBOX_CREATING && !o->known_to_privd) {
+    if (sandbox_life(o)->awaits_create && !o->known_to_privd) {
         o->kill_wanted = true; /* for when the reply to CREATE tells what to kill */
         create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");
         return;
@@ -162,7 +169,7 @@ void lifecycle_ended(struct sandbox_obj *o, const char *reason)
     log_info("sandbox %s: ended: %s", o->s.id, reason);
     err_set(&e, ERR_UNAVAILABLE, "the sandbox ended while it was being made: %s", reason);
     create_fail(o, &e);
-    if (o->s.state == SANDBOX_RUNNING)
+    if (!life_may_move(o->s.state, SANDBOX_ENDED))
         sandbox_move(o, SANDBOX_ENDING);
     sandbox_move(o, SANDBOX_ENDED);
     if (store_sandbox_delete(o->core->store, o->s.id, &e) != ERR_OK)
@@ -205,12 +212,118 @@ void lifecycle_on_ended(struct core *c, const struct privsep_msg *m)
     o = sandbox_get(c, NULL, id);
     if (!o || !o->known_to_privd || o->s.slot != m->slot || o->s.gen != m->gen)
         return;
-    if (o->s.state == SANDBOX_ENDING)
-        return; /* KILL is under way, and its reply ends it */
+    if (sandbox_life(o)->exit == LIFE_EXIT_WAIT)
+        return;
     log_warn("sandbox %s: ended by itself: %s (status %d)", id, cause.text, m->u.ended.exit_status);
     o->end_reason = cause.word;
     lifecycle_ended(o, cause.text);
 }
+
+/* -- the time of one is over ------------------------------------------------------------------- */
+
+static void time_is_over(struct sandbox_obj *o)
+{
+    if (lifecycle_renew(o))
+        return;
+    if (sandbox_life(o)->timeout[o->s.on_timeout] == LIFE_TIMEOUT_END_UNPAUSED)
+        log_warn("sandbox %s was to be paused at its end, which this version does not support: "
+                 "it ends",
+                 o->s.id);
+    o->end_reason = o->s.idle_ms ? "idle" : "timeout";
+    lifecycle_end(o, o->s.idle_ms ? "nothing was asked of it" : "its time is over");
+}
+
+void lifecycle_on_timer(struct sandbox_obj *o)
+{
+    switch (sandbox_life(o)->timer) {
+    case LIFE_TIMER_CREATE: create_on_deadline(o); break;
+    case LIFE_TIMER_LIFETIME: time_is_over(o); break;
+    case LIFE_TIMER_KILL: kill_again(o); break;
+    case LIFE_TIMER_NONE:
+        log_error("sandbox %s: a timer in state %s", o->s.id, sandbox_life(o)->name);
+        break;
+    }
+}
+
+/* -- against what privd has -------------------------------------------------------------------- */
+
+/* What was being made when cayd died is undone. What another version paused cannot go on in this one. */
+static void begin(struct sandbox_obj *o)
+{
+    const struct life *life = sandbox_life(o);
+
+    o->told = life->at_start != LIFE_START_UNDO;
+    switch (life->at_start) {
+    case LIFE_START_RUN:
+        o->known_to_privd = true;
+        lifecycle_arm(o);
+        break;
+    case LIFE_START_UNSUPPORTED:
+        log_warn("sandbox %s: its row says %s, which this version does not support: it is ended",
+                 o->s.id, life->name);
+        o->end_reason = "unsupported";
+        sandbox_move(o, SANDBOX_ENDING);
+        break;
+    case LIFE_START_UNDO: sandbox_move(o, SANDBOX_ENDING); break;
+    case LIFE_START_END:
+    case LIFE_START_DELETE: break;
+    }
+}
+
+enum err_code lifecycle_adopt(struct core *c, const struct sandbox *s, struct err *e)
+{
+    struct sandbox_obj *o = sandbox_adopt(c, s);
+
+    if (!o)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    if (sandbox_life(o)->at_start == LIFE_START_DELETE) {
+        enum err_code code = store_sandbox_delete(c->store, o->s.id, e);
+
+        sandbox_free(o);
+        return code;
+    }
+    begin(o);
+    return ERR_OK;
+}
+
+void lifecycle_on_missing(struct sandbox_obj *o)
+{
+    enum life_missing missing = sandbox_life(o)->missing;
+
+    if (missing == LIFE_MISSING_WAIT)
+        return;
+    if (missing == LIFE_MISSING_LOST)
+        o->end_reason = "lost";
+    lifecycle_ended(o, "it did not outlive a restart");
+}
+
+void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen)
+{
+    enum life_listed listed = sandbox_life(o)->listed;
+    bool moved = o->s.slot != slot || o->s.gen != gen;
+
+    if (listed == LIFE_LISTED_WAIT)
+        return;
+    o->s.slot = slot;
+    o->s.gen = gen;
+    o->known_to_privd = o->listed = true;
+    switch (listed) {
+    case LIFE_LISTED_KILL: lifecycle_tell_privd(o); break;
+    case LIFE_LISTED_END:
+        o->end_reason = "unsupported";
+        lifecycle_end(o, "its state is not supported by this version");
+        break;
+    case LIFE_LISTED_KEEP:
+        if (moved)
+            write_state(o);
+        break;
+    case LIFE_LISTED_WAIT: break;
+    }
+    if (moved)
+        egress_touch(o);
+}
+
+/* -- calls ------------------------------------------------------------------------------------- */
 
 void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
                        void *arg)
@@ -218,7 +331,7 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
     struct sandbox_obj *o = sandbox_get(c, tenant, id);
     struct err e;
 
-    if (!o || o->kill_wanted || o->s.state == SANDBOX_ENDING || o->s.state == SANDBOX_ENDED) {
+    if (!o || o->kill_wanted || sandbox_life(o)->kill != LIFE_CALL_END) {
         err_set(&e, ERR_NOT_FOUND, "there is no sandbox '%.32s' (it may have ended)", id);
         core_defer_error(c, done, arg, &e);
         return;

@@ -39,12 +39,12 @@ static bool matches(const struct matcher *m, const struct sandbox *s)
 
 static bool is_running(const struct sandbox *s)
 {
-    return s->state == SANDBOX_RUNNING || s->state == SANDBOX_RESUMING;
+    return life_of(s->state)->group == LIFE_GROUP_RUNNING;
 }
 
 static bool is_paused(const struct sandbox *s)
 {
-    return s->state == SANDBOX_PAUSED || s->state == SANDBOX_PAUSING;
+    return life_of(s->state)->group == LIFE_GROUP_PAUSED;
 }
 
 static bool wanted(const struct matcher *m, const struct sandbox *s)

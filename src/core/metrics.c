@@ -210,7 +210,7 @@ void metrics_on_timer(struct timer *t)
     struct sandbox_obj *o = CONTAINER_OF(t, struct sandbox_obj, sample);
     uint64_t now = clock_mono_ms();
 
-    if (o->s.state != SANDBOX_RUNNING)
+    if (!sandbox_life(o)->reachable)
         return;
     if (!is_fresh(o))
         ask(o); /* privd away: the next one will do */

@@ -1,4 +1,7 @@
-/* One sandbox: its states as a table, its making and its end in memory. */
+/* One sandbox in memory: made from a request or a row of the store, found, changed, freed. Owns every
+ * sandbox_obj through the registry, and is the only file that changes a state (sandbox_move), by the table
+ * in life.c. Called by create.c and lifecycle.c, which decide when; a sandbox is entered once, moved along
+ * the table, and freed after its last step or when the core stops. */
 
 #include "core/egress.h"
 #include "core/events.h"
@@ -8,57 +11,23 @@
 
 #include <stdio.h>
 
-#define BIT(state) (1u << (state))
-
-/* Which states may follow. ENDED follows CREATING when privd refused or undid the create. */
-static const struct {
-    const char *name;
-    unsigned next;
-} states[] = {
-    [SANDBOX_CREATING] = {"creating",
-                          BIT(SANDBOX_RUNNING) | BIT(SANDBOX_ENDING) | BIT(SANDBOX_ENDED)},
-    [SANDBOX_RUNNING] = {"running", BIT(SANDBOX_PAUSING) | BIT(SANDBOX_ENDING)},
-    [SANDBOX_PAUSING] = {"pausing",
-                         BIT(SANDBOX_PAUSED) | BIT(SANDBOX_RUNNING) | BIT(SANDBOX_ENDING)},
-    [SANDBOX_PAUSED] = {"paused", BIT(SANDBOX_RESUMING) | BIT(SANDBOX_ENDING)},
-    [SANDBOX_RESUMING] = {"resuming",
-                          BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED) | BIT(SANDBOX_ENDING)},
-    [SANDBOX_ENDING] = {"ending", BIT(SANDBOX_ENDED)},
-    [SANDBOX_ENDED] = {"ended", 0},
-};
-
-const char *sandbox_state_name(enum sandbox_state state)
-{
-    return (size_t)state < ARRAY_SIZE(states) ? states[state].name : "unknown";
-}
-
-bool sandbox_may_move(enum sandbox_state from, enum sandbox_state to)
-{
-    return (size_t)from < ARRAY_SIZE(states) && (states[from].next & BIT(to));
-}
-
 void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
 {
-    if (!sandbox_may_move(o->s.state, to)) {
-        log_error("sandbox %s: from %s to %s is no step", o->s.id, sandbox_state_name(o->s.state),
-                  sandbox_state_name(to));
+    const struct life *from = sandbox_life(o), *next = life_of(to);
+
+    if (!life_may_move(o->s.state, to)) {
+        log_error("sandbox %s: from %s to %s is no step", o->s.id, from->name, next->name);
         abort();
     }
     o->s.state = to;
+    o->core->places += (size_t)next->place - (size_t)from->place;
+    if (next->timer == LIFE_TIMER_NONE)
+        timers_cancel(&o->core->timers, &o->end);
 }
 
 static void on_end_timer(struct timer *t)
 {
-    struct sandbox_obj *o = CONTAINER_OF(t, struct sandbox_obj, end);
-
-    if (o->s.state == SANDBOX_CREATING)
-        create_on_deadline(t);
-    else if (o->s.state == SANDBOX_ENDING)
-        lifecycle_on_kill_timer(o);
-    else if (!lifecycle_renew(o)) {
-        o->end_reason = o->s.idle_ms ? "idle" : "timeout";
-        lifecycle_end(o, o->s.idle_ms ? "nothing was asked of it" : "its time is over");
-    }
+    lifecycle_on_timer(CONTAINER_OF(t, struct sandbox_obj, end));
 }
 
 /* Puts o into the registry; false: memory is out, and o is as before. */
@@ -69,9 +38,11 @@ static bool enter(struct core *c, struct sandbox_obj *o)
     o->end.fire = on_end_timer;
     o->stock_drop.fire = sockets_on_drop;
     o->sample.fire = metrics_on_timer;
-    return timers_reserve(&c->timers, CORE_TIMERS_OWN + (c->registry.n + 1) * CORE_TIMERS_EACH) ==
-               0 &&
-           registry_add(&c->registry, o) == 0;
+    if (timers_reserve(&c->timers, CORE_TIMERS_OWN + (c->registry.n + 1) * CORE_TIMERS_EACH) < 0 ||
+        registry_add(&c->registry, o) < 0)
+        return false;
+    c->places += sandbox_life(o)->place;
+    return true;
 }
 
 static void release(struct sandbox_obj *o)
@@ -191,6 +162,7 @@ void sandbox_free(struct sandbox_obj *o)
     timers_cancel(&c->timers, &o->end);
     timers_cancel(&c->timers, &o->sample);
     registry_remove(&c->registry, o);
+    c->places -= sandbox_life(o)->place;
     release(o);
 }
 
@@ -201,19 +173,12 @@ struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *
     return o && (!tenant || strcmp(o->s.tenant, tenant) == 0) ? o : NULL;
 }
 
-/* The id of one that is being made was told to nobody. */
-static bool is_visible(const struct sandbox_obj *o)
-{
-    return o->s.state != SANDBOX_CREATING && o->s.state != SANDBOX_ENDING &&
-           o->s.state != SANDBOX_ENDED;
-}
-
 enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id,
                               struct sandbox_obj **out, struct err *e)
 {
     struct sandbox_obj *o = sandbox_get(c, tenant, id);
 
-    if (!o || !is_visible(o))
+    if (!o || !sandbox_life(o)->visible)
         return err_set(e, ERR_NOT_FOUND, "there is no sandbox '%.32s' (it may have ended)", id);
     *out = o;
     return ERR_OK;

@@ -75,7 +75,7 @@ static void on_reply(struct core *c, const char *id, int status, const struct pr
         answer(w, NULL, &w->why);
         return;
     }
-    if (o && o->s.state == SANDBOX_RUNNING)
+    if (o && sandbox_life(o)->reachable)
         sockets_put(o, fds + w->n, n_fds - w->n);
     else
         close_all(fds + w->n, n_fds - w->n);
@@ -138,7 +138,9 @@ void core_sandbox_sockets(struct core *c, const char *id, size_t n,
     if (n < 1 || n > PRIVSEP_MAX_FDS)
         err_set(&e, ERR_INVALID, "%zu sockets asked for at once; 1 to %d are allowed", n,
                 PRIVSEP_MAX_FDS);
-    else if (sandbox_visible(c, NULL, id, &o, &e) == ERR_OK) {
+    else if (sandbox_visible(c, NULL, id, &o, &e) == ERR_OK && !sandbox_life(o)->reachable)
+        err_set(&e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id, sandbox_life(o)->name);
+    else if (o) {
         metrics_touch(o, 60000);
         sockets_get(o, n, done, arg);
         return;

@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "core/ingress.h"
+#include "core/life.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -95,7 +96,7 @@ static const struct sandbox *find(struct gateway_resolver *r, const struct gatew
     if (q->kind == ROUTE_SIGNED)
         return search(r, q, a);
     s = core_sandbox_find(r->core, NULL, q->id);
-    if (s && s->state == SANDBOX_RUNNING) {
+    if (s && life_of(s->state)->reachable) {
         core_sandbox_used(r->core, q->id);
         return s;
     }

@@ -36,7 +36,7 @@ static void only_the_steps_of_the_table_are_legal(void **state)
 
             for (size_t i = 0; i < ARRAY_SIZE(legal); i++)
                 expected |= (int)legal[i].from == from && (int)legal[i].to == to;
-            assert_int_equal(sandbox_may_move((enum sandbox_state)from, (enum sandbox_state)to),
+            assert_int_equal(life_may_move((enum sandbox_state)from, (enum sandbox_state)to),
                              expected);
             found += expected;
         }

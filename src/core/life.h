@@ -1,0 +1,96 @@
+#pragma once
+/* The life of a sandbox as a table: for each state what every event does, and what holds while a sandbox
+ * is in that state. Pure data; no file of core, gateway or api compares a state itself.
+ *
+ * Readers: lifecycle.c (events), sandbox.c (steps, visibility), create.c (answers to CREATE, places),
+ * list.c and api (groups), egress.c (policies), sockets.c, exec.c, metrics.c, authority.c and gateway
+ * (reachability).
+ *
+ * Deny by default: an entry that was not written is 0. 0 in `next` permits no step, 0 in an event ends
+ * the sandbox or does nothing that keeps it, 0 in a call refuses it, and false grants nothing.
+ *
+ * No code of this version enters PAUSING, PAUSED or RESUMING. A row of the store in one of them comes from
+ * another version, and its sandbox is ended at the start (LIFE_START_UNSUPPORTED). */
+
+#include "core/core.h"
+
+/* A row of the store, before privd was asked. */
+enum life_start {
+    LIFE_START_UNSUPPORTED, /* ending, with a line in the log: this version never leaves that state */
+    LIFE_START_UNDO,  /* ending: its create was never answered, so no client is told of its end */
+    LIFE_START_RUN,   /* its end is armed; it goes on when LIST has it */
+    LIFE_START_END,   /* it stays ending */
+    LIFE_START_DELETE /* the row is removed */
+};
+
+/* The timer of its end fires. */
+enum life_timer {
+    LIFE_TIMER_NONE,     /* none is armed */
+    LIFE_TIMER_CREATE,   /* the create's deadline: its caller is told, and it is ended */
+    LIFE_TIMER_LIFETIME, /* its time is over: `timeout`, unless it was used meanwhile */
+    LIFE_TIMER_KILL      /* KILL was not answered: it is sent again */
+};
+
+/* Its time is over, by what its owner chose (on_timeout). */
+enum life_timeout {
+    LIFE_TIMEOUT_END,
+    LIFE_TIMEOUT_END_UNPAUSED /* it was to be paused, which is not supported: ended, with a line in the log */
+};
+
+/* LIST does not have it. */
+enum life_missing {
+    LIFE_MISSING_LOST, /* ended; its owner is told "lost" */
+    LIFE_MISSING_DONE, /* ended, as was wanted */
+    LIFE_MISSING_WAIT  /* stays: the answer to CREATE decides */
+};
+
+/* LIST has it. (What privd has and the store does not is killed: it has no state.) */
+enum life_listed {
+    LIFE_LISTED_END,  /* lifecycle_end: it may not be there */
+    LIFE_LISTED_KEEP, /* slot and generation are taken over */
+    LIFE_LISTED_KILL, /* KILL is sent again */
+    LIFE_LISTED_WAIT  /* the answer to CREATE decides */
+};
+
+/* Its PID 1 ended (privd's ENDED). */
+enum life_exit {
+    LIFE_EXIT_ENDED, /* ended with the cause that privd names */
+    LIFE_EXIT_WAIT   /* the answer to KILL ends it */
+};
+
+/* A call of its owner. */
+enum life_call {
+    LIFE_CALL_NOT_FOUND,
+    LIFE_CALL_UNSUPPORTED, /* refused: not in this version */
+    LIFE_CALL_ALREADY,     /* refused: it is so already */
+    LIFE_CALL_UNDER_WAY,   /* answered like NOT_FOUND; a KILL of ours awaits its answer */
+    LIFE_CALL_END          /* kill: lifecycle_end */
+};
+
+/* What clients that know two states are told. */
+enum life_group { LIFE_GROUP_NONE, LIFE_GROUP_RUNNING, LIFE_GROUP_PAUSED };
+
+struct life {
+    const char *name;
+    unsigned next; /* LIFE_STEP(state) | ...: the states that may follow */
+    enum life_start at_start;
+    enum life_timer timer;
+    enum life_timeout timeout[SANDBOX_TIMEOUT_ACTION_COUNT];
+    enum life_missing missing;
+    enum life_listed listed;
+    enum life_exit exit;
+    enum life_call kill, pause, resume;
+    enum life_group group; /* in listings */
+    bool awaits_create;    /* the answers to CREATE and /init belong to it */
+    bool visible;          /* clients may know of it */
+    bool reachable;        /* its ports, its agent, programs, samples, its tenant's certificate */
+    bool policy;           /* cay-egress is sent its policy, once privd has made it */
+    bool place;            /* counts against max_sandboxes and its tenant's share */
+};
+
+#define LIFE_STEP(state) (1u << (state))
+
+/* Never NULL. For a number that is no state: a row that permits nothing. */
+const struct life *life_of(enum sandbox_state state);
+
+bool life_may_move(enum sandbox_state from, enum sandbox_state to);
