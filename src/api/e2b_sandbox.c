@@ -150,16 +150,51 @@ static enum err_code read_network(const json_t *body, struct creation *c, struct
     return rc;
 }
 
+/* A key that is not known is refused: one that is misspelt must not be taken for said. */
+static enum err_code check_cay_keys(const json_t *body, struct err *e)
+{
+    static const char *const instead[] = {"network", E2B_INTERNET_KEY};
+    static const char *const known[] = {"templateID",
+                                        "timeout",
+                                        "metadata",
+                                        "envVars",
+                                        "policy",
+                                        "secure",
+                                        "seccompFilters",
+                                        "autoPause",
+                                        "autoPauseMemory",
+                                        "autoResume",
+                                        "volumeMounts",
+                                        "iam",
+                                        "mcp"};
+    const char *key;
+    json_t *value;
+
+    for (size_t i = 0; i < ARRAY_SIZE(instead); i++)
+        if (json_object_get(body, instead[i]))
+            return err_set(e, ERR_INVALID, "%s: this call takes a \"policy\" instead", instead[i]);
+    json_object_foreach ((json_t *)body, key, value) {
+        bool found = false;
+
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+            found |= strcmp(key, known[i]) == 0;
+        if (!found)
+            return err_set(e, ERR_INVALID,
+                           "there is no \"%.40s\": templateID, timeout, metadata, envVars, policy "
+                           "and seccompFilters are what this call takes",
+                           key);
+    }
+    return ERR_OK;
+}
+
 /* cay's own create: nothing leaves but what a policy allows. */
 static enum err_code read_policy(const json_t *body, struct creation *c, struct err *e)
 {
-    static const char *const others[] = {"network", E2B_INTERNET_KEY};
-
-    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-        if (json_object_get(body, others[i]))
-            return err_set(e, ERR_INVALID, "%s: this call takes a \"policy\" instead", others[i]);
     bool filters = false;
-    enum err_code rc = json_get_bool(body, "seccompFilters", NULL, JSON_OPTIONAL, &filters, e);
+    enum err_code rc = check_cay_keys(body, e);
+
+    if (rc == ERR_OK)
+        rc = json_get_bool(body, "seccompFilters", NULL, JSON_OPTIONAL, &filters, e);
 
     if (rc != ERR_OK)
         return rc;

@@ -6,12 +6,12 @@
 #include "core/credential.h"
 #include "http/json.h"
 
-#include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 #define ID_PREFIX  "sec_"
 #define PAGE_MAX   100
-#define NAME_CHARS "abcdefghijklmnopqrstuvwxyz0123456789_-"
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 /* -- what is answered --------------------------------------------------------------------------- */
 
@@ -37,6 +37,7 @@ static bool is_secret(const struct core_credential *k)
 }
 
 struct found {
+    const char *name;    /* what is looked for */
     json_t *json, *bind; /* ours; NULL: there is none */
 };
 
@@ -51,39 +52,32 @@ static enum err_code take_one(void *arg, const struct core_credential *k, struct
     return ERR_OK;
 }
 
+/* Upstream lowers names when it stores them; here they stay as given, because rules name them so. */
+static enum err_code take_like(void *arg, const struct core_credential *k, struct err *e)
+{
+    const struct found *f = arg;
+
+    return strcasecmp(k->name, f->name) == 0 && !f->json ? take_one(arg, k, e) : ERR_OK;
+}
+
 static void found_free(struct found *f)
 {
     json_decref(f->json);
     json_decref(f->bind);
 }
 
-/* Names are stored in lower case, as upstream's are. False: too long or empty. */
-static bool lower(const char *given, char name[static CORE_CREDENTIAL_NAME_MAX + 1])
-{
-    size_t n = strlen(given);
-
-    if (n == 0 || n > CORE_CREDENTIAL_NAME_MAX)
-        return false;
-    for (size_t i = 0; i <= n; i++)
-        name[i] = (char)tolower((unsigned char)given[i]);
-    return true;
-}
-
 /* False: the call was answered. */
 static bool find(struct api_call *call, const char *id, struct found *f)
 {
     size_t prefix = strncmp(id, ID_PREFIX, strlen(ID_PREFIX)) == 0 ? strlen(ID_PREFIX) : 0;
-    const char *tries[] = {id + prefix, NULL};
-    char name[CORE_CREDENTIAL_NAME_MAX + 1];
     struct err e = {.code = ERR_OK};
 
-    /* One that `cay secret set` made may have capitals. */
-    tries[1] = lower(tries[0], name) ? name : NULL;
-    for (size_t i = 0; tries[1] && i < ARRAY_SIZE(tries) && !f->json; i++) {
-        if (core_credential_each(call->core, call->tenant, tries[i], take_one, f, &e) != ERR_OK) {
-            api_fail_err(call, &e);
-            return false;
-        }
+    f->name = id + prefix;
+    if (core_credential_each(call->core, call->tenant, f->name, take_one, f, &e) != ERR_OK ||
+        (!f->json &&
+         core_credential_each(call->core, call->tenant, NULL, take_like, f, &e) != ERR_OK)) {
+        api_fail_err(call, &e);
+        return false;
     }
     if (!f->json)
         api_fail(call, 404, "Secret '%s' not found", id);
@@ -111,7 +105,7 @@ static void is_set(void *arg, const struct sandbox *none, const struct err *why)
 {
     struct api_call *call = arg;
     const struct setting *s = call->state;
-    CLEANUP(found_free) struct found f = {NULL, NULL};
+    CLEANUP(found_free) struct found f = {0};
 
     if (why && why->code == ERR_EXISTS)
         api_fail(call, 409, "Secret with name '%s' already exists", s->name);
@@ -155,22 +149,33 @@ static void set(struct api_call *call, const char *name, json_t *bind, bool only
         api_fail(call, 400, "\"value\" must be a text");
 }
 
+/* Whether there is one whose name differs in case alone, or not at all. */
+static bool is_taken(struct api_call *call, const char *name)
+{
+    CLEANUP(found_free) struct found f = {.name = name};
+    struct err e;
+
+    return core_credential_each(call->core, call->tenant, NULL, take_like, &f, &e) != ERR_OK ||
+           f.json;
+}
+
 static void create(struct api_call *call)
 {
-    char name[CORE_CREDENTIAL_NAME_MAX + 1];
-    const char *given = NULL;
+    const char *name = NULL;
     struct err e;
 
     if (!api_call_body(call))
         return;
-    if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_CREDENTIAL_NAME_MAX, &given,
+    if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_CREDENTIAL_NAME_MAX, &name,
                      &e) != ERR_OK)
         api_fail_err(call, &e);
-    else if (strncasecmp(given, ID_PREFIX, strlen(ID_PREFIX)) == 0)
+    else if (strncasecmp(name, ID_PREFIX, strlen(ID_PREFIX)) == 0)
         api_fail(call, 400, "\"name\" must not begin with " ID_PREFIX ": ids do");
-    else if (!lower(given, name) || strspn(name, NAME_CHARS) != strlen(name))
+    else if (!name[0] || strspn(name, NAME_CHARS) != strlen(name))
         api_fail(call, 400, "\"name\" must be 1 to %u letters, digits, _ and -",
                  CORE_CREDENTIAL_NAME_MAX);
+    else if (is_taken(call, name))
+        api_fail(call, 409, "Secret with name '%s' already exists", name);
     else
         set(call, name,
             json_pack("{s:s, s:b, s:[s]}", "kind", "placeholder", "any_domain", 1, "headers", "*"),
@@ -179,7 +184,7 @@ static void create(struct api_call *call)
 
 static void update(struct api_call *call)
 {
-    CLEANUP(found_free) struct found f = {NULL, NULL};
+    CLEANUP(found_free) struct found f = {0};
 
     if (!api_call_body(call) || !find(call, call->params[0], &f))
         return;
@@ -190,7 +195,7 @@ static void update(struct api_call *call)
 
 static void get(struct api_call *call)
 {
-    CLEANUP(found_free) struct found f = {NULL, NULL};
+    CLEANUP(found_free) struct found f = {0};
 
     if (find(call, call->params[0], &f))
         api_reply_json(call, 200, json_incref(f.json));
@@ -198,7 +203,7 @@ static void get(struct api_call *call)
 
 static void destroy(struct api_call *call)
 {
-    CLEANUP(found_free) struct found f = {NULL, NULL};
+    CLEANUP(found_free) struct found f = {0};
     struct err e;
 
     if (!find(call, call->params[0], &f))

@@ -38,6 +38,8 @@ static void print_record(const struct cli *c, const json_t *r)
     }
     if (json_is_true(json_object_get(r, "warned")))
         printf(" (would be denied)");
+    if (strcmp(cli_text(r, "outcome"), "unreachable") == 0)
+        fputs(" unreachable", stdout);
     if (*credential)
         terminal_put(stdout, " with ", credential);
     if (json_object_get(r, "duration_ms"))

@@ -48,8 +48,10 @@ enum err_code policy_from(const char *given, json_t **out, struct err *e)
         *out = json_pack("{s:s}", "default", given);
         return ERR_OK;
     }
-    if (load(given, &json, e) != ERR_OK)
+    if (load(given, &json, e) != ERR_OK) {
+        err_hint(e, "a policy is a file, or one of public, deny and allow");
         return e->code;
+    }
     if (check(given, json, e) != ERR_OK) {
         json_decref(json);
         return e->code;

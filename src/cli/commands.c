@@ -39,6 +39,7 @@
     {'u', "user", "NAME", "Run as this user of the sandbox, for example root.", NULL},       \
         {'w', "cwd", "DIR", "Run in this directory of the sandbox.", NULL},                  \
         {0, "timeout", "TIME", "Kill the command after this time (exit status 124).", NULL}, \
+        {'i', "interactive", NULL, "Give it this input: it has it anyway.", NULL},           \
         {'t', "tty", NULL, "Give it a terminal even where there is none here.", NULL},       \
         {'T', "no-tty", NULL, "Give it pipes even where there is a terminal here.", NULL},   \
     {                                                                                        \

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define MAX_COLUMNS 12
-#define MAX_CELL    160
+#define MAX_CELL    512
 
 struct table {
     size_t columns, count, room;

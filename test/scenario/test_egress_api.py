@@ -303,12 +303,14 @@ def test_e2b_header_rules(stack, box):
 
 def test_secrets_of_e2b(stack, box):
     """E2B's own calls: what is set there is put on by network.rules, at the rule's host alone, and never shown."""
-    call, name = stack.cay.call, "e2b-own_1"
-    made = call("POST", "/secrets", {"name": "E2B-Own_1", "value": SECRET, "metadata": {"team": "a"}})
+    call, name = stack.cay.call, "E2B-Own_1"
+    made = call("POST", "/secrets", {"name": name, "value": SECRET, "metadata": {"team": "a"}})
     assert made.status == 201, made.body
     assert {k: made.json[k] for k in ("secretID", "name", "currentVersion", "metadata")} == {
         "secretID": f"sec_{name}", "name": name, "currentVersion": 1, "metadata": {"team": "a"}}
-    assert call("POST", "/secrets", {"name": name, "value": OTHER_SECRET}).status == 409
+    for taken in (name, name.lower()):
+        assert call("POST", "/secrets", {"name": taken, "value": OTHER_SECRET}).status == 409
+    assert call("GET", f"/secrets/{name.lower()}").json == made.json
     rules = {"web.example.com": [{"transform": {"headers": {"X-Own": "v ${e2b.secrets.%s}" % name}}}]}
     one = box(network={"rules": rules})
     assert fetch(one, "https://web.example.com/")["digests"]["X-Own"] == digest(f"v {SECRET}")
@@ -329,7 +331,7 @@ def test_secrets_of_e2b(stack, box):
         if not page.headers["X-Next-Token"]:
             break
         token = f"&nextToken={page.headers['X-Next-Token']}"
-    assert [n for n in names if n.startswith("e2b-")] == [name, "e2b-page-b", "e2b-page-c"]
+    assert [n for n in names if n.lower().startswith("e2b-")] == [name, "e2b-page-b", "e2b-page-c"]
     for gone in (name, "e2b-page-b", "sec_e2b-page-c"):
         assert call("DELETE", f"/secrets/{gone}").status == 204
     assert call("GET", f"/secrets/{name}").status == call("DELETE", f"/secrets/{name}").status == 404
