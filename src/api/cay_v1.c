@@ -420,6 +420,8 @@ const struct api_route cay_v1_routes[] = {
     {"GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
     {"PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
     {"GET", "/cay/v1/sandboxes/{id}/denials", cay_v1_denials},
+    {"GET", "/cay/v1/sandboxes/{id}/asks", cay_v1_asks},
+    {"POST", "/cay/v1/sandboxes/{id}/asks/{ask}", cay_v1_ask_answer},
     {"POST", "/cay/v1/sandboxes/{id}/exec", cay_v1_exec},
     {"POST", "/cay/v1/secrets", cay_v1_secret_set},
     {"GET", "/cay/v1/secrets", cay_v1_secret_list},

@@ -112,6 +112,8 @@ void cay_v1_key_revoke(struct api_call *call);
 void cay_v1_policy_get(struct api_call *call);
 void cay_v1_policy_put(struct api_call *call);
 void cay_v1_denials(struct api_call *call);
+void cay_v1_asks(struct api_call *call);
+void cay_v1_ask_answer(struct api_call *call);
 void cay_v1_audit(struct api_call *call);
 void cay_v1_audit_verify(struct api_call *call);
 

@@ -101,6 +101,42 @@ void cay_v1_denials(struct api_call *call)
     core_denials(call->core, call->tenant, call->params[0], relay, call);
 }
 
+void cay_v1_asks(struct api_call *call)
+{
+    core_asks(call->core, call->tenant, call->params[0], relay, call);
+}
+
+static void answered(void *arg, const char *json, size_t len, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (why)
+        api_fail_err(call, why);
+    else
+        api_reply_empty(call, 204);
+}
+
+/* {"answer": "yes" | "no", "for": "once" | "always"} */
+void cay_v1_ask_answer(struct api_call *call)
+{
+    struct core_ask_answer a = {.ask = call->params[1]};
+    const char *said = NULL, *how_long = "once";
+
+    if (!api_call_body(call))
+        return;
+    if (json_unpack(call->body, "{s:s, s?s !}", "answer", &said, "for", &how_long) < 0 ||
+        (strcmp(said, "yes") != 0 && strcmp(said, "no") != 0) ||
+        (strcmp(how_long, "once") != 0 && strcmp(how_long, "always") != 0)) {
+        api_fail(
+            call, 400,
+            "the body must be {\"answer\": \"yes\" or \"no\", \"for\": \"once\" or \"always\"}");
+        return;
+    }
+    a.yes = strcmp(said, "yes") == 0;
+    a.always = strcmp(how_long, "always") == 0;
+    core_ask_answer(call->core, call->tenant, call->params[0], &a, answered, call);
+}
+
 /* True: it is one; false: the call was answered. */
 static bool read_filter(struct api_call *call, struct core_audit_filter *f, char sandbox[static 64],
                         char verdict[static 64])

@@ -141,6 +141,7 @@ int cmd_policy_show(struct cli *c);
 int cmd_policy_set(struct cli *c);
 int cmd_policy_explain(struct cli *c);
 int cmd_policy_learned(struct cli *c);
+int cmd_policy_ask(struct cli *c);
 int cmd_denials(struct cli *c);
 int cmd_secret_set(struct cli *c);
 int cmd_secret_ls(struct cli *c);

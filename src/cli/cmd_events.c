@@ -27,6 +27,14 @@ static void print_violation(const json_t *o)
     terminal_put(stdout, ": ", cli_text(o, "reason"));
 }
 
+static void print_ask(const json_t *o)
+{
+    terminal_put(stdout, " ", cli_text(o, "ask"));
+    terminal_put(stdout, ": may it reach ", cli_text(o, "name"));
+    printf(":%d, until %.19s?", (int)json_integer_value(json_object_get(o, "port")),
+           cli_text(o, "until"));
+}
+
 static void print_event(const struct cli *c, const json_t *o)
 {
     const json_t *count = json_object_get(o, "count");
@@ -40,6 +48,8 @@ static void print_event(const struct cli *c, const json_t *o)
     printf("%.23s %.8s %s", cli_text(o, "time"), *sandbox ? sandbox : "-", cli_text(o, "type"));
     if (strcmp(cli_text(o, "type"), "violation") == 0)
         print_violation(o);
+    else if (strcmp(cli_text(o, "type"), "ask") == 0)
+        print_ask(o);
     else if (json_is_integer(count)) {
         printf(" %lld events", (long long)json_integer_value(count));
         terminal_put(stdout, ": ", cli_text(o, "reason"));

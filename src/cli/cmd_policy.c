@@ -167,7 +167,8 @@ static void describe(const struct policy_verdict *v, char *out, size_t size)
     static const char *const sources[] = {
         [POLICY_BY_NEVER] = "never reached", [POLICY_BY_CEILING] = "ceiling",
         [POLICY_BY_RULE] = "rule",           [POLICY_BY_PRESET] = "preset",
-        [POLICY_BY_DEFAULT] = "default",     [POLICY_BY_SANDBOX] = "sandbox"};
+        [POLICY_BY_DEFAULT] = "default",     [POLICY_BY_SANDBOX] = "sandbox",
+        [POLICY_BY_OWNER] = "owner"};
 
     if (v->source == POLICY_BY_RULE)
         snprintf(out, size, "rule %d \"%s\"", v->rule, v->name);

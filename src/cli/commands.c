@@ -329,6 +329,28 @@ const struct cli_command cli_commands[] = {
         .run = cmd_policy_learned,
     },
     {
+        .name = "policy ask",
+        .operands = "SANDBOX [ASK --yes|--no]",
+        .summary = "show what waits for your yes, and say it",
+        .text = "With {\"mode\": \"ask\"} in its policy a sandbox's connection that nothing allows "
+                "waits a minute for an answer, as long as cay events -f (or another program) "
+                "follows its events. No answer opens what a rule or the operator's ceiling "
+                "denies.",
+        .options = OPTIONS(
+            {0, "yes", NULL, "Let it through.", NULL}, {0, "no", NULL, "Refuse it.", NULL},
+            {0, "once", NULL, "This connection alone (so also without it).", NULL},
+            {0, "always", NULL, "Also the next ones to that host and port, for the sandbox's life.",
+             NULL}),
+        .examples = EXAMPLES(
+            {"cay policy ask ib3k0", "what waits"},
+            {"cay policy ask ib3k0 4f0q8r2m1x7c5v9z --yes --always", "that host from now on"}),
+        .operands_min = 1,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_ask,
+    },
+    {
         .name = "policy explain",
         .operands = "[--policy=FILE | SANDBOX] HOST[:PORT] [METHOD PATH]",
         .summary = "show which rule decides, and which others match",
@@ -444,7 +466,7 @@ const struct cli_command cli_commands[] = {
         .summary = "show what happens to sandboxes: made, ended, refused",
         .text =
             "The last ones that the server still has, and with -f what comes, also over restarts "
-            "of the server. Types: sandbox.created, sandbox.ended, sandbox.policy, violation; "
+            "of the server. Types: sandbox.created, sandbox.ended, sandbox.policy, violation, ask; "
             "dropped tells how many are missing.",
         .options = OPTIONS({'f', "follow", NULL, "Go on with what comes.", NULL},
                            {0, "sandbox", "SANDBOX", "Only of this one.", "sandbox"},

@@ -15,6 +15,7 @@
 #define TIME_KEY      "\"time\":\""
 #define PROCESSES_MAX 64u
 #define LOOK_MS       200u
+#define ASK_ID_LEN    16u
 
 enum err_code egress_ask_refusal(struct err *e, int status, const char *body, size_t len,
                                  const char *fmt, ...)
@@ -99,6 +100,131 @@ void core_denials(struct core *c, const char *tenant, const char *id, core_text_
     (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/denials", o->s.slot, o->s.gen);
     r.target = target;
     call_unix(c, id, egress_path(c, o->s.slot % egress_count(c)), &r, on_denials, a);
+}
+
+/* -- questions to the owner -------------------------------------------------------------------- */
+
+static bool is_ask(const char *text)
+{
+    return strlen(text) == ASK_ID_LEN &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789") == ASK_ID_LEN;
+}
+
+static void on_asks(struct core *c, const char *id, const struct err *why, int status,
+                    const char *body, size_t len, void *arg)
+{
+    CLEANUP_FREE struct asking *a = arg;
+    struct err e;
+
+    if (!why && status == 200) {
+        a->done(a->arg, body, len, NULL);
+        return;
+    }
+    if (!why && status == 404) {
+        a->done(a->arg, "{\"asks\":[]}", strlen("{\"asks\":[]}"), NULL);
+        return;
+    }
+    if (why)
+        err_set(&e, why->code, "cay-egress: %s", why->text);
+    else
+        egress_ask_refusal(&e, status, body, len, "questions of %s", id);
+    a->done(a->arg, NULL, 0, &e);
+}
+
+static void on_answered(struct core *c, const char *id, const struct err *why, int status,
+                        const char *body, size_t len, void *arg)
+{
+    CLEANUP_FREE struct asking *a = arg;
+    struct err e;
+
+    if (!why && status == 204) {
+        a->done(a->arg, "", 0, NULL);
+        return;
+    }
+    if (why)
+        err_set(&e, why->code, "cay-egress: %s", why->text);
+    else if (status == 404)
+        err_set(&e, ERR_NOT_FOUND,
+                "sandbox %s waits for no such answer: it was given, or is too late", id);
+    else if (status == 409)
+        err_set(&e, ERR_CONFLICT,
+                "too many answers are kept for sandbox %s: answer once, or give its policy a rule",
+                id);
+    else
+        egress_ask_refusal(&e, status, body, len, "an answer for %s", id);
+    a->done(a->arg, NULL, 0, &e);
+}
+
+/* False: done is told why. */
+static bool may_ask(struct core *c, const char *tenant, const char *id, struct sandbox_obj **o,
+                    struct asking *a)
+{
+    if (sandbox_visible(c, tenant, id, o, &a->why) == ERR_OK && egress_count(c) == 0)
+        err_set(&a->why, ERR_UNAVAILABLE, "this server has no cay-egress");
+    if (a->why.code == ERR_OK)
+        return true;
+    core_defer(c, tell_why, a);
+    return false;
+}
+
+void core_asks(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
+{
+    struct asking *a = asking_new(done, arg);
+    struct call_agent_request r = {
+        .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
+    struct sandbox_obj *o = NULL;
+    char target[64];
+
+    if (!may_ask(c, tenant, id, &o, a))
+        return;
+    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/asks", o->s.slot, o->s.gen);
+    r.target = target;
+    call_unix(c, id, egress_path(c, o->s.slot % egress_count(c)), &r, on_asks, a);
+}
+
+static void send_answer(struct core *c, const struct sandbox *s, const char *ask, const char *said,
+                        bool always, call_agent_cb cb, void *arg)
+{
+    struct call_agent_request r = {
+        .method = "POST", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
+    char target[96];
+
+    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/asks/%s", s->slot, s->gen, ask);
+    r.target = target;
+    if (asprintf(&r.body, "{\"answer\":\"%s\",\"always\":%s}", said, always ? "true" : "false") < 0)
+        abort(); /* nothing is left that could tell the caller */
+    call_unix(c, s->id, egress_path(c, s->slot % egress_count(c)), &r, cb, arg);
+}
+
+void core_ask_answer(struct core *c, const char *tenant, const char *id,
+                     const struct core_ask_answer *answer, core_text_cb done, void *arg)
+{
+    struct asking *a = asking_new(done, arg);
+    struct sandbox_obj *o = NULL;
+
+    if (!is_ask(answer->ask))
+        err_set(&a->why, ERR_NOT_FOUND, "there is no such question");
+    if (a->why.code != ERR_OK) {
+        core_defer(c, tell_why, a);
+        return;
+    }
+    if (may_ask(c, tenant, id, &o, a))
+        send_answer(c, &o->s, answer->ask, answer->yes ? "yes" : "no", answer->always, on_answered,
+                    a);
+}
+
+static void on_nobody(struct core *c, const char *id, const struct err *why, int status,
+                      const char *body, size_t len, void *arg)
+{
+    if (why) /* it is refused at its deadline, then */
+        log_warn("sandbox %s: cay-egress was not told that a question reaches no one: %s", id,
+                 why->text);
+}
+
+void egress_ask_nobody(struct core *c, const struct sandbox *s, const char *ask)
+{
+    if (is_ask(ask) && egress_count(c) > 0)
+        send_answer(c, s, ask, "nobody", false, on_nobody, NULL);
 }
 
 /* -- what all processes are asked -------------------------------------------------------------- */

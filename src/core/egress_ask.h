@@ -11,6 +11,23 @@ typedef void (*core_text_cb)(void *arg, const char *json, size_t len, const stru
 /* {"denials": [...]}, newest last. */
 void core_denials(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg);
 
+/* {"asks": [...]}: the connections that wait for the owner's answer. */
+void core_asks(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg);
+
+struct core_ask_answer {
+    const char *ask; /* the question's id */
+    bool yes;
+    bool always; /* also to what is asked later, for the sandbox's life */
+};
+
+/* json is "". ERR_NOT_FOUND: no such sandbox, or question, of the tenant's; ERR_CONFLICT: too many answers are kept. */
+void core_ask_answer(struct core *c, const char *tenant, const char *id,
+                     const struct core_ask_answer *answer, core_text_cb done, void *arg);
+
+/* For core: the question is not told to anyone. */
+struct sandbox;
+void egress_ask_nobody(struct core *c, const struct sandbox *s, const char *ask);
+
 #define CORE_AUDIT_MAX 10000u /* lines of one answer */
 
 struct core_audit_filter {

@@ -1,5 +1,6 @@
 #include "core/egress_news.h"
 
+#include "core/egress_ask.h"
 #include "core/internal.h"
 
 static int64_t number(const json_t *o, const char *key)
@@ -20,13 +21,26 @@ static const struct sandbox *sandbox_of(struct core *c, const json_t *o)
 
 /* What is left of the line is what `violations` of a command's result and GET .../denials say of it: one
  * function of cay-egress makes all three. */
-static void add_violation(struct core *c, const struct sandbox *s, json_t *o)
+static void add_event(struct core *c, const struct sandbox *s, enum event_type type, json_t *o)
 {
     static const char *const own[] = {"event", "sandbox", "tenant", "slot", "gen", "id", "type"};
 
     for (size_t i = 0; i < ARRAY_SIZE(own); i++)
         json_object_del(o, own[i]);
-    events_add(c, s->tenant, EVENT_VIOLATION, s->id, json_incref(o));
+    events_add(c, s->tenant, type, s->id, json_incref(o));
+}
+
+/* A connection waits for the owner's answer, for nothing where no one is told of it. */
+static void add_ask(struct core *c, const struct sandbox *s, json_t *o)
+{
+    const char *ask = json_string_value(json_object_get(o, "ask"));
+
+    if (!ask)
+        return;
+    if (events_are_followed(c, s->tenant, EVENT_ASK, s->id))
+        add_event(c, s, EVENT_ASK, o);
+    else
+        egress_ask_nobody(c, s, ask);
 }
 
 static void take_line(struct core *c, const char *line, size_t n)
@@ -36,7 +50,9 @@ static void take_line(struct core *c, const char *line, size_t n)
     const struct sandbox *s = event ? sandbox_of(c, o) : NULL;
 
     if (s && strcmp(event, "denial") == 0)
-        add_violation(c, s, o);
+        add_event(c, s, EVENT_VIOLATION, o);
+    else if (s && strcmp(event, "ask") == 0)
+        add_ask(c, s, o);
     else if (s && strcmp(event, "dropped") == 0 && number(o, "count") > 0)
         events_add_dropped(c, s->tenant, s->id, number(o, "count"), "too_many");
     json_decref(o);

@@ -9,6 +9,7 @@ static const char *const names[EVENT_TYPE_COUNT] = {
     [EVENT_SANDBOX_ENDED] = "sandbox.ended",
     [EVENT_SANDBOX_POLICY] = "sandbox.policy",
     [EVENT_VIOLATION] = "violation",
+    [EVENT_ASK] = "ask",
     [EVENT_DROPPED] = "dropped",
 };
 

@@ -17,6 +17,7 @@ enum event_type {
     EVENT_SANDBOX_ENDED,
     EVENT_SANDBOX_POLICY,
     EVENT_VIOLATION,
+    EVENT_ASK,
     EVENT_DROPPED,
     EVENT_TYPE_COUNT
 };
@@ -65,6 +66,10 @@ void events_free(struct core *c);
 /* Takes fields over (NULL: none); what they say of "time" goes for the event's own. */
 void events_add(struct core *c, const char *tenant, enum event_type type, const char *sandbox,
                 json_t *fields);
+
+/* Does anyone follow who is told events of that type of the sandbox? */
+bool events_are_followed(struct core *c, const char *tenant, enum event_type type,
+                         const char *sandbox);
 
 /* So many of the tenant's (of the sandbox's, unless NULL) are not told. -1: nobody knows how many. */
 void events_add_dropped(struct core *c, const char *tenant, const char *sandbox, int64_t count,

@@ -45,6 +45,17 @@ static bool is_wanted(const struct follower *f, const struct event *e)
     return e->type == EVENT_DROPPED || f->types == 0 || (f->types & (1u << e->type));
 }
 
+bool events_are_followed(struct core *c, const char *tenant, enum event_type type,
+                         const char *sandbox)
+{
+    for (const struct follower *f = c->events->followers; f; f = f->next)
+        if (f->follow && strcmp(f->ring->tenant, tenant) == 0 &&
+            (!f->sandbox[0] || strcmp(f->sandbox, sandbox) == 0) &&
+            (f->types == 0 || (f->types & (1u << type))))
+            return true;
+    return false;
+}
+
 /* What it did not see before it went out of the ring. Of an earlier life of cayd nobody knows how many. */
 static int tell_gap(struct follower *f, struct buf *out)
 {

@@ -37,7 +37,8 @@ static const char *const via_names[] = {"redirect", "socks", "connect", "proxy"}
 
 static const char *source_name(enum policy_source s)
 {
-    static const char *const names[] = {"never", "ceiling", "rule", "preset", "default", "sandbox"};
+    static const char *const names[] = {"never",   "ceiling", "rule", "preset",
+                                        "default", "sandbox", "owner"};
 
     return s < ARRAY_SIZE(names) ? names[s] : "rule";
 }

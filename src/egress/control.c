@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/allows.h"
+#include "egress/asks.h"
 #include "egress/audit.h"
 #include "egress/audit_query.h"
 #include "egress/deny.h"
@@ -244,6 +245,63 @@ static void get_denials(struct http_exchange *x)
         respond_json(x, 200, deny_list(s));
 }
 
+static void get_asks(struct http_exchange *x)
+{
+    struct sandbox *s = sandbox_of(x, "/asks");
+
+    if (s)
+        respond_json(x, 200, asks_list(s));
+}
+
+static void take_answer(struct http_exchange *x, struct sandbox *s, const char *id, const json_t *o)
+{
+    static const char *const names[] = {
+        [ASKS_NO] = "no", [ASKS_YES] = "yes", [ASKS_NOBODY] = "nobody"};
+    const char *said = json_string_value(json_object_get(o, "answer"));
+    size_t i = 0;
+    int rc;
+
+    while (i < ARRAY_SIZE(names) && (!said || strcmp(said, names[i]) != 0))
+        i++;
+    if (i == ARRAY_SIZE(names)) {
+        http_respond_error(x, 400, "answer: not yes, no or nobody");
+        return;
+    }
+    rc = asks_take(s, id, (enum asks_answer)i, json_is_true(json_object_get(o, "always")));
+    if (rc == -ENOENT)
+        http_respond_error(x, 404, "no such question: it was answered, or is over");
+    else if (rc < 0)
+        http_respond_error(x, 409, "%u answers of the sandbox are kept already", ASKS_ANSWERS_MAX);
+    else
+        http_respond(x, 204, NULL, 0, NULL, 0);
+}
+
+/* /v1/sandboxes/SLOT/GENERATION/asks/ID */
+static void on_answer_body(struct http_exchange *x, char *body, size_t len)
+{
+    struct sandbox *s = NULL;
+    struct err e = {0};
+    uint32_t slot, gen;
+    json_t *o = NULL;
+    char id[17];
+
+    if (sscanf(http_exchange_head(x)->path, "/v1/sandboxes/%9" SCNu32 "/%10" SCNu32 "/asks/%16s",
+               &slot, &gen, id) == 3)
+        s = registry_find(control_of(x)->egress, slot, gen, 0);
+    if (!s)
+        http_respond_error(x, 404, "no such sandbox here");
+    else if (json_parse(body, len, false, &o, &e) != ERR_OK)
+        respond_err(x, &e);
+    else
+        take_answer(x, s, id, o);
+    json_decref(o);
+}
+
+static void post_answer(struct http_exchange *x)
+{
+    http_body_collect(x, CONTROL_BODY_MAX, on_answer_body);
+}
+
 static void get_usage(struct http_exchange *x)
 {
     struct sandbox *s = sandbox_of(x, "/usage");
@@ -311,6 +369,8 @@ static const struct route {
 } routes[] = {
     {"PUT", "/v1/sandboxes/", "", put_sandbox},
     {"GET", "/v1/sandboxes/", "/denials", get_denials},
+    {"GET", "/v1/sandboxes/", "/asks", get_asks},
+    {"POST", "/v1/sandboxes/", "", post_answer},
     {"GET", "/v1/sandboxes/", "/usage", get_usage},
     {"POST", "/v1/seal", NULL, post_seal},
     {"GET", "/v1/ca/", "", get_ca},

@@ -33,6 +33,7 @@ struct dial {
     uint32_t slot, gen, room;
     char name[POLICY_NAME_MAX + 1]; /* "" for an address */
     uint16_t port;
+    enum target_granted granted;
     struct policy_address addresses[RESOLVE_ADDRESSES_MAX];
     size_t n, at; /* the next to try */
     struct attempt *attempts;
@@ -285,8 +286,10 @@ static int try_address(struct dial *d, const struct policy_address *address,
 static bool try_next(struct dial *d, struct sandbox *s)
 {
     while (d->at < d->n) {
-        struct target t = {
-            .name = d->name[0] ? d->name : NULL, .address = d->addresses[d->at++], .port = d->port};
+        struct target t = {.name = d->name[0] ? d->name : NULL,
+                           .address = d->addresses[d->at++],
+                           .port = d->port,
+                           .granted = d->granted};
         struct policy_verdict v = flow_verdict_dial(s, &t);
         char text[INET6_ADDRSTRLEN];
         int rc;
@@ -453,6 +456,7 @@ uint64_t dial_start(struct egress *eg, struct sandbox *s, const struct target *t
     d->gen = s->gen;
     d->room = s->room;
     d->port = t->port;
+    d->granted = t->granted;
     d->result.fd = -1;
     d->deadline_ms = clock_mono_ms() + eg->config.connect_timeout_ms;
     if (t->name)

@@ -8,6 +8,7 @@
  *               waits for the sandbox's policy; limits; what its first bytes are (sniff.c)
  *   socks.c, connect.c   the destination was the listener itself: the client says where to
  *   flow.c      policy_name, then dial.c (resolve.c, policy_address, connect) for what is allowed
+ *   asks.c      held until its owner has said yes or no, where the policy says so
  *   look.c      what its first bytes are, and whether they name what was dialled
  *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c, retry.c)
  *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal (page.c)
@@ -44,8 +45,10 @@ struct http_exchange;
 struct http_head;
 struct http_relay_options;
 struct intercept;
+struct answers;
 struct h2_share;
 struct share;
+struct share_pool;
 
 enum flow_kind {
     FLOW_UNKNOWN,
@@ -69,6 +72,7 @@ enum flow_state {
     FLOW_WAITING,     /* for the policy */
     FLOW_SNIFFING,    /* for the first bytes of the client */
     FLOW_NEGOTIATING, /* SOCKS or CONNECT */
+    FLOW_ASKING,      /* for the owner's yes: asks.c */
     FLOW_DIALING,
     FLOW_TUNNELED,
     FLOW_FORWARDED,   /* the descriptor is http_server's; fd stays valid until the flow ends */
@@ -77,6 +81,8 @@ enum flow_state {
     FLOW_ANSWERING    /* a refusal, or DNS */
 };
 
+enum target_granted { TARGET_NOT_GRANTED, TARGET_BY_NAME, TARGET_BY_ADDRESS };
+
 /* Where to: a name, or an address where name is NULL. The names are policy_name_normalize's. */
 struct target {
     const char *name;
@@ -84,6 +90,7 @@ struct target {
         *said; /* where it is an address: the name that the client says (SNI, Host), or NULL */
     struct policy_address address; /* of a name: what it was resolved to and dialled, once it was */
     uint16_t port;
+    enum target_granted granted; /* the owner said yes to this connection: asks.h */
 };
 
 /* The name that an address of cay's own stands for in a sandbox, into t. 0 also for other addresses;
@@ -123,6 +130,9 @@ struct flow {
     void *user;         /* of who serves it now: tunnel, forward, interceptor */
     void (*on_end)(struct flow *f); /* user's own end, before the flow's memory goes; may be NULL */
     uint64_t dial_id;               /* under way, or 0 */
+    char ask[17];                   /* while FLOW_ASKING: the id of its question */
+    uint64_t ask_end_ms;
+    struct share *ask_place;
 
     uint64_t started_ms, up_bytes, down_bytes;
     char rule[POLICY_RULE_NAME_MAX + 1]; /* that decided last, for the record of its end */
@@ -169,7 +179,8 @@ struct sandbox {
     char
         *allows; /* what its policy allows, for refusals: the inside of a JSON array; may be NULL */
 
-    struct h2_share *h2; /* what its connections of HTTP/2 hold, or NULL: none yet */
+    struct answers *answers; /* of its owner's, for its life: asks.c. NULL: none */
+    struct h2_share *h2;     /* what its connections of HTTP/2 hold, or NULL: none yet */
     struct flow *flows;
     uint32_t flow_count;
     struct rate connections, requests;
@@ -242,6 +253,7 @@ struct egress {
     struct dialer *dialer;
     struct tunnels *tunnels;
     struct forward *forward;
+    struct share_pool *ask_places; /* ASKS_MAX */
     struct audit *audit;
     struct audit_queries *audit_queries;
     struct control *control;
@@ -285,11 +297,11 @@ bool verdict_narrows_names(const struct sandbox *s);
 bool verdict_looks_at_names(const struct sandbox *s);
 
 /* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceilings. A
- * room's credential is one that both name. */
+ * room's credential is one that both name. t: what the subject is about, for an answer of the owner's. */
 struct policy_verdict verdict_of(const struct sandbox *s,
                                  struct policy_verdict (*ask)(const struct policy *p,
                                                               const void *subject),
-                                 const void *subject);
+                                 const void *subject, const struct target *t);
 
 /* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
 void flow_route(struct flow *f);

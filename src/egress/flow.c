@@ -1,6 +1,7 @@
 /* A flow's life from its target on: asked about, dialled, looked at, handed on. */
 #include "base/log.h"
 #include "base/util.h"
+#include "egress/asks.h"
 #include "egress/audit.h"
 #include "egress/connect.h"
 #include "egress/deny.h"
@@ -180,6 +181,7 @@ void flow_end(struct flow *f)
     if (f->on_end)
         f->on_end(f);
     flow_unwatch(f);
+    asks_forget(f);
     dial_cancel(f->egress, f->dial_id);
     if (f->dialed)
         record_end(f);
@@ -328,19 +330,19 @@ static struct policy_verdict ask_address(const struct policy *p, const void *tar
 
 struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t)
 {
-    struct policy_verdict v = verdict_of(s, ask_address, t);
+    struct policy_verdict v = verdict_of(s, ask_address, t, t);
     struct target named = *t;
 
     if (t->name || !t->said)
         return v;
     named.name = t->said;
-    return verdict_narrower(v, verdict_of(s, ask_address, &named));
+    return verdict_narrower(v, verdict_of(s, ask_address, &named, &named));
 }
 
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)
 {
     if (t->name && !target_is_resolved(t))
-        return verdict_of(s, ask_name, t);
+        return verdict_of(s, ask_name, t, t);
     return flow_verdict_dial(s, t);
 }
 
@@ -350,7 +352,7 @@ struct policy_verdict flow_verdict(const struct flow *f)
 
     if (!f->target.name)
         return flow_verdict_address(s, &f->target);
-    return verdict_of(s, ask_name, &f->target);
+    return verdict_of(s, ask_name, &f->target, &f->target);
 }
 
 static void refuse_by_policy(struct flow *f, const struct policy_verdict *v)
@@ -410,6 +412,21 @@ void flow_failed(struct flow *f, const struct target *t, const struct policy_ver
 
 /* -- routing ----------------------------------------------------------------------------------- */
 
+/* The rules let the name pass, or its owner did; not this address of it. */
+static void refuse_address(struct flow *f, const struct dial_result *r)
+{
+    bool by_owner = flow_verdict(f).source == POLICY_BY_OWNER &&
+                    r->verdict.source != POLICY_BY_NEVER && !policy_address_is_public(&r->address);
+
+    f->target.address = r->address;
+    if (by_owner)
+        flow_refuse(f, NULL, "ask",
+                    "%.80s leads to a private address, and its owner's yes to a name opens none",
+                    f->target.name);
+    else
+        refuse_by_policy(f, &r->verdict);
+}
+
 static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r)
 {
     struct flow *f = flow_find(eg, id);
@@ -421,8 +438,7 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
     }
     f->dial_id = 0;
     if (r->denied) {
-        f->target.address = r->address;
-        refuse_by_policy(f, &r->verdict);
+        refuse_address(f, r);
         return;
     }
     if (r->fd < 0) {
@@ -469,6 +485,10 @@ void flow_route(struct flow *f)
         v = flow_verdict(f);
     }
     flow_set_rule(f, v.name);
+    if (v.action == POLICY_DENY && v.asks) {
+        asks_hold(f);
+        return;
+    }
     if (v.action == POLICY_DENY) {
         refuse_by_policy(f, &v);
         return;
@@ -496,6 +516,10 @@ void flow_recheck(struct flow *f)
         (f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0) ||
         (!f->target.name && f->target.port == 0))
         return;
+    if (f->state == FLOW_ASKING) {
+        asks_recheck(f);
+        return;
+    }
     v = flow_verdict(f);
     if (v.action != POLICY_DENY && f->dialed)
         v = flow_verdict_address(f->sandbox, &f->target);

@@ -1,7 +1,9 @@
 /* cay-egress: the only way out of sandboxes. main() reads options, starts the parts, and ends them
  * when told; the rest is in egress.h's files. */
 #include "base/log.h"
+#include "base/share.h"
 #include "base/util.h"
+#include "egress/asks.h"
 #include "egress/audit.h"
 #include "egress/audit_query.h"
 #include "egress/confine.h"
@@ -179,6 +181,8 @@ static void start_parts(void)
 
     check(registry_new(&egress, &egress.registry), "the registry");
     check(dialer_new(&egress, &egress.dialer), "the dialer");
+    egress.ask_places = share_pool_new(ASKS_MAX);
+    check(egress.ask_places ? 0 : -ENOMEM, "the questions to owners");
     check(tunnels_new(&egress, &egress.tunnels), "the tunnels");
     check(forward_new(&egress, &egress.forward), "the HTTP proxy");
     check(audit_queries_new(&egress, &egress.audit_queries), "queries of the log");

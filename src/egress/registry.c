@@ -72,6 +72,7 @@ static void end_sandbox(struct sandbox *s)
     audit_summary(s->egress->audit, s);
     unlink_sandbox(s);
     free_rules(s);
+    free(s->answers);
     free(s->h2);
     names_free(s->names);
     free(s->denials);

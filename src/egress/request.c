@@ -28,13 +28,13 @@ struct policy_verdict request_decide(const struct sandbox *s, const struct targe
                                      const struct http_head *h)
 {
     const struct question q = {t, resolved, h};
-    struct policy_verdict v = verdict_of(s, ask, &q);
+    struct policy_verdict v = verdict_of(s, ask, &q, t);
     struct target named = *t;
 
     if (t->name || !t->said)
         return v;
     named.name = t->said;
-    return verdict_narrower(v, verdict_of(s, ask, &(struct question){&named, true, h}));
+    return verdict_narrower(v, verdict_of(s, ask, &(struct question){&named, true, h}, &named));
 }
 
 bool request_is_ruled(const struct sandbox *s, const struct target *t)

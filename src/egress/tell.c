@@ -163,6 +163,17 @@ void tell_denial(struct egress *eg, struct sandbox *s, const struct denial *d)
         uv_timer_start(&t->tick, on_tick, TICK_MS, TICK_MS);
 }
 
+bool tell_ask(struct egress *eg, struct sandbox *s, json_t *question)
+{
+    bool full = false, told = eg->tell && is_watched(eg->tell, &full) && !full && question &&
+                              rate_take(&s->told, TELL_PER_SECOND);
+
+    if (told)
+        say(eg->tell, "ask", s, json_incref(question));
+    json_decref(question);
+    return told;
+}
+
 void tell_end(struct egress *eg, struct sandbox *s)
 {
     if (eg->tell && s->untold)

@@ -21,6 +21,9 @@ void tell_watch(struct tell *t, struct http_exchange *x);
 /* d was refused to s. */
 void tell_denial(struct egress *eg, struct sandbox *s, const struct denial *d);
 
+/* A question to the owner of s, which is dropped: true when it was told. A sandbox's questions and refusals have one rate. */
+bool tell_ask(struct egress *eg, struct sandbox *s, json_t *question);
+
 /* s ends: what was counted of it is told at once. */
 void tell_end(struct egress *eg, struct sandbox *s);
 

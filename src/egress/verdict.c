@@ -1,6 +1,8 @@
 /* What a policy, a sandbox's above it and the ceilings say together. */
 #include "egress/egress.h"
 
+#include "egress/asks.h"
+
 #include <string.h>
 
 /* Neither allows more than both do; a credential is put on where both name the same. */
@@ -46,17 +48,24 @@ bool verdict_looks_at_names(const struct sandbox *s)
     return any_of(s, policy_looks_at_names);
 }
 
-struct policy_verdict verdict_of(const struct sandbox *s,
-                                 struct policy_verdict (*ask)(const struct policy *p,
-                                                              const void *subject),
-                                 const void *subject)
+typedef struct policy_verdict (*verdict_ask)(const struct policy *p, const void *subject);
+
+struct policy_verdict verdict_of(const struct sandbox *s, verdict_ask ask, const void *subject,
+                                 const struct target *t)
 {
     const struct sandbox *outer = s->parent ? s->parent : s;
-    struct policy_verdict v = ask(s->policy, subject);
+    struct policy_verdict v = ask(s->policy, subject), other;
 
-    if (s->parent)
-        v = within_sandbox(v, ask(outer->policy, subject));
-    for (size_t i = 0; i < EGRESS_CEILINGS_MAX && outer->ceilings[i]; i++)
-        v = policy_both(v, ask(outer->ceilings[i], subject));
+    asks_apply(s, s, t, &v);
+    if (s->parent) {
+        other = ask(outer->policy, subject);
+        asks_apply(outer, s, t, &other);
+        v = within_sandbox(v, other);
+    }
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX && outer->ceilings[i]; i++) {
+        other = ask(outer->ceilings[i], subject);
+        other.asks = false; /* no owner's yes goes beyond the operator's word */
+        v = policy_both(v, other);
+    }
     return v;
 }

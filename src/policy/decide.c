@@ -204,6 +204,7 @@ static struct policy_verdict decide_or_warn(const struct policy *p, const struct
         v.action = POLICY_ALLOW;
         v.warned = true;
     }
+    v.asks = p->asks && v.action == POLICY_DENY && v.source == POLICY_BY_DEFAULT;
     return v;
 }
 
@@ -243,8 +244,10 @@ struct policy_verdict policy_request(const struct policy *p, const char *host,
 
 struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling)
 {
-    if (own.action == POLICY_DENY)
+    if (own.action == POLICY_DENY) {
+        own.asks &= ceiling.action != POLICY_DENY || ceiling.asks;
         return own;
+    }
     if (ceiling.action == POLICY_DENY) {
         if (ceiling.source != POLICY_BY_NEVER)
             ceiling.source = POLICY_BY_CEILING;

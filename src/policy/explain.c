@@ -55,6 +55,7 @@ static void add_source(const struct policy_verdict *v, struct sentence *s)
     case POLICY_BY_RULE: add(s, "by rule %d \"%s\"", v->rule, v->name); break;
     case POLICY_BY_PRESET: add(s, "by preset \"%s\"", v->name); break;
     case POLICY_BY_SANDBOX: add(s, "by the sandbox's own policy: \"%s\"", v->name); break;
+    case POLICY_BY_OWNER: add(s, "by its owner, who was asked"); break;
     case POLICY_BY_DEFAULT: add(s, "by default \"%s\"", v->name); break;
     }
 }

@@ -53,6 +53,7 @@ struct policy {
     bool shared; /* a named preset: constant */
     enum fallback fallback;
     bool warns; /* denies nothing: says what it would */
+    bool asks;  /* what nothing allows is the owner's to say */
     struct rule *rules;
     size_t n_rules;
     struct rule *injections;

@@ -327,10 +327,12 @@ static enum err_code read_mode(struct parser *p, const json_t *json)
     const char *text = json_string_value(json);
 
     at(p, "mode");
-    if (!text || (strcmp(text, "enforce") != 0 && strcmp(text, "warn") != 0))
-        return bad(p, "found \"%.40s\", allowed are \"enforce\" and \"warn\"",
+    if (!text ||
+        (strcmp(text, "enforce") != 0 && strcmp(text, "warn") != 0 && strcmp(text, "ask") != 0))
+        return bad(p, "found \"%.40s\", allowed are \"enforce\", \"warn\" and \"ask\"",
                    text ? text : "(no string)");
     p->policy->warns = strcmp(text, "warn") == 0;
+    p->policy->asks = strcmp(text, "ask") == 0;
     return ERR_OK;
 }
 

@@ -6,7 +6,7 @@
  * A policy is a JSON object, docs/policy.md:
  *
  *   {"default": "deny" | "public" | "allow",
- *    "mode": "enforce" | "warn",
+ *    "mode": "enforce" | "warn" | "ask",
  *    "presets": ["package-registries"],
  *    "rules": [{"name": "api", "action": "allow" | "deny",
  *               "domains": ["api.example.com", "*.example.org"], "addresses": ["203.0.113.0/24"],
@@ -33,6 +33,10 @@
  * "mode": "warn": what nothing allows, or a rule denies, is allowed and marked (struct policy_verdict.warned), so that
  * its owner sees what it would deny; never what POLICY_NEVER is about, and no credential is put on it. Another policy's
  * word (policy_both) holds as before.
+ *
+ * "mode": "ask": what nothing allows (the default denies it, and no rule does) is denied and marked (struct
+ * policy_verdict.asks): cay-egress may ask the owner. What else denies it takes the mark away (policy_both), and the
+ * caller takes it from a ceiling's word.
  *
  * "inject" puts credentials on requests that are allowed anyway; it allows nothing. Of those that match
  * a request one is used: exact names come before suffixes, longer suffixes before shorter ones, then
@@ -78,12 +82,14 @@ enum policy_source {
     POLICY_BY_RULE,
     POLICY_BY_PRESET,
     POLICY_BY_DEFAULT,
-    POLICY_BY_SANDBOX /* a command's own policy allows it, its sandbox's does not */
+    POLICY_BY_SANDBOX, /* a command's own policy allows it, its sandbox's does not */
+    POLICY_BY_OWNER    /* nothing allows it, and the owner was asked: "mode": "ask" */
 };
 
 struct policy_verdict {
     enum policy_action action;
     enum policy_source source;
+    bool asks;               /* denied, for nothing allows it: the owner may be asked */
     bool warned;             /* allowed, for the policy only warns */
     int rule;                /* number of the rule from 0, or -1 */
     const char *name;        /* of the rule, preset or default: "rule 3", "public"; the policy's */

@@ -1,6 +1,7 @@
 /* What cay-egress, taken over, tells cayd by itself: lines that become events of tenants. The first byte seeds how
  * they are cut, on which the outcome must not depend. Core is stood in for: it knows one sandbox, and writes down
  * what is made of the lines. */
+#include "core/egress_ask.h"
 #include "core/egress_news.h"
 #include "core/internal.h"
 
@@ -39,11 +40,24 @@ void events_add(struct core *c, const char *tenant, enum event_type type, const 
     static const char *const never[] = {"event", "sandbox", "tenant", "slot", "gen", "id", "type"};
 
     /* Whose event it is comes from core, and nothing of the line can say otherwise. */
-    FUZZ_CHECK(type == EVENT_VIOLATION && tenant == known.s.tenant && sandbox == known.s.id);
+    FUZZ_CHECK((type == EVENT_VIOLATION || type == EVENT_ASK) && tenant == known.s.tenant &&
+               sandbox == known.s.id);
     FUZZ_CHECK(json_is_object(fields));
     for (size_t i = 0; i < ARRAY_SIZE(never); i++)
         FUZZ_CHECK(!json_object_get(fields, never[i]));
     note("denial", fields);
+}
+
+bool events_are_followed(struct core *c, const char *tenant, enum event_type type,
+                         const char *sandbox)
+{
+    FUZZ_CHECK(type == EVENT_ASK && tenant == known.s.tenant && sandbox == known.s.id);
+    return true;
+}
+
+void egress_ask_nobody(struct core *c, const struct sandbox *s, const char *ask)
+{
+    FUZZ_CHECK(false);
 }
 
 void events_add_dropped(struct core *c, const char *tenant, const char *sandbox, int64_t count,

@@ -756,6 +756,38 @@ static void test_plain_ranges(void **state)
         policy_range_plain("aaaa:aaaa:aaaa:aaaa:aaaa:aaaa:aaaa:aaaa/000000000000000001", plain));
 }
 
+/* Marked is what nothing allows, and nothing else; another policy's no takes the mark away. */
+static void test_a_policy_that_asks(void **state)
+{
+    static const char rules[] =
+        "{\"mode\": \"%s\", \"rules\": [{\"action\": \"deny\", \"domains\": [\"no.example\"]},"
+        " {\"action\": \"allow\", \"domains\": [\"yes.example\"]}]}";
+    struct policy_address metadata;
+
+    assert_int_equal(policy_address_parse("169.254.169.254", &metadata), 0);
+    for (int asks = 0; asks < 2; asks++) {
+        char text[256];
+        struct policy_verdict v;
+        struct policy *p = NULL;
+        json_t *json;
+
+        snprintf(text, sizeof(text), rules, asks ? "ask" : "enforce");
+        json = json_loads(text, 0, NULL);
+        assert_int_equal(policy_new(json, &p, NULL), ERR_OK);
+        json_decref(json);
+        v = policy_name(p, "other.example", 443);
+        assert_int_equal(v.action, POLICY_DENY);
+        assert_int_equal(v.asks, asks);
+        assert_int_equal(policy_both(v, policy_name(policy_preset("public"), "x.y", 1)).asks, asks);
+        assert_false(policy_both(v, policy_name(policy_preset("deny"), "x.y", 1)).asks);
+        assert_false(policy_name(p, "no.example", 443).asks);
+        assert_false(policy_name(p, "yes.example", 443).asks);
+        assert_int_equal(policy_name(p, "yes.example", 443).action, POLICY_ALLOW);
+        assert_false(policy_address(p, NULL, &metadata, 80).asks);
+        policy_free(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -780,6 +812,7 @@ int main(void)
         cmocka_unit_test(test_explain),
         cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_a_policy_that_only_warns),
+        cmocka_unit_test(test_a_policy_that_asks),
         cmocka_unit_test(test_matches),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_address_texts),

@@ -1,0 +1,148 @@
+"""A policy that asks: what nothing allows waits for the owner's yes, told as an event, answered by the API or
+`cay policy ask`. Without the mode, or without a follower, the same connection is refused at once (the controls)."""
+
+import json
+import os
+import subprocess
+import threading
+
+from conftest import BUILD
+from egresslib import internet, stack  # noqa: F401: a fixture
+from test_events import Stream, own, tenant  # noqa: F401: fixtures
+from waitlib import until
+
+EACH_MAX = 16  # ASKS_EACH_MAX
+ASK = {"mode": "ask", "rules": [{"action": "deny", "name": "no", "domains": ["other.example.net"]}]}
+CURL = "curl -sS --max-time 70 "
+
+
+class Held:
+    """A command inside whose connection waits, and its question as the event tells it."""
+
+    def __init__(self, stream, sandbox, command):
+        self.thread = threading.Thread(target=self.run, args=(sandbox, CURL + command))
+        self.thread.start()
+        self.event = stream.until(lambda e: e["type"] == "ask") if stream else None
+
+    def run(self, sandbox, command):
+        self.result = sandbox.run(command, timeout=90)
+
+    def end(self):
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        return self.result
+
+
+def answer(client, sandbox, ask, said, how_long="once"):
+    return client.call("POST", f"/cay/v1/sandboxes/{sandbox.id}/asks/{ask}", {"answer": said, "for": how_long}).status
+
+
+def asks(client, sandbox):
+    return client.call("GET", f"/cay/v1/sandboxes/{sandbox.id}/asks").json["asks"]
+
+
+def test_held_told_and_answered(stack, own):
+    one = own(policy=ASK)
+    r = one.run(CURL + "http://web.example.com/a")
+    assert "no one follows" in r.out and json.loads(r.out)["rule"] == "ask", r.out  # nobody to be asked
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        for said, how_long, word in (("no", "once", "said no"), ("yes", "once", '"path": "/b"'), ("yes", "always", '"path": "/b"')):
+            held = Held(stream, one, "http://web.example.com/b")
+            assert (held.event["name"], held.event["port"], held.event["sandbox"]) == ("web.example.com", 80, one.id)
+            (listed,) = asks(stack.cay, one)
+            assert listed["ask"] == held.event["ask"] and listed["name"] == "web.example.com"
+            assert held.thread.is_alive()
+            assert answer(stack.cay, one, held.event["ask"], said, how_long) == 204
+            out = held.end().out
+            assert word.replace(" ", "") in out.replace(" ", ""), out
+            assert answer(stack.cay, one, held.event["ask"], "yes") == 404  # it is over
+        assert asks(stack.cay, one) == []
+        assert '"/c"' in one.run(CURL + "http://web.example.com/c").out  # from now on
+        # A rule's deny, and what is never reached, is not asked about.
+        for url, rule in (("http://other.example.net/", "no"), ("http://169.254.169.254/", "never")):
+            assert json.loads(one.run(CURL + url).out)["rule"] == rule
+        kept = stack.cay.call("GET", f"/cay/v1/events?follow=0&since=0&sandbox={one.id}&type=ask")
+    assert len(kept.body.splitlines()) == 3
+    records = stack.cay.call("GET", f"/cay/v1/audit?sandbox={one.id}&limit=100").json
+    assert any(r["event"] == "request" and r.get("source") == "owner" and r["verdict"] == "allow" for r in records)
+    assert any(r.get("rule") == "ask" and "said no" in r.get("reason", "") for r in records)
+
+
+def test_nothing_leaves_before_the_answer(stack, own):
+    one = own(policy={"mode": "ask"})
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        held = Held(stream, one, "-k https://inside.example.com/")  # allowed by name, its address is private
+        assert "inside.example.com" not in stack.networks.asked()
+        assert answer(stack.cay, one, held.event["ask"], "yes", "always") == 204
+        out = held.end().out
+        assert "inside.example.com" in stack.networks.asked()  # the control: the yes asks DNS
+        assert "egress_denied" in out and "private" in out, out  # a yes to a name opens no private address
+
+
+def test_a_ceiling_is_not_asked_about(stack, own):
+    one = own(policy={"mode": "ask"})
+    ceiling = {"default": "public", "mode": "ask", "rules": [{"action": "deny", "domains": ["web.example.com"]}]}
+    place = stack.place(one)
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        for policy, over in ((ceiling, True), (None, False)):
+            assert stack.put(one, {"mode": "ask"}, policy, place)[0] == 204
+            if over:
+                r = one.run(CURL + "http://web.example.com/")
+                assert "egress_denied" in r.out and json.loads(r.out)["rule"] != "ask", r.out
+            else:  # the control
+                held = Held(stream, one, "http://web.example.com/")
+                assert answer(stack.cay, one, held.event["ask"], "no") == 204
+                held.end()
+
+
+def test_another_tenants_question_is_not_there(stack, own, tenant):
+    other = tenant("asks-other")
+    one = own(policy=ASK)
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        held = Held(stream, one, "http://web.example.com/b")
+        assert answer(other, one, held.event["ask"], "yes") == 404
+        assert other.call("GET", f"/cay/v1/sandboxes/{one.id}/asks").status == 404
+        mine = own(policy=ASK)
+        assert answer(stack.cay, mine, held.event["ask"], "yes") == 404  # nor by another sandbox
+        assert answer(stack.cay, one, "../../x", "yes") == 404 and answer(stack.cay, one, "0" * 16, "yes") == 404
+        assert stack.cay.call("POST", f"/cay/v1/sandboxes/{one.id}/asks/{held.event['ask']}", {"answer": "perhaps"}).status == 400
+        assert held.thread.is_alive()
+        assert stack.cay.call("PUT", f"/cay/v1/sandboxes/{one.id}/policy", {}).status == 204  # asks no more
+        assert "egress_denied" in held.end().out
+
+
+def test_they_are_bounded_and_alike_are_one(stack, own):
+    one = own(policy=ASK)
+    with Stream(stack.cay, f"?sandbox={one.id}&type=ask") as stream:
+        held = Held(stream, one, "http://web.example.com/x " + " ".join(["& " + CURL + "http://web.example.com/x"] * EACH_MAX) + "; wait")
+        until(lambda: "too many" in "".join(d["reason"] for d in stack.cay.call("GET", f"/cay/v1/sandboxes/{one.id}/denials").json["denials"]))
+        assert len(asks(stack.cay, one)) == 1
+        assert answer(stack.cay, one, held.event["ask"], "yes") == 204
+        assert held.end().out.count('"/x"') == EACH_MAX
+
+
+def test_the_command(stack, own):
+    one = own(policy=ASK)
+
+    def cay(*arguments):
+        return subprocess.run([BUILD / "src/cli/cay", "policy", "ask", *arguments], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})
+
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        held = Held(stream, one, "http://web.example.com/b")
+        ask = held.event["ask"]
+        assert cay(one.id).stdout.startswith(f"{ask} web.example.com:80 until ")
+        assert cay(one.id, ask).returncode != 0 and cay(one.id, "--yes").returncode != 0 and held.thread.is_alive()
+        done = cay(one.id, ask, "--yes", "--always")
+        assert done.returncode == 0, done.stderr
+        assert '"/b"' in held.end().out
+        assert cay(one.id).stdout == ""
+
+
+def test_the_address_that_was_asked_about(stack, own):
+    one = own(policy=ASK)
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        held = Held(stream, one, f"http://{internet.WEB}/b")
+        assert held.event["name"] == internet.WEB
+        assert answer(stack.cay, one, held.event["ask"], "yes") == 204
+        assert '"/b"' in held.end().out
