@@ -41,14 +41,17 @@ def main():
     parser.add_argument("--write", type=pathlib.Path)
     parser.add_argument("--kernel", default="", help="as for run.py")
     options = parser.parse_args()
-    begun, out, worst = time.monotonic(), [], 0
+    begun, out, worst, told = time.monotonic(), [], 0, set()
     for title, about, command, seconds in RUNS:
         status, lines = in_machine(options, command, seconds)
         if status == SKIPPED:
             return SKIPPED
         kernel, commit, kind, *rest = lines
+        told.add((kernel, commit, kind))
         worst = max(worst, status)
         out += [f"\n## {title}\n", about, "", "```", *rest, f"exit status {status}", "```"]
+    if len(told) != 1:
+        sys.exit(f"the runs were not of one commit: {told}")
     text = [f"# With control groups of version 2 only\n\nWritten by `make vm-escapes`; do not edit. {kernel}, commit {commit}, "
             f"/sys/fs/cgroup is {kind}, under QEMU's emulation; {time.monotonic() - begun:.0f} s.", *out]
     if options.write:
