@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/io.h"
 #include "sys/mnt.h"
+#include "sys/net_bounds.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +26,6 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 };
 
 #define STRICT ROOTFS_STRICT
-/* Connections that have ended are remembered for a minute, 256 bytes each; beyond, they are forgotten. */
-#define TIME_WAIT_MAX 1024
-/* What options of one socket may allocate: the kernel's own value before 6.6. */
-#define SOCKET_OPTIONS_BYTES (20 * 1024)
-/* How long a connection that has ended, or a question, is tracked. */
-#define TRACK_SECONDS 10
 
 struct build {
     const struct inside *in;
@@ -340,28 +335,11 @@ static int make_boot_id(const struct build *b)
  * `cay doctor` looks at it. Test: probe "pool". */
 static int bound_network(int proc_fd)
 {
-    static const struct {
-        const char *path;
-        unsigned value;
-    } sysctls[] = {
-        {"sys/net/ipv4/tcp_max_tw_buckets", TIME_WAIT_MAX},
-        {"sys/net/core/optmem_max", SOCKET_OPTIONS_BYTES},
-        /* No copies of what was sent in the queue of errors, asked for by a message that no filter sees. */
-        {"sys/net/core/tstamp_allow_data", 0},
-        /* What is remembered of each connection to cay-egress and each question, 320 bytes: the rules let 500 new ones
-         * a second through, and the kernel's own two minutes for what has ended, or was never answered, would keep
-         * 60,000. A connection that is open or half closed keeps the kernel's times. */
-        {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", TRACK_SECONDS},
-        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent", TRACK_SECONDS},
-        {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", TRACK_SECONDS},
-        {"sys/net/netfilter/nf_conntrack_udp_timeout", TRACK_SECONDS},
-        {"sys/net/netfilter/nf_conntrack_udp_timeout_stream", TRACK_SECONDS},
-    };
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(sysctls); i++) {
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(net_bounds); i++) {
         char number[16];
-        snprintf(number, sizeof(number), "%u", sysctls[i].value);
-        rc = io_write_text_at(proc_fd, sysctls[i].path, number);
+        snprintf(number, sizeof(number), "%u", net_bounds[i].value);
+        rc = io_write_text_at(proc_fd, net_bounds[i].path, number);
         if (rc == -ENOENT)
             rc = 0;
     }
