@@ -10,6 +10,7 @@
 struct h2s {
     uv_loop_t *loop;
     uv_timer_t sweep; /* while there are lines */
+    struct turns *turns;
     struct h2 *first;
     size_t count;
     size_t grown_bytes; /* of all windows */
@@ -30,6 +31,11 @@ int h2s_new(uv_loop_t *loop, struct h2s **out)
     all->sweep.data = all;
     *out = all;
     return 0;
+}
+
+void h2s_set_turns(struct h2s *all, struct turns *t)
+{
+    all->turns = t;
 }
 
 static void on_sweep_closed(uv_handle_t *h)
@@ -58,6 +64,28 @@ void h2s_free(struct h2s *all)
 size_t h2s_count(const struct h2s *all)
 {
     return all->count;
+}
+
+static bool has_work(const struct h2 *line, bool unzips)
+{
+    const struct h2_stream *s = line->streams;
+
+    while (s && !(unzips ? (void *)s->unzip : (void *)s->redact))
+        s = s->next;
+    return s;
+}
+
+bool line_may(struct h2 *line, bool unzip)
+{
+    if (turns_may(line->all->turns, &line->turn) || !has_work(line, unzip))
+        return true;
+    turns_wait(line->all->turns, &line->turn);
+    return false;
+}
+
+void line_searched(struct h2 *line, size_t n)
+{
+    turns_spend(line->all->turns, n);
 }
 
 /* -- what is held ------------------------------------------------------------------------------ */
@@ -137,6 +165,7 @@ static void destroy(struct h2 *line)
     if (line->closed)
         return;
     line->closed = true;
+    turns_leave(line->all->turns, &line->turn);
     for (int i = 0; i < H2_SIDES; i++) {
         struct h2_end *e = &line->end[i];
 
@@ -319,9 +348,23 @@ void line_event(uv_poll_t *poll, int status, int events)
         e->events = 0;
         events = UV_READABLE | UV_WRITABLE;
     }
-    if ((events & UV_READABLE || e->io.wants_write) && !e->ended)
+    if ((events & UV_READABLE || e->io.wants_write) && !e->ended &&
+        (e->side == H2_CLIENT || line_may(e->line, false)))
         read_some(e);
     line_pump(e->line);
+}
+
+static void on_turn(void *arg)
+{
+    struct h2 *line = arg;
+    struct h2_end *server = &line->end[H2_SERVER];
+
+    line_pump(line); /* what waits to be decompressed comes before what waits in the socket */
+    if (line->closed || !server->session || !(server->events & UV_READABLE) || server->ended ||
+        !line_may(line, false))
+        return;
+    read_some(server);
+    line_pump(line);
 }
 
 static bool is_stuck(const struct h2_end *e, uint64_t now)
@@ -398,6 +441,7 @@ int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out)
     line->all = all;
     line->o = *o;
     line->moved_ms = uv_now(all->loop);
+    line->turn = (struct turn){.go = on_turn, .arg = line, .owner = (uintptr_t)o->share};
     for (int i = 0; i < H2_SIDES; i++)
         line->end[i] = (struct h2_end){.line = line, .io.fd = -1};
     rc = open_side(line, H2_CLIENT, &o->client);

@@ -87,6 +87,9 @@ struct h2_options {
 
 int h2s_new(uv_loop_t *loop, struct h2s **out);
 
+/* What searching answers costs is shared out from now on, by h2_share; t outlives all. */
+void h2s_set_turns(struct h2s *all, struct turns *t);
+
 /* Closes all; freed when the loop has turned. */
 void h2s_free(struct h2s *all);
 size_t h2s_count(const struct h2s *all);

@@ -339,7 +339,8 @@ bool end_flush(struct h2_end *e)
     bool any = false;
     ssize_t n = 0;
 
-    while (e->session && !e->broken && n != -EAGAIN) {
+    while (e->session && !e->broken && n != -EAGAIN &&
+           (e->side == H2_SERVER || e->out.len > 0 || line_may(e->line, true))) {
         if (fill(e) < 0)
             e->broken = true;
         if (e->broken || e->out.len == 0)

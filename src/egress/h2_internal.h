@@ -90,12 +90,18 @@ struct h2 {
     bool told;     /* the client knows that it is */
     bool draining; /* no new streams */
     bool pumping, dead, closed;
+    struct turn turn; /* of what is searched */
 };
 
 /* -- h2.c -------------------------------------------------------------------------------------- */
 
 /* A socket of its is ready: reads, pumps. The handle's data is the end. */
 void line_event(uv_poll_t *poll, int status, int events);
+
+/* May more of its answers be searched, or with unzip: be decompressed (or is there none)? Else it goes on in a
+ * turn of its own. */
+bool line_may(struct h2 *line, bool unzip);
+void line_searched(struct h2 *line, size_t n);
 
 /* So many bytes more are held for it, or less. True: there is room for more than the windows. */
 bool line_hold(struct h2 *line, size_t n);

@@ -147,6 +147,7 @@ int response_data(struct h2_stream *s, const char *data, size_t n)
         return buf_append(b, data, n);
     if (s->unzip)
         return unzip_feed(s->unzip, data, n);
+    line_searched(s->line, n);
     rc = redact_feed(s->redact, data, n, true);
     return rc == 0 ? redact_take(s->redact, false, b) : rc;
 }
@@ -161,6 +162,7 @@ static int unzip_step(struct h2_stream *s)
     buf_init(&raw, UNZIP_STEP_BYTES);
     n = unzip_next(s->unzip, &raw);
     stream_pay(s, H2_CLIENT, waiting - unzip_waiting(s->unzip));
+    line_searched(s->line, raw.len);
     if (n > 0)
         rc = redact_feed(s->redact, raw.data, raw.len, true);
     if (n > 0 && rc == 0)

@@ -12,6 +12,7 @@
 
 struct tlspipes {
     uv_loop_t *loop;
+    struct turns *turns; /* NULL: filters cost what they cost */
     struct tlspipe *first;
     struct tlspipe *by_cookie[BUCKETS];
     size_t count;
@@ -37,6 +38,7 @@ struct tlspipe {
     uint64_t read_bytes, written_bytes;
     const struct tlspipe_filter *filter;
     void *filter_arg;
+    struct turn turn; /* of the filter's work inward */
     struct tlspipe_options o;
 };
 
@@ -64,6 +66,11 @@ void tlspipes_free(struct tlspipes *all)
     all->freeing = true;
     if (all->count == 0)
         free(all);
+}
+
+void tlspipes_set_turns(struct tlspipes *all, struct turns *t)
+{
+    all->turns = t;
 }
 
 size_t tlspipes_count(const struct tlspipes *all)
@@ -165,6 +172,7 @@ void tlspipe_close(struct tlspipe *p)
     if (p->closed)
         return;
     p->closed = true;
+    turns_leave(p->all->turns, &p->turn);
     hash_remove(p);
     close_handles(p);
     tlsend_close(&p->outer, true);
@@ -201,6 +209,15 @@ static bool filtered(const struct tlspipe *p)
     return p->filter && p->filter->active(p->filter_arg);
 }
 
+/* May the filter work on more that comes in? Else it goes on in a turn of its own. */
+static bool may_filter(struct tlspipe *p)
+{
+    if (!filtered(p) || turns_may(p->all->turns, &p->turn))
+        return true;
+    turns_wait(p->all->turns, &p->turn);
+    return false;
+}
+
 /* Sends what waits. False when the pipe is closed. */
 static bool flush_outer(struct tlspipe *p)
 {
@@ -226,8 +243,10 @@ static bool fill_inner(struct tlspipe *p)
 {
     int rc = 0;
 
-    if (p->to_inner.len == 0 && filtered(p) && p->filter->inward_more)
+    if (p->to_inner.len == 0 && filtered(p) && p->filter->inward_more && may_filter(p)) {
         rc = p->filter->inward_more(p->filter_arg, &p->to_inner);
+        turns_spend(p->all->turns, p->to_inner.len);
+    }
     if (rc < 0) {
         log_debug("TLS pipe: cut: %s", strerror(-rc));
         tlspipe_close(p);
@@ -263,10 +282,16 @@ static bool flush_inner(struct tlspipe *p)
 static int pass(struct tlspipe *p, bool inward, const char *data, size_t n)
 {
     struct buf *b = inward ? &p->to_inner : &p->to_outer;
+    size_t before = b->len;
     ssize_t sent = 0;
+    int rc;
 
-    if (filtered(p))
-        return (inward ? p->filter->inward : p->filter->outward)(p->filter_arg, data, n, b);
+    if (filtered(p)) {
+        rc = (inward ? p->filter->inward : p->filter->outward)(p->filter_arg, data, n, b);
+        if (inward) /* it may have been decompressed */
+            turns_spend(p->all->turns, MAX(n, b->len - MIN(before, b->len)));
+        return rc;
+    }
     if (b->len == 0)
         sent = inward ? send(p->inner, data, n, MSG_DONTWAIT | MSG_NOSIGNAL)
                       : tlsend_write(&p->outer, data, n);
@@ -289,7 +314,8 @@ static int end_inward(struct tlspipe *p)
 static bool move_inward(struct tlspipe *p)
 {
     char *data = p->all->scratch;
-    ssize_t n = tlsend_read(&p->outer, data, TLSEND_READ_BYTES);
+    size_t most = filtered(p) ? TURNS_BYTES : TLSEND_READ_BYTES;
+    ssize_t n = tlsend_read(&p->outer, data, most);
     int rc = 0;
 
     if (n == -EAGAIN)
@@ -336,7 +362,7 @@ static bool move_outward(struct tlspipe *p)
 
 static void pass_ends_on(struct tlspipe *p)
 {
-    if (p->outer_ended && p->to_inner.len == 0 && !p->inner_shut) {
+    if (p->outer_ended && p->to_inner.len == 0 && !p->turn.waiting && !p->inner_shut) {
         shutdown(p->inner, SHUT_WR);
         p->inner_shut = true;
     }
@@ -358,11 +384,16 @@ static void watch(uv_poll_t *poll, int *now, int want, uv_poll_cb cb)
 static void on_outer(uv_poll_t *h, int status, int events);
 static void on_inner(uv_poll_t *h, int status, int events);
 
+static bool wants_outer(const struct tlspipe *p)
+{
+    return !p->outer_ended && (p->to_inner.len == 0 || p->inner_gone);
+}
+
 static void watch_both(struct tlspipe *p)
 {
     int outer = 0, inner = 0;
 
-    if (!p->outer_ended && (p->to_inner.len == 0 || p->inner_gone))
+    if (wants_outer(p) && !p->turn.waiting)
         outer |= UV_READABLE;
     if (p->to_outer.len > 0 || p->outer.wants_write || (p->inner_ended && !p->outer.shut))
         outer |= UV_WRITABLE;
@@ -435,8 +466,20 @@ static void on_outer(uv_poll_t *h, int status, int events)
     }
     if (events & UV_WRITABLE && !flush_outer(p))
         return;
-    if ((events & UV_READABLE || p->outer.wants_write) && !p->outer_ended &&
-        (p->to_inner.len == 0 || p->inner_gone) && !move_inward(p))
+    if ((events & UV_READABLE || p->outer.wants_write) && wants_outer(p) && may_filter(p) &&
+        !move_inward(p))
+        return;
+    settle(p);
+}
+
+/* First what the filter has of what came before; then one read. */
+static void on_turn(void *arg)
+{
+    struct tlspipe *p = arg;
+
+    if (!flush_inner(p))
+        return;
+    if (!p->turn.waiting && wants_outer(p) && may_filter(p) && !move_inward(p))
         return;
     settle(p);
 }
@@ -475,6 +518,7 @@ static struct tlspipe *make(struct tlspipes *all, const struct tlspipe_options *
     uv_timer_init(all->loop, &p->timer);
     p->handles = 2;
     p->outer_poll.data = p->timer.data = p;
+    p->turn = (struct turn){.go = on_turn, .arg = p};
     p->all = all;
     p->o = *o;
     p->outer = o->end;
@@ -510,6 +554,12 @@ void tlspipe_set_filter(struct tlspipe *p, const struct tlspipe_filter *f, void 
 {
     p->filter = f;
     p->filter_arg = arg;
+}
+
+void tlspipe_set_owner(struct tlspipe *p, uint64_t owner)
+{
+    if (!p->turn.waiting) /* it stands in its owner's line */
+        p->turn.owner = owner;
 }
 
 void *tlspipe_filter_arg(const struct tlspipe *p)

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "egress/tlsend.h"
+#include "egress/turns.h"
 
 #include <uv.h>
 
@@ -47,6 +48,9 @@ struct tlspipe_options {
 /* All pipes of a loop. */
 int tlspipes_new(uv_loop_t *loop, struct tlspipes **out);
 
+/* What filters cost is shared out from now on; t outlives all. Without it each read is passed on at once. */
+void tlspipes_set_turns(struct tlspipes *all, struct turns *t);
+
 /* Closes every pipe; freed when the loop has turned. */
 void tlspipes_free(struct tlspipes *all);
 size_t tlspipes_count(const struct tlspipes *all);
@@ -62,4 +66,6 @@ struct tlspipe *tlspipe_of(struct tlspipes *all, int plain);
 
 /* f is static; arg is freed by f->free with the pipe. One filter for each pipe. */
 void tlspipe_set_filter(struct tlspipe *p, const struct tlspipe_filter *f, void *arg);
+/* Pipes of one owner take turns with each other (turns.h). */
+void tlspipe_set_owner(struct tlspipe *p, uint64_t owner);
 void *tlspipe_filter_arg(const struct tlspipe *p);

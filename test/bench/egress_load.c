@@ -195,7 +195,7 @@ static const struct {
     {"trips", 3, mode_trips},   {"connects", 3, mode_connects}, {"rate", 4, mode_rate},
     {"pull", 3, mode_pull},     {"hold", 2, mode_hold},         {"dns", 4, mode_dns},
     {"bytes", 1, server_bytes}, {"https", 4, server_https},     {"relay", 3, server_relay},
-    {"udp", 1, server_udp},
+    {"http", 2, server_http},   {"udp", 1, server_udp},
 };
 
 int main(int argc, char **argv)

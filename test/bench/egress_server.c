@@ -151,6 +151,34 @@ int server_https(char **args)
     return 1;
 }
 
+/* -- HTTP: GET /N is N MiB of one letter, a connection each --------------------------------------- */
+
+static void serve_http(int fd)
+{
+    char head[HEAD_BYTES + 1] = "", text[HEAD_BYTES];
+    ssize_t n = 1;
+    long mib;
+
+    for (size_t at = 0; n > 0 && at < HEAD_BYTES && !strstr(head, "\r\n\r\n"); at += (size_t)n)
+        n = read(fd, head + at, HEAD_BYTES - at);
+    if (n <= 0 || strncmp(head, "GET /", 5) != 0)
+        return;
+    mib = atol(head + 5);
+    snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\nContent-Length: %ld\r\n\r\n", mib << 20);
+    if (io_write_full(fd, text, strlen(text)) < 0)
+        return;
+    for (; mib > 0; mib--)
+        if (io_write_full(fd, chunk, sizeof(chunk)) < 0)
+            return;
+}
+
+int server_http(char **args)
+{
+    memset(chunk, args[1][0], sizeof(chunk));
+    serve_all(listen_on(SOCK_STREAM, args[0]), serve_http);
+    return 1;
+}
+
 /* -- relay by splice(2), both sockets in one edge-triggered epoll -------------------------------- */
 
 struct half {

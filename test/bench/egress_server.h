@@ -4,6 +4,7 @@
 #pragma once
 
 int server_bytes(char **args); /* PORT */
+int server_http(char **args);  /* PORT LETTER */
 int server_https(
     char **args); /* PORT CERTIFICATE KEY TOKEN: 401 without "Bearer TOKEN"; "-": for everybody */
 int server_relay(char **args); /* FD ADDRESS PORT */

@@ -758,6 +758,210 @@ static void test_plain_pipe(void **state)
     assert_int_equal(tlspipes_count(pipes), 0);
 }
 
+/* -- turns ------------------------------------------------------------------------------------- */
+
+/* A filter that counts what it is given, and of each piece has some more to give than came. */
+struct counted {
+    size_t *all;
+    size_t bytes, more;
+};
+
+static bool always(void *arg)
+{
+    return true;
+}
+
+static int count_in(void *arg, const char *data, size_t n, struct buf *out)
+{
+    struct counted *c = arg;
+
+    c->bytes += n;
+    *c->all += n;
+    return buf_append(out, data, n);
+}
+
+static int count_more(void *arg, struct buf *out)
+{
+    static const char text[16384];
+    struct counted *c = arg;
+    size_t n = MIN(c->more, sizeof(text));
+
+    c->more -= n;
+    *c->all += n;
+    return n > 0 ? buf_append(out, text, n) : 0;
+}
+
+static int at_end(void *arg, bool clean, struct buf *out)
+{
+    return 0;
+}
+
+static void leave(void *arg)
+{
+}
+
+static const struct tlspipe_filter counting = {.active = always,
+                                               .outward = count_in,
+                                               .inward = count_in,
+                                               .inward_more = count_more,
+                                               .inward_end = at_end,
+                                               .free = leave};
+
+#define FLOWS      8
+#define FLOW_BYTES (8u * 1024u * 1024u)
+
+struct flows {
+    size_t all, sent[FLOWS], got[FLOWS];
+    int peer[FLOWS], plain[FLOWS];
+    struct counted c[FLOWS];
+};
+
+static void feed(struct flows *f)
+{
+    static const char text[65536];
+
+    for (int i = 0; i < FLOWS; i++) {
+        ssize_t n = 1;
+
+        while (f->sent[i] < FLOW_BYTES && n > 0) {
+            n = send(f->peer[i], text, MIN(sizeof(text), FLOW_BYTES - f->sent[i]), MSG_DONTWAIT);
+            f->sent[i] += n > 0 ? (size_t)n : 0;
+        }
+    }
+}
+
+static void take(struct flows *f)
+{
+    char text[65536];
+
+    for (int i = 0; i < FLOWS; i++)
+        for (ssize_t n = 1; n > 0; f->got[i] += n > 0 ? (size_t)n : 0)
+            n = recv(f->plain[i], text, sizeof(text), MSG_DONTWAIT);
+}
+
+/* The last has an owner of its own. */
+static void open_flows(struct flows *f, size_t more)
+{
+    *f = (struct flows){0};
+    for (int i = 0; i < FLOWS; i++) {
+        struct tlspipe *p;
+        int fds[2];
+
+        pair(fds);
+        assert_int_equal(tlspipe_start(pipes, &(struct tlspipe_options){.end = {.fd = fds[0]}},
+                                       &f->plain[i], &p),
+                         0);
+        f->peer[i] = fds[1];
+        f->c[i] = (struct counted){.all = &f->all, .more = more};
+        tlspipe_set_filter(p, &counting, &f->c[i]);
+        tlspipe_set_owner(p, i == FLOWS - 1 ? 2 : 1);
+    }
+}
+
+static void close_flows(struct flows *f)
+{
+    for (int i = 0; i < FLOWS; i++) {
+        close(f->peer[i]);
+        close(f->plain[i]);
+    }
+    for (int i = 0; i < TRIES && tlspipes_count(pipes) > 0; i++)
+        turn();
+    assert_int_equal(tlspipes_count(pipes), 0);
+}
+
+/* The most that was worked on in one turn of the loop, while all of it goes through. */
+static size_t most_in_a_turn(struct flows *f)
+{
+    size_t most = 0, before, left = 1;
+
+    for (int i = 0; i < 100000 && left > 0; i++) {
+        feed(f);
+        before = f->all;
+        turn();
+        most = MAX(most, f->all - before);
+        take(f);
+        left = 0;
+        for (int k = 0; k < FLOWS; k++)
+            left += FLOW_BYTES - f->c[k].bytes + f->c[k].more;
+    }
+    assert_int_equal(left, 0);
+    return most;
+}
+
+/* Flows with 8 MiB each are worked on a little in each turn of the loop, however many they are, and go on in the
+ * next. The control is the same without turns: one turn works on something of all of them. */
+static void test_turns_are_short(void **state)
+{
+    struct turns *turns;
+    struct flows f;
+
+    open_flows(&f, 0);
+    assert_true(most_in_a_turn(&f) >= FLOWS * TURNS_BYTES); /* the control */
+    close_flows(&f);
+    assert_int_equal(turns_new(&loop, &turns), 0);
+    tlspipes_set_turns(pipes, turns);
+    open_flows(&f, 0);
+    assert_in_range(most_in_a_turn(&f), 1, 2 * TURNS_BYTES);
+    close_flows(&f);
+    open_flows(&f, FLOW_BYTES); /* what comes is decompressed, say */
+    assert_in_range(most_in_a_turn(&f), 1, 2 * TURNS_BYTES);
+    close_flows(&f);
+    tlspipes_set_turns(pipes, NULL);
+    turns_free(turns);
+}
+
+/* Seven flows of one owner and one of another: each owner has half of what there is. */
+static void test_turns_go_by_owner(void **state)
+{
+    struct turns *turns;
+    struct flows f;
+
+    assert_int_equal(turns_new(&loop, &turns), 0);
+    tlspipes_set_turns(pipes, turns);
+    open_flows(&f, 0);
+    for (int i = 0; i < 200; i++) {
+        feed(&f);
+        turn();
+        take(&f);
+    }
+    for (int i = 0; i < FLOWS - 1; i++) /* the control: one of the owner's own has its part of it */
+        assert_in_range(f.c[FLOWS - 1].bytes / MAX(f.c[i].bytes, (size_t)1), FLOWS - 3, FLOWS + 1);
+    close_flows(&f);
+    tlspipes_set_turns(pipes, NULL);
+    turns_free(turns);
+}
+
+/* What waits may be taken out at any place. */
+static void count_go(void *arg)
+{
+    ++*(int *)arg;
+}
+
+static void test_turns_are_left(void **state)
+{
+    int gone[4] = {0};
+    struct turn w[4];
+    struct turns *turns;
+
+    assert_int_equal(turns_new(&loop, &turns), 0);
+    turns_spend(turns, TURNS_BYTES + 1);
+    for (int i = 0; i < 4; i++) {
+        w[i] = (struct turn){.go = count_go, .arg = &gone[i], .owner = (uint64_t)i / 3};
+        assert_false(turns_may(turns, &w[i]));
+        turns_wait(turns, &w[i]);
+        turns_wait(turns, &w[i]); /* as good as once */
+    }
+    turns_leave(turns, &w[2]);
+    turns_leave(turns, &w[0]);
+    turns_leave(turns, &w[0]);
+    turn();
+    assert_true(gone[0] == 0 && gone[1] == 1 && gone[2] == 0 && gone[3] == 1);
+    assert_true(turns_may(turns, &w[1]));
+    turn();
+    assert_true(gone[1] == 1 && gone[3] == 1);
+    turns_free(turns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -780,6 +984,9 @@ int main(void)
         cmocka_unit_test(test_late),
         cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_plain_pipe),
+        cmocka_unit_test(test_turns_are_short),
+        cmocka_unit_test(test_turns_go_by_owner),
+        cmocka_unit_test(test_turns_are_left),
         cmocka_unit_test(test_leafs_are_bounded),
     };
 
