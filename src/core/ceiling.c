@@ -34,6 +34,10 @@ static enum err_code check(const json_t *ceiling, struct err *e)
         return err_set(e, ERR_INVALID,
                        "inject: a ceiling only says what is allowed; credentials "
                        "are put on requests by a sandbox's own policy");
+    if (code == ERR_OK && json_object_get(ceiling, "reroute"))
+        return err_set(e, ERR_INVALID,
+                       "reroute: a ceiling only says what is allowed; where a name's connections "
+                       "go is a sandbox's own policy's to say");
     return code;
 }
 

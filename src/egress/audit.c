@@ -71,6 +71,11 @@ static void put_destination(json_t *o, const struct audit_record *r)
         put_text(o, "address", address, false);
     }
     json_object_set_new(o, "port", json_integer(t->port));
+    if (t->via_port) {
+        policy_address_format(&t->via, address);
+        put_text(o, "rerouted", address, false);
+        json_object_set_new(o, "rerouted_port", json_integer(t->via_port));
+    }
 }
 
 static void put_flow(json_t *o, const struct audit_record *r)

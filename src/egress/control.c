@@ -118,6 +118,8 @@ static enum err_code take_room(struct egress *eg, const json_t *o, const char *t
     r->number = (uint32_t)number;
     if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
         return err_set(e, ERR_INVALID, "policy: %s", inner.text);
+    if (policy_reroute(r->policy, NULL))
+        return err_set(e, ERR_INVALID, "policy: reroute: only a sandbox's own policy has it");
     r->allows = allows_list(json_object_get(o, "policy"));
     if (json_array_size(credentials) == 0 || !eg->hooks.credentials_new)
         return ERR_OK;

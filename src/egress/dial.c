@@ -4,6 +4,7 @@
 #include "egress/names.h"
 #include "egress/ownproxy.h"
 #include "egress/registry.h"
+#include "egress/reroute.h"
 #include "egress/resolve.h"
 #include "egress/upstream.h"
 
@@ -33,6 +34,7 @@ struct dial {
     uint32_t slot, gen, room;
     char name[POLICY_NAME_MAX + 1]; /* "" for an address */
     uint16_t port;
+    uint16_t via_port; /* the address is a reroute's, at that port; else 0 */
     enum target_granted granted;
     struct policy_address addresses[RESOLVE_ADDRESSES_MAX];
     size_t n, at; /* the next to try */
@@ -157,6 +159,29 @@ static socklen_t socket_address(const struct policy_address *a, uint16_t port,
     return sizeof(*v6);
 }
 
+static uint16_t port_of(const struct dial *d)
+{
+    return d->via_port ? d->via_port : d->port;
+}
+
+/* Of a rerouted name the address is not its own: the rules are not asked about it. */
+static void set_address(struct dial *d, const struct policy_address *a)
+{
+    if (d->via_port) {
+        d->result.via = *a;
+        d->result.via_port = d->via_port;
+    } else {
+        d->result.address = *a;
+    }
+}
+
+void dial_note(struct target *t, const struct dial_result *r)
+{
+    t->address = r->address;
+    t->via = r->via;
+    t->via_port = r->via_port;
+}
+
 static void on_handshake(struct egress *eg, uint64_t dial_id, int fd, const struct err *why)
 {
     struct dial *d = *place(eg, dial_id);
@@ -186,12 +211,11 @@ static void connected(struct attempt *a)
     struct dial *d = a->dial;
     const struct upstream *up = upstream_of(d);
     /* A name goes on only to a proxy that is to resolve it; else it is told the checked address. */
-    struct target t = {.name = up && upstream_resolves(up) && d->name[0] ? d->name : NULL,
-                       .address = a->address,
-                       .port = d->port};
+    bool by_name = up && upstream_resolves(up) && d->name[0] && !d->via_port;
+    struct target t = {.name = by_name ? d->name : NULL, .address = a->address, .port = port_of(d)};
     int fd;
 
-    d->result.address = a->address;
+    set_address(d, &a->address);
     d->result.verdict = a->verdict;
     d->result.denied = false;
     fd = drop_attempt(a, true);
@@ -215,7 +239,7 @@ static void attempt_failed(struct attempt *a, int err)
     char text[INET6_ADDRSTRLEN];
 
     policy_address_format(&a->address, text);
-    give_reason(d, ERR_UNAVAILABLE, err, "cannot connect to %s port %u", text, d->port);
+    give_reason(d, ERR_UNAVAILABLE, err, "cannot connect to %s port %u", text, port_of(d));
     drop_attempt(a, false);
     go_on(d);
 }
@@ -254,7 +278,7 @@ static int try_address(struct dial *d, const struct policy_address *address,
     const struct upstream *up = upstream_of(d);
     const struct policy_address *to = up ? upstream_address(up) : address;
     struct sockaddr_storage sa;
-    socklen_t n = socket_address(to, up ? upstream_port(up) : d->port, &sa);
+    socklen_t n = socket_address(to, up ? upstream_port(up) : port_of(d), &sa);
     struct attempt *a = calloc(1, sizeof(*a));
     int rc;
 
@@ -290,25 +314,32 @@ static bool try_next(struct dial *d, struct sandbox *s)
                            .address = d->addresses[d->at++],
                            .port = d->port,
                            .granted = d->granted};
-        struct policy_verdict v = flow_verdict_dial(s, &t);
+        struct policy_address to = t.address;
+        struct policy_verdict v;
         char text[INET6_ADDRSTRLEN];
         int rc;
 
-        policy_address_format(&t.address, text);
+        if (d->via_port) {
+            t.via = t.address;
+            t.via_port = d->via_port;
+            t.address = (struct policy_address){0};
+        }
+        v = flow_verdict_dial(s, &t);
+        policy_address_format(&to, text);
         if (v.action == POLICY_DENY) {
             if (d->result.denied || d->result.why.code == ERR_OK) {
                 d->result.verdict = v;
-                d->result.address = t.address;
+                set_address(d, &to);
                 d->result.denied = true;
                 give_reason(d, ERR_DENIED, 0, "the address %s is not allowed", text);
             }
             continue;
         }
         d->result.denied = false;
-        rc = try_address(d, &t.address, &v);
+        rc = try_address(d, &to, &v);
         if (rc == 0)
             return true;
-        give_reason(d, ERR_UNAVAILABLE, rc, "cannot connect to %s port %u", text, t.port);
+        give_reason(d, ERR_UNAVAILABLE, rc, "cannot connect to %s port %u", text, port_of(d));
     }
     return false;
 }
@@ -422,12 +453,18 @@ static void begin(struct dial *d, struct sandbox *s, const struct target *t)
 {
     const struct upstream *up = upstream_of(d),
                           *own = s->parent ? s->parent->upstream : s->upstream;
+    const struct policy_reroute *way = reroute_of(s, t->name);
 
     if (d->egress->config.offline) {
         give_reason(d, ERR_UNAVAILABLE, 0, "this server is offline: [egress] offline is set");
         fail_soon(d);
     } else if (own && !ownproxy_allowed(d->egress, s, own, d->owner, &d->result.why)) {
         fail_soon(d);
+    } else if (way) {
+        d->via_port = way->port ? way->port : t->port;
+        d->addresses[0] = way->to;
+        d->n = 1;
+        first_try(d);
     } else if (t->name && up && upstream_resolves(up)) {
         dial_by_name(d, s, t);
     } else if (t->name) {

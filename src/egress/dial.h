@@ -13,11 +13,16 @@ struct dialer;
 
 struct dial_result {
     int fd;                        /* connected, the callback's; or -1 and why */
-    struct policy_address address; /* that it is connected to */
+    struct policy_address address; /* that it is connected to; of a rerouted name none, but: */
+    struct policy_address via;
+    uint16_t via_port;
     struct policy_verdict verdict; /* of that address; or of the last one that was refused */
     bool denied;                   /* it was the policy that said no, to every address */
     struct err why;
 };
+
+/* Where t was dialled, as of r. */
+void dial_note(struct target *t, const struct dial_result *r);
 
 typedef void (*dial_cb)(struct egress *eg, uint64_t owner, const struct dial_result *r);
 

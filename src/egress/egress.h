@@ -90,6 +90,8 @@ struct target {
         *said; /* where it is an address: the name that the client says (SNI, Host), or NULL */
     struct policy_address address; /* of a name: what it was resolved to and dialled, once it was */
     uint16_t port;
+    struct policy_address via; /* dialled for the name instead of what it resolves to: reroute.h */
+    uint16_t via_port;         /* there; 0: it is not rerouted, or not dialled yet */
     enum target_granted granted; /* the owner said yes to this connection: asks.h */
 };
 

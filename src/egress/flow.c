@@ -11,6 +11,7 @@
 #include "egress/h2_flow.h"
 #include "egress/names.h"
 #include "egress/registry.h"
+#include "egress/reroute.h"
 #include "egress/socks.h"
 #include "http/message.h"
 
@@ -330,9 +331,14 @@ static struct policy_verdict ask_address(const struct policy *p, const void *tar
 
 struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t)
 {
-    struct policy_verdict v = verdict_of(s, ask_address, t, t);
+    struct policy_verdict v;
     struct target named = *t;
 
+    if (t->via_port)
+        return verdict_narrower(verdict_of(s, ask_name, t, t), reroute_verdict(s, t));
+    if (reroute_is_missed(s, t))
+        return reroute_missed;
+    v = verdict_of(s, ask_address, t, t);
     if (t->name || !t->said)
         return v;
     named.name = t->said;
@@ -341,7 +347,7 @@ struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct ta
 
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)
 {
-    if (t->name && !target_is_resolved(t))
+    if (t->name && !target_is_resolved(t) && !t->via_port)
         return verdict_of(s, ask_name, t, t);
     return flow_verdict_dial(s, t);
 }
@@ -415,11 +421,17 @@ void flow_failed(struct flow *f, const struct target *t, const struct policy_ver
 /* The rules let the name pass, or its owner did; not this address of it. */
 static void refuse_address(struct flow *f, const struct dial_result *r)
 {
+    char text[INET6_ADDRSTRLEN];
     bool by_owner = flow_verdict(f).source == POLICY_BY_OWNER &&
                     r->verdict.source != POLICY_BY_NEVER && !policy_address_is_public(&r->address);
 
     f->target.address = r->address;
-    if (by_owner)
+    if (r->via_port) {
+        policy_address_format(&r->via, text);
+        flow_refuse(f, &r->verdict, "reroute",
+                    "%.80s is rerouted to %s port %u, which is not allowed: %.64s", f->target.name,
+                    text, r->via_port, r->verdict.name);
+    } else if (by_owner)
         flow_refuse(f, NULL, "ask",
                     "%.80s leads to a private address, and its owner's yes to a name opens none",
                     f->target.name);
@@ -450,7 +462,7 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
     }
     f->up_fd = r->fd;
     f->dialed = true;
-    f->target.address = r->address;
+    dial_note(&f->target, r);
     f->must_look |= r->verdict.action == POLICY_INSPECT;
     flow_allow(f, &r->verdict);
     if (f->via == FLOW_BY_SOCKS)
@@ -531,7 +543,7 @@ void flow_recheck(struct flow *f)
             h2_flow_recheck(f);
         return;
     }
-    deny_explain(v.by, &v, &f->target, NULL, NULL, why);
+    deny_explain(v.by ? v.by : f->sandbox->policy, &v, &f->target, NULL, NULL, why);
     flow_cut(f, &v, "policy", "cut, for the policy has changed: %.220s", why);
     flow_reset(f);
 }

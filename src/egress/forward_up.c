@@ -155,7 +155,7 @@ void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result 
             close(r->fd);
         return;
     }
-    l->want.address = r->address;
+    dial_note(&l->want, r);
     if (r->fd >= 0) {
         connected(l, f, r->fd);
         return;
@@ -185,6 +185,8 @@ bool forward_reuse(struct line *l, struct flow *f)
         return false;
     }
     l->want.address = l->up.address;
+    l->want.via = l->up.via;
+    l->want.via_port = l->up.via_port;
     start_relay(l, f, fd);
     return true;
 }

@@ -50,6 +50,7 @@ int host_of_request(const struct sandbox *s, const struct http_head *h, struct t
     struct target host = {0};
     char other[POLICY_NAME_MAX + 1];
 
+    *out = (struct target){0}; /* nothing of the request before is this one's */
     if (parse_authority(h->authority, 80, out, room) < 0)
         return 400;
     if (h->host[0] && (parse_authority(h->host, 80, &host, other) < 0 || !host_same(&host, out) ||

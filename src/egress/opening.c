@@ -364,7 +364,7 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
     }
     o = f->user;
     f->dial_id = 0;
-    f->target.address = r->address;
+    dial_note(&f->target, r);
     if (r->fd >= 0) {
         f->dialed = true;
         flow_allow(f, &r->verdict);

@@ -4,6 +4,7 @@
 #include "egress/audit.h"
 #include "egress/deny.h"
 #include "egress/registry.h"
+#include "egress/reroute.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,10 @@ struct policy_verdict request_decide(const struct sandbox *s, const struct targe
     struct policy_verdict v = verdict_of(s, ask, &q, t);
     struct target named = *t;
 
+    if (t->via_port)
+        return verdict_narrower(v, reroute_verdict(s, t));
+    if (resolved && reroute_is_missed(s, t))
+        return reroute_missed;
     if (t->name || !t->said)
         return v;
     named.name = t->said;
@@ -73,7 +78,7 @@ void request_refuse_by_policy(struct flow *f, const struct target *t,
 {
     char why[POLICY_REASON_SIZE];
 
-    deny_explain(v->by, v, t, h->method, h->path, why);
+    deny_explain(v->by ? v->by : f->sandbox->policy, v, t, h->method, h->path, why);
     request_refuse(f, v, "policy", h, "%s", why);
 }
 

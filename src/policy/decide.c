@@ -300,6 +300,14 @@ bool policy_looks_at_names(const struct policy *p)
     return p->fallback == FALLBACK_DENY || policy_narrows_names(p);
 }
 
+const struct policy_reroute *policy_reroute(const struct policy *p, const char *name)
+{
+    for (size_t i = 0; i < p->n_reroutes; i++)
+        if (!name || pattern_domain(p->reroutes[i].domain, name))
+            return &p->reroutes[i];
+    return NULL;
+}
+
 const char *policy_credential(const struct policy *p, size_t i)
 {
     return i < p->n_injections ? p->injections[i].credential : NULL;

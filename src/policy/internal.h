@@ -60,6 +60,8 @@ struct policy {
     size_t n_injections;
     const struct preset *presets[PRESETS_MAX];
     size_t n_presets;
+    struct policy_reroute *reroutes;
+    size_t n_reroutes;
     struct policy_limits limits;
 };
 

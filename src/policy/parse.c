@@ -2,6 +2,7 @@
 #include "policy/internal.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -336,6 +337,60 @@ static enum err_code read_mode(struct parser *p, const json_t *json)
     return ERR_OK;
 }
 
+/* "ADDRESS" or "ADDRESS:PORT", IPv6 with a port in brackets. 0 or -EINVAL. */
+static int read_place(const char *text, struct policy_reroute *out)
+{
+    const char *colon = strrchr(text, ':'), *digits = colon ? colon + 1 : "";
+    char address[INET6_ADDRSTRLEN + 3];
+    size_t n = colon ? (size_t)(colon - text) : 0;
+
+    if (policy_address_parse(text, &out->to) == 0)
+        return 0;
+    if (n == 0 || n >= sizeof(address) || !port_from_text(&digits, &out->port) || *digits)
+        return -EINVAL;
+    memcpy(address, text, n);
+    address[n] = '\0';
+    return (strchr(address, ':') != NULL) == (address[0] == '[')
+               ? policy_address_parse(address, &out->to)
+               : -EINVAL;
+}
+
+static enum err_code read_reroute(struct parser *p, const json_t *json, struct policy_reroute *out)
+{
+    const char *domain = json_string_value(json_object_get(json, "domain")),
+               *to = json_string_value(json_object_get(json, "to"));
+    char name[POLICY_NAME_MAX + 3];
+
+    if (json_object_size(json) != 2 || !domain || !to)
+        return bad(p, "must be an object with domain and to");
+    if (pattern_domain_normalize(domain, name) < 0)
+        return bad(p, "domain: found \"%.80s\", allowed is a host name or *.suffix, in ASCII",
+                   domain);
+    if (read_place(to, out) < 0)
+        return bad(p, "to: found \"%.80s\", allowed is an IP address, or one with :port", to);
+    out->domain = strdup(name);
+    return out->domain ? ERR_OK : out_of_memory(p);
+}
+
+static enum err_code read_reroutes(struct parser *p, const json_t *json)
+{
+    size_t n = json_array_size(json);
+    enum err_code code = ERR_OK;
+
+    at(p, "reroute");
+    if (!json_is_array(json) || n > POLICY_REROUTES_MAX)
+        return bad(p, "must be a list of at most %u", POLICY_REROUTES_MAX);
+    p->policy->reroutes = calloc(n + 1, sizeof(*p->policy->reroutes));
+    if (!p->policy->reroutes)
+        return out_of_memory(p);
+    for (size_t i = 0; code == ERR_OK && i < n; i++) {
+        at(p, "reroute[%zu]", i);
+        code = read_reroute(p, json_array_get(json, i),
+                            &p->policy->reroutes[p->policy->n_reroutes++]);
+    }
+    return code;
+}
+
 static enum err_code read_presets(struct parser *p, const json_t *json)
 {
     size_t n = json_array_size(json);
@@ -407,7 +462,8 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
         const char *name;
         enum err_code (*read)(struct parser *p, const json_t *json);
     } fields[] = {{"default", read_default}, {"mode", read_mode},     {"presets", read_presets},
-                  {"rules", read_rules},     {"inject", read_inject}, {"limits", read_limits}};
+                  {"rules", read_rules},     {"inject", read_inject}, {"limits", read_limits},
+                  {"reroute", read_reroutes}};
     const char *key;
     json_t *value;
 
@@ -422,7 +478,7 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
         code = i < ARRAY_SIZE(fields) ? fields[i].read(p, value)
                                       : bad(p,
                                             "no such key: \"%.40s\"; there are default, mode, "
-                                            "presets, rules, inject, limits",
+                                            "presets, rules, inject, limits, reroute",
                                             key);
         if (code != ERR_OK)
             return code;
@@ -478,5 +534,8 @@ void policy_free(struct policy *p)
         return;
     free_rules(p->rules, p->n_rules);
     free_rules(p->injections, p->n_injections);
+    for (size_t i = 0; i < p->n_reroutes; i++)
+        free(p->reroutes[i].domain);
+    free(p->reroutes);
     free(p);
 }

@@ -14,6 +14,7 @@
  *               "methods": ["GET"], "paths": ["/exact", "/v1*"]}],
  *    "inject": [{"credential": "NAME", "domains": ["api.example.com"], "methods": ["POST"],
  *                "paths": ["/v1*"]}],
+ *    "reroute": [{"domain": "api.example.com", "to": "203.0.113.7:8443"}],
  *    "limits": {"connections": 256, "connections_per_second": 50, "requests_per_second": 100,
  *               "bytes": 1073741824}}
  *
@@ -42,6 +43,9 @@
  * a request one is used: exact names come before suffixes, longer suffixes before shorter ones, then
  * their order. cay-egress checks the sealed record's own binding besides.
  *
+ * "reroute" names the address to which connections to a name go. It allows nothing: the three questions are asked about
+ * the name alone, and it is the caller's to ask every ceiling, and POLICY_NEVER, about the address.
+ *
  * There are three questions, in this order. policy_name: may this name be connected to at all
  * (before it is resolved: nothing is asked outside for what is denied)? policy_address: may this
  * address, which the name was resolved to or which was dialled, be dialled? policy_request: may this
@@ -59,6 +63,7 @@
 
 #define POLICY_RULES_MAX      1024u /* of one policy, presets not counted */
 #define POLICY_INJECT_MAX     64u
+#define POLICY_REROUTES_MAX   64u
 #define POLICY_PATTERNS_MAX   4096u /* domains, addresses, ports, methods and paths of all rules */
 #define POLICY_BYTES_MAX      262144u /* of its JSON text */
 #define POLICY_NAME_MAX       253u    /* a host name, RFC 1035 */
@@ -158,6 +163,16 @@ bool policy_looks_at_names(const struct policy *p);
 bool policy_uses_credential(const struct policy *p, const char *credential);
 /* The i-th credential's name, or NULL after the last: what a sandbox's egress needs to be given. */
 const char *policy_credential(const struct policy *p, size_t i);
+
+/* Where connections to a name go instead of to what it resolves to. */
+struct policy_reroute {
+    char *domain; /* as of a rule */
+    struct policy_address to;
+    uint16_t port; /* 0: the one that was asked for */
+};
+
+/* The first for that name, or NULL. NULL for name: is there one at all? */
+const struct policy_reroute *policy_reroute(const struct policy *p, const char *name);
 
 const struct policy_limits *policy_limits(const struct policy *p);
 

@@ -1,0 +1,96 @@
+"""Names whose connections go to an address that their policy names: cay-egress alone, in the stand-in internet.
+`nothing.example.com` has no address in DNS, so that what answers under it was rerouted (without: the control)."""
+
+import pytest
+
+from worldlib import make_world, sandbox  # isort: skip: it makes the next ones found
+from internet import ECHO_PORT, METADATA, OTHER, PRIVATE, WEB  # noqa: E402
+
+NAME = "nothing.example.com"
+ZONE = {"web.example.com": {"a": [[WEB]]}, NAME: {}}
+ALLOWED = [{"action": "deny", "name": "no-admin", "domains": [NAME], "paths": ["/admin*"]},
+           {"action": "allow", "name": "models", "domains": [NAME]}]
+OPEN = {"default": "allow"}
+HELLO = b"\0hell"  # no word, which could become a request
+
+
+@pytest.fixture(scope="module")
+def world():
+    w = make_world(ZONE)
+    yield w
+    w.close()
+
+
+@pytest.fixture
+def box(world):
+    with sandbox(world, [], [], ALLOWED) as s:
+        yield s
+
+
+def policy(to=None, rules=ALLOWED, **more):
+    return {"rules": rules, **({"reroute": [{"domain": NAME, "to": to}]} if to else {}), **more}
+
+
+def put(world, box, *arguments, **more):
+    status, text = world.put(box, *arguments, **more)
+    assert status == 204, text
+
+
+def curl(box, url, *more):
+    return box.curl("--cacert", box.ca, "-w", " %{http_code}", *more, url)
+
+
+def test_connections_go_to_the_address_under_the_rules_of_the_name(world, box):
+    assert curl(box, f"http://{NAME}/x").stdout.endswith("502")  # the control: there is no such server
+    asked = world.asked(NAME)
+    put(world, box, policy(f"{OTHER}:8080"))
+    r = curl(box, f"http://{NAME}/x", f"http://{NAME}/y")
+    assert r.stdout.count(" 200") == 2 and '"/x"' in r.stdout, r.stdout + r.stderr
+    assert "no-admin" in curl(box, f"http://{NAME}/admin/x").stdout
+    assert "egress_denied" in curl(box, f"http://{OTHER}:8080/x").stdout  # it opens the address to no one else
+    for version in ("--http1.1", "--http2"):  # TLS that is read: the name's certificate, the name's rules
+        assert curl(box, f"https://{NAME}/tls", version).stdout.endswith("502"), "no TLS is spoken there"
+    put(world, box, policy(f"{OTHER}:8443"))
+    for version in ("--http1.1", "--http2"):
+        assert curl(box, f"https://{NAME}/tls", version).stdout.endswith("200")
+        assert "no-admin" in curl(box, f"https://{NAME}/admin/x", version).stdout
+    assert world.asked(NAME) == asked, "a rerouted name was asked for outside"
+    (record,) = [r for r in world.audit(f"sandbox=sandbox{box.slot}") if r["event"] == "request" and r.get("path") == "/y"]
+    assert (record["name"], record["rerouted"], record["rerouted_port"], record["verdict"]) == (NAME, OTHER, 8080, "allow")
+    assert "address" not in record
+
+
+@pytest.mark.parametrize("to, ceiling, passes", [
+    (OTHER, {"default": "public"}, True), (OTHER, {"default": "deny", "rules": [{"action": "allow", "domains": [NAME]}]}, False),
+    (PRIVATE, {"default": "public"}, False), (PRIVATE, OPEN, True), (METADATA, OPEN, False), ("127.0.0.1", OPEN, False)])
+def test_ceilings_and_what_is_never_reached_hold_for_the_address(world, box, to, ceiling, passes):
+    put(world, box, policy(to), ceiling=ceiling)
+    r = curl(box, f"http://{NAME}:8080/x")
+    assert r.stdout.endswith("200" if passes else "403"), r.stdout + r.stderr
+    assert passes or "rerouted to" in r.stdout or "denied" in r.stdout
+
+
+def test_a_policy_that_changes_the_way_cuts(world, box):
+    def talk(s):
+        try:
+            s.sendall(HELLO)
+            return s.recv(5)
+        except OSError:
+            return b""
+
+    rules = [{"action": "allow", "domains": [NAME]}]
+    put(world, box, policy(OTHER, rules))
+    with box.connect(box.resolve(NAME)[1][0], ECHO_PORT) as s:
+        assert talk(s) == HELLO
+        put(world, box, policy(OTHER, rules, limits={"connections": 9}))
+        assert talk(s) == HELLO  # the control: another policy with the same way
+        put(world, box, policy(WEB, rules))
+        assert talk(s) == b""
+
+
+def test_only_a_whole_address_is_a_way(world, box):
+    for to in ("other.example.net", f"{OTHER}:0", f"{OTHER}:x", f"{OTHER}:80:80", f"[{OTHER}]:80", "fd00::1:99999", "[fd00::1"):
+        status, text = world.put(box, policy(to))
+        assert status == 400 and "reroute[0]" in text, (to, status, text)
+    assert world.put(box, policy("[fd00::1]:80"))[0] == 204
+    assert world.put(box, {"reroute": [{"domain": NAME}]})[0] == 400
