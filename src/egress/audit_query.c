@@ -21,6 +21,17 @@ struct filter {
     size_t limit;
 };
 
+/* How far a question has been read, between two of its slices. The file stays open: it may get another name
+ * meanwhile. */
+struct place {
+    size_t source;
+    uint32_t file; /* of the source, newest first; 0 has the newest lines */
+    int fd;        /* -1: the file is not open yet */
+    off_t at;      /* what is before it was not read */
+    size_t from;   /* lines[from..] are of this source */
+    unsigned old;  /* lines in a row from before `since` */
+};
+
 /* A piece of work for a helper thread. The exchange may be gone when it is done. */
 struct work {
     uv_work_t work;
@@ -35,7 +46,10 @@ struct work {
     volatile int canceled;
     uint64_t follower;
     struct filter filter;
-    char **lines; /* that fit, as they were read: newest first of each source */
+    struct place place;
+    size_t slice_left; /* bytes */
+    bool more;         /* of it, in another slice */
+    char **lines;      /* that fit, as they were read: newest first of each source */
     size_t n_lines, room, bytes;
     struct audit_check check;
     int rc;
@@ -44,7 +58,7 @@ struct work {
 struct audit_queries {
     struct share_pool *shares;
     struct work *waiting;
-    unsigned running;
+    struct work *running[AUDIT_QUERIES_AT_ONCE];
 };
 
 int audit_queries_new(struct egress *eg, struct audit_queries **out)
@@ -141,26 +155,19 @@ static int keep_line(struct work *w, const char *line, size_t n)
     return 0;
 }
 
-/* How far one source has been read. */
-struct reading {
-    struct work *w;
-    size_t from;  /* lines[from..] are of it */
-    unsigned old; /* lines in a row from before `since` */
-};
-
 /* A clock that was set back leaves a few older ones among the newer. */
-static bool has_enough(const struct reading *r)
+static bool has_enough(const struct work *w)
 {
-    return r->w->n_lines - r->from >= r->w->filter.limit || r->w->bytes >= ANSWER_MAX ||
-           r->old >= OLD_LINES_MAX;
+    return w->n_lines - w->place.from >= w->filter.limit || w->bytes >= ANSWER_MAX ||
+           w->place.old >= OLD_LINES_MAX;
 }
 
 /* The lines in text, which begins at a line's beginning, from the last to the first. */
-static int take_lines(struct reading *r, const char *text, size_t n)
+static int take_lines(struct work *w, const char *text, size_t n)
 {
     int rc = 0;
 
-    while (n > 0 && rc == 0 && !has_enough(r) && !r->w->canceled) {
+    while (n > 0 && rc == 0 && !has_enough(w) && !w->canceled) {
         const char *end = text + n, *start;
         size_t len;
         bool old;
@@ -168,11 +175,11 @@ static int take_lines(struct reading *r, const char *text, size_t n)
         start = n > 1 ? memrchr(text, '\n', n - 1) : NULL;
         start = start ? start + 1 : text;
         len = (size_t)(end - start);
-        if (end[-1] == '\n' && fits(&r->w->filter, start, len - 1, &old)) {
-            rc = keep_line(r->w, start, len);
-            r->old = 0;
+        if (end[-1] == '\n' && fits(&w->filter, start, len - 1, &old)) {
+            rc = keep_line(w, start, len);
+            w->place.old = 0;
         } else {
-            r->old = end[-1] == '\n' && old ? r->old + 1 : 0;
+            w->place.old = end[-1] == '\n' && old ? w->place.old + 1 : 0;
         }
         n = (size_t)(start - text);
     }
@@ -180,51 +187,69 @@ static int take_lines(struct reading *r, const char *text, size_t n)
 }
 
 /* Backwards, in blocks; what a block begins with is the end of a line that the one before has. */
-static int read_blocks(struct reading *r, int fd, off_t at, char *block)
+static int read_blocks(struct work *w, char *block)
 {
+    struct place *p = &w->place;
+    off_t at = p->at;
     size_t carried = 0; /* bytes at the block's end that are the rest of a line */
     int rc = 0;
 
-    while (at > 0 && rc == 0 && !has_enough(r) && !r->w->canceled) {
+    while (at > 0 && rc == 0 && w->slice_left > 0 && !has_enough(w) && !w->canceled) {
         size_t want = (size_t)MIN(at, (off_t)BLOCK_BYTES), n, skip;
         const char *line;
 
         memmove(block + want, block, carried);
         at -= (off_t)want;
-        if (pread(fd, block, want, at) != (ssize_t)want)
+        if (pread(p->fd, block, want, at) != (ssize_t)want)
             return -EIO;
         n = want + carried;
         line = memchr(block, '\n', n);
         skip = at == 0 ? 0 : line ? (size_t)(line + 1 - block) : n;
-        rc = take_lines(r, block + skip, n - skip);
+        rc = take_lines(w, block + skip, n - skip);
         carried = skip <= BLOCK_BYTES ? skip : 0; /* no line of ours is that long */
+        w->slice_left -= MIN(want, w->slice_left);
     }
+    p->at = at + (off_t)carried; /* where a line begins */
     return rc;
 }
 
-static int read_file(struct reading *r, int dir_fd, const char *name)
+/* The file that is next, at its end. One that made room for others meanwhile is empty. */
+static int open_file(struct place *p, int dir_fd, const struct audit_log *l)
 {
-    CLEANUP_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    CLEANUP_FREE char *block = NULL;
+    char name[AUDIT_NAME_SIZE];
     struct stat st;
 
-    if (fd < 0)
-        return errno == ENOENT ? 0 : -errno; /* it made room for others meanwhile */
-    if (fstat(fd, &st) < 0)
+    p->at = 0;
+    if (p->file == 0)
+        snprintf(name, sizeof(name), "%s", l->name);
+    else
+        audit_store_file(l, l->end - p->file, name);
+    p->fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (p->fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (fstat(p->fd, &st) < 0)
         return -errno;
-    block = malloc(2 * (size_t)BLOCK_BYTES);
-    return block ? read_blocks(r, fd, st.st_size, block) : -ENOMEM;
+    p->at = st.st_size;
+    return 0;
 }
 
-static int read_source(struct work *w, int dir_fd, const struct audit_log *l)
+/* On in the source, as far as the slice goes. *done: all of it was read that is wanted. */
+static int read_source(struct work *w, int dir_fd, char *block, bool *done)
 {
-    struct reading r = {.w = w, .from = w->n_lines};
-    char name[AUDIT_NAME_SIZE];
-    int rc = read_file(&r, dir_fd, l->name);
+    const struct audit_log *l = &w->sources[w->place.source];
+    struct place *p = &w->place;
+    int rc = 0;
 
-    for (uint32_t i = l->end; i > l->first && rc == 0 && !has_enough(&r) && !w->canceled; i--) {
-        audit_store_file(l, i - 1, name);
-        rc = read_file(&r, dir_fd, name);
+    for (*done = false; !*done && rc == 0 && w->slice_left > 0 && !w->canceled;) {
+        if (p->fd < 0)
+            rc = open_file(p, dir_fd, l);
+        if (rc == 0 && p->fd >= 0)
+            rc = read_blocks(w, block);
+        if (p->at > 0 && !has_enough(w))
+            continue; /* the slice has ended in it */
+        util_close(&p->fd);
+        p->file++;
+        *done = has_enough(w) || p->file > l->end - l->first;
     }
     return rc;
 }
@@ -254,10 +279,21 @@ static void merge(struct work *w)
 
 static void do_query(struct work *w, int dir_fd)
 {
-    for (size_t i = 0; i < w->n_sources && w->rc == 0 && !w->canceled; i++) {
-        w->rc = read_source(w, dir_fd, &w->sources[i]);
+    CLEANUP_FREE char *block = malloc(2 * (size_t)BLOCK_BYTES);
+    struct place *p = &w->place;
+    bool done = true;
+
+    w->slice_left = AUDIT_SLICE_BYTES;
+    if (!block)
+        w->rc = -ENOMEM;
+    while (p->source < w->n_sources && done && w->rc == 0 && !w->canceled) {
+        w->rc = read_source(w, dir_fd, block, &done);
+        if (!done)
+            break;
         merge(w);
+        *p = (struct place){.source = p->source + 1, .fd = -1, .from = w->n_lines};
     }
+    w->more = w->rc == 0 && p->source < w->n_sources;
 }
 
 static int verify_source(struct work *w, int dir_fd, const struct audit_log *l)
@@ -298,6 +334,7 @@ static void free_work(struct work *w)
 {
     for (size_t i = 0; i < w->n_lines; i++)
         free(w->lines[i]);
+    util_close(&w->place.fd);
     free(w->lines);
     free(w->sources);
     free(w);
@@ -358,6 +395,22 @@ static void send_lines(struct work *w)
         http_response_end(w->x);
 }
 
+/* NULL: none that is free. */
+static struct work **free_slot(struct audit_queries *q)
+{
+    for (size_t i = 0; i < AUDIT_QUERIES_AT_ONCE; i++)
+        if (!q->running[i])
+            return &q->running[i];
+    return NULL;
+}
+
+static void leave_slot(struct audit_queries *q, const struct work *w)
+{
+    for (size_t i = 0; i < AUDIT_QUERIES_AT_ONCE; i++)
+        if (q->running[i] == w)
+            q->running[i] = NULL;
+}
+
 static void send_check(struct work *w)
 {
     static const struct http_header type = {"Content-Type", "application/json"};
@@ -374,6 +427,13 @@ static void send_check(struct work *w)
 }
 
 static void run_next(struct audit_queries *q);
+static void wait_for_turn(struct audit_queries *q, struct work *w);
+
+/* Between two slices: the others have their turn. */
+static bool goes_on(const struct work *w)
+{
+    return w->more && w->x && w->rc == 0;
+}
 
 static void on_done(uv_work_t *req, int status)
 {
@@ -381,9 +441,13 @@ static void on_done(uv_work_t *req, int status)
     struct audit_queries *q = w->egress->audit_queries;
 
     w->running = false;
+    leave_slot(q, w);
+    if (goes_on(w)) {
+        wait_for_turn(q, w);
+        return;
+    }
     w->done = true;
     share_return(w->share);
-    q->running--;
     run_next(q);
     if (!w->x)
         free_work(w);
@@ -395,30 +459,36 @@ static void on_done(uv_work_t *req, int status)
         send_lines(w);
 }
 
-static size_t running_of(const struct work *w)
+static unsigned running_of(const struct audit_queries *q, const struct work *w)
 {
-    return share_count(w->share);
+    unsigned n = 0;
+
+    for (size_t i = 0; i < AUDIT_QUERIES_AT_ONCE; i++)
+        n += q->running[i] && strcmp(q->running[i]->filter.tenant, w->filter.tenant) == 0;
+    return n;
 }
 
-/* Of those that wait, the first of a tenant that asks least. */
+/* Of those that wait, the first of a tenant that has fewest running: so one tenant's questions run side by side
+ * only where no other tenant's wait. */
 static struct work *next_of(const struct audit_queries *q)
 {
     struct work *best = NULL;
 
     for (struct work *w = q->waiting; w; w = w->next)
-        if (!best || running_of(w) < running_of(best))
+        if (!best || running_of(q, w) < running_of(q, best))
             best = w;
     return best;
 }
 
 static void run_next(struct audit_queries *q)
 {
-    struct work *w;
+    struct work **slot, *w;
 
-    while (q->running < AUDIT_QUERIES_AT_ONCE && (w = next_of(q))) {
+    while ((slot = free_slot(q)) && (w = next_of(q))) {
         unlink_waiting(q, w);
+        w->next = NULL;
         w->running = true;
-        q->running++;
+        *slot = w;
         uv_queue_work(w->egress->loop, &w->work, do_work, on_done);
     }
 }
@@ -461,6 +531,7 @@ static struct work *work_new(struct egress *eg, struct http_exchange *x, const s
     w->x = x;
     w->filter = *f;
     w->work.data = w;
+    w->place.fd = -1;
     w->follow = http_query_get(http_exchange_head(x)->query, "follow", follow, sizeof(follow)) > 0;
     snprintf(w->dir, sizeof(w->dir), "%s", eg->config.state_dir);
     if (take_sources(w) == 0)

@@ -3,13 +3,16 @@
  * however long the log is. A tenant's questions read the tenant's own files, newest first, and end where
  * they have enough.
  *
- * AUDIT_QUERIES_AT_ONCE are worked on at a time; the others wait in turn, a tenant's behind those of who has
- * fewer. What nobody waits for any more ends at the next block. */
+ * AUDIT_QUERIES_AT_ONCE are worked on at a time; the others wait in turn. A question for lines gives its place up
+ * after AUDIT_SLICE_BYTES and waits for another; those of one tenant run side by side only where no other
+ * tenant's wait. So a long log delays others by a slice. (verify, the operator's, is not cut into slices: the other
+ * place is theirs.) What nobody waits for any more ends at the next block. */
 
 #include "egress/egress.h"
 
 #define AUDIT_QUERY_MAX       10000u
-#define AUDIT_QUERIES_AT_ONCE 2u  /* libuv has a thread more (main.c), for the disk */
+#define AUDIT_QUERIES_AT_ONCE 2u /* libuv has a thread more (main.c), for the disk */
+#define AUDIT_SLICE_BYTES     ((size_t)4 * 1024 * 1024)
 #define AUDIT_QUERIES_EACH    2u  /* of a tenant, with those that wait */
 #define AUDIT_QUERIES_MAX     16u /* of all, shared by tenant (base/share.h) */
 

@@ -20,17 +20,20 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RULES = {"rules": [{"name": "some", "domains": ["v4.example.com"], "paths": ["/", "/4000"], "ports": [80, 9100], "action": "allow"}]}
+RULES = {"rules": [{"name": "some", "domains": ["v4.example.com"], "paths": ["/", "/0", "/4000"], "ports": [80, 443, 9100, 9101], "action": "allow"}]}
 ROUNDS = 5
-DOWNLOADS = 9100  # a port
+DOWNLOADS, NEIGHBOURS = 9100, 9101  # ports
+CALLS = 5  # of each kind in a round
 CREDENTIALS = 62
 HEAD = """# Fairness of the way out
 
 Written by `make bench-fairness`; do not edit. Kernel {kernel}, {cores} cores, load of the machine {load:.1f} at the start, commit {commit}.
 
 One sandbox is at a limit, its neighbour (of another tenant) sends {requests} requests over HTTP, each on a connection of its
-own, in {rounds} rounds quiet and {rounds} loaded, by turns. The load's processes are on the same cores, niced. Downloads are not among the loads: the stand-in's server,
-in Python, is short of time before cay-egress is.
+own, in {rounds} rounds quiet and {rounds} loaded, by turns. The load's processes, and the servers that it asks, are on the same
+cores, niced; the neighbour's server is one of its own in C. Calls are those of the operator and cayd while the load lasts: the
+slowest of {calls} each. Load averages are those of the machine at the end of each row; much above the number of cores they say that times
+are the scheduler's, too.
 """
 
 
@@ -40,8 +43,8 @@ def percentile(values, p):
 
 def request(sandbox, address):
     begun = time.monotonic()
-    with sandbox.connect(address, 80) as c:
-        c.sendall(b"GET / HTTP/1.1\r\nHost: v4.example.com\r\nConnection: close\r\n\r\n")
+    with sandbox.connect(address, NEIGHBOURS) as c:
+        c.sendall(b"GET /0 HTTP/1.1\r\nHost: v4.example.com:%d\r\nConnection: close\r\n\r\n" % NEIGHBOURS)
         data = b""
         while piece := c.recv(65536):
             data += piece
@@ -86,11 +89,21 @@ def pipeline(sandbox, address, path):
             c.sendall(batch * data.count(b"HTTP/1.1 "))
 
 
-def hold(sandbox, address, count, say=b""):
+def send_bodies(sandbox, address):
+    """Requests with bodies of 1 MiB, one after the other."""
+    with sandbox.connect(address, 80) as c:
+        c.settimeout(10)
+        while True:
+            c.sendall(b"POST / HTTP/1.1\r\nHost: v4.example.com\r\nContent-Length: 1048576\r\n\r\n" + bytes(1 << 20))
+            if not c.recv(1 << 16):
+                return
+
+
+def hold(sandbox, address, count, say=b"", port=80):
     held = []
     with contextlib.suppress(OSError):
         for _ in range(count):
-            c = sandbox.connect(address, 80)
+            c = sandbox.connect(address, port)
             c.sendall(say)
             held.append(c)
     time.sleep(3600)
@@ -103,6 +116,13 @@ def download(sandbox, address):
         assert c.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
         while c.recv(1 << 20, socket.MSG_TRUNC):
             pass
+
+
+def serve(world, build, port, nice):
+    p = subprocess.Popen(["nice", "-n", str(nice), "ip", "netns", "exec", world.net,
+                          pathlib.Path(build) / "test/bench/egress_load", "http", str(port), "a"], stdout=subprocess.PIPE)
+    assert p.stdout.readline() == b"ready\n"
+    return p
 
 
 def credentials(world, count):
@@ -150,7 +170,7 @@ def measure(world, neighbour, address, load, requests):
         with load():
             loaded += [request(neighbour, address) for _ in range(each)]
             for name, call in calls_of(world, neighbour).items():
-                slowest[name] = max(slowest[name], *(timed(call) for _ in range(5)))
+                slowest[name] = max(slowest[name], *(timed(call) for _ in range(CALLS)))
     return quiet, loaded, slowest
 
 
@@ -176,15 +196,13 @@ def main():
     from worldlib import make_world
     from internet import UnixConnection
 
-    text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=ROUNDS,
+    text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=ROUNDS, calls=ROUNDS * CALLS,
                         commit=subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
                                               check=True).stdout.strip()),
-            "| the other is at its limit of | quiet p50 | p99 | loaded p50 | p99 | ratio of p99 | slowest policy | sealing | audit |",
-            "|---|---|---|---|---|---|---|---|---|"]
+            "| the other is at its limit of | quiet p50 | p99 | loaded p50 | p99 | ratio of p99 | ratio of p50 | slowest policy | sealing | audit | load average |",
+            "|---|---|---|---|---|---|---|---|---|---|---|"]
     world = make_world(ZONE)
-    server = subprocess.Popen(["nice", "-n", "19", "ip", "netns", "exec", world.net, pathlib.Path(o.build) / "test/bench/egress_load", "http",
-                               str(DOWNLOADS), "a"], stdout=subprocess.PIPE)
-    assert server.stdout.readline() == b"ready\n"
+    servers = [serve(world, o.build, DOWNLOADS, 19), serve(world, o.build, NEIGHBOURS, 0)]
     try:
         fill_log(world, o.log_mib)
         world.kill_egress()
@@ -199,6 +217,8 @@ def main():
             "allowed requests a second": lambda: children(lambda _: pipeline(loud, there, b"/"), 2),
             "connections (1024, idle)": lambda: children(lambda _: hold(loud, there, 1024)),
             "connections (1024, a request begun)": lambda: children(lambda _: hold(loud, there, 1024, b"GET / HTTP/1.1\r\n")),
+            "TLS handshakes (1024, begun)": lambda: children(lambda _: hold(loud, there, 1024, b"\x16\x03\x01\x02\x00\x01", 443)),
+            "bodies (8 at a time, 1 MiB each)": lambda: children(lambda _: send_bodies(loud, there), 8),
             f"downloads (40) that are searched for {CREDENTIALS} credentials with one beginning":
                 lambda: children(lambda _: download(searched, address_of(searched, "v4.example.com")), 40),
             f"questions about a log of {o.log_mib} MiB (64)": lambda: children(lambda _: ask_log(world, UnixConnection), 64),
@@ -207,11 +227,12 @@ def main():
             quiet, loaded, slowest = measure(world, neighbour, here, load, o.requests)
             q, b = percentile(quiet, 0.99) * 1000, percentile(loaded, 0.99) * 1000
             text.append(f"| {name} | {percentile(quiet, 0.5) * 1000:.2f} ms | {q:.2f} ms | {percentile(loaded, 0.5) * 1000:.2f} ms | "
-                        f"{b:.2f} ms | {b / q:.2f} | " + " | ".join(f"{slowest[k]:.0f} ms" for k in ("policy", "sealing", "audit")) + " |")
+                        f"{b:.2f} ms | {b / q:.2f} | {percentile(loaded, 0.5) / percentile(quiet, 0.5):.2f} | " + " | ".join(f"{slowest[k]:.0f} ms" for k in ("policy", "sealing", "audit")) + f" | {os.getloadavg()[0]:.1f} |")
             print(text[-1], flush=True)
     finally:
-        server.kill()
-        server.wait()
+        for server in servers:
+            server.kill()
+            server.wait()
         world.close()
     result = "\n".join(text) + "\n"
     if o.write:
