@@ -1,16 +1,18 @@
 /* cp: single files as HTTP bodies, folders as tar streams through a process in the sandbox. */
 #include "base/io.h"
 #include "cli/commands.h"
+#include "cli/receive.h"
 #include "cli/session.h"
+#include "cli/tar.h"
+#include "cli/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
-#include <linux/capability.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
+
+#define MESSAGES_MAX_BYTES 4096u /* of a helper program that are shown */
 
 struct place {
     char sandbox[64]; /* empty: this machine */
@@ -90,28 +92,48 @@ static enum err_code remote_stat(struct copy *k, const char *path, struct remote
     return ERR_OK;
 }
 
-/* Runs a program in the sandbox between two descriptors of ours; its errors go to standard error. */
+/* A helper's messages can be whatever the sandbox likes: each line says whose it is, and controls nothing. */
+static void show_messages(const char *whose, struct buf *text)
+{
+    char *rest = text->len > 0 ? text->data : NULL, *line;
+
+    for (size_t i = 0; i < text->len; i++)
+        if (!text->data[i])
+            text->data[i] = '?';
+    while ((line = strsep(&rest, "\n"))) {
+        if (!line[0])
+            continue;
+        terminal_put(stderr, whose, line);
+        fputc('\n', stderr);
+    }
+}
+
+/* Runs a program in the sandbox between two descriptors of ours, -1 for none. */
 static int remote_run(struct copy *k, json_t *args, const char *cmd, int in_fd, int out_fd,
                       void (*progress)(void *arg, uint64_t in, uint64_t out))
 {
     json_t *process = json_pack("{s:s, s:o}", "cmd", cmd, "args", args);
+    CLEANUP_BUF struct buf errors;
     struct session_spec spec = {
         .sandbox = &k->sandbox,
         .process = process,
         .in_fd = in_fd,
         .out_fd = out_fd,
-        .err_fd = STDERR_FILENO,
+        .err_fd = -1,
+        .errors = &errors,
         .progress = progress,
         .progress_arg = k,
     };
     int status;
 
+    buf_init(&errors, MESSAGES_MAX_BYTES);
     if (!process) {
         err_set(k->e, ERR_INVALID, "the path is not valid UTF-8");
         return CLI_FAILED;
     }
     status = session_run(k->api, &spec, k->e);
     json_decref(process);
+    show_messages("cay: the sandbox says: ", &errors);
     if (status != 0 && k->e->code == ERR_OK)
         err_set(k->e, ERR_INTERNAL, "%s ended with status %d in the sandbox", cmd, status);
     return status;
@@ -195,7 +217,7 @@ static enum err_code keep_mode(struct copy *k, const char *path, unsigned mode)
         return ERR_OK;
     snprintf(text, sizeof(text), "%04o", mode & 0777);
     args = json_pack("[s, s, s]", text, "--", path);
-    return remote_run(k, args, "chmod", -1, STDOUT_FILENO, NULL) == 0 ? ERR_OK : k->e->code;
+    return remote_run(k, args, "chmod", -1, -1, NULL) == 0 ? ERR_OK : k->e->code;
 }
 
 static enum err_code upload_file(struct copy *k, const char *from, const struct stat *st,
@@ -224,77 +246,42 @@ static enum err_code upload_file(struct copy *k, const char *from, const struct 
     return code == ERR_OK ? keep_mode(k, to, st->st_mode) : code;
 }
 
-static enum err_code download_file(struct copy *k, const char *from, const struct remote *info,
-                                   const char *to)
+static enum err_code fetch_file(struct copy *k, const char *from, const struct remote *info,
+                                int out_fd)
 {
     CLEANUP_FREE char *path = NULL;
-    CLEANUP_CLOSE int fd = -1;
     struct api_easy x;
     enum err_code code;
 
     if (files_path(k, from, &path, k->e) != ERR_OK ||
         api_agent_easy(k->api, &k->sandbox, path, NULL, &x, k->e) != ERR_OK)
         return k->e->code;
-    fd = strcmp(to, "-") == 0
-             ? dup(STDOUT_FILENO)
-             : open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600 | (info->mode & 0777));
-    if (fd < 0) {
-        api_easy_free(&x);
-        return err_set_sys(k->e, err_code_from_errno(errno), errno, "cannot write %s", to);
-    }
     progress_begin(&k->bar, k->c, from, info->size);
-    k->out_fd = fd;
+    k->out_fd = out_fd;
     code = transfer(k, &x);
     api_easy_free(&x);
     return code;
 }
 
-/* -- folders ----------------------------------------------------------------------------------- */
-
-/* What a sandbox packs is not to be trusted: whoever unpacks it here must be unable to make device
- * files or to give files away, even as root. tar itself refuses absolute names, "..", and writing
- * through links that came in the archive. */
-static void drop_privileges_for_tar(void)
+static enum err_code download_file(struct copy *k, const char *from, const struct remote *info,
+                                   const char *to)
 {
-    for (unsigned long cap = 0; cap <= CAP_LAST_CAP; cap++)
-        if (cap != CAP_DAC_OVERRIDE && cap != CAP_FOWNER)
-            prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-}
+    struct receive r;
+    enum err_code code;
 
-/* Starts tar here with one end of a pipe as its standard input or output; returns our end. */
-static int spawn_tar(const char *const *argv, bool reads, pid_t *pid)
-{
-    int ends[2], ours, theirs;
-
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return -errno;
-    ours = reads ? ends[1] : ends[0];
-    theirs = reads ? ends[0] : ends[1];
-    *pid = fork();
-    if (*pid == 0) {
-        session_unblock_signals();
-        if (dup2(theirs, reads ? STDIN_FILENO : STDOUT_FILENO) < 0)
-            _exit(127);
-        drop_privileges_for_tar();
-        execvp(argv[0], (char *const *)argv);
-        _exit(127);
+    if (strcmp(to, "-") == 0)
+        return fetch_file(k, from, info, STDOUT_FILENO);
+    if (receive_file(&r, to, info->mode, k->e) != ERR_OK)
+        return k->e->code;
+    code = fetch_file(k, from, info, r.fd);
+    if (code != ERR_OK) {
+        receive_end(&r, false, NULL);
+        return code;
     }
-    close(theirs);
-    if (*pid > 0)
-        return ours;
-    close(ours);
-    return -EAGAIN;
+    return receive_end(&r, true, k->e);
 }
 
-static enum err_code wait_tar(struct copy *k, pid_t pid)
-{
-    int status;
-
-    if (waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return ERR_OK;
-    return err_set(k->e, ERR_INTERNAL, "tar failed on this machine");
-}
+/* -- folders ----------------------------------------------------------------------------------- */
 
 static void show_in(void *arg, uint64_t in_bytes, uint64_t out_bytes)
 {
@@ -312,6 +299,24 @@ static void show_out(void *arg, uint64_t in_bytes, uint64_t out_bytes)
     progress_step(&k->bar, out_bytes);
 }
 
+/* status: of the tar in the sandbox, whose failure is told before ours. */
+static enum err_code end_tar(struct copy *k, struct tar *tar, int status)
+{
+    struct err e = {.code = ERR_OK};
+    CLEANUP_BUF struct buf messages;
+    enum err_code code;
+
+    buf_init(&messages, MESSAGES_MAX_BYTES);
+    code = tar_end(tar, &messages, &e);
+    show_messages("cay: ", &messages);
+    progress_end(&k->bar, k->done_bytes);
+    if (status != 0)
+        return k->e->code;
+    if (code != ERR_OK)
+        *k->e = e;
+    return code;
+}
+
 static enum err_code make_remote_dir(struct copy *k, const char *path)
 {
     json_t *body = json_pack("{s:s}", "path", path);
@@ -324,45 +329,43 @@ static enum err_code make_remote_dir(struct copy *k, const char *path)
 
 static enum err_code upload_dir(struct copy *k, const char *from, const char *to)
 {
-    const char *argv[] = {"tar", "-C", from, "-cf", "-", ".", NULL};
     enum err_code code = make_remote_dir(k, to);
-    pid_t pid = -1;
-    int fd, status;
+    struct tar tar;
+    int status;
 
     if (code != ERR_OK)
         return code;
-    fd = spawn_tar(argv, false, &pid);
-    if (fd < 0)
-        return err_set_sys(k->e, ERR_EXHAUSTED, fd, "cannot start tar");
+    if (tar_pack(&tar, from, k->e) != ERR_OK)
+        return k->e->code;
     progress_begin(&k->bar, k->c, from, 0);
     status = remote_run(k, json_pack("[s, s, s, s, s]", "-C", to, "--no-same-owner", "-xf", "-"),
-                        "tar", fd, STDOUT_FILENO, show_in);
-    close(fd);
-    code = wait_tar(k, pid);
-    progress_end(&k->bar, k->done_bytes);
-    return status == 0 ? code : k->e->code;
+                        "tar", tar.fd, -1, show_in);
+    return end_tar(k, &tar, status);
 }
 
+/* What came goes into its place even when one of the two ends failed, as with cp. */
 static enum err_code download_dir(struct copy *k, const char *from, const char *to)
 {
-    const char *argv[] = {"tar", "-C", to,  "--no-same-owner", "--no-same-permissions",
-                          "-xf", "-",  NULL};
-    enum err_code code;
-    pid_t pid = -1;
-    int fd, status;
+    enum err_code code, placed;
+    struct err e = {.code = ERR_OK};
+    struct receive r;
+    struct tar tar;
+    int status;
 
-    if (mkdir(to, 0777) < 0 && errno != EEXIST)
-        return err_set_sys(k->e, err_code_from_errno(errno), errno, "cannot make %s", to);
-    fd = spawn_tar(argv, true, &pid);
-    if (fd < 0)
-        return err_set_sys(k->e, ERR_EXHAUSTED, fd, "cannot start tar");
+    if (receive_folder(&r, to, k->e) != ERR_OK)
+        return k->e->code;
+    if (tar_unpack(&tar, r.fd, k->e) != ERR_OK) {
+        receive_end(&r, false, NULL);
+        return k->e->code;
+    }
     progress_begin(&k->bar, k->c, from, 0);
-    status = remote_run(k, json_pack("[s, s, s, s, s]", "-C", from, "-cf", "-", "."), "tar", -1, fd,
-                        show_out);
-    close(fd);
-    code = wait_tar(k, pid);
-    progress_end(&k->bar, k->done_bytes);
-    return status == 0 ? code : k->e->code;
+    status = remote_run(k, json_pack("[s, s, s, s, s]", "-C", from, "-cf", "-", "."), "tar", -1,
+                        tar.fd, show_out);
+    code = end_tar(k, &tar, status);
+    placed = receive_end(&r, true, &e);
+    if (code == ERR_OK && placed != ERR_OK)
+        *k->e = e;
+    return code == ERR_OK ? placed : code;
 }
 
 /* -- cp ---------------------------------------------------------------------------------------- */

@@ -230,6 +230,8 @@ const struct cli_command cli_commands[] = {
             "One of the two is SANDBOX:PATH; a relative path there begins in the user's home. Into "
             "a "
             "folder that exists the source goes under its own name. Folders keep modes and links. "
+            "Out of a sandbox, files and links here are replaced, never written through, and "
+            "set-id bits are dropped: a copied link can point to anywhere on this machine. "
             "TARGET - writes a file to standard output.",
         .options = OPTIONS({'u', "user", "NAME", "Whose files they are in the sandbox.", NULL},
                            OPTION_QUIET),

@@ -6,15 +6,17 @@
  * SIGHUP, SIGQUIT and SIGWINCH are taken from a descriptor: the first of them asks the process to
  * end (SIGTERM), the second kills it, the third gives up waiting. */
 
+#include "base/buf.h"
 #include "cli/api.h"
 
 struct session_spec {
     const struct api_sandbox *sandbox;
     const json_t *process; /* {cmd, args, envs, cwd} */
     bool pty;
-    int in_fd; /* -1: the process gets no input */
-    int out_fd, err_fd;
-    uint64_t timeout_ms;                                                /* 0: none */
+    int in_fd;           /* -1: the process gets no input */
+    int out_fd, err_fd;  /* -1: thrown away */
+    struct buf *errors;  /* not NULL: takes what goes to err_fd else, as much as it may hold */
+    uint64_t timeout_ms; /* 0: none */
     void (*progress)(void *arg, uint64_t in_bytes, uint64_t out_bytes); /* may be NULL */
     void *progress_arg;
 };

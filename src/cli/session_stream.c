@@ -60,7 +60,13 @@ static void handle_end(struct session *s, const json_t *end)
     s->status = CLI_SIGNALLED + (number ? number : SIGKILL);
 }
 
-static void write_output(struct session *s, int fd, const char *base64)
+static void keep_errors(struct buf *errors, const char *bytes, size_t n)
+{
+    (void)!buf_append(errors, bytes, MIN(n, errors->max - errors->len));
+}
+
+/* errors: takes it instead of fd; may be NULL. */
+static void write_output(struct session *s, int fd, struct buf *errors, const char *base64)
 {
     size_t len = strlen(base64);
     CLEANUP_FREE char *bytes = malloc(base64_decoded_max(len) + 1);
@@ -69,7 +75,9 @@ static void write_output(struct session *s, int fd, const char *base64)
     if (n <= 0 || s->broken_pipe)
         return;
     s->out_bytes += (uint64_t)n;
-    if (io_write_full(fd, bytes, (size_t)n) == -EPIPE) {
+    if (errors)
+        keep_errors(errors, bytes, (size_t)n);
+    else if (fd >= 0 && io_write_full(fd, bytes, (size_t)n) == -EPIPE) {
         /* Whoever reads our output is gone: end the command as a pipe would have ended it. */
         s->broken_pipe = true;
         s->signal_wanted = "SIGNAL_SIGKILL";
@@ -81,13 +89,13 @@ static void handle_data(struct session *s, const json_t *data)
     const char *text = json_string_value(json_object_get(data, "stdout"));
 
     if (text)
-        write_output(s, s->spec->out_fd, text);
+        write_output(s, s->spec->out_fd, NULL, text);
     text = json_string_value(json_object_get(data, "pty"));
     if (text)
-        write_output(s, s->spec->out_fd, text);
+        write_output(s, s->spec->out_fd, NULL, text);
     text = json_string_value(json_object_get(data, "stderr"));
     if (text)
-        write_output(s, s->spec->err_fd, text);
+        write_output(s, s->spec->err_fd, s->spec->errors, text);
 }
 
 static void handle_event(struct session *s, const json_t *event)
