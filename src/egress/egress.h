@@ -124,6 +124,7 @@ struct flow {
     bool must_look;               /* POLICY_INSPECT: no byte passes that was not read */
     bool low_water;               /* SO_RCVLOWAT of fd was raised */
     bool silent;                  /* in look.c: neither side has said anything for long */
+    bool greeted;                 /* the server spoke first, the client has not yet: greeting.h */
     bool dialed;                  /* up_fd was dialled for it, whether or not it still has it */
 
     int fd;             /* the client's; -1 once somebody else owns it, but see FLOW_FORWARDED */

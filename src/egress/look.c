@@ -4,11 +4,13 @@
 #include "egress/deny.h"
 #include "egress/egress.h"
 #include "egress/forward.h"
+#include "egress/greeting.h"
 #include "egress/retry.h"
 #include "egress/sniff.h"
 #include "egress/tunnel.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -33,7 +35,11 @@ void flow_looked(struct flow *f)
 
 static void start_tunnel(struct flow *f)
 {
+    int one = 1;
+
     flow_looked(f);
+    if (f->up_fd >= 0)
+        (void)!setsockopt(f->up_fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
     if (tunnel_start(f) < 0)
         flow_reset(f);
 }
@@ -223,23 +229,47 @@ static void on_look(struct flow *f, int events)
     }
 }
 
-/* The server speaks first: ssh, mail, databases. What the client says after that is its own affair; but
- * what it has said already is looked at. A server that only ends has not spoken: it may still read. False:
- * the server need not be watched any more. */
+static bool server_ended(const struct flow *f)
+{
+    struct pollfd p = {.fd = f->up_fd, .events = POLLRDHUP};
+
+    return poll(&p, 1, 0) > 0;
+}
+
+/* What the server says passes when it is no HTTP/2, and the tunnel looks at what the client says then. */
+static void on_greeting(struct flow *f, const unsigned char *data, size_t n)
+{
+    int more = (int)n + 1, rc = greeting_is_http2(data, n);
+
+    if (rc == -EAGAIN && !server_ended(f)) {
+        (void)!setsockopt(f->up_fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
+        return;
+    }
+    if (rc > 0) {
+        on_unreadable(f, "HTTP/2 without TLS cannot be read here: use TLS or HTTP/1.1");
+        return;
+    }
+    f->greeted = true;
+    on_opaque(f);
+}
+
+/* The server speaks first: ssh, mail, databases. What the client has said before that is looked at here. A
+ * server that only ends has not spoken: it may still read. False: the server need not be watched any more. */
 static bool on_upstream(struct flow *f)
 {
+    unsigned char data[16];
     char byte;
     ssize_t n;
 
     if (recv(f->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
         return false;
-    n = recv(f->up_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    n = recv(f->up_fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
     if (n == 0) {
         shutdown(f->fd, SHUT_WR);
         return false;
     }
     if (n > 0)
-        on_opaque(f);
+        on_greeting(f, data, (size_t)n);
     else if (errno != EAGAIN && errno != EINTR)
         flow_reset(f);
     return true;

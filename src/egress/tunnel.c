@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "egress/greeting.h"
 #include "egress/registry.h"
 
 #include <errno.h>
@@ -41,6 +42,7 @@ struct half {
     size_t held;      /* bytes in it */
     size_t run;       /* bytes since there was nothing to read */
     uint64_t *count;
+    struct flow *looked;     /* whose first bytes are looked at before they pass, or NULL */
     bool readable, writable; /* as far as is known: until EAGAIN */
     bool bulk;               /* splice(2) is worth its pipe */
     bool ending;             /* the kernel has told of an end or an error behind the bytes */
@@ -194,6 +196,20 @@ static int carry_small(struct tunnels *t, struct half *h)
     return sent < n ? keep(t, h, bytes + sent, (size_t)(n - sent)) : 1;
 }
 
+/* The client's first bytes behind a server's greeting. 1: they may pass; 0: not yet; -errno: never. */
+static int pass_first(struct half *h)
+{
+    int rc = greeting_look(h->looked, h->ending);
+
+    if (rc == -EAGAIN)
+        h->readable = false; /* more of them is an event */
+    if (rc < 0)
+        return rc == -EAGAIN ? 0 : rc;
+    h->looked->greeted = false;
+    h->looked = NULL;
+    return 1;
+}
+
 /* room: bytes that the sandbox may still move. */
 static int fill(struct tunnels *t, struct half *h, uint64_t room)
 {
@@ -203,6 +219,12 @@ static int fill(struct tunnels *t, struct half *h, uint64_t room)
 
     if (h->held > 0 || !h->readable || h->eof)
         return 0;
+    if (h->looked) {
+        int rc = pass_first(h);
+
+        if (rc <= 0)
+            return rc;
+    }
     if (!h->bulk && h->writable && room >= SMALL_BYTES)
         return carry_small(t, h);
     if (h->pipe.in < 0) {
@@ -413,6 +435,7 @@ int tunnel_start(struct flow *f)
         return -ENOMEM;
     u->flow = f;
     u->half[0] = (struct half){f->fd, f->up_fd, {-1, -1}, .count = &f->up_bytes};
+    u->half[0].looked = f->greeted ? f : NULL;
     u->half[1] = (struct half){f->up_fd, f->fd, {-1, -1}, .count = &f->down_bytes};
     rc = watch(t, f->fd, f->id, 0);
     if (rc == 0)

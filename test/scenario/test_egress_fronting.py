@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import socket
+import ssl
+import struct
 import subprocess
 import time
 
@@ -15,7 +17,7 @@ import pytest
 from egresslib import Stack, internet
 from waitlib import until
 
-NODE, NODE_TLS, OPENSSL, PYTHON = 9081, 9443, 9444, 80
+NODE, NODE_TLS, OPENSSL, PYTHON, NODE_H2C, GREETER = 9081, 9443, 9444, 80, 9082, 9083
 WEB, OTHER = "web.example.com", "other.example.net"
 HOST = f"Host: {OTHER}\r\nConnection: close\r\n\r\n"
 GET = f"GET /x HTTP/1.1\r\n{HOST}"
@@ -55,12 +57,41 @@ PLAIN = [
 ]
 
 SERVER = """
+require("http2").createServer((q, r) => r.end(`served ${q.authority} ${q.url}`)).listen(+process.argv[4], "0.0.0.0");
 const tls = require("tls"), https = require("https"), http = require("http"), fs = require("fs");
 const pair = n => ({cert: fs.readFileSync(`${n}.crt`), key: fs.readFileSync(`${n}.key`), ecdhCurve: "P-384"});
 http.createServer((q, r) => r.end(`served ${q.headers.host} ${q.url}`)).listen(+process.argv[2], "0.0.0.0");
 https.createServer({...pair("web"), SNICallback: (n, cb) => cb(null, tls.createSecureContext(pair(n.split(".")[0])))},
                    (q, r) => r.end(`served ${q.headers.host} ${q.socket.servername}`)).listen(+process.argv[3], "0.0.0.0");
 """
+
+# Says something, and then how many bytes it was sent.
+GREETS = """
+import socketserver, sys
+class Greeter(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"220 ready\\r\\n")
+        self.request.settimeout(1)
+        count = 0
+        try:
+            while data := self.request.recv(65536):
+                count += len(data)
+        except OSError:
+            pass
+        if count:
+            self.request.sendall(b"heard %d" % count)
+socketserver.ThreadingTCPServer.allow_reuse_address = socketserver.ThreadingTCPServer.daemon_threads = True
+socketserver.ThreadingTCPServer((sys.argv[1], int(sys.argv[2])), Greeter).serve_forever()
+"""
+
+
+def tls_hello(name):
+    context, out = ssl.create_default_context(), ssl.MemoryBIO()
+    o = context.wrap_bio(ssl.MemoryBIO(), out, server_hostname=name)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        o.do_handshake()
+    return out.read()
+
 
 # Inside, and for the control outside: reads [{"host", "port", "send": [..], "pause", "tls": {..} or null}], says what came.
 CLIENT = r"""
@@ -172,6 +203,8 @@ def probe(p):
             time.sleep(p.get("silence", 0))
             if p.get("tls"):
                 return (retried if "second" in p["tls"] else wrapped)(s, p["tls"])
+            if p.get("await"):
+                s.recv(1)
             for piece in p["send"]:
                 s.sendall(piece.encode("latin-1"))
                 time.sleep(0.3)
@@ -197,15 +230,17 @@ def stack():
         (s.networks.dir / "front.js").write_text(SERVER)
         inside = ["ip", "netns", "exec", s.networks.net]
         if shutil.which("node"):
-            processes.append(subprocess.Popen([*inside, "node", "front.js", str(NODE), str(NODE_TLS)], cwd=s.networks.dir))
+            processes.append(subprocess.Popen([*inside, "node", "front.js", str(NODE), str(NODE_TLS), str(NODE_H2C)], cwd=s.networks.dir))
         processes.append(subprocess.Popen(
             [*inside, "openssl", "s_server", "-accept", f"{internet.WEB}:{OPENSSL}", "-cert", "web.crt", "-key", "web.key", "-servername", OTHER,
              "-cert2", "other.crt", "-key2", "other.key", "-groups", "P-384", "-www", "-quiet"],
             cwd=s.networks.dir, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
+        processes.append(subprocess.Popen([*inside, "/usr/bin/python3", "-c", GREETS, internet.WEB, str(GREETER)]))
+
         def up():
             def work():
-                for port in ([NODE, NODE_TLS] if shutil.which("node") else []) + [OPENSSL]:
+                for port in ([NODE, NODE_TLS, NODE_H2C] if shutil.which("node") else []) + [OPENSSL, GREETER]:
                     with socket.create_connection((internet.WEB, port), 1):
                         pass
             try:
@@ -305,6 +340,39 @@ def test_client_hellos_hide_nothing(stack, box):
     assert all(g.startswith("certificate web HTTP/1.") for g in got), got
     said = box.run("cay-denials").out
     assert "the second TLS ClientHello names another server" in said and "the TLS ClientHello cannot be read" in said
+
+
+# Preface, SETTINGS, and a request for the neighbour: GET, "/", http, and :authority as a literal.
+HEADS = b"\x82\x84\x86\x41" + bytes([len(OTHER)]) + OTHER.encode()
+H2C = (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS.encode() + struct.pack(">I", len(HEADS))[1:] + b"\x01\x05\0\0\0\x01"
+       + HEADS).decode("latin-1")
+
+
+def test_a_server_that_speaks_first_waives_no_look(stack, box):
+    """A client that waits for the server's first words before it says for whom it comes."""
+    node = bool(shutil.which("node"))
+    ready = {"host": WEB, "port": NODE_H2C, "send": [H2C], "await": True}
+    if node:
+        assert f"served {OTHER}" in outside(stack, [ready])[0]  # the control
+        waits, at_once = inside(box, [ready, {**ready, "await": False}])
+        assert "served" not in waits + at_once, (waits, at_once)
+        assert "HTTP/2 without TLS" in box.run("cay-denials").out
+    # A server of any kind that says something, and what comes behind that.
+    hello = tls_hello(OTHER).decode("latin-1")
+    greeted = {"host": WEB, "port": GREETER, "await": True, "wait": 2}
+    bad = [H2C, GET, "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", hello, hello[:40]]
+    rows = [{**greeted, "send": [text]} for text in bad] + [{**greeted, "send": ["G", GET[1:]]}, {**greeted, "send": ["PR", H2C[2:]]}]
+    for row, got in zip(rows, outside(stack, rows), strict=True):
+        assert f"heard {len(''.join(row['send']))}" in got, (row, got)  # the control
+    for row, got in zip(rows, inside(box, rows), strict=True):
+        assert "heard" not in got, (row, got)
+    fine = [{**greeted, "send": [text]} for text in
+            ("SSH-2.0-client\r\n", "EHLO me.example\r\n", "USER anonymous\r\n", "a1 LOGIN me you\r\n", "CAPA\r\n", "\x20\0\0\1\x85\xa6\xff\1" + "\0" * 28,
+             "\xff\xfd\x03\xff\xfb\x18", "RFB 003.008\n", tls_hello(WEB).decode("latin-1"))]
+    for row, got in zip(fine, inside(box, fine), strict=True):
+        assert f"heard {len(row['send'][0])}" in got, (row, got)
+    said = box.run("cay-denials").out
+    assert "behind a server's greeting" in said and "not the name that was dialled" in said
 
 
 def test_a_server_that_ends_has_not_spoken(stack, box):

@@ -12,6 +12,7 @@
 #include "egress/clienthello.h"
 #include "egress/connect.h"
 #include "egress/dns.h"
+#include "egress/greeting.h"
 #include "egress/names.h"
 #include "egress/registry.h"
 #include "egress/retry.h"
@@ -642,6 +643,29 @@ static void encrypted_client_hellos(void **state)
     assert_string_equal(h.name, "web.example.com");
 }
 
+static void a_servers_settings_are_http2(void **state)
+{
+    static const unsigned char empty[] = {0, 0, 0, 4, 0, 0, 0, 0, 0};
+    static const unsigned char some[] = {0, 0, 18, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 128};
+    static const unsigned char mysql[] = {0, 1, 0, 0, 10, '8', '.', '0', 0};
+    static const unsigned char odd[] = {0, 0, 5, 4, 0, 0, 0, 0, 0},
+                               on_stream[] = {0, 0, 0, 4, 0, 0, 0, 0, 1};
+    static const char *const words[] = {"SSH-2.0-x", "220 ready",   "+OK\r\n",
+                                        "* OK\r\n",  "@RSYNCD: 31", "RFB 003.008"};
+
+    for (size_t n = 0; n < sizeof(empty); n++) {
+        assert_int_equal(greeting_is_http2(empty, n), -EAGAIN);
+        assert_int_equal(greeting_is_http2(some, n), -EAGAIN);
+    }
+    assert_int_equal(greeting_is_http2(empty, sizeof(empty)), 1);
+    assert_int_equal(greeting_is_http2(some, sizeof(some)), 1);
+    assert_int_equal(greeting_is_http2(mysql, sizeof(mysql)), 0);
+    assert_int_equal(greeting_is_http2(odd, sizeof(odd)), 0);
+    assert_int_equal(greeting_is_http2(on_stream, sizeof(on_stream)), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        assert_int_equal(greeting_is_http2((const unsigned char *)words[i], 1), 0);
+}
+
 static void hello_retry_requests(void **state)
 {
     unsigned char answer[64] = {0x16, 3,    3,    0,    88,   2,    0,    0,    84,   3,    3,
@@ -973,6 +997,7 @@ int main(void)
         cmocka_unit_test(broken_client_hellos),
         cmocka_unit_test(more_than_a_client_hello),
         cmocka_unit_test(encrypted_client_hellos),
+        cmocka_unit_test(a_servers_settings_are_http2),
         cmocka_unit_test(hello_retry_requests),
         cmocka_unit_test_setup_teardown(a_chain_over_files, dir_new, dir_free),
         cmocka_unit_test_setup_teardown(a_chain_whose_last_line_was_cut, dir_new, dir_free),
