@@ -17,10 +17,12 @@ static bool same(const char *name, const char *header)
 bool override_is(const char *name)
 {
     static const char *const names[] = {
-        "x-http-method-override", "x-http-method",     "x-method-override", "x-method",
-        "x-original-url",         "x-original-uri",    "x-original-method", "x-original-path",
-        "x-rewrite-url",          "x-rewrite-uri",     "x-forwarded-uri",   "x-forwarded-method",
-        "x-forwarded-path",       "x-forwarded-prefix"};
+        "x-http-method-override", "x-http-method",      "x-method-override", "x-method",
+        "x-original-url",         "x-original-uri",     "x-original-method", "x-original-path",
+        "x-rewrite-url",          "x-rewrite-uri",      "x-forwarded-uri",   "x-forwarded-method",
+        "x-forwarded-path",       "x-forwarded-prefix", "x-forwarded-host",  "x-http-path-override",
+        "x-override-url",         "x-override-uri",     "x-path-override",   "x-host",
+        "x-http-host-override"};
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (same(names[i], name))

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define PATTERN_PATH_MAX 32768u /* a head's bytes: no path is longer */
+#define PATTERN_PATH_MAX 4096u /* a longer path is ambiguous: rules about paths refuse it */
 
 /* -- names ------------------------------------------------------------------------------------- */
 
@@ -75,59 +75,82 @@ bool pattern_domain(const char *pattern, const char *name)
 
 /* -- paths ------------------------------------------------------------------------------------- */
 
-static bool same_exactly(char a, char b)
+/* Where the literal may stand in the path when what is skipped has no '/'; NULL: nowhere. A literal with a '/' has one
+ * such place at most, since its first '/' must be the path's. memmem(3) is linear in glibc, and no place is tried
+ * again, so the whole is linear in the path, whatever pattern a tenant wrote. */
+static const char *find_literal(const char *path, const char *literal, size_t n)
 {
-    return a == b;
+    const char *slash = memchr(literal, '/', n);
+    size_t segment = strcspn(path, "/");
+
+    if (!slash)
+        return memmem(path, segment, literal, n);
+    if ((size_t)(slash - literal) > segment)
+        return NULL;
+    path += segment - (size_t)(slash - literal);
+    return strncmp(path, literal, n) == 0 ? path : NULL;
 }
 
-static bool same_without_case(char a, char b)
+/* The last literal, which the path has to end with. */
+static bool ends_with(const char *path, const char *literal, size_t n)
 {
-    return tolower((unsigned char)a) == tolower((unsigned char)b);
+    size_t len = strlen(path);
+
+    return len >= n && strcspn(path, "/") >= len - n && memcmp(path + len - n, literal, n) == 0;
 }
 
-/* One star at a time is kept to go back to, so the time is bounded by the product of the lengths. */
-static bool match_path(const char *pattern, const char *path, bool (*same)(char a, char b))
+/* A star is anything within a segment, and at the end of a pattern anything at all. The first place of a literal is as
+ * good as any: a later star can skip what an earlier one did not. */
+static bool match_path(const char *pattern, const char *path)
 {
-    const char *star = NULL, *from = NULL;
+    size_t n = strcspn(pattern, "*");
 
-    while (*path) {
-        if (*pattern == '*' && pattern[1] == '\0')
+    if (strncmp(pattern, path, n) != 0)
+        return false;
+    path += n;
+    for (pattern += n; *pattern == '*'; pattern += n) {
+        pattern += strspn(pattern, "*");
+        n = strcspn(pattern, "*");
+        if (n == 0)
             return true;
-        if (*pattern == '*') {
-            star = pattern++;
-            from = path;
-        } else if (same(*pattern, *path)) {
-            pattern++;
-            path++;
-        } else if (star && *from != '/') {
-            pattern = star + 1;
-            path = ++from;
-        } else {
+        if (pattern[n] == '\0')
+            return ends_with(path, pattern, n);
+        path = find_literal(path, pattern, n);
+        if (!path)
             return false;
-        }
+        path += n;
     }
-    while (*pattern == '*')
-        pattern++;
-    return *pattern == '\0';
+    return *path == '\0';
 }
 
 bool pattern_path(const char *pattern, const char *path)
 {
-    return match_path(pattern, path, same_exactly);
+    return match_path(pattern, path);
+}
+
+static void lower(const char *text, char out[static PATTERN_PATH_MAX + 1])
+{
+    size_t n = strnlen(text, PATTERN_PATH_MAX);
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = (char)tolower((unsigned char)text[i]);
+    out[n] = '\0';
 }
 
 bool pattern_path_denied(const char *pattern, const char *path)
 {
-    char without[PATTERN_PATH_MAX + 1];
-    size_t n = strlen(path);
+    char lower_pattern[PATTERN_PATH_MAX + 1], lower_path[PATTERN_PATH_MAX + 1];
+    size_t n;
 
-    if (match_path(pattern, path, same_without_case))
+    lower(pattern, lower_pattern);
+    lower(path, lower_path);
+    if (match_path(lower_pattern, lower_path))
         return true;
-    if (n < 2 || n > sizeof(without) || path[n - 1] != '/')
+    n = strlen(lower_path);
+    if (n < 2 || lower_path[n - 1] != '/')
         return false;
-    memcpy(without, path, n - 1);
-    without[n - 1] = '\0';
-    return match_path(pattern, without, same_without_case);
+    lower_path[n - 1] = '\0';
+    return match_path(lower_pattern, lower_path);
 }
 
 static int hex_digit(unsigned char c)
@@ -138,9 +161,28 @@ static int hex_digit(unsigned char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* Long forms of ASCII in UTF-8 (RFC 3629 section 10), which lenient decoders take: two bytes begin with 0xc0 or 0xc1,
+ * three with 0xe0 and below 0xa0, four with 0xf0 and below 0x90. */
+static bool is_long_form(unsigned char c, const char *next)
+{
+    int high = next[0] == '%' ? hex_digit((unsigned char)next[1]) : -1;
+    int low = high < 0 ? -1 : hex_digit((unsigned char)next[2]);
+    int second = low < 0 ? -1 : high * 16 + low;
+
+    if (c == 0xe0)
+        return second < 0xa0;
+    return c == 0xc0 || c == 0xc1 || (c == 0xf0 && second < 0x90);
+}
+
+/* A blank beside dots: some trim a segment before they look whether it is "..". */
+static bool is_by_dot(const char *path, const char *at)
+{
+    return (at > path && at[-1] == '.') || at[3] == '.';
+}
+
 /* An escape of what needs none, of a separator or of a control: some decode it before they look,
- * some do not. 0xc0 and 0xc1 begin nothing in UTF-8 but long forms of ASCII. */
-static bool is_ambiguous_escape(const char *at)
+ * some do not. */
+static bool is_ambiguous_escape(const char *path, const char *at)
 {
     int high = hex_digit((unsigned char)at[1]);
     int low = high < 0 ? -1 : hex_digit((unsigned char)at[2]);
@@ -149,8 +191,8 @@ static bool is_ambiguous_escape(const char *at)
     if (low < 0)
         return true;
     c = (unsigned char)(high * 16 + low);
-    return c < 0x20 || c == 0x7f || isalnum(c) || c == 0xc0 || c == 0xc1 ||
-           (c != 0 && strchr("-._~/\\%;", c));
+    return c < 0x20 || c == 0x7f || isalnum(c) || is_long_form(c, at + 3) ||
+           (c == ' ' && is_by_dot(path, at)) || strchr("-._~/\\%;", c);
 }
 
 static bool is_dot_segment(const char *segment)
@@ -163,13 +205,13 @@ static bool is_dot_segment(const char *segment)
 /* A ';' begins parameters of a segment, which some servers cut off before they look. */
 bool pattern_path_is_ambiguous(const char *path)
 {
-    if (path[0] != '/')
+    if (path[0] != '/' || strnlen(path, PATTERN_PATH_MAX + 1) > PATTERN_PATH_MAX)
         return true;
     for (const char *at = path; *at; at++) {
         unsigned char c = (unsigned char)*at;
 
         if (c <= 0x20 || c >= 0x7f || c == '\\' || c == ';' ||
-            (c == '%' && is_ambiguous_escape(at)))
+            (c == '%' && is_ambiguous_escape(path, at)))
             return true;
         if (c == '/' && (at[1] == '/' || is_dot_segment(at + 1)))
             return true;

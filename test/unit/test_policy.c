@@ -1,5 +1,6 @@
 /* Policies: what is refused when they are read, and what they decide. Cases of classes 1, 10, 11 and
  * 13 of the known ways around such rules. */
+#include "policy/internal.h"
 #include "policy/policy.h"
 
 #include <setjmp.h>
@@ -788,6 +789,73 @@ static void test_a_policy_that_asks(void **state)
     }
 }
 
+/* The meaning of a path's pattern in its shortest form: every way of giving the stars something is tried. */
+static bool plain_match(const char *pattern, const char *path)
+{
+    if (*pattern == '\0')
+        return *path == '\0';
+    if (*pattern != '*')
+        return *pattern == *path && plain_match(pattern + 1, path + 1);
+    if (pattern[strspn(pattern, "*")] == '\0')
+        return true;
+    for (;; path++) {
+        if (plain_match(pattern + 1, path))
+            return true;
+        if (*path == '\0' || *path == '/')
+            return false;
+    }
+}
+
+static void spell(unsigned n, const char *letters, char *out)
+{
+    size_t base = strlen(letters), len = 0;
+
+    for (; n > 0; n /= (unsigned)base)
+        out[len++] = letters[n % base];
+    out[len] = '\0';
+}
+
+/* All patterns of up to six and all paths of up to seven letters of these. */
+static void test_paths_match_as_written(void **state)
+{
+    char pattern[16], path[16];
+    unsigned yes = 0;
+
+    for (unsigned i = 1; i < 4096; i++) {
+        spell(i, "ab*/", pattern);
+        for (unsigned k = 1; k < 2187; k += 1 + i % 3) {
+            bool expected;
+
+            spell(k, "a/b", path);
+            expected = plain_match(pattern, path);
+            if (pattern_path(pattern, path) != expected)
+                fail_msg("%s on %s", pattern, path);
+            yes += expected;
+        }
+    }
+    assert_true(yes > 10000);
+}
+
+/* What a path is read as by some and not by others is refused where rules about paths decide. */
+static void test_long_paths_and_long_forms(void **state)
+{
+    static const char *const bad[] = {"/%e0%80%ae./x", "/%f0%80%80%ae/x", "/.%20./x", "/..%20/x",
+                                      "/%20../x",      "/%c0%ae./x",      "/%e0/x"};
+    static const char *const good[] = {"/a%20b", "/%e0%a4%85", "/%f0%9f%98%80", "/%e2%82%ac/a%20"};
+    char path[4200];
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        assert_true(pattern_path_is_ambiguous(bad[i]));
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+        assert_false(pattern_path_is_ambiguous(good[i]));
+    memset(path, 'a', sizeof(path));
+    path[0] = '/';
+    path[4097] = '\0';
+    assert_true(pattern_path_is_ambiguous(path));
+    path[4096] = '\0';
+    assert_false(pattern_path_is_ambiguous(path));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -803,6 +871,8 @@ int main(void)
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_injection),
         cmocka_unit_test(test_other_spellings),
+        cmocka_unit_test(test_paths_match_as_written),
+        cmocka_unit_test(test_long_paths_and_long_forms),
         cmocka_unit_test(test_embedded_ipv4),
         cmocka_unit_test(test_ports_of_an_injection),
         cmocka_unit_test(test_deny_by_path_is_inspected),
