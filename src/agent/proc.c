@@ -3,6 +3,7 @@
 #include "agent/logs.h"
 #include "agent/procfs.h"
 #include "base/clock.h"
+#include "base/ids.h"
 #include "http/json.h"
 
 #include <errno.h>
@@ -289,6 +290,16 @@ static void on_sigchld(uv_poll_t *poll, int status UNUSED, int events UNUSED)
         reaped(t, pid, wait_status);
 }
 
+/* Commands of rooms are seen from the sandbox and have a cay-init of their own to number them: two begin far from each
+ * other, so that no command of one is killed with one of the other (proc_signal.c). */
+static uint64_t first_command(void)
+{
+    uint64_t first = 0;
+
+    ids_random_bytes(&first, sizeof(first));
+    return first >> 2; /* below RLIM_INFINITY, whatever is started */
+}
+
 int proc_table_new(struct agent *a)
 {
     struct process_table *t = calloc(1, sizeof(*t));
@@ -298,6 +309,7 @@ int proc_table_new(struct agent *a)
         return -ENOMEM;
     t->agent = a;
     t->ended_last = &t->ended;
+    t->commands = first_command();
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     t->sigchld_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

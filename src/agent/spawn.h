@@ -33,7 +33,7 @@ struct spawn_request {
     const char *const *candidates; /* what to execute: the first that can be; ends with NULL */
     int fds[3];                    /* become 0, 1, 2; stay the caller's */
     bool terminal;                 /* fds[0] is the terminal that the new session gets */
-    uint64_t command;              /* the command's number, from 1 */
+    uint64_t command;              /* the command's number, not 0 */
 };
 
 struct spawned {

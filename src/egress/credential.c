@@ -374,6 +374,9 @@ bool credential_is_key_header(const char *name)
         "x-goog-api-key", "x-auth-token",
         "x-auth-key",     "x-access-token",
         "private-token",  "ocp-apim-subscription-key",
+        "job-token",      "x-vault-token",
+        "x-gitlab-token", "x-shopify-access-token",
+        "dpop",           "x-amz-security-token",
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -139,18 +141,29 @@ static int add_namespaces(scmp_filter_ctx ctx)
     return rc;
 }
 
+/* A protocol that is not of its type's has the kernel look for a module, by the host's modprobe. */
 static int allow_internet(scmp_filter_ctx ctx, int family)
 {
-    static const int protocols[] = {0, 1 /* icmp */, 6 /* tcp */, 17 /* udp */, 58 /* icmpv6 */};
     static const int types[] = {SOCK_STREAM, SOCK_DGRAM};
+    static const struct {
+        unsigned protocol;
+        int type; /* -1: any */
+    } protocols[] = {{0, -1},
+                     {1 /* icmp */, SOCK_DGRAM},
+                     {6 /* tcp */, SOCK_STREAM},
+                     {17 /* udp */, SOCK_DGRAM},
+                     {58 /* icmpv6 */, SOCK_DGRAM}};
     int rc = 0;
 
     for (size_t t = 0; rc == 0 && t < ARRAY_SIZE(types); t++) {
-        for (size_t p = 0; rc == 0 && p < ARRAY_SIZE(protocols); p++)
-            rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 3,
-                                  SCMP_A0(SCMP_CMP_EQ, (unsigned)family),
+        for (size_t p = 0; rc == 0 && p < ARRAY_SIZE(protocols); p++) {
+            bool fits = protocols[p].type < 0 || protocols[p].type == types[t];
+
+            rc = seccomp_rule_add(ctx, fits ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPROTONOSUPPORT),
+                                  SCMP_SYS(socket), 3, SCMP_A0(SCMP_CMP_EQ, (unsigned)family),
                                   SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, (unsigned)types[t]),
-                                  SCMP_A2(SCMP_CMP_EQ, (unsigned)protocols[p]));
+                                  SCMP_A2(SCMP_CMP_EQ, protocols[p].protocol));
+        }
         if (rc == 0)
             rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), 3,
                                   SCMP_A0(SCMP_CMP_EQ, (unsigned)family),
@@ -236,7 +249,13 @@ static int deny_value(scmp_filter_ctx ctx, int nr, unsigned arg, uint32_t value)
 static int refuse_rare(scmp_filter_ctx ctx)
 {
     const struct scmp_arg_cmp ulp[] = {FILTER_IS(1, IPPROTO_TCP), FILTER_IS(2, TCP_ULP)};
+    /* Bridges and VLANs, for which the host's modprobe is started, and where on the host's disk a file is. */
+    static const uint32_t requests[] = {0x8940, 0x8941, 0x8982, 0x8983, 0x89a0, 0x89a1};
     int rc = answer_value(ctx, SCMP_SYS(ioctl), 1, TIOCSETD, EINVAL);
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(requests); i++)
+        rc = answer_value(ctx, SCMP_SYS(ioctl), 1, requests[i], ENOTTY);
+    if (rc == 0)
+        rc = answer_value(ctx, SCMP_SYS(ioctl), 1, FS_IOC_FIEMAP, EOPNOTSUPP);
     if (rc == 0)
         rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(ENOPROTOOPT), SCMP_SYS(setsockopt), 2, ulp);
     return rc == 0 ? answer_value(ctx, SCMP_SYS(prctl), 0, PR_SCHED_CORE, EINVAL) : rc;

@@ -23,6 +23,7 @@
 #define OPTION_IP6_FLOWLABEL_MGR 32
 #define OPTION_TCP_MD5SIG_EXT    32
 #define OPTION_TCP_AO_ADD_KEY    38
+#define OPTION_MEMORY_MERGE      67 /* of prctl */
 
 /* Options that allocate for a peer, or let one allocate, beside the socket's account; error: what is answered (0: yes,
  * and nothing is done). They go by number alone, as a filter does not see what kind of socket it is. */
@@ -115,9 +116,37 @@ static int skip_syncs(scmp_filter_ctx ctx)
     return rc == 0 ? seccomp_rule_add(ctx, SCMP_ACT_ERRNO(0), SCMP_SYS(syncfs), 0) : rc;
 }
 
+/* Where a file has no pages to give (a device, a file of /proc, anything opened with O_DIRECT), splice(2) and
+ * sendfile(2) allocate some that are charged to no group, and the pipe or socket they go into keeps them. A filter does
+ * not see what a descriptor is. EINVAL is what the calls answer for a file that they do not serve: cp, Python, Go, Java
+ * and Node read and write then; nginx wants "sendfile off". */
+static int refuse_splices(scmp_filter_ctx ctx)
+{
+    static const int calls[] = {SCMP_SYS(splice), SCMP_SYS(tee), SCMP_SYS(sendfile)};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(calls); i++)
+        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EINVAL), calls[i], 0);
+    return rc;
+}
+
+/* Pages of equal content are made one for the whole host where it runs KSM: how long a write takes then tells what
+ * others have in memory. As on a kernel without it. */
+static int refuse_merging(scmp_filter_ctx ctx)
+{
+    int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EINVAL), SCMP_SYS(madvise), 1,
+                              FILTER_IS(2, MADV_MERGEABLE));
+    return rc == 0 ? seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EINVAL), SCMP_SYS(prctl), 1,
+                                      FILTER_IS(0, OPTION_MEMORY_MERGE))
+                   : rc;
+}
+
 int filter_refuse_pools(scmp_filter_ctx ctx)
 {
     int rc = refuse_options(ctx);
+    if (rc == 0)
+        rc = refuse_splices(ctx);
+    if (rc == 0)
+        rc = refuse_merging(ctx);
     if (rc == 0)
         rc = refuse_bits(ctx);
     return rc == 0 ? skip_syncs(ctx) : rc;

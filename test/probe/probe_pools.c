@@ -13,7 +13,10 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -307,6 +310,59 @@ static void flow_label(struct finding *f)
                setsockopt(socket(AF_INET6, SOCK_DGRAM, 0), IPPROTO_IPV6, 32, &m, sizeof(m)));
 }
 
+/* --- pages that nothing is charged with -------------------------------------------------------- */
+
+static void spliced(struct finding *f)
+{
+    int pipe_fds[2];
+    int zero = open("/dev/zero", O_RDONLY);
+
+    if (pipe(pipe_fds) == 0)
+        found_call(f, "splice", splice(zero, NULL, pipe_fds[1], NULL, 4096, SPLICE_F_NONBLOCK));
+}
+
+static void sent_to_a_pipe(struct finding *f)
+{
+    int pipe_fds[2];
+    int zero = open("/dev/zero", O_RDONLY);
+
+    if (pipe(pipe_fds) == 0)
+        found_call(f, "sendfile", sendfile(pipe_fds[1], zero, NULL, 4096));
+}
+
+static void teed(struct finding *f)
+{
+    int from[2], to[2];
+
+    if (pipe(from) == 0 && pipe(to) == 0 && write(from[1], "x", 1) == 1)
+        found_call(f, "tee", tee(from[0], to[1], 1, SPLICE_F_NONBLOCK));
+}
+
+static void merged(struct finding *f)
+{
+    void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (madvise(at, 4096, MADV_MERGEABLE) == 0)
+        found_open(f, "madvise(MADV_MERGEABLE) succeeded");
+    else
+        found_call(f, "PR_SET_MEMORY_MERGE", prctl(67, 1, 0, 0, 0));
+}
+
+/* The kernel asks modprobe for it; ENOPKG or EPERM come from behind that. */
+static void modules(struct finding *f)
+{
+    char request[64] = "eth0";
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    int other = socket(AF_INET, SOCK_STREAM, 17);
+
+    if (ioctl(fd, 0x8982, request) >= 0 || errno != ENOTTY)
+        found_open(f, "SIOCGIFVLAN looked for its module: %s", strerror(errno));
+    else if (other >= 0)
+        found_open(f, "a stream socket of UDP");
+    else
+        found_refused(f, "SIOCGIFVLAN: %s", strerror(ENOTTY));
+}
+
 /* --- memory ------------------------------------------------------------------------------------ */
 
 /* A kernel without a huge page to give says ENOMEM as well: where there is none, an address that no huge page can
@@ -411,6 +467,11 @@ const struct probe_case probe_pools_cases[] = {
     {"pool.huge_memfd", "as a memfd", huge_memfd, 1},
     {"pool.secret_memory", "memory that the kernel can neither move nor reclaim", secret_memory, 1},
     {"pool.page_policies", "a policy for each page, uncharged", page_policies, 1},
+    {"pool.splice", "pages of /dev/zero in a pipe, uncharged", spliced, 1},
+    {"pool.sendfile", "by sendfile", sent_to_a_pipe, 1},
+    {"pool.tee", "the same pages once more", teed, 1},
+    {"pool.merged", "pages that are one with those of others", merged, 1},
+    {"pool.modules", "modules that the host loads for a sandbox", modules, 1},
     {"pool.syncfs", "flush a file system that all share", sync_one, 1},
     {"pool.msync", "flush a mapping past the overlay", sync_mapping, 1},
     {"pool.terminals", "terminals: one pool for the host", many_terminals, 1},
