@@ -26,7 +26,7 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 };
 
 #define NETWORKS_MAX "64" /* of a sandbox and its rooms, those that are still going too */
-#define STRICT ROOTFS_STRICT
+#define STRICT       ROOTFS_STRICT
 
 struct build {
     const struct inside *in;
