@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <sys/un.h>
 
-#define SHARDS_MAX      64u
 #define IN_FLIGHT_MAX   32u /* policies sent at a time to one process */
 #define PUSH_TIMEOUT_MS 5000u
 #define AGAIN_MS        200u /* after a failure, and between looks for a process that is away */
@@ -441,10 +440,10 @@ int egress_init(struct core *c)
     if (!c->config.egress_dir || n == 0)
         return 0;
     c->egress = calloc(1, sizeof(*c->egress));
-    if (!c->egress || n > SHARDS_MAX)
+    if (!c->egress || n > EGRESS_PROCESSES_MAX)
         return c->egress ? -EINVAL : -ENOMEM;
     c->egress->links = calloc(n, sizeof(*c->egress->links));
-    if (!c->egress->links || timers_reserve(&c->timers, CORE_TIMERS_OWN + n) < 0)
+    if (!c->egress->links || timers_reserve(&c->timers, n) < 0)
         return -ENOMEM;
     for (; c->egress->n < n; c->egress->n++) {
         struct egress_link *l = &c->egress->links[c->egress->n];

@@ -8,14 +8,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define TIMEOUT_MS    20000u
-#define DENIALS_MAX   (256u * 1024u)
-#define AUDIT_MAX     (8u * 1024u * 1024u) /* of one process */
-#define VERIFY_MAX    4096u
-#define TIME_KEY      "\"time\":\""
-#define PROCESSES_MAX 64u
-#define LOOK_MS       200u
-#define ASK_ID_LEN    16u
+#define TIMEOUT_MS  20000u
+#define DENIALS_MAX (256u * 1024u)
+#define AUDIT_MAX   (8u * 1024u * 1024u) /* of one process */
+#define VERIFY_MAX  4096u
+#define TIME_KEY    "\"time\":\""
+#define LOOK_MS     200u
+#define ASK_ID_LEN  16u
 
 enum err_code egress_ask_refusal(struct err *e, int status, const char *body, size_t len,
                                  const char *fmt, ...)
@@ -235,8 +234,8 @@ struct gathering {
     void *arg;
     unsigned n, waiting, limit;
     bool lines; /* JSON lines, merged by time; else one value from each */
-    char *texts[PROCESSES_MAX];
-    struct call *calls[PROCESSES_MAX]; /* that have not been answered */
+    char *texts[EGRESS_PROCESSES_MAX];
+    struct call *calls[EGRESS_PROCESSES_MAX]; /* that have not been answered */
     struct share *share;
     const atomic_bool *gone; /* or NULL */
     uv_timer_t look;         /* whether the asker has gone */
@@ -281,7 +280,7 @@ static int put(struct buf *b, const char *text, size_t n)
 static int merge(struct gathering *g, struct buf *b)
 {
     size_t skip = g->lines ? count_lines(g->texts, g->n) : 0;
-    char *at[PROCESSES_MAX], **next;
+    char *at[EGRESS_PROCESSES_MAX], **next;
 
     skip -= MIN(skip, (size_t)g->limit);
     memcpy(at, g->texts, sizeof(at));
@@ -317,7 +316,7 @@ static void gathered(struct gathering *g)
 {
     struct buf b CLEANUP_BUF;
 
-    buf_init(&b, PROCESSES_MAX * (size_t)AUDIT_MAX);
+    buf_init(&b, EGRESS_PROCESSES_MAX * (size_t)AUDIT_MAX);
     if (g->why.code == ERR_OK && merge(g, &b) < 0)
         err_set(&g->why, ERR_EXHAUSTED, "memory is out");
     if (g->why.code == ERR_OK)

@@ -17,8 +17,8 @@
 #include <string.h>
 
 #define CORE_SERVER_KEY_SIZE 32
-#define CORE_TIMERS_EACH     3u /* timers in a sandbox_obj */
-#define CORE_TIMERS_OWN      67u /* relist, authority_again, events', one per process of cay-egress */
+#define CORE_TIMERS_EACH     3u /* in a sandbox_obj: end, stock_drop, sample */
+#define CORE_TIMERS_OWN      2u /* in struct core: relist, authority_again */
 #define CORE_STOCK_MAX       PRIVSEP_MAX_FDS
 
 struct metric_ring;

@@ -101,28 +101,37 @@ void timers_free(struct timers *ts)
     uv_timer_stop(&ts->uv);
     free(ts->heap);
     ts->heap = NULL;
-    ts->cap = 0;
+    ts->cap = ts->reserved = 0;
 }
 
 int timers_reserve(struct timers *ts, size_t n)
 {
-    size_t cap = MAX(n, MAX(ts->cap * 2, 64));
+    size_t wanted = ts->reserved + n, cap = MAX(wanted, MAX(ts->cap * 2, 64));
     struct timer **grown;
 
-    if (n <= ts->cap)
+    if (wanted <= ts->cap) {
+        ts->reserved = wanted;
         return 0;
+    }
     grown = reallocarray(ts->heap, cap, sizeof(struct timer *));
     if (!grown)
         return -ENOMEM;
     ts->heap = grown;
     ts->cap = cap;
+    ts->reserved = wanted;
     return 0;
+}
+
+void timers_release(struct timers *ts, size_t n)
+{
+    assert(ts->reserved >= n && ts->n <= ts->reserved - n);
+    ts->reserved -= n;
 }
 
 void timers_set(struct timers *ts, struct timer *t, uint64_t at_ms)
 {
     if (!t->pos) {
-        assert(ts->n < ts->cap);
+        assert(ts->n < ts->reserved);
         place(ts, t, ts->n++);
     }
     t->at_ms = at_ms;

@@ -18,7 +18,7 @@ struct timer {
 struct timers {
     uv_timer_t uv;
     struct timer **heap;
-    size_t n, cap;
+    size_t n, cap, reserved;
     uint64_t armed_ms; /* what uv is armed for; 0: nothing */
 };
 
@@ -27,8 +27,10 @@ void timers_init(struct timers *ts, uv_loop_t *loop);
 /* Cancels all. The owner closes ts->uv afterwards. */
 void timers_free(struct timers *ts);
 
-/* Room for n timers in all. 0 or -ENOMEM. */
+/* Room for n more timers, for the one who owns them; timers_set needs it, so that it cannot fail. 0 or
+ * -ENOMEM. timers_release gives it back when the n are gone. */
 int timers_reserve(struct timers *ts, size_t n);
+void timers_release(struct timers *ts, size_t n);
 
 /* (Re-)arms t; a time in the past fires in the next turn of the loop. */
 void timers_set(struct timers *ts, struct timer *t, uint64_t at_ms);
