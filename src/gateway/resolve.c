@@ -8,16 +8,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A signed URL without an id costs one hash per sandbox, asked by who has shown no key yet: so many
- * tries a second are enough for downloads by browsers, and too few to keep the loop busy. */
+/* A signed URL without an id costs one hash per sandbox, and the client has shown no key yet: so many
+ * searches and hashes a second are enough for downloads by browsers, and too few to keep the loop busy. A
+ * search that was begun goes through all sandboxes. */
 #define SEARCHES_PER_SECOND 50u
-#define SEARCH_MAX          1000u
+#define HASHES_PER_SECOND   50000u
+#define SEARCH_PAGE         1000u
 #define SEARCH_ARENA_BYTES  (64u * 1024u)
 
 struct gateway_resolver {
     struct core *core;
     uint64_t window_ms; /* start of the second that is counted */
-    unsigned searches;
+    unsigned searches, hashes;
 };
 
 /* One resolution that waits for its socket. */
@@ -56,36 +58,53 @@ static bool may_search(struct gateway_resolver *r)
 
     if (now_ms - r->window_ms >= 1000) {
         r->window_ms = now_ms;
-        r->searches = 0;
+        r->searches = r->hashes = 0;
     }
-    return r->searches++ < SEARCHES_PER_SECOND;
+    return r->searches++ < SEARCHES_PER_SECOND && r->hashes < HASHES_PER_SECOND;
+}
+
+/* The next page of the search: true when there is one more. f goes on behind its last sandbox. */
+static bool search_page(struct gateway_resolver *r, const struct gateway_query *q,
+                        struct sandbox_filter *f, const struct sandbox **found)
+{
+    CLEANUP_ARENA struct arena arena;
+    struct sandbox_page page = {0};
+    char token[CORE_TOKEN_SIZE + 1];
+    struct err e;
+
+    arena_init(&arena, SEARCH_ARENA_BYTES);
+    if (core_sandbox_list(r->core, f, &arena, &page, &e) != ERR_OK)
+        return false;
+    for (size_t i = 0; i < page.count && !*found; i++) {
+        core_sandbox_token(r->core, page.items[i]->id, token);
+        r->hashes++;
+        if (access_signature_matches(&q->access, token))
+            *found = page.items[i];
+    }
+    if (!page.more || page.count == 0)
+        return false;
+    f->cursor_ms = page.items[page.count - 1]->started_real_ms;
+    f->cursor_id = page.items[page.count - 1]->id;
+    return true;
 }
 
 /* The sandbox whose token made the signature; NULL with the answer filled in. */
 static const struct sandbox *search(struct gateway_resolver *r, const struct gateway_query *q,
                                     struct gateway_answer *a)
 {
-    struct sandbox_filter f = {.running = true, .limit = SEARCH_MAX};
-    CLEANUP_ARENA struct arena arena;
-    struct sandbox_page page = {0};
-    char token[CORE_TOKEN_SIZE + 1];
-    struct err e;
+    struct sandbox_filter f = {.running = true, .limit = SEARCH_PAGE};
+    const struct sandbox *found = NULL;
 
     if (!may_search(r)) {
         refuse(a, 429, false,
                "too many signed URLs without a sandbox's host name; use PORT-ID.DOMAIN");
         return NULL;
     }
-    arena_init(&arena, SEARCH_ARENA_BYTES);
-    if (core_sandbox_list(r->core, &f, &arena, &page, &e) == ERR_OK) {
-        for (size_t i = 0; i < page.count; i++) {
-            core_sandbox_token(r->core, page.items[i]->id, token);
-            if (access_signature_matches(&q->access, token))
-                return page.items[i];
-        }
-    }
-    refuse(a, 401, false, "invalid signature");
-    return NULL;
+    while (!found && search_page(r, q, &f, &found))
+        ;
+    if (!found)
+        refuse(a, 401, false, "invalid signature");
+    return found;
 }
 
 static const struct sandbox *find(struct gateway_resolver *r, const struct gateway_query *q,
