@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import time
 
 import leftovers
@@ -71,3 +72,41 @@ def test_privd_killed_in_the_middle_of_creates(cay, own_server):
     # Slots are made ready for what is asked for: the new privd has to be asked once.
     assert cay.create().kill().status == 204
     assert leftovers.returned(own_server, before) == before
+
+
+def write_rows(server, changes, copies):
+    """States of rows, as a cayd of another version would have left them: (id, state). copies: (new id, state, of)."""
+    db = sqlite3.connect(f"{server.state}/cayd/cay.db", timeout=5)
+    for one, state in changes:
+        db.execute("UPDATE sandboxes SET state = ? WHERE id = ?", (state, one))
+    for new, state, of in copies:
+        db.execute("CREATE TEMP TABLE one AS SELECT * FROM sandboxes WHERE id = ?", (of,))
+        db.execute("UPDATE one SET id = ?, name = '', state = ?", (new, state))
+        db.execute("INSERT INTO sandboxes SELECT * FROM one")
+        db.execute("DROP TABLE one")
+    db.commit()
+    db.close()
+
+
+PAUSING, PAUSED, RESUMING = 2, 3, 4  # src/core/core.h
+
+
+def test_rows_in_states_that_this_version_never_leaves(cay, own_server):
+    """They are ended with a reason, with and without a sandbox of privd's; cayd starts, and the others live on."""
+    if not own_server:
+        pytest.skip("daemons are killed only in a server of the tests' own")
+    states = (PAUSING, PAUSED, RESUMING)
+    with cay.create() as kept:
+        known = [cay.create().id for _ in states]
+        unknown = ["i" + "".join(reversed(one[1:])) for one in known]
+        write_rows(own_server, zip(known, states), [(new, state, kept.id) for new, state in zip(unknown, states)])
+        for daemon in daemons(own_server, "cayd"):
+            os.kill(daemon, signal.SIGKILL)
+        wait_served(cay, kept)
+        wait_ready(cay)
+        until(lambda: [one["sandboxID"] for one in cay.call("GET", "/v2/sandboxes").json] == [kept.id],
+              what="only the sandbox that runs is listed")
+        until(lambda: leftovers._rows(own_server) == 1, what="the rows of the others are gone")
+        log = own_server.log.read_text()
+        for one in known + unknown:
+            assert f"sandbox {one}: its row says " in log and f"sandbox {one}: ended: " in log
