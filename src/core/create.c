@@ -388,7 +388,7 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
         return err_set(e, ERR_INVALID, "a time to live of %lld s; at most %llu s are allowed",
                        (long long)r->ttl_ms / 1000,
                        (unsigned long long)c->config.max_ttl_ms / 1000u);
-    if (r->name && core_sandbox_find_named(c, r->tenant, r->name))
+    if (r->name && sandbox_name_is_taken(c, r->tenant, r->name))
         return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
     if (c->places >= c->config.max_sandboxes) {
         err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed", c->places,

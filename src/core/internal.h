@@ -186,6 +186,9 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
  * with it. Called with every request and when anything ends: nobody sees an end of before. */
 void lifecycle_check_clock(struct core *c);
 
+/* Whether a sandbox of the tenant has the name, or is being made with it. */
+bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char *name);
+
 /* At its end: true when it goes on, because it was used meanwhile. */
 bool lifecycle_renew(struct sandbox_obj *o);
 

@@ -198,12 +198,26 @@ const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, cons
 const struct sandbox *core_sandbox_find_named(struct core *c, const char *tenant, const char *name)
 {
     for (size_t i = 0; *name && i < c->registry.n; i++) {
-        const struct sandbox *s = &c->registry.order[i]->s;
+        const struct sandbox *s = &c->registry.order[i]->s, *found = NULL;
 
         if (strcmp(s->tenant, tenant) == 0 && strcmp(s->name, name) == 0)
-            return core_sandbox_find(c, tenant, s->id);
+            found = core_sandbox_find(c, tenant, s->id);
+        if (found)
+            return found;
     }
     return NULL;
+}
+
+bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char *name)
+{
+    for (size_t i = 0; *name && i < c->registry.n; i++) {
+        const struct sandbox *s = &c->registry.order[i]->s;
+
+        if (strcmp(s->tenant, tenant) == 0 && strcmp(s->name, name) == 0 &&
+            (life_of(s->state)->awaits_create || life_of(s->state)->visible))
+            return true;
+    }
+    return false;
 }
 
 void core_sandbox_used(struct core *c, const char *id)
