@@ -200,29 +200,3 @@ size_t finder_skip(const struct automaton *a, const struct finder *f, const char
         i++;
     return i;
 }
-
-static size_t begun_of(const struct automaton *a, const struct finder_set *set, size_t *chars)
-{
-    size_t most = 0;
-
-    for (unsigned i = 0; i < set->count; i++) {
-        size_t begun = automaton_begun(a, set->list[i].state);
-
-        *chars = MAX(*chars, begun);
-        if (begun > 0)
-            most = MAX(most, begun + set->list[i].more);
-    }
-    return most;
-}
-
-size_t finder_begun(const struct automaton *a, const struct finder *f, size_t *chars)
-{
-    size_t most, escaped;
-
-    *chars = 0;
-    most = begun_of(a, &f->now, chars);
-    if (f->escape_len == 0)
-        return most;
-    escaped = begun_of(a, &f->before, chars) + f->escape_len;
-    return MAX(most, escaped);
-}

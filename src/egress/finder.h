@@ -40,6 +40,3 @@ size_t finder_skip(const struct automaton *a, const struct finder *f, const char
 /* The next byte. Of the words that end with it, how many bytes of the stream the longest takes, or 0. Where
  * escapes stand shortly before it, some bytes more may be counted, never fewer. */
 size_t finder_step(const struct automaton *a, struct finder *f, unsigned char c);
-
-/* Bytes at the end that may be the beginning of a word, and characters of it (*chars). */
-size_t finder_begun(const struct automaton *a, const struct finder *f, size_t *chars);

@@ -141,10 +141,8 @@ static void leave_share(struct h2 *line)
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-static void on_closed(uv_handle_t *h)
+static void handle_closed(struct h2 *line)
 {
-    struct h2_end *e = h->data;
-    struct h2 *line = e->line;
     struct h2s *all = line->all;
 
     if (--line->handles > 0)
@@ -159,6 +157,16 @@ static void on_closed(uv_handle_t *h)
     free_when_empty(all);
 }
 
+static void on_closed(uv_handle_t *h)
+{
+    handle_closed(((struct h2_end *)h->data)->line);
+}
+
+static void on_pause_closed(uv_handle_t *h)
+{
+    handle_closed(h->data);
+}
+
 /* Not from inside a callback of nghttp2. */
 static void destroy(struct h2 *line)
 {
@@ -166,6 +174,7 @@ static void destroy(struct h2 *line)
         return;
     line->closed = true;
     turns_leave(line->all->turns, &line->turn);
+    uv_close((uv_handle_t *)&line->pause, on_pause_closed);
     for (int i = 0; i < H2_SIDES; i++) {
         struct h2_end *e = &line->end[i];
 
@@ -289,7 +298,7 @@ static bool is_finished(struct h2 *line)
     return false;
 }
 
-static void line_pump(struct h2 *line)
+void line_pump(struct h2 *line)
 {
     struct h2_end *server = &line->end[H2_SERVER];
     bool more = true;
@@ -444,13 +453,12 @@ int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out)
     line->turn = (struct turn){.go = on_turn, .arg = line, .owner = (uintptr_t)o->share};
     for (int i = 0; i < H2_SIDES; i++)
         line->end[i] = (struct h2_end){.line = line, .io.fd = -1};
+    uv_timer_init(all->loop, &line->pause);
+    line->pause.data = line;
+    line->handles = 1;
     rc = open_side(line, H2_CLIENT, &o->client);
     if (rc == 0 && o->server.fd >= 0)
         rc = open_side(line, H2_SERVER, &o->server);
-    if (line->handles == 0) {
-        free(line);
-        return rc;
-    }
     link_line(line);
     if (rc < 0) { /* the descriptors are still the caller's */
         line->end[H2_CLIENT].io = line->end[H2_SERVER].io = (struct tlsend){.fd = -1};

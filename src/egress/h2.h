@@ -44,7 +44,6 @@
 #define H2_DEAF_BYTES       ((size_t)16 * 1024 * 1024) /* of a body that nobody wants: then a reset */
 #define H2_LINGER_MS        2000u
 #define H2_MESSAGE_SIZE     256
-#define H2_LENIENT_BYTES    3u /* redact_set_lenient, for conversations (gRPC) */
 
 struct h2s; /* all of a loop */
 struct h2;

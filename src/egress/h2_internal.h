@@ -6,11 +6,13 @@
  * h2_stream.c    a stream's life, and bytes on their way through it
  * h2_request.c   a request: judged, given its credential, sent on
  * h2_response.c  an answer: searched, sent back; or made here
+ * h2_pause.c     what is kept back of an answer, when its server pauses
  * h2_head.c      heads
  *
  * nghttp2's callbacks only note and submit; what frees or closes waits for line_pump, which runs from the loop
  * alone. A stream is found by nghttp2's own table and is freed when neither session has it any more. */
 
+#include "egress/frames.h"
 #include "egress/h2.h"
 #include "egress/h2_head.h"
 #include "egress/unzip.h"
@@ -43,9 +45,13 @@ struct h2_stream {
     struct rewrite_job *job;      /* while the request's body is collected for it */
     struct buf collected;
     struct redact *redact;
-    struct unzip *unzip; /* the answer's body is compressed, and has not all been passed on */
-    bool begun;          /* the client has the head of its answer */
-    bool deaf;           /* what the client still sends is thrown away */
+    struct unzip *unzip;  /* the answer's body is compressed, and has not all been passed on */
+    struct frames frames; /* of a conversation's answer */
+    unsigned pause_ms; /* after which what is kept back of an answer passes; 0: only at its end */
+    uint64_t came_ms;  /* the last of it */
+    bool stalled;      /* the client did not take all, since the last pause */
+    bool begun;        /* the client has the head of its answer */
+    bool deaf;         /* what the client still sends is thrown away */
     size_t thrown_bytes;
     uint64_t left_ms; /* the client has its whole answer since then; 0: not yet */
 };
@@ -79,6 +85,7 @@ struct h2 {
     struct h2 *prev, *next;
     struct h2_options o;
     struct h2_end end[H2_SIDES];
+    uv_timer_t pause; /* h2_pause.c */
     struct h2_stream *streams;
     unsigned stream_count, handles;
     size_t collecting;  /* bytes that bodies of its streams may take */
@@ -97,6 +104,9 @@ struct h2 {
 
 /* A socket of its is ready: reads, pumps. The handle's data is the end. */
 void line_event(uv_poll_t *poll, int status, int events);
+
+/* Sends what there is to be sent. Not from inside a callback of nghttp2; the line may be gone after it. */
+void line_pump(struct h2 *line);
 
 /* May more of its answers be searched, or with unzip: be decompressed (or is there none)? Else it goes on in a
  * turn of its own. */
@@ -188,6 +198,17 @@ int response_ended(struct h2_stream *s);
 int response_more(struct h2_stream *s);
 int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
 
+/* What is kept back of the answer may pass. 0 or -errno. */
+int response_paused(struct h2_stream *s);
+
 /* Answered here, if nothing was yet; the server's stream is given up. */
 void response_here(struct h2_stream *s, const struct h2_verdict *v);
 void response_fail(struct h2_stream *s, int status, const char *why);
+
+/* -- h2_pause.c -------------------------------------------------------------------------------- */
+
+/* More of its answer came. */
+void pause_await(struct h2_stream *s);
+
+/* The line's timer. */
+void pause_over(uv_timer_t *t);

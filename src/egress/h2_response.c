@@ -65,13 +65,21 @@ static enum unzip_coding coding_of(const struct h2_fields *f)
     return n == 0 ? UNZIP_NONE : unzip_coding_of(h2_fields_get(f, "content-encoding"));
 }
 
-/* Where each side may wait for the other's last byte. */
+/* Messages with their lengths; gRPC-Web's as text are not. */
 static bool is_conversation(const struct h2_fields *f)
 {
     const char *type = h2_fields_get(f, "content-type");
 
-    return type && (strncasecmp(type, "application/grpc", 16) == 0 ||
-                    strncasecmp(type, "application/connect+", 20) == 0);
+    return type && strncasecmp(type, "application/grpc-web-text", 25) != 0 &&
+           (strncasecmp(type, "application/grpc", 16) == 0 ||
+            strncasecmp(type, "application/connect+", 20) == 0);
+}
+
+/* A body whose length is known is not waited for byte by byte: all of it is to come. */
+static void set_pause(struct h2_stream *s, const struct h2_fields *f)
+{
+    s->pause_ms = h2_fields_get(f, "content-length") ? 0 : REDACT_BODY_PAUSE_MS;
+    s->frames.kind = is_conversation(f) && !s->unzip ? FRAMES_GRPC : FRAMES_NONE;
 }
 
 /* -- sent back --------------------------------------------------------------------------------- */
@@ -131,10 +139,27 @@ int response_head(struct h2_stream *s, bool ends)
     rc = clean_fields(s, f, out);
     if (rc == 0)
         rc = submit_head(s, status, out, ends);
-    if (s->redact && is_conversation(f))
-        redact_set_lenient(s->redact, H2_LENIENT_BYTES);
+    if (status >= 200)
+        set_pause(s, f);
     h2_fields_free(out);
     free(out);
+    return rc;
+}
+
+/* Messages pass when they are whole. Their heads are searched with them: what they say may be anything. */
+static int feed(struct h2_stream *s, const char *data, size_t n)
+{
+    int rc = 0;
+
+    for (size_t at = 0; at < n && rc == 0;) {
+        bool ends;
+        size_t used = frames_next(&s->frames, data + at, n - at, &ends);
+
+        rc = redact_feed(s->redact, data + at, used, true);
+        if (ends)
+            redact_release(s->redact);
+        at += used;
+    }
     return rc;
 }
 
@@ -148,8 +173,21 @@ int response_data(struct h2_stream *s, const char *data, size_t n)
     if (s->unzip)
         return unzip_feed(s->unzip, data, n);
     line_searched(s->line, n);
-    rc = redact_feed(s->redact, data, n, true);
-    return rc == 0 ? redact_take(s->redact, false, b) : rc;
+    rc = feed(s, data, n);
+    if (rc == 0)
+        rc = redact_take(s->redact, false, b);
+    pause_await(s);
+    return rc;
+}
+
+int response_paused(struct h2_stream *s)
+{
+    int rc;
+
+    redact_release(s->redact);
+    rc = redact_take(s->redact, false, &s->to[H2_CLIENT].bytes);
+    (void)nghttp2_session_resume_data(s->line->end[H2_CLIENT].session, s->id[H2_CLIENT]);
+    return rc;
 }
 
 /* One step in; what it took of what waits is paid for. > 0, 0: there was none, or -errno. */
@@ -167,6 +205,8 @@ static int unzip_step(struct h2_stream *s)
         rc = redact_feed(s->redact, raw.data, raw.len, true);
     if (n > 0 && rc == 0)
         rc = redact_take(s->redact, false, &s->to[H2_CLIENT].bytes);
+    if (n > 0)
+        pause_await(s);
     return rc < 0 ? rc : n;
 }
 

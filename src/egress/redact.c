@@ -21,11 +21,14 @@ enum { FRAMING, CONTENTS, STREAMS };
 struct stream {
     struct finder finder;
     uint64_t seen, covered_from, covered_to;
+    bool in_line; /* its last byte is no line feed */
 };
 
 struct redact {
     struct automaton *secrets;
-    size_t lenient;
+    size_t longest;  /* bytes of the longest secret, as it is */
+    bool has_lines;  /* one of them has a line feed in it */
+    size_t released; /* so many of bytes may pass, whatever follows */
     struct stream streams[STREAMS];
     struct buf bytes; /* what was not taken yet */
     struct buf marks; /* for each of them: of which stream it is */
@@ -53,7 +56,14 @@ struct redact *redact_new(void)
 
 struct redact *redact_share(struct redact *r)
 {
-    return automaton_build(r->secrets) == 0 ? make(automaton_ref(r->secrets)) : NULL;
+    struct redact *shared = automaton_build(r->secrets) == 0 ? make(automaton_ref(r->secrets))
+                                                             : NULL;
+
+    if (shared) {
+        shared->longest = r->longest;
+        shared->has_lines = r->has_lines;
+    }
+    return shared;
 }
 
 void redact_free(struct redact *r)
@@ -78,6 +88,8 @@ int redact_add(struct redact *r, const char *secret, size_t n)
         automaton_unref(r->secrets);
         r->secrets = own;
     }
+    r->longest = MAX(r->longest, n);
+    r->has_lines |= memchr(secret, '\n', n) != NULL;
     return automaton_add(r->secrets, secret, n);
 }
 
@@ -86,9 +98,19 @@ size_t redact_count(const struct redact *r)
     return automaton_count(r->secrets);
 }
 
-void redact_set_lenient(struct redact *r, size_t n)
+size_t redact_kept(const struct redact *r)
 {
-    r->lenient = n;
+    return MIN(r->longest * FINDER_ESCAPE_MAX, (size_t)REDACT_KEPT_MAX);
+}
+
+void redact_release(struct redact *r)
+{
+    r->released = r->bytes.len;
+}
+
+bool redact_holds(const struct redact *r)
+{
+    return r->bytes.len > 0;
 }
 
 /* Writes over the newest n bytes of a stream before `end`, as far as they are still here. first: how many
@@ -142,6 +164,17 @@ static void search_all(struct redact *r, int stream, size_t at, const char *data
     }
 }
 
+/* n > 0 bytes of a stream at this place: what stands before a line feed passes, unless the other stream is inside
+ * a line. */
+static void release_lines(struct redact *r, int stream, size_t at, const char *data, size_t n)
+{
+    const char *end = r->has_lines ? NULL : memrchr(data, '\n', n);
+
+    if (end && !r->streams[stream == CONTENTS ? FRAMING : CONTENTS].in_line)
+        r->released = at + (size_t)(end - data) + 1;
+    r->streams[stream].in_line = data[n - 1] != '\n';
+}
+
 int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
 {
     int stream = contents ? CONTENTS : FRAMING;
@@ -157,29 +190,21 @@ int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
     if (n > 0) {
         memset(r->marks.data + at, stream, n);
         buf_commit(&r->marks, n);
+        release_lines(r, stream, at, data, n);
     }
     search_all(r, stream, at, data, n);
     return 0;
 }
 
-/* How many bytes at the end may belong to a secret: the longest beginning of one in that stream, and
- * what stands in and after it. */
-static size_t kept_of(const struct redact *r, int stream)
+/* How many bytes may pass: what stands before the newest redact_kept bytes of contents, or was released.
+ * Framing after the first of them is kept with them. */
+static size_t passing(const struct redact *r)
 {
-    size_t at = r->bytes.len, most = 0, chars = 0;
+    size_t at = r->bytes.len, left = redact_kept(r);
 
-    if (r->streams[stream].seen > 0) /* else it may not even be built */
-        most = finder_begun(r->secrets, &r->streams[stream].finder, &chars);
-    if (r->lenient > 0 && chars <= r->lenient)
-        return 0;
-    while (at > 0 && most > 0)
-        most -= r->marks.data[--at] == stream;
-    return r->bytes.len - at;
-}
-
-static size_t kept_back(const struct redact *r)
-{
-    return MAX(kept_of(r, CONTENTS), kept_of(r, FRAMING));
+    while (at > r->released && left > 0)
+        left -= r->marks.data[--at] == CONTENTS;
+    return at;
 }
 
 static void forget(struct redact *r)
@@ -202,13 +227,14 @@ static int hand_over(struct redact *r, size_t n, struct buf *out)
 
 int redact_take(struct redact *r, bool end, struct buf *out)
 {
-    size_t n = r->bytes.len - (end ? 0 : kept_back(r));
+    size_t n = end ? r->bytes.len : passing(r);
     int rc = hand_over(r, n, out);
 
     if (end)
         forget(r);
     if (rc < 0 || n == 0)
         return rc;
+    r->released -= MIN(r->released, n);
     if (r->bytes.base)
         buf_consume(&r->bytes, n);
     buf_consume(&r->marks, n);

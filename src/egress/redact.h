@@ -1,10 +1,16 @@
 #pragma once
-/* Finds secrets in a stream and writes over them, wherever the stream is cut into pieces: what could
- * be the beginning of one is kept back until more comes or the message ends. Lengths do not change, so
+/* Finds secrets in a stream and writes over them, wherever the stream is cut into pieces: as many bytes as
+ * the longest of them may take are kept back until more comes or the message ends. Lengths do not change, so
  * that no framing has to be made anew: what is put there is `[redacted]`, cut or followed by stars.
  *
+ * How much is kept back, and when it passes, depends on the secrets' lengths and on the stream's framing and
+ * lines, and never on whether a byte matches. Otherwise the reader would learn from a delay, or from the size
+ * of a piece, that a guess which a server echoes is the beginning of a secret, and could find the secret one
+ * character after the other.
+ *
  * There are two streams in one: contents, which are searched as if nothing stood between them, and
- * framing (chunk lines, trailers), likewise. What is kept back is bounded by REDACT_WINDOW_MAX. Pure: no
+ * framing (chunk lines, trailers), likewise. What is kept back is bounded by REDACT_WINDOW_MAX. Where no
+ * secret has a line feed in it, everything up to the last one passes at once: no secret goes on behind it. Pure: no
  * I/O. All secrets are searched for at once: see automaton.h for what a byte costs,
  * and finder.h for how its characters may be escaped. */
 
@@ -13,9 +19,15 @@
 #include <stdbool.h>
 
 #define REDACT_SECRETS_MAX 1024u
-#define REDACT_SECRET_MAX  32768u          /* bytes of one */
-#define REDACT_TOTAL_MAX   (512u * 1024u)  /* of all */
-#define REDACT_WINDOW_MAX  (1024u * 1024u) /* contents that may be a secret, and framing in it */
+#define REDACT_SECRET_MAX  32768u         /* bytes of one */
+#define REDACT_TOTAL_MAX   (512u * 1024u) /* of all */
+#define REDACT_BODY_PAUSE_MS \
+    200u /* of a body whose length is not known: what is kept back passes; more than a
+                                      * round trip, so that the way to the server makes no pauses in a text */
+#define REDACT_TUNNEL_PAUSE_MS 20u   /* likewise after an upgrade to what is not read here */
+#define REDACT_STALL_MS        2000u /* either, where its reader was waited for before */
+#define REDACT_KEPT_MAX        (128u * 1024u) /* contents that are kept back; less than an HTTP/2 window */
+#define REDACT_WINDOW_MAX      (1024u * 1024u) /* contents that are kept back, and framing in it */
 
 struct redact;
 
@@ -30,9 +42,15 @@ struct redact *redact_share(struct redact *r);
 int redact_add(struct redact *r, const char *secret, size_t n);
 size_t redact_count(const struct redact *r);
 
-/* So many characters that begin a secret are not kept back (those after them are still written over): for
- * conversations in which a byte that is kept back would be waited for. 0 at first. */
-void redact_set_lenient(struct redact *r, size_t n);
+/* What was fed so far is not kept back any longer: a message has ended there, or the stream pauses. The search
+ * goes on: of a secret that has begun before, what follows is still written over. */
+void redact_release(struct redact *r);
+
+/* Is anything kept back? */
+bool redact_holds(const struct redact *r);
+
+/* How many bytes of contents are kept back, where there are as many. */
+size_t redact_kept(const struct redact *r);
 
 /* The next n bytes. 0, -EMSGSIZE (nothing may pass any more) or -ENOMEM. */
 int redact_feed(struct redact *r, const char *data, size_t n, bool contents);

@@ -264,6 +264,8 @@ const struct tlspipe_filter rewrite_filter = {.active = active,
                                               .inward = rewrite_inward,
                                               .inward_more = rewrite_inward_more,
                                               .inward_end = rewrite_inward_end,
+                                              .inward_pause_ms = rewrite_inward_pause_ms,
+                                              .inward_pause = rewrite_inward_pause,
                                               .free = drop};
 
 struct rewrite *rewrite_new(void)
@@ -290,6 +292,8 @@ void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *reda
     w->method[0] = '\0';
     w->scanned = w->answer_scanned = 0;
     w->cut = false;
+    w->pause_ms = 0;
+    w->frames = (struct frames){.kind = FRAMES_NONE};
     unzip_free(TAKE_PTR(w->unzip));
     wipe(&w->chunked);
     buf_free(&w->head);

@@ -130,6 +130,21 @@ int rewrite_inward_more(void *arg, struct buf *out)
 
 /* -- heads ------------------------------------------------------------------------------------- */
 
+/* A body whose length is known is not waited for byte by byte: all of it is to come. */
+static void set_pause(struct rewrite *w, const struct http_head *h)
+{
+    const char *upgrade = http_head_get(h, "upgrade");
+
+    if (h->status == 101 && upgrade && strcasecmp(upgrade, "websocket") == 0) {
+        w->frames.kind = FRAMES_WEBSOCKET;
+        w->pause_ms = REDACT_BODY_PAUSE_MS;
+    } else if (h->status == 101) {
+        w->pause_ms = REDACT_TUNNEL_PAUSE_MS;
+    } else if (h->status >= 200 && h->framing != HTTP_BODY_LENGTH) {
+        w->pause_ms = REDACT_BODY_PAUSE_MS;
+    }
+}
+
 static int after_head(struct rewrite *w, const struct http_head *h, size_t n, struct buf *out)
 {
     bool has_body = h->status >= 200 && h->framing != HTTP_BODY_NONE;
@@ -140,6 +155,7 @@ static int after_head(struct rewrite *w, const struct http_head *h, size_t n, st
         return refuse(w, REFLECT_CODED_REASON, out);
     if (reflect_is_part(h->status, http_head_get(h, "content-type")))
         return refuse(w, REFLECT_PART_REASON, out);
+    set_pause(w, h);
     if (coding != UNZIP_NONE && !w->parse.done) {
         w->response = RESPONSE_BODY;
         return begin_unzip(w, h, coding, out);
@@ -151,7 +167,6 @@ static int after_head(struct rewrite *w, const struct http_head *h, size_t n, st
         return rc;
     if (h->status == 101) {
         w->response = RESPONSE_TUNNEL;
-        redact_set_lenient(w->redact, TUNNEL_PASSES);
     } else if (h->status >= 200 && !w->parse.done) {
         w->response = RESPONSE_BODY;
     } else if (h->status >= 200) {
@@ -220,6 +235,23 @@ static int on_body(struct rewrite *w, const char *data, size_t n, size_t *used, 
     return rc;
 }
 
+/* Messages pass when they are whole. Their heads are searched with them: what they say may be anything. */
+static int on_tunnel(struct rewrite *w, const char *data, size_t n, struct buf *out)
+{
+    int rc = 0;
+
+    for (size_t at = 0; at < n && rc == 0;) {
+        bool ends;
+        size_t used = frames_next(&w->frames, data + at, n - at, &ends);
+
+        rc = redact_feed(w->redact, data + at, used, true);
+        if (ends)
+            redact_release(w->redact);
+        at += used;
+    }
+    return rc == 0 ? redact_take(w->redact, false, out) : rc;
+}
+
 static int on_answer_bytes(struct rewrite *w, const char *data, size_t n, struct buf *out)
 {
     int rc = buf_append(&w->answer, data, n);
@@ -260,9 +292,7 @@ int rewrite_inward(void *arg, const char *data, size_t n, struct buf *out)
         } else if (w->response == RESPONSE_BODY) {
             rc = on_body(w, data, n, &used, out);
         } else if (w->response == RESPONSE_TUNNEL) {
-            rc = redact_feed(w->redact, data, n, true);
-            if (rc == 0)
-                rc = redact_take(w->redact, false, out);
+            rc = on_tunnel(w, data, n, out);
         } else if (w->response == RESPONSE_NONE) {
             rc = -EBADMSG; /* more than one answer to one request */
         }
@@ -283,4 +313,29 @@ int rewrite_inward_end(void *arg, bool clean, struct buf *out)
         return rewrite_inward_more(w, out);
     }
     return redact_take(w->redact, true, out);
+}
+
+unsigned rewrite_inward_pause_ms(void *arg, bool stalled)
+{
+    const struct rewrite *w = arg;
+
+    if (!w->redact || w->pause_ms == 0 || !redact_holds(w->redact))
+        return 0;
+    return stalled ? REDACT_STALL_MS : w->pause_ms;
+}
+
+int rewrite_inward_pause(void *arg, struct buf *out)
+{
+    struct rewrite *w = arg;
+    CLEANUP_BUF struct buf clean;
+    int rc;
+
+    buf_init(&clean, REDACT_WINDOW_MAX);
+    if (!w->redact || w->pause_ms == 0)
+        return 0;
+    redact_release(w->redact);
+    if (!w->unzip)
+        return redact_take(w->redact, false, out);
+    rc = redact_take(w->redact, false, &clean);
+    return rc == 0 ? put_chunk(out, &clean) : rc;
 }

@@ -1,12 +1,12 @@
 #pragma once
 /* What rewrite.c (requests) and rewrite_answer.c (their answers) share. */
 
+#include "egress/frames.h"
 #include "egress/rewrite.h"
 #include "egress/unzip.h"
 #include "http/parse.h"
 
-#define METHOD_SIZE   32
-#define TUNNEL_PASSES 3 /* redact_set_lenient: each side may wait for the other's last byte */
+#define METHOD_SIZE 32
 
 enum request_state {
     REQUEST_HEAD,    /* of the next one */
@@ -36,8 +36,10 @@ struct rewrite {
     struct buf answer; /* its head in the making */
     size_t answer_scanned;
     struct parse_body parse;
-    struct unzip *unzip; /* the answer's body is compressed */
-    bool cut;            /* the connection has ended in it */
+    struct unzip *unzip;  /* the answer's body is compressed */
+    bool cut;             /* the connection has ended in it */
+    unsigned pause_ms;    /* after which what is kept back passes; 0: only at the message's end */
+    struct frames frames; /* of what comes after an upgrade */
 };
 
 /* -- rewrite_answer.c -------------------------------------------------------------------------- */
@@ -46,3 +48,5 @@ struct rewrite {
 int rewrite_inward(void *arg, const char *data, size_t n, struct buf *out);
 int rewrite_inward_more(void *arg, struct buf *out);
 int rewrite_inward_end(void *arg, bool clean, struct buf *out);
+unsigned rewrite_inward_pause_ms(void *arg, bool stalled);
+int rewrite_inward_pause(void *arg, struct buf *out);

@@ -25,7 +25,7 @@ struct tlspipe {
     struct tlspipe *prev, *next, *hash_next;
     uint64_t cookie; /* of the plain end that was handed on */
     uv_poll_t outer_poll, inner_poll;
-    uv_timer_t timer;
+    uv_timer_t timer; /* for pauses; for lingering when the plain end is gone */
     struct tlsend outer;
     int inner, outer_events, inner_events;
     unsigned handles;
@@ -34,6 +34,7 @@ struct tlspipe {
     bool outer_ended;
     bool inner_ended, inner_gone, inner_shut;
     bool end_told; /* to the filter */
+    bool stalled;  /* the plain end did not take all, since the last pause */
     struct buf to_outer, to_inner;
     uint64_t read_bytes, written_bytes;
     const struct tlspipe_filter *filter;
@@ -265,8 +266,10 @@ static bool flush_inner(struct tlspipe *p)
             break;
         n = send(p->inner, p->to_inner.data, p->to_inner.len, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+            p->stalled = true;
             return true;
+        }
         if (n < 0) {
             inner_is_gone(p);
             return !p->closed;
@@ -310,6 +313,23 @@ static int end_inward(struct tlspipe *p)
     return p->filter->inward_end(p->filter_arg, p->outer.clean, &p->to_inner);
 }
 
+static void on_pause(uv_timer_t *t);
+
+/* A filter may pass on what it keeps back if nothing comes for some time. */
+static void await_pause(struct tlspipe *p)
+{
+    unsigned ms = 0;
+
+    if (p->inner_gone) /* the timer is for lingering */
+        return;
+    if (!p->outer_ended && filtered(p) && p->filter->inward_pause_ms)
+        ms = p->filter->inward_pause_ms(p->filter_arg, p->stalled);
+    if (ms > 0)
+        uv_timer_start(&p->timer, on_pause, ms, 0);
+    else
+        uv_timer_stop(&p->timer);
+}
+
 /* From the socket to the plain end, one read's worth. False when the pipe is closed. */
 static bool move_inward(struct tlspipe *p)
 {
@@ -335,7 +355,10 @@ static bool move_inward(struct tlspipe *p)
         tlspipe_close(p);
         return false;
     }
-    return flush_inner(p);
+    if (!flush_inner(p))
+        return false;
+    await_pause(p);
+    return true;
 }
 
 static bool move_outward(struct tlspipe *p)
@@ -501,6 +524,24 @@ static void on_inner(uv_poll_t *h, int status, int events)
     if (events & UV_READABLE && !p->inner_ended && p->to_outer.len == 0 && !move_outward(p))
         return;
     settle(p);
+}
+
+/* While the plain end is behind, or the filter waits for its turn, it is not the sender that pauses. */
+static void on_pause(uv_timer_t *t)
+{
+    struct tlspipe *p = t->data;
+    int rc;
+
+    if (p->to_inner.len > 0 || p->turn.waiting) {
+        await_pause(p);
+        return;
+    }
+    rc = p->filter->inward_pause(p->filter_arg, &p->to_inner);
+    p->stalled = false;
+    if (rc < 0)
+        tlspipe_close(p);
+    else if (flush_inner(p))
+        settle(p);
 }
 
 /* -- start ------------------------------------------------------------------------------------- */

@@ -33,6 +33,10 @@ struct tlspipe_filter {
      * May be NULL. */
     int (*inward_more)(void *arg, struct buf *out);
     int (*inward_end)(void *arg, bool clean, struct buf *out);
+    /* After how long without bytes from the socket inward_pause is to be called, in ms; 0: not at all. stalled:
+     * the reader had to be waited for, so that the sender may have had to. Both may be NULL. */
+    unsigned (*inward_pause_ms)(void *arg, bool stalled);
+    int (*inward_pause)(void *arg, struct buf *out);
     void (*free)(void *arg);
 };
 

@@ -178,6 +178,9 @@ class Origin(http.server.BaseHTTPRequestHandler):
             return self.say(206, part, Content_Range=f"bytes {first}-{last}/{len(self.stored)}")
         return self.say(200, part)
 
+    def on_gz(self, _):
+        self.say(200, gzip.compress(self.stored), Content_Encoding="gzip")
+
     def on_redirect(self, _):
         self.say(302, {}, Location=urllib.parse.unquote(self.path.partition("?")[2]))
 
