@@ -229,7 +229,7 @@ def start_plain(binary):
     return agent
 
 
-BOOT = struct.Struct("=IIIIQII")  # src/runtime/agent_boot.h
+BOOT = struct.Struct("=IIIIQIIII")  # src/runtime/agent_boot.h
 CLAIM = struct.Struct("=32s32s")
 
 
@@ -237,7 +237,7 @@ def start_booted(binary, caps, cgroup_file, open_files=512):
     """With a boot block, as the runtime starts it. Returns the agent and what it said."""
     ours, theirs = socket.socketpair()
     key = bytes(range(32))
-    ours.sendall(BOOT.pack(3, 1, open_files, 0, caps, 0, 0) + CLAIM.pack(key, b"itest"))
+    ours.sendall(BOOT.pack(4, 1, open_files, 0, caps, 0, 0, 0, 0) + CLAIM.pack(key, b"itest"))
     cgroup = os.open(cgroup_file, os.O_WRONLY | os.O_APPEND)
     # Out of the way of 3 and 4 before they are put there.
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, 50) for fd in (theirs.fileno(), cgroup)]
