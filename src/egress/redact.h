@@ -21,9 +21,8 @@
 #define REDACT_SECRETS_MAX 1024u
 #define REDACT_SECRET_MAX  32768u         /* bytes of one */
 #define REDACT_TOTAL_MAX   (512u * 1024u) /* of all */
-#define REDACT_BODY_PAUSE_MS \
-    200u /* of a body whose length is not known: what is kept back passes; more than a
-                                      * round trip, so that the way to the server makes no pauses in a text */
+/* Of a body whose length is not known: what is kept back passes after so much silence. */
+#define REDACT_BODY_PAUSE_MS   200u
 #define REDACT_TUNNEL_PAUSE_MS 20u   /* likewise after an upgrade to what is not read here */
 #define REDACT_STALL_MS        2000u /* either, where its reader was waited for before */
 #define REDACT_KEPT_MAX        (128u * 1024u) /* contents that are kept back; less than an HTTP/2 window */

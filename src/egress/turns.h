@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define TURNS_BYTES \
-    ((size_t)32 * 1024) /* a turn of the loop; what one call does may exceed it once */
+/* a turn of the loop; what one call does may exceed it once */
+#define TURNS_BYTES   (32u * 1024u)
 #define TURNS_BUCKETS 64u
 
 struct turns;
