@@ -180,6 +180,11 @@ size_t automaton_count(const struct automaton *a)
     return a->words;
 }
 
+size_t automaton_total(const struct automaton *a)
+{
+    return a->total;
+}
+
 bool automaton_is_built(const struct automaton *a)
 {
     return a->built;

@@ -33,6 +33,9 @@ struct automaton *automaton_clone(const struct automaton *a);
  * it was built; -EMSGSIZE; -ENOMEM. */
 int automaton_add(struct automaton *a, const char *word, size_t n);
 size_t automaton_count(const struct automaton *a);
+
+/* Bytes of all words. */
+size_t automaton_total(const struct automaton *a);
 bool automaton_is_built(const struct automaton *a);
 
 /* 0, also when it was built before; -ENOMEM. */

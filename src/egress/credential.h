@@ -81,7 +81,7 @@ struct reflect_cache;
 /* What a sandbox has; shared by it and by connections that still use it. */
 struct credentials {
     unsigned refs;
-    struct reflect_cache *searched; /* reflect.c's; NULL: nothing is kept */
+    struct reflect_cache *searched; /* reflect.c's */
     size_t count;
     struct credential list[];
 };

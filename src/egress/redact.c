@@ -98,6 +98,11 @@ size_t redact_count(const struct redact *r)
     return automaton_count(r->secrets);
 }
 
+size_t redact_total(const struct redact *r)
+{
+    return automaton_total(r->secrets);
+}
+
 size_t redact_kept(const struct redact *r)
 {
     return MIN(r->longest * FINDER_ESCAPE_MAX, (size_t)REDACT_KEPT_MAX);

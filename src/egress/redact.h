@@ -41,6 +41,9 @@ struct redact *redact_share(struct redact *r);
 int redact_add(struct redact *r, const char *secret, size_t n);
 size_t redact_count(const struct redact *r);
 
+/* Bytes of all secrets; 16 bytes of memory for each, as a rule. */
+size_t redact_total(const struct redact *r);
+
 /* What was fed so far is not kept back any longer: a message has ended there, or the stream pauses. The search
  * goes on: of a secret that has begun before, what follows is still written over. */
 void redact_release(struct redact *r);

@@ -150,9 +150,17 @@ static int look_for_credential(struct redact *r, const struct credential *c)
 
 /* -- those of a host --------------------------------------------------------------------------- */
 
+/* What hosts with the same credentials are searched for. */
+struct set {
+    uint64_t known;        /* bit i: the credential i is among them; 0: there is none here */
+    struct redact *redact; /* never fed: shared by what is */
+    uint64_t used;         /* the clock then */
+};
+
 struct reflect_cache {
-    uint64_t known; /* bit i: the credential i is among them */
-    struct redact *redact;
+    struct set sets[REFLECT_SETS_MAX];
+    uint64_t clock;
+    size_t made;
 };
 
 _Static_assert(CREDENTIALS_MAX <= 64, "each has a bit");
@@ -162,11 +170,65 @@ struct reflect_cache *reflect_cache_new(void)
     return calloc(1, sizeof(struct reflect_cache));
 }
 
+size_t reflect_cache_made(const struct reflect_cache *cache)
+{
+    return cache->made;
+}
+
+static void drop(struct set *s)
+{
+    redact_free(s->redact);
+    *s = (struct set){.known = 0};
+}
+
 void reflect_cache_free(struct reflect_cache *cache)
 {
-    if (cache)
-        redact_free(cache->redact);
+    for (size_t i = 0; cache && i < REFLECT_SETS_MAX; i++)
+        drop(&cache->sets[i]);
     free(cache);
+}
+
+static struct set *find_set(struct reflect_cache *cache, uint64_t known)
+{
+    for (size_t i = 0; i < REFLECT_SETS_MAX; i++)
+        if (cache->sets[i].known == known)
+            return &cache->sets[i];
+    return NULL;
+}
+
+size_t reflect_cache_bytes(const struct reflect_cache *cache)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < REFLECT_SETS_MAX; i++)
+        total += cache->sets[i].known ? redact_total(cache->sets[i].redact) : 0;
+    return total;
+}
+
+/* The one that was not used for longest. free_too: a free one before all; else NULL where there is no other. */
+static struct set *oldest(struct reflect_cache *cache, bool free_too)
+{
+    struct set *s = free_too ? &cache->sets[0] : NULL;
+
+    for (size_t i = 0; i < REFLECT_SETS_MAX; i++)
+        if ((free_too || cache->sets[i].known) && (!s || cache->sets[i].used < s->used))
+            s = &cache->sets[i];
+    return s;
+}
+
+/* Takes r over. Those go for it that were not used for longest; it itself is always kept. */
+static void keep_set(struct reflect_cache *cache, uint64_t known, struct redact *r)
+{
+    struct set *old = oldest(cache, false);
+
+    while (old && reflect_cache_bytes(cache) + redact_total(r) > REFLECT_CACHE_BYTES) {
+        drop(old);
+        old = oldest(cache, false);
+    }
+    old = oldest(cache, true);
+    drop(old);
+    *old = (struct set){known, r, ++cache->clock};
+    cache->made++;
 }
 
 static uint64_t known_at(const struct credentials *all, const char *host, uint16_t port)
@@ -194,36 +256,37 @@ static int make(const struct credentials *all, uint64_t known, struct redact **o
     return rc;
 }
 
+/* From the cache, or made and put there. */
+static int set_of(const struct credentials *all, uint64_t known, struct redact **out)
+{
+    struct set *s = find_set(all->searched, known);
+    struct redact *made;
+    int rc;
+
+    if (s) {
+        s->used = ++all->searched->clock;
+        *out = s->redact;
+        return 0;
+    }
+    rc = make(all, known, &made);
+    if (rc < 0)
+        return rc;
+    keep_set(all->searched, known, made);
+    *out = made;
+    return 0;
+}
+
 int reflect_secrets(const struct credentials *all, const char *host, uint16_t port,
                     struct redact **out)
 {
     uint64_t known = all ? known_at(all, host, port) : 0;
-    struct reflect_cache *cache = all ? all->searched : NULL;
-    struct redact *used = cache && cache->known == known ? cache->redact : NULL;
-    struct redact *made = NULL, *shared;
-    bool has_secrets;
-    int rc;
+    struct redact *used;
+    int rc = known ? set_of(all, known, &used) : 0;
 
-    if (!known)
-        return 0;
-    if (!used) {
-        rc = make(all, known, &made);
-        if (rc < 0)
-            return rc;
-        used = made;
-    }
-    has_secrets = redact_count(used) > 0;
-    shared = has_secrets ? redact_share(used) : NULL;
-    if (made && cache) {
-        redact_free(cache->redact);
-        *cache = (struct reflect_cache){known, made};
-    } else {
-        redact_free(made);
-    }
-    if (has_secrets && !shared)
-        return -ENOMEM;
-    *out = shared;
-    return 0;
+    if (rc < 0 || !known || redact_count(used) == 0)
+        return rc;
+    *out = redact_share(used);
+    return *out ? 0 : -ENOMEM;
 }
 
 /* Bodies, and messages in them: gRPC, Connect. Ranges (RFC 9110 section 14; x-ms-range is Azure's): a secret

@@ -11,10 +11,18 @@
 int reflect_secrets(const struct credentials *all, const char *host, uint16_t port,
                     struct redact **out);
 
-/* What was last made for a host of those credentials, for the next connection: most go to hosts that know
- * the same ones. */
+/* What was made for hosts of those credentials, for the next connections: to find secrets anew for each would
+ * cost milliseconds of the loop. Hosts that know the same ones share it. Those that were not used for longest
+ * go. Every struct credentials has one. */
+#define REFLECT_SETS_MAX 16u
+#define REFLECT_CACHE_BYTES \
+    ((size_t)1024 * 1024) /* of all secrets in them; 16 MiB of memory, as a rule */
 struct reflect_cache *reflect_cache_new(void);
 void reflect_cache_free(struct reflect_cache *cache);
+
+/* How many sets had to be made so far, and how many bytes of secrets those that are there have. */
+size_t reflect_cache_made(const struct reflect_cache *cache);
+size_t reflect_cache_bytes(const struct reflect_cache *cache);
 
 /* Request headers that ask for an answer which could not be looked through (compressed, a few bytes of
  * the whole, a difference to another); NULL-terminated. */

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "egress/h2.h"
+#include "egress/reflect.h"
 #include "fuzz.h"
 
 #define SECRET "Zq9-top-secret-0123456789"
@@ -52,6 +53,7 @@ static void make_credentials(void)
 
     credentials = calloc(1, sizeof(*credentials) + 4 * sizeof(struct credential));
     credentials->refs = 1;
+    credentials->searched = reflect_cache_new();
     for (size_t i = 0; i < 3; i++) {
         struct credential *c = &credentials->list[credentials->count++];
         json_t *policy = json_loads(

@@ -22,6 +22,7 @@ static struct redact *searched_for(enum credential_kind kind, const char *value)
 
     all->refs = 1;
     all->count = 1;
+    all->searched = reflect_cache_new();
     all->list[0].kind = kind;
     all->list[0].value = strdup(value);
     if (policy_new(bind, &all->list[0].bound, &e) != ERR_OK)
@@ -216,6 +217,78 @@ static void test_signing_key_is_not_sent(void **state)
     assert_null(r);
 }
 
+/* Credentials for hosts of their own, each with a value of that length. */
+static struct credentials *of_hosts(size_t count, size_t length)
+{
+    struct credentials *all = calloc(1, sizeof(*all) + count * sizeof(all->list[0]));
+    struct err e = {0};
+
+    all->refs = 1;
+    all->count = count;
+    all->searched = reflect_cache_new();
+    for (size_t i = 0; i < count; i++) {
+        char host[32];
+        json_t *bind;
+
+        snprintf(host, sizeof(host), "host%zu.example.com", i);
+        bind = json_pack("{s:[{s:s, s:[s]}]}", "rules", "action", "allow", "domains", host);
+        all->list[i].kind = CREDENTIAL_BEARER;
+        all->list[i].value = malloc(length + 1);
+        for (size_t k = 0; k < length; k++)
+            all->list[i].value[k] = (char)('a' + (k * 7 + i * (k % 13 + 1)) % 26);
+        all->list[i].value[length] = '\0';
+        assert_int_equal(policy_new(bind, &all->list[i].bound, &e), ERR_OK);
+        json_decref(bind);
+    }
+    return all;
+}
+
+static void ask_for(const struct credentials *all, size_t i)
+{
+    struct redact *r = NULL;
+    char host[32], *out;
+
+    snprintf(host, sizeof(host), "host%zu.example.com", i);
+    assert_int_equal(reflect_secrets(all, host, 443, &r), 0);
+    out = pass(r, all->list[i].value, strlen(all->list[i].value), 1000);
+    assert_memory_equal(out, "[redacted]*", 11);
+    free(out);
+    redact_free(r);
+}
+
+/* Hosts in turn cost one making each, not one for each connection. */
+static void test_hosts_in_turn(void **state)
+{
+    struct credentials *all = of_hosts(REFLECT_SETS_MAX, 40);
+
+    for (size_t i = 0; i < 20 * all->count; i++)
+        ask_for(all, i % all->count);
+    assert_int_equal(reflect_cache_made(all->searched), all->count);
+    credentials_unref(all);
+}
+
+/* More of them than are kept: those that are used stay, and what is kept is bounded. */
+static void test_hosts_that_go(void **state)
+{
+    struct credentials *all = of_hosts(CREDENTIALS_MAX, 40), *large = of_hosts(20, 8000);
+
+    for (size_t i = 0; i < all->count; i++) {
+        ask_for(all, i);
+        ask_for(all, 0);
+    }
+    assert_int_equal(reflect_cache_made(all->searched), all->count);
+    credentials_unref(all);
+    for (size_t i = 0; i < large->count; i++) {
+        ask_for(large, i);
+        assert_in_range(reflect_cache_bytes(large->searched), 1, REFLECT_CACHE_BYTES);
+    }
+    ask_for(large, large->count - 2);
+    assert_int_equal(reflect_cache_made(large->searched), large->count);
+    ask_for(large, 0);
+    assert_int_equal(reflect_cache_made(large->searched), large->count + 1);
+    credentials_unref(large);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +297,8 @@ int main(void)
         cmocka_unit_test(test_base64),
         cmocka_unit_test(test_other_forms),
         cmocka_unit_test(test_signing_key_is_not_sent),
+        cmocka_unit_test(test_hosts_in_turn),
+        cmocka_unit_test(test_hosts_that_go),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
