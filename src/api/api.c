@@ -481,6 +481,8 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
         refuse_route(call, allow);
         return;
     }
-    if (admit(call))
+    if (strlen(r->query) > API_QUERY_MAX_BYTES)
+        api_fail(call, 400, "the query of the address has more than %u bytes", API_QUERY_MAX_BYTES);
+    else if (admit(call))
         call->route->handler(call);
 }

@@ -35,8 +35,6 @@ struct audit_record {
     uint64_t count; /* with AUDIT_REFUSED: how many were not recorded one by one */
 };
 
-#define AUDIT_LINE_MAX 4096u
-
 enum err_code audit_open(struct egress *eg, struct audit **out, struct err *e);
 void audit_free(struct audit *a);
 void audit_record(struct audit *a, const struct audit_record *r);

@@ -164,6 +164,12 @@ def test_what_is_not_there_is_refused(cay, fields, says):
     assert reply.status == 400 and says in reply.json["message"]
 
 
+def test_a_query_has_a_limit(cay):
+    assert cay.call("GET", "/v2/sandboxes?x=" + "a" * 16000).status == 200
+    long = cay.call("GET", "/v2/sandboxes?x=" + "a" * 17000)
+    assert long.status == 400 and "16384" in long.json["message"]
+
+
 @pytest.mark.parametrize("template, says", [
     ("code-interpreter-v1", "python3"), ("mcp-gateway", "MCP"), ("desktop", "base"), ("python:3.12", "images"),
     ("docker.io/library/python", "images"), ("nothing-of-the-kind", "cay template ls")])
