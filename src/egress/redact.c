@@ -7,11 +7,10 @@
 
 static const char cover[] = "[redacted]";
 
-_Static_assert(REDACT_TOTAL_MAX <= AUTOMATON_TOTAL_MAX, "the automaton takes their bytes");
-/* Equal today, each for its own reason. NOLINTNEXTLINE(misc-redundant-expression) */
-_Static_assert(REDACT_SECRETS_MAX <= AUTOMATON_WORDS_MAX, "and their number");
-/* NOLINTNEXTLINE(misc-redundant-expression) */
-_Static_assert(REDACT_SECRET_MAX <= AUTOMATON_WORD_MAX, "and the longest");
+#if REDACT_TOTAL_MAX > AUTOMATON_TOTAL_MAX || REDACT_SECRETS_MAX > AUTOMATON_WORDS_MAX || \
+    REDACT_SECRET_MAX > AUTOMATON_WORD_MAX
+#error "the automaton does not take them"
+#endif
 
 enum { FRAMING, CONTENTS, STREAMS };
 
