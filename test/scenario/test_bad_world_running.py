@@ -159,7 +159,9 @@ def test_cayd_has_no_memory(world):
             f.write(str(40 * MIB))
         with open(os.path.join(path, "cgroup.procs"), "w") as f:
             f.write(str(pid))
-        held, body = [], b"POST /v2/sandboxes HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n" + b"x" * 1048000
+        # With the key: a body is held only when its key is known.
+        head = f"POST /v2/sandboxes HTTP/1.1\r\nHost: a\r\nX-API-Key: {client.key}\r\nContent-Length: 1048576\r\n\r\n"
+        held, body = [], head.encode() + b"x" * 1048000
         for _ in range(300):
             try:
                 connection = client.connect(timeout=10)

@@ -324,7 +324,7 @@ def test_many_addresses_of_the_host(stack, host_service, open_box):
     change(stack.networks.host, "add", many)
     try:
         assert all(answered(direct(stack, a, 80, request("", a))) for a in looked_at)  # the control
-        assert not any(answers(looked_at))
+        until(lambda: not any(answers(looked_at)), 30)  # the kernel tells of addresses a moment after they are there
     finally:
         change(stack.networks.host, "delete", many)
     change(stack.networks.net, "add", looked_at[-2:])

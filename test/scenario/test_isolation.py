@@ -64,6 +64,7 @@ def host_files():
             shutil.rmtree(path)
 
 
+@pytest.mark.alone
 def test_what_not_everybody_may_read_of_usr_is_hidden(host_files):
     """By passwordless sudo as little as by its user; those that everybody may read are the control. What comes later is
     hidden when the template is refreshed, which a start of cay-privd does."""
