@@ -16,6 +16,7 @@ TTL_SECONDS = 900
 BOXES_EACH = 6
 MIB = 1 << 20
 CUTS = (ConnectionError, http.client.HTTPException)  # what a restart does to a connection that is open
+FULL = "no more are allowed"  # the operator's number is reached: 503; a tenant's share: 429
 AWAY = (502, 503, 504)      # what a server that is just coming back may answer
 
 
@@ -146,10 +147,12 @@ class Worker:
     def create(self, ttl=TTL_SECONDS):
         from client import Sandbox
         body = {"templateID": "host", "timeout": ttl, "metadata": {"soak": self.mark}, "envVars": {"MARK": "m"}}
-        reply = self.call("POST", "/v2/sandboxes", body, expect=(201, 429))
-        if reply.status == 429:
+        reply = self.call("POST", "/v2/sandboxes", body, expect=(201, 429, 503))
+        if reply.status == 429 or FULL in reply.body.decode():
             check("sandboxes" in reply.json["message"], "a refusal without its reason", reply.body)
             raise Full()
+        if reply.status == 503:
+            raise Cut(f"503 {reply.body[:200]}")
         return Box(Sandbox(self.client, reply.json))
 
     def op_create(self, _):
@@ -324,7 +327,7 @@ class Worker:
         except Exception as error:
             if isinstance(error, Wrong):
                 raise
-            if "429" in str(error):
+            if "429" in str(error) or FULL in str(error):
                 raise Full() from error
             raise Cut(f"SDK: {type(error).__name__}: {error}") from error
 
