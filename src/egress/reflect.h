@@ -14,9 +14,8 @@ int reflect_secrets(const struct credentials *all, const char *host, uint16_t po
 /* What was made for hosts of those credentials, for the next connections: to find secrets anew for each would
  * cost milliseconds of the loop. Hosts that know the same ones share it. Those that were not used for longest
  * go. Every struct credentials has one. */
-#define REFLECT_SETS_MAX 16u
-#define REFLECT_CACHE_BYTES \
-    ((size_t)1024 * 1024) /* of all secrets in them; 16 MiB of memory, as a rule */
+#define REFLECT_SETS_MAX    16u
+#define REFLECT_CACHE_BYTES ((size_t)1024 * 1024) /* secrets; as a rule 16 MiB of memory */
 struct reflect_cache *reflect_cache_new(void);
 void reflect_cache_free(struct reflect_cache *cache);
 
