@@ -4,7 +4,7 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "core/exec.h"
-#include "core/outlet.h"
+#include "core/pipe_writer.h"
 #include "http/json.h"
 #include "policy/policy.h"
 
@@ -246,7 +246,7 @@ static void done(void *arg, const struct core_exec_result *r, const struct err *
 struct live {
     struct api_call *call; /* NULL: it is answered */
     struct core *core;
-    struct outlet *out; /* NULL: nothing was told yet */
+    struct pipe_writer *out; /* NULL: nothing was told yet */
     size_t max;
     bool base64, truncated;
     struct {
@@ -262,7 +262,7 @@ static bool begin_lines(struct live *l)
 
     if (l->out)
         return true;
-    l->out = outlet_new(l->core, l->max + END_BYTES, NULL, &fd, &rc);
+    l->out = pipe_writer_new(l->core, l->max + END_BYTES, NULL, &fd, &rc);
     if (l->out) {
         api_reply_stream(TAKE_PTR(l->call), "application/x-ndjson", fd);
         return true;
@@ -281,8 +281,8 @@ static void tell_output(struct live *l, int which, const char *bytes, size_t n)
     if (n == 0)
         return;
     if (buf_append_str(&b, "{") != 0 || put_output(&b, which, bytes, n, l->base64) != 0 ||
-        buf_append_str(&b, "}\n") != 0 || outlet_held(l->out) + b.len > l->max ||
-        outlet_put(l->out, b.data, b.len) == -ENOMEM)
+        buf_append_str(&b, "}\n") != 0 || pipe_writer_held(l->out) + b.len > l->max ||
+        pipe_writer_put(l->out, b.data, b.len) == -ENOMEM)
         l->truncated = true;
 }
 
@@ -314,7 +314,7 @@ static bool on_output(void *arg, int which, const char *bytes, size_t n)
         tell_output(l, which, bytes, n);
     else if (n > 0)
         tell_text(l, which, bytes, n);
-    return outlet_is_read(l->out);
+    return pipe_writer_is_read(l->out);
 }
 
 static void tell_end(struct live *l, const struct core_exec_result *r, const struct err *why)
@@ -331,7 +331,8 @@ static void tell_end(struct live *l, const struct core_exec_result *r, const str
     if (rc == 0)
         rc = buf_append_str(&b, "}\n");
     if (rc == 0)
-        (void)outlet_put(l->out, b.data, b.len); /* else the stream ends without it: it is cut */
+        (void)pipe_writer_put(l->out, b.data,
+                              b.len); /* else the stream ends without it: it is cut */
 }
 
 static void live_done(void *arg, const struct core_exec_result *r, const struct err *why)
@@ -346,7 +347,7 @@ static void live_done(void *arg, const struct core_exec_result *r, const struct 
         for (int i = EXEC_STDOUT; i <= EXEC_STDERR; i++)
             tell_text(l, i, "", 0);
         tell_end(l, r, why);
-        outlet_end(l->out);
+        pipe_writer_end(l->out);
     }
     free(l);
 }

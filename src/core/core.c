@@ -11,7 +11,7 @@
 #include "core/egress_ask.h"
 #include "core/events.h"
 #include "core/exec.h"
-#include "core/outlet.h"
+#include "core/pipe_writer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -463,7 +463,7 @@ void core_free(struct core *c)
     free((char *)c->config.domain);
     explicit_bzero(c->server_key, sizeof(c->server_key));
     events_stop(c);
-    c->handles = 2 + egress_stop(c) + outlets_stop(c) + c->audit_handles;
+    c->handles = 2 + egress_stop(c) + pipe_writers_stop(c) + c->audit_handles;
     uv_close((uv_handle_t *)&c->timers.uv, on_timer_closed);
     uv_close((uv_handle_t *)&c->idle, on_idle_closed);
 }

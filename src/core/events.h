@@ -59,7 +59,7 @@ struct sandbox_obj;
 /* 0 or -ENOMEM. */
 int events_init(struct core *c);
 
-/* Ends all followers, before outlets_stop. */
+/* Ends all followers, before pipe_writers_stop. */
 void events_stop(struct core *c);
 void events_free(struct core *c);
 

@@ -1,8 +1,8 @@
-/* Who follows the events of a tenant: an outlet each, and a place in the ring. The reader is another thread's
+/* Who follows the events of a tenant: a pipe writer each, and a place in the ring. The reader is another thread's
  * (a connection's); nothing here waits for it: it is given the next when it has taken what it was given. */
 
 #include "core/events_internal.h"
-#include "core/outlet.h"
+#include "core/pipe_writer.h"
 
 #include <errno.h>
 
@@ -15,13 +15,13 @@ struct follower {
     char key_id[CORE_KEY_ID_SIZE];
     int64_t next_id; /* that is to be told */
     bool follow;
-    struct outlet *out;
+    struct pipe_writer *out;
 };
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
 /* Its reader sees the end of the stream, after what it was given already unless that is cut off. */
-static void end(struct follower *f, void (*how)(struct outlet *o))
+static void end(struct follower *f, void (*how)(struct pipe_writer *o))
 {
     struct events *ev = f->core->events;
 
@@ -102,11 +102,11 @@ static bool pump(struct follower *f)
     buf_init(&batch, EVENTS_BATCH_BYTES);
     do {
         buf_clear(&batch);
-        rc = fill(f, &batch) ? outlet_put(f->out, batch.data, batch.len) : -ENOMEM;
-    } while (rc == 0 && batch.len > 0 && outlet_held(f->out) == 0);
+        rc = fill(f, &batch) ? pipe_writer_put(f->out, batch.data, batch.len) : -ENOMEM;
+    } while (rc == 0 && batch.len > 0 && pipe_writer_held(f->out) == 0);
     if (rc == 0 && (f->follow || batch.len > 0))
         return true;
-    end(f, rc < 0 ? outlet_cut : outlet_end);
+    end(f, rc < 0 ? pipe_writer_cut : pipe_writer_end);
     return false;
 }
 
@@ -117,14 +117,14 @@ static void on_empty(void *arg)
 
 static void on_gone(void *arg)
 {
-    end(arg, outlet_cut);
+    end(arg, pipe_writer_cut);
 }
 
 void events_wake(struct core *c, struct event_ring *r)
 {
     for (struct follower *f = c->events->followers, *next; f; f = next) {
         next = f->next;
-        if (f->ring == r && outlet_held(f->out) == 0)
+        if (f->ring == r && pipe_writer_held(f->out) == 0)
             pump(f);
     }
 }
@@ -136,8 +136,8 @@ static void beat(struct follower *f)
     int n = snprintf(line, sizeof(line), "{\"type\":\"heartbeat\",\"id\":%lld}\n",
                      (long long)f->next_id - 1);
 
-    if (outlet_held(f->out) == 0 && outlet_put(f->out, line, (size_t)n) < 0)
-        end(f, outlet_cut);
+    if (pipe_writer_held(f->out) == 0 && pipe_writer_put(f->out, line, (size_t)n) < 0)
+        end(f, pipe_writer_cut);
 }
 
 static void arm_beat(struct core *c)
@@ -245,7 +245,7 @@ enum err_code core_events_follow(struct core *c, const char *tenant, const char 
                                  const struct core_events_filter *filter, int *fd, struct err *e)
 {
     struct event_ring *r = events_ring(c->events, tenant);
-    struct outlet_owner owner = {.on_empty = on_empty, .on_gone = on_gone};
+    struct pipe_writer_owner owner = {.on_empty = on_empty, .on_gone = on_gone};
     struct follower *f;
     int rc = -ENOMEM;
 
@@ -255,7 +255,7 @@ enum err_code core_events_follow(struct core *c, const char *tenant, const char 
         return e->code;
     owner.arg = f = new_follower(c, r, key, filter);
     if (f)
-        f->out = outlet_new(c, EVENTS_BATCH_BYTES, &owner, fd, &rc);
+        f->out = pipe_writer_new(c, EVENTS_BATCH_BYTES, &owner, fd, &rc);
     if (!f || !f->out) {
         free(f);
         return err_set_sys(e, ERR_UNAVAILABLE, -rc, "a stream of events");
@@ -271,12 +271,12 @@ void events_forget_key(struct core *c, const char *key_id)
     for (struct follower *f = c->events->followers, *next; f; f = next) {
         next = f->next;
         if (strcmp(f->key_id, key_id) == 0)
-            end(f, outlet_cut);
+            end(f, pipe_writer_cut);
     }
 }
 
 void events_stop(struct core *c)
 {
     while (c->events && c->events->followers)
-        end(c->events->followers, outlet_cut);
+        end(c->events->followers, pipe_writer_cut);
 }

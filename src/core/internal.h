@@ -110,12 +110,12 @@ struct core {
     struct egress *egress; /* NULL: there is none */
     struct authority *authorities;
     struct events *events;
-    struct outlet *outlets;       /* outlet.c */
-    unsigned outlet_handles;      /* of theirs that are not closed yet */
-    struct timer authority_again; /* for those that could not be had or given */
-    struct share_pool *execs;     /* exec.c: those under way, by tenant and sandbox */
-    struct share_pool *audits;    /* egress_ask.c: questions about the log, by tenant */
-    unsigned audit_handles;       /* of theirs that are not closed yet */
+    struct pipe_writer *pipe_writers; /* pipe_writer.c */
+    unsigned pipe_writer_handles;     /* of theirs that are not closed yet */
+    struct timer authority_again;     /* for those that could not be had or given */
+    struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
+    struct share_pool *audits;        /* egress_ask.c: questions about the log, by tenant */
+    unsigned audit_handles;           /* of theirs that are not closed yet */
 
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;

@@ -314,7 +314,7 @@ static void so_many_may_follow(void **state)
         close(fds[i]);
     world_run_for(w, 20);
     assert_int_equal(w->core->events->count, 0);
-    assert_int_equal(w->core->outlet_handles, 0);
+    assert_int_equal(w->core->pipe_writer_handles, 0);
     assert_int_equal(world_open_descriptors(), before);
 }
 

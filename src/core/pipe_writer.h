@@ -4,10 +4,10 @@
 
 #include "core/core.h"
 
-struct outlet;
+struct pipe_writer;
 
 /* What its owner wants to be told of, from the loop and never within a call; NULL: nothing. */
-struct outlet_owner {
+struct pipe_writer_owner {
     void (*on_empty)(void *arg); /* the reader has taken all that was put: more may be, or an end */
     void (*on_gone)(void *arg);  /* the reader has gone: to be ended */
     void *arg;
@@ -15,23 +15,23 @@ struct outlet_owner {
 
 /* *fd: the read end, the caller's. max: bytes that are held beside the pipe's own. owner may be NULL. NULL:
  * -errno in *rc. */
-struct outlet *outlet_new(struct core *c, size_t max, const struct outlet_owner *owner, int *fd,
-                          int *rc);
+struct pipe_writer *pipe_writer_new(struct core *c, size_t max,
+                                    const struct pipe_writer_owner *owner, int *fd, int *rc);
 
 /* Copies them. 0; -EMSGSIZE: the reader is so far behind that they do not fit, and none of them was taken;
  * -EPIPE: it has gone; -ENOMEM. */
-int outlet_put(struct outlet *o, const char *bytes, size_t n);
+int pipe_writer_put(struct pipe_writer *o, const char *bytes, size_t n);
 
-size_t outlet_held(const struct outlet *o);  /* bytes that wait for the reader */
-bool outlet_is_read(const struct outlet *o); /* false: the reader has gone */
+size_t pipe_writer_held(const struct pipe_writer *o);  /* bytes that wait for the reader */
+bool pipe_writer_is_read(const struct pipe_writer *o); /* false: the reader has gone */
 
 /* What is held is still given to the reader, who then sees the end of the stream. o is not the caller's any
  * more. */
-void outlet_end(struct outlet *o);
+void pipe_writer_end(struct pipe_writer *o);
 
-/* As outlet_end, but what is held is not given any more. */
-void outlet_cut(struct outlet *o);
+/* As pipe_writer_end, but what is held is not given any more. */
+void pipe_writer_cut(struct pipe_writer *o);
 
 /* For core_free: nobody puts anything into those that are left. How many handles will yet be closed
  * (core_handle_closed tells of each). */
-unsigned outlets_stop(struct core *c);
+unsigned pipe_writers_stop(struct core *c);

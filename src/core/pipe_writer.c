@@ -1,4 +1,4 @@
-#include "core/outlet.h"
+#include "core/pipe_writer.h"
 
 #include "base/buf.h"
 #include "core/internal.h"
@@ -6,42 +6,42 @@
 #include <errno.h>
 #include <fcntl.h>
 
-struct outlet {
-    struct outlet *prev, *next;
+struct pipe_writer {
+    struct pipe_writer *prev, *next;
     struct core *core;
     int fd;
-    uv_poll_t poll; /* data: the outlet */
+    uv_poll_t poll; /* data: the pipe writer */
     struct buf out;
-    struct outlet_owner owner;
+    struct pipe_writer_owner owner;
     bool gone;  /* nobody reads it any more */
     bool ended; /* by its owner: it closes when out is empty */
 };
 
 static void on_closed(uv_handle_t *h)
 {
-    struct outlet *o = h->data;
+    struct pipe_writer *o = h->data;
     struct core *c = o->core;
 
     close(o->fd);
     buf_free(&o->out);
     free(o);
-    c->outlet_handles--;
+    c->pipe_writer_handles--;
     if (c->stopping)
         core_handle_closed(c);
 }
 
-static void close_it(struct outlet *o)
+static void close_it(struct pipe_writer *o)
 {
     if (uv_is_closing((uv_handle_t *)&o->poll))
         return;
-    *(o->prev ? &o->prev->next : &o->core->outlets) = o->next;
+    *(o->prev ? &o->prev->next : &o->core->pipe_writers) = o->next;
     if (o->next)
         o->next->prev = o->prev;
     uv_close((uv_handle_t *)&o->poll, on_closed);
 }
 
 /* Nothing is kept for nobody; its owner learns it with what it puts next, or asks. */
-static void lose(struct outlet *o)
+static void lose(struct pipe_writer *o)
 {
     o->gone = true;
     buf_free(&o->out);
@@ -52,7 +52,7 @@ static void lose(struct outlet *o)
 
 static void on_poll(uv_poll_t *p, int status, int events);
 
-static void flush(struct outlet *o)
+static void flush(struct pipe_writer *o)
 {
     while (!o->gone && o->out.len > 0) {
         ssize_t n = write(o->fd, o->out.data, o->out.len);
@@ -77,7 +77,7 @@ static void flush(struct outlet *o)
 /* The other end of a pipe that is closed shows as an error, or as a disconnect. */
 static void on_poll(uv_poll_t *p, int status, int events)
 {
-    struct outlet *o = p->data;
+    struct pipe_writer *o = p->data;
 
     if (status < 0 || (events & UV_DISCONNECT))
         lose(o);
@@ -91,19 +91,19 @@ static void on_poll(uv_poll_t *p, int status, int events)
         o->owner.on_empty(o->owner.arg);
 }
 
-static void enter(struct core *c, struct outlet *o)
+static void enter(struct core *c, struct pipe_writer *o)
 {
-    o->next = c->outlets;
+    o->next = c->pipe_writers;
     if (o->next)
         o->next->prev = o;
-    c->outlets = o;
-    c->outlet_handles++;
+    c->pipe_writers = o;
+    c->pipe_writer_handles++;
 }
 
-struct outlet *outlet_new(struct core *c, size_t max, const struct outlet_owner *owner, int *fd,
-                          int *rc)
+struct pipe_writer *pipe_writer_new(struct core *c, size_t max,
+                                    const struct pipe_writer_owner *owner, int *fd, int *rc)
 {
-    struct outlet *o = calloc(1, sizeof(*o));
+    struct pipe_writer *o = calloc(1, sizeof(*o));
     int ends[2] = {-1, -1};
 
     *rc = o ? 0 : -ENOMEM;
@@ -119,7 +119,7 @@ struct outlet *outlet_new(struct core *c, size_t max, const struct outlet_owner 
         return NULL;
     }
     o->core = c;
-    o->owner = owner ? *owner : (struct outlet_owner){0};
+    o->owner = owner ? *owner : (struct pipe_writer_owner){0};
     o->fd = ends[1];
     o->poll.data = o;
     buf_init(&o->out, max);
@@ -129,7 +129,7 @@ struct outlet *outlet_new(struct core *c, size_t max, const struct outlet_owner 
     return o;
 }
 
-int outlet_put(struct outlet *o, const char *bytes, size_t n)
+int pipe_writer_put(struct pipe_writer *o, const char *bytes, size_t n)
 {
     int rc;
 
@@ -141,17 +141,17 @@ int outlet_put(struct outlet *o, const char *bytes, size_t n)
     return o->gone ? -EPIPE : rc;
 }
 
-size_t outlet_held(const struct outlet *o)
+size_t pipe_writer_held(const struct pipe_writer *o)
 {
     return o->out.len;
 }
 
-bool outlet_is_read(const struct outlet *o)
+bool pipe_writer_is_read(const struct pipe_writer *o)
 {
     return !o->gone;
 }
 
-void outlet_end(struct outlet *o)
+void pipe_writer_end(struct pipe_writer *o)
 {
     o->ended = true;
     if (o->gone)
@@ -160,15 +160,15 @@ void outlet_end(struct outlet *o)
         flush(o);
 }
 
-void outlet_cut(struct outlet *o)
+void pipe_writer_cut(struct pipe_writer *o)
 {
     o->ended = true;
     close_it(o);
 }
 
-unsigned outlets_stop(struct core *c)
+unsigned pipe_writers_stop(struct core *c)
 {
-    while (c->outlets)
-        close_it(c->outlets);
-    return c->outlet_handles;
+    while (c->pipe_writers)
+        close_it(c->pipe_writers);
+    return c->pipe_writer_handles;
 }
