@@ -45,7 +45,7 @@ struct connloop {
 
 /* What another thread tells a connection loop to do. */
 struct order {
-    struct letter letter;
+    struct mailbox_message message;
     uint64_t grace_ms;
 };
 
@@ -264,9 +264,9 @@ static void on_stopped(void *ctx)
     uv_close((uv_handle_t *)&l->sweep, NULL);
 }
 
-static void open_stop(struct letter *letter, void *reader)
+static void open_stop(struct mailbox_message *message, void *reader)
 {
-    struct order *o = CONTAINER_OF(letter, struct order, letter);
+    struct order *o = CONTAINER_OF(message, struct order, message);
     struct connloop *l = reader;
 
     if (!l->stopping) {
@@ -277,9 +277,9 @@ static void open_stop(struct letter *letter, void *reader)
     free(o);
 }
 
-static void open_serve(struct letter *letter, void *reader)
+static void open_serve(struct mailbox_message *message, void *reader)
 {
-    struct order *o = CONTAINER_OF(letter, struct order, letter);
+    struct order *o = CONTAINER_OF(message, struct order, message);
     struct connloop *l = reader;
 
     for (size_t i = 0; i < l->config.n_listen && !l->stopping; i++) {
@@ -293,21 +293,22 @@ static void open_serve(struct letter *letter, void *reader)
     free(o);
 }
 
-static void drop_order(struct letter *letter)
+static void discard_order(struct mailbox_message *message)
 {
-    free(CONTAINER_OF(letter, struct order, letter));
+    free(CONTAINER_OF(message, struct order, message));
 }
 
-static void post(struct connloop *l, void (*open)(struct letter *, void *), uint64_t grace_ms)
+static void post(struct connloop *l, void (*open)(struct mailbox_message *, void *),
+                 uint64_t grace_ms)
 {
     struct order *o = calloc(1, sizeof(*o));
 
     if (!o)
         abort(); /* a loop that cannot be told to stop would hold the program */
-    o->letter.open = open;
-    o->letter.drop = drop_order;
+    o->message.open = open;
+    o->message.discard = discard_order;
     o->grace_ms = grace_ms;
-    mailbox_answer(&l->inbox, &o->letter);
+    mailbox_answer(&l->inbox, &o->message);
 }
 
 void connloop_serve(struct connloop *l)

@@ -33,22 +33,22 @@ void ask_free(struct ask *a)
     free(a);
 }
 
-static void drop_letter(struct letter *l)
+static void discard_message(struct mailbox_message *l)
 {
-    ask_free(CONTAINER_OF(l, struct ask, letter));
+    ask_free(CONTAINER_OF(l, struct ask, message));
 }
 
-static void open_answer(struct letter *l, void *reader)
+static void open_answer(struct mailbox_message *l, void *reader)
 {
-    struct ask *a = CONTAINER_OF(l, struct ask, letter);
+    struct ask *a = CONTAINER_OF(l, struct ask, message);
 
     a->answered(a, reader);
 }
 
 static void send_back(struct ask *a)
 {
-    a->letter.open = open_answer;
-    mailbox_answer(a->back, &a->letter);
+    a->message.open = open_answer;
+    mailbox_answer(a->back, &a->message);
 }
 
 static void api_answered(void *arg, struct api_response *response)
@@ -59,9 +59,9 @@ static void api_answered(void *arg, struct api_response *response)
     send_back(a);
 }
 
-static void open_api(struct letter *l, void *reader)
+static void open_api(struct mailbox_message *l, void *reader)
 {
-    struct ask *a = CONTAINER_OF(l, struct ask, letter);
+    struct ask *a = CONTAINER_OF(l, struct ask, message);
     struct control *c = reader;
 
     api_dispatch(c->api, TAKE_PTR(a->request), api_answered, a);
@@ -75,9 +75,9 @@ static void gateway_answered_here(void *arg, struct gateway_answer *answer)
     send_back(a);
 }
 
-static void open_gateway(struct letter *l, void *reader)
+static void open_gateway(struct mailbox_message *l, void *reader)
 {
-    struct ask *a = CONTAINER_OF(l, struct ask, letter);
+    struct ask *a = CONTAINER_OF(l, struct ask, message);
     struct control *c = reader;
 
     gateway_resolve(c->resolver, &a->query, gateway_answered_here, a);
@@ -95,7 +95,7 @@ static struct ask *ask_new(struct control *c, struct mailbox *back, uint64_t tic
     a->ticket = ticket;
     a->answered = answered;
     a->answer.fd = -1;
-    a->letter.drop = drop_letter;
+    a->message.discard = discard_message;
     return a;
 }
 
@@ -110,13 +110,13 @@ struct ask *control_ask_api(struct control *c, struct api_request *r, struct mai
     }
     a->request = r;
     r->gone = &a->gone;
-    a->letter.open = open_api;
+    a->message.open = open_api;
     return a;
 }
 
-static void open_key(struct letter *l, void *reader)
+static void open_key(struct mailbox_message *l, void *reader)
 {
-    struct ask *a = CONTAINER_OF(l, struct ask, letter);
+    struct ask *a = CONTAINER_OF(l, struct ask, message);
     struct control *c = reader;
     struct err e;
 
@@ -136,7 +136,7 @@ struct ask *control_ask_key(struct control *c, const char *key, struct mailbox *
         ask_free(a);
         return NULL;
     }
-    a->letter.open = open_key;
+    a->message.open = open_key;
     return a;
 }
 
@@ -149,13 +149,13 @@ struct ask *control_ask_gateway(struct control *c, const struct gateway_query *q
     if (!a)
         return NULL;
     a->query = *q;
-    a->letter.open = open_gateway;
+    a->message.open = open_gateway;
     return a;
 }
 
 int control_send(struct ask *a)
 {
-    return mailbox_post(&a->control->mailbox, &a->letter);
+    return mailbox_post(&a->control->mailbox, &a->message);
 }
 
 /* -- start and end ------------------------------------------------------------------------------ */

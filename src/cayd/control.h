@@ -12,7 +12,7 @@
 /* One question and its answer: it goes to the control loop, is filled in, and goes back to the box
  * that it came with. The asker's ticket tells it what to do with it. */
 struct ask {
-    struct letter letter;
+    struct mailbox_message message;
     struct mailbox *back;
     uint64_t ticket;
     void (*answered)(struct ask *a, void *reader); /* on the asker's loop; a is then the callee's */

@@ -3,19 +3,19 @@
 #include <errno.h>
 #include <string.h>
 
-static void drop_all(struct letter *l)
+static void discard_all(struct mailbox_message *l)
 {
     while (l) {
-        struct letter *next = l->next;
+        struct mailbox_message *next = l->next;
 
-        l->drop(l);
+        l->discard(l);
         l = next;
     }
 }
 
-static struct letter *take_all(struct mailbox *m)
+static struct mailbox_message *take_all(struct mailbox *m)
 {
-    struct letter *first;
+    struct mailbox_message *first;
 
     uv_mutex_lock(&m->lock);
     first = m->first;
@@ -29,10 +29,10 @@ static struct letter *take_all(struct mailbox *m)
 static void on_wake(uv_async_t *wake)
 {
     struct mailbox *m = wake->data;
-    struct letter *l = take_all(m);
+    struct mailbox_message *l = take_all(m);
 
     while (l) {
-        struct letter *next = l->next;
+        struct mailbox_message *next = l->next;
 
         l->open(l, m->reader);
         l = next;
@@ -62,7 +62,7 @@ void mailbox_close(struct mailbox *m)
     uv_mutex_lock(&m->lock);
     m->closed = 1;
     uv_mutex_unlock(&m->lock);
-    drop_all(take_all(m));
+    discard_all(take_all(m));
     uv_close((uv_handle_t *)&m->wake, NULL);
 }
 
@@ -71,7 +71,7 @@ void mailbox_free(struct mailbox *m)
     uv_mutex_destroy(&m->lock);
 }
 
-static int put(struct mailbox *m, struct letter *l, size_t max)
+static int put(struct mailbox *m, struct mailbox_message *l, size_t max)
 {
     int rc = 0;
 
@@ -92,13 +92,13 @@ static int put(struct mailbox *m, struct letter *l, size_t max)
     return rc;
 }
 
-int mailbox_post(struct mailbox *m, struct letter *l)
+int mailbox_post(struct mailbox *m, struct mailbox_message *l)
 {
     return put(m, l, m->max);
 }
 
-void mailbox_answer(struct mailbox *m, struct letter *l)
+void mailbox_answer(struct mailbox *m, struct mailbox_message *l)
 {
     if (put(m, l, SIZE_MAX) < 0)
-        l->drop(l);
+        l->discard(l);
 }

@@ -240,7 +240,7 @@ static void all_ended(struct daemon *d)
     uv_close((uv_handle_t *)&d->serve_anyway, NULL);
 }
 
-static void open_ended(struct letter *l, void *reader)
+static void open_ended(struct mailbox_message *l, void *reader)
 {
     struct daemon *d = reader;
 
@@ -249,7 +249,7 @@ static void open_ended(struct letter *l, void *reader)
         all_ended(d);
 }
 
-static void drop_ended(struct letter *l)
+static void discard_ended(struct mailbox_message *l)
 {
     free(l);
 }
@@ -258,12 +258,12 @@ static void drop_ended(struct letter *l)
 static void loop_ended(void *arg)
 {
     struct daemon *d = arg;
-    struct letter *l = calloc(1, sizeof(*l));
+    struct mailbox_message *l = calloc(1, sizeof(*l));
 
     if (!l)
         abort();
     l->open = open_ended;
-    l->drop = drop_ended;
+    l->discard = discard_ended;
     mailbox_answer(&d->mailbox, l);
 }
 

@@ -24,7 +24,7 @@ static void on_closed(uv_handle_t *h)
     free(h->data);
 }
 
-static void drop(struct stream *s)
+static void discard(struct stream *s)
 {
     *(s->prev ? &s->prev->next : &s->all->first) = s->next;
     if (s->next)
@@ -35,7 +35,7 @@ static void drop(struct stream *s)
 
 static void on_client_gone(struct http_exchange *x, void *data)
 {
-    drop(data);
+    discard(data);
 }
 
 static void end(struct stream *s)
@@ -43,7 +43,7 @@ static void end(struct stream *s)
     struct http_exchange *x = s->x;
 
     http_exchange_set(x, NULL, NULL);
-    drop(s);
+    discard(s);
     http_response_end(x);
 }
 

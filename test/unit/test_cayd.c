@@ -79,12 +79,12 @@ static void test_confined(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* -- letters between threads -------------------------------------------------------------------- */
+/* -- messages between threads -------------------------------------------------------------------- */
 
 #define LETTERS 20000
 
 struct note {
-    struct letter letter;
+    struct mailbox_message message;
     int number;
 };
 
@@ -93,9 +93,9 @@ struct reader {
     int next;
 };
 
-static void open_note(struct letter *l, void *reader)
+static void open_note(struct mailbox_message *l, void *reader)
 {
-    struct note *n = CONTAINER_OF(l, struct note, letter);
+    struct note *n = CONTAINER_OF(l, struct note, message);
     struct reader *r = reader;
 
     assert_int_equal(n->number, r->next); /* in the order they were sent */
@@ -107,9 +107,9 @@ static void open_note(struct letter *l, void *reader)
 
 static int dropped;
 
-static void drop_note(struct letter *l)
+static void discard_note(struct mailbox_message *l)
 {
-    free(CONTAINER_OF(l, struct note, letter));
+    free(CONTAINER_OF(l, struct note, message));
     dropped++;
 }
 
@@ -118,8 +118,8 @@ static struct note *note_new(int number)
     struct note *n = calloc(1, sizeof(*n));
 
     assert_non_null(n);
-    n->letter.open = open_note;
-    n->letter.drop = drop_note;
+    n->message.open = open_note;
+    n->message.discard = discard_note;
     n->number = number;
     return n;
 }
@@ -131,13 +131,13 @@ static void *send_all(void *arg)
     for (int i = 0; i < LETTERS; i++) {
         struct note *n = note_new(i);
 
-        while (mailbox_post(box, &n->letter) == -EAGAIN)
+        while (mailbox_post(box, &n->message) == -EAGAIN)
             sched_yield();
     }
     return NULL;
 }
 
-static void test_letters_arrive_in_order(void **state)
+static void test_messages_arrive_in_order(void **state)
 {
     struct reader r = {0};
     pthread_t sender;
@@ -163,16 +163,16 @@ static void test_mailbox_is_bounded_and_drops(void **state)
     uv_loop_init(&loop);
     assert_int_equal(mailbox_init(&r.box, &loop, 3, &r), 0);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(mailbox_post(&r.box, &note_new(i)->letter), 0);
+        assert_int_equal(mailbox_post(&r.box, &note_new(i)->message), 0);
     extra = note_new(3);
-    assert_int_equal(mailbox_post(&r.box, &extra->letter), -EAGAIN);
-    mailbox_answer(&r.box, &extra->letter); /* an answer always fits */
+    assert_int_equal(mailbox_post(&r.box, &extra->message), -EAGAIN);
+    mailbox_answer(&r.box, &extra->message); /* an answer always fits */
     mailbox_close(&r.box);
     assert_int_equal(dropped, 4);
-    mailbox_answer(&r.box, &note_new(4)->letter); /* nobody reads any more */
+    mailbox_answer(&r.box, &note_new(4)->message); /* nobody reads any more */
     assert_int_equal(dropped, 5);
     extra = note_new(5);
-    assert_int_equal(mailbox_post(&r.box, &extra->letter), -EPIPE);
+    assert_int_equal(mailbox_post(&r.box, &extra->message), -EPIPE);
     free(extra);
     uv_run(&loop, UV_RUN_DEFAULT);
     mailbox_free(&r.box);
@@ -183,7 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_confined),
-        cmocka_unit_test(test_letters_arrive_in_order),
+        cmocka_unit_test(test_messages_arrive_in_order),
         cmocka_unit_test(test_mailbox_is_bounded_and_drops),
     };
 
