@@ -74,14 +74,14 @@ static void respond(struct connloop *l, struct http_exchange *x, struct api_resp
     r->stream_fd = 0;
 }
 
-static void api_answered(struct ask *a, void *reader)
+static void api_answered(struct control_request *a, void *reader)
 {
     struct connloop *l = reader;
     struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
 
     if (x)
         respond(l, x, &a->response);
-    ask_free(a);
+    control_request_free(a);
 }
 
 /* X-API-Key, or the bearer token of Authorization; "" for none. */
@@ -97,10 +97,10 @@ static const char *find_key(const struct http_head *h)
     return key + 7 + strspn(key + 7, " ");
 }
 
-/* The client goes first: what was asked for it may end. The ask is alive until its answer is here. */
-static void asker_gone(void *data)
+/* The client goes first: what was asked for it may end. The request is alive until its answer is here. */
+static void client_gone(void *data)
 {
-    struct ask *a = data;
+    struct control_request *a = data;
 
     atomic_store(&a->gone, true);
 }
@@ -124,22 +124,25 @@ static void api_body(struct http_exchange *x, char *body, size_t len)
     struct connloop *l = http_exchange_loop(x)->data;
     struct share *share = http_exchange_get(x);
     struct api_request *r = make_request(http_exchange_head(x), body, len);
-    struct ask *a = r ? control_ask_api(l->config.control, r, &l->inbox, api_answered) : NULL;
+    struct control_request *a = r ? control_request_api(l->config.control, r, &l->inbox,
+                                                        api_answered)
+                                  : NULL;
 
     http_body_release(x);
     http_exchange_set(x, NULL, NULL);
     share_return(share);
     if (a)
-        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + API_TIMEOUT_MS, a, asker_gone);
+        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + API_TIMEOUT_MS, a,
+                                client_gone);
     if (!a || !a->ticket) {
-        ask_free(a);
+        control_request_free(a);
         http_respond_error(x, 503, "too many requests wait for an answer; try again");
         return;
     }
     if (control_send(a) == 0)
         return;
     pending_take(l->api_pending, a->ticket, NULL);
-    ask_free(a);
+    control_request_free(a);
     http_respond_error(x, 503, "the server is too busy; try again");
 }
 
@@ -158,7 +161,7 @@ static void without_body(struct http_exchange *x)
     api_body(x, none, 0);
 }
 
-static void key_answered(struct ask *a, void *reader)
+static void key_answered(struct control_request *a, void *reader)
 {
     struct connloop *l = reader;
     struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
@@ -174,7 +177,7 @@ static void key_answered(struct ask *a, void *reader)
     } else if (x) {
         without_body(x);
     }
-    ask_free(a);
+    control_request_free(a);
 }
 
 static bool is_short(const struct http_head *h)
@@ -186,7 +189,7 @@ static bool is_short(const struct http_head *h)
 static void take_body(struct connloop *l, struct http_exchange *x)
 {
     const struct http_head *h = http_exchange_head(x);
-    struct ask *a;
+    struct control_request *a;
 
     if (is_short(h)) {
         http_body_collect(x, API_BODY_MAX_BYTES, api_body);
@@ -196,38 +199,39 @@ static void take_body(struct connloop *l, struct http_exchange *x)
         without_body(x);
         return;
     }
-    a = control_ask_key(l->config.control, find_key(h), &l->inbox, key_answered);
+    a = control_request_key(l->config.control, find_key(h), &l->inbox, key_answered);
     if (a)
         a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + KEY_TIMEOUT_MS, NULL, NULL);
     if (a && a->ticket && control_send(a) == 0)
         return;
     if (a && a->ticket)
         pending_take(l->api_pending, a->ticket, NULL);
-    ask_free(a);
+    control_request_free(a);
     http_respond_error(x, 503, "the server is too busy; try again");
 }
 
 /* -- the gateway -------------------------------------------------------------------------------- */
 
-static void lookup_answered(struct ask *a, void *reader)
+static void lookup_answered(struct control_request *a, void *reader)
 {
     struct connloop *l = reader;
 
     gateway_answered(l->gateway, a->ticket, &a->answer);
-    ask_free(a);
+    control_request_free(a);
 }
 
 static int lookup(void *ctx, uint64_t ticket, struct gateway_query *q)
 {
     struct connloop *l = ctx;
-    struct ask *a = control_ask_gateway(l->config.control, q, &l->inbox, ticket, lookup_answered);
+    struct control_request *a = control_request_gateway(l->config.control, q, &l->inbox, ticket,
+                                                        lookup_answered);
     int rc = a ? control_send(a) : -EAGAIN;
 
     if (rc == 0)
         return 0;
     if (a)
         a->query.access.subject = NULL; /* still q's */
-    ask_free(a);
+    control_request_free(a);
     return -EAGAIN;
 }
 
@@ -337,7 +341,7 @@ static int set_up(struct connloop *l)
         .ask_timeout_ms = GATEWAY_TIMEOUT_MS,
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .agent_timeout_ms = l->config.agent_timeout_ms,
-        .ask = lookup,
+        .query = lookup,
         .ctx = l,
     };
     int rc;

@@ -19,7 +19,7 @@ struct control {
 
 /* -- asks --------------------------------------------------------------------------------------- */
 
-void ask_free(struct ask *a)
+void control_request_free(struct control_request *a)
 {
     if (!a)
         return;
@@ -35,17 +35,17 @@ void ask_free(struct ask *a)
 
 static void discard_message(struct mailbox_message *l)
 {
-    ask_free(CONTAINER_OF(l, struct ask, message));
+    control_request_free(CONTAINER_OF(l, struct control_request, message));
 }
 
 static void open_answer(struct mailbox_message *l, void *reader)
 {
-    struct ask *a = CONTAINER_OF(l, struct ask, message);
+    struct control_request *a = CONTAINER_OF(l, struct control_request, message);
 
     a->answered(a, reader);
 }
 
-static void send_back(struct ask *a)
+static void send_back(struct control_request *a)
 {
     a->message.open = open_answer;
     mailbox_answer(a->back, &a->message);
@@ -53,7 +53,7 @@ static void send_back(struct ask *a)
 
 static void api_answered(void *arg, struct api_response *response)
 {
-    struct ask *a = arg;
+    struct control_request *a = arg;
 
     a->response = *response;
     send_back(a);
@@ -61,7 +61,7 @@ static void api_answered(void *arg, struct api_response *response)
 
 static void open_api(struct mailbox_message *l, void *reader)
 {
-    struct ask *a = CONTAINER_OF(l, struct ask, message);
+    struct control_request *a = CONTAINER_OF(l, struct control_request, message);
     struct control *c = reader;
 
     api_dispatch(c->api, TAKE_PTR(a->request), api_answered, a);
@@ -69,7 +69,7 @@ static void open_api(struct mailbox_message *l, void *reader)
 
 static void gateway_answered_here(void *arg, struct gateway_answer *answer)
 {
-    struct ask *a = arg;
+    struct control_request *a = arg;
 
     a->answer = *answer;
     send_back(a);
@@ -77,16 +77,18 @@ static void gateway_answered_here(void *arg, struct gateway_answer *answer)
 
 static void open_gateway(struct mailbox_message *l, void *reader)
 {
-    struct ask *a = CONTAINER_OF(l, struct ask, message);
+    struct control_request *a = CONTAINER_OF(l, struct control_request, message);
     struct control *c = reader;
 
     gateway_resolve(c->resolver, &a->query, gateway_answered_here, a);
 }
 
-static struct ask *ask_new(struct control *c, struct mailbox *back, uint64_t ticket,
-                           void (*answered)(struct ask *, void *))
+static struct control_request *control_request_new(struct control *c, struct mailbox *back,
+                                                   uint64_t ticket,
+                                                   void (*answered)(struct control_request *,
+                                                                    void *))
 {
-    struct ask *a = calloc(1, sizeof(*a));
+    struct control_request *a = calloc(1, sizeof(*a));
 
     if (!a)
         return NULL;
@@ -99,10 +101,11 @@ static struct ask *ask_new(struct control *c, struct mailbox *back, uint64_t tic
     return a;
 }
 
-struct ask *control_ask_api(struct control *c, struct api_request *r, struct mailbox *back,
-                            void (*answered)(struct ask *, void *))
+struct control_request *control_request_api(struct control *c, struct api_request *r,
+                                            struct mailbox *back,
+                                            void (*answered)(struct control_request *, void *))
 {
-    struct ask *a = ask_new(c, back, 0, answered);
+    struct control_request *a = control_request_new(c, back, 0, answered);
 
     if (!a) {
         api_request_free(r);
@@ -116,7 +119,7 @@ struct ask *control_ask_api(struct control *c, struct api_request *r, struct mai
 
 static void open_key(struct mailbox_message *l, void *reader)
 {
-    struct ask *a = CONTAINER_OF(l, struct ask, message);
+    struct control_request *a = CONTAINER_OF(l, struct control_request, message);
     struct control *c = reader;
     struct err e;
 
@@ -125,26 +128,27 @@ static void open_key(struct mailbox_message *l, void *reader)
     send_back(a);
 }
 
-struct ask *control_ask_key(struct control *c, const char *key, struct mailbox *back,
-                            void (*answered)(struct ask *, void *))
+struct control_request *control_request_key(struct control *c, const char *key,
+                                            struct mailbox *back,
+                                            void (*answered)(struct control_request *, void *))
 {
-    struct ask *a = ask_new(c, back, 0, answered);
+    struct control_request *a = control_request_new(c, back, 0, answered);
 
     if (a)
         a->key = strdup(key);
     if (!a || !a->key) {
-        ask_free(a);
+        control_request_free(a);
         return NULL;
     }
     a->message.open = open_key;
     return a;
 }
 
-struct ask *control_ask_gateway(struct control *c, const struct gateway_query *q,
-                                struct mailbox *back, uint64_t ticket,
-                                void (*answered)(struct ask *, void *))
+struct control_request *control_request_gateway(struct control *c, const struct gateway_query *q,
+                                                struct mailbox *back, uint64_t ticket,
+                                                void (*answered)(struct control_request *, void *))
 {
-    struct ask *a = ask_new(c, back, ticket, answered);
+    struct control_request *a = control_request_new(c, back, ticket, answered);
 
     if (!a)
         return NULL;
@@ -153,7 +157,7 @@ struct ask *control_ask_gateway(struct control *c, const struct gateway_query *q
     return a;
 }
 
-int control_send(struct ask *a)
+int control_send(struct control_request *a)
 {
     return mailbox_post(&a->control->mailbox, &a->message);
 }

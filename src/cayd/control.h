@@ -1,6 +1,6 @@
 #pragma once
 /* The control loop: owns core, the API's handlers and the gateway's resolver, and answers what the
- * connection loops ask. Everything here but control_ask_* runs on its own thread. */
+ * connection loops ask. Everything here but control_request_* runs on its own thread. */
 
 #include "api/api.h"
 #include "base/settings.h"
@@ -10,21 +10,22 @@
 #define CONTROL_MAX_WAITING 16384 /* questions that are not answered yet */
 
 /* One question and its answer: it goes to the control loop, is filled in, and goes back to the box
- * that it came with. The asker's ticket tells it what to do with it. */
-struct ask {
+ * that it came with. The sender's ticket tells it what to do with it. */
+struct control_request {
     struct mailbox_message message;
     struct mailbox *back;
     uint64_t ticket;
-    void (*answered)(struct ask *a, void *reader); /* on the asker's loop; a is then the callee's */
+    void (*answered)(struct control_request *a,
+                     void *reader); /* on the sender's loop; a is then the callee's */
     /* the API's */
-    atomic_bool gone;              /* set by the asker's loop: nobody waits for the answer */
-    char *key;                     /* control_ask_key's */
+    atomic_bool gone;              /* set by the sender's loop: nobody waits for the answer */
+    char *key;                     /* control_request_key's */
     char tenant[CORE_TENANT_SIZE]; /* its answer: "" for a key that is not known */
     struct api_request *request;
     struct api_response response;
     /* the gateway's */
     struct gateway_query query;
-    struct gateway_answer answer; /* its descriptor is the ask's until TAKE_FD */
+    struct gateway_answer answer; /* its descriptor is the request's until TAKE_FD */
     struct control *control;
 };
 
@@ -43,18 +44,23 @@ void control_free(struct control *c);
 
 struct mailbox *control_mailbox(struct control *c);
 
-/* An ask for the API or the gateway; NULL when memory is out. The first takes the request over, and the
- * asker gives it its ticket. */
-struct ask *control_ask_api(struct control *c, struct api_request *r, struct mailbox *back,
-                            void (*answered)(struct ask *a, void *reader));
+/* A request for the API or the gateway; NULL when memory is out. The first takes the request over, and the
+ * sender gives it its ticket. */
+struct control_request *control_request_api(struct control *c, struct api_request *r,
+                                            struct mailbox *back,
+                                            void (*answered)(struct control_request *a,
+                                                             void *reader));
 
-/* Whose key is this? Copied. The answer is in the ask's tenant. */
-struct ask *control_ask_key(struct control *c, const char *key, struct mailbox *back,
-                            void (*answered)(struct ask *a, void *reader));
-struct ask *control_ask_gateway(struct control *c, const struct gateway_query *q,
-                                struct mailbox *back, uint64_t ticket,
-                                void (*answered)(struct ask *a, void *reader));
+/* Whose key is this? Copied. The answer is in the request's tenant. */
+struct control_request *control_request_key(struct control *c, const char *key,
+                                            struct mailbox *back,
+                                            void (*answered)(struct control_request *a,
+                                                             void *reader));
+struct control_request *control_request_gateway(struct control *c, const struct gateway_query *q,
+                                                struct mailbox *back, uint64_t ticket,
+                                                void (*answered)(struct control_request *a,
+                                                                 void *reader));
 
-/* Sends it. 0, or -EAGAIN and the ask is still the caller's. */
-int control_send(struct ask *a);
-void ask_free(struct ask *a);
+/* Sends it. 0, or -EAGAIN and the request is still the caller's. */
+int control_send(struct control_request *a);
+void control_request_free(struct control_request *a);

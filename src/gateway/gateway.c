@@ -117,7 +117,7 @@ bool gateway_preflight(struct http_exchange *x)
     return true;
 }
 
-static void ask(struct gateway *g, struct http_exchange *x, const struct route *route)
+static void query(struct gateway *g, struct http_exchange *x, const struct route *route)
 {
     const struct http_head *h = http_exchange_head(x);
     struct gateway_query q = {.kind = route->kind, .port = route->port};
@@ -133,7 +133,7 @@ static void ask(struct gateway *g, struct http_exchange *x, const struct route *
         return;
     }
     ticket = pending_add(g->pending, x, clock_mono_ms() + g->config.ask_timeout_ms, NULL, NULL);
-    if (ticket && g->config.ask(g->config.ctx, ticket, &q) == 0) {
+    if (ticket && g->config.query(g->config.ctx, ticket, &q) == 0) {
         need_sweep(g);
         return;
     }
@@ -152,7 +152,7 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x)
     case ROUTE_CONTROL_PLANE: return false;
     case ROUTE_BAD: http_respond_error(x, 400, "%s", route.why); return true;
     case ROUTE_SANDBOX:
-    case ROUTE_SIGNED: ask(g, x, &route); return true;
+    case ROUTE_SIGNED: query(g, x, &route); return true;
     }
     return false;
 }
@@ -288,7 +288,7 @@ static bool take_idle(struct gateway *g, struct http_exchange *x, struct gateway
     if (a->connected)
         return true;
     route_request(http_exchange_head(x), &route);
-    ask(g, x, &route);
+    query(g, x, &route);
     return false;
 }
 

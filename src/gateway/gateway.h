@@ -2,7 +2,7 @@
 /* The connection loop's half of the gateway: takes the requests that are a sandbox's, asks the control
  * loop about them, and relays.
  *
- * One per connection loop. The control loop is reached by the ask function that the owner gives: the
+ * One per connection loop. The control loop is reached by the query function that the owner gives: the
  * query crosses to gateway_resolve there, and its answer comes back by gateway_answered with the same
  * ticket. Never blocks. */
 
@@ -17,7 +17,7 @@ struct gateway_config {
     uint64_t connect_timeout_ms;
     uint64_t agent_timeout_ms; /* for the begin of an agent's answer; 0 none */
     /* Takes over what q holds. 0, or -EAGAIN when the control loop has too much to do. */
-    int (*ask)(void *ctx, uint64_t ticket, struct gateway_query *q);
+    int (*query)(void *ctx, uint64_t ticket, struct gateway_query *q);
     void *ctx;
 };
 
