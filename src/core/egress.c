@@ -2,7 +2,7 @@
 
 #include "core/authority.h"
 #include "core/call.h"
-#include "core/egress_news.h"
+#include "core/egress_event_reader.h"
 #include "core/exec.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct egress_link {
     bool watching; /* handle is open */
     bool up;       /* it has answered on it */
     bool closing;
-    struct egress_news news;
+    struct egress_event_reader news;
     struct timer again;
     struct sandbox_obj *first, *last; /* whose policies are to be sent */
     unsigned in_flight;
@@ -392,7 +392,7 @@ static void on_watch_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     else if (n > 0 && !l->up)
         begin_life(l);
     if (n > 0)
-        egress_news_take(l->core, &l->news, buf->base, (size_t)n);
+        egress_event_reader_take(l->core, &l->news, buf->base, (size_t)n);
 }
 
 static void on_watch_written(uv_write_t *w, int status)

@@ -466,7 +466,7 @@ def main():
     write(root / "policy", POLICIES, [b""])
     write(root / "cli_session", SESSION, [b"\x07"])
     write(root / "exec_stream", SESSION, [b"\x07"])
-    write(root / "egress_news", NEWS, [b"\x07"])
+    write(root / "egress_event_reader", NEWS, [b"\x07"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 /* Units of src/core: the events of a tenant: the ring and its bounds, who follows it, what cay-egress tells. */
 #include "base/buf.h"
-#include "core/egress_news.h"
+#include "core/egress_event_reader.h"
 #include "core/events_internal.h"
 #include "core_world.h"
 
@@ -396,9 +396,9 @@ static void a_life_is_told(void **state)
 
 /* -- cay-egress -------------------------------------------------------------------------------- */
 
-static void news(struct world *w, struct egress_news *n, const char *text)
+static void news(struct world *w, struct egress_event_reader *n, const char *text)
 {
-    egress_news_take(w->core, n, text, strlen(text));
+    egress_event_reader_take(w->core, n, text, strlen(text));
 }
 
 static void line_of(const struct sandbox *s, const char *event, uint32_t gen, char out[static 1024])
@@ -414,7 +414,7 @@ static void line_of(const struct sandbox *s, const char *event, uint32_t gen, ch
 
 static void what_cay_egress_tells_is_told_on(void **state)
 {
-    static struct egress_news n;
+    static struct egress_event_reader n;
     static char junk[3 * EVENTS_LINE_MAX];
     struct world *w = *state;
     char id[IDS_SANDBOX_SIZE], line[1024];
@@ -427,7 +427,7 @@ static void what_cay_egress_tells_is_told_on(void **state)
          "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n{\"event\":\"hello\"}\n");
     line_of(s, "denial", s->gen, line);
     for (const char *p = line; *p; p++) /* byte by byte */
-        egress_news_take(w->core, &n, p, 1);
+        egress_event_reader_take(w->core, &n, p, 1);
     line_of(s, "dropped", s->gen, line);
     news(w, &n, line);
     line_of(s, "denial", s->gen + 1, line); /* another life of the slot */

@@ -7,11 +7,12 @@
 #include "core/events.h"
 
 /* Of one connection. All zero at its begin. */
-struct egress_news {
+struct egress_event_reader {
     size_t len;
     bool skip; /* to the end of a line that is longer than any of cay-egress's */
     char line[EVENTS_LINE_MAX];
 };
 
 /* The next bytes that came, the answer's head among them. */
-void egress_news_take(struct core *c, struct egress_news *news, const char *data, size_t n);
+void egress_event_reader_take(struct core *c, struct egress_event_reader *news, const char *data,
+                              size_t n);

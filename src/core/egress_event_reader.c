@@ -1,4 +1,4 @@
-#include "core/egress_news.h"
+#include "core/egress_event_reader.h"
 
 #include "core/egress_ask.h"
 #include "core/internal.h"
@@ -58,7 +58,8 @@ static void take_line(struct core *c, const char *line, size_t n)
     json_decref(o);
 }
 
-void egress_news_take(struct core *c, struct egress_news *news, const char *data, size_t n)
+void egress_event_reader_take(struct core *c, struct egress_event_reader *news, const char *data,
+                              size_t n)
 {
     while (n > 0) {
         const char *end = memchr(data, '\n', n);

@@ -2,7 +2,7 @@
  * they are cut, on which the outcome must not depend. Core is stood in for: it knows one sandbox, and writes down
  * what is made of the lines. */
 #include "core/egress_ask.h"
-#include "core/egress_news.h"
+#include "core/egress_event_reader.h"
 #include "core/internal.h"
 
 #include "fuzz.h"
@@ -70,14 +70,14 @@ void events_add_dropped(struct core *c, const char *tenant, const char *sandbox,
 /* All that was made of it; the caller frees it. NULL: nothing. */
 static char *run(const uint8_t *data, size_t size, uint32_t *seed)
 {
-    static struct egress_news news;
+    static struct egress_event_reader news;
     char *all;
 
     memset(&news, 0, sizeof(news));
     for (size_t at = 0; at < size;) {
         size_t n = seed ? fuzz_piece(seed, size - at) : size - at;
 
-        egress_news_take(NULL, &news, (const char *)data + at, n);
+        egress_event_reader_take(NULL, &news, (const char *)data + at, n);
         FUZZ_CHECK(news.len <= sizeof(news.line));
         at += n;
     }
