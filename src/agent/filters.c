@@ -201,7 +201,7 @@ static const char *allow(struct filters *f, const struct filters_task *t)
     return NULL;
 }
 
-static const char *judge(struct filters *f, const struct seccomp_notif *n)
+static const char *evaluate(struct filters *f, const struct seccomp_notif *n)
 {
     const struct seccomp_data *d = &n->data;
     bool by_prctl = d->nr == SYS_prctl;
@@ -271,7 +271,7 @@ static void on_time(uv_timer_t *timer)
     while (f->n_waiting > 0 && take_token(f)) {
         const struct seccomp_notif *n = &f->waiting[f->first];
 
-        answer(f, n, judge(f, n));
+        answer(f, n, evaluate(f, n));
         f->first = (f->first + 1) % FILTERS_WAITING_MAX;
         f->n_waiting--;
     }
@@ -282,7 +282,7 @@ static void on_time(uv_timer_t *timer)
 void filters_asked(struct filters *f, const struct seccomp_notif *n)
 {
     if (f->n_waiting == 0 && take_token(f)) {
-        answer(f, n, judge(f, n));
+        answer(f, n, evaluate(f, n));
         return;
     }
     if (f->n_waiting == FILTERS_WAITING_MAX) {

@@ -243,8 +243,8 @@ static enum err_code code_of(const char *connect)
 }
 
 /* What the stream's end means. Its time is over: the agent has killed it. */
-static void judge(struct exec_op *op, const struct err *why, int status, const char *body,
-                  size_t len)
+static void evaluate(struct exec_op *op, const struct err *why, int status, const char *body,
+                     size_t len)
 {
     const struct exec_stream *s = &op->stream;
 
@@ -269,7 +269,7 @@ static void on_end(struct core *c, const char *id, const struct err *why, int st
     struct exec_op *op = arg;
 
     op->took_ms = clock_mono_ms() - op->begun_ms;
-    judge(op, why, status, body, len);
+    evaluate(op, why, status, body, len);
     exec_op_came(op);
 }
 

@@ -12,7 +12,7 @@
 /* Refused TLS connections whose handshake is finished so that the refusal can be said inside: so many a
  * second of a sandbox; the others get the alert. A handshake costs a signature. */
 #define DENY_HANDSHAKES_PER_SECOND 20u
-/* A refused client that was told so inside TLS is cut after it: its next connection is judged anew. */
+/* A refused client that was told so inside TLS is cut after it: its next connection is evaluated anew. */
 #define DENY_CONNECTION_MS 10000u
 
 /* Notes a refusal of the flow (its rule and reason): the sandbox's ring, the log, who watches. method

@@ -293,7 +293,7 @@ struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct ta
 struct policy_verdict verdict_narrower(struct policy_verdict a, struct policy_verdict b);
 
 /* Does a policy, a sandbox's above it or a ceiling say less about some name than about all else? Then a
- * connection by address is judged only once the name that is said there is known. */
+ * connection by address is evaluated only once the name that is said there is known. */
 bool verdict_narrows_names(const struct sandbox *s);
 
 /* Or does one let out only what it names? */

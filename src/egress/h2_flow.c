@@ -125,7 +125,7 @@ static void by_policy(struct flow *f, const struct target *t, const struct h2_fl
     }
 }
 
-static void judge(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
+static void evaluate(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
 {
     struct h2_flow *hf = arg;
     struct flow *f = flow_of(hf);
@@ -237,7 +237,7 @@ int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlse
                            .server = *server,
                            .share = f->sandbox->h2,
                            .idle_ms = f->egress->config.idle_timeout_ms,
-                           .judge = judge,
+                           .evaluate = evaluate,
                            .say = say,
                            .on_moved = on_moved,
                            .on_end = on_line_end};

@@ -214,7 +214,7 @@ int h2_head_request(const struct h2_fields *f, bool ends, struct arena *a, struc
     if ((!authority && !host) || (authority && !gate_is_authority(authority)))
         return refuse(why, 400,
                       "the request has no :authority that is a host with an optional port");
-    /* The gate serves no CONNECT; here it is judged as a request like any other. */
+    /* The gate serves no CONNECT; here it is evaluated as a request like any other. */
     rc = put_head(f, connect ? "OPTIONS" : method, connect ? "/" : path,
                   authority ? authority : host, &b);
     if (rc < 0)

@@ -4,7 +4,7 @@
  * h2.c           a connection's life: start, sweep, recheck, end
  * h2_end.c       one side: socket and nghttp2 session, what its peer may send
  * h2_stream.c    a stream's life, and bytes on their way through it
- * h2_request.c   a request: judged, given its credential, sent on
+ * h2_request.c   a request: evaluated, given its credential, sent on
  * h2_response.c  an answer: searched, sent back; or made here
  * h2_pause.c     what is kept back of an answer, when its server pauses
  * h2_head.c      heads

@@ -153,15 +153,15 @@ static void hold(struct h2_stream *s, bool ends)
                                      s->id[H2_CLIENT], NULL, &go_on, 1, NULL);
 }
 
-/* -- judged ------------------------------------------------------------------------------------ */
+/* -- evaluated ------------------------------------------------------------------------------------ */
 
-static void judge(struct h2_stream *s, bool ends)
+static void evaluate(struct h2_stream *s, bool ends)
 {
     struct h2 *line = s->line;
     struct h2_verdict v = {.status = 0};
 
     buf_init(&v.body, (size_t)16 * 1024);
-    line->o.judge(line->o.arg, s->head, &s->arena, &v);
+    line->o.evaluate(line->o.arg, s->head, &s->arena, &v);
     if (v.status == 0 && v.plan.job && strcmp(s->head->method, "CONNECT") != 0) {
         s->remove = v.plan.remove;
         s->redact = TAKE_PTR(v.plan.redact);
@@ -192,7 +192,7 @@ void request_begin(struct h2_stream *s, bool ends)
         return;
     }
     s->head = head;
-    judge(s, ends);
+    evaluate(s, ends);
 }
 
 /* The client's own words in the credential's place are left out here too. */

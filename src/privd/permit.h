@@ -1,6 +1,6 @@
 #pragma once
 /* Which request is allowed in which state of the slot that it names, and the range of every field
- * that a request carries: the one place where numbers from cayd are judged. Pure functions. */
+ * that a request carries: the one place where numbers from cayd are evaluated. Pure functions. */
 
 #include "privsep/proto.h"
 

@@ -88,7 +88,7 @@ static void refuse(struct h2_verdict *v)
     FUZZ_CHECK(buf_append_str(&v->body, "{\"error\":\"no\"}") == 0);
 }
 
-static void judge(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
+static void evaluate(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
 {
     const struct inject_request r = {.credentials = credentials,
                                      .credential = strncmp(h->path, "/v1", 3) == 0    ? "bearer"
@@ -470,7 +470,7 @@ static void close_ear(struct ear *e)
 static void run(const uint8_t *bytes, size_t size)
 {
     struct script s = {bytes + 1, size - 1};
-    struct h2_options o = {.share = &w.share, .judge = judge, .say = say, .on_end = on_end};
+    struct h2_options o = {.share = &w.share, .evaluate = evaluate, .say = say, .on_end = on_end};
 
     FUZZ_CHECK(h2s_new(&w.loop, &w.all) == 0);
     open_ear(&w.ears[0], true, &o.client);

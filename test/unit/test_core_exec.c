@@ -271,7 +271,7 @@ static void nothing_starts_without_what_it_needs(void **state)
     assert_int_equal(fake_counts(w->fake).room_ends, 3);
 }
 
-static void what_an_agent_says_is_judged(void **state)
+static void what_an_agent_says_is_evaluated(void **state)
 {
     struct world *w = *state;
     char id[IDS_SANDBOX_SIZE];
@@ -420,7 +420,7 @@ int main(void)
         WORLD(output_is_handed_on_until_nobody_wants_it),
         WORLD(one_with_a_policy_has_a_room_that_ends),
         WORLD(nothing_starts_without_what_it_needs),
-        WORLD(what_an_agent_says_is_judged),
+        WORLD(what_an_agent_says_is_evaluated),
         WORLD(a_server_that_stops_answers_and_leaves_nothing),
         WORLD(a_sandbox_that_ends_takes_its_commands),
         cmocka_unit_test(signals_have_names),

@@ -501,7 +501,7 @@ static void mark(char *marks, const char *text, size_t n, const char *secret, si
 
 /* Of two letters (which are not in the cover), so that secrets begin, contain and overlap each other: exactly what stands in one is
  * written over, whatever the pieces, also by a stream that shares them or has one more. */
-static void test_redact_judged(void **state)
+static void test_redact_evaluated(void **state)
 {
     uint32_t x = 12345;
 
@@ -909,7 +909,7 @@ int main(void)
         cmocka_unit_test(test_redact_window),
         cmocka_unit_test(test_redact_is_no_oracle),
         cmocka_unit_test(test_redact_release),
-        cmocka_unit_test(test_redact_judged),
+        cmocka_unit_test(test_redact_evaluated),
         cmocka_unit_test(test_redact_common_beginning),
         cmocka_unit_test(test_signatures),
         cmocka_unit_test(test_scope),

@@ -52,7 +52,7 @@ static struct {
     struct peer client, server;
     struct credentials *credentials;
     const char *credential;
-    int judged, ends;
+    int evaluated, ends;
     bool denies, lost;
 } w;
 
@@ -71,7 +71,7 @@ static void refuse(struct h2_verdict *v, int status)
     assert_int_equal(buf_append_str(&v->body, "{\"error\":\"no\"}"), 0);
 }
 
-static void judge(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
+static void evaluate(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
 {
     const struct inject_request r = {.credentials = w.credentials,
                                      .credential = w.credential,
@@ -80,7 +80,7 @@ static void judge(void *arg, const struct http_head *h, struct arena *a, struct 
                                      .tls = true};
     struct err e;
 
-    w.judged++;
+    w.evaluated++;
     if (w.lost)
         refuse(v, 502);
     else if (strncmp(h->path, "/deny", 5) == 0)
@@ -294,7 +294,7 @@ static int32_t ask(const char *path)
 
 static int open_line(void **state)
 {
-    struct h2_options o = {.share = &w.share, .judge = judge, .say = say, .on_end = on_end};
+    struct h2_options o = {.share = &w.share, .evaluate = evaluate, .say = say, .on_end = on_end};
 
     signal(SIGPIPE, SIG_IGN);
     memset(&w, 0, sizeof(w));
@@ -364,7 +364,7 @@ static void test_request_and_answer(void **state)
     assert_string_equal(told(&w.client, denied)->rule, "no-secrets");
     assert_string_equal(told(&w.client, denied)->text, "{\"error\":\"no\"}");
     assert_int_equal(told(&w.client, other)->status, 200);
-    assert_int_equal(w.judged, 3);
+    assert_int_equal(w.evaluated, 3);
     assert_string_equal(told(&w.server, 1)->path, "/x?y=1");
     assert_string_equal(told(&w.server, 3)->path, "/z"); /* what was refused has none there */
 }
@@ -711,7 +711,7 @@ static void test_head_without_end(void **state)
     put_frames(&w.client, "\0\0\1\1\0\0\0\0\1\x82", 10, 1); /* HEADERS, not the last of it */
     put_frames(&w.client, "\0\0\1\11\0\0\0\0\1\x84", 10, 100);
     UNTIL(w.ends == 1);
-    assert_int_equal(w.judged, 0);
+    assert_int_equal(w.evaluated, 0);
 }
 
 static void test_large_heads(void **state)
@@ -735,7 +735,7 @@ static void test_large_heads(void **state)
     id = ask_with("GET", "/x", more, 3, false);
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(told(&w.client, id)->status, 200);
-    assert_int_equal(w.judged, 1);
+    assert_int_equal(w.evaluated, 1);
 }
 
 /* -- heads ------------------------------------------------------------------------------------- */
