@@ -254,10 +254,10 @@ static void answer(struct filters *f, const struct seccomp_notif *n, const char 
 
 static bool take_token(struct filters *f)
 {
-    uint64_t now = clock_mono_ms(), came = (now - f->tokens_ms) / ONE_TOKEN_MS;
+    uint64_t now = clock_mono_ms(), gained = (now - f->tokens_ms) / ONE_TOKEN_MS;
 
-    f->tokens = (uint32_t)MIN(f->tokens + came, (uint64_t)FILTERS_BURST);
-    f->tokens_ms += came * ONE_TOKEN_MS;
+    f->tokens = (uint32_t)MIN(f->tokens + gained, (uint64_t)FILTERS_BURST);
+    f->tokens_ms += gained * ONE_TOKEN_MS;
     if (f->tokens == 0)
         return false;
     f->tokens--;

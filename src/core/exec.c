@@ -80,7 +80,7 @@ void exec_op_fail_text(struct exec_op *op, enum err_code code, const char *text)
 
 /* One of the callbacks that a step waits for has come; the last goes on. When the server stops, privd ends
  * what is there, and nothing more is begun. */
-void exec_op_came(struct exec_op *op)
+void exec_op_step_done(struct exec_op *op)
 {
     if (--op->waiting > 0)
         return;
@@ -145,7 +145,7 @@ static void on_denials(struct core *c, const char *id, const struct err *why, in
         if (is_of_its_time(op, denial))
             json_array_append(op->violations, denial);
     json_decref(o);
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 static void ask_denials(struct exec_op *op)
@@ -158,7 +158,7 @@ static void ask_denials(struct exec_op *op)
     op->next = exec_room_end;
     op->waiting = 1;
     if (egress_count(c) == 0 || op->why.code != ERR_OK) {
-        exec_op_came(op);
+        exec_op_step_done(op);
         return;
     }
     if (op->room)
@@ -174,7 +174,7 @@ static void ask_denials(struct exec_op *op)
 static void on_input_closed(struct core *c, const char *id, const struct err *why, int status,
                             const char *body, size_t len, void *arg)
 {
-    exec_op_came(arg); /* a program that has not read it all, or has ended, is not a failure */
+    exec_op_step_done(arg); /* a program that has not read it all, or has ended, is not a failure */
 }
 
 static void on_input(struct core *c, const char *id, const struct err *why, int status,
@@ -189,7 +189,7 @@ static void on_input(struct core *c, const char *id, const struct err *why, int 
     if (!c->stopping && !why && op->n_fds > 0 &&
         asprintf(&r.body, "{\"process\":{\"pid\":%lld}}", (long long)op->stream.pid) > 0)
         exec_op_ask(op, &r, on_input_closed);
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 static void send_input(struct exec_op *op)
@@ -270,7 +270,7 @@ static void on_end(struct core *c, const char *id, const struct err *why, int st
 
     op->took_ms = clock_mono_ms() - op->begun_ms;
     evaluate(op, why, status, body, len);
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 void exec_op_start(struct exec_op *op)
@@ -318,7 +318,7 @@ static void on_sockets(void *arg, int *fds, size_t n, const struct err *why)
         exec_op_fail(op, why);
     else
         exec_op_keep_sockets(op, fds, n);
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 static void begin_plain(struct exec_op *op, struct sandbox_obj *o)

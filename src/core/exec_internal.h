@@ -48,7 +48,7 @@ void exec_op_fail_by_agent(struct exec_op *op, const char *what, int status, con
                            size_t len);
 
 /* One of the callbacks that a step waits for has come; the last goes on. */
-void exec_op_came(struct exec_op *op);
+void exec_op_step_done(struct exec_op *op);
 
 /* Its sandbox, in the generation that it was begun in; NULL: that has ended. */
 struct sandbox_obj *exec_op_sandbox(struct exec_op *op);

@@ -74,7 +74,7 @@ static void on_policy(void *arg, const struct sandbox *s, const struct err *why)
 
     if (why)
         exec_op_fail(op, why);
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 static void on_init(struct core *c, const char *id, const struct err *why, int status,
@@ -86,7 +86,7 @@ static void on_init(struct core *c, const char *id, const struct err *why, int s
         exec_op_fail(op, why);
     else if (status / 100 != 2)
         exec_op_fail_by_agent(op, "the command's room", status, body, len);
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 /* As create.c says it to the sandbox's own agent, but that the environment is that one's. */
@@ -123,7 +123,7 @@ static void prepare_room(struct exec_op *op)
     } else {
         free(r.body);
     }
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 static void fail_room(struct exec_op *op, int status, uint32_t stage)
@@ -156,7 +156,7 @@ static void on_room(struct core *c, const char *id, int status, const struct pri
         fail_room(op, status, m ? m->stage : PRIVSEP_STAGE_NONE);
     else
         op->room = m->u.room.number;
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 static void on_envs(struct core *c, const char *id, const struct err *why, int status,
@@ -172,7 +172,7 @@ static void on_envs(struct core *c, const char *id, const struct err *why, int s
             op, ERR_UNIMPLEMENTED,
             "the sandbox's agent does not tell its environment: it is too old for commands "
             "with a policy of their own");
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 void exec_room_begin(struct exec_op *op, struct sandbox_obj *o)
@@ -208,7 +208,7 @@ static void on_room_end(struct core *c, const char *id, int status, const struct
         close(fds[i]);
     if (status < 0 && status != -ENOENT && status != -ESTALE && !call_is_channel_error(status))
         log_warn("sandbox %s: room %u: not ended: %s", id, op->room, strerror(-status));
-    exec_op_came(op);
+    exec_op_step_done(op);
 }
 
 void exec_room_end(struct exec_op *op)
@@ -225,5 +225,5 @@ void exec_room_end(struct exec_op *op)
     }
     /* Where it cannot be told, the room has ended with its sandbox, or with the channel. */
     if (!op->room || call_privd(op->core, op->id, &m, on_room_end, op) < 0)
-        exec_op_came(op);
+        exec_op_step_done(op);
 }

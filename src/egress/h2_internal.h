@@ -47,11 +47,11 @@ struct h2_stream {
     struct redact *redact;
     struct unzip *unzip;  /* the answer's body is compressed, and has not all been passed on */
     struct frames frames; /* of a conversation's answer */
-    unsigned pause_ms; /* after which what is kept back of an answer passes; 0: only at its end */
-    uint64_t came_ms;  /* the last of it */
-    bool stalled;      /* the client did not take all, since the last pause */
-    bool begun;        /* the client has the head of its answer */
-    bool deaf;         /* what the client still sends is thrown away */
+    unsigned pause_ms;   /* after which what is kept back of an answer passes; 0: only at its end */
+    uint64_t arrived_ms; /* the last of it */
+    bool stalled;        /* the client did not take all, since the last pause */
+    bool begun;          /* the client has the head of its answer */
+    bool deaf;           /* what the client still sends is thrown away */
     size_t thrown_bytes;
     uint64_t left_ms; /* the client has its whole answer since then; 0: not yet */
 };

@@ -3,7 +3,7 @@
 /* Where the client is behind, its server may have had to wait for it: that is no pause of the server's. */
 static uint64_t due_ms(const struct h2_stream *s)
 {
-    return s->came_ms + (s->stalled ? REDACT_STALL_MS : s->pause_ms);
+    return s->arrived_ms + (s->stalled ? REDACT_STALL_MS : s->pause_ms);
 }
 
 static bool awaits(const struct h2_stream *s)
@@ -20,9 +20,9 @@ static void start(struct h2 *line, uint64_t ms)
 
 void pause_await(struct h2_stream *s)
 {
-    s->came_ms = uv_now(s->line->pause.loop);
+    s->arrived_ms = uv_now(s->line->pause.loop);
     if (awaits(s))
-        start(s->line, due_ms(s) - s->came_ms);
+        start(s->line, due_ms(s) - s->arrived_ms);
 }
 
 /* Of one stream. Returns after how long it is to be looked at again, or 0. */
@@ -32,7 +32,7 @@ static uint64_t look(struct h2_stream *s, uint64_t now)
         return 0;
     s->stalled |= s->to[H2_CLIENT].bytes.len > 0;
     if (s->to[H2_CLIENT].bytes.len > 0 || s->line->turn.waiting)
-        s->came_ms = now;
+        s->arrived_ms = now;
     if (due_ms(s) > now)
         return due_ms(s) - now;
     s->stalled = false;

@@ -338,7 +338,7 @@ static void on_status_flag(void *arg, const struct core_status *s)
     on_status(arg, s);
 }
 
-static bool status_came(struct world *w)
+static bool status_arrived(struct world *w)
 {
     return has_status;
 }
@@ -350,7 +350,7 @@ static void status_tells_with_and_without_privd(void **state)
 
     has_status = false;
     core_status(w->core, on_status_flag, &s);
-    world_run_until_true(w, status_came);
+    world_run_until_true(w, status_arrived);
     assert_true(s.privd_up && s.ready);
     assert_string_equal(s.disk_backend, "memory");
     fake_down(w->fake);
@@ -358,7 +358,7 @@ static void status_tells_with_and_without_privd(void **state)
     has_status = false;
     core_status(w->core, on_status_flag, &s);
     assert_false(has_status);
-    world_run_until_true(w, status_came);
+    world_run_until_true(w, status_arrived);
     assert_false(s.privd_up);
 }
 
