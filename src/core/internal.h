@@ -16,10 +16,10 @@
 #include <assert.h>
 #include <string.h>
 
-#define CORE_SERVER_KEY_SIZE 32
-#define CORE_TIMERS_EACH     3u /* in a sandbox_obj: end, stock_drop, sample */
-#define CORE_TIMERS_OWN      2u /* in struct core: relist, authority_again */
-#define CORE_STOCK_MAX       PRIVSEP_MAX_FDS
+#define CORE_SERVER_KEY_SIZE  32
+#define CORE_TIMERS_EACH      3u /* in a sandbox_obj: end, socket_cache_expiry, sample */
+#define CORE_TIMERS_OWN       2u /* in struct core: relist, authority_again */
+#define CORE_SOCKET_CACHE_MAX PRIVSEP_MAX_FDS
 
 struct metric_ring;
 struct metric_waiter;
@@ -56,9 +56,9 @@ struct sandbox_obj {
     void *create_arg, *kill_arg;
 
     /* sockets.c: unconnected sockets that came with a batch and were not needed yet */
-    struct timer stock_drop;
-    int stock[CORE_STOCK_MAX];
-    size_t stock_n;
+    struct timer socket_cache_expiry;
+    int socket_cache[CORE_SOCKET_CACHE_MAX];
+    size_t socket_cache_n;
     uint64_t sockets_used_ms;
 
     /* metrics.c */
@@ -288,5 +288,5 @@ void logs_free(struct sandbox_obj *o);
 /* -- sockets.c --------------------------------------------------------------------------------- */
 
 void sockets_put(struct sandbox_obj *o, int *fds, size_t n); /* takes them over */
-void sockets_drop(struct sandbox_obj *o);
-void sockets_on_drop(struct timer *t);
+void sockets_discard(struct sandbox_obj *o);
+void sockets_on_expiry(struct timer *t);

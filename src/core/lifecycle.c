@@ -156,7 +156,7 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason)
     sandbox_move(o, SANDBOX_ENDING);
     write_state(o);
     create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");
-    sockets_drop(o);
+    sockets_discard(o);
     timers_cancel(&c->timers, &o->sample);
     lifecycle_tell_privd(o);
 }

@@ -36,7 +36,7 @@ static bool enter(struct core *c, struct sandbox_obj *o)
     o->core = c;
     o->used_ms = clock_mono_ms();
     o->end.fire = on_end_timer;
-    o->stock_drop.fire = sockets_on_drop;
+    o->socket_cache_expiry.fire = sockets_on_expiry;
     o->sample.fire = metrics_on_timer;
     if (timers_reserve(&c->timers, CORE_TIMERS_EACH) < 0)
         return false;
@@ -161,7 +161,7 @@ void sandbox_free(struct sandbox_obj *o)
     logs_free(o);
     exec_rooms_free(o);
     egress_forget(o);
-    sockets_drop(o);
+    sockets_discard(o);
     timers_cancel(&c->timers, &o->end);
     timers_cancel(&c->timers, &o->sample);
     timers_release(&c->timers, CORE_TIMERS_EACH);

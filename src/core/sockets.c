@@ -1,45 +1,46 @@
 /* Sockets in a sandbox's network, for the gateway and for core's own calls. privd makes them in
- * batches; what a batch holds beyond the need of the moment is the sandbox's stock. It is dropped a
+ * batches; what a batch holds beyond the need of the moment is the sandbox's socket cache. It is dropped a
  * second after the last use, so that an idle sandbox costs cayd no descriptor. */
 
 #include "core/call.h"
 
 #include <errno.h>
 
-#define STOCK_KEEP_MS 1000u
-#define STOCK_BATCH   4u /* sockets asked for beyond the need, while in use */
+#define SOCKET_CACHE_KEEP_MS 1000u
+#define SOCKET_CACHE_BATCH   4u /* sockets asked for beyond the need, while in use */
 
 struct socket_wait {
     size_t n;
-    int fds[CORE_STOCK_MAX]; /* from the stock: answered in the next turn */
+    int fds[CORE_SOCKET_CACHE_MAX]; /* from the socket cache: answered in the next turn */
     struct err why;
     void (*done)(void *arg, int *fds, size_t n, const struct err *why);
     void *arg;
 };
 
-void sockets_drop(struct sandbox_obj *o)
+void sockets_discard(struct sandbox_obj *o)
 {
-    for (size_t i = 0; i < o->stock_n; i++)
-        close(o->stock[i]);
-    o->stock_n = 0;
-    timers_cancel(&o->core->timers, &o->stock_drop);
+    for (size_t i = 0; i < o->socket_cache_n; i++)
+        close(o->socket_cache[i]);
+    o->socket_cache_n = 0;
+    timers_cancel(&o->core->timers, &o->socket_cache_expiry);
 }
 
-void sockets_on_drop(struct timer *t)
+void sockets_on_expiry(struct timer *t)
 {
-    sockets_drop(CONTAINER_OF(t, struct sandbox_obj, stock_drop));
+    sockets_discard(CONTAINER_OF(t, struct sandbox_obj, socket_cache_expiry));
 }
 
 void sockets_put(struct sandbox_obj *o, int *fds, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (o->stock_n < CORE_STOCK_MAX)
-            o->stock[o->stock_n++] = fds[i];
+        if (o->socket_cache_n < CORE_SOCKET_CACHE_MAX)
+            o->socket_cache[o->socket_cache_n++] = fds[i];
         else
             close(fds[i]);
     }
-    if (o->stock_n)
-        timers_set(&o->core->timers, &o->stock_drop, clock_mono_ms() + STOCK_KEEP_MS);
+    if (o->socket_cache_n)
+        timers_set(&o->core->timers, &o->socket_cache_expiry,
+                   clock_mono_ms() + SOCKET_CACHE_KEEP_MS);
 }
 
 static void answer(struct socket_wait *w, int *fds, const struct err *why)
@@ -86,7 +87,7 @@ static int64_t ask_privd(struct sandbox_obj *o, struct socket_wait *w, bool in_u
 {
     struct privsep_msg m = {.op = PRIVSEP_CONNECT, .slot = o->s.slot, .gen = o->s.gen};
 
-    m.u.connect.count = (uint32_t)MIN(w->n + (in_use ? STOCK_BATCH : 0), PRIVSEP_MAX_FDS);
+    m.u.connect.count = (uint32_t)MIN(w->n + (in_use ? SOCKET_CACHE_BATCH : 0), PRIVSEP_MAX_FDS);
     return call_privd(o->core, o->s.id, &m, on_reply, w);
 }
 
@@ -106,17 +107,17 @@ void sockets_get(struct sandbox_obj *o, size_t n,
     struct core *c = o->core;
     struct socket_wait *w = make_wait(n);
     uint64_t now = clock_mono_ms();
-    bool in_use = o->sockets_used_ms && now - o->sockets_used_ms < STOCK_KEEP_MS;
+    bool in_use = o->sockets_used_ms && now - o->sockets_used_ms < SOCKET_CACHE_KEEP_MS;
     int64_t rc;
 
     w->done = done;
     w->arg = arg;
     o->sockets_used_ms = now;
-    if (o->stock_n >= n) {
-        o->stock_n -= n;
-        memcpy(w->fds, o->stock + o->stock_n, n * sizeof(int));
-        if (o->stock_n)
-            timers_set(&c->timers, &o->stock_drop, now + STOCK_KEEP_MS);
+    if (o->socket_cache_n >= n) {
+        o->socket_cache_n -= n;
+        memcpy(w->fds, o->socket_cache + o->socket_cache_n, n * sizeof(int));
+        if (o->socket_cache_n)
+            timers_set(&c->timers, &o->socket_cache_expiry, now + SOCKET_CACHE_KEEP_MS);
         core_defer(c, answer_deferred, w);
         return;
     }

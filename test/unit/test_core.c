@@ -248,7 +248,7 @@ static void a_thousand_creates_leave_nothing(void **state)
 
     memset(made, 0, sizeof(made));
     memset(killed, 0, sizeof(killed));
-    world_run_for(w, 1200); /* stocks of earlier uses are dropped */
+    world_run_for(w, 1200); /* socket caches of earlier uses are dropped */
     descriptors = world_open_descriptors();
     begun = clock_mono_us();
     for (size_t i = 0; i < ARRAY_SIZE(made); i += 50) {
