@@ -35,7 +35,7 @@ struct filters {
     uint32_t filters, processes; /* at most so many are there */
     struct grant grants[GRANTS_MAX];
     uint64_t looked_ms, told_ms, tokens_ms;
-    uint32_t tokens, untold;
+    uint32_t tokens, unannounced;
 };
 
 /* -- what processes have --------------------------------------------------------------------------- */
@@ -222,13 +222,13 @@ static void tell_refused(struct filters *f, pid_t pid, const char *why)
 {
     uint64_t now = clock_mono_ms();
 
-    f->untold++;
+    f->unannounced++;
     if (f->told_ms && now - f->told_ms < TELL_AGAIN_MS)
         return;
     logs_add(f->agent, "warn", "seccomp_filter_denied", pid,
-             "no system call filter: %s (%u refused)", why, f->untold);
+             "no system call filter: %s (%u refused)", why, f->unannounced);
     f->told_ms = now;
-    f->untold = 0;
+    f->unannounced = 0;
 }
 
 /* One whose thread was killed meanwhile is ENOENT to the kernel. */

@@ -302,13 +302,13 @@ static void entry_event(struct watch_tree *t, struct dir *d, const struct inotif
     bool is_dir = (e->mask & IN_ISDIR) != 0;
 
     if (e->mask & (IN_CREATE | IN_MOVED_TO)) {
-        bool told = (e->mask & IN_CREATE) && watch_dirs_forget(t, d, e->name, false);
+        bool reported = (e->mask & IN_CREATE) && watch_dirs_forget(t, d, e->name, false);
 
-        if (!told && d->tell && (d->to_scan || t->scanning == d))
+        if (!reported && d->tell && (d->to_scan || t->scanning == d))
             watch_dirs_remember(t, d, e->name, true);
-        if (is_dir && t->recursive && !told)
+        if (is_dir && t->recursive && !reported)
             directory_arrived(t, d, e);
-        if (!told)
+        if (!reported)
             tell(t, WATCH_CREATE, d, e->name);
     }
     if (e->mask & IN_MOVED_FROM) {

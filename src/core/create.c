@@ -170,7 +170,7 @@ static void done_with(struct sandbox_obj *o)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_asked, o->s.template_id, o->s.template_asked);
     timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
-    o->told = true;
+    o->announced = true;
     events_add(o->core, o->s.tenant, EVENT_SANDBOX_CREATED, o->s.id,
                json_pack("{s:s}", "templateID", o->s.template_id));
     if (!o->s.has_authority)

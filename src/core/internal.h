@@ -78,7 +78,7 @@ struct sandbox_obj {
 
     struct exec_room *rooms; /* exec.c: whose policies are to be in force */
 
-    bool told;              /* events: somebody may know of it, so that its end is told too */
+    bool announced;         /* events: somebody may know of it, so that its end is told too */
     const char *end_reason; /* a literal, in the words of docs/events.md; NULL: nobody knows */
 };
 

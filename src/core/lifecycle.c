@@ -174,7 +174,7 @@ void lifecycle_ended(struct sandbox_obj *o, const char *reason)
     sandbox_move(o, SANDBOX_ENDED);
     if (store_sandbox_delete(o->core->store, o->s.id, &e) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, e.text);
-    if (o->told)
+    if (o->announced)
         events_add(o->core, o->s.tenant, EVENT_SANDBOX_ENDED, o->s.id,
                    json_pack("{s:s}", "reason", o->end_reason ? o->end_reason : "unknown"));
     if (done)
@@ -252,7 +252,7 @@ static void begin(struct sandbox_obj *o)
 {
     const struct life *life = sandbox_life(o);
 
-    o->told = life->at_start != LIFE_START_UNDO;
+    o->announced = life->at_start != LIFE_START_UNDO;
     switch (life->at_start) {
     case LIFE_START_RUN:
         o->known_to_privd = true;

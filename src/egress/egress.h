@@ -192,12 +192,12 @@ struct sandbox {
     uint64_t allowed, denied, requests_total;
     struct denial *denials; /* ring of DENIALS_MAX, made with the first */
     size_t denials_next, denials_count;
-    struct rate patient;  /* forward.c: requests over the rate whose connections stay */
-    struct rate recorded; /* audit.c: refusals that have a record of their own */
-    uint64_t unrecorded;  /* and that were only counted */
-    struct rate told;     /* tell.c: refusals that cayd was told of */
-    uint64_t untold;      /* and that were only counted */
-    uint64_t round;       /* of privd's hellos that told it: see registry_sync */
+    struct rate patient;   /* forward.c: requests over the rate whose connections stay */
+    struct rate recorded;  /* audit.c: refusals that have a record of their own */
+    uint64_t unrecorded;   /* and that were only counted */
+    struct rate announced; /* tell.c: refusals that cayd was told of */
+    uint64_t unannounced;  /* and that were only counted */
+    uint64_t round;        /* of privd's hellos that told it: see registry_sync */
 };
 
 /* What another module adds. Every one may be NULL: then TLS that has to be read is refused with that

@@ -263,12 +263,12 @@ static bool say_goodbye(struct h2 *line)
 {
     nghttp2_session *client = line->end[H2_CLIENT].session;
 
-    if (!line->draining || line->told)
+    if (!line->draining || line->announced)
         return false;
     for (const struct h2_stream *s = line->streams; s; s = s->next)
         if (s->open[H2_CLIENT] && s->to[H2_CLIENT].ended && !s->to[H2_CLIENT].left)
             return false;
-    line->told = true;
+    line->announced = true;
     (void)nghttp2_submit_goaway(client, NGHTTP2_FLAG_NONE,
                                 nghttp2_session_get_last_proc_stream_id(client), line->drain_code,
                                 NULL, 0);

@@ -94,8 +94,8 @@ struct h2 {
     size_t grown_bytes; /* likewise */
     uint64_t linger_ms; /* the client was told the last thing then; 0: not yet */
     uint32_t drain_code;
-    bool told;     /* the client knows that it is */
-    bool draining; /* no new streams */
+    bool announced; /* the client knows that it is */
+    bool draining;  /* no new streams */
     bool pumping, dead, closed;
     struct turn turn; /* of what is searched */
 };

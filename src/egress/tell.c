@@ -121,8 +121,8 @@ static void say(struct tell *t, const char *event, const struct sandbox *s, json
 
 static void say_dropped(struct tell *t, struct sandbox *s)
 {
-    say(t, "dropped", s, json_pack("{s:I}", "count", (json_int_t)s->untold));
-    s->untold = 0;
+    say(t, "dropped", s, json_pack("{s:I}", "count", (json_int_t)s->unannounced));
+    s->unannounced = 0;
 }
 
 /* As long as somebody who watches does not read, it is only counted. */
@@ -135,12 +135,12 @@ static void on_tick(uv_timer_t *timer)
     cut_stuck(t);
     for (uint32_t slot = 0; (s = registry_next(t->egress, &slot));) {
         if (!watched)
-            s->untold = 0; /* cayd is away: nobody is there to be told */
-        if (s->untold && !full) {
+            s->unannounced = 0; /* cayd is away: nobody is there to be told */
+        if (s->unannounced && !full) {
             say_dropped(t, s);
             is_watched(t, &full);
         }
-        left |= s->untold > 0;
+        left |= s->unannounced > 0;
     }
     if (!left && !full)
         uv_timer_stop(timer);
@@ -154,29 +154,29 @@ void tell_denial(struct egress *eg, struct sandbox *s, const struct denial *d)
 
     if (!t || !is_watched(t, &full))
         return;
-    if (!full && whole->untold == 0 && rate_take(&whole->told, TELL_PER_SECOND)) {
+    if (!full && whole->unannounced == 0 && rate_take(&whole->announced, TELL_PER_SECOND)) {
         say(t, "denial", whole, deny_json(d));
         return;
     }
-    whole->untold++;
+    whole->unannounced++;
     if (!uv_is_active((uv_handle_t *)&t->tick))
         uv_timer_start(&t->tick, on_tick, TICK_MS, TICK_MS);
 }
 
 bool tell_ask(struct egress *eg, struct sandbox *s, json_t *question)
 {
-    bool full = false, told = eg->tell && is_watched(eg->tell, &full) && !full && question &&
-                              rate_take(&s->told, TELL_PER_SECOND);
+    bool full = false, announced = eg->tell && is_watched(eg->tell, &full) && !full && question &&
+                                   rate_take(&s->announced, TELL_PER_SECOND);
 
-    if (told)
+    if (announced)
         say(eg->tell, "ask", s, json_incref(question));
     json_decref(question);
-    return told;
+    return announced;
 }
 
 void tell_end(struct egress *eg, struct sandbox *s)
 {
-    if (eg->tell && s->untold)
+    if (eg->tell && s->unannounced)
         say_dropped(eg->tell, s);
 }
 

@@ -155,16 +155,16 @@ static void tell_slice(void *arg)
     struct privd *p = c->privd;
     struct privsep_msg done = {.op = PRIVSEP_EGRESS_SYNC};
     uint32_t end = MIN(c->next + SLICE_SLOTS, p->options.slots_max);
-    int told = 0;
+    int n_announced = 0;
 
-    for (; c->next < end && told < SLICE_SANDBOXES; c->next++) {
+    for (; c->next < end && n_announced < SLICE_SANDBOXES; c->next++) {
         struct slot *s = &p->slots[c->next];
 
         if (channel_of(p, s) != c || !is_somebodys(s))
             continue;
         if (tell_one(c, s) < 0)
             return; /* the peer is gone */
-        told++;
+        n_announced++;
     }
     if (c->next < p->options.slots_max)
         loop_arm(&p->loop, &c->timer, TURN_MS, tell_slice, c);

@@ -163,15 +163,15 @@ static void what_is_beyond_the_rate_is_counted(void **state)
     refuse(w, quiet);
     read_until(w, 10001);
     assert_true(w->told >= TELL_PER_SECOND + 1 && w->dropped > 0);
-    assert_int_equal(s->untold, 0);
-    assert_int_equal(quiet->untold, 0);
+    assert_int_equal(s->unannounced, 0);
+    assert_int_equal(quiet->unannounced, 0);
 }
 
 static void a_watcher_that_does_not_read_makes_nothing_grow(void **state)
 {
     struct sandbox *all[SANDBOXES];
     struct world *w = *state;
-    int64_t untold = 0;
+    int64_t unannounced = 0;
 
     for (uint32_t i = 0; i < SANDBOXES; i++)
         all[i] = sandbox(w, i);
@@ -182,9 +182,9 @@ static void a_watcher_that_does_not_read_makes_nothing_grow(void **state)
         uv_run(&w->loop, UV_RUN_NOWAIT);
     }
     for (uint32_t i = 0; i < SANDBOXES; i++)
-        untold += (int64_t)all[i]->untold;
+        unannounced += (int64_t)all[i]->unannounced;
     /* By the rate alone 20 each would have been told. */
-    assert_true(untold > (int64_t)SANDBOXES * (50 - TELL_PER_SECOND));
+    assert_true(unannounced > (int64_t)SANDBOXES * (50 - TELL_PER_SECOND));
     read_until(w, 50 * (int64_t)SANDBOXES);
     assert_true(w->told > 0);
 }
@@ -208,7 +208,7 @@ static void without_a_watcher_nothing_is_kept(void **state)
 
     for (unsigned i = 0; i < 1000; i++)
         refuse(w, s);
-    assert_int_equal(s->untold, 0);
+    assert_int_equal(s->unannounced, 0);
     watch(w);
     refuse(w, s);
     read_until(w, 1);
