@@ -1,7 +1,7 @@
 #include "agent/boot.h"
 
 #include "base/io.h"
-#include "base/without.h"
+#include "base/test_bypass.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -57,9 +57,9 @@ enum err_code boot_read(struct agent *a, struct err *e)
     a->room = boot.room != 0;
     a->filters_max = boot.filters;
 #ifdef CAY_TEST_SWITCHES
-    without_bits = boot.flags;
+    test_bypass_bits = boot.flags;
 #endif
-    a->has_key = !WITHOUT(AGENT_KEY); /* boot_claim brings it, before anything is served */
+    a->has_key = !TEST_BYPASS(AGENT_KEY); /* boot_claim brings it, before anything is served */
     return ERR_OK;
 }
 
@@ -109,7 +109,7 @@ static int close_the_rest(const struct agent *a)
 
     if (fcntl(AGENT_LISTENER_FD, F_GETFD) >= 0 && io_set_cloexec(AGENT_LISTENER_FD, true) < 0)
         return -EIO;
-    if (WITHOUT(DESCRIPTORS))
+    if (TEST_BYPASS(DESCRIPTORS))
         return 0;
     if ((first < AGENT_LISTENER_FD &&
          syscall(SYS_close_range, first, AGENT_LISTENER_FD - 1, 0) < 0) ||
@@ -137,7 +137,7 @@ static int raise_all_permitted(void)
 
 static int become_agent(void)
 {
-    if (getuid() == 0 && !WITHOUT(AGENT_UID) &&
+    if (getuid() == 0 && !TEST_BYPASS(AGENT_UID) &&
         (prctl(PR_SET_KEEPCAPS, 1L, 0L, 0L, 0L) < 0 || syscall(SYS_setgroups, 0, NULL) < 0 ||
          syscall(SYS_setresgid, AGENT_UID, AGENT_UID, AGENT_UID) < 0 ||
          syscall(SYS_setresuid, AGENT_UID, AGENT_UID, AGENT_UID) < 0))
@@ -174,7 +174,7 @@ enum err_code boot_confine(const struct agent *a, struct err *e)
     if ((ret = bound_children(a->spawn.caps)) < 0)
         return err_set_sys(e, ERR_INTERNAL, ret, "bounding the capabilities of children");
     /* After the change of uid, which sets it to the machine's default. */
-    if (prctl(PR_SET_DUMPABLE, WITHOUT(UNDUMPABLE) ? 1L : 0L, 0L, 0L, 0L) < 0)
+    if (prctl(PR_SET_DUMPABLE, TEST_BYPASS(UNDUMPABLE) ? 1L : 0L, 0L, 0L, 0L) < 0)
         return err_set_sys(e, ERR_INTERNAL, errno, "becoming undumpable");
     return ERR_OK;
 }

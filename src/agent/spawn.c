@@ -1,6 +1,6 @@
 #include "agent/spawn.h"
 
-#include "base/without.h"
+#include "base/test_bypass.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static int set_up_descriptors(const struct spawn_request *r)
     for (int i = 0; i < 3; i++)
         if (dup2(r->fds[i], i) < 0)
             return -errno;
-    if (!WITHOUT(DESCRIPTORS) && syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+    if (!TEST_BYPASS(DESCRIPTORS) && syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         return -errno;
     return 0;
 }

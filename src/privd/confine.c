@@ -2,8 +2,8 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/test_bypass.h"
 #include "base/util.h"
-#include "base/without.h"
 #include "sys/caps.h"
 #include "sys/filter_host.h"
 
@@ -70,7 +70,7 @@ static int set_login_uid(void)
 {
     char text[32];
 
-    if (WITHOUT(LOGIN_UID))
+    if (TEST_BYPASS(LOGIN_UID))
         return 0;
     if (io_read_text_at(AT_FDCWD, "/proc/self/loginuid", text, sizeof(text)) < 0)
         return 0; /* a kernel without audit */

@@ -1,6 +1,6 @@
 #include "privd/options.h"
 
-#include "base/without.h"
+#include "base/test_bypass.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -119,7 +119,7 @@ static int parse_one(const char *arg, struct options *out)
 {
 #ifdef CAY_TEST_SWITCHES
     if (strncmp(arg, "--without=", 10) == 0)
-        return without_add(arg + 10);
+        return test_bypass_add(arg + 10);
 #endif
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         size_t n = strlen(rows[i].name);

@@ -33,7 +33,7 @@ static int lower_limit(int resource, rlim_t value)
 
 static int set_limits(void)
 {
-    if (WITHOUT(RLIMITS))
+    if (TEST_BYPASS(RLIMITS))
         return 0;
     /* 1, not 0: a core_pattern that pipes into a program runs that program as the host's root, and the
      * kernel ignores the limit then, but takes 1 as "never" (fs/coredump.c). The system call filter
@@ -88,7 +88,7 @@ static int place_fds(const struct inside *in, int *agent_fd, int *status_fd)
     for (int i = 0; rc == 0 && i < in->n_cgroup_fds; i++)
         rc = place(cgroups[i], AGENT_CGROUP_FD_FIRST + i);
     unsigned first = (unsigned)(AGENT_CGROUP_FD_FIRST + in->n_cgroup_fds);
-    if (rc == 0 && !WITHOUT(DESCRIPTORS) && close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+    if (rc == 0 && !TEST_BYPASS(DESCRIPTORS) && close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         rc = -errno;
     return rc;
 }
@@ -124,7 +124,7 @@ static int set_up_tree(const struct inside *in)
 static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
 {
     int agent_fd = -1, listener_fd = -1;
-    uid_t agent_uid = WITHOUT(AGENT_UID) ? 0 : AGENT_UID;
+    uid_t agent_uid = TEST_BYPASS(AGENT_UID) ? 0 : AGENT_UID;
 
     umask(022);
     *stage = PRIVSEP_STAGE_MOUNTS;

@@ -1,7 +1,7 @@
 #pragma once
 /* What the runtime's files share. Private to the runtime. */
 
-#include "base/without.h"
+#include "base/test_bypass.h"
 #include "runtime/disk.h"
 #include "runtime/runtime.h"
 #include "sys/caps.h"
@@ -43,13 +43,13 @@ struct runtime {
 /* What is in force: the above, but for positive controls in test builds. */
 static inline uint64_t runtime_agent_caps(void)
 {
-    return WITHOUT(CAPABILITIES) ? ~UINT64_C(0) : RUNTIME_AGENT_CAPS;
+    return TEST_BYPASS(CAPABILITIES) ? ~UINT64_C(0) : RUNTIME_AGENT_CAPS;
 }
 
 static inline uint64_t runtime_child_caps(void)
 {
     uint64_t all = runtime_agent_caps(), own = RUNTIME_AGENT_CAPS & ~RUNTIME_CHILD_CAPS;
-    return WITHOUT(SUPERSET) ? all : all & ~own;
+    return TEST_BYPASS(SUPERSET) ? all : all & ~own;
 }
 
 /* Template layers and the host's /usr are mounted with these. */

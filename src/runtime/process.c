@@ -56,7 +56,7 @@ static int open_lower(const struct start_args *a, int userns_fd, struct inside *
 static int limit_layer(const struct start_args *a)
 {
     struct disk *disk = &a->rt->disk;
-    uint64_t bytes = WITHOUT(DISK_LIMIT) ? 0 : a->start->limits.disk_bytes;
+    uint64_t bytes = TEST_BYPASS(DISK_LIMIT) ? 0 : a->start->limits.disk_bytes;
     return disk->backend->layer_limit(disk, a->slot->number, a->slot->gen, bytes);
 }
 
@@ -83,7 +83,7 @@ static bool is_shown(size_t device)
 {
     bool usual = device < INSIDE_DEVICES_USUAL;
 
-    return (usual && WITHOUT(OWN_NODES)) || (!usual && WITHOUT(DEVICES));
+    return (usual && TEST_BYPASS(OWN_NODES)) || (!usual && TEST_BYPASS(DEVICES));
 }
 
 static int open_host_devices(struct inside *in)
@@ -111,7 +111,7 @@ static int open_stage(const struct start_args *a, struct inside *in)
     if (in->stage_fd < 0)
         return in->stage_fd;
     /* NOLINTNEXTLINE(misc-redundant-expression): both are false but in test builds */
-    return WITHOUT(DEVICES) || WITHOUT(OWN_NODES) ? open_host_devices(in) : 0;
+    return TEST_BYPASS(DEVICES) || TEST_BYPASS(OWN_NODES) ? open_host_devices(in) : 0;
 }
 
 /* A limit of all processors, or more, holds nobody back, but costs: for each that is set, the kernel walks
@@ -132,7 +132,7 @@ static int set_limits(const struct start_args *a)
         .memory_bytes = l->memory_bytes ? l->memory_bytes + RUNTIME_RESERVE_MEMORY_BYTES : 0,
         .pids = l->pids ? l->pids + RUNTIME_RESERVE_PIDS : 0,
         .cpu_milli = cpu_limit(a->rt, whole_cpu)};
-    if (WITHOUT(LIMITS))
+    if (TEST_BYPASS(LIMITS))
         return 0;
     int rc = cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WHOLE, &whole);
     return rc < 0 ? rc : cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WORK, &work);
@@ -151,7 +151,7 @@ int process_write_boot(const struct process_boot *b, const struct filter *filter
         .filters = filters,
     };
 #ifdef CAY_TEST_SWITCHES
-    boot.flags = without_bits;
+    boot.flags = test_bypass_bits;
 #endif
     return io_write_full(b->own_fd, &boot, sizeof(boot)); /* fits the socket's buffer */
 }
@@ -193,15 +193,16 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
 static int enter_slot(const struct start_args *a)
 {
     int rc = ns_enter(a->slot->userns_fd, CLONE_NEWUSER);
-    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
+    if (rc == 0 && !TEST_BYPASS(NETWORK_NAMESPACE))
         rc = ns_enter(a->slot->netns_fd, CLONE_NEWNET);
     return rc == 0 ? ns_become(0, 0) : rc;
 }
 
 static uint64_t namespaces(void)
 {
-    return CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS | (WITHOUT(IPC_NAMESPACE) ? 0 : CLONE_NEWIPC) |
-           (WITHOUT(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP);
+    return CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS |
+           (TEST_BYPASS(IPC_NAMESPACE) ? 0 : CLONE_NEWIPC) |
+           (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP);
 }
 
 /* End of file: exec has closed it. */

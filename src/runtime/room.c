@@ -67,7 +67,7 @@ static int take_covers(int proc_fd, struct covers *c)
 static int put_covers(int proc_fd, const struct covers *c)
 {
     for (size_t i = 0; i < ARRAY_SIZE(c->fds); i++) {
-        if (c->fds[i] < 0 || (WITHOUT(MASKS) && i < ROOTFS_PROC_MASKED))
+        if (c->fds[i] < 0 || (TEST_BYPASS(MASKS) && i < ROOTFS_PROC_MASKED))
             continue;
         CLEANUP_CLOSE int target = mnt_open_beneath(proc_fd, cover_path(i), O_PATH, 0);
         int rc = target < 0 ? target : mnt_attach(c->fds[i], target, "");
@@ -192,7 +192,7 @@ static void hide_arguments(void)
 static int enter_sandbox(const struct room_args *a)
 {
     return ns_enter(a->pidfd, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS |
-                                  (WITHOUT(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
+                                  (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
 }
 
 /* In the sandbox's pid namespace: makes PID 1 of the room, one below (the kernel makes no pid namespace for
@@ -318,7 +318,7 @@ int process_room_begin(struct runtime *rt, const struct runtime_room *room, stru
                        int *boot_fd)
 {
     struct room_args args = {.rt = rt, .room = room};
-    if (WITHOUT(NETWORK_NAMESPACE))
+    if (TEST_BYPASS(NETWORK_NAMESPACE))
         return -EOPNOTSUPP;
     if (room->slot >= rt->slots_max || room->pidfd < 0)
         return -EINVAL;

@@ -192,7 +192,7 @@ static int attach_host_device(const struct build *b, size_t i)
 
 static int make_devices(const struct build *b)
 {
-    if (WITHOUT(DEVICES) && mkdirat(b->dev_fd, "net", 0755) < 0)
+    if (TEST_BYPASS(DEVICES) && mkdirat(b->dev_fd, "net", 0755) < 0)
         return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(inside_devices); i++) {
         int rc = b->in->device_fds[i] >= 0  ? attach_host_device(b, i)
@@ -232,7 +232,7 @@ int rootfs_new_terminals(unsigned max)
         {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", number}, {"gid", "5"}, {NULL, NULL}};
     const struct mnt_option usual[] = {
         {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", number}, {NULL, NULL}};
-    const struct mnt_option *options = WITHOUT(MASKS) ? tty : usual;
+    const struct mnt_option *options = TEST_BYPASS(MASKS) ? tty : usual;
 
     snprintf(number, sizeof(number), "%u", max);
 
@@ -286,7 +286,7 @@ static int make_empty(const struct build *b)
 static int mask(const struct build *b, int dir_fd, const char *path)
 {
     struct stat st;
-    if (WITHOUT(MASKS))
+    if (TEST_BYPASS(MASKS))
         return 0;
     if (fstatat(dir_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT || errno == EACCES ? 0 : -errno;
@@ -297,7 +297,7 @@ static int mask(const struct build *b, int dir_fd, const char *path)
 
 int rootfs_make_read_only(int dir_fd, const char *path)
 {
-    if (WITHOUT(READ_ONLY))
+    if (TEST_BYPASS(READ_ONLY))
         return 0;
     CLEANUP_CLOSE int copy = mnt_clone(dir_fd, path, STRICT | MOUNT_ATTR_RDONLY);
     if (copy < 0)
@@ -353,17 +353,17 @@ int rootfs_set_sysctls(int proc_fd)
 {
     int rc = 0;
     /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
-    if (!WITHOUT(USERNS_LIMIT))
+    if (!TEST_BYPASS(USERNS_LIMIT))
         rc = io_write_text_at(proc_fd, "sys/user/max_user_namespaces", "0");
     /* A socket that a program hands on keeps its room's network alive: so many may be there, with what each of them
      * may hold (docs/kernel-pools.md). Eight rooms live at a time; what ended goes a moment later. */
     if (rc == 0)
         rc = io_write_text_at(proc_fd, "sys/user/max_net_namespaces", NETWORKS_MAX);
     /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
-    if (rc < 0 || WITHOUT(NETWORK_NAMESPACE))
+    if (rc < 0 || TEST_BYPASS(NETWORK_NAMESPACE))
         return rc;
     rc = io_write_text_at(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
-    if (rc < 0 || WITHOUT(NETWORK_BOUNDS))
+    if (rc < 0 || TEST_BYPASS(NETWORK_BOUNDS))
         return rc;
     return bound_network(proc_fd);
 }
@@ -397,18 +397,19 @@ static int show_sys(const struct build *b)
 /* Only in test builds, to show what it would give away without masks, or to be written to. */
 static bool shows_real_sys(void)
 {
-    if (WITHOUT(MASKS))
+    if (TEST_BYPASS(MASKS))
         return true;
-    return WITHOUT(READ_ONLY);
+    return TEST_BYPASS(READ_ONLY);
 }
 
 static int mount_sys(struct build *b)
 {
     if (!shows_real_sys())
         return show_sys(b);
-    if (WITHOUT(NETWORK_NAMESPACE)) /* sysfs needs one that is owned by the own user namespace */
+    if (TEST_BYPASS(
+            NETWORK_NAMESPACE)) /* sysfs needs one that is owned by the own user namespace */
         return 0;
-    b->sys_fd = mnt_new("sysfs", NULL, STRICT | (WITHOUT(READ_ONLY) ? 0 : MOUNT_ATTR_RDONLY));
+    b->sys_fd = mnt_new("sysfs", NULL, STRICT | (TEST_BYPASS(READ_ONLY) ? 0 : MOUNT_ATTR_RDONLY));
     int rc = b->sys_fd < 0 ? b->sys_fd : attach_at(b->sys_fd, b->root_fd, "sys");
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(sys_masked); i++)
         rc = mask(b, b->sys_fd, sys_masked[i]);

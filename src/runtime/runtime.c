@@ -72,7 +72,7 @@ static int load_agent(const char *path)
     if (rc < 0)
         return rc;
     int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    if (fchmod(fd, WITHOUT(UNREADABLE) ? 0555 : 0111) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
+    if (fchmod(fd, TEST_BYPASS(UNREADABLE) ? 0555 : 0111) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
         return -errno;
     return TAKE_FD(fd);
 }
@@ -369,7 +369,7 @@ static int open_listeners(void *arg)
 
 int runtime_listeners(const struct runtime *rt, int pidfd, int fds[static PRIVSEP_EGRESS_FDS])
 {
-    if (WITHOUT(NETWORK_NAMESPACE))
+    if (TEST_BYPASS(NETWORK_NAMESPACE))
         return -EOPNOTSUPP; /* they would stand in the host's own */
     return within(pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_listeners, fds);
 }

@@ -47,10 +47,10 @@ int process_collect(struct task *t, struct task_result *result, uint32_t *stage)
 int process_set_up_network(void)
 {
     int rc = ns_become(0, 0);
-    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE))
+    if (rc == 0 && !TEST_BYPASS(NETWORK_NAMESPACE))
         rc = netlink_setup_loopback();
     /* NOLINTNEXTLINE(misc-redundant-expression): both are false but in test builds */
-    if (rc == 0 && !WITHOUT(NETWORK_NAMESPACE) && !WITHOUT(NETWORK_RULES))
+    if (rc == 0 && !TEST_BYPASS(NETWORK_NAMESPACE) && !TEST_BYPASS(NETWORK_RULES))
         rc = nft_setup_proxied(EGRESS_TCP_PORT, EGRESS_UDP_PORT);
     return rc;
 }
@@ -71,9 +71,9 @@ NORETURN static void run_network(int pipe_fd)
  * parent-death signal from us: it is set again. */
 pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd)
 {
-    if (WITHOUT(NETWORK_NAMESPACE))
+    if (TEST_BYPASS(NETWORK_NAMESPACE))
         flags &= ~(uint64_t)CLONE_NEWNET;
-    if (WITHOUT(OWN_COUNTS))
+    if (TEST_BYPASS(OWN_COUNTS))
         uid = 0;
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
         setresgid((gid_t)-1, uid, (gid_t)-1) < 0 || setresuid((uid_t)-1, uid, (uid_t)-1) < 0)

@@ -2,7 +2,7 @@
 
 #include "base/ids.h"
 #include "base/io.h"
-#include "base/without.h"
+#include "base/test_bypass.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -435,7 +435,7 @@ int filter_install(const struct filter *f, int *listener_fd)
     *listener_fd = -1;
     /* The argument filter last: it refuses further filters, and the allow list lets this call through. */
     for (int i = 0; i < FILTER_PROGRAMS; i++) {
-        if (WITHOUT(SECCOMP) || (i > 0 && WITHOUT(SECCOMP_ARGUMENTS)))
+        if (TEST_BYPASS(SECCOMP) || (i > 0 && TEST_BYPASS(SECCOMP_ARGUMENTS)))
             continue;
         long rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, i > 0 ? LISTEN : 0,
                           &f->programs[i]);

@@ -1,6 +1,6 @@
 #include "sys/filter_host.h"
 
-#include "base/without.h"
+#include "base/test_bypass.h"
 
 #include <errno.h>
 #include <linux/audit.h>
@@ -99,7 +99,7 @@ int filter_host_install(enum filter_host which)
     struct sock_filter code[PROGRAM_MAX];
     struct sock_fprog program = {.filter = code};
 
-    if (WITHOUT(SECCOMP))
+    if (TEST_BYPASS(SECCOMP))
         return 0;
     program.len = which == FILTER_HOST_JOB
                       ? write_program(code, job_denied, ARRAY_SIZE(job_denied))

@@ -24,7 +24,7 @@ switching off every defence that can be switched off was not enough, since the u
 stands in the way: then the control is the machine's root outside of any sandbox (processes of the test stand
 for PID 1, and all is in namespaces of the test's own, so that nothing can be hurt and no packet can leave).
 
-The switches are in builds with `-Dtest_switches=true` only (`src/base/without.h`).
+The switches are in builds with `-Dtest_switches=true` only (`src/base/test_bypass.h`).
 """
 
 

@@ -1,4 +1,4 @@
-"""The switches that take a defence away (src/base/without.h) are in test builds only."""
+"""The switches that take a defence away (src/base/test_bypass.h) are in test builds only."""
 
 import pathlib
 import subprocess
