@@ -24,7 +24,7 @@ struct gateway {
 };
 
 /* What a relay needs to find again; in the exchange's arena. */
-struct passage {
+struct relay_context {
     struct gateway *gateway;
     char id[IDS_SANDBOX_SIZE];
     uint32_t gen;
@@ -161,7 +161,7 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x)
 
 static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
-    const struct passage *p = arg;
+    const struct relay_context *p = arg;
 
     if (p->port == AGENT_PORT && why->code == ERR_TIMEOUT)
         answer_stuck(x, p->id, why->text);
@@ -176,7 +176,7 @@ static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
 
 static void on_reusable(int fd, void *arg)
 {
-    const struct passage *p = arg;
+    const struct relay_context *p = arg;
 
     idle_put(&p->gateway->idle, p->id, p->gen, fd, clock_mono_ms());
     need_sweep(p->gateway);
@@ -198,7 +198,7 @@ static int connect_port(int fd, uint16_t port)
 /* Calls of the agent whose answer may come long after the request: they work on whole trees. */
 #define LONG_CALL_FACTOR 20
 
-static uint64_t head_timeout_ms(const struct http_exchange *x, const struct passage *p)
+static uint64_t head_timeout_ms(const struct http_exchange *x, const struct relay_context *p)
 {
     static const char *const long_calls[] = {"/filesystem.Filesystem/Remove",
                                              "/filesystem.Filesystem/Move", "/files/compose"};
@@ -212,7 +212,7 @@ static uint64_t head_timeout_ms(const struct http_exchange *x, const struct pass
     return ms;
 }
 
-static void relay(struct http_exchange *x, struct passage *p, int fd, bool connecting)
+static void relay(struct http_exchange *x, struct relay_context *p, int fd, bool connecting)
 {
     static const char *const remove_agent[] = {AGENT_KEY_HEADER,      ROUTE_HEADER_ID,
                                                ROUTE_HEADER_PORT,     ACCESS_TOKEN_HEADER,
@@ -247,7 +247,7 @@ static void relay(struct http_exchange *x, struct passage *p, int fd, bool conne
 
 static void pass(struct gateway *g, struct http_exchange *x, struct gateway_answer *a)
 {
-    struct passage *p = arena_alloc(http_exchange_arena(x), sizeof(*p));
+    struct relay_context *p = arena_alloc(http_exchange_arena(x), sizeof(*p));
     int fd = TAKE_FD(a->fd), rc = 0;
 
     if (!p) {
