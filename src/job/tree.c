@@ -133,7 +133,7 @@ static int copy_file(const char *from, const char *to, mode_t mode, struct copy 
     CLEANUP_CLOSE int out = -1;
 
     if (in < 0)
-        return -errno;
+        return errno == ENOENT ? 0 : -errno;
     (void)unlink(to);
     out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (out < 0 || fchmod(out, mode & 0755) < 0)
@@ -147,7 +147,7 @@ static int copy_link(const char *from, const char *to)
     ssize_t n = readlink(from, target, sizeof(target) - 1);
 
     if (n < 0)
-        return -errno;
+        return errno == ENOENT ? 0 : -errno;
     target[n] = '\0';
     return tree_put_link(to, target);
 }

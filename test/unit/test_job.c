@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -115,6 +116,44 @@ static void what_not_everybody_may_read_is_not_copied(void **state)
     assert_int_equal(readlink("to/link", text, sizeof(text)), 13);
     assert_int_equal(tree_copy("absent", "to2"), 0);
     assert_false(exists("to2"));
+}
+
+/* Makes and removes files and links of from/ until it is killed. */
+static void change_all_the_time(void)
+{
+    for (;;)
+        for (unsigned i = 0; i < 128; i++) {
+            char path[32];
+            int fd;
+
+            snprintf(path, sizeof(path), "from/%u", i % 64);
+            if (i >= 64)
+                (void)unlink(path);
+            else if (i % 2)
+                (void)!symlink("target", path);
+            else if ((fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) >= 0)
+                close(fd);
+        }
+}
+
+/* A package manager removes files of the host while they are copied: they are left out. */
+static void files_that_vanish_meanwhile_are_left_out(void **state)
+{
+    int failed = 0;
+    pid_t pid;
+
+    assert_int_equal(mkdir("from", 0755), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        change_all_the_time();
+    for (unsigned i = 0; i < 500 && failed == 0; i++) {
+        failed = tree_copy("from", "to");
+        assert_int_equal(tree_remove("to"), 0);
+    }
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(failed, 0);
 }
 
 /* A set-id bit of the host's does not travel. */
@@ -365,6 +404,7 @@ int main(void)
         IN_DIRECTORY(removing_follows_no_link),
         IN_DIRECTORY(a_link_is_removed_not_what_it_leads_to),
         IN_DIRECTORY(what_not_everybody_may_read_is_not_copied),
+        IN_DIRECTORY(files_that_vanish_meanwhile_are_left_out),
         IN_DIRECTORY(modes_are_bounded),
         IN_DIRECTORY(writing_replaces_links),
         IN_DIRECTORY(a_template_is_there_when_it_is_whole),
