@@ -177,7 +177,10 @@ static void on_end(void *arg, uint32_t events)
     forget(j);
     if (j->kind != JOB_SWEEP) {
         p->sweep_wanted = true;
-        slots_forget_warm(p); /* they stand on what was there before */
+        slots_drop_warm(p, j->number); /* they stand on the template as it was before */
+        if (j->kind == JOB_TEMPLATE_REMOVE && result == 0 && p->kind.template_number == j->number)
+            slots_forget_warm(p);
+        slots_refill(p);
     }
     if (j->asker.seq != 0)
         request_reply_status(p, &j->asker, PRIVSEP_JOB, result, PRIVSEP_STAGE_NONE);
@@ -350,6 +353,17 @@ static struct job *free_place(struct jobs *all, uint32_t number)
     return found;
 }
 
+bool jobs_work_on(const struct privd *p, uint32_t template_number)
+{
+    for (uint32_t i = 0; p->jobs && i < JOBS_MAX; i++) {
+        const struct job *j = &p->jobs->all[i];
+
+        if (j->pidfd >= 0 && j->kind != JOB_SWEEP && j->number == template_number)
+            return true;
+    }
+    return false;
+}
+
 int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct asker *who,
                jobs_done_cb done)
 {
@@ -358,7 +372,7 @@ int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const s
     if (!j)
         return -EBUSY;
     if (kind != JOB_SWEEP)
-        slots_forget_warm(p);
+        slots_drop_warm(p, template_number);
     *j = (struct job){.privd = p,
                       .index = (uint32_t)(j - p->jobs->all),
                       .kind = kind,

@@ -193,8 +193,12 @@ struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);
 /* Somebody asks for a sandbox of that kind: what is made ahead follows. */
 void slots_note_kind(struct privd *p, const struct slot_kind *kind);
 
-/* What was warmed is given up: templates change. */
+/* All warm slots are given up, and no kind is made ahead until a sandbox is asked for. */
 void slots_forget_warm(struct privd *p);
+
+/* Warm slots that stand on that template are given up, because a job works on it. The kind that is made ahead
+ * stays: slots_refill warms it again when the job has ended. */
+void slots_drop_warm(struct privd *p, uint32_t template_number);
 
 /* PID 1 of a warm slot has ended by itself: off the list, and no more of them until somebody asks. */
 void slots_lose_warm(struct privd *p, struct slot *s);
@@ -258,6 +262,9 @@ void jobs_free(struct privd *p);
 typedef void (*jobs_done_cb)(struct privd *p, int status, const char *reason);
 int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct asker *who,
                jobs_done_cb done);
+
+/* A job builds, refreshes or removes that template now. */
+bool jobs_work_on(const struct privd *p, uint32_t template_number);
 
 /* Removes what replaced templates left, if anything, once no sandbox may stand on it any more. */
 void jobs_sweep_if_idle(struct privd *p);

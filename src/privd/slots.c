@@ -163,6 +163,18 @@ void slots_forget_warm(struct privd *p)
         give_up(p, s);
 }
 
+/* All that are warm or become it are of p->kind. */
+void slots_drop_warm(struct privd *p, uint32_t template_number)
+{
+    struct slot *s;
+
+    if (p->kind.template_number != template_number)
+        return;
+    p->warm_epoch++;
+    while ((s = slots_list_take(&p->warm)) != NULL)
+        give_up(p, s);
+}
+
 void slots_note_kind(struct privd *p, const struct slot_kind *kind)
 {
     if (kind->limits.filters) /* few, and never what most ask for */
@@ -299,7 +311,7 @@ static bool want_warm(const struct privd *p, uint32_t bare)
 {
     uint32_t n = p->warm.n + p->n_warming;
 
-    if (!p->has_kind)
+    if (!p->has_kind || jobs_work_on(p, p->kind.template_number))
         return false;
     if (p->n_waiting > 0)
         return same_kind(&p->waiting_first->kind, &p->kind) &&
