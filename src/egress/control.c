@@ -86,7 +86,7 @@ static enum err_code take_policies(const json_t *o, struct sandbox_rules *r, str
 
     if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
         return err_set(e, ERR_INVALID, "policy: %s", inner.text);
-    r->allows = allows_list(json_object_get(o, "policy"));
+    r->allows = allows_list(r->policy);
     return take_ceilings(o, r, e);
 }
 
@@ -120,7 +120,7 @@ static enum err_code take_room(struct egress *eg, const json_t *o, const char *t
         return err_set(e, ERR_INVALID, "policy: %s", inner.text);
     if (policy_reroute(r->policy, NULL))
         return err_set(e, ERR_INVALID, "policy: reroute: only a sandbox's own policy has it");
-    r->allows = allows_list(json_object_get(o, "policy"));
+    r->allows = allows_list(r->policy);
     if (json_array_size(credentials) == 0 || !eg->hooks.credentials_new)
         return ERR_OK;
     return eg->hooks.credentials_new(eg, tenant, credentials, &r->credentials, e);

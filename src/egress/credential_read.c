@@ -236,15 +236,15 @@ static const char *place_of(const char *text)
 /* What a rule of a policy has too is read, and later compared, by the same code. */
 static enum err_code read_places(struct credential *c, json_t *bind, struct err *e)
 {
-    static const char *const keys[] = {"domains", "ports", "methods", "paths"};
     json_t *rule = json_pack("{s:s}", "action", "allow");
     json_t *policy = json_pack("{s:[o]}", "rules", rule);
     struct err inner = {0};
     enum err_code code;
+    const char *key;
 
-    for (size_t i = 0; policy && i < ARRAY_SIZE(keys); i++)
-        if (json_object_get(bind, keys[i]))
-            json_object_set(rule, keys[i], json_object_get(bind, keys[i]));
+    for (size_t i = 0; policy && (key = policy_binding_key(i)); i++)
+        if (json_object_get(bind, key))
+            json_object_set(rule, key, json_object_get(bind, key));
     if (!policy)
         return err_set(e, ERR_EXHAUSTED, "out of memory");
     if (c->any_domain && json_object_get(bind, "domains"))
@@ -259,8 +259,12 @@ static enum err_code read_places(struct credential *c, json_t *bind, struct err 
 
 static bool is_place(const char *key)
 {
-    return strcmp(key, "domains") == 0 || strcmp(key, "ports") == 0 ||
-           strcmp(key, "methods") == 0 || strcmp(key, "paths") == 0;
+    const char *known;
+
+    for (size_t i = 0; (known = policy_binding_key(i)); i++)
+        if (strcmp(known, key) == 0)
+            return true;
+    return false;
 }
 
 enum err_code credential_read_bind(struct credential *c, json_t *bind, struct err *e)

@@ -116,6 +116,22 @@ int address_range_parse(const char *text, struct range *out)
     return 0;
 }
 
+void address_range_format(const struct range *r, char *out, size_t size)
+{
+    const struct policy_address a = {.in6 = r->in6};
+    bool is_v4 = IN6_IS_ADDR_V4MAPPED(&a.in6) && r->bits >= V4_BITS;
+    char host[INET6_ADDRSTRLEN];
+
+    if (is_v4)
+        policy_address_format(&a, host);
+    else
+        inet_ntop(AF_INET6, &a.in6, host, sizeof(host));
+    if (r->bits == 128)
+        (void)snprintf(out, size, "%s", host);
+    else
+        (void)snprintf(out, size, "%s/%u", host, r->bits - (is_v4 ? V4_BITS : 0u));
+}
+
 bool policy_range_plain(const char *text, char out[static POLICY_RANGE_SIZE])
 {
     char host[INET6_ADDRSTRLEN];

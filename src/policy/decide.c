@@ -2,111 +2,6 @@
 #include "policy/internal.h"
 
 #include <string.h>
-#include <strings.h>
-
-/* What is asked about. Unknown yet: a NULL before the name was resolved, method NULL before there is
- * a request. */
-struct subject {
-    const char *name;
-    const struct policy_address *a;
-    uint16_t port;
-    const char *method, *path;
-    bool is_public;    /* valid with a */
-    bool is_ambiguous; /* valid with path */
-};
-
-enum match {
-    MATCH_NO,
-    MATCH_ADDRESS,
-    MATCH_REQUEST,
-    MATCH_YES
-}; /* the middle: cannot tell without */
-
-static bool any_domain(const struct rule *r, const char *name)
-{
-    for (size_t i = 0; name && i < r->n_domains; i++)
-        if (pattern_domain(r->domains[i], name))
-            return true;
-    return false;
-}
-
-static bool any_range(const struct rule *r, const struct policy_address *a)
-{
-    for (size_t i = 0; a && i < r->n_ranges; i++)
-        if (r->action == POLICY_DENY ? address_reaches(&r->ranges[i], a)
-                                     : address_in(&r->ranges[i], a))
-            return true;
-    return false;
-}
-
-static bool any_port(const struct ports *ports, size_t n, uint16_t port)
-{
-    for (size_t i = 0; i < n; i++)
-        if (port >= ports[i].first && port <= ports[i].last)
-            return true;
-    return n == 0;
-}
-
-/* Only a range opens what is not public: whoever owns an allowed name could otherwise point it into
- * the operator's network (test: test_policy.c, test_name_into_private_network). */
-static enum match match_destination(const struct rule *r, const struct subject *s)
-{
-    bool by_name = any_domain(r, s->name);
-
-    if (r->n_domains == 0 && r->n_ranges == 0)
-        by_name = true;
-    if (any_range(r, s->a))
-        return MATCH_YES;
-    if (by_name)
-        return r->action == POLICY_ALLOW && s->a && !s->is_public ? MATCH_NO : MATCH_YES;
-    /* A name is not resolved because what it resolves to might be allowed: the question alone would
-     * carry out whatever the name says (test: test_policy.c, test_addresses_open_no_names). */
-    return r->n_ranges > 0 && !s->a && r->action == POLICY_DENY ? MATCH_ADDRESS : MATCH_NO;
-}
-
-static bool any_method(const struct rule *r, const char *method)
-{
-    for (size_t i = 0; i < r->n_methods; i++)
-        if (strcmp(r->methods[i], method) == 0 ||
-            (r->action == POLICY_DENY && strcasecmp(r->methods[i], method) == 0))
-            return true;
-    return r->n_methods == 0;
-}
-
-/* What can be read in two ways is allowed by no path and denied by every one. */
-static bool any_path(const struct rule *r, const struct subject *s)
-{
-    if (r->n_paths == 0)
-        return true;
-    if (s->is_ambiguous)
-        return r->action == POLICY_DENY;
-    for (size_t i = 0; i < r->n_paths; i++)
-        if (r->action == POLICY_DENY ? pattern_path_denied(r->paths[i], s->path)
-                                     : pattern_path(r->paths[i], s->path))
-            return true;
-    return false;
-}
-
-static enum match match_rule(const struct rule *r, const struct subject *s)
-{
-    enum match m = any_port(r->ports, r->n_ports, s->port) ? match_destination(r, s) : MATCH_NO;
-
-    if (m == MATCH_NO)
-        return m;
-    if (!s->method)
-        return r->n_methods > 0 || r->n_paths > 0 ? MATCH_REQUEST : m;
-    return any_method(r, s->method) && any_path(r, s) ? m : MATCH_NO;
-}
-
-static bool match_preset(const struct preset *p, const struct subject *s)
-{
-    if (!s->name || !any_port(p->ports, p->n_ports, s->port) || (s->a && !s->is_public))
-        return false;
-    for (const char *const *d = p->domains; *d; d++)
-        if (pattern_domain(*d, s->name))
-            return true;
-    return false;
-}
 
 static struct policy_verdict by_rule(const struct policy *p, size_t i, enum policy_action action)
 {
@@ -124,7 +19,7 @@ static struct policy_verdict by_default(const struct policy *p, const struct sub
                                .by = p};
 
     for (size_t i = 0; i < p->n_presets; i++)
-        if (match_preset(p->presets[i], s))
+        if (rule_matches(p->presets[i], s) == MATCH_YES)
             return (struct policy_verdict){.action = POLICY_ALLOW,
                                            .source = POLICY_BY_PRESET,
                                            .rule = -1,
@@ -139,11 +34,15 @@ static struct policy_verdict by_default(const struct policy *p, const struct sub
 /* How well a name is met: the pattern's length, and an exact one before all. 0: not at all. */
 static size_t weight(const struct rule *r, const char *name)
 {
+    const struct list *l = &r->lists[CONDITION_DOMAINS];
     size_t best = 0;
 
-    for (size_t i = 0; i < r->n_domains; i++)
-        if (pattern_domain(r->domains[i], name))
-            best = MAX(best, r->domains[i][0] == '*' ? strlen(r->domains[i]) : SIZE_MAX);
+    for (size_t i = 0; i < l->n; i++) {
+        const char *pattern = l->entries[i].text;
+
+        if (pattern_domain(pattern, name))
+            best = MAX(best, pattern[0] == '*' ? strlen(pattern) : SIZE_MAX);
+    }
     return best;
 }
 
@@ -155,13 +54,14 @@ static struct policy_verdict inject(const struct policy *p, const struct subject
 
     for (size_t i = 0; v.action != POLICY_DENY && s->name && i < p->n_injections; i++) {
         const struct rule *r = &p->injections[i];
-        size_t w = any_port(r->ports, r->n_ports, s->port) ? weight(r, s->name) : 0;
+        enum match m = rule_matches_rest(r, s);
+        size_t w = m == MATCH_NO ? 0 : weight(r, s->name);
 
         if (w <= best)
             continue;
         if (!s->method) {
             v.action = POLICY_INSPECT;
-        } else if (any_method(r, s->method) && any_path(r, s)) {
+        } else if (m == MATCH_YES) {
             best = w;
             v.credential = r->credential;
         }
@@ -178,7 +78,7 @@ static struct policy_verdict decide(const struct policy *p, const struct subject
     size_t i;
 
     for (i = 0; i < p->n_rules; i++) {
-        enum match m = match_rule(&p->rules[i], s);
+        enum match m = rule_matches(&p->rules[i], s);
 
         if (m == MATCH_YES)
             break;
@@ -210,7 +110,7 @@ static struct policy_verdict decide_or_warn(const struct policy *p, const struct
 
 struct policy_verdict policy_name(const struct policy *p, const char *name, uint16_t port)
 {
-    struct subject s = {.name = name, .port = port};
+    const struct subject s = subject_of(name, NULL, port, NULL, NULL);
 
     return decide_or_warn(p, &s);
 }
@@ -221,11 +121,10 @@ static const struct policy_verdict never = {
 struct policy_verdict policy_address(const struct policy *p, const char *name,
                                      const struct policy_address *a, uint16_t port)
 {
-    struct subject s = {.name = name, .a = a, .port = port};
+    const struct subject s = subject_of(name, a, port, NULL, NULL);
 
     if (policy_address_is_never(a))
         return never;
-    s.is_public = policy_address_is_public(a);
     return decide_or_warn(p, &s);
 }
 
@@ -233,12 +132,10 @@ struct policy_verdict policy_request(const struct policy *p, const char *host,
                                      const struct policy_address *a, uint16_t port,
                                      const char *method, const char *path)
 {
-    struct subject s = {.name = host, .a = a, .port = port, .method = method, .path = path};
+    const struct subject s = subject_of(host, a, port, method, path);
 
     if (a && policy_address_is_never(a))
         return never;
-    s.is_public = a && policy_address_is_public(a);
-    s.is_ambiguous = pattern_path_is_ambiguous(path);
     return decide_or_warn(p, &s);
 }
 
@@ -263,18 +160,16 @@ size_t policy_matches(const struct policy *p, const char *name, const struct pol
                       uint16_t port, const char *method, const char *path,
                       struct policy_verdict *out, size_t max)
 {
-    struct subject s = {.name = name, .a = a, .port = port, .method = method, .path = path};
+    const struct subject s = subject_of(name, a, port, method, path);
     size_t n = 0;
 
-    s.is_public = a && policy_address_is_public(a);
-    s.is_ambiguous = path && pattern_path_is_ambiguous(path);
     if (a && policy_address_is_never(a)) {
         if (max > 0)
             out[0] = never;
         return 1;
     }
     for (size_t i = 0; i < p->n_rules; i++) {
-        enum match m = match_rule(&p->rules[i], &s);
+        enum match m = rule_matches(&p->rules[i], &s);
 
         if (m != MATCH_NO && n++ < max)
             out[n - 1] = by_rule(p, i, m == MATCH_YES ? p->rules[i].action : POLICY_INSPECT);
@@ -289,7 +184,8 @@ bool policy_narrows_names(const struct policy *p)
     for (size_t i = 0; i < p->n_rules; i++) {
         const struct rule *r = &p->rules[i];
 
-        if (r->n_domains > 0 && (r->action == POLICY_DENY || r->n_methods > 0 || r->n_paths > 0))
+        if (rule_has_stage(r, CONDITION_NAME) &&
+            (r->action == POLICY_DENY || rule_has_stage(r, CONDITION_REQUEST)))
             return true;
     }
     return p->n_injections > 0;

@@ -71,10 +71,11 @@ static void add_allowed(const struct policy *p, struct sentence *s)
     }
     for (size_t i = 0; i < p->n_rules; i++) {
         const struct rule *r = &p->rules[i];
+        const struct list *l = &r->lists[CONDITION_DOMAINS];
 
-        for (size_t d = 0; r->action == POLICY_ALLOW && d < r->n_domains; d++)
-            if (shown++ < SHOWN_ALLOWED && strlen(r->domains[d]) <= SHOWN_NAME_MAX / 2)
-                add(s, "%s%s", shown == 1 ? "; allowed: " : ", ", r->domains[d]);
+        for (size_t d = 0; r->action == POLICY_ALLOW && d < l->n; d++)
+            if (shown++ < SHOWN_ALLOWED && strlen(l->entries[d].text) <= SHOWN_NAME_MAX / 2)
+                add(s, "%s%s", shown == 1 ? "; allowed: " : ", ", l->entries[d].text);
     }
     for (size_t i = 0; i < p->n_presets; i++)
         add(s, "%s%s", shown++ == 0 ? "; allowed: " : ", ", p->presets[i]->name);
@@ -82,7 +83,7 @@ static void add_allowed(const struct policy *p, struct sentence *s)
         add(s, "; nothing is allowed to leave by name");
 }
 
-static void add_near(const struct policy *p, const struct near_question *q, struct sentence *s)
+static void add_near(const struct policy *p, const struct subject *q, struct sentence *s)
 {
     char near[POLICY_REASON_SIZE / 2];
 
@@ -97,7 +98,7 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
     static const char *const verbs[] = {[POLICY_DENY] = "denied",
                                         [POLICY_ALLOW] = "allowed",
                                         [POLICY_INSPECT] = "decided by request"};
-    const struct near_question q = {name, a, port, method, path};
+    const struct subject q = subject_of(name, a, port, method, path);
     char host[SHOWN_NAME_MAX + 4], shown_path[SHOWN_PATH_MAX + 4], verb[20],
         address[INET6_ADDRSTRLEN];
     struct sentence s = {.out = out};

@@ -4,48 +4,17 @@
  * address.c  addresses: text, ranges, what is never reached and what is public
  * pattern.c  names and paths against their patterns
  * parse.c    JSON to struct policy
+ * condition.c the conditions of a rule, as one table
+ * rule.c     a rule against what is asked
  * preset.c   the named ones
  * decide.c   the three questions
+ * offer.c    what is allowed, in words
  * near.c     the rule that almost allowed it
  * explain.c  a verdict as a sentence */
 
-#include "base/util.h"
-#include "policy/policy.h"
-
-struct range {
-    struct in6_addr in6;
-    uint8_t bits; /* 0..128 of the mapped form */
-};
-
-struct ports {
-    uint16_t first, last;
-};
-
-/* A rule, or an injection. Arrays belong to it; NULL with a count of 0: it does not ask. */
-struct rule {
-    char *name; /* never NULL */
-    enum policy_action action;
-    char **domains; /* lower case; "*.example.org" with its star */
-    size_t n_domains;
-    struct range *ranges;
-    size_t n_ranges;
-    struct ports *ports;
-    size_t n_ports;
-    char **methods;
-    size_t n_methods;
-    char **paths;
-    size_t n_paths;
-    char *credential; /* of an injection; NULL in a rule */
-};
+#include "policy/condition.h"
 
 enum fallback { FALLBACK_DENY, FALLBACK_PUBLIC, FALLBACK_ALLOW };
-
-struct preset {
-    const char *name;
-    const char *const *domains; /* NULL-terminated patterns */
-    const struct ports *ports;
-    size_t n_ports;
-};
 
 #define PRESETS_MAX 8
 
@@ -58,7 +27,7 @@ struct policy {
     size_t n_rules;
     struct rule *injections;
     size_t n_injections;
-    const struct preset *presets[PRESETS_MAX];
+    const struct rule *presets[PRESETS_MAX];
     size_t n_presets;
     struct policy_reroute *reroutes;
     size_t n_reroutes;
@@ -83,10 +52,16 @@ bool pattern_path_is_ambiguous(const char *path);
 /* "*.example.org" or a name, normalized into out. 0 or -EINVAL. */
 int pattern_domain_normalize(const char *in, char out[static POLICY_NAME_MAX + 3]);
 
+/* -- condition.c ------------------------------------------------------------------------------- */
+
+/* Reads the digits of a port and goes behind them. */
+bool condition_port_from_text(const char **text, uint16_t *out);
+
 /* -- address.c --------------------------------------------------------------------------------- */
 
 /* "192.0.2.0/24", "2001:db8::/32", or one address; bits after the prefix must be 0. 0 or -EINVAL. */
 int address_range_parse(const char *text, struct range *out);
+void address_range_format(const struct range *r, char *out, size_t size);
 bool address_in(const struct range *r, const struct policy_address *a);
 
 /* Or an IPv4 address that it carries for a gateway or a tunnel: for what is denied. */
@@ -94,19 +69,13 @@ bool address_reaches(const struct range *r, const struct policy_address *a);
 
 /* -- near.c ------------------------------------------------------------------------------------ */
 
-struct near_question {
-    const char *name;               /* or NULL */
-    const struct policy_address *a; /* or NULL: it is not known */
-    uint16_t port;
-    const char *method, *path; /* or NULL */
-};
-
 /* For what no rule decides: "; rule 2 "web" has this host; not port 22, only 443". False and "": none has it. */
-bool near_miss(const struct policy *p, const struct near_question *q, char *out, size_t size);
+bool near_miss(const struct policy *p, const struct subject *s, char *out, size_t size);
 
 /* -- preset.c ---------------------------------------------------------------------------------- */
 
-const struct preset *preset_find(const char *name);
+/* A rule that allows, with the preset's name. */
+const struct rule *preset_find(const char *name);
 /* "deny", "public", "allow": false for another. */
 bool preset_fallback(const char *name, enum fallback *out);
 const char *preset_fallback_name(enum fallback f);

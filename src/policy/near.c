@@ -5,118 +5,56 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN      3 /* ports, methods or paths */
+#define SHOWN      3 /* entries of a condition */
 #define SHOWN_TEXT 40
 
-enum miss { MISS_PORT = 1, MISS_PRIVATE = 2, MISS_METHOD = 4, MISS_PATH = 8, MISS_ALL = 16 };
-
-/* What is like a rule in a rule or a preset. */
-struct offer {
-    const struct ports *ports;
-    size_t n_ports;
-    const struct rule *rule; /* NULL: a preset's */
-    const char *name;
-    int number;
-};
+/* Of each condition one bit; and two more. */
+#define MISS(id)     (1u << (id))
+#define MISS_PRIVATE MISS(CONDITION_COUNT)
+#define MISS_ALL     MISS(CONDITION_COUNT + 1)
 
 struct nearest {
-    struct offer offer;
+    const struct rule *rule; /* or a preset */
+    int number;              /* -1: a preset */
     unsigned misses;
 };
 
-static bool has_port(const struct ports *ports, size_t n, uint16_t port)
+/* How decide.c sees it: would it match but for these conditions? */
+static unsigned misses_of(const struct rule *r, const struct subject *s)
 {
-    for (size_t i = 0; i < n; i++)
-        if (port >= ports[i].first && port <= ports[i].last)
-            return true;
-    return n == 0;
-}
-
-static bool has_name(const struct rule *r, const char *name)
-{
-    for (size_t i = 0; name && i < r->n_domains; i++)
-        if (pattern_domain(r->domains[i], name))
-            return true;
-    return false;
-}
-
-static bool has_address(const struct rule *r, const struct policy_address *a)
-{
-    for (size_t i = 0; a && i < r->n_ranges; i++)
-        if (address_in(&r->ranges[i], a))
-            return true;
-    return false;
-}
-
-static bool has_method(const struct rule *r, const char *method)
-{
-    for (size_t i = 0; i < r->n_methods; i++)
-        if (strcmp(r->methods[i], method) == 0)
-            return true;
-    return r->n_methods == 0;
-}
-
-static bool has_path(const struct rule *r, const char *path)
-{
-    if (r->n_paths > 0 && pattern_path_is_ambiguous(path))
-        return false;
-    for (size_t i = 0; i < r->n_paths; i++)
-        if (pattern_path(r->paths[i], path))
-            return true;
-    return r->n_paths == 0;
-}
-
-static unsigned misses_of(const struct rule *r, const struct near_question *q)
-{
-    bool by_address = has_address(r, q->a),
-         named = has_name(r, q->name) || (r->n_domains == 0 && r->n_ranges == 0);
+    struct subject public = *s;
     unsigned misses = 0;
 
-    if (r->action != POLICY_ALLOW || (!by_address && !named))
+    public.is_public = true;
+    if (r->action != POLICY_ALLOW || rule_matches_destination(r, &public) != MATCH_YES)
         return MISS_ALL;
-    if (!has_port(r->ports, r->n_ports, q->port))
-        misses |= MISS_PORT;
-    if (!by_address && q->a && !policy_address_is_public(q->a))
+    if (rule_matches_destination(r, s) != MATCH_YES)
         misses |= MISS_PRIVATE;
-    if (q->method && !has_method(r, q->method))
-        misses |= MISS_METHOD;
-    if (q->path && !has_path(r, q->path))
-        misses |= MISS_PATH;
+    for (size_t i = 0; i < CONDITION_COUNT; i++)
+        if (conditions[i].stage > CONDITION_ADDRESS && rule_matches_condition(r, i, s) == MATCH_NO)
+            misses |= MISS(i);
     return misses;
 }
 
-static unsigned misses_of_preset(const struct preset *p, const struct near_question *q)
+static void consider(struct nearest *best, const struct rule *r, int number,
+                     const struct subject *s)
 {
-    for (const char *const *d = p->domains; q->name && *d; d++)
-        if (pattern_domain(*d, q->name))
-            return (has_port(p->ports, p->n_ports, q->port) ? 0u : MISS_PORT) |
-                   (q->a && !policy_address_is_public(q->a) ? MISS_PRIVATE : 0u);
-    return MISS_ALL;
-}
+    unsigned misses = misses_of(r, s);
 
-static void consider(struct nearest *best, const struct offer *o, unsigned misses)
-{
     if (misses == 0 || misses & MISS_ALL ||
         (best->misses && __builtin_popcount(misses) >= __builtin_popcount(best->misses)))
         return;
-    *best = (struct nearest){.offer = *o, .misses = misses};
+    *best = (struct nearest){.rule = r, .number = number, .misses = misses};
 }
 
-static struct nearest find(const struct policy *p, const struct near_question *q)
+static struct nearest find(const struct policy *p, const struct subject *s)
 {
     struct nearest best = {.misses = 0};
 
-    for (size_t i = 0; i < p->n_rules; i++) {
-        const struct rule *r = &p->rules[i];
-
-        consider(&best, &(struct offer){r->ports, r->n_ports, r, r->name, (int)i}, misses_of(r, q));
-    }
-    for (size_t i = 0; i < p->n_presets; i++) {
-        const struct preset *s = p->presets[i];
-
-        consider(&best, &(struct offer){s->ports, s->n_ports, NULL, s->name, -1},
-                 misses_of_preset(s, q));
-    }
+    for (size_t i = 0; i < p->n_rules; i++)
+        consider(&best, &p->rules[i], (int)i, s);
+    for (size_t i = 0; i < p->n_presets; i++)
+        consider(&best, p->presets[i], -1, s);
     return best;
 }
 
@@ -139,60 +77,61 @@ PRINTF(2, 3) static void say(struct text *t, const char *fmt, ...)
         t->used = MIN(t->used + (size_t)n, t->size - 1);
 }
 
-static void say_ports(struct text *t, const struct offer *o)
+static void say_list(struct text *t, const struct condition *c, const struct list *l)
 {
-    for (size_t i = 0; i < o->n_ports && i < SHOWN; i++) {
-        const struct ports *p = &o->ports[i];
+    char entry[CONDITION_TEXT_SIZE];
 
-        say(t, p->first == p->last ? "%s%u" : "%s%u-%u", i ? ", " : "", p->first, p->last);
+    for (size_t i = 0; i < l->n && i < SHOWN; i++) {
+        c->print(&l->entries[i], entry, sizeof(entry));
+        say(t, "%s%.*s", i ? ", " : "", SHOWN_TEXT, entry);
     }
-    if (o->n_ports > SHOWN)
+    if (l->n > SHOWN)
         say(t, ", ...");
 }
 
-static void say_list(struct text *t, char *const *list, size_t n)
+static void say_misses(struct text *t, const struct nearest *n, const struct subject *s)
 {
-    for (size_t i = 0; i < n && i < SHOWN; i++)
-        say(t, "%s%.*s", i ? ", " : "", SHOWN_TEXT, list[i]);
-    if (n > SHOWN)
-        say(t, ", ...");
-}
-
-static void say_misses(struct text *t, const struct nearest *n, const struct near_question *q)
-{
-    char address[INET6_ADDRSTRLEN];
+    char address[INET6_ADDRSTRLEN], what[24];
 
     if (n->misses & MISS_PRIVATE) {
-        policy_address_format(q->a, address);
+        policy_address_format(s->a, address);
         say(t, "; its address %s is private, which only a rule with addresses opens", address);
     }
-    if (n->misses & MISS_PORT) {
-        say(t, "; not port %u, only ", q->port);
-        say_ports(t, &n->offer);
-    }
-    if (n->misses & MISS_METHOD) {
-        say(t, "; not this method, only ");
-        say_list(t, n->offer.rule->methods, n->offer.rule->n_methods);
-    }
-    if (n->misses & MISS_PATH) {
-        say(t, "; not this path, only ");
-        say_list(t, n->offer.rule->paths, n->offer.rule->n_paths);
-    }
+    for (size_t i = 0; i < CONDITION_COUNT; i++)
+        if (n->misses & MISS(i)) {
+            conditions[i].describe(s, what, sizeof(what));
+            say(t, "; not %s, only ", what);
+            say_list(t, &conditions[i], &n->rule->lists[i]);
+        }
 }
 
-bool near_miss(const struct policy *p, const struct near_question *q, char *out, size_t size)
+/* "this host", or "this address" */
+static void say_destination(struct text *t, const struct rule *r, const struct subject *s)
 {
-    struct nearest n = find(p, q);
+    char what[24];
+
+    for (size_t i = 0; i < CONDITION_COUNT; i++)
+        if (conditions[i].stage == (s->name ? CONDITION_NAME : CONDITION_ADDRESS)) {
+            conditions[i].describe(s, what, sizeof(what));
+            say(t, " has %s", what);
+            return;
+        }
+}
+
+bool near_miss(const struct policy *p, const struct subject *s, char *out, size_t size)
+{
+    struct nearest n = find(p, s);
     struct text t = {.out = out, .size = size};
 
     out[0] = '\0';
     if (!n.misses)
         return false;
-    if (n.offer.rule)
-        say(&t, "; rule %d \"%s\" has this host", n.offer.number, n.offer.name);
+    if (n.number >= 0)
+        say(&t, "; rule %d \"%s\"", n.number, n.rule->name);
     else
-        say(&t, "; preset \"%s\" has this host", n.offer.name);
-    say_misses(&t, &n, q);
+        say(&t, "; preset \"%s\"", n.rule->name);
+    say_destination(&t, n.rule, s);
+    say_misses(&t, &n, s);
     for (char *c = out; *c; c++) /* paths are their owner's, but agents read it */
         *c = *c >= 0x20 && *c < 0x7f ? *c : '?';
     return true;

@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PLACE_SIZE     96
-#define METHOD_MAX     32
-#define PATH_MAX_BYTES 1024
+#define PLACE_SIZE 96
 
 struct parser {
     struct policy *policy;
@@ -48,141 +46,45 @@ static void at(struct parser *p, const char *fmt, ...)
     va_end(ap);
 }
 
-/* -- lists of patterns ------------------------------------------------------------------------- */
+/* -- conditions -------------------------------------------------------------------------------- */
 
-/* Reads one entry into element i of the array that begin_list made. */
-typedef enum err_code (*read_entry)(struct parser *p, const json_t *json, void *array, size_t i);
-
-static enum err_code read_domain(struct parser *p, const json_t *json, void *array, size_t i)
+static enum err_code read_entry(struct parser *p, const struct condition *c, const json_t *json,
+                                union entry *out)
 {
-    char name[POLICY_NAME_MAX + 3];
-    const char *text = json_string_value(json);
+    int rc = c->read(json, out);
 
-    if (!text || pattern_domain_normalize(text, name) < 0)
-        return bad(p, "found \"%.80s\", allowed is a host name or *.suffix, in ASCII",
-                   text ? text : "(no string)");
-    ((char **)array)[i] = strdup(name);
-    return ((char **)array)[i] ? ERR_OK : out_of_memory(p);
+    if (rc == -ENOMEM)
+        return out_of_memory(p);
+    if (rc < 0 && json_is_string(json))
+        return bad(p, "found \"%.80s\", allowed is %s", json_string_value(json), c->allowed);
+    return rc < 0 ? bad(p, "allowed is %s", c->allowed) : ERR_OK;
 }
-
-static enum err_code read_range(struct parser *p, const json_t *json, void *array, size_t i)
-{
-    const char *text = json_string_value(json);
-
-    if (!text || address_range_parse(text, &((struct range *)array)[i]) < 0)
-        return bad(p,
-                   "found \"%.80s\", allowed is an IP address or a range such as 203.0.113.0/24, "
-                   "with no bits set after the prefix",
-                   text ? text : "(no string)");
-    return ERR_OK;
-}
-
-static bool port_from_text(const char **text, uint16_t *out)
-{
-    size_t n = strspn(*text, "0123456789");
-    long v;
-
-    if (n == 0 || n > 5)
-        return false;
-    v = strtol(*text, NULL, 10);
-    *text += n;
-    *out = (uint16_t)v;
-    return v >= 1 && v <= 65535;
-}
-
-static enum err_code read_port(struct parser *p, const json_t *json, void *array, size_t i)
-{
-    struct ports *out = &((struct ports *)array)[i];
-    const char *text = json_string_value(json);
-    json_int_t v = json_integer_value(json);
-
-    if (json_is_integer(json) && v >= 1 && v <= 65535) {
-        *out = (struct ports){(uint16_t)v, (uint16_t)v};
-        return ERR_OK;
-    }
-    if (text && port_from_text(&text, &out->first)) {
-        out->last = out->first;
-        if (*text == '-' && (text++, !port_from_text(&text, &out->last)))
-            text = "?";
-        if (*text == '\0' && out->first <= out->last)
-            return ERR_OK;
-    }
-    return bad(p, "allowed is a port, 1 to 65535, or a range such as \"8000-8100\"");
-}
-
-static enum err_code read_method(struct parser *p, const json_t *json, void *array, size_t i)
-{
-    const char *text = json_string_value(json);
-    size_t n = text ? strlen(text) : 0;
-
-    for (size_t k = 0; k < n; k++)
-        if (!isupper((unsigned char)text[k]) && text[k] != '-')
-            n = 0;
-    if (n == 0 || n > METHOD_MAX)
-        return bad(p, "allowed is a method in capitals, such as \"GET\"");
-    ((char **)array)[i] = strdup(text);
-    return ((char **)array)[i] ? ERR_OK : out_of_memory(p);
-}
-
-/* The pattern itself has to be what a plain path can match. */
-static enum err_code read_path(struct parser *p, const json_t *json, void *array, size_t i)
-{
-    const char *text = json_string_value(json);
-
-    if (!text || strlen(text) > PATH_MAX_BYTES || strchr(text, '?') ||
-        pattern_path_is_ambiguous(text))
-        return bad(p,
-                   "allowed is a path that begins with /, without query, empty or dot parts or "
-                   "needless escapes; * stands for anything in one part, at the end for the rest");
-    ((char **)array)[i] = strdup(text);
-    return ((char **)array)[i] ? ERR_OK : out_of_memory(p);
-}
-
-struct list_field {
-    const char *name;
-    size_t array_offset, count_offset, element_size;
-    read_entry read;
-};
-
-static const struct list_field list_fields[] = {
-    {"domains", offsetof(struct rule, domains), offsetof(struct rule, n_domains), sizeof(char *),
-     read_domain},
-    {"addresses", offsetof(struct rule, ranges), offsetof(struct rule, n_ranges),
-     sizeof(struct range), read_range},
-    {"ports", offsetof(struct rule, ports), offsetof(struct rule, n_ports), sizeof(struct ports),
-     read_port},
-    {"methods", offsetof(struct rule, methods), offsetof(struct rule, n_methods), sizeof(char *),
-     read_method},
-    {"paths", offsetof(struct rule, paths), offsetof(struct rule, n_paths), sizeof(char *),
-     read_path},
-};
 
 /* An empty list would match nothing in one reading and everything in another: refused. */
-static enum err_code read_list(struct parser *p, const struct list_field *f, const json_t *json)
+static enum err_code read_condition(struct parser *p, const struct condition *c, const json_t *json)
 {
+    struct list *list = &p->rule->lists[c - conditions];
     size_t n = json_array_size(json);
-    void *array;
 
-    at(p, "%s.%s", p->where, f->name);
-    if (*(void **)((char *)p->rule + f->array_offset))
+    at(p, "%s.%s", p->where, c->key);
+    if (list->entries)
         return bad(p, "is there twice");
     if (!json_is_array(json) || n == 0)
         return bad(p, "must be a list with at least one entry; leave it out to match any");
     p->n_patterns += n;
     if (p->n_patterns > POLICY_PATTERNS_MAX)
         return bad(p, "the policy has more than %u patterns", POLICY_PATTERNS_MAX);
-    array = calloc(n, f->element_size);
-    if (!array)
+    list->entries = calloc(n, sizeof(list->entries[0]));
+    if (!list->entries)
         return out_of_memory(p);
-    *(void **)((char *)p->rule + f->array_offset) = array;
     for (size_t i = 0; i < n; i++) {
         enum err_code code;
 
-        at(p, "%s.%s[%zu]", p->where, f->name, i);
-        *(size_t *)((char *)p->rule + f->count_offset) = i + 1; /* what free has to look at */
-        code = f->read(p, json_array_get(json, i), array, i);
+        at(p, "%s.%s[%zu]", p->where, c->key, i);
+        code = read_entry(p, c, json_array_get(json, i), &list->entries[i]);
         if (code != ERR_OK)
             return code;
+        list->n = i + 1; /* what rule_clear has to look at */
     }
     return ERR_OK;
 }
@@ -226,18 +128,21 @@ static enum err_code read_action(struct parser *p, const json_t *json)
 
 static enum err_code read_field(struct parser *p, const char *key, const json_t *value)
 {
+    const struct condition *c = condition_find(key);
+    char keys[128];
+
     if (!p->is_injection && strcmp(key, "action") == 0)
         return read_action(p, value);
     if (!p->is_injection && strcmp(key, "name") == 0)
         return read_name(p, key, value, POLICY_RULE_NAME_MAX, &p->rule->name);
     if (p->is_injection && strcmp(key, "credential") == 0)
         return read_name(p, key, value, POLICY_CREDENTIAL_MAX, &p->rule->credential);
-    for (size_t f = 0; f < ARRAY_SIZE(list_fields); f++)
-        if (strcmp(key, list_fields[f].name) == 0)
-            return read_list(p, &list_fields[f], value);
+    if (c)
+        return read_condition(p, c, value);
+    condition_keys(p->is_injection, keys, sizeof(keys));
     at(p, "%s", p->where);
-    return bad(p, "no such key: \"%.40s\"; there are %s, domains, addresses, ports, methods, paths",
-               key, p->is_injection ? "credential" : "name, action");
+    return bad(p, "no such key: \"%.40s\"; there are %s, %s", key,
+               p->is_injection ? "credential" : "name, action", keys);
 }
 
 static enum err_code check_rule(struct parser *p, const json_t *json)
@@ -247,8 +152,12 @@ static enum err_code check_rule(struct parser *p, const json_t *json)
         return json_object_get(json, "action") ? ERR_OK : bad(p, "has no action");
     if (!p->rule->credential)
         return bad(p, "has no credential");
-    if (p->rule->n_domains == 0 || p->rule->n_ranges > 0)
-        return bad(p, "must name the domains that may see the credential, and no addresses");
+    for (size_t i = 0; i < CONDITION_COUNT; i++)
+        if (p->rule->lists[i].n > 0 && !conditions[i].in_injections)
+            return bad(p, "must name the domains that may see the credential, and no %s",
+                       conditions[i].key);
+    if (p->rule->lists[CONDITION_DOMAINS].n == 0)
+        return bad(p, "must name the domains that may see the credential");
     p->rule->action = POLICY_ALLOW; /* for its paths: what could be read in two ways is not met */
     return ERR_OK;
 }
@@ -346,7 +255,7 @@ static int read_place(const char *text, struct policy_reroute *out)
 
     if (policy_address_parse(text, &out->to) == 0)
         return 0;
-    if (n == 0 || n >= sizeof(address) || !port_from_text(&digits, &out->port) || *digits)
+    if (n == 0 || n >= sizeof(address) || !condition_port_from_text(&digits, &out->port) || *digits)
         return -EINVAL;
     memcpy(address, text, n);
     address[n] = '\0';
@@ -400,7 +309,7 @@ static enum err_code read_presets(struct parser *p, const json_t *json)
         return bad(p, "must be a list of at most %d names", PRESETS_MAX);
     for (size_t i = 0; i < n; i++) {
         const char *name = json_string_value(json_array_get(json, i));
-        const struct preset *preset = name ? preset_find(name) : NULL;
+        const struct rule *preset = name ? preset_find(name) : NULL;
 
         at(p, "presets[%zu]", i);
         if (!preset)
@@ -505,26 +414,10 @@ enum err_code policy_new(const json_t *json, struct policy **out, struct err *e)
     return ERR_OK;
 }
 
-static void free_texts(char **texts, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        free(texts[i]);
-    free(texts);
-}
-
 static void free_rules(struct rule *rules, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        struct rule *r = &rules[i];
-
-        free(r->name);
-        free_texts(r->domains, r->n_domains);
-        free(r->ranges);
-        free(r->ports);
-        free_texts(r->methods, r->n_methods);
-        free_texts(r->paths, r->n_paths);
-        free(r->credential);
-    }
+    for (size_t i = 0; i < n; i++)
+        rule_clear(&rules[i]);
     free(rules);
 }
 

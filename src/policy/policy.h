@@ -182,6 +182,16 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
                     const struct policy_address *a, uint16_t port, const char *method,
                     const char *path, char out[static POLICY_REASON_SIZE]);
 
+/* What it allows, line by line: a destination of each rule that allows with the rule's other conditions
+ * ("api.example.com; ports 443, 8000-8100; methods GET"), then presets, then the default. Printable ASCII of less than
+ * POLICY_OFFER_SIZE. False from line(): no more of them. */
+#define POLICY_OFFER_SIZE 256
+void policy_offers(const struct policy *p, bool (*line)(void *arg, const char *text), void *arg);
+
+/* The i-th key of what an injection, and so a credential's binding, can ask ("domains", "ports", ...); NULL after the
+ * last. */
+const char *policy_binding_key(size_t i);
+
 /* -- names and addresses ----------------------------------------------------------------------- */
 
 /* Lower case, final dot removed, checked (labels of letters, digits, '-' and '_', 1 to 63 each,

@@ -3,32 +3,47 @@
 
 #include <string.h>
 
-static const struct ports web[] = {{80, 80}, {443, 443}};
+static union entry web[] = {{.ports = {80, 80}}, {.ports = {443, 443}}};
 
-static const char *const registries[] = {
+#define HOST(name)     \
+    {                  \
+        .text = (name) \
+    }
+
+static union entry registries[] = {
     /* Debian, Ubuntu, Alpine */
-    "deb.debian.org", "security.debian.org", "archive.ubuntu.com", "security.ubuntu.com",
-    "ports.ubuntu.com", "dl-cdn.alpinelinux.org",
+    HOST("deb.debian.org"), HOST("security.debian.org"), HOST("archive.ubuntu.com"),
+    HOST("security.ubuntu.com"), HOST("ports.ubuntu.com"), HOST("dl-cdn.alpinelinux.org"),
     /* Python, JavaScript */
-    "pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "registry.yarnpkg.com",
+    HOST("pypi.org"), HOST("files.pythonhosted.org"), HOST("registry.npmjs.org"),
+    HOST("registry.yarnpkg.com"),
     /* Go, Rust, Ruby, Java, PHP */
-    "proxy.golang.org", "sum.golang.org", "crates.io", "index.crates.io", "static.crates.io",
-    "rubygems.org", "index.rubygems.org", "repo.maven.apache.org", "repo1.maven.org",
-    "packagist.org", "repo.packagist.org", NULL};
+    HOST("proxy.golang.org"), HOST("sum.golang.org"), HOST("crates.io"), HOST("index.crates.io"),
+    HOST("static.crates.io"), HOST("rubygems.org"), HOST("index.rubygems.org"),
+    HOST("repo.maven.apache.org"), HOST("repo1.maven.org"), HOST("packagist.org"),
+    HOST("repo.packagist.org")};
 
-static const char *const github[] = {"github.com", "api.github.com", "codeload.github.com",
-                                     "*.githubusercontent.com", NULL};
+static union entry github[] = {HOST("github.com"), HOST("api.github.com"),
+                               HOST("codeload.github.com"), HOST("*.githubusercontent.com")};
 
-static const struct preset presets[] = {
-    {"package-registries", registries, web, ARRAY_SIZE(web)},
-    {"github", github, web, ARRAY_SIZE(web)},
+#define PRESET(text, hosts)                                        \
+    {                                                              \
+        .name = (char[]){text}, .action = POLICY_ALLOW, .lists = { \
+            [CONDITION_DOMAINS] = {(hosts), ARRAY_SIZE(hosts)},    \
+            [CONDITION_PORTS] = {web, ARRAY_SIZE(web)}             \
+        }                                                          \
+    }
+
+static const struct rule presets[] = {
+    PRESET("package-registries", registries),
+    PRESET("github", github),
 };
 _Static_assert(ARRAY_SIZE(presets) <= PRESETS_MAX, "a policy has room for each of them");
 
 static const char *const fallbacks[] = {
     [FALLBACK_DENY] = "deny", [FALLBACK_PUBLIC] = "public", [FALLBACK_ALLOW] = "allow"};
 
-const struct preset *preset_find(const char *name)
+const struct rule *preset_find(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(presets); i++)
         if (strcmp(presets[i].name, name) == 0)

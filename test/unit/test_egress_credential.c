@@ -2,6 +2,7 @@
  * gets. */
 #include "base/base64.h"
 #include "egress/credential.h"
+#include "egress/credential_read.h"
 #include "egress/place.h"
 #include "egress/redact.h"
 #include "egress/rewrite.h"
@@ -75,6 +76,41 @@ static enum err_code open_one(const struct sealer *s, const char *tenant, const 
 }
 
 /* -- sealing ----------------------------------------------------------------------------------- */
+
+/* Whatever condition an injection of a policy may have, a binding has, with the same meaning; a new one needs its sample
+ * here. */
+static void test_each_condition_binds(void **state)
+{
+    static const struct {
+        const char *key, *list, *host, *method, *path;
+        uint16_t port;
+    } missed[] = {
+        {"domains", "[\"api.example.com\"]", "b.example.com", "POST", "/v1", 443},
+        {"ports", "[443]", "api.example.com", "POST", "/v1", 8443},
+        {"methods", "[\"POST\"]", "api.example.com", "GET", "/v1", 443},
+        {"paths", "[\"/v1*\"]", "api.example.com", "POST", "/v2", 443},
+    };
+    const char *key;
+    size_t i;
+
+    for (i = 0; (key = policy_binding_key(i)); i++) {
+        struct credential c = {.name = "key"};
+        json_t *bind = json("{\"kind\":\"bearer\",\"domains\":[\"*.example.com\"]}");
+        struct err e;
+
+        if (i >= ARRAY_SIZE(missed) || strcmp(missed[i].key, key) != 0)
+            fail_msg("no sample of \"%s\": every condition of a binding is tested", key);
+        json_object_set_new(bind, key, json(missed[i].list));
+        if (credential_read_bind(&c, bind, &e) != ERR_OK)
+            fail_msg("%s: %s", key, e.text);
+        assert_true(credential_allows(&c, "api.example.com", 443, "POST", "/v1"));
+        if (credential_allows(&c, missed[i].host, missed[i].port, missed[i].method, missed[i].path))
+            fail_msg("%s: the binding does not hold", key);
+        credential_clear(&c);
+        json_decref(bind);
+    }
+    assert_int_equal(i, ARRAY_SIZE(missed));
+}
 
 #define BIND   "{\"kind\":\"bearer\",\"domains\":[\"api.example.com\"],\"paths\":[\"/v1*\"]}"
 #define SECRET "sk-0123456789abcdef"
@@ -899,6 +935,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seal_and_open),
         cmocka_unit_test(test_what_is_bound),
+        cmocka_unit_test(test_each_condition_binds),
         cmocka_unit_test(test_changed_record),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_bad_requests),
