@@ -69,12 +69,13 @@ static void no_sockets(const struct slot *s, uint32_t room, int r)
 static void open_sockets(struct privd *p, const struct slot *s, uint32_t room, int pidfd,
                          int fds[static PRIVSEP_EGRESS_FDS])
 {
+    struct runtime_sandbox sb = {.slot = s->number, .gen = s->gen, .pidfd = pidfd};
     struct egress_channel *c = channel_of(p, s);
     int r;
 
     if (!c)
         return;
-    r = runtime_listeners(p->rt, pidfd, fds);
+    r = s->driver->listeners(p->rt, &sb, fds);
     if (r < 0)
         no_sockets(s, room, r);
     else if (c->greeted)
@@ -128,7 +129,8 @@ static int tell_sockets(struct egress_channel *c, const struct slot *s, uint32_t
                         int fds[static PRIVSEP_EGRESS_FDS])
 {
     struct privsep_msg keep = {.op = PRIVSEP_EGRESS_KEEP, .slot = s->number, .gen = s->gen};
-    int r = fds[0] < 0 ? runtime_listeners(c->privd->rt, pidfd, fds) : 0;
+    struct runtime_sandbox sb = {.slot = s->number, .gen = s->gen, .pidfd = pidfd};
+    int r = fds[0] < 0 ? s->driver->listeners(c->privd->rt, &sb, fds) : 0;
 
     if (r == 0)
         return send_sockets(c, s, room, fds);

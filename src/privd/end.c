@@ -2,7 +2,6 @@
  * kill, wait for PID 1 (the kernel has then ended the whole pid namespace), remove what is left. */
 #include "privd/egress.h"
 #include "privd/room.h"
-#include "sys/filter.h"
 
 #include "base/log.h"
 
@@ -18,6 +17,13 @@
 #define GATHER_MS        10 /* a task costs more than what it does for one */
 
 static void clean_some(struct privd *p);
+
+static int kill_by(const struct slot *s)
+{
+    struct runtime_sandbox sb = slots_sandbox(s);
+
+    return s->driver->kill(s->privd->rt, &sb);
+}
 
 /* -- removing what is left --------------------------------------------------------------------- */
 
@@ -100,7 +106,7 @@ static void try_again(struct slot *s, int why)
         answer_create(s);
     }
     if (why == -EBUSY)
-        (void)runtime_kill(s->privd->rt, s->number, -1);
+        (void)kill_by(s);
     loop_arm(&s->privd->loop, &s->timer, (uint64_t)RETRY_FIRST_MS << MIN(s->retries, RETRY_SHIFT),
              on_retry, s);
 }
@@ -133,28 +139,30 @@ static void on_removed(void *arg, uint32_t events)
     int r;
 
     loop_remove(&p->loop, &c->source);
-    r = p->driver->end_finish(p->rt, &c->task, c->ends, c->n);
+    r = c->driver->end_finish(p->rt, &c->task, c->ends, c->n);
     if (r == -EAGAIN && watch_cleaner(p) == 0)
         return;
     take_statuses(p, r);
     clean_some(p);
 }
 
-/* One task at a time, with all that have ended meanwhile. */
+/* One task at a time, with all of one level that have ended meanwhile. */
 static void clean_some(struct privd *p)
 {
     struct cleaner *c = &p->cleaner;
-    struct slot *s;
     int r;
 
     if (c->n > 0 || c->ended.n == 0)
         return;
     loop_disarm(&p->loop, &c->timer);
-    while (c->n < RUNTIME_ENDS_MAX && (s = slots_list_take(&c->ended)) != NULL) {
+    c->driver = c->ended.first->driver;
+    while (c->n < RUNTIME_ENDS_MAX && c->ended.n > 0 && c->ended.first->driver == c->driver) {
+        struct slot *s = slots_list_take(&c->ended);
+
         c->slots[c->n] = s;
         c->ends[c->n++] = (struct runtime_end){.number = s->number, .gen = s->gen};
     }
-    r = p->driver->end_begin(p->rt, c->ends, c->n, &c->task);
+    r = c->driver->end_begin(p->rt, c->ends, c->n, &c->task);
     if (r == 0)
         r = watch_cleaner(p);
     if (r < 0)
@@ -176,7 +184,7 @@ static void clean_up(struct slot *s)
     loop_remove(&p->loop, &s->pid_source);
     util_close(&s->pidfd);
     util_close(&s->boot_fd);
-    runtime_slot_close(&s->pooled);
+    s->driver->slot_close(&s->pooled);
     room_forget_slot(s);
     egress_close(p, s);
     slots_enter(p, s, SLOT_ENDING);
@@ -188,9 +196,11 @@ static void clean_up(struct slot *s)
 
 static uint32_t cause_of(struct slot *s, const struct runtime_exit *e)
 {
+    struct runtime_sandbox sb = slots_sandbox(s);
+
     if (e->code == CLD_EXITED)
         return PRIVSEP_CAUSE_EXITED;
-    if (e->status == SIGKILL && runtime_was_oom(s->privd->rt, s->number))
+    if (e->status == SIGKILL && s->driver->was_oom(s->privd->rt, &sb))
         return PRIVSEP_CAUSE_OOM;
     return PRIVSEP_CAUSE_KILLED;
 }
@@ -211,9 +221,10 @@ static void on_pid(void *arg, uint32_t events)
 {
     struct slot *s = arg;
     struct privd *p = s->privd;
+    struct runtime_sandbox sb = slots_sandbox(s);
     struct runtime_exit how = {0};
 
-    if (runtime_reap(s->pidfd, &how) == -EAGAIN)
+    if (s->driver->reap(&sb, &how) == -EAGAIN)
         return;
     if (s->state == SLOT_RUNNING) {
         p->n_sandboxes--;
@@ -236,13 +247,8 @@ static void on_still_alive(void *arg)
     struct slot *s = arg;
 
     log_warn("slot %u: PID 1 is still there, killed again", s->number);
-    (void)runtime_kill(s->privd->rt, s->number, s->pidfd);
+    (void)kill_by(s);
     loop_arm(&s->privd->loop, &s->timer, KILL_AGAIN_MS, on_still_alive, s);
-}
-
-uint32_t end_programs(const struct slot *s)
-{
-    return s->pidfd < 0 ? 0 : FILTER_PROGRAMS * (1 + s->n_rooms) + s->kind.limits.filters;
 }
 
 static void kill_now(void *arg)
@@ -250,7 +256,7 @@ static void kill_now(void *arg)
     struct slot *s = arg;
     struct privd *p = s->privd;
 
-    (void)runtime_kill(p->rt, s->number, s->pidfd);
+    (void)kill_by(s);
     if (s->pidfd < 0 || (s->pid_source.fd < 0 && end_watch(p, s) < 0)) {
         clean_up(s);
         return;
@@ -267,7 +273,8 @@ static void kill_it(struct slot *s)
     slots_enter(p, s, SLOT_KILLING);
     loop_disarm(&p->loop, &s->timer);
     loop_remove(&p->loop, &s->boot_source);
-    pace_ask(&p->pace, &s->kill, end_programs(s), kill_now, s);
+    pace_ask(&p->pace, &s->kill,
+             s->pidfd < 0 ? 0 : s->driver->kill_cost(&s->kind.limits, s->n_rooms), kill_now, s);
 }
 
 void end_asked(struct privd *p, struct slot *s, const struct asker *who)
@@ -291,13 +298,15 @@ void end_asked(struct privd *p, struct slot *s, const struct asker *who)
 
 void end_force(struct privd *p, struct slot *s)
 {
+    struct runtime_sandbox sb = slots_sandbox(s);
+
     if (s->state == SLOT_KILLING || s->state == SLOT_ENDING || s->state == SLOT_EMPTY)
         return;
     if (s->state == SLOT_RUNNING)
         p->n_sandboxes--;
     if (s->task.pid > 0) {
         loop_remove(&p->loop, &s->task_source);
-        runtime_thaw(p->rt, s->number); /* it may be in the slot's own control group */
+        (void)s->driver->thaw(p->rt, &sb); /* it may be in the slot's own control group */
         task_cancel(&s->task);
     }
     kill_it(s);

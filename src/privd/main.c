@@ -193,18 +193,11 @@ static int open_runtime(struct privd *p)
                                     .disk = p->options.disk,
                                     .disk_bytes = p->options.disk_bytes,
                                     .slots_max = p->options.slots_max};
-    char why[256] = "";
     int r;
 
     instance_cgroup(p->options.state_dir, p->cgroup_name);
     r = runtime_open(&config, &p->rt);
-    if (r < 0)
-        return r;
-    p->driver = runtime_driver(PRIVSEP_LEVEL_PROCESS);
-    r = p->driver->probe(p->rt, why, sizeof(why));
-    if (r < 0)
-        log_error("this machine cannot run sandboxes: %s", why);
-    return r;
+    return r < 0 ? r : levels_probe(p);
 }
 
 static void on_server(void *arg, uint32_t events)

@@ -55,8 +55,9 @@ struct slot {
     int boot_fd;
     struct loop_source boot_source;
 
-    struct create_request *create; /* owned; SLOT_STARTING, or ENDING after a failed start */
-    int failure;                   /* -errno and stage of a failed start */
+    const struct runtime_driver *driver; /* row of its level, from the beginning of its use on */
+    struct create_request *create;       /* owned; SLOT_STARTING, or ENDING after a failed start */
+    int failure;                         /* -errno and stage of a failed start */
     uint32_t failure_stage;
     struct asker killer;   /* who waits for its end */
     struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
@@ -91,6 +92,7 @@ struct listing {
 struct cleaner {
     struct slot_list ended; /* no process of theirs lives; not yet under way */
     struct task task;
+    const struct runtime_driver *driver; /* of all that the task removes */
     struct loop_source source;
     struct loop_timer timer; /* gathers them for a moment */
     struct slot *slots[RUNTIME_ENDS_MAX];
@@ -109,7 +111,9 @@ struct privd {
     struct permit_bounds bounds;
     struct loop loop;
     struct runtime *rt;
-    const struct runtime_driver *driver; /* of the process level */
+    const struct runtime_driver *drivers[PRIVSEP_LEVEL_COUNT]; /* NULL: not on this machine */
+    char level_why[PRIVSEP_LEVEL_COUNT][PRIVSEP_WHY_SIZE];     /* why a level is not there */
+    uint32_t pool_level; /* whose slots are made ahead: the first that is there */
     struct privsep_server *server;
     struct loop_source server_source, signal_source;
     int signal_fd, lock_fd, state_lock_fd;
@@ -210,6 +214,9 @@ void slots_enter(struct privd *p, struct slot *s, enum slot_state state);
 /* Watches the slot's task; cb(slot) when its result may be there. 0 or -errno. */
 int slots_watch_task(struct slot *s, loop_source_cb cb);
 
+/* What its driver's functions are told of it. */
+struct runtime_sandbox slots_sandbox(const struct slot *s);
+
 /* Slot of a request that passed permit_fields; NULL when permit_state refuses (*why). */
 struct slot *slots_find(struct privd *p, const struct privsep_msg *m, int *why);
 
@@ -238,11 +245,19 @@ int end_watch(struct privd *p, struct slot *s);
 /* Kills what runs in it, whatever its state, then cleans up. For failed starts, recovery, stop. */
 void end_force(struct privd *p, struct slot *s);
 
-/* How many programs of the kernel's BPF machine are freed with what runs in a slot. */
-uint32_t end_programs(const struct slot *s);
-
 /* Somebody waits for a slot: what has ended is not gathered any longer. */
 void end_hurry(struct privd *p);
+
+/* -- levels.c ---------------------------------------------------------------------------------- */
+
+/* Asks each isolation level whether it can be used here. 0, or -errno (logged) when none can. */
+int levels_probe(struct privd *p);
+
+/* The row of a level that can be used here, or NULL. */
+const struct runtime_driver *levels_driver(const struct privd *p, uint32_t level);
+
+/* Why not, as printable text. */
+void levels_why(const struct privd *p, uint32_t level, char out[static PRIVSEP_WHY_SIZE]);
 
 /* -- recover.c --------------------------------------------------------------------------------- */
 

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sys/filter.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -49,11 +48,12 @@ static void wait_turn(struct privd *p, uint32_t programs)
 
 /* -- undoing ----------------------------------------------------------------------------------- */
 
-static int run_end(struct privd *p, uint32_t slot, uint32_t gen)
+static int run_end(struct privd *p, const struct runtime_driver *driver, uint32_t slot,
+                   uint32_t gen)
 {
     struct runtime_end e = {.number = slot, .gen = gen};
     struct task t = TASK_NONE;
-    int r = p->driver->end_begin(p->rt, &e, 1, &t);
+    int r = driver->end_begin(p->rt, &e, 1, &t);
 
     if (r < 0)
         return r;
@@ -61,9 +61,40 @@ static int run_end(struct privd *p, uint32_t slot, uint32_t gen)
         struct pollfd ready = {.fd = t.result_fd, .events = POLLIN};
 
         (void)poll(&ready, 1, 1000);
-        r = p->driver->end_finish(p->rt, &t, &e, 1);
+        r = driver->end_finish(p->rt, &t, &e, 1);
     } while (r == -EAGAIN);
     return r < 0 ? r : e.status;
+}
+
+/* Which level it was is not believed of a record: each that is there ends what is its own, and finds
+ * nothing else. */
+static int end_by_each(struct privd *p, const struct runtime_found *f)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(p->drivers) && r == 0; i++)
+        if (p->drivers[i])
+            r = run_end(p, p->drivers[i], f->slot, f->gen);
+    return r;
+}
+
+static void kill_by_each(struct privd *p, const struct runtime_found *f)
+{
+    struct runtime_sandbox sb = {.slot = f->slot, .gen = f->gen, .pidfd = -1};
+
+    for (size_t i = 0; i < ARRAY_SIZE(p->drivers); i++)
+        if (p->drivers[i])
+            (void)p->drivers[i]->kill(p->rt, &sb);
+}
+
+static uint32_t kill_cost(const struct privd *p, uint32_t rooms)
+{
+    uint32_t most = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(p->drivers); i++)
+        if (p->drivers[i])
+            most = MAX(most, p->drivers[i]->kill_cost(NULL, rooms));
+    return most;
 }
 
 static int undo(struct privd *p, const struct runtime_found *f)
@@ -72,10 +103,10 @@ static int undo(struct privd *p, const struct runtime_found *f)
     int r;
 
     for (;;) {
-        r = run_end(p, f->slot, f->gen);
+        r = end_by_each(p, f);
         if (r == 0 || clock_mono_ms() > end)
             break;
-        (void)runtime_kill(p->rt, f->slot, -1);
+        kill_by_each(p, f);
         usleep(2000);
     }
     if (r < 0)
@@ -88,12 +119,13 @@ static int undo(struct privd *p, const struct runtime_found *f)
 /* A record alone proves nothing: pids come again. Its start time and its cgroup must agree too. */
 static int open_recorded(const struct privd *p, const struct record *rec)
 {
+    const struct runtime_driver *driver = levels_driver(p, rec->level);
     uint64_t start;
     int pidfd, r;
 
-    if (rec->state != SLOT_RUNNING || rec->pid <= 0)
+    if (rec->state != SLOT_RUNNING || rec->pid <= 0 || !driver)
         return -ESRCH;
-    r = runtime_adopt(p->rt, rec->slot, rec->pid, &pidfd);
+    r = driver->adopt(p->rt, rec->slot, rec->pid, &pidfd);
     if (r < 0)
         return r;
     /* Read after the pidfd is held: the pid cannot change hands in between. */
@@ -112,6 +144,7 @@ static bool take_over(struct privd *p, const struct record *rec)
 
     if (pidfd < 0)
         return false;
+    s->driver = levels_driver(p, rec->level);
     s->pidfd = pidfd;
     if (end_watch(p, s) < 0) {
         util_close(&s->pidfd);
@@ -127,8 +160,8 @@ static bool take_over(struct privd *p, const struct record *rec)
     memcpy(s->id, rec->id, sizeof(s->id));
     p->n_sandboxes++;
     /* Who could use its rooms knew the earlier privd only. */
-    runtime_kill_unfinished(p->rt, rec->slot);
-    wait_turn(p, FILTER_PROGRAMS * runtime_kill_rooms(p->rt, rec->slot));
+    s->driver->rooms_kill_unfinished(p->rt, rec->slot);
+    wait_turn(p, s->driver->kill_cost(NULL, s->driver->rooms_kill(p->rt, rec->slot)));
     /* Past every number that it has had: no sandbox makes a room each 16 ms of the host's whole time. */
     s->last_room = (uint32_t)(clock_mono_ms() / 16);
     return true;
@@ -171,8 +204,8 @@ static size_t undo_the_rest(struct privd *p, const struct remainders *all)
     for (size_t i = 0; i < all->n; i++)
         if (!is_alive(p, &all->all[i]) && !is_running(p, all->all[i].slot)) {
             /* Counted as if each had a room: which it had is not known any more. */
-            wait_turn(p, all->all[i].pid > 0 ? FILTER_PROGRAMS * 2 : 0);
-            (void)runtime_kill(p->rt, all->all[i].slot, -1);
+            wait_turn(p, all->all[i].pid > 0 ? kill_cost(p, 2) : 0);
+            kill_by_each(p, &all->all[i]);
         }
     for (size_t i = 0; i < all->n; i++) {
         if (is_alive(p, &all->all[i]) || is_running(p, all->all[i].slot))

@@ -111,10 +111,11 @@ static void do_connect(struct privd *p, struct slot *s, const struct asker *who,
                        const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_CONNECT, .slot = s->number, .gen = s->gen};
+    struct runtime_sandbox sb = slots_sandbox(s);
     int fds[PRIVSEP_MAX_FDS];
     unsigned n = m->u.connect.count;
 
-    r.status = runtime_sockets(p->rt, s->pidfd, fds, n);
+    r.status = s->driver->sockets(p->rt, &sb, fds, n);
     (void)request_reply(p, who, &r, fds, r.status == 0 ? n : 0);
 }
 
@@ -122,9 +123,10 @@ static void do_stat(struct privd *p, struct slot *s, const struct asker *who,
                     const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_STAT, .slot = s->number, .gen = s->gen};
+    struct runtime_sandbox sb = slots_sandbox(s);
     struct runtime_stat st = {0};
 
-    r.status = runtime_stat(p->rt, s->number, s->gen, &st);
+    r.status = s->driver->stat(p->rt, &sb, &st);
     r.u.stat.memory_used_bytes = st.memory_used_bytes;
     r.u.stat.memory_limit_bytes = st.memory_limit_bytes;
     r.u.stat.memory_cache_bytes = st.memory_cache_bytes;

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "privd/egress.h"
-#include "sys/filter.h"
 #include "sys/pid.h"
 
 #include <errno.h>
@@ -12,6 +11,11 @@
 
 #define START_TIMEOUT_MS 10000
 #define START_USUAL_MS   500 /* one that takes longer may lose its place to another sandbox's */
+
+static struct runtime_sandbox room_sandbox(const struct room *r)
+{
+    return (struct runtime_sandbox){.slot = r->slot_number, .gen = r->gen, .pidfd = r->pidfd};
+}
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
@@ -131,18 +135,20 @@ static void gone(struct room *r)
 static void on_pid(void *arg, uint32_t events)
 {
     struct room *r = arg;
+    struct runtime_sandbox self = room_sandbox(r);
     struct runtime_exit how;
 
     /* It is the child of the sandbox's own PID 1, which reaps it: only whether it has ended is to be known. */
-    if (runtime_reap(r->pidfd, &how) != -EAGAIN)
+    if (r->driver->reap(&self, &how) != -EAGAIN)
         gone(r);
 }
 
 static void kill_now(void *arg)
 {
     struct room *r = arg;
+    struct runtime_sandbox self = room_sandbox(r);
 
-    (void)pid_kill(r->pidfd, SIGKILL);
+    (void)r->driver->room_kill(&self);
 }
 
 /* In its turn, when many end together (pace.h). While a task still works on it, on_made goes on from
@@ -151,7 +157,7 @@ static void end_room(struct room *r)
 {
     r->ending = true;
     if (r->pidfd >= 0)
-        pace_ask(&r->privd->pace, &r->kill, FILTER_PROGRAMS, kill_now, r);
+        pace_ask(&r->privd->pace, &r->kill, r->driver->kill_cost(NULL, 1), kill_now, r);
 }
 
 static void fail(struct room *r, int status, uint32_t stage)
@@ -164,7 +170,7 @@ static void fail(struct room *r, int status, uint32_t stage)
 }
 
 /* The task was killed. What it had begun inside is in its sandbox's own control group, and ends with it at the latest
- * (runtime_kill_unfinished: now). */
+ * (rooms_kill_unfinished: now). */
 static void on_task_ended(void *arg, uint32_t events)
 {
     struct room *r = arg;
@@ -172,7 +178,7 @@ static void on_task_ended(void *arg, uint32_t events)
     loop_remove(&r->privd->loop, &r->task_source);
     task_cancel(&r->task);
     if (r->slot)
-        runtime_kill_unfinished(r->privd->rt, r->slot_number);
+        r->driver->rooms_kill_unfinished(r->privd->rt, r->slot_number);
     gone(r);
 }
 
@@ -204,7 +210,8 @@ static void ready(struct room *r)
     struct privsep_msg m = {.op = PRIVSEP_ROOM, .slot = r->slot_number, .gen = r->gen};
     struct asker who = r->maker;
     int fds[PRIVSEP_ROOM_SOCKETS];
-    int rc = runtime_sockets(p->rt, r->pidfd, fds, ARRAY_SIZE(fds));
+    struct runtime_sandbox self = room_sandbox(r);
+    int rc = r->driver->sockets(p->rt, &self, fds, ARRAY_SIZE(fds));
 
     loop_disarm(&p->loop, &r->timer);
     loop_remove(&p->loop, &r->boot_source);
@@ -240,10 +247,11 @@ static void on_boot(void *arg, uint32_t events)
 static int claim(struct room *r)
 {
     struct privd *p = r->privd;
+    struct runtime_sandbox self = room_sandbox(r);
     int rc;
 
     egress_open_room(p, r);
-    rc = runtime_claim(p->rt, r->pidfd, r->boot_fd, &r->claim);
+    rc = r->driver->claim(p->rt, &self, r->boot_fd, &r->claim);
     explicit_bzero(&r->claim, sizeof(r->claim));
     return rc < 0 ? rc : loop_add(&p->loop, &r->boot_source, r->boot_fd, on_boot, r);
 }
@@ -257,7 +265,7 @@ static void on_made(void *arg, uint32_t events)
     int rc;
 
     loop_remove(&p->loop, &r->task_source);
-    rc = p->driver->start_finish(p->rt, &r->task, &as, &stage);
+    rc = r->driver->room_finish(p->rt, &r->task, &as, &stage);
     if (rc == -EAGAIN && loop_add(&p->loop, &r->task_source, r->task.result_fd, on_made, r) == 0)
         return;
     leave_starting(r);
@@ -276,15 +284,11 @@ static void on_made(void *arg, uint32_t events)
 
 static int begin(struct room *r)
 {
-    const struct runtime_room room = {.slot = r->slot_number,
-                                      .pidfd = r->slot->pidfd,
-                                      .open_files = r->slot->kind.limits.open_files};
+    struct runtime_sandbox sb = slots_sandbox(r->slot);
     struct privd *p = r->privd;
-    int rc;
+    int rc = r->driver->room_begin(p->rt, &sb, r->slot->kind.limits.open_files, &r->task,
+                                   &r->boot_fd);
 
-    if (!p->driver->room_begin)
-        return -EOPNOTSUPP;
-    rc = p->driver->room_begin(p->rt, &room, &r->task, &r->boot_fd);
     if (rc < 0)
         return rc;
     rc = loop_add(&p->loop, &r->task_source, r->task.result_fd, on_made, r);
@@ -302,6 +306,7 @@ static struct room *new_room(struct privd *p, struct slot *s, const struct asker
         return NULL;
     *r = (struct room){.privd = p,
                        .slot = s,
+                       .driver = s->driver,
                        .slot_number = s->number,
                        .gen = s->gen,
                        .number = ++s->last_room,

@@ -19,9 +19,10 @@ struct room {
     struct loop_source boot_source;
     struct loop_timer timer; /* until it is ready */
     uint64_t begun_ms;
-    bool starting;              /* on privd's list of those */
-    struct asker maker, ender;  /* who waits */
-    struct runtime_claim claim; /* until it was given */
+    bool starting;                       /* on privd's list of those */
+    struct asker maker, ender;           /* who waits */
+    struct runtime_claim claim;          /* until it was given */
+    const struct runtime_driver *driver; /* its sandbox's */
     bool ending;
     struct pace_item kill;              /* waits for its turn */
     int egress_fds[PRIVSEP_EGRESS_FDS]; /* as of a slot */

@@ -109,6 +109,7 @@ static void started(struct slot *s)
 {
     struct privd *p = s->privd;
     struct privsep_msg m = {.op = PRIVSEP_CREATE, .slot = s->number, .gen = s->gen};
+    struct runtime_sandbox sb = slots_sandbox(s);
     int fds[PRIVSEP_CREATE_SOCKETS];
     unsigned n_fds = 0;
     int r;
@@ -125,7 +126,7 @@ static void started(struct slot *s)
     m.u.created.template_number = s->kind.template_number;
     m.u.created.started_real_ms = s->started_real_ms;
     /* Whoever asked speaks to the agent next; without them it asks with CONNECT. */
-    if (runtime_sockets(p->rt, s->pidfd, fds, ARRAY_SIZE(fds)) == 0)
+    if (s->driver->sockets(p->rt, &sb, fds, ARRAY_SIZE(fds)) == 0)
         n_fds = ARRAY_SIZE(fds);
     r = request_reply(p, &s->create->asker, &m, fds, n_fds);
     free(TAKE_PTR(s->create));
@@ -168,10 +169,11 @@ static void on_boot(void *arg, uint32_t events)
 static void claim(struct slot *s)
 {
     struct privd *p = s->privd;
+    struct runtime_sandbox sb = slots_sandbox(s);
     int r;
 
     egress_open(p, s); /* before anything of a tenant runs: see egress.h */
-    r = runtime_claim(p->rt, s->pidfd, s->boot_fd, &s->create->claim);
+    r = s->driver->claim(p->rt, &sb, s->boot_fd, &s->create->claim);
 
     explicit_bzero(s->create->claim.key, sizeof(s->create->claim.key));
     if (r == 0)
@@ -189,10 +191,10 @@ static void on_start(void *arg, uint32_t events)
     int r;
 
     loop_remove(&p->loop, &s->task_source);
-    r = p->driver->start_finish(p->rt, &s->task, &started_as, &stage);
+    r = s->driver->start_finish(p->rt, &s->task, &started_as, &stage);
     if (r == -EAGAIN && slots_watch_task(s, on_start) == 0)
         return;
-    runtime_slot_close(&s->pooled);
+    s->driver->slot_close(&s->pooled);
     if (r < 0) {
         start_failed(s, r, stage);
         return;
@@ -206,7 +208,7 @@ static int start_cold(struct privd *p, struct slot *s)
 {
     struct runtime_start start = {.template_number = s->kind.template_number,
                                   .limits = s->kind.limits};
-    int r = p->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
+    int r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
 
     return r == 0 ? slots_watch_task(s, on_start) : r;
 }
@@ -280,9 +282,10 @@ static int may_create(const struct privd *p, const struct privsep_msg *m, uint32
 {
     struct template_meta meta;
 
-    *stage = PRIVSEP_STAGE_PERMIT;
-    if (m->u.create.level != PRIVSEP_LEVEL_PROCESS)
+    *stage = PRIVSEP_STAGE_LEVEL;
+    if (!levels_driver(p, m->u.create.level))
         return -EOPNOTSUPP;
+    *stage = PRIVSEP_STAGE_PERMIT;
     if (id_is_taken(p, m->u.create.id))
         return -EEXIST;
     *stage = PRIVSEP_STAGE_TEMPLATE;
@@ -294,6 +297,17 @@ static int may_create(const struct privd *p, const struct privsep_msg *m, uint32
     return p->n_sandboxes + p->n_starting + p->n_waiting < p->options.slots_max ? 0 : -EAGAIN;
 }
 
+/* A level that is not there is refused with the reason that its driver gave. */
+static void refuse(struct privd *p, const struct asker *who, const struct privsep_msg *m,
+                   int status, uint32_t stage)
+{
+    struct privsep_msg r = {.op = PRIVSEP_CREATE, .status = status, .stage = stage};
+
+    if (stage == PRIVSEP_STAGE_LEVEL)
+        levels_why(p, m->u.create.level, r.u.refused.why);
+    (void)request_reply(p, who, &r, NULL, 0);
+}
+
 void sandbox_create(struct privd *p, const struct asker *who, const struct privsep_msg *m)
 {
     struct create_request *c;
@@ -301,7 +315,7 @@ void sandbox_create(struct privd *p, const struct asker *who, const struct privs
     int r = may_create(p, m, &stage);
 
     if (r < 0) {
-        request_reply_status(p, who, PRIVSEP_CREATE, r, stage);
+        refuse(p, who, m, r, stage);
         return;
     }
     c = calloc(1, sizeof(*c));

@@ -63,6 +63,7 @@ int slots_init(struct privd *p)
     for (uint32_t i = 0; i < p->options.slots_max; i++) {
         p->slots[i] = (struct slot){.privd = p,
                                     .number = i,
+                                    .driver = p->drivers[p->pool_level],
                                     .pooled = RUNTIME_SLOT_NONE,
                                     .task = TASK_NONE,
                                     .task_source = LOOP_SOURCE_NONE,
@@ -80,7 +81,7 @@ void slots_free(struct privd *p)
     for (uint32_t i = 0; p->slots && i < p->options.slots_max; i++) {
         util_close(&p->slots[i].pidfd);
         util_close(&p->slots[i].boot_fd);
-        runtime_slot_close(&p->slots[i].pooled);
+        p->slots[i].driver->slot_close(&p->slots[i].pooled);
         free(p->slots[i].create);
     }
     free(TAKE_PTR(p->slots));
@@ -113,6 +114,11 @@ void slots_enter(struct privd *p, struct slot *s, enum slot_state state)
     s->state = state;
 }
 
+struct runtime_sandbox slots_sandbox(const struct slot *s)
+{
+    return (struct runtime_sandbox){.slot = s->number, .gen = s->gen, .pidfd = s->pidfd};
+}
+
 void slots_put_empty(struct privd *p, struct slot *s)
 {
     slots_list_put(&p->empty, s);
@@ -128,6 +134,22 @@ static bool same_kind(const struct slot_kind *a, const struct slot_kind *b)
            l->filters == m->filters;
 }
 
+/* Whatever it ran before is forgotten; the generation is one that this slot never had. */
+static void begin_use(struct slot *s, const struct runtime_driver *driver)
+{
+    s->gen++;
+    s->driver = driver;
+    s->pid = 0;
+    s->pid_start = 0;
+    s->pooled = RUNTIME_SLOT_NONE;
+    s->pooled.number = s->number;
+    s->pooled.gen = s->gen;
+    s->retries = 0;
+    s->failure = 0;
+    s->kind = (struct slot_kind){0};
+    memset(s->id, 0, sizeof(s->id));
+}
+
 /* An unclaimed one stands in nobody's way: a job may remove its template already. */
 static void give_up(struct privd *p, struct slot *s)
 {
@@ -135,10 +157,29 @@ static void give_up(struct privd *p, struct slot *s)
     end_force(p, s);
 }
 
+/* Of a level that nothing is made ahead for: its task makes the whole of it. */
+static struct slot *take_unpooled(struct privd *p, uint32_t level)
+{
+    struct slot *s = slots_list_take(&p->empty);
+
+    if (!s) {
+        s = slots_list_take(p->ready.n > 0 ? &p->ready : &p->warm);
+        if (s)
+            give_up(p, s); /* its end brings an empty one */
+        return NULL;
+    }
+    begin_use(s, p->drivers[level]);
+    slots_enter(p, s, SLOT_MAKING);
+    slots_enter(p, s, SLOT_READY);
+    return s;
+}
+
 struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind)
 {
     struct slot *warm = p->warm.first, *s;
 
+    if (kind->level != p->pool_level)
+        return take_unpooled(p, kind->level);
     /* All warm ones are of one kind. */
     if (warm && same_kind(&warm->kind, kind))
         return slots_list_take(&p->warm);
@@ -177,7 +218,7 @@ void slots_drop_warm(struct privd *p, uint32_t template_number)
 
 void slots_note_kind(struct privd *p, const struct slot_kind *kind)
 {
-    if (kind->limits.filters) /* few, and never what most ask for */
+    if (kind->limits.filters || kind->level != p->pool_level) /* few, and never what most ask for */
         return;
     if (p->has_kind && same_kind(&p->kind, kind)) {
         p->kind_misses = 0;
@@ -245,11 +286,11 @@ static void on_warm(void *arg, uint32_t events);
 static int finish_warming(struct privd *p, struct slot *s, uint32_t *stage)
 {
     struct runtime_started as = {.pidfd = -1};
-    int r = p->driver->start_finish(p->rt, &s->task, &as, stage);
+    int r = s->driver->start_finish(p->rt, &s->task, &as, stage);
 
     if (r == -EAGAIN)
         return slots_watch_task(s, on_warm) == 0 ? r : -EIO;
-    runtime_slot_close(&s->pooled);
+    s->driver->slot_close(&s->pooled);
     if (r < 0)
         return r;
     s->pid = as.pid;
@@ -295,7 +336,7 @@ static void warm(struct privd *p, struct slot *s)
         slots_enter(p, s, SLOT_MAKING);
     p->n_making++;
     p->n_warming++;
-    r = p->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
+    r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
     if (r == 0)
         r = slots_watch_task(s, on_warm);
     if (r < 0) {
@@ -329,7 +370,7 @@ static void on_made(void *arg, uint32_t events)
     int r;
 
     loop_remove(&p->loop, &s->task_source); /* finishing closes the descriptor */
-    r = p->driver->slot_finish(p->rt, &s->task, &s->pooled, &stage);
+    r = s->driver->slot_finish(p->rt, &s->task, &s->pooled, &stage);
     if (r == -EAGAIN && slots_watch_task(s, on_made) == 0)
         return;
     p->n_making--;
@@ -344,28 +385,13 @@ static void on_made(void *arg, uint32_t events)
     slots_refill(p);
 }
 
-/* Whatever it ran before is forgotten; the generation is one that this slot never had. */
-static void begin_use(struct slot *s)
-{
-    s->gen++;
-    s->pid = 0;
-    s->pid_start = 0;
-    s->pooled = RUNTIME_SLOT_NONE;
-    s->pooled.number = s->number;
-    s->pooled.gen = s->gen;
-    s->retries = 0;
-    s->failure = 0;
-    s->kind = (struct slot_kind){0};
-    memset(s->id, 0, sizeof(s->id));
-}
-
 static void make_bare(struct privd *p, struct slot *s)
 {
     int r;
 
     slots_enter(p, s, SLOT_MAKING);
     p->n_making++;
-    r = p->driver->slot_begin(p->rt, s->number, s->gen, &s->task);
+    r = s->driver->slot_begin(p->rt, s->number, s->gen, &s->task);
     if (r == 0)
         r = slots_watch_task(s, on_made);
     if (r < 0) {
@@ -416,7 +442,7 @@ void slots_refill(struct privd *p)
                 end_hurry(p);
             break;
         }
-        begin_use(s);
+        begin_use(s, p->drivers[p->pool_level]);
         if (want_warm(p, p->ready.n + p->n_making - p->n_warming))
             warm(p, s);
         else

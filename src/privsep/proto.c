@@ -18,6 +18,7 @@ static const char *const stage_names[PRIVSEP_STAGE_COUNT] = {
     [PRIVSEP_STAGE_SECCOMP] = "seccomp",
     [PRIVSEP_STAGE_EXEC] = "exec",
     [PRIVSEP_STAGE_READY] = "ready",
+    [PRIVSEP_STAGE_LEVEL] = "level",
 };
 
 static const struct {

@@ -21,6 +21,7 @@
 #define PRIVSEP_MAX_FDS            16
 #define PRIVSEP_KEY_SIZE           32
 #define PRIVSEP_CREATE_SOCKETS     2
+#define PRIVSEP_WHY_SIZE           192
 #define PRIVSEP_ID_SIZE            32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 #define PRIVSEP_EGRESS_FDS         2  /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
 #define PRIVSEP_ROOMS_MAX          8  /* of a sandbox at a time */
@@ -90,6 +91,7 @@ enum privsep_stage {
     PRIVSEP_STAGE_SECCOMP,
     PRIVSEP_STAGE_EXEC,
     PRIVSEP_STAGE_READY, /* cay-init started but did not become ready */
+    PRIVSEP_STAGE_LEVEL, /* refused: the isolation level is not there; u.refused says why */
     PRIVSEP_STAGE_COUNT
 };
 
@@ -100,7 +102,12 @@ enum privsep_cause {
     PRIVSEP_CAUSE_OOM     /* PID 1 was killed by its memory limit */
 };
 
-enum privsep_level { PRIVSEP_LEVEL_PROCESS, PRIVSEP_LEVEL_GVISOR, PRIVSEP_LEVEL_VM };
+enum privsep_level {
+    PRIVSEP_LEVEL_PROCESS,
+    PRIVSEP_LEVEL_GVISOR,
+    PRIVSEP_LEVEL_VM,
+    PRIVSEP_LEVEL_COUNT
+};
 
 enum privsep_job {
     PRIVSEP_JOB_TEMPLATE_BUILD = 1, /* u.job.template: TEMPLATE_HOST or TEMPLATE_BASE */
@@ -155,6 +162,9 @@ struct privsep_msg {
             uint32_t pad;
             int64_t started_real_ms;
         } created;
+        struct {
+            char why[PRIVSEP_WHY_SIZE]; /* printable ASCII only, NUL-terminated */
+        } refused;
         struct {
             uint32_t count;
         } connect;

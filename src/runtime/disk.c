@@ -112,7 +112,7 @@ static int memory_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint6
 static int memory_layer_usage(const struct disk *d, uint32_t slot, uint32_t gen,
                               uint64_t *used_bytes, uint64_t *limit_bytes)
 {
-    return -EOPNOTSUPP; /* runtime_stat asks the mounted file system */
+    return -EOPNOTSUPP; /* process_stat asks the mounted file system */
 }
 
 static int memory_layer_tree(struct disk *d, uint32_t slot, uint32_t gen, int userns_fd)

@@ -56,15 +56,53 @@ static inline uint64_t runtime_child_caps(void)
 #define RUNTIME_LOWER_ATTR \
     (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
 
-/* slot.c, process.c: the process level's part of the driver table. */
+/* A level's functions, as struct runtime_driver says what each does. */
+#define RUNTIME_DECLARE_LEVEL(p)                                                                  \
+    int p##_slot_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);      \
+    int p##_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot *out,             \
+                        uint32_t *stage);                                                         \
+    void p##_slot_close(struct runtime_slot *s);                                                  \
+    int p##_start_begin(struct runtime *rt, const struct runtime_slot *slot,                      \
+                        const struct runtime_start *start, struct task *out, int *boot_fd);       \
+    int p##_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,         \
+                         uint32_t *stage);                                                        \
+    int p##_claim(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,        \
+                  const struct runtime_claim *claim);                                             \
+    int p##_sockets(const struct runtime *rt, const struct runtime_sandbox *sb, int *fds,         \
+                    unsigned n);                                                                  \
+    int p##_listeners(const struct runtime *rt, const struct runtime_sandbox *sb,                 \
+                      int fds[PRIVSEP_EGRESS_FDS]);                                               \
+    int p##_stat(const struct runtime *rt, const struct runtime_sandbox *sb,                      \
+                 struct runtime_stat *out);                                                       \
+    int p##_freeze(const struct runtime *rt, const struct runtime_sandbox *sb);                   \
+    bool p##_is_frozen(const struct runtime *rt, const struct runtime_sandbox *sb);               \
+    int p##_thaw(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
+    int p##_kill(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
+    uint32_t p##_kill_cost(const struct privsep_limits *limits, uint32_t rooms);                  \
+    int p##_reap(const struct runtime_sandbox *sb, struct runtime_exit *out);                     \
+    bool p##_was_oom(const struct runtime *rt, const struct runtime_sandbox *sb);                 \
+    int p##_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,             \
+                      struct task *out);                                                          \
+    int p##_end_finish(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n); \
+    int p##_room_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t open_files, \
+                       struct task *out, int *boot_fd);                                           \
+    int p##_room_finish(struct runtime *rt, struct task *t, struct runtime_started *out,          \
+                        uint32_t *stage);                                                         \
+    int p##_room_kill(const struct runtime_sandbox *room);                                        \
+    uint32_t p##_rooms_kill(const struct runtime *rt, uint32_t slot);                             \
+    void p##_rooms_kill_unfinished(const struct runtime *rt, uint32_t slot);                      \
+    int p##_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
+
+/* slot.c, process.c, process_live.c, observe.c, room.c */
+RUNTIME_DECLARE_LEVEL(process);
 int process_probe(struct runtime *rt, char *why, size_t why_size);
-int process_slot_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
-int process_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot *out,
-                        uint32_t *stage);
-int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
-                        const struct runtime_start *start, struct task *out, int *boot_fd);
-int process_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
-                         uint32_t *stage);
+
+/* absent.c: refuses everything. A level that is not there has these, and a probe of its own. */
+RUNTIME_DECLARE_LEVEL(absent);
+
+/* observe.c: one of a slot's processes that is PID 1 of its own pid namespace; 0: none. */
+pid_t process_find_first(const struct runtime *rt, uint32_t slot);
+
 /* The socket over which cay-init gets its boot block and tells that it is ready, in a task's arguments. */
 struct process_boot {
     int agent_fd; /* cay-init's end */
@@ -80,12 +118,6 @@ int process_write_boot(const struct process_boot *b, const struct filter *filter
  * caller's, non-blocking. 0 or -errno; nothing is open then. */
 int process_begin(int (*run)(void *args, struct task_result *out), void *args,
                   struct process_boot *boot, struct task *out, int *boot_fd) WARN_UNUSED;
-
-int process_room_begin(struct runtime *rt, const struct runtime_room *room, struct task *out,
-                       int *boot_fd);
-int process_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,
-                      struct task *out);
-int process_end_finish(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n);
 
 struct process_slot_args {
     struct runtime *rt;

@@ -1,35 +1,45 @@
-/* The table of isolation levels. A row whose probe refuses is never used further. */
+/* The table of isolation levels. */
 
 #include "runtime/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-static int probe_gvisor(struct runtime *rt, char *why, size_t why_size)
+/* A function that a level lacks does not compile here; one that is new does not before each level has
+ * it, or `absent`'s in its place. */
+#define LEVEL(probe_of, p)                                                                        \
+    {                                                                                             \
+        .name = #probe_of, .probe = probe_of##_probe, .slot_begin = p##_slot_begin,               \
+        .slot_finish = p##_slot_finish, .slot_close = p##_slot_close,                             \
+        .start_begin = p##_start_begin, .start_finish = p##_start_finish, .claim = p##_claim,     \
+        .sockets = p##_sockets, .listeners = p##_listeners, .stat = p##_stat,                     \
+        .freeze = p##_freeze, .is_frozen = p##_is_frozen, .thaw = p##_thaw, .kill = p##_kill,     \
+        .kill_cost = p##_kill_cost, .reap = p##_reap, .was_oom = p##_was_oom,                     \
+        .end_begin = p##_end_begin, .end_finish = p##_end_finish, .room_begin = p##_room_begin,   \
+        .room_finish = p##_room_finish, .room_kill = p##_room_kill, .rooms_kill = p##_rooms_kill, \
+        .rooms_kill_unfinished = p##_rooms_kill_unfinished, .adopt = p##_adopt                    \
+    }
+_Static_assert(sizeof(struct runtime_driver) == 26 * sizeof(void (*)(void)),
+               "a new function of the driver table: add it to LEVEL, and to each level");
+
+static int gvisor_probe(struct runtime *rt, char *why, size_t why_size)
 {
     snprintf(why, why_size, "this build has no driver for the isolation level gvisor");
     return -EOPNOTSUPP;
 }
 
-static int probe_vm(struct runtime *rt, char *why, size_t why_size)
+static int vm_probe(struct runtime *rt, char *why, size_t why_size)
 {
     snprintf(why, why_size, "this build has no driver for the isolation level vm");
     return -EOPNOTSUPP;
 }
 
 static const struct runtime_driver drivers[] = {
-    [PRIVSEP_LEVEL_PROCESS] = {.name = "process",
-                               .probe = process_probe,
-                               .slot_begin = process_slot_begin,
-                               .slot_finish = process_slot_finish,
-                               .start_begin = process_start_begin,
-                               .start_finish = process_start_finish,
-                               .room_begin = process_room_begin,
-                               .end_begin = process_end_begin,
-                               .end_finish = process_end_finish},
-    [PRIVSEP_LEVEL_GVISOR] = {.name = "gvisor", .probe = probe_gvisor},
-    [PRIVSEP_LEVEL_VM] = {.name = "vm", .probe = probe_vm},
+    [PRIVSEP_LEVEL_PROCESS] = LEVEL(process, process),
+    [PRIVSEP_LEVEL_GVISOR] = LEVEL(gvisor, absent),
+    [PRIVSEP_LEVEL_VM] = LEVEL(vm, absent),
 };
+_Static_assert(ARRAY_SIZE(drivers) == PRIVSEP_LEVEL_COUNT, "one row for each level");
 
 const struct runtime_driver *runtime_driver(uint32_t level)
 {

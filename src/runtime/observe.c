@@ -71,7 +71,7 @@ static bool is_in_range(const struct runtime *rt, pid_t pid, uint32_t slot)
     return uid >= first && uid - first < RUNTIME_UID_COUNT;
 }
 
-static pid_t find_first(const struct runtime *rt, uint32_t slot)
+pid_t process_find_first(const struct runtime *rt, uint32_t slot)
 {
     pid_t pids[AGENT_PIDS_MAX] = {0};
     int n = cgroup_pids(rt->cgroups, slot, CGROUP_AGENT, pids, AGENT_PIDS_MAX);
@@ -81,7 +81,7 @@ static pid_t find_first(const struct runtime *rt, uint32_t slot)
     return 0;
 }
 
-int runtime_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
+int process_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
 {
     CLEANUP_CLOSE int fd = pid_open(pid);
     if (fd < 0)
@@ -97,7 +97,7 @@ int runtime_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd
 }
 
 /* Looked at by number, then held, then looked at again: a pid that came again is not killed. */
-uint32_t runtime_kill_rooms(const struct runtime *rt, uint32_t slot)
+uint32_t process_rooms_kill(const struct runtime *rt, uint32_t slot)
 {
     uint32_t killed = 0;
     pid_t pids[AGENT_PIDS_MAX] = {0};
@@ -123,7 +123,7 @@ static bool is_unfinished(pid_t pid)
 }
 
 /* Held, and then looked at: what the number stands for now is what was opened, or that has ended. */
-void runtime_kill_unfinished(const struct runtime *rt, uint32_t slot)
+void process_rooms_kill_unfinished(const struct runtime *rt, uint32_t slot)
 {
     pid_t pids[AGENT_PIDS_MAX] = {0};
     int n = cgroup_pids(rt->cgroups, slot, CGROUP_AGENT, pids, AGENT_PIDS_MAX);
@@ -140,7 +140,7 @@ static int root_usage(const struct runtime *rt, uint32_t slot, struct runtime_st
 {
     char path[32];
     struct statfs fs;
-    pid_t pid = find_first(rt, slot);
+    pid_t pid = process_find_first(rt, slot);
     snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
     CLEANUP_CLOSE int fd = pid ? open(path, O_PATH | O_CLOEXEC) : -1;
     if (fd < 0 || fstatfs(fd, &fs) < 0)
@@ -150,11 +150,12 @@ static int root_usage(const struct runtime *rt, uint32_t slot, struct runtime_st
     return 0;
 }
 
-int runtime_stat(const struct runtime *rt, uint32_t slot, uint32_t gen, struct runtime_stat *out)
+int process_stat(const struct runtime *rt, const struct runtime_sandbox *sb,
+                 struct runtime_stat *out)
 {
     struct cgroup_stat cg;
     struct runtime_stat s = {0};
-    int rc = cgroup_stat(rt->cgroups, slot, &cg);
+    int rc = cgroup_stat(rt->cgroups, sb->slot, &cg);
     if (rc < 0)
         return rc;
     s.memory_used_bytes = cg.memory_used_bytes;
@@ -162,10 +163,10 @@ int runtime_stat(const struct runtime *rt, uint32_t slot, uint32_t gen, struct r
     s.memory_limit_bytes = cg.memory_limit_bytes;
     s.cpu_used_us = cg.cpu_used_us;
     s.pids_used = cg.pids_used;
-    rc = rt->disk.backend->layer_usage(&rt->disk, slot, gen, &s.disk_used_bytes,
+    rc = rt->disk.backend->layer_usage(&rt->disk, sb->slot, sb->gen, &s.disk_used_bytes,
                                        &s.disk_limit_bytes);
     if (rc == -EOPNOTSUPP)
-        root_usage(rt, slot, &s);
+        root_usage(rt, sb->slot, &s);
     *out = s;
     return 0;
 }
@@ -193,7 +194,7 @@ static void report(struct scan *s, uint32_t slot, uint32_t gen, bool has_layer)
                               .gen = gen,
                               .has_layer = has_layer,
                               .has_cgroup = has_cgroup,
-                              .pid = has_cgroup ? find_first(s->rt, slot) : 0};
+                              .pid = has_cgroup ? process_find_first(s->rt, slot) : 0};
     s->found(s->arg, &f);
 }
 

@@ -36,8 +36,9 @@
 
 struct room_args {
     struct runtime *rt;
-    const struct runtime_room *room;
-    int pidfd; /* room->pidfd is held (task_hold): one that the task has */
+    const struct runtime_sandbox *sandbox;
+    uint32_t open_files; /* its limit */
+    int pidfd;           /* sandbox->pidfd is held (task_hold): one that the task has */
     struct process_boot boot;
 };
 
@@ -164,14 +165,14 @@ NORETURN static void run_room(const struct inside *in)
 /* What needs the host's root: the sandbox's control groups, by descriptors below `cay`. */
 static int prepare(const struct room_args *a, struct inside *in, struct task_result *out)
 {
-    int rc = cgroup_open_attach(a->rt->cgroups, a->room->slot, CGROUP_WORK, in->cgroup_fds);
+    int rc = cgroup_open_attach(a->rt->cgroups, a->sandbox->slot, CGROUP_WORK, in->cgroup_fds);
     if (rc >= 0) {
         in->n_cgroup_fds = rc;
-        rc = cgroup_enter(a->rt->cgroups, a->room->slot, CGROUP_AGENT);
+        rc = cgroup_enter(a->rt->cgroups, a->sandbox->slot, CGROUP_AGENT);
     }
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
-    rc = process_write_boot(&a->boot, in->filter, in->n_cgroup_fds, a->room->open_files, 0, true);
+    rc = process_write_boot(&a->boot, in->filter, in->n_cgroup_fds, a->open_files, 0, true);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
 }
 
@@ -314,17 +315,28 @@ static int make_room(void *arg, struct task_result *out)
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc) : fork_room(&in, out);
 }
 
-int process_room_begin(struct runtime *rt, const struct runtime_room *room, struct task *out,
-                       int *boot_fd)
+int process_room_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t open_files,
+                       struct task *out, int *boot_fd)
 {
-    struct room_args args = {.rt = rt, .room = room};
+    struct room_args args = {.rt = rt, .sandbox = sb, .open_files = open_files};
     if (TEST_BYPASS(NETWORK_NAMESPACE))
         return -EOPNOTSUPP;
-    if (room->slot >= rt->slots_max || room->pidfd < 0)
+    if (sb->slot >= rt->slots_max || sb->pidfd < 0)
         return -EINVAL;
-    CLEANUP_CLOSE int pidfd = fcntl(room->pidfd, F_DUPFD_CLOEXEC, 0);
+    CLEANUP_CLOSE int pidfd = fcntl(sb->pidfd, F_DUPFD_CLOEXEC, 0);
     if (pidfd < 0)
         return -errno;
     args.pidfd = pidfd;
     return process_begin(make_room, &args, &args.boot, out, boot_fd);
+}
+
+int process_room_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
+                        uint32_t *stage)
+{
+    return process_start_finish(rt, t, out, stage);
+}
+
+int process_room_kill(const struct runtime_sandbox *room)
+{
+    return pid_kill(room->pidfd, SIGKILL);
 }

@@ -3,21 +3,13 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "sys/mnt.h"
-#include "sys/ns.h"
-#include "sys/pid.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-
-#define EGRESS_BACKLOG 1024
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x10U
@@ -235,141 +227,4 @@ int runtime_disk_trouble(const struct runtime *rt)
 int runtime_templates_fd(const struct runtime *rt)
 {
     return rt->disk.templates_fd;
-}
-
-/* --- running sandboxes ------------------------------------------------------------------------- */
-
-int runtime_kill(struct runtime *rt, uint32_t slot, int pidfd)
-{
-    if (pidfd < 0)
-        return cgroup_kill(rt->cgroups, slot);
-    int rc = pid_kill(pidfd, SIGKILL);
-    /* A task that was killed in a frozen version 1 cgroup stays until it is thawed. */
-    cgroup_freeze(rt->cgroups, slot, false);
-    return rc;
-}
-
-void runtime_thaw(const struct runtime *rt, uint32_t slot)
-{
-    (void)cgroup_freeze(rt->cgroups, slot, false);
-}
-
-int runtime_reap(int pidfd, struct runtime_exit *out)
-{
-    struct runtime_exit e = {0};
-    int rc = pid_reap(pidfd, &e.code, &e.status);
-    if (rc == 0)
-        *out = e;
-    return rc;
-}
-
-bool runtime_was_oom(const struct runtime *rt, uint32_t slot)
-{
-    return cgroup_oom_kills(rt->cgroups, slot, CGROUP_AGENT) > 0;
-}
-
-/* Runs fn inside a namespace of pidfd's process. Safe as long as fn makes one thing there and nothing else
- * runs in between; to go on from the wrong namespace is not. */
-static int within(int pidfd, int type, const char *own, int (*fn)(void *arg), void *arg)
-{
-    CLEANUP_CLOSE int home = open(own, O_RDONLY | O_CLOEXEC);
-    if (home < 0)
-        return -errno;
-    int rc = ns_enter(pidfd, type);
-    if (rc < 0)
-        return rc;
-    rc = fn(arg);
-    if (ns_enter(home, type) < 0)
-        abort();
-    return rc;
-}
-
-static int set_host_name(void *arg)
-{
-    const char *id = arg;
-    return sethostname(id, strlen(id)) < 0 ? -errno : 0;
-}
-
-int runtime_claim(const struct runtime *rt, int pidfd, int boot_fd,
-                  const struct runtime_claim *claim)
-{
-    struct agent_claim block;
-    if (memchr(claim->id, '\0', sizeof(claim->id)) == NULL)
-        return -EINVAL;
-    int rc = within(pidfd, CLONE_NEWUTS, "/proc/self/ns/uts", set_host_name, (void *)claim->id);
-    if (rc < 0)
-        return rc;
-    memcpy(block.key, claim->key, sizeof(block.key));
-    memcpy(block.id, claim->id, sizeof(block.id));
-    rc = io_write_full(boot_fd, &block, sizeof(block)); /* the socket's buffer is empty */
-    explicit_bzero(&block, sizeof(block));
-    return rc;
-}
-
-struct sockets {
-    int *fds;
-    unsigned n;
-};
-
-/* None is connected yet. */
-static int open_sockets(void *arg)
-{
-    const struct sockets *s = arg;
-    for (unsigned i = 0; i < s->n; i++) {
-        s->fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (s->fds[i] >= 0)
-            continue;
-        int rc = -errno;
-        while (i > 0)
-            util_close(&s->fds[--i]);
-        return rc;
-    }
-    return 0;
-}
-
-int runtime_sockets(const struct runtime *rt, int pidfd, int *fds, unsigned n)
-{
-    struct sockets sockets = {.fds = fds, .n = n};
-    if (n == 0 || n > RUNTIME_SOCKETS_MAX)
-        return -EINVAL;
-    return within(pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_sockets, &sockets);
-}
-
-/* Dual stack, and with it one socket for both families. The address may be used again, since after a
- * death of cay-egress the connections that it had still linger on the port; who listens there bars it
- * all the same. */
-static int bind_everywhere(int type, uint16_t port)
-{
-    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    CLEANUP_CLOSE int fd = socket(AF_INET6, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int off = 0, again = type == SOCK_STREAM;
-
-    if (fd < 0 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0 ||
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &again, sizeof(again)) < 0 ||
-        bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
-        return -errno;
-    return TAKE_FD(fd);
-}
-
-static int open_listeners(void *arg)
-{
-    CLEANUP_CLOSE int tcp = bind_everywhere(SOCK_STREAM, EGRESS_TCP_PORT);
-    CLEANUP_CLOSE int udp = bind_everywhere(SOCK_DGRAM, EGRESS_UDP_PORT);
-    int *fds = arg, on = 1;
-
-    if (tcp < 0 || udp < 0)
-        return tcp < 0 ? tcp : udp;
-    if (listen(tcp, EGRESS_BACKLOG) < 0 ||
-        setsockopt(udp, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on)) < 0)
-        return -errno;
-    fds[0] = TAKE_FD(tcp);
-    fds[1] = TAKE_FD(udp);
-    return 0;
-}
-
-int runtime_listeners(const struct runtime *rt, int pidfd, int fds[static PRIVSEP_EGRESS_FDS])
-{
-    if (TEST_BYPASS(NETWORK_NAMESPACE))
-        return -EOPNOTSUPP; /* they would stand in the host's own */
-    return within(pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_listeners, fds);
 }

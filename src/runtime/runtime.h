@@ -12,15 +12,19 @@
  *     slot_begin / slot_finish     pooled ahead: namespaces, rules, writable layer, cgroups
  *     start_begin / start_finish   ahead too, or at once: everything is mounted, cay-init runs in it
  *                                  and waits
- *     runtime_claim                it is a sandbox; its ready byte comes over boot_fd
- *     runtime_sockets              stream sockets inside its network namespace (inline)
- *     runtime_stat                 numbers (inline, a dozen small reads)
- *     runtime_kill                 then wait until the pidfd is readable, then runtime_reap
+ *     claim                        it is a sandbox; its ready byte comes over boot_fd
+ *     listeners, sockets           sockets inside its network namespace (inline)
+ *     stat                         numbers (inline, a dozen small reads)
+ *     freeze, thaw                 its processes stop and go on (inline)
+ *     kill                         then wait until the pidfd is readable, then reap
  *     end_begin / end_finish       nothing is left: cgroups, writable layers, of many at a time
+ *
+ * What is done to one sandbox is a function of its level's row (struct runtime_driver); the functions
+ * outside of it are of the host: opening, the state disk, and what is left of an earlier run.
  *
  * Per running sandbox the caller needs to keep only the pidfd. Slots that are pooled hold two or
  * three descriptors. Names on disk and in cgroups are <slot> and <slot>.<gen>, so that after a
- * crash runtime_scan finds every remainder and runtime_adopt takes over what still runs. */
+ * crash runtime_scan finds every remainder and adopt takes over what still runs. */
 
 #include "privsep/proto.h"
 #include "runtime/agent_boot.h"
@@ -99,9 +103,6 @@ struct runtime_slot {
 
 #define RUNTIME_SLOT_NONE ((struct runtime_slot){.userns_fd = -1, .netns_fd = -1})
 
-/* Closes the descriptors, which ends the namespaces. The layer and cgroups go with end_begin. */
-void runtime_slot_close(struct runtime_slot *s);
-
 /* What is left of a slot's use, and how its removal went. */
 struct runtime_end {
     uint32_t number, gen;
@@ -121,11 +122,10 @@ struct runtime_claim {
     uint8_t key[PRIVSEP_KEY_SIZE];
 };
 
-/* For one command of a sandbox that runs: see room_begin. */
-struct runtime_room {
-    uint32_t slot;
-    int pidfd;           /* of its PID 1 */
-    uint32_t open_files; /* its limit */
+/* A sandbox, or a room in one, that has been started. */
+struct runtime_sandbox {
+    uint32_t slot, gen;
+    int pidfd; /* of its PID 1 (the room's); -1: none is held */
 };
 
 struct runtime_started {
@@ -133,23 +133,43 @@ struct runtime_started {
     int pidfd;
 };
 
-/* One row per enum privsep_level. All functions are set when probe answers 0. */
+/* How a process that has ended came to its end: fills the fields of waitid(2). */
+struct runtime_exit {
+    int code;   /* CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0 when unknown */
+    int status; /* exit code or signal */
+};
+
+struct runtime_stat {
+    uint64_t memory_used_bytes, memory_limit_bytes, memory_cache_bytes;
+    uint64_t cpu_used_us;
+    uint64_t disk_used_bytes, disk_limit_bytes;
+    uint32_t pids_used, pad;
+};
+
+/* One row per enum privsep_level: everything that is done to a sandbox of that level. Every row has
+ * every function (level.c does not compile otherwise). A level that this build or machine does not
+ * have has rows that refuse (absent.c): -EOPNOTSUPP, and probe says why. */
 struct runtime_driver {
     const char *name;
 
-    /* 0, or -errno and why not, as a sentence. Blocks up to milliseconds: at start only. */
+    /* 0, or -errno and why not, as a sentence. Blocks up to milliseconds: at start only. A row whose
+     * probe refuses is never used further. */
     int (*probe)(struct runtime *rt, char *why, size_t why_size);
+
+    /* -- making and starting ------------------------------------------------------------------- */
 
     /* Makes slot {number, gen}, whose remainders must have been ended before. */
     int (*slot_begin)(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out);
     /* 0, -EAGAIN, or -errno with *stage; after a failure nothing is left of it. */
     int (*slot_finish)(struct runtime *rt, struct task *t, struct runtime_slot *out,
                        uint32_t *stage);
+    /* Closes the descriptors, which ends the namespaces. The layer and cgroups go with end_begin. */
+    void (*slot_close)(struct runtime_slot *s);
 
     /* Starts cay-init in the slot; one that has no descriptors yet is made by the same task, which is
      * cheaper than both one after the other. *boot_fd (non-blocking, owned by the caller) is the starter's
      * end of the boot socket: struct agent_boot has been or will be written by the task. Once
-     * runtime_claim has said whose it is, the caller reads AGENT_READY or AGENT_FAILED and its
+     * claim has said whose it is, the caller reads AGENT_READY or AGENT_FAILED and its
      * sentence from it; end of file without either: it died. It ends by itself when boot_fd is
      * closed unclaimed. The slot's descriptors may be closed as soon as start_finish has not
      * answered -EAGAIN. */
@@ -160,13 +180,54 @@ struct runtime_driver {
     int (*start_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
                         uint32_t *stage);
 
-    /* Makes a room in a running sandbox: network namespace with rules, pid, mount and IPC namespace of
-     * its own, else the sandbox's; a cay-init of its own is PID 1 there, and waits for runtime_claim on
-     * *boot_fd as a sandbox's does. Its processes are the sandbox's, in its control groups, and end with
-     * it; killing that PID 1 ends the room alone. Collected with start_finish; nothing of it is on disk.
-     * What it has for listeners and sockets: runtime_listeners, runtime_sockets with its pidfd. */
-    int (*room_begin)(struct runtime *rt, const struct runtime_room *room, struct task *out,
-                      int *boot_fd);
+    /* Gives what start_finish or room_finish made its id and key: cay-init goes on to its ready byte.
+     * Nothing of a tenant runs in it before. Inline, microseconds; aborts like sockets. 0 or -errno. */
+    int (*claim)(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,
+                 const struct runtime_claim *claim);
+
+    /* -- while it runs ------------------------------------------------------------------------- */
+
+    /* n unconnected, non-blocking, close-on-exec TCP sockets inside its network namespace (7 µs each).
+     * All or none. 0 or -errno (-ESRCH: it has ended). The calling process ends up in its own namespace
+     * again; should that fail it aborts, as it would otherwise serve from the wrong one. */
+    int (*sockets)(const struct runtime *rt, const struct runtime_sandbox *sb, int *fds,
+                   unsigned n);
+
+    /* What cay-egress listens on inside its network namespace, both non-blocking, on [::] for both
+     * families: a TCP listener on EGRESS_TCP_PORT and a UDP socket on EGRESS_UDP_PORT that tells where
+     * each datagram was sent to. 0 or -errno (-EADDRINUSE: a process inside has the port); aborts like
+     * sockets. About 25 µs. */
+    int (*listeners)(const struct runtime *rt, const struct runtime_sandbox *sb,
+                     int fds[PRIVSEP_EGRESS_FDS]);
+
+    /* Numbers of a running sandbox. What cannot be read is 0. 0 or -errno. */
+    int (*stat)(const struct runtime *rt, const struct runtime_sandbox *sb,
+                struct runtime_stat *out);
+
+    /* Stops every process of the sandbox, PID 1 and rooms included, until thaw. Inline, microseconds:
+     * freeze asks for it, is_frozen tells when it is complete. 0 or -errno. */
+    int (*freeze)(const struct runtime *rt, const struct runtime_sandbox *sb);
+    bool (*is_frozen)(const struct runtime *rt, const struct runtime_sandbox *sb);
+    int (*thaw)(const struct runtime *rt, const struct runtime_sandbox *sb);
+
+    /* -- its end ------------------------------------------------------------------------------- */
+
+    /* Kills every process of the sandbox: SIGKILL to PID 1 (the kernel ends the rest of its pid
+     * namespace), then thaws, so that a frozen one dies too. Inline, microseconds. Without a pidfd:
+     * cgroup only. */
+    int (*kill)(const struct runtime *rt, const struct runtime_sandbox *sb);
+
+    /* How many programs of the kernel's BPF machine are freed with a sandbox of these limits and that
+     * many rooms (limits NULL: with the rooms alone): what kills are paced by (privd/pace.h). */
+    uint32_t (*kill_cost)(const struct privsep_limits *limits, uint32_t rooms);
+
+    /* Does not block. 0; -EAGAIN: still alive; -ECHILD: ended, but it is nobody's child here (status
+     * unknown). */
+    int (*reap)(const struct runtime_sandbox *sb, struct runtime_exit *out);
+
+    /* Whether the memory limit killed something in it (then a SIGKILL of PID 1 is PRIVSEP_CAUSE_OOM).
+     * Call before end_begin. */
+    bool (*was_oom)(const struct runtime *rt, const struct runtime_sandbox *sb);
 
     /* Removes what 1..RUNTIME_ENDS_MAX slots have outside their processes, pooled or used: cgroups,
      * writable layers. Only after their processes ended. Idempotent: what is not there is success. */
@@ -174,70 +235,39 @@ struct runtime_driver {
                      struct task *out);
     /* 0 and the status of each, -EAGAIN, or -errno (nothing is known of any then). */
     int (*end_finish)(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n);
+
+    /* -- rooms --------------------------------------------------------------------------------- */
+
+    /* Makes a room in a running sandbox: network namespace with rules, pid, mount and IPC namespace of
+     * its own, else the sandbox's; a cay-init of its own is PID 1 there, and waits for claim on *boot_fd
+     * as a sandbox's does. Its processes are the sandbox's, in its control groups, and end with it;
+     * killing that PID 1 ends the room alone. Nothing of it is on disk. claim, sockets, listeners and
+     * reap take it with its own pidfd. */
+    int (*room_begin)(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t open_files,
+                      struct task *out, int *boot_fd);
+    /* As start_finish; after a failure nothing is left of it. */
+    int (*room_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
+                       uint32_t *stage);
+    int (*room_kill)(const struct runtime_sandbox *room);
+
+    /* After a restart: kills the rooms of a sandbox that was taken over; nobody is left who would use
+     * them. How many those were. */
+    uint32_t (*rooms_kill)(const struct runtime *rt, uint32_t slot);
+
+    /* Kills what was begun for rooms of a sandbox and is no cay-init yet, tasks included: a task that is
+     * killed can leave processes that a tenant stopped. About 0.1 ms. */
+    void (*rooms_kill_unfinished)(const struct runtime *rt, uint32_t slot);
+
+    /* -- after a restart ----------------------------------------------------------------------- */
+
+    /* Takes over PID 1 of a slot by its recorded pid. Checks that the process is in the slot's cgroup
+     * and is PID 1 of a pid namespace of its own, and owned by the slot's user namespace, so that a
+     * recycled pid is never taken. 0 and *pidfd, or -ESRCH. */
+    int (*adopt)(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd);
 };
 
 /* The row of a level; NULL for a number that is no level. */
 const struct runtime_driver *runtime_driver(uint32_t level);
-
-/* Gives what start_finish made its id and key: cay-init goes on to its ready byte. Nothing of a tenant
- * runs in it before. Inline, microseconds; aborts like runtime_sockets. 0 or -errno. */
-int runtime_claim(const struct runtime *rt, int pidfd, int boot_fd,
-                  const struct runtime_claim *claim);
-
-/* Kills every process of the sandbox: SIGKILL to PID 1 (the kernel ends the rest of its pid
- * namespace), then thaws, so that a frozen one dies too. Inline, microseconds. pidfd may be -1:
- * cgroup only. */
-int runtime_kill(struct runtime *rt, uint32_t slot, int pidfd);
-
-/* After a restart: kills the rooms of a sandbox that was taken over; nobody is left who would use them.
- * How many those were. */
-uint32_t runtime_kill_rooms(const struct runtime *rt, uint32_t slot);
-
-/* Kills what was begun for rooms of a sandbox and is no cay-init yet, tasks included: a task that is killed can leave
- * processes that a tenant stopped. About 0.1 ms. */
-void runtime_kill_unfinished(const struct runtime *rt, uint32_t slot);
-
-/* A process that is frozen in a version 1 control group takes no signal, not even SIGKILL, until this. */
-void runtime_thaw(const struct runtime *rt, uint32_t slot);
-
-/* How a process that has ended came to its end: fills the fields of waitid(2). Does not block.
- * 0; -EAGAIN: still alive; -ECHILD: ended, but it is nobody's child here (status unknown). */
-struct runtime_exit {
-    int code;   /* CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0 when unknown */
-    int status; /* exit code or signal */
-};
-int runtime_reap(int pidfd, struct runtime_exit *out);
-
-/* Whether the memory limit killed something in it (then a SIGKILL of PID 1 is PRIVSEP_CAUSE_OOM).
- * Call before end_begin. */
-bool runtime_was_oom(const struct runtime *rt, uint32_t slot);
-
-/* n unconnected, non-blocking, close-on-exec TCP sockets inside the network namespace of pidfd's
- * process (7 µs each). All or none. 0 or -errno (-ESRCH: it has ended). The calling process ends up
- * in its own namespace again; should that fail it aborts, as it would otherwise serve from the
- * wrong one. */
-int runtime_sockets(const struct runtime *rt, int pidfd, int *fds, unsigned n);
-
-/* What cay-egress listens on inside the network namespace of pidfd's process, both non-blocking, on
- * [::] for both families: a TCP listener on EGRESS_TCP_PORT and a UDP socket on EGRESS_UDP_PORT that
- * tells where each datagram was sent to. 0 or -errno (-EADDRINUSE: a process inside has the port);
- * aborts like runtime_sockets. About 25 µs. */
-int runtime_listeners(const struct runtime *rt, int pidfd, int fds[static PRIVSEP_EGRESS_FDS]);
-
-struct runtime_stat {
-    uint64_t memory_used_bytes, memory_limit_bytes, memory_cache_bytes;
-    uint64_t cpu_used_us;
-    uint64_t disk_used_bytes, disk_limit_bytes;
-    uint32_t pids_used, pad;
-};
-
-/* Numbers of a running sandbox. What cannot be read is 0. 0 or -errno. */
-int runtime_stat(const struct runtime *rt, uint32_t slot, uint32_t gen, struct runtime_stat *out);
-
-/* After a restart: takes over PID 1 of a slot by its recorded pid. Checks that the process is in
- * the slot's cgroup and is PID 1 of a pid namespace of its own, and owned by the slot's user
- * namespace, so that a recycled pid is never taken. 0 and *pidfd, or -ESRCH. */
-int runtime_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd);
 
 /* After a restart: what is there. Calls found() once per slot that has a cgroup with processes in
  * it (pid = one of them that is PID 1 of its own pid namespace, else 0) or remainders (gen as in

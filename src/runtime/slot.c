@@ -173,6 +173,64 @@ int process_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot 
     return 0;
 }
 
+void process_slot_close(struct runtime_slot *s)
+{
+    util_close(&s->userns_fd);
+    util_close(&s->netns_fd);
+}
+
+/* --- ends -------------------------------------------------------------------------------------- */
+
+struct end_args {
+    struct runtime *rt;
+    const struct runtime_end *ends;
+    unsigned n;
+};
+
+/* How each went, two bytes for each. */
+#define STATUSES_PER_VALUE 4
+_Static_assert(RUNTIME_ENDS_MAX <= STATUSES_PER_VALUE * TASK_MAX_VALUES, "room for all");
+
+static int end_one(struct runtime *rt, const struct runtime_end *e)
+{
+    int rc = cgroup_remove(rt->cgroups, e->number);
+    /* A layer that processes may still write to is not taken away: the caller tries again. */
+    return rc < 0 ? rc : rt->disk.backend->layer_destroy(&rt->disk, e->number, e->gen);
+}
+
+static int end_slots(void *arg, struct task_result *out)
+{
+    const struct end_args *a = arg;
+    for (unsigned i = 0; i < a->n; i++) {
+        uint64_t error = (uint16_t)-end_one(a->rt, &a->ends[i]);
+        out->values[i / STATUSES_PER_VALUE] |= error << (16 * (i % STATUSES_PER_VALUE));
+    }
+    return 0;
+}
+
+int process_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,
+                      struct task *out)
+{
+    struct end_args args = {.rt = rt, .ends = ends, .n = n};
+    if (n == 0 || n > RUNTIME_ENDS_MAX)
+        return -EINVAL;
+    for (unsigned i = 0; i < n; i++)
+        if (ends[i].number >= RUNTIME_SLOTS_MAX)
+            return -ERANGE;
+    return task_spawn(end_slots, &args, out);
+}
+
+int process_end_finish(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n)
+{
+    struct task_result result = {0};
+    int rc = process_collect(t, &result, NULL);
+    for (unsigned i = 0; rc == 0 && i < n && i < RUNTIME_ENDS_MAX; i++)
+        ends[i].status = -(
+            int)((result.values[i / STATUSES_PER_VALUE] >> (16 * (i % STATUSES_PER_VALUE))) &
+                 0xffff);
+    return rc;
+}
+
 /* --- can it work here? ------------------------------------------------------------------------- */
 
 static int try_namespaces(void *arg, struct task_result *out)
@@ -241,10 +299,4 @@ int process_probe(struct runtime *rt, char *why, size_t why_size)
             "host does not work here, others do",
             strerror(-usr));
     return 0;
-}
-
-void runtime_slot_close(struct runtime_slot *s)
-{
-    util_close(&s->userns_fd);
-    util_close(&s->netns_fd);
 }

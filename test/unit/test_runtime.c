@@ -60,6 +60,12 @@ static void box_slot(struct box *b, uint32_t number, uint32_t gen)
     b->slot_us = clock_mono_us() - before;
 }
 
+static struct runtime_sandbox of_box(const struct box *b)
+{
+    return (struct runtime_sandbox){
+        .slot = b->slot.number, .gen = b->slot.gen, .pidfd = b->started.pidfd};
+}
+
 static int box_try_start(struct box *b, uint32_t template_number,
                          const struct privsep_limits *limits, uint32_t *stage)
 {
@@ -77,7 +83,8 @@ static int box_try_start(struct box *b, uint32_t template_number,
         close(b->boot_fd);
         return rc;
     }
-    assert_int_equal(runtime_claim(rt, b->started.pidfd, b->boot_fd, &claim), 0);
+    const struct runtime_sandbox sb = of_box(b);
+    assert_int_equal(driver->claim(rt, &sb, b->boot_fd, &claim), 0);
     char ready = 0;
     struct pollfd p = {.fd = b->boot_fd, .events = POLLIN};
     assert_int_equal(poll(&p, 1, 20000), 1);
@@ -85,7 +92,7 @@ static int box_try_start(struct box *b, uint32_t template_number,
     assert_int_equal(ready, AGENT_READY);
     b->start_us = clock_mono_us() - before;
     assert_int_equal(io_set_nonblock(b->boot_fd, false), 0);
-    runtime_slot_close(&b->slot);
+    driver->slot_close(&b->slot);
     return 0;
 }
 
@@ -136,9 +143,10 @@ static void box_end(struct box *b)
     struct runtime_exit e;
     struct pollfd p = {.fd = b->started.pidfd, .events = POLLIN};
     close(b->boot_fd);
-    assert_int_equal(runtime_kill(rt, b->slot.number, b->started.pidfd), 0);
+    const struct runtime_sandbox sb = of_box(b);
+    assert_int_equal(driver->kill(rt, &sb), 0);
     assert_int_equal(poll(&p, 1, 10000), 1);
-    assert_int_equal(runtime_reap(b->started.pidfd, &e), 0);
+    assert_int_equal(driver->reap(&sb, &e), 0);
     close(b->started.pidfd);
     end_slot(b->slot.number, b->slot.gen);
 }
@@ -344,6 +352,7 @@ static void test_network_is_refused_at_once(void **state)
 static void test_limits_hold(void **state)
 {
     struct box b;
+    const struct runtime_sandbox sb = {.slot = 0, .gen = 6, .pidfd = -1};
     struct runtime_stat st;
     NEEDS_RUNTIME;
     const char *full = in_memory ? "No space left" : "isk quota exceeded";
@@ -352,13 +361,13 @@ static void test_limits_hold(void **state)
     expect(&b, 1000, "test $(stat -c %s /tmp/big) -le 67108864 && echo bounded; rm /tmp/big",
            "bounded");
     expect_has(&b, 0, "dd if=/dev/zero of=/usr/big bs=1M count=200 2>&1; rm /usr/big", full);
-    assert_int_equal(runtime_stat(rt, 0, 6, &st), 0);
+    assert_int_equal(driver->stat(rt, &sb, &st), 0);
     assert_int_equal(st.disk_limit_bytes, small.disk_bytes);
     assert_int_equal(st.memory_limit_bytes, small.memory_bytes);
     /* What was freed a moment ago is taken off before the kernel has flushed its per-cpu counts. */
     for (int i = 0; i < 100 && st.memory_used_bytes == 0; i++) {
         usleep(20000);
-        assert_int_equal(runtime_stat(rt, 0, 6, &st), 0);
+        assert_int_equal(driver->stat(rt, &sb, &st), 0);
     }
     assert_true(st.memory_used_bytes > 0);
     assert_true(st.cpu_used_us > 0);
@@ -367,7 +376,7 @@ static void test_limits_hold(void **state)
            "Max core file size 1 1 bytes ");
     /* Killed by its limit, and PID 1 goes on. */
     expect_has(&b, 1000, "python3 -c 'x = b\"x\" * (400 << 20)' || echo status $?", "status 137");
-    assert_false(runtime_was_oom(rt, 0));
+    assert_false(driver->was_oom(rt, &sb));
     expect(&b, 1000,
            "dd if=/dev/zero of=/dev/shm/x bs=1M count=100 2>/dev/null; "
            "test $(stat -c %s /dev/shm/x) -le 67108864 && echo bounded; rm /dev/shm/x",
@@ -462,8 +471,9 @@ static void test_sockets_reach_services_inside(void **state)
            "' >/dev/null 2>&1; echo up",
            "up");
     assert_int_equal(stat("/proc/self/ns/net", &before), 0);
+    const struct runtime_sandbox sb = of_box(&b);
     uint64_t t = clock_mono_us();
-    assert_int_equal(runtime_sockets(rt, b.started.pidfd, fds, 3), 0);
+    assert_int_equal(driver->sockets(rt, &sb, fds, 3), 0);
     print_message("# 3 sockets in %llu us\n", (unsigned long long)(clock_mono_us() - t));
     assert_int_equal(stat("/proc/self/ns/net", &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
@@ -479,11 +489,11 @@ static void test_sockets_reach_services_inside(void **state)
         assert_int_equal(byte, 'S');
         close(fds[i]);
     }
-    assert_int_equal(runtime_sockets(rt, b.started.pidfd, fds, RUNTIME_SOCKETS_MAX + 1), -EINVAL);
-    int gone = dup(b.started.pidfd);
+    assert_int_equal(driver->sockets(rt, &sb, fds, RUNTIME_SOCKETS_MAX + 1), -EINVAL);
+    struct runtime_sandbox gone = {.slot = sb.slot, .gen = sb.gen, .pidfd = dup(sb.pidfd)};
     box_end(&b);
-    assert_int_equal(runtime_sockets(rt, gone, fds, 1), -ESRCH);
-    close(gone);
+    assert_int_equal(driver->sockets(rt, &gone, fds, 1), -ESRCH);
+    close(gone.pidfd);
 }
 
 static void test_failures_are_named_and_undone(void **state)
@@ -495,7 +505,7 @@ static void test_failures_are_named_and_undone(void **state)
     assert_int_equal(box_try_start(&b, 77, &small, &stage), -ENOENT);
     assert_int_equal(stage, PRIVSEP_STAGE_TEMPLATE);
     end_slot(0, 9);
-    runtime_slot_close(&b.slot);
+    driver->slot_close(&b.slot);
     end_slot(0, 9); /* idempotent */
     struct task t = TASK_NONE;
     assert_int_equal(driver->slot_begin(rt, RUNTIME_SLOTS_MAX, 1, &t), -ERANGE);
@@ -504,6 +514,67 @@ static void test_failures_are_named_and_undone(void **state)
     assert_int_equal(driver->probe(rt, why, sizeof(why)), 0);
     assert_int_equal(runtime_driver(PRIVSEP_LEVEL_VM)->probe(rt, why, sizeof(why)), -EOPNOTSUPP);
     assert_non_null(strstr(why, "vm"));
+}
+
+/* Everything that privd does to a sandbox has a function in each row. Beside the name a row is pointers to
+ * functions only, all of one size. */
+static void test_rows_are_complete(void **state)
+{
+    for (uint32_t level = 0; level < PRIVSEP_LEVEL_COUNT; level++) {
+        const struct runtime_driver *d = runtime_driver(level);
+        void (*all[sizeof(*d) / sizeof(void (*)(void))])(void);
+        assert_non_null(d);
+        memcpy(all, d, sizeof(all));
+        for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+            if (!all[i])
+                fail_msg("level %s: entry %zu of its row is missing", d->name, i);
+    }
+    assert_null(runtime_driver(PRIVSEP_LEVEL_COUNT));
+}
+
+/* A level that is not there does nothing, whoever calls it without having asked probe. */
+static void test_absent_levels_refuse(void **state)
+{
+    const struct runtime_sandbox sb = {.slot = 1, .gen = 1, .pidfd = -1};
+    const struct runtime_driver *d = runtime_driver(PRIVSEP_LEVEL_GVISOR);
+    struct runtime_slot slot = RUNTIME_SLOT_NONE;
+    struct runtime_start start = {0};
+    struct runtime_claim claim = {0};
+    struct task t = TASK_NONE;
+    int fds[2], fd = -1;
+    char why[128] = "";
+    assert_int_equal(d->probe(NULL, why, sizeof(why)), -EOPNOTSUPP);
+    assert_non_null(strstr(why, "gvisor"));
+    assert_int_equal(d->slot_begin(NULL, 1, 1, &t), -EOPNOTSUPP);
+    assert_int_equal(d->start_begin(NULL, &slot, &start, &t, &fd), -EOPNOTSUPP);
+    assert_int_equal(d->claim(NULL, &sb, -1, &claim), -EOPNOTSUPP);
+    assert_int_equal(d->sockets(NULL, &sb, fds, 2), -EOPNOTSUPP);
+    assert_int_equal(d->listeners(NULL, &sb, fds), -EOPNOTSUPP);
+    assert_int_equal(d->freeze(NULL, &sb), -EOPNOTSUPP);
+    assert_int_equal(d->thaw(NULL, &sb), -EOPNOTSUPP);
+    assert_int_equal(d->kill(NULL, &sb), -EOPNOTSUPP);
+    assert_int_equal(d->room_begin(NULL, &sb, 64, &t, &fd), -EOPNOTSUPP);
+    assert_int_equal(d->adopt(NULL, 1, 1, &fd), -ESRCH);
+    assert_int_equal(fd, -1);
+    assert_int_equal(t.pid, TASK_NONE.pid);
+}
+
+static void test_freeze_stops_all_and_thaw_goes_on(void **state)
+{
+    struct box b;
+    NEEDS_RUNTIME;
+    box_start(&b, 0, 77);
+    const struct runtime_sandbox sb = of_box(&b);
+    assert_false(driver->is_frozen(rt, &sb));
+    assert_int_equal(driver->freeze(rt, &sb), 0);
+    for (int i = 0; i < 200 && !driver->is_frozen(rt, &sb); i++)
+        usleep(10000);
+    assert_true(driver->is_frozen(rt, &sb));
+    assert_int_equal(driver->thaw(rt, &sb), 0);
+    expect(&b, 1000, "echo on", "on");
+    /* A kill reaches a frozen one. */
+    assert_int_equal(driver->freeze(rt, &sb), 0);
+    box_end(&b);
 }
 
 static void test_recovery_finds_and_adopts(void **state)
@@ -518,10 +589,10 @@ static void test_recovery_finds_and_adopts(void **state)
     assert_int_equal(f.gen, in_memory ? 0 : 42);
     assert_true(f.has_layer == !in_memory && f.has_cgroup);
     assert_int_equal(f.pid, b.started.pid);
-    assert_int_equal(runtime_adopt(rt, 5, b.started.pid, &pidfd), 0);
+    assert_int_equal(driver->adopt(rt, 5, b.started.pid, &pidfd), 0);
     close(pidfd);
-    assert_int_equal(runtime_adopt(rt, 6, b.started.pid, &pidfd), -ESRCH);
-    assert_int_equal(runtime_adopt(rt, 5, getpid(), &pidfd), -ESRCH);
+    assert_int_equal(driver->adopt(rt, 6, b.started.pid, &pidfd), -ESRCH);
+    assert_int_equal(driver->adopt(rt, 5, getpid(), &pidfd), -ESRCH);
     /* A task may not take a layer away under a running sandbox. */
     struct task t = TASK_NONE;
     struct runtime_end ends[] = {
@@ -702,7 +773,8 @@ static int end_rest(void **state)
         struct runtime_found f = {.slot = UINT32_MAX};
         if (runtime_scan(rt, note_left, &f) < 0 || f.slot == UINT32_MAX)
             return 0;
-        runtime_kill(rt, f.slot, -1);
+        const struct runtime_sandbox left = {.slot = f.slot, .gen = f.gen, .pidfd = -1};
+        driver->kill(rt, &left);
         usleep(100000);
         end_slot(f.slot, f.gen);
     }
@@ -831,6 +903,9 @@ int main(void)
         cmocka_unit_test_teardown(test_failures_are_named_and_undone, end_rest),
         cmocka_unit_test(
             test_tasks_have_no_copy_of_many_held_descriptors), /* so in all that follow */
+        cmocka_unit_test(test_rows_are_complete),
+        cmocka_unit_test(test_absent_levels_refuse),
+        cmocka_unit_test_teardown(test_freeze_stops_all_and_thaw_goes_on, end_rest),
         cmocka_unit_test_teardown(test_recovery_finds_and_adopts, end_rest),
         cmocka_unit_test_teardown(test_nothing_is_left, end_rest),
         cmocka_unit_test_teardown(test_many_and_how_long, end_rest),
