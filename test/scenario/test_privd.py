@@ -23,7 +23,7 @@ from waitlib import until
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
-STAGE_PERMIT, STAGE_TEMPLATE = 1, 2
+STAGE_PERMIT, STAGE_TEMPLATE, STAGE_LEVEL = 1, 2, 12
 
 
 def is_claimed(privd, slot):
@@ -256,7 +256,7 @@ def test_an_end_nobody_asked_for_is_told(privd):
 
 @pytest.mark.parametrize("change, status", [
     ({"template": 0}, errno.EINVAL), ({"template": 65}, errno.EINVAL), ({"template": 3}, errno.ENOENT),
-    ({"template": 2}, errno.ENOENT), ({"level": 1}, errno.EOPNOTSUPP), ({"level": 7}, errno.EINVAL),
+    ({"template": 2}, errno.ENOENT), ({"level": 7}, errno.EINVAL),
     ({"flags": 1}, errno.EINVAL), ({"memory": 0}, errno.EINVAL), ({"memory": 1 << 60}, errno.EINVAL),
     ({"cpu": 0}, errno.EINVAL), ({"pids": 0}, errno.EINVAL), ({"files": 1 << 30}, errno.EINVAL),
     ({"disk": 0}, errno.EINVAL)])
@@ -265,6 +265,16 @@ def test_a_create_out_of_range_is_refused(privd, change, status):
     m = c.create("irefused", **change)
     assert m.status == -status and m.stage in (STAGE_PERMIT, STAGE_TEMPLATE)
     assert c.list() == {} and c.ask(CAPACITY).status == 0
+
+
+@pytest.mark.parametrize("level, name", [(1, "gvisor"), (2, "vm")])
+def test_a_level_that_is_not_there_is_refused_with_the_reason(privd, level, name):
+    c = privd.channel()
+    m = c.create("irefused", level=level)
+    assert (m.status, m.stage) == (-errno.EOPNOTSUPP, STAGE_LEVEL)
+    why = m.text(0, 192)
+    assert why == f"this build has no driver for the isolation level {name}"
+    assert c.list() == {}
 
 
 def test_names_are_checked(privd):
