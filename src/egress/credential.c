@@ -355,10 +355,10 @@ const struct credential *credentials_find(const struct credentials *c, const cha
     return NULL;
 }
 
-bool credential_allows(const struct credential *c, const char *host, uint16_t port,
-                       const char *method, const char *path)
+enum policy_fit credential_fits(const struct credential *c, const char *host, uint16_t port,
+                                bool tls, const char *method, const char *path)
 {
-    return policy_request(c->bound, host, NULL, port, method, path).action == POLICY_ALLOW;
+    return policy_binding_fits(c->bound, c->insecure, host, port, tls, method, path);
 }
 
 bool credential_knows(const struct credential *c, const char *host, uint16_t port)

@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "policy/policy.h"
+#include "policy/stack.h"
 #include "privsep/proto.h"
 
 #include <jansson.h>
@@ -90,8 +90,9 @@ struct target {
         *said; /* where it is an address: the name that the client says (SNI, Host), or NULL */
     struct policy_address address; /* of a name: what it was resolved to and dialled, once it was */
     uint16_t port;
-    struct policy_address via; /* dialled for the name instead of what it resolves to: reroute.h */
-    uint16_t via_port;         /* there; 0: it is not rerouted, or not dialled yet */
+    struct policy_address
+        via;           /* dialled for the name instead of what it resolves to: policy/stack.h */
+    uint16_t via_port; /* there; 0: it is not rerouted, or not dialled yet */
     enum target_granted granted; /* the owner said yes to this connection: asks.h */
 };
 
@@ -285,12 +286,6 @@ struct policy_verdict flow_verdict(const struct flow *f);
 /* The same of any target, after it was resolved (address is then what will be dialled). Where an
  * upstream proxy resolves names, there is no address, and the name alone is asked about. */
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t);
-/* About the very address that is to be dialled: also when it is `::`, which is the host itself to
- * connect(2), and to the one above a name that is not resolved yet. */
-struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t);
-
-/* Both allow, or it is the one that does not; read where one says so. Its credential is the first's. */
-struct policy_verdict verdict_narrower(struct policy_verdict a, struct policy_verdict b);
 
 /* Does a policy, a sandbox's above it or a ceiling say less about some name than about all else? Then a
  * connection by address is evaluated only once the name that is said there is known. */
@@ -300,11 +295,16 @@ bool verdict_narrows_names(const struct sandbox *s);
 bool verdict_looks_at_names(const struct sandbox *s);
 
 /* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceilings. A
- * room's credential is one that both name. t: what the subject is about, for an answer of the owner's. */
-struct policy_verdict verdict_of(const struct sandbox *s,
-                                 struct policy_verdict (*ask)(const struct policy *p,
-                                                              const void *subject),
-                                 const void *subject, const struct target *t);
+ * room's credential is one that both name. As policy/stack.h, with the owner's answers.
+ * verdict_dial: about the very address that is to be dialled, also when it is `::`, which is the host itself to
+ * connect(2), and to flow_verdict_address a name that is not resolved yet. */
+struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t);
+struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t);
+struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
+                                      bool resolved, const char *method, const char *path);
+
+/* The way of that name in s, whose commands go it too; NULL: none. */
+const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name);
 
 /* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
 void flow_route(struct flow *f);

@@ -11,7 +11,6 @@
 #include "egress/h2_flow.h"
 #include "egress/names.h"
 #include "egress/registry.h"
-#include "egress/reroute.h"
 #include "egress/socks.h"
 #include "http/message.h"
 
@@ -315,41 +314,11 @@ void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rul
 
 /* -- the policy's word ------------------------------------------------------------------------- */
 
-static struct policy_verdict ask_name(const struct policy *p, const void *target)
-{
-    const struct target *t = target;
-
-    return policy_name(p, t->name, t->port);
-}
-
-static struct policy_verdict ask_address(const struct policy *p, const void *target)
-{
-    const struct target *t = target;
-
-    return policy_address(p, t->name, &t->address, t->port);
-}
-
-struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t)
-{
-    struct policy_verdict v;
-    struct target named = *t;
-
-    if (t->via_port)
-        return verdict_narrower(verdict_of(s, ask_name, t, t), reroute_verdict(s, t));
-    if (reroute_is_missed(s, t))
-        return reroute_missed;
-    v = verdict_of(s, ask_address, t, t);
-    if (t->name || !t->said)
-        return v;
-    named.name = t->said;
-    return verdict_narrower(v, verdict_of(s, ask_address, &named, &named));
-}
-
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)
 {
     if (t->name && !target_is_resolved(t) && !t->via_port)
-        return verdict_of(s, ask_name, t, t);
-    return flow_verdict_dial(s, t);
+        return verdict_name(s, t);
+    return verdict_dial(s, t);
 }
 
 struct policy_verdict flow_verdict(const struct flow *f)
@@ -358,7 +327,7 @@ struct policy_verdict flow_verdict(const struct flow *f)
 
     if (!f->target.name)
         return flow_verdict_address(s, &f->target);
-    return verdict_of(s, ask_name, &f->target, &f->target);
+    return verdict_name(s, &f->target);
 }
 
 static void refuse_by_policy(struct flow *f, const struct policy_verdict *v)

@@ -24,26 +24,19 @@ enum err_code inject_take_rc(struct plan *p, int rc)
     return rc < 0 ? inject_no_memory(p) : ERR_OK;
 }
 
-static bool bound_here(const struct plan *p, const struct credential *c)
+static enum policy_fit fit_of(const struct plan *p, const struct credential *c)
 {
-    return p->r->host && (p->r->tls || c->insecure) &&
-           credential_allows(c, p->r->host, p->r->port, p->head->method, p->head->path);
+    return credential_fits(c, p->r->host, p->r->port, p->r->tls, p->head->method, p->head->path);
 }
 
 /* May this credential be put on this request? */
 enum err_code inject_check_bound(struct plan *p, const struct credential *c)
 {
-    if (bound_here(p, c))
-        return ERR_OK;
-    if (p->r->host && credential_knows(c, p->r->host, p->r->port) && !p->r->tls && !c->insecure)
-        err_set(p->e, ERR_DENIED,
-                "the credential %s does not go over plain HTTP: the request must be https",
-                c->name);
-    else if (p->r->host && credential_knows(c, p->r->host, p->r->port))
-        err_set(p->e, ERR_DENIED, "the credential %s is not for this method and path", c->name);
-    else
-        err_set(p->e, ERR_DENIED, "the credential %s is not for this host", c->name);
-    return ERR_DENIED;
+    enum policy_fit fit = fit_of(p, c);
+
+    return fit == POLICY_FITS
+               ? ERR_OK
+               : err_set(p->e, ERR_DENIED, "the credential %s %s", c->name, policy_fit_text(fit));
 }
 
 /* -- headers ----------------------------------------------------------------------------------- */
@@ -267,7 +260,7 @@ static bool has_placeholders_here(const struct plan *p)
     const struct credentials *all = p->r->credentials;
 
     for (size_t i = 0; all && i < all->count; i++)
-        if (all->list[i].in_bodies && bound_here(p, &all->list[i]))
+        if (all->list[i].in_bodies && fit_of(p, &all->list[i]) == POLICY_FITS)
             return true;
     return false;
 }

@@ -217,8 +217,8 @@ static const struct credential *credential_here(const struct late *l, const stru
 {
     const struct credential *c = credentials_find(l->credentials, at->name, at->name_len);
 
-    return c && c->in_bodies && (l->tls || c->insecure) &&
-                   credential_allows(c, l->host, l->port, l->method, l->path)
+    return c && c->in_bodies &&
+                   credential_fits(c, l->host, l->port, l->tls, l->method, l->path) == POLICY_FITS
                ? c
                : NULL;
 }
