@@ -56,8 +56,10 @@ void create_fail(struct sandbox_obj *o, const struct err *why)
 {
     core_sandbox_cb done = TAKE_PTR(o->create_done);
 
-    if (done)
-        done(o->create_arg, NULL, why);
+    if (!done)
+        return;
+    o->core->counters.create_failed[why->code]++;
+    done(o->create_arg, NULL, why);
 }
 
 void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text)
@@ -159,6 +161,7 @@ static enum err_code become_running(struct sandbox_obj *o, struct err *e)
 static void done_with(struct sandbox_obj *o)
 {
     core_sandbox_cb done = TAKE_PTR(o->create_done);
+    struct histogram *steps = o->core->counters.steps;
     uint64_t took_us = clock_mono_us() - o->begun_us;
 
     log_info("sandbox %s: running from template %s after %.3f ms, %.3f of them in its agent",
@@ -169,6 +172,10 @@ static void done_with(struct sandbox_obj *o)
     if (strcmp(o->s.template_id, o->s.template_asked) != 0)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_asked, o->s.template_id, o->s.template_asked);
+    o->core->counters.created++;
+    histogram_add(&steps[COUNTER_CREATE], took_us);
+    histogram_add(&steps[COUNTER_CREATE_MADE], o->made_us - o->begun_us);
+    histogram_add(&steps[COUNTER_CREATE_AGENT], took_us + o->begun_us - o->made_us);
     timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
     o->announced = true;
     events_add(o->core, o->s.tenant, EVENT_SANDBOX_CREATED, o->s.id,
@@ -467,6 +474,8 @@ void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_s
 {
     struct err e;
 
-    if (create(c, r, done, arg, &e) != ERR_OK)
-        core_defer_error(c, done, arg, &e);
+    if (create(c, r, done, arg, &e) == ERR_OK)
+        return;
+    c->counters.create_failed[e.code]++;
+    core_defer_error(c, done, arg, &e);
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/core.h"
+#include "core/counters.h"
 #include "core/life.h"
 #include "core/registry.h"
 #include "core/store.h"
@@ -48,6 +49,7 @@ struct sandbox_obj {
     bool listed;                 /* privd's LIST has it */
     uint64_t begun_us;           /* of the create, clock_mono_us */
     uint64_t made_us;            /* privd had made it */
+    uint64_t kill_asked_us;      /* by a call; 0: none */
     char *init_body;             /* JSON for the agent's /init, until it is sent */
     bool init_waits;             /* for its tenant's authority (authority.h) */
     bool authority_giving;       /* authority.c: that, after its start */
@@ -110,6 +112,7 @@ struct core {
     struct egress *egress; /* NULL: there is none */
     struct authority *authorities;
     struct events *events;
+    struct counters counters;
     struct pipe_writer *pipe_writers; /* pipe_writer.c */
     unsigned pipe_writer_handles;     /* of theirs that are not closed yet */
     struct timer authority_again;     /* for those that could not be had or given */
