@@ -10,9 +10,9 @@
 #include "egress/control.h"
 #include "egress/dial.h"
 #include "egress/forward.h"
-#include "egress/giveback.h"
 #include "egress/hostaddr.h"
 #include "egress/intercept.h"
+#include "egress/memory_trim.h"
 #include "egress/options.h"
 #include "egress/registry.h"
 #include "egress/resolve.h"
@@ -220,7 +220,7 @@ int main(int argc, char **argv)
     uv_signal_init(&loop, &sigint);
     uv_signal_start(&sigterm, on_signal, SIGTERM);
     uv_signal_start(&sigint, on_signal, SIGINT);
-    giveback_start();
+    memory_trim();
     tell_keep(KEEP_READY, "");
     log_info("serving shard %u of %u, at most %u connections", options.shard, options.shards,
              egress.config.flows_max);

@@ -1,4 +1,4 @@
-#include "egress/giveback.h"
+#include "egress/memory_trim.h"
 
 #include "base/util.h"
 
@@ -27,7 +27,7 @@ static int drop_file_pages(struct dl_phdr_info *object, size_t size, void *arg)
     return 0;
 }
 
-void giveback_start(void)
+void memory_trim(void)
 {
     malloc_trim(0);
     /* From here on buffers of some 64 KiB come and go with every read of a stream: not one by one to
