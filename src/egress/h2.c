@@ -15,7 +15,7 @@ struct h2s {
     size_t count;
     size_t grown_bytes; /* of all windows */
     bool freeing;
-    char scratch[TLSEND_READ_BYTES]; /* one loop: used within a call */
+    char scratch[TLS_ENDPOINT_READ_BYTES]; /* one loop: used within a call */
 };
 
 /* -- all of them ------------------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ static bool linger(struct h2 *line)
 
     if (line->linger_ms == 0)
         line->linger_ms = uv_now(line->all->loop);
-    return e->ended || e->broken || (tlsend_shut(&e->io) && e->ended);
+    return e->ended || e->broken || (tls_endpoint_shut(&e->io) && e->ended);
 }
 
 static bool is_finished(struct h2 *line)
@@ -330,7 +330,7 @@ static void read_some(struct h2_end *e)
 {
     struct h2 *line = e->line;
     char *data = line->all->scratch;
-    ssize_t n = tlsend_read(&e->io, data, TLSEND_READ_BYTES);
+    ssize_t n = tls_endpoint_read(&e->io, data, TLS_ENDPOINT_READ_BYTES);
 
     if (n == -EAGAIN)
         return;
@@ -415,7 +415,7 @@ static void on_sweep(uv_timer_t *t)
 
 /* -- start ------------------------------------------------------------------------------------- */
 
-static int open_side(struct h2 *line, enum side side, const struct tlsend *io)
+static int open_side(struct h2 *line, enum side side, const struct tls_endpoint *io)
 {
     struct h2_end *e = &line->end[side];
     int rc = uv_poll_init(line->all->loop, &e->poll, io->fd);
@@ -461,7 +461,7 @@ int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out)
         rc = open_side(line, H2_SERVER, &o->server);
     link_line(line);
     if (rc < 0) { /* the descriptors are still the caller's */
-        line->end[H2_CLIENT].io = line->end[H2_SERVER].io = (struct tlsend){.fd = -1};
+        line->end[H2_CLIENT].io = line->end[H2_SERVER].io = (struct tls_endpoint){.fd = -1};
         line->o.share = NULL;
         h2_close(line);
         return rc;

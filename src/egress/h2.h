@@ -21,7 +21,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "egress/inject.h"
-#include "egress/tlsend.h"
+#include "egress/tls_endpoint.h"
 
 #include <uv.h>
 
@@ -68,10 +68,10 @@ struct h2_verdict {
 };
 
 struct h2_options {
-    struct tlsend client;
-    struct tlsend server;   /* fd -1: none could be reached, and evaluate lets nothing go on */
-    struct h2_share *share; /* outlives it, or is h2_close'd first */
-    uint64_t idle_ms;       /* no byte of either side, though there are streams */
+    struct tls_endpoint client;
+    struct tls_endpoint server; /* fd -1: none could be reached, and evaluate lets nothing go on */
+    struct h2_share *share;     /* outlives it, or is h2_close'd first */
+    uint64_t idle_ms;           /* no byte of either side, though there are streams */
     /* A request's head. It may keep what it allocates in a; both live as long as the stream. */
     void (*evaluate)(void *arg, const struct http_head *head, struct arena *a,
                      struct h2_verdict *v);

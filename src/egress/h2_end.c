@@ -270,7 +270,7 @@ static int greet(struct h2_end *e)
     return rc;
 }
 
-int end_open(struct h2_end *e, struct h2 *line, enum side side, const struct tlsend *io)
+int end_open(struct h2_end *e, struct h2 *line, enum side side, const struct tls_endpoint *io)
 {
     nghttp2_option *option = NULL;
     int rc;
@@ -299,7 +299,7 @@ void end_close(struct h2_end *e)
     nghttp2_session_del(e->session);
     e->session = NULL;
     e->ended = e->broken = true;
-    tlsend_close(&e->io, true);
+    tls_endpoint_close(&e->io, true);
     wipe(&e->out);
     h2_fields_free(&e->fields);
 }
@@ -345,7 +345,7 @@ bool end_flush(struct h2_end *e)
             e->broken = true;
         if (e->broken || e->out.len == 0)
             break;
-        n = tlsend_write(&e->io, e->out.data, e->out.len);
+        n = tls_endpoint_write(&e->io, e->out.data, e->out.len);
         if (n < 0) {
             e->broken = n != -EAGAIN;
             continue;

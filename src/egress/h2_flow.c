@@ -230,8 +230,8 @@ void h2_flow_release(struct sandbox *s)
     s->h2->lines--;
 }
 
-int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlsend *server,
-                  const struct h2_flow_lost *lost)
+int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
+                  const struct tls_endpoint *server, const struct h2_flow_lost *lost)
 {
     struct h2_options o = {.client = *client,
                            .server = *server,

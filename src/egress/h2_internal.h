@@ -66,7 +66,7 @@ struct h2_end {
     struct h2 *line;
     enum side side;
     nghttp2_session *session; /* NULL: there is no such side */
-    struct tlsend io;
+    struct tls_endpoint io;
     uv_poll_t poll;
     bool has_poll;
     int events;
@@ -126,7 +126,7 @@ void line_drain(struct h2 *line, uint32_t code);
 
 /* -- h2_end.c ---------------------------------------------------------------------------------- */
 
-int end_open(struct h2_end *e, struct h2 *line, enum side side, const struct tlsend *io);
+int end_open(struct h2_end *e, struct h2 *line, enum side side, const struct tls_endpoint *io);
 void end_close(struct h2_end *e);
 
 /* Bytes of its peer, as they came. False: it may not go on. */

@@ -22,9 +22,9 @@
 struct opening {
     struct egress *egress;
     uint64_t flow_id;
-    struct tlshand *hand; /* either side's, or NULL */
-    bool reserved;        /* a place for HTTP/2 */
-    struct tlsend server; /* once it is there */
+    struct tlshand *hand;       /* either side's, or NULL */
+    bool reserved;              /* a place for HTTP/2 */
+    struct tls_endpoint server; /* once it is there */
     struct h2_flow_lost lost;
 };
 
@@ -117,7 +117,7 @@ static void drop(struct flow *f, struct opening *o)
         h2_flow_release(f->sandbox);
     if (o->hand)
         tlshand_close(o->hand);
-    tlsend_close(&o->server, true);
+    tls_endpoint_close(&o->server, true);
     free(o);
 }
 
@@ -179,7 +179,7 @@ static void on_client_moved(void *arg, uint64_t read, uint64_t written)
 }
 
 /* The plain end of the client's connection, which is taken over in every case; or -1. */
-static int open_plain_client(struct flow *f, struct tlsend *end)
+static int open_plain_client(struct flow *f, struct tls_endpoint *end)
 {
     struct counting *c = malloc(sizeof(*c));
     const struct tlspipe_options o = {
@@ -191,18 +191,18 @@ static int open_plain_client(struct flow *f, struct tlsend *end)
     if (c && tlspipe_start(f->egress->intercept->pipes, &o, &plain, NULL) == 0)
         return plain;
     free(c);
-    tlsend_close(end, false);
+    tls_endpoint_close(end, false);
     return -1;
 }
 
 /* Of a server's, likewise. */
-static int open_plain_server(struct tlspipes *pipes, struct tlsend *end)
+static int open_plain_server(struct tlspipes *pipes, struct tls_endpoint *end)
 {
     int plain;
 
     if (tlspipe_start(pipes, &(struct tlspipe_options){.end = *end}, &plain, NULL) == 0)
         return plain;
-    tlsend_close(end, false);
+    tls_endpoint_close(end, false);
     return -1;
 }
 
@@ -214,7 +214,7 @@ static void end_refusal_later(struct flow *f)
 }
 
 /* The server's end is its own from here on. */
-static void speak_http1(struct flow *f, struct opening *o, struct tlsend *client)
+static void speak_http1(struct flow *f, struct opening *o, struct tls_endpoint *client)
 {
     int plain = open_plain_client(f, client);
 
@@ -230,24 +230,24 @@ static void speak_http1(struct flow *f, struct opening *o, struct tlsend *client
     }
 }
 
-static void speak_h2(struct flow *f, struct opening *o, struct tlsend *client)
+static void speak_h2(struct flow *f, struct opening *o, struct tls_endpoint *client)
 {
     if (h2_flow_start(f, client, &o->server, &o->lost) == 0) {
         end_refusal_later(f);
         return;
     }
     h2_flow_release(f->sandbox);
-    tlsend_close(&o->server, true);
-    tlsend_close(client, false);
+    tls_endpoint_close(&o->server, true);
+    tls_endpoint_close(client, false);
     flow_end(f);
 }
 
-static void on_client_ready(void *arg, const struct tlsend *end, const struct err *why)
+static void on_client_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
 {
     struct opening *o = arg;
     struct flow *f = flow_find(o->egress, o->flow_id); /* its end would have closed the handshake */
     struct opening mine = *o;
-    struct tlsend client;
+    struct tls_endpoint client;
 
     let_go(f);
     free(o);
@@ -263,7 +263,7 @@ static void on_client_ready(void *arg, const struct tlsend *end, const struct er
     if (end) {
         speak_http1(f, &mine, &client);
     } else {
-        tlsend_close(&mine.server, true);
+        tls_endpoint_close(&mine.server, true);
         fail_client(f, why);
     }
 }
@@ -311,7 +311,7 @@ static void lose(struct flow *f, struct opening *o, const struct err *why)
     go_on(f, o, true);
 }
 
-static void on_server_ready(void *arg, const struct tlsend *end, const struct err *why)
+static void on_server_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
 {
     struct opening *o = arg;
     struct flow *f = flow_find(o->egress, o->flow_id);
@@ -327,7 +327,7 @@ static void on_server_ready(void *arg, const struct tlsend *end, const struct er
         go_on(f, o, tlshand_is_h2(end));
         return;
     }
-    tlsend_close(&o->server, true);
+    tls_endpoint_close(&o->server, true);
     err_set(&e, ERR_UNAVAILABLE, "the server speaks no HTTP/2, and the client nothing else");
     lose(f, o, &e);
 }
@@ -445,10 +445,10 @@ struct upstream_side {
     void *arg;
 };
 
-static void on_upstream_ready(void *arg, const struct tlsend *end, const struct err *why)
+static void on_upstream_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
 {
     struct upstream_side *s = arg;
-    struct tlsend mine;
+    struct tls_endpoint mine;
     struct err e;
     int plain = -1;
 

@@ -61,7 +61,7 @@ static int begin_unzip(struct rewrite *w, const struct http_head *h, enum unzip_
     int rc;
 
     buf_init(&head, HTTP_MAX_HEAD_BYTES * 2);
-    w->unzip = unzip_new(coding, 2 * TLSEND_READ_BYTES + HTTP_MAX_HEAD_BYTES);
+    w->unzip = unzip_new(coding, 2 * TLS_ENDPOINT_READ_BYTES + HTTP_MAX_HEAD_BYTES);
     rc = w->unzip ? put_unzipped_head(w, h, &head) : -ENOMEM;
     if (rc == 0)
         rc = redact_feed(w->redact, head.data, head.len, true);

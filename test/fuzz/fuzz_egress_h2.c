@@ -443,14 +443,14 @@ static void step(struct script *s)
 
 /* -- one run ----------------------------------------------------------------------------------- */
 
-static void open_ear(struct ear *e, bool client, struct tlsend *end)
+static void open_ear(struct ear *e, bool client, struct tls_endpoint *end)
 {
     int pair[2], size = 1 << 20;
 
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     e->fd = pair[0];
-    *end = (struct tlsend){.fd = pair[1]};
+    *end = (struct tls_endpoint){.fd = pair[1]};
     e->client = client;
     e->len = e->block_len = 0;
     FUZZ_CHECK(nghttp2_hd_inflate_new(&e->inflater) == 0);

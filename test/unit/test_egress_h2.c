@@ -206,7 +206,7 @@ static int on_close(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
     return 0;
 }
 
-static void open_peer(struct peer *p, bool client, struct tlsend *end)
+static void open_peer(struct peer *p, bool client, struct tls_endpoint *end)
 {
     static const nghttp2_settings_entry windows = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 65535};
     nghttp2_session_callbacks *c;
@@ -216,7 +216,7 @@ static void open_peer(struct peer *p, bool client, struct tlsend *end)
     memset(p, 0, sizeof(*p));
     p->fd = pair[0];
     p->client = client;
-    *end = (struct tlsend){.fd = pair[1]};
+    *end = (struct tls_endpoint){.fd = pair[1]};
     nghttp2_session_callbacks_new(&c);
     nghttp2_session_callbacks_set_on_header_callback(c, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(c, on_frame);

@@ -1,4 +1,4 @@
-#include "egress/tlsend.h"
+#include "egress/tls_endpoint.h"
 
 #include "base/util.h"
 #include "http/tls_conn.h"
@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-ssize_t tlsend_read(struct tlsend *t, void *out, size_t n)
+ssize_t tls_endpoint_read(struct tls_endpoint *t, void *out, size_t n)
 {
     bool end = false;
     ssize_t got;
@@ -23,7 +23,7 @@ ssize_t tlsend_read(struct tlsend *t, void *out, size_t n)
     return got == -EINPROGRESS ? -EAGAIN : got;
 }
 
-ssize_t tlsend_write(struct tlsend *t, const void *data, size_t n)
+ssize_t tls_endpoint_write(struct tls_endpoint *t, const void *data, size_t n)
 {
     struct iovec iov = {(void *)data, n};
     ssize_t sent;
@@ -36,7 +36,7 @@ ssize_t tlsend_write(struct tlsend *t, const void *data, size_t n)
     return sent < 0 ? (errno == EINTR ? -EAGAIN : -errno) : sent;
 }
 
-bool tlsend_shut(struct tlsend *t)
+bool tls_endpoint_shut(struct tls_endpoint *t)
 {
     if (t->shut)
         return true;
@@ -47,7 +47,7 @@ bool tlsend_shut(struct tlsend *t)
     return true;
 }
 
-void tlsend_close(struct tlsend *t, bool announce)
+void tls_endpoint_close(struct tls_endpoint *t, bool announce)
 {
     if (t->tls) {
         if (announce && !t->shut)
