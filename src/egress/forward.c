@@ -4,8 +4,8 @@
 #include "egress/deny.h"
 #include "egress/dial.h"
 #include "egress/host.h"
+#include "egress/local_info_page.h"
 #include "egress/names.h"
-#include "egress/page.h"
 #include "egress/registry.h"
 #include "egress/request.h"
 #include "egress/tcpcount.h"
@@ -188,7 +188,7 @@ static void serve(struct http_exchange *x, struct line *l, struct flow *f)
     struct policy_verdict v;
 
     if (l->want.name && strcmp(l->want.name, NAMES_INTERNAL_NAME) == 0) {
-        page_serve(x, f);
+        local_info_page_serve(x, f);
         return;
     }
     if (is_over_rate(x, f))
@@ -231,7 +231,7 @@ static void handle(struct http_exchange *x, void *ctx)
         return;
     }
     if (f->via == FLOW_BY_REQUEST && !h->authority[0]) {
-        page_serve(x, f); /* to the proxy and about nobody else */
+        local_info_page_serve(x, f); /* to the proxy and about nobody else */
         return;
     }
     status = f->via == FLOW_BY_REQUEST ? host_of_request(f->sandbox, h, &l->want, l->want_name)

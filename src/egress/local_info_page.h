@@ -5,4 +5,4 @@
 #include "http/server.h"
 
 /* Answers x, whose connection is f. */
-void page_serve(struct http_exchange *x, const struct flow *f);
+void local_info_page_serve(struct http_exchange *x, const struct flow *f);

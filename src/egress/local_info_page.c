@@ -1,4 +1,4 @@
-#include "egress/page.h"
+#include "egress/local_info_page.h"
 
 #include "base/buf.h"
 #include "egress/deny.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-void page_serve(struct http_exchange *x, const struct flow *f)
+void local_info_page_serve(struct http_exchange *x, const struct flow *f)
 {
     static const struct http_header plain = {"Content-Type", "text/plain"},
                                     json = {"Content-Type", "application/json"};
