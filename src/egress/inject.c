@@ -3,7 +3,7 @@
 #include "base/base64.h"
 #include "egress/inject_late.h"
 #include "egress/override.h"
-#include "egress/place.h"
+#include "egress/placeholder.h"
 #include "egress/reflect.h"
 
 #include <errno.h>
@@ -126,7 +126,7 @@ static enum err_code set_parameter(struct plan *p, const struct credential *c)
     if (rc == 0)
         rc = buf_printf(&b, "%s=", c->parameter);
     if (rc == 0)
-        rc = place_put(&b, c->value, PLACE_FORM);
+        rc = placeholder_put(&b, c->value, PLACEHOLDER_FORM);
     if (rc < 0)
         return inject_take_rc(p, rc);
     credential_wipe(p->job->target);
@@ -144,7 +144,8 @@ static enum err_code set_headers(struct plan *p, const struct credential *c)
 
         buf_init(&b, INJECT_TEXT_MAX);
         code = inject_substitute(
-            p, &(struct inject_text){h->value, strlen(h->value), PLACE_PLAIN, INJECT_OWN, NULL},
+            p,
+            &(struct inject_text){h->value, strlen(h->value), PLACEHOLDER_PLAIN, INJECT_OWN, NULL},
             &b);
         if (code == ERR_OK)
             code = inject_set_header(p, h->name, "%s", b.data ? b.data : "");
@@ -161,13 +162,14 @@ static enum err_code set_headers(struct plan *p, const struct credential *c)
  * host work for him. */
 static enum err_code leave_out_other_keys(struct plan *p)
 {
-    struct place at;
+    struct placeholder at;
 
     for (size_t i = 0; i < p->head->header_count; i++) {
         const struct http_header *h = &p->head->headers[i];
 
-        if (credential_is_key_header(h->name) && !place_find(h->value, strlen(h->value), &at) &&
-            !inject_is_removed(p, h->name) && leave_out(p, h->name) != ERR_OK)
+        if (credential_is_key_header(h->name) &&
+            !placeholder_find(h->value, strlen(h->value), &at) && !inject_is_removed(p, h->name) &&
+            leave_out(p, h->name) != ERR_OK)
             return p->e->code;
     }
     return ERR_OK;
@@ -236,7 +238,7 @@ static bool has_type(const char *value, const char *type)
 }
 
 /* Is the body one whose placeholders are replaced, and how? */
-static bool body_is_text(const struct plan *p, enum place_escape *how)
+static bool body_is_text(const struct plan *p, enum placeholder_escape *how)
 {
     const char *type = http_head_get(p->head, "content-type");
     const char *coding = http_head_get(p->head, "content-encoding");
@@ -247,12 +249,12 @@ static bool body_is_text(const struct plan *p, enum place_escape *how)
          (p->head->content_length == 0 || p->head->content_length > REWRITE_BODY_MAX)))
         return false;
     if (has_type(type, "application/json") || is_json(type))
-        *how = PLACE_JSON;
+        *how = PLACEHOLDER_JSON;
     else if (has_type(type, "application/x-www-form-urlencoded"))
-        *how = PLACE_FORM;
+        *how = PLACEHOLDER_FORM;
     else
-        *how = PLACE_PLAIN;
-    return *how != PLACE_PLAIN || has_type(type, "text/");
+        *how = PLACEHOLDER_PLAIN;
+    return *how != PLACEHOLDER_PLAIN || has_type(type, "text/");
 }
 
 static bool has_placeholders_here(const struct plan *p)

@@ -1,7 +1,7 @@
 #include "egress/reflect.h"
 
 #include "base/base64.h"
-#include "egress/place.h"
+#include "egress/placeholder.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static int add(struct redact *r, const char *text, size_t n)
     return n >= CREDENTIAL_VALUE_MIN ? redact_add(r, text, n) : 0;
 }
 
-static int add_placed(struct redact *r, const char *secret, enum place_escape how)
+static int add_placed(struct redact *r, const char *secret, enum placeholder_escape how)
 {
     CLEANUP_BUF struct buf b;
     int rc;
@@ -25,7 +25,7 @@ static int add_placed(struct redact *r, const char *secret, enum place_escape ho
     buf_init(&b, REDACT_SECRET_MAX);
     rc = buf_reserve(&b, strlen(secret) * 3 + 1);
     if (rc == 0)
-        rc = place_put(&b, secret, how);
+        rc = placeholder_put(&b, secret, how);
     if (rc == 0)
         rc = add(r, b.data, b.len);
     if (b.base)
@@ -98,13 +98,13 @@ static int look_for(struct redact *r, const char *secret)
 
     if (!secret || strlen(secret) < CREDENTIAL_VALUE_MIN)
         return 0;
-    rc = add_placed(r, secret, PLACE_PLAIN);
+    rc = add_placed(r, secret, PLACEHOLDER_PLAIN);
     if (rc == 0)
-        rc = add_placed(r, secret, PLACE_JSON);
+        rc = add_placed(r, secret, PLACEHOLDER_JSON);
     if (rc == 0)
-        rc = add_placed(r, secret, PLACE_FORM);
+        rc = add_placed(r, secret, PLACEHOLDER_FORM);
     if (rc == 0)
-        rc = add_placed(r, secret, PLACE_PLUS);
+        rc = add_placed(r, secret, PLACEHOLDER_PLUS);
     if (rc == 0)
         rc = add_base64(r, secret);
     if (rc == 0)

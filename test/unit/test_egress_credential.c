@@ -3,7 +3,7 @@
 #include "base/base64.h"
 #include "egress/credential.h"
 #include "egress/credential_read.h"
-#include "egress/place.h"
+#include "egress/placeholder.h"
 #include "egress/redact.h"
 #include "egress/rewrite.h"
 #include "egress/sigv4.h"
@@ -354,8 +354,8 @@ static void test_places(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct place at;
-        bool found = place_find(cases[i].text, strlen(cases[i].text), &at);
+        struct placeholder at;
+        bool found = placeholder_find(cases[i].text, strlen(cases[i].text), &at);
 
         assert_int_equal(found, cases[i].name != NULL);
         if (found) {

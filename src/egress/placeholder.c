@@ -1,4 +1,4 @@
-#include "egress/place.h"
+#include "egress/placeholder.h"
 
 #include "egress/credential.h"
 
@@ -51,7 +51,8 @@ static size_t name_length(const char *s, size_t n)
 }
 
 /* One that begins at text. */
-static bool read_spelling(const char *text, size_t n, const struct spelling *s, struct place *out)
+static bool read_spelling(const char *text, size_t n, const struct spelling *s,
+                          struct placeholder *out)
 {
     bool encoded = false;
     size_t start = match(text, n, s->start, &encoded), len, end;
@@ -64,11 +65,11 @@ static bool read_spelling(const char *text, size_t n, const struct spelling *s, 
     end = match(text + start + len, n - start - len, s->end, &encoded);
     if (end == 0 && *s->end)
         return false;
-    *out = (struct place){0, start + len + end, text + start, len, encoded};
+    *out = (struct placeholder){0, start + len + end, text + start, len, encoded};
     return true;
 }
 
-bool place_find(const char *text, size_t n, struct place *out)
+bool placeholder_find(const char *text, size_t n, struct placeholder *out)
 {
     for (size_t at = 0; at < n; at++) {
         if (text[at] != 'c' && text[at] != '$' && text[at] != '%')
@@ -87,16 +88,16 @@ static bool is_unreserved(unsigned char c)
     return isalnum(c) || (c && strchr("-_.~", c));
 }
 
-int place_put(struct buf *b, const char *s, enum place_escape how)
+int placeholder_put(struct buf *b, const char *s, enum placeholder_escape how)
 {
-    int rc = how == PLACE_PLAIN ? buf_append_str(b, s) : 0;
+    int rc = how == PLACEHOLDER_PLAIN ? buf_append_str(b, s) : 0;
 
-    for (; how != PLACE_PLAIN && *s && rc == 0; s++) {
+    for (; how != PLACEHOLDER_PLAIN && *s && rc == 0; s++) {
         unsigned char c = (unsigned char)*s;
 
-        if (how == PLACE_JSON)
+        if (how == PLACEHOLDER_JSON)
             rc = buf_printf(b, c == '"' || c == '\\' ? "\\%c" : "%c", c);
-        else if (how == PLACE_PLUS && c == ' ')
+        else if (how == PLACEHOLDER_PLUS && c == ' ')
             rc = buf_append(b, "+", 1);
         else
             rc = buf_printf(b, is_unreserved(c) ? "%c" : "%%%02X", c);

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-struct place {
+struct placeholder {
     size_t at, len; /* of the whole placeholder */
     const char *name;
     size_t name_len;
@@ -14,14 +14,14 @@ struct place {
 };
 
 /* The first one in text[0..n). */
-bool place_find(const char *text, size_t n, struct place *out);
+bool placeholder_find(const char *text, size_t n, struct placeholder *out);
 
 /* What a secret has to look like where it is put. */
-enum place_escape {
-    PLACE_PLAIN,
-    PLACE_JSON, /* inside a string */
-    PLACE_FORM, /* percent-encoded: forms, paths, queries */
-    PLACE_PLUS  /* the same, as forms do where there are blanks */
+enum placeholder_escape {
+    PLACEHOLDER_PLAIN,
+    PLACEHOLDER_JSON, /* inside a string */
+    PLACEHOLDER_FORM, /* percent-encoded: forms, paths, queries */
+    PLACEHOLDER_PLUS  /* the same, as forms do where there are blanks */
 };
 
-int place_put(struct buf *b, const char *secret, enum place_escape how) WARN_UNUSED;
+int placeholder_put(struct buf *b, const char *secret, enum placeholder_escape how) WARN_UNUSED;

@@ -2,12 +2,12 @@
 #include "egress/inject_internal.h"
 
 #include "base/base64.h"
-#include "egress/place.h"
+#include "egress/placeholder.h"
 
 #include <string.h>
 #include <strings.h>
 
-static const struct credential *of_place(const struct plan *p, const struct place *at)
+static const struct credential *of_placeholder(const struct plan *p, const struct placeholder *at)
 {
     return credentials_find(p->r->credentials, at->name, at->name_len);
 }
@@ -30,7 +30,7 @@ static enum err_code check_place(struct plan *p, const struct credential *c,
     return ERR_OK;
 }
 
-static enum err_code check_placeholder(struct plan *p, const struct place *at,
+static enum err_code check_placeholder(struct plan *p, const struct placeholder *at,
                                        const struct credential *c, const struct inject_text *t)
 {
     if (!c)
@@ -49,18 +49,18 @@ enum err_code inject_substitute(struct plan *p, const struct inject_text *t, str
 {
     const char *text = t->text;
     size_t n = t->n;
-    struct place at;
+    struct placeholder at;
     int rc = 0;
 
-    while (rc == 0 && place_find(text, n, &at)) {
-        const struct credential *c = of_place(p, &at);
+    while (rc == 0 && placeholder_find(text, n, &at)) {
+        const struct credential *c = of_placeholder(p, &at);
 
         if (check_placeholder(p, &at, c, t) != ERR_OK)
             return p->e->code;
         p->named_stands |= c == p->named;
         rc = buf_append(out, text, at.at);
         if (rc == 0)
-            rc = place_put(out, c->value, at.encoded ? PLACE_FORM : t->how);
+            rc = placeholder_put(out, c->value, at.encoded ? PLACEHOLDER_FORM : t->how);
         text += at.at + at.len;
         n -= at.at + at.len;
     }
@@ -76,7 +76,7 @@ static enum err_code basic_value(struct plan *p, const struct http_header *h, st
     size_t n = strlen(value);
     CLEANUP_FREE char *raw = NULL, *text = NULL;
     CLEANUP_BUF struct buf plain;
-    struct place at;
+    struct placeholder at;
     enum err_code code;
     ssize_t len;
 
@@ -87,10 +87,11 @@ static enum err_code basic_value(struct plan *p, const struct http_header *h, st
     if (!raw)
         return inject_no_memory(p);
     len = base64_decode(value + 6, n - 6, raw);
-    if (len < 0 || !place_find(raw, (size_t)len, &at))
+    if (len < 0 || !placeholder_find(raw, (size_t)len, &at))
         return ERR_NOT_FOUND;
     code = inject_substitute(
-        p, &(struct inject_text){raw, (size_t)len, PLACE_PLAIN, INJECT_HEADER, h->name}, &plain);
+        p, &(struct inject_text){raw, (size_t)len, PLACEHOLDER_PLAIN, INJECT_HEADER, h->name},
+        &plain);
     if (code != ERR_OK)
         return code;
     text = malloc(base64_encoded_len(plain.len) + 1);
@@ -104,15 +105,15 @@ static enum err_code basic_value(struct plan *p, const struct http_header *h, st
 static enum err_code replace_in_header(struct plan *p, const struct http_header *h)
 {
     CLEANUP_BUF struct buf b;
-    struct place at;
+    struct placeholder at;
     enum err_code code;
 
     buf_init(&b, INJECT_TEXT_MAX);
-    if (place_find(h->value, strlen(h->value), &at))
-        code = inject_substitute(
-            p,
-            &(struct inject_text){h->value, strlen(h->value), PLACE_PLAIN, INJECT_HEADER, h->name},
-            &b);
+    if (placeholder_find(h->value, strlen(h->value), &at))
+        code = inject_substitute(p,
+                                 &(struct inject_text){h->value, strlen(h->value),
+                                                       PLACEHOLDER_PLAIN, INJECT_HEADER, h->name},
+                                 &b);
     else
         code = basic_value(p, h, &b);
     if (code == ERR_NOT_FOUND)
@@ -138,9 +139,9 @@ static enum err_code refuse_twice(struct plan *p, const struct http_header *h)
 
 static bool has_place(const char *value)
 {
-    struct place at;
+    struct placeholder at;
 
-    return place_find(value, strlen(value), &at) || strncasecmp(value, "basic ", 6) == 0;
+    return placeholder_find(value, strlen(value), &at) || strncasecmp(value, "basic ", 6) == 0;
 }
 
 enum err_code inject_replace_in_headers(struct plan *p)
@@ -162,13 +163,13 @@ enum err_code inject_replace_in_target(struct plan *p)
 {
     const char *target = p->job->target ? p->job->target : p->head->target;
     CLEANUP_BUF struct buf b;
-    struct place at;
+    struct placeholder at;
 
     buf_init(&b, HTTP_MAX_HEAD_BYTES);
-    if (!place_find(target, strlen(target), &at))
+    if (!placeholder_find(target, strlen(target), &at))
         return ERR_OK;
     if (inject_substitute(
-            p, &(struct inject_text){target, strlen(target), PLACE_FORM, INJECT_TARGET, NULL},
+            p, &(struct inject_text){target, strlen(target), PLACEHOLDER_FORM, INJECT_TARGET, NULL},
             &b) != ERR_OK)
         return p->e->code;
     credential_wipe(p->job->target);
