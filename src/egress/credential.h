@@ -76,12 +76,12 @@ struct credential {
     char *access_key_id, *secret_access_key, *session_token; /* of aws-sigv4 */
 };
 
-struct reflect_cache;
+struct response_secrets_cache;
 
 /* What a sandbox has; shared by it and by connections that still use it. */
 struct credentials {
     unsigned refs;
-    struct reflect_cache *searched; /* reflect.c's */
+    struct response_secrets_cache *searched; /* response_secrets.c's */
     size_t count;
     struct credential list[];
 };

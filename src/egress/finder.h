@@ -6,7 +6,7 @@
  * What looks like an escape may also be meant as it stands. Both readings are followed at once: a finder is
  * a set of states of the automaton, as a rule one, at most FINDER_READINGS_MAX; beyond that the
  * readings with least of a word are given up. An escape of an escape is not followed: words in the forms
- * that are usual inside another are added to the automaton themselves (reflect.c).
+ * that are usual inside another are added to the automaton themselves (response_secrets.c).
  *
  * Pure: no I/O; no memory but its own. The stream's bytes are not kept. */
 

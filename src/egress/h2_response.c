@@ -1,7 +1,7 @@
 #include "egress/h2_internal.h"
 
 #include "egress/deny.h"
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int clean_fields(struct h2_stream *s, const struct h2_fields *f, struct h
     for (size_t i = 0; i < f->count && rc == 0; i++) {
         const char *name = h2_fields_name(f, i), *value = h2_fields_value(f, i), *said = name;
 
-        if (name[0] == ':' || h2_is_hop(name) || (s->unzip && reflect_is_of_coded(name)))
+        if (name[0] == ':' || h2_is_hop(name) || (s->unzip && response_secrets_is_of_coded(name)))
             continue;
         buf_clear(&b);
         if (s->redact) {
@@ -58,7 +58,8 @@ static enum unzip_coding coding_of(const struct h2_fields *f)
     size_t n = 0;
 
     for (size_t i = 0; i < f->count; i++)
-        if (reflect_is_coded(&(struct http_header){h2_fields_name(f, i), h2_fields_value(f, i)})) {
+        if (response_secrets_is_coded(
+                &(struct http_header){h2_fields_name(f, i), h2_fields_value(f, i)})) {
             if (++n > 1 || strcmp(h2_fields_name(f, i), "content-encoding") != 0)
                 return UNZIP_OTHER;
         }
@@ -123,11 +124,11 @@ int response_head(struct h2_stream *s, bool ends)
     if (s->redact && status >= 200 && !ends)
         coding = coding_of(f);
     if (coding == UNZIP_OTHER) {
-        response_fail(s, 502, REFLECT_CODED_REASON);
+        response_fail(s, 502, RESPONSE_SECRETS_CODED_REASON);
         return 0;
     }
-    if (s->redact && reflect_is_part(status, h2_fields_get(f, "content-type"))) {
-        response_fail(s, 502, REFLECT_PART_REASON);
+    if (s->redact && response_secrets_is_part(status, h2_fields_get(f, "content-type"))) {
+        response_fail(s, 502, RESPONSE_SECRETS_PART_REASON);
         return 0;
     }
     if (coding != UNZIP_NONE && !(s->unzip = unzip_new(coding, s->to[H2_CLIENT].bytes.max)))

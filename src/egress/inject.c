@@ -4,7 +4,7 @@
 #include "egress/inject_late.h"
 #include "egress/override.h"
 #include "egress/placeholder.h"
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 
 #include <errno.h>
 #include <string.h>
@@ -296,15 +296,15 @@ static enum err_code prepare_late(struct plan *p)
 /* An answer that is compressed could not be searched, nor a conversation, nor one in ranges. */
 static enum err_code prepare_redact(struct plan *p)
 {
-    int rc = reflect_secrets(p->r->credentials, p->r->host ? p->r->host : p->r->said, p->r->port,
-                             &p->redact);
+    int rc = response_secrets_for(p->r->credentials, p->r->host ? p->r->host : p->r->said,
+                                  p->r->port, &p->redact);
 
     if (rc < 0 || !p->redact)
         return inject_take_rc(p, rc);
     if (leave_out(p, "sec-websocket-extensions") != ERR_OK)
         return p->e->code;
-    for (size_t i = 0; reflect_leaves_out[i]; i++)
-        if (leave_out(p, reflect_leaves_out[i]) != ERR_OK)
+    for (size_t i = 0; response_secrets_leaves_out[i]; i++)
+        if (leave_out(p, response_secrets_leaves_out[i]) != ERR_OK)
             return p->e->code;
     return inject_set_header(p, "Accept-Encoding", "identity");
 }

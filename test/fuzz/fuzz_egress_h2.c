@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "egress/h2.h"
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 #include "fuzz.h"
 
 #define SECRET "Zq9-top-secret-0123456789"
@@ -53,7 +53,7 @@ static void make_credentials(void)
 
     credentials = calloc(1, sizeof(*credentials) + 4 * sizeof(struct credential));
     credentials->refs = 1;
-    credentials->searched = reflect_cache_new();
+    credentials->searched = response_secrets_cache_new();
     for (size_t i = 0; i < 3; i++) {
         struct credential *c = &credentials->list[credentials->count++];
         json_t *policy = json_loads(

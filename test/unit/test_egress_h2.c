@@ -8,7 +8,7 @@
 
 #include "egress/h2.h"
 #include "egress/h2_head.h"
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -338,7 +338,7 @@ static void use_credential(enum credential_kind kind)
     struct err e;
 
     all->refs = all->count = 1;
-    all->searched = reflect_cache_new();
+    all->searched = response_secrets_cache_new();
     snprintf(all->list[0].name, sizeof(all->list[0].name), "key");
     all->list[0].kind = kind;
     all->list[0].in_bodies = kind == CREDENTIAL_PLACEHOLDER;

@@ -1,7 +1,7 @@
 /* What answers are searched for: a secret in the forms in which servers give back what they were sent. */
 #include "base/base64.h"
 #include "egress/credential.h"
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,13 +22,13 @@ static struct redact *searched_for(enum credential_kind kind, const char *value)
 
     all->refs = 1;
     all->count = 1;
-    all->searched = reflect_cache_new();
+    all->searched = response_secrets_cache_new();
     all->list[0].kind = kind;
     all->list[0].value = strdup(value);
     if (policy_new(bind, &all->list[0].bound, &e) != ERR_OK)
         fail_msg("%s", e.text);
     json_decref(bind);
-    assert_int_equal(reflect_secrets(all, HOST, 443, &r), 0);
+    assert_int_equal(response_secrets_for(all, HOST, 443, &r), 0);
     credentials_unref(all);
     return r;
 }
@@ -225,7 +225,7 @@ static struct credentials *of_hosts(size_t count, size_t length)
 
     all->refs = 1;
     all->count = count;
-    all->searched = reflect_cache_new();
+    all->searched = response_secrets_cache_new();
     for (size_t i = 0; i < count; i++) {
         char host[32];
         json_t *bind;
@@ -249,7 +249,7 @@ static void ask_for(const struct credentials *all, size_t i)
     char host[32], *out;
 
     snprintf(host, sizeof(host), "host%zu.example.com", i);
-    assert_int_equal(reflect_secrets(all, host, 443, &r), 0);
+    assert_int_equal(response_secrets_for(all, host, 443, &r), 0);
     out = pass(r, all->list[i].value, strlen(all->list[i].value), 1000);
     assert_memory_equal(out, "[redacted]*", 11);
     free(out);
@@ -259,11 +259,11 @@ static void ask_for(const struct credentials *all, size_t i)
 /* Hosts in turn cost one making each, not one for each connection. */
 static void test_hosts_in_turn(void **state)
 {
-    struct credentials *all = of_hosts(REFLECT_SETS_MAX, 40);
+    struct credentials *all = of_hosts(RESPONSE_SECRETS_SETS_MAX, 40);
 
     for (size_t i = 0; i < 20 * all->count; i++)
         ask_for(all, i % all->count);
-    assert_int_equal(reflect_cache_made(all->searched), all->count);
+    assert_int_equal(response_secrets_cache_made(all->searched), all->count);
     credentials_unref(all);
 }
 
@@ -276,16 +276,17 @@ static void test_hosts_that_go(void **state)
         ask_for(all, i);
         ask_for(all, 0);
     }
-    assert_int_equal(reflect_cache_made(all->searched), all->count);
+    assert_int_equal(response_secrets_cache_made(all->searched), all->count);
     credentials_unref(all);
     for (size_t i = 0; i < large->count; i++) {
         ask_for(large, i);
-        assert_in_range(reflect_cache_bytes(large->searched), 1, REFLECT_CACHE_BYTES);
+        assert_in_range(response_secrets_cache_bytes(large->searched), 1,
+                        RESPONSE_SECRETS_CACHE_BYTES);
     }
     ask_for(large, large->count - 2);
-    assert_int_equal(reflect_cache_made(large->searched), large->count);
+    assert_int_equal(response_secrets_cache_made(large->searched), large->count);
     ask_for(large, 0);
-    assert_int_equal(reflect_cache_made(large->searched), large->count + 1);
+    assert_int_equal(response_secrets_cache_made(large->searched), large->count + 1);
     credentials_unref(large);
 }
 

@@ -1,4 +1,4 @@
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 
 #include "base/base64.h"
 #include "egress/placeholder.h"
@@ -157,20 +157,20 @@ struct set {
     uint64_t used;         /* the clock then */
 };
 
-struct reflect_cache {
-    struct set sets[REFLECT_SETS_MAX];
+struct response_secrets_cache {
+    struct set sets[RESPONSE_SECRETS_SETS_MAX];
     uint64_t clock;
     size_t made;
 };
 
 _Static_assert(CREDENTIALS_MAX <= 64, "each has a bit");
 
-struct reflect_cache *reflect_cache_new(void)
+struct response_secrets_cache *response_secrets_cache_new(void)
 {
-    return calloc(1, sizeof(struct reflect_cache));
+    return calloc(1, sizeof(struct response_secrets_cache));
 }
 
-size_t reflect_cache_made(const struct reflect_cache *cache)
+size_t response_secrets_cache_made(const struct response_secrets_cache *cache)
 {
     return cache->made;
 }
@@ -181,47 +181,48 @@ static void drop(struct set *s)
     *s = (struct set){.known = 0};
 }
 
-void reflect_cache_free(struct reflect_cache *cache)
+void response_secrets_cache_free(struct response_secrets_cache *cache)
 {
-    for (size_t i = 0; cache && i < REFLECT_SETS_MAX; i++)
+    for (size_t i = 0; cache && i < RESPONSE_SECRETS_SETS_MAX; i++)
         drop(&cache->sets[i]);
     free(cache);
 }
 
-static struct set *find_set(struct reflect_cache *cache, uint64_t known)
+static struct set *find_set(struct response_secrets_cache *cache, uint64_t known)
 {
-    for (size_t i = 0; i < REFLECT_SETS_MAX; i++)
+    for (size_t i = 0; i < RESPONSE_SECRETS_SETS_MAX; i++)
         if (cache->sets[i].known == known)
             return &cache->sets[i];
     return NULL;
 }
 
-size_t reflect_cache_bytes(const struct reflect_cache *cache)
+size_t response_secrets_cache_bytes(const struct response_secrets_cache *cache)
 {
     size_t total = 0;
 
-    for (size_t i = 0; i < REFLECT_SETS_MAX; i++)
+    for (size_t i = 0; i < RESPONSE_SECRETS_SETS_MAX; i++)
         total += cache->sets[i].known ? redact_total(cache->sets[i].redact) : 0;
     return total;
 }
 
 /* The one that was not used for longest. free_too: a free one before all; else NULL where there is no other. */
-static struct set *oldest(struct reflect_cache *cache, bool free_too)
+static struct set *oldest(struct response_secrets_cache *cache, bool free_too)
 {
     struct set *s = free_too ? &cache->sets[0] : NULL;
 
-    for (size_t i = 0; i < REFLECT_SETS_MAX; i++)
+    for (size_t i = 0; i < RESPONSE_SECRETS_SETS_MAX; i++)
         if ((free_too || cache->sets[i].known) && (!s || cache->sets[i].used < s->used))
             s = &cache->sets[i];
     return s;
 }
 
 /* Takes r over. Those go for it that were not used for longest; it itself is always kept. */
-static void keep_set(struct reflect_cache *cache, uint64_t known, struct redact *r)
+static void keep_set(struct response_secrets_cache *cache, uint64_t known, struct redact *r)
 {
     struct set *old = oldest(cache, false);
 
-    while (old && reflect_cache_bytes(cache) + redact_total(r) > REFLECT_CACHE_BYTES) {
+    while (old &&
+           response_secrets_cache_bytes(cache) + redact_total(r) > RESPONSE_SECRETS_CACHE_BYTES) {
         drop(old);
         old = oldest(cache, false);
     }
@@ -276,8 +277,8 @@ static int set_of(const struct credentials *all, uint64_t known, struct redact *
     return 0;
 }
 
-int reflect_secrets(const struct credentials *all, const char *host, uint16_t port,
-                    struct redact **out)
+int response_secrets_for(const struct credentials *all, const char *host, uint16_t port,
+                         struct redact **out)
 {
     uint64_t known = all ? known_at(all, host, port) : 0;
     struct redact *used;
@@ -291,17 +292,17 @@ int reflect_secrets(const struct credentials *all, const char *host, uint16_t po
 
 /* Bodies, and messages in them: gRPC, Connect. Ranges (RFC 9110 section 14; x-ms-range is Azure's): a secret
  * that is asked for in pieces of a few bytes is in none of the answers. */
-const char *const reflect_leaves_out[] = {"accept-encoding",
-                                          "grpc-accept-encoding",
-                                          "connect-accept-encoding",
-                                          "range",
-                                          "if-range",
-                                          "x-ms-range",
-                                          "request-range",
-                                          "a-im",
-                                          NULL};
+const char *const response_secrets_leaves_out[] = {"accept-encoding",
+                                                   "grpc-accept-encoding",
+                                                   "connect-accept-encoding",
+                                                   "range",
+                                                   "if-range",
+                                                   "x-ms-range",
+                                                   "request-range",
+                                                   "a-im",
+                                                   NULL};
 
-bool reflect_is_part(int status, const char *content_type)
+bool response_secrets_is_part(int status, const char *content_type)
 {
     static const char parts[] = "multipart/byteranges";
 
@@ -309,7 +310,7 @@ bool reflect_is_part(int status, const char *content_type)
            (content_type && strncasecmp(content_type, parts, sizeof(parts) - 1) == 0);
 }
 
-bool reflect_is_coded(const struct http_header *h)
+bool response_secrets_is_coded(const struct http_header *h)
 {
     static const char *const names[] = {"content-encoding", "grpc-encoding",
                                         "connect-content-encoding"};
@@ -320,7 +321,7 @@ bool reflect_is_coded(const struct http_header *h)
     return false;
 }
 
-bool reflect_is_of_coded(const char *name)
+bool response_secrets_is_of_coded(const char *name)
 {
     static const char *const names[] = {"content-encoding", "content-length", "content-md5",
                                         "digest",           "content-digest", "repr-digest",
