@@ -12,7 +12,7 @@
  *   look.c      what its first bytes are, and whether they name what was dialled
  *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c, retry.c)
  *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal (local_info_page.c)
- *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks (opening.c; then forward.c, or
+ *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks (tls_intercept.c; then forward.c, or
  *               h2_flow.c)
  *   deny.c      refused, with the reason
  *

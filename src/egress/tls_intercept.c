@@ -1,4 +1,4 @@
-#include "egress/opening.h"
+#include "egress/tls_intercept.h"
 
 #include "base/util.h"
 #include "egress/deny.h"
@@ -19,7 +19,7 @@
 #define ALPN_HTTP "\x08http/1.1"
 
 /* A flow whose handshakes are under way: its user. */
-struct opening {
+struct tls_intercept {
     struct egress *egress;
     uint64_t flow_id;
     struct tlshand *hand;       /* either side's, or NULL */
@@ -43,7 +43,7 @@ static int choose(SSL *ssl, const unsigned char **out, unsigned char *out_len,
     return SSL_TLSEXT_ERR_OK;
 }
 
-void opening_choose(SSL_CTX *ctx)
+void tls_intercept_choose(SSL_CTX *ctx)
 {
     SSL_CTX_set_alpn_select_cb(ctx, choose, NULL);
 }
@@ -111,7 +111,7 @@ static SSL *make_client_ssl(struct intercept *in, const char *name, const struct
 
 /* -- its end ----------------------------------------------------------------------------------- */
 
-static void drop(struct flow *f, struct opening *o)
+static void drop(struct flow *f, struct tls_intercept *o)
 {
     if (o->reserved)
         h2_flow_release(f->sandbox);
@@ -214,7 +214,7 @@ static void end_refusal_later(struct flow *f)
 }
 
 /* The server's end is its own from here on. */
-static void speak_http1(struct flow *f, struct opening *o, struct tls_endpoint *client)
+static void speak_http1(struct flow *f, struct tls_intercept *o, struct tls_endpoint *client)
 {
     int plain = open_plain_client(f, client);
 
@@ -230,7 +230,7 @@ static void speak_http1(struct flow *f, struct opening *o, struct tls_endpoint *
     }
 }
 
-static void speak_h2(struct flow *f, struct opening *o, struct tls_endpoint *client)
+static void speak_h2(struct flow *f, struct tls_intercept *o, struct tls_endpoint *client)
 {
     if (h2_flow_start(f, client, &o->server, &o->lost) == 0) {
         end_refusal_later(f);
@@ -244,9 +244,9 @@ static void speak_h2(struct flow *f, struct opening *o, struct tls_endpoint *cli
 
 static void on_client_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
 {
-    struct opening *o = arg;
+    struct tls_intercept *o = arg;
     struct flow *f = flow_find(o->egress, o->flow_id); /* its end would have closed the handshake */
-    struct opening mine = *o;
+    struct tls_intercept mine = *o;
     struct tls_endpoint client;
 
     let_go(f);
@@ -268,7 +268,7 @@ static void on_client_ready(void *arg, const struct tls_endpoint *end, const str
     }
 }
 
-static int start_client(struct flow *f, struct opening *o, bool h2, struct err *e)
+static int start_client(struct flow *f, struct tls_intercept *o, bool h2, struct err *e)
 {
     struct intercept *in = f->egress->intercept;
     struct tlshand_options t = {.fd = f->fd,
@@ -292,7 +292,7 @@ static int start_client(struct flow *f, struct opening *o, bool h2, struct err *
 
 /* -- a server before its client ---------------------------------------------------------------- */
 
-static void go_on(struct flow *f, struct opening *o, bool h2)
+static void go_on(struct flow *f, struct tls_intercept *o, bool h2)
 {
     struct err e = {.code = ERR_INTERNAL};
 
@@ -304,7 +304,7 @@ static void go_on(struct flow *f, struct opening *o, bool h2)
 }
 
 /* What every request is to be told. */
-static void lose(struct flow *f, struct opening *o, const struct err *why)
+static void lose(struct flow *f, struct tls_intercept *o, const struct err *why)
 {
     o->lost.status = why->code == ERR_TIMEOUT ? 504 : 502;
     o->lost.why = *why;
@@ -313,7 +313,7 @@ static void lose(struct flow *f, struct opening *o, const struct err *why)
 
 static void on_server_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
 {
-    struct opening *o = arg;
+    struct tls_intercept *o = arg;
     struct flow *f = flow_find(o->egress, o->flow_id);
     struct err e;
 
@@ -332,7 +332,7 @@ static void on_server_ready(void *arg, const struct tls_endpoint *end, const str
     lose(f, o, &e);
 }
 
-static void start_server(struct flow *f, struct opening *o, int fd)
+static void start_server(struct flow *f, struct tls_intercept *o, int fd)
 {
     struct intercept *in = f->egress->intercept;
     struct tlshand_options t = {
@@ -355,7 +355,7 @@ static void start_server(struct flow *f, struct opening *o, int fd)
 static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r)
 {
     struct flow *f = flow_find(eg, id);
-    struct opening *o;
+    struct tls_intercept *o;
 
     if (!f) {
         if (r->fd >= 0)
@@ -378,7 +378,7 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
 /* -- start ------------------------------------------------------------------------------------- */
 
 /* HTTP/1.1 where the client speaks it: every program shows its answers. */
-static int start_refusal(struct flow *f, struct opening *o, struct err *e)
+static int start_refusal(struct flow *f, struct tls_intercept *o, struct err *e)
 {
     if (f->offers_http1)
         return start_client(f, o, false, e);
@@ -390,7 +390,7 @@ static int start_refusal(struct flow *f, struct opening *o, struct err *e)
     return -EBUSY;
 }
 
-static int start(struct egress *eg, struct flow *f, struct opening *o, struct err *e)
+static int start(struct egress *eg, struct flow *f, struct tls_intercept *o, struct err *e)
 {
     bool internal = f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0;
 
@@ -414,9 +414,9 @@ static int start(struct egress *eg, struct flow *f, struct opening *o, struct er
     return -ENOMEM;
 }
 
-int opening_start(struct egress *eg, struct flow *f, struct err *e)
+int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e)
 {
-    struct opening *o = calloc(1, sizeof(*o));
+    struct tls_intercept *o = calloc(1, sizeof(*o));
     int rc;
 
     if (!o) {
@@ -479,8 +479,8 @@ static void on_later(uv_timer_t *t)
     uv_close((uv_handle_t *)t, on_later_closed);
 }
 
-void opening_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
-                      void (*cb)(void *arg, int fd, const struct err *why), void *arg)
+void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
+                            void (*cb)(void *arg, int fd, const struct err *why), void *arg)
 {
     const struct flow *f = flow_find(eg, flow_id);
     struct upstream_side *s = malloc(sizeof(*s));

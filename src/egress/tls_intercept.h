@@ -12,9 +12,9 @@
 #include <openssl/ssl.h>
 
 /* For struct egress_hooks. */
-int opening_start(struct egress *eg, struct flow *f, struct err *e);
-void opening_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
-                      void (*cb)(void *arg, int fd, const struct err *why), void *arg);
+int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e);
+void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
+                            void (*cb)(void *arg, int fd, const struct err *why), void *arg);
 
 /* Lets ctx, which is for clients, choose what was found out. */
-void opening_choose(SSL_CTX *ctx);
+void tls_intercept_choose(SSL_CTX *ctx);
