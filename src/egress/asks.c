@@ -3,8 +3,8 @@
 #include "base/ids.h"
 #include "base/share.h"
 #include "base/util.h"
+#include "egress/event_stream.h"
 #include "egress/host.h"
-#include "egress/tell.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -195,7 +195,7 @@ void asks_hold(struct flow *f)
         ids_random_text(f->ask, sizeof(f->ask) - 1);
     f->ask_end_ms = like ? like->ask_end_ms : now + ASKS_WAIT_MS;
     f->state = FLOW_ASKING;
-    if (!like && !tell_ask(f->egress, whole, describe(f)))
+    if (!like && !event_stream_ask(f->egress, whole, describe(f)))
         refuse(f, "its owner cannot be asked now");
     else if (flow_watch(f, UV_DISCONNECT, on_gone, MAX(f->ask_end_ms, now + 1) - now, on_late) < 0)
         flow_reset(f);

@@ -4,10 +4,10 @@
 #include "base/util.h"
 #include "egress/audit.h"
 #include "egress/connect.h"
+#include "egress/event_stream.h"
 #include "egress/forward.h"
 #include "egress/registry.h"
 #include "egress/socks.h"
-#include "egress/tell.h"
 
 #include <errno.h>
 #include <string.h>
@@ -113,7 +113,7 @@ void deny_note(struct flow *f, const struct policy_verdict *v, const char *metho
     if (s->parent)
         keep(s->parent, &d);
     audit_refusal(f->egress->audit, &r);
-    tell_denial(f->egress, s, &d);
+    event_stream_denial(f->egress, s, &d);
 }
 
 json_t *deny_json(const struct denial *d)

@@ -196,7 +196,7 @@ struct sandbox {
     struct rate patient;   /* forward.c: requests over the rate whose connections stay */
     struct rate recorded;  /* audit.c: refusals that have a record of their own */
     uint64_t unrecorded;   /* and that were only counted */
-    struct rate announced; /* tell.c: refusals that cayd was told of */
+    struct rate announced; /* event_stream.c: refusals that cayd was told of */
     uint64_t unannounced;  /* and that were only counted */
     uint64_t round;        /* of privd's hellos that told it: see registry_sync */
 };
@@ -261,8 +261,8 @@ struct egress {
     struct audit *audit;
     struct audit_queries *audit_queries;
     struct control *control;
-    struct tell *tell;           /* control.c's */
-    struct intercept *intercept; /* who fills the hooks, or NULL */
+    struct event_stream *event_stream; /* control.c's */
+    struct intercept *intercept;       /* who fills the hooks, or NULL */
 };
 
 /* -- flow.c ------------------------------------------------------------------------------------ */

@@ -1,4 +1,4 @@
-#include "egress/tell.h"
+#include "egress/event_stream.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,15 +18,15 @@ struct watcher {
     uint64_t full_ms;        /* since when it has not read; 0: it does */
 };
 
-struct tell {
+struct event_stream {
     struct egress *egress;
     uv_timer_t tick; /* runs while something was counted; data: the tell */
-    struct watcher watchers[TELL_WATCHERS_MAX];
+    struct watcher watchers[EVENT_STREAM_WATCHERS_MAX];
 };
 
 /* -- who watches ------------------------------------------------------------------------------- */
 
-static struct watcher *watcher_of(struct tell *t, const struct http_exchange *x)
+static struct watcher *watcher_of(struct event_stream *t, const struct http_exchange *x)
 {
     for (size_t i = 0; i < ARRAY_SIZE(t->watchers); i++)
         if (t->watchers[i].x == x)
@@ -50,7 +50,7 @@ static void on_drain(struct http_exchange *x, void *data)
         w->full_ms = 0;
 }
 
-void tell_watch(struct tell *t, struct http_exchange *x)
+void event_stream_watch(struct event_stream *t, struct http_exchange *x)
 {
     static const struct http_header type = {"Content-Type", "application/x-ndjson"};
     static const char hello[] = "{\"event\":\"hello\"}\n";
@@ -68,7 +68,7 @@ void tell_watch(struct tell *t, struct http_exchange *x)
 }
 
 /* Does anybody? *full: somebody does not read. */
-static bool is_watched(const struct tell *t, bool *full)
+static bool is_watched(const struct event_stream *t, bool *full)
 {
     bool watched = false;
 
@@ -80,7 +80,7 @@ static bool is_watched(const struct tell *t, bool *full)
     return watched;
 }
 
-static void cut_stuck(struct tell *t)
+static void cut_stuck(struct event_stream *t)
 {
     for (size_t i = 0; i < ARRAY_SIZE(t->watchers); i++) {
         struct watcher *w = &t->watchers[i];
@@ -96,7 +96,7 @@ static void cut_stuck(struct tell *t)
 /* -- what is said ------------------------------------------------------------------------------ */
 
 /* A line of o, which is dropped, for all who watch. */
-static void say(struct tell *t, const char *event, const struct sandbox *s, json_t *o)
+static void say(struct event_stream *t, const char *event, const struct sandbox *s, json_t *o)
 {
     char *text = NULL;
 
@@ -119,7 +119,7 @@ static void say(struct tell *t, const char *event, const struct sandbox *s, json
     free(text);
 }
 
-static void say_dropped(struct tell *t, struct sandbox *s)
+static void say_dropped(struct event_stream *t, struct sandbox *s)
 {
     say(t, "dropped", s, json_pack("{s:I}", "count", (json_int_t)s->unannounced));
     s->unannounced = 0;
@@ -128,7 +128,7 @@ static void say_dropped(struct tell *t, struct sandbox *s)
 /* As long as somebody who watches does not read, it is only counted. */
 static void on_tick(uv_timer_t *timer)
 {
-    struct tell *t = timer->data;
+    struct event_stream *t = timer->data;
     bool full, watched = is_watched(t, &full), left = false;
     struct sandbox *s;
 
@@ -146,15 +146,15 @@ static void on_tick(uv_timer_t *timer)
         uv_timer_stop(timer);
 }
 
-void tell_denial(struct egress *eg, struct sandbox *s, const struct denial *d)
+void event_stream_denial(struct egress *eg, struct sandbox *s, const struct denial *d)
 {
     struct sandbox *whole = s->parent ? s->parent : s;
-    struct tell *t = eg->tell;
+    struct event_stream *t = eg->event_stream;
     bool full;
 
     if (!t || !is_watched(t, &full))
         return;
-    if (!full && whole->unannounced == 0 && rate_take(&whole->announced, TELL_PER_SECOND)) {
+    if (!full && whole->unannounced == 0 && rate_take(&whole->announced, EVENT_STREAM_PER_SECOND)) {
         say(t, "denial", whole, deny_json(d));
         return;
     }
@@ -163,28 +163,29 @@ void tell_denial(struct egress *eg, struct sandbox *s, const struct denial *d)
         uv_timer_start(&t->tick, on_tick, TICK_MS, TICK_MS);
 }
 
-bool tell_ask(struct egress *eg, struct sandbox *s, json_t *question)
+bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question)
 {
-    bool full = false, announced = eg->tell && is_watched(eg->tell, &full) && !full && question &&
-                                   rate_take(&s->announced, TELL_PER_SECOND);
+    bool full = false, announced = eg->event_stream && is_watched(eg->event_stream, &full) &&
+                                   !full && question &&
+                                   rate_take(&s->announced, EVENT_STREAM_PER_SECOND);
 
     if (announced)
-        say(eg->tell, "ask", s, json_incref(question));
+        say(eg->event_stream, "ask", s, json_incref(question));
     json_decref(question);
     return announced;
 }
 
-void tell_end(struct egress *eg, struct sandbox *s)
+void event_stream_end(struct egress *eg, struct sandbox *s)
 {
-    if (eg->tell && s->unannounced)
-        say_dropped(eg->tell, s);
+    if (eg->event_stream && s->unannounced)
+        say_dropped(eg->event_stream, s);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-int tell_new(struct egress *eg, struct tell **out)
+int event_stream_new(struct egress *eg, struct event_stream **out)
 {
-    struct tell *t = calloc(1, sizeof(*t));
+    struct event_stream *t = calloc(1, sizeof(*t));
 
     if (!t)
         return -ENOMEM;
@@ -200,7 +201,7 @@ static void on_closed(uv_handle_t *h)
     free(h->data);
 }
 
-void tell_free(struct tell *t)
+void event_stream_free(struct event_stream *t)
 {
     if (t)
         uv_close((uv_handle_t *)&t->tick, on_closed);

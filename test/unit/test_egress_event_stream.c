@@ -9,8 +9,8 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "egress/event_stream.h"
 #include "egress/registry.h"
-#include "egress/tell.h"
 #include "http/server.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ struct world {
 
 static void handle(struct http_exchange *x, void *ctx)
 {
-    tell_watch(((struct world *)ctx)->egress.tell, x);
+    event_stream_watch(((struct world *)ctx)->egress.event_stream, x);
 }
 
 static int setup(void **state)
@@ -49,7 +49,7 @@ static int setup(void **state)
     buf_init(&w->in, 64u << 20);
     http_server_config_default(&config);
     assert_int_equal(registry_new(&w->egress, &w->egress.registry), 0);
-    assert_int_equal(tell_new(&w->egress, &w->egress.tell), 0);
+    assert_int_equal(event_stream_new(&w->egress, &w->egress.event_stream), 0);
     assert_int_equal(http_server_new(&w->loop, &config, handle, w, &w->server), 0);
     *state = w;
     return 0;
@@ -60,7 +60,7 @@ static void on_stopped(void *ctx)
     struct world *w = ctx;
 
     w->stopped = 1;
-    tell_free(TAKE_PTR(w->egress.tell));
+    event_stream_free(TAKE_PTR(w->egress.event_stream));
 }
 
 static int teardown(void **state)
@@ -110,7 +110,7 @@ static void refuse(struct world *w, struct sandbox *s)
     struct denial d = {.port = 443, .name = "a.example.com", .rule = "default"};
 
     memset(d.reason, '"', sizeof(d.reason) - 1);
-    tell_denial(&w->egress, s, &d);
+    event_stream_denial(&w->egress, s, &d);
 }
 
 static void take_line(struct world *w, const char *line, size_t n)
@@ -162,7 +162,7 @@ static void what_is_beyond_the_rate_is_counted(void **state)
         refuse(w, s);
     refuse(w, quiet);
     read_until(w, 10001);
-    assert_true(w->told >= TELL_PER_SECOND + 1 && w->dropped > 0);
+    assert_true(w->told >= EVENT_STREAM_PER_SECOND + 1 && w->dropped > 0);
     assert_int_equal(s->unannounced, 0);
     assert_int_equal(quiet->unannounced, 0);
 }
@@ -184,7 +184,7 @@ static void a_watcher_that_does_not_read_makes_nothing_grow(void **state)
     for (uint32_t i = 0; i < SANDBOXES; i++)
         unannounced += (int64_t)all[i]->unannounced;
     /* By the rate alone 20 each would have been told. */
-    assert_true(unannounced > (int64_t)SANDBOXES * (50 - TELL_PER_SECOND));
+    assert_true(unannounced > (int64_t)SANDBOXES * (50 - EVENT_STREAM_PER_SECOND));
     read_until(w, 50 * (int64_t)SANDBOXES);
     assert_true(w->told > 0);
 }
