@@ -1,9 +1,9 @@
 #include "egress/forward_internal.h"
 
 #include "base/util.h"
+#include "egress/authority_check.h"
 #include "egress/deny.h"
 #include "egress/dial.h"
-#include "egress/host.h"
 #include "egress/local_info_page.h"
 #include "egress/names.h"
 #include "egress/registry.h"
@@ -209,7 +209,7 @@ static void serve(struct http_exchange *x, struct line *l, struct flow *f)
 static int agree(struct line *l, const struct flow *f, const struct http_head *h)
 {
     forward_set_target(&l->want, l->want_name, &f->target);
-    return host_agrees(h, &l->want, l->said_name);
+    return authority_check_origin(h, &l->want, l->said_name);
 }
 
 static void handle(struct http_exchange *x, void *ctx)
@@ -234,8 +234,9 @@ static void handle(struct http_exchange *x, void *ctx)
         local_info_page_serve(x, f); /* to the proxy and about nobody else */
         return;
     }
-    status = f->via == FLOW_BY_REQUEST ? host_of_request(f->sandbox, h, &l->want, l->want_name)
-                                       : agree(l, f, h);
+    status = f->via == FLOW_BY_REQUEST
+                 ? authority_check_proxy(f->sandbox, h, &l->want, l->want_name)
+                 : agree(l, f, h);
     if (status == 400) {
         forward_answer(x, f, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
     } else if (status != 0) {

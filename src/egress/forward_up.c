@@ -2,8 +2,8 @@
  * request, and relayed to. */
 #include "egress/forward_internal.h"
 
+#include "egress/authority_check.h"
 #include "egress/dial.h"
-#include "egress/host.h"
 #include "egress/override.h"
 #include "egress/registry.h"
 #include "egress/request.h"
@@ -93,7 +93,7 @@ static void start_relay(struct line *l, struct flow *f, int fd)
         return;
     }
     if (!h->host[0])
-        o.host = arena_printf(http_exchange_arena(x), "%s:%u", host_text(&l->want, host),
+        o.host = arena_printf(http_exchange_arena(x), "%s:%u", authority_check_text(&l->want, host),
                               l->want.port);
     request_allow(f, &l->want, &v, h);
     http_relay_start(x, &o);
@@ -179,7 +179,7 @@ bool forward_reuse(struct line *l, struct flow *f)
     if (fd < 0)
         return false;
     l->up_fd = -1;
-    if (l->up.port != l->want.port || !host_same(&l->up, &l->want) ||
+    if (l->up.port != l->want.port || !authority_check_same(&l->up, &l->want) ||
         recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
         close(fd);
         return false;

@@ -1,8 +1,8 @@
 #include "egress/h2_flow.h"
 
 #include "base/util.h"
+#include "egress/authority_check.h"
 #include "egress/deny.h"
-#include "egress/host.h"
 #include "egress/intercept_internal.h"
 #include "egress/registry.h"
 #include "egress/request.h"
@@ -51,7 +51,7 @@ static void note_failed(struct flow *f, const struct http_head *h, const char *w
     struct target t = f->target;
     struct policy_verdict p;
 
-    (void)host_agrees(h, &t, room); /* it did, or it would not have been let through */
+    (void)authority_check_origin(h, &t, room); /* it did, or it would not have been let through */
     p = request_decide(f->sandbox, &t, true, h);
     flow_failed(f, &t, &p, h, why);
 }
@@ -143,7 +143,7 @@ static void evaluate(void *arg, const struct http_head *h, struct arena *a, stru
         return;
     }
     t = f->target;
-    status = host_agrees(h, &t, room);
+    status = authority_check_origin(h, &t, room);
     if (status == 400) {
         answer(f, v, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
     } else if (!request_in_rate(f->sandbox)) {
@@ -167,7 +167,7 @@ static bool still(void *arg, const struct http_head *h, struct h2_verdict *v)
     struct target t = f->target;
     struct policy_verdict p;
 
-    (void)host_agrees(h, &t, room); /* it did, or there would be no stream */
+    (void)authority_check_origin(h, &t, room); /* it did, or there would be no stream */
     p = request_decide(f->sandbox, &t, true, h);
     if (p.action != POLICY_DENY)
         return true;

@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "egress/host.h"
+#include "egress/authority_check.h"
 #include "egress/inject.h"
 #include "egress/intercept_internal.h"
 #include "egress/request.h"
@@ -33,7 +33,8 @@ static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exch
     bool without = false;
     enum err_code code;
 
-    (void)host_agrees(http_exchange_head(x), &t, room); /* forward.c has seen that it does */
+    (void)authority_check_origin(http_exchange_head(x), &t,
+                                 room); /* forward.c has seen that it does */
     r.said = t.said;
     r.ruled = request_is_ruled(f->sandbox, &t);
     code = inject_prepare(eg->intercept->pipes, &r, x, o, &without, e);

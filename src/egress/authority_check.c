@@ -1,4 +1,4 @@
-#include "egress/host.h"
+#include "egress/authority_check.h"
 
 #include "base/util.h"
 #include "egress/connect.h"
@@ -26,14 +26,14 @@ static int parse_authority(const char *text, uint16_t port, struct target *out,
     return 0;
 }
 
-bool host_same(const struct target *a, const struct target *b)
+bool authority_check_same(const struct target *a, const struct target *b)
 {
     if (a->name || b->name)
         return a->name && b->name && strcmp(a->name, b->name) == 0;
     return memcmp(&a->address, &b->address, sizeof(a->address)) == 0;
 }
 
-const char *host_text(const struct target *t, char out[static INET6_ADDRSTRLEN + 2])
+const char *authority_check_text(const struct target *t, char out[static INET6_ADDRSTRLEN + 2])
 {
     char address[INET6_ADDRSTRLEN];
 
@@ -44,8 +44,8 @@ const char *host_text(const struct target *t, char out[static INET6_ADDRSTRLEN +
     return out;
 }
 
-int host_of_request(const struct sandbox *s, const struct http_head *h, struct target *out,
-                    char room[static POLICY_NAME_MAX + 1])
+int authority_check_proxy(const struct sandbox *s, const struct http_head *h, struct target *out,
+                          char room[static POLICY_NAME_MAX + 1])
 {
     struct target host = {0};
     char other[POLICY_NAME_MAX + 1];
@@ -53,8 +53,8 @@ int host_of_request(const struct sandbox *s, const struct http_head *h, struct t
     *out = (struct target){0}; /* nothing of the request before is this one's */
     if (parse_authority(h->authority, 80, out, room) < 0)
         return 400;
-    if (h->host[0] && (parse_authority(h->host, 80, &host, other) < 0 || !host_same(&host, out) ||
-                       host.port != out->port))
+    if (h->host[0] && (parse_authority(h->host, 80, &host, other) < 0 ||
+                       !authority_check_same(&host, out) || host.port != out->port))
         return 421;
     if (out->name)
         return 0;
@@ -77,7 +77,7 @@ static int one_agrees(const char *text, struct target *dialed,
         return 400;
     if (t.port != dialed->port)
         return 421;
-    if (host_same(&t, dialed))
+    if (authority_check_same(&t, dialed))
         return 0;
     if (dialed->name || !t.name)
         return 421;
@@ -88,8 +88,8 @@ static int one_agrees(const char *text, struct target *dialed,
     return 0;
 }
 
-int host_agrees(const struct http_head *h, struct target *dialed,
-                char room[static POLICY_NAME_MAX + 1])
+int authority_check_origin(const struct http_head *h, struct target *dialed,
+                           char room[static POLICY_NAME_MAX + 1])
 {
     int status = h->host[0] ? one_agrees(h->host, dialed, room) : 0;
 
