@@ -248,7 +248,7 @@ static bool say_in_tls(struct flow *f)
     if (f->fd < 0 || (!f->offers_http1 && !f->offers_h2) || !f->egress->hooks.intercept_start ||
         !rate_take(&f->sandbox->handshakes, DENY_HANDSHAKES_PER_SECOND))
         return false;
-    flow_looked(f);
+    protocol_detect_done(f);
     f->state = FLOW_INTERCEPTED;
     return f->egress->hooks.intercept_start(f->egress, f, &e) == 0;
 }
@@ -284,7 +284,7 @@ void deny_say(struct flow *f)
         if (forward_adopt(f->egress, f, f->fd, false) < 0)
             flow_reset(f);
         return;
-    case FLOW_UNKNOWN: flow_look(f); return;
+    case FLOW_UNKNOWN: protocol_detect_start(f); return;
     default: flow_reset(f);
     }
 }
@@ -305,5 +305,5 @@ void deny_unreachable(struct flow *f, const struct err *why)
     }
     /* To an opaque client a reset says it best; HTTP is told in words. */
     f->unreachable = timeout ? 504 : 502;
-    flow_look(f);
+    protocol_detect_start(f);
 }

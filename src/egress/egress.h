@@ -9,7 +9,7 @@
  *   socks.c, connect.c   the destination was the listener itself: the client says where to
  *   flow.c      policy_name, then dial.c (resolve.c, policy_address, connect) for what is allowed
  *   asks.c      held until its owner has said yes or no, where the policy says so
- *   look.c      what its first bytes are, and whether they name what was dialled
+ *   protocol_detect.c      what its first bytes are, and whether they name what was dialled
  *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c, retry.c)
  *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal (local_info_page.c)
  *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks (tls_intercept.c; then forward.c, or
@@ -122,11 +122,11 @@ struct flow {
     struct target target;
     char *sni;                    /* of a ClientHello, or NULL */
     bool offers_h2, offers_http1; /* it says that it speaks those (none said: HTTP/1.1) */
-    bool must_look;               /* POLICY_INSPECT: no byte passes that was not read */
+    bool must_inspect;            /* POLICY_INSPECT: no byte passes that was not read */
     bool low_water;               /* SO_RCVLOWAT of fd was raised */
-    bool silent;                  /* in look.c: neither side has said anything for long */
-    bool greeted;                 /* the server spoke first, the client has not yet: greeting.h */
-    bool dialed;                  /* up_fd was dialled for it, whether or not it still has it */
+    bool silent;  /* in protocol_detect.c: neither side has said anything for long */
+    bool greeted; /* the server spoke first, the client has not yet: greeting.h */
+    bool dialed;  /* up_fd was dialled for it, whether or not it still has it */
 
     int fd;             /* the client's; -1 once somebody else owns it, but see FLOW_FORWARDED */
     int up_fd;          /* dialled and not handed on yet, or -1 */
@@ -292,7 +292,7 @@ struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct
 bool verdict_narrows_names(const struct sandbox *s);
 
 /* Or does one let out only what it names? */
-bool verdict_looks_at_names(const struct sandbox *s);
+bool verdict_depends_on_names(const struct sandbox *s);
 
 /* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceilings. A
  * room's credential is one that both name. As policy/stack.h, with the owner's answers.
@@ -342,10 +342,10 @@ void flow_reset(struct flow *f);
 
 /* SOCKS or CONNECT was answered, or nothing needed to be: f->up_fd is dialled, or the flow has to be
  * read first. Looks at what the client sends and hands the flow on. */
-void flow_look(struct flow *f);
+void protocol_detect_start(struct flow *f);
 
 /* Looking is over: before the descriptor is handed on. */
-void flow_looked(struct flow *f);
+void protocol_detect_done(struct flow *f);
 
 /* The client's descriptor is watched for reading by cb, with a timer (0: none) that calls late. One
  * watch at a time; flow_unwatch ends it, and so does handing the descriptor on. */

@@ -432,14 +432,14 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
     f->up_fd = r->fd;
     f->dialed = true;
     dial_note(&f->target, r);
-    f->must_look |= r->verdict.action == POLICY_INSPECT;
+    f->must_inspect |= r->verdict.action == POLICY_INSPECT;
     flow_allow(f, &r->verdict);
     if (f->via == FLOW_BY_SOCKS)
         socks_connected(f);
     else if (f->via == FLOW_BY_CONNECT)
         connect_connected(f);
     else
-        flow_look(f);
+        protocol_detect_start(f);
 }
 
 static void dial(struct flow *f)
@@ -460,7 +460,7 @@ void flow_route(struct flow *f)
         return;
     }
     if (f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0) {
-        f->must_look = true; /* served here: forward.c */
+        f->must_inspect = true; /* served here: forward.c */
         v = (struct policy_verdict){.action = POLICY_INSPECT, .name = "cay"};
     } else {
         v = flow_verdict(f);
@@ -479,13 +479,13 @@ void flow_route(struct flow *f)
         return;
     }
     /* Nothing is dialled before it is known to be something that can be read. */
-    f->must_look = true;
+    f->must_inspect = true;
     if (f->via == FLOW_BY_SOCKS)
         socks_connected(f);
     else if (f->via == FLOW_BY_CONNECT)
         connect_connected(f);
     else
-        flow_look(f);
+        protocol_detect_start(f);
 }
 
 void flow_recheck(struct flow *f)
@@ -507,7 +507,7 @@ void flow_recheck(struct flow *f)
     /* What has to be read from now on, and passes unread, is cut too. */
     if ((v.action == POLICY_ALLOW || (v.action == POLICY_INSPECT && f->state != FLOW_TUNNELED)) &&
         (f->state != FLOW_FORWARDED || forward_recheck(f, &v))) {
-        f->must_look |= v.action == POLICY_INSPECT;
+        f->must_inspect |= v.action == POLICY_INSPECT;
         if (f->state == FLOW_STREAMS)
             h2_flow_recheck(f);
         return;

@@ -26,7 +26,7 @@ void pause_await(struct h2_stream *s)
 }
 
 /* Of one stream. Returns after how long it is to be looked at again, or 0. */
-static uint64_t look(struct h2_stream *s, uint64_t now)
+static uint64_t release_when_paused(struct h2_stream *s, uint64_t now)
 {
     if (!awaits(s))
         return 0;
@@ -47,7 +47,7 @@ void pause_over(uv_timer_t *t)
     uint64_t now = uv_now(t->loop);
 
     for (struct h2_stream *s = line->streams; s; s = s->next) {
-        uint64_t ms = look(s, now);
+        uint64_t ms = release_when_paused(s, now);
 
         if (ms > 0)
             start(line, ms);

@@ -92,7 +92,7 @@ static int add_base64(struct redact *r, const char *secret)
     return rc;
 }
 
-static int look_for(struct redact *r, const char *secret)
+static int add_secret(struct redact *r, const char *secret)
 {
     int rc;
 
@@ -122,30 +122,30 @@ static const char *key_in(const char *value)
     return equals && strlen(equals + 1) >= CREDENTIAL_VALUE_MIN ? equals + 1 : key;
 }
 
-static int look_for_headers(struct redact *r, const struct credential *c)
+static int add_headers(struct redact *r, const struct credential *c)
 {
     int rc = 0;
 
     for (size_t i = 0; i < c->header_count && rc == 0; i++) {
         const char *value = c->headers[i].value, *key = key_in(value);
 
-        rc = look_for(r, value);
+        rc = add_secret(r, value);
         if (rc == 0 && key != value)
-            rc = look_for(r, key);
+            rc = add_secret(r, key);
     }
     return rc;
 }
 
 /* A key that only signs does not leave, and is in no answer therefore: files of S3 can be read in ranges. */
-static int look_for_credential(struct redact *r, const struct credential *c)
+static int add_credential(struct redact *r, const struct credential *c)
 {
-    int rc = look_for(r, c->value);
+    int rc = add_secret(r, c->value);
 
     if (rc == 0 && c->kind == CREDENTIAL_BASIC)
-        rc = look_for(r, strchr(c->value, ':') + 1);
+        rc = add_secret(r, strchr(c->value, ':') + 1);
     if (rc == 0)
-        rc = look_for_headers(r, c);
-    return rc == 0 ? look_for(r, c->session_token) : rc;
+        rc = add_headers(r, c);
+    return rc == 0 ? add_secret(r, c->session_token) : rc;
 }
 
 /* -- those of a host --------------------------------------------------------------------------- */
@@ -249,7 +249,7 @@ static int make(const struct credentials *all, uint64_t known, struct redact **o
 
     for (size_t i = 0; i < all->count && rc == 0; i++)
         if (known >> i & 1)
-            rc = look_for_credential(r, &all->list[i]);
+            rc = add_credential(r, &all->list[i]);
     if (rc < 0)
         redact_free(r);
     else

@@ -28,9 +28,9 @@ bool verdict_narrows_names(const struct sandbox *s)
     return any_of(s, policy_narrows_names);
 }
 
-bool verdict_looks_at_names(const struct sandbox *s)
+bool verdict_depends_on_names(const struct sandbox *s)
 {
-    return any_of(s, policy_looks_at_names);
+    return any_of(s, policy_depends_on_names);
 }
 
 /* -- the stack --------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 
 /* Wakes only when there is more than that. */
-static void look_again(struct flow *f, size_t have)
+static void await_more(struct flow *f, size_t have)
 {
     int more = (int)have + 1;
 
@@ -23,7 +23,7 @@ static void look_again(struct flow *f, size_t have)
     (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
 }
 
-void flow_looked(struct flow *f)
+void protocol_detect_done(struct flow *f)
 {
     int one = 1;
 
@@ -37,7 +37,7 @@ static void start_tunnel(struct flow *f)
 {
     int one = 1;
 
-    flow_looked(f);
+    protocol_detect_done(f);
     if (f->up_fd >= 0)
         (void)!setsockopt(f->up_fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
     if (tunnel_start(f) < 0)
@@ -46,7 +46,7 @@ static void start_tunnel(struct flow *f)
 
 static void start_forward(struct flow *f)
 {
-    flow_looked(f);
+    protocol_detect_done(f);
     if (forward_adopt(f->egress, f, f->fd, false) < 0)
         flow_reset(f);
 }
@@ -56,7 +56,7 @@ static void intercept(struct flow *f)
     struct err e = {.code = ERR_UNIMPLEMENTED};
 
     util_close(&f->up_fd); /* each request is dialled for once it is known */
-    flow_looked(f);
+    protocol_detect_done(f);
     if (!f->egress->hooks.intercept_start) {
         flow_refuse(f, NULL, f->rule[0] ? f->rule : "inspect",
                     "the rule looks at requests, and this connection is encrypted: this server "
@@ -75,7 +75,7 @@ static bool address_agrees(struct flow *f)
 
     f->target.said = f->sni;
     v = flow_verdict_address(f->sandbox, &f->target);
-    f->must_look |= v.action == POLICY_INSPECT;
+    f->must_inspect |= v.action == POLICY_INSPECT;
     if (v.action != POLICY_DENY)
         return true;
     flow_refuse(f, &v, "sni", "the TLS server name %.80s is not allowed", f->sni);
@@ -127,7 +127,7 @@ static void on_tls(struct flow *f, const void *data, size_t n, bool end)
     f->kind = FLOW_TLS;
     rc = clienthello_read(data, n, &hello);
     if (rc == -EAGAIN && !end && n < EGRESS_SNIFF_MAX_BYTES) {
-        look_again(f, n);
+        await_more(f, n);
         return;
     }
     if (rc == 0) {
@@ -146,13 +146,13 @@ static void on_tls(struct flow *f, const void *data, size_t n, bool end)
         return;
     /* To an address, and which name is meant is said in the requests alone. */
     if (!f->target.name && !hello.name[0])
-        f->must_look |= verdict_narrows_names(f->sandbox);
+        f->must_inspect |= verdict_narrows_names(f->sandbox);
     /* Another name may be inside, encrypted for the server: GREASE looks the same. Opened here, the server
      * never sees it, and clients go on without (RFC 9849 6.1.6; test: test_egress_fronting.py,
      * test_an_encrypted_client_hello_is_opened). */
     if (hello.ech)
-        f->must_look |= verdict_looks_at_names(f->sandbox);
-    if (f->must_look) {
+        f->must_inspect |= verdict_depends_on_names(f->sandbox);
+    if (f->must_inspect) {
         intercept(f);
     } else {
         flow_unwatch(f);
@@ -165,7 +165,7 @@ static void on_opaque(struct flow *f)
     f->kind = FLOW_OPAQUE;
     if (f->refused || f->unreachable)
         flow_reset(f);
-    else if (f->must_look)
+    else if (f->must_inspect)
         flow_refuse(f, NULL, f->rule,
                     "the rule looks at requests, and this is neither HTTP nor TLS");
     else
@@ -190,7 +190,7 @@ static void end_silence(struct flow *f)
     f->silent = false;
 }
 
-static void on_look(struct flow *f, int events)
+static void on_first_bytes(struct flow *f, int events)
 {
     static unsigned char data[EGRESS_SNIFF_MAX_BYTES]; /* one loop, used within this call */
     ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
@@ -203,7 +203,7 @@ static void on_look(struct flow *f, int events)
         return;
     }
     end_silence(f);
-    if (n == 0 && f->must_look) { /* it has asked for nothing: nothing is refused */
+    if (n == 0 && f->must_inspect) { /* it has asked for nothing: nothing is refused */
         flow_end(f);
         return;
     }
@@ -212,7 +212,7 @@ static void on_look(struct flow *f, int events)
         if ((size_t)n >= sizeof(data))
             on_unreadable(f, "the first message is longer than any that is known");
         else
-            look_again(f, (size_t)n);
+            await_more(f, (size_t)n);
         return;
     case SNIFF_HTTP2:
         on_unreadable(f, "HTTP/2 without TLS cannot be read here: use TLS or HTTP/1.1");
@@ -285,11 +285,11 @@ static bool has_begun(struct flow *f)
 /* What has begun and could still become TLS or a request is neither let through unread, nor waited for.
  * Where both sides are silent there is nothing to let through: the wait goes on, for the first bytes are
  * looked at whenever they come (test: test_egress_attacks.py, test_first_bytes_hide_nothing). */
-static void on_look_late(struct flow *f)
+static void on_no_first_bytes(struct flow *f)
 {
     if (f->refused || f->unreachable) {
         flow_reset(f);
-    } else if (f->must_look) {
+    } else if (f->must_inspect) {
         flow_refuse(f, NULL, f->rule, "the rule looks at requests, and none came in time");
     } else if (has_begun(f)) {
         on_unreadable(f, "the first message did not come whole in time");
@@ -301,16 +301,17 @@ static void on_look_late(struct flow *f)
     }
 }
 
-void flow_look(struct flow *f)
+void protocol_detect_start(struct flow *f)
 {
     uint64_t wait_ms = f->refused || f->unreachable ? EGRESS_SILENT_MS : EGRESS_SNIFF_MS;
 
     f->state = FLOW_SNIFFING;
-    if (flow_watch(f, UV_READABLE | UV_DISCONNECT, on_look, wait_ms, on_look_late) < 0) {
+    if (flow_watch(f, UV_READABLE | UV_DISCONNECT, on_first_bytes, wait_ms, on_no_first_bytes) <
+        0) {
         flow_reset(f);
         return;
     }
-    if (f->up_fd >= 0 && !f->must_look)
+    if (f->up_fd >= 0 && !f->must_inspect)
         flow_watch_upstream(f, on_upstream);
-    on_look(f, 0); /* as a rule its first message is there already */
+    on_first_bytes(f, 0); /* as a rule its first message is there already */
 }
