@@ -34,7 +34,7 @@
 #define H2_GROWN_ALL_BYTES  (256u * 1024u * 1024u) /* of a process */
 #define H2_COLLECT_BYTES    (8u * 1024u * 1024u)
 #define H2_SHARE_BYTES      (16u * 1024u * 1024u)
-#define H2_SHARE_LINES      64u
+#define H2_SHARE_CONNS      64u
 #define H2_RESETS_MAX       200u  /* in a second, of one peer */
 #define H2_EMPTY_MAX        1000u /* frames that bring nothing on, likewise */
 #define H2_CONTINUED_MAX    8u    /* CONTINUATION frames of one head */
@@ -54,7 +54,7 @@ struct h2;
 struct h2_share {
     size_t held_bytes;
     size_t grown_bytes; /* that windows are larger than they began */
-    unsigned lines;     /* counted by whoever starts one; more than H2_SHARE_LINES are not to be */
+    unsigned conns;     /* counted by whoever starts one; more than H2_SHARE_CONNS are not to be */
 };
 
 /* What is done with a request. Empty: all zero, body initialized. */
@@ -94,13 +94,13 @@ void h2s_set_turns(struct h2s *all, struct turns *t);
 void h2s_free(struct h2s *all);
 size_t h2s_count(const struct h2s *all);
 
-/* Both ends are taken over on success, and one of share->lines, which goes with the line. 0 or -errno. */
+/* Both ends are taken over on success, and one of share->conns, which goes with the connection. 0 or -errno. */
 int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out);
 
 /* At once; on_end is not called. */
-void h2_close(struct h2 *line);
+void h2_close(struct h2 *conn);
 
 /* Every request that is under way: may it go on? Where still says no, *v is its answer if none has begun;
  * else the stream is reset. */
-void h2_recheck(struct h2 *line,
+void h2_recheck(struct h2 *conn,
                 bool (*still)(void *arg, const struct http_head *head, struct h2_verdict *v));

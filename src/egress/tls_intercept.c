@@ -386,7 +386,7 @@ static int start_refusal(struct flow *f, struct tls_intercept *o, struct err *e)
     o->reserved = f->offers_h2 && h2_flow_reserve(f->sandbox);
     if (o->reserved)
         return start_client(f, o, true, e);
-    err_set(e, ERR_EXHAUSTED, "there are %u connections of HTTP/2 already", H2_SHARE_LINES);
+    err_set(e, ERR_EXHAUSTED, "there are %u connections of HTTP/2 already", H2_SHARE_CONNS);
     return -EBUSY;
 }
 
@@ -402,7 +402,7 @@ static int start(struct egress *eg, struct flow *f, struct tls_intercept *o, str
     }
     o->reserved = f->offers_h2 && !internal && h2_flow_reserve(f->sandbox);
     if (!o->reserved && f->offers_h2 && !internal && !f->offers_http1) {
-        err_set(e, ERR_EXHAUSTED, "there are %u connections of HTTP/2 already", H2_SHARE_LINES);
+        err_set(e, ERR_EXHAUSTED, "there are %u connections of HTTP/2 already", H2_SHARE_CONNS);
         return -EBUSY;
     }
     if (!o->reserved)

@@ -47,7 +47,7 @@ struct peer {
 static struct {
     uv_loop_t loop;
     struct h2s *all;
-    struct h2 *line;
+    struct h2 *conn;
     struct h2_share share;
     struct peer client, server;
     struct credentials *credentials;
@@ -106,7 +106,7 @@ static void say(void *arg, const struct http_head *head, int status, const char 
 static void on_end(void *arg)
 {
     w.ends++;
-    w.line = NULL;
+    w.conn = NULL;
 }
 
 /* -- peers ------------------------------------------------------------------------------------- */
@@ -302,8 +302,8 @@ static int open_line(void **state)
     assert_int_equal(h2s_new(&w.loop, &w.all), 0);
     open_peer(&w.client, true, &o.client);
     open_peer(&w.server, false, &o.server);
-    w.share.lines = 1;
-    assert_int_equal(h2_start(w.all, &o, &w.line), 0);
+    w.share.conns = 1;
+    assert_int_equal(h2_start(w.all, &o, &w.conn), 0);
     return 0;
 }
 
@@ -319,7 +319,7 @@ static int close_line(void **state)
     h2s_free(w.all);
     for (int i = 0; i < 20; i++)
         uv_run(&w.loop, UV_RUN_NOWAIT);
-    assert_int_equal(w.share.lines, 0);
+    assert_int_equal(w.share.conns, 0);
     assert_int_equal(w.share.held_bytes, 0);
     assert_int_equal(w.share.grown_bytes, 0);
     assert_int_equal(uv_loop_close(&w.loop), 0);
@@ -606,7 +606,7 @@ static void test_other_rules(void **state)
     UNTIL(told(&w.server, 5)->ended);
     answer(3, "text/plain");
     UNTIL(told(&w.client, begun)->bytes > 0);
-    h2_recheck(w.line, still);
+    h2_recheck(w.conn, still);
     UNTIL(told(&w.client, begun)->closed && told(&w.client, waiting)->closed);
     assert_int_equal(told(&w.client, begun)->code, NGHTTP2_CANCEL);
     assert_int_equal(told(&w.client, waiting)->status, 403);
