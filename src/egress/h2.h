@@ -41,9 +41,10 @@
 #define H2_QUEUED_MAX       1000u /* frames for a peer that reads none: then it is not read either */
 #define H2_IDLE_MS          300000u /* without a stream */
 #define H2_STUCK_MS         300000u /* a peer takes no byte of what is there for it */
-#define H2_DEAF_BYTES       ((size_t)16 * 1024 * 1024) /* of a body that nobody wants: then a reset */
-#define H2_LINGER_MS        2000u
-#define H2_MESSAGE_SIZE     256
+#define H2_DISCARDED_BODY_BYTES \
+    ((size_t)16 * 1024 * 1024) /* of a body that nobody wants: then a reset */
+#define H2_LINGER_MS    2000u
+#define H2_MESSAGE_SIZE 256
 
 struct h2s; /* all of a loop */
 struct h2;

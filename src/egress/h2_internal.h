@@ -51,7 +51,7 @@ struct h2_stream {
     uint64_t arrived_ms; /* the last of it */
     bool stalled;        /* the client did not take all, since the last pause */
     bool begun;          /* the client has the head of its answer */
-    bool deaf;           /* what the client still sends is thrown away */
+    bool discarding_body; /* what the client still sends is thrown away */
     size_t thrown_bytes;
     uint64_t left_ms; /* the client has its whole answer since then; 0: not yet */
 };

@@ -138,7 +138,7 @@ void stream_free(struct h2_stream *s)
 
 void stream_give_up(struct h2_stream *s)
 {
-    s->deaf = true;
+    s->discarding_body = true;
     stream_forget_job(s);
     wipe(&s->collected);
     drop(s, H2_SERVER);
@@ -191,9 +191,9 @@ void stream_cut(struct h2_stream *s, uint32_t code)
 
 void stream_hush(struct h2_stream *s, uint64_t now)
 {
-    if (!s->deaf || s->left_ms == 0 || s->to[H2_SERVER].ended)
+    if (!s->discarding_body || s->left_ms == 0 || s->to[H2_SERVER].ended)
         return;
-    if (s->thrown_bytes > H2_DEAF_BYTES || now - s->left_ms > H2_LINGER_MS)
+    if (s->thrown_bytes > H2_DISCARDED_BODY_BYTES || now - s->left_ms > H2_LINGER_MS)
         end_reset(&s->conn->end[H2_CLIENT], s->id[H2_CLIENT], NGHTTP2_NO_ERROR);
 }
 
@@ -212,7 +212,7 @@ int stream_data(struct h2_stream *s, enum side from, const char *data, size_t n)
     struct h2_end *source = &s->conn->end[from];
     int rc;
 
-    if ((from == H2_CLIENT && s->deaf) || b->ended || !s->open[H2_CLIENT]) {
+    if ((from == H2_CLIENT && s->discarding_body) || b->ended || !s->open[H2_CLIENT]) {
         s->thrown_bytes += n;
         end_credit(source, s->id[from], n, n);
         stream_hush(s, s->left_ms);
