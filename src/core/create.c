@@ -4,11 +4,11 @@
  * (life.h). Called by api, by answers (call.h), and by lifecycle.c at the deadline. */
 
 #include "base/share.h"
-#include "core/authority.h"
 #include "core/call.h"
 #include "core/create_key.h"
 #include "core/egress.h"
 #include "core/events.h"
+#include "core/tenant_ca.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -112,7 +112,7 @@ static int add_identity(json_t *env, const struct sandbox *s)
 
 json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env)
 {
-    const char *pem = authority_pem(core, s->tenant);
+    const char *pem = tenant_ca_pem(core, s->tenant);
     char now[CLOCK_RFC3339_SIZE];
     json_t *body;
 
@@ -134,7 +134,7 @@ static char *make_init_body(struct sandbox_obj *o)
     json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(o->core, s, s->env);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
-    o->s.has_authority = authority_pem(o->core, s->tenant) != NULL;
+    o->s.has_tenant_ca = tenant_ca_pem(o->core, s->tenant) != NULL;
     json_decref(body);
     return text;
 }
@@ -180,8 +180,8 @@ static void done_with(struct sandbox_obj *o)
     o->announced = true;
     events_add(o->core, o->s.tenant, EVENT_SANDBOX_CREATED, o->s.id,
                json_pack("{s:s}", "templateID", o->s.template_id));
-    if (!o->s.has_authority)
-        authority_look(o->core); /* it may have come meanwhile */
+    if (!o->s.has_tenant_ca)
+        tenant_ca_install(o->core); /* it may have come meanwhile */
     if (done)
         done(o->create_arg, &o->s, NULL);
 }
@@ -305,7 +305,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     egress_touch(o);
     if (o->kill_wanted)
         lifecycle_end(o, "it was asked for while it was being made");
-    else if (authority_wanted(c, o->s.tenant))
+    else if (tenant_ca_wanted(c, o->s.tenant))
         o->init_waits = true;
     else
         send_init(o);
@@ -464,7 +464,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     }
     o->create_done = done;
     o->create_arg = arg;
-    if (!authority_wanted(c, o->s.tenant))
+    if (!tenant_ca_wanted(c, o->s.tenant))
         o->init_body = make_init_body(o); /* while privd is at work */
     return ERR_OK;
 }

@@ -1,9 +1,9 @@
-/* Units of src/core: sandboxes get the certificate of their tenant's authority, sooner or later and once. */
+/* Units of src/core: sandboxes get the certificate of their tenant's CA, sooner or later and once. */
 #include "core_proxy.h"
 
 #include <string.h>
 
-static void sandboxes_get_their_tenants_authority(void **state)
+static void sandboxes_get_their_tenants_ca(void **state)
 {
     struct world *w = *state;
     struct proxy p = {.status = 204};
@@ -17,22 +17,22 @@ static void sandboxes_get_their_tenants_authority(void **state)
         fake_init_body(w->fake, body, sizeof(body));
         assert_non_null(strstr(body, "\"caBundle\":\"-----BEGIN CERTIFICATE-----\\nfor default"));
     }
-    assert_int_equal(p.authorities, 1);
+    assert_int_equal(p.tenant_cas, 1);
     world_stop_core(w);
-    p.no_authority = true; /* then they are made without */
+    p.no_tenant_ca = true; /* then they are made without */
     world_start_core(w);
     world_run_until(w, &p.lives, 2);
     world_create_default(w, id);
     world_create_default(w, id);
     fake_init_body(w->fake, body, sizeof(body));
     assert_null(strstr(body, "caBundle"));
-    assert_int_equal(p.authorities, 2);
+    assert_int_equal(p.tenant_cas, 2);
     world_stop_core(w);
     proxy_stop(&p);
 }
 
 /* Those that were made while it was away. */
-static void an_authority_comes_later(void **state)
+static void a_tenant_ca_comes_later(void **state)
 {
     enum { MANY = 20 }; /* more than are given theirs at a time */
     struct world *w = *state;
@@ -52,7 +52,7 @@ static void an_authority_comes_later(void **state)
     assert_int_equal(fake_counts(w->fake).inits, 2 * MANY);
     fake_init_body(w->fake, body, sizeof(body));
     assert_string_equal(body, "{\"caBundle\":\"-----BEGIN CERTIFICATE-----\\nfor default\\n\"}");
-    assert_int_equal(p.authorities, 1);
+    assert_int_equal(p.tenant_cas, 1);
     before = p.lives;
     proxy_stop(&p); /* nobody lacks it any more */
     proxy_start(&p, w);
@@ -70,13 +70,13 @@ static void run_until_inits(struct world *w, unsigned wanted)
     assert_int_equal(fake_counts(w->fake).inits, wanted);
 }
 
-static bool everybody_has_an_authority(struct world *w)
+static bool all_have_a_tenant_ca(struct world *w)
 {
     return world_query(w, "SELECT count(*) FROM sandboxes WHERE flags & 16 = 0") == 0;
 }
 
 /* cayd ended before it could be given; then each agent has it once, however often cayd is restarted. */
-static void an_authority_comes_after_a_restart(void **state)
+static void a_tenant_ca_comes_after_a_restart(void **state)
 {
     struct world *w = *state;
     struct proxy p = {.status = 204};
@@ -92,7 +92,7 @@ static void an_authority_comes_after_a_restart(void **state)
     fake_init_body(w->fake, body, sizeof(body));
     assert_string_equal(body, "{\"caBundle\":\"-----BEGIN CERTIFICATE-----\\nfor default\\n\"}");
     world_create_default(w, id); /* has it from its start */
-    world_run_until_true(w, everybody_has_an_authority);
+    world_run_until_true(w, all_have_a_tenant_ca);
     world_stop_core(w);
     world_start_core(w);
     world_run_until(w, &p.lives, 2);
@@ -103,26 +103,26 @@ static void an_authority_comes_after_a_restart(void **state)
 }
 
 /* What failed is not forgotten: cay-egress had none, or an agent did not take it. */
-static void an_authority_is_tried_again(void **state)
+static void a_tenant_ca_is_tried_again(void **state)
 {
     struct world *w = *state;
-    struct proxy p = {.status = 204, .no_authority = true};
+    struct proxy p = {.status = 204, .no_tenant_ca = true};
     char id[IDS_SANDBOX_SIZE];
     unsigned before;
 
-    w->config.authority_again_ms = 50;
+    w->config.tenant_ca_retry_ms = 50;
     proxy_start(&p, w);
     proxy_known_to(w, NULL);
     world_run_until(w, &p.lives, 1);
     world_create_default(w, id);
-    before = p.authorities;
-    world_run_until(w, &p.authorities, before + 2);
+    before = p.tenant_cas;
+    world_run_until(w, &p.tenant_cas, before + 2);
     fake_set(w->fake, FAKE_AGENT_STATUS, 500);
-    p.no_authority = false;
-    assert_false(everybody_has_an_authority(w));
+    p.no_tenant_ca = false;
+    assert_false(all_have_a_tenant_ca(w));
     run_until_inits(w, 3); /* its start, and twice in vain */
     fake_set(w->fake, FAKE_AGENT_STATUS, 204);
-    world_run_until_true(w, everybody_has_an_authority);
+    world_run_until_true(w, all_have_a_tenant_ca);
     before = fake_counts(w->fake).inits;
     world_run_for(w, 200);
     assert_int_equal(fake_counts(w->fake).inits, before);
@@ -133,11 +133,11 @@ static void an_authority_is_tried_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WORLD(sandboxes_get_their_tenants_authority),
-        WORLD(an_authority_comes_later),
-        WORLD(an_authority_comes_after_a_restart),
-        WORLD(an_authority_is_tried_again),
+        WORLD(sandboxes_get_their_tenants_ca),
+        WORLD(a_tenant_ca_comes_later),
+        WORLD(a_tenant_ca_comes_after_a_restart),
+        WORLD(a_tenant_ca_is_tried_again),
     };
 
-    return cmocka_run_group_tests_name("core_authority", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core_tenant_ca", tests, NULL, NULL);
 }

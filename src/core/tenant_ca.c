@@ -1,4 +1,4 @@
-#include "core/authority.h"
+#include "core/tenant_ca.h"
 
 #include "core/call.h"
 #include "core/egress.h"
@@ -9,8 +9,8 @@
 #define TIMEOUT_MS 2000u
 #define GIVING_MAX 16u /* sandboxes at a time that are given what they lack */
 
-struct authority {
-    struct authority *next;
+struct tenant_ca {
+    struct tenant_ca *next;
     char tenant[CORE_TENANT_SIZE];
     char *pem;
     bool asking;
@@ -18,9 +18,9 @@ struct authority {
     unsigned giving;   /* calls under way */
 };
 
-static struct authority *find(struct core *c, const char *tenant)
+static struct tenant_ca *find(struct core *c, const char *tenant)
 {
-    struct authority *a = c->authorities;
+    struct tenant_ca *a = c->tenant_cas;
 
     while (a && strcmp(a->tenant, tenant) != 0)
         a = a->next;
@@ -46,17 +46,17 @@ static void go_on(struct core *c, const char *tenant, const struct err *why)
 
 /* -- to those who were made without ------------------------------------------------------------ */
 
-static void give(struct core *c, struct authority *a);
+static void give(struct core *c, struct tenant_ca *a);
 
 static bool lacks_one(const struct sandbox_obj *o)
 {
-    return sandbox_life(o)->reachable && !o->s.has_authority && !o->authority_giving;
+    return sandbox_life(o)->reachable && !o->s.has_tenant_ca && !o->tenant_ca_installing;
 }
 
 static void try_again_later(struct core *c)
 {
-    if (c->authority_again.pos == 0)
-        timers_set(&c->timers, &c->authority_again, clock_mono_ms() + c->config.authority_again_ms);
+    if (c->tenant_ca_retry.pos == 0)
+        timers_set(&c->timers, &c->tenant_ca_retry, clock_mono_ms() + c->config.tenant_ca_retry_ms);
 }
 
 /* Written only now: a cayd that dies before gives it again, which changes nothing inside. */
@@ -64,17 +64,17 @@ static void given(struct core *c, struct sandbox_obj *o)
 {
     struct err e;
 
-    o->s.has_authority = true;
+    o->s.has_tenant_ca = true;
     if (store_sandbox_update(c->store, &o->s, &e) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
 static void not_given(struct core *c, struct sandbox_obj *o, const char *why)
 {
-    if (o->authority_again_ms == 0) /* not each time */
+    if (o->tenant_ca_retry_ms == 0) /* not each time */
         log_warn("sandbox %s: giving it its tenant's certificate: %s; it is tried again", o->s.id,
                  why);
-    o->authority_again_ms = clock_mono_ms() + c->config.authority_again_ms;
+    o->tenant_ca_retry_ms = clock_mono_ms() + c->config.tenant_ca_retry_ms;
     try_again_later(c);
 }
 
@@ -82,13 +82,13 @@ static void on_given(struct core *c, const char *id, const struct err *why, int 
                      const char *body, size_t len, void *arg)
 {
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
-    struct authority *a = arg;
+    struct tenant_ca *a = arg;
 
     a->giving--;
     if (c->stopping)
         return;
     if (o) {
-        o->authority_giving = false;
+        o->tenant_ca_installing = false;
         if (!why && status / 100 == 2)
             given(c, o);
         else
@@ -107,7 +107,7 @@ static char *make_body(const char *pem)
     return text;
 }
 
-static void give(struct core *c, struct authority *a)
+static void give(struct core *c, struct tenant_ca *a)
 {
     uint64_t now = clock_mono_ms();
 
@@ -118,20 +118,20 @@ static void give(struct core *c, struct authority *a)
                                        .max_response_bytes = PEM_MAX,
                                        .timeout_ms = c->config.agent_timeout_ms};
 
-        if (!lacks_one(o) || o->authority_again_ms > now || strcmp(o->s.tenant, a->tenant) != 0)
+        if (!lacks_one(o) || o->tenant_ca_retry_ms > now || strcmp(o->s.tenant, a->tenant) != 0)
             continue;
         r.body = make_body(a->pem);
         if (!r.body) {
             try_again_later(c);
             return;
         }
-        o->authority_giving = true;
+        o->tenant_ca_installing = true;
         a->giving++;
         call_agent(o, &r, on_given, a);
     }
 }
 
-void authority_look(struct core *c)
+void tenant_ca_install(struct core *c)
 {
     uint64_t now = clock_mono_ms();
 
@@ -142,18 +142,18 @@ void authority_look(struct core *c)
 
         if (!lacks_one(o))
             continue;
-        if (!authority_wanted(c, o->s.tenant) && !authority_pem(c, o->s.tenant))
+        if (!tenant_ca_wanted(c, o->s.tenant) && !tenant_ca_pem(c, o->s.tenant))
             try_again_later(c);
-        if (o->authority_again_ms > now)
+        if (o->tenant_ca_retry_ms > now)
             try_again_later(c);
     }
-    for (struct authority *a = c->authorities; a; a = a->next)
+    for (struct tenant_ca *a = c->tenant_cas; a; a = a->next)
         give(c, a);
 }
 
-void authority_on_timer(struct timer *t)
+void tenant_ca_on_timer(struct timer *t)
 {
-    authority_look(CONTAINER_OF(t, struct core, authority_again));
+    tenant_ca_install(CONTAINER_OF(t, struct core, tenant_ca_retry));
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */
@@ -161,7 +161,7 @@ void authority_on_timer(struct timer *t)
 static void on_pem(struct core *c, const char *id, const struct err *why, int status,
                    const char *body, size_t len, void *arg)
 {
-    struct authority *a = arg;
+    struct tenant_ca *a = arg;
     CLEANUP_FREE char *pem = !why && status == 200 ? strndup(body, len) : NULL;
 
     a->asking = false;
@@ -172,14 +172,14 @@ static void on_pem(struct core *c, const char *id, const struct err *why, int st
         if (a->again_ms == 0) /* not each time */
             log_warn("the certificate of tenant %s's authority: %s", a->tenant,
                      why ? why->text : "cay-egress has none");
-        a->again_ms = clock_mono_ms() + c->config.authority_again_ms;
+        a->again_ms = clock_mono_ms() + c->config.tenant_ca_retry_ms;
     }
     go_on(c, a->tenant, why);
     if (!c->stopping)
-        authority_look(c);
+        tenant_ca_install(c);
 }
 
-static void ask(struct core *c, struct authority *a, const char *path)
+static void request_ca(struct core *c, struct tenant_ca *a, const char *path)
 {
     char target[sizeof("/v1/ca/") + CORE_TENANT_SIZE];
     const struct call_agent_request r = {
@@ -190,9 +190,9 @@ static void ask(struct core *c, struct authority *a, const char *path)
     call_unix(c, "", path, &r, on_pem, a);
 }
 
-bool authority_wanted(struct core *c, const char *tenant)
+bool tenant_ca_wanted(struct core *c, const char *tenant)
 {
-    struct authority *a = find(c, tenant);
+    struct tenant_ca *a = find(c, tenant);
     const char *path = egress_any_path(c);
 
     if (a && (a->asking || a->pem || a->again_ms > clock_mono_ms()))
@@ -204,35 +204,35 @@ bool authority_wanted(struct core *c, const char *tenant)
         if (!a)
             return false;
         (void)snprintf(a->tenant, sizeof(a->tenant), "%s", tenant);
-        a->next = c->authorities;
-        c->authorities = a;
+        a->next = c->tenant_cas;
+        c->tenant_cas = a;
     }
-    ask(c, a, path);
+    request_ca(c, a, path);
     return true;
 }
 
-const char *authority_pem(struct core *c, const char *tenant)
+const char *tenant_ca_pem(struct core *c, const char *tenant)
 {
-    const struct authority *a = find(c, tenant);
+    const struct tenant_ca *a = find(c, tenant);
 
     return a ? a->pem : NULL;
 }
 
-void authority_renew(struct core *c)
+void tenant_ca_renew(struct core *c)
 {
-    for (struct authority *a = c->authorities; a; a = a->next) {
+    for (struct tenant_ca *a = c->tenant_cas; a; a = a->next) {
         free(TAKE_PTR(a->pem));
         a->again_ms = 0;
     }
-    authority_look(c);
+    tenant_ca_install(c);
 }
 
-void authority_free(struct core *c)
+void tenant_ca_free(struct core *c)
 {
-    for (struct authority *a = c->authorities, *next; a; a = next) {
+    for (struct tenant_ca *a = c->tenant_cas, *next; a; a = next) {
         next = a->next;
         free(a->pem);
         free(a);
     }
-    c->authorities = NULL;
+    c->tenant_cas = NULL;
 }
