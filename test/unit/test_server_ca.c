@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "base/io.h"
-#include "cli/authority.h"
-#include "cli/authority_x509.h"
+#include "cli/server_ca.h"
+#include "cli/server_ca_x509.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -46,14 +46,14 @@ static void load(struct settings *s, const char *domain, const char *address)
 }
 
 static enum err_code ensure(const char *domain, const char *address, bool renew_only,
-                            struct authority_files *files, bool *changed)
+                            struct server_ca_files *files, bool *changed)
 {
     enum err_code code;
     struct settings s;
     struct err e = {.code = ERR_OK};
 
     load(&s, domain, address);
-    code = authority_ensure(&s, renew_only, files, changed, &e);
+    code = server_ca_ensure(&s, renew_only, files, changed, &e);
     settings_free(&s);
     return code;
 }
@@ -71,14 +71,14 @@ static bool is_same(const char *path, const char *before)
     return strcmp(now, before) == 0;
 }
 
-static void put(const struct authority_files *files, const char *name, const char *text)
+static void put(const struct server_ca_files *files, const char *name, const char *text)
 {
     CLEANUP_CLOSE int dir = open(files->dir, O_DIRECTORY | O_CLOEXEC);
 
     assert_int_equal(io_replace_file_at(dir, name, text, strlen(text), 0600), 0);
 }
 
-static bool fits(const struct authority_files *files, const char *domain, const char *address)
+static bool fits(const struct server_ca_files *files, const char *domain, const char *address)
 {
     char ca_text[8192], cert_text[8192];
     struct x509_names names;
@@ -98,7 +98,7 @@ static bool fits(const struct authority_files *files, const char *domain, const 
 
 static void test_made_once(void **state)
 {
-    struct authority_files files;
+    struct server_ca_files files;
     char ca[8192], cert[8192];
     struct stat st;
     bool changed;
@@ -108,8 +108,8 @@ static void test_made_once(void **state)
     assert_true(changed && fits(&files, "cay.localhost", "localhost"));
     assert_int_equal(stat(files.key, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(authority_end(&files, &end), 0);
-    assert_true(end > time(NULL) + (AUTHORITY_LEAF_DAYS - 1) * (time_t)DAY_S);
+    assert_int_equal(server_ca_end(&files, &end), 0);
+    assert_true(end > time(NULL) + (SERVER_CA_LEAF_DAYS - 1) * (time_t)DAY_S);
     read_file(files.ca, ca);
     read_file(files.cert, cert);
     assert_int_equal(ensure("cay.localhost:4000", "localhost", false, &files, &changed), ERR_OK);
@@ -120,11 +120,11 @@ static void test_made_once(void **state)
 /* The authority goes too, for its constraints do not allow the new names; below localhost it stays. */
 static void test_other_names(void **state)
 {
-    struct authority_files files;
+    struct server_ca_files files;
     char ca[8192];
     bool changed;
 
-    authority_paths(home, &files);
+    server_ca_paths(home, &files);
     read_file(files.ca, ca);
     assert_int_equal(ensure("other.localhost", "localhost", false, &files, &changed), ERR_OK);
     assert_true(changed && is_same(files.ca, ca) && fits(&files, "other.localhost", "localhost"));
@@ -142,12 +142,12 @@ static void test_renewed_before_its_end(void **state)
 {
     struct x509_pair ca = {.cert = NULL}, leaf = {.cert = NULL};
     char ca_text[8192], key_text[8192], *cert_pem, *key_pem;
-    struct authority_files files;
+    struct server_ca_files files;
     struct x509_names names;
     bool changed;
     time_t end;
 
-    authority_paths(home, &files);
+    server_ca_paths(home, &files);
     read_file(files.ca, ca_text);
     snprintf(key_text, sizeof(key_text), "%s/ca.key", files.dir);
     assert_true(io_read_text_at(AT_FDCWD, key_text, key_text, sizeof(key_text)) > 0);
@@ -161,8 +161,8 @@ static void test_renewed_before_its_end(void **state)
     assert_true(fits(&files, "cay.localhost", "localhost"));
     assert_int_equal(ensure("cay.localhost", "localhost", true, &files, &changed), ERR_OK);
     assert_true(changed && is_same(files.ca, ca_text));
-    assert_int_equal(authority_end(&files, &end), 0);
-    assert_true(end > time(NULL) + AUTHORITY_RENEW * (time_t)DAY_S);
+    assert_int_equal(server_ca_end(&files, &end), 0);
+    assert_true(end > time(NULL) + SERVER_CA_RENEW * (time_t)DAY_S);
     free(cert_pem);
     x509_key_pem_free(key_pem);
     x509_pair_free(&ca);
@@ -171,10 +171,10 @@ static void test_renewed_before_its_end(void **state)
 
 static void test_broken_pair_is_made_anew(void **state)
 {
-    struct authority_files files;
+    struct server_ca_files files;
     bool changed;
 
-    authority_paths(home, &files);
+    server_ca_paths(home, &files);
     put(&files, "key.pem", "x");
     assert_int_equal(ensure("cay.localhost", "localhost", false, &files, &changed), ERR_OK);
     assert_true(changed && fits(&files, "cay.localhost", "localhost"));
@@ -189,11 +189,11 @@ static void test_operators_own(void **state)
     int argc = 3;
 
     assert_int_equal(settings_load(&s, "/dev/null", &argc, named, NULL), ERR_OK);
-    assert_false(authority_is_wanted(&s));
+    assert_false(server_ca_is_wanted(&s));
     settings_free(&s);
     argc = 2;
     assert_int_equal(settings_load(&s, "/dev/null", &argc, none, NULL), ERR_OK);
-    assert_false(authority_is_wanted(&s));
+    assert_false(server_ca_is_wanted(&s));
     assert_string_equal(s.server_domain, "cay.localhost:3000");
     settings_free(&s);
 }
@@ -201,7 +201,7 @@ static void test_operators_own(void **state)
 static void test_refused(void **state)
 {
     static const char *const domains[] = {"a,DNS:b", "a b", "", ".a", "a..b", "*.a", "a\n"};
-    struct authority_files files;
+    struct server_ca_files files;
     struct x509_names names;
     bool changed;
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Certificates of the local authority (authority.h): what OpenSSL is asked for. Keys are P-256. Pure but
+/* Certificates of the local authority (server_ca.h): what OpenSSL is asked for. Keys are P-256. Pure but
  * for the clock and random numbers. Functions that return bool leave the reason in x509_reason. */
 
 #include <openssl/x509v3.h>
@@ -24,7 +24,7 @@ struct x509_pair {
 /* domain with or without a port; address as in [listen] address. False when domain is no host name. */
 bool x509_names_of(const char *domain, const char *address, struct x509_names *out);
 
-bool x509_make_authority(const struct x509_names *names, int days, struct x509_pair *out);
+bool x509_make_ca(const struct x509_names *names, int days, struct x509_pair *out);
 bool x509_issue(const struct x509_pair *ca, const struct x509_names *names, int days,
                 struct x509_pair *out);
 

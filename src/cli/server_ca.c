@@ -1,8 +1,8 @@
-#include "cli/authority.h"
+#include "cli/server_ca.h"
 
 #include "base/buf.h"
 #include "base/io.h"
-#include "cli/authority_x509.h"
+#include "cli/server_ca_x509.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,15 +19,15 @@
 #define PEM_MAX       16384
 #define BUNDLE_MAX    (UINT64_C(4) << 20)
 #define DAY_S         INT64_C(86400)
-#define CA_MIN_DAYS   (AUTHORITY_LEAF_DAYS + 1) /* no certificate outlives what signed it */
+#define CA_MIN_DAYS   (SERVER_CA_LEAF_DAYS + 1) /* no certificate outlives what signed it */
 #define NAMES_REFUSED "[server] domain: \"%.100s\" is not a host name with or without a port"
 
-bool authority_is_wanted(const struct settings *s)
+bool server_ca_is_wanted(const struct settings *s)
 {
     return !s->listen_tls_cert && strcmp(s->listen_tls, "off") != 0;
 }
 
-void authority_paths(const char *state_dir, struct authority_files *out)
+void server_ca_paths(const char *state_dir, struct server_ca_files *out)
 {
     snprintf(out->dir, sizeof(out->dir), "%.500s/" DIR_NAME, state_dir);
     snprintf(out->ca, sizeof(out->ca), "%s/" CA_NAME, out->dir);
@@ -131,10 +131,10 @@ static bool lasts(const struct x509_pair *pair, int64_t days)
     return x509_end(pair->cert) > time(NULL) + days * DAY_S;
 }
 
-static enum err_code make_authority(int dir, const struct x509_names *names, struct x509_pair *out,
-                                    struct err *e)
+static enum err_code make_ca(int dir, const struct x509_names *names, struct x509_pair *out,
+                             struct err *e)
 {
-    if (!x509_make_authority(names, AUTHORITY_DAYS, out))
+    if (!x509_make_ca(names, SERVER_CA_DAYS, out))
         return err_set(e, ERR_INTERNAL, "the local authority could not be made: %s", x509_reason());
     return write_pair(dir, CA_NAME, CA_KEY_NAME, out, e);
 }
@@ -146,12 +146,12 @@ static enum err_code issue(int dir, const struct x509_names *names, struct err *
     enum err_code code = ERR_OK;
 
     if (!read_pair(dir, CA_NAME, CA_KEY_NAME, &ca) || !lasts(&ca, CA_MIN_DAYS) ||
-        !x509_issue(&ca, names, AUTHORITY_LEAF_DAYS, &leaf) ||
+        !x509_issue(&ca, names, SERVER_CA_LEAF_DAYS, &leaf) ||
         !x509_fits(ca.cert, leaf.cert, names)) {
         x509_pair_free(&ca);
         x509_pair_free(&leaf);
-        code = make_authority(dir, names, &ca, e);
-        if (code == ERR_OK && (!x509_issue(&ca, names, AUTHORITY_LEAF_DAYS, &leaf) ||
+        code = make_ca(dir, names, &ca, e);
+        if (code == ERR_OK && (!x509_issue(&ca, names, SERVER_CA_LEAF_DAYS, &leaf) ||
                                !x509_fits(ca.cert, leaf.cert, names)))
             code = err_set(e, ERR_INTERNAL, "the server's certificate could not be made: %s",
                            x509_reason());
@@ -169,7 +169,7 @@ static enum err_code ensure_pair(int dir, const struct x509_names *names, bool r
 
     X509_free(ca);
     free(ca_text);
-    *changed = !(fits && lasts(&leaf, AUTHORITY_RENEW)) && !(renew_only && !fits);
+    *changed = !(fits && lasts(&leaf, SERVER_CA_RENEW)) && !(renew_only && !fits);
     return *changed ? issue(dir, names, e) : ERR_OK;
 }
 
@@ -189,7 +189,7 @@ static bool append_file(struct buf *b, const char *path)
 
 /* The system's roots by their usual places (Debian, Fedora, SUSE, Alpine), and what this shell trusts
  * besides: a company's own roots are in neither of them otherwise. */
-static enum err_code write_bundle(int dir, const struct authority_files *files, struct err *e)
+static enum err_code write_bundle(int dir, const struct server_ca_files *files, struct err *e)
 {
     static const char *const places[] = {"/etc/ssl/certs/ca-certificates.crt",
                                          "/etc/pki/tls/certs/ca-bundle.crt",
@@ -213,15 +213,15 @@ static enum err_code write_bundle(int dir, const struct authority_files *files, 
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-enum err_code authority_ensure(const struct settings *s, bool renew_only,
-                               struct authority_files *out, bool *changed, struct err *e)
+enum err_code server_ca_ensure(const struct settings *s, bool renew_only,
+                               struct server_ca_files *out, bool *changed, struct err *e)
 {
     CLEANUP_CLOSE int dir = -1;
     struct x509_names names;
     enum err_code code;
 
     *changed = false;
-    authority_paths(s->state_dir, out);
+    server_ca_paths(s->state_dir, out);
     if (!x509_names_of(s->server_domain, s->listen_address, &names))
         return err_set(e, ERR_INVALID, NAMES_REFUSED, s->server_domain);
     code = open_dir(s, &dir, e);
@@ -232,7 +232,7 @@ enum err_code authority_ensure(const struct settings *s, bool renew_only,
     return code;
 }
 
-int authority_end(const struct authority_files *files, time_t *out)
+int server_ca_end(const struct server_ca_files *files, time_t *out)
 {
     struct pem *text = calloc(1, sizeof(*text));
     X509 *cert = NULL;

@@ -1,4 +1,4 @@
-#include "cli/authority_x509.h"
+#include "cli/server_ca_x509.h"
 
 #include <arpa/inet.h>
 #include <openssl/err.h>
@@ -150,7 +150,7 @@ static bool finish(struct x509_pair *p, X509 *issuer, EVP_PKEY *key)
            X509_sign(p->cert, key, EVP_sha256()) > 0;
 }
 
-bool x509_make_authority(const struct x509_names *names, int days, struct x509_pair *out)
+bool x509_make_ca(const struct x509_names *names, int days, struct x509_pair *out)
 {
     char host[65] = "", common[96];
     struct x509_pair p;

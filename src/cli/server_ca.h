@@ -18,28 +18,28 @@
 
 #include <time.h>
 
-#define AUTHORITY_DAYS      3650 /* ca.pem */
-#define AUTHORITY_LEAF_DAYS 397  /* cert.pem */
-#define AUTHORITY_RENEW     30   /* days before its end in which cert.pem is made anew */
+#define SERVER_CA_DAYS      3650 /* ca.pem */
+#define SERVER_CA_LEAF_DAYS 397  /* cert.pem */
+#define SERVER_CA_RENEW     30   /* days before its end in which cert.pem is made anew */
 
-#define AUTHORITY_PATH 512
+#define SERVER_CA_PATH 512
 
-struct authority_files {
-    char dir[AUTHORITY_PATH], ca[AUTHORITY_PATH + 16], cert[AUTHORITY_PATH + 16],
-        key[AUTHORITY_PATH + 16], bundle[AUTHORITY_PATH + 16];
+struct server_ca_files {
+    char dir[SERVER_CA_PATH], ca[SERVER_CA_PATH + 16], cert[SERVER_CA_PATH + 16],
+        key[SERVER_CA_PATH + 16], bundle[SERVER_CA_PATH + 16];
 };
 
 /* Whether the server's certificate is to come from here: the operator names none, and TLS is not off. */
-bool authority_is_wanted(const struct settings *s);
+bool server_ca_is_wanted(const struct settings *s);
 
 /* The paths below a state directory. They need not exist. */
-void authority_paths(const char *state_dir, struct authority_files *out);
+void server_ca_paths(const char *state_dir, struct server_ca_files *out);
 
 /* Makes what is missing, ends soon, or does not fit the settings' names; *changed says whether cert.pem is
  * new. renew_only, for a server that runs: makes only a successor of a certificate that fits and ends soon.
  * Takes a lock, so that two calls do not mix. Needs root. */
-enum err_code authority_ensure(const struct settings *s, bool renew_only,
-                               struct authority_files *out, bool *changed, struct err *e);
+enum err_code server_ca_ensure(const struct settings *s, bool renew_only,
+                               struct server_ca_files *out, bool *changed, struct err *e);
 
 /* When cert.pem ends. 0, or -errno (-EINVAL: it is no certificate). */
-int authority_end(const struct authority_files *files, time_t *out);
+int server_ca_end(const struct server_ca_files *files, time_t *out);
