@@ -15,6 +15,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,8 @@ PACKAGES = """python3 nftables iproute2 procps btrfs-progs kmod sudo git curl ba
 ncurses-bin util-linux libuv1 libjansson4 libssl3 libsqlite3-0 libseccomp2 libmnl0 libbtrfsutil1 libinih1 zlib1g libcurl4
 libc-ares2 libldns3 libnghttp2-14""".split()
 DISK_BYTES = 3 << 30
+SECTOR, FIRST_SECTOR = 512, 2048
+SYSTEM, TESTED = 0xca700001, 0xca700002  # signatures of the disks; start.sh names the second one
 END = "cay-vm: the command ended with "
 
 
@@ -111,16 +114,23 @@ def make_system(cache, kernel):
     (tree / "sbin/cay-vm").chmod(0o755)
     for name in ("cay", "cay-egress"):
         run("chroot", tree, "useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name)
-    write_image(tree, image, DISK_BYTES)
+    write_image(tree, image, DISK_BYTES, SYSTEM)
     shutil.rmtree(tree)
     return image
 
 
-def write_image(tree, image, size):
+def write_image(tree, image, size, signature):
+    """A disk with one partition, as the kernel finds its root by a partition's number however the disks are numbered:
+    a table of the oldest kind, whose entries are {active, first, type, last, first sector, sectors}."""
     part = image.with_suffix(".part")
+    sectors = size // SECTOR
+    entry = struct.pack("<B3sB3sII", 0, b"\xfe\xff\xff", 0x83, b"\xfe\xff\xff", FIRST_SECTOR, sectors)
     with open(part, "wb") as out:
-        out.truncate(size)
-    run("mke2fs", "-q", "-F", "-t", "ext4", "-d", tree, part)
+        out.truncate((FIRST_SECTOR + sectors) * SECTOR)
+        out.seek(440)
+        out.write(struct.pack("<IH", signature, 0) + entry.ljust(64, b"\0") + b"\x55\xaa")
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-E", f"offset={FIRST_SECTOR * SECTOR}", "-d", tree, part,
+        f"{sectors * SECTOR >> 10}k")
     part.rename(image)
 
 
@@ -149,7 +159,7 @@ def make_ours(scratch, build, command):
     (tree / "commit").write_text(commit.stdout)
     size = sum(p.stat().st_size for p in tree.rglob("*") if p.is_file())
     image = scratch / "ours.ext4"
-    write_image(tree, image, size + size // 4 + (64 << 20))
+    write_image(tree, image, size + size // 4 + (64 << 20), TESTED)
     return image
 
 
@@ -164,8 +174,8 @@ def disk(number, path):
 
 def machine(options, kernel, system, tested, log):
     image = next((kernel / "boot").glob("vmlinuz-*"))
-    append = ("root=/dev/nvme0n1 rw init=/sbin/cay-vm console=ttyS0 loglevel=4 cgroup_no_v1=all panic=-1 "
-              f"{options.append}")
+    append = (f"root=PARTUUID={SYSTEM:08x}-01 rootwait rw init=/sbin/cay-vm console=ttyS0 loglevel=4 "
+              f"cgroup_no_v1=all panic=-1 {options.append}")
     return ["qemu-system-x86_64", "-M", "pc", "-accel", options.accel, "-cpu", "max" if options.accel == "kvm" else "qemu64",
             "-smp", str(options.cpus), "-m", str(options.memory), "-nodefaults", "-no-reboot", "-display", "none",
             "-nic", "none", "-kernel", str(image), "-append", append,

@@ -20,8 +20,10 @@ ip link set lo up
 # Old ways that this kernel has switched off: on, so that what refuses them is cay.
 # Before Linux 6.2 it cannot be switched off.
 [ ! -e /proc/sys/dev/tty/legacy_tiocsti ] || echo 1 >/proc/sys/dev/tty/legacy_tiocsti
+# What a control shows has to differ from the default, so a program may ask for more than that.
+echo 4194304 >/proc/sys/net/core/rmem_max
 mkdir -p /cay
-mount /dev/nvme0n2 /cay
+mount "$(blkid -t PARTUUID=ca700002-01 -o device)" /cay
 # Controllers are given to groups below; this shell leaves the root group's way, as a service manager would.
 mkdir -p /sys/fs/cgroup/init
 echo $$ >/sys/fs/cgroup/init/cgroup.procs
