@@ -47,10 +47,9 @@ struct api_response {
     int status;
     struct api_header headers[API_HEADERS_MAX];
     size_t header_count;
-    char *body; /* or NULL */
+    char *body; /* JSON, or NULL */
     size_t body_len;
-    const char *type; /* of body, a literal; NULL: application/json */
-    int stream_fd;    /* the body comes out of this, until its end, as stream_type; 0: none does */
+    int stream_fd; /* the body comes out of this, until its end, as stream_type; 0: none does */
     const char *stream_type; /* a literal */
 };
 
@@ -117,7 +116,6 @@ struct api_call {
     const struct api_dialect *dialect;
     const struct api_route *route;
     struct api_request *request;
-    uint64_t begun_us; /* clock_mono_us */
     char tenant[CORE_TENANT_SIZE];
     char params[API_PARAMS_MAX][API_PARAM_SIZE];
     json_t *body; /* after api_call_body */
@@ -130,7 +128,6 @@ struct api_call {
 
 const struct api_config *api_config_of(const struct api *a);
 struct cay_v1 *api_cay_v1(const struct api *a);
-struct api_metrics *api_metrics_of(struct api *a);
 
 /* Parses the body as an object into call->body. False: the call was answered (400). */
 bool api_call_body(struct api_call *call);

@@ -4,11 +4,11 @@
  * (life.h). Called by api, by answers (call.h), and by lifecycle.c at the deadline. */
 
 #include "base/share.h"
+#include "core/authority.h"
 #include "core/call.h"
 #include "core/create_key.h"
 #include "core/egress.h"
 #include "core/events.h"
-#include "core/tenant_ca.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -56,10 +56,8 @@ void create_fail(struct sandbox_obj *o, const struct err *why)
 {
     core_sandbox_cb done = TAKE_PTR(o->create_done);
 
-    if (!done)
-        return;
-    o->core->counters.create_failed[why->code]++;
-    done(o->create_arg, NULL, why);
+    if (done)
+        done(o->create_arg, NULL, why);
 }
 
 void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text)
@@ -112,7 +110,7 @@ static int add_identity(json_t *env, const struct sandbox *s)
 
 json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env)
 {
-    const char *pem = tenant_ca_pem(core, s->tenant);
+    const char *pem = authority_pem(core, s->tenant);
     char now[CLOCK_RFC3339_SIZE];
     json_t *body;
 
@@ -134,7 +132,7 @@ static char *make_init_body(struct sandbox_obj *o)
     json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(o->core, s, s->env);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
-    o->s.has_tenant_ca = tenant_ca_pem(o->core, s->tenant) != NULL;
+    o->s.has_authority = authority_pem(o->core, s->tenant) != NULL;
     json_decref(body);
     return text;
 }
@@ -161,7 +159,6 @@ static enum err_code become_running(struct sandbox_obj *o, struct err *e)
 static void done_with(struct sandbox_obj *o)
 {
     core_sandbox_cb done = TAKE_PTR(o->create_done);
-    struct histogram *steps = o->core->counters.steps;
     uint64_t took_us = clock_mono_us() - o->begun_us;
 
     log_info("sandbox %s: running from template %s after %.3f ms, %.3f of them in its agent",
@@ -172,16 +169,12 @@ static void done_with(struct sandbox_obj *o)
     if (strcmp(o->s.template_id, o->s.template_asked) != 0)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_asked, o->s.template_id, o->s.template_asked);
-    o->core->counters.created++;
-    histogram_add(&steps[COUNTER_CREATE], took_us);
-    histogram_add(&steps[COUNTER_CREATE_MADE], o->made_us - o->begun_us);
-    histogram_add(&steps[COUNTER_CREATE_AGENT], took_us + o->begun_us - o->made_us);
     timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
     o->announced = true;
     events_add(o->core, o->s.tenant, EVENT_SANDBOX_CREATED, o->s.id,
                json_pack("{s:s}", "templateID", o->s.template_id));
-    if (!o->s.has_tenant_ca)
-        tenant_ca_install(o->core); /* it may have come meanwhile */
+    if (!o->s.has_authority)
+        authority_look(o->core); /* it may have come meanwhile */
     if (done)
         done(o->create_arg, &o->s, NULL);
 }
@@ -305,7 +298,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     egress_touch(o);
     if (o->kill_wanted)
         lifecycle_end(o, "it was asked for while it was being made");
-    else if (tenant_ca_wanted(c, o->s.tenant))
+    else if (authority_wanted(c, o->s.tenant))
         o->init_waits = true;
     else
         send_init(o);
@@ -364,6 +357,7 @@ static enum err_code check_share(struct core *c, const char *tenant, struct err 
  * anew each time, in what the store has brought back too: no account is to be kept right over a restart. */
 static enum err_code check_filters_share(const struct core *c, const char *tenant, struct err *e)
 {
+    const uint32_t filter_places = privsep_filters_sandboxes();
     size_t used = 0, held = 0;
 
     for (size_t i = 0; i < c->registry.n; i++) {
@@ -372,13 +366,13 @@ static enum err_code check_filters_share(const struct core *c, const char *tenan
         used += s->limits.filters != 0;
         held += s->limits.filters != 0 && strcmp(s->tenant, tenant) == 0;
     }
-    if (share_leaves_room(PRIVSEP_FILTERS_SANDBOXES, used, held))
+    if (share_leaves_room(filter_places, used, held))
         return ERR_OK;
     err_set(
         e, ERR_EXHAUSTED,
         "%zu of %u sandboxes with \"seccompFilters\" are there, %zu of them this tenant's: that is "
         "its share, as their filters are from a pool of the whole host",
-        used, PRIVSEP_FILTERS_SANDBOXES, held);
+        used, filter_places, held);
     err_hint(e, "end one of them, or create this one without");
     return ERR_EXHAUSTED;
 }
@@ -403,8 +397,6 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
         err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
         return ERR_UNAVAILABLE;
     }
-    if (r->limits.filters && (code = check_filters_share(c, r->tenant, e)) != ERR_OK)
-        return code;
     return check_share(c, r->tenant, e);
 }
 
@@ -452,6 +444,8 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
         code = sandbox_check_policy(c, r->tenant, r->policy, r->credentials, e);
     if (code == ERR_OK)
         code = templates_resolve(c, r->template_name, &asked, &used, e);
+    if (code == ERR_OK && (r->limits.filters || asked->limits.filters))
+        code = check_filters_share(c, r->tenant, e);
     if (code == ERR_OK)
         code = sandbox_make(c, r, asked, used, &o, e);
     if (code != ERR_OK)
@@ -464,7 +458,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     }
     o->create_done = done;
     o->create_arg = arg;
-    if (!tenant_ca_wanted(c, o->s.tenant))
+    if (!authority_wanted(c, o->s.tenant))
         o->init_body = make_init_body(o); /* while privd is at work */
     return ERR_OK;
 }
@@ -474,8 +468,6 @@ void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_s
 {
     struct err e;
 
-    if (create(c, r, done, arg, &e) == ERR_OK)
-        return;
-    c->counters.create_failed[e.code]++;
-    core_defer_error(c, done, arg, &e);
+    if (create(c, r, done, arg, &e) != ERR_OK)
+        core_defer_error(c, done, arg, &e);
 }

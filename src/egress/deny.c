@@ -4,10 +4,10 @@
 #include "base/util.h"
 #include "egress/audit.h"
 #include "egress/connect.h"
-#include "egress/event_stream.h"
 #include "egress/forward.h"
 #include "egress/registry.h"
 #include "egress/socks.h"
+#include "egress/tell.h"
 
 #include <errno.h>
 #include <string.h>
@@ -113,7 +113,7 @@ void deny_note(struct flow *f, const struct policy_verdict *v, const char *metho
     if (s->parent)
         keep(s->parent, &d);
     audit_refusal(f->egress->audit, &r);
-    event_stream_denial(f->egress, s, &d);
+    tell_denial(f->egress, s, &d);
 }
 
 json_t *deny_json(const struct denial *d)
@@ -248,7 +248,7 @@ static bool say_in_tls(struct flow *f)
     if (f->fd < 0 || (!f->offers_http1 && !f->offers_h2) || !f->egress->hooks.intercept_start ||
         !rate_take(&f->sandbox->handshakes, DENY_HANDSHAKES_PER_SECOND))
         return false;
-    protocol_detect_done(f);
+    flow_looked(f);
     f->state = FLOW_INTERCEPTED;
     return f->egress->hooks.intercept_start(f->egress, f, &e) == 0;
 }
@@ -284,7 +284,7 @@ void deny_say(struct flow *f)
         if (forward_adopt(f->egress, f, f->fd, false) < 0)
             flow_reset(f);
         return;
-    case FLOW_UNKNOWN: protocol_detect_start(f); return;
+    case FLOW_UNKNOWN: flow_look(f); return;
     default: flow_reset(f);
     }
 }
@@ -305,5 +305,5 @@ void deny_unreachable(struct flow *f, const struct err *why)
     }
     /* To an opaque client a reset says it best; HTTP is told in words. */
     f->unreachable = timeout ? 504 : 502;
-    protocol_detect_start(f);
+    flow_look(f);
 }

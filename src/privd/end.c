@@ -1,8 +1,10 @@
 /* Ends: asked for, by themselves, after a failed start, at a stop. All come through the same door:
  * kill, wait for PID 1 (the kernel has then ended the whole pid namespace), remove what is left. */
 #include "privd/egress.h"
+#include "privd/pins.h"
 #include "privd/room.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -182,6 +184,10 @@ static void clean_up(struct slot *s)
     pace_cancel(&p->pace, &s->kill);
     loop_disarm(&p->loop, &s->timer);
     loop_remove(&p->loop, &s->pid_source);
+    if (s->pidfd >= 0 && !s->paid)
+        pace_note(&p->pace, clock_mono_ms(), s->kind.limits.filters);
+    if (s->pidfd >= 0)
+        pins_drop(p, &s->pin, s->driver->kill_cost(NULL, 1), s->paid);
     util_close(&s->pidfd);
     util_close(&s->boot_fd);
     s->driver->slot_close(&s->pooled);
@@ -256,6 +262,7 @@ static void kill_now(void *arg)
     struct slot *s = arg;
     struct privd *p = s->privd;
 
+    s->paid = true;
     (void)kill_by(s);
     if (s->pidfd < 0 || (s->pid_source.fd < 0 && end_watch(p, s) < 0)) {
         clean_up(s);

@@ -4,12 +4,24 @@
 
 static void turn(void *pace);
 
-uint32_t pace_try(struct pace *p, uint64_t now_ms, uint32_t programs)
+/* What was freed since the last look. */
+static void drain(struct pace *p, uint64_t now_ms)
 {
     uint64_t done = now_ms > p->at_ms ? (now_ms - p->at_ms) * PACE_PER_MS : 0;
 
     p->level = done >= p->level ? 0 : p->level - (uint32_t)done;
     p->at_ms = MAX(p->at_ms, now_ms);
+}
+
+void pace_note(struct pace *p, uint64_t now_ms, uint32_t programs)
+{
+    drain(p, now_ms);
+    p->level = MIN(p->level + programs, PACE_LEVEL_MAX);
+}
+
+uint32_t pace_try(struct pace *p, uint64_t now_ms, uint32_t programs)
+{
+    drain(p, now_ms);
     if (p->level == 0 || p->level + programs <= PACE_BURST) {
         p->level += programs;
         return 0;

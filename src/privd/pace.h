@@ -12,8 +12,9 @@
 
 #include "privd/loop.h"
 
-#define PACE_BURST  96u /* less than the 256 workers of the oldest kernels with that fault */
-#define PACE_PER_MS 2u
+#define PACE_BURST     48u
+#define PACE_PER_MS    2u
+#define PACE_LEVEL_MAX 4096u /* what is noted holds others up for two seconds at most */
 
 struct pace_item {
     struct pace_item *next;
@@ -33,6 +34,9 @@ struct pace {
 /* Takes programs out of what may be freed now: 0, or how many milliseconds from now it is worth asking
  * again. More than PACE_BURST is given when all before it are done. */
 uint32_t pace_try(struct pace *p, uint64_t now_ms, uint32_t programs);
+
+/* So many are freed now, whatever the level: what asks next waits for them. */
+void pace_note(struct pace *p, uint64_t now_ms, uint32_t programs);
 
 /* Calls go(arg): from here when there is room and none waits, else from the loop, in order. Nothing when
  * the item waits already. */

@@ -51,6 +51,8 @@ struct slot {
     pid_t pid; /* PID 1; 0: none. SLOT_READY with one: it is warm, cay-init waits to be claimed */
     uint64_t pid_start; /* when it began, as in its record; 0: not asked for yet */
     int pidfd;          /* -1: none */
+    int pin;            /* pins.h; -1: none */
+    bool paid;          /* its programs had their turn (pace.h) */
     struct loop_source pid_source;
     int boot_fd;
     struct loop_source boot_source;
@@ -135,6 +137,7 @@ struct privd {
     struct loop_timer lull_timer; /* after a start: until then none is made that nobody waits for */
     struct cleaner cleaner;
     struct pace pace; /* of all kills */
+    uint32_t n_pins;  /* descriptors that pins.c holds */
     struct listing listing;
 
     struct create_request *waiting_first, *waiting_last; /* creates without a slot yet */

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "privd/egress.h"
+#include "privd/pins.h"
 #include "sys/pid.h"
 
 #include <errno.h>
@@ -122,6 +123,7 @@ static void gone(struct room *r)
     loop_remove(&p->loop, &r->task_source);
     loop_remove(&p->loop, &r->pid_source);
     loop_remove(&p->loop, &r->boot_source);
+    pins_drop(p, &r->pin, r->driver->kill_cost(NULL, 1), r->paid);
     util_close(&r->pidfd);
     util_close(&r->boot_fd);
     egress_close_room(p, r);
@@ -148,6 +150,7 @@ static void kill_now(void *arg)
     struct room *r = arg;
     struct runtime_sandbox self = room_sandbox(r);
 
+    r->paid = true;
     (void)r->driver->room_kill(&self);
 }
 
@@ -256,6 +259,13 @@ static int claim(struct room *r)
     return rc < 0 ? rc : loop_add(&p->loop, &r->boot_source, r->boot_fd, on_boot, r);
 }
 
+static void take_pin(struct room *r)
+{
+    struct runtime_sandbox self = room_sandbox(r);
+
+    r->pin = pins_take(r->privd, r->driver, &self);
+}
+
 static void on_made(void *arg, uint32_t events)
 {
     struct room *r = arg;
@@ -270,6 +280,8 @@ static void on_made(void *arg, uint32_t events)
         return;
     leave_starting(r);
     r->pidfd = as.pidfd;
+    if (rc == 0)
+        take_pin(r);
     if (rc == 0)
         rc = loop_add(&p->loop, &r->pid_source, r->pidfd, on_pid, r);
     if (rc == 0 && !r->ending && r->slot)
@@ -313,6 +325,7 @@ static struct room *new_room(struct privd *p, struct slot *s, const struct asker
                        .task = TASK_NONE,
                        .task_source = LOOP_SOURCE_NONE,
                        .pidfd = -1,
+                       .pin = -1,
                        .pid_source = LOOP_SOURCE_NONE,
                        .boot_fd = -1,
                        .boot_source = LOOP_SOURCE_NONE,
@@ -376,9 +389,10 @@ void room_forget_slot(struct slot *s)
         struct room *r = s->rooms;
 
         leave_slot(r);
-        r->ending = true; /* its processes have ended with the sandbox: no turn is needed */
+        r->ending = true; /* its processes have ended with the sandbox, whose turn was for both */
         if (r->pidfd >= 0)
             kill_now(r);
+        r->paid = s->paid;
     }
     s->last_room = 0;
 }

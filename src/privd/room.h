@@ -14,6 +14,8 @@ struct room {
     struct task task; /* makes it */
     struct loop_source task_source;
     int pidfd; /* its PID 1; -1 while the task works */
+    int pin;   /* pins.h; -1: none */
+    bool paid; /* its programs had their turn */
     struct loop_source pid_source;
     int boot_fd;
     struct loop_source boot_source;

@@ -1,5 +1,6 @@
 /* CREATE: a slot, cay-init in it, its ready byte, the answer; or everything undone and why. */
 #include "privd/egress.h"
+#include "privd/pins.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -201,6 +202,7 @@ static void on_start(void *arg, uint32_t events)
     }
     s->pid = started_as.pid;
     s->pidfd = started_as.pidfd;
+    pins_take_slot(s);
     claim(s);
 }
 
@@ -292,7 +294,7 @@ static int may_create(const struct privd *p, const struct privsep_msg *m, uint32
     if (template_read(p, m->u.create.template_number, &meta) < 0 || !meta.ready)
         return -ENOENT;
     *stage = PRIVSEP_STAGE_SLOT;
-    if (m->u.create.limits.filters && count_with_filters(p) >= PRIVSEP_FILTERS_SANDBOXES)
+    if (m->u.create.limits.filters && count_with_filters(p) >= privsep_filters_sandboxes())
         return -EDQUOT;
     return p->n_sandboxes + p->n_starting + p->n_waiting < p->options.slots_max ? 0 : -EAGAIN;
 }

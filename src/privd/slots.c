@@ -1,7 +1,7 @@
 /* Slots made ahead: namespaces, rules, layer and cgroups wait for a sandbox to come. Most are warm: in
  * them cay-init runs already, with the template and the limits that were asked for most recently, and
  * waits to be told whose it is. */
-#include "privd/privd.h"
+#include "privd/pins.h"
 
 #include "base/log.h"
 
@@ -68,6 +68,7 @@ int slots_init(struct privd *p)
                                     .task = TASK_NONE,
                                     .task_source = LOOP_SOURCE_NONE,
                                     .pidfd = -1,
+                                    .pin = -1,
                                     .egress_fds = {-1, -1},
                                     .pid_source = LOOP_SOURCE_NONE,
                                     .boot_fd = -1,
@@ -145,6 +146,7 @@ static void begin_use(struct slot *s, const struct runtime_driver *driver)
     s->pooled.number = s->number;
     s->pooled.gen = s->gen;
     s->retries = 0;
+    s->paid = false;
     s->failure = 0;
     s->kind = (struct slot_kind){0};
     memset(s->id, 0, sizeof(s->id));
@@ -295,6 +297,7 @@ static int finish_warming(struct privd *p, struct slot *s, uint32_t *stage)
         return r;
     s->pid = as.pid;
     s->pidfd = as.pidfd;
+    pins_take_slot(s);
     return end_watch(p, s);
 }
 

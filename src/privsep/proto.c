@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <sys/utsname.h>
 
 static const char *const stage_names[PRIVSEP_STAGE_COUNT] = {
     [PRIVSEP_STAGE_NONE] = "none",
@@ -88,4 +90,23 @@ bool privsep_answer_is_sound(const void *bytes, size_t n, size_t fds)
     if (m->seq == 0)
         return is_event(m->op) && fds == (m->op == PRIVSEP_EGRESS_OPEN ? PRIVSEP_EGRESS_FDS : 0);
     return is_request(m->op) && m->status <= 0;
+}
+
+/* From 6.9 on frees can wait for each other for good; the queue has 256 workers for a processor, from 6.15 on 1,024. */
+uint32_t privsep_filters_sandboxes_of(unsigned major, unsigned minor)
+{
+    unsigned version = major * 1000 + minor;
+
+    return version < 6009 ? PRIVSEP_FILTERS_SANDBOXES : version < 6015 ? 1 : 6;
+}
+
+uint32_t privsep_filters_sandboxes(void)
+{
+    struct utsname u;
+    unsigned major = 0, minor = 0;
+
+    /* What cannot be told has the fault. */
+    if (uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2)
+        return 1;
+    return privsep_filters_sandboxes_of(major, minor);
 }

@@ -118,10 +118,18 @@ enum privsep_job {
 #define PRIVSEP_TEMPLATE_BASE 2u
 
 /* Of a sandbox whose programs may have system call filters of their own: two for each of 64 processes; and how
- * many such sandboxes there are at a time. 16 times 128 programs of at most 33 KiB are a quarter of
+ * many such sandboxes there are at a time, at most. 16 times 128 programs of at most 33 KiB are a quarter of
  * net.core.bpf_jit_limit's usual 264 MB, which the whole host shares (docs/kernel-pools.md). */
 #define PRIVSEP_FILTERS           128u
 #define PRIVSEP_FILTERS_SANDBOXES 16u
+
+/* How many there may be on a kernel of that version. A tenant frees its filters when it likes, all at once, so where that
+ * can stop the host all of them together are fewer than the workers of one processor's queue: PRIVSEP_FILTERS of each,
+ * those that cay-privd frees at once, and two of each room that is being made. */
+uint32_t privsep_filters_sandboxes_of(unsigned major, unsigned minor);
+
+/* On this one. */
+uint32_t privsep_filters_sandboxes(void);
 
 struct privsep_limits {
     uint64_t memory_bytes;

@@ -75,6 +75,11 @@ int absent_kill(const struct runtime *rt, const struct runtime_sandbox *sb)
     return -EOPNOTSUPP;
 }
 
+int absent_pin(const struct runtime_sandbox *sb)
+{
+    return -EOPNOTSUPP;
+}
+
 uint32_t absent_kill_cost(const struct privsep_limits *limits, uint32_t rooms)
 {
     return 0;

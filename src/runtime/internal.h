@@ -78,6 +78,7 @@ static inline uint64_t runtime_child_caps(void)
     bool p##_is_frozen(const struct runtime *rt, const struct runtime_sandbox *sb);               \
     int p##_thaw(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
     int p##_kill(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
+    int p##_pin(const struct runtime_sandbox *sb);                                                \
     uint32_t p##_kill_cost(const struct privsep_limits *limits, uint32_t rooms);                  \
     int p##_reap(const struct runtime_sandbox *sb, struct runtime_exit *out);                     \
     bool p##_was_oom(const struct runtime *rt, const struct runtime_sandbox *sb);                 \

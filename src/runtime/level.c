@@ -14,12 +14,12 @@
         .start_begin = p##_start_begin, .start_finish = p##_start_finish, .claim = p##_claim,     \
         .sockets = p##_sockets, .listeners = p##_listeners, .stat = p##_stat,                     \
         .freeze = p##_freeze, .is_frozen = p##_is_frozen, .thaw = p##_thaw, .kill = p##_kill,     \
-        .kill_cost = p##_kill_cost, .reap = p##_reap, .was_oom = p##_was_oom,                     \
+        .kill_cost = p##_kill_cost, .pin = p##_pin, .reap = p##_reap, .was_oom = p##_was_oom,     \
         .end_begin = p##_end_begin, .end_finish = p##_end_finish, .room_begin = p##_room_begin,   \
         .room_finish = p##_room_finish, .room_kill = p##_room_kill, .rooms_kill = p##_rooms_kill, \
         .rooms_kill_unfinished = p##_rooms_kill_unfinished, .adopt = p##_adopt                    \
     }
-_Static_assert(sizeof(struct runtime_driver) == 26 * sizeof(void (*)(void)),
+_Static_assert(sizeof(struct runtime_driver) == 27 * sizeof(void (*)(void)),
                "a new function of the driver table: add it to LEVEL, and to each level");
 
 static int gvisor_probe(struct runtime *rt, char *why, size_t why_size)

@@ -221,6 +221,10 @@ struct runtime_driver {
      * many rooms (limits NULL: with the rooms alone): what kills are paced by (privd/pace.h). */
     uint32_t (*kill_cost)(const struct privsep_limits *limits, uint32_t rooms);
 
+    /* A descriptor that holds those programs of one cay-init, a sandbox's or a room's that has just been started, so
+     * that its end does not free them. Inline, microseconds. -errno: there is none (-EOPNOTSUPP at some levels). */
+    int (*pin)(const struct runtime_sandbox *sb);
+
     /* Does not block. 0; -EAGAIN: still alive; -ECHILD: ended, but it is nobody's child here (status
      * unknown). */
     int (*reap)(const struct runtime_sandbox *sb, struct runtime_exit *out);

@@ -25,6 +25,12 @@ int pid_open(pid_t pid)
     return fd < 0 ? -errno : fd;
 }
 
+int pid_get_fd(int pidfd, int fd)
+{
+    int copy = (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+    return copy < 0 ? -errno : copy;
+}
+
 int pid_kill(int pidfd, int signal)
 {
     if (syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0) < 0 && errno != ESRCH)

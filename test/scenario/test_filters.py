@@ -2,6 +2,7 @@
 most two for each of 64 processes. Each test attaches few: filling what filters share would stop the machine."""
 
 import json
+import platform
 import re
 import subprocess
 
@@ -128,13 +129,15 @@ def test_what_is_no_answer(cay):
 
 
 def test_places_are_shared_out_by_tenant(server, with_filters, new_key):
-    """Of 16: half for a tenant alone, and always one for a tenant that has none."""
+    """About half for a tenant alone, and always one for a tenant that has none."""
+    version = tuple(int(n) for n in platform.release().split(".")[:2])
+    places = 16 if version < (6, 9) else 1 if version < (6, 15) else 6
     names = ("filters-a", "filters-b", "filters-c")
     clients = {name: Client(server.url, new_key(name)) for name in names}
     made = []
 
     def take_all(name):
-        while len(made) < 17:
+        while len(made) <= places:
             reply = clients[name].call("POST", "/cay/v1/sandboxes", {"templateID": "host", "seccompFilters": True})
             if reply.status != 201:
                 assert reply.status == 429 and "share" in reply.json["message"], reply.body
@@ -143,9 +146,8 @@ def test_places_are_shared_out_by_tenant(server, with_filters, new_key):
         return sum(box.client is clients[name] for box in made)
 
     try:
-        assert take_all("filters-a") == 8  # and one of with_filters
-        assert take_all("filters-b") == 4
-        assert take_all("filters-c") >= 1
+        # And one of with_filters.
+        assert [take_all(name) for name in names] == {16: [8, 4, 2], 6: [3, 1, 1], 1: [0, 0, 0]}[places]
         reply = clients["filters-a"].call("POST", "/cay/v1/sandboxes", {"templateID": "host"})
         made.append(Sandbox(clients["filters-a"], reply.json))
         assert reply.status == 201  # without filters there are places

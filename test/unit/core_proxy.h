@@ -13,9 +13,9 @@ struct proxy {
     struct http_exchange *events; /* held open while it lives */
     int status;
     bool silent; /* takes requests and says nothing */
-    unsigned puts, lives, stopped, seals, tenant_cas;
+    unsigned puts, lives, stopped, seals, authorities;
     unsigned audits, audits_left; /* questions that it never answers; and whose asker went */
-    bool no_tenant_ca;
+    bool no_authority;
     char target[PROXY_TEXT_MAX], body[PROXY_TEXT_MAX];
 };
 

@@ -387,6 +387,12 @@ static void kills_take_turns(void **state)
     assert_int_equal(pace_try(&p, 1001, 130), PACE_BURST / PACE_PER_MS);
     assert_int_equal(pace_try(&p, 1001 + PACE_BURST / PACE_PER_MS, 130), 0);
     assert_true(pace_try(&p, 1001 + PACE_BURST / PACE_PER_MS, 2) > 0);
+    /* What was freed without asking is waited for; at most so much of it. */
+    p = (struct pace){0};
+    pace_note(&p, 1000, PACE_BURST);
+    assert_true(pace_try(&p, 1000, 2) > 0);
+    pace_note(&p, 1000, UINT32_MAX / 2);
+    assert_int_equal(pace_try(&p, 1000 + PACE_LEVEL_MAX / PACE_PER_MS, 2), 0);
     /* In any second: the burst, and the rate. */
     p = (struct pace){0};
     given = 0;

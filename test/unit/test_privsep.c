@@ -1,5 +1,6 @@
 /* The two ends of privd's channel against each other, and against peers that misbehave. */
 #include "base/log.h"
+#include "privd/pace.h"
 #include "privsep/client.h"
 #include "privsep/packet.h"
 #include "privsep/server.h"
@@ -583,6 +584,20 @@ static void names_are_known(void **state)
 
 #define WITH_FIXTURE(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
 
+/* All that can be freed at a time is less than the workers of one processor's queue, where waiting for each other
+ * stops the host: what tenants have, PACE_BURST, and two of each of 32 rooms that are being made. */
+static void filters_fit_the_kernel(void **state)
+{
+    const unsigned other = PACE_BURST + 2 * 32;
+
+    assert_int_equal(privsep_filters_sandboxes_of(5, 19), PRIVSEP_FILTERS_SANDBOXES);
+    assert_int_equal(privsep_filters_sandboxes_of(6, 8), PRIVSEP_FILTERS_SANDBOXES);
+    assert_in_range(privsep_filters_sandboxes_of(6, 9) * PRIVSEP_FILTERS + other, 1, 255);
+    assert_in_range(privsep_filters_sandboxes_of(6, 14) * PRIVSEP_FILTERS + other, 1, 255);
+    assert_in_range(privsep_filters_sandboxes_of(6, 15) * PRIVSEP_FILTERS + other, 256, 1023);
+    assert_in_range(privsep_filters_sandboxes_of(7, 0) * PRIVSEP_FILTERS + other, 256, 1023);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -605,6 +620,7 @@ int main(void)
         WITH_FIXTURE(a_slow_peer_is_not_read_from),
         WITH_FIXTURE(another_user_cannot_connect),
         cmocka_unit_test(names_are_known),
+        cmocka_unit_test(filters_fit_the_kernel),
     };
 
     return cmocka_run_group_tests_name("privsep", tests, NULL, NULL);

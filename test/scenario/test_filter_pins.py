@@ -1,0 +1,98 @@
+"""System call filters of what ends without cay-privd (a room whose PID 1 root inside kills) are held by it, which lets go
+of them in turn (src/privd/pins.h)."""
+
+import concurrent.futures
+import os
+import pathlib
+import signal
+
+import pytest
+
+from client import Client, Sandbox
+from egresslib import ZONE, Stack
+from waitlib import until
+
+ROOMS, SECONDS = 4, 60
+# The PIDs 1 of its rooms, as its root sees them: cay-init with a second PID, not its own one.
+KILL = """
+import os, pathlib, signal
+for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+    text = dict(line.split(":\\t", 1) for line in status.read_text().splitlines() if ":\\t" in line)
+    if text["NSpid"].split()[1:] == ["1"]:
+        os.kill(int(text["Pid"]), signal.SIGKILL)
+        print(text["Pid"])
+"""
+
+
+@pytest.fixture(scope="module")
+def stack():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    s = Stack(zone=ZONE)
+    yield s
+    s.close()
+
+
+def privd_of(server):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+            line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(stat.rsplit(")", 1)[1].split()[1]) == server.keep_pid and b"cay-privd\0" in line:
+            return int(pid)
+    raise AssertionError("no cay-privd")
+
+
+def held(privd):
+    """Copies of listeners that it has."""
+    n = 0
+    for fd in pathlib.Path(f"/proc/{privd}/fd").iterdir():
+        try:
+            n += os.readlink(fd) == "anon_inode:seccomp notify"
+        except OSError:
+            continue
+    return n
+
+
+def sandboxes(server):
+    """PIDs 1 of sandboxes: those that are used and those that wait."""
+    n = 0
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        try:
+            text = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        except OSError:
+            continue
+        uid = int(text["Uid"].split()[0])
+        n += text["NSpid"].split()[1:] == ["1"] and server.uid_base <= uid < server.uid_base + server.slots_max * 65536
+    return n
+
+
+def test_filters_of_rooms_are_held(stack):
+    privd = privd_of(stack.server)
+    key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "first", "label": "test"}).json["key"]
+    cay = Client(stack.server.url, key)
+    made = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "timeout": 900, "policy": {"rules": []}})
+    box = Sandbox(cay, made.json)
+    until(lambda: held(privd) == sandboxes(stack.server) > 1, SECONDS, lambda: (held(privd), sandboxes(stack.server)))
+    before = held(privd)
+    body = {"shell": "sleep 600", "timeout_ms": 10 * SECONDS * 1000, "policy": "deny"}
+    with concurrent.futures.ThreadPoolExecutor(ROOMS) as pool:
+        rooms = [pool.submit(cay.call, "POST", f"/cay/v1/sandboxes/{box.id}/exec", body, timeout=2 * SECONDS)
+                 for _ in range(ROOMS)]
+        until(lambda: held(privd) == before + ROOMS, SECONDS, lambda: (held(privd), before))
+        os.kill(privd, signal.SIGSTOP)
+        try:
+            killed = box.run(f"python3 -c '{KILL}'", user="root").out.split()
+            assert len(killed) == ROOMS
+            # What held them has ended; while cay-privd does nothing, none of their filters is freed.
+            until(lambda: box.run(f"ls -d {' '.join(f'/proc/{pid}' for pid in killed)} 2>&1 | grep -vc 'No such'").out == "0\n",
+                  SECONDS, "the rooms' end")
+            assert held(privd) == before + ROOMS
+        finally:
+            os.kill(privd, signal.SIGCONT)
+        until(lambda: held(privd) == before, SECONDS, lambda: (held(privd), before))
+    # The same where cay-privd ends it, whose turn that is: nothing is left of it.
+    box.kill()
+    until(lambda: held(privd) == sandboxes(stack.server), SECONDS, lambda: (held(privd), sandboxes(stack.server)))
