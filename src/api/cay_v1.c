@@ -1,7 +1,6 @@
 #include "api/cay_v1.h"
 
 #include "api/e2b.h"
-#include "api/openmetrics.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -158,9 +157,9 @@ static json_t *limits_json(struct api_call *call, const struct template_info *t)
 {
     struct privsep_limits l = core_template_limits(call->core, t);
 
-    return json_pack("{s:I, s:I, s:I, s:I}", "memoryBytes", (json_int_t)l.memory_bytes, "diskBytes",
-                     (json_int_t)l.disk_bytes, "cpuMilli", (json_int_t)l.cpu_milli, "pids",
-                     (json_int_t)l.pids);
+    return json_pack("{s:I, s:I, s:I, s:I, s:b}", "memoryBytes", (json_int_t)l.memory_bytes,
+                     "diskBytes", (json_int_t)l.disk_bytes, "cpuMilli", (json_int_t)l.cpu_milli,
+                     "pids", (json_int_t)l.pids, "seccompFilters", l.filters != 0);
 }
 
 static void templates(struct api_call *call)
@@ -194,7 +193,8 @@ static bool read_limit(struct api_call *call, const char *name, int64_t max, int
 
 static const char *unknown_limit(const json_t *body)
 {
-    static const char *const known[] = {"memoryBytes", "diskBytes", "cpuMilli", "pids"};
+    static const char *const known[] = {"memoryBytes", "diskBytes", "cpuMilli", "pids",
+                                        "seccompFilters"};
     const char *name;
     json_t *value;
 
@@ -213,13 +213,15 @@ static const char *unknown_limit(const json_t *body)
 static void template_limits(struct api_call *call)
 {
     int64_t memory = 0, disk = 0, cpu = 0, pids = 0;
+    bool filters = false;
     struct privsep_limits limits;
     struct err e;
 
     if (!api_call_body(call))
         return;
     if (unknown_limit(call->body)) {
-        api_fail(call, 400, "\"%.64s\" is none of memoryBytes, diskBytes, cpuMilli and pids",
+        api_fail(call, 400,
+                 "\"%.64s\" is none of memoryBytes, diskBytes, cpuMilli, pids and seccompFilters",
                  unknown_limit(call->body));
         return;
     }
@@ -228,10 +230,15 @@ static void template_limits(struct api_call *call)
         !read_limit(call, "cpuMilli", UINT32_MAX, &cpu) ||
         !read_limit(call, "pids", UINT32_MAX, &pids))
         return;
+    if (json_get_bool(call->body, "seccompFilters", NULL, JSON_OPTIONAL, &filters, &e) != ERR_OK) {
+        api_fail_err(call, &e);
+        return;
+    }
     limits = (struct privsep_limits){.memory_bytes = (uint64_t)memory,
                                      .disk_bytes = (uint64_t)disk,
                                      .cpu_milli = (uint32_t)cpu,
-                                     .pids = (uint32_t)pids};
+                                     .pids = (uint32_t)pids,
+                                     .filters = filters ? PRIVSEP_FILTERS : 0};
     if (core_template_set_limits(call->core, call->params[0], &limits, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
@@ -403,7 +410,6 @@ static void sandbox_get(struct api_call *call)
 
 const struct api_route cay_v1_routes[] = {
     {"GET", "/health", health, API_OPEN},
-    {"GET", "/metrics", api_openmetrics, API_OPERATOR},
     {"GET", "/cay/v1/status", status},
     {"GET", "/cay/v1/templates", templates},
     {"POST", "/cay/v1/templates/{name}/build", template_build, API_OPERATOR},

@@ -213,6 +213,8 @@ static json_t *read_limits(struct cli *c)
         }
         json_object_set_new(out, limit_options[i].name, json_integer((json_int_t)n));
     }
+    if (cli_flag(c, "seccomp-filters"))
+        json_object_set_new(out, "seccompFilters", json_true());
     return out;
 }
 
@@ -236,9 +238,10 @@ static enum err_code show_limits(struct cli *c, struct api *a, struct err *e)
                     sizeof(memory));
         table_bytes((uint64_t)json_integer_value(json_object_get(limits, "diskBytes")), disk,
                     sizeof(disk));
-        printf("memory    %s\ncpu-milli %lld\ndisk      %s\npids      %lld\n", memory,
+        printf("memory    %s\ncpu-milli %lld\ndisk      %s\npids      %lld\nfilters   %s\n", memory,
                (long long)json_integer_value(json_object_get(limits, "cpuMilli")), disk,
-               (long long)json_integer_value(json_object_get(limits, "pids")));
+               (long long)json_integer_value(json_object_get(limits, "pids")),
+               json_is_true(json_object_get(limits, "seccompFilters")) ? "yes" : "no");
     }
     json_decref(all);
     return e->code;

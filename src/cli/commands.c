@@ -513,6 +513,8 @@ const struct cli_command cli_commands[] = {
                            {0, "cpu-milli", "N", "Processor time in thousandths of a core.", NULL},
                            {0, "disk", "BYTES", "What a sandbox may write, as 10G.", NULL},
                            {0, "pids", "N", "Processes and threads.", NULL},
+                           {0, "seccomp-filters", NULL,
+                            "Programs in them may have system call filters, a few.", NULL},
                            {0, "default", NULL, "All as the server's own.", NULL}),
         .examples = EXAMPLES({"cay template limits base --memory=2G --cpu-milli=4000",
                               "sandboxes of base get more"}),

@@ -84,7 +84,7 @@ static struct privsep_limits limits_of(const struct privsep_limits *asked,
         .cpu_milli = asked->cpu_milli ? asked->cpu_milli : d->cpu_milli,
         .pids = asked->pids ? asked->pids : d->pids,
         .open_files = asked->open_files ? asked->open_files : d->open_files,
-        .filters = asked->filters};
+        .filters = asked->filters ? asked->filters : d->filters};
 }
 
 /* Its own copies: the caller's may change or go. */

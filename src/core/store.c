@@ -50,6 +50,7 @@ static const char *const migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN name TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE sandboxes ADD COLUMN idle_ms INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN last_end_ms INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE template_limits ADD COLUMN filters INTEGER NOT NULL DEFAULT 0;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -92,9 +93,9 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "SELECT name, bind, made_ms, first_ms, version, metadata FROM credentials"
         " WHERE tenant=?1 AND (?2 IS NULL OR name=?2) ORDER BY name",
     [STORE_CREDENTIAL_DELETE] = "DELETE FROM credentials WHERE tenant=?1 AND name=?2",
-    [STORE_TEMPLATE_PUT] = "INSERT OR REPLACE INTO template_limits VALUES (?1, ?2, ?3, ?4, ?5)",
+    [STORE_TEMPLATE_PUT] = "INSERT OR REPLACE INTO template_limits VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     [STORE_TEMPLATE_EACH] =
-        "SELECT id, memory_bytes, disk_bytes, cpu_milli, pids FROM template_limits",
+        "SELECT id, memory_bytes, disk_bytes, cpu_milli, pids, filters FROM template_limits",
     [STORE_CREATE_KEY_FIND] = "SELECT request_hash, sandbox, done FROM create_keys"
                               " WHERE tenant=?1 AND key=?2 AND made_ms>=?3",
     [STORE_CREATE_KEY_PURGE] =

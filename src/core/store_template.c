@@ -12,6 +12,7 @@ enum err_code store_template_put(struct store *st, const char *id, const struct 
     sqlite3_bind_int64(q, 3, (int64_t)l->disk_bytes);
     sqlite3_bind_int64(q, 4, l->cpu_milli);
     sqlite3_bind_int64(q, 5, l->pids);
+    sqlite3_bind_int64(q, 6, l->filters != 0);
     return store_run(st, STORE_TEMPLATE_PUT, "writing a template's limits", e);
 }
 
@@ -27,7 +28,8 @@ enum err_code store_template_each(struct store *st,
         struct privsep_limits l = {.memory_bytes = (uint64_t)sqlite3_column_int64(q, 1),
                                    .disk_bytes = (uint64_t)sqlite3_column_int64(q, 2),
                                    .cpu_milli = (uint32_t)sqlite3_column_int64(q, 3),
-                                   .pids = (uint32_t)sqlite3_column_int64(q, 4)};
+                                   .pids = (uint32_t)sqlite3_column_int64(q, 4),
+                                   .filters = sqlite3_column_int64(q, 5) ? PRIVSEP_FILTERS : 0};
         char id[CORE_NAME_SIZE];
 
         store_column_copy(q, 0, id, sizeof(id));

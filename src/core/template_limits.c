@@ -15,7 +15,8 @@ static struct privsep_limits merge(const struct privsep_limits *own, const struc
                                    .disk_bytes = own->disk_bytes ? own->disk_bytes : d->disk_bytes,
                                    .cpu_milli = own->cpu_milli ? own->cpu_milli : d->cpu_milli,
                                    .pids = own->pids ? own->pids : d->pids,
-                                   .open_files = own->open_files ? own->open_files : d->open_files};
+                                   .open_files = own->open_files ? own->open_files : d->open_files,
+                                   .filters = own->filters};
 }
 
 struct privsep_limits core_template_limits(const struct core *c, const struct template_info *t)

@@ -1,5 +1,6 @@
 """What a template says its sandboxes get: checked, in every answer, for the operator alone, and kept."""
 
+import errno
 import os
 import pathlib
 import signal
@@ -9,7 +10,7 @@ import pytest
 from waitlib import until
 
 MIB = 1 << 20
-OWN = {"memoryBytes": 256 * MIB, "diskBytes": 512 * MIB, "cpuMilli": 500, "pids": 100}
+OWN = {"memoryBytes": 256 * MIB, "diskBytes": 512 * MIB, "cpuMilli": 500, "pids": 100, "seccompFilters": True}
 
 
 def limits(cay):
@@ -37,6 +38,22 @@ def cayd_of(server):
     return None
 
 
+# Attaches a filter that allows everything to itself: 0, or the errno.
+ATTACH = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+class Code(ctypes.Structure): _fields_ = [("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint)]
+class Program(ctypes.Structure): _fields_ = [("n", ctypes.c_ushort), ("code", ctypes.POINTER(Code))]
+libc.prctl(38, 1, 0, 0, 0)
+print(0 if libc.syscall(317, 1, 0, ctypes.byref(Program(1, (Code * 1)(Code(6, 0, 0, 0x7fff0000))))) == 0 else ctypes.get_errno())
+"""
+
+
+def attached(box):
+    box.write("/tmp/attach.py", ATTACH.encode())
+    return box.run("python3 /tmp/attach.py").out
+
+
 def test_sandboxes_get_them(cay, own_limits):
     assert limits(cay) == OWN != own_limits
     template = next(t for t in cay.call("GET", "/templates").json if t["templateID"] == "host")
@@ -44,15 +61,22 @@ def test_sandboxes_get_them(cay, own_limits):
         told = cay.call("GET", f"/sandboxes/{box.id}").json
         for answer in (template, told):
             assert (answer["memoryMB"], answer["cpuCount"], answer["diskSizeMB"]) == (256, 1, 512)
+        assert cay.call("GET", f"/cay/v1/sandboxes/{box.id}").json["seccompFilters"] is True
+        assert attached(box) == "0\n"
         for mib, held in ((64, True), (400, False)):
             said = box.run(f"python3 -c 'print(len(bytearray({mib} << 20).replace(bytes(1), b\"x\")))' 2>/dev/null").out
             assert (said.strip() == str(mib << 20)) == held, (mib, said)
 
 
+def test_without_them(cay):
+    with cay.create() as box:
+        assert attached(box) == f"{errno.EINVAL}\n"
+
+
 @pytest.mark.parametrize("body,why", [
     ({"memoryBytes": MIB}, "memoryBytes: found 1048576, allowed are 33554432"),
     ({"cpuMilli": 5}, "cpuMilli: found 5"), ({"pids": 2000000}, "pids: found 2000000"), ({"diskBytes": 1}, "diskBytes"),
-    ({"memory": 256 * MIB}, '"memory" is none of'), ({"memoryBytes": "1G"}, "memoryBytes"), ({"pids": -1}, "pids")])
+    ({"seccompFilters": 64}, "seccompFilters"), ({"memory": 256 * MIB}, '"memory" is none of'), ({"memoryBytes": "1G"}, "memoryBytes"), ({"pids": -1}, "pids")])
 def test_wrong_ones_change_nothing(cay, body, why):
     before = limits(cay)
     reply = cay.call("PUT", "/cay/v1/templates/host/limits", body)
