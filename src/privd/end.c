@@ -31,14 +31,14 @@ static int kill_by(const struct slot *s)
 
 static void answer_killer(struct slot *s, int status)
 {
-    struct asker who = s->killer;
+    struct reply_to to = s->killer;
 
-    s->killer = (struct asker){0};
-    if (who.seq != 0) {
+    s->killer = (struct reply_to){0};
+    if (to.seq != 0) {
         struct privsep_msg m = {
             .op = PRIVSEP_KILL, .status = status, .slot = s->number, .gen = s->gen};
 
-        (void)request_reply(s->privd, &who, &m, NULL, 0);
+        (void)request_reply(s->privd, &to, &m, NULL, 0);
     }
 }
 
@@ -46,7 +46,8 @@ static void answer_create(struct slot *s)
 {
     if (!s->create)
         return;
-    request_reply_status(s->privd, &s->create->asker, PRIVSEP_CREATE, s->failure, s->failure_stage);
+    request_reply_status(s->privd, &s->create->reply_to, PRIVSEP_CREATE, s->failure,
+                         s->failure_stage);
     free(TAKE_PTR(s->create));
 }
 
@@ -284,19 +285,19 @@ static void kill_it(struct slot *s)
              s->pidfd < 0 ? 0 : s->driver->kill_cost(&s->kind.limits, s->n_rooms), kill_now, s);
 }
 
-void end_asked(struct privd *p, struct slot *s, const struct asker *who)
+void end_asked(struct privd *p, struct slot *s, const struct reply_to *to)
 {
     /* One waits at a time; one whose connection is gone makes room. */
     if (s->killer.seq != 0 && s->killer.peer == privsep_server_peer(p->server)) {
-        request_reply_status(p, who, PRIVSEP_KILL, -EALREADY, PRIVSEP_STAGE_NONE);
+        request_reply_status(p, to, PRIVSEP_KILL, -EALREADY, PRIVSEP_STAGE_NONE);
         return;
     }
     if (s->state == SLOT_ENDING) {
-        s->killer = *who;
+        s->killer = *to;
         answer_killer(s, 0);
         return;
     }
-    s->killer = *who;
+    s->killer = *to;
     if (s->state == SLOT_RUNNING) {
         p->n_sandboxes--;
         kill_it(s);

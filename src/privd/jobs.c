@@ -30,7 +30,7 @@ struct job {
     struct privd *privd;
     uint32_t index; /* also its cgroup's number */
     uint32_t kind, number;
-    struct asker asker; /* seq 0: privd itself */
+    struct reply_to reply_to; /* seq 0: privd itself */
     jobs_done_cb done;
     int pidfd; /* -1: this place is free */
     int out_fd;
@@ -72,12 +72,12 @@ static void tell_progress(struct job *j, uint32_t percent, const char *text)
 {
     struct privsep_msg m = {.op = PRIVSEP_PROGRESS};
 
-    if (j->asker.seq == 0)
+    if (j->reply_to.seq == 0)
         return;
-    m.u.progress.job_seq = j->asker.seq;
+    m.u.progress.job_seq = j->reply_to.seq;
     m.u.progress.percent = MIN(percent, 100u);
     snprintf(m.u.progress.text, sizeof(m.u.progress.text), "%s", text);
-    (void)privsep_server_send(j->privd->server, j->asker.peer, &m, NULL, 0);
+    (void)privsep_server_send(j->privd->server, j->reply_to.peer, &m, NULL, 0);
 }
 
 /* "P <percent> <text>" or "E <errno> <text>"; anything else is only logged. */
@@ -182,8 +182,8 @@ static void on_end(void *arg, uint32_t events)
             slots_forget_warm(p);
         slots_refill(p);
     }
-    if (j->asker.seq != 0)
-        request_reply_status(p, &j->asker, PRIVSEP_JOB, result, PRIVSEP_STAGE_NONE);
+    if (j->reply_to.seq != 0)
+        request_reply_status(p, &j->reply_to, PRIVSEP_JOB, result, PRIVSEP_STAGE_NONE);
     if (j->done)
         j->done(p, result, j->reason);
     jobs_sweep_if_idle(p); /* last: it may take j's place */
@@ -364,7 +364,7 @@ bool jobs_work_on(const struct privd *p, uint32_t template_number)
     return false;
 }
 
-int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct asker *who,
+int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct reply_to *to,
                jobs_done_cb done)
 {
     struct job *j = p->stopping ? NULL : free_place(p->jobs, template_number);
@@ -377,7 +377,7 @@ int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const s
                       .index = (uint32_t)(j - p->jobs->all),
                       .kind = kind,
                       .number = template_number,
-                      .asker = who ? *who : (struct asker){0},
+                      .reply_to = to ? *to : (struct reply_to){0},
                       .done = done,
                       .pidfd = -1,
                       .out_fd = -1,

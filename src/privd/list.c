@@ -18,7 +18,7 @@ static int send_item(struct privd *p, const struct slot *s)
     m.u.item.level = s->kind.level;
     m.u.item.started_real_ms = s->started_real_ms;
     m.u.item.limits = s->kind.limits;
-    return privsep_server_send(p->server, p->listing.asker.peer, &m, NULL, 0);
+    return privsep_server_send(p->server, p->listing.reply_to.peer, &m, NULL, 0);
 }
 
 static void send_slice(void *arg)
@@ -26,33 +26,33 @@ static void send_slice(void *arg)
     struct privd *p = arg;
     struct listing *l = &p->listing;
     uint32_t end = MIN(l->next + SLICE_SLOTS, p->options.slots_max);
-    struct asker who;
+    struct reply_to to;
     int items = 0;
 
-    for (; l->next < end && items < SLICE_ITEMS && l->asker.seq != 0; l->next++)
+    for (; l->next < end && items < SLICE_ITEMS && l->reply_to.seq != 0; l->next++)
         if (p->slots[l->next].state == SLOT_RUNNING) {
             if (send_item(p, &p->slots[l->next]) < 0)
                 return; /* the peer is gone: list_forget was called, or its successor asks anew */
             items++;
         }
-    if (l->asker.seq == 0)
+    if (l->reply_to.seq == 0)
         return;
     if (l->next < p->options.slots_max) {
         loop_arm(&p->loop, &l->timer, TURN_MS, send_slice, p);
         return;
     }
-    who = l->asker;
-    l->asker = (struct asker){0};
-    request_reply_status(p, &who, PRIVSEP_LIST, 0, PRIVSEP_STAGE_NONE);
+    to = l->reply_to;
+    l->reply_to = (struct reply_to){0};
+    request_reply_status(p, &to, PRIVSEP_LIST, 0, PRIVSEP_STAGE_NONE);
 }
 
-void list_begin(struct privd *p, const struct asker *who)
+void list_begin(struct privd *p, const struct reply_to *to)
 {
-    if (p->listing.asker.seq != 0) {
-        request_reply_status(p, who, PRIVSEP_LIST, -EALREADY, PRIVSEP_STAGE_NONE);
+    if (p->listing.reply_to.seq != 0) {
+        request_reply_status(p, to, PRIVSEP_LIST, -EALREADY, PRIVSEP_STAGE_NONE);
         return;
     }
-    p->listing.asker = *who;
+    p->listing.reply_to = *to;
     p->listing.next = 0;
     send_slice(p);
 }
@@ -60,5 +60,5 @@ void list_begin(struct privd *p, const struct asker *who)
 void list_forget(struct privd *p)
 {
     loop_disarm(&p->loop, &p->listing.timer);
-    p->listing.asker = (struct asker){0};
+    p->listing.reply_to = (struct reply_to){0};
 }

@@ -17,7 +17,7 @@
 #include "runtime/runtime.h"
 
 /* Whoever waits for an answer: number of the connection, sequence number of the request. */
-struct asker {
+struct reply_to {
     uint64_t peer, seq; /* seq 0: nobody */
 };
 
@@ -29,7 +29,7 @@ struct slot_kind {
 
 struct create_request {
     struct privd *privd;
-    struct asker asker;
+    struct reply_to reply_to;
     struct loop_timer timer; /* while it waits for a slot */
     struct slot_kind kind;
     struct runtime_claim claim;
@@ -61,8 +61,8 @@ struct slot {
     struct create_request *create;       /* owned; SLOT_STARTING, or ENDING after a failed start */
     int failure;                         /* -errno and stage of a failed start */
     uint32_t failure_stage;
-    struct asker killer;   /* who waits for its end */
-    struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
+    struct reply_to killer; /* who waits for its end */
+    struct pace_item kill;  /* SLOT_KILLING: its kill waits for its turn */
 
     /* what it runs; valid from SLOT_STARTING on, kind from when it is warmed */
     char id[PRIVSEP_ID_SIZE]; /* all NUL: nobody's yet */
@@ -85,8 +85,8 @@ struct slot_list {
 
 /* A LIST under way. */
 struct listing {
-    struct asker asker; /* seq 0: none */
-    uint32_t next;      /* slot to look at */
+    struct reply_to reply_to; /* seq 0: none */
+    uint32_t next;            /* slot to look at */
     struct loop_timer timer;
 };
 
@@ -163,14 +163,14 @@ void request_tell_templates(struct privd *p);
 
 /* Answers a request: m's op and contents are the caller's, seq and peer the asker's. 0, or -errno when
  * the asker is gone, or is now because it did not take it. */
-int request_reply(struct privd *p, const struct asker *who, struct privsep_msg *m, const int *fds,
+int request_reply(struct privd *p, const struct reply_to *to, struct privsep_msg *m, const int *fds,
                   size_t n_fds);
-void request_reply_status(struct privd *p, const struct asker *who, uint16_t op, int status,
+void request_reply_status(struct privd *p, const struct reply_to *to, uint16_t op, int status,
                           uint32_t stage);
 
 /* -- list.c ------------------------------------------------------------------------------------ */
 
-void list_begin(struct privd *p, const struct asker *who);
+void list_begin(struct privd *p, const struct reply_to *to);
 
 /* Whoever asked is gone. May be called from inside any reply. */
 void list_forget(struct privd *p);
@@ -225,7 +225,7 @@ struct slot *slots_find(struct privd *p, const struct privsep_msg *m, int *why);
 
 /* -- sandbox.c --------------------------------------------------------------------------------- */
 
-void sandbox_create(struct privd *p, const struct asker *who, const struct privsep_msg *m);
+void sandbox_create(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
 
 /* Gives ready slots to waiting creates. Called when a slot became ready or a start has ended. */
 void sandbox_pump(struct privd *p);
@@ -240,7 +240,7 @@ void sandbox_forget_waiting(struct privd *p);
 /* -- end.c ------------------------------------------------------------------------------------- */
 
 /* KILL: who is answered when no process is left. Layer and cgroups go a moment later. */
-void end_asked(struct privd *p, struct slot *s, const struct asker *who);
+void end_asked(struct privd *p, struct slot *s, const struct reply_to *to);
 
 /* Its pidfd is watched from now on: an end that nobody asked for becomes PRIVSEP_ENDED. 0 or -errno. */
 int end_watch(struct privd *p, struct slot *s);
@@ -278,7 +278,7 @@ void jobs_free(struct privd *p);
 /* kind as in job/meta.h; who NULL: privd itself asks, done is told. done may be NULL. 0, -EBUSY:
  * one for the same template runs, or too many run. */
 typedef void (*jobs_done_cb)(struct privd *p, int status, const char *reason);
-int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct asker *who,
+int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct reply_to *to,
                jobs_done_cb done);
 
 /* A job builds, refreshes or removes that template now. */

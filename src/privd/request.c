@@ -6,36 +6,36 @@
 #include <errno.h>
 #include <string.h>
 
-int request_reply(struct privd *p, const struct asker *who, struct privsep_msg *m, const int *fds,
+int request_reply(struct privd *p, const struct reply_to *to, struct privsep_msg *m, const int *fds,
                   size_t n_fds)
 {
-    m->seq = who->seq;
-    return privsep_server_send(p->server, who->peer, m, fds, n_fds);
+    m->seq = to->seq;
+    return privsep_server_send(p->server, to->peer, m, fds, n_fds);
 }
 
-void request_reply_status(struct privd *p, const struct asker *who, uint16_t op, int status,
+void request_reply_status(struct privd *p, const struct reply_to *to, uint16_t op, int status,
                           uint32_t stage)
 {
     struct privsep_msg m = {.op = op, .status = status, .stage = stage};
 
-    (void)request_reply(p, who, &m, NULL, 0);
+    (void)request_reply(p, to, &m, NULL, 0);
 }
 
 /* -- without a sandbox ------------------------------------------------------------------------- */
 
-static void do_hello(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+static void do_hello(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_HELLO, .u.hello.version = PRIVSEP_VERSION};
 
     if (m->u.hello.version != PRIVSEP_VERSION)
         r.status = -EPROTONOSUPPORT;
     memcpy(r.u.hello.boot_id, p->boot_id, sizeof(r.u.hello.boot_id));
-    (void)request_reply(p, who, &r, NULL, 0);
+    (void)request_reply(p, to, &r, NULL, 0);
 }
 
-static void do_list(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+static void do_list(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
-    list_begin(p, who);
+    list_begin(p, to);
 }
 
 static void send_templates(struct privd *p, uint64_t peer)
@@ -58,13 +58,13 @@ void request_tell_templates(struct privd *p)
     send_templates(p, 0);
 }
 
-static void do_templates(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+static void do_templates(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
-    send_templates(p, who->peer);
-    request_reply_status(p, who, PRIVSEP_TEMPLATES, 0, PRIVSEP_STAGE_NONE);
+    send_templates(p, to->peer);
+    request_reply_status(p, to, PRIVSEP_TEMPLATES, 0, PRIVSEP_STAGE_NONE);
 }
 
-static void do_capacity(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+static void do_capacity(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_CAPACITY};
     const char *name = runtime_disk_name(p->rt);
@@ -75,7 +75,7 @@ static void do_capacity(struct privd *p, const struct asker *who, const struct p
     r.status = runtime_disk_space(p->rt, &r.u.capacity.disk_total_bytes,
                                   &r.u.capacity.disk_free_bytes);
     memcpy(r.u.capacity.disk_backend, name, strnlen(name, sizeof(r.u.capacity.disk_backend) - 1));
-    (void)request_reply(p, who, &r, NULL, 0);
+    (void)request_reply(p, to, &r, NULL, 0);
 }
 
 static int may_run_job(const struct privd *p, const struct privsep_msg *m)
@@ -89,25 +89,25 @@ static int may_run_job(const struct privd *p, const struct privsep_msg *m)
     return template_in_use(p, m->u.job.template_number) ? -EBUSY : 0;
 }
 
-static void do_job(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+static void do_job(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     int r = may_run_job(p, m);
 
     if (r == 0)
-        r = jobs_start(p, m->u.job.kind, m->u.job.template_number, who, NULL);
+        r = jobs_start(p, m->u.job.kind, m->u.job.template_number, to, NULL);
     if (r < 0)
-        request_reply_status(p, who, PRIVSEP_JOB, r, PRIVSEP_STAGE_PERMIT);
+        request_reply_status(p, to, PRIVSEP_JOB, r, PRIVSEP_STAGE_PERMIT);
 }
 
 /* -- with a sandbox ---------------------------------------------------------------------------- */
 
-static void do_kill(struct privd *p, struct slot *s, const struct asker *who,
+static void do_kill(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m)
 {
-    end_asked(p, s, who);
+    end_asked(p, s, to);
 }
 
-static void do_connect(struct privd *p, struct slot *s, const struct asker *who,
+static void do_connect(struct privd *p, struct slot *s, const struct reply_to *to,
                        const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_CONNECT, .slot = s->number, .gen = s->gen};
@@ -116,10 +116,10 @@ static void do_connect(struct privd *p, struct slot *s, const struct asker *who,
     unsigned n = m->u.connect.count;
 
     r.status = s->driver->sockets(p->rt, &sb, fds, n);
-    (void)request_reply(p, who, &r, fds, r.status == 0 ? n : 0);
+    (void)request_reply(p, to, &r, fds, r.status == 0 ? n : 0);
 }
 
-static void do_stat(struct privd *p, struct slot *s, const struct asker *who,
+static void do_stat(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_STAT, .slot = s->number, .gen = s->gen};
@@ -135,14 +135,14 @@ static void do_stat(struct privd *p, struct slot *s, const struct asker *who,
     r.u.stat.disk_limit_bytes = st.disk_limit_bytes;
     r.u.stat.cpu_milli = s->kind.limits.cpu_milli;
     r.u.stat.pids_used = st.pids_used;
-    (void)request_reply(p, who, &r, NULL, 0);
+    (void)request_reply(p, to, &r, NULL, 0);
 }
 
 /* -- distribution ------------------------------------------------------------------------------ */
 
 static const struct {
-    void (*plain)(struct privd *p, const struct asker *who, const struct privsep_msg *m);
-    void (*sandbox)(struct privd *p, struct slot *s, const struct asker *who,
+    void (*plain)(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
+    void (*sandbox)(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m);
 } handlers[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_HELLO] = {.plain = do_hello},
@@ -161,7 +161,7 @@ static const struct {
 void request_handle(void *privd, const struct privsep_msg *m)
 {
     struct privd *p = privd;
-    struct asker who = {privsep_server_peer(p->server), m->seq};
+    struct reply_to to = {privsep_server_peer(p->server), m->seq};
     int r = p->stopping ? -ESHUTDOWN : permit_fields(m, &p->bounds);
     struct slot *s = NULL;
 
@@ -177,13 +177,13 @@ void request_handle(void *privd, const struct privsep_msg *m)
                                       .gen = m->gen};
 
         log_debug("%s refused: %s", privsep_op_name(m->op), strerror(-r));
-        (void)request_reply(p, &who, &refusal, NULL, 0);
+        (void)request_reply(p, &to, &refusal, NULL, 0);
         return;
     }
     if (s)
-        handlers[m->op].sandbox(p, s, &who, m);
+        handlers[m->op].sandbox(p, s, &to, m);
     else
-        handlers[m->op].plain(p, &who, m);
+        handlers[m->op].plain(p, &to, m);
 }
 
 /* No sandbox that runs ends with a peer: the next one lists them. */

@@ -27,21 +27,21 @@ static void answer_maker(struct room *r, int status, uint32_t stage)
                             .gen = r->gen,
                             .status = status,
                             .stage = stage};
-    struct asker who = r->maker;
+    struct reply_to to = r->maker;
 
-    r->maker = (struct asker){0};
-    if (who.seq != 0)
-        (void)request_reply(r->privd, &who, &m, NULL, 0);
+    r->maker = (struct reply_to){0};
+    if (to.seq != 0)
+        (void)request_reply(r->privd, &to, &m, NULL, 0);
 }
 
-static void answer_ender(struct room *r, const struct asker *who, int status)
+static void answer_ender(struct room *r, const struct reply_to *to, int status)
 {
     struct privsep_msg m = {
         .op = PRIVSEP_ROOM_END, .slot = r->slot_number, .gen = r->gen, .status = status};
 
     m.u.room.number = r->number;
-    if (who->seq != 0)
-        (void)request_reply(r->privd, who, &m, NULL, 0);
+    if (to->seq != 0)
+        (void)request_reply(r->privd, to, &m, NULL, 0);
 }
 
 /* -- those that are being made ------------------------------------------------------------------ */
@@ -211,7 +211,7 @@ static void ready(struct room *r)
 {
     struct privd *p = r->privd;
     struct privsep_msg m = {.op = PRIVSEP_ROOM, .slot = r->slot_number, .gen = r->gen};
-    struct asker who = r->maker;
+    struct reply_to to = r->maker;
     int fds[PRIVSEP_ROOM_SOCKETS];
     struct runtime_sandbox self = room_sandbox(r);
     int rc = r->driver->sockets(p->rt, &self, fds, ARRAY_SIZE(fds));
@@ -223,9 +223,9 @@ static void ready(struct room *r)
         fail(r, rc, PRIVSEP_STAGE_READY);
         return;
     }
-    r->maker = (struct asker){0};
+    r->maker = (struct reply_to){0};
     m.u.room.number = r->number;
-    if (request_reply(p, &who, &m, fds, ARRAY_SIZE(fds)) < 0)
+    if (request_reply(p, &to, &m, fds, ARRAY_SIZE(fds)) < 0)
         end_room(r); /* nobody knows of it */
 }
 
@@ -309,7 +309,7 @@ static int begin(struct room *r)
     return rc;
 }
 
-static struct room *new_room(struct privd *p, struct slot *s, const struct asker *who,
+static struct room *new_room(struct privd *p, struct slot *s, const struct reply_to *to,
                              const struct privsep_msg *m)
 {
     struct room *r = calloc(1, sizeof(*r));
@@ -329,7 +329,7 @@ static struct room *new_room(struct privd *p, struct slot *s, const struct asker
                        .pid_source = LOOP_SOURCE_NONE,
                        .boot_fd = -1,
                        .boot_source = LOOP_SOURCE_NONE,
-                       .maker = *who,
+                       .maker = *to,
                        .egress_fds = {-1, -1},
                        .next = s->rooms};
     memcpy(r->claim.id, s->id, sizeof(r->claim.id));
@@ -339,7 +339,7 @@ static struct room *new_room(struct privd *p, struct slot *s, const struct asker
     return r;
 }
 
-void room_make(struct privd *p, struct slot *s, const struct asker *who,
+void room_make(struct privd *p, struct slot *s, const struct reply_to *to,
                const struct privsep_msg *m)
 {
     struct room *r;
@@ -352,9 +352,9 @@ void room_make(struct privd *p, struct slot *s, const struct asker *who,
         give_up(r);
         rc = 0;
     }
-    r = rc == 0 ? new_room(p, s, who, m) : NULL;
+    r = rc == 0 ? new_room(p, s, to, m) : NULL;
     if (!r) {
-        request_reply_status(p, who, PRIVSEP_ROOM, rc ? rc : -ENOMEM, PRIVSEP_STAGE_SLOT);
+        request_reply_status(p, to, PRIVSEP_ROOM, rc ? rc : -ENOMEM, PRIVSEP_STAGE_SLOT);
         return;
     }
     enter_starting(r);
@@ -368,7 +368,7 @@ void room_make(struct privd *p, struct slot *s, const struct asker *who,
 
 /* -- asked to ---------------------------------------------------------------------------------- */
 
-void room_end_asked(struct privd *p, struct slot *s, const struct asker *who,
+void room_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m)
 {
     struct room *r = s->rooms;
@@ -376,10 +376,10 @@ void room_end_asked(struct privd *p, struct slot *s, const struct asker *who,
     while (r && r->number != m->u.room.number)
         r = r->next;
     if (!r || r->ender.seq != 0) {
-        request_reply_status(p, who, PRIVSEP_ROOM_END, r ? -EALREADY : -ENOENT, PRIVSEP_STAGE_NONE);
+        request_reply_status(p, to, PRIVSEP_ROOM_END, r ? -EALREADY : -ENOENT, PRIVSEP_STAGE_NONE);
         return;
     }
-    r->ender = *who;
+    r->ender = *to;
     end_room(r);
 }
 

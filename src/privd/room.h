@@ -22,7 +22,7 @@ struct room {
     struct loop_timer timer; /* until it is ready */
     uint64_t begun_ms;
     bool starting;                       /* on privd's list of those */
-    struct asker maker, ender;           /* who waits */
+    struct reply_to maker, ender;        /* who waits */
     struct runtime_claim claim;          /* until it was given */
     const struct runtime_driver *driver; /* its sandbox's */
     bool ending;
@@ -32,9 +32,9 @@ struct room {
 };
 
 /* ROOM and ROOM_END, after permit.c. */
-void room_make(struct privd *p, struct slot *s, const struct asker *who,
+void room_make(struct privd *p, struct slot *s, const struct reply_to *to,
                const struct privsep_msg *m);
-void room_end_asked(struct privd *p, struct slot *s, const struct asker *who,
+void room_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m);
 
 /* The sandbox has ended: its rooms are nobody's, and end by themselves. */

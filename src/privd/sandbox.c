@@ -58,7 +58,7 @@ void sandbox_no_slot(struct privd *p, int status, uint32_t stage)
     if (!c)
         return;
     blame_disk(p, &status, &stage);
-    request_reply_status(p, &c->asker, PRIVSEP_CREATE, status, stage);
+    request_reply_status(p, &c->reply_to, PRIVSEP_CREATE, status, stage);
     free(c);
 }
 
@@ -129,7 +129,7 @@ static void started(struct slot *s)
     /* Whoever asked speaks to the agent next; without them it asks with CONNECT. */
     if (s->driver->sockets(p->rt, &sb, fds, ARRAY_SIZE(fds)) == 0)
         n_fds = ARRAY_SIZE(fds);
-    r = request_reply(p, &s->create->asker, &m, fds, n_fds);
+    r = request_reply(p, &s->create->reply_to, &m, fds, n_fds);
     free(TAKE_PTR(s->create));
     if (r < 0) {
         /* Whoever asked is gone, and the next peer may have listed already: nobody would know of it. */
@@ -300,33 +300,33 @@ static int may_create(const struct privd *p, const struct privsep_msg *m, uint32
 }
 
 /* A level that is not there is refused with the reason that its driver gave. */
-static void refuse(struct privd *p, const struct asker *who, const struct privsep_msg *m,
+static void refuse(struct privd *p, const struct reply_to *to, const struct privsep_msg *m,
                    int status, uint32_t stage)
 {
     struct privsep_msg r = {.op = PRIVSEP_CREATE, .status = status, .stage = stage};
 
     if (stage == PRIVSEP_STAGE_LEVEL)
         levels_why(p, m->u.create.level, r.u.refused.why);
-    (void)request_reply(p, who, &r, NULL, 0);
+    (void)request_reply(p, to, &r, NULL, 0);
 }
 
-void sandbox_create(struct privd *p, const struct asker *who, const struct privsep_msg *m)
+void sandbox_create(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     struct create_request *c;
     uint32_t stage;
     int r = may_create(p, m, &stage);
 
     if (r < 0) {
-        refuse(p, who, m, r, stage);
+        refuse(p, to, m, r, stage);
         return;
     }
     c = calloc(1, sizeof(*c));
     if (!c) {
-        request_reply_status(p, who, PRIVSEP_CREATE, -ENOMEM, stage);
+        request_reply_status(p, to, PRIVSEP_CREATE, -ENOMEM, stage);
         return;
     }
     c->privd = p;
-    c->asker = *who;
+    c->reply_to = *to;
     c->kind = (struct slot_kind){m->u.create.template_number, m->u.create.level,
                                  m->u.create.limits};
     memcpy(c->claim.id, m->u.create.id, sizeof(c->claim.id));
