@@ -56,7 +56,7 @@ static int send_sockets(struct egress_channel *c, const struct slot *s, uint32_t
 static void hold_sockets(int fds[static PRIVSEP_EGRESS_FDS])
 {
     for (size_t i = 0; i < PRIVSEP_EGRESS_FDS; i++)
-        task_hold(&fds[i]);
+        task_move_high_fd(&fds[i]);
 }
 
 static void no_sockets(const struct slot *s, uint32_t room, int r)

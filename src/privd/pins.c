@@ -20,7 +20,7 @@ int pins_take(struct privd *p, const struct runtime_driver *driver,
     if (fd < 0)
         return -1;
     p->n_pins++;
-    task_hold(&fd);
+    task_move_high_fd(&fd);
     return fd;
 }
 

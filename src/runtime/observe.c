@@ -92,7 +92,7 @@ int process_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd
     if (!is_ours || pid_has_ended(fd))
         return -ESRCH;
     *pidfd = TAKE_FD(fd);
-    task_hold(pidfd);
+    task_move_high_fd(pidfd);
     return 0;
 }
 

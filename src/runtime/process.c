@@ -447,7 +447,7 @@ int process_start_finish(struct runtime *rt, struct task *t, struct runtime_star
         return rc;
     if (rc == 0 && result.n_fds == 1) {
         *out = (struct runtime_started){.pid = (pid_t)result.values[0], .pidfd = result.fds[0]};
-        task_hold(&out->pidfd);
+        task_move_high_fd(&out->pidfd);
         return 0;
     }
     for (uint32_t i = 0; i < result.n_fds; i++) {

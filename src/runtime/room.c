@@ -38,7 +38,7 @@ struct room_args {
     struct runtime *rt;
     const struct runtime_sandbox *sandbox;
     uint32_t open_files; /* its limit */
-    int pidfd;           /* sandbox->pidfd is held (task_hold): one that the task has */
+    int pidfd;           /* sandbox->pidfd is held (task_move_high_fd): one that the task has */
     struct process_boot boot;
 };
 

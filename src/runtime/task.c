@@ -15,12 +15,12 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-#define MANY_HELD         64 /* from so many on, not to copy them is worth waiting for the child */
+#define MANY_HIGH_FDS     64 /* from so many on, not to copy them is worth waiting for the child */
 #define BEGIN_TIMEOUT_MS  10000
 #define CANCEL_TIMEOUT_MS 1000 /* a process that is killed takes microseconds */
 
 /* What the numbers of held descriptors came to, in this process: no fewer than there ever were at a time. */
-static int held_top;
+static int highest_fd;
 
 static void reset_signals(void)
 {
@@ -32,22 +32,22 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-void task_hold(int *fd)
+void task_move_high_fd(int *fd)
 {
-    int high = *fd < 0 ? -1 : fcntl(*fd, F_DUPFD_CLOEXEC, TASK_HELD_FD);
+    int high = *fd < 0 ? -1 : fcntl(*fd, F_DUPFD_CLOEXEC, TASK_HIGH_FD);
 
     if (high < 0)
         return;
     close(*fd);
     *fd = high;
-    held_top = MAX(held_top, high);
+    highest_fd = MAX(highest_fd, high);
 }
 
 /* In the child, whose table of descriptors is still the parent's own: takes a copy of the low ones, and tells. Until
  * then nothing may be closed here. */
-static void leave_held(int result_fd)
+static void leave_high_fds(int result_fd)
 {
-    if (close_range(TASK_HELD_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0 ||
+    if (close_range(TASK_HIGH_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0 ||
         send(result_fd, "", 1, MSG_NOSIGNAL) != 1)
         _exit(1);
 }
@@ -88,11 +88,11 @@ int task_spawn(task_fn fn, void *arg, struct task *out)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return -errno;
     /* A low number was free, so that what fn needs stands low too. */
-    bool lean = held_top >= TASK_HELD_FD + MANY_HELD && MAX(pair[0], pair[1]) < TASK_HELD_FD;
+    bool lean = highest_fd >= TASK_HIGH_FD + MANY_HIGH_FDS && MAX(pair[0], pair[1]) < TASK_HIGH_FD;
     pid_t pid = ns_fork(lean ? CLONE_FILES : 0, SIGCHLD, &pidfd);
     if (pid == 0) {
         if (lean)
-            leave_held(pair[1]);
+            leave_high_fds(pair[1]);
         close(pair[0]);
         run(fn, arg, pair[1], self);
     }

@@ -5,7 +5,7 @@
  * The child runs one function and sends exactly one struct task_result (with descriptors) over a
  * private SOCK_SEQPACKET pair, then exits. The parent watches `result_fd` (readable when the result
  * is there, or hung up when the child died without one) and calls task_collect, which also reaps.
- * The child holds a copy of the parent's memory and descriptors (but not of those that task_hold moved), runs with
+ * The child holds a copy of the parent's memory and descriptors (but not of those that task_move_high_fd moved), runs with
  * default signal handling and dies with its parent. Callers must be single-threaded. */
 
 #include "base/util.h"
@@ -15,7 +15,7 @@
 
 #define TASK_MAX_FDS    8
 #define TASK_MAX_VALUES 8
-#define TASK_HELD_FD    1024 /* the least number of a descriptor that was moved by task_hold */
+#define TASK_HIGH_FD    1024 /* the least number of a descriptor that was moved by task_move_high_fd */
 
 struct task {
     pid_t pid;
@@ -36,13 +36,13 @@ struct task_result {
 /* Runs in the child. Fills *out; what it returns is out->status. */
 typedef int (*task_fn)(void *arg, struct task_result *out);
 
-/* Moves a descriptor that is held for as long as a sandbox lives to TASK_HELD_FD or above, where tasks may get no
+/* Moves a descriptor that is held for as long as a sandbox lives to TASK_HIGH_FD or above, where tasks may get no
  * copy of it: the kernel would close the copies one by one, in each task, and again in what a task starts. One that
  * cannot be moved (RLIMIT_NOFILE) stays as it is, which costs but that. *fd is set anew; -1 is left alone. */
-void task_hold(int *fd);
+void task_move_high_fd(int *fd);
 
 /* Starts fn(arg) in a child. arg may point to the caller's stack: the child has its own copy. Descriptors that fn
- * needs must not have been moved by task_hold. About 0.1 to 0.3 ms. 0 or -errno. The caller owns *out until
+ * needs must not have been moved by task_move_high_fd. About 0.1 to 0.3 ms. 0 or -errno. The caller owns *out until
  * task_collect or task_cancel. */
 int task_spawn(task_fn fn, void *arg, struct task *out) WARN_UNUSED;
 

@@ -620,7 +620,7 @@ static int look_at_descriptors(void *arg, struct task_result *out)
     return 0;
 }
 
-static bool task_has_held(const struct looked *l)
+static bool task_has_high_fds(const struct looked *l)
 {
     struct task t = TASK_NONE;
     struct task_result result;
@@ -647,19 +647,19 @@ static void test_tasks_have_no_copy_of_many_held_descriptors(void **state)
     struct looked l = {.held = -1, .low = pipes[1]};
     for (int i = 0; i < HELD; i++) {
         held[i] = dup(pipes[0]);
-        task_hold(&held[i]);
-        assert_true(held[i] >= TASK_HELD_FD);
+        task_move_high_fd(&held[i]);
+        assert_true(held[i] >= TASK_HIGH_FD);
         assert_true(fcntl(held[i], F_GETFD) & FD_CLOEXEC);
         l.held = held[0];
         if (i == 0)
-            assert_true(task_has_held(&l)); /* the control: of few it has a copy */
+            assert_true(task_has_high_fds(&l)); /* the control: of few it has a copy */
     }
-    assert_false(task_has_held(&l));
+    assert_false(task_has_high_fds(&l));
     for (int i = 0; i < HELD; i++)
         close(held[i]);
     close(pipes[0]);
     close(pipes[1]);
-    task_hold(&none);
+    task_move_high_fd(&none);
     assert_int_equal(none, -1);
 }
 
