@@ -237,7 +237,7 @@ static void on_pid(void *arg, uint32_t events)
         p->n_sandboxes--;
         tell_ended(s, &how);
     } else if (s->state == SLOT_READY) {
-        slots_lose_warm(p, s);
+        slots_lose_prestarted(p, s);
     }
     clean_up(s);
 }

@@ -177,9 +177,9 @@ static void on_end(void *arg, uint32_t events)
     forget(j);
     if (j->kind != JOB_SWEEP) {
         p->sweep_wanted = true;
-        slots_drop_warm(p, j->number); /* they stand on the template as it was before */
+        slots_discard_prestarted(p, j->number); /* they stand on the template as it was before */
         if (j->kind == JOB_TEMPLATE_REMOVE && result == 0 && p->kind.template_number == j->number)
-            slots_forget_warm(p);
+            slots_forget_prestarted(p);
         slots_refill(p);
     }
     if (j->reply_to.seq != 0)
@@ -372,7 +372,7 @@ int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const s
     if (!j)
         return -EBUSY;
     if (kind != JOB_SWEEP)
-        slots_drop_warm(p, template_number);
+        slots_discard_prestarted(p, template_number);
     *j = (struct job){.privd = p,
                       .index = (uint32_t)(j - p->jobs->all),
                       .kind = kind,

@@ -48,7 +48,8 @@ struct slot {
     struct loop_timer timer; /* deadline of STARTING, retry of ENDING */
     uint32_t retries;
 
-    pid_t pid; /* PID 1; 0: none. SLOT_READY with one: it is warm, cay-init waits to be claimed */
+    pid_t
+        pid; /* PID 1; 0: none. SLOT_READY with one: it is prestarted, cay-init waits to be claimed */
     uint64_t pid_start; /* when it began, as in its record; 0: not asked for yet */
     int pidfd;          /* -1: none */
     int pin;            /* pins.h; -1: none */
@@ -64,10 +65,10 @@ struct slot {
     struct reply_to killer; /* who waits for its end */
     struct pace_item kill;  /* SLOT_KILLING: its kill waits for its turn */
 
-    /* what it runs; valid from SLOT_STARTING on, kind from when it is warmed */
+    /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */
     char id[PRIVSEP_ID_SIZE]; /* all NUL: nobody's yet */
     struct slot_kind kind;
-    uint32_t warm_epoch; /* p->warm_epoch when it was begun to be warmed */
+    uint32_t prestart_epoch; /* p->prestart_epoch when it was begun to be prestarted */
     int64_t started_real_ms;
 
     int egress_fds[PRIVSEP_EGRESS_FDS]; /* waiting for a cay-egress; -1: it has them, or none are */
@@ -75,7 +76,7 @@ struct slot {
     struct room *rooms; /* room.h */
     uint32_t n_rooms, last_room;
 
-    struct slot *next; /* of the list it is on: empty, ready, warm, ended, none */
+    struct slot *next; /* of the list it is on: empty, ready, prestarted, ended, none */
 };
 
 struct slot_list {
@@ -122,14 +123,14 @@ struct privd {
     struct records records;
 
     struct slot *slots; /* options.slots_max */
-    struct slot_list empty, ready, warm;
+    struct slot_list empty, ready, prestarted;
     uint32_t n_making, n_starting, n_sandboxes; /* the last: SLOT_RUNNING */
-    uint32_t n_warming;                         /* those of n_making in which cay-init is started */
-    struct slot_kind kind;                      /* what most creates ask for: what is warmed */
+    uint32_t n_prestarting;                     /* those of n_making in which cay-init is started */
+    struct slot_kind kind;                      /* what most creates ask for: what is prestarted */
     bool has_kind;
-    uint32_t kind_misses;   /* creates in a row that asked for something else */
-    uint32_t warm_epoch;    /* slots warmed in an earlier one are not used */
-    uint32_t make_failures; /* in a row: refilling backs off */
+    uint32_t kind_misses;    /* creates in a row that asked for something else */
+    uint32_t prestart_epoch; /* slots prestarted in an earlier one are not used */
+    uint32_t make_failures;  /* in a row: refilling backs off */
     struct room *rooms_starting[ROOMS_STARTING_MAX]; /* those whose task works; room.c */
     uint32_t n_rooms_starting;
     struct log_rate room_log, peer_log; /* what tenants, and who connects, can have said at will */
@@ -194,21 +195,21 @@ void slots_refill(struct privd *p);
 /* The same a moment later, while enough are ready: who has just got one shares the processors with it else. */
 void slots_refill_later(struct privd *p);
 
-/* A ready slot for that kind, off its list: a warm one when there is one. NULL: none yet. */
+/* A ready slot for that kind, off its list: a prestarted one when there is one. NULL: none yet. */
 struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);
 
 /* Somebody asks for a sandbox of that kind: what is made ahead follows. */
 void slots_note_kind(struct privd *p, const struct slot_kind *kind);
 
-/* All warm slots are given up, and no kind is made ahead until a sandbox is asked for. */
-void slots_forget_warm(struct privd *p);
+/* All prestarted slots are given up, and no kind is made ahead until a sandbox is asked for. */
+void slots_forget_prestarted(struct privd *p);
 
 /* Warm slots that stand on that template are given up, because a job works on it. The kind that is made ahead
- * stays: slots_refill warms it again when the job has ended. */
-void slots_drop_warm(struct privd *p, uint32_t template_number);
+ * stays: slots_refill prestarts it again when the job has ended. */
+void slots_discard_prestarted(struct privd *p, uint32_t template_number);
 
-/* PID 1 of a warm slot has ended by itself: off the list, and no more of them until somebody asks. */
-void slots_lose_warm(struct privd *p, struct slot *s);
+/* PID 1 of a prestarted slot has ended by itself: off the list, and no more of them until somebody asks. */
+void slots_lose_prestarted(struct privd *p, struct slot *s);
 
 /* Writes the slot's record with the state that it is about to enter, then enters it. A record that
  * cannot be written is logged: the sandbox would be undone instead of found after a crash. */

@@ -70,7 +70,7 @@ static void do_capacity(struct privd *p, const struct reply_to *to, const struct
     const char *name = runtime_disk_name(p->rt);
 
     r.u.capacity.slots_max = p->options.slots_max;
-    r.u.capacity.slots_ready = p->ready.n + p->warm.n;
+    r.u.capacity.slots_ready = p->ready.n + p->prestarted.n;
     r.u.capacity.sandboxes = p->n_sandboxes;
     r.status = runtime_disk_space(p->rt, &r.u.capacity.disk_total_bytes,
                                   &r.u.capacity.disk_free_bytes);

@@ -1,4 +1,4 @@
-/* Slots made ahead: namespaces, rules, layer and cgroups wait for a sandbox to come. Most are warm: in
+/* Slots made ahead: namespaces, rules, layer and cgroups wait for a sandbox to come. Most are prestarted: in
  * them cay-init runs already, with the template and the limits that were asked for most recently, and
  * waits to be told whose it is. */
 #include "privd/pins.h"
@@ -8,12 +8,12 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAKE_PARALLEL 4 /* tasks at a time */
-#define BARE_READY    2 /* kept beside warm ones, for creates of another kind */
-#define KIND_MISSES   4 /* creates in a row of another kind until that is what is warmed */
-#define LULL_MS       4 /* a create takes one to three */
-#define BACKOFF_MS    100
-#define BACKOFF_SHIFT 6 /* at most BACKOFF_MS << 6: 6.4 s */
+#define MAKE_PARALLEL  4 /* tasks at a time */
+#define PREPARED_READY 2 /* kept beside prestarted ones, for creates of another kind */
+#define KIND_MISSES    4 /* creates in a row of another kind until that is what is prestarted */
+#define LULL_MS        4 /* a create takes one to three */
+#define BACKOFF_MS     100
+#define BACKOFF_SHIFT  6 /* at most BACKOFF_MS << 6: 6.4 s */
 
 void slots_list_put(struct slot_list *l, struct slot *s)
 {
@@ -165,7 +165,7 @@ static struct slot *take_unpooled(struct privd *p, uint32_t level)
     struct slot *s = slots_list_take(&p->empty);
 
     if (!s) {
-        s = slots_list_take(p->ready.n > 0 ? &p->ready : &p->warm);
+        s = slots_list_take(p->ready.n > 0 ? &p->ready : &p->prestarted);
         if (s)
             give_up(p, s); /* its end brings an empty one */
         return NULL;
@@ -178,43 +178,43 @@ static struct slot *take_unpooled(struct privd *p, uint32_t level)
 
 struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind)
 {
-    struct slot *warm = p->warm.first, *s;
+    struct slot *prestarted = p->prestarted.first, *s;
 
     if (kind->level != p->pool_level)
         return take_unpooled(p, kind->level);
-    /* All warm ones are of one kind. */
-    if (warm && same_kind(&warm->kind, kind))
-        return slots_list_take(&p->warm);
-    /* One that becomes warm comes sooner than a bare one is started, and costs less. */
-    if (p->n_warming > 0 && p->has_kind && same_kind(&p->kind, kind))
+    /* All prestarted ones are of one kind. */
+    if (prestarted && same_kind(&prestarted->kind, kind))
+        return slots_list_take(&p->prestarted);
+    /* One that becomes prestarted comes sooner than a prepared one is started, and costs less. */
+    if (p->n_prestarting > 0 && p->has_kind && same_kind(&p->kind, kind))
         return NULL;
     s = slots_list_take(&p->ready);
-    if (!s && warm && p->empty.n == 0 && p->n_making == 0) {
-        list_remove(&p->warm, warm);
-        give_up(p, warm);
+    if (!s && prestarted && p->empty.n == 0 && p->n_making == 0) {
+        list_remove(&p->prestarted, prestarted);
+        give_up(p, prestarted);
     }
     return s;
 }
 
-void slots_forget_warm(struct privd *p)
+void slots_forget_prestarted(struct privd *p)
 {
     struct slot *s;
 
     p->has_kind = false;
-    p->warm_epoch++;
-    while ((s = slots_list_take(&p->warm)) != NULL)
+    p->prestart_epoch++;
+    while ((s = slots_list_take(&p->prestarted)) != NULL)
         give_up(p, s);
 }
 
-/* All that are warm or become it are of p->kind. */
-void slots_drop_warm(struct privd *p, uint32_t template_number)
+/* All that are prestarted or become it are of p->kind. */
+void slots_discard_prestarted(struct privd *p, uint32_t template_number)
 {
     struct slot *s;
 
     if (p->kind.template_number != template_number)
         return;
-    p->warm_epoch++;
-    while ((s = slots_list_take(&p->warm)) != NULL)
+    p->prestart_epoch++;
+    while ((s = slots_list_take(&p->prestarted)) != NULL)
         give_up(p, s);
 }
 
@@ -228,16 +228,16 @@ void slots_note_kind(struct privd *p, const struct slot_kind *kind)
     }
     if (p->has_kind && ++p->kind_misses < KIND_MISSES)
         return;
-    slots_forget_warm(p);
+    slots_forget_prestarted(p);
     p->kind = *kind;
     p->has_kind = true;
     p->kind_misses = 0;
 }
 
-void slots_lose_warm(struct privd *p, struct slot *s)
+void slots_lose_prestarted(struct privd *p, struct slot *s)
 {
     log_warn("slot %u: cay-init ended before it was claimed", s->number);
-    list_remove(&p->warm, s);
+    list_remove(&p->prestarted, s);
     p->has_kind = false;
 }
 
@@ -272,10 +272,10 @@ int slots_watch_task(struct slot *s, loop_source_cb cb)
     return loop_add(&s->privd->loop, &s->task_source, s->task.result_fd, cb, s);
 }
 
-/* -- warming: cay-init is started and waits to be claimed -------------------------------------- */
+/* -- prestart: cay-init is started and waits to be claimed -------------------------------------- */
 
-/* Creates go on from bare slots, and say themselves what is wrong. */
-static void warm_failed(struct privd *p, struct slot *s, int status, uint32_t stage)
+/* Creates go on from prepared slots, and say themselves what is wrong. */
+static void prestart_failed(struct privd *p, struct slot *s, int status, uint32_t stage)
 {
     log_warn("slot %u: cannot be started ahead: %s (%s)", s->number, strerror(-status),
              privsep_stage_name(stage));
@@ -283,15 +283,15 @@ static void warm_failed(struct privd *p, struct slot *s, int status, uint32_t st
     give_up(p, s);
 }
 
-static void on_warm(void *arg, uint32_t events);
+static void on_prestarted(void *arg, uint32_t events);
 
-static int finish_warming(struct privd *p, struct slot *s, uint32_t *stage)
+static int finish_prestart(struct privd *p, struct slot *s, uint32_t *stage)
 {
     struct runtime_started as = {.pidfd = -1};
     int r = s->driver->start_finish(p->rt, &s->task, &as, stage);
 
     if (r == -EAGAIN)
-        return slots_watch_task(s, on_warm) == 0 ? r : -EIO;
+        return slots_watch_task(s, on_prestarted) == 0 ? r : -EIO;
     s->driver->slot_close(&s->pooled);
     if (r < 0)
         return r;
@@ -301,7 +301,7 @@ static int finish_warming(struct privd *p, struct slot *s, uint32_t *stage)
     return end_watch(p, s);
 }
 
-static void on_warm(void *arg, uint32_t events)
+static void on_prestarted(void *arg, uint32_t events)
 {
     struct slot *s = arg;
     struct privd *p = s->privd;
@@ -309,58 +309,58 @@ static void on_warm(void *arg, uint32_t events)
     int r;
 
     loop_remove(&p->loop, &s->task_source);
-    r = finish_warming(p, s, &stage);
+    r = finish_prestart(p, s, &stage);
     if (r == -EAGAIN)
         return;
     p->n_making--;
-    p->n_warming--;
+    p->n_prestarting--;
     if (r < 0) {
-        warm_failed(p, s, r, stage);
-    } else if (s->warm_epoch != p->warm_epoch) {
+        prestart_failed(p, s, r, stage);
+    } else if (s->prestart_epoch != p->prestart_epoch) {
         give_up(p, s);
     } else {
         slots_enter(p, s, SLOT_READY);
-        slots_list_put(&p->warm, s);
+        slots_list_put(&p->prestarted, s);
     }
-    sandbox_pump(p); /* with what is bare, if it did not go well */
+    sandbox_pump(p); /* with what is prepared, if it did not go well */
     slots_refill(p);
 }
 
 /* s is on no list. Its namespaces are there, or are made by the same task. */
-static void warm(struct privd *p, struct slot *s)
+static void prestart(struct privd *p, struct slot *s)
 {
     struct runtime_start start = {.template_number = p->kind.template_number,
                                   .limits = p->kind.limits};
     int r;
 
     s->kind = p->kind;
-    s->warm_epoch = p->warm_epoch;
+    s->prestart_epoch = p->prestart_epoch;
     if (s->state != SLOT_MAKING)
         slots_enter(p, s, SLOT_MAKING);
     p->n_making++;
-    p->n_warming++;
+    p->n_prestarting++;
     r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
     if (r == 0)
-        r = slots_watch_task(s, on_warm);
+        r = slots_watch_task(s, on_prestarted);
     if (r < 0) {
         p->n_making--;
-        p->n_warming--; /* whoever waits gets a bare one, or its turn is over by its own timer */
-        warm_failed(p, s, r, PRIVSEP_STAGE_NAMESPACES);
+        p->n_prestarting--; /* whoever waits gets a prepared one, or its turn is over by its own timer */
+        prestart_failed(p, s, r, PRIVSEP_STAGE_NAMESPACES);
     }
 }
 
-/* Whoever waits comes first, for what is warm if that is what they wait for; then a few bare ones; the rest
- * is warmed. */
-static bool want_warm(const struct privd *p, uint32_t bare)
+/* Whoever waits comes first, for what is prestarted if that is what they wait for; then a few prepared ones; the rest
+ * is prestarted. */
+static bool want_prestarted(const struct privd *p, uint32_t prepared)
 {
-    uint32_t n = p->warm.n + p->n_warming;
+    uint32_t n = p->prestarted.n + p->n_prestarting;
 
     if (!p->has_kind || jobs_work_on(p, p->kind.template_number))
         return false;
     if (p->n_waiting > 0)
         return same_kind(&p->waiting_first->kind, &p->kind) &&
                n < p->options.slots_ready + p->n_waiting;
-    return bare >= BARE_READY && n < p->options.slots_ready;
+    return prepared >= PREPARED_READY && n < p->options.slots_ready;
 }
 
 /* -- making ------------------------------------------------------------------------------------ */
@@ -388,7 +388,7 @@ static void on_made(void *arg, uint32_t events)
     slots_refill(p);
 }
 
-static void make_bare(struct privd *p, struct slot *s)
+static void make_prepared(struct privd *p, struct slot *s)
 {
     int r;
 
@@ -403,20 +403,21 @@ static void make_bare(struct privd *p, struct slot *s)
     }
 }
 
-/* As many warm ones as there shall be ready ones, and the few bare ones besides. */
+/* As many prestarted ones as there shall be ready ones, and the few prepared ones besides. */
 static bool want_more(const struct privd *p)
 {
     uint32_t ahead = p->options.slots_ready;
 
     if (p->has_kind && ahead > 0)
-        ahead += BARE_READY;
-    return p->ready.n + p->warm.n + p->n_making < ahead + p->n_waiting;
+        ahead += PREPARED_READY;
+    return p->ready.n + p->prestarted.n + p->n_making < ahead + p->n_waiting;
 }
 
 /* Half of them are there, and nobody waits. */
 static bool may_lull(const struct privd *p)
 {
-    return p->n_waiting == 0 && p->ready.n + p->warm.n > BARE_READY + p->options.slots_ready / 2;
+    return p->n_waiting == 0 &&
+           p->ready.n + p->prestarted.n > PREPARED_READY + p->options.slots_ready / 2;
 }
 
 void slots_refill_later(struct privd *p)
@@ -435,8 +436,8 @@ void slots_refill(struct privd *p)
     while (!p->stopping && p->refill_timer.place == 0 && p->n_making < MAKE_PARALLEL) {
         struct slot *s;
 
-        if (p->ready.n > BARE_READY && want_warm(p, p->ready.n - 1)) {
-            warm(p, slots_list_take(&p->ready));
+        if (p->ready.n > PREPARED_READY && want_prestarted(p, p->ready.n - 1)) {
+            prestart(p, slots_list_take(&p->ready));
             continue;
         }
         s = want_more(p) ? slots_list_take(&p->empty) : NULL;
@@ -446,9 +447,9 @@ void slots_refill(struct privd *p)
             break;
         }
         begin_use(s, p->drivers[p->pool_level]);
-        if (want_warm(p, p->ready.n + p->n_making - p->n_warming))
-            warm(p, s);
+        if (want_prestarted(p, p->ready.n + p->n_making - p->n_prestarting))
+            prestart(p, s);
         else
-            make_bare(p, s);
+            make_prepared(p, s);
     }
 }
