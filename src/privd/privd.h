@@ -135,7 +135,8 @@ struct privd {
     uint32_t n_rooms_starting;
     struct log_rate room_log, peer_log; /* what tenants, and who connects, can have said at will */
     struct loop_timer refill_timer;     /* after a failure: until then none is made */
-    struct loop_timer lull_timer; /* after a start: until then none is made that nobody waits for */
+    struct loop_timer
+        refill_delay_timer; /* after a start: until then none is made that nobody waits for */
     struct cleaner cleaner;
     struct pace pace; /* of all kills */
     uint32_t n_pins;  /* descriptors that pins.c holds */

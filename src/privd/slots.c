@@ -8,12 +8,12 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAKE_PARALLEL  4 /* tasks at a time */
-#define PREPARED_READY 2 /* kept beside prestarted ones, for creates of another kind */
-#define KIND_MISSES    4 /* creates in a row of another kind until that is what is prestarted */
-#define LULL_MS        4 /* a create takes one to three */
-#define BACKOFF_MS     100
-#define BACKOFF_SHIFT  6 /* at most BACKOFF_MS << 6: 6.4 s */
+#define MAKE_PARALLEL   4 /* tasks at a time */
+#define PREPARED_READY  2 /* kept beside prestarted ones, for creates of another kind */
+#define KIND_MISSES     4 /* creates in a row of another kind until that is what is prestarted */
+#define REFILL_DELAY_MS 4 /* a create takes one to three */
+#define BACKOFF_MS      100
+#define BACKOFF_SHIFT   6 /* at most BACKOFF_MS << 6: 6.4 s */
 
 void slots_list_put(struct slot_list *l, struct slot *s)
 {
@@ -414,7 +414,7 @@ static bool want_more(const struct privd *p)
 }
 
 /* Half of them are there, and nobody waits. */
-static bool may_lull(const struct privd *p)
+static bool may_delay_refill(const struct privd *p)
 {
     return p->n_waiting == 0 &&
            p->ready.n + p->prestarted.n > PREPARED_READY + p->options.slots_ready / 2;
@@ -422,17 +422,17 @@ static bool may_lull(const struct privd *p)
 
 void slots_refill_later(struct privd *p)
 {
-    if (may_lull(p))
-        loop_arm(&p->loop, &p->lull_timer, LULL_MS, refill_again, p);
+    if (may_delay_refill(p))
+        loop_arm(&p->loop, &p->refill_delay_timer, REFILL_DELAY_MS, refill_again, p);
     else
         slots_refill(p);
 }
 
 void slots_refill(struct privd *p)
 {
-    if (p->lull_timer.place != 0 && may_lull(p))
+    if (p->refill_delay_timer.place != 0 && may_delay_refill(p))
         return;
-    loop_disarm(&p->loop, &p->lull_timer);
+    loop_disarm(&p->loop, &p->refill_delay_timer);
     while (!p->stopping && p->refill_timer.place == 0 && p->n_making < MAKE_PARALLEL) {
         struct slot *s;
 
