@@ -3,7 +3,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "runtime/image.h"
-#include "runtime/spare.h"
+#include "runtime/recycled_layer.h"
 #include "runtime/sysview.h"
 #include "sys/btrfs.h"
 #include "sys/mnt.h"
@@ -39,13 +39,13 @@ static int open_layer(const struct disk *d, uint32_t slot, uint32_t gen)
 static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[NAME_SIZE];
-    if (spare_take(d->spare_fd, d->layers_fd, layer_name(name, slot, gen)) == 0)
+    if (recycled_layer_take(d->recycled_fd, d->layers_fd, layer_name(name, slot, gen)) == 0)
         return 0;
     int rc = btrfs_subvolume_create(d->layers_fd, name);
     if (rc < 0)
         return rc;
     CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
-    return fd < 0 ? fd : spare_make_dirs(fd);
+    return fd < 0 ? fd : recycled_layer_make_dirs(fd);
 }
 
 /* The kernel drops its account once its blocks are free. Not earlier, and not by us: with an account removed
@@ -54,8 +54,8 @@ static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[NAME_SIZE];
     layer_name(name, slot, gen);
-    if (spare_make_new(d->root_fd, d->layers_fd, name) &&
-        spare_put(d->spare_fd, d->layers_fd, name) == 0)
+    if (recycled_layer_make_new(d->root_fd, d->layers_fd, name) &&
+        recycled_layer_put(d->recycled_fd, d->layers_fd, name) == 0)
         return 0;
     int rc = btrfs_subvolume_destroy(d->layers_fd, name);
 
@@ -159,16 +159,16 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
     CLEANUP_CLOSE int layers_fd = make_dir(root_fd, RUNTIME_LAYERS_DIR);
     if (layers_fd < 0)
         return layers_fd;
-    CLEANUP_CLOSE int spare_fd = make_dir(root_fd, RUNTIME_SPARE_DIR);
-    if (spare_fd < 0)
-        return spare_fd;
+    CLEANUP_CLOSE int recycled_fd = make_dir(root_fd, RUNTIME_RECYCLED_DIR);
+    if (recycled_fd < 0)
+        return recycled_fd;
     int view_fd = sysview_open(root_fd);
     if (view_fd < 0)
         log_warn("disk: sandboxes will have an empty /sys: %s", strerror(-view_fd));
     *out = (struct disk){.backend = backend,
                          .view_fd = view_fd,
                          .root_fd = root_fd,
-                         .spare_fd = TAKE_FD(spare_fd),
+                         .recycled_fd = TAKE_FD(recycled_fd),
                          .templates_fd = TAKE_FD(templates_fd),
                          .layers_fd = TAKE_FD(layers_fd)};
     return 0;
@@ -252,7 +252,7 @@ int disk_open(const struct runtime_config *config, int state_fd, struct disk *ou
 void disk_close(struct disk *d)
 {
     util_close(&d->view_fd);
-    util_close(&d->spare_fd);
+    util_close(&d->recycled_fd);
     util_close(&d->layers_fd);
     util_close(&d->templates_fd);
     util_close(&d->root_fd);

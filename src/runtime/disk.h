@@ -23,7 +23,7 @@ struct disk_backend {
 
 struct disk {
     const struct disk_backend *backend;
-    int root_fd, templates_fd, layers_fd, spare_fd;
+    int root_fd, templates_fd, layers_fd, recycled_fd;
     int view_fd;  /* what sandboxes see at /sys (sysview.h); negative: nothing */
     bool mounted; /* by us, at state_dir/disk */
 };

@@ -177,7 +177,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out)
         return -ENOMEM;
     rt->state_fd = rt->stage_fd = rt->agent_fd = -1;
     rt->disk = (struct disk){
-        .root_fd = -1, .templates_fd = -1, .layers_fd = -1, .spare_fd = -1, .view_fd = -1};
+        .root_fd = -1, .templates_fd = -1, .layers_fd = -1, .recycled_fd = -1, .view_fd = -1};
     int rc = fill(rt, config);
     if (rc < 0) {
         runtime_close(rt);

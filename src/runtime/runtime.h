@@ -42,14 +42,14 @@
  *                              directories hide what must not be seen), is mounted at /usr
  *   disk/layers/<slot>.<gen>   a writable layer (a subvolume)
  *   disk/sysview/<sum>         what sandboxes see at /sys (sysview.h)
- *   disk/spare/<any>           one that nothing was written to, to be used again (spare.h)
+ *   disk/spare/<any>           one that nothing was written to, to be used again (recycled_layer.h)
  *   disk.img                   the loop image, where the host's file system is not usable
  *   stage/                     an empty directory: where set-up code of a sandbox puts its first
  * mount */
 #define RUNTIME_DISK_DIR      "disk"
 #define RUNTIME_TEMPLATES_DIR "templates"
 #define RUNTIME_LAYERS_DIR    "layers"
-#define RUNTIME_SPARE_DIR     "spare"
+#define RUNTIME_RECYCLED_DIR  "spare"
 #define RUNTIME_DISK_IMAGE    "disk.img"
 #define RUNTIME_STAGE_DIR     "stage"
 

@@ -248,7 +248,7 @@ def _entries(path):
 
 def _subvolumes(disk):
     """0 when the disk is memory. Without the removed ones whose blocks btrfs frees within half a minute, and
-    without the empty ones, at most SPARES_MAX, that are kept to be used again (src/runtime/spare.h)."""
+    without the empty ones, at most SPARES_MAX, that are kept to be used again (src/runtime/recycled_layer.h)."""
     done = subprocess.run(["btrfs", "subvolume", "list", disk], capture_output=True, text=True)
     spares = _entries(f"{disk}/spare")
     assert spares <= SPARES_MAX, f"{spares} spare layers"

@@ -1,4 +1,4 @@
-#include "runtime/spare.h"
+#include "runtime/recycled_layer.h"
 
 #include "base/io.h"
 #include "runtime/disk.h"
@@ -38,7 +38,7 @@ static const struct {
     {"", "usr.work", true},
 };
 
-int spare_make_dirs(int layer_fd)
+int recycled_layer_make_dirs(int layer_fd)
 {
     for (const char *const *dir = disk_layer_dirs; *dir; dir++)
         /* Its mode becomes that of / and /usr inside: the umask must not decide. */
@@ -94,7 +94,7 @@ static bool account_is_empty(int root_fd, int layer_fd)
            used <= ACCOUNT_MAX;
 }
 
-bool spare_make_new(int root_fd, int layers_fd, const char *name)
+bool recycled_layer_make_new(int root_fd, int layers_fd, const char *name)
 {
     struct stat before, after;
     CLEANUP_CLOSE int layer = mnt_open_beneath(layers_fd, name, O_RDONLY | O_DIRECTORY, 0);
@@ -102,7 +102,7 @@ bool spare_make_new(int root_fd, int layers_fd, const char *name)
     if (layer < 0 || fstatat(layer, disk_layer_dirs[0], &before, AT_SYMLINK_NOFOLLOW) < 0 ||
         make_empty(layer) < 0 || !account_is_empty(root_fd, layer))
         return false;
-    if (spare_make_dirs(layer) < 0 ||
+    if (recycled_layer_make_dirs(layer) < 0 ||
         fstatat(layer, disk_layer_dirs[0], &after, AT_SYMLINK_NOFOLLOW) < 0)
         return false;
     return after.st_ino > before.st_ino && after.st_ino - before.st_ino <= OWN_INODES_MAX;
@@ -112,22 +112,22 @@ bool spare_make_new(int root_fd, int layers_fd, const char *name)
 
 static bool count_one(void *arg, const char *name)
 {
-    return ++*(unsigned *)arg < SPARE_MAX;
+    return ++*(unsigned *)arg < RECYCLED_LAYERS_MAX;
 }
 
-int spare_put(int spare_fd, int layers_fd, const char *name)
+int recycled_layer_put(int recycled_fd, int layers_fd, const char *name)
 {
     unsigned n = 0;
-    int rc = io_each_name_at(spare_fd, ".", count_one, &n);
+    int rc = io_each_name_at(recycled_fd, ".", count_one, &n);
     if (rc < 0)
         return rc;
-    if (n >= SPARE_MAX)
+    if (n >= RECYCLED_LAYERS_MAX)
         return -ENOSPC;
-    return renameat(layers_fd, name, spare_fd, name) < 0 ? -errno : 0;
+    return renameat(layers_fd, name, recycled_fd, name) < 0 ? -errno : 0;
 }
 
 struct taking {
-    int spare_fd, layers_fd, rc;
+    int recycled_fd, layers_fd, rc;
     const char *name;
 };
 
@@ -135,13 +135,14 @@ struct taking {
 static bool take_one(void *arg, const char *name)
 {
     struct taking *t = arg;
-    t->rc = renameat(t->spare_fd, name, t->layers_fd, t->name) < 0 ? -errno : 0;
+    t->rc = renameat(t->recycled_fd, name, t->layers_fd, t->name) < 0 ? -errno : 0;
     return t->rc == -ENOENT;
 }
 
-int spare_take(int spare_fd, int layers_fd, const char *name)
+int recycled_layer_take(int recycled_fd, int layers_fd, const char *name)
 {
-    struct taking t = {.spare_fd = spare_fd, .layers_fd = layers_fd, .rc = -ENOENT, .name = name};
-    int rc = io_each_name_at(spare_fd, ".", take_one, &t);
+    struct taking t = {
+        .recycled_fd = recycled_fd, .layers_fd = layers_fd, .rc = -ENOENT, .name = name};
+    int rc = io_each_name_at(recycled_fd, ".", take_one, &t);
     return rc < 0 ? rc : t.rc;
 }

@@ -1,6 +1,6 @@
 /* Which layers are used again, and that nothing of a tenant's is in them. As root, on a loop image. */
 #include "runtime/disk.h"
-#include "runtime/spare.h"
+#include "runtime/recycled_layer.h"
 
 #include "base/log.h"
 #include "skip.h"
@@ -61,7 +61,7 @@ static void use(uint32_t slot)
                 "touch $d.work/work/incompat/volatile/dirty; done && chmod 0 root.work/work");
 }
 
-static void forget_spares(void)
+static void forget_recycled(void)
 {
     for (uint32_t slot = 900; count("spare") > 0; slot++) {
         make(slot);
@@ -96,7 +96,7 @@ static void test_an_unused_layer_is_used_again(void **state)
         assert_int_equal(listxattr(path, NULL, 0), 0);
     }
     destroy(2);
-    forget_spares();
+    forget_recycled();
 }
 
 static const char *const uses[] = {
@@ -146,13 +146,13 @@ static void test_a_layer_that_was_used_is_not_kept(void **state)
 static void test_only_so_many_are_kept(void **state)
 {
     NEEDS_DISK;
-    for (uint32_t i = 0; i < SPARE_MAX + 2; i++)
+    for (uint32_t i = 0; i < RECYCLED_LAYERS_MAX + 2; i++)
         make(200 + i);
-    for (uint32_t i = 0; i < SPARE_MAX + 2; i++)
+    for (uint32_t i = 0; i < RECYCLED_LAYERS_MAX + 2; i++)
         destroy(200 + i);
-    assert_int_equal(count("spare"), SPARE_MAX);
+    assert_int_equal(count("spare"), RECYCLED_LAYERS_MAX);
     assert_int_equal(count("layers"), 0);
-    forget_spares();
+    forget_recycled();
 }
 
 static int set_up(void **state)

@@ -5,7 +5,7 @@
  * kernel's overlay has put anything into is made empty and kept for another sandbox. Private to the runtime;
  * for tasks only.
  *
- * What may be in such a layer is a list of names (spare.c). Nothing else is looked for, no tree is walked: a
+ * What may be in such a layer is a list of names (recycled_layer.c). Nothing else is looked for, no tree is walked: a
  * directory that cannot be removed holds something of a tenant's, and the layer is not kept. All directories are
  * new when it is used again, so no mode, owner, time or attribute comes along; nor does an inode number
  * tell more than that it was used before, as one in which more inodes were made than cay makes is not kept;
@@ -16,17 +16,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SPARE_MAX 64u /* kept at a time; more may be for a moment, as tasks run side by side */
+#define RECYCLED_LAYERS_MAX \
+    64u /* kept at a time; more may be for a moment, as tasks run side by side */
 
 /* The directories of a new layer (disk_layer_dirs), with the mode that / and /usr have inside. 0 or -errno. */
-int spare_make_dirs(int layer_fd) WARN_UNUSED;
+int recycled_layer_make_dirs(int layer_fd) WARN_UNUSED;
 
 /* Whether layers_fd/name, of which no process lives, holds nothing of a tenant's and was made as new: it may be
  * taken as a layer again. What it held of cay's own is gone in any case. root_fd: of the disk, for accounts. */
-bool spare_make_new(int root_fd, int layers_fd, const char *name);
+bool recycled_layer_make_new(int root_fd, int layers_fd, const char *name);
 
 /* Puts layers_fd/name among those that are kept. 0; -ENOSPC: there are enough; -errno. */
-int spare_put(int spare_fd, int layers_fd, const char *name) WARN_UNUSED;
+int recycled_layer_put(int recycled_fd, int layers_fd, const char *name) WARN_UNUSED;
 
 /* One of them becomes layers_fd/name. 0; -ENOENT: there is none; -errno. */
-int spare_take(int spare_fd, int layers_fd, const char *name) WARN_UNUSED;
+int recycled_layer_take(int recycled_fd, int layers_fd, const char *name) WARN_UNUSED;
