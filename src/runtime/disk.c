@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "runtime/image.h"
 #include "runtime/recycled_layer.h"
-#include "runtime/sysview.h"
+#include "runtime/sysfs_stub.h"
 #include "sys/btrfs.h"
 #include "sys/mnt.h"
 
@@ -162,7 +162,7 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
     CLEANUP_CLOSE int recycled_fd = make_dir(root_fd, RUNTIME_RECYCLED_DIR);
     if (recycled_fd < 0)
         return recycled_fd;
-    int view_fd = sysview_open(root_fd);
+    int view_fd = sysfs_stub_open(root_fd);
     if (view_fd < 0)
         log_warn("disk: sandboxes will have an empty /sys: %s", strerror(-view_fd));
     *out = (struct disk){.backend = backend,

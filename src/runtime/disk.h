@@ -24,7 +24,7 @@ struct disk_backend {
 struct disk {
     const struct disk_backend *backend;
     int root_fd, templates_fd, layers_fd, recycled_fd;
-    int view_fd;  /* what sandboxes see at /sys (sysview.h); negative: nothing */
+    int view_fd;  /* what sandboxes see at /sys (sysfs_stub.h); negative: nothing */
     bool mounted; /* by us, at state_dir/disk */
 };
 

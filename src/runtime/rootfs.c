@@ -383,7 +383,7 @@ static int mount_proc(struct build *b)
     return rc == 0 ? make_boot_id(b) : rc;
 }
 
-/* The files are in the root's least layer (sysview.h); what the template has beside them is as little to be written
+/* The files are in the root's least layer (sysfs_stub.h); what the template has beside them is as little to be written
  * to. */
 static int show_sys(const struct build *b)
 {

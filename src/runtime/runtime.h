@@ -41,7 +41,7 @@
  *   disk/templates/<n>/usrmask optional: then the host's /usr, with this layer on top of it (opaque
  *                              directories hide what must not be seen), is mounted at /usr
  *   disk/layers/<slot>.<gen>   a writable layer (a subvolume)
- *   disk/sysview/<sum>         what sandboxes see at /sys (sysview.h)
+ *   disk/sysview/<sum>         what sandboxes see at /sys (sysfs_stub.h)
  *   disk/spare/<any>           one that nothing was written to, to be used again (recycled_layer.h)
  *   disk.img                   the loop image, where the host's file system is not usable
  *   stage/                     an empty directory: where set-up code of a sandbox puts its first

@@ -1,5 +1,5 @@
 /* What sandboxes see at /sys. */
-#include "runtime/sysview.h"
+#include "runtime/sysfs_stub.h"
 
 #include "base/io.h"
 
@@ -22,7 +22,7 @@ static unsigned n_files, n_names;
 
 static int open_view(void)
 {
-    int fd = sysview_open(dir_fd);
+    int fd = sysfs_stub_open(dir_fd);
     assert_true(fd >= 0);
     return fd;
 }

@@ -6,7 +6,7 @@
  * the machine an entry in a table and the sandbox 30 KiB and a thirtieth of its making; and it shows the
  * host's devices, modules and file systems, which had to be hidden one by one.
  *
- * The files are copies of the host's, made when privd starts, by an allow list (sysview.c); the least layer of each
+ * The files are copies of the host's, made when privd starts, by an allow list (sysfs_stub.c); the least layer of each
  * sandbox's root, under the template's, so that no inode is shared by two sandboxes (locks and watches of
  * one are not seen by another). Private to the runtime. */
 
@@ -14,4 +14,4 @@
 
 /* Makes the tree below dir_fd, unless it is there as it would be made now, and opens it (O_PATH). Blocks for
  * some hundred small files. A descriptor or -errno. */
-int sysview_open(int dir_fd) WARN_UNUSED;
+int sysfs_stub_open(int dir_fd) WARN_UNUSED;

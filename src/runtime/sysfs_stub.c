@@ -1,4 +1,4 @@
-#include "runtime/sysview.h"
+#include "runtime/sysfs_stub.h"
 
 #include "base/io.h"
 #include "sys/mnt.h"
@@ -209,7 +209,7 @@ static int make_new(int base_fd, const char *name)
 }
 
 /* Each state of the host has a directory of its own name: sandboxes that run stand on the one before. */
-int sysview_open(int dir_fd)
+int sysfs_stub_open(int dir_fd)
 {
     struct walk w = {.to_fd = -1, .sum = 0xcbf29ce484222325u};
     char name[32];
