@@ -33,6 +33,13 @@ static bool is_name(const char *text)
            inet_pton(AF_INET6, text, raw) != 1;
 }
 
+/* Upstream cuts what it refuses, and programs rely on the exit status of curl and its like. With names in allowOut there
+ * is a program that works by them, as a rule an agent: it is told what is allowed instead. */
+static bool closes(const json_t *allow, bool denies)
+{
+    return denies && !json_object_get(allow, "domains");
+}
+
 /* One rule of a list, or NULL when it is empty. *everything: the list names all of the internet. */
 static json_t *rule_of(const json_t *network, const char *list_name, const char *action,
                        bool *everything)
@@ -128,6 +135,7 @@ json_t *e2b_policy(const json_t *network, bool allow_internet)
     json_t *allow = rule_of(network, "allowOut", "allow", &allow_all);
     json_t *deny = rule_of(network, "denyOut", "deny", &deny_all);
     json_t *rules = json_array(), *inject_list = injections(network);
+    bool is_closing = closes(allow, !allow_all && (deny || deny_all || !allow_internet));
     json_t *policy;
 
     if (allow)
@@ -139,6 +147,8 @@ json_t *e2b_policy(const json_t *network, bool allow_internet)
     policy = json_pack("{s:s, s:o}", "default",
                        allow_all || (allow_internet && !deny_all) ? "public" : "deny", "rules",
                        rules);
+    if (policy && is_closing)
+        json_object_set_new(policy, "refusal", json_string("close"));
     if (policy && json_array_size(inject_list) > 0)
         json_object_set(policy, "inject", inject_list);
     json_decref(inject_list);

@@ -240,11 +240,13 @@ static void say_connect(struct flow *f, int status, const char *error, const cha
 /* The client waits in its handshake: as a rule it trusts the tenant's authority, and many programs retry an
  * alert or a reset for minutes without a word, while they show what a 403 says. The certificate is made for
  * the name that the client asked for; it is signed by the tenant's own authority, which nobody but the
- * tenant's sandboxes trusts, and nothing is dialled. */
+ * tenant's sandboxes trusts, and nothing is dialled. A policy may ask for the alert ("refusal": "close"). */
 static bool say_in_tls(struct flow *f)
 {
     struct err e = {.code = ERR_OK};
 
+    if (f->sandbox->has_policy && policy_closes(f->sandbox->policy) && !f->unreachable && !f->busy)
+        return false;
     if (f->fd < 0 || (!f->offers_http1 && !f->offers_h2) || !f->egress->hooks.intercept_start ||
         !rate_take(&f->sandbox->handshakes, DENY_HANDSHAKES_PER_SECOND))
         return false;

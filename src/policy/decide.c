@@ -217,6 +217,11 @@ bool policy_uses_credential(const struct policy *p, const char *credential)
     return false;
 }
 
+bool policy_closes(const struct policy *p)
+{
+    return p->closes;
+}
+
 const struct policy_limits *policy_limits(const struct policy *p)
 {
     return &p->limits;

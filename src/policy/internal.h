@@ -21,8 +21,9 @@ enum fallback { FALLBACK_DENY, FALLBACK_PUBLIC, FALLBACK_ALLOW };
 struct policy {
     bool shared; /* a named preset: constant */
     enum fallback fallback;
-    bool warns; /* denies nothing: says what it would */
-    bool asks;  /* what nothing allows is the owner's to say */
+    bool warns;  /* denies nothing: says what it would */
+    bool asks;   /* what nothing allows is the owner's to say */
+    bool closes; /* TLS that it refuses ends in the handshake */
     struct rule *rules;
     size_t n_rules;
     struct rule *injections;

@@ -246,6 +246,18 @@ static enum err_code read_mode(struct parser *p, const json_t *json)
     return ERR_OK;
 }
 
+static enum err_code read_refusal(struct parser *p, const json_t *json)
+{
+    const char *text = json_string_value(json);
+
+    at(p, "refusal");
+    if (!text || (strcmp(text, "explain") != 0 && strcmp(text, "close") != 0))
+        return bad(p, "found \"%.40s\", allowed are \"explain\" and \"close\"",
+                   text ? text : "(no string)");
+    p->policy->closes = strcmp(text, "close") == 0;
+    return ERR_OK;
+}
+
 /* "ADDRESS" or "ADDRESS:PORT", IPv6 with a port in brackets. 0 or -EINVAL. */
 static int read_place(const char *text, struct policy_reroute *out)
 {
@@ -370,9 +382,9 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
     static const struct {
         const char *name;
         enum err_code (*read)(struct parser *p, const json_t *json);
-    } fields[] = {{"default", read_default}, {"mode", read_mode},     {"presets", read_presets},
-                  {"rules", read_rules},     {"inject", read_inject}, {"limits", read_limits},
-                  {"reroute", read_reroutes}};
+    } fields[] = {{"default", read_default},  {"mode", read_mode},      {"presets", read_presets},
+                  {"rules", read_rules},      {"inject", read_inject},  {"limits", read_limits},
+                  {"reroute", read_reroutes}, {"refusal", read_refusal}};
     const char *key;
     json_t *value;
 
@@ -387,7 +399,8 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
         code = i < ARRAY_SIZE(fields) ? fields[i].read(p, value)
                                       : bad(p,
                                             "no such key: \"%.40s\"; there are default, mode, "
-                                            "presets, rules, inject, limits, reroute",
+                                            "presets, rules, inject, limits, reroute, "
+                                            "refusal",
                                             key);
         if (code != ERR_OK)
             return code;

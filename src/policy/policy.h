@@ -7,6 +7,7 @@
  *
  *   {"default": "deny" | "public" | "allow",
  *    "mode": "enforce" | "warn" | "ask",
+ *    "refusal": "explain" | "close",
  *    "presets": ["package-registries"],
  *    "rules": [{"name": "api", "action": "allow" | "deny",
  *               "domains": ["api.example.com", "*.example.org"], "addresses": ["203.0.113.0/24"],
@@ -38,6 +39,8 @@
  * "mode": "ask": what nothing allows (the default denies it, and no rule does) is denied and marked (struct
  * policy_verdict.asks): cay-egress may ask the owner. What else denies it takes the mark away (policy_both), and the
  * caller takes it from a ceiling's word.
+ *
+ * "refusal" says nothing about what is allowed: how a TLS connection is told no (policy_closes).
  *
  * "inject" puts credentials on requests that are allowed anyway; it allows nothing. Of those that match
  * a request one is used: exact names come before suffixes, longer suffixes before shorter ones, then
@@ -174,6 +177,10 @@ struct policy_reroute {
 const struct policy_reroute *policy_reroute(const struct policy *p, const char *name);
 
 const struct policy_limits *policy_limits(const struct policy *p);
+
+/* "refusal": "close": a refused TLS connection ends with an alert in its handshake, so that the program fails. Otherwise
+ * the handshake is finished and an HTTP answer gives the reason. */
+bool policy_closes(const struct policy *p);
 
 /* One sentence for people: what was refused or allowed, by which rule, which rule almost allowed it, and what
  * is allowed instead. name NULL: by address; a is NULL where it is not known. Printable ASCII, nothing of it

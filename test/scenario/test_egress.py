@@ -43,7 +43,16 @@ def test_without_internet(box):
     r = one.run("curl -sS --max-time 20 -w '%{http_code}' http://web.example.com/")
     assert r.out.endswith("403") and "deny" in r.out, r.out
     assert one.run(f"curl -sS --max-time 20 http://{internet.OTHER}:8080/ -o /dev/null -w '%{{http_code}}'").out in ("403", "000")
-    assert "egress_denied" in one.run("curl -sS --max-time 20 https://web.example.com/").out  # under the sandbox's own authority
+    r = one.run("curl -sS --max-time 20 https://web.example.com/")  # as upstream: the program fails
+    assert r.exit_code == 35 and not r.out, (r.exit_code, r.out)
+    assert "web.example.com:443" in one.run("cay-denials").out
+
+
+def test_over_tls_where_names_are_allowed_the_refusal_says_which(box):
+    """The control of the one above: under the sandbox's own authority."""
+    one = box(network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example.com"]})
+    r = one.run("curl -sS --max-time 20 https://other.example.net/")
+    assert "egress_denied" in r.out and "web.example.com" in r.out, r.out
 
 
 def test_allow_beats_deny_and_updates_are_live(stack, box):

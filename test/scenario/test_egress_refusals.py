@@ -155,6 +155,19 @@ def test_a_client_that_does_not_trust_sees_its_own_error(world, box):
     assert [d["rule"] for d in world.denials(box)] == ["deny"]
 
 
+def test_a_policy_may_close_instead(world, box):
+    s = world.sandbox({"rules": ALLOWED, "refusal": "close"}, credentials=[])
+    try:
+        refused = s.curl("--cacert", box.ca, "https://other.example.net/")
+        assert refused.returncode == 35 and not refused.stdout, refused.stdout + refused.stderr
+        assert [d["rule"] for d in world.denials(s)] == ["deny"]
+        assert trusting(box, "https://other.example.net/").returncode == 0  # the control
+        unreached = s.curl("--cacert", box.ca, "-w", "%{http_code}", "https://web.example.com:9/")
+        assert unreached.stdout.endswith("502"), unreached.stdout + unreached.stderr  # no refusal
+    finally:
+        world.end(s)
+
+
 def test_clients_without_http_get_the_alert(world, box):
     r = box.run("openssl", "s_client", "-connect", "other.example.net:443", "-servername", "other.example.net",
                 "-alpn", "imap", stdin=subprocess.DEVNULL)

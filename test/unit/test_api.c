@@ -175,10 +175,10 @@ static void test_network_as_policy(void **state)
         const char *policy;
     } cases[] = {
         {"null", true, "{\"default\":\"public\",\"rules\":[]}"},
-        {"null", false, "{\"default\":\"deny\",\"rules\":[]}"},
+        {"null", false, "{\"default\":\"deny\",\"rules\":[],\"refusal\":\"close\"}"},
         {"{\"denyOut\":[\"8.8.8.8\",\"10.1.2.3/8\"]}", true,
          "{\"default\":\"public\",\"rules\":[{\"name\":\"denyOut\",\"action\":\"deny\","
-         "\"addresses\":[\"8.8.8.8\",\"10.0.0.0/8\"]}]}"},
+         "\"addresses\":[\"8.8.8.8\",\"10.0.0.0/8\"]}],\"refusal\":\"close\"}"},
         {"{\"denyOut\":[\"0.0.0.0/0\"],\"allowOut\":[\"1.1.1.1\",\"*.a.example\",\"b.example\"]}",
          true,
          "{\"default\":\"deny\",\"rules\":[{\"name\":\"allowOut\",\"action\":\"allow\",\"domains\":"
@@ -189,7 +189,11 @@ static void test_network_as_policy(void **state)
          "{\"default\":\"deny\",\"rules\":[{\"name\":\"allowOut\",\"action\":\"allow\","
          "\"addresses\":"
          "[\"2001:db8:1::/48\"]},{\"name\":\"denyOut\",\"action\":\"deny\",\"addresses\":"
-         "[\"2001:db8::/32\"]}]}"},
+         "[\"2001:db8::/32\"]}],\"refusal\":\"close\"}"},
+        {"{\"denyOut\":[\"0.0.0.0/0\"],\"allowOut\":[\"1.1.1.1\"]}", true,
+         "{\"default\":\"deny\",\"rules\":[{\"name\":\"allowOut\",\"action\":\"allow\","
+         "\"addresses\":"
+         "[\"1.1.1.1\"]}],\"refusal\":\"close\"}"},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -757,6 +757,33 @@ static void test_plain_ranges(void **state)
         policy_range_plain("aaaa:aaaa:aaaa:aaaa:aaaa:aaaa:aaaa:aaaa/000000000000000001", plain));
 }
 
+static void test_how_it_refuses(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is_good, closes;
+    } cases[] = {{"{}", true, false},
+                 {"{\"refusal\": \"explain\"}", true, false},
+                 {"{\"refusal\": \"close\"}", true, true},
+                 {"{\"refusal\": \"reset\"}", false, false},
+                 {"{\"refusal\": true}", false, false}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        json_t *json = json_loads(cases[i].text, 0, NULL);
+        struct policy *p = NULL;
+        struct err e = {.code = ERR_OK};
+
+        assert_int_equal(policy_new(json, &p, &e) == ERR_OK, cases[i].is_good);
+        json_decref(json);
+        if (p)
+            assert_int_equal(policy_closes(p), cases[i].closes);
+        else
+            assert_non_null(strstr(e.text, "refusal: "));
+        policy_free(p);
+    }
+    assert_false(policy_closes(policy_preset("deny")));
+}
+
 /* Marked is what nothing allows, and nothing else; another policy's no takes the mark away. */
 static void test_a_policy_that_asks(void **state)
 {
@@ -882,6 +909,7 @@ int main(void)
         cmocka_unit_test(test_explain),
         cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_a_policy_that_only_warns),
+        cmocka_unit_test(test_how_it_refuses),
         cmocka_unit_test(test_a_policy_that_asks),
         cmocka_unit_test(test_matches),
         cmocka_unit_test(test_names),
