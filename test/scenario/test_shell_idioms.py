@@ -92,6 +92,39 @@ SAME = {
     "a function's return": "f() { return 9; }; f",
     "source": "echo 'return 4' >/tmp/cay-idiom; . /tmp/cay-idiom; x=$?; rm /tmp/cay-idiom; exit $x",
     "ulimit": "ulimit -c 0; ulimit -c",
+    "set -euo pipefail": "set -euo pipefail; echo a | grep b | cat; echo never",
+    "pipefail with tee": "set -o pipefail; (echo a; exit 3) | tee /dev/null; echo $?",
+    "trap EXIT kills its children": "trap 'kill $(jobs -p); wait 2>/dev/null; echo ended' EXIT; sleep 100 & sleep 100 & sleep 0.2; exit 4",
+    "trap INT and TERM EXIT": "trap 'echo one' EXIT; trap 'exit 143' TERM; kill -TERM $$; sleep 5",
+    "trap in a subshell": "(trap 'echo sub' EXIT; exit 2); echo $?",
+    "wait -n of several": "sleep 5 & p=$!; (sleep 0.1; exit 3) & wait -n; echo $?; kill $p; wait $p; echo $?",
+    "wait for all": "(exit 1) & a=$!; (exit 2) & b=$!; wait $a; x=$?; wait $b; echo $x $?",
+    "wait of what is not a child": "wait 1; echo $?",
+    "script": "script -qec 'tty >/dev/null && echo terminal; exit 3' /dev/null </dev/null; echo $?",
+    "script without -e": "script -qc 'exit 3' /dev/null </dev/null >/dev/null; echo $?",
+    "stdbuf": "stdbuf -oL sh -c 'echo line; exit 3'; echo $?",
+    "stdbuf in a pipeline": "(echo a; echo b) | stdbuf -o0 tr a-z A-Z | cat",
+    "tee >( ... )": "echo x | tee >(tr x y >/tmp/cay-idiom-tee) >/dev/null; sleep 0.2; cat /tmp/cay-idiom-tee; rm /tmp/cay-idiom-tee",
+    "two of tee's": "seq 3 | tee >(wc -l >&2) >(sort -r >&2) >/dev/null | cat; sleep 0.2",
+    "exec >file 2>&1": "exec >/tmp/cay-idiom-log 2>&1; echo out; echo err >&2; cat /tmp/cay-idiom-log >/proc/self/fd/1; "
+                       "no-such-program-here; rm /tmp/cay-idiom-log; exit 5",
+    "exec > >(tee)": "exec > >(cat) 2>&1; echo out; echo err >&2; exec >&-; sleep 0.2; exit 6",
+    "descriptors saved and restored": "exec 3>&1 >/dev/null; echo hidden; exec >&3 3>&-; echo shown",
+    "bash -lc": "bash -lc 'shopt -q login_shell && echo login; exit 3'",
+    "bash -c with arguments": "bash -c 'echo $0 $@; exit $#' name a b",
+    "sh -s": "echo 'echo $1; exit 7' | sh -s word",
+    "bash <( ... )": "bash <(echo 'echo from; exit 8')",
+    "eval": "eval 'echo a; (exit 3)'; echo $?",
+    "env -i bash -c": "env -i A=b bash --norc -c 'echo $A ${HOME-none}; exit 4'",
+    "env -S": "env -S 'A=b sh -c' 'echo $A; exit 2'",
+    "timeout of a group": "timeout 0.2 sh -c 'sleep 100 & wait'; echo $?",
+    "timeout -s INT": "timeout -s INT 0.1 sleep 10; echo $?",
+    "find -exec": "find /etc/hostname -exec sh -c 'exit 3' \\;; echo $?",
+    "mapfile": "mapfile -t a < <(printf 'x\\ny\\n'); echo ${#a[@]} ${a[1]}",
+    "read with a timeout": "sleep 5 | (read -t 0.1 x; echo $(( $? > 128 ))); true",
+    "a fifo": "d=$(mktemp -d); mkfifo $d/p; echo word >$d/p & cat $d/p; rm -r $d; wait; echo $?",
+    "lock of a descriptor": "exec 9>/tmp/cay-idiom-lock; flock -n 9; echo $?; (flock -n 9; echo $?); rm /tmp/cay-idiom-lock",
+    "printf to a closed pipe": "set -o pipefail; seq 100000 | head -n 1; echo $?",
     "script of many lines": "for i in 1 2 3; do\n  echo $i\ndone\nexit 13",
 }
 
@@ -105,10 +138,10 @@ def on_host(script):
     with tempfile.TemporaryDirectory() as home:
         os.chmod(home, 0o755)
         done = subprocess.run(["/bin/bash", "--norc", "-c", script], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=HOST_SECONDS, cwd=home, umask=0o022, env={"PATH": os.defpath + ":/usr/sbin:/sbin", "HOME": home},
+                              timeout=HOST_SECONDS, cwd=home, umask=0o022, env={"PATH": os.defpath + ":/usr/sbin:/sbin", "HOME": home},
                               preexec_fn=group_without_leader)
     code = done.returncode
-    return (code if code >= 0 else f"signal {-code}", shown(done.stdout), shown(done.stderr))
+    return (code if code >= 0 else f"signal {-code}", shown(done.stdout.decode()), shown(done.stderr.decode()))
 
 
 def group_without_leader():
@@ -144,6 +177,30 @@ def test_the_same_as_on_the_host(sandbox, name):
     assert inside(sandbox, SAME[name]) == on_host(SAME[name])
 
 
+# The host's own users are none of a test's: what is expected is written down, as Debian's sudo and su do it.
+AS_OTHERS = {
+    "sudo -u": ("user", "sudo -u root sh -c 'id -un; exit 3'", 3, "root\n"),
+    "sudo -n": ("user", "sudo -n true; echo $?", 0, "0\n"),
+    "sudo in a pipeline": ("user", "echo word | sudo tee /root/idiom >/dev/null; sudo cat /root/idiom", 0, "word\n"),
+    "sudo -u of root": ("root", "sudo -u user sh -c 'id -un; exit 4'", 4, "user\n"),
+    "sudo -E": ("user", "A=b sudo -E sh -c 'echo $A'", 0, "b\n"),
+    "sudo -i": ("user", "sudo -i sh -c 'pwd; exit 5'", 5, "/root\n"),
+    "sudo keeps a signal's status": ("user", "sudo sh -c 'kill -TERM $$'; echo $?", 0, "143\n"),
+    "su -c": ("root", "su user -c 'id -un; exit 6'", 6, "user\n"),
+    "su - -c": ("root", "su - user -c 'id -un; pwd; exit 7'", 7, "user\n/home/user\n"),
+    "su - -c with a background child": ("root", "su - user -c 'sleep 0.1 & wait; echo over'", 0, "over\n"),
+    "runuser": ("root", "runuser -u user -- sh -c 'id -un; exit 8'", 8, "user\n"),
+    "setpriv": ("root", "setpriv --reuid=1000 --regid=1000 --clear-groups sh -c 'id -u; exit 9'", 9, "1000\n"),
+}
+
+
+@pytest.mark.parametrize("name", AS_OTHERS)
+def test_as_another_user(sandbox, name):
+    user, script, code, out = AS_OTHERS[name]
+    done = sandbox.run("/bin/bash", args=["-c", script], user=user)
+    assert (done.exit_code, done.out) == (code, out), done.stderr.decode()
+
+
 # -- what a killed command leaves ---------------------------------------------------------------------
 
 DAEMON = """python3 -c '
@@ -164,6 +221,19 @@ KILLED = {
     "daemon without environment": f"env -i PATH=$PATH {DAEMON}; sleep 1000",
     "orphan of a subshell": "(setsid sleep 7777 &) ; sleep 1000",
     "sudo": "sudo sleep 7777 & sleep 1000",
+    "pipefail": "set -o pipefail; sleep 7777 | cat | cat",
+    "trap EXIT with a child": "trap 'sleep 1000' EXIT TERM; sleep 7777 & wait",
+    "wait -n": "sleep 7777 & wait -n",
+    "script": "script -qc 'sleep 7777' /dev/null </dev/null",
+    "stdbuf": "stdbuf -oL sleep 7777",
+    "output substitution": "exec > >(exec sleep 7777); sleep 1000",
+    "tee": "sleep 1000 | tee >(exec sleep 7777) >/dev/null",
+    "bash -lc": "bash -lc 'sleep 7777 & wait'",
+    "env -i": "env -i setsid sleep 7777 & sleep 1000",
+    "exec >file": "exec >/tmp/cay-idiom-out 2>&1; sleep 7777 & sleep 1000",
+    "coproc": "coproc sleep 7777; sleep 1000",
+    "timeout": "timeout 1000 sleep 7777",
+    "xargs -P": "echo 7777 | xargs -P 4 -n 1 sleep",
     "deaf to TERM": "trap '' TERM HUP; sleep 7777 & wait",
     "stopped": "sleep 7777 & sleep 0.3; kill -STOP $!; sleep 1000",
     "many": "for i in $(seq 40); do setsid sleep 7777 & done; sleep 1000",
