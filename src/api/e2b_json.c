@@ -77,6 +77,8 @@ json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
     json_object_set_new(out, "envdVersion", json_string(API_ENVD_VERSION));
     json_object_set_new(out, "metadata", s->metadata ? json_deep_copy(s->metadata) : json_object());
     json_object_set_new(out, "volumeMounts", json_array());
+    if (s->name[0]) /* not E2B's: Daytona's clients give names */
+        json_object_set_new(out, "name", json_string(s->name));
     return out;
 }
 

@@ -47,6 +47,8 @@ static void creation_free(void *state)
     free(c);
 }
 
+#define TIMEOUT_OVER "\"timeout\" cannot be greater than "
+
 static enum err_code read_timeout(const json_t *body, int64_t initial_ms, int64_t *out_ms,
                                   struct err *e)
 {
@@ -68,11 +70,15 @@ static enum err_code read_timeout(const json_t *body, int64_t initial_ms, int64_
 static enum err_code check_max(struct api_call *call, int64_t ttl_ms, struct err *e)
 {
     uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
+    unsigned long long s = max_ms / 1000, h = s / 3600, m = s / 60;
 
-    if (max_ms && (uint64_t)ttl_ms > max_ms)
-        return err_set(e, ERR_INVALID, "\"timeout\" cannot be greater than %llu seconds",
-                       (unsigned long long)(max_ms / 1000));
-    return ERR_OK;
+    if (!max_ms || (uint64_t)ttl_ms <= max_ms)
+        return ERR_OK;
+    if (s == h * 3600)
+        return err_set(e, ERR_INVALID, TIMEOUT_OVER "%llu seconds (%lluh)", s, h);
+    if (s == m * 60)
+        return err_set(e, ERR_INVALID, TIMEOUT_OVER "%llu seconds (%llum)", s, m);
+    return err_set(e, ERR_INVALID, TIMEOUT_OVER "%llu seconds", s);
 }
 
 static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *r, struct err *e)
@@ -207,13 +213,16 @@ static enum err_code read_creation(struct api_call *call, enum creation_kind kin
 {
     const json_t *body = call->body;
     const bool v2 = kind != CREATE_V1;
+    static const int64_t initial_ms[] = {[CREATE_V1] = E2B_TIMEOUT_V1_MS,
+                                         [CREATE_V2] = E2B_TIMEOUT_V2_MS,
+                                         [CREATE_CAY] = 0 /* [sandbox] default_ttl */};
     enum err_code rc;
 
     c->r.tenant = call->tenant;
     c->r.secure = v2;
     if ((rc = json_get_str(body, "templateID", NULL, JSON_REQUIRED, CORE_NAME_SIZE - 1,
                            &c->r.template_name, e)) ||
-        (rc = read_timeout(body, v2 ? E2B_TIMEOUT_V2_MS : E2B_TIMEOUT_V1_MS, &c->r.ttl_ms, e)) ||
+        (rc = read_timeout(body, initial_ms[kind], &c->r.ttl_ms, e)) ||
         (rc = check_max(call, c->r.ttl_ms, e)) ||
         (rc = api_read_maps(body, "metadata", "envVars", &c->r, e)) ||
         (rc = read_lifecycle(body, &c->r, e)) || (rc = refuse_missing(body, e)))

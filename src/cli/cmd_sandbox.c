@@ -67,6 +67,16 @@ static void say_note(const struct cli *c, struct api *a, const char *id)
     json_decref(detail);
 }
 
+/* The server speaks of the field that the option was sent as. That error has no hint, so none is lost. */
+static void name_option(const struct cli *c, struct err *e)
+{
+    static const char field[] = "\"timeout\"";
+    struct err said = *e;
+
+    if (cli_value(c, "ttl") && strncmp(said.text, field, strlen(field)) == 0)
+        err_set(e, said.code, "--ttl=%.32s:%s", cli_value(c, "ttl"), said.text + strlen(field));
+}
+
 static enum err_code create(const struct cli *c, struct api *a, const char *template_name,
                             json_t **out, struct err *e)
 {
@@ -75,6 +85,8 @@ static enum err_code create(const struct cli *c, struct api *a, const char *temp
 
     if (code == ERR_OK)
         code = api_call(a, "POST", "/cay/v1/sandboxes", body, out, e);
+    if (code != ERR_OK)
+        name_option(c, e);
     json_decref(body);
     return code;
 }
@@ -173,10 +185,24 @@ static void time_cell(struct table *t, const char *rfc3339, bool left)
     table_cell(t, "%s", text);
 }
 
+static bool any_has_name(const json_t *all)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach (all, i, item)
+        if (cli_text(item, "name")[0])
+            return true;
+    return false;
+}
+
+/* Names are Daytona's: the column is there when one has a name. */
 static void print_list(const json_t *all)
 {
-    static const char *const heads[] = {"SANDBOX", "TEMPLATE", "STATE", "AGE", "LEFT", "METADATA"};
-    struct table *t = table_new(heads, ARRAY_SIZE(heads));
+    static const char *const heads[] = {"SANDBOX", "TEMPLATE", "STATE", "AGE",
+                                        "LEFT",    "METADATA", "NAME"};
+    bool names = any_has_name(all);
+    struct table *t = table_new(heads, ARRAY_SIZE(heads) - (names ? 0 : 1));
     json_t *item;
     size_t i;
 
@@ -192,6 +218,8 @@ static void print_list(const json_t *all)
         time_cell(t, cli_text(item, "startedAt"), false);
         time_cell(t, cli_text(item, "endAt"), true);
         metadata_cell(t, json_object_get(item, "metadata"));
+        if (names)
+            table_cell(t, "%s", cli_text(item, "name"));
     }
     table_print(t, stdout);
     table_free(t);

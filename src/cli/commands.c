@@ -18,9 +18,12 @@
         }                        \
     }
 
-#define OPTION_TTL                                                                                \
-    {                                                                                             \
-        0, "ttl", "TIME", "How long the sandbox lives: 30s, 5m, 2h. Default: the server's.", NULL \
+#define OPTION_TTL                                                        \
+    {                                                                     \
+        0, "ttl", "TIME",                                                 \
+            "How long the sandbox lives: 30s, 5m, 2h. At most [sandbox] " \
+            "max_ttl (24h); default: [sandbox] default_ttl (5m).",        \
+            NULL                                                          \
     }
 #define OPTION_ENV                                                                            \
     {                                                                                         \

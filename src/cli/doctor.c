@@ -73,6 +73,12 @@ static void check_userns(struct doctor_result *r)
 
     if (e == 0)
         say(r, DOCTOR_OK, "user, network, pid, mount, ipc, uts and cgroup namespaces work");
+    else if (e == EPERM)
+        say(r, DOCTOR_MISSING,
+            "namespaces cannot be made (%s): the kernel makes none in a chroot (enter the tree "
+            "with "
+            "pivot_root, as systemd-nspawn does), and containers may forbid them",
+            strerror(e));
     else
         say(r, DOCTOR_MISSING,
             "namespaces cannot be made (%s): look at /proc/sys/user/max_*_namespaces and at what "

@@ -62,10 +62,27 @@ def test_create_ls_kill(cay):
     assert cay("exec", sandbox[:8], "sh", "-c", "echo $A").stdout == "b\n"
     listed = [s for s in json.loads(cay("ls", "--json").stdout) if s["sandboxID"] == sandbox]
     assert listed[0]["metadata"] == {"job": "17"}
-    assert "job=17" in cay("ls").stdout
+    assert "job=17" in cay("ls").stdout and "NAME" not in cay("ls").stdout
     assert cay("kill", sandbox).stdout.strip() == sandbox
     assert cay("kill", sandbox).returncode == 1
     assert sandbox not in cay("ls", "-q").stdout
+
+
+def test_ls_shows_the_name_that_daytonas_clients_gave(cay):
+    env = json.loads(cay("env", "--json", "--urls").stdout)
+    asked = urllib.request.Request(env["E2B_API_URL"] + "/api/sandbox", method="POST", data=json.dumps(
+        {"snapshot": "host", "name": "my-box"}).encode(), headers={
+            "Authorization": "Bearer " + env["E2B_API_KEY"], "Content-Type": "application/json"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        sandbox = json.load(answer)["id"]
+    head, line = [text.split() for text in cay("ls").stdout.splitlines()][:2]
+    assert head[-1] == "NAME" and line[0] == sandbox and line[-1] == "my-box"
+    cay("kill", sandbox)
+
+
+def test_a_time_over_the_maximum_is_told_as_the_option_says_it(cay):
+    refused = cay("create", "host", "--ttl=26h")
+    assert refused.returncode != 0 and "--ttl=26h: cannot be greater than 86400 seconds (24h)" in refused.stderr
 
 
 def test_base_before_it_is_built_is_host_and_says_so(cay):

@@ -170,6 +170,8 @@ def test_names_resources_and_ends_when_idle(stack, own, daytona):
     assert (one.dto["name"], one.dto["cpu"], one.dto["disk"]) == ("my-box", 1, 1)
     assert one.dto["autoStopInterval"] == 30
     assert daytona.call("GET", "/sandbox/my-box").json["id"] == one.id
+    listed = {s["sandboxID"]: s for s in stack.cay.call("GET", "/v2/sandboxes").json}
+    assert listed[one.id]["name"] == "my-box"
     again = daytona.call("POST", "/sandbox", {"snapshot": "host", "name": "my-box"})
     assert again.status == 409 and "my-box" in again.json["message"]
     others = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "others", "label": "test"}).json["key"]
@@ -178,6 +180,7 @@ def test_names_resources_and_ends_when_idle(stack, own, daytona):
     for bad in ("-1", "x", "9999999", "1.5"):
         daytona.refused(400, "POST", f"/sandbox/my-box/autostop/{bad}")
     plain = own()
+    assert "name" not in stack.cay.call("GET", f"/sandboxes/{plain.id}").json
     assert plain.dto["name"] == plain.id and plain.dto["autoStopInterval"] == 15
     assert own(ttlMinutes=5).dto["autoStopInterval"] == 0
 
