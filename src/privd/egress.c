@@ -119,7 +119,7 @@ void egress_close_room(struct privd *p, struct room *r)
 
 static bool is_somebodys(const struct slot *s)
 {
-    return s->pidfd >= 0 && (s->state == SLOT_RUNNING || s->state == SLOT_STARTING) && s->id[0];
+    return s->pidfd >= 0 && (permit_lives(s->state) || s->state == SLOT_STARTING) && s->id[0];
 }
 
 /* Those that an earlier cay-egress had are made anew: its copies went with it. One that is the same as before an

@@ -195,6 +195,7 @@ static void clean_up(struct slot *s)
     room_forget_slot(s);
     egress_close(p, s);
     slots_enter(p, s, SLOT_ENDING);
+    freeze_forget(s);
     answer_killer(s, 0);
     put_ended(s);
 }
@@ -233,7 +234,7 @@ static void on_pid(void *arg, uint32_t events)
 
     if (s->driver->reap(&sb, &how) == -EAGAIN)
         return;
-    if (s->state == SLOT_RUNNING) {
+    if (permit_lives(s->state)) {
         p->n_sandboxes--;
         tell_ended(s, &how);
     } else if (s->state == SLOT_READY) {
@@ -280,6 +281,7 @@ static void kill_it(struct slot *s)
 
     slots_enter(p, s, SLOT_KILLING);
     loop_disarm(&p->loop, &s->timer);
+    freeze_forget(s);
     loop_remove(&p->loop, &s->boot_source);
     pace_ask(&p->pace, &s->kill,
              s->pidfd < 0 ? 0 : s->driver->kill_cost(&s->kind.limits, s->n_rooms), kill_now, s);
@@ -298,7 +300,7 @@ void end_asked(struct privd *p, struct slot *s, const struct reply_to *to)
         return;
     }
     s->killer = *to;
-    if (s->state == SLOT_RUNNING) {
+    if (permit_lives(s->state)) {
         p->n_sandboxes--;
         kill_it(s);
     }
@@ -310,7 +312,7 @@ void end_force(struct privd *p, struct slot *s)
 
     if (s->state == SLOT_KILLING || s->state == SLOT_ENDING || s->state == SLOT_EMPTY)
         return;
-    if (s->state == SLOT_RUNNING)
+    if (permit_lives(s->state))
         p->n_sandboxes--;
     if (s->task.pid > 0) {
         loop_remove(&p->loop, &s->task_source);

@@ -18,6 +18,7 @@ static int send_item(struct privd *p, const struct slot *s)
     m.u.item.level = s->kind.level;
     m.u.item.started_real_ms = s->started_real_ms;
     m.u.item.limits = s->kind.limits;
+    m.u.item.frozen = s->state == SLOT_FROZEN;
     return privsep_server_send(p->server, p->listing.reply_to.peer, &m, NULL, 0);
 }
 
@@ -30,7 +31,7 @@ static void send_slice(void *arg)
     int items = 0;
 
     for (; l->next < end && items < SLICE_ITEMS && l->reply_to.seq != 0; l->next++)
-        if (p->slots[l->next].state == SLOT_RUNNING) {
+        if (permit_lives(p->slots[l->next].state)) {
             if (send_item(p, &p->slots[l->next]) < 0)
                 return; /* the peer is gone: list_forget was called, or its successor asks anew */
             items++;

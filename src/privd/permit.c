@@ -14,9 +14,9 @@
  * author has been here. */
 #define ALLOW 1
 
-_Static_assert(SLOT_STATE_COUNT == 7,
+_Static_assert(SLOT_STATE_COUNT == 9,
                "a new state: decide what each request in ops and each transition does in it");
-_Static_assert(PRIVSEP_REQUEST_COUNT == 12, "a new request: give it a row in ops");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 14, "a new request: give it a row in ops");
 
 /* [a-z0-9]{1,31}, then only NULs: it becomes a host name. */
 static bool is_id(const char id[static PRIVSEP_ID_SIZE])
@@ -99,18 +99,25 @@ static int check_nothing(const struct privsep_msg *m, const struct permit_bounds
 /* -- the table of requests --------------------------------------------------------------------- */
 
 /* Rows of answers by state. A sandbox that has ended is stale for good: its generation never comes
- * back. */
-#define WHILE_IT_RUNS                                                               \
-    {                                                                               \
-        [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE,    \
-        [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = -ESTALE, \
-        [SLOT_ENDING] = -ESTALE                                                     \
+ * back. What lives is asked of while it runs only (WHILE_IT_RUNS), also where none of its processes does
+ * (WHILE_IT_LIVES), or until nothing of it is left. */
+#define GONE_OR_NOT_YET                                                      \
+    [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE, \
+    [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW
+#define WHILE_IT_RUNS                                                       \
+    {                                                                       \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE, \
+                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = -EBUSY   \
     }
-#define UNTIL_IT_IS_GONE                                                          \
-    {                                                                             \
-        [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE,  \
-        [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = ALLOW, \
-        [SLOT_ENDING] = ALLOW                                                     \
+#define WHILE_IT_LIVES                                                      \
+    {                                                                       \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE, \
+                         [SLOT_FREEZING] = ALLOW, [SLOT_FROZEN] = ALLOW     \
+    }
+#define UNTIL_IT_IS_GONE                                                                         \
+    {                                                                                            \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW, [SLOT_FREEZING] = ALLOW, \
+                         [SLOT_FROZEN] = ALLOW                                                   \
     }
 
 struct op {
@@ -126,13 +133,15 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_CREATE] = {.fields = check_create},
     [PRIVSEP_KILL] = {true, check_nothing, UNTIL_IT_IS_GONE},
     [PRIVSEP_CONNECT] = {true, check_connect, WHILE_IT_RUNS},
-    [PRIVSEP_STAT] = {true, check_nothing, WHILE_IT_RUNS},
+    [PRIVSEP_STAT] = {true, check_nothing, WHILE_IT_LIVES},
     [PRIVSEP_LIST] = {.fields = check_nothing},
     [PRIVSEP_TEMPLATES] = {.fields = check_nothing},
     [PRIVSEP_JOB] = {.fields = check_job},
     [PRIVSEP_CAPACITY] = {.fields = check_nothing},
     [PRIVSEP_ROOM] = {true, check_room, WHILE_IT_RUNS},
-    [PRIVSEP_ROOM_END] = {true, check_room_end, WHILE_IT_RUNS},
+    [PRIVSEP_ROOM_END] = {true, check_room_end, WHILE_IT_LIVES},
+    [PRIVSEP_FREEZE] = {true, check_nothing, WHILE_IT_RUNS},
+    [PRIVSEP_THAW] = {true, check_nothing, WHILE_IT_LIVES},
 };
 
 bool permit_needs_sandbox(uint16_t op)
@@ -171,21 +180,31 @@ int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b)
 
 /* -- the life of a slot ------------------------------------------------------------------------ */
 
-/* What ends before it runs is killed first where it has processes. EMPTY to RUNNING is a recovery: the
- * sandbox was started by an earlier cay-privd. READY to MAKING: a pooled slot is prepared further, up
- * to a waiting cay-init. */
+/* What ends before it runs is killed first where it has processes. EMPTY to RUNNING or FROZEN is a
+ * recovery: the sandbox was started by an earlier cay-privd. READY to MAKING: a pooled slot is prepared
+ * further, up to a waiting cay-init. A frozen one whose PID 1 has ended by itself is cleaned up like any. */
 static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
-    [SLOT_EMPTY] = {[SLOT_MAKING] = ALLOW, [SLOT_RUNNING] = ALLOW},
+    [SLOT_EMPTY] = {[SLOT_MAKING] = ALLOW, [SLOT_RUNNING] = ALLOW, [SLOT_FROZEN] = ALLOW},
     [SLOT_MAKING] = {[SLOT_READY] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
     [SLOT_READY] = {[SLOT_MAKING] = ALLOW,
                     [SLOT_STARTING] = ALLOW,
                     [SLOT_KILLING] = ALLOW,
                     [SLOT_ENDING] = ALLOW},
     [SLOT_STARTING] = {[SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
-    [SLOT_RUNNING] = {[SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
+    [SLOT_RUNNING] = {[SLOT_FREEZING] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
+    [SLOT_FREEZING] = {[SLOT_RUNNING] = ALLOW,
+                       [SLOT_FROZEN] = ALLOW,
+                       [SLOT_KILLING] = ALLOW,
+                       [SLOT_ENDING] = ALLOW},
+    [SLOT_FROZEN] = {[SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
     [SLOT_KILLING] = {[SLOT_ENDING] = ALLOW},
     [SLOT_ENDING] = {[SLOT_EMPTY] = ALLOW},
 };
+
+bool permit_lives(enum slot_state state)
+{
+    return state == SLOT_RUNNING || state == SLOT_FREEZING || state == SLOT_FROZEN;
+}
 
 bool permit_transition(enum slot_state from, enum slot_state to)
 {

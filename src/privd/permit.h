@@ -12,6 +12,9 @@ enum slot_state {
     SLOT_RUNNING,
     SLOT_KILLING, /* killed, its PID 1 has not ended yet */
     SLOT_ENDING,  /* a task removes what is left */
+    /* Their numbers stand in records, so that new ones come last. */
+    SLOT_FREEZING, /* it runs, and its processes are being stopped */
+    SLOT_FROZEN,   /* it lives, and no process of it runs */
     SLOT_STATE_COUNT
 };
 
@@ -33,6 +36,9 @@ int permit_state(const struct privsep_msg *m, enum slot_state state, uint32_t ge
 
 /* Whether the operation names a sandbox at all. */
 bool permit_needs_sandbox(uint16_t op);
+
+/* Whether there is a sandbox in it that was answered and has not ended. */
+bool permit_lives(enum slot_state state);
 
 /* Whether a slot may go from one state to the other. */
 bool permit_transition(enum slot_state from, enum slot_state to);

@@ -3,7 +3,7 @@
  *
  * Who does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a slot; end.c
  * ends it and cleans up, for every reason there is, as fast as pace.c lets it; recover.c does the same for what an earlier privd
- * left; room.c makes and ends networks for single commands; jobs.c runs cay-job; template.c says which templates are there; request.c checks and
+ * left; freeze.c stops and lets go on; room.c makes and ends networks for single commands; jobs.c runs cay-job; template.c says which templates are there; request.c checks and
  * distributes what the peer asks. All of it runs on one loop, nothing blocks: what takes longer than
  * 100 µs runs in a task (a child, runtime/task.h) or a job. */
 
@@ -45,7 +45,7 @@ struct slot {
     struct runtime_slot pooled; /* descriptors of its namespaces until cay-init runs in it */
     struct task task;           /* the one that works on it now */
     struct loop_source task_source;
-    struct loop_timer timer; /* deadline of STARTING, retry of ENDING */
+    struct loop_timer timer; /* deadline of STARTING, retry of ENDING, next look while FREEZING */
     uint32_t retries;
 
     pid_t
@@ -62,8 +62,11 @@ struct slot {
     struct create_request *create;       /* owned; SLOT_STARTING, or ENDING after a failed start */
     int failure;                         /* -errno and stage of a failed start */
     uint32_t failure_stage;
-    struct reply_to killer; /* who waits for its end */
-    struct pace_item kill;  /* SLOT_KILLING: its kill waits for its turn */
+    struct reply_to killer;  /* who waits for its end */
+    struct reply_to freezer; /* who waits for FREEZE: SLOT_FREEZING */
+    uint64_t freeze_end_ms;  /* SLOT_FREEZING: when it is given up (clock_mono_ms) */
+    uint32_t freeze_looks;   /* since the kernel was asked; 0: its rooms are being made still */
+    struct pace_item kill;   /* SLOT_KILLING: its kill waits for its turn */
 
     /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */
     char id[PRIVSEP_ID_SIZE]; /* all NUL: nobody's yet */
@@ -124,7 +127,7 @@ struct privd {
 
     struct slot *slots; /* options.slots_max */
     struct slot_list empty, ready, prestarted;
-    uint32_t n_making, n_starting, n_sandboxes; /* the last: SLOT_RUNNING */
+    uint32_t n_making, n_starting, n_sandboxes; /* the last: those that permit_lives */
     uint32_t n_prestarting;                     /* those of n_making in which cay-init is started */
     struct slot_kind kind;                      /* what most creates ask for: what is prestarted */
     bool has_kind;
@@ -263,6 +266,22 @@ const struct runtime_driver *levels_driver(const struct privd *p, uint32_t level
 
 /* Why not, as printable text. */
 void levels_why(const struct privd *p, uint32_t level, char out[static PRIVSEP_WHY_SIZE]);
+
+/* -- freeze.c ---------------------------------------------------------------------------------- */
+
+/* FREEZE: who is answered when every process of it stands still, or goes on again. */
+void freeze_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                  const struct privsep_msg *m);
+
+/* THAW. */
+void freeze_undo_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                       const struct privsep_msg *m);
+
+/* It ends: who waits for FREEZE gets to know. The kernel is told by whoever ends it. */
+void freeze_forget(struct slot *s);
+
+/* The peer is gone: what was not frozen yet goes on. */
+void freeze_forget_all(struct privd *p);
 
 /* -- recover.c --------------------------------------------------------------------------------- */
 

@@ -123,7 +123,7 @@ static int open_recorded(const struct privd *p, const struct record *rec)
     uint64_t start;
     int pidfd, r;
 
-    if (rec->state != SLOT_RUNNING || rec->pid <= 0 || !driver)
+    if (!permit_lives((enum slot_state)rec->state) || rec->pid <= 0 || !driver)
         return -ESRCH;
     r = driver->adopt(p->rt, rec->slot, rec->pid, &pidfd);
     if (r < 0)
@@ -135,6 +135,21 @@ static int open_recorded(const struct privd *p, const struct record *rec)
         return -ESRCH;
     }
     return pidfd;
+}
+
+/* Frozen is what the record says was answered and the kernel says is so. All else goes on: a freeze that was
+ * not answered, a thaw that was begun. */
+static void take_over_frozen(struct privd *p, struct slot *s, const struct record *rec)
+{
+    struct runtime_sandbox sb = slots_sandbox(s);
+
+    if (rec->state == SLOT_FROZEN && s->driver->is_frozen(p->rt, &sb)) {
+        s->state = SLOT_FROZEN;
+        return;
+    }
+    slots_enter(p, s, SLOT_RUNNING);
+    if (s->driver->thaw(p->rt, &sb) < 0 && rec->state != SLOT_RUNNING)
+        log_error("slot %u: its processes cannot be told to go on", s->number);
 }
 
 static bool take_over(struct privd *p, const struct record *rec)
@@ -152,13 +167,13 @@ static bool take_over(struct privd *p, const struct record *rec)
     }
     s->pid = rec->pid;
     s->gen = rec->gen;
-    s->state = SLOT_RUNNING;
     s->kind.template_number = rec->template_number;
     s->kind.level = rec->level;
     s->started_real_ms = rec->started_real_ms;
     s->kind.limits = rec->limits;
     memcpy(s->id, rec->id, sizeof(s->id));
     p->n_sandboxes++;
+    take_over_frozen(p, s, rec);
     /* Who could use its rooms knew the earlier privd only. */
     s->driver->rooms_kill_unfinished(p->rt, rec->slot);
     wait_turn(p, s->driver->kill_cost(NULL, s->driver->rooms_kill(p->rt, rec->slot)));
@@ -176,7 +191,7 @@ static void take_over_all(struct privd *p)
         if (records_read(&p->records, i, &rec) < 0)
             continue;
         p->slots[i].gen = MAX(rec.gen, p->records.first_gen);
-        if (!take_over(p, &rec) && rec.state == SLOT_RUNNING)
+        if (!take_over(p, &rec) && permit_lives((enum slot_state)rec.state))
             log_warn("sandbox %.*s, slot %u: it ended while no privd ran", PRIVSEP_ID_SIZE, rec.id,
                      i);
     }
@@ -187,12 +202,12 @@ static bool is_alive(const struct privd *p, const struct runtime_found *f)
 {
     const struct slot *s = f->slot < p->options.slots_max ? &p->slots[f->slot] : NULL;
 
-    return s && s->state == SLOT_RUNNING && (f->gen == s->gen || !f->has_layer);
+    return s && permit_lives(s->state) && (f->gen == s->gen || !f->has_layer);
 }
 
 static bool is_running(const struct privd *p, uint32_t slot)
 {
-    return slot < p->options.slots_max && p->slots[slot].state == SLOT_RUNNING;
+    return slot < p->options.slots_max && permit_lives(p->slots[slot].state);
 }
 
 /* An old layer beside a living sandbox of the same slot cannot be removed with end_begin, which

@@ -156,6 +156,8 @@ static const struct {
     [PRIVSEP_CAPACITY] = {.plain = do_capacity},
     [PRIVSEP_ROOM] = {.sandbox = room_make},
     [PRIVSEP_ROOM_END] = {.sandbox = room_end_asked},
+    [PRIVSEP_FREEZE] = {.sandbox = freeze_asked},
+    [PRIVSEP_THAW] = {.sandbox = freeze_undo_asked},
 };
 
 void request_handle(void *privd, const struct privsep_msg *m)
@@ -194,6 +196,7 @@ void request_peer(void *privd, bool there)
     if (there)
         return;
     room_end_all(privd); /* their keys were the peer's alone */
+    freeze_forget_all(privd);
     list_forget(privd);
     sandbox_forget_waiting(privd);
 }

@@ -38,6 +38,8 @@ static const struct {
     {PRIVSEP_CAPACITY, "capacity"},
     {PRIVSEP_ROOM, "room"},
     {PRIVSEP_ROOM_END, "room_end"},
+    {PRIVSEP_FREEZE, "freeze"},
+    {PRIVSEP_THAW, "thaw"},
     {PRIVSEP_ITEM, "item"},
     {PRIVSEP_TEMPLATE, "template"},
     {PRIVSEP_ENDED, "ended"},

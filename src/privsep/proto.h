@@ -60,6 +60,10 @@ enum privsep_op {
                        * -EMFILE: there are PRIVSEP_ROOMS_MAX; -EAGAIN: too many are being made */
     PRIVSEP_ROOM_END, /* slot, gen, u.room.number. Reply when no process of it is left; -ENOENT: there is
                        * none of that number (any more) */
+    PRIVSEP_FREEZE, /* slot, gen. Every process of it stops, its rooms' too. Reply when all have (0), or
+                     * when all go on again: -ETIMEDOUT (one could not be stopped: it waits for the disk
+                     * or the kernel), -ECANCELED (THAW came first) */
+    PRIVSEP_THAW, /* slot, gen. Every process of it goes on. Reply at once, also where it was not frozen */
     PRIVSEP_REQUEST_COUNT,
 
     PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
@@ -196,6 +200,8 @@ struct privsep_msg {
             uint32_t level;
             int64_t started_real_ms;
             struct privsep_limits limits;
+            uint32_t frozen; /* 1: FREEZE was done, and no THAW since */
+            uint32_t pad;
         } item;
         struct {
             uint32_t number;

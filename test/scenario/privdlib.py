@@ -10,7 +10,7 @@ import struct
 import subprocess
 import time
 
-HELLO, CREATE, KILL, CONNECT, STAT, LIST, TEMPLATES, JOB, CAPACITY, ROOM, ROOM_END = range(1, 12)
+HELLO, CREATE, KILL, CONNECT, STAT, LIST, TEMPLATES, JOB, CAPACITY, ROOM, ROOM_END, FREEZE, THAW = range(1, 14)
 ITEM, TEMPLATE, ENDED, PROGRESS = range(64, 68)
 SIZE, HEAD = 288, struct.Struct("<IHHQIIiI")
 LIMITS = struct.Struct("<QQIIII")
@@ -100,6 +100,12 @@ class Channel:
         r = self.ask(ROOM, struct.pack("<II", 0, 0) + key, slot=s.slot, gen=s.gen)
         r.number = r.unpack("I")[0]
         return r
+
+    def freeze(self, s):
+        return self.ask(FREEZE, slot=s.slot, gen=s.gen)
+
+    def thaw(self, s):
+        return self.ask(THAW, slot=s.slot, gen=s.gen)
 
     def room_end(self, s, number):
         return self.ask(ROOM_END, struct.pack("<II", number, 0), slot=s.slot, gen=s.gen)

@@ -120,10 +120,16 @@ static void what_is_no_request_is_refused(void **state)
     }
 }
 
+/* What a frozen sandbox, or one that is being frozen, has no use for. */
+static bool needs_processes(uint16_t op)
+{
+    return op == PRIVSEP_CONNECT || op == PRIVSEP_ROOM || op == PRIVSEP_FREEZE;
+}
+
 static void only_what_runs_can_be_used(void **state)
 {
-    static const uint16_t ops[] = {PRIVSEP_KILL, PRIVSEP_CONNECT, PRIVSEP_STAT, PRIVSEP_ROOM,
-                                   PRIVSEP_ROOM_END};
+    static const uint16_t ops[] = {PRIVSEP_KILL,     PRIVSEP_CONNECT, PRIVSEP_STAT, PRIVSEP_ROOM,
+                                   PRIVSEP_ROOM_END, PRIVSEP_FREEZE,  PRIVSEP_THAW};
 
     for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
         struct privsep_msg m = {.op = ops[i], .gen = 5};
@@ -137,6 +143,8 @@ static void only_what_runs_can_be_used(void **state)
         assert_int_equal(permit_state(&m, SLOT_READY, 5), -ESTALE);
         assert_int_equal(permit_state(&m, SLOT_KILLING, 5), ops[i] == PRIVSEP_KILL ? 0 : -ESTALE);
         assert_int_equal(permit_state(&m, SLOT_ENDING, 5), ops[i] == PRIVSEP_KILL ? 0 : -ESTALE);
+        assert_int_equal(permit_state(&m, SLOT_FREEZING, 5), needs_processes(ops[i]) ? -EBUSY : 0);
+        assert_int_equal(permit_state(&m, SLOT_FROZEN, 5), needs_processes(ops[i]) ? -EBUSY : 0);
     }
     assert_int_equal(permit_state(&(struct privsep_msg){.op = PRIVSEP_CREATE}, SLOT_RUNNING, 0),
                      -EPROTO);
@@ -159,11 +167,13 @@ static void no_entry_is_left_open(void **state)
     }
 }
 
-/* Every pair of states; the letters are the first of EMPTY, MAKING, rEADY, STARTING, RUNNING, KILLING, eNDING. */
+/* Every pair of states; the letters are the first of EMPTY, MAKING, rEADY, STARTING, RUNNING, KILLING, eNDING, FREEZING,
+ * frOZEN. */
 static void slots_go_only_where_the_table_leads(void **state)
 {
-    static const char names[] = "EMrSRKn";
-    static const char *const ways = "EM ER Mr MK Mn rM rS rK rn SR SK Sn RK Rn Kn nE ";
+    static const char names[] = "EMrSRKnFO";
+    static const char *const ways = "EM ER EO Mr MK Mn rM rS rK rn SR SK Sn RF RK Rn Kn nE "
+                                    "FR FO FK Fn OR OK On ";
 
     for (enum slot_state from = SLOT_EMPTY; from < SLOT_STATE_COUNT; from++) {
         for (enum slot_state to = SLOT_EMPTY; to < SLOT_STATE_COUNT; to++) {

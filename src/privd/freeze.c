@@ -1,0 +1,155 @@
+/* FREEZE and THAW: every process of a sandbox stops, or goes on. A pause that keeps memory is no more than
+ * that, so nothing of the sandbox is given up or made anew.
+ *
+ * To ask the kernel is one write; that all have stopped is seen a little later, at the next looks of a timer,
+ * so that nothing here waits. What cannot be stopped in time (a process that waits for a disk, or in the
+ * kernel) ends the attempt: all go on, and who asked is told. FROZEN is in the record before it is answered,
+ * RUNNING before anything goes on: a privd that takes over in between lets go on what was not answered. */
+#include "privd/room.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ROOMS_MS     12000 /* longer than the making of a room may take */
+#define FREEZE_MS    5000
+#define LOOK_MAX_MS  100 /* looks after 1, 1, 2, 4, ... ms, then each time so long */
+#define LOOK_SHIFT   7
+#define AFRESH_LOOKS 10 /* so many looks, and it is begun again */
+
+static void look(void *arg);
+
+static void answer_freezer(struct slot *s, int status)
+{
+    struct privsep_msg m = {
+        .op = PRIVSEP_FREEZE, .status = status, .slot = s->number, .gen = s->gen};
+    struct reply_to to = s->freezer;
+
+    s->freezer = (struct reply_to){0};
+    if (to.seq != 0)
+        (void)request_reply(s->privd, &to, &m, NULL, 0);
+}
+
+/* The record first: a frozen sandbox whose record says that it runs is let go on by the next privd. */
+static int go_on(struct slot *s)
+{
+    struct runtime_sandbox sb = slots_sandbox(s);
+
+    loop_disarm(&s->privd->loop, &s->timer);
+    if (s->state != SLOT_RUNNING)
+        slots_enter(s->privd, s, SLOT_RUNNING);
+    return s->driver->thaw(s->privd->rt, &sb);
+}
+
+static void give_up(struct slot *s, int status)
+{
+    log_warn("sandbox %.*s, slot %u: not frozen: %s; it goes on", PRIVSEP_ID_SIZE, s->id, s->number,
+             strerror(-status));
+    (void)go_on(s);
+    answer_freezer(s, status);
+}
+
+/* The process that makes one stands in the sandbox's control group, and privd waits for it: it must not be
+ * stopped. No further one is begun while the slot is FREEZING, so that this comes to an end. */
+static bool makes_rooms(const struct slot *s)
+{
+    for (const struct room *r = s->rooms; r; r = r->next)
+        if (r->starting || r->maker.seq != 0 || r->task.pidfd >= 0)
+            return true;
+    return false;
+}
+
+/* Version 1 of the freezer can miss a process that was being made while it looked: asked again it finds it,
+ * and where even that does not help, from the beginning. */
+static int ask_kernel(struct slot *s)
+{
+    const struct runtime *rt = s->privd->rt;
+    struct runtime_sandbox sb = slots_sandbox(s);
+
+    if (s->freeze_looks == 0)
+        s->freeze_end_ms = clock_mono_ms() + FREEZE_MS;
+    else if (s->freeze_looks % AFRESH_LOOKS == 0)
+        (void)s->driver->thaw(rt, &sb);
+    return s->driver->freeze(rt, &sb);
+}
+
+static void look_again(struct slot *s)
+{
+    uint32_t n = s->freeze_looks > 0 ? s->freeze_looks - 1 : 0;
+
+    if (clock_mono_ms() >= s->freeze_end_ms) {
+        give_up(s, s->freeze_looks > 0 ? -ETIMEDOUT : -EAGAIN);
+        return;
+    }
+    loop_arm(&s->privd->loop, &s->timer, MIN(1u << MIN(n, LOOK_SHIFT), LOOK_MAX_MS), look, s);
+}
+
+/* 1: all stand still; 0: not yet; -errno. */
+static int try_once(struct slot *s)
+{
+    const struct runtime *rt = s->privd->rt;
+    struct runtime_sandbox sb = slots_sandbox(s);
+    int r;
+
+    if (s->freeze_looks == 0 && makes_rooms(s))
+        return 0;
+    if (s->freeze_looks > 0 && s->driver->is_frozen(rt, &sb))
+        return 1;
+    r = ask_kernel(s);
+    s->freeze_looks++;
+    return r < 0 ? r : s->driver->is_frozen(rt, &sb);
+}
+
+static void look(void *arg)
+{
+    struct slot *s = arg;
+    int r = try_once(s);
+
+    if (r < 0) {
+        give_up(s, r);
+    } else if (r == 0) {
+        look_again(s);
+    } else {
+        slots_enter(s->privd, s, SLOT_FROZEN);
+        answer_freezer(s, 0);
+    }
+}
+
+void freeze_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                  const struct privsep_msg *m)
+{
+    slots_enter(p, s, SLOT_FREEZING);
+    s->freezer = *to;
+    s->freeze_looks = 0;
+    s->freeze_end_ms = clock_mono_ms() + ROOMS_MS;
+    look(s);
+}
+
+void freeze_undo_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                       const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = PRIVSEP_THAW, .slot = s->number, .gen = s->gen};
+
+    r.status = go_on(s);
+    answer_freezer(s, -ECANCELED);
+    (void)request_reply(p, to, &r, NULL, 0);
+}
+
+void freeze_forget(struct slot *s)
+{
+    answer_freezer(s, -ESTALE);
+}
+
+void freeze_forget_all(struct privd *p)
+{
+    for (uint32_t i = 0; i < p->options.slots_max; i++) {
+        struct slot *s = &p->slots[i];
+
+        if (s->state != SLOT_FREEZING)
+            continue;
+        s->freezer = (struct reply_to){0};
+        (void)go_on(s);
+    }
+}
