@@ -3,6 +3,7 @@
 #include "api/cay_v1.h"
 #include "api/daytona.h"
 #include "api/e2b.h"
+#include "api/openmetrics.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/json.h"
@@ -18,6 +19,7 @@ struct api {
     struct api_config config;
     char *domain, *state_dir;
     struct cay_v1 *cay_v1;
+    struct api_metrics metrics;
 };
 
 static json_t *plain_error(struct api_call *call, int status, const char *message,
@@ -99,6 +101,11 @@ struct cay_v1 *api_cay_v1(const struct api *a)
     return a->cay_v1;
 }
 
+struct api_metrics *api_metrics_of(struct api *a)
+{
+    return &a->metrics;
+}
+
 struct api_request *api_request_new(const char *method, const char *path, const char *query,
                                     const char *host, const char *key, const char *body,
                                     size_t body_len)
@@ -157,6 +164,8 @@ static void finish(struct api_call *call, int status)
     struct api_response response = call->response;
 
     response.status = status;
+    api_metrics_answered(&call->api->metrics, call->request->path, status,
+                         clock_mono_us() - call->begun_us);
     log_debug("api: %s %s for %s: %d", call->request->method, call->request->path,
               call->tenant[0] ? call->tenant : "-", status);
     call->done(call->done_arg, &response);
@@ -473,6 +482,7 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
     call->api = a;
     call->core = a->core;
     call->request = r;
+    call->begun_us = clock_mono_us();
     call->done = done;
     call->done_arg = arg;
     call->dialect = find_dialect(r->path);

@@ -47,9 +47,10 @@ struct api_response {
     int status;
     struct api_header headers[API_HEADERS_MAX];
     size_t header_count;
-    char *body; /* JSON, or NULL */
+    char *body; /* or NULL */
     size_t body_len;
-    int stream_fd; /* the body comes out of this, until its end, as stream_type; 0: none does */
+    const char *type; /* of body, a literal; NULL: application/json */
+    int stream_fd;    /* the body comes out of this, until its end, as stream_type; 0: none does */
     const char *stream_type; /* a literal */
 };
 
@@ -116,6 +117,7 @@ struct api_call {
     const struct api_dialect *dialect;
     const struct api_route *route;
     struct api_request *request;
+    uint64_t begun_us; /* clock_mono_us */
     char tenant[CORE_TENANT_SIZE];
     char params[API_PARAMS_MAX][API_PARAM_SIZE];
     json_t *body; /* after api_call_body */
@@ -128,6 +130,7 @@ struct api_call {
 
 const struct api_config *api_config_of(const struct api *a);
 struct cay_v1 *api_cay_v1(const struct api *a);
+struct api_metrics *api_metrics_of(struct api *a);
 
 /* Parses the body as an object into call->body. False: the call was answered (400). */
 bool api_call_body(struct api_call *call);

@@ -61,8 +61,9 @@ static void respond(struct connloop *l, struct http_exchange *x, struct api_resp
     headers[n++] = cors_header;
     headers[n++] = (struct http_header){"Access-Control-Expose-Headers", "*"};
     if (r->body_len || r->stream_fd)
-        headers[n++] = (struct http_header){"Content-Type",
-                                            r->stream_fd ? r->stream_type : "application/json"};
+        headers[n++] = (struct http_header){"Content-Type", r->stream_fd ? r->stream_type
+                                                            : r->type    ? r->type
+                                                                         : "application/json"};
     for (size_t i = 0; i < r->header_count; i++)
         headers[n++] = (struct http_header){r->headers[i].name, r->headers[i].value};
     if (!r->stream_fd) {

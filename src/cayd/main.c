@@ -155,7 +155,7 @@ static void read_settings(struct daemon *d, int *argc, char **argv)
     log_set_level(level);
 }
 
-static void tell_keep(struct daemon *d, char what, const char *why)
+static void notify_keep(struct daemon *d, char what, const char *why)
 {
     char text[KEEP_REASON_MAX + 1];
     int n = snprintf(text, sizeof(text), "%c%s", what, why);
@@ -170,7 +170,7 @@ static void tell_keep(struct daemon *d, char what, const char *why)
 NORETURN static void fail(struct daemon *d, const char *text)
 {
     log_error("%s", text);
-    tell_keep(d, KEEP_FAILED, text);
+    notify_keep(d, KEEP_FAILED, text);
     exit(KEEP_EXIT_FAILED);
 }
 
@@ -284,7 +284,7 @@ static void on_ready(void *arg)
     struct daemon *d = arg;
 
     serve(d);
-    tell_keep(d, KEEP_READY, "");
+    notify_keep(d, KEEP_READY, "");
     log_info("serving with %zu connection loop%s", d->loop_count, d->loop_count == 1 ? "" : "s");
 }
 

@@ -18,7 +18,7 @@ struct api {
     char *url, *key;
     char *
         public_url; /* what clients are told: url, or the one with TLS of the server on this machine */
-    char *tls_dir; /* local authority of the server on this machine (authority.h), or NULL */
+    char *tls_dir; /* local authority of the server on this machine (server_ca.h), or NULL */
     char *ca_file; /* NULL: the system's */
     CURLM *multi;
     uint64_t answer_ms; /* for an answer of the control plane that takes its time; 0: the usual */

@@ -1,10 +1,10 @@
 /* up: checks, user, directories, cay-keep, and a first sandbox as proof. */
 #include "base/clock.h"
 #include "base/io.h"
-#include "cli/authority.h"
 #include "cli/commands.h"
 #include "cli/doctor.h"
 #include "cli/server.h"
+#include "cli/server_ca.h"
 #include "keep/keep.h"
 
 #include <errno.h>
@@ -290,15 +290,15 @@ static enum err_code write_connect_file(const struct settings *s, const char *tl
 
 /* A certificate of the local authority stands in for the operator's. *dir: where clients find what to
  * trust, or "". */
-static enum err_code find_certificate(struct settings *s, struct authority_files *files,
+static enum err_code find_certificate(struct settings *s, struct server_ca_files *files,
                                       struct err *e)
 {
     bool changed;
 
     files->dir[0] = '\0';
-    if (!authority_is_wanted(s))
+    if (!server_ca_is_wanted(s))
         return ERR_OK;
-    if (authority_ensure(s, false, files, &changed, e) != ERR_OK)
+    if (server_ca_ensure(s, false, files, &changed, e) != ERR_OK)
         return e->code;
     s->listen_tls_cert = strdup(files->cert);
     s->listen_tls_key = strdup(files->key);
@@ -309,7 +309,7 @@ static enum err_code find_certificate(struct settings *s, struct authority_files
 enum err_code server_start(struct cli *c, struct err *e)
 {
     struct settings *s = &c->settings;
-    struct authority_files tls = {.dir = ""};
+    struct server_ca_files tls = {.dir = ""};
     struct programs p = {.keep = ""};
 
     if (find_programs(c, &p, e) != ERR_OK || check_machine(e) != ERR_OK ||
@@ -461,13 +461,13 @@ static void print_connect(const struct cli *c, const struct api *a)
 /* A server that runs for a year: the certificate's successor is taken up without an interruption. */
 static void renew(struct cli *c, pid_t pid)
 {
-    struct authority_files files = {.dir = ""};
+    struct server_ca_files files = {.dir = ""};
     struct err e = {.code = ERR_OK};
     bool changed = false;
 
-    if (geteuid() != 0 || !authority_is_wanted(&c->settings) || cli_flag(c, "check"))
+    if (geteuid() != 0 || !server_ca_is_wanted(&c->settings) || cli_flag(c, "check"))
         return;
-    if (authority_ensure(&c->settings, true, &files, &changed, &e) != ERR_OK)
+    if (server_ca_ensure(&c->settings, true, &files, &changed, &e) != ERR_OK)
         cli_note(c, "The certificate was not looked at: %s", e.text);
     else if (changed && kill(pid, SIGHUP) == 0)
         cli_note(c, "The server's certificate was about to end; it has a new one.");

@@ -1,8 +1,8 @@
 /* Whether clients on this machine that know only the domain find the server: names below it, TLS, trust. */
-#include "cli/authority.h"
 #include "cli/commands.h"
 #include "cli/doctor.h"
 #include "cli/server.h"
+#include "cli/server_ca.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -113,7 +113,7 @@ static CURLcode ask(const struct settings *s, const char *ca_file, char why[CURL
     return r;
 }
 
-static void check_tls(const struct settings *s, const struct authority_files *files, bool own,
+static void check_tls(const struct settings *s, const struct server_ca_files *files, bool own,
                       struct doctor_result *r)
 {
     char why[CURL_ERROR_SIZE], day[32] = "?";
@@ -124,13 +124,13 @@ static void check_tls(const struct settings *s, const struct authority_files *fi
         say(r, DOCTOR_LIMITED, "https://api.%.60s does not answer: %.80s", s->server_domain, why);
         return;
     }
-    if (!own || authority_end(files, &end) < 0) {
+    if (!own || server_ca_end(files, &end) < 0) {
         say(r, DOCTOR_OK, "https://api.%.100s answers", s->server_domain);
         return;
     }
     if (gmtime_r(&end, &tm))
         strftime(day, sizeof(day), "%Y-%m-%d", &tm);
-    if (end < time(NULL) + AUTHORITY_RENEW * DAY_S)
+    if (end < time(NULL) + SERVER_CA_RENEW * DAY_S)
         say(r, DOCTOR_LIMITED, "the certificate ends on %s: `cay up` makes its successor", day);
     else
         say(r, DOCTOR_OK, "https://api.%.80s answers; its certificate ends on %s", s->server_domain,
@@ -138,7 +138,7 @@ static void check_tls(const struct settings *s, const struct authority_files *fi
 }
 
 /* curl reads none of these variables by itself in a library; the SDKs' runtimes do. */
-static void check_trust(const struct settings *s, const struct authority_files *files, bool own,
+static void check_trust(const struct settings *s, const struct server_ca_files *files, bool own,
                         struct doctor_result *r)
 {
     const char *whole = getenv("SSL_CERT_FILE"), *node = getenv("NODE_EXTRA_CA_CERTS");
@@ -157,15 +157,15 @@ static void check_trust(const struct settings *s, const struct authority_files *
 size_t doctor_names(const struct cli *c, struct doctor_result *out)
 {
     const struct settings *s = &c->settings;
-    struct authority_files files = {.dir = ""};
-    bool own = authority_is_wanted(s);
+    struct server_ca_files files = {.dir = ""};
+    bool own = server_ca_is_wanted(s);
 
     memset(out, 0, DOCTOR_NAMES * sizeof(*out));
     out[0].name = "names";
     out[1].name = "tls";
     out[2].name = "trust";
     check_names(s, &out[0]);
-    authority_paths(s->state_dir, &files);
+    server_ca_paths(s->state_dir, &files);
     if (strcmp(s->listen_tls, "off") == 0 || server_pid(s) <= 0) {
         const char *text = server_pid(s) > 0 ? "TLS is off: `cay env` gives plain addresses"
                                              : "looked at while a server runs";

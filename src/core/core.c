@@ -5,13 +5,13 @@
  * Called by cayd's main; everything runs on the control loop. */
 
 #include "base/share.h"
-#include "core/authority.h"
 #include "core/call.h"
 #include "core/egress.h"
 #include "core/egress_ask.h"
 #include "core/events.h"
 #include "core/exec.h"
 #include "core/pipe_writer.h"
+#include "core/tenant_ca.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define LISTED_MAX         65536u
 #define RELIST_AFTER_MS    1000u
 #define PRIVD_TIMEOUT_MS   45000u /* privd's own limits for a start sum up to 35 s */
-#define AUTHORITY_AGAIN_MS 10000u /* creates do not wait for it each time */
+#define TENANT_CA_RETRY_MS 10000u /* creates do not wait for it each time */
 #define DEFERRED_ROUNDS    1000u
 
 static void ask_list(struct core *c);
@@ -163,7 +163,7 @@ static void on_ready_templates(struct core *c, int status)
         timers_set(&c->timers, &c->relist, clock_mono_ms() + c->config.privd_timeout_ms);
         c->ready = c->privd_up;
         egress_ready(c);
-        authority_look(c);
+        tenant_ca_install(c);
         log_info("ready: %zu sandboxes live", c->registry.n);
     } else if (!call_is_channel_error(status)) {
         log_error("privd does not list its templates: %s", strerror(-status));
@@ -337,8 +337,8 @@ static bool copy_config(struct core *c, const struct core_config *config)
     c->config = *config;
     if (!c->config.privd_timeout_ms)
         c->config.privd_timeout_ms = PRIVD_TIMEOUT_MS;
-    if (!c->config.authority_again_ms)
-        c->config.authority_again_ms = AUTHORITY_AGAIN_MS;
+    if (!c->config.tenant_ca_retry_ms)
+        c->config.tenant_ca_retry_ms = TENANT_CA_RETRY_MS;
     c->config.state_dir = strdup(config->state_dir);
     c->config.domain = strdup(config->domain ? config->domain : "");
     c->config.egress_dir = config->egress_dir ? strdup(config->egress_dir) : NULL;
@@ -384,7 +384,7 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     lifecycle_check_clock(c);
     c->deferred_end = &c->deferred;
     c->relist.fire = on_relist;
-    c->authority_again.fire = authority_on_timer;
+    c->tenant_ca_retry.fire = tenant_ca_on_timer;
     timers_init(&c->timers, loop);
     uv_idle_init(loop, &c->idle);
     c->idle.data = c;

@@ -66,7 +66,7 @@ struct sandbox {
     json_t *policy;  /* what may leave: policy/policy.h; NULL: nothing */
     json_t *credentials; /* its own beside its tenant's: sealed (credential.h); NULL: none */
     bool allow_internet;
-    bool has_authority; /* its agent took its tenant's certificate (authority.h) */
+    bool has_tenant_ca; /* its agent took its tenant's certificate (tenant_ca.h) */
 };
 
 struct core_config {
@@ -84,7 +84,7 @@ struct core_config {
     uint64_t privd_timeout_ms; /* for privd to make or end one: 45 s, above its own limits */
     uint64_t events_beat_ms;   /* between signs of life of a stream of events: EVENTS_BEAT_MS */
     uint64_t
-        authority_again_ms; /* until a certificate that could not be had or given is tried again: 10 s */
+        tenant_ca_retry_ms; /* until a certificate that could not be had or given is tried again: 10 s */
 };
 
 /* Opens the store (making it when absent), connects to privd, reconciles when privd answers. */

@@ -4,11 +4,11 @@
  * (life.h). Called by api, by answers (call.h), and by lifecycle.c at the deadline. */
 
 #include "base/share.h"
-#include "core/authority.h"
 #include "core/call.h"
 #include "core/create_key.h"
 #include "core/egress.h"
 #include "core/events.h"
+#include "core/tenant_ca.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -56,8 +56,10 @@ void create_fail(struct sandbox_obj *o, const struct err *why)
 {
     core_sandbox_cb done = TAKE_PTR(o->create_done);
 
-    if (done)
-        done(o->create_arg, NULL, why);
+    if (!done)
+        return;
+    o->core->counters.create_failed[why->code]++;
+    done(o->create_arg, NULL, why);
 }
 
 void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text)
@@ -110,7 +112,7 @@ static int add_identity(json_t *env, const struct sandbox *s)
 
 json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env)
 {
-    const char *pem = authority_pem(core, s->tenant);
+    const char *pem = tenant_ca_pem(core, s->tenant);
     char now[CLOCK_RFC3339_SIZE];
     json_t *body;
 
@@ -132,7 +134,7 @@ static char *make_init_body(struct sandbox_obj *o)
     json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(o->core, s, s->env);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
-    o->s.has_authority = authority_pem(o->core, s->tenant) != NULL;
+    o->s.has_tenant_ca = tenant_ca_pem(o->core, s->tenant) != NULL;
     json_decref(body);
     return text;
 }
@@ -159,6 +161,7 @@ static enum err_code become_running(struct sandbox_obj *o, struct err *e)
 static void done_with(struct sandbox_obj *o)
 {
     core_sandbox_cb done = TAKE_PTR(o->create_done);
+    struct histogram *steps = o->core->counters.steps;
     uint64_t took_us = clock_mono_us() - o->begun_us;
 
     log_info("sandbox %s: running from template %s after %.3f ms, %.3f of them in its agent",
@@ -169,12 +172,16 @@ static void done_with(struct sandbox_obj *o)
     if (strcmp(o->s.template_id, o->s.template_asked) != 0)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_asked, o->s.template_id, o->s.template_asked);
+    o->core->counters.created++;
+    histogram_add(&steps[COUNTER_CREATE], took_us);
+    histogram_add(&steps[COUNTER_CREATE_MADE], o->made_us - o->begun_us);
+    histogram_add(&steps[COUNTER_CREATE_AGENT], took_us + o->begun_us - o->made_us);
     timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
     o->announced = true;
     events_add(o->core, o->s.tenant, EVENT_SANDBOX_CREATED, o->s.id,
                json_pack("{s:s}", "templateID", o->s.template_id));
-    if (!o->s.has_authority)
-        authority_look(o->core); /* it may have come meanwhile */
+    if (!o->s.has_tenant_ca)
+        tenant_ca_install(o->core); /* it may have come meanwhile */
     if (done)
         done(o->create_arg, &o->s, NULL);
 }
@@ -298,7 +305,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     egress_touch(o);
     if (o->kill_wanted)
         lifecycle_end(o, "it was asked for while it was being made");
-    else if (authority_wanted(c, o->s.tenant))
+    else if (tenant_ca_wanted(c, o->s.tenant))
         o->init_waits = true;
     else
         send_init(o);
@@ -458,7 +465,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     }
     o->create_done = done;
     o->create_arg = arg;
-    if (!authority_wanted(c, o->s.tenant))
+    if (!tenant_ca_wanted(c, o->s.tenant))
         o->init_body = make_init_body(o); /* while privd is at work */
     return ERR_OK;
 }
@@ -468,6 +475,8 @@ void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_s
 {
     struct err e;
 
-    if (create(c, r, done, arg, &e) != ERR_OK)
-        core_defer_error(c, done, arg, &e);
+    if (create(c, r, done, arg, &e) == ERR_OK)
+        return;
+    c->counters.create_failed[e.code]++;
+    core_defer_error(c, done, arg, &e);
 }

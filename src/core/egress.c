@@ -1,9 +1,9 @@
 #include "core/egress.h"
 
-#include "core/authority.h"
 #include "core/call.h"
 #include "core/egress_event_reader.h"
 #include "core/exec.h"
+#include "core/tenant_ca.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -362,7 +362,7 @@ static void begin_life(struct egress_link *l)
     struct core *c = l->core;
 
     l->up = true;
-    authority_renew(c); /* its files may be other ones now */
+    tenant_ca_renew(c); /* its files may be other ones now */
     log_info("cay-egress (%s) is there", l->path);
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
@@ -477,7 +477,7 @@ unsigned egress_stop(struct core *c)
 
 void egress_free(struct core *c)
 {
-    authority_free(c);
+    tenant_ca_free(c);
     if (c->egress)
         free(c->egress->links);
     free(TAKE_PTR(c->egress));

@@ -133,13 +133,27 @@ static struct event *make(int64_t id, enum event_type type, const char *sandbox,
     return e;
 }
 
+/* NULL: counted where it happens, or not at all. */
+static uint64_t *counter_of(struct core *c, enum event_type type)
+{
+    switch (type) {
+    case EVENT_VIOLATION: return &c->counters.violations;
+    case EVENT_ASK: return &c->counters.asks;
+    case EVENT_DROPPED: return &c->counters.events_dropped;
+    default: return NULL;
+    }
+}
+
 void events_add(struct core *c, const char *tenant, enum event_type type, const char *sandbox,
                 json_t *fields)
 {
     struct event_ring *r = events_ring(c->events, tenant);
+    uint64_t *counter = counter_of(c, type);
     struct event *e = r ? make(r->next_id, type, sandbox, fields) : NULL;
 
     json_decref(fields);
+    if (counter)
+        ++*counter;
     if (!e || e->len > EVENTS_LINE_MAX) {
         log_error("tenant %s: an event (%s) is lost: %s", tenant, names[type],
                   e ? "it is too long" : "memory is out");

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/core.h"
+#include "core/counters.h"
 #include "core/life.h"
 #include "core/registry.h"
 #include "core/store.h"
@@ -18,7 +19,7 @@
 
 #define CORE_SERVER_KEY_SIZE  32
 #define CORE_TIMERS_EACH      3u /* in a sandbox_obj: end, socket_cache_expiry, sample */
-#define CORE_TIMERS_OWN       2u /* in struct core: relist, authority_again */
+#define CORE_TIMERS_OWN       2u /* in struct core: relist, tenant_ca_retry */
 #define CORE_SOCKET_CACHE_MAX PRIVSEP_MAX_FDS
 
 struct metric_ring;
@@ -29,7 +30,7 @@ struct templates;
 struct egress;
 struct egress_waiter;
 struct exec_room;
-struct authority;
+struct tenant_ca;
 struct events;
 struct policy;
 
@@ -48,10 +49,11 @@ struct sandbox_obj {
     bool listed;                 /* privd's LIST has it */
     uint64_t begun_us;           /* of the create, clock_mono_us */
     uint64_t made_us;            /* privd had made it */
+    uint64_t kill_asked_us;      /* by a call; 0: none */
     char *init_body;             /* JSON for the agent's /init, until it is sent */
-    bool init_waits;             /* for its tenant's authority (authority.h) */
-    bool authority_giving;       /* authority.c: that, after its start */
-    uint64_t authority_again_ms; /* it has failed: not before that (clock_mono_ms) */
+    bool init_waits;             /* for its tenant's CA (tenant_ca.h) */
+    bool tenant_ca_installing;   /* tenant_ca.c: that, after its start */
+    uint64_t tenant_ca_retry_ms; /* it has failed: not before that (clock_mono_ms) */
     core_sandbox_cb create_done, kill_done;
     void *create_arg, *kill_arg;
 
@@ -108,11 +110,12 @@ struct core {
     struct job *jobs;
     struct templates *templates;
     struct egress *egress; /* NULL: there is none */
-    struct authority *authorities;
+    struct tenant_ca *tenant_cas;
     struct events *events;
+    struct counters counters;
     struct pipe_writer *pipe_writers; /* pipe_writer.c */
     unsigned pipe_writer_handles;     /* of theirs that are not closed yet */
-    struct timer authority_again;     /* for those that could not be had or given */
+    struct timer tenant_ca_retry;     /* for those that could not be had or given */
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct share_pool *audits;        /* egress_ask.c: questions about the log, by tenant */
     unsigned audit_handles;           /* of theirs that are not closed yet */

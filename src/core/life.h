@@ -3,7 +3,7 @@
  * is in that state. Pure data; no file of core, gateway or api compares a state itself.
  *
  * Readers: lifecycle.c (events), sandbox.c (steps, visibility), create.c (answers to CREATE, places),
- * list.c and api (groups), egress.c (policies), sockets.c, exec.c, metrics.c, authority.c and gateway
+ * list.c and api (groups), egress.c (policies), sockets.c, exec.c, metrics.c, tenant_ca.c and gateway
  * (reachability).
  *
  * Deny by default: an entry that was not written is 0. 0 in `next` permits no step, 0 in an event ends

@@ -174,6 +174,9 @@ void lifecycle_ended(struct sandbox_obj *o, const char *reason)
     sandbox_move(o, SANDBOX_ENDED);
     if (store_sandbox_delete(o->core->store, o->s.id, &e) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, e.text);
+    counters_ended(&o->core->counters, o->end_reason);
+    if (o->kill_asked_us)
+        histogram_add(&o->core->counters.steps[COUNTER_KILL], clock_mono_us() - o->kill_asked_us);
     if (o->announced)
         events_add(o->core, o->s.tenant, EVENT_SANDBOX_ENDED, o->s.id,
                    json_pack("{s:s}", "reason", o->end_reason ? o->end_reason : "unknown"));
@@ -339,6 +342,7 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
     o->kill_done = done;
     o->kill_arg = arg;
     o->end_reason = "killed";
+    o->kill_asked_us = clock_mono_us();
     lifecycle_end(o, "it was asked for");
 }
 

@@ -7,7 +7,7 @@ enum sandbox_flag {
     FLAG_AUTO_RESUME = 2,
     FLAG_KEEP_MEMORY = 4,
     FLAG_ALLOW_INTERNET = 8,
-    FLAG_HAS_AUTHORITY = 16,
+    FLAG_HAS_TENANT_CA = 16,
     FLAG_FILTERS = 32
 };
 
@@ -15,7 +15,7 @@ static int flags_of(const struct sandbox *s)
 {
     return (s->secure ? FLAG_SECURE : 0) | (s->auto_resume ? FLAG_AUTO_RESUME : 0) |
            (s->keep_memory ? FLAG_KEEP_MEMORY : 0) | (s->allow_internet ? FLAG_ALLOW_INTERNET : 0) |
-           (s->has_authority ? FLAG_HAS_AUTHORITY : 0) | (s->limits.filters ? FLAG_FILTERS : 0);
+           (s->has_tenant_ca ? FLAG_HAS_TENANT_CA : 0) | (s->limits.filters ? FLAG_FILTERS : 0);
 }
 
 enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, struct err *e)
@@ -97,7 +97,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->auto_resume = flags & FLAG_AUTO_RESUME;
     s->keep_memory = flags & FLAG_KEEP_MEMORY;
     s->allow_internet = flags & FLAG_ALLOW_INTERNET;
-    s->has_authority = flags & FLAG_HAS_AUTHORITY;
+    s->has_tenant_ca = flags & FLAG_HAS_TENANT_CA;
     s->limits.filters = flags & FLAG_FILTERS ? PRIVSEP_FILTERS : 0;
     s->started_real_ms = sqlite3_column_int64(q, 7);
     s->end_real_ms = sqlite3_column_int64(q, 8);

@@ -3,8 +3,8 @@
 #include "base/ids.h"
 #include "base/share.h"
 #include "base/util.h"
-#include "egress/host.h"
-#include "egress/tell.h"
+#include "egress/authority_check.h"
+#include "egress/event_stream.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -125,7 +125,7 @@ static const struct flow *find_like(const struct flow *f)
 {
     for (const struct flow *o = f->sandbox->flows; o; o = o->next)
         if (o->state == FLOW_ASKING && o->target.port == f->target.port &&
-            host_same(&o->target, &f->target))
+            authority_check_same(&o->target, &f->target))
             return o;
     return NULL;
 }
@@ -149,8 +149,8 @@ static void refuse(struct flow *f, const char *why)
     char text[INET6_ADDRSTRLEN + 2];
 
     release(f);
-    flow_refuse(f, NULL, "ask", "%.80s port %u: %s", host_text(&f->target, text), f->target.port,
-                why);
+    flow_refuse(f, NULL, "ask", "%.80s port %u: %s", authority_check_text(&f->target, text),
+                f->target.port, why);
 }
 
 static void on_gone(struct flow *f, int events)
@@ -170,8 +170,9 @@ static json_t *describe(const struct flow *f)
     json_t *o;
 
     clock_format_rfc3339(clock_real_ms() + (int64_t)left, until);
-    o = json_pack("{s:s, s:s, s:i, s:s}", "ask", f->ask, "name", host_text(&f->target, text),
-                  "port", (int)f->target.port, "until", until);
+    o = json_pack("{s:s, s:s, s:i, s:s}", "ask", f->ask, "name",
+                  authority_check_text(&f->target, text), "port", (int)f->target.port, "until",
+                  until);
     if (o && f->sandbox->room)
         json_object_set_new(o, "command", json_integer(f->sandbox->room));
     return o;
@@ -195,7 +196,7 @@ void asks_hold(struct flow *f)
         ids_random_text(f->ask, sizeof(f->ask) - 1);
     f->ask_end_ms = like ? like->ask_end_ms : now + ASKS_WAIT_MS;
     f->state = FLOW_ASKING;
-    if (!like && !tell_ask(f->egress, whole, describe(f)))
+    if (!like && !event_stream_ask(f->egress, whole, describe(f)))
         refuse(f, "its owner cannot be asked now");
     else if (flow_watch(f, UV_DISCONNECT, on_gone, MAX(f->ask_end_ms, now + 1) - now, on_late) < 0)
         flow_reset(f);

@@ -9,11 +9,13 @@
 #define NO_TABLE  UINT32_MAX
 #define FIRST     256u /* nodes made at first, and then twice as many each time */
 #define NODES_MAX (AUTOMATON_TOTAL_MAX + 1)
+#define PAIRS     65536u
 
 /* A beginning of some word. Children are a list through `next`, in the order in which they were added; a
  * node with many has a table besides. 16 bytes: a sandbox may have half a million. */
 struct node {
-    uint32_t fail;      /* the longest proper end of this beginning that is a beginning too */
+    uint32_t fail;      /* while it is built: the longest proper end of this beginning that is a
+                         * beginning too; then, of such ends, the longest with a child unlike its own */
     uint32_t child;     /* the first, or 0 */
     uint32_t next : 24; /* of the same parent, or 0 */
     uint32_t c : 8;     /* last byte of this beginning */
@@ -37,6 +39,7 @@ struct automaton {
     uint32_t count, room;
     struct table *tables; /* by node, rising; the first is the root's */
     uint32_t table_count;
+    uint32_t pairs[PAIRS / 32]; /* bit: automaton_skip ends at the first of these two bytes */
 };
 
 /* -- life -------------------------------------------------------------------------------------- */
@@ -71,6 +74,7 @@ void automaton_unref(struct automaton *a)
     if (a->tables)
         explicit_bzero(a->tables, a->table_count * sizeof(*a->tables));
     free(a->tables);
+    explicit_bzero(a->pairs, sizeof(a->pairs));
     free(a);
 }
 
@@ -259,7 +263,29 @@ static uint32_t fail_of(const struct automaton *a, uint32_t parent, unsigned cha
     return next;
 }
 
-/* Breadth first, so that what a node falls back to is known before it. */
+/* Does every child of `of` have its like among those of `among`? */
+static bool has_children_of(const struct automaton *a, uint32_t among, uint32_t of)
+{
+    uint32_t i = a->nodes[of].child;
+
+    while (i && child_of(a, among, (unsigned char)a->nodes[i].c))
+        i = a->nodes[i].next;
+    return i == 0;
+}
+
+/* Where a node has no child for a byte, neither have those whose children are all like its own (Knuth, Morris and
+ * Pratt, 1977). Without them a run of one character, say, is left in one step instead of as many as it is long: a
+ * finder may come back to its end again and again, so that they would not be few on average. */
+static uint32_t strong_fail(const struct automaton *a, uint32_t node)
+{
+    uint32_t at = a->nodes[node].fail;
+
+    while (at != 0 && has_children_of(a, node, at))
+        at = a->nodes[at].fail;
+    return at;
+}
+
+/* Breadth first, so that what a node falls back to is known before it; and is strong by then. */
 static void link_fails(struct automaton *a, uint32_t *queue)
 {
     uint32_t first = 0, last = 0;
@@ -276,6 +302,49 @@ static void link_fails(struct automaton *a, uint32_t *queue)
                 n->word = a->nodes[n->fail].word;
             queue[last++] = i;
         }
+        a->nodes[parent].fail = strong_fail(a, parent);
+    }
+}
+
+static bool is_stop(unsigned char c)
+{
+    return c == AUTOMATON_STOPS[0] || c == AUTOMATON_STOPS[1] || c == AUTOMATON_STOPS[2];
+}
+
+/* As two bytes of a text are read at once. */
+static uint16_t pair_of(const void *two)
+{
+    uint16_t pair;
+
+    memcpy(&pair, two, sizeof(pair));
+    return pair;
+}
+
+static bool is_pair(const struct automaton *a, const void *two)
+{
+    uint16_t pair = pair_of(two);
+
+    return a->pairs[pair / 32] >> (pair % 32) & 1;
+}
+
+/* After the byte c alone, does a second one bring it on? A word of one byte ends with any. */
+static bool goes_on(const struct automaton *a, unsigned char c, unsigned char second)
+{
+    uint32_t first = a->tables[0].children[c];
+
+    if (is_stop(c))
+        return true;
+    return first && (is_stop(second) || a->nodes[first].word || child_of(a, first, second));
+}
+
+static void make_pairs(struct automaton *a)
+{
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        const unsigned char two[] = {(unsigned char)(i >> 8), (unsigned char)i};
+        uint16_t pair = pair_of(two);
+
+        if (goes_on(a, two[0], two[1]))
+            a->pairs[pair / 32] |= UINT32_C(1) << (pair % 32);
     }
 }
 
@@ -288,8 +357,10 @@ int automaton_build(struct automaton *a)
         return rc;
     queue = calloc(a->count, sizeof(*queue));
     rc = queue ? make_tables(a) : -ENOMEM;
-    if (rc == 0)
+    if (rc == 0) {
         link_fails(a, queue);
+        make_pairs(a);
+    }
     free(queue);
     a->built = rc == 0;
     return rc;
@@ -297,24 +368,56 @@ int automaton_build(struct automaton *a)
 
 /* -- searching --------------------------------------------------------------------------------- */
 
+bool automaton_begins(const struct automaton *a, unsigned char c)
+{
+    return a->tables[0].children[c] != 0;
+}
+
 size_t automaton_skip(const struct automaton *a, const char *data, size_t n)
 {
-    const uint32_t *first = a->tables[0].children;
     size_t i = 0;
 
-    while (i < n && !first[(unsigned char)data[i]])
+    for (; i + 8 < n; i += 8) /* eight pairs, and a byte after the last of them */
+        for (size_t k = 0; k < 8; k++)
+            if (is_pair(a, data + i + k))
+                return i + k;
+    for (; i + 1 < n; i++)
+        if (is_pair(a, data + i))
+            return i;
+    if (i < n && !automaton_begins(a, (unsigned char)data[i]) && !is_stop((unsigned char)data[i]))
         i++;
     return i;
 }
 
-size_t automaton_step(const struct automaton *a, automaton_state *s, unsigned char c)
+static inline uint32_t follow(const struct automaton *a, uint32_t at, unsigned char c)
 {
-    uint32_t at = *s, next;
+    uint32_t next;
 
     while (!(next = child_of(a, at, c)) && at != 0)
         at = a->nodes[at].fail;
-    *s = next;
-    return a->nodes[next].word;
+    return next;
+}
+
+size_t automaton_step(const struct automaton *a, automaton_state *s, unsigned char c)
+{
+    *s = follow(a, *s, c);
+    return a->nodes[*s].word;
+}
+
+size_t automaton_run(const struct automaton *a, automaton_state *s, const char *data, size_t n,
+                     size_t *word)
+{
+    uint32_t at = *s;
+    size_t i = 0;
+
+    for (*word = 0; i < n && !is_stop((unsigned char)data[i]) && *word == 0;) {
+        at = follow(a, at, (unsigned char)data[i++]);
+        *word = a->nodes[at].word;
+        if (at == 0)
+            break;
+    }
+    *s = at;
+    return i;
 }
 
 size_t automaton_begun(const struct automaton *a, automaton_state s)

@@ -138,7 +138,7 @@ void connect_connected(struct flow *f)
     if (send(f->fd, ok, sizeof(ok) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(ok) - 1)
         flow_reset(f);
     else
-        flow_look(f);
+        protocol_detect_start(f);
 }
 
 void connect_refuse(struct flow *f, int status, const char *rule, const char *body, size_t n)

@@ -8,8 +8,8 @@
 #include "egress/audit.h"
 #include "egress/audit_query.h"
 #include "egress/deny.h"
+#include "egress/event_stream.h"
 #include "egress/registry.h"
-#include "egress/tell.h"
 #include "egress/upstream.h"
 #include "http/json.h"
 #include "http/server.h"
@@ -360,7 +360,7 @@ static void get_verify(struct http_exchange *x)
 
 static void get_events(struct http_exchange *x)
 {
-    tell_watch(control_of(x)->egress->tell, x);
+    event_stream_watch(control_of(x)->egress->event_stream, x);
 }
 
 /* -- dispatch ---------------------------------------------------------------------------------- */
@@ -439,7 +439,7 @@ int control_new(struct egress *eg, int listen_fd, struct control **out)
         return -ENOMEM;
     c->egress = eg;
     c->fd = listen_fd;
-    rc = tell_new(eg, &eg->tell);
+    rc = event_stream_new(eg, &eg->event_stream);
     if (rc < 0) {
         free(c);
         return rc;
@@ -451,7 +451,7 @@ int control_new(struct egress *eg, int listen_fd, struct control **out)
     if (rc == 0)
         rc = uv_poll_init(eg->loop, &c->poll, listen_fd);
     if (rc < 0) {
-        tell_free(TAKE_PTR(eg->tell));
+        event_stream_free(TAKE_PTR(eg->event_stream));
         free(c);
         return rc;
     }
@@ -473,7 +473,7 @@ static void on_stopped(void *ctx)
 {
     struct control *c = ctx;
 
-    tell_free(TAKE_PTR(c->egress->tell));
+    event_stream_free(TAKE_PTR(c->egress->event_stream));
     uv_close((uv_handle_t *)&c->poll, on_closed);
 }
 

@@ -5,7 +5,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "egress/credential_read.h"
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 #include "http/json.h"
 
 #include <errno.h>
@@ -308,7 +308,7 @@ enum err_code credentials_new(const struct sealer *s, const char *tenant, const 
     if (!all)
         return out_of_memory(e);
     all->refs = 1;
-    all->searched = reflect_cache_new();
+    all->searched = response_secrets_cache_new();
     if (!all->searched) {
         free(all);
         return out_of_memory(e);
@@ -338,7 +338,7 @@ void credentials_unref(struct credentials *c)
 {
     if (!c || --c->refs > 0)
         return;
-    reflect_cache_free(c->searched);
+    response_secrets_cache_free(c->searched);
     for (size_t i = 0; i < c->count; i++)
         credential_clear(&c->list[i]);
     explicit_bzero(c, sizeof(*c) + c->count * sizeof(c->list[0]));
@@ -355,10 +355,10 @@ const struct credential *credentials_find(const struct credentials *c, const cha
     return NULL;
 }
 
-bool credential_allows(const struct credential *c, const char *host, uint16_t port,
-                       const char *method, const char *path)
+enum policy_fit credential_fits(const struct credential *c, const char *host, uint16_t port,
+                                bool tls, const char *method, const char *path)
 {
-    return policy_request(c->bound, host, NULL, port, method, path).action == POLICY_ALLOW;
+    return policy_binding_fits(c->bound, c->insecure, host, port, tls, method, path);
 }
 
 bool credential_knows(const struct credential *c, const char *host, uint16_t port)

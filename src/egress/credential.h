@@ -24,7 +24,7 @@
  * Values are in memory that is wiped before it is freed, and appear in no log and no error. */
 
 #include "base/err.h"
-#include "policy/policy.h"
+#include "policy/stack.h"
 
 #include <jansson.h>
 
@@ -76,12 +76,12 @@ struct credential {
     char *access_key_id, *secret_access_key, *session_token; /* of aws-sigv4 */
 };
 
-struct reflect_cache;
+struct response_secrets_cache;
 
 /* What a sandbox has; shared by it and by connections that still use it. */
 struct credentials {
     unsigned refs;
-    struct reflect_cache *searched; /* reflect.c's */
+    struct response_secrets_cache *searched; /* response_secrets.c's */
     size_t count;
     struct credential list[];
 };
@@ -94,9 +94,9 @@ void credentials_unref(struct credentials *c);
 
 const struct credential *credentials_find(const struct credentials *c, const char *name, size_t n);
 
-/* Does its own binding allow this request? host is normalized. */
-bool credential_allows(const struct credential *c, const char *host, uint16_t port,
-                       const char *method, const char *path);
+/* Does its own binding allow this request? host is normalized, NULL: dialled by address. */
+enum policy_fit credential_fits(const struct credential *c, const char *host, uint16_t port,
+                                bool tls, const char *method, const char *path);
 
 /* Could any request to that host have it? */
 bool credential_knows(const struct credential *c, const char *host, uint16_t port);

@@ -224,39 +224,6 @@ static enum err_code read_header_names(struct credential *c, const json_t *list,
     return ERR_OK;
 }
 
-/* The place of an error in the rule, as one in bind: ".domains[0]: ...". */
-static const char *place_of(const char *text)
-{
-    static const char rule[] = "rules[0]";
-    const char *at = strstr(text, rule);
-
-    return at ? at + sizeof(rule) - 1 : text;
-}
-
-/* What a rule of a policy has too is read, and later compared, by the same code. */
-static enum err_code read_places(struct credential *c, json_t *bind, struct err *e)
-{
-    json_t *rule = json_pack("{s:s}", "action", "allow");
-    json_t *policy = json_pack("{s:[o]}", "rules", rule);
-    struct err inner = {0};
-    enum err_code code;
-    const char *key;
-
-    for (size_t i = 0; policy && (key = policy_binding_key(i)); i++)
-        if (json_object_get(bind, key))
-            json_object_set(rule, key, json_object_get(bind, key));
-    if (!policy)
-        return err_set(e, ERR_EXHAUSTED, "out of memory");
-    if (c->any_domain && json_object_get(bind, "domains"))
-        code = err_set(e, ERR_INVALID, "bind.any_domain: stands instead of \"domains\"");
-    else if (!c->any_domain && json_array_size(json_object_get(bind, "domains")) == 0)
-        code = err_set(e, ERR_INVALID, "bind.domains: must name the hosts that may see the value");
-    else if ((code = policy_new(policy, &c->bound, &inner)) != ERR_OK)
-        err_set(e, code, "bind%s", place_of(inner.text));
-    json_decref(policy);
-    return code;
-}
-
 static bool is_place(const char *key)
 {
     const char *known;
@@ -293,7 +260,7 @@ enum err_code credential_read_bind(struct credential *c, json_t *bind, struct er
     if (read_flags(c, bind, e) != ERR_OK ||
         read_header_names(c, json_object_get(bind, "headers"), e) != ERR_OK)
         return e->code;
-    return read_places(c, bind, e);
+    return policy_binding_new(bind, c->any_domain, &c->bound, e);
 }
 
 /* -- values ------------------------------------------------------------------------------------ */

@@ -4,10 +4,10 @@
 #include "base/util.h"
 #include "egress/audit.h"
 #include "egress/connect.h"
+#include "egress/event_stream.h"
 #include "egress/forward.h"
 #include "egress/registry.h"
 #include "egress/socks.h"
-#include "egress/tell.h"
 
 #include <errno.h>
 #include <string.h>
@@ -113,7 +113,7 @@ void deny_note(struct flow *f, const struct policy_verdict *v, const char *metho
     if (s->parent)
         keep(s->parent, &d);
     audit_refusal(f->egress->audit, &r);
-    tell_denial(f->egress, s, &d);
+    event_stream_denial(f->egress, s, &d);
 }
 
 json_t *deny_json(const struct denial *d)
@@ -250,7 +250,7 @@ static bool say_in_tls(struct flow *f)
     if (f->fd < 0 || (!f->offers_http1 && !f->offers_h2) || !f->egress->hooks.intercept_start ||
         !rate_take(&f->sandbox->handshakes, DENY_HANDSHAKES_PER_SECOND))
         return false;
-    flow_looked(f);
+    protocol_detect_done(f);
     f->state = FLOW_INTERCEPTED;
     return f->egress->hooks.intercept_start(f->egress, f, &e) == 0;
 }
@@ -286,7 +286,7 @@ void deny_say(struct flow *f)
         if (forward_adopt(f->egress, f, f->fd, false) < 0)
             flow_reset(f);
         return;
-    case FLOW_UNKNOWN: flow_look(f); return;
+    case FLOW_UNKNOWN: protocol_detect_start(f); return;
     default: flow_reset(f);
     }
 }
@@ -307,5 +307,5 @@ void deny_unreachable(struct flow *f, const struct err *why)
     }
     /* To an opaque client a reset says it best; HTTP is told in words. */
     f->unreachable = timeout ? 504 : 502;
-    flow_look(f);
+    protocol_detect_start(f);
 }

@@ -4,7 +4,6 @@
 #include "egress/names.h"
 #include "egress/ownproxy.h"
 #include "egress/registry.h"
-#include "egress/reroute.h"
 #include "egress/resolve.h"
 #include "egress/upstream.h"
 
@@ -324,7 +323,7 @@ static bool try_next(struct dial *d, struct sandbox *s)
             t.via_port = d->via_port;
             t.address = (struct policy_address){0};
         }
-        v = flow_verdict_dial(s, &t);
+        v = verdict_dial(s, &t);
         policy_address_format(&to, text);
         if (v.action == POLICY_DENY) {
             if (d->result.denied || d->result.why.code == ERR_OK) {
@@ -453,7 +452,7 @@ static void begin(struct dial *d, struct sandbox *s, const struct target *t)
 {
     const struct upstream *up = upstream_of(d),
                           *own = s->parent ? s->parent->upstream : s->upstream;
-    const struct policy_reroute *way = reroute_of(s, t->name);
+    const struct policy_reroute *way = verdict_reroute(s, t->name);
 
     if (d->egress->config.offline) {
         give_reason(d, ERR_UNAVAILABLE, 0, "this server is offline: [egress] offline is set");

@@ -9,10 +9,10 @@
  *   socks.c, connect.c   the destination was the listener itself: the client says where to
  *   flow.c      policy_name, then dial.c (resolve.c, policy_address, connect) for what is allowed
  *   asks.c      held until its owner has said yes or no, where the policy says so
- *   look.c      what its first bytes are, and whether they name what was dialled
+ *   protocol_detect.c      what its first bytes are, and whether they name what was dialled
  *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c, retry.c)
- *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal (page.c)
- *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks (opening.c; then forward.c, or
+ *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal (local_info_page.c)
+ *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks (tls_intercept.c; then forward.c, or
  *               h2_flow.c)
  *   deny.c      refused, with the reason
  *
@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "policy/policy.h"
+#include "policy/stack.h"
 #include "privsep/proto.h"
 
 #include <jansson.h>
@@ -90,8 +90,9 @@ struct target {
         *said; /* where it is an address: the name that the client says (SNI, Host), or NULL */
     struct policy_address address; /* of a name: what it was resolved to and dialled, once it was */
     uint16_t port;
-    struct policy_address via; /* dialled for the name instead of what it resolves to: reroute.h */
-    uint16_t via_port;         /* there; 0: it is not rerouted, or not dialled yet */
+    struct policy_address
+        via;           /* dialled for the name instead of what it resolves to: policy/stack.h */
+    uint16_t via_port; /* there; 0: it is not rerouted, or not dialled yet */
     enum target_granted granted; /* the owner said yes to this connection: asks.h */
 };
 
@@ -121,11 +122,11 @@ struct flow {
     struct target target;
     char *sni;                    /* of a ClientHello, or NULL */
     bool offers_h2, offers_http1; /* it says that it speaks those (none said: HTTP/1.1) */
-    bool must_look;               /* POLICY_INSPECT: no byte passes that was not read */
+    bool must_inspect;            /* POLICY_INSPECT: no byte passes that was not read */
     bool low_water;               /* SO_RCVLOWAT of fd was raised */
-    bool silent;                  /* in look.c: neither side has said anything for long */
-    bool greeted;                 /* the server spoke first, the client has not yet: greeting.h */
-    bool dialed;                  /* up_fd was dialled for it, whether or not it still has it */
+    bool silent;  /* in protocol_detect.c: neither side has said anything for long */
+    bool greeted; /* the server spoke first, the client has not yet: greeting.h */
+    bool dialed;  /* up_fd was dialled for it, whether or not it still has it */
 
     int fd;             /* the client's; -1 once somebody else owns it, but see FLOW_FORWARDED */
     int up_fd;          /* dialled and not handed on yet, or -1 */
@@ -195,7 +196,7 @@ struct sandbox {
     struct rate patient;   /* forward.c: requests over the rate whose connections stay */
     struct rate recorded;  /* audit.c: refusals that have a record of their own */
     uint64_t unrecorded;   /* and that were only counted */
-    struct rate announced; /* tell.c: refusals that cayd was told of */
+    struct rate announced; /* event_stream.c: refusals that cayd was told of */
     uint64_t unannounced;  /* and that were only counted */
     uint64_t round;        /* of privd's hellos that told it: see registry_sync */
 };
@@ -260,8 +261,8 @@ struct egress {
     struct audit *audit;
     struct audit_queries *audit_queries;
     struct control *control;
-    struct tell *tell;           /* control.c's */
-    struct intercept *intercept; /* who fills the hooks, or NULL */
+    struct event_stream *event_stream; /* control.c's */
+    struct intercept *intercept;       /* who fills the hooks, or NULL */
 };
 
 /* -- flow.c ------------------------------------------------------------------------------------ */
@@ -285,26 +286,25 @@ struct policy_verdict flow_verdict(const struct flow *f);
 /* The same of any target, after it was resolved (address is then what will be dialled). Where an
  * upstream proxy resolves names, there is no address, and the name alone is asked about. */
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t);
-/* About the very address that is to be dialled: also when it is `::`, which is the host itself to
- * connect(2), and to the one above a name that is not resolved yet. */
-struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t);
-
-/* Both allow, or it is the one that does not; read where one says so. Its credential is the first's. */
-struct policy_verdict verdict_narrower(struct policy_verdict a, struct policy_verdict b);
 
 /* Does a policy, a sandbox's above it or a ceiling say less about some name than about all else? Then a
  * connection by address is evaluated only once the name that is said there is known. */
 bool verdict_narrows_names(const struct sandbox *s);
 
 /* Or does one let out only what it names? */
-bool verdict_looks_at_names(const struct sandbox *s);
+bool verdict_depends_on_names(const struct sandbox *s);
 
 /* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceilings. A
- * room's credential is one that both name. t: what the subject is about, for an answer of the owner's. */
-struct policy_verdict verdict_of(const struct sandbox *s,
-                                 struct policy_verdict (*ask)(const struct policy *p,
-                                                              const void *subject),
-                                 const void *subject, const struct target *t);
+ * room's credential is one that both name. As policy/stack.h, with the owner's answers.
+ * verdict_dial: about the very address that is to be dialled, also when it is `::`, which is the host itself to
+ * connect(2), and to flow_verdict_address a name that is not resolved yet. */
+struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t);
+struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t);
+struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
+                                      bool resolved, const char *method, const char *path);
+
+/* The way of that name in s, whose commands go it too; NULL: none. */
+const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name);
 
 /* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
 void flow_route(struct flow *f);
@@ -342,10 +342,10 @@ void flow_reset(struct flow *f);
 
 /* SOCKS or CONNECT was answered, or nothing needed to be: f->up_fd is dialled, or the flow has to be
  * read first. Looks at what the client sends and hands the flow on. */
-void flow_look(struct flow *f);
+void protocol_detect_start(struct flow *f);
 
 /* Looking is over: before the descriptor is handed on. */
-void flow_looked(struct flow *f);
+void protocol_detect_done(struct flow *f);
 
 /* The client's descriptor is watched for reading by cb, with a timer (0: none) that calls late. One
  * watch at a time; flow_unwatch ends it, and so does handing the descriptor on. */

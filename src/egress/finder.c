@@ -6,9 +6,27 @@
 
 /* -- readings ---------------------------------------------------------------------------------- */
 
+static void copy(struct finder_set *to, const struct finder_set *from)
+{
+    to->count = from->count;
+    for (unsigned i = 0; i < from->count; i++)
+        to->list[i] = from->list[i];
+}
+
+/* That which has least of a word, of as many as there may be. */
+static struct finder_reading *least_of(const struct automaton *a, struct finder_set *set)
+{
+    struct finder_reading *least = &set->list[0];
+
+    for (unsigned i = 1; i < set->count; i++)
+        if (automaton_begun(a, set->list[i].state) < automaton_begun(a, least->state))
+            least = &set->list[i];
+    return least;
+}
+
 static void keep(const struct automaton *a, struct finder_set *set, struct finder_reading r)
 {
-    struct finder_reading *least = NULL;
+    struct finder_reading *least;
 
     if (r.state == 0 && set->count > 0) /* what the others have includes it */
         return;
@@ -19,12 +37,13 @@ static void keep(const struct automaton *a, struct finder_set *set, struct finde
             one->more = MAX(one->more, r.more);
             return;
         }
-        if (!least || automaton_begun(a, one->state) < automaton_begun(a, least->state))
-            least = one;
     }
-    if (set->count < FINDER_READINGS_MAX)
+    if (set->count < FINDER_READINGS_MAX) {
         set->list[set->count++] = r;
-    else if (automaton_begun(a, least->state) < automaton_begun(a, r.state))
+        return;
+    }
+    least = least_of(a, set);
+    if (automaton_begun(a, least->state) < automaton_begun(a, r.state))
         *least = r;
 }
 
@@ -40,6 +59,8 @@ static size_t advance(const struct automaton *a, struct finder_reading *r, unsig
         return 0;
     }
     r->more += bytes - 1;
+    if (r->more == 0) /* as a rule */
+        return word;
     word += word ? MIN((size_t)r->more, word * (FINDER_ESCAPE_MAX - 1)) : 0;
     begun = automaton_begun(a, r->state);
     most = begun * (FINDER_ESCAPE_MAX - 1);
@@ -69,7 +90,7 @@ enum { NOT_ONE = -2, NOT_WHOLE = -1 }; /* else the character that it stands for 
 
 static bool begins_escape(unsigned char c)
 {
-    return c == '%' || c == '\\' || c == '&';
+    return c == AUTOMATON_STOPS[0] || c == AUTOMATON_STOPS[1] || c == AUTOMATON_STOPS[2];
 }
 
 static int digit(unsigned char c)
@@ -103,7 +124,18 @@ static int read_backslash(const unsigned char *s, unsigned n)
         return read_hex(s + 2, n - 2, 4);
     if (s[1] == 'x')
         return read_hex(s + 2, n - 2, 2);
-    return strchr("\"'\\/`$&<>", s[1]) && s[1] ? s[1] : NOT_ONE;
+    switch (s[1]) {
+    case '"':
+    case '\'':
+    case '\\':
+    case '/':
+    case '`':
+    case '$':
+    case '&':
+    case '<':
+    case '>': return s[1];
+    default: return NOT_ONE;
+    }
 }
 
 static int read_name(const unsigned char *s, unsigned n)
@@ -181,22 +213,75 @@ size_t finder_step(const struct automaton *a, struct finder *f, unsigned char c)
         escaped = step_escape(a, f, c, &next);
     longest = advance_all(a, &f->now, c, 1, &next);
     if (begins_escape(c)) {
-        f->before = f->now;
+        copy(&f->before, &f->now);
         f->escape[0] = c;
         f->escape_len = 1;
     }
-    f->now = next;
+    copy(&f->now, &next);
     return MAX(longest, escaped);
 }
 
-size_t finder_skip(const struct automaton *a, const struct finder *f, const char *data, size_t n)
+/* -- runs -------------------------------------------------------------------------------------- */
+
+/* One reading, all of whose characters stood there as they are, and no escape has begun? */
+static bool is_plain(const struct finder *f)
+{
+    return f->escape_len == 0 &&
+           (f->now.count == 0 || (f->now.count == 1 && f->now.list[0].more == 0));
+}
+
+/* What begins an escape at s, where nothing of a word has been seen: is it known from these n bytes that it stands for
+ * no first character of a word, or is none at all? */
+static bool leads_nowhere(const struct automaton *a, const unsigned char *s, size_t n)
+{
+    int value = NOT_WHOLE;
+
+    for (unsigned len = 2; len <= MIN(n, (size_t)FINDER_ESCAPE_MAX) && value == NOT_WHOLE; len++)
+        value = read_escape(s, len);
+    return value == NOT_ONE || (value >= 0 && !automaton_begins(a, (unsigned char)value));
+}
+
+/* Where nothing of a word has been seen: how many bytes change nothing. */
+static size_t skip(const struct automaton *a, const char *data, size_t n)
+{
+    size_t i = automaton_skip(a, data, n);
+
+    while (i < n && begins_escape((unsigned char)data[i]) &&
+           !automaton_begins(a, (unsigned char)data[i]) &&
+           leads_nowhere(a, (const unsigned char *)data + i, n - i)) {
+        i++;
+        i += automaton_skip(a, data + i, n - i);
+    }
+    return i;
+}
+
+/* As far as bytes are what they stand for, from one plain reading. */
+static size_t run_plain(const struct automaton *a, struct finder *f, const char *data, size_t n,
+                        size_t *word)
+{
+    automaton_state s = f->now.count ? f->now.list[0].state : 0;
+    size_t i = 0, used = 1;
+
+    for (*word = 0; i < n && used > 0 && *word == 0; i += used) {
+        if (s == 0)
+            i += skip(a, data + i, n - i);
+        used = automaton_run(a, &s, data + i, n - i, word);
+    }
+    f->now.count = 1;
+    f->now.list[0] = (struct finder_reading){.state = s};
+    return i;
+}
+
+size_t finder_run(const struct automaton *a, struct finder *f, const char *data, size_t n,
+                  size_t *word)
 {
     size_t i = 0;
 
-    if (f->escape_len > 0 || f->now.count > 1 || (f->now.count == 1 && f->now.list[0].state))
-        return 0;
-    n = automaton_skip(a, data, n);
-    while (i < n && !begins_escape((unsigned char)data[i]))
-        i++;
+    for (*word = 0; i < n && *word == 0;) {
+        if (is_plain(f))
+            i += run_plain(a, f, data + i, n - i, word);
+        if (i < n && *word == 0)
+            *word = finder_step(a, f, (unsigned char)data[i++]);
+    }
     return i;
 }

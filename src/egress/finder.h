@@ -6,7 +6,7 @@
  * What looks like an escape may also be meant as it stands. Both readings are followed at once: a finder is
  * a set of states of the automaton, as a rule one, at most FINDER_READINGS_MAX; beyond that the
  * readings with least of a word are given up. An escape of an escape is not followed: words in the forms
- * that are usual inside another are added to the automaton themselves (reflect.c).
+ * that are usual inside another are added to the automaton themselves (response_secrets.c).
  *
  * Pure: no I/O; no memory but its own. The stream's bytes are not kept. */
 
@@ -34,9 +34,11 @@ struct finder {
     unsigned escape_len;
 };
 
-/* How many of the next n bytes change nothing. */
-size_t finder_skip(const struct automaton *a, const struct finder *f, const char *data, size_t n);
+/* The next n bytes, up to the first that ends a word: *word is then how many bytes of the stream the longest takes that
+ * ends there, else 0. Where escapes stand shortly before it, some bytes more may be counted, never fewer. How many bytes
+ * were taken: all n, where *word is 0. The same is found as by finder_step, in less time. */
+size_t finder_run(const struct automaton *a, struct finder *f, const char *data, size_t n,
+                  size_t *word);
 
-/* The next byte. Of the words that end with it, how many bytes of the stream the longest takes, or 0. Where
- * escapes stand shortly before it, some bytes more may be counted, never fewer. */
+/* The next byte. Returns what finder_run has as *word. */
 size_t finder_step(const struct automaton *a, struct finder *f, unsigned char c);

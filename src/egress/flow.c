@@ -11,7 +11,6 @@
 #include "egress/h2_flow.h"
 #include "egress/names.h"
 #include "egress/registry.h"
-#include "egress/reroute.h"
 #include "egress/socks.h"
 #include "http/message.h"
 
@@ -315,41 +314,11 @@ void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rul
 
 /* -- the policy's word ------------------------------------------------------------------------- */
 
-static struct policy_verdict ask_name(const struct policy *p, const void *target)
-{
-    const struct target *t = target;
-
-    return policy_name(p, t->name, t->port);
-}
-
-static struct policy_verdict ask_address(const struct policy *p, const void *target)
-{
-    const struct target *t = target;
-
-    return policy_address(p, t->name, &t->address, t->port);
-}
-
-struct policy_verdict flow_verdict_dial(const struct sandbox *s, const struct target *t)
-{
-    struct policy_verdict v;
-    struct target named = *t;
-
-    if (t->via_port)
-        return verdict_narrower(verdict_of(s, ask_name, t, t), reroute_verdict(s, t));
-    if (reroute_is_missed(s, t))
-        return reroute_missed;
-    v = verdict_of(s, ask_address, t, t);
-    if (t->name || !t->said)
-        return v;
-    named.name = t->said;
-    return verdict_narrower(v, verdict_of(s, ask_address, &named, &named));
-}
-
 struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)
 {
     if (t->name && !target_is_resolved(t) && !t->via_port)
-        return verdict_of(s, ask_name, t, t);
-    return flow_verdict_dial(s, t);
+        return verdict_name(s, t);
+    return verdict_dial(s, t);
 }
 
 struct policy_verdict flow_verdict(const struct flow *f)
@@ -358,7 +327,7 @@ struct policy_verdict flow_verdict(const struct flow *f)
 
     if (!f->target.name)
         return flow_verdict_address(s, &f->target);
-    return verdict_of(s, ask_name, &f->target, &f->target);
+    return verdict_name(s, &f->target);
 }
 
 static void refuse_by_policy(struct flow *f, const struct policy_verdict *v)
@@ -463,14 +432,14 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
     f->up_fd = r->fd;
     f->dialed = true;
     dial_note(&f->target, r);
-    f->must_look |= r->verdict.action == POLICY_INSPECT;
+    f->must_inspect |= r->verdict.action == POLICY_INSPECT;
     flow_allow(f, &r->verdict);
     if (f->via == FLOW_BY_SOCKS)
         socks_connected(f);
     else if (f->via == FLOW_BY_CONNECT)
         connect_connected(f);
     else
-        flow_look(f);
+        protocol_detect_start(f);
 }
 
 static void dial(struct flow *f)
@@ -491,7 +460,7 @@ void flow_route(struct flow *f)
         return;
     }
     if (f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0) {
-        f->must_look = true; /* served here: forward.c */
+        f->must_inspect = true; /* served here: forward.c */
         v = (struct policy_verdict){.action = POLICY_INSPECT, .name = "cay"};
     } else {
         v = flow_verdict(f);
@@ -510,13 +479,13 @@ void flow_route(struct flow *f)
         return;
     }
     /* Nothing is dialled before it is known to be something that can be read. */
-    f->must_look = true;
+    f->must_inspect = true;
     if (f->via == FLOW_BY_SOCKS)
         socks_connected(f);
     else if (f->via == FLOW_BY_CONNECT)
         connect_connected(f);
     else
-        flow_look(f);
+        protocol_detect_start(f);
 }
 
 void flow_recheck(struct flow *f)
@@ -538,7 +507,7 @@ void flow_recheck(struct flow *f)
     /* What has to be read from now on, and passes unread, is cut too. */
     if ((v.action == POLICY_ALLOW || (v.action == POLICY_INSPECT && f->state != FLOW_TUNNELED)) &&
         (f->state != FLOW_FORWARDED || forward_recheck(f, &v))) {
-        f->must_look |= v.action == POLICY_INSPECT;
+        f->must_inspect |= v.action == POLICY_INSPECT;
         if (f->state == FLOW_STREAMS)
             h2_flow_recheck(f);
         return;

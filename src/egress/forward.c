@@ -1,11 +1,11 @@
 #include "egress/forward_internal.h"
 
 #include "base/util.h"
+#include "egress/authority_check.h"
 #include "egress/deny.h"
 #include "egress/dial.h"
-#include "egress/host.h"
+#include "egress/local_info_page.h"
 #include "egress/names.h"
-#include "egress/page.h"
 #include "egress/registry.h"
 #include "egress/request.h"
 #include "egress/tcpcount.h"
@@ -24,11 +24,11 @@
 struct forward {
     struct egress *egress;
     struct http_server *server;
-    struct line *lines;
-    uv_timer_t sweep; /* while there are lines */
+    struct client_conn *client_conns;
+    uv_timer_t sweep; /* while there are connections */
 };
 
-struct flow *forward_flow(const struct line *l)
+struct flow *forward_flow(const struct client_conn *l)
 {
     return l->flow_id ? flow_find(l->egress, l->flow_id) : NULL;
 }
@@ -47,7 +47,7 @@ void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
 /* -- counting ---------------------------------------------------------------------------------- */
 
 /* What the kernel counted on the client's connection: the bytes are not ours to count on their way. */
-static void sample(struct line *l)
+static void sample(struct client_conn *l)
 {
     struct flow *f = forward_flow(l);
 
@@ -62,7 +62,7 @@ static void sample(struct line *l)
  * is known too late to stop it. */
 bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes)
 {
-    struct line *l = arg;
+    struct client_conn *l = arg;
     struct flow *f = forward_flow(l);
 
     if (!f)
@@ -82,7 +82,7 @@ static void on_sweep(uv_timer_t *t)
 {
     struct forward *fw = t->data;
 
-    for (struct line *l = fw->lines, *next; l; l = next) {
+    for (struct client_conn *l = fw->client_conns, *next; l; l = next) {
         struct flow *f = forward_flow(l);
 
         next = l->next;
@@ -96,22 +96,22 @@ static void on_sweep(uv_timer_t *t)
     }
 }
 
-static void link_line(struct forward *fw, struct line *l)
+static void link_client_conn(struct forward *fw, struct client_conn *l)
 {
-    if (!fw->lines)
+    if (!fw->client_conns)
         uv_timer_start(&fw->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
-    l->next = fw->lines;
-    if (fw->lines)
-        fw->lines->prev = l;
-    fw->lines = l;
+    l->next = fw->client_conns;
+    if (fw->client_conns)
+        fw->client_conns->prev = l;
+    fw->client_conns = l;
 }
 
-static void unlink_line(struct forward *fw, struct line *l)
+static void unlink_client_conn(struct forward *fw, struct client_conn *l)
 {
-    *(l->prev ? &l->prev->next : &fw->lines) = l->next;
+    *(l->prev ? &l->prev->next : &fw->client_conns) = l->next;
     if (l->next)
         l->next->prev = l->prev;
-    if (!fw->lines)
+    if (!fw->client_conns)
         uv_timer_stop(&fw->sweep);
 }
 
@@ -147,7 +147,7 @@ void forward_refuse(struct http_exchange *x, struct flow *f, const struct target
 
 static void on_exchange_end(struct http_exchange *x, void *data)
 {
-    struct line *l = data;
+    struct client_conn *l = data;
     struct flow *f = forward_flow(l);
 
     l->x = NULL;
@@ -161,7 +161,7 @@ static void on_exchange_end(struct http_exchange *x, void *data)
 
 /* The next request's target is also what the flow is about, for its records and for a change of the
  * policy. */
-static int follow(struct flow *f, const struct line *l)
+static int follow(struct flow *f, const struct client_conn *l)
 {
     if (f->via != FLOW_BY_REQUEST)
         return 0;
@@ -182,13 +182,13 @@ static bool is_over_rate(struct http_exchange *x, struct flow *f)
     return true;
 }
 
-static void serve(struct http_exchange *x, struct line *l, struct flow *f)
+static void serve(struct http_exchange *x, struct client_conn *l, struct flow *f)
 {
     const struct http_head *h = http_exchange_head(x);
     struct policy_verdict v;
 
     if (l->want.name && strcmp(l->want.name, NAMES_INTERNAL_NAME) == 0) {
-        page_serve(x, f);
+        local_info_page_serve(x, f);
         return;
     }
     if (is_over_rate(x, f))
@@ -206,15 +206,15 @@ static void serve(struct http_exchange *x, struct line *l, struct flow *f)
         http_exchange_abort(x);
 }
 
-static int agree(struct line *l, const struct flow *f, const struct http_head *h)
+static int agree(struct client_conn *l, const struct flow *f, const struct http_head *h)
 {
     forward_set_target(&l->want, l->want_name, &f->target);
-    return host_agrees(h, &l->want, l->said_name);
+    return authority_check_origin(h, &l->want, l->said_name);
 }
 
 static void handle(struct http_exchange *x, void *ctx)
 {
-    struct line *l = (void *)(uintptr_t)http_exchange_tag(x);
+    struct client_conn *l = (void *)(uintptr_t)http_exchange_tag(x);
     const struct http_head *h = http_exchange_head(x);
     struct flow *f = forward_flow(l);
     int status;
@@ -231,11 +231,12 @@ static void handle(struct http_exchange *x, void *ctx)
         return;
     }
     if (f->via == FLOW_BY_REQUEST && !h->authority[0]) {
-        page_serve(x, f); /* to the proxy and about nobody else */
+        local_info_page_serve(x, f); /* to the proxy and about nobody else */
         return;
     }
-    status = f->via == FLOW_BY_REQUEST ? host_of_request(f->sandbox, h, &l->want, l->want_name)
-                                       : agree(l, f, h);
+    status = f->via == FLOW_BY_REQUEST
+                 ? authority_check_proxy(f->sandbox, h, &l->want, l->want_name)
+                 : agree(l, f, h);
     if (status == 400) {
         forward_answer(x, f, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
     } else if (status != 0) {
@@ -255,7 +256,7 @@ static void handle(struct http_exchange *x, void *ctx)
 /* http_server ends the connection: so does the flow. */
 static void on_tagged_end(void *ctx, uint64_t tag, int fd)
 {
-    struct line *l = (void *)(uintptr_t)tag;
+    struct client_conn *l = (void *)(uintptr_t)tag;
     struct flow *f;
 
     sample(l);
@@ -266,14 +267,14 @@ static void on_tagged_end(void *ctx, uint64_t tag, int fd)
         flow_end(f);
     }
     util_close(&l->up_fd);
-    unlink_line(ctx, l);
+    unlink_client_conn(ctx, l);
     free(l);
 }
 
 /* The flow ends first: http_server learns it from the socket. */
 static void on_flow_end(struct flow *f)
 {
-    struct line *l = f->user;
+    struct client_conn *l = f->user;
 
     sample(l);
     l->flow_id = 0;
@@ -285,7 +286,7 @@ static void on_flow_end(struct flow *f)
 
 int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
 {
-    struct line *l = calloc(1, sizeof(*l));
+    struct client_conn *l = calloc(1, sizeof(*l));
     int rc;
 
     if (!l)
@@ -302,7 +303,7 @@ int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
         free(l);
         return rc;
     }
-    link_line(eg->forward, l);
+    link_client_conn(eg->forward, l);
     if (fd == f->fd)
         f->fd = -1;
     f->state = FLOW_FORWARDED;
@@ -313,7 +314,7 @@ int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
 
 bool forward_recheck(struct flow *f, struct policy_verdict *v)
 {
-    struct line *l = f->user;
+    struct client_conn *l = f->user;
     struct policy_verdict now;
 
     if (!l->x || f->refused)

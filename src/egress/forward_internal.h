@@ -7,9 +7,9 @@
 
 /* One adopted connection. It lives as long as http_server's, which may be a moment longer than the
  * flow: flow_id is 0 then, and nothing is served any more. */
-struct line {
+struct client_conn {
     struct egress *egress;
-    struct line *prev, *next;
+    struct client_conn *prev, *next;
     uint64_t flow_id;
     int fd; /* http_server's: only to end it, and to count */
     bool tls;
@@ -24,9 +24,9 @@ struct line {
 };
 
 /* NULL: it has ended. */
-struct flow *forward_flow(const struct line *l);
+struct flow *forward_flow(const struct client_conn *l);
 
-/* http_relay_options.on_move; arg is the line. */
+/* http_relay_options.on_move; arg is the connection. */
 bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes);
 
 /* A copy, whose name is in room. */
@@ -46,7 +46,7 @@ void forward_refuse(struct http_exchange *x, struct flow *f, const struct target
 /* -- forward_up.c ------------------------------------------------------------------------------ */
 
 /* l->x goes to the server that is kept from the request before. False: there is none for l->want. */
-bool forward_reuse(struct line *l, struct flow *f);
+bool forward_reuse(struct client_conn *l, struct flow *f);
 
 /* To the one that was dialled for it: dial_start's. */
 void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r);

@@ -2,8 +2,8 @@
  * request, and relayed to. */
 #include "egress/forward_internal.h"
 
+#include "egress/authority_check.h"
 #include "egress/dial.h"
-#include "egress/host.h"
 #include "egress/override.h"
 #include "egress/registry.h"
 #include "egress/request.h"
@@ -14,7 +14,7 @@
 
 static void on_relay_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
-    struct line *l = arg;
+    struct client_conn *l = arg;
     struct flow *f = forward_flow(l);
     struct policy_verdict v;
 
@@ -30,7 +30,7 @@ static void on_relay_fail(struct http_exchange *x, const struct err *why, void *
 
 static void on_reusable(int fd, void *arg)
 {
-    struct line *l = arg;
+    struct client_conn *l = arg;
 
     if (l->up_fd >= 0 || !l->flow_id) {
         close(fd);
@@ -41,7 +41,7 @@ static void on_reusable(int fd, void *arg)
 }
 
 /* The request was allowed, and its server not reached. */
-static void not_reached(struct line *l, struct flow *f, const struct err *why)
+static void not_reached(struct client_conn *l, struct flow *f, const struct err *why)
 {
     const struct http_head *h = http_exchange_head(l->x);
     struct policy_verdict v = request_decide(f->sandbox, &l->want, false, h);
@@ -50,7 +50,7 @@ static void not_reached(struct line *l, struct flow *f, const struct err *why)
 }
 
 /* fd is connected to l->want, and for tls it is the plain end. */
-static void start_relay(struct line *l, struct flow *f, int fd)
+static void start_relay(struct client_conn *l, struct flow *f, int fd)
 {
     struct http_relay_options o = {
         .fd = fd,
@@ -93,7 +93,7 @@ static void start_relay(struct line *l, struct flow *f, int fd)
         return;
     }
     if (!h->host[0])
-        o.host = arena_printf(http_exchange_arena(x), "%s:%u", host_text(&l->want, host),
+        o.host = arena_printf(http_exchange_arena(x), "%s:%u", authority_check_text(&l->want, host),
                               l->want.port);
     request_allow(f, &l->want, &v, h);
     http_relay_start(x, &o);
@@ -108,7 +108,7 @@ static void on_upstream(void *arg, int fd, const struct err *why)
 {
     struct upgrade u = *(struct upgrade *)arg;
     struct flow *f = flow_find(u.egress, u.flow_id);
-    struct line *l = f && f->state == FLOW_FORWARDED ? f->user : NULL;
+    struct client_conn *l = f && f->state == FLOW_FORWARDED ? f->user : NULL;
 
     free(arg);
     if (!l || !l->x || !l->preparing) {
@@ -123,7 +123,7 @@ static void on_upstream(void *arg, int fd, const struct err *why)
     }
 }
 
-static void connected(struct line *l, struct flow *f, int fd)
+static void connected(struct client_conn *l, struct flow *f, int fd)
 {
     struct upgrade *u;
 
@@ -146,7 +146,7 @@ static void connected(struct line *l, struct flow *f, int fd)
 void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r)
 {
     struct flow *f = flow_find(eg, id);
-    struct line *l = f && f->state == FLOW_FORWARDED ? f->user : NULL;
+    struct client_conn *l = f && f->state == FLOW_FORWARDED ? f->user : NULL;
 
     if (f)
         f->dial_id = 0;
@@ -171,7 +171,7 @@ void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result 
 }
 
 /* Kept from the request before; a server that has closed it meanwhile is dialled anew. */
-bool forward_reuse(struct line *l, struct flow *f)
+bool forward_reuse(struct client_conn *l, struct flow *f)
 {
     char byte;
     int fd = l->up_fd;
@@ -179,7 +179,7 @@ bool forward_reuse(struct line *l, struct flow *f)
     if (fd < 0)
         return false;
     l->up_fd = -1;
-    if (l->up.port != l->want.port || !host_same(&l->up, &l->want) ||
+    if (l->up.port != l->want.port || !authority_check_same(&l->up, &l->want) ||
         recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
         close(fd);
         return false;

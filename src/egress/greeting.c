@@ -31,9 +31,9 @@ static int cut(struct flow *f, const char *rule, const char *why)
     return -EACCES;
 }
 
-/* As for a connection that begins with TLS (look.c); but this one cannot be opened here, for the server has
+/* As for a connection that begins with TLS (protocol_detect.c); but this one cannot be opened here, for the server has
  * spoken already. */
-static int look_at_name(struct flow *f, const char *said)
+static int check_name(struct flow *f, const char *said)
 {
     char name[POLICY_NAME_MAX + 1];
     struct policy_verdict v;
@@ -60,7 +60,7 @@ static int look_at_name(struct flow *f, const char *said)
     return -EACCES;
 }
 
-static int look_at_tls(struct flow *f, const void *data, size_t n, bool end)
+static int check_tls(struct flow *f, const void *data, size_t n, bool end)
 {
     struct clienthello hello = {0};
     int rc = clienthello_read(data, n, &hello);
@@ -69,12 +69,12 @@ static int look_at_tls(struct flow *f, const void *data, size_t n, bool end)
         return -EAGAIN;
     if (rc < 0)
         return cut(f, "tls", "the TLS ClientHello behind a server's greeting cannot be read");
-    if (hello.ech && verdict_looks_at_names(f->sandbox))
+    if (hello.ech && verdict_depends_on_names(f->sandbox))
         return cut(f, "sni", "the TLS server name behind a server's greeting is encrypted");
-    return look_at_name(f, hello.name);
+    return check_name(f, hello.name);
 }
 
-int greeting_look(struct flow *f, bool end)
+int greeting_inspect(struct flow *f, bool end)
 {
     static unsigned char data[EGRESS_SNIFF_MAX_BYTES]; /* one loop, used within this call */
     ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
@@ -86,7 +86,7 @@ int greeting_look(struct flow *f, bool end)
         return (size_t)n < sizeof(data)
                    ? -EAGAIN
                    : cut(f, "first-bytes", "the first message is longer than any that is known");
-    case SNIFF_TLS: return look_at_tls(f, data, (size_t)n, end);
+    case SNIFF_TLS: return check_tls(f, data, (size_t)n, end);
     case SNIFF_HTTP:
     case SNIFF_HTTP2:
         return cut(f, "first-bytes", "a request behind a server's greeting cannot be read here");

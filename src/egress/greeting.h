@@ -11,4 +11,4 @@ int greeting_is_http2(const unsigned char *p, size_t n);
 
 /* Looks at the first unread bytes of f->fd, in a tunnel whose server has spoken. end: no more will come. 0: they
  * may pass, and all behind them; -EAGAIN: more of them tell; -EACCES: they must not, the flow is cut and noted. */
-int greeting_look(struct flow *f, bool end);
+int greeting_inspect(struct flow *f, bool end);

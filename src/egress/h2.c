@@ -9,13 +9,13 @@
 
 struct h2s {
     uv_loop_t *loop;
-    uv_timer_t sweep; /* while there are lines */
+    uv_timer_t sweep; /* while there are connections */
     struct turns *turns;
     struct h2 *first;
     size_t count;
     size_t grown_bytes; /* of all windows */
     bool freeing;
-    char scratch[TLSEND_READ_BYTES]; /* one loop: used within a call */
+    char scratch[TLS_ENDPOINT_READ_BYTES]; /* one loop: used within a call */
 };
 
 /* -- all of them ------------------------------------------------------------------------------- */
@@ -53,9 +53,9 @@ void h2s_free(struct h2s *all)
 {
     if (!all)
         return;
-    for (struct h2 *line = all->first, *next; line; line = next) {
-        next = line->next;
-        h2_close(line);
+    for (struct h2 *conn = all->first, *next; conn; conn = next) {
+        next = conn->next;
+        h2_close(conn);
     }
     all->freeing = true;
     free_when_empty(all);
@@ -66,100 +66,100 @@ size_t h2s_count(const struct h2s *all)
     return all->count;
 }
 
-static bool has_work(const struct h2 *line, bool unzips)
+static bool has_work(const struct h2 *conn, bool unzips)
 {
-    const struct h2_stream *s = line->streams;
+    const struct h2_stream *s = conn->streams;
 
     while (s && !(unzips ? (void *)s->unzip : (void *)s->redact))
         s = s->next;
     return s;
 }
 
-bool line_may(struct h2 *line, bool unzip)
+bool h2_conn_may(struct h2 *conn, bool unzip)
 {
-    if (turns_may(line->all->turns, &line->turn) || !has_work(line, unzip))
+    if (turns_may(conn->all->turns, &conn->turn) || !has_work(conn, unzip))
         return true;
-    turns_wait(line->all->turns, &line->turn);
+    turns_wait(conn->all->turns, &conn->turn);
     return false;
 }
 
-void line_searched(struct h2 *line, size_t n)
+void h2_conn_searched(struct h2 *conn, size_t n)
 {
-    turns_spend(line->all->turns, n);
+    turns_spend(conn->all->turns, n);
 }
 
 /* -- what is held ------------------------------------------------------------------------------ */
 
-bool line_hold(struct h2 *line, size_t n)
+bool h2_conn_hold(struct h2 *conn, size_t n)
 {
-    line->held_bytes += n;
-    if (!line->o.share)
+    conn->held_bytes += n;
+    if (!conn->o.share)
         return false;
-    line->o.share->held_bytes += n;
-    return line->o.share->held_bytes <= H2_SHARE_BYTES;
+    conn->o.share->held_bytes += n;
+    return conn->o.share->held_bytes <= H2_SHARE_BYTES;
 }
 
-void line_release(struct h2 *line, size_t n)
+void h2_conn_release(struct h2 *conn, size_t n)
 {
-    line->held_bytes -= n;
-    if (line->o.share)
-        line->o.share->held_bytes -= n;
+    conn->held_bytes -= n;
+    if (conn->o.share)
+        conn->o.share->held_bytes -= n;
 }
 
-bool line_grow(struct h2 *line, size_t n)
+bool h2_conn_grow(struct h2 *conn, size_t n)
 {
-    struct h2_share *share = line->o.share;
-    size_t all = line->all->grown_bytes + n;
+    struct h2_share *share = conn->o.share;
+    size_t all = conn->all->grown_bytes + n;
     size_t most = all > H2_GROWN_ALL_BYTES / 2 ? H2_GROWN_FAIR_BYTES : H2_GROWN_BYTES;
 
     if (!share || share->grown_bytes + n > most || all > H2_GROWN_ALL_BYTES)
         return false;
-    line->all->grown_bytes += n;
-    line->grown_bytes += n;
+    conn->all->grown_bytes += n;
+    conn->grown_bytes += n;
     share->grown_bytes += n;
     return true;
 }
 
-void line_shrink(struct h2 *line, size_t n)
+void h2_conn_shrink(struct h2 *conn, size_t n)
 {
-    line->all->grown_bytes -= n;
-    line->grown_bytes -= n;
-    if (line->o.share)
-        line->o.share->grown_bytes -= n;
+    conn->all->grown_bytes -= n;
+    conn->grown_bytes -= n;
+    if (conn->o.share)
+        conn->o.share->grown_bytes -= n;
 }
 
-static void leave_share(struct h2 *line)
+static void leave_share(struct h2 *conn)
 {
-    struct h2_share *share = TAKE_PTR(line->o.share);
+    struct h2_share *share = TAKE_PTR(conn->o.share);
 
     if (!share)
         return;
-    share->held_bytes -= line->held_bytes;
-    share->grown_bytes -= line->grown_bytes;
-    share->lines--;
+    share->held_bytes -= conn->held_bytes;
+    share->grown_bytes -= conn->grown_bytes;
+    share->conns--;
 }
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-static void handle_closed(struct h2 *line)
+static void handle_closed(struct h2 *conn)
 {
-    struct h2s *all = line->all;
+    struct h2s *all = conn->all;
 
-    if (--line->handles > 0)
+    if (--conn->handles > 0)
         return;
-    *(line->prev ? &line->prev->next : &all->first) = line->next;
-    if (line->next)
-        line->next->prev = line->prev;
+    *(conn->prev ? &conn->prev->next : &all->first) = conn->next;
+    if (conn->next)
+        conn->next->prev = conn->prev;
     all->count--;
     if (all->count == 0)
         uv_timer_stop(&all->sweep);
-    free(line);
+    free(conn);
     free_when_empty(all);
 }
 
 static void on_closed(uv_handle_t *h)
 {
-    handle_closed(((struct h2_end *)h->data)->line);
+    handle_closed(((struct h2_end *)h->data)->conn);
 }
 
 static void on_pause_closed(uv_handle_t *h)
@@ -168,47 +168,47 @@ static void on_pause_closed(uv_handle_t *h)
 }
 
 /* Not from inside a callback of nghttp2. */
-static void destroy(struct h2 *line)
+static void destroy(struct h2 *conn)
 {
-    if (line->closed)
+    if (conn->closed)
         return;
-    line->closed = true;
-    turns_leave(line->all->turns, &line->turn);
-    uv_close((uv_handle_t *)&line->pause, on_pause_closed);
+    conn->closed = true;
+    turns_leave(conn->all->turns, &conn->turn);
+    uv_close((uv_handle_t *)&conn->pause, on_pause_closed);
     for (int i = 0; i < H2_SIDES; i++) {
-        struct h2_end *e = &line->end[i];
+        struct h2_end *e = &conn->end[i];
 
         if (e->has_poll)
             uv_close((uv_handle_t *)&e->poll, on_closed);
         end_close(e);
     }
-    while (line->streams)
-        stream_free(line->streams);
-    leave_share(line);
+    while (conn->streams)
+        stream_free(conn->streams);
+    leave_share(conn);
 }
 
-void h2_close(struct h2 *line)
+void h2_close(struct h2 *conn)
 {
-    leave_share(line);
-    line->dead = true;
-    if (!line->pumping)
-        destroy(line);
+    leave_share(conn);
+    conn->dead = true;
+    if (!conn->pumping)
+        destroy(conn);
 }
 
-static void tell_moved(struct h2 *line)
+static void tell_moved(struct h2 *conn)
 {
-    if (line->o.on_moved)
-        line->o.on_moved(line->o.arg, line->end[H2_CLIENT].read_bytes,
-                         line->end[H2_CLIENT].written_bytes);
+    if (conn->o.on_moved)
+        conn->o.on_moved(conn->o.arg, conn->end[H2_CLIENT].read_bytes,
+                         conn->end[H2_CLIENT].written_bytes);
 }
 
-static void die(struct h2 *line)
+static void die(struct h2 *conn)
 {
-    tell_moved(line);
-    if (line->closed) /* whoever was told has closed it */
+    tell_moved(conn);
+    if (conn->closed) /* whoever was told has closed it */
         return;
-    destroy(line);
-    line->o.on_end(line->o.arg);
+    destroy(conn);
+    conn->o.on_end(conn->o.arg);
 }
 
 /* -- the server's side is over ----------------------------------------------------------------- */
@@ -226,18 +226,18 @@ static void fail_stream(struct h2_stream *s)
     response_fail(s, 502, "the server has closed the connection before it answered");
 }
 
-static void lose_server(struct h2 *line)
+static void lose_server(struct h2 *conn)
 {
-    struct h2_end *e = &line->end[H2_SERVER];
+    struct h2_end *e = &conn->end[H2_SERVER];
 
     uv_close((uv_handle_t *)&e->poll, on_closed);
     e->has_poll = false;
     end_close(e);
-    for (struct h2_stream *s = line->streams, *next; s; s = next) {
+    for (struct h2_stream *s = conn->streams, *next; s; s = next) {
         next = s->next;
         fail_stream(s);
     }
-    line_drain(line, NGHTTP2_NO_ERROR);
+    h2_conn_drain(conn, NGHTTP2_NO_ERROR);
 }
 
 static bool is_over(const struct h2_end *e)
@@ -249,77 +249,77 @@ static bool is_over(const struct h2_end *e)
 
 /* -- the client's ------------------------------------------------------------------------------ */
 
-void line_drain(struct h2 *line, uint32_t code)
+void h2_conn_drain(struct h2 *conn, uint32_t code)
 {
-    if (line->draining)
+    if (conn->draining)
         return;
-    line->draining = true;
-    line->drain_code = code;
+    conn->draining = true;
+    conn->drain_code = code;
 }
 
 /* Tells the client to come again on another connection: after the answers that are whole, since some clients
  * read nothing after it. True when that is to be sent now. */
-static bool say_goodbye(struct h2 *line)
+static bool say_goodbye(struct h2 *conn)
 {
-    nghttp2_session *client = line->end[H2_CLIENT].session;
+    nghttp2_session *client = conn->end[H2_CLIENT].session;
 
-    if (!line->draining || line->announced)
+    if (!conn->draining || conn->announced)
         return false;
-    for (const struct h2_stream *s = line->streams; s; s = s->next)
+    for (const struct h2_stream *s = conn->streams; s; s = s->next)
         if (s->open[H2_CLIENT] && s->to[H2_CLIENT].ended && !s->to[H2_CLIENT].left)
             return false;
-    line->announced = true;
+    conn->announced = true;
     (void)nghttp2_submit_goaway(client, NGHTTP2_FLAG_NONE,
-                                nghttp2_session_get_last_proc_stream_id(client), line->drain_code,
+                                nghttp2_session_get_last_proc_stream_id(client), conn->drain_code,
                                 NULL, 0);
     return true;
 }
 
 /* All is said. What the client still sends is read and forgotten, or a reset would take the last words with
  * it. True when it is over. */
-static bool linger(struct h2 *line)
+static bool linger(struct h2 *conn)
 {
-    struct h2_end *e = &line->end[H2_CLIENT];
+    struct h2_end *e = &conn->end[H2_CLIENT];
 
-    if (line->linger_ms == 0)
-        line->linger_ms = uv_now(line->all->loop);
-    return e->ended || e->broken || (tlsend_shut(&e->io) && e->ended);
+    if (conn->linger_ms == 0)
+        conn->linger_ms = uv_now(conn->all->loop);
+    return e->ended || e->broken || (tls_endpoint_shut(&e->io) && e->ended);
 }
 
-static bool is_finished(struct h2 *line)
+static bool is_finished(struct h2 *conn)
 {
-    struct h2_end *e = &line->end[H2_CLIENT];
+    struct h2_end *e = &conn->end[H2_CLIENT];
 
-    if (e->ended || e->broken || line->linger_ms)
-        return line->linger_ms ? linger(line) : true;
-    if (is_over(e) || (line->draining && line->stream_count == 0 && e->out.len == 0 &&
+    if (e->ended || e->broken || conn->linger_ms)
+        return conn->linger_ms ? linger(conn) : true;
+    if (is_over(e) || (conn->draining && conn->stream_count == 0 && e->out.len == 0 &&
                        !nghttp2_session_want_write(e->session)))
-        return linger(line);
+        return linger(conn);
     return false;
 }
 
-void line_pump(struct h2 *line)
+void h2_conn_pump(struct h2 *conn)
 {
-    struct h2_end *server = &line->end[H2_SERVER];
+    struct h2_end *server = &conn->end[H2_SERVER];
     bool more = true;
 
-    line->pumping = true;
-    while (more && !line->dead) {
-        more = end_flush(&line->end[H2_CLIENT]);
+    conn->pumping = true;
+    while (more && !conn->dead) {
+        more = end_flush(&conn->end[H2_CLIENT]);
         more |= end_flush(server);
         if (server->session && is_over(server)) {
-            lose_server(line);
+            lose_server(conn);
             more = true;
         }
-        more |= say_goodbye(line);
+        more |= say_goodbye(conn);
     }
-    line->pumping = false;
-    if (line->dead) {
-        destroy(line);
-    } else if (is_finished(line)) {
-        die(line);
+    conn->pumping = false;
+    if (conn->dead) {
+        destroy(conn);
+    } else if (is_finished(conn)) {
+        die(conn);
     } else {
-        end_watch(&line->end[H2_CLIENT]);
+        end_watch(&conn->end[H2_CLIENT]);
         end_watch(server);
     }
 }
@@ -328,28 +328,28 @@ void line_pump(struct h2 *line)
 
 static void read_some(struct h2_end *e)
 {
-    struct h2 *line = e->line;
-    char *data = line->all->scratch;
-    ssize_t n = tlsend_read(&e->io, data, TLSEND_READ_BYTES);
+    struct h2 *conn = e->conn;
+    char *data = conn->all->scratch;
+    ssize_t n = tls_endpoint_read(&e->io, data, TLS_ENDPOINT_READ_BYTES);
 
     if (n == -EAGAIN)
         return;
-    line->moved_ms = uv_now(line->all->loop);
+    conn->moved_ms = uv_now(conn->all->loop);
     e->ended |= n <= 0 || e->io.clean;
     if (n <= 0)
         return;
     e->read_bytes += (size_t)n;
-    if (e->side == H2_CLIENT && line->linger_ms)
+    if (e->side == H2_CLIENT && conn->linger_ms)
         return;
-    line->pumping = true;
+    conn->pumping = true;
     if (!end_take(e, data, (size_t)n))
         e->broken = true;
-    line->pumping = false;
+    conn->pumping = false;
     if (e->side == H2_SERVER) /* it may have said what it was told */
         explicit_bzero(data, (size_t)n);
 }
 
-void line_event(uv_poll_t *poll, int status, int events)
+void h2_conn_event(uv_poll_t *poll, int status, int events)
 {
     struct h2_end *e = poll->data;
 
@@ -358,22 +358,22 @@ void line_event(uv_poll_t *poll, int status, int events)
         events = UV_READABLE | UV_WRITABLE;
     }
     if ((events & UV_READABLE || e->io.wants_write) && !e->ended &&
-        (e->side == H2_CLIENT || line_may(e->line, false)))
+        (e->side == H2_CLIENT || h2_conn_may(e->conn, false)))
         read_some(e);
-    line_pump(e->line);
+    h2_conn_pump(e->conn);
 }
 
 static void on_turn(void *arg)
 {
-    struct h2 *line = arg;
-    struct h2_end *server = &line->end[H2_SERVER];
+    struct h2 *conn = arg;
+    struct h2_end *server = &conn->end[H2_SERVER];
 
-    line_pump(line); /* what waits to be decompressed comes before what waits in the socket */
-    if (line->closed || !server->session || !(server->events & UV_READABLE) || server->ended ||
-        !line_may(line, false))
+    h2_conn_pump(conn); /* what waits to be decompressed comes before what waits in the socket */
+    if (conn->closed || !server->session || !(server->events & UV_READABLE) || server->ended ||
+        !h2_conn_may(conn, false))
         return;
     read_some(server);
-    line_pump(line);
+    h2_conn_pump(conn);
 }
 
 static bool is_stuck(const struct h2_end *e, uint64_t now)
@@ -381,23 +381,23 @@ static bool is_stuck(const struct h2_end *e, uint64_t now)
     return e->session && e->out.len > 0 && now - e->took_ms > H2_STUCK_MS;
 }
 
-static void sweep_one(struct h2 *line, uint64_t now)
+static void sweep_one(struct h2 *conn, uint64_t now)
 {
-    uint64_t idle = now - line->moved_ms;
+    uint64_t idle = now - conn->moved_ms;
 
-    tell_moved(line);
-    if (line->closed)
+    tell_moved(conn);
+    if (conn->closed)
         return;
-    for (struct h2_stream *s = line->streams; s; s = s->next)
+    for (struct h2_stream *s = conn->streams; s; s = s->next)
         stream_hush(s, now);
-    end_watch(&line->end[H2_CLIENT]);
-    if ((line->linger_ms && now - line->linger_ms > H2_LINGER_MS) ||
-        is_stuck(&line->end[H2_CLIENT], now) || is_stuck(&line->end[H2_SERVER], now) ||
-        (line->stream_count > 0 && line->o.idle_ms && idle > line->o.idle_ms)) {
-        die(line);
-    } else if (line->stream_count == 0 && idle > H2_IDLE_MS) {
-        line_drain(line, NGHTTP2_NO_ERROR);
-        line_pump(line);
+    end_watch(&conn->end[H2_CLIENT]);
+    if ((conn->linger_ms && now - conn->linger_ms > H2_LINGER_MS) ||
+        is_stuck(&conn->end[H2_CLIENT], now) || is_stuck(&conn->end[H2_SERVER], now) ||
+        (conn->stream_count > 0 && conn->o.idle_ms && idle > conn->o.idle_ms)) {
+        die(conn);
+    } else if (conn->stream_count == 0 && idle > H2_IDLE_MS) {
+        h2_conn_drain(conn, NGHTTP2_NO_ERROR);
+        h2_conn_pump(conn);
     }
 }
 
@@ -406,84 +406,84 @@ static void on_sweep(uv_timer_t *t)
     struct h2s *all = t->data;
     uint64_t now = uv_now(all->loop);
 
-    for (struct h2 *line = all->first, *next; line; line = next) {
-        next = line->next; /* lines leave the list in a later turn only */
-        if (!line->closed)
-            sweep_one(line, now);
+    for (struct h2 *conn = all->first, *next; conn; conn = next) {
+        next = conn->next; /* lines leave the list in a later turn only */
+        if (!conn->closed)
+            sweep_one(conn, now);
     }
 }
 
 /* -- start ------------------------------------------------------------------------------------- */
 
-static int open_side(struct h2 *line, enum side side, const struct tlsend *io)
+static int open_side(struct h2 *conn, enum side side, const struct tls_endpoint *io)
 {
-    struct h2_end *e = &line->end[side];
-    int rc = uv_poll_init(line->all->loop, &e->poll, io->fd);
+    struct h2_end *e = &conn->end[side];
+    int rc = uv_poll_init(conn->all->loop, &e->poll, io->fd);
 
     if (rc < 0)
         return rc;
     e->poll.data = e;
     e->has_poll = true;
-    line->handles++;
-    return end_open(e, line, side, io);
+    conn->handles++;
+    return end_open(e, conn, side, io);
 }
 
-static void link_line(struct h2 *line)
+static void link_line(struct h2 *conn)
 {
-    struct h2s *all = line->all;
+    struct h2s *all = conn->all;
 
     if (all->count++ == 0)
         uv_timer_start(&all->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
-    line->next = all->first;
-    if (line->next)
-        line->next->prev = line;
-    all->first = line;
+    conn->next = all->first;
+    if (conn->next)
+        conn->next->prev = conn;
+    all->first = conn;
 }
 
 int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out)
 {
-    struct h2 *line = calloc(1, sizeof(*line));
+    struct h2 *conn = calloc(1, sizeof(*conn));
     int rc;
 
-    if (!line)
+    if (!conn)
         return -ENOMEM;
-    line->all = all;
-    line->o = *o;
-    line->moved_ms = uv_now(all->loop);
-    line->turn = (struct turn){.go = on_turn, .arg = line, .owner = (uintptr_t)o->share};
+    conn->all = all;
+    conn->o = *o;
+    conn->moved_ms = uv_now(all->loop);
+    conn->turn = (struct turn){.go = on_turn, .arg = conn, .owner = (uintptr_t)o->share};
     for (int i = 0; i < H2_SIDES; i++)
-        line->end[i] = (struct h2_end){.line = line, .io.fd = -1};
-    uv_timer_init(all->loop, &line->pause);
-    line->pause.data = line;
-    line->handles = 1;
-    rc = open_side(line, H2_CLIENT, &o->client);
+        conn->end[i] = (struct h2_end){.conn = conn, .io.fd = -1};
+    uv_timer_init(all->loop, &conn->pause);
+    conn->pause.data = conn;
+    conn->handles = 1;
+    rc = open_side(conn, H2_CLIENT, &o->client);
     if (rc == 0 && o->server.fd >= 0)
-        rc = open_side(line, H2_SERVER, &o->server);
-    link_line(line);
+        rc = open_side(conn, H2_SERVER, &o->server);
+    link_line(conn);
     if (rc < 0) { /* the descriptors are still the caller's */
-        line->end[H2_CLIENT].io = line->end[H2_SERVER].io = (struct tlsend){.fd = -1};
-        line->o.share = NULL;
-        h2_close(line);
+        conn->end[H2_CLIENT].io = conn->end[H2_SERVER].io = (struct tls_endpoint){.fd = -1};
+        conn->o.share = NULL;
+        h2_close(conn);
         return rc;
     }
-    end_watch(&line->end[H2_CLIENT]);
-    end_watch(&line->end[H2_SERVER]);
-    *out = line;
+    end_watch(&conn->end[H2_CLIENT]);
+    end_watch(&conn->end[H2_SERVER]);
+    *out = conn;
     return 0;
 }
 
 /* -- other rules ------------------------------------------------------------------------------- */
 
-void h2_recheck(struct h2 *line,
+void h2_recheck(struct h2 *conn,
                 bool (*still)(void *arg, const struct http_head *head, struct h2_verdict *v))
 {
-    for (struct h2_stream *s = line->streams; s; s = s->next) {
+    for (struct h2_stream *s = conn->streams; s; s = s->next) {
         struct h2_verdict v = {.status = 0};
 
         if (!s->head || (!s->open[H2_SERVER] && !s->job))
             continue; /* it was answered here */
         buf_init(&v.body, (size_t)16 * 1024);
-        if (!still(line->o.arg, s->head, &v)) {
+        if (!still(conn->o.arg, s->head, &v)) {
             if (s->begun)
                 stream_cut(s, NGHTTP2_CANCEL);
             else
@@ -491,6 +491,6 @@ void h2_recheck(struct h2 *line,
         }
         buf_free(&v.body);
     }
-    end_watch(&line->end[H2_CLIENT]); /* what is to be said of it leaves in the next turn */
-    end_watch(&line->end[H2_SERVER]);
+    end_watch(&conn->end[H2_CLIENT]); /* what is to be said of it leaves in the next turn */
+    end_watch(&conn->end[H2_SERVER]);
 }

@@ -21,7 +21,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "egress/inject.h"
-#include "egress/tlsend.h"
+#include "egress/tls_endpoint.h"
 
 #include <uv.h>
 
@@ -34,16 +34,17 @@
 #define H2_GROWN_ALL_BYTES  (256u * 1024u * 1024u) /* of a process */
 #define H2_COLLECT_BYTES    (8u * 1024u * 1024u)
 #define H2_SHARE_BYTES      (16u * 1024u * 1024u)
-#define H2_SHARE_LINES      64u
+#define H2_SHARE_CONNS      64u
 #define H2_RESETS_MAX       200u  /* in a second, of one peer */
 #define H2_EMPTY_MAX        1000u /* frames that bring nothing on, likewise */
 #define H2_CONTINUED_MAX    8u    /* CONTINUATION frames of one head */
 #define H2_QUEUED_MAX       1000u /* frames for a peer that reads none: then it is not read either */
 #define H2_IDLE_MS          300000u /* without a stream */
 #define H2_STUCK_MS         300000u /* a peer takes no byte of what is there for it */
-#define H2_DEAF_BYTES       ((size_t)16 * 1024 * 1024) /* of a body that nobody wants: then a reset */
-#define H2_LINGER_MS        2000u
-#define H2_MESSAGE_SIZE     256
+#define H2_DISCARDED_BODY_BYTES \
+    ((size_t)16 * 1024 * 1024) /* of a body that nobody wants: then a reset */
+#define H2_LINGER_MS    2000u
+#define H2_MESSAGE_SIZE 256
 
 struct h2s; /* all of a loop */
 struct h2;
@@ -54,7 +55,7 @@ struct h2;
 struct h2_share {
     size_t held_bytes;
     size_t grown_bytes; /* that windows are larger than they began */
-    unsigned lines;     /* counted by whoever starts one; more than H2_SHARE_LINES are not to be */
+    unsigned conns;     /* counted by whoever starts one; more than H2_SHARE_CONNS are not to be */
 };
 
 /* What is done with a request. Empty: all zero, body initialized. */
@@ -68,10 +69,10 @@ struct h2_verdict {
 };
 
 struct h2_options {
-    struct tlsend client;
-    struct tlsend server;   /* fd -1: none could be reached, and evaluate lets nothing go on */
-    struct h2_share *share; /* outlives it, or is h2_close'd first */
-    uint64_t idle_ms;       /* no byte of either side, though there are streams */
+    struct tls_endpoint client;
+    struct tls_endpoint server; /* fd -1: none could be reached, and evaluate lets nothing go on */
+    struct h2_share *share;     /* outlives it, or is h2_close'd first */
+    uint64_t idle_ms;           /* no byte of either side, though there are streams */
     /* A request's head. It may keep what it allocates in a; both live as long as the stream. */
     void (*evaluate)(void *arg, const struct http_head *head, struct arena *a,
                      struct h2_verdict *v);
@@ -94,13 +95,13 @@ void h2s_set_turns(struct h2s *all, struct turns *t);
 void h2s_free(struct h2s *all);
 size_t h2s_count(const struct h2s *all);
 
-/* Both ends are taken over on success, and one of share->lines, which goes with the line. 0 or -errno. */
+/* Both ends are taken over on success, and one of share->conns, which goes with the connection. 0 or -errno. */
 int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out);
 
 /* At once; on_end is not called. */
-void h2_close(struct h2 *line);
+void h2_close(struct h2 *conn);
 
 /* Every request that is under way: may it go on? Where still says no, *v is its answer if none has begun;
  * else the stream is reset. */
-void h2_recheck(struct h2 *line,
+void h2_recheck(struct h2 *conn,
                 bool (*still)(void *arg, const struct http_head *head, struct h2_verdict *v));

@@ -72,7 +72,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *f, vo
     e->continued = 0;
     if (e->side != H2_CLIENT || f->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
-    s = stream_new(e->line, f->hd.stream_id);
+    s = stream_new(e->conn, f->hd.stream_id);
     if (!s)
         end_reset(e, f->hd.stream_id, NGHTTP2_REFUSED_STREAM);
     nghttp2_session_set_stream_user_data(session, f->hd.stream_id, s);
@@ -119,12 +119,12 @@ static int on_headers(struct h2_end *e, struct h2_stream *s, const nghttp2_frame
 
 static int on_goaway(struct h2_end *e, const nghttp2_goaway *g)
 {
-    struct h2 *line = e->line;
+    struct h2 *conn = e->conn;
 
-    if (e->side == H2_CLIENT && line->end[H2_SERVER].session)
-        (void)nghttp2_submit_goaway(line->end[H2_SERVER].session, NGHTTP2_FLAG_NONE, 0,
+    if (e->side == H2_CLIENT && conn->end[H2_SERVER].session)
+        (void)nghttp2_submit_goaway(conn->end[H2_SERVER].session, NGHTTP2_FLAG_NONE, 0,
                                     g->error_code, NULL, 0);
-    line_drain(line, e->side == H2_SERVER ? g->error_code : NGHTTP2_NO_ERROR);
+    h2_conn_drain(conn, e->side == H2_SERVER ? g->error_code : NGHTTP2_NO_ERROR);
     return 0;
 }
 
@@ -270,12 +270,12 @@ static int greet(struct h2_end *e)
     return rc;
 }
 
-int end_open(struct h2_end *e, struct h2 *line, enum side side, const struct tlsend *io)
+int end_open(struct h2_end *e, struct h2 *conn, enum side side, const struct tls_endpoint *io)
 {
     nghttp2_option *option = NULL;
     int rc;
 
-    e->line = line;
+    e->conn = conn;
     e->side = side;
     e->io = *io;
     buf_init(&e->out, OUT_BYTES + FRAME_BYTES);
@@ -299,7 +299,7 @@ void end_close(struct h2_end *e)
     nghttp2_session_del(e->session);
     e->session = NULL;
     e->ended = e->broken = true;
-    tlsend_close(&e->io, true);
+    tls_endpoint_close(&e->io, true);
     wipe(&e->out);
     h2_fields_free(&e->fields);
 }
@@ -340,18 +340,18 @@ bool end_flush(struct h2_end *e)
     ssize_t n = 0;
 
     while (e->session && !e->broken && n != -EAGAIN &&
-           (e->side == H2_SERVER || e->out.len > 0 || line_may(e->line, true))) {
+           (e->side == H2_SERVER || e->out.len > 0 || h2_conn_may(e->conn, true))) {
         if (fill(e) < 0)
             e->broken = true;
         if (e->broken || e->out.len == 0)
             break;
-        n = tlsend_write(&e->io, e->out.data, e->out.len);
+        n = tls_endpoint_write(&e->io, e->out.data, e->out.len);
         if (n < 0) {
             e->broken = n != -EAGAIN;
             continue;
         }
         e->written_bytes += (size_t)n;
-        e->took_ms = e->line->moved_ms = uv_now(e->poll.loop);
+        e->took_ms = e->conn->moved_ms = uv_now(e->poll.loop);
         buf_consume(&e->out, (size_t)n);
         any = true;
     }
@@ -367,13 +367,13 @@ static bool is_full(const struct h2_end *e)
 
 void end_watch(struct h2_end *e)
 {
-    struct h2 *line = e->line;
-    bool lingers = e->side == H2_CLIENT && line->linger_ms;
+    struct h2 *conn = e->conn;
+    bool lingers = e->side == H2_CLIENT && conn->linger_ms;
     int events = 0;
 
     if (!e->session)
         return;
-    if (!e->ended && (lingers || (!is_full(e) && !is_full(&line->end[OTHER(e->side)]))))
+    if (!e->ended && (lingers || (!is_full(e) && !is_full(&conn->end[OTHER(e->side)]))))
         events |= UV_READABLE;
     if (!e->broken && (e->out.len > 0 || e->io.wants_write ||
                        nghttp2_session_want_write(e->session) || (lingers && !e->io.shut)))
@@ -382,7 +382,7 @@ void end_watch(struct h2_end *e)
         return;
     e->events = events;
     if (events)
-        uv_poll_start(&e->poll, events, line_event);
+        uv_poll_start(&e->poll, events, h2_conn_event);
     else
         uv_poll_stop(&e->poll);
 }

@@ -1,8 +1,8 @@
 #include "egress/h2_flow.h"
 
 #include "base/util.h"
+#include "egress/authority_check.h"
 #include "egress/deny.h"
-#include "egress/host.h"
 #include "egress/intercept_internal.h"
 #include "egress/registry.h"
 #include "egress/request.h"
@@ -13,7 +13,7 @@
 struct h2_flow {
     struct egress *egress;
     uint64_t flow_id;
-    struct h2 *line;
+    struct h2 *conn;
     struct h2_flow_lost lost;
 };
 
@@ -51,7 +51,7 @@ static void note_failed(struct flow *f, const struct http_head *h, const char *w
     struct target t = f->target;
     struct policy_verdict p;
 
-    (void)host_agrees(h, &t, room); /* it did, or it would not have been let through */
+    (void)authority_check_origin(h, &t, room); /* it did, or it would not have been let through */
     p = request_decide(f->sandbox, &t, true, h);
     flow_failed(f, &t, &p, h, why);
 }
@@ -143,7 +143,7 @@ static void evaluate(void *arg, const struct http_head *h, struct arena *a, stru
         return;
     }
     t = f->target;
-    status = host_agrees(h, &t, room);
+    status = authority_check_origin(h, &t, room);
     if (status == 400) {
         answer(f, v, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
     } else if (!request_in_rate(f->sandbox)) {
@@ -167,7 +167,7 @@ static bool still(void *arg, const struct http_head *h, struct h2_verdict *v)
     struct target t = f->target;
     struct policy_verdict p;
 
-    (void)host_agrees(h, &t, room); /* it did, or there would be no stream */
+    (void)authority_check_origin(h, &t, room); /* it did, or there would be no stream */
     p = request_decide(f->sandbox, &t, true, h);
     if (p.action != POLICY_DENY)
         return true;
@@ -180,7 +180,7 @@ void h2_flow_recheck(struct flow *f)
 {
     struct h2_flow *hf = f->user;
 
-    h2_recheck(hf->line, still);
+    h2_recheck(hf->conn, still);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
@@ -197,7 +197,7 @@ static void on_moved(void *arg, uint64_t read, uint64_t written)
     flow_end(f);
 }
 
-static void on_line_end(void *arg)
+static void on_conn_end(void *arg)
 {
     struct flow *f = flow_of(arg);
 
@@ -211,7 +211,7 @@ static void on_flow_end(struct flow *f)
 {
     struct h2_flow *hf = f->user;
 
-    h2_close(hf->line);
+    h2_close(hf->conn);
     free(hf);
 }
 
@@ -219,19 +219,19 @@ bool h2_flow_reserve(struct sandbox *s)
 {
     if (!s->h2)
         s->h2 = calloc(1, sizeof(*s->h2));
-    if (!s->h2 || s->h2->lines >= H2_SHARE_LINES)
+    if (!s->h2 || s->h2->conns >= H2_SHARE_CONNS)
         return false;
-    s->h2->lines++;
+    s->h2->conns++;
     return true;
 }
 
 void h2_flow_release(struct sandbox *s)
 {
-    s->h2->lines--;
+    s->h2->conns--;
 }
 
-int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlsend *server,
-                  const struct h2_flow_lost *lost)
+int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
+                  const struct tls_endpoint *server, const struct h2_flow_lost *lost)
 {
     struct h2_options o = {.client = *client,
                            .server = *server,
@@ -240,14 +240,14 @@ int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlse
                            .evaluate = evaluate,
                            .say = say,
                            .on_moved = on_moved,
-                           .on_end = on_line_end};
+                           .on_end = on_conn_end};
     struct h2_flow *hf = calloc(1, sizeof(*hf));
     int rc = -ENOMEM;
 
     if (hf) {
         *hf = (struct h2_flow){.egress = f->egress, .flow_id = f->id, .lost = *lost};
         o.arg = hf;
-        rc = h2_start(f->egress->intercept->h2s, &o, &hf->line);
+        rc = h2_start(f->egress->intercept->h2s, &o, &hf->conn);
     }
     if (rc < 0) {
         free(hf);

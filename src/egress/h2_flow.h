@@ -18,8 +18,8 @@ void h2_flow_release(struct sandbox *s);
 
 /* Both ends are taken over on success, and a place; the flow ends with them. server->fd -1: lost says why. 0 or
  * -errno. */
-int h2_flow_start(struct flow *f, const struct tlsend *client, const struct tlsend *server,
-                  const struct h2_flow_lost *lost);
+int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
+                  const struct tls_endpoint *server, const struct h2_flow_lost *lost);
 
 /* The policy changed, and still allows the name: requests that it does not allow any more are refused or cut. */
 void h2_flow_recheck(struct flow *f);

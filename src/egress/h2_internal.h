@@ -9,7 +9,7 @@
  * h2_pause.c     what is kept back of an answer, when its server pauses
  * h2_head.c      heads
  *
- * nghttp2's callbacks only note and submit; what frees or closes waits for line_pump, which runs from the loop
+ * nghttp2's callbacks only note and submit; what frees or closes waits for h2_conn_pump, which runs from the loop
  * alone. A stream is found by nghttp2's own table and is freed when neither session has it any more. */
 
 #include "egress/frames.h"
@@ -34,7 +34,7 @@ struct h2_body {
 };
 
 struct h2_stream {
-    struct h2 *line;
+    struct h2 *conn;
     struct h2_stream *prev, *next;
     int32_t id[H2_SIDES]; /* 0: none there */
     bool open[H2_SIDES];  /* nghttp2 has it */
@@ -51,7 +51,7 @@ struct h2_stream {
     uint64_t arrived_ms; /* the last of it */
     bool stalled;        /* the client did not take all, since the last pause */
     bool begun;          /* the client has the head of its answer */
-    bool deaf;           /* what the client still sends is thrown away */
+    bool discarding_body; /* what the client still sends is thrown away */
     size_t thrown_bytes;
     uint64_t left_ms; /* the client has its whole answer since then; 0: not yet */
 };
@@ -63,10 +63,10 @@ struct h2_meter {
 };
 
 struct h2_end {
-    struct h2 *line;
+    struct h2 *conn;
     enum side side;
     nghttp2_session *session; /* NULL: there is no such side */
-    struct tlsend io;
+    struct tls_endpoint io;
     uv_poll_t poll;
     bool has_poll;
     int events;
@@ -103,30 +103,30 @@ struct h2 {
 /* -- h2.c -------------------------------------------------------------------------------------- */
 
 /* A socket of its is ready: reads, pumps. The handle's data is the end. */
-void line_event(uv_poll_t *poll, int status, int events);
+void h2_conn_event(uv_poll_t *poll, int status, int events);
 
-/* Sends what there is to be sent. Not from inside a callback of nghttp2; the line may be gone after it. */
-void line_pump(struct h2 *line);
+/* Sends what there is to be sent. Not from inside a callback of nghttp2; the connection may be gone after it. */
+void h2_conn_pump(struct h2 *conn);
 
 /* May more of its answers be searched, or with unzip: be decompressed (or is there none)? Else it goes on in a
  * turn of its own. */
-bool line_may(struct h2 *line, bool unzip);
-void line_searched(struct h2 *line, size_t n);
+bool h2_conn_may(struct h2 *conn, bool unzip);
+void h2_conn_searched(struct h2 *conn, size_t n);
 
 /* So many bytes more are held for it, or less. True: there is room for more than the windows. */
-bool line_hold(struct h2 *line, size_t n);
-void line_release(struct h2 *line, size_t n);
+bool h2_conn_hold(struct h2 *conn, size_t n);
+void h2_conn_release(struct h2 *conn, size_t n);
 
 /* Windows may be so much larger: false, where there is no room. And they are smaller again. */
-bool line_grow(struct h2 *line, size_t n);
-void line_shrink(struct h2 *line, size_t n);
+bool h2_conn_grow(struct h2 *conn, size_t n);
+void h2_conn_shrink(struct h2 *conn, size_t n);
 
 /* No new streams; those that are there go on. The client is told. */
-void line_drain(struct h2 *line, uint32_t code);
+void h2_conn_drain(struct h2 *conn, uint32_t code);
 
 /* -- h2_end.c ---------------------------------------------------------------------------------- */
 
-int end_open(struct h2_end *e, struct h2 *line, enum side side, const struct tlsend *io);
+int end_open(struct h2_end *e, struct h2 *conn, enum side side, const struct tls_endpoint *io);
 void end_close(struct h2_end *e);
 
 /* Bytes of its peer, as they came. False: it may not go on. */
@@ -147,7 +147,7 @@ void end_reset(struct h2_end *e, int32_t id, uint32_t code);
 /* -- h2_stream.c ------------------------------------------------------------------------------- */
 
 /* NULL: there are too many, or memory is out. */
-struct h2_stream *stream_new(struct h2 *line, int32_t id);
+struct h2_stream *stream_new(struct h2 *conn, int32_t id);
 
 /* nghttp2 has closed it on that side. */
 void stream_closed(struct h2_stream *s, enum side side, uint32_t code);
@@ -210,5 +210,5 @@ void response_fail(struct h2_stream *s, int status, const char *why);
 /* More of its answer came. */
 void pause_await(struct h2_stream *s);
 
-/* The line's timer. */
+/* The connection's timer. */
 void pause_over(uv_timer_t *t);

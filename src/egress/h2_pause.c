@@ -12,26 +12,26 @@ static bool awaits(const struct h2_stream *s)
            redact_holds(s->redact);
 }
 
-static void start(struct h2 *line, uint64_t ms)
+static void start(struct h2 *conn, uint64_t ms)
 {
-    if (!uv_is_active((const uv_handle_t *)&line->pause) || uv_timer_get_due_in(&line->pause) > ms)
-        uv_timer_start(&line->pause, pause_over, ms, 0);
+    if (!uv_is_active((const uv_handle_t *)&conn->pause) || uv_timer_get_due_in(&conn->pause) > ms)
+        uv_timer_start(&conn->pause, pause_over, ms, 0);
 }
 
 void pause_await(struct h2_stream *s)
 {
-    s->arrived_ms = uv_now(s->line->pause.loop);
+    s->arrived_ms = uv_now(s->conn->pause.loop);
     if (awaits(s))
-        start(s->line, due_ms(s) - s->arrived_ms);
+        start(s->conn, due_ms(s) - s->arrived_ms);
 }
 
 /* Of one stream. Returns after how long it is to be looked at again, or 0. */
-static uint64_t look(struct h2_stream *s, uint64_t now)
+static uint64_t release_when_paused(struct h2_stream *s, uint64_t now)
 {
     if (!awaits(s))
         return 0;
     s->stalled |= s->to[H2_CLIENT].bytes.len > 0;
-    if (s->to[H2_CLIENT].bytes.len > 0 || s->line->turn.waiting)
+    if (s->to[H2_CLIENT].bytes.len > 0 || s->conn->turn.waiting)
         s->arrived_ms = now;
     if (due_ms(s) > now)
         return due_ms(s) - now;
@@ -43,14 +43,14 @@ static uint64_t look(struct h2_stream *s, uint64_t now)
 
 void pause_over(uv_timer_t *t)
 {
-    struct h2 *line = t->data;
+    struct h2 *conn = t->data;
     uint64_t now = uv_now(t->loop);
 
-    for (struct h2_stream *s = line->streams; s; s = s->next) {
-        uint64_t ms = look(s, now);
+    for (struct h2_stream *s = conn->streams; s; s = s->next) {
+        uint64_t ms = release_when_paused(s, now);
 
         if (ms > 0)
-            start(line, ms);
+            start(conn, ms);
     }
-    line_pump(line);
+    h2_conn_pump(conn);
 }

@@ -77,7 +77,7 @@ static int submit(struct h2_stream *s, const struct h2_lines *l)
     const nghttp2_data_provider body = stream_provider(s);
     struct h2_body *b = &s->to[H2_SERVER];
     bool empty = b->ended && b->bytes.len == 0 && !b->trailers;
-    int32_t id = nghttp2_submit_request(s->line->end[H2_SERVER].session, NULL, l->list, l->count,
+    int32_t id = nghttp2_submit_request(s->conn->end[H2_SERVER].session, NULL, l->list, l->count,
                                         empty ? NULL : &body, s);
 
     if (id < 0)
@@ -95,7 +95,7 @@ static void send_on(struct h2_stream *s, bool too_long)
     char length[24];
     int rc;
 
-    if (!s->line->end[H2_SERVER].session || s->line->end[H2_SERVER].broken) {
+    if (!s->conn->end[H2_SERVER].session || s->conn->end[H2_SERVER].broken) {
         response_fail(s, 502, "the server has closed the connection");
         return;
     }
@@ -141,15 +141,15 @@ void request_collected(struct h2_stream *s)
 static void hold(struct h2_stream *s, bool ends)
 {
     static const nghttp2_nv go_on = {(uint8_t *)":status", (uint8_t *)"100", 7, 3, 0};
-    struct h2 *line = s->line;
+    struct h2 *conn = s->conn;
 
-    line->collecting += s->job->body_bytes;
-    if (line->collecting > H2_COLLECT_BYTES)
+    conn->collecting += s->job->body_bytes;
+    if (conn->collecting > H2_COLLECT_BYTES)
         response_fail(s, 503, "too many requests at a time whose bodies have to be read whole");
     else if (ends)
         request_collected(s);
     else if (http_head_get(s->head, "expect"))
-        (void)nghttp2_submit_headers(line->end[H2_CLIENT].session, NGHTTP2_FLAG_NONE,
+        (void)nghttp2_submit_headers(conn->end[H2_CLIENT].session, NGHTTP2_FLAG_NONE,
                                      s->id[H2_CLIENT], NULL, &go_on, 1, NULL);
 }
 
@@ -157,11 +157,11 @@ static void hold(struct h2_stream *s, bool ends)
 
 static void evaluate(struct h2_stream *s, bool ends)
 {
-    struct h2 *line = s->line;
+    struct h2 *conn = s->conn;
     struct h2_verdict v = {.status = 0};
 
     buf_init(&v.body, (size_t)16 * 1024);
-    line->o.evaluate(line->o.arg, s->head, &s->arena, &v);
+    conn->o.evaluate(conn->o.arg, s->head, &s->arena, &v);
     if (v.status == 0 && v.plan.job && strcmp(s->head->method, "CONNECT") != 0) {
         s->remove = v.plan.remove;
         s->redact = TAKE_PTR(v.plan.redact);
@@ -176,15 +176,15 @@ static void evaluate(struct h2_stream *s, bool ends)
     }
     inject_plan_free(&v.plan);
     buf_free(&v.body);
-    if (!line->end[H2_SERVER].session)
-        line_drain(line, NGHTTP2_NO_ERROR); /* the next connection may find the server again */
+    if (!conn->end[H2_SERVER].session)
+        h2_conn_drain(conn, NGHTTP2_NO_ERROR); /* the next connection may find the server again */
 }
 
 void request_begin(struct h2_stream *s, bool ends)
 {
     struct http_head *head = NULL;
     const char *why = "";
-    int status = h2_head_request(&s->line->end[H2_CLIENT].fields, ends, &s->arena, &head, &why);
+    int status = h2_head_request(&s->conn->end[H2_CLIENT].fields, ends, &s->arena, &head, &why);
 
     s->to[H2_SERVER].ended = ends;
     if (status != 0) {

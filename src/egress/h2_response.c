@@ -1,7 +1,7 @@
 #include "egress/h2_internal.h"
 
 #include "egress/deny.h"
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int clean_fields(struct h2_stream *s, const struct h2_fields *f, struct h
     for (size_t i = 0; i < f->count && rc == 0; i++) {
         const char *name = h2_fields_name(f, i), *value = h2_fields_value(f, i), *said = name;
 
-        if (name[0] == ':' || h2_is_hop(name) || (s->unzip && reflect_is_of_coded(name)))
+        if (name[0] == ':' || h2_is_hop(name) || (s->unzip && response_secrets_is_of_coded(name)))
             continue;
         buf_clear(&b);
         if (s->redact) {
@@ -58,7 +58,8 @@ static enum unzip_coding coding_of(const struct h2_fields *f)
     size_t n = 0;
 
     for (size_t i = 0; i < f->count; i++)
-        if (reflect_is_coded(&(struct http_header){h2_fields_name(f, i), h2_fields_value(f, i)})) {
+        if (response_secrets_is_coded(
+                &(struct http_header){h2_fields_name(f, i), h2_fields_value(f, i)})) {
             if (++n > 1 || strcmp(h2_fields_name(f, i), "content-encoding") != 0)
                 return UNZIP_OTHER;
         }
@@ -86,7 +87,7 @@ static void set_pause(struct h2_stream *s, const struct h2_fields *f)
 
 static int submit_head(struct h2_stream *s, int status, const struct h2_fields *f, bool ends)
 {
-    nghttp2_session *session = s->line->end[H2_CLIENT].session;
+    nghttp2_session *session = s->conn->end[H2_CLIENT].session;
     const nghttp2_data_provider body = stream_provider(s);
     struct h2_lines l = {.count = 0};
     char digits[8];
@@ -109,7 +110,7 @@ static int submit_head(struct h2_stream *s, int status, const struct h2_fields *
 
 int response_head(struct h2_stream *s, bool ends)
 {
-    const struct h2_fields *f = &s->line->end[H2_SERVER].fields;
+    const struct h2_fields *f = &s->conn->end[H2_SERVER].fields;
     struct h2_fields *out;
     enum unzip_coding coding = UNZIP_NONE;
     int status = h2_fields_status(f), rc;
@@ -123,11 +124,11 @@ int response_head(struct h2_stream *s, bool ends)
     if (s->redact && status >= 200 && !ends)
         coding = coding_of(f);
     if (coding == UNZIP_OTHER) {
-        response_fail(s, 502, REFLECT_CODED_REASON);
+        response_fail(s, 502, RESPONSE_SECRETS_CODED_REASON);
         return 0;
     }
-    if (s->redact && reflect_is_part(status, h2_fields_get(f, "content-type"))) {
-        response_fail(s, 502, REFLECT_PART_REASON);
+    if (s->redact && response_secrets_is_part(status, h2_fields_get(f, "content-type"))) {
+        response_fail(s, 502, RESPONSE_SECRETS_PART_REASON);
         return 0;
     }
     if (coding != UNZIP_NONE && !(s->unzip = unzip_new(coding, s->to[H2_CLIENT].bytes.max)))
@@ -172,7 +173,7 @@ int response_data(struct h2_stream *s, const char *data, size_t n)
         return buf_append(b, data, n);
     if (s->unzip)
         return unzip_feed(s->unzip, data, n);
-    line_searched(s->line, n);
+    h2_conn_searched(s->conn, n);
     rc = feed(s, data, n);
     if (rc == 0)
         rc = redact_take(s->redact, false, b);
@@ -186,7 +187,7 @@ int response_paused(struct h2_stream *s)
 
     redact_release(s->redact);
     rc = redact_take(s->redact, false, &s->to[H2_CLIENT].bytes);
-    (void)nghttp2_session_resume_data(s->line->end[H2_CLIENT].session, s->id[H2_CLIENT]);
+    (void)nghttp2_session_resume_data(s->conn->end[H2_CLIENT].session, s->id[H2_CLIENT]);
     return rc;
 }
 
@@ -200,7 +201,7 @@ static int unzip_step(struct h2_stream *s)
     buf_init(&raw, UNZIP_STEP_BYTES);
     n = unzip_next(s->unzip, &raw);
     stream_pay(s, H2_CLIENT, waiting - unzip_waiting(s->unzip));
-    line_searched(s->line, raw.len);
+    h2_conn_searched(s->conn, raw.len);
     if (n > 0)
         rc = redact_feed(s->redact, raw.data, raw.len, true);
     if (n > 0 && rc == 0)
@@ -338,7 +339,7 @@ void response_here(struct h2_stream *s, const struct h2_verdict *v)
         return;
     }
     if (s->open[H2_SERVER])
-        end_reset(&s->line->end[H2_SERVER], s->id[H2_SERVER], NGHTTP2_CANCEL);
+        end_reset(&s->conn->end[H2_SERVER], s->id[H2_SERVER], NGHTTP2_CANCEL);
     stream_give_up(s);
     if (say(s, v) != 0)
         stream_cut(s, NGHTTP2_INTERNAL_ERROR);
@@ -350,7 +351,7 @@ void response_fail(struct h2_stream *s, int status, const char *why)
 
     buf_init(&v.body, (size_t)16 * 1024);
     snprintf(v.message, sizeof(v.message), "%s", why);
-    s->line->o.say(s->line->o.arg, s->head, status, why, &v.body);
+    s->conn->o.say(s->conn->o.arg, s->head, status, why, &v.body);
     response_here(s, &v);
     buf_free(&v.body);
 }

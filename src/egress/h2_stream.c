@@ -8,27 +8,27 @@
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-struct h2_stream *stream_new(struct h2 *line, int32_t id)
+struct h2_stream *stream_new(struct h2 *conn, int32_t id)
 {
     struct h2_stream *s;
 
-    if (line->draining || line->stream_count >= 2 * H2_STREAMS_MAX)
+    if (conn->draining || conn->stream_count >= 2 * H2_STREAMS_MAX)
         return NULL;
     s = calloc(1, sizeof(*s));
     if (!s)
         return NULL;
-    s->line = line;
+    s->conn = conn;
     s->id[H2_CLIENT] = id;
     s->open[H2_CLIENT] = true;
     arena_init(&s->arena, ARENA_BYTES);
     for (int i = 0; i < H2_SIDES; i++)
         buf_init(&s->to[i].bytes, 2 * H2_STREAM_MAX_BYTES + BODY_SPARE);
     buf_init(&s->collected, (size_t)2 * REWRITE_BODY_MAX);
-    s->next = line->streams;
+    s->next = conn->streams;
     if (s->next)
         s->next->prev = s;
-    line->streams = s;
-    line->stream_count++;
+    conn->streams = s;
+    conn->stream_count++;
     return s;
 }
 
@@ -54,10 +54,10 @@ static void widen(struct h2_stream *s, enum side to, size_t n)
     if (b->passed < window / 2 || b->unsent > window / 2 || b->ended || !s->open[from])
         return;
     b->passed = 0;
-    if (more == 0 || !line_grow(s->line, more))
+    if (more == 0 || !h2_conn_grow(s->conn, more))
         return;
     b->window = window + more;
-    end_set_window(&s->line->end[from], s->id[from], b->window, window);
+    end_set_window(&s->conn->end[from], s->id[from], b->window, window);
 }
 
 /* No more comes from that side. */
@@ -69,8 +69,8 @@ static void narrow(struct h2_stream *s, enum side from)
     if (!window)
         return;
     b->window = 0;
-    line_shrink(s->line, window - H2_STREAM_BYTES);
-    end_set_window(&s->line->end[from], 0, H2_STREAM_BYTES, window);
+    h2_conn_shrink(s->conn, window - H2_STREAM_BYTES);
+    end_set_window(&s->conn->end[from], 0, H2_STREAM_BYTES, window);
 }
 
 /* -- what has left ----------------------------------------------------------------------------- */
@@ -86,8 +86,8 @@ static void pay(struct h2_stream *s, enum side to, size_t n)
     connection = MIN(n, b->owed);
     b->unsent -= n;
     b->owed -= connection;
-    line_release(s->line, n);
-    end_credit(&s->line->end[from], s->open[from] ? s->id[from] : 0, n, connection);
+    h2_conn_release(s->conn, n);
+    end_credit(&s->conn->end[from], s->open[from] ? s->id[from] : 0, n, connection);
 }
 
 void stream_pay(struct h2_stream *s, enum side to, size_t n)
@@ -107,18 +107,18 @@ static void drop(struct h2_stream *s, enum side to)
 void stream_forget_job(struct h2_stream *s)
 {
     if (s->job && s->job->collect)
-        s->line->collecting -= s->job->body_bytes;
+        s->conn->collecting -= s->job->body_bytes;
     rewrite_job_free(TAKE_PTR(s->job));
 }
 
 void stream_free(struct h2_stream *s)
 {
-    struct h2 *line = s->line;
+    struct h2 *conn = s->conn;
 
-    *(s->prev ? &s->prev->next : &line->streams) = s->next;
+    *(s->prev ? &s->prev->next : &conn->streams) = s->next;
     if (s->next)
         s->next->prev = s->prev;
-    line->stream_count--;
+    conn->stream_count--;
     for (int i = 0; i < H2_SIDES; i++) {
         drop(s, (enum side)i);
         narrow(s, (enum side)i);
@@ -138,7 +138,7 @@ void stream_free(struct h2_stream *s)
 
 void stream_give_up(struct h2_stream *s)
 {
-    s->deaf = true;
+    s->discarding_body = true;
     stream_forget_job(s);
     wipe(&s->collected);
     drop(s, H2_SERVER);
@@ -147,7 +147,7 @@ void stream_give_up(struct h2_stream *s)
 static void server_closed(struct h2_stream *s, uint32_t code)
 {
     struct h2_body *answer = &s->to[H2_CLIENT];
-    struct h2_end *client = &s->line->end[H2_CLIENT];
+    struct h2_end *client = &s->conn->end[H2_CLIENT];
 
     if (!answer->ended) {
         end_reset(client, s->id[H2_CLIENT], code ? code : NGHTTP2_INTERNAL_ERROR);
@@ -164,7 +164,7 @@ static void client_closed(struct h2_stream *s, uint32_t code)
     drop(s, H2_CLIENT);
     if (complete)
         return; /* the server may still read the last of it */
-    end_reset(&s->line->end[H2_SERVER], s->id[H2_SERVER], code ? code : NGHTTP2_CANCEL);
+    end_reset(&s->conn->end[H2_SERVER], s->id[H2_SERVER], code ? code : NGHTTP2_CANCEL);
     stream_give_up(s);
 }
 
@@ -184,35 +184,35 @@ void stream_cut(struct h2_stream *s, uint32_t code)
 {
     for (int i = 0; i < H2_SIDES; i++)
         if (s->open[i])
-            end_reset(&s->line->end[i], s->id[i], code);
+            end_reset(&s->conn->end[i], s->id[i], code);
     stream_give_up(s);
     drop(s, H2_CLIENT);
 }
 
 void stream_hush(struct h2_stream *s, uint64_t now)
 {
-    if (!s->deaf || s->left_ms == 0 || s->to[H2_SERVER].ended)
+    if (!s->discarding_body || s->left_ms == 0 || s->to[H2_SERVER].ended)
         return;
-    if (s->thrown_bytes > H2_DEAF_BYTES || now - s->left_ms > H2_LINGER_MS)
-        end_reset(&s->line->end[H2_CLIENT], s->id[H2_CLIENT], NGHTTP2_NO_ERROR);
+    if (s->thrown_bytes > H2_DISCARDED_BODY_BYTES || now - s->left_ms > H2_LINGER_MS)
+        end_reset(&s->conn->end[H2_CLIENT], s->id[H2_CLIENT], NGHTTP2_NO_ERROR);
 }
 
 /* -- bodies ------------------------------------------------------------------------------------ */
 
 static void go_on(struct h2_stream *s, enum side to)
 {
-    if (s->open[to] && s->line->end[to].session)
-        (void)nghttp2_session_resume_data(s->line->end[to].session, s->id[to]);
+    if (s->open[to] && s->conn->end[to].session)
+        (void)nghttp2_session_resume_data(s->conn->end[to].session, s->id[to]);
 }
 
 int stream_data(struct h2_stream *s, enum side from, const char *data, size_t n)
 {
     enum side to = OTHER(from);
     struct h2_body *b = &s->to[to];
-    struct h2_end *source = &s->line->end[from];
+    struct h2_end *source = &s->conn->end[from];
     int rc;
 
-    if ((from == H2_CLIENT && s->deaf) || b->ended || !s->open[H2_CLIENT]) {
+    if ((from == H2_CLIENT && s->discarding_body) || b->ended || !s->open[H2_CLIENT]) {
         s->thrown_bytes += n;
         end_credit(source, s->id[from], n, n);
         stream_hush(s, s->left_ms);
@@ -223,7 +223,7 @@ int stream_data(struct h2_stream *s, enum side from, const char *data, size_t n)
         return request_collect(s, data, n);
     }
     b->unsent += n;
-    if (line_hold(s->line, n))
+    if (h2_conn_hold(s->conn, n))
         end_credit(source, 0, 0, n);
     else
         b->owed += n;

@@ -3,8 +3,8 @@
 #include "base/base64.h"
 #include "egress/inject_late.h"
 #include "egress/override.h"
-#include "egress/place.h"
-#include "egress/reflect.h"
+#include "egress/placeholder.h"
+#include "egress/response_secrets.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,26 +24,19 @@ enum err_code inject_take_rc(struct plan *p, int rc)
     return rc < 0 ? inject_no_memory(p) : ERR_OK;
 }
 
-static bool bound_here(const struct plan *p, const struct credential *c)
+static enum policy_fit fit_of(const struct plan *p, const struct credential *c)
 {
-    return p->r->host && (p->r->tls || c->insecure) &&
-           credential_allows(c, p->r->host, p->r->port, p->head->method, p->head->path);
+    return credential_fits(c, p->r->host, p->r->port, p->r->tls, p->head->method, p->head->path);
 }
 
 /* May this credential be put on this request? */
 enum err_code inject_check_bound(struct plan *p, const struct credential *c)
 {
-    if (bound_here(p, c))
-        return ERR_OK;
-    if (p->r->host && credential_knows(c, p->r->host, p->r->port) && !p->r->tls && !c->insecure)
-        err_set(p->e, ERR_DENIED,
-                "the credential %s does not go over plain HTTP: the request must be https",
-                c->name);
-    else if (p->r->host && credential_knows(c, p->r->host, p->r->port))
-        err_set(p->e, ERR_DENIED, "the credential %s is not for this method and path", c->name);
-    else
-        err_set(p->e, ERR_DENIED, "the credential %s is not for this host", c->name);
-    return ERR_DENIED;
+    enum policy_fit fit = fit_of(p, c);
+
+    return fit == POLICY_FITS
+               ? ERR_OK
+               : err_set(p->e, ERR_DENIED, "the credential %s %s", c->name, policy_fit_text(fit));
 }
 
 /* -- headers ----------------------------------------------------------------------------------- */
@@ -133,7 +126,7 @@ static enum err_code set_parameter(struct plan *p, const struct credential *c)
     if (rc == 0)
         rc = buf_printf(&b, "%s=", c->parameter);
     if (rc == 0)
-        rc = place_put(&b, c->value, PLACE_FORM);
+        rc = placeholder_put(&b, c->value, PLACEHOLDER_FORM);
     if (rc < 0)
         return inject_take_rc(p, rc);
     credential_wipe(p->job->target);
@@ -151,7 +144,8 @@ static enum err_code set_headers(struct plan *p, const struct credential *c)
 
         buf_init(&b, INJECT_TEXT_MAX);
         code = inject_substitute(
-            p, &(struct inject_text){h->value, strlen(h->value), PLACE_PLAIN, INJECT_OWN, NULL},
+            p,
+            &(struct inject_text){h->value, strlen(h->value), PLACEHOLDER_PLAIN, INJECT_OWN, NULL},
             &b);
         if (code == ERR_OK)
             code = inject_set_header(p, h->name, "%s", b.data ? b.data : "");
@@ -168,13 +162,14 @@ static enum err_code set_headers(struct plan *p, const struct credential *c)
  * host work for him. */
 static enum err_code leave_out_other_keys(struct plan *p)
 {
-    struct place at;
+    struct placeholder at;
 
     for (size_t i = 0; i < p->head->header_count; i++) {
         const struct http_header *h = &p->head->headers[i];
 
-        if (credential_is_key_header(h->name) && !place_find(h->value, strlen(h->value), &at) &&
-            !inject_is_removed(p, h->name) && leave_out(p, h->name) != ERR_OK)
+        if (credential_is_key_header(h->name) &&
+            !placeholder_find(h->value, strlen(h->value), &at) && !inject_is_removed(p, h->name) &&
+            leave_out(p, h->name) != ERR_OK)
             return p->e->code;
     }
     return ERR_OK;
@@ -243,7 +238,7 @@ static bool has_type(const char *value, const char *type)
 }
 
 /* Is the body one whose placeholders are replaced, and how? */
-static bool body_is_text(const struct plan *p, enum place_escape *how)
+static bool body_is_text(const struct plan *p, enum placeholder_escape *how)
 {
     const char *type = http_head_get(p->head, "content-type");
     const char *coding = http_head_get(p->head, "content-encoding");
@@ -254,12 +249,12 @@ static bool body_is_text(const struct plan *p, enum place_escape *how)
          (p->head->content_length == 0 || p->head->content_length > REWRITE_BODY_MAX)))
         return false;
     if (has_type(type, "application/json") || is_json(type))
-        *how = PLACE_JSON;
+        *how = PLACEHOLDER_JSON;
     else if (has_type(type, "application/x-www-form-urlencoded"))
-        *how = PLACE_FORM;
+        *how = PLACEHOLDER_FORM;
     else
-        *how = PLACE_PLAIN;
-    return *how != PLACE_PLAIN || has_type(type, "text/");
+        *how = PLACEHOLDER_PLAIN;
+    return *how != PLACEHOLDER_PLAIN || has_type(type, "text/");
 }
 
 static bool has_placeholders_here(const struct plan *p)
@@ -267,7 +262,7 @@ static bool has_placeholders_here(const struct plan *p)
     const struct credentials *all = p->r->credentials;
 
     for (size_t i = 0; all && i < all->count; i++)
-        if (all->list[i].in_bodies && bound_here(p, &all->list[i]))
+        if (all->list[i].in_bodies && fit_of(p, &all->list[i]) == POLICY_FITS)
             return true;
     return false;
 }
@@ -301,15 +296,15 @@ static enum err_code prepare_late(struct plan *p)
 /* An answer that is compressed could not be searched, nor a conversation, nor one in ranges. */
 static enum err_code prepare_redact(struct plan *p)
 {
-    int rc = reflect_secrets(p->r->credentials, p->r->host ? p->r->host : p->r->said, p->r->port,
-                             &p->redact);
+    int rc = response_secrets_for(p->r->credentials, p->r->host ? p->r->host : p->r->said,
+                                  p->r->port, &p->redact);
 
     if (rc < 0 || !p->redact)
         return inject_take_rc(p, rc);
     if (leave_out(p, "sec-websocket-extensions") != ERR_OK)
         return p->e->code;
-    for (size_t i = 0; reflect_leaves_out[i]; i++)
-        if (leave_out(p, reflect_leaves_out[i]) != ERR_OK)
+    for (size_t i = 0; response_secrets_leaves_out[i]; i++)
+        if (leave_out(p, response_secrets_leaves_out[i]) != ERR_OK)
             return p->e->code;
     return inject_set_header(p, "Accept-Encoding", "identity");
 }

@@ -1,8 +1,8 @@
 #pragma once
-/* What inject.c (what a request gets) and inject_place.c (placeholders in its head) share. */
+/* What inject.c (what a request gets) and inject_placeholder.c (placeholders in its head) share. */
 
 #include "egress/inject.h"
-#include "egress/place.h"
+#include "egress/placeholder.h"
 
 #define INJECT_REMOVE_MAX (HTTP_MAX_HEADERS + CREDENTIAL_HEADERS_MAX + 16)
 #define INJECT_TEXT_MAX   ((size_t)2 * REWRITE_BODY_MAX)
@@ -36,7 +36,7 @@ bool inject_is_removed(const void *arg, const char *name);
 enum err_code inject_set_header(struct plan *p, const char *name, const char *fmt, ...)
     PRINTF(3, 4);
 
-/* -- inject_place.c ---------------------------------------------------------------------------- */
+/* -- inject_placeholder.c ---------------------------------------------------------------------------- */
 
 /* Where a text comes from whose placeholders are replaced. */
 enum inject_where {
@@ -48,7 +48,7 @@ enum inject_where {
 struct inject_text {
     const char *text;
     size_t n;
-    enum place_escape how;
+    enum placeholder_escape how;
     enum inject_where where;
     const char *header;
 };

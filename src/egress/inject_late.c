@@ -13,7 +13,7 @@ struct late {
     struct credentials *credentials;
     const struct credential *sign;
     bool tls, replace, hash_body;
-    enum place_escape how;
+    enum placeholder_escape how;
     char *method, *path, *host; /* that credentials are bound to */
     uint16_t port;
     char *sent_path, *sent_query, region[65], service[65], payload_hash[128];
@@ -213,27 +213,27 @@ static enum err_code prepare_signing(struct rewrite_job *job, struct late *l,
 
 /* The credential that is put in a placeholder's place, or NULL where it is not for this request: then
  * it is a text like any other. */
-static const struct credential *credential_here(const struct late *l, const struct place *at)
+static const struct credential *credential_here(const struct late *l, const struct placeholder *at)
 {
     const struct credential *c = credentials_find(l->credentials, at->name, at->name_len);
 
-    return c && c->in_bodies && (l->tls || c->insecure) &&
-                   credential_allows(c, l->host, l->port, l->method, l->path)
+    return c && c->in_bodies &&
+                   credential_fits(c, l->host, l->port, l->tls, l->method, l->path) == POLICY_FITS
                ? c
                : NULL;
 }
 
 static int put_replaced(const struct late *l, const char *text, size_t n, struct buf *out)
 {
-    struct place at;
+    struct placeholder at;
     int rc = buf_reserve(out, n + BODY_SPARE);
 
-    while (rc == 0 && place_find(text, n, &at)) {
+    while (rc == 0 && placeholder_find(text, n, &at)) {
         const struct credential *c = credential_here(l, &at);
 
         rc = buf_append(out, text, c ? at.at : at.at + at.len);
         if (rc == 0 && c)
-            rc = place_put(out, c->value, at.encoded ? PLACE_FORM : l->how);
+            rc = placeholder_put(out, c->value, at.encoded ? PLACEHOLDER_FORM : l->how);
         text += at.at + at.len;
         n -= at.at + at.len;
     }
@@ -243,10 +243,10 @@ static int put_replaced(const struct late *l, const char *text, size_t n, struct
 static int replace(const struct late *l, struct buf *body)
 {
     struct buf out;
-    struct place at;
+    struct placeholder at;
     int rc;
 
-    if (body->len == 0 || !place_find(body->data, body->len, &at))
+    if (body->len == 0 || !placeholder_find(body->data, body->len, &at))
         return 0;
     buf_init(&out, body->max);
     rc = put_replaced(l, body->data, body->len, &out);

@@ -3,7 +3,7 @@
  * it. Everything of it is a copy, so that the request itself may be gone. Internal to inject.c. */
 
 #include "egress/credential.h"
-#include "egress/place.h"
+#include "egress/placeholder.h"
 #include "egress/rewrite.h"
 #include "http/message.h"
 
@@ -16,7 +16,7 @@ struct late_request {
     uint16_t port;
     bool tls;
     bool replace;                  /* placeholders in the body */
-    enum place_escape how;         /* they are replaced by */
+    enum placeholder_escape how;   /* they are replaced by */
     const struct credential *sign; /* aws-sigv4, or NULL */
     const char *target;            /* as it will be sent */
     bool (*is_removed)(const void *arg, const char *name);

@@ -2,11 +2,11 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "egress/host.h"
+#include "egress/authority_check.h"
 #include "egress/inject.h"
 #include "egress/intercept_internal.h"
-#include "egress/opening.h"
 #include "egress/request.h"
+#include "egress/tls_intercept.h"
 #include "http/json.h"
 #include "http/server.h"
 #include "http/tls_conn.h"
@@ -33,7 +33,8 @@ static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exch
     bool without = false;
     enum err_code code;
 
-    (void)host_agrees(http_exchange_head(x), &t, room); /* forward.c has seen that it does */
+    (void)authority_check_origin(http_exchange_head(x), &t,
+                                 room); /* forward.c has seen that it does */
     r.said = t.said;
     r.ruled = request_is_ruled(f->sandbox, &t);
     code = inject_prepare(eg->intercept->pipes, &r, x, o, &without, e);
@@ -139,7 +140,7 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
         return err_set(e, ERR_EXHAUSTED, "TLS cannot be set up: out of memory");
     tlspipes_set_turns(in->pipes, in->turns);
     h2s_set_turns(in->h2s, in->turns);
-    opening_choose(in->towards_clients);
+    tls_intercept_choose(in->towards_clients);
     if (trust(in->towards_servers, c->ca_file, e) != ERR_OK ||
         ca_new(eg->config.state_dir, &in->ca, e) != ERR_OK)
         return e->code;
@@ -173,8 +174,8 @@ enum err_code intercept_new(struct egress *eg, const struct intercept_config *c,
     }
     json_wipe_frees(); /* jansson holds what is sealed for a moment */
     eg->intercept = in;
-    eg->hooks = (struct egress_hooks){.intercept_start = opening_start,
-                                      .upstream_start = opening_upstream,
+    eg->hooks = (struct egress_hooks){.intercept_start = tls_intercept_start,
+                                      .upstream_start = tls_intercept_upstream,
                                       .request_prepare = prepare,
                                       .credentials_new = open_credentials,
                                       .credentials_free = credentials_unref,

@@ -1,5 +1,5 @@
 #pragma once
-/* Fills struct egress_hooks: TLS that is read (opening.c: a leaf of the tenant's authority towards the sandbox,
+/* Fills struct egress_hooks: TLS that is read (tls_intercept.c: a leaf of the tenant's authority towards the sandbox,
  * strict verification towards the server), and credentials. tlshand.c, tlspipe.c, h2.c, ca.c, credential.c
  * and inject.c do the work; here they meet flows.
  *

@@ -1,5 +1,5 @@
 #pragma once
-/* What intercept.c has and opening.c uses. */
+/* What intercept.c has and tls_intercept.c uses. */
 
 #include "egress/ca.h"
 #include "egress/credential.h"

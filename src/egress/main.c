@@ -10,9 +10,9 @@
 #include "egress/control.h"
 #include "egress/dial.h"
 #include "egress/forward.h"
-#include "egress/giveback.h"
 #include "egress/hostaddr.h"
 #include "egress/intercept.h"
+#include "egress/memory_trim.h"
 #include "egress/options.h"
 #include "egress/registry.h"
 #include "egress/resolve.h"
@@ -40,7 +40,7 @@ static struct options options;
 static struct privsep_client *privd;
 static uv_signal_t sigterm, sigint;
 
-static void tell_keep(char what, const char *why)
+static void notify_keep(char what, const char *why)
 {
     char text[KEEP_REASON_MAX + 1];
     int n = snprintf(text, sizeof(text), "%c%s", what, why);
@@ -61,7 +61,7 @@ NORETURN PRINTF(1, 2) static void fail(const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     log_error("%s", text);
-    tell_keep(KEEP_FAILED, text);
+    notify_keep(KEEP_FAILED, text);
     exit(KEEP_EXIT_FAILED);
 }
 
@@ -220,8 +220,8 @@ int main(int argc, char **argv)
     uv_signal_init(&loop, &sigint);
     uv_signal_start(&sigterm, on_signal, SIGTERM);
     uv_signal_start(&sigint, on_signal, SIGINT);
-    giveback_start();
-    tell_keep(KEEP_READY, "");
+    memory_trim();
+    notify_keep(KEEP_READY, "");
     log_info("serving shard %u of %u, at most %u connections", options.shard, options.shards,
              egress.config.flows_max);
     uv_run(&loop, UV_RUN_DEFAULT);

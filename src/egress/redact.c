@@ -14,6 +14,10 @@ static const char cover[] = "[redacted]";
 
 enum { FRAMING, CONTENTS, STREAMS };
 
+#define BLOCK 64u /* of marks that are added up at once */
+
+_Static_assert(FRAMING == 0 && CONTENTS == 1, "marks of contents are added up");
+
 /* One stream: where the search is, and the run of bytes that was written over last, both ends counted from
  * the stream's start. Secrets that overlap are one run, so that no byte is written twice: a download of
  * nothing but beginnings of one long secret costs no more than another. */
@@ -143,28 +147,18 @@ static void cover_secret(struct redact *r, int stream, size_t at, size_t n)
     s->covered_to = s->seen;
 }
 
-/* One byte, at this place. */
-static void search(struct redact *r, int stream, size_t at, unsigned char c)
-{
-    size_t n = finder_step(r->secrets, &r->streams[stream].finder, c);
-
-    r->streams[stream].seen++;
-    if (n > 0)
-        cover_secret(r, stream, at, n);
-}
-
 /* data is at this place, too, where a match writes over it; data itself stays as it came. */
 static void search_all(struct redact *r, int stream, size_t at, const char *data, size_t n)
 {
     struct stream *s = &r->streams[stream];
 
-    for (size_t i = 0; i < n; i++) {
-        size_t skip = finder_skip(r->secrets, &s->finder, data + i, n - i);
+    for (size_t i = 0; i < n;) {
+        size_t word, used = finder_run(r->secrets, &s->finder, data + i, n - i, &word);
 
-        i += skip;
-        s->seen += skip;
-        if (i < n)
-            search(r, stream, at + i, (unsigned char)data[i]);
+        i += used;
+        s->seen += used;
+        if (word > 0)
+            cover_secret(r, stream, at + i - 1, word);
     }
 }
 
@@ -200,12 +194,26 @@ int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
     return 0;
 }
 
+/* How many of the newest BLOCK bytes before `at` are contents. */
+static size_t contents_of_block(const char *marks, size_t at)
+{
+    unsigned char n = 0;
+
+    for (size_t i = at - BLOCK; i < at; i++)
+        n = (unsigned char)(n + marks[i]);
+    return n;
+}
+
 /* How many bytes may pass: what stands before the newest redact_kept bytes of contents, or was released.
  * Framing after the first of them is kept with them. */
 static size_t passing(const struct redact *r)
 {
     size_t at = r->bytes.len, left = redact_kept(r);
 
+    while (left >= BLOCK && at >= r->released + BLOCK) {
+        left -= contents_of_block(r->marks.data, at);
+        at -= BLOCK;
+    }
     while (at > r->released && left > 0)
         left -= r->marks.data[--at] == CONTENTS;
     return at;

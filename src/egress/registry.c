@@ -5,8 +5,8 @@
 #include "base/util.h"
 #include "egress/accept.h"
 #include "egress/audit.h"
+#include "egress/event_stream.h"
 #include "egress/names.h"
-#include "egress/tell.h"
 #include "egress/upstream.h"
 
 #include <errno.h>
@@ -65,7 +65,7 @@ static void end_sandbox(struct sandbox *s)
 {
     while (s->rooms)
         end_sandbox(s->rooms);
-    tell_end(s->egress, s);
+    event_stream_end(s->egress, s);
     close_sockets(s);
     while (s->flows)
         flow_end(s->flows);

@@ -4,42 +4,14 @@
 #include "egress/audit.h"
 #include "egress/deny.h"
 #include "egress/registry.h"
-#include "egress/reroute.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct question {
-    const struct target *t;
-    bool resolved;
-    const struct http_head *h;
-};
-
-static struct policy_verdict ask(const struct policy *p, const void *question)
-{
-    const struct question *q = question;
-    const struct target *t = q->t;
-    bool resolved = (q->resolved && target_is_resolved(t)) || !t->name;
-
-    return policy_request(p, t->name, resolved ? &t->address : NULL, t->port, q->h->method,
-                          q->h->path);
-}
-
 struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,
                                      const struct http_head *h)
 {
-    const struct question q = {t, resolved, h};
-    struct policy_verdict v = verdict_of(s, ask, &q, t);
-    struct target named = *t;
-
-    if (t->via_port)
-        return verdict_narrower(v, reroute_verdict(s, t));
-    if (resolved && reroute_is_missed(s, t))
-        return reroute_missed;
-    if (t->name || !t->said)
-        return v;
-    named.name = t->said;
-    return verdict_narrower(v, verdict_of(s, ask, &(struct question){&named, true, h}, &named));
+    return verdict_request(s, t, resolved, h->method, h->path);
 }
 
 bool request_is_ruled(const struct sandbox *s, const struct target *t)

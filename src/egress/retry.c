@@ -74,7 +74,7 @@ static void tunnel(struct flow *f)
     low_water(f->fd, 1);
     low_water(f->up_fd, 1);
     f->low_water = false;
-    if (f->must_look) /* since the policy changed on the way here */
+    if (f->must_inspect) /* since the policy changed on the way here */
         flow_refuse(f, NULL, f->rule,
                     "the rule looks at requests, and this connection is encrypted");
     else if (tunnel_start(f) < 0)
@@ -110,7 +110,7 @@ static void on_second(struct flow *f, int events)
         low_water(f->fd, (int)n + 1);
     else if (rc < 0)
         refuse(f, "tls", "the second TLS ClientHello cannot be read");
-    else if (!same_name(f, &h) || (h.ech && verdict_looks_at_names(f->sandbox)))
+    else if (!same_name(f, &h) || (h.ech && verdict_depends_on_names(f->sandbox)))
         refuse(f, "sni", "the second TLS ClientHello names another server");
     else
         tunnel(f);

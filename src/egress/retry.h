@@ -6,7 +6,7 @@
 
 #include "egress/egress.h"
 
-/* Takes the flow over from look.c: f->up_fd is dialled, wire_bytes of f->fd are the checked ClientHello's,
+/* Takes the flow over from protocol_detect.c: f->up_fd is dialled, wire_bytes of f->fd are the checked ClientHello's,
  * unread; f->sni is its name, or NULL. Goes on to tunnel.c, or refuses. */
 void retry_start(struct flow *f, size_t wire_bytes);
 

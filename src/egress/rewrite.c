@@ -207,7 +207,7 @@ static int on_head_bytes(struct rewrite *w, const char *data, size_t n, struct b
     int rc = buf_append(&w->head, data, n);
     ssize_t end;
 
-    buf_init(&rest, TLSEND_READ_BYTES + HTTP_MAX_HEAD_BYTES);
+    buf_init(&rest, TLS_ENDPOINT_READ_BYTES + HTTP_MAX_HEAD_BYTES);
     if (rc < 0)
         return rc;
     end = gate_head_end(w->head.data, w->head.len, &w->scanned);
@@ -274,10 +274,10 @@ struct rewrite *rewrite_new(void)
 
     if (!w)
         return NULL;
-    buf_init(&w->head, HTTP_MAX_HEAD_BYTES * 2 + TLSEND_READ_BYTES);
+    buf_init(&w->head, HTTP_MAX_HEAD_BYTES * 2 + TLS_ENDPOINT_READ_BYTES);
     buf_init(&w->body, (size_t)2 * REWRITE_BODY_MAX);
-    buf_init(&w->chunked, (size_t)REWRITE_BODY_MAX + TLSEND_READ_BYTES);
-    buf_init(&w->answer, HTTP_MAX_HEAD_BYTES + TLSEND_READ_BYTES);
+    buf_init(&w->chunked, (size_t)REWRITE_BODY_MAX + TLS_ENDPOINT_READ_BYTES);
+    buf_init(&w->answer, HTTP_MAX_HEAD_BYTES + TLS_ENDPOINT_READ_BYTES);
     return w;
 }
 

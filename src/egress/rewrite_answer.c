@@ -1,6 +1,6 @@
 #include "egress/rewrite_internal.h"
 
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static enum unzip_coding coding_of(const struct http_head *h)
     size_t n = 0;
 
     for (size_t i = 0; i < h->header_count; i++)
-        if (reflect_is_coded(&h->headers[i])) {
+        if (response_secrets_is_coded(&h->headers[i])) {
             if (++n > 1 || strcasecmp(h->headers[i].name, "content-encoding") != 0)
                 return UNZIP_OTHER;
         }
@@ -46,7 +46,7 @@ static int put_unzipped_head(const struct rewrite *w, const struct http_head *h,
                                        w->answer.data + start);
 
     for (size_t i = 0; i < h->header_count && rc == 0; i++)
-        if (!reflect_is_of_coded(h->headers[i].name) &&
+        if (!response_secrets_is_of_coded(h->headers[i].name) &&
             strcasecmp(h->headers[i].name, "transfer-encoding") != 0)
             rc = buf_printf(out, "%s: %s\r\n", h->headers[i].name, h->headers[i].value);
     if (rc == 0 && !h->keep_alive && !http_head_get(h, "connection"))
@@ -61,7 +61,7 @@ static int begin_unzip(struct rewrite *w, const struct http_head *h, enum unzip_
     int rc;
 
     buf_init(&head, HTTP_MAX_HEAD_BYTES * 2);
-    w->unzip = unzip_new(coding, 2 * TLSEND_READ_BYTES + HTTP_MAX_HEAD_BYTES);
+    w->unzip = unzip_new(coding, 2 * TLS_ENDPOINT_READ_BYTES + HTTP_MAX_HEAD_BYTES);
     rc = w->unzip ? put_unzipped_head(w, h, &head) : -ENOMEM;
     if (rc == 0)
         rc = redact_feed(w->redact, head.data, head.len, true);
@@ -152,9 +152,9 @@ static int after_head(struct rewrite *w, const struct http_head *h, size_t n, st
     int rc;
 
     if (coding == UNZIP_OTHER)
-        return refuse(w, REFLECT_CODED_REASON, out);
-    if (reflect_is_part(h->status, http_head_get(h, "content-type")))
-        return refuse(w, REFLECT_PART_REASON, out);
+        return refuse(w, RESPONSE_SECRETS_CODED_REASON, out);
+    if (response_secrets_is_part(h->status, http_head_get(h, "content-type")))
+        return refuse(w, RESPONSE_SECRETS_PART_REASON, out);
     set_pause(w, h);
     if (coding != UNZIP_NONE && !w->parse.done) {
         w->response = RESPONSE_BODY;

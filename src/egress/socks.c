@@ -138,7 +138,7 @@ void socks_connected(struct flow *f)
         flow_reset(f);
         return;
     }
-    flow_look(f);
+    protocol_detect_start(f);
 }
 
 static ssize_t peek(struct flow *f, unsigned char *data, size_t size)

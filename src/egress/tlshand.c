@@ -24,7 +24,7 @@ struct tlshand {
     struct tlshand *prev, *next;
     uv_poll_t poll;
     uv_timer_t timer;
-    struct tlsend end;
+    struct tls_endpoint end;
     int events;
     unsigned handles;
     bool crowded, closed;
@@ -164,7 +164,7 @@ void tlshand_close(struct tlshand *h)
     if (h->closed)
         return;
     let_go(h);
-    tlsend_close(&h->end, false);
+    tls_endpoint_close(&h->end, false);
 }
 
 static void fail(struct tlshand *h, const struct err *why)
@@ -231,7 +231,7 @@ void tlshand_explain(const SSL *ssl, const char *reason, struct err *e)
 
 /* -- the handshake ----------------------------------------------------------------------------- */
 
-bool tlshand_is_h2(const struct tlsend *end)
+bool tlshand_is_h2(const struct tls_endpoint *end)
 {
     const unsigned char *name = NULL;
     unsigned n = 0;
@@ -314,7 +314,7 @@ int tlshand_start(struct tlshands *all, const struct tlshand_options *o, struct 
         tls_conn_ops.close(tls);
         return -EBUSY;
     }
-    h->end = (struct tlsend){.fd = o->fd, .tls = tls};
+    h->end = (struct tls_endpoint){.fd = o->fd, .tls = tls};
     if (o->timeout_ms)
         uv_timer_start(&h->timer, on_late, o->timeout_ms, 0);
     watch(h, o->server ? UV_READABLE : UV_WRITABLE);

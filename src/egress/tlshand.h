@@ -3,7 +3,7 @@
  * Everything is on one loop; nothing blocks, nothing is called back from inside a call. */
 
 #include "base/err.h"
-#include "egress/tlsend.h"
+#include "egress/tls_endpoint.h"
 
 #include <openssl/ssl.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ struct tlshand_options {
     uint64_t timeout_ms;
     /* Once, unless tlshand_close comes first: the end, which is the callee's to take (copied), or NULL and
      * why. */
-    void (*on_done)(void *arg, const struct tlsend *end, const struct err *why);
+    void (*on_done)(void *arg, const struct tls_endpoint *end, const struct err *why);
     void *arg;
 };
 
@@ -40,7 +40,7 @@ int tlshand_start(struct tlshands *all, const struct tlshand_options *o, struct 
 void tlshand_close(struct tlshand *h);
 
 /* Was it agreed to speak HTTP/2 there? */
-bool tlshand_is_h2(const struct tlsend *end);
+bool tlshand_is_h2(const struct tls_endpoint *end);
 
 /* Why a handshake failed, in words: what is wrong with a server's certificate, or what OpenSSL said (may
  * be NULL). For tests too. */

@@ -17,7 +17,7 @@ struct tlspipes {
     struct tlspipe *by_cookie[BUCKETS];
     size_t count;
     bool freeing;
-    char scratch[TLSEND_READ_BYTES]; /* one loop: used within a call */
+    char scratch[TLS_ENDPOINT_READ_BYTES]; /* one loop: used within a call */
 };
 
 struct tlspipe {
@@ -26,7 +26,7 @@ struct tlspipe {
     uint64_t cookie; /* of the plain end that was handed on */
     uv_poll_t outer_poll, inner_poll;
     uv_timer_t timer; /* for pauses; for lingering when the plain end is gone */
-    struct tlsend outer;
+    struct tls_endpoint outer;
     int inner, outer_events, inner_events;
     unsigned handles;
     bool closed;    /* handles are on their way out */
@@ -176,7 +176,7 @@ void tlspipe_close(struct tlspipe *p)
     turns_leave(p->all->turns, &p->turn);
     hash_remove(p);
     close_handles(p);
-    tlsend_close(&p->outer, true);
+    tls_endpoint_close(&p->outer, true);
     util_close(&p->inner);
     if (p->filter)
         p->filter->free(p->filter_arg);
@@ -223,7 +223,7 @@ static bool may_filter(struct tlspipe *p)
 static bool flush_outer(struct tlspipe *p)
 {
     while (p->to_outer.len > 0) {
-        ssize_t n = tlsend_write(&p->outer, p->to_outer.data, p->to_outer.len);
+        ssize_t n = tls_endpoint_write(&p->outer, p->to_outer.data, p->to_outer.len);
 
         if (n == -EAGAIN)
             return true;
@@ -297,7 +297,7 @@ static int pass(struct tlspipe *p, bool inward, const char *data, size_t n)
     }
     if (b->len == 0)
         sent = inward ? send(p->inner, data, n, MSG_DONTWAIT | MSG_NOSIGNAL)
-                      : tlsend_write(&p->outer, data, n);
+                      : tls_endpoint_write(&p->outer, data, n);
     if (sent > 0 && !inward)
         p->written_bytes += (uint64_t)sent;
     if (sent < 0)
@@ -334,8 +334,8 @@ static void await_pause(struct tlspipe *p)
 static bool move_inward(struct tlspipe *p)
 {
     char *data = p->all->scratch;
-    size_t most = filtered(p) ? TURNS_BYTES : TLSEND_READ_BYTES;
-    ssize_t n = tlsend_read(&p->outer, data, most);
+    size_t most = filtered(p) ? TURNS_BYTES : TLS_ENDPOINT_READ_BYTES;
+    ssize_t n = tls_endpoint_read(&p->outer, data, most);
     int rc = 0;
 
     if (n == -EAGAIN)
@@ -364,7 +364,7 @@ static bool move_inward(struct tlspipe *p)
 static bool move_outward(struct tlspipe *p)
 {
     char *data = p->all->scratch;
-    ssize_t n = recv(p->inner, data, TLSEND_READ_BYTES, MSG_DONTWAIT);
+    ssize_t n = recv(p->inner, data, TLS_ENDPOINT_READ_BYTES, MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
@@ -390,7 +390,7 @@ static void pass_ends_on(struct tlspipe *p)
         p->inner_shut = true;
     }
     if (p->inner_ended && p->to_outer.len == 0)
-        (void)tlsend_shut(&p->outer);
+        (void)tls_endpoint_shut(&p->outer);
 }
 
 static void watch(uv_poll_t *poll, int *now, int want, uv_poll_cb cb)
@@ -580,7 +580,7 @@ int tlspipe_start(struct tlspipes *all, const struct tlspipe_options *o, int *pl
         return -ENOMEM;
     rc = open_inner(p, plain);
     if (rc < 0) {
-        p->outer = (struct tlsend){.fd = -1}; /* still the caller's, and so is arg */
+        p->outer = (struct tls_endpoint){.fd = -1}; /* still the caller's, and so is arg */
         p->o.on_end = NULL;
         tlspipe_close(p);
         return rc;

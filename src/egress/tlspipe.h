@@ -11,7 +11,7 @@
  * closed. Everything is on one loop; nothing blocks, nothing is called back from inside a call. */
 
 #include "base/buf.h"
-#include "egress/tlsend.h"
+#include "egress/tls_endpoint.h"
 #include "egress/turns.h"
 
 #include <uv.h>
@@ -41,8 +41,8 @@ struct tlspipe_filter {
 };
 
 struct tlspipe_options {
-    struct tlsend end; /* taken over on success */
-    bool server;       /* towards a client: what it still sends is read to its end */
+    struct tls_endpoint end; /* taken over on success */
+    bool server;             /* towards a client: what it still sends is read to its end */
     /* Bytes of contents so far, from the socket and to it. May be NULL. */
     void (*on_moved)(void *arg, uint64_t read, uint64_t written);
     void (*on_end)(void *arg); /* the last call about it; may be NULL */

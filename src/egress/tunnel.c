@@ -42,10 +42,10 @@ struct half {
     size_t held;      /* bytes in it */
     size_t run;       /* bytes since there was nothing to read */
     uint64_t *count;
-    struct flow *looked;     /* whose first bytes are looked at before they pass, or NULL */
-    bool readable, writable; /* as far as is known: until EAGAIN */
-    bool bulk;               /* splice(2) is worth its pipe */
-    bool ending;             /* the kernel has told of an end or an error behind the bytes */
+    struct flow *greeting_flow; /* whose first bytes are looked at before they pass, or NULL */
+    bool readable, writable;    /* as far as is known: until EAGAIN */
+    bool bulk;                  /* splice(2) is worth its pipe */
+    bool ending;                /* the kernel has told of an end or an error behind the bytes */
     bool eof, shut;
 };
 
@@ -199,14 +199,14 @@ static int carry_small(struct tunnels *t, struct half *h)
 /* The client's first bytes behind a server's greeting. 1: they may pass; 0: not yet; -errno: never. */
 static int pass_first(struct half *h)
 {
-    int rc = greeting_look(h->looked, h->ending);
+    int rc = greeting_inspect(h->greeting_flow, h->ending);
 
     if (rc == -EAGAIN)
         h->readable = false; /* more of them is an event */
     if (rc < 0)
         return rc == -EAGAIN ? 0 : rc;
-    h->looked->greeted = false;
-    h->looked = NULL;
+    h->greeting_flow->greeted = false;
+    h->greeting_flow = NULL;
     return 1;
 }
 
@@ -219,7 +219,7 @@ static int fill(struct tunnels *t, struct half *h, uint64_t room)
 
     if (h->held > 0 || !h->readable || h->eof)
         return 0;
-    if (h->looked) {
+    if (h->greeting_flow) {
         int rc = pass_first(h);
 
         if (rc <= 0)
@@ -435,7 +435,7 @@ int tunnel_start(struct flow *f)
         return -ENOMEM;
     u->flow = f;
     u->half[0] = (struct half){f->fd, f->up_fd, {-1, -1}, .count = &f->up_bytes};
-    u->half[0].looked = f->greeted ? f : NULL;
+    u->half[0].greeting_flow = f->greeted ? f : NULL;
     u->half[1] = (struct half){f->up_fd, f->fd, {-1, -1}, .count = &f->down_bytes};
     rc = watch(t, f->fd, f->id, 0);
     if (rc == 0)

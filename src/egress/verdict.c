@@ -1,34 +1,19 @@
-/* What a policy, a sandbox's above it and the ceilings say together. */
+/* What a policy, a sandbox's above it and the limits say together of a target: policy/stack.h, with this sandbox's
+ * policies and its owner's answers. */
 #include "egress/egress.h"
 
 #include "egress/asks.h"
 
-#include <string.h>
+_Static_assert(EGRESS_CEILINGS_MAX <= POLICY_STACK_LIMITS_MAX, "every limit has its say");
 
-/* Neither allows more than both do; a credential is put on where both name the same. */
-static struct policy_verdict within_sandbox(struct policy_verdict own, struct policy_verdict outer)
+static const struct sandbox *whole_of(const struct sandbox *s)
 {
-    struct policy_verdict v = policy_both(own, outer);
-
-    if (v.action == POLICY_DENY && v.source == POLICY_BY_CEILING)
-        v.source = POLICY_BY_SANDBOX;
-    if (v.credential && (!outer.credential || strcmp(v.credential, outer.credential) != 0))
-        v.credential = NULL;
-    return v;
-}
-
-struct policy_verdict verdict_narrower(struct policy_verdict a, struct policy_verdict b)
-{
-    b.credential = NULL;
-    if (a.action == POLICY_DENY || b.action == POLICY_DENY)
-        return a.action == POLICY_DENY ? a : b;
-    a.warned = b.warned = a.warned || b.warned;
-    return b.action == POLICY_ALLOW || b.action == a.action ? a : b;
+    return s->parent ? s->parent : s;
 }
 
 static bool any_of(const struct sandbox *s, bool (*is)(const struct policy *p))
 {
-    const struct sandbox *outer = s->parent ? s->parent : s;
+    const struct sandbox *outer = whole_of(s);
 
     if (is(s->policy) || is(outer->policy))
         return true;
@@ -43,29 +28,84 @@ bool verdict_narrows_names(const struct sandbox *s)
     return any_of(s, policy_narrows_names);
 }
 
-bool verdict_looks_at_names(const struct sandbox *s)
+bool verdict_depends_on_names(const struct sandbox *s)
 {
-    return any_of(s, policy_looks_at_names);
+    return any_of(s, policy_depends_on_names);
 }
 
-typedef struct policy_verdict (*verdict_ask)(const struct policy *p, const void *subject);
+/* -- the stack --------------------------------------------------------------------------------- */
 
-struct policy_verdict verdict_of(const struct sandbox *s, verdict_ask ask, const void *subject,
-                                 const struct target *t)
+struct asked {
+    const struct sandbox *s;
+    enum target_granted granted;
+};
+
+/* Of a command the sandbox's own word is asked about with answers that were given to the command, too. */
+static void answer(void *arg, bool of_outer, const struct policy_target *t,
+                   struct policy_verdict *v)
 {
-    const struct sandbox *outer = s->parent ? s->parent : s;
-    struct policy_verdict v = ask(s->policy, subject), other;
+    const struct asked *asked = arg;
+    const struct target target = {.name = t->name,
+                                  .said = t->said,
+                                  .address = t->address,
+                                  .port = t->port,
+                                  .granted = asked->granted};
 
-    asks_apply(s, s, t, &v);
-    if (s->parent) {
-        other = ask(outer->policy, subject);
-        asks_apply(outer, s, t, &other);
-        v = within_sandbox(v, other);
-    }
-    for (size_t i = 0; i < EGRESS_CEILINGS_MAX && outer->ceilings[i]; i++) {
-        other = ask(outer->ceilings[i], subject);
-        other.asks = false; /* no owner's yes goes beyond the operator's word */
-        v = policy_both(v, other);
-    }
-    return v;
+    asks_apply(of_outer ? whole_of(asked->s) : asked->s, asked->s, &target, v);
+}
+
+static struct policy_stack stack_of(struct asked *asked)
+{
+    const struct sandbox *s = asked->s, *outer = whole_of(s);
+    struct policy_stack stack = {.own = s->policy,
+                                 .outer = s->parent ? outer->policy : NULL,
+                                 .answer = answer,
+                                 .arg = asked};
+
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
+        stack.limits[i] = outer->ceilings[i];
+    return stack;
+}
+
+static struct policy_target target_of(const struct target *t)
+{
+    return (struct policy_target){.name = t->name,
+                                  .said = t->said,
+                                  .address = t->address,
+                                  .port = t->port,
+                                  .via = t->via,
+                                  .via_port = t->via_port};
+}
+
+struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t)
+{
+    struct asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = stack_of(&asked);
+    const struct policy_target target = target_of(t);
+
+    return policy_stack_name(&stack, &target);
+}
+
+struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t)
+{
+    struct asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = stack_of(&asked);
+    const struct policy_target target = target_of(t);
+
+    return policy_stack_dial(&stack, &target);
+}
+
+struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
+                                      bool resolved, const char *method, const char *path)
+{
+    struct asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = stack_of(&asked);
+    const struct policy_target target = target_of(t);
+
+    return policy_stack_request(&stack, &target, resolved, method, path);
+}
+
+const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name)
+{
+    return name ? policy_reroute(whole_of(s)->policy, name) : NULL;
 }

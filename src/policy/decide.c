@@ -191,7 +191,7 @@ bool policy_narrows_names(const struct policy *p)
     return p->n_injections > 0;
 }
 
-bool policy_looks_at_names(const struct policy *p)
+bool policy_depends_on_names(const struct policy *p)
 {
     return p->fallback == FALLBACK_DENY || policy_narrows_names(p);
 }

@@ -9,6 +9,8 @@
  * preset.c   the named ones
  * decide.c   the three questions
  * offer.c    what is allowed, in words
+ * stack.c    all policies above a sandbox together: stack.h
+ * binding.c  what a credential may be put on: stack.h
  * near.c     the rule that almost allowed it
  * explain.c  a verdict as a sentence */
 

@@ -159,7 +159,7 @@ size_t policy_matches(const struct policy *p, const char *name, const struct pol
 bool policy_narrows_names(const struct policy *p);
 
 /* Or does it let out only what it names? Then it matters which name a connection is for. */
-bool policy_looks_at_names(const struct policy *p);
+bool policy_depends_on_names(const struct policy *p);
 
 /* Is this credential put on any request? */
 bool policy_uses_credential(const struct policy *p, const char *credential);

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "egress/h2.h"
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 #include "fuzz.h"
 
 #define SECRET "Zq9-top-secret-0123456789"
@@ -36,7 +36,7 @@ struct ear {
 static struct {
     uv_loop_t loop;
     struct h2s *all;
-    struct h2 *line;
+    struct h2 *conn;
     struct h2_share share;
     struct ear ears[2]; /* the client, the server */
     int ends;
@@ -53,7 +53,7 @@ static void make_credentials(void)
 
     credentials = calloc(1, sizeof(*credentials) + 4 * sizeof(struct credential));
     credentials->refs = 1;
-    credentials->searched = reflect_cache_new();
+    credentials->searched = response_secrets_cache_new();
     for (size_t i = 0; i < 3; i++) {
         struct credential *c = &credentials->list[credentials->count++];
         json_t *policy = json_loads(
@@ -122,7 +122,7 @@ static void say(void *arg, const struct http_head *head, int status, const char 
 static void on_end(void *arg)
 {
     w.ends++;
-    w.line = NULL;
+    w.conn = NULL;
 }
 
 /* -- what comes out ---------------------------------------------------------------------------- */
@@ -399,8 +399,8 @@ static void raw(struct script *s, int side)
 static void recheck(struct script *s)
 {
     w.denies = next(s) & 1;
-    if (w.line)
-        h2_recheck(w.line, still);
+    if (w.conn)
+        h2_recheck(w.conn, still);
 }
 
 static void hang_up(struct script *s, int side)
@@ -443,14 +443,14 @@ static void step(struct script *s)
 
 /* -- one run ----------------------------------------------------------------------------------- */
 
-static void open_ear(struct ear *e, bool client, struct tlsend *end)
+static void open_ear(struct ear *e, bool client, struct tls_endpoint *end)
 {
     int pair[2], size = 1 << 20;
 
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     e->fd = pair[0];
-    *end = (struct tlsend){.fd = pair[1]};
+    *end = (struct tls_endpoint){.fd = pair[1]};
     e->client = client;
     e->len = e->block_len = 0;
     FUZZ_CHECK(nghttp2_hd_inflate_new(&e->inflater) == 0);
@@ -481,14 +481,14 @@ static void run(const uint8_t *bytes, size_t size)
         put_frame(0, NGHTTP2_SETTINGS, 0, 0, NULL, 0);
     if (bytes[0] & 4)
         put_frame(1, NGHTTP2_SETTINGS, 0, 0, NULL, 0);
-    FUZZ_CHECK(h2_start(w.all, &o, &w.line) == 0);
+    FUZZ_CHECK(h2_start(w.all, &o, &w.conn) == 0);
     turn(true);
     for (int i = 0; i < 400 && s.left > 0; i++)
         step(&s);
     turn(true);
-    if (w.line && bytes[0] & 8) {
-        h2_close(w.line);
-        w.line = NULL;
+    if (w.conn && bytes[0] & 8) {
+        h2_close(w.conn);
+        w.conn = NULL;
     }
     FUZZ_CHECK(w.ends <= 1);
     h2s_free(w.all);
@@ -503,15 +503,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         return 0;
     if (!credentials)
         make_credentials();
-    w.share = (struct h2_share){.lines = 1};
+    w.share = (struct h2_share){.conns = 1};
     w.ends = 0;
     w.denies = false;
-    w.line = NULL;
+    w.conn = NULL;
     FUZZ_CHECK(uv_loop_init(&w.loop) == 0);
     run(bytes, size);
     for (int i = 0; i < 8; i++)
         uv_run(&w.loop, UV_RUN_NOWAIT);
-    FUZZ_CHECK(w.share.held_bytes == 0 && w.share.lines == 0);
+    FUZZ_CHECK(w.share.held_bytes == 0 && w.share.conns == 0);
     FUZZ_CHECK(uv_loop_close(&w.loop) == 0);
     return 0;
 }

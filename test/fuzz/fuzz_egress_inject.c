@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "egress/inject.h"
-#include "egress/reflect.h"
+#include "egress/response_secrets.h"
 #include "egress/rewrite.h"
 #include "fuzz.h"
 #include "http/server.h"
@@ -43,7 +43,7 @@ static void make_credentials(void)
 
     credentials = calloc(1, sizeof(*credentials) + 16 * sizeof(struct credential));
     credentials->refs = 1;
-    credentials->searched = reflect_cache_new();
+    credentials->searched = response_secrets_cache_new();
     add("bearer", CREDENTIAL_BEARER);
     add("basic", CREDENTIAL_BASIC);
     add("header", CREDENTIAL_HEADER)->header = strdup("X-Key");

@@ -17,7 +17,7 @@ from waitlib import until
 
 DENIED = "curl -s --max-time 20 http://web.example.com/secret?key=value"
 EACH_MAX = 16  # EVENTS_FOLLOWERS_EACH
-TOLD_PER_SECOND = 20  # TELL_PER_SECOND
+TOLD_PER_SECOND = 20  # EVENT_STREAM_PER_SECOND
 SECONDS = 60  # for what is to come
 
 

@@ -53,8 +53,8 @@ static void handle(struct http_exchange *x, void *ctx)
 
     http_exchange_set(x, p, NULL);
     if (strcmp(http_exchange_head(x)->target, "/v1/ca/default") == 0) {
-        p->authorities++;
-        if (p->no_authority)
+        p->tenant_cas++;
+        if (p->no_tenant_ca)
             http_respond_error(x, 501, "none here");
         else
             http_respond(x, 200, NULL, 0, pem, strlen(pem));

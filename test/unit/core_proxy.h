@@ -13,9 +13,9 @@ struct proxy {
     struct http_exchange *events; /* held open while it lives */
     int status;
     bool silent; /* takes requests and says nothing */
-    unsigned puts, lives, stopped, seals, authorities;
+    unsigned puts, lives, stopped, seals, tenant_cas;
     unsigned audits, audits_left; /* questions that it never answers; and whose asker went */
-    bool no_authority;
+    bool no_tenant_ca;
     char target[PROXY_TEXT_MAX], body[PROXY_TEXT_MAX];
 };
 

@@ -253,7 +253,7 @@ static void the_store_gives_back_what_it_was_given(void **state)
     s.slot = 4294967295u;
     s.gen = 4000000000u;
     s.end_real_ms++;
-    s.has_authority = true;
+    s.has_tenant_ca = true;
     assert_int_equal(store_sandbox_update(st, &s, &e), ERR_OK);
     assert_int_equal(store_sandbox_insert(st, &s, &e), ERR_INTERNAL);
     store_close(st);
@@ -268,7 +268,7 @@ static void the_store_gives_back_what_it_was_given(void **state)
     assert_string_equal(seen.template_asked, "base");
     assert_int_equal(seen.state, SANDBOX_RUNNING);
     assert_int_equal(seen.on_timeout, SANDBOX_ON_TIMEOUT_PAUSE);
-    assert_true(seen.secure && seen.allow_internet && seen.has_authority && !seen.auto_resume &&
+    assert_true(seen.secure && seen.allow_internet && seen.has_tenant_ca && !seen.auto_resume &&
                 !seen.keep_memory);
     assert_true(seen.slot == s.slot && seen.gen == s.gen);
     assert_true(seen.started_real_ms == s.started_real_ms && seen.end_real_ms == s.end_real_ms);

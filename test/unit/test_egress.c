@@ -964,16 +964,16 @@ static void narrower_of_two_verdicts(void **state)
                                 read = {.action = POLICY_INSPECT, .rule = 3},
                                 no = {.action = POLICY_DENY, .rule = 4};
 
-    assert_false(verdict_narrower(plain, plain).warned);
-    assert_true(verdict_narrower(plain, warned).warned);
-    assert_true(verdict_narrower(warned, plain).warned);
-    assert_true(verdict_narrower(warned, read).warned);
-    assert_int_equal(verdict_narrower(plain, warned).rule, 1);
-    assert_int_equal(verdict_narrower(warned, read).rule, 3);
-    assert_int_equal(verdict_narrower(plain, no).rule, 4);
-    assert_int_equal(verdict_narrower(no, warned).action, POLICY_DENY);
-    assert_false(verdict_narrower(warned, no).warned);
-    assert_false(verdict_narrower(no, warned).warned);
+    assert_false(policy_narrower(plain, plain).warned);
+    assert_true(policy_narrower(plain, warned).warned);
+    assert_true(policy_narrower(warned, plain).warned);
+    assert_true(policy_narrower(warned, read).warned);
+    assert_int_equal(policy_narrower(plain, warned).rule, 1);
+    assert_int_equal(policy_narrower(warned, read).rule, 3);
+    assert_int_equal(policy_narrower(plain, no).rule, 4);
+    assert_int_equal(policy_narrower(no, warned).action, POLICY_DENY);
+    assert_false(policy_narrower(warned, no).warned);
+    assert_false(policy_narrower(no, warned).warned);
 }
 
 int main(void)

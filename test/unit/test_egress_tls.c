@@ -42,7 +42,7 @@ static struct {
 
 static void on_end(void *arg);
 
-static void on_done(void *arg, const struct tlsend *end, const struct err *why)
+static void on_done(void *arg, const struct tls_endpoint *end, const struct err *why)
 {
     ready.calls++;
     ready.code = why ? why->code : ERR_OK;

@@ -1,0 +1,197 @@
+/* The text of GET /metrics, family by family: each begins with its # TYPE and # HELP lines, names end with their
+ * unit, and counters with _total, as OpenMetrics 1.0 wants it. */
+#include "api/openmetrics.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "core/counters.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#define TEXT_MAX (256u * 1024) /* about 20 KiB are used */
+
+static const char *const dialects[API_METRICS_COUNT] = {
+    [API_METRICS_E2B] = "e2b", [API_METRICS_DAYTONA] = "daytona", [API_METRICS_CAY] = "cay"};
+
+static const char *const error_words[ERR_CODE_COUNT] = {
+    [ERR_OK] = "ok",
+    [ERR_INVALID] = "invalid",
+    [ERR_UNAUTHENTICATED] = "unauthenticated",
+    [ERR_DENIED] = "denied",
+    [ERR_NOT_FOUND] = "not_found",
+    [ERR_EXISTS] = "exists",
+    [ERR_CONFLICT] = "conflict",
+    [ERR_EXHAUSTED] = "exhausted",
+    [ERR_TOO_LARGE] = "too_large",
+    [ERR_NO_SPACE] = "no_space",
+    [ERR_TIMEOUT] = "timeout",
+    [ERR_UNAVAILABLE] = "unavailable",
+    [ERR_UNIMPLEMENTED] = "unimplemented",
+    [ERR_CANCELED] = "canceled",
+    [ERR_INTERNAL] = "internal",
+};
+_Static_assert(ERR_CODE_COUNT == 15, "a new code: write its word");
+
+static const char *const step_words[COUNTER_STEP_COUNT] = {[COUNTER_CREATE] = "create",
+                                                           [COUNTER_CREATE_MADE] = "create_made",
+                                                           [COUNTER_CREATE_AGENT] = "create_agent",
+                                                           [COUNTER_KILL] = "kill"};
+
+/* -- counting ---------------------------------------------------------------------------------- */
+
+static enum api_metrics_dialect dialect_of(const char *path)
+{
+    if (strncmp(path, "/api/", strlen("/api/")) == 0)
+        return API_METRICS_DAYTONA;
+    return strncmp(path, "/cay/", strlen("/cay/")) == 0 ? API_METRICS_CAY : API_METRICS_E2B;
+}
+
+void api_metrics_answered(struct api_metrics *m, const char *path, int status, uint64_t took_us)
+{
+    enum api_metrics_dialect d = dialect_of(path);
+    int digit = status / 100;
+
+    m->answered[d][digit > 0 && digit < 6 ? digit : 0]++;
+    histogram_add(&m->took[d], took_us);
+}
+
+/* -- writing ----------------------------------------------------------------------------------- */
+
+struct text {
+    struct buf buf;
+    int failed; /* the first error: nothing is written after it */
+};
+
+static void put(struct text *t, const char *fmt, ...) PRINTF(2, 3);
+
+static void put(struct text *t, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (t->failed == 0)
+        t->failed = buf_vprintf(&t->buf, fmt, ap);
+    va_end(ap);
+}
+
+static void family(struct text *t, const char *name, const char *type, const char *help)
+{
+    put(t, "# TYPE %s %s\n# HELP %s %s\n", name, type, name, help);
+}
+
+static void put_count(struct text *t, const char *name, const char *label, const char *value,
+                      uint64_t n)
+{
+    if (label)
+        put(t, "%s{%s=\"%s\"} %llu\n", name, label, value, (unsigned long long)n);
+    else
+        put(t, "%s %llu\n", name, (unsigned long long)n);
+}
+
+/* Classes of the format hold all that are below them too. */
+static void put_histogram(struct text *t, const char *name, const char *label, const char *value,
+                          const struct histogram *h)
+{
+    uint64_t below = 0;
+
+    for (unsigned i = 0; i < HISTOGRAM_CLASSES - 1; i++) {
+        below += h->classes[i];
+        put(t, "%s_bucket{%s=\"%s\",le=\"%.4f\"} %llu\n", name, label, value,
+            (double)histogram_bound_us(i) / 1e6, (unsigned long long)below);
+    }
+    put(t, "%s_bucket{%s=\"%s\",le=\"+Inf\"} %llu\n", name, label, value,
+        (unsigned long long)h->count);
+    put(t, "%s_sum{%s=\"%s\"} %.6f\n", name, label, value, (double)h->sum_us / 1e6);
+    put(t, "%s_count{%s=\"%s\"} %llu\n", name, label, value, (unsigned long long)h->count);
+}
+
+static void put_sandboxes(struct text *t, const struct core *c)
+{
+    const struct counters *n = core_counters(c);
+
+    family(t, "cay_sandboxes", "gauge", "Sandboxes by state.");
+    for (enum sandbox_state s = 0; s < SANDBOX_ENDED; s++)
+        put_count(t, "cay_sandboxes", "state", life_of(s)->name, core_count_in(c, s));
+    family(t, "cay_sandboxes_created", "counter", "Creates that were answered with a sandbox.");
+    put_count(t, "cay_sandboxes_created_total", NULL, NULL, n->created);
+    family(t, "cay_sandbox_creates_failed", "counter", "Creates that were refused or failed.");
+    for (unsigned i = ERR_INVALID; i < ERR_CODE_COUNT; i++)
+        put_count(t, "cay_sandbox_creates_failed_total", "error", error_words[i],
+                  n->create_failed[i]);
+    family(t, "cay_sandboxes_ended", "counter",
+           "Sandboxes that ended, by reason (docs/events.md).");
+    for (size_t i = 0; counters_reason(i); i++)
+        put_count(t, "cay_sandboxes_ended_total", "reason", counters_reason(i), n->ended[i]);
+    family(t, "cay_sandbox_step_seconds", "histogram", "How long steps of a sandbox's life took.");
+    for (unsigned i = 0; i < COUNTER_STEP_COUNT; i++)
+        put_histogram(t, "cay_sandbox_step_seconds", "step", step_words[i], &n->steps[i]);
+}
+
+static void put_egress(struct text *t, const struct core *c)
+{
+    const struct counters *n = core_counters(c);
+
+    family(t, "cay_egress_violations", "counter", "Refusals that cay-egress told cayd of.");
+    put_count(t, "cay_egress_violations_total", NULL, NULL, n->violations);
+    family(t, "cay_egress_asks", "counter", "Connections that waited for their owner's answer.");
+    put_count(t, "cay_egress_asks_total", NULL, NULL, n->asks);
+    family(t, "cay_events_dropped", "counter", "Events that say that others are missing.");
+    put_count(t, "cay_events_dropped_total", NULL, NULL, n->events_dropped);
+}
+
+static void put_api(struct text *t, const struct api_metrics *m)
+{
+    family(t, "cay_api_requests", "counter", "Requests of the control plane that were answered.");
+    for (unsigned d = 0; d < API_METRICS_COUNT; d++)
+        for (unsigned s = 0; s < 6; s++)
+            if (s > 0 || m->answered[d][s] > 0)
+                put(t, "cay_api_requests_total{dialect=\"%s\",status=\"%uxx\"} %llu\n", dialects[d],
+                    s, (unsigned long long)m->answered[d][s]);
+    family(t, "cay_api_request_seconds", "histogram", "How long they took.");
+    for (unsigned d = 0; d < API_METRICS_COUNT; d++)
+        put_histogram(t, "cay_api_request_seconds", "dialect", dialects[d], &m->took[d]);
+}
+
+static void put_machine(struct text *t, const struct core_status *s)
+{
+    family(t, "cay", "info", "What runs.");
+    put(t, "cay_info{version=\"%s\",disk_backend=\"%s\"} 1\n", CAY_VERSION, s->disk_backend);
+    family(t, "cay_start_time_seconds", "gauge", "When cayd was started.");
+    put(t, "cay_start_time_seconds %.3f\n", (double)s->started_real_ms / 1e3);
+    family(t, "cay_ready", "gauge", "1: sandboxes can be made.");
+    put_count(t, "cay_ready", NULL, NULL, s->ready);
+    family(t, "cay_privd_up", "gauge", "1: cay-privd is connected.");
+    put_count(t, "cay_privd_up", NULL, NULL, s->privd_up);
+    family(t, "cay_slots", "gauge", "Slots: how many there can be, and how many wait ready.");
+    put_count(t, "cay_slots", "kind", "max", s->slots_max);
+    put_count(t, "cay_slots", "kind", "ready", s->slots_ready);
+    family(t, "cay_disk_bytes", "gauge", "The state disk.");
+    put_count(t, "cay_disk_bytes", "kind", "total", s->disk_total_bytes);
+    put_count(t, "cay_disk_bytes", "kind", "free", s->disk_free_bytes);
+}
+
+static void answer(void *arg, const struct core_status *s)
+{
+    struct api_call *call = arg;
+    struct text t = {.failed = 0};
+
+    buf_init(&t.buf, TEXT_MAX);
+    put_machine(&t, s);
+    put_sandboxes(&t, call->core);
+    put_egress(&t, call->core);
+    put_api(&t, api_metrics_of(call->api));
+    put(&t, "# EOF\n");
+    if (t.failed < 0) {
+        api_fail(call, 503, "memory is out");
+    } else {
+        call->response.type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        api_reply_text(call, 200, t.buf.data, t.buf.len);
+    }
+    buf_free(&t.buf);
+}
+
+void api_openmetrics(struct api_call *call)
+{
+    core_status(call->core, answer, call);
+}

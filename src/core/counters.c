@@ -1,0 +1,36 @@
+#include "core/counters.h"
+
+#include "core/internal.h"
+
+static const char *const reasons[] = {"killed", "timeout", "idle",        "out_of_memory", "exited",
+                                      "lost",   "error",   "unsupported", "unknown",       "other"};
+
+_Static_assert(ARRAY_SIZE(reasons) <= COUNTERS_REASONS, "each reason has its counter");
+
+const char *counters_reason(size_t i)
+{
+    return i < ARRAY_SIZE(reasons) ? reasons[i] : NULL;
+}
+
+void counters_ended(struct counters *n, const char *reason)
+{
+    size_t i = 0;
+
+    while (i < ARRAY_SIZE(reasons) - 1 && strcmp(reasons[i], reason ? reason : "unknown") != 0)
+        i++;
+    n->ended[i]++;
+}
+
+const struct counters *core_counters(const struct core *c)
+{
+    return &c->counters;
+}
+
+size_t core_count_in(const struct core *c, enum sandbox_state state)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->registry.n; i++)
+        n += c->registry.order[i]->s.state == state;
+    return n;
+}

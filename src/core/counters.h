@@ -1,0 +1,41 @@
+#pragma once
+/* What happened to sandboxes since cayd was started, counted for the operator (GET /metrics). Numbers only: no
+ * tenant, sandbox or name stands in them, so that their size is fixed. Written by the control loop, at the places
+ * where events are told and creates and kills end. */
+
+#include "base/err.h"
+#include "base/histogram.h"
+#include "core/life.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define COUNTERS_REASONS 16u
+
+enum counter_step {
+    COUNTER_CREATE,       /* from the call to the answer */
+    COUNTER_CREATE_MADE,  /* of it: until cay-privd had made the sandbox */
+    COUNTER_CREATE_AGENT, /* of it: until its agent had its environment */
+    COUNTER_KILL,         /* from the call until nothing of the sandbox is left */
+    COUNTER_STEP_COUNT
+};
+
+struct counters {
+    uint64_t created;
+    uint64_t create_failed[ERR_CODE_COUNT];
+    uint64_t ended[COUNTERS_REASONS]; /* in the order of counters_reason */
+    uint64_t violations, asks, events_dropped;
+    struct histogram steps[COUNTER_STEP_COUNT];
+};
+
+/* The i-th word of docs/events.md that an end may have as its reason; "other" for the last; NULL: past it. */
+const char *counters_reason(size_t i);
+
+/* A word that is not in the table counts as "other"; NULL counts as "unknown". */
+void counters_ended(struct counters *n, const char *reason);
+
+/* What GET /metrics shows. Valid as long as the core; read in the control loop only. */
+const struct counters *core_counters(const struct core *c);
+
+/* How many sandboxes are in that state now. */
+size_t core_count_in(const struct core *c, enum sandbox_state state);

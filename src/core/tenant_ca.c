@@ -1,0 +1,238 @@
+#include "core/tenant_ca.h"
+
+#include "core/call.h"
+#include "core/egress.h"
+
+#include <stdio.h>
+
+#define PEM_MAX    (16u * 1024u)
+#define TIMEOUT_MS 2000u
+#define GIVING_MAX 16u /* sandboxes at a time that are given what they lack */
+
+struct tenant_ca {
+    struct tenant_ca *next;
+    char tenant[CORE_TENANT_SIZE];
+    char *pem;
+    bool asking;
+    uint64_t again_ms; /* it has failed: not before that */
+    unsigned giving;   /* calls under way */
+};
+
+static struct tenant_ca *find(struct core *c, const char *tenant)
+{
+    struct tenant_ca *a = c->tenant_cas;
+
+    while (a && strcmp(a->tenant, tenant) != 0)
+        a = a->next;
+    return a;
+}
+
+static bool is_certificate(const char *text)
+{
+    return strncmp(text, "-----BEGIN CERTIFICATE-----", 27) == 0 && !strstr(text, "PRIVATE");
+}
+
+static void go_on(struct core *c, const char *tenant, const struct err *why)
+{
+    for (size_t i = c->registry.n; i-- > 0;) {
+        struct sandbox_obj *o = c->registry.order[i];
+
+        if (!o->init_waits || strcmp(o->s.tenant, tenant) != 0)
+            continue;
+        o->init_waits = false;
+        create_go_on(o, why);
+    }
+}
+
+/* -- to those who were made without ------------------------------------------------------------ */
+
+static void give(struct core *c, struct tenant_ca *a);
+
+static bool lacks_one(const struct sandbox_obj *o)
+{
+    return sandbox_life(o)->reachable && !o->s.has_tenant_ca && !o->tenant_ca_installing;
+}
+
+static void try_again_later(struct core *c)
+{
+    if (c->tenant_ca_retry.pos == 0)
+        timers_set(&c->timers, &c->tenant_ca_retry, clock_mono_ms() + c->config.tenant_ca_retry_ms);
+}
+
+/* Written only now: a cayd that dies before gives it again, which changes nothing inside. */
+static void given(struct core *c, struct sandbox_obj *o)
+{
+    struct err e;
+
+    o->s.has_tenant_ca = true;
+    if (store_sandbox_update(c->store, &o->s, &e) != ERR_OK)
+        log_error("sandbox %s: %s", o->s.id, e.text);
+}
+
+static void not_given(struct core *c, struct sandbox_obj *o, const char *why)
+{
+    if (o->tenant_ca_retry_ms == 0) /* not each time */
+        log_warn("sandbox %s: giving it its tenant's certificate: %s; it is tried again", o->s.id,
+                 why);
+    o->tenant_ca_retry_ms = clock_mono_ms() + c->config.tenant_ca_retry_ms;
+    try_again_later(c);
+}
+
+static void on_given(struct core *c, const char *id, const struct err *why, int status,
+                     const char *body, size_t len, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+    struct tenant_ca *a = arg;
+
+    a->giving--;
+    if (c->stopping)
+        return;
+    if (o) {
+        o->tenant_ca_installing = false;
+        if (!why && status / 100 == 2)
+            given(c, o);
+        else
+            not_given(c, o, why ? why->text : "its agent refused");
+    }
+    give(c, a);
+}
+
+/* Nothing but that: what /init says besides stays as it is. */
+static char *make_body(const char *pem)
+{
+    json_t *body = json_pack("{s:s}", "caBundle", pem);
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+
+    json_decref(body);
+    return text;
+}
+
+static void give(struct core *c, struct tenant_ca *a)
+{
+    uint64_t now = clock_mono_ms();
+
+    for (size_t i = 0; c->ready && a->pem && i < c->registry.n && a->giving < GIVING_MAX; i++) {
+        struct sandbox_obj *o = c->registry.order[i];
+        struct call_agent_request r = {.method = "POST",
+                                       .target = "/init",
+                                       .max_response_bytes = PEM_MAX,
+                                       .timeout_ms = c->config.agent_timeout_ms};
+
+        if (!lacks_one(o) || o->tenant_ca_retry_ms > now || strcmp(o->s.tenant, a->tenant) != 0)
+            continue;
+        r.body = make_body(a->pem);
+        if (!r.body) {
+            try_again_later(c);
+            return;
+        }
+        o->tenant_ca_installing = true;
+        a->giving++;
+        call_agent(o, &r, on_given, a);
+    }
+}
+
+void tenant_ca_install(struct core *c)
+{
+    uint64_t now = clock_mono_ms();
+
+    if (!c->config.egress_dir)
+        return; /* no create looks through all others for what nobody has */
+    for (size_t i = 0; i < c->registry.n; i++) {
+        struct sandbox_obj *o = c->registry.order[i];
+
+        if (!lacks_one(o))
+            continue;
+        if (!tenant_ca_wanted(c, o->s.tenant) && !tenant_ca_pem(c, o->s.tenant))
+            try_again_later(c);
+        if (o->tenant_ca_retry_ms > now)
+            try_again_later(c);
+    }
+    for (struct tenant_ca *a = c->tenant_cas; a; a = a->next)
+        give(c, a);
+}
+
+void tenant_ca_on_timer(struct timer *t)
+{
+    tenant_ca_install(CONTAINER_OF(t, struct core, tenant_ca_retry));
+}
+
+/* -- asking ------------------------------------------------------------------------------------ */
+
+static void on_pem(struct core *c, const char *id, const struct err *why, int status,
+                   const char *body, size_t len, void *arg)
+{
+    struct tenant_ca *a = arg;
+    CLEANUP_FREE char *pem = !why && status == 200 ? strndup(body, len) : NULL;
+
+    a->asking = false;
+    if (pem && is_certificate(pem)) {
+        free(a->pem);
+        a->pem = TAKE_PTR(pem);
+    } else if (!c->stopping) {
+        if (a->again_ms == 0) /* not each time */
+            log_warn("the certificate of tenant %s's authority: %s", a->tenant,
+                     why ? why->text : "cay-egress has none");
+        a->again_ms = clock_mono_ms() + c->config.tenant_ca_retry_ms;
+    }
+    go_on(c, a->tenant, why);
+    if (!c->stopping)
+        tenant_ca_install(c);
+}
+
+static void request_ca(struct core *c, struct tenant_ca *a, const char *path)
+{
+    char target[sizeof("/v1/ca/") + CORE_TENANT_SIZE];
+    const struct call_agent_request r = {
+        .method = "GET", .target = target, .max_response_bytes = PEM_MAX, .timeout_ms = TIMEOUT_MS};
+
+    (void)snprintf(target, sizeof(target), "/v1/ca/%s", a->tenant);
+    a->asking = true;
+    call_unix(c, "", path, &r, on_pem, a);
+}
+
+bool tenant_ca_wanted(struct core *c, const char *tenant)
+{
+    struct tenant_ca *a = find(c, tenant);
+    const char *path = egress_any_path(c);
+
+    if (a && (a->asking || a->pem || a->again_ms > clock_mono_ms()))
+        return a->asking;
+    if (!path)
+        return false;
+    if (!a) {
+        a = calloc(1, sizeof(*a));
+        if (!a)
+            return false;
+        (void)snprintf(a->tenant, sizeof(a->tenant), "%s", tenant);
+        a->next = c->tenant_cas;
+        c->tenant_cas = a;
+    }
+    request_ca(c, a, path);
+    return true;
+}
+
+const char *tenant_ca_pem(struct core *c, const char *tenant)
+{
+    const struct tenant_ca *a = find(c, tenant);
+
+    return a ? a->pem : NULL;
+}
+
+void tenant_ca_renew(struct core *c)
+{
+    for (struct tenant_ca *a = c->tenant_cas; a; a = a->next) {
+        free(TAKE_PTR(a->pem));
+        a->again_ms = 0;
+    }
+    tenant_ca_install(c);
+}
+
+void tenant_ca_free(struct core *c)
+{
+    for (struct tenant_ca *a = c->tenant_cas, *next; a; a = next) {
+        next = a->next;
+        free(a->pem);
+        free(a);
+    }
+    c->tenant_cas = NULL;
+}

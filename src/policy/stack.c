@@ -1,0 +1,190 @@
+/* What the policies above a sandbox say together: see stack.h. */
+#include "policy/stack.h"
+
+#include "base/util.h"
+
+#include <string.h>
+
+struct question {
+    const struct policy_target *t;
+    bool resolved;
+    const char *method, *path;
+};
+
+typedef struct policy_verdict (*ask_one)(const struct policy *p, const struct question *q);
+
+static struct policy_verdict ask_name(const struct policy *p, const struct question *q)
+{
+    return policy_name(p, q->t->name, q->t->port);
+}
+
+static struct policy_verdict ask_address(const struct policy *p, const struct question *q)
+{
+    return policy_address(p, q->t->name, &q->t->address, q->t->port);
+}
+
+static struct policy_verdict ask_request(const struct policy *p, const struct question *q)
+{
+    const struct policy_target *t = q->t;
+    bool resolved = (q->resolved && policy_target_is_resolved(t)) || !t->name;
+
+    return policy_request(p, t->name, resolved ? &t->address : NULL, t->port, q->method, q->path);
+}
+
+bool policy_target_is_resolved(const struct policy_target *t)
+{
+    static const struct policy_address none;
+
+    return memcmp(&t->address, &none, sizeof(none)) != 0;
+}
+
+/* -- together ---------------------------------------------------------------------------------- */
+
+/* Neither allows more than both do; a credential is put on where both name the same. */
+static struct policy_verdict within_sandbox(struct policy_verdict own, struct policy_verdict outer)
+{
+    struct policy_verdict v = policy_both(own, outer);
+
+    if (v.action == POLICY_DENY && v.source == POLICY_BY_CEILING)
+        v.source = POLICY_BY_SANDBOX;
+    if (v.credential && (!outer.credential || strcmp(v.credential, outer.credential) != 0))
+        v.credential = NULL;
+    return v;
+}
+
+struct policy_verdict policy_narrower(struct policy_verdict a, struct policy_verdict b)
+{
+    b.credential = NULL;
+    if (a.action == POLICY_DENY || b.action == POLICY_DENY)
+        return a.action == POLICY_DENY ? a : b;
+    a.warned = b.warned = a.warned || b.warned;
+    return b.action == POLICY_ALLOW || b.action == a.action ? a : b;
+}
+
+static void answer(const struct policy_stack *s, bool of_outer, const struct policy_target *t,
+                   struct policy_verdict *v)
+{
+    if (s->answer && v->asks)
+        s->answer(s->arg, of_outer, t, v);
+}
+
+static struct policy_verdict of_all(const struct policy_stack *s, ask_one ask,
+                                    const struct question *q)
+{
+    struct policy_verdict v = ask(s->own, q), other;
+
+    answer(s, false, q->t, &v);
+    if (s->outer) {
+        other = ask(s->outer, q);
+        answer(s, true, q->t, &other);
+        v = within_sandbox(v, other);
+    }
+    for (size_t i = 0; i < POLICY_STACK_LIMITS_MAX && s->limits[i]; i++) {
+        other = ask(s->limits[i], q);
+        other.asks = false; /* no owner's yes goes beyond the operator's word */
+        v = policy_both(v, other);
+    }
+    return v;
+}
+
+/* -- other ways -------------------------------------------------------------------------------- */
+
+const struct policy_reroute *policy_stack_reroute(const struct policy_stack *s, const char *name)
+{
+    return name ? policy_reroute(s->outer ? s->outer : s->own, name) : NULL;
+}
+
+static const struct policy_verdict missed = {
+    .action = POLICY_DENY, .source = POLICY_BY_SANDBOX, .rule = -1, .name = "reroute"};
+
+/* t was dialled, and not where its policy sends it now. */
+static bool is_missed(const struct policy_stack *s, const struct policy_target *t)
+{
+    return t->via_port == 0 && policy_target_is_resolved(t) && policy_stack_reroute(s, t->name);
+}
+
+/* A limit that looks at requests to the address cannot: they are said to the name. */
+static struct policy_verdict via_within_limits(const struct policy_stack *s,
+                                               const struct policy_target *t)
+{
+    struct policy_verdict v = {
+        .action = POLICY_ALLOW, .source = POLICY_BY_SANDBOX, .rule = -1, .name = "reroute"};
+
+    for (size_t i = 0; i < POLICY_STACK_LIMITS_MAX && s->limits[i]; i++) {
+        struct policy_verdict c = policy_address(s->limits[i], NULL, &t->via, t->via_port);
+
+        if (c.action == POLICY_ALLOW) {
+            v.warned |= c.warned;
+            continue;
+        }
+        c.action = POLICY_DENY;
+        c.asks = c.warned = false;
+        if (c.source != POLICY_BY_NEVER)
+            c.source = POLICY_BY_CEILING;
+        return c;
+    }
+    return v;
+}
+
+static struct policy_verdict of_way(const struct policy_stack *s, const struct policy_target *t)
+{
+    const struct policy_reroute *way = policy_stack_reroute(s, t->name);
+    struct policy_verdict v;
+
+    if (!way || memcmp(&way->to, &t->via, sizeof(t->via)) != 0 ||
+        (way->port ? way->port : t->port) != t->via_port) {
+        v = missed;
+        v.by = s->outer ? s->outer : s->own;
+        return v;
+    }
+    /* Also where there is no limit: the preset asks POLICY_NEVER first. */
+    v = policy_address(policy_preset("allow"), NULL, &t->via, t->via_port);
+    return v.action == POLICY_ALLOW ? via_within_limits(s, t) : v;
+}
+
+/* -- the three questions ----------------------------------------------------------------------- */
+
+struct policy_verdict policy_stack_name(const struct policy_stack *s, const struct policy_target *t)
+{
+    return of_all(s, ask_name, &(struct question){.t = t});
+}
+
+/* By address, and by the name that is said there: the narrower. */
+static struct policy_verdict with_said(const struct policy_stack *s, ask_one ask,
+                                       const struct question *q)
+{
+    struct policy_verdict v = of_all(s, ask, q);
+    struct policy_target named = *q->t;
+    struct question again = *q;
+
+    if (q->t->name || !q->t->said)
+        return v;
+    named.name = named.said;
+    again.t = &named;
+    again.resolved = true;
+    return policy_narrower(v, of_all(s, ask, &again));
+}
+
+struct policy_verdict policy_stack_dial(const struct policy_stack *s, const struct policy_target *t)
+{
+    const struct question q = {.t = t, .resolved = true};
+
+    if (t->via_port)
+        return policy_narrower(of_all(s, ask_name, &q), of_way(s, t));
+    if (is_missed(s, t))
+        return missed;
+    return with_said(s, ask_address, &q);
+}
+
+struct policy_verdict policy_stack_request(const struct policy_stack *s,
+                                           const struct policy_target *t, bool resolved,
+                                           const char *method, const char *path)
+{
+    const struct question q = {.t = t, .resolved = resolved, .method = method, .path = path};
+
+    if (t->via_port)
+        return policy_narrower(of_all(s, ask_request, &q), of_way(s, t));
+    if (resolved && is_missed(s, t))
+        return missed;
+    return with_said(s, ask_request, &q);
+}
