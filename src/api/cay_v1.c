@@ -427,6 +427,7 @@ const struct api_route cay_v1_routes[] = {
     {"GET", "/cay/v1/sandboxes/{id}", sandbox_get},
     {"GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
     {"PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
+    {"GET", "/cay/v1/sandboxes/{id}/policy/stack", cay_v1_policy_stack},
     {"GET", "/cay/v1/sandboxes/{id}/denials", cay_v1_denials},
     {"GET", "/cay/v1/sandboxes/{id}/asks", cay_v1_asks},
     {"POST", "/cay/v1/sandboxes/{id}/asks/{ask}", cay_v1_ask_answer},

@@ -28,6 +28,20 @@ void cay_v1_policy_get(struct api_call *call)
                        s->policy ? json_incref(s->policy) : json_pack("{s:s}", "default", "deny"));
 }
 
+void cay_v1_policy_stack(struct api_call *call)
+{
+    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    json_t *out = NULL;
+    struct err e;
+
+    if (!s)
+        no_sandbox(call);
+    else if (core_policy_stack(call->core, s, &out, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, out);
+}
+
 static void policy_set(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct api_call *call = arg;

@@ -357,12 +357,18 @@ const struct cli_command cli_commands[] = {
     },
     {
         .name = "policy explain",
-        .operands = "[--policy=FILE | SANDBOX] HOST[:PORT] [METHOD PATH]",
-        .summary = "show which rule decides, and which others match",
-        .text =
-            "Asks no server when --policy is given. The port is 443 unless it is said. What the "
-            "operator's ceiling denies besides is not shown.",
-        .options = OPTIONS({0, "policy", "FILE", "This policy instead of a sandbox's.", "file"}),
+        .operands = "[--policy=FILE] [SANDBOX] HOST[:PORT] [METHOD PATH]",
+        .summary = "show what will happen to a connection or request, and which rules match",
+        .text = "Decides as cay-egress does: by the sandbox's policy, what limits it, and what its "
+                "credentials "
+                "are bound to. With a file alone no server is asked, and only that policy counts. "
+                "The port is "
+                "443, or 80 of http://HOST; every other port than 80 is taken for TLS unless "
+                "http:// stands "
+                "before the host.",
+        .options = OPTIONS(
+            {0, "policy", "FILE", "This policy instead of the sandbox's.", "file"},
+            {0, "address", "ADDRESS", "The address that the host's name leads to.", NULL}),
         .examples = EXAMPLES(
             {"cay policy explain ib3k0 api.example.com POST /v1/messages", "of a sandbox"},
             {"cay policy explain --policy=policy.json 10.0.0.1:22", "of a file"}),

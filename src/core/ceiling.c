@@ -85,3 +85,62 @@ void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *c
     }
     release(ch);
 }
+
+/* -- what a sandbox is under --------------------------------------------------------------------- */
+
+/* A tenant who is not there (the store was replaced, or changed by hand) set no bounds, and so gives none away:
+ * nothing is let out. */
+static json_t *nothing_leaves(struct sandbox_obj *o, const struct err *why)
+{
+    log_error("sandbox %s: %s; nothing leaves this sandbox", o->s.id, why->text);
+    logs_add(o, "error", "%s; nothing leaves this sandbox", why->text);
+    return json_pack("{s:s}", "default", "deny");
+}
+
+/* The operator's ceiling and the tenant's own. Without all of them nothing is sent: NULL. */
+json_t *ceilings_of(struct sandbox_obj *o, struct err *e)
+{
+    const char *all = o->core->config.egress_ceiling;
+    json_t *own = NULL, *list;
+    enum err_code code = store_tenant_ceiling(o->core->store, o->s.tenant, &own, e);
+
+    if (code != ERR_OK && code != ERR_NOT_FOUND)
+        return NULL;
+    if (code == ERR_NOT_FOUND && !(own = nothing_leaves(o, e)))
+        return NULL;
+    list = json_array();
+    if ((all && json_array_append_new(list, json_pack("{s:s}", "default", all)) < 0) ||
+        (own && json_array_append(list, own) < 0)) {
+        json_decref(list);
+        list = NULL;
+    }
+    if (!list)
+        err_set(e, ERR_EXHAUSTED, "memory is out");
+    json_decref(own);
+    return list;
+}
+
+enum err_code core_policy_stack(struct core *c, const struct sandbox *s, json_t **out,
+                                struct err *e)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, s->id);
+    json_t *limits = o ? ceilings_of(o, e) : NULL, *sealed, *credentials = json_array(), *item;
+    size_t i;
+
+    if (!o)
+        err_set(e, ERR_NOT_FOUND, "the sandbox has ended");
+    if (!limits) {
+        json_decref(credentials);
+        return e->code;
+    }
+    sealed = credentials_for(c, s);
+    json_array_foreach (sealed, i, item)
+        json_array_append_new(credentials,
+                              json_pack("{s:O, s:O}", "name", json_object_get(item, "name"), "bind",
+                                        json_object_get(item, "bind")));
+    json_decref(sealed);
+    *out = json_pack("{s:o, s:o, s:o}", "policy",
+                     s->policy ? json_incref(s->policy) : json_pack("{s:s}", "default", "deny"),
+                     "limits", limits, "credentials", credentials);
+    return *out ? ERR_OK : err_set(e, ERR_EXHAUSTED, "memory is out");
+}

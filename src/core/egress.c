@@ -137,38 +137,6 @@ static void tell(struct sandbox_obj *o, const struct err *why)
 
 /* -- sending one ------------------------------------------------------------------------------- */
 
-/* A tenant who is not there (the store was replaced, or changed by hand) set no bounds, and so gives none away:
- * nothing is let out. */
-static json_t *nothing_leaves(struct sandbox_obj *o, const struct err *why)
-{
-    log_error("sandbox %s: %s; nothing leaves this sandbox", o->s.id, why->text);
-    logs_add(o, "error", "%s; nothing leaves this sandbox", why->text);
-    return json_pack("{s:s}", "default", "deny");
-}
-
-/* The operator's ceiling and the tenant's own. Without all of them nothing is sent: NULL. */
-static json_t *ceilings_of(struct sandbox_obj *o, struct err *e)
-{
-    const char *all = o->core->config.egress_ceiling;
-    json_t *own = NULL, *list;
-    enum err_code code = store_tenant_ceiling(o->core->store, o->s.tenant, &own, e);
-
-    if (code != ERR_OK && code != ERR_NOT_FOUND)
-        return NULL;
-    if (code == ERR_NOT_FOUND && !(own = nothing_leaves(o, e)))
-        return NULL;
-    list = json_array();
-    if ((all && json_array_append_new(list, json_pack("{s:s}", "default", all)) < 0) ||
-        (own && json_array_append(list, own) < 0)) {
-        json_decref(list);
-        list = NULL;
-    }
-    if (!list)
-        err_set(e, ERR_EXHAUSTED, "memory is out");
-    json_decref(own);
-    return list;
-}
-
 /* E2B's network object may name a proxy of its own; its password is never here. NULL: why. */
 static char *make_body(struct sandbox_obj *o, struct err *e)
 {

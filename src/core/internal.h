@@ -261,6 +261,10 @@ enum err_code templates_resolve(struct core *c, const char *name,
 enum err_code credentials_check(struct core *c, const char *tenant, const struct policy *policy,
                                 const json_t *own, struct err *e);
 
+/* The policies above s's own: the operator's for all and the tenant's. NULL: not known, with the reason; then nothing
+ * may be let out. */
+json_t *ceilings_of(struct sandbox_obj *o, struct err *e);
+
 /* The sealed records that s's policy names: a new array, as cay-egress takes it. */
 json_t *credentials_for(struct core *c, const struct sandbox *s);
 

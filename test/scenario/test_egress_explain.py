@@ -1,0 +1,177 @@
+"""`cay policy explain` says what cay-egress does: for each row of a table both are asked, about a sandbox's own policy, the
+limits above it, and its credentials. Against the stand-in internet of egresslib.py."""
+
+import hashlib
+import json
+import os
+import subprocess
+
+import pytest
+
+from conftest import BUILD
+from egresslib import box, internet, stack  # noqa: F401: fixtures
+
+SECRET, WEB, PRIVATE = "kZ7-model-key-4f9a1c", "web.example.com", "inside.example.com"
+OTHER = "other.example.net"
+ADDRESSES = {WEB: internet.WEB, OTHER: internet.OTHER, PRIVATE: internet.PRIVATE, "meta.example.com": internet.METADATA}
+BINDS = {"ANY": {"kind": "bearer", "domains": [WEB]},
+         "V1": {"kind": "bearer", "domains": [WEB], "paths": ["/v1*"], "methods": ["GET"]},
+         "PORT": {"kind": "bearer", "domains": [WEB], "ports": [8443]},
+         "HOST": {"kind": "bearer", "domains": [OTHER]},
+         "PLAIN": {"kind": "bearer", "domains": [WEB], "insecure": True},
+         "PLACE": {"kind": "placeholder", "domains": [WEB]},
+         "MUST": {"kind": "placeholder", "domains": [WEB], "require": True},
+         "MUST_V1": {"kind": "placeholder", "domains": [WEB], "require": True, "paths": ["/v1*"]}}
+
+
+def allow(*domains, **more):
+    return {"action": "allow", "name": "open", "domains": list(domains), **more}
+
+
+def deny(**more):
+    return {"action": "deny", "name": "closed", **more}
+
+
+def key(name, **more):
+    return {"rules": [allow(WEB)], "inject": [{"credential": name, "domains": [WEB], **more}]}
+
+
+def way(to, **more):
+    return {"rules": [allow(WEB)], "reroute": [{"domain": WEB, "to": to}], **more}
+
+
+ADMIN = {"rules": [deny(domains=[WEB], paths=["/admin*"]), allow(WEB, methods=["GET"])]}
+LIMIT = {"rules": [allow(WEB, paths=["/v1*"])]}
+
+# policy, the tenant's limit, the request as [METHOD] URL, a header of its own; what both have to say
+TABLE = [
+    ({}, None, f"https://{WEB}/", None, "deny"),
+    ({"default": "public"}, None, f"https://{WEB}/", None, "allow"),
+    ({"default": "public"}, None, f"http://{PRIVATE}/", None, "deny"),
+    ({"default": "allow"}, None, f"http://{PRIVATE}/", None, "deny"),  # the server's own limit is public
+    ({"default": "allow"}, None, "http://meta.example.com/", None, "deny"),
+    ({"default": "public"}, None, f"http://{internet.OTHER}/x", None, "allow"),
+    ({"rules": [allow(WEB, ports=[443])]}, None, f"http://{WEB}/", None, "deny"),
+    ({"rules": [allow(WEB, ports=[443])]}, None, f"https://{WEB}/", None, "allow"),
+    (ADMIN, None, f"https://{WEB}/admin/x", None, "deny"),
+    (ADMIN, None, f"http://{WEB}/Admin;x", None, "deny"),
+    (ADMIN, None, f"https://{WEB}/x", None, "allow"),
+    (ADMIN, None, f"POST https://{WEB}/x", None, "deny"),
+    ({"default": "public"}, LIMIT, f"https://{WEB}/v1/x", None, "allow"),
+    ({"default": "public"}, LIMIT, f"https://{WEB}/v2/x", None, "deny"),
+    ({"default": "public"}, LIMIT, f"https://{OTHER}/v1/x", None, "deny"),
+    ({"mode": "warn"}, None, f"https://{WEB}/", None, "warned"),
+    ({"mode": "warn", **ADMIN}, None, f"https://{WEB}/admin/x", None, "warned"),
+    ({"mode": "warn"}, None, f"http://{PRIVATE}/", None, "deny"),
+    ({"mode": "warn"}, LIMIT, f"https://{WEB}/v2", None, "deny"),
+    ({"mode": "ask"}, None, f"https://{WEB}/", None, "ask"),
+    ({"mode": "ask"}, LIMIT, f"https://{OTHER}/", None, "deny"),
+    ({"mode": "ask", "rules": [deny(domains=[WEB])]}, None, f"https://{WEB}/", None, "deny"),
+    ({"mode": "ask", **ADMIN}, None, f"POST https://{WEB}/x", None, "deny"),
+    (way(f"{internet.OTHER}:8080"), None, f"http://{WEB}/x", None, "rerouted"),
+    (way(f"{internet.PRIVATE}:8080"), None, f"http://{WEB}/x", None, "deny"),
+    (way("127.0.0.1:8080", mode="warn"), None, f"http://{WEB}/x", None, "deny"),
+    (way(f"{internet.OTHER}:8080"), LIMIT, f"http://{WEB}/v1", None, "deny"),
+    (key("ANY"), None, f"https://{WEB}/", None, "keyed"),
+    (key("ANY"), None, f"http://{WEB}/", None, "deny"),
+    (key("PLAIN"), None, f"http://{WEB}/", None, "keyed"),
+    (key("ANY", ports=[8443]), None, f"https://{WEB}/", None, "allow"),
+    (key("ANY", paths=["/v1*"]), None, f"https://{WEB}/v2", None, "allow"),
+    (key("V1"), None, f"https://{WEB}/v1/x", None, "keyed"),
+    (key("V1"), None, f"https://{WEB}/v2", None, "deny"),
+    (key("V1"), None, f"POST https://{WEB}/v1/x", None, "deny"),
+    (key("PORT"), None, f"https://{WEB}/", None, "deny"),
+    (key("HOST"), None, f"https://{WEB}/", None, "deny"),
+    ({**key("ANY"), "mode": "warn", "rules": [deny(domains=[WEB])]}, None, f"https://{WEB}/", None, "warned"),
+    (key("PLACE"), None, f"https://{WEB}/", None, "allow"),
+    (key("PLACE"), None, f"https://{WEB}/", "Authorization: Bearer cay-secret:PLACE", "keyed"),
+    (key("PLACE"), None, f"http://{WEB}/", "Authorization: Bearer cay-secret:PLACE", "if carried"),
+    (key("MUST"), None, f"https://{WEB}/", "Authorization: Bearer cay-secret:MUST", "keyed"),
+    (key("MUST"), None, f"https://{WEB}/", None, "if absent"),
+    (key("MUST_V1"), None, f"https://{WEB}/v2", "Authorization: Bearer cay-secret:MUST_V1", "deny"),
+]
+
+
+@pytest.fixture(scope="module")
+def sandbox(stack):
+    for name, bind in BINDS.items():
+        reply = stack.cay.call("POST", "/cay/v1/secrets", {"name": name, "value": SECRET, "bind": bind})
+        assert reply.status == 201, reply.body
+    reply = stack.cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "timeout": 600})
+    from client import Sandbox
+    one = Sandbox(stack.cay, reply.json)
+    yield one
+    one.kill()
+
+
+def split(request):
+    method, url = request.split() if " " in request else ("GET", request)
+    scheme, _, rest = url.partition("://")
+    host, _, path = rest.partition("/")
+    return method, scheme, host, "/" + path
+
+
+def explained(stack, sandbox, request):
+    method, scheme, host, path = split(request)
+    done = subprocess.run([BUILD / "src/cli/cay", "policy", "explain", sandbox.id, f"{scheme}://{host}", method, path, "--json",
+                           *([f"--address={ADDRESSES[host]}"] if host in ADDRESSES else [])],
+                          capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def done(stack, sandbox, request, header):
+    """What cay-egress made of it: its answer, its record, and what the server got."""
+    method, scheme, host, path = split(request)
+    r = sandbox.run(f"curl -sS --max-time 20 --path-as-is -X {method} {f'-H {chr(39)}{header}{chr(39)}' if header else ''} "
+                    f"-w '\\n%{{http_code}}' '{scheme}://{host}{path}'")
+    body, _, status = r.out.rpartition("\n")
+    log = stack.cay.call("GET", f"/cay/v1/audit?sandbox={sandbox.id}&limit=20").json
+    decided = [e for e in log if e["event"] in ("connection", "request") and (not e.get("path") or e["path"] in path)]
+    return {"denied": status != "200", "body": body, "last": decided[-1] if decided else {}, "log": decided}
+
+
+EXPECTED = {  # verdict of explain; was it refused; what else
+    "deny": ("deny", True), "allow": ("allow", False), "warned": ("allow", False), "ask": ("ask", True),
+    "rerouted": ("allow", False), "keyed": ("allow", False), "if carried": ("allow", True), "if absent": ("allow", True)}
+
+
+@pytest.mark.parametrize("policy, limit, request_, header, what", TABLE)
+def test_what_is_said_is_what_is_done(stack, sandbox, policy, limit, request_, header, what):
+    ceiling = "/cay/v1/tenants/default/ceiling"
+    if limit:
+        assert stack.cay.call("PUT", ceiling, limit).status == 204
+    try:
+        assert stack.cay.call("PUT", f"/cay/v1/sandboxes/{sandbox.id}/policy", policy).status == 204
+        said, was = explained(stack, sandbox, request_), done(stack, sandbox, request_, header)
+    finally:
+        if limit:
+            assert stack.cay.call("DELETE", ceiling).status == 204
+    notes = " ".join(said["notes"])
+    assert (said["verdict"], was["denied"]) == EXPECTED[what], (said, was)
+    assert said["warned"] == (what == "warned") == bool(was["last"].get("warned")), (said, was)
+    assert ("instead" in notes and said["verdict"] == "allow") == (what == "rerouted") == ("rerouted" in was["last"] and not was["denied"])
+    assert ("owner" in notes) == (what == "ask") == ("owner" in was["body"]), (said, was)
+    assert ("only" in said["text"] and "warns" in said["text"]) == (what == "warned")
+    keyed = hashlib.sha256(f"Bearer {SECRET}".encode()).hexdigest() in was["body"]
+    assert keyed == (what == "keyed"), (said, was)
+    if what == "keyed":
+        assert "cay-secret:" in notes if header else "sent with the credential" in notes
+    if what.startswith("if"):
+        assert "cay-secret:" in notes and "refused" in notes
+    elif said["verdict"] == "deny" and said["credential"]:
+        assert notes.startswith("It is refused") and notes.split(": ", 1)[1].rstrip(".") in was["body"], (notes, was)
+
+
+@pytest.mark.parametrize("policy, limit, request_", [
+    ({"default": "public"}, LIMIT, f"https://{WEB}/v2/x"), (key("V1"), None, f"https://{WEB}/v2")])
+def test_a_policy_alone_is_not_all_that_decides(stack, sandbox, tmp_path, policy, limit, request_):
+    """The control: the table's rows would tell an explanation that leaves out limits and bindings."""
+    method, scheme, host, path = split(request_)
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(policy))
+    alone = subprocess.run([BUILD / "src/cli/cay", "policy", "explain", f"--policy={file}", f"{scheme}://{host}", method, path,
+                            "--json"], capture_output=True, text=True, timeout=60)
+    assert json.loads(alone.stdout)["verdict"] == "allow"
+    assert any((p, l, r, w) == (policy, limit, request_, "deny") for p, l, r, _, w in TABLE)
