@@ -491,7 +491,9 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
         refuse_route(call, allow);
         return;
     }
-    if (strlen(r->query) > API_QUERY_MAX_BYTES)
+    if (!core_admits(a->core))
+        api_fail(call, 503, "the server's memory is out; try again in a moment");
+    else if (strlen(r->query) > API_QUERY_MAX_BYTES)
         api_fail(call, 400, "the query of the address has more than %u bytes", API_QUERY_MAX_BYTES);
     else if (admit(call))
         call->route->handler(call);

@@ -37,7 +37,7 @@ struct agent_call {
     uint16_t port;
     int fd; /* of call_agent_at; then the HTTP client's, while in_http */
     bool in_http;
-    int connect_error; /* of call_unix, -errno */
+    int connect_error; /* -errno, until its answer in the next turn */
     call_agent_cb cb;
     void *arg;
 };
@@ -208,6 +208,16 @@ static bool on_http_data(void *arg, const char *data, size_t len)
     return a->call.core && a->request.on_data(a->arg, data, len);
 }
 
+/* Said in the next turn, never from inside the call. */
+static void answer_unreachable(void *arg)
+{
+    struct agent_call *a = arg;
+    struct err e;
+
+    err_set_sys(&e, ERR_UNAVAILABLE, a->connect_error, "its socket cannot be reached");
+    agent_answer(a, &e, 0, NULL, 0);
+}
+
 static void send_http(struct agent_call *a, int fd, bool connecting, const char *host)
 {
     struct http_client_request h = {.fd = fd,
@@ -227,7 +237,11 @@ static void send_http(struct agent_call *a, int fd, bool connecting, const char 
 
     a->fd = fd;
     a->in_http = true;
-    http_client_send(a->call.core->loop, &h);
+    if (http_client_send(a->call.core->loop, &h) == 0)
+        return;
+    a->in_http = false;
+    a->connect_error = -ENOMEM;
+    core_defer(a->call.core, answer_unreachable, a);
 }
 
 static void on_socket(void *arg, int *fds, size_t n, const struct err *why)
@@ -260,10 +274,8 @@ static void add_header(struct agent_call *a, const char *name, const char *value
 static struct agent_call *new_call(struct core *c, const char *id,
                                    const struct call_agent_request *r, call_agent_cb cb, void *arg)
 {
-    struct agent_call *a = calloc(1, sizeof(*a));
+    struct agent_call *a = RESERVE_NEW(&c->reserve, struct agent_call);
 
-    if (!a)
-        abort(); /* nothing is left that could tell the caller */
     a->request = *r;
     a->cb = cb;
     a->arg = arg;
@@ -355,16 +367,6 @@ int call_connect_unix(const char *path)
     if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0)
         return -errno;
     return TAKE_FD(fd);
-}
-
-/* The connect was refused: said in the next turn, never from inside call_unix. */
-static void answer_unreachable(void *arg)
-{
-    struct agent_call *a = arg;
-    struct err e;
-
-    err_set_sys(&e, ERR_UNAVAILABLE, a->connect_error, "its socket cannot be reached");
-    agent_answer(a, &e, 0, NULL, 0);
 }
 
 struct call *call_unix(struct core *c, const char *id, const char *path,

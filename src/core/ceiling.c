@@ -71,9 +71,7 @@ void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *c
         return;
     }
     log_info("tenant %s: its ceiling was %s", tenant, ceiling ? "set" : "removed");
-    ch = calloc(1, sizeof(*ch));
-    if (!ch)
-        abort();
+    ch = RESERVE_NEW(&c->reserve, struct change);
     *ch = (struct change){.pending = 1, .done = done, .arg = arg};
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];

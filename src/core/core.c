@@ -48,10 +48,8 @@ static void on_idle(uv_idle_t *idle)
 
 void core_defer(struct core *c, void (*fn)(void *arg), void *arg)
 {
-    struct deferred *d = calloc(1, sizeof(*d));
+    struct deferred *d = RESERVE_NEW(&c->reserve, struct deferred);
 
-    if (!d)
-        abort();
     d->fn = fn;
     d->arg = arg;
     *c->deferred_end = d;
@@ -75,10 +73,8 @@ static void answer_error(void *arg)
 
 void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const struct err *why)
 {
-    struct deferred_error *d = malloc(sizeof(*d));
+    struct deferred_error *d = RESERVE_NEW(&c->reserve, struct deferred_error);
 
-    if (!d)
-        abort();
     *d = (struct deferred_error){done, arg, *why};
     core_defer(c, answer_error, d);
 }
@@ -93,6 +89,11 @@ enum err_code core_check_ready(const struct core *c, struct err *e)
                            : "the server is still finding out what lives");
     err_hint(e, "it is started again by itself: try again in a second; see `cay status`");
     return ERR_UNAVAILABLE;
+}
+
+bool core_admits(struct core *c)
+{
+    return reserve_fill(&c->reserve);
 }
 
 bool core_is_ready(const struct core *c)
@@ -316,10 +317,8 @@ static void answer_status_deferred(void *arg)
 void core_status(struct core *c, void (*done)(void *arg, const struct core_status *s), void *arg)
 {
     struct privsep_msg m = {.op = PRIVSEP_CAPACITY};
-    struct status_wait *w = malloc(sizeof(*w));
+    struct status_wait *w = RESERVE_NEW(&c->reserve, struct status_wait);
 
-    if (!w)
-        abort();
     *w = (struct status_wait){c, done, arg};
     if (call_privd(c, "", &m, on_capacity, w) < 0)
         core_defer(c, answer_status_deferred, w);
@@ -354,7 +353,8 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
     enum err_code code;
     int rc;
 
-    if (timers_reserve(&c->timers, CORE_TIMERS_OWN) < 0 || events_init(c) < 0)
+    if (!reserve_fill(&c->reserve) || timers_reserve(&c->timers, CORE_TIMERS_OWN) < 0 ||
+        events_init(c) < 0)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
         (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||
@@ -407,6 +407,7 @@ void core_handle_closed(struct core *c)
         return;
     egress_free(c);
     events_free(c);
+    reserve_free(&c->reserve);
     share_pool_free(c->execs);
     share_pool_free(c->audits);
     free((char *)c->config.egress_dir);

@@ -99,6 +99,10 @@ void core_free(struct core *c);
 /* Privd answered and sandboxes are reconciled: requests can be served. */
 bool core_is_ready(const struct core *c);
 
+/* There is memory set aside for answers (reserve.h), so that one more request can be taken on. false: the
+ * caller refuses it, without a call of core. */
+bool core_admits(struct core *c);
+
 /* -- tenants and keys -------------------------------------------------------------------------- */
 
 /* The tenant that an API key ("e2b_" + hex) or access token belongs to, into out. Keys are stored as

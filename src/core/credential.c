@@ -136,16 +136,18 @@ static enum err_code check_items(const json_t *items, struct err *e)
 void core_credentials_seal(struct core *c, const char *tenant, json_t *items, core_sealed_cb done,
                            void *arg)
 {
-    struct sealing *s = calloc(1, sizeof(*s));
+    struct sealing *s = RESERVE_NEW(&c->reserve, struct sealing);
 
-    if (!s || !(s->out = json_array()))
-        abort(); /* nothing is left that could tell the caller */
     s->core = c;
     (void)snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
     s->items = json_incref(items);
     s->done = done;
     s->arg = arg;
-    if (check_items(items, &s->why) == ERR_OK)
+    if (!(s->out = json_array()))
+        err_set(&s->why, ERR_EXHAUSTED, "memory is out");
+    else
+        (void)check_items(items, &s->why);
+    if (s->why.code == ERR_OK)
         seal_next(s);
     else
         core_defer(c, finish_sealing, s);
@@ -310,9 +312,12 @@ void core_credential_set(struct core *c, const char *tenant, const struct core_c
         return;
     }
     items = json_pack("[{s:s, s:O, s:O}]", "name", v->name, "bind", v->bind, "value", v->value);
-    s = malloc(sizeof(*s));
-    if (!items || !s)
-        abort();
+    if (!items) {
+        err_set(&e, ERR_EXHAUSTED, "memory is out");
+        core_defer_error(c, done, arg, &e);
+        return;
+    }
+    s = RESERVE_NEW(&c->reserve, struct setting);
     *s = (struct setting){.core = c,
                           .metadata = json_incref(v->metadata),
                           .only_new = v->only_new,

@@ -124,9 +124,7 @@ static void tell(struct sandbox_obj *o, const struct err *why)
 
     if (!o->egress_waiters)
         return;
-    t = calloc(1, sizeof(*t));
-    if (!t)
-        abort(); /* an answer cannot be dropped */
+    t = RESERVE_NEW(&o->core->reserve, struct told);
     t->core = o->core;
     memcpy(t->id, o->s.id, sizeof(t->id));
     t->waiters = TAKE_PTR(o->egress_waiters);
@@ -261,10 +259,8 @@ void egress_touch(struct sandbox_obj *o)
 
 void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *arg)
 {
-    struct egress_waiter *w = malloc(sizeof(*w));
+    struct egress_waiter *w = RESERVE_NEW(&o->core->reserve, struct egress_waiter);
 
-    if (!w)
-        abort();
     *w = (struct egress_waiter){o->egress_waiters, done, arg};
     o->egress_waiters = w;
     if (!link_of(o)) {

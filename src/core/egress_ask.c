@@ -15,6 +15,7 @@
 #define TIME_KEY    "\"time\":\""
 #define LOOK_MS     200u
 #define ASK_ID_LEN  16u
+#define ANSWER_SIZE 64u
 
 enum err_code egress_ask_refusal(struct err *e, int status, const char *body, size_t len,
                                  const char *fmt, ...)
@@ -52,12 +53,10 @@ static void tell_why(void *arg)
     a->done(a->arg, NULL, 0, &a->why);
 }
 
-static struct asking *asking_new(core_text_cb done, void *arg)
+static struct asking *asking_new(struct core *c, core_text_cb done, void *arg)
 {
-    struct asking *a = calloc(1, sizeof(*a));
+    struct asking *a = RESERVE_NEW(&c->reserve, struct asking);
 
-    if (!a)
-        abort(); /* nothing is left that could tell the caller */
     a->done = done;
     a->arg = arg;
     return a;
@@ -84,7 +83,7 @@ static void on_denials(struct core *c, const char *id, const struct err *why, in
 
 void core_denials(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
 {
-    struct asking *a = asking_new(done, arg);
+    struct asking *a = asking_new(c, done, arg);
     struct call_agent_request r = {
         .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
     struct sandbox_obj *o = NULL;
@@ -168,7 +167,7 @@ static bool may_ask(struct core *c, const char *tenant, const char *id, struct s
 
 void core_asks(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
 {
-    struct asking *a = asking_new(done, arg);
+    struct asking *a = asking_new(c, done, arg);
     struct call_agent_request r = {
         .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
     struct sandbox_obj *o = NULL;
@@ -190,15 +189,16 @@ static void send_answer(struct core *c, const struct sandbox *s, const char *ask
 
     (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/asks/%s", s->slot, s->gen, ask);
     r.target = target;
-    if (asprintf(&r.body, "{\"answer\":\"%s\",\"always\":%s}", said, always ? "true" : "false") < 0)
-        abort(); /* nothing is left that could tell the caller */
+    r.body = reserve_take(&c->reserve, ANSWER_SIZE);
+    (void)snprintf(r.body, ANSWER_SIZE, "{\"answer\":\"%s\",\"always\":%s}", said,
+                   always ? "true" : "false");
     call_unix(c, s->id, egress_path(c, s->slot % egress_count(c)), &r, cb, arg);
 }
 
 void core_ask_answer(struct core *c, const char *tenant, const char *id,
                      const struct core_ask_answer *answer, core_text_cb done, void *arg)
 {
-    struct asking *a = asking_new(done, arg);
+    struct asking *a = asking_new(c, done, arg);
     struct sandbox_obj *o = NULL;
 
     if (!is_ask(answer->ask))
@@ -374,10 +374,8 @@ static void ask_all(struct core *c, struct gathering *g, const char *target, siz
 
     g->n = g->waiting = egress_count(c);
     for (unsigned i = 0; i < g->n; i++) {
-        struct part *p = malloc(sizeof(*p));
+        struct part *p = RESERVE_NEW(&c->reserve, struct part);
 
-        if (!p)
-            abort();
         *p = (struct part){g, i};
         g->calls[i] = call_unix(c, "", egress_path(c, i), &r, on_part, p);
     }
@@ -400,16 +398,14 @@ static struct gathering *gathering_new(struct core *c, const char *tenant, const
     struct asking *a;
 
     if (share) {
-        g = calloc(1, sizeof(*g));
-        if (!g)
-            abort();
+        g = RESERVE_NEW(&c->reserve, struct gathering);
         *g = (struct gathering){.core = c, .done = done, .arg = arg, .share = share, .gone = gone};
         uv_timer_init(c->loop, &g->look);
         g->look.data = g;
         c->audit_handles++;
         return g;
     }
-    a = asking_new(done, arg);
+    a = asking_new(c, done, arg);
     if (egress_count(c) > 0)
         err_set(&a->why, ERR_EXHAUSTED,
                 "%zu questions of this tenant about the log are being answered, which is its "

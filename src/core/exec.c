@@ -412,10 +412,8 @@ static char *encode(const char *bytes, size_t n)
 static struct exec_op *new_op(struct core *c, const char *id, const struct core_exec_request *r,
                               core_exec_cb done, void *arg)
 {
-    struct exec_op *op = calloc(1, sizeof(*op));
+    struct exec_op *op = RESERVE_NEW(&c->reserve, struct exec_op);
 
-    if (!op)
-        abort(); /* nothing is left that could tell the caller */
     op->core = c;
     (void)snprintf(op->id, sizeof(op->id), "%s", id);
     op->timeout_ms = MIN(r->timeout_ms ? r->timeout_ms : CORE_EXEC_TIMEOUT_MS,

@@ -11,6 +11,7 @@
 #include "core/counters.h"
 #include "core/life.h"
 #include "core/registry.h"
+#include "core/reserve.h"
 #include "core/store.h"
 #include "core/timers.h"
 
@@ -105,6 +106,8 @@ struct core {
     int64_t started_real_ms;
     int64_t clock_offset_ms; /* real less monotonic time, when last looked at; 0: not yet */
 
+    struct reserve reserve; /* for what callers are owed when memory is out */
+
     bool privd_up, ready, stopping;
     struct call *calls;
     struct job *jobs;
@@ -133,8 +136,7 @@ struct core {
     unsigned handles; /* that are not closed yet, when stopping */
 };
 
-/* fn(arg) in the next turn of the loop, or from core_free. Aborts when memory is out: an answer
- * cannot be dropped. */
+/* fn(arg) in the next turn of the loop, or from core_free. */
 void core_defer(struct core *c, void (*fn)(void *arg), void *arg);
 
 /* Answers a core_sandbox_cb in the next turn with an error. */

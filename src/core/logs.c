@@ -199,11 +199,9 @@ void core_sandbox_logs(struct core *c, const char *tenant, const char *id,
                                    .target = "/cay/logs",
                                    .max_response_bytes = AGENT_BYTES_MAX,
                                    .timeout_ms = AGENT_TIMEOUT_MS};
-    struct logs_wait *w = calloc(1, sizeof(*w));
+    struct logs_wait *w = RESERVE_NEW(&c->reserve, struct logs_wait);
     struct sandbox_obj *o = NULL;
 
-    if (!w)
-        abort();
     w->done = done;
     w->arg = arg;
     if (sandbox_visible(c, tenant, id, &o, &w->why) == ERR_OK)

@@ -233,12 +233,10 @@ void core_sandbox_metrics(struct core *c, const char *tenant, const char *id, in
                                        const struct err *why),
                           void *arg)
 {
-    struct metric_waiter *w = calloc(1, sizeof(*w));
+    struct metric_waiter *w = RESERVE_NEW(&c->reserve, struct metric_waiter);
     struct sandbox_obj *o = NULL;
     int64_t rc = 0;
 
-    if (!w)
-        abort();
     *w = (struct metric_waiter){
         .core = c, .start_ms = start_ms, .end_ms = end_ms, .done = done, .arg = arg};
     strncpy(w->id, id, sizeof(w->id) - 1);

@@ -91,25 +91,16 @@ static int64_t ask_privd(struct sandbox_obj *o, struct socket_wait *w, bool in_u
     return call_privd(o->core, o->s.id, &m, on_reply, w);
 }
 
-static struct socket_wait *make_wait(size_t n)
-{
-    struct socket_wait *w = calloc(1, sizeof(*w));
-
-    if (!w)
-        abort();
-    w->n = n;
-    return w;
-}
-
 void sockets_get(struct sandbox_obj *o, size_t n,
                  void (*done)(void *arg, int *fds, size_t n, const struct err *why), void *arg)
 {
     struct core *c = o->core;
-    struct socket_wait *w = make_wait(n);
+    struct socket_wait *w = RESERVE_NEW(&c->reserve, struct socket_wait);
     uint64_t now = clock_mono_ms();
     bool in_use = o->sockets_used_ms && now - o->sockets_used_ms < SOCKET_CACHE_KEEP_MS;
     int64_t rc;
 
+    w->n = n;
     w->done = done;
     w->arg = arg;
     o->sockets_used_ms = now;
@@ -146,7 +137,7 @@ void core_sandbox_sockets(struct core *c, const char *id, size_t n,
         sockets_get(o, n, done, arg);
         return;
     }
-    w = make_wait(0);
+    w = RESERVE_NEW(&c->reserve, struct socket_wait);
     w->why = e;
     w->done = done;
     w->arg = arg;

@@ -383,11 +383,9 @@ static void run_job(struct core *c, const char *name, bool build,
                     void (*on_progress)(void *arg, unsigned percent, const char *text),
                     core_sandbox_cb done, void *arg)
 {
-    struct job *j = calloc(1, sizeof(*j));
+    struct job *j = RESERVE_NEW(&c->reserve, struct job);
     struct err e;
 
-    if (!j)
-        abort();
     *j = (struct job){.core = c, .on_progress = on_progress, .done = done, .arg = arg};
     if (start_job(c, name, build, j, &e) == ERR_OK)
         return;

@@ -176,7 +176,7 @@ static void got_sockets(void *arg, int *fds, size_t n, const struct err *why)
 static void ask_socket(struct gateway_resolver *r, struct gateway_answer *a, gateway_resolved done,
                        void *arg)
 {
-    struct pending *p = calloc(1, sizeof(*p));
+    struct pending *p = core_admits(r->core) ? calloc(1, sizeof(*p)) : NULL;
 
     if (!p) {
         refuse(a, 503, true, "no memory to reach the sandbox");

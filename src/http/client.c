@@ -172,46 +172,71 @@ static void on_error(struct wire *w, int err)
 static const struct wire_ops ops = {on_connected, on_readable, on_drained,
                                     on_timeout,   on_error,    on_closed};
 
-static void write_request(struct wire *w, const struct http_client_request *r)
+/* At least what put_request writes. */
+static size_t request_bytes(const struct http_client_request *r)
 {
-    struct buf b CLEANUP_BUF;
+    size_t n = strlen(r->method) + strlen(r->target) + strlen(r->host) + r->body_len + 256;
 
-    buf_init(&b, 4 * HTTP_MAX_HEAD_BYTES + r->body_len);
-    response_put(&b, r->method);
-    response_put(&b, " ");
-    response_put(&b, r->target);
-    response_put(&b, " HTTP/1.1\r\n");
-    response_put_header(&b, "Host", r->host);
     for (size_t i = 0; i < r->header_count; i++)
-        response_put_header(&b, r->headers[i].name, r->headers[i].value);
-    if (r->body_len > 0 || strcmp(r->method, "GET") != 0) {
-        response_put(&b, "Content-Length: ");
-        response_put_number(&b, r->body_len);
-        response_put(&b, "\r\n");
-    }
-    response_put(&b, "\r\n");
-    if (buf_append(&b, r->body, r->body_len) < 0)
-        abort();
-    wire_write(w, b.data, b.len);
-    explicit_bzero(b.data, b.len); /* bodies may hold secrets */
+        n += strlen(r->headers[i].name) + strlen(r->headers[i].value) + strlen(": \r\n");
+    return n;
 }
 
-void http_client_send(uv_loop_t *loop, const struct http_client_request *r)
+/* There is room in b for all of it. */
+static void put_request(struct buf *out, const struct http_client_request *r)
+{
+    response_put(out, r->method);
+    response_put(out, " ");
+    response_put(out, r->target);
+    response_put(out, " HTTP/1.1\r\n");
+    response_put_header(out, "Host", r->host);
+    for (size_t i = 0; i < r->header_count; i++)
+        response_put_header(out, r->headers[i].name, r->headers[i].value);
+    if (r->body_len > 0 || strcmp(r->method, "GET") != 0) {
+        response_put(out, "Content-Length: ");
+        response_put_number(out, r->body_len);
+        response_put(out, "\r\n");
+    }
+    response_put(out, "\r\n");
+    if (buf_append(out, r->body, r->body_len) < 0)
+        abort(); /* a broken invariant: request_bytes says less than is written */
+}
+
+static struct client *client_new(const struct http_client_request *r)
 {
     struct client *c = calloc(1, sizeof(*c));
 
     if (c)
         c->method = strdup(r->method);
-    if (!c || !c->method)
-        abort(); /* a few hundred bytes */
+    if (!c || !c->method) {
+        free(c);
+        return NULL;
+    }
     c->on_data = r->on_data;
     c->done = r->done;
     c->arg = r->arg;
     buf_init(&c->in, HTTP_MAX_HEAD_BYTES + READ_BYTES);
     buf_init(&c->body, r->max_response_bytes);
+    return c;
+}
+
+int http_client_send(uv_loop_t *loop, const struct http_client_request *r)
+{
+    struct buf out CLEANUP_BUF;
+    struct client *c = NULL;
+
+    buf_init(&out, request_bytes(r));
+    if (buf_reserve(&out, request_bytes(r)) < 0 || !(c = client_new(r))) {
+        close(r->fd);
+        return -ENOMEM;
+    }
     wire_open(&c->wire, loop, r->fd, r->connecting, &ops);
     wire_timeout(&c->wire, r->timeout_ms);
-    write_request(&c->wire, r);
+    put_request(&out, r);
+    wire_give(&c->wire, &out);
+    if (out.base) /* it was sent; bodies may hold secrets */
+        explicit_bzero(out.base, out.cap);
     if (!r->connecting)
         wire_want_read(&c->wire, true);
+    return 0;
 }

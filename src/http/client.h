@@ -29,4 +29,5 @@ struct http_client_request {
     void *arg;
 };
 
-void http_client_send(uv_loop_t *loop, const struct http_client_request *r);
+/* 0; -ENOMEM: nothing was sent, done is not called, and fd is closed. */
+int http_client_send(uv_loop_t *loop, const struct http_client_request *r) WARN_UNUSED;

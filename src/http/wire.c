@@ -152,23 +152,46 @@ ssize_t wire_read(struct wire *w, void *out, size_t n)
     return got < 0 ? -errno : got;
 }
 
+/* How many of them the socket takes now, in front of which nothing is queued; the rest is to be queued. */
+static size_t send_now(struct wire *w, const void *data, size_t n)
+{
+    ssize_t sent;
+
+    if (w->out.len > 0 || w->connecting)
+        return 0;
+    do
+        sent = send(w->fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    w->write_broken = sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+    return sent < 0 ? 0 : (size_t)sent;
+}
+
+void wire_give(struct wire *w, struct buf *data)
+{
+    if (w->write_broken || w->closed || w->open_error || w->out.len > 0)
+        return;
+    buf_consume(data, send_now(w, data->data, data->len));
+    if (data->len > 0 && !w->write_broken) {
+        size_t max = w->out.max;
+
+        buf_free(&w->out);
+        w->out = *data;
+        w->out.max = max;
+        buf_init(data, data->max);
+    }
+    settle(w);
+}
+
 void wire_write(struct wire *w, const void *data, size_t n)
 {
-    ssize_t sent = 0;
+    size_t sent;
 
     if (w->write_broken || w->closed || w->open_error)
         return;
-    if (w->out.len == 0 && !w->connecting) {
-        do
-            sent = send(w->fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        while (sent < 0 && errno == EINTR);
-        if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-            w->write_broken = true;
-            return;
-        }
-        sent = sent < 0 ? 0 : sent;
-    }
-    if (buf_append(&w->out, (const char *)data + sent, n - (size_t)sent) < 0)
+    sent = send_now(w, data, n);
+    if (w->write_broken)
+        return;
+    if (buf_append(&w->out, (const char *)data + sent, n - sent) < 0)
         w->write_broken = true;
     settle(w);
 }

@@ -45,6 +45,10 @@ void wire_want_read(struct wire *w, bool on);
 /* > 0, 0 at the end, -EAGAIN or another -errno. */
 ssize_t wire_read(struct wire *w, void *out, size_t n);
 
+/* The first write of a wire: at once what the socket takes. The rest stays in data's own memory, which the wire
+ * takes over, so that it cannot fail for want of any. data is empty or unchanged after it, and the caller's. */
+void wire_give(struct wire *w, struct buf *data);
+
 /* Writes at once what the socket takes and queues the rest. */
 void wire_write(struct wire *w, const void *data, size_t n);
 

@@ -137,7 +137,8 @@ static void through_client(uv_loop_t *loop, const uint8_t *data, size_t size)
 
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, up) == 0);
     r.fd = up[1];
-    http_client_send(loop, &r);
+    if (http_client_send(loop, &r) < 0)
+        abort();
     turn(loop, up[0], up[0]);
     send_all(loop, data, size, up[0], up[0]);
     uv_run(loop, UV_RUN_DEFAULT); /* ends by its time at the latest */

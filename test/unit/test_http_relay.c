@@ -752,7 +752,7 @@ static int call(struct fixture *f, struct call *c, size_t max, uint64_t timeout_
 
     fixture_tcp_pair(pair);
     r.fd = pair[1];
-    http_client_send(&f->loop, &r);
+    assert_int_equal(http_client_send(&f->loop, &r), 0);
     fixture_spin(f);
     return pair[0];
 }
