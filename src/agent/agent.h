@@ -59,7 +59,8 @@ struct agent {
     bool has_key;
     uint8_t key[32];
     char id[32]; /* of the sandbox, "" in development mode */
-    bool room;   /* PID 1 of one command's room: the sandbox's own cay-init has written its files */
+    bool
+        command_sandbox; /* PID 1 of one command's command sandbox: the sandbox's own cay-init has written its files */
     struct agent_spawn spawn;
     uint32_t filters_max; /* system call filters of the sandbox's programs (filters.h); 0: none */
 

@@ -54,7 +54,7 @@ enum err_code boot_read(struct agent *a, struct err *e)
     memcpy(a->spawn.netlink_pass, boot.netlink_pass, sizeof(boot.netlink_pass));
     explicit_bzero(&boot.netlink_pass, sizeof(boot.netlink_pass));
     a->spawn.bounded = true;
-    a->room = boot.room != 0;
+    a->command_sandbox = boot.command_sandbox != 0;
     a->filters_max = boot.filters;
 #ifdef CAY_TEST_SWITCHES
     test_bypass_bits = boot.flags;
@@ -96,7 +96,7 @@ enum err_code boot_claim(struct agent *a, struct err *e)
     memcpy(a->key, claim.key, sizeof(a->key));
     memcpy(a->id, claim.id, sizeof(a->id) - 1);
     explicit_bzero(&claim, sizeof(claim));
-    if (!a->room && (ret = write_names(a->id)) < 0)
+    if (!a->command_sandbox && (ret = write_names(a->id)) < 0)
         return err_set_sys(e, ERR_INTERNAL, ret, "writing the sandbox's name");
     return ERR_OK;
 }

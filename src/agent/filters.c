@@ -236,7 +236,7 @@ static void answer(struct filters *f, const struct seccomp_notif *n, const char 
 {
     union {
         struct seccomp_notif_resp of;
-        char room[MESSAGE_SIZE];
+        char command_sandbox[MESSAGE_SIZE];
     } out;
 
     memset(&out, 0, sizeof(out));

@@ -50,7 +50,7 @@ static void publish_fact(const struct agent *a, const char *name, const char *fi
     CLEANUP_CLOSE int dir = -1;
     CLEANUP_CLOSE int fd = -1;
 
-    if (!value || a->id[0] == '\0' || a->room)
+    if (!value || a->id[0] == '\0' || a->command_sandbox)
         return;
     if (mkdir(INIT_RUN_DIR, 0755) < 0 && errno != EEXIST)
         return;

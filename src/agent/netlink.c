@@ -30,12 +30,12 @@ struct netlink {
 
 union notice {
     struct seccomp_notif of;
-    char room[NOTICE_SIZE];
+    char command_sandbox[NOTICE_SIZE];
 };
 
 union answer {
     struct seccomp_notif_resp of;
-    char room[NOTICE_SIZE];
+    char command_sandbox[NOTICE_SIZE];
 };
 
 /* How many the programs of this network namespace have; the kernel's own are not counted there. Negative: that cannot
@@ -134,7 +134,7 @@ int netlink_serve(struct agent *a)
         return -ENOMEM;
     }
     memcpy(n->pass, a->spawn.netlink_pass, sizeof(n->pass));
-    n->max = a->room ? NETLINK_ROOM_MAX : NETLINK_MAX;
+    n->max = a->command_sandbox ? NETLINK_COMMAND_SANDBOX_MAX : NETLINK_MAX;
     n->poll.data = n;
     if (uv_poll_init(a->loop, &n->poll, AGENT_LISTENER_FD) < 0 ||
         uv_poll_start(&n->poll, UV_READABLE, on_call) < 0) {

@@ -10,8 +10,8 @@
 #include "agent/agent.h"
 
 /* At a time; each holds about net.core.rmem_default. */
-#define NETLINK_MAX      8 /* of a sandbox, beside those of its rooms */
-#define NETLINK_ROOM_MAX 2 /* of a room */
+#define NETLINK_MAX                 8 /* of a sandbox, beside those of its command sandboxs */
+#define NETLINK_COMMAND_SANDBOX_MAX 2 /* of a command sandbox */
 
 struct netlink;
 

@@ -290,7 +290,7 @@ static void on_sigchld(uv_poll_t *poll, int status UNUSED, int events UNUSED)
         reaped(t, pid, wait_status);
 }
 
-/* Commands of rooms are seen from the sandbox and have a cay-init of their own to number them: two begin far from each
+/* Commands of command sandboxes are seen from the sandbox and have a cay-init of their own to number them: two begin far from each
  * other, so that no command of one is killed with one of the other (proc_signal.c). */
 static uint64_t first_command(void)
 {

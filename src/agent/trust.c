@@ -160,8 +160,8 @@ void trust_install(struct agent *a, const char *pem)
 
     if (a->id[0] == '\0' || n == 0 || n > TRUST_PEM_MAX) /* development: this is the host's /etc */
         return;
-    t = a->room ? NULL : malloc(sizeof(*t) + n + 1);
-    if (!a->room && (!t || uv_idle_init(a->loop, &t->idle) < 0)) {
+    t = a->command_sandbox ? NULL : malloc(sizeof(*t) + n + 1);
+    if (!a->command_sandbox && (!t || uv_idle_init(a->loop, &t->idle) < 0)) {
         free(t);
         return;
     }

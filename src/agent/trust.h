@@ -11,5 +11,5 @@
  * /etc/environment; makes these the default of every process (a->defaults). Again with the same: nothing
  * new. Best effort: a template may
  * have no /etc/ssl; what is left out is logged. Blocks for the copy of the bundle into the sandbox's own
- * layer, once, before anybody else runs here. In a room (agent.h) the files are there: only the defaults. */
+ * layer, once, before anybody else runs here. In a command sandbox (agent.h) the files are there: only the defaults. */
 void trust_install(struct agent *a, const char *pem);

@@ -23,7 +23,7 @@ void buf_clear(struct buf *b)
     b->len = 0;
 }
 
-static size_t room_behind(const struct buf *b)
+static size_t space_behind(const struct buf *b)
 {
     return b->cap - (size_t)(b->data - b->base) - b->len;
 }
@@ -46,7 +46,7 @@ int buf_reserve(struct buf *b, size_t n)
     if (n > b->max || b->len > b->max - n)
         return -EMSGSIZE;
     want = b->len + n + 1;
-    if (b->base && room_behind(b) >= n + 1)
+    if (b->base && space_behind(b) >= n + 1)
         return 0;
     if (b->base && b->data != b->base) {
         fits = can_move(b, want);
@@ -68,7 +68,7 @@ int buf_reserve(struct buf *b, size_t n)
 
 void buf_commit(struct buf *b, size_t n)
 {
-    assert(room_behind(b) > n);
+    assert(space_behind(b) > n);
     b->len += n;
     b->data[b->len] = '\0';
 }

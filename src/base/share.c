@@ -83,15 +83,15 @@ static void drop_unused(struct share *s)
     free(s);
 }
 
-bool share_leaves_room(size_t max, size_t used, size_t held)
+bool share_leaves_space(size_t max, size_t used, size_t held)
 {
     return used < max && max - used > held;
 }
 
 static bool fits(const struct share_pool *p, const struct share *tenant, const struct share *owner)
 {
-    return share_leaves_room(p->max, p->used,
-                             (tenant ? tenant->used : 0) + (owner ? owner->used : 0));
+    return share_leaves_space(p->max, p->used,
+                              (tenant ? tenant->used : 0) + (owner ? owner->used : 0));
 }
 
 bool share_may_take(const struct share_pool *p, const char *tenant, const char *owner)

@@ -43,4 +43,4 @@ size_t share_count(const struct share *s);
 
 /* The rule alone, for who counts places elsewhere: may an account that holds `held` of the `used` places of
  * `max` have one more? */
-bool share_leaves_room(size_t max, size_t used, size_t held);
+bool share_leaves_space(size_t max, size_t used, size_t held);

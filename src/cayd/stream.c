@@ -47,7 +47,7 @@ static void end(struct stream *s)
     http_response_end(x);
 }
 
-static void give_room(uv_handle_t *h, size_t suggested, uv_buf_t *out)
+static void give_buffer(uv_handle_t *h, size_t suggested, uv_buf_t *out)
 {
     struct stream *s = h->data;
 
@@ -68,7 +68,7 @@ static void on_drain(struct http_exchange *x, void *data)
 {
     struct stream *s = data;
 
-    if (uv_read_start((uv_stream_t *)&s->pipe, give_room, on_read) < 0)
+    if (uv_read_start((uv_stream_t *)&s->pipe, give_buffer, on_read) < 0)
         end(s);
 }
 
@@ -94,7 +94,7 @@ void stream_start(struct streams *all, struct http_exchange *x, int fd)
     if (uv_pipe_open(&s->pipe, fd) < 0) {
         close(fd);
         end(s);
-    } else if (uv_read_start((uv_stream_t *)&s->pipe, give_room, on_read) < 0) {
+    } else if (uv_read_start((uv_stream_t *)&s->pipe, give_buffer, on_read) < 0) {
         end(s);
     }
 }

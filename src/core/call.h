@@ -39,7 +39,7 @@ void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_
                 void *arg);
 
 /* The same over a socket that is there, not connected yet, with that key: to an agent that is not the sandbox's
- * own (a room's), or where sockets were fetched before. fd is taken over. */
+ * own (a command sandbox's), or where sockets were fetched before. fd is taken over. */
 void call_agent_at(struct core *c, const char *id, int fd,
                    const uint8_t key[static PRIVSEP_KEY_SIZE], const struct call_agent_request *r,
                    call_agent_cb cb, void *arg);

@@ -373,7 +373,7 @@ static enum err_code check_filters_share(const struct core *c, const char *tenan
         used += s->limits.filters != 0;
         held += s->limits.filters != 0 && strcmp(s->tenant, tenant) == 0;
     }
-    if (share_leaves_room(filter_places, used, held))
+    if (share_leaves_space(filter_places, used, held))
         return ERR_OK;
     err_set(
         e, ERR_EXHAUSTED,

@@ -147,7 +147,7 @@ static char *make_body(struct sandbox_obj *o, struct err *e)
         return NULL;
     body = json_pack("{s:s, s:s, s:O?, s:o, s:o, s:O?, s:o?}", "id", o->s.id, "tenant", o->s.tenant,
                      "policy", o->s.policy, "credentials", credentials_for(o->core, &o->s),
-                     "ceilings", ceilings, "proxy", proxy, "rooms", exec_rooms(o));
+                     "ceilings", ceilings, "proxy", proxy, "rooms", exec_command_sandboxes(o));
     text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     if (!text)
@@ -340,11 +340,11 @@ static void begin_life(struct egress_link *l)
     pump(l);
 }
 
-static void give_room(uv_handle_t *h, size_t suggested, uv_buf_t *out)
+static void give_buffer(uv_handle_t *h, size_t suggested, uv_buf_t *out)
 {
-    static char room[16384]; /* one for all: it is taken out at once */
+    static char command_sandbox[16384]; /* one for all: it is taken out at once */
 
-    *out = uv_buf_init(room, sizeof(room));
+    *out = uv_buf_init(command_sandbox, sizeof(command_sandbox));
 }
 
 static void on_watch_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
@@ -381,7 +381,7 @@ static void begin_watch(struct egress_link *l)
     l->news.skip = false;
     l->watch.data = l->write.data = l;
     if (uv_write(&l->write, (uv_stream_t *)&l->watch, &request, 1, on_watch_written) < 0 ||
-        uv_read_start((uv_stream_t *)&l->watch, give_room, on_watch_read) < 0)
+        uv_read_start((uv_stream_t *)&l->watch, give_buffer, on_watch_read) < 0)
         lose_watch(l);
 }
 

@@ -73,7 +73,7 @@ static void forget_oldest(struct events *ev, struct event_ring *r)
 }
 
 /* Who holds the most gives: a tenant that has much to tell does not cost the others what is theirs. */
-static void make_room(struct events *ev, struct event_ring *r, size_t bytes)
+static void make_space(struct events *ev, struct event_ring *r, size_t bytes)
 {
     if (r->next_id - r->first_id == EVENTS_RING_MAX)
         forget_oldest(ev, r);
@@ -160,7 +160,7 @@ void events_add(struct core *c, const char *tenant, enum event_type type, const 
         free(e);
         return;
     }
-    make_room(c->events, r, e->len);
+    make_space(c->events, r, e->len);
     *place(r, r->next_id++) = e;
     r->bytes += e->len;
     c->events->bytes += e->len;

@@ -153,18 +153,18 @@ static void ask_denials(struct exec_op *op)
     struct call_agent_request r = {
         .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = EXEC_ASK_TIMEOUT_MS};
     struct core *c = op->core;
-    char target[96], room[32] = "";
+    char target[96], command_sandbox[32] = "";
 
-    op->next = exec_room_end;
+    op->next = exec_command_sandbox_end;
     op->waiting = 1;
     if (egress_count(c) == 0 || op->why.code != ERR_OK) {
         exec_op_step_done(op);
         return;
     }
-    if (op->room)
-        (void)snprintf(room, sizeof(room), "/rooms/%u", op->room);
+    if (op->command_sandbox)
+        (void)snprintf(command_sandbox, sizeof(command_sandbox), "/rooms/%u", op->command_sandbox);
     (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u%s/denials", op->slot, op->gen,
-                   room);
+                   command_sandbox);
     r.target = target;
     call_unix(c, op->id, egress_path(c, op->slot % egress_count(c)), &r, on_denials, op);
 }
@@ -299,7 +299,7 @@ void exec_op_start(struct exec_op *op)
     exec_op_ask(op, &r, on_end);
 }
 
-/* -- first: sockets, where there is no room ---------------------------------------------------- */
+/* -- first: sockets, where there is no command sandbox ---------------------------------------------------- */
 
 void exec_op_keep_sockets(struct exec_op *op, const int *fds, size_t n)
 {
@@ -452,7 +452,7 @@ void core_exec(struct core *c, const char *tenant, const char *id,
     op->gen = o->s.gen;
     metrics_touch(o, op->timeout_ms);
     if (op->policy)
-        exec_room_begin(op, o);
+        exec_command_sandbox_begin(op, o);
     else
         begin_plain(op, o);
 }

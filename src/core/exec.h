@@ -1,8 +1,8 @@
 #pragma once
 /* One program in a sandbox, run to its end: what it printed, how it ended, what the network refused it.
  *
- * With a policy of its own it runs in a room (privd/room.h): a network, pid and IPC namespace of its
- * own in the sandbox, whose policy says no more than the sandbox's own does. The room ends with the
+ * With a policy of its own it runs in a command sandbox (privd/command_sandbox.h): a network, pid and IPC namespace of its
+ * own in the sandbox, whose policy says no more than the sandbox's own does. The command sandbox ends with the
  * program, and with it whatever that left running. The program is not started before the policy is in
  * force; where that cannot be, it is not started at all. */
 
@@ -28,7 +28,7 @@ struct core_exec_request {
     const json_t *policy; /* NULL: the sandbox's network, and its policy */
     /* Told the output as it comes, which is then not kept, and without bytes of each other sign that the
      * program runs, every CORE_EXEC_ASK_MS at least; NULL: it is kept. Its arg is that of done. False ends
-     * the wait: a program in a room ends with it, any other goes on to its end or that of its time. */
+     * the wait: a program in a command sandbox ends with it, any other goes on to its end or that of its time. */
     exec_output_cb on_output;
 };
 
@@ -40,7 +40,7 @@ struct core_exec_result {
     bool truncated, timed_out;
     uint64_t duration_ms; /* from the start of the program */
     json_t *
-        violations; /* denials of that time, of its room where it has one: docs/policy.md; borrowed */
+        violations; /* denials of that time, of its command sandbox where it has one: docs/policy.md; borrowed */
 };
 
 /* Lives during the call; why NULL when there is a result. */
@@ -55,6 +55,6 @@ void core_exec(struct core *c, const char *tenant, const char *id,
 
 struct sandbox_obj;
 
-/* What cay-egress is to know of the rooms of o: a new array, or NULL when there is none. */
-json_t *exec_rooms(const struct sandbox_obj *o);
-void exec_rooms_free(struct sandbox_obj *o);
+/* What cay-egress is to know of the command sandbox of o: a new array, or NULL when there is none. */
+json_t *exec_command_sandboxes(const struct sandbox_obj *o);
+void exec_command_sandboxes_free(struct sandbox_obj *o);

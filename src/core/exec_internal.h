@@ -1,7 +1,7 @@
 #pragma once
 /* What the files of exec share: a command on its way. Its steps, each of which waits for one or more callbacks
- * and then goes on with op->next: a room (exec_room.c) or sockets; for a room, policy and environment; the
- * program; what it was refused; the room's end; the answer. */
+ * and then goes on with op->next: a command sandbox (exec_command_sandbox.c) or sockets; for a command sandbox, policy and environment; the
+ * program; what it was refused; the command sandbox's end; the answer. */
 
 #include "core/call.h"
 #include "core/egress.h"
@@ -24,8 +24,8 @@ struct exec_op {
     uint8_t key[PRIVSEP_KEY_SIZE]; /* of the agent that is asked */
     int fds[PRIVSEP_MAX_FDS];      /* unconnected sockets to it */
     size_t n_fds;
-    uint32_t slot, gen, room; /* room 0: none is there (any more) */
-    json_t *envs;             /* of the sandbox's own agent */
+    uint32_t slot, gen, command_sandbox; /* 0: none is there (any more) */
+    json_t *envs;                        /* of the sandbox's own agent */
 
     struct exec_stream stream;
     unsigned waiting; /* callbacks that will come */
@@ -63,8 +63,8 @@ void exec_op_keep_sockets(struct exec_op *op, const int *fds, size_t n);
 void exec_op_start(struct exec_op *op);
 void exec_op_answer(struct exec_op *op);
 
-/* exec_room.c: a room for op->policy, then exec_op_start; without one nothing is started. */
-void exec_room_begin(struct exec_op *op, struct sandbox_obj *o);
+/* exec_command_sandbox.c: a command sandbox for op->policy, then exec_op_start; without one nothing is started. */
+void exec_command_sandbox_begin(struct exec_op *op, struct sandbox_obj *o);
 
-/* exec_room.c: nothing of it is left, if there was one; then exec_op_answer. */
-void exec_room_end(struct exec_op *op);
+/* exec_command_sandbox.c: nothing of it is left, if there was one; then exec_op_answer. */
+void exec_command_sandbox_end(struct exec_op *op);

@@ -30,7 +30,7 @@ struct job;
 struct templates;
 struct egress;
 struct egress_waiter;
-struct exec_room;
+struct exec_command_sandbox;
 struct tenant_ca;
 struct events;
 struct policy;
@@ -79,7 +79,7 @@ struct sandbox_obj {
     bool egress_queued, egress_sending, egress_changed;
     struct egress_waiter *egress_waiters;
 
-    struct exec_room *rooms; /* exec.c: whose policies are to be in force */
+    struct exec_command_sandbox *command_sandboxes; /* exec.c: whose policies are to be in force */
 
     bool announced;         /* events: somebody may know of it, so that its end is told too */
     const char *end_reason; /* a literal, in the words of docs/events.md; NULL: nobody knows */

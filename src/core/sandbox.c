@@ -159,7 +159,7 @@ void sandbox_free(struct sandbox_obj *o)
     err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
     metrics_free(o, &why);
     logs_free(o);
-    exec_rooms_free(o);
+    exec_command_sandboxes_free(o);
     egress_forget(o);
     sockets_discard(o);
     timers_cancel(&c->timers, &o->end);

@@ -27,7 +27,7 @@ enum err_code store_create_key_find(struct store *st, const char *tenant, const 
 }
 
 /* Those whose time is over, and the oldest where a tenant has too many. */
-static enum err_code make_room(struct store *st, const char *tenant, int64_t now_ms, struct err *e)
+static enum err_code make_space(struct store *st, const char *tenant, int64_t now_ms, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_CREATE_KEY_PURGE];
 
@@ -42,7 +42,7 @@ enum err_code store_create_key_insert(struct store *st, const char *tenant, cons
                                       const char *sandbox, int64_t now_ms, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_CREATE_KEY_INSERT];
-    enum err_code code = make_room(st, tenant, now_ms, e);
+    enum err_code code = make_space(st, tenant, now_ms, e);
 
     if (code != ERR_OK)
         return code;

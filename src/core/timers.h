@@ -2,7 +2,7 @@
 /* Many timers behind one libuv timer: a binary heap by monotonic end. The loop wakes for the earliest
  * end only, and not at all when nothing is armed.
  *
- * A struct timer lives inside its owner, who cancels it before it goes away. Room is reserved ahead
+ * A struct timer lives inside its owner, who cancels it before it goes away. Command sandbox is reserved ahead
  * (timers_reserve), so arming cannot fail. */
 
 #include <stddef.h>
@@ -27,7 +27,7 @@ void timers_init(struct timers *ts, uv_loop_t *loop);
 /* Cancels all. The owner closes ts->uv afterwards. */
 void timers_free(struct timers *ts);
 
-/* Room for n more timers, for the one who owns them; timers_set needs it, so that it cannot fail. 0 or
+/* Command sandbox for n more timers, for the one who owns them; timers_set needs it, so that it cannot fail. 0 or
  * -ENOMEM. timers_release gives it back when the n are gone. */
 int timers_reserve(struct timers *ts, size_t n);
 void timers_release(struct timers *ts, size_t n);

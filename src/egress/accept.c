@@ -245,9 +245,9 @@ static void rest(struct sandbox_io *io, uint64_t ms)
     uv_timer_start(&io->again, on_again, ms, 0);
 }
 
-static bool has_room(struct sandbox *s)
+static bool has_space(struct sandbox *s)
 {
-    return registry_has_room(s) && !connections_exceeded(s, 1, HARD_FACTOR);
+    return registry_has_space(s) && !connections_exceeded(s, 1, HARD_FACTOR);
 }
 
 static bool rate_allows(struct sandbox *s)
@@ -266,8 +266,8 @@ static void on_tcp(uv_poll_t *p, int status, int events)
         struct sandbox *s = io->sandbox;
         int fd;
 
-        if (!has_room(s) || !rate_allows(s)) {
-            rest(io, has_room(s) ? RATE_MS : RETRY_MS);
+        if (!has_space(s) || !rate_allows(s)) {
+            rest(io, has_space(s) ? RATE_MS : RETRY_MS);
             return;
         }
         fd = accept4(s->tcp_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -97,12 +97,14 @@ static int keep(struct sandbox *s, const struct target *t, bool yes)
 
 /* -- those that wait --------------------------------------------------------------------------- */
 
-/* From one to the next of a sandbox and its rooms, also when the one has ended. */
+/* From one to the next of a sandbox and its command sandboxes, also when the one has ended. */
 static struct flow *first_held(const struct sandbox *whole, const char *id)
 {
     const struct sandbox *s = whole;
 
-    for (bool rooms = false; s; s = rooms ? s->next_room : whole->rooms, rooms = true)
+    for (bool command_sandboxes = false; s;
+         s = command_sandboxes ? s->next_command_sandbox : whole->command_sandboxes,
+              command_sandboxes = true)
         for (struct flow *f = s->flows; f; f = f->next)
             if (f->state == FLOW_ASKING && (!id || strcmp(f->ask, id) == 0))
                 return f;
@@ -115,7 +117,7 @@ static size_t count_held(const struct sandbox *s)
 
     for (const struct flow *f = s->flows; f; f = f->next)
         n += f->state == FLOW_ASKING;
-    for (const struct sandbox *r = s->rooms; r; r = r->next_room)
+    for (const struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
         n += count_held(r);
     return n;
 }
@@ -173,8 +175,8 @@ static json_t *describe(const struct flow *f)
     o = json_pack("{s:s, s:s, s:i, s:s}", "ask", f->ask, "name",
                   authority_check_text(&f->target, text), "port", (int)f->target.port, "until",
                   until);
-    if (o && f->sandbox->room)
-        json_object_set_new(o, "command", json_integer(f->sandbox->room));
+    if (o && f->sandbox->command)
+        json_object_set_new(o, "command", json_integer(f->sandbox->command));
     return o;
 }
 
@@ -254,7 +256,7 @@ json_t *asks_list(const struct sandbox *s)
     json_t *list = json_array();
 
     list_of(s, list);
-    for (const struct sandbox *r = s->rooms; r; r = r->next_room)
+    for (const struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
         list_of(r, list);
     return json_pack("{s:o}", "asks", list);
 }

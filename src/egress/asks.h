@@ -25,13 +25,13 @@ void asks_recheck(struct flow *f);
 /* f ends, or goes on: its place is free again. */
 void asks_forget(struct flow *f);
 
-/* An answer to the question of that id, of s (no room) or a room of it. always: also for what comes later. 0; -ENOENT:
+/* An answer to the question of that id, of s (no room) or a command sandbox of it. always: also for what comes later. 0; -ENOENT:
  * there is no such question (any more); -ENOSPC: ASKS_ANSWERS_MAX are kept, and it was not answered. */
 int asks_take(struct sandbox *s, const char *id, enum asks_answer answer, bool always);
 
-/* {"asks": [...]} of s and its rooms. Free with json_decref; NULL when memory is out. */
+/* {"asks": [...]} of s and its command sandboxes. Free with json_decref; NULL when memory is out. */
 json_t *asks_list(const struct sandbox *s);
 
-/* v, which a policy of `whose` (s, or the sandbox of the room s) said of t: with the owner's answer, if there is one. */
+/* v, which a policy of `whose` (s, or the sandbox of the command sandbox s) said of t: with the owner's answer, if there is one. */
 void asks_apply(const struct sandbox *whose, const struct sandbox *s, const struct target *t,
                 struct policy_verdict *v);

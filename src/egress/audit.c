@@ -96,8 +96,8 @@ static json_t *line_of(const struct audit_log *l, const struct audit_record *r)
     put_text(o, "event", event_names[r->event], false);
     put_text(o, "sandbox", r->sandbox->id, false);
     put_text(o, "tenant", r->sandbox->tenant, false);
-    if (r->sandbox->room)
-        json_object_set_new(o, "command", json_integer(r->sandbox->room));
+    if (r->sandbox->command)
+        json_object_set_new(o, "command", json_integer(r->sandbox->command));
     if (r->flow)
         put_flow(o, r);
     put_text(o, "verdict", r->allowed ? "allow" : "deny", false);

@@ -111,7 +111,7 @@ struct automaton *automaton_clone(const struct automaton *a)
 /* -- words ------------------------------------------------------------------------------------- */
 
 /* Not realloc, which would leave a copy of what a secret is made of. */
-static int make_room(struct automaton *a, size_t more)
+static int make_space(struct automaton *a, size_t more)
 {
     size_t room = a->room ? a->room : FIRST;
     struct node *grown;
@@ -161,7 +161,7 @@ int automaton_add(struct automaton *a, const char *word, size_t n)
         return -EINVAL;
     if (n == 0 || n > AUTOMATON_WORD_MAX)
         return -EMSGSIZE;
-    rc = make_room(a, MIN(n, AUTOMATON_TOTAL_MAX - a->total) + 1);
+    rc = make_space(a, MIN(n, AUTOMATON_TOTAL_MAX - a->total) + 1);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         uint32_t next = child_in_list(a, at, (unsigned char)word[i]);
 
@@ -351,7 +351,7 @@ static void make_pairs(struct automaton *a)
 int automaton_build(struct automaton *a)
 {
     uint32_t *queue;
-    int rc = a->built ? 0 : make_room(a, 1);
+    int rc = a->built ? 0 : make_space(a, 1);
 
     if (a->built || rc < 0)
         return rc;

@@ -106,8 +106,8 @@ static enum err_code take_rest(struct egress *eg, const json_t *o, struct sandbo
 }
 
 /* Of a command: what it says goes for its room alone, and within what the sandbox's says. */
-static enum err_code take_room(struct egress *eg, const json_t *o, const char *tenant,
-                               struct room_rules *r, struct err *e)
+static enum err_code take_command_sandbox(struct egress *eg, const json_t *o, const char *tenant,
+                                          struct command_sandbox_rules *r, struct err *e)
 {
     const json_t *credentials = json_object_get(o, "credentials");
     json_int_t number = json_integer_value(json_object_get(o, "room"));
@@ -126,28 +126,29 @@ static enum err_code take_room(struct egress *eg, const json_t *o, const char *t
     return eg->hooks.credentials_new(eg, tenant, credentials, &r->credentials, e);
 }
 
-static enum err_code take_rooms(struct egress *eg, const json_t *o, struct sandbox_rules *r,
-                                struct err *e)
+static enum err_code take_command_sandboxes(struct egress *eg, const json_t *o,
+                                            struct sandbox_rules *r, struct err *e)
 {
-    const json_t *list = json_object_get(o, "rooms"), *room;
+    const json_t *list = json_object_get(o, "rooms"), *command;
     struct err inner = {0};
     size_t i;
 
-    if (json_array_size(list) > REGISTRY_ROOMS_MAX)
-        return err_set(e, ERR_INVALID, "rooms: more than %u", REGISTRY_ROOMS_MAX);
-    json_array_foreach (list, i, room)
-        if (take_room(eg, room, r->tenant, &r->rooms[r->n_rooms++], &inner) != ERR_OK)
+    if (json_array_size(list) > REGISTRY_COMMAND_SANDBOXES_MAX)
+        return err_set(e, ERR_INVALID, "rooms: more than %u", REGISTRY_COMMAND_SANDBOXES_MAX);
+    json_array_foreach (list, i, command)
+        if (take_command_sandbox(eg, command, r->tenant,
+                                 &r->command_sandboxes[r->n_command_sandboxes++], &inner) != ERR_OK)
             return err_set(e, inner.code, "rooms[%zu]: %s", i, inner.text);
     return ERR_OK;
 }
 
 static void drop_rules(struct egress *eg, struct sandbox_rules *r)
 {
-    for (size_t i = 0; i < r->n_rooms; i++) {
-        policy_free(r->rooms[i].policy);
-        free(r->rooms[i].allows);
-        if (r->rooms[i].credentials)
-            eg->hooks.credentials_free(r->rooms[i].credentials);
+    for (size_t i = 0; i < r->n_command_sandboxes; i++) {
+        policy_free(r->command_sandboxes[i].policy);
+        free(r->command_sandboxes[i].allows);
+        if (r->command_sandboxes[i].credentials)
+            eg->hooks.credentials_free(r->command_sandboxes[i].credentials);
     }
     policy_free(r->policy);
     for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
@@ -167,7 +168,8 @@ static enum err_code put_policy(struct egress *eg, uint32_t slot, uint32_t gen, 
     if (take_text(o, "id", r.id, sizeof(r.id), e) != ERR_OK ||
         take_text(o, "tenant", r.tenant, sizeof(r.tenant), e) != ERR_OK ||
         take_policies(o, &r, e) != ERR_OK || take_rest(eg, o, &r, e) != ERR_OK ||
-        take_rooms(eg, o, &r, e) != ERR_OK || registry_policy(eg, slot, gen, &r, e) != ERR_OK) {
+        take_command_sandboxes(eg, o, &r, e) != ERR_OK ||
+        registry_policy(eg, slot, gen, &r, e) != ERR_OK) {
         drop_rules(eg, &r);
         return e->code;
     }
@@ -220,20 +222,22 @@ static void put_sandbox(struct http_exchange *x)
     http_body_collect(x, CONTROL_BODY_MAX, on_put_body);
 }
 
-/* "/rooms/N" before the tail: that room of it. */
+/* "/command sandboxes/N" before the tail: that command sandbox of it. */
 static struct sandbox *sandbox_of(struct http_exchange *x, const char *tail)
 {
     struct egress *eg = control_of(x)->egress;
-    const char *path = http_exchange_head(x)->path, *rooms = strstr(path, "/rooms/");
-    uint32_t slot, gen, room = 0;
+    const char *path = http_exchange_head(x)->path, *command_sandboxes = strstr(path, "/rooms/");
+    uint32_t slot, gen, command = 0;
     struct sandbox *s = NULL;
     int used = 0;
 
-    if (rooms && (sscanf(rooms, "/rooms/%10" SCNu32 "%n", &room, &used) != 1 || room == 0 ||
-                  strcmp(rooms + used, tail) != 0))
+    if (command_sandboxes &&
+        (sscanf(command_sandboxes, "/rooms/%10" SCNu32 "%n", &command, &used) != 1 ||
+         command == 0 || strcmp(command_sandboxes + used, tail) != 0))
         used = -1;
-    if (used >= 0 && parse_sandbox(path, rooms ? rooms : tail, &slot, &gen) == 0)
-        s = registry_find(eg, slot, gen, room);
+    if (used >= 0 &&
+        parse_sandbox(path, command_sandboxes ? command_sandboxes : tail, &slot, &gen) == 0)
+        s = registry_find(eg, slot, gen, command);
     if (!s)
         http_respond_error(x, 404, "no such sandbox here");
     return s;

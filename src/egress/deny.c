@@ -34,8 +34,10 @@ static void plain(const char *text, char *out, size_t size)
 
 static void fill(struct denial *d, const struct flow *f, const char *method, const char *path)
 {
-    *d = (struct denial){
-        .at_ms = clock_real_ms(), .count = 1, .room = f->sandbox->room, .port = f->target.port};
+    *d = (struct denial){.at_ms = clock_real_ms(),
+                         .count = 1,
+                         .command = f->sandbox->command,
+                         .port = f->target.port};
     if (f->target.name)
         snprintf(d->name, sizeof(d->name), "%s", f->target.name);
     else
@@ -53,7 +55,7 @@ static size_t first_of(const struct sandbox *s)
 
 static bool is_like(const struct denial *a, const struct denial *b)
 {
-    return a->room == b->room && a->port == b->port && strcmp(a->name, b->name) == 0 &&
+    return a->command == b->command && a->port == b->port && strcmp(a->name, b->name) == 0 &&
            strcmp(a->method, b->method) == 0 && strcmp(a->path, b->path) == 0 &&
            strcmp(a->rule, b->rule) == 0 && strcmp(a->reason, b->reason) == 0;
 }
@@ -126,8 +128,8 @@ json_t *deny_json(const struct denial *d)
                   "rule", d->rule, "reason", d->reason);
     if (o && d->count > 1)
         json_object_set_new(o, "count", json_integer(d->count));
-    if (o && d->room)
-        json_object_set_new(o, "command", json_integer(d->room));
+    if (o && d->command)
+        json_object_set_new(o, "command", json_integer(d->command));
     if (o && d->method[0]) {
         json_object_set_new(o, "method", json_string(d->method));
         json_object_set_new(o, "path", json_string(d->path));

@@ -30,7 +30,7 @@ struct dial {
     struct dial *next; /* of its bucket */
     uint64_t id, owner;
     dial_cb cb;
-    uint32_t slot, gen, room;
+    uint32_t slot, gen, command;
     char name[POLICY_NAME_MAX + 1]; /* "" for an address */
     uint16_t port;
     uint16_t via_port; /* the address is a reroute's, at that port; else 0 */
@@ -353,7 +353,7 @@ static void arm(struct dial *d)
 
 static void go_on(struct dial *d)
 {
-    struct sandbox *s = registry_find(d->egress, d->slot, d->gen, d->room);
+    struct sandbox *s = registry_find(d->egress, d->slot, d->gen, d->command);
     uint64_t now = clock_mono_ms();
 
     if (d->done || d->resolving || d->handshake)
@@ -395,7 +395,7 @@ static void on_timer(uv_timer_t *t)
 /* Perhaps inside dial_start: what fails at once is told from the timer. */
 static void first_try(struct dial *d)
 {
-    struct sandbox *s = registry_find(d->egress, d->slot, d->gen, d->room);
+    struct sandbox *s = registry_find(d->egress, d->slot, d->gen, d->command);
 
     if (!s || !try_next(d, s))
         fail_soon(d);
@@ -490,7 +490,7 @@ uint64_t dial_start(struct egress *eg, struct sandbox *s, const struct target *t
     d->cb = cb;
     d->slot = s->slot;
     d->gen = s->gen;
-    d->room = s->room;
+    d->command = s->command;
     d->port = t->port;
     d->granted = t->granted;
     d->result.fd = -1;

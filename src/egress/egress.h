@@ -18,7 +18,7 @@
  *
  * A sandbox is who owns the listener that accepted, and nothing else says who it is. A flow is
  * owned by registry.c and ends in flow_end alone; across turns of the loop others keep its id, and
- * look it up (flow_find). Sandboxes and their rooms are kept as {slot, gen, room} likewise (registry_find). */
+ * look it up (flow_find). Sandboxes and their command sandboxes are kept as {slot, gen, room} likewise (registry_find). */
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -152,9 +152,9 @@ struct rate {
 #define DENIALS_MAX 64u
 
 struct denial {
-    int64_t at_ms;  /* the last time */
-    uint32_t count; /* that it was refused alike */
-    uint32_t room;  /* of the command that was refused; 0: none's */
+    int64_t at_ms;    /* the last time */
+    uint32_t count;   /* that it was refused alike */
+    uint32_t command; /* of the command that was refused; 0: none's */
     uint16_t port;
     char name[POLICY_NAME_MAX + 1]; /* or the address in digits */
     char method[16], path[128];     /* of a request; printable ASCII, cut */
@@ -162,15 +162,15 @@ struct denial {
     char reason[POLICY_REASON_SIZE];
 };
 
-/* A sandbox, or one of its rooms: a command with a network, names and a policy of its own, which says
- * no more than its sandbox's does. A room has no ceilings, upstream or proxy of its own. */
+/* A sandbox, or one of its command sandboxes: a command with a network, names and a policy of its own, which says
+ * no more than its sandbox's does. A command sandbox has no ceilings, upstream or proxy of its own. */
 struct sandbox {
     struct egress *egress;
     uint32_t slot, gen;
-    uint32_t room;                                           /* 0: the sandbox itself */
-    struct sandbox *parent;                                  /* of a room, else NULL; outlives it */
-    struct sandbox *rooms, *next_room;                       /* of a sandbox */
-    char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1]; /* "" until the policy came */
+    uint32_t command;       /* 0: the sandbox itself */
+    struct sandbox *parent; /* of a command sandbox, else NULL; outlives it */
+    struct sandbox *command_sandboxes, *next_command_sandbox; /* of a sandbox */
+    char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1];  /* "" until the policy came */
     bool has_policy;
     struct policy *policy;
     struct policy *ceilings[EGRESS_CEILINGS_MAX]; /* NULL: no more of them */
@@ -294,7 +294,7 @@ bool verdict_narrows_names(const struct sandbox *s);
 /* Or does one let out only what it names? */
 bool verdict_depends_on_names(const struct sandbox *s);
 
-/* The narrowest word of all that have one about s: its own policy, for a room its sandbox's, the ceilings. A
+/* The narrowest word of all that have one about s: its own policy, for a command sandbox its sandbox's, the ceilings. A
  * room's credential is one that both name. As policy/stack.h, with the owner's answers.
  * verdict_dial: about the very address that is to be dialled, also when it is `::`, which is the host itself to
  * connect(2), and to flow_verdict_address a name that is not resolved yet. */

@@ -82,13 +82,13 @@ static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_
     switch (m->op) {
     case PRIVSEP_EGRESS_OPEN:
         if (n_fds == PRIVSEP_EGRESS_FDS) {
-            registry_open(&egress, m->slot, m->gen, m->u.egress.room, fds[0], fds[1]);
+            registry_open(&egress, m->slot, m->gen, m->u.egress.command, fds[0], fds[1]);
             return;
         }
         break;
-    case PRIVSEP_EGRESS_KEEP: registry_keep(&egress, m->slot, m->gen, m->u.egress.room); break;
+    case PRIVSEP_EGRESS_KEEP: registry_keep(&egress, m->slot, m->gen, m->u.egress.command); break;
     case PRIVSEP_EGRESS_SYNC: registry_sync(&egress); break;
-    case PRIVSEP_EGRESS_CLOSE: registry_close(&egress, m->slot, m->gen, m->u.egress.room); break;
+    case PRIVSEP_EGRESS_CLOSE: registry_close(&egress, m->slot, m->gen, m->u.egress.command); break;
     default: log_warn("privd sent an event that is not known: %u", m->op);
     }
     for (size_t i = 0; i < n_fds; i++)

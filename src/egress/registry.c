@@ -56,15 +56,15 @@ static void unlink_sandbox(struct sandbox *s)
         s->egress->registry->slots[s->slot] = NULL;
         return;
     }
-    for (at = &s->parent->rooms; *at != s; at = &(*at)->next_room)
+    for (at = &s->parent->command_sandboxes; *at != s; at = &(*at)->next_command_sandbox)
         ;
-    *at = s->next_room;
+    *at = s->next_command_sandbox;
 }
 
 static void end_sandbox(struct sandbox *s)
 {
-    while (s->rooms)
-        end_sandbox(s->rooms);
+    while (s->command_sandboxes)
+        end_sandbox(s->command_sandboxes);
     event_stream_end(s->egress, s);
     close_sockets(s);
     while (s->flows)
@@ -79,22 +79,22 @@ static void end_sandbox(struct sandbox *s)
     free(s);
 }
 
-static struct sandbox *find_room(struct sandbox *s, uint32_t room)
+static struct sandbox *find_command_sandbox(struct sandbox *s, uint32_t command)
 {
-    struct sandbox *r = s->rooms;
+    struct sandbox *r = s->command_sandboxes;
 
-    while (r && r->room != room)
-        r = r->next_room;
+    while (r && r->command != command)
+        r = r->next_command_sandbox;
     return r;
 }
 
-struct sandbox *registry_find(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room)
+struct sandbox *registry_find(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
 {
     struct sandbox *s = slot < REGISTRY_SLOTS_MAX ? eg->registry->slots[slot] : NULL;
 
     if (!s || s->gen != gen)
         return NULL;
-    return room ? find_room(s, room) : s;
+    return command ? find_command_sandbox(s, command) : s;
 }
 
 struct sandbox *registry_next(struct egress *eg, uint32_t *slot)
@@ -152,44 +152,44 @@ static struct sandbox *at(struct egress *eg, uint32_t slot, uint32_t gen)
     return s;
 }
 
-/* The same of a room. NULL: there are too many, or memory is out. */
-static struct sandbox *at_room(struct sandbox *s, uint32_t number)
+/* The same of a command sandbox. NULL: there are too many, or memory is out. */
+static struct sandbox *at_command_sandbox(struct sandbox *s, uint32_t number)
 {
-    struct sandbox *r = find_room(s, number);
+    struct sandbox *r = find_command_sandbox(s, number);
     size_t n = 0;
 
-    for (const struct sandbox *i = s->rooms; i; i = i->next_room)
+    for (const struct sandbox *i = s->command_sandboxes; i; i = i->next_command_sandbox)
         n++;
-    if (r || n >= REGISTRY_ROOMS_MAX)
+    if (r || n >= REGISTRY_COMMAND_SANDBOXES_MAX)
         return r;
     r = new_sandbox(s->egress, s->slot, s->gen);
     if (!r)
         return NULL;
-    r->room = number;
+    r->command = number;
     r->parent = s;
-    r->next_room = s->rooms;
-    s->rooms = r;
+    r->next_command_sandbox = s->command_sandboxes;
+    s->command_sandboxes = r;
     return r;
 }
 
-/* Whose sockets are told of. A room's come once: those of one that has some already are another's, and
+/* Whose sockets are told of. A command sandbox's come once: those of one that has some already are another's, and
  * nothing of the one before is theirs. */
-static struct sandbox *at_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room)
+static struct sandbox *at_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
 {
     struct sandbox *s = at(eg, slot, gen), *r;
 
-    if (!s || !room)
+    if (!s || !command)
         return s;
-    r = find_room(s, room);
+    r = find_command_sandbox(s, command);
     if (r && r->tcp_fd >= 0)
         end_sandbox(r);
-    return at_room(s, room);
+    return at_command_sandbox(s, command);
 }
 
-void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room, int tcp_fd,
+void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command, int tcp_fd,
                    int udp_fd)
 {
-    struct sandbox *s = at_open(eg, slot, gen, room);
+    struct sandbox *s = at_open(eg, slot, gen, command);
     int rc;
 
     if (!s) {
@@ -206,17 +206,17 @@ void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room
         log_error("slot %u: cannot serve its listener: %s", slot, strerror(-rc));
 }
 
-void registry_close(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room)
+void registry_close(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
 {
-    struct sandbox *s = registry_find(eg, slot, gen, room);
+    struct sandbox *s = registry_find(eg, slot, gen, command);
 
     if (s)
         end_sandbox(s);
 }
 
-void registry_keep(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t room)
+void registry_keep(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
 {
-    struct sandbox *s = registry_find(eg, slot, gen, room);
+    struct sandbox *s = registry_find(eg, slot, gen, command);
 
     if (s && s->tcp_fd >= 0)
         s->round = eg->registry->round;
@@ -237,8 +237,8 @@ static void end_if_not_told(struct sandbox *s)
         end_sandbox(s);
         return;
     }
-    for (struct sandbox *r = s->rooms, *next; r; r = next) {
-        next = r->next_room;
+    for (struct sandbox *r = s->command_sandboxes, *next; r; r = next) {
+        next = r->next_command_sandbox;
         end_if_not_told(r);
     }
 }
@@ -252,18 +252,18 @@ void registry_sync(struct egress *eg)
 
 static bool is_named(const struct sandbox_rules *rules, uint32_t number)
 {
-    for (size_t i = 0; i < rules->n_rooms; i++)
-        if (rules->rooms[i].number == number)
+    for (size_t i = 0; i < rules->n_command_sandboxes; i++)
+        if (rules->command_sandboxes[i].number == number)
             return true;
     return false;
 }
 
 /* Whose command has ended, or is about to: nothing of it passes any more. */
-static void drop_unnamed_rooms(struct sandbox *s, const struct sandbox_rules *rules)
+static void discard_unnamed_command_sandboxes(struct sandbox *s, const struct sandbox_rules *rules)
 {
-    for (struct sandbox *r = s->rooms, *next; r; r = next) {
-        next = r->next_room;
-        if (is_named(rules, r->room))
+    for (struct sandbox *r = s->command_sandboxes, *next; r; r = next) {
+        next = r->next_command_sandbox;
+        if (is_named(rules, r->command))
             continue;
         r->has_policy = false;
         while (r->flows)
@@ -275,9 +275,9 @@ static void drop_unnamed_rooms(struct sandbox *s, const struct sandbox_rules *ru
 }
 
 /* One that has no place has no policy: nothing passes. */
-static void take_room_rules(struct sandbox *s, struct room_rules *rules)
+static void take_command_sandbox_rules(struct sandbox *s, struct command_sandbox_rules *rules)
 {
-    struct sandbox *r = at_room(s, rules->number);
+    struct sandbox *r = at_command_sandbox(s, rules->number);
 
     if (!r) {
         log_error("slot %u: no place for the policy of another command", s->slot);
@@ -324,11 +324,11 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
     s->allows = rules->allows;
     s->credentials = rules->credentials;
     s->has_policy = true;
-    drop_unnamed_rooms(s, rules);
-    for (size_t i = 0; i < rules->n_rooms; i++)
-        take_room_rules(s, &rules->rooms[i]);
+    discard_unnamed_command_sandboxes(s, rules);
+    for (size_t i = 0; i < rules->n_command_sandboxes; i++)
+        take_command_sandbox_rules(s, &rules->command_sandboxes[i]);
     go_on(s);
-    for (struct sandbox *r = s->rooms; r; r = r->next_room)
+    for (struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
         go_on(r);
     return ERR_OK;
 }
@@ -346,7 +346,7 @@ void registry_usage(const struct sandbox *s, uint64_t *up, uint64_t *down)
     *up = s->up_bytes;
     *down = s->down_bytes;
     add_flows(s, up, down);
-    for (const struct sandbox *r = s->rooms; r; r = r->next_room)
+    for (const struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
         add_flows(r, up, down);
 }
 
@@ -407,10 +407,10 @@ bool rate_take(struct rate *r, uint32_t per_second)
 
 static void owner_name(const struct sandbox *s, char out[static 16])
 {
-    (void)snprintf(out, 16, "%" PRIu32, s->slot); /* its rooms' are its own */
+    (void)snprintf(out, 16, "%" PRIu32, s->slot); /* its command sandboxes' are its own */
 }
 
-bool registry_has_room(const struct sandbox *s)
+bool registry_has_space(const struct sandbox *s)
 {
     char owner[16];
 

@@ -361,7 +361,7 @@ static char *absolute_form(struct fields *f, struct http_head *h, char *s)
 }
 
 /* Cuts path and query; the path gets its own copy behind the head in storage. */
-static int target(struct fields *f, struct http_head *h, char *s, char *path_room)
+static int target(struct fields *f, struct http_head *h, char *s, char *path_space)
 {
     char *query;
     size_t n = strlen(s);
@@ -385,13 +385,13 @@ static int target(struct fields *f, struct http_head *h, char *s, char *path_roo
     h->target = s;
     h->query = query ? query + 1 : "";
     n = query ? (size_t)(query - s) : n;
-    memcpy(path_room, s, n);
-    path_room[n] = '\0';
-    h->path = path_room;
+    memcpy(path_space, s, n);
+    path_space[n] = '\0';
+    h->path = path_space;
     return 0;
 }
 
-static int request_line(struct fields *f, struct http_head *h, char *line, char *path_room)
+static int request_line(struct fields *f, struct http_head *h, char *line, char *path_space)
 {
     char *space = strchr(line, ' ');
     char *second = space ? strchr(space + 1, ' ') : NULL;
@@ -406,7 +406,7 @@ static int request_line(struct fields *f, struct http_head *h, char *line, char 
     h->method = line;
     if (version(f, second + 1, &h->minor) < 0)
         return -EINVAL;
-    return target(f, h, space + 1, path_room);
+    return target(f, h, space + 1, path_space);
 }
 
 static int status_line(struct fields *f, struct http_head *h, char *line)

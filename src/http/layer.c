@@ -57,7 +57,7 @@ static void end_beginning(struct conn *c)
 
 /* Room for one more: whoever is slowest makes it, so that a flood of peers who begin and say no more
  * holds up nobody who goes on. They are in the list in the order in which they came. */
-static void make_room(struct http_server *s)
+static void make_space(struct http_server *s)
 {
     struct wait *oldest = s->waits[WAIT_BEGIN].next;
     struct conn *c = CONTAINER_OF(oldest, struct conn, read_wait);
@@ -72,7 +72,7 @@ static void begin(struct conn *c)
 {
     struct http_server *s = c->server;
 
-    make_room(s);
+    make_space(s);
     c->layer = s->config.layer.ops->open(s->config.layer.ctx, c->fd);
     if (!c->layer) {
         c->broken = true;

@@ -1,6 +1,6 @@
 #include "privd/egress.h"
 
-#include "privd/room.h"
+#include "privd/command_sandbox.h"
 
 #include "base/log.h"
 
@@ -40,13 +40,13 @@ static void drop_sockets(int fds[static PRIVSEP_EGRESS_FDS])
 }
 
 /* Sends what waits; privsep_server_send closes it in every case. */
-static int send_sockets(struct egress_channel *c, const struct slot *s, uint32_t room,
+static int send_sockets(struct egress_channel *c, const struct slot *s, uint32_t command_sandbox,
                         int waiting[static PRIVSEP_EGRESS_FDS])
 {
     struct privsep_msg m = {.op = PRIVSEP_EGRESS_OPEN, .slot = s->number, .gen = s->gen};
     int fds[PRIVSEP_EGRESS_FDS];
 
-    m.u.egress.room = room;
+    m.u.egress.command = command_sandbox;
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
         fds[i] = TAKE_FD(waiting[i]);
     return privsep_server_send(c->server, 0, &m, fds, ARRAY_SIZE(fds));
@@ -59,14 +59,15 @@ static void hold_sockets(int fds[static PRIVSEP_EGRESS_FDS])
         task_move_high_fd(&fds[i]);
 }
 
-static void no_sockets(const struct slot *s, uint32_t room, int r)
+static void no_sockets(const struct slot *s, uint32_t command_sandbox, int r)
 {
     log_error("sandbox %.*s, slot %u%s: no sockets for cay-egress in it, so it has no network: %s",
-              PRIVSEP_ID_SIZE, s->id, s->number, room ? ", a room of it" : "", strerror(-r));
+              PRIVSEP_ID_SIZE, s->id, s->number, command_sandbox ? ", a command sandbox of it" : "",
+              strerror(-r));
 }
 
-/* Nothing else of the sandbox, or of the room, is touched when that fails. */
-static void open_sockets(struct privd *p, const struct slot *s, uint32_t room, int pidfd,
+/* Nothing else of the sandbox, or of the command sandbox, is touched when that fails. */
+static void open_sockets(struct privd *p, const struct slot *s, uint32_t command_sandbox, int pidfd,
                          int fds[static PRIVSEP_EGRESS_FDS])
 {
     struct runtime_sandbox sb = {.slot = s->number, .gen = s->gen, .pidfd = pidfd};
@@ -77,9 +78,9 @@ static void open_sockets(struct privd *p, const struct slot *s, uint32_t room, i
         return;
     r = s->driver->listeners(p->rt, &sb, fds);
     if (r < 0)
-        no_sockets(s, room, r);
+        no_sockets(s, command_sandbox, r);
     else if (c->greeted)
-        (void)send_sockets(c, s, room, fds);
+        (void)send_sockets(c, s, command_sandbox, fds);
     else
         hold_sockets(fds);
 }
@@ -99,18 +100,18 @@ void egress_close(struct privd *p, struct slot *s)
         (void)privsep_server_send(c->server, 0, &m, NULL, 0);
 }
 
-void egress_open_room(struct privd *p, struct room *r)
+void egress_open_command_sandbox(struct privd *p, struct command_sandbox *r)
 {
     open_sockets(p, r->slot, r->number, r->pidfd, r->egress_fds);
 }
 
-void egress_close_room(struct privd *p, struct room *r)
+void egress_close_command_sandbox(struct privd *p, struct command_sandbox *r)
 {
     struct privsep_msg m = {.op = PRIVSEP_EGRESS_CLOSE, .slot = r->slot_number, .gen = r->gen};
     struct egress_channel *c = r->slot ? channel_of(p, r->slot) : NULL;
 
     drop_sockets(r->egress_fds);
-    m.u.egress.room = r->number;
+    m.u.egress.command = r->number;
     if (c && c->greeted)
         (void)privsep_server_send(c->server, 0, &m, NULL, 0);
 }
@@ -125,19 +126,19 @@ static bool is_somebodys(const struct slot *s)
 /* Those that an earlier cay-egress had are made anew: its copies went with it. One that is the same as before an
  * earlier privd ended still has them, and with them the ports: the kernel then refuses new ones. (Or somebody inside
  * took a port while no cay-egress had it: that sandbox has no network, which cay-egress says.) */
-static int tell_sockets(struct egress_channel *c, const struct slot *s, uint32_t room, int pidfd,
-                        int fds[static PRIVSEP_EGRESS_FDS])
+static int tell_sockets(struct egress_channel *c, const struct slot *s, uint32_t command_sandbox,
+                        int pidfd, int fds[static PRIVSEP_EGRESS_FDS])
 {
     struct privsep_msg keep = {.op = PRIVSEP_EGRESS_KEEP, .slot = s->number, .gen = s->gen};
     struct runtime_sandbox sb = {.slot = s->number, .gen = s->gen, .pidfd = pidfd};
     int r = fds[0] < 0 ? s->driver->listeners(c->privd->rt, &sb, fds) : 0;
 
     if (r == 0)
-        return send_sockets(c, s, room, fds);
-    keep.u.egress.room = room;
+        return send_sockets(c, s, command_sandbox, fds);
+    keep.u.egress.command = command_sandbox;
     if (r == -EADDRINUSE)
         return privsep_server_send(c->server, 0, &keep, NULL, 0);
-    no_sockets(s, room, r);
+    no_sockets(s, command_sandbox, r);
     return 0;
 }
 
@@ -145,7 +146,7 @@ static int tell_one(struct egress_channel *c, struct slot *s)
 {
     int r = tell_sockets(c, s, 0, s->pidfd, s->egress_fds);
 
-    for (struct room *m = s->rooms; r == 0 && m; m = m->next)
+    for (struct command_sandbox *m = s->command_sandboxes; r == 0 && m; m = m->next)
         if (m->pidfd >= 0 && !m->ending)
             r = tell_sockets(c, s, m->number, m->pidfd, m->egress_fds);
     return r;

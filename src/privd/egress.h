@@ -16,9 +16,9 @@ void egress_free(struct privd *p);
  * A failure leaves the sandbox without a network, and is logged. */
 void egress_open(struct privd *p, struct slot *s);
 
-/* s has ended, and with it its rooms. */
+/* s has ended, and with it its command sandboxes. */
 void egress_close(struct privd *p, struct slot *s);
 
-/* The same of a room (room.h); that of one whose sandbox has ended was told already. */
-void egress_open_room(struct privd *p, struct room *r);
-void egress_close_room(struct privd *p, struct room *r);
+/* The same of a command sandbox (command_sandbox.h); that of one whose sandbox has ended was told already. */
+void egress_open_command_sandbox(struct privd *p, struct command_sandbox *r);
+void egress_close_command_sandbox(struct privd *p, struct command_sandbox *r);

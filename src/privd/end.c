@@ -1,8 +1,8 @@
 /* Ends: asked for, by themselves, after a failed start, at a stop. All come through the same door:
  * kill, wait for PID 1 (the kernel has then ended the whole pid namespace), remove what is left. */
+#include "privd/command_sandbox.h"
 #include "privd/egress.h"
 #include "privd/pins.h"
-#include "privd/room.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -192,7 +192,7 @@ static void clean_up(struct slot *s)
     util_close(&s->pidfd);
     util_close(&s->boot_fd);
     s->driver->slot_close(&s->pooled);
-    room_forget_slot(s);
+    command_sandbox_forget_slot(s);
     egress_close(p, s);
     slots_enter(p, s, SLOT_ENDING);
     freeze_forget(s);
@@ -284,7 +284,8 @@ static void kill_it(struct slot *s)
     freeze_forget(s);
     loop_remove(&p->loop, &s->boot_source);
     pace_ask(&p->pace, &s->kill,
-             s->pidfd < 0 ? 0 : s->driver->kill_cost(&s->kind.limits, s->n_rooms), kill_now, s);
+             s->pidfd < 0 ? 0 : s->driver->kill_cost(&s->kind.limits, s->n_command_sandboxes),
+             kill_now, s);
 }
 
 void end_asked(struct privd *p, struct slot *s, const struct reply_to *to)

@@ -5,7 +5,7 @@
  * so that nothing here waits. What cannot be stopped in time (a process that waits for a disk, or in the
  * kernel) ends the attempt: all go on, and who asked is told. FROZEN is in the record before it is answered,
  * RUNNING before anything goes on: a privd that takes over in between lets go on what was not answered. */
-#include "privd/room.h"
+#include "privd/command_sandbox.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define ROOMS_MS     12000 /* longer than the making of a room may take */
+#define ROOMS_MS     12000 /* longer than the making of a command sandbox may take */
 #define FREEZE_MS    5000
 #define LOOK_MAX_MS  100 /* looks after 1, 1, 2, 4, ... ms, then each time so long */
 #define LOOK_SHIFT   7
@@ -55,7 +55,7 @@ static void give_up(struct slot *s, int status)
  * stopped. No further one is begun while the slot is FREEZING, so that this comes to an end. */
 static bool makes_rooms(const struct slot *s)
 {
-    for (const struct room *r = s->rooms; r; r = r->next)
+    for (const struct command_sandbox *r = s->command_sandboxes; r; r = r->next)
         if (r->starting || r->maker.seq != 0 || r->task.pidfd >= 0)
             return true;
     return false;

@@ -78,7 +78,7 @@ static void sift_down(struct loop *l, size_t i, struct loop_timer *t)
     place(l, i, t);
 }
 
-static bool make_room(struct loop *l)
+static bool make_space(struct loop *l)
 {
     struct loop_timer **bigger;
 
@@ -99,7 +99,7 @@ void loop_arm(struct loop *l, struct loop_timer *t, uint64_t in_ms, loop_timer_c
     t->arg = arg;
     t->at_ms = clock_mono_ms() + in_ms;
     /* Timers are what no wait may lack: without memory for one there is no going on. */
-    if (!make_room(l))
+    if (!make_space(l))
         abort();
     sift_up(l, ++l->n_timers, t);
 }

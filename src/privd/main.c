@@ -1,7 +1,7 @@
 /* cay-privd: makes and ends sandboxes, as root, for one peer. Wiring only. */
+#include "privd/command_sandbox.h"
 #include "privd/confine.h"
 #include "privd/egress.h"
-#include "privd/room.h"
 
 #include "base/io.h"
 #include "base/log.h"
@@ -375,7 +375,7 @@ static void tear_down(struct privd *p)
     egress_free(p);
     jobs_stop(p);
     jobs_free(p);
-    room_free_all(p);
+    command_sandbox_free_all(p);
     slots_free(p);
     if (clean) {
         records_remove(&p->records, p->options.run_dir);

@@ -69,14 +69,14 @@ static int check_connect(const struct privsep_msg *m, const struct permit_bounds
     return within(m->u.connect.count, 1, PRIVSEP_MAX_FDS) ? 0 : -EINVAL;
 }
 
-static int check_room(const struct privsep_msg *m, const struct permit_bounds *b)
+static int check_command_sandbox(const struct privsep_msg *m, const struct permit_bounds *b)
 {
-    return m->u.room.number == 0 && m->u.room.pad == 0 ? 0 : -EINVAL;
+    return m->u.command_sandbox.number == 0 && m->u.command_sandbox.pad == 0 ? 0 : -EINVAL;
 }
 
-static int check_room_end(const struct privsep_msg *m, const struct permit_bounds *b)
+static int check_command_sandbox_end(const struct privsep_msg *m, const struct permit_bounds *b)
 {
-    return m->u.room.number != 0 && m->u.room.pad == 0 ? 0 : -EINVAL;
+    return m->u.command_sandbox.number != 0 && m->u.command_sandbox.pad == 0 ? 0 : -EINVAL;
 }
 
 /* Only what is known by number can be built; any template can be removed. */
@@ -138,8 +138,8 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_TEMPLATES] = {.fields = check_nothing},
     [PRIVSEP_JOB] = {.fields = check_job},
     [PRIVSEP_CAPACITY] = {.fields = check_nothing},
-    [PRIVSEP_ROOM] = {true, check_room, WHILE_IT_RUNS},
-    [PRIVSEP_ROOM_END] = {true, check_room_end, WHILE_IT_LIVES},
+    [PRIVSEP_COMMAND_SANDBOX] = {true, check_command_sandbox, WHILE_IT_RUNS},
+    [PRIVSEP_COMMAND_SANDBOX_END] = {true, check_command_sandbox_end, WHILE_IT_LIVES},
     [PRIVSEP_FREEZE] = {true, check_nothing, WHILE_IT_RUNS},
     [PRIVSEP_THAW] = {true, check_nothing, WHILE_IT_LIVES},
 };

@@ -1,10 +1,10 @@
 #pragma once
-/* Copies of the listeners of sandboxes' and rooms' system call filters, held so that the end of a process does not
+/* Copies of the listeners of sandboxes' and command sandboxes' system call filters, held so that the end of a process does not
  * free its filters.
  *
  * A listener's file holds the filter that it belongs to and all before it (struct seccomp_filter, refs; Linux
  * kernel/seccomp.c), so both programs of a cay-init. What privd ends takes turns before it is killed (pace.h); what ends
- * without it (root inside kills the cay-init of a room, memory is out, cay-init itself fails) leaves its filters to
+ * without it (root inside kills the cay-init of a command sandbox, memory is out, cay-init itself fails) leaves its filters to
  * privd, which lets go of them in turn.
  *
  * The copy is taken when the start of a cay-init is reported, before anything of a tenant runs in it: so its

@@ -3,7 +3,7 @@
  *
  * Who does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a slot; end.c
  * ends it and cleans up, for every reason there is, as fast as pace.c lets it; recover.c does the same for what an earlier privd
- * left; freeze.c stops and lets go on; room.c makes and ends networks for single commands; jobs.c runs cay-job; template.c says which templates are there; request.c checks and
+ * left; freeze.c stops and lets go on; command_sandbox.c makes and ends networks for single commands; jobs.c runs cay-job; template.c says which templates are there; request.c checks and
  * distributes what the peer asks. All of it runs on one loop, nothing blocks: what takes longer than
  * 100 µs runs in a task (a child, runtime/task.h) or a job. */
 
@@ -65,8 +65,9 @@ struct slot {
     struct reply_to killer;  /* who waits for its end */
     struct reply_to freezer; /* who waits for FREEZE: SLOT_FREEZING */
     uint64_t freeze_end_ms;  /* SLOT_FREEZING: when it is given up (clock_mono_ms) */
-    uint32_t freeze_looks;   /* since the kernel was asked; 0: its rooms are being made still */
-    struct pace_item kill;   /* SLOT_KILLING: its kill waits for its turn */
+    uint32_t
+        freeze_looks; /* since the kernel was asked; 0: its command sandboxes are being made still */
+    struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
 
     /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */
     char id[PRIVSEP_ID_SIZE]; /* all NUL: nobody's yet */
@@ -76,8 +77,8 @@ struct slot {
 
     int egress_fds[PRIVSEP_EGRESS_FDS]; /* waiting for a cay-egress; -1: it has them, or none are */
 
-    struct room *rooms; /* room.h */
-    uint32_t n_rooms, last_room;
+    struct command_sandbox *command_sandboxes; /* command_sandbox.h */
+    uint32_t n_command_sandboxes, last_command_sandbox;
 
     struct slot *next; /* of the list it is on: empty, ready, prestarted, ended, none */
 };
@@ -108,9 +109,9 @@ struct cleaner {
 
 struct egress;
 struct jobs;
-struct room;
+struct command_sandbox;
 
-#define ROOMS_STARTING_MAX 32u /* at a time, of all sandboxes */
+#define COMMAND_SANDBOXES_STARTING_MAX 32u /* at a time, of all sandboxes */
 
 struct privd {
     struct options options;
@@ -134,10 +135,12 @@ struct privd {
     uint32_t kind_misses;    /* creates in a row that asked for something else */
     uint32_t prestart_epoch; /* slots prestarted in an earlier one are not used */
     uint32_t make_failures;  /* in a row: refilling backs off */
-    struct room *rooms_starting[ROOMS_STARTING_MAX]; /* those whose task works; room.c */
-    uint32_t n_rooms_starting;
-    struct log_rate room_log, peer_log; /* what tenants, and who connects, can have said at will */
-    struct loop_timer refill_timer;     /* after a failure: until then none is made */
+    struct command_sandbox *command_sandboxes_starting
+        [COMMAND_SANDBOXES_STARTING_MAX]; /* those whose task works; command_sandbox.c */
+    uint32_t n_command_sandboxes_starting;
+    struct log_rate command_sandbox_log,
+        peer_log;                   /* what tenants, and who connects, can have said at will */
+    struct loop_timer refill_timer; /* after a failure: until then none is made */
     struct loop_timer
         refill_delay_timer; /* after a start: until then none is made that nobody waits for */
     struct cleaner cleaner;

@@ -87,13 +87,13 @@ static void kill_by_each(struct privd *p, const struct runtime_found *f)
             (void)p->drivers[i]->kill(p->rt, &sb);
 }
 
-static uint32_t kill_cost(const struct privd *p, uint32_t rooms)
+static uint32_t kill_cost(const struct privd *p, uint32_t command_sandboxes)
 {
     uint32_t most = 0;
 
     for (size_t i = 0; i < ARRAY_SIZE(p->drivers); i++)
         if (p->drivers[i])
-            most = MAX(most, p->drivers[i]->kill_cost(NULL, rooms));
+            most = MAX(most, p->drivers[i]->kill_cost(NULL, command_sandboxes));
     return most;
 }
 
@@ -174,11 +174,11 @@ static bool take_over(struct privd *p, const struct record *rec)
     memcpy(s->id, rec->id, sizeof(s->id));
     p->n_sandboxes++;
     take_over_frozen(p, s, rec);
-    /* Who could use its rooms knew the earlier privd only. */
-    s->driver->rooms_kill_unfinished(p->rt, rec->slot);
-    wait_turn(p, s->driver->kill_cost(NULL, s->driver->rooms_kill(p->rt, rec->slot)));
-    /* Past every number that it has had: no sandbox makes a room each 16 ms of the host's whole time. */
-    s->last_room = (uint32_t)(clock_mono_ms() / 16);
+    /* Who could use its command sandboxes knew the earlier privd only. */
+    s->driver->command_sandboxes_kill_unfinished(p->rt, rec->slot);
+    wait_turn(p, s->driver->kill_cost(NULL, s->driver->command_sandboxes_kill(p->rt, rec->slot)));
+    /* Past every number that it has had: no sandbox makes a command sandbox each 16 ms of the host's whole time. */
+    s->last_command_sandbox = (uint32_t)(clock_mono_ms() / 16);
     return true;
 }
 
@@ -218,7 +218,7 @@ static size_t undo_the_rest(struct privd *p, const struct remainders *all)
 
     for (size_t i = 0; i < all->n; i++)
         if (!is_alive(p, &all->all[i]) && !is_running(p, all->all[i].slot)) {
-            /* Counted as if each had a room: which it had is not known any more. */
+            /* Counted as if each had a command sandbox: which it had is not known any more. */
             wait_turn(p, all->all[i].pid > 0 ? kill_cost(p, 2) : 0);
             kill_by_each(p, &all->all[i]);
         }

@@ -1,5 +1,5 @@
 /* What the peer asks: checked by permit.c, then given to whoever does it. One table. */
-#include "privd/room.h"
+#include "privd/command_sandbox.h"
 
 #include "base/log.h"
 
@@ -154,8 +154,8 @@ static const struct {
     [PRIVSEP_TEMPLATES] = {.plain = do_templates},
     [PRIVSEP_JOB] = {.plain = do_job},
     [PRIVSEP_CAPACITY] = {.plain = do_capacity},
-    [PRIVSEP_ROOM] = {.sandbox = room_make},
-    [PRIVSEP_ROOM_END] = {.sandbox = room_end_asked},
+    [PRIVSEP_COMMAND_SANDBOX] = {.sandbox = command_sandbox_make},
+    [PRIVSEP_COMMAND_SANDBOX_END] = {.sandbox = command_sandbox_end_asked},
     [PRIVSEP_FREEZE] = {.sandbox = freeze_asked},
     [PRIVSEP_THAW] = {.sandbox = freeze_undo_asked},
 };
@@ -195,7 +195,7 @@ void request_peer(void *privd, bool there)
         log_info("cayd %s", there ? "has connected" : "has gone");
     if (there)
         return;
-    room_end_all(privd); /* their keys were the peer's alone */
+    command_sandbox_end_all(privd); /* their keys were the peer's alone */
     freeze_forget_all(privd);
     list_forget(privd);
     sandbox_forget_waiting(privd);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Room for one control message more than is allowed, so that too many arrive and are closed instead
+/* Command sandbox for one control message more than is allowed, so that too many arrive and are closed instead
  * of being cut silently. */
 #define CONTROL_SIZE (CMSG_SPACE(sizeof(int) * PRIVSEP_MAX_FDS) + CMSG_SPACE(sizeof(int)))
 

@@ -17,17 +17,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PRIVSEP_VERSION            1
-#define PRIVSEP_MAX_FDS            16
-#define PRIVSEP_KEY_SIZE           32
-#define PRIVSEP_CREATE_SOCKETS     2
-#define PRIVSEP_WHY_SIZE           192
-#define PRIVSEP_ID_SIZE            32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
-#define PRIVSEP_EGRESS_FDS         2  /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
-#define PRIVSEP_ROOMS_MAX          8  /* of a sandbox at a time */
-#define PRIVSEP_TERMINALS_MAX      64 /* of a sandbox, beside those of its rooms */
-#define PRIVSEP_ROOM_TERMINALS_MAX 6  /* of a room */
-#define PRIVSEP_ROOM_SOCKETS       6
+#define PRIVSEP_VERSION                       1
+#define PRIVSEP_MAX_FDS                       16
+#define PRIVSEP_KEY_SIZE                      32
+#define PRIVSEP_CREATE_SOCKETS                2
+#define PRIVSEP_WHY_SIZE                      192
+#define PRIVSEP_ID_SIZE                       32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
+#define PRIVSEP_EGRESS_FDS                    2 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
+#define PRIVSEP_COMMAND_SANDBOXES_MAX         8 /* of a sandbox at a time */
+#define PRIVSEP_TERMINALS_MAX                 64 /* of a sandbox, beside those of its command sandboxes */
+#define PRIVSEP_COMMAND_SANDBOX_TERMINALS_MAX 6 /* of a command sandbox */
+#define PRIVSEP_COMMAND_SANDBOX_SOCKETS       6
 
 /* Where cay-egress listens inside each sandbox's network namespace, on [::], both families. */
 #define EGRESS_TCP_PORT 3128
@@ -54,13 +54,13 @@ enum privsep_op {
     PRIVSEP_TEMPLATES, /* Replies: one PRIVSEP_TEMPLATE event per template, then the reply */
     PRIVSEP_JOB,      /* u.job. Reply when the job has ended; PRIVSEP_PROGRESS events before that */
     PRIVSEP_CAPACITY, /* Reply: u.capacity */
-    PRIVSEP_ROOM, /* slot, gen, u.room.key: a network for one command. Reply when a cay-init of its
-                       * own is ready in it: u.room.number and PRIVSEP_ROOM_SOCKETS sockets as of CONNECT,
-                       * but made in the room. It ends with ROOM_END, its sandbox, or this channel.
-                       * -EMFILE: there are PRIVSEP_ROOMS_MAX; -EAGAIN: too many are being made */
-    PRIVSEP_ROOM_END, /* slot, gen, u.room.number. Reply when no process of it is left; -ENOENT: there is
+    PRIVSEP_COMMAND_SANDBOX, /* slot, gen, u.command_sandbox.key: a network for one command. Reply when a cay-init of its
+                       * own is ready in it: u.command_sandbox.number and PRIVSEP_COMMAND_SANDBOX_SOCKETS sockets as of CONNECT,
+                       * but made in the command sandbox. It ends with ROOM_END, its sandbox, or this channel.
+                       * -EMFILE: there are PRIVSEP_COMMAND_SANDBOXES_MAX; -EAGAIN: too many are being made */
+    PRIVSEP_COMMAND_SANDBOX_END, /* slot, gen, u.command_sandbox.number. Reply when no process of it is left; -ENOENT: there is
                        * none of that number (any more) */
-    PRIVSEP_FREEZE, /* slot, gen. Every process of it stops, its rooms' too. Reply when all have (0), or
+    PRIVSEP_FREEZE, /* slot, gen. Every process of it stops, its command sandboxes' too. Reply when all have (0), or
                      * when all go on again: -ETIMEDOUT (one could not be stopped: it waits for the disk
                      * or the kernel), -ECANCELED (THAW came first) */
     PRIVSEP_THAW, /* slot, gen. Every process of it goes on. Reply at once, also where it was not frozen */
@@ -74,11 +74,11 @@ enum privsep_op {
     /* Events to cay-egress, whose only request is HELLO. */
     PRIVSEP_EGRESS_OPEN, /* slot, gen, PRIVSEP_EGRESS_FDS descriptors, both non-blocking, made inside
                           * that sandbox's network namespace; again for every live one after HELLO.
-                          * u.egress.room: 0, or they are that room's, and its sandbox was told before */
-    PRIVSEP_EGRESS_KEEP, /* slot, gen, u.egress.room: it lives, and its ports are taken: by the sockets that
+                          * u.egress.command: 0, or they are that command sandbox's, and its sandbox was told before */
+    PRIVSEP_EGRESS_KEEP, /* slot, gen, u.egress.command: it lives, and its ports are taken: by the sockets that
                           * the receiver has of it, if an earlier privd gave it some, which it keeps */
     PRIVSEP_EGRESS_SYNC, /* all that were live at HELLO were told */
-    PRIVSEP_EGRESS_CLOSE /* slot, gen, u.egress.room: it has ended; 0: the sandbox with all its rooms */
+    PRIVSEP_EGRESS_CLOSE /* slot, gen, u.egress.command: it has ended; 0: the sandbox with all its command sandboxes */
 };
 
 /* How far a create came. Also the names in errors: privsep_stage_name(). */
@@ -129,7 +129,7 @@ enum privsep_job {
 
 /* How many there may be on a kernel of that version. A tenant frees its filters when it likes, all at once, so where that
  * can stop the host all of them together are fewer than the workers of one processor's queue: PRIVSEP_FILTERS of each,
- * those that cay-privd frees at once, and two of each room that is being made. */
+ * those that cay-privd frees at once, and two of each command sandbox that is being made. */
 uint32_t privsep_filters_sandboxes_of(unsigned major, unsigned minor);
 
 /* On this one. */
@@ -184,9 +184,9 @@ struct privsep_msg {
             uint32_t number; /* from 1, never twice for a generation; 0 in a ROOM request */
             uint32_t pad;
             uint8_t key[PRIVSEP_KEY_SIZE]; /* of ROOM: what its cay-init is asked with */
-        } room;
+        } command_sandbox;
         struct {
-            uint32_t room;
+            uint32_t command;
         } egress;
         struct {
             uint64_t memory_used_bytes, memory_limit_bytes, memory_cache_bytes;

@@ -80,7 +80,7 @@ int absent_pin(const struct runtime_sandbox *sb)
     return -EOPNOTSUPP;
 }
 
-uint32_t absent_kill_cost(const struct privsep_limits *limits, uint32_t rooms)
+uint32_t absent_kill_cost(const struct privsep_limits *limits, uint32_t command_sandboxes)
 {
     return 0;
 }
@@ -106,29 +106,29 @@ int absent_end_finish(struct runtime *rt, struct task *t, struct runtime_end *en
     return -EOPNOTSUPP;
 }
 
-int absent_room_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t open_files,
-                      struct task *out, int *boot_fd)
+int absent_command_sandbox_begin(struct runtime *rt, const struct runtime_sandbox *sb,
+                                 uint32_t open_files, struct task *out, int *boot_fd)
 {
     return -EOPNOTSUPP;
 }
 
-int absent_room_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
-                       uint32_t *stage)
+int absent_command_sandbox_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
+                                  uint32_t *stage)
 {
     return -EOPNOTSUPP;
 }
 
-int absent_room_kill(const struct runtime_sandbox *room)
+int absent_command_sandbox_kill(const struct runtime_sandbox *command_sandbox)
 {
     return -EOPNOTSUPP;
 }
 
-uint32_t absent_rooms_kill(const struct runtime *rt, uint32_t slot)
+uint32_t absent_command_sandboxes_kill(const struct runtime *rt, uint32_t slot)
 {
     return 0;
 }
 
-void absent_rooms_kill_unfinished(const struct runtime *rt, uint32_t slot)
+void absent_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_t slot)
 {
 }
 

@@ -36,7 +36,7 @@ struct agent_boot {
     uint32_t flags;
     uint64_t child_caps; /* capability bounding set of every process it starts */
     uint32_t
-        room; /* not 0: PID 1 of one command's room in a sandbox whose files have all been written */
+        command_sandbox; /* not 0: PID 1 of one command's sandbox in a sandbox whose files have all been written */
     uint32_t netlink_pass[2]; /* with which it makes netlink sockets (sys/filter_netlink.h) */
     uint32_t
         filters; /* how many system call filters its programs may have (agent/filters.h); 0: none */

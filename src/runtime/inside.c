@@ -115,8 +115,8 @@ static int run_agent(int agent_fd)
 
 static int set_up_tree(const struct inside *in)
 {
-    if (in->room)
-        return room_mount();
+    if (in->command_sandbox)
+        return command_sandbox_mount();
     int root = rootfs_build(in);
     return root < 0 ? root : mnt_pivot(root);
 }
@@ -143,7 +143,7 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
         rc = caps_become(agent_uid, agent_uid, runtime_agent_caps(), CAPS_BIT(CAP_SYS_ADMIN));
     if (rc < 0)
         return rc;
-    prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0); /* of a room: it is to outlive who made it */
+    prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0); /* of a command sandbox: it is to outlive who made it */
     *stage = PRIVSEP_STAGE_SECCOMP;
     rc = filter_install(in->filter, &listener_fd);
     if (rc == 0)

@@ -79,22 +79,22 @@ static inline uint64_t runtime_child_caps(void)
     int p##_thaw(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
     int p##_kill(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
     int p##_pin(const struct runtime_sandbox *sb);                                                \
-    uint32_t p##_kill_cost(const struct privsep_limits *limits, uint32_t rooms);                  \
+    uint32_t p##_kill_cost(const struct privsep_limits *limits, uint32_t command_sandboxes);      \
     int p##_reap(const struct runtime_sandbox *sb, struct runtime_exit *out);                     \
     bool p##_was_oom(const struct runtime *rt, const struct runtime_sandbox *sb);                 \
     int p##_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,             \
                       struct task *out);                                                          \
     int p##_end_finish(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n); \
-    int p##_room_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t open_files, \
-                       struct task *out, int *boot_fd);                                           \
-    int p##_room_finish(struct runtime *rt, struct task *t, struct runtime_started *out,          \
-                        uint32_t *stage);                                                         \
-    int p##_room_kill(const struct runtime_sandbox *room);                                        \
-    uint32_t p##_rooms_kill(const struct runtime *rt, uint32_t slot);                             \
-    void p##_rooms_kill_unfinished(const struct runtime *rt, uint32_t slot);                      \
+    int p##_command_sandbox_begin(struct runtime *rt, const struct runtime_sandbox *sb,           \
+                                  uint32_t open_files, struct task *out, int *boot_fd);           \
+    int p##_command_sandbox_finish(struct runtime *rt, struct task *t,                            \
+                                   struct runtime_started *out, uint32_t *stage);                 \
+    int p##_command_sandbox_kill(const struct runtime_sandbox *command_sandbox);                  \
+    uint32_t p##_command_sandboxes_kill(const struct runtime *rt, uint32_t slot);                 \
+    void p##_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_t slot);          \
     int p##_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
 
-/* slot.c, process.c, process_live.c, observe.c, room.c */
+/* slot.c, process.c, process_live.c, observe.c, command_sandbox.c */
 RUNTIME_DECLARE_LEVEL(process);
 int process_probe(struct runtime *rt, char *why, size_t why_size);
 
@@ -110,10 +110,10 @@ struct process_boot {
     int own_fd;   /* the starter's end */
 };
 
-/* In the task: says what cay-init is to be. filters: of its limits. room: PID 1 of one command's room. 0 or
+/* In the task: says what cay-init is to be. filters: of its limits. command_sandbox: PID 1 of one command's sandbox. 0 or
  * -errno. */
 int process_write_boot(const struct process_boot *b, const struct filter *filter, int n_cgroup_fds,
-                       uint32_t open_files, uint32_t filters, bool room) WARN_UNUSED;
+                       uint32_t open_files, uint32_t filters, bool command_sandbox) WARN_UNUSED;
 
 /* Begins a task that starts a cay-init: fills *boot, which is part of args, then runs it. *boot_fd is the
  * caller's, non-blocking. 0 or -errno; nothing is open then. */
@@ -169,10 +169,12 @@ struct inside {
     int boot_fd;
     int cgroup_fds[CGROUP_ATTACH_MAX];
     int n_cgroup_fds;
-    int agent_cgroup_fds[CGROUP_ATTACH_MAX]; /* into the agent's leaf; a room needs none */
+    int agent_cgroup_fds
+        [CGROUP_ATTACH_MAX]; /* into the agent's leaf; a command sandbox needs none */
     int n_agent_cgroup_fds;
     int status_fd; /* close-on-exec; gets a struct inside_failure when something fails */
-    bool room;     /* of a sandbox that runs: its tree is there; all above but the layers is used */
+    bool
+        command_sandbox; /* of a sandbox that runs: its tree is there; all above but the layers is used */
 };
 
 struct inside_failure {
@@ -185,9 +187,9 @@ extern const char *const inside_devices[INSIDE_DEVICES];
 /* The working directory has to be the stage directory. Does not return: execs cay-init, or reports. */
 NORETURN void inside_run(const struct inside *in);
 
-/* room.c: gives the calling process, alone in its pid and mount namespace, a /proc and terminals of these
+/* command_sandbox.c: gives the calling process, alone in its pid and mount namespace, a /proc and terminals of these
  * namespaces in the sandbox's tree. 0 or -errno. */
-int room_mount(void) WARN_UNUSED;
+int command_sandbox_mount(void) WARN_UNUSED;
 
 /* rootfs.c: what is done to a new /proc. */
 #define ROOTFS_PROC_READ_ONLY 5

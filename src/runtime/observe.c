@@ -51,7 +51,7 @@ static int status_numbers(pid_t pid, const char *key, unsigned long *out, int ma
     return n;
 }
 
-/* Whether pid is PID 1 of a pid namespace so many below ours: 1 a sandbox's, 2 a room's in one. */
+/* Whether pid is PID 1 of a pid namespace so many below ours: 1 a sandbox's, 2 a command sandbox's in one. */
 static bool is_first_of(pid_t pid, int depth)
 {
     unsigned long ids[3] = {0};
@@ -97,7 +97,7 @@ int process_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd
 }
 
 /* Looked at by number, then held, then looked at again: a pid that came again is not killed. */
-uint32_t process_rooms_kill(const struct runtime *rt, uint32_t slot)
+uint32_t process_command_sandboxes_kill(const struct runtime *rt, uint32_t slot)
 {
     uint32_t killed = 0;
     pid_t pids[AGENT_PIDS_MAX] = {0};
@@ -123,7 +123,7 @@ static bool is_unfinished(pid_t pid)
 }
 
 /* Held, and then looked at: what the number stands for now is what was opened, or that has ended. */
-void process_rooms_kill_unfinished(const struct runtime *rt, uint32_t slot)
+void process_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_t slot)
 {
     pid_t pids[AGENT_PIDS_MAX] = {0};
     int n = cgroup_pids(rt->cgroups, slot, CGROUP_AGENT, pids, AGENT_PIDS_MAX);

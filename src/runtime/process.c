@@ -139,14 +139,14 @@ static int set_limits(const struct start_args *a)
 }
 
 int process_write_boot(const struct process_boot *b, const struct filter *filter, int n_cgroup_fds,
-                       uint32_t open_files, uint32_t filters, bool room)
+                       uint32_t open_files, uint32_t filters, bool command_sandbox)
 {
     struct agent_boot boot = {
         .version = AGENT_BOOT_VERSION,
         .cgroup_fds = (uint32_t)n_cgroup_fds,
         .open_files = open_files,
         .child_caps = runtime_child_caps(),
-        .room = room,
+        .command_sandbox = command_sandbox,
         .netlink_pass = {filter->netlink_pass[0], filter->netlink_pass[1]},
         .filters = filters,
     };

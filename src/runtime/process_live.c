@@ -44,16 +44,17 @@ int process_kill(const struct runtime *rt, const struct runtime_sandbox *sb)
     return rc;
 }
 
-/* A cay-init has FILTER_PROGRAMS, a room's too; limits.filters are its programs' own. */
+/* A cay-init has FILTER_PROGRAMS, a command sandbox's too; limits.filters are its programs' own. */
 /* The listener is of the filter that was installed last, and holds the one before it, too. */
 int process_pin(const struct runtime_sandbox *sb)
 {
     return pid_get_fd(sb->pidfd, AGENT_LISTENER_FD);
 }
 
-uint32_t process_kill_cost(const struct privsep_limits *limits, uint32_t rooms)
+uint32_t process_kill_cost(const struct privsep_limits *limits, uint32_t command_sandboxes)
 {
-    return FILTER_PROGRAMS * ((limits ? 1 : 0) + rooms) + (limits ? limits->filters : 0);
+    return FILTER_PROGRAMS * ((limits ? 1 : 0) + command_sandboxes) +
+           (limits ? limits->filters : 0);
 }
 
 int process_reap(const struct runtime_sandbox *sb, struct runtime_exit *out)

@@ -25,8 +25,9 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 #endif
 };
 
-#define NETWORKS_MAX "64" /* of a sandbox and its rooms, those that are still going too */
-#define STRICT       ROOTFS_STRICT
+#define NETWORKS_MAX \
+    "64" /* of a sandbox and its command sandboxes, those that are still going too */
+#define STRICT ROOTFS_STRICT
 
 struct build {
     const struct inside *in;
@@ -355,8 +356,8 @@ int rootfs_set_sysctls(int proc_fd)
     /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
     if (!TEST_BYPASS(USERNS_LIMIT))
         rc = io_write_text_at(proc_fd, "sys/user/max_user_namespaces", "0");
-    /* A socket that a program hands on keeps its room's network alive: so many may be there, with what each of them
-     * may hold (docs/kernel-pools.md). Eight rooms live at a time; what ended goes a moment later. */
+    /* A socket that a program hands on keeps its command sandbox's network alive: so many may be there, with what each of them
+     * may hold (docs/kernel-pools.md). Eight command sandboxes live at a time; what ended goes a moment later. */
     if (rc == 0)
         rc = io_write_text_at(proc_fd, "sys/user/max_net_namespaces", NETWORKS_MAX);
     /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */

@@ -122,10 +122,10 @@ struct runtime_claim {
     uint8_t key[PRIVSEP_KEY_SIZE];
 };
 
-/* A sandbox, or a room in one, that has been started. */
+/* A sandbox, or a command sandbox in one, that has been started. */
 struct runtime_sandbox {
     uint32_t slot, gen;
-    int pidfd; /* of its PID 1 (the room's); -1: none is held */
+    int pidfd; /* of its PID 1 (the command sandbox's); -1: none is held */
 };
 
 struct runtime_started {
@@ -180,7 +180,7 @@ struct runtime_driver {
     int (*start_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
                         uint32_t *stage);
 
-    /* Gives what start_finish or room_finish made its id and key: cay-init goes on to its ready byte.
+    /* Gives what start_finish or command_sandbox_finish made its id and key: cay-init goes on to its ready byte.
      * Nothing of a tenant runs in it before. Inline, microseconds; aborts like sockets. 0 or -errno. */
     int (*claim)(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,
                  const struct runtime_claim *claim);
@@ -204,7 +204,7 @@ struct runtime_driver {
     int (*stat)(const struct runtime *rt, const struct runtime_sandbox *sb,
                 struct runtime_stat *out);
 
-    /* Stops every process of the sandbox, PID 1 and rooms included, until thaw. Inline, microseconds:
+    /* Stops every process of the sandbox, PID 1 and command sandboxes included, until thaw. Inline, microseconds:
      * freeze asks for it, is_frozen tells when it is complete. 0 or -errno. */
     int (*freeze)(const struct runtime *rt, const struct runtime_sandbox *sb);
     bool (*is_frozen)(const struct runtime *rt, const struct runtime_sandbox *sb);
@@ -218,10 +218,10 @@ struct runtime_driver {
     int (*kill)(const struct runtime *rt, const struct runtime_sandbox *sb);
 
     /* How many programs of the kernel's BPF machine are freed with a sandbox of these limits and that
-     * many rooms (limits NULL: with the rooms alone): what kills are paced by (privd/pace.h). */
-    uint32_t (*kill_cost)(const struct privsep_limits *limits, uint32_t rooms);
+     * many command sandboxes (limits NULL: with the command sandbox alone): what kills are paced by (privd/pace.h). */
+    uint32_t (*kill_cost)(const struct privsep_limits *limits, uint32_t command_sandboxes);
 
-    /* A descriptor that holds those programs of one cay-init, a sandbox's or a room's that has just been started, so
+    /* A descriptor that holds those programs of one cay-init, a sandbox's or a command sandbox's that has just been started, so
      * that its end does not free them. Inline, microseconds. -errno: there is none (-EOPNOTSUPP at some levels). */
     int (*pin)(const struct runtime_sandbox *sb);
 
@@ -240,27 +240,27 @@ struct runtime_driver {
     /* 0 and the status of each, -EAGAIN, or -errno (nothing is known of any then). */
     int (*end_finish)(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n);
 
-    /* -- rooms --------------------------------------------------------------------------------- */
+    /* -- command sandboxes --------------------------------------------------------------------------------- */
 
-    /* Makes a room in a running sandbox: network namespace with rules, pid, mount and IPC namespace of
+    /* Makes a command sandbox in a running sandbox: network namespace with rules, pid, mount and IPC namespace of
      * its own, else the sandbox's; a cay-init of its own is PID 1 there, and waits for claim on *boot_fd
      * as a sandbox's does. Its processes are the sandbox's, in its control groups, and end with it;
-     * killing that PID 1 ends the room alone. Nothing of it is on disk. claim, sockets, listeners and
+     * killing that PID 1 ends the command sandbox alone. Nothing of it is on disk. claim, sockets, listeners and
      * reap take it with its own pidfd. */
-    int (*room_begin)(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t open_files,
-                      struct task *out, int *boot_fd);
+    int (*command_sandbox_begin)(struct runtime *rt, const struct runtime_sandbox *sb,
+                                 uint32_t open_files, struct task *out, int *boot_fd);
     /* As start_finish; after a failure nothing is left of it. */
-    int (*room_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
-                       uint32_t *stage);
-    int (*room_kill)(const struct runtime_sandbox *room);
+    int (*command_sandbox_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
+                                  uint32_t *stage);
+    int (*command_sandbox_kill)(const struct runtime_sandbox *command_sandbox);
 
-    /* After a restart: kills the rooms of a sandbox that was taken over; nobody is left who would use
+    /* After a restart: kills the command sandbox of a sandbox that was taken over; nobody is left who would use
      * them. How many those were. */
-    uint32_t (*rooms_kill)(const struct runtime *rt, uint32_t slot);
+    uint32_t (*command_sandboxes_kill)(const struct runtime *rt, uint32_t slot);
 
-    /* Kills what was begun for rooms of a sandbox and is no cay-init yet, tasks included: a task that is
+    /* Kills what was begun for command sandboxes of a sandbox and is no cay-init yet, tasks included: a task that is
      * killed can leave processes that a tenant stopped. About 0.1 ms. */
-    void (*rooms_kill_unfinished)(const struct runtime *rt, uint32_t slot);
+    void (*command_sandboxes_kill_unfinished)(const struct runtime *rt, uint32_t slot);
 
     /* -- after a restart ----------------------------------------------------------------------- */
 

@@ -48,7 +48,7 @@ static void send_packet(int fd, const uint8_t *bytes, size_t n, size_t n_fds, in
 {
     union {
         struct cmsghdr align;
-        char room[CMSG_SPACE(sizeof(int) * FDS_SENT_MAX)];
+        char command_sandbox[CMSG_SPACE(sizeof(int) * FDS_SENT_MAX)];
     } control = {0};
     struct iovec io = {(void *)(uintptr_t)bytes, n};
     struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1};
@@ -61,7 +61,7 @@ static void send_packet(int fd, const uint8_t *bytes, size_t n, size_t n_fds, in
         control.align.cmsg_type = SCM_RIGHTS;
         control.align.cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
         memcpy(CMSG_DATA(&control.align), fds, sizeof(int) * n_fds);
-        h.msg_control = control.room;
+        h.msg_control = control.command_sandbox;
         h.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
     }
     FUZZ_CHECK(sendmsg(fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n);

@@ -187,8 +187,8 @@ static void check_reply(const struct privsep_packet *p)
     size_t wanted = m->op == PRIVSEP_CONNECT && m->status == 0 ? a->count : 0;
     if (m->op == PRIVSEP_CREATE && m->status == 0 && p->n_fds != 0)
         wanted = PRIVSEP_CREATE_SOCKETS;
-    if (m->op == PRIVSEP_ROOM && m->status == 0)
-        wanted = PRIVSEP_ROOM_SOCKETS;
+    if (m->op == PRIVSEP_COMMAND_SANDBOX && m->status == 0)
+        wanted = PRIVSEP_COMMAND_SANDBOX_SOCKETS;
     if (p->n_fds != wanted)
         fail("%zu descriptors with a reply to %s, status %d", p->n_fds, privsep_op_name(m->op),
              m->status);
@@ -326,15 +326,16 @@ static struct privsep_msg wrong_create(void)
 /* About a sandbox that is or was there, or never. */
 static struct privsep_msg about_sandbox(enum expect *expect)
 {
-    static const uint16_t ops[] = {PRIVSEP_KILL, PRIVSEP_CONNECT, PRIVSEP_CONNECT,
-                                   PRIVSEP_STAT, PRIVSEP_ROOM,    PRIVSEP_ROOM_END};
+    static const uint16_t ops[] = {
+        PRIVSEP_KILL, PRIVSEP_CONNECT,         PRIVSEP_CONNECT,
+        PRIVSEP_STAT, PRIVSEP_COMMAND_SANDBOX, PRIVSEP_COMMAND_SANDBOX_END};
     struct privsep_msg m = new_request(ops[below(ARRAY_SIZE(ops))]);
 
     *expect = EXPECT_ANY;
-    if (m.op == PRIVSEP_ROOM)
-        fill(m.u.room.key, sizeof(m.u.room.key));
-    else if (m.op == PRIVSEP_ROOM_END)
-        m.u.room.number = 1 + (uint32_t)below(once_in(9) ? UINT32_MAX : 20);
+    if (m.op == PRIVSEP_COMMAND_SANDBOX)
+        fill(m.u.command_sandbox.key, sizeof(m.u.command_sandbox.key));
+    else if (m.op == PRIVSEP_COMMAND_SANDBOX_END)
+        m.u.command_sandbox.number = 1 + (uint32_t)below(once_in(9) ? UINT32_MAX : 20);
     else
         m.u.connect.count = 1 + (uint32_t)below(PRIVSEP_MAX_FDS);
     if (h.n_known > 0) {
@@ -373,9 +374,10 @@ static struct privsep_msg about_sandbox(enum expect *expect)
         *expect = EXPECT_REFUSED;
         break;
     case 6:
-        m.op = once_in(2) ? PRIVSEP_ROOM : PRIVSEP_ROOM_END;
-        m.u.room.number = m.op == PRIVSEP_ROOM;
-        m.u.room.pad = m.op == PRIVSEP_ROOM ? 0 : 1 + (uint32_t)below(UINT32_MAX);
+        m.op = once_in(2) ? PRIVSEP_COMMAND_SANDBOX : PRIVSEP_COMMAND_SANDBOX_END;
+        m.u.command_sandbox.number = m.op == PRIVSEP_COMMAND_SANDBOX;
+        m.u.command_sandbox.pad = m.op == PRIVSEP_COMMAND_SANDBOX ? 0
+                                                                  : 1 + (uint32_t)below(UINT32_MAX);
         *expect = EXPECT_REFUSED;
         break;
     default: break;

@@ -51,8 +51,8 @@ struct fake {
     uint64_t job_seq, cpu_us;
     char init_body[BUFFER];
     struct conn *conns;
-    uint32_t last_room;
-    uint8_t room_key[PRIVSEP_KEY_SIZE]; /* of the last one */
+    uint32_t last_command_sandbox;
+    uint8_t command_sandbox_key[PRIVSEP_KEY_SIZE]; /* of the last one */
 };
 
 /* -- privd ------------------------------------------------------------------------------------- */
@@ -149,29 +149,29 @@ static void do_connect(struct fake *f, const struct privsep_msg *m)
     privsep_server_send(f->server, 0, &r, fds, m->u.connect.count);
 }
 
-static void do_room(struct fake *f, const struct privsep_msg *m)
+static void do_command_sandbox(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
-    int fds[PRIVSEP_ROOM_SOCKETS];
+    int fds[PRIVSEP_COMMAND_SANDBOX_SOCKETS];
 
-    f->counts.rooms++;
-    if (!slot_of(f, m) || f->knobs[FAKE_FAIL_ROOMS] > 0) {
-        f->knobs[FAKE_FAIL_ROOMS]--;
+    f->counts.command_sandboxes++;
+    if (!slot_of(f, m) || f->knobs[FAKE_FAIL_COMMAND_SANDBOXES] > 0) {
+        f->knobs[FAKE_FAIL_COMMAND_SANDBOXES]--;
         reply(f, &r, slot_of(f, m) ? -EMFILE : -ESTALE);
         return;
     }
-    memcpy(f->room_key, m->u.room.key, sizeof(f->room_key));
-    r.u.room.number = ++f->last_room;
+    memcpy(f->command_sandbox_key, m->u.command_sandbox.key, sizeof(f->command_sandbox_key));
+    r.u.command_sandbox.number = ++f->last_command_sandbox;
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     privsep_server_send(f->server, 0, &r, fds, ARRAY_SIZE(fds));
 }
 
-static void do_room_end(struct fake *f, const struct privsep_msg *m)
+static void do_command_sandbox_end(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
 
-    f->counts.room_ends++;
+    f->counts.command_sandbox_ends++;
     reply(f, &r, slot_of(f, m) ? 0 : -ESTALE);
 }
 
@@ -260,8 +260,8 @@ static const struct {
     {PRIVSEP_LIST, do_list, FAKE_KNOB_COUNT},
     {PRIVSEP_TEMPLATES, do_templates, FAKE_KNOB_COUNT},
     {PRIVSEP_CAPACITY, do_capacity, FAKE_KNOB_COUNT},
-    {PRIVSEP_ROOM, do_room, FAKE_KNOB_COUNT},
-    {PRIVSEP_ROOM_END, do_room_end, FAKE_KNOB_COUNT},
+    {PRIVSEP_COMMAND_SANDBOX, do_command_sandbox, FAKE_KNOB_COUNT},
+    {PRIVSEP_COMMAND_SANDBOX_END, do_command_sandbox_end, FAKE_KNOB_COUNT},
 };
 
 static void dispatch(struct fake *f, const struct privsep_msg *m)
@@ -347,7 +347,7 @@ static bool key_is_good(struct fake *f, const char *head)
     strncpy(hex, at + strlen(AGENT_KEY_HEADER ": "), sizeof(hex) - 1);
     if (ids_unhex(hex, key, sizeof(key)) < 0)
         return false;
-    if (f->last_room && memcmp(f->room_key, key, sizeof(key)) == 0)
+    if (f->last_command_sandbox && memcmp(f->command_sandbox_key, key, sizeof(key)) == 0)
         return true;
     for (uint32_t i = 0; i < SLOTS; i++)
         if (f->slots[i].live && memcmp(f->slots[i].key, key, sizeof(key)) == 0)

@@ -12,25 +12,26 @@ struct fake;
 
 struct fake_counts {
     unsigned creates, kills, connects, stats, lists, jobs, inits, bad_keys;
-    unsigned rooms, room_ends, starts; /* a start is answered as FAKE_START says */
-    unsigned live;                     /* sandboxes that live now */
-    unsigned peers;                    /* connections of cayd so far */
+    unsigned command_sandboxes, command_sandbox_ends,
+        starts;     /* a start is answered as FAKE_START says */
+    unsigned live;  /* sandboxes that live now */
+    unsigned peers; /* connections of cayd so far */
 };
 
 enum fake_knob {
-    FAKE_FAIL_CREATES, /* that many creates fail with -ENOSPC at LAYER */
-    FAKE_LATE_CREATES, /* that many creates fail with -ETIMEDOUT at SLOT */
-    FAKE_HOLD_CREATES, /* 1: creates are answered when it is 0 again */
-    FAKE_HOLD_KILLS,   /* the same for kills */
-    FAKE_HOLD_JOBS,    /* the same for jobs */
-    FAKE_DROP_LISTS,   /* that many lists are never answered */
-    FAKE_FAIL_KILLS,   /* that many kills fail with -EIO */
-    FAKE_FAIL_JOBS,    /* that many jobs fail with -EIO */
-    FAKE_AGENT_STATUS, /* of /init's answer: 204 */
-    FAKE_AGENT_SILENT, /* 1: agents do not answer */
-    FAKE_BASE_READY,   /* template base is there */
-    FAKE_FAIL_ROOMS,   /* that many rooms fail with -EMFILE */
-    FAKE_START,        /* of a program: enum fake_start_answer */
+    FAKE_FAIL_CREATES,           /* that many creates fail with -ENOSPC at LAYER */
+    FAKE_LATE_CREATES,           /* that many creates fail with -ETIMEDOUT at SLOT */
+    FAKE_HOLD_CREATES,           /* 1: creates are answered when it is 0 again */
+    FAKE_HOLD_KILLS,             /* the same for kills */
+    FAKE_HOLD_JOBS,              /* the same for jobs */
+    FAKE_DROP_LISTS,             /* that many lists are never answered */
+    FAKE_FAIL_KILLS,             /* that many kills fail with -EIO */
+    FAKE_FAIL_JOBS,              /* that many jobs fail with -EIO */
+    FAKE_AGENT_STATUS,           /* of /init's answer: 204 */
+    FAKE_AGENT_SILENT,           /* 1: agents do not answer */
+    FAKE_BASE_READY,             /* template base is there */
+    FAKE_FAIL_COMMAND_SANDBOXES, /* that many command sandboxes fail with -EMFILE */
+    FAKE_START,                  /* of a program: enum fake_start_answer */
     FAKE_KNOB_COUNT
 };
 

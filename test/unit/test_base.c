@@ -154,7 +154,7 @@ static void err_texts_hold_no_control_characters(void **state)
 }
 
 /* One that takes what it can leaves room for another, and so on; a place that was given back can be taken. */
-static void share_leaves_room_for_others(void **state)
+static void share_leaves_space_for_others(void **state)
 {
     struct share_pool *p = share_pool_new(64);
     struct share *all[64];
@@ -177,11 +177,11 @@ static void share_leaves_room_for_others(void **state)
         share_return(all[first]);
     assert_int_equal(share_used(p), 0);
     share_pool_free(p);
-    assert_true(share_leaves_room(16, 7, 7));
-    assert_false(share_leaves_room(16, 8, 8));
-    assert_true(share_leaves_room(16, 15, 0));
-    assert_false(share_leaves_room(16, 16, 0));
-    assert_false(share_leaves_room(16, 17, 0)); /* the maximum was more before */
+    assert_true(share_leaves_space(16, 7, 7));
+    assert_false(share_leaves_space(16, 8, 8));
+    assert_true(share_leaves_space(16, 15, 0));
+    assert_false(share_leaves_space(16, 16, 0));
+    assert_false(share_leaves_space(16, 17, 0)); /* the maximum was more before */
 }
 
 static void share_divides_within_a_tenant(void **state)
@@ -235,7 +235,7 @@ int main(void)
         cmocka_unit_test(arena_keeps_to_its_maximum),
         cmocka_unit_test(clock_round_trips_rfc3339),
         cmocka_unit_test(ids_have_their_form),
-        cmocka_unit_test(share_leaves_room_for_others),
+        cmocka_unit_test(share_leaves_space_for_others),
         cmocka_unit_test(share_divides_within_a_tenant),
         cmocka_unit_test(log_rates),
         cmocka_unit_test(err_texts_hold_no_control_characters),

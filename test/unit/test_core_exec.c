@@ -154,7 +154,7 @@ static void a_program_runs_to_its_end(void **state)
     assert_non_null(strstr(a.violations, "meanwhile"));
     assert_null(strstr(a.violations, "before"));
     assert_null(strstr(p.asked, "/rooms/"));
-    assert_int_equal(fake_counts(w->fake).rooms, 0);
+    assert_int_equal(fake_counts(w->fake).command_sandboxes, 0);
     ask(w, id, NULL, 4, &a);
     world_run_until(w, &a.calls, 1);
     assert_true(a.truncated);
@@ -213,11 +213,12 @@ static void output_is_handed_on_until_nobody_wants_it(void **state)
     listen_to(w, id, 0, &h);
     assert_int_equal(h.calls, 1);
     assert_int_equal(h.result.why.code, ERR_UNAVAILABLE);
-    assert_int_equal(fake_counts(w->fake).rooms, fake_counts(w->fake).room_ends);
+    assert_int_equal(fake_counts(w->fake).command_sandboxes,
+                     fake_counts(w->fake).command_sandbox_ends);
     end(w, &p);
 }
 
-static void one_with_a_policy_has_a_room_that_ends(void **state)
+static void one_with_a_policy_has_a_sandbox_that_ends(void **state)
 {
     struct world *w = *state;
     char id[IDS_SANDBOX_SIZE], init[TEXT_MAX];
@@ -231,13 +232,13 @@ static void one_with_a_policy_has_a_room_that_ends(void **state)
     assert_non_null(strstr(p.asked, "/rooms/1/denials"));
     fake_init_body(w->fake, init, sizeof(init));
     assert_non_null(strstr(init, "\"envVars\":{\"A\":\"b\"}")); /* the sandbox's own agent's */
-    assert_int_equal(fake_counts(w->fake).rooms, 1);
-    assert_int_equal(fake_counts(w->fake).room_ends, 1);
+    assert_int_equal(fake_counts(w->fake).command_sandboxes, 1);
+    assert_int_equal(fake_counts(w->fake).command_sandbox_ends, 1);
     assert_int_equal(fake_counts(w->fake).bad_keys, 0);
     end(w, &p);
 }
 
-/* Whatever fails on the way: said, nothing started, no room left. */
+/* Whatever fails on the way: said, nothing started, no command sandbox left. */
 static void nothing_starts_without_what_it_needs(void **state)
 {
     struct world *w = *state;
@@ -246,19 +247,19 @@ static void nothing_starts_without_what_it_needs(void **state)
     struct result a;
 
     begin(w, &p, id);
-    fake_set(w->fake, FAKE_FAIL_ROOMS, 1);
+    fake_set(w->fake, FAKE_FAIL_COMMAND_SANDBOXES, 1);
     run(w, id, "deny", &a);
     assert_int_equal(a.why.code, ERR_EXHAUSTED);
-    assert_int_equal(fake_counts(w->fake).room_ends, 0);
+    assert_int_equal(fake_counts(w->fake).command_sandbox_ends, 0);
     p.status = 400; /* the policy is not taken */
     run(w, id, "deny", &a);
     assert_int_equal(a.why.code, ERR_INVALID);
-    assert_int_equal(fake_counts(w->fake).room_ends, 1);
+    assert_int_equal(fake_counts(w->fake).command_sandbox_ends, 1);
     p.status = 204;
     fake_set(w->fake, FAKE_AGENT_STATUS, 500); /* its agent does not take /init */
     run(w, id, "deny", &a);
     assert_int_equal(a.why.code, ERR_INTERNAL);
-    assert_int_equal(fake_counts(w->fake).room_ends, 2);
+    assert_int_equal(fake_counts(w->fake).command_sandbox_ends, 2);
     assert_int_equal(fake_counts(w->fake).starts, 0);
     run(w, "inothere", "deny", &a);
     assert_int_equal(a.why.code, ERR_NOT_FOUND);
@@ -268,7 +269,7 @@ static void nothing_starts_without_what_it_needs(void **state)
     run(w, id, "deny", &a);
     assert_int_equal(a.why.code, ERR_UNAVAILABLE);
     assert_int_equal(fake_counts(w->fake).starts, 0);
-    assert_int_equal(fake_counts(w->fake).room_ends, 3);
+    assert_int_equal(fake_counts(w->fake).command_sandbox_ends, 3);
 }
 
 static void what_an_agent_says_is_evaluated(void **state)
@@ -289,7 +290,7 @@ static void what_an_agent_says_is_evaluated(void **state)
     fake_set(w->fake, FAKE_START, FAKE_START_LIES);
     run(w, id, NULL, &a);
     assert_int_equal(a.why.code, ERR_UNAVAILABLE);
-    assert_int_equal(fake_counts(w->fake).room_ends, 2);
+    assert_int_equal(fake_counts(w->fake).command_sandbox_ends, 2);
     end(w, &p);
 }
 
@@ -418,7 +419,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD(a_program_runs_to_its_end),
         WORLD(output_is_handed_on_until_nobody_wants_it),
-        WORLD(one_with_a_policy_has_a_room_that_ends),
+        WORLD(one_with_a_policy_has_a_sandbox_that_ends),
         WORLD(nothing_starts_without_what_it_needs),
         WORLD(what_an_agent_says_is_evaluated),
         WORLD(a_server_that_stops_answers_and_leaves_nothing),

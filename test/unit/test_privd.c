@@ -93,18 +93,18 @@ static void counts_and_jobs_are_bounded(void **state)
     assert_int_equal(permit_fields(&m, &bounds), -EOPNOTSUPP);
 }
 
-static void rooms_are_named_by_privd(void **state)
+static void command_sandboxes_are_named_by_privd(void **state)
 {
-    struct privsep_msg m = {.op = PRIVSEP_ROOM, .seq = 1, .gen = 1};
+    struct privsep_msg m = {.op = PRIVSEP_COMMAND_SANDBOX, .seq = 1, .gen = 1};
 
     assert_int_equal(permit_fields(&m, &bounds), 0);
-    m.u.room.number = 1;
+    m.u.command_sandbox.number = 1;
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
-    m.op = PRIVSEP_ROOM_END;
+    m.op = PRIVSEP_COMMAND_SANDBOX_END;
     assert_int_equal(permit_fields(&m, &bounds), 0);
-    m.u.room.pad = 1;
+    m.u.command_sandbox.pad = 1;
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
-    m = (struct privsep_msg){.op = PRIVSEP_ROOM_END, .seq = 1, .gen = 1};
+    m = (struct privsep_msg){.op = PRIVSEP_COMMAND_SANDBOX_END, .seq = 1, .gen = 1};
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
 }
 
@@ -123,13 +123,18 @@ static void what_is_no_request_is_refused(void **state)
 /* What a frozen sandbox, or one that is being frozen, has no use for. */
 static bool needs_processes(uint16_t op)
 {
-    return op == PRIVSEP_CONNECT || op == PRIVSEP_ROOM || op == PRIVSEP_FREEZE;
+    return op == PRIVSEP_CONNECT || op == PRIVSEP_COMMAND_SANDBOX || op == PRIVSEP_FREEZE;
 }
 
 static void only_what_runs_can_be_used(void **state)
 {
-    static const uint16_t ops[] = {PRIVSEP_KILL,     PRIVSEP_CONNECT, PRIVSEP_STAT, PRIVSEP_ROOM,
-                                   PRIVSEP_ROOM_END, PRIVSEP_FREEZE,  PRIVSEP_THAW};
+    static const uint16_t ops[] = {PRIVSEP_KILL,
+                                   PRIVSEP_CONNECT,
+                                   PRIVSEP_STAT,
+                                   PRIVSEP_COMMAND_SANDBOX,
+                                   PRIVSEP_COMMAND_SANDBOX_END,
+                                   PRIVSEP_FREEZE,
+                                   PRIVSEP_THAW};
 
     for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
         struct privsep_msg m = {.op = ops[i], .gen = 5};
@@ -485,7 +490,7 @@ int main(void)
         cmocka_unit_test(a_create_out_of_range_is_refused),
         cmocka_unit_test(a_sandbox_is_named_within_the_slots),
         cmocka_unit_test(counts_and_jobs_are_bounded),
-        cmocka_unit_test(rooms_are_named_by_privd),
+        cmocka_unit_test(command_sandboxes_are_named_by_privd),
         cmocka_unit_test(what_is_no_request_is_refused),
         cmocka_unit_test(only_what_runs_can_be_used),
         cmocka_unit_test(no_entry_is_left_open),

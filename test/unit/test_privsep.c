@@ -585,7 +585,7 @@ static void names_are_known(void **state)
 #define WITH_FIXTURE(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
 
 /* All that can be freed at a time is less than the workers of one processor's queue, where waiting for each other
- * stops the host: what tenants have, PACE_BURST, and two of each of 32 rooms that are being made. */
+ * stops the host: what tenants have, PACE_BURST, and two of each of 32 command sandboxes that are being made. */
 static void filters_fit_the_kernel(void **state)
 {
     const unsigned other = PACE_BURST + 2 * 32;

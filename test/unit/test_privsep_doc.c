@@ -106,7 +106,7 @@ static const struct {
     {"pids", PRIVSEP_CREATE, IN(u.create.limits.pids)},
     {"open_files", PRIVSEP_CREATE, IN(u.create.limits.open_files)},
     {"connect.count", PRIVSEP_CONNECT, IN(u.connect.count)},
-    {"room.number", PRIVSEP_ROOM_END, IN(u.room.number)},
+    {"command_sandbox.number", PRIVSEP_COMMAND_SANDBOX_END, IN(u.command_sandbox.number)},
     {"slot", PRIVSEP_STAT, IN(slot)},
     {"gen", PRIVSEP_STAT, IN(gen)},
 };
@@ -120,8 +120,8 @@ static struct privsep_msg good(uint16_t op)
     m.gen = 1;
     if (op == PRIVSEP_CONNECT)
         m.u.connect.count = 1;
-    if (op == PRIVSEP_ROOM_END)
-        m.u.room.number = 1;
+    if (op == PRIVSEP_COMMAND_SANDBOX_END)
+        m.u.command_sandbox.number = 1;
     return m;
 }
 

@@ -553,7 +553,7 @@ static void test_absent_levels_refuse(void **state)
     assert_int_equal(d->freeze(NULL, &sb), -EOPNOTSUPP);
     assert_int_equal(d->thaw(NULL, &sb), -EOPNOTSUPP);
     assert_int_equal(d->kill(NULL, &sb), -EOPNOTSUPP);
-    assert_int_equal(d->room_begin(NULL, &sb, 64, &t, &fd), -EOPNOTSUPP);
+    assert_int_equal(d->command_sandbox_begin(NULL, &sb, 64, &t, &fd), -EOPNOTSUPP);
     assert_int_equal(d->adopt(NULL, 1, 1, &fd), -ESRCH);
     assert_int_equal(fd, -1);
     assert_int_equal(t.pid, TASK_NONE.pid);

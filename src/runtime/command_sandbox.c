@@ -1,4 +1,4 @@
-/* A room: a network of its own for one command of a sandbox that runs, made as a task of privd.
+/* A command sandbox: a network of its own for one command of a sandbox that runs, made as a task of privd.
  *
  * Unlike a sandbox's first process, this one is made while a tenant's programs run beside it and can see
  * it in their /proc (it is in a pid namespace below theirs). What keeps them from it until it is
@@ -6,11 +6,11 @@
  * namespace, so that tracing, /proc/PID/{fd,mem,root,ns} and pidfd_getfd take CAP_SYS_PTRACE over the
  * host; and its capabilities over the sandbox's user namespace are more than any program of a tenant's
  * has. It holds no descriptor of privd's but those that cay-init is to have, and no namespace
- * descriptor at all. They may kill it: then there is no room.
+ * descriptor at all. They may kill it: then there is no command sandbox.
  *
- * Nothing inside can leave the room's network namespace or choose another: setns, unshare and new user
- * namespaces are refused by the filter, CAP_SYS_ADMIN is in nobody's bounding set, and the room's /proc
- * shows the room's own processes only, so that there is nobody to trace, whose /proc/PID/ns, fd or root to open, or
+ * Nothing inside can leave the command sandbox's network namespace or choose another: setns, unshare and new user
+ * namespaces are refused by the filter, CAP_SYS_ADMIN is in nobody's bounding set, and the command sandbox's /proc
+ * shows the command sandbox's own processes only, so that there is nobody to trace, whose /proc/PID/ns, fd or root to open, or
  * to take a descriptor from. Test: scenario test_command_policy.py. */
 
 #include "runtime/internal.h"
@@ -34,7 +34,7 @@
 #define MAKE_TIMEOUT_MS 4000 /* until it is cay-init; some milliseconds are usual */
 #define KILL_TIMEOUT_MS 1000
 
-struct room_args {
+struct command_sandbox_args {
     struct runtime *rt;
     const struct runtime_sandbox *sandbox;
     uint32_t open_files; /* its limit */
@@ -44,7 +44,7 @@ struct room_args {
 
 /* --- inside ------------------------------------------------------------------------------------ */
 
-/* What hides a file of the sandbox's /proc hides the same in the room's: copies of the very mounts. One
+/* What hides a file of the sandbox's /proc hides the same in the command sandbox's: copies of the very mounts. One
  * that is not covered there (its file came later) is not covered here. */
 struct covers {
     int fds[ROOTFS_PROC_MASKED + 1];
@@ -110,14 +110,14 @@ static int renew_proc(void)
     return rc == 0 ? put_covers(fresh, &covers) : rc;
 }
 
-int room_mount(void)
+int command_sandbox_mount(void)
 {
     CLEANUP_CLOSE int terminals = -1;
     int rc = mnt_make_private();
     if (rc == 0)
         rc = renew_proc();
     if (rc == 0)
-        rc = terminals = rootfs_new_terminals(PRIVSEP_ROOM_TERMINALS_MAX);
+        rc = terminals = rootfs_new_terminals(PRIVSEP_COMMAND_SANDBOX_TERMINALS_MAX);
     return rc < 0 ? rc : replace_mount(terminals, "/dev/pts");
 }
 
@@ -145,7 +145,7 @@ static int close_others(const struct inside *in)
 }
 
 /* PID 1 to be: root of the sandbox's user namespace, and no right on the host. */
-NORETURN static void run_room(const struct inside *in)
+NORETURN static void run_command_sandbox(const struct inside *in)
 {
     struct inside_failure failure = {.stage = PRIVSEP_STAGE_NETWORK};
 
@@ -163,7 +163,7 @@ NORETURN static void run_room(const struct inside *in)
 /* --- outside ----------------------------------------------------------------------------------- */
 
 /* What needs the host's root: the sandbox's control groups, by descriptors below `cay`. */
-static int prepare(const struct room_args *a, struct inside *in, struct task_result *out)
+static int prepare(const struct command_sandbox_args *a, struct inside *in, struct task_result *out)
 {
     int rc = cgroup_open_attach(a->rt->cgroups, a->sandbox->slot, CGROUP_WORK, in->cgroup_fds);
     if (rc >= 0) {
@@ -190,26 +190,28 @@ static void hide_arguments(void)
 
 /* Joins the sandbox: from here on this process has no right on the host. The user namespace comes with
  * all others in one call, so that the kernel checks all of them against it. */
-static int enter_sandbox(const struct room_args *a)
+static int enter_sandbox(const struct command_sandbox_args *a)
 {
     return ns_enter(a->pidfd, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS |
                                   (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
 }
 
-/* In the sandbox's pid namespace: makes PID 1 of the room, one below (the kernel makes no pid namespace for
- * whoever is not in the one that it would stand in). It shares the table of descriptors with the task, and *room, so
- * that from the one system call on in which the room's PID 1 begins, the task holds it, wherever a signal of the
- * tenant's stops this process. It waits to be killed by the task: the sandbox's cay-init is then the room's parent, so
- * that the room needs nobody outside to be reaped. */
-NORETURN static void run_between(const struct inside *in, int task_pidfd, int sock, int *room)
+/* In the sandbox's pid namespace: makes PID 1 of the command sandbox, one below (the kernel makes no pid namespace for
+ * whoever is not in the one that it would stand in). It shares the table of descriptors with the task, and *command_sandbox, so
+ * that from the one system call on in which the command sandbox's PID 1 begins, the task holds it, wherever a signal of the
+ * tenant's stops this process. It waits to be killed by the task: the sandbox's cay-init is then the command sandbox's parent, so
+ * that the command sandbox needs nobody outside to be reaped. */
+NORETURN static void run_between(const struct inside *in, int task_pidfd, int sock,
+                                 int *command_sandbox)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (pid_has_ended(task_pidfd))
         _exit(1);
-    pid_t pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD, room);
+    pid_t pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD,
+                        command_sandbox);
 
     if (pid == 0)
-        run_room(in);
+        run_command_sandbox(in);
     if (pid < 0) {
         struct inside_failure failure = {.stage = PRIVSEP_STAGE_NAMESPACES, .status = pid};
         (void)!write(in->status_fd, &failure, sizeof(failure));
@@ -233,9 +235,9 @@ static int await_either(int fd, int other, uint64_t end_ms)
     return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
 }
 
-/* The end that the room's PID 1 has is closed here when that has begun, which closes it for `between`, too. */
-static int await_room(int sock, int between, int status_fd, int *status_end,
-                      struct task_result *out)
+/* The end that the command sandbox's PID 1 has is closed here when that has begun, which closes it for `between`, too. */
+static int await_command_sandbox(int sock, int between, int status_fd, int *status_end,
+                                 struct task_result *out)
 {
     uint64_t end_ms = clock_mono_ms() + MAKE_TIMEOUT_MS;
     int rc = await_either(sock, between, end_ms);
@@ -246,8 +248,8 @@ static int await_room(int sock, int between, int status_fd, int *status_end,
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : process_await_exec(status_fd, out);
 }
 
-/* Whatever stopped them: SIGKILL goes through. With `between` gone nothing can make *room any more. */
-static int settle(int between, const int *room, int rc, struct task_result *out)
+/* Whatever stopped them: SIGKILL goes through. With `between` gone nothing can make *command_sandbox any more. */
+static int settle(int between, const int *command_sandbox, int rc, struct task_result *out)
 {
     (void)pid_kill(between, SIGKILL);
     bool gone = pid_await_end(between, KILL_TIMEOUT_MS);
@@ -255,28 +257,28 @@ static int settle(int between, const int *room, int rc, struct task_result *out)
 
     if (gone)
         (void)pid_reap(between, &code, &status);
-    if (rc == 0 && (!gone || *room < 0))
+    if (rc == 0 && (!gone || *command_sandbox < 0))
         rc = process_fail(out, PRIVSEP_STAGE_NAMESPACES, -ECHILD);
-    if (rc < 0 && *room >= 0) {
-        (void)pid_kill(*room, SIGKILL);
-        (void)pid_await_end(*room, KILL_TIMEOUT_MS);
+    if (rc < 0 && *command_sandbox >= 0) {
+        (void)pid_kill(*command_sandbox, SIGKILL);
+        (void)pid_await_end(*command_sandbox, KILL_TIMEOUT_MS);
     } else if (rc == 0) {
-        out->fds[out->n_fds++] = *room;
+        out->fds[out->n_fds++] = *command_sandbox;
     }
     return rc;
 }
 
 /* A tenant can stop both processes at any instruction: each wait has an end, and both are held from their first one
- * on. Test: test_command_policy.py, test_stopped_rooms. */
-static int fork_room(struct inside *in, struct task_result *out)
+ * on. Test: test_command_policy.py, test_stopped_command_sandboxes. */
+static int fork_command_sandbox(struct inside *in, struct task_result *out)
 {
     int pipes[2], pair[2], between = -1;
-    int *room = mmap(NULL, sizeof(*room), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                     0);
+    int *command_sandbox = mmap(NULL, sizeof(*command_sandbox), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    if (room == MAP_FAILED)
+    if (command_sandbox == MAP_FAILED)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -ENOMEM);
-    *room = -1;
+    *command_sandbox = -1;
     if (pipe2(pipes, O_CLOEXEC) < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
     CLEANUP_CLOSE int status_fd = pipes[0];
@@ -291,34 +293,35 @@ static int fork_room(struct inside *in, struct task_result *out)
     in->status_fd = pipes[1];
     pid_t pid = ns_fork(CLONE_FILES, SIGCHLD, &between);
     if (pid == 0)
-        run_between(in, self, sock_end, room);
+        run_between(in, self, sock_end, command_sandbox);
     if (pid < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
-    int rc = await_room(sock, between, status_fd, &status_end, out);
-    return settle(between, room, rc, out);
+    int rc = await_command_sandbox(sock, between, status_fd, &status_end, out);
+    return settle(between, command_sandbox, rc, out);
 }
 
-static int make_room(void *arg, struct task_result *out)
+static int make_command_sandbox(void *arg, struct task_result *out)
 {
-    const struct room_args *a = arg;
+    const struct command_sandbox_args *a = arg;
     struct inside in = {.filter = &a->rt->filter,
                         .agent_fd = a->rt->agent_fd,
                         .boot_fd = a->boot.agent_fd,
                         .status_fd = -1,
-                        .room = true};
+                        .command_sandbox = true};
     int rc = prepare(a, &in, out);
 
     if (rc < 0)
         return rc;
     hide_arguments();
     rc = enter_sandbox(a);
-    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc) : fork_room(&in, out);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc)
+                  : fork_command_sandbox(&in, out);
 }
 
-int process_room_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t open_files,
-                       struct task *out, int *boot_fd)
+int process_command_sandbox_begin(struct runtime *rt, const struct runtime_sandbox *sb,
+                                  uint32_t open_files, struct task *out, int *boot_fd)
 {
-    struct room_args args = {.rt = rt, .sandbox = sb, .open_files = open_files};
+    struct command_sandbox_args args = {.rt = rt, .sandbox = sb, .open_files = open_files};
     if (TEST_BYPASS(NETWORK_NAMESPACE))
         return -EOPNOTSUPP;
     if (sb->slot >= rt->slots_max || sb->pidfd < 0)
@@ -327,16 +330,16 @@ int process_room_begin(struct runtime *rt, const struct runtime_sandbox *sb, uin
     if (pidfd < 0)
         return -errno;
     args.pidfd = pidfd;
-    return process_begin(make_room, &args, &args.boot, out, boot_fd);
+    return process_begin(make_command_sandbox, &args, &args.boot, out, boot_fd);
 }
 
-int process_room_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
-                        uint32_t *stage)
+int process_command_sandbox_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
+                                   uint32_t *stage)
 {
     return process_start_finish(rt, t, out, stage);
 }
 
-int process_room_kill(const struct runtime_sandbox *room)
+int process_command_sandbox_kill(const struct runtime_sandbox *command_sandbox)
 {
-    return pid_kill(room->pidfd, SIGKILL);
+    return pid_kill(command_sandbox->pidfd, SIGKILL);
 }

@@ -1,4 +1,4 @@
-/* The rooms that commands with policies of their own run in: see exec.h. */
+/* The command sandbox that commands with policies of their own run in: see exec.h. */
 #include "core/exec_internal.h"
 
 #include <errno.h>
@@ -6,46 +6,46 @@
 
 #define ENVS_MAX (2u * 1024u * 1024u)
 
-/* A room of a sandbox, as long as its policy is to be in force. */
-struct exec_room {
+/* A command sandbox of a sandbox, as long as its policy is to be in force. */
+struct exec_command_sandbox {
     uint32_t number;
     json_t *policy;
-    struct exec_room *next;
+    struct exec_command_sandbox *next;
 };
 
-/* -- rooms of a sandbox ------------------------------------------------------------------------ */
+/* -- command sandboxes of a sandbox ------------------------------------------------------------------------ */
 
-json_t *exec_rooms(const struct sandbox_obj *o)
+json_t *exec_command_sandboxes(const struct sandbox_obj *o)
 {
-    json_t *out = o->rooms ? json_array() : NULL;
+    json_t *out = o->command_sandboxes ? json_array() : NULL;
 
-    for (const struct exec_room *r = o->rooms; out && r; r = r->next)
+    for (const struct exec_command_sandbox *r = o->command_sandboxes; out && r; r = r->next)
         json_array_append_new(out, json_pack("{s:I, s:O, s:o}", "room", (json_int_t)r->number,
                                              "policy", r->policy, "credentials",
                                              credentials_for_command(o->core, &o->s, r->policy)));
     return out;
 }
 
-static bool add_room(struct sandbox_obj *o, uint32_t number, json_t *policy)
+static bool add_command_sandbox(struct sandbox_obj *o, uint32_t number, json_t *policy)
 {
-    struct exec_room *r = malloc(sizeof(*r));
+    struct exec_command_sandbox *r = malloc(sizeof(*r));
 
     if (!r)
         return false;
-    *r = (struct exec_room){number, json_incref(policy), o->rooms};
-    o->rooms = r;
+    *r = (struct exec_command_sandbox){number, json_incref(policy), o->command_sandboxes};
+    o->command_sandboxes = r;
     return true;
 }
 
-static void free_room(struct exec_room *r)
+static void free_command_sandbox(struct exec_command_sandbox *r)
 {
     json_decref(r->policy);
     free(r);
 }
 
-static void remove_room(struct sandbox_obj *o, uint32_t number)
+static void remove_command_sandbox(struct sandbox_obj *o, uint32_t number)
 {
-    struct exec_room **at = &o->rooms, *r;
+    struct exec_command_sandbox **at = &o->command_sandboxes, *r;
 
     while (*at && (*at)->number != number)
         at = &(*at)->next;
@@ -53,16 +53,16 @@ static void remove_room(struct sandbox_obj *o, uint32_t number)
     if (!r)
         return;
     *at = r->next;
-    free_room(r);
+    free_command_sandbox(r);
 }
 
-void exec_rooms_free(struct sandbox_obj *o)
+void exec_command_sandboxes_free(struct sandbox_obj *o)
 {
-    while (o->rooms) {
-        struct exec_room *r = o->rooms;
+    while (o->command_sandboxes) {
+        struct exec_command_sandbox *r = o->command_sandboxes;
 
-        o->rooms = r->next;
-        free_room(r);
+        o->command_sandboxes = r->next;
+        free_command_sandbox(r);
     }
 }
 
@@ -85,7 +85,7 @@ static void on_init(struct core *c, const char *id, const struct err *why, int s
     if (why)
         exec_op_fail(op, why);
     else if (status / 100 != 2)
-        exec_op_fail_by_agent(op, "the command's room", status, body, len);
+        exec_op_fail_by_agent(op, "the command's sandbox", status, body, len);
     exec_op_step_done(op);
 }
 
@@ -100,7 +100,7 @@ static char *make_init(struct exec_op *op, const struct sandbox *s)
     return text;
 }
 
-static void prepare_room(struct exec_op *op)
+static void prepare_command_sandbox(struct exec_op *op)
 {
     struct sandbox_obj *o = exec_op_sandbox(op);
     struct call_agent_request r = {.method = "POST",
@@ -114,7 +114,7 @@ static void prepare_room(struct exec_op *op)
         exec_op_fail_text(op, ERR_NOT_FOUND, "the sandbox has ended");
     else if (op->why.code == ERR_OK && !(r.body = make_init(op, &o->s)))
         exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
-    else if (op->why.code == ERR_OK && !add_room(o, op->room, op->policy))
+    else if (op->why.code == ERR_OK && !add_command_sandbox(o, op->command_sandbox, op->policy))
         exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
     if (op->why.code == ERR_OK) {
         op->waiting++;
@@ -126,14 +126,14 @@ static void prepare_room(struct exec_op *op)
     exec_op_step_done(op);
 }
 
-static void fail_room(struct exec_op *op, int status, uint32_t stage)
+static void fail_command_sandbox(struct exec_op *op, int status, uint32_t stage)
 {
     struct err e;
 
     if (status == -EMFILE) {
         err_set(&e, ERR_EXHAUSTED,
                 "%d commands with policies of their own run in this sandbox, which is the limit",
-                PRIVSEP_ROOMS_MAX);
+                PRIVSEP_COMMAND_SANDBOXES_MAX);
         err_hint(&e, "wait for one to end");
     } else if (call_is_channel_error(status) || status == -ESHUTDOWN || status == -ESTALE) {
         call_privd_err(&e, status, "making a network for the command");
@@ -144,18 +144,18 @@ static void fail_room(struct exec_op *op, int status, uint32_t stage)
     exec_op_fail(op, &e);
 }
 
-static void on_room(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                    int *fds, size_t n_fds, void *arg)
+static void on_command_sandbox(struct core *c, const char *id, int status,
+                               const struct privsep_msg *m, int *fds, size_t n_fds, void *arg)
 {
     struct exec_op *op = arg;
 
     exec_op_keep_sockets(op, fds, n_fds);
-    if (status == 0 && n_fds < PRIVSEP_ROOM_SOCKETS)
+    if (status == 0 && n_fds < PRIVSEP_COMMAND_SANDBOX_SOCKETS)
         status = -EPROTO;
     if (status < 0)
-        fail_room(op, status, m ? m->stage : PRIVSEP_STAGE_NONE);
+        fail_command_sandbox(op, status, m ? m->stage : PRIVSEP_STAGE_NONE);
     else
-        op->room = m->u.room.number;
+        op->command_sandbox = m->u.command_sandbox.number;
     exec_op_step_done(op);
 }
 
@@ -175,55 +175,56 @@ static void on_envs(struct core *c, const char *id, const struct err *why, int s
     exec_op_step_done(op);
 }
 
-void exec_room_begin(struct exec_op *op, struct sandbox_obj *o)
+void exec_command_sandbox_begin(struct exec_op *op, struct sandbox_obj *o)
 {
     const struct call_agent_request envs = {.method = "GET",
                                             .target = "/envs",
                                             .max_response_bytes = ENVS_MAX,
                                             .timeout_ms = EXEC_ASK_TIMEOUT_MS};
-    struct privsep_msg m = {.op = PRIVSEP_ROOM, .slot = o->s.slot, .gen = o->s.gen};
+    struct privsep_msg m = {.op = PRIVSEP_COMMAND_SANDBOX, .slot = o->s.slot, .gen = o->s.gen};
     int64_t rc;
 
-    op->next = prepare_room;
+    op->next = prepare_command_sandbox;
     op->waiting = 2;
     ids_random_bytes(op->key, sizeof(op->key));
-    memcpy(m.u.room.key, op->key, sizeof(m.u.room.key));
+    memcpy(m.u.command_sandbox.key, op->key, sizeof(m.u.command_sandbox.key));
     call_agent(o, &envs, on_envs, op);
-    rc = call_privd(op->core, op->id, &m, on_room, op);
+    rc = call_privd(op->core, op->id, &m, on_command_sandbox, op);
     explicit_bzero(&m, sizeof(m));
     if (rc >= 0)
         return;
-    fail_room(op, (int)rc, PRIVSEP_STAGE_NONE);
+    fail_command_sandbox(op, (int)rc, PRIVSEP_STAGE_NONE);
     op->waiting--; /* on_envs is still to come */
 }
 
 /* -- its end ----------------------------------------------------------------------------------- */
 
-static void on_room_end(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                        int *fds, size_t n_fds, void *arg)
+static void on_command_sandbox_end(struct core *c, const char *id, int status,
+                                   const struct privsep_msg *m, int *fds, size_t n_fds, void *arg)
 {
     struct exec_op *op = arg;
 
     for (size_t i = 0; i < n_fds; i++)
         close(fds[i]);
     if (status < 0 && status != -ENOENT && status != -ESTALE && !call_is_channel_error(status))
-        log_warn("sandbox %s: room %u: not ended: %s", id, op->room, strerror(-status));
+        log_warn("sandbox %s: command sandbox %u: not ended: %s", id, op->command_sandbox,
+                 strerror(-status));
     exec_op_step_done(op);
 }
 
-void exec_room_end(struct exec_op *op)
+void exec_command_sandbox_end(struct exec_op *op)
 {
-    struct privsep_msg m = {.op = PRIVSEP_ROOM_END, .slot = op->slot, .gen = op->gen};
+    struct privsep_msg m = {.op = PRIVSEP_COMMAND_SANDBOX_END, .slot = op->slot, .gen = op->gen};
     struct sandbox_obj *o = exec_op_sandbox(op);
 
     op->next = exec_op_answer;
     op->waiting = 1;
-    m.u.room.number = op->room;
-    if (o && op->room) {
-        remove_room(o, op->room);
+    m.u.command_sandbox.number = op->command_sandbox;
+    if (o && op->command_sandbox) {
+        remove_command_sandbox(o, op->command_sandbox);
         egress_touch(o);
     }
-    /* Where it cannot be told, the room has ended with its sandbox, or with the channel. */
-    if (!op->room || call_privd(op->core, op->id, &m, on_room_end, op) < 0)
+    /* Where it cannot be told, the command sandbox has ended with its sandbox, or with the channel. */
+    if (!op->command_sandbox || call_privd(op->core, op->id, &m, on_command_sandbox_end, op) < 0)
         exec_op_step_done(op);
 }

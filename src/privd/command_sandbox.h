@@ -1,13 +1,13 @@
 #pragma once
-/* Rooms: networks of their own for single commands of a sandbox that runs (runtime.h, room_begin).
+/* Command sandboxes: networks of their own for single commands of a sandbox that runs (runtime.h, command_sandbox_begin).
  *
- * A room belongs to the connection that asked for it, as nobody else knows its key: it ends with that
- * connection, when it is asked to, or with its sandbox. At most PRIVSEP_ROOMS_MAX of a sandbox at a time,
+ * A command sandbox belongs to the connection that asked for it, as nobody else knows its key: it ends with that
+ * connection, when it is asked to, or with its sandbox. At most PRIVSEP_COMMAND_SANDBOXES_MAX of a sandbox at a time,
  * dying ones included. A number is never used twice for a generation. */
 
 #include "privd/privd.h"
 
-struct room {
+struct command_sandbox {
     struct privd *privd;
     struct slot *slot; /* NULL: its sandbox has ended before it */
     uint32_t slot_number, gen, number;
@@ -28,20 +28,20 @@ struct room {
     bool ending;
     struct pace_item kill;              /* waits for its turn */
     int egress_fds[PRIVSEP_EGRESS_FDS]; /* as of a slot */
-    struct room *next;                  /* of its slot */
+    struct command_sandbox *next;       /* of its slot */
 };
 
 /* ROOM and ROOM_END, after permit.c. */
-void room_make(struct privd *p, struct slot *s, const struct reply_to *to,
-               const struct privsep_msg *m);
-void room_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                    const struct privsep_msg *m);
+void command_sandbox_make(struct privd *p, struct slot *s, const struct reply_to *to,
+                          const struct privsep_msg *m);
+void command_sandbox_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                               const struct privsep_msg *m);
 
-/* The sandbox has ended: its rooms are nobody's, and end by themselves. */
-void room_forget_slot(struct slot *s);
+/* The sandbox has ended: its command sandboxes are nobody's, and end by themselves. */
+void command_sandbox_forget_slot(struct slot *s);
 
-/* The peer is gone: all rooms end. */
-void room_end_all(struct privd *p);
+/* The peer is gone: all command sandboxes end. */
+void command_sandbox_end_all(struct privd *p);
 
 /* privd leaves: kills them and forgets them. */
-void room_free_all(struct privd *p);
+void command_sandbox_free_all(struct privd *p);

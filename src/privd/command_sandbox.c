@@ -1,4 +1,4 @@
-#include "privd/room.h"
+#include "privd/command_sandbox.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,16 +13,16 @@
 #define START_TIMEOUT_MS 10000
 #define START_USUAL_MS   500 /* one that takes longer may lose its place to another sandbox's */
 
-static struct runtime_sandbox room_sandbox(const struct room *r)
+static struct runtime_sandbox command_sandbox_parent(const struct command_sandbox *r)
 {
     return (struct runtime_sandbox){.slot = r->slot_number, .gen = r->gen, .pidfd = r->pidfd};
 }
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void answer_maker(struct room *r, int status, uint32_t stage)
+static void answer_maker(struct command_sandbox *r, int status, uint32_t stage)
 {
-    struct privsep_msg m = {.op = PRIVSEP_ROOM,
+    struct privsep_msg m = {.op = PRIVSEP_COMMAND_SANDBOX,
                             .slot = r->slot_number,
                             .gen = r->gen,
                             .status = status,
@@ -34,30 +34,30 @@ static void answer_maker(struct room *r, int status, uint32_t stage)
         (void)request_reply(r->privd, &to, &m, NULL, 0);
 }
 
-static void answer_ender(struct room *r, const struct reply_to *to, int status)
+static void answer_ender(struct command_sandbox *r, const struct reply_to *to, int status)
 {
     struct privsep_msg m = {
-        .op = PRIVSEP_ROOM_END, .slot = r->slot_number, .gen = r->gen, .status = status};
+        .op = PRIVSEP_COMMAND_SANDBOX_END, .slot = r->slot_number, .gen = r->gen, .status = status};
 
-    m.u.room.number = r->number;
+    m.u.command_sandbox.number = r->number;
     if (to->seq != 0)
         (void)request_reply(r->privd, to, &m, NULL, 0);
 }
 
 /* -- those that are being made ------------------------------------------------------------------ */
 
-/* A tenant can stop the making of a room (until the task's own time is over: runtime/room.c), and so hold places. No
- * sandbox has more of them than it may have rooms, and where all are taken a sandbox with fewer gets one of another's
+/* A tenant can stop the making of a command sandbox (until the task's own time is over: runtime/command_sandbox.c), and so hold places. No
+ * sandbox has more of them than it may have command sandboxes, and where all are taken a sandbox with fewer gets one of another's
  * that takes longer than is usual. */
 
-static void enter_starting(struct room *r)
+static void enter_starting(struct command_sandbox *r)
 {
-    r->privd->rooms_starting[r->privd->n_rooms_starting++] = r;
+    r->privd->command_sandboxes_starting[r->privd->n_command_sandboxes_starting++] = r;
     r->starting = true;
     r->begun_ms = clock_mono_ms();
 }
 
-static void leave_starting(struct room *r)
+static void leave_starting(struct command_sandbox *r)
 {
     struct privd *p = r->privd;
     uint32_t i = 0;
@@ -65,28 +65,28 @@ static void leave_starting(struct room *r)
     if (!r->starting)
         return;
     r->starting = false;
-    while (p->rooms_starting[i] != r)
+    while (p->command_sandboxes_starting[i] != r)
         i++;
-    for (p->n_rooms_starting--; i < p->n_rooms_starting; i++)
-        p->rooms_starting[i] = p->rooms_starting[i + 1];
+    for (p->n_command_sandboxes_starting--; i < p->n_command_sandboxes_starting; i++)
+        p->command_sandboxes_starting[i] = p->command_sandboxes_starting[i + 1];
 }
 
 static uint32_t starting_of(const struct privd *p, uint32_t slot_number)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < p->n_rooms_starting; i++)
-        n += p->rooms_starting[i]->slot_number == slot_number;
+    for (uint32_t i = 0; i < p->n_command_sandboxes_starting; i++)
+        n += p->command_sandboxes_starting[i]->slot_number == slot_number;
     return n;
 }
 
 /* The oldest of the sandbox that has most, of those that take long; NULL: none. They are in the order of their age. */
-static struct room *slowest(const struct privd *p, uint32_t more_than)
+static struct command_sandbox *slowest(const struct privd *p, uint32_t more_than)
 {
-    struct room *found = NULL;
+    struct command_sandbox *found = NULL;
 
-    for (uint32_t i = 0; i < p->n_rooms_starting; i++) {
-        struct room *r = p->rooms_starting[i];
+    for (uint32_t i = 0; i < p->n_command_sandboxes_starting; i++) {
+        struct command_sandbox *r = p->command_sandboxes_starting[i];
         uint32_t n = starting_of(p, r->slot_number);
 
         if (n > more_than && clock_mono_ms() - r->begun_ms >= START_USUAL_MS) {
@@ -99,21 +99,21 @@ static struct room *slowest(const struct privd *p, uint32_t more_than)
 
 /* -- its end ----------------------------------------------------------------------------------- */
 
-static void leave_slot(struct room *r)
+static void leave_slot(struct command_sandbox *r)
 {
-    struct room **at;
+    struct command_sandbox **at;
 
     if (!r->slot)
         return;
-    for (at = &r->slot->rooms; *at != r; at = &(*at)->next)
+    for (at = &r->slot->command_sandboxes; *at != r; at = &(*at)->next)
         ;
     *at = r->next;
-    r->slot->n_rooms--;
+    r->slot->n_command_sandboxes--;
     r->slot = NULL;
 }
 
 /* No process of it lives, and no task works on it. */
-static void gone(struct room *r)
+static void gone(struct command_sandbox *r)
 {
     struct privd *p = r->privd;
 
@@ -126,7 +126,7 @@ static void gone(struct room *r)
     pins_drop(p, &r->pin, r->driver->kill_cost(NULL, 1), r->paid);
     util_close(&r->pidfd);
     util_close(&r->boot_fd);
-    egress_close_room(p, r);
+    egress_close_command_sandbox(p, r);
     leave_slot(r);
     explicit_bzero(&r->claim, sizeof(r->claim));
     answer_maker(r, -ECHILD, PRIVSEP_STAGE_READY);
@@ -136,8 +136,8 @@ static void gone(struct room *r)
 
 static void on_pid(void *arg, uint32_t events)
 {
-    struct room *r = arg;
-    struct runtime_sandbox self = room_sandbox(r);
+    struct command_sandbox *r = arg;
+    struct runtime_sandbox self = command_sandbox_parent(r);
     struct runtime_exit how;
 
     /* It is the child of the sandbox's own PID 1, which reaps it: only whether it has ended is to be known. */
@@ -147,46 +147,46 @@ static void on_pid(void *arg, uint32_t events)
 
 static void kill_now(void *arg)
 {
-    struct room *r = arg;
-    struct runtime_sandbox self = room_sandbox(r);
+    struct command_sandbox *r = arg;
+    struct runtime_sandbox self = command_sandbox_parent(r);
 
     r->paid = true;
-    (void)r->driver->room_kill(&self);
+    (void)r->driver->command_sandbox_kill(&self);
 }
 
 /* In its turn, when many end together (pace.h). While a task still works on it, on_made goes on from
  * here. */
-static void end_room(struct room *r)
+static void end_command_sandbox(struct command_sandbox *r)
 {
     r->ending = true;
     if (r->pidfd >= 0)
         pace_ask(&r->privd->pace, &r->kill, r->driver->kill_cost(NULL, 1), kill_now, r);
 }
 
-static void fail(struct room *r, int status, uint32_t stage)
+static void fail(struct command_sandbox *r, int status, uint32_t stage)
 {
-    if (log_rate_allows(&r->privd->room_log))
-        log_warn("slot %u: no room: %s (%s)", r->slot_number, strerror(-status),
+    if (log_rate_allows(&r->privd->command_sandbox_log))
+        log_warn("slot %u: no command sandbox: %s (%s)", r->slot_number, strerror(-status),
                  privsep_stage_name(stage));
     answer_maker(r, status, stage);
-    end_room(r);
+    end_command_sandbox(r);
 }
 
 /* The task was killed. What it had begun inside is in its sandbox's own control group, and ends with it at the latest
- * (rooms_kill_unfinished: now). */
+ * (command_sandboxes_kill_unfinished: now). */
 static void on_task_ended(void *arg, uint32_t events)
 {
-    struct room *r = arg;
+    struct command_sandbox *r = arg;
 
     loop_remove(&r->privd->loop, &r->task_source);
     task_cancel(&r->task);
     if (r->slot)
-        r->driver->rooms_kill_unfinished(r->privd->rt, r->slot_number);
+        r->driver->command_sandboxes_kill_unfinished(r->privd->rt, r->slot_number);
     gone(r);
 }
 
 /* Its time is over. Where its task still works that is not waited for, and counts for nobody but its sandbox. */
-static void give_up(struct room *r)
+static void give_up(struct command_sandbox *r)
 {
     struct loop *l = &r->privd->loop;
 
@@ -207,13 +207,13 @@ static void on_timeout(void *arg)
     give_up(arg);
 }
 
-static void ready(struct room *r)
+static void ready(struct command_sandbox *r)
 {
     struct privd *p = r->privd;
-    struct privsep_msg m = {.op = PRIVSEP_ROOM, .slot = r->slot_number, .gen = r->gen};
+    struct privsep_msg m = {.op = PRIVSEP_COMMAND_SANDBOX, .slot = r->slot_number, .gen = r->gen};
     struct reply_to to = r->maker;
-    int fds[PRIVSEP_ROOM_SOCKETS];
-    struct runtime_sandbox self = room_sandbox(r);
+    int fds[PRIVSEP_COMMAND_SANDBOX_SOCKETS];
+    struct runtime_sandbox self = command_sandbox_parent(r);
     int rc = r->driver->sockets(p->rt, &self, fds, ARRAY_SIZE(fds));
 
     loop_disarm(&p->loop, &r->timer);
@@ -224,15 +224,15 @@ static void ready(struct room *r)
         return;
     }
     r->maker = (struct reply_to){0};
-    m.u.room.number = r->number;
+    m.u.command_sandbox.number = r->number;
     if (request_reply(p, &to, &m, fds, ARRAY_SIZE(fds)) < 0)
-        end_room(r); /* nobody knows of it */
+        end_command_sandbox(r); /* nobody knows of it */
 }
 
 /* The first byte is all that is believed; what else it says is not looked at. */
 static void on_boot(void *arg, uint32_t events)
 {
-    struct room *r = arg;
+    struct command_sandbox *r = arg;
     char byte;
     ssize_t n = read(r->boot_fd, &byte, 1);
 
@@ -247,35 +247,35 @@ static void on_boot(void *arg, uint32_t events)
 }
 
 /* cay-init runs and waits: its listeners come first, so that nobody in it can have their ports. */
-static int claim(struct room *r)
+static int claim(struct command_sandbox *r)
 {
     struct privd *p = r->privd;
-    struct runtime_sandbox self = room_sandbox(r);
+    struct runtime_sandbox self = command_sandbox_parent(r);
     int rc;
 
-    egress_open_room(p, r);
+    egress_open_command_sandbox(p, r);
     rc = r->driver->claim(p->rt, &self, r->boot_fd, &r->claim);
     explicit_bzero(&r->claim, sizeof(r->claim));
     return rc < 0 ? rc : loop_add(&p->loop, &r->boot_source, r->boot_fd, on_boot, r);
 }
 
-static void take_pin(struct room *r)
+static void take_pin(struct command_sandbox *r)
 {
-    struct runtime_sandbox self = room_sandbox(r);
+    struct runtime_sandbox self = command_sandbox_parent(r);
 
     r->pin = pins_take(r->privd, r->driver, &self);
 }
 
 static void on_made(void *arg, uint32_t events)
 {
-    struct room *r = arg;
+    struct command_sandbox *r = arg;
     struct privd *p = r->privd;
     struct runtime_started as = {.pidfd = -1};
     uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
     int rc;
 
     loop_remove(&p->loop, &r->task_source);
-    rc = r->driver->room_finish(p->rt, &r->task, &as, &stage);
+    rc = r->driver->command_sandbox_finish(p->rt, &r->task, &as, &stage);
     if (rc == -EAGAIN && loop_add(&p->loop, &r->task_source, r->task.result_fd, on_made, r) == 0)
         return;
     leave_starting(r);
@@ -287,19 +287,19 @@ static void on_made(void *arg, uint32_t events)
     if (rc == 0 && !r->ending && r->slot)
         rc = claim(r);
     else if (rc == 0)
-        end_room(r);
+        end_command_sandbox(r);
     if (rc < 0)
         fail(r, rc, stage);
     if (r->pid_source.fd < 0)
         gone(r); /* there is nothing to wait for */
 }
 
-static int begin(struct room *r)
+static int begin(struct command_sandbox *r)
 {
     struct runtime_sandbox sb = slots_sandbox(r->slot);
     struct privd *p = r->privd;
-    int rc = r->driver->room_begin(p->rt, &sb, r->slot->kind.limits.open_files, &r->task,
-                                   &r->boot_fd);
+    int rc = r->driver->command_sandbox_begin(p->rt, &sb, r->slot->kind.limits.open_files, &r->task,
+                                              &r->boot_fd);
 
     if (rc < 0)
         return rc;
@@ -309,52 +309,53 @@ static int begin(struct room *r)
     return rc;
 }
 
-static struct room *new_room(struct privd *p, struct slot *s, const struct reply_to *to,
-                             const struct privsep_msg *m)
+static struct command_sandbox *new_command_sandbox(struct privd *p, struct slot *s,
+                                                   const struct reply_to *to,
+                                                   const struct privsep_msg *m)
 {
-    struct room *r = calloc(1, sizeof(*r));
+    struct command_sandbox *r = calloc(1, sizeof(*r));
 
     if (!r)
         return NULL;
-    *r = (struct room){.privd = p,
-                       .slot = s,
-                       .driver = s->driver,
-                       .slot_number = s->number,
-                       .gen = s->gen,
-                       .number = ++s->last_room,
-                       .task = TASK_NONE,
-                       .task_source = LOOP_SOURCE_NONE,
-                       .pidfd = -1,
-                       .pin = -1,
-                       .pid_source = LOOP_SOURCE_NONE,
-                       .boot_fd = -1,
-                       .boot_source = LOOP_SOURCE_NONE,
-                       .maker = *to,
-                       .egress_fds = {-1, -1},
-                       .next = s->rooms};
+    *r = (struct command_sandbox){.privd = p,
+                                  .slot = s,
+                                  .driver = s->driver,
+                                  .slot_number = s->number,
+                                  .gen = s->gen,
+                                  .number = ++s->last_command_sandbox,
+                                  .task = TASK_NONE,
+                                  .task_source = LOOP_SOURCE_NONE,
+                                  .pidfd = -1,
+                                  .pin = -1,
+                                  .pid_source = LOOP_SOURCE_NONE,
+                                  .boot_fd = -1,
+                                  .boot_source = LOOP_SOURCE_NONE,
+                                  .maker = *to,
+                                  .egress_fds = {-1, -1},
+                                  .next = s->command_sandboxes};
     memcpy(r->claim.id, s->id, sizeof(r->claim.id));
-    memcpy(r->claim.key, m->u.room.key, sizeof(r->claim.key));
-    s->rooms = r;
-    s->n_rooms++;
+    memcpy(r->claim.key, m->u.command_sandbox.key, sizeof(r->claim.key));
+    s->command_sandboxes = r;
+    s->n_command_sandboxes++;
     return r;
 }
 
-void room_make(struct privd *p, struct slot *s, const struct reply_to *to,
-               const struct privsep_msg *m)
+void command_sandbox_make(struct privd *p, struct slot *s, const struct reply_to *to,
+                          const struct privsep_msg *m)
 {
-    struct room *r;
-    int rc = s->n_rooms >= PRIVSEP_ROOMS_MAX             ? -EMFILE
-             : s->last_room == UINT32_MAX                ? -ERANGE
-             : p->n_rooms_starting >= ROOMS_STARTING_MAX ? -EAGAIN
-                                                         : 0;
+    struct command_sandbox *r;
+    int rc = s->n_command_sandboxes >= PRIVSEP_COMMAND_SANDBOXES_MAX             ? -EMFILE
+             : s->last_command_sandbox == UINT32_MAX                             ? -ERANGE
+             : p->n_command_sandboxes_starting >= COMMAND_SANDBOXES_STARTING_MAX ? -EAGAIN
+                                                                                 : 0;
 
     if (rc == -EAGAIN && (r = slowest(p, starting_of(p, s->number))) != NULL) {
         give_up(r);
         rc = 0;
     }
-    r = rc == 0 ? new_room(p, s, to, m) : NULL;
+    r = rc == 0 ? new_command_sandbox(p, s, to, m) : NULL;
     if (!r) {
-        request_reply_status(p, to, PRIVSEP_ROOM, rc ? rc : -ENOMEM, PRIVSEP_STAGE_SLOT);
+        request_reply_status(p, to, PRIVSEP_COMMAND_SANDBOX, rc ? rc : -ENOMEM, PRIVSEP_STAGE_SLOT);
         return;
     }
     enter_starting(r);
@@ -368,25 +369,26 @@ void room_make(struct privd *p, struct slot *s, const struct reply_to *to,
 
 /* -- asked to ---------------------------------------------------------------------------------- */
 
-void room_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                    const struct privsep_msg *m)
+void command_sandbox_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                               const struct privsep_msg *m)
 {
-    struct room *r = s->rooms;
+    struct command_sandbox *r = s->command_sandboxes;
 
-    while (r && r->number != m->u.room.number)
+    while (r && r->number != m->u.command_sandbox.number)
         r = r->next;
     if (!r || r->ender.seq != 0) {
-        request_reply_status(p, to, PRIVSEP_ROOM_END, r ? -EALREADY : -ENOENT, PRIVSEP_STAGE_NONE);
+        request_reply_status(p, to, PRIVSEP_COMMAND_SANDBOX_END, r ? -EALREADY : -ENOENT,
+                             PRIVSEP_STAGE_NONE);
         return;
     }
     r->ender = *to;
-    end_room(r);
+    end_command_sandbox(r);
 }
 
-void room_forget_slot(struct slot *s)
+void command_sandbox_forget_slot(struct slot *s)
 {
-    while (s->rooms) {
-        struct room *r = s->rooms;
+    while (s->command_sandboxes) {
+        struct command_sandbox *r = s->command_sandboxes;
 
         leave_slot(r);
         r->ending = true; /* its processes have ended with the sandbox, whose turn was for both */
@@ -394,21 +396,21 @@ void room_forget_slot(struct slot *s)
             kill_now(r);
         r->paid = s->paid;
     }
-    s->last_room = 0;
+    s->last_command_sandbox = 0;
 }
 
-void room_end_all(struct privd *p)
+void command_sandbox_end_all(struct privd *p)
 {
     for (uint32_t i = 0; i < p->options.slots_max; i++)
-        for (struct room *r = p->slots[i].rooms; r; r = r->next)
-            end_room(r);
+        for (struct command_sandbox *r = p->slots[i].command_sandboxes; r; r = r->next)
+            end_command_sandbox(r);
 }
 
-void room_free_all(struct privd *p)
+void command_sandbox_free_all(struct privd *p)
 {
     for (uint32_t i = 0; p->slots && i < p->options.slots_max; i++)
-        while (p->slots[i].rooms) {
-            struct room *r = p->slots[i].rooms;
+        while (p->slots[i].command_sandboxes) {
+            struct command_sandbox *r = p->slots[i].command_sandboxes;
 
             pace_cancel(&p->pace, &r->kill);
             if (r->pidfd >= 0)
