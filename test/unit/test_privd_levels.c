@@ -1,0 +1,682 @@
+/* That the driver table suffices: privd's own code, linked without the runtime, makes, uses, lists, recovers
+ * and ends sandboxes of two levels that only this file knows. What privd does to a sandbox past its row
+ * would not link here. */
+#include "skip.h"
+
+#include "job/meta.h"
+#include "privd/command_sandbox.h"
+#include "privsep/packet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#define SLOTS 6u
+
+/* -- a level ----------------------------------------------------------------------------------- */
+
+/* A sandbox is an eventfd, which is readable once it has ended; a task has always ended. */
+static struct dummy {
+    int boot_far[SLOTS]; /* the agent's end of a boot socket */
+    int freezes, thaws, starts, claims, sockets, stats, kills, reaps, ends, rooms, room_kills,
+        adopts;
+} dummy, other; /* other: what went through the second row */
+
+static int done_task(struct task *out)
+{
+    *out = TASK_NONE;
+    out->result_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    return 0;
+}
+
+static int collect(struct task *t)
+{
+    util_close(&t->result_fd);
+    *t = TASK_NONE;
+    return 0;
+}
+
+static int start(uint32_t slot, struct task *out, int *boot_fd)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+        return -errno;
+    util_close(&dummy.boot_far[slot]);
+    dummy.boot_far[slot] = pair[1];
+    *boot_fd = pair[0];
+    return done_task(out);
+}
+
+static int dummy_probe(struct runtime *rt, char *why, size_t n)
+{
+    return 0;
+}
+
+static int dummy_slot_begin(struct runtime *rt, uint32_t number, uint32_t gen, struct task *out)
+{
+    return done_task(out);
+}
+
+static int dummy_slot_finish(struct runtime *rt, struct task *t, struct runtime_slot *out,
+                             uint32_t *stage)
+{
+    return collect(t);
+}
+
+static void dummy_slot_close(struct runtime_slot *s)
+{
+}
+
+static int dummy_start_begin(struct runtime *rt, const struct runtime_slot *slot,
+                             const struct runtime_start *st, struct task *out, int *boot_fd)
+{
+    dummy.starts++;
+    return start(slot->number, out, boot_fd);
+}
+
+static int dummy_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,
+                              uint32_t *stage)
+{
+    out->pid = getpid();
+    out->pidfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return collect(t);
+}
+
+static int dummy_claim(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,
+                       const struct runtime_claim *claim)
+{
+    dummy.claims++;
+    return write(dummy.boot_far[sb->slot], "R", 1) == 1 ? 0 : -EIO;
+}
+
+static int dummy_sockets(const struct runtime *rt, const struct runtime_sandbox *sb, int *fds,
+                         unsigned n)
+{
+    dummy.sockets++;
+    for (unsigned i = 0; i < n; i++)
+        fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return 0;
+}
+
+static int dummy_listeners(const struct runtime *rt, const struct runtime_sandbox *sb,
+                           int fds[PRIVSEP_EGRESS_FDS])
+{
+    return -EOPNOTSUPP;
+}
+
+static int dummy_stat(const struct runtime *rt, const struct runtime_sandbox *sb,
+                      struct runtime_stat *out)
+{
+    dummy.stats++;
+    *out = (struct runtime_stat){.pids_used = 7};
+    return 0;
+}
+
+static int dummy_freeze(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    dummy.freezes++;
+    return 0;
+}
+
+static int dummy_thaw(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    dummy.thaws++;
+    return 0;
+}
+
+static bool dummy_is_frozen(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    return true;
+}
+
+static int dummy_kill(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    dummy.kills++;
+    return sb->pidfd < 0 ? 0 : eventfd_write(sb->pidfd, 1);
+}
+
+static uint32_t dummy_kill_cost(const struct privsep_limits *limits, uint32_t rooms)
+{
+    return 1;
+}
+
+static int dummy_pin(const struct runtime_sandbox *sb)
+{
+    return -EOPNOTSUPP;
+}
+
+static int dummy_reap(const struct runtime_sandbox *sb, struct runtime_exit *out)
+{
+    dummy.reaps++;
+    return 0;
+}
+
+static bool dummy_was_oom(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    return false;
+}
+
+static int dummy_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,
+                           struct task *out)
+{
+    dummy.ends += (int)n;
+    return done_task(out);
+}
+
+static int dummy_end_finish(struct runtime *rt, struct task *t, struct runtime_end *ends,
+                            unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        ends[i].status = 0;
+    return collect(t);
+}
+
+static int dummy_command_sandbox_begin(struct runtime *rt, const struct runtime_sandbox *sb,
+                                       uint32_t open_files, struct task *out, int *boot_fd)
+{
+    dummy.rooms++;
+    return start(sb->slot, out, boot_fd);
+}
+
+static int dummy_command_sandbox_kill(const struct runtime_sandbox *room)
+{
+    dummy.room_kills++;
+    return eventfd_write(room->pidfd, 1);
+}
+
+static uint32_t dummy_command_sandboxes_kill(const struct runtime *rt, uint32_t slot)
+{
+    return 0;
+}
+
+static void dummy_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_t slot)
+{
+}
+
+static int dummy_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
+{
+    dummy.adopts++;
+    *pidfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return pid == getpid() ? 0 : -ESRCH;
+}
+
+/* -- a second one: the same, counted apart where a row could be mistaken ------------------------- */
+
+static int other_start_begin(struct runtime *rt, const struct runtime_slot *slot,
+                             const struct runtime_start *st, struct task *out, int *boot_fd)
+{
+    other.starts++;
+    return start(slot->number, out, boot_fd);
+}
+
+static int other_claim(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,
+                       const struct runtime_claim *claim)
+{
+    other.claims++;
+    return write(dummy.boot_far[sb->slot], "R", 1) == 1 ? 0 : -EIO;
+}
+
+static int other_sockets(const struct runtime *rt, const struct runtime_sandbox *sb, int *fds,
+                         unsigned n)
+{
+    other.sockets++;
+    dummy.sockets--;
+    return dummy_sockets(rt, sb, fds, n);
+}
+
+static int other_stat(const struct runtime *rt, const struct runtime_sandbox *sb,
+                      struct runtime_stat *out)
+{
+    other.stats++;
+    *out = (struct runtime_stat){.pids_used = 9};
+    return 0;
+}
+
+static int other_freeze(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    other.freezes++;
+    return 0;
+}
+
+static int other_thaw(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    other.thaws++;
+    return 0;
+}
+
+static int other_kill(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    other.kills++;
+    return sb->pidfd < 0 ? 0 : eventfd_write(sb->pidfd, 1);
+}
+
+static int other_reap(const struct runtime_sandbox *sb, struct runtime_exit *out)
+{
+    other.reaps++;
+    return 0;
+}
+
+static int other_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,
+                           struct task *out)
+{
+    other.ends += (int)n;
+    return done_task(out);
+}
+
+static int other_command_sandbox_begin(struct runtime *rt, const struct runtime_sandbox *sb,
+                                       uint32_t open_files, struct task *out, int *boot_fd)
+{
+    other.rooms++;
+    return start(sb->slot, out, boot_fd);
+}
+
+static int other_command_sandbox_kill(const struct runtime_sandbox *room)
+{
+    other.room_kills++;
+    return eventfd_write(room->pidfd, 1);
+}
+
+static int other_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
+{
+    other.adopts++;
+    *pidfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return pid == getpid() ? 0 : -ESRCH;
+}
+
+static int no_vm(struct runtime *rt, char *why, size_t n)
+{
+    snprintf(why, n, "this test has no level vm");
+    return -EOPNOTSUPP;
+}
+
+/* The functions of a row that p and q share are q's. */
+#define ROW(p, q)                                                                             \
+    {                                                                                         \
+        .name = #p, .probe = q##_probe, .slot_begin = q##_slot_begin,                         \
+        .slot_finish = q##_slot_finish, .slot_close = q##_slot_close,                         \
+        .start_begin = p##_start_begin, .start_finish = q##_start_finish, .claim = p##_claim, \
+        .sockets = p##_sockets, .listeners = q##_listeners, .stat = p##_stat,                 \
+        .freeze = p##_freeze, .is_frozen = q##_is_frozen, .thaw = p##_thaw, .kill = p##_kill, \
+        .kill_cost = q##_kill_cost, .pin = q##_pin, .reap = p##_reap, .was_oom = q##_was_oom, \
+        .end_begin = p##_end_begin, .end_finish = q##_end_finish,                             \
+        .command_sandbox_begin = p##_command_sandbox_begin,                                   \
+        .command_sandbox_finish = q##_start_finish,                                           \
+        .command_sandbox_kill = p##_command_sandbox_kill,                                     \
+        .command_sandboxes_kill = q##_command_sandboxes_kill,                                 \
+        .command_sandboxes_kill_unfinished = q##_command_sandboxes_kill_unfinished,           \
+        .adopt = p##_adopt                                                                    \
+    }
+
+static const struct runtime_driver rows[PRIVSEP_LEVEL_COUNT] = {
+    [PRIVSEP_LEVEL_PROCESS] = ROW(dummy, dummy),
+    [PRIVSEP_LEVEL_GVISOR] = ROW(other, dummy),
+    [PRIVSEP_LEVEL_VM] = {.name = "vm", .probe = no_vm},
+};
+
+const struct runtime_driver *runtime_driver(uint32_t level)
+{
+    return level < ARRAY_SIZE(rows) ? &rows[level] : NULL;
+}
+
+/* -- what privd asks of the host ----------------------------------------------------------------- */
+
+static int templates_fd = -1;
+
+int runtime_templates_fd(const struct runtime *rt)
+{
+    return templates_fd;
+}
+
+int runtime_disk_trouble(const struct runtime *rt)
+{
+    return 0;
+}
+
+const char *runtime_disk_name(const struct runtime *rt)
+{
+    return "none";
+}
+
+int runtime_disk_space(const struct runtime *rt, uint64_t *total_bytes, uint64_t *free_bytes)
+{
+    *total_bytes = *free_bytes = 0;
+    return 0;
+}
+
+int runtime_scan(const struct runtime *rt, void (*found)(void *arg, const struct runtime_found *f),
+                 void *arg)
+{
+    return 0;
+}
+
+/* -- a privd, and its peer ------------------------------------------------------------------------ */
+
+struct world {
+    char dir[64], path[96];
+    struct privd p;
+    struct loop_timer turn;
+    int sock;
+    uint64_t seq;
+};
+
+static void on_server(void *arg, uint32_t events)
+{
+    privsep_server_dispatch(arg);
+}
+
+static void on_turn(void *arg)
+{
+    loop_stop(arg);
+}
+
+/* privd's loop, for some milliseconds. */
+static void run_a_while(struct world *w)
+{
+    loop_arm(&w->p.loop, &w->turn, 3, on_turn, &w->p.loop);
+    assert_int_equal(loop_run(&w->p.loop), 0);
+}
+
+static uint64_t send_request(struct world *w, struct privsep_msg m)
+{
+    struct privsep_packet out = {.msg = m};
+
+    out.msg.version = PRIVSEP_VERSION;
+    out.msg.seq = ++w->seq;
+    assert_int_equal(privsep_packet_send(w->sock, &out), 0);
+    return w->seq;
+}
+
+/* The next packet; its descriptors are closed, fds tells how many came. */
+static struct privsep_msg next_packet(struct world *w)
+{
+    struct privsep_packet in = {0};
+    int rc = -EAGAIN;
+
+    for (int i = 0; i < 1000 && (rc = privsep_packet_recv(w->sock, &in)) == -EAGAIN; i++)
+        run_a_while(w);
+    assert_int_equal(rc, 1);
+    in.msg.fds = (uint16_t)in.n_fds;
+    privsep_packet_close(&in);
+    return in.msg;
+}
+
+/* The answer to one; events that come before it are passed over. */
+static struct privsep_msg ask(struct world *w, struct privsep_msg m)
+{
+    uint64_t seq = send_request(w, m);
+    struct privsep_msg got;
+
+    do
+        got = next_packet(w);
+    while (got.seq != seq);
+    return got;
+}
+
+static void connect_peer(struct world *w)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    struct privsep_msg hello = {.op = PRIVSEP_HELLO, .u.hello.version = PRIVSEP_VERSION};
+
+    memcpy(to.sun_path, w->path, sizeof(w->path));
+    w->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(w->sock, (struct sockaddr *)&to, sizeof(to)), 0);
+    assert_int_equal(ask(w, hello).status, 0);
+}
+
+static void begin(struct world *w)
+{
+    struct privd *p = &w->p;
+    struct privsep_server_events ev = {request_handle, request_peer, p};
+
+    *p = (struct privd){.signal_fd = -1,
+                        .loop.epoll_fd = -1,
+                        .records.fd = -1,
+                        .server_source = LOOP_SOURCE_NONE,
+                        .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};
+    p->options.slots_max = SLOTS;
+    p->options.slots_ready = 2;
+    p->bounds = (struct permit_bounds){.open_files_max = 1024, .slots_max = SLOTS};
+    p->pace.loop = &p->loop;
+    assert_int_equal(loop_init(&p->loop), 0);
+    assert_int_equal(records_open(&p->records, w->dir, SLOTS), 0);
+    assert_int_equal(levels_probe(p), 0);
+    assert_int_equal(slots_init(p), 0);
+    assert_int_equal(recover_run(p), 0);
+    assert_int_equal(privsep_server_new(w->path, getuid(), &ev, &p->server), 0);
+    assert_int_equal(
+        loop_add(&p->loop, &p->server_source, privsep_server_fd(p->server), on_server, p->server),
+        0);
+    slots_refill(p);
+    connect_peer(w);
+}
+
+/* As a privd that leaves: sandboxes live on. */
+static void leave(struct world *w)
+{
+    close(w->sock);
+    privsep_server_free(w->p.server);
+    command_sandbox_free_all(&w->p);
+    slots_free(&w->p);
+    records_close(&w->p.records);
+    loop_disarm(&w->p.loop, &w->turn);
+    loop_free(&w->p.loop);
+}
+
+static void write_template(const char *dir)
+{
+    struct meta meta = {
+        .magic = META_MAGIC, .version = META_VERSION, .number = PRIVSEP_TEMPLATE_HOST};
+    char path[128];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%u", dir, PRIVSEP_TEMPLATE_HOST);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/%u/" META_FILE, dir, PRIVSEP_TEMPLATE_HOST);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, &meta, sizeof(meta)), sizeof(meta));
+    close(fd);
+}
+
+static int set_up(void **state)
+{
+    struct world *w = calloc(1, sizeof(*w));
+
+    dummy = other = (struct dummy){0};
+    for (uint32_t i = 0; i < SLOTS; i++)
+        dummy.boot_far[i] = -1;
+    snprintf(w->dir, sizeof(w->dir), "/tmp/cay-levels-XXXXXX");
+    if (!mkdtemp(w->dir))
+        return -1;
+    snprintf(w->path, sizeof(w->path), "%s/privd.sock", w->dir);
+    templates_fd = open(w->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    write_template(w->dir);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    char path[128];
+
+    for (uint32_t i = 0; i < SLOTS; i++)
+        util_close(&dummy.boot_far[i]);
+    if (geteuid() == 0) {
+        w->p.records.fd = -1;
+        records_remove(&w->p.records, w->dir);
+    }
+    (void)unlink(w->path);
+    snprintf(path, sizeof(path), "%s/%u/" META_FILE, w->dir, PRIVSEP_TEMPLATE_HOST);
+    (void)unlink(path);
+    snprintf(path, sizeof(path), "%s/%u", w->dir, PRIVSEP_TEMPLATE_HOST);
+    (void)rmdir(path);
+    util_close(&templates_fd);
+    int rc = rmdir(w->dir);
+    free(w);
+    return rc;
+}
+
+/* -- tests -------------------------------------------------------------------------------------- */
+
+static struct privsep_msg create(struct world *w, const char *id, uint32_t level)
+{
+    struct privsep_msg m = {.op = PRIVSEP_CREATE};
+
+    m.u.create.template_number = PRIVSEP_TEMPLATE_HOST;
+    m.u.create.level = level;
+    m.u.create.limits = (struct privsep_limits){.memory_bytes = 64u << 20,
+                                                .disk_bytes = 64u << 20,
+                                                .cpu_milli = 1000,
+                                                .pids = 64,
+                                                .open_files = 256};
+    memcpy(m.u.create.id, id, strlen(id));
+    return ask(w, m);
+}
+
+static struct privsep_msg of(uint16_t op, const struct privsep_msg *created)
+{
+    return (struct privsep_msg){.op = op, .slot = created->slot, .gen = created->gen};
+}
+
+/* A row that lacks a function would be called at the null pointer, which no other test here shows of every one. */
+static void rows_are_complete(void **state)
+{
+    void (*all[sizeof(rows[0]) / sizeof(void (*)(void))])(void);
+
+    for (unsigned level = PRIVSEP_LEVEL_PROCESS; level <= PRIVSEP_LEVEL_GVISOR; level++) {
+        memcpy(all, &rows[level], sizeof(all));
+        for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+            if (!all[i])
+                fail_msg("entry %zu of the row %s is missing", i, rows[level].name);
+    }
+}
+
+/* Everything that a peer can ask of a sandbox. */
+static void use_and_end(struct world *w, const struct privsep_msg *created, uint32_t pids)
+{
+    struct privsep_msg connect = of(PRIVSEP_CONNECT, created),
+                       room = of(PRIVSEP_COMMAND_SANDBOX, created),
+                       room_end = of(PRIVSEP_COMMAND_SANDBOX_END, created);
+
+    connect.u.connect.count = 3;
+    assert_int_equal(ask(w, connect).fds, 3);
+    assert_int_equal(ask(w, of(PRIVSEP_STAT, created)).u.stat.pids_used, pids);
+    room = ask(w, room);
+    assert_int_equal(room.status, 0);
+    assert_int_equal(room.fds, PRIVSEP_COMMAND_SANDBOX_SOCKETS);
+    room_end.u.command_sandbox.number = room.u.command_sandbox.number;
+    assert_int_equal(ask(w, room_end).status, 0);
+    assert_int_equal(ask(w, of(PRIVSEP_FREEZE, created)).status, 0);
+    assert_int_equal(ask(w, of(PRIVSEP_THAW, created)).status, 0);
+    assert_int_equal(ask(w, of(PRIVSEP_KILL, created)).status, 0);
+    for (int i = 0; i < 20; i++) /* what is left of it is gathered for 10 ms */
+        run_a_while(w);
+}
+
+static void each_level_goes_through_its_own_row(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg created;
+    struct dummy before;
+
+    NEEDS_ROOT;
+    begin(w);
+    created = create(w, "second", PRIVSEP_LEVEL_GVISOR);
+    assert_int_equal(created.status, 0);
+    assert_int_equal(created.fds, PRIVSEP_CREATE_SOCKETS);
+    before = dummy; /* what is pooled is of the first level; it may be at work meanwhile */
+    use_and_end(w, &created, 9);
+    assert_int_equal(before.claims + before.stats + before.rooms + before.kills, 0);
+    assert_int_equal(dummy.claims + dummy.stats + dummy.rooms + dummy.kills + dummy.sockets, 0);
+    assert_true(other.starts == 1 && other.claims == 2 && other.sockets == 3 && other.stats == 1);
+    assert_true(other.rooms == 1 && other.room_kills == 1 && other.kills == 1);
+    assert_true(other.reaps == 2 && other.ends == 1 && other.freezes == 1 && other.thaws == 1);
+
+    created = create(w, "first", PRIVSEP_LEVEL_PROCESS);
+    assert_int_equal(created.status, 0);
+    use_and_end(w, &created, 7);
+    assert_true(dummy.claims == 2 && dummy.sockets == 3 && dummy.stats == 1 && dummy.rooms == 1);
+    assert_true(dummy.room_kills == 1 && dummy.kills == 1 && dummy.reaps == 2);
+    assert_true(other.claims == 2 && other.kills == 1 && other.ends == 1);
+    leave(w);
+}
+
+static void a_level_that_is_not_there_is_refused_with_its_reason(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg m;
+
+    NEEDS_ROOT;
+    begin(w);
+    m = create(w, "third", PRIVSEP_LEVEL_VM);
+    assert_int_equal(m.status, -EOPNOTSUPP);
+    assert_int_equal(m.stage, PRIVSEP_STAGE_LEVEL);
+    assert_string_equal(m.u.refused.why, "this test has no level vm");
+    leave(w);
+}
+
+static void more_than_are_pooled_of_another_level(void **state)
+{
+    struct world *w = *state;
+
+    NEEDS_ROOT;
+    begin(w);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        char id[8] = {(char)('a' + i)};
+
+        assert_int_equal(create(w, id, PRIVSEP_LEVEL_GVISOR).status, 0);
+    }
+    assert_int_equal(create(w, "more", PRIVSEP_LEVEL_GVISOR).status, -EAGAIN);
+    assert_int_equal(other.claims, SLOTS);
+    leave(w);
+}
+
+static void list_and_recovery_know_the_level(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg first, second, item;
+    unsigned seen = 0;
+
+    NEEDS_ROOT;
+    begin(w);
+    first = create(w, "first", PRIVSEP_LEVEL_PROCESS);
+    second = create(w, "second", PRIVSEP_LEVEL_GVISOR);
+    leave(w);
+    begin(w);
+    assert_true(dummy.adopts == 1 && other.adopts == 1);
+    send_request(w, (struct privsep_msg){.op = PRIVSEP_LIST});
+    while ((item = next_packet(w)).op == PRIVSEP_ITEM) {
+        bool is_first = strcmp(item.u.item.id, "first") == 0;
+
+        assert_int_equal(item.slot, is_first ? first.slot : second.slot);
+        assert_int_equal(item.u.item.level,
+                         is_first ? PRIVSEP_LEVEL_PROCESS : PRIVSEP_LEVEL_GVISOR);
+        seen++;
+    }
+    assert_int_equal(seen, 2);
+    use_and_end(w, &second, 9);
+    assert_int_equal(other.kills, 1);
+    leave(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_complete),
+        cmocka_unit_test_setup_teardown(each_level_goes_through_its_own_row, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_level_that_is_not_there_is_refused_with_its_reason,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(more_than_are_pooled_of_another_level, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(list_and_recovery_know_the_level, set_up, tear_down),
+    };
+
+    log_init("test", LOG_ERROR);
+    return cmocka_run_group_tests_name("privd_levels", tests, NULL, NULL);
+}
