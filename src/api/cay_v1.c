@@ -402,10 +402,11 @@ static void sandbox_get(struct api_call *call)
     api_reply_json(call, 200,
                    json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", s->id,
                              "templateAsked", s->template_asked, "templateID", s->template_id,
-                             "note", note, "level", "process", "cpuMilli", (json_int_t)l->cpu_milli,
-                             "memoryBytes", (json_int_t)l->memory_bytes, "diskBytes",
-                             (json_int_t)l->disk_bytes, "pids", (json_int_t)l->pids, "openFiles",
-                             (json_int_t)l->open_files, "seccompFilters", l->filters != 0));
+                             "note", note, "level", privsep_level_name(s->level), "cpuMilli",
+                             (json_int_t)l->cpu_milli, "memoryBytes", (json_int_t)l->memory_bytes,
+                             "diskBytes", (json_int_t)l->disk_bytes, "pids", (json_int_t)l->pids,
+                             "openFiles", (json_int_t)l->open_files, "seccompFilters",
+                             l->filters != 0));
 }
 
 const struct api_route cay_v1_routes[] = {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LEVEL_NAME_MAX 16
 #define TEXT_PAUSE \
     "pausing sandboxes (keep one running with a longer timeout, or kill it and create another)"
 #define TEXT_SNAPSHOT "snapshots (build a template, or copy the files out and in)"
@@ -160,19 +161,13 @@ static enum err_code read_network(const json_t *body, struct creation *c, struct
 static enum err_code check_cay_keys(const json_t *body, struct err *e)
 {
     static const char *const instead[] = {"network", E2B_INTERNET_KEY};
-    static const char *const known[] = {"templateID",
-                                        "timeout",
-                                        "metadata",
-                                        "envVars",
-                                        "policy",
-                                        "secure",
-                                        "seccompFilters",
-                                        "autoPause",
-                                        "autoPauseMemory",
-                                        "autoResume",
-                                        "volumeMounts",
-                                        "iam",
-                                        "mcp"};
+    static const char *const known[] = {"templateID", "timeout",
+                                        "metadata",   "envVars",
+                                        "policy",     "secure",
+                                        "level",      "seccompFilters",
+                                        "autoPause",  "autoPauseMemory",
+                                        "autoResume", "volumeMounts",
+                                        "iam",        "mcp"};
     const char *key;
     json_t *value;
 
@@ -186,10 +181,27 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
             found |= strcmp(key, known[i]) == 0;
         if (!found)
             return err_set(e, ERR_INVALID,
-                           "there is no \"%.40s\": templateID, timeout, metadata, envVars, policy "
-                           "and seccompFilters are what this call takes",
+                           "there is no \"%.40s\": templateID, timeout, metadata, envVars, policy, "
+                           "level and seccompFilters are what this call takes",
                            key);
     }
+    return ERR_OK;
+}
+
+static enum err_code read_level(const json_t *body, uint32_t *out, struct err *e)
+{
+    const char *name = privsep_level_name(PRIVSEP_LEVEL_PROCESS);
+    enum err_code rc = json_get_str(body, "level", NULL, JSON_OPTIONAL, LEVEL_NAME_MAX, &name, e);
+    int level = rc == ERR_OK ? privsep_level_from_name(name) : 0;
+
+    if (rc != ERR_OK)
+        return rc;
+    if (level < 0)
+        return err_set(e, ERR_INVALID,
+                       "\"level\": there is no isolation level \"%s\"; process, gvisor and vm are "
+                       "those that cay knows",
+                       name);
+    *out = (uint32_t)level;
     return ERR_OK;
 }
 
@@ -201,7 +213,8 @@ static enum err_code read_policy(const json_t *body, struct creation *c, struct 
 
     if (rc == ERR_OK)
         rc = json_get_bool(body, "seccompFilters", NULL, JSON_OPTIONAL, &filters, e);
-
+    if (rc == ERR_OK)
+        rc = read_level(body, &c->r.level, e);
     if (rc != ERR_OK)
         return rc;
     c->r.limits.filters = filters ? PRIVSEP_FILTERS : 0;

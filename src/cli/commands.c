@@ -175,6 +175,8 @@ const struct cli_command cli_commands[] = {
             "Without a template it is base; while that is not built, host takes its place and cay "
             "says so. Nothing leaves the sandbox but what its policy allows: without one, nothing.",
         .options = OPTIONS(OPTION_TTL, OPTION_ENV, OPTION_METADATA, OPTION_POLICY,
+                           {0, "level", "LEVEL",
+                            "How it is isolated: process (the default), gvisor or vm.", "level"},
                            {0, "seccomp-filters", NULL,
                             "Programs in it may have system call filters, a few.", NULL},
                            OPTION_QUIET),

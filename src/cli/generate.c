@@ -203,6 +203,7 @@ static const char *words_of(const char *complete)
         {"key", "cay key ls 2>/dev/null | awk 'NR>1{print $1}'"},
         {"tenant", "cay tenant ls 2>/dev/null | awk 'NR>1{print $1}'"},
         {"shell", "printf '%s\\n' bash zsh fish"},
+        {"level", "printf '%s\\n' process gvisor vm"},
     };
 
     for (size_t i = 0; complete && i < ARRAY_SIZE(map); i++)

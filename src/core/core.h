@@ -52,7 +52,8 @@ struct sandbox {
     char template_asked[CORE_NAME_SIZE]; /* what was asked for: differs until base is built */
     enum sandbox_state state;
     enum sandbox_timeout_action on_timeout;
-    bool secure; /* its agent's calls need the token */
+    uint32_t level; /* enum privsep_level */
+    bool secure;    /* its agent's calls need the token */
     bool auto_resume, keep_memory;
     int64_t started_real_ms, end_real_ms;
     int64_t idle_ms;          /* its end moves to so long after the last call; 0: it stands */
@@ -183,6 +184,7 @@ struct sandbox_request {
     int64_t idle_ms; /* > 0: ends so long after the last call, within ttl_ms if that is given */
     enum sandbox_timeout_action on_timeout;
     bool auto_resume, keep_memory, secure, allow_internet;
+    uint32_t level;                   /* enum privsep_level */
     struct privsep_limits limits;     /* 0 in a field = default */
     json_t *metadata, *env, *network; /* borrowed; may be NULL */
     json_t *policy;                   /* the same; checked here */

@@ -259,8 +259,19 @@ static void leave_to_reconcile(struct sandbox_obj *o)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
-static void create_refused(struct sandbox_obj *o, int status, uint32_t stage)
+/* Its driver's own words. */
+static void explain_level(struct err *e, const struct sandbox *s, const struct privsep_msg *m)
 {
+    err_set(e, ERR_UNIMPLEMENTED, "the isolation level %s is not there: %.*s",
+            privsep_level_name(s->level), PRIVSEP_WHY_SIZE, m->u.refused.why);
+    err_hint(e, "create it without \"level\": this server's is %s",
+             privsep_level_name(PRIVSEP_LEVEL_PROCESS));
+}
+
+/* m: what privd answered, NULL where it did not. */
+static void create_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m)
+{
+    uint32_t stage = m ? m->stage : PRIVSEP_STAGE_NONE;
     struct core *c = o->core;
     struct err e;
 
@@ -274,6 +285,8 @@ static void create_refused(struct sandbox_obj *o, int status, uint32_t stage)
     }
     if (status == -ESHUTDOWN)
         call_privd_err(&e, status, "the sandbox could not be made");
+    else if (stage == PRIVSEP_STAGE_LEVEL)
+        explain_level(&e, &o->s, m);
     else
         explain(&e, status, stage);
     log_warn("sandbox %s: %s", o->s.id, e.text);
@@ -295,7 +308,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     }
     sockets_put(o, fds, n_fds);
     if (status < 0) {
-        create_refused(o, status, m ? m->stage : PRIVSEP_STAGE_NONE);
+        create_refused(o, status, m);
         return;
     }
     o->s.slot = m->slot;
@@ -326,7 +339,7 @@ static int64_t send_create(struct sandbox_obj *o, uint32_t template_number)
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
     m.u.create.template_number = template_number;
-    m.u.create.level = PRIVSEP_LEVEL_PROCESS;
+    m.u.create.level = o->s.level;
     m.u.create.limits = o->s.limits;
     memcpy(m.u.create.id, o->s.id, sizeof(o->s.id));
     memcpy(m.u.create.key, o->s.agent_key, sizeof(m.u.create.key));

@@ -122,6 +122,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     snprintf(s->template_id, sizeof(s->template_id), "%s", used->id);
     s->state = SANDBOX_CREATING;
     s->on_timeout = r->on_timeout;
+    s->level = r->level;
     s->secure = r->secure;
     s->auto_resume = r->auto_resume;
     s->keep_memory = r->keep_memory;

@@ -46,6 +46,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     store_bind_text(q, 22, s->name);
     sqlite3_bind_int64(q, 23, s->idle_ms);
     sqlite3_bind_int64(q, 24, s->last_end_real_ms);
+    sqlite3_bind_int64(q, 25, s->level);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -82,7 +83,7 @@ enum err_code store_sandbox_delete(struct store *st, const char *id, struct err 
     return store_run(st, STORE_SANDBOX_DELETE, "removing a sandbox", e);
 }
 
-/* false: the row is damaged (a key of another size, a state that does not exist). */
+/* false: the row is damaged (a key of another size, a state or level that does not exist). */
 static bool read_row(sqlite3_stmt *q, struct sandbox *s)
 {
     int flags = sqlite3_column_int(q, 6), state = sqlite3_column_int(q, 4);
@@ -109,6 +110,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->limits.pids = (uint32_t)sqlite3_column_int64(q, 15);
     s->limits.open_files = (uint32_t)sqlite3_column_int64(q, 16);
     if (sqlite3_column_bytes(q, 11) != sizeof(s->agent_key) || !ids_is_sandbox(s->id) ||
+        sqlite3_column_int64(q, 24) < 0 || sqlite3_column_int64(q, 24) >= PRIVSEP_LEVEL_COUNT ||
         state < SANDBOX_CREATING || state > SANDBOX_ENDED)
         return false;
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
@@ -119,6 +121,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     store_column_copy(q, 21, s->name, sizeof(s->name));
     s->idle_ms = sqlite3_column_int64(q, 22);
     s->last_end_real_ms = sqlite3_column_int64(q, 23);
+    s->level = (uint32_t)sqlite3_column_int64(q, 24);
     return true;
 }
 

@@ -2,9 +2,11 @@
 
 #include "base/util.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/utsname.h>
 
 static const char *const stage_names[PRIVSEP_STAGE_COUNT] = {
@@ -49,6 +51,25 @@ static const struct {
     {PRIVSEP_EGRESS_SYNC, "egress_sync"},
     {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
+
+static const char *const level_names[PRIVSEP_LEVEL_COUNT] = {
+    [PRIVSEP_LEVEL_PROCESS] = "process",
+    [PRIVSEP_LEVEL_GVISOR] = "gvisor",
+    [PRIVSEP_LEVEL_VM] = "vm",
+};
+
+const char *privsep_level_name(uint32_t level)
+{
+    return level < PRIVSEP_LEVEL_COUNT ? level_names[level] : "unknown";
+}
+
+int privsep_level_from_name(const char *name)
+{
+    for (int i = 0; i < PRIVSEP_LEVEL_COUNT; i++)
+        if (strcmp(name, level_names[i]) == 0)
+            return i;
+    return -EINVAL;
+}
 
 const char *privsep_stage_name(uint32_t stage)
 {

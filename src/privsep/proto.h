@@ -235,6 +235,12 @@ struct privsep_msg {
 
 _Static_assert(sizeof(struct privsep_msg) == 288, "the message has one size, on every build");
 
+/* "process", "gvisor", "vm"; "unknown" for what is no level. */
+const char *privsep_level_name(uint32_t level);
+
+/* The level of that name, or -EINVAL. */
+int privsep_level_from_name(const char *name);
+
 /* "mounts", "create", ...: for logs and error texts; "unknown" for what is none. */
 const char *privsep_stage_name(uint32_t stage);
 const char *privsep_op_name(uint32_t op);

@@ -170,6 +170,25 @@ def test_a_query_has_a_limit(cay):
     assert long.status == 400 and "16384" in long.json["message"]
 
 
+@pytest.mark.parametrize("level", ["gvisor", "vm"])
+def test_a_level_that_is_not_there_says_why(cay, level):
+    reply = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "level": level})
+    assert reply.status == 501, reply.json
+    assert f"this build has no driver for the isolation level {level}" in reply.json["message"]
+    assert not any(box["state"] == "creating" for box in cay.call("GET", "/v2/sandboxes").json)
+
+
+def test_a_level_is_one_of_three_names(cay):
+    for level in ("", "Process", "docker", 0, ["process"]):
+        reply = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "level": level})
+        assert reply.status == 400, (level, reply.json)
+    reply = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "level": "process"})
+    assert reply.status == 201
+    path = "/cay/v1/sandboxes/" + reply.json["sandboxID"]
+    assert cay.call("GET", path).json["level"] == "process"
+    assert cay.call("DELETE", "/sandboxes/" + reply.json["sandboxID"]).status == 204
+
+
 @pytest.mark.parametrize("template, says", [
     ("code-interpreter-v1", "python3"), ("mcp-gateway", "MCP"), ("desktop", "base"), ("python:3.12", "images"),
     ("docker.io/library/python", "images"), ("nothing-of-the-kind", "cay template ls")])

@@ -26,6 +26,7 @@ struct slot {
     char id[PRIVSEP_ID_SIZE];
     uint8_t key[PRIVSEP_KEY_SIZE];
     int64_t started_ms;
+    uint32_t level;
     struct privsep_limits limits;
 };
 
@@ -110,6 +111,7 @@ static void do_create(struct fake *f, const struct privsep_msg *m)
     }
     memcpy(s->id, m->u.create.id, sizeof(s->id));
     memcpy(s->key, m->u.create.key, sizeof(s->key));
+    s->level = m->u.create.level;
     s->limits = m->u.create.limits;
     r.gen = s->gen;
     r.u.created.template_number = m->u.create.template_number;
@@ -653,6 +655,18 @@ bool fake_lives(struct fake *f, const char *id)
     lives = find(f, id) != NULL;
     pthread_mutex_unlock(&f->lock);
     return lives;
+}
+
+int fake_level(struct fake *f, const char *id)
+{
+    const struct slot *s;
+    int level;
+
+    pthread_mutex_lock(&f->lock);
+    s = find(f, id);
+    level = s ? (int)s->level : -1;
+    pthread_mutex_unlock(&f->lock);
+    return level;
 }
 
 void fake_end(struct fake *f, const char *id, unsigned cause)

@@ -65,6 +65,9 @@ void fake_add_stray(struct fake *f, const char *id);
 void fake_end(struct fake *f, const char *id, unsigned cause);
 bool fake_lives(struct fake *f, const char *id);
 
+/* The level that it was asked for at; -1: it does not live. */
+int fake_level(struct fake *f, const char *id);
+
 /* PROGRESS for the job that is held. */
 void fake_progress(struct fake *f, unsigned percent, const char *text);
 

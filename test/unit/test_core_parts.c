@@ -237,6 +237,7 @@ static void the_store_gives_back_what_it_was_given(void **state)
                         .template_asked = "base",
                         .state = SANDBOX_CREATING,
                         .on_timeout = SANDBOX_ON_TIMEOUT_PAUSE,
+                        .level = PRIVSEP_LEVEL_VM,
                         .secure = true,
                         .allow_internet = true,
                         .started_real_ms = 1790000000123,
@@ -270,6 +271,7 @@ static void the_store_gives_back_what_it_was_given(void **state)
     assert_int_equal(seen.on_timeout, SANDBOX_ON_TIMEOUT_PAUSE);
     assert_true(seen.secure && seen.allow_internet && seen.has_tenant_ca && !seen.auto_resume &&
                 !seen.keep_memory);
+    assert_int_equal(seen.level, PRIVSEP_LEVEL_VM);
     assert_true(seen.slot == s.slot && seen.gen == s.gen);
     assert_true(seen.started_real_ms == s.started_real_ms && seen.end_real_ms == s.end_real_ms);
     assert_memory_equal(&seen.limits, &s.limits, sizeof(s.limits));
@@ -319,7 +321,7 @@ static void a_damaged_row_is_an_error_not_a_crash(void **state)
     struct err e;
 
     exec_sql(*state, "INSERT INTO sandboxes VALUES ('x','t','h','h',1,0,0,0,0,0,0,x'00',0,0,0,0,0,"
-                     "NULL,NULL,NULL,NULL,'',0,0)");
+                     "NULL,NULL,NULL,NULL,'',0,0,0)");
     seen_n = 0;
     assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_INTERNAL);
     assert_int_equal(seen_n, 0);

@@ -56,6 +56,21 @@ static void a_restart_of_privd_keeps_what_lives(void **state)
     assert_int_equal(world_rows(w), 1);
 }
 
+/* privd has more levels than this build of it: what is made at one stays at it. */
+static void a_level_is_asked_for_and_stored(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    char id[IDS_SANDBOX_SIZE];
+
+    r.level = PRIVSEP_LEVEL_GVISOR;
+    world_create(w, &r, id);
+    assert_int_equal(fake_level(w->fake, id), PRIVSEP_LEVEL_GVISOR);
+    world_stop_core(w);
+    world_start_core(w);
+    assert_int_equal(core_sandbox_find(w->core, NULL, id)->level, PRIVSEP_LEVEL_GVISOR);
+}
+
 static void what_privd_lost_is_forgotten(void **state)
 {
     struct world *w = *state;
@@ -273,6 +288,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD(privd_gone_while_one_is_made),
         WORLD(a_restart_of_privd_keeps_what_lives),
+        WORLD(a_level_is_asked_for_and_stored),
         WORLD(what_privd_lost_is_forgotten),
         WORLD(at_a_kill_of_cayd_each_is_as_before_or_gone),
         WORLD(a_stray_that_appears_later_is_ended),
