@@ -255,6 +255,7 @@ struct egress {
     struct registry *registry;
     struct resolver *resolver;
     struct dialer *dialer;
+    struct turns *turns; /* before what uses it; outlives it */
     struct tunnels *tunnels;
     struct forward *forward;
     struct share_pool *ask_places; /* ASKS_MAX */

@@ -9,6 +9,7 @@
 #include "egress/registry.h"
 #include "egress/request.h"
 #include "egress/tcpcount.h"
+#include "egress/turns.h"
 #include "http/server.h"
 
 #include <errno.h>
@@ -284,6 +285,21 @@ static void on_flow_end(struct flow *f)
         http_exchange_abort(l->x);
 }
 
+static size_t enter(void *ctx, uint64_t tag, uint32_t *round)
+{
+    const struct client_conn *l = (void *)(uintptr_t)tag;
+    struct turns *turns = l->egress->turns;
+
+    return turns_enter(turns, l->owner, round) ? turns_piece(turns) : 0;
+}
+
+static void leave(void *ctx)
+{
+    struct forward *fw = ctx;
+
+    turns_exit(fw->egress->turns);
+}
+
 int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
 {
     struct client_conn *l = calloc(1, sizeof(*l));
@@ -293,6 +309,7 @@ int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
         return -ENOMEM;
     l->egress = eg;
     l->flow_id = f->id;
+    l->owner = registry_owner(f->sandbox);
     l->fd = fd;
     l->tls = tls;
     l->up_fd = TAKE_FD(f->up_fd);
@@ -341,6 +358,8 @@ int forward_new(struct egress *eg, struct forward **out)
     c.write_timeout_ms = WRITE_TIMEOUT_MS;
     c.proxy = c.relays = true;
     c.on_tagged_end = on_tagged_end;
+    c.enter = enter;
+    c.leave = leave;
     rc = http_server_new(eg->loop, &c, handle, fw, &fw->server);
     if (rc < 0) {
         free(fw);

@@ -10,8 +10,8 @@
 struct client_conn {
     struct egress *egress;
     struct client_conn *prev, *next;
-    uint64_t flow_id;
-    int fd; /* http_server's: only to end it, and to count */
+    uint64_t flow_id, owner; /* turns.h */
+    int fd;                  /* http_server's: only to end it, and to count */
     bool tls;
     struct http_exchange *x; /* the request that is served, if one is */
     struct target want;      /* of it; its name is in want_name */

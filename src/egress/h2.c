@@ -349,10 +349,8 @@ static void read_some(struct h2_end *e)
         explicit_bzero(data, (size_t)n);
 }
 
-void h2_conn_event(uv_poll_t *poll, int status, int events)
+static void on_event(struct h2_end *e, int status, int events)
 {
-    struct h2_end *e = poll->data;
-
     if (status < 0) { /* an error waits in the socket, perhaps after bytes; libuv has stopped */
         e->events = 0;
         events = UV_READABLE | UV_WRITABLE;
@@ -361,6 +359,18 @@ void h2_conn_event(uv_poll_t *poll, int status, int events)
         (e->side == H2_CLIENT || h2_conn_may(e->conn, false)))
         read_some(e);
     h2_conn_pump(e->conn);
+}
+
+void h2_conn_event(uv_poll_t *poll, int status, int events)
+{
+    struct h2_end *e = poll->data;
+    struct turns *turns = e->conn->all->turns;
+    bool entered = turns_enter(turns, e->conn->turn.owner, &e->round);
+
+    if (entered || status < 0)
+        on_event(e, status, events);
+    if (entered)
+        turns_exit(turns);
 }
 
 static void on_turn(void *arg)
@@ -450,7 +460,7 @@ int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out)
     conn->all = all;
     conn->o = *o;
     conn->moved_ms = uv_now(all->loop);
-    conn->turn = (struct turn){.go = on_turn, .arg = conn, .owner = (uintptr_t)o->share};
+    conn->turn = (struct turn){.go = on_turn, .arg = conn, .owner = o->owner};
     for (int i = 0; i < H2_SIDES; i++)
         conn->end[i] = (struct h2_end){.conn = conn, .io.fd = -1};
     uv_timer_init(all->loop, &conn->pause);

@@ -71,6 +71,7 @@ struct h2_verdict {
 struct h2_options {
     struct tls_endpoint client;
     struct tls_endpoint server; /* fd -1: none could be reached, and evaluate lets nothing go on */
+    uint64_t owner;             /* whose share of the loop's time it has (turns.h) */
     struct h2_share *share;     /* outlives it, or is h2_close'd first */
     uint64_t idle_ms;           /* no byte of either side, though there are streams */
     /* A request's head. It may keep what it allocates in a; both live as long as the stream. */
@@ -88,7 +89,7 @@ struct h2_options {
 
 int h2s_new(uv_loop_t *loop, struct h2s **out);
 
-/* What searching answers costs is shared out from now on, by h2_share; t outlives all. */
+/* Time, and what searching answers costs, are shared out from now on; t outlives all. */
 void h2s_set_turns(struct h2s *all, struct turns *t);
 
 /* Closes all; freed when the loop has turned. */

@@ -235,6 +235,7 @@ int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
 {
     struct h2_options o = {.client = *client,
                            .server = *server,
+                           .owner = registry_owner(f->sandbox),
                            .share = f->sandbox->h2,
                            .idle_ms = f->egress->config.idle_timeout_ms,
                            .evaluate = evaluate,

@@ -70,6 +70,7 @@ struct h2_end {
     uv_poll_t poll;
     bool has_poll;
     int events;
+    uint32_t round; /* turns.h */
     struct buf out;
     struct h2_fields fields; /* of the head that comes in */
     struct h2_meter meter;

@@ -411,8 +411,6 @@ enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request
     if (code == ERR_OK) {
         o->remove = plan.remove;
         *without = plan.without;
-        if (pipe)
-            tlspipe_set_owner(pipe, (uintptr_t)r->credentials);
         if (pipe && rewrite_prepare(pipe, TAKE_PTR(plan.job), TAKE_PTR(plan.redact)) < 0)
             code = err_set(e, ERR_EXHAUSTED, "out of memory");
     }

@@ -135,11 +135,10 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
     in->towards_clients = tls_conn_context(false);
     in->towards_servers = tls_conn_context(true);
     if (!in->towards_clients || !in->towards_servers || tlshands_new(eg->loop, &in->hands) < 0 ||
-        tlspipes_new(eg->loop, &in->pipes) < 0 || h2s_new(eg->loop, &in->h2s) < 0 ||
-        turns_new(eg->loop, &in->turns) < 0)
+        tlspipes_new(eg->loop, &in->pipes) < 0 || h2s_new(eg->loop, &in->h2s) < 0)
         return err_set(e, ERR_EXHAUSTED, "TLS cannot be set up: out of memory");
-    tlspipes_set_turns(in->pipes, in->turns);
-    h2s_set_turns(in->h2s, in->turns);
+    tlspipes_set_turns(in->pipes, eg->turns);
+    h2s_set_turns(in->h2s, eg->turns);
     tls_intercept_choose(in->towards_clients);
     if (trust(in->towards_servers, c->ca_file, e) != ERR_OK ||
         ca_new(eg->config.state_dir, &in->ca, e) != ERR_OK)
@@ -153,7 +152,6 @@ static void drop(struct intercept *in)
     tlshands_free(in->hands);
     tlspipes_free(in->pipes);
     h2s_free(in->h2s);
-    turns_free(in->turns);
     ca_free(in->ca);
     sealer_free(in->sealer);
     SSL_CTX_free(in->towards_clients);

@@ -11,7 +11,6 @@ struct intercept {
     struct tlshands *hands;
     struct tlspipes *pipes;
     struct h2s *h2s;
-    struct turns *turns; /* of what both search */
     struct ca *ca;
     struct sealer *sealer;
     SSL_CTX *towards_clients, *towards_servers;

@@ -17,6 +17,7 @@
 #include "egress/registry.h"
 #include "egress/resolve.h"
 #include "egress/tunnel.h"
+#include "egress/turns.h"
 #include "egress/upstream.h"
 #include "keep/keep.h"
 #include "privsep/client.h"
@@ -212,6 +213,7 @@ int main(int argc, char **argv)
     take_settings();
     check(hostaddr_start(&egress), "the watch on the host's addresses");
     check(resolver_new(&egress, egress.config.dns_servers, &egress.resolver), "the resolver");
+    check(turns_new(&loop, &egress.turns), "the shares of time");
     start_interception();
     start_audit();
     check(confine_self(), "the system call filter");

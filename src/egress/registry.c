@@ -355,6 +355,11 @@ static uint64_t bytes_limit(const struct sandbox *s)
     return s->has_policy ? policy_limits(s->policy)->bytes : 0;
 }
 
+uint64_t registry_owner(const struct sandbox *s)
+{
+    return (uintptr_t)(s->parent ? s->parent : s);
+}
+
 bool registry_counts_bytes(const struct sandbox *s)
 {
     return bytes_limit(s) > 0 || (s->parent && bytes_limit(s->parent) > 0);

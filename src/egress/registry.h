@@ -68,6 +68,9 @@ bool registry_over_bytes(const struct sandbox *s);
 uint64_t registry_bytes_left(const struct sandbox *s);
 bool registry_counts_bytes(const struct sandbox *s); /* is there such a limit? */
 
+/* Whose share of the loop's time its flows have (turns.h): a room's are its sandbox's. */
+uint64_t registry_owner(const struct sandbox *s);
+
 /* The next one's worth of the rate, or false. */
 bool rate_take(struct rate *r, uint32_t per_second);
 

@@ -7,6 +7,7 @@
 #include "egress/h2_flow.h"
 #include "egress/intercept_internal.h"
 #include "egress/names.h"
+#include "egress/registry.h"
 
 #include <errno.h>
 #include <openssl/x509v3.h>
@@ -182,8 +183,12 @@ static void on_client_moved(void *arg, uint64_t read, uint64_t written)
 static int open_plain_client(struct flow *f, struct tls_endpoint *end)
 {
     struct counting *c = malloc(sizeof(*c));
-    const struct tlspipe_options o = {
-        .end = *end, .server = true, .on_moved = on_client_moved, .on_end = free, .arg = c};
+    const struct tlspipe_options o = {.end = *end,
+                                      .server = true,
+                                      .owner = registry_owner(f->sandbox),
+                                      .on_moved = on_client_moved,
+                                      .on_end = free,
+                                      .arg = c};
     int plain;
 
     if (c)
@@ -196,11 +201,12 @@ static int open_plain_client(struct flow *f, struct tls_endpoint *end)
 }
 
 /* Of a server's, likewise. */
-static int open_plain_server(struct tlspipes *pipes, struct tls_endpoint *end)
+static int open_plain_server(struct tlspipes *pipes, struct tls_endpoint *end, uint64_t owner)
 {
+    const struct tlspipe_options o = {.end = *end, .owner = owner};
     int plain;
 
-    if (tlspipe_start(pipes, &(struct tlspipe_options){.end = *end}, &plain, NULL) == 0)
+    if (tlspipe_start(pipes, &o, &plain, NULL) == 0)
         return plain;
     tls_endpoint_close(end, false);
     return -1;
@@ -219,7 +225,8 @@ static void speak_http1(struct flow *f, struct tls_intercept *o, struct tls_endp
     int plain = open_plain_client(f, client);
 
     if (o->server.fd >= 0)
-        f->up_fd = open_plain_server(f->egress->intercept->pipes, &o->server);
+        f->up_fd = open_plain_server(f->egress->intercept->pipes, &o->server,
+                                     registry_owner(f->sandbox));
     if (plain < 0) {
         flow_end(f);
     } else if (forward_adopt(f->egress, f, plain, true) < 0) {
@@ -440,6 +447,7 @@ int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e)
 
 struct upstream_side {
     struct tlspipes *pipes;
+    uint64_t owner;   /* turns.h */
     uv_timer_t later; /* where it could not even begin: told in the next turn */
     void (*cb)(void *arg, int fd, const struct err *why);
     void *arg;
@@ -454,7 +462,7 @@ static void on_upstream_ready(void *arg, const struct tls_endpoint *end, const s
 
     if (end) {
         mine = *end;
-        plain = open_plain_server(s->pipes, &mine);
+        plain = open_plain_server(s->pipes, &mine, s->owner);
         if (plain < 0) {
             err_set(&e, ERR_EXHAUSTED, "no TLS connection: out of memory");
             why = &e;
@@ -490,6 +498,7 @@ void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const c
     if (!s)
         abort(); /* nobody could be told, ever */
     s->pipes = eg->intercept->pipes;
+    s->owner = f ? registry_owner(f->sandbox) : 0;
     s->cb = cb;
     s->arg = arg;
     if (f) {

@@ -40,6 +40,7 @@ struct tlspipe {
     const struct tlspipe_filter *filter;
     void *filter_arg;
     struct turn turn; /* of the filter's work inward */
+    uint32_t outer_round, inner_round;
     struct tlspipe_options o;
 };
 
@@ -479,10 +480,8 @@ static int open_inner(struct tlspipe *p, int *other)
 
 /* -- events ------------------------------------------------------------------------------------ */
 
-static void on_outer(uv_poll_t *h, int status, int events)
+static void outer_event(struct tlspipe *p, int status, int events)
 {
-    struct tlspipe *p = h->data;
-
     if (status < 0) { /* an error waits in the socket, perhaps after bytes; libuv has stopped */
         p->outer_events = 0;
         events = UV_READABLE | UV_WRITABLE;
@@ -493,6 +492,19 @@ static void on_outer(uv_poll_t *h, int status, int events)
         !move_inward(p))
         return;
     settle(p);
+}
+
+/* Errors, of which libuv does not tell again, are not left for another turn. */
+static void on_outer(uv_poll_t *h, int status, int events)
+{
+    struct tlspipe *p = h->data;
+    struct turns *turns = p->all->turns;
+    bool entered = turns_enter(turns, p->turn.owner, &p->outer_round);
+
+    if (entered || status < 0)
+        outer_event(p, status, events);
+    if (entered)
+        turns_exit(turns);
 }
 
 /* First what the filter has of what came before; then one read. */
@@ -507,10 +519,8 @@ static void on_turn(void *arg)
     settle(p);
 }
 
-static void on_inner(uv_poll_t *h, int status, int events)
+static void inner_event(struct tlspipe *p, int status, int events)
 {
-    struct tlspipe *p = h->data;
-
     if (status < 0) { /* as above: what was sent before it was closed is still there */
         p->inner_events = 0;
         events = UV_READABLE | UV_WRITABLE;
@@ -524,6 +534,18 @@ static void on_inner(uv_poll_t *h, int status, int events)
     if (events & UV_READABLE && !p->inner_ended && p->to_outer.len == 0 && !move_outward(p))
         return;
     settle(p);
+}
+
+static void on_inner(uv_poll_t *h, int status, int events)
+{
+    struct tlspipe *p = h->data;
+    struct turns *turns = p->all->turns;
+    bool entered = turns_enter(turns, p->turn.owner, &p->inner_round);
+
+    if (entered || status < 0)
+        inner_event(p, status, events);
+    if (entered)
+        turns_exit(turns);
 }
 
 /* While the plain end is behind, or the filter waits for its turn, it is not the sender that pauses. */
@@ -559,7 +581,7 @@ static struct tlspipe *make(struct tlspipes *all, const struct tlspipe_options *
     uv_timer_init(all->loop, &p->timer);
     p->handles = 2;
     p->outer_poll.data = p->timer.data = p;
-    p->turn = (struct turn){.go = on_turn, .arg = p};
+    p->turn = (struct turn){.go = on_turn, .arg = p, .owner = o->owner};
     p->all = all;
     p->o = *o;
     p->outer = o->end;
@@ -595,12 +617,6 @@ void tlspipe_set_filter(struct tlspipe *p, const struct tlspipe_filter *f, void 
 {
     p->filter = f;
     p->filter_arg = arg;
-}
-
-void tlspipe_set_owner(struct tlspipe *p, uint64_t owner)
-{
-    if (!p->turn.waiting) /* it stands in its owner's line */
-        p->turn.owner = owner;
 }
 
 void *tlspipe_filter_arg(const struct tlspipe *p)

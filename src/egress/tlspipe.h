@@ -43,6 +43,7 @@ struct tlspipe_filter {
 struct tlspipe_options {
     struct tls_endpoint end; /* taken over on success */
     bool server;             /* towards a client: what it still sends is read to its end */
+    uint64_t owner;          /* whose share of the loop's time it has (turns.h) */
     /* Bytes of contents so far, from the socket and to it. May be NULL. */
     void (*on_moved)(void *arg, uint64_t read, uint64_t written);
     void (*on_end)(void *arg); /* the last call about it; may be NULL */
@@ -52,7 +53,7 @@ struct tlspipe_options {
 /* All pipes of a loop. */
 int tlspipes_new(uv_loop_t *loop, struct tlspipes **out);
 
-/* What filters cost is shared out from now on; t outlives all. Without it each read is passed on at once. */
+/* Time, and what filters cost, is shared out from now on; t outlives all. Without it each read is passed on at once. */
 void tlspipes_set_turns(struct tlspipes *all, struct turns *t);
 
 /* Closes every pipe; freed when the loop has turned. */
@@ -70,6 +71,4 @@ struct tlspipe *tlspipe_of(struct tlspipes *all, int plain);
 
 /* f is static; arg is freed by f->free with the pipe. One filter for each pipe. */
 void tlspipe_set_filter(struct tlspipe *p, const struct tlspipe_filter *f, void *arg);
-/* Pipes of one owner take turns with each other (turns.h). */
-void tlspipe_set_owner(struct tlspipe *p, uint64_t owner);
 void *tlspipe_filter_arg(const struct tlspipe *p);

@@ -5,6 +5,7 @@
 #include "base/util.h"
 #include "egress/greeting.h"
 #include "egress/registry.h"
+#include "egress/turns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,8 +55,7 @@ struct tunnel {
     struct half half[2]; /* 0: from the client */
     struct tunnel *older, *newer;
     uint64_t moved_ms;
-    bool waiting; /* for its next turn */
-    struct tunnel *wait_next;
+    struct turn turn; /* its next, where there is more to move */
 };
 
 struct tunnels {
@@ -63,11 +63,9 @@ struct tunnels {
     int epoll_fd;
     uv_poll_t poll;
     uv_timer_t sweep;
-    uv_idle_t turn; /* active while somebody waits for a turn */
     struct pipe pool[POOL_MAX];
     size_t pooled;
     struct tunnel *oldest, *newest; /* by when they last moved */
-    struct tunnel *waiting;
     unsigned handles;
 };
 
@@ -233,6 +231,7 @@ static int fill(struct tunnels *t, struct half *h, uint64_t room)
         if (rc < 0)
             return rc;
     }
+    most = MIN(most, turns_piece(t->egress->turns));
     n = splice(h->from, NULL, h->pipe.in, NULL, most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     if (n < 0 && errno == EAGAIN) {
         nothing_to_read(h);
@@ -261,6 +260,7 @@ static void probe(int fd)
 static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
 {
     uint64_t end = *h->count + TURN_BYTES, room;
+    bool over = false;
     int a, b = 0;
 
     do {
@@ -270,7 +270,8 @@ static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
             b = drain(h);
         if (a < 0 || b < 0)
             return a < 0 ? a : b;
-    } while ((a > 0 || b > 0) && *h->count < end);
+        over = *h->count >= end || turns_is_over(t->egress->turns);
+    } while ((a > 0 || b > 0) && !over);
     if (h->held == 0)
         pipe_put(t, h);
     if (h->eof && h->held == 0 && !h->shut) {
@@ -278,7 +279,7 @@ static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
         shutdown(h->to, SHUT_WR);
         probe(h->from);
     }
-    return *h->count >= end;
+    return over && (a > 0 || b > 0);
 }
 
 /* What one side said with a reset, the other side is to see likewise. */
@@ -290,8 +291,6 @@ static void end_with_reset(struct tunnel *u)
     (void)!setsockopt(u->flow->up_fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     flow_end(u->flow);
 }
-
-static void wait_turn(struct tunnels *t, struct tunnel *u);
 
 static void pump(struct tunnels *t, struct tunnel *u)
 {
@@ -316,37 +315,31 @@ static void pump(struct tunnels *t, struct tunnel *u)
         return;
     }
     if (a > 0 || b > 0)
-        wait_turn(t, u);
+        turns_wait(t->egress->turns, &u->turn);
 }
 
 /* -- events ------------------------------------------------------------------------------------ */
 
-static void on_turn(uv_idle_t *idle)
+static void on_turn(void *arg)
 {
-    struct tunnels *t = idle->data;
-    struct tunnel *u = t->waiting;
+    struct tunnel *u = arg;
 
-    t->waiting = NULL; /* those who need another turn come to the next list */
-    while (u) {
-        struct tunnel *next = u->wait_next;
-        uint64_t id = next ? next->flow->id : 0;
-
-        u->waiting = false;
-        pump(t, u);
-        u = id && flow_find(t->egress, id) ? next : NULL;
-    }
-    if (!t->waiting)
-        uv_idle_stop(idle);
+    pump(u->flow->egress->tunnels, u);
 }
 
-static void wait_turn(struct tunnels *t, struct tunnel *u)
+/* At once, if its sandbox has time left: what is known to be readable or writable stays so. */
+static void pump_or_wait(struct tunnels *t, struct tunnel *u)
 {
-    if (u->waiting)
+    struct turns *turns = t->egress->turns;
+
+    if (u->turn.waiting)
         return;
-    u->waiting = true;
-    u->wait_next = t->waiting;
-    t->waiting = u;
-    uv_idle_start(&t->turn, on_turn);
+    if (!turns_enter_once(turns, u->turn.owner)) {
+        turns_wait(turns, &u->turn);
+        return;
+    }
+    pump(t, u);
+    turns_exit(turns);
 }
 
 static void on_event(struct tunnels *t, const struct epoll_event *ev)
@@ -364,7 +357,7 @@ static void on_event(struct tunnels *t, const struct epoll_event *ev)
         u->half[side].ending = true;
     if (ev->events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
         u->half[1 - side].writable = true;
-    pump(t, u);
+    pump_or_wait(t, u);
 }
 
 static void on_poll(uv_poll_t *p, int status, int events)
@@ -406,11 +399,7 @@ static void on_flow_end(struct flow *f)
     pipe_put(t, &u->half[0]);
     pipe_put(t, &u->half[1]);
     unlink_age(t, u);
-    for (struct tunnel **p = &t->waiting; *p; p = &(*p)->wait_next)
-        if (*p == u) {
-            *p = u->wait_next;
-            break;
-        }
+    turns_leave(f->egress->turns, &u->turn);
     free(u); /* its sockets leave the epoll when the flow closes them */
     f->user = NULL;
 }
@@ -434,6 +423,7 @@ int tunnel_start(struct flow *f)
     if (!u)
         return -ENOMEM;
     u->flow = f;
+    u->turn = (struct turn){.go = on_turn, .arg = u, .owner = registry_owner(f->sandbox)};
     u->half[0] = (struct half){f->fd, f->up_fd, {-1, -1}, .count = &f->up_bytes};
     u->half[0].greeting_flow = f->greeted ? f : NULL;
     u->half[1] = (struct half){f->up_fd, f->fd, {-1, -1}, .count = &f->down_bytes};
@@ -453,7 +443,7 @@ int tunnel_start(struct flow *f)
     /* The first message is there already, as a rule. */
     u->half[0].readable = u->half[0].writable = true;
     u->half[1].readable = u->half[1].writable = true;
-    pump(t, u);
+    pump_or_wait(t, u);
     return 0;
 }
 
@@ -483,9 +473,8 @@ int tunnels_new(struct egress *eg, struct tunnels **out)
         return -EMFILE;
     }
     uv_timer_init(eg->loop, &t->sweep);
-    uv_idle_init(eg->loop, &t->turn);
-    t->poll.data = t->sweep.data = t->turn.data = t;
-    t->handles = 3;
+    t->poll.data = t->sweep.data = t;
+    t->handles = 2;
     uv_poll_start(&t->poll, UV_READABLE, on_poll);
     uv_timer_start(&t->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     *out = t;
@@ -498,5 +487,4 @@ void tunnels_free(struct tunnels *t)
         return;
     uv_close((uv_handle_t *)&t->poll, on_closed);
     uv_close((uv_handle_t *)&t->sweep, on_closed);
-    uv_close((uv_handle_t *)&t->turn, on_closed);
 }

@@ -1,12 +1,19 @@
 #pragma once
-/* Shares the loop's time among flows whose bytes cost more than a copy: answers that are searched for secrets,
- * and decompressed for it. In one turn of the loop TURNS_BYTES of them are worked on, whichever flows they belong
- * to; a flow that comes when they are used up waits. So other events, a neighbour's first of all, wait for that
- * much work at most, however many such flows there are.
+/* Shares the loop's time among sandboxes, so that one that moves as many bytes over as many connections as it may
+ * delays another's events by one share, and not by all of its work. There are two rules, of which a flow may be under both.
  *
- * Those that wait are served by owner (a sandbox) in rotation, and those of one owner in order of arrival.
- * Owners are told apart by hash (stochastic fairness queueing, McKenney 1990): two in one bucket share its place in the
- * rotation. Nothing is allocated for a flow or an owner. One loop; nothing blocks. */
+ * Time: what an owner's (a sandbox's) flows do in one turn of the loop is measured, and beyond TURNS_NS the rest of them is
+ * left until another turn: their events come again, since libuv's are level-triggered. Which of them were left is
+ * found by rounds: in a round each flow has one event's worth of work. An owner that no other was beside for
+ * TURNS_ALONE_NS may use TURNS_LONG_NS: then it is the turns themselves that cost.
+ *
+ * Bytes: answers that are searched for secrets, or decompressed for it, cost more than a copy. In one turn
+ * TURNS_BYTES of them are worked on, whichever flows they belong to; a flow that comes when they are used up waits.
+ * Those that wait are served by owner in rotation, and those of one owner in order of arrival. Flows whose events do not
+ * come again (edge-triggered) wait in the same lines.
+ *
+ * Owners are told apart by hash (stochastic fairness queueing, McKenney 1990): two in one bucket share its time, or its place
+ * in the rotation. Nothing is allocated for a flow or an owner. One loop; nothing blocks. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +23,12 @@
 /* a turn of the loop; what one call does may exceed it once */
 #define TURNS_BYTES   (32u * 1024u)
 #define TURNS_BUCKETS 64u
+
+#define TURNS_NS       100000u   /* of an owner in a turn; one event's work may exceed it */
+#define TURNS_LONG_NS  500000u   /* of one that has the loop for itself */
+#define TURNS_ALONE_NS 20000000u /* after so much time */
+#define TURNS_SHARES   1024u
+#define TURNS_PIECE    ((size_t)64 * 1024) /* that is moved at a time, where another owner is beside */
 
 struct turns;
 
@@ -33,13 +46,31 @@ int turns_new(uv_loop_t *loop, struct turns **out);
 /* When nothing waits any more; freed when the loop has turned. NULL is none. */
 void turns_free(struct turns *t);
 
+/* Before one event of an owner's flow is worked on. True: it may be, and turns_exit follows in the same call. False: it
+ * is to be left as it is, and comes again. *round is the flow's, 0 at first. t NULL: always. Inside of another:
+ * true, and that one's. */
+bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round);
+
+/* The same for what does not come again: false, and it has to wait in the owner's line (turns_wait). */
+bool turns_enter_once(struct turns *t, uint64_t owner);
+void turns_exit(struct turns *t);
+
+/* Has the owner that has entered used its share up? */
+bool turns_is_over(const struct turns *t);
+
+/* How many bytes the owner that has entered is to move at a time at most. */
+size_t turns_piece(const struct turns *t);
+
+/* For tests: another clock than uv_hrtime. */
+void turns_set_clock(struct turns *t, uint64_t (*now_ns)(void));
+
 /* May w's owner go on now? False while w waits. t NULL: there is no limit. */
 bool turns_may(const struct turns *t, const struct turn *w);
 
 /* So many bytes were worked on. */
 void turns_spend(struct turns *t, size_t n);
 
-/* Calls w->go in a turn that has bytes left. */
+/* Calls w->go, as entered, in a turn that has bytes left. */
 void turns_wait(struct turns *t, struct turn *w);
 
 /* It waits no more. */

@@ -208,6 +208,7 @@ static ssize_t read_to_pass(struct conn *c)
 {
     uint64_t n = c->exchange && !c->layer && c->in.len == 0 ? body_may_pass(c->exchange) : 0;
 
+    n = MIN(n, (uint64_t)c->server->piece);
     return n > 0 ? pass_fill(&c->server->pass, c->fd, n) : -EOPNOTSUPP;
 }
 
@@ -464,10 +465,8 @@ static void on_half(struct conn *c)
         c->broken = true;
 }
 
-void conn_on_event(uv_poll_t *poll, int status, int events)
+static void on_event(struct conn *c, int status, int events)
 {
-    struct conn *c = poll->data;
-
     if (status < 0) {
         c->events = 0; /* libuv stopped it */
         c->broken = true;
@@ -483,6 +482,19 @@ void conn_on_event(uv_poll_t *poll, int status, int events)
             on_half(c);
     }
     conn_pump(c);
+}
+
+/* Errors, of which libuv does not tell again, are not left for another turn. The connection may be gone after it, and its
+ * memory and server are still there. */
+void conn_on_event(uv_poll_t *poll, int status, int events)
+{
+    struct conn *c = poll->data;
+    bool entered = server_enter(c->server, c->tag, &c->round);
+
+    if (entered || status < 0)
+        on_event(c, status, events);
+    if (entered)
+        server_leave(c->server, c->tag);
 }
 
 void conn_stop(struct conn *c, bool now)

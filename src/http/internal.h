@@ -70,6 +70,7 @@ struct conn {
     size_t unsent;      /* when the wait for the peer to take bytes began */
     size_t linger_left; /* bytes that may still be thrown away */
     uint64_t tag;       /* of http_server_adopt_tagged, or 0 */
+    uint32_t round;     /* http_server_config.enter's */
     int fd, events;
     enum conn_state state;
     enum wait_kind read_kind;
@@ -171,6 +172,7 @@ struct http_server {
     char *read_buf; /* shared: lives for one read event */
     size_t read_bytes;
     struct pass pass;   /* likewise */
+    size_t piece;       /* what goes through it at once */
     struct buf scratch; /* heads in the making */
     time_t date_second;
     char date[32];
@@ -186,6 +188,10 @@ struct http_server {
 void server_wait(struct http_server *s, struct wait *w, enum wait_kind kind);
 void server_wait_stop(struct wait *w);
 void server_mark_dirty(struct conn *c);
+
+/* http_server_config.enter and leave, of a connection with this tag. */
+bool server_enter(struct http_server *s, uint64_t tag, uint32_t *round);
+void server_leave(struct http_server *s, uint64_t tag);
 void server_conn_gone(struct conn *c); /* takes it off the list; its handle is closing */
 const char *server_date(struct http_server *s);
 

@@ -410,7 +410,7 @@ static ssize_t response_passes(struct relay *r)
 
     if (plain < PASS_MIN_BYTES || !conn_may_pass(r->x->conn))
         return -EOPNOTSUPP;
-    n = pass_fill(p, r->wire.fd, plain);
+    n = pass_fill(p, r->wire.fd, MIN(plain, (uint64_t)r->server->piece));
     if (n <= 0)
         return n;
     if (!may_move(r, 0, (size_t)n)) {
@@ -461,8 +461,22 @@ static void on_error(struct wire *w, int err)
     fail(CONTAINER_OF(w, struct relay, wire), ERR_UNAVAILABLE, "cannot connect", err);
 }
 
-static const struct wire_ops ops = {on_connected, on_readable, on_drained,
-                                    on_timeout,   on_error,    on_closed};
+static bool enter(struct wire *w)
+{
+    struct relay *r = CONTAINER_OF(w, struct relay, wire);
+
+    return server_enter(r->server, r->tag, &r->round);
+}
+
+static void leave(struct wire *w)
+{
+    const struct relay *r = CONTAINER_OF(w, struct relay, wire);
+
+    server_leave(r->server, r->tag);
+}
+
+static const struct wire_ops ops = {on_connected, on_readable, on_drained, on_timeout,
+                                    on_error,     on_closed,   enter,      leave};
 
 void http_relay_start(struct http_exchange *x, const struct http_relay_options *o)
 {
@@ -475,6 +489,8 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
         return;
     }
     r->x = x;
+    r->server = x->conn->server;
+    r->tag = x->conn->tag;
     r->o = *o;
     x->inner = r;
     x->inner_close = on_exchange_close;

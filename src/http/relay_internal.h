@@ -11,6 +11,9 @@
 struct relay {
     struct wire wire;
     struct http_exchange *x;
+    struct http_server *server; /* x's, while it may be asked for time */
+    uint64_t tag;
+    uint32_t round;
     struct buf in; /* the response's head in the making */
     size_t scanned;
     char *storage;

@@ -206,6 +206,20 @@ static void unmark_dirty(struct conn *c)
     c->dirty = false;
 }
 
+bool server_enter(struct http_server *s, uint64_t tag, uint32_t *round)
+{
+    if (!tag || !s->config.enter)
+        return true;
+    s->piece = s->config.enter(s->ctx, tag, round);
+    return s->piece > 0;
+}
+
+void server_leave(struct http_server *s, uint64_t tag)
+{
+    if (tag && s->config.enter)
+        s->config.leave(s->ctx);
+}
+
 /* -- accepting --------------------------------------------------------------------------------- */
 
 static void on_acceptable(uv_poll_t *poll, int status, int events);
@@ -386,6 +400,7 @@ int http_server_new(uv_loop_t *loop, const struct http_server_config *config, ht
         return -ENOMEM;
     }
     pass_init(&s->pass, config->relays);
+    s->piece = SIZE_MAX;
     buf_init(&s->scratch, SCRATCH_MAX);
     for (int kind = 0; kind < WAIT_KINDS; kind++)
         s->waits[kind].prev = s->waits[kind].next = &s->waits[kind];

@@ -47,6 +47,12 @@ struct http_server_config {
     /* A connection of http_server_adopt_tagged ends: its descriptor is closed after this. May be NULL;
      * calls nothing of the server. */
     void (*on_tagged_end)(void *ctx, uint64_t tag, int fd);
+    /* Shares the loop's time: asked before an event is worked on, of a connection with a tag or of the server that it is
+     * relayed to. 0: the event is left, and comes again in a later turn of the loop. Else how many bytes of a body are to
+     * be passed on at once, and `leave` follows in the same call. *round is the connection's or the relay's, 0 at first, for
+     * `enter` to use. Both or none. */
+    size_t (*enter)(void *ctx, uint64_t tag, uint32_t *round);
+    void (*leave)(void *ctx);
 };
 
 /* Sensible values for all of it. */

@@ -75,9 +75,8 @@ static void on_connect_event(struct wire *w)
     }
 }
 
-static void on_event(uv_poll_t *poll, int status, int events)
+static void work(struct wire *w, int status, int events)
 {
-    struct wire *w = poll->data;
     bool had_output = w->out.len > 0;
 
     if (status < 0)
@@ -94,6 +93,18 @@ static void on_event(uv_poll_t *poll, int status, int events)
     if (!w->closed && w->reading && (events & UV_READABLE || status < 0))
         w->ops->on_readable(w);
     settle(w);
+}
+
+/* Errors, of which libuv does not tell again, are not left for another turn. */
+static void on_event(uv_poll_t *poll, int status, int events)
+{
+    struct wire *w = poll->data;
+    bool entered = !w->ops->enter || w->ops->enter(w);
+
+    if (entered || status < 0)
+        work(w, status, events);
+    if (entered && w->ops->enter)
+        w->ops->leave(w);
 }
 
 static void on_timer(uv_timer_t *timer)

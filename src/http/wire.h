@@ -21,6 +21,9 @@ struct wire_ops {
     void (*on_timeout)(struct wire *w);
     void (*on_error)(struct wire *w, int err); /* it could not be opened; -errno */
     void (*on_closed)(struct wire *w);
+    /* http_server_config's, of this wire's events. May be NULL. */
+    bool (*enter)(struct wire *w);
+    void (*leave)(struct wire *w);
 };
 
 struct wire {

@@ -109,10 +109,10 @@ def hold(sandbox, address, count, say=b"", port=80):
     time.sleep(3600)
 
 
-def download(sandbox, address):
+def download(sandbox, address, header=b""):
     """An answer of nothing but the beginning that the credentials have in common; the bytes are taken in the kernel."""
     with sandbox.connect(address, DOWNLOADS) as c:
-        c.sendall(b"GET /4000 HTTP/1.1\r\nHost: v4.example.com:%d\r\nX-Key: cay-secret:K0\r\n\r\n" % DOWNLOADS)
+        c.sendall(b"GET /4000 HTTP/1.1\r\nHost: v4.example.com:%d\r\n%b\r\n" % (DOWNLOADS, header))
         assert c.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
         while c.recv(1 << 20, socket.MSG_TRUNC):
             pass
@@ -212,6 +212,7 @@ def main():
         searched = world.sandbox(RULES | {"inject": [{"credential": f"K{i}", "domains": ["v4.example.com"], "ports": [DOWNLOADS]}
                                                      for i in range(CREDENTIALS)]},
                                  credentials=credentials(world, CREDENTIALS))
+        tunnelled = world.sandbox({"rules": [{"domains": ["v4.example.com"], "action": "allow"}]})
         loads = {
             "refused requests (two pipelined connections)": lambda: children(lambda _: pipeline(loud, there, b"/denied"), 2),
             "allowed requests a second": lambda: children(lambda _: pipeline(loud, there, b"/"), 2),
@@ -220,7 +221,9 @@ def main():
             "TLS handshakes (1024, begun)": lambda: children(lambda _: hold(loud, there, 1024, b"\x16\x03\x01\x02\x00\x01", 443)),
             "bodies (8 at a time, 1 MiB each)": lambda: children(lambda _: send_bodies(loud, there), 8),
             f"downloads (40) that are searched for {CREDENTIALS} credentials with one beginning":
-                lambda: children(lambda _: download(searched, address_of(searched, "v4.example.com")), 40),
+                lambda: children(lambda _: download(searched, address_of(searched, "v4.example.com"), b"X-Key: cay-secret:K0\r\n"), 40),
+            "downloads (40) that are tunnelled": lambda: children(lambda _: download(tunnelled, address_of(tunnelled, "v4.example.com")), 40),
+            "downloads (40) whose requests are read": lambda: children(lambda _: download(loud, there), 40),
             f"questions about a log of {o.log_mib} MiB (64)": lambda: children(lambda _: ask_log(world, UnixConnection), 64),
         }
         for name, load in ((n, l) for n, l in loads.items() if o.only in n):

@@ -848,13 +848,14 @@ static void open_flows(struct flows *f, size_t more)
         int fds[2];
 
         pair(fds);
-        assert_int_equal(tlspipe_start(pipes, &(struct tlspipe_options){.end = {.fd = fds[0]}},
+        assert_int_equal(tlspipe_start(pipes,
+                                       &(struct tlspipe_options){.end = {.fd = fds[0]},
+                                                                 .owner = i == FLOWS - 1 ? 2 : 1},
                                        &f->plain[i], &p),
                          0);
         f->peer[i] = fds[1];
         f->c[i] = (struct counted){.all = &f->all, .more = more};
         tlspipe_set_filter(p, &counting, &f->c[i]);
-        tlspipe_set_owner(p, i == FLOWS - 1 ? 2 : 1);
     }
 }
 
@@ -888,6 +889,11 @@ static size_t most_in_a_turn(struct flows *f)
     return most;
 }
 
+static uint64_t stands_still(void)
+{
+    return 1;
+}
+
 /* Flows with 8 MiB each are worked on a little in each turn of the loop, however many they are, and go on in the
  * next. The control is the same without turns: one turn works on something of all of them. */
 static void test_turns_are_short(void **state)
@@ -899,6 +905,7 @@ static void test_turns_are_short(void **state)
     assert_true(most_in_a_turn(&f) >= FLOWS * TURNS_BYTES); /* the control */
     close_flows(&f);
     assert_int_equal(turns_new(&loop, &turns), 0);
+    turns_set_clock(turns, stands_still); /* it is bytes that count here */
     tlspipes_set_turns(pipes, turns);
     open_flows(&f, 0);
     assert_in_range(most_in_a_turn(&f), 1, 2 * TURNS_BYTES);
@@ -917,6 +924,7 @@ static void test_turns_go_by_owner(void **state)
     struct flows f;
 
     assert_int_equal(turns_new(&loop, &turns), 0);
+    turns_set_clock(turns, stands_still); /* it is bytes that count here */
     tlspipes_set_turns(pipes, turns);
     open_flows(&f, 0);
     for (int i = 0; i < 200; i++) {
@@ -944,6 +952,7 @@ static void test_turns_are_left(void **state)
     struct turns *turns;
 
     assert_int_equal(turns_new(&loop, &turns), 0);
+    turns_set_clock(turns, stands_still); /* it is bytes that count here */
     turns_spend(turns, TURNS_BYTES + 1);
     for (int i = 0; i < 4; i++) {
         w[i] = (struct turn){.go = count_go, .arg = &gone[i], .owner = (uint64_t)i / 3};

@@ -1,0 +1,207 @@
+/* How the loop's time is shared out: who may go on in a turn, and whose events are left. The clock is the test's. */
+#include "base/util.h"
+#include "egress/turns.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FLOWS 12
+#define LOUD  10     /* flows of one owner; the others have one each */
+#define WORK  40000u /* ns of an event */
+#define TURNS 120
+
+static uint64_t now_ns;
+
+static uint64_t test_clock(void)
+{
+    return now_ns;
+}
+
+struct world {
+    uv_loop_t loop;
+    uv_idle_t alive;
+    struct turns *turns;
+    uint64_t owner[FLOWS];
+    uint32_t round[FLOWS];
+    unsigned worked[FLOWS];
+};
+
+static void on_idle(uv_idle_t *h)
+{
+}
+
+static void open_world(struct world *w)
+{
+    *w = (struct world){.worked = {0}};
+    uv_loop_init(&w->loop);
+    uv_idle_init(&w->loop, &w->alive);
+    uv_idle_start(&w->alive, on_idle);
+    assert_int_equal(turns_new(&w->loop, &w->turns), 0);
+    turns_set_clock(w->turns, test_clock);
+    for (uint64_t i = 0; i < FLOWS; i++)
+        w->owner[i] = i < LOUD ? 1 : i;
+}
+
+static void close_world(struct world *w)
+{
+    turns_free(w->turns);
+    uv_close((uv_handle_t *)&w->alive, NULL);
+    uv_run(&w->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&w->loop), 0);
+}
+
+static void next_turn(struct world *w)
+{
+    uv_run(&w->loop, UV_RUN_NOWAIT);
+}
+
+/* An event of that flow. Was it worked on? */
+static bool event(struct world *w, size_t flow)
+{
+    if (!turns_enter(w->turns, w->owner[flow], &w->round[flow]))
+        return false;
+    now_ns += WORK;
+    turns_exit(w->turns);
+    w->worked[flow]++;
+    return true;
+}
+
+/* All flows have something to do in every turn, and their events come in the same order. Returns the longest that any owner
+ * worked in one turn. */
+static uint64_t run(struct world *w)
+{
+    uint64_t longest = 0;
+
+    for (int i = 0; i < TURNS; i++) {
+        uint64_t began = now_ns;
+
+        next_turn(w);
+        for (size_t k = 0; k < LOUD; k++)
+            event(w, k);
+        longest = MAX(longest, now_ns - began);
+        for (size_t k = LOUD; k < FLOWS; k++)
+            event(w, k);
+    }
+    return longest;
+}
+
+/* Ten flows of one owner take no more of a turn than its share, each gets as much of it as the others though the first ones
+ * always come first, and what has one flow goes on in each turn. */
+static void test_an_owner_has_its_share(void **state)
+{
+    const unsigned each = TURNS * ((TURNS_NS + WORK - 1) / WORK) / LOUD;
+    struct world w;
+
+    open_world(&w);
+    assert_in_range(run(&w), WORK, TURNS_NS + WORK);
+    for (size_t i = 0; i < LOUD; i++)
+        assert_in_range(w.worked[i], each / 2, each + 1);
+    for (size_t i = LOUD; i < FLOWS; i++)
+        assert_int_equal(w.worked[i], TURNS);
+    close_world(&w);
+}
+
+/* The control: without turns, all of them work in each turn. */
+static void test_without_turns(void **state)
+{
+    struct world w;
+    struct turns *turns;
+
+    open_world(&w);
+    turns = w.turns;
+    w.turns = NULL;
+    for (int i = 0; i < TURNS; i++)
+        for (size_t k = 0; k < FLOWS; k++)
+            assert_true(event(&w, k));
+    w.turns = turns;
+    close_world(&w);
+}
+
+/* Who has the loop for itself may work for longer, and in larger pieces; not once another has come. */
+static void test_alone(void **state)
+{
+    struct world w;
+
+    open_world(&w);
+    event(&w, 0);
+    now_ns += TURNS_ALONE_NS + 1;
+    next_turn(&w);
+    assert_true(turns_enter(w.turns, w.owner[0], &w.round[0]));
+    assert_true(turns_piece(w.turns) == SIZE_MAX);
+    now_ns += TURNS_LONG_NS - 1;
+    assert_false(turns_is_over(w.turns));
+    now_ns++;
+    assert_true(turns_is_over(w.turns));
+    turns_exit(w.turns);
+    next_turn(&w);
+    event(&w, LOUD);
+    assert_true(turns_enter(w.turns, w.owner[0], &w.round[0]));
+    assert_int_equal(turns_piece(w.turns), TURNS_PIECE);
+    now_ns += TURNS_NS;
+    assert_true(turns_is_over(w.turns));
+    turns_exit(w.turns);
+    close_world(&w);
+}
+
+/* -- lines ------------------------------------------------------------------------------------- */
+
+struct waiter {
+    struct turn turn;
+    struct world *world;
+    unsigned went, *order;
+};
+
+static void go(void *arg)
+{
+    struct waiter *w = arg;
+
+    now_ns += WORK;
+    w->went = ++*w->order;
+}
+
+/* What does not come again waits in line, in order, and a turn works on no more than a share of it. */
+static void test_lines_are_worked_on_for_a_share(void **state)
+{
+    struct waiter list[8];
+    unsigned order = 0;
+    struct world w;
+
+    open_world(&w);
+    next_turn(&w);
+    for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+        list[i] = (struct waiter){.world = &w, .order = &order};
+        list[i].turn = (struct turn){.go = go, .arg = &list[i], .owner = 1};
+        turns_wait(w.turns, &list[i].turn);
+    }
+    assert_false(turns_enter_once(w.turns, 1)); /* others wait already */
+    assert_true(turns_enter_once(w.turns, 2));
+    turns_exit(w.turns);
+    for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+        uint64_t began = now_ns;
+
+        next_turn(&w);
+        assert_in_range(now_ns - began, 0, TURNS_NS + WORK);
+        assert_true(order > i || order == ARRAY_SIZE(list));
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(list); i++)
+        assert_int_equal(list[i].went, i + 1);
+    assert_true(turns_enter_once(w.turns, 1));
+    turns_exit(w.turns);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_owner_has_its_share),
+        cmocka_unit_test(test_without_turns),
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_lines_are_worked_on_for_a_share),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
