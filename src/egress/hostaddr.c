@@ -12,9 +12,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LISTED_MAX 65536u /* addresses of one reading; a host with more keeps what was ever added */
-#define READ_BYTES 32768u /* of a dump's messages: netlink(7) */
-#define AGAIN_MS   1000u  /* after a reading that failed */
+#define LISTED_MAX   65536u /* addresses of one reading; a host with more keeps what was ever added */
+#define READ_BYTES   32768u /* of a dump's messages: netlink(7) */
+#define AGAIN_MS     1000u  /* after a reading that failed */
+#define PACKETS_EACH 64u    /* that are read in one turn of the loop */
 
 /* What is read of the kernel's list of addresses, and from where. New ones are added when they are told;
  * for one that goes, and when messages were lost, all are read anew and take the place of the list. */
@@ -24,6 +25,7 @@ struct hostaddr {
     int fd;
     uint32_t seq;              /* of the reading under way */
     bool reading, again, over; /* again: something changed since it began; over: it is too long */
+    bool lost;                 /* messages, since the queue was empty last */
     bool said;                 /* that ranges are wider than the host's addresses */
     struct policy_address *list;
     size_t n, room;
@@ -158,21 +160,35 @@ static void on_message(const struct nlmsghdr *m)
         on_read_all(false);
 }
 
-static void on_netlink(uv_poll_t *p, int status, int events)
+/* One packet of messages. False: there is none now. */
+static bool read_packet(void)
 {
     static _Alignas(struct nlmsghdr) char bytes[READ_BYTES]; /* one loop, used within this call */
     ssize_t n = recv(host.fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_TRUNC);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return false;
     if (n < 0 || (size_t)n > sizeof(bytes)) { /* ENOBUFS: messages were lost */
-        host.reading = false;
-        change();
-        return;
+        host.lost = true;
+        return true;
     }
     for (struct nlmsghdr *m = (struct nlmsghdr *)bytes; NLMSG_OK(m, (size_t)n);
          m = NLMSG_NEXT(m, n))
         on_message(m);
+    return true;
+}
+
+/* The kernel says once that messages are lost, and goes on losing them until the queue was empty (netlink_overrun): what
+ * is read before that could miss an address that is never told. */
+static void on_netlink(uv_poll_t *p, int status, int events)
+{
+    for (unsigned i = 0; i < PACKETS_EACH; i++)
+        if (!read_packet()) {
+            if (host.lost)
+                change();
+            host.lost = false;
+            return;
+        }
 }
 
 /* -- start ------------------------------------------------------------------------------------- */
