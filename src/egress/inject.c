@@ -1,6 +1,7 @@
 #include "egress/inject_internal.h"
 
 #include "base/base64.h"
+#include "egress/client_keys.h"
 #include "egress/inject_late.h"
 #include "egress/override.h"
 #include "egress/placeholder.h"
@@ -175,19 +176,72 @@ static enum err_code leave_out_other_keys(struct plan *p)
     return ERR_OK;
 }
 
+static bool is_required(const struct plan *p)
+{
+    return p->named && p->named->require;
+}
+
+/* The client's own keys in the query, before placeholders in it are replaced: those stay. */
+static enum err_code leave_out_parameters(struct plan *p)
+{
+    const char *q = p->head->query;
+    CLEANUP_BUF struct buf b;
+    char mark = '?';
+    int rc;
+
+    buf_init(&b, HTTP_MAX_HEAD_BYTES);
+    rc = buf_printf(&b, "%s", p->head->path);
+    while (rc == 0 && *q) {
+        size_t n = strcspn(q, "&;"); /* there are servers to which both divide */
+        struct placeholder at;
+        char next = q[n];
+
+        if (!client_keys_parameter(q, n) || placeholder_find(q, n, &at)) {
+            rc = buf_printf(&b, "%c%.*s", mark, (int)n, q);
+            mark = next;
+        }
+        q += n + (next != '\0');
+    }
+    if (rc < 0)
+        return inject_take_rc(p, rc);
+    p->job->target = buf_take(&b);
+    return p->job->target ? ERR_OK : inject_no_memory(p);
+}
+
+static enum err_code leave_out_client_keys(struct plan *p)
+{
+    struct placeholder at;
+
+    for (size_t i = 0; i < p->head->header_count; i++) {
+        const struct http_header *h = &p->head->headers[i];
+        bool here = placeholder_find(h->value, strlen(h->value), &at);
+
+        if (!client_keys_header(h->name, h->value))
+            continue;
+        if (here && !client_keys_alone(h->name, h->value))
+            return err_set(p->e, ERR_DENIED,
+                           "the header %.64s must have the key cay-secret:%s alone, without a key "
+                           "beside it",
+                           h->name, p->named->name);
+        if (!here && !inject_is_removed(p, h->name) && leave_out(p, h->name) != ERR_OK)
+            return p->e->code;
+    }
+    return ERR_OK;
+}
+
 /* A request that has to carry the placeholder, and its key only. */
 static enum err_code check_required(struct plan *p)
 {
     const struct credential *c = p->named;
 
-    if (!c || !c->require)
+    if (!is_required(p))
         return ERR_OK;
     if (!p->named_stands)
         return err_set(p->e, ERR_DENIED,
                        "a request to this host must carry the key cay-secret:%s in place of any "
                        "other",
                        c->name);
-    return leave_out_other_keys(p);
+    return leave_out_client_keys(p);
 }
 
 static enum err_code put_credential(struct plan *p)
@@ -327,6 +381,8 @@ static enum err_code decide(struct plan *p)
 
     if (code == ERR_OK)
         code = put_credential(p);
+    if (code == ERR_OK && is_required(p) && p->head->query[0])
+        code = leave_out_parameters(p);
     if (code == ERR_OK)
         code = inject_replace_in_target(p);
     if (code == ERR_OK)

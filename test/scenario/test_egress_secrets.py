@@ -214,3 +214,49 @@ def test_required(world, origins):
         assert "must carry the key cay-secret:KEY" in r.stdout, r.stdout
     assert json.loads(both.stdout) == {"ok": True}
     assert len(origins.seen()) == 1 and sent(origins, "authorization") == []
+
+
+OWN = "attackers-own-key"
+KEYS = [f"Cookie: session={OWN}", f"X-Api-Key: {OWN}", f"api-key: {OWN}", f"xi-api-key: {OWN}", f"DD-API-KEY: {OWN}",
+        f"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.{OWN}", f"X-Forwarded-Authorization: {OWN}"]
+QUERY = ["key", "api_key", "API-Key", "access_token", "%6bey", "X-Amz-Signature", "sig", "key%5B%5D"]
+
+
+def test_required_is_the_only_key(world, origins):
+    """Nothing of the client's own that a server would take for a key leaves beside the one that is required."""
+    head = [part for line in KEYS for part in ("-H", line)]
+    query = "&".join(f"{name}={OWN}" for name in QUERY) + f"&page_token=next&q=1;token={OWN}"
+    for require in (False, True):  # the first is the control: all of it arrives
+        origins.clear()
+        with holder(world, require=require) as s:
+            r = curl(s, "-H", f"Authorization: Bearer {HERE}", *head, f"{URL}/echo?{query}")
+        (seen,) = origins.seen()
+        assert sent(origins, "authorization") == [f"Bearer {REAL_KEY}"], r.stdout
+        assert (OWN in json.dumps(seen)) != require, seen
+        if require:
+            assert seen["target"] == "/echo?page_token=next&q=1"
+        else:
+            assert json.dumps(seen).count(OWN) == len(KEYS) + len(QUERY) + 1
+
+
+@pytest.mark.parametrize("header, passes", [
+    (f"Authorization: Bearer {HERE}", True), (f"Authorization: Token token={HERE}", True),
+    (f'Authorization: Token token="{HERE}"', True), (f"Authorization: {HERE}", True),
+    (f"Authorization: Bearer {OWN} {HERE}", False), (f"Authorization: Bearer {OWN},{HERE}", False),
+    (f"Authorization: Bearer {HERE} {OWN}", False), (f"Authorization: Bearer {OWN}{HERE}", False),
+    (f"Authorization: {OWN};{HERE}", False)])
+def test_required_stands_alone(world, origins, header, passes):
+    with holder(world, require=True) as s:
+        r = curl(s, "-H", header, f"{URL}/echo")
+    assert len(origins.seen()) == passes, r.stdout
+    assert passes or "alone" in r.stdout
+
+
+def test_required_in_cookies_and_queries(world, origins):
+    with holder(world, require=True, headers=["Cookie"], target=True) as s:
+        good = curl(s, "-H", f"Cookie: k={HERE}", f"{URL}/echo")
+        mixed = curl(s, "-H", f"Cookie: k={HERE}; session={OWN}", f"{URL}/echo")
+        query = curl(s, f"{URL}/echo?key={HERE}&token={OWN}")
+    assert good.returncode == query.returncode == 0 and "alone" in mixed.stdout
+    assert sent(origins, "cookie") == [f"k={REAL_KEY}"]
+    assert [seen["target"] for seen in origins.seen()] == ["/echo", f"/echo?key={REAL_KEY}"]
