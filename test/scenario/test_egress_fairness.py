@@ -170,6 +170,29 @@ def is_answered_first(world):
     return not answered
 
 
+def test_lines_are_found_however_they_are_spelled(world):
+    """Lines whose JSON is not read are those that cannot be meant: not one whose sandbox is written with an escape, whose time
+    stands elsewhere, or that has the name asked for in another member only."""
+    lines = [
+        '{"time":"2026-01-02T03:04:05.678Z","event":"request","sandbox":"wanted","tenant":"tenant8","verdict":"deny","n":1}',
+        r'{"time":"2026-01-02T03:04:06.678Z","event":"request","sandbox":"w\u0061nted","tenant":"tenant8","verdict":"deny","n":2}',
+        '{"event":"request","sandbox":"wanted","tenant":"tenant8","verdict":"deny","time":"2026-01-02T03:04:07.678Z","n":3}',
+        '{"time":"2026-01-02T03:04:08.678Z","event":"request","sandbox":"other","tenant":"tenant8","verdict":"deny","path":"/wanted","n":4}',
+        '{"time":"2026-01-02T03:04:09.678Z","event":"request","sandbox":"wanted","tenant":"tenant8","verdict":"allow","n":5}',
+        "wanted, deny, and no JSON",
+    ]
+    (world.state / "audit-0.tenant8.log").write_text("".join(line + "\n" for line in lines), encoding="ascii")
+    with restarted(world):  # it finds the log
+        def numbers(query):
+            return [r["n"] for r in world.audit("tenant=tenant8&" + query)]
+        assert numbers("sandbox=wanted&verdict=deny") == [1, 2, 3]
+        assert numbers("sandbox=wanted") == [1, 2, 3, 5]
+        assert numbers("sandbox=wanted&since=2026-01-02T03:04:06Z") == [2, 3, 5]
+        assert numbers("sandbox=other&since=2026-01-02T03:04:09Z") == []
+        assert numbers("verdict=deny") == [1, 2, 3, 4]
+        world.audit_log("tenant8").unlink()
+
+
 def test_a_question_ends_with_its_asker(world, box):
     """Two abandoned questions held their tenant's places, and a helper thread each, until they had read everything."""
     box()
