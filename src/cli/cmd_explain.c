@@ -147,9 +147,15 @@ static void add_credential(struct explained *e, const struct given *g, const str
     } else {
         add_fit(e, name, bind,
                 policy_binding_fits(bound, flag(bind, "insecure"), s->target.name, s->target.port,
-                                    s->tls, s->method, s->path));
+                                    (struct policy_passage){s->tls, s->target.via_port != 0},
+                                    s->method, s->path));
     }
     policy_free(bound);
+}
+
+static bool is_unknown(const struct policy_address *a)
+{
+    return !policy_target_is_resolved(&(struct policy_target){.address = *a});
 }
 
 /* As a connection is: the name before anything is asked outside, then its way or its address, then the request. */
@@ -164,11 +170,14 @@ static struct policy_verdict evaluate(const struct policy_stack *stack, struct s
     if (v.action == POLICY_DENY)
         return v;
     if (way) {
-        s->target.address = (struct policy_address){0};
-        s->target.via = way->to;
+        s->target.via = way->to_name ? s->target.address : way->to;
+        s->target.via_name = way->to_name;
+        s->target.via_unresolved = way->to_name && is_unknown(&s->target.address);
         s->target.via_port = way->port ? way->port : s->target.port;
+        s->target.address = (struct policy_address){0};
         policy_address_format(&way->to, text);
-        note(e, "It goes to %s port %u instead, and DNS is not asked.", text, s->target.via_port);
+        note(e, "It goes to %s port %u instead.", way->to_name ? way->to_name : text,
+             s->target.via_port);
     }
     if (way || (s->target.name && policy_target_is_resolved(&s->target)))
         v = policy_stack_dial(stack, &s->target);
@@ -191,7 +200,7 @@ static void add_notes(struct explained *e, const struct given *g, const struct s
         return;
     if (e->v.credential)
         add_credential(e, g, s);
-    if (t->name && !t->via_port && !policy_target_is_resolved(t))
+    if (t->via_unresolved || (t->name && !t->via_port && is_unknown(&t->address)))
         note(e,
              "Its addresses are asked about when it is dialled (--address=ADDRESS): a private one "
              "needs a rule with it, or the default \"allow\".");

@@ -74,6 +74,7 @@ static void put_destination(json_t *o, const struct audit_record *r)
     if (t->via_port) {
         policy_address_format(&t->via, address);
         put_text(o, "rerouted", address, false);
+        put_text(o, "rerouted_name", t->via_name[0] ? t->via_name : NULL, false);
         json_object_set_new(o, "rerouted_port", json_integer(t->via_port));
     }
 }

@@ -356,9 +356,9 @@ const struct credential *credentials_find(const struct credentials *c, const cha
 }
 
 enum policy_fit credential_fits(const struct credential *c, const char *host, uint16_t port,
-                                bool tls, const char *method, const char *path)
+                                struct policy_passage passage, const char *method, const char *path)
 {
-    return policy_binding_fits(c->bound, c->insecure, host, port, tls, method, path);
+    return policy_binding_fits(c->bound, c->insecure, host, port, passage, method, path);
 }
 
 bool credential_knows(const struct credential *c, const char *host, uint16_t port)

@@ -96,7 +96,8 @@ const struct credential *credentials_find(const struct credentials *c, const cha
 
 /* Does its own binding allow this request? host is normalized, NULL: dialled by address. */
 enum policy_fit credential_fits(const struct credential *c, const char *host, uint16_t port,
-                                bool tls, const char *method, const char *path);
+                                struct policy_passage passage, const char *method,
+                                const char *path);
 
 /* Could any request to that host have it? */
 bool credential_knows(const struct credential *c, const char *host, uint16_t port);

@@ -33,7 +33,8 @@ struct dial {
     uint32_t slot, gen, command;
     char name[POLICY_NAME_MAX + 1]; /* "" for an address */
     uint16_t port;
-    uint16_t via_port; /* the address is a reroute's, at that port; else 0 */
+    uint16_t via_port;                  /* the addresses are a reroute's, at that port; else 0 */
+    char via_name[POLICY_NAME_MAX + 1]; /* they are this name's; "": the policy has the one */
     enum target_granted granted;
     struct policy_address addresses[RESOLVE_ADDRESSES_MAX];
     size_t n, at; /* the next to try */
@@ -110,7 +111,8 @@ static void finish(struct dial *d)
 {
     struct dial_result r = d->result;
 
-    take_out(d);
+    take_out(
+        d); /* d itself, and so r.via_name, goes with its timer: not before the loop's next turn */
     d->cb(d->egress, d->owner, &r);
 }
 
@@ -169,6 +171,7 @@ static void set_address(struct dial *d, const struct policy_address *a)
     if (d->via_port) {
         d->result.via = *a;
         d->result.via_port = d->via_port;
+        d->result.via_name = d->via_name[0] ? d->via_name : NULL;
     } else {
         d->result.address = *a;
     }
@@ -179,6 +182,7 @@ void dial_note(struct target *t, const struct dial_result *r)
     t->address = r->address;
     t->via = r->via;
     t->via_port = r->via_port;
+    snprintf(t->via_name, sizeof(t->via_name), "%s", r->via_name ? r->via_name : "");
 }
 
 static void on_handshake(struct egress *eg, uint64_t dial_id, int fd, const struct err *why)
@@ -321,6 +325,7 @@ static bool try_next(struct dial *d, struct sandbox *s)
         if (d->via_port) {
             t.via = t.address;
             t.via_port = d->via_port;
+            memcpy(t.via_name, d->via_name, sizeof(t.via_name));
             t.address = (struct policy_address){0};
         }
         v = verdict_dial(s, &t);
@@ -448,6 +453,42 @@ static void dial_by_name(struct dial *d, struct sandbox *s, const struct target 
     uv_timer_start(&d->timer, on_timer, d->egress->config.connect_timeout_ms, 0);
 }
 
+static void resolve(struct dial *d, struct sandbox *s, const char *name)
+{
+    d->resolving = true;
+    uv_timer_start(&d->timer, on_timer, d->egress->config.connect_timeout_ms, 0);
+    resolver_ask(d->egress->resolver, s, name, d->id, on_resolved);
+}
+
+/* The way of a rerouted name: an address, or a name, which is resolved where every name is. That one's own way is not
+ * looked for. */
+static void dial_way(struct dial *d, struct sandbox *s, const struct target *t,
+                     const struct policy_reroute *way)
+{
+    struct target to = *t;
+
+    d->via_port = way->port ? way->port : t->port;
+    if (!way->to_name) {
+        d->addresses[0] = way->to;
+        d->n = 1;
+        first_try(d);
+        return;
+    }
+    snprintf(d->via_name, sizeof(d->via_name), "%s", way->to_name);
+    to.address = to.via = (struct policy_address){0};
+    to.via_port = d->via_port;
+    memcpy(to.via_name, d->via_name, sizeof(to.via_name));
+    d->result.verdict = verdict_way(s, &to);
+    if (d->result.verdict.action != POLICY_DENY) {
+        resolve(d, s, d->via_name);
+        return;
+    }
+    set_address(d, &to.via);
+    d->result.denied = true;
+    give_reason(d, ERR_DENIED, 0, "that way is not allowed");
+    fail_soon(d);
+}
+
 static void begin(struct dial *d, struct sandbox *s, const struct target *t)
 {
     const struct upstream *up = upstream_of(d),
@@ -460,16 +501,11 @@ static void begin(struct dial *d, struct sandbox *s, const struct target *t)
     } else if (own && !ownproxy_allowed(d->egress, s, own, d->owner, &d->result.why)) {
         fail_soon(d);
     } else if (way) {
-        d->via_port = way->port ? way->port : t->port;
-        d->addresses[0] = way->to;
-        d->n = 1;
-        first_try(d);
+        dial_way(d, s, t, way);
     } else if (t->name && up && upstream_resolves(up)) {
         dial_by_name(d, s, t);
     } else if (t->name) {
-        d->resolving = true;
-        uv_timer_start(&d->timer, on_timer, d->egress->config.connect_timeout_ms, 0);
-        resolver_ask(d->egress->resolver, s, d->name, d->id, on_resolved);
+        resolve(d, s, d->name);
     } else {
         d->addresses[0] = t->address;
         d->n = 1;

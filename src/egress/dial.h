@@ -16,6 +16,7 @@ struct dial_result {
     struct policy_address address; /* that it is connected to; of a rerouted name none, but: */
     struct policy_address via;
     uint16_t via_port;
+    const char *via_name; /* that was resolved to via, or NULL; valid during the callback */
     struct policy_verdict verdict; /* of that address; or of the last one that was refused */
     bool denied;                   /* it was the policy that said no, to every address */
     struct err why;

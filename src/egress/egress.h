@@ -93,6 +93,8 @@ struct target {
     struct policy_address
         via;           /* dialled for the name instead of what it resolves to: policy/stack.h */
     uint16_t via_port; /* there; 0: it is not rerouted, or not dialled yet */
+    char via_name[POLICY_NAME_MAX +
+                  1];            /* that was resolved to via; "": its policy has the address */
     enum target_granted granted; /* the owner said yes to this connection: asks.h */
 };
 
@@ -301,11 +303,16 @@ bool verdict_depends_on_names(const struct sandbox *s);
  * connect(2), and to flow_verdict_address a name that is not resolved yet. */
 struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t);
 struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t);
+/* Before t->via_name is resolved: may it be? */
+struct policy_verdict verdict_way(const struct sandbox *s, const struct target *t);
 struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
                                       bool resolved, const char *method, const char *path);
 
 /* The way of that name in s, whose commands go it too; NULL: none. */
 const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name);
+
+/* Goes what is sent to that name where the sandbox's own settings say (a reroute, a proxy of its own)? */
+bool verdict_is_detour(const struct sandbox *s, const char *name);
 
 /* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
 void flow_route(struct flow *f);

@@ -398,8 +398,9 @@ static void refuse_address(struct flow *f, const struct dial_result *r)
     if (r->via_port) {
         policy_address_format(&r->via, text);
         flow_refuse(f, &r->verdict, "reroute",
-                    "%.80s is rerouted to %s port %u, which is not allowed: %.64s", f->target.name,
-                    text, r->via_port, r->verdict.name);
+                    "%.80s is rerouted to %.80s%s%s port %u, which is not allowed: %.64s",
+                    f->target.name, r->via_name ? r->via_name : "", r->via_name ? ", " : "", text,
+                    r->via_port, r->verdict.name);
     } else if (by_owner)
         flow_refuse(f, NULL, "ask",
                     "%.80s leads to a private address, and its owner's yes to a name opens none",

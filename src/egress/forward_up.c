@@ -10,6 +10,7 @@
 #include "http/relay.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/socket.h>
 
 static void on_relay_fail(struct http_exchange *x, const struct err *why, void *arg)
@@ -187,6 +188,7 @@ bool forward_reuse(struct client_conn *l, struct flow *f)
     l->want.address = l->up.address;
     l->want.via = l->up.via;
     l->want.via_port = l->up.via_port;
+    memcpy(l->want.via_name, l->up.via_name, sizeof(l->want.via_name));
     start_relay(l, f, fd);
     return true;
 }

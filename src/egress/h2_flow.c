@@ -93,7 +93,7 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
                                      .said = t->said,
                                      .port = t->port,
                                      .ruled = request_is_ruled(f->sandbox, t),
-                                     .tls = true};
+                                     .passage = {.tls = true}};
     struct policy_verdict allowed = *p;
     struct err e = {0};
 

@@ -27,7 +27,8 @@ enum err_code inject_take_rc(struct plan *p, int rc)
 
 static enum policy_fit fit_of(const struct plan *p, const struct credential *c)
 {
-    return credential_fits(c, p->r->host, p->r->port, p->r->tls, p->head->method, p->head->path);
+    return credential_fits(c, p->r->host, p->r->port, p->r->passage, p->head->method,
+                           p->head->path);
 }
 
 /* May this credential be put on this request? */
@@ -327,7 +328,7 @@ static enum err_code prepare_late(struct plan *p)
                              .head = p->head,
                              .host = p->r->host,
                              .port = p->r->port,
-                             .tls = p->r->tls,
+                             .passage = p->r->passage,
                              .sign = p->sign,
                              .target = p->job->target ? p->job->target : p->head->target,
                              .is_removed = inject_is_removed,

@@ -12,7 +12,8 @@
 struct late {
     struct credentials *credentials;
     const struct credential *sign;
-    bool tls, replace, hash_body;
+    struct policy_passage passage;
+    bool replace, hash_body;
     enum placeholder_escape how;
     char *method, *path, *host; /* that credentials are bound to */
     uint16_t port;
@@ -218,7 +219,8 @@ static const struct credential *credential_here(const struct late *l, const stru
     const struct credential *c = credentials_find(l->credentials, at->name, at->name_len);
 
     return c && c->in_bodies &&
-                   credential_fits(c, l->host, l->port, l->tls, l->method, l->path) == POLICY_FITS
+                   credential_fits(c, l->host, l->port, l->passage, l->method, l->path) ==
+                       POLICY_FITS
                ? c
                : NULL;
 }
@@ -284,7 +286,7 @@ enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r
     job->free_arg = late_free;
     l->credentials = credentials_ref(r->credentials);
     l->sign = r->sign;
-    l->tls = r->tls;
+    l->passage = r->passage;
     l->replace = r->replace;
     l->how = r->how;
     l->port = r->port;

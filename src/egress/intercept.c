@@ -29,13 +29,14 @@ static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exch
                                .credential = v->credential,
                                .host = f->target.name,
                                .port = f->target.port,
-                               .tls = tls};
+                               .passage = {.tls = tls}};
     bool without = false;
     enum err_code code;
 
     (void)authority_check_origin(http_exchange_head(x), &t,
                                  room); /* forward.c has seen that it does */
     r.said = t.said;
+    r.passage.detour = verdict_is_detour(f->sandbox, f->target.name);
     r.ruled = request_is_ruled(f->sandbox, &t);
     code = inject_prepare(eg->intercept->pipes, &r, x, o, &without, e);
     if (without) /* the log says only what left */

@@ -74,7 +74,8 @@ static struct policy_target target_of(const struct target *t)
                                   .address = t->address,
                                   .port = t->port,
                                   .via = t->via,
-                                  .via_port = t->via_port};
+                                  .via_port = t->via_port,
+                                  .via_name = t->via_name[0] ? t->via_name : NULL};
 }
 
 struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t)
@@ -95,6 +96,16 @@ struct policy_verdict verdict_dial(const struct sandbox *s, const struct target 
     return policy_stack_dial(&stack, &target);
 }
 
+struct policy_verdict verdict_way(const struct sandbox *s, const struct target *t)
+{
+    struct asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = stack_of(&asked);
+    struct policy_target target = target_of(t);
+
+    target.via_unresolved = true;
+    return policy_stack_dial(&stack, &target);
+}
+
 struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
                                       bool resolved, const char *method, const char *path)
 {
@@ -108,4 +119,9 @@ struct policy_verdict verdict_request(const struct sandbox *s, const struct targ
 const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name)
 {
     return name ? policy_reroute(whole_of(s)->policy, name) : NULL;
+}
+
+bool verdict_is_detour(const struct sandbox *s, const char *name)
+{
+    return whole_of(s)->upstream || verdict_reroute(s, name);
 }

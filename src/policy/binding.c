@@ -39,12 +39,15 @@ enum err_code policy_binding_new(const json_t *bind, bool any_domain, struct pol
 }
 
 enum policy_fit policy_binding_fits(const struct policy *bound, bool insecure, const char *host,
-                                    uint16_t port, bool tls, const char *method, const char *path)
+                                    uint16_t port, struct policy_passage passage,
+                                    const char *method, const char *path)
 {
     if (!host || policy_name(bound, host, port).action == POLICY_DENY)
         return POLICY_FIT_NOT_HOST;
-    if (!tls && !insecure)
+    if (!passage.tls && !insecure)
         return POLICY_FIT_NOT_TLS;
+    if (!passage.tls && passage.detour)
+        return POLICY_FIT_DETOUR;
     return policy_request(bound, host, NULL, port, method, path).action == POLICY_ALLOW
                ? POLICY_FITS
                : POLICY_FIT_NOT_REQUEST;
@@ -55,6 +58,10 @@ const char *policy_fit_text(enum policy_fit fit)
     switch (fit) {
     case POLICY_FIT_NOT_HOST: return "is not for this host";
     case POLICY_FIT_NOT_TLS: return "does not go over plain HTTP: the request must be https";
+    case POLICY_FIT_DETOUR:
+        return "goes over plain HTTP to its own host only, not to where it is rerouted or through "
+               "a "
+               "sandbox's own proxy";
     case POLICY_FIT_NOT_REQUEST: return "is not for this method and path";
     case POLICY_FITS: break;
     }

@@ -258,22 +258,34 @@ static enum err_code read_refusal(struct parser *p, const json_t *json)
     return ERR_OK;
 }
 
-/* "ADDRESS" or "ADDRESS:PORT", IPv6 with a port in brackets. 0 or -EINVAL. */
+static int read_name_of_place(const char *text, struct policy_reroute *out)
+{
+    char name[POLICY_NAME_MAX + 1];
+
+    if (policy_name_normalize(text, name) < 0)
+        return -EINVAL;
+    out->to_name = strdup(name);
+    return out->to_name ? 0 : -ENOMEM;
+}
+
+/* "ADDRESS", "NAME", or one with ":PORT"; IPv6 with a port in brackets. 0, -EINVAL or -ENOMEM. */
 static int read_place(const char *text, struct policy_reroute *out)
 {
     const char *colon = strrchr(text, ':'), *digits = colon ? colon + 1 : "";
-    char address[INET6_ADDRSTRLEN + 3];
+    char host[POLICY_NAME_MAX + 3];
     size_t n = colon ? (size_t)(colon - text) : 0;
 
     if (policy_address_parse(text, &out->to) == 0)
         return 0;
-    if (n == 0 || n >= sizeof(address) || !condition_port_from_text(&digits, &out->port) || *digits)
+    if (!colon)
+        return read_name_of_place(text, out);
+    if (n == 0 || n >= sizeof(host) || !condition_port_from_text(&digits, &out->port) || *digits)
         return -EINVAL;
-    memcpy(address, text, n);
-    address[n] = '\0';
-    return (strchr(address, ':') != NULL) == (address[0] == '[')
-               ? policy_address_parse(address, &out->to)
-               : -EINVAL;
+    memcpy(host, text, n);
+    host[n] = '\0';
+    if ((strchr(host, ':') != NULL) != (host[0] == '['))
+        return -EINVAL;
+    return policy_address_parse(host, &out->to) == 0 ? 0 : read_name_of_place(host, out);
 }
 
 static enum err_code read_reroute(struct parser *p, const json_t *json, struct policy_reroute *out)
@@ -281,14 +293,20 @@ static enum err_code read_reroute(struct parser *p, const json_t *json, struct p
     const char *domain = json_string_value(json_object_get(json, "domain")),
                *to = json_string_value(json_object_get(json, "to"));
     char name[POLICY_NAME_MAX + 3];
+    int rc;
 
     if (json_object_size(json) != 2 || !domain || !to)
         return bad(p, "must be an object with domain and to");
     if (pattern_domain_normalize(domain, name) < 0)
         return bad(p, "domain: found \"%.80s\", allowed is a host name or *.suffix, in ASCII",
                    domain);
-    if (read_place(to, out) < 0)
-        return bad(p, "to: found \"%.80s\", allowed is an IP address, or one with :port", to);
+    rc = read_place(to, out);
+    if (rc == -ENOMEM)
+        return out_of_memory(p);
+    if (rc < 0)
+        return bad(
+            p, "to: found \"%.80s\", allowed is an IP address or a host's name, or one with :port",
+            to);
     out->domain = strdup(name);
     return out->domain ? ERR_OK : out_of_memory(p);
 }
@@ -440,8 +458,10 @@ void policy_free(struct policy *p)
         return;
     free_rules(p->rules, p->n_rules);
     free_rules(p->injections, p->n_injections);
-    for (size_t i = 0; i < p->n_reroutes; i++)
+    for (size_t i = 0; i < p->n_reroutes; i++) {
         free(p->reroutes[i].domain);
+        free(p->reroutes[i].to_name);
+    }
     free(p->reroutes);
     free(p);
 }

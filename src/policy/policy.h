@@ -15,7 +15,7 @@
  *               "methods": ["GET"], "paths": ["/exact", "/v1*"]}],
  *    "inject": [{"credential": "NAME", "domains": ["api.example.com"], "methods": ["POST"],
  *                "paths": ["/v1*"]}],
- *    "reroute": [{"domain": "api.example.com", "to": "203.0.113.7:8443"}],
+ *    "reroute": [{"domain": "api.example.com", "to": "203.0.113.7:8443"}],     (or a name)
  *    "limits": {"connections": 256, "connections_per_second": 50, "requests_per_second": 100,
  *               "bytes": 1073741824}}
  *
@@ -46,7 +46,7 @@
  * a request one is used: exact names come before suffixes, longer suffixes before shorter ones, then
  * their order. cay-egress checks the sealed record's own binding besides.
  *
- * "reroute" names the address to which connections to a name go. It allows nothing: the three questions are asked about
+ * "reroute" names the address, or the name of it, to which connections to a name go. It allows nothing: the three questions are asked about
  * the name alone, and it is the caller's to ask every ceiling, and POLICY_NEVER, about the address.
  *
  * There are three questions, in this order. policy_name: may this name be connected to at all
@@ -168,9 +168,10 @@ const char *policy_credential(const struct policy *p, size_t i);
 
 /* Where connections to a name go instead of to what it resolves to. */
 struct policy_reroute {
-    char *domain; /* as of a rule */
-    struct policy_address to;
-    uint16_t port; /* 0: the one that was asked for */
+    char *domain;             /* as of a rule */
+    struct policy_address to; /* unless: */
+    char *to_name;            /* whose addresses they are, resolved outside; or NULL */
+    uint16_t port;            /* 0: the one that was asked for */
 };
 
 /* The first for that name, or NULL. NULL for name: is there one at all? */

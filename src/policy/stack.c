@@ -103,6 +103,13 @@ static bool is_missed(const struct policy_stack *s, const struct policy_target *
     return t->via_port == 0 && policy_target_is_resolved(t) && policy_stack_reroute(s, t->name);
 }
 
+/* Before its name is resolved nothing is asked outside for what is denied anyway. */
+static struct policy_verdict ask_way(const struct policy *p, const struct policy_target *t)
+{
+    return t->via_unresolved ? policy_name(p, t->via_name, t->via_port)
+                             : policy_address(p, t->via_name, &t->via, t->via_port);
+}
+
 /* A limit that looks at requests to the address cannot: they are said to the name. */
 static struct policy_verdict via_within_limits(const struct policy_stack *s,
                                                const struct policy_target *t)
@@ -111,7 +118,7 @@ static struct policy_verdict via_within_limits(const struct policy_stack *s,
         .action = POLICY_ALLOW, .source = POLICY_BY_SANDBOX, .rule = -1, .name = "reroute"};
 
     for (size_t i = 0; i < POLICY_STACK_LIMITS_MAX && s->limits[i]; i++) {
-        struct policy_verdict c = policy_address(s->limits[i], NULL, &t->via, t->via_port);
+        struct policy_verdict c = ask_way(s->limits[i], t);
 
         if (c.action == POLICY_ALLOW) {
             v.warned |= c.warned;
@@ -126,19 +133,40 @@ static struct policy_verdict via_within_limits(const struct policy_stack *s,
     return v;
 }
 
+static bool is_its_way(const struct policy_reroute *way, const struct policy_target *t)
+{
+    if ((way->port ? way->port : t->port) != t->via_port || !way->to_name != !t->via_name)
+        return false;
+    return way->to_name ? strcmp(way->to_name, t->via_name) == 0
+                        : memcmp(&way->to, &t->via, sizeof(t->via)) == 0;
+}
+
+/* An address that the policy has was written by its owner. One that a name led to is the word of whoever has that name: as
+ * everywhere, only a range of a rule, or the default "allow", opens one that is not public (test: test_egress_reroute.py,
+ * test_a_name_as_the_way). */
+static bool is_open(const struct policy *own, const struct policy_target *t)
+{
+    return !t->via_name || t->via_unresolved || policy_address_is_public(&t->via) ||
+           policy_address(own, t->via_name, &t->via, t->via_port).action == POLICY_ALLOW;
+}
+
 static struct policy_verdict of_way(const struct policy_stack *s, const struct policy_target *t)
 {
     const struct policy_reroute *way = policy_stack_reroute(s, t->name);
-    struct policy_verdict v;
+    const struct policy *own = s->outer ? s->outer : s->own;
+    struct policy_verdict v = missed;
 
-    if (!way || memcmp(&way->to, &t->via, sizeof(t->via)) != 0 ||
-        (way->port ? way->port : t->port) != t->via_port) {
-        v = missed;
-        v.by = s->outer ? s->outer : s->own;
+    v.by = own;
+    if (!way || !is_its_way(way, t))
         return v;
-    }
-    /* Also where there is no limit: the preset asks POLICY_NEVER first. */
-    v = policy_address(policy_preset("allow"), NULL, &t->via, t->via_port);
+    /* Also where there is no limit: never reached. */
+    if (!t->via_unresolved)
+        v = policy_address(policy_preset("allow"), NULL, &t->via, t->via_port);
+    else
+        v.action = POLICY_ALLOW;
+    if (v.action == POLICY_ALLOW && !is_open(own, t))
+        return (struct policy_verdict){
+            .source = POLICY_BY_SANDBOX, .rule = -1, .name = "private", .by = own};
     return v.action == POLICY_ALLOW ? via_within_limits(s, t) : v;
 }
 

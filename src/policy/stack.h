@@ -20,6 +20,8 @@ struct policy_target {
     uint16_t port;
     struct policy_address via; /* of a rerouted name: what is dialled instead, */
     uint16_t via_port;         /* there; 0: it is not rerouted, or that is not looked up yet */
+    const char *via_name;      /* what was resolved to via, or NULL */
+    bool via_unresolved;       /* via is not known yet: may via_name be asked for? */
 };
 
 struct policy_stack {
@@ -37,7 +39,8 @@ struct policy_stack {
 struct policy_verdict policy_stack_name(const struct policy_stack *s,
                                         const struct policy_target *t);
 
-/* May t->address be dialled, or for a rerouted name t->via? Then it is also asked whether that is still its way. */
+/* May t->address be dialled, or for a rerouted name t->via? Then it is also asked whether that is still its way. With
+ * via_unresolved: may its name be resolved? All zero, `::`, is an address as any other here: the host itself. */
 struct policy_verdict policy_stack_dial(const struct policy_stack *s,
                                         const struct policy_target *t);
 
@@ -61,11 +64,26 @@ struct policy_verdict policy_narrower(struct policy_verdict a, struct policy_ver
 enum err_code policy_binding_new(const json_t *bind, bool any_domain, struct policy **out,
                                  struct err *e);
 
-enum policy_fit { POLICY_FITS, POLICY_FIT_NOT_HOST, POLICY_FIT_NOT_TLS, POLICY_FIT_NOT_REQUEST };
+enum policy_fit {
+    POLICY_FITS,
+    POLICY_FIT_NOT_HOST,
+    POLICY_FIT_NOT_TLS,
+    POLICY_FIT_DETOUR,
+    POLICY_FIT_NOT_REQUEST
+};
 
-/* Does a credential bound so go to this request? insecure: also over plain HTTP. host NULL: by address, never. */
+/* How a request leaves. detour: to where the sandbox's own settings send it (a reroute, a proxy of its own) instead of where
+ * the name leads. Whoever may set these must not get a value by them that its owner bound to the name: with TLS the server
+ * has to have the name's certificate; without, nothing says who answers there. */
+struct policy_passage {
+    bool tls, detour;
+};
+
+/* Does a credential bound so go to this request? insecure: also over plain HTTP, but on no detour. host NULL: by address,
+ * never. */
 enum policy_fit policy_binding_fits(const struct policy *bound, bool insecure, const char *host,
-                                    uint16_t port, bool tls, const char *method, const char *path);
+                                    uint16_t port, struct policy_passage passage,
+                                    const char *method, const char *path);
 
 /* "is not for this host", behind the credential's name; "" of POLICY_FITS. */
 const char *policy_fit_text(enum policy_fit fit);

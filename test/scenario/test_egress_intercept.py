@@ -204,6 +204,24 @@ def test_insecure_where_its_owner_says_so(world, origins):
     assert '{"ok": true}' in r.stdout and "[redacted]" in r.stdout, r.stdout + r.stderr
 
 
+@pytest.mark.parametrize("more, passes", [
+    ({}, True), ({"reroute": f"{internet.WEB}:{PLAIN}"}, False), ({"reroute": f"{API}:{PLAIN}"}, False),
+    ({"proxy": {"address": f"{internet.OTHER}:{internet.SOCKS_PORT}", "username": "user", "password": "pass word"}}, False), ({"reroute": f"{internet.WEB}:{MODEL}", "tls": True}, True)])
+def test_insecure_is_for_its_own_host(world, origins, more, passes):
+    """Whoever sets a policy does not hold the value: it is not theirs to send it in clear where they say. With TLS the server
+    has to have the name's certificate."""
+    way = [{"domain": API, "to": more["reroute"]}] if "reroute" in more else []
+    credentials = [seal(world, "model", REAL_KEY, kind="bearer", insecure=True)]
+    with sandbox(world, credentials, inject("model")) as s:
+        status, text = world.put(s, {"rules": RULES, "inject": inject("model"), "reroute": way}, credentials=credentials,
+                                 proxy=more.get("proxy"))
+        assert status == 204, text
+        r = curl(s, f"{URL if 'tls' in more else f'http://{API}:{PLAIN}'}/v1/chat")
+    assert bool(origins.seen()) == passes, r.stdout + r.stderr
+    assert ('{"ok": true}' in r.stdout) == passes
+    assert passes or "to its own host only" in r.stdout, r.stdout
+
+
 def test_not_after_a_redirect(box, origins):
     target = f"https://{OTHER_HOST}:{MODEL}/v1/stolen"
     r = box.curl("--cacert", "/dev/null", "-L", "-k", "--location-trusted", "-H", "Authorization: Bearer own",

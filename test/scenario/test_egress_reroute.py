@@ -4,10 +4,12 @@
 import pytest
 
 from worldlib import make_world, sandbox  # isort: skip: it makes the next ones found
-from internet import ECHO_PORT, METADATA, OTHER, PRIVATE, WEB  # noqa: E402
+from internet import ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, PRIVATE, WEB  # noqa: E402
 
 NAME = "nothing.example.com"
-ZONE = {"web.example.com": {"a": [[WEB]]}, NAME: {}}
+WAY = "way.example.net"
+ZONE = {"web.example.com": {"a": [[WEB]]}, NAME: {}, WAY: {"a": [[OTHER]]}, "inside.example.net": {"a": [[PRIVATE]]},
+        "meta.example.net": {"a": [[METADATA]]}, "host.example.net": {"a": [[HOST_ADDRESS]]}, "zero.example.net": {"aaaa": [["::"]]}}
 ALLOWED = [{"action": "deny", "name": "no-admin", "domains": [NAME], "paths": ["/admin*"]},
            {"action": "allow", "name": "models", "domains": [NAME]}]
 OPEN = {"default": "allow"}
@@ -88,9 +90,55 @@ def test_a_policy_that_changes_the_way_cuts(world, box):
         assert talk(s) == b""
 
 
-def test_only_a_whole_address_is_a_way(world, box):
-    for to in ("other.example.net", f"{OTHER}:0", f"{OTHER}:x", f"{OTHER}:80:80", f"[{OTHER}]:80", "fd00::1:99999", "[fd00::1"):
+def test_only_a_whole_address_or_name_is_a_way(world, box):
+    for to in ("other.example.net:0", "a..b", "other.example.net:80:80", "1.2.3", f"{OTHER}:0", f"{OTHER}:x", f"{OTHER}:80:80", f"[{OTHER}]:80", "fd00::1:99999", "[fd00::1"):
         status, text = world.put(box, policy(to))
         assert status == 400 and "reroute[0]" in text, (to, status, text)
     assert world.put(box, policy("[fd00::1]:80"))[0] == 204
     assert world.put(box, {"reroute": [{"domain": NAME}]})[0] == 400
+
+
+# -- names ---------------------------------------------------------------------------------------------
+
+PRIVATE_RULE = [{"action": "allow", "addresses": ["10.0.0.0/8"], "ports": [8080]}]
+ONLY_NAME = {"rules": [{"action": "allow", "domains": [NAME]}]}
+
+
+@pytest.mark.parametrize("to, ceiling, rules, passes", [
+    (WAY, None, [], True), (WAY, {"default": "public"}, [], True),
+    (WAY, ONLY_NAME, [], False), (WAY, {"rules": [{"action": "allow", "domains": [NAME, WAY]}]}, [], True),
+    (WAY, {"rules": [{"action": "allow", "domains": [NAME, WAY], "paths": ["/x*"]}]}, [], False),
+    ("inside.example.net", OPEN, [], False), ("inside.example.net", OPEN, PRIVATE_RULE, True),
+    ("inside.example.net", {"default": "public"}, PRIVATE_RULE, False),
+    ("meta.example.net", OPEN, PRIVATE_RULE, False), ("host.example.net", OPEN, [], False), ("zero.example.net", OPEN, [], False)])
+def test_a_name_as_the_way(world, box, to, ceiling, rules, passes):
+    """It is resolved outside and dialled as any name: by what limits it, and no private address for the name alone. The
+    controls: the rows that pass, and an address in the policy, which its owner wrote (above)."""
+    put(world, box, policy(f"{to}:8080", rules + ALLOWED), ceiling=ceiling)
+    asked = world.asked(to)
+    r = curl(box, f"http://{NAME}/x")
+    assert r.stdout.endswith("200" if passes else "403"), r.stdout + r.stderr
+    if passes:
+        record = [e for e in world.audit(f"sandbox=sandbox{box.slot}") if e["event"] == "request"][-1]
+        assert (record["name"], record["rerouted_name"], record["rerouted_port"]) == (NAME, to, 8080)
+    if ceiling == ONLY_NAME:
+        assert world.asked(to) == asked, "a name that is denied was asked for outside"
+
+
+def test_a_way_by_name_is_read_and_cut_as_one_by_address(world, box):
+    put(world, box, policy(f"{WAY}:8443"))
+    for version in ("--http1.1", "--http2"):
+        assert curl(box, f"https://{NAME}/tls", version).stdout.endswith("200")
+        assert "no-admin" in curl(box, f"https://{NAME}/admin/x", version).stdout
+    assert "egress_denied" in curl(box, f"http://{WAY}:8080/x").stdout  # it opens the name to no one else
+    rules = [{"action": "allow", "domains": [NAME]}]
+    put(world, box, policy(WAY, rules))
+    with box.connect(box.resolve(NAME)[1][0], ECHO_PORT) as s:
+        for way, answer in ((WAY, HELLO), (WAY, HELLO), ("other.example.org", b"")):
+            put(world, box, policy(way, rules, limits={"connections": 9}))
+            try:
+                s.sendall(HELLO)
+                got = s.recv(5)
+            except OSError:
+                got = b""
+            assert got == answer

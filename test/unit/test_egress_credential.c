@@ -80,7 +80,8 @@ static enum err_code open_one(const struct sealer *s, const char *tenant, const 
 static bool fits(const struct credential *c, const char *host, uint16_t port, const char *method,
                  const char *path)
 {
-    return credential_fits(c, host, port, true, method, path) == POLICY_FITS;
+    return credential_fits(c, host, port, (struct policy_passage){.tls = true}, method, path) ==
+           POLICY_FITS;
 }
 
 /* Whatever condition an injection of a policy may have, a binding has, with the same meaning; a new one needs its sample
