@@ -74,7 +74,7 @@
  *   key, program, directory or user. A client that goes away does not end it; its time does.
  *
  * POST /cay/v1/secrets {"name": "MODEL_KEY", "value": ..., "bind": {"kind": "bearer", "domains": [...]}}
- *   -> 201 {"name", "bind"}: makes or replaces a credential of the tenant's (egress/credential.h says what
+ *   -> 201 {"name", "bind"}: makes or replaces a credential of the tenant's (egress/credential/credential.h says what
  *   bind and value may be). The value cannot be read again. 503 while cay-egress, which seals it, is away.
  * GET /cay/v1/secrets -> 200 [{"name", "bind", "madeAt"}]
  * DELETE /cay/v1/secrets/{name} -> 204: requests that would have had it are refused from then on.

@@ -3,7 +3,7 @@
  *
  * A value passes through here once, on its way to be sealed (cay-egress alone has the key): what held it
  * is wiped when it is freed, and no log, error or answer has it. What is stored
- * is the sealed record with its name and what it is bound to (egress/credential.h says how), and that is
+ * is the sealed record with its name and what it is bound to (egress/credential/credential.h says how), and that is
  * sent to cay-egress with the policy of every sandbox that names it. Nothing blocks. */
 
 #include "core/core.h"

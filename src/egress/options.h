@@ -2,7 +2,7 @@
 /* What cay-keep starts cay-egress with. */
 
 #include "base/settings.h"
-#include "egress/egress.h"
+#include "egress/flow/egress.h"
 
 struct options {
     int listen_fd, ready_fd, seal_key_fd; /* the last one or -1 */

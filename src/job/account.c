@@ -102,7 +102,7 @@ static int put_homes(void)
     return r < 0 ? say_failure(r, "cannot fill the homes: %s", strerror(-r)) : 0;
 }
 
-/* Needs no curl: bash and sed are in every Debian. cay-egress serves the page (egress/local_info_page.c). */
+/* Needs no curl: bash and sed are in every Debian. cay-egress serves the page (egress/flow/local_info_page.c). */
 static const char denials[] =
     "#!/bin/bash\n"
     "# What the network refused here, newest last. --json: the same for programs.\n"

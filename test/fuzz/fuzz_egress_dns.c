@@ -1,6 +1,6 @@
 /* What a sandbox sends to port 53: any bytes in, an answer of DNS's form or none out, names bounded. */
-#include "egress/dns.h"
-#include "egress/names.h"
+#include "egress/flow/dns.h"
+#include "egress/flow/names.h"
 #include "fuzz.h"
 
 #include <ldns/ldns.h>

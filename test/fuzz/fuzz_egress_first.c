@@ -2,9 +2,9 @@
  * decided about a start stays decided when more comes, but for what is no server's request before its line is
  * whole. The judge is llhttp, strict and lenient: bytes that it takes for a request are never carried unread,
  * however they are cut. */
-#include "egress/connect.h"
-#include "egress/sniff.h"
-#include "egress/socks.h"
+#include "egress/flow/connect.h"
+#include "egress/flow/sniff.h"
+#include "egress/flow/socks.h"
 #include "fuzz.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "egress/h2.h"
-#include "egress/response_secrets.h"
+#include "egress/credential/response_secrets.h"
+#include "egress/h2/h2.h"
 #include "fuzz.h"
 
 #define SECRET "Zq9-top-secret-0123456789"

@@ -2,9 +2,9 @@
  * cut one is never read as something. The judge is OpenSSL as a server has it, with all that it skips: where
  * it sees a ClientHello, the same name is seen here or the bytes are refused, and they are never taken for
  * anything but TLS, however they are cut. */
-#include "egress/clienthello.h"
-#include "egress/retry.h"
-#include "egress/sniff.h"
+#include "egress/flow/retry.h"
+#include "egress/flow/sniff.h"
+#include "egress/tls/clienthello.h"
 #include "fuzz.h"
 
 #include <errno.h>

@@ -4,9 +4,9 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "egress/inject.h"
-#include "egress/response_secrets.h"
-#include "egress/rewrite.h"
+#include "egress/credential/response_secrets.h"
+#include "egress/http/inject.h"
+#include "egress/http/rewrite.h"
 #include "fuzz.h"
 #include "http/server.h"
 

@@ -7,18 +7,18 @@
 
 #include <cmocka.h>
 
-#include "egress/audit_chain.h"
-#include "egress/audit_store.h"
-#include "egress/clienthello.h"
-#include "egress/connect.h"
-#include "egress/dns.h"
-#include "egress/greeting.h"
-#include "egress/names.h"
-#include "egress/registry.h"
-#include "egress/retry.h"
-#include "egress/sniff.h"
-#include "egress/socks.h"
-#include "egress/upstream.h"
+#include "egress/audit/audit_chain.h"
+#include "egress/audit/audit_store.h"
+#include "egress/flow/connect.h"
+#include "egress/flow/dns.h"
+#include "egress/flow/greeting.h"
+#include "egress/flow/names.h"
+#include "egress/flow/registry.h"
+#include "egress/flow/retry.h"
+#include "egress/flow/sniff.h"
+#include "egress/flow/socks.h"
+#include "egress/flow/upstream.h"
+#include "egress/tls/clienthello.h"
 #include "http/gate.h"
 
 #include <dirent.h>

@@ -1,12 +1,12 @@
 /* Credentials: sealed and opened, placeholders, signatures, secrets in answers, and what a request
  * gets. */
 #include "base/base64.h"
-#include "egress/credential.h"
-#include "egress/credential_read.h"
-#include "egress/placeholder.h"
-#include "egress/redact.h"
-#include "egress/rewrite.h"
-#include "egress/sigv4.h"
+#include "egress/credential/credential.h"
+#include "egress/credential/credential_read.h"
+#include "egress/credential/placeholder.h"
+#include "egress/credential/redact.h"
+#include "egress/http/rewrite.h"
+#include "egress/http/sigv4.h"
 
 #include <errno.h>
 #include <fcntl.h>

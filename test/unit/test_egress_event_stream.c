@@ -9,8 +9,8 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "egress/event_stream.h"
-#include "egress/registry.h"
+#include "egress/flow/event_stream.h"
+#include "egress/flow/registry.h"
 #include "http/server.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* That the search which leaves bytes out finds what one finds that looks at each of them, and what there is to be found:
  * random words in random texts, some of their characters escaped, in pieces of random sizes. */
 #include "base/util.h"
-#include "egress/finder.h"
+#include "egress/credential/finder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "egress/h2.h"
-#include "egress/h2_head.h"
-#include "egress/response_secrets.h"
+#include "egress/credential/response_secrets.h"
+#include "egress/h2/h2.h"
+#include "egress/h2/h2_head.h"
 
 #include <errno.h>
 #include <signal.h>

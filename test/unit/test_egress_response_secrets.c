@@ -1,7 +1,7 @@
 /* What answers are searched for: a secret in the forms in which servers give back what they were sent. */
 #include "base/base64.h"
-#include "egress/credential.h"
-#include "egress/response_secrets.h"
+#include "egress/credential/credential.h"
+#include "egress/credential/response_secrets.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* A TLS end as a descriptor, and the authority behind it, against OpenSSL's own ends in the same
  * thread. */
-#include "egress/ca.h"
-#include "egress/tlshand.h"
-#include "egress/tlspipe.h"
+#include "egress/tls/ca.h"
+#include "egress/tls/tlshand.h"
+#include "egress/tls/tlspipe.h"
 #include "http/tls_conn.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* How the loop's time is shared out: who may go on in a turn, and whose events are left. The clock is the test's. */
 #include "base/util.h"
-#include "egress/turns.h"
+#include "egress/tls/turns.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,491 @@
+#include "egress/control/control.h"
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "egress/control/allows.h"
+#include "egress/control/audit_query.h"
+#include "egress/flow/asks.h"
+#include "egress/flow/audit.h"
+#include "egress/flow/deny.h"
+#include "egress/flow/event_stream.h"
+#include "egress/flow/registry.h"
+#include "egress/flow/upstream.h"
+#include "http/json.h"
+#include "http/server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define CONNECTIONS_MAX 64
+
+struct control {
+    struct egress *egress;
+    struct http_server *server;
+    int fd;
+    uv_poll_t poll;
+};
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+static void respond_json(struct http_exchange *x, int status, json_t *o)
+{
+    static const struct http_header type = {"Content-Type", "application/json"};
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+
+    json_decref(o);
+    if (!text)
+        http_respond_error(x, 503, "out of memory");
+    else
+        http_respond(x, status, &type, 1, text, strlen(text));
+    free(text);
+}
+
+static void respond_err(struct http_exchange *x, const struct err *e)
+{
+    int status = e->code == ERR_CONFLICT ? 409 : e->code == ERR_EXHAUSTED ? 503 : 400;
+
+    http_respond_error(x, status, "%s", e->text);
+}
+
+/* -- a policy ---------------------------------------------------------------------------------- */
+
+static enum err_code take_text(const json_t *o, const char *key, char *out, size_t size,
+                               struct err *e)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+
+    if (!text || !*text || strlen(text) >= size)
+        return err_set(e, ERR_INVALID, "%s: missing, or not a text of 1 to %zu bytes", key,
+                       size - 1);
+    memcpy(out, text, strlen(text) + 1);
+    return ERR_OK;
+}
+
+/* Needed, though it may be empty: who forgets it must not open what it would have closed. */
+static enum err_code take_ceilings(const json_t *o, struct sandbox_rules *r, struct err *e)
+{
+    const json_t *list = json_object_get(o, "ceilings"), *item;
+    struct err inner = {0};
+    size_t i;
+
+    if (!json_is_array(list) || json_array_size(list) > EGRESS_CEILINGS_MAX)
+        return err_set(e, ERR_INVALID, "ceilings: not a list of at most %u policies",
+                       EGRESS_CEILINGS_MAX);
+    json_array_foreach (list, i, item)
+        if (policy_new(item, &r->ceilings[i], &inner) != ERR_OK)
+            return err_set(e, ERR_INVALID, "ceilings[%zu]: %s", i, inner.text);
+    return ERR_OK;
+}
+
+static enum err_code take_policies(const json_t *o, struct sandbox_rules *r, struct err *e)
+{
+    struct err inner = {0};
+
+    if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
+        return err_set(e, ERR_INVALID, "policy: %s", inner.text);
+    r->allows = allows_list(r->policy);
+    return take_ceilings(o, r, e);
+}
+
+static enum err_code take_rest(struct egress *eg, const json_t *o, struct sandbox_rules *r,
+                               struct err *e)
+{
+    const json_t *proxy = json_object_get(o, "proxy");
+    const json_t *credentials = json_object_get(o, "credentials");
+
+    if (json_is_object(proxy) && upstream_from_json(proxy, &r->upstream, e) != ERR_OK)
+        return e->code;
+    if (json_array_size(credentials) == 0)
+        return ERR_OK;
+    if (!eg->hooks.credentials_new)
+        return err_set(e, ERR_UNIMPLEMENTED, "credentials: this server holds none");
+    return eg->hooks.credentials_new(eg, r->tenant, credentials, &r->credentials, e);
+}
+
+/* Of a command: what it says goes for its room alone, and within what the sandbox's says. */
+static enum err_code take_command_sandbox(struct egress *eg, const json_t *o, const char *tenant,
+                                          struct command_sandbox_rules *r, struct err *e)
+{
+    const json_t *credentials = json_object_get(o, "credentials");
+    json_int_t number = json_integer_value(json_object_get(o, "room"));
+    struct err inner = {0};
+
+    if (number < 1 || number > UINT32_MAX)
+        return err_set(e, ERR_INVALID, "room: not a number from 1 to %u", UINT32_MAX);
+    r->number = (uint32_t)number;
+    if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
+        return err_set(e, ERR_INVALID, "policy: %s", inner.text);
+    if (policy_reroute(r->policy, NULL))
+        return err_set(e, ERR_INVALID, "policy: reroute: only a sandbox's own policy has it");
+    r->allows = allows_list(r->policy);
+    if (json_array_size(credentials) == 0 || !eg->hooks.credentials_new)
+        return ERR_OK;
+    return eg->hooks.credentials_new(eg, tenant, credentials, &r->credentials, e);
+}
+
+static enum err_code take_command_sandboxes(struct egress *eg, const json_t *o,
+                                            struct sandbox_rules *r, struct err *e)
+{
+    const json_t *list = json_object_get(o, "rooms"), *command;
+    struct err inner = {0};
+    size_t i;
+
+    if (json_array_size(list) > REGISTRY_COMMAND_SANDBOXES_MAX)
+        return err_set(e, ERR_INVALID, "rooms: more than %u", REGISTRY_COMMAND_SANDBOXES_MAX);
+    json_array_foreach (list, i, command)
+        if (take_command_sandbox(eg, command, r->tenant,
+                                 &r->command_sandboxes[r->n_command_sandboxes++], &inner) != ERR_OK)
+            return err_set(e, inner.code, "rooms[%zu]: %s", i, inner.text);
+    return ERR_OK;
+}
+
+static void drop_rules(struct egress *eg, struct sandbox_rules *r)
+{
+    for (size_t i = 0; i < r->n_command_sandboxes; i++) {
+        policy_free(r->command_sandboxes[i].policy);
+        free(r->command_sandboxes[i].allows);
+        if (r->command_sandboxes[i].credentials)
+            eg->hooks.credentials_free(r->command_sandboxes[i].credentials);
+    }
+    policy_free(r->policy);
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
+        policy_free(r->ceilings[i]);
+    upstream_free(r->upstream);
+    free(r->allows);
+    if (r->credentials)
+        eg->hooks.credentials_free(r->credentials);
+}
+
+/* Whole or not at all. */
+static enum err_code put_policy(struct egress *eg, uint32_t slot, uint32_t gen, const json_t *o,
+                                struct err *e)
+{
+    struct sandbox_rules r = {0};
+
+    if (take_text(o, "id", r.id, sizeof(r.id), e) != ERR_OK ||
+        take_text(o, "tenant", r.tenant, sizeof(r.tenant), e) != ERR_OK ||
+        take_policies(o, &r, e) != ERR_OK || take_rest(eg, o, &r, e) != ERR_OK ||
+        take_command_sandboxes(eg, o, &r, e) != ERR_OK ||
+        registry_policy(eg, slot, gen, &r, e) != ERR_OK) {
+        drop_rules(eg, &r);
+        return e->code;
+    }
+    return ERR_OK;
+}
+
+/* -- routes ------------------------------------------------------------------------------------ */
+
+struct call {
+    struct control *control;
+    struct http_exchange *x;
+    uint32_t slot, gen;
+    char name[EGRESS_TENANT_MAX + 1];
+};
+
+static struct control *control_of(struct http_exchange *x)
+{
+    return http_exchange_get(x);
+}
+
+static int parse_sandbox(const char *path, const char *tail, uint32_t *slot, uint32_t *gen)
+{
+    int used = 0;
+
+    if (sscanf(path, "/v1/sandboxes/%9" SCNu32 "/%10" SCNu32 "%n", slot, gen, &used) != 2)
+        return -EINVAL;
+    return strcmp(path + used, tail) == 0 ? 0 : -ENOENT;
+}
+
+static void on_put_body(struct http_exchange *x, char *body, size_t len)
+{
+    struct egress *eg = control_of(x)->egress;
+    struct err e = {0};
+    uint32_t slot, gen;
+    json_t *o = NULL;
+
+    if (parse_sandbox(http_exchange_head(x)->path, "", &slot, &gen) < 0)
+        err_set(&e, ERR_INVALID, "the path is not /v1/sandboxes/SLOT/GENERATION");
+    else if (json_parse(body, len, false, &o, &e) == ERR_OK)
+        put_policy(eg, slot, gen, o, &e);
+    json_decref(o);
+    if (e.code != ERR_OK)
+        respond_err(x, &e);
+    else
+        http_respond(x, 204, NULL, 0, NULL, 0);
+}
+
+static void put_sandbox(struct http_exchange *x)
+{
+    http_body_collect(x, CONTROL_BODY_MAX, on_put_body);
+}
+
+/* "/command sandboxes/N" before the tail: that command sandbox of it. */
+static struct sandbox *sandbox_of(struct http_exchange *x, const char *tail)
+{
+    struct egress *eg = control_of(x)->egress;
+    const char *path = http_exchange_head(x)->path, *command_sandboxes = strstr(path, "/rooms/");
+    uint32_t slot, gen, command = 0;
+    struct sandbox *s = NULL;
+    int used = 0;
+
+    if (command_sandboxes &&
+        (sscanf(command_sandboxes, "/rooms/%10" SCNu32 "%n", &command, &used) != 1 ||
+         command == 0 || strcmp(command_sandboxes + used, tail) != 0))
+        used = -1;
+    if (used >= 0 &&
+        parse_sandbox(path, command_sandboxes ? command_sandboxes : tail, &slot, &gen) == 0)
+        s = registry_find(eg, slot, gen, command);
+    if (!s)
+        http_respond_error(x, 404, "no such sandbox here");
+    return s;
+}
+
+static void get_denials(struct http_exchange *x)
+{
+    struct sandbox *s = sandbox_of(x, "/denials");
+
+    if (s)
+        respond_json(x, 200, deny_list(s));
+}
+
+static void get_asks(struct http_exchange *x)
+{
+    struct sandbox *s = sandbox_of(x, "/asks");
+
+    if (s)
+        respond_json(x, 200, asks_list(s));
+}
+
+static void take_answer(struct http_exchange *x, struct sandbox *s, const char *id, const json_t *o)
+{
+    static const char *const names[] = {
+        [ASKS_NO] = "no", [ASKS_YES] = "yes", [ASKS_NOBODY] = "nobody"};
+    const char *said = json_string_value(json_object_get(o, "answer"));
+    size_t i = 0;
+    int rc;
+
+    while (i < ARRAY_SIZE(names) && (!said || strcmp(said, names[i]) != 0))
+        i++;
+    if (i == ARRAY_SIZE(names)) {
+        http_respond_error(x, 400, "answer: not yes, no or nobody");
+        return;
+    }
+    rc = asks_take(s, id, (enum asks_answer)i, json_is_true(json_object_get(o, "always")));
+    if (rc == -ENOENT)
+        http_respond_error(x, 404, "no such question: it was answered, or is over");
+    else if (rc < 0)
+        http_respond_error(x, 409, "%u answers of the sandbox are kept already", ASKS_ANSWERS_MAX);
+    else
+        http_respond(x, 204, NULL, 0, NULL, 0);
+}
+
+/* /v1/sandboxes/SLOT/GENERATION/asks/ID */
+static void on_answer_body(struct http_exchange *x, char *body, size_t len)
+{
+    struct sandbox *s = NULL;
+    struct err e = {0};
+    uint32_t slot, gen;
+    json_t *o = NULL;
+    char id[17];
+
+    if (sscanf(http_exchange_head(x)->path, "/v1/sandboxes/%9" SCNu32 "/%10" SCNu32 "/asks/%16s",
+               &slot, &gen, id) == 3)
+        s = registry_find(control_of(x)->egress, slot, gen, 0);
+    if (!s)
+        http_respond_error(x, 404, "no such sandbox here");
+    else if (json_parse(body, len, false, &o, &e) != ERR_OK)
+        respond_err(x, &e);
+    else
+        take_answer(x, s, id, o);
+    json_decref(o);
+}
+
+static void post_answer(struct http_exchange *x)
+{
+    http_body_collect(x, CONTROL_BODY_MAX, on_answer_body);
+}
+
+static void get_usage(struct http_exchange *x)
+{
+    struct sandbox *s = sandbox_of(x, "/usage");
+    uint64_t up, down;
+
+    if (!s)
+        return;
+    registry_usage(s, &up, &down);
+    respond_json(x, 200,
+                 json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "bytes_up", (json_int_t)up,
+                           "bytes_down", (json_int_t)down, "allowed", (json_int_t)s->allowed,
+                           "denied", (json_int_t)s->denied, "requests",
+                           (json_int_t)s->requests_total, "connections",
+                           (json_int_t)s->flow_count));
+}
+
+static void on_seal_body(struct http_exchange *x, char *body, size_t len)
+{
+    struct egress *eg = control_of(x)->egress;
+
+    eg->hooks.seal(eg, x, body, len);
+}
+
+static void post_seal(struct http_exchange *x)
+{
+    if (control_of(x)->egress->hooks.seal)
+        http_body_collect(x, CONTROL_BODY_MAX, on_seal_body);
+    else
+        http_respond_error(x, 501, "this server holds no credentials");
+}
+
+static void get_ca(struct http_exchange *x)
+{
+    struct egress *eg = control_of(x)->egress;
+    const char *tenant = http_exchange_head(x)->path + strlen("/v1/ca/");
+
+    if (!eg->hooks.ca)
+        http_respond_error(x, 501, "this server does not intercept TLS");
+    else if (!*tenant || strlen(tenant) > EGRESS_TENANT_MAX || strchr(tenant, '/'))
+        http_respond_error(x, 404, "no such tenant");
+    else
+        eg->hooks.ca(eg, x, tenant);
+}
+
+static void get_audit(struct http_exchange *x)
+{
+    audit_query_start(control_of(x)->egress, x);
+}
+
+static void get_verify(struct http_exchange *x)
+{
+    audit_verify_start(control_of(x)->egress, x);
+}
+
+static void get_events(struct http_exchange *x)
+{
+    event_stream_watch(control_of(x)->egress->event_stream, x);
+}
+
+/* -- dispatch ---------------------------------------------------------------------------------- */
+
+static const struct route {
+    const char *method, *prefix, *suffix;
+    void (*serve)(struct http_exchange *x);
+} routes[] = {
+    {"PUT", "/v1/sandboxes/", "", put_sandbox},
+    {"GET", "/v1/sandboxes/", "/denials", get_denials},
+    {"GET", "/v1/sandboxes/", "/asks", get_asks},
+    {"POST", "/v1/sandboxes/", "", post_answer},
+    {"GET", "/v1/sandboxes/", "/usage", get_usage},
+    {"POST", "/v1/seal", NULL, post_seal},
+    {"GET", "/v1/ca/", "", get_ca},
+    {"GET", "/v1/audit/verify", NULL, get_verify},
+    {"GET", "/v1/audit", NULL, get_audit},
+    {"GET", "/v1/events", NULL, get_events},
+};
+
+static bool route_fits(const struct route *r, const struct http_head *h)
+{
+    size_t n = strlen(h->path), prefix = strlen(r->prefix);
+
+    if (strcmp(r->method, h->method) != 0)
+        return false;
+    if (!r->suffix)
+        return strcmp(h->path, r->prefix) == 0;
+    return strncmp(h->path, r->prefix, prefix) == 0 && n >= prefix + strlen(r->suffix) &&
+           strcmp(h->path + n - strlen(r->suffix), r->suffix) == 0;
+}
+
+static void handle(struct http_exchange *x, void *ctx)
+{
+    http_exchange_set(x, ctx, NULL);
+    for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
+        if (route_fits(&routes[i], http_exchange_head(x))) {
+            routes[i].serve(x);
+            return;
+        }
+    http_respond_error(x, 404, "no such call");
+}
+
+static bool peer_is_right(struct egress *eg, int fd)
+{
+    struct ucred cred;
+    socklen_t n = sizeof(cred);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) == 0 &&
+           (cred.uid == eg->config.peer_uid || cred.uid == 0);
+}
+
+static void on_connection(uv_poll_t *p, int status, int events)
+{
+    struct control *c = p->data;
+    int fd = accept4(c->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    if (!peer_is_right(c->egress, fd)) {
+        log_warn("a connection to the control channel by another user is refused");
+        close(fd);
+    } else if (http_server_connections(c->server) >= CONNECTIONS_MAX ||
+               http_server_adopt(c->server, fd) < 0) {
+        close(fd);
+    }
+}
+
+int control_new(struct egress *eg, int listen_fd, struct control **out)
+{
+    struct control *c = calloc(1, sizeof(*c));
+    struct http_server_config config;
+    int rc;
+
+    if (!c)
+        return -ENOMEM;
+    c->egress = eg;
+    c->fd = listen_fd;
+    rc = event_stream_new(eg, &eg->event_stream);
+    if (rc < 0) {
+        free(c);
+        return rc;
+    }
+    http_server_config_default(&config);
+    config.max_connections = CONNECTIONS_MAX;
+    config.idle_timeout_ms = 0; /* cayd keeps its connection */
+    rc = http_server_new(eg->loop, &config, handle, c, &c->server);
+    if (rc == 0)
+        rc = uv_poll_init(eg->loop, &c->poll, listen_fd);
+    if (rc < 0) {
+        event_stream_free(TAKE_PTR(eg->event_stream));
+        free(c);
+        return rc;
+    }
+    c->poll.data = c;
+    uv_poll_start(&c->poll, UV_READABLE, on_connection);
+    *out = c;
+    return 0;
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    struct control *c = h->data;
+
+    close(c->fd);
+    free(c);
+}
+
+static void on_stopped(void *ctx)
+{
+    struct control *c = ctx;
+
+    event_stream_free(TAKE_PTR(c->egress->event_stream));
+    uv_close((uv_handle_t *)&c->poll, on_closed);
+}
+
+void control_free(struct control *c)
+{
+    if (!c)
+        return;
+    c->egress->control = NULL;
+    uv_poll_stop(&c->poll);
+    http_server_stop(c->server, 0, on_stopped, c);
+}

@@ -1,0 +1,343 @@
+#include "egress/flow/accept.h"
+
+#include "base/log.h"
+#include "base/util.h"
+#include "egress/flow/connect.h"
+#include "egress/flow/deny.h"
+#include "egress/flow/dns.h"
+#include "egress/flow/forward.h"
+#include "egress/flow/names.h"
+#include "egress/flow/registry.h"
+#include "egress/flow/sniff.h"
+#include "egress/flow/socks.h"
+
+#include <errno.h>
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define BATCH       32
+#define RETRY_MS    200
+#define RATE_MS     50
+#define DNS_PORT    53
+#define HARD_FACTOR 2u /* past its limit a sandbox is told so, past this many times it is reset */
+
+struct sandbox_io {
+    struct sandbox *sandbox; /* NULL once closing */
+    uv_poll_t tcp, udp;
+    uv_timer_t again; /* accepting rests until then */
+    unsigned handles;
+};
+
+/* -- where to ---------------------------------------------------------------------------------- */
+
+static bool same_endpoint(const struct sockaddr_in6 *a, const struct policy_address *b,
+                          uint16_t port)
+{
+    return memcmp(&a->sin6_addr, &b->in6, sizeof(b->in6)) == 0 && ntohs(a->sin6_port) == port;
+}
+
+/* What was dialled, before the redirect; the listener's own address when nothing was redirected. The
+ * socket is dual-stack, so that its own addresses are IPv6, mapped ones too. */
+static int original_destination(int fd, struct policy_address *a, uint16_t *port, bool *listener)
+{
+    struct sockaddr_in6 local;
+    struct sockaddr_storage original;
+    socklen_t n = sizeof(local), m = sizeof(original);
+    int rc;
+
+    if (getsockname(fd, (struct sockaddr *)&local, &n) < 0)
+        return -errno;
+    if (local.sin6_family != AF_INET6)
+        return -EAFNOSUPPORT;
+    memset(&original, 0, sizeof(original));
+    rc = IN6_IS_ADDR_V4MAPPED(&local.sin6_addr)
+             ? getsockopt(fd, SOL_IP, SO_ORIGINAL_DST, &original, &m)
+             : getsockopt(fd, SOL_IPV6, IP6T_SO_ORIGINAL_DST, &original, &m);
+    if (rc < 0) { /* not tracked: it was not redirected */
+        if (errno != ENOENT && errno != ENOPROTOOPT)
+            return -errno;
+        memcpy(&original, &local, sizeof(local));
+    }
+    policy_address_from((struct sockaddr *)&original, a);
+    *port = original.ss_family == AF_INET ? ntohs(((struct sockaddr_in *)&original)->sin_port)
+                                          : ntohs(((struct sockaddr_in6 *)&original)->sin6_port);
+    *listener = same_endpoint(&local, a, *port);
+    return 0;
+}
+
+/* -- explicit ---------------------------------------------------------------------------------- */
+
+static void on_first_bytes(struct flow *f, int events)
+{
+    static unsigned char data[EGRESS_SNIFF_MAX_BYTES]; /* one loop, used within this call */
+    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
+    int more;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        flow_end(f);
+        return;
+    }
+    switch (sniff_bytes(data, (size_t)n, events & UV_DISCONNECT, true)) {
+    case SNIFF_MORE:
+        more = (int)n + 1;
+        (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
+        return;
+    case SNIFF_SOCKS5: socks_start(f); return;
+    case SNIFF_CONNECT: connect_start(f); return;
+    case SNIFF_HTTP:
+        f->via = FLOW_BY_REQUEST;
+        f->kind = FLOW_HTTP;
+        flow_unwatch(f);
+        if (forward_adopt(f->egress, f, f->fd, false) < 0)
+            flow_reset(f);
+        return;
+    default: flow_reset(f); /* what it is nobody said, and where to neither */
+    }
+}
+
+static void explicit_proxy(struct flow *f)
+{
+    f->state = FLOW_NEGOTIATING;
+    if (flow_watch(f, UV_READABLE | UV_DISCONNECT, on_first_bytes, EGRESS_SNIFF_MS, flow_reset) < 0)
+        flow_reset(f);
+}
+
+/* -- one connection ---------------------------------------------------------------------------- */
+
+static void start(struct flow *f)
+{
+    if (!f->to_listener && f->target.port == DNS_PORT) {
+        dns_tcp_start(f);
+        return;
+    }
+    if (f->to_listener) {
+        explicit_proxy(f);
+        return;
+    }
+    flow_route(f);
+}
+
+/* The name of what was dialled, so that a refusal for a limit has it too. */
+static bool set_target(struct flow *f)
+{
+    struct policy_address a = f->target.address;
+
+    return f->to_listener || f->target.port == DNS_PORT ||
+           flow_set_target(f, NULL, &a, f->target.port) != -ENOMEM;
+}
+
+/* Why the sandbox is refused is told there also when it has reached a limit (has_room bounds those). */
+static bool is_internal(const struct flow *f)
+{
+    return f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0;
+}
+
+static void policy_is_late(struct flow *f)
+{
+    flow_refuse(f, NULL, "no-policy", "this sandbox has no policy yet: try again in a moment");
+}
+
+static uint32_t limit_of(uint32_t own, uint32_t all)
+{
+    return own && all ? MIN(own, all) : own ? own : all;
+}
+
+/* The maximum that s, or the sandbox that it is a room of, would exceed so many times with so many more;
+ * else 0. */
+static uint32_t connections_exceeded(const struct sandbox *s, uint32_t more, uint32_t times)
+{
+    for (; s; s = s->parent) {
+        uint32_t own = s->has_policy ? policy_limits(s->policy)->connections : 0,
+                 max = limit_of(own, s->egress->config.connections);
+
+        if (max && s->flow_count + more > max * times)
+            return max;
+    }
+    return 0;
+}
+
+static void begin(struct flow *f)
+{
+    struct sandbox *s = f->sandbox;
+    uint32_t max;
+
+    if (!s->has_policy) {
+        f->state = FLOW_WAITING;
+        if (flow_watch(f, 0, NULL, EGRESS_POLICY_WAIT_MS, policy_is_late) < 0)
+            flow_reset(f);
+        return;
+    }
+    if (!set_target(f)) {
+        flow_reset(f);
+        return;
+    }
+    if (is_internal(f)) {
+        start(f);
+        return;
+    }
+    max = connections_exceeded(s, 0, 1);
+    if (max) {
+        f->busy = true;
+        flow_refuse(f, NULL, "limit", "the sandbox has its %u connections open already", max);
+        return;
+    }
+    if (registry_over_bytes(s)) {
+        flow_refuse(f, NULL, "limit", "the sandbox has used up its bytes");
+        return;
+    }
+    start(f);
+}
+
+void accept_go_on(struct sandbox *s)
+{
+    for (struct flow *f = s->flows, *next; f; f = next) {
+        next = f->next;
+        if (f->state != FLOW_WAITING)
+            continue;
+        flow_unwatch(f);
+        f->state = FLOW_SNIFFING;
+        begin(f);
+    }
+}
+
+static void take(struct sandbox *s, int fd)
+{
+    struct policy_address a = {0};
+    uint16_t port = 0;
+    bool listener = false;
+    int one = 1;
+    struct flow *f;
+
+    if (original_destination(fd, &a, &port, &listener) < 0) {
+        close(fd);
+        return;
+    }
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    f = flow_new(s, fd);
+    if (!f)
+        return;
+    f->target = (struct target){.address = a, .port = port};
+    f->to_listener = listener;
+    begin(f);
+}
+
+/* -- the listener ------------------------------------------------------------------------------ */
+
+static void on_tcp(uv_poll_t *p, int status, int events);
+
+static void on_again(uv_timer_t *t)
+{
+    struct sandbox_io *io = t->data;
+
+    uv_poll_start(&io->tcp, UV_READABLE, on_tcp);
+}
+
+/* Connections wait in the backlog meanwhile: nobody is refused for being fast. */
+static void rest(struct sandbox_io *io, uint64_t ms)
+{
+    uv_poll_stop(&io->tcp);
+    uv_timer_start(&io->again, on_again, ms, 0);
+}
+
+static bool has_space(struct sandbox *s)
+{
+    return registry_has_space(s) && !connections_exceeded(s, 1, HARD_FACTOR);
+}
+
+static bool rate_allows(struct sandbox *s)
+{
+    uint32_t own = s->has_policy ? policy_limits(s->policy)->connections_per_second : 0;
+
+    return (!s->parent || rate_allows(s->parent)) &&
+           rate_take(&s->connections, limit_of(own, s->egress->config.connections_per_second));
+}
+
+static void on_tcp(uv_poll_t *p, int status, int events)
+{
+    struct sandbox_io *io = p->data;
+
+    for (int i = 0; i < BATCH && io->sandbox; i++) {
+        struct sandbox *s = io->sandbox;
+        int fd;
+
+        if (!has_space(s) || !rate_allows(s)) {
+            rest(io, has_space(s) ? RATE_MS : RETRY_MS);
+            return;
+        }
+        fd = accept4(s->tcp_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            take(s, fd);
+            continue;
+        }
+        if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO)
+            continue;
+        if (errno != EAGAIN)
+            rest(io, RETRY_MS);
+        return;
+    }
+}
+
+static void on_udp(uv_poll_t *p, int status, int events)
+{
+    struct sandbox_io *io = p->data;
+
+    if (status == 0)
+        dns_udp_readable(io->sandbox);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    struct sandbox_io *io = h->data;
+
+    if (--io->handles == 0)
+        free(io);
+}
+
+void accept_stop(struct sandbox *s)
+{
+    struct sandbox_io *io = TAKE_PTR(s->io);
+
+    if (!io)
+        return;
+    io->sandbox = NULL;
+    uv_close((uv_handle_t *)&io->tcp, on_closed);
+    uv_close((uv_handle_t *)&io->udp, on_closed);
+    uv_close((uv_handle_t *)&io->again, on_closed);
+}
+
+int accept_start(struct sandbox *s)
+{
+    struct sandbox_io *io = calloc(1, sizeof(*io));
+    uv_loop_t *loop = s->egress->loop;
+    int rc;
+
+    if (!io)
+        return -ENOMEM;
+    rc = uv_poll_init(loop, &io->tcp, s->tcp_fd);
+    if (rc < 0) {
+        free(io);
+        return rc;
+    }
+    uv_timer_init(loop, &io->again);
+    io->tcp.data = io->udp.data = io->again.data = io;
+    io->sandbox = s;
+    io->handles = 2;
+    rc = uv_poll_init(loop, &io->udp, s->udp_fd);
+    if (rc < 0) {
+        uv_close((uv_handle_t *)&io->tcp, on_closed);
+        uv_close((uv_handle_t *)&io->again, on_closed);
+        return rc;
+    }
+    io->handles = 3;
+    s->io = io;
+    dns_udp_options(s->udp_fd);
+    uv_poll_start(&io->tcp, UV_READABLE, on_tcp);
+    uv_poll_start(&io->udp, UV_READABLE, on_udp);
+    return 0;
+}

@@ -1,0 +1,12 @@
+#pragma once
+/* Accepts from inside a sandbox: who connects is told by the listener, where to by the original
+ * destination. */
+
+#include "egress/flow/egress.h"
+
+/* Watches both sockets of s (s->tcp_fd, s->udp_fd), and stops it. The sockets stay s's. 0 or -errno. */
+int accept_start(struct sandbox *s);
+void accept_stop(struct sandbox *s);
+
+/* The policy is there: connections that waited for it go on. */
+void accept_go_on(struct sandbox *s);

@@ -1,0 +1,160 @@
+#include "egress/flow/connect.h"
+
+#include "base/buf.h"
+#include "base/util.h"
+#include "egress/flow/deny.h"
+#include "http/gate.h"
+#include "http/message.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define TIMEOUT_MS 10000
+
+static int parse_port(const char *text, uint16_t *out)
+{
+    unsigned value = 0;
+    size_t n = strspn(text, "0123456789");
+
+    if (n == 0 || n > 5 || text[n])
+        return -EINVAL;
+    for (size_t i = 0; i < n; i++)
+        value = value * 10 + (unsigned)(text[i] - '0');
+    if (value == 0 || value > 65535)
+        return -EINVAL;
+    *out = (uint16_t)value;
+    return 0;
+}
+
+int connect_parse_authority(const char *text, char name[static POLICY_NAME_MAX + 1],
+                            struct policy_address *address, uint16_t *port)
+{
+    char host[POLICY_NAME_MAX + 3];
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+
+    if (!gate_is_authority(text) || n == 0 || n >= sizeof(host) || parse_port(colon + 1, port) < 0)
+        return -EINVAL;
+    memcpy(host, text, n);
+    host[n] = '\0';
+    name[0] = '\0';
+    if (policy_address_parse(host, address) == 0)
+        return 0;
+    return policy_name_normalize(host, name);
+}
+
+/* -- the head ---------------------------------------------------------------------------------- */
+
+/* The target of "CONNECT target HTTP/1.x" CR LF, copied; the header lines behind it mean nothing here
+ * but that they are well formed enough to know where the head ends. */
+static int authority_of(const char *head, size_t n, char *out, size_t size)
+{
+    static const char method[] = "CONNECT ";
+    size_t skip = sizeof(method) - 1;
+    const char *start = head + skip, *space = NULL;
+
+    if (n > skip)
+        space = memchr(start, ' ', n - skip);
+    if (!space || memcmp(head, method, skip) != 0 || (size_t)(space - start) >= size ||
+        memchr(start, 0, (size_t)(space - start)))
+        return -EINVAL;
+    memcpy(out, start, (size_t)(space - start));
+    out[space - start] = '\0';
+    return 0;
+}
+
+static void refuse_head(struct flow *f, const char *why)
+{
+    CLEANUP_BUF struct buf b;
+
+    buf_init(&b, DENY_BODY_MAX);
+    if (deny_body(f->sandbox, "bad_request", "none", why, &b) < 0)
+        buf_clear(&b);
+    connect_refuse(f, 400, "none", b.data, b.len);
+}
+
+static void on_authority(struct flow *f, const char *authority)
+{
+    char name[POLICY_NAME_MAX + 1];
+    struct policy_address address = {0};
+    uint16_t port;
+
+    if (connect_parse_authority(authority, name, &address, &port) < 0) {
+        refuse_head(f, "CONNECT needs HOST:PORT");
+        return;
+    }
+    if (flow_set_target(f, name[0] ? name : NULL, &address, port) == -ENOMEM)
+        flow_reset(f);
+    else
+        flow_route(f);
+}
+
+static void on_head(struct flow *f, int events)
+{
+    static char data[CONNECT_HEAD_MAX]; /* one loop, used within this call */
+    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT), len;
+    char authority[300];
+    size_t scanned = 0;
+    int more;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    len = n <= 0 ? -EPIPE : gate_head_end(data, (size_t)n, &scanned);
+    if (len == 0 && (size_t)n < sizeof(data) && !(events & UV_DISCONNECT)) {
+        more = (int)n + 1;
+        (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
+        return;
+    }
+    flow_unwatch(f);
+    more = 1;
+    (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
+    if (n <= 0)
+        flow_end(f);
+    else if (len <= 0 || authority_of(data, (size_t)len, authority, sizeof(authority)) < 0)
+        refuse_head(f, "a malformed CONNECT request");
+    else if (recv(f->fd, data, (size_t)len, MSG_DONTWAIT) != len)
+        flow_end(f);
+    else
+        on_authority(f, authority);
+}
+
+void connect_start(struct flow *f)
+{
+    f->kind = FLOW_CONNECT;
+    f->via = FLOW_BY_CONNECT;
+    f->state = FLOW_NEGOTIATING;
+    if (flow_watch(f, UV_READABLE | UV_DISCONNECT, on_head, TIMEOUT_MS, flow_reset) < 0)
+        flow_reset(f);
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+void connect_connected(struct flow *f)
+{
+    static const char ok[] = "HTTP/1.1 200 Connection established\r\n\r\n";
+
+    if (send(f->fd, ok, sizeof(ok) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(ok) - 1)
+        flow_reset(f);
+    else
+        protocol_detect_start(f);
+}
+
+void connect_refuse(struct flow *f, int status, const char *rule, const char *body, size_t n)
+{
+    CLEANUP_BUF struct buf b;
+
+    buf_init(&b, DENY_BODY_MAX + 1024);
+    if (buf_printf(&b,
+                   "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n" DENY_HEADER
+                   ": %s\r\n%sContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                   status, http_status_text(status), rule,
+                   status == 429 ? "Retry-After: " DENY_RETRY_S "\r\n" : "", n) < 0 ||
+        (n > 0 && buf_append(&b, body, n) < 0)) {
+        flow_reset(f);
+        return;
+    }
+    flow_unwatch(f);
+    flow_answer(f, b.data, b.len);
+}

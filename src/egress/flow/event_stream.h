@@ -1,0 +1,31 @@
+#pragma once
+/* What is told to cayd without being asked: GET /v1/events, JSON lines, while it watches. A refusal is told
+ * when it happens, of each sandbox at most EVENT_STREAM_PER_SECOND; what is beyond, and what comes while the watcher
+ * does not read, is counted, and the number is told a second later: nothing that a sandbox does can make a
+ * queue grow here. */
+
+#include "egress/flow/egress.h"
+
+#define EVENT_STREAM_PER_SECOND   20u /* refusals of a sandbox */
+#define EVENT_STREAM_WATCHERS_MAX 8u
+
+struct event_stream;
+struct http_exchange;
+
+/* 0 or -errno. */
+int event_stream_new(struct egress *eg, struct event_stream **out);
+
+/* Answers x, which watches from now on, or is refused (503). Uses its data and close callback. */
+void event_stream_watch(struct event_stream *t, struct http_exchange *x);
+
+/* d was refused to s. */
+void event_stream_denial(struct egress *eg, struct sandbox *s, const struct denial *d);
+
+/* A question to the owner of s, which is dropped: true when it was told. A sandbox's questions and refusals have one rate. */
+bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question);
+
+/* s ends: what was counted of it is told at once. */
+void event_stream_end(struct egress *eg, struct sandbox *s);
+
+/* No answer of event_stream_watch is open any more. */
+void event_stream_free(struct event_stream *t);

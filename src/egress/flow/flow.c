@@ -1,0 +1,519 @@
+/* A flow's life from its target on: asked about, dialled, looked at, handed on. */
+#include "base/log.h"
+#include "base/util.h"
+#include "egress/flow/asks.h"
+#include "egress/flow/audit.h"
+#include "egress/flow/connect.h"
+#include "egress/flow/deny.h"
+#include "egress/flow/dial.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/forward.h"
+#include "egress/flow/h2_flow.h"
+#include "egress/flow/names.h"
+#include "egress/flow/registry.h"
+#include "egress/flow/socks.h"
+#include "http/message.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define ANSWER_MS     2000 /* for the client to take a last answer */
+#define DISCARD_BYTES 65536
+
+const char *flow_kind_name(enum flow_kind k)
+{
+    static const char *const names[] = {"unknown", "tls",    "http", "socks",
+                                        "connect", "opaque", "dns"};
+
+    return names[k];
+}
+
+/* -- handles ----------------------------------------------------------------------------------- */
+
+/* Apart from the flow, because libuv needs them a little longer than the flow may live. */
+struct flow_io {
+    uv_poll_t client, upstream;
+    uv_timer_t timer;
+    struct flow *flow; /* NULL once closing */
+    void (*on_client)(struct flow *f, int events);
+    bool (*on_upstream)(struct flow *f);
+    void (*late)(struct flow *f);
+    bool polls_client, polls_upstream;
+    unsigned handles;
+};
+
+static void on_io_closed(uv_handle_t *h)
+{
+    struct flow_io *io = h->data;
+
+    if (--io->handles == 0)
+        free(io);
+}
+
+static void close_handle(uv_handle_t *h)
+{
+    uv_close(h, on_io_closed);
+}
+
+void flow_unwatch(struct flow *f)
+{
+    struct flow_io *io = TAKE_PTR(f->io);
+
+    if (!io)
+        return;
+    io->flow = NULL;
+    if (io->polls_client)
+        close_handle((uv_handle_t *)&io->client);
+    if (io->polls_upstream)
+        close_handle((uv_handle_t *)&io->upstream);
+    close_handle((uv_handle_t *)&io->timer);
+}
+
+static void on_timer(uv_timer_t *t)
+{
+    struct flow_io *io = t->data;
+
+    io->late(io->flow);
+}
+
+static void on_client(uv_poll_t *p, int status, int events)
+{
+    struct flow_io *io = p->data;
+
+    io->on_client(io->flow, status < 0 ? UV_READABLE | UV_DISCONNECT : events);
+}
+
+int flow_watch(struct flow *f, int events, void (*cb)(struct flow *f, int events),
+               uint64_t timeout_ms, void (*late)(struct flow *f))
+{
+    struct flow_io *io;
+
+    flow_unwatch(f);
+    io = calloc(1, sizeof(*io));
+    if (!io)
+        return -ENOMEM;
+    uv_timer_init(f->egress->loop, &io->timer);
+    io->timer.data = io->client.data = io->upstream.data = io;
+    io->handles = 1;
+    io->flow = f;
+    io->on_client = cb;
+    io->late = late;
+    f->io = io;
+    if (timeout_ms)
+        uv_timer_start(&io->timer, on_timer, timeout_ms, 0);
+    if (!cb)
+        return 0;
+    if (uv_poll_init(f->egress->loop, &io->client, f->fd) < 0) {
+        flow_unwatch(f);
+        return -ENOMEM;
+    }
+    io->polls_client = true;
+    io->handles++;
+    uv_poll_start(&io->client, events, on_client);
+    return 0;
+}
+
+static void on_upstream(uv_poll_t *p, int status, int events)
+{
+    struct flow_io *io = p->data;
+
+    if (!io->on_upstream(io->flow))
+        uv_poll_stop(p);
+}
+
+void flow_watch_upstream(struct flow *f, bool (*cb)(struct flow *f))
+{
+    struct flow_io *io = f->io;
+
+    if (uv_poll_init(f->egress->loop, &io->upstream, f->up_fd) < 0)
+        return;
+    io->on_upstream = cb;
+    io->polls_upstream = true;
+    io->handles++;
+    uv_poll_start(&io->upstream, UV_READABLE | UV_DISCONNECT, on_upstream);
+}
+
+void flow_watch_again(struct flow *f, uint64_t timeout_ms)
+{
+    if (f->io)
+        uv_timer_start(&f->io->timer, on_timer, timeout_ms, 0);
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+struct flow *flow_new(struct sandbox *s, int fd)
+{
+    struct flow *f = calloc(1, sizeof(*f));
+
+    if (!f) {
+        close(fd);
+        return NULL;
+    }
+    f->egress = s->egress;
+    f->sandbox = s;
+    f->fd = fd;
+    f->up_fd = -1;
+    f->started_ms = clock_mono_ms();
+    registry_add_flow(f);
+    return f;
+}
+
+static void record_end(struct flow *f)
+{
+    const struct audit_record r = {
+        .event = AUDIT_END,
+        .sandbox = f->sandbox,
+        .flow = f,
+        .allowed = !f->refused && !f->cut,
+        .rule = f->rule,
+        .reason = f->cut ? (f->reason ? f->reason : "cut") : NULL,
+        .up_bytes = f->up_bytes,
+        .down_bytes = f->down_bytes,
+        .duration_ms = clock_mono_ms() - f->started_ms,
+    };
+
+    audit_record(f->egress->audit, &r);
+}
+
+void flow_end(struct flow *f)
+{
+    if (f->on_end)
+        f->on_end(f);
+    flow_unwatch(f);
+    asks_forget(f);
+    dial_cancel(f->egress, f->dial_id);
+    if (f->dialed)
+        record_end(f);
+    registry_remove_flow(f);
+    util_close(&f->fd);
+    util_close(&f->up_fd);
+    free(f->name_store);
+    free(f->sni);
+    free(f->reason);
+    free(f);
+}
+
+void flow_reset(struct flow *f)
+{
+    struct linger reset = {.l_onoff = 1, .l_linger = 0};
+
+    if (f->fd >= 0)
+        (void)!setsockopt(f->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    flow_end(f);
+}
+
+int target_of_own(const struct sandbox *s, struct target *t)
+{
+    if (t->name || !names_is_own(&t->address))
+        return 0;
+    t->name = names_of(s->names, &t->address);
+    if (!t->name)
+        return -ENOENT;
+    t->address = (struct policy_address){0};
+    return 0;
+}
+
+bool target_is_resolved(const struct target *t)
+{
+    static const struct policy_address none;
+
+    return memcmp(&t->address, &none, sizeof(none)) != 0;
+}
+
+int flow_set_target(struct flow *f, const char *name, const struct policy_address *a, uint16_t port)
+{
+    struct target t = {.name = name, .port = port};
+    char *copy;
+    int rc;
+
+    if (a)
+        t.address = *a;
+    rc = target_of_own(f->sandbox, &t);
+    copy = t.name ? strdup(t.name) : NULL;
+    if (t.name && !copy)
+        return -ENOMEM;
+    free(f->name_store);
+    f->name_store = copy;
+    t.name = copy;
+    f->target = t;
+    return rc;
+}
+
+void flow_set_rule(struct flow *f, const char *rule)
+{
+    size_t n = 0;
+
+    for (; rule && rule[n] && n < sizeof(f->rule) - 1; n++)
+        f->rule[n] = rule[n] >= 0x20 && rule[n] < 0x7f ? rule[n] : '?';
+    f->rule[n] = '\0';
+}
+
+/* -- last words -------------------------------------------------------------------------------- */
+
+static void on_discard(struct flow *f, int events)
+{
+    char ignored[DISCARD_BYTES];
+
+    if (recv(f->fd, ignored, sizeof(ignored), MSG_DONTWAIT) <= 0)
+        flow_end(f);
+}
+
+/* Closing a socket with unread bytes resets it, and a reset takes the answer with it: what the client
+ * sends is read and forgotten until it ends, or is late. */
+void flow_answer(struct flow *f, const void *bytes, size_t n)
+{
+    char ignored[DISCARD_BYTES];
+
+    f->state = FLOW_ANSWERING;
+    (void)!recv(f->fd, ignored, sizeof(ignored), MSG_DONTWAIT);
+    if (n > 0 && send(f->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL) < (ssize_t)n) {
+        flow_end(f);
+        return;
+    }
+    shutdown(f->fd, SHUT_WR);
+    if (flow_watch(f, UV_READABLE, on_discard, ANSWER_MS, flow_end) < 0)
+        flow_end(f);
+}
+
+void flow_cut(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
+              ...)
+{
+    char text[POLICY_REASON_SIZE];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    f->cut = true;
+    flow_set_rule(f, v && v->name ? v->name : rule);
+    free(f->reason);
+    f->reason = strdup(text);
+    deny_note(f, v, NULL, NULL);
+}
+
+void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
+                 ...)
+{
+    char text[POLICY_REASON_SIZE];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    f->refused = true;
+    util_close(&f->up_fd);
+    dial_cancel(f->egress, f->dial_id);
+    f->dial_id = 0;
+    flow_set_rule(f, v && v->name ? v->name : rule);
+    free(f->reason);
+    f->reason = strdup(text);
+    deny_note(f, v, NULL, NULL);
+    deny_say(f);
+}
+
+/* -- the policy's word ------------------------------------------------------------------------- */
+
+struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)
+{
+    if (t->name && !target_is_resolved(t) && !t->via_port)
+        return verdict_name(s, t);
+    return verdict_dial(s, t);
+}
+
+struct policy_verdict flow_verdict(const struct flow *f)
+{
+    const struct sandbox *s = f->sandbox;
+
+    if (!f->target.name)
+        return flow_verdict_address(s, &f->target);
+    return verdict_name(s, &f->target);
+}
+
+static void refuse_by_policy(struct flow *f, const struct policy_verdict *v)
+{
+    char why[POLICY_REASON_SIZE];
+
+    deny_explain(v->by, v, &f->target, NULL, NULL, why);
+    flow_refuse(f, v, "policy", "%s", why);
+}
+
+void flow_allow(struct flow *f, const struct policy_verdict *v)
+{
+    const struct audit_record r = {.event = AUDIT_CONNECTION,
+                                   .sandbox = f->sandbox,
+                                   .flow = f,
+                                   .allowed = true,
+                                   .warned = v->warned,
+                                   .outcome = "connected",
+                                   .rule = f->rule,
+                                   .source = v->source};
+
+    f->sandbox->allowed++;
+    audit_record(f->egress->audit, &r);
+}
+
+static void record_outcome(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                           const struct http_head *h, const char *outcome, const char *why)
+{
+    const struct audit_record r = {.event = h ? AUDIT_REQUEST : AUDIT_CONNECTION,
+                                   .sandbox = f->sandbox,
+                                   .flow = f,
+                                   .target = t,
+                                   .allowed = true,
+                                   .warned = v->warned,
+                                   .outcome = outcome,
+                                   .rule = v->name,
+                                   .source = v->source,
+                                   .reason = why,
+                                   .method = h ? h->method : NULL,
+                                   .path = h ? h->path : NULL};
+
+    audit_record(f->egress->audit, &r);
+}
+
+void flow_not_reached(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                      const struct http_head *h, const struct err *why)
+{
+    f->sandbox->allowed++;
+    record_outcome(f, t, v, h, "unreachable", why->text);
+}
+
+void flow_failed(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                 const struct http_head *h, const char *why)
+{
+    record_outcome(f, t, v, h, "failed", why);
+}
+
+/* -- routing ----------------------------------------------------------------------------------- */
+
+/* The rules let the name pass, or its owner did; not this address of it. */
+static void refuse_address(struct flow *f, const struct dial_result *r)
+{
+    char text[INET6_ADDRSTRLEN];
+    bool by_owner = flow_verdict(f).source == POLICY_BY_OWNER &&
+                    r->verdict.source != POLICY_BY_NEVER && !policy_address_is_public(&r->address);
+
+    f->target.address = r->address;
+    if (r->via_port) {
+        policy_address_format(&r->via, text);
+        flow_refuse(f, &r->verdict, "reroute",
+                    "%.80s is rerouted to %.80s%s%s port %u, which is not allowed: %.64s",
+                    f->target.name, r->via_name ? r->via_name : "", r->via_name ? ", " : "", text,
+                    r->via_port, r->verdict.name);
+    } else if (by_owner)
+        flow_refuse(f, NULL, "ask",
+                    "%.80s leads to a private address, and its owner's yes to a name opens none",
+                    f->target.name);
+    else
+        refuse_by_policy(f, &r->verdict);
+}
+
+static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r)
+{
+    struct flow *f = flow_find(eg, id);
+
+    if (!f) {
+        if (r->fd >= 0)
+            close(r->fd);
+        return;
+    }
+    f->dial_id = 0;
+    if (r->denied) {
+        refuse_address(f, r);
+        return;
+    }
+    if (r->fd < 0) {
+        struct policy_verdict v = flow_verdict(f);
+
+        flow_not_reached(f, NULL, &v, NULL, &r->why);
+        deny_unreachable(f, &r->why);
+        return;
+    }
+    f->up_fd = r->fd;
+    f->dialed = true;
+    dial_note(&f->target, r);
+    f->must_inspect |= r->verdict.action == POLICY_INSPECT;
+    flow_allow(f, &r->verdict);
+    if (f->via == FLOW_BY_SOCKS)
+        socks_connected(f);
+    else if (f->via == FLOW_BY_CONNECT)
+        connect_connected(f);
+    else
+        protocol_detect_start(f);
+}
+
+static void dial(struct flow *f)
+{
+    f->state = FLOW_DIALING;
+    f->dial_id = dial_start(f->egress, f->sandbox, &f->target, f->id, on_dialed);
+    if (!f->dial_id)
+        flow_reset(f);
+}
+
+void flow_route(struct flow *f)
+{
+    struct policy_verdict v;
+
+    if (!f->target.name && names_is_own(&f->target.address)) {
+        flow_refuse(f, NULL, "unknown-address",
+                    "no name has that address: ask DNS for a name first");
+        return;
+    }
+    if (f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0) {
+        f->must_inspect = true; /* served here: forward.c */
+        v = (struct policy_verdict){.action = POLICY_INSPECT, .name = "cay"};
+    } else {
+        v = flow_verdict(f);
+    }
+    flow_set_rule(f, v.name);
+    if (v.action == POLICY_DENY && v.asks) {
+        asks_hold(f);
+        return;
+    }
+    if (v.action == POLICY_DENY) {
+        refuse_by_policy(f, &v);
+        return;
+    }
+    if (v.action == POLICY_ALLOW) {
+        dial(f);
+        return;
+    }
+    /* Nothing is dialled before it is known to be something that can be read. */
+    f->must_inspect = true;
+    if (f->via == FLOW_BY_SOCKS)
+        socks_connected(f);
+    else if (f->via == FLOW_BY_CONNECT)
+        connect_connected(f);
+    else
+        protocol_detect_start(f);
+}
+
+void flow_recheck(struct flow *f)
+{
+    char why[POLICY_REASON_SIZE];
+    struct policy_verdict v;
+
+    if (f->refused || f->state == FLOW_NEGOTIATING || f->state == FLOW_ANSWERING ||
+        (f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0) ||
+        (!f->target.name && f->target.port == 0))
+        return;
+    if (f->state == FLOW_ASKING) {
+        asks_recheck(f);
+        return;
+    }
+    v = flow_verdict(f);
+    if (v.action != POLICY_DENY && f->dialed)
+        v = flow_verdict_address(f->sandbox, &f->target);
+    /* What has to be read from now on, and passes unread, is cut too. */
+    if ((v.action == POLICY_ALLOW || (v.action == POLICY_INSPECT && f->state != FLOW_TUNNELED)) &&
+        (f->state != FLOW_FORWARDED || forward_recheck(f, &v))) {
+        f->must_inspect |= v.action == POLICY_INSPECT;
+        if (f->state == FLOW_STREAMS)
+            h2_flow_recheck(f);
+        return;
+    }
+    deny_explain(v.by ? v.by : f->sandbox->policy, &v, &f->target, NULL, NULL, why);
+    flow_cut(f, &v, "policy", "cut, for the policy has changed: %.220s", why);
+    flow_reset(f);
+}

@@ -1,0 +1,391 @@
+#include "egress/flow/forward_internal.h"
+
+#include "base/util.h"
+#include "egress/flow/authority_check.h"
+#include "egress/flow/deny.h"
+#include "egress/flow/dial.h"
+#include "egress/flow/local_info_page.h"
+#include "egress/flow/names.h"
+#include "egress/flow/registry.h"
+#include "egress/flow/request.h"
+#include "egress/flow/tcpcount.h"
+#include "egress/tls/turns.h"
+#include "http/server.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define FORWARD_PATIENT_PER_SECOND 100u /* of a sandbox */
+#define BODY_TIMEOUT_MS            300000
+#define WRITE_TIMEOUT_MS           300000
+#define STOP_MS                    500
+#define SWEEP_MS                   1000 /* how far past its bytes a sandbox may come */
+
+struct forward {
+    struct egress *egress;
+    struct http_server *server;
+    struct client_conn *client_conns;
+    uv_timer_t sweep; /* while there are connections */
+};
+
+struct flow *forward_flow(const struct client_conn *l)
+{
+    return l->flow_id ? flow_find(l->egress, l->flow_id) : NULL;
+}
+
+void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
+                        const struct target *from)
+{
+    *t = *from;
+    if (from->name) {
+        if (from->name != room)
+            snprintf(room, POLICY_NAME_MAX + 1, "%s", from->name);
+        t->name = room;
+    }
+}
+
+/* -- counting ---------------------------------------------------------------------------------- */
+
+/* What the kernel counted on the client's connection: the bytes are not ours to count on their way. */
+static void sample(struct client_conn *l)
+{
+    struct flow *f = forward_flow(l);
+
+    if (!f)
+        return;
+    (void)tcpcount_get(l->fd, &f->up_bytes, &f->down_bytes);
+    f->up_bytes = MAX(f->up_bytes, l->up_moved);
+    f->down_bytes = MAX(f->down_bytes, l->down_moved);
+}
+
+/* Where bytes are limited each piece is looked at before it goes on: the kernel counts what has arrived, which
+ * is known too late to stop it. */
+bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes)
+{
+    struct client_conn *l = arg;
+    struct flow *f = forward_flow(l);
+
+    if (!f)
+        return false;
+    l->up_moved += request_bytes;
+    l->down_moved += answer_bytes;
+    f->up_bytes = MAX(f->up_bytes, l->up_moved);
+    f->down_bytes = MAX(f->down_bytes, l->down_moved);
+    if (!registry_over_bytes(f->sandbox))
+        return true;
+    flow_cut(f, NULL, "limit", FLOW_BYTES_REASON);
+    return false;
+}
+
+/* Tunnels look at every move; here the kernel is asked now and then. */
+static void on_sweep(uv_timer_t *t)
+{
+    struct forward *fw = t->data;
+
+    for (struct client_conn *l = fw->client_conns, *next; l; l = next) {
+        struct flow *f = forward_flow(l);
+
+        next = l->next;
+        if (!f || !registry_counts_bytes(f->sandbox))
+            continue;
+        sample(l);
+        if (!registry_over_bytes(f->sandbox))
+            continue;
+        flow_cut(f, NULL, "limit", FLOW_BYTES_REASON);
+        flow_end(f);
+    }
+}
+
+static void link_client_conn(struct forward *fw, struct client_conn *l)
+{
+    if (!fw->client_conns)
+        uv_timer_start(&fw->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    l->next = fw->client_conns;
+    if (fw->client_conns)
+        fw->client_conns->prev = l;
+    fw->client_conns = l;
+}
+
+static void unlink_client_conn(struct forward *fw, struct client_conn *l)
+{
+    *(l->prev ? &l->prev->next : &fw->client_conns) = l->next;
+    if (l->next)
+        l->next->prev = l->prev;
+    if (!fw->client_conns)
+        uv_timer_stop(&fw->sweep);
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+void forward_answer(struct http_exchange *x, struct flow *f, int status, const char *error,
+                    const char *rule, const char *message)
+{
+    struct http_header headers[] = {
+        {"Content-Type", "application/json"}, {DENY_HEADER, rule}, {"Retry-After", DENY_RETRY_S}};
+    CLEANUP_BUF struct buf b;
+
+    buf_init(&b, DENY_BODY_MAX);
+    if (deny_body(f->sandbox, error, rule, message, &b) < 0)
+        buf_clear(&b);
+    http_respond(x, status, headers, request_is_denial(status) ? status == 429 ? 3 : 2 : 1,
+                 b.data ? b.data : "", b.len);
+}
+
+void forward_say_refused(struct http_exchange *x, struct flow *f, int status)
+{
+    forward_answer(x, f, status, "egress_denied", f->rule, f->reason ? f->reason : "");
+}
+
+void forward_refuse(struct http_exchange *x, struct flow *f, const struct target *t,
+                    const struct policy_verdict *v)
+{
+    request_refuse_by_policy(f, t, v, http_exchange_head(x));
+    forward_say_refused(x, f, 403);
+}
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
+static void on_exchange_end(struct http_exchange *x, void *data)
+{
+    struct client_conn *l = data;
+    struct flow *f = forward_flow(l);
+
+    l->x = NULL;
+    l->preparing = false;
+    if (!f)
+        return;
+    sample(l);
+    dial_cancel(f->egress, f->dial_id);
+    f->dial_id = 0;
+}
+
+/* The next request's target is also what the flow is about, for its records and for a change of the
+ * policy. */
+static int follow(struct flow *f, const struct client_conn *l)
+{
+    if (f->via != FLOW_BY_REQUEST)
+        return 0;
+    return flow_set_target(f, l->want.name, &l->want.address, l->want.port);
+}
+
+/* Asked before anything else is refused: what is said to a request costs as much as what lets it pass. One
+ * that sends without waiting for answers would be told so as fast as this program can: beyond some a second
+ * the connection ends, and how many begin in a second is limited, too. */
+static bool is_over_rate(struct http_exchange *x, struct flow *f)
+{
+    if (request_in_rate(f->sandbox))
+        return false;
+    request_refuse(f, NULL, "limit", http_exchange_head(x), REQUEST_RATE_REASON);
+    if (!rate_take(&f->sandbox->patient, FORWARD_PATIENT_PER_SECOND))
+        http_exchange_close_after(x);
+    forward_say_refused(x, f, 429);
+    return true;
+}
+
+static void serve(struct http_exchange *x, struct client_conn *l, struct flow *f)
+{
+    const struct http_head *h = http_exchange_head(x);
+    struct policy_verdict v;
+
+    if (l->want.name && strcmp(l->want.name, NAMES_INTERNAL_NAME) == 0) {
+        local_info_page_serve(x, f);
+        return;
+    }
+    if (is_over_rate(x, f))
+        return;
+    v = request_decide(f->sandbox, &l->want, false, h);
+    if (v.action == POLICY_DENY) {
+        forward_refuse(x, f, &l->want, &v);
+        return;
+    }
+    l->preparing = true;
+    if (forward_reuse(l, f))
+        return;
+    f->dial_id = dial_start(f->egress, f->sandbox, &l->want, f->id, forward_on_dialed);
+    if (!f->dial_id)
+        http_exchange_abort(x);
+}
+
+static int agree(struct client_conn *l, const struct flow *f, const struct http_head *h)
+{
+    forward_set_target(&l->want, l->want_name, &f->target);
+    return authority_check_origin(h, &l->want, l->said_name);
+}
+
+static void handle(struct http_exchange *x, void *ctx)
+{
+    struct client_conn *l = (void *)(uintptr_t)http_exchange_tag(x);
+    const struct http_head *h = http_exchange_head(x);
+    struct flow *f = forward_flow(l);
+    int status;
+
+    if (!f) {
+        http_exchange_abort(x);
+        return;
+    }
+    l->x = x;
+    http_exchange_set(x, l, on_exchange_end);
+    if (f->refused || f->unreachable) {
+        forward_answer(x, f, deny_status(f), f->refused ? "egress_denied" : "egress_unreachable",
+                       f->refused ? f->rule : "none", f->reason ? f->reason : "");
+        return;
+    }
+    if (f->via == FLOW_BY_REQUEST && !h->authority[0]) {
+        local_info_page_serve(x, f); /* to the proxy and about nobody else */
+        return;
+    }
+    status = f->via == FLOW_BY_REQUEST
+                 ? authority_check_proxy(f->sandbox, h, &l->want, l->want_name)
+                 : agree(l, f, h);
+    if (status == 400) {
+        forward_answer(x, f, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
+    } else if (status != 0) {
+        if (is_over_rate(x, f))
+            return;
+        request_refuse(f, NULL, "host", h, REQUEST_HOST_REASON);
+        forward_say_refused(x, f, status);
+    } else if (follow(f, l) < 0) {
+        http_exchange_abort(x);
+    } else {
+        serve(x, l, f);
+    }
+}
+
+/* -- connections ------------------------------------------------------------------------------- */
+
+/* http_server ends the connection: so does the flow. */
+static void on_tagged_end(void *ctx, uint64_t tag, int fd)
+{
+    struct client_conn *l = (void *)(uintptr_t)tag;
+    struct flow *f;
+
+    sample(l);
+    f = forward_flow(l);
+    if (f) {
+        f->on_end = NULL;
+        f->user = NULL;
+        flow_end(f);
+    }
+    util_close(&l->up_fd);
+    unlink_client_conn(ctx, l);
+    free(l);
+}
+
+/* The flow ends first: http_server learns it from the socket. */
+static void on_flow_end(struct flow *f)
+{
+    struct client_conn *l = f->user;
+
+    sample(l);
+    l->flow_id = 0;
+    util_close(&l->up_fd);
+    shutdown(l->fd, SHUT_RDWR);
+    if (l->x)
+        http_exchange_abort(l->x);
+}
+
+static size_t enter(void *ctx, uint64_t tag, uint32_t *round)
+{
+    const struct client_conn *l = (void *)(uintptr_t)tag;
+    struct turns *turns = l->egress->turns;
+
+    return turns_enter(turns, l->owner, round) ? turns_piece(turns) : 0;
+}
+
+static void leave(void *ctx)
+{
+    struct forward *fw = ctx;
+
+    turns_exit(fw->egress->turns);
+}
+
+int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
+{
+    struct client_conn *l = calloc(1, sizeof(*l));
+    int rc;
+
+    if (!l)
+        return -ENOMEM;
+    l->egress = eg;
+    l->flow_id = f->id;
+    l->owner = registry_owner(f->sandbox);
+    l->fd = fd;
+    l->tls = tls;
+    l->up_fd = TAKE_FD(f->up_fd);
+    forward_set_target(&l->up, l->up_name, &f->target);
+    rc = http_server_adopt_tagged(eg->forward->server, fd, (uint64_t)(uintptr_t)l);
+    if (rc < 0) {
+        util_close(&l->up_fd);
+        free(l);
+        return rc;
+    }
+    link_client_conn(eg->forward, l);
+    if (fd == f->fd)
+        f->fd = -1;
+    f->state = FLOW_FORWARDED;
+    f->user = l;
+    f->on_end = on_flow_end;
+    return 0;
+}
+
+bool forward_recheck(struct flow *f, struct policy_verdict *v)
+{
+    struct client_conn *l = f->user;
+    struct policy_verdict now;
+
+    if (!l->x || f->refused)
+        return true;
+    now = request_decide(f->sandbox, &l->want, !l->preparing, http_exchange_head(l->x));
+    if (now.action != POLICY_DENY)
+        return true;
+    *v = now;
+    return false;
+}
+
+int forward_new(struct egress *eg, struct forward **out)
+{
+    struct forward *fw = calloc(1, sizeof(*fw));
+    struct http_server_config c;
+    int rc;
+
+    if (!fw)
+        return -ENOMEM;
+    fw->egress = eg;
+    http_server_config_default(&c);
+    c.max_connections = eg->config.flows_max;
+    c.body_timeout_ms = BODY_TIMEOUT_MS;
+    c.write_timeout_ms = WRITE_TIMEOUT_MS;
+    c.proxy = c.relays = true;
+    c.on_tagged_end = on_tagged_end;
+    c.enter = enter;
+    c.leave = leave;
+    rc = http_server_new(eg->loop, &c, handle, fw, &fw->server);
+    if (rc < 0) {
+        free(fw);
+        return rc;
+    }
+    uv_timer_init(eg->loop, &fw->sweep);
+    fw->sweep.data = fw;
+    *out = fw;
+    return 0;
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+    free(h->data);
+}
+
+static void on_stopped(void *ctx)
+{
+    struct forward *fw = ctx;
+
+    uv_close((uv_handle_t *)&fw->sweep, on_timer_closed);
+}
+
+void forward_free(struct forward *fw)
+{
+    if (!fw)
+        return;
+    http_server_stop(fw->server, STOP_MS, on_stopped, fw);
+}

@@ -1,0 +1,52 @@
+#pragma once
+/* What forward.c (connections and their requests) and forward_up.c (the servers that they go to) share. */
+
+#include "egress/flow/dial.h"
+#include "egress/flow/forward.h"
+#include "http/server.h"
+
+/* One adopted connection. It lives as long as http_server's, which may be a moment longer than the
+ * flow: flow_id is 0 then, and nothing is served any more. */
+struct client_conn {
+    struct egress *egress;
+    struct client_conn *prev, *next;
+    uint64_t flow_id, owner; /* turns.h */
+    int fd;                  /* http_server's: only to end it, and to count */
+    bool tls;
+    struct http_exchange *x; /* the request that is served, if one is */
+    struct target want;      /* of it; its name is in want_name */
+    char want_name[POLICY_NAME_MAX + 1], said_name[POLICY_NAME_MAX + 1];
+    bool preparing; /* dialling for it */
+    int up_fd;      /* idle, connected to `up`; -1 */
+    struct target up;
+    char up_name[POLICY_NAME_MAX + 1];
+    uint64_t up_moved, down_moved; /* bytes that went through, where they are limited */
+};
+
+/* NULL: it has ended. */
+struct flow *forward_flow(const struct client_conn *l);
+
+/* http_relay_options.on_move; arg is the connection. */
+bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes);
+
+/* A copy, whose name is in room. */
+void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
+                        const struct target *from);
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+void forward_answer(struct http_exchange *x, struct flow *f, int status, const char *error,
+                    const char *rule, const char *message);
+
+/* After request_refuse. */
+void forward_say_refused(struct http_exchange *x, struct flow *f, int status);
+void forward_refuse(struct http_exchange *x, struct flow *f, const struct target *t,
+                    const struct policy_verdict *v);
+
+/* -- forward_up.c ------------------------------------------------------------------------------ */
+
+/* l->x goes to the server that is kept from the request before. False: there is none for l->want. */
+bool forward_reuse(struct client_conn *l, struct flow *f);
+
+/* To the one that was dialled for it: dial_start's. */
+void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r);

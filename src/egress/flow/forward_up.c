@@ -1,0 +1,194 @@
+/* The server's side of a forwarded connection: dialled, made TLS where the client's is, kept for the next
+ * request, and relayed to. */
+#include "egress/flow/forward_internal.h"
+
+#include "egress/flow/authority_check.h"
+#include "egress/flow/dial.h"
+#include "egress/flow/registry.h"
+#include "egress/flow/request.h"
+#include "egress/http/override.h"
+#include "http/relay.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static void on_relay_fail(struct http_exchange *x, const struct err *why, void *arg)
+{
+    struct client_conn *l = arg;
+    struct flow *f = forward_flow(l);
+    struct policy_verdict v;
+
+    if (!f) {
+        http_exchange_abort(x);
+        return;
+    }
+    v = request_decide(f->sandbox, &l->want, true, http_exchange_head(x));
+    flow_failed(f, &l->want, &v, http_exchange_head(x), why->text);
+    forward_answer(x, f, why->code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable", "none",
+                   why->text);
+}
+
+static void on_reusable(int fd, void *arg)
+{
+    struct client_conn *l = arg;
+
+    if (l->up_fd >= 0 || !l->flow_id) {
+        close(fd);
+        return;
+    }
+    l->up_fd = fd;
+    forward_set_target(&l->up, l->up_name, &l->want);
+}
+
+/* The request was allowed, and its server not reached. */
+static void not_reached(struct client_conn *l, struct flow *f, const struct err *why)
+{
+    const struct http_head *h = http_exchange_head(l->x);
+    struct policy_verdict v = request_decide(f->sandbox, &l->want, false, h);
+
+    flow_not_reached(f, &l->want, &v, h, why);
+}
+
+/* fd is connected to l->want, and for tls it is the plain end. */
+static void start_relay(struct client_conn *l, struct flow *f, int fd)
+{
+    struct http_relay_options o = {
+        .fd = fd,
+        .on_fail = on_relay_fail,
+        .on_reusable = on_reusable,
+        .on_move = registry_counts_bytes(f->sandbox) ? forward_on_move : NULL,
+        .arg = l,
+        .websocket_only = true, /* anything else could hide requests from the rules */
+    };
+    struct http_exchange *x = l->x;
+    const struct http_head *h = http_exchange_head(x);
+    struct policy_verdict v = request_decide(f->sandbox, &l->want, true, h);
+    struct err e = {0};
+    char host[INET6_ADDRSTRLEN + 2];
+
+    l->preparing = false;
+    if (v.action == POLICY_DENY) {
+        close(fd);
+        forward_refuse(x, f, &l->want, &v);
+        return;
+    }
+    if (v.credential && !f->egress->hooks.request_prepare) {
+        close(fd);
+        request_refuse(f, &v, "credential", h, "this server cannot put credentials on requests");
+        forward_say_refused(x, f, 403);
+        return;
+    }
+    /* Also where none is put on this one: it may hold a placeholder, its answer a secret. */
+    if ((v.credential || f->sandbox->credentials) && f->egress->hooks.request_prepare &&
+        f->egress->hooks.request_prepare(f->egress, f, x, &v, l->tls, &o, &e) != ERR_OK) {
+        close(o.fd);
+        request_refuse(f, NULL, "credential", h, "%s", e.text);
+        forward_say_refused(x, f, 403);
+        return;
+    }
+    if (!o.remove && request_is_ruled(f->sandbox, &l->want) &&
+        override_names(h, http_exchange_arena(x), &o.remove) < 0) {
+        close(o.fd);
+        http_exchange_abort(x);
+        return;
+    }
+    if (!h->host[0])
+        o.host = arena_printf(http_exchange_arena(x), "%s:%u", authority_check_text(&l->want, host),
+                              l->want.port);
+    request_allow(f, &l->want, &v, h);
+    http_relay_start(x, &o);
+}
+
+struct upgrade {
+    struct egress *egress;
+    uint64_t flow_id;
+};
+
+static void on_upstream(void *arg, int fd, const struct err *why)
+{
+    struct upgrade u = *(struct upgrade *)arg;
+    struct flow *f = flow_find(u.egress, u.flow_id);
+    struct client_conn *l = f && f->state == FLOW_FORWARDED ? f->user : NULL;
+
+    free(arg);
+    if (!l || !l->x || !l->preparing) {
+        if (fd >= 0)
+            close(fd);
+    } else if (fd < 0) {
+        l->preparing = false;
+        not_reached(l, f, why);
+        forward_answer(l->x, f, 502, "egress_unreachable", "none", why->text);
+    } else {
+        start_relay(l, f, fd);
+    }
+}
+
+static void connected(struct client_conn *l, struct flow *f, int fd)
+{
+    struct upgrade *u;
+
+    if (!l->tls) {
+        start_relay(l, f, fd);
+        return;
+    }
+    u = malloc(sizeof(*u));
+    if (!u || !f->egress->hooks.upstream_start) {
+        free(u);
+        close(fd);
+        l->preparing = false;
+        forward_answer(l->x, f, 502, "egress_unreachable", "none", "TLS is not possible");
+        return;
+    }
+    *u = (struct upgrade){f->egress, f->id};
+    f->egress->hooks.upstream_start(f->egress, f->id, fd, l->want.name, on_upstream, u);
+}
+
+void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r)
+{
+    struct flow *f = flow_find(eg, id);
+    struct client_conn *l = f && f->state == FLOW_FORWARDED ? f->user : NULL;
+
+    if (f)
+        f->dial_id = 0;
+    if (!l || !l->x || !l->preparing) {
+        if (r->fd >= 0)
+            close(r->fd);
+        return;
+    }
+    dial_note(&l->want, r);
+    if (r->fd >= 0) {
+        connected(l, f, r->fd);
+        return;
+    }
+    l->preparing = false;
+    if (r->denied) {
+        forward_refuse(l->x, f, &l->want, &r->verdict);
+        return;
+    }
+    not_reached(l, f, &r->why);
+    forward_answer(l->x, f, r->why.code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable", "none",
+                   r->why.text);
+}
+
+/* Kept from the request before; a server that has closed it meanwhile is dialled anew. */
+bool forward_reuse(struct client_conn *l, struct flow *f)
+{
+    char byte;
+    int fd = l->up_fd;
+
+    if (fd < 0)
+        return false;
+    l->up_fd = -1;
+    if (l->up.port != l->want.port || !authority_check_same(&l->up, &l->want) ||
+        recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
+        close(fd);
+        return false;
+    }
+    l->want.address = l->up.address;
+    l->want.via = l->up.via;
+    l->want.via_port = l->up.via_port;
+    memcpy(l->want.via_name, l->up.via_name, sizeof(l->want.via_name));
+    start_relay(l, f, fd);
+    return true;
+}

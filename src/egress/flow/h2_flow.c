@@ -1,0 +1,261 @@
+#include "egress/flow/h2_flow.h"
+
+#include "base/util.h"
+#include "egress/flow/authority_check.h"
+#include "egress/flow/deny.h"
+#include "egress/flow/intercept_internal.h"
+#include "egress/flow/registry.h"
+#include "egress/flow/request.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct h2_flow {
+    struct egress *egress;
+    uint64_t flow_id;
+    struct h2 *conn;
+    struct h2_flow_lost lost;
+};
+
+static struct flow *flow_of(const struct h2_flow *hf)
+{
+    return flow_find(hf->egress, hf->flow_id);
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+static void answer(const struct flow *f, struct h2_verdict *v, int status, const char *error,
+                   const char *rule, const char *message)
+{
+    v->status = status;
+    v->rule = request_is_denial(status) ? rule : NULL;
+    snprintf(v->message, sizeof(v->message), "%s", message);
+    if (deny_body(f->sandbox, error, rule, message, &v->body) < 0)
+        buf_clear(&v->body);
+}
+
+/* After request_refuse. */
+static void say_refused(const struct flow *f, struct h2_verdict *v, int status)
+{
+    answer(f, v, status, "egress_denied", f->rule, f->reason ? f->reason : "");
+}
+
+static void say_lost(const struct flow *f, const struct h2_flow_lost *lost, struct h2_verdict *v)
+{
+    answer(f, v, lost->status, "egress_unreachable", "none", lost->why.text);
+}
+
+static void note_failed(struct flow *f, const struct http_head *h, const char *why)
+{
+    char room[POLICY_NAME_MAX + 1];
+    struct target t = f->target;
+    struct policy_verdict p;
+
+    (void)authority_check_origin(h, &t, room); /* it did, or it would not have been let through */
+    p = request_decide(f->sandbox, &t, true, h);
+    flow_failed(f, &t, &p, h, why);
+}
+
+static void say(void *arg, const struct http_head *head, int status, const char *why,
+                struct buf *body)
+{
+    struct flow *f = flow_of(arg);
+
+    if (f && head && status == 502)
+        note_failed(f, head, why);
+    if (f && deny_body(f->sandbox, status < 500 ? "bad_request" : "egress_unreachable", "none", why,
+                       body) < 0)
+        buf_clear(body);
+}
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
+/* No address of the name may be dialled: the policy's word on the last of them, as of now. */
+static void refuse_address(struct flow *f, const struct target *t, const struct h2_flow_lost *lost,
+                           const struct http_head *h, struct h2_verdict *v)
+{
+    struct policy_verdict p = flow_verdict_address(f->sandbox, t);
+
+    if (p.action != POLICY_DENY) {
+        say_lost(f, lost, v); /* it would be another today: the next connection will see */
+        return;
+    }
+    request_refuse_by_policy(f, t, &p, h);
+    say_refused(f, v, 403);
+}
+
+static void let_through(struct flow *f, const struct target *t, const struct http_head *h,
+                        struct arena *a, const struct policy_verdict *p, struct h2_verdict *v)
+{
+    const struct inject_request r = {.credentials = f->sandbox->credentials,
+                                     .credential = p->credential,
+                                     .host = t->name,
+                                     .said = t->said,
+                                     .port = t->port,
+                                     .ruled = request_is_ruled(f->sandbox, t),
+                                     .passage = {.tls = true}};
+    struct policy_verdict allowed = *p;
+    struct err e = {0};
+
+    if (inject_decide(&r, h, a, &v->plan, &e) != ERR_OK) {
+        request_refuse(f, NULL, "credential", h, "%s", e.text);
+        say_refused(f, v, 403);
+        return;
+    }
+    if (v->plan.without) /* the log says only what left */
+        allowed.credential = NULL;
+    request_allow(f, t, &allowed, h);
+}
+
+static void by_policy(struct flow *f, const struct target *t, const struct h2_flow_lost *lost,
+                      const struct http_head *h, struct arena *a, struct h2_verdict *v)
+{
+    struct policy_verdict p = request_decide(f->sandbox, t, f->dialed, h);
+
+    if (p.action == POLICY_DENY) {
+        request_refuse_by_policy(f, t, &p, h);
+        say_refused(f, v, 403);
+    } else if (lost->denied) {
+        refuse_address(f, t, lost, h, v);
+    } else if (lost->status) {
+        flow_not_reached(f, &f->target, &p, h, &lost->why);
+        say_lost(f, lost, v);
+    } else {
+        let_through(f, t, h, a, &p, v);
+    }
+}
+
+static void evaluate(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
+{
+    struct h2_flow *hf = arg;
+    struct flow *f = flow_of(hf);
+    char room[POLICY_NAME_MAX + 1];
+    struct target t;
+    int status;
+
+    if (!f) {
+        v->status = 503;
+        return;
+    }
+    if (f->refused || f->unreachable) { /* as a whole, and that was noted */
+        answer(f, v, deny_status(f), f->refused ? "egress_denied" : "egress_unreachable",
+               f->refused ? f->rule : "none", f->reason ? f->reason : "");
+        return;
+    }
+    t = f->target;
+    status = authority_check_origin(h, &t, room);
+    if (status == 400) {
+        answer(f, v, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
+    } else if (!request_in_rate(f->sandbox)) {
+        request_refuse(f, NULL, "limit", h, REQUEST_RATE_REASON);
+        say_refused(f, v, 429);
+    } else if (status != 0) {
+        request_refuse(f, NULL, "host", h, REQUEST_HOST_REASON);
+        say_refused(f, v, status);
+    } else if (strcmp(h->method, "CONNECT") == 0) {
+        request_refuse(f, NULL, "connect", h, "CONNECT in a connection whose requests are read");
+        say_refused(f, v, 403);
+    } else {
+        by_policy(f, &t, &hf->lost, h, a, v);
+    }
+}
+
+static bool still(void *arg, const struct http_head *h, struct h2_verdict *v)
+{
+    struct flow *f = flow_of(arg);
+    char room[POLICY_NAME_MAX + 1];
+    struct target t = f->target;
+    struct policy_verdict p;
+
+    (void)authority_check_origin(h, &t, room); /* it did, or there would be no stream */
+    p = request_decide(f->sandbox, &t, true, h);
+    if (p.action != POLICY_DENY)
+        return true;
+    request_refuse_by_policy(f, &t, &p, h);
+    say_refused(f, v, 403);
+    return false;
+}
+
+void h2_flow_recheck(struct flow *f)
+{
+    struct h2_flow *hf = f->user;
+
+    h2_recheck(hf->conn, still);
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+static void on_moved(void *arg, uint64_t read, uint64_t written)
+{
+    struct flow *f = flow_of(arg);
+
+    f->up_bytes = read;
+    f->down_bytes = written;
+    if (!f->sandbox->has_policy || !registry_over_bytes(f->sandbox))
+        return;
+    flow_cut(f, NULL, "limit", FLOW_BYTES_REASON);
+    flow_end(f);
+}
+
+static void on_conn_end(void *arg)
+{
+    struct flow *f = flow_of(arg);
+
+    free(arg);
+    f->user = NULL;
+    f->on_end = NULL;
+    flow_end(f);
+}
+
+static void on_flow_end(struct flow *f)
+{
+    struct h2_flow *hf = f->user;
+
+    h2_close(hf->conn);
+    free(hf);
+}
+
+bool h2_flow_reserve(struct sandbox *s)
+{
+    if (!s->h2)
+        s->h2 = calloc(1, sizeof(*s->h2));
+    if (!s->h2 || s->h2->conns >= H2_SHARE_CONNS)
+        return false;
+    s->h2->conns++;
+    return true;
+}
+
+void h2_flow_release(struct sandbox *s)
+{
+    s->h2->conns--;
+}
+
+int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
+                  const struct tls_endpoint *server, const struct h2_flow_lost *lost)
+{
+    struct h2_options o = {.client = *client,
+                           .server = *server,
+                           .owner = registry_owner(f->sandbox),
+                           .share = f->sandbox->h2,
+                           .idle_ms = f->egress->config.idle_timeout_ms,
+                           .evaluate = evaluate,
+                           .say = say,
+                           .on_moved = on_moved,
+                           .on_end = on_conn_end};
+    struct h2_flow *hf = calloc(1, sizeof(*hf));
+    int rc = -ENOMEM;
+
+    if (hf) {
+        *hf = (struct h2_flow){.egress = f->egress, .flow_id = f->id, .lost = *lost};
+        o.arg = hf;
+        rc = h2_start(f->egress->intercept->h2s, &o, &hf->conn);
+    }
+    if (rc < 0) {
+        free(hf);
+        return rc;
+    }
+    f->state = FLOW_STREAMS;
+    f->user = hf;
+    f->on_end = on_flow_end;
+    return 0;
+}

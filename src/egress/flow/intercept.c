@@ -1,0 +1,192 @@
+#include "egress/flow/intercept.h"
+
+#include "base/log.h"
+#include "base/util.h"
+#include "egress/flow/authority_check.h"
+#include "egress/flow/intercept_internal.h"
+#include "egress/flow/request.h"
+#include "egress/flow/tls_intercept.h"
+#include "egress/http/inject.h"
+#include "http/json.h"
+#include "http/server.h"
+#include "http/tls_conn.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <string.h>
+
+#define INTERCEPT_OPERATORS_MAX 12288 /* with a tenant's own, what a sandbox takes */
+
+/* -- credentials ------------------------------------------------------------------------------- */
+
+static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exchange *x,
+                             struct policy_verdict *v, bool tls, struct http_relay_options *o,
+                             struct err *e)
+{
+    char room[POLICY_NAME_MAX + 1];
+    struct target t = f->target;
+    struct inject_request r = {.credentials = f->sandbox->credentials,
+                               .credential = v->credential,
+                               .host = f->target.name,
+                               .port = f->target.port,
+                               .passage = {.tls = tls}};
+    bool without = false;
+    enum err_code code;
+
+    (void)authority_check_origin(http_exchange_head(x), &t,
+                                 room); /* forward.c has seen that it does */
+    r.said = t.said;
+    r.passage.detour = verdict_is_detour(f->sandbox, f->target.name);
+    r.ruled = request_is_ruled(f->sandbox, &t);
+    code = inject_prepare(eg->intercept->pipes, &r, x, o, &without, e);
+    if (without) /* the log says only what left */
+        v->credential = NULL;
+    return code;
+}
+
+static enum err_code open_credentials(struct egress *eg, const char *tenant, const json_t *json,
+                                      struct credentials **out, struct err *e)
+{
+    return credentials_new(eg->intercept->sealer, tenant, json, out, e);
+}
+
+static void answer_ca(struct egress *eg, struct http_exchange *x, const char *tenant)
+{
+    static const struct http_header type = {"Content-Type", "application/x-pem-file"};
+    const char *operators = eg->intercept->operators;
+    CLEANUP_FREE char *pem = NULL, *all = NULL;
+    struct err e;
+
+    if (ca_pem(eg->intercept->ca, tenant, &pem, &e) != ERR_OK)
+        http_respond_error(x, e.code == ERR_INVALID ? 404 : 503, "%s", e.text);
+    else if (asprintf(&all, "%s%s", pem, operators ? operators : "") < 0)
+        http_respond_error(x, 503, "out of memory");
+    else
+        http_respond(x, 200, &type, 1, all, strlen(all));
+}
+
+static void answer_seal(struct egress *eg, struct http_exchange *x, char *body, size_t len)
+{
+    static const struct http_header type = {"Content-Type", "application/json"};
+    CLEANUP_FREE char *sealed = NULL;
+    char text[CREDENTIAL_SEALED_MAX + 32];
+    json_t *o = NULL;
+    struct err e;
+    enum err_code code = json_parse(body, len, false, &o, &e);
+
+    explicit_bzero(body, len);
+    if (code == ERR_OK)
+        code = credential_seal(eg->intercept->sealer, o, &sealed, &e);
+    json_decref(o);
+    if (code != ERR_OK) {
+        http_respond_error(x, code == ERR_INVALID || code == ERR_TOO_LARGE ? 400 : 503, "%s",
+                           e.text);
+        return;
+    }
+    snprintf(text, sizeof(text), "{\"sealed\":\"%s\"}", sealed);
+    http_respond(x, 200, &type, 1, text, strlen(text));
+}
+
+/* -- start ------------------------------------------------------------------------------------- */
+
+static enum err_code trust(SSL_CTX *ctx, const char *ca_file, struct err *e)
+{
+    /* The system's are looked up by name when they are needed: all of them take 4 MiB. */
+    if (SSL_CTX_set_default_verify_dir(ctx) != 1)
+        return err_set(e, ERR_INTERNAL, "the system's certificate authorities cannot be found");
+    if (ca_file && SSL_CTX_load_verify_file(ctx, ca_file) != 1) {
+        const char *why = ERR_reason_error_string(ERR_peek_last_error());
+
+        err_set(e, ERR_INVALID, "the file %s of [egress] ca_file cannot be used: %s", ca_file,
+                why ? why : "no certificate in it");
+        ERR_clear_error();
+        return ERR_INVALID;
+    }
+    ERR_clear_error();
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+    return ERR_OK;
+}
+
+/* The certificates of ca_file alone, whatever text stands beside them: what the operator's own servers are
+ * signed with is trusted inside as it is here, also where TLS is not read. */
+static void read_operators(struct intercept *in, const char *ca_file)
+{
+    BIO *file = ca_file ? BIO_new_file(ca_file, "r") : NULL, *out = BIO_new(BIO_s_mem());
+    X509 *one = NULL;
+    char *text;
+    long n = 0;
+
+    while (file && out && n >= 0 && (one = PEM_read_bio_X509(file, NULL, NULL, NULL))) {
+        n = PEM_write_bio_X509(out, one) == 1 ? BIO_get_mem_data(out, &text) : -1;
+        X509_free(one);
+    }
+    ERR_clear_error(); /* the end of the file is one */
+    if (n > INTERCEPT_OPERATORS_MAX)
+        log_warn("the authorities in %s are more than %d bytes: sandboxes are not told of them",
+                 ca_file, INTERCEPT_OPERATORS_MAX);
+    else if (n > 0)
+        in->operators = strndup(text, (size_t)n);
+    BIO_free(out);
+    BIO_free(file);
+}
+
+static enum err_code fill(struct intercept *in, struct egress *eg, const struct intercept_config *c,
+                          struct err *e)
+{
+    in->towards_clients = tls_conn_context(false);
+    in->towards_servers = tls_conn_context(true);
+    if (!in->towards_clients || !in->towards_servers || tlshands_new(eg->loop, &in->hands) < 0 ||
+        tlspipes_new(eg->loop, &in->pipes) < 0 || h2s_new(eg->loop, &in->h2s) < 0)
+        return err_set(e, ERR_EXHAUSTED, "TLS cannot be set up: out of memory");
+    tlspipes_set_turns(in->pipes, eg->turns);
+    h2s_set_turns(in->h2s, eg->turns);
+    tls_intercept_choose(in->towards_clients);
+    if (trust(in->towards_servers, c->ca_file, e) != ERR_OK ||
+        ca_new(eg->config.state_dir, &in->ca, e) != ERR_OK)
+        return e->code;
+    read_operators(in, c->ca_file);
+    return sealer_new(eg->config.state_dir, c->key_fd, &in->sealer, e);
+}
+
+static void drop(struct intercept *in)
+{
+    tlshands_free(in->hands);
+    tlspipes_free(in->pipes);
+    h2s_free(in->h2s);
+    ca_free(in->ca);
+    sealer_free(in->sealer);
+    SSL_CTX_free(in->towards_clients);
+    SSL_CTX_free(in->towards_servers);
+    free(in->operators);
+    free(in);
+}
+
+enum err_code intercept_new(struct egress *eg, const struct intercept_config *c, struct err *e)
+{
+    struct intercept *in = calloc(1, sizeof(*in));
+
+    if (!in)
+        return err_set(e, ERR_EXHAUSTED, "out of memory");
+    if (fill(in, eg, c, e) != ERR_OK) {
+        drop(in);
+        return e->code;
+    }
+    json_wipe_frees(); /* jansson holds what is sealed for a moment */
+    eg->intercept = in;
+    eg->hooks = (struct egress_hooks){.intercept_start = tls_intercept_start,
+                                      .upstream_start = tls_intercept_upstream,
+                                      .request_prepare = prepare,
+                                      .credentials_new = open_credentials,
+                                      .credentials_free = credentials_unref,
+                                      .ca = answer_ca,
+                                      .seal = answer_seal};
+    return ERR_OK;
+}
+
+void intercept_free(struct egress *eg)
+{
+    if (!eg->intercept)
+        return;
+    eg->hooks = (struct egress_hooks){.ca = NULL};
+    drop(TAKE_PTR(eg->intercept));
+}

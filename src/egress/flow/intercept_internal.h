@@ -1,0 +1,19 @@
+#pragma once
+/* What intercept.c has and tls_intercept.c uses. */
+
+#include "egress/credential/credential.h"
+#include "egress/h2/h2.h"
+#include "egress/tls/ca.h"
+#include "egress/tls/tlshand.h"
+#include "egress/tls/tlspipe.h"
+
+struct intercept {
+    struct tlshands *hands;
+    struct tlspipes *pipes;
+    struct h2s *h2s;
+    struct ca *ca;
+    struct sealer *sealer;
+    SSL_CTX *towards_clients, *towards_servers;
+    char *
+        operators; /* PEM of the authorities in [egress] ca_file, for sandboxes to trust too; or NULL */
+};

@@ -1,0 +1,62 @@
+#include "egress/flow/ownproxy.h"
+
+#include "egress/flow/audit.h"
+#include "egress/flow/upstream.h"
+
+static void record(struct egress *eg, const struct sandbox *s, const struct flow *f,
+                   const struct target *proxy, const struct policy_verdict *v, const char *why)
+{
+    const struct audit_record r = {.event = AUDIT_CONNECTION,
+                                   .sandbox = s,
+                                   .flow = f,
+                                   .target = proxy,
+                                   .allowed = v->action == POLICY_ALLOW,
+                                   .rule = v->name,
+                                   .source = v->source,
+                                   .reason = why};
+
+    if (f && r.allowed)
+        audit_record(eg->audit, &r);
+    else if (f)
+        audit_refusal(eg->audit, &r);
+}
+
+/* A ceiling that looks at requests there cannot: what goes through a proxy is the proxy's. */
+static struct policy_verdict ask(const struct sandbox *s, const struct target *proxy)
+{
+    const struct sandbox *outer = s->parent ? s->parent : s;
+    struct policy_verdict v = {
+        .action = POLICY_ALLOW, .source = POLICY_BY_SANDBOX, .rule = -1, .name = "egressProxy"};
+
+    if (!policy_address_is_public(&proxy->address))
+        v = (struct policy_verdict){.source = POLICY_BY_NEVER, .rule = -1, .name = "never"};
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX && outer->ceilings[i]; i++) {
+        struct policy_verdict c = policy_address(outer->ceilings[i], NULL, &proxy->address,
+                                                 proxy->port);
+
+        if (v.action != POLICY_ALLOW || c.action == POLICY_ALLOW)
+            continue;
+        v = c;
+        v.action = POLICY_DENY;
+        v.source = v.source == POLICY_BY_NEVER ? v.source : POLICY_BY_CEILING;
+    }
+    return v;
+}
+
+bool ownproxy_allowed(struct egress *eg, const struct sandbox *s, const struct upstream *own,
+                      uint64_t flow_id, struct err *why)
+{
+    const struct target proxy = {.address = *upstream_address(own), .port = upstream_port(own)};
+    struct policy_verdict v = ask(s, &proxy);
+    char text[INET6_ADDRSTRLEN];
+    bool allowed = v.action == POLICY_ALLOW;
+
+    policy_address_format(&proxy.address, text);
+    if (!allowed && v.source == POLICY_BY_CEILING)
+        err_set(why, ERR_DENIED, "the upstream proxy %s port %u is not allowed by the ceiling: %s",
+                text, proxy.port, v.name);
+    else if (!allowed)
+        err_set(why, ERR_DENIED, "the upstream proxy's address %s is not a public one", text);
+    record(eg, s, flow_find(eg, flow_id), &proxy, &v, allowed ? NULL : why->text);
+    return allowed;
+}

@@ -1,0 +1,512 @@
+#include "egress/flow/registry.h"
+
+#include "base/log.h"
+#include "base/share.h"
+#include "base/util.h"
+#include "egress/flow/accept.h"
+#include "egress/flow/audit.h"
+#include "egress/flow/event_stream.h"
+#include "egress/flow/names.h"
+#include "egress/flow/upstream.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BUCKETS 4096u
+
+struct registry {
+    struct sandbox *slots[REGISTRY_SLOTS_MAX]; /* one generation of each at a time */
+    struct flow *flows[BUCKETS];
+    struct share_pool *places; /* of flows, by tenant and sandbox */
+    uint64_t last_flow, round;
+};
+
+/* -- sandboxes --------------------------------------------------------------------------------- */
+
+static void free_rules(struct sandbox *s)
+{
+    policy_free(s->policy);
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
+        policy_free(s->ceilings[i]);
+    memset(s->ceilings, 0, sizeof(s->ceilings));
+    upstream_free(s->upstream);
+    if (s->credentials)
+        s->egress->hooks.credentials_free(s->credentials);
+    free(s->allows);
+    s->allows = NULL;
+    s->policy = NULL;
+    s->upstream = NULL;
+    s->credentials = NULL;
+}
+
+static void close_sockets(struct sandbox *s)
+{
+    accept_stop(s);
+    util_close(&s->tcp_fd);
+    util_close(&s->udp_fd);
+}
+
+static void unlink_sandbox(struct sandbox *s)
+{
+    struct sandbox **at;
+
+    if (!s->parent) {
+        s->egress->registry->slots[s->slot] = NULL;
+        return;
+    }
+    for (at = &s->parent->command_sandboxes; *at != s; at = &(*at)->next_command_sandbox)
+        ;
+    *at = s->next_command_sandbox;
+}
+
+static void end_sandbox(struct sandbox *s)
+{
+    while (s->command_sandboxes)
+        end_sandbox(s->command_sandboxes);
+    event_stream_end(s->egress, s);
+    close_sockets(s);
+    while (s->flows)
+        flow_end(s->flows);
+    audit_summary(s->egress->audit, s);
+    unlink_sandbox(s);
+    free_rules(s);
+    free(s->answers);
+    free(s->h2);
+    names_free(s->names);
+    free(s->denials);
+    free(s);
+}
+
+static struct sandbox *find_command_sandbox(struct sandbox *s, uint32_t command)
+{
+    struct sandbox *r = s->command_sandboxes;
+
+    while (r && r->command != command)
+        r = r->next_command_sandbox;
+    return r;
+}
+
+struct sandbox *registry_find(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
+{
+    struct sandbox *s = slot < REGISTRY_SLOTS_MAX ? eg->registry->slots[slot] : NULL;
+
+    if (!s || s->gen != gen)
+        return NULL;
+    return command ? find_command_sandbox(s, command) : s;
+}
+
+struct sandbox *registry_next(struct egress *eg, uint32_t *slot)
+{
+    while (*slot < REGISTRY_SLOTS_MAX) {
+        struct sandbox *s = eg->registry->slots[(*slot)++];
+
+        if (s)
+            return s;
+    }
+    return NULL;
+}
+
+static struct sandbox *new_sandbox(struct egress *eg, uint32_t slot, uint32_t gen)
+{
+    struct sandbox *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->names = names_new();
+    if (!s->names) {
+        free(s);
+        return NULL;
+    }
+    s->egress = eg;
+    s->slot = slot;
+    s->gen = gen;
+    s->tcp_fd = s->udp_fd = -1;
+    return s;
+}
+
+/* Generations rise; the difference tells which is later, also past the wrap. */
+static bool is_later(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) > 0;
+}
+
+/* The sandbox of that generation, made when it is new; an older one of the slot has ended, whatever
+ * has told so. NULL: it is late itself, or not ours, or memory is out. */
+static struct sandbox *at(struct egress *eg, uint32_t slot, uint32_t gen)
+{
+    struct sandbox *s;
+
+    if (slot >= REGISTRY_SLOTS_MAX || slot % eg->config.shards != eg->config.shard)
+        return NULL;
+    s = eg->registry->slots[slot];
+    if (s && s->gen == gen)
+        return s;
+    if (s && is_later(s->gen, gen))
+        return NULL;
+    if (s)
+        end_sandbox(s);
+    s = new_sandbox(eg, slot, gen);
+    eg->registry->slots[slot] = s;
+    return s;
+}
+
+/* The same of a command sandbox. NULL: there are too many, or memory is out. */
+static struct sandbox *at_command_sandbox(struct sandbox *s, uint32_t number)
+{
+    struct sandbox *r = find_command_sandbox(s, number);
+    size_t n = 0;
+
+    for (const struct sandbox *i = s->command_sandboxes; i; i = i->next_command_sandbox)
+        n++;
+    if (r || n >= REGISTRY_COMMAND_SANDBOXES_MAX)
+        return r;
+    r = new_sandbox(s->egress, s->slot, s->gen);
+    if (!r)
+        return NULL;
+    r->command = number;
+    r->parent = s;
+    r->next_command_sandbox = s->command_sandboxes;
+    s->command_sandboxes = r;
+    return r;
+}
+
+/* Whose sockets are told of. A command sandbox's come once: those of one that has some already are another's, and
+ * nothing of the one before is theirs. */
+static struct sandbox *at_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
+{
+    struct sandbox *s = at(eg, slot, gen), *r;
+
+    if (!s || !command)
+        return s;
+    r = find_command_sandbox(s, command);
+    if (r && r->tcp_fd >= 0)
+        end_sandbox(r);
+    return at_command_sandbox(s, command);
+}
+
+void registry_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command, int tcp_fd,
+                   int udp_fd)
+{
+    struct sandbox *s = at_open(eg, slot, gen, command);
+    int rc;
+
+    if (!s) {
+        close(tcp_fd);
+        close(udp_fd);
+        return;
+    }
+    close_sockets(s);
+    s->tcp_fd = tcp_fd;
+    s->udp_fd = udp_fd;
+    s->round = eg->registry->round;
+    rc = accept_start(s);
+    if (rc < 0)
+        log_error("slot %u: cannot serve its listener: %s", slot, strerror(-rc));
+}
+
+void registry_close(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
+{
+    struct sandbox *s = registry_find(eg, slot, gen, command);
+
+    if (s)
+        end_sandbox(s);
+}
+
+void registry_keep(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
+{
+    struct sandbox *s = registry_find(eg, slot, gen, command);
+
+    if (s && s->tcp_fd >= 0)
+        s->round = eg->registry->round;
+    else
+        log_error("slot %u: its ports are taken by a program inside: it has no network", slot);
+}
+
+void registry_begin_sync(struct egress *eg)
+{
+    eg->registry->round++;
+}
+
+/* What has sockets of an earlier round only has ended while the channel was down. What has none yet
+ * was told by cayd alone: its sockets are on their way. */
+static void end_if_not_told(struct sandbox *s)
+{
+    if (s->tcp_fd >= 0 && s->round != s->egress->registry->round) {
+        end_sandbox(s);
+        return;
+    }
+    for (struct sandbox *r = s->command_sandboxes, *next; r; r = next) {
+        next = r->next_command_sandbox;
+        end_if_not_told(r);
+    }
+}
+
+void registry_sync(struct egress *eg)
+{
+    for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
+        if (eg->registry->slots[i])
+            end_if_not_told(eg->registry->slots[i]);
+}
+
+static bool is_named(const struct sandbox_rules *rules, uint32_t number)
+{
+    for (size_t i = 0; i < rules->n_command_sandboxes; i++)
+        if (rules->command_sandboxes[i].number == number)
+            return true;
+    return false;
+}
+
+/* Whose command has ended, or is about to: nothing of it passes any more. */
+static void discard_unnamed_command_sandboxes(struct sandbox *s, const struct sandbox_rules *rules)
+{
+    for (struct sandbox *r = s->command_sandboxes, *next; r; r = next) {
+        next = r->next_command_sandbox;
+        if (is_named(rules, r->command))
+            continue;
+        r->has_policy = false;
+        while (r->flows)
+            flow_reset(r->flows);
+        free_rules(r);
+        if (r->tcp_fd < 0)
+            end_sandbox(r);
+    }
+}
+
+/* One that has no place has no policy: nothing passes. */
+static void take_command_sandbox_rules(struct sandbox *s, struct command_sandbox_rules *rules)
+{
+    struct sandbox *r = at_command_sandbox(s, rules->number);
+
+    if (!r) {
+        log_error("slot %u: no place for the policy of another command", s->slot);
+        policy_free(rules->policy);
+        free(rules->allows);
+        if (rules->credentials)
+            s->egress->hooks.credentials_free(rules->credentials);
+        return;
+    }
+    free_rules(r);
+    memcpy(r->id, s->id, sizeof(r->id));
+    memcpy(r->tenant, s->tenant, sizeof(r->tenant));
+    r->policy = rules->policy;
+    r->allows = rules->allows;
+    r->credentials = rules->credentials;
+    r->has_policy = true;
+}
+
+static void go_on(struct sandbox *s)
+{
+    for (struct flow *f = s->flows, *next; f; f = next) {
+        next = f->next;
+        if (f->state != FLOW_WAITING)
+            flow_recheck(f);
+    }
+    if (s->has_policy)
+        accept_go_on(s);
+}
+
+enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
+                              struct sandbox_rules *rules, struct err *e)
+{
+    struct sandbox *s = at(eg, slot, gen);
+
+    if (!s)
+        return err_set(e, ERR_CONFLICT, "slot %u generation %u is not, or no longer, served here",
+                       slot, gen);
+    free_rules(s);
+    memcpy(s->id, rules->id, sizeof(s->id));
+    memcpy(s->tenant, rules->tenant, sizeof(s->tenant));
+    s->policy = rules->policy;
+    memcpy(s->ceilings, rules->ceilings, sizeof(s->ceilings));
+    s->upstream = rules->upstream;
+    s->allows = rules->allows;
+    s->credentials = rules->credentials;
+    s->has_policy = true;
+    discard_unnamed_command_sandboxes(s, rules);
+    for (size_t i = 0; i < rules->n_command_sandboxes; i++)
+        take_command_sandbox_rules(s, &rules->command_sandboxes[i]);
+    go_on(s);
+    for (struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
+        go_on(r);
+    return ERR_OK;
+}
+
+static void add_flows(const struct sandbox *s, uint64_t *up, uint64_t *down)
+{
+    for (const struct flow *f = s->flows; f; f = f->next) {
+        *up += f->up_bytes;
+        *down += f->down_bytes;
+    }
+}
+
+void registry_usage(const struct sandbox *s, uint64_t *up, uint64_t *down)
+{
+    *up = s->up_bytes;
+    *down = s->down_bytes;
+    add_flows(s, up, down);
+    for (const struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
+        add_flows(r, up, down);
+}
+
+static uint64_t bytes_limit(const struct sandbox *s)
+{
+    return s->has_policy ? policy_limits(s->policy)->bytes : 0;
+}
+
+uint64_t registry_owner(const struct sandbox *s)
+{
+    return (uintptr_t)(s->parent ? s->parent : s);
+}
+
+bool registry_counts_bytes(const struct sandbox *s)
+{
+    return bytes_limit(s) > 0 || (s->parent && bytes_limit(s->parent) > 0);
+}
+
+bool registry_over_bytes(const struct sandbox *s)
+{
+    uint64_t max = bytes_limit(s), up, down;
+
+    if (s->parent && registry_over_bytes(s->parent))
+        return true;
+    if (max == 0)
+        return false;
+    registry_usage(s, &up, &down);
+    return up + down >= max;
+}
+
+uint64_t registry_bytes_left(const struct sandbox *s)
+{
+    uint64_t max = bytes_limit(s), up, down, left = UINT64_MAX;
+
+    if (max > 0) {
+        registry_usage(s, &up, &down);
+        left = up + down < max ? max - up - down : 0;
+    }
+    return s->parent ? MIN(left, registry_bytes_left(s->parent)) : left;
+}
+
+/* -- rates ------------------------------------------------------------------------------------- */
+
+bool rate_take(struct rate *r, uint32_t per_second)
+{
+    uint64_t now = clock_mono_ms(), full = (uint64_t)per_second * 1000;
+
+    if (per_second == 0)
+        return true;
+    if (r->at_ms == 0 || r->per_second != per_second)
+        r->tokens_milli = full;
+    else
+        r->tokens_milli = MIN(full, r->tokens_milli + (now - r->at_ms) * per_second);
+    r->per_second = per_second;
+    r->at_ms = now;
+    if (r->tokens_milli < 1000)
+        return false;
+    r->tokens_milli -= 1000;
+    return true;
+}
+
+/* -- flows ------------------------------------------------------------------------------------- */
+
+static void owner_name(const struct sandbox *s, char out[static 16])
+{
+    (void)snprintf(out, 16, "%" PRIu32, s->slot); /* its command sandboxes' are its own */
+}
+
+bool registry_has_space(const struct sandbox *s)
+{
+    char owner[16];
+
+    owner_name(s, owner);
+    return share_may_take(s->egress->registry->places, s->tenant, owner);
+}
+
+bool registry_is_crowded(const struct egress *eg)
+{
+    return share_used(eg->registry->places) > eg->config.flows_max / 2;
+}
+
+void registry_add_flow(struct flow *f)
+{
+    struct registry *r = f->egress->registry;
+    struct sandbox *s = f->sandbox;
+    struct flow **bucket;
+    char owner[16];
+
+    owner_name(s, owner);
+    f->share = share_take(r->places, s->tenant, owner);
+
+    f->id = ++r->last_flow;
+    bucket = &r->flows[f->id % BUCKETS];
+    f->hash_next = *bucket;
+    *bucket = f;
+    f->next = s->flows;
+    if (s->flows)
+        s->flows->prev = f;
+    s->flows = f;
+    for (; s; s = s->parent)
+        s->flow_count++;
+}
+
+void registry_remove_flow(struct flow *f)
+{
+    struct registry *r = f->egress->registry;
+    struct sandbox *s = f->sandbox;
+    struct flow **p = &r->flows[f->id % BUCKETS];
+
+    while (*p != f)
+        p = &(*p)->hash_next;
+    *p = f->hash_next;
+    *(f->prev ? &f->prev->next : &s->flows) = f->next;
+    if (f->next)
+        f->next->prev = f->prev;
+    share_return(f->share);
+    for (; s; s = s->parent) {
+        s->flow_count--;
+        s->up_bytes += f->up_bytes;
+        s->down_bytes += f->down_bytes;
+    }
+}
+
+struct flow *flow_find(struct egress *eg, uint64_t id)
+{
+    struct flow *f = eg->registry->flows[id % BUCKETS];
+
+    while (f && f->id != id)
+        f = f->hash_next;
+    return f;
+}
+
+size_t registry_flow_count(const struct egress *eg)
+{
+    return share_used(eg->registry->places);
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+int registry_new(struct egress *eg, struct registry **out)
+{
+    struct registry *r = calloc(1, sizeof(*r));
+
+    if (r)
+        r->places = share_pool_new(eg->config.flows_max);
+    if (!r || !r->places) {
+        free(r);
+        return -ENOMEM;
+    }
+    *out = r;
+    return 0;
+}
+
+void registry_free(struct registry *r)
+{
+    if (!r)
+        return;
+    for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
+        if (r->slots[i])
+            end_sandbox(r->slots[i]);
+    share_pool_free(r->places);
+    free(r);
+}

@@ -1,0 +1,34 @@
+#pragma once
+/* What every request is asked that is read, whatever version of HTTP brought it (forward.c, h2_flow.c): the
+ * policy's word, the rate, its place in the audit log and among the denials. */
+
+#include "egress/flow/egress.h"
+#include "http/message.h"
+
+/* Sandbox and ceilings. resolved: t->address is what was dialled, and is asked about too. */
+struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,
+                                     const struct http_head *h);
+
+/* Is it decided by method or path what may go there? Then no header may say another: override.h. */
+bool request_is_ruled(const struct sandbox *s, const struct target *t);
+
+/* One request's worth of the sandbox's rate is gone, or false: none is left. */
+bool request_in_rate(struct sandbox *s);
+
+/* It is not let through: noted with what it asked for. f->rule and f->reason are what is to be said. v may
+ * be NULL where it was no policy's word; rule is then what refused. */
+void request_refuse(struct flow *f, const struct policy_verdict *v, const char *rule,
+                    const struct http_head *h, const char *fmt, ...) PRINTF(5, 6);
+void request_refuse_by_policy(struct flow *f, const struct target *t,
+                              const struct policy_verdict *v, const struct http_head *h);
+
+/* It is let through: f->rule is v's, the flow counts as dialled. */
+void request_allow(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                   const struct http_head *h);
+
+/* Has an answer of that status DENY_HEADER? */
+bool request_is_denial(int status);
+
+#define REQUEST_HOST_REASON      "Host is not the host that was dialled"
+#define REQUEST_RATE_REASON      "too many requests in this second"
+#define REQUEST_MALFORMED_REASON "the request does not say plainly whom it is for"

@@ -1,0 +1,514 @@
+#include "egress/flow/tls_intercept.h"
+
+#include "base/util.h"
+#include "egress/flow/deny.h"
+#include "egress/flow/dial.h"
+#include "egress/flow/forward.h"
+#include "egress/flow/h2_flow.h"
+#include "egress/flow/intercept_internal.h"
+#include "egress/flow/names.h"
+#include "egress/flow/registry.h"
+
+#include <errno.h>
+#include <openssl/x509v3.h>
+#include <string.h>
+
+#define CLIENT_HANDSHAKE_MS 10000
+#define SERVER_HANDSHAKE_MS 15000
+
+#define ALPN_H2   "\x02h2"
+#define ALPN_HTTP "\x08http/1.1"
+
+/* A flow whose handshakes are under way: its user. */
+struct tls_intercept {
+    struct egress *egress;
+    uint64_t flow_id;
+    struct tlshand *hand;       /* either side's, or NULL */
+    bool reserved;              /* a place for HTTP/2 */
+    struct tls_endpoint server; /* once it is there */
+    struct h2_flow_lost lost;
+};
+
+/* -- contexts ---------------------------------------------------------------------------------- */
+
+static int choose(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+                  const unsigned char *in, unsigned in_len, void *arg)
+{
+    const unsigned char *only = SSL_get_app_data(ssl);
+    unsigned char *chosen;
+
+    if (!only || SSL_select_next_proto(&chosen, out_len, only, only[0] + 1u, in, in_len) !=
+                     OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+void tls_intercept_choose(SSL_CTX *ctx)
+{
+    SSL_CTX_set_alpn_select_cb(ctx, choose, NULL);
+}
+
+/* Only a refusal is to be said: nothing is dialled, no request goes anywhere. */
+static bool is_refusal(const struct flow *f)
+{
+    return f->refused || f->unreachable;
+}
+
+/* The name that a leaf is for is the one that was dialled; by address, the one that was asked for,
+ * which protocol_detect.c has held against the rules. A refusal is said under the name that was asked for. */
+static const char *name_of(const struct flow *f)
+{
+    if (is_refusal(f) && f->sni)
+        return f->sni;
+    return f->target.name ? f->target.name : f->sni;
+}
+
+static SSL *make_server_ssl(struct intercept *in, const struct flow *f, bool h2, struct err *e)
+{
+    SSL *ssl = SSL_new(in->towards_clients);
+
+    if (!ssl) {
+        err_set(e, ERR_EXHAUSTED, "out of memory");
+        return NULL;
+    }
+    if (ca_use(in->ca, f->sandbox->tenant, name_of(f), &f->target.address, ssl, e) != ERR_OK) {
+        SSL_free(ssl);
+        return NULL;
+    }
+    SSL_set_app_data(ssl, h2 ? ALPN_H2 : ALPN_HTTP);
+    SSL_set_accept_state(ssl);
+    return ssl;
+}
+
+/* Whom the certificate has to be for. */
+static bool set_peer(SSL *ssl, const char *name, const struct policy_address *a)
+{
+    char digits[INET6_ADDRSTRLEN];
+
+    if (name) {
+        SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+        return SSL_set1_host(ssl, name) == 1 && SSL_set_tlsext_host_name(ssl, name) == 1;
+    }
+    policy_address_format(a, digits);
+    return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), digits) == 1;
+}
+
+/* alpn NULL: the context's own, HTTP/1.1. */
+static SSL *make_client_ssl(struct intercept *in, const char *name, const struct policy_address *a,
+                            const char *alpn)
+{
+    SSL *ssl = SSL_new(in->towards_servers);
+
+    if (ssl && set_peer(ssl, name, a) &&
+        (!alpn ||
+         SSL_set_alpn_protos(ssl, (const unsigned char *)alpn, (unsigned)strlen(alpn)) == 0)) {
+        SSL_set_connect_state(ssl);
+        return ssl;
+    }
+    SSL_free(ssl);
+    return NULL;
+}
+
+/* -- its end ----------------------------------------------------------------------------------- */
+
+static void drop(struct flow *f, struct tls_intercept *o)
+{
+    if (o->reserved)
+        h2_flow_release(f->sandbox);
+    if (o->hand)
+        tlshand_close(o->hand);
+    tls_endpoint_close(&o->server, true);
+    free(o);
+}
+
+static void on_flow_end(struct flow *f)
+{
+    drop(f, f->user);
+}
+
+/* The flow is somebody else's from here on. */
+static void let_go(struct flow *f)
+{
+    f->user = NULL;
+    f->on_end = NULL;
+}
+
+static void fail_client(struct flow *f, const struct err *why)
+{
+    char text[POLICY_REASON_SIZE];
+
+    if (is_refusal(f)) { /* that was noted */
+        flow_end(f);
+        return;
+    }
+    if (strstr(why->text, "unknown ca") || strstr(why->text, "certificate unknown") ||
+        strstr(why->text, "bad certificate"))
+        snprintf(text, sizeof(text),
+                 "the rule looks at requests, and the client does not trust this sandbox's "
+                 "certificate authority");
+    else if (strstr(why->text, "application protocol"))
+        snprintf(text, sizeof(text),
+                 "the rule looks at requests, and the client offers neither HTTP/1.1 nor HTTP/2, "
+                 "only other protocols");
+    else
+        snprintf(text, sizeof(text), "the rule looks at requests: %.200s", why->text);
+    flow_set_rule(f, "tls");
+    free(f->reason);
+    f->reason = strdup(text);
+    deny_note(f, NULL, NULL, NULL);
+    flow_end(f);
+}
+
+/* -- towards the sandbox ----------------------------------------------------------------------- */
+
+/* A pipe may live a moment longer than its flow. */
+struct counting {
+    struct egress *egress;
+    uint64_t flow_id;
+};
+
+static void on_client_moved(void *arg, uint64_t read, uint64_t written)
+{
+    struct counting *c = arg;
+    struct flow *f = flow_find(c->egress, c->flow_id);
+
+    if (!f)
+        return;
+    f->up_bytes = read;
+    f->down_bytes = written;
+}
+
+/* The plain end of the client's connection, which is taken over in every case; or -1. */
+static int open_plain_client(struct flow *f, struct tls_endpoint *end)
+{
+    struct counting *c = malloc(sizeof(*c));
+    const struct tlspipe_options o = {.end = *end,
+                                      .server = true,
+                                      .owner = registry_owner(f->sandbox),
+                                      .on_moved = on_client_moved,
+                                      .on_end = free,
+                                      .arg = c};
+    int plain;
+
+    if (c)
+        *c = (struct counting){f->egress, f->id};
+    if (c && tlspipe_start(f->egress->intercept->pipes, &o, &plain, NULL) == 0)
+        return plain;
+    free(c);
+    tls_endpoint_close(end, false);
+    return -1;
+}
+
+/* Of a server's, likewise. */
+static int open_plain_server(struct tlspipes *pipes, struct tls_endpoint *end, uint64_t owner)
+{
+    const struct tlspipe_options o = {.end = *end, .owner = owner};
+    int plain;
+
+    if (tlspipe_start(pipes, &o, &plain, NULL) == 0)
+        return plain;
+    tls_endpoint_close(end, false);
+    return -1;
+}
+
+/* Such a connection is not kept: what is refused now may be allowed to the next one. */
+static void end_refusal_later(struct flow *f)
+{
+    if (is_refusal(f) && flow_watch(f, 0, NULL, DENY_CONNECTION_MS, flow_end) < 0)
+        flow_end(f);
+}
+
+/* The server's end is its own from here on. */
+static void speak_http1(struct flow *f, struct tls_intercept *o, struct tls_endpoint *client)
+{
+    int plain = open_plain_client(f, client);
+
+    if (o->server.fd >= 0)
+        f->up_fd = open_plain_server(f->egress->intercept->pipes, &o->server,
+                                     registry_owner(f->sandbox));
+    if (plain < 0) {
+        flow_end(f);
+    } else if (forward_adopt(f->egress, f, plain, true) < 0) {
+        close(plain);
+        flow_end(f);
+    } else {
+        end_refusal_later(f);
+    }
+}
+
+static void speak_h2(struct flow *f, struct tls_intercept *o, struct tls_endpoint *client)
+{
+    if (h2_flow_start(f, client, &o->server, &o->lost) == 0) {
+        end_refusal_later(f);
+        return;
+    }
+    h2_flow_release(f->sandbox);
+    tls_endpoint_close(&o->server, true);
+    tls_endpoint_close(client, false);
+    flow_end(f);
+}
+
+static void on_client_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
+{
+    struct tls_intercept *o = arg;
+    struct flow *f = flow_find(o->egress, o->flow_id); /* its end would have closed the handshake */
+    struct tls_intercept mine = *o;
+    struct tls_endpoint client;
+
+    let_go(f);
+    free(o);
+    mine.hand = NULL;
+    if (end)
+        client = *end;
+    if (end && tlshand_is_h2(end)) {
+        speak_h2(f, &mine, &client);
+        return;
+    }
+    if (mine.reserved)
+        h2_flow_release(f->sandbox);
+    if (end) {
+        speak_http1(f, &mine, &client);
+    } else {
+        tls_endpoint_close(&mine.server, true);
+        fail_client(f, why);
+    }
+}
+
+static int start_client(struct flow *f, struct tls_intercept *o, bool h2, struct err *e)
+{
+    struct intercept *in = f->egress->intercept;
+    struct tlshand_options t = {.fd = f->fd,
+                                .server = true,
+                                .tenant = f->sandbox->tenant,
+                                .owner = f->sandbox->slot,
+                                .timeout_ms = CLIENT_HANDSHAKE_MS,
+                                .on_done = on_client_ready,
+                                .arg = o};
+
+    t.ssl = make_server_ssl(in, f, h2, e);
+    if (!t.ssl)
+        return -EIO;
+    if (tlshand_start(in->hands, &t, &o->hand) < 0) {
+        err_set(e, ERR_EXHAUSTED, "too many TLS handshakes at a time, or out of memory");
+        return -ENOMEM;
+    }
+    f->fd = -1;
+    return 0;
+}
+
+/* -- a server before its client ---------------------------------------------------------------- */
+
+static void go_on(struct flow *f, struct tls_intercept *o, bool h2)
+{
+    struct err e = {.code = ERR_INTERNAL};
+
+    if (start_client(f, o, h2, &e) == 0)
+        return;
+    let_go(f);
+    drop(f, o);
+    flow_refuse(f, NULL, "inspect", "the connection cannot be read: %s", e.text);
+}
+
+/* What every request is to be told. */
+static void lose(struct flow *f, struct tls_intercept *o, const struct err *why)
+{
+    o->lost.status = why->code == ERR_TIMEOUT ? 504 : 502;
+    o->lost.why = *why;
+    go_on(f, o, true);
+}
+
+static void on_server_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
+{
+    struct tls_intercept *o = arg;
+    struct flow *f = flow_find(o->egress, o->flow_id);
+    struct err e;
+
+    o->hand = NULL;
+    if (!end) {
+        lose(f, o, why);
+        return;
+    }
+    o->server = *end;
+    if (tlshand_is_h2(end) || f->offers_http1) {
+        go_on(f, o, tlshand_is_h2(end));
+        return;
+    }
+    tls_endpoint_close(&o->server, true);
+    err_set(&e, ERR_UNAVAILABLE, "the server speaks no HTTP/2, and the client nothing else");
+    lose(f, o, &e);
+}
+
+static void start_server(struct flow *f, struct tls_intercept *o, int fd)
+{
+    struct intercept *in = f->egress->intercept;
+    struct tlshand_options t = {
+        .fd = fd, .timeout_ms = SERVER_HANDSHAKE_MS, .on_done = on_server_ready, .arg = o};
+    struct err e;
+
+    t.tenant = f->sandbox->tenant;
+    t.owner = f->sandbox->slot;
+
+    t.ssl = make_client_ssl(in, name_of(f), &f->target.address,
+                            f->offers_http1 ? ALPN_H2 ALPN_HTTP : ALPN_H2);
+    if (t.ssl && tlshand_start(in->hands, &t, &o->hand) == 0)
+        return;
+    close(fd);
+    err_set(&e, ERR_EXHAUSTED,
+            "no TLS connection: too many handshakes at a time, or out of memory");
+    lose(f, o, &e);
+}
+
+static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r)
+{
+    struct flow *f = flow_find(eg, id);
+    struct tls_intercept *o;
+
+    if (!f) {
+        if (r->fd >= 0)
+            close(r->fd);
+        return;
+    }
+    o = f->user;
+    f->dial_id = 0;
+    dial_note(&f->target, r);
+    if (r->fd >= 0) {
+        f->dialed = true;
+        flow_allow(f, &r->verdict);
+        start_server(f, o, r->fd);
+    } else {
+        o->lost.denied = r->denied;
+        lose(f, o, &r->why);
+    }
+}
+
+/* -- start ------------------------------------------------------------------------------------- */
+
+/* HTTP/1.1 where the client speaks it: every program shows its answers. */
+static int start_refusal(struct flow *f, struct tls_intercept *o, struct err *e)
+{
+    if (f->offers_http1)
+        return start_client(f, o, false, e);
+    o->lost.status = deny_status(f);
+    o->reserved = f->offers_h2 && h2_flow_reserve(f->sandbox);
+    if (o->reserved)
+        return start_client(f, o, true, e);
+    err_set(e, ERR_EXHAUSTED, "there are %u connections of HTTP/2 already", H2_SHARE_CONNS);
+    return -EBUSY;
+}
+
+static int start(struct egress *eg, struct flow *f, struct tls_intercept *o, struct err *e)
+{
+    bool internal = f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0;
+
+    if (is_refusal(f))
+        return start_refusal(f, o, e);
+    if (f->target.name && f->sni && strcmp(f->sni, f->target.name) != 0) {
+        err_set(e, ERR_DENIED, "the TLS server name is not the name that was dialled");
+        return -EPERM;
+    }
+    o->reserved = f->offers_h2 && !internal && h2_flow_reserve(f->sandbox);
+    if (!o->reserved && f->offers_h2 && !internal && !f->offers_http1) {
+        err_set(e, ERR_EXHAUSTED, "there are %u connections of HTTP/2 already", H2_SHARE_CONNS);
+        return -EBUSY;
+    }
+    if (!o->reserved)
+        return start_client(f, o, false, e);
+    f->dial_id = dial_start(eg, f->sandbox, &f->target, f->id, on_dialed);
+    if (f->dial_id)
+        return 0;
+    err_set(e, ERR_EXHAUSTED, "out of memory");
+    return -ENOMEM;
+}
+
+int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e)
+{
+    struct tls_intercept *o = calloc(1, sizeof(*o));
+    int rc;
+
+    if (!o) {
+        err_set(e, ERR_EXHAUSTED, "out of memory");
+        return -ENOMEM;
+    }
+    o->egress = eg;
+    o->flow_id = f->id;
+    o->server.fd = -1;
+    rc = start(eg, f, o, e);
+    if (rc < 0) {
+        drop(f, o);
+        return rc;
+    }
+    f->user = o;
+    f->on_end = on_flow_end;
+    return 0;
+}
+
+/* -- a server for a request of HTTP/1.1 -------------------------------------------------------- */
+
+struct upstream_side {
+    struct tlspipes *pipes;
+    uint64_t owner;   /* turns.h */
+    uv_timer_t later; /* where it could not even begin: told in the next turn */
+    void (*cb)(void *arg, int fd, const struct err *why);
+    void *arg;
+};
+
+static void on_upstream_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
+{
+    struct upstream_side *s = arg;
+    struct tls_endpoint mine;
+    struct err e;
+    int plain = -1;
+
+    if (end) {
+        mine = *end;
+        plain = open_plain_server(s->pipes, &mine, s->owner);
+        if (plain < 0) {
+            err_set(&e, ERR_EXHAUSTED, "no TLS connection: out of memory");
+            why = &e;
+        }
+    }
+    s->cb(s->arg, plain, why);
+    free(s);
+}
+
+static void on_later_closed(uv_handle_t *h)
+{
+    free(CONTAINER_OF((uv_timer_t *)h, struct upstream_side, later));
+}
+
+static void on_later(uv_timer_t *t)
+{
+    struct upstream_side *s = CONTAINER_OF(t, struct upstream_side, later);
+    struct err e;
+
+    err_set(&e, ERR_EXHAUSTED, "no TLS connection: out of memory");
+    s->cb(s->arg, -1, &e);
+    uv_close((uv_handle_t *)t, on_later_closed);
+}
+
+void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
+                            void (*cb)(void *arg, int fd, const struct err *why), void *arg)
+{
+    const struct flow *f = flow_find(eg, flow_id);
+    struct upstream_side *s = malloc(sizeof(*s));
+    struct tlshand_options o = {
+        .fd = fd, .timeout_ms = SERVER_HANDSHAKE_MS, .on_done = on_upstream_ready, .arg = s};
+
+    if (!s)
+        abort(); /* nobody could be told, ever */
+    s->pipes = eg->intercept->pipes;
+    s->owner = f ? registry_owner(f->sandbox) : 0;
+    s->cb = cb;
+    s->arg = arg;
+    if (f) {
+        o.tenant = f->sandbox->tenant;
+        o.owner = f->sandbox->slot;
+        o.ssl = make_client_ssl(eg->intercept, name ? name : name_of(f), &f->target.address, NULL);
+    }
+    if (o.ssl && tlshand_start(eg->intercept->hands, &o, NULL) == 0)
+        return;
+    close(fd);
+    uv_timer_init(eg->loop, &s->later);
+    uv_timer_start(&s->later, on_later, 0, 0);
+}

@@ -1,0 +1,20 @@
+#pragma once
+/* TLS of a connection that is read, on both of its sides, from the ClientHello to where requests come.
+ *
+ * A client that offers HTTP/2 is answered when its server has been: that is dialled first and asked for what
+ * the client offers (h2, http/1.1), and the client gets what the server chose, so that both speak the same
+ * and nothing is translated. HTTP/2 goes on in h2_flow.c, HTTP/1.1 in forward.c. A server that was not
+ * reached is told of in HTTP/2, to each request. A client that offers no HTTP/2 is answered at once, and its
+ * server is dialled for each request. */
+
+#include "egress/flow/egress.h"
+
+#include <openssl/ssl.h>
+
+/* For struct egress_hooks. */
+int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e);
+void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
+                            void (*cb)(void *arg, int fd, const struct err *why), void *arg);
+
+/* Lets ctx, which is for clients, choose what was found out. */
+void tls_intercept_choose(SSL_CTX *ctx);

@@ -1,0 +1,127 @@
+/* What a policy, a sandbox's above it and the limits say together of a target: policy/stack.h, with this sandbox's
+ * policies and its owner's answers. */
+#include "egress/flow/egress.h"
+
+#include "egress/flow/asks.h"
+
+_Static_assert(EGRESS_CEILINGS_MAX <= POLICY_STACK_LIMITS_MAX, "every limit has its say");
+
+static const struct sandbox *whole_of(const struct sandbox *s)
+{
+    return s->parent ? s->parent : s;
+}
+
+static bool any_of(const struct sandbox *s, bool (*is)(const struct policy *p))
+{
+    const struct sandbox *outer = whole_of(s);
+
+    if (is(s->policy) || is(outer->policy))
+        return true;
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX && outer->ceilings[i]; i++)
+        if (is(outer->ceilings[i]))
+            return true;
+    return false;
+}
+
+bool verdict_narrows_names(const struct sandbox *s)
+{
+    return any_of(s, policy_narrows_names);
+}
+
+bool verdict_depends_on_names(const struct sandbox *s)
+{
+    return any_of(s, policy_depends_on_names);
+}
+
+/* -- the stack --------------------------------------------------------------------------------- */
+
+struct asked {
+    const struct sandbox *s;
+    enum target_granted granted;
+};
+
+/* Of a command the sandbox's own word is asked about with answers that were given to the command, too. */
+static void answer(void *arg, bool of_outer, const struct policy_target *t,
+                   struct policy_verdict *v)
+{
+    const struct asked *asked = arg;
+    const struct target target = {.name = t->name,
+                                  .said = t->said,
+                                  .address = t->address,
+                                  .port = t->port,
+                                  .granted = asked->granted};
+
+    asks_apply(of_outer ? whole_of(asked->s) : asked->s, asked->s, &target, v);
+}
+
+static struct policy_stack stack_of(struct asked *asked)
+{
+    const struct sandbox *s = asked->s, *outer = whole_of(s);
+    struct policy_stack stack = {.own = s->policy,
+                                 .outer = s->parent ? outer->policy : NULL,
+                                 .answer = answer,
+                                 .arg = asked};
+
+    for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
+        stack.limits[i] = outer->ceilings[i];
+    return stack;
+}
+
+static struct policy_target target_of(const struct target *t)
+{
+    return (struct policy_target){.name = t->name,
+                                  .said = t->said,
+                                  .address = t->address,
+                                  .port = t->port,
+                                  .via = t->via,
+                                  .via_port = t->via_port,
+                                  .via_name = t->via_name[0] ? t->via_name : NULL};
+}
+
+struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t)
+{
+    struct asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = stack_of(&asked);
+    const struct policy_target target = target_of(t);
+
+    return policy_stack_name(&stack, &target);
+}
+
+struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t)
+{
+    struct asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = stack_of(&asked);
+    const struct policy_target target = target_of(t);
+
+    return policy_stack_dial(&stack, &target);
+}
+
+struct policy_verdict verdict_way(const struct sandbox *s, const struct target *t)
+{
+    struct asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = stack_of(&asked);
+    struct policy_target target = target_of(t);
+
+    target.via_unresolved = true;
+    return policy_stack_dial(&stack, &target);
+}
+
+struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
+                                      bool resolved, const char *method, const char *path)
+{
+    struct asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = stack_of(&asked);
+    const struct policy_target target = target_of(t);
+
+    return policy_stack_request(&stack, &target, resolved, method, path);
+}
+
+const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name)
+{
+    return name ? policy_reroute(whole_of(s)->policy, name) : NULL;
+}
+
+bool verdict_is_detour(const struct sandbox *s, const char *name)
+{
+    return whole_of(s)->upstream || verdict_reroute(s, name);
+}

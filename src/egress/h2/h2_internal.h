@@ -1,0 +1,215 @@
+#pragma once
+/* What the files of egress/h2 share; nobody else includes it.
+ *
+ * h2.c           a connection's life: start, sweep, recheck, end
+ * h2_end.c       one side: socket and nghttp2 session, what its peer may send
+ * h2_stream.c    a stream's life, and bytes on their way through it
+ * h2_request.c   a request: evaluated, given its credential, sent on
+ * h2_response.c  an answer: searched, sent back; or made here
+ * h2_pause.c     what is kept back of an answer, when its server pauses
+ * h2_head.c      heads
+ *
+ * nghttp2's callbacks only note and submit; what frees or closes waits for h2_conn_pump, which runs from the loop
+ * alone. A stream is found by nghttp2's own table and is freed when neither session has it any more. */
+
+#include "egress/h2/h2.h"
+#include "egress/h2/h2_head.h"
+#include "egress/http/frames.h"
+#include "egress/http/unzip.h"
+
+enum side { H2_CLIENT, H2_SERVER, H2_SIDES };
+
+#define OTHER(side) ((side) == H2_CLIENT ? H2_SERVER : H2_CLIENT)
+
+/* A body on its way to one side. */
+struct h2_body {
+    struct buf bytes; /* may be sent */
+    size_t window;    /* that the other side may send of it; 0: as it began */
+    size_t passed;    /* of it, since that grew */
+    size_t unsent;    /* came, and did not leave yet: bytes, and what redact keeps back */
+    size_t owed;      /* of these, what the connection they came by was not credited with yet */
+    bool ended;       /* no more comes */
+    bool left;        /* and all of it has left */
+    struct h2_fields *trailers;
+};
+
+struct h2_stream {
+    struct h2 *conn;
+    struct h2_stream *prev, *next;
+    int32_t id[H2_SIDES]; /* 0: none there */
+    bool open[H2_SIDES];  /* nghttp2 has it */
+    struct h2_body to[H2_SIDES];
+    struct arena arena;
+    const struct http_head *head; /* of the request; NULL until it is whole */
+    const char *const *remove;    /* the client's headers that were left out */
+    struct rewrite_job *job;      /* while the request's body is collected for it */
+    struct buf collected;
+    struct redact *redact;
+    struct unzip *unzip;  /* the answer's body is compressed, and has not all been passed on */
+    struct frames frames; /* of a conversation's answer */
+    unsigned pause_ms;   /* after which what is kept back of an answer passes; 0: only at its end */
+    uint64_t arrived_ms; /* the last of it */
+    bool stalled;        /* the client did not take all, since the last pause */
+    bool begun;          /* the client has the head of its answer */
+    bool discarding_body; /* what the client still sends is thrown away */
+    size_t thrown_bytes;
+    uint64_t left_ms; /* the client has its whole answer since then; 0: not yet */
+};
+
+/* A second's worth of frames. */
+struct h2_meter {
+    uint64_t second;
+    unsigned resets, empty;
+};
+
+struct h2_end {
+    struct h2 *conn;
+    enum side side;
+    nghttp2_session *session; /* NULL: there is no such side */
+    struct tls_endpoint io;
+    uv_poll_t poll;
+    bool has_poll;
+    int events;
+    uint32_t round; /* turns.h */
+    struct buf out;
+    struct h2_fields fields; /* of the head that comes in */
+    struct h2_meter meter;
+    size_t grown_bytes; /* of its connection's window */
+    unsigned continued;
+    bool ended;                                  /* nothing more comes */
+    bool broken;                                 /* nothing more goes */
+    uint64_t read_bytes, written_bytes, took_ms; /* the peer took bytes last, or owed none */
+};
+
+struct h2 {
+    struct h2s *all;
+    struct h2 *prev, *next;
+    struct h2_options o;
+    struct h2_end end[H2_SIDES];
+    uv_timer_t pause; /* h2_pause.c */
+    struct h2_stream *streams;
+    unsigned stream_count, handles;
+    size_t collecting;  /* bytes that bodies of its streams may take */
+    uint64_t moved_ms;  /* the last byte of anybody */
+    size_t held_bytes;  /* what its streams have in h2_share */
+    size_t grown_bytes; /* likewise */
+    uint64_t linger_ms; /* the client was told the last thing then; 0: not yet */
+    uint32_t drain_code;
+    bool announced; /* the client knows that it is */
+    bool draining;  /* no new streams */
+    bool pumping, dead, closed;
+    struct turn turn; /* of what is searched */
+};
+
+/* -- h2.c -------------------------------------------------------------------------------------- */
+
+/* A socket of its is ready: reads, pumps. The handle's data is the end. */
+void h2_conn_event(uv_poll_t *poll, int status, int events);
+
+/* Sends what there is to be sent. Not from inside a callback of nghttp2; the connection may be gone after it. */
+void h2_conn_pump(struct h2 *conn);
+
+/* May more of its answers be searched, or with unzip: be decompressed (or is there none)? Else it goes on in a
+ * turn of its own. */
+bool h2_conn_may(struct h2 *conn, bool unzip);
+void h2_conn_searched(struct h2 *conn, size_t n);
+
+/* So many bytes more are held for it, or less. True: there is room for more than the windows. */
+bool h2_conn_hold(struct h2 *conn, size_t n);
+void h2_conn_release(struct h2 *conn, size_t n);
+
+/* Windows may be so much larger: false, where there is no room. And they are smaller again. */
+bool h2_conn_grow(struct h2 *conn, size_t n);
+void h2_conn_shrink(struct h2 *conn, size_t n);
+
+/* No new streams; those that are there go on. The client is told. */
+void h2_conn_drain(struct h2 *conn, uint32_t code);
+
+/* -- h2_end.c ---------------------------------------------------------------------------------- */
+
+int end_open(struct h2_end *e, struct h2 *conn, enum side side, const struct tls_endpoint *io);
+void end_close(struct h2_end *e);
+
+/* Bytes of its peer, as they came. False: it may not go on. */
+bool end_take(struct h2_end *e, const char *data, size_t n);
+
+/* Sends what its session has to say, as far as the socket takes it. True when any left. */
+bool end_flush(struct h2_end *e);
+void end_watch(struct h2_end *e);
+
+/* Gives the peer back n bytes of the windows: of the stream (id; 0: of none), of the connection. */
+void end_credit(struct h2_end *e, int32_t id, size_t stream, size_t connection);
+
+/* Its peer may have so many bytes of the stream on the way; by as many as that is more or less than before, of
+ * all streams. */
+void end_set_window(struct h2_end *e, int32_t id, size_t window, size_t before);
+void end_reset(struct h2_end *e, int32_t id, uint32_t code);
+
+/* -- h2_stream.c ------------------------------------------------------------------------------- */
+
+/* NULL: there are too many, or memory is out. */
+struct h2_stream *stream_new(struct h2 *conn, int32_t id);
+
+/* nghttp2 has closed it on that side. */
+void stream_closed(struct h2_stream *s, enum side side, uint32_t code);
+
+/* n bytes of its body came from that side. 0 or -errno. */
+int stream_data(struct h2_stream *s, enum side from, const char *data, size_t n);
+
+/* No more comes from that side. */
+int stream_ended(struct h2_stream *s, enum side from);
+int stream_trailers(struct h2_stream *s, enum side from, const struct h2_fields *f);
+
+/* Where nghttp2 gets a body for that side from. */
+nghttp2_data_provider stream_provider(struct h2_stream *s);
+
+/* It ends on both sides, without another word. */
+void stream_cut(struct h2_stream *s, uint32_t code);
+
+/* What the client says of it is of no use any more. */
+void stream_give_up(struct h2_stream *s);
+void stream_forget_job(struct h2_stream *s);
+
+/* The client has its whole answer; does it still send? Clients that are told at once to stop (RFC 9113 8.1) do
+ * not always look at the answer: they are given some time, and some bytes. */
+void stream_hush(struct h2_stream *s, uint64_t now);
+void stream_free(struct h2_stream *s);
+
+/* n bytes that came for that side have been passed on, or used up: their sender may send more. */
+void stream_pay(struct h2_stream *s, enum side to, size_t n);
+
+/* -- h2_request.c ------------------------------------------------------------------------------ */
+
+/* Its head is whole, in the client's fields. */
+void request_begin(struct h2_stream *s, bool ends);
+int request_collect(struct h2_stream *s, const char *data, size_t n);
+
+/* Nothing more comes of a body that was collected. */
+void request_collected(struct h2_stream *s);
+int request_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
+
+/* -- h2_response.c ----------------------------------------------------------------------------- */
+
+/* A head in the server's fields: of an answer, or of an interim one. */
+int response_head(struct h2_stream *s, bool ends);
+int response_data(struct h2_stream *s, const char *data, size_t n);
+int response_ended(struct h2_stream *s);
+
+/* Of a compressed answer, some more for the client to read; -errno. unzip is gone when that was all. */
+int response_more(struct h2_stream *s);
+int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
+
+/* What is kept back of the answer may pass. 0 or -errno. */
+int response_paused(struct h2_stream *s);
+
+/* Answered here, if nothing was yet; the server's stream is given up. */
+void response_here(struct h2_stream *s, const struct h2_verdict *v);
+void response_fail(struct h2_stream *s, int status, const char *why);
+
+/* -- h2_pause.c -------------------------------------------------------------------------------- */
+
+/* More of its answer came. */
+void pause_await(struct h2_stream *s);
+
+/* The connection's timer. */
+void pause_over(uv_timer_t *t);

@@ -1,0 +1,211 @@
+#include "egress/h2/h2_internal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+/* -- what is sent on --------------------------------------------------------------------------- */
+
+static bool is_removed(const struct h2_stream *s, const char *name)
+{
+    for (size_t i = 0; s->remove && s->remove[i]; i++)
+        if (strcasecmp(s->remove[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void put_own(const struct h2_stream *s, struct h2_lines *l)
+{
+    const struct http_head *h = s->head;
+    const char *target = s->job->target;
+
+    h2_lines_add(l, ":method", h->method, false);
+    h2_lines_add(l, ":scheme", "https", false);
+    h2_lines_add(l, ":authority", h->authority[0] ? h->authority : h->host, false);
+    h2_lines_add(l, ":path", target ? target : h->target, target != NULL);
+}
+
+static void put_clients(const struct h2_stream *s, struct h2_lines *l)
+{
+    bool whole = s->job->collect; /* its length may be another now, and nobody waits */
+
+    for (size_t i = 0; i < s->head->header_count; i++) {
+        const struct http_header *h = &s->head->headers[i];
+
+        if (strcmp(h->name, "host") == 0 || h2_is_hop(h->name) || is_removed(s, h->name) ||
+            (whole && (strcmp(h->name, "expect") == 0 || strcmp(h->name, "content-length") == 0)))
+            continue;
+        h2_lines_add(l, h->name, h->value, false);
+    }
+}
+
+/* The job's lines, "Name: value\r\n", become texts in their own place. -EBADMSG: there is a bug. */
+static int put_lines(struct buf *text, struct h2_lines *l)
+{
+    char *p = text->data, *end = p ? p + text->len : NULL;
+
+    while (p < end) {
+        char *colon = memchr(p, ':', (size_t)(end - p)),
+             *stop = memmem(p, (size_t)(end - p), "\r\n", 2);
+
+        if (!colon || !stop || colon + 1 >= stop)
+            return -EBADMSG;
+        for (char *c = p; c < colon; c++)
+            *c = (char)tolower((unsigned char)*c);
+        *colon = *stop = '\0';
+        colon += 1 + (colon[1] == ' ');
+        h2_lines_add(l, p, colon, true);
+        p = stop + 2;
+    }
+    return 0;
+}
+
+static void hand_over_body(struct h2_stream *s)
+{
+    struct buf *to = &s->to[H2_SERVER].bytes;
+    struct buf empty;
+
+    buf_init(&empty, to->max);
+    buf_free(to);
+    *to = s->collected;
+    s->collected = empty;
+}
+
+static int submit(struct h2_stream *s, const struct h2_lines *l)
+{
+    const nghttp2_data_provider body = stream_provider(s);
+    struct h2_body *b = &s->to[H2_SERVER];
+    bool empty = b->ended && b->bytes.len == 0 && !b->trailers;
+    int32_t id = nghttp2_submit_request(s->conn->end[H2_SERVER].session, NULL, l->list, l->count,
+                                        empty ? NULL : &body, s);
+
+    if (id < 0)
+        return id;
+    b->left = empty;
+    s->id[H2_SERVER] = id;
+    s->open[H2_SERVER] = true;
+    return 0;
+}
+
+/* The request leaves; the rest of its body follows as it comes. too_long: what was held is not all of it. */
+static void send_on(struct h2_stream *s, bool too_long)
+{
+    struct h2_lines l = {.count = 0};
+    char length[24];
+    int rc;
+
+    if (!s->conn->end[H2_SERVER].session || s->conn->end[H2_SERVER].broken) {
+        response_fail(s, 502, "the server has closed the connection");
+        return;
+    }
+    put_own(s, &l);
+    put_clients(s, &l);
+    rc = put_lines(&s->job->lines, &l);
+    if (s->job->collect && !too_long) {
+        snprintf(length, sizeof(length), "%zu", s->collected.len);
+        h2_lines_add(&l, "content-length", length, false);
+    }
+    if (s->job->collect)
+        hand_over_body(s);
+    if (rc == 0 && !l.over)
+        rc = submit(s, &l);
+    stream_forget_job(s);
+    if (l.over)
+        response_fail(s, 431, "the request has too many headers with its credential");
+    else if (rc < 0)
+        response_fail(s, 502, "the server takes no more requests on this connection");
+}
+
+/* -- bodies that are held ---------------------------------------------------------------------- */
+
+int request_collect(struct h2_stream *s, const char *data, size_t n)
+{
+    bool too_long = n > s->job->body_bytes - s->collected.len;
+    int rc = too_long && (!s->job->chunked || s->job->whole) ? -EMSGSIZE
+                                                             : buf_append(&s->collected, data, n);
+
+    if (rc == 0 && too_long)
+        send_on(s, true);
+    return rc;
+}
+
+void request_collected(struct h2_stream *s)
+{
+    if (s->job->finish && s->job->finish(s->job, &s->collected) < 0)
+        response_fail(s, 503, "the request could not be given its credential");
+    else
+        send_on(s, false);
+}
+
+static void hold(struct h2_stream *s, bool ends)
+{
+    static const nghttp2_nv go_on = {(uint8_t *)":status", (uint8_t *)"100", 7, 3, 0};
+    struct h2 *conn = s->conn;
+
+    conn->collecting += s->job->body_bytes;
+    if (conn->collecting > H2_COLLECT_BYTES)
+        response_fail(s, 503, "too many requests at a time whose bodies have to be read whole");
+    else if (ends)
+        request_collected(s);
+    else if (http_head_get(s->head, "expect"))
+        (void)nghttp2_submit_headers(conn->end[H2_CLIENT].session, NGHTTP2_FLAG_NONE,
+                                     s->id[H2_CLIENT], NULL, &go_on, 1, NULL);
+}
+
+/* -- evaluated ------------------------------------------------------------------------------------ */
+
+static void evaluate(struct h2_stream *s, bool ends)
+{
+    struct h2 *conn = s->conn;
+    struct h2_verdict v = {.status = 0};
+
+    buf_init(&v.body, (size_t)16 * 1024);
+    conn->o.evaluate(conn->o.arg, s->head, &s->arena, &v);
+    if (v.status == 0 && v.plan.job && strcmp(s->head->method, "CONNECT") != 0) {
+        s->remove = v.plan.remove;
+        s->redact = TAKE_PTR(v.plan.redact);
+        s->job = TAKE_PTR(v.plan.job);
+        if (s->job->collect)
+            hold(s, ends);
+        else
+            send_on(s, false);
+    } else {
+        v.status = v.status ? v.status : 403;
+        response_here(s, &v);
+    }
+    inject_plan_free(&v.plan);
+    buf_free(&v.body);
+    if (!conn->end[H2_SERVER].session)
+        h2_conn_drain(conn, NGHTTP2_NO_ERROR); /* the next connection may find the server again */
+}
+
+void request_begin(struct h2_stream *s, bool ends)
+{
+    struct http_head *head = NULL;
+    const char *why = "";
+    int status = h2_head_request(&s->conn->end[H2_CLIENT].fields, ends, &s->arena, &head, &why);
+
+    s->to[H2_SERVER].ended = ends;
+    if (status != 0) {
+        response_fail(s, status, why);
+        return;
+    }
+    s->head = head;
+    evaluate(s, ends);
+}
+
+/* The client's own words in the credential's place are left out here too. */
+int request_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < f->count && rc == 0; i++) {
+        const char *name = h2_fields_name(f, i), *value = h2_fields_value(f, i);
+
+        if (name[0] != ':' && !h2_is_hop(name) && !is_removed(s, name))
+            rc = h2_fields_add(out, (const uint8_t *)name, strlen(name), (const uint8_t *)value,
+                               strlen(value));
+    }
+    return rc;
+}

@@ -1,0 +1,357 @@
+#include "egress/h2/h2_internal.h"
+
+#include "egress/credential/response_secrets.h"
+#include "egress/flow/deny.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* -- searched ---------------------------------------------------------------------------------- */
+
+/* One text of a head without secrets; *out lives in b, which has room. 0 or -errno. */
+static int clean(struct h2_stream *s, const char *text, struct buf *b, const char **out)
+{
+    size_t at = b->len, n = strlen(text);
+    int rc = redact_feed(s->redact, text, n, true);
+
+    if (rc == 0)
+        rc = redact_take(s->redact, true, b);
+    if (rc == 0)
+        rc = buf_append(b, "", 1);
+    *out = b->data + at;
+    return rc;
+}
+
+/* The fields of an answer into out, without secrets, and without what is of the connection. */
+static int clean_fields(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out)
+{
+    CLEANUP_BUF struct buf b;
+    int rc;
+
+    buf_init(&b, (size_t)4 * H2_LIST_BYTES_MAX);
+    rc = buf_reserve(&b, f->text.len + 1);
+    for (size_t i = 0; i < f->count && rc == 0; i++) {
+        const char *name = h2_fields_name(f, i), *value = h2_fields_value(f, i), *said = name;
+
+        if (name[0] == ':' || h2_is_hop(name) || (s->unzip && response_secrets_is_of_coded(name)))
+            continue;
+        buf_clear(&b);
+        if (s->redact) {
+            rc = clean(s, name, &b, &said);
+            if (rc == 0 && strcmp(said, name) != 0)
+                continue; /* no name for a header, then */
+            if (rc == 0)
+                rc = clean(s, value, &b, &value);
+        }
+        if (rc == 0)
+            rc = h2_fields_add(out, (const uint8_t *)name, strlen(name), (const uint8_t *)value,
+                               strlen(value));
+    }
+    return rc;
+}
+
+/* How its body is compressed; messages in a body cannot be decompressed. */
+static enum unzip_coding coding_of(const struct h2_fields *f)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->count; i++)
+        if (response_secrets_is_coded(
+                &(struct http_header){h2_fields_name(f, i), h2_fields_value(f, i)})) {
+            if (++n > 1 || strcmp(h2_fields_name(f, i), "content-encoding") != 0)
+                return UNZIP_OTHER;
+        }
+    return n == 0 ? UNZIP_NONE : unzip_coding_of(h2_fields_get(f, "content-encoding"));
+}
+
+/* Messages with their lengths; gRPC-Web's as text are not. */
+static bool is_conversation(const struct h2_fields *f)
+{
+    const char *type = h2_fields_get(f, "content-type");
+
+    return type && strncasecmp(type, "application/grpc-web-text", 25) != 0 &&
+           (strncasecmp(type, "application/grpc", 16) == 0 ||
+            strncasecmp(type, "application/connect+", 20) == 0);
+}
+
+/* A body whose length is known is not waited for byte by byte: all of it is to come. */
+static void set_pause(struct h2_stream *s, const struct h2_fields *f)
+{
+    s->pause_ms = h2_fields_get(f, "content-length") ? 0 : REDACT_BODY_PAUSE_MS;
+    s->frames.kind = is_conversation(f) && !s->unzip ? FRAMES_GRPC : FRAMES_NONE;
+}
+
+/* -- sent back --------------------------------------------------------------------------------- */
+
+static int submit_head(struct h2_stream *s, int status, const struct h2_fields *f, bool ends)
+{
+    nghttp2_session *session = s->conn->end[H2_CLIENT].session;
+    const nghttp2_data_provider body = stream_provider(s);
+    struct h2_lines l = {.count = 0};
+    char digits[8];
+    int rc;
+
+    snprintf(digits, sizeof(digits), "%d", status);
+    h2_lines_add(&l, ":status", digits, false);
+    for (size_t i = 0; i < f->count; i++)
+        h2_lines_add(&l, h2_fields_name(f, i), h2_fields_value(f, i), false);
+    if (status < 200)
+        return nghttp2_submit_headers(session, NGHTTP2_FLAG_NONE, s->id[H2_CLIENT], NULL, l.list,
+                                      l.count, NULL);
+    rc = nghttp2_submit_response(session, s->id[H2_CLIENT], l.list, l.count, ends ? NULL : &body);
+    if (rc == 0)
+        s->begun = true;
+    if (rc == 0 && ends)
+        s->to[H2_CLIENT].ended = s->to[H2_CLIENT].left = true;
+    return rc;
+}
+
+int response_head(struct h2_stream *s, bool ends)
+{
+    const struct h2_fields *f = &s->conn->end[H2_SERVER].fields;
+    struct h2_fields *out;
+    enum unzip_coding coding = UNZIP_NONE;
+    int status = h2_fields_status(f), rc;
+
+    if (!s->open[H2_CLIENT])
+        return 0;
+    if (f->over || status == 0) {
+        response_fail(s, 502, "the server's answer has no good head, or one that is too large");
+        return 0;
+    }
+    if (s->redact && status >= 200 && !ends)
+        coding = coding_of(f);
+    if (coding == UNZIP_OTHER) {
+        response_fail(s, 502, RESPONSE_SECRETS_CODED_REASON);
+        return 0;
+    }
+    if (s->redact && response_secrets_is_part(status, h2_fields_get(f, "content-type"))) {
+        response_fail(s, 502, RESPONSE_SECRETS_PART_REASON);
+        return 0;
+    }
+    if (coding != UNZIP_NONE && !(s->unzip = unzip_new(coding, s->to[H2_CLIENT].bytes.max)))
+        return -ENOMEM;
+    out = calloc(1, sizeof(*out));
+    if (!out)
+        return -ENOMEM;
+    h2_fields_reset(out);
+    rc = clean_fields(s, f, out);
+    if (rc == 0)
+        rc = submit_head(s, status, out, ends);
+    if (status >= 200)
+        set_pause(s, f);
+    h2_fields_free(out);
+    free(out);
+    return rc;
+}
+
+/* Messages pass when they are whole. Their heads are searched with them: what they say may be anything. */
+static int feed(struct h2_stream *s, const char *data, size_t n)
+{
+    int rc = 0;
+
+    for (size_t at = 0; at < n && rc == 0;) {
+        bool ends;
+        size_t used = frames_next(&s->frames, data + at, n - at, &ends);
+
+        rc = redact_feed(s->redact, data + at, used, true);
+        if (ends)
+            redact_release(s->redact);
+        at += used;
+    }
+    return rc;
+}
+
+int response_data(struct h2_stream *s, const char *data, size_t n)
+{
+    struct buf *b = &s->to[H2_CLIENT].bytes;
+    int rc;
+
+    if (!s->redact)
+        return buf_append(b, data, n);
+    if (s->unzip)
+        return unzip_feed(s->unzip, data, n);
+    h2_conn_searched(s->conn, n);
+    rc = feed(s, data, n);
+    if (rc == 0)
+        rc = redact_take(s->redact, false, b);
+    pause_await(s);
+    return rc;
+}
+
+int response_paused(struct h2_stream *s)
+{
+    int rc;
+
+    redact_release(s->redact);
+    rc = redact_take(s->redact, false, &s->to[H2_CLIENT].bytes);
+    (void)nghttp2_session_resume_data(s->conn->end[H2_CLIENT].session, s->id[H2_CLIENT]);
+    return rc;
+}
+
+/* One step in; what it took of what waits is paid for. > 0, 0: there was none, or -errno. */
+static int unzip_step(struct h2_stream *s)
+{
+    CLEANUP_BUF struct buf raw;
+    size_t waiting = unzip_waiting(s->unzip);
+    int n, rc = 0;
+
+    buf_init(&raw, UNZIP_STEP_BYTES);
+    n = unzip_next(s->unzip, &raw);
+    stream_pay(s, H2_CLIENT, waiting - unzip_waiting(s->unzip));
+    h2_conn_searched(s->conn, raw.len);
+    if (n > 0)
+        rc = redact_feed(s->redact, raw.data, raw.len, true);
+    if (n > 0 && rc == 0)
+        rc = redact_take(s->redact, false, &s->to[H2_CLIENT].bytes);
+    if (n > 0)
+        pause_await(s);
+    return rc < 0 ? rc : n;
+}
+
+int response_more(struct h2_stream *s)
+{
+    struct h2_body *b = &s->to[H2_CLIENT];
+    int rc = 1;
+
+    while (rc > 0 && b->bytes.len == 0)
+        rc = unzip_step(s);
+    if (rc != 0 || !b->ended)
+        return MIN(rc, 0);
+    rc = unzip_is_whole(s->unzip) ? redact_take(s->redact, true, &b->bytes) : -EBADMSG;
+    unzip_free(TAKE_PTR(s->unzip));
+    return rc;
+}
+
+int response_ended(struct h2_stream *s)
+{
+    if (s->unzip) /* when all that waits has been read */
+        return 0;
+    return s->redact && s->open[H2_CLIENT] ? redact_take(s->redact, true, &s->to[H2_CLIENT].bytes)
+                                           : 0;
+}
+
+int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out)
+{
+    int rc = response_ended(s); /* they are no part of the body */
+
+    if (s->unzip) /* they would come before what is still to be searched */
+        return 0;
+    return rc == 0 ? clean_fields(s, f, out) : rc;
+}
+
+/* -- made here --------------------------------------------------------------------------------- */
+
+static int add(struct h2_fields *f, const char *name, const char *value)
+{
+    return h2_fields_add(f, (const uint8_t *)name, strlen(name), (const uint8_t *)value,
+                         strlen(value));
+}
+
+/* gRPC's own statuses (its doc/http-grpc-status-mapping.md has others for proxies that know nothing of it). */
+static const char *grpc_status(int status)
+{
+    switch (status) {
+    case 403:
+    case 421: return "7"; /* PERMISSION_DENIED */
+    case 429: return "8"; /* RESOURCE_EXHAUSTED */
+    case 400:
+    case 431: return "3"; /* INVALID_ARGUMENT */
+    default: return "14"; /* UNAVAILABLE */
+    }
+}
+
+static bool is_grpc(const struct h2_stream *s)
+{
+    const char *type = s->head ? http_head_get(s->head, "content-type") : NULL;
+
+    return type && strncasecmp(type, "application/grpc", 16) == 0;
+}
+
+/* Percent-encoded as gRPC has it: printable ASCII stands for itself, but for '%'. */
+static void grpc_message(const char *text, char *out, size_t size)
+{
+    size_t used = 0;
+
+    for (; *text && used + 4 < size; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c >= 0x20 && c < 0x7f && c != '%')
+            out[used++] = (char)c;
+        else
+            used += (size_t)snprintf(out + used, size - used, "%%%02X", c);
+    }
+    out[used] = '\0';
+}
+
+/* Its calls are answered in trailers alone: 200, and no body. */
+static int add_grpc(struct h2_fields *f, const struct h2_verdict *v)
+{
+    char message[3 * H2_MESSAGE_SIZE];
+    int rc = add(f, "content-type", "application/grpc");
+
+    grpc_message(v->message, message, sizeof(message));
+    if (rc == 0)
+        rc = add(f, "grpc-status", grpc_status(v->status));
+    return rc == 0 ? add(f, "grpc-message", message) : rc;
+}
+
+static int add_plain(struct h2_fields *f, const struct h2_verdict *v)
+{
+    char length[24];
+    int rc = add(f, "content-type", "application/json");
+
+    snprintf(length, sizeof(length), "%zu", v->body.len);
+    if (rc == 0)
+        rc = add(f, "content-length", length);
+    return rc == 0 && v->status == 429 ? add(f, "retry-after", DENY_RETRY_S) : rc;
+}
+
+static int say(struct h2_stream *s, const struct h2_verdict *v)
+{
+    struct h2_body *b = &s->to[H2_CLIENT];
+    struct h2_fields *f = calloc(1, sizeof(*f));
+    bool grpc = is_grpc(s),
+         bare = grpc || v->body.len == 0 || (s->head && strcmp(s->head->method, "HEAD") == 0);
+    int rc = !f ? -ENOMEM : bare ? 0 : buf_append(&b->bytes, v->body.data, v->body.len);
+
+    if (f)
+        h2_fields_reset(f);
+    if (rc == 0)
+        rc = grpc ? add_grpc(f, v) : add_plain(f, v);
+    if (rc == 0 && v->rule)
+        rc = add(f, DENY_HEADER, v->rule);
+    b->ended = true;
+    if (rc == 0)
+        rc = submit_head(s, grpc ? 200 : v->status, f, bare);
+    if (f)
+        h2_fields_free(f);
+    free(f);
+    return rc;
+}
+
+void response_here(struct h2_stream *s, const struct h2_verdict *v)
+{
+    if (s->begun || !s->open[H2_CLIENT]) {
+        stream_cut(s, NGHTTP2_INTERNAL_ERROR);
+        return;
+    }
+    if (s->open[H2_SERVER])
+        end_reset(&s->conn->end[H2_SERVER], s->id[H2_SERVER], NGHTTP2_CANCEL);
+    stream_give_up(s);
+    if (say(s, v) != 0)
+        stream_cut(s, NGHTTP2_INTERNAL_ERROR);
+}
+
+void response_fail(struct h2_stream *s, int status, const char *why)
+{
+    struct h2_verdict v = {.status = status};
+
+    buf_init(&v.body, (size_t)16 * 1024);
+    snprintf(v.message, sizeof(v.message), "%s", why);
+    s->conn->o.say(s->conn->o.arg, s->head, status, why, &v.body);
+    response_here(s, &v);
+    buf_free(&v.body);
+}

@@ -1,0 +1,317 @@
+#include "egress/h2/h2_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ARENA_BYTES ((size_t)256 * 1024)
+#define BODY_SPARE  ((size_t)64 * 1024)
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+struct h2_stream *stream_new(struct h2 *conn, int32_t id)
+{
+    struct h2_stream *s;
+
+    if (conn->draining || conn->stream_count >= 2 * H2_STREAMS_MAX)
+        return NULL;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->conn = conn;
+    s->id[H2_CLIENT] = id;
+    s->open[H2_CLIENT] = true;
+    arena_init(&s->arena, ARENA_BYTES);
+    for (int i = 0; i < H2_SIDES; i++)
+        buf_init(&s->to[i].bytes, 2 * H2_STREAM_MAX_BYTES + BODY_SPARE);
+    buf_init(&s->collected, (size_t)2 * REWRITE_BODY_MAX);
+    s->next = conn->streams;
+    if (s->next)
+        s->next->prev = s;
+    conn->streams = s;
+    conn->stream_count++;
+    return s;
+}
+
+static void wipe(struct buf *b)
+{
+    if (b->base)
+        explicit_bzero(b->base, b->cap);
+    buf_free(b);
+}
+
+/* -- windows ----------------------------------------------------------------------------------- */
+
+/* n bytes have gone on to that side. Where half a window has, and not much of it waits here, its sender waits for
+ * round trips: it is asked for more at a time. */
+static void widen(struct h2_stream *s, enum side to, size_t n)
+{
+    struct h2_body *b = &s->to[to];
+    enum side from = OTHER(to);
+    size_t window = b->window ? b->window : H2_STREAM_BYTES,
+           more = MIN(3 * window, H2_STREAM_MAX_BYTES - window);
+
+    b->passed += n;
+    if (b->passed < window / 2 || b->unsent > window / 2 || b->ended || !s->open[from])
+        return;
+    b->passed = 0;
+    if (more == 0 || !h2_conn_grow(s->conn, more))
+        return;
+    b->window = window + more;
+    end_set_window(&s->conn->end[from], s->id[from], b->window, window);
+}
+
+/* No more comes from that side. */
+static void narrow(struct h2_stream *s, enum side from)
+{
+    struct h2_body *b = &s->to[OTHER(from)];
+    size_t window = b->window;
+
+    if (!window)
+        return;
+    b->window = 0;
+    h2_conn_shrink(s->conn, window - H2_STREAM_BYTES);
+    end_set_window(&s->conn->end[from], 0, H2_STREAM_BYTES, window);
+}
+
+/* -- what has left ----------------------------------------------------------------------------- */
+
+/* n bytes have left towards that side, or were thrown away: whoever sent them may send more. */
+static void pay(struct h2_stream *s, enum side to, size_t n)
+{
+    struct h2_body *b = &s->to[to];
+    enum side from = OTHER(to);
+    size_t connection;
+
+    n = MIN(n, b->unsent); /* what was made here nobody has sent */
+    connection = MIN(n, b->owed);
+    b->unsent -= n;
+    b->owed -= connection;
+    h2_conn_release(s->conn, n);
+    end_credit(&s->conn->end[from], s->open[from] ? s->id[from] : 0, n, connection);
+}
+
+void stream_pay(struct h2_stream *s, enum side to, size_t n)
+{
+    pay(s, to, n);
+}
+
+/* What is on its way to that side does not go on. */
+static void drop(struct h2_stream *s, enum side to)
+{
+    struct h2_body *b = &s->to[to];
+
+    pay(s, to, b->unsent);
+    wipe(&b->bytes);
+}
+
+void stream_forget_job(struct h2_stream *s)
+{
+    if (s->job && s->job->collect)
+        s->conn->collecting -= s->job->body_bytes;
+    rewrite_job_free(TAKE_PTR(s->job));
+}
+
+void stream_free(struct h2_stream *s)
+{
+    struct h2 *conn = s->conn;
+
+    *(s->prev ? &s->prev->next : &conn->streams) = s->next;
+    if (s->next)
+        s->next->prev = s->prev;
+    conn->stream_count--;
+    for (int i = 0; i < H2_SIDES; i++) {
+        drop(s, (enum side)i);
+        narrow(s, (enum side)i);
+        if (s->to[i].trailers)
+            h2_fields_free(s->to[i].trailers);
+        free(s->to[i].trailers);
+    }
+    stream_forget_job(s);
+    wipe(&s->collected);
+    redact_free(s->redact);
+    unzip_free(s->unzip);
+    arena_free(&s->arena);
+    free(s);
+}
+
+/* -- ends -------------------------------------------------------------------------------------- */
+
+void stream_give_up(struct h2_stream *s)
+{
+    s->discarding_body = true;
+    stream_forget_job(s);
+    wipe(&s->collected);
+    drop(s, H2_SERVER);
+}
+
+static void server_closed(struct h2_stream *s, uint32_t code)
+{
+    struct h2_body *answer = &s->to[H2_CLIENT];
+    struct h2_end *client = &s->conn->end[H2_CLIENT];
+
+    if (!answer->ended) {
+        end_reset(client, s->id[H2_CLIENT], code ? code : NGHTTP2_INTERNAL_ERROR);
+        return;
+    }
+    if (!s->to[H2_SERVER].left)
+        stream_give_up(s); /* it has answered without hearing all of it */
+}
+
+static void client_closed(struct h2_stream *s, uint32_t code)
+{
+    bool complete = s->to[H2_SERVER].ended && s->to[H2_CLIENT].ended && code == NGHTTP2_NO_ERROR;
+
+    drop(s, H2_CLIENT);
+    if (complete)
+        return; /* the server may still read the last of it */
+    end_reset(&s->conn->end[H2_SERVER], s->id[H2_SERVER], code ? code : NGHTTP2_CANCEL);
+    stream_give_up(s);
+}
+
+void stream_closed(struct h2_stream *s, enum side side, uint32_t code)
+{
+    s->open[side] = false;
+    narrow(s, side);
+    if (!s->open[OTHER(side)])
+        stream_free(s);
+    else if (side == H2_SERVER)
+        server_closed(s, code);
+    else
+        client_closed(s, code);
+}
+
+void stream_cut(struct h2_stream *s, uint32_t code)
+{
+    for (int i = 0; i < H2_SIDES; i++)
+        if (s->open[i])
+            end_reset(&s->conn->end[i], s->id[i], code);
+    stream_give_up(s);
+    drop(s, H2_CLIENT);
+}
+
+void stream_hush(struct h2_stream *s, uint64_t now)
+{
+    if (!s->discarding_body || s->left_ms == 0 || s->to[H2_SERVER].ended)
+        return;
+    if (s->thrown_bytes > H2_DISCARDED_BODY_BYTES || now - s->left_ms > H2_LINGER_MS)
+        end_reset(&s->conn->end[H2_CLIENT], s->id[H2_CLIENT], NGHTTP2_NO_ERROR);
+}
+
+/* -- bodies ------------------------------------------------------------------------------------ */
+
+static void go_on(struct h2_stream *s, enum side to)
+{
+    if (s->open[to] && s->conn->end[to].session)
+        (void)nghttp2_session_resume_data(s->conn->end[to].session, s->id[to]);
+}
+
+int stream_data(struct h2_stream *s, enum side from, const char *data, size_t n)
+{
+    enum side to = OTHER(from);
+    struct h2_body *b = &s->to[to];
+    struct h2_end *source = &s->conn->end[from];
+    int rc;
+
+    if ((from == H2_CLIENT && s->discarding_body) || b->ended || !s->open[H2_CLIENT]) {
+        s->thrown_bytes += n;
+        end_credit(source, s->id[from], n, n);
+        stream_hush(s, s->left_ms);
+        return 0;
+    }
+    if (from == H2_CLIENT && s->job) {
+        end_credit(source, s->id[from], n, n);
+        return request_collect(s, data, n);
+    }
+    b->unsent += n;
+    if (h2_conn_hold(s->conn, n))
+        end_credit(source, 0, 0, n);
+    else
+        b->owed += n;
+    rc = from == H2_SERVER ? response_data(s, data, n) : buf_append(&b->bytes, data, n);
+    go_on(s, to);
+    return rc;
+}
+
+int stream_ended(struct h2_stream *s, enum side from)
+{
+    struct h2_body *b = &s->to[OTHER(from)];
+    int rc = 0;
+
+    if (b->ended)
+        return 0;
+    if (from == H2_SERVER)
+        rc = response_ended(s);
+    b->ended = true;
+    if (from == H2_CLIENT && s->job)
+        request_collected(s);
+    go_on(s, OTHER(from));
+    return rc;
+}
+
+int stream_trailers(struct h2_stream *s, enum side from, const struct h2_fields *f)
+{
+    struct h2_body *b = &s->to[OTHER(from)];
+
+    if (b->ended || b->trailers)
+        return 0;
+    if (f->over)
+        return -EMSGSIZE;
+    b->trailers = calloc(1, sizeof(*b->trailers));
+    if (!b->trailers)
+        return -ENOMEM;
+    h2_fields_reset(b->trailers);
+    return from == H2_SERVER ? response_trailers(s, f, b->trailers)
+                             : request_trailers(s, f, b->trailers);
+}
+
+/* After the last byte of the body, in the same call. */
+static int put_trailers(struct h2_end *e, struct h2_stream *s, const struct h2_fields *f)
+{
+    struct h2_lines l = {.count = 0};
+
+    for (size_t i = 0; i < f->count; i++)
+        h2_lines_add(&l, h2_fields_name(f, i), h2_fields_value(f, i), false);
+    return nghttp2_submit_trailer(e->session, s->id[e->side], l.list, l.count);
+}
+
+static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, size_t size,
+                         uint32_t *flags, nghttp2_data_source *source, void *arg)
+{
+    struct h2_end *e = arg;
+    struct h2_stream *s = source->ptr;
+    struct h2_body *b = &s->to[e->side];
+    bool zipped = s->unzip && e->side == H2_CLIENT; /* response_more has paid */
+    size_t n;
+
+    if (zipped && b->bytes.len == 0 && response_more(s) < 0)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    n = MIN(size, b->bytes.len);
+    if (n == 0 && (!b->ended || (zipped && s->unzip)))
+        return NGHTTP2_ERR_DEFERRED;
+    if (n > 0) {
+        memcpy(out, b->bytes.data, n);
+        buf_consume(&b->bytes, n);
+    }
+    if (n > 0 && !zipped) {
+        pay(s, e->side, n);
+        widen(s, e->side, n);
+    }
+    if (b->bytes.len > 0)
+        return (ssize_t)n;
+    wipe(&b->bytes);
+    if (!b->ended || (zipped && s->unzip))
+        return (ssize_t)n;
+    b->left = true;
+    *flags |= NGHTTP2_DATA_FLAG_EOF;
+    if (b->trailers && b->trailers->count > 0) {
+        *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        if (put_trailers(e, s, b->trailers) != 0)
+            return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    return (ssize_t)n;
+}
+
+nghttp2_data_provider stream_provider(struct h2_stream *s)
+{
+    return (nghttp2_data_provider){.source = {.ptr = s}, .read_callback = read_body};
+}

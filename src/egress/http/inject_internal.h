@@ -1,0 +1,59 @@
+#pragma once
+/* What inject.c (what a request gets) and inject_placeholder.c (placeholders in its head) share. */
+
+#include "egress/credential/placeholder.h"
+#include "egress/http/inject.h"
+
+#define INJECT_REMOVE_MAX (HTTP_MAX_HEADERS + CREDENTIAL_HEADERS_MAX + 16)
+#define INJECT_TEXT_MAX   ((size_t)2 * REWRITE_BODY_MAX)
+
+/* One request while it is decided about. */
+struct plan {
+    const struct inject_request *r;
+    const struct http_head *head;
+    struct arena *arena;
+    const char *remove[INJECT_REMOVE_MAX + 1];
+    size_t removed;
+    struct rewrite_job *job;
+    struct redact *redact;
+    const struct credential *sign;  /* aws-sigv4, at the end */
+    const struct credential *named; /* by the policy, where it is a placeholder's */
+    bool named_stands;              /* its placeholder was replaced */
+    struct err *e;
+};
+
+/* Errors go to p->e, and are what is returned. */
+enum err_code inject_no_memory(struct plan *p);
+enum err_code inject_take_rc(struct plan *p, int rc); /* 0 or more: ERR_OK */
+
+/* May this credential be put on this request? */
+enum err_code inject_check_bound(struct plan *p, const struct credential *c);
+
+/* arg: the plan. Is that header of the client's left out? */
+bool inject_is_removed(const void *arg, const char *name);
+
+/* Replaces all of the client's of that name. */
+enum err_code inject_set_header(struct plan *p, const char *name, const char *fmt, ...)
+    PRINTF(3, 4);
+
+/* -- inject_placeholder.c ---------------------------------------------------------------------------- */
+
+/* Where a text comes from whose placeholders are replaced. */
+enum inject_where {
+    INJECT_OWN, /* the owner's: a value of kind headers */
+    INJECT_HEADER /* a header of the client's: `header` */,
+    INJECT_TARGET
+};
+
+struct inject_text {
+    const char *text;
+    size_t n;
+    enum placeholder_escape how;
+    enum inject_where where;
+    const char *header;
+};
+
+/* Appends t with its placeholders replaced, all of which must be allowed to be. */
+enum err_code inject_substitute(struct plan *p, const struct inject_text *t, struct buf *out);
+enum err_code inject_replace_in_headers(struct plan *p);
+enum err_code inject_replace_in_target(struct plan *p);

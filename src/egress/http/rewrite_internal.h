@@ -1,0 +1,52 @@
+#pragma once
+/* What rewrite.c (requests) and rewrite_answer.c (their answers) share. */
+
+#include "egress/http/frames.h"
+#include "egress/http/rewrite.h"
+#include "egress/http/unzip.h"
+#include "http/parse.h"
+
+#define METHOD_SIZE 32
+
+enum request_state {
+    REQUEST_HEAD,    /* of the next one */
+    REQUEST_COLLECT, /* its body is held */
+    REQUEST_PASS
+};
+
+enum response_state {
+    RESPONSE_NONE, /* nothing was asked */
+    RESPONSE_HEAD,
+    RESPONSE_BODY,
+    RESPONSE_TUNNEL,
+    RESPONSE_REFUSED
+};
+
+struct rewrite {
+    struct rewrite_job *job;
+    struct redact *redact;
+    enum request_state request;
+    enum response_state response;
+    char method[METHOD_SIZE];
+    struct buf head; /* of the request; then the body that is collected stands in body */
+    struct buf body;
+    struct buf chunked;     /* the same as it came, where it comes in chunks */
+    struct parse_body sent; /* follows them */
+    size_t scanned;
+    struct buf answer; /* its head in the making */
+    size_t answer_scanned;
+    struct parse_body parse;
+    struct unzip *unzip;  /* the answer's body is compressed */
+    bool cut;             /* the connection has ended in it */
+    unsigned pause_ms;    /* after which what is kept back passes; 0: only at the message's end */
+    struct frames frames; /* of what comes after an upgrade */
+};
+
+/* -- rewrite_answer.c -------------------------------------------------------------------------- */
+
+/* The filter's inward side (tlspipe.h); arg is a struct rewrite. */
+int rewrite_inward(void *arg, const char *data, size_t n, struct buf *out);
+int rewrite_inward_more(void *arg, struct buf *out);
+int rewrite_inward_end(void *arg, bool clean, struct buf *out);
+unsigned rewrite_inward_pause_ms(void *arg, bool stalled);
+int rewrite_inward_pause(void *arg, struct buf *out);

@@ -1,0 +1,271 @@
+#include "egress/tls/turns.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+
+/* Of the owners in a bucket. */
+struct share {
+    uint64_t turn;  /* the last that it had work in */
+    uint64_t ns;    /* which that took so far */
+    uint32_t round; /* a flow with this number has had its part */
+    uint32_t lined; /* flows that wait in line */
+    bool left;      /* an event was left for want of time, in that turn */
+};
+
+struct turns {
+    uv_prepare_t begin; /* of each turn, before its events */
+    uv_idle_t awake;    /* while anything waits: the loop does not sleep */
+    size_t left;
+    struct turn *first[TURNS_BUCKETS], *last[TURNS_BUCKETS];
+    uint64_t busy; /* buckets with something in them */
+    unsigned at;   /* the next in the rotation */
+    unsigned handles;
+    uint64_t turn; /* counts them */
+    uint64_t (*now_ns)(void);
+    struct share shares[TURNS_SHARES];
+    struct share *inside; /* whose work is being done, or NULL */
+    unsigned depth;       /* enters without their exits */
+    uint64_t entered_ns;
+    const struct share *worked; /* that had work, */
+    uint64_t beside_ns;         /* and when another one had last */
+};
+
+_Static_assert(TURNS_BUCKETS == 64, "one bit for each");
+_Static_assert(TURNS_SHARES == 1u << 10, "find_share");
+
+static unsigned bucket_of(const struct turn *w)
+{
+    return (unsigned)((w->owner * UINT64_C(0x9e3779b97f4a7c15)) >> 58);
+}
+
+/* -- time -------------------------------------------------------------------------------------- */
+
+static struct share *find_share(struct turns *t, uint64_t owner)
+{
+    return &t->shares[(owner * UINT64_C(0x9e3779b97f4a7c15)) >> 54];
+}
+
+/* Its share of this turn. */
+static struct share *share_of(struct turns *t, uint64_t owner)
+{
+    struct share *s = find_share(t, owner);
+
+    if (s->turn == t->turn)
+        return s;
+    s->round +=
+        !s->left; /* those that were left come first; with none of them a new round begins */
+    s->turn = t->turn;
+    s->ns = 0;
+    s->left = false;
+    return s;
+}
+
+static bool is_alone(const struct turns *t, uint64_t now)
+{
+    return now - t->beside_ns > TURNS_ALONE_NS;
+}
+
+static uint64_t most_ns(const struct turns *t, uint64_t now)
+{
+    return is_alone(t, now) ? TURNS_LONG_NS : TURNS_NS;
+}
+
+static void enter(struct turns *t, struct share *s, uint64_t now)
+{
+    if (t->worked != s)
+        t->beside_ns = now;
+    t->worked = s;
+    t->inside = s;
+    t->entered_ns = now;
+    t->depth = 1;
+}
+
+bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
+{
+    struct share *s;
+    uint64_t now;
+
+    if (!t || t->inside) {
+        if (t)
+            t->depth++;
+        return true;
+    }
+    s = share_of(t, owner);
+    now = t->now_ns();
+    s->left |= s->ns >= most_ns(t, now);
+    if (s->left || *round == s->round)
+        return false;
+    *round = s->round;
+    enter(t, s, now);
+    return true;
+}
+
+bool turns_enter_once(struct turns *t, uint64_t owner)
+{
+    struct share *s;
+    uint64_t now;
+
+    if (!t || t->inside) {
+        if (t)
+            t->depth++;
+        return true;
+    }
+    s = share_of(t, owner);
+    now = t->now_ns();
+    if (s->lined > 0 || s->ns >= most_ns(t, now))
+        return false;
+    enter(t, s, now);
+    return true;
+}
+
+void turns_exit(struct turns *t)
+{
+    if (!t || --t->depth > 0)
+        return;
+    t->inside->ns += t->now_ns() - t->entered_ns;
+    t->inside = NULL;
+}
+
+bool turns_is_over(const struct turns *t)
+{
+    uint64_t now;
+
+    if (!t || !t->inside)
+        return false;
+    now = t->now_ns();
+    return t->inside->ns + (now - t->entered_ns) >= most_ns(t, now);
+}
+
+size_t turns_piece(const struct turns *t)
+{
+    return t && t->inside && !is_alone(t, t->entered_ns) ? TURNS_PIECE : SIZE_MAX;
+}
+
+void turns_set_clock(struct turns *t, uint64_t (*now_ns)(void))
+{
+    t->now_ns = now_ns;
+}
+
+/* -- lines ------------------------------------------------------------------------------------- */
+
+/* The first in a bucket that is not empty, from t->at on. */
+static struct turn *take_next(struct turns *t)
+{
+    uint64_t rotated = t->busy >> t->at | (t->at ? t->busy << (TURNS_BUCKETS - t->at) : 0);
+    unsigned b = (t->at + (unsigned)__builtin_ctzll(rotated)) % TURNS_BUCKETS;
+    struct turn *w = t->first[b];
+
+    turns_leave(t, w);
+    t->at = (b + 1) % TURNS_BUCKETS;
+    return w;
+}
+
+static void on_awake(uv_idle_t *h)
+{
+}
+
+static void on_begin(uv_prepare_t *h)
+{
+    struct turns *t = h->data;
+
+    uint64_t began = t->now_ns(), now = began;
+
+    t->turn++;
+    t->left = TURNS_BYTES;
+    /* A flow that waits again without having spent anything does not keep the turn from ending. */
+    for (unsigned calls = 0;
+         t->busy && t->left > 0 && now - began < TURNS_NS && calls < TURNS_BUCKETS; calls++) {
+        struct turn *w = take_next(t);
+
+        enter(t, share_of(t, w->owner), now);
+        w->go(w->arg);
+        turns_exit(t);
+        now = t->now_ns();
+    }
+    if (!t->busy)
+        uv_idle_stop(&t->awake);
+}
+
+int turns_new(uv_loop_t *loop, struct turns **out)
+{
+    struct turns *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return -ENOMEM;
+    t->left = TURNS_BYTES;
+    t->turn = 1;
+    t->now_ns = uv_hrtime;
+    uv_prepare_init(loop, &t->begin);
+    uv_idle_init(loop, &t->awake);
+    t->begin.data = t->awake.data = t;
+    t->handles = 2;
+    uv_prepare_start(&t->begin, on_begin);
+    uv_unref((uv_handle_t *)&t->begin); /* it alone is no reason for the loop to go on */
+    *out = t;
+    return 0;
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    struct turns *t = h->data;
+
+    if (--t->handles == 0)
+        free(t);
+}
+
+void turns_free(struct turns *t)
+{
+    if (!t)
+        return;
+    uv_close((uv_handle_t *)&t->begin, on_closed);
+    uv_close((uv_handle_t *)&t->awake, on_closed);
+}
+
+bool turns_may(const struct turns *t, const struct turn *w)
+{
+    return !t || (!w->waiting && t->left > 0);
+}
+
+void turns_spend(struct turns *t, size_t n)
+{
+    if (t)
+        t->left -= MIN(n, t->left);
+}
+
+void turns_wait(struct turns *t, struct turn *w)
+{
+    unsigned b = bucket_of(w);
+
+    if (w->waiting)
+        return;
+    w->waiting = true;
+    w->next = NULL;
+    find_share(t, w->owner)->lined++;
+    if (t->first[b])
+        t->last[b]->next = w;
+    else
+        t->first[b] = w;
+    t->last[b] = w;
+    t->busy |= UINT64_C(1) << b;
+    uv_idle_start(&t->awake, on_awake);
+}
+
+void turns_leave(struct turns *t, struct turn *w)
+{
+    unsigned b = bucket_of(w);
+    struct turn **at, *before = NULL;
+
+    if (!w->waiting)
+        return;
+    for (at = &t->first[b]; *at != w; at = &(*at)->next)
+        before = *at;
+    *at = w->next;
+    if (t->last[b] == w)
+        t->last[b] = before;
+    if (!t->first[b])
+        t->busy &= ~(UINT64_C(1) << b);
+    w->waiting = false;
+    w->next = NULL;
+    find_share(t, w->owner)->lined--;
+}
