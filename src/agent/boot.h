@@ -1,7 +1,7 @@
 #pragma once
 /* From what the starter made to a PID 1 that can serve: credentials, limits, the boot block. */
 
-#include "agent/agent.h"
+#include "agent/common/agent.h"
 #include "base/err.h"
 
 /* Descriptors 0 to 2 are open after it, whatever was handed in. */

@@ -1,6 +1,6 @@
 #include "agent/filters.h"
 
-#include "agent/logs.h"
+#include "agent/common/logs.h"
 #include "base/clock.h"
 #include "base/io.h"
 

@@ -18,7 +18,7 @@
  *
  * Nothing waits: files of /proc are read, and what is over the rate is kept, FILTERS_WAITING_MAX at most. */
 
-#include "agent/agent.h"
+#include "agent/common/agent.h"
 
 #include <linux/seccomp.h>
 

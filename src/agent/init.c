@@ -1,7 +1,7 @@
 /* What cayd tells the agent once the sandbox has an owner: its environment, user and limits. Also the
  * small questions: is it there, which environment has it. */
 
-#include "agent/agent.h"
+#include "agent/common/agent.h"
 #include "agent/trust.h"
 
 #include "base/clock.h"

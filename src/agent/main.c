@@ -4,9 +4,9 @@
  * bounded: for tests in a container of their own, never in a sandbox. */
 
 #include "agent/boot.h"
-#include "agent/logs.h"
+#include "agent/common/logs.h"
 #include "agent/netlink.h"
-#include "agent/proc.h"
+#include "agent/process/proc.h"
 #include "base/log.h"
 
 #include <arpa/inet.h>

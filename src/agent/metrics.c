@@ -1,6 +1,6 @@
-#include "agent/agent.h"
+#include "agent/common/agent.h"
 
-#include "agent/procfs.h"
+#include "agent/common/procfs.h"
 #include "base/clock.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
  * that were passed on or are on their way between programs. Nobody else can make any: the one thread that counts is
  * the one that makes. */
 
-#include "agent/agent.h"
+#include "agent/common/agent.h"
 
 /* At a time; each holds about net.core.rmem_default. */
 #define NETLINK_MAX                 8 /* of a sandbox, beside those of its command sandboxs */

@@ -1,4 +1,4 @@
-#include "agent/agent.h"
+#include "agent/common/agent.h"
 
 #include "base/ids.h"
 

@@ -2,7 +2,7 @@
 /* The authority that the sandbox's way out signs with, where it has to read TLS: made known to what
  * runs here. Only a certificate, never a key. */
 
-#include "agent/agent.h"
+#include "agent/common/agent.h"
 
 #define TRUST_PEM_MAX 16384
 

@@ -1,5 +1,5 @@
 #pragma once
-/* What a program run by an agent says, as it comes: the answer of process.Process/Start (agent/proc.h;
+/* What a program run by an agent says, as it comes: the answer of process.Process/Start (agent/process/proc.h;
  * Connect's server stream with JSON, http/connect_rpc.h) taken apart. The output is kept up to a
  * maximum, and what comes after that is dropped. Whoever sends it is inside a sandbox: every size is
  * bounded, and what is no such answer ends it. Pure but for memory. */

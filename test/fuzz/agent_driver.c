@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "agent/logs.h"
-#include "agent/proc.h"
+#include "agent/common/logs.h"
+#include "agent/process/proc.h"
 #include "fuzz.h"
 
 #define ANSWERS_SIZE 65536

@@ -2,7 +2,7 @@
 /* One cay-init within a fuzz target: its routes behind its own HTTP server, clients on socket
  * pairs that send the input in pieces. The agent lives as long as the program, as it does in a sandbox.
  * Single-threaded; nothing blocks. */
-#include "agent/agent.h"
+#include "agent/common/agent.h"
 
 #include <stdint.h>
 

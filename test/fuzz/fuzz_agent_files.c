@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/fs_remove.h"
-#include "agent/fs_worker.h"
+#include "agent/fs/fs_remove.h"
+#include "agent/fs/fs_worker.h"
 #include "agent_driver.h"
 #include "fuzz.h"
 

@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/proc.h"
-#include "agent/procfs.h"
-#include "agent/spawn.h"
+#include "agent/common/procfs.h"
+#include "agent/process/proc.h"
+#include "agent/process/spawn.h"
 #include "agent_driver.h"
 #include "fuzz.h"
 

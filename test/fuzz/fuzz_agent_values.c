@@ -1,10 +1,10 @@
 /* What cay-init reads by itself: the tenant's passwd and group files, paths, metadata headers, names of
  * files. The first byte says which; texts are separated by NUL. */
-#include "agent/files_meta.h"
-#include "agent/fs_entry.h"
-#include "agent/fs_json.h"
-#include "agent/path.h"
-#include "agent/user.h"
+#include "agent/common/path.h"
+#include "agent/common/user.h"
+#include "agent/files/files_meta.h"
+#include "agent/fs/fs_entry.h"
+#include "agent/fs/fs_json.h"
 #include "fuzz.h"
 #include "http/json.h"
 

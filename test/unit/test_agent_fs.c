@@ -1,12 +1,12 @@
 /* Units of cay-init's file side: users, paths, entries, listings, removal under attack. */
-#include "agent/files_meta.h"
-#include "agent/fs_entry.h"
-#include "agent/fs_json.h"
-#include "agent/fs_list.h"
-#include "agent/fs_open.h"
-#include "agent/fs_remove.h"
-#include "agent/path.h"
-#include "agent/user.h"
+#include "agent/common/path.h"
+#include "agent/common/user.h"
+#include "agent/files/files_meta.h"
+#include "agent/fs/fs_entry.h"
+#include "agent/fs/fs_json.h"
+#include "agent/fs/fs_list.h"
+#include "agent/fs/fs_open.h"
+#include "agent/fs/fs_remove.h"
 #include "skip.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Units of cay-init's watched trees and the queue of their events. */
-#include "agent/fs_remove.h"
-#include "agent/watch_queue.h"
-#include "agent/watch_tree.h"
+#include "agent/fs/fs_remove.h"
+#include "agent/watch/watch_queue.h"
+#include "agent/watch/watch_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,150 @@
+#include "agent/files/files_sink.h"
+
+#include "agent/common/path.h"
+#include "agent/files/files.h"
+#include "agent/fs/fs_entry.h"
+#include "agent/fs/fs_json.h"
+#include "agent/fs/fs_open.h"
+#include "base/io.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void files_sink_init(struct files_sink *s, const struct user *u, const char *workdir,
+                     const struct files_meta *meta, uint64_t announced)
+{
+    *s = (struct files_sink){
+        .user = u, .workdir = workdir, .meta = meta, .announced = announced, .fd = -1};
+    buf_init(&s->answer, FILES_SINK_ANSWER_MAX);
+}
+
+void files_sink_free(struct files_sink *s)
+{
+    util_close(&s->fd);
+    for (size_t i = 0; i < s->done_count; i++)
+        free(s->done[i]);
+    free(s->done);
+    buf_free(&s->answer);
+}
+
+int files_sink_fail(struct files_sink *s, int status, const char *fmt, ...)
+{
+    char text[sizeof(s->error.text)];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    err_set(&s->error, ERR_INTERNAL, "%s", text);
+    s->status = status;
+    return -ECANCELED;
+}
+
+static int fail_errno(struct files_sink *s, int error, const char *what)
+{
+    if (error == -EISDIR)
+        return files_sink_fail(s, 400, "path is a directory: %s", s->path);
+    if (error == -EINVAL)
+        return files_sink_fail(s, 400, "path is a device, FIFO or socket, not a file: %s", s->path);
+    if ((error == -ENOSPC || error == -EDQUOT) && s->announced > 0)
+        return files_sink_fail(
+            s, 507, "attempted to write %" PRIu64 " bytes: not enough disk space available",
+            s->announced);
+    if (error == -ENOSPC || error == -EDQUOT)
+        return files_sink_fail(s, 507, "not enough disk space available");
+    /* What does not exist here is a directory that somebody removed meanwhile, or /proc. */
+    return files_sink_fail(s, error == -ENOENT ? 500 : files_status(error), "%s '%s': %s", what,
+                           s->path, strerror(-error));
+}
+
+static int check_new(struct files_sink *s)
+{
+    for (size_t i = 0; i < s->done_count; i++)
+        if (strcmp(s->done[i], s->path) == 0)
+            return files_sink_fail(s, 400,
+                                   "you cannot upload multiple files to the same path '%s' in one "
+                                   "upload request, only the first specified file was uploaded",
+                                   s->path);
+    if (s->done_count == FILES_SINK_FILES_MAX)
+        return files_sink_fail(s, 400, "more than %u files in one request", FILES_SINK_FILES_MAX);
+    return 0;
+}
+
+int files_sink_open(struct files_sink *s, const char *path)
+{
+    struct stat st;
+    struct err e;
+    int r;
+
+    if (path_resolve(path, s->user, s->workdir, s->path, &e) != ERR_OK)
+        return files_sink_fail(s, 400, "error resolving path: %s", e.text);
+    r = check_new(s);
+    if (r < 0)
+        return r;
+    r = fs_make_parents(s->path, s->user);
+    if (r < 0)
+        return fail_errno(s, r, "error ensuring directories of");
+    r = fs_open_for_write(s->path, s->user, &st);
+    if (r < 0)
+        return fail_errno(s, r, "error opening file");
+    s->fd = r;
+    /* What is empty is left alone: btrfs starts writing to the disk at the close of a file that was cut to
+     * nothing (BTRFS_INODE_FLUSH_ON_CLOSE), new or not, and an upload would wait for it. */
+    if (st.st_size > 0 && ftruncate(s->fd, 0) < 0)
+        return fail_errno(s, -errno, "error emptying file");
+    return 0;
+}
+
+int files_sink_write(struct files_sink *s, const void *bytes, size_t n)
+{
+    int r = io_write_full(s->fd, bytes, n);
+
+    return r < 0 ? fail_errno(s, r, "error writing file") : 0;
+}
+
+/* The entry of the answer, and the path for check_new. */
+static int describe(struct files_sink *s)
+{
+    size_t cap = MAX(2 * s->done_count, (size_t)4);
+    int r;
+
+    /* Room is doubled at each power of two. */
+    if ((s->done_count & (s->done_count - 1)) == 0) {
+        char **done = realloc(s->done, cap * sizeof(*done));
+
+        if (!done)
+            return -ENOMEM;
+        s->done = done;
+    }
+    r = buf_append_str(&s->answer, s->done_count == 0 ? "[{" : ",{");
+    if (r == 0)
+        r = fs_json_field(&s->answer, "path", s->path);
+    if (r == 0)
+        r = fs_json_field(&s->answer, "name", path_base(s->path));
+    if (r == 0)
+        r = fs_json_field(&s->answer, "type", "file");
+    if (r == 0)
+        r = fs_entry_append_metadata(&s->answer, s->path);
+    if (r == 0)
+        r = buf_append(&s->answer, "}", 1);
+    if (r < 0)
+        return r;
+    s->done[s->done_count] = strdup(s->path);
+    if (!s->done[s->done_count])
+        return -ENOMEM;
+    s->done_count++;
+    return 0;
+}
+
+int files_sink_close(struct files_sink *s)
+{
+    int r = files_meta_write(s->fd, s->meta);
+
+    if (r < 0)
+        return fail_errno(s, r, "error writing metadata of");
+    util_close(&s->fd);
+    return describe(s) < 0 ? files_sink_fail(s, 500, "out of memory in the agent") : 0;
+}

@@ -1,0 +1,210 @@
+/* filesystem.Filesystem, the calls that need a few system calls each: Stat, MakeDir and (where it need not
+ * copy) Move. Source: E2B's filesystem.proto and envd. */
+#include "agent/fs/fs_service.h"
+
+#include "agent/common/path.h"
+#include "agent/fs/fs_entry.h"
+#include "agent/fs/fs_open.h"
+#include "http/json.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ENTRY_MAX (512u * 1024u) /* one EntryInfo: its metadata may triple by escapes */
+
+struct files_state {
+    struct fs_worker *worker;
+};
+
+struct fs_worker *fs_worker_of(struct agent *a)
+{
+    if (!a->files)
+        a->files = calloc(1, sizeof(*a->files));
+    if (a->files && !a->files->worker)
+        a->files->worker = fs_worker_new(a->loop);
+    return a->files ? a->files->worker : NULL;
+}
+
+enum connect_code fs_connect_code(int error)
+{
+    switch (error) {
+    case -ELOOP: return CONNECT_FAILED_PRECONDITION;
+    case -ENOTEMPTY:
+    case -ETXTBSY: return CONNECT_FAILED_PRECONDITION;
+    default: return connect_code_from_err(err_code_from_errno(error));
+    }
+}
+
+void fs_fail(struct http_exchange *x, int error, const char *what, const char *path)
+{
+    struct err e;
+
+    err_set_sys(&e, err_code_from_errno(error), error, "%s '%s'", what, path);
+    connect_fail(x, fs_connect_code(error), "%s", e.text);
+}
+
+bool fs_begin(struct http_exchange *x, const json_t *request, const struct agent *a,
+              const char *field, struct user *u, char path[static AGENT_PATH_SIZE])
+{
+    const char *asked = "";
+    struct err e;
+
+    if (user_of_request(x, a, u, &e) == ERR_OK &&
+        json_get_str(request, field, NULL, JSON_OPTIONAL, AGENT_PATH_SIZE - 1, &asked, &e) ==
+            ERR_OK &&
+        path_resolve(asked, u, a->default_workdir, path, &e) == ERR_OK)
+        return true;
+    connect_fail(x, connect_code_from_err(e.code), "%s", e.text);
+    return false;
+}
+
+static void reply_text(struct http_exchange *x, const char *json, size_t len)
+{
+    static const struct http_header type = {"Content-Type", "application/json"};
+
+    http_respond(x, 200, &type, 1, json, len);
+}
+
+void fs_reply_entry(struct http_exchange *x, const char *path)
+{
+    CLEANUP_USER_NAMES struct user_names names;
+    CLEANUP_BUF struct buf out;
+    int r;
+
+    user_names_init(&names);
+    buf_init(&out, ENTRY_MAX);
+    r = buf_append_str(&out, "{\"entry\":");
+    if (r == 0)
+        r = fs_entry_append(&out, path, NULL, &names);
+    if (r == 0)
+        r = buf_append(&out, "}", 1);
+    if (r == 0)
+        reply_text(x, out.data, out.len);
+    else
+        fs_fail(x, r, "file not found or not readable:", path);
+}
+
+/* The calls of this file are unary. Takes request over on failure. */
+static bool is_unary(struct http_exchange *x, bool stream, json_t *request)
+{
+    if (!stream)
+        return true;
+    json_decref(request);
+    connect_fail(x, CONNECT_UNIMPLEMENTED, "this method is not a stream");
+    return false;
+}
+
+static void stat_asked(struct http_exchange *x, json_t *request, bool stream)
+{
+    const struct agent *a = http_exchange_get(x);
+    char path[AGENT_PATH_SIZE];
+    struct user u;
+
+    if (!is_unary(x, stream, request))
+        return;
+    if (fs_begin(x, request, a, "path", &u, path)) {
+        CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(&u);
+
+        fs_reply_entry(x, path);
+    }
+    json_decref(request);
+}
+
+void fs_stat(struct http_exchange *x, struct agent *a)
+{
+    connect_read(x, FS_REQUEST_MAX, stat_asked);
+}
+
+static void make_dir(struct http_exchange *x, const struct user *u, const char *path)
+{
+    CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(u);
+    struct stat st;
+    int r;
+
+    if (stat(path, &st) == 0) {
+        if (S_ISDIR(st.st_mode))
+            connect_fail(x, CONNECT_ALREADY_EXISTS, "directory already exists: %s", path);
+        else
+            connect_fail(x, CONNECT_INVALID_ARGUMENT,
+                         "path already exists but it is not a directory: %s", path);
+        return;
+    }
+    r = errno == ENOENT ? fs_make_dirs(path, u) : -errno;
+    if (r < 0)
+        fs_fail(x, r, "cannot make directory", path);
+    else
+        fs_reply_entry(x, path);
+}
+
+static void make_dir_asked(struct http_exchange *x, json_t *request, bool stream)
+{
+    const struct agent *a = http_exchange_get(x);
+    char path[AGENT_PATH_SIZE];
+    struct user u;
+
+    if (!is_unary(x, stream, request))
+        return;
+    if (fs_begin(x, request, a, "path", &u, path))
+        make_dir(x, &u, path);
+    json_decref(request);
+}
+
+void fs_make_dir(struct http_exchange *x, struct agent *a)
+{
+    connect_read(x, FS_REQUEST_MAX, make_dir_asked);
+}
+
+/* As os.Rename: a directory at the destination is never replaced, not even an empty one. */
+static int rename_checked(const char *from, const char *to, const struct user *u)
+{
+    CLEANUP_CLOSE int from_fd = -1;
+    CLEANUP_CLOSE int to_fd = -1;
+    struct stat a, b;
+    int r = fs_make_parents(to, u);
+
+    if (r < 0)
+        return r;
+    if (lstat(from, &a) < 0)
+        return -errno;
+    if (lstat(to, &b) == 0 && S_ISDIR(b.st_mode) && (a.st_dev != b.st_dev || a.st_ino != b.st_ino))
+        return -EEXIST;
+    r = from_fd = fs_open_parent(from);
+    if (r >= 0)
+        r = to_fd = fs_open_parent(to);
+    if (r < 0)
+        return r;
+    return renameat(from_fd, path_base(from), to_fd, path_base(to)) < 0 ? -errno : 0;
+}
+
+static void move(struct http_exchange *x, struct agent *a, const struct user *u, const char *from,
+                 const char *to)
+{
+    CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(u);
+    int r = rename_checked(from, to, u);
+
+    if (r == 0)
+        fs_reply_entry(x, to);
+    else if (r == -EXDEV)
+        fs_move_by_copy(x, a, u, from, to);
+    else
+        fs_fail(x, r, "cannot rename", r == -EEXIST ? to : from);
+}
+
+static void move_asked(struct http_exchange *x, json_t *request, bool stream)
+{
+    struct agent *a = http_exchange_get(x);
+    char from[AGENT_PATH_SIZE], to[AGENT_PATH_SIZE];
+    struct user u;
+
+    if (!is_unary(x, stream, request))
+        return;
+    if (fs_begin(x, request, a, "source", &u, from) &&
+        fs_begin(x, request, a, "destination", &u, to))
+        move(x, a, &u, from, to);
+    json_decref(request);
+}
+
+void fs_move(struct http_exchange *x, struct agent *a)
+{
+    connect_read(x, FS_REQUEST_MAX, move_asked);
+}

@@ -1,0 +1,218 @@
+#pragma once
+/* The processes that were started through the API, and who listens to them.
+ *
+ * proc.c keeps the table and a process's life to its end event; proc_start.c forks it; proc_launch.c
+ * waits until it has called exec; proc_signal.c ends it and what it started; proc_output.c carries its output to subscribers; proc_input.c carries input to it. A process lives in the table from its
+ * start until it was reaped and its outputs are closed; then only how it ended is kept, for 30 s.
+ *
+ * The API names a process by its pid as seen inside, or by its tag. All on one loop; nothing blocks. */
+
+#include "agent/common/agent.h"
+#include "base/buf.h"
+#include "http/connect_rpc.h"
+
+#define PROC_MAX               4096
+#define PROC_ENDED_MAX         4096
+#define PROC_CONFIG_BYTES_MAX  (8u * 1024u * 1024u) /* of all living processes together */
+#define PROC_SUBSCRIBERS_MAX   1024                 /* over all processes */
+#define PROC_SUBSCRIBERS_EACH  64
+#define PROC_INPUT_BYTES_MAX   (4u * 1024u * 1024u)  /* waiting for one process */
+#define PROC_INPUT_PENDING_MAX 256                   /* calls waiting for one process */
+#define PROC_INPUT_BODIES_MAX  (16u * 1024u * 1024u) /* of unanswered SendInput calls, together */
+#define PROC_RETAIN_MS         30000u
+#define PROC_STALL_MS          30000u
+#define PROC_KEEPALIVE_MS      90000u
+#define PROC_PIPE_CHUNK        (32u * 1024u)
+#define PROC_PTY_CHUNK         (16u * 1024u)
+
+#define PROC_DEADLINE_TEXT                                                                    \
+    "context deadline exceeded: the process's time (Connect-Timeout-Ms) is over, and it was " \
+    "killed"
+
+struct proc;
+
+enum proc_output_kind { PROC_STDOUT, PROC_STDERR, PROC_PTY };
+
+struct proc_output {
+    uv_poll_t poll;
+    struct proc *proc;
+    enum proc_output_kind kind;
+    int fd; /* -1: closed, or never there */
+    uint64_t bytes;
+};
+
+struct proc_subscriber {
+    struct agent *agent;
+    struct http_exchange *x; /* NULL once the exchange is closed */
+    struct proc *proc;       /* NULL once it was told the end, or was cut */
+    struct proc_subscriber *next;
+    uv_timer_t timer;  /* of the next of the three times below */
+    bool timer_closed; /* then, with x NULL, it is freed */
+    bool starter;      /* it came by Start: the process's deadline is told to it as such */
+    bool full;         /* its queue is above the mark: the process waits for it */
+    size_t queued;     /* at the last look, to see progress */
+    uint64_t keepalive_ms;
+    uint64_t keepalive_at, stall_at, deadline_at; /* of clock_mono_ms; 0: none */
+};
+
+/* One SendInput that has not been written whole yet. */
+struct proc_pending {
+    struct proc_pending *next;
+    struct http_exchange *x; /* NULL: nobody waits for the answer any more */
+    void (*done)(struct http_exchange *x, const struct err *why);
+    size_t len, sent;
+    char bytes[];
+};
+
+/* A start whose child has not called exec yet. */
+struct proc_launch {
+    uv_poll_t poll;
+    int fd; /* of spawn_begin */
+    struct proc *proc;
+    struct http_exchange *x; /* NULL: the client is gone; else the rest is in its arena */
+    const char *cmd, *cwd, *user, *path; /* for an error's text; path NULL: cmd has a slash */
+};
+
+struct proc_input {
+    uv_poll_t poll;
+    int fd;       /* write end of stdin; for a terminal the master; -1: closed, or never there */
+    bool closing; /* CloseStdin: after what waits */
+    size_t waiting_bytes, waiting_count;
+    struct proc_pending *first, **last;
+};
+
+struct proc {
+    struct agent *agent;
+    struct proc *next;
+    pid_t pid;
+    pid_t group;      /* its process group at the start */
+    uint64_t command; /* its number, which all that it starts inherits (spawn.h) */
+    bool terminal;
+    bool reaped;
+    bool stopping; /* killed through the API or by its deadline: do not wait for its outputs' end */
+    bool timed_out;
+    bool paused; /* outputs are not read: a subscriber is full, or there is none yet */
+    bool ended;  /* out of the table; freed when its handles are closed */
+    struct proc_launch *launch; /* NULL: it runs, or ran */
+    int wait_status;
+    uint64_t timeout_ms;
+    json_t *config; /* {cmd, args, envs, cwd}, as asked for */
+    size_t config_bytes;
+    char *tag;                 /* NULL: none */
+    struct proc_output out[2]; /* stdout or the terminal; stderr */
+    struct proc_input in;
+    uv_timer_t deadline;
+    struct proc_subscriber *subscribers;
+    size_t subscriber_count;
+    unsigned handles; /* not closed yet */
+};
+
+/* How an ended process ended. */
+struct proc_exit {
+    struct proc_exit *next;
+    pid_t pid;
+    char *tag;
+    int wait_status;
+    uint64_t until_ms;
+};
+
+struct process_table {
+    struct agent *agent;
+    struct proc *first;
+    size_t count, config_bytes, subscriber_count;
+    struct proc_exit *ended, **ended_last;
+    size_t ended_count;
+    uint64_t commands;  /* numbers given so far */
+    size_t input_bytes; /* of the bodies of SendInput that are not answered yet */
+    uv_timer_t forget;
+    uv_poll_t sigchld;
+    int sigchld_fd;
+    char *scratch; /* one read's worth of output and its JSON; only while processes live */
+};
+
+/* -- proc.c ------------------------------------------------------------------------------------- */
+
+/* Makes the table and starts to reap children. -errno. */
+int proc_table_new(struct agent *a);
+
+struct proc_start {
+    const struct user *user;
+    const char *cwd; /* absolute */
+    const char *cmd;
+    const json_t *args; /* array of strings, or NULL */
+    const json_t *envs; /* object of strings, or NULL */
+    const char *tag;    /* or NULL */
+    bool want_stdin, terminal;
+    uint16_t cols, rows;
+    uint64_t timeout_ms; /* 0: none */
+    json_t *config;      /* kept (a reference is taken) */
+    size_t config_bytes;
+};
+
+/* Starts a process and answers x, at once or later: with a stream that begins with the start event and
+ * tells all that comes, or with why not. Other than CONNECT_OK: x is the caller's to answer, *e has the
+ * text. A process whose start is not known to have worked yet is in no list. */
+enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct http_exchange *x,
+                             struct err *e);
+
+/* In proc_launch.c: waits for what spawn_begin's descriptor says, which it owns from the call on, and
+ * answers x then. path: PATH if cmd was looked for there, for an error's text. -errno: x is not its
+ * own, the process is the caller's to end. */
+int proc_launch_begin(struct proc *p, const struct proc_start *s, const char *path, int status_fd,
+                      struct http_exchange *x);
+
+/* By {"pid": n} or {"tag": "..."}: a living process, or NULL and, with ended not NULL, how one ended
+ * (NULL too when there is none). *e has the text; the code is not_found, or invalid_argument. */
+enum connect_code proc_select(struct agent *a, const json_t *selector, struct proc **out,
+                              const struct proc_exit **ended, struct err *e);
+
+/* In proc_signal.c: SIGTERM or SIGKILL to its process group; SIGKILL to all that it started. */
+int proc_signal(struct proc *p, int sig);
+
+/* Is there a process of that pid in the table that was not reaped yet? */
+bool proc_is_running(const struct agent *a, pid_t pid);
+
+/* Out of the table without an end, as if it had never been: its start failed. */
+void proc_discard(struct proc *p);
+
+/* Ends it when it was reaped and nothing more can come. p may be gone after it. */
+void proc_check_end(struct proc *p);
+
+/* A handle of p was closed; frees p with the last one. */
+void proc_handle_closed(struct proc *p);
+
+/* {"event":{"end":{...}}} of a wait status. */
+json_t *proc_end_event(int wait_status);
+
+/* -- proc_output.c ------------------------------------------------------------------------------ */
+
+/* Nothing is read before proc_output_start. */
+int proc_output_open(struct proc *p, struct proc_output *o, enum proc_output_kind kind, int fd);
+void proc_output_start(struct proc *p);
+void proc_output_close(struct proc_output *o);
+
+/* Reads and sends what is there now, at most one pipe's worth, without waiting. */
+void proc_output_drain(struct proc_output *o);
+
+/* Subscribes an exchange: begins the stream and sends the start event. stream_ms: how long the stream
+ * may last, 0 for ever. -ENOSPC over a limit, then nothing was sent. */
+int proc_subscribe(struct proc *p, struct http_exchange *x, bool starter, uint64_t stream_ms);
+
+/* Sends the end event, or the deadline, to all subscribers, and lets go of them. */
+void proc_tell_end(struct proc *p);
+void proc_tell_deadline(struct proc *p);
+
+/* -- proc_input.c ------------------------------------------------------------------------------- */
+
+int proc_input_open(struct proc *p, int fd);
+
+/* Queues bytes; done is called once when all were written (why NULL) or cannot be (why says so),
+ * perhaps before it returns; not when the exchange closed first, which proc_input_forget tells.
+ * -ENOSPC when too much waits already. */
+int proc_input_write(struct proc *p, const void *bytes, size_t n, struct http_exchange *x,
+                     void (*done)(struct http_exchange *x, const struct err *why));
+void proc_input_forget(struct agent *a, struct http_exchange *x);
+
+/* Closes stdin once all that waits was written. */
+void proc_input_finish(struct proc *p);
+void proc_input_close(struct proc *p, const char *why);

@@ -1,0 +1,372 @@
+#include "agent/process/proc.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A process waits for the slowest of its subscribers, as it would for a pipe's reader, but never for
+ * ever: one whose queue has not shrunk for PROC_STALL_MS is cut. Without a subscriber output is read
+ * and dropped, so a process never waits for nobody. */
+
+#define OUTPUT_DRAIN_MAX (1024u * 1024u) /* what a pipe can hold at most */
+#define OUTPUT_JSON_MAX  64u             /* around the base64 text */
+
+/* -- subscribers -------------------------------------------------------------------------------- */
+
+static void read_again(struct proc *p);
+
+static void subscriber_free_if_done(struct proc_subscriber *s)
+{
+    if (!s->x && s->timer_closed)
+        free(s);
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+    struct proc_subscriber *s = h->data;
+
+    s->timer_closed = true;
+    subscriber_free_if_done(s);
+}
+
+/* The process forgets the subscriber; its stream may still be on its way out. */
+static void detach(struct proc_subscriber *s)
+{
+    struct proc *p = s->proc;
+    struct proc_subscriber **at;
+
+    if (!p)
+        return;
+    for (at = &p->subscribers; *at != s; at = &(*at)->next)
+        ;
+    *at = s->next;
+    s->proc = NULL;
+    p->subscriber_count--;
+    s->agent->processes->subscriber_count--;
+    uv_close((uv_handle_t *)&s->timer, on_timer_closed);
+    read_again(p);
+}
+
+static void on_exchange_closed(struct http_exchange *x UNUSED, void *data)
+{
+    struct proc_subscriber *s = data;
+
+    s->x = NULL;
+    detach(s);
+    subscriber_free_if_done(s);
+}
+
+static void on_time(uv_timer_t *timer);
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+static void arm(struct proc_subscriber *s)
+{
+    uint64_t now = clock_mono_ms(),
+             at = earlier(s->keepalive_at, earlier(s->stall_at, s->deadline_at));
+
+    uv_timer_start(&s->timer, on_time, at > now ? at - now : 0, 0);
+}
+
+static void cut(struct proc_subscriber *s, enum connect_code code, const char *why)
+{
+    struct http_exchange *x = s->x;
+
+    detach(s);
+    connect_stream_end(x, code, "%s", why);
+}
+
+/* True when the stream has taken something since the last look. */
+static bool made_progress(struct proc_subscriber *s)
+{
+    size_t queued = http_response_queued(s->x), before = s->queued;
+
+    s->queued = queued;
+    return queued < before;
+}
+
+static void send_keepalive(struct proc_subscriber *s, uint64_t now)
+{
+    static const char text[] = "{\"event\":{\"keepalive\":{}}}";
+
+    s->keepalive_at = now + s->keepalive_ms;
+    if (!s->full)
+        (void)connect_stream_send_text(s->x, text, sizeof(text) - 1);
+}
+
+static void on_time(uv_timer_t *timer)
+{
+    struct proc_subscriber *s = timer->data;
+    uint64_t now = clock_mono_ms();
+
+    if (s->deadline_at != 0 && s->deadline_at <= now) {
+        cut(s, CONNECT_DEADLINE_EXCEEDED, "the stream's time (Connect-Timeout-Ms) is over");
+        return;
+    }
+    if (s->stall_at != 0 && s->stall_at <= now) {
+        if (!made_progress(s)) {
+            cut(s, CONNECT_RESOURCE_EXHAUSTED, "too slow: the process waited 30 s for this stream");
+            return;
+        }
+        s->stall_at = now + PROC_STALL_MS;
+    }
+    if (s->keepalive_at <= now)
+        send_keepalive(s, now);
+    if (s->proc)
+        arm(s);
+}
+
+static void on_drained(struct http_exchange *x UNUSED, void *data)
+{
+    struct proc_subscriber *s = data;
+
+    s->full = false;
+    s->stall_at = 0;
+    if (s->proc)
+        read_again(s->proc);
+}
+
+static void send_to(struct proc_subscriber *s, const char *json, size_t len, uint64_t now)
+{
+    if (s->keepalive_ms > 0)
+        s->keepalive_at = now + s->keepalive_ms;
+    if (connect_stream_send_text(s->x, json, len) == 0 || !s->proc || s->full)
+        return;
+    s->full = true;
+    s->queued = http_response_queued(s->x);
+    s->stall_at = now + PROC_STALL_MS;
+    http_response_on_drain(s->x, on_drained);
+    arm(s);
+}
+
+static void send_to_all(struct proc *p, const char *json, size_t len)
+{
+    uint64_t now = clock_mono_ms();
+
+    for (struct proc_subscriber *s = p->subscribers, *next; s; s = next) {
+        next = s->next; /* a send that fails may close s */
+        send_to(s, json, len, now);
+    }
+}
+
+/* Keepalive-Ping-Interval: seconds; what is no sensible number means the default. */
+static uint64_t keepalive_interval_ms(const struct http_exchange *x)
+{
+    const char *text = http_head_get(http_exchange_head(x), "Keepalive-Ping-Interval");
+    char *end;
+    long s;
+
+    if (!text)
+        return PROC_KEEPALIVE_MS;
+    s = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || s < 1 || s > 86400)
+        return PROC_KEEPALIVE_MS;
+    return (uint64_t)s * 1000;
+}
+
+static void send_start(struct http_exchange *x, pid_t pid)
+{
+    char text[64];
+    int n = snprintf(text, sizeof(text), "{\"event\":{\"start\":{\"pid\":%d}}}", (int)pid);
+
+    (void)connect_stream_send_text(x, text, (size_t)n);
+}
+
+int proc_subscribe(struct proc *p, struct http_exchange *x, bool starter, uint64_t stream_ms)
+{
+    struct process_table *t = p->agent->processes;
+    struct proc_subscriber *s;
+    uint64_t now = clock_mono_ms();
+
+    if (p->subscriber_count >= PROC_SUBSCRIBERS_EACH || t->subscriber_count >= PROC_SUBSCRIBERS_MAX)
+        return -ENOSPC;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    *s = (struct proc_subscriber){.agent = p->agent,
+                                  .x = x,
+                                  .proc = p,
+                                  .starter = starter,
+                                  .keepalive_ms = keepalive_interval_ms(x),
+                                  .deadline_at = stream_ms ? now + stream_ms : 0,
+                                  .next = p->subscribers};
+    s->keepalive_at = now + s->keepalive_ms;
+    uv_timer_init(p->agent->loop, &s->timer);
+    s->timer.data = s;
+    p->subscribers = s;
+    p->subscriber_count++;
+    t->subscriber_count++;
+    http_exchange_set(x, s, on_exchange_closed);
+    connect_stream_begin(x);
+    send_start(x, p->pid);
+    if (s->proc)
+        arm(s);
+    return 0;
+}
+
+void proc_tell_end(struct proc *p)
+{
+    json_t *event = proc_end_event(p->wait_status);
+
+    while (p->subscribers) {
+        struct http_exchange *x = p->subscribers->x;
+
+        detach(p->subscribers);
+        (void)connect_stream_send(x, event);
+        connect_stream_end(x, CONNECT_OK, "%s", "");
+    }
+    json_decref(event);
+}
+
+void proc_tell_deadline(struct proc *p)
+{
+    for (struct proc_subscriber *s = p->subscribers, *next; s; s = next) {
+        next = s->next;
+        if (s->starter)
+            cut(s, CONNECT_DEADLINE_EXCEEDED, PROC_DEADLINE_TEXT);
+    }
+}
+
+/* -- outputs ------------------------------------------------------------------------------------ */
+
+static const char *const kind_names[] = {
+    [PROC_STDOUT] = "stdout",
+    [PROC_STDERR] = "stderr",
+    [PROC_PTY] = "pty",
+};
+
+static char *get_scratch(struct process_table *t)
+{
+    if (!t->scratch)
+        t->scratch = malloc(PROC_PIPE_CHUNK + base64_encoded_len(PROC_PIPE_CHUNK) +
+                            OUTPUT_JSON_MAX);
+    return t->scratch;
+}
+
+static void publish(struct proc_output *o, const char *bytes, size_t n, char *json)
+{
+    size_t len;
+
+    if (!o->proc->subscribers)
+        return;
+    len = (size_t)snprintf(json, OUTPUT_JSON_MAX / 2, "{\"event\":{\"data\":{\"%s\":\"",
+                           kind_names[o->kind]);
+    base64_encode(bytes, n, json + len);
+    len += base64_encoded_len(n);
+    len += (size_t)snprintf(json + len, OUTPUT_JSON_MAX / 2, "\"}}}");
+    send_to_all(o->proc, json, len);
+}
+
+/* Reads once and sends. Bytes read; 0 at the end; -EAGAIN when there is nothing now. */
+static ssize_t pump(struct proc_output *o)
+{
+    char *scratch = get_scratch(o->proc->agent->processes);
+    size_t chunk = o->kind == PROC_PTY ? PROC_PTY_CHUNK : PROC_PIPE_CHUNK;
+    ssize_t n;
+
+    if (!scratch)
+        return -EAGAIN;
+    n = read(o->fd, scratch, chunk);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0; /* EIO: no program holds the tty */
+    o->bytes += (uint64_t)n;
+    if (n > 0)
+        publish(o, scratch, (size_t)n, scratch + PROC_PIPE_CHUNK);
+    return n;
+}
+
+static bool anyone_full(const struct proc *p)
+{
+    for (const struct proc_subscriber *s = p->subscribers; s; s = s->next)
+        if (s->full)
+            return true;
+    return false;
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events);
+
+static void watch(struct proc *p, bool on)
+{
+    p->paused = !on;
+    for (size_t i = 0; i < ARRAY_SIZE(p->out); i++) {
+        if (p->out[i].fd < 0)
+            continue;
+        if (on)
+            uv_poll_start(&p->out[i].poll, UV_READABLE, on_readable);
+        else
+            uv_poll_stop(&p->out[i].poll);
+    }
+}
+
+static void read_again(struct proc *p)
+{
+    if (p->paused && !p->ended && !anyone_full(p))
+        watch(p, true);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events UNUSED)
+{
+    struct proc_output *o = poll->data;
+    struct proc *p = o->proc;
+    ssize_t n = status < 0 ? 0 : pump(o);
+
+    if (n == 0) {
+        proc_output_close(o);
+        proc_check_end(p);
+    } else if (anyone_full(p)) {
+        watch(p, false);
+    }
+}
+
+void proc_output_drain(struct proc_output *o)
+{
+    size_t total = 0;
+    ssize_t n;
+
+    while (o->fd >= 0 && total < OUTPUT_DRAIN_MAX && (n = pump(o)) > 0)
+        total += (size_t)n;
+}
+
+static void on_poll_closed(uv_handle_t *h)
+{
+    struct proc_output *o = h->data;
+
+    proc_handle_closed(o->proc);
+}
+
+void proc_output_close(struct proc_output *o)
+{
+    if (o->fd < 0)
+        return;
+    uv_poll_stop(&o->poll); /* before the descriptor is closed */
+    uv_close((uv_handle_t *)&o->poll, on_poll_closed);
+    util_close(&o->fd);
+}
+
+int proc_output_open(struct proc *p, struct proc_output *o, enum proc_output_kind kind, int fd)
+{
+    int ret = uv_poll_init(p->agent->loop, &o->poll, fd);
+
+    if (ret < 0) {
+        close(fd);
+        return ret;
+    }
+    o->proc = p;
+    o->kind = kind;
+    o->fd = fd;
+    o->poll.data = o;
+    p->handles++;
+    p->paused = true;
+    return 0;
+}
+
+void proc_output_start(struct proc *p)
+{
+    read_again(p);
+}

@@ -1,0 +1,77 @@
+#pragma once
+/* The state of a watched tree, shared by watch_tree.c (inotify, scans, events) and watch_dirs.c (which
+ * directory is where, which names were told). Nothing else includes it. */
+
+#include "agent/watch/watch_tree.h"
+
+/* A watched directory. */
+struct dir {
+    struct dir *next; /* in its bucket */
+    struct dir *scan_next;
+    struct dir *parent; /* NULL for the root, and in limbo */
+    size_t children;
+    int wd;
+    bool to_scan;
+    bool tell; /* what a scan finds is news */
+    bool limbo;
+    uint32_t cookie; /* of the move that took it away */
+    char name[];
+};
+
+/* A name that was told by a scan while inotify may have it too, or the other way round. */
+struct seen {
+    int wd;
+    bool by_event;
+    char *name;
+};
+
+struct watch_tree {
+    uv_poll_t poll;
+    uv_idle_t idle;
+    uv_timer_t timer;
+    unsigned open_handles;
+    bool closed, recursive, ready, limbo;
+    const struct watch_tree_callbacks *cb;
+    void *arg;
+    int fd;
+    char root_path[AGENT_PATH_SIZE];
+    struct dir *root;
+    struct dir **buckets;
+    size_t bucket_count, dir_count, *all_dirs;
+    struct dir *scan_first, **scan_last;
+    struct dir *scanning;
+    int scan_fd;
+    struct seen *seen;
+    size_t seen_count;
+};
+
+/* By watch descriptor, or by place (slow: looks at all). NULL when there is none. */
+struct dir *watch_dirs_find(const struct watch_tree *t, int wd);
+struct dir *watch_dirs_find_child(const struct watch_tree *t, const struct dir *parent,
+                                  const char *name);
+
+/* A new entry below parent, not yet in the table; NULL when memory is out. */
+struct dir *watch_dirs_make(int wd, struct dir *parent, const char *name);
+void watch_dirs_set_parent(struct dir *d, struct dir *parent);
+
+void watch_dirs_insert(struct watch_tree *t, struct dir *d);
+void watch_dirs_take_off(struct watch_tree *t, struct dir *d);
+
+/* Is d top, or below it? */
+bool watch_dirs_below(const struct dir *d, const struct dir *top);
+
+/* The path of name in d ("" for d itself), relative to the root, into out; "." is the root. 0; -EINVAL when
+ * d is not in the tree any more; -ENAMETOOLONG. */
+int watch_dirs_relative(const struct watch_tree *t, const struct dir *d, const char *name,
+                        char out[static AGENT_PATH_SIZE]);
+
+/* That as an absolute path. */
+int watch_dirs_full(const struct watch_tree *t, const char *relative,
+                    char out[static AGENT_PATH_SIZE]);
+
+/* Names told by a scan (or by an event) that the other is still to come upon: remember; forget, true when
+ * it was remembered; all. */
+void watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *name,
+                         bool by_event);
+bool watch_dirs_forget(struct watch_tree *t, const struct dir *d, const char *name, bool by_event);
+void watch_dirs_clear_seen(struct watch_tree *t);
