@@ -45,7 +45,7 @@ clients:
 check:
 	@scripts/check
 
-# Every escape with every positive control; writes docs/security-tests.md. A quick form is part of `make test`.
+# Every escape with every positive control; writes docs/reports/security-tests.md. A quick form is part of `make test`.
 # Coding agents and SDKs (test/egress/clients) inside sandboxes, against stand-ins of their model APIs: docs/agents.md.
 # Some 1.5 GB from npm and PyPI the first time; ten minutes. Then other programs, against stand-ins of their servers, and
 # against a host that is refused: two minutes, docs/reports/egress-clients.md. `scripts/deps egress-clients` installs them.
@@ -53,13 +53,13 @@ egress-clients: build
 	@CAY_EGRESS_CLIENTS=all CAY_EGRESS_CLIENTS_REPORT=$(CURDIR)/docs/reports/egress-clients.md \
 		test/run --only=scenario --files test_agents.py test_programs.py
 
-# Ways past cay-egress likewise: docs/egress-security-tests.md; the tests that it names are all part of `make test`.
+# Ways past cay-egress likewise: docs/reports/egress-security-tests.md; the tests that it names are all part of `make test`.
 escapes:
 	@scripts/deps build run test
 	@[ -e build-escapes/build.ninja ] || meson setup build-escapes -Dtest_switches=true
 	@ninja -C build-escapes
-	@test/escapes/run.py --build=build-escapes --write=docs/security-tests.md
-	@test/escapes/egress.py --build=build-escapes --write=docs/egress-security-tests.md
+	@test/escapes/run.py --build=build-escapes --write=docs/reports/security-tests.md
+	@test/escapes/egress.py --build=build-escapes --write=docs/reports/egress-security-tests.md
 
 # The same, and what must not be tried on this machine, in one of its own with control groups of version 2 only.
 VM_KERNEL ?=
@@ -80,7 +80,7 @@ hostile:
 	@CAY_HOSTILE_MESSAGES=$(HOSTILE_MESSAGES) test/run --build=$(BUILD) --only=scenario --files test_hostile.py
 
 # Speed and memory beside floors and peers; prints a table, writes $(BUILD)/bench.json and bench.svg.
-# WRITE=docs writes them there, and the table into docs/benchmarks.md.
+# WRITE=docs writes them there, and the table into docs/reports/benchmarks.md.
 # Worlds that lack something, in their long form; `make test` has the short one.
 bad-worlds:
 	@CAY_BAD_WORLDS=1 test/run --build=$(BUILD) --only=scenario --files test_bad_world_start.py test_bad_world_http.py \
@@ -90,13 +90,13 @@ bench:
 	@scripts/deps build run test bench
 	@$(MAKE) --no-print-directory build
 	@BENCH_SECONDS=$(BENCH_SECONDS) BENCH_SANDBOXES=$(BENCH_SANDBOXES) \
-		scripts/bench run $(BUILD) --json=$(BUILD)/bench.json --svg=$(BUILD)/bench.svg $(if $(WRITE),--write=$(WRITE))
+		scripts/bench run $(BUILD) --json=$(BUILD)/bench.json --svg=$(BUILD)/bench.svg $(if $(WRITE),--write=$(WRITE)/reports)
 
-# The way out beside no proxy, a bare relay, HAProxy and mitmproxy. WRITE=docs writes docs/egress-benchmarks.md.
+# The way out beside no proxy, a bare relay, HAProxy and mitmproxy. WRITE=docs writes docs/reports/egress-benchmarks.md.
 bench-egress:
 	@scripts/deps build run test bench-egress
 	@$(MAKE) --no-print-directory build
-	@scripts/bench egress $(BUILD) --json=$(BUILD)/egress-bench.json $(if $(WRITE),--write=$(WRITE))
+	@scripts/bench egress $(BUILD) --json=$(BUILD)/egress-bench.json $(if $(WRITE),--write=$(WRITE)/reports)
 
 # What a sandbox takes of the kernel beyond what it is charged with, and what a neighbour pays meanwhile. A few MiB and a
 # few seconds of each. WRITE=docs writes docs/reports/neighbour-cost.md.
@@ -111,19 +111,19 @@ bench-fairness:
 	@$(MAKE) --no-print-directory build
 	@$(BUILD)/venv/bin/python test/bench/fairness.py --build=$(BUILD) $(if $(WRITE),--write=$(WRITE))
 
-# So many idle sandboxes at once, and what they cost. WRITE=docs writes docs/many.md.
+# So many idle sandboxes at once, and what they cost. WRITE=docs writes docs/reports/many.md.
 many:
 	@scripts/deps build run
 	@$(MAKE) --no-print-directory build
-	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE))
+	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE)/reports)
 
-# An hour of mixed load with kills of the daemons; `make test` has two minutes of it. Writes docs/soak.md.
+# An hour of mixed load with kills of the daemons; `make test` has two minutes of it. Writes docs/reports/soak.md.
 soak:
-	@test/run --build=$(BUILD) --only=soak --soak-seconds=$(SOAK_SECONDS) --soak-seed=$(SOAK_SEED) --soak-write=docs/soak.md
+	@test/run --build=$(BUILD) --only=soak --soak-seconds=$(SOAK_SECONDS) --soak-seed=$(SOAK_SEED) --soak-write=docs/reports/soak.md
 
-# 1,000 sandboxes in a row and 500 at once; `make test` has a shorter form. Writes docs/no-trace.md.
+# 1,000 sandboxes in a row and 500 at once; `make test` has a shorter form. Writes docs/reports/no-trace.md.
 no-trace:
-	@CAY_NO_TRACE=full CAY_NO_TRACE_REPORT=$(CURDIR)/docs/no-trace.md \
+	@CAY_NO_TRACE=full CAY_NO_TRACE_REPORT=$(CURDIR)/docs/reports/no-trace.md \
 		test/run --build=$(BUILD) --only=scenario --files test_no_trace.py
 
 install: build

@@ -12,7 +12,7 @@
 /* Below a slot's directory. Version 1 lets processes stand above others, so that PID 1 needs no directory of
  * its own there: it has what the whole may use and `work` may not. Each memory group costs the kernel a
  * table with an entry for every file system there is, which at thousands of sandboxes is most of what they
- * take (docs/benchmarks.md). */
+ * take (docs/reports/benchmarks.md). */
 static const char *const leaf_names[2][3] = {
     {[CGROUP_AGENT] = "", [CGROUP_WORK] = "/work", [CGROUP_WHOLE] = ""},
     {[CGROUP_AGENT] = "/agent", [CGROUP_WORK] = "/work", [CGROUP_WHOLE] = ""},

@@ -3,7 +3,7 @@
 
 Starts a server of its own, creates SANDBOXES one after the other, looks at memory by kind, at processor time
 and at every table that could run out, runs a program in some of them, and ends them all; then nothing may be
-left. What stops it before is reported with the number it came to. --write writes the page docs/many.md,
+left. What stops it before is reported with the number it came to. --write writes the page docs/reports/many.md,
 --json the figures."""
 
 import argparse

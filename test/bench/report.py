@@ -1,4 +1,4 @@
-"""The rows of a bench: printed, as JSON (schema in docs/benchmarks.md), as a table in Markdown, as a picture."""
+"""The rows of a bench: printed, as JSON (schema in docs/reports/benchmarks.md), as a table in Markdown, as a picture."""
 
 import datetime
 import json

@@ -3,7 +3,7 @@
 
 Starts a server of its own. Every figure stands beside a floor or a peer from the same run: test/bench/floor.c is
 the same namespaces and mounts with nothing around them, test/bench/stream.c a relay that only copies. Prints a
-table as it goes; --json writes it with the schema of docs/benchmarks.md; --write DIR writes bench.json, bench.svg
+table as it goes; --json writes it with the schema of docs/reports/benchmarks.md; --write DIR writes bench.json, bench.svg
 and the table in benchmarks.md there. Nothing is asserted.
 
 BENCH_COUNT (100), BENCH_SECONDS (10), BENCH_SANDBOXES (1000) and BENCH_MIB (100) scale it."""

@@ -2,7 +2,7 @@
 """The table of ways past cay-egress: classes 1 and 10 to 14, each case with the tests that try it and its
 positive control. Runs those tests and writes what they said.
 
-    test/escapes/egress.py --build=DIR [--write=docs/egress-security-tests.md] [--python=PROGRAM] [--names]
+    test/escapes/egress.py --build=DIR [--write=docs/reports/egress-security-tests.md] [--python=PROGRAM] [--names]
 
 --names only looks whether the tests are there, which is part of the scenarios. As root."""
 

@@ -2,7 +2,7 @@
 """The escape table: every case of the probe and every scene, refused with all defences, and its way shown to be
 open when the defence that stands in it is switched off.
 
-    test/escapes/run.py --build=DIR [--quick] [--write=docs/security-tests.md] [--only=TEXT]
+    test/escapes/run.py --build=DIR [--quick] [--write=docs/reports/security-tests.md] [--only=TEXT]
 
 DIR is a build with -Dtest_switches=true. The controls are searched for: first each defence alone, then all of
 them, from which those are taken back that the case does not need; what is still refused then is tried by the

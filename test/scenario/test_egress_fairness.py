@@ -1,6 +1,6 @@
 """What one sandbox can take of what all share: the audit log, questions about it, connections, handshakes.
 
-Each test does first what a neighbour's loss was shown with (docs/egress-security-tests.md), and then asks whether the
+Each test does first what a neighbour's loss was shown with (docs/reports/egress-security-tests.md), and then asks whether the
 neighbour has what it had. What is asserted is who gives way, never how fast."""
 
 import contextlib
