@@ -98,6 +98,9 @@ static void delete_one(struct api_call *call)
 }
 
 const struct api_route e2b_template_routes[] = {
+    /* Before {id}, which would take it for a template's name. */
+    {"POST", "/templates/tags", api_unsupported, 0, TEXT_TAGS},
+    {"DELETE", "/templates/tags", api_unsupported, 0, TEXT_TAGS},
     {"GET", "/templates", list},
     {"GET", "/v2/templates", list},
     {"GET", "/templates/aliases/{alias}", alias},
@@ -115,8 +118,6 @@ const struct api_route e2b_template_routes[] = {
     {"GET", "/templates/{id}/builds/{build}/status", api_unsupported, 0, TEXT_BUILD},
     {"GET", "/templates/{id}/builds/{build}/logs", api_unsupported, 0, TEXT_BUILD},
     {"GET", "/templates/{id}/tags", api_unsupported, 0, TEXT_TAGS},
-    {"POST", "/templates/tags", api_unsupported, 0, TEXT_TAGS},
-    {"DELETE", "/templates/tags", api_unsupported, 0, TEXT_TAGS},
     {0},
 };
 
