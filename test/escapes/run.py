@@ -7,7 +7,9 @@ open when the defence that stands in it is switched off.
 DIR is a build with -Dtest_switches=true. The controls are searched for: first each defence alone, then all of
 them, from which those are taken back that the case does not need; what is still refused then is tried by the
 machine's root outside of any sandbox. --quick runs all cases with all defences, and of the controls that
-controls.json holds those that need a single defence. As root; all in namespaces of its own (world.py)."""
+controls.json holds those that need a single defence; a case that has neither a control there nor a reason in
+unshown.json is a failure then, too. --only with --write takes what was run into the table that is there. As root; all in
+namespaces of its own (world.py)."""
 
 import argparse
 import base64
@@ -180,7 +182,12 @@ def scene_rows(options, base):
     return list(rows.values())
 
 
-def failures(rows, quick):
+def without_control(case, known):
+    """Is nothing written of the case: neither a control that was found, nor why there is none?"""
+    return not known.get(case, {}).get("without") and case not in UNSHOWN
+
+
+def failures(rows, quick, known=None):
     """Sentences, one for each thing that is not as it has to be."""
     out = []
     for row in rows:
@@ -189,6 +196,9 @@ def failures(rows, quick):
                 out.append(f"{row['case']} as {user}: {row[user][0]} {row[user][1]}")
         control = row["control"]
         if control is None and quick:
+            if without_control(row["case"], known or {}):
+                out.append(f"{row['case']}: neither a control in controls.json nor a reason in unshown.json: run "
+                           f"test/escapes/run.py --only={row['case']} --write=docs/security-tests.md")
             continue
         if (control is None or not control["without"]) and row["case"] not in UNSHOWN:
             out.append(f"{row['case']}: no control: {control and control['why']}")
@@ -203,11 +213,26 @@ def options_of():
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     options.build = options.build.resolve()
+    if options.quick and options.write:
+        parser.error("--quick finds no controls: the table is written of a run without it")
     return options
+
+
+def write(options, rows, known):
+    """The table, and the controls: of a whole run, or with what was run put in its place among the rest."""
+    found = {r["case"]: {"without": r["control"]["without"]} for r in rows if r["control"]}
+    if options.only:
+        options.write.write_text(table.merged(options.write.read_text(), rows, UNSHOWN, world.ROOT))
+        found = known | found
+    else:
+        options.write.write_text(table.document(rows, UNSHOWN, world.ROOT))
+    CONTROLS.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def main():
     options, begun = options_of(), time.monotonic()
+    if options.only and options.write:
+        table.check_mergeable(options.write)
     world.enter()
     world.loopback()
     base = world.make_base()
@@ -218,10 +243,8 @@ def main():
     finally:
         world.remove_base(base)
     if options.write:
-        options.write.write_text(table.document(rows, UNSHOWN, world.ROOT))
-        CONTROLS.write_text(json.dumps({r["case"]: {"without": r["control"]["without"]} for r in rows
-                                        if r["control"]}, indent=1) + "\n")
-    bad = failures(rows, options.quick)
+        write(options, rows, known)
+    bad = failures(rows, options.quick, known)
     shown = sum(1 for r in rows if r["control"] and r["control"]["without"])
     for line in bad:
         print("FAILED:", line)

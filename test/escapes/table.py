@@ -3,6 +3,7 @@
 import platform
 import re
 import subprocess
+import sys
 
 CLASSES = {"file": 2, "upload": 4, "proc": 5, "sys": 5, "dev": 5, "cgroup": 5, "mount": 6, "ns": 6, "kernel": 7,
            "net": 7, "id": 8, "init": 8, "agent": 8, "ipc": 9, "load": 15, "pool": 15, "share": 16}
@@ -29,6 +30,7 @@ The switches are in builds with `-Dtest_switches=true` only (`src/base/test_bypa
 """
 
 
+LATER = "Run again by themselves since: "
 MEASURED = "in the scene"  # a comparison within the case itself, where there is no one defence to switch off
 
 
@@ -55,29 +57,79 @@ def control(row, unshown):
     return "", f"not shown: {reason} ({c['why'] if c else 'not run'})"
 
 
-def section(number, rows, unshown):
-    out = [f"\n## {TITLES[number]} (class {number})\n",
-           "| case | what is tried | user | root | what root was told | defended by | with that off |",
-           "|---|---|---|---|---|---|---|"]
-    for row in rows:
-        by, then = control(row, unshown)
-        parts = (f"`{row['case']}`", row["about"], verdict(row["user"]), verdict(row["root"]), row["root"][1], by,
-                 then)
-        out.append("| " + " | ".join(cell(p) for p in parts) + " |")
-    return out
+def line(row, unshown):
+    by, then = control(row, unshown)
+    parts = (f"`{row['case']}`", row["about"], verdict(row["user"]), verdict(row["root"]), row["root"][1], by, then)
+    return "| " + " | ".join(cell(p) for p in parts) + " |"
+
+
+def section(number, lines):
+    return [f"\n## {TITLES[number]} (class {number})\n",
+            "| case | what is tried | user | root | what root was told | defended by | with that off |",
+            "|---|---|---|---|---|---|---|", *lines]
+
+
+def commit_of(root):
+    return subprocess.run(["git", "-C", root, "rev-parse", "--short=12", "HEAD"], capture_output=True,
+                          text=True).stdout.strip()
+
+
+def columns(text):
+    """Of one line of the table."""
+    return [part.strip() for part in re.split(r"(?<!\\)\|", text)[1:-1]]
+
+
+def compose(lines, commit, later):
+    """The document of {case: (class, line)}. Its figures are counted from the lines, whatever run they are of."""
+    rows = [columns(text) for _, text in lines.values()]
+    ends = [row[6].partition(".")[0].partition(":")[0] for row in rows]
+    head = HEAD.format(kernel=platform.release(), commit=commit, cases=len(rows),
+                       refused=sum(row[2] == row[3] == "refused" for row in rows),
+                       open=sum("**OPEN**" in (row[2], row[3]) for row in rows), shown=ends.count("open"),
+                       measured=ends.count("compared"), unshown=ends.count("not shown"))
+    out = [head]
+    if later:
+        out.append(LATER + ", ".join(f"`{case}` at {at}" for case, at in later.items()) + ".\n")
+    for number in TITLES:
+        chosen = [text for of, text in lines.values() if of == number]
+        if chosen:
+            out += section(number, chosen)
+    return "\n".join(out) + "\n"
 
 
 def document(rows, unshown, root):
-    commit = subprocess.run(["git", "-C", root, "rev-parse", "--short=12", "HEAD"], capture_output=True,
-                            text=True).stdout.strip()
-    opened = sum(1 for r in rows if "OPEN" in (r["user"][0], r["root"][0]))
-    measured = sum(1 for r in rows if r["control"] and r["control"]["without"] == [MEASURED])
-    shown = sum(1 for r in rows if r["control"] and r["control"]["without"]) - measured
-    refused = sum(1 for r in rows if r["user"][0] == r["root"][0] == "refused")
-    lines = [HEAD.format(kernel=platform.release(), commit=commit, cases=len(rows), refused=refused, open=opened,
-                         shown=shown, measured=measured, unshown=len(rows) - shown - measured)]
-    for number in TITLES:
-        chosen = [r for r in rows if r["class"] == number]
-        if chosen:
-            lines += section(number, chosen, unshown)
-    return "\n".join(lines) + "\n"
+    return compose({r["case"]: (r["class"], line(r, unshown)) for r in rows}, commit_of(root), {})
+
+
+# -- a part of it that was run by itself ---------------------------------------------------------------
+
+
+def parsed(text):
+    """Its lines by case, its commit, and what was run by itself since."""
+    lines, number = {}, None
+    for one in text.splitlines():
+        if title := re.fullmatch(r"## .* \(class (\d+)\)", one):
+            number = int(title[1])
+        elif case := re.match(r"\| `([^`]+)` \|", one):
+            lines[case[1]] = number, one
+    commit = re.search(r"commit (\w+)", text)
+    later = re.search(f"^{re.escape(LATER)}(.*)\\.$", text, re.M)
+    return lines, commit and commit[1], dict(re.findall(r"`([^`]+)` at (\w+)", later[1])) if later else {}
+
+
+def check_mergeable(path):
+    """A part of a run goes only into a table that is whole, and of this kernel: its verdicts are the kernel's, too."""
+    text = path.read_text() if path.exists() else ""
+    lines, commit, _ = parsed(text)
+    if not lines or not commit:
+        sys.exit(f"{path}: no table to put these cases into: run without --only")
+    if f"Kernel {platform.release()}," not in text:
+        sys.exit(f"{path}: it is of another kernel than {platform.release()}: run without --only")
+
+
+def merged(text, rows, unshown, root):
+    lines, commit, later = parsed(text)
+    for row in rows:
+        lines[row["case"]] = row["class"], line(row, unshown)
+        later[row["case"]] = commit_of(root)
+    return compose(lines, commit, later)
