@@ -400,13 +400,14 @@ static void sandbox_get(struct api_call *call)
         snprintf(note, sizeof(note), "%.100s was not built when this was created: it runs %.100s",
                  s->template_asked, s->template_id);
     api_reply_json(call, 200,
-                   json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", s->id,
-                             "templateAsked", s->template_asked, "templateID", s->template_id,
-                             "note", note, "level", privsep_level_name(s->level), "cpuMilli",
-                             (json_int_t)l->cpu_milli, "memoryBytes", (json_int_t)l->memory_bytes,
-                             "diskBytes", (json_int_t)l->disk_bytes, "pids", (json_int_t)l->pids,
-                             "openFiles", (json_int_t)l->open_files, "seccompFilters",
-                             l->filters != 0));
+                   json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}",
+                             "id", s->id, "state", e2b_state_name(s->state), "reason",
+                             core_pause_reason_name(s->pause_reason), "templateAsked",
+                             s->template_asked, "templateID", s->template_id, "note", note, "level",
+                             "process", "cpuMilli", (json_int_t)l->cpu_milli, "memoryBytes",
+                             (json_int_t)l->memory_bytes, "diskBytes", (json_int_t)l->disk_bytes,
+                             "pids", (json_int_t)l->pids, "openFiles", (json_int_t)l->open_files,
+                             "seccompFilters", l->filters != 0));
 }
 
 const struct api_route cay_v1_routes[] = {
@@ -426,6 +427,8 @@ const struct api_route cay_v1_routes[] = {
     {"DELETE", "/cay/v1/tenants/{tenant}/ceiling", cay_v1_ceiling_remove, API_OPERATOR},
     {"POST", "/cay/v1/sandboxes", e2b_sandbox_create_cay},
     {"GET", "/cay/v1/sandboxes/{id}", sandbox_get},
+    {"POST", "/cay/v1/sandboxes/{id}/pause", e2b_sandbox_pause},
+    {"POST", "/cay/v1/sandboxes/{id}/resume", e2b_sandbox_resume},
     {"GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
     {"PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
     {"GET", "/cay/v1/sandboxes/{id}/policy/stack", cay_v1_policy_stack},

@@ -24,6 +24,9 @@ json_t *e2b_sandbox_json(struct api_call *call, const struct sandbox *s);
 json_t *e2b_detail_json(struct api_call *call, const struct sandbox *s);
 json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s);
 
+/* "running" or "paused": the states that clients know. */
+const char *e2b_state_name(enum sandbox_state state);
+
 /* 404 with the sandbox's id, as for every id that is not the caller's. */
 void e2b_no_sandbox(struct api_call *call, const char *id);
 
@@ -93,4 +96,6 @@ void e2b_sandboxes_metrics(struct api_call *call);
 void e2b_sandbox_logs_v1(struct api_call *call);
 void e2b_sandbox_logs_v2(struct api_call *call);
 void e2b_sandbox_network(struct api_call *call);
+void e2b_sandbox_pause(struct api_call *call);
+void e2b_sandbox_resume(struct api_call *call);
 void e2b_sandbox_create_cay(struct api_call *call); /* /cay/v1: "policy" instead of "network" */

@@ -55,7 +55,7 @@ json_t *e2b_sandbox_json(struct api_call *call, const struct sandbox *s)
     return out;
 }
 
-static const char *state_name(enum sandbox_state state)
+const char *e2b_state_name(enum sandbox_state state)
 {
     return life_of(state)->group == LIFE_GROUP_PAUSED ? "paused" : "running";
 }
@@ -73,10 +73,12 @@ json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
     json_object_set_new(out, "cpuCount", json_integer(MAX(1, (l->cpu_milli + 999) / 1000)));
     json_object_set_new(out, "memoryMB", json_integer((json_int_t)(l->memory_bytes / MIB)));
     json_object_set_new(out, "diskSizeMB", json_integer((json_int_t)(l->disk_bytes / MIB)));
-    json_object_set_new(out, "state", json_string(state_name(s->state)));
+    json_object_set_new(out, "state", json_string(e2b_state_name(s->state)));
     json_object_set_new(out, "envdVersion", json_string(API_ENVD_VERSION));
     json_object_set_new(out, "metadata", s->metadata ? json_deep_copy(s->metadata) : json_object());
     json_object_set_new(out, "volumeMounts", json_array());
+    if (s->pause_reason) /* not E2B's: why it is paused */
+        json_object_set_new(out, "reason", json_string(core_pause_reason_name(s->pause_reason)));
     if (s->name[0]) /* not E2B's: Daytona's clients give names */
         json_object_set_new(out, "name", json_string(s->name));
     return out;

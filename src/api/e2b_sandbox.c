@@ -10,8 +10,9 @@
 #include <string.h>
 
 #define LEVEL_NAME_MAX 16
-#define TEXT_PAUSE \
-    "pausing sandboxes (keep one running with a longer timeout, or kill it and create another)"
+#define TEXT_FILES_ONLY                                                                            \
+    "pausing with the files alone (memory: false) is not supported by this server: pause it with " \
+    "its memory"
 #define TEXT_SNAPSHOT "snapshots (build a template, or copy the files out and in)"
 #define TEXT_FORK     "forking sandboxes (create each one from its template)"
 
@@ -102,10 +103,9 @@ static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *
         return err_set(e, ERR_INVALID,
                        "autoPauseMemory=false (filesystem-only auto-pause) cannot be combined with "
                        "autoResume: it must be resumed explicitly.");
-    if (pause)
-        return err_set(e, ERR_INVALID, "autoPause is not supported yet by this server: %s",
-                       TEXT_PAUSE);
-    r->on_timeout = SANDBOX_ON_TIMEOUT_KILL;
+    if (!keep_memory)
+        return err_set(e, ERR_INVALID, "autoPauseMemory=false: " TEXT_FILES_ONLY);
+    r->on_timeout = pause ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL;
     r->keep_memory = keep_memory;
     r->auto_resume = resume;
     return ERR_OK;
@@ -375,18 +375,45 @@ static const struct sandbox *set_ttl(struct api_call *call, int64_t ttl_ms, bool
     return NULL;
 }
 
+/* Of resume and connect: 201 where it had to be resumed. */
+static void resumed(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (s)
+        api_reply_json(call, 201, e2b_sandbox_json(call, s));
+    else if (why->code == ERR_NOT_FOUND)
+        e2b_no_sandbox(call, call->params[0]);
+    else
+        api_fail_err(call, why);
+}
+
+/* Reads timeout and memory; false: answered. */
+static bool read_connect(struct api_call *call, int64_t *ttl_ms, struct err *e)
+{
+    bool memory = true;
+
+    if (read_timeout(call->body, E2B_TIMEOUT_V2_MS, ttl_ms, e) == ERR_OK &&
+        json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, e) == ERR_OK &&
+        check_max(call, *ttl_ms, e) == ERR_OK)
+        return true;
+    api_fail_err(call, e);
+    return false;
+}
+
 static void connect_one(struct api_call *call)
 {
     const struct sandbox *s;
     int64_t ttl_ms = 0;
-    bool memory = true;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body(call) || !read_connect(call, &ttl_ms, &e))
         return;
-    if (read_timeout(call->body, E2B_TIMEOUT_V2_MS, &ttl_ms, &e) != ERR_OK ||
-        json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, &e) != ERR_OK) {
-        api_fail_err(call, &e);
+    s = find(call);
+    if (!s)
+        return;
+    if (life_of(s->state)->resume != LIFE_CALL_ALREADY) {
+        core_sandbox_resume(call->core, call->tenant, s->id, ttl_ms, resumed, call);
         return;
     }
     s = set_ttl(call, ttl_ms, true);
@@ -394,32 +421,29 @@ static void connect_one(struct api_call *call)
         api_reply_json(call, 200, e2b_sandbox_json(call, s));
 }
 
-/* 404 comes before 409 and 501: an id that is not the caller's is unknown, whatever was asked of it. */
-static void answer_change(struct api_call *call, const struct sandbox *s, enum life_call answer,
-                          const char *already)
+/* An old client's connect: 409 for one that runs. */
+void e2b_sandbox_resume(struct api_call *call)
 {
-    if (answer == LIFE_CALL_ALREADY)
-        api_fail(call, 409, "Sandbox %s is already %s", s->id, already);
-    else if (answer == LIFE_CALL_UNSUPPORTED)
-        api_unsupported(call);
-    else
-        e2b_no_sandbox(call, call->params[0]);
+    int64_t ttl_ms = 0;
+    struct err e;
+
+    if (api_call_body(call) && read_connect(call, &ttl_ms, &e))
+        core_sandbox_resume(call->core, call->tenant, call->params[0], ttl_ms, resumed, call);
 }
 
-static void resume(struct api_call *call)
+void e2b_sandbox_pause(struct api_call *call)
 {
-    const struct sandbox *s = find(call);
+    bool memory = true;
+    struct err e;
 
-    if (s)
-        answer_change(call, s, life_of(s->state)->resume, "running");
-}
-
-static void pause_one(struct api_call *call)
-{
-    const struct sandbox *s = find(call);
-
-    if (s)
-        answer_change(call, s, life_of(s->state)->pause, "paused");
+    if (!api_call_body(call))
+        return;
+    if (json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else if (!memory && find(call))
+        api_fail(call, 501, TEXT_FILES_ONLY);
+    else if (memory)
+        core_sandbox_pause(call->core, call->tenant, call->params[0], e2b_sandbox_done, call);
 }
 
 static void timeout(struct api_call *call)
@@ -472,14 +496,14 @@ const struct api_route e2b_sandbox_routes[] = {
     {"DELETE", "/sandboxes/{id}", kill_one},
     {"POST", "/sandboxes/{id}/connect", connect_one},
     {"POST", "/v2/sandboxes/{id}/connect", connect_one},
-    {"POST", "/sandboxes/{id}/resume", resume, 0, TEXT_PAUSE},
+    {"POST", "/sandboxes/{id}/resume", e2b_sandbox_resume},
     {"POST", "/sandboxes/{id}/timeout", timeout},
     {"POST", "/sandboxes/{id}/refreshes", refresh},
     {"GET", "/sandboxes/{id}/metrics", e2b_sandbox_metrics},
     {"GET", "/sandboxes/{id}/logs", e2b_sandbox_logs_v1},
     {"GET", "/v2/sandboxes/{id}/logs", e2b_sandbox_logs_v2},
     {"PUT", "/sandboxes/{id}/network", e2b_sandbox_network},
-    {"POST", "/sandboxes/{id}/pause", pause_one, 0, TEXT_PAUSE},
+    {"POST", "/sandboxes/{id}/pause", e2b_sandbox_pause},
     {"POST", "/sandboxes/{id}/fork", unsupported_on_sandbox, 0, TEXT_FORK},
     {"POST", "/sandboxes/{id}/snapshots", unsupported_on_sandbox, 0, TEXT_SNAPSHOT},
     {"GET", "/snapshots", api_unsupported, 0, TEXT_SNAPSHOT},

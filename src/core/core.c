@@ -10,6 +10,7 @@
 #include "core/egress_ask.h"
 #include "core/events.h"
 #include "core/exec.h"
+#include "core/pause.h"
 #include "core/pipe_writer.h"
 #include "core/tenant_ca.h"
 
@@ -128,7 +129,7 @@ static void match(struct core *c, const struct privsep_msg *m)
     memcpy(id, m->u.item.id, PRIVSEP_ID_SIZE);
     o = sandbox_get(c, NULL, id);
     if (o)
-        lifecycle_on_listed(o, m->slot, m->gen);
+        lifecycle_on_listed(o, m->slot, m->gen, m->u.item.frozen != 0);
     else
         core_kill_stray(c, id, m->slot, m->gen);
 }
@@ -438,6 +439,7 @@ static void answer_everybody(struct core *c)
     for (size_t i = 0; i < c->registry.n; i++) {
         create_fail(c->registry.order[i], &why);
         lifecycle_kill_failed(c->registry.order[i], &why);
+        pause_fail(c->registry.order[i], &why);
         egress_forget(c->registry.order[i]);
     }
     for (unsigned i = 0; c->deferred && i < DEFERRED_ROUNDS; i++)

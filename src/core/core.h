@@ -9,8 +9,8 @@
  * State is in SQLite (store.h), written before a thing is done and confirmed after, so that a kill at
  * any instruction leaves each sandbox as before or gone: core_new + privd's LIST reconcile.
  *
- * State machine (life.h): creating -> running -> ending -> ended; creating -> ended. Pausing, paused and
- * resuming exist in the table for the state work that follows; no code enters them yet. */
+ * State machine (life.h): creating -> running -> ending -> ended; running -> pausing -> paused -> resuming
+ * -> running; any -> ending; creating -> ended. */
 
 #include "base/err.h"
 #include "base/ids.h"
@@ -39,6 +39,15 @@ enum sandbox_timeout_action {
     SANDBOX_TIMEOUT_ACTION_COUNT
 };
 
+/* Why it is paused. The store holds these numbers. */
+enum sandbox_pause_reason {
+    SANDBOX_PAUSE_NONE, /* it is not */
+    SANDBOX_PAUSE_API,
+    SANDBOX_PAUSE_TIMEOUT,
+    SANDBOX_PAUSE_IDLE, /* nothing was asked of it for its auto-stop interval */
+    SANDBOX_PAUSE_REASON_COUNT
+};
+
 #define CORE_TENANT_SIZE       32
 #define CORE_NAME_SIZE         128 /* template names and aliases, NUL included */
 #define CORE_TOKEN_SIZE        64
@@ -52,6 +61,7 @@ struct sandbox {
     char template_asked[CORE_NAME_SIZE]; /* what was asked for: differs until base is built */
     enum sandbox_state state;
     enum sandbox_timeout_action on_timeout;
+    enum sandbox_pause_reason pause_reason;
     uint32_t level; /* enum privsep_level */
     bool secure;    /* its agent's calls need the token */
     bool auto_resume, keep_memory;
@@ -206,6 +216,24 @@ const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, cons
 /* done when nothing of it is left. ERR_NOT_FOUND for an unknown one, or one that is already ending. */
 void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
                        void *arg);
+
+/* Stops all its processes and keeps them, with everything else of it; done when they stand still.
+ * ERR_NOT_FOUND; ERR_EXISTS: it is paused already, or somebody else's pause is under way; ERR_TIMEOUT: a
+ * process cannot be stopped, and all go on; ERR_UNAVAILABLE. A resume that is under way comes first. */
+void core_sandbox_pause(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
+                        void *arg);
+
+/* "api", "timeout", "idle"; "" where it is not paused. */
+const char *core_pause_reason_name(enum sandbox_pause_reason reason);
+
+/* They go on; done when they do. Its start is now, its end ttl_ms later (0: the default; of several
+ * callers the latest). ERR_NOT_FOUND; ERR_EXISTS: it runs; ERR_UNAVAILABLE. A pause that is under way comes
+ * first. tenant NULL: any (gateway). */
+void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
+                         core_sandbox_cb done, void *arg);
+
+/* fn whenever a sandbox has been paused, from inside the control loop: what others relay to it ends. */
+void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg);
 
 /* New end = now + ttl_ms. extend_only: never earlier than it was (E2B's connect). Written through. */
 enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const char *id,

@@ -7,6 +7,8 @@
 static const char *const names[EVENT_TYPE_COUNT] = {
     [EVENT_SANDBOX_CREATED] = "sandbox.created",
     [EVENT_SANDBOX_ENDED] = "sandbox.ended",
+    [EVENT_SANDBOX_PAUSED] = "sandbox.paused",
+    [EVENT_SANDBOX_RESUMED] = "sandbox.resumed",
     [EVENT_SANDBOX_POLICY] = "sandbox.policy",
     [EVENT_VIOLATION] = "violation",
     [EVENT_ASK] = "ask",

@@ -31,6 +31,7 @@ struct templates;
 struct egress;
 struct egress_waiter;
 struct exec_command_sandbox;
+struct pause_waiter;
 struct tenant_ca;
 struct events;
 struct policy;
@@ -57,6 +58,11 @@ struct sandbox_obj {
     uint64_t tenant_ca_retry_ms; /* it has failed: not before that (clock_mono_ms) */
     core_sandbox_cb create_done, kill_done;
     void *create_arg, *kill_arg;
+
+    /* pause.c */
+    bool change_asked;     /* privd owes the answer to FREEZE or THAW */
+    int64_t resume_ttl_ms; /* what those who resume it ask for; 0: the default */
+    struct pause_waiter *pausers, *resumers;
 
     /* sockets.c: unconnected sockets that came with a batch and were not needed yet */
     struct timer socket_cache_expiry;
@@ -125,6 +131,9 @@ struct core {
 
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;
+
+    void (*on_paused)(void *arg, const char *id);
+    void *on_paused_arg;
 
     struct timer relist; /* LIST once more, or no answer to what is asked after a connection */
     bool asking;         /* LIST, then TEMPLATES: relist is the deadline of their answers */
@@ -200,13 +209,17 @@ bool lifecycle_renew(struct sandbox_obj *o);
 /* (Re-)arms the end of a sandbox from its end_real_ms, where its state has a lifetime. */
 void lifecycle_arm(struct sandbox_obj *o);
 
+/* ERR_INVALID: not above 0 and within the server's longest. */
+enum err_code lifecycle_check_ttl(const struct core *c, int64_t ttl_ms, struct err *e);
+
 /* Any state -> ENDING: written, then privd is told. reason is for the log; for events it is o->end_reason. */
 void lifecycle_end(struct sandbox_obj *o, const char *reason);
 
 /* The events of life.h. Each may free o. */
 void lifecycle_on_timer(struct sandbox_obj *o);   /* o->end fired */
 void lifecycle_on_missing(struct sandbox_obj *o); /* LIST does not have it */
-void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen); /* LIST has it */
+void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen,
+                         bool frozen); /* LIST has it */
 
 /* A row of the store, when the core starts; takes over the references in s. */
 enum err_code lifecycle_adopt(struct core *c, const struct sandbox *s, struct err *e);

@@ -7,20 +7,17 @@
  * (reachability).
  *
  * Deny by default: an entry that was not written is 0. 0 in `next` permits no step, 0 in an event ends
- * the sandbox or does nothing that keeps it, 0 in a call refuses it, and false grants nothing.
- *
- * No code of this version enters PAUSING, PAUSED or RESUMING. A row of the store in one of them comes from
- * another version, and its sandbox is ended at the start (LIFE_START_UNSUPPORTED). */
+ * the sandbox or does nothing that keeps it, 0 in a call refuses it, and false grants nothing. */
 
 #include "core/core.h"
 
 /* A row of the store, before privd was asked. */
 enum life_start {
-    LIFE_START_UNSUPPORTED, /* ending, with a line in the log: this version never leaves that state */
-    LIFE_START_UNDO,  /* ending: its create was never answered, so no client is told of its end */
-    LIFE_START_RUN,   /* its end is armed; it goes on when LIST has it */
-    LIFE_START_END,   /* it stays ending */
-    LIFE_START_DELETE /* the row is removed */
+    LIFE_START_REFUSE, /* not decided: the start is refused */
+    LIFE_START_UNDO,   /* ending: its create was never answered, so no client is told of its end */
+    LIFE_START_RUN,    /* its end is armed where it has one; it goes on when LIST has it */
+    LIFE_START_END,    /* it stays ending */
+    LIFE_START_DELETE  /* the row is removed */
 };
 
 /* The timer of its end fires. */
@@ -28,13 +25,14 @@ enum life_timer {
     LIFE_TIMER_NONE,     /* none is armed */
     LIFE_TIMER_CREATE,   /* the create's deadline: its caller is told, and it is ended */
     LIFE_TIMER_LIFETIME, /* its time is over: `timeout`, unless it was used meanwhile */
-    LIFE_TIMER_KILL      /* KILL was not answered: it is sent again */
+    LIFE_TIMER_KILL,     /* KILL was not answered: it is sent again */
+    LIFE_TIMER_CHANGE    /* FREEZE or THAW was not answered: the channel to privd begins anew */
 };
 
 /* Its time is over, by what its owner chose (on_timeout). */
 enum life_timeout {
     LIFE_TIMEOUT_END,
-    LIFE_TIMEOUT_END_UNPAUSED /* it was to be paused, which is not supported: ended, with a line in the log */
+    LIFE_TIMEOUT_PAUSE /* paused; what fails is tried again */
 };
 
 /* LIST does not have it. */
@@ -46,10 +44,11 @@ enum life_missing {
 
 /* LIST has it. (What privd has and the store does not is killed: it has no state.) */
 enum life_listed {
-    LIFE_LISTED_END,  /* lifecycle_end: it may not be there */
-    LIFE_LISTED_KEEP, /* slot and generation are taken over */
-    LIFE_LISTED_KILL, /* KILL is sent again */
-    LIFE_LISTED_WAIT  /* the answer to CREATE decides */
+    LIFE_LISTED_END,    /* lifecycle_end: it may not be there */
+    LIFE_LISTED_KEEP,   /* slot and generation are taken over; one that is frozen goes on */
+    LIFE_LISTED_SETTLE, /* the same, and then paused or running, as privd says (pause_settle) */
+    LIFE_LISTED_KILL,   /* KILL is sent again */
+    LIFE_LISTED_WAIT    /* the answer to CREATE decides */
 };
 
 /* Its PID 1 ended (privd's ENDED). */
@@ -61,11 +60,15 @@ enum life_exit {
 /* A call of its owner. */
 enum life_call {
     LIFE_CALL_NOT_FOUND,
-    LIFE_CALL_UNSUPPORTED, /* refused: not in this version */
-    LIFE_CALL_ALREADY,     /* refused: it is so already */
-    LIFE_CALL_UNDER_WAY,   /* answered like NOT_FOUND; a KILL of ours awaits its answer */
-    LIFE_CALL_END          /* kill: lifecycle_end */
+    LIFE_CALL_DO,        /* done */
+    LIFE_CALL_WAIT,      /* what is under way comes first, and may be just that */
+    LIFE_CALL_ALREADY,   /* refused: it is so already */
+    LIFE_CALL_UNDER_WAY, /* answered like NOT_FOUND; a KILL of ours awaits its answer */
+    LIFE_CALL_END        /* kill: lifecycle_end */
 };
+
+/* What is under way with its processes. */
+enum life_change { LIFE_CHANGE_NONE, LIFE_CHANGE_PAUSE, LIFE_CHANGE_RESUME };
 
 /* What clients that know two states are told. */
 enum life_group { LIFE_GROUP_NONE, LIFE_GROUP_RUNNING, LIFE_GROUP_PAUSED };
@@ -80,12 +83,14 @@ struct life {
     enum life_listed listed;
     enum life_exit exit;
     enum life_call kill, pause, resume;
+    enum life_change change;
     enum life_group group; /* in listings */
     bool awaits_create;    /* the answers to CREATE and /init belong to it */
     bool visible;          /* clients may know of it */
-    bool reachable;        /* its ports, its agent, programs, samples, its tenant's certificate */
-    bool policy;           /* cay-egress is sent its policy, once privd has made it */
-    bool place;            /* counts against max_sandboxes and its tenant's share */
+    bool wakes;     /* what is asked of its ports may resume it, or waits for it to be resumed */
+    bool reachable; /* its ports, its agent, programs, samples, its tenant's certificate */
+    bool policy;    /* cay-egress is sent its policy, once privd has made it */
+    bool place;     /* counts against max_sandboxes and its tenant's share */
 };
 
 #define LIFE_STEP(state) (1u << (state))

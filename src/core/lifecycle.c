@@ -12,6 +12,7 @@
 #include "core/call.h"
 #include "core/egress.h"
 #include "core/events.h"
+#include "core/pause.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -146,6 +147,7 @@ void lifecycle_tell_privd(struct sandbox_obj *o)
 void lifecycle_end(struct sandbox_obj *o, const char *reason)
 {
     struct core *c = o->core;
+    struct err why;
 
     if (sandbox_life(o)->awaits_create && !o->known_to_privd) {
         o->kill_wanted = true; /* for when the reply to CREATE tells what to kill */
@@ -153,6 +155,8 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason)
         return;
     }
     log_info("sandbox %s: ending: %s", o->s.id, reason);
+    err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended: %s", o->s.id, reason);
+    pause_fail(o, &why);
     sandbox_move(o, SANDBOX_ENDING);
     write_state(o);
     create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");
@@ -169,6 +173,8 @@ void lifecycle_ended(struct sandbox_obj *o, const char *reason)
     log_info("sandbox %s: ended: %s", o->s.id, reason);
     err_set(&e, ERR_UNAVAILABLE, "the sandbox ended while it was being made: %s", reason);
     create_fail(o, &e);
+    err_set(&e, ERR_NOT_FOUND, "sandbox %s has ended: %s", o->s.id, reason);
+    pause_fail(o, &e);
     if (!life_may_move(o->s.state, SANDBOX_ENDED))
         sandbox_move(o, SANDBOX_ENDING);
     sandbox_move(o, SANDBOX_ENDED);
@@ -228,10 +234,10 @@ static void time_is_over(struct sandbox_obj *o)
 {
     if (lifecycle_renew(o))
         return;
-    if (sandbox_life(o)->timeout[o->s.on_timeout] == LIFE_TIMEOUT_END_UNPAUSED)
-        log_warn("sandbox %s was to be paused at its end, which this version does not support: "
-                 "it ends",
-                 o->s.id);
+    if (sandbox_life(o)->timeout[o->s.on_timeout] == LIFE_TIMEOUT_PAUSE) {
+        pause_on_timeout(o, o->s.idle_ms ? SANDBOX_PAUSE_IDLE : SANDBOX_PAUSE_TIMEOUT);
+        return;
+    }
     o->end_reason = o->s.idle_ms ? "idle" : "timeout";
     lifecycle_end(o, o->s.idle_ms ? "nothing was asked of it" : "its time is over");
 }
@@ -242,6 +248,7 @@ void lifecycle_on_timer(struct sandbox_obj *o)
     case LIFE_TIMER_CREATE: create_on_deadline(o); break;
     case LIFE_TIMER_LIFETIME: time_is_over(o); break;
     case LIFE_TIMER_KILL: kill_again(o); break;
+    case LIFE_TIMER_CHANGE: pause_on_deadline(o); break;
     case LIFE_TIMER_NONE:
         log_error("sandbox %s: a timer in state %s", o->s.id, sandbox_life(o)->name);
         break;
@@ -250,7 +257,7 @@ void lifecycle_on_timer(struct sandbox_obj *o)
 
 /* -- against what privd has -------------------------------------------------------------------- */
 
-/* What was being made when cayd died is undone. What another version paused cannot go on in this one. */
+/* What was being made when cayd died is undone. What was being paused or resumed is what LIST says it is. */
 static void begin(struct sandbox_obj *o)
 {
     const struct life *life = sandbox_life(o);
@@ -261,13 +268,8 @@ static void begin(struct sandbox_obj *o)
         o->known_to_privd = true;
         lifecycle_arm(o);
         break;
-    case LIFE_START_UNSUPPORTED:
-        log_warn("sandbox %s: its row says %s, which this version does not support: it is ended",
-                 o->s.id, life->name);
-        o->end_reason = "unsupported";
-        sandbox_move(o, SANDBOX_ENDING);
-        break;
     case LIFE_START_UNDO: sandbox_move(o, SANDBOX_ENDING); break;
+    case LIFE_START_REFUSE: /* lifecycle_adopt */
     case LIFE_START_END:
     case LIFE_START_DELETE: break;
     }
@@ -285,6 +287,9 @@ enum err_code lifecycle_adopt(struct core *c, const struct sandbox *s, struct er
         sandbox_free(o);
         return code;
     }
+    if (sandbox_life(o)->at_start == LIFE_START_REFUSE)
+        return err_set(e, ERR_INTERNAL, "the row of sandbox %s is in state %d, which is none",
+                       o->s.id, (int)o->s.state);
     begin(o);
     return ERR_OK;
 }
@@ -300,7 +305,23 @@ void lifecycle_on_missing(struct sandbox_obj *o)
     lifecycle_ended(o, "it did not outlive a restart");
 }
 
-void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen)
+static void ignore_thawed(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                          int *fds, size_t n_fds, void *arg)
+{
+    if (status < 0)
+        log_warn("sandbox %s: it is to run, and does not go on: %s", id, strerror(-status));
+}
+
+/* Nothing of ours leaves one that runs frozen: who froze it did so by hand. */
+static void let_go_on(struct sandbox_obj *o)
+{
+    struct privsep_msg m = {.op = PRIVSEP_THAW, .slot = o->s.slot, .gen = o->s.gen};
+
+    log_warn("sandbox %s: cay-privd has it frozen, though it is to run: it goes on", o->s.id);
+    call_privd(o->core, o->s.id, &m, ignore_thawed, NULL);
+}
+
+void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen, bool frozen)
 {
     enum life_listed listed = sandbox_life(o)->listed;
     bool moved = o->s.slot != slot || o->s.gen != gen;
@@ -312,13 +333,17 @@ void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen)
     o->known_to_privd = o->listed = true;
     switch (listed) {
     case LIFE_LISTED_KILL: lifecycle_tell_privd(o); break;
-    case LIFE_LISTED_END:
-        o->end_reason = "unsupported";
-        lifecycle_end(o, "its state is not supported by this version");
-        break;
+    case LIFE_LISTED_END: lifecycle_end(o, "it may not be there"); break;
     case LIFE_LISTED_KEEP:
         if (moved)
             write_state(o);
+        if (frozen)
+            let_go_on(o);
+        break;
+    case LIFE_LISTED_SETTLE:
+        if (moved)
+            write_state(o);
+        pause_settle(o, frozen);
         break;
     case LIFE_LISTED_WAIT: break;
     }
@@ -346,7 +371,7 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
     lifecycle_end(o, "it was asked for");
 }
 
-static enum err_code check_ttl(const struct core *c, int64_t ttl_ms, struct err *e)
+enum err_code lifecycle_check_ttl(const struct core *c, int64_t ttl_ms, struct err *e)
 {
     if (ttl_ms > 0 && (uint64_t)ttl_ms <= c->config.max_ttl_ms)
         return ERR_OK;
@@ -361,7 +386,7 @@ enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const cha
 {
     struct sandbox_obj *o = NULL;
     struct sandbox changed;
-    enum err_code code = check_ttl(c, ttl_ms, e);
+    enum err_code code = lifecycle_check_ttl(c, ttl_ms, e);
 
     if (code == ERR_OK)
         code = sandbox_visible(c, tenant, id, &o, e);
@@ -388,7 +413,7 @@ enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const ch
 {
     struct sandbox_obj *o = NULL;
     struct sandbox changed;
-    enum err_code code = check_ttl(c, MAX(idle_ms, 1), e);
+    enum err_code code = lifecycle_check_ttl(c, MAX(idle_ms, 1), e);
 
     if (code == ERR_OK)
         code = sandbox_visible(c, tenant, id, &o, e);

@@ -7,6 +7,7 @@
 #include "core/events.h"
 #include "core/exec.h"
 #include "core/internal.h"
+#include "core/pause.h"
 #include "policy/policy.h"
 
 #include <stdio.h>
@@ -158,6 +159,7 @@ void sandbox_free(struct sandbox_obj *o)
     struct err why;
 
     err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
+    pause_fail(o, &why);
     metrics_free(o, &why);
     logs_free(o);
     exec_command_sandboxes_free(o);

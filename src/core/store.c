@@ -52,14 +52,15 @@ static const char *const migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN last_end_ms INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE template_limits ADD COLUMN filters INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE sandboxes ADD COLUMN level INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE sandboxes ADD COLUMN pause_reason INTEGER NOT NULL DEFAULT 0;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_SANDBOX_INSERT] =
         "INSERT INTO sandboxes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
-        "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25)",
+        "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26)",
     [STORE_SANDBOX_UPDATE] = "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, "
-                             "end_ms=?6, flags=?7, idle_ms=?8 "
+                             "end_ms=?6, flags=?7, idle_ms=?8, pause_reason=?9 "
                              "WHERE id=?1",
     [STORE_SANDBOX_NETWORK] =
         "UPDATE sandboxes SET network=?2, flags=?3, policy=?4, credentials=?5 "
@@ -69,7 +70,7 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "SELECT id, tenant, template_id, template_asked, state, on_timeout, flags,"
         " started_ms, end_ms, slot, gen, agent_key, memory_bytes, disk_bytes,"
         " cpu_milli, pids, open_files, metadata, network, policy, credentials, name, idle_ms,"
-        " last_end_ms, level FROM sandboxes",
+        " last_end_ms, level, pause_reason FROM sandboxes",
     [STORE_TENANT_INSERT] = "INSERT OR IGNORE INTO tenants (id, made_ms) VALUES (?1, ?2)",
     [STORE_TENANT_FIND] = "SELECT ceiling FROM tenants WHERE id=?1",
     [STORE_TENANT_CEILING] = "UPDATE tenants SET ceiling=?2 WHERE id=?1",

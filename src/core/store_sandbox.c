@@ -47,6 +47,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 23, s->idle_ms);
     sqlite3_bind_int64(q, 24, s->last_end_real_ms);
     sqlite3_bind_int64(q, 25, s->level);
+    sqlite3_bind_int(q, 26, (int)s->pause_reason);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -62,6 +63,7 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 6, s->end_real_ms);
     sqlite3_bind_int(q, 7, flags_of(s));
     sqlite3_bind_int64(q, 8, s->idle_ms);
+    sqlite3_bind_int(q, 9, (int)s->pause_reason);
     return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
 }
 
@@ -111,7 +113,8 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->limits.open_files = (uint32_t)sqlite3_column_int64(q, 16);
     if (sqlite3_column_bytes(q, 11) != sizeof(s->agent_key) || !ids_is_sandbox(s->id) ||
         sqlite3_column_int64(q, 24) < 0 || sqlite3_column_int64(q, 24) >= PRIVSEP_LEVEL_COUNT ||
-        state < SANDBOX_CREATING || state > SANDBOX_ENDED)
+        state < SANDBOX_CREATING || state > SANDBOX_ENDED || sqlite3_column_int(q, 25) < 0 ||
+        sqlite3_column_int(q, 25) >= SANDBOX_PAUSE_REASON_COUNT)
         return false;
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
     s->metadata = store_column_json(q, 17);
@@ -122,6 +125,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->idle_ms = sqlite3_column_int64(q, 22);
     s->last_end_real_ms = sqlite3_column_int64(q, 23);
     s->level = (uint32_t)sqlite3_column_int64(q, 24);
+    s->pause_reason = (enum sandbox_pause_reason)sqlite3_column_int(q, 25);
     return true;
 }
 

@@ -155,7 +155,7 @@ def test_network_is_checked_and_kept(cay):
 
 
 @pytest.mark.parametrize("fields, says", [
-    ({"autoPause": True}, "pausing"), ({"autoPauseMemory": False}, "autoPause"),
+    ({"autoPause": True, "autoPauseMemory": False}, "memory"), ({"autoPauseMemory": False}, "autoPause"),
     ({"volumeMounts": [{"name": "v", "path": "/v"}]}, "volumes"),
     ({"iam": {"tokens": {"t": {}}}}, "identity"), ({"network": {"egressProxy": {"address": "p:1"}}}, "egressProxy"),
 ])
@@ -198,7 +198,7 @@ def test_a_template_that_is_not_there_says_what_to_do(cay, template, says):
 
 
 @pytest.mark.parametrize("method, path", [
-    ("POST", "/sandboxes/{}/pause"), ("POST", "/sandboxes/{}/fork"), ("POST", "/sandboxes/{}/snapshots"),
+    ("POST", "/sandboxes/{}/fork"), ("POST", "/sandboxes/{}/snapshots"),
     ("GET", "/snapshots"), ("POST", "/v3/templates"), ("GET", "/volumes")])
 def test_missing_calls_say_so(cay, sandbox, method, path):
     reply = cay.call(method, path.format(sandbox.id), {} if method == "POST" else None)

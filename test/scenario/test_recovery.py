@@ -120,22 +120,50 @@ def write_rows(server, changes, copies):
 PAUSING, PAUSED, RESUMING = 2, 3, 4  # src/core/core.h
 
 
-def test_rows_in_states_that_this_version_never_leaves(cay, own_server):
-    """They are ended with a reason, with and without a sandbox of privd's; cayd starts, and the others live on."""
+def test_rows_in_the_states_of_a_pause_become_what_is_so(cay, own_server):
+    """Whatever a row says: what privd has runs, or is paused if it is frozen; what it does not have is lost. cayd starts, and
+    the others live on."""
     if not own_server:
         pytest.skip("daemons are killed only in a server of the tests' own")
     states = (PAUSING, PAUSED, RESUMING)
     with cay.create() as kept:
-        known = [cay.create().id for _ in states]
+        known, frozen = [cay.create().id for _ in states], [cay.create().id for _ in states]
         unknown = ["i" + "".join(reversed(one[1:])) for one in known]
-        write_rows(own_server, zip(known, states), [(new, state, kept.id) for new, state in zip(unknown, states)])
+        for one in frozen:
+            assert cay.call("POST", f"/sandboxes/{one}/pause", {}).status == 204
+        write_rows(own_server, [*zip(known, states), *zip(frozen, states)],
+                   [(new, state, kept.id) for new, state in zip(unknown, states)])
         for daemon in daemons(own_server, "cayd"):
             os.kill(daemon, signal.SIGKILL)
         wait_served(cay, kept)
         wait_ready(cay)
-        until(lambda: [one["sandboxID"] for one in cay.call("GET", "/v2/sandboxes").json] == [kept.id],
-              what="only the sandbox that runs is listed")
-        until(lambda: leftovers._rows(own_server) == 1, what="the rows of the others are gone")
-        log = own_server.log.read_text()
-        for one in known + unknown:
-            assert f"sandbox {one}: its row says " in log and f"sandbox {one}: ended: " in log
+        def lists(state):
+            return sorted(one["sandboxID"] for one in cay.call("GET", f"/v2/sandboxes?state={state}").json)
+        until(lambda: lists("running") == sorted([*known, kept.id]) and lists("paused") == sorted(frozen),
+              what="each is what privd says")
+        until(lambda: leftovers._rows(own_server) == 7, what="the rows of the others are gone")
+        for one in known + frozen:
+            assert cay.call("DELETE", f"/sandboxes/{one}").status == 204
+
+
+@pytest.mark.parametrize("victim", ["cayd", "cay-privd", "both", "cay-egress", "cay-keep"])
+def test_a_paused_sandbox_survives(cay, own_server, victim):
+    """Frozen through the end of any program: its processes go on afterwards, where they were."""
+    if not own_server:
+        pytest.skip("daemons are killed only in a server of the tests' own")
+    with cay.create() as box, cay.create() as runs:
+        pid = box.run("sleep 1000 >/dev/null 2>&1 & echo $!").out.strip()
+        assert cay.call("POST", f"/sandboxes/{box.id}/pause", {}).status == 204
+        if victim == "cay-keep":
+            os.kill(own_server.keep_pid, signal.SIGKILL)  # and with it all its children
+            until(lambda: not leftovers.children(own_server.keep_pid, "cay-privd"), what="all are gone")
+            own_server.start()
+        for name in {"both": ("cayd", "cay-privd"), "cay-keep": ()}.get(victim, (victim,)):
+            for daemon in daemons(own_server, name):
+                os.kill(daemon, signal.SIGKILL)
+        wait_served(cay, runs)
+        wait_ready(cay)
+        assert cay.call("GET", f"/sandboxes/{box.id}").json["state"] == "paused"
+        assert cay.call("POST", f"/v2/sandboxes/{box.id}/connect", {"timeout": 60}).status == 201
+        assert box.run(f"kill -0 {pid} && echo there").out == "there\n"
+

@@ -21,7 +21,7 @@
 #define BUFFER 16384u
 
 struct slot {
-    bool live;
+    bool live, frozen;
     uint32_t gen;
     char id[PRIVSEP_ID_SIZE];
     uint8_t key[PRIVSEP_KEY_SIZE];
@@ -77,6 +77,7 @@ static struct slot *claim(struct fake *f, uint32_t *number)
         if (f->slots[i].live)
             continue;
         f->slots[i].live = true;
+        f->slots[i].frozen = false;
         f->slots[i].gen++;
         f->slots[i].started_ms = clock_real_ms();
         f->counts.live++;
@@ -177,6 +178,33 @@ static void do_command_sandbox_end(struct fake *f, const struct privsep_msg *m)
     reply(f, &r, slot_of(f, m) ? 0 : -ESTALE);
 }
 
+/* fail: so many of them. */
+static void set_frozen(struct fake *f, const struct privsep_msg *m, enum fake_knob fail, int status,
+                       bool frozen)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
+    struct slot *s = slot_of(f, m);
+
+    if (s && f->knobs[fail] > 0) {
+        f->knobs[fail]--;
+        reply(f, &r, status);
+        return;
+    }
+    if (s)
+        s->frozen = frozen;
+    reply(f, &r, s ? 0 : -ESTALE);
+}
+
+static void do_freeze(struct fake *f, const struct privsep_msg *m)
+{
+    set_frozen(f, m, FAKE_FAIL_FREEZES, -ETIMEDOUT, true);
+}
+
+static void do_thaw(struct fake *f, const struct privsep_msg *m)
+{
+    set_frozen(f, m, FAKE_FAIL_THAWS, -EIO, false);
+}
+
 static void do_list(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq};
@@ -189,6 +217,7 @@ static void do_list(struct fake *f, const struct privsep_msg *m)
             continue;
         memcpy(item.u.item.id, f->slots[i].id, sizeof(item.u.item.id));
         item.u.item.started_real_ms = f->slots[i].started_ms;
+        item.u.item.frozen = f->slots[i].frozen;
         privsep_server_send(f->server, 0, &item, NULL, 0);
     }
     reply(f, &r, 0);
@@ -264,6 +293,8 @@ static const struct {
     {PRIVSEP_CAPACITY, do_capacity, FAKE_KNOB_COUNT},
     {PRIVSEP_COMMAND_SANDBOX, do_command_sandbox, FAKE_KNOB_COUNT},
     {PRIVSEP_COMMAND_SANDBOX_END, do_command_sandbox_end, FAKE_KNOB_COUNT},
+    {PRIVSEP_FREEZE, do_freeze, FAKE_HOLD_FREEZES},
+    {PRIVSEP_THAW, do_thaw, FAKE_HOLD_THAWS},
 };
 
 static void dispatch(struct fake *f, const struct privsep_msg *m)
@@ -307,6 +338,8 @@ static void on_request(void *arg, const struct privsep_msg *m)
     f->counts.creates += m->op == PRIVSEP_CREATE;
     f->counts.kills += m->op == PRIVSEP_KILL;
     f->counts.jobs += m->op == PRIVSEP_JOB;
+    f->counts.freezes += m->op == PRIVSEP_FREEZE;
+    f->counts.thaws += m->op == PRIVSEP_THAW;
     if (m->op == PRIVSEP_JOB)
         f->job_seq = m->seq;
     dispatch(f, m);
@@ -687,6 +720,29 @@ void fake_end(struct fake *f, const char *id, unsigned cause)
         wake(f);
     }
     pthread_mutex_unlock(&f->lock);
+}
+
+void fake_set_frozen(struct fake *f, const char *id, bool frozen)
+{
+    struct slot *s;
+
+    pthread_mutex_lock(&f->lock);
+    s = find(f, id);
+    if (s)
+        s->frozen = frozen;
+    pthread_mutex_unlock(&f->lock);
+}
+
+bool fake_is_frozen(struct fake *f, const char *id)
+{
+    const struct slot *s;
+    bool frozen;
+
+    pthread_mutex_lock(&f->lock);
+    s = find(f, id);
+    frozen = s && s->frozen;
+    pthread_mutex_unlock(&f->lock);
+    return frozen;
 }
 
 void fake_progress(struct fake *f, unsigned percent, const char *text)

@@ -13,7 +13,8 @@ struct fake;
 struct fake_counts {
     unsigned creates, kills, connects, stats, lists, jobs, inits, bad_keys;
     unsigned command_sandboxes, command_sandbox_ends,
-        starts;     /* a start is answered as FAKE_START says */
+        starts; /* a start is answered as FAKE_START says */
+    unsigned freezes, thaws;
     unsigned live;  /* sandboxes that live now */
     unsigned peers; /* connections of cayd so far */
 };
@@ -32,6 +33,10 @@ enum fake_knob {
     FAKE_BASE_READY,             /* template base is there */
     FAKE_FAIL_COMMAND_SANDBOXES, /* that many command sandboxes fail with -EMFILE */
     FAKE_START,                  /* of a program: enum fake_start_answer */
+    FAKE_HOLD_FREEZES,           /* as FAKE_HOLD_CREATES */
+    FAKE_HOLD_THAWS,             /* the same for thaws */
+    FAKE_FAIL_FREEZES,           /* that many freezes fail with -ETIMEDOUT */
+    FAKE_FAIL_THAWS,             /* that many thaws fail with -EIO */
     FAKE_KNOB_COUNT
 };
 
@@ -67,6 +72,10 @@ bool fake_lives(struct fake *f, const char *id);
 
 /* The level that it was asked for at; -1: it does not live. */
 int fake_level(struct fake *f, const char *id);
+
+/* Freezes it, or lets it go on, unasked. */
+void fake_set_frozen(struct fake *f, const char *id, bool frozen);
+bool fake_is_frozen(struct fake *f, const char *id);
 
 /* PROGRESS for the job that is held. */
 void fake_progress(struct fake *f, unsigned percent, const char *text);

@@ -31,6 +31,9 @@ static void every_life_ends_by_steps_of_the_table(void **state)
         assert_int_equal(life->visible, life->resume != LIFE_CALL_NOT_FOUND);
         assert_true(!life->reachable || life->visible);
         assert_int_equal(life->place, !last);
+        assert_true(!life->wakes || (life->visible && !life->reachable));
+        assert_int_equal(life->change != LIFE_CHANGE_NONE, life->timer == LIFE_TIMER_CHANGE);
+        assert_int_not_equal(life->at_start, LIFE_START_REFUSE);
     }
 }
 
@@ -48,7 +51,7 @@ static void what_is_no_state_is_granted_nothing(void **state)
 
 /* -- the table of the documentation ------------------------------------------------------------- */
 
-static const char *const starts[] = {[LIFE_START_UNSUPPORTED] = "unsupported",
+static const char *const starts[] = {[LIFE_START_REFUSE] = "refuse",
                                      [LIFE_START_UNDO] = "undo",
                                      [LIFE_START_RUN] = "run",
                                      [LIFE_START_END] = "end",
@@ -56,20 +59,21 @@ static const char *const starts[] = {[LIFE_START_UNSUPPORTED] = "unsupported",
 static const char *const timers[] = {[LIFE_TIMER_NONE] = "none",
                                      [LIFE_TIMER_CREATE] = "create",
                                      [LIFE_TIMER_LIFETIME] = "lifetime",
-                                     [LIFE_TIMER_KILL] = "kill"};
+                                     [LIFE_TIMER_KILL] = "kill",
+                                     [LIFE_TIMER_CHANGE] = "change"};
 static const char *const missing_names[] = {[LIFE_MISSING_LOST] = "ended: lost",
                                             [LIFE_MISSING_DONE] = "ended",
                                             [LIFE_MISSING_WAIT] = "wait"};
 static const char *const listeds[] = {[LIFE_LISTED_END] = "ended",
                                       [LIFE_LISTED_KEEP] = "keep",
+                                      [LIFE_LISTED_SETTLE] = "settle",
                                       [LIFE_LISTED_KILL] = "kill again",
                                       [LIFE_LISTED_WAIT] = "wait"};
 static const char *const exits[] = {[LIFE_EXIT_ENDED] = "ended", [LIFE_EXIT_WAIT] = "wait"};
-static const char *const calls[] = {[LIFE_CALL_NOT_FOUND] = "not found",
-                                    [LIFE_CALL_UNSUPPORTED] = "unsupported",
-                                    [LIFE_CALL_ALREADY] = "already",
-                                    [LIFE_CALL_UNDER_WAY] = "under way",
-                                    [LIFE_CALL_END] = "ended"};
+static const char *const calls[] = {
+    [LIFE_CALL_NOT_FOUND] = "not found", [LIFE_CALL_DO] = "done",
+    [LIFE_CALL_WAIT] = "waits",          [LIFE_CALL_ALREADY] = "already",
+    [LIFE_CALL_UNDER_WAY] = "under way", [LIFE_CALL_END] = "ended"};
 static const char *const groups[] = {
     [LIFE_GROUP_NONE] = "no", [LIFE_GROUP_RUNNING] = "running", [LIFE_GROUP_PAUSED] = "paused"};
 

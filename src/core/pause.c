@@ -1,0 +1,399 @@
+#include "core/pause.h"
+
+#include "core/call.h"
+#include "core/events.h"
+
+#include <errno.h>
+
+#define PAUSE_AGAIN_MS 2000u /* after the end of its time, when it could not be paused */
+
+/* Who waits for it to be paused, or to run. */
+struct pause_waiter {
+    struct pause_waiter *next;
+    core_sandbox_cb done;
+    void *arg;
+};
+
+static const char *const reasons[] = {
+    [SANDBOX_PAUSE_NONE] = "",
+    [SANDBOX_PAUSE_API] = "api",
+    [SANDBOX_PAUSE_TIMEOUT] = "timeout",
+    [SANDBOX_PAUSE_IDLE] = "idle",
+};
+
+_Static_assert(ARRAY_SIZE(reasons) == SANDBOX_PAUSE_REASON_COUNT, "each reason has a word");
+
+const char *core_pause_reason_name(enum sandbox_pause_reason reason)
+{
+    return (size_t)reason < ARRAY_SIZE(reasons) ? reasons[reason] : "";
+}
+
+/* -- those who wait ---------------------------------------------------------------------------- */
+
+static void wait_for(struct pause_waiter **list, core_sandbox_cb done, void *arg)
+{
+    struct pause_waiter *w = malloc(sizeof(*w));
+
+    if (!w)
+        abort(); /* nothing is left that could tell the caller */
+    while (*list)
+        list = &(*list)->next;
+    *w = (struct pause_waiter){NULL, done, arg};
+    *list = w;
+}
+
+static void tell(struct sandbox_obj *o, struct pause_waiter **list, const struct err *why)
+{
+    struct pause_waiter *next;
+
+    for (struct pause_waiter *w = TAKE_PTR(*list); w; w = next) {
+        next = w->next;
+        w->done(w->arg, why ? NULL : &o->s, why);
+        free(w);
+    }
+}
+
+struct told_later {
+    struct core *core;
+    struct pause_waiter *list;
+    struct err why;
+};
+
+static void tell_deferred(void *arg)
+{
+    CLEANUP_FREE struct told_later *t = arg;
+
+    tell(NULL, &t->list, &t->why);
+}
+
+/* In the next turn: who fails it may be inside a loop over sandboxes. */
+static void fail_later(struct sandbox_obj *o, struct pause_waiter **list, const struct err *why)
+{
+    struct told_later *t;
+
+    if (!*list)
+        return;
+    t = malloc(sizeof(*t));
+    if (!t)
+        abort();
+    *t = (struct told_later){o->core, TAKE_PTR(*list), *why};
+    core_defer(o->core, tell_deferred, t);
+}
+
+void pause_fail(struct sandbox_obj *o, const struct err *why)
+{
+    fail_later(o, &o->pausers, why);
+    fail_later(o, &o->resumers, why);
+}
+
+/* -- steps ------------------------------------------------------------------------------------- */
+
+static void write_row(struct sandbox_obj *o)
+{
+    struct err e;
+
+    if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
+        log_error("sandbox %s: %s", o->s.id, e.text);
+}
+
+/* Row first: privd is asked only for what the next start would look for. On failure nothing has changed. */
+static enum err_code ask(struct sandbox_obj *o, enum privsep_op op, enum sandbox_state state,
+                         enum sandbox_pause_reason reason, call_privd_cb cb, const char *what,
+                         struct err *e)
+{
+    struct privsep_msg m = {.op = (uint16_t)op, .slot = o->s.slot, .gen = o->s.gen};
+    struct core *c = o->core;
+    struct sandbox changed = o->s;
+    enum err_code code;
+    int64_t rc;
+
+    changed.state = state;
+    changed.pause_reason = reason;
+    code = store_sandbox_update(c->store, &changed, e);
+    if (code != ERR_OK)
+        return code;
+    rc = call_privd(c, o->s.id, &m, cb, NULL);
+    if (rc < 0) {
+        write_row(o);
+        return call_privd_err(e, rc, what);
+    }
+    sandbox_move(o, state);
+    o->s.pause_reason = reason;
+    o->change_asked = true;
+    timers_set(&c->timers, &o->end, clock_mono_ms() + c->config.privd_timeout_ms);
+    return ERR_OK;
+}
+
+/* The answer, where it is still waited for; else NULL. */
+static struct sandbox_obj *answered(struct core *c, const char *id, enum life_change change)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || !o->change_asked || sandbox_life(o)->change != change)
+        return NULL;
+    o->change_asked = false;
+    return o;
+}
+
+/* LIST will tell what is so. */
+static void channel_broke(struct sandbox_obj *o, int status, const char *what)
+{
+    struct err why;
+
+    timers_cancel(&o->core->timers, &o->end);
+    call_privd_err(&why, status, what);
+    pause_fail(o, &why);
+}
+
+/* -- resuming ---------------------------------------------------------------------------------- */
+
+static void begin_pause_again(struct sandbox_obj *o);
+
+/* Its new life begins now, so its place in listings is another. That there is room for it was so a moment ago. */
+static void start_anew(struct sandbox_obj *o)
+{
+    struct registry *r = &o->core->registry;
+
+    registry_remove(r, o);
+    o->s.started_real_ms = clock_real_ms();
+    if (registry_add(r, o) < 0)
+        abort();
+    o->s.end_real_ms = o->s.started_real_ms + o->resume_ttl_ms;
+    o->resume_ttl_ms = 0;
+}
+
+static void runs_again(struct sandbox_obj *o)
+{
+    struct core *c = o->core;
+
+    sandbox_move(o, SANDBOX_RUNNING);
+    if (o->resume_ttl_ms == 0)
+        o->resume_ttl_ms = o->s.idle_ms ? o->s.idle_ms : (int64_t)c->config.default_ttl_ms;
+    start_anew(o);
+    o->s.pause_reason = SANDBOX_PAUSE_NONE;
+    o->used_ms = clock_mono_ms();
+    write_row(o);
+    lifecycle_arm(o);
+    log_info("sandbox %s: resumed", o->s.id);
+    logs_add(o, "info", "sandbox resumed");
+    events_add(c, o->s.tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
+    tell(o, &o->resumers, NULL);
+    begin_pause_again(o);
+}
+
+static void stays_paused(struct sandbox_obj *o, const struct err *why)
+{
+    log_warn("sandbox %s: not resumed: %s", o->s.id, why->text);
+    sandbox_move(o, SANDBOX_PAUSED);
+    write_row(o);
+    tell(o, &o->resumers, why);
+    tell(o, &o->pausers, NULL);
+}
+
+static void on_thawed(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                      int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = answered(c, id, LIFE_CHANGE_RESUME);
+    struct err why;
+
+    if (!o)
+        return;
+    if (call_is_channel_error(status)) {
+        channel_broke(o, status, "resuming the sandbox");
+        return;
+    }
+    if (status == 0) {
+        runs_again(o);
+        return;
+    }
+    call_privd_err(&why, status, "resuming the sandbox");
+    stays_paused(o, &why);
+}
+
+static enum err_code begin_resume(struct sandbox_obj *o, struct err *e)
+{
+    return ask(o, PRIVSEP_THAW, SANDBOX_RESUMING, o->s.pause_reason, on_thawed,
+               "resuming the sandbox", e);
+}
+
+/* -- pausing ----------------------------------------------------------------------------------- */
+
+static void is_paused(struct sandbox_obj *o)
+{
+    struct core *c = o->core;
+    struct err e;
+
+    sandbox_move(o, SANDBOX_PAUSED);
+    o->s.end_real_ms = clock_real_ms();
+    write_row(o);
+    log_info("sandbox %s: paused: %s", o->s.id, core_pause_reason_name(o->s.pause_reason));
+    logs_add(o, "info", "sandbox paused (%s)", core_pause_reason_name(o->s.pause_reason));
+    events_add(c, o->s.tenant, EVENT_SANDBOX_PAUSED, o->s.id,
+               json_pack("{s:s}", "reason", core_pause_reason_name(o->s.pause_reason)));
+    if (c->on_paused)
+        c->on_paused(c->on_paused_arg, o->s.id);
+    tell(o, &o->pausers, NULL);
+    if (o->resumers && begin_resume(o, &e) != ERR_OK)
+        tell(o, &o->resumers, &e);
+}
+
+/* Its time goes on; where that is over already it is tried again soon. Who wants it to run has what it wants. */
+static void was_not_paused(struct sandbox_obj *o, const struct err *why)
+{
+    bool over = o->s.end_real_ms <= clock_real_ms();
+    int64_t ttl_ms = o->resume_ttl_ms;
+
+    log_warn("sandbox %s: not paused: %s", o->s.id, why->text);
+    logs_add(o, "warn", "not paused: %s", why->text);
+    sandbox_move(o, SANDBOX_RUNNING);
+    o->s.pause_reason = SANDBOX_PAUSE_NONE;
+    if (o->resumers && ttl_ms > 0)
+        o->s.end_real_ms = MAX(o->s.end_real_ms, clock_real_ms() + ttl_ms);
+    o->resume_ttl_ms = 0;
+    write_row(o);
+    lifecycle_arm(o);
+    if (over && !o->resumers)
+        timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
+    tell(o, &o->pausers, why);
+    tell(o, &o->resumers, NULL);
+}
+
+static void on_frozen(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                      int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = answered(c, id, LIFE_CHANGE_PAUSE);
+    struct err why;
+
+    if (!o)
+        return;
+    if (call_is_channel_error(status)) {
+        channel_broke(o, status, "pausing the sandbox");
+        return;
+    }
+    if (status == 0) {
+        is_paused(o);
+        return;
+    }
+    if (status == -ETIMEDOUT)
+        err_set(
+            &why, ERR_TIMEOUT,
+            "the sandbox was not paused: a process in it cannot be stopped now, as it waits for "
+            "the disk or in the kernel; everything in it goes on");
+    else
+        call_privd_err(&why, status, "pausing the sandbox");
+    was_not_paused(o, &why);
+}
+
+static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reason reason,
+                                 struct err *e)
+{
+    enum err_code code = ask(o, PRIVSEP_FREEZE, SANDBOX_PAUSING, reason, on_frozen,
+                             "pausing the sandbox", e);
+
+    if (code != ERR_OK)
+        return code;
+    sockets_discard(o);
+    timers_cancel(&o->core->timers, &o->sample);
+    return ERR_OK;
+}
+
+/* Somebody asked for a pause while it was being resumed. */
+static void begin_pause_again(struct sandbox_obj *o)
+{
+    struct err e;
+
+    if (o->pausers && begin_pause(o, SANDBOX_PAUSE_API, &e) != ERR_OK)
+        tell(o, &o->pausers, &e);
+}
+
+void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason)
+{
+    struct err e;
+
+    if (begin_pause(o, reason, &e) == ERR_OK)
+        return;
+    log_warn("sandbox %s: not paused at the end of its time, tried again: %s", o->s.id, e.text);
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
+}
+
+/* -- what is so, when nobody can tell how it went ------------------------------------------------ */
+
+void pause_settle(struct sandbox_obj *o, bool frozen)
+{
+    enum life_change change = sandbox_life(o)->change;
+    struct err why;
+
+    if (o->change_asked)
+        return; /* the answer is still to come */
+    if (change == LIFE_CHANGE_PAUSE && frozen) {
+        is_paused(o);
+    } else if (change == LIFE_CHANGE_PAUSE) {
+        err_set(&why, ERR_UNAVAILABLE, "the pause was interrupted by a restart: the sandbox runs");
+        was_not_paused(o, &why);
+    } else if (change == LIFE_CHANGE_RESUME && frozen) {
+        err_set(&why, ERR_UNAVAILABLE, "it was interrupted by a restart: the sandbox is paused");
+        stays_paused(o, &why);
+    } else if (change == LIFE_CHANGE_RESUME) {
+        runs_again(o);
+    } else if (!frozen) { /* paused, and somebody let it go on: it runs, whatever was written */
+        sandbox_move(o, SANDBOX_RESUMING);
+        runs_again(o);
+    }
+}
+
+void pause_on_deadline(struct sandbox_obj *o)
+{
+    log_error("sandbox %s: cay-privd does not say whether it is frozen: its channel begins anew",
+              o->s.id);
+    privsep_client_restart(o->core->privd);
+}
+
+/* -- calls ------------------------------------------------------------------------------------- */
+
+void core_sandbox_pause(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
+                        void *arg)
+{
+    struct sandbox_obj *o = NULL;
+    struct err e;
+    enum err_code code = sandbox_visible(c, tenant, id, &o, &e);
+
+    if (code == ERR_OK)
+        code = core_check_ready(c, &e);
+    if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY)
+        code = err_set(&e, ERR_EXISTS, "Sandbox %s is already paused", id);
+    else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO)
+        code = begin_pause(o, SANDBOX_PAUSE_API, &e);
+    if (code == ERR_OK)
+        wait_for(&o->pausers, done, arg);
+    else
+        core_defer_error(c, done, arg, &e);
+}
+
+void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
+                         core_sandbox_cb done, void *arg)
+{
+    struct sandbox_obj *o = NULL;
+    struct err e;
+    enum err_code code = sandbox_visible(c, tenant, id, &o, &e);
+
+    if (code == ERR_OK)
+        code = core_check_ready(c, &e);
+    if (code == ERR_OK && ttl_ms > 0)
+        code = lifecycle_check_ttl(c, ttl_ms, &e);
+    if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY)
+        code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);
+    else if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)
+        code = begin_resume(o, &e);
+    if (code != ERR_OK) {
+        core_defer_error(c, done, arg, &e);
+        return;
+    }
+    o->resume_ttl_ms = MAX(o->resume_ttl_ms, ttl_ms);
+    wait_for(&o->resumers, done, arg);
+}
+
+void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg)
+{
+    c->on_paused = fn;
+    c->on_paused_arg = arg;
+}

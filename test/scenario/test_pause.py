@@ -1,0 +1,139 @@
+"""Pause and resume with memory: what stands still, what is told, what wakes it, restarts in between, ends."""
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from test_lifecycle import when
+from waitlib import until
+
+
+def pause(cay, box):
+    return cay.call("POST", f"/sandboxes/{box.id}/pause", {}).status
+
+
+def connect(cay, box, timeout_s=300, version="/v2"):
+    return cay.call("POST", f"{version}/sandboxes/{box.id}/connect", {"timeout": timeout_s})
+
+
+def state(cay, box):
+    return cay.call("GET", f"/sandboxes/{box.id}").json["state"]
+
+
+def listed(cay, states):
+    return {one["sandboxID"] for one in cay.call("GET", f"/v2/sandboxes?state={states}&limit=100").json}
+
+
+COUNTER = "while :; do date +%s%N >>/home/user/ticks; sleep 0.01; done >/dev/null 2>&1 & echo $!"
+
+
+def test_it_stands_still_and_goes_on(cay):
+    with cay.create() as box:
+        pid = box.run(COUNTER).out.strip()
+        boot = box.run("cat /proc/sys/kernel/random/boot_id").out
+        for version in ("/v2", ""):
+            time.sleep(0.1)
+            before = cay.call("GET", f"/sandboxes/{box.id}").json
+            assert pause(cay, box) == 204
+            assert state(cay, box) == "paused"
+            assert box.id in listed(cay, "paused") and box.id not in listed(cay, "running")
+            assert pause(cay, box) == 409
+            assert box.request("GET", "/health").status == 502
+            time.sleep(0.3)
+            reply = connect(cay, box, 100, version)
+            assert reply.status == 201 and reply.json["sandboxID"] == box.id
+            assert reply.json["envdAccessToken"] == box.token
+            after = cay.call("GET", f"/sandboxes/{box.id}").json
+            assert after["state"] == "running" and when(after["startedAt"]) > when(before["startedAt"])
+            assert abs(when(after["endAt"]) - when(after["startedAt"]) - 100) < 1
+            assert connect(cay, box, 10, version).status == 200
+            assert box.request("GET", "/health").status == 204
+        assert box.run(f"kill -0 {pid} && cat /proc/sys/kernel/random/boot_id").out == boot
+        ticks = [int(line) for line in box.read("/home/user/ticks").body.split()]
+        gaps = sorted(b - a for a, b in zip(ticks, ticks[1:]))
+        assert gaps[-1] > 280e6 and gaps[-2] > 280e6  # the two pauses: nothing ran in them
+
+
+def test_the_old_resume(cay):
+    with cay.create() as box:
+        assert cay.call("POST", f"/sandboxes/{box.id}/resume", {"timeout": 60}).status == 409
+        assert pause(cay, box) == 204
+        assert cay.call("POST", f"/sandboxes/{box.id}/resume", {"timeout": 60}).status == 201
+        assert state(cay, box) == "running"
+
+
+def test_files_only_is_refused_with_the_reason(cay):
+    with cay.create() as box:
+        reply = cay.call("POST", f"/sandboxes/{box.id}/pause", {"memory": False})
+        assert reply.status == 501 and "memory" in reply.json["message"] and state(cay, box) == "running"
+    reply = cay.call("POST", "/v2/sandboxes", {"templateID": "host", "autoPause": True, "autoPauseMemory": False})
+    assert reply.status == 400 and "memory" in reply.json["message"]
+
+
+def test_unknown_ended_and_others_are_not_found(cay, other_tenant):
+    box = cay.create()
+    for who, path in ((cay, "/sandboxes/inone"), (other_tenant, f"/sandboxes/{box.id}")):
+        for call in ("pause", "resume", "connect"):
+            reply = who.call("POST", f"{path}/{call}", {"timeout": 10})
+            assert reply.status == 404 and reply.json["code"] == 404
+    assert state(cay, box) == "running" and pause(cay, box) == 204
+    assert other_tenant.call("POST", f"/sandboxes/{box.id}/resume", {"timeout": 10}).status == 404
+    assert box.kill().status == 204
+    for call in ("pause", "resume", "connect"):
+        assert cay.call("POST", f"/sandboxes/{box.id}/{call}", {"timeout": 10}).status == 404
+    assert box.kill().status == 404 and box.id not in listed(cay, "running,paused")
+
+
+def test_the_end_of_its_time_pauses_it(cay):
+    with cay.create(timeout_s=1, autoPause=True) as box:
+        assert cay.call("GET", f"/sandboxes/{box.id}").json["lifecycle"] == {"autoResume": False, "onTimeout": "pause"}
+        until(lambda: state(cay, box) == "paused", 10, "paused at the end of its time")
+        assert connect(cay, box, 1).status == 201
+        until(lambda: state(cay, box) == "paused", 10, "and once more")
+        assert connect(cay, box).status == 201 and box.run("echo here").out == "here\n"
+
+
+def test_many_callers_at_once(cay):
+    """One pause is done, the others are told; all resumes are answered; nothing is left half."""
+    with cay.create() as box, ThreadPoolExecutor(16) as pool:
+        for _ in range(5):
+            statuses = sorted(pool.map(lambda _: pause(cay, box), range(16)))
+            assert statuses == [204] + [409] * 15
+            statuses = set(pool.map(lambda _: connect(cay, box).status, range(16)))
+            assert statuses <= {200, 201} and 201 in statuses
+            assert state(cay, box) == "running"
+        calls = list(pool.map(lambda n: pause(cay, box) if n % 2 else connect(cay, box).status, range(64)))
+        assert set(calls) <= {200, 201, 204, 409}
+        connect(cay, box)
+        assert box.run("echo here").out == "here\n"
+
+
+def test_a_kill_while_it_is_paused_or_being_so(cay):
+    for _ in range(10):
+        box = cay.create()
+        threads = [threading.Thread(target=pause, args=(cay, box)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert box.kill().status == 204
+        for thread in threads:
+            thread.join()
+        assert cay.call("GET", f"/sandboxes/{box.id}").status == 404
+
+
+def events_of(cay, box):
+    lines = cay.call("GET", f"/cay/v1/events?sandbox={box.id}&since=0&follow=0").body.splitlines()
+    return [(event["type"], event.get("reason")) for event in map(json.loads, lines) if event["type"].startswith("sandbox.")]
+
+
+def test_it_is_told_with_its_reason(cay):
+    box = cay.create(timeout_s=1, autoPause=True)
+    until(lambda: state(cay, box) == "paused", 10, "paused at the end of its time")
+    assert connect(cay, box).status == 201 and pause(cay, box) == 204
+    assert cay.call("GET", f"/cay/v1/sandboxes/{box.id}").json["state"] == "paused"
+    assert cay.call("GET", f"/cay/v1/sandboxes/{box.id}").json["reason"] == "api"
+    assert [one["reason"] for one in cay.call("GET", "/v2/sandboxes?state=paused").json if one["sandboxID"] == box.id] == ["api"]
+    box.kill()
+    assert events_of(cay, box) == [("sandbox.created", None), ("sandbox.paused", "timeout"), ("sandbox.resumed", None),
+                                   ("sandbox.paused", "api"), ("sandbox.ended", "killed")]
