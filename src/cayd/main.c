@@ -5,9 +5,9 @@
 #include "cayd/confine.h"
 #include "cayd/connloop.h"
 #include "cayd/control.h"
+#include "contract/keep.h"
 #include "http/json.h"
 #include "http/tls.h"
-#include "keep/keep.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 #include "cli/api.h"
 
 #include "base/io.h"
-#include "keep/keep.h"
+#include "contract/keep.h"
 
 #include <errno.h>
 #include <fcntl.h>

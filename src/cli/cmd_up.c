@@ -5,7 +5,7 @@
 #include "cli/doctor.h"
 #include "cli/server.h"
 #include "cli/server_ca.h"
-#include "keep/keep.h"
+#include "contract/keep.h"
 
 #include <errno.h>
 #include <fcntl.h>

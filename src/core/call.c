@@ -1,8 +1,8 @@
 #include "core/call.h"
 
 #include "base/base64.h"
+#include "contract/agent_boot.h"
 #include "http/client.h"
-#include "runtime/agent_boot.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

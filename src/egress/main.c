@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/share.h"
 #include "base/util.h"
+#include "contract/keep.h"
 #include "egress/confine.h"
 #include "egress/control/audit_query.h"
 #include "egress/control/control.h"
@@ -19,7 +20,6 @@
 #include "egress/memory_trim.h"
 #include "egress/options.h"
 #include "egress/tls/turns.h"
-#include "keep/keep.h"
 #include "privsep/client.h"
 
 #include <ares.h>

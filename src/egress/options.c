@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "keep/keep.h"
+#include "contract/keep.h"
 
 #include <fcntl.h>
 #include <getopt.h>

@@ -9,8 +9,8 @@
  * 4. Else the control plane. */
 
 #include "base/ids.h"
+#include "contract/agent_boot.h"
 #include "http/message.h"
-#include "runtime/agent_boot.h"
 
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 /* What every template has: the user, sudo without a password, homes, mount points. */
+#include "contract/proto.h"
 #include "job/kinds.h"
 #include "job/say.h"
 #include "job/tree.h"
-#include "privsep/proto.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "job/say.h"
 
 #include "base/log.h"
-#include "job/meta.h"
+#include "contract/meta.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

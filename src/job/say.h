@@ -1,5 +1,5 @@
 #pragma once
-/* What a job tells privd, on descriptor 1, one bounded line each (job/meta.h), and what it logs. */
+/* What a job tells privd, on descriptor 1, one bounded line each (contract/meta.h), and what it logs. */
 
 #include "base/util.h"
 

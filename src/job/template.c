@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
-#include "job/meta.h"
+#include "contract/meta.h"
 #include "job/say.h"
 #include "job/tree.h"
 

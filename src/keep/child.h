@@ -2,7 +2,7 @@
 /* A daemon that keep starts, and starts again when it has ended. */
 
 #include "base/util.h"
-#include "keep/keep.h"
+#include "contract/keep.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

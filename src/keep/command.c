@@ -1,6 +1,6 @@
 #include "keep/command.h"
 
-#include "keep/keep.h"
+#include "contract/keep.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* cay-keep: see keep.h. */
-#include "keep/keep.h"
+#include "contract/keep.h"
 #include "keep/pools.h"
 
 #include "base/clock.h"

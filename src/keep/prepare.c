@@ -1,7 +1,7 @@
 #include "keep/prepare.h"
 
 #include "base/io.h"
-#include "keep/keep.h"
+#include "contract/keep.h"
 #include "sys/kernel.h"
 
 #include <arpa/inet.h>

@@ -4,7 +4,7 @@
 #include "privd/privd.h"
 
 #include "base/log.h"
-#include "job/meta.h"
+#include "contract/meta.h"
 #include "sys/cgroup.h"
 #include "sys/filter_host.h"
 #include "sys/ns.h"

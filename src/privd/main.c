@@ -5,8 +5,8 @@
 
 #include "base/io.h"
 #include "base/log.h"
-#include "job/meta.h"
-#include "keep/keep.h"
+#include "contract/keep.h"
+#include "contract/meta.h"
 #include "sys/kernel.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Which request is allowed in which state of the slot that it names, and the range of every field
  * that a request carries: the one place where numbers from cayd are evaluated. Pure functions. */
 
-#include "privsep/proto.h"
+#include "contract/proto.h"
 
 enum slot_state {
     SLOT_EMPTY,    /* nothing of it exists */

@@ -1,7 +1,7 @@
 /* Which templates are there: what cay-job wrote, read again each time (a job may have changed it). */
 #include "privd/privd.h"
 
-#include "job/meta.h"
+#include "contract/meta.h"
 
 #include <errno.h>
 #include <fcntl.h>

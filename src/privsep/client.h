@@ -7,7 +7,7 @@
  * that the owner lists what lives. Requests made while down end with -ENOTCONN at once. Bounded:
  * PRIVSEP_CLIENT_MAX_PENDING requests at a time (-EBUSY above). Never blocks. */
 
-#include "privsep/proto.h"
+#include "contract/proto.h"
 
 #include <stdbool.h>
 #include <uv.h>

@@ -2,7 +2,7 @@
 /* One packet with its descriptors, as both ends send and receive it. Never blocks (MSG_DONTWAIT).
  */
 
-#include "privsep/proto.h"
+#include "contract/proto.h"
 
 #include <sys/types.h>
 

@@ -10,7 +10,7 @@
  * PRIVSEP_SERVER_PAUSE_QUEUE no request is read until it drains, past the maximum the connection
  * ends. Never blocks. */
 
-#include "privsep/proto.h"
+#include "contract/proto.h"
 
 #include <sys/types.h>
 

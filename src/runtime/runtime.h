@@ -26,8 +26,8 @@
  * three descriptors. Names on disk and in cgroups are <slot> and <slot>.<gen>, so that after a
  * crash runtime_scan finds every remainder and adopt takes over what still runs. */
 
-#include "privsep/proto.h"
-#include "runtime/agent_boot.h"
+#include "contract/agent_boot.h"
+#include "contract/proto.h"
 #include "runtime/task.h"
 
 #define RUNTIME_UID_BASE    1006632960u /* default of runtime_config.uid_base */

@@ -46,7 +46,7 @@ ADDRESSES = (WEB, WEB6, OTHER, DNS, METADATA, PRIVATE, "100.100.100.200", "fd00:
 ECHO_PORT, BANNER_PORT, SINK_PORT, SOURCE_PORT = 7000, 22, 7001, 7002
 SOCKS_PORT, CONNECT_PORT = 1080, 3129
 
-TCP_PORT, UDP_PORT = 3128, 3153  # EGRESS_TCP_PORT, EGRESS_UDP_PORT in src/privsep/proto.h
+TCP_PORT, UDP_PORT = 3128, 3153  # EGRESS_TCP_PORT, EGRESS_UDP_PORT in src/contract/proto.h
 OWN4, OWN6 = "192.0.2.2", "2001:db8::2"  # NETLINK_OWN_IPV4 and _IPV6 in src/sys/netlink.h
 RESOLVER = "198.18.0.1"
 
@@ -536,7 +536,7 @@ class Sandbox:
 
 
 class Privd:
-    """cay-privd's side of cay-egress's channel. Message layout: src/privsep/proto.h."""
+    """cay-privd's side of cay-egress's channel. Message layout: src/contract/proto.h."""
 
     HELLO, OPEN, SYNC, CLOSE = 1, 68, 70, 71
     SIZE, HEAD = 288, struct.Struct("<IHHQIIiI")

@@ -4,8 +4,8 @@
  * Rounds of one connection each: crafted requests at and beyond the ends of every field, valid ones in
  * between, random bytes, wrong sizes and orders, descriptors, floods without reading a reply, storms of
  * connections. Ends with a line of numbers, or at the first answer that must not be. */
+#include "contract/proto.h"
 #include "privsep/packet.h"
-#include "privsep/proto.h"
 
 #include "base/clock.h"
 #include "base/util.h"

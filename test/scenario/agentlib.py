@@ -229,7 +229,7 @@ def start_plain(binary):
     return agent
 
 
-BOOT = struct.Struct("=IIIIQIIII")  # src/runtime/agent_boot.h
+BOOT = struct.Struct("=IIIIQIIII")  # src/contract/agent_boot.h
 CLAIM = struct.Struct("=32s32s")
 
 

@@ -1,4 +1,4 @@
-"""privd without the rest: started alone, spoken to over its channel. Message layout: src/privsep/proto.h."""
+"""privd without the rest: started alone, spoken to over its channel. Message layout: src/contract/proto.h."""
 
 import array
 import itertools

@@ -20,7 +20,7 @@ from privdlib import FREEZE, HOST, JOB, KILL, STAT, THAW
 from test_privd import BUILD, left_behind, slot_processes
 from waitlib import until
 
-FROZEN_AT = 80  # of an ITEM's body (src/privsep/proto.h)
+FROZEN_AT = 80  # of an ITEM's body (src/contract/proto.h)
 
 
 @pytest.fixture(scope="module")

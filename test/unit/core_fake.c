@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/util.h"
+#include "contract/agent_boot.h"
 #include "privsep/server.h"
-#include "runtime/agent_boot.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

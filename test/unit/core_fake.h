@@ -3,7 +3,7 @@
  * protocol over a real channel, and HTTP on a loopback port of its own. What it does wrong is asked
  * for by knobs. All functions are thread-safe. */
 
-#include "privsep/proto.h"
+#include "contract/proto.h"
 
 #include <stdbool.h>
 #include <stddef.h>

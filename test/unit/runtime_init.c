@@ -3,7 +3,7 @@
  * output, a NUL and its exit status as one byte. Like cay-init it drops to the children's capabilities
  * and puts each child into the work cgroup. Static, so that it needs nothing of the template. */
 
-#include "runtime/agent_boot.h"
+#include "contract/agent_boot.h"
 
 #include <fcntl.h>
 #include <grp.h>

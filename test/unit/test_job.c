@@ -1,8 +1,8 @@
 /* What cay-job does with trees, templates and package sources, in a directory of the test's own. */
 #include "base/io.h"
 #include "base/log.h"
+#include "contract/meta.h"
 #include "job/kinds.h"
-#include "job/meta.h"
 #include "job/node.h"
 #include "job/run.h"
 #include "job/say.h"

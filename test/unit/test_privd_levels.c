@@ -3,7 +3,7 @@
  * would not link here. */
 #include "skip.h"
 
-#include "job/meta.h"
+#include "contract/meta.h"
 #include "privd/command_sandbox.h"
 #include "privsep/packet.h"
 

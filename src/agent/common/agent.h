@@ -14,8 +14,8 @@
  * Nothing here blocks, but for file work, which belongs on the worker of the file handlers. */
 
 #include "base/base64.h"
+#include "contract/agent_boot.h"
 #include "http/server.h"
-#include "runtime/agent_boot.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -22,8 +22,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "contract/proto.h"
 #include "policy/stack.h"
-#include "privsep/proto.h"
 
 #include <jansson.h>
 #include <stdbool.h>

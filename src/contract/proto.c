@@ -1,4 +1,4 @@
-#include "privsep/proto.h"
+#include "contract/proto.h"
 
 #include "base/util.h"
 
