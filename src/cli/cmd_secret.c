@@ -1,9 +1,11 @@
 /* secret set|ls|rm: credentials that cay-egress puts on requests. */
 #include "cli/commands.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -103,7 +105,7 @@ static void add_list(const struct cli *c, json_t *bind, const char *option, cons
     json_decref(list);
 }
 
-/* bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]], placeholder */
+/* bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]], oauth2:TOKEN_HOST, placeholder */
 static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
 {
     static const struct {
@@ -114,6 +116,7 @@ static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
                  {"header", "header", NULL, true},
                  {"query", "parameter", NULL, true},
                  {"aws-sigv4", "region", "service", false},
+                 {"oauth2", "token_host", NULL, true},
                  {"placeholder", NULL, NULL, false}};
     size_t n = strcspn(kind, ":"), first;
     const char *rest = kind[n] ? kind + n + 1 : NULL;
@@ -132,9 +135,34 @@ static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
         return ERR_OK;
     }
     err_set(e, ERR_INVALID, "--kind: \"%s\" is not known", kind);
-    err_hint(e, "bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]] or "
-                "placeholder");
+    err_hint(e, "bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]], "
+                "oauth2:TOKEN_HOST or placeholder");
     return ERR_INVALID;
+}
+
+/* The host of --oauth's address is what the secret is bound to, besides its domains. */
+static enum err_code add_oauth(const struct cli *c, json_t *bind, struct err *e)
+{
+    static const char scheme[] = "https://";
+    const char *url = cli_value(c, "oauth"), *host = url + sizeof(scheme) - 1;
+    char text[320];
+    size_t n;
+
+    if (cli_value(c, "kind"))
+        return err_set(e, ERR_INVALID, "--oauth: says the kind itself, without --kind");
+    if (!cli_value(c, "client-id"))
+        return err_set(e, ERR_INVALID, "--oauth: needs --client-id");
+    if (strncasecmp(url, scheme, sizeof(scheme) - 1) != 0)
+        return err_set(e, ERR_INVALID, "--oauth: must be https://HOST/PATH of the token server");
+    n = MIN(strcspn(host, "/?#"), sizeof(text) - 1);
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)tolower((unsigned char)host[i]);
+    text[n] = '\0';
+    if (n > 4 && strcmp(text + n - 4, ":443") == 0)
+        text[n - 4] = '\0';
+    json_object_set_new(bind, "kind", json_string("oauth2"));
+    json_object_set_new(bind, "token_host", json_string(text));
+    return ERR_OK;
 }
 
 static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
@@ -142,7 +170,8 @@ static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
     static const char *const flags[] = {"insecure", "target", "bodies", "require"};
     const char *kind = cli_value(c, "kind"), *prefix = cli_value(c, "prefix");
 
-    if (add_kind(bind, kind ? kind : "bearer", e) != ERR_OK)
+    if (cli_value(c, "oauth") ? add_oauth(c, bind, e) != ERR_OK
+                              : add_kind(bind, kind ? kind : "bearer", e) != ERR_OK)
         return e->code;
     add_list(c, bind, "domain", "domains");
     add_list(c, bind, "method", "methods");
@@ -162,20 +191,41 @@ static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
 
 /* -- commands ----------------------------------------------------------------------------------- */
 
-/* AWS's is an object; all others are texts. */
-static json_t *value_json(const json_t *bind, const char *value, struct err *e)
+/* What is read is the refresh token, or {"refresh_token", "client_secret"}; the rest is no secret. */
+static json_t *oauth_json(const struct cli *c, const char *value)
 {
+    static const struct {
+        const char *option, *key;
+    } texts[] = {{"oauth", "token_url"},
+                 {"client-id", "client_id"},
+                 {"client-auth", "client_auth"},
+                 {"scope", "scope"}};
+    json_t *o = value[0] == '{' ? json_loads(value, 0, NULL)
+                                : json_pack("{s:s}", "refresh_token", value);
+
+    for (size_t i = 0; json_is_object(o) && i < ARRAY_SIZE(texts); i++)
+        if (cli_value(c, texts[i].option))
+            json_object_set_new(o, texts[i].key, json_string(cli_value(c, texts[i].option)));
+    return o;
+}
+
+/* AWS's is an object, and OAuth's; all others are texts. */
+static json_t *value_json(const struct cli *c, const json_t *bind, const char *value, struct err *e)
+{
+    const char *kind = cli_text(bind, "kind"), *must_be = "UTF-8";
     json_t *json;
 
-    if (strcmp(cli_text(bind, "kind"), "aws-sigv4") != 0)
-        json = json_string(value);
-    else
+    if (strcmp(kind, "oauth2") == 0) {
+        json = oauth_json(c, value);
+        must_be = "a refresh token, or {\"refresh_token\": ..., \"client_secret\": ...}";
+    } else if (strcmp(kind, "aws-sigv4") == 0) {
         json = json_loads(value, 0, NULL);
+        must_be = "{\"access_key_id\": ..., \"secret_access_key\": ...} for aws-sigv4";
+    } else {
+        json = json_string(value);
+    }
     if (!json) /* nothing of it is shown */
-        err_set(e, ERR_INVALID, "the value must be %s",
-                strcmp(cli_text(bind, "kind"), "aws-sigv4") == 0
-                    ? "{\"access_key_id\": ..., \"secret_access_key\": ...} for aws-sigv4"
-                    : "UTF-8");
+        err_set(e, ERR_INVALID, "the value must be %s", must_be);
     return json;
 }
 
@@ -186,7 +236,7 @@ static enum err_code set_once(struct cli *c, json_t *bind, struct err *e)
     struct api a;
 
     *e = (struct err){.code = ERR_OK};
-    if (load_value(c, value, e) == ERR_OK && (json = value_json(bind, value, e)))
+    if (load_value(c, value, e) == ERR_OK && (json = value_json(c, bind, value, e)))
         body = json_pack("{s:s, s:O, s:o}", "name", c->operands[0], "bind", bind, "value", json);
     explicit_bzero(value, sizeof(value));
     if (body && api_open(&a, c, e) == ERR_OK) {

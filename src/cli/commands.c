@@ -406,8 +406,16 @@ const struct cli_command cli_commands[] = {
             {0, "path", "PATH", "Only below such paths, as /v1*; may be repeated.", NULL},
             {0, "kind", "KIND",
              "bearer (the default), basic (USER:PASSWORD), header:NAME, query:NAME, "
-             "aws-sigv4[:REGION[/SERVICE]] (a JSON object), placeholder.",
+             "aws-sigv4[:REGION[/SERVICE]] (a JSON object), oauth2:TOKEN_HOST, placeholder.",
              NULL},
+            {0, "oauth", "URL",
+             "It renews itself: the value is a refresh token (or {\"refresh_token\", "
+             "\"client_secret\"}), which this token server takes for access tokens.",
+             NULL},
+            {0, "client-id", "ID", "With --oauth: who asks there.", NULL},
+            {0, "client-auth", "HOW",
+             "With --oauth: basic (the default) or body, where a client secret stands.", NULL},
+            {0, "scope", "TEXT", "With --oauth: what is asked for.", NULL},
             {0, "prefix", "TEXT", "Before the value, with header:NAME.", NULL},
             {0, "insecure", NULL, "Also over plain HTTP, where everybody can read it.", NULL},
             {0, "header", "HEADER",
@@ -426,6 +434,9 @@ const struct cli_command cli_commands[] = {
             {"cay secret set DB --domain=db.example --command='vault kv get -field=key db' "
              "--every=600",
              "of a vault, renewed"},
+            {"cay secret set MAIL --domain=mail.example --oauth=https://login.example/token "
+             "--client-id=cay < refresh-token",
+             "renewed by itself"},
             {"cay secret set MODEL_KEY --domain=api.example.com < key", "Authorization: Bearer"},
             {"cay secret set X --domain=a.example --kind=header:X-Api-Key --file=key", "a header"}),
         .operands_min = 1,

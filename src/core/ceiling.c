@@ -86,27 +86,12 @@ void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *c
 
 /* -- what a sandbox is under --------------------------------------------------------------------- */
 
-/* A tenant who is not there (the store was replaced, or changed by hand) set no bounds, and so gives none away:
- * nothing is let out. */
-static json_t *nothing_leaves(struct sandbox_obj *o, const struct err *why)
+/* The operator's and own, which is the tenant's (NULL: none). */
+static json_t *both(const struct core *c, json_t *own, struct err *e)
 {
-    log_error("sandbox %s: %s; nothing leaves this sandbox", o->s.id, why->text);
-    logs_add(o, "error", "%s; nothing leaves this sandbox", why->text);
-    return json_pack("{s:s}", "default", "deny");
-}
+    const char *all = c->config.egress_ceiling;
+    json_t *list = json_array();
 
-/* The operator's ceiling and the tenant's own. Without all of them nothing is sent: NULL. */
-json_t *ceilings_of(struct sandbox_obj *o, struct err *e)
-{
-    const char *all = o->core->config.egress_ceiling;
-    json_t *own = NULL, *list;
-    enum err_code code = store_tenant_ceiling(o->core->store, o->s.tenant, &own, e);
-
-    if (code != ERR_OK && code != ERR_NOT_FOUND)
-        return NULL;
-    if (code == ERR_NOT_FOUND && !(own = nothing_leaves(o, e)))
-        return NULL;
-    list = json_array();
     if ((all && json_array_append_new(list, json_pack("{s:s}", "default", all)) < 0) ||
         (own && json_array_append(list, own) < 0)) {
         json_decref(list);
@@ -114,7 +99,37 @@ json_t *ceilings_of(struct sandbox_obj *o, struct err *e)
     }
     if (!list)
         err_set(e, ERR_EXHAUSTED, "memory is out");
+    return list;
+}
+
+json_t *egress_ceilings(struct core *c, const char *tenant, struct err *e)
+{
+    json_t *own = NULL, *list;
+
+    if (store_tenant_ceiling(c->store, tenant, &own, e) != ERR_OK)
+        return NULL;
+    list = both(c, own, e);
     json_decref(own);
+    return list;
+}
+
+/* A tenant who is not there (the store was replaced, or changed by hand) set no bounds, and so gives none away:
+ * nothing is let out. Without all of them nothing is sent: NULL. */
+json_t *ceilings_of(struct sandbox_obj *o, struct err *e)
+{
+    json_t *list = egress_ceilings(o->core, o->s.tenant, e), *deny;
+
+    if (list || e->code != ERR_NOT_FOUND)
+        return list;
+    log_error("sandbox %s: %s; nothing leaves this sandbox", o->s.id, e->text);
+    logs_add(o, "error", "%s; nothing leaves this sandbox", e->text);
+    deny = json_pack("{s:s}", "default", "deny");
+    if (!deny) {
+        err_set(e, ERR_EXHAUSTED, "memory is out");
+        return NULL;
+    }
+    list = both(o->core, deny, e);
+    json_decref(deny);
     return list;
 }
 

@@ -12,6 +12,7 @@
 #include "core/exec.h"
 #include "core/pause.h"
 #include "core/pipe_writer.h"
+#include "core/renewal.h"
 #include "core/tenant_ca.h"
 
 #include <errno.h>
@@ -355,7 +356,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
     int rc;
 
     if (!reserve_fill(&c->reserve) || timers_reserve(&c->timers, CORE_TIMERS_OWN) < 0 ||
-        events_init(c) < 0)
+        events_init(c) < 0 || renewals_init(c) < 0)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
         (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||
@@ -409,6 +410,7 @@ void core_handle_closed(struct core *c)
     egress_free(c);
     events_free(c);
     reserve_free(&c->reserve);
+    renewals_free(c);
     share_pool_free(c->execs);
     share_pool_free(c->audits);
     free((char *)c->config.egress_dir);

@@ -3,6 +3,7 @@
 #include "core/call.h"
 #include "core/egress.h"
 #include "core/egress_ask.h"
+#include "core/renewal.h"
 #include "policy/policy.h"
 
 #include <stdio.h>
@@ -217,12 +218,14 @@ json_t *credentials_for(struct core *c, const struct sandbox *s)
         if (!name || find_in(out, name))
             continue;
         item = find_in(s->credentials, name);
-        if (item)
+        if (item) {
             json_array_append(out, item);
-        else if (store_credential_get(c->store, s->tenant, name, &item, &e) == ERR_OK)
+        } else if (store_credential_get(c->store, s->tenant, name, &item, &e) == ERR_OK) {
+            renewals_add(c, s->tenant, item);
             json_array_append_new(out, item);
-        else if (e.code != ERR_NOT_FOUND) /* one that was removed: what needs it is refused */
+        } else if (e.code != ERR_NOT_FOUND) { /* one that was removed: what needs it is refused */
             log_error("sandbox %s: %s", s->id, e.text);
+        }
     }
     return out;
 }
@@ -242,7 +245,7 @@ json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t 
     return out;
 }
 
-static void touch_users(struct core *c, const char *tenant, const char *name)
+void credentials_touch(struct core *c, const char *tenant, const char *name)
 {
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
@@ -283,8 +286,9 @@ static enum err_code write_sealed(struct setting *s, const json_t *item, struct 
                                 clock_real_ms(), e);
     if (code != ERR_OK)
         return code;
+    renewals_forget(s->core, s->tenant, name);
     log_info("tenant %s: the credential %s was set", s->tenant, name);
-    touch_users(s->core, s->tenant, name);
+    credentials_touch(s->core, s->tenant, name);
     return ERR_OK;
 }
 
@@ -347,7 +351,8 @@ enum err_code core_credential_remove(struct core *c, const char *tenant, const c
     }
     if (code != ERR_OK)
         return code;
+    renewals_forget(c, tenant, name);
     log_info("tenant %s: the credential %s was removed", tenant, name);
-    touch_users(c, tenant, name);
+    credentials_touch(c, tenant, name);
     return ERR_OK;
 }

@@ -71,6 +71,15 @@ const char *egress_any_path(const struct core *c)
     return NULL;
 }
 
+const char *egress_path_near(const struct core *c, unsigned number)
+{
+    unsigned n = egress_count(c);
+
+    if (n > 0 && c->egress->links[number % n].up)
+        return c->egress->links[number % n].path;
+    return egress_any_path(c);
+}
+
 /* -- the queue --------------------------------------------------------------------------------- */
 
 static void enqueue(struct egress_link *l, struct sandbox_obj *o)

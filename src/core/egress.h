@@ -38,3 +38,9 @@ const char *egress_path(const struct core *c, unsigned i); /* i < egress_count *
 
 /* One that answers, for what each of them can do; or NULL. */
 const char *egress_any_path(const struct core *c);
+
+/* The same, and always the same one for a number as long as that is up. */
+const char *egress_path_near(const struct core *c, unsigned number);
+
+/* The operator's ceiling and the tenant's own, a new array. NULL: ERR_NOT_FOUND (no such tenant), or another. */
+json_t *egress_ceilings(struct core *c, const char *tenant, struct err *e);

@@ -2,6 +2,7 @@
 
 #include "core/egress_ask.h"
 #include "core/internal.h"
+#include "core/renewal.h"
 
 static int64_t number(const json_t *o, const char *key)
 {
@@ -43,6 +44,15 @@ static void add_ask(struct core *c, const struct sandbox *s, json_t *o)
         egress_ask_nobody(c, s, ask);
 }
 
+static void take_renewal(struct core *c, const struct sandbox *s, const json_t *o)
+{
+    const char *name = json_string_value(json_object_get(o, "credential"));
+
+    if (name)
+        renewals_wanted(c, s, name, (uint64_t)number(o, "serial"),
+                        json_is_true(json_object_get(o, "rejected")));
+}
+
 static void take_line(struct core *c, const char *line, size_t n)
 {
     json_t *o = n > 0 && line[0] == '{' ? json_loadb(line, n, 0, NULL) : NULL;
@@ -53,6 +63,8 @@ static void take_line(struct core *c, const char *line, size_t n)
         add_event(c, s, EVENT_VIOLATION, o);
     else if (s && strcmp(event, "ask") == 0)
         add_ask(c, s, o);
+    else if (s && strcmp(event, "renewal") == 0)
+        take_renewal(c, s, o);
     else if (s && strcmp(event, "dropped") == 0 && number(o, "count") > 0)
         events_add_dropped(c, s->tenant, s->id, number(o, "count"), "too_many");
     json_decref(o);

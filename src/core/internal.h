@@ -125,6 +125,7 @@ struct core {
     struct pipe_writer *pipe_writers; /* pipe_writer.c */
     unsigned pipe_writer_handles;     /* of theirs that are not closed yet */
     struct timer tenant_ca_retry;     /* for those that could not be had or given */
+    struct renewals *renewals;        /* renewal.c */
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct share_pool *audits;        /* egress_ask.c: questions about the log, by tenant */
     unsigned audit_handles;           /* of theirs that are not closed yet */
@@ -282,6 +283,9 @@ json_t *ceilings_of(struct sandbox_obj *o, struct err *e);
 
 /* The sealed records that s's policy names: a new array, as cay-egress takes it. */
 json_t *credentials_for(struct core *c, const struct sandbox *s);
+
+/* Sandboxes of the tenant that use it are given it anew. */
+void credentials_touch(struct core *c, const char *tenant, const char *name);
 
 /* Those that a command's own policy names, and s's too. */
 json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t *policy);

@@ -89,6 +89,8 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "INSERT INTO credentials (tenant, name, bind, sealed, made_ms, first_ms, metadata)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6) ON CONFLICT (tenant, name) DO UPDATE SET"
         " bind=?3, sealed=?4, made_ms=?5, version=version+1, metadata=coalesce(?6, metadata)",
+    [STORE_CREDENTIAL_RENEW] =
+        "UPDATE credentials SET sealed=?4 WHERE tenant=?1 AND name=?2 AND sealed=?3",
     [STORE_CREDENTIAL_GET] = "SELECT bind, sealed FROM credentials WHERE tenant=?1 AND name=?2",
     [STORE_CREDENTIAL_COUNT] = "SELECT count(*) FROM credentials WHERE tenant=?1 AND name<>?2",
     [STORE_CREDENTIAL_EACH] =

@@ -111,6 +111,11 @@ enum err_code store_credential_put(struct store *st, const char *tenant, const c
                                    const json_t *bind, const char *sealed, const json_t *metadata,
                                    int64_t made_ms, struct err *e);
 
+/* Puts `sealed` in the place of `old` and waits until that is on the disk: it is the same value for its owner, so that
+ * version and time stay. ERR_NOT_FOUND: it is another one by now. */
+enum err_code store_credential_renew(struct store *st, const char *tenant, const char *name,
+                                     const char *old, const char *sealed, struct err *e);
+
 /* {"name", "bind", "sealed"} as cay-egress takes it; out may be NULL. ERR_NOT_FOUND. */
 enum err_code store_credential_get(struct store *st, const char *tenant, const char *name,
                                    json_t **out, struct err *e);

@@ -14,6 +14,7 @@
 #include "egress/flow/hostaddr.h"
 #include "egress/flow/intercept.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/renew.h"
 #include "egress/flow/resolve.h"
 #include "egress/flow/tunnel.h"
 #include "egress/flow/upstream.h"
@@ -186,6 +187,7 @@ static void start_parts(void)
     check(egress.ask_places ? 0 : -ENOMEM, "the questions to owners");
     check(tunnels_new(&egress, &egress.tunnels), "the tunnels");
     check(forward_new(&egress, &egress.forward), "the HTTP proxy");
+    check(renewals_new(&egress, &egress.renewals), "renewals");
     check(audit_queries_new(&egress, &egress.audit_queries), "queries of the log");
     check(control_new(&egress, options.listen_fd, &egress.control), "the control channel");
     check(privsep_client_new(&loop, options.privd, &events, &privd), "privd's channel");

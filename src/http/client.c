@@ -18,6 +18,7 @@ struct client {
     struct buf body; /* decoded */
     size_t scanned;
     char *storage;
+    size_t storage_bytes;
     char *method;
     bool has_head, finished;
     unsigned interim;
@@ -28,12 +29,22 @@ struct client {
     void *arg;
 };
 
+/* What is asked and answered may be a secret: a token server's. */
+static void wipe(struct buf *b)
+{
+    if (b->base)
+        explicit_bzero(b->base, b->cap);
+    buf_free(b);
+}
+
 static void on_closed(struct wire *w)
 {
     struct client *c = CONTAINER_OF(w, struct client, wire);
 
-    buf_free(&c->in);
-    buf_free(&c->body);
+    wipe(&c->in);
+    wipe(&c->body);
+    if (c->storage)
+        explicit_bzero(c->storage, c->storage_bytes);
     free(c->storage);
     free(c->method);
     free(c);
@@ -77,7 +88,8 @@ static bool take_head(struct client *c)
     if (n == 0)
         return false;
     free(c->storage);
-    c->storage = malloc(gate_storage_bytes((size_t)n));
+    c->storage_bytes = gate_storage_bytes((size_t)n);
+    c->storage = malloc(c->storage_bytes);
     if (!c->storage) {
         fail(c, ERR_INTERNAL, "out of memory");
         return false;

@@ -4,6 +4,7 @@
 #include "core/egress_ask.h"
 #include "core/egress_event_reader.h"
 #include "core/internal.h"
+#include "core/renewal.h"
 
 #include "fuzz.h"
 
@@ -65,6 +66,13 @@ void events_add_dropped(struct core *c, const char *tenant, const char *sandbox,
 {
     FUZZ_CHECK(tenant == known.s.tenant && sandbox == known.s.id && count > 0);
     note(reason, json_integer(count));
+}
+
+void renewals_wanted(struct core *c, const struct sandbox *s, const char *name, uint64_t serial,
+                     bool rejected)
+{
+    FUZZ_CHECK(s == &known.s && name);
+    note("renewal", json_string(name));
 }
 
 /* All that was made of it; the caller frees it. NULL: nothing. */

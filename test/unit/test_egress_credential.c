@@ -3,8 +3,10 @@
 #include "base/base64.h"
 #include "egress/credential/credential.h"
 #include "egress/credential/credential_read.h"
+#include "egress/credential/oauth_url.h"
 #include "egress/credential/placeholder.h"
 #include "egress/credential/redact.h"
+#include "egress/credential/renew_message.h"
 #include "egress/http/rewrite.h"
 #include "egress/http/sigv4.h"
 
@@ -73,6 +75,152 @@ static enum err_code open_one(const struct sealer *s, const char *tenant, const 
 
     json_decref(list);
     return code;
+}
+
+/* -- OAuth ------------------------------------------------------------------------------------- */
+
+static void test_oauth_urls(void **state)
+{
+    static const char *const bad[] = {"http://a.example/t",
+                                      "https://",
+                                      "https:///t",
+                                      "https://u@a.example/t",
+                                      "https://a.example:0/t",
+                                      "https://a.example:70000/t",
+                                      "https://a.example:/t",
+                                      "https://a.example?x",
+                                      "https://a.example/t#f",
+                                      "https://a.example/t t",
+                                      "https://192.0.2.1/t",
+                                      "https://[2001:db8::1]/t",
+                                      "https://a.example:44 3/t",
+                                      "https://a..example/t"};
+    struct oauth_url url;
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        assert_false(oauth_url_parse(bad[i], &url));
+    assert_true(oauth_url_parse("HTTPS://Login.Example:443/t?x=1", &url));
+    assert_string_equal(url.authority, "login.example");
+    assert_string_equal(url.target, "/t?x=1");
+    assert_true(oauth_url_parse("https://login.example:8443", &url));
+    assert_string_equal(url.authority, "login.example:8443");
+    assert_string_equal(url.target, "/");
+    assert_int_equal(url.port, 8443);
+    assert_true(oauth_url_is_host("login.example:8443"));
+    assert_false(oauth_url_is_host("login.example:443"));
+    assert_false(oauth_url_is_host("Login.example"));
+}
+
+#define OAUTH_BIND \
+    "{\"kind\":\"oauth2\",\"domains\":[\"api.example.com\"],\"token_host\":\"login.example\"}"
+#define OAUTH_VALUE                                                                                \
+    "{\"token_url\":\"https://login.example/t\",\"client_id\":\"me\",\"client_secret\":\"a b+c\"," \
+    "\"refresh_token\":\"refresh-0123\"}"
+
+/* An access token is sealed for its credential, and is no value; a value is no token. */
+static void test_oauth_token_is_bound(void **state)
+{
+    char *sealed = seal("acme", "mail", OAUTH_VALUE, OAUTH_BIND), *token_text = NULL;
+    json_t *item = json_pack("{s:s, s:s, s:o}", "name", "mail", "sealed", sealed, "bind",
+                             json(OAUTH_BIND));
+    json_t *token = json_pack("{s:s, s:I, s:I}", "access_token", "access-0123", "serial",
+                              (json_int_t)7, "end_ms", (json_int_t)INT64_MAX);
+    json_t *list = json_pack("[O]", item);
+    struct credentials *c = NULL;
+    struct err e;
+
+    assert_int_equal(credential_seal_token(sealer, "acme", item, token, &token_text, &e), ERR_OK);
+    assert_int_equal(credentials_new(sealer, "acme", list, &c, &e), ERR_OK);
+    assert_null(c->list[0].value);
+    credentials_unref(c);
+    json_object_set_new(item, "token", json_string(token_text));
+    assert_int_equal(credentials_new(sealer, "acme", list, &c, &e), ERR_OK);
+    assert_string_equal(c->list[0].value, "access-0123");
+    assert_int_equal(c->list[0].oauth.serial, 7);
+    credentials_unref(c);
+    assert_int_equal(credentials_new(sealer, "other", list, &c, &e), ERR_DENIED);
+    json_object_set_new(item, "token", json_string(sealed));
+    assert_int_equal(credentials_new(sealer, "acme", list, &c, &e), ERR_DENIED);
+    json_object_set_new(item, "sealed", json_string(token_text));
+    json_object_del(item, "token");
+    assert_int_equal(credentials_new(sealer, "acme", list, &c, &e), ERR_DENIED);
+    json_decref(list);
+    json_decref(item);
+    json_decref(token);
+    free(sealed);
+    free(token_text);
+}
+
+static void test_oauth_request(void **state)
+{
+    json_t *value = json(OAUTH_VALUE);
+    char *authorization = NULL;
+    struct buf b;
+
+    buf_init(&b, 4096);
+    assert_int_equal(renew_request(value, &b, &authorization), 0);
+    assert_string_equal(b.data, "grant_type=refresh_token&refresh_token=refresh-0123");
+    assert_string_equal(authorization, "Basic bWU6YSUyMGIlMkJj"); /* me:a%20b%2Bc */
+    free(authorization);
+    buf_clear(&b);
+    json_object_set_new(value, "client_auth", json_string("body"));
+    assert_int_equal(renew_request(value, &b, &authorization), 0);
+    assert_string_equal(b.data, "grant_type=refresh_token&refresh_token=refresh-0123&client_id=me"
+                                "&client_secret=a%20b%2Bc");
+    assert_null(authorization);
+    buf_free(&b);
+    json_decref(value);
+}
+
+static void test_oauth_answers(void **state)
+{
+    static const struct {
+        int status;
+        const char *body;
+        enum err_code code;
+        int64_t life_s;
+    } answers[] = {
+        {200, "{\"access_token\":\"abcdefgh\",\"token_type\":\"Bearer\",\"expires_in\":60}", ERR_OK,
+         60},
+        {200, "{\"access_token\":\"abcdefgh==\",\"token_type\":\"bearer\",\"expires_in\":\"9\"}",
+         ERR_OK, 9},
+        {200, "{\"access_token\":\"abcdefgh\",\"token_type\":\"bearer\"}", ERR_OK, 3600},
+        {200, "{\"access_token\":\"abcdefgh\",\"token_type\":\"bearer\",\"expires_in\":-1}", ERR_OK,
+         1},
+        {200, "{\"access_token\":\"abcdefgh\",\"token_type\":\"bearer\",\"expires_in\":1e300}",
+         ERR_OK, 31536000},
+        {200, "{\"access_token\":\"abc defg\",\"token_type\":\"bearer\"}", ERR_UNAVAILABLE, 0},
+        {200, "{\"access_token\":\"========\",\"token_type\":\"bearer\"}", ERR_UNAVAILABLE, 0},
+        {200, "{\"access_token\":\"short\",\"token_type\":\"bearer\"}", ERR_UNAVAILABLE, 0},
+        {200, "{\"access_token\":\"abcdefgh\",\"token_type\":\"mac\"}", ERR_UNAVAILABLE, 0},
+        {200, "{\"access_token\":\"abcdefgh\"}", ERR_UNAVAILABLE, 0},
+        {200, "{\"access_token\":\"abcdefgh\",\"token_type\":\"bearer\",\"refresh_token\":7}",
+         ERR_UNAVAILABLE, 0},
+        {200, "[]", ERR_UNAVAILABLE, 0},
+        {200, "", ERR_UNAVAILABLE, 0},
+        {302, "{\"access_token\":\"abcdefgh\",\"token_type\":\"bearer\"}", ERR_UNAVAILABLE, 0},
+        {400, "{\"error\":\"invalid_grant\"}", ERR_DENIED, 0},
+        {401, "{\"error\":\"invalid_client\"}", ERR_DENIED, 0},
+        {400, "{\"error\":\"temporarily_unavailable\"}", ERR_UNAVAILABLE, 0},
+        {400, "{\"error\":\"else\"}", ERR_UNAVAILABLE, 0},
+        {429, "{\"error\":\"invalid_request\"}", ERR_UNAVAILABLE, 0},
+        {503, "{\"error\":\"invalid_grant\"}", ERR_UNAVAILABLE, 0},
+        {503, "", ERR_UNAVAILABLE, 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+        struct renew_answer a;
+        struct err e = {0};
+
+        assert_int_equal(
+            renew_answer(answers[i].status, answers[i].body, strlen(answers[i].body), &a, &e),
+            answers[i].code);
+        if (answers[i].code == ERR_OK)
+            assert_int_equal(a.life_s, answers[i].life_s);
+        else
+            assert_true(e.text[0] && !strstr(e.text, "abcdefgh"));
+        renew_answer_free(&a);
+    }
 }
 
 /* -- sealing ----------------------------------------------------------------------------------- */
@@ -940,6 +1088,10 @@ static void test_rewrite_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_oauth_urls),
+        cmocka_unit_test(test_oauth_token_is_bound),
+        cmocka_unit_test(test_oauth_request),
+        cmocka_unit_test(test_oauth_answers),
         cmocka_unit_test(test_seal_and_open),
         cmocka_unit_test(test_what_is_bound),
         cmocka_unit_test(test_each_condition_binds),

@@ -10,6 +10,7 @@
 #include "egress/flow/deny.h"
 #include "egress/flow/event_stream.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/renew.h"
 #include "egress/flow/upstream.h"
 #include "http/json.h"
 #include "http/server.h"
@@ -339,6 +340,19 @@ static void post_seal(struct http_exchange *x)
         http_respond_error(x, 501, "this server holds no credentials");
 }
 
+static void on_renewal_body(struct http_exchange *x, char *body, size_t len)
+{
+    renewals_start(control_of(x)->egress->renewals, x, body, len);
+}
+
+static void post_renewal(struct http_exchange *x)
+{
+    if (control_of(x)->egress->renewals)
+        http_body_collect(x, CONTROL_BODY_MAX, on_renewal_body);
+    else
+        http_respond_error(x, 501, "this server holds no credentials");
+}
+
 static void get_ca(struct http_exchange *x)
 {
     struct egress *eg = control_of(x)->egress;
@@ -379,6 +393,7 @@ static const struct route {
     {"POST", "/v1/sandboxes/", "", post_answer},
     {"GET", "/v1/sandboxes/", "/usage", get_usage},
     {"POST", "/v1/seal", NULL, post_seal},
+    {"POST", "/v1/renewals", NULL, post_renewal},
     {"GET", "/v1/ca/", "", get_ca},
     {"GET", "/v1/audit/verify", NULL, get_verify},
     {"GET", "/v1/audit", NULL, get_audit},

@@ -141,10 +141,10 @@ static int gcm_open(const struct sealer *s, const char *aad, const unsigned char
     return good ? 0 : -EBADMSG;
 }
 
-/* What is authenticated beside the value: one text for one meaning. */
-static char *make_aad(const char *tenant, const char *name, json_t *bind)
+char *credential_aad(const char *tenant, const char *name, const json_t *bind, const char *of)
 {
-    json_t *o = json_pack("{s:s, s:s, s:O}", "tenant", tenant, "name", name, "bind", bind);
+    json_t *o = json_pack("{s:s, s:s, s:O, s:s*}", "tenant", tenant, "name", name, "bind", bind,
+                          "of", of);
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
 
     json_decref(o);
@@ -205,12 +205,22 @@ static enum err_code seal_text(const struct sealer *s, const char *aad, const ch
     return ERR_OK;
 }
 
+enum err_code credential_seal_json(const struct sealer *s, const char *aad, const json_t *value,
+                                   char **out, struct err *e)
+{
+    char *plain = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    enum err_code code = aad && plain ? seal_text(s, aad, plain, out, e) : out_of_memory(e);
+
+    credential_wipe(plain);
+    return code;
+}
+
 enum err_code credential_seal(const struct sealer *s, const json_t *request, char **out,
                               struct err *e)
 {
     json_t *bind = json_object_get(request, "bind"), *value = json_object_get(request, "value");
     struct credential c = {.bound = NULL};
-    char *aad = NULL, *plain = NULL;
+    CLEANUP_FREE char *aad = NULL;
     enum err_code code = check_request(request, e);
 
     if (code == ERR_OK)
@@ -220,39 +230,21 @@ enum err_code credential_seal(const struct sealer *s, const json_t *request, cha
     credential_clear(&c);
     if (code != ERR_OK)
         return code;
-    aad = make_aad(json_string_value(json_object_get(request, "tenant")),
-                   json_string_value(json_object_get(request, "name")), bind);
-    plain = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
-    code = aad && plain ? seal_text(s, aad, plain, out, e) : out_of_memory(e);
-    free(aad);
-    credential_wipe(plain);
-    return code;
+    aad = credential_aad(json_string_value(json_object_get(request, "tenant")),
+                         json_string_value(json_object_get(request, "name")), bind, NULL);
+    return credential_seal_json(s, aad, value, out, e);
 }
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-static enum err_code take_plain(struct credential *c, const unsigned char *plain, size_t n,
-                                struct err *e)
-{
-    json_t *value = json_loadb((const char *)plain, n, JSON_DECODE_ANY, NULL);
-    enum err_code code;
-
-    if (!value)
-        return err_set(e, ERR_INTERNAL, "the sealed value cannot be read");
-    code = credential_read_value(c, value, e);
-    json_decref(value);
-    return code;
-}
-
-static enum err_code open_record(const struct sealer *s, const char *aad, const json_t *sealed,
-                                 struct credential *c, struct err *e)
+enum err_code credential_open_json(const struct sealer *s, const char *aad, const json_t *sealed,
+                                   json_t **out, struct err *e)
 {
     const char *text = json_string_value(sealed);
     size_t len = json_string_length(sealed);
     CLEANUP_FREE uint8_t *record = malloc(base64_decoded_max(len) + 1);
     unsigned char *plain;
     ssize_t n;
-    enum err_code code;
 
     if (!text || len > CREDENTIAL_SEALED_MAX)
         /* cppcheck-suppress memleak ; CLEANUP_FREE frees it */
@@ -263,16 +255,31 @@ static enum err_code open_record(const struct sealer *s, const char *aad, const 
         /* cppcheck-suppress memleak ; CLEANUP_FREE frees it */
         return out_of_memory(e);
     n = base64_decode(text, len, record);
+    *out = NULL;
+    e->code = ERR_OK;
     if (n < RECORD_EXTRA)
-        code = err_set(e, ERR_INVALID, "sealed: is no sealed record");
+        err_set(e, ERR_INVALID, "sealed: is no sealed record");
     else if (gcm_open(s, aad, record, (size_t)n, plain) < 0)
-        code = err_set(e, ERR_DENIED,
-                       "sealed: was not made here for this tenant, name and bind, or was changed");
-    else
-        code = take_plain(c, plain, (size_t)n - RECORD_EXTRA, e);
+        err_set(e, ERR_DENIED,
+                "sealed: was not made here for this tenant, name and bind, or was changed");
+    else if (!(*out = json_loadb((const char *)plain, (size_t)n - RECORD_EXTRA, JSON_DECODE_ANY,
+                                 NULL)))
+        err_set(e, ERR_INTERNAL, "the sealed value cannot be read");
     if (n > 0)
         explicit_bzero(plain, (size_t)n);
     free(plain);
+    return e->code;
+}
+
+static enum err_code open_record(const struct sealer *s, const char *aad, const json_t *sealed,
+                                 struct credential *c, struct err *e)
+{
+    json_t *value = NULL;
+    enum err_code code = credential_open_json(s, aad, sealed, &value, e);
+
+    if (code == ERR_OK)
+        code = credential_read_value(c, value, e);
+    json_decref(value);
     return code;
 }
 
@@ -288,10 +295,12 @@ static enum err_code read_one(const struct sealer *s, const char *tenant, const 
     snprintf(c->name, sizeof(c->name), "%s", json_string_value(name));
     if (credential_read_bind(c, bind, e) != ERR_OK)
         return e->code;
-    aad = make_aad(tenant, c->name, bind);
+    aad = credential_aad(tenant, c->name, bind, NULL);
     if (!aad)
         return out_of_memory(e);
-    return open_record(s, aad, json_object_get(json, "sealed"), c, e);
+    if (open_record(s, aad, json_object_get(json, "sealed"), c, e) != ERR_OK)
+        return e->code;
+    return c->kind == CREDENTIAL_OAUTH2 ? credential_read_token(s, tenant, json, c, e) : ERR_OK;
 }
 
 enum err_code credentials_new(const struct sealer *s, const char *tenant, const json_t *json,

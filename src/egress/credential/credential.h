@@ -7,19 +7,23 @@
  *
  * "bind" says what the value may be used for:
  *
- *   {"kind": "bearer" | "basic" | "header" | "headers" | "query" | "aws-sigv4" | "placeholder",
+ *   {"kind": "bearer" | "basic" | "header" | "headers" | "query" | "aws-sigv4" | "oauth2" | "placeholder",
  *    "domains": ["api.example.com", "*.example.org"],
  *    "ports": [443], "methods": ["POST"], "paths": ["/v1*"],     as in a policy's rule; optional
  *    "header": "X-Api-Key", "prefix": "Token ",                  of kind header
  *    "parameter": "key",                                         of kind query
  *    "region": "eu-west-1", "service": "s3",                     of kind aws-sigv4; else the client's
+ *    "token_host": "login.example.com",                          of kind oauth2: who renews it
  *    "headers": ["Authorization"], "target": true,               of kind placeholder: where it may stand
  *    "bodies": true, "require": true,                            (require: must stand)
  *    "any_domain": true,                     (instead of domains: those that a policy's inject names)
  *    "insecure": true}                                           also over plain HTTP
  *
  * and the value is a text; for basic "user:password"; for headers an object {name: value}; for
- * aws-sigv4 {"access_key_id", "secret_access_key", "session_token"}.
+ * aws-sigv4 {"access_key_id", "secret_access_key", "session_token"}; for oauth2 {"token_url", "client_id",
+ * "client_secret", "client_auth": "basic" | "body", "refresh_token", "scope"}, of which token_url is https and its
+ * host (with the port where that is not 443) is bind's token_host. What such a value is exchanged for, an access token,
+ * is sealed apart and never stored (credential_seal_token).
  *
  * Values are in memory that is wiped before it is freed, and appear in no log and no error. */
 
@@ -44,6 +48,7 @@ enum credential_kind {
     CREDENTIAL_HEADERS,
     CREDENTIAL_QUERY,
     CREDENTIAL_SIGV4,
+    CREDENTIAL_OAUTH2,
     CREDENTIAL_PLACEHOLDER
 };
 
@@ -57,8 +62,33 @@ void sealer_free(struct sealer *s);
 enum err_code credential_seal(const struct sealer *s, const json_t *request, char **out,
                               struct err *e);
 
+/* base64, malloc'd: an access token of the credential `item` ({"name", "bind"}), {"access_token", "previous"?,
+ * "serial", "at_ms", "end_ms", "after_401"}. What seals it is told apart from what seals a value. */
+enum err_code credential_seal_token(const struct sealer *s, const char *tenant, const json_t *item,
+                                    const json_t *token, char **out, struct err *e);
+
+/* The value of {"name", "sealed", "bind"}, checked, for who renews it: the caller's, and wiped when freed. */
+enum err_code credential_open_value(const struct sealer *s, const char *tenant, const json_t *item,
+                                    json_t **out, struct err *e);
+
 struct credential_header {
     char *name, *value;
+};
+
+/* Of kind oauth2: how it is renewed, and the access token of now, which is the credential's `value` (NULL: none). */
+struct credential_oauth {
+    char *token_host; /* of bind */
+    char *token_url, *client_id, *client_secret, *refresh_token, *scope;
+    bool in_body;          /* the client is named in the body, not in Authorization */
+    char *previous;        /* an access token that may still be valid: searched for */
+    uint64_t serial;       /* of the access token; 0: there is none */
+    int64_t at_ms, end_ms; /* by the real clock: when it was got, and when it ends */
+    bool after_401;        /* it was got because the one before was refused */
+    bool rejected;         /* a server has answered 401 to it */
+    char *refused;         /* why there is no newer one; NULL: not known */
+    bool final;            /* and will not be before the owner sets the credential anew */
+    uint64_t retry_ms;     /* else from then on it may be asked for again; by the monotonic clock */
+    uint64_t asked_ms;     /* cayd was asked to have it renewed then; 0: not yet */
 };
 
 struct credential {
@@ -74,6 +104,7 @@ struct credential {
     struct credential_header headers[CREDENTIAL_HEADERS_MAX];
     size_t header_count;
     char *access_key_id, *secret_access_key, *session_token; /* of aws-sigv4 */
+    struct credential_oauth oauth;
 };
 
 struct response_secrets_cache;
@@ -93,6 +124,15 @@ struct credentials *credentials_ref(struct credentials *c);
 void credentials_unref(struct credentials *c);
 
 const struct credential *credentials_find(const struct credentials *c, const char *name, size_t n);
+
+/* An access token on a request, until its answer is there. NULL: memory is out; freeing NULL is nothing. */
+struct credential_use;
+struct credential_use *credential_use_new(struct credentials *all, const struct credential *c);
+void credential_use_free(struct credential_use *use);
+
+/* The server has answered 401: the token counts as spent. One that was renewed because of such an answer is taken for
+ * good for a minute: the server has other reasons then. */
+void credential_use_rejected(const struct credential_use *use);
 
 /* Does its own binding allow this request? host is normalized, NULL: dialled by address. */
 enum policy_fit credential_fits(const struct credential *c, const char *host, uint16_t port,

@@ -1,5 +1,6 @@
 #include "egress/credential/credential_read.h"
 
+#include "egress/credential/oauth_url.h"
 #include "http/gate.h"
 #include "http/json.h"
 
@@ -27,13 +28,11 @@ void credential_wipe(char *text)
     free(text);
 }
 
-static const char *const kind_names[] = {[CREDENTIAL_BEARER] = "bearer",
-                                         [CREDENTIAL_BASIC] = "basic",
-                                         [CREDENTIAL_HEADER] = "header",
-                                         [CREDENTIAL_HEADERS] = "headers",
-                                         [CREDENTIAL_QUERY] = "query",
-                                         [CREDENTIAL_SIGV4] = "aws-sigv4",
-                                         [CREDENTIAL_PLACEHOLDER] = "placeholder"};
+static const char *const kind_names[] = {
+    [CREDENTIAL_BEARER] = "bearer", [CREDENTIAL_BASIC] = "basic",
+    [CREDENTIAL_HEADER] = "header", [CREDENTIAL_HEADERS] = "headers",
+    [CREDENTIAL_QUERY] = "query",   [CREDENTIAL_SIGV4] = "aws-sigv4",
+    [CREDENTIAL_OAUTH2] = "oauth2", [CREDENTIAL_PLACEHOLDER] = "placeholder"};
 
 static enum err_code read_kind(const json_t *bind, enum credential_kind *out, struct err *e)
 {
@@ -46,7 +45,7 @@ static enum err_code read_kind(const json_t *bind, enum credential_kind *out, st
         }
     return err_set(e, ERR_INVALID,
                    "bind.kind: must be one of bearer, basic, header, headers, query, aws-sigv4, "
-                   "placeholder");
+                   "oauth2, placeholder");
 }
 
 /* A header that the proxy writes itself, or that decides where a message ends or goes. */
@@ -127,6 +126,9 @@ static const struct bind_text {
      "1 to 64 letters, digits or '-'"},
     {"service", CREDENTIAL_SIGV4, false, is_aws_word, offsetof(struct credential, service),
      "1 to 64 letters, digits or '-'"},
+    {"token_host", CREDENTIAL_OAUTH2, true, oauth_url_is_host,
+     offsetof(struct credential, oauth.token_host),
+     "the host of value.token_url in lower case, with its port where that is not 443"},
 };
 
 static const struct bind_text *find_bind_text(const char *key)
@@ -346,12 +348,94 @@ static enum err_code take_sigv4(struct credential *c, const json_t *json, struct
     return value ? take_text(value, "value.session_token", 8, &c->session_token, e) : ERR_OK;
 }
 
+/* -- OAuth ------------------------------------------------------------------------------------- */
+
+static const struct oauth_text {
+    const char *key;
+    size_t min;
+    bool required;
+    size_t offset;
+} oauth_texts[] = {
+    {"token_url", 1, true, offsetof(struct credential_oauth, token_url)},
+    {"client_id", 1, true, offsetof(struct credential_oauth, client_id)},
+    {"client_secret", 1, false, offsetof(struct credential_oauth, client_secret)},
+    {"refresh_token", CREDENTIAL_VALUE_MIN, true, offsetof(struct credential_oauth, refresh_token)},
+    {"scope", 1, false, offsetof(struct credential_oauth, scope)},
+};
+
+static const struct oauth_text *find_oauth_text(const char *key)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(oauth_texts); i++)
+        if (strcmp(oauth_texts[i].key, key) == 0)
+            return &oauth_texts[i];
+    return NULL;
+}
+
+static enum err_code take_oauth_text(struct credential_oauth *o, const struct oauth_text *t,
+                                     const json_t *value, struct err *e)
+{
+    char what[64];
+
+    snprintf(what, sizeof(what), "value.%s", t->key);
+    return take_text(value, what, t->min, (char **)(void *)((char *)o + t->offset), e);
+}
+
+/* RFC 6749 section 2.3.1: a server takes Basic from a client with a secret; some take only the body. */
+static enum err_code take_client_auth(struct credential_oauth *o, const json_t *value,
+                                      struct err *e)
+{
+    const char *text = json_string_value(value);
+
+    if (value && (!text || (strcmp(text, "basic") != 0 && strcmp(text, "body") != 0)))
+        return err_set(e, ERR_INVALID, "value.client_auth: must be \"basic\" or \"body\"");
+    if (text && !o->client_secret)
+        return err_set(e, ERR_INVALID, "value.client_auth: belongs to a client_secret");
+    o->in_body = !o->client_secret || (text && strcmp(text, "body") == 0);
+    return ERR_OK;
+}
+
+static enum err_code take_oauth(struct credential *c, const json_t *json, struct err *e)
+{
+    struct credential_oauth *o = &c->oauth;
+    struct oauth_url url;
+    const char *key;
+    json_t *value;
+
+    if (!json_is_object(json))
+        return err_set(
+            e, ERR_INVALID,
+            "value: must be {\"token_url\", \"client_id\", \"refresh_token\"} and perhaps "
+            "\"client_secret\", \"client_auth\", \"scope\"");
+    json_object_foreach ((json_t *)json, key, value)
+        if (!find_oauth_text(key) && strcmp(key, "client_auth") != 0)
+            return err_set(e, ERR_INVALID, "value: there is no \"%.40s\"", key);
+    for (size_t i = 0; i < ARRAY_SIZE(oauth_texts); i++) {
+        value = json_object_get(json, oauth_texts[i].key);
+        if ((value || oauth_texts[i].required) &&
+            take_oauth_text(o, &oauth_texts[i], value, e) != ERR_OK)
+            return e->code;
+    }
+    if (take_client_auth(o, json_object_get(json, "client_auth"), e) != ERR_OK)
+        return e->code;
+    if (!oauth_url_parse(o->token_url, &url))
+        return err_set(
+            e, ERR_INVALID,
+            "value.token_url: must be https://HOST[:PORT]/PATH, without user or fragment");
+    if (strcmp(url.authority, o->token_host) != 0)
+        return err_set(
+            e, ERR_INVALID,
+            "value.token_url: its host is \"%.200s\", and bind.token_host says \"%.200s\"",
+            url.authority, o->token_host);
+    return ERR_OK;
+}
+
 enum err_code credential_read_value(struct credential *c, const json_t *json, struct err *e)
 {
     switch (c->kind) {
     case CREDENTIAL_BASIC: return take_basic(json, &c->value, e);
     case CREDENTIAL_HEADERS: return take_headers(c, json, e);
     case CREDENTIAL_SIGV4: return take_sigv4(c, json, e);
+    case CREDENTIAL_OAUTH2: return take_oauth(c, json, e);
     default: return take_text(json, "value", CREDENTIAL_VALUE_MIN, &c->value, e);
     }
 }
@@ -374,4 +458,12 @@ void credential_clear(struct credential *c)
     free(c->access_key_id);
     credential_wipe(c->secret_access_key);
     credential_wipe(c->session_token);
+    free(c->oauth.token_host);
+    free(c->oauth.token_url);
+    free(c->oauth.client_id);
+    credential_wipe(c->oauth.client_secret);
+    credential_wipe(c->oauth.refresh_token);
+    free(c->oauth.scope);
+    credential_wipe(c->oauth.previous);
+    free(c->oauth.refused);
 }

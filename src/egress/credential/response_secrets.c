@@ -145,6 +145,12 @@ static int add_credential(struct redact *r, const struct credential *c)
         rc = add_secret(r, strchr(c->value, ':') + 1);
     if (rc == 0)
         rc = add_headers(r, c);
+    if (rc == 0)
+        rc = add_secret(r, c->oauth.previous);
+    if (rc == 0)
+        rc = add_secret(r, c->oauth.refresh_token);
+    if (rc == 0)
+        rc = add_secret(r, c->oauth.client_secret);
     return rc == 0 ? add_secret(r, c->session_token) : rc;
 }
 

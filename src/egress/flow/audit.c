@@ -32,7 +32,7 @@ struct audit {
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-static const char *const event_names[] = {"connection", "request", "end", "refused"};
+static const char *const event_names[] = {"connection", "request", "end", "refused", "renewal"};
 static const char *const via_names[] = {"redirect", "socks", "connect", "proxy"};
 
 static const char *source_name(enum policy_source s)
@@ -101,6 +101,8 @@ static json_t *line_of(const struct audit_log *l, const struct audit_record *r)
         json_object_set_new(o, "command", json_integer(r->sandbox->command));
     if (r->flow)
         put_flow(o, r);
+    else if (r->target)
+        put_destination(o, r);
     put_text(o, "verdict", r->allowed ? "allow" : "deny", false);
     put_text(o, "rule", r->rule, false);
     if (r->event == AUDIT_CONNECTION || r->event == AUDIT_REQUEST)

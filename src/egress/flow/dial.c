@@ -31,6 +31,7 @@ struct dial {
     uint64_t id, owner;
     dial_cb cb;
     uint32_t slot, gen, command;
+    struct sandbox *lone;           /* DIAL_LONE, or NULL */
     char name[POLICY_NAME_MAX + 1]; /* "" for an address */
     uint16_t port;
     uint16_t via_port;                  /* the addresses are a reroute's, at that port; else 0 */
@@ -55,6 +56,11 @@ struct dialer {
 
 static void go_on(struct dial *d);
 static void on_timer(uv_timer_t *t);
+
+static struct sandbox *sandbox_of(const struct dial *d)
+{
+    return d->lone ? d->lone : registry_find(d->egress, d->slot, d->gen, d->command);
+}
 
 static struct dial **place(struct egress *eg, uint64_t id)
 {
@@ -358,7 +364,7 @@ static void arm(struct dial *d)
 
 static void go_on(struct dial *d)
 {
-    struct sandbox *s = registry_find(d->egress, d->slot, d->gen, d->command);
+    struct sandbox *s = sandbox_of(d);
     uint64_t now = clock_mono_ms();
 
     if (d->done || d->resolving || d->handshake)
@@ -400,7 +406,7 @@ static void on_timer(uv_timer_t *t)
 /* Perhaps inside dial_start: what fails at once is told from the timer. */
 static void first_try(struct dial *d)
 {
-    struct sandbox *s = registry_find(d->egress, d->slot, d->gen, d->command);
+    struct sandbox *s = sandbox_of(d);
 
     if (!s || !try_next(d, s))
         fail_soon(d);
@@ -527,6 +533,7 @@ uint64_t dial_start(struct egress *eg, struct sandbox *s, const struct target *t
     d->slot = s->slot;
     d->gen = s->gen;
     d->command = s->command;
+    d->lone = s->slot == DIAL_LONE ? s : NULL;
     d->port = t->port;
     d->granted = t->granted;
     d->result.fd = -1;

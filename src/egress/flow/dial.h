@@ -9,6 +9,10 @@
 
 #define DIAL_STAGGER_MS 250u
 
+/* The slot of a sandbox that is none's: rules of their own, for what this program dials itself (renew.c). It is not
+ * registered, and outlives its dials. */
+#define DIAL_LONE UINT32_MAX
+
 struct dialer;
 
 struct dial_result {

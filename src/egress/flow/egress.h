@@ -265,7 +265,8 @@ struct egress {
     struct audit_queries *audit_queries;
     struct control *control;
     struct event_stream *event_stream; /* control.c's */
-    struct intercept *intercept;       /* who fills the hooks, or NULL */
+    struct renewals *renewals;
+    struct intercept *intercept; /* who fills the hooks, or NULL */
 };
 
 /* -- flow.c ------------------------------------------------------------------------------------ */

@@ -175,6 +175,15 @@ bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question)
     return announced;
 }
 
+void tell_renewal(struct egress *eg, struct sandbox *s, json_t *request)
+{
+    bool full = false;
+
+    if (eg->event_stream && is_watched(eg->event_stream, &full) && !full && request)
+        say(eg->event_stream, "renewal", s, json_incref(request));
+    json_decref(request);
+}
+
 void event_stream_end(struct egress *eg, struct sandbox *s)
 {
     if (eg->event_stream && s->unannounced)

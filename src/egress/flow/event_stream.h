@@ -24,6 +24,10 @@ void event_stream_denial(struct egress *eg, struct sandbox *s, const struct deni
 /* A question to the owner of s, which is dropped: true when it was told. A sandbox's questions and refusals have one rate. */
 bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question);
 
+/* What needs a credential renewed says so (oauth.h bounds how often); request is dropped. Nothing where cayd does not
+ * watch or read: it is told again. */
+void tell_renewal(struct egress *eg, struct sandbox *s, json_t *request);
+
 /* s ends: what was counted of it is told at once. */
 void event_stream_end(struct egress *eg, struct sandbox *s);
 

@@ -6,6 +6,7 @@
 #include "egress/flow/dial.h"
 #include "egress/flow/local_info_page.h"
 #include "egress/flow/names.h"
+#include "egress/flow/oauth.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/request.h"
 #include "egress/flow/tcpcount.h"
@@ -87,6 +88,8 @@ static void on_sweep(uv_timer_t *t)
         struct flow *f = forward_flow(l);
 
         next = l->next;
+        if (f)
+            forward_again(f);
         if (!f || !registry_counts_bytes(f->sandbox))
             continue;
         sample(l);
@@ -153,6 +156,7 @@ static void on_exchange_end(struct http_exchange *x, void *data)
 
     l->x = NULL;
     l->preparing = false;
+    l->waiting_ms = 0;
     if (!f)
         return;
     sample(l);
@@ -183,28 +187,67 @@ static bool is_over_rate(struct http_exchange *x, struct flow *f)
     return true;
 }
 
+static void decide(struct http_exchange *x, struct client_conn *l, struct flow *f);
+
 static void serve(struct http_exchange *x, struct client_conn *l, struct flow *f)
 {
-    const struct http_head *h = http_exchange_head(x);
-    struct policy_verdict v;
-
     if (l->want.name && strcmp(l->want.name, NAMES_INTERNAL_NAME) == 0) {
         local_info_page_serve(x, f);
         return;
     }
     if (is_over_rate(x, f))
         return;
-    v = request_decide(f->sandbox, &l->want, false, h);
+    decide(x, l, f);
+}
+
+/* Its credential is there, or the request is put off, or refused. */
+static bool has_credential(struct http_exchange *x, struct client_conn *l, struct flow *f,
+                           const struct policy_verdict *v)
+{
+    uint64_t now = clock_mono_ms();
+    struct err e;
+
+    switch (oauth_look(f->sandbox, v->credential, l->waiting_ms ? now - l->waiting_ms : 0, &e)) {
+    case OAUTH_READY: l->waiting_ms = 0; return true;
+    case OAUTH_WAITING:
+        if (!l->waiting_ms)
+            l->waiting_ms = now;
+        return false;
+    default: break;
+    }
+    l->preparing = false;
+    l->waiting_ms = 0;
+    request_refuse(f, v, "credential", http_exchange_head(x), "%s", e.text);
+    forward_say_refused(x, f, e.code == ERR_DENIED ? 403 : 503);
+    return false;
+}
+
+static void decide(struct http_exchange *x, struct client_conn *l, struct flow *f)
+{
+    struct policy_verdict v = request_decide(f->sandbox, &l->want, false, http_exchange_head(x));
+
     if (v.action == POLICY_DENY) {
+        l->preparing = false;
+        l->waiting_ms = 0;
         forward_refuse(x, f, &l->want, &v);
         return;
     }
     l->preparing = true;
+    if (!has_credential(x, l, f, &v))
+        return;
     if (forward_reuse(l, f))
         return;
     f->dial_id = dial_start(f->egress, f->sandbox, &l->want, f->id, forward_on_dialed);
     if (!f->dial_id)
         http_exchange_abort(x);
+}
+
+void forward_again(struct flow *f)
+{
+    struct client_conn *l = f->user;
+
+    if (l->x && l->waiting_ms)
+        decide(l->x, l, f);
 }
 
 static int agree(struct client_conn *l, const struct flow *f, const struct http_head *h)

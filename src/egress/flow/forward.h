@@ -18,3 +18,6 @@ int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls);
 /* The policy changed: may the request that f carries just now (or no request) go on? *v is set when it
  * may not. */
 bool forward_recheck(struct flow *f, struct policy_verdict *v);
+
+/* Its request that waits for a credential is looked at again, if one does. */
+void forward_again(struct flow *f);

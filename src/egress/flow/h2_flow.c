@@ -4,6 +4,7 @@
 #include "egress/flow/authority_check.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/intercept_internal.h"
+#include "egress/flow/oauth.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/request.h"
 
@@ -107,6 +108,22 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
     request_allow(f, t, &allowed, h);
 }
 
+/* Its credential is there, or the request is put off, or refused. */
+static bool has_credential(struct flow *f, const struct http_head *h,
+                           const struct policy_verdict *p, struct h2_verdict *v)
+{
+    struct err e;
+
+    switch (oauth_look(f->sandbox, p->credential, v->waited_ms, &e)) {
+    case OAUTH_READY: return true;
+    case OAUTH_WAITING: v->later = true; return false;
+    default: break;
+    }
+    request_refuse(f, p, "credential", h, "%s", e.text);
+    say_refused(f, v, e.code == ERR_DENIED ? 403 : 503);
+    return false;
+}
+
 static void by_policy(struct flow *f, const struct target *t, const struct h2_flow_lost *lost,
                       const struct http_head *h, struct arena *a, struct h2_verdict *v)
 {
@@ -120,7 +137,7 @@ static void by_policy(struct flow *f, const struct target *t, const struct h2_fl
     } else if (lost->status) {
         flow_not_reached(f, &f->target, &p, h, &lost->why);
         say_lost(f, lost, v);
-    } else {
+    } else if (has_credential(f, h, &p, v)) {
         let_through(f, t, h, a, &p, v);
     }
 }
@@ -146,7 +163,7 @@ static void evaluate(void *arg, const struct http_head *h, struct arena *a, stru
     status = authority_check_origin(h, &t, room);
     if (status == 400) {
         answer(f, v, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
-    } else if (!request_in_rate(f->sandbox)) {
+    } else if (!v->waited_ms && !request_in_rate(f->sandbox)) {
         request_refuse(f, NULL, "limit", h, REQUEST_RATE_REASON);
         say_refused(f, v, 429);
     } else if (status != 0) {
@@ -181,6 +198,13 @@ void h2_flow_recheck(struct flow *f)
     struct h2_flow *hf = f->user;
 
     h2_recheck(hf->conn, still);
+}
+
+void h2_flow_again(struct flow *f)
+{
+    struct h2_flow *hf = f->user;
+
+    h2_again(hf->conn);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */

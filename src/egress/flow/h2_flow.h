@@ -23,3 +23,6 @@ int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
 
 /* The policy changed, and still allows the name: requests that it does not allow any more are refused or cut. */
 void h2_flow_recheck(struct flow *f);
+
+/* Its requests that wait for a credential are looked at again. */
+void h2_flow_again(struct flow *f);

@@ -7,6 +7,7 @@
 #include "egress/flow/audit.h"
 #include "egress/flow/event_stream.h"
 #include "egress/flow/names.h"
+#include "egress/flow/oauth.h"
 #include "egress/flow/upstream.h"
 
 #include <errno.h>
@@ -330,6 +331,7 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
     go_on(s);
     for (struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
         go_on(r);
+    oauth_settle(s);
     return ERR_OK;
 }
 

@@ -487,13 +487,19 @@ static void on_later(uv_timer_t *t)
     uv_close((uv_handle_t *)t, on_later_closed);
 }
 
-void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
-                            void (*cb)(void *arg, int fd, const struct err *why), void *arg)
+/* f NULL: of the tenant, no sandbox's. ssl may be NULL: it could not be made. */
+static void start_upstream(struct egress *eg, const struct flow *f, const char *tenant, int fd,
+                           SSL *ssl, void (*cb)(void *arg, int fd, const struct err *why),
+                           void *arg)
 {
-    const struct flow *f = flow_find(eg, flow_id);
     struct upstream_side *s = malloc(sizeof(*s));
-    struct tlshand_options o = {
-        .fd = fd, .timeout_ms = SERVER_HANDSHAKE_MS, .on_done = on_upstream_ready, .arg = s};
+    struct tlshand_options o = {.fd = fd,
+                                .ssl = ssl,
+                                .tenant = tenant,
+                                .owner = f ? f->sandbox->slot : DIAL_LONE,
+                                .timeout_ms = SERVER_HANDSHAKE_MS,
+                                .on_done = on_upstream_ready,
+                                .arg = s};
 
     if (!s)
         abort(); /* nobody could be told, ever */
@@ -501,14 +507,26 @@ void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const c
     s->owner = f ? registry_owner(f->sandbox) : 0;
     s->cb = cb;
     s->arg = arg;
-    if (f) {
-        o.tenant = f->sandbox->tenant;
-        o.owner = f->sandbox->slot;
-        o.ssl = make_client_ssl(eg->intercept, name ? name : name_of(f), &f->target.address, NULL);
-    }
-    if (o.ssl && tlshand_start(eg->intercept->hands, &o, NULL) == 0)
+    if (ssl && tlshand_start(eg->intercept->hands, &o, NULL) == 0)
         return;
     close(fd);
     uv_timer_init(eg->loop, &s->later);
     uv_timer_start(&s->later, on_later, 0, 0);
+}
+
+void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
+                            void (*cb)(void *arg, int fd, const struct err *why), void *arg)
+{
+    const struct flow *f = flow_find(eg, flow_id);
+    SSL *ssl = f ? make_client_ssl(eg->intercept, name ? name : name_of(f), &f->target.address,
+                                   NULL)
+                 : NULL;
+
+    start_upstream(eg, f, f ? f->sandbox->tenant : NULL, fd, ssl, cb, arg);
+}
+
+void tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
+                          void (*cb)(void *arg, int fd, const struct err *why), void *arg)
+{
+    start_upstream(eg, NULL, tenant, fd, make_client_ssl(eg->intercept, name, NULL, NULL), cb, arg);
 }

@@ -16,5 +16,9 @@ int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e);
 void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
                             void (*cb)(void *arg, int fd, const struct err *why), void *arg);
 
+/* The same for a connection of this program's own. */
+void tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
+                          void (*cb)(void *arg, int fd, const struct err *why), void *arg);
+
 /* Lets ctx, which is for clients, choose what was found out. */
 void tls_intercept_choose(SSL_CTX *ctx);

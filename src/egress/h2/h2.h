@@ -60,6 +60,8 @@ struct h2_share {
 
 /* What is done with a request. Empty: all zero, body initialized. */
 struct h2_verdict {
+    uint64_t waited_ms; /* it was put off before, so long ago; 0: it was not */
+    bool later;         /* it is put off: h2_again asks anew */
     int status; /* 0: it goes on, with plan. Else it is answered with this (429: and Retry-After), */
     const char *rule; /* this value of DENY_HEADER (NULL: without it; lives as long as the call), */
     struct buf body;  /* and this JSON; */
@@ -101,6 +103,9 @@ int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out);
 
 /* At once; on_end is not called. */
 void h2_close(struct h2 *conn);
+
+/* Asks anew about each request that was put off (h2_verdict.later); done by itself every second, too. */
+void h2_again(struct h2 *conn);
 
 /* Every request that is under way: may it go on? Where still says no, *v is its answer if none has begun;
  * else the stream is reset. */

@@ -45,6 +45,9 @@ struct h2_stream {
     struct rewrite_job *job;      /* while the request's body is collected for it */
     struct buf collected;
     struct redact *redact;
+    struct credential_use *use; /* what a 401 would spend */
+    bool parked;                /* it is to be evaluated again: h2_again */
+    uint64_t parked_ms;         /* since when */
     struct unzip *unzip;  /* the answer's body is compressed, and has not all been passed on */
     struct frames frames; /* of a conversation's answer */
     unsigned pause_ms;   /* after which what is kept back of an answer passes; 0: only at its end */

@@ -153,20 +153,56 @@ static void hold(struct h2_stream *s, bool ends)
                                      s->id[H2_CLIENT], NULL, &go_on, 1, NULL);
 }
 
+/* What came of its body while it was put off. */
+static void hold_parked(struct h2_stream *s)
+{
+    struct h2_body *b = &s->to[H2_SERVER];
+    bool ended = b->ended;
+    int rc = 0;
+
+    hold(s, ended && b->bytes.len == 0);
+    if (s->job && b->bytes.len > 0) {
+        rc = request_collect(s, b->bytes.data, b->bytes.len);
+        buf_consume(&b->bytes, b->bytes.len);
+        stream_pay(s, H2_SERVER, b->unsent);
+    }
+    if (rc < 0)
+        response_fail(s, 413, "the body is too large for a change");
+    else if (s->job && ended)
+        request_collected(s);
+}
+
 /* -- evaluated ------------------------------------------------------------------------------------ */
+
+static void park(struct h2_stream *s)
+{
+    if (!s->parked)
+        s->parked_ms = uv_now(s->conn->end[H2_CLIENT].poll.loop);
+    s->parked = true;
+}
 
 static void evaluate(struct h2_stream *s, bool ends)
 {
     struct h2 *conn = s->conn;
     struct h2_verdict v = {.status = 0};
+    bool parked = s->parked;
 
     buf_init(&v.body, (size_t)16 * 1024);
+    if (parked)
+        v.waited_ms = uv_now(conn->end[H2_CLIENT].poll.loop) - s->parked_ms + 1;
     conn->o.evaluate(conn->o.arg, s->head, &s->arena, &v);
-    if (v.status == 0 && v.plan.job && strcmp(s->head->method, "CONNECT") != 0) {
+    s->parked = false;
+    if (v.later) {
+        s->parked = parked;
+        park(s);
+    } else if (v.status == 0 && v.plan.job && strcmp(s->head->method, "CONNECT") != 0) {
         s->remove = v.plan.remove;
         s->redact = TAKE_PTR(v.plan.redact);
         s->job = TAKE_PTR(v.plan.job);
-        if (s->job->collect)
+        s->use = TAKE_PTR(s->job->use);
+        if (s->job->collect && parked)
+            hold_parked(s);
+        else if (s->job->collect)
             hold(s, ends);
         else
             send_on(s, false);
@@ -193,6 +229,21 @@ void request_begin(struct h2_stream *s, bool ends)
     }
     s->head = head;
     evaluate(s, ends);
+}
+
+void h2_again(struct h2 *conn)
+{
+    bool any = false;
+
+    for (struct h2_stream *s = conn->streams; s; s = s->next)
+        if (s->parked && s->open[H2_CLIENT]) {
+            any = true;
+            evaluate(s, s->to[H2_SERVER].ended);
+        }
+    if (!any)
+        return;
+    end_watch(&conn->end[H2_CLIENT]); /* what is to be said leaves in the next turn */
+    end_watch(&conn->end[H2_SERVER]);
 }
 
 /* The client's own words in the credential's place are left out here too. */

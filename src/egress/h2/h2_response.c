@@ -117,6 +117,8 @@ int response_head(struct h2_stream *s, bool ends)
 
     if (!s->open[H2_CLIENT])
         return 0;
+    if (s->use && status == 401)
+        credential_use_rejected(s->use);
     if (f->over || status == 0) {
         response_fail(s, 502, "the server's answer has no good head, or one that is too large");
         return 0;

@@ -129,6 +129,7 @@ void stream_free(struct h2_stream *s)
     stream_forget_job(s);
     wipe(&s->collected);
     redact_free(s->redact);
+    credential_use_free(s->use);
     unzip_free(s->unzip);
     arena_free(&s->arena);
     free(s);

@@ -263,6 +263,13 @@ static enum err_code put_credential(struct plan *p)
     if (inject_check_bound(p, c) != ERR_OK || leave_out_other_keys(p) != ERR_OK)
         return p->e->code;
     switch (c->kind) {
+    case CREDENTIAL_OAUTH2:
+        if (!c->value)
+            return err_set(p->e, ERR_DENIED, "the credential %s has no access token now", c->name);
+        p->job->use = credential_use_new(p->r->credentials, c);
+        if (!p->job->use)
+            return inject_no_memory(p);
+        /* fall through */
     case CREDENTIAL_BEARER: return inject_set_header(p, "Authorization", "Bearer %s", c->value);
     case CREDENTIAL_BASIC: return set_basic(p, c);
     case CREDENTIAL_HEADER:

@@ -31,6 +31,7 @@ void rewrite_job_free(struct rewrite_job *job)
         explicit_bzero(job->target, strlen(job->target));
     free(job->target);
     wipe(&job->lines);
+    credential_use_free(job->use);
     free(job);
 }
 
@@ -251,6 +252,7 @@ static void drop(void *arg)
 
     rewrite_job_free(w->job);
     redact_free(w->redact);
+    credential_use_free(w->use);
     buf_free(&w->head);
     wipe(&w->body);
     wipe(&w->chunked);
@@ -285,6 +287,8 @@ void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *reda
 {
     rewrite_job_free(w->job);
     redact_free(w->redact);
+    credential_use_free(w->use);
+    w->use = job ? TAKE_PTR(job->use) : NULL;
     w->job = job;
     w->redact = redact;
     w->request = REQUEST_HEAD;

@@ -6,6 +6,7 @@
  * Requests come from http's relay, one at a time and well-formed. Answers are parsed strictly, and one
  * that cannot be, or whose body is encoded so that it cannot be searched, does not pass; gzip and deflate are decompressed. */
 
+#include "egress/credential/credential.h"
 #include "egress/credential/redact.h"
 #include "egress/tls/tlspipe.h"
 
@@ -25,6 +26,7 @@ struct rewrite_job {
     bool whole; /* but where all of it has to be known: that cuts */
     /* The whole body: may change it, and add to lines. 0 or -errno, which cuts. NULL: nothing. */
     int (*finish)(struct rewrite_job *job, struct buf *body);
+    struct credential_use *use; /* that its answer may spend, or NULL; owned */
     void (*free_arg)(void *arg);
     void *arg;
 };

@@ -151,6 +151,8 @@ static int after_head(struct rewrite *w, const struct http_head *h, size_t n, st
     enum unzip_coding coding = has_body ? coding_of(h) : UNZIP_NONE;
     int rc;
 
+    if (w->use && h->status == 401)
+        credential_use_rejected(w->use);
     if (coding == UNZIP_OTHER)
         return refuse(w, RESPONSE_SECRETS_CODED_REASON, out);
     if (response_secrets_is_part(h->status, http_head_get(h, "content-type")))

@@ -1,0 +1,62 @@
+#include "egress/credential/oauth_url.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define HTTPS_PORT 443
+
+/* HOST or HOST:PORT of n bytes. */
+static bool take_authority(const char *text, size_t n, struct oauth_url *out)
+{
+    char host[POLICY_NAME_MAX + 2];
+    const char *colon = memchr(text, ':', n);
+    size_t len = colon ? (size_t)(colon - text) : n, digits = colon ? n - len - 1 : 0;
+    unsigned port = HTTPS_PORT;
+    struct policy_address ignored;
+
+    if (len == 0 || len >= sizeof(host) || (colon && (digits == 0 || digits > 5)))
+        return false;
+    memcpy(host, text, len);
+    host[len] = '\0';
+    for (size_t i = 0; i < digits; i++) {
+        char c = colon[1 + i];
+
+        if (c < '0' || c > '9')
+            return false;
+        port = (i == 0 ? 0 : port * 10) + (unsigned)(c - '0');
+    }
+    if (port == 0 || port > UINT16_MAX || policy_name_normalize(host, out->host) < 0 ||
+        policy_address_parse(out->host, &ignored) == 0)
+        return false;
+    out->port = (uint16_t)port;
+    if (port == HTTPS_PORT)
+        (void)snprintf(out->authority, sizeof(out->authority), "%s", out->host);
+    else
+        (void)snprintf(out->authority, sizeof(out->authority), "%s:%u", out->host, port);
+    return true;
+}
+
+bool oauth_url_parse(const char *text, struct oauth_url *out)
+{
+    static const char scheme[] = "https://";
+    const char *authority = text + sizeof(scheme) - 1, *rest;
+
+    if (strncasecmp(text, scheme, sizeof(scheme) - 1) != 0)
+        return false;
+    rest = authority + strcspn(authority, "/?#");
+    if (*rest == '?' || strchr(rest, '#') || strlen(rest) >= sizeof(out->target))
+        return false;
+    for (const char *p = rest; *p; p++)
+        if (*p <= ' ' || *p > '~')
+            return false;
+    (void)snprintf(out->target, sizeof(out->target), "%s", *rest ? rest : "/");
+    return take_authority(authority, (size_t)(rest - authority), out);
+}
+
+bool oauth_url_is_host(const char *text)
+{
+    struct oauth_url url;
+
+    return take_authority(text, strlen(text), &url) && strcmp(url.authority, text) == 0;
+}

@@ -1,0 +1,91 @@
+#include "egress/flow/oauth.h"
+
+#include "base/util.h"
+#include "egress/credential/credential.h"
+#include "egress/flow/event_stream.h"
+#include "egress/flow/forward.h"
+#include "egress/flow/h2_flow.h"
+
+#include <string.h>
+
+static struct credential *find(const struct sandbox *s, const char *name)
+{
+    /* The sandbox's own: what is asked of cayd is noted in it. */
+    struct credential *c = (struct credential *)credentials_find(s->credentials, name,
+                                                                 strlen(name));
+
+    return c && c->kind == CREDENTIAL_OAUTH2 ? c : NULL;
+}
+
+static bool has_token(const struct credential *c)
+{
+    return c->value && clock_real_ms() < c->oauth.end_ms;
+}
+
+/* Would a newer one be better? */
+static bool is_spent(const struct credential *c)
+{
+    const struct credential_oauth *o = &c->oauth;
+    int64_t early = MIN((int64_t)OAUTH_EARLY_MS, (o->end_ms - o->at_ms) / 10);
+
+    return !c->value || o->rejected || clock_real_ms() >= o->end_ms - early;
+}
+
+static bool is_refused(const struct credential_oauth *o)
+{
+    return o->refused && (o->final || clock_mono_ms() < o->retry_ms);
+}
+
+static void ask(struct sandbox *s, struct credential *c)
+{
+    uint64_t now = clock_mono_ms();
+
+    if (c->oauth.asked_ms && now - c->oauth.asked_ms < OAUTH_ASK_MS)
+        return;
+    c->oauth.asked_ms = now;
+    tell_renewal(s->egress, s->parent ? s->parent : s,
+                 json_pack("{s:s, s:I, s:b}", "credential", c->name, "serial",
+                           (json_int_t)c->oauth.serial, "rejected", c->oauth.rejected));
+}
+
+enum oauth_state oauth_look(struct sandbox *s, const char *name, uint64_t waited_ms, struct err *e)
+{
+    struct credential *c = name ? find(s, name) : NULL;
+    bool refused;
+
+    if (!c || !is_spent(c))
+        return OAUTH_READY;
+    refused = is_refused(&c->oauth);
+    if (!refused)
+        ask(s, c);
+    /* One that a server has refused is of use no more, unless there will be no other. */
+    if (has_token(c) && (!c->oauth.rejected || refused))
+        return OAUTH_READY;
+    if (!refused && waited_ms < OAUTH_WAIT_MS)
+        return OAUTH_WAITING;
+    if (refused)
+        err_set(e, c->oauth.final ? ERR_DENIED : ERR_UNAVAILABLE,
+                "the credential %s could not be renewed: %s", c->name, c->oauth.refused);
+    else
+        err_set(e, ERR_TIMEOUT, "the credential %s was not renewed in %u s", c->name,
+                OAUTH_WAIT_MS / 1000);
+    return OAUTH_REFUSED;
+}
+
+static void settle(struct sandbox *s)
+{
+    for (struct flow *f = s->flows, *next; f; f = next) {
+        next = f->next;
+        if (f->state == FLOW_FORWARDED)
+            forward_again(f);
+        else if (f->state == FLOW_STREAMS)
+            h2_flow_again(f);
+    }
+}
+
+void oauth_settle(struct sandbox *s)
+{
+    settle(s);
+    for (struct sandbox *c = s->command_sandboxes; c; c = c->next_command_sandbox)
+        settle(c);
+}
