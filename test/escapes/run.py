@@ -198,7 +198,7 @@ def failures(rows, quick, known=None):
         if control is None and quick:
             if without_control(row["case"], known or {}):
                 out.append(f"{row['case']}: neither a control in controls.json nor a reason in unshown.json: run "
-                           f"test/escapes/run.py --only={row['case']} --write=docs/security-tests.md")
+                           f"test/escapes/run.py --only={row['case']} --write=docs/reports/security-tests.md")
             continue
         if (control is None or not control["without"]) and row["case"] not in UNSHOWN:
             out.append(f"{row['case']}: no control: {control and control['why']}")

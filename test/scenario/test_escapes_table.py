@@ -12,7 +12,7 @@ import pytest
 from conftest import BUILD
 
 ESCAPES = pathlib.Path(__file__).resolve().parents[1] / "escapes"
-DOCUMENT = ESCAPES.parents[1] / "docs/security-tests.md"
+DOCUMENT = ESCAPES.parents[1] / "docs/reports/security-tests.md"
 sys.path.append(str(ESCAPES))
 import egress  # noqa: E402
 import run  # noqa: E402
@@ -38,7 +38,7 @@ def test_every_case_has_a_control_or_a_reason():
     assert [c for c in cases if run.without_control(c, KNOWN)] == []
     assert {*KNOWN, *run.UNSHOWN} - set(cases) == set(), "controls or reasons of cases that are gone"
     assert {table.class_of(c) for c in cases} <= set(table.TITLES)
-    assert set(table.parsed(DOCUMENT.read_text())[0]) == set(cases), "docs/security-tests.md has not just these cases"
+    assert set(table.parsed(DOCUMENT.read_text())[0]) == set(cases), "docs/reports/security-tests.md has not just these cases"
 
 
 def test_one_without_either_fails_the_quick_run():
