@@ -32,7 +32,8 @@ Written by `make bench-fairness`; do not edit. Kernel {kernel}, {cores} cores, l
 One sandbox is at a limit, its neighbour (of another tenant) sends {requests} requests over HTTP, each on a connection of its
 own, in {rounds} rounds quiet and {rounds} loaded, by turns. The load's processes, and the servers that it asks, are on the same
 cores, niced; the neighbour's server is one of its own in C. Calls are those of the operator and cayd while the load lasts: the
-slowest of {calls} each. Load averages are those of the machine at the end of each row; much above the number of cores they say that times
+slowest of {calls} each. The control's row is the same load without cay-egress in its way: what the processors and the scheduler alone do to
+the neighbour (whose requests go through cay-egress as ever). Load averages are those of the machine at the end of each row; much above the number of cores they say that times
 are the scheduler's, too.
 """
 
@@ -118,6 +119,17 @@ def download(sandbox, address, header=b""):
             pass
 
 
+class Past:
+    """Connects to the servers themselves: what a load costs everybody by the processors alone."""
+
+    def __init__(self, world):
+        self.world = world
+
+    def connect(self, address, port):
+        from internet import inside
+        return inside(self.world.host, lambda: socket.create_connection((address, port), 30))
+
+
 def serve(world, build, port, nice):
     p = subprocess.Popen(["nice", "-n", str(nice), "ip", "netns", "exec", world.net,
                           pathlib.Path(build) / "test/bench/egress_load", "http", str(port), "a"], stdout=subprocess.PIPE)
@@ -194,7 +206,7 @@ def main():
     sys.path[:0] = [str(ROOT / "test/scenario"), str(ROOT / "test/egress")]
     from test_egress_engine import ZONE, address_of
     from worldlib import make_world
-    from internet import UnixConnection
+    from internet import WEB, UnixConnection
 
     text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=ROUNDS, calls=ROUNDS * CALLS,
                         commit=subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
@@ -222,6 +234,7 @@ def main():
             "bodies (8 at a time, 1 MiB each)": lambda: children(lambda _: send_bodies(loud, there), 8),
             f"downloads (40) that are searched for {CREDENTIALS} credentials with one beginning":
                 lambda: children(lambda _: download(searched, address_of(searched, "v4.example.com"), b"X-Key: cay-secret:K0\r\n"), 40),
+            "control: downloads (40) past cay-egress, by the same processes": lambda: children(lambda _: download(Past(world), WEB), 40),
             "downloads (40) that are tunnelled": lambda: children(lambda _: download(tunnelled, address_of(tunnelled, "v4.example.com")), 40),
             "downloads (40) whose requests are read": lambda: children(lambda _: download(loud, there), 40),
             f"questions about a log of {o.log_mib} MiB (64)": lambda: children(lambda _: ask_log(world, UnixConnection), 64),
