@@ -415,6 +415,10 @@ size_t automaton_run(const struct automaton *a, automaton_state *s, const char *
         *word = a->nodes[at].word;
         if (at == 0)
             break;
+        if (a->nodes[at].depth == 1 && i < n && !is_pair(a, data + i - 1)) {
+            at = 0; /* where a text is full of such bytes, it would never be left out */
+            break;
+        }
     }
     *s = at;
     return i;

@@ -53,7 +53,8 @@ size_t automaton_skip(const struct automaton *a, const char *data, size_t n);
 bool automaton_begins(const struct automaton *a, unsigned char c);
 
 /* The next n bytes, as automaton_step has them one after the other, up to the first that ends a word (*word is its
- * length, else 0), after which nothing of any word has been seen, or that is a stop (which is not taken). How many were taken. */
+ * length, else 0), after which nothing of any word has been seen that goes on with the next, or that is a stop (which is
+ * not taken). How many were taken. */
 size_t automaton_run(const struct automaton *a, automaton_state *s, const char *data, size_t n,
                      size_t *word);
 
