@@ -22,6 +22,7 @@
 #define EVENTS          256
 #define LIMITED_BYTES   (64u * 1024u)        /* at a time, where a sandbox's bytes are limited */
 #define TURN_BYTES      (4u * 1024u * 1024u) /* of one direction, before others get their turn */
+#define LOOK_BYTES      (32u * 1024u)        /* between looks at whether its time is over */
 #define SWEEP_MS        5000
 #define HALF_IDLE_MS    300000u /* one direction has ended, and nothing moves in the other */
 #define HALF_CROWDED_MS 10000u  /* the same, while more than half of all flows' places are taken */
@@ -259,7 +260,7 @@ static void probe(int fd)
 /* 1: its turn is over and there may be more; 0: all is done for now; -errno. */
 static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
 {
-    uint64_t end = *h->count + TURN_BYTES, room;
+    uint64_t end = *h->count + TURN_BYTES, look = *h->count + LOOK_BYTES, room;
     bool over = false;
     int a, b = 0;
 
@@ -270,7 +271,10 @@ static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
             b = drain(h);
         if (a < 0 || b < 0)
             return a < 0 ? a : b;
-        over = *h->count >= end || turns_is_over(t->egress->turns);
+        if (*h->count >= look) { /* a look at the clock costs a question and its answer something */
+            look = *h->count + LOOK_BYTES;
+            over = *h->count >= end || turns_is_over(t->egress->turns);
+        }
     } while ((a > 0 || b > 0) && !over);
     if (h->held == 0)
         pipe_put(t, h);
