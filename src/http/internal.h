@@ -171,8 +171,10 @@ struct http_server {
     size_t free_count;
     char *read_buf; /* shared: lives for one read event */
     size_t read_bytes;
-    struct pass pass;   /* likewise */
-    size_t piece;       /* what goes through it at once */
+    struct pass pass; /* likewise */
+    size_t piece;     /* what goes through it at once */
+    struct buf
+        error_body; /* as scratch: their memory is there from the start, so that an answer needs none */
     struct buf scratch; /* heads in the making */
     time_t date_second;
     char date[32];

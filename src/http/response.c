@@ -150,6 +150,7 @@ void http_respond(struct http_exchange *x, int status, const struct http_header 
 
 static void error_body(struct buf *b, int status, const char *text)
 {
+    buf_clear(b);
     put(b, "{\"code\":", 8);
     response_put_number(b, (uint64_t)status);
     response_put(b, ",\"message\":");
@@ -161,33 +162,31 @@ static void error_body(struct buf *b, int status, const char *text)
 void http_respond_error(struct http_exchange *x, int status, const char *fmt, ...)
 {
     static const struct http_header json = {"Content-Type", "application/json"};
-    struct buf body CLEANUP_BUF;
+    struct buf *body = &x->conn->server->error_body;
     char text[1024];
     va_list ap;
 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    buf_init(&body, 8 * sizeof(text));
-    error_body(&body, status, text);
-    http_respond(x, status, &json, 1, body.data, body.len);
+    error_body(body, status, text);
+    http_respond(x, status, &json, 1, body->data, body->len);
 }
 
 void response_refuse(struct conn *c, int status, const char *why)
 {
     struct http_server *s = c->server;
-    struct buf body CLEANUP_BUF;
+    struct buf *body = &s->error_body;
     struct iovec iov[2];
 
-    buf_init(&body, 8192);
-    error_body(&body, status, why);
+    error_body(body, status, why);
     put_status(s, &s->scratch, status);
     response_put(&s->scratch,
                  "Content-Type: application/json\r\nConnection: close\r\nContent-Length: ");
-    response_put_number(&s->scratch, body.len);
+    response_put_number(&s->scratch, body->len);
     put(&s->scratch, "\r\n\r\n", 4);
     iov[0] = (struct iovec){.iov_base = s->scratch.data, .iov_len = s->scratch.len};
-    iov[1] = (struct iovec){.iov_base = body.data, .iov_len = body.len};
+    iov[1] = (struct iovec){.iov_base = body->data, .iov_len = body->len};
     c->state = CONN_CLOSING;
     c->linger_left = 16u * 1024u * 1024u;
     conn_send(c, iov, 2, true);

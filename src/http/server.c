@@ -18,6 +18,7 @@
 #define DROP_TRIES      8
 #define READ_BUF_BYTES  (64u * 1024u)
 #define READ_BUF_MAX    (1024u * 1024u)
+#define ERROR_BODY_MAX  8192u /* a text of 1 KiB as JSON */
 #define SCRATCH_MAX     (256u * 1024u)
 
 void http_server_config_default(struct http_server_config *c)
@@ -395,13 +396,17 @@ int http_server_new(uv_loop_t *loop, const struct http_server_config *config, ht
     if (config->layer.ops)
         s->read_bytes = MAX(s->read_bytes, (size_t)HTTP_LAYER_READ_BYTES);
     s->read_buf = malloc(s->read_bytes);
-    if (!s->read_buf) {
+    buf_init(&s->scratch, SCRATCH_MAX);
+    buf_init(&s->error_body, ERROR_BODY_MAX);
+    if (!s->read_buf || buf_reserve(&s->scratch, SCRATCH_MAX) < 0 ||
+        buf_reserve(&s->error_body, ERROR_BODY_MAX) < 0) {
+        buf_free(&s->scratch);
+        free(s->read_buf);
         free(s);
         return -ENOMEM;
     }
     pass_init(&s->pass, config->relays);
     s->piece = SIZE_MAX;
-    buf_init(&s->scratch, SCRATCH_MAX);
     for (int kind = 0; kind < WAIT_KINDS; kind++)
         s->waits[kind].prev = s->waits[kind].next = &s->waits[kind];
     uv_timer_init(loop, &s->timer);
@@ -423,6 +428,7 @@ static void server_free(struct http_server *s)
         free(x->storage);
         free(x);
     }
+    buf_free(&s->error_body);
     buf_free(&s->scratch);
     pass_free(&s->pass);
     free(s->read_buf);
