@@ -54,6 +54,8 @@ struct resolver {
     size_t asking;
     unsigned handles;
     bool closing;
+    bool
+        unwatched; /* a socket could not be watched: c-ares goes on with it, and tells of it only once */
 };
 
 /* -- the table --------------------------------------------------------------------------------- */
@@ -237,15 +239,6 @@ static void free_resolver(struct resolver *r)
 
 /* -- c-ares on the loop ------------------------------------------------------------------------ */
 
-static void on_timer(uv_timer_t *t)
-{
-    struct resolver *r = t->data;
-
-    ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-    if (r->asking == 0)
-        uv_timer_stop(t);
-}
-
 static void on_poll(uv_poll_t *p, int status, int events)
 {
     struct watch *w = p->data;
@@ -293,7 +286,8 @@ static struct watch *watch(struct resolver *r, ares_socket_t fd)
             return w;
     w = calloc(1, sizeof(*w));
     if (!w || uv_poll_init(r->egress->loop, &w->poll, fd) < 0) {
-        free(w); /* the question times out */
+        free(w); /* the question times out, unless watch_again comes before */
+        r->unwatched = true;
         return NULL;
     }
     w->poll.data = w;
@@ -318,6 +312,29 @@ static void on_socket_state(void *arg, ares_socket_t fd, int readable, int writa
     if (w)
         uv_poll_start(&w->poll, (readable ? UV_READABLE : 0) | (writable ? UV_WRITABLE : 0),
                       on_poll);
+}
+
+static void watch_again(struct resolver *r)
+{
+    ares_socket_t fds[ARES_GETSOCK_MAXNUM];
+    int bits = ares_getsock(r->channel, fds, ARES_GETSOCK_MAXNUM);
+
+    r->unwatched = false;
+    for (int i = 0; i < ARES_GETSOCK_MAXNUM; i++)
+        if (ARES_GETSOCK_READABLE(bits, i) || ARES_GETSOCK_WRITABLE(bits, i))
+            on_socket_state(r, fds[i], ARES_GETSOCK_READABLE(bits, i) != 0,
+                            ARES_GETSOCK_WRITABLE(bits, i) != 0);
+}
+
+static void on_timer(uv_timer_t *t)
+{
+    struct resolver *r = t->data;
+
+    if (r->unwatched)
+        watch_again(r);
+    ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+    if (r->asking == 0)
+        uv_timer_stop(t);
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */
