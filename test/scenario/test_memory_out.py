@@ -1,7 +1,8 @@
-"""Allocations of cay-privd fail, the n-th of each call and then all after it, for every n (test/preload): each call is
-answered, privd goes on, and what comes next works. Of cayd's core: test/unit/test_core_memory.c."""
+"""Allocations of cay-privd and cay-egress fail, the n-th of each call and then all after it, for every n (test/preload):
+each call is answered, the program goes on, and what comes next works. Of cayd's core: test/unit/test_core_memory.c."""
 
 import contextlib
+import http.client
 import mmap
 import os
 import pathlib
@@ -14,6 +15,7 @@ import pytest
 import privdlib
 from privdlib import CAPACITY, CONNECT, FREEZE, HOST, JOB, LIST, STAT, TEMPLATES, THAW
 from test_privd import BUILD, left_behind
+from worldlib import API, OTHER_HOST, ZONE, inject, make_world, sandbox, seal  # isort: skip
 
 PRELOAD = BUILD / "test/preload/cay_failing_malloc.so"
 CALLS_MAX = 2000
@@ -123,3 +125,77 @@ def test_privd(privd, for_good):
         assert close(c.thaw(s)).status in (0, -114) and close(c.connect(s)).status == 0 and set(c.list()) >= {name}
         again = close(c.create(f"iagain{int(for_good)}"))
         assert again.status == 0 and c.kill(again).status == 0 and c.kill(s).status == 0
+
+
+
+# -- cay-egress ------------------------------------------------------------------------------------
+
+SECRET = "sk-live-0123456789abcdef0123456789"
+
+
+@pytest.fixture(scope="module")
+def world():
+    """A cay-egress whose allocations fail when the test says so."""
+    with tempfile.TemporaryDirectory(prefix="cay-test-fail-", dir="/var/tmp") as base:
+        pathlib.Path(base).chmod(0o755)
+        failing = Failing(base)
+        w = make_world(ZONE)
+        try:
+            w.kill_egress()
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in failing.environment.items():
+                    patch.setenv(name, value)
+                w.start_egress()
+            w.failing = failing
+            yield w
+            check_alive(w)
+        finally:
+            w.close()
+
+
+def check_alive(world):
+    assert world.egress.poll() is None, world.log.read_text()[-4000:]
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["one", "all after it"])
+def test_egress(world, for_good):
+    """No answer shows the secret, nothing that is denied is reached, no client hangs, and cay-egress lives."""
+    key = seal(world, "KEY", SECRET, kind="placeholder", headers=["x-key"])
+    rules = [{"action": "allow", "domains": [API]}]
+    with sandbox(world, [key], inject("KEY"), rules) as s:
+
+        def fetch(*arguments):
+            done = s.curl("--max-time", "15", "--cacert", s.ca, *arguments)
+            assert done.returncode != 28, f"hangs: {arguments}"
+            assert SECRET not in done.stdout + done.stderr
+            return done
+
+        def in_force():
+            check_alive(world)
+            assert world.put(s, {"rules": rules, "inject": inject("KEY")}, credentials=[key])[0] == 204
+
+        def allowed(*arguments):
+            def call(n):
+                fetch(*arguments)
+                return in_force
+            return call
+
+        def denied(n):
+            assert '"path"' not in fetch(f"http://{OTHER_HOST}/").stdout  # what the origin answers
+            return in_force
+
+        def put(n):
+            """Refused or in force: never half."""
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                world.put(s, {"rules": rules, "inject": inject("KEY")}, credentials=[key])
+            return in_force
+
+        with_key = ("-H", "x-key: cay-secret:KEY", f"https://{API}/")
+        calls = {"plain": allowed(f"http://{API}/"), "intercepted": allowed(*with_key), "denied": denied, "policy": put}
+        counts = {what: sweep(world.failing, call, for_good) for what, call in calls.items()}
+        assert all(counts.values()), counts
+        # Whatever failed, what is allowed goes on, and what is denied stays so.
+        assert world.put(s, {"rules": rules, "inject": inject("KEY")}, credentials=[key])[0] == 204
+        done = fetch(*with_key)
+        assert '"path"' in done.stdout, done
+        denied(0)

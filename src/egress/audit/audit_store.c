@@ -149,14 +149,11 @@ static void take_reserve(struct audit_store *s)
         s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void write_pending(struct audit_store *s, struct audit_log *l)
+static void write_all(struct audit_store *s, struct audit_log *l, int fd, const char *bytes,
+                      size_t len)
 {
-    int fd = open_to_write(s, l);
-
-    if (fd < 0)
-        cannot_write(-fd);
-    while (l->pending.len > 0) {
-        ssize_t n = write(fd, l->pending.data, l->pending.len);
+    while (len > 0) {
+        ssize_t n = write(fd, bytes, len);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -165,9 +162,22 @@ static void write_pending(struct audit_store *s, struct audit_log *l)
         l->bytes += (uint64_t)n;
         l->file_bytes += (uint64_t)n;
         s->bytes += (uint64_t)n;
-        buf_consume(&l->pending, (size_t)n);
+        bytes += n;
+        len -= (size_t)n;
     }
+}
+
+/* What is pending, then one line more, if any. */
+static void write_pending(struct audit_store *s, struct audit_log *l, const char *line, size_t n)
+{
+    int fd = open_to_write(s, l);
+
+    if (fd < 0)
+        cannot_write(-fd);
+    write_all(s, l, fd, l->pending.data, l->pending.len);
     buf_free(&l->pending);
+    write_all(s, l, fd, line, n);
+    write_all(s, l, fd, "\n", n > 0);
     close(fd);
     take_reserve(s);
     l->is_unsynced = true;
@@ -227,10 +237,15 @@ static void keep_total(struct audit_store *s)
     }
 }
 
-int audit_store_append(struct audit_store *s, struct audit_log *l, const char *line, size_t n)
+void audit_store_append(struct audit_store *s, struct audit_log *l, const char *line, size_t n)
 {
-    if (buf_append(&l->pending, line, n) < 0 || buf_append(&l->pending, "\n", 1) < 0)
-        return -ENOMEM;
+    if (buf_reserve(&l->pending, n + 1) == 0) {
+        memcpy(l->pending.data + l->pending.len, line, n);
+        l->pending.data[l->pending.len + n] = '\n';
+        buf_commit(&l->pending, n + 1);
+    } else {
+        write_pending(s, l, line, n); /* memory is out, or much is pending: at once */
+    }
     audit_hash(line, n, l->prev);
     l->seq++;
     if (!l->is_dirty) {
@@ -238,7 +253,6 @@ int audit_store_append(struct audit_store *s, struct audit_log *l, const char *l
         l->next_dirty = s->dirty;
         s->dirty = l;
     }
-    return 0;
 }
 
 void audit_store_flush(struct audit_store *s)
@@ -248,7 +262,7 @@ void audit_store_flush(struct audit_store *s)
 
         s->dirty = l->next_dirty;
         l->is_dirty = false;
-        write_pending(s, l);
+        write_pending(s, l, NULL, 0);
         if (l->file_bytes >= full_at(s))
             begin_new_file(s, l);
     }
@@ -453,7 +467,7 @@ static int go_on(struct audit_store *s, struct audit_log *l)
         log_warn("the last line of %s was cut short; the chain goes on behind it", l->name);
         if (buf_append(&l->pending, "\n", 1) < 0)
             return -ENOMEM;
-        write_pending(s, l);
+        write_pending(s, l, NULL, 0);
     }
     return 0;
 }

@@ -58,8 +58,9 @@ struct audit_log *audit_store_log(struct audit_store *s, const char *tenant);
 /* Of all tenants. */
 struct audit_log *audit_store_first(const struct audit_store *s);
 
-/* A whole line without its newline; *l then ends with it. 0, -ENOMEM. */
-int audit_store_append(struct audit_store *s, struct audit_log *l, const char *line, size_t n);
+/* A whole line without its newline; *l then ends with it. Kept until audit_store_flush where there is memory for it,
+ * else written at once; ends the process where it cannot be written. */
+void audit_store_append(struct audit_store *s, struct audit_log *l, const char *line, size_t n);
 void audit_store_flush(struct audit_store *s);
 
 /* The name of a full file, or (n == UINT32_MAX) of the newest. */

@@ -160,6 +160,14 @@ static void drop_rules(struct egress *eg, struct sandbox_rules *r)
         eg->hooks.credentials_free(r->credentials);
 }
 
+/* No policy is in force of which a decision could not be recorded. */
+static enum err_code prepare_log(struct egress *eg, const char *tenant, struct err *e)
+{
+    if (!eg->audit || audit_prepare(eg->audit, tenant))
+        return ERR_OK;
+    return err_set(e, ERR_UNAVAILABLE, "memory is out");
+}
+
 /* Whole or not at all. */
 static enum err_code put_policy(struct egress *eg, uint32_t slot, uint32_t gen, const json_t *o,
                                 struct err *e)
@@ -169,7 +177,7 @@ static enum err_code put_policy(struct egress *eg, uint32_t slot, uint32_t gen, 
     if (take_text(o, "id", r.id, sizeof(r.id), e) != ERR_OK ||
         take_text(o, "tenant", r.tenant, sizeof(r.tenant), e) != ERR_OK ||
         take_policies(o, &r, e) != ERR_OK || take_rest(eg, o, &r, e) != ERR_OK ||
-        take_command_sandboxes(eg, o, &r, e) != ERR_OK ||
+        take_command_sandboxes(eg, o, &r, e) != ERR_OK || prepare_log(eg, r.tenant, e) != ERR_OK ||
         registry_policy(eg, slot, gen, &r, e) != ERR_OK) {
         drop_rules(eg, &r);
         return e->code;

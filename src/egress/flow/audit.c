@@ -6,12 +6,15 @@
 #include "egress/audit/audit_store.h"
 #include "egress/flow/registry.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#define SUMMARY_MS 1000
-#define FOLLOWERS  32
-#define TEXT_MAX   1024 /* of one string in a line */
+#define SUMMARY_MS     1000
+#define FOLLOWERS      32
+#define TEXT_MAX       1024 /* of one string in a line */
+#define TEXTS_MAX      20   /* strings in a line; each byte may be escaped */
+#define LINE_MAX_BYTES (TEXTS_MAX * 2 * TEXT_MAX + 2048)
 
 struct follower {
     uint64_t id;
@@ -28,6 +31,9 @@ struct audit {
     struct follower followers[FOLLOWERS];
     uint64_t last_follower;
     unsigned handles;
+    char line
+        [LINE_MAX_BYTES]; /* that is being made: a decision is recorded also when memory is out */
+    size_t line_len;
 };
 
 /* -- lines ------------------------------------------------------------------------------------- */
@@ -43,87 +49,120 @@ static const char *source_name(enum policy_source s)
     return s < ARRAY_SIZE(names) ? names[s] : "rule";
 }
 
-/* Text of a peer: cut, and what is not printable ASCII replaced, so that the line is plain text. */
-static void put_text(json_t *o, const char *key, const char *text, bool is_path)
+static void put_bytes(struct audit *a, const char *bytes, size_t n)
 {
-    char out[TEXT_MAX];
-    size_t n = 0;
-
-    if (!text || !*text)
-        return;
-    for (; n < sizeof(out) - 1 && text[n] && !(is_path && text[n] == '?'); n++)
-        out[n] = text[n] >= 0x20 && text[n] < 0x7f ? text[n] : '?';
-    out[n] = '\0';
-    json_object_set_new(o, key, json_string(out));
+    assert(a->line_len + n <=
+           sizeof(a->line)); /* LINE_MAX_BYTES is of all fields at their longest */
+    memcpy(a->line + a->line_len, bytes, n);
+    a->line_len += n;
 }
 
-static void put_destination(json_t *o, const struct audit_record *r)
+static void put_key(struct audit *a, const char *key)
+{
+    put_bytes(a, a->line_len ? ",\"" : "{\"", 2);
+    put_bytes(a, key, strlen(key));
+    put_bytes(a, "\":", 2);
+}
+
+static void put_number(struct audit *a, const char *key, int64_t value)
+{
+    char text[24];
+
+    put_key(a, key);
+    put_bytes(a, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)value));
+}
+
+static void put_true(struct audit *a, const char *key)
+{
+    put_key(a, key);
+    put_bytes(a, "true", 4);
+}
+
+/* Text of a peer: cut, and what is not printable ASCII replaced, so that the line is plain text. */
+static void put_text(struct audit *a, const char *key, const char *text, bool is_path)
+{
+    if (!text || !*text)
+        return;
+    put_key(a, key);
+    put_bytes(a, "\"", 1);
+    for (size_t n = 0; n < TEXT_MAX - 1 && text[n] && !(is_path && text[n] == '?'); n++) {
+        char c = text[n] >= 0x20 && text[n] < 0x7f ? text[n] : '?';
+
+        if (c == '"' || c == '\\')
+            put_bytes(a, "\\", 1);
+        put_bytes(a, &c, 1);
+    }
+    put_bytes(a, "\"", 1);
+}
+
+static void put_destination(struct audit *a, const struct audit_record *r)
 {
     const struct target *t = r->target ? r->target : &r->flow->target;
     static const struct in6_addr none = IN6ADDR_ANY_INIT;
     char address[INET6_ADDRSTRLEN];
 
-    put_text(o, "name", t->name, false);
+    put_text(a, "name", t->name, false);
     if (!t->name)
-        put_text(o, "said", t->said, false);
+        put_text(a, "said", t->said, false);
     if (memcmp(&t->address.in6, &none, sizeof(none)) != 0) {
         policy_address_format(&t->address, address);
-        put_text(o, "address", address, false);
+        put_text(a, "address", address, false);
     }
-    json_object_set_new(o, "port", json_integer(t->port));
+    put_number(a, "port", t->port);
     if (t->via_port) {
         policy_address_format(&t->via, address);
-        put_text(o, "rerouted", address, false);
-        put_text(o, "rerouted_name", t->via_name[0] ? t->via_name : NULL, false);
-        json_object_set_new(o, "rerouted_port", json_integer(t->via_port));
+        put_text(a, "rerouted", address, false);
+        put_text(a, "rerouted_name", t->via_name[0] ? t->via_name : NULL, false);
+        put_number(a, "rerouted_port", t->via_port);
     }
 }
 
-static void put_flow(json_t *o, const struct audit_record *r)
+static void put_flow(struct audit *a, const struct audit_record *r)
 {
-    json_object_set_new(o, "flow", json_integer((json_int_t)r->flow->id));
-    put_text(o, "via", via_names[r->flow->via], false);
-    put_text(o, "protocol", flow_kind_name(r->flow->kind), false);
-    put_destination(o, r);
+    put_number(a, "flow", (int64_t)r->flow->id);
+    put_text(a, "via", via_names[r->flow->via], false);
+    put_text(a, "protocol", flow_kind_name(r->flow->kind), false);
+    put_destination(a, r);
 }
 
-static json_t *line_of(const struct audit_log *l, const struct audit_record *r)
+/* Into a->line. */
+static void make_line(struct audit *a, const struct audit_log *l, const struct audit_record *r)
 {
     char time[CLOCK_RFC3339_SIZE];
-    json_t *o = json_object();
 
+    a->line_len = 0;
     clock_format_rfc3339(clock_real_ms(), time);
-    put_text(o, "time", time, false);
-    put_text(o, "event", event_names[r->event], false);
-    put_text(o, "sandbox", r->sandbox->id, false);
-    put_text(o, "tenant", r->sandbox->tenant, false);
+    put_text(a, "time", time, false);
+    put_text(a, "event", event_names[r->event], false);
+    put_text(a, "sandbox", r->sandbox->id, false);
+    put_text(a, "tenant", r->sandbox->tenant, false);
     if (r->sandbox->command)
-        json_object_set_new(o, "command", json_integer(r->sandbox->command));
+        put_number(a, "command", r->sandbox->command);
     if (r->flow)
-        put_flow(o, r);
+        put_flow(a, r);
     else if (r->target)
-        put_destination(o, r);
-    put_text(o, "verdict", r->allowed ? "allow" : "deny", false);
-    put_text(o, "rule", r->rule, false);
+        put_destination(a, r);
+    put_text(a, "verdict", r->allowed ? "allow" : "deny", false);
+    put_text(a, "rule", r->rule, false);
     if (r->event == AUDIT_CONNECTION || r->event == AUDIT_REQUEST)
-        put_text(o, "source", source_name(r->source), false);
+        put_text(a, "source", source_name(r->source), false);
     if (r->warned)
-        json_object_set_new(o, "warned", json_true());
-    put_text(o, "outcome", r->outcome, false);
-    put_text(o, "reason", r->reason, false);
-    put_text(o, "method", r->method, false);
-    put_text(o, "path", r->path, true);
-    put_text(o, "credential", r->credential, false);
+        put_true(a, "warned");
+    put_text(a, "outcome", r->outcome, false);
+    put_text(a, "reason", r->reason, false);
+    put_text(a, "method", r->method, false);
+    put_text(a, "path", r->path, true);
+    put_text(a, "credential", r->credential, false);
     if (r->event == AUDIT_END) {
-        json_object_set_new(o, "bytes_up", json_integer((json_int_t)r->up_bytes));
-        json_object_set_new(o, "bytes_down", json_integer((json_int_t)r->down_bytes));
-        json_object_set_new(o, "duration_ms", json_integer((json_int_t)r->duration_ms));
+        put_number(a, "bytes_up", (int64_t)r->up_bytes);
+        put_number(a, "bytes_down", (int64_t)r->down_bytes);
+        put_number(a, "duration_ms", (int64_t)r->duration_ms);
     }
     if (r->event == AUDIT_REFUSED)
-        json_object_set_new(o, "count", json_integer((json_int_t)r->count));
-    json_object_set_new(o, "seq", json_integer((json_int_t)l->seq + 1));
-    put_text(o, "prev", l->prev, false); /* the last: audit_chain.c */
-    return o;
+        put_number(a, "count", (int64_t)r->count);
+    put_number(a, "seq", (int64_t)l->seq + 1);
+    put_text(a, "prev", l->prev, false); /* the last: audit_chain.c */
+    put_bytes(a, "}", 1);
 }
 
 static void tell_followers(struct audit *a, const char *line, size_t n)
@@ -138,20 +177,22 @@ static void on_prepare(uv_prepare_t *p)
     audit_flush(p->data);
 }
 
+bool audit_prepare(struct audit *a, const char *tenant)
+{
+    return audit_store_log(a->store, tenant) != NULL;
+}
+
 void audit_record(struct audit *a, const struct audit_record *r)
 {
     struct audit_log *l = audit_store_log(a->store, r->sandbox->tenant);
-    json_t *o = l ? line_of(l, r) : NULL;
-    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-    size_t n = text ? strlen(text) : 0;
 
-    json_decref(o);
-    if (!text || audit_store_append(a->store, l, text, n) < 0) {
+    if (!l) {
         log_error("a decision cannot be recorded: out of memory");
         abort();
     }
-    tell_followers(a, text, n);
-    free(text);
+    make_line(a, l, r);
+    audit_store_append(a->store, l, a->line, a->line_len);
+    tell_followers(a, a->line, a->line_len);
     if (!uv_is_active((uv_handle_t *)&a->flush))
         uv_prepare_start(&a->flush, on_prepare);
 }

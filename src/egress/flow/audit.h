@@ -37,7 +37,13 @@ struct audit_record {
 
 enum err_code audit_open(struct egress *eg, struct audit **out, struct err *e);
 void audit_free(struct audit *a);
+
+/* Written before anything passes; needs no memory for a tenant whose log there is (audit_prepare), and ends the
+ * process where a decision cannot be recorded. */
 void audit_record(struct audit *a, const struct audit_record *r);
+
+/* There is a log for that tenant's decisions; false: memory is out. */
+bool audit_prepare(struct audit *a, const char *tenant);
 
 /* A refusal: recorded, or counted where its sandbox has too many of them. */
 void audit_refusal(struct audit *a, const struct audit_record *r);
