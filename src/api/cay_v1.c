@@ -1,6 +1,7 @@
 #include "api/cay_v1.h"
 
 #include "api/e2b.h"
+#include "api/openmetrics.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -412,6 +413,7 @@ static void sandbox_get(struct api_call *call)
 
 const struct api_route cay_v1_routes[] = {
     {"GET", "/health", health, API_OPEN},
+    {"GET", "/metrics", api_openmetrics, API_OPERATOR},
     {"GET", "/cay/v1/status", status},
     {"GET", "/cay/v1/templates", templates},
     {"POST", "/cay/v1/templates/{name}/build", template_build, API_OPERATOR},
