@@ -115,8 +115,11 @@ def own_memory(pid):
 
 def counts(privd):
     """What must be the same before and after. How many slots are pooled may differ by those that were made for
-    creates that went away; each has a control group, a layer and two descriptors, and perhaps a cay-init that waits."""
+    creates that went away; each has a control group, a layer and two descriptors, and perhaps a cay-init that waits, with one more
+    (the listener of its filters, src/privd/pins.h)."""
     pid = privd.process.pid
+    open_files = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if os.path.lexists(f"/proc/{pid}/fd/{fd}")]
+    pins = open_files.count("anon_inode:seccomp notify")
     waiting = slot_processes(privd, claimed=False)
     groups = {path.split("/")[1] for path in cgroups(privd) if re.match(r"/\d+$", path)}
     on_disk = {name.split(".")[0] for name in layers(privd)}
@@ -124,7 +127,8 @@ def counts(privd):
         "pool": READY <= len(groups & on_disk) <= READY + SURPLUS,
         "groups_alone": sorted(groups - on_disk),
         "layers_alone": sorted(on_disk - groups),
-        "descriptors": len(os.listdir(f"/proc/{pid}/fd")) - 2 * len(groups & on_disk),
+        "descriptors": len(open_files) - pins - 2 * len(groups & on_disk),
+        "a_pin_a_slot": pins <= len(groups & on_disk),
         "children": len([child for child in children(pid) if int(child) not in waiting]),
         "uid_processes": len([one for one in uid_processes() if int(one) not in waiting]),
         "job_groups": len([path for path in cgroups(privd) if re.match(r"-jobs/\d", path)]),
