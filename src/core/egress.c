@@ -236,6 +236,22 @@ static bool wants_policy(const struct sandbox_obj *o)
     return o->known_to_privd && sandbox_life(o)->policy;
 }
 
+/* Its place in the queue goes by: who waits for it is told so. */
+static void not_wanted(struct sandbox_obj *o)
+{
+    struct err e;
+
+    if (!sandbox_life(o)->policy) {
+        err_set(&e, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
+    } else {
+        err_set(&e, ERR_UNAVAILABLE,
+                "the network policy is not in force yet: cay-privd does not know sandbox %s",
+                o->s.id);
+        err_hint(&e, "it is written, and sent as soon as the sandbox is there");
+    }
+    tell(o, &e);
+}
+
 static void pump(struct egress_link *l)
 {
     while (l->up && l->core->ready && l->first && l->in_flight < IN_FLIGHT_MAX &&
@@ -245,6 +261,8 @@ static void pump(struct egress_link *l)
         dequeue(l, o);
         if (wants_policy(o))
             push(l, o);
+        else
+            not_wanted(o);
     }
 }
 

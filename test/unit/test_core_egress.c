@@ -2,6 +2,7 @@
  * a real server on the same loop. */
 #include "core/credential.h"
 #include "core/egress_ask.h"
+#include "core/internal.h"
 #include "core_proxy.h"
 
 #include <stdio.h>
@@ -173,6 +174,35 @@ static void many_are_sent_in_turn_and_those_that_end_are_forgotten(void **state)
     world_run_until(w, &p.puts, ARRAY_SIZE(ids) / 2);
     world_run_for(w, 50);
     assert_int_equal(p.puts, ARRAY_SIZE(ids) / 2);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
+/* Before, its turn in the queue went by, and with it the answer to whom it was owed. */
+static void one_that_is_not_to_be_told_is_answered(void **state)
+{
+    struct world *w = *state;
+    struct proxy p = {.status = 204};
+    struct answer a = {0}, b = {0};
+    struct sandbox_obj *o;
+    char id[IDS_SANDBOX_SIZE];
+
+    proxy_start(&p, w);
+    proxy_known_to(w, NULL);
+    world_run_until(w, &p.lives, 1);
+    world_create_default(w, id);
+    world_run_until(w, &p.puts, 1);
+    o = sandbox_get(w->core, NULL, id);
+    o->known_to_privd = false;
+    set_policy(w, id, NULL, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    assert_int_equal(p.puts, 1);
+    o->known_to_privd = true;
+    set_policy(w, id, NULL, &b); /* the control */
+    world_run_until(w, &b.calls, 1);
+    assert_true(b.good);
+    assert_int_equal(p.puts, 2);
     world_stop_core(w);
     proxy_stop(&p);
 }
@@ -356,6 +386,7 @@ int main(void)
         WORLD(nothing_leaves_a_sandbox_without_a_tenant),
         WORLD(an_update_is_told_when_it_is_in_force),
         WORLD(many_are_sent_in_turn_and_those_that_end_are_forgotten),
+        WORLD(one_that_is_not_to_be_told_is_answered),
         WORLD(a_stop_answers_who_waits),
         WORLD(a_credential_is_kept_sealed_and_sent_to_those_that_name_it),
         WORLD(without_a_proxy_nothing_is_kept),
