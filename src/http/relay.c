@@ -45,17 +45,20 @@ static void fail(struct relay *r, enum err_code code, const char *text, int errn
 {
     struct http_relay_options o = r->o;
     struct http_exchange *x = detach(r);
+    bool tunnel = r->tunnel;
     struct err e;
 
     wire_close(&r->wire, false);
-    if (x->begun) {
-        http_exchange_abort(x);
-        return;
-    }
     if (errnum != 0)
         err_set_sys(&e, code, errnum, "%s", text);
     else
         err_set(&e, code, "%s", text);
+    if (x->begun) {
+        if (o.on_break && !tunnel)
+            o.on_break(x, &e, o.arg);
+        http_exchange_abort(x);
+        return;
+    }
     x->paused = true; /* what is left of the request is read or dropped with the answer */
     o.on_fail(x, &e, o.arg);
 }

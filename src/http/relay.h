@@ -29,6 +29,9 @@ struct http_relay_options {
     /* Called once. reason: ERR_UNAVAILABLE (refused, broke), ERR_TIMEOUT, ERR_INTERNAL (answered
      * nonsense). It must answer the exchange. */
     void (*on_fail)(struct http_exchange *x, const struct err *why, void *arg);
+    /* Once at most, instead of on_fail: it broke when a part of its answer had gone on, which is cut after this. Not of
+     * a tunnel. It calls nothing of the exchange. May be NULL. */
+    void (*on_break)(struct http_exchange *x, const struct err *why, void *arg);
     /* The upstream connection can serve another request: takes the descriptor over. NULL: closed. */
     void (*on_reusable)(int fd, void *arg);
     void *arg;

@@ -201,6 +201,16 @@ class Origin(asyncio.Protocol):
     def on_reset(self, stream, _):
         self.h2.reset_stream(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
 
+    def on_cut(self, stream, _):
+        """In the middle of an answer: the stream, or with `?all` the connection."""
+        self.head(stream, content_length="100")
+        self.h2.send_data(stream, b"0123456789")
+        self.flush()
+        if self.heads[stream][2].endswith("all"):
+            self.transport.close()
+        else:
+            self.h2.reset_stream(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
+
     def on_vanish(self, stream, _):
         self.transport.abort()
 

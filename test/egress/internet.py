@@ -242,6 +242,14 @@ class Web(http.server.BaseHTTPRequestHandler):
         if self.path.startswith("/git/"):
             self.git()
             return
+        if self.path.startswith("/cut"):  # in the middle of an answer
+            chunked = self.path.endswith("chunked")
+            self.send_response(200)
+            self.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", "100")))
+            self.end_headers()
+            self.wfile.write(b"a\r\n0123456789\r\n" if chunked else b"0123456789")
+            self.close_connection = True
+            return
         if self.path == "/events":
             self.events()
             return

@@ -229,6 +229,19 @@ print("ended")
     assert record["path"] == "/vanish" and record["verdict"] == "allow" and "closed the connection" in record["reason"]
 
 
+def test_an_answer_that_is_broken_off_leaves_a_record(world, box):
+    """At 009d670 the log had the end of the connection alone."""
+    for path in ("/cut", "/cut?all"):
+        before = len(world.audit())
+        r = curl(box, f"{URL}{path}")
+        assert r.returncode != 0, r.stdout
+        (record,) = [r for r in world.audit()[before:] if r.get("outcome") == "failed"]
+        assert record["path"] == "/cut" and record["verdict"] == "allow" and "before its answer was whole" in record["reason"]
+    before = len(world.audit())
+    curl(box, f"{URL}/bytes/10")  # the control
+    assert not [r for r in world.audit()[before:] if r.get("outcome") == "failed"]
+
+
 # -- gRPC --------------------------------------------------------------------------------------------
 
 ANSWERS = ["answer to question", str(sum(range(500))), "500 [redacted]" + "*" * (len(REAL_KEY) - 10), "bidi"]

@@ -263,6 +263,20 @@ def test_a_server_that_does_not_answer_leaves_a_record(world):
         assert len(records(world, s, event="request", path="/there")) == 1
 
 
+@pytest.mark.parametrize("how", ["length", "chunked"])
+def test_an_answer_that_is_broken_off_leaves_a_record(world, how):
+    """A part of the answer went on, and the client saw it cut: at 009d670 the log had the end of the connection alone."""
+    rules = [{"action": "allow", "name": "web only", "domains": ["web.example.com"], "methods": ["GET"]}]
+    with sandbox(world, [], [], rules) as s:
+        for scheme in ("http", "https"):
+            r = trusting(s, f"{scheme}://web.example.com/cut?{how}")
+            assert r.returncode != 0 and r.stdout == "0123456789", r.stderr
+        trusting(s, "http://web.example.com/whole")  # the control
+        found = records(world, s, outcome="failed")
+        assert [r["path"] for r in found] == ["/cut"] * 2
+        assert all("before the answer was whole" in r["reason"] and r["verdict"] == "allow" for r in found)
+
+
 # -- reasons that are true -------------------------------------------------------------------------------
 
 

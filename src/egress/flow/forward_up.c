@@ -13,18 +13,33 @@
 #include <string.h>
 #include <sys/socket.h>
 
+static void note_failed(struct client_conn *l, struct flow *f, const struct http_head *h,
+                        const char *why)
+{
+    struct policy_verdict v = request_decide(f->sandbox, &l->want, true, h);
+
+    flow_failed(f, &l->want, &v, h, why);
+}
+
+static void on_relay_break(struct http_exchange *x, const struct err *why, void *arg)
+{
+    struct client_conn *l = arg;
+    struct flow *f = forward_flow(l);
+
+    if (f)
+        note_failed(l, f, http_exchange_head(x), why->text);
+}
+
 static void on_relay_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
     struct client_conn *l = arg;
     struct flow *f = forward_flow(l);
-    struct policy_verdict v;
 
     if (!f) {
         http_exchange_abort(x);
         return;
     }
-    v = request_decide(f->sandbox, &l->want, true, http_exchange_head(x));
-    flow_failed(f, &l->want, &v, http_exchange_head(x), why->text);
+    note_failed(l, f, http_exchange_head(x), why->text);
     forward_answer(x, f, why->code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable", "none",
                    why->text);
 }
@@ -56,6 +71,7 @@ static void start_relay(struct client_conn *l, struct flow *f, int fd)
     struct http_relay_options o = {
         .fd = fd,
         .on_fail = on_relay_fail,
+        .on_break = on_relay_break,
         .on_reusable = on_reusable,
         .on_move = registry_counts_bytes(f->sandbox) ? forward_on_move : NULL,
         .arg = l,

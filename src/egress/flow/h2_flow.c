@@ -57,6 +57,14 @@ static void note_failed(struct flow *f, const struct http_head *h, const char *w
     flow_failed(f, &t, &p, h, why);
 }
 
+static void on_break(void *arg, const struct http_head *head, const char *why)
+{
+    struct flow *f = flow_of(arg);
+
+    if (f)
+        note_failed(f, head, why);
+}
+
 static void say(void *arg, const struct http_head *head, int status, const char *why,
                 struct buf *body)
 {
@@ -264,6 +272,7 @@ int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
                            .idle_ms = f->egress->config.idle_timeout_ms,
                            .evaluate = evaluate,
                            .say = say,
+                           .on_break = on_break,
                            .on_moved = on_moved,
                            .on_end = on_conn_end};
     struct h2_flow *hf = calloc(1, sizeof(*hf));

@@ -83,6 +83,8 @@ struct h2_options {
      * server did not answer it; else it may be NULL. */
     void (*say)(void *arg, const struct http_head *head, int status, const char *why,
                 struct buf *body);
+    /* The server broke off the answer to head, or before it; the client's stream is reset. May be NULL. */
+    void (*on_break)(void *arg, const struct http_head *head, const char *why);
     /* Bytes of contents so far, from the client and to it: now and then. */
     void (*on_moved)(void *arg, uint64_t read, uint64_t written);
     void (*on_end)(void *arg); /* the last call about it */

@@ -151,6 +151,9 @@ static void server_closed(struct h2_stream *s, uint32_t code)
     struct h2_end *client = &s->conn->end[H2_CLIENT];
 
     if (!answer->ended) {
+        if (s->head && !s->discarding_body && s->conn->o.on_break)
+            s->conn->o.on_break(s->conn->o.arg, s->head,
+                                "the server broke off before its answer was whole");
         end_reset(client, s->id[H2_CLIENT], code ? code : NGHTTP2_INTERNAL_ERROR);
         return;
     }
