@@ -649,6 +649,32 @@ def test_the_audit_log_is_chained(world, box):
     assert json.loads(world.call("GET", "/v1/audit/verify")[1])["ok"]
 
 
+def test_a_check_of_the_log_leaves_a_thread_for_questions(world, box):
+    """Two checks are held in the middle of a file, which is a pipe: questions are answered meanwhile."""
+    from internet import UnixConnection
+    box().curl("http://v4.example.com/")
+    log = world.audit_log()
+    kept = log.with_name("kept")
+    log.rename(kept)  # it is written to there
+    os.mkfifo(log)
+    log.chmod(0o666)
+    checks = [UnixConnection(world.control) for _ in range(2)]
+    try:
+        for c in checks:
+            c.request("GET", "/v1/audit/verify")
+        assert world.call("GET", "/v1/none")[0] == 404  # both have been read
+        pipe = until(lambda: os.open(log, os.O_WRONLY | os.O_NONBLOCK), patient=True)
+        try:
+            assert world.call("GET", "/v1/audit?tenant=another", timeout=10) == (200, "")
+        finally:
+            os.close(pipe)
+            kept.rename(log)
+        assert [c.getresponse().status for c in checks] == [200, 200]
+    finally:
+        for c in checks:
+            c.close()
+
+
 def test_a_changed_policy_cuts_the_request_under_way(world, box):
     """Name and address stay allowed: it is the path that no longer is."""
     rule = {"name": "r", "domains": ["v4.example.com"], "methods": ["GET"], "action": "allow"}

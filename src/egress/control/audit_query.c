@@ -502,14 +502,26 @@ static unsigned running_of(const struct audit_queries *q, const struct work *w)
     return n;
 }
 
+static bool is_verifying(const struct audit_queries *q)
+{
+    for (size_t i = 0; i < AUDIT_QUERIES_AT_ONCE; i++)
+        if (q->running[i] && q->running[i]->verify)
+            return true;
+    return false;
+}
+
 /* Of those that wait, the first of a tenant that has fewest running: so one tenant's questions run side by side
- * only where no other tenant's wait. */
+ * only where no other tenant's wait. A verification reads the whole log at once, in its thread: there is one at a time, so
+ * that another thread is left for questions. */
 static struct work *next_of(const struct audit_queries *q)
 {
+    bool verifying = is_verifying(q);
     struct work *best = NULL;
 
     for (struct work *w = q->waiting; w; w = w->next)
-        if (!best || running_of(q, w) < running_of(q, best))
+        if (w->verify && verifying)
+            continue;
+        else if (!best || running_of(q, w) < running_of(q, best))
             best = w;
     return best;
 }
