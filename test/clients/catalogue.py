@@ -20,7 +20,7 @@ class Client:
 
 
 CLIENTS = (
-    Client("openai-agents (Python)", "openai_agents.py", (("openai-agents[e2b]", "0.24.0"),), missing="pause"),
+    Client("openai-agents (Python)", "openai_agents.py", (("openai-agents[e2b]", "0.24.0"),)),
     Client("openai-agents (JavaScript)", "openai_agents.mjs",
            (("@openai/agents-extensions", "0.18.0"), ("@openai/agents", "0.20.0"), ("e2b", "2.51.0")), short=True),
     Client("google-adk", "google_adk.py", (("google-adk", "2.13.0"), ("e2b", "2.63.0")), short=True),
@@ -29,7 +29,7 @@ CLIENTS = (
            python=(3, 12)),
     Client("agno", "agno_tools.py", (("agno", "3.1.10"), ("e2b-code-interpreter", "2.11.5")), missing="code interpreter"),
     Client("e2b-haystack", "e2b_haystack.py", (("e2b-haystack", "2.0.0"),), short=True),
-    Client("pydantic-ai-harness", "pydantic_harness.py", (("pydantic-ai-harness[e2b]", "0.62.0"),), missing="pause"),
+    Client("pydantic-ai-harness", "pydantic_harness.py", (("pydantic-ai-harness[e2b]", "0.62.0"),)),
     Client("langchain-e2b", "langchain_e2b_standard.py",
            (("langchain-e2b", "0.0.6"), ("langchain-tests", "1.1.9"), ("pytest", "9.2.0"), ("pytest-asyncio", "1.5.0"))),
     Client("Mastra", "mastra.mjs", (("@mastra/e2b", "0.8.0"), ("@mastra/core", "1.71.0")), missing="template builder"),

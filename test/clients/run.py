@@ -8,7 +8,8 @@ Each is installed from PyPI or npm into a directory of its own below BUILD/clien
 pinned one (catalogue.py; where both are the same it runs once), and does what its quick start does: the scripts beside
 this file. --short: a few that work, pinned versions only. --installed: what an earlier run installed as newest is not
 looked for again. With E2B_DOMAIN set that server is used, otherwise one is
-started, with the template base, and ended. --write puts the table between the marks in FILE.
+started, with the template base, and ended. --write puts the table between the marks in FILE,
+where rows of what was not run stay.
 
 Exit status 1 when one fails of which nothing is known to be missing, or one works of which something is."""
 
@@ -213,9 +214,19 @@ class Server:
 
 # -- the table -------------------------------------------------------------------------------------
 
-def table(found):
-    lines = ["| integration | versions | newest | pinned |", "|---|---|---|---|"]
-    for client, results in found:
+def rows_of(text):
+    """What a table says of each integration."""
+    return {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines() if line.startswith("| ")}
+
+
+def table(found, before):
+    """Rows of what was not run stay as they are."""
+    lines, rows, found = ["| integration | versions | newest | pinned |", "|---|---|---|---|"], rows_of(before), dict(found)
+    for client in CLIENTS:
+        results = found.get(client)
+        if results is None:
+            lines += [rows[client.name]] if client.name in rows else []
+            continue
         newest, pinned = results.get("newest"), results.get("pinned")
         shown = next((r.versions for r in (newest, pinned) if isinstance(r, Result)), "")
         cells = [told(client, r) if r is not None else "not run" for r in (newest, pinned)]
@@ -225,10 +236,10 @@ def table(found):
     return "\n".join(lines) + "\n"
 
 
-def write_table(path, text):
+def write_table(path, found):
     page = path.read_text()
     begin, end = page.index(MARKS[0]) + len(MARKS[0]), page.index(MARKS[1])
-    path.write_text(page[:begin] + "\n" + text + "\n" + page[end:])
+    path.write_text(page[:begin] + "\n" + table(found, page[begin:end]) + "\n" + page[end:])
 
 
 def main():
@@ -250,7 +261,7 @@ def main():
         if server:
             server.stop()
     if options.write:
-        write_table(options.write, table(found))
+        write_table(options.write, found)
     wrong = [f"{client.name} ({kind}): {told(client, result)}" for client, results in found
              for kind, result in results.items()
              if not is_as_known(client, result) or (options.short and isinstance(result, str))]
