@@ -47,6 +47,7 @@ struct connloop {
 struct order {
     struct mailbox_message message;
     uint64_t grace_ms;
+    char id[IDS_SANDBOX_SIZE]; /* of the sandbox that it is about */
 };
 
 /* -- the API ------------------------------------------------------------------------------------ */
@@ -298,13 +299,23 @@ static void open_serve(struct mailbox_message *message, void *reader)
     free(o);
 }
 
+static void open_paused(struct mailbox_message *message, void *reader)
+{
+    struct order *o = CONTAINER_OF(message, struct order, message);
+    struct connloop *l = reader;
+
+    if (!l->stopping)
+        gateway_paused(l->gateway, o->id);
+    free(o);
+}
+
 static void discard_order(struct mailbox_message *message)
 {
     free(CONTAINER_OF(message, struct order, message));
 }
 
 static void post(struct connloop *l, void (*open)(struct mailbox_message *, void *),
-                 uint64_t grace_ms)
+                 uint64_t grace_ms, const char *id)
 {
     struct order *o = calloc(1, sizeof(*o));
 
@@ -313,17 +324,23 @@ static void post(struct connloop *l, void (*open)(struct mailbox_message *, void
     o->message.open = open;
     o->message.discard = discard_order;
     o->grace_ms = grace_ms;
+    (void)snprintf(o->id, sizeof(o->id), "%s", id);
     mailbox_answer(&l->inbox, &o->message);
 }
 
 void connloop_serve(struct connloop *l)
 {
-    post(l, open_serve, 0);
+    post(l, open_serve, 0, "");
 }
 
 void connloop_stop(struct connloop *l, uint64_t grace_ms)
 {
-    post(l, open_stop, grace_ms);
+    post(l, open_stop, grace_ms, "");
+}
+
+void connloop_paused(struct connloop *l, const char *id)
+{
+    post(l, open_paused, 0, id);
 }
 
 static void thread_main(void *arg)

@@ -234,6 +234,11 @@ enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char 
     return ERR_OK;
 }
 
+void control_on_paused(struct control *c, void (*fn)(void *arg, const char *id), void *arg)
+{
+    core_on_paused(c->core, fn, arg);
+}
+
 void control_stop(struct control *c)
 {
     uv_close((uv_handle_t *)&c->ready_timer, NULL);

@@ -37,6 +37,9 @@ enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char 
                           const char *egress_dir, bool https, void (*ready)(void *arg),
                           void *ready_arg, struct control **out, struct err *e);
 
+/* fn on the control loop's thread, whenever a sandbox has been paused. */
+void control_on_paused(struct control *c, void (*fn)(void *arg, const char *id), void *arg);
+
 /* Ends core (which answers all that waits) and closes the mailbox; the loop must turn until it is
  * empty; then control_free. */
 void control_stop(struct control *c);

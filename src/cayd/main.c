@@ -214,6 +214,14 @@ static void bound_open_files(struct settings *s)
     s->sandbox_open_files = (int64_t)limit.rlim_max;
 }
 
+static void on_paused(void *arg, const char *id)
+{
+    struct daemon *d = arg;
+
+    for (size_t i = 0; i < d->loop_count; i++)
+        connloop_paused(d->loops[i], id);
+}
+
 /* -- the end ------------------------------------------------------------------------------------ */
 
 static void stop(struct daemon *d)
@@ -356,6 +364,7 @@ static void set_up(struct daemon *d)
                     on_ready, d, &d->control, &e) != ERR_OK)
         fail_err(d, &e);
     start_loops(d);
+    control_on_paused(d->control, on_paused, d);
     uv_signal_init(&d->loop, &d->sigterm);
     uv_signal_init(&d->loop, &d->sigint);
     uv_timer_init(&d->loop, &d->serve_anyway);

@@ -126,6 +126,8 @@ int cmd_run(struct cli *c);
 int cmd_cp(struct cli *c);
 int cmd_ls(struct cli *c);
 int cmd_kill(struct cli *c);
+int cmd_pause(struct cli *c);
+int cmd_resume(struct cli *c);
 int cmd_logs(struct cli *c);
 int cmd_top(struct cli *c);
 int cmd_template_build(struct cli *c);

@@ -216,9 +216,15 @@ static void print_list(const json_t *all)
             table_cell(t, "%s (for %s)", template_name, asked);
         else
             table_cell(t, "%s", template_name);
-        table_cell(t, "%s", cli_text(item, "state"));
+        if (cli_text(item, "reason")[0])
+            table_cell(t, "%s (%s)", cli_text(item, "state"), cli_text(item, "reason"));
+        else
+            table_cell(t, "%s", cli_text(item, "state"));
         time_cell(t, cli_text(item, "startedAt"), false);
-        time_cell(t, cli_text(item, "endAt"), true);
+        if (strcmp(cli_text(item, "state"), "paused") == 0)
+            table_cell(t, "-"); /* until it is deleted */
+        else
+            time_cell(t, cli_text(item, "endAt"), true);
         metadata_cell(t, json_object_get(item, "metadata"));
         if (names)
             table_cell(t, "%s", cli_text(item, "name"));
@@ -316,6 +322,77 @@ int cmd_kill(struct cli *c)
     json_decref(ids);
     json_decref(all);
     return status;
+}
+
+/* -- pause, resume ----------------------------------------------------------------------------- */
+
+static enum err_code change_one(struct api *a, const char *given, const char *call,
+                                const json_t *body, char *id, size_t size, struct err *e)
+{
+    struct api_sandbox s;
+    char path[128];
+
+    if (api_sandbox_open(a, given, &s, e) != ERR_OK)
+        return e->code;
+    (void)snprintf(id, size, "%s", s.id);
+    (void)snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s/%s", s.id, call);
+    return api_call(a, "POST", path, body, NULL, e);
+}
+
+/* Each of the operands; done: the key of those that it worked for, in JSON. Takes the reference to body. */
+static int change_each(struct cli *c, const char *call, const char *done, json_t *body)
+{
+    json_t *changed = json_array();
+    struct err e = {.code = ERR_OK};
+    int status = CLI_OK;
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK) {
+        json_decref(changed);
+        json_decref(body);
+        return cli_fail(c, &e);
+    }
+    for (int i = 0; i < c->operand_count; i++) {
+        char id[64] = "";
+
+        e.code = ERR_OK;
+        if (change_one(&a, c->operands[i], call, body, id, sizeof(id), &e) != ERR_OK) {
+            status = CLI_FAILED;
+            cli_print_error(&e);
+            continue;
+        }
+        json_array_append_new(changed, json_string(id));
+        if (!c->json && !cli_flag(c, "quiet"))
+            puts(id);
+    }
+    if (c->json)
+        cli_print_json(json_pack("{s:O}", done, changed));
+    json_decref(changed);
+    json_decref(body);
+    api_close(&a);
+    return status;
+}
+
+int cmd_pause(struct cli *c)
+{
+    return change_each(c, "pause", "paused", json_object());
+}
+
+int cmd_resume(struct cli *c)
+{
+    const char *ttl = cli_value(c, "ttl");
+    json_t *body = json_object();
+    uint64_t ttl_ms;
+    struct err e;
+
+    if (ttl && (config_parse_time_ms(ttl, &ttl_ms) < 0 || ttl_ms == 0)) {
+        json_decref(body);
+        err_set(&e, ERR_INVALID, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
+        return cli_fail(c, &e);
+    }
+    if (ttl)
+        json_object_set_new(body, "timeout", json_integer((json_int_t)((ttl_ms + 999) / 1000)));
+    return change_each(c, "resume", "resumed", body);
 }
 
 /* -- logs -------------------------------------------------------------------------------------- */

@@ -271,6 +271,36 @@ const struct cli_command cli_commands[] = {
         .run = cmd_kill,
     },
     {
+        .name = "pause",
+        .operands = "SANDBOX...",
+        .summary = "stop all processes of sandboxes, and keep them",
+        .text = "They stand still, with their memory, until the sandbox is resumed: `cay resume`, "
+                "a client "
+                "that connects, and with autoResume whatever is sent to it. It outlives a restart "
+                "of cay, "
+                "not of the machine, and is kept until it is ended.",
+        .options = OPTIONS(OPTION_QUIET),
+        .examples = EXAMPLES({"cay pause ib3k0", "one"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_pause,
+    },
+    {
+        .name = "resume",
+        .operands = "[--ttl=TIME] SANDBOX...",
+        .summary = "let paused sandboxes go on",
+        .options = OPTIONS({0, "ttl", "TIME", "Ends, or is paused again, after TIME (5m).", NULL},
+                           OPTION_QUIET),
+        .examples = EXAMPLES({"cay resume --ttl=1h ib3k0", "for an hour"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_resume,
+    },
+    {
         .name = "logs",
         .operands = "[-f] SANDBOX",
         .summary = "show what happened to a sandbox and in it",

@@ -21,10 +21,16 @@ struct gateway {
     struct pending *pending;
     struct idle idle;
     uv_timer_t sweep;
+    struct relay_context *relays; /* under way */
+    uv_timer_t drain;             /* some of them end */
+    unsigned handles;
 };
 
 /* What a relay needs to find again; in the exchange's arena. */
 struct relay_context {
+    struct relay_context *next, **prev; /* while the exchange is there */
+    struct http_exchange *x;
+    uint64_t end_ms; /* its sandbox was paused: cut then; 0: no */
     struct gateway *gateway;
     char id[IDS_SANDBOX_SIZE];
     uint32_t gen;
@@ -73,7 +79,9 @@ int gateway_new(uv_loop_t *loop, const struct gateway_config *config, struct gat
     g->config = *config;
     idle_init(&g->idle);
     uv_timer_init(loop, &g->sweep);
-    g->sweep.data = g;
+    uv_timer_init(loop, &g->drain);
+    g->sweep.data = g->drain.data = g;
+    g->handles = 2;
     *out = g;
     return 0;
 }
@@ -82,6 +90,8 @@ static void on_sweep_closed(uv_handle_t *h)
 {
     struct gateway *g = h->data;
 
+    if (--g->handles > 0)
+        return;
     pending_free(g->pending);
     free(g);
 }
@@ -92,6 +102,7 @@ void gateway_free(struct gateway *g)
         return;
     idle_close_all(&g->idle);
     uv_close((uv_handle_t *)&g->sweep, on_sweep_closed);
+    uv_close((uv_handle_t *)&g->drain, on_sweep_closed);
 }
 
 /* -- the way in --------------------------------------------------------------------------------- */
@@ -155,6 +166,64 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x)
     case ROUTE_SIGNED: query(g, x, &route); return true;
     }
     return false;
+}
+
+/* -- what is relayed ends with a pause ----------------------------------------------------------- */
+
+static void unlink_relay(struct http_exchange *x, void *data)
+{
+    struct relay_context *p = data;
+
+    *p->prev = p->next;
+    if (p->next)
+        p->next->prev = p->prev;
+}
+
+static void link_relay(struct gateway *g, struct http_exchange *x, struct relay_context *p)
+{
+    p->x = x;
+    p->end_ms = 0;
+    p->next = g->relays;
+    p->prev = &g->relays;
+    if (p->next)
+        p->next->prev = &p->next;
+    g->relays = p;
+    http_exchange_set(x, p, unlink_relay);
+}
+
+/* Cutting one may end others of its connection: the list is begun anew after each. */
+static void on_drained(uv_timer_t *t)
+{
+    struct gateway *g = t->data;
+    uint64_t now_ms = clock_mono_ms();
+    bool more = true, later = false;
+
+    while (more) {
+        more = later = false;
+        for (struct relay_context *p = g->relays; p && !more; p = p->next) {
+            more = p->end_ms && p->end_ms <= now_ms;
+            later |= p->end_ms > now_ms;
+            if (!more)
+                continue;
+            p->end_ms = 0;
+            http_relay_break(p->x, "the sandbox was paused");
+        }
+    }
+    if (later)
+        uv_timer_start(&g->drain, on_drained, GATEWAY_DRAIN_MS, 0);
+}
+
+void gateway_paused(struct gateway *g, const char *id)
+{
+    bool any = false;
+
+    for (struct relay_context *p = g->relays; p; p = p->next)
+        if (!p->end_ms && strcmp(p->id, id) == 0) {
+            p->end_ms = clock_mono_ms() + GATEWAY_DRAIN_MS;
+            any = true;
+        }
+    if (any && !uv_is_active((uv_handle_t *)&g->drain))
+        uv_timer_start(&g->drain, on_drained, GATEWAY_DRAIN_MS, 0);
 }
 
 /* -- the way through ---------------------------------------------------------------------------- */
@@ -242,6 +311,7 @@ static void relay(struct http_exchange *x, struct relay_context *p, int fd, bool
     }
     *key = (struct http_header){AGENT_KEY_HEADER, p->key};
     o.add = key;
+    link_relay(p->gateway, x, p);
     http_relay_start(x, &o);
 }
 

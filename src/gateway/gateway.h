@@ -31,5 +31,10 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x);
 /* Takes over the answer's descriptor. */
 void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer *a);
 
+/* The sandbox has been paused: what is relayed to it ends, when what has come of it already has gone on (for at most
+ * GATEWAY_DRAIN_MS). What is relayed from now on does not. */
+#define GATEWAY_DRAIN_MS 50
+void gateway_paused(struct gateway *g, const char *id);
+
 /* A CORS preflight? Answers it. Host names of user ports answer theirs themselves. */
 bool gateway_preflight(struct http_exchange *x);

@@ -92,7 +92,7 @@ static bool search_page(struct gateway_resolver *r, const struct gateway_query *
 static const struct sandbox *search(struct gateway_resolver *r, const struct gateway_query *q,
                                     struct gateway_answer *a)
 {
-    struct sandbox_filter f = {.running = true, .limit = SEARCH_PAGE};
+    struct sandbox_filter f = {.limit = SEARCH_PAGE};
     const struct sandbox *found = NULL;
 
     if (!may_search(r)) {
@@ -115,12 +115,13 @@ static const struct sandbox *find(struct gateway_resolver *r, const struct gatew
     if (q->kind == ROUTE_SIGNED)
         return search(r, q, a);
     s = core_sandbox_find(r->core, NULL, q->id);
-    if (s && life_of(s->state)->reachable) {
-        core_sandbox_used(r->core, q->id);
-        return s;
+    if (!s) {
+        refuse(a, 502, true, "The sandbox was not found");
+        return NULL;
     }
-    refuse(a, 502, true, "The sandbox was not found");
-    return NULL;
+    if (life_of(s->state)->reachable)
+        core_sandbox_used(r->core, q->id);
+    return s;
 }
 
 /* -- may it --------------------------------------------------------------------------------------- */
@@ -153,6 +154,79 @@ static bool admit_port(struct gateway_resolver *r, const struct gateway_query *q
     return false;
 }
 
+/* -- one that is paused -------------------------------------------------------------------------- */
+
+/* A request that waits for its sandbox to be resumed. q stays until done was called. */
+struct resuming {
+    struct gateway_resolver *resolver;
+    const struct gateway_query *q;
+    struct gateway_answer answer;
+    gateway_resolved done;
+    void *arg;
+};
+
+static void go_on(struct gateway_resolver *r, const struct gateway_query *q,
+                  const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
+                  void *arg);
+
+/* /health is answered without a token, but resumes nothing without one: whoever looks whether a sandbox is there is not
+ * to keep it running. */
+static bool may_resume(struct gateway_resolver *r, const struct gateway_query *q,
+                       const struct sandbox *s)
+{
+    char token[CORE_TOKEN_SIZE + 1], message[ACCESS_MESSAGE_SIZE];
+    struct access access = q->access;
+
+    if (life_of(s->state)->change == LIFE_CHANGE_RESUME)
+        return true;
+    if (!s->auto_resume)
+        return false;
+    if (q->port != AGENT_PORT || !s->secure || !access.exempt)
+        return true;
+    core_sandbox_token(r->core, s->id, token);
+    access.exempt = false;
+    return access_check_agent(&access, token, clock_real_ms() / 1000, message);
+}
+
+static void on_resumed(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct resuming w = *(struct resuming *)arg;
+    struct gateway_answer *a = &w.answer;
+
+    free(arg);
+    if (s && life_of(s->state)->reachable) {
+        core_sandbox_used(w.resolver->core, s->id);
+        go_on(w.resolver, w.q, s, a, w.done, w.arg);
+        return;
+    }
+    if (why && why->code == ERR_NOT_FOUND)
+        refuse(a, 502, true, "The sandbox was not found");
+    else
+        refuse(a, why && why->code == ERR_TIMEOUT ? 504 : 503, true,
+               why ? why->text : "the sandbox was paused again; try again");
+    w.done(w.arg, a);
+}
+
+static void resume_first(struct gateway_resolver *r, const struct gateway_query *q,
+                         const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
+                         void *arg)
+{
+    struct resuming *w = may_resume(r, q, s) ? calloc(1, sizeof(*w)) : NULL;
+
+    if (w) {
+        *w = (struct resuming){r, q, *a, done, arg};
+        core_sandbox_resume(r->core, NULL, s->id, 0, on_resumed, w);
+        return;
+    }
+    if (life_of(s->state)->change != LIFE_CHANGE_NONE)
+        refuse(a, 409, true, "The sandbox is just being paused; try again");
+    else if (s->auto_resume)
+        refuse(a, 502, true, "The sandbox is paused; a request with its token resumes it");
+    else
+        refuse(a, 502, true, "The sandbox is paused; connect to it to resume it");
+    done(arg, a);
+}
+
 /* -- the socket --------------------------------------------------------------------------------- */
 
 static void got_sockets(void *arg, int *fds, size_t n, const struct err *why)
@@ -165,6 +239,8 @@ static void got_sockets(void *arg, int *fds, size_t n, const struct err *why)
             util_close(&fds[i]);
     } else if (why && why->code == ERR_NOT_FOUND) {
         refuse(&p->answer, 502, true, "The sandbox was not found");
+    } else if (why && why->code == ERR_CONFLICT) {
+        refuse(&p->answer, 409, true, why->text); /* it was paused meanwhile */
     } else {
         refuse(&p->answer, why && why->code == ERR_EXHAUSTED ? 429 : 503, true,
                why ? why->text : "no socket into the sandbox");
@@ -189,6 +265,24 @@ static void ask_socket(struct gateway_resolver *r, struct gateway_answer *a, gat
     core_sandbox_sockets(r->core, a->id, 1, got_sockets, p);
 }
 
+/* It runs, and the request may reach it. */
+static void go_on(struct gateway_resolver *r, const struct gateway_query *q,
+                  const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
+                  void *arg)
+{
+    bool agent = q->port == AGENT_PORT;
+
+    a->slot = s->slot;
+    a->gen = s->gen;
+    memcpy(a->agent_key, s->agent_key, sizeof(a->agent_key));
+    if (!agent && !ingress_masked_host(s->network, q->port, a->host, sizeof(a->host)))
+        a->host[0] = '\0';
+    if (agent && q->idle_gen && q->idle_gen == s->gen)
+        done(arg, a);
+    else
+        ask_socket(r, a, done, arg);
+}
+
 void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
                      gateway_resolved done, void *arg)
 {
@@ -207,13 +301,8 @@ void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
         return;
     }
     memcpy(a.id, s->id, sizeof(a.id));
-    a.slot = s->slot;
-    a.gen = s->gen;
-    memcpy(a.agent_key, s->agent_key, sizeof(a.agent_key));
-    if (!agent && !ingress_masked_host(s->network, q->port, a.host, sizeof(a.host)))
-        a.host[0] = '\0';
-    if (agent && q->idle_gen && q->idle_gen == s->gen)
-        done(arg, &a);
+    if (life_of(s->state)->wakes)
+        resume_first(r, q, s, &a, done, arg);
     else
-        ask_socket(r, &a, done, arg);
+        go_on(r, q, s, &a, done, arg);
 }

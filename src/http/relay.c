@@ -481,6 +481,14 @@ static void leave(struct wire *w)
 static const struct wire_ops ops = {on_connected, on_readable, on_drained, on_timeout,
                                     on_error,     on_closed,   enter,      leave};
 
+void http_relay_break(struct http_exchange *x, const char *why)
+{
+    struct relay *r = x->inner;
+
+    if (r)
+        fail(r, ERR_UNAVAILABLE, why, 0);
+}
+
 void http_relay_start(struct http_exchange *x, const struct http_relay_options *o)
 {
     struct relay *r = calloc(1, sizeof(*r));

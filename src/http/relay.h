@@ -37,4 +37,8 @@ struct http_relay_options {
     void *arg;
 };
 
+/* Ends a relay, if x is one still: on_fail answers (ERR_UNAVAILABLE) where nothing of the answer has gone, else the
+ * client's connection is cut. */
+void http_relay_break(struct http_exchange *x, const char *why);
+
 void http_relay_start(struct http_exchange *x, const struct http_relay_options *o);

@@ -9,6 +9,8 @@ import pathlib
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -119,6 +121,79 @@ def runs(c, s):
     return True
 
 
+# A file system whose directory one process holds locked, as its look-up of a name is never answered, and another wants to
+# lock: in that wait the kernel stops nobody. It is in a mount namespace of its own, and ends with the program.
+STUCK = """
+import ctypes, os, struct, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+fd, place = os.open("/dev/fuse", os.O_RDWR), sys.argv[1]
+options = f"fd={fd},rootmode=40000,user_id=0,group_id=0".encode()
+if libc.unshare(0x20000) or libc.mount(b"none", b"/", None, 1 << 18 | 1 << 14, None) or \\
+        libc.mount(b"none", place.encode(), b"fuse", 6, options):
+    sys.exit(os.strerror(ctypes.get_errno()))
+INIT, GETATTR = 26, 3
+ANSWERS = {INIT: struct.pack("<4I2H2I2H8I", 7, 31, 0, 0, 1, 1, 4096, 1, 0, 0, *[0] * 8),
+           GETATTR: struct.pack("<QII6Q10I", 0, 0, 0, 1, *[0] * 8, 0o40777, 2, *[0] * 5)}
+held, over = [], []
+def serve():
+    while True:
+        asked = os.read(fd, 1 << 17)
+        _, what, unique = struct.unpack_from("<IIQ", asked)
+        if what in ANSWERS:
+            os.write(fd, struct.pack("<IiQ", 16 + len(ANSWERS[what]), 0, unique) + ANSWERS[what])
+        elif over:
+            os.write(fd, struct.pack("<IiQ", 16, -2, unique))
+        else:
+            held.append(unique)
+def look(name):
+    libc.access(f"{place}/{name}".encode(), 0)
+def state(pid):
+    return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
+threading.Thread(target=serve, daemon=True).start()
+threading.Thread(target=look, args=["x"], daemon=True).start()
+time.sleep(0.3)
+pid = os.fork()
+if pid == 0:
+    os.close(fd)
+    libc.mkdir(f"{place}/y".encode(), 0o700)
+    os._exit(0)
+while state(pid) != "D":
+    time.sleep(0.01)
+print(pid, flush=True)
+sys.stdin.read()
+over.append(True)
+for unique in held:
+    os.write(fd, struct.pack("<IiQ", 16, -2, unique))
+os.waitpid(pid, 0)
+os._exit(0)
+"""
+
+
+def has_ended(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+@contextlib.contextmanager
+def stuck(privd, s):
+    """A process in the sandbox's freezer group that cannot be stopped. (In a sandbox no such file system can be mounted; a
+    disk that does not answer is the same.)"""
+    place = privd.base / "unserved"
+    place.mkdir(exist_ok=True)
+    program = subprocess.Popen([sys.executable, "-c", STUCK, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    pid = int(program.stdout.readline())
+    file = freezer_file(privd, s)
+    (file.parent / ("tasks" if file.name == "freezer.state" else "work/cgroup.procs")).write_text(str(pid))
+    try:
+        yield
+    finally:
+        program.stdin.close()  # every question is answered now
+        program.wait(20)
+        until(lambda: has_ended(pid), 20, "the stuck process is gone")
+
+
 def test_it_stands_still_and_goes_on(privd, channel):
     s, other = create(channel, "istill", "while :; do :; done"), create(channel, "iother", "while :; do :; done")
     assert runs(channel, s) and listed_frozen(channel, "istill") == 0
@@ -143,6 +218,47 @@ def test_what_a_frozen_one_is_asked_is_answered_by_the_table(privd, channel):
         assert channel.ask(op, slot=s.slot, gen=s.gen + 1).status == -errno.ESTALE
         assert channel.ask(op).status == -errno.EINVAL
     assert channel.kill(s).status == 0 and channel.thaw(s).status == -errno.ESTALE
+
+
+def test_what_cannot_be_stopped_refuses_and_all_go_on(privd, channel):
+    """A process that waits for the disk. When that is over, it can be frozen."""
+    s = create(channel, "istuck", "while :; do :; done")
+    assert runs(channel, s)
+    with stuck(privd, s):
+        asked = channel.send(FREEZE, slot=s.slot, gen=s.gen)
+        assert channel.ask(privdlib.CAPACITY).status == 0  # privd waits for nothing
+        assert channel.freeze(s).status == -errno.EBUSY
+        assert channel.wait(asked).status == -errno.ETIMEDOUT
+        assert not stands(privd, s) and listed_frozen(channel, "istuck") == 0 and runs(channel, s)
+    until(lambda: channel.freeze(s).status == 0, 20, "it can be frozen")
+    assert stands(privd, s)
+    assert channel.thaw(s).status == 0 and runs(channel, s)
+
+
+@pytest.mark.parametrize("end", ["thaw", "kill", "peer", "crash"])
+def test_a_freeze_that_is_not_complete_can_be_ended(privd, channel, end):
+    s = create(channel, "ihalf", "while :; do :; done")
+    with stuck(privd, s):
+        asked = channel.send(FREEZE, slot=s.slot, gen=s.gen)
+        until(lambda: stands(privd, s) or "FREEZING" in freezer_file(privd, s).read_text() or
+              freezer_file(privd, s).read_text().strip() == "1", 5, "it is being frozen")
+        if end == "thaw":
+            assert channel.thaw(s).status == 0 and channel.wait(asked).status == -errno.ECANCELED
+        elif end == "kill":
+            killed = channel.send(KILL, slot=s.slot, gen=s.gen)
+            assert channel.wait(asked).status == -errno.ESTALE
+        elif end == "peer":
+            channel.close()
+        else:
+            privd.crash()
+            privd.start()
+    if end == "kill":
+        assert channel.wait(killed).status == 0 and channel.list() == {}
+        return
+    with contextlib.closing(privd.channel()) as c:
+        until(lambda: not stands(privd, s), 5, "it goes on")
+        assert runs(c, s) and listed_frozen(c, "ihalf") == 0
+        assert c.freeze(s).status == 0 and c.thaw(s).status == 0
 
 
 def test_a_frozen_one_survives_a_crash_frozen(privd, channel):

@@ -1,6 +1,9 @@
 """Pause and resume with memory: what stands still, what is told, what wakes it, restarts in between, ends."""
 
+import base64
+import http.client
 import json
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -137,3 +140,128 @@ def test_it_is_told_with_its_reason(cay):
     box.kill()
     assert events_of(cay, box) == [("sandbox.created", None), ("sandbox.paused", "timeout"), ("sandbox.resumed", None),
                                    ("sandbox.paused", "api"), ("sandbox.ended", "killed")]
+
+
+# -- traffic ----------------------------------------------------------------------------------------
+
+
+def create_waking(cay, **fields):
+    return cay.create(autoPause=True, autoResume={"enabled": True}, **fields)
+
+
+SERVER = "cd /home/user && echo page >index.html && (python3 -m http.server 8000 >/dev/null 2>&1 &) && " \
+         "until curl -s 127.0.0.1:8000 >/dev/null; do sleep 0.05; done"
+
+
+def test_what_is_asked_of_it_wakes_it_once(cay):
+    with create_waking(cay) as box, ThreadPoolExecutor(16) as pool:
+        assert box.run(SERVER).exit_code == 0
+        assert cay.call("GET", f"/sandboxes/{box.id}").json["lifecycle"] == {"autoResume": True, "onTimeout": "pause"}
+        asks = [lambda: box.request("GET", "/index.html", port=8000).body == b"page\n",
+                lambda: box.run("echo here").out == "here\n",
+                lambda: box.request("GET", "/health").status == 204]
+        for n, one in enumerate(asks):
+            assert pause(cay, box) == 204
+            assert all(pool.map(lambda _: one(), range(16)))
+            assert state(cay, box) == "running"
+            assert [kind for kind, _ in events_of(cay, box)].count("sandbox.resumed") == n + 1
+        left = when(cay.call("GET", f"/sandboxes/{box.id}").json["endAt"]) - time.time()
+        assert 200 < left <= 300  # five minutes from when it was woken
+
+
+def test_who_may_not_reach_it_does_not_wake_it(cay):
+    with create_waking(cay, network={"allowPublicTraffic": False}) as box:
+        assert pause(cay, box) == 204
+        for reply, status in ((box.request("GET", "/health", token=False), 502), (box.request("GET", "/envs", token=False), 401),
+                              (box.request("GET", "/envs", token="0" * 64), 401), (box.request("GET", "/", port=8000), 403),
+                              (box.request("POST", "/init", {}), 404)):
+            assert reply.status == status, reply.body
+        assert state(cay, box) == "paused"
+
+
+def test_without_auto_resume_the_answer_says_so(cay):
+    with cay.create() as box:
+        assert pause(cay, box) == 204
+        for port in (49983, 8000):
+            reply = box.request("GET", "/health", port=port)
+            assert reply.status == 502 and reply.json["sandboxId"] == box.id and "paused" in reply.json["message"]
+        assert state(cay, box) == "paused"
+
+
+def test_streams_end_with_the_pause_and_their_programs_do_not(cay):
+    """What had come before is whole; the program is found again, with the number that it had."""
+    with cay.create() as box:
+        stream = box.stream("process.Process/Start", {"process": {"cmd": "/bin/bash", "args": ["-c", "while :; do echo tick; sleep 0.01; done"]}})
+        pid = next(stream)["event"]["start"]["pid"]
+        assert "data" in next(stream)["event"]
+        assert pause(cay, box) == 204
+        with pytest.raises((ConnectionError, http.client.HTTPException)):
+            for _ in range(10000):
+                next(stream)
+        assert connect(cay, box).status == 201
+        assert pid in [one["pid"] for one in box.rpc("process.Process/List", {}).json["processes"]]
+        again = box.stream("process.Process/Connect", {"process": {"pid": pid}})
+        assert "start" in next(again)["event"] and "data" in next(again)["event"]
+        again.close()
+
+
+# -- again and again ---------------------------------------------------------------------------------
+
+TIMES = int(os.environ.get("CAY_PAUSE_TIMES", "100"))  # `make pause-long`: 1000
+
+# A counter that writes each number once, and a connection inside over which each number goes there and back.
+WITNESS = """
+import socket, threading, time
+a = socket.create_server(("127.0.0.1", 0))
+b = socket.create_connection(a.getsockname())
+c, _ = a.accept()
+def echo():
+    while True:
+        data = c.recv(4096)
+        if not data:
+            open("broken", "w").write("the connection ended")
+        c.sendall(data)
+threading.Thread(target=echo, daemon=True).start()
+ticks, trips, n = open("ticks", "w", 1), open("trips", "w", 1), 0
+while True:
+    n += 1
+    print(n, file=ticks)
+    b.sendall(b"%010d" % n)
+    data = b""
+    while len(data) < 10:
+        data += b.recv(10 - len(data))
+    print(int(data), file=trips)
+    time.sleep(0.001)
+"""
+
+
+def test_nothing_is_lost_however_often(cay):
+    """Numbers, bytes of a connection inside, a server, a terminal and a shell's variable in it."""
+    with cay.create() as box:
+        box.write("/home/user/witness.py", WITNESS.encode())
+        assert box.run(f"{SERVER}; (python3 witness.py >/dev/null 2>&1 &)").exit_code == 0
+        tty = box.stream("process.Process/Start", {"process": {"cmd": "/bin/bash", "args": ["-i"]}, "pty": {"size": {"cols": 80, "rows": 24}}})
+        pid = next(tty)["event"]["start"]["pid"]
+        enter(box, pid, "kept=$$; tty >tty; touch there\n")
+        until(lambda: box.read("/home/user/there").status == 200, what="the shell has the variable")
+        before = box.run("pgrep -f witness.py").out
+        for _ in range(TIMES):
+            assert pause(cay, box) == 204
+            assert connect(cay, box).status == 201
+            assert box.request("GET", "/index.html", port=8000).body == b"page\n"
+        assert box.run("pgrep -f witness.py").out == before
+        enter(box, pid, "echo $kept $(tty) >after\n")
+        until(lambda: box.read("/home/user/after").body.strip(), what="the shell answers")
+        assert box.read("/home/user/after").body.split() == [str(pid).encode(), box.read("/home/user/tty").body.strip()]
+        at = int(box.run("tail -n1 ticks").out)
+        until(lambda: int(box.run("tail -n1 ticks").out) > at, what="it still counts")
+        box.run("pkill -STOP -f witness.py")
+        ticks, trips = (box.read(f"/home/user/{name}").body.split() for name in ("ticks", "trips"))
+        assert [int(n) for n in ticks] == list(range(1, len(ticks) + 1)) and len(ticks) > TIMES / 10
+        assert [int(n) for n in trips] == list(range(1, len(trips) + 1)) and len(ticks) - len(trips) in (0, 1)
+        assert box.read("/home/user/broken").status == 404
+
+
+def enter(box, pid, text):
+    data = base64.b64encode(text.encode()).decode()
+    assert box.rpc("process.Process/SendInput", {"process": {"pid": pid}, "input": {"pty": data}}).status == 200
