@@ -174,10 +174,10 @@ static bool is_long_form(unsigned char c, const char *next)
     return c == 0xc0 || c == 0xc1 || (c == 0xf0 && second < 0x90);
 }
 
-/* A blank beside dots: some trim a segment before they look whether it is "..". */
-static bool is_by_dot(const char *path, const char *at)
+/* A blank beside dots, or at an end of a segment: some trim a segment before they look what it is (CVE-2016-5007). */
+static bool is_trimmed(const char *path, const char *at)
 {
-    return (at > path && at[-1] == '.') || at[3] == '.';
+    return (at > path && strchr("./", at[-1])) || strchr("./", at[3]);
 }
 
 /* An escape of what needs none, of a separator or of a control: some decode it before they look,
@@ -192,7 +192,7 @@ static bool is_ambiguous_escape(const char *path, const char *at)
         return true;
     c = (unsigned char)(high * 16 + low);
     return c < 0x20 || c == 0x7f || isalnum(c) || is_long_form(c, at + 3) ||
-           (c == ' ' && is_by_dot(path, at)) || strchr("-._~/\\%;", c);
+           (c == ' ' && is_trimmed(path, at)) || strchr("-._~/\\%;", c);
 }
 
 static bool is_dot_segment(const char *segment)

@@ -97,6 +97,7 @@ struct policy_verdict {
     enum policy_action action;
     enum policy_source source;
     bool asks;               /* denied, for nothing allows it: the owner may be asked */
+    bool looks;              /* and where the owner allows it, rules have to see its requests */
     bool warned;             /* allowed, for the policy only warns */
     int rule;                /* number of the rule from 0, or -1 */
     const char *name;        /* of the rule, preset or default: "rule 3", "public"; the policy's */

@@ -146,3 +146,19 @@ def test_the_address_that_was_asked_about(stack, own):
         assert held.event["name"] == internet.WEB
         assert answer(stack.cay, one, held.event["ask"], "yes") == 204
         assert '"/b"' in held.end().out
+
+
+def test_a_yes_opens_nothing_that_a_rule_denies(stack, own):
+    """Rules of methods and paths need the connection to be read: also one that only its owner's yes lets through. The control:
+    what they do not deny."""
+    rules = [{"action": "deny", "name": "no admin", "domains": ["web.example.com"], "paths": ["/admin*"]},
+             {"action": "deny", "name": "no writes", "domains": ["web.example.com"], "methods": ["PUT"]}]
+    one = own(policy={"mode": "ask", "rules": rules})
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        for scheme in ("https", "http"):
+            held = Held(stream, one, f"{scheme}://web.example.com/admin/first")
+            assert answer(stack.cay, one, held.event["ask"], "yes", "always") == 204
+            assert "no admin" in held.end().out
+            assert '"/x"' in one.run(f"{CURL}{scheme}://web.example.com/x").out
+            assert "no admin" in one.run(f"{CURL}{scheme}://web.example.com/admin/x").out
+            assert "no writes" in one.run(f"{CURL}-X PUT {scheme}://web.example.com/x").out

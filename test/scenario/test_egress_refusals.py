@@ -59,6 +59,7 @@ def requests(world):
 
 
 def test_a_refused_tls_client_is_told_why(world, box):
+    asked = world.asked("other.example.net")
     r = trusting(box, "-i", "https://other.example.net/v1/chat")
     head, _, body = r.stdout.partition("\n\n")
     assert head.startswith("HTTP/1.1 403") and "x-cay-denied: deny" in head, r.stdout + r.stderr
@@ -66,15 +67,16 @@ def test_a_refused_tls_client_is_told_why(world, box):
     # the shapes that the SDKs of OpenAI and of Anthropic take a message from
     assert answer["type"] == "error" and answer["error"]["type"] == answer["error"]["code"] == "egress_denied"
     assert "other.example.net port 443: denied" in answer["error"]["message"] == answer["message"]
-    assert world.asked("other.example.net") == 0, "a denied name was asked for outside"
+    assert world.asked("other.example.net") == asked, "a denied name was asked for outside"
     assert len(world.denials(box)) == 1
     assert not records(world, box, verdict="allow")
 
 
 def test_what_is_sent_to_a_refused_server_goes_nowhere(world, box):
+    asked = world.asked("other.example.net")
     r = trusting(box, "-d", "key=cay-secret:x" * 1000, "-w", "%{http_code}", "https://other.example.net/secret")
     assert r.stdout.endswith("403"), r.stdout + r.stderr
-    assert "/secret" not in requests(world) and world.asked("other.example.net") == 0
+    assert "/secret" not in requests(world) and world.asked("other.example.net") == asked
     with sandbox(world, [], [], [{"action": "allow", "domains": ["other.example.net"]}]) as open_one:  # the control
         assert open_one.curl("-k", "https://other.example.net/secret").returncode == 0
     assert "/secret" in requests(world)

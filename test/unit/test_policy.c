@@ -863,12 +863,29 @@ static void test_paths_match_as_written(void **state)
     assert_true(yes > 10000);
 }
 
+/* A yes to what nothing allows is no yes to what a rule denies of it: the connection is read. */
+static void test_a_policy_that_asks_looks(void **state)
+{
+    struct policy *p = policy("{\"mode\": \"ask\", \"rules\": [{\"action\": \"deny\", \"domains\": "
+                              "[\"a.example\"], \"paths\": [\"/admin*\"]}]}");
+    struct policy_verdict v = policy_name(p, "a.example", 443);
+
+    assert_true(v.asks && v.looks);
+    assert_false(policy_name(p, "b.example", 443).looks);
+    v = policy_request(p, "a.example", NULL, 443, "GET", "/admin/x");
+    assert_false(v.asks);
+    v = policy_request(p, "a.example", NULL, 443, "GET", "/x");
+    assert_true(v.asks && !v.looks);
+    policy_free(p);
+}
+
 /* What a path is read as by some and not by others is refused where rules about paths decide. */
 static void test_long_paths_and_long_forms(void **state)
 {
     static const char *const bad[] = {"/%e0%80%ae./x", "/%f0%80%80%ae/x", "/.%20./x", "/..%20/x",
-                                      "/%20../x",      "/%c0%ae./x",      "/%e0/x"};
-    static const char *const good[] = {"/a%20b", "/%e0%a4%85", "/%f0%9f%98%80", "/%e2%82%ac/a%20"};
+                                      "/%20../x",      "/%c0%ae./x",      "/%e0/x",   "/a%20",
+                                      "/a%20/b",       "/%20a",           "/a%20%20"};
+    static const char *const good[] = {"/a%20b", "/%e0%a4%85", "/%f0%9f%98%80", "/%e2%82%ac/a%20b"};
     char path[4200];
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
@@ -911,6 +928,7 @@ int main(void)
         cmocka_unit_test(test_a_policy_that_only_warns),
         cmocka_unit_test(test_how_it_refuses),
         cmocka_unit_test(test_a_policy_that_asks),
+        cmocka_unit_test(test_a_policy_that_asks_looks),
         cmocka_unit_test(test_matches),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_address_texts),

@@ -70,7 +70,7 @@ void asks_apply(const struct sandbox *whose, const struct sandbox *s, const stru
     if (!a && !is_granted(t))
         return;
     v->asks = false;
-    v->action = !a || a->yes ? POLICY_ALLOW : POLICY_DENY;
+    v->action = a && !a->yes ? POLICY_DENY : v->looks ? POLICY_INSPECT : POLICY_ALLOW;
     v->source = POLICY_BY_OWNER;
     v->name = "owner";
 }
