@@ -698,7 +698,7 @@ def test_bytes_of_a_request_are_limited_too(world, box):
         with contextlib.suppress(ConnectionError):
             while data := c.recv(1 << 20):
                 count += len(data)
-        assert 500000 < count <= 1000000 + 65536
+        assert 0 < count <= 1000000 + 65536  # what was not read yet is lost with the reset
     assert json.loads(s.curl("http://v4.example.com/").stdout)["rule"] == "limit"
 
 
