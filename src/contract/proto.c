@@ -42,6 +42,10 @@ static const struct {
     {PRIVSEP_COMMAND_SANDBOX_END, "command_sandbox_end"},
     {PRIVSEP_FREEZE, "freeze"},
     {PRIVSEP_THAW, "thaw"},
+    {PRIVSEP_KEEP, "keep"},
+    {PRIVSEP_DROP, "drop"},
+    {PRIVSEP_KEPTS, "kepts"},
+    {PRIVSEP_KEPT, "kept"},
     {PRIVSEP_ITEM, "item"},
     {PRIVSEP_TEMPLATE, "template"},
     {PRIVSEP_ENDED, "ended"},
@@ -87,8 +91,8 @@ const char *privsep_op_name(uint32_t op)
 static bool is_event(uint32_t op)
 {
     return op == PRIVSEP_ITEM || op == PRIVSEP_TEMPLATE || op == PRIVSEP_ENDED ||
-           op == PRIVSEP_PROGRESS || op == PRIVSEP_EGRESS_OPEN || op == PRIVSEP_EGRESS_KEEP ||
-           op == PRIVSEP_EGRESS_SYNC || op == PRIVSEP_EGRESS_CLOSE;
+           op == PRIVSEP_PROGRESS || op == PRIVSEP_KEPT || op == PRIVSEP_EGRESS_OPEN ||
+           op == PRIVSEP_EGRESS_KEEP || op == PRIVSEP_EGRESS_SYNC || op == PRIVSEP_EGRESS_CLOSE;
 }
 
 static bool is_request(uint32_t op)

@@ -21,6 +21,7 @@
 #define PRIVSEP_MAX_FDS                       16
 #define PRIVSEP_KEY_SIZE                      32
 #define PRIVSEP_CREATE_SOCKETS                2
+#define PRIVSEP_KEPT_MAX                      1024 /* numbers of kept files */
 #define PRIVSEP_WHY_SIZE                      192
 #define PRIVSEP_ID_SIZE                       32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 #define PRIVSEP_EGRESS_FDS                    2 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
@@ -64,12 +65,18 @@ enum privsep_op {
                      * when all go on again: -ETIMEDOUT (one could not be stopped: it waits for the disk
                      * or the kernel), -ECANCELED (THAW came first) */
     PRIVSEP_THAW, /* slot, gen. Every process of it goes on. Reply at once, also where it was not frozen */
+    PRIVSEP_KEEP, /* slot, gen, u.kept.number: it ends, and its files are kept by that number. Reply when they are on
+                   * the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
+    PRIVSEP_DROP, /* u.kept.number: what is kept by it is removed. Reply when it is gone; -EBUSY: it is in use;
+                   * -EAGAIN: another is being removed */
+    PRIVSEP_KEPTS, /* Replies: one PRIVSEP_KEPT event for each number, then the reply */
     PRIVSEP_REQUEST_COUNT,
 
     PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
     PRIVSEP_TEMPLATE,  /* event: u.template */
     PRIVSEP_ENDED,     /* event: slot, gen, u.ended: a sandbox ended that nobody asked to end */
     PRIVSEP_PROGRESS,  /* event: u.progress */
+    PRIVSEP_KEPT,      /* event: u.kept */
 
     /* Events to cay-egress, whose only request is HELLO. */
     PRIVSEP_EGRESS_OPEN, /* slot, gen, PRIVSEP_EGRESS_FDS descriptors, both non-blocking, made inside
@@ -167,13 +174,19 @@ struct privsep_msg {
             char id[PRIVSEP_ID_SIZE];
             uint8_t key[PRIVSEP_KEY_SIZE]; /* the agent's key for this boot */
             uint32_t flags;                /* 0; no flag is defined */
-            uint32_t pad;
+            uint32_t
+                kept; /* 0, or the number of kept files that it takes and goes on with; a create
+                            * that fails leaves them as they were */
         } create;
         struct {
             uint32_t template_number;
             uint32_t pad;
             int64_t started_real_ms;
         } created;
+        struct {
+            uint32_t number; /* 1..PRIVSEP_KEPT_MAX, the peer's choice; 0 in a KEPTS request */
+            uint32_t template_number; /* of an event: which they lie on; 0: not known any more */
+        } kept;
         struct {
             char why[PRIVSEP_WHY_SIZE]; /* printable ASCII only, NUL-terminated */
         } refused;

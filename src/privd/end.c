@@ -74,6 +74,7 @@ static void gone(struct slot *s)
 
     s->pid = 0;
     slots_enter(p, s, SLOT_EMPTY);
+    keep_slot_gone(s, 0);
     answer_create(s);
     slots_put_empty(p, s);
     if (p->stopping) {
@@ -163,7 +164,8 @@ static void clean_some(struct privd *p)
         struct slot *s = slots_list_take(&c->ended);
 
         c->slots[c->n] = s;
-        c->ends[c->n++] = (struct runtime_end){.number = s->number, .gen = s->gen};
+        c->ends[c->n++] = (struct runtime_end){
+            .number = s->number, .gen = s->gen, .keep = s->kept, .records_fd = p->kept.fd};
     }
     r = c->driver->end_begin(p->rt, c->ends, c->n, &c->task);
     if (r == 0)

@@ -270,6 +270,11 @@ static int open_records(struct privd *p)
     return records_open(&p->records, p->options.run_dir, p->options.slots_max);
 }
 
+static int open_kept(struct privd *p)
+{
+    return kept_open(&p->kept, p->options.state_dir);
+}
+
 static int open_loop(struct privd *p)
 {
     p->pace.loop = &p->loop;
@@ -290,6 +295,7 @@ static const struct {
     {read_host, "this host does not do"},
     {open_runtime, "cannot prepare the machine"},
     {open_records, "cannot open the records"},
+    {open_kept, "cannot open the records of kept layers"},
     {slots_init, "out of memory"},
     {jobs_init, "no control group for jobs"},
     {recover_run, "cannot find out what an earlier run left"},
@@ -387,6 +393,7 @@ static void tear_down(struct privd *p)
         runtime_close(p->rt);
     }
     records_close(&p->records);
+    kept_close(&p->kept);
     loop_free(&p->loop);
 }
 
@@ -397,6 +404,8 @@ int main(int argc, char **argv)
                              .state_lock_fd = -1,
                              .loop.epoll_fd = -1,
                              .records.fd = -1,
+                             .kept.fd = -1,
+                             .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                              .server_source = LOOP_SOURCE_NONE,
                              .signal_source = LOOP_SOURCE_NONE,
                              .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};

@@ -16,7 +16,7 @@
 
 _Static_assert(SLOT_STATE_COUNT == 9,
                "a new state: decide what each request in ops and each transition does in it");
-_Static_assert(PRIVSEP_REQUEST_COUNT == 14, "a new request: give it a row in ops");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 17, "a new request: give it a row in ops");
 
 /* [a-z0-9]{1,31}, then only NULs: it becomes a host name. */
 static bool is_id(const char id[static PRIVSEP_ID_SIZE])
@@ -57,7 +57,7 @@ static bool is_template(uint32_t number)
 static int check_create(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     if (!is_template(m->u.create.template_number) || m->u.create.flags != 0 ||
-        m->u.create.pad != 0 || !is_id(m->u.create.id))
+        m->u.create.kept > PRIVSEP_KEPT_MAX || !is_id(m->u.create.id))
         return -EINVAL;
     if (m->u.create.level > PRIVSEP_LEVEL_VM)
         return -EINVAL;
@@ -91,6 +91,13 @@ static int check_job(const struct privsep_msg *m, const struct permit_bounds *b)
     return m->u.job.kind == PRIVSEP_JOB_TEMPLATE_REMOVE ? 0 : -EOPNOTSUPP;
 }
 
+static int check_kept(const struct privsep_msg *m, const struct permit_bounds *b)
+{
+    return within(m->u.kept.number, 1, PRIVSEP_KEPT_MAX) && m->u.kept.template_number == 0
+               ? 0
+               : -EINVAL;
+}
+
 static int check_nothing(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     return 0;
@@ -113,6 +120,11 @@ static int check_nothing(const struct privsep_msg *m, const struct permit_bounds
     {                                                                       \
         GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE, \
                          [SLOT_FREEZING] = ALLOW, [SLOT_FROZEN] = ALLOW     \
+    }
+#define WHILE_IT_LIVES_STILL                                                \
+    {                                                                       \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE, \
+                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = ALLOW    \
     }
 #define UNTIL_IT_IS_GONE                                                                         \
     {                                                                                            \
@@ -142,6 +154,9 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_COMMAND_SANDBOX_END] = {true, check_command_sandbox_end, WHILE_IT_LIVES},
     [PRIVSEP_FREEZE] = {true, check_nothing, WHILE_IT_RUNS},
     [PRIVSEP_THAW] = {true, check_nothing, WHILE_IT_LIVES},
+    [PRIVSEP_KEEP] = {true, check_kept, WHILE_IT_LIVES_STILL},
+    [PRIVSEP_DROP] = {.fields = check_kept},
+    [PRIVSEP_KEPTS] = {.fields = check_nothing},
 };
 
 bool permit_needs_sandbox(uint16_t op)

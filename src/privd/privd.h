@@ -8,6 +8,7 @@
  * 100 µs runs in a task (a child, runtime/task.h) or a job. */
 
 #include "base/log.h"
+#include "privd/kept.h"
 #include "privd/loop.h"
 #include "privd/options.h"
 #include "privd/pace.h"
@@ -33,6 +34,7 @@ struct create_request {
     struct loop_timer timer; /* while it waits for a slot */
     struct slot_kind kind;
     struct runtime_claim claim;
+    uint32_t kept; /* files that it takes (kept.h); 0: none */
     struct create_request *next;
 };
 
@@ -58,6 +60,9 @@ struct slot {
     int boot_fd;
     struct loop_source boot_source;
 
+    uint32_t
+        kept; /* the number that its layer is to have when it has ended (kept.h); 0: it is removed */
+    struct reply_to keeper;              /* who waits for that */
     const struct runtime_driver *driver; /* row of its level, from the beginning of its use on */
     struct create_request *create;       /* owned; SLOT_STARTING, or ENDING after a failed start */
     int failure;                         /* -errno and stage of a failed start */
@@ -107,6 +112,14 @@ struct cleaner {
     unsigned n;
 };
 
+/* Removes a kept layer, one at a time. */
+struct dropper {
+    uint32_t number; /* 0: none */
+    struct reply_to asked;
+    struct task task;
+    struct loop_source source;
+};
+
 struct egress;
 struct jobs;
 struct command_sandbox;
@@ -125,6 +138,8 @@ struct privd {
     struct loop_source server_source, signal_source;
     int signal_fd, lock_fd, state_lock_fd;
     struct records records;
+    struct kept kept;
+    struct dropper dropper;
 
     struct slot *slots; /* options.slots_max */
     struct slot_list empty, ready, prestarted;
@@ -204,6 +219,10 @@ void slots_refill_later(struct privd *p);
 
 /* A ready slot for that kind, off its list: a prestarted one when there is one. NULL: none yet. */
 struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);
+
+/* An empty slot, SLOT_READY, off its list: its task makes the whole of it. For levels that nothing is made ahead
+ * for, and for kept layers. NULL: none yet. */
+struct slot *slots_take_unpooled(struct privd *p, uint32_t level);
 
 /* Somebody asks for a sandbox of that kind: what is made ahead follows. */
 void slots_note_kind(struct privd *p, const struct slot_kind *kind);
@@ -285,6 +304,28 @@ void freeze_forget(struct slot *s);
 
 /* The peer is gone: what was not frozen yet goes on. */
 void freeze_forget_all(struct privd *p);
+
+/* -- keep.c ------------------------------------------------------------------------------------ */
+
+void keep_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                const struct privsep_msg *m);
+void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
+void keep_list_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
+
+/* Whether a create on that template may take it: 0, -ENOENT, -EBUSY, -EINVAL (it lies on another one). */
+int keep_may_take(const struct privd *p, uint32_t number, uint32_t template_number);
+
+/* s, which is about to be started, takes it. 0 or -errno. */
+int keep_take(struct slot *s, uint32_t number);
+
+/* s runs: what it took is its own. */
+void keep_slot_runs(struct slot *s);
+
+/* Nothing of s is left (0), or its layer could not be kept (-errno). */
+void keep_slot_gone(struct slot *s, int status);
+
+/* At a start, once it is known which sandboxes live and the remainders of others were undone. Blocks. */
+void keep_recover(struct privd *p);
 
 /* -- recover.c --------------------------------------------------------------------------------- */
 

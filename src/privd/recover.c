@@ -51,7 +51,10 @@ static void wait_turn(struct privd *p, uint32_t programs)
 static int run_end(struct privd *p, const struct runtime_driver *driver, uint32_t slot,
                    uint32_t gen)
 {
-    struct runtime_end e = {.number = slot, .gen = gen};
+    struct runtime_end e = {.number = slot,
+                            .gen = gen,
+                            .keep = kept_of_slot(&p->kept, slot, gen),
+                            .records_fd = p->kept.fd};
     struct task t = TASK_NONE;
     int r = driver->end_begin(p->rt, &e, 1, &t);
 
@@ -244,6 +247,7 @@ int recover_run(struct privd *p)
     }
     take_over_all(p);
     undone = undo_the_rest(p, &all);
+    keep_recover(p);
     for (uint32_t i = 0; i < p->options.slots_max; i++)
         if (p->slots[i].state == SLOT_EMPTY)
             slots_put_empty(p, &p->slots[i]);

@@ -158,6 +158,9 @@ static const struct {
     [PRIVSEP_COMMAND_SANDBOX_END] = {.sandbox = command_sandbox_end_asked},
     [PRIVSEP_FREEZE] = {.sandbox = freeze_asked},
     [PRIVSEP_THAW] = {.sandbox = freeze_undo_asked},
+    [PRIVSEP_KEEP] = {.sandbox = keep_asked},
+    [PRIVSEP_DROP] = {.plain = keep_drop_asked},
+    [PRIVSEP_KEPTS] = {.plain = keep_list_asked},
 };
 
 void request_handle(void *privd, const struct privsep_msg *m)

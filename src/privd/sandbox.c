@@ -123,6 +123,7 @@ static void started(struct slot *s)
     }
     start_ended(s);
     slots_enter(p, s, SLOT_RUNNING);
+    keep_slot_runs(s);
     p->n_sandboxes++;
     m.u.created.template_number = s->kind.template_number;
     m.u.created.started_real_ms = s->started_real_ms;
@@ -209,7 +210,9 @@ static void on_start(void *arg, uint32_t events)
 static int start_cold(struct privd *p, struct slot *s)
 {
     struct runtime_start start = {.template_number = s->kind.template_number,
-                                  .limits = s->kind.limits};
+                                  .limits = s->kind.limits,
+                                  .kept = s->kept,
+                                  .records_fd = p->kept.fd};
     int r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
 
     return r == 0 ? slots_watch_task(s, on_start) : r;
@@ -227,6 +230,11 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
     p->n_starting++;
     slots_enter(p, s, SLOT_STARTING);
     loop_arm(&p->loop, &s->timer, START_TIMEOUT_MS, on_start_timeout, s);
+    r = c->kept ? keep_take(s, c->kept) : 0;
+    if (r < 0) {
+        start_failed(s, r, PRIVSEP_STAGE_LAYER);
+        return;
+    }
     if (s->pid > 0) {
         /* Until it is ready its boot socket tells of its end. */
         loop_remove(&p->loop, &s->pid_source);
@@ -241,7 +249,9 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
 void sandbox_pump(struct privd *p)
 {
     while (!p->stopping && p->n_waiting > 0 && p->n_starting < START_PARALLEL) {
-        struct slot *s = slots_take_ready(p, &p->waiting_first->kind);
+        const struct create_request *first = p->waiting_first;
+        struct slot *s = first->kept ? slots_take_unpooled(p, first->kind.level)
+                                     : slots_take_ready(p, &first->kind);
         struct create_request *c = s ? take_waiting(p) : NULL;
 
         if (!c)
@@ -293,6 +303,13 @@ static int may_create(const struct privd *p, const struct privsep_msg *m, uint32
     *stage = PRIVSEP_STAGE_TEMPLATE;
     if (template_read(p, m->u.create.template_number, &meta) < 0 || !meta.ready)
         return -ENOENT;
+    *stage = PRIVSEP_STAGE_LAYER;
+    if (m->u.create.kept) {
+        int r = keep_may_take(p, m->u.create.kept, m->u.create.template_number);
+
+        if (r < 0)
+            return r;
+    }
     *stage = PRIVSEP_STAGE_SLOT;
     if (m->u.create.limits.filters && count_with_filters(p) >= privsep_filters_sandboxes())
         return -EDQUOT;
@@ -331,7 +348,9 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
                                  m->u.create.limits};
     memcpy(c->claim.id, m->u.create.id, sizeof(c->claim.id));
     memcpy(c->claim.key, m->u.create.key, sizeof(c->claim.key));
-    slots_note_kind(p, &c->kind);
+    c->kept = m->u.create.kept;
+    if (!c->kept)
+        slots_note_kind(p, &c->kind);
     put_waiting(p, c);
     loop_arm(&p->loop, &c->timer, SLOT_TIMEOUT_MS, on_no_slot, c);
     sandbox_pump(p);

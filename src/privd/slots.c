@@ -159,8 +159,7 @@ static void give_up(struct privd *p, struct slot *s)
     end_force(p, s);
 }
 
-/* Of a level that nothing is made ahead for: its task makes the whole of it. */
-static struct slot *take_unpooled(struct privd *p, uint32_t level)
+struct slot *slots_take_unpooled(struct privd *p, uint32_t level)
 {
     struct slot *s = slots_list_take(&p->empty);
 
@@ -181,7 +180,7 @@ struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind)
     struct slot *prestarted = p->prestarted.first, *s;
 
     if (kind->level != p->pool_level)
-        return take_unpooled(p, kind->level);
+        return slots_take_unpooled(p, kind->level);
     /* All prestarted ones are of one kind. */
     if (prestarted && same_kind(&prestarted->kind, kind))
         return slots_list_take(&p->prestarted);

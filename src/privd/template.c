@@ -35,6 +35,8 @@ static bool may_stand_on(const struct slot *s, uint32_t number)
 
 bool template_in_use(const struct privd *p, uint32_t number)
 {
+    if (kept_uses_template(&p->kept, number))
+        return true;
     for (uint32_t i = 0; i < p->options.slots_max; i++)
         if (may_stand_on(&p->slots[i], number))
             return true;

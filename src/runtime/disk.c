@@ -88,10 +88,111 @@ static int btrfs_layer_tree(struct disk *d, uint32_t slot, uint32_t gen, int use
                               userns_fd);
 }
 
+static const char *kept_name(char name[static NAME_SIZE], uint32_t n)
+{
+    snprintf(name, NAME_SIZE, "%u", n);
+    return name;
+}
+
+/* What tells the kernel that a volatile overlay may have lost writes: with the layer synced, it has not. The work
+ * directories are the kernel's own; no name of a tenant's is followed. */
+static int forget_volatile(int layer_fd)
+{
+    static const struct {
+        const char *dir, *name;
+        int flags;
+    } names[] = {
+        {"root.work/work/incompat/volatile", "dirty", 0},
+        {"root.work/work/incompat", "volatile", AT_REMOVEDIR},
+        {"usr.work/work/incompat/volatile", "dirty", 0},
+        {"usr.work/work/incompat", "volatile", AT_REMOVEDIR},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        CLEANUP_CLOSE int dir = mnt_open_beneath(layer_fd, names[i].dir, O_PATH | O_DIRECTORY, 0);
+
+        if (dir == -ENOENT)
+            continue;
+        if (dir < 0)
+            return dir;
+        if (unlinkat(dir, names[i].name, names[i].flags) < 0 && errno != ENOENT)
+            return -errno;
+    }
+    return 0;
+}
+
+/* One commit of the file system has both the files and the new name. */
+static int btrfs_layer_keep(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n)
+{
+    char from[NAME_SIZE], to[NAME_SIZE];
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+
+    if (fd == -ENOENT)
+        return disk_is_kept(d, n) ? (syncfs(d->kept_fd) < 0 ? -errno : 0) : -ENOENT;
+    if (fd < 0)
+        return fd;
+    if (syncfs(fd) < 0)
+        return -errno;
+    int rc = forget_volatile(fd);
+    if (rc < 0)
+        return rc;
+    if (renameat2(d->layers_fd, layer_name(from, slot, gen), d->kept_fd, kept_name(to, n),
+                  RENAME_NOREPLACE) < 0)
+        return -errno;
+    return syncfs(d->kept_fd) < 0 ? -errno : 0;
+}
+
+/* The two files that carry the sandbox's name are made anew by the next start (rootfs.c). What else a tenant has put in
+ * their place goes; where its /etc is no directory they have none, and the start fails. */
+static int forget_names(int layer_fd)
+{
+    static const char *const names[] = {"hosts", "hostname"};
+    CLEANUP_CLOSE int etc = mnt_open_beneath(layer_fd, "root/etc", O_PATH | O_DIRECTORY, 0);
+
+    if (etc < 0)
+        return etc == -ENOENT ? 0 : etc;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (unlinkat(etc, names[i], 0) == 0 || errno == ENOENT)
+            continue;
+        if (errno != EISDIR || unlinkat(etc, names[i], AT_REMOVEDIR) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int btrfs_layer_take(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n)
+{
+    char from[NAME_SIZE], to[NAME_SIZE];
+
+    if (renameat2(d->kept_fd, kept_name(from, n), d->layers_fd, layer_name(to, slot, gen),
+                  RENAME_NOREPLACE) < 0)
+        return -errno;
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+    return fd < 0 ? fd : forget_names(fd);
+}
+
+static int btrfs_kept_drop(const struct disk *d, uint32_t n)
+{
+    char name[NAME_SIZE];
+    int rc = btrfs_subvolume_destroy(d->kept_fd, kept_name(name, n));
+
+    return rc == -ENOENT ? 0 : rc;
+}
+
+bool disk_is_kept(const struct disk *d, uint32_t number)
+{
+    char name[NAME_SIZE];
+
+    return faccessat(d->kept_fd, kept_name(name, number), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static const struct disk_backend btrfs_backend = {
     .name = "btrfs",
     .layer_make = btrfs_layer_make,
     .layer_destroy = btrfs_layer_destroy,
+    .layer_keep = btrfs_layer_keep,
+    .layer_take = btrfs_layer_take,
+    .kept_drop = btrfs_kept_drop,
     .layer_limit = btrfs_layer_limit,
     .layer_usage = btrfs_layer_usage,
     .layer_tree = btrfs_layer_tree,
@@ -159,6 +260,9 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
     CLEANUP_CLOSE int layers_fd = make_dir(root_fd, RUNTIME_LAYERS_DIR);
     if (layers_fd < 0)
         return layers_fd;
+    CLEANUP_CLOSE int kept_fd = make_dir(root_fd, RUNTIME_KEPT_DIR);
+    if (kept_fd < 0)
+        return kept_fd;
     CLEANUP_CLOSE int recycled_fd = make_dir(root_fd, RUNTIME_RECYCLED_DIR);
     if (recycled_fd < 0)
         return recycled_fd;
@@ -168,6 +272,7 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
     *out = (struct disk){.backend = backend,
                          .view_fd = view_fd,
                          .root_fd = root_fd,
+                         .kept_fd = TAKE_FD(kept_fd),
                          .recycled_fd = TAKE_FD(recycled_fd),
                          .templates_fd = TAKE_FD(templates_fd),
                          .layers_fd = TAKE_FD(layers_fd)};
@@ -253,6 +358,7 @@ void disk_close(struct disk *d)
 {
     util_close(&d->view_fd);
     util_close(&d->recycled_fd);
+    util_close(&d->kept_fd);
     util_close(&d->layers_fd);
     util_close(&d->templates_fd);
     util_close(&d->root_fd);

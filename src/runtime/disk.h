@@ -13,6 +13,12 @@ struct disk_backend {
     const char *name;
     int (*layer_make)(struct disk *d, uint32_t slot, uint32_t gen);
     int (*layer_destroy)(struct disk *d, uint32_t slot, uint32_t gen);
+    /* The layer, of which no mount is left, becomes kept number n, and all of it is on the disk when this
+     * returns. Again: 0 where it was done. layer_take is the way back, for a layer that is mounted next; where
+     * there is no such number any more but the layer, 0. All three NULL: layers end with their sandbox. */
+    int (*layer_keep)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
+    int (*layer_take)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
+    int (*kept_drop)(const struct disk *d, uint32_t n);
     int (*layer_limit)(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes);
     int (*layer_usage)(const struct disk *d, uint32_t slot, uint32_t gen, uint64_t *used_bytes,
                        uint64_t *limit_bytes);
@@ -23,7 +29,7 @@ struct disk_backend {
 
 struct disk {
     const struct disk_backend *backend;
-    int root_fd, templates_fd, layers_fd, recycled_fd;
+    int root_fd, templates_fd, layers_fd, kept_fd, recycled_fd;
     int view_fd;  /* what sandboxes see at /sys (sysfs_stub.h); negative: nothing */
     bool mounted; /* by us, at state_dir/disk */
 };
@@ -43,6 +49,8 @@ int disk_space(const struct disk *d, uint64_t *total_bytes, uint64_t *free_bytes
 
 /* Whether writing to it fails for all: -EROFS (the kernel gave it up after an error), -ENOSPC, or 0. */
 int disk_trouble(const struct disk *d);
+
+bool disk_is_kept(const struct disk *d, uint32_t number);
 
 /* Calls found(arg, slot, gen) for every layer. */
 int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint32_t gen),

@@ -382,7 +382,7 @@ static int fork_whole(const struct start_args *a, struct inside *in, struct task
 
 static int start_whole(const struct start_args *a, struct inside *in, struct task_result *out)
 {
-    int rc = process_make_places(a->rt, a->slot->number, a->slot->gen, out);
+    int rc = process_make_places(a->rt, a->slot->number, a->slot->gen, a->start, out);
     if (rc == 0)
         rc = prepare(a, in, out);
     return rc == 0 ? fork_whole(a, in, out) : rc;
@@ -433,7 +433,7 @@ int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
                         const struct runtime_start *start, struct task *out, int *boot_fd)
 {
     struct start_args args = {.rt = rt, .slot = slot, .start = start};
-    if (start->flags != 0)
+    if (start->flags != 0 || (start->kept && slot->userns_fd >= 0))
         return -EINVAL;
     return process_begin(start_sandbox, &args, &args.boot, out, boot_fd);
 }

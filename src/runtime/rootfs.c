@@ -147,7 +147,9 @@ static int make_file(int dir_fd, const char *name)
  * costs the work of a whole rename. The layer is new: nothing in it is anybody's. */
 static int make_name_files(const struct build *b)
 {
-    if (mkdirat(b->stage_fd, "upper/root/etc", 0755) < 0)
+    /* In a layer that was kept it is there, as a directory: disk.c has looked. */
+    if (mkdirat(b->stage_fd, "upper/root/etc", 0755) < 0 &&
+        (errno != EEXIST || !b->in->start->kept))
         return -errno;
     int rc = make_file(b->stage_fd, "upper/root" AGENT_HOSTS_FILE);
     return rc < 0 ? rc : make_file(b->stage_fd, "upper/root" AGENT_HOSTNAME_FILE);

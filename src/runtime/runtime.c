@@ -176,8 +176,12 @@ int runtime_open(const struct runtime_config *config, struct runtime **out)
     if (!rt)
         return -ENOMEM;
     rt->state_fd = rt->stage_fd = rt->agent_fd = -1;
-    rt->disk = (struct disk){
-        .root_fd = -1, .templates_fd = -1, .layers_fd = -1, .recycled_fd = -1, .view_fd = -1};
+    rt->disk = (struct disk){.root_fd = -1,
+                             .templates_fd = -1,
+                             .layers_fd = -1,
+                             .kept_fd = -1,
+                             .recycled_fd = -1,
+                             .view_fd = -1};
     int rc = fill(rt, config);
     if (rc < 0) {
         runtime_close(rt);
@@ -222,6 +226,51 @@ int runtime_disk_space(const struct runtime *rt, uint64_t *total_bytes, uint64_t
 int runtime_disk_trouble(const struct runtime *rt)
 {
     return disk_trouble(&rt->disk);
+}
+
+bool runtime_can_keep(const struct runtime *rt)
+{
+    return rt->disk.backend->layer_keep != NULL;
+}
+
+bool runtime_is_kept(const struct runtime *rt, uint32_t number)
+{
+    return runtime_can_keep(rt) && disk_is_kept(&rt->disk, number);
+}
+
+int runtime_drop(const struct runtime *rt, uint32_t number)
+{
+    return runtime_can_keep(rt) ? rt->disk.backend->kept_drop(&rt->disk, number) : -EOPNOTSUPP;
+}
+
+struct drop_args {
+    const struct runtime *rt;
+    uint32_t number;
+    int records_fd;
+};
+
+static int drop_kept(void *arg, struct task_result *out)
+{
+    const struct drop_args *a = arg;
+
+    if (fdatasync(a->records_fd) < 0)
+        return -errno;
+    return runtime_drop(a->rt, a->number);
+}
+
+int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+{
+    struct drop_args args = {.rt = rt, .number = number, .records_fd = records_fd};
+
+    return task_spawn(drop_kept, &args, out);
+}
+
+int runtime_drop_finish(struct task *t)
+{
+    struct task_result result = {0};
+    int rc = task_collect(t, &result);
+
+    return rc == 0 ? result.status : rc;
 }
 
 int runtime_templates_fd(const struct runtime *rt)

@@ -41,6 +41,7 @@
  *   disk/templates/<n>/usrmask optional: then the host's /usr, with this layer on top of it (opaque
  *                              directories hide what must not be seen), is mounted at /usr
  *   disk/layers/<slot>.<gen>   a writable layer (a subvolume)
+ *   disk/kept/<n>              one whose sandbox has ended, which is kept by number
  *   disk/sysview/<sum>         what sandboxes see at /sys (sysfs_stub.h)
  *   disk/spare/<any>           one that nothing was written to, to be used again (recycled_layer.h)
  *   disk.img                   the loop image, where the host's file system is not usable
@@ -50,6 +51,7 @@
 #define RUNTIME_TEMPLATES_DIR "templates"
 #define RUNTIME_LAYERS_DIR    "layers"
 #define RUNTIME_RECYCLED_DIR  "spare"
+#define RUNTIME_KEPT_DIR      "kept"
 #define RUNTIME_DISK_IMAGE    "disk.img"
 #define RUNTIME_STAGE_DIR     "stage"
 
@@ -92,6 +94,18 @@ int runtime_disk_trouble(const struct runtime *rt);
 /* Directory descriptor of disk/templates, owned by rt. */
 int runtime_templates_fd(const struct runtime *rt);
 
+/* Whether layers can outlive their slots here: not where they are in memory. */
+bool runtime_can_keep(const struct runtime *rt);
+
+/* Whether there is a kept layer of that number. */
+bool runtime_is_kept(const struct runtime *rt, uint32_t number);
+
+/* Removes a kept layer: in a task, or (at a start) at once. What is not there is success. records_fd is made
+ * durable first. 0, -EAGAIN (finish), -errno. */
+int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out);
+int runtime_drop_finish(struct task *t);
+int runtime_drop(const struct runtime *rt, uint32_t number);
+
 /* First host uid (and gid) of a slot's range of RUNTIME_UID_COUNT. */
 uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot);
 
@@ -107,6 +121,9 @@ struct runtime_slot {
 struct runtime_end {
     uint32_t number, gen;
     int status; /* 0, or -errno: -EBUSY when a process still lives in it (try again later) */
+    uint32_t
+        keep; /* not 0: the layer gets this number (RUNTIME_KEPT_DIR) instead of being removed */
+    int records_fd; /* with keep: made durable (fdatasync) before the disk changes */
 };
 
 #define RUNTIME_ENDS_MAX 32u /* at a time */
@@ -114,6 +131,9 @@ struct runtime_end {
 struct runtime_start {
     uint32_t template_number;
     uint32_t flags; /* 0 */
+    uint32_t
+        kept; /* not 0: the layer is the kept one of this number, which it takes; whole starts only */
+    int records_fd; /* with kept: as of runtime_end */
     struct privsep_limits limits;
 };
 

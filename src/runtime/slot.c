@@ -119,9 +119,25 @@ static int make_namespaces(uint32_t uid, struct task_result *out)
     return rc;
 }
 
-int process_make_places(struct runtime *rt, uint32_t number, uint32_t gen, struct task_result *out)
+/* A kept layer is taken only when its record, which says where to, cannot be lost any more. */
+static int make_layer(struct runtime *rt, uint32_t number, uint32_t gen,
+                      const struct runtime_start *start)
 {
-    int rc = rt->disk.backend->layer_make(&rt->disk, number, gen);
+    const struct disk_backend *backend = rt->disk.backend;
+
+    if (!start || !start->kept)
+        return backend->layer_make(&rt->disk, number, gen);
+    if (!backend->layer_take)
+        return -EOPNOTSUPP;
+    return fdatasync(start->records_fd) < 0
+               ? -errno
+               : backend->layer_take(&rt->disk, number, gen, start->kept);
+}
+
+int process_make_places(struct runtime *rt, uint32_t number, uint32_t gen,
+                        const struct runtime_start *start, struct task_result *out)
+{
+    int rc = make_layer(rt, number, gen, start);
 
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
@@ -133,7 +149,7 @@ static int make_slot(void *arg, struct task_result *out)
 {
     const struct process_slot_args *a = arg;
     struct runtime *rt = a->rt;
-    int rc = process_make_places(rt, a->number, a->gen, out);
+    int rc = process_make_places(rt, a->number, a->gen, NULL, out);
 
     if (rc == 0) {
         rc = make_namespaces(runtime_slot_uid(a->rt, a->number), out);
@@ -194,8 +210,16 @@ _Static_assert(RUNTIME_ENDS_MAX <= STATUSES_PER_VALUE * TASK_MAX_VALUES, "room f
 static int end_one(struct runtime *rt, const struct runtime_end *e)
 {
     int rc = cgroup_remove(rt->cgroups, e->number);
+    const struct disk_backend *backend = rt->disk.backend;
+
     /* A layer that processes may still write to is not taken away: the caller tries again. */
-    return rc < 0 ? rc : rt->disk.backend->layer_destroy(&rt->disk, e->number, e->gen);
+    if (rc < 0 || !e->keep)
+        return rc < 0 ? rc : backend->layer_destroy(&rt->disk, e->number, e->gen);
+    if (!backend->layer_keep)
+        return -EOPNOTSUPP;
+    return fdatasync(e->records_fd) < 0
+               ? -errno
+               : backend->layer_keep(&rt->disk, e->number, e->gen, e->keep);
 }
 
 static int end_slots(void *arg, struct task_result *out)

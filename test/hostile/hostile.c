@@ -313,7 +313,7 @@ static struct privsep_msg wrong_create(void)
     case 5: m.u.create.template_number = ONE_OF(template); break;
     case 6: m.u.create.level = 1 + (uint32_t)below(UINT32_MAX); break;
     case 7: m.u.create.flags = 1u << below(32); break;
-    case 8: m.u.create.pad = 1 + (uint32_t)below(UINT32_MAX); break;
+    case 8: m.u.create.kept = 1 + (uint32_t)below(UINT32_MAX); break;
     case 9: m.u.create.limits.filters = 1 + below(PRIVSEP_FILTERS - 1); break;
     case 10: m.u.create.id[below(2)] = "/.-_AZ \n\\%\x7f\xff"[below(12)]; break;
     case 11: memset(m.u.create.id, 'a', sizeof(m.u.create.id)); break;

@@ -2,6 +2,7 @@
 #include "permit_fixture.h"
 #include "skip.h"
 
+#include "privd/kept.h"
 #include "privd/loop.h"
 #include "privd/pace.h"
 #include "privd/records.h"
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 /* -- permit ------------------------------------------------------------------------------------ */
@@ -39,7 +41,7 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED(m.u.create.template_number = PERMIT_TEMPLATE_MAX + 1);
     REFUSED(m.u.create.level = PRIVSEP_LEVEL_VM + 1);
     REFUSED(m.u.create.flags = 1);
-    REFUSED(m.u.create.pad = 1);
+    REFUSED(m.u.create.kept = PRIVSEP_KEPT_MAX + 1);
     REFUSED(m.u.create.limits.filters = 1);
     REFUSED(m.u.create.limits.memory_bytes = 0);
     REFUSED(m.u.create.limits.memory_bytes = UINT64_MAX);
@@ -106,6 +108,92 @@ static void command_sandboxes_are_named_by_privd(void **state)
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
     m = (struct privsep_msg){.op = PRIVSEP_COMMAND_SANDBOX_END, .seq = 1, .gen = 1};
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+}
+
+static void a_kept_number_in_range_is_permitted(void **state)
+{
+    struct privsep_msg m = {.op = PRIVSEP_DROP, .seq = 1};
+
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.u.kept.number = 1;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.kept.number = PRIVSEP_KEPT_MAX;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.kept.number++;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m = (struct privsep_msg){.op = PRIVSEP_KEEP, .seq = 1, .gen = 1};
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.u.kept.number = 7;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.kept.template_number = 1;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+}
+
+/* Every state of a record against what the disk and the sandboxes say. */
+static void what_is_kept_is_what_the_disk_has(void **state)
+{
+    static const enum kept_state lives[KEPT_STATE_COUNT][2] = {
+        /* not on the disk, on the disk; of a sandbox that lives */
+        [KEPT_NONE] = {KEPT_NONE, KEPT_WHOLE},        [KEPT_KEEPING] = {KEPT_NONE, KEPT_NONE},
+        [KEPT_WHOLE] = {KEPT_NONE, KEPT_WHOLE},       [KEPT_TAKING] = {KEPT_NONE, KEPT_NONE},
+        [KEPT_DROPPING] = {KEPT_NONE, KEPT_DROPPING},
+    };
+
+    for (unsigned i = 0; i < KEPT_STATE_COUNT; i++)
+        for (unsigned is_kept = 0; is_kept < 2; is_kept++) {
+            enum kept_state dead = !is_kept             ? KEPT_NONE
+                                   : i == KEPT_DROPPING ? KEPT_DROPPING
+                                                        : KEPT_WHOLE;
+
+            assert_int_equal(kept_recovered((enum kept_state)i, is_kept, true), lives[i][is_kept]);
+            assert_int_equal(kept_recovered((enum kept_state)i, is_kept, false), dead);
+        }
+}
+
+static void kept_records_are_read_again(void **state)
+{
+    char dir[] = "/tmp/cay-kept-XXXXXX", path[64];
+    struct kept *k = calloc(1, sizeof(*k));
+    struct kept_record r = {
+        .number = 9, .state = KEPT_KEEPING, .slot = 3, .gen = 70, .template_number = 2};
+    int fd;
+
+    NEEDS_ROOT;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/kept", dir);
+    assert_int_equal(kept_open(k, dir), 0);
+    assert_int_equal(kept_of_slot(k, 3, 70), 0);
+    assert_int_equal(kept_write(k, &r), 0);
+    r.number = PRIVSEP_KEPT_MAX;
+    r.state = KEPT_WHOLE;
+    assert_int_equal(kept_write(k, &r), 0);
+    kept_close(k);
+    assert_int_equal(kept_open(k, dir), 0);
+    assert_int_equal(kept_of_slot(k, 3, 70), 9);
+    assert_int_equal(kept_of_slot(k, 3, 71), 0);
+    assert_true(kept_uses_template(k, 2) && !kept_uses_template(k, 1));
+    assert_int_equal(kept_find(k, PRIVSEP_KEPT_MAX)->state, KEPT_WHOLE);
+    assert_null(kept_find(k, 0));
+    assert_null(kept_find(k, PRIVSEP_KEPT_MAX + 1));
+    assert_int_equal(kept_enter(k, 9, KEPT_NONE), 0);
+    assert_int_equal(kept_of_slot(k, 3, 70), 0);
+    kept_close(k);
+    /* One byte that is wrong makes one record none. */
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "x", 1, (off_t)PRIVSEP_KEPT_MAX * 64 + 20), 1);
+    close(fd);
+    assert_int_equal(kept_open(k, dir), 0);
+    assert_int_equal(kept_find(k, PRIVSEP_KEPT_MAX)->state, KEPT_NONE);
+    kept_close(k);
+    /* What others can read or write is not believed. */
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(kept_open(k, dir), -EPERM);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("/dev/null", path), 0);
+    assert_int_equal(kept_open(k, dir), -ELOOP);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    free(k);
 }
 
 static void what_is_no_request_is_refused(void **state)
@@ -491,6 +579,9 @@ int main(void)
         cmocka_unit_test(a_sandbox_is_named_within_the_slots),
         cmocka_unit_test(counts_and_jobs_are_bounded),
         cmocka_unit_test(command_sandboxes_are_named_by_privd),
+        cmocka_unit_test(a_kept_number_in_range_is_permitted),
+        cmocka_unit_test(what_is_kept_is_what_the_disk_has),
+        cmocka_unit_test(kept_records_are_read_again),
         cmocka_unit_test(what_is_no_request_is_refused),
         cmocka_unit_test(only_what_runs_can_be_used),
         cmocka_unit_test(no_entry_is_left_open),

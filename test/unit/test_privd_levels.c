@@ -334,6 +334,31 @@ int runtime_templates_fd(const struct runtime *rt)
     return templates_fd;
 }
 
+bool runtime_can_keep(const struct runtime *rt)
+{
+    return false;
+}
+
+bool runtime_is_kept(const struct runtime *rt, uint32_t number)
+{
+    return false;
+}
+
+int runtime_drop(const struct runtime *rt, uint32_t number)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_drop_finish(struct task *t)
+{
+    return -EOPNOTSUPP;
+}
+
 int runtime_disk_trouble(const struct runtime *rt)
 {
     return 0;
@@ -438,6 +463,8 @@ static void begin(struct world *w)
     *p = (struct privd){.signal_fd = -1,
                         .loop.epoll_fd = -1,
                         .records.fd = -1,
+                        .kept.fd = -1,
+                        .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .server_source = LOOP_SOURCE_NONE,
                         .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};
     p->options.slots_max = SLOTS;

@@ -107,6 +107,7 @@ static const struct {
     {"open_files", PRIVSEP_CREATE, IN(u.create.limits.open_files)},
     {"connect.count", PRIVSEP_CONNECT, IN(u.connect.count)},
     {"command_sandbox.number", PRIVSEP_COMMAND_SANDBOX_END, IN(u.command_sandbox.number)},
+    {"kept.number", PRIVSEP_DROP, IN(u.kept.number)},
     {"slot", PRIVSEP_STAT, IN(slot)},
     {"gen", PRIVSEP_STAT, IN(gen)},
 };
@@ -117,11 +118,13 @@ static struct privsep_msg good(uint16_t op)
 
     if (op == PRIVSEP_CREATE)
         return good_create();
-    m.gen = 1;
+    m.gen = op != PRIVSEP_DROP;
     if (op == PRIVSEP_CONNECT)
         m.u.connect.count = 1;
     if (op == PRIVSEP_COMMAND_SANDBOX_END)
         m.u.command_sandbox.number = 1;
+    if (op == PRIVSEP_KEEP)
+        m.u.kept.number = 1;
     return m;
 }
 

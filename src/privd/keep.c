@@ -1,0 +1,207 @@
+/* KEEP, DROP and KEPTS (kept.h): what the peer asks of kept layers. KEEP is an end like any other, but that the
+ * task which removes what is left gives the layer its number instead of destroying it (end.c); the answer comes
+ * when it is on the disk. */
+#include "privd/privd.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void answer(struct privd *p, const struct reply_to *to, uint16_t op, uint32_t number,
+                   int status)
+{
+    struct privsep_msg m = {.op = op, .status = status};
+
+    m.u.kept.number = number;
+    if (to->seq != 0)
+        (void)request_reply(p, to, &m, NULL, 0);
+}
+
+/* -- KEEP -------------------------------------------------------------------------------------- */
+
+static int may_keep(const struct privd *p, const struct slot *s, uint32_t number)
+{
+    if (!runtime_can_keep(p->rt))
+        return -EOPNOTSUPP;
+    if (s->kept)
+        return -EALREADY;
+    return kept_find(&p->kept, number)->state == KEPT_NONE ? 0 : -EEXIST;
+}
+
+void keep_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                const struct privsep_msg *m)
+{
+    struct kept_record r = {.number = m->u.kept.number,
+                            .state = KEPT_KEEPING,
+                            .slot = s->number,
+                            .gen = s->gen,
+                            .template_number = s->kind.template_number,
+                            .level = s->kind.level,
+                            .since_real_ms = clock_real_ms()};
+    int rc = may_keep(p, s, r.number);
+
+    if (rc == 0)
+        rc = kept_write(&p->kept, &r);
+    if (rc < 0) {
+        answer(p, to, PRIVSEP_KEEP, r.number, rc);
+        return;
+    }
+    s->kept = r.number;
+    s->keeper = *to;
+    end_force(p, s);
+}
+
+void keep_slot_gone(struct slot *s, int status)
+{
+    struct privd *p = s->privd;
+    struct reply_to to = s->keeper;
+    uint32_t number = s->kept;
+
+    if (!number)
+        return;
+    s->kept = 0;
+    s->keeper = (struct reply_to){0};
+    if (status == 0 && kept_enter(&p->kept, number, KEPT_WHOLE) < 0)
+        log_error("kept layer %u: its record cannot be written; the next start corrects it",
+                  number);
+    answer(p, &to, PRIVSEP_KEEP, number, status);
+}
+
+void keep_slot_runs(struct slot *s)
+{
+    if (s->kept && kept_enter(&s->privd->kept, s->kept, KEPT_NONE) < 0)
+        log_error("kept layer %u: its record cannot be written; the next start corrects it",
+                  s->kept);
+    s->kept = 0;
+}
+
+/* -- a CREATE on one ---------------------------------------------------------------------------- */
+
+int keep_may_take(const struct privd *p, uint32_t number, uint32_t template_number)
+{
+    const struct kept_record *r = kept_find(&p->kept, number);
+
+    if (!r || r->state != KEPT_WHOLE)
+        return !r || r->state == KEPT_NONE ? -ENOENT : -EBUSY;
+    for (const struct create_request *c = p->waiting_first; c; c = c->next)
+        if (c->kept == number)
+            return -EBUSY;
+    return r->template_number && r->template_number != template_number ? -EINVAL : 0;
+}
+
+int keep_take(struct slot *s, uint32_t number)
+{
+    struct kept_record r = *kept_find(&s->privd->kept, number);
+    int rc;
+
+    r.state = KEPT_TAKING;
+    r.slot = s->number;
+    r.gen = s->gen;
+    rc = kept_write(&s->privd->kept, &r);
+    s->kept = rc == 0 ? number : 0;
+    return rc;
+}
+
+/* -- DROP: one task at a time -------------------------------------------------------------------- */
+
+static void on_dropped(void *arg, uint32_t events);
+
+static int watch(struct privd *p)
+{
+    return loop_add(&p->loop, &p->dropper.source, p->dropper.task.result_fd, on_dropped, p);
+}
+
+/* What could not be removed is kept still, and can be asked for again. */
+static void dropped(struct privd *p, int status)
+{
+    struct reply_to to = p->dropper.asked;
+    uint32_t number = p->dropper.number;
+
+    p->dropper.asked = (struct reply_to){0};
+    p->dropper.number = 0;
+    if (kept_enter(&p->kept, number, status == 0 ? KEPT_NONE : KEPT_WHOLE) < 0)
+        log_error("kept layer %u: its record cannot be written; the next start corrects it",
+                  number);
+    answer(p, &to, PRIVSEP_DROP, number, status);
+}
+
+static void on_dropped(void *arg, uint32_t events)
+{
+    struct privd *p = arg;
+    int rc;
+
+    loop_remove(&p->loop, &p->dropper.source);
+    rc = runtime_drop_finish(&p->dropper.task);
+    if (rc == -EAGAIN && watch(p) == 0)
+        return;
+    dropped(p, rc);
+}
+
+void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
+{
+    uint32_t number = m->u.kept.number;
+    int rc = p->dropper.number ? -EAGAIN : keep_may_take(p, number, 0);
+
+    if (rc == -EINVAL) /* of whatever template */
+        rc = 0;
+    if (rc == 0)
+        rc = kept_enter(&p->kept, number, KEPT_DROPPING);
+    if (rc < 0) {
+        answer(p, to, PRIVSEP_DROP, number, rc);
+        return;
+    }
+    p->dropper.asked = *to;
+    p->dropper.number = number;
+    rc = runtime_drop_begin(p->rt, number, p->kept.fd, &p->dropper.task);
+    if (rc == 0)
+        rc = watch(p);
+    if (rc < 0)
+        dropped(p, rc);
+}
+
+/* -- KEPTS --------------------------------------------------------------------------------------- */
+
+/* From memory: no directory is read. */
+void keep_list_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
+{
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
+        const struct kept_record *r = &p->kept.all[n];
+        struct privsep_msg event = {.op = PRIVSEP_KEPT};
+
+        if (r->state != KEPT_WHOLE)
+            continue;
+        event.u.kept.number = n;
+        event.u.kept.template_number = r->template_number;
+        if (privsep_server_send(p->server, to->peer, &event, NULL, 0) < 0)
+            return;
+    }
+    answer(p, to, PRIVSEP_KEPTS, 0, 0);
+}
+
+/* -- after a restart ----------------------------------------------------------------------------- */
+
+static bool lives(const struct privd *p, const struct kept_record *r)
+{
+    const struct slot *s = r->slot < p->options.slots_max ? &p->slots[r->slot] : NULL;
+
+    return s && s->gen == r->gen && permit_lives(s->state);
+}
+
+void keep_recover(struct privd *p)
+{
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
+        const struct kept_record *r = &p->kept.all[n];
+        bool is_kept = runtime_is_kept(p->rt, n);
+        enum kept_state next = kept_recovered((enum kept_state)r->state, is_kept, lives(p, r));
+
+        if (next == KEPT_DROPPING)
+            next = runtime_drop(p->rt, n) == 0 ? KEPT_NONE : KEPT_WHOLE;
+        if (next == (enum kept_state)r->state)
+            continue;
+        log_info("kept layer %u: %s", n, next == KEPT_WHOLE ? "it is whole" : "it is not there");
+        if (kept_enter(&p->kept, n, next) < 0)
+            log_error("kept layer %u: its record cannot be written", n);
+    }
+}

@@ -1,0 +1,130 @@
+#include "privd/kept.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FILE_NAME    "kept"
+#define KEPT_MAGIC   0x6361796bu /* "cayk" */
+#define KEPT_VERSION 1u
+
+/* FNV-1a: against damage, not against forgery; only root can write here. */
+static uint64_t sum_of(const struct kept_record *r)
+{
+    const uint8_t *p = (const uint8_t *)r;
+    uint64_t h = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < offsetof(struct kept_record, sum); i++)
+        h = (h ^ p[i]) * 0x100000001b3u;
+    return h;
+}
+
+static bool is_good(const struct kept_record *r, uint32_t number)
+{
+    return r->magic == KEPT_MAGIC && r->version == KEPT_VERSION && r->number == number &&
+           r->state < KEPT_STATE_COUNT && r->sum == sum_of(r);
+}
+
+static int open_file(const char *state_dir)
+{
+    CLEANUP_CLOSE int dir_fd = open(state_dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    CLEANUP_CLOSE int fd = -1;
+    struct stat st;
+
+    if (dir_fd < 0)
+        return -errno;
+    fd = openat(dir_fd, FILE_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077) != 0)
+        return -EPERM;
+    return TAKE_FD(fd);
+}
+
+int kept_open(struct kept *k, const char *state_dir)
+{
+    int fd = open_file(state_dir);
+
+    if (fd < 0)
+        return fd;
+    memset(k, 0, sizeof(*k));
+    k->fd = fd;
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
+        struct kept_record r;
+
+        if (pread(fd, &r, sizeof(r), (off_t)n * (off_t)sizeof(r)) == (ssize_t)sizeof(r) &&
+            is_good(&r, n))
+            k->all[n] = r;
+        k->all[n].number = n;
+    }
+    return 0;
+}
+
+void kept_close(struct kept *k)
+{
+    util_close(&k->fd);
+}
+
+const struct kept_record *kept_find(const struct kept *k, uint32_t number)
+{
+    return number >= 1 && number <= PRIVSEP_KEPT_MAX ? &k->all[number] : NULL;
+}
+
+uint32_t kept_of_slot(const struct kept *k, uint32_t slot, uint32_t gen)
+{
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++)
+        if ((k->all[n].state == KEPT_KEEPING || k->all[n].state == KEPT_TAKING) &&
+            k->all[n].slot == slot && k->all[n].gen == gen)
+            return n;
+    return 0;
+}
+
+bool kept_uses_template(const struct kept *k, uint32_t template_number)
+{
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++)
+        if (k->all[n].state != KEPT_NONE && k->all[n].template_number == template_number)
+            return true;
+    return false;
+}
+
+int kept_write(struct kept *k, const struct kept_record *r)
+{
+    struct kept_record w = *r;
+    ssize_t n;
+
+    w.magic = KEPT_MAGIC;
+    w.version = KEPT_VERSION;
+    w.sum = sum_of(&w);
+    do
+        n = pwrite(k->fd, &w, sizeof(w), (off_t)w.number * (off_t)sizeof(w));
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof(w))
+        return n < 0 ? -errno : -ENOSPC;
+    k->all[w.number] = w;
+    return 0;
+}
+
+int kept_enter(struct kept *k, uint32_t number, enum kept_state state)
+{
+    struct kept_record r = k->all[number];
+
+    if (state == KEPT_NONE)
+        r = (struct kept_record){.number = number};
+    r.state = state;
+    r.since_real_ms = clock_real_ms();
+    return kept_write(k, &r);
+}
+
+/* A sandbox that lives has its layer: it was not yet taken from it, or it has become its own. */
+enum kept_state kept_recovered(enum kept_state state, bool is_kept, bool lives)
+{
+    if ((state == KEPT_KEEPING || state == KEPT_TAKING) && lives)
+        return KEPT_NONE;
+    if (state == KEPT_DROPPING && is_kept)
+        return KEPT_DROPPING;
+    return is_kept ? KEPT_WHOLE
+                   : KEPT_NONE; /* one without a record too: nothing is lost for want of one */
+}

@@ -1,0 +1,202 @@
+"""Files that outlive their sandbox: KEEP, CREATE on what was kept, DROP, and what is left of them when cay-privd is killed
+between the steps."""
+
+import errno
+import os
+import struct
+import subprocess
+import time
+
+import pytest
+
+import privdlib
+from privdlib import CAPACITY, CREATE, HOST, JOB, MIB
+from test_privd import privd  # noqa: F401 (the fixture)
+
+KEEP, DROP, KEPTS, KEPT, STAGE_LAYER = 14, 15, 16, 68, 4
+DELAYS_MS = (0, 2, 6, 15, 40)
+
+
+def keep(c, s, number):
+    return c.ask(KEEP, struct.pack("<II", number, 0), slot=s.slot, gen=s.gen)
+
+
+def drop(c, number):
+    return c.ask(DROP, struct.pack("<II", number, 0))
+
+
+def kepts(c):
+    c.events = [m for m in c.events if m.op != KEPT]
+    assert c.ask(KEPTS).status == 0
+    return {m.unpack("II")[0] for m in c.events if m.op == KEPT}
+
+
+def create_on(c, name, number, template=HOST):
+    body = struct.pack("<II", template, 0) + privdlib.LIMITS.pack(256 * MIB, 256 * MIB, 1000, 256, 1024, 0)
+    return c.ask(CREATE, body + name.encode().ljust(32, b"\0") + b"k" * 32 + struct.pack("<II", 0, number))
+
+
+def pid_of(p, s):
+    with open(p.run / "slots" / "table", "rb") as table:
+        table.seek(s.slot * 256)
+        record = table.read(256)
+    assert struct.unpack_from("<I", record, 12)[0] == s.gen
+    return struct.unpack_from("<i", record, 20)[0]
+
+
+def inside(p, s, script):
+    """As root of the sandbox, in its mount and user namespace."""
+    return subprocess.run(["nsenter", "-t", str(pid_of(p, s)), "-U", "-m", "-S", "0", "-G", "0", "sh", "-c", script],
+                          capture_output=True, text=True, timeout=30).stdout.strip()
+
+
+def write_marks(p, s, text):
+    assert inside(p, s, f"echo {text} > /root/mark && mkdir -p /usr/local/bin && echo {text} > /usr/local/bin/mark && "
+                        "rm -f /etc/motd && ln -sf /nowhere /etc/link && cat /root/mark") == text
+
+
+def marks(p, s):
+    return inside(p, s, "cat /root/mark /usr/local/bin/mark; readlink /etc/link; cat /etc/hostname")
+
+
+@pytest.fixture(autouse=True)
+def needs_a_disk(privd):  # noqa: F811
+    c = privd.channel()
+    if c.ask(CAPACITY).text(32, 16) == "memory":
+        pytest.skip("files are in memory here")
+    c.close()
+
+
+def names_on_disk(p):
+    """By privd's own mounts: the disk is in no other's."""
+    return os.listdir(f"/proc/{p.process.pid}/root/{p.state}/disk/kept")
+
+
+def test_files_are_kept_taken_and_kept_again(privd):  # noqa: F811
+    c = privd.channel()
+    s = c.create("ifirst")
+    write_marks(privd, s, "one")
+    assert keep(c, s, 7).status == 0
+    assert c.list() == {} and kepts(c) == {7}
+    for n in range(2):
+        t = create_on(c, f"inext{n}", 7)
+        assert t.status == 0 and kepts(c) == set()
+        assert (t.slot, t.gen) != (s.slot, s.gen)
+        assert marks(privd, t).split() == ["one", "one", "/nowhere", f"inext{n}"]
+        assert create_on(c, "itwice", 7).status == -errno.ENOENT
+        assert keep(c, t, 7).status == 0
+    assert drop(c, 7).status == 0 and kepts(c) == set()
+    assert drop(c, 7).status == -errno.ENOENT
+    assert names_on_disk(privd) == []
+
+
+def test_what_is_refused(privd):  # noqa: F811
+    c = privd.channel()
+    s = c.create("irefused")
+    for number in (0, 1025, 2**32 - 1):
+        assert keep(c, s, number).status == -errno.EINVAL
+        assert drop(c, number).status == -errno.EINVAL
+    assert create_on(c, "inone", 9).status == -errno.ENOENT
+    assert create_on(c, "irange", 1025).status == -errno.EINVAL
+    assert keep(c, s, 9).status == 0
+    other = c.create("iother")
+    assert keep(c, other, 9).status == -errno.EEXIST
+    assert keep(c, s, 10).status == -errno.ESTALE
+    assert "iother" in c.list()
+    # What kept files lie on is not taken away below them.
+    assert c.ask(JOB, struct.pack("<II", 2, HOST)).status == -errno.EBUSY
+    assert drop(c, 9).status == 0
+
+
+def test_a_start_that_fails_leaves_the_files_as_they_were(privd):  # noqa: F811
+    c = privd.channel()
+    s = c.create("ibroken")
+    write_marks(privd, s, "two")
+    inside(privd, s, "rm -rf /etc.old; mv /etc /etc.old 2>/dev/null || cp -a /etc /etc.old; rm -rf /etc; ln -s /tmp /etc")
+    is_link = inside(privd, s, "test -L /etc && echo link") == "link"
+    assert keep(c, s, 3).status == 0
+    r = create_on(c, "ilink", 3)
+    assert is_link and r.status < 0 and r.stage == STAGE_LAYER
+    assert kepts(c) == {3}
+    assert c.list() == {}
+    assert drop(c, 3).status == 0
+
+
+def test_what_is_kept_outlives_privd(privd):  # noqa: F811
+    c = privd.channel()
+    s = c.create("ilasting")
+    write_marks(privd, s, "three")
+    assert keep(c, s, 1024).status == 0
+    privd.crash()
+    privd.start()
+    c = privd.channel()
+    assert kepts(c) == {1024}
+    t = create_on(c, "ilater", 1024)
+    assert t.status == 0 and marks(privd, t).split()[0] == "three"
+
+
+def test_a_lost_record_loses_no_files(privd):  # noqa: F811
+    """As after a table that was damaged: what lies on the disk is found."""
+    c = privd.channel()
+    s = c.create("iunknown")
+    write_marks(privd, s, "four")
+    assert keep(c, s, 5).status == 0
+    privd.crash()
+    os.truncate(f"{privd.state}/kept", 0)
+    privd.start()
+    c = privd.channel()
+    assert kepts(c) == {5}
+    t = create_on(c, "ifound", 5)
+    assert t.status == 0 and marks(privd, t).split()[0] == "four"
+
+
+@pytest.mark.parametrize("delay_ms", DELAYS_MS)
+def test_killed_while_it_keeps(privd, delay_ms):  # noqa: F811
+    """As before, or kept; never neither, never both."""
+    c = privd.channel()
+    s = c.create("ikilled")
+    write_marks(privd, s, "five")
+    c.send(KEEP, struct.pack("<II", 2, 0), slot=s.slot, gen=s.gen)
+    time.sleep(delay_ms / 1000)
+    privd.crash()
+    privd.start()
+    c = privd.channel()
+    lives, kept = "ikilled" in c.list(), kepts(c)
+    assert lives != (kept == {2}), (lives, kept)
+    if lives:
+        assert marks(privd, s).split()[0] == "five"
+        assert keep(c, s, 2).status == 0
+    t = create_on(c, "iagain", 2)
+    assert t.status == 0 and marks(privd, t).split()[0] == "five"
+
+
+@pytest.mark.parametrize("delay_ms", DELAYS_MS)
+def test_killed_while_it_takes(privd, delay_ms):  # noqa: F811
+    c = privd.channel()
+    s = c.create("itaken")
+    write_marks(privd, s, "six")
+    assert keep(c, s, 2).status == 0
+    body = struct.pack("<II", HOST, 0) + privdlib.LIMITS.pack(256 * MIB, 256 * MIB, 1000, 256, 1024, 0)
+    c.send(CREATE, body + b"itaker".ljust(32, b"\0") + b"k" * 32 + struct.pack("<II", 0, 2))
+    time.sleep(delay_ms / 1000)
+    privd.crash()
+    privd.start()
+    c = privd.channel()
+    listed, kept = c.list(), kepts(c)
+    assert ("itaker" in listed) != (kept == {2}), (list(listed), kept)
+    t = listed["itaker"] if "itaker" in listed else create_on(c, "iagain", 2)
+    assert t.status == 0 and marks(privd, t).split()[0] == "six"
+
+
+@pytest.mark.parametrize("delay_ms", (0, 5))
+def test_killed_while_it_drops(privd, delay_ms):  # noqa: F811
+    c = privd.channel()
+    assert keep(c, c.create("idropped"), 2).status == 0
+    c.send(DROP, struct.pack("<II", 2, 0))
+    time.sleep(delay_ms / 1000)
+    privd.crash()
+    privd.start()
+    c = privd.channel()
+    if kepts(c) == {2}: # it had not begun
+        assert drop(c, 2).status == 0
+    assert kepts(c) == set() and names_on_disk(privd) == []
