@@ -45,7 +45,6 @@ clients:
 check:
 	@scripts/check
 
-# Every escape with every positive control; writes docs/reports/security-tests.md. A quick form is part of `make test`.
 # Coding agents and SDKs (test/egress/clients) inside sandboxes, against stand-ins of their model APIs: docs/agents.md.
 # Some 1.5 GB from npm and PyPI the first time; ten minutes. Then other programs, against stand-ins of their servers, and
 # against a host that is refused: two minutes, docs/reports/egress-clients.md. `scripts/deps egress-clients` installs them.
@@ -53,6 +52,7 @@ egress-clients: build
 	@CAY_EGRESS_CLIENTS=all CAY_EGRESS_CLIENTS_REPORT=$(CURDIR)/docs/reports/egress-clients.md \
 		test/run --only=scenario --files test_agents.py test_programs.py
 
+# Every escape with every positive control; writes docs/reports/security-tests.md. A quick form is part of `make test`.
 # Ways past cay-egress likewise: docs/reports/egress-security-tests.md; the tests that it names are all part of `make test`.
 escapes:
 	@scripts/deps build run test

@@ -1,9 +1,11 @@
 #include "privd/loop.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <string.h>
 
 int loop_init(struct loop *l)
 {
@@ -42,7 +44,13 @@ void loop_remove(struct loop *l, struct loop_source *s)
 {
     if (s->fd < 0)
         return;
-    (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+    /* What stays in the kernel's list would be called with memory that may be another's by then: where the
+     * descriptor was closed first, a copy of it in a task keeps it there. privd starts anew instead. */
+    if (epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL) < 0) {
+        log_error("loop: descriptor %d was closed while it was watched: %s", s->fd,
+                  strerror(errno));
+        abort();
+    }
     s->fd = -1;
     for (int i = l->batch_at + 1; i < l->batch_len; i++)
         if (l->batch[i].data.ptr == s)

@@ -45,7 +45,7 @@ void loop_free(struct loop *l);
 int loop_add(struct loop *l, struct loop_source *s, int fd, loop_source_cb cb,
              void *arg) WARN_UNUSED;
 
-/* Before the descriptor is closed. Nothing when it is not watched. */
+/* Before the descriptor is closed: aborts otherwise. Nothing when it is not watched. */
 void loop_remove(struct loop *l, struct loop_source *s);
 
 /* Arms (again) for once, in_ms from now.. */

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -547,6 +548,33 @@ static void turns_are_in_order_and_can_be_cancelled(void **state)
     loop_free(&turns.loop);
 }
 
+static void nothing(void *arg, uint32_t events)
+{
+}
+
+/* A copy elsewhere would keep it in the kernel's list, with an address that may be another's by then. */
+static void a_descriptor_that_was_closed_while_it_was_watched_is_not_ignored(void **state)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        struct loop_source s = LOOP_SOURCE_NONE;
+        struct loop l;
+        int pair[2];
+
+        log_init("test", LOG_ERROR + 1);
+        if (loop_init(&l) < 0 || pipe2(pair, O_CLOEXEC) < 0 ||
+            loop_add(&l, &s, pair[0], nothing, NULL) < 0)
+            _exit(1);
+        close(pair[0]);
+        loop_remove(&l, &s);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 static void a_removed_source_is_not_called(void **state)
 {
     struct loop l;
@@ -594,6 +622,7 @@ int main(void)
         cmocka_unit_test(a_timer_may_disarm_another_that_is_due),
         cmocka_unit_test(kills_take_turns),
         cmocka_unit_test(turns_are_in_order_and_can_be_cancelled),
+        cmocka_unit_test(a_descriptor_that_was_closed_while_it_was_watched_is_not_ignored),
         cmocka_unit_test(a_removed_source_is_not_called),
     };
 
