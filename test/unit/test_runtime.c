@@ -21,9 +21,15 @@
 #include <sys/wait.h>
 #include <sys/xattr.h>
 
-#define MIB    (UINT64_C(1) << 20)
-#define CGROUP "cay-test-runtime"
-#define UIDS   0xb0000000u /* ranges of the test's own: a server may be running */
+#define MIB (UINT64_C(1) << 20)
+static char cgroup_name[32]; /* of this run: others may be at work on the machine */
+
+/* Ranges of the test's own: a server may be running, or the same test of another tree. */
+static uint32_t uid_base(void)
+{
+    const char *given = getenv("CAY_TEST_UID_BASE");
+    return given ? (uint32_t)strtoul(given, NULL, 10) : 0xb0000000u;
+}
 
 static char state_dir[64];
 static struct runtime *rt;
@@ -672,8 +678,8 @@ static unsigned count_processes(void)
     DIR *dir = opendir("/proc");
     assert_non_null(dir);
     while ((e = readdir(dir)) != NULL)
-        if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && st.st_uid >= UIDS &&
-            st.st_uid - UIDS < 4096 * RUNTIME_UID_COUNT)
+        if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0 && st.st_uid >= uid_base() &&
+            st.st_uid - uid_base() < 512 * RUNTIME_UID_COUNT)
             n++;
     closedir(dir);
     return n;
@@ -707,9 +713,7 @@ static void test_nothing_is_left(void **state)
 {
     struct box b[3];
     char layers[128], nothing[8];
-    static const char *const cgroups[] = {
-        "/sys/fs/cgroup/memory/" CGROUP, "/sys/fs/cgroup/pids/" CGROUP,
-        "/sys/fs/cgroup/freezer/" CGROUP, "/sys/fs/cgroup/" CGROUP};
+    static const char *const hierarchies[] = {"memory/", "pids/", "freezer/", ""};
     NEEDS_RUNTIME;
     snprintf(layers, sizeof(layers), "%s/disk/layers", state_dir);
     unsigned processes = count_processes(), mounts = count_mounts(),
@@ -731,8 +735,11 @@ static void test_nothing_is_left(void **state)
     assert_int_equal(count_mounts(), mounts);
     assert_int_equal(count_entries("/proc/self/fd"), fds);
     assert_int_equal(count_entries(layers), 0);
-    for (size_t i = 0; i < ARRAY_SIZE(cgroups); i++)
-        assert_int_equal(count_entries(cgroups[i]), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(hierarchies); i++) {
+        char path[128];
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s%s", hierarchies[i], cgroup_name);
+        assert_int_equal(count_entries(path), 0);
+    }
 }
 
 static void test_many_and_how_long(void **state)
@@ -854,14 +861,15 @@ static int set_up(void **state)
     snprintf(state_dir, sizeof(state_dir), "/tmp/cay-test-XXXXXX");
     if (!mkdtemp(state_dir))
         return -1;
+    snprintf(cgroup_name, sizeof(cgroup_name), "cay-test-runtime-%d", (int)getpid());
     struct runtime_config config = {
         .state_dir = state_dir,
         .agent_path = agent,
-        .cgroup_name = CGROUP,
+        .cgroup_name = cgroup_name,
         .disk = in_memory ? RUNTIME_DISK_MEMORY : RUNTIME_DISK_BTRFS,
         .disk_bytes = 1024 * MIB,
         .slots_max = 4096,
-        .uid_base = UIDS,
+        .uid_base = uid_base(),
     };
     int rc = runtime_open(&config, &rt);
     if (rc < 0) {
