@@ -14,7 +14,7 @@ h11 = pytest.importorskip("h11")
 
 BUILD = os.environ.get("CAY_BUILD", str(pathlib.Path(__file__).parents[2] / "build"))
 JUDGE = pathlib.Path(BUILD) / "test" / "fuzz" / "http_judge"
-CORPUS = pathlib.Path(__file__).parents[1] / "fuzz" / "corpus" / "http_request"
+CORPUS = pathlib.Path(BUILD) / "test" / "fuzz" / "inputs" / "http_request"
 ROUNDS = int(os.environ.get("CAY_JUDGE_ROUNDS", "20000"))
 
 PIECES = [b"\r", b"\n", b"\r\n", b" ", b"\t", b":", b",", b";", b"\0", b"\x0b", b"\x7f", b"\x80", b"0", b"1",
