@@ -101,8 +101,9 @@ enum err_code boot_claim(struct agent *a, struct err *e)
     return ERR_OK;
 }
 
-/* No descriptor of the starter's but those of the contract lives on, and none of them in a child. The listener is
- * closed at exec whatever a test switches off: who has it answers for the filter. */
+/* No descriptor of the starter's but those of the contract lives on, and none of them in a child.
+ * The listener is closed at exec whatever a test switches off: its holder answers for the
+ * filter. */
 static int close_the_rest(const struct agent *a)
 {
     unsigned first = AGENT_CGROUP_FD_FIRST + (unsigned)a->spawn.cgroup_fd_count;

@@ -38,7 +38,7 @@ static uint32_t cpu_count(const struct agent *a)
     return n > 0 ? (uint32_t)n : 1;
 }
 
-/* Percent of all processors since the last call. The sum falls when a child is reaped by nobody. */
+/* Percent of all processors since the last call. The sum falls when a child is not reaped. */
 static double cpu_used_pct(uint64_t ticks, uint32_t cpus)
 {
     static struct cpu_sample last;

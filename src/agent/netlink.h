@@ -4,8 +4,7 @@
  * What such a socket holds unread is charged to no memory group, so the system call filter lets no program make one:
  * it stops at socket(2), the kernel tells cay-init, and cay-init makes the socket and puts it among the program's
  * descriptors, while there are few in this network namespace. The kernel counts them, also those
- * that were passed on or are on their way between programs. Nobody else can make any: the one thread that counts is
- * the one that makes. */
+ * that were passed on or are on their way between programs. No other thread makes any: the one thread that counts is the one that makes. */
 
 #include "agent/common/agent.h"
 

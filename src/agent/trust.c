@@ -80,7 +80,7 @@ static int add_to_environment(const json_t *defaults)
 
     if (n < 0)
         return -errno;
-    if (n == (ssize_t)sizeof(text) - 1) /* somebody's own, and long */
+    if (n == (ssize_t)sizeof(text) - 1) /* the sandbox's own, and long */
         return -EFBIG;
     text[n] = '\0';
     if (lseek(fd, 0, SEEK_END) < 0)
@@ -142,7 +142,7 @@ static void on_closed(uv_handle_t *h)
     free(t);
 }
 
-/* Before the loop looks for requests again: whoever waits for the create does not wait for this, and no
+/* Before the loop looks for requests again: the caller of the create does not wait for this, and no
  * program is started before it. */
 static void on_idle(uv_idle_t *idle)
 {

@@ -266,7 +266,7 @@ void api_fail_err(struct api_call *call, const struct err *e)
 
     if (status >= 500)
         log_warn("api: %s %s: %s", call->request->method, call->request->path, e->text);
-    /* The SDKs show `message` alone: the hint must be in it to reach anybody. */
+    /* The SDKs show `message` alone: the hint must be in it to reach the caller. */
     snprintf(message, sizeof(message), "%s%s%s", e->text, e->hint[0] ? "; " : "", e->hint);
     /* 429 is a limit of the tenant's own, 503 a machine or a part of it that is busy: both pass. */
     if (status == 429 || status == 503) {

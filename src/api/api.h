@@ -5,7 +5,7 @@
  * Runs on the control loop. A connection loop hands over a whole request as plain data (struct
  * api_request, strings that it made for this) and gets a whole response as plain data: no socket, no
  * exchange, no pointer that may have died crosses. Every call answers exactly once, perhaps before
- * api_dispatch returns. Who sends the answer drops it when its client has gone.
+ * api_dispatch returns. The sender of the answer drops it when its client has gone.
  *
  * Sources: E2B's public OpenAPI description; daytona.h; cay_v1.h for cay's own part. Never blocks. */
 
@@ -26,7 +26,7 @@
 #define API_HEADERS_MAX        4
 #define API_ENVD_VERSION       "0.6.13" /* what the agent's protocol is as good as: opens every gate */
 
-/* Belongs to whoever made it; api_dispatch takes it over and frees it by api_request_free. */
+/* Belongs to its maker; api_dispatch takes it over and frees it by api_request_free. */
 struct api_request {
     char *method, *path, *query; /* path and query still percent-encoded */
     char *host;                  /* Host, as the client named this server; "" when absent */

@@ -210,7 +210,7 @@ static const char *unknown_limit(const json_t *body)
     return NULL;
 }
 
-/* All of them at once: what is absent or 0 is the server's. */
+/* All of them at once: an absent one or 0 means the server's. */
 static void template_limits(struct api_call *call)
 {
     int64_t memory = 0, disk = 0, cpu = 0, pids = 0;

@@ -6,7 +6,7 @@
  *
  * The operator is the tenant CAY_V1_OPERATOR. At its start cayd makes a key for it when the file
  * STATE_DIR/CAY_V1_KEY_FILE is missing (or holds a key that is not known any more) and writes it there,
- * one line, mode 0600: whoever can read that file may run this server, and nobody needs a password.
+ * one line, mode 0600: a user that can read that file may run this server, and no password is needed.
  *
  * GET /cay/v1/status -> 200
  *   {"version": "0.1.0", "ready": true, "privd": true, "tenant": "default", "operator": true,
@@ -41,8 +41,8 @@
  *   [{"id": "16 hex digits", "tenant": "name", "label": "text", "madeAt": RFC 3339, "current": true}]
  *   current: the key of this very call. A key itself is never shown again.
  * DELETE /cay/v1/keys/{id} -> 204. The key opens nothing from then on; sandboxes that were made with it
- *   are the tenant's and stay, with their access tokens. 409 for the key of this very call, so that
- *   nobody locks himself out: make another one first, and revoke it with that.
+ *   are the tenant's and stay, with their access tokens. 409 for the key of this very call, so that an
+ *   operator cannot lock himself out: make another one first, and revoke it with that.
  *
  * GET /cay/v1/tenants -> 200 [{"name", "madeAt", "keys": n, "ceiling": policy or null}]   (operator only)
  * GET /cay/v1/tenants/{tenant}/ceiling -> 200, a policy; 404: it has none of its own. A tenant sees its own.

@@ -151,7 +151,7 @@ static void removed(void *arg, const struct sandbox *s, const struct err *why)
         api_fail_err(call, why);
 }
 
-/* The answer is what it was, which nobody can ask any more when it has ended. */
+/* The answer is what it was, which cannot be asked any more when it has ended. */
 static void remove_one(struct api_call *call)
 {
     const struct sandbox *s = find(call);

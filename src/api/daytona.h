@@ -11,7 +11,7 @@
  * {id} is an id or a name. One that stops is gone, until sandboxes can be paused.
  *
  * Sandboxes are the same for all dialects: one that was made by another is shown, changed and ended here
- * too. Labels are E2B's metadata; what a sandbox was last told of the way out is in force, whoever told it.
+ * too. Labels are E2B's metadata; the last setting of a sandbox's way out is in force, from either API.
  *
  * Sources: openapi-specs/api.json of github.com/daytona/clients at d94a128; what npm @daytonaio/sdk 0.218.0
  * and PyPI daytona 0.226.1 send; daytonaio/daytona at b5a5d9e78 for errors and defaults. */

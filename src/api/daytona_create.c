@@ -1,5 +1,5 @@
-/* POST /api/sandbox. What asks for something that is not there is refused, not ignored: who asked for a
- * volume must not find its files gone later. */
+/* POST /api/sandbox. A request for something that is not there is refused, not ignored: a client
+ * that asked for a volume must not find its files gone later. */
 #include "api/daytona.h"
 #include "api/daytona_network.h"
 #include "core/ingress.h"

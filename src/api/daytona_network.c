@@ -217,8 +217,8 @@ enum err_code daytona_network_read(const json_t *body, json_t **settings, struct
     return rc == ERR_OK ? give(settings_of(&a), settings, e) : rc;
 }
 
-/* null is no way to clear a field, and whoever sends it means something: not taken for absent. Nor is what
- * is not known passed over. */
+/* null is no way to clear a field, and a client that sends it means something: not taken for
+ * absent. Nor is what is not known passed over. */
 static enum err_code check_update(const json_t *body, struct err *e)
 {
     static const char *const names[] = {BLOCK_ALL, NETWORKS, DOMAINS};
@@ -266,7 +266,7 @@ enum err_code daytona_network_update(const json_t *before, const json_t *body, j
         return rc;
     if (a.has_block || says_something(a.networks) || says_something(a.domains))
         return give(settings_of(&a), settings, e);
-    /* Lists that are not there are cleared: that must not open what somebody else has closed. */
+    /* Lists that are not there are cleared: that must not open what another call has closed. */
     if (before)
         return give(without_cleared(before, &a), settings, e);
     *settings = NULL;

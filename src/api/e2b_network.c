@@ -158,8 +158,8 @@ static enum err_code check_rules(const json_t *network, struct err *e)
     return ERR_OK;
 }
 
-/* The proxy is dialled by cay-egress: by an address in digits, so that it is the one that was checked,
- * and a public one, so that nobody gets into the operator's network by naming it. */
+/* The proxy is dialled by cay-egress: by an address in digits, so that it is the one that was
+ * checked, and a public one, so that no client gets into the operator's network by naming it. */
 static enum err_code check_proxy_address(const char *address, const char *colon, struct err *e)
 {
     struct policy_address a;
@@ -384,7 +384,7 @@ enum err_code e2b_network_split(json_t *network, bool internet, json_t **policy,
     return *policy && *secrets ? ERR_OK : err_set(e, ERR_UNAVAILABLE, "memory is out");
 }
 
-/* E2B's update replaces everything: what is absent is cleared. Traffic from outside is not part of
+/* E2B's update replaces everything: an absent field is cleared. Traffic from outside is not part of
  * it. */
 void e2b_sandbox_network(struct api_call *call)
 {

@@ -60,7 +60,7 @@ void e2b_sandbox_metrics(struct api_call *call)
         api_fail(call, 400, "the query parameter \"start\" is after \"end\"");
         return;
     }
-    /* end is a whole second: what was measured within it belongs to the window. */
+    /* end is a whole second: a sample within it belongs to the window. */
     core_sandbox_metrics(call->core, call->tenant, call->params[0], start * 1000,
                          end ? end * 1000 + 999 : 0, metrics_done, call);
 }

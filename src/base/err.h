@@ -2,8 +2,7 @@
 /* Errors, from core up: a struct err on the caller's stack with a mandatory code and a sentence.
  *
  * Below core, functions return 0 or -errno and touch no output on failure; a caller turns that into
- * a struct err once, where it knows what was tried. An error is logged once, by whoever ends its
- * journey. One table per dialect turns a code into that dialect's status. Nothing allocates. */
+ * a struct err once, where it knows what was tried. An error is logged once, by the function that ends its journey. One table per dialect turns a code into that dialect's status. Nothing allocates. */
 
 #include "base/util.h"
 

@@ -1,8 +1,7 @@
 #pragma once
 /* One line per event on standard error: `2026-11-21T02:50:01.123Z info cayd: text`.
  *
- * Daemons write to standard error only; whoever started them (cay-keep, a service manager) decides
- * where it goes. Thread-safe: a line is one write(2). Control characters are replaced. Secrets are
+ * Daemons write to standard error only; their starter (cay-keep, a service manager) decides where it goes. Thread-safe: a line is one write(2). Control characters are replaced. Secrets are
  * never logged, and neither are bodies, environments or file contents. */
 
 #include "base/util.h"
@@ -21,8 +20,8 @@ int log_level_from_name(const char *name, enum log_level *out);
 
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 
-/* The text of this thread's last log_error, so that whoever ends a step can hand on what went wrong in it.
- * Its length; 0: there was none. */
+/* The text of this thread's last log_error, so that the function that ends a step can hand on what
+ * went wrong in it. Its length; 0: there was none. */
 size_t log_last_error(char *out, size_t size);
 
 /* For lines that a peer can cause as often as it likes: LOG_RATE_LINES in LOG_RATE_MS, the rest is counted, and the

@@ -7,8 +7,7 @@
  *     free > held by the tenant + held by the owner
  *
  * So one tenant alone has at most half of the pool, one owner a third, and whatever greedy ones hold, there
- * is a place for one that holds none: n greedy tenants leave the pool's 2^-n. Who is over its share is
- * refused, or the caller ends something of its own for the new one (share_may_take tells before).
+ * is a place for one that holds none: n greedy tenants leave the pool's 2^-n. A holder over its share is refused, or the caller ends something of its own for the new one (share_may_take tells before).
  *
  * Owners are known by their names and forgotten with their last place: nothing is held for who has none.
  * One thread; nothing blocks. */

@@ -16,7 +16,7 @@ enum test_bypass {
     TEST_BYPASS_CAPABILITIES,      /* children may have all but PID 1's own */
     TEST_BYPASS_SUPERSET,          /* children may have what PID 1 has */
     TEST_BYPASS_AGENT_UID,         /* PID 1 is the sandbox's root */
-    TEST_BYPASS_AGENT_KEY,         /* PID 1 serves whoever asks */
+    TEST_BYPASS_AGENT_KEY,         /* PID 1 serves without the key */
     TEST_BYPASS_UNDUMPABLE,        /* PID 1 is dumpable */
     TEST_BYPASS_UNREADABLE,   /* the file of PID 1 may be read, which makes its memory its user's */
     TEST_BYPASS_DESCRIPTORS,  /* descriptors of PID 1 are not closed in children */

@@ -99,7 +99,7 @@ static const char *find_key(const struct http_head *h)
     return key + 7 + strspn(key + 7, " ");
 }
 
-/* The client goes first: what was asked for it may end. The request is alive until its answer is here. */
+/* The client goes first: its request may end. The request is alive until its answer is here. */
 static void client_gone(void *data)
 {
     struct control_request *a = data;

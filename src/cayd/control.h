@@ -18,7 +18,7 @@ struct control_request {
     void (*answered)(struct control_request *a,
                      void *reader); /* on the sender's loop; a is then the callee's */
     /* the API's */
-    atomic_bool gone;              /* set by the sender's loop: nobody waits for the answer */
+    atomic_bool gone;              /* set by the sender's loop: no client waits for the answer */
     char *key;                     /* control_request_key's */
     char tenant[CORE_TENANT_SIZE]; /* its answer: "" for a key that is not known */
     struct api_request *request;

@@ -13,7 +13,7 @@ struct mailbox_message {
     struct mailbox_message *next;
     void (*open)(struct mailbox_message *l,
                  void *reader);                 /* on the reader's loop; l is then the callee's */
-    void (*discard)(struct mailbox_message *l); /* on any thread, when nobody will read it */
+    void (*discard)(struct mailbox_message *l); /* on any thread, when it will not be read */
 };
 
 struct mailbox {

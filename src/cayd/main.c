@@ -202,7 +202,7 @@ static size_t raise_files(struct daemon *d)
     return (size_t)(limit.rlim_cur - RESERVED_FILES) / FILES_A_CONNECTION;
 }
 
-/* A sandbox cannot be given more open files than this machine gives anybody. */
+/* A sandbox cannot be given more open files than this machine gives any process. */
 static void bound_open_files(struct settings *s)
 {
     struct rlimit limit;
@@ -331,8 +331,8 @@ static void start_loops(struct daemon *d)
     }
 }
 
-/* Before the filter and any thread: nobody has sent a byte yet. The key stays in this process's memory,
- * its file does not stay open. */
+/* Before the filter and any thread: no client has sent a byte yet. The key stays in this process's
+ * memory, its file does not stay open. */
 static void load_tls(struct daemon *d)
 {
     struct options *o = &d->options;

@@ -13,8 +13,8 @@
 
 /* -- where and who ----------------------------------------------------------------------------- */
 
-/* `cay up` leaves a file with four lines for whoever runs commands on the same machine: the address, the
- * path of the operator's key, the address that clients elsewhere use, and where the local authority is
+/* `cay up` leaves a file with four lines for commands on the same machine: the address, the path of
+ * the operator's key, the address that clients elsewhere use, and where the local authority is
  * (empty: there is none). */
 #define CONNECT_TEXT 2048
 
@@ -207,7 +207,7 @@ static enum err_code easy_new(struct api *a, const char *path, struct api_easy *
     curl_easy_setopt(out->curl, CURLOPT_TCP_NODELAY, 1L);
     if (a->ca_file)
         curl_easy_setopt(out->curl, CURLOPT_CAINFO, a->ca_file);
-    /* Nobody's proxy settings may carry a key to somewhere else on the way to this machine. */
+    /* No proxy setting may carry a key to somewhere else on the way to this machine. */
     curl_easy_setopt(out->curl, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
     /* curl would wait a second for a 100 before it sends a body. */
     if (api_easy_header(out, "Expect:") < 0) {

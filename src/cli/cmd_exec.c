@@ -192,8 +192,8 @@ int cmd_run(struct cli *c)
 
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail_as(c, CLI_CANNOT, &e);
-    /* From here on a signal waits until there is a session to give it to: otherwise it could leave a
-     * sandbox behind that nobody knows of. */
+    /* From here on a signal waits until there is a session to give it to: otherwise it could leave
+     * a sandbox behind that the caller does not know of. */
     session_block_signals();
     status = run_and_kill(c, &a);
     session_unblock_signals();

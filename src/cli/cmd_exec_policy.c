@@ -88,7 +88,7 @@ static void print_output(const json_t *answer, const char *key, int fd)
         (void)!io_write_full(fd, bytes, n);
 }
 
-/* As exec --json prints it without a policy: what is no UTF-8 is ASCII with '?'. */
+/* As exec --json prints it without a policy: bytes that are no UTF-8 are ASCII with '?'. */
 static json_t *output_json(const json_t *answer, const char *key)
 {
     size_t n;

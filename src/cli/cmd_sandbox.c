@@ -53,7 +53,7 @@ static enum err_code create_request(const struct cli *c, const char *template_na
     return ERR_OK;
 }
 
-/* The server gives `host` to whoever asks for `base` before it is built, and says why. */
+/* The server gives `host` to a caller that asks for `base` before it is built, and says why. */
 static void say_note(const struct cli *c, struct api *a, const char *id)
 {
     json_t *detail = NULL;

@@ -42,9 +42,9 @@ static ssize_t read_value(int fd, char *out, size_t size)
     return n < 0 ? -errno : (ssize_t)used;
 }
 
-/* What a program of the caller's own says: a vault's client, one that renews an OAuth token. It runs here, as
- * whoever called, and nowhere else: no daemon runs a command, and no tenant names one. What it says is
- * worth nothing where it has failed. */
+/* What a program of the caller's own says: a vault's client, one that renews an OAuth token. It
+ * runs here, as the caller's user, and nowhere else: no daemon runs a command, and no tenant names
+ * one. What it says is worth nothing where it has failed. */
 static ssize_t read_command(const char *command, char *out, size_t size, int *status)
 {
     FILE *f = popen(command, "re");

@@ -78,7 +78,8 @@ static enum err_code start_build(struct api *a, const char *name, char *job_id, 
     return ERR_OK;
 }
 
-/* What was built takes so much of the disk, once for all sandboxes that stand on it. 0: not known. */
+/* A built template takes so much of the disk, once for all sandboxes that stand on it. 0: not
+ * known. */
 static uint64_t size_of(struct api *a, const char *name)
 {
     json_t *all = NULL, *item;

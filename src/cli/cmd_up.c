@@ -182,7 +182,7 @@ static bool is_for_keep(const struct config_key *k)
            is_key(k, "egress", "key_file");
 }
 
-/* keep and privd are told what of these concerns them; who runs as whom is no daemon's own affair. */
+/* keep and privd are told what of these concerns them; no daemon chooses its own user. */
 static bool is_for_cayd(const struct config_key *k)
 {
     return !is_key(k, "state", NULL) && !is_key(k, "server", "user") && !is_for_keep(k) &&

@@ -1,4 +1,5 @@
-/* What is one for the whole host, and of which sandboxes together may take more than there is. */
+/* Pools of the kernel that the whole host shares, and of which sandboxes together may take more
+ * than there is. */
 #include "cli/doctor.h"
 
 #include "base/io.h"

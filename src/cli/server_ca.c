@@ -38,8 +38,8 @@ void server_ca_paths(const char *state_dir, struct server_ca_files *out)
 
 /* -- the directory ----------------------------------------------------------------------------- */
 
-/* Held open from here on: what is checked is what is written to. Whether the directories above can be
- * changed by others is checked by cay-keep, which refuses to start then. */
+/* Held open from here on: the checked file is the one that is written to. Whether the directories
+ * above can be changed by others is checked by cay-keep, which refuses to start then. */
 static int open_own(int at, const char *path, mode_t mode)
 {
     CLEANUP_CLOSE int fd = -1;

@@ -28,7 +28,7 @@ const char *x509_reason(void)
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-/* What has a meaning in OpenSSL's values does not get into them. */
+/* Characters with a meaning in OpenSSL's values do not get into them. */
 static bool is_host_name(const char *host)
 {
     size_t len = strlen(host);

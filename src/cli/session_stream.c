@@ -78,7 +78,7 @@ static void write_output(struct session *s, int fd, struct buf *errors, const ch
     if (errors)
         keep_errors(errors, bytes, (size_t)n);
     else if (fd >= 0 && io_write_full(fd, bytes, (size_t)n) == -EPIPE) {
-        /* Whoever reads our output is gone: end the command as a pipe would have ended it. */
+        /* The reader of our output is gone: end the command as a pipe would have ended it. */
         s->broken_pipe = true;
         s->signal_wanted = "SIGNAL_SIGKILL";
     }

@@ -288,7 +288,7 @@ static struct agent_call *new_call(struct core *c, const char *id,
     return a;
 }
 
-/* Basic authorization names the user; who may ask was decided before. */
+/* Basic authorization names the user; the right to ask was checked before. */
 static void add_user(struct agent_call *a, const char *user)
 {
     static const char scheme[] = "Basic ";

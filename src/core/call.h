@@ -24,7 +24,7 @@ struct call_agent_request {
     char *body;                  /* malloc'd and taken over; JSON, or NULL */
     size_t body_len;             /* 0: the body is a text */
     const char *type;            /* of the body, a literal; NULL: application/json */
-    const char *user; /* whose program or file it is; NULL: the sandbox's default. Copied */
+    const char *user; /* the owner of the program or file; NULL: the sandbox's default. Copied */
     uint64_t agent_timeout_ms; /* told to the agent (Connect-Timeout-Ms); 0: not */
     uint64_t
         agent_beat_ms; /* whole seconds: how often a stream's agent shows that it lives; 0: as it likes */

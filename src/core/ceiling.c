@@ -54,7 +54,8 @@ static void in_force(void *arg, const struct sandbox *s, const struct err *why)
     struct change *ch = arg;
 
     (void)s;
-    if (why && why->code != ERR_NOT_FOUND && ch->why.code == ERR_OK) /* who has ended needs none */
+    if (why && why->code != ERR_NOT_FOUND &&
+        ch->why.code == ERR_OK) /* an ended sandbox needs none */
         ch->why = *why;
     release(ch);
 }

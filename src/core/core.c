@@ -428,7 +428,8 @@ static void on_idle_closed(uv_handle_t *h)
     core_handle_closed(h->data);
 }
 
-/* Everybody who waits is told. The store is not touched: what was under way is the next start's. */
+/* Every waiting caller gets an answer. The store is not touched: the next start finishes the calls
+ * under way. */
 static void answer_everybody(struct core *c)
 {
     struct err why;

@@ -146,8 +146,8 @@ enum err_code core_key_each(struct core *c, const char *tenant,
                             enum err_code (*fn)(void *arg, const struct core_key *k, struct err *e),
                             void *arg, struct err *e);
 
-/* From now on the key opens nothing. What was made with it stays: sandboxes are the tenant's.
- * tenant NULL: whoever's it is. ERR_INVALID for what is no id, ERR_NOT_FOUND. */
+/* From now on the key opens nothing. Sandboxes that were made with it stay: they belong to the
+ * tenant. tenant NULL: of any tenant. ERR_INVALID for what is no id, ERR_NOT_FOUND. */
 enum err_code core_key_revoke(struct core *c, const char *tenant, const char *id, struct err *e);
 
 struct core_tenant {
@@ -210,7 +210,7 @@ void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_s
                          void *arg);
 
 /* NULL when there is none of that id for this tenant, it is ending, or it is still being made (then
- * nobody was told its id). tenant NULL: any (gateway). */
+ * no client knows its id). tenant NULL: any (gateway). */
 const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, const char *id);
 
 /* done when nothing of it is left. ERR_NOT_FOUND for an unknown one, or one that is already ending. */

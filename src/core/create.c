@@ -102,7 +102,7 @@ static void explain(struct err *e, int status, uint32_t stage)
 
 /* -- /init ------------------------------------------------------------------------------------- */
 
-/* The caller's variables, then ours, which nobody may replace. */
+/* The caller's variables, then ours, which the caller cannot replace. */
 static int add_identity(json_t *env, const struct sandbox *s)
 {
     return json_object_set_new(env, "E2B_SANDBOX", json_string("true")) |

@@ -37,7 +37,7 @@ struct egress {
     unsigned n;
 };
 
-/* Who waits for a policy to be in force. */
+/* A caller that waits for a policy to be in force. */
 struct egress_waiter {
     struct egress_waiter *next;
     core_sandbox_cb done;
@@ -346,8 +346,8 @@ static void lose_watch(struct egress_link *l)
         uv_close((uv_handle_t *)&l->watch, on_watch_closed);
 }
 
-/* Policies of an earlier life of it are gone: all are sent again. What is still under way was begun in
- * that one. */
+/* Policies of an earlier life of it are gone: all are sent again. A transfer under way was begun in
+ * that life. */
 static void begin_life(struct egress_link *l)
 {
     struct core *c = l->core;

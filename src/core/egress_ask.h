@@ -1,6 +1,7 @@
 #pragma once
-/* What is asked of cay-egress for somebody: what a sandbox was refused, and the log of decisions. Each
- * answer is text as cay-egress gave it, valid during the call; done is called once, never from inside. */
+/* Requests to cay-egress for a client: a sandbox's refusals, its open questions, and the log of
+ * decisions. Each answer is text as cay-egress gave it, valid during the call; done is called once,
+ * never from inside. */
 
 #include "core/core.h"
 

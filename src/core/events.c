@@ -74,7 +74,8 @@ static void forget_oldest(struct events *ev, struct event_ring *r)
     free(TAKE_PTR(*at));
 }
 
-/* Who holds the most gives: a tenant that has much to tell does not cost the others what is theirs. */
+/* The tenant that holds the most events loses its oldest: a tenant with many events does not cost
+ * the others theirs. */
 static void make_space(struct events *ev, struct event_ring *r, size_t bytes)
 {
     if (r->next_id - r->first_id == EVENTS_RING_MAX)
@@ -171,7 +172,7 @@ void events_add(struct core *c, const char *tenant, enum event_type type, const 
 
 /* -- what is not told -------------------------------------------------------------------------- */
 
-/* A number, or null where nobody knows it. */
+/* A number, or null where it is not known. */
 static json_t *count_json(int64_t count)
 {
     return count < 0 ? json_null() : json_integer(count);

@@ -5,10 +5,9 @@
  * Nothing here ever waits for a reader. An event is formatted once into the ring; a follower is a place
  * in the ring and the write end of a pipe, filled as fast as its reader takes it. One that falls behind
  * the ring is told how many events it missed (type "dropped") and goes on with the oldest that is left.
- * So what a follower makes us hold is one batch of lines and one pipe, whoever does not read.
+ * So what a follower makes us hold is one batch of lines and one pipe, however many do not read.
  *
- * Ids count a tenant's own events, without a gap, from the microsecond in which this cayd started: they
- * grow over restarts too, and tell nobody what others do. */
+ * Ids count a tenant's own events, without a gap, from the microsecond in which this cayd started: they grow over restarts too, and a tenant cannot learn from them how many events others have. */
 
 #include "core/core.h"
 
@@ -73,11 +72,12 @@ void events_add(struct core *c, const char *tenant, enum event_type type, const 
 bool events_are_followed(struct core *c, const char *tenant, enum event_type type,
                          const char *sandbox);
 
-/* So many of the tenant's (of the sandbox's, unless NULL) are not told. -1: nobody knows how many. */
+/* So many of the tenant's (of the sandbox's, unless NULL) are not told. -1: their number is not
+ * known. */
 void events_add_dropped(struct core *c, const char *tenant, const char *sandbox, int64_t count,
                         const char *reason);
 
-/* The same, to everybody who has had an event or follows. */
+/* The same, to every tenant that has had an event or follows. */
 void events_all_dropped(struct core *c, const char *reason);
 
 /* The key of that id opens nothing any more. */

@@ -1,5 +1,6 @@
-/* Who follows the events of a tenant: a pipe writer each, and a place in the ring. The reader is another thread's
- * (a connection's); nothing here waits for it: it is given the next when it has taken what it was given. */
+/* The followers of a tenant's events: each has a pipe writer and a position in the ring. The reader
+ * is another thread's (a connection's); nothing here waits for it: it is given the next when it has
+ * taken what it was given. */
 
 #include "core/events_internal.h"
 #include "core/pipe_writer.h"
@@ -56,7 +57,8 @@ bool events_are_followed(struct core *c, const char *tenant, enum event_type typ
     return false;
 }
 
-/* What it did not see before it went out of the ring. Of an earlier life of cayd nobody knows how many. */
+/* What it did not see before it went out of the ring. Of an earlier life of cayd their number is
+ * not known. */
 static int tell_gap(struct follower *f, struct buf *out)
 {
     const struct event_ring *r = f->ring;
@@ -93,7 +95,8 @@ static bool fill(struct follower *f, struct buf *out)
     return true;
 }
 
-/* As much as the pipe takes: a pipe's worth at most, so that nobody waits for it. False: it has ended. */
+/* As much as the pipe takes: a pipe's worth at most, so that the loop does not wait for it. False:
+ * it has ended. */
 static bool pump(struct follower *f)
 {
     struct buf batch CLEANUP_BUF;

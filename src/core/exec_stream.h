@@ -1,8 +1,8 @@
 #pragma once
-/* What a program run by an agent says, as it comes: the answer of process.Process/Start (agent/process/proc.h;
- * Connect's server stream with JSON, http/connect_rpc.h) taken apart. The output is kept up to a
- * maximum, and what comes after that is dropped. Whoever sends it is inside a sandbox: every size is
- * bounded, and what is no such answer ends it. Pure but for memory. */
+/* What a program run by an agent says, as it comes: the answer of process.Process/Start
+ * (agent/process/proc.h; Connect's server stream with JSON, http/connect_rpc.h) taken apart. The
+ * output is kept up to a maximum, and what comes after that is dropped. The sender is inside a
+ * sandbox: every size is bounded, and any other answer ends the stream. Pure but for memory. */
 
 #include "base/buf.h"
 
@@ -10,7 +10,8 @@
 
 enum { EXEC_STDOUT, EXEC_STDERR };
 
-/* Told each piece of output, in its order. False: nobody wants it, and the stream is at its end. */
+/* Told each piece of output, in its order. False: no reader wants more, and the stream is at its
+ * end. */
 typedef bool (*exec_output_cb)(void *arg, int which, const char *bytes, size_t len);
 
 struct exec_stream {

@@ -87,8 +87,8 @@ struct sandbox_obj {
 
     struct exec_command_sandbox *command_sandboxes; /* exec.c: whose policies are to be in force */
 
-    bool announced;         /* events: somebody may know of it, so that its end is told too */
-    const char *end_reason; /* a literal, in the words of docs/events.md; NULL: nobody knows */
+    bool announced;         /* events: a client may know of it, so that its end is an event too */
+    const char *end_reason; /* a literal, in the words of docs/events.md; NULL: not known */
 };
 
 struct deferred {
@@ -155,7 +155,7 @@ void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const str
 /* One of the handles that egress_stop counted is closed. */
 void core_handle_closed(struct core *c);
 
-/* One that privd has and nobody wants. id is for the log. */
+/* A sandbox that privd has and the store does not. id is for the log. */
 void core_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen);
 
 /* ERR_UNAVAILABLE with what to do, when requests cannot be served. */
@@ -197,8 +197,9 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
 
 /* -- lifecycle.c ------------------------------------------------------------------------------- */
 
-/* Finds out whether the clock was set, and then moves what is told and stored of the ends of sandboxes along
- * with it. Called with every request and when anything ends: nobody sees an end of before. */
+/* Finds out whether the clock was set, and then moves what is told and stored of the ends of
+ * sandboxes along with it. Called with every request and when anything ends: no client sees the end
+ * of before. */
 void lifecycle_check_clock(struct core *c);
 
 /* Whether a sandbox of the tenant has the name, or is being made with it. */
@@ -243,7 +244,7 @@ void lifecycle_on_ended(struct core *c, const struct privsep_msg *m);
 void create_fail(struct sandbox_obj *o, const struct err *why);
 void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text);
 
-/* Whose init_waits was set, and is not any more. why: only when the server stops. */
+/* o->init_waits was set, and is not any more. why: only when the server stops. */
 void create_go_on(struct sandbox_obj *o, const struct err *why);
 
 /* What an agent is told at /init: a new object. NULL: memory is out. */
@@ -303,7 +304,7 @@ void metrics_on_timer(struct timer *t);
 /* It was used: samples are taken for a while. */
 void metrics_touch(struct sandbox_obj *o, uint64_t for_ms);
 
-/* Those who wait are told why not; the samples are freed. */
+/* Waiting callers are told why not; the samples are freed. */
 void metrics_free(struct sandbox_obj *o, const struct err *why);
 
 /* -- logs.c ------------------------------------------------------------------------------------ */

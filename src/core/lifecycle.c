@@ -18,9 +18,9 @@
 #include <stdio.h>
 
 #define KILL_AGAIN_MS 1000u /* privd said no, or its channel is full */
-#define CLOCK_JUMP_MS 2000  /* what is less is drift, and nobody's harm */
+#define CLOCK_JUMP_MS 2000  /* less is drift, and does no harm */
 
-/* However the clock was set while nobody looked: none lives longer than it may. */
+/* However the clock was set between two looks: no sandbox lives longer than it may. */
 void lifecycle_arm(struct sandbox_obj *o)
 {
     int64_t left_ms = MAX(o->s.end_real_ms - clock_real_ms(), 0);
@@ -257,7 +257,8 @@ void lifecycle_on_timer(struct sandbox_obj *o)
 
 /* -- against what privd has -------------------------------------------------------------------- */
 
-/* What was being made when cayd died is undone. What was being paused or resumed is what LIST says it is. */
+/* A sandbox that was being made when cayd died is undone. What was being paused or resumed is what
+ * LIST says it is. */
 static void begin(struct sandbox_obj *o)
 {
     const struct life *life = sandbox_life(o);
@@ -395,7 +396,7 @@ enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const cha
     if (!extend_only || clock_mono_ms() + (uint64_t)ttl_ms > o->end.at_ms) {
         changed = o->s;
         changed.end_real_ms = clock_real_ms() + ttl_ms;
-        changed.idle_ms = 0; /* who names an end wants that one */
+        changed.idle_ms = 0; /* a caller that names an end wants that one */
         code = store_sandbox_update(c->store, &changed, e);
         if (code != ERR_OK)
             return code;

@@ -1,5 +1,5 @@
 /* What happened to a sandbox: core's own lines, a bounded ring per sandbox, and the agent's, which
- * are asked for and merged by time when somebody reads. */
+ * are asked for and merged by time when a client reads. */
 
 #include "core/call.h"
 

@@ -1,5 +1,5 @@
-/* What a sandbox used, asked of privd. A sample is taken when somebody asks and the last one is old,
- * and every 5 s while it was asked for or used lately: an idle sandbox wakes nobody. */
+/* What a sandbox used, asked of privd. A sample is taken when a client asks and the last one is
+ * old, and every 5 s while it was asked for or used lately: an idle sandbox causes no wake-up. */
 
 #include "core/call.h"
 
@@ -8,7 +8,7 @@
 #define SAMPLE_EVERY_MS 5000u
 #define SAMPLES_MAX     720u /* an hour */
 #define SAMPLES_FIRST   8u
-#define ASKED_FOR_MS    600000u /* whoever asked will ask again */
+#define ASKED_FOR_MS    600000u /* the client will ask again */
 
 /* Grows up to SAMPLES_MAX, then the oldest goes first. */
 struct metric_ring {

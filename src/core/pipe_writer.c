@@ -13,7 +13,7 @@ struct pipe_writer {
     uv_poll_t poll; /* data: the pipe writer */
     struct buf out;
     struct pipe_writer_owner owner;
-    bool gone;  /* nobody reads it any more */
+    bool gone;  /* the reader is gone */
     bool ended; /* by its owner: it closes when out is empty */
 };
 
@@ -40,7 +40,7 @@ static void close_it(struct pipe_writer *o)
     uv_close((uv_handle_t *)&o->poll, on_closed);
 }
 
-/* Nothing is kept for nobody; its owner learns it with what it puts next, or asks. */
+/* Nothing is kept without a reader; its owner learns it with what it puts next, or asks. */
 static void lose(struct pipe_writer *o)
 {
     o->gone = true;

@@ -32,6 +32,6 @@ void pipe_writer_end(struct pipe_writer *o);
 /* As pipe_writer_end, but what is held is not given any more. */
 void pipe_writer_cut(struct pipe_writer *o);
 
-/* For core_free: nobody puts anything into those that are left. How many handles will yet be closed
+/* For core_free: no more is put into those that are left. How many handles will yet be closed
  * (core_handle_closed tells of each). */
 unsigned pipe_writers_stop(struct core *c);

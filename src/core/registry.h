@@ -2,7 +2,7 @@
 /* All sandboxes of a core: by id (hash) and by start (sorted array, for listings).
  *
  * The registry owns neither; sandbox.c puts them in and takes them out. Ids are random and made by
- * us, so nobody can choose what falls into one bucket. */
+ * us, so a client cannot choose the ids of one bucket. */
 
 #include "core/core.h"
 

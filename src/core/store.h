@@ -76,7 +76,7 @@ enum err_code store_key_each(struct store *st, const char *tenant,
                                                  struct err *e),
                              void *arg, struct err *e);
 
-/* Removes the key whose hash begins with these bytes; tenant NULL: whoever's it is. ERR_NOT_FOUND. */
+/* Removes the key whose hash begins with these bytes; tenant NULL: of any tenant. ERR_NOT_FOUND. */
 enum err_code store_key_delete(struct store *st, const char *tenant,
                                const uint8_t prefix[static CORE_KEY_ID_BYTES], struct err *e);
 

@@ -142,8 +142,8 @@ int templates_ask(struct core *c, void (*fn)(struct core *c, int status))
     return rc < 0 ? (int)rc : 0;
 }
 
-/* A build that an earlier cayd began ends without a word to this one: somebody who asks for the
- * template is the reason to look again. */
+/* A build that an earlier cayd began ends without a word to this one: a request for the template is
+ * the reason to look again. */
 static void refresh(struct core *c)
 {
     uint64_t now = clock_mono_ms();
@@ -297,8 +297,8 @@ static void job_error(struct err *e, const struct job *j, int status)
         err_set_sys(e, err_code_from_errno(status), status, "%s: %s", what, j->last);
 }
 
-/* The list is asked for anew before anybody hears of the end: what is told is then true. The reply
- * to it need not be waited for: it is in order. */
+/* The list is asked for anew before the waiting callers are answered: the answer is then true. The
+ * reply to it need not be waited for: it is in order. */
 static void on_job(struct core *c, const char *id, int status, const struct privsep_msg *m,
                    int *fds, size_t n_fds, void *arg)
 {

@@ -136,7 +136,7 @@ void tenant_ca_install(struct core *c)
     uint64_t now = clock_mono_ms();
 
     if (!c->config.egress_dir)
-        return; /* no create looks through all others for what nobody has */
+        return; /* no create searches all others for a certificate that is nowhere */
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
 

@@ -145,8 +145,8 @@ static void check(int rc, const char *what)
         fail("cannot start %s: %s", what, strerror(-rc));
 }
 
-/* Keys and secrets are in this memory: nobody of the same user may look into it, and it is in no core
- * file. */
+/* Keys and secrets are in this memory: no process of the same user may look into it, and it is in
+ * no core file. */
 static void close_memory(void)
 {
     const struct rlimit none = {0, 0};

@@ -52,7 +52,7 @@ static int read_expiry(const struct http_head *h, struct access *out)
     return 0;
 }
 
-/* The subject of a signature; NULL pieces count as empty. -ENOMEM, or 0; what is malformed leaves
+/* The subject of a signature; NULL pieces count as empty. -ENOMEM, or 0; a malformed one leaves
  * has_signature false or the subject such that nothing matches it. */
 static int read_subject(const struct http_head *h, struct access *out)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* Who may pass: access tokens, signed URLs, traffic tokens. Checked here, in cayd, because the agent
+/* The right to pass: access tokens, signed URLs, traffic tokens. Checked here, in cayd, because the agent
  * must not hold what its tenant may not see. Pure but for the clock that callers pass in.
  *
  * A struct access holds what a request brought, as plain data that may cross threads. */
@@ -16,7 +16,7 @@
 #define ACCESS_MESSAGE_SIZE   384
 
 struct access {
-    bool exempt;        /* GET /health: for everybody */
+    bool exempt;        /* GET /health: without a token */
     bool may_sign;      /* GET or POST /files */
     bool has_token;     /* the header was there and not empty */
     bool has_signature; /* the query parameter was there */

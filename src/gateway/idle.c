@@ -33,7 +33,7 @@ uint32_t idle_generation(const struct idle *p, const char *id)
     return 0;
 }
 
-/* Nothing to read and not ended: an answer that nobody asked for would be taken for the next one's. */
+/* Nothing to read and not ended: an unasked answer would be taken for the next one's. */
 static bool is_quiet(int fd)
 {
     char byte;

@@ -1,7 +1,7 @@
 #pragma once
-/* The control loop's half of the gateway: which sandbox, may this request reach it, and a socket into
- * its network. Queries and answers are plain data that cross threads by value; a descriptor in an
- * answer belongs to whoever holds the answer. Never blocks. */
+/* The control loop's half of the gateway: which sandbox, may this request reach it, and a socket
+ * into its network. Queries and answers are plain data that cross threads by value; a descriptor in
+ * an answer belongs to the holder of the answer. Never blocks. */
 
 #include "gateway/access.h"
 #include "gateway/route.h"

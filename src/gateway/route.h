@@ -1,5 +1,5 @@
 #pragma once
-/* Whose traffic a request is: the control plane's, or a sandbox's, and which port's. Pure.
+/* The addressee of a request: the control plane, or a sandbox and one of its ports. Pure.
  *
  * In this order (source: E2B's proxy, host.go, and what its SDKs send):
  * 1. Host `{port}-{id}.{domain}` (anything after a second '-' of the label is ignored, as upstream).

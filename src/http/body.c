@@ -28,7 +28,7 @@ static void too_large(struct http_exchange *x)
         http_respond_error(x, 413, "the request's body is larger than %zu bytes", x->collect_max);
 }
 
-/* Many bodies within their limits are too much together: anybody may send them, without a key. */
+/* Many bodies within their limits are too much together: a client without a key may send them. */
 static void overloaded(struct http_exchange *x)
 {
     x->mode = BODY_DISCARD;

@@ -114,7 +114,7 @@ void conn_flush(struct conn *c)
     }
 }
 
-/* What is left of iov after `sent` bytes goes to the queue. */
+/* The rest of iov after `sent` bytes goes to the queue. */
 static void queue_rest(struct conn *c, const struct iovec *iov, int n, size_t sent)
 {
     for (int i = 0; i < n; i++) {
@@ -188,7 +188,7 @@ static void input_used(struct conn *c, size_t n)
     }
 }
 
-/* The read buffer is another connection's in a moment: what is left of it is kept. What is left in the pipe
+/* The read buffer is another connection's in a moment: the rest of it is kept. The rest in the pipe
  * was the body of an exchange that is lost. */
 static void input_keep(struct conn *c)
 {
@@ -449,10 +449,11 @@ void conn_pump(struct conn *c)
 
 /* -- events ------------------------------------------------------------------------------------ */
 
-/* Bytes that were sent before are still to be read, and the answer to a whole request is still wanted by a
- * peer that only closed its half: conn_wait.c says how long it may take. Nobody is to be served where the
- * kernel knows that both halves are gone (unix sockets, resets), and in the middle of a stream, which is how
- * clients leave one: what it holds, such as a watch, has to be free for the next at once. */
+/* Bytes that were sent before are still to be read, and the answer to a whole request is still
+ * wanted by a peer that only closed its half: conn_wait.c says how long it may take. No exchange is
+ * served where the kernel knows that both halves are gone (unix sockets, resets), and in the middle
+ * of a stream, which is how clients leave one: what it holds, such as a watch, has to be free for
+ * the next at once. */
 static void on_half(struct conn *c)
 {
     const struct http_exchange *x = c->exchange;

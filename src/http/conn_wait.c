@@ -44,8 +44,8 @@ static void settle_events(struct conn *c)
     conn_wait_events(c, events);
 }
 
-/* A body that is wanted has to come. One that nobody takes just now may wait, but not for ever if the
- * peer may be gone already. */
+/* A body that is wanted has to come. An answer that is not read just now may wait, but not for ever
+ * if the peer may be gone already. */
 static bool waits_for_body(const struct conn *c)
 {
     const struct http_exchange *x = c->exchange;

@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of the server share; nobody outside src/http includes it.
+/* What the files of the server share; no file outside src/http includes it.
  *
  * server.c   listeners, the list of connections, limits, timers, stop
  * conn.c     one connection: reading, heads, the order of things (conn_pump), its end
@@ -254,7 +254,7 @@ void layer_close(struct conn *c);
 struct http_exchange *exchange_new(struct conn *c, size_t storage);
 void exchange_free(struct http_exchange *x);
 
-/* Tells whoever serves it that it is over, once. */
+/* Tells the handler that it is over, once. */
 void exchange_tell_close(struct http_exchange *x);
 
 /* It cannot be finished: told, freed, and the connection on its way to its end. */

@@ -55,8 +55,8 @@ static void end_beginning(struct conn *c)
         c->server->beginning--;
 }
 
-/* Room for one more: whoever is slowest makes it, so that a flood of peers who begin and say no more
- * holds up nobody who goes on. They are in the list in the order in which they came. */
+/* Room for one more: the slowest makes it, so that a flood of peers that begin and say no more does
+ * not hold up a peer that goes on. They are in the list in the order in which they came. */
 static void make_space(struct http_server *s)
 {
     struct wait *oldest = s->waits[WAIT_BEGIN].next;

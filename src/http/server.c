@@ -259,7 +259,7 @@ static void turn_away(int fd)
     close(fd);
 }
 
-/* Says it once in a while: whoever floods a server must not flood its log. */
+/* Says it once in a while: a flood of a server must not flood its log. */
 static void say_full(struct http_server *s)
 {
     uint64_t now = uv_now(s->loop);

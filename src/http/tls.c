@@ -97,7 +97,7 @@ static enum err_code use_chain(SSL_CTX *ctx, const struct text *text, struct err
     return ERR_OK;
 }
 
-/* Nobody is there to be asked for a passphrase. */
+/* There is no terminal to ask for a passphrase. */
 static int no_passphrase(char *out, int size, int writing, void *asked)
 {
     *(bool *)asked = true;
@@ -156,7 +156,7 @@ static enum err_code check_times(const X509 *cert, struct err *e)
     return ERR_OK;
 }
 
-/* Clients check the names; whoever reads the log should hear of it before they do. */
+/* Clients check the names; the reader of the log should hear of it before they do. */
 static void check_names(X509 *cert, const char *domain)
 {
     char host[256], inner[300];

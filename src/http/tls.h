@@ -17,10 +17,10 @@
 
 struct tls;
 
-/* Reads the chain and the key from the beginning of two files that somebody with more rights opened
- * (both stay the caller's), and checks what can be checked: that they are PEM, belong together, and
- * are valid now. domain (may be NULL) is what sandboxes' names end in, with or without a port: that
- * the certificate names others is a warning in the log, not an error. */
+/* Reads the chain and the key from the beginning of two files that a process with more rights
+ * opened (both stay the caller's), and checks what can be checked: that they are PEM, belong
+ * together, and are valid now. domain (may be NULL) is what sandboxes' names end in, with or
+ * without a port: that the certificate names others is a warning in the log, not an error. */
 enum err_code tls_load(int cert_fd, int key_fd, const char *domain, struct tls **out,
                        struct err *e);
 void tls_free(struct tls *t);

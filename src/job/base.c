@@ -177,8 +177,8 @@ static int add_node(char note[static NODE_WHY_SIZE])
     return r < 0 ? say_failure(r, "%.200s", note) : 0;
 }
 
-/* pip in Debian refuses to install beside Debian's own packages. A sandbox is nobody's machine but its tenant's, and
- * agents' programs call pip as they do in upstream's image. */
+/* pip in Debian refuses to install beside Debian's own packages. A sandbox is its tenant's own
+ * machine, and agents' programs call pip as they do in upstream's image. */
 static int put_pip_settings(void)
 {
     static const char text[] = "[global]\nbreak-system-packages = true\n"

@@ -1,6 +1,7 @@
-/* Template `host`: the sandbox sees the host's /usr, with what is local to this host hidden, below a
- * generated /etc. Nothing is taken from the host but what its distribution put there and everybody
- * may read (tree_copy leaves out the rest): no homes, keys, users, names, network or services. */
+/* Template `host`: the sandbox sees the host's /usr, with what is local to this host hidden, below
+ * a generated /etc. Nothing is taken from the host but what its distribution put there and all
+ * users may read (tree_copy leaves out the rest): no homes, keys, users, names, network or
+ * services. */
 #include "job/kinds.h"
 
 #include "base/io.h"
@@ -144,7 +145,7 @@ static int copy_table(void)
 
 /* -- what of /usr is not shown ------------------------------------------------------------------ */
 
-/* `python` is what most people and agents type; Debian leaves the name to whoever wants it. */
+/* `python` is what most people and agents type; Debian does not use the name. */
 static int put_python(void)
 {
     struct stat st;
@@ -174,7 +175,7 @@ static int put_mask(void)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-/* What is copied comes first: the rest is generated on top of it and uses it (etc/skel). */
+/* Copies come first: the rest is generated on top of them and uses them (etc/skel). */
 static int fill(void)
 {
     int r = tree_put_dir("etc", 0755, 0, 0);

@@ -14,7 +14,7 @@ extern const char *const host_etc_dirs[];
 extern const struct host_etc_text host_etc_links[];
 extern const struct host_etc_text host_etc_texts[];
 
-/* Copied from the same place of the host, as far as everybody may read it there. */
+/* Copied from the same place of the host, as far as all users may read it there. */
 extern const char *const host_etc_copies[];
 
 extern const size_t host_etc_n_dirs, host_etc_n_links, host_etc_n_texts, host_etc_n_copies;

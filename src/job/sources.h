@@ -6,8 +6,8 @@
 /* The suite to use: the host's ("bookworm"); on a host that is no Debian, the one cay is tested with. */
 void sources_suite(char *out, size_t size);
 
-/* Writes what apt_dir (the host's /etc/apt) has for this suite (its pockets -updates and -security too)
- * into files of their form in dir ("1.sources", "2.list", ...); sources of anybody else are left out.
+/* Writes what apt_dir (the host's /etc/apt) has for this suite (its pockets -updates and -security
+ * too) into files of their form in dir ("1.sources", "2.list", ...); other sources are left out.
  * Returns how many files it wrote. */
 int sources_collect(const char *suite, const char *apt_dir, const char *dir);
 

@@ -20,8 +20,9 @@ static void build_name(uint32_t number, char out[static NAME_SIZE])
     snprintf(out, NAME_SIZE, ".build-%u", number);
 }
 
-/* A directory that is being built or removed is locked: the sweep, which may run beside either, leaves
- * alone what it cannot lock. What is built stays so until it is in its place, or its builder has died. */
+/* A directory that is being built or removed is locked: the sweep, which may run beside either,
+ * leaves alone what it cannot lock. A build stays so until it is in its place, or its builder has
+ * died. */
 static int build_lock = -1;
 
 static int lock_dir(const char *name)

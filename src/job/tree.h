@@ -10,16 +10,16 @@
 #define TREE_COPY_MAX_FILES 50000
 #define TREE_COPY_MAX_BYTES (512ull * 1024 * 1024)
 
-/* Removes path and all below it, on this file system only. What is not there is success. */
+/* Removes path and all below it, on this file system only. Success where it is not there. */
 int tree_remove(const char *path) WARN_UNUSED;
 
 /* Bytes on disk of all below path. */
 int tree_size(const char *path, uint64_t *out_bytes) WARN_UNUSED;
 
-/* Copies what everybody may read: directories, links, regular files with their modes, all owned by
+/* Copies what all users may read: directories, links, regular files with their modes, all owned by
  * root. Files that only their owner may read are left out, whatever they are: a host's secrets are
- * among them. A file that is not there, or that is removed meanwhile (by the host's package manager), is
- * left out too. -EFBIG past the maxima. */
+ * among them. A file that is not there, or that is removed meanwhile (by the host's package
+ * manager), is left out too. -EFBIG past the maxima. */
 int tree_copy(const char *from, const char *to) WARN_UNUSED;
 
 /* The building blocks: a file with this text, a directory, a link. An existing one is replaced (a

@@ -14,8 +14,8 @@
 #define DEPTH_MAX 64
 #define ID_MAX    65535 /* of a sandbox */
 
-/* Of /usr/local: where `make install` and the archives of Node, Python and Go put what they bring. All else that
- * somebody has put there is the host's own: etc, src, var, whole programs with their settings. */
+/* Of /usr/local: where `make install` and the archives of Node, Python and Go put what they bring.
+ * All else is the host's own: etc, src, var, whole programs with their settings. */
 static const char *const shown_local[] = {
     "bin", "games", "go", "include", "lib", "lib32", "lib64", "libexec", "man", "sbin", "share",
 };
@@ -27,7 +27,8 @@ struct walk {
     unsigned entries, hidden;
 };
 
-/* Names of links are no secret, where they lead to is looked at by itself. What is neither is of no use inside. */
+/* Names of links are no secret, where they lead to is looked at by itself. A file that is neither
+ * is of no use inside. */
 static bool is_for_everybody(const struct stat *st)
 {
     mode_t dir = S_IROTH | S_IXOTH;

@@ -20,12 +20,12 @@
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MAX_MS   10000
 #define CHECK_MS         10000
-#define STABLE_MS        30000 /* who lived this long has not failed in a row */
+#define STABLE_MS        30000 /* a child that lived this long has not failed in a row */
 
 /* -- in the child ------------------------------------------------------------------------------ */
 
-/* A file that only root may read, for a program that is not root. It is not read here; what is no
- * regular file is not waited for, and refused. Descriptor from 10 on, or -errno. */
+/* A file that only root may read, for a program that is not root. It is not read here; a file that
+ * is not regular is not waited for, and refused. Descriptor from 10 on, or -errno. */
 static int open_file(const char *path)
 {
     CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

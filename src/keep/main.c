@@ -29,7 +29,7 @@
 
 /* What keep is doing beyond starting again what has ended. */
 enum phase {
-    PHASE_STARTING, /* nobody was ready yet; an end is a failed start */
+    PHASE_STARTING, /* no child was ready yet; an end is a failed start */
     PHASE_RUNNING,
     PHASE_REPLACING_PRIVD, /* asked to leave, or its successor is not ready yet */
     PHASE_REPLACING_EGRESS,
@@ -49,7 +49,7 @@ struct keep {
     uint64_t deadline_ms; /* of this phase; 0: none */
     int signal_fd;
     char failure[KEEP_REASON_MAX]; /* why the start failed, or "" */
-    int tell_fd; /* the process that went to the background tells its parent; -1: nobody */
+    int tell_fd; /* the process that went to the background tells its parent; -1: none */
     int exit_status;
     bool done;
     struct commands commands;
@@ -61,7 +61,7 @@ static void enter(struct keep *k, enum phase phase, uint64_t within_ms)
     k->deadline_ms = within_ms ? clock_mono_ms() + within_ms : 0;
 }
 
-/* -- telling whoever started it ---------------------------------------------------------------- */
+/* -- telling the starter ---------------------------------------------------------------- */
 
 static void tell(struct keep *k, char what, const char *reason)
 {
@@ -87,7 +87,7 @@ static void begin_stop(struct keep *k)
     signal_all(k->cayd, 1, SIGTERM);
 }
 
-/* Whoever waits is told when all is down again: it can then try once more at once. */
+/* The waiting starter is told when all is down again: it can then try once more at once. */
 static void start_failed(struct keep *k, const char *reason)
 {
     if (k->failure[0])

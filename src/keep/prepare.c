@@ -22,8 +22,8 @@
 
 /* -- directories ------------------------------------------------------------------------------- */
 
-/* Who can rename a directory above ours can put another in its place. Links above are followed: they are
- * as good as the directories that they stand in. */
+/* A user that can rename a directory above ours can put another in its place. Links above are
+ * followed: they are as good as the directories that they stand in. */
 static int check_parents(const char *path, char *why)
 {
     char parent[256];

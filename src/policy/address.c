@@ -80,7 +80,7 @@ static int parse_bits(const char *text, unsigned max, unsigned *out)
     return *out <= max ? 0 : -EINVAL;
 }
 
-/* 10.0.0.1/8 is a mistake of whoever wrote it: which of both was meant is not for us to guess. */
+/* 10.0.0.1/8 is a mistake of its author: which of both was meant is not for us to guess. */
 static bool has_host_bits(const struct range *r)
 {
     struct range whole = *r;

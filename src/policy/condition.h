@@ -67,7 +67,8 @@ struct rule {
     char *credential; /* of an injection; NULL in a rule */
 };
 
-/* What is asked about. Unknown yet: a NULL before the name was resolved, method NULL before there is a request. */
+/* The subject of a question. Unknown yet: a NULL before the name was resolved, method NULL before
+ * there is a request. */
 struct subject {
     const char *name; /* NULL: by address */
     const struct policy_address *a;

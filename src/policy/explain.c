@@ -1,5 +1,5 @@
-/* A verdict as one sentence. It is shown to agents, which may act on what it says: nothing in it comes
- * unescaped from whoever is on the other side, and it is short. */
+/* A verdict as one sentence. It is shown to agents, which may act on what it says: nothing in it
+ * comes unescaped from the other side, and it is short. */
 #include "policy/internal.h"
 
 #include <ctype.h>

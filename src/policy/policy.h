@@ -20,8 +20,7 @@
  *               "bytes": 1073741824}}
  *
  * How it is decided: POLICY_NEVER first, which no tenant opens; then the rules in their order, the
- * first that matches; then the presets; then the default: `deny` nothing, `public` every address of
- * the internet that is nobody's own (policy_address_is_public), `allow` all but POLICY_NEVER. An
+ * first that matches; then the presets; then the default: `deny` nothing, `public` every address of the internet that is not reserved (policy_address_is_public), `allow` all but POLICY_NEVER. An
  * absent "default" is deny: an empty policy lets nothing out.
  *
  * A rule matches when its destination (one of its domains or one of its addresses; one that has
@@ -213,8 +212,8 @@ int policy_address_parse(const char *text, struct policy_address *out);
 void policy_address_from(const struct sockaddr *sa, struct policy_address *out);
 void policy_address_format(const struct policy_address *a, char out[static INET6_ADDRSTRLEN]);
 
-/* "10.0.0.1/8" as "10.0.0.0/8", for dialects that take both: a policy takes only the latter. What is
- * no range stays as it is. False: it is longer than any range; nothing was written. */
+/* "10.0.0.1/8" as "10.0.0.0/8", for dialects that take both: a policy takes only the latter. A text
+ * that is no range stays as it is. False: it is longer than any range; nothing was written. */
 bool policy_range_plain(const char *text, char out[static POLICY_RANGE_SIZE]);
 
 /* Metadata services, loopback, link-local, multicast, broadcast, unspecified, and what is added by

@@ -56,7 +56,7 @@ enum match rule_matches_condition(const struct rule *r, enum condition_id id,
     return any_entry(r, id, s) ? MATCH_YES : MATCH_NO;
 }
 
-/* Only a range opens what is not public: whoever owns an allowed name could otherwise point it into
+/* Only a range opens what is not public: the owner of an allowed name could otherwise point it into
  * the operator's network (test: test_policy.c, test_name_into_private_network). */
 enum match rule_matches_destination(const struct rule *r, const struct subject *s)
 {

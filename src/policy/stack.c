@@ -141,9 +141,9 @@ static bool is_its_way(const struct policy_reroute *way, const struct policy_tar
                         : memcmp(&way->to, &t->via, sizeof(t->via)) == 0;
 }
 
-/* An address that the policy has was written by its owner. One that a name led to is the word of whoever has that name: as
- * everywhere, only a range of a rule, or the default "allow", opens one that is not public (test: test_egress_reroute.py,
- * test_a_name_as_the_way). */
+/* An address that the policy has was written by its owner. One that a name led to is the word of
+ * the owner of that name: as everywhere, only a range of a rule, or the default "allow", opens one
+ * that is not public (test: test_egress_reroute.py, test_a_name_as_the_way). */
 static bool is_open(const struct policy *own, const struct policy_target *t)
 {
     return !t->via_name || t->via_unresolved || policy_address_is_public(&t->via) ||

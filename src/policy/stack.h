@@ -72,9 +72,10 @@ enum policy_fit {
     POLICY_FIT_NOT_REQUEST
 };
 
-/* How a request leaves. detour: to where the sandbox's own settings send it (a reroute, a proxy of its own) instead of where
- * the name leads. Whoever may set these must not get a value by them that its owner bound to the name: with TLS the server
- * has to have the name's certificate; without, nothing says who answers there. */
+/* How a request leaves. detour: to where the sandbox's own settings send it (a reroute, a proxy of
+ * its own) instead of where the name leads. A caller that may set these must not get a value by
+ * them that its owner bound to the name: with TLS the server has to have the name's certificate;
+ * without, nothing says who answers there. */
 struct policy_passage {
     bool tls, detour;
 };

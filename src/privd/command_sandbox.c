@@ -185,7 +185,8 @@ static void on_task_ended(void *arg, uint32_t events)
     gone(r);
 }
 
-/* Its time is over. Where its task still works that is not waited for, and counts for nobody but its sandbox. */
+/* Its time is over. Where its task still works that is not waited for, and counts for its sandbox
+ * alone. */
 static void give_up(struct command_sandbox *r)
 {
     struct loop *l = &r->privd->loop;
@@ -226,7 +227,7 @@ static void ready(struct command_sandbox *r)
     r->maker = (struct reply_to){0};
     m.u.command_sandbox.number = r->number;
     if (request_reply(p, &to, &m, fds, ARRAY_SIZE(fds)) < 0)
-        end_command_sandbox(r); /* nobody knows of it */
+        end_command_sandbox(r); /* no peer knows of it */
 }
 
 /* The first byte is all that is believed; what else it says is not looked at. */
@@ -246,7 +247,8 @@ static void on_boot(void *arg, uint32_t events)
     fail(r, n == 1 ? -EIO : -ECHILD, PRIVSEP_STAGE_READY);
 }
 
-/* cay-init runs and waits: its listeners come first, so that nobody in it can have their ports. */
+/* cay-init runs and waits: its listeners come first, so that no process in it can have their
+ * ports. */
 static int claim(struct command_sandbox *r)
 {
     struct privd *p = r->privd;

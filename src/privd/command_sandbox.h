@@ -1,7 +1,7 @@
 #pragma once
 /* Command sandboxes: networks of their own for single commands of a sandbox that runs (runtime.h, command_sandbox_begin).
  *
- * A command sandbox belongs to the connection that asked for it, as nobody else knows its key: it ends with that
+ * A command sandbox belongs to the connection that asked for it, as no other peer knows its key: it ends with that
  * connection, when it is asked to, or with its sandbox. At most PRIVSEP_COMMAND_SANDBOXES_MAX of a sandbox at a time,
  * dying ones included. A number is never used twice for a generation. */
 
@@ -37,7 +37,7 @@ void command_sandbox_make(struct privd *p, struct slot *s, const struct reply_to
 void command_sandbox_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
                                const struct privsep_msg *m);
 
-/* The sandbox has ended: its command sandboxes are nobody's, and end by themselves. */
+/* The sandbox has ended: its command sandboxes have no owner, and end by themselves. */
 void command_sandbox_forget_slot(struct slot *s);
 
 /* The peer is gone: all command sandboxes end. */

@@ -62,10 +62,11 @@ static int raise_descriptors(void)
     return setrlimit(RLIMIT_NOFILE, &l) < 0 ? -errno : 0;
 }
 
-/* Whom the host's audit names as having logged in, for what cay-privd starts and so for all that tenants run. Who has
- * none may take on any, and keeps it: a tenant's program could have its deeds noted as another's. Set once, before
- * anything runs; to change it then takes CAP_AUDIT_CONTROL over the host. One value for all, as each setting counts up
- * a number that all can read (/proc/PID/sessionid). Where an administrator's login started cay-keep it is set. */
+/* The login uid of the host's audit, for all that cay-privd starts and so for all that tenants run.
+ * A process that has none may take on any, and keeps it: a tenant's program could have its acts
+ * recorded as another user's. Set once, before anything runs; to change it then takes
+ * CAP_AUDIT_CONTROL over the host. One value for all, as each setting counts up a number that all
+ * can read (/proc/PID/sessionid). Where an administrator's login started cay-keep it is set. */
 static int set_login_uid(void)
 {
     char text[32];

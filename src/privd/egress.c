@@ -123,9 +123,10 @@ static bool is_somebodys(const struct slot *s)
     return s->pidfd >= 0 && (permit_lives(s->state) || s->state == SLOT_STARTING) && s->id[0];
 }
 
-/* Those that an earlier cay-egress had are made anew: its copies went with it. One that is the same as before an
- * earlier privd ended still has them, and with them the ports: the kernel then refuses new ones. (Or somebody inside
- * took a port while no cay-egress had it: that sandbox has no network, which cay-egress says.) */
+/* Those that an earlier cay-egress had are made anew: its copies went with it. One that is the same
+ * as before an earlier privd ended still has them, and with them the ports: the kernel then refuses
+ * new ones. (Or a process inside took a port while no cay-egress had it: that sandbox has no
+ * network, which cay-egress says.) */
 static int tell_sockets(struct egress_channel *c, const struct slot *s, uint32_t command_sandbox,
                         int pidfd, int fds[static PRIVSEP_EGRESS_FDS])
 {
@@ -183,7 +184,7 @@ static void on_request(void *arg, const struct privsep_msg *m)
     struct privsep_msg answer = {.op = m->op, .seq = m->seq};
 
     if (m->op != PRIVSEP_HELLO) {
-        answer.status = -EPERM; /* whoever runs as that user may ask for nothing */
+        answer.status = -EPERM; /* a process of that user may ask for nothing */
         (void)privsep_server_send(c->server, 0, &answer, NULL, 0);
         return;
     }

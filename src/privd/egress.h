@@ -1,7 +1,7 @@
 #pragma once
 /* What cay-egress is given: in every sandbox's network namespace a listener and a socket for DNS, which
  * the namespace's rules send everything to (sys/nft.h). They are made before anything of a tenant runs
- * in it, so that nobody inside can have their ports; privd keeps no copy once cay-egress has them.
+ * in it, so that no process inside can have their ports; privd keeps no copy once cay-egress has them.
  *
  * One channel per process of cay-egress (RUN/egress-I.sock), the same in form as cayd's; its only
  * request is HELLO, after which it is told every sandbox that lives. */
@@ -12,8 +12,8 @@
 int egress_init(struct privd *p);
 void egress_free(struct privd *p);
 
-/* s is about to become somebody's: makes its sockets. Without cay-egress at the other end they wait in s.
- * A failure leaves the sandbox without a network, and is logged. */
+/* s is about to get an owner: makes its sockets. Without cay-egress at the other end they wait in
+ * s. A failure leaves the sandbox without a network, and is logged. */
 void egress_open(struct privd *p, struct slot *s);
 
 /* s has ended, and with it its command sandboxes. */

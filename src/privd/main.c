@@ -26,7 +26,7 @@
 #define LOCK_NAME       "privd.lock"
 #define SOCKET_NAME     "privd.sock"
 
-/* -- whoever waits for readiness --------------------------------------------------------------- */
+/* -- who waits for readiness --------------------------------------------------------------- */
 
 static void tell_ready(struct privd *p)
 {

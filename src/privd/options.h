@@ -15,7 +15,7 @@ struct options {
     uint32_t uid_base;
     uint32_t peer_uid;
     uint32_t egress_uid, egress_processes; /* cay-egress; 0 processes: there is none */
-    int ready_fd;                          /* -1: nobody waits */
+    int ready_fd;                          /* -1: no process waits */
 };
 
 /* Fills *out with defaults and argv. 0, or -EINVAL after saying on standard error what is wrong;

@@ -4,7 +4,7 @@
 
 static void turn(void *pace);
 
-/* What was freed since the last look. */
+/* The items that were freed since the last look. */
 static void drain(struct pace *p, uint64_t now_ms)
 {
     uint64_t done = now_ms > p->at_ms ? (now_ms - p->at_ms) * PACE_PER_MS : 0;

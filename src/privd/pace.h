@@ -14,7 +14,7 @@
 
 #define PACE_BURST     48u
 #define PACE_PER_MS    2u
-#define PACE_LEVEL_MAX 4096u /* what is noted holds others up for two seconds at most */
+#define PACE_LEVEL_MAX 4096u /* a noted item holds others up for two seconds at most */
 
 struct pace_item {
     struct pace_item *next;

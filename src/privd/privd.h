@@ -17,12 +17,12 @@
 #include "privsep/server.h"
 #include "runtime/runtime.h"
 
-/* Whoever waits for an answer: number of the connection, sequence number of the request. */
+/* The receiver of an answer: number of the connection, sequence number of the request. */
 struct reply_to {
-    uint64_t peer, seq; /* seq 0: nobody */
+    uint64_t peer, seq; /* seq 0: none */
 };
 
-/* What a sandbox is made for, as far as it matters before it is somebody's. */
+/* What a sandbox is made for, as far as it matters before it has an owner. */
 struct slot_kind {
     uint32_t template_number, level;
     struct privsep_limits limits;
@@ -75,7 +75,7 @@ struct slot {
     struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
 
     /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */
-    char id[PRIVSEP_ID_SIZE]; /* all NUL: nobody's yet */
+    char id[PRIVSEP_ID_SIZE]; /* all NUL: no owner yet */
     struct slot_kind kind;
     uint32_t prestart_epoch; /* p->prestart_epoch when it was begun to be prestarted */
     int64_t started_real_ms;
@@ -157,7 +157,7 @@ struct privd {
         peer_log;                   /* what tenants, and who connects, can have said at will */
     struct loop_timer refill_timer; /* after a failure: until then none is made */
     struct loop_timer
-        refill_delay_timer; /* after a start: until then none is made that nobody waits for */
+        refill_delay_timer; /* after a start: until then a slot is made only for a waiting create */
     struct cleaner cleaner;
     struct pace pace; /* of all kills */
     uint32_t n_pins;  /* descriptors that pins.c holds */
@@ -181,7 +181,7 @@ struct privd {
 void request_handle(void *privd, const struct privsep_msg *m);
 void request_peer(void *privd, bool there);
 
-/* Tells whoever is there what templates there are now, unasked. */
+/* Tells the peer what templates there are now, unasked. */
 void request_tell_templates(struct privd *p);
 
 /* Answers a request: m's op and contents are the caller's, seq and peer the asker's. 0, or -errno when
@@ -195,7 +195,7 @@ void request_reply_status(struct privd *p, const struct reply_to *to, uint16_t o
 
 void list_begin(struct privd *p, const struct reply_to *to);
 
-/* Whoever asked is gone. May be called from inside any reply. */
+/* The asker is gone. May be called from inside any reply. */
 void list_forget(struct privd *p);
 
 /* -- slots.c ----------------------------------------------------------------------------------- */
@@ -214,7 +214,8 @@ void slots_put_empty(struct privd *p, struct slot *s);
 /* Starts making slots until enough are ready or under way. */
 void slots_refill(struct privd *p);
 
-/* The same a moment later, while enough are ready: who has just got one shares the processors with it else. */
+/* The same a moment later, while enough are ready: else the refill takes the processors from the
+ * sandbox that was just claimed. */
 void slots_refill_later(struct privd *p);
 
 /* A ready slot for that kind, off its list: a prestarted one when there is one. NULL: none yet. */
@@ -224,7 +225,7 @@ struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);
  * for, and for kept layers. NULL: none yet. */
 struct slot *slots_take_unpooled(struct privd *p, uint32_t level);
 
-/* Somebody asks for a sandbox of that kind: what is made ahead follows. */
+/* A create asks for a sandbox of that kind: slots made ahead follow. */
 void slots_note_kind(struct privd *p, const struct slot_kind *kind);
 
 /* All prestarted slots are given up, and no kind is made ahead until a sandbox is asked for. */
@@ -234,7 +235,8 @@ void slots_forget_prestarted(struct privd *p);
  * stays: slots_refill prestarts it again when the job has ended. */
 void slots_discard_prestarted(struct privd *p, uint32_t template_number);
 
-/* PID 1 of a prestarted slot has ended by itself: off the list, and no more of them until somebody asks. */
+/* PID 1 of a prestarted slot has ended by itself: off the list, and no more of them until the next
+ * create. */
 void slots_lose_prestarted(struct privd *p, struct slot *s);
 
 /* Writes the slot's record with the state that it is about to enter, then enters it. A record that
@@ -260,8 +262,8 @@ void sandbox_pump(struct privd *p);
 /* There will be no slot for the oldest waiting create: it gets to know. */
 void sandbox_no_slot(struct privd *p, int status, uint32_t stage);
 
-/* The peer is gone: creates that wait for a slot are forgotten; one that is under way ends when it is
- * ready and nobody is there to be told. May be called from inside any reply. */
+/* The peer is gone: creates that wait for a slot are forgotten; a create under way ends when it is
+ * ready, as there is no peer to be told. May be called from inside any reply. */
 void sandbox_forget_waiting(struct privd *p);
 
 /* -- end.c ------------------------------------------------------------------------------------- */
@@ -269,13 +271,14 @@ void sandbox_forget_waiting(struct privd *p);
 /* KILL: who is answered when no process is left. Layer and cgroups go a moment later. */
 void end_asked(struct privd *p, struct slot *s, const struct reply_to *to);
 
-/* Its pidfd is watched from now on: an end that nobody asked for becomes PRIVSEP_ENDED. 0 or -errno. */
+/* Its pidfd is watched from now on: an end that was not asked for becomes PRIVSEP_ENDED. 0 or
+ * -errno. */
 int end_watch(struct privd *p, struct slot *s);
 
 /* Kills what runs in it, whatever its state, then cleans up. For failed starts, recovery, stop. */
 void end_force(struct privd *p, struct slot *s);
 
-/* Somebody waits for a slot: what has ended is not gathered any longer. */
+/* A create waits for a slot: ended ones are not gathered any longer. */
 void end_hurry(struct privd *p);
 
 /* -- levels.c ---------------------------------------------------------------------------------- */
@@ -299,7 +302,7 @@ void freeze_asked(struct privd *p, struct slot *s, const struct reply_to *to,
 void freeze_undo_asked(struct privd *p, struct slot *s, const struct reply_to *to,
                        const struct privsep_msg *m);
 
-/* It ends: who waits for FREEZE gets to know. The kernel is told by whoever ends it. */
+/* It ends: the asker of FREEZE gets to know. The caller that ends it tells the kernel. */
 void freeze_forget(struct slot *s);
 
 /* The peer is gone: what was not frozen yet goes on. */

@@ -1,7 +1,7 @@
 /* Start = recover. An earlier privd may have died at any instruction; what it left is found in
- * cgroups and on the state disk, and the records say what each thing was meant to be. A sandbox that
- * ran is taken over, once the record, its cgroup, its pid and that process's start time agree; all
- * else is undone. Nothing that cayd says or stores is used. Blocks: nobody is served yet. */
+ * cgroups and on the state disk, and the records say what each thing was meant to be. A sandbox
+ * that ran is taken over, once the record, its cgroup, its pid and that process's start time agree;
+ * all else is undone. Nothing that cayd says or stores is used. Blocks: no peer is served yet. */
 #include "privd/privd.h"
 
 #include "base/clock.h"
@@ -177,7 +177,7 @@ static bool take_over(struct privd *p, const struct record *rec)
     memcpy(s->id, rec->id, sizeof(s->id));
     p->n_sandboxes++;
     take_over_frozen(p, s, rec);
-    /* Who could use its command sandboxes knew the earlier privd only. */
+    /* The users of its command sandboxes knew the earlier privd only. */
     s->driver->command_sandboxes_kill_unfinished(p->rt, rec->slot);
     wait_turn(p, s->driver->kill_cost(NULL, s->driver->command_sandboxes_kill(p->rt, rec->slot)));
     /* Past every number that it has had: no sandbox makes a command sandbox each 16 ms of the host's whole time. */

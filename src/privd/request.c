@@ -1,4 +1,4 @@
-/* What the peer asks: checked by permit.c, then given to whoever does it. One table. */
+/* What the peer asks: checked by permit.c, then given to the function that does it. One table. */
 #include "privd/command_sandbox.h"
 
 #include "base/log.h"

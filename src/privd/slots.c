@@ -152,7 +152,7 @@ static void begin_use(struct slot *s, const struct runtime_driver *driver)
     memset(s->id, 0, sizeof(s->id));
 }
 
-/* An unclaimed one stands in nobody's way: a job may remove its template already. */
+/* An unclaimed one does not keep its template: a job may remove it already. */
 static void give_up(struct privd *p, struct slot *s)
 {
     s->kind = (struct slot_kind){0};
@@ -343,13 +343,13 @@ static void prestart(struct privd *p, struct slot *s)
         r = slots_watch_task(s, on_prestarted);
     if (r < 0) {
         p->n_making--;
-        p->n_prestarting--; /* whoever waits gets a prepared one, or its turn is over by its own timer */
+        p->n_prestarting--; /* a waiting create gets a prepared one, or its turn is over by its own timer */
         prestart_failed(p, s, r, PRIVSEP_STAGE_NAMESPACES);
     }
 }
 
-/* Whoever waits comes first, for what is prestarted if that is what they wait for; then a few prepared ones; the rest
- * is prestarted. */
+/* Waiting creates come first, with a prestarted slot if its kind is theirs; then a few prepared
+ * ones; the rest is prestarted. */
 static bool want_prestarted(const struct privd *p, uint32_t prepared)
 {
     uint32_t n = p->prestarted.n + p->n_prestarting;
@@ -412,7 +412,7 @@ static bool want_more(const struct privd *p)
     return p->ready.n + p->prestarted.n + p->n_making < ahead + p->n_waiting;
 }
 
-/* Half of them are there, and nobody waits. */
+/* Half of them are there, and no create waits. */
 static bool may_delay_refill(const struct privd *p)
 {
     return p->n_waiting == 0 &&

@@ -256,7 +256,7 @@ int64_t privsep_client_send(struct privsep_client *c, const struct privsep_msg *
 
 /* -- receiving --------------------------------------------------------------------------------- */
 
-/* An answer that nobody waits for is a broken peer: the channel starts anew. */
+/* An answer without a request is a broken peer: the channel starts anew. */
 static int deliver(struct privsep_client *c, struct privsep_packet *p)
 {
     struct pending *who = pending_of(c, p->msg.seq);

@@ -22,7 +22,7 @@ struct privsep_server {
     bool greeted;
     uid_t peer_uid;
     struct privsep_server_events ev;
-    struct log_rate log; /* what whoever connects can have said at will */
+    struct log_rate log; /* what a connecting process can have said at will */
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     struct privsep_packet *queue; /* ring, grows by doubling */
     size_t queue_cap, queue_head, queue_len, queue_fds;
@@ -262,8 +262,9 @@ static int bind_path(struct privsep_server *s)
     return 0;
 }
 
-/* A descriptor that is only received to be closed can still make its receiver wait: a TCP socket that
- * lingers, a file of a stuck server. From Linux 6.16 on nobody can send one; accepted sockets inherit it. */
+/* A descriptor that is only received to be closed can still make its receiver wait: a TCP socket
+ * that lingers, a file of a stuck server. From Linux 6.16 on no peer can send one; accepted sockets
+ * inherit it. */
 static void refuse_descriptors(int fd)
 {
     int no = 0;

@@ -46,7 +46,7 @@ void privsep_server_dispatch(struct privsep_server *s);
 uint64_t privsep_server_peer(const struct privsep_server *s);
 
 /* Sends m (version and fds are filled in) with n_fds descriptors to the peer number `peer`; 0 means
- * whoever is there. The descriptors are closed in every case. 0, -ENOTCONN when that peer is gone
- * or not there, -ENOBUFS when the queue was full: the connection is then ended. */
+ * any. The descriptors are closed in every case. 0, -ENOTCONN when that peer is gone or not there,
+ * -ENOBUFS when the queue was full: the connection is then ended. */
 int privsep_server_send(struct privsep_server *s, uint64_t peer, const struct privsep_msg *m,
                         const int *fds, size_t n_fds);

@@ -9,9 +9,8 @@
  * descriptor at all. They may kill it: then there is no command sandbox.
  *
  * Nothing inside can leave the command sandbox's network namespace or choose another: setns, unshare and new user
- * namespaces are refused by the filter, CAP_SYS_ADMIN is in nobody's bounding set, and the command sandbox's /proc
- * shows the command sandbox's own processes only, so that there is nobody to trace, whose /proc/PID/ns, fd or root to open, or
- * to take a descriptor from. Test: scenario test_command_policy.py. */
+ * namespaces are refused by the filter, CAP_SYS_ADMIN is in no process's bounding set, and the command sandbox's /proc
+ * shows the command sandbox's own processes only, so that there is no process to trace, whose /proc/PID/ns, fd or root to open, or to take a descriptor from. Test: scenario test_command_policy.py. */
 
 #include "runtime/internal.h"
 
@@ -196,11 +195,12 @@ static int enter_sandbox(const struct command_sandbox_args *a)
                                   (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
 }
 
-/* In the sandbox's pid namespace: makes PID 1 of the command sandbox, one below (the kernel makes no pid namespace for
- * whoever is not in the one that it would stand in). It shares the table of descriptors with the task, and *command_sandbox, so
- * that from the one system call on in which the command sandbox's PID 1 begins, the task holds it, wherever a signal of the
- * tenant's stops this process. It waits to be killed by the task: the sandbox's cay-init is then the command sandbox's parent, so
- * that the command sandbox needs nobody outside to be reaped. */
+/* In the sandbox's pid namespace: makes PID 1 of the command sandbox, one below (the kernel makes
+ * no pid namespace for a process that is not in the one that it would stand in). It shares the
+ * table of descriptors with the task, and *command_sandbox, so that from the one system call on in
+ * which the command sandbox's PID 1 begins, the task holds it, wherever a signal of the tenant's
+ * stops this process. It waits to be killed by the task: the sandbox's cay-init is then the command
+ * sandbox's parent, so that the command sandbox is reaped without a process outside. */
 NORETURN static void run_between(const struct inside *in, int task_pidfd, int sock,
                                  int *command_sandbox)
 {

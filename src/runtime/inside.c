@@ -132,7 +132,7 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
     if (rc < 0)
         return rc;
     *stage = PRIVSEP_STAGE_EXEC;
-    if (setsid() < 0) /* out of privd's session: no terminal, nobody's process group */
+    if (setsid() < 0) /* out of privd's session: no terminal, a process group of its own */
         return -errno;
     rc = set_limits();
     if (rc == 0)

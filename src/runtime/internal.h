@@ -36,11 +36,12 @@ struct runtime {
      CAPS_BIT(CAP_SETPCAP) | CAPS_BIT(CAP_NET_BIND_SERVICE) | CAPS_BIT(CAP_SYS_CHROOT) |       \
      CAPS_BIT(CAP_MKNOD) | CAPS_BIT(CAP_AUDIT_WRITE) | CAPS_BIT(CAP_SETFCAP))
 
-/* PID 1 has one more that none of its children can ever have: the kernel lets nobody trace, or take
- * descriptors of, a process whose capabilities are not a subset of its own. Test: probe "pid1". */
+/* PID 1 has one more that none of its children can ever have: the kernel lets no process trace, or
+ * take descriptors of, another whose capabilities are not a subset of its own. Test: probe
+ * "pid1". */
 #define RUNTIME_AGENT_CAPS (RUNTIME_CHILD_CAPS | CAPS_BIT(CAP_SYS_PTRACE))
 
-/* What is in force: the above, but for positive controls in test builds. */
+/* The set in force: the above, but for positive controls in test builds. */
 static inline uint64_t runtime_agent_caps(void)
 {
     return TEST_BYPASS(CAPABILITIES) ? ~UINT64_C(0) : RUNTIME_AGENT_CAPS;
@@ -204,7 +205,7 @@ int rootfs_make_read_only(int dir_fd, const char *path) WARN_UNUSED;
 /* A new instance of devpts, for at most so many terminals: a detached tree, or -errno. */
 int rootfs_new_terminals(unsigned max) WARN_UNUSED;
 
-/* Sysctls of the user and network namespace of whoever mounted this /proc. */
+/* Sysctls of the user and network namespace of the process that mounted this /proc. */
 int rootfs_set_sysctls(int proc_fd) WARN_UNUSED;
 
 /* stage.c: a new, detached tmpfs that belongs to uid (a slot's first), with its `dev` and the usual device nodes in

@@ -114,8 +114,8 @@ static int open_stage(const struct start_args *a, struct inside *in)
     return TEST_BYPASS(DEVICES) || TEST_BYPASS(OWN_NODES) ? open_host_devices(in) : 0;
 }
 
-/* A limit of all processors, or more, holds nobody back, but costs: for each that is set, the kernel walks
- * over all control groups of the machine. */
+/* A limit of all processors, or more, holds no process back, but costs: for each that is set, the
+ * kernel walks over all control groups of the machine. */
 static uint32_t cpu_limit(const struct runtime *rt, uint32_t milli)
 {
     return milli < rt->cpus * 1000 ? milli : 0;

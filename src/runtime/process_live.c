@@ -141,9 +141,9 @@ int process_sockets(const struct runtime *rt, const struct runtime_sandbox *sb, 
     return within(sb->pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_sockets, &sockets);
 }
 
-/* Dual stack, and with it one socket for both families. The address may be used again, since after a
- * death of cay-egress the connections that it had still linger on the port; who listens there bars it
- * all the same. */
+/* Dual stack, and with it one socket for both families. The address may be used again, since after
+ * a death of cay-egress the connections that it had still linger on the port; a listener there bars
+ * it all the same. */
 static int bind_everywhere(int type, uint16_t port)
 {
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons(port)};

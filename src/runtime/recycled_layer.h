@@ -1,8 +1,6 @@
 #pragma once
 /* Layers that are used again. To remove a subvolume costs far more than all else about it: where quotas are
- * on, the kernel commits a whole transaction for each (btrfs_qgroup_cleanup_dropped_subvolume), a
- * millisecond of processor time and disk that everybody waits for. So a layer that nobody but cay and the
- * kernel's overlay has put anything into is made empty and kept for another sandbox. Private to the runtime;
+ * on, the kernel commits a whole transaction for each (btrfs_qgroup_cleanup_dropped_subvolume), a millisecond of processor time and disk that all sandboxes wait for. So a layer that only cay and the kernel's overlay have put anything into is made empty and kept for another sandbox. Private to the runtime;
  * for tasks only.
  *
  * What may be in such a layer is a list of names (recycled_layer.c). Nothing else is looked for, no tree is walked: a

@@ -112,12 +112,13 @@ static int attach_layers(const struct build *b)
     return rc;
 }
 
-/* Mounted by the sandbox's root, whose ids the layers have through their maps. `userxattr`: marks are kept
- * in user.* attributes, as trusted.* is the host's. Relative names are all that mountinfo shows later.
- * `volatile`: the file system below is one for all sandboxes, and without this each sync, fsync and end of
- * a sandbox commits all of it (milliseconds, for all). What a sandbox wrote is thereby on disk when the
- * kernel gets to it; whoever wants it there (a pause that is to survive the host) calls syncfs on the layer.
- * A layer is mounted so only once in its life: the kernel leaves work/incompat behind and refuses it then. */
+/* Mounted by the sandbox's root, whose ids the layers have through their maps. `userxattr`: marks
+ * are kept in user.* attributes, as trusted.* is the host's. Relative names are all that mountinfo
+ * shows later. `volatile`: the file system below is one for all sandboxes, and without this each
+ * sync, fsync and end of a sandbox commits all of it (milliseconds, for all). What a sandbox wrote
+ * is thereby on disk when the kernel gets to it; a caller that wants it there (a pause that is to
+ * survive the host) calls syncfs on the layer. A layer is mounted so only once in its life: the
+ * kernel leaves work/incompat behind and refuses it then. */
 static int overlay(const char *lower, const char *upper, const char *work)
 {
     const struct mnt_option options[] = {
@@ -127,8 +128,8 @@ static int overlay(const char *lower, const char *upper, const char *work)
     int rc = mnt_new("overlay", options, MOUNT_ATTR_NODEV);
     if (rc != -EIO)
         return rc;
-    /* A write that failed on the disk, whoever's it was, has not been reported to anybody yet: the kernel
-     * wants it taken note of. Once; one that fails again fails. */
+    /* A write that failed on the disk, of any process, has not been reported yet: the kernel wants
+     * it taken note of. Once; one that fails again fails. */
     CLEANUP_CLOSE int fd = mnt_open_beneath(AT_FDCWD, upper, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0 || (syncfs(fd) < 0 && errno != EIO && errno != ENOSPC && errno != EDQUOT))
         return rc;
@@ -142,9 +143,10 @@ static int make_file(int dir_fd, const char *name)
     return fd < 0 ? -errno : 0;
 }
 
-/* The agent writes into them once the sandbox has a name. They are made before the layer is an overlay's, and
- * so hide what the template has by these names, a link too; to remove and make them anew through the overlay
- * costs the work of a whole rename. The layer is new: nothing in it is anybody's. */
+/* The agent writes into them once the sandbox has a name. They are made before the layer is an
+ * overlay's, and so hide what the template has by these names, a link too; to remove and make them
+ * anew through the overlay costs the work of a whole rename. The layer is new: nothing in it
+ * belongs to a tenant. */
 static int make_name_files(const struct build *b)
 {
     /* In a layer that was kept it is there, as a directory: disk.c has looked. */
@@ -284,8 +286,9 @@ static int make_empty(const struct build *b)
     return fd < 0 ? fd : mnt_attach(fd, b->stage_fd, "empty");
 }
 
-/* Covers a file with /dev/null or a directory with the empty one; what is not there needs no mask. The names are
- * the kernel's own: nobody can change where they lead, and a link as the last of them is not followed. */
+/* Covers a file with /dev/null or a directory with the empty one; what is not there needs no mask.
+ * The names are the kernel's own: no process can change where they lead, and a link as the last of
+ * them is not followed. */
 static int mask(const struct build *b, int dir_fd, const char *path)
 {
     struct stat st;

@@ -245,8 +245,8 @@ struct runtime_driver {
      * that its end does not free them. Inline, microseconds. -errno: there is none (-EOPNOTSUPP at some levels). */
     int (*pin)(const struct runtime_sandbox *sb);
 
-    /* Does not block. 0; -EAGAIN: still alive; -ECHILD: ended, but it is nobody's child here (status
-     * unknown). */
+    /* Does not block. 0; -EAGAIN: still alive; -ECHILD: ended, but it is not a child of this
+     * process (status unknown). */
     int (*reap)(const struct runtime_sandbox *sb, struct runtime_exit *out);
 
     /* Whether the memory limit killed something in it (then a SIGKILL of PID 1 is PRIVSEP_CAUSE_OOM).
@@ -254,7 +254,8 @@ struct runtime_driver {
     bool (*was_oom)(const struct runtime *rt, const struct runtime_sandbox *sb);
 
     /* Removes what 1..RUNTIME_ENDS_MAX slots have outside their processes, pooled or used: cgroups,
-     * writable layers. Only after their processes ended. Idempotent: what is not there is success. */
+     * writable layers. Only after their processes ended. Idempotent: success where it is not
+     * there. */
     int (*end_begin)(struct runtime *rt, const struct runtime_end *ends, unsigned n,
                      struct task *out);
     /* 0 and the status of each, -EAGAIN, or -errno (nothing is known of any then). */
@@ -274,8 +275,8 @@ struct runtime_driver {
                                   uint32_t *stage);
     int (*command_sandbox_kill)(const struct runtime_sandbox *command_sandbox);
 
-    /* After a restart: kills the command sandbox of a sandbox that was taken over; nobody is left who would use
-     * them. How many those were. */
+    /* After a restart: kills the command sandbox of a sandbox that was taken over; no user of them
+     * is left. How many those were. */
     uint32_t (*command_sandboxes_kill)(const struct runtime *rt, uint32_t slot);
 
     /* Kills what was begun for command sandboxes of a sandbox and is no cay-init yet, tasks included: a task that is

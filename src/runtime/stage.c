@@ -27,7 +27,7 @@ static const struct {
     {"dev/random", 1, 8, 0}, {"dev/urandom", 1, 9, 0}, {"dev/tty", 5, 0, TTY_GID},
 };
 
-/* The names are new, in a tree that nobody else can see. */
+/* The names are new, in a tree that no other process can see. */
 static int make_nodes(int fd, uint32_t uid)
 {
     for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)

@@ -60,14 +60,15 @@ static const struct {
     {"sys/devices/virtual/net/lo/statistics/tx_packets", "0"},
 };
 
-/* Copied from the host's, as far as everybody may read them there. */
+/* Copied from the host's, as far as all users may read them there. */
 static const char *const copied[] = {
     "sys/devices/system/cpu",
     "sys/devices/system/node",
     "sys/kernel/mm/transparent_hugepage",
 };
 
-/* Not below those: what changes while it is looked at, and what nobody reads to learn about processors. */
+/* Not below those: files that change while they are read, and files that programs do not read to
+ * learn about processors. */
 static const char *const left_out[] = {
     "acpi_cppc", "cpufreq",  "cpuidle", "hotplug", "khugepaged",       "meminfo", "microcode",
     "modalias",  "numastat", "power",   "uevent",  "thermal_throttle", "vmstat",

@@ -72,7 +72,7 @@ NORETURN static void run(task_fn fn, void *arg, int result_fd, pid_t parent)
     struct task_result result = {0};
 
     reset_signals();
-    /* A task must not go on without whoever would take its result. */
+    /* A task must not go on without the process that would take its result. */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent)
         _exit(1);

@@ -54,8 +54,7 @@ int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
                  const struct cgroup_limits *limits) WARN_UNUSED;
 
 /* Opens the files (v1 `tasks`, v2 `cgroup.procs`) into which writing "0" moves the writer into the
- * leaf, with permission of whoever opened them. Returns their number (1..CGROUP_ATTACH_MAX) or
- * -errno. */
+ * leaf, with permission of the opener. Returns their number (1..CGROUP_ATTACH_MAX) or -errno. */
 int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
                        int fds[static CGROUP_ATTACH_MAX]) WARN_UNUSED;
 

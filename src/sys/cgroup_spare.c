@@ -88,8 +88,9 @@ static void remove_one(const struct cgroup *cg, int i, unsigned k)
     (void)unlinkat(cg->h[i].fd, spare_name(name, k, ""), AT_REMOVEDIR);
 }
 
-/* Tasks do this side by side. Whoever puts one begins with the last hierarchy, in which its place becomes
- * taken; whoever takes one begins with the first, in which it appears last: each has it whole. */
+/* Tasks do this side by side. A process that puts one begins with the last hierarchy, in which its
+ * place becomes taken; one that takes one begins with the first, in which it appears last: each has
+ * it whole. */
 int cgroup_spare_put(const struct cgroup *cg, uint32_t slot)
 {
     char from[PATH_SIZE], to[PATH_SIZE];

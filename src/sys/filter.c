@@ -84,8 +84,8 @@ static const char *const allowed[] = {
 };
 /* clang-format on */
 
-/* Known, and refused as a privileged call is refused, so that programs report it in the usual way. mbind: a policy for
- * each page of a file in memory, which is charged to nobody. */
+/* Known, and refused as a privileged call is refused, so that programs report it in the usual way.
+ * mbind: a policy for each page of a file in memory, which is charged to no process. */
 /* clang-format off */
 static const char *const denied[] = {
     "acct", "add_key", "adjtimex", "bpf", "clock_adjtime", "clock_settime", "create_module",

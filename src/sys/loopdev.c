@@ -37,7 +37,7 @@ int loopdev_attach(int file_fd, char name[static 32])
     CLEANUP_CLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
     if (control < 0)
         return -errno;
-    /* Somebody else may take the free device between the two calls: then ask again. */
+    /* Another process may take the free device between the two calls: then ask again. */
     for (int try = 0; try < ATTACH_TRIES; try++) {
         int index = ioctl(control, LOOP_CTL_GET_FREE);
         if (index < 0)

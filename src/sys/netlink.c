@@ -53,7 +53,7 @@ static int add_address(struct mnl_socket *nl, unsigned char family, const void *
     ifa->ifa_family = family;
     ifa->ifa_prefixlen = (unsigned char)(n * 8);
     ifa->ifa_flags = family == AF_INET6 ? IFA_F_NODAD
-                                        : 0; /* usable at once: nobody else is there */
+                                        : 0; /* usable at once: no other process is there */
     ifa->ifa_scope = RT_SCOPE_UNIVERSE;
     ifa->ifa_index = LO_INDEX;
     mnl_attr_put(request, IFA_LOCAL, n, address);

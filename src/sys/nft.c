@@ -292,7 +292,7 @@ static void rule_for_port(struct batch *b, const char *chain, uint8_t protocol, 
     end_rule(b, rule);
 }
 
-/* "Nobody listens" about a redirected datagram comes from a local address; it has to be led back to
+/* The ICMP error about a redirected datagram comes from a local address; it has to be led back to
  * who sent it, as an answer would. It makes no entry of its own. */
 static void track_errors(struct batch *b, uint8_t protocol, uint8_t type)
 {
@@ -305,7 +305,7 @@ static void track_errors(struct batch *b, uint8_t protocol, uint8_t type)
     end_rule(b, rule);
 }
 
-/* What is redirected has to be tracked, and so have the answers to it; nothing else is. */
+/* Redirected packets have to be tracked, and so have the answers to them; nothing else is. */
 static void build_tracking(struct batch *b, uint16_t tcp_port, uint16_t udp_port)
 {
     struct nlattr *rule;
@@ -348,7 +348,7 @@ static void build_redirect(struct batch *b, uint16_t tcp_port, uint16_t udp_port
     end_rule(b, rule);
 }
 
-/* After the redirect: what is still not local has nowhere to go. */
+/* After the redirect: a packet that is still not local has nowhere to go. */
 static void build_refusal(struct batch *b)
 {
     struct nlattr *rule;

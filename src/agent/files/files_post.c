@@ -2,7 +2,7 @@
  * not. Source: E2B's envd.
  *
  * The loop only gathers bytes; the worker takes them in pieces and does all the rest (unpacking, parsing,
- * writing), so a slow disk or a body that unpacks to gigabytes holds up nobody else. Two buffers: one is
+ * writing), so a slow disk or a body that unpacks to gigabytes holds up no other request. Two buffers: one is
  * filled while the other is at the worker; with both full the client waits. */
 #include "agent/files/files.h"
 #include "agent/files/files_sink.h"
@@ -225,8 +225,8 @@ static void upload_done(struct fs_job *job)
     if (!u->x) {
         upload_free(u);
     } else if (u->sink.status) {
-        /* Most clients look for an answer only when they have sent everything: what is still to come is
-         * read and thrown away, within reason. */
+        /* Most clients look for an answer only when they have sent everything: the rest is read and
+         * thrown away, within reason. */
         buf_clear(&u->filling);
         if (u->ended)
             answer(u);

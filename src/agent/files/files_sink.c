@@ -55,7 +55,7 @@ static int fail_errno(struct files_sink *s, int error, const char *what)
             s->announced);
     if (error == -ENOSPC || error == -EDQUOT)
         return files_sink_fail(s, 507, "not enough disk space available");
-    /* What does not exist here is a directory that somebody removed meanwhile, or /proc. */
+    /* A directory that does not exist here was removed meanwhile, or is in /proc. */
     return files_sink_fail(s, error == -ENOENT ? 500 : files_status(error), "%s '%s': %s", what,
                            s->path, strerror(-error));
 }
@@ -91,8 +91,8 @@ int files_sink_open(struct files_sink *s, const char *path)
     if (r < 0)
         return fail_errno(s, r, "error opening file");
     s->fd = r;
-    /* What is empty is left alone: btrfs starts writing to the disk at the close of a file that was cut to
-     * nothing (BTRFS_INODE_FLUSH_ON_CLOSE), new or not, and an upload would wait for it. */
+    /* An empty file is left alone: btrfs starts writing to the disk at the close of a file that was
+     * cut to nothing (BTRFS_INODE_FLUSH_ON_CLOSE), new or not, and an upload would wait for it. */
     if (st.st_size > 0 && ftruncate(s->fd, 0) < 0)
         return fail_errno(s, -errno, "error emptying file");
     return 0;

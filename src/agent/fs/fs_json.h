@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* A quoted JSON string. File names are bytes: what is not UTF-8 becomes U+FFFD, since JSON cannot
- * say it otherwise. 0, -EMSGSIZE or -ENOMEM. */
+/* A quoted JSON string. File names are bytes: bytes that are not UTF-8 become U+FFFD, since JSON
+ * cannot say it otherwise. 0, -EMSGSIZE or -ENOMEM. */
 int fs_json_string(struct buf *out, const char *bytes, size_t n) WARN_UNUSED;
 
 /* `"name":"value"` with a comma before it unless out ends with an opening bracket. name is ours and

@@ -67,8 +67,8 @@ void fs_mover_free(struct fs_mover *m)
     free(m);
 }
 
-/* cay-init's own files in /proc must not be copied for anybody (fs_open.h), and nothing else of /proc can be
- * moved either. */
+/* cay-init's own files in /proc must not be copied for any user (fs_open.h), and nothing else of
+ * /proc can be moved either. */
 static bool is_proc(int fd)
 {
     struct statfs fs;
@@ -156,7 +156,7 @@ static int copy_link(int in_dir, const char *name, int out_dir, const char *out_
     return 0;
 }
 
-/* A FIFO, or the name of a socket, which nobody listens on in its new place, as after mv. */
+/* A FIFO, or the name of a socket, which has no listener in its new place, as after mv. */
 static int copy_node(int out_dir, const char *out_name, const struct stat *st)
 {
     if (!S_ISFIFO(st->st_mode) && !S_ISSOCK(st->st_mode))

@@ -14,7 +14,7 @@
 #include <sys/vfs.h>
 
 #define MAX_LINKS     255 /* as filepath.EvalSymlinks */
-#define MAX_RACES     16  /* times that somebody else may change a path under us */
+#define MAX_RACES     16  /* times that another process may change a path under us */
 #define DIR_MODE      0755
 #define FILE_MODE     0666
 #define PROC_FD_SIZE  32
@@ -154,7 +154,7 @@ int fs_open_file(const char *path, struct stat *st)
     return r < 0 ? r : TAKE_FD(fd);
 }
 
-/* O_CREAT on a file that exists in a sticky directory fails for everybody but its owner
+/* O_CREAT on a file that exists in a sticky directory fails for every user but its owner
  * (protected_regular), so it is used only where nothing is. A dangling link's target is made, as
  * open(2) does with O_CREAT and without O_EXCL. */
 static int open_or_create(const char *path)
@@ -199,7 +199,7 @@ int fs_open_parent(const char *path)
     return fs_open(dir, O_PATH | O_DIRECTORY, 0);
 }
 
-/* One directory below parent_fd, then open it. Somebody else may make it at the same moment. */
+/* One directory below parent_fd, then open it. Another process may make it at the same moment. */
 static int make_and_enter(int parent_fd, const char *name, const struct user *u)
 {
     CLEANUP_CLOSE int fd = -1;

@@ -156,9 +156,9 @@ static int enter(struct fs_remover *r, int dir_fd, const char *name)
     return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -errno;
 }
 
-/* The parent of the current level was closed on the way down: opens it again by "..", which the kernel
- * resolves to wherever the directory is now. If that is not where we came from, somebody moved it out
- * of the tree, and what is there is not ours to remove. */
+/* The parent of the current level was closed on the way down: opens it again by "..", which the
+ * kernel resolves to wherever the directory is now. If that is not where we came from, another
+ * process moved it out of the tree, and what is there is not ours to remove. */
 static int reopen_parent(struct fs_remover *r, int child_fd)
 {
     size_t level = r->depth - 2;
@@ -218,7 +218,7 @@ static int next_entry(struct frame *f)
         if (f->pos >= f->len) {
             ssize_t n = getdents64(f->fd, f->entries, ENTRIES_BYTES);
 
-            /* ENOENT: the directory itself was removed by somebody else. */
+            /* ENOENT: the directory itself was removed by another process. */
             if (n < 0 && errno != ENOENT)
                 return -errno;
             f->pos = 0;

@@ -55,8 +55,8 @@ static void submit(struct task *t)
     fs_worker_submit(t->worker, &t->job);
 }
 
-/* The exchange is over. A removal or move that was begun is carried through all the same, as with upstream:
- * half a tree helps nobody. */
+/* The exchange is over. A removal or move that was begun is carried through all the same, as with
+ * upstream: half a tree is of no use. */
 static void task_closed(struct http_exchange *x, void *data)
 {
     struct task *t = data;

@@ -276,7 +276,8 @@ static void reaped(struct process_table *t, pid_t pid, int status)
     }
 }
 
-/* As PID 1 it gets every orphan of the sandbox too; those are reaped and nobody asks for them. */
+/* As PID 1 it gets every orphan of the sandbox too; those are reaped, and their status is not
+ * used. */
 static void on_sigchld(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 {
     struct process_table *t = poll->data;

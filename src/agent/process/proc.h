@@ -58,7 +58,7 @@ struct proc_subscriber {
 /* One SendInput that has not been written whole yet. */
 struct proc_pending {
     struct proc_pending *next;
-    struct http_exchange *x; /* NULL: nobody waits for the answer any more */
+    struct http_exchange *x; /* NULL: the client is gone */
     void (*done)(struct http_exchange *x, const struct err *why);
     size_t len, sent;
     char bytes[];

@@ -127,7 +127,7 @@ static int become_user(const struct agent_spawn *s, const struct user *u)
 static void reset_signals(void)
 {
     /* The kernel's own form of struct sigaction, all zero: SIG_DFL. By system call, because glibc's
-     * function refuses its own two signals, which whoever started us may have left ignored. */
+     * function refuses its own two signals, which the starter may have left ignored. */
     const uint64_t dfl[4] = {0};
     sigset_t none;
 

@@ -89,7 +89,7 @@ static void watcher_free(struct watcher *w)
     uv_close((uv_handle_t *)&w->deadline, timer_closed);
 }
 
-/* A stream ends with its exchange; a polled watcher whose id nobody will ever learn ends too. */
+/* A stream ends with its exchange; a polled watcher whose id no client will ever learn ends too. */
 static void exchange_closed(struct http_exchange *x, void *data)
 {
     struct watcher *w = data;
@@ -387,8 +387,8 @@ void watch_create(struct http_exchange *x, struct agent *a)
     connect_read(x, FS_REQUEST_MAX, create_asked);
 }
 
-/* The watcher that a request names, or NULL after answering. Ids are as good as the sandbox's token:
- * whoever may call may call for any of them. */
+/* The watcher that a request names, or NULL after answering. Ids are as good as the sandbox's
+ * token: a caller with the token may call for any of them. */
 static struct watcher *find_asked(struct http_exchange *x, const json_t *request, bool stream)
 {
     const struct agent *a = http_exchange_get(x);

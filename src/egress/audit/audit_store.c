@@ -220,7 +220,8 @@ static void drop_oldest_file(struct audit_store *s, struct audit_log *l)
     s->bytes -= MIN(n, s->bytes);
 }
 
-/* Who holds most gives way; the newest file of a tenant stays until it is full or is all there is. */
+/* The tenant that holds most gives way; the newest file of a tenant stays until it is full or is
+ * all there is. */
 static void keep_total(struct audit_store *s)
 {
     while (s->bytes > s->limits.total_bytes) {

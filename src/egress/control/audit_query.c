@@ -384,7 +384,7 @@ static void unlink_waiting(struct audit_queries *q, struct work *w)
         *at = w->next;
 }
 
-/* Nobody waits for it any more: what waits is dropped, what runs ends at its next block. */
+/* Its client is gone: a waiting question is dropped, a running one ends at its next block. */
 static void on_exchange_end(struct http_exchange *x, void *data)
 {
     struct work *w = data;

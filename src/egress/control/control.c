@@ -65,7 +65,8 @@ static enum err_code take_text(const json_t *o, const char *key, char *out, size
     return ERR_OK;
 }
 
-/* Needed, though it may be empty: who forgets it must not open what it would have closed. */
+/* Needed, though it may be empty: a caller that forgets it must not open what it would have
+ * closed. */
 static enum err_code take_ceilings(const json_t *o, struct sandbox_rules *r, struct err *e)
 {
     const json_t *list = json_object_get(o, "ceilings"), *item;

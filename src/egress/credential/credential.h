@@ -2,8 +2,7 @@
 /* Credentials: sealed records outside, and what is in them while a sandbox uses them.
  *
  * A record is AES-256-GCM of the value, with tenant, name and the whole of "bind" (as canonical JSON)
- * as what is authenticated beside it: nobody who has the record, cayd included, can give it another
- * tenant, another name, other hosts or another kind. The key is this program's alone.
+ * as what is authenticated beside it: no holder of the record, cayd included, can give it another tenant, another name, other hosts or another kind. The key is this program's alone.
  *
  * "bind" says what the value may be used for:
  *

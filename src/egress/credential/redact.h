@@ -9,7 +9,7 @@
  * character after the other.
  *
  * There are two streams in one: contents, which are searched as if nothing stood between them, and
- * framing (chunk lines, trailers), likewise. What is kept back is bounded by REDACT_WINDOW_MAX. Where no
+ * framing (chunk lines, trailers), likewise. The bytes that are kept back are at most REDACT_WINDOW_MAX. Where no
  * secret has a line feed in it, everything up to the last one passes at once: no secret goes on behind it. Pure: no
  * I/O. All secrets are searched for at once: see automaton.h for what a byte costs,
  * and finder.h for how its characters may be escaped. */
@@ -21,7 +21,7 @@
 #define REDACT_SECRETS_MAX 1024u
 #define REDACT_SECRET_MAX  32768u         /* bytes of one */
 #define REDACT_TOTAL_MAX   (512u * 1024u) /* of all */
-/* Of a body whose length is not known: what is kept back passes after so much silence. */
+/* Of a body whose length is not known: kept bytes pass after so much silence. */
 #define REDACT_BODY_PAUSE_MS   200u
 #define REDACT_TUNNEL_PAUSE_MS 20u   /* likewise after an upgrade to what is not read here */
 #define REDACT_STALL_MS        2000u /* either, where its reader was waited for before */
@@ -37,15 +37,17 @@ void redact_free(struct redact *r);
  * memory is out. */
 struct redact *redact_share(struct redact *r);
 
-/* Copies it; the same one twice is one. To a shared one: what was shared is copied first. Before the first redact_feed. 0, -EMSGSIZE or -ENOMEM. */
+/* Copies it; the same one twice is one. To a shared one: the shared part is copied first. Before
+ * the first redact_feed. 0, -EMSGSIZE or -ENOMEM. */
 int redact_add(struct redact *r, const char *secret, size_t n);
 size_t redact_count(const struct redact *r);
 
 /* Bytes of all secrets; 16 bytes of memory for each, as a rule. */
 size_t redact_total(const struct redact *r);
 
-/* What was fed so far is not kept back any longer: a message has ended there, or the stream pauses. The search
- * goes on: of a secret that has begun before, what follows is still written over. */
+/* The bytes that were fed so far are not kept back any longer: a message has ended there, or the
+ * stream pauses. The search goes on: of a secret that has begun before, what follows is still
+ * written over. */
 void redact_release(struct redact *r);
 
 /* Is anything kept back? */

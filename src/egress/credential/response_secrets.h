@@ -11,9 +11,9 @@
 int response_secrets_for(const struct credentials *all, const char *host, uint16_t port,
                          struct redact **out);
 
-/* What was made for hosts of those credentials, for the next connections: to find secrets anew for each would
- * cost milliseconds of the loop. Hosts that know the same ones share it. Those that were not used for longest
- * go. Every struct credentials has one. */
+/* The searches that were made for hosts of those credentials, for the next connections: to find
+ * secrets anew for each would cost milliseconds of the loop. Hosts that know the same ones share
+ * it. Those that were not used for longest go. Every struct credentials has one. */
 #define RESPONSE_SECRETS_SETS_MAX    16u
 #define RESPONSE_SECRETS_CACHE_BYTES ((size_t)1024 * 1024) /* secrets; as a rule 16 MiB of memory */
 struct response_secrets_cache *response_secrets_cache_new(void);

@@ -97,7 +97,7 @@ static void on_first_bytes(struct flow *f, int events)
         if (forward_adopt(f->egress, f, f->fd, false) < 0)
             flow_reset(f);
         return;
-    default: flow_reset(f); /* what it is nobody said, and where to neither */
+    default: flow_reset(f); /* neither kind nor destination is known */
     }
 }
 
@@ -238,7 +238,7 @@ static void on_again(uv_timer_t *t)
     uv_poll_start(&io->tcp, UV_READABLE, on_tcp);
 }
 
-/* Connections wait in the backlog meanwhile: nobody is refused for being fast. */
+/* Connections wait in the backlog meanwhile: a fast client is not refused. */
 static void rest(struct sandbox_io *io, uint64_t ms)
 {
     uv_poll_stop(&io->tcp);

@@ -1,6 +1,6 @@
 #pragma once
-/* Accepts from inside a sandbox: who connects is told by the listener, where to by the original
- * destination. */
+/* Accepts from inside a sandbox: the listener tells which sandbox connects, the original
+ * destination where to. */
 
 #include "egress/flow/egress.h"
 

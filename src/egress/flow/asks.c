@@ -29,7 +29,8 @@ static struct sandbox *whole_of(const struct flow *f)
 
 /* -- answers that are kept --------------------------------------------------------------------- */
 
-/* Whoever owns a name could otherwise point it into the operator's network, as with rules of names. */
+/* Otherwise the owner of a name could point it into the operator's network, as with rules of
+ * names. */
 static bool is_open_to_names(const struct target *t)
 {
     return !target_is_resolved(t) || policy_address_is_public(&t->address);

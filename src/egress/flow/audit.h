@@ -48,7 +48,7 @@ bool audit_prepare(struct audit *a, const char *tenant);
 /* A refusal: recorded, or counted where its sandbox has too many of them. */
 void audit_refusal(struct audit *a, const struct audit_record *r);
 
-/* What was counted of s, which may be about to end. */
+/* Writes the counts of s, which may be about to end. */
 void audit_summary(struct audit *a, struct sandbox *s);
 
 struct audit_store *audit_files(const struct audit *a);

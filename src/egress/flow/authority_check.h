@@ -1,6 +1,6 @@
 #pragma once
-/* Whom an HTTP request is for: its Host, and its target where that is in absolute form, against what was
- * dialled. */
+/* The destination of an HTTP request: its Host, and its target where that is in absolute form,
+ * against the dialled one. */
 
 #include "egress/flow/egress.h"
 #include "http/message.h"

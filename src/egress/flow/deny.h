@@ -23,7 +23,8 @@ void deny_note(struct flow *f, const struct policy_verdict *v, const char *metho
 /* Says it to the client of f, whatever that speaks; looks first if that is not known yet. */
 void deny_say(struct flow *f);
 
-/* What an HTTP client is told: 403; 429 where it may try again; 502 or 504 where nobody was reached. */
+/* What an HTTP client is told: 403; 429 where it may try again; 502 or 504 where no server was
+ * reached. */
 int deny_status(const struct flow *f);
 
 /* It was allowed, but could not be reached: said likewise, and not as a refusal. */

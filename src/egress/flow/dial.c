@@ -207,7 +207,7 @@ static void on_handshake(struct egress *eg, uint64_t dial_id, int fd, const stru
     finish(d);
 }
 
-/* The sandbox's own proxy, or everybody's. */
+/* The sandbox's own proxy, or that of all sandboxes. */
 static const struct upstream *upstream_of(const struct dial *d)
 {
     const struct sandbox *s = registry_find(d->egress, d->slot, d->gen, 0);

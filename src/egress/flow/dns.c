@@ -20,7 +20,7 @@ struct question {
     ldns_rr *rr;
 };
 
-/* The name of the question in text, without escapes: what has any is no host name. */
+/* The name of the question in text, without escapes: a name that has any is no host name. */
 static int question_name(ldns_rr *q, char out[static POLICY_NAME_MAX + 1])
 {
     char *text = ldns_rdf2str(ldns_rr_owner(q));
@@ -54,7 +54,7 @@ static bool ends_with(const char *name, const char *suffix)
     return n > m && strcmp(name + n - m, suffix) == 0;
 }
 
-/* RFC 6761 6.3: the machine itself, whoever is asked. */
+/* RFC 6761 6.3: the machine itself, at every resolver. */
 static bool is_localhost(const char *name)
 {
     return strcmp(name, "localhost") == 0 || ends_with(name, ".localhost");
@@ -73,7 +73,7 @@ static ldns_pkt_rcode answer_address(struct names *names, ldns_pkt *r, ldns_rr *
         return LDNS_RCODE_NOERROR;
     }
     if (policy_address_parse(name, &a) == 0)
-        return LDNS_RCODE_NXDOMAIN; /* an address in digits is nobody's name */
+        return LDNS_RCODE_NXDOMAIN; /* an address in digits is no name */
     number = names_number(names, name);
     if (number == 0)
         return LDNS_RCODE_REFUSED;

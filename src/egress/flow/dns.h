@@ -1,10 +1,8 @@
 #pragma once
 /* DNS inside a sandbox: every question is answered here, nothing is ever asked outside. Each name gets
- * an address of cay's own (names.h), whether or not it may be connected to: what is not allowed is
- * refused when it is dialled, with the reason, and no question can carry anything out.
+ * an address of cay's own (names.h), whether or not it may be connected to: a name that is not allowed is refused when it is dialled, with the reason, and no question can carry anything out.
  *
- * UDP and TCP. What is not a plain query of one name is answered FORMERR, NOTIMP or REFUSED, or not
- * at all. */
+ * UDP and TCP. A message that is not a plain query of one name is answered FORMERR, NOTIMP or REFUSED, or not at all. */
 
 #include "egress/flow/egress.h"
 
@@ -20,5 +18,5 @@ void dns_udp_options(int fd);
 /* The sandbox's UDP socket can be read: answers what waits, up to a batch. */
 void dns_udp_readable(struct sandbox *s);
 
-/* Serves DNS over TCP on a flow whose descriptor nobody has read. */
+/* Serves DNS over TCP on a flow from whose descriptor nothing was read yet. */
 void dns_tcp_start(struct flow *f);

@@ -118,8 +118,8 @@ struct flow {
     bool to_listener; /* the original destination was the listener: explicit proxy */
     bool refused;     /* the verdict was no: only a refusal may be said */
     bool busy;        /* for a number or a rate: it may try again */
-    int unreachable;  /* allowed, and nobody answered there: the HTTP status that says so; else 0 */
-    bool cut;         /* ended by us: a changed policy, a limit */
+    int unreachable; /* allowed, and no server answered there: the HTTP status that says so; else 0 */
+    bool cut;        /* ended by us: a changed policy, a limit */
     char *name_store; /* what target.name points to */
     struct target target;
     char *sni;                    /* of a ClientHello, or NULL */
@@ -130,7 +130,7 @@ struct flow {
     bool greeted; /* the server spoke first, the client has not yet: greeting.h */
     bool dialed;  /* up_fd was dialled for it, whether or not it still has it */
 
-    int fd;             /* the client's; -1 once somebody else owns it, but see FLOW_FORWARDED */
+    int fd;             /* the client's; -1 once another owner has it, but see FLOW_FORWARDED */
     int up_fd;          /* dialled and not handed on yet, or -1 */
     struct flow_io *io; /* handles while waiting, sniffing, negotiating, dialling (flow.c) */
     void *user;         /* of who serves it now: tunnel, forward, interceptor */
@@ -335,7 +335,7 @@ void flow_not_reached(struct flow *f, const struct target *t, const struct polic
 void flow_failed(struct flow *f, const struct target *t, const struct policy_verdict *v,
                  const struct http_head *h, const char *why);
 
-/* What was let through ends here, as flow_refuse: noted and recorded; the caller ends it. */
+/* A flow that was let through ends here, as flow_refuse: noted and recorded; the caller ends it. */
 #define FLOW_BYTES_REASON "cut: the sandbox has used up its bytes"
 void flow_cut(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
               ...) PRINTF(4, 5);

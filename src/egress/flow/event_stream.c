@@ -67,7 +67,7 @@ void event_stream_watch(struct event_stream *t, struct http_exchange *x)
     http_response_write(x, hello, sizeof(hello) - 1);
 }
 
-/* Does anybody? *full: somebody does not read. */
+/* Is there a watcher? *full: one of them does not read. */
 static bool is_watched(const struct event_stream *t, bool *full)
 {
     bool watched = false;
@@ -125,7 +125,7 @@ static void say_dropped(struct event_stream *t, struct sandbox *s)
     s->unannounced = 0;
 }
 
-/* As long as somebody who watches does not read, it is only counted. */
+/* As long as a watcher does not read, a refusal is only counted. */
 static void on_tick(uv_timer_t *timer)
 {
     struct event_stream *t = timer->data;
@@ -135,7 +135,7 @@ static void on_tick(uv_timer_t *timer)
     cut_stuck(t);
     for (uint32_t slot = 0; (s = registry_next(t->egress, &slot));) {
         if (!watched)
-            s->unannounced = 0; /* cayd is away: nobody is there to be told */
+            s->unannounced = 0; /* cayd is away: there is no watcher */
         if (s->unannounced && !full) {
             say_dropped(t, s);
             is_watched(t, &full);

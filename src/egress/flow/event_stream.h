@@ -1,8 +1,8 @@
 #pragma once
-/* What is told to cayd without being asked: GET /v1/events, JSON lines, while it watches. A refusal is told
- * when it happens, of each sandbox at most EVENT_STREAM_PER_SECOND; what is beyond, and what comes while the watcher
- * does not read, is counted, and the number is told a second later: nothing that a sandbox does can make a
- * queue grow here. */
+/* The events that cayd watches by GET /v1/events, as JSON lines. A refusal is told when it happens,
+ * of each sandbox at most EVENT_STREAM_PER_SECOND; refusals beyond that, and those while the
+ * watcher does not read, are counted, and the number is told a second later: nothing that a sandbox
+ * does can make a queue grow here. */
 
 #include "egress/flow/egress.h"
 
@@ -28,7 +28,7 @@ bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question);
  * watch or read: it is told again. */
 void tell_renewal(struct egress *eg, struct sandbox *s, json_t *request);
 
-/* s ends: what was counted of it is told at once. */
+/* s ends: its count is told at once. */
 void event_stream_end(struct egress *eg, struct sandbox *s);
 
 /* No answer of event_stream_watch is open any more. */

@@ -505,7 +505,7 @@ void flow_recheck(struct flow *f)
     v = flow_verdict(f);
     if (v.action != POLICY_DENY && f->dialed)
         v = flow_verdict_address(f->sandbox, &f->target);
-    /* What has to be read from now on, and passes unread, is cut too. */
+    /* A flow that has to be read from now on, and passes unread, is cut too. */
     if ((v.action == POLICY_ALLOW || (v.action == POLICY_INSPECT && f->state != FLOW_TUNNELED)) &&
         (f->state != FLOW_FORWARDED || forward_recheck(f, &v))) {
         f->must_inspect |= v.action == POLICY_INSPECT;

@@ -173,9 +173,9 @@ static int follow(struct flow *f, const struct client_conn *l)
     return flow_set_target(f, l->want.name, &l->want.address, l->want.port);
 }
 
-/* Asked before anything else is refused: what is said to a request costs as much as what lets it pass. One
- * that sends without waiting for answers would be told so as fast as this program can: beyond some a second
- * the connection ends, and how many begin in a second is limited, too. */
+/* Asked before anything else is refused: a refusal costs as much as a request that passes. One that
+ * sends without waiting for answers would be told so as fast as this program can: beyond some a
+ * second the connection ends, and how many begin in a second is limited, too. */
 static bool is_over_rate(struct http_exchange *x, struct flow *f)
 {
     if (request_in_rate(f->sandbox))
@@ -275,7 +275,7 @@ static void handle(struct http_exchange *x, void *ctx)
         return;
     }
     if (f->via == FLOW_BY_REQUEST && !h->authority[0]) {
-        local_info_page_serve(x, f); /* to the proxy and about nobody else */
+        local_info_page_serve(x, f); /* to the proxy itself */
         return;
     }
     status = f->via == FLOW_BY_REQUEST

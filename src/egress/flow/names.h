@@ -1,6 +1,5 @@
 #pragma once
-/* Names and the addresses of cay's own that stand for them inside one sandbox: what is dialled tells
- * the name, for any protocol. 198.18.0.0/15 (set aside for benchmarks, so that no host has them) from
+/* Names and the addresses of cay's own that stand for them inside one sandbox: the dialled address tells the name, for any protocol. 198.18.0.0/15 (set aside for benchmarks, so that no host has them) from
  * 198.18.0.16 on, and fdca:79ee:18::/96 with the same number in its last 32 bits.
  *
  * A name keeps its address for the sandbox's life, since programs keep what they resolved. Whether it

@@ -282,9 +282,10 @@ static bool has_begun(struct flow *f)
     return recv(f->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* What has begun and could still become TLS or a request is neither let through unread, nor waited for.
- * Where both sides are silent there is nothing to let through: the wait goes on, for the first bytes are
- * looked at whenever they come (test: test_egress_attacks.py, test_first_bytes_hide_nothing). */
+/* Bytes that could still become TLS or a request are neither let through unread, nor waited for.
+ * Where both sides are silent there is nothing to let through: the wait goes on, for the first
+ * bytes are looked at whenever they come (test: test_egress_attacks.py,
+ * test_first_bytes_hide_nothing). */
 static void on_no_first_bytes(struct flow *f)
 {
     if (f->refused || f->unreachable) {

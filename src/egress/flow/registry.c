@@ -173,8 +173,8 @@ static struct sandbox *at_command_sandbox(struct sandbox *s, uint32_t number)
     return r;
 }
 
-/* Whose sockets are told of. A command sandbox's come once: those of one that has some already are another's, and
- * nothing of the one before is theirs. */
+/* The sandbox whose sockets are announced. A command sandbox's come once: those of one that has
+ * some already are another's, and nothing of the one before is theirs. */
 static struct sandbox *at_open(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
 {
     struct sandbox *s = at(eg, slot, gen), *r;
@@ -230,8 +230,8 @@ void registry_begin_sync(struct egress *eg)
     eg->registry->round++;
 }
 
-/* What has sockets of an earlier round only has ended while the channel was down. What has none yet
- * was told by cayd alone: its sockets are on their way. */
+/* A sandbox that has sockets of an earlier round only has ended while the channel was down. A
+ * sandbox that has none yet was announced by cayd alone: its sockets are on their way. */
 static void end_if_not_told(struct sandbox *s)
 {
     if (s->tcp_fd >= 0 && s->round != s->egress->registry->round) {
@@ -259,7 +259,7 @@ static bool is_named(const struct sandbox_rules *rules, uint32_t number)
     return false;
 }
 
-/* Whose command has ended, or is about to: nothing of it passes any more. */
+/* A command that has ended, or is about to: nothing of it passes any more. */
 static void discard_unnamed_command_sandboxes(struct sandbox *s, const struct sandbox_rules *rules)
 {
     for (struct sandbox *r = s->command_sandboxes, *next; r; r = next) {

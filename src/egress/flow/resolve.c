@@ -111,8 +111,9 @@ static const char *owner_of(const struct sandbox *s, char out[static 16])
     return out;
 }
 
-/* A place for a name. Who has its share already forgets its own oldest for it, else its tenant's (that of a
- * sandbox which has ended may be among them); those that are being asked stay. */
+/* A place for a name. A sandbox that has its share already forgets its own oldest for it, else its
+ * tenant's (that of a sandbox which has ended may be among them); those that are being asked
+ * stay. */
 static struct share *take_place(struct resolver *r, const struct sandbox *s)
 {
     char owner[16];
@@ -192,7 +193,7 @@ static void tell_all(struct resolver *r, struct entry *e)
     size_t n = e->n;
     int status = e->status;
 
-    /* Whoever is told may ask for more, and so push this entry out. */
+    /* The callback may ask for more, and so push this entry out. */
     memcpy(addresses, e->addresses, sizeof(addresses));
     e->waiters = NULL;
     for (; w; w = next) {

@@ -2,8 +2,7 @@
 /* Asks DNS outside, by c-ares, and only for names that were allowed: called by dial.c alone.
  *
  * Answers are kept for their TTL, at most RESOLVE_TTL_MAX_S, so that a name's owner cannot make many
- * questions of one, and one question serves all who wait for it. No search domains, no hosts file: a
- * name means the same for everybody. Bounded: names kept, questions under way, who waits. */
+ * questions of one, and one question serves all who wait for it. No search domains, no hosts file: a name means the same for every sandbox. Bounded: names kept, questions under way, who waits. */
 
 #include "egress/flow/egress.h"
 

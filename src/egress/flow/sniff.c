@@ -144,9 +144,9 @@ static bool is_versionless(const char *line, size_t n)
     return line[at] == '/' || has_scheme(line + at, n - at);
 }
 
-/* What some server could take for a request is one: whoever reads it strictly then refuses it, while
- * unread it would carry another Host to a server that is less strict. So with CONNECT to a server outside:
- * there are those that refuse it and read the next request. */
+/* Bytes that some server could take for a request are one: a strict reader then refuses them, while
+ * unread it would carry another Host to a server that is less strict. So with CONNECT to a server
+ * outside: there are those that refuse it and read the next request. */
 static enum sniff line_is_http(const char *line, size_t n, bool to_listener)
 {
     if (n > 0 && line[n - 1] == '\r')

@@ -114,7 +114,7 @@ static bool say(struct flow *f, const void *bytes, size_t n)
     return send(f->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n;
 }
 
-/* The bound address is nobody's business: zeros, as many proxies answer. */
+/* The bound address is not told to the sandbox: zeros, as many proxies answer. */
 static void reply_bytes(enum socks_reply reply, unsigned char out[10])
 {
     memcpy(out, (unsigned char[]){VERSION, reply, 0, TYPE_V4, 0, 0, 0, 0, 0, 0}, 10);

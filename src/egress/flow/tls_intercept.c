@@ -81,7 +81,7 @@ static SSL *make_server_ssl(struct intercept *in, const struct flow *f, bool h2,
     return ssl;
 }
 
-/* Whom the certificate has to be for. */
+/* The name that the certificate has to be for. */
 static bool set_peer(SSL *ssl, const char *name, const struct policy_address *a)
 {
     char digits[INET6_ADDRSTRLEN];
@@ -127,7 +127,7 @@ static void on_flow_end(struct flow *f)
     drop(f, f->user);
 }
 
-/* The flow is somebody else's from here on. */
+/* The flow has another owner from here on. */
 static void let_go(struct flow *f)
 {
     f->user = NULL;
@@ -212,7 +212,7 @@ static int open_plain_server(struct tlspipes *pipes, struct tls_endpoint *end, u
     return -1;
 }
 
-/* Such a connection is not kept: what is refused now may be allowed to the next one. */
+/* Such a connection is not kept: a request that is refused now may be allowed on the next one. */
 static void end_refusal_later(struct flow *f)
 {
     if (is_refusal(f) && flow_watch(f, 0, NULL, DENY_CONNECTION_MS, flow_end) < 0)
@@ -502,7 +502,7 @@ static void start_upstream(struct egress *eg, const struct flow *f, const char *
                                 .arg = s};
 
     if (!s)
-        abort(); /* nobody could be told, ever */
+        abort(); /* the client could never be answered */
     s->pipes = eg->intercept->pipes;
     s->owner = f ? registry_owner(f->sandbox) : 0;
     s->cb = cb;

@@ -87,7 +87,7 @@ static void pipe_close(struct pipe *p)
     util_close(&p->out);
 }
 
-/* Only an empty pipe is used again: nobody's bytes reach anybody else. */
+/* Only an empty pipe is used again: no flow's bytes reach another flow. */
 static void pipe_put(struct tunnels *t, struct half *h)
 {
     if (h->pipe.in < 0)

@@ -140,8 +140,8 @@ bool upstream_resolves(const struct upstream *u)
 
 enum step { WAIT_METHOD, WAIT_AUTH, WAIT_REPLY, WAIT_HEAD };
 
-/* What is said and awaited is made at the start: a configuration that changes meanwhile is for the
- * next one. Kept in a list of its own; there are few at a time. */
+/* The messages of both sides are made at the start: a configuration that changes meanwhile is for
+ * the next one. Kept in a list of its own; there are few at a time. */
 struct handshake {
     uv_poll_t poll;
     struct handshake *next;

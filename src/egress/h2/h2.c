@@ -205,7 +205,7 @@ static void tell_moved(struct h2 *conn)
 static void die(struct h2 *conn)
 {
     tell_moved(conn);
-    if (conn->closed) /* whoever was told has closed it */
+    if (conn->closed) /* the callee has closed it */
         return;
     destroy(conn);
     conn->o.on_end(conn->o.arg);

@@ -42,7 +42,7 @@
 #define H2_IDLE_MS          300000u /* without a stream */
 #define H2_STUCK_MS         300000u /* a peer takes no byte of what is there for it */
 #define H2_DISCARDED_BODY_BYTES \
-    ((size_t)16 * 1024 * 1024) /* of a body that nobody wants: then a reset */
+    ((size_t)16 * 1024 * 1024) /* of a body that is discarded: then a reset */
 #define H2_LINGER_MS    2000u
 #define H2_MESSAGE_SIZE 256
 
@@ -55,10 +55,11 @@ struct h2;
 struct h2_share {
     size_t held_bytes;
     size_t grown_bytes; /* that windows are larger than they began */
-    unsigned conns;     /* counted by whoever starts one; more than H2_SHARE_CONNS are not to be */
+    unsigned
+        conns; /* counted by the starter of a connection; more than H2_SHARE_CONNS are not to be */
 };
 
-/* What is done with a request. Empty: all zero, body initialized. */
+/* The decision about a request. Empty: all zero, body initialized. */
 struct h2_verdict {
     uint64_t waited_ms; /* it was put off before, so long ago; 0: it was not */
     bool later;         /* it is put off: h2_again asks anew */

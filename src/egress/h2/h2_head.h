@@ -26,7 +26,7 @@ struct h2_fields {
 void h2_fields_reset(struct h2_fields *f);
 void h2_fields_free(struct h2_fields *f);
 
-/* 0 or -ENOMEM; what is too much, or has a NUL in it, sets `over`. */
+/* 0 or -ENOMEM; a field that is too much, or has a NUL in it, sets `over`. */
 int h2_fields_add(struct h2_fields *f, const uint8_t *name, size_t name_len, const uint8_t *value,
                   size_t value_len);
 const char *h2_fields_name(const struct h2_fields *f, size_t i);
@@ -44,7 +44,7 @@ int h2_fields_status(const struct h2_fields *f);
 int h2_head_request(const struct h2_fields *f, bool ends, struct arena *a, struct http_head **out,
                     const char **why);
 
-/* What is sent: pointers to texts that live until it is submitted. */
+/* The fields that are sent: pointers to texts that live until they are submitted. */
 struct h2_lines {
     nghttp2_nv list[H2_LINES_MAX];
     size_t count;

@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of egress/h2 share; nobody else includes it.
+/* What the files of egress/h2 share; no other file includes it.
  *
  * h2.c           a connection's life: start, sweep, recheck, end
  * h2_end.c       one side: socket and nghttp2 session, what its peer may send
@@ -93,7 +93,7 @@ struct h2 {
     struct h2_stream *streams;
     unsigned stream_count, handles;
     size_t collecting;  /* bytes that bodies of its streams may take */
-    uint64_t moved_ms;  /* the last byte of anybody */
+    uint64_t moved_ms;  /* the last byte of either side */
     size_t held_bytes;  /* what its streams have in h2_share */
     size_t grown_bytes; /* likewise */
     uint64_t linger_ms; /* the client was told the last thing then; 0: not yet */
@@ -202,7 +202,7 @@ int response_ended(struct h2_stream *s);
 int response_more(struct h2_stream *s);
 int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
 
-/* What is kept back of the answer may pass. 0 or -errno. */
+/* The bytes of the answer that are kept back may pass. 0 or -errno. */
 int response_paused(struct h2_stream *s);
 
 /* Answered here, if nothing was yet; the server's stream is given up. */

@@ -28,7 +28,8 @@ static void put_own(const struct h2_stream *s, struct h2_lines *l)
 
 static void put_clients(const struct h2_stream *s, struct h2_lines *l)
 {
-    bool whole = s->job->collect; /* its length may be another now, and nobody waits */
+    bool whole =
+        s->job->collect; /* its length may be another now, and there is no client waiting */
 
     for (size_t i = 0; i < s->head->header_count; i++) {
         const struct http_header *h = &s->head->headers[i];
@@ -88,7 +89,8 @@ static int submit(struct h2_stream *s, const struct h2_lines *l)
     return 0;
 }
 
-/* The request leaves; the rest of its body follows as it comes. too_long: what was held is not all of it. */
+/* The request leaves; the rest of its body follows as it comes. too_long: the held bytes are not
+ * all of it. */
 static void send_on(struct h2_stream *s, bool too_long)
 {
     struct h2_lines l = {.count = 0};

@@ -75,14 +75,14 @@ static void narrow(struct h2_stream *s, enum side from)
 
 /* -- what has left ----------------------------------------------------------------------------- */
 
-/* n bytes have left towards that side, or were thrown away: whoever sent them may send more. */
+/* n bytes have left towards that side, or were thrown away: their sender may send more. */
 static void pay(struct h2_stream *s, enum side to, size_t n)
 {
     struct h2_body *b = &s->to[to];
     enum side from = OTHER(to);
     size_t connection;
 
-    n = MIN(n, b->unsent); /* what was made here nobody has sent */
+    n = MIN(n, b->unsent); /* what was made here has no sender */
     connection = MIN(n, b->owed);
     b->unsent -= n;
     b->owed -= connection;
@@ -95,7 +95,7 @@ void stream_pay(struct h2_stream *s, enum side to, size_t n)
     pay(s, to, n);
 }
 
-/* What is on its way to that side does not go on. */
+/* Bytes on their way to that side do not go on. */
 static void drop(struct h2_stream *s, enum side to)
 {
     struct h2_body *b = &s->to[to];

@@ -159,9 +159,9 @@ static enum err_code set_headers(struct plan *p, const struct credential *c)
     return ERR_OK;
 }
 
-/* Servers that find two keys take the one they like. SDKs send a key of their own beside the one that is
- * replaced (`Authorization` beside `x-api-key`); a key that somebody else gave the program would make the
- * host work for him. */
+/* Servers that find two keys take the one they like. SDKs send a key of their own beside the one
+ * that is replaced (`Authorization` beside `x-api-key`); a key that an attacker gave the program
+ * would make the host work for the attacker. */
 static enum err_code leave_out_other_keys(struct plan *p)
 {
     struct placeholder at;

@@ -97,7 +97,7 @@ static int put_chunks(struct rewrite *w, struct buf *out)
     return rc == 0 ? buf_append_str(out, w->body.len > 0 ? "\r\n0\r\n\r\n" : "0\r\n\r\n") : rc;
 }
 
-/* What was held leaves, and the rest of the request follows as it comes. */
+/* The held bytes leave, and the rest of the request follows as it comes. */
 static int let_go(struct rewrite *w, struct buf *out)
 {
     bool chunks = w->request == REQUEST_COLLECT && w->job->chunked;

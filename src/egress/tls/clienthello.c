@@ -127,7 +127,7 @@ struct reading {
     int result; /* -EAGAIN until the callback ran */
 };
 
-/* Ends the handshake in every case: what is wanted has been seen. */
+/* Ends the handshake in every case: the ClientHello has been seen. */
 static int on_client_hello(SSL *ssl, int *alert, void *arg)
 {
     struct reading *r = SSL_get_app_data(ssl);

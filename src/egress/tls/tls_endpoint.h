@@ -1,6 +1,6 @@
 #pragma once
-/* One side's socket with its TLS, or a plain one: bytes in and out, after the handshake (tlshand.h).
- * Whoever has it owns descriptor and layer. Nothing blocks. */
+/* One side's socket with its TLS, or a plain one: bytes in and out, after the handshake
+ * (tlshand.h). The holder owns descriptor and layer. Nothing blocks. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ struct tls_endpoint {
  * bytes: these were the last. */
 ssize_t tls_endpoint_read(struct tls_endpoint *t, void *out, size_t n);
 
-/* How many were taken, -EAGAIN, or another -errno: lost. What was not taken is to be offered again, no
- * less of it. */
+/* How many were taken, -EAGAIN, or another -errno: lost. The rest is to be offered again, no less
+ * of it. */
 ssize_t tls_endpoint_write(struct tls_endpoint *t, const void *data, size_t n);
 
 /* No more from here: close_notify and the socket's own end. True when it is out; else again when the

@@ -114,7 +114,7 @@ static struct tlshand *oldest_of(const struct tlshands *all, const char *tenant,
     return oldest;
 }
 
-/* Who has its share already makes room itself, in the next turn. */
+/* A sandbox that has its share already makes room itself, in the next turn. */
 static struct share *take_place(struct tlshands *all, const struct tlshand_options *o)
 {
     char owner[24];
@@ -150,7 +150,7 @@ static void on_closed(uv_handle_t *handle)
         free_all(all);
 }
 
-/* Its end is somebody else's now, or is closed. */
+/* Its end has another owner now, or is closed. */
 static void let_go(struct tlshand *h)
 {
     h->closed = true;
@@ -256,7 +256,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
     } else if (rc < 0) {
         tlshand_explain(tls_conn_ssl(h->end.tls), tls_conn_reason(h->end.tls), &e);
         fail(h, &e);
-    } else { /* the descriptor is watched by somebody else from now on */
+    } else { /* the descriptor has another watcher from now on */
         let_go(h);
         h->o.on_done(h->o.arg, &h->end, NULL);
     }

@@ -190,7 +190,7 @@ static void on_linger(uv_timer_t *t)
     tlspipe_close(t->data);
 }
 
-/* Nobody reads at the plain end any more. What came from it is still sent; a server's last bytes would
+/* The reader of the plain end is gone. What came from it is still sent; a server's last bytes would
  * be lost if its socket were closed with unread ones in it, so those are read and forgotten. */
 static void inner_is_gone(struct tlspipe *p)
 {
