@@ -3,7 +3,7 @@
  *
  * Descriptor AGENT_BOOT_FD is one end of a SOCK_STREAM pair. The starter has written one struct
  * agent_boot into it; cay-init reads it, sets itself up and listens on 127.0.0.1:AGENT_PORT. Then it
- * waits, perhaps for long, for one struct agent_claim: from there on it is somebody's. It writes the
+ * waits, perhaps for long, for one struct agent_claim: from there on it has an owner. It writes the
  * sandbox's names, then one byte AGENT_READY, or AGENT_FAILED and a NUL-terminated sentence, and
  * closes it.
  * AGENT_CGROUP_FD_FIRST.. (boot.cgroup_fds of them) are files opened for writing by privd: each new

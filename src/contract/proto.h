@@ -74,7 +74,7 @@ enum privsep_op {
 
     PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
     PRIVSEP_TEMPLATE,  /* event: u.template */
-    PRIVSEP_ENDED,     /* event: slot, gen, u.ended: a sandbox ended that nobody asked to end */
+    PRIVSEP_ENDED,     /* event: slot, gen, u.ended: a sandbox ended without a KILL */
     PRIVSEP_PROGRESS,  /* event: u.progress */
     PRIVSEP_KEPT,      /* event: u.kept */
 

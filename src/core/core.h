@@ -218,7 +218,7 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
                        void *arg);
 
 /* Stops all its processes and keeps them, with everything else of it; done when they stand still.
- * ERR_NOT_FOUND; ERR_EXISTS: it is paused already, or somebody else's pause is under way; ERR_TIMEOUT: a
+ * ERR_NOT_FOUND; ERR_EXISTS: it is paused already, or another pause is under way; ERR_TIMEOUT: a
  * process cannot be stopped, and all go on; ERR_UNAVAILABLE. A resume that is under way comes first. */
 void core_sandbox_pause(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
                         void *arg);

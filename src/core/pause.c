@@ -297,7 +297,7 @@ static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reaso
     return ERR_OK;
 }
 
-/* Somebody asked for a pause while it was being resumed. */
+/* A pause was asked for while it was being resumed. */
 static void begin_pause_again(struct sandbox_obj *o)
 {
     struct err e;
@@ -316,7 +316,7 @@ void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason)
     timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
 }
 
-/* -- what is so, when nobody can tell how it went ------------------------------------------------ */
+/* -- which state it is in, when no answer tells how it went -------------------------------------- */
 
 void pause_settle(struct sandbox_obj *o, bool frozen)
 {
@@ -335,7 +335,7 @@ void pause_settle(struct sandbox_obj *o, bool frozen)
         stays_paused(o, &why);
     } else if (change == LIFE_CHANGE_RESUME) {
         runs_again(o);
-    } else if (!frozen) { /* paused, and somebody let it go on: it runs, whatever was written */
+    } else if (!frozen) { /* paused, and its processes go on: it runs, whatever was written */
         sandbox_move(o, SANDBOX_RESUMING);
         runs_again(o);
     }
