@@ -72,17 +72,32 @@ static void on_end_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
     uv_stop(poll->loop);
 }
 
-static void end_by_signal(struct agent *a, uv_poll_t *poll)
+/* cay-privd has killed a program (privd/locks.h). Nobody inside may signal this process. */
+static void on_locks_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
+{
+    struct signalfd_siginfo info;
+    int fd;
+
+    if (uv_fileno((uv_handle_t *)poll, &fd) < 0 || read(fd, &info, sizeof(info)) < 0)
+        return;
+    logs_add(poll->data, "warn", "file_locks_denied", 0,
+             "a program was killed: with it the sandbox held too many locks on ranges of files");
+}
+
+/* All signals are blocked here (boot_prepare), so they wait until they are read. */
+static void take_signals(struct agent *a, uv_poll_t *poll, const int *signals, size_t n,
+                         uv_poll_cb cb)
 {
     sigset_t set;
     int fd;
 
     sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
+    for (size_t i = 0; i < n; i++)
+        sigaddset(&set, signals[i]);
     fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    poll->data = a;
     if (fd >= 0 && uv_poll_init(a->loop, poll, fd) == 0)
-        uv_poll_start(poll, UV_READABLE, on_end_signal);
+        uv_poll_start(poll, UV_READABLE, cb);
 }
 
 static enum err_code serve(struct agent *a, const struct options *o, struct err *e)
@@ -114,9 +129,10 @@ static enum err_code serve(struct agent *a, const struct options *o, struct err 
 
 int main(int argc, char **argv)
 {
+    static const int end_signals[] = {SIGTERM, SIGINT}, locks_signals[] = {SIGUSR2};
     static struct agent agent;
     struct options o;
-    uv_poll_t end_poll;
+    uv_poll_t poll;
     struct err e = {0};
 
     boot_standard_descriptors();
@@ -137,8 +153,10 @@ int main(int argc, char **argv)
         return 1;
     }
     if (o.no_boot)
-        end_by_signal(&agent, &end_poll);
-    else
+        take_signals(&agent, &poll, end_signals, ARRAY_SIZE(end_signals), on_end_signal);
+    else {
+        take_signals(&agent, &poll, locks_signals, ARRAY_SIZE(locks_signals), on_locks_signal);
         boot_tell(NULL);
+    }
     return uv_run(agent.loop, UV_RUN_DEFAULT);
 }

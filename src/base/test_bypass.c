@@ -33,6 +33,7 @@ static const char *const names[TEST_BYPASS_COUNT] = {
     [TEST_BYPASS_DISK_LIMIT] = "disk-limit",
     [TEST_BYPASS_LOGIN_UID] = "login-uid",
     [TEST_BYPASS_NETWORK_BOUNDS] = "network-bounds",
+    [TEST_BYPASS_LOCK_WATCH] = "lock-watch",
 };
 
 int test_bypass_add(const char *name)

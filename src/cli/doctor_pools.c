@@ -105,9 +105,22 @@ static bool say_pool(struct doctor_result *r)
     return false;
 }
 
+/* What cay-privd counts locks on ranges by (privd/locks.h). */
+static bool say_uncounted(struct doctor_result *r)
+{
+    if (access("/sys/bus/event_source/devices/tracepoint", F_OK) == 0 &&
+        access("/sys/kernel/tracing", F_OK) == 0)
+        return false;
+    r->level = DOCTOR_LIMITED;
+    snprintf(r->text, sizeof(r->text),
+             "this kernel has no perf or no tracepoints, so that locks on ranges of files (200 "
+             "bytes of kernel memory each) are not bounded");
+    return true;
+}
+
 void doctor_pools(struct doctor_result *r)
 {
-    if (say_pool(r) || say_unbound(r))
+    if (say_pool(r) || say_unbound(r) || say_uncounted(r))
         return;
     r->level = DOCTOR_OK;
     snprintf(r->text, sizeof(r->text), "files, terminals and socket buffers suffice for all");

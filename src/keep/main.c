@@ -392,7 +392,7 @@ static int keep_it(struct keep *k)
     if (strcmp(k->options.listen_address, KEEP_LISTEN_LOCALHOST) == 0 &&
         k->prepared.listen_second_fd < 0)
         log_info("this machine has no ::1: only 127.0.0.1 is listened on");
-    pools_raise();
+    pools_set();
     enter(k, PHASE_STARTING, (uint64_t)k->options.ready_timeout_ms);
     for (size_t i = 0; i < k->n_children; i++)
         start_child(&k->children[i]);

@@ -2,6 +2,7 @@
 #include "privd/command_sandbox.h"
 #include "privd/confine.h"
 #include "privd/egress.h"
+#include "privd/locks.h"
 
 #include "base/io.h"
 #include "base/log.h"
@@ -291,9 +292,11 @@ static const struct {
     {take_lock, "cannot start here"},
     {open_loop, "cannot make the event loop"},
     {open_signals, "cannot take signals"},
+    {locks_open, "out of memory"},
     {confine, "cannot confine itself"},
     {read_host, "this host does not do"},
     {open_runtime, "cannot prepare the machine"},
+    {locks_start, "cannot start who watches locks"},
     {open_records, "cannot open the records"},
     {open_kept, "cannot open the records of kept layers"},
     {slots_init, "out of memory"},
@@ -379,6 +382,7 @@ static void tear_down(struct privd *p)
 
     privsep_server_free(p->server);
     egress_free(p);
+    locks_stop(p);
     jobs_stop(p);
     jobs_free(p);
     command_sandbox_free_all(p);

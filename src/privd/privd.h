@@ -122,6 +122,7 @@ struct dropper {
 
 struct egress;
 struct jobs;
+struct locks;
 struct command_sandbox;
 
 #define COMMAND_SANDBOXES_STARTING_MAX 32u /* at a time, of all sandboxes */
@@ -168,7 +169,8 @@ struct privd {
 
     struct egress *egress; /* NULL: there is no cay-egress */
     struct jobs *jobs;
-    bool sweep_wanted; /* a replaced template waits for the end of those that may stand on it */
+    struct locks *locks; /* NULL: nobody watches */
+    bool sweep_wanted;   /* a replaced template waits for the end of those that may stand on it */
     char boot_id[40];
     char cgroup_name[INSTANCE_CGROUP_SIZE]; /* sandboxes' directories; jobs' has "-jobs" added */
     bool stopping;                          /* SIGTERM: everything is being ended */

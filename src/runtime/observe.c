@@ -134,6 +134,30 @@ void process_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_
     }
 }
 
+int runtime_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max)
+{
+    return cgroup_pids(rt->cgroups, slot, CGROUP_WORK, pids, max);
+}
+
+int runtime_program_kill(const struct runtime *rt, uint32_t slot, pid_t pid)
+{
+    CLEANUP_CLOSE int fd = pid_open(pid);
+
+    if (fd < 0 || !cgroup_holds(rt->cgroups, slot, pid) || is_first(pid))
+        return -ESRCH;
+    return pid_kill(fd, SIGKILL);
+}
+
+/* PID 1 of a namespace is not ended by a signal that it does not take: one that is not cay-init yet. */
+void runtime_tell_locks(const struct runtime *rt, uint32_t slot)
+{
+    pid_t pid = process_find_first(rt, slot);
+    CLEANUP_CLOSE int fd = pid > 0 ? pid_open(pid) : -1;
+
+    if (fd >= 0 && is_first(pid) && is_in_range(rt, pid, slot))
+        pid_kill(fd, SIGUSR2);
+}
+
 /* A layer in memory is visible only through the sandbox's own root: asked by descriptor, O_PATH, of its
  * overlay's file system, with no name of the tenant's. */
 static int root_usage(const struct runtime *rt, uint32_t slot, struct runtime_stat *out)

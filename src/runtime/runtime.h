@@ -109,6 +109,17 @@ int runtime_drop(const struct runtime *rt, uint32_t number);
 /* First host uid (and gid) of a slot's range of RUNTIME_UID_COUNT. */
 uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot);
 
+/* For who watches what a sandbox's own programs hold (privd/locks.h); each looks again at what a pid is once it is held. */
+
+/* Up to max pids of what its tenant's programs run in. How many, or -errno. */
+int runtime_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max);
+
+/* SIGKILL to one of them. 0, or -ESRCH. */
+int runtime_program_kill(const struct runtime *rt, uint32_t slot, pid_t pid);
+
+/* SIGUSR2 to its cay-init: a program of its was killed for the locks that it held. */
+void runtime_tell_locks(const struct runtime *rt, uint32_t slot);
+
 /* A pooled slot. The holder owns the descriptors; -1 where there is none. */
 struct runtime_slot {
     uint32_t number, gen;

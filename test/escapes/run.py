@@ -2,7 +2,7 @@
 """The escape table: every case of the probe and every scene, refused with all defences, and its way shown to be
 open when the defence that stands in it is switched off.
 
-    test/escapes/run.py --build=DIR [--quick] [--write=docs/reports/security-tests.md] [--only=TEXT]
+    test/escapes/run.py --build=DIR [--quick] [--write=docs/reports/security-tests.md] [--only=TEXT] [--rows]
 
 DIR is a build with -Dtest_switches=true. The controls are searched for: first each defence alone, then all of
 them, from which those are taken back that the case does not need; what is still refused then is tried by the
@@ -25,14 +25,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import scenes  # noqa: E402
 import table  # noqa: E402
 import world  # noqa: E402
+from client import Sandbox  # noqa: E402
 
 USERS = ("user", "root")
+COMMAND_SECONDS = 600
+# A command sandbox is there for a policy, so cay-egress listens in it, takes each connection and question and answers by the policy. The probe
+# sees that it is taken; whether something gets out is what the table of ways out is for.
+COMMAND_TAKEN = ("net.tcp_public", "net.tcp_metadata", "net.tcp_private", "net.tcp6_public", "net.tcp6_metadata", "net.tcp_mapped",
+              "net.udp_dns", "net.udp6")
+BY_POLICY = "not-applicable", "cay-egress takes it and answers by policy: docs/reports/egress-security-tests.md"
 INNER = ("seccomp", "seccomp-arguments", "capabilities", "superset", "agent-uid", "agent-key", "undumpable",
          "unreadable", "descriptors", "masks", "read-only", "devices", "own-nodes", "userns-limit", "rlimits", "login-uid")
 # Some defences hide others' cases: a mask that is not there cannot be taken away.
 BASES = (INNER, tuple(n for n in INNER if n not in ("masks", "read-only", "agent-uid")))
 SINGLE = (*INNER, "network-rules", "network-namespace", "ipc-namespace", "cgroup-namespace",
-          "network-bounds")
+          "network-bounds", "lock-watch")
 CONTROLS = pathlib.Path(__file__).resolve().parent / "controls.json"
 
 # Cases that no control opens, with the reason. Anything else without a control is a failure.
@@ -51,6 +58,19 @@ class Runs:
         if key not in self.done:
             self.done[key] = self.measure(sorted(key))
         return self.done[key]
+
+    def in_command_sandbox(self):
+        """As root of a command sandbox (a command with a policy of its own), all defences there."""
+        with world.Server(self.options.build, self.base, egress=True) as server:
+            made = server.client.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "policy": {"rules": []}})
+            assert made.status == 201, made.body
+            with Sandbox(server.client, made.json) as box:
+                self.put(box)
+                done = server.client.call("POST", f"/cay/v1/sandboxes/{box.id}/exec", {
+                    "shell": "/tmp/probe all", "user": "root", "policy": "deny", "env": self.bait.env(),
+                    "timeout_ms": COMMAND_SECONDS * 1000}, timeout=COMMAND_SECONDS + 60)
+                assert done.status == 200 and done.json["exit_code"] is not None, done.body
+                return parse(done.json["stdout"]) | {case: BY_POLICY for case in COMMAND_TAKEN}
 
     def measure(self, without):
         with world.Server(self.options.build, self.base, without) as server:
@@ -150,13 +170,13 @@ def known_control(runs, case, known):
 
 
 def probe_rows(options, runs, known):
-    rows = []
+    rows, command = [], runs.in_command_sandbox()
     for case, host, about in cases(options):
         found = [runs.under()[user].get(case, ("missing", "")) for user in USERS]
         control = known_control(runs, case, known) if options.quick else find_control(
             runs, options, case, host == "host-control")
         rows.append({"case": case, "about": about, "class": table.class_of(case), "user": found[0],
-                     "root": found[1], "control": control})
+                     "root": found[1], "command": command.get(case, ("missing", "")), "control": control})
     return rows
 
 
@@ -191,8 +211,8 @@ def failures(rows, quick, known=None):
     """Sentences, one for each thing that is not as it has to be."""
     out = []
     for row in rows:
-        for user in USERS:
-            if row[user][0] not in ("refused", "not-applicable"):
+        for user in (*USERS, "command"):
+            if user in row and row[user][0] not in ("refused", "not-applicable"):
                 out.append(f"{row['case']} as {user}: {row[user][0]} {row[user][1]}")
         control = row["control"]
         if control is None and quick:
@@ -211,6 +231,7 @@ def options_of():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", type=pathlib.Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--rows", action="store_true", help="a line of each case and its verdicts, for report.py")
     options = parser.parse_args()
     options.build = options.build.resolve()
     if options.quick and options.write:
@@ -246,6 +267,8 @@ def main():
         write(options, rows, known)
     bad = failures(rows, options.quick, known)
     shown = sum(1 for r in rows if r["control"] and r["control"]["without"])
+    for row in rows if options.rows else ():
+        print("\t".join(["ROW", row["case"], *(table.verdict(row[who]) if who in row else "" for who in (*USERS, "command"))]))
     for line in bad:
         print("FAILED:", line)
     print(f"{len(rows)} cases, {shown} controls shown, {len(runs.done)} sets of defences, "

@@ -122,11 +122,15 @@ class Victim:
         self.process.wait()
 
 
+# Command sandboxes are made for policies, which need one that knows of them. Nothing leaves all the same: the policies here allow nothing.
+WITH_EGRESS = ["--egress-processes=1", f"--egress-user={os.environ.get('CAY_ESCAPES_EGRESS_USER', 'cay-egress')}"]
+
+
 class Server:
     """cay-keep and what it starts, without some defences. The state directory is shared by one after
     another, so that the template is made once."""
 
-    def __init__(self, build, base, without=(), cayd=(), port=13000):
+    def __init__(self, build, base, without=(), cayd=(), port=13000, egress=False):
         self.base, self.without = base, tuple(without)
         self.state, self.run, self.log = base / "state", base / "run", base / "log"
         src = pathlib.Path(build) / "src"
@@ -139,7 +143,8 @@ class Server:
                    f"--user={os.environ.get('CAY_ESCAPES_USER', 'cay')}", f"--privd-arg=--slots-ready={ahead}",
                    "--cayd-arg=--sandbox-disk=256M",
                    "--cayd-arg=--sandbox-pids=256", "--cayd-arg=--sandbox-memory=512M",
-                   *(f"--privd-arg=--without={name}" for name in without), *cayd]
+                   *(f"--privd-arg=--without={name}" for name in without), *cayd,
+                   *(WITH_EGRESS + [f"--egress={src}/egress/cay-egress"] if egress else ())]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
                               timeout=READY_SECONDS)
         if done.returncode != 0:

@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LOCKED_BYTE 0x0ca1ca1
@@ -221,6 +222,50 @@ static void core_scheduling(struct finding *f)
         found_call(f, "PR_SCHED_CORE", rc);
 }
 
+/* --- locks on ranges --------------------------------------------------------------------------- */
+
+#define LOCK_FILES    200
+#define LOCKS_OF_FILE 200 /* the kernel goes through all of one file's for each */
+#define LOCKS_WAIT_US 2000000
+#define STILL_HELD    1
+
+/* 40,000 of them: 8 MiB that no limit sees. */
+NORETURN static void lock_ranges(void)
+{
+    char path[64];
+
+    for (int i = 0; i < LOCK_FILES; i++) {
+        snprintf(path, sizeof(path), "/tmp/probe-locks-%d", i);
+        int fd = open(path, O_RDWR | O_CREAT, 0600);
+        (void)unlink(path);
+        for (int j = 0; j < LOCKS_OF_FILE; j++) {
+            struct flock l = {
+                .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2L * j, .l_len = 1};
+            if (fd < 0 || fcntl(fd, F_SETLK, &l) < 0)
+                _exit(2);
+        }
+    }
+    usleep(LOCKS_WAIT_US);
+    _exit(STILL_HELD);
+}
+
+static void many_locks(struct finding *f)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        lock_ranges();
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        found_none(f, "no process: %s", strerror(errno));
+    else if (WIFEXITED(status) && WEXITSTATUS(status) == STILL_HELD)
+        found_open(f, "%d locks were held for two seconds", LOCK_FILES * LOCKS_OF_FILE);
+    else if (WIFSIGNALED(status))
+        found_refused(f, "who held too many was ended by signal %d", WTERMSIG(status));
+    else
+        found_none(f, "files in /tmp cannot be locked");
+}
+
 const struct probe_case probe_shared_cases[] = {
     {"share.node_locks", "a lock of the host's on a device node", node_locks, 1},
     {"share.file_locks", "a lock of the host's on a file of the template", file_locks, 1},
@@ -234,5 +279,6 @@ const struct probe_case probe_shared_cases[] = {
     {"kernel.tiocsetd", "have the host load a line discipline", line_discipline, 1},
     {"kernel.tcp_ulp", "have the host load a protocol on top of TCP", upper_protocol, 1},
     {"kernel.sched_core", "decide on who shares a core", core_scheduling, 1},
+    {"pool.locks", "locks on ranges of files, uncharged", many_locks, 1},
     {0},
 };
