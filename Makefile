@@ -14,7 +14,7 @@ SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak no-trace install clean bad-worlds
+.PHONY: all build up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak pause-crashes no-trace install clean bad-worlds
 
 all: build
 
@@ -116,6 +116,10 @@ many:
 	@scripts/deps build run
 	@$(MAKE) --no-print-directory build
 	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE)/reports)
+
+# cayd and cay-privd killed at each of their calls of a pause and a resume (needs strace); 1,000 pauses in a row.
+pause-crashes:
+	@CAY_PAUSE_CRASHES=1 CAY_PAUSE_TIMES=1000 test/run --build=$(BUILD) --only=scenario --files test_pause_crash.py test_pause.py
 
 # An hour of mixed load with kills of the daemons; `make test` has two minutes of it. Writes docs/reports/soak.md.
 soak:
