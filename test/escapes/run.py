@@ -23,7 +23,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import scenes  # noqa: E402
-import table  # noqa: E402
+import escape_table  # noqa: E402
 import world  # noqa: E402
 from client import Sandbox  # noqa: E402
 
@@ -175,7 +175,7 @@ def probe_rows(options, runs, known):
         found = [runs.under()[user].get(case, ("missing", "")) for user in USERS]
         control = known_control(runs, case, known) if options.quick else find_control(
             runs, options, case, host == "host-control")
-        rows.append({"case": case, "about": about, "class": table.class_of(case), "user": found[0],
+        rows.append({"case": case, "about": about, "class": escape_table.class_of(case), "user": found[0],
                      "root": found[1], "command": command.get(case, ("missing", "")), "control": control})
     return rows
 
@@ -198,7 +198,7 @@ def scene_rows(options, base):
         rows[s.name]["control"] = {"without": list(s.without) if verdict == "OPEN" else [], "why": why}
     for s in chosen:
         if not s.without and not options.quick:
-            rows[s.name]["control"] = {"without": [table.MEASURED], "why": s.shown}
+            rows[s.name]["control"] = {"without": [escape_table.MEASURED], "why": s.shown}
     return list(rows.values())
 
 
@@ -243,17 +243,17 @@ def write(options, rows, known):
     """The table, and the controls: of a whole run, or with what was run put in its place among the rest."""
     found = {r["case"]: {"without": r["control"]["without"]} for r in rows if r["control"]}
     if options.only:
-        options.write.write_text(table.merged(options.write.read_text(), rows, UNSHOWN, world.ROOT))
+        options.write.write_text(escape_table.merged(options.write.read_text(), rows, UNSHOWN, world.ROOT))
         found = known | found
     else:
-        options.write.write_text(table.document(rows, UNSHOWN, world.ROOT))
+        options.write.write_text(escape_table.document(rows, UNSHOWN, world.ROOT))
     CONTROLS.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def main():
     options, begun = options_of(), time.monotonic()
     if options.only and options.write:
-        table.check_mergeable(options.write)
+        escape_table.check_mergeable(options.write)
     world.enter()
     world.loopback()
     base = world.make_base()
@@ -268,7 +268,7 @@ def main():
     bad = failures(rows, options.quick, known)
     shown = sum(1 for r in rows if r["control"] and r["control"]["without"])
     for row in rows if options.rows else ():
-        print("\t".join(["ROW", row["case"], *(table.verdict(row[who]) if who in row else "" for who in (*USERS, "command"))]))
+        print("\t".join(["ROW", row["case"], *(escape_table.verdict(row[who]) if who in row else "" for who in (*USERS, "command"))]))
     for line in bad:
         print("FAILED:", line)
     print(f"{len(rows)} cases, {shown} controls shown, {len(runs.done)} sets of defences, "

@@ -17,7 +17,7 @@ sys.path.append(str(ESCAPES))
 import egress  # noqa: E402
 import run  # noqa: E402
 import scenes  # noqa: E402
-import table  # noqa: E402
+import escape_table  # noqa: E402
 
 KNOWN = json.loads(run.CONTROLS.read_text())
 
@@ -28,7 +28,7 @@ def all_cases():
 
 
 def row(case, control=None, verdict="refused"):
-    return {"case": case, "about": "of | a test", "class": table.class_of(case), "user": (verdict, "why"),
+    return {"case": case, "about": "of | a test", "class": escape_table.class_of(case), "user": (verdict, "why"),
             "root": (verdict, "why"), "control": control}
 
 
@@ -37,8 +37,8 @@ def test_every_case_has_a_control_or_a_reason():
     assert len(cases) > 300 and len(set(cases)) == len(cases)
     assert [c for c in cases if run.without_control(c, KNOWN)] == []
     assert {*KNOWN, *run.UNSHOWN} - set(cases) == set(), "controls or reasons of cases that are gone"
-    assert {table.class_of(c) for c in cases} <= set(table.TITLES)
-    assert set(table.parsed(DOCUMENT.read_text())[0]) == set(cases), "docs/reports/security-tests.md has not just these cases"
+    assert {escape_table.class_of(c) for c in cases} <= set(escape_table.TITLES)
+    assert set(escape_table.parsed(DOCUMENT.read_text())[0]) == set(cases), "docs/reports/security-tests.md has not just these cases"
 
 
 def test_one_without_either_fails_the_quick_run():
@@ -61,38 +61,38 @@ def test_every_way_past_cay_egress_has_a_control():
 @pytest.fixture
 def document(tmp_path):
     rows = [row("kernel.bpf", {"without": ["seccomp"], "why": "opened"}), row("net.tcp", {"without": [], "why": "not"}),
-            row("load.fork", {"without": [table.MEASURED], "why": "beside it"}), row("proc.kcore", None, "OPEN")]
+            row("load.fork", {"without": [escape_table.MEASURED], "why": "beside it"}), row("proc.kcore", None, "OPEN")]
     path = tmp_path / "tests.md"
-    path.write_text(table.document(rows, {"net.tcp": "a reason"}, ESCAPES))
+    path.write_text(escape_table.document(rows, {"net.tcp": "a reason"}, ESCAPES))
     return path
 
 
 def test_a_part_goes_into_the_table(document):
     """The control: a whole run takes its place."""
     before = document.read_text()
-    assert "4 cases: 3 refused" in before and "1 open; 1 with their positive control" in before and table.LATER not in before
+    assert "4 cases: 3 refused" in before and "1 open; 1 with their positive control" in before and escape_table.LATER not in before
     part = [row("proc.kcore", {"without": ["masks"], "why": "opened"}), row("ipc.new", {"without": ["seccomp"], "why": "opened"})]
-    merged = table.merged(before, part, {}, ESCAPES)
-    lines, commit, later = table.parsed(merged)
+    merged = escape_table.merged(before, part, {}, ESCAPES)
+    lines, commit, later = escape_table.parsed(merged)
     assert set(lines) == {"kernel.bpf", "net.tcp", "load.fork", "proc.kcore", "ipc.new"}
     assert {k: v for k, v in lines.items() if k not in ("proc.kcore", "ipc.new")} == \
-        {k: v for k, v in table.parsed(before)[0].items() if k != "proc.kcore"}
+        {k: v for k, v in escape_table.parsed(before)[0].items() if k != "proc.kcore"}
     assert "5 cases: 5 refused" in merged and "0 open; 3 with their positive control" in merged
-    assert set(later) == {"proc.kcore", "ipc.new"} and commit == table.parsed(before)[1]
-    again = table.merged(merged, part[:1], {}, ESCAPES)  # it is the same however often
+    assert set(later) == {"proc.kcore", "ipc.new"} and commit == escape_table.parsed(before)[1]
+    again = escape_table.merged(merged, part[:1], {}, ESCAPES)  # it is the same however often
     assert again == merged
-    assert set(table.parsed(table.document(part, {}, ESCAPES))[0]) == {"proc.kcore", "ipc.new"}
+    assert set(escape_table.parsed(escape_table.document(part, {}, ESCAPES))[0]) == {"proc.kcore", "ipc.new"}
 
 
 def test_a_table_that_cannot_take_a_part_is_refused(document, tmp_path):
-    table.check_mergeable(document)
+    escape_table.check_mergeable(document)
     for text in ("", "# Security tests\n", document.read_text().replace(f"Kernel {platform.release()},", "Kernel 1.0,")):
         other = tmp_path / "other.md"
         other.write_text(text)
         with pytest.raises(SystemExit, match="without --only"):
-            table.check_mergeable(other)
+            escape_table.check_mergeable(other)
     with pytest.raises(SystemExit, match="without --only"):
-        table.check_mergeable(tmp_path / "none.md")
+        escape_table.check_mergeable(tmp_path / "none.md")
 
 
 def test_the_quick_form_writes_nothing(tmp_path):
@@ -104,6 +104,6 @@ def test_the_quick_form_writes_nothing(tmp_path):
 def test_the_written_table_is_what_is_composed():
     """The document of the repository comes out of its own lines as it is: nothing in it is lost by merging."""
     text = DOCUMENT.read_text()
-    lines, commit, later = table.parsed(text)
-    composed = table.compose(lines, commit, later).splitlines()
+    lines, commit, later = escape_table.parsed(text)
+    composed = escape_table.compose(lines, commit, later).splitlines()
     assert [one for one in composed if one.startswith("|")] == [one for one in text.splitlines() if one.startswith("|")]
