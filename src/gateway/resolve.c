@@ -169,7 +169,7 @@ static void go_on(struct gateway_resolver *r, const struct gateway_query *q,
                   const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
                   void *arg);
 
-/* /health is answered without a token, but resumes nothing without one: whoever looks whether a sandbox is there is not
+/* /health is answered without a token, but resumes nothing without one: a client that looks whether a sandbox is there is not
  * to keep it running. */
 static bool may_resume(struct gateway_resolver *r, const struct gateway_query *q,
                        const struct sandbox *s)

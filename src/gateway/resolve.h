@@ -37,6 +37,6 @@ void gateway_resolver_free(struct gateway_resolver *r);
 
 /* done exactly once, perhaps before this returns; q is only read and belongs to the caller. It must
  * stay until done was called. A request for a paused sandbox resumes it first, once it is known to be allowed,
- * where its owner wants that (autoResume) or somebody resumes it already. */
+ * where its owner wants that (autoResume) or another client resumes it already. */
 void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
                      gateway_resolved done, void *arg);
