@@ -72,7 +72,7 @@ static void on_end_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
     uv_stop(poll->loop);
 }
 
-/* cay-privd has killed a program (privd/locks.h). Nobody inside may signal this process. */
+/* cay-privd has killed a program (privd/locks.h). No program inside may signal this process. */
 static void on_locks_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 {
     struct signalfd_siginfo info;

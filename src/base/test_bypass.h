@@ -35,7 +35,7 @@ enum test_bypass {
     TEST_BYPASS_DISK_LIMIT,
     TEST_BYPASS_LOGIN_UID,      /* programs may take on a login uid of the host's audit */
     TEST_BYPASS_NETWORK_BOUNDS, /* sysctls of the network namespace are the kernel's */
-    TEST_BYPASS_LOCK_WATCH,     /* nobody counts locks on ranges of files */
+    TEST_BYPASS_LOCK_WATCH,     /* locks on ranges of files are not counted */
     TEST_BYPASS_COUNT
 };
 

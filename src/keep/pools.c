@@ -26,7 +26,7 @@ static const struct {
     {"/proc/sys/kernel/pty/max", 1 << 20},
 };
 
-/* Copies of what was sent, with the time, in a queue that is charged to nobody, asked for by a message that no filter
+/* Copies of what was sent, with the time, in a queue that no control group is charged with, asked for by a message that no filter
  * sees (net_bounds.h). Linux before 6.13 has the setting once for the host. Why it is safe to switch it off there:
  * with it off a program without CAP_NET_RAW gets the times of what it sent without copies only
  * (SOF_TIMESTAMPING_OPT_TSONLY), which is what the setting is there for. */

@@ -25,7 +25,7 @@
 #define LOOKS_MAX   4   /* sandboxes that one look goes through */
 #define KILLS_MAX   256 /* in one look */
 #define GATHER_MS   2   /* samples that come together are one look's */
-/* A look that killed nobody is followed by so many times as long without one: a fifth of a processor. */
+/* A look that killed no process is followed by so many times as long without one: a fifth of a processor. */
 #define REST_FACTOR 4
 #define READ_SIZE   65536
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Locks on ranges of files (fcntl F_SETLK, F_OFD_SETLK), which the kernel charges to nobody and bounds by nothing: 200
+/* Locks on ranges of files (fcntl F_SETLK, F_OFD_SETLK), which the kernel charges to no control group and does not bound: 200
  * bytes each (docs/kernel-pools.md).
  *
  * A child of privd watches: the kernel wakes it once in LOCKS_PERIOD calls of a processor, and says who made the last of
@@ -7,7 +7,7 @@
  * call most are counted, in /proc/PID/fdinfo of their processes; in one that has more than LOCKS_MAX the process
  * with most of them is killed, and so on until they are fewer. What is locked by descriptors that are under way in
  * sockets is in no such file: where a sandbox has such, what its calls made grow counts, too. Who does not lock ranges by
- * the ten thousand is never looked at, and while nobody does, nothing wakes.
+ * the ten thousand is never looked at, and while no sandbox does, nothing wakes.
  *
  * The sandbox's cay-init is told by SIGUSR2, and writes a line of its log. */
 

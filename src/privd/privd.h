@@ -169,7 +169,7 @@ struct privd {
 
     struct egress *egress; /* NULL: there is no cay-egress */
     struct jobs *jobs;
-    struct locks *locks; /* NULL: nobody watches */
+    struct locks *locks; /* NULL: they are not watched */
     bool sweep_wanted;   /* a replaced template waits for the end of those that may stand on it */
     char boot_id[40];
     char cgroup_name[INSTANCE_CGROUP_SIZE]; /* sandboxes' directories; jobs' has "-jobs" added */

@@ -1,6 +1,6 @@
 #pragma once
 /* Which processes of the machine lock ranges of files: the process of one call in `period` on each processor, by the
- * kernel's tracepoint filelock:posix_lock_inode and perf_event_open(2). Between samples nothing wakes anybody; a call
+ * kernel's tracepoint filelock:posix_lock_inode and perf_event_open(2). Between samples no process is woken; a call
  * takes about a tenth of a microsecond more. Needs CAP_SYS_ADMIN or CAP_PERFMON, tracefs and tracepoints. */
 
 #include "base/util.h"
