@@ -254,8 +254,3 @@ void control_free(struct control *c)
     mailbox_free(&c->mailbox);
     free(c);
 }
-
-struct mailbox *control_mailbox(struct control *c)
-{
-    return &c->mailbox;
-}

@@ -45,8 +45,6 @@ void control_on_paused(struct control *c, void (*fn)(void *arg, const char *id),
 void control_stop(struct control *c);
 void control_free(struct control *c);
 
-struct mailbox *control_mailbox(struct control *c);
-
 /* A request for the API or the gateway; NULL when memory is out. The first takes the request over, and the
  * sender gives it its ticket. */
 struct control_request *control_request_api(struct control *c, struct api_request *r,

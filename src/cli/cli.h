@@ -2,7 +2,7 @@
 /* What the commands of `cay` share: the tables that describe them, what was given, and how they
  * end.
  *
- * One table (main.c) describes every command with its options and examples; it is the source of
+ * One table (commands.c) describes every command with its options and examples; it is the source of
  * parsing, help, man pages and completions (generate.c). A command is a function that gets what was
  * parsed and returns the exit status. Everything may block: this is a program for people and
  * scripts, single-threaded. */

@@ -27,6 +27,6 @@ struct session_spec {
 int session_run(struct api *a, const struct session_spec *spec, struct err *e);
 
 /* Blocks the signals that session_run takes, so that none is lost between two steps (create, run,
- * kill); they stay blocked until session_unblock. */
+ * kill); they stay blocked until session_unblock_signals. */
 void session_block_signals(void);
 void session_unblock_signals(void);

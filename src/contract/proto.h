@@ -1,7 +1,7 @@
 #pragma once
 /* The messages between cayd or cay-egress and cay-privd: fixed size, typed, numbers and descriptors only.
  *
- * Transport: SOCK_SEQPACKET at PRIVSEP_PATH, made by privd as root, one peer per role, role checked
+ * Transport: SOCK_SEQPACKET on a path that privd makes as root, one peer per role, role checked
  * by SO_PEERCRED; a new connection replaces the old. One message is one packet of exactly
  * sizeof(struct privsep_msg) bytes, with up to PRIVSEP_MAX_FDS descriptors (from privd to its peer
  * only). Anything else ends the connection. No path, no JSON, no variable length.

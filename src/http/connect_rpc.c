@@ -174,14 +174,6 @@ static void stream_end(struct http_exchange *x, enum connect_code code, const ch
         va_end(ap_);                             \
     } while (0)
 
-void connect_reply_error(struct http_exchange *x, enum connect_code code, const char *fmt, ...)
-{
-    char text[TEXT_BYTES];
-
-    FORMAT_TEXT(text, fmt);
-    reply_error(x, code, text);
-}
-
 void connect_stream_end(struct http_exchange *x, enum connect_code code, const char *fmt, ...)
 {
     char text[TEXT_BYTES];

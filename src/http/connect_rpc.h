@@ -43,8 +43,6 @@ void connect_read(struct http_exchange *x, size_t max,
 /* Unary answers. Takes no reference. connect_reply_empty answers {}. */
 void connect_reply(struct http_exchange *x, json_t *reply);
 void connect_reply_empty(struct http_exchange *x);
-void connect_reply_error(struct http_exchange *x, enum connect_code code, const char *fmt, ...)
-    PRINTF(3, 4);
 
 /* Streams: begin (HTTP 200), any number of messages, one end. send: 0, or 1 when full (go on after
  * http_response_on_drain). send_text takes JSON that is already text. */

@@ -52,12 +52,6 @@ int mnt_clone_idmapped(int dir_fd, const char *path, uint64_t attr, int userns_f
     return clone_tree(dir_fd, path, &a);
 }
 
-int mnt_restrict(int tree_fd, uint64_t attr)
-{
-    struct mount_attr a = {.attr_set = attr};
-    return mount_setattr(tree_fd, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? -errno : 0;
-}
-
 int mnt_attach(int tree_fd, int dir_fd, const char *path)
 {
     unsigned flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;

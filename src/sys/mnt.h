@@ -24,9 +24,6 @@ int mnt_copy(int dir_fd, const char *path) WARN_UNUSED;
 /* mnt_clone, with ids shifted by the map of a user namespace. -EINVAL when the file system cannot. */
 int mnt_clone_idmapped(int dir_fd, const char *path, uint64_t attr, int userns_fd) WARN_UNUSED;
 
-/* Adds attributes to an existing mount, detached or not (tree = its root). 0 or -errno. */
-int mnt_restrict(int tree_fd, uint64_t attr) WARN_UNUSED;
-
 /* Attaches a detached tree at dir_fd/path ("" for dir_fd itself). Links are not followed. 0 or
  * -errno. */
 int mnt_attach(int tree_fd, int dir_fd, const char *path) WARN_UNUSED;

@@ -561,8 +561,3 @@ int dialer_new(struct egress *eg, struct dialer **out)
     *out = calloc(1, sizeof(**out));
     return *out ? 0 : -ENOMEM;
 }
-
-void dialer_free(struct dialer *d)
-{
-    free(d);
-}

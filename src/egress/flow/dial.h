@@ -32,7 +32,6 @@ void dial_note(struct target *t, const struct dial_result *r);
 typedef void (*dial_cb)(struct egress *eg, uint64_t owner, const struct dial_result *r);
 
 int dialer_new(struct egress *eg, struct dialer **out);
-void dialer_free(struct dialer *d);
 
 /* cb is called exactly once with `owner`, never from inside this call, unless dial_cancel comes
  * first. t is copied. The dial's id, or 0 when memory is out. */

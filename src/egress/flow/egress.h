@@ -273,7 +273,7 @@ struct egress {
 
 /* Takes fd over, also on failure; NULL when memory or places are out. */
 struct flow *flow_new(struct sandbox *s, int fd);
-struct flow *flow_find(struct egress *eg, uint64_t id);
+struct flow *flow_find(struct egress *eg, uint64_t id); /* registry.c */
 
 /* From anywhere, also from callbacks: everything of it is closed, its end is recorded. */
 void flow_end(struct flow *f);

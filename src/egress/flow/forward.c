@@ -21,7 +21,7 @@
 #define BODY_TIMEOUT_MS            300000
 #define WRITE_TIMEOUT_MS           300000
 #define STOP_MS                    500
-#define SWEEP_MS                   1000 /* how far past its bytes a sandbox may come */
+#define SWEEP_MS                   1000 /* how old the counts of a connection may be */
 
 struct forward {
     struct egress *egress;
@@ -79,7 +79,8 @@ bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes)
     return false;
 }
 
-/* Tunnels look at every move; here the kernel is asked now and then. */
+/* Refreshes the counts of every connection, and ends those of a sandbox that has used up its
+ * bytes. */
 static void on_sweep(uv_timer_t *t)
 {
     struct forward *fw = t->data;
@@ -412,23 +413,4 @@ int forward_new(struct egress *eg, struct forward **out)
     fw->sweep.data = fw;
     *out = fw;
     return 0;
-}
-
-static void on_timer_closed(uv_handle_t *h)
-{
-    free(h->data);
-}
-
-static void on_stopped(void *ctx)
-{
-    struct forward *fw = ctx;
-
-    uv_close((uv_handle_t *)&fw->sweep, on_timer_closed);
-}
-
-void forward_free(struct forward *fw)
-{
-    if (!fw)
-        return;
-    http_server_stop(fw->server, STOP_MS, on_stopped, fw);
 }

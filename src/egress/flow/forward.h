@@ -8,7 +8,6 @@
 struct forward;
 
 int forward_new(struct egress *eg, struct forward **out);
-void forward_free(struct forward *fw);
 
 /* Serves HTTP from fd, which is f's own (f->fd becomes -1) or an interceptor's plain end; it is taken
  * over on success. The flow ends with it. tls: what arrives was encrypted to f->target.name, and goes

@@ -182,11 +182,3 @@ enum err_code intercept_new(struct egress *eg, const struct intercept_config *c,
                                       .seal = answer_seal};
     return ERR_OK;
 }
-
-void intercept_free(struct egress *eg)
-{
-    if (!eg->intercept)
-        return;
-    eg->hooks = (struct egress_hooks){.ca = NULL};
-    drop(TAKE_PTR(eg->intercept));
-}

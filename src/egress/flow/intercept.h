@@ -17,4 +17,3 @@ struct intercept_config {
 /* Reads ca_file and the key; both may be gone after it. eg->config.state_dir is set. Sets eg->hooks and
  * eg->intercept. */
 enum err_code intercept_new(struct egress *eg, const struct intercept_config *c, struct err *e);
-void intercept_free(struct egress *eg);

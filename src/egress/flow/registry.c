@@ -481,11 +481,6 @@ struct flow *flow_find(struct egress *eg, uint64_t id)
     return f;
 }
 
-size_t registry_flow_count(const struct egress *eg)
-{
-    return share_used(eg->registry->places);
-}
-
 /* -- life -------------------------------------------------------------------------------------- */
 
 int registry_new(struct egress *eg, struct registry **out)

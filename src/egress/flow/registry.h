@@ -77,7 +77,6 @@ bool rate_take(struct rate *r, uint32_t per_second);
 /* flow.c only: the table of flows. */
 void registry_add_flow(struct flow *f);
 void registry_remove_flow(struct flow *f);
-size_t registry_flow_count(const struct egress *eg);
 
 /* Is there a place for another flow of s, which shares them with all others (base/share.h)? */
 bool registry_has_space(const struct sandbox *s);

@@ -52,10 +52,8 @@ struct resolver {
     struct entry *oldest, *newest;
     struct share_pool *names, *waits; /* entries, waiters: shared out by tenant and sandbox */
     size_t asking;
-    unsigned handles;
-    bool closing;
-    bool
-        unwatched; /* a socket could not be watched: c-ares goes on with it, and tells of it only once */
+    /* A socket could not be watched: c-ares goes on with it, and tells of it only once. */
+    bool unwatched;
 };
 
 /* -- the table --------------------------------------------------------------------------------- */
@@ -250,19 +248,9 @@ static void on_poll(uv_poll_t *p, int status, int events)
                     both || events & UV_WRITABLE ? w->fd : ARES_SOCKET_BAD);
 }
 
-static void handle_closed(struct resolver *r)
-{
-    if (--r->handles == 0 && r->closing)
-        free_resolver(r);
-}
-
 static void on_watch_closed(uv_handle_t *h)
 {
-    struct watch *w = h->data;
-    struct resolver *r = w->resolver;
-
-    free(w);
-    handle_closed(r);
+    free(h->data);
 }
 
 static void unwatch(struct resolver *r, ares_socket_t fd)
@@ -296,7 +284,6 @@ static struct watch *watch(struct resolver *r, ares_socket_t fd)
     w->fd = fd;
     w->next = r->watches;
     r->watches = w;
-    r->handles++;
     return w;
 }
 
@@ -440,23 +427,6 @@ int resolver_new(struct egress *eg, const char *servers, struct resolver **out)
     }
     uv_timer_init(eg->loop, &r->timer);
     r->timer.data = r;
-    r->handles = 1;
     *out = r;
     return 0;
-}
-
-static void on_timer_closed(uv_handle_t *h)
-{
-    handle_closed(h->data);
-}
-
-void resolver_free(struct resolver *r)
-{
-    if (!r)
-        return;
-    ares_destroy(r->channel); /* tells all who wait, and closes its sockets */
-    while (r->oldest)
-        forget(r, r->oldest);
-    r->closing = true;
-    uv_close((uv_handle_t *)&r->timer, on_timer_closed);
 }

@@ -21,7 +21,6 @@ typedef void (*resolve_cb)(struct egress *eg, uint64_t id, int status,
 
 /* Before the program is confined: reads the host's resolv.conf where no servers are given. */
 int resolver_new(struct egress *eg, const char *servers, struct resolver **out);
-void resolver_free(struct resolver *r);
 
 /* For s, whose share of names and waits it takes (-EAGAIN when it has none left). cb is called exactly once,
  * perhaps from inside this call; id is handed to it. */

@@ -451,18 +451,6 @@ int tunnel_start(struct flow *f)
     return 0;
 }
 
-static void on_closed(uv_handle_t *h)
-{
-    struct tunnels *t = h->data;
-
-    if (--t->handles > 0)
-        return;
-    while (t->pooled > 0)
-        pipe_close(&t->pool[--t->pooled]);
-    close(t->epoll_fd);
-    free(t);
-}
-
 int tunnels_new(struct egress *eg, struct tunnels **out)
 {
     struct tunnels *t = calloc(1, sizeof(*t));
@@ -483,12 +471,4 @@ int tunnels_new(struct egress *eg, struct tunnels **out)
     uv_timer_start(&t->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     *out = t;
     return 0;
-}
-
-void tunnels_free(struct tunnels *t)
-{
-    if (!t)
-        return;
-    uv_close((uv_handle_t *)&t->poll, on_closed);
-    uv_close((uv_handle_t *)&t->sweep, on_closed);
 }

@@ -11,7 +11,6 @@
 struct tunnels;
 
 int tunnels_new(struct egress *eg, struct tunnels **out);
-void tunnels_free(struct tunnels *t);
 
 /* f->fd and f->up_fd are connected, non-blocking, and have no other watcher. 0: f may have ended
  * already. -errno: they are still the flow's. */

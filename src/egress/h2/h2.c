@@ -61,11 +61,6 @@ void h2s_free(struct h2s *all)
     free_when_empty(all);
 }
 
-size_t h2s_count(const struct h2s *all)
-{
-    return all->count;
-}
-
 static bool has_work(const struct h2 *conn, bool unzips)
 {
     const struct h2_stream *s = conn->streams;

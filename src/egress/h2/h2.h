@@ -99,7 +99,6 @@ void h2s_set_turns(struct h2s *all, struct turns *t);
 
 /* Closes all; freed when the loop has turned. */
 void h2s_free(struct h2s *all);
-size_t h2s_count(const struct h2s *all);
 
 /* Both ends are taken over on success, and one of share->conns, which goes with the connection. 0 or -errno. */
 int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out);
