@@ -1,9 +1,11 @@
 """Pause and resume with memory: what stands still, what is told, what wakes it, restarts in between, ends."""
 
 import base64
+import contextlib
 import http.client
 import json
 import os
+import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +59,38 @@ def test_it_stands_still_and_goes_on(cay):
         ticks = [int(line) for line in box.read("/home/user/ticks").body.split()]
         gaps = sorted(b - a for a, b in zip(ticks, ticks[1:]))
         assert gaps[-1] > 280e6 and gaps[-2] > 280e6  # the two pauses: nothing ran in them
+
+
+def start_with_time(box, seconds, *command):
+    """A program whose time is told to the agent; the stream is read to its end in a thread."""
+    def work():
+        process = json.dumps({"process": {"cmd": command[0], "args": command[1:]}}).encode()
+        connection = box.client.connect(60)
+        connection.request("POST", "/process.Process/Start", struct.pack(">BI", 0, len(process)) + process, {
+            **box.headers(None), "Content-Type": "application/connect+json", "Connect-Protocol-Version": "1",
+            "Connect-Timeout-Ms": str(seconds * 1000)})
+        with contextlib.suppress(OSError, http.client.HTTPException):  # a pause ends it
+            connection.getresponse().read()
+        connection.close()
+    threading.Thread(target=work).start()
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_pause_is_no_time_of_a_command(cay, paused):
+    """A command with 6 s outlives a pause of 7; without the pause (the control) it is ended in that time."""
+    def lives():
+        return box.run("pgrep -f 'sleep [3]571'").out.strip() != ""
+
+    with cay.create() as box:
+        start_with_time(box, 6, "/bin/sleep", "3571")
+        until(lives)
+        if paused:
+            assert pause(cay, box) == 204
+        time.sleep(7)
+        if paused:
+            assert connect(cay, box).status == 201
+        assert lives() == paused
+        until(lambda: not lives(), 30)
 
 
 def test_the_old_resume(cay):

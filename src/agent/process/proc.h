@@ -95,8 +95,9 @@ struct proc {
     bool ended;  /* out of the table; freed when its handles are closed */
     struct proc_launch *launch; /* NULL: it runs, or ran */
     int wait_status;
-    uint64_t timeout_ms;
-    json_t *config; /* {cmd, args, envs, cwd}, as asked for */
+    uint64_t timeout_ms;           /* in all; 0: none */
+    uint64_t left_ms, slice_at_ms; /* of it, when the slice that runs began (proc_launch.c) */
+    json_t *config;                /* {cmd, args, envs, cwd}, as asked for */
     size_t config_bytes;
     char *tag;                 /* NULL: none */
     struct proc_output out[2]; /* stdout or the terminal; stderr */

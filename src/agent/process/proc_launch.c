@@ -2,6 +2,7 @@
 
 #include "agent/common/logs.h"
 #include "agent/process/spawn.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,7 +10,8 @@
 
 /* Between fork and exec: the child prepares itself, and the client waits for the start event. */
 
-#define LAUNCH_PATH_SHOWN 200 /* of PATH, in an error's text */
+#define LAUNCH_PATH_SHOWN 200   /* of PATH, in an error's text */
+#define DEADLINE_SLICE_MS 1000u /* of a process's time */
 
 /* -- errors ------------------------------------------------------------------------------------- */
 
@@ -134,18 +136,38 @@ static void on_exchange_closed(struct http_exchange *x UNUSED, void *data)
     l->x = NULL;
 }
 
-static void on_deadline(uv_timer_t *timer)
-{
-    struct proc *p = timer->data;
+/* A pause of the sandbox stops its processes, but no clock. The time of a process is counted in slices, of which one
+ * that took much longer than it should counts as two: the rest is time in which nothing of the sandbox ran. */
+static void on_slice(uv_timer_t *timer);
 
-    if (p->ended)
-        return;
+static void arm_deadline(struct proc *p)
+{
+    p->slice_at_ms = clock_mono_ms();
+    uv_timer_start(&p->deadline, on_slice, MIN(p->left_ms, DEADLINE_SLICE_MS), 0);
+}
+
+static void on_deadline(struct proc *p)
+{
     p->timed_out = true;
     logs_add(p->agent, "warn", "process_timeout", p->pid,
              "Process with pid %d was killed: its %llu ms are over", (int)p->pid,
              (unsigned long long)p->timeout_ms);
     proc_tell_deadline(p);
     proc_signal(p, SIGKILL);
+}
+
+static void on_slice(uv_timer_t *timer)
+{
+    struct proc *p = timer->data;
+    uint64_t ran_ms = MIN(clock_mono_ms() - p->slice_at_ms, 2u * DEADLINE_SLICE_MS);
+
+    if (p->ended)
+        return;
+    p->left_ms -= MIN(p->left_ms, ran_ms);
+    if (p->left_ms == 0)
+        on_deadline(p);
+    else
+        arm_deadline(p);
 }
 
 static int copy_texts(struct proc_launch *l, const struct proc_start *s, const char *path)
@@ -179,7 +201,8 @@ int proc_launch_begin(struct proc *p, const struct proc_start *s, const char *pa
         return -ENOMEM;
     }
     http_exchange_set(x, l, on_exchange_closed);
-    if (p->timeout_ms > 0)
-        uv_timer_start(&p->deadline, on_deadline, p->timeout_ms, 0);
+    p->left_ms = p->timeout_ms;
+    if (p->left_ms > 0)
+        arm_deadline(p);
     return 0;
 }
