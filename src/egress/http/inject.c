@@ -245,6 +245,16 @@ static enum err_code check_required(struct plan *p)
     return leave_out_client_keys(p);
 }
 
+/* The use is counted, so that a 401 renews the token once. */
+static enum err_code set_access_token(struct plan *p, const struct credential *c)
+{
+    if (!c->value)
+        return err_set(p->e, ERR_DENIED, "the credential %s has no access token now", c->name);
+    p->job->use = credential_use_new(p->r->credentials, c);
+    return p->job->use ? inject_set_header(p, "Authorization", "Bearer %s", c->value)
+                       : inject_no_memory(p);
+}
+
 static enum err_code put_credential(struct plan *p)
 {
     const char *name = p->r->credential;
@@ -263,13 +273,7 @@ static enum err_code put_credential(struct plan *p)
     if (inject_check_bound(p, c) != ERR_OK || leave_out_other_keys(p) != ERR_OK)
         return p->e->code;
     switch (c->kind) {
-    case CREDENTIAL_OAUTH2:
-        if (!c->value)
-            return err_set(p->e, ERR_DENIED, "the credential %s has no access token now", c->name);
-        p->job->use = credential_use_new(p->r->credentials, c);
-        if (!p->job->use)
-            return inject_no_memory(p);
-        /* fall through */
+    case CREDENTIAL_OAUTH2: return set_access_token(p, c);
     case CREDENTIAL_BEARER: return inject_set_header(p, "Authorization", "Bearer %s", c->value);
     case CREDENTIAL_BASIC: return set_basic(p, c);
     case CREDENTIAL_HEADER:
