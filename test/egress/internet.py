@@ -21,6 +21,7 @@ import json
 import os
 import pathlib
 import pwd
+import re
 import resource
 import shutil
 import signal
@@ -543,10 +544,20 @@ class Sandbox:
         shutil.rmtree(self.etc, ignore_errors=True)
 
 
+def operations(*names):
+    """The numbers that src/contract/proto.h gives them."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / "src/contract/proto.h").read_text()
+    numbers, last = {}, 0
+    for name, value in re.findall(r"^    PRIVSEP_(\w+)(?: = (\d+))?\b", re.search(r"enum privsep_op \{(.+?)^\}", text, re.M | re.S)[1], re.M):
+        last = int(value) if value else last + 1
+        numbers[name] = last
+    return [numbers[name] for name in names]
+
+
 class Privd:
     """cay-privd's side of cay-egress's channel. Message layout: src/contract/proto.h."""
 
-    HELLO, OPEN, SYNC, CLOSE = 1, 68, 70, 71
+    HELLO, OPEN, SYNC, CLOSE = operations("HELLO", "EGRESS_OPEN", "EGRESS_SYNC", "EGRESS_CLOSE")
     SIZE, HEAD = 288, struct.Struct("<IHHQIIiI")
 
     def __init__(self, path):
