@@ -143,11 +143,20 @@ static bool is_its_way(const struct policy_reroute *way, const struct policy_tar
 
 /* An address that the policy has was written by its owner. One that a name led to is the word of
  * the owner of that name: as everywhere, only a range of a rule, or the default "allow", opens one
- * that is not public (test: test_egress_reroute.py, test_a_name_as_the_way). */
-static bool is_open(const struct policy *own, const struct policy_target *t)
+ * that is not public (test: test_egress_reroute.py, test_a_name_as_the_way), and a rule that denies the name or
+ * the address holds (test_a_way_that_a_rule_denies). */
+static struct policy_verdict named_way(const struct policy *own, const struct policy_target *t)
 {
-    return !t->via_name || t->via_unresolved || policy_address_is_public(&t->via) ||
-           policy_address(own, t->via_name, &t->via, t->via_port).action == POLICY_ALLOW;
+    struct policy_verdict v = ask_way(own, t);
+
+    v.by = own;
+    if (v.action == POLICY_DENY && v.source == POLICY_BY_RULE)
+        return v;
+    if (!t->via_unresolved && !policy_address_is_public(&t->via) && v.action != POLICY_ALLOW)
+        return (struct policy_verdict){
+            .source = POLICY_BY_SANDBOX, .rule = -1, .name = "private", .by = own};
+    v.action = POLICY_ALLOW;
+    return v;
 }
 
 static struct policy_verdict of_way(const struct policy_stack *s, const struct policy_target *t)
@@ -164,9 +173,8 @@ static struct policy_verdict of_way(const struct policy_stack *s, const struct p
         v = policy_address(policy_preset("allow"), NULL, &t->via, t->via_port);
     else
         v.action = POLICY_ALLOW;
-    if (v.action == POLICY_ALLOW && !is_open(own, t))
-        return (struct policy_verdict){
-            .source = POLICY_BY_SANDBOX, .rule = -1, .name = "private", .by = own};
+    if (v.action == POLICY_ALLOW && t->via_name)
+        v = named_way(own, t);
     return v.action == POLICY_ALLOW ? via_within_limits(s, t) : v;
 }
 

@@ -125,6 +125,14 @@ def test_a_name_as_the_way(world, box, to, ceiling, rules, passes):
         assert world.asked(to) == asked, "a name that is denied was asked for outside"
 
 
+@pytest.mark.parametrize("deny, passes", [([], True), ([{"action": "deny", "domains": [WAY]}], False),
+                                          ([{"action": "deny", "addresses": ["0.0.0.0/1", "128.0.0.0/1"]}], False)])
+def test_a_way_that_a_rule_denies(world, box, deny, passes):
+    """A rule of the policy that denies the name, or the address that it leads to, holds for the way too. The control: no such rule."""
+    put(world, box, policy(f"{WAY}:8080", deny + [{"action": "allow", "domains": [WAY, NAME]}]))
+    assert curl(box, f"http://{NAME}/x").stdout.endswith("200" if passes else "403")
+
+
 def test_a_way_by_name_is_read_and_cut_as_one_by_address(world, box):
     put(world, box, policy(f"{WAY}:8443"))
     for version in ("--http1.1", "--http2"):
