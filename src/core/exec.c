@@ -443,11 +443,11 @@ void core_exec(struct core *c, const char *tenant, const char *id,
 
     if (op->why.code == ERR_OK && check(c, tenant, id, r, &o, &op->share, &e) != ERR_OK)
         exec_op_fail(op, &e);
-    core_sandbox_used(c, id);
     if (op->why.code != ERR_OK) {
         core_defer(c, answer_deferred, op);
         return;
     }
+    core_sandbox_used(c, id);
     op->slot = o->s.slot;
     op->gen = o->s.gen;
     metrics_touch(o, op->timeout_ms);

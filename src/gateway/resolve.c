@@ -119,8 +119,6 @@ static const struct sandbox *find(struct gateway_resolver *r, const struct gatew
         refuse(a, 502, true, "The sandbox was not found");
         return NULL;
     }
-    if (life_of(s->state)->reachable)
-        core_sandbox_used(r->core, q->id);
     return s;
 }
 
@@ -301,6 +299,8 @@ void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
         return;
     }
     memcpy(a.id, s->id, sizeof(a.id));
+    if (life_of(s->state)->reachable) /* what is refused is no use of it */
+        core_sandbox_used(r->core, s->id);
     if (life_of(s->state)->wakes)
         resume_first(r, q, s, &a, done, arg);
     else
