@@ -76,7 +76,6 @@ enum privsep_op {
     PRIVSEP_TEMPLATE,  /* event: u.template */
     PRIVSEP_ENDED,     /* event: slot, gen, u.ended: a sandbox ended without a KILL */
     PRIVSEP_PROGRESS,  /* event: u.progress */
-    PRIVSEP_KEPT,      /* event: u.kept */
 
     /* Events to cay-egress, whose only request is HELLO. */
     PRIVSEP_EGRESS_OPEN, /* slot, gen, PRIVSEP_EGRESS_FDS descriptors, both non-blocking, made inside
@@ -85,7 +84,10 @@ enum privsep_op {
     PRIVSEP_EGRESS_KEEP, /* slot, gen, u.egress.command: it lives, and its ports are taken: by the sockets that
                           * the receiver has of it, if an earlier privd gave it some, which it keeps */
     PRIVSEP_EGRESS_SYNC, /* all that were live at HELLO were told */
-    PRIVSEP_EGRESS_CLOSE /* slot, gen, u.egress.command: it has ended; 0: the sandbox with all its command sandboxes */
+    PRIVSEP_EGRESS_CLOSE, /* slot, gen, u.egress.command: it has ended; 0: the sandbox with all its command sandboxes */
+
+    /* To cayd again: new ones come last, so that the others keep their numbers. */
+    PRIVSEP_KEPT /* event: u.kept */
 };
 
 /* How far a create came. Also the names in errors: privsep_stage_name(). */

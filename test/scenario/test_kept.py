@@ -13,7 +13,7 @@ import privdlib
 from privdlib import CAPACITY, CREATE, HOST, JOB, MIB
 from test_privd import privd  # noqa: F401 (the fixture)
 
-KEEP, DROP, KEPTS, KEPT, STAGE_LAYER = 14, 15, 16, 68, 4
+KEEP, DROP, KEPTS, KEPT, STAGE_LAYER = 14, 15, 16, 72, 4
 DELAYS_MS = (0, 2, 6, 15, 40)
 
 
