@@ -10,6 +10,10 @@
 #include <string.h>
 
 #define LEVEL_NAME_MAX 16
+#define TEXT_NO_REBOOT                                                                      \
+    "resuming with the files alone (memory: false, the SDKs' on_resume \"reboot\") is not " \
+    "supported "                                                                            \
+    "by this server: resume it with its memory"
 #define TEXT_FILES_ONLY                                                                            \
     "pausing with the files alone (memory: false) is not supported by this server: pause it with " \
     "its memory"
@@ -388,16 +392,21 @@ static void resumed(void *arg, const struct sandbox *s, const struct err *why)
         api_fail_err(call, why);
 }
 
-/* Reads timeout and memory; false: answered. */
+/* Reads timeout and memory; false: answered. The SDKs' on_resume="reboot" is memory: false. */
 static bool read_connect(struct api_call *call, int64_t *ttl_ms, struct err *e)
 {
+    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
     bool memory = true;
 
-    if (read_timeout(call->body, E2B_TIMEOUT_V2_MS, ttl_ms, e) == ERR_OK &&
-        json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, e) == ERR_OK &&
-        check_max(call, *ttl_ms, e) == ERR_OK)
+    if (read_timeout(call->body, E2B_TIMEOUT_V2_MS, ttl_ms, e) != ERR_OK ||
+        json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, e) != ERR_OK ||
+        check_max(call, *ttl_ms, e) != ERR_OK) {
+        api_fail_err(call, e);
+        return false;
+    }
+    if (memory || !s || life_of(s->state)->resume == LIFE_CALL_ALREADY)
         return true;
-    api_fail_err(call, e);
+    api_fail(call, 501, TEXT_NO_REBOOT);
     return false;
 }
 
@@ -431,19 +440,38 @@ void e2b_sandbox_resume(struct api_call *call)
         core_sandbox_resume(call->core, call->tenant, call->params[0], ttl_ms, resumed, call);
 }
 
+static void pause_one(struct api_call *call)
+{
+    core_sandbox_pause(call->core, call->tenant, call->params[0], e2b_sandbox_done, call);
+}
+
+static void on_agent_answer(void *arg, const struct err *why)
+{
+    if (why)
+        api_fail_err(arg, why);
+    else
+        pause_one(arg);
+}
+
+/* requireHealthyGuest: refused where the agent does not answer, as what is paused then would be no use later. */
 void e2b_sandbox_pause(struct api_call *call)
 {
-    bool memory = true;
+    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    bool memory = true, healthy = false;
     struct err e;
 
     if (!api_call_body(call))
         return;
-    if (json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, &e) != ERR_OK)
+    if (json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, &e) != ERR_OK ||
+        json_get_bool(call->body, "requireHealthyGuest", NULL, JSON_OPTIONAL, &healthy, &e) !=
+            ERR_OK)
         api_fail_err(call, &e);
     else if (!memory && find(call))
         api_fail(call, 501, TEXT_FILES_ONLY);
+    else if (memory && healthy && s && life_of(s->state)->reachable)
+        core_sandbox_agent_answers(call->core, call->tenant, s->id, on_agent_answer, call);
     else if (memory)
-        core_sandbox_pause(call->core, call->tenant, call->params[0], e2b_sandbox_done, call);
+        pause_one(call);
 }
 
 static void timeout(struct api_call *call)

@@ -223,6 +223,10 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
 void core_sandbox_pause(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
                         void *arg);
 
+/* done with NULL where its agent answers GET /health in time; ERR_UNAVAILABLE where it does not. */
+void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *id,
+                                core_done_cb done, void *arg);
+
 /* "api", "timeout", "idle"; "" where it is not paused. */
 const char *core_pause_reason_name(enum sandbox_pause_reason reason);
 

@@ -115,6 +115,18 @@ def test_a_stream_goes_on(cay, agent_of):
         assert result.exit_code == 0 and result.out.split()[-1] == "6"
 
 
+def test_a_pause_that_asks_for_an_agent_that_answers(cay, stopped):
+    """The newest SDKs' pause(strict=True): refused while the agent does not answer, and the sandbox goes on. Without it: paused."""
+    box, pid = stopped
+    strict = {"requireHealthyGuest": True}
+    refused = cay.call("POST", f"/sandboxes/{box.id}/pause", strict)
+    assert refused.status == 503 and "does not answer" in refused.json["message"]
+    assert cay.call("GET", f"/sandboxes/{box.id}").json["state"] == "running"
+    os.kill(pid, signal.SIGCONT)
+    assert cay.call("POST", f"/sandboxes/{box.id}/pause", strict).status == 204
+    assert cay.call("POST", f"/sandboxes/{box.id}/pause", strict).status == 409
+
+
 # -- cayd is killed in the middle ------------------------------------------------------------------
 
 def kill_cayd(cay, own_server, box):
