@@ -299,7 +299,8 @@ void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
         return;
     }
     memcpy(a.id, s->id, sizeof(a.id));
-    if (life_of(s->state)->reachable) /* what is refused is no use of it */
+    /* What is refused is no use of it, nor is what is answered without a token. */
+    if (life_of(s->state)->reachable && !(agent && q->access.exempt))
         core_sandbox_used(r->core, s->id);
     if (life_of(s->state)->wakes)
         resume_first(r, q, s, &a, done, arg);
