@@ -271,7 +271,7 @@ def http2(stack):
 
 
 def ask2(http2, sandbox, path, *options):
-    r = sandbox.run(f"head -c 300000 /dev/zero >/tmp/zeros; curl -sS --http2 --max-time 60 -w ' %{{http_version}} %{{http_code}}' "
+    r = sandbox.run(f"head -c 300000 /dev/zero >/tmp/zeros.$$; mv /tmp/zeros.$$ /tmp/zeros; curl -sS --http2 --max-time 60 -w ' %{{http_version}} %{{http_code}}' "
                     f"{' '.join(options)} https://{API}:{http2.H2}{path}")
     assert http2.REAL_KEY not in r.out
     return r.out

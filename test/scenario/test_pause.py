@@ -298,7 +298,8 @@ def test_nothing_is_lost_however_often(cay):
             assert box.request("GET", "/index.html", port=8000).body == b"page\n"
         assert box.run("pgrep -f witness.py").out == before
         enter(box, pid, "echo $kept $(tty) >after\n")
-        until(lambda: box.read("/home/user/after").body.strip(), what="the shell answers")
+        until(lambda: box.read("/home/user/after").status == 200 and box.read("/home/user/after").body.endswith(b"\n"),
+              what="the shell answers")
         assert box.read("/home/user/after").body.split() == [str(pid).encode(), box.read("/home/user/tty").body.strip()]
         at = int(box.run("tail -n1 ticks").out)
         until(lambda: int(box.run("tail -n1 ticks").out) > at, what="it still counts")

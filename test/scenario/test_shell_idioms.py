@@ -78,7 +78,7 @@ SAME = {
     "bash -i": "bash --norc -i -c 'echo in; exit 6' 2>/dev/null",
     "set -m": "set -m; sleep 0.1 & wait; (exit 4) & wait $!; echo $?",
     "set -m and setsid": "set -m; setsid sh -c 'exit 3'; echo $?",
-    "fg of a job": "set -m; (exit 7) & fg >/dev/null; echo $?",
+    "fg of a job": "set -m; (sleep 0.2; exit 7) & fg >/dev/null; echo $?",
     "a stopped job": "set -m; sleep 5 & sleep 0.1; kill -STOP $!; sleep 0.2; jobs -s | wc -l; kill -KILL $!",
     "SIGTSTP has its default": "sh -c 'kill -TSTP $$' & sleep 0.1; kill -CONT $! 2>/dev/null; wait $!; echo $?",
     "command substitution": "x=$(echo a; exit 3); echo $? $x",
