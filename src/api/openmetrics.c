@@ -14,25 +14,6 @@
 static const char *const dialects[API_METRICS_COUNT] = {
     [API_METRICS_E2B] = "e2b", [API_METRICS_DAYTONA] = "daytona", [API_METRICS_CAY] = "cay"};
 
-static const char *const error_words[ERR_CODE_COUNT] = {
-    [ERR_OK] = "ok",
-    [ERR_INVALID] = "invalid",
-    [ERR_UNAUTHENTICATED] = "unauthenticated",
-    [ERR_DENIED] = "denied",
-    [ERR_NOT_FOUND] = "not_found",
-    [ERR_EXISTS] = "exists",
-    [ERR_CONFLICT] = "conflict",
-    [ERR_EXHAUSTED] = "exhausted",
-    [ERR_TOO_LARGE] = "too_large",
-    [ERR_NO_SPACE] = "no_space",
-    [ERR_TIMEOUT] = "timeout",
-    [ERR_UNAVAILABLE] = "unavailable",
-    [ERR_UNIMPLEMENTED] = "unimplemented",
-    [ERR_CANCELED] = "canceled",
-    [ERR_INTERNAL] = "internal",
-};
-_Static_assert(ERR_CODE_COUNT == 15, "a new code: write its word");
-
 static const char *const step_words[COUNTER_STEP_COUNT] = {[COUNTER_CREATE] = "create",
                                                            [COUNTER_CREATE_MADE] = "create_made",
                                                            [COUNTER_CREATE_AGENT] = "create_agent",
@@ -117,7 +98,7 @@ static void put_sandboxes(struct text *t, const struct core *c)
     put_count(t, "cay_sandboxes_created_total", NULL, NULL, n->created);
     family(t, "cay_sandbox_creates_failed", "counter", "Creates that were refused or failed.");
     for (unsigned i = ERR_INVALID; i < ERR_CODE_COUNT; i++)
-        put_count(t, "cay_sandbox_creates_failed_total", "error", error_words[i],
+        put_count(t, "cay_sandbox_creates_failed_total", "error", err_code_name(i),
                   n->create_failed[i]);
     family(t, "cay_sandboxes_ended", "counter",
            "Sandboxes that ended, by reason (docs/events.md).");
