@@ -81,16 +81,23 @@ static void enter(struct turns *t, struct share *s, uint64_t now)
     t->depth = 1;
 }
 
+/* A turn within a turn is part of it; without shares there is nothing to wait for. */
+static bool is_inside(struct turns *t)
+{
+    if (!t)
+        return true;
+    if (t->inside)
+        t->depth++;
+    return t->inside != NULL;
+}
+
 bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
 {
     struct share *s;
     uint64_t now;
 
-    if (!t || t->inside) {
-        if (t)
-            t->depth++;
+    if (is_inside(t))
         return true;
-    }
     s = share_of(t, owner);
     now = t->now_ns();
     s->left |= s->ns >= most_ns(t, now);
@@ -106,11 +113,8 @@ bool turns_enter_once(struct turns *t, uint64_t owner)
     struct share *s;
     uint64_t now;
 
-    if (!t || t->inside) {
-        if (t)
-            t->depth++;
+    if (is_inside(t))
         return true;
-    }
     s = share_of(t, owner);
     now = t->now_ns();
     if (s->lined > 0 || s->ns >= most_ns(t, now))
