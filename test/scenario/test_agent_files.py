@@ -626,12 +626,9 @@ class Watch:
         return [(e["type"].removeprefix("EVENT_TYPE_").lower(), e["name"]) for e in self.events]
 
     def expect(self, *want):
-        """A write that comes while its directory is looked at for the first time may be told twice."""
         until(lambda: len(self.events) >= len(want), what=lambda: f"{want}; there is only {self.short()}")
         time.sleep(0.1)
-        told = self.short()
-        told = [e for i, e in enumerate(told) if i == 0 or e[0] != "write" or e != told[i - 1]]
-        assert told == list(want)
+        assert self.short() == list(want)
         self.events.clear()
 
     def close(self):

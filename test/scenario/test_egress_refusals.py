@@ -130,7 +130,7 @@ def test_grpc_raises_what_was_refused(world, box):
         from grpclib.exceptions import GRPCError
         from grpclib.const import Cardinality
         class Raw:
-            __content_subtype__ = "proto"
+            __content_subtype__ = "raw"
             def encode(self, m, t): return m
             def decode(self, b, t): return b
         async def main():
