@@ -147,6 +147,36 @@ static void assert_told(const char *const *want, size_t count)
     assert_told((const char *const[]){__VA_ARGS__}, \
                 sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
 
+/* inotify has it after the directory's watch, and a scan of the directory comes upon it too. */
+static void a_write_before_the_scan(void **state)
+{
+    open_tree(true);
+    sh("mkdir d");
+    uv_run(&w->loop, UV_RUN_NOWAIT); /* d is watched; its scan is to come */
+    sh("echo x > d/f");
+    TOLD("create d", "create d/f", "write d/f");
+    sh("mkdir e");
+    uv_run(&w->loop, UV_RUN_NOWAIT);
+    sh(": > e/f && echo x >> e/f"); /* two writes in a row would be one event */
+    TOLD("create e", "create e/f", "write e/f");
+}
+
+/* inotify has nothing of it. */
+static void a_write_before_the_watch(void **state)
+{
+    open_tree(true);
+    sh("mkdir d && echo x > d/f && : > d/g");
+    run_ms(100);
+    assert_int_equal(w->told_count, 4);
+    assert_string_equal(w->told[0], "create d");
+    assert_string_equal(w->told[3], "write d/f");
+    forget_told();
+    sh("mkdir e && echo x > e/f");
+    uv_run(&w->loop, UV_RUN_NOWAIT);
+    sh("echo y >> e/f");
+    TOLD("create e", "create e/f", "write e/f");
+}
+
 static void one_directory(void **state)
 {
     sh("mkdir sub");
@@ -271,6 +301,8 @@ int main(void)
         CASE(one_directory),
         CASE(a_tree_keeps_up_with_moves),
         CASE(what_was_there_first_is_told_once),
+        CASE(a_write_before_the_scan),
+        CASE(a_write_before_the_watch),
         CASE(the_number_of_directories_is_bounded),
         CASE(a_limit_that_is_reached_later_is_told),
         CASE(it_may_be_closed_from_a_callback),

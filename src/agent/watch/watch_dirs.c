@@ -152,32 +152,37 @@ int watch_dirs_full(const struct watch_tree *t, const char *relative,
     return path_join(t->root_path, relative, out);
 }
 
-void watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *name, bool by_event)
+bool watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *name, bool by_event,
+                         bool unsaid_write)
 {
     struct seen *seen;
 
     if (!t->seen)
         t->seen = calloc(SEEN_MAX, sizeof(*t->seen));
     if (!t->seen || t->seen_count == SEEN_MAX)
-        return;
+        return false;
     seen = &t->seen[t->seen_count];
-    *seen = (struct seen){d->wd, by_event, strdup(name)};
-    if (seen->name)
-        t->seen_count++;
+    *seen = (struct seen){d->wd, by_event, unsaid_write, strdup(name)};
+    if (!seen->name)
+        return false;
+    t->seen_count++;
+    return true;
 }
 
-/* True, and forgotten, when this name was told already: by an event, or by a scan. */
-bool watch_dirs_forget(struct watch_tree *t, const struct dir *d, const char *name, bool by_event)
+struct seen *watch_dirs_seen(struct watch_tree *t, const struct dir *d, const char *name,
+                             bool by_event)
 {
-    for (size_t i = 0; i < t->seen_count; i++) {
-        if (t->seen[i].wd != d->wd || t->seen[i].by_event != by_event ||
-            strcmp(t->seen[i].name, name) != 0)
-            continue;
-        free(t->seen[i].name);
-        t->seen[i] = t->seen[--t->seen_count];
-        return true;
-    }
-    return false;
+    for (size_t i = 0; i < t->seen_count; i++)
+        if (t->seen[i].wd == d->wd && t->seen[i].by_event == by_event &&
+            strcmp(t->seen[i].name, name) == 0)
+            return &t->seen[i];
+    return NULL;
+}
+
+void watch_dirs_forget(struct watch_tree *t, struct seen *seen)
+{
+    free(seen->name);
+    *seen = t->seen[--t->seen_count];
 }
 
 void watch_dirs_clear_seen(struct watch_tree *t)

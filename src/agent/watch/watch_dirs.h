@@ -22,6 +22,7 @@ struct dir {
 struct seen {
     int wd;
     bool by_event;
+    bool unsaid_write; /* a scan found bytes; whether an event tells of them is not known yet */
     char *name;
 };
 
@@ -69,9 +70,12 @@ int watch_dirs_relative(const struct watch_tree *t, const struct dir *d, const c
 int watch_dirs_full(const struct watch_tree *t, const char *relative,
                     char out[static AGENT_PATH_SIZE]);
 
-/* Names told by a scan (or by an event) that the other is still to come upon: remember; forget, true when
- * it was remembered; all. */
-void watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *name,
-                         bool by_event);
-bool watch_dirs_forget(struct watch_tree *t, const struct dir *d, const char *name, bool by_event);
+/* Names told by a scan (or by an event) that the other is still to come upon. remember is false when there
+ * is no room for the name. find is NULL when it was not remembered; what it gives holds until the next call;
+ * forget takes it. clear forgets all. */
+bool watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *name, bool by_event,
+                         bool unsaid_write);
+struct seen *watch_dirs_seen(struct watch_tree *t, const struct dir *d, const char *name,
+                             bool by_event);
+void watch_dirs_forget(struct watch_tree *t, struct seen *seen);
 void watch_dirs_clear_seen(struct watch_tree *t);

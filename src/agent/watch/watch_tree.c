@@ -1,3 +1,9 @@
+/* A watched tree. inotify watches directories, not trees, so each directory that appears gets a watch of its
+ * own and is then scanned for what was put into it before that watch was there. The same name can therefore be
+ * met twice, by a scan and by an event, in either order: the first one tells it and remembers it (`seen`), the
+ * second one forgets it, and what is left when the queue is empty is forgotten too (`settle`). Scans go on in
+ * slices, in an idle callback; events come by poll. A callback may close the tree: each loop asks `closed`.
+ * A directory that is moved keeps its watch and waits without a place (`limbo`) for the second half of the move. */
 #include "agent/watch/watch_dirs.h"
 
 #include <dirent.h>
@@ -138,7 +144,8 @@ static void fail_or_lose(struct watch_tree *t, int error)
 static void found(struct watch_tree *t, struct dir *d, const struct dirent64 *e)
 {
     char relative[AGENT_PATH_SIZE], path[AGENT_PATH_SIZE];
-    bool is_dir = e->d_type == DT_DIR, has_bytes = false;
+    bool is_dir = e->d_type == DT_DIR, has_bytes = false, known;
+    struct seen *seen;
     struct stat st;
 
     if (d->tell || e->d_type == DT_UNKNOWN) {
@@ -153,11 +160,14 @@ static void found(struct watch_tree *t, struct dir *d, const struct dirent64 *e)
     if (!d->tell || t->closed)
         return;
     /* Its event may have been read before the scan came to it, or is still to be read. */
-    if (watch_dirs_forget(t, d, e->d_name, true))
+    seen = watch_dirs_seen(t, d, e->d_name, true);
+    if (seen) {
+        watch_dirs_forget(t, seen);
         return;
-    watch_dirs_remember(t, d, e->d_name, false);
+    }
+    known = watch_dirs_remember(t, d, e->d_name, false, has_bytes);
     tell(t, WATCH_CREATE, d, e->d_name);
-    if (has_bytes)
+    if (has_bytes && !known)
         tell(t, WATCH_WRITE, d, e->d_name);
 }
 
@@ -218,6 +228,7 @@ static void scan_slice(uv_idle_t *idle)
         return;
     uv_idle_stop(&t->idle);
     become_ready(t);
+    watch_tree_catch_up(t);
 }
 
 /* -- events --------------------------------------------------------------------------------------- */
@@ -297,22 +308,47 @@ static void directory_arrived(struct watch_tree *t, struct dir *d, const struct 
     fail_or_lose(t, watch_directory(t, d, e->name, (e->mask & IN_CREATE) != 0));
 }
 
+/* A name that a scan told is gone: no event of before tells of the bytes that the scan found in it. */
+static void forget_gone(struct watch_tree *t, const struct dir *d, const char *name)
+{
+    struct seen *seen = watch_dirs_seen(t, d, name, false);
+    bool unsaid = seen && seen->unsaid_write;
+
+    if (seen)
+        watch_dirs_forget(t, seen);
+    if (unsaid)
+        tell(t, WATCH_WRITE, d, name);
+}
+
+/* An event tells what a scan would have told of the same name when all events were read. */
+static void write_event(struct watch_tree *t, const struct dir *d, const char *name)
+{
+    struct seen *seen = watch_dirs_seen(t, d, name, false);
+
+    if (seen)
+        seen->unsaid_write = false;
+    tell(t, WATCH_WRITE, d, name);
+}
+
 static void entry_event(struct watch_tree *t, struct dir *d, const struct inotify_event *e)
 {
     bool is_dir = (e->mask & IN_ISDIR) != 0;
 
     if (e->mask & (IN_CREATE | IN_MOVED_TO)) {
-        bool reported = (e->mask & IN_CREATE) && watch_dirs_forget(t, d, e->name, false);
+        struct seen *seen = e->mask & IN_CREATE ? watch_dirs_seen(t, d, e->name, false) : NULL;
+        bool reported = seen != NULL;
 
-        if (!reported && d->tell && (d->to_scan || t->scanning == d))
-            watch_dirs_remember(t, d, e->name, true);
+        if (reported) /* with the events of its writes, which follow */
+            watch_dirs_forget(t, seen);
+        else if (d->tell && (d->to_scan || t->scanning == d))
+            watch_dirs_remember(t, d, e->name, true, false);
         if (is_dir && t->recursive && !reported)
             directory_arrived(t, d, e);
         if (!reported)
             tell(t, WATCH_CREATE, d, e->name);
     }
     if (e->mask & IN_MOVED_FROM) {
-        watch_dirs_forget(t, d, e->name, false);
+        forget_gone(t, d, e->name);
         tell(t, WATCH_RENAME, d, e->name);
         if (is_dir && t->recursive && !t->closed)
             moved_away(t, d, e);
@@ -320,9 +356,9 @@ static void entry_event(struct watch_tree *t, struct dir *d, const struct inotif
     if (e->mask & IN_ATTRIB)
         tell(t, WATCH_CHMOD, d, e->name);
     if (e->mask & IN_MODIFY)
-        tell(t, WATCH_WRITE, d, e->name);
+        write_event(t, d, e->name);
     if (e->mask & IN_DELETE) {
-        watch_dirs_forget(t, d, e->name, false);
+        forget_gone(t, d, e->name);
         tell(t, WATCH_REMOVE, d, e->name);
     }
 }
@@ -370,6 +406,19 @@ static void one_event(struct watch_tree *t, const struct inotify_event *e)
         self_event(t, d, e->mask);
 }
 
+/* The queue is empty and no scan is under way. A name that a scan told and no event did is older than its
+ * directory's watch, as are its bytes if no event told of those. */
+static void settle(struct watch_tree *t)
+{
+    for (size_t i = 0; i < t->seen_count && !t->closed; i++) {
+        const struct dir *d = t->seen[i].unsaid_write ? watch_dirs_find(t, t->seen[i].wd) : NULL;
+
+        if (d)
+            tell(t, WATCH_WRITE, d, t->seen[i].name);
+    }
+    watch_dirs_clear_seen(t);
+}
+
 /* One buffer of events. True when there may be more. */
 static bool read_events(struct watch_tree *t)
 {
@@ -377,7 +426,7 @@ static bool read_events(struct watch_tree *t)
     ssize_t n = read(t->fd, raw, sizeof(raw));
     bool full = n > (ssize_t)(sizeof(raw) - sizeof(struct inotify_event) - NAME_MAX - 1);
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n < 0 && errno == EINTR)
         return false;
     for (char *p = raw; n > 0 && p < raw + n && !t->closed;) {
         const struct inotify_event *e = (const struct inotify_event *)(const void *)p;
@@ -385,9 +434,8 @@ static bool read_events(struct watch_tree *t)
         one_event(t, e);
         p += sizeof(*e) + e->len;
     }
-    /* The buffer was not filled: the queue is empty, and whatever a scan saw twice was dealt with. */
     if (!full && !t->scanning && !t->scan_first)
-        watch_dirs_clear_seen(t);
+        settle(t);
     return full && !t->closed;
 }
 
