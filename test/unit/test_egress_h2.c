@@ -28,7 +28,7 @@ struct told {
     bool ended, closed;
     uint32_t code;
     size_t bytes;
-    char text[256], path[64], authorization[64], trailer[64], rule[32];
+    char text[256], path[64], authorization[64], trailer[64], rule[32], type[32];
 };
 
 struct peer {
@@ -165,6 +165,8 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
         snprintf(t->authorization, sizeof(t->authorization), "%s", v);
     else if (strcmp(n, "x-last") == 0)
         snprintf(t->trailer, sizeof(t->trailer), "%s", v);
+    else if (strcmp(n, "content-type") == 0)
+        snprintf(t->type, sizeof(t->type), "%s", v);
     else if (strcmp(n, "x-cay-denied") == 0)
         snprintf(t->rule, sizeof(t->rule), "%s", v);
     return 0;
@@ -367,6 +369,25 @@ static void test_request_and_answer(void **state)
     assert_int_equal(w.evaluated, 3);
     assert_string_equal(told(&w.server, 1)->path, "/x?y=1");
     assert_string_equal(told(&w.server, 3)->path, "/z"); /* what was refused has none there */
+}
+
+/* gRPC's clients compare the type's codec with their own before they read the status (grpclib; at commit ed82e0f
+ * "Invalid content-type" was what one with a codec of its own said, if it had sent its whole call by then). */
+static void test_a_refused_call_has_its_own_type(void **state)
+{
+    const nghttp2_nv more[] = {field("content-type", "application/grpc+own"),
+                               field("te", "trailers")};
+    int32_t id = ask_with("POST", "/deny/it", more, 2, true), other;
+
+    w.client.said = "x";
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 200);
+    assert_string_equal(told(&w.client, id)->type, "application/grpc+own");
+    assert_int_equal(told(&w.client, id)->heads, 1);
+    assert_int_equal(told(&w.client, id)->bytes, 0);
+    other = ask("/deny/it");
+    UNTIL(told(&w.client, other)->closed);
+    assert_string_equal(told(&w.client, other)->type, "application/json");
 }
 
 static void test_credential_and_reflection(void **state)
@@ -837,6 +858,7 @@ int main(void)
         ON_A_LINE(test_windows_of_uploads_grow),
         ON_A_LINE(test_windows_grow_within_the_share),
         ON_A_LINE(test_other_streams_go_on),
+        ON_A_LINE(test_a_refused_call_has_its_own_type),
         ON_A_LINE(test_a_refused_upload_is_drained),
         ON_A_LINE(test_resets_pass),
         ON_A_LINE(test_server_lost),

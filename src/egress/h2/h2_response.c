@@ -288,11 +288,17 @@ static void grpc_message(const char *text, char *out, size_t size)
     out[used] = '\0';
 }
 
+/* The type of a call's answer is that of the call: clients compare the codec ("+proto", "+json", their own). */
+static const char *grpc_type(const struct h2_stream *s)
+{
+    return http_head_get(s->head, "content-type");
+}
+
 /* Its calls are answered in trailers alone: 200, and no body. */
-static int add_grpc(struct h2_fields *f, const struct h2_verdict *v)
+static int add_grpc(struct h2_stream *s, struct h2_fields *f, const struct h2_verdict *v)
 {
     char message[3 * H2_MESSAGE_SIZE];
-    int rc = add(f, "content-type", "application/grpc");
+    int rc = add(f, "content-type", grpc_type(s));
 
     grpc_message(v->message, message, sizeof(message));
     if (rc == 0)
@@ -322,7 +328,7 @@ static int say(struct h2_stream *s, const struct h2_verdict *v)
     if (f)
         h2_fields_reset(f);
     if (rc == 0)
-        rc = grpc ? add_grpc(f, v) : add_plain(f, v);
+        rc = grpc ? add_grpc(s, f, v) : add_plain(f, v);
     if (rc == 0 && v->rule)
         rc = add(f, DENY_HEADER, v->rule);
     b->ended = true;
