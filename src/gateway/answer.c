@@ -100,6 +100,12 @@ void answer_not_found(struct http_exchange *x, const char *id)
     respond(x, 502, id, "The sandbox was not found", 0);
 }
 
+void answer_paused(struct http_exchange *x, const char *id)
+{
+    respond(x, 502, id, "The sandbox was paused before it had answered; connect to it to resume it",
+            0);
+}
+
 void answer_port_closed(struct http_exchange *x, const char *id, uint16_t port)
 {
     respond(x, 502, id, "The sandbox is running but port is not open", port);

@@ -31,6 +31,7 @@ struct relay_context {
     struct relay_context *next, **prev; /* while the exchange is there */
     struct http_exchange *x;
     uint64_t end_ms; /* its sandbox was paused: cut then; 0: no */
+    bool paused;     /* and it is cut now */
     struct gateway *gateway;
     char id[IDS_SANDBOX_SIZE];
     uint32_t gen;
@@ -183,6 +184,7 @@ static void link_relay(struct gateway *g, struct http_exchange *x, struct relay_
 {
     p->x = x;
     p->end_ms = 0;
+    p->paused = false;
     p->next = g->relays;
     p->prev = &g->relays;
     if (p->next)
@@ -206,6 +208,7 @@ static void on_drained(uv_timer_t *t)
             if (!more)
                 continue;
             p->end_ms = 0;
+            p->paused = true;
             http_relay_break(p->x, "the sandbox was paused");
         }
     }
@@ -232,7 +235,9 @@ static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
     const struct relay_context *p = arg;
 
-    if (p->port == AGENT_PORT && why->code == ERR_TIMEOUT)
+    if (p->paused)
+        answer_paused(x, p->id);
+    else if (p->port == AGENT_PORT && why->code == ERR_TIMEOUT)
         answer_stuck(x, p->id, why->text);
     else if (p->port == AGENT_PORT)
         answer_not_found(x, p->id);

@@ -216,9 +216,8 @@ static void resume_first(struct gateway_resolver *r, const struct gateway_query 
         core_sandbox_resume(r->core, NULL, s->id, 0, on_resumed, w);
         return;
     }
-    if (life_of(s->state)->change != LIFE_CHANGE_NONE)
-        refuse(a, 409, true, "The sandbox is just being paused; try again");
-    else if (s->auto_resume)
+    /* Also while it is just being paused: 502 is what clients take for "does not run". */
+    if (s->auto_resume)
         refuse(a, 502, true, "The sandbox is paused; a request with its token resumes it");
     else
         refuse(a, 502, true, "The sandbox is paused; connect to it to resume it");
@@ -238,7 +237,7 @@ static void got_sockets(void *arg, int *fds, size_t n, const struct err *why)
     } else if (why && why->code == ERR_NOT_FOUND) {
         refuse(&p->answer, 502, true, "The sandbox was not found");
     } else if (why && why->code == ERR_CONFLICT) {
-        refuse(&p->answer, 409, true, why->text); /* it was paused meanwhile */
+        refuse(&p->answer, 502, true, why->text); /* it was paused meanwhile */
     } else {
         refuse(&p->answer, why && why->code == ERR_EXHAUSTED ? 429 : 503, true,
                why ? why->text : "no socket into the sandbox");
