@@ -1,5 +1,6 @@
 """The other commands, what they print, and how they refuse."""
 
+import datetime
 import json
 import os
 import pathlib
@@ -78,6 +79,18 @@ def test_ls_shows_the_name_that_daytonas_clients_gave(cay):
     head, line = [text.split() for text in cay("ls").stdout.splitlines()][:2]
     assert head[-1] == "NAME" and line[0] == sandbox and line[-1] == "my-box"
     cay("kill", sandbox)
+
+
+def test_without_ttl_it_is_the_settings(cay):
+    """[sandbox] default_ttl = 7m (test/run): neither the program's own default nor E2B's."""
+    made = cay("create", "host")
+    assert made.returncode == 0, made.stderr
+    sandbox = made.stdout.strip()
+    shown = next(s for s in json.loads(cay("ls", "--json").stdout) if s["sandboxID"] == sandbox)
+    times = [datetime.datetime.fromisoformat(shown[name].replace("Z", "+00:00")) for name in ("startedAt", "endAt")]
+    cay("kill", sandbox)
+    minute = datetime.timedelta(minutes=1)  # more than a create may take, whose end is where it begins
+    assert 7 * minute <= times[1] - times[0] < 8 * minute
 
 
 def test_a_time_over_the_maximum_is_told_as_the_option_says_it(cay):
