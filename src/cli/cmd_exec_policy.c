@@ -2,6 +2,7 @@
  * input is read first; its output comes as it is printed. */
 #include "base/base64.h"
 #include "base/io.h"
+#include "base/signal_names.h"
 #include "cli/commands.h"
 #include "cli/lines.h"
 #include "cli/terminal.h"
@@ -119,13 +120,9 @@ static void print_violations(const json_t *answer)
 
 static int signal_number(const char *name)
 {
-    for (int i = 1; i < NSIG; i++) {
-        const char *one = sigabbrev_np(i);
+    int number = signal_names_number(name);
 
-        if (one && strncmp(name, "SIG", 3) == 0 && strcmp(name + 3, one) == 0)
-            return i;
-    }
-    return SIGKILL;
+    return number ? number : SIGKILL;
 }
 
 static int status_of(const json_t *answer)

@@ -2,6 +2,7 @@
 
 #include "base/base64.h"
 #include "base/io.h"
+#include "base/signal_names.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -11,39 +12,13 @@
 #define ENVELOPE_HEAD 5
 #define ENVELOPE_END  0x02
 
-static const struct {
-    const char *text;
-    int number;
-} signal_texts[] = {
-    {"hangup", SIGHUP},
-    {"interrupt", SIGINT},
-    {"quit", SIGQUIT},
-    {"illegal instruction", SIGILL},
-    {"trace/breakpoint trap", SIGTRAP},
-    {"aborted", SIGABRT},
-    {"bus error", SIGBUS},
-    {"floating point exception", SIGFPE},
-    {"killed", SIGKILL},
-    {"user defined signal 1", SIGUSR1},
-    {"segmentation fault", SIGSEGV},
-    {"user defined signal 2", SIGUSR2},
-    {"broken pipe", SIGPIPE},
-    {"alarm clock", SIGALRM},
-    {"terminated", SIGTERM},
-};
-
 /* "signal: killed", "signal: aborted (core dumped)", "signal 34" -> number, 0 when it is none. */
 static int signal_of_status(const char *status)
 {
-    int number = 0;
+    size_t n = strlen(status);
+    const char *words = signal_names_split(status, &n);
 
-    if (strncmp(status, "signal: ", 8) == 0) {
-        status += 8;
-        for (size_t i = 0; i < ARRAY_SIZE(signal_texts); i++)
-            if (strncmp(status, signal_texts[i].text, strlen(signal_texts[i].text)) == 0)
-                return signal_texts[i].number;
-    }
-    return sscanf(status, "signal %d", &number) == 1 && number > 0 && number < 128 ? number : 0;
+    return signal_names_from_words(words ? words : status, n);
 }
 
 static void handle_end(struct session *s, const json_t *end)

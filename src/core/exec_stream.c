@@ -1,6 +1,7 @@
 #include "core/exec_stream.h"
 
 #include "base/base64.h"
+#include "base/signal_names.h"
 #include "http/json.h"
 
 #include <jansson.h>
@@ -60,40 +61,17 @@ static bool take_output(struct exec_stream *s, const json_t *text, int which)
     return buf_append(&s->out[which], bytes, n) == 0;
 }
 
-/* The names that agents give to signals, which are Go's, as signal(7) has them. */
+/* As signal(7) has it where there is a name, else in the agent's words. */
 static void name_signal(const char *status, char *out, size_t size)
 {
-    static const char *const names[][2] = {
-        {"hangup", "SIGHUP"},
-        {"interrupt", "SIGINT"},
-        {"quit", "SIGQUIT"},
-        {"illegal instruction", "SIGILL"},
-        {"trace/breakpoint trap", "SIGTRAP"},
-        {"aborted", "SIGABRT"},
-        {"bus error", "SIGBUS"},
-        {"floating point exception", "SIGFPE"},
-        {"killed", "SIGKILL"},
-        {"user defined signal 1", "SIGUSR1"},
-        {"segmentation fault", "SIGSEGV"},
-        {"user defined signal 2", "SIGUSR2"},
-        {"broken pipe", "SIGPIPE"},
-        {"alarm clock", "SIGALRM"},
-        {"terminated", "SIGTERM"},
-    };
-    static const char prefix[] = "signal: ";
-    size_t n;
+    size_t n = 0;
+    const char *words = signal_names_split(status, &n);
+    const char *name = words ? signal_names_name(signal_names_from_words(words, n)) : NULL;
 
-    if (strncmp(status, prefix, strlen(prefix)) != 0)
-        return;
-    status += strlen(prefix);
-    n = strcspn(status, "(");
-    n -= n > 0 && status[n] == '(' && status[n - 1] == ' ';
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strlen(names[i][0]) == n && strncmp(names[i][0], status, n) == 0) {
-            snprintf(out, size, "%s", names[i][1]);
-            return;
-        }
-    snprintf(out, size, "%.*s", (int)n, status);
+    if (name)
+        snprintf(out, size, "%s", name);
+    else if (words)
+        snprintf(out, size, "%.*s", (int)n, words);
 }
 
 static bool take_end(struct exec_stream *s, const json_t *end)

@@ -8,10 +8,12 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/share.h"
+#include "base/signal_names.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -224,6 +226,43 @@ static void log_rates(void **state)
     assert_int_equal(r.left_out, 0);
 }
 
+static void signal_names_are_found_both_ways(void **state)
+{
+    static const struct {
+        const char *status, *name;
+        int number;
+    } cases[] = {{"signal: killed", "SIGKILL", SIGKILL},
+                 {"signal: aborted (core dumped)", "SIGABRT", SIGABRT},
+                 {"signal: trace/breakpoint trap", "SIGTRAP", SIGTRAP},
+                 {"signal: signal 34", NULL, 34},
+                 {"signal: signal 34x", NULL, 0},
+                 {"signal: signal 999", NULL, 0},
+                 {"signal: kill", NULL, 0},
+                 {"signal: ", NULL, 0}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        size_t n = 0;
+        const char *words = signal_names_split(cases[i].status, &n);
+        const char *name;
+        int number;
+
+        assert_non_null(words);
+        number = signal_names_from_words(words, n);
+        assert_int_equal(number, cases[i].number);
+        name = signal_names_name(number);
+        assert_int_equal(name != NULL, cases[i].name != NULL);
+        if (name) {
+            assert_string_equal(name, cases[i].name);
+            assert_int_equal(signal_names_number(name), number);
+            assert_memory_equal(signal_names_words(number), words, n);
+        }
+    }
+    assert_null(signal_names_split("exit status 3", &(size_t){0}));
+    assert_int_equal(signal_names_number("SIGNONE"), 0);
+    assert_null(signal_names_words(-1));
+    assert_null(signal_names_name(0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +277,7 @@ int main(void)
         cmocka_unit_test(share_leaves_space_for_others),
         cmocka_unit_test(share_divides_within_a_tenant),
         cmocka_unit_test(log_rates),
+        cmocka_unit_test(signal_names_are_found_both_ways),
         cmocka_unit_test(err_texts_hold_no_control_characters),
     };
 

@@ -4,6 +4,7 @@
 #include "agent/common/procfs.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/signal_names.h"
 #include "http/json.h"
 
 #include <errno.h>
@@ -65,32 +66,14 @@ enum connect_code proc_select(struct agent *a, const json_t *selector, struct pr
 
 /* -- how a process ended ------------------------------------------------------------------------ */
 
-/* As Go's os.ProcessState prints them, which is what clients have seen so far. */
-static const char *const signal_names[] = {
-    [SIGHUP] = "hangup",
-    [SIGINT] = "interrupt",
-    [SIGQUIT] = "quit",
-    [SIGILL] = "illegal instruction",
-    [SIGTRAP] = "trace/breakpoint trap",
-    [SIGABRT] = "aborted",
-    [SIGBUS] = "bus error",
-    [SIGFPE] = "floating point exception",
-    [SIGKILL] = "killed",
-    [SIGUSR1] = "user defined signal 1",
-    [SIGSEGV] = "segmentation fault",
-    [SIGUSR2] = "user defined signal 2",
-    [SIGPIPE] = "broken pipe",
-    [SIGALRM] = "alarm clock",
-    [SIGTERM] = "terminated",
-};
-
 static void describe_signal(int status, char *out, size_t size)
 {
     const char *core = WCOREDUMP(status) ? " (core dumped)" : "";
     int sig = WTERMSIG(status);
+    const char *words = signal_names_words(sig);
 
-    if ((size_t)sig < ARRAY_SIZE(signal_names) && signal_names[sig])
-        snprintf(out, size, "signal: %s%s", signal_names[sig], core);
+    if (words)
+        snprintf(out, size, "signal: %s%s", words, core);
     else
         snprintf(out, size, "signal: signal %d%s", sig, core);
 }
