@@ -1,16 +1,13 @@
 #include "cli/session_internal.h"
 
 #include "base/base64.h"
+#include "base/envelope.h"
 #include "base/io.h"
 #include "base/signal_names.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-
-#define ENVELOPE_HEAD 5
-#define ENVELOPE_END  0x02
 
 /* "signal: killed", "signal: aborted (core dumped)", "signal 34" -> number, 0 when it is none. */
 static int signal_of_status(const char *status)
@@ -122,15 +119,15 @@ static void handle_error(struct session *s, const json_t *error)
     err_set(s->e, ERR_INTERNAL, "%s", message);
 }
 
-static int handle_envelope(struct session *s, unsigned flags, const char *text, size_t len)
+static int handle_envelope(struct session *s, const struct envelope *in)
 {
-    json_t *message = json_loadb(text, len, 0, NULL);
+    json_t *message = json_loadb(in->data, in->len, 0, NULL);
     const json_t *error;
 
     if (!message)
         return -EBADMSG;
     error = json_object_get(message, "error");
-    if (!(flags & ENVELOPE_END))
+    if (!(in->flags & ENVELOPE_END))
         handle_event(s, json_object_get(message, "event"));
     else if (error)
         handle_error(s, error);
@@ -140,36 +137,27 @@ static int handle_envelope(struct session *s, unsigned flags, const char *text, 
 
 int session_take_envelopes(struct session *s)
 {
-    while (s->in.len >= ENVELOPE_HEAD) {
-        const char *p = s->in.data;
-        uint32_t len;
-        int r;
+    struct envelope next;
+    int r;
 
-        memcpy(&len, p + 1, sizeof(len));
-        len = be32toh(len);
-        if (len > SESSION_ENVELOPE_MAX)
-            return -EMSGSIZE;
-        if (s->in.len < ENVELOPE_HEAD + len)
-            return 0;
-        r = handle_envelope(s, (unsigned char)p[0], p + ENVELOPE_HEAD, len);
+    while ((r = envelope_peek(&s->in, SESSION_ENVELOPE_MAX, &next)) > 0) {
+        r = handle_envelope(s, &next);
         if (r < 0)
             return r;
-        buf_consume(&s->in, ENVELOPE_HEAD + len);
+        envelope_drop(&s->in, &next);
     }
-    return 0;
+    return r;
 }
 
 char *session_pack_envelope(const json_t *body, size_t *len)
 {
     size_t size = json_dumpb(body, NULL, 0, JSON_COMPACT);
-    char *bytes = malloc(ENVELOPE_HEAD + size);
-    uint32_t be = htobe32((uint32_t)size);
+    char *bytes = malloc(ENVELOPE_HEAD_BYTES + size);
 
     if (!bytes)
         return NULL;
-    bytes[0] = 0;
-    memcpy(bytes + 1, &be, sizeof(be));
-    json_dumpb(body, bytes + ENVELOPE_HEAD, size, JSON_COMPACT);
-    *len = ENVELOPE_HEAD + size;
+    envelope_write_head(bytes, 0, (uint32_t)size);
+    json_dumpb(body, bytes + ENVELOPE_HEAD_BYTES, size, JSON_COMPACT);
+    *len = ENVELOPE_HEAD_BYTES + size;
     return bytes;
 }

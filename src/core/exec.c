@@ -3,6 +3,7 @@
 #include "policy/policy.h"
 
 #include "base/base64.h"
+#include "base/envelope.h"
 #include "base/share.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #define DENIALS_MAX   (256u * 1024u)
 #define GRACE_MS      15000u /* for the agent to say that the time is over */
 #define PLAIN_SOCKETS 3u
-#define ENVELOPE_HEAD 5u
 #define STREAM_TYPE   "application/connect+json"
 
 /* -- the end ----------------------------------------------------------------------------------- */
@@ -387,17 +387,15 @@ static char *make_start(const struct core_exec_request *r, size_t *len)
 {
     json_t *request = json_pack("{s:O, s:b}", "process", r->process, "stdin", r->input != NULL);
     size_t n = request ? json_dumpb(request, NULL, 0, JSON_COMPACT) : 0;
-    uint8_t *body = n ? malloc(ENVELOPE_HEAD + n) : NULL;
+    char *body = n ? malloc(ENVELOPE_HEAD_BYTES + n) : NULL;
 
     if (body) {
-        body[0] = 0;
-        for (int i = 0; i < 4; i++)
-            body[1 + i] = (uint8_t)(n >> (24 - 8 * i));
-        json_dumpb(request, (char *)body + ENVELOPE_HEAD, n, JSON_COMPACT);
-        *len = ENVELOPE_HEAD + n;
+        envelope_write_head(body, 0, (uint32_t)n);
+        json_dumpb(request, body + ENVELOPE_HEAD_BYTES, n, JSON_COMPACT);
+        *len = ENVELOPE_HEAD_BYTES + n;
     }
     json_decref(request);
-    return (char *)body;
+    return body;
 }
 
 static char *encode(const char *bytes, size_t n)

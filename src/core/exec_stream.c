@@ -1,6 +1,7 @@
 #include "core/exec_stream.h"
 
 #include "base/base64.h"
+#include "base/envelope.h"
 #include "base/signal_names.h"
 #include "http/json.h"
 
@@ -9,14 +10,11 @@
 #include <string.h>
 
 #define ENVELOPE_MAX (1024u * 1024u) /* an agent's have about 64 KiB */
-#define HEAD_BYTES   5u              /* flags u8, length u32 big-endian */
-#define FLAG_END     0x02
-#define KNOWN_FLAGS  FLAG_END
 
 void exec_stream_init(struct exec_stream *s, size_t max_output)
 {
     *s = (struct exec_stream){.left = max_output, .exit_code = -1};
-    buf_init(&s->in, ENVELOPE_MAX + HEAD_BYTES);
+    buf_init(&s->in, ENVELOPE_MAX + ENVELOPE_HEAD_BYTES);
     for (size_t i = 0; i < ARRAY_SIZE(s->out); i++)
         buf_init(&s->out[i], max_output);
 }
@@ -116,16 +114,17 @@ static void take_trailer(struct exec_stream *s, const json_t *trailer)
 
 /* -- envelopes --------------------------------------------------------------------------------- */
 
-static bool take_envelope(struct exec_stream *s, uint8_t flags, const char *text, size_t n)
+static bool take_envelope(struct exec_stream *s, const struct envelope *in)
 {
     json_t *o = NULL;
     struct err e;
     bool good;
 
-    if ((flags & ~KNOWN_FLAGS) || s->over || json_parse(text, n, false, &o, &e) != ERR_OK)
+    if ((in->flags & ~ENVELOPE_END) || s->over ||
+        json_parse(in->data, in->len, false, &o, &e) != ERR_OK)
         return false;
     good = json_is_object(o);
-    if (good && (flags & FLAG_END))
+    if (good && (in->flags & ENVELOPE_END))
         take_trailer(s, o);
     else if (good)
         good = take_event(s, json_object_get(o, "event"));
@@ -135,19 +134,15 @@ static bool take_envelope(struct exec_stream *s, uint8_t flags, const char *text
 
 bool exec_stream_feed(struct exec_stream *s, const char *data, size_t len)
 {
+    struct envelope next;
+    int r;
+
     if (buf_append(&s->in, data, len) < 0)
         return false;
-    while (s->in.len >= HEAD_BYTES) {
-        const uint8_t *head = (const uint8_t *)s->in.data;
-        size_t n = (size_t)head[1] << 24 | (size_t)head[2] << 16 | (size_t)head[3] << 8 | head[4];
-
-        if (n > ENVELOPE_MAX)
+    while ((r = envelope_peek(&s->in, ENVELOPE_MAX, &next)) > 0) {
+        if (!take_envelope(s, &next))
             return false;
-        if (s->in.len < HEAD_BYTES + n)
-            return true;
-        if (!take_envelope(s, head[0], s->in.data + HEAD_BYTES, n))
-            return false;
-        buf_consume(&s->in, HEAD_BYTES + n);
+        envelope_drop(&s->in, &next);
     }
-    return true;
+    return r == 0;
 }

@@ -6,13 +6,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/envelope.h"
 #include "http/internal.h"
 #include "http/json.h"
 
-#define ENVELOPE_BYTES  5u
-#define FLAG_COMPRESSED 0x01
-#define FLAG_END        0x02
-#define TEXT_BYTES      1024u
+#define TEXT_BYTES 1024u
 
 static const struct {
     const char *name;
@@ -128,9 +126,7 @@ static void reply_error(struct http_exchange *x, enum connect_code code, const c
 
 static int send_envelope(struct http_exchange *x, unsigned char flags, const char *json, size_t len)
 {
-    unsigned char head[ENVELOPE_BYTES] = {flags, (unsigned char)(len >> 24),
-                                          (unsigned char)(len >> 16), (unsigned char)(len >> 8),
-                                          (unsigned char)len};
+    char head[ENVELOPE_HEAD_BYTES];
     struct iovec iov[2] = {{.iov_base = head, .iov_len = sizeof(head)},
                            {.iov_base = (void *)json, .iov_len = len}};
 
@@ -138,6 +134,7 @@ static int send_envelope(struct http_exchange *x, unsigned char flags, const cha
         http_exchange_abort(x);
         return 0;
     }
+    envelope_write_head(head, flags, (uint32_t)len);
     return response_writev(x, iov, 2);
 }
 
@@ -162,7 +159,7 @@ static void stream_end(struct http_exchange *x, enum connect_code code, const ch
         http_exchange_abort(x);
         return;
     }
-    send_envelope(x, FLAG_END, body.data, body.len);
+    send_envelope(x, ENVELOPE_END, body.data, body.len);
     http_response_end(x);
 }
 
@@ -206,24 +203,22 @@ static void on_too_large(struct http_exchange *x)
 /* The one envelope of a stream's request. 0 and its contents, or -1 when it was answered. */
 static int open_envelope(struct http_exchange *x, char **body, size_t *len)
 {
-    const unsigned char *b = (const unsigned char *)*body;
-    size_t n;
+    struct envelope one;
 
-    if (*len < ENVELOPE_BYTES) {
+    if (!envelope_read_head(*body, *len, &one)) {
         connect_fail(x, CONNECT_INVALID_ARGUMENT, "the request has no whole envelope");
         return -1;
     }
-    if (b[0] & FLAG_COMPRESSED) {
+    if (one.flags & ENVELOPE_COMPRESSED) {
         connect_fail(x, CONNECT_UNIMPLEMENTED, "compressed messages are not supported");
         return -1;
     }
-    n = (size_t)b[1] << 24 | (size_t)b[2] << 16 | (size_t)b[3] << 8 | b[4];
-    if (b[0] != 0 || n != *len - ENVELOPE_BYTES) {
+    if (one.flags != 0 || one.len != *len - ENVELOPE_HEAD_BYTES) {
         connect_fail(x, CONNECT_INVALID_ARGUMENT, "the request is not one envelope of its length");
         return -1;
     }
-    *body += ENVELOPE_BYTES;
-    *len = n;
+    *body += ENVELOPE_HEAD_BYTES;
+    *len = one.len;
     return 0;
 }
 
@@ -272,7 +267,7 @@ void connect_read(struct http_exchange *x, size_t max,
     } else {
         x->rpc_done = done;
         x->on_too_large = on_too_large;
-        http_body_collect(x, max + (stream ? ENVELOPE_BYTES : 0), on_body);
+        http_body_collect(x, max + (stream ? ENVELOPE_HEAD_BYTES : 0), on_body);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/envelope.h"
 #include "base/err.h"
 #include "base/ids.h"
 #include "base/instance.h"
@@ -263,9 +264,44 @@ static void signal_names_are_found_both_ways(void **state)
     assert_null(signal_names_name(0));
 }
 
+/* Two envelopes that come byte by byte, and what announces too much. */
+static void envelopes_come_whole(void **state)
+{
+    static const char stream[] = "\0\0\0\0\2{}\2\0\0\0\0";
+    char head[ENVELOPE_HEAD_BYTES];
+    CLEANUP_BUF struct buf b;
+    struct envelope e;
+    int whole = 0;
+
+    buf_init(&b, 64);
+    assert_int_equal(envelope_peek(&b, 2, &e), 0);
+    for (size_t i = 0; i < sizeof(stream) - 1; i++) {
+        assert_int_equal(buf_append(&b, stream + i, 1), 0);
+        if (envelope_peek(&b, 2, &e) == 0)
+            continue;
+        assert_int_equal(i, whole == 0 ? 6 : 11);
+        assert_int_equal(e.flags, whole == 0 ? 0 : ENVELOPE_END);
+        assert_int_equal(e.len, whole == 0 ? 2 : 0);
+        assert_non_null(e.data);
+        envelope_drop(&b, &e);
+        whole++;
+    }
+    assert_int_equal(whole, 2);
+    assert_int_equal(b.len, 0);
+    envelope_write_head(head, ENVELOPE_COMPRESSED, 0x01020304);
+    assert_memory_equal(head, "\1\1\2\3\4", sizeof(head));
+    assert_int_equal(buf_append(&b, head, sizeof(head)), 0);
+    assert_int_equal(envelope_peek(&b, 0x01020303, &e), -EMSGSIZE);
+    assert_int_equal(envelope_peek(&b, 0x01020304, &e), 0);
+    assert_int_equal(e.flags, ENVELOPE_COMPRESSED);
+    assert_null(e.data);
+    assert_false(envelope_read_head(head, sizeof(head) - 1, &e));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(envelopes_come_whole),
         cmocka_unit_test(buf_refuses_more_than_its_maximum),
         cmocka_unit_test(buf_consumes_from_the_front_and_uses_the_room_again),
         cmocka_unit_test(buf_with_no_memory_yet_consumes_nothing),

@@ -2,6 +2,7 @@
 
 #include "agent/process/proc.h"
 
+#include "base/envelope.h"
 #include "http/json.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 
 #define INPUT_REQUEST_MAX (PROC_INPUT_BYTES_MAX / 3 * 4 + 65536u)
 #define INPUT_EVENT_MAX   (1024u * 1024u) /* of a stream, as JSON */
-#define INPUT_HEAD        5u              /* of an envelope: flags u8, length u32 big-endian */
 
 /* -- one piece ---------------------------------------------------------------------------------- */
 
@@ -228,29 +228,16 @@ static enum connect_code stream_event(struct stream_input *s, const json_t *even
     return CONNECT_INVALID_ARGUMENT;
 }
 
-static uint32_t envelope_len(const char *head)
+/* envelope_peek; -1: it was bad, and the stream has failed. */
+static int stream_peek(struct stream_input *s, struct envelope *next)
 {
-    const unsigned char *b = (const unsigned char *)head;
+    int r = envelope_peek(&s->buf, INPUT_EVENT_MAX, next);
 
-    return (uint32_t)b[1] << 24 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 8 | b[4];
-}
-
-/* 1 with the length of the whole envelope at the front of the buffer; 0: it is not whole yet; -1: it was
- * bad, and the stream has failed. */
-static int stream_peek(struct stream_input *s, uint32_t *len)
-{
-    if (s->buf.len < INPUT_HEAD)
-        return 0;
-    *len = envelope_len(s->buf.data);
-    if (s->buf.data[0] != 0) {
+    if (next->flags != 0)
         stream_fail(s, CONNECT_UNIMPLEMENTED, "compressed envelopes are not supported");
-        return -1;
-    }
-    if (*len > INPUT_EVENT_MAX) {
+    else if (r < 0)
         stream_fail(s, CONNECT_RESOURCE_EXHAUSTED, "the event is too large");
-        return -1;
-    }
-    return s->buf.len >= INPUT_HEAD + *len;
+    return s->over ? -1 : r;
 }
 
 /* Handles one whole envelope from the front of the buffer. False: there is none, or it was bad. */
@@ -258,13 +245,13 @@ static bool stream_take(struct stream_input *s)
 {
     enum connect_code code = CONNECT_INVALID_ARGUMENT;
     json_t *event = NULL;
+    struct envelope next;
     struct err e = {0};
-    uint32_t len = 0;
 
-    if (stream_peek(s, &len) <= 0)
+    if (stream_peek(s, &next) <= 0)
         return false;
-    if (json_parse(s->buf.data + INPUT_HEAD, len, false, &event, &e) == ERR_OK) {
-        buf_consume(&s->buf, INPUT_HEAD + len);
+    if (json_parse(next.data, next.len, false, &event, &e) == ERR_OK) {
+        envelope_drop(&s->buf, &next);
         code = stream_event(s, event, &e);
         json_decref(event);
     }
@@ -333,7 +320,7 @@ void process_stream_input(struct http_exchange *x, struct agent *a)
     }
     s->agent = a;
     s->x = x;
-    buf_init(&s->buf, INPUT_EVENT_MAX + INPUT_HEAD + 2 * AGENT_READ_BYTES);
+    buf_init(&s->buf, INPUT_EVENT_MAX + ENVELOPE_HEAD_BYTES + 2 * AGENT_READ_BYTES);
     http_exchange_set(x, s, stream_closed);
     http_body_stream(x, stream_on_data, stream_on_end);
 }
