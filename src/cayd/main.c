@@ -81,14 +81,13 @@ static void print_help(void)
 
 static int parse_fd(const char *text)
 {
-    char *end;
-    long fd = strtol(text, &end, 10);
+    int fd = keep_parse_fd(text);
 
-    if (*end || end == text || fd < 3 || fd > 1024 || fcntl((int)fd, F_GETFD) < 0) {
+    if (fd < 0) {
         log_error("\"%s\" is not an open descriptor", text);
         exit(KEEP_EXIT_OPTIONS);
     }
-    return (int)fd;
+    return fd;
 }
 
 static void add_listener(struct options *o, const char *text)
@@ -155,22 +154,10 @@ static void read_settings(struct daemon *d, int *argc, char **argv)
     log_set_level(level);
 }
 
-static void notify_keep(struct daemon *d, char what, const char *why)
-{
-    char text[KEEP_REASON_MAX + 1];
-    int n = snprintf(text, sizeof(text), "%c%s", what, why);
-
-    if (d->options.ready_fd < 0)
-        return;
-    if (write(d->options.ready_fd, text, MIN((size_t)n, sizeof(text) - 1)) < 0)
-        log_warn("cannot tell cay-keep: %s", strerror(errno));
-    util_close(&d->options.ready_fd);
-}
-
 NORETURN static void fail(struct daemon *d, const char *text)
 {
     log_error("%s", text);
-    notify_keep(d, KEEP_FAILED, text);
+    keep_notify(&d->options.ready_fd, KEEP_FAILED, text);
     exit(KEEP_EXIT_FAILED);
 }
 
@@ -292,7 +279,7 @@ static void on_ready(void *arg)
     struct daemon *d = arg;
 
     serve(d);
-    notify_keep(d, KEEP_READY, "");
+    keep_notify(&d->options.ready_fd, KEEP_READY, "");
     log_info("serving with %zu connection loop%s", d->loop_count, d->loop_count == 1 ? "" : "s");
 }
 

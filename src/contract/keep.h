@@ -73,3 +73,11 @@
 #define KEEP_EXIT_OPTIONS 2
 #define KEEP_EXIT_RUNNING 3
 #define KEEP_REASON_MAX   256 /* bytes of the sentence after KEEP_FAILED */
+
+/* A daemon's side. Tells cay-keep KEEP_READY (why is ""), or KEEP_FAILED and why, and closes *ready_fd; nothing where that
+ * is -1: no process waits, or it was told already. */
+void keep_notify(int *ready_fd, char what, const char *why);
+
+/* The number of a descriptor that cay-keep handed over, as its option names it. -EBADF: it is no number, a standard
+ * stream, or not open. */
+int keep_parse_fd(const char *text);

@@ -42,18 +42,6 @@ static struct options options;
 static struct privsep_client *privd;
 static uv_signal_t sigterm, sigint;
 
-static void notify_keep(char what, const char *why)
-{
-    char text[KEEP_REASON_MAX + 1];
-    int n = snprintf(text, sizeof(text), "%c%s", what, why);
-
-    if (options.ready_fd < 0)
-        return;
-    if (write(options.ready_fd, text, MIN((size_t)n, sizeof(text) - 1)) < 0)
-        log_warn("cannot tell cay-keep: %s", strerror(errno));
-    util_close(&options.ready_fd);
-}
-
 NORETURN PRINTF(1, 2) static void fail(const char *fmt, ...)
 {
     char text[KEEP_REASON_MAX];
@@ -63,7 +51,7 @@ NORETURN PRINTF(1, 2) static void fail(const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     log_error("%s", text);
-    notify_keep(KEEP_FAILED, text);
+    keep_notify(&options.ready_fd, KEEP_FAILED, text);
     exit(KEEP_EXIT_FAILED);
 }
 
@@ -225,7 +213,7 @@ int main(int argc, char **argv)
     uv_signal_start(&sigterm, on_signal, SIGTERM);
     uv_signal_start(&sigint, on_signal, SIGINT);
     memory_trim();
-    notify_keep(KEEP_READY, "");
+    keep_notify(&options.ready_fd, KEEP_READY, "");
     log_info("serving shard %u of %u, at most %u connections", options.shard, options.shards,
              egress.config.flows_max);
     uv_run(&loop, UV_RUN_DEFAULT);

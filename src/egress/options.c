@@ -47,12 +47,11 @@ NORETURN PRINTF(1, 2) static void wrong(const char *fmt, ...)
 
 static int parse_fd(const char *text)
 {
-    char *end;
-    long fd = strtol(text, &end, 10);
+    int fd = keep_parse_fd(text);
 
-    if (*end || end == text || fd < 3 || fd > 1024 || fcntl((int)fd, F_GETFD) < 0)
+    if (fd < 0)
         wrong("\"%s\" is not an open descriptor", text);
-    return (int)fd;
+    return fd;
 }
 
 static void parse_shard(const char *text, struct options *o)

@@ -29,25 +29,14 @@
 
 /* -- who waits for readiness --------------------------------------------------------------- */
 
-static void tell_ready(struct privd *p)
-{
-    const char byte = KEEP_READY;
-
-    if (p->options.ready_fd >= 0 && io_write_full(p->options.ready_fd, &byte, 1) < 0)
-        log_warn("nobody waits for readiness any more");
-    util_close(&p->options.ready_fd);
-}
-
 static void tell_failed(struct privd *p, const char *what, int status)
 {
     char text[KEEP_REASON_MAX];
-    int n = snprintf(text, sizeof(text), "%c%s%s%s", KEEP_FAILED, what, status ? ": " : "",
-                     status ? strerror(-status) : "");
 
-    log_error("%s", text + 1);
-    if (p->options.ready_fd >= 0)
-        (void)!write(p->options.ready_fd, text, MIN((size_t)n, sizeof(text) - 1));
-    util_close(&p->options.ready_fd);
+    snprintf(text, sizeof(text), "%s%s%s", what, status ? ": " : "",
+             status ? strerror(-status) : "");
+    log_error("%s", text);
+    keep_notify(&p->options.ready_fd, KEEP_FAILED, text);
 }
 
 /* -- stopping ---------------------------------------------------------------------------------- */
@@ -331,7 +320,7 @@ static void on_host_template(struct privd *p, int status, const char *reason)
     }
     /* A cayd that connected while the template was made thinks that there is none. */
     request_tell_templates(p);
-    tell_ready(p);
+    keep_notify(&p->options.ready_fd, KEEP_READY, "");
     log_info("ready: disk %s, %u sandboxes", runtime_disk_name(p->rt), p->n_sandboxes);
 }
 
