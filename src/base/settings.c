@@ -230,6 +230,25 @@ enum err_code settings_load(struct settings *s, const char *path, int *argc, cha
     return ERR_OK;
 }
 
+enum err_code settings_load_daemon(struct settings *s, int *argc, char **argv, struct err *e)
+{
+    const char *path = "/dev/null";
+    enum log_level level = LOG_INFO;
+    enum err_code code;
+
+    for (int i = 1; i < *argc; i++)
+        if (strncmp(argv[i], "--config=", 9) == 0)
+            path = argv[i] + 9;
+        else if (strcmp(argv[i], "--config") == 0 && i + 1 < *argc)
+            path = argv[i + 1];
+    code = settings_load(s, path, argc, argv, e);
+    if (code != ERR_OK)
+        return code;
+    log_level_from_name(s->server_log_level, &level);
+    log_set_level(level);
+    return ERR_OK;
+}
+
 void settings_free(struct settings *s)
 {
     config_free(settings_keys, s);

@@ -47,6 +47,10 @@ enum err_code settings_load(struct settings *s, const char *path, int *argc, cha
                             struct err *e);
 void settings_free(struct settings *s);
 
+/* The same for a daemon: from the file that --config names in argv (without it only options count), and what is logged
+ * from now on is set. What the settings do not know stays in argv, --config too. */
+enum err_code settings_load_daemon(struct settings *s, int *argc, char **argv, struct err *e);
+
 /* Does the port speak TLS, with the certificate that the settings name? Does it speak nothing else? */
 bool settings_has_tls(const struct settings *s);
 bool settings_needs_tls(const struct settings *s);

@@ -137,21 +137,12 @@ static void parse_options(int argc, char **argv, struct options *o)
 /* The settings' options go out of argv before getopt sees the rest. */
 static void read_settings(struct daemon *d, int *argc, char **argv)
 {
-    const char *config = "/dev/null";
-    enum log_level level = LOG_INFO;
     struct err e;
 
-    for (int i = 1; i < *argc; i++)
-        if (strncmp(argv[i], "--config=", 9) == 0)
-            config = argv[i] + 9;
-        else if (strcmp(argv[i], "--config") == 0 && i + 1 < *argc)
-            config = argv[i + 1];
-    if (settings_load(&d->settings, config, argc, argv, &e) != ERR_OK) {
+    if (settings_load_daemon(&d->settings, argc, argv, &e) != ERR_OK) {
         log_error("%s", e.text);
         exit(KEEP_EXIT_OPTIONS);
     }
-    log_level_from_name(d->settings.server_log_level, &level);
-    log_set_level(level);
 }
 
 NORETURN static void fail(struct daemon *d, const char *text)

@@ -65,17 +65,10 @@ static void parse_shard(const char *text, struct options *o)
 
 static void read_settings(int *argc, char **argv, struct options *o)
 {
-    const char *config = "/dev/null";
-    enum log_level level = LOG_INFO;
     struct err e;
 
-    for (int i = 1; i < *argc; i++)
-        if (strncmp(argv[i], "--config=", 9) == 0)
-            config = argv[i] + 9;
-    if (settings_load(&o->settings, config, argc, argv, &e) != ERR_OK)
+    if (settings_load_daemon(&o->settings, argc, argv, &e) != ERR_OK)
         wrong("%s", e.text);
-    log_level_from_name(o->settings.server_log_level, &level);
-    log_set_level(level);
 }
 
 static void parse_own(int argc, char **argv, struct options *o)
