@@ -355,8 +355,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
     enum err_code code;
     int rc;
 
-    if (!reserve_fill(&c->reserve) || timers_reserve(&c->timers, CORE_TIMERS_OWN) < 0 ||
-        events_init(c) < 0 || renewals_init(c) < 0)
+    if (!reserve_fill(&c->reserve) || events_init(c) < 0 || renewals_init(c) < 0)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
         (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||

@@ -255,7 +255,7 @@ static void not_wanted(struct sandbox_obj *o)
 static void pump(struct egress_link *l)
 {
     while (l->up && l->core->ready && l->first && l->in_flight < IN_FLIGHT_MAX &&
-           l->again.pos == 0) {
+           !timer_armed(&l->again)) {
         struct sandbox_obj *o = l->first;
 
         dequeue(l, o);
@@ -434,7 +434,7 @@ int egress_init(struct core *c)
     if (!c->egress || n > EGRESS_PROCESSES_MAX)
         return c->egress ? -EINVAL : -ENOMEM;
     c->egress->links = calloc(n, sizeof(*c->egress->links));
-    if (!c->egress->links || timers_reserve(&c->timers, n) < 0)
+    if (!c->egress->links)
         return -ENOMEM;
     for (; c->egress->n < n; c->egress->n++) {
         struct egress_link *l = &c->egress->links[c->egress->n];

@@ -206,7 +206,7 @@ int events_format_dropped(int64_t id, int64_t count, const char *reason, struct 
 int events_init(struct core *c)
 {
     c->events = calloc(1, sizeof(*c->events));
-    if (!c->events || timers_reserve(&c->timers, 1) < 0)
+    if (!c->events)
         return -ENOMEM;
     c->events->base_id = c->started_real_ms * 1000 + 1;
     c->events->beat.fire = events_on_beat;

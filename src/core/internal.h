@@ -19,8 +19,6 @@
 #include <string.h>
 
 #define CORE_SERVER_KEY_SIZE  32
-#define CORE_TIMERS_EACH      3u /* in a sandbox_obj: end, socket_cache_expiry, sample */
-#define CORE_TIMERS_OWN       2u /* in struct core: relist, tenant_ca_retry */
 #define CORE_SOCKET_CACHE_MAX PRIVSEP_MAX_FDS
 
 struct metric_ring;

@@ -73,9 +73,9 @@ void lifecycle_check_clock(struct core *c)
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
 
-        if (sandbox_life(o)->timer != LIFE_TIMER_LIFETIME || o->end.pos == 0)
+        if (sandbox_life(o)->timer != LIFE_TIMER_LIFETIME || !timer_armed(&o->end))
             continue;
-        o->s.end_real_ms = offset_ms + (int64_t)o->end.at_ms;
+        o->s.end_real_ms = offset_ms + (int64_t)o->end.node.at_ms;
         write_state(o);
     }
 }
@@ -393,7 +393,7 @@ enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const cha
         code = sandbox_visible(c, tenant, id, &o, e);
     if (code != ERR_OK)
         return code;
-    if (!extend_only || clock_mono_ms() + (uint64_t)ttl_ms > o->end.at_ms) {
+    if (!extend_only || clock_mono_ms() + (uint64_t)ttl_ms > o->end.node.at_ms) {
         changed = o->s;
         changed.end_real_ms = clock_real_ms() + ttl_ms;
         changed.idle_ms = 0; /* a caller that names an end wants that one */

@@ -223,7 +223,7 @@ void metrics_touch(struct sandbox_obj *o, uint64_t for_ms)
     uint64_t now = clock_mono_ms();
 
     o->sample_until_ms = MAX(o->sample_until_ms, now + for_ms);
-    if (!o->sample.pos)
+    if (!timer_armed(&o->sample))
         timers_set(&o->core->timers, &o->sample, now + SAMPLE_EVERY_MS);
 }
 

@@ -39,12 +39,8 @@ static bool enter(struct core *c, struct sandbox_obj *o)
     o->end.fire = on_end_timer;
     o->socket_cache_expiry.fire = sockets_on_expiry;
     o->sample.fire = metrics_on_timer;
-    if (timers_reserve(&c->timers, CORE_TIMERS_EACH) < 0)
+    if (registry_add(&c->registry, o) < 0)
         return false;
-    if (registry_add(&c->registry, o) < 0) {
-        timers_release(&c->timers, CORE_TIMERS_EACH);
-        return false;
-    }
     c->places += sandbox_life(o)->place;
     return true;
 }
@@ -167,7 +163,6 @@ void sandbox_free(struct sandbox_obj *o)
     sockets_discard(o);
     timers_cancel(&c->timers, &o->end);
     timers_cancel(&c->timers, &o->sample);
-    timers_release(&c->timers, CORE_TIMERS_EACH);
     registry_remove(&c->registry, o);
     c->places -= sandbox_life(o)->place;
     release(o);

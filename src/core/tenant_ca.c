@@ -55,7 +55,7 @@ static bool lacks_one(const struct sandbox_obj *o)
 
 static void try_again_later(struct core *c)
 {
-    if (c->tenant_ca_retry.pos == 0)
+    if (!timer_armed(&c->tenant_ca_retry))
         timers_set(&c->timers, &c->tenant_ca_retry, clock_mono_ms() + c->config.tenant_ca_retry_ms);
 }
 

@@ -93,7 +93,7 @@ static void put_ended(struct slot *s)
     slots_list_put(&c->ended, s);
     if (s->privd->stopping || c->ended.n >= RUNTIME_ENDS_MAX)
         clean_some(s->privd);
-    else if (c->timer.place == 0)
+    else if (!loop_timer_armed(&c->timer))
         loop_arm(&s->privd->loop, &c->timer, GATHER_MS, on_gathered, s->privd);
 }
 

@@ -12,19 +12,12 @@ int loop_init(struct loop *l)
     *l = (struct loop){.epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
     if (l->epoll_fd < 0)
         return -errno;
-    l->heap_cap = 64;
-    l->heap = calloc(l->heap_cap, sizeof(struct loop_timer *));
-    if (!l->heap) {
-        util_close(&l->epoll_fd);
-        return -ENOMEM;
-    }
     return 0;
 }
 
 void loop_free(struct loop *l)
 {
     util_close(&l->epoll_fd);
-    free(TAKE_PTR(l->heap));
 }
 
 /* -- descriptors ------------------------------------------------------------------------------- */
@@ -59,85 +52,27 @@ void loop_remove(struct loop *l, struct loop_source *s)
 
 /* -- timers ------------------------------------------------------------------------------------ */
 
-static void place(struct loop *l, size_t i, struct loop_timer *t)
-{
-    l->heap[i] = t;
-    t->place = i;
-}
-
-static void sift_up(struct loop *l, size_t i, struct loop_timer *t)
-{
-    while (i > 1 && l->heap[i / 2]->at_ms > t->at_ms) {
-        place(l, i, l->heap[i / 2]);
-        i /= 2;
-    }
-    place(l, i, t);
-}
-
-static void sift_down(struct loop *l, size_t i, struct loop_timer *t)
-{
-    for (size_t child; (child = 2 * i) <= l->n_timers; i = child) {
-        if (child < l->n_timers && l->heap[child + 1]->at_ms < l->heap[child]->at_ms)
-            child++;
-        if (l->heap[child]->at_ms >= t->at_ms)
-            break;
-        place(l, i, l->heap[child]);
-    }
-    place(l, i, t);
-}
-
-static bool make_space(struct loop *l)
-{
-    struct loop_timer **bigger;
-
-    if (l->n_timers + 1 < l->heap_cap)
-        return true;
-    bigger = realloc(l->heap, 2 * l->heap_cap * sizeof(struct loop_timer *));
-    if (!bigger)
-        return false;
-    l->heap = bigger;
-    l->heap_cap *= 2;
-    return true;
-}
-
 void loop_arm(struct loop *l, struct loop_timer *t, uint64_t in_ms, loop_timer_cb cb, void *arg)
 {
-    loop_disarm(l, t);
     t->cb = cb;
     t->arg = arg;
-    t->at_ms = clock_mono_ms() + in_ms;
-    /* Timers are what no wait may lack: without memory for one there is no going on. */
-    if (!make_space(l))
-        abort();
-    sift_up(l, ++l->n_timers, t);
+    timer_heap_set(&l->timers, &t->node, clock_mono_ms() + in_ms);
 }
 
 void loop_disarm(struct loop *l, struct loop_timer *t)
 {
-    struct loop_timer *last;
-    size_t i = t->place;
-
-    if (i == 0)
-        return;
-    t->place = 0;
-    last = l->heap[l->n_timers--];
-    if (last == t)
-        return;
-    if (i > 1 && l->heap[i / 2]->at_ms > last->at_ms)
-        sift_up(l, i, last);
-    else
-        sift_down(l, i, last);
+    timer_heap_remove(&l->timers, &t->node);
 }
 
 static int next_wait_ms(const struct loop *l)
 {
     uint64_t now = clock_mono_ms();
 
-    if (l->n_timers == 0)
+    if (!l->timers.first)
         return -1;
-    if (l->heap[1]->at_ms <= now)
+    if (l->timers.first->at_ms <= now)
         return 0;
-    return (int)MIN(l->heap[1]->at_ms - now, (uint64_t)INT_MAX);
+    return (int)MIN(l->timers.first->at_ms - now, (uint64_t)INT_MAX);
 }
 
 /* Only those that are due now: a callback that arms for 0 ms has its turn later. */
@@ -145,10 +80,10 @@ static void run_timers(struct loop *l)
 {
     uint64_t now = clock_mono_ms();
 
-    for (size_t left = l->n_timers; left > 0 && l->n_timers > 0; left--) {
-        struct loop_timer *t = l->heap[1];
+    for (size_t left = l->timers.n; left > 0 && l->timers.n > 0; left--) {
+        struct loop_timer *t = CONTAINER_OF(l->timers.first, struct loop_timer, node);
 
-        if (t->at_ms > now)
+        if (t->node.at_ms > now)
             break;
         loop_disarm(l, t);
         t->cb(t->arg);

@@ -1,8 +1,9 @@
 #pragma once
-/* privd's event loop: epoll for descriptors, a heap for timers. Single-threaded. Callbacks may add
+/* privd's event loop: epoll for descriptors, base/timer_heap.h for timers. Single-threaded. Callbacks may add
  * and remove any source and timer, their own included. Sources and timers are the caller's memory and
  * must be removed before it goes. */
 
+#include "base/timer_heap.h"
 #include "base/util.h"
 
 #include <stdbool.h>
@@ -20,8 +21,7 @@ struct loop_source {
 #define LOOP_SOURCE_NONE ((struct loop_source){.fd = -1})
 
 struct loop_timer {
-    uint64_t at_ms;
-    size_t place; /* in the heap, from 1; 0: not armed */
+    struct timer_node node;
     loop_timer_cb cb;
     void *arg;
 };
@@ -33,8 +33,7 @@ struct loop {
     bool stop;
     struct epoll_event batch[LOOP_BATCH];
     int batch_len, batch_at;
-    struct loop_timer **heap; /* heap[1..n_timers] */
-    size_t n_timers, heap_cap;
+    struct timer_heap timers;
 };
 
 /* 0 or -errno. */
@@ -48,9 +47,14 @@ int loop_add(struct loop *l, struct loop_source *s, int fd, loop_source_cb cb,
 /* Before the descriptor is closed: aborts otherwise. Nothing when it is not watched. */
 void loop_remove(struct loop *l, struct loop_source *s);
 
-/* Arms (again) for once, in_ms from now.. */
+/* Arms (again) for once, in_ms from now. Cannot fail. */
 void loop_arm(struct loop *l, struct loop_timer *t, uint64_t in_ms, loop_timer_cb cb, void *arg);
 void loop_disarm(struct loop *l, struct loop_timer *t);
+
+static inline bool loop_timer_armed(const struct loop_timer *t)
+{
+    return timer_node_armed(&t->node);
+}
 
 /* Until loop_stop. 0 or -errno of epoll_wait. */
 int loop_run(struct loop *l);

@@ -70,7 +70,7 @@ void pace_ask(struct pace *p, struct pace_item *i, uint32_t programs, void (*go)
     else
         p->first = i;
     p->last = i;
-    if (p->timer.place == 0)
+    if (!loop_timer_armed(&p->timer))
         wait_for_turn(p, in_ms);
 }
 

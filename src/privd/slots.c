@@ -429,10 +429,10 @@ void slots_refill_later(struct privd *p)
 
 void slots_refill(struct privd *p)
 {
-    if (p->refill_delay_timer.place != 0 && may_delay_refill(p))
+    if (loop_timer_armed(&p->refill_delay_timer) && may_delay_refill(p))
         return;
     loop_disarm(&p->loop, &p->refill_delay_timer);
-    while (!p->stopping && p->refill_timer.place == 0 && p->n_making < MAKE_PARALLEL) {
+    while (!p->stopping && !loop_timer_armed(&p->refill_timer) && p->n_making < MAKE_PARALLEL) {
         struct slot *s;
 
         if (p->ready.n > PREPARED_READY && want_prestarted(p, p->ready.n - 1)) {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/share.h"
 #include "base/signal_names.h"
+#include "base/timer_heap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -298,9 +299,64 @@ static void envelopes_come_whole(void **state)
     assert_false(envelope_read_head(head, sizeof(head) - 1, &e));
 }
 
+#define NODES 500
+
+static unsigned check_node(const struct timer_node *t, const struct timer_node *parent, size_t *n)
+{
+    unsigned left, right;
+
+    if (!t)
+        return 0;
+    (*n)++;
+    assert_ptr_equal(t->parent, parent);
+    assert_true(!parent || parent->at_ms <= t->at_ms);
+    left = check_node(t->left, t, n);
+    right = check_node(t->right, t, n);
+    assert_true(left >= right);
+    assert_int_equal(t->rank, right + 1);
+    return t->rank;
+}
+
+/* Its own invariants after each of many sets, moves and removals; then all leave in their order. */
+static void timer_heap_keeps_its_order(void **state)
+{
+    static struct timer_node nodes[NODES];
+    struct timer_heap h = {0};
+    uint64_t x = 1, last = 0;
+    size_t armed = 0;
+
+    memset(nodes, 0, sizeof(nodes));
+    for (int i = 0; i < 10 * NODES; i++) {
+        struct timer_node *t;
+        size_t n = 0;
+
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        t = &nodes[(x >> 33) % NODES];
+        armed -= timer_node_armed(t);
+        if ((x >> 20) % 3 == 0)
+            timer_heap_remove(&h, t);
+        else
+            timer_heap_set(&h, t, (x >> 40) % 97);
+        armed += timer_node_armed(t);
+        (void)check_node(h.first, NULL, &n);
+        assert_int_equal(n, armed);
+        assert_int_equal(h.n, armed);
+    }
+    assert_in_range(armed, NODES / 3, NODES);
+    while (h.first) {
+        assert_true(h.first->at_ms >= last);
+        last = h.first->at_ms;
+        timer_heap_remove(&h, h.first);
+        armed--;
+    }
+    assert_int_equal(armed, 0);
+    assert_int_equal(h.n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(timer_heap_keeps_its_order),
         cmocka_unit_test(envelopes_come_whole),
         cmocka_unit_test(buf_refuses_more_than_its_maximum),
         cmocka_unit_test(buf_consumes_from_the_front_and_uses_the_room_again),
