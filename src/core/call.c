@@ -1,12 +1,11 @@
 #include "core/call.h"
 
 #include "base/base64.h"
+#include "base/loopback.h"
 #include "contract/agent_boot.h"
 #include "http/client.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -189,17 +188,6 @@ static void on_http_done(void *arg, const struct http_head *head, const char *bo
         agent_answer(a, why, 0, NULL, 0);
 }
 
-/* 0 connected, 1 connecting, -errno. */
-static int connect_loopback(int fd, uint16_t port)
-{
-    struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-
-    if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0)
-        return 0;
-    return errno == EINPROGRESS ? 1 : -errno;
-}
-
 /* After a cancel the owner is told nothing more: what comes is read to its end, and dropped. */
 static bool on_http_data(void *arg, const char *data, size_t len)
 {
@@ -256,7 +244,7 @@ static void on_socket(void *arg, int *fds, size_t n, const struct err *why)
         agent_answer(a, why, 0, NULL, 0);
         return;
     }
-    connecting = connect_loopback(fds[0], a->port);
+    connecting = loopback_connect(fds[0], a->port);
     if (connecting < 0) {
         util_close(&fds[0]);
         err_set_sys(&e, ERR_UNAVAILABLE, connecting, "connecting to the sandbox's agent");

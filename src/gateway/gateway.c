@@ -2,13 +2,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/loopback.h"
 #include "gateway/answer.h"
 #include "gateway/idle.h"
 #include "gateway/pending.h"
 #include "http/relay.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
@@ -256,17 +256,12 @@ static void on_reusable(int fd, void *arg)
     need_sweep(p->gateway);
 }
 
-/* connect() to the sandbox's own 127.0.0.1:port. 0, 1 in progress, or -errno. */
 static int connect_port(int fd, uint16_t port)
 {
-    struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int one = 1;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
-        return 0;
-    return errno == EINPROGRESS ? 1 : -errno;
+    return loopback_connect(fd, port);
 }
 
 /* Calls of the agent whose answer may come long after the request: they work on whole trees. */
