@@ -24,10 +24,7 @@
 /* Of net.core.bpf_jit_limit: 1,000 sandboxes with 8 KiB, 2,048 filters of tenants with 33 KiB. */
 #define FILTERS_BYTES (80ull << 20)
 
-static void say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
-    PRINTF(3, 4);
-
-static void say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
+void doctor_say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
 {
     va_list ap;
 
@@ -45,12 +42,13 @@ static void check_kernel(struct doctor_result *r)
     int major = 0, minor = 0;
 
     if (uname(&u) < 0 || sscanf(u.release, "%d.%d", &major, &minor) != 2)
-        say(r, DOCTOR_MISSING, "its version cannot be read");
+        doctor_say(r, DOCTOR_MISSING, "its version cannot be read");
     else if (major > KERNEL_MAJOR || (major == KERNEL_MAJOR && minor >= KERNEL_MINOR))
-        say(r, DOCTOR_OK, "Linux %.64s on %.32s", u.release, u.machine);
+        doctor_say(r, DOCTOR_OK, "Linux %.64s on %.32s", u.release, u.machine);
     else
-        say(r, DOCTOR_MISSING, "Linux %.64s; %d.%d is needed for overlays over idmapped mounts",
-            u.release, KERNEL_MAJOR, KERNEL_MINOR);
+        doctor_say(r, DOCTOR_MISSING,
+                   "Linux %.64s; %d.%d is needed for overlays over idmapped mounts", u.release,
+                   KERNEL_MAJOR, KERNEL_MINOR);
 }
 
 /* Whether a child may unshare these namespaces: 0 or an errno. */
@@ -72,15 +70,17 @@ static void check_userns(struct doctor_result *r)
                         CLONE_NEWUTS | CLONE_NEWCGROUP);
 
     if (e == 0)
-        say(r, DOCTOR_OK, "user, network, pid, mount, ipc, uts and cgroup namespaces work");
+        doctor_say(r, DOCTOR_OK, "user, network, pid, mount, ipc, uts and cgroup namespaces work");
     else if (e == EPERM)
-        say(r, DOCTOR_MISSING,
+        doctor_say(
+            r, DOCTOR_MISSING,
             "namespaces cannot be made (%s): the kernel makes none in a chroot (enter the tree "
             "with "
             "pivot_root, as systemd-nspawn does), and containers may forbid them",
             strerror(e));
     else
-        say(r, DOCTOR_MISSING,
+        doctor_say(
+            r, DOCTOR_MISSING,
             "namespaces cannot be made (%s): look at /proc/sys/user/max_*_namespaces and at what "
             "runs this machine",
             strerror(e));
@@ -127,31 +127,33 @@ static bool has_filesystem(const char *name)
 static void check_overlay(struct doctor_result *r)
 {
     if (has_filesystem("overlay"))
-        say(r, DOCTOR_OK, "overlayfs is there");
+        doctor_say(r, DOCTOR_OK, "overlayfs is there");
     else
-        say(r, DOCTOR_MISSING, "this kernel has no overlayfs (CONFIG_OVERLAY_FS)");
+        doctor_say(r, DOCTOR_MISSING, "this kernel has no overlayfs (CONFIG_OVERLAY_FS)");
 }
 
 static void check_idmap(struct doctor_result *r)
 {
     if (syscall(SYS_mount_setattr, -1, "", 0, NULL, 0) < 0 && errno == ENOSYS)
-        say(r, DOCTOR_MISSING, "this kernel has no mount_setattr(2)");
+        doctor_say(r, DOCTOR_MISSING, "this kernel has no mount_setattr(2)");
     else
-        say(r, DOCTOR_OK, "mount_setattr(2) is there");
+        doctor_say(r, DOCTOR_OK, "mount_setattr(2) is there");
 }
 
 static void check_btrfs(struct doctor_result *r)
 {
     if (!has_filesystem("btrfs"))
-        say(r, DOCTOR_LIMITED, "this kernel has no btrfs: files of sandboxes are kept in memory");
+        doctor_say(r, DOCTOR_LIMITED,
+                   "this kernel has no btrfs: files of sandboxes are kept in memory");
     else if (!is_executable("mkfs.btrfs"))
-        say(r, DOCTOR_LIMITED, "mkfs.btrfs is missing: files of sandboxes are kept in memory");
+        doctor_say(r, DOCTOR_LIMITED,
+                   "mkfs.btrfs is missing: files of sandboxes are kept in memory");
     else if (access("/dev/loop-control", F_OK) < 0)
-        say(r, DOCTOR_LIMITED,
-            "there is no /dev/loop-control: only a state directory that is on "
-            "btrfs already can be used");
+        doctor_say(r, DOCTOR_LIMITED,
+                   "there is no /dev/loop-control: only a state directory that is on "
+                   "btrfs already can be used");
     else
-        say(r, DOCTOR_OK, "btrfs and loop devices are there");
+        doctor_say(r, DOCTOR_OK, "btrfs and loop devices are there");
     if (!is_executable("mkfs.btrfs"))
         snprintf(r->package, sizeof(r->package), "btrfs-progs");
 }
@@ -191,20 +193,20 @@ static void check_cgroup(struct doctor_result *r)
             snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing), " %s", names[i]);
     }
     if (missing[0])
-        say(r, DOCTOR_MISSING, "these cgroup controllers are not there:%s", missing);
+        doctor_say(r, DOCTOR_MISSING, "these cgroup controllers are not there:%s", missing);
     else
-        say(r, DOCTOR_OK, "memory, pids and cpu by cgroup %s",
-            v1 && v2 ? "v1 and v2"
-            : v1     ? "v1"
-                     : "v2");
+        doctor_say(r, DOCTOR_OK, "memory, pids and cpu by cgroup %s",
+                   v1 && v2 ? "v1 and v2"
+                   : v1     ? "v1"
+                            : "v2");
 }
 
 static void check_seccomp(struct doctor_result *r)
 {
     if (access("/proc/sys/kernel/seccomp/actions_avail", F_OK) == 0)
-        say(r, DOCTOR_OK, "seccomp filters are there");
+        doctor_say(r, DOCTOR_OK, "seccomp filters are there");
     else
-        say(r, DOCTOR_MISSING, "this kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)");
+        doctor_say(r, DOCTOR_MISSING, "this kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)");
 }
 
 /* Linux 6.9 to the version that gave it a queue of its own: docs/kernel-pools.md, "Filters". The queue
@@ -241,16 +243,19 @@ static void check_filters(struct doctor_result *r)
                          : strtoull(text, NULL, 10);
 
     if (limit && limit < FILTERS_BYTES)
-        say(r, DOCTOR_LIMITED,
+        doctor_say(
+            r, DOCTOR_LIMITED,
             "net.core.bpf_jit_limit is %llu MiB: 1,000 sandboxes and filters of tenants' own "
             "may take %llu",
             (unsigned long long)limit >> 20, FILTERS_BYTES >> 20);
     else if (frees_wait_for_each_other())
-        say(r, DOCTOR_LIMITED,
+        doctor_say(
+            r, DOCTOR_LIMITED,
             "this kernel can stop for good when thousands of filters are freed at once; cay paces "
             "its own: let no other program make many (docs/kernel-pools.md)");
     else
-        say(r, DOCTOR_OK, "there is room for filters, and their frees do not wait for each other");
+        doctor_say(r, DOCTOR_OK,
+                   "there is room for filters, and their frees do not wait for each other");
 }
 
 static void check_nftables(struct doctor_result *r)
@@ -258,10 +263,10 @@ static void check_nftables(struct doctor_result *r)
     CLEANUP_CLOSE int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
 
     if (fd >= 0)
-        say(r, DOCTOR_OK, "netfilter's netlink socket is there");
+        doctor_say(r, DOCTOR_OK, "netfilter's netlink socket is there");
     else
-        say(r, DOCTOR_MISSING, "no netfilter netlink socket: %s (CONFIG_NF_TABLES)",
-            strerror(errno));
+        doctor_say(r, DOCTOR_MISSING, "no netfilter netlink socket: %s (CONFIG_NF_TABLES)",
+                   strerror(errno));
 }
 
 static void check_kvm(struct doctor_result *r)
@@ -269,12 +274,12 @@ static void check_kvm(struct doctor_result *r)
     CLEANUP_CLOSE int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 
     if (fd >= 0)
-        say(r, DOCTOR_LIMITED,
-            "/dev/kvm opens; whether a guest runs under it is known only after "
-            "one has booted");
+        doctor_say(r, DOCTOR_LIMITED,
+                   "/dev/kvm opens; whether a guest runs under it is known only after "
+                   "one has booted");
     else
-        say(r, DOCTOR_MISSING, "/dev/kvm: %s; sandboxes of level process do without",
-            strerror(errno));
+        doctor_say(r, DOCTOR_MISSING, "/dev/kvm: %s; sandboxes of level process do without",
+                   strerror(errno));
 }
 
 /* -- limits ------------------------------------------------------------------------------------ */
@@ -290,9 +295,9 @@ static bool has_capability(unsigned cap)
 static void check_root(struct doctor_result *r)
 {
     if (geteuid() == 0 && has_capability(CAP_SYS_ADMIN))
-        say(r, DOCTOR_OK, "this is root, with CAP_SYS_ADMIN");
+        doctor_say(r, DOCTOR_OK, "this is root, with CAP_SYS_ADMIN");
     else
-        say(r, DOCTOR_MISSING, "`cay up` must be run as root, with CAP_SYS_ADMIN");
+        doctor_say(r, DOCTOR_MISSING, "`cay up` must be run as root, with CAP_SYS_ADMIN");
 }
 
 static void check_open_files(struct doctor_result *r)
@@ -301,12 +306,12 @@ static void check_open_files(struct doctor_result *r)
 
     getrlimit(RLIMIT_NOFILE, &l);
     if (l.rlim_max >= 65536)
-        say(r, DOCTOR_OK, "%llu open files at most", (unsigned long long)l.rlim_max);
+        doctor_say(r, DOCTOR_OK, "%llu open files at most", (unsigned long long)l.rlim_max);
     else
-        say(r, DOCTOR_LIMITED,
-            "%llu open files at most: about that many connections and idle "
-            "sandboxes together",
-            (unsigned long long)l.rlim_max);
+        doctor_say(r, DOCTOR_LIMITED,
+                   "%llu open files at most: about that many connections and idle "
+                   "sandboxes together",
+                   (unsigned long long)l.rlim_max);
 }
 
 /* It binds every uid of a sandbox apart, and only CAP_SYS_RESOURCE could raise it. */
@@ -316,9 +321,10 @@ static void check_processes(struct doctor_result *r)
 
     getrlimit(RLIMIT_NPROC, &l);
     if (l.rlim_max >= 1024)
-        say(r, DOCTOR_OK, "no low limit on processes of a user");
+        doctor_say(r, DOCTOR_OK, "no low limit on processes of a user");
     else
-        say(r, DOCTOR_LIMITED,
+        doctor_say(
+            r, DOCTOR_LIMITED,
             "%llu processes at most for each user, in sandboxes too (RLIMIT_NPROC of whoever "
             "starts "
             "the server)",
@@ -328,9 +334,9 @@ static void check_processes(struct doctor_result *r)
 static void check_sys_resource(struct doctor_result *r)
 {
     if (has_capability(CAP_SYS_RESOURCE))
-        say(r, DOCTOR_OK, "CAP_SYS_RESOURCE is there: limits can be raised");
+        doctor_say(r, DOCTOR_OK, "CAP_SYS_RESOURCE is there: limits can be raised");
     else
-        say(r, DOCTOR_LIMITED, "no CAP_SYS_RESOURCE: hard limits cannot be raised");
+        doctor_say(r, DOCTOR_LIMITED, "no CAP_SYS_RESOURCE: hard limits cannot be raised");
 }
 
 static void check_space(struct doctor_result *r)
@@ -339,12 +345,13 @@ static void check_space(struct doctor_result *r)
     char amount[32];
 
     if (statvfs("/var/lib", &v) < 0) {
-        say(r, DOCTOR_LIMITED, "/var/lib: %s", strerror(errno));
+        doctor_say(r, DOCTOR_LIMITED, "/var/lib: %s", strerror(errno));
         return;
     }
     table_bytes((uint64_t)v.f_bavail * v.f_frsize, amount, sizeof(amount));
-    say(r, (uint64_t)v.f_bavail * v.f_frsize < (UINT64_C(4) << 30) ? DOCTOR_LIMITED : DOCTOR_OK,
-        "%s free in /var/lib", amount);
+    doctor_say(r,
+               (uint64_t)v.f_bavail * v.f_frsize < (UINT64_C(4) << 30) ? DOCTOR_LIMITED : DOCTOR_OK,
+               "%s free in /var/lib", amount);
 }
 
 /* -- programs ---------------------------------------------------------------------------------- */
@@ -368,10 +375,10 @@ static const struct program programs[] = {
 static void check_program(const struct program *p, struct doctor_result *r)
 {
     if (is_executable(p->name)) {
-        say(r, DOCTOR_OK, "%s", p->purpose);
+        doctor_say(r, DOCTOR_OK, "%s", p->purpose);
         return;
     }
-    say(r, DOCTOR_MISSING, "%s", p->purpose);
+    doctor_say(r, DOCTOR_MISSING, "%s", p->purpose);
     snprintf(r->package, sizeof(r->package), "%s", p->package);
 }
 

@@ -2,6 +2,8 @@
 /* What this machine can and cannot do for cay: one check per thing, in a table (doctor.c). Checks
  * change nothing that stays; some try things in a child process. */
 
+#include "base/util.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,6 +21,10 @@ struct doctor_result {
 #define DOCTOR_NAMES 3 /* of doctor_names */
 
 struct cli;
+
+/* What a check found: into level and text. */
+void doctor_say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
+    PRINTF(3, 4);
 
 /* Fills out[DOCTOR_MAX] and returns how many. */
 size_t doctor_run(struct doctor_result *out);

@@ -15,19 +15,6 @@
 #define ANSWER_MS 5000L
 #define DAY_S     86400
 
-static void say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
-    PRINTF(3, 4);
-
-static void say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
-{
-    va_list ap;
-
-    r->level = level;
-    va_start(ap, fmt);
-    vsnprintf(r->text, sizeof(r->text), fmt, ap);
-    va_end(ap);
-}
-
 static void host_of(const struct settings *s, char out[256])
 {
     snprintf(out, 256, "%.*s", (int)strcspn(s->server_domain, ":"), s->server_domain);
@@ -65,18 +52,20 @@ static void check_names(const struct settings *s, struct doctor_result *r)
     if (why == 0)
         freeaddrinfo(found);
     if (why != 0 && is_below_localhost(host)) {
-        say(r, DOCTOR_LIMITED,
+        doctor_say(
+            r, DOCTOR_LIMITED,
             "names below %s are not found (%s): install libnss-myhostname, or use `cay env --urls`",
             host, gai_strerror(why));
         snprintf(r->package, sizeof(r->package), "libnss-myhostname");
     } else if (why != 0) {
-        say(r, DOCTOR_LIMITED, "names below %s are not found (%s): *.%s has to lead to this server",
-            host, gai_strerror(why), host);
+        doctor_say(r, DOCTOR_LIMITED,
+                   "names below %s are not found (%s): *.%s has to lead to this server", host,
+                   gai_strerror(why), host);
     } else if (!here && is_below_localhost(host)) {
-        say(r, DOCTOR_LIMITED, "names below %s lead to another machine: look at the DNS servers",
-            host);
+        doctor_say(r, DOCTOR_LIMITED,
+                   "names below %s lead to another machine: look at the DNS servers", host);
     } else {
-        say(r, DOCTOR_OK, "names below %s are found by programs that use glibc", host);
+        doctor_say(r, DOCTOR_OK, "names below %s are found by programs that use glibc", host);
     }
 }
 
@@ -121,20 +110,22 @@ static void check_tls(const struct settings *s, const struct server_ca_files *fi
     struct tm tm;
 
     if (ask(s, own ? files->ca : NULL, why) != CURLE_OK) {
-        say(r, DOCTOR_LIMITED, "https://api.%.60s does not answer: %.80s", s->server_domain, why);
+        doctor_say(r, DOCTOR_LIMITED, "https://api.%.60s does not answer: %.80s", s->server_domain,
+                   why);
         return;
     }
     if (!own || server_ca_end(files, &end) < 0) {
-        say(r, DOCTOR_OK, "https://api.%.100s answers", s->server_domain);
+        doctor_say(r, DOCTOR_OK, "https://api.%.100s answers", s->server_domain);
         return;
     }
     if (gmtime_r(&end, &tm))
         strftime(day, sizeof(day), "%Y-%m-%d", &tm);
     if (end < time(NULL) + SERVER_CA_RENEW * DAY_S)
-        say(r, DOCTOR_LIMITED, "the certificate ends on %s: `cay up` makes its successor", day);
+        doctor_say(r, DOCTOR_LIMITED, "the certificate ends on %s: `cay up` makes its successor",
+                   day);
     else
-        say(r, DOCTOR_OK, "https://api.%.80s answers; its certificate ends on %s", s->server_domain,
-            day);
+        doctor_say(r, DOCTOR_OK, "https://api.%.80s answers; its certificate ends on %s",
+                   s->server_domain, day);
 }
 
 /* curl reads none of these variables by itself in a library; the SDKs' runtimes do. */
@@ -145,11 +136,14 @@ static void check_trust(const struct settings *s, const struct server_ca_files *
     char why[CURL_ERROR_SIZE];
 
     if (!own)
-        say(r, DOCTOR_OK, "the certificate is the operator's; clients need to know who signed it");
+        doctor_say(r, DOCTOR_OK,
+                   "the certificate is the operator's; clients need to know who signed it");
     else if (whole && node && ask(s, whole, why) == CURLE_OK && ask(s, node, why) == CURLE_OK)
-        say(r, DOCTOR_OK, "programs of this shell trust it (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)");
+        doctor_say(r, DOCTOR_OK,
+                   "programs of this shell trust it (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)");
     else
-        say(r, DOCTOR_LIMITED,
+        doctor_say(
+            r, DOCTOR_LIMITED,
             "programs of this shell do not trust it: eval \"$(cay env)\", or give them %.64s",
             files->ca);
 }
@@ -170,8 +164,8 @@ size_t doctor_names(const struct cli *c, struct doctor_result *out)
         const char *text = server_pid(s) > 0 ? "TLS is off: `cay env` gives plain addresses"
                                              : "looked at while a server runs";
 
-        say(&out[1], server_pid(s) > 0 ? DOCTOR_LIMITED : DOCTOR_OK, "%s", text);
-        say(&out[2], DOCTOR_OK, "%s", text);
+        doctor_say(&out[1], server_pid(s) > 0 ? DOCTOR_LIMITED : DOCTOR_OK, "%s", text);
+        doctor_say(&out[2], DOCTOR_OK, "%s", text);
         return DOCTOR_NAMES;
     }
     check_tls(s, &files, own, &out[1]);
