@@ -81,6 +81,18 @@ static void on_denials(struct core *c, const char *id, const struct err *why, in
     }
 }
 
+/* False: done is told why. */
+static bool may_ask(struct core *c, const char *tenant, const char *id, struct sandbox_obj **o,
+                    struct asking *a)
+{
+    if (sandbox_visible(c, tenant, id, o, &a->why) == ERR_OK && egress_count(c) == 0)
+        err_set(&a->why, ERR_UNAVAILABLE, "this server has no cay-egress");
+    if (a->why.code == ERR_OK)
+        return true;
+    core_defer(c, tell_why, a);
+    return false;
+}
+
 void core_denials(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
 {
     struct asking *a = asking_new(c, done, arg);
@@ -89,12 +101,8 @@ void core_denials(struct core *c, const char *tenant, const char *id, core_text_
     struct sandbox_obj *o = NULL;
     char target[64];
 
-    if (sandbox_visible(c, tenant, id, &o, &a->why) == ERR_OK && egress_count(c) == 0)
-        err_set(&a->why, ERR_UNAVAILABLE, "this server has no cay-egress");
-    if (a->why.code != ERR_OK) {
-        core_defer(c, tell_why, a);
+    if (!may_ask(c, tenant, id, &o, a))
         return;
-    }
     (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/denials", o->s.slot, o->s.gen);
     r.target = target;
     call_unix(c, id, egress_path(c, o->s.slot % egress_count(c)), &r, on_denials, a);
@@ -151,18 +159,6 @@ static void on_answered(struct core *c, const char *id, const struct err *why, i
     else
         egress_ask_refusal(&e, status, body, len, "an answer for %s", id);
     a->done(a->arg, NULL, 0, &e);
-}
-
-/* False: done is told why. */
-static bool may_ask(struct core *c, const char *tenant, const char *id, struct sandbox_obj **o,
-                    struct asking *a)
-{
-    if (sandbox_visible(c, tenant, id, o, &a->why) == ERR_OK && egress_count(c) == 0)
-        err_set(&a->why, ERR_UNAVAILABLE, "this server has no cay-egress");
-    if (a->why.code == ERR_OK)
-        return true;
-    core_defer(c, tell_why, a);
-    return false;
 }
 
 void core_asks(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
