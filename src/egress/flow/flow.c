@@ -276,38 +276,41 @@ void flow_answer(struct flow *f, const void *bytes, size_t n)
         flow_end(f);
 }
 
-void flow_cut(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
-              ...)
+static void PRINTF(4, 0) set_reason(struct flow *f, const struct policy_verdict *v,
+                                    const char *rule, const char *fmt, va_list ap)
 {
     char text[POLICY_REASON_SIZE];
-    va_list ap;
 
-    va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    f->cut = true;
     flow_set_rule(f, v && v->name ? v->name : rule);
     free(f->reason);
     f->reason = strdup(text);
+}
+
+void flow_cut(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
+              ...)
+{
+    va_list ap;
+
+    f->cut = true;
+    va_start(ap, fmt);
+    set_reason(f, v, rule, fmt, ap);
+    va_end(ap);
     deny_note(f, v, NULL, NULL);
 }
 
 void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rule, const char *fmt,
                  ...)
 {
-    char text[POLICY_REASON_SIZE];
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    set_reason(f, v, rule, fmt, ap); /* first: its arguments may go with the dial */
     va_end(ap);
     f->refused = true;
     util_close(&f->up_fd);
     dial_cancel(f->egress, f->dial_id);
     f->dial_id = 0;
-    flow_set_rule(f, v && v->name ? v->name : rule);
-    free(f->reason);
-    f->reason = strdup(text);
     deny_note(f, v, NULL, NULL);
     deny_say(f);
 }
