@@ -236,16 +236,16 @@ static int await_either(int fd, int other, uint64_t end_ms)
 }
 
 /* The end that the command sandbox's PID 1 has is closed here when that has begun, which closes it for `between`, too. */
-static int await_command_sandbox(int sock, int between, int status_fd, int *status_end,
-                                 struct task_result *out)
+static int await_command_sandbox(struct process_ends *ends, int between, struct task_result *out)
 {
     uint64_t end_ms = clock_mono_ms() + MAKE_TIMEOUT_MS;
-    int rc = await_either(sock, between, end_ms);
+    int rc = await_either(ends->sock, between, end_ms);
 
-    util_close(status_end);
+    util_close(&ends->status_end);
     if (rc == 0)
-        rc = await_either(status_fd, -1, end_ms);
-    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : process_await_exec(status_fd, out);
+        rc = await_either(ends->status_fd, -1, end_ms);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc)
+                  : process_await_exec(ends->status_fd, out);
 }
 
 /* Whatever stopped them: SIGKILL goes through. With `between` gone nothing can make *command_sandbox any more. */
@@ -272,31 +272,27 @@ static int settle(int between, const int *command_sandbox, int rc, struct task_r
  * on. Test: test_command_policy.py, test_stopped_command_sandboxes. */
 static int fork_command_sandbox(struct inside *in, struct task_result *out)
 {
-    int pipes[2], pair[2], between = -1;
+    CLEANUP_PROCESS_ENDS struct process_ends ends = PROCESS_ENDS_NONE;
+    int between = -1, rc;
     int *command_sandbox = mmap(NULL, sizeof(*command_sandbox), PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (command_sandbox == MAP_FAILED)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -ENOMEM);
     *command_sandbox = -1;
-    if (pipe2(pipes, O_CLOEXEC) < 0)
-        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
-    CLEANUP_CLOSE int status_fd = pipes[0];
-    CLEANUP_CLOSE int status_end = pipes[1];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
-    CLEANUP_CLOSE int sock = pair[0];
-    CLEANUP_CLOSE int sock_end = pair[1];
+    rc = process_ends_open(&ends);
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
     CLEANUP_CLOSE int self = pid_open(getpid());
     if (self < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, self);
-    in->status_fd = pipes[1];
+    in->status_fd = ends.status_end;
     pid_t pid = ns_fork(CLONE_FILES, SIGCHLD, &between);
     if (pid == 0)
-        run_between(in, self, sock_end, command_sandbox);
+        run_between(in, self, ends.sock_end, command_sandbox);
     if (pid < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
-    int rc = await_command_sandbox(sock, between, status_fd, &status_end, out);
+    rc = await_command_sandbox(&ends, between, out);
     return settle(between, command_sandbox, rc, out);
 }
 

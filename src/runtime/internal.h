@@ -137,6 +137,20 @@ pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pid
 /* In such a child, once its ids are mapped: becomes its root, sets up its network namespace. */
 int process_set_up_network(void) WARN_UNUSED;
 
+/* What a task and the cay-init that it starts speak by: a pipe whose end says that the program was executed, before that
+ * why not, and a socket pair. Each end -1, or open and the task's; close-on-exec. */
+struct process_ends {
+    int status_fd, status_end; /* read by the task; written by the child */
+    int sock, sock_end;        /* the task's; the child's */
+};
+
+#define PROCESS_ENDS_NONE    ((struct process_ends){-1, -1, -1, -1})
+#define CLEANUP_PROCESS_ENDS CLEANUP(process_ends_close)
+
+/* 0 or -errno; what was opened is in *e either way. */
+int process_ends_open(struct process_ends *e) WARN_UNUSED;
+void process_ends_close(struct process_ends *e);
+
 /* Waits until a child with in->status_fd has become cay-init, or says why not. */
 int process_await_exec(int status_fd, struct task_result *out);
 

@@ -350,34 +350,52 @@ static int serve_whole(const struct start_args *a, struct inside *in, pid_t pid,
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc) : 0;
 }
 
+int process_ends_open(struct process_ends *e)
+{
+    int pair[2];
+
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return -errno;
+    e->status_fd = pair[0];
+    e->status_end = pair[1];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    e->sock = pair[0];
+    e->sock_end = pair[1];
+    return 0;
+}
+
+void process_ends_close(struct process_ends *e)
+{
+    util_close(&e->status_fd);
+    util_close(&e->status_end);
+    util_close(&e->sock);
+    util_close(&e->sock_end);
+}
+
 static int fork_whole(const struct start_args *a, struct inside *in, struct task_result *out)
 {
-    int pipes[2], pair[2], pidfd = -1;
+    CLEANUP_PROCESS_ENDS struct process_ends ends = PROCESS_ENDS_NONE;
+    int pidfd = -1, rc = process_ends_open(&ends);
 
-    if (pipe2(pipes, O_CLOEXEC) < 0)
-        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
-    CLEANUP_CLOSE int status_fd = pipes[0];
-    CLEANUP_CLOSE int status_end = pipes[1];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, -errno);
-    CLEANUP_CLOSE int sock = pair[0];
-    CLEANUP_CLOSE int sock_end = pair[1];
-    in->status_fd = pipes[1];
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
+    in->status_fd = ends.status_end;
     pid_t pid = process_fork_owned(runtime_slot_uid(a->rt, a->slot->number),
                                    namespaces() | CLONE_NEWNET | CLONE_PARENT, 0, &pidfd);
     if (pid == 0) {
-        util_close(&sock);
-        util_close(&status_fd);
-        run_whole(in, sock_end);
+        util_close(&ends.sock);
+        util_close(&ends.status_fd);
+        run_whole(in, ends.sock_end);
     }
     if (pid < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, pid);
-    util_close(&sock_end);
-    util_close(&status_end);
+    util_close(&ends.sock_end);
+    util_close(&ends.status_end);
     out->values[0] = (uint64_t)pid;
     out->fds[out->n_fds++] = pidfd;
-    int rc = serve_whole(a, in, pid, sock, out);
-    return rc < 0 ? rc : process_await_exec(status_fd, out);
+    rc = serve_whole(a, in, pid, ends.sock, out);
+    return rc < 0 ? rc : process_await_exec(ends.status_fd, out);
 }
 
 static int start_whole(const struct start_args *a, struct inside *in, struct task_result *out)
