@@ -85,6 +85,7 @@ class Process:
             rows = dict(line.split(":", 1) for line in f)
         self.pid, self.name, self.state = pid, rows["Name"].strip(), rows["State"].split()[0]
         self.parent, self.uid, self.threads = int(rows["PPid"]), int(rows["Uid"].split()[0]), int(rows.get("Threads", 0))
+        self.inner_pids = rows.get("NSpid", "").split()[1:]  # in the pid namespaces below this one, outermost first
 
 
 def _processes():
@@ -125,6 +126,11 @@ def _is_ours(server, uid):
 def _ours(server, processes):
     """What runs in sandboxes, and in slots that are kept ready."""
     return [p for p in processes if _is_ours(server, p.uid)]
+
+
+def in_sandboxes(server):
+    """What runs in them now, and in slots that are kept ready."""
+    return _ours(server, _processes())
 
 
 def _zombies(server, processes):

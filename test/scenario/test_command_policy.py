@@ -13,7 +13,7 @@ import urllib.parse
 import pytest
 
 import leftovers
-from egresslib import BUILD, ZONE, Stack, internet
+from egresslib import BUILD, internet, stack  # noqa: F401: a fixture
 from waitlib import until
 
 WEB, OTHER = "http://web.example.com/", "http://other.example.net/"
@@ -23,19 +23,10 @@ CURL = "curl -sS -o /dev/null -w '%{http_code} ' --max-time 20"
 SECONDS = 30
 
 
-@pytest.fixture(scope="module")
-def stack():
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    s = Stack(zone=ZONE)
-    yield s
-    s.close()
-
-
 class Box:
     """A sandbox that is asked by POST /cay/v1/sandboxes/ID/exec."""
 
-    def __init__(self, stack, policy):
+    def __init__(self, stack, policy):  # noqa: F811
         self.cay = stack.cay
         made = self.cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "timeout": 900, "policy": policy})
         assert made.status == 201, made.body
@@ -68,14 +59,14 @@ class Box:
 
 
 @pytest.fixture(scope="module")
-def box(stack):
+def box(stack):  # noqa: F811
     one = Box(stack, ALLOW_BOTH)
     yield one
     one.kill()
 
 
 @pytest.fixture
-def own(stack):
+def own(stack):  # noqa: F811
     made = []
 
     def make(policy):
@@ -239,7 +230,7 @@ REACHED = ("see", "trace", "descriptor", "signal", "open namespace", "abstract",
 
 
 @pytest.mark.parametrize("as_whom", ["", "sudo "])
-def test_nothing_of_the_sandboxs_own_network_is_reached_from_inside(stack, own, as_whom):
+def test_nothing_of_the_sandboxs_own_network_is_reached_from_inside(stack, own, as_whom):  # noqa: F811
     one = own(ALLOW_BOTH)
     for name, text in (("victim", VICTIM), ("attack", ATTACK)):
         one.out(["tee", f"/tmp/{name}.py"], stdin=text)
@@ -311,7 +302,7 @@ def test_so_many_at_a_time_and_no_more(own):
     assert one.run(["true"], "deny")["exit_code"] == 0
 
 
-def test_a_killed_egress_changes_nothing_of_what_is_allowed(stack, own):
+def test_a_killed_egress_changes_nothing_of_what_is_allowed(stack, own):  # noqa: F811
     one = own(ALLOW_BOTH)
     # A connection that stays open keeps the old listener's port busy, and is not in the new one's way.
     hold = "import socket,time; s = socket.create_connection(('web.example.com', 80)); open('/tmp/held', 'w'); time.sleep(60)"
@@ -331,7 +322,7 @@ def test_a_killed_egress_changes_nothing_of_what_is_allowed(stack, own):
 
 
 @pytest.mark.parametrize("program", ["cay-privd", "cayd"])
-def test_nothing_is_left_when_who_asked_is_killed(stack, own, program):
+def test_nothing_is_left_when_who_asked_is_killed(stack, own, program):  # noqa: F811
     one = own(ALLOW_BOTH)
     if program == "cay-privd":  # so that as few slots are ready as will be after the next death of it
         kill(stack, program)
@@ -352,7 +343,7 @@ def test_nothing_is_left_when_who_asked_is_killed(stack, own, program):
     assert one.out(f"{CURL} {WEB}; {CURL} {OTHER}").split() == ["200", "200"]  # its own network lives on
 
 
-def kill(stack, program):
+def kill(stack, program):  # noqa: F811
     for pid in stack.pids(program):
         os.kill(pid, signal.SIGKILL)
 
@@ -361,7 +352,7 @@ def wait_until_it_answers(one):
     until(lambda: one.ask(["true"], "deny").status == 200, SECONDS, patient=True)
 
 
-def test_nothing_is_left_of_many(stack, own):
+def test_nothing_is_left_of_many(stack, own):  # noqa: F811
     one = own(ALLOW_BOTH)
     one.run(["true"], "deny")
     before = leftovers.settled(stack.server)
@@ -464,14 +455,14 @@ def test_bad_requests_say_why(box, body, why):
     assert refused.status == 400 and why in refused.json["message"], refused.body
 
 
-def test_unknown_sandboxes_and_those_of_others(stack, box):
+def test_unknown_sandboxes_and_those_of_others(stack, box):  # noqa: F811
     assert stack.cay.call("POST", "/cay/v1/sandboxes/inothere/exec", {"shell": "true"}).status == 404
     from client import Client
     key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "others", "label": "test"}).json["key"]
     assert Client(stack.server.url, key).call("POST", f"{box.path}/exec", {"shell": "true"}).status == 404
 
 
-def test_no_filters_of_its_own(stack):
+def test_no_filters_of_its_own(stack):  # noqa: F811
     """Also where the sandbox may have system call filters, a room may not: their number is the sandbox's."""
     code = ("import ctypes; l = ctypes.CDLL(None, use_errno=True); "
             "print(l.syscall(317, 1, 0, None), ctypes.get_errno())")
@@ -492,7 +483,7 @@ def test_refusals_are_read_inside_without_curl(box):
     assert json.loads(box.out(["cay-denials", "--json"]))["denials"][-1]["name"] == "web.example.com"  # of all of them
 
 
-def test_the_command_line(stack, box):
+def test_the_command_line(stack, box):  # noqa: F811
     def cay(*arguments, stdin=b""):
         return subprocess.run([BUILD / "src/cli/cay", *arguments], input=stdin, capture_output=True, timeout=60, check=False,
                               env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})

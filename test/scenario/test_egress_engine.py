@@ -12,7 +12,7 @@ import time
 import pytest
 
 from waitlib import until
-from worldlib import make_world, restarted  # isort: skip: it makes the next one found
+from worldlib import boxes_fixture, restarted, world_fixture  # isort: skip: it makes the next one found
 from internet import (BANNER_PORT, CONNECT_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE, SINK_PORT,
                       SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, inside)
 
@@ -43,25 +43,7 @@ ZONE = {
 WEB_ONLY = {"rules": [{"name": "web", "domains": ["web.example.com", "v4.example.com"], "action": "allow"}]}
 
 
-@pytest.fixture(scope="module")
-def world():
-    w = make_world(ZONE)
-    yield w
-    w.close()
-
-
-@pytest.fixture
-def box(world):
-    """make(policy, ...) -> a sandbox with that policy."""
-    made = []
-
-    def make(policy=WEB_ONLY, **more):
-        made.append(world.sandbox(policy, **more))
-        return made[-1]
-
-    yield make
-    for s in made:
-        world.end(s)
+world, box = world_fixture(ZONE), boxes_fixture(WEB_ONLY)
 
 
 def address_of(sandbox, name):

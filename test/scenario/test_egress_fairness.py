@@ -13,7 +13,7 @@ import time
 import pytest
 
 from waitlib import until
-from worldlib import make_world, restarted  # isort: skip: it makes the next one found
+from worldlib import boxes_fixture, restarted, world_fixture  # isort: skip: it makes the next one found
 from internet import ECHO_PORT, UnixConnection
 
 from test_egress_engine import WEB_ONLY, ZONE, address_of, exactly
@@ -22,24 +22,7 @@ REFUSALS_PER_SECOND = 100  # AUDIT_REFUSALS_PER_SECOND
 OPEN = {"default": "allow"}
 
 
-@pytest.fixture(scope="module")
-def world():
-    w = make_world(ZONE)
-    yield w
-    w.close()
-
-
-@pytest.fixture
-def box(world):
-    made = []
-
-    def make(policy=WEB_ONLY, **more):
-        made.append(world.sandbox(policy, **more))
-        return made[-1]
-
-    yield make
-    for s in made:
-        world.end(s)
+world, box = world_fixture(ZONE), boxes_fixture(WEB_ONLY)
 
 
 def flood(sandbox, requests, host=b"v4.example.com", path=b"/denied", batch=50):

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from waitlib import until  # noqa: E402
-from worldlib import make_world, sandbox, seal  # isort: skip: it makes the next ones found
+from worldlib import box_fixture, sandbox, seal, world_fixture  # isort: skip: it makes the next ones found
 from internet import OTHER, PRIVATE, SOURCE_PORT, WEB  # noqa: E402
 
 ZONE = {"web.example.com": {"a": [[WEB]]}, "other.example.net": {"a": [[OTHER]]},
@@ -23,17 +23,7 @@ ALLOWED = [{"action": "allow", "name": "web only", "domains": ["web.example.com"
 HANDSHAKES_PER_SECOND = 20  # DENY_HANDSHAKES_PER_SECOND
 
 
-@pytest.fixture(scope="module")
-def world():
-    w = make_world(ZONE)
-    yield w
-    w.close()
-
-
-@pytest.fixture
-def box(world):
-    with sandbox(world, [], [], ALLOWED) as s:
-        yield s
+world, box = world_fixture(ZONE), box_fixture(ALLOWED)
 
 
 def trusting(s, *arguments):

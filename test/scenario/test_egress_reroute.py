@@ -3,7 +3,7 @@
 
 import pytest
 
-from worldlib import make_world, sandbox  # isort: skip: it makes the next ones found
+from worldlib import box_fixture, world_fixture  # isort: skip: it makes the next ones found
 from internet import ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, PRIVATE, WEB  # noqa: E402
 
 NAME = "nothing.example.com"
@@ -16,17 +16,7 @@ OPEN = {"default": "allow"}
 HELLO = b"\0hell"  # no word, which could become a request
 
 
-@pytest.fixture(scope="module")
-def world():
-    w = make_world(ZONE)
-    yield w
-    w.close()
-
-
-@pytest.fixture
-def box(world):
-    with sandbox(world, [], [], ALLOWED) as s:
-        yield s
+world, box = world_fixture(ZONE), box_fixture(ALLOWED)
 
 
 def policy(to=None, rules=ALLOWED, **more):

@@ -6,10 +6,9 @@ import os
 import pathlib
 import signal
 
-import pytest
-
+import leftovers
 from client import Client, Sandbox
-from egresslib import ZONE, Stack
+from egresslib import stack  # noqa: F401: a fixture
 from waitlib import until
 
 ROOMS, SECONDS = 4, 60
@@ -22,27 +21,6 @@ for status in pathlib.Path("/proc").glob("[0-9]*/status"):
         os.kill(int(text["Pid"]), signal.SIGKILL)
         print(text["Pid"])
 """
-
-
-@pytest.fixture(scope="module")
-def stack():
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    s = Stack(zone=ZONE)
-    yield s
-    s.close()
-
-
-def privd_of(server):
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-            line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(stat.rsplit(")", 1)[1].split()[1]) == server.keep_pid and b"cay-privd\0" in line:
-            return int(pid)
-    raise AssertionError("no cay-privd")
 
 
 def held(privd):
@@ -58,19 +36,11 @@ def held(privd):
 
 def sandboxes(server):
     """PIDs 1 of sandboxes: those that are used and those that wait."""
-    n = 0
-    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
-        try:
-            text = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
-        except OSError:
-            continue
-        uid = int(text["Uid"].split()[0])
-        n += text["NSpid"].split()[1:] == ["1"] and server.uid_base <= uid < server.uid_base + server.slots_max * 65536
-    return n
+    return sum(p.inner_pids == ["1"] for p in leftovers.in_sandboxes(server))
 
 
-def test_filters_of_rooms_are_held(stack):
-    privd = privd_of(stack.server)
+def test_filters_of_rooms_are_held(stack):  # noqa: F811
+    (privd,) = leftovers.children(stack.server.keep_pid, "cay-privd")
     key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "first", "label": "test"}).json["key"]
     cay = Client(stack.server.url, key)
     made = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "timeout": 900, "policy": {"rules": []}})

@@ -31,9 +31,13 @@ def kepts(c):
     return {m.unpack("II")[0] for m in c.events if m.op == KEPT}
 
 
-def create_on(c, name, number, template=HOST):
+def create_body(name, number, template=HOST):
     body = struct.pack("<II", template, 0) + privdlib.LIMITS.pack(256 * MIB, 256 * MIB, 1000, 256, 1024, 0)
-    return c.ask(CREATE, body + name.encode().ljust(32, b"\0") + b"k" * 32 + struct.pack("<II", 0, number))
+    return body + name.encode().ljust(32, b"\0") + b"k" * 32 + struct.pack("<II", 0, number)
+
+
+def create_on(c, name, number, template=HOST):
+    return c.ask(CREATE, create_body(name, number, template))
 
 
 def pid_of(p, s):
@@ -122,17 +126,27 @@ def test_a_start_that_fails_leaves_the_files_as_they_were(privd):  # noqa: F811
     assert drop(c, 3).status == 0
 
 
+def after_a_crash(p):
+    """A channel to its successor."""
+    p.crash()
+    p.start()
+    return p.channel()
+
+
+def comes_back(p, c, name, number, mark):
+    """A sandbox on the files that are kept under this number has what was written into them."""
+    t = create_on(c, name, number)
+    assert t.status == 0 and marks(p, t).split()[0] == mark
+
+
 def test_what_is_kept_outlives_privd(privd):  # noqa: F811
     c = privd.channel()
     s = c.create("ilasting")
     write_marks(privd, s, "three")
     assert keep(c, s, 1024).status == 0
-    privd.crash()
-    privd.start()
-    c = privd.channel()
+    c = after_a_crash(privd)
     assert kepts(c) == {1024}
-    t = create_on(c, "ilater", 1024)
-    assert t.status == 0 and marks(privd, t).split()[0] == "three"
+    comes_back(privd, c, "ilater", 1024, "three")
 
 
 def test_a_lost_record_loses_no_files(privd):  # noqa: F811
@@ -146,8 +160,7 @@ def test_a_lost_record_loses_no_files(privd):  # noqa: F811
     privd.start()
     c = privd.channel()
     assert kepts(c) == {5}
-    t = create_on(c, "ifound", 5)
-    assert t.status == 0 and marks(privd, t).split()[0] == "four"
+    comes_back(privd, c, "ifound", 5, "four")
 
 
 @pytest.mark.parametrize("delay_ms", DELAYS_MS)
@@ -158,16 +171,13 @@ def test_killed_while_it_keeps(privd, delay_ms):  # noqa: F811
     write_marks(privd, s, "five")
     c.send(KEEP, struct.pack("<II", 2, 0), slot=s.slot, gen=s.gen)
     time.sleep(delay_ms / 1000)
-    privd.crash()
-    privd.start()
-    c = privd.channel()
+    c = after_a_crash(privd)
     lives, kept = "ikilled" in c.list(), kepts(c)
     assert lives != (kept == {2}), (lives, kept)
     if lives:
         assert marks(privd, s).split()[0] == "five"
         assert keep(c, s, 2).status == 0
-    t = create_on(c, "iagain", 2)
-    assert t.status == 0 and marks(privd, t).split()[0] == "five"
+    comes_back(privd, c, "iagain", 2, "five")
 
 
 @pytest.mark.parametrize("delay_ms", DELAYS_MS)
@@ -176,12 +186,9 @@ def test_killed_while_it_takes(privd, delay_ms):  # noqa: F811
     s = c.create("itaken")
     write_marks(privd, s, "six")
     assert keep(c, s, 2).status == 0
-    body = struct.pack("<II", HOST, 0) + privdlib.LIMITS.pack(256 * MIB, 256 * MIB, 1000, 256, 1024, 0)
-    c.send(CREATE, body + b"itaker".ljust(32, b"\0") + b"k" * 32 + struct.pack("<II", 0, 2))
+    c.send(CREATE, create_body("itaker", 2))
     time.sleep(delay_ms / 1000)
-    privd.crash()
-    privd.start()
-    c = privd.channel()
+    c = after_a_crash(privd)
     listed, kept = c.list(), kepts(c)
     assert ("itaker" in listed) != (kept == {2}), (list(listed), kept)
     t = listed["itaker"] if "itaker" in listed else create_on(c, "iagain", 2)
@@ -194,9 +201,7 @@ def test_killed_while_it_drops(privd, delay_ms):  # noqa: F811
     assert keep(c, c.create("idropped"), 2).status == 0
     c.send(DROP, struct.pack("<II", 2, 0))
     time.sleep(delay_ms / 1000)
-    privd.crash()
-    privd.start()
-    c = privd.channel()
+    c = after_a_crash(privd)
     if kepts(c) == {2}: # it had not begun
         assert drop(c, 2).status == 0
     assert kepts(c) == set() and names_on_disk(privd) == []

@@ -33,6 +33,44 @@ def make_world(zone):
     return World(BUILD / "src/egress/cay-egress", zone, user, ["--egress-connect-timeout=3s"])
 
 
+def world_fixture(zone):
+    """`world` of a file: one for all its tests."""
+    @pytest.fixture(scope="module")
+    def world():
+        w = make_world(zone)
+        yield w
+        w.close()
+
+    return world
+
+
+def box_fixture(rules):
+    """`box` of a file: a sandbox with these rules, of its own for each test."""
+    @pytest.fixture
+    def box(world):
+        with sandbox(world, [], [], rules) as s:
+            yield s
+
+    return box
+
+
+def boxes_fixture(policy):
+    """`box` of a file: make(policy, ...) -> a sandbox with that policy; all of them end with the test."""
+    @pytest.fixture
+    def box(world):
+        made = []
+
+        def make(policy=policy, **more):
+            made.append(world.sandbox(policy, **more))
+            return made[-1]
+
+        yield make
+        for s in made:
+            world.end(s)
+
+    return box
+
+
 @contextlib.contextmanager
 def restarted(world, *arguments):
     """The same world with a cay-egress of other settings for a while."""
