@@ -74,6 +74,7 @@ void cay_v1_policy_put(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
     struct core_network n = {.network = NULL};
+    json_t *network = NULL;
     struct err e;
 
     if (!s) {
@@ -86,7 +87,8 @@ void cay_v1_policy_put(struct api_call *call)
     }
     if (!api_call_body(call))
         return;
-    if (e2b_network_ingress(s->network, &n.network, &e) != ERR_OK) {
+    if (e2b_network_ingress(network_shown(s->network), &network, &e) != ERR_OK ||
+        e2b_network_setting(network, &n.network, &e) != ERR_OK) {
         api_fail_err(call, &e);
     } else {
         n.policy = call->body;
@@ -94,7 +96,8 @@ void cay_v1_policy_put(struct api_call *call)
         n.credentials = still_named(s->credentials, call->body);
         core_sandbox_set_network(call->core, call->tenant, call->params[0], &n, policy_set, call);
     }
-    json_decref(n.network);
+    json_decref(network);
+    network_unref(n.network);
     json_decref(n.credentials);
 }
 

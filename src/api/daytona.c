@@ -81,7 +81,7 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
         return NULL;
     json_object_set_new(out, "labels", s->metadata ? json_deep_copy(s->metadata) : json_object());
     json_object_set_new(out, "public", json_boolean(ingress_is_public(s->network)));
-    daytona_network_show(s->network, s->policy, out);
+    daytona_network_show(network_shown(s->network), s->policy, out);
     set_resources(out, &s->limits);
     json_object_set_new(out, "createdAt", api_json_time(s->started_real_ms));
     json_object_set_new(out, "autoDestroyAt", api_json_time(s->end_real_ms));
@@ -168,15 +168,19 @@ static void remove_one(struct api_call *call)
 static enum err_code next_network(const struct sandbox *s, json_t *settings, struct core_network *n,
                                   struct err *e)
 {
-    enum err_code rc = e2b_network_ingress(s->network, &n->network, e);
+    json_t *network = NULL;
+    enum err_code rc = e2b_network_ingress(network_shown(s->network), &network, e);
 
     if (rc != ERR_OK)
         return rc;
     n->policy = daytona_network_policy(settings);
     n->allow_internet = !json_is_true(json_object_get(settings, "networkBlockAll"));
-    if (!n->policy || json_object_set(n->network, DAYTONA_NETWORK_KEY, settings) < 0)
-        return err_set(e, ERR_UNAVAILABLE, "memory is out");
-    return ERR_OK;
+    if (!n->policy || json_object_set(network, DAYTONA_NETWORK_KEY, settings) < 0)
+        rc = err_set(e, ERR_UNAVAILABLE, "memory is out");
+    else
+        rc = e2b_network_setting(network, &n->network, e);
+    json_decref(network);
+    return rc;
 }
 
 static void set_network(struct api_call *call)
@@ -188,7 +192,8 @@ static void set_network(struct api_call *call)
 
     if (!s || !api_call_body(call))
         return;
-    if (daytona_network_update(daytona_network_of(s->network), call->body, &settings, &e) != ERR_OK)
+    if (daytona_network_update(daytona_network_of(network_shown(s->network)), call->body, &settings,
+                               &e) != ERR_OK)
         api_fail_err(call, &e);
     else if (!settings)
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
@@ -197,7 +202,7 @@ static void set_network(struct api_call *call)
     else
         core_sandbox_set_network(call->core, call->tenant, s->id, &n, daytona_sandbox_done, call);
     json_decref(settings);
-    json_decref(n.network);
+    network_unref(n.network);
     json_decref(n.policy);
 }
 

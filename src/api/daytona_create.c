@@ -2,7 +2,7 @@
  * that asked for a volume must not find its files gone later. */
 #include "api/daytona.h"
 #include "api/daytona_network.h"
-#include "core/ingress.h"
+#include "api/e2b.h"
 #include "http/json.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@
 /* Strings and objects of r are the body's, but for those that are here too. */
 struct creation {
     struct sandbox_request r;
-    json_t *settings, *network, *policy;
+    struct network *network;
+    json_t *settings, *policy;
 };
 
 static void creation_free(void *state)
@@ -18,7 +19,7 @@ static void creation_free(void *state)
     struct creation *c = state;
 
     json_decref(c->settings);
-    json_decref(c->network);
+    network_unref(c->network);
     json_decref(c->policy);
     free(c);
 }
@@ -173,17 +174,22 @@ static enum err_code read_ttl(struct api_call *call, struct creation *c, struct 
 
 static enum err_code read_network(const json_t *body, struct creation *c, struct err *e)
 {
+    json_t *network;
     bool public = false;
     enum err_code rc;
 
     if ((rc = json_get_bool(body, "public", NULL, JSON_OPTIONAL, &public, e)) ||
         (rc = daytona_network_read(body, &c->settings, e)))
         return rc;
-    c->network = json_pack("{s:b, s:O}", INGRESS_PUBLIC_KEY, public, DAYTONA_NETWORK_KEY,
-                           c->settings);
     c->policy = daytona_network_policy(c->settings);
-    if (!c->network || !c->policy)
-        return err_set(e, ERR_UNAVAILABLE, "memory is out");
+    network = json_pack("{s:b, s:O}", E2B_PUBLIC_KEY, public, DAYTONA_NETWORK_KEY, c->settings);
+    if (!network || !c->policy)
+        rc = err_set(e, ERR_UNAVAILABLE, "memory is out");
+    else
+        rc = e2b_network_setting(network, &c->network, e);
+    json_decref(network);
+    if (rc != ERR_OK)
+        return rc;
     c->r.network = c->network;
     c->r.policy = c->policy;
     c->r.allow_internet = !json_is_true(json_object_get(c->settings, "networkBlockAll"));

@@ -9,7 +9,9 @@
 #define E2B_PAGE_MAX        100
 #define E2B_PAGE_TOKEN_SIZE 128
 #define E2B_INTERNET_KEY \
-    "allow_internet_access" /* kept within the network object when it was given */
+    "allow_internet_access"                 /* kept within the network object when it was given */
+#define E2B_PUBLIC_KEY "allowPublicTraffic" /* of a network object, like the next */
+#define E2B_MASK_KEY   "maskRequestHost"
 
 #define E2B_HIDDEN         "***" /* in place of a header's value */
 #define E2B_RULE_NAME_SIZE 24
@@ -71,10 +73,14 @@ json_t *e2b_network_secrets(const json_t *network);
 /* Values of those headers become E2B_HIDDEN. */
 void e2b_network_hide(json_t *network);
 
-/* A kept network object (may be NULL) as a policy and what is to be sealed for it; hides the latter's
- * values in network. */
-enum err_code e2b_network_split(json_t *network, bool internet, json_t **policy, json_t **secrets,
-                                struct err *e);
+/* A kept network object (NULL: none) as what core reads of it, beside the object itself, which stays
+ * unchanged after this. *out: a new reference, or NULL for none. */
+enum err_code e2b_network_setting(json_t *network, struct network **out, struct err *e);
+
+/* A kept network object (may be NULL) as a policy, what is to be sealed for it, and a setting; hides the
+ * values to be sealed in network. What was made before a failure is the caller's too. */
+enum err_code e2b_network_split(json_t *network, bool internet, struct network **setting,
+                                json_t **policy, json_t **secrets, struct err *e);
 
 /* What clients see: without passwords and our own key. NULL reference for none. */
 json_t *e2b_network_shown(const json_t *network);

@@ -86,8 +86,8 @@ json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
 
 json_t *e2b_detail_json(struct api_call *call, const struct sandbox *s)
 {
-    json_t *out = e2b_listed_json(call, s), *network = e2b_network_shown(s->network);
-    json_t *internet = json_object_get(s->network, E2B_INTERNET_KEY);
+    json_t *out = e2b_listed_json(call, s), *network = e2b_network_shown(network_shown(s->network));
+    json_t *internet = json_object_get(network_shown(s->network), E2B_INTERNET_KEY);
     const char *on_timeout = s->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE ? "pause" : "kill";
 
     set_agent_token(call, out, s);

@@ -1,7 +1,6 @@
 #include "api/daytona_network.h"
 #include "api/e2b.h"
 #include "core/credential.h"
-#include "core/ingress.h"
 #include "http/json.h"
 #include "policy/policy.h"
 
@@ -202,7 +201,7 @@ static enum err_code check_proxy(const json_t *network, struct err *e)
 static enum err_code check_mask(const json_t *network, struct err *e)
 {
     const char *mask = NULL;
-    enum err_code rc = json_get_str(network, INGRESS_MASK_KEY, NULL, JSON_OPTIONAL, 253, &mask, e);
+    enum err_code rc = json_get_str(network, E2B_MASK_KEY, NULL, JSON_OPTIONAL, 253, &mask, e);
 
     if (rc != ERR_OK || !mask)
         return rc;
@@ -224,7 +223,7 @@ enum err_code e2b_network_check(const json_t *network, struct err *e)
         (rc = check_list(network, "allowOut", true, &saw_domain, &ignored, e)) ||
         (rc = check_rules(network, e)) || (rc = check_proxy(network, e)) ||
         (rc = check_mask(network, e)) ||
-        (rc = json_get_bool(network, INGRESS_PUBLIC_KEY, NULL, JSON_OPTIONAL, &public_traffic, e)))
+        (rc = json_get_bool(network, E2B_PUBLIC_KEY, NULL, JSON_OPTIONAL, &public_traffic, e)))
         return rc;
     if (saw_domain && !saw_all)
         return err_set(e, ERR_INVALID,
@@ -262,7 +261,7 @@ enum err_code e2b_network_update(const json_t *before, const json_t *body, json_
                                  struct err *e)
 {
     static const char *const egress[] = {"allowOut", "denyOut", "rules", "egressProxy"};
-    static const char *const ingress[] = {INGRESS_PUBLIC_KEY, INGRESS_MASK_KEY, "httpsPorts"};
+    static const char *const ingress[] = {E2B_PUBLIC_KEY, E2B_MASK_KEY, "httpsPorts"};
     json_t *next = json_object(), *value;
     enum err_code rc;
 
@@ -355,7 +354,7 @@ static void update_free(void *state)
 {
     struct update *u = state;
 
-    json_decref(u->n.network);
+    network_unref(u->n.network);
     json_decref(u->n.policy);
     json_decref(u->n.credentials);
     free(u);
@@ -375,13 +374,32 @@ static void update_sealed(void *arg, json_t *sealed, const struct err *why)
                              call);
 }
 
-enum err_code e2b_network_split(json_t *network, bool internet, json_t **policy, json_t **secrets,
-                                struct err *e)
+enum err_code e2b_network_setting(json_t *network, struct network **out, struct err *e)
+{
+    const json_t *proxy = json_object_get(network, "egressProxy");
+    const struct network_fields f = {
+        .private_ports = json_is_false(json_object_get(network, E2B_PUBLIC_KEY)),
+        .masked_host = json_string_value(json_object_get(network, E2B_MASK_KEY)),
+        .proxy_address = json_string_value(json_object_get(proxy, "address")),
+        .proxy_user = json_string_value(json_object_get(proxy, "username")),
+        .shown = network};
+    struct network *n = network ? network_new(&f) : NULL;
+
+    if (network && !n)
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
+    *out = n;
+    return ERR_OK;
+}
+
+enum err_code e2b_network_split(json_t *network, bool internet, struct network **setting,
+                                json_t **policy, json_t **secrets, struct err *e)
 {
     *policy = e2b_policy(network, internet);
     *secrets = e2b_network_secrets(network);
     e2b_network_hide(network);
-    return *policy && *secrets ? ERR_OK : err_set(e, ERR_UNAVAILABLE, "memory is out");
+    if (!*policy || !*secrets)
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
+    return e2b_network_setting(network, setting, e);
 }
 
 /* E2B's update replaces everything: an absent field is cleared. Traffic from outside is not part of
@@ -389,7 +407,7 @@ enum err_code e2b_network_split(json_t *network, bool internet, json_t **policy,
 void e2b_sandbox_network(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
-    json_t *secrets = NULL;
+    json_t *secrets = NULL, *network = NULL;
     struct update *u;
     struct err e;
 
@@ -409,13 +427,14 @@ void e2b_sandbox_network(struct api_call *call)
     u->n.allow_internet = true;
     if (json_get_bool(call->body, E2B_INTERNET_KEY, NULL, JSON_OPTIONAL, &u->n.allow_internet,
                       &e) ||
-        e2b_network_update(s->network, call->body, &u->n.network, &e) ||
-        e2b_network_split(u->n.network, u->n.allow_internet, &u->n.policy, &secrets, &e))
+        e2b_network_update(network_shown(s->network), call->body, &network, &e) ||
+        e2b_network_split(network, u->n.allow_internet, &u->n.network, &u->n.policy, &secrets, &e))
         api_fail_err(call, &e);
     else if (json_array_size(secrets) > 0)
         core_credentials_seal(call->core, call->tenant, secrets, update_sealed, call);
     else
         core_sandbox_set_network(call->core, call->tenant, call->params[0], &u->n, e2b_sandbox_done,
                                  call);
+    json_decref(network);
     json_decref(secrets);
 }

@@ -37,7 +37,8 @@ static const struct sandbox *find(struct api_call *call)
 struct creation {
     struct sandbox_request r;
     uint8_t hash[CORE_HASH_SIZE]; /* of the body, where there is an Idempotency-Key */
-    json_t *network, *policy, *secrets, *credentials;
+    struct network *network;
+    json_t *policy, *secrets, *credentials;
 };
 
 enum creation_kind { CREATE_V1, CREATE_V2, CREATE_CAY };
@@ -46,7 +47,7 @@ static void creation_free(void *state)
 {
     struct creation *c = state;
 
-    json_decref(c->network);
+    network_unref(c->network);
     json_decref(c->policy);
     json_decref(c->secrets);
     json_decref(c->credentials);
@@ -141,21 +142,22 @@ static enum err_code refuse_missing(const json_t *body, struct err *e)
 
 static enum err_code read_network(const json_t *body, struct creation *c, struct err *e)
 {
-    json_t *network = NULL;
+    json_t *network = NULL, *kept = NULL;
     enum err_code rc;
 
     c->r.allow_internet = true;
     if ((rc = json_get_obj(body, "network", NULL, JSON_OPTIONAL, &network, e)) ||
         (rc = json_get_bool(body, E2B_INTERNET_KEY, NULL, JSON_OPTIONAL, &c->r.allow_internet, e)))
         return rc;
-    if (!c->r.secure && json_is_false(json_object_get(network, "allowPublicTraffic")))
+    if (!c->r.secure && json_is_false(json_object_get(network, E2B_PUBLIC_KEY)))
         return err_set(e, ERR_INVALID,
                        "You cannot create a sandbox without public access unless you enable secure "
                        "envd access via 'secure' flag.");
-    rc = e2b_network_keep(network, body, &c->network, e);
+    rc = e2b_network_keep(network, body, &kept, e);
     if (rc != ERR_OK)
         return rc;
-    rc = e2b_network_split(c->network, c->r.allow_internet, &c->policy, &c->secrets, e);
+    rc = e2b_network_split(kept, c->r.allow_internet, &c->network, &c->policy, &c->secrets, e);
+    json_decref(kept);
     c->r.network = c->network;
     c->r.policy = c->policy;
     return rc;

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/ids.h"
+#include "core/network.h"
 #include "privsep/client.h"
 
 #include <jansson.h>
@@ -72,10 +73,10 @@ struct sandbox {
     uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
     struct privsep_limits limits;
     json_t *metadata; /* object of strings */
-    json_t *env;     /* NULL once the agent has it: it may hold secrets, and is kept nowhere here */
-    json_t *network; /* as given, for the dialect to show again; its secrets are gone */
-    json_t *policy;  /* what may leave: policy/policy.h; NULL: nothing */
-    json_t *credentials; /* its own beside its tenant's: sealed (credential.h); NULL: none */
+    json_t *env; /* NULL once the agent has it: it may hold secrets, and is kept nowhere here */
+    struct network *network; /* NULL: nothing was set; no secret is in it */
+    json_t *policy;          /* what may leave: policy/policy.h; NULL: nothing */
+    json_t *credentials;     /* its own beside its tenant's: sealed (credential.h); NULL: none */
     bool allow_internet;
     bool has_tenant_ca; /* its agent took its tenant's certificate (tenant_ca.h) */
 };
@@ -194,13 +195,14 @@ struct sandbox_request {
     int64_t idle_ms; /* > 0: ends so long after the last call, within ttl_ms if that is given */
     enum sandbox_timeout_action on_timeout;
     bool auto_resume, keep_memory, secure, allow_internet;
-    uint32_t level;                   /* enum privsep_level */
-    struct privsep_limits limits;     /* 0 in a field = default */
-    json_t *metadata, *env, *network; /* borrowed; may be NULL */
-    json_t *policy;                   /* the same; checked here */
-    json_t *credentials;              /* the same: what core_credentials_seal gave */
-    const char *create_key;           /* Idempotency-Key (create_key.h), NULL: none */
-    const uint8_t *create_hash;       /* CORE_HASH_SIZE bytes, with create_key */
+    uint32_t level;               /* enum privsep_level */
+    struct privsep_limits limits; /* 0 in a field = default */
+    json_t *metadata, *env;       /* borrowed; may be NULL */
+    struct network *network;      /* the same */
+    json_t *policy;               /* the same; checked here */
+    json_t *credentials;          /* the same: what core_credentials_seal gave */
+    const char *create_key;       /* Idempotency-Key (create_key.h), NULL: none */
+    const uint8_t *create_hash;   /* CORE_HASH_SIZE bytes, with create_key */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);
@@ -255,7 +257,8 @@ enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const ch
                                     int64_t idle_ms, const struct sandbox **out, struct err *e);
 
 struct core_network {
-    json_t *network, *policy, *credentials; /* as in struct sandbox_request; may be NULL */
+    struct network *network; /* these as in struct sandbox_request; may be NULL */
+    json_t *policy, *credentials;
     bool allow_internet;
 };
 

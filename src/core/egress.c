@@ -144,19 +144,27 @@ static void tell(struct sandbox_obj *o, const struct err *why)
 
 /* -- sending one ------------------------------------------------------------------------------- */
 
-/* E2B's network object may name a proxy of its own; its password is never here. NULL: why. */
+/* The proxy that its owner named, as cay-egress takes it. There is no password: the API refuses one.
+ * NULL: none. */
+static json_t *proxy_of(const struct network *n)
+{
+    if (!n || !n->f.proxy_address)
+        return NULL;
+    return json_pack("{s:s, s:s*}", "address", n->f.proxy_address, "username", n->f.proxy_user);
+}
+
+/* NULL: why. */
 static char *make_body(struct sandbox_obj *o, struct err *e)
 {
-    json_t *ceilings = ceilings_of(o, e);
-    json_t *proxy = json_object_get(o->s.network, "egressProxy");
-    json_t *body;
+    json_t *ceilings = ceilings_of(o, e), *body;
     char *text;
 
     if (!ceilings)
         return NULL;
-    body = json_pack("{s:s, s:s, s:O?, s:o, s:o, s:O?, s:o?}", "id", o->s.id, "tenant", o->s.tenant,
+    body = json_pack("{s:s, s:s, s:O?, s:o, s:o, s:o?, s:o?}", "id", o->s.id, "tenant", o->s.tenant,
                      "policy", o->s.policy, "credentials", credentials_for(o->core, &o->s),
-                     "ceilings", ceilings, "proxy", proxy, "rooms", exec_command_sandboxes(o));
+                     "ceilings", ceilings, "proxy", proxy_of(o->s.network), "rooms",
+                     exec_command_sandboxes(o));
     text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     if (!text)

@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-bool ingress_is_public(const json_t *network)
+bool ingress_is_public(const struct network *network)
 {
-    return !json_is_false(json_object_get(network, INGRESS_PUBLIC_KEY));
+    return !network || !network->f.private_ports;
 }
 
-size_t ingress_masked_host(const json_t *network, uint16_t port, char *out, size_t size)
+size_t ingress_masked_host(const struct network *network, uint16_t port, char *out, size_t size)
 {
-    const char *mask = json_string_value(json_object_get(network, INGRESS_MASK_KEY));
+    const char *mask = network ? network->f.masked_host : NULL;
     const char *hole = mask ? strstr(mask, "${PORT}") : NULL;
     int n;
 

@@ -49,7 +49,7 @@ static void release(struct sandbox_obj *o)
 {
     json_decref(o->s.metadata);
     json_decref(o->s.env);
-    json_decref(o->s.network);
+    network_unref(o->s.network);
     json_decref(o->s.policy);
     json_decref(o->s.credentials);
     free(o->init_body);
@@ -84,15 +84,15 @@ static struct privsep_limits limits_of(const struct privsep_limits *asked,
         .filters = asked->filters ? asked->filters : d->filters};
 }
 
-/* Its own copies: the caller's may change or go. */
+/* Its own copies: the caller's may change or go. (A network setting does not change.) */
 static bool copy_json(struct sandbox *s, const struct sandbox_request *r)
 {
     s->metadata = r->metadata ? json_deep_copy(r->metadata) : json_object();
     s->env = r->env ? json_deep_copy(r->env) : json_object();
-    s->network = r->network ? json_deep_copy(r->network) : NULL;
+    s->network = network_ref(r->network);
     s->policy = r->policy ? json_deep_copy(r->policy) : NULL;
     s->credentials = r->credentials ? json_deep_copy(r->credentials) : NULL;
-    return s->metadata && s->env && (s->network || !r->network) && (s->policy || !r->policy) &&
+    return s->metadata && s->env && (s->policy || !r->policy) &&
            (s->credentials || !r->credentials);
 }
 
@@ -261,7 +261,8 @@ static enum err_code set_network(struct core *c, struct sandbox_obj *o,
     code = store_sandbox_set_network(c->store, &changed, e);
     if (code != ERR_OK)
         return code;
-    replace(&o->s.network, n->network);
+    network_unref(o->s.network);
+    o->s.network = network_ref(n->network);
     replace(&o->s.policy, n->policy);
     replace(&o->s.credentials, n->credentials);
     o->s.allow_internet = n->allow_internet;

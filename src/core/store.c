@@ -53,24 +53,35 @@ static const char *const migrations[] = {
     "ALTER TABLE template_limits ADD COLUMN filters INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE sandboxes ADD COLUMN level INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE sandboxes ADD COLUMN pause_reason INTEGER NOT NULL DEFAULT 0;",
+    /* What core itself reads of a network object gets columns, and bit 64 of the flags: private ports. */
+    "ALTER TABLE sandboxes ADD COLUMN masked_host TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN proxy_address TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN proxy_user TEXT;"
+    "UPDATE sandboxes SET masked_host=json_extract(network, '$.maskRequestHost'),"
+    "  proxy_address=json_extract(network, '$.egressProxy.address'),"
+    "  proxy_user=json_extract(network, '$.egressProxy.username'),"
+    "  flags=flags |"
+    "  CASE WHEN json_extract(network, '$.allowPublicTraffic') IS 0 THEN 64 ELSE 0 END"
+    "  WHERE network IS NOT NULL;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_SANDBOX_INSERT] =
         "INSERT INTO sandboxes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
-        "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26)",
+        "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29)",
     [STORE_SANDBOX_UPDATE] = "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, "
                              "end_ms=?6, flags=?7, idle_ms=?8, pause_reason=?9 "
                              "WHERE id=?1",
     [STORE_SANDBOX_NETWORK] =
-        "UPDATE sandboxes SET network=?2, flags=?3, policy=?4, credentials=?5 "
-        "WHERE id=?1",
+        "UPDATE sandboxes SET network=?2, flags=?3, policy=?4, credentials=?5, masked_host=?6,"
+        " proxy_address=?7, proxy_user=?8 WHERE id=?1",
     [STORE_SANDBOX_DELETE] = "DELETE FROM sandboxes WHERE id=?1",
     [STORE_SANDBOX_EACH] =
         "SELECT id, tenant, template_id, template_asked, state, on_timeout, flags,"
         " started_ms, end_ms, slot, gen, agent_key, memory_bytes, disk_bytes,"
         " cpu_milli, pids, open_files, metadata, network, policy, credentials, name, idle_ms,"
-        " last_end_ms, level, pause_reason FROM sandboxes",
+        " last_end_ms, level, pause_reason, masked_host, proxy_address, proxy_user"
+        " FROM sandboxes",
     [STORE_TENANT_INSERT] = "INSERT OR IGNORE INTO tenants (id, made_ms) VALUES (?1, ?2)",
     [STORE_TENANT_FIND] = "SELECT ceiling FROM tenants WHERE id=?1",
     [STORE_TENANT_CEILING] = "UPDATE tenants SET ceiling=?2 WHERE id=?1",

@@ -8,14 +8,43 @@ enum sandbox_flag {
     FLAG_KEEP_MEMORY = 4,
     FLAG_ALLOW_INTERNET = 8,
     FLAG_HAS_TENANT_CA = 16,
-    FLAG_FILTERS = 32
+    FLAG_FILTERS = 32,
+    FLAG_PRIVATE_PORTS = 64
 };
 
 static int flags_of(const struct sandbox *s)
 {
     return (s->secure ? FLAG_SECURE : 0) | (s->auto_resume ? FLAG_AUTO_RESUME : 0) |
            (s->keep_memory ? FLAG_KEEP_MEMORY : 0) | (s->allow_internet ? FLAG_ALLOW_INTERNET : 0) |
-           (s->has_tenant_ca ? FLAG_HAS_TENANT_CA : 0) | (s->limits.filters ? FLAG_FILTERS : 0);
+           (s->has_tenant_ca ? FLAG_HAS_TENANT_CA : 0) | (s->limits.filters ? FLAG_FILTERS : 0) |
+           (s->network && s->network->f.private_ports ? FLAG_PRIVATE_PORTS : 0);
+}
+
+/* The dialect's object, and the texts at `at` and the two after it. Private ports are a flag. */
+static void bind_network(sqlite3_stmt *q, int shown_at, int at, const struct network *n)
+{
+    store_bind_json(q, shown_at, network_shown(n));
+    store_bind_text(q, at, n ? n->f.masked_host : NULL);
+    store_bind_text(q, at + 1, n ? n->f.proxy_address : NULL);
+    store_bind_text(q, at + 2, n ? n->f.proxy_user : NULL);
+}
+
+/* false: it could not be read. NULL where nothing was set. */
+static bool read_network(sqlite3_stmt *q, int shown_at, int at, int flags, struct network **out)
+{
+    struct network_fields f = {.private_ports = flags & FLAG_PRIVATE_PORTS,
+                               .masked_host = (const char *)sqlite3_column_text(q, at),
+                               .proxy_address = (const char *)sqlite3_column_text(q, at + 1),
+                               .proxy_user = (const char *)sqlite3_column_text(q, at + 2),
+                               .shown = store_column_json(q, shown_at)};
+
+    *out = NULL;
+    if (f.private_ports || f.masked_host || f.proxy_address || f.proxy_user || f.shown) {
+        *out = network_new(&f);
+        json_decref(f.shown);
+        return *out != NULL;
+    }
+    return true;
 }
 
 enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, struct err *e)
@@ -40,7 +69,6 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 16, s->limits.pids);
     sqlite3_bind_int64(q, 17, s->limits.open_files);
     store_bind_json(q, 18, s->metadata);
-    store_bind_json(q, 19, s->network);
     store_bind_json(q, 20, s->policy);
     store_bind_json(q, 21, s->credentials);
     store_bind_text(q, 22, s->name);
@@ -48,6 +76,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 24, s->last_end_real_ms);
     sqlite3_bind_int64(q, 25, s->level);
     sqlite3_bind_int(q, 26, (int)s->pause_reason);
+    bind_network(q, 19, 27, s->network);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -72,7 +101,7 @@ enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *
     sqlite3_stmt *q = st->statements[STORE_SANDBOX_NETWORK];
 
     store_bind_text(q, 1, s->id);
-    store_bind_json(q, 2, s->network);
+    bind_network(q, 2, 6, s->network);
     sqlite3_bind_int(q, 3, flags_of(s));
     store_bind_json(q, 4, s->policy);
     store_bind_json(q, 5, s->credentials);
@@ -85,7 +114,7 @@ enum err_code store_sandbox_delete(struct store *st, const char *id, struct err 
     return store_run(st, STORE_SANDBOX_DELETE, "removing a sandbox", e);
 }
 
-/* false: the row is damaged (a key of another size, a state or level that does not exist). */
+/* false: the row is damaged (a key of another size, a state or level that does not exist), or memory is out. */
 static bool read_row(sqlite3_stmt *q, struct sandbox *s)
 {
     int flags = sqlite3_column_int(q, 6), state = sqlite3_column_int(q, 4);
@@ -114,11 +143,11 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     if (sqlite3_column_bytes(q, 11) != sizeof(s->agent_key) || !ids_is_sandbox(s->id) ||
         sqlite3_column_int64(q, 24) < 0 || sqlite3_column_int64(q, 24) >= PRIVSEP_LEVEL_COUNT ||
         state < SANDBOX_CREATING || state > SANDBOX_ENDED || sqlite3_column_int(q, 25) < 0 ||
-        sqlite3_column_int(q, 25) >= SANDBOX_PAUSE_REASON_COUNT)
+        sqlite3_column_int(q, 25) >= SANDBOX_PAUSE_REASON_COUNT ||
+        !read_network(q, 18, 26, flags, &s->network))
         return false;
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
     s->metadata = store_column_json(q, 17);
-    s->network = store_column_json(q, 18);
     s->policy = store_column_json(q, 19);
     s->credentials = store_column_json(q, 20);
     store_column_copy(q, 21, s->name, sizeof(s->name));

@@ -223,12 +223,13 @@ static void test_network_rules(void **state)
         "}}}]}}",
         0, NULL);
     json_t *policy = NULL, *secrets = NULL, *wanted;
+    struct network *setting = NULL;
     struct policy *read = NULL;
     char *text;
     struct err e;
 
     assert_int_equal(e2b_network_check(network, &e), ERR_OK);
-    assert_int_equal(e2b_network_split(network, true, &policy, &secrets, &e), ERR_OK);
+    assert_int_equal(e2b_network_split(network, true, &setting, &policy, &secrets, &e), ERR_OK);
     wanted = json_loads("[{\"name\":\"e2b-rule-0\",\"bind\":{\"kind\":\"headers\",\"domains\":"
                         "[\"a.com\"]},\"value\":{\"X-Key\":\"v1\"}},{\"name\":\"e2b-rule-2\","
                         "\"bind\":{\"kind\":\"headers\",\"domains\":[\"*.c.com\"]},\"value\":"
@@ -241,7 +242,7 @@ static void test_network_rules(void **state)
     assert_string_equal(policy_credential(read, 2), "TOKEN");
     assert_string_equal(policy_request(read, "x.c.com", NULL, 443, "GET", "/").credential,
                         "e2b-rule-2");
-    text = json_dumps(network, JSON_COMPACT);
+    text = json_dumps(network_shown(setting), JSON_COMPACT);
     assert_null(strstr(text, "v1"));
     assert_null(strstr(text, "Bearer"));
     assert_non_null(strstr(text, "{\"X-Key\":\"***\"}"));
@@ -250,7 +251,33 @@ static void test_network_rules(void **state)
     json_decref(wanted);
     json_decref(policy);
     json_decref(secrets);
+    network_unref(setting);
     json_decref(network);
+}
+
+/* What core reads of a network object, and its absence. */
+static void test_network_setting(void **state)
+{
+    json_t *full = json_loads("{\"allowPublicTraffic\":false,\"maskRequestHost\":\"a:${PORT}\","
+                              "\"egressProxy\":{\"address\":\"1.1.1.1:1\",\"username\":\"u\"}}",
+                              0, NULL);
+    json_t *plain = json_loads("{\"allowPublicTraffic\":true,\"egressProxy\":null}", 0, NULL);
+    struct network *n = NULL;
+    struct err e;
+
+    assert_int_equal(e2b_network_setting(NULL, &n, &e), ERR_OK);
+    assert_null(n);
+    assert_int_equal(e2b_network_setting(full, &n, &e), ERR_OK);
+    assert_true(n->f.private_ports && network_shown(n) == full);
+    assert_string_equal(n->f.masked_host, "a:${PORT}");
+    assert_string_equal(n->f.proxy_address, "1.1.1.1:1");
+    assert_string_equal(n->f.proxy_user, "u");
+    network_unref(n);
+    assert_int_equal(e2b_network_setting(plain, &n, &e), ERR_OK);
+    assert_false(n->f.private_ports || n->f.masked_host || n->f.proxy_address || n->f.proxy_user);
+    network_unref(n);
+    json_decref(full);
+    json_decref(plain);
 }
 
 int main(void)
@@ -263,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_network_kept_and_shown),
         cmocka_unit_test(test_network_as_policy),
         cmocka_unit_test(test_network_rules),
+        cmocka_unit_test(test_network_setting),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

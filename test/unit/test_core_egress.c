@@ -54,12 +54,17 @@ static void a_policy_is_sent_with_the_create(void **state)
 {
     struct world *w = *state;
     json_t *policy = json_pack("{s:s}", "default", "public");
+    const struct network_fields fields = {.proxy_address = "203.0.113.7:1080", .proxy_user = "u"};
+    struct network *network = network_new(&fields);
     struct sandbox_request r = with_policy(policy);
     struct proxy p = {.status = 204};
     char id[IDS_SANDBOX_SIZE];
 
+    r.network = network;
     create_below_public(w, &p, &r, id);
+    network_unref(network);
     check_told(&p, w, id, "{\"default\":\"public\"}");
+    assert_non_null(strstr(p.body, "{\"address\":\"203.0.113.7:1080\",\"username\":\"u\"}"));
     assert_non_null(strstr(p.body, "\"ceilings\":[{\"default\":\"public\"}]"));
     world_run_for(w, 30);
     assert_int_equal(p.puts, 1);

@@ -221,7 +221,7 @@ static unsigned seen_n;
 static enum err_code see(void *arg, const struct sandbox *s, struct err *e)
 {
     json_decref(seen.metadata);
-    json_decref(seen.network);
+    network_unref(seen.network);
     seen = *s;
     seen_n++;
     return ERR_OK;
@@ -301,6 +301,81 @@ static void no_secret_is_in_the_file_and_nobody_else_reads_it(void **state)
     assert_int_not_equal(system(command), 0);
 }
 
+static void assert_network(const struct network *n, bool private_ports, const char *mask,
+                           const char *address, const char *user)
+{
+    assert_non_null(n);
+    assert_int_equal(n->f.private_ports, private_ports);
+    assert_true(!n->f.masked_host == !mask && !n->f.proxy_address == !address &&
+                !n->f.proxy_user == !user);
+    assert_string_equal(mask ? n->f.masked_host : "", mask ? mask : "");
+    assert_string_equal(address ? n->f.proxy_address : "", address ? address : "");
+    assert_string_equal(user ? n->f.proxy_user : "", user ? user : "");
+}
+
+static void network_settings_survive(void **state)
+{
+    const struct network_fields fields = {.private_ports = true,
+                                          .masked_host = "app:${PORT}",
+                                          .proxy_address = "203.0.113.7:1080",
+                                          .proxy_user = "u",
+                                          .shown = json_pack("{s:[i]}", "any", 1)};
+    struct store *st = open_store(*state);
+    struct sandbox s = {.tenant = "t", .template_id = "host", .template_asked = "host"};
+    struct network *n = network_new(&fields);
+    struct err e;
+
+    ids_sandbox(s.id);
+    s.network = n;
+    assert_int_equal(store_sandbox_insert(st, &s, &e), ERR_OK);
+    assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_OK);
+    assert_network(seen.network, true, "app:${PORT}", "203.0.113.7:1080", "u");
+    assert_true(json_equal(network_shown(seen.network), fields.shown));
+    s.network = NULL;
+    assert_int_equal(store_sandbox_set_network(st, &s, &e), ERR_OK);
+    assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_OK);
+    assert_null(seen.network);
+    network_unref(n);
+    json_decref(fields.shown);
+    store_close(st);
+}
+
+/* The schema before network settings had columns of their own. */
+static void network_objects_of_an_older_store_are_read(void **state)
+{
+    struct store *st = open_store(*state);
+    struct err e;
+
+    store_close(st);
+    exec_sql(*state,
+             "ALTER TABLE sandboxes DROP COLUMN masked_host;"
+             "ALTER TABLE sandboxes DROP COLUMN proxy_address;"
+             "ALTER TABLE sandboxes DROP COLUMN proxy_user;"
+             "INSERT INTO sandboxes VALUES ('ia','t','h','h',1,0,1,0,0,0,0,"
+             "zeroblob(32),0,0,0,0,0,NULL,'{\"allowPublicTraffic\":false,\"maskRequestHost\":"
+             "\"app:${PORT}\",\"egressProxy\":{\"address\":\"1.1.1.1:1\",\"username\":\"u\"}}',"
+             "NULL,NULL,'',0,0,0,0);"
+             "PRAGMA user_version = 11");
+    exec_sql(*state, "UPDATE sandboxes SET id='iaaaaaaaaaaaaaaaaaaaa'");
+    st = open_store(*state);
+    assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_OK);
+    assert_network(seen.network, true, "app:${PORT}", "1.1.1.1:1", "u");
+    assert_true(json_is_false(json_object_get(network_shown(seen.network), "allowPublicTraffic")));
+    assert_true(seen.secure);
+    store_close(st);
+    exec_sql(*state, "UPDATE sandboxes SET network='{\"allowPublicTraffic\":true,\"denyOut\":[]}',"
+                     " flags=1, masked_host=NULL, proxy_address=NULL, proxy_user=NULL;"
+                     "ALTER TABLE sandboxes DROP COLUMN masked_host;"
+                     "ALTER TABLE sandboxes DROP COLUMN proxy_address;"
+                     "ALTER TABLE sandboxes DROP COLUMN proxy_user;"
+                     "PRAGMA user_version = 11");
+    st = open_store(*state);
+    assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_OK);
+    assert_network(seen.network, false, NULL, NULL, NULL);
+    network_unref(TAKE_PTR(seen.network));
+    store_close(st);
+}
+
 static void a_newer_store_is_refused(void **state)
 {
     struct store *st = open_store(*state);
@@ -319,7 +394,7 @@ static void a_damaged_row_is_an_error_not_a_crash(void **state)
     struct err e;
 
     exec_sql(*state, "INSERT INTO sandboxes VALUES ('x','t','h','h',1,0,0,0,0,0,0,x'00',0,0,0,0,0,"
-                     "NULL,NULL,NULL,NULL,'',0,0,0,0)");
+                     "NULL,NULL,NULL,NULL,'',0,0,0,0,NULL,NULL,NULL)");
     seen_n = 0;
     assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_INTERNAL);
     assert_int_equal(seen_n, 0);
@@ -394,6 +469,8 @@ int main(void)
         cmocka_unit_test(the_registry_finds_and_orders),
         STORE(the_store_gives_back_what_it_was_given),
         STORE(no_secret_is_in_the_file_and_nobody_else_reads_it),
+        STORE(network_settings_survive),
+        STORE(network_objects_of_an_older_store_are_read),
         STORE(a_newer_store_is_refused),
         STORE(a_damaged_row_is_an_error_not_a_crash),
         STORE(a_second_cayd_on_the_same_state_is_refused),

@@ -452,7 +452,7 @@ static void listings_are_ordered_filtered_and_paged(void **state)
 }
 
 static enum err_code set_network(struct world *w, const char *tenant, const char *id,
-                                 json_t *network, bool internet, json_t *policy)
+                                 struct network *network, bool internet, json_t *policy)
 {
     const struct core_network n = {
         .network = network, .policy = policy, .allow_internet = internet};
@@ -467,17 +467,20 @@ static enum err_code set_network(struct world *w, const char *tenant, const char
 static void the_network_is_written_through(void **state)
 {
     struct world *w = *state;
-    json_t *network = json_pack("{s:[s]}", "denyOut", "0.0.0.0/0");
+    const struct network_fields fields = {.shown = json_pack("{s:[s]}", "denyOut", "0.0.0.0/0")};
+    struct network *network = network_new(&fields);
     json_t *policy = json_pack("{s:s}", "default", "public");
     json_t *wrong = json_pack("{s:s}", "default", "everything");
     char id[IDS_SANDBOX_SIZE];
 
     world_create_default(w, id);
     assert_int_equal(set_network(w, "default", id, network, true, NULL), ERR_OK);
-    json_decref(network);
+    network_unref(network);
+    json_decref(fields.shown);
     world_stop_core(w);
     world_start_core(w);
-    assert_non_null(json_object_get(core_sandbox_find(w->core, NULL, id)->network, "denyOut"));
+    assert_non_null(
+        json_object_get(network_shown(core_sandbox_find(w->core, NULL, id)->network), "denyOut"));
     assert_true(core_sandbox_find(w->core, NULL, id)->allow_internet);
     assert_int_equal(set_network(w, "default", id, NULL, false, policy), ERR_OK);
     assert_null(core_sandbox_find(w->core, NULL, id)->network);

@@ -245,14 +245,15 @@ static void test_traffic_token(void **state)
 
 static void test_masked_host(void **state)
 {
-    json_t *n = json_pack("{s:s}", "maskRequestHost", "app.local:${PORT}");
+    const struct network_fields fields = {.masked_host = "app.local:${PORT}"};
+    struct network *n = network_new(&fields);
     char out[64];
 
     assert_int_equal(ingress_masked_host(NULL, 80, out, sizeof(out)), 0);
     assert_int_equal(ingress_masked_host(n, 8080, out, sizeof(out)), strlen("app.local:8080"));
     assert_string_equal(out, "app.local:8080");
     assert_int_equal(ingress_masked_host(n, 8080, out, 8), 0);
-    json_decref(n);
+    network_unref(n);
 }
 
 /* -- idle connections --------------------------------------------------------------------------- */
