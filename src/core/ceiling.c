@@ -63,25 +63,26 @@ static void in_force(void *arg, const struct sandbox *s, const struct err *why)
 void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *ceiling,
                              core_done_cb done, void *arg)
 {
+    struct tenant *t = tenant_get(c, tenant);
     struct change *ch;
     struct err e;
 
-    if ((ceiling && check(ceiling, &e) != ERR_OK) ||
+    if (!t)
+        err_set(&e, ERR_UNAVAILABLE, "memory is out");
+    if (!t || (ceiling && check(ceiling, &e) != ERR_OK) ||
         store_tenant_set_ceiling(c->store, tenant, ceiling, &e) != ERR_OK) {
+        tenant_unref(t);
         done(arg, &e);
         return;
     }
     log_info("tenant %s: its ceiling was %s", tenant, ceiling ? "set" : "removed");
     ch = RESERVE_NEW(&c->reserve, struct change);
     *ch = (struct change){.pending = 1, .done = done, .arg = arg};
-    for (size_t i = 0; i < c->registry.n; i++) {
-        struct sandbox_obj *o = c->registry.order[i];
-
-        if (strcmp(o->s.tenant, tenant) != 0)
-            continue;
+    for (struct sandbox_obj *o = t->sandboxes; o; o = o->tenant_next) {
         ch->pending++;
         egress_touch_and_tell(o, in_force, ch);
     }
+    tenant_unref(t);
     release(ch);
 }
 

@@ -412,6 +412,7 @@ void core_handle_closed(struct core *c)
     renewals_free(c);
     share_pool_free(c->execs);
     share_pool_free(c->audits);
+    tenants_free(&c->tenants);
     free((char *)c->config.egress_dir);
     free((char *)c->config.egress_ceiling);
     free(c);

@@ -56,7 +56,7 @@ enum sandbox_pause_reason {
 
 struct sandbox {
     char id[IDS_SANDBOX_SIZE];
-    char tenant[CORE_TENANT_SIZE];
+    const char *tenant;                  /* its name, of the tenant's own object */
     char name[CORE_SANDBOX_NAME_SIZE];   /* its owner's, one of a kind for the tenant; "": none */
     char template_id[CORE_NAME_SIZE];    /* what it runs: "host", "base", ... */
     char template_asked[CORE_NAME_SIZE]; /* what was asked for: differs until base is built */

@@ -110,9 +110,10 @@ static int add_identity(json_t *env, const struct sandbox *s)
            json_object_set_new(env, "E2B_TEMPLATE_ID", json_string(s->template_asked));
 }
 
-json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env)
+json_t *create_init_body(const struct sandbox_obj *o, json_t *env)
 {
-    const char *pem = tenant_ca_pem(core, s->tenant);
+    const struct sandbox *s = &o->s;
+    const char *pem = tenant_ca_pem(o->tenant);
     char now[CLOCK_RFC3339_SIZE];
     json_t *body;
 
@@ -131,10 +132,10 @@ json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env
 static char *make_init_body(struct sandbox_obj *o)
 {
     const struct sandbox *s = &o->s;
-    json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(o->core, s, s->env);
+    json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(o, s->env);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
-    o->s.has_tenant_ca = tenant_ca_pem(o->core, s->tenant) != NULL;
+    o->s.has_tenant_ca = tenant_ca_pem(o->tenant) != NULL;
     json_decref(body);
     return text;
 }
@@ -178,7 +179,7 @@ static void done_with(struct sandbox_obj *o)
     histogram_add(&steps[COUNTER_CREATE_AGENT], took_us + o->begun_us - o->made_us);
     timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
     o->announced = true;
-    events_add(o->core, o->s.tenant, EVENT_SANDBOX_CREATED, o->s.id,
+    events_add(o->tenant, EVENT_SANDBOX_CREATED, o->s.id,
                json_pack("{s:s}", "templateID", o->s.template_id));
     if (!o->s.has_tenant_ca)
         tenant_ca_install(o->core); /* it may have come meanwhile */
@@ -318,7 +319,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     egress_touch(o);
     if (o->kill_wanted)
         lifecycle_end(o, "it was asked for while it was being made");
-    else if (tenant_ca_wanted(c, o->s.tenant))
+    else if (tenant_ca_wanted(o->tenant))
         o->init_waits = true;
     else
         send_init(o);
@@ -357,14 +358,11 @@ static enum err_code count_tenant(void *arg, const struct core_tenant *t, struct
  * alone may have all). */
 static enum err_code check_share(struct core *c, const char *tenant, struct err *e)
 {
-    size_t max = c->config.max_sandboxes, n = c->places, held = 0, tenants = 0;
+    size_t max = c->config.max_sandboxes, n = c->tenants.charged[TENANT_SANDBOXES], tenants = 0;
+    size_t held = tenant_held(c, tenant, TENANT_SANDBOXES);
 
-    if (n <= max / 2)
-        return ERR_OK;
-    for (size_t i = 0; i < c->registry.n; i++)
-        held += sandbox_life(c->registry.order[i])->place &&
-                strcmp(c->registry.order[i]->s.tenant, tenant) == 0;
-    if (max - n > held || core_tenant_each(c, count_tenant, &tenants, e) != ERR_OK || tenants < 2)
+    if (n <= max / 2 || max - n > held ||
+        core_tenant_each(c, count_tenant, &tenants, e) != ERR_OK || tenants < 2)
         return ERR_OK;
     err_set(e, ERR_EXHAUSTED,
             "%zu of %zu sandboxes are there, %zu of them this tenant's: the rest is for others", n,
@@ -373,19 +371,13 @@ static enum err_code check_share(struct core *c, const char *tenant, struct err 
     return ERR_EXHAUSTED;
 }
 
-/* The few places of sandboxes whose programs may have filters, by the rule of base/share.h. They are counted
- * anew each time, in what the store has brought back too: no account is to be kept right over a restart. */
-static enum err_code check_filters_share(const struct core *c, const char *tenant, struct err *e)
+/* The few places of sandboxes whose programs may have filters, by the rule of base/share.h. */
+static enum err_code check_filters_share(struct core *c, const char *tenant, struct err *e)
 {
     const uint32_t filter_places = privsep_filters_sandboxes();
-    size_t used = 0, held = 0;
+    size_t used = c->tenants.charged[TENANT_FILTERS];
+    size_t held = tenant_held(c, tenant, TENANT_FILTERS);
 
-    for (size_t i = 0; i < c->registry.n; i++) {
-        const struct sandbox *s = &c->registry.order[i]->s;
-
-        used += s->limits.filters != 0;
-        held += s->limits.filters != 0 && strcmp(s->tenant, tenant) == 0;
-    }
     if (share_leaves_space(filter_places, used, held))
         return ERR_OK;
     err_set(
@@ -411,9 +403,9 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
                        (unsigned long long)c->config.max_ttl_ms / 1000u);
     if (r->name && sandbox_name_is_taken(c, r->tenant, r->name))
         return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
-    if (c->places >= c->config.max_sandboxes) {
-        err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed", c->places,
-                c->config.max_sandboxes);
+    if (c->tenants.charged[TENANT_SANDBOXES] >= c->config.max_sandboxes) {
+        err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed",
+                (size_t)c->tenants.charged[TENANT_SANDBOXES], c->config.max_sandboxes);
         err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
         return ERR_UNAVAILABLE;
     }
@@ -478,7 +470,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     }
     o->create_done = done;
     o->create_arg = arg;
-    if (!tenant_ca_wanted(c, o->s.tenant))
+    if (!tenant_ca_wanted(o->tenant))
         o->init_body = make_init_body(o); /* while privd is at work */
     return ERR_OK;
 }

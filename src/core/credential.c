@@ -17,7 +17,7 @@
 /* Items are sealed one after the other. */
 struct sealing {
     struct core *core;
-    char tenant[CORE_TENANT_SIZE];
+    struct tenant *tenant; /* NULL: memory is out */
     json_t *items, *out;
     size_t next;
     core_sealed_cb done;
@@ -34,6 +34,7 @@ static void finish_sealing(void *arg)
     s->items = NULL;
     s->done(s->arg, good ? s->out : NULL, good ? NULL : &s->why);
     json_decref(s->out);
+    tenant_unref(s->tenant);
     free(s);
 }
 
@@ -53,7 +54,7 @@ static char *dump_once(const json_t *o)
 static char *seal_body(const struct sealing *s)
 {
     const json_t *item = json_array_get(s->items, s->next);
-    json_t *body = json_pack("{s:s, s:O, s:O, s:O}", "tenant", s->tenant, "name",
+    json_t *body = json_pack("{s:s, s:O, s:O, s:O}", "tenant", s->tenant->name, "name",
                              json_object_get(item, "name"), "bind", json_object_get(item, "bind"),
                              "value", json_object_get(item, "value"));
     char *text = body ? dump_once(body) : NULL;
@@ -140,11 +141,12 @@ void core_credentials_seal(struct core *c, const char *tenant, json_t *items, co
     struct sealing *s = RESERVE_NEW(&c->reserve, struct sealing);
 
     s->core = c;
-    (void)snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
+    s->tenant = tenant_get(c, tenant);
     s->items = json_incref(items);
     s->done = done;
     s->arg = arg;
-    if (!(s->out = json_array()))
+    s->out = json_array();
+    if (!s->tenant || !s->out)
         err_set(&s->why, ERR_EXHAUSTED, "memory is out");
     else
         (void)check_items(items, &s->why);
@@ -245,22 +247,18 @@ json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t 
     return out;
 }
 
-void credentials_touch(struct core *c, const char *tenant, const char *name)
+void credentials_touch(const struct tenant *t, const char *name)
 {
-    for (size_t i = 0; i < c->registry.n; i++) {
-        struct sandbox_obj *o = c->registry.order[i];
-
-        if (strcmp(o->s.tenant, tenant) == 0 && names(o->s.policy, name) &&
-            !find_in(o->s.credentials, name))
+    for (struct sandbox_obj *o = t->sandboxes; o; o = o->tenant_next)
+        if (names(o->s.policy, name) && !find_in(o->s.credentials, name))
             egress_touch(o);
-    }
 }
 
 /* -- a tenant's -------------------------------------------------------------------------------- */
 
 struct setting {
     struct core *core;
-    char tenant[CORE_TENANT_SIZE];
+    struct tenant *tenant;
     json_t *metadata; /* ours; NULL: as it was */
     bool only_new;
     core_sandbox_cb done;
@@ -270,6 +268,7 @@ struct setting {
 static void setting_free(struct setting **s)
 {
     json_decref((*s)->metadata);
+    tenant_unref((*s)->tenant);
     free(*s);
 }
 
@@ -279,16 +278,16 @@ static enum err_code write_sealed(struct setting *s, const json_t *item, struct 
     enum err_code code;
 
     if (s->only_new &&
-        store_credential_get(s->core->store, s->tenant, name, NULL, e) != ERR_NOT_FOUND)
+        store_credential_get(s->core->store, s->tenant->name, name, NULL, e) != ERR_NOT_FOUND)
         return err_set(e, ERR_EXISTS, "there is a credential \"%s\" already", name);
-    code = store_credential_put(s->core->store, s->tenant, name, json_object_get(item, "bind"),
-                                json_string_value(json_object_get(item, "sealed")), s->metadata,
-                                clock_real_ms(), e);
+    code = store_credential_put(
+        s->core->store, s->tenant->name, name, json_object_get(item, "bind"),
+        json_string_value(json_object_get(item, "sealed")), s->metadata, clock_real_ms(), e);
     if (code != ERR_OK)
         return code;
-    renewals_forget(s->core, s->tenant, name);
-    log_info("tenant %s: the credential %s was set", s->tenant, name);
-    credentials_touch(s->core, s->tenant, name);
+    renewals_forget(s->core, s->tenant->name, name);
+    log_info("tenant %s: the credential %s was set", s->tenant->name, name);
+    credentials_touch(s->tenant, name);
     return ERR_OK;
 }
 
@@ -305,6 +304,7 @@ static void on_set(void *arg, json_t *sealed, const struct err *why)
 void core_credential_set(struct core *c, const char *tenant, const struct core_credential_value *v,
                          core_sandbox_cb done, void *arg)
 {
+    struct tenant *t;
     struct setting *s;
     json_t *items;
     struct err e;
@@ -315,19 +315,22 @@ void core_credential_set(struct core *c, const char *tenant, const struct core_c
         core_defer_error(c, done, arg, &e);
         return;
     }
+    t = tenant_get(c, tenant);
     items = json_pack("[{s:s, s:O, s:O}]", "name", v->name, "bind", v->bind, "value", v->value);
-    if (!items) {
+    if (!t || !items) {
+        tenant_unref(t);
+        json_decref(items);
         err_set(&e, ERR_EXHAUSTED, "memory is out");
         core_defer_error(c, done, arg, &e);
         return;
     }
     s = RESERVE_NEW(&c->reserve, struct setting);
     *s = (struct setting){.core = c,
+                          .tenant = t,
                           .metadata = json_incref(v->metadata),
                           .only_new = v->only_new,
                           .done = done,
                           .arg = arg};
-    (void)snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
     core_credentials_seal(c, tenant, items, on_set, s);
     json_decref(items);
 }
@@ -344,6 +347,7 @@ enum err_code core_credential_remove(struct core *c, const char *tenant, const c
                                      struct err *e)
 {
     enum err_code code = store_credential_delete(c->store, tenant, name, e);
+    struct tenant *t;
 
     if (code == ERR_NOT_FOUND) {
         err_set(e, ERR_NOT_FOUND, "there is no credential \"%.64s\"", name);
@@ -353,6 +357,8 @@ enum err_code core_credential_remove(struct core *c, const char *tenant, const c
         return code;
     renewals_forget(c, tenant, name);
     log_info("tenant %s: the credential %s was removed", tenant, name);
-    credentials_touch(c, tenant, name);
+    t = tenant_find(c, tenant);
+    if (t) /* else it has no sandbox */
+        credentials_touch(t, name);
     return ERR_OK;
 }

@@ -233,6 +233,7 @@ struct gathering {
     char *texts[EGRESS_PROCESSES_MAX];
     struct call *calls[EGRESS_PROCESSES_MAX]; /* that have not been answered */
     struct share *share;
+    struct tenant_charge charge;
     const atomic_bool *gone; /* or NULL */
     uv_timer_t look;         /* whether the asker has gone */
     struct err why;          /* the first that failed */
@@ -322,6 +323,7 @@ static void gathered(struct gathering *g)
     for (unsigned i = 0; i < g->n; i++)
         free(g->texts[i]);
     share_return(g->share);
+    tenant_refund(&g->charge);
     uv_close((uv_handle_t *)&g->look, on_look_closed);
 }
 
@@ -379,23 +381,26 @@ static void ask_all(struct core *c, struct gathering *g, const char *target, siz
         uv_timer_start(&g->look, on_look, LOOK_MS, LOOK_MS);
 }
 
-static struct share *take_place(struct core *c, const char *tenant)
+/* NULL: none is left for it, or memory is out. */
+static struct share *take_place(struct core *c, const struct tenant *t)
 {
-    return share_held(c->audits, tenant, NULL) < CORE_AUDITS_EACH
-               ? share_take(c->audits, tenant, NULL)
-               : NULL;
+    return t && t->charged[TENANT_AUDITS] < CORE_AUDITS_EACH ? share_take(c->audits, t->name, NULL)
+                                                             : NULL;
 }
 
 static struct gathering *gathering_new(struct core *c, const char *tenant, const atomic_bool *gone,
                                        core_text_cb done, void *arg)
 {
-    struct share *share = egress_count(c) > 0 ? take_place(c, tenant) : NULL;
+    struct tenant *t = tenant_get(c, tenant);
+    struct share *share = egress_count(c) > 0 ? take_place(c, t) : NULL;
     struct gathering *g;
     struct asking *a;
 
     if (share) {
         g = RESERVE_NEW(&c->reserve, struct gathering);
         *g = (struct gathering){.core = c, .done = done, .arg = arg, .share = share, .gone = gone};
+        tenant_charge(t, TENANT_AUDITS, 1, &g->charge);
+        tenant_unref(t);
         uv_timer_init(c->loop, &g->look);
         g->look.data = g;
         c->audit_handles++;
@@ -407,10 +412,11 @@ static struct gathering *gathering_new(struct core *c, const char *tenant, const
                 "%zu questions of this tenant about the log are being answered, which is its "
                 "share: wait "
                 "for them",
-                share_held(c->audits, tenant, NULL));
+                t ? (size_t)t->charged[TENANT_AUDITS] : 0);
     else
         err_set(&a->why, ERR_UNAVAILABLE,
                 "this server has no cay-egress, and so no log of decisions");
+    tenant_unref(t);
     core_defer(c, tell_why, a);
     return NULL;
 }

@@ -22,13 +22,13 @@ static const struct sandbox *sandbox_of(struct core *c, const json_t *o)
 
 /* What is left of the line is what `violations` of a command's result and GET .../denials say of it: one
  * function of cay-egress makes all three. */
-static void add_event(struct core *c, const struct sandbox *s, enum event_type type, json_t *o)
+static void add_event(const struct sandbox *s, enum event_type type, json_t *o)
 {
     static const char *const own[] = {"event", "sandbox", "tenant", "slot", "gen", "id", "type"};
 
     for (size_t i = 0; i < ARRAY_SIZE(own); i++)
         json_object_del(o, own[i]);
-    events_add(c, s->tenant, type, s->id, json_incref(o));
+    events_add(sandbox_tenant(s), type, s->id, json_incref(o));
 }
 
 /* A connection waits for the owner's answer, for nothing where no one is told of it. */
@@ -38,8 +38,8 @@ static void add_ask(struct core *c, const struct sandbox *s, json_t *o)
 
     if (!ask)
         return;
-    if (events_are_followed(c, s->tenant, EVENT_ASK, s->id))
-        add_event(c, s, EVENT_ASK, o);
+    if (events_are_followed(sandbox_tenant(s), EVENT_ASK, s->id))
+        add_event(s, EVENT_ASK, o);
     else
         egress_ask_nobody(c, s, ask);
 }
@@ -60,13 +60,13 @@ static void take_line(struct core *c, const char *line, size_t n)
     const struct sandbox *s = event ? sandbox_of(c, o) : NULL;
 
     if (s && strcmp(event, "denial") == 0)
-        add_event(c, s, EVENT_VIOLATION, o);
+        add_event(s, EVENT_VIOLATION, o);
     else if (s && strcmp(event, "ask") == 0)
         add_ask(c, s, o);
     else if (s && strcmp(event, "renewal") == 0)
         take_renewal(c, s, o);
     else if (s && strcmp(event, "dropped") == 0 && number(o, "count") > 0)
-        events_add_dropped(c, s->tenant, s->id, number(o, "count"), "too_many");
+        events_add_dropped(sandbox_tenant(s), s->id, number(o, "count"), "too_many");
     json_decref(o);
 }
 

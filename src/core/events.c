@@ -30,28 +30,21 @@ int event_type_from(const char *name, size_t n)
 
 /* -- the rings --------------------------------------------------------------------------------- */
 
-static struct event_ring *find(const struct events *ev, const char *tenant)
+struct event_ring *events_ring(struct tenant *t)
 {
-    struct event_ring *r = ev->rings;
-
-    while (r && strcmp(r->tenant, tenant) != 0)
-        r = r->next;
-    return r;
-}
-
-struct event_ring *events_ring(struct events *ev, const char *tenant)
-{
-    struct event_ring *r = find(ev, tenant);
+    struct events *ev = t->core->events;
+    struct event_ring *r = t->events;
 
     if (r)
         return r;
     r = calloc(1, sizeof(*r));
     if (!r)
         return NULL;
-    (void)snprintf(r->tenant, sizeof(r->tenant), "%s", tenant);
+    r->tenant = tenant_ref(t);
     r->first_id = r->next_id = ev->base_id;
     r->next = ev->rings;
     ev->rings = r;
+    t->events = r;
     return r;
 }
 
@@ -147,10 +140,10 @@ static uint64_t *counter_of(struct core *c, enum event_type type)
     }
 }
 
-void events_add(struct core *c, const char *tenant, enum event_type type, const char *sandbox,
-                json_t *fields)
+void events_add(struct tenant *t, enum event_type type, const char *sandbox, json_t *fields)
 {
-    struct event_ring *r = events_ring(c->events, tenant);
+    struct core *c = t->core;
+    struct event_ring *r = events_ring(t);
     uint64_t *counter = counter_of(c, type);
     struct event *e = r ? make(r->next_id, type, sandbox, fields) : NULL;
 
@@ -158,7 +151,7 @@ void events_add(struct core *c, const char *tenant, enum event_type type, const 
     if (counter)
         ++*counter;
     if (!e || e->len > EVENTS_LINE_MAX) {
-        log_error("tenant %s: an event (%s) is lost: %s", tenant, names[type],
+        log_error("tenant %s: an event (%s) is lost: %s", t->name, names[type],
                   e ? "it is too long" : "memory is out");
         free(e);
         return;
@@ -178,18 +171,17 @@ static json_t *count_json(int64_t count)
     return count < 0 ? json_null() : json_integer(count);
 }
 
-void events_add_dropped(struct core *c, const char *tenant, const char *sandbox, int64_t count,
-                        const char *reason)
+void events_add_dropped(struct tenant *t, const char *sandbox, int64_t count, const char *reason)
 {
-    events_add(c, tenant, EVENT_DROPPED, sandbox,
+    events_add(t, EVENT_DROPPED, sandbox,
                json_pack("{s:o, s:s}", "count", count_json(count), "reason", reason));
 }
 
 void events_all_dropped(struct core *c, const char *reason)
 {
     for (struct event_ring *r = c->events->rings; r; r = r->next)
-        if (r->next_id > r->first_id || r->followers > 0)
-            events_add_dropped(c, r->tenant, NULL, -1, reason);
+        if (r->next_id > r->first_id || r->tenant->charged[TENANT_FOLLOWERS] > 0)
+            events_add_dropped(r->tenant, NULL, -1, reason);
 }
 
 int events_format_dropped(int64_t id, int64_t count, const char *reason, struct buf *out)
@@ -222,6 +214,8 @@ void events_free(struct core *c)
         next = r->next;
         while (r->first_id < r->next_id)
             forget_oldest(ev, r);
+        r->tenant->events = NULL;
+        tenant_unref(r->tenant);
         free(r);
     }
     free(ev);

@@ -56,6 +56,7 @@ enum err_code core_events_follow(struct core *c, const char *tenant, const char 
 /* -- for core ----------------------------------------------------------------------------------- */
 
 struct sandbox_obj;
+struct tenant;
 
 /* 0 or -ENOMEM. */
 int events_init(struct core *c);
@@ -65,17 +66,14 @@ void events_stop(struct core *c);
 void events_free(struct core *c);
 
 /* Takes fields over (NULL: none); what they say of "time" goes for the event's own. */
-void events_add(struct core *c, const char *tenant, enum event_type type, const char *sandbox,
-                json_t *fields);
+void events_add(struct tenant *t, enum event_type type, const char *sandbox, json_t *fields);
 
 /* Does anyone follow who is told events of that type of the sandbox? */
-bool events_are_followed(struct core *c, const char *tenant, enum event_type type,
-                         const char *sandbox);
+bool events_are_followed(const struct tenant *t, enum event_type type, const char *sandbox);
 
 /* So many of the tenant's (of the sandbox's, unless NULL) are not told. -1: their number is not
  * known. */
-void events_add_dropped(struct core *c, const char *tenant, const char *sandbox, int64_t count,
-                        const char *reason);
+void events_add_dropped(struct tenant *t, const char *sandbox, int64_t count, const char *reason);
 
 /* The same, to every tenant that has had an event or follows. */
 void events_all_dropped(struct core *c, const char *reason);

@@ -11,6 +11,7 @@ struct follower {
     struct follower *prev, *next;
     struct core *core;
     struct event_ring *ring;
+    struct tenant_charge charge;
     unsigned types; /* bits; 0: all */
     char sandbox[IDS_SANDBOX_SIZE];
     char key_id[CORE_KEY_ID_SIZE];
@@ -30,7 +31,7 @@ static void end(struct follower *f, void (*how)(struct pipe_writer *o))
     if (f->next)
         f->next->prev = f->prev;
     ev->count--;
-    f->ring->followers--;
+    tenant_refund(&f->charge);
     if (ev->count == 0)
         timers_cancel(&f->core->timers, &ev->beat);
     how(f->out);
@@ -46,11 +47,10 @@ static bool is_wanted(const struct follower *f, const struct event *e)
     return e->type == EVENT_DROPPED || f->types == 0 || (f->types & (1u << e->type));
 }
 
-bool events_are_followed(struct core *c, const char *tenant, enum event_type type,
-                         const char *sandbox)
+bool events_are_followed(const struct tenant *t, enum event_type type, const char *sandbox)
 {
-    for (const struct follower *f = c->events->followers; f; f = f->next)
-        if (f->follow && strcmp(f->ring->tenant, tenant) == 0 &&
+    for (const struct follower *f = t->core->events->followers; f; f = f->next)
+        if (f->follow && f->ring->tenant == t &&
             (!f->sandbox[0] || strcmp(f->sandbox, sandbox) == 0) &&
             (f->types == 0 || (f->types & (1u << type))))
             return true;
@@ -167,7 +167,7 @@ void events_on_beat(struct timer *t)
 static enum err_code check_sandbox(struct core *c, const struct event_ring *r, const char *id,
                                    struct err *e)
 {
-    if (sandbox_visible(c, r->tenant, id, &(struct sandbox_obj *){NULL}, NULL) == ERR_OK)
+    if (sandbox_visible(c, r->tenant->name, id, &(struct sandbox_obj *){NULL}, NULL) == ERR_OK)
         return ERR_OK;
     for (int64_t i = r->first_id; i < r->next_id; i++)
         if (strcmp(events_at(r, i)->sandbox, id) == 0)
@@ -179,7 +179,7 @@ static enum err_code check_sandbox(struct core *c, const struct event_ring *r, c
 static enum err_code check_command_sandbox(const struct events *ev, const struct event_ring *r,
                                            struct err *e)
 {
-    if (r->followers >= EVENTS_FOLLOWERS_EACH) {
+    if (r->tenant->charged[TENANT_FOLLOWERS] >= EVENTS_FOLLOWERS_EACH) {
         err_set(e, ERR_EXHAUSTED, "%u follow your events, which is the limit",
                 EVENTS_FOLLOWERS_EACH);
         err_hint(e, "end one of them first");
@@ -240,15 +240,24 @@ static void enter(struct core *c, struct follower *f)
     if (f->next)
         f->next->prev = f;
     ev->followers = f;
-    f->ring->followers++;
+    tenant_charge(f->ring->tenant, TENANT_FOLLOWERS, 1, &f->charge);
     if (ev->count++ == 0)
         arm_beat(c);
+}
+
+static struct event_ring *ring_of(struct core *c, const char *tenant)
+{
+    struct tenant *t = tenant_get(c, tenant);
+    struct event_ring *r = t ? events_ring(t) : NULL;
+
+    tenant_unref(t);
+    return r;
 }
 
 enum err_code core_events_follow(struct core *c, const char *tenant, const char *key,
                                  const struct core_events_filter *filter, int *fd, struct err *e)
 {
-    struct event_ring *r = events_ring(c->events, tenant);
+    struct event_ring *r = ring_of(c, tenant);
     struct pipe_writer_owner owner = {.on_empty = on_empty, .on_gone = on_gone};
     struct follower *f;
     int rc = -ENOMEM;

@@ -15,13 +15,13 @@ struct event {
     char line[]; /* JSON and a line's end */
 };
 
-/* A tenant's. Kept for the life of the core: a tenant is a row that the operator made. */
+/* A tenant's (struct tenant). Kept for the life of the core, with a reference to the tenant: tenants are
+ * made by the operator. */
 struct event_ring {
     struct event_ring *next;
-    char tenant[CORE_TENANT_SIZE];
+    struct tenant *tenant;
     int64_t first_id, next_id; /* first_id == next_id: empty */
     size_t bytes;
-    unsigned followers;
     struct event *events[EVENTS_RING_MAX]; /* by id, modulo */
 };
 
@@ -36,7 +36,7 @@ struct events {
 };
 
 /* Makes it when absent. NULL: memory is out. */
-struct event_ring *events_ring(struct events *ev, const char *tenant);
+struct event_ring *events_ring(struct tenant *t);
 
 /* NULL: not in it (any more, or yet). */
 const struct event *events_at(const struct event_ring *r, int64_t id);

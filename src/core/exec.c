@@ -33,6 +33,8 @@ static void free_op(struct exec_op *op)
     json_decref(op->violations);
     exec_stream_free(&op->stream);
     share_return(op->share);
+    tenant_refund(&op->charge);
+    tenant_refund(&op->command_sandbox_charge);
     free(op);
 }
 
@@ -445,6 +447,7 @@ void core_exec(struct core *c, const char *tenant, const char *id,
         core_defer(c, answer_deferred, op);
         return;
     }
+    tenant_charge(o->tenant, TENANT_EXECS, 1, &op->charge);
     core_sandbox_used(c, id);
     op->slot = o->s.slot;
     op->gen = o->s.gen;

@@ -90,10 +90,10 @@ static void on_init(struct core *c, const char *id, const struct err *why, int s
 }
 
 /* As create.c says it to the sandbox's own agent, but that the environment is that one's. */
-static char *make_init(struct exec_op *op, const struct sandbox *s)
+static char *make_init(struct exec_op *op, const struct sandbox_obj *o)
 {
     char *text;
-    json_t *body = create_init_body(op->core, s, op->envs);
+    json_t *body = create_init_body(o, op->envs);
 
     text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
@@ -112,7 +112,7 @@ static void prepare_command_sandbox(struct exec_op *op)
     op->waiting = 1;
     if (!o)
         exec_op_fail_text(op, ERR_NOT_FOUND, "the sandbox has ended");
-    else if (op->why.code == ERR_OK && !(r.body = make_init(op, &o->s)))
+    else if (op->why.code == ERR_OK && !(r.body = make_init(op, o)))
         exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
     else if (op->why.code == ERR_OK && !add_command_sandbox(o, op->command_sandbox, op->policy))
         exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
@@ -186,6 +186,7 @@ void exec_command_sandbox_begin(struct exec_op *op, struct sandbox_obj *o)
 
     op->next = prepare_command_sandbox;
     op->waiting = 2;
+    tenant_charge(o->tenant, TENANT_COMMAND_SANDBOXES, 1, &op->command_sandbox_charge);
     ids_random_bytes(op->key, sizeof(op->key));
     memcpy(m.u.command_sandbox.key, op->key, sizeof(m.u.command_sandbox.key));
     call_agent(o, &envs, on_envs, op);

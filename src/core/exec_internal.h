@@ -14,6 +14,7 @@
 struct exec_op {
     struct core *core;
     struct share *share; /* its place among all; NULL: none was given */
+    struct tenant_charge charge, command_sandbox_charge;
     char id[IDS_SANDBOX_SIZE];
     char *start_body; /* an envelope */
     size_t start_len;

@@ -13,6 +13,7 @@
 #include "core/registry.h"
 #include "core/reserve.h"
 #include "core/store.h"
+#include "core/tenant.h"
 #include "core/timers.h"
 
 #include <assert.h>
@@ -30,7 +31,6 @@ struct egress;
 struct egress_waiter;
 struct exec_command_sandbox;
 struct pause_waiter;
-struct tenant_ca;
 struct events;
 struct policy;
 
@@ -40,6 +40,9 @@ struct sandbox_obj {
     struct sandbox s;
     struct core *core;
     struct sandbox_obj *hash_next;
+    struct tenant *tenant; /* whose it is: a reference; s.tenant is its name */
+    struct sandbox_obj *tenant_next, *tenant_prev;
+    struct tenant_charge charges[TENANT_SANDBOX_RESOURCES]; /* by enum tenant_resource */
 
     struct timer end;            /* what it means in each state: life.h */
     bool known_to_privd;         /* slot and gen are valid */
@@ -105,7 +108,7 @@ struct core {
     struct privsep_client *privd;
     struct timers timers;
     struct registry registry;
-    size_t places; /* how many of them hold a place (life.h) */
+    struct tenants tenants;
     uint8_t server_key[CORE_SERVER_KEY_SIZE];
     int64_t started_real_ms;
     int64_t clock_offset_ms; /* real less monotonic time, when last looked at; 0: not yet */
@@ -116,8 +119,8 @@ struct core {
     struct call *calls;
     struct job *jobs;
     struct templates *templates;
-    struct egress *egress; /* NULL: there is none */
-    struct tenant_ca *tenant_cas;
+    struct egress *egress;        /* NULL: there is none */
+    struct tenant_ca *tenant_cas; /* all of them */
     struct events *events;
     struct counters counters;
     struct pipe_writer *pipe_writers; /* pipe_writer.c */
@@ -160,6 +163,12 @@ void core_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen
 enum err_code core_check_ready(const struct core *c, struct err *e);
 
 /* -- sandbox.c --------------------------------------------------------------------------------- */
+
+/* Whose one is that core handed out. */
+static inline struct tenant *sandbox_tenant(const struct sandbox *s)
+{
+    return ((const struct sandbox_obj *)s)->tenant;
+}
 
 static inline const struct life *sandbox_life(const struct sandbox_obj *o)
 {
@@ -246,7 +255,7 @@ void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *tex
 void create_go_on(struct sandbox_obj *o, const struct err *why);
 
 /* What an agent is told at /init: a new object. NULL: memory is out. */
-json_t *create_init_body(struct core *core, const struct sandbox *s, json_t *env);
+json_t *create_init_body(const struct sandbox_obj *o, json_t *env);
 
 /* The deadline of a create has passed. */
 void create_on_deadline(struct sandbox_obj *o);
@@ -284,7 +293,7 @@ json_t *ceilings_of(struct sandbox_obj *o, struct err *e);
 json_t *credentials_for(struct core *c, const struct sandbox *s);
 
 /* Sandboxes of the tenant that use it are given it anew. */
-void credentials_touch(struct core *c, const char *tenant, const char *name);
+void credentials_touch(const struct tenant *t, const char *name);
 
 /* Those that a command's own policy names, and s's too. */
 json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t *policy);

@@ -184,7 +184,7 @@ void lifecycle_ended(struct sandbox_obj *o, const char *reason)
     if (o->kill_asked_us)
         histogram_add(&o->core->counters.steps[COUNTER_KILL], clock_mono_us() - o->kill_asked_us);
     if (o->announced)
-        events_add(o->core, o->s.tenant, EVENT_SANDBOX_ENDED, o->s.id,
+        events_add(o->tenant, EVENT_SANDBOX_ENDED, o->s.id,
                    json_pack("{s:s}", "reason", o->end_reason ? o->end_reason : "unknown"));
     if (done)
         done(o->kill_arg, &o->s, NULL);

@@ -178,7 +178,7 @@ static void runs_again(struct sandbox_obj *o)
     lifecycle_arm(o);
     log_info("sandbox %s: resumed", o->s.id);
     logs_add(o, "info", "sandbox resumed");
-    events_add(c, o->s.tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
+    events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
     tell(o, &o->resumers, NULL);
     begin_pause_again(o);
 }
@@ -230,7 +230,7 @@ static void is_paused(struct sandbox_obj *o)
     write_row(o);
     log_info("sandbox %s: paused: %s", o->s.id, core_pause_reason_name(o->s.pause_reason));
     logs_add(o, "info", "sandbox paused (%s)", core_pause_reason_name(o->s.pause_reason));
-    events_add(c, o->s.tenant, EVENT_SANDBOX_PAUSED, o->s.id,
+    events_add(o->tenant, EVENT_SANDBOX_PAUSED, o->s.id,
                json_pack("{s:s}", "reason", core_pause_reason_name(o->s.pause_reason)));
     if (c->on_paused)
         c->on_paused(c->on_paused_arg, o->s.id);

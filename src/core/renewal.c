@@ -15,7 +15,8 @@
 struct renewal {
     struct renewal *next;
     struct core *core;
-    char tenant[CORE_TENANT_SIZE], name[CORE_CREDENTIAL_NAME_MAX + 1];
+    struct tenant *tenant;
+    char name[CORE_CREDENTIAL_NAME_MAX + 1];
     struct share *share;   /* its place among RENEWALS_MAX */
     struct share *at_once; /* while one is under way */
     char *sent;            /* the record that it is done with */
@@ -42,7 +43,8 @@ static struct renewal *find(const struct core *c, const char *tenant, const char
 {
     struct renewal *r = c->renewals->first;
 
-    while (r && (r->forgotten || strcmp(r->tenant, tenant) != 0 || strcmp(r->name, name) != 0))
+    while (r &&
+           (r->forgotten || strcmp(r->tenant->name, tenant) != 0 || strcmp(r->name, name) != 0))
         r = r->next;
     return r;
 }
@@ -58,6 +60,7 @@ static void drop(struct renewal *r)
     share_return(r->at_once);
     free(r->sent);
     free(r->token);
+    tenant_unref(r->tenant);
     free(r);
 }
 
@@ -83,7 +86,7 @@ static void drop_old(struct core *c)
     }
 }
 
-static struct renewal *add(struct core *c, const char *tenant, const char *name)
+static struct renewal *add(struct core *c, struct tenant *t, const char *name)
 {
     struct renewal *r;
 
@@ -91,14 +94,14 @@ static struct renewal *add(struct core *c, const char *tenant, const char *name)
     r = calloc(1, sizeof(*r));
     if (!r)
         return NULL;
-    r->share = share_take(c->renewals->places, tenant, name);
+    r->share = share_take(c->renewals->places, t->name, name);
     if (!r->share) {
-        log_error("tenant %s: the credential %s is not renewed: too many are", tenant, name);
+        log_error("tenant %s: the credential %s is not renewed: too many are", t->name, name);
         free(r);
         return NULL;
     }
     r->core = c;
-    (void)snprintf(r->tenant, sizeof(r->tenant), "%s", tenant);
+    r->tenant = tenant_ref(t);
     (void)snprintf(r->name, sizeof(r->name), "%s", name);
     r->next = c->renewals->first;
     c->renewals->first = r;
@@ -132,7 +135,7 @@ static void fail(struct renewal *r, bool final, const char *why)
     r->final = final;
     (void)snprintf(r->why, sizeof(r->why), "%s", why);
     r->again_ms = r->done_ms + MIN(wait, (uint64_t)RENEWALS_AGAIN_MAX_MS);
-    log_warn("tenant %s: the credential %s was not renewed: %s%s", r->tenant, r->name, why,
+    log_warn("tenant %s: the credential %s was not renewed: %s%s", r->tenant->name, r->name, why,
              final ? "; it has to be set anew" : "");
 }
 
@@ -140,8 +143,8 @@ static void fail(struct renewal *r, bool final, const char *why)
 static bool write_record(struct renewal *r, const char *sealed)
 {
     struct err e;
-    enum err_code code = store_credential_renew(r->core->store, r->tenant, r->name, r->sent, sealed,
-                                                &e);
+    enum err_code code = store_credential_renew(r->core->store, r->tenant->name, r->name, r->sent,
+                                                sealed, &e);
 
     if (code == ERR_OK)
         return true;
@@ -172,7 +175,7 @@ static void succeed(struct renewal *r, const json_t *o)
     r->final = false;
     r->failures = 0;
     r->again_ms = r->done_ms + RENEWALS_EVERY_MS;
-    log_info("tenant %s: the credential %s was renewed%s", r->tenant, r->name,
+    log_info("tenant %s: the credential %s was renewed%s", r->tenant->name, r->name,
              sealed ? ", with a new refresh token" : "");
 }
 
@@ -197,7 +200,6 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
                       const char *body, size_t len, void *arg)
 {
     struct renewal *r = arg;
-    char tenant[CORE_TENANT_SIZE], name[CORE_CREDENTIAL_NAME_MAX + 1];
     struct err e;
 
     share_return(TAKE_PTR(r->at_once));
@@ -213,9 +215,7 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
         take_answer(r, status, body, len);
     }
     free(TAKE_PTR(r->sent));
-    memcpy(tenant, r->tenant, sizeof(tenant));
-    memcpy(name, r->name, sizeof(name));
-    credentials_touch(c, tenant, name);
+    credentials_touch(r->tenant, r->name);
 }
 
 /* -- asked ------------------------------------------------------------------------------------- */
@@ -236,13 +236,13 @@ static unsigned hash(const char *text, unsigned h)
 /* NULL: it is out of memory, or there is no such tenant. */
 static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item, struct err *e)
 {
-    json_t *ceilings = egress_ceilings(r->core, r->tenant, e), *o;
+    json_t *ceilings = egress_ceilings(r->core, r->tenant->name, e), *o;
     char *text;
 
     if (!ceilings)
         return NULL;
-    o = json_pack("{s:s, s:s, s:O, s:o, s:I, s:b, s:s*}", "tenant", r->tenant, "sandbox", s->id,
-                  "credential", item, "ceilings", ceilings, "serial",
+    o = json_pack("{s:s, s:s, s:O, s:o, s:I, s:b, s:s*}", "tenant", r->tenant->name, "sandbox",
+                  s->id, "credential", item, "ceilings", ceilings, "serial",
                   (json_int_t)next_serial(r->core->renewals), "after_401", r->after_401, "previous",
                   r->token);
     text = o ? json_dumps(o, JSON_COMPACT) : NULL;
@@ -256,7 +256,7 @@ static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item,
 static int start(struct renewal *r, const struct sandbox *s, json_t *item)
 {
     struct core *c = r->core;
-    const char *path = egress_path_near(c, hash(r->name, hash(r->tenant, 7)));
+    const char *path = egress_path_near(c, hash(r->name, hash(r->tenant->name, 7)));
     const char *sealed = json_string_value(json_object_get(item, "sealed"));
     struct call_agent_request q = {.method = "POST",
                                    .target = "/v1/renewals",
@@ -266,7 +266,7 @@ static int start(struct renewal *r, const struct sandbox *s, json_t *item)
 
     r->done_ms = clock_mono_ms();
     err_set(&e, ERR_EXHAUSTED, "too many credentials are renewed at a time");
-    r->at_once = share_take(c->renewals->at_once, r->tenant, r->name);
+    r->at_once = share_take(c->renewals->at_once, r->tenant->name, r->name);
     r->sent = sealed ? strdup(sealed) : NULL;
     q.body = path && r->at_once && r->sent ? make_body(r, s, item, &e) : NULL;
     if (q.body) {
@@ -317,7 +317,7 @@ void renewals_wanted(struct core *c, const struct sandbox *s, const char *name, 
     struct sandbox_obj *o = sandbox_get(c, NULL, s->id);
 
     if (item && !r)
-        r = add(c, s->tenant, name);
+        r = add(c, sandbox_tenant(s), name);
     if (r && !r->at_once) {
         r->after_401 = rejected;
         if ((is_settled(r, serial) || start(r, s, item) < 0) && o && is_news(r, serial))

@@ -12,6 +12,23 @@
 
 #include <stdio.h>
 
+/* What its state and limits cost its tenant, by enum tenant_resource. */
+static void account(struct sandbox_obj *o)
+{
+    const struct life *life = sandbox_life(o);
+    const struct privsep_limits *l = &o->s.limits;
+    const uint64_t costs[TENANT_SANDBOX_RESOURCES] = {
+        [TENANT_SANDBOXES] = life->place,
+        [TENANT_PAUSED] = life->place && life->group == LIFE_GROUP_PAUSED,
+        [TENANT_CPU_MILLI] = life->place ? l->cpu_milli : 0,
+        [TENANT_MEMORY_BYTES] = life->place ? l->memory_bytes : 0,
+        [TENANT_DISK_BYTES] = life->place ? l->disk_bytes : 0,
+        [TENANT_FILTERS] = life->place && l->filters != 0};
+
+    for (int i = 0; i < TENANT_SANDBOX_RESOURCES; i++)
+        tenant_recharge(o->tenant, (enum tenant_resource)i, costs[i], &o->charges[i]);
+}
+
 void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
 {
     const struct life *from = sandbox_life(o), *next = life_of(to);
@@ -21,7 +38,7 @@ void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
         abort();
     }
     o->s.state = to;
-    o->core->places += (size_t)next->place - (size_t)from->place;
+    account(o);
     if (next->timer == LIFE_TIMER_NONE)
         timers_cancel(&o->core->timers, &o->end);
 }
@@ -31,17 +48,44 @@ static void on_end_timer(struct timer *t)
     lifecycle_on_timer(CONTAINER_OF(t, struct sandbox_obj, end));
 }
 
-/* Puts o into the registry; false: memory is out, and o is as before. */
-static bool enter(struct core *c, struct sandbox_obj *o)
+static void join_tenant(struct sandbox_obj *o, struct tenant *t)
 {
+    o->tenant = t;
+    o->s.tenant = t->name;
+    o->tenant_next = t->sandboxes;
+    if (o->tenant_next)
+        o->tenant_next->tenant_prev = o;
+    t->sandboxes = o;
+    account(o);
+}
+
+static void leave_tenant(struct sandbox_obj *o)
+{
+    for (int i = 0; i < TENANT_SANDBOX_RESOURCES; i++)
+        tenant_refund(&o->charges[i]);
+    *(o->tenant_prev ? &o->tenant_prev->tenant_next : &o->tenant->sandboxes) = o->tenant_next;
+    if (o->tenant_next)
+        o->tenant_next->tenant_prev = o->tenant_prev;
+    tenant_unref(o->tenant);
+}
+
+/* Puts o into the registry and to its tenant; false: memory is out, and o is as before. */
+static bool enter(struct core *c, struct sandbox_obj *o, const char *tenant)
+{
+    struct tenant *t = tenant_get(c, tenant);
+
+    if (!t)
+        return false;
     o->core = c;
     o->used_ms = clock_mono_ms();
     o->end.fire = on_end_timer;
     o->socket_cache_expiry.fire = sockets_on_expiry;
     o->sample.fire = metrics_on_timer;
-    if (registry_add(&c->registry, o) < 0)
+    if (registry_add(&c->registry, o) < 0) {
+        tenant_unref(t);
         return false;
-    c->places += sandbox_life(o)->place;
+    }
+    join_tenant(o, t);
     return true;
 }
 
@@ -64,7 +108,7 @@ struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s)
     if (!o)
         return NULL;
     o->s = *s;
-    if (!enter(c, o)) {
+    if (!enter(c, o, s->tenant)) {
         free(o);
         return NULL;
     }
@@ -113,7 +157,6 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     do
         ids_sandbox(s->id);
     while (registry_find(&c->registry, s->id));
-    snprintf(s->tenant, sizeof(s->tenant), "%s", r->tenant);
     snprintf(s->name, sizeof(s->name), "%s", r->name ? r->name : "");
     snprintf(s->template_asked, sizeof(s->template_asked), "%s", asked->id);
     snprintf(s->template_id, sizeof(s->template_id), "%s", used->id);
@@ -141,7 +184,7 @@ enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
     if (!o)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     fill(c, &o->s, r, asked, used);
-    if (!copy_json(&o->s, r) || !enter(c, o)) {
+    if (!copy_json(&o->s, r) || !enter(c, o, r->tenant)) {
         release(o);
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     }
@@ -164,7 +207,7 @@ void sandbox_free(struct sandbox_obj *o)
     timers_cancel(&c->timers, &o->end);
     timers_cancel(&c->timers, &o->sample);
     registry_remove(&c->registry, o);
-    c->places -= sandbox_life(o)->place;
+    leave_tenant(o);
     release(o);
 }
 
@@ -279,6 +322,6 @@ void core_sandbox_set_network(struct core *c, const char *tenant, const char *id
         core_defer_error(c, done, arg, &e);
         return;
     }
-    events_add(c, o->s.tenant, EVENT_SANDBOX_POLICY, id, NULL);
+    events_add(o->tenant, EVENT_SANDBOX_POLICY, id, NULL);
     egress_touch_and_tell(o, done, arg);
 }

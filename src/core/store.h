@@ -31,7 +31,8 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
 enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e);
 enum err_code store_sandbox_delete(struct store *st, const char *id, struct err *e);
 
-/* Calls fn for each row; s and its JSON references are fn's to keep or drop. Stops when fn fails. */
+/* Calls fn for each row; s and its references are fn's to keep or drop, but s->tenant, which lives during
+ * the call. Stops when fn fails. */
 enum err_code store_sandbox_each(struct store *st,
                                  enum err_code (*fn)(void *arg, const struct sandbox *s,
                                                      struct err *e),

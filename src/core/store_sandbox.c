@@ -120,7 +120,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     int flags = sqlite3_column_int(q, 6), state = sqlite3_column_int(q, 4);
 
     store_column_copy(q, 0, s->id, sizeof(s->id));
-    store_column_copy(q, 1, s->tenant, sizeof(s->tenant));
+    s->tenant = (const char *)sqlite3_column_text(q, 1);
     store_column_copy(q, 2, s->template_id, sizeof(s->template_id));
     store_column_copy(q, 3, s->template_asked, sizeof(s->template_asked));
     s->state = (enum sandbox_state)state;
@@ -140,7 +140,8 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->limits.cpu_milli = (uint32_t)sqlite3_column_int64(q, 14);
     s->limits.pids = (uint32_t)sqlite3_column_int64(q, 15);
     s->limits.open_files = (uint32_t)sqlite3_column_int64(q, 16);
-    if (sqlite3_column_bytes(q, 11) != sizeof(s->agent_key) || !ids_is_sandbox(s->id) ||
+    if (!s->tenant || strlen(s->tenant) >= CORE_TENANT_SIZE ||
+        sqlite3_column_bytes(q, 11) != sizeof(s->agent_key) || !ids_is_sandbox(s->id) ||
         sqlite3_column_int64(q, 24) < 0 || sqlite3_column_int64(q, 24) >= PRIVSEP_LEVEL_COUNT ||
         state < SANDBOX_CREATING || state > SANDBOX_ENDED || sqlite3_column_int(q, 25) < 0 ||
         sqlite3_column_int(q, 25) >= SANDBOX_PAUSE_REASON_COUNT ||

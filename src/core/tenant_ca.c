@@ -11,33 +11,23 @@
 
 struct tenant_ca {
     struct tenant_ca *next;
-    char tenant[CORE_TENANT_SIZE];
+    struct tenant *tenant; /* a reference */
     char *pem;
     bool asking;
     uint64_t again_ms; /* it has failed: not before that */
     unsigned giving;   /* calls under way */
 };
 
-static struct tenant_ca *find(struct core *c, const char *tenant)
-{
-    struct tenant_ca *a = c->tenant_cas;
-
-    while (a && strcmp(a->tenant, tenant) != 0)
-        a = a->next;
-    return a;
-}
-
 static bool is_certificate(const char *text)
 {
     return strncmp(text, "-----BEGIN CERTIFICATE-----", 27) == 0 && !strstr(text, "PRIVATE");
 }
 
-static void go_on(struct core *c, const char *tenant, const struct err *why)
+static void go_on(struct tenant *t, const struct err *why)
 {
-    for (size_t i = c->registry.n; i-- > 0;) {
-        struct sandbox_obj *o = c->registry.order[i];
-
-        if (!o->init_waits || strcmp(o->s.tenant, tenant) != 0)
+    for (struct sandbox_obj *o = t->sandboxes, *next; o; o = next) {
+        next = o->tenant_next;
+        if (!o->init_waits)
             continue;
         o->init_waits = false;
         create_go_on(o, why);
@@ -111,14 +101,14 @@ static void give(struct core *c, struct tenant_ca *a)
 {
     uint64_t now = clock_mono_ms();
 
-    for (size_t i = 0; c->ready && a->pem && i < c->registry.n && a->giving < GIVING_MAX; i++) {
-        struct sandbox_obj *o = c->registry.order[i];
+    for (struct sandbox_obj *o = a->tenant->sandboxes;
+         c->ready && a->pem && o && a->giving < GIVING_MAX; o = o->tenant_next) {
         struct call_agent_request r = {.method = "POST",
                                        .target = "/init",
                                        .max_response_bytes = PEM_MAX,
                                        .timeout_ms = c->config.agent_timeout_ms};
 
-        if (!lacks_one(o) || o->tenant_ca_retry_ms > now || strcmp(o->s.tenant, a->tenant) != 0)
+        if (!lacks_one(o) || o->tenant_ca_retry_ms > now)
             continue;
         r.body = make_body(a->pem);
         if (!r.body) {
@@ -142,7 +132,7 @@ void tenant_ca_install(struct core *c)
 
         if (!lacks_one(o))
             continue;
-        if (!tenant_ca_wanted(c, o->s.tenant) && !tenant_ca_pem(c, o->s.tenant))
+        if (!tenant_ca_wanted(o->tenant) && !tenant_ca_pem(o->tenant))
             try_again_later(c);
         if (o->tenant_ca_retry_ms > now)
             try_again_later(c);
@@ -170,11 +160,11 @@ static void on_pem(struct core *c, const char *id, const struct err *why, int st
         a->pem = TAKE_PTR(pem);
     } else if (!c->stopping) {
         if (a->again_ms == 0) /* not each time */
-            log_warn("the certificate of tenant %s's authority: %s", a->tenant,
+            log_warn("the certificate of tenant %s's authority: %s", a->tenant->name,
                      why ? why->text : "cay-egress has none");
         a->again_ms = clock_mono_ms() + c->config.tenant_ca_retry_ms;
     }
-    go_on(c, a->tenant, why);
+    go_on(a->tenant, why);
     if (!c->stopping)
         tenant_ca_install(c);
 }
@@ -185,14 +175,15 @@ static void request_ca(struct core *c, struct tenant_ca *a, const char *path)
     const struct call_agent_request r = {
         .method = "GET", .target = target, .max_response_bytes = PEM_MAX, .timeout_ms = TIMEOUT_MS};
 
-    (void)snprintf(target, sizeof(target), "/v1/ca/%s", a->tenant);
+    (void)snprintf(target, sizeof(target), "/v1/ca/%s", a->tenant->name);
     a->asking = true;
     call_unix(c, "", path, &r, on_pem, a);
 }
 
-bool tenant_ca_wanted(struct core *c, const char *tenant)
+bool tenant_ca_wanted(struct tenant *t)
 {
-    struct tenant_ca *a = find(c, tenant);
+    struct core *c = t->core;
+    struct tenant_ca *a = t->ca;
     const char *path = egress_any_path(c);
 
     if (a && (a->asking || a->pem || a->again_ms > clock_mono_ms()))
@@ -203,7 +194,8 @@ bool tenant_ca_wanted(struct core *c, const char *tenant)
         a = calloc(1, sizeof(*a));
         if (!a)
             return false;
-        (void)snprintf(a->tenant, sizeof(a->tenant), "%s", tenant);
+        a->tenant = tenant_ref(t);
+        t->ca = a;
         a->next = c->tenant_cas;
         c->tenant_cas = a;
     }
@@ -211,11 +203,9 @@ bool tenant_ca_wanted(struct core *c, const char *tenant)
     return true;
 }
 
-const char *tenant_ca_pem(struct core *c, const char *tenant)
+const char *tenant_ca_pem(const struct tenant *t)
 {
-    const struct tenant_ca *a = find(c, tenant);
-
-    return a ? a->pem : NULL;
+    return t->ca ? t->ca->pem : NULL;
 }
 
 void tenant_ca_renew(struct core *c)
@@ -232,6 +222,8 @@ void tenant_ca_free(struct core *c)
     for (struct tenant_ca *a = c->tenant_cas, *next; a; a = next) {
         next = a->next;
         free(a->pem);
+        a->tenant->ca = NULL;
+        tenant_unref(a->tenant);
         free(a);
     }
     c->tenant_cas = NULL;

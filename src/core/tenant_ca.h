@@ -7,10 +7,10 @@
 
 /* True: it is being asked for now; create_go_on is called for each sandbox whose init_waits is set when
  * that is over. False: tenant_ca_pem has it, or there is none to be had. */
-bool tenant_ca_wanted(struct core *c, const char *tenant);
+bool tenant_ca_wanted(struct tenant *t);
 
 /* PEM, or NULL. */
-const char *tenant_ca_pem(struct core *c, const char *tenant);
+const char *tenant_ca_pem(const struct tenant *t);
 
 /* Running sandboxes that are not known to have it (they were made while cay-egress was away, or cayd died
  * before their agent had taken it) get theirs now, or as soon as it can be had; those whose agent does not

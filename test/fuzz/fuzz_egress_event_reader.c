@@ -8,8 +8,9 @@
 
 #include "fuzz.h"
 
-static struct sandbox_obj known = {.known_to_privd = true,
-                                   .s = {.id = "i1", .tenant = "default", .slot = 4, .gen = 2}};
+static struct tenant its = {.name = "default"};
+static struct sandbox_obj known = {
+    .known_to_privd = true, .tenant = &its, .s = {.id = "i1", .slot = 4, .gen = 2}};
 static char *said; /* what became of one input, a line each */
 
 /* Lines that are too long are complained of, which is not looked at. */
@@ -35,13 +36,12 @@ struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *
     return strcmp(id, known.s.id) == 0 ? &known : NULL;
 }
 
-void events_add(struct core *c, const char *tenant, enum event_type type, const char *sandbox,
-                json_t *fields)
+void events_add(struct tenant *t, enum event_type type, const char *sandbox, json_t *fields)
 {
     static const char *const never[] = {"event", "sandbox", "tenant", "slot", "gen", "id", "type"};
 
     /* Whose event it is comes from core, and nothing of the line can say otherwise. */
-    FUZZ_CHECK((type == EVENT_VIOLATION || type == EVENT_ASK) && tenant == known.s.tenant &&
+    FUZZ_CHECK((type == EVENT_VIOLATION || type == EVENT_ASK) && t == known.tenant &&
                sandbox == known.s.id);
     FUZZ_CHECK(json_is_object(fields));
     for (size_t i = 0; i < ARRAY_SIZE(never); i++)
@@ -49,10 +49,9 @@ void events_add(struct core *c, const char *tenant, enum event_type type, const 
     note("denial", fields);
 }
 
-bool events_are_followed(struct core *c, const char *tenant, enum event_type type,
-                         const char *sandbox)
+bool events_are_followed(const struct tenant *t, enum event_type type, const char *sandbox)
 {
-    FUZZ_CHECK(type == EVENT_ASK && tenant == known.s.tenant && sandbox == known.s.id);
+    FUZZ_CHECK(type == EVENT_ASK && t == known.tenant && sandbox == known.s.id);
     return true;
 }
 
@@ -61,10 +60,9 @@ void egress_ask_nobody(struct core *c, const struct sandbox *s, const char *ask)
     FUZZ_CHECK(false);
 }
 
-void events_add_dropped(struct core *c, const char *tenant, const char *sandbox, int64_t count,
-                        const char *reason)
+void events_add_dropped(struct tenant *t, const char *sandbox, int64_t count, const char *reason)
 {
-    FUZZ_CHECK(tenant == known.s.tenant && sandbox == known.s.id && count > 0);
+    FUZZ_CHECK(t == known.tenant && sandbox == known.s.id && count > 0);
     note(reason, json_integer(count));
 }
 

@@ -16,9 +16,27 @@ struct told {
     bool ended;
 };
 
+static void add_fields(struct world *w, const char *tenant, enum event_type type,
+                       const char *sandbox, json_t *fields)
+{
+    struct tenant *t = tenant_get(w->core, tenant);
+
+    events_add(t, type, sandbox, fields);
+    tenant_unref(t);
+}
+
 static void add(struct world *w, const char *tenant, enum event_type type, const char *sandbox)
 {
-    events_add(w->core, tenant, type, sandbox, NULL);
+    add_fields(w, tenant, type, sandbox, NULL);
+}
+
+static void add_dropped(struct world *w, const char *tenant, const char *sandbox, int64_t count,
+                        const char *reason)
+{
+    struct tenant *t = tenant_get(w->core, tenant);
+
+    events_add_dropped(t, sandbox, count, reason);
+    tenant_unref(t);
 }
 
 static int follow(struct world *w, const char *tenant, const struct core_events_filter *f)
@@ -174,7 +192,7 @@ static void bytes_of_all_are_bounded(void **state)
     add(w, "small", EVENT_SANDBOX_CREATED, "a");
     for (unsigned i = 0; i < 8 * EVENTS_RING_MAX; i++) {
         snprintf(tenant, sizeof(tenant), "big-%u", i % 8);
-        events_add(w->core, tenant, EVENT_VIOLATION, "b", json_pack("{s:s}", "reason", big));
+        add_fields(w, tenant, EVENT_VIOLATION, "b", json_pack("{s:s}", "reason", big));
     }
     assert_true(w->core->events->bytes <= EVENTS_BYTES_MAX);
     assert_true(w->core->events->bytes > EVENTS_BYTES_MAX - 8192);
@@ -187,7 +205,7 @@ static void bytes_of_all_are_bounded(void **state)
     json_decref(t.lines);
     memset(big, '\x01',
            sizeof(big) - 1); /* six times as long, escaped: longer than a line may be */
-    events_add(w->core, "small", EVENT_VIOLATION, "a", json_pack("{s:s}", "reason", big));
+    add_fields(w, "small", EVENT_VIOLATION, "a", json_pack("{s:s}", "reason", big));
     t = told(w, "small", ALL);
     assert_int_equal(count(&t), 1);
     json_decref(t.lines);
@@ -201,8 +219,8 @@ static void what_is_asked_for_is_told(void **state)
     add(w, TENANT, EVENT_SANDBOX_CREATED, "a");
     add(w, TENANT, EVENT_SANDBOX_CREATED, "b");
     add(w, TENANT, EVENT_VIOLATION, "a");
-    events_add_dropped(w->core, TENANT, "b", 7, "too_many");
-    events_add_dropped(w->core, TENANT, NULL, -1, "egress_restarted");
+    add_dropped(w, TENANT, "b", 7, "too_many");
+    add_dropped(w, TENANT, NULL, -1, "egress_restarted");
     t = told(w, TENANT,
              &(struct core_events_filter){.types = 1u << EVENT_VIOLATION, .sandbox = "a"});
     assert_int_equal(count(&t), 2);

@@ -46,7 +46,7 @@ static void run_until_gone(struct world *w, const struct case_of *k)
     assert_null(object(w, k));
     assert_false(fake_lives(w->fake, k->id));
     assert_int_equal(world_rows(w), 0);
-    assert_int_equal(w->core->places, 0);
+    assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], 0);
 }
 
 /* One whose create is under way: held by privd, or (known) by its agent. */
@@ -206,7 +206,7 @@ static void look(struct world *w, struct case_of *k)
     core_sandbox_sockets(w->core, k->id, 1, on_sockets, &s);
     world_run_until(w, &s.calls, 1);
     assert_int_equal(s.good, life->reachable);
-    assert_int_equal(w->core->places, life->place);
+    assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], life->place);
     w->core->config.max_sandboxes = 1;
     if (life->place)
         assert_int_equal(world_create_fails(w, &r).why.code, ERR_UNAVAILABLE);
@@ -629,7 +629,7 @@ static void restart(struct world *w, bool known, bool frozen, int action)
         world_run_for(w, 5);
     world_run_for(w, 20); /* for what is told to go on */
     assert_int_equal(world_rows(w), left);
-    assert_int_equal(w->core->places, left);
+    assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], left);
     for (int state = 0; state < SANDBOX_STATE_COUNT; state++)
         expect_after_start(w, ids[state], life_of((enum sandbox_state)state), known, frozen);
     while (w->core->registry.n > 0 && clock_mono_ms() < end) {

@@ -216,6 +216,7 @@ static void exec_sql(const char *dir, const char *sql)
 }
 
 static struct sandbox seen;
+static char seen_tenant[CORE_TENANT_SIZE];
 static unsigned seen_n;
 
 static enum err_code see(void *arg, const struct sandbox *s, struct err *e)
@@ -223,6 +224,8 @@ static enum err_code see(void *arg, const struct sandbox *s, struct err *e)
     json_decref(seen.metadata);
     network_unref(seen.network);
     seen = *s;
+    (void)snprintf(seen_tenant, sizeof(seen_tenant), "%s", s->tenant);
+    seen.tenant = seen_tenant;
     seen_n++;
     return ERR_OK;
 }

@@ -1,0 +1,129 @@
+/* Tenants and API keys. A key is 160 random bits, so a plain SHA-256 of it is enough to store: there
+ * is nothing to guess, and a copy of the store opens nothing. */
+
+#include "core/events.h"
+#include "core/internal.h"
+
+#include <openssl/sha.h>
+#include <stdio.h>
+
+#define KEY_PREFIX "e2b_" /* what E2B's SDKs insist on: e2b_ and hex digits */
+#define KEY_RANDOM 20
+#define KEY_LEN    (sizeof(KEY_PREFIX) - 1 + 2 * (size_t)KEY_RANDOM)
+#define HEX_DIGITS "0123456789abcdef"
+
+_Static_assert(KEY_LEN < CORE_TOKEN_SIZE, "a key fits where callers put it");
+
+static void hash_key(const char *key, uint8_t out[static STORE_HASH_SIZE])
+{
+    SHA256((const unsigned char *)key, strlen(key), out);
+}
+
+static bool is_well_formed(const char *key)
+{
+    size_t prefix = strlen(KEY_PREFIX);
+
+    return strnlen(key, KEY_LEN + 1) == KEY_LEN && memcmp(key, KEY_PREFIX, prefix) == 0 &&
+           strspn(key + prefix, HEX_DIGITS) == KEY_LEN - prefix;
+}
+
+enum err_code core_authenticate(struct core *c, const char *key, char out[static CORE_TENANT_SIZE],
+                                struct err *e)
+{
+    uint8_t hash[STORE_HASH_SIZE];
+    enum err_code code;
+
+    lifecycle_check_clock(c);
+    if (!key || !*key) {
+        err_set(e, ERR_UNAUTHENTICATED, "no API key was sent");
+        err_hint(e, "send the one that `cay env` prints");
+        return ERR_UNAUTHENTICATED;
+    }
+    if (!is_well_formed(key)) {
+        err_set(e, ERR_UNAUTHENTICATED, "the API key is malformed: it is \"%s\" and %d hex digits",
+                KEY_PREFIX, 2 * KEY_RANDOM);
+        err_hint(e, "send the one that `cay env` prints");
+        return ERR_UNAUTHENTICATED;
+    }
+    hash_key(key, hash);
+    code = store_key_find(c->store, hash, out, e);
+    if (code != ERR_NOT_FOUND)
+        return code;
+    err_set(e, ERR_UNAUTHENTICATED, "the API key is not known here");
+    err_hint(e, "it may belong to another server, or be revoked; `cay env` prints this one's");
+    return ERR_UNAUTHENTICATED;
+}
+
+static bool is_tenant_name(const char *name)
+{
+    static const char first[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    static const char rest[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+    size_t len = strnlen(name, CORE_TENANT_SIZE);
+
+    return len > 0 && len < CORE_TENANT_SIZE && strchr(first, name[0]) && strspn(name, rest) == len;
+}
+
+enum err_code core_key_create(struct core *c, const char *tenant, const char *label,
+                              char out[static CORE_TOKEN_SIZE], struct err *e)
+{
+    uint8_t bytes[KEY_RANDOM], hash[STORE_HASH_SIZE];
+    char key[CORE_TOKEN_SIZE] = KEY_PREFIX, id[CORE_KEY_ID_SIZE];
+    enum err_code code;
+
+    if (!is_tenant_name(tenant))
+        return err_set(
+            e, ERR_INVALID,
+            "a tenant's name is 1 to %d of a-z, 0-9 and '-', and begins with none of '-'",
+            CORE_TENANT_SIZE - 1);
+    if (strnlen(label, CORE_KEY_LABEL_MAX + 1) > CORE_KEY_LABEL_MAX)
+        return err_set(e, ERR_INVALID, "a key's label has at most %d bytes", CORE_KEY_LABEL_MAX);
+    ids_random_bytes(bytes, sizeof(bytes));
+    ids_hex(bytes, sizeof(bytes), key + strlen(KEY_PREFIX));
+    hash_key(key, hash);
+    code = store_key_insert(c->store, tenant, label, hash, clock_real_ms(), e);
+    if (code == ERR_OK) {
+        memcpy(out, key, sizeof(key));
+        core_key_id(key, id);
+        log_info("tenant %s: API key %s was made", tenant, id);
+    }
+    explicit_bzero(key, sizeof(key));
+    explicit_bzero(bytes, sizeof(bytes));
+    return code;
+}
+
+void core_key_id(const char *key, char out[static CORE_KEY_ID_SIZE])
+{
+    uint8_t hash[STORE_HASH_SIZE];
+
+    hash_key(key, hash);
+    ids_hex(hash, CORE_KEY_ID_BYTES, out);
+}
+
+enum err_code core_key_each(struct core *c, const char *tenant,
+                            enum err_code (*fn)(void *arg, const struct core_key *k, struct err *e),
+                            void *arg, struct err *e)
+{
+    return store_key_each(c->store, tenant, fn, arg, e);
+}
+
+enum err_code core_key_revoke(struct core *c, const char *tenant, const char *id, struct err *e)
+{
+    uint8_t prefix[CORE_KEY_ID_BYTES];
+    enum err_code code;
+
+    if (strnlen(id, CORE_KEY_ID_SIZE) != CORE_KEY_ID_SIZE - 1 ||
+        ids_unhex(id, prefix, sizeof(prefix)) < 0) {
+        err_set(e, ERR_INVALID, "a key's id is %d hex digits", CORE_KEY_ID_SIZE - 1);
+        err_hint(e, "`cay key ls` shows them");
+        return ERR_INVALID;
+    }
+    code = store_key_delete(c->store, tenant, prefix, e);
+    if (code == ERR_NOT_FOUND) {
+        err_set(e, ERR_NOT_FOUND, "there is no key %s of yours", id);
+        err_hint(e, "`cay key ls` shows them");
+    } else if (code == ERR_OK) {
+        log_info("API key %s was revoked", id);
+        events_forget_key(c, id);
+    }
+    return code;
+}

@@ -1,0 +1,87 @@
+#pragma once
+/* A tenant in memory: the object on which all hangs that core holds for one tenant, and the account of
+ * it. Modelled on dbus-broker's util/user.c: reference, charge, refund.
+ *
+ * Ownership: tenant_get finds or makes the object of a name, and gives a reference. Each sandbox, ring
+ * of events, CA, command, stream and charge holds one; the object goes with the last. What outlives
+ * that is in the store: name, keys, policy limit, credentials.
+ *
+ * Charges: a charge belongs to the object that costs something (a sandbox, a command), is made when
+ * that begins and refunded when it ends, by its amount at that time, so that the two cannot differ. At
+ * the core's end all are refunded: tenants_free aborts where one is not.
+ *
+ * Control loop only; nothing blocks. */
+
+#include "core/core.h"
+
+struct sandbox_obj;
+struct event_ring;
+struct tenant_ca;
+
+enum tenant_resource {
+    TENANT_SANDBOXES,    /* that hold a place (life.h) */
+    TENANT_PAUSED,       /* of them: paused, or being paused */
+    TENANT_CPU_MILLI,    /* limits of sandboxes that hold a place, summed; the next two as well */
+    TENANT_MEMORY_BYTES, /* */
+    TENANT_DISK_BYTES,   /* */
+    TENANT_FILTERS,      /* sandboxes whose programs may have system call filters */
+    TENANT_SANDBOX_RESOURCES, /* those above are charged by sandboxes, as their state says */
+    TENANT_EXECS = TENANT_SANDBOX_RESOURCES, /* commands of core_exec under way */
+    TENANT_COMMAND_SANDBOXES,                /* of them: with a policy of their own */
+    TENANT_AUDITS,                           /* questions about the log */
+    TENANT_FOLLOWERS,                        /* of its events */
+    TENANT_RESOURCE_COUNT
+};
+
+struct tenant {
+    struct tenant *next; /* of the same bucket */
+    struct core *core;
+    unsigned refs;
+    char name[CORE_TENANT_SIZE];
+    uint64_t charged[TENANT_RESOURCE_COUNT];
+    struct sandbox_obj *sandboxes; /* by tenant_next and tenant_prev, in no order */
+    struct event_ring *events;     /* events.c; NULL: it had none yet */
+    struct tenant_ca *ca;          /* tenant_ca.c; NULL: it was not asked for yet */
+};
+
+/* All zero: nothing is charged. */
+struct tenant_charge {
+    struct tenant *tenant;
+    uint64_t amount;
+    enum tenant_resource what;
+};
+
+#define TENANT_BUCKETS 256u
+
+/* Of a core. All zero: none. */
+struct tenants {
+    struct tenant *buckets[TENANT_BUCKETS];
+    uint64_t charged[TENANT_RESOURCE_COUNT]; /* of all together */
+};
+
+/* A new reference. NULL: memory is out. */
+struct tenant *tenant_get(struct core *c, const char *name);
+
+/* Borrowed. NULL: nothing of the tenant lives. */
+struct tenant *tenant_find(struct core *c, const char *name);
+
+/* How much is charged to the tenant of that name. */
+uint64_t tenant_held(struct core *c, const char *name, enum tenant_resource what);
+
+/* NULL stays NULL. */
+struct tenant *tenant_ref(struct tenant *t);
+void tenant_unref(struct tenant *t);
+
+/* ch must be empty; an amount of 0 leaves it so. Cannot fail: limits are asked about before. */
+void tenant_charge(struct tenant *t, enum tenant_resource what, uint64_t amount,
+                   struct tenant_charge *ch);
+
+/* Gives it back, once: ch is empty afterwards. */
+void tenant_refund(struct tenant_charge *ch);
+
+/* ch, which may be empty, is amount afterwards. */
+void tenant_recharge(struct tenant *t, enum tenant_resource what, uint64_t amount,
+                     struct tenant_charge *ch);
+
+/* Aborts where a reference or a charge is left. */
+void tenants_free(struct tenants *all);
