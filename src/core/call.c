@@ -1,23 +1,10 @@
-#include "core/call.h"
+/* The list of calls under way, and those to privd: see call.h. A call is on the list from its start until its callback
+ * runs, once. core_free ends what is left; a late reply finds its call without a core, and only closes what came. */
 
-#include "base/base64.h"
-#include "base/loopback.h"
-#include "contract/agent_boot.h"
-#include "http/client.h"
+#include "core/call_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-
-#define USER_MAX 64 /* what an agent takes */
-
-struct call {
-    struct call *next, **prev;
-    struct core *core; /* NULL: ended by core_free; a late answer is only cleaned up */
-    char id[IDS_SANDBOX_SIZE];
-    void (*cancel)(struct call *call);
-};
 
 struct privd_call {
     struct call call;
@@ -25,23 +12,7 @@ struct privd_call {
     void *arg;
 };
 
-struct agent_call {
-    struct call call;
-    struct call_agent_request request;
-    char key_hex[2 * PRIVSEP_KEY_SIZE + 1];
-    char target[CALL_TARGET_MAX + 1]; /* of call_unix */
-    char authorization[USER_MAX * 2], agent_timeout[24], agent_beat[24];
-    struct http_header headers[5];
-    size_t n_headers;
-    uint16_t port;
-    int fd; /* of call_agent_at; then the HTTP client's, while in_http */
-    bool in_http;
-    int connect_error; /* -errno, until its answer in the next turn */
-    call_agent_cb cb;
-    void *arg;
-};
-
-static void link_call(struct core *c, struct call *call, const char *id)
+void call_link(struct core *c, struct call *call, const char *id)
 {
     call->core = c;
     snprintf(call->id, sizeof(call->id), "%s", id);
@@ -52,7 +23,7 @@ static void link_call(struct core *c, struct call *call, const char *id)
     c->calls = call;
 }
 
-static void unlink_call(struct call *call)
+void call_unlink(struct call *call)
 {
     *call->prev = call->next;
     if (call->next)
@@ -73,7 +44,7 @@ static void cancel_privd(struct call *call)
     struct privd_call *p = CONTAINER_OF(call, struct privd_call, call);
     struct core *c = call->core;
 
-    unlink_call(call);
+    call_unlink(call);
     p->cb(c, call->id, -ECANCELED, NULL, NULL, 0, p->arg);
 }
 
@@ -88,7 +59,7 @@ static void on_privd_reply(void *arg, int status, const struct privsep_msg *m, i
             close(fds[i]);
         return;
     }
-    unlink_call(&p->call);
+    call_unlink(&p->call);
     p->cb(c, p->call.id, m ? m->status : status, m, fds, n_fds, p->arg);
 }
 
@@ -109,14 +80,35 @@ int64_t call_privd(struct core *c, const char *id, const struct privsep_msg *req
     seq = privsep_client_send(c->privd, request, on_privd_reply, p);
     if (seq < 0)
         return seq;
-    link_call(c, &p->call, id);
+    call_link(c, &p->call, id);
     TAKE_PTR(p);
     return seq;
+}
+
+static void ignore_reply(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                         int *fds, size_t n_fds, void *arg)
+{
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+}
+
+/* A failure needs no answer: the next LIST shows it again. */
+void call_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen)
+{
+    struct privsep_msg m = {.op = PRIVSEP_KILL, .slot = slot, .gen = gen};
+
+    log_warn("privd has a sandbox that nobody knows (%s, slot %u): ending it", id, slot);
+    call_privd(c, "", &m, ignore_reply, NULL);
 }
 
 bool call_is_channel_error(int64_t status)
 {
     return status == -ENOTCONN || status == -ECONNRESET || status == -ECANCELED;
+}
+
+void call_cancel(struct call *call)
+{
+    call->cancel(call);
 }
 
 enum err_code call_privd_err(struct err *e, int64_t status, const char *what)
@@ -138,238 +130,4 @@ enum err_code call_privd_err(struct err *e, int64_t status, const char *what)
         return ERR_EXHAUSTED;
     default: return err_set_sys(e, err_code_from_errno((int)status), (int)status, "%s", what);
     }
-}
-
-/* -- the agent --------------------------------------------------------------------------------- */
-
-static void free_agent_call(struct agent_call *a)
-{
-    if (a->request.body) /* of /init and of what is sealed: secrets */
-        explicit_bzero(a->request.body, a->request.body_len);
-    free(a->request.body);
-    free(a);
-}
-
-static void cancel_agent(struct call *call)
-{
-    struct agent_call *a = CONTAINER_OF(call, struct agent_call, call);
-    struct core *c = call->core;
-    struct err why;
-
-    unlink_call(call);
-    err_set(&why, ERR_CANCELED, "the server is stopping");
-    if (a->in_http) /* a program's output may not end for long: on_http_done comes now */
-        shutdown(a->fd, SHUT_RDWR);
-    a->cb(c, call->id, &why, 0, NULL, 0, a->arg);
-}
-
-/* a is not freed here: its body and headers are the HTTP client's until it is done with them. */
-static void agent_answer(struct agent_call *a, const struct err *why, int status, const char *body,
-                         size_t len)
-{
-    struct core *c = a->call.core;
-
-    if (c) {
-        unlink_call(&a->call);
-        a->cb(c, a->call.id, why, status, body, len, a->arg);
-    }
-    free_agent_call(a);
-}
-
-static void on_http_done(void *arg, const struct http_head *head, const char *body, size_t len,
-                         const struct err *why, int *fd)
-{
-    struct agent_call *a = arg;
-
-    a->in_http = false;
-    if (head)
-        agent_answer(a, NULL, head->status, body, len);
-    else
-        agent_answer(a, why, 0, NULL, 0);
-}
-
-/* After a cancel the owner is told nothing more: what comes is read to its end, and dropped. */
-static bool on_http_data(void *arg, const char *data, size_t len)
-{
-    struct agent_call *a = arg;
-
-    return a->call.core && a->request.on_data(a->arg, data, len);
-}
-
-/* Said in the next turn, never from inside the call. */
-static void answer_unreachable(void *arg)
-{
-    struct agent_call *a = arg;
-    struct err e;
-
-    err_set_sys(&e, ERR_UNAVAILABLE, a->connect_error, "its socket cannot be reached");
-    agent_answer(a, &e, 0, NULL, 0);
-}
-
-static void send_http(struct agent_call *a, int fd, bool connecting, const char *host)
-{
-    struct http_client_request h = {.fd = fd,
-                                    .connecting = connecting,
-                                    .method = a->request.method,
-                                    .target = a->request.target,
-                                    .host = host,
-                                    .headers = a->headers,
-                                    .header_count = a->n_headers,
-                                    .body = a->request.body,
-                                    .body_len = a->request.body_len,
-                                    .on_data = a->request.on_data ? on_http_data : NULL,
-                                    .max_response_bytes = a->request.max_response_bytes,
-                                    .timeout_ms = a->request.timeout_ms,
-                                    .done = on_http_done,
-                                    .arg = a};
-
-    a->fd = fd;
-    a->in_http = true;
-    if (http_client_send(a->call.core->loop, &h) == 0)
-        return;
-    a->in_http = false;
-    a->connect_error = -ENOMEM;
-    core_defer(a->call.core, answer_unreachable, a);
-}
-
-static void on_socket(void *arg, int *fds, size_t n, const struct err *why)
-{
-    struct agent_call *a = arg;
-    struct err e;
-    int connecting;
-
-    if (why || !a->call.core) {
-        if (n)
-            util_close(&fds[0]);
-        agent_answer(a, why, 0, NULL, 0);
-        return;
-    }
-    connecting = loopback_connect(fds[0], a->port);
-    if (connecting < 0) {
-        util_close(&fds[0]);
-        err_set_sys(&e, ERR_UNAVAILABLE, connecting, "connecting to the sandbox's agent");
-        agent_answer(a, &e, 0, NULL, 0);
-        return;
-    }
-    send_http(a, fds[0], connecting == 1, "127.0.0.1");
-}
-
-static void add_header(struct agent_call *a, const char *name, const char *value)
-{
-    a->headers[a->n_headers++] = (struct http_header){name, value};
-}
-
-static struct agent_call *new_call(struct core *c, const char *id,
-                                   const struct call_agent_request *r, call_agent_cb cb, void *arg)
-{
-    struct agent_call *a = RESERVE_NEW(&c->reserve, struct agent_call);
-
-    a->request = *r;
-    a->cb = cb;
-    a->arg = arg;
-    a->call.cancel = cancel_agent;
-    if (r->body) {
-        a->request.body_len = r->body_len ? r->body_len : strlen(r->body);
-        add_header(a, "Content-Type", r->type ? r->type : "application/json");
-    }
-    link_call(c, &a->call, id);
-    return a;
-}
-
-/* Basic authorization names the user; the right to ask was checked before. */
-static void add_user(struct agent_call *a, const char *user)
-{
-    static const char scheme[] = "Basic ";
-    char text[USER_MAX + 2];
-    int n = snprintf(text, sizeof(text), "%.*s:", USER_MAX, user);
-
-    memcpy(a->authorization, scheme, sizeof(scheme));
-    base64_encode(text, (size_t)n, a->authorization + strlen(scheme));
-    add_header(a, "Authorization", a->authorization);
-}
-
-static void prepare_agent(struct agent_call *a, const uint8_t key[static PRIVSEP_KEY_SIZE])
-{
-    const struct core_config *config = &a->call.core->config;
-
-    a->port = config->agent_port ? config->agent_port : AGENT_PORT;
-    ids_hex(key, PRIVSEP_KEY_SIZE, a->key_hex);
-    add_header(a, AGENT_KEY_HEADER, a->key_hex);
-    if (a->request.user)
-        add_user(a, a->request.user);
-    a->request.user = NULL; /* the caller's */
-    (void)snprintf(a->agent_timeout, sizeof(a->agent_timeout), "%llu",
-                   (unsigned long long)a->request.agent_timeout_ms);
-    (void)snprintf(a->agent_beat, sizeof(a->agent_beat), "%llu",
-                   (unsigned long long)a->request.agent_beat_ms / 1000);
-    if (a->request.agent_timeout_ms > 0)
-        add_header(a, "Connect-Timeout-Ms", a->agent_timeout);
-    if (a->request.agent_beat_ms > 0)
-        add_header(a, "Keepalive-Ping-Interval", a->agent_beat);
-}
-
-static void use_socket(void *arg)
-{
-    struct agent_call *a = arg;
-
-    on_socket(a, &a->fd, 1, NULL);
-}
-
-void call_agent_at(struct core *c, const char *id, int fd,
-                   const uint8_t key[static PRIVSEP_KEY_SIZE], const struct call_agent_request *r,
-                   call_agent_cb cb, void *arg)
-{
-    struct agent_call *a = new_call(c, id, r, cb, arg);
-
-    a->fd = fd;
-    prepare_agent(a, key);
-    core_defer(c, use_socket, a);
-}
-
-void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
-                void *arg)
-{
-    struct agent_call *a = new_call(o->core, o->s.id, r, cb, arg);
-
-    prepare_agent(a, o->s.agent_key);
-    sockets_get(o, 1, on_socket, a);
-}
-
-void call_cancel(struct call *call)
-{
-    call->cancel(call);
-}
-
-/* -- a unix socket ----------------------------------------------------------------------------- */
-
-int call_connect_unix(const char *path)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-    if (fd < 0)
-        return -errno;
-    if (strlen(path) >= sizeof(to.sun_path))
-        return -ENAMETOOLONG;
-    memcpy(to.sun_path, path, strlen(path) + 1);
-    if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0)
-        return -errno;
-    return TAKE_FD(fd);
-}
-
-struct call *call_unix(struct core *c, const char *id, const char *path,
-                       const struct call_agent_request *r, call_agent_cb cb, void *arg)
-{
-    struct agent_call *a = new_call(c, id, r, cb, arg);
-    int fd = call_connect_unix(path);
-
-    (void)snprintf(a->target, sizeof(a->target), "%s", r->target);
-    a->request.target = a->target;
-    if (fd >= 0) {
-        send_http(a, fd, false, "localhost");
-        return &a->call;
-    }
-    a->connect_error = fd;
-    core_defer(c, answer_unreachable, a);
-    return &a->call;
 }

@@ -61,6 +61,10 @@ int call_connect_unix(const char *path);
 /* Ends every wait with ERR_CANCELED / -ECANCELED. */
 void call_cancel_all(struct core *c);
 
+/* Ends a sandbox that privd has and the store does not. id is for the log. A failure needs no answer: the next LIST shows it
+ * again. */
+void call_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen);
+
 /* What a failed privd call means to a caller. */
 enum err_code call_privd_err(struct err *e, int64_t status, const char *what);
 

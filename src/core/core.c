@@ -22,104 +22,10 @@
 #define RELIST_AFTER_MS    1000u
 #define PRIVD_TIMEOUT_MS   45000u /* privd's own limits for a start sum up to 35 s */
 #define TENANT_CA_RETRY_MS 10000u /* creates do not wait for it each time */
-#define DEFERRED_ROUNDS    1000u
 
 static void ask_list(struct core *c);
 
-/* -- answers in the next turn ------------------------------------------------------------------ */
-
-static void run_deferred(struct core *c)
-{
-    struct deferred *next, *list = c->deferred;
-
-    c->deferred = NULL;
-    c->deferred_end = &c->deferred;
-    for (struct deferred *d = list; d; d = next) {
-        next = d->next;
-        d->fn(d->arg);
-        free(d);
-    }
-    if (!c->deferred && !c->stopping)
-        uv_idle_stop(&c->idle);
-}
-
-static void on_idle(uv_idle_t *idle)
-{
-    run_deferred(idle->data);
-}
-
-void core_defer(struct core *c, void (*fn)(void *arg), void *arg)
-{
-    struct deferred *d = RESERVE_NEW(&c->reserve, struct deferred);
-
-    d->fn = fn;
-    d->arg = arg;
-    *c->deferred_end = d;
-    c->deferred_end = &d->next;
-    if (!c->stopping)
-        uv_idle_start(&c->idle, on_idle);
-}
-
-struct deferred_error {
-    core_sandbox_cb done;
-    void *arg;
-    struct err why;
-};
-
-static void answer_error(void *arg)
-{
-    CLEANUP_FREE struct deferred_error *d = arg;
-
-    d->done(d->arg, NULL, &d->why);
-}
-
-void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const struct err *why)
-{
-    struct deferred_error *d = RESERVE_NEW(&c->reserve, struct deferred_error);
-
-    *d = (struct deferred_error){done, arg, *why};
-    core_defer(c, answer_error, d);
-}
-
-enum err_code core_check_ready(const struct core *c, struct err *e)
-{
-    if (c->ready && !c->stopping)
-        return ERR_OK;
-    err_set(e, ERR_UNAVAILABLE, "%s",
-            c->stopping    ? "the server is stopping"
-            : !c->privd_up ? "cay-privd, which makes and ends sandboxes, does not answer"
-                           : "the server is still finding out what lives");
-    err_hint(e, "it is started again by itself: try again in a second; see `cay status`");
-    return ERR_UNAVAILABLE;
-}
-
-bool core_admits(struct core *c)
-{
-    return reserve_fill(&c->reserve);
-}
-
-bool core_is_ready(const struct core *c)
-{
-    return c->ready;
-}
-
 /* -- reconciling ------------------------------------------------------------------------------- */
-
-static void ignore_reply(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                         int *fds, size_t n_fds, void *arg)
-{
-    for (size_t i = 0; i < n_fds; i++)
-        close(fds[i]);
-}
-
-/* A failure needs no answer: the next LIST shows it again. */
-void core_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen)
-{
-    struct privsep_msg m = {.op = PRIVSEP_KILL, .slot = slot, .gen = gen};
-
-    log_warn("privd has a sandbox that nobody knows (%s, slot %u): ending it", id, slot);
-    call_privd(c, "", &m, ignore_reply, NULL);
-}
 
 /* One that privd has. */
 static void match(struct core *c, const struct privsep_msg *m)
@@ -132,7 +38,7 @@ static void match(struct core *c, const struct privsep_msg *m)
     if (o)
         lifecycle_on_listed(o, m->slot, m->gen, m->u.item.frozen != 0);
     else
-        core_kill_stray(c, id, m->slot, m->gen);
+        call_kill_stray(c, id, m->slot, m->gen);
 }
 
 /* Those that privd does not have. Backwards: ending one moves only what comes after it. */
@@ -372,6 +278,21 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
     return ERR_OK;
 }
 
+/* The last handle of all is closed. */
+static void release(struct core *c)
+{
+    egress_free(c);
+    events_free(c);
+    reserve_free(&c->reserve);
+    renewals_free(c);
+    share_pool_free(c->execs);
+    share_pool_free(c->audits);
+    tenants_free(&c->tenants);
+    free((char *)c->config.egress_dir);
+    free((char *)c->config.egress_ceiling);
+    free(c);
+}
+
 enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const char *privd_path,
                        struct core **out, struct err *e)
 {
@@ -383,12 +304,11 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     c->loop = loop;
     c->started_real_ms = clock_real_ms();
     lifecycle_check_clock(c);
-    c->deferred_end = &c->deferred;
+    c->release = release;
     c->relist.fire = on_relist;
     c->tenant_ca_retry.fire = tenant_ca_on_timer;
     timers_init(&c->timers, loop);
-    uv_idle_init(loop, &c->idle);
-    c->idle.data = c;
+    deferred_init(c);
     c->execs = share_pool_new(CORE_EXECS_MAX);
     c->audits = share_pool_new(CORE_AUDITS_MAX);
     code = copy_config(c, config) && c->execs && c->audits
@@ -400,22 +320,6 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     }
     *out = c;
     return ERR_OK;
-}
-
-void core_handle_closed(struct core *c)
-{
-    if (--c->handles > 0)
-        return;
-    egress_free(c);
-    events_free(c);
-    reserve_free(&c->reserve);
-    renewals_free(c);
-    share_pool_free(c->execs);
-    share_pool_free(c->audits);
-    tenants_free(&c->tenants);
-    free((char *)c->config.egress_dir);
-    free((char *)c->config.egress_ceiling);
-    free(c);
 }
 
 static void on_timer_closed(uv_handle_t *h)
@@ -445,8 +349,7 @@ static void answer_everybody(struct core *c)
         pause_fail(c->registry.order[i], &why);
         egress_forget(c->registry.order[i]);
     }
-    for (unsigned i = 0; c->deferred && i < DEFERRED_ROUNDS; i++)
-        run_deferred(c);
+    deferred_run_all(c);
 }
 
 void core_free(struct core *c)

@@ -246,7 +246,7 @@ void create_go_on(struct sandbox_obj *o, const struct err *why)
 
 static void kill_stray(struct core *c, const struct privsep_msg *m)
 {
-    core_kill_stray(c, "", m->slot, m->gen);
+    call_kill_stray(c, "", m->slot, m->gen);
 }
 
 /* The channel broke: privd may have made it. LIST will tell; it is not wanted any more. */

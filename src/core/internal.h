@@ -144,8 +144,17 @@ struct core {
 
     uv_idle_t idle;
     struct deferred *deferred, **deferred_end;
-    unsigned handles; /* that are not closed yet, when stopping */
+    unsigned handles;                /* that are not closed yet, when stopping */
+    void (*release)(struct core *c); /* at the last one */
 };
+
+/* -- deferred.c -------------------------------------------------------------------------------- */
+
+/* c->loop is set. */
+void deferred_init(struct core *c);
+
+/* The core stops: now, what was deferred and what that defers. */
+void deferred_run_all(struct core *c);
 
 /* fn(arg) in the next turn of the loop, or from core_free. */
 void core_defer(struct core *c, void (*fn)(void *arg), void *arg);
@@ -153,11 +162,8 @@ void core_defer(struct core *c, void (*fn)(void *arg), void *arg);
 /* Answers a core_sandbox_cb in the next turn with an error. */
 void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const struct err *why);
 
-/* One of the handles that egress_stop counted is closed. */
+/* One of the handles that core_free counted is closed. */
 void core_handle_closed(struct core *c);
-
-/* A sandbox that privd has and the store does not. id is for the log. */
-void core_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen);
 
 /* ERR_UNAVAILABLE with what to do, when requests cannot be served. */
 enum err_code core_check_ready(const struct core *c, struct err *e);
