@@ -160,7 +160,7 @@ void events_add(struct tenant *t, enum event_type type, const char *sandbox, jso
     *place(r, r->next_id++) = e;
     r->bytes += e->len;
     c->events->bytes += e->len;
-    events_wake(c, r);
+    c->events->wake(c, r);
 }
 
 /* -- what is not told -------------------------------------------------------------------------- */
@@ -195,13 +195,12 @@ int events_format_dropped(int64_t id, int64_t count, const char *reason, struct 
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-int events_init(struct core *c)
+int events_rings_init(struct core *c)
 {
     c->events = calloc(1, sizeof(*c->events));
     if (!c->events)
         return -ENOMEM;
     c->events->base_id = c->started_real_ms * 1000 + 1;
-    c->events->beat.fire = events_on_beat;
     c->events->core = c;
     return 0;
 }

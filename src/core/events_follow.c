@@ -123,7 +123,7 @@ static void on_gone(void *arg)
     end(arg, pipe_writer_cut);
 }
 
-void events_wake(struct core *c, struct event_ring *r)
+static void wake(struct core *c, struct event_ring *r)
 {
     for (struct follower *f = c->events->followers, *next; f; f = next) {
         next = f->next;
@@ -150,7 +150,7 @@ static void arm_beat(struct core *c)
     timers_set(&c->timers, &c->events->beat, clock_mono_ms() + ms);
 }
 
-void events_on_beat(struct timer *t)
+static void on_beat(struct timer *t)
 {
     struct core *c = CONTAINER_OF(t, struct events, beat)->core;
 
@@ -292,4 +292,15 @@ void events_stop(struct core *c)
 {
     while (c->events && c->events->followers)
         end(c->events->followers, pipe_writer_cut);
+}
+
+int events_init(struct core *c)
+{
+    int rc = events_rings_init(c);
+
+    if (rc < 0)
+        return rc;
+    c->events->wake = wake;
+    c->events->beat.fire = on_beat;
+    return 0;
 }

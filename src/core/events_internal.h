@@ -33,6 +33,7 @@ struct events {
     int64_t base_id; /* the first id of this life, and of every ring */
     unsigned count;  /* followers */
     struct timer beat;
+    void (*wake)(struct core *c, struct event_ring *r); /* there is something new in r */
 };
 
 /* Makes it when absent. NULL: memory is out. */
@@ -44,6 +45,5 @@ const struct event *events_at(const struct event_ring *r, int64_t id);
 /* A "dropped" that only one follower is told, into out (max bytes). 0 or -errno. id: the last of them. */
 int events_format_dropped(int64_t id, int64_t count, const char *reason, struct buf *out);
 
-/* events_follow.c: there is something new in r. */
-void events_wake(struct core *c, struct event_ring *r);
-void events_on_beat(struct timer *t);
+/* events.c's part of events_init. */
+int events_rings_init(struct core *c);

@@ -184,21 +184,8 @@ static inline const struct life *sandbox_life(const struct sandbox_obj *o)
 /* Aborts when life.c does not have the step. */
 void sandbox_move(struct sandbox_obj *o, enum sandbox_state to);
 
-/* Makes one from a request (checked, defaults filled in) and puts it into the registry, CREATING. */
-enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
-                           const struct template_info *asked, const struct template_info *used,
-                           struct sandbox_obj **out, struct err *e);
-
-/* One that the store had; takes over the references in s. NULL: memory is out. */
-struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s);
-
-/* ERR_INVALID, with the place of the mistake, or the credential that neither own nor the tenant has. NULL
- * is good: nothing may leave. */
-enum err_code sandbox_check_policy(struct core *c, const char *tenant, const json_t *policy,
-                                   const json_t *own, struct err *e);
-
-/* Takes it out of everything and frees it. Nothing may wait for it any more. */
-void sandbox_free(struct sandbox_obj *o);
+/* Charges its tenant with what its state and limits cost, by enum tenant_resource: when it is made, and with each step. */
+void sandbox_account(struct sandbox_obj *o);
 
 /* Any state but ENDED; NULL when there is none. tenant NULL: any. */
 struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *id);
@@ -208,15 +195,35 @@ struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *
 enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id,
                               struct sandbox_obj **out, struct err *e);
 
+/* Whether a sandbox of the tenant has the name, or is being made with it. */
+bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char *name);
+
+/* -- sandbox_make.c --------------------------------------------------------------------------- */
+
+/* Makes one from a request (checked, defaults filled in) and puts it into the registry, CREATING. */
+enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
+                           const struct template_info *asked, const struct template_info *used,
+                           struct sandbox_obj **out, struct err *e);
+
+/* One that the store had; takes over the references in s. NULL: memory is out. */
+struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s);
+
+/* Takes it out of everything and frees it. Nothing may wait for it any more. */
+void sandbox_free(struct sandbox_obj *o);
+
+/* -- sandbox_network.c ------------------------------------------------------------------------ */
+
+/* ERR_INVALID, with the place of the mistake, or the credential that neither own nor the tenant has. NULL
+ * is good: nothing may leave. */
+enum err_code sandbox_check_policy(struct core *c, const char *tenant, const json_t *policy,
+                                   const json_t *own, struct err *e);
+
 /* -- lifecycle.c ------------------------------------------------------------------------------- */
 
 /* Finds out whether the clock was set, and then moves what is told and stored of the ends of
  * sandboxes along with it. Called with every request and when anything ends: no client sees the end
  * of before. */
 void lifecycle_check_clock(struct core *c);
-
-/* Whether a sandbox of the tenant has the name, or is being made with it. */
-bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char *name);
 
 /* At its end: true when it goes on, because it was used meanwhile. */
 bool lifecycle_renew(struct sandbox_obj *o);
@@ -303,6 +310,11 @@ void credentials_touch(const struct tenant *t, const char *name);
 
 /* Those that a command's own policy names, and s's too. */
 json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t *policy);
+
+/* -- key_id.c ---------------------------------------------------------------------------------- */
+
+/* Of a well-formed API key, as the store has it. */
+void key_hash(const char *key, uint8_t out[static STORE_HASH_SIZE]);
 
 /* -- token.c ----------------------------------------------------------------------------------- */
 

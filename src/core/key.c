@@ -4,7 +4,6 @@
 #include "core/events.h"
 #include "core/internal.h"
 
-#include <openssl/sha.h>
 #include <stdio.h>
 
 #define KEY_PREFIX "e2b_" /* what E2B's SDKs insist on: e2b_ and hex digits */
@@ -13,11 +12,6 @@
 #define HEX_DIGITS "0123456789abcdef"
 
 _Static_assert(KEY_LEN < CORE_TOKEN_SIZE, "a key fits where callers put it");
-
-static void hash_key(const char *key, uint8_t out[static STORE_HASH_SIZE])
-{
-    SHA256((const unsigned char *)key, strlen(key), out);
-}
 
 static bool is_well_formed(const char *key)
 {
@@ -45,7 +39,7 @@ enum err_code core_authenticate(struct core *c, const char *key, char out[static
         err_hint(e, "send the one that `cay env` prints");
         return ERR_UNAUTHENTICATED;
     }
-    hash_key(key, hash);
+    key_hash(key, hash);
     code = store_key_find(c->store, hash, out, e);
     if (code != ERR_NOT_FOUND)
         return code;
@@ -79,7 +73,7 @@ enum err_code core_key_create(struct core *c, const char *tenant, const char *la
         return err_set(e, ERR_INVALID, "a key's label has at most %d bytes", CORE_KEY_LABEL_MAX);
     ids_random_bytes(bytes, sizeof(bytes));
     ids_hex(bytes, sizeof(bytes), key + strlen(KEY_PREFIX));
-    hash_key(key, hash);
+    key_hash(key, hash);
     code = store_key_insert(c->store, tenant, label, hash, clock_real_ms(), e);
     if (code == ERR_OK) {
         memcpy(out, key, sizeof(key));
@@ -89,14 +83,6 @@ enum err_code core_key_create(struct core *c, const char *tenant, const char *la
     explicit_bzero(key, sizeof(key));
     explicit_bzero(bytes, sizeof(bytes));
     return code;
-}
-
-void core_key_id(const char *key, char out[static CORE_KEY_ID_SIZE])
-{
-    uint8_t hash[STORE_HASH_SIZE];
-
-    hash_key(key, hash);
-    ids_hex(hash, CORE_KEY_ID_BYTES, out);
 }
 
 enum err_code core_key_each(struct core *c, const char *tenant,

@@ -1,0 +1,178 @@
+/* A sandbox is entered once, from a request or a row of the store, into the registry and to its tenant, and freed after its
+ * last step or when the core stops, by which each part of core lets go of it. Owns every sandbox_obj through the registry.
+ * Called by create.c and lifecycle.c, which decide when. */
+
+#include "core/egress.h"
+#include "core/exec.h"
+#include "core/internal.h"
+#include "core/pause.h"
+
+#include <stdio.h>
+
+static void on_end_timer(struct timer *t)
+{
+    lifecycle_on_timer(CONTAINER_OF(t, struct sandbox_obj, end));
+}
+
+static void join_tenant(struct sandbox_obj *o, struct tenant *t)
+{
+    o->tenant = t;
+    o->s.tenant = t->name;
+    o->tenant_next = t->sandboxes;
+    if (o->tenant_next)
+        o->tenant_next->tenant_prev = o;
+    t->sandboxes = o;
+    sandbox_account(o);
+}
+
+static void leave_tenant(struct sandbox_obj *o)
+{
+    for (int i = 0; i < TENANT_SANDBOX_RESOURCES; i++)
+        tenant_refund(&o->charges[i]);
+    *(o->tenant_prev ? &o->tenant_prev->tenant_next : &o->tenant->sandboxes) = o->tenant_next;
+    if (o->tenant_next)
+        o->tenant_next->tenant_prev = o->tenant_prev;
+    tenant_unref(o->tenant);
+}
+
+/* Puts o into the registry and to its tenant; false: memory is out, and o is as before. */
+static bool enter(struct core *c, struct sandbox_obj *o, const char *tenant)
+{
+    struct tenant *t = tenant_get(c, tenant);
+
+    if (!t)
+        return false;
+    o->core = c;
+    o->used_ms = clock_mono_ms();
+    o->end.fire = on_end_timer;
+    o->socket_cache_expiry.fire = sockets_on_expiry;
+    o->sample.fire = metrics_on_timer;
+    if (registry_add(&c->registry, o) < 0) {
+        tenant_unref(t);
+        return false;
+    }
+    join_tenant(o, t);
+    return true;
+}
+
+static void release(struct sandbox_obj *o)
+{
+    json_decref(o->s.metadata);
+    json_decref(o->s.env);
+    network_unref(o->s.network);
+    json_decref(o->s.policy);
+    json_decref(o->s.credentials);
+    free(o->init_body);
+    explicit_bzero(o, sizeof(*o));
+    free(o);
+}
+
+struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s)
+{
+    struct sandbox_obj *o = calloc(1, sizeof(*o));
+
+    if (!o)
+        return NULL;
+    o->s = *s;
+    if (!enter(c, o, s->tenant)) {
+        free(o);
+        return NULL;
+    }
+    return o;
+}
+
+/* 0 in a field: what sandboxes of its template get. */
+static struct privsep_limits limits_of(const struct privsep_limits *asked,
+                                       const struct privsep_limits *d)
+{
+    return (struct privsep_limits){
+        .memory_bytes = asked->memory_bytes ? asked->memory_bytes : d->memory_bytes,
+        .disk_bytes = asked->disk_bytes ? asked->disk_bytes : d->disk_bytes,
+        .cpu_milli = asked->cpu_milli ? asked->cpu_milli : d->cpu_milli,
+        .pids = asked->pids ? asked->pids : d->pids,
+        .open_files = asked->open_files ? asked->open_files : d->open_files,
+        .filters = asked->filters ? asked->filters : d->filters};
+}
+
+/* Its own copies: the caller's may change or go. (A network setting does not change.) */
+static bool copy_json(struct sandbox *s, const struct sandbox_request *r)
+{
+    s->metadata = r->metadata ? json_deep_copy(r->metadata) : json_object();
+    s->env = r->env ? json_deep_copy(r->env) : json_object();
+    s->network = network_ref(r->network);
+    s->policy = r->policy ? json_deep_copy(r->policy) : NULL;
+    s->credentials = r->credentials ? json_deep_copy(r->credentials) : NULL;
+    return s->metadata && s->env && (s->policy || !r->policy) &&
+           (s->credentials || !r->credentials);
+}
+
+static int64_t first_life_ms(const struct core *c, const struct sandbox_request *r)
+{
+    int64_t ttl_ms = r->ttl_ms > 0 ? r->ttl_ms : (int64_t)c->config.default_ttl_ms;
+
+    if (r->idle_ms == 0)
+        return ttl_ms;
+    return r->ttl_ms > 0 ? MIN(r->idle_ms, ttl_ms) : r->idle_ms;
+}
+
+static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
+                 const struct template_info *asked, const struct template_info *used)
+{
+    struct privsep_limits of_template = core_template_limits(c, asked);
+
+    do
+        ids_sandbox(s->id);
+    while (registry_find(&c->registry, s->id));
+    snprintf(s->name, sizeof(s->name), "%s", r->name ? r->name : "");
+    snprintf(s->template_asked, sizeof(s->template_asked), "%s", asked->id);
+    snprintf(s->template_id, sizeof(s->template_id), "%s", used->id);
+    s->state = SANDBOX_CREATING;
+    s->on_timeout = r->on_timeout;
+    s->level = r->level;
+    s->secure = r->secure;
+    s->auto_resume = r->auto_resume;
+    s->keep_memory = r->keep_memory;
+    s->allow_internet = r->allow_internet;
+    s->limits = limits_of(&r->limits, &of_template);
+    s->started_real_ms = clock_real_ms();
+    s->idle_ms = r->idle_ms;
+    s->last_end_real_ms = r->idle_ms > 0 && r->ttl_ms > 0 ? s->started_real_ms + r->ttl_ms : 0;
+    s->end_real_ms = s->started_real_ms + first_life_ms(c, r);
+    ids_random_bytes(s->agent_key, sizeof(s->agent_key));
+}
+
+enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
+                           const struct template_info *asked, const struct template_info *used,
+                           struct sandbox_obj **out, struct err *e)
+{
+    struct sandbox_obj *o = calloc(1, sizeof(*o));
+
+    if (!o)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    fill(c, &o->s, r, asked, used);
+    if (!copy_json(&o->s, r) || !enter(c, o, r->tenant)) {
+        release(o);
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    }
+    *out = o;
+    return ERR_OK;
+}
+
+void sandbox_free(struct sandbox_obj *o)
+{
+    struct core *c = o->core;
+    struct err why;
+
+    err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
+    pause_fail(o, &why);
+    metrics_free(o, &why);
+    logs_free(o);
+    exec_command_sandboxes_free(o);
+    egress_forget(o);
+    sockets_discard(o);
+    timers_cancel(&c->timers, &o->end);
+    timers_cancel(&c->timers, &o->sample);
+    registry_remove(&c->registry, o);
+    leave_tenant(o);
+    release(o);
+}
