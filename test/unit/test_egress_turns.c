@@ -139,11 +139,48 @@ static void test_alone(void **state)
     turns_exit(w.turns);
     next_turn(&w);
     event(&w, LOUD);
+    for (unsigned i = 0; i < TURNS_LONG_NS / TURNS_NS; i++) /* what it did alone is owed now */
+        next_turn(&w);
     assert_true(turns_enter(w.turns, w.owner[0], &w.round[0]));
     assert_int_equal(turns_piece(w.turns), TURNS_PIECE);
     now_ns += TURNS_NS;
     assert_true(turns_is_over(w.turns));
     turns_exit(w.turns);
+    close_world(&w);
+}
+
+/* Turns in which an owner's flow is left after an event of so many ns, while another's goes on in each. */
+static unsigned turns_left_after(struct world *w, uint64_t ns)
+{
+    unsigned left = 0;
+
+    next_turn(w);
+    assert_true(event(w, LOUD));
+    assert_true(turns_enter(w->turns, w->owner[0], &w->round[0]));
+    now_ns += ns;
+    turns_exit(w->turns);
+    for (;; left++) {
+        next_turn(w);
+        assert_true(event(w, LOUD));
+        if (event(w, 0))
+            return left;
+    }
+}
+
+/* What cannot be divided, as a signature of a handshake, is paid for in the turns after it; not for ever. */
+static void test_what_takes_longer_is_owed(void **state)
+{
+    struct world w;
+
+    open_world(&w);
+    assert_int_equal(turns_left_after(&w, TURNS_NS - 1), 0);
+    for (int i = 0; i < 3; i++)
+        next_turn(&w);
+    assert_int_equal(turns_left_after(&w, 10 * TURNS_NS), 9);
+    for (int i = 0; i < 3; i++)
+        next_turn(&w);
+    assert_int_equal(turns_left_after(&w, UINT64_C(1000) * TURNS_OWED_NS),
+                     TURNS_OWED_NS / TURNS_NS);
     close_world(&w);
 }
 
@@ -200,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_an_owner_has_its_share),
         cmocka_unit_test(test_without_turns),
         cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_what_takes_longer_is_owed),
         cmocka_unit_test(test_lines_are_worked_on_for_a_share),
     };
 

@@ -10,6 +10,7 @@
 #include "egress/flow/registry.h"
 #include "egress/flow/sniff.h"
 #include "egress/flow/socks.h"
+#include "egress/tls/turns.h"
 
 #include <errno.h>
 #include <linux/netfilter_ipv4.h>
@@ -28,7 +29,8 @@
 struct sandbox_io {
     struct sandbox *sandbox; /* NULL once closing */
     uv_poll_t tcp, udp;
-    uv_timer_t again; /* accepting rests until then */
+    uv_timer_t again;              /* accepting rests until then */
+    uint32_t tcp_round, udp_round; /* turns.h */
     unsigned handles;
 };
 
@@ -162,6 +164,11 @@ static uint32_t connections_exceeded(const struct sandbox *s, uint32_t more, uin
     return 0;
 }
 
+uint32_t accept_exceeded(const struct sandbox *s)
+{
+    return connections_exceeded(s, 1, 1);
+}
+
 static void begin(struct flow *f)
 {
     struct sandbox *s = f->sandbox;
@@ -258,11 +265,9 @@ static bool rate_allows(struct sandbox *s)
            rate_take(&s->connections, limit_of(own, s->egress->config.connections_per_second));
 }
 
-static void on_tcp(uv_poll_t *p, int status, int events)
+static void accept_some(struct sandbox_io *io, struct turns *turns)
 {
-    struct sandbox_io *io = p->data;
-
-    for (int i = 0; i < BATCH && io->sandbox; i++) {
+    for (int i = 0; i < BATCH && io->sandbox && !turns_is_over(turns); i++) {
         struct sandbox *s = io->sandbox;
         int fd;
 
@@ -283,12 +288,31 @@ static void on_tcp(uv_poll_t *p, int status, int events)
     }
 }
 
+/* Connections and questions count in the sandbox's share of the turn, as what its connections do. */
+static void on_tcp(uv_poll_t *p, int status, int events)
+{
+    struct sandbox_io *io = p->data;
+    struct turns *turns = io->sandbox->egress->turns;
+
+    if (status < 0) { /* libuv has stopped */
+        rest(io, RETRY_MS);
+        return;
+    }
+    if (!turns_enter(turns, registry_owner(io->sandbox), &io->tcp_round))
+        return;
+    accept_some(io, turns);
+    turns_exit(turns);
+}
+
 static void on_udp(uv_poll_t *p, int status, int events)
 {
     struct sandbox_io *io = p->data;
+    struct turns *turns = io->sandbox->egress->turns;
 
-    if (status == 0)
-        dns_udp_readable(io->sandbox);
+    if (status < 0 || !turns_enter(turns, registry_owner(io->sandbox), &io->udp_round))
+        return;
+    dns_udp_readable(io->sandbox);
+    turns_exit(turns);
 }
 
 static void on_closed(uv_handle_t *h)

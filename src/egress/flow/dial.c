@@ -6,6 +6,7 @@
 #include "egress/flow/registry.h"
 #include "egress/flow/resolve.h"
 #include "egress/flow/upstream.h"
+#include "egress/tls/turns.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -21,6 +22,7 @@ struct attempt {
     struct dial *dial;
     struct attempt *next;
     int fd;
+    uint32_t round; /* turns.h */
     struct policy_address address;
     struct policy_verdict verdict;
 };
@@ -31,6 +33,7 @@ struct dial {
     uint64_t id, owner;
     dial_cb cb;
     uint32_t slot, gen, command;
+    uint64_t share;                 /* whose share of the loop's time it has */
     struct sandbox *lone;           /* DIAL_LONE, or NULL */
     char name[POLICY_NAME_MAX + 1]; /* "" for an address */
     uint16_t port;
@@ -253,9 +256,8 @@ static void attempt_failed(struct attempt *a, int err)
     go_on(d);
 }
 
-static void on_connect(uv_poll_t *p, int status, int events)
+static void conclude(struct attempt *a, int status)
 {
-    struct attempt *a = p->data;
     int err = 0;
     socklen_t n = sizeof(err);
 
@@ -265,6 +267,18 @@ static void on_connect(uv_poll_t *p, int status, int events)
         attempt_failed(a, err);
     else
         connected(a);
+}
+
+static void on_connect(uv_poll_t *p, int status, int events)
+{
+    struct attempt *a = p->data;
+    struct turns *turns = a->dial->egress->turns;
+    bool entered = turns_enter(turns, a->dial->share, &a->round);
+
+    if (entered || status < 0)
+        conclude(a, status);
+    if (entered)
+        turns_exit(turns);
 }
 
 static int open_socket(const struct policy_address *a)
@@ -534,6 +548,7 @@ uint64_t dial_start(struct egress *eg, struct sandbox *s, const struct target *t
     d->gen = s->gen;
     d->command = s->command;
     d->lone = s->slot == DIAL_LONE ? s : NULL;
+    d->share = d->lone ? DIAL_LONE : registry_owner(s);
     d->port = t->port;
     d->granted = t->granted;
     d->result.fd = -1;

@@ -2,6 +2,7 @@
 
 #include "base/util.h"
 #include "egress/flow/names.h"
+#include "egress/tls/turns.h"
 
 #include <errno.h>
 #include <ldns/ldns.h>
@@ -255,7 +256,7 @@ void dns_udp_readable(struct sandbox *s)
 {
     uint8_t in[DNS_QUERY_MAX + 1], out[DNS_ANSWER_MAX];
 
-    for (int i = 0; i < BATCH; i++) {
+    for (int i = 0; i < BATCH && !turns_is_over(s->egress->turns); i++) {
         struct datagram d;
         ssize_t n;
         size_t len;

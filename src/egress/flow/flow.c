@@ -12,6 +12,7 @@
 #include "egress/flow/names.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/socks.h"
+#include "egress/tls/turns.h"
 #include "http/message.h"
 
 #include <errno.h>
@@ -40,6 +41,7 @@ struct flow_io {
     bool (*on_upstream)(struct flow *f);
     void (*late)(struct flow *f);
     bool polls_client, polls_upstream;
+    uint32_t client_round, upstream_round; /* turns.h */
     unsigned handles;
 };
 
@@ -77,11 +79,17 @@ static void on_timer(uv_timer_t *t)
     io->late(io->flow);
 }
 
+/* Errors, of which libuv does not tell again, are not left for another turn. */
 static void on_client(uv_poll_t *p, int status, int events)
 {
     struct flow_io *io = p->data;
+    struct turns *turns = io->flow->egress->turns;
+    bool entered = turns_enter(turns, registry_owner(io->flow->sandbox), &io->client_round);
 
-    io->on_client(io->flow, status < 0 ? UV_READABLE | UV_DISCONNECT : events);
+    if (entered || status < 0)
+        io->on_client(io->flow, status < 0 ? UV_READABLE | UV_DISCONNECT : events);
+    if (entered)
+        turns_exit(turns);
 }
 
 int flow_watch(struct flow *f, int events, void (*cb)(struct flow *f, int events),
@@ -117,9 +125,13 @@ int flow_watch(struct flow *f, int events, void (*cb)(struct flow *f, int events
 static void on_upstream(uv_poll_t *p, int status, int events)
 {
     struct flow_io *io = p->data;
+    struct turns *turns = io->flow->egress->turns;
+    bool entered = turns_enter(turns, registry_owner(io->flow->sandbox), &io->upstream_round);
 
-    if (!io->on_upstream(io->flow))
+    if ((entered || status < 0) && !io->on_upstream(io->flow))
         uv_poll_stop(p);
+    if (entered)
+        turns_exit(turns);
 }
 
 void flow_watch_upstream(struct flow *f, bool (*cb)(struct flow *f))

@@ -138,6 +138,7 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
     if (!in->towards_clients || !in->towards_servers || tlshands_new(eg->loop, &in->hands) < 0 ||
         tlspipes_new(eg->loop, &in->pipes) < 0 || h2s_new(eg->loop, &in->h2s) < 0)
         return err_set(e, ERR_EXHAUSTED, "TLS cannot be set up: out of memory");
+    tlshands_set_turns(in->hands, eg->turns);
     tlspipes_set_turns(in->pipes, eg->turns);
     h2s_set_turns(in->h2s, eg->turns);
     tls_intercept_choose(in->towards_clients);

@@ -281,7 +281,7 @@ static int start_client(struct flow *f, struct tls_intercept *o, bool h2, struct
     struct tlshand_options t = {.fd = f->fd,
                                 .server = true,
                                 .tenant = f->sandbox->tenant,
-                                .owner = f->sandbox->slot,
+                                .owner = registry_owner(f->sandbox),
                                 .timeout_ms = CLIENT_HANDSHAKE_MS,
                                 .on_done = on_client_ready,
                                 .arg = o};
@@ -347,7 +347,7 @@ static void start_server(struct flow *f, struct tls_intercept *o, int fd)
     struct err e;
 
     t.tenant = f->sandbox->tenant;
-    t.owner = f->sandbox->slot;
+    t.owner = registry_owner(f->sandbox);
 
     t.ssl = make_client_ssl(in, name_of(f), &f->target.address,
                             f->offers_http1 ? ALPN_H2 ALPN_HTTP : ALPN_H2);
@@ -496,7 +496,7 @@ static void start_upstream(struct egress *eg, const struct flow *f, const char *
     struct tlshand_options o = {.fd = fd,
                                 .ssl = ssl,
                                 .tenant = tenant,
-                                .owner = f ? f->sandbox->slot : DIAL_LONE,
+                                .owner = f ? registry_owner(f->sandbox) : DIAL_LONE,
                                 .timeout_ms = SERVER_HANDSHAKE_MS,
                                 .on_done = on_upstream_ready,
                                 .arg = s};

@@ -3,6 +3,7 @@
 #include "base/share.h"
 #include "base/util.h"
 #include "egress/flow/egress.h"
+#include "egress/tls/turns.h"
 #include "http/tls_conn.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@ struct tlshands {
     struct tlshand *first; /* the newest */
     size_t count;          /* with those that libuv has not closed yet */
     struct share_pool *places;
+    struct turns *turns; /* or NULL: no limit */
     bool freeing;
 };
 
@@ -26,6 +28,7 @@ struct tlshand {
     uv_timer_t timer;
     struct tls_endpoint end;
     int events;
+    uint32_t round; /* turns.h */
     unsigned handles;
     bool crowded, closed;
     struct share *share; /* NULL: it has given it to another */
@@ -69,6 +72,11 @@ void tlshands_free(struct tlshands *all)
     all->freeing = true;
     if (all->count == 0)
         free_all(all);
+}
+
+void tlshands_set_turns(struct tlshands *all, struct turns *t)
+{
+    all->turns = t;
 }
 
 size_t tlshands_count(const struct tlshands *all)
@@ -243,9 +251,8 @@ bool tlshand_is_h2(const struct tls_endpoint *end)
 
 static void watch(struct tlshand *h, int events);
 
-static void on_events(uv_poll_t *poll, int status, int events)
+static void go_on(struct tlshand *h, int status)
 {
-    struct tlshand *h = poll->data;
     int rc = tls_conn_ops.begin(h->end.tls);
     struct err e;
 
@@ -260,6 +267,19 @@ static void on_events(uv_poll_t *poll, int status, int events)
         let_go(h);
         h->o.on_done(h->o.arg, &h->end, NULL);
     }
+}
+
+/* Errors, of which libuv does not tell again, are not left for another turn. */
+static void on_events(uv_poll_t *poll, int status, int events)
+{
+    struct tlshand *h = poll->data;
+    struct turns *turns = h->all->turns;
+    bool entered = turns_enter(turns, h->owner, &h->round);
+
+    if (entered || status < 0)
+        go_on(h, status);
+    if (entered)
+        turns_exit(turns);
 }
 
 static void watch(struct tlshand *h, int events)

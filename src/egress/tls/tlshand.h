@@ -15,13 +15,15 @@
 
 struct tlshands;
 struct tlshand;
+struct turns;
 
 struct tlshand_options {
     int fd;   /* connected, non-blocking; taken over on success */
     SSL *ssl; /* with its side, names and protocols set; taken over in every case */
     bool server;
     const char *tenant; /* NULL: none's */
-    uint64_t owner;     /* its sandbox */
+    uint64_t
+        owner; /* its sandbox, whose place it takes, and whose share of the loop's time (turns.h) */
     uint64_t timeout_ms;
     /* Once, unless tlshand_close comes first: the end, which is the callee's to take (copied), or NULL and
      * why. */
@@ -30,6 +32,9 @@ struct tlshand_options {
 };
 
 int tlshands_new(uv_loop_t *loop, struct tlshands **out);
+
+/* Their time is shared out from now on; t outlives all. A step of one costs up to some milliseconds (a signature). */
+void tlshands_set_turns(struct tlshands *all, struct turns *t);
 
 /* Closes every one; freed when the loop has turned. */
 void tlshands_free(struct tlshands *all);

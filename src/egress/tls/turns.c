@@ -7,7 +7,7 @@
 /* Of the owners in a bucket. */
 struct share {
     uint64_t turn;  /* the last that it had work in */
-    uint64_t ns;    /* which that took so far */
+    uint64_t ns;    /* which that took so far, with what is owed from turns before */
     uint32_t round; /* a flow with this number has had its part */
     uint32_t lined; /* flows that wait in line */
     bool left;      /* an event was left for want of time, in that turn */
@@ -46,21 +46,6 @@ static struct share *find_share(struct turns *t, uint64_t owner)
     return &t->shares[(owner * UINT64_C(0x9e3779b97f4a7c15)) >> 54];
 }
 
-/* Its share of this turn. */
-static struct share *share_of(struct turns *t, uint64_t owner)
-{
-    struct share *s = find_share(t, owner);
-
-    if (s->turn == t->turn)
-        return s;
-    s->round +=
-        !s->left; /* those that were left come first; with none of them a new round begins */
-    s->turn = t->turn;
-    s->ns = 0;
-    s->left = false;
-    return s;
-}
-
 static bool is_alone(const struct turns *t, uint64_t now)
 {
     return now - t->beside_ns > TURNS_ALONE_NS;
@@ -69,6 +54,29 @@ static bool is_alone(const struct turns *t, uint64_t now)
 static uint64_t most_ns(const struct turns *t, uint64_t now)
 {
     return is_alone(t, now) ? TURNS_LONG_NS : TURNS_NS;
+}
+
+/* What it did beyond its share, less one share for each turn since. */
+static uint64_t owed_ns(const struct turns *t, const struct share *s, uint64_t now)
+{
+    uint64_t paid = MIN(t->turn - s->turn, (uint64_t)TURNS_OWED_NS) * most_ns(t, now);
+
+    return MIN(s->ns - MIN(s->ns, paid), (uint64_t)TURNS_OWED_NS);
+}
+
+/* Its share of this turn. */
+static struct share *share_of(struct turns *t, uint64_t owner, uint64_t now)
+{
+    struct share *s = find_share(t, owner);
+
+    if (s->turn == t->turn)
+        return s;
+    s->round +=
+        !s->left; /* those that were left come first; with none of them a new round begins */
+    s->ns = owed_ns(t, s, now);
+    s->turn = t->turn;
+    s->left = false;
+    return s;
 }
 
 static void enter(struct turns *t, struct share *s, uint64_t now)
@@ -98,8 +106,8 @@ bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
 
     if (is_inside(t))
         return true;
-    s = share_of(t, owner);
     now = t->now_ns();
+    s = share_of(t, owner, now);
     s->left |= s->ns >= most_ns(t, now);
     if (s->left || *round == s->round)
         return false;
@@ -115,8 +123,8 @@ bool turns_enter_once(struct turns *t, uint64_t owner)
 
     if (is_inside(t))
         return true;
-    s = share_of(t, owner);
     now = t->now_ns();
+    s = share_of(t, owner, now);
     if (s->lined > 0 || s->ns >= most_ns(t, now))
         return false;
     enter(t, s, now);
@@ -182,7 +190,7 @@ static void on_begin(uv_prepare_t *h)
          t->busy && t->left > 0 && now - began < TURNS_NS && calls < TURNS_BUCKETS; calls++) {
         struct turn *w = take_next(t);
 
-        enter(t, share_of(t, w->owner), now);
+        enter(t, share_of(t, w->owner, now), now);
         w->go(w->arg);
         turns_exit(t);
         now = t->now_ns();

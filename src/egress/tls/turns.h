@@ -3,8 +3,9 @@
  * delays another's events by one share, and not by all of its work. There are two rules, of which a flow may be under both.
  *
  * Time: what an owner's (a sandbox's) flows do in one turn of the loop is measured, and beyond TURNS_NS the rest of them is
- * left until another turn: their events come again, since libuv's are level-triggered. Which of them were left is
- * found by rounds: in a round each flow has one event's worth of work. An owner that no other was beside for
+ * left until another turn: their events come again, since libuv's are level-triggered. What cannot be divided (a signature
+ * of a TLS handshake) and takes longer is owed, and its owner waits for as many turns as that is worth. Which of them were
+ * left is found by rounds: in a round each flow has one event's worth of work. An owner that no other was beside for
  * TURNS_ALONE_NS may use TURNS_LONG_NS: then it is the turns themselves that cost.
  *
  * Bytes: answers that are searched for secrets, or decompressed for it, cost more than a copy. In one turn
@@ -27,6 +28,7 @@
 #define TURNS_NS       100000u   /* of an owner in a turn; one event's work may exceed it */
 #define TURNS_LONG_NS  500000u   /* of one that has the loop for itself */
 #define TURNS_ALONE_NS 20000000u /* after so much time */
+#define TURNS_OWED_NS  2000000u  /* at most, from one turn to the next */
 #define TURNS_SHARES   1024u
 #define TURNS_PIECE    ((size_t)64 * 1024) /* that is moved at a time, where another owner is beside */
 
