@@ -33,6 +33,8 @@ static const int own[] = {
 static const struct confine_form forms[] = {
     {SCMP_SYS(socket), 0, CONFINE_ANY_BITS, AF_INET},
     {SCMP_SYS(socket), 0, CONFINE_ANY_BITS, AF_INET6},
+    /* its own helper threads' priority, which without a capability can only fall */
+    {SCMP_SYS(setpriority), 1, CONFINE_ANY_BITS, 0},
 };
 
 int confine_self(void)

@@ -4,7 +4,9 @@ Each test does first what a neighbour's loss was shown with (docs/reports/egress
 neighbour has what it had. What is asserted is who gives way, never how fast."""
 
 import contextlib
+import hashlib
 import json
+import os
 import select
 import socket
 import threading
@@ -151,6 +153,64 @@ def is_answered_first(world):
         assert r.status == 200 and r.read() == b""
         c.close()
     return not answered
+
+
+def fill_chain(world, tenant, megabytes):
+    """As fill_log, and each line fits the one before it."""
+    prev, line, seq, size = "0" * 64, "", 0, 0
+    with open(world.state / f"audit-0.{tenant}.log", "w", encoding="ascii") as f:
+        while size < megabytes << 20:
+            seq += 1
+            line = '{"event":"request","tenant":"%s","path":"/%s","seq":%d,"prev":"%s"}' % (tenant, "p" * 4000, seq, prev)
+            prev, size = hashlib.sha256(line.encode()).hexdigest(), size + len(line) + 1
+            f.write(line + "\n")
+    return seq
+
+
+def test_checks_of_the_log_take_turns(world, box):
+    """A check of the chains held a helper thread until it had read the whole log, and two of them both. Now a question that comes
+    after them is answered before either; what they find is what one reading found, over the ends of their slices. Once in five
+    is enough, as above."""
+    lines = fill_chain(world, "tenant9", 96)
+    log = world.audit_log("tenant9")
+    with restarted(world):
+        box()
+        try:
+            assert any(is_answered_during_checks(world, lines) for _ in range(5))
+            with open(log, "r+b") as f:  # in the middle, far behind the first slice
+                f.seek(60 << 20)
+                f.write(b"#")
+            check = json.loads(world.call("GET", "/v1/audit/verify")[1])
+            assert not check["ok"] and check["file"] == log.name and check["broken_line"] > 1
+        finally:
+            log.unlink()
+
+
+def is_answered_during_checks(world, lines):
+    checks = [ask(world, "/v1/audit/verify") for _ in range(2)]
+    assert world.call("GET", "/v1/audit?tenant=tenant1&limit=1")[0] == 200
+    answered, _, _ = select.select([c.sock for c in checks], [], [], 0)
+    for c in checks:
+        check = json.loads(c.getresponse().read())
+        assert check["ok"] and check["lines"] >= lines and check["rotated_out"] == 0
+        c.close()
+    return not answered
+
+
+def test_a_check_of_the_log_opens_plain_files_alone(world, box):
+    """What stands in the place of a log file could hold whoever opens it: a pipe without a writer."""
+    box().curl("http://v4.example.com/")
+    log = until(lambda: world.audit_log() if world.audit_log().exists() else None)
+    kept = log.with_name("kept")
+    log.rename(kept)  # it is written to there
+    os.mkfifo(log)
+    log.chmod(0o666)
+    try:
+        assert world.call("GET", "/v1/audit/verify", timeout=20)[0] == 500
+        assert world.call("GET", "/v1/none", timeout=20)[0] == 404
+    finally:
+        kept.rename(log)
+    assert json.loads(world.call("GET", "/v1/audit/verify")[1])["ok"]
 
 
 def test_lines_are_found_however_they_are_spelled(world):

@@ -98,7 +98,7 @@ static void check_line(struct audit_walk *w, const char *file, const char *line,
     if (!prev)
         w->out->cut++;
     if (!w->begun && seq > 0)
-        w->out->rotated += seq - 1;
+        w->out->rotated += seq - 1 - MIN(seq - 1, w->seq);
     if (prev && w->begun &&
         (memcmp(prev, w->prev, AUDIT_HASH_SIZE - 1) != 0 || (w->seq && seq != w->seq + 1)))
         broken_at(w, file);
@@ -107,29 +107,55 @@ static void check_line(struct audit_walk *w, const char *file, const char *line,
     audit_hash(line, n, w->prev);
 }
 
-int audit_walk_file(struct audit_walk *w, int dir_fd, const char *name)
+int audit_walk_open(int dir_fd, const char *name, FILE **out, size_t *bytes)
 {
-    int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t n = 0;
-    bool canceled = false;
+    CLEANUP_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
     FILE *f;
 
     if (fd < 0)
         return errno == ENOENT ? 0 : -errno;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
     f = fdopen(fd, "r");
-    if (!f) {
-        close(fd);
+    if (!f)
         return -ENOMEM;
-    }
-    while (!canceled && (n = getline(&line, &room, f)) > 0) {
+    (void)TAKE_FD(fd);
+    *out = f;
+    *bytes = (size_t)st.st_size;
+    return 1;
+}
+
+int audit_walk_on(struct audit_walk *w, FILE *f, const char *name, size_t *most)
+{
+    CLEANUP_FREE char *line = NULL;
+    size_t room = 0;
+    ssize_t n = 0;
+
+    while (*most > 0 && (n = getline(&line, &room, f)) > 0) {
+        *most -= MIN(*most, (size_t)n);
         if (line[n - 1] == '\n')
             n--;
         check_line(w, name, line, (size_t)n);
-        canceled = w->canceled && *w->canceled;
+        if (w->canceled && *w->canceled)
+            return -ECANCELED;
     }
-    free(line);
+    if (n < 0 && ferror(f))
+        return -EIO;
+    return n >= 0;
+}
+
+int audit_walk_file(struct audit_walk *w, int dir_fd, const char *name)
+{
+    size_t bytes, most = SIZE_MAX;
+    FILE *f = NULL;
+    int rc = audit_walk_open(dir_fd, name, &f, &bytes);
+
+    if (rc <= 0)
+        return rc;
+    rc = audit_walk_on(w, f, name, &most);
     fclose(f);
-    return canceled ? -ECANCELED : 0;
+    return rc;
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define AUDIT_HASH_SIZE 65 /* SHA-256 in hex */
 #define AUDIT_FIRST     "0000000000000000000000000000000000000000000000000000000000000000"
@@ -35,10 +36,19 @@ struct audit_check {
 struct audit_walk {
     struct audit_check *out;
     char prev[AUDIT_HASH_SIZE];
-    uint64_t seq;           /* of the line before; 0: it has none */
-    bool begun;             /* there was one; what was before the oldest is gone */
+    uint64_t seq; /* of the line before; 0: it has none */
+    bool begun;   /* there was one; false: what is before the next has made room for others */
     volatile int *canceled; /* or NULL: ends when it is not 0 */
 };
 
-/* Adds the file's lines to what *w has found. One that is not there is none. 0, -ECANCELED or -errno. */
+/* Opens a file of the log for audit_walk_on; *bytes: what it has now. 1; 0: there is none; -errno, -EINVAL where it is no
+ * plain file. */
+int audit_walk_open(int dir_fd, const char *name, FILE **out, size_t *bytes);
+
+/* Adds the lines of f, from where it is, to what *w has found, until *most bytes were read and a line has ended; what is
+ * left of them in *most. name: what f is called, for the line that does not fit. 1: there may be more; 0: that was
+ * the end; -ECANCELED or -errno. */
+int audit_walk_on(struct audit_walk *w, FILE *f, const char *name, size_t *most);
+
+/* Of the whole file. One that is not there is none. 0, -ECANCELED or -errno. */
 int audit_walk_file(struct audit_walk *w, int dir_fd, const char *name);

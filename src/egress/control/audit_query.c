@@ -3,18 +3,21 @@
 #include "base/share.h"
 #include "base/util.h"
 #include "egress/audit/audit_store.h"
+#include "egress/control/audit_check.h"
 #include "egress/flow/audit.h"
 #include "http/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #define ANSWER_MAX    (32u * 1024u * 1024u)
 #define DEFAULT_LIMIT 100u
 #define BLOCK_BYTES   65536u /* a line is far shorter */
 #define OLD_LINES_MAX 1000u
+#define HELPER_NICE   10
 
 struct filter {
     char tenant[EGRESS_TENANT_MAX + 1], sandbox[PRIVSEP_ID_SIZE], verdict[8], since[64];
@@ -51,7 +54,7 @@ struct work {
     bool more;         /* of it, in another slice */
     char **lines;      /* that fit, as they were read: newest first of each source */
     size_t n_lines, room, bytes;
-    struct audit_check check;
+    struct audit_checking check;
     int rc;
 };
 
@@ -330,34 +333,26 @@ static void do_query(struct work *w, int dir_fd)
     w->more = w->rc == 0 && p->source < w->n_sources;
 }
 
-static int verify_source(struct work *w, int dir_fd, const struct audit_log *l)
+/* The loop and what sandboxes run go first: a helper thread gets what they leave. Of the thread alone (setpriority(2), C
+ * library/kernel differences); where it is refused, the thread goes on as it is. */
+static void yield(void)
 {
-    struct audit_walk walk = {.out = &w->check, .canceled = &w->canceled};
-    char name[AUDIT_NAME_SIZE];
-    int rc = 0;
-
-    for (uint32_t i = l->first; i < l->end && rc == 0; i++) {
-        audit_store_file(l, i, name);
-        rc = audit_walk_file(&walk, dir_fd, name);
-    }
-    return rc == 0 ? audit_walk_file(&walk, dir_fd, l->name) : rc;
-}
-
-static void do_verify(struct work *w, int dir_fd)
-{
-    for (size_t i = 0; i < w->n_sources && w->rc == 0; i++)
-        w->rc = verify_source(w, dir_fd, &w->sources[i]);
+    (void)setpriority(PRIO_PROCESS, 0, HELPER_NICE);
 }
 
 static void do_work(uv_work_t *req)
 {
     struct work *w = req->data;
-    CLEANUP_CLOSE int dir_fd = open(w->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    CLEANUP_CLOSE int dir_fd = -1;
 
+    yield();
+    if (w->verify) {
+        w->rc = audit_check_slice(&w->check, AUDIT_SLICE_BYTES);
+        return;
+    }
+    dir_fd = open(w->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         w->rc = -errno;
-    else if (w->verify)
-        do_verify(w, dir_fd);
     else
         do_query(w, dir_fd);
 }
@@ -369,6 +364,7 @@ static void free_work(struct work *w)
     for (size_t i = 0; i < w->n_lines; i++)
         free(w->lines[i]);
     util_close(&w->place.fd);
+    audit_check_close(&w->check);
     free(w->lines);
     free(w->sources);
     free(w);
@@ -448,7 +444,7 @@ static void leave_slot(struct audit_queries *q, const struct work *w)
 static void send_check(struct work *w)
 {
     static const struct http_header type = {"Content-Type", "application/json"};
-    const struct audit_check *c = &w->check;
+    const struct audit_check *c = &w->check.found;
     char text[512];
     int n = snprintf(text, sizeof(text),
                      "{\"ok\":%s,\"lines\":%llu,\"broken_line\":%llu,\"file\":\"%s\","
@@ -463,23 +459,27 @@ static void send_check(struct work *w)
 static void run_next(struct audit_queries *q);
 static void wait_for_turn(struct audit_queries *q, struct work *w);
 
-/* Between two slices: the others have their turn. */
-static bool goes_on(const struct work *w)
+/* The next slice of a check; false: there is none, or w->rc says why. */
+static bool has_next(struct work *w)
 {
-    return w->more && w->x && w->rc == 0;
+    int rc = audit_check_next(&w->check);
+
+    w->rc = MIN(rc, 0);
+    return rc > 0;
 }
 
-static void on_done(uv_work_t *req, int status)
+/* Between two slices: the others have their turn. */
+static bool goes_on(struct work *w)
 {
-    struct work *w = req->data;
+    if (!w->x || w->rc < 0)
+        return false;
+    return w->verify ? has_next(w) : w->more;
+}
+
+static void finish(struct work *w)
+{
     struct audit_queries *q = w->egress->audit_queries;
 
-    w->running = false;
-    leave_slot(q, w);
-    if (goes_on(w)) {
-        wait_for_turn(q, w);
-        return;
-    }
     w->done = true;
     share_return(w->share);
     run_next(q);
@@ -493,6 +493,19 @@ static void on_done(uv_work_t *req, int status)
         send_lines(w);
 }
 
+static void on_done(uv_work_t *req, int status)
+{
+    struct work *w = req->data;
+    struct audit_queries *q = w->egress->audit_queries;
+
+    w->running = false;
+    leave_slot(q, w);
+    if (goes_on(w))
+        wait_for_turn(q, w);
+    else
+        finish(w);
+}
+
 static unsigned running_of(const struct audit_queries *q, const struct work *w)
 {
     unsigned n = 0;
@@ -502,26 +515,14 @@ static unsigned running_of(const struct audit_queries *q, const struct work *w)
     return n;
 }
 
-static bool is_verifying(const struct audit_queries *q)
-{
-    for (size_t i = 0; i < AUDIT_QUERIES_AT_ONCE; i++)
-        if (q->running[i] && q->running[i]->verify)
-            return true;
-    return false;
-}
-
 /* Of those that wait, the first of a tenant that has fewest running: so one tenant's questions run side by side
- * only where no other tenant's wait. A verification reads the whole log at once, in its thread: there is one at a time, so
- * that another thread is left for questions. */
+ * only where no other tenant's wait. */
 static struct work *next_of(const struct audit_queries *q)
 {
-    bool verifying = is_verifying(q);
     struct work *best = NULL;
 
     for (struct work *w = q->waiting; w; w = w->next)
-        if (w->verify && verifying)
-            continue;
-        else if (!best || running_of(q, w) < running_of(q, best))
+        if (!best || running_of(q, w) < running_of(q, best))
             best = w;
     return best;
 }
@@ -620,8 +621,16 @@ static void start(struct egress *eg, struct http_exchange *x, bool verify)
     }
     w->share = share;
     w->verify = verify;
+    w->check = (struct audit_checking){.store = audit_files(eg->audit),
+                                       .dir = w->dir,
+                                       .sources = w->sources,
+                                       .n_sources = w->n_sources,
+                                       .canceled = &w->canceled};
     http_exchange_set(x, w, on_exchange_end);
-    wait_for_turn(q, w);
+    if (verify && !has_next(w))
+        finish(w);
+    else
+        wait_for_turn(q, w);
 }
 
 void audit_query_start(struct egress *eg, struct http_exchange *x)

@@ -4,8 +4,9 @@
  * they have enough.
  *
  * AUDIT_QUERIES_AT_ONCE are worked on at a time; the others wait in turn. A question for lines gives its place up
- * after AUDIT_SLICE_BYTES and waits for another; those of one tenant run side by side only where no other
- * tenant's wait. So a long log delays others by a slice. (verify, the operator's, is not cut into slices: the other place is theirs.) A question whose client is gone ends at the next block. */
+ * after AUDIT_SLICE_BYTES and waits for another, and so does a check of the chains (verify, the operator's); those of one
+ * tenant run side by side only where no other tenant's wait. So a long log delays others by a slice. A question whose client is
+ * gone ends at the next block. The threads that read have a lower priority than the loop. */
 
 #include "egress/flow/egress.h"
 
