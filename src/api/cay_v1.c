@@ -433,7 +433,7 @@ const struct api_route cay_v1_routes[] = {
     {"POST", "/cay/v1/sandboxes/{id}/resume", e2b_sandbox_resume},
     {"GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
     {"PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
-    {"GET", "/cay/v1/sandboxes/{id}/policy/stack", cay_v1_policy_stack},
+    {"POST", "/cay/v1/sandboxes/{id}/policy/explain", cay_v1_policy_explain},
     {"GET", "/cay/v1/sandboxes/{id}/denials", cay_v1_denials},
     {"GET", "/cay/v1/sandboxes/{id}/asks", cay_v1_asks},
     {"POST", "/cay/v1/sandboxes/{id}/asks/{ask}", cay_v1_ask_answer},

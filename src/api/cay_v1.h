@@ -58,8 +58,11 @@
  * POST /cay/v1/sandboxes -> 201 as POST /v2/sandboxes, with "policy" (docs/policy.md) instead of
  *   "network" and "allow_internet_access". Without a policy nothing leaves the sandbox.
  * GET /cay/v1/sandboxes/{id}/policy -> 200, the policy itself.
- * GET /cay/v1/sandboxes/{id}/policy/stack -> 200 {"policy", "limits": [policy, ...], "credentials": [{"name", "bind"}]}:
- *   all that decides what leaves it, as cay-egress has it. No secret is in it.
+ * POST /cay/v1/sandboxes/{id}/policy/explain {"to": "https://HOST:PORT", "method", "path", "address", "said", "policy"}
+ *   -> 200 {"verdict": "allow", "deny", "depends" (on the request) or "ask" (its owner), "warned", "text", "notes": [text],
+ *   "credential", "by", "matches": [{"verdict", "by", "decides"}], "conflict"}: what cay-egress would do now, without
+ *   doing it. All but "to" may be left out. address: what the name leads to; said: the name that a client says to an address;
+ *   policy: one instead of the sandbox's own. Of the operator's limits it tells what they refuse. 503 while cay-egress is away.
  * PUT /cay/v1/sandboxes/{id}/policy, a policy -> 204: in force, and what it denies was cut. 400 with the
  *   place of the mistake: nothing of it is used. 503: written, in force when cay-egress answers.
  * GET /cay/v1/sandboxes/{id}/denials -> 200 {"denials": [{"time", "name", "port", "rule", "reason"[,
@@ -113,7 +116,7 @@ void cay_v1_key_revoke(struct api_call *call);
 /* cay_v1_egress.c */
 void cay_v1_policy_get(struct api_call *call);
 void cay_v1_policy_put(struct api_call *call);
-void cay_v1_policy_stack(struct api_call *call);
+void cay_v1_policy_explain(struct api_call *call);
 void cay_v1_denials(struct api_call *call);
 void cay_v1_asks(struct api_call *call);
 void cay_v1_ask_answer(struct api_call *call);

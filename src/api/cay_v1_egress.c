@@ -28,20 +28,6 @@ void cay_v1_policy_get(struct api_call *call)
                        s->policy ? json_incref(s->policy) : json_pack("{s:s}", "default", "deny"));
 }
 
-void cay_v1_policy_stack(struct api_call *call)
-{
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
-    json_t *out = NULL;
-    struct err e;
-
-    if (!s)
-        no_sandbox(call);
-    else if (core_policy_stack(call->core, s, &out, &e) != ERR_OK)
-        api_fail_err(call, &e);
-    else
-        api_reply_json(call, 200, out);
-}
-
 static void policy_set(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct api_call *call = arg;
@@ -116,6 +102,27 @@ static void relay(void *arg, const char *json, size_t len, const struct err *why
 void cay_v1_denials(struct api_call *call)
 {
     core_denials(call->core, call->tenant, call->params[0], relay, call);
+}
+
+/* The keys that a question may have, all but "policy" texts. False: the call was answered. */
+static bool is_question(struct api_call *call)
+{
+    const char *to = NULL, *address = NULL, *said = NULL, *method = NULL, *path = NULL;
+    json_t *policy = NULL;
+
+    if (json_unpack(call->body, "{s:s, s?s, s?s, s?s, s?s, s?o !}", "to", &to, "address", &address,
+                    "said", &said, "method", &method, "path", &path, "policy", &policy) == 0)
+        return true;
+    api_fail(call, 400,
+             "the body must be {\"to\": \"https://HOST:PORT\"}, and may have \"method\", \"path\", "
+             "\"address\", \"said\" and \"policy\"");
+    return false;
+}
+
+void cay_v1_policy_explain(struct api_call *call)
+{
+    if (api_call_body(call) && is_question(call))
+        core_explain(call->core, call->tenant, call->params[0], call->body, relay, call);
 }
 
 void cay_v1_asks(struct api_call *call)

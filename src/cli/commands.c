@@ -391,16 +391,18 @@ const struct cli_command cli_commands[] = {
         .name = "policy explain",
         .operands = "[--policy=FILE] [SANDBOX] HOST[:PORT] [METHOD PATH]",
         .summary = "show what will happen to a connection or request, and which rules match",
-        .text = "Decides as cay-egress does: by the sandbox's policy, what limits it, and what its "
-                "credentials "
-                "are bound to. With a file alone no server is asked, and only that policy counts. "
-                "The port is "
-                "443, or 80 of http://HOST; every other port than 80 is taken for TLS unless "
-                "http:// stands "
-                "before the host.",
+        .text =
+            "Of a sandbox cay-egress says it, by the sandbox's policy, what limits it, what its "
+            "credentials are bound to, and what is used up at this moment. With a file alone "
+            "no server is asked, and only that policy counts. "
+            "The port is "
+            "443, or 80 of http://HOST; every other port than 80 is taken for TLS unless "
+            "http:// stands "
+            "before the host.",
         .options = OPTIONS(
             {0, "policy", "FILE", "This policy instead of the sandbox's.", "file"},
-            {0, "address", "ADDRESS", "The address that the host's name leads to.", NULL}),
+            {0, "address", "ADDRESS", "The address that the host's name leads to.", NULL},
+            {0, "said", "NAME", "The name that a client says to an address (SNI, Host).", NULL}),
         .examples = EXAMPLES(
             {"cay policy explain ib3k0 api.example.com POST /v1/messages", "of a sandbox"},
             {"cay policy explain --policy=policy.json 10.0.0.1:22", "of a file"}),

@@ -134,28 +134,3 @@ json_t *ceilings_of(struct sandbox_obj *o, struct err *e)
     json_decref(deny);
     return list;
 }
-
-enum err_code core_policy_stack(struct core *c, const struct sandbox *s, json_t **out,
-                                struct err *e)
-{
-    struct sandbox_obj *o = sandbox_get(c, NULL, s->id);
-    json_t *limits = o ? ceilings_of(o, e) : NULL, *sealed, *credentials = json_array(), *item;
-    size_t i;
-
-    if (!o)
-        err_set(e, ERR_NOT_FOUND, "the sandbox has ended");
-    if (!limits) {
-        json_decref(credentials);
-        return e->code;
-    }
-    sealed = credentials_for(c, s);
-    json_array_foreach (sealed, i, item)
-        json_array_append_new(credentials,
-                              json_pack("{s:O, s:O}", "name", json_object_get(item, "name"), "bind",
-                                        json_object_get(item, "bind")));
-    json_decref(sealed);
-    *out = json_pack("{s:o, s:o, s:o}", "policy",
-                     s->policy ? json_incref(s->policy) : json_pack("{s:s}", "default", "deny"),
-                     "limits", limits, "credentials", credentials);
-    return *out ? ERR_OK : err_set(e, ERR_EXHAUSTED, "memory is out");
-}

@@ -168,11 +168,6 @@ enum err_code core_tenant_each(struct core *c,
  * its own. A new reference. ERR_NOT_FOUND for an unknown tenant. */
 enum err_code core_tenant_ceiling(struct core *c, const char *tenant, json_t **out, struct err *e);
 
-/* All that decides what leaves s, as cay-egress is told it: {"policy", "limits", "credentials": [{"name", "bind"}]}; a
- * new reference, without the sealed values. */
-enum err_code core_policy_stack(struct core *c, const struct sandbox *s, json_t **out,
-                                struct err *e);
-
 /* why NULL: done. */
 typedef void (*core_done_cb)(void *arg, const struct err *why);
 

@@ -222,6 +222,68 @@ void egress_ask_nobody(struct core *c, const struct sandbox *s, const char *ask)
         send_answer(c, s, ask, "nobody", false, on_nobody, NULL);
 }
 
+/* -- what would happen ------------------------------------------------------------------------- */
+
+static void on_explained(struct core *c, const char *id, const struct err *why, int status,
+                         const char *body, size_t len, void *arg)
+{
+    CLEANUP_FREE struct asking *a = arg;
+    struct err e;
+
+    if (!why && status == 200) {
+        a->done(a->arg, body, len, NULL);
+        return;
+    }
+    if (why)
+        err_set(&e, why->code, "cay-egress: %s", why->text);
+    else if (status == 404)
+        err_set(&e, ERR_UNAVAILABLE, "cay-egress was not told of sandbox %s yet: try again", id);
+    else
+        egress_ask_refusal(&e, status, body, len, "explain");
+    a->done(a->arg, NULL, 0, &e);
+}
+
+/* With what its credentials are bound to; their values stay sealed where they are. NULL: memory is out. */
+static char *explain_body(struct core *c, const struct sandbox *s, const json_t *question)
+{
+    json_t *sealed = credentials_for(c, s), *credentials = json_array(), *item;
+    json_t *o = json_copy((json_t *)question);
+    char *text = NULL;
+    size_t i;
+
+    json_array_foreach (sealed, i, item)
+        json_array_append_new(credentials,
+                              json_pack("{s:O, s:O}", "name", json_object_get(item, "name"), "bind",
+                                        json_object_get(item, "bind")));
+    if (json_object_set_new(o, "credentials", credentials) == 0)
+        text = json_dumps(o, JSON_COMPACT);
+    json_decref(sealed);
+    json_decref(o);
+    return text;
+}
+
+void core_explain(struct core *c, const char *tenant, const char *id, const json_t *question,
+                  core_text_cb done, void *arg)
+{
+    struct asking *a = asking_new(c, done, arg);
+    struct call_agent_request r = {
+        .method = "POST", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
+    struct sandbox_obj *o = NULL;
+    char target[64];
+
+    if (!may_ask(c, tenant, id, &o, a))
+        return;
+    r.body = explain_body(c, &o->s, question);
+    if (!r.body) {
+        err_set(&a->why, ERR_EXHAUSTED, "memory is out");
+        core_defer(c, tell_why, a);
+        return;
+    }
+    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/explain", o->s.slot, o->s.gen);
+    r.target = target;
+    call_unix(c, id, egress_path(c, o->s.slot % egress_count(c)), &r, on_explained, a);
+}
+
 /* -- what all processes are asked -------------------------------------------------------------- */
 
 struct gathering {

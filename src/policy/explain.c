@@ -117,7 +117,9 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
     add_source(v, &s);
     if (v->warned)
         add(&s, "; this would deny it, but the policy only warns");
-    if (v->action == POLICY_DENY && v->source != POLICY_BY_NEVER) {
+    /* What else an operator's limit has is the operator's. */
+    if (v->action == POLICY_DENY && v->source != POLICY_BY_NEVER &&
+        v->source != POLICY_BY_CEILING) {
         if (v->rule < 0 && p)
             add_near(p, &q, &s);
         if (p)

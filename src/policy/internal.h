@@ -12,7 +12,8 @@
  * stack.c    all policies above a sandbox together: stack.h
  * binding.c  what a credential may be put on: stack.h
  * near.c     the rule that almost allowed it
- * explain.c  a verdict as a sentence */
+ * explain.c  a verdict as a sentence
+ * explanation.c what will happen, before it is tried: explanation.h */
 
 #include "policy/condition.h"
 

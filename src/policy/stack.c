@@ -159,6 +159,22 @@ static struct policy_verdict named_way(const struct policy *own, const struct po
     return v;
 }
 
+/* The way is the sandbox's, and a command goes it as far as its own policy has nothing against it (test:
+ * test_command_policy.py, test_a_command_denies_the_way). */
+static struct policy_verdict commands_word(const struct policy_stack *s,
+                                           const struct policy_target *t)
+{
+    struct policy_verdict v;
+
+    if (t->via_name)
+        return named_way(s->own, t);
+    v = ask_way(s->own, t);
+    v.by = s->own;
+    if (v.action != POLICY_DENY || v.source != POLICY_BY_RULE)
+        v.action = POLICY_ALLOW;
+    return v;
+}
+
 static struct policy_verdict of_way(const struct policy_stack *s, const struct policy_target *t)
 {
     const struct policy_reroute *way = policy_stack_reroute(s, t->name);
@@ -175,6 +191,8 @@ static struct policy_verdict of_way(const struct policy_stack *s, const struct p
         v.action = POLICY_ALLOW;
     if (v.action == POLICY_ALLOW && t->via_name)
         v = named_way(own, t);
+    if (v.action == POLICY_ALLOW && s->outer)
+        v = commands_word(s, t);
     return v.action == POLICY_ALLOW ? via_within_limits(s, t) : v;
 }
 

@@ -119,6 +119,21 @@ def test_it_is_never_wider_than_its_sandbox(own):
     assert refused.status == 400 and "does not use the credential" in refused.json["message"]
 
 
+def test_a_command_denies_the_way(own):
+    """A rerouted name leads a command to the sandbox's address too, unless its own policy denies that address, or the name that
+    it is resolved from. The control: without the deny rule it goes there."""
+    for to in (f"{internet.OTHER}:80", "other.example.net:80"):
+        one = own({**ALLOW_BOTH, "reroute": [{"domain": "web.example.com", "to": to}]})
+        for rule, status in ((None, "200"), ({"addresses": [f"{internet.OTHER}/32"]}, "403"), ({"addresses": ["0.0.0.0/0"], "ports": [80]}, "403"),
+                             ({"addresses": [f"{internet.WEB}/32"]}, "200"),
+                             ({"domains": ["other.example.net"]}, "200" if to.startswith(internet.OTHER) else "403")):
+            rules = [{"action": "allow", "domains": ["web.example.com"]}]
+            if rule:
+                rules.insert(0, {"action": "deny", "name": "not there", **rule})
+            done = one.run(f"{CURL} http://web.example.com/", {"rules": rules})
+            assert done["stdout"].split() == [status], (to, rule, done)
+
+
 def test_a_policy_that_changes_meanwhile_cuts_commands_too(own):
     one = own(ALLOW_BOTH)
     hold = ("import socket,time\ns = socket.create_connection(('web.example.com', 443))\nopen('/tmp/held', 'w')\n"

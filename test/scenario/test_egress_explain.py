@@ -10,6 +10,8 @@ import pytest
 
 from conftest import BUILD
 from egresslib import box, internet, stack  # noqa: F401: fixtures
+from test_egress_ask import Held, answer
+from test_events import Stream
 
 SECRET, WEB, PRIVATE = "kZ7-model-key-4f9a1c", "web.example.com", "inside.example.com"
 OTHER = "other.example.net"
@@ -115,11 +117,11 @@ def split(request):
     return method, scheme, host, "/" + path
 
 
-def explained(stack, sandbox, request, policy):
+def explained(stack, sandbox, request, policy, *more):
     method, scheme, host, path = split(request)
     leads = policy.get("reroute", [{"to": host}])[0]["to"].partition(":")[0]  # what DNS is asked for
     done = subprocess.run([BUILD / "src/cli/cay", "policy", "explain", sandbox.id, f"{scheme}://{host}", method, path, "--json",
-                           *([f"--address={ADDRESSES[leads]}"] if leads in ADDRESSES else [])],
+                           *([f"--address={ADDRESSES[leads]}"] if leads in ADDRESSES else []), *more],
                           capture_output=True, text=True, timeout=60,
                           env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})
     assert done.returncode == 0, done.stderr
@@ -180,3 +182,110 @@ def test_a_policy_alone_is_not_all_that_decides(stack, sandbox, tmp_path, policy
                             "--json"], capture_output=True, text=True, timeout=60)
     assert json.loads(alone.stdout)["verdict"] == "allow"
     assert any((p, l, r, w) == (policy, limit, request_, "deny") for p, l, r, _, w in TABLE)
+
+
+# -- what only cay-egress knows ----------------------------------------------------------------------
+
+def test_bytes_that_are_used_up(stack, sandbox):
+    policy = {"rules": [allow(WEB)], "limits": {"bytes": 300000}}
+    request_ = f"http://{WEB}/x"
+    used = sandbox_of(stack, policy)
+    try:
+        said = explained(stack, used, request_, policy)
+        assert said["verdict"] == "allow" and any("bytes left" in n for n in said["notes"]), said
+        used.run(f"curl -sS --max-time 20 -o /dev/null http://{WEB}/bytes/2000000")
+        was = done(stack, used, request_, None)
+        said = explained(stack, used, request_, policy)
+        assert was["denied"] and was["last"]["rule"] == "limit"
+        assert said["verdict"] == "deny" and any("used up its bytes" in n for n in said["notes"]), said
+        said = explained(stack, used, "http://cay.internal/denials", policy)  # which is served all the same
+        assert said["verdict"] == "allow" and "cay answers it itself" in said["text"], said
+        assert "used up" in used.run("curl -sS --max-time 20 http://cay.internal/denials.txt").out
+    finally:
+        used.kill()
+
+
+def sandbox_of(stack, policy):
+    from client import Sandbox
+    reply = stack.cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "timeout": 600, "policy": policy})
+    assert reply.status == 201, reply.body
+    return Sandbox(stack.cay, reply.json)
+
+
+HOLD = "exec 9<>/dev/tcp/{host}/80; touch /tmp/held; sleep 600"
+
+
+def test_connections_that_are_used_up(stack):
+    policy = {"rules": [allow(WEB)], "limits": {"connections": 1}}
+    one = sandbox_of(stack, policy)
+    try:
+        assert explained(stack, one, f"http://{WEB}/x", policy)["verdict"] == "allow"
+        one.run(f"setsid bash -c '{HOLD.format(host=WEB)}' > /dev/null 2>&1 & until [ -e /tmp/held ]; do sleep 0.05; done")
+        said, was = explained(stack, one, f"http://{WEB}/x", policy), done(stack, one, f"http://{WEB}/x", None)
+        assert was["denied"] and said["verdict"] == "deny", (said, was)
+        assert any("1 connections open already" in n for n in said["notes"]), said
+    finally:
+        one.kill()
+
+
+def test_what_the_owner_has_answered(stack):
+    policy = {"mode": "ask"}
+    one = sandbox_of(stack, policy)
+    try:
+        with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+            for host, word, verdict in ((WEB, "yes", "allow"), (OTHER, "no", "deny")):
+                request_ = f"http://{host}/x"
+                assert explained(stack, one, request_, policy)["verdict"] == "ask"
+                held = Held(stream, one, request_)
+                assert answer(stack.cay, one, held.event["ask"], word, "always") == 204
+                held.end()
+                said, was = explained(stack, one, request_, policy), done(stack, one, request_, None)
+                assert (said["verdict"], was["denied"]) == (verdict, verdict == "deny"), (said, was)
+                assert said["by"] == 'owner "owner"' and "by its owner, who was asked" in said["text"], said
+    finally:
+        one.kill()
+
+
+def test_a_name_that_is_said_to_an_address(stack, sandbox):
+    """By address `public` allows it, and by the name that is said there a rule denies it. Without --said: the control."""
+    policy = {"default": "public", "rules": [deny(domains=[WEB], paths=["/admin*"])]}
+    assert stack.cay.call("PUT", f"/cay/v1/sandboxes/{sandbox.id}/policy", policy).status == 204
+    request_ = f"http://{internet.WEB}/admin/x"
+    for name, header, verdict in (([], None, "allow"), ([f"--said={WEB}"], f"Host: {WEB}", "deny"), ([f"--said={OTHER}"], f"Host: {OTHER}", "allow")):
+        said, was = explained(stack, sandbox, request_, policy, *name), done(stack, sandbox, request_, header)
+        assert (said["verdict"], was["denied"]) == (verdict, verdict == "deny"), (said, was)
+
+
+def test_bad_questions(stack, sandbox):
+    path = f"/cay/v1/sandboxes/{sandbox.id}/policy/explain"
+    for body in ({}, {"to": 1}, {"to": "a b"}, {"to": WEB, "method": "GET"}, {"to": WEB, "method": "GET", "path": "x"}, {"to": WEB, "more": 1},
+                 {"to": WEB, "address": "x"}, {"to": WEB, "said": OTHER}, {"to": internet.WEB, "address": internet.WEB},
+                 {"to": WEB, "policy": {"default": "no"}}, {"to": "x:70000"}):
+        reply = stack.cay.call("POST", path, body)
+        assert reply.status == 400 and reply.json["message"], (body, reply.body)
+    assert stack.cay.call("POST", "/cay/v1/sandboxes/0000000000000000/policy/explain", {"to": WEB}).status == 404
+    reply = stack.cay.call("POST", path, {"to": WEB, "policy": {"default": "public"}})  # one instead of its own
+    assert reply.status == 200 and reply.json["verdict"] == "allow"
+
+
+def test_an_operators_limit_is_not_shown(stack, sandbox):
+    """It refuses, and that is said with its rule's name; which other hosts, ports and rules it has, a tenant does not learn: by
+    explain, in a refusal, or by a call of its own. The control: of its own policy all of it is told."""
+    hidden = {"rules": [{"action": "allow", "name": "partner", "domains": ["hidden-partner.example"]},
+                        {"action": "allow", "name": "odd port", "domains": [WEB], "ports": [8443]}]}
+    policy, ceiling = {"default": "public"}, "/cay/v1/tenants/default/ceiling"
+    request_ = f"https://{WEB}/x"
+    assert stack.cay.call("PUT", f"/cay/v1/sandboxes/{sandbox.id}/policy", hidden).status == 204
+    said, was = explained(stack, sandbox, request_, policy), done(stack, sandbox, request_, None)
+    for text in (json.dumps(said), was["body"]):
+        assert "hidden-partner" in text and "8443" in text
+    assert stack.cay.call("PUT", ceiling, hidden).status == 204
+    try:
+        assert stack.cay.call("PUT", f"/cay/v1/sandboxes/{sandbox.id}/policy", policy).status == 204
+        said, was = explained(stack, sandbox, request_, policy), done(stack, sandbox, request_, None)
+    finally:
+        assert stack.cay.call("DELETE", ceiling).status == 204
+    for text in (json.dumps(said), was["body"], json.dumps(was["last"])):
+        assert "limit" in text and "hidden-partner" not in text and "8443" not in text and "odd port" not in text, text
+    assert said["verdict"] == "deny" and was["denied"]
+    assert stack.cay.call("GET", f"/cay/v1/sandboxes/{sandbox.id}/policy/stack").status == 404

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("grpclib")
 from waitlib import until  # noqa: E402
 from worldlib import API, OTHER_HOST, PROGRAMS, ZONE, inject, sandbox, seal, world_with_origin  # isort: skip: it makes the next ones found
 from h2origin import H2, REAL_KEY  # noqa: E402
+from internet import UnixConnection  # noqa: E402
 from origins import AWS_ID, AWS_SECRET, signature_is_good  # noqa: E402
 
 URL = f"https://{API}:{H2}"
@@ -566,3 +568,69 @@ def test_address_that_is_denied(world):
     with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model"), rules=deny) as s:
         r = curl(s, "-i", f"{URL}/v1/x")
     assert "403" in r.stdout.splitlines()[0] and "x-cay-denied: not-there" in r.stdout, r.stdout + r.stderr
+
+
+# -- what is required, and what only an owner's yes lets through ----------------------------------------
+
+OWN = "attackers-own-key"
+
+
+def test_required_is_the_only_key(world, origin):
+    """As over HTTP/1.1 (test_egress_secrets.py): the control is the same stream without `require`, where all of it arrives."""
+    more = [part for line in (f"Cookie: session={OWN}", f"X-Api-Key: {OWN}", f"xi-api-key: {OWN}") for part in ("-H", line)]
+    for require in (False, True):
+        origin.clear()
+        with sandbox(world, [seal(world, "KEY", REAL_KEY, kind="placeholder", require=require)], inject("KEY")) as s:
+            r = s.curl("--http2", "--cacert", s.ca, "-w", "%{http_version}", "-H", "Authorization: Bearer cay-secret:KEY", *more,
+                       f"{URL}/echo?api_key={OWN}&q=1")
+            assert r.stdout.endswith("2"), r.stdout + r.stderr
+            (seen,) = origin.seen()
+            assert headers(seen)["authorization"] == f"Bearer {REAL_KEY}"
+            assert json.dumps(seen).count(OWN) == (0 if require else 5), seen  # the path is in it twice
+            assert not require or seen["path"] == "/echo?q=1"
+            origin.clear()
+            for mine in (["-H", f"Authorization: Bearer {OWN}"], []):
+                r = curl(s, "-w", "%{http_version}", *mine, f"{URL}/echo")
+                assert ("must carry the key cay-secret:KEY" in r.stdout) == require and r.stdout.endswith("2"), r.stdout
+            assert len(origin.seen()) == (0 if require else 2)
+
+
+def test_a_required_key_stands_alone(world, origin):
+    for header, passes in ((f"Bearer {OWN} cay-secret:KEY", False), (f"Bearer cay-secret:KEY,{OWN}", False), ("Bearer cay-secret:KEY", True)):
+        origin.clear()
+        with sandbox(world, [seal(world, "KEY", REAL_KEY, kind="placeholder", require=True)], inject("KEY")) as s:
+            r = curl(s, "-w", "%{http_version}", "-H", f"Authorization: {header}", f"{URL}/v1/x")
+        assert len(origin.seen()) == passes and ("alone" in r.stdout) != passes and r.stdout.endswith("2"), r.stdout
+
+
+def asked_and_allowed(world, s, *arguments):
+    """What curl gets of a connection that waits for its owner's yes, which is given, for what comes later too."""
+    events = UnixConnection(world.control)
+    events.request("GET", "/v1/events")
+    lines, got = events.getresponse(), []
+    assert json.loads(lines.readline())["event"] == "hello"
+    thread = threading.Thread(target=lambda: got.append(curl(s, *arguments)))
+    thread.start()
+    while (event := json.loads(lines.readline()))["event"] != "ask":
+        pass
+    status, text = world.call("POST", f"/v1/sandboxes/{s.slot}/{s.gen}/asks/{event['ask']}", {"answer": "yes", "always": True})
+    assert status == 204, text
+    thread.join(60)
+    events.close()
+    return got[0]
+
+
+def test_a_yes_opens_nothing_that_a_rule_denies(world, origin):
+    """The connection is read after its owner's yes, and each stream is held against the rules. The control: without the rule the
+    same stream is answered, and the server is sent it."""
+    for rules in ([], [RULES[0]]):
+        origin.clear()
+        with sandbox(world, [], [], rules=rules or [{"action": "deny", "domains": [OTHER_HOST]}], mode="ask") as s:
+            authorities = s.ca.read_text() + world.ca.read_text()  # unread, the client sees the server's own certificate
+            s.ca.write_text(authorities)
+            r = asked_and_allowed(world, s, "-w", "%{http_version} %{http_code}", f"{URL}/secret/x")
+            other = curl(s, "-w", "%{http_version} %{http_code}", f"{URL}/v1/x")
+        assert other.stdout == '{"ok": false}2 401', other.stdout
+        assert r.stdout.endswith("2 403" if rules else "2 200"), r.stdout
+        assert ("no-secrets" in r.stdout) == bool(rules)
+        assert [line["path"] for line in origin.seen()] == (["/v1/x"] if rules else ["/secret/x", "/v1/x"])

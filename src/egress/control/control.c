@@ -5,6 +5,7 @@
 #include "base/util.h"
 #include "egress/control/allows.h"
 #include "egress/control/audit_query.h"
+#include "egress/control/explain.h"
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/deny.h"
@@ -318,6 +319,28 @@ static void post_answer(struct http_exchange *x)
     http_body_collect(x, CONTROL_BODY_MAX, on_answer_body);
 }
 
+static void on_explain_body(struct http_exchange *x, char *body, size_t len)
+{
+    struct sandbox *s = sandbox_of(x, "/explain");
+    json_t *o = NULL, *answer = NULL;
+    struct err e = {0};
+
+    if (!s)
+        return;
+    if (json_parse(body, len, false, &o, &e) == ERR_OK)
+        answer = explain(s, o, &e);
+    json_decref(o);
+    if (answer)
+        respond_json(x, 200, answer);
+    else
+        respond_err(x, &e);
+}
+
+static void post_explain(struct http_exchange *x)
+{
+    http_body_collect(x, CONTROL_BODY_MAX, on_explain_body);
+}
+
 static void get_usage(struct http_exchange *x)
 {
     struct sandbox *s = sandbox_of(x, "/usage");
@@ -399,6 +422,7 @@ static const struct route {
     {"PUT", "/v1/sandboxes/", "", put_sandbox},
     {"GET", "/v1/sandboxes/", "/denials", get_denials},
     {"GET", "/v1/sandboxes/", "/asks", get_asks},
+    {"POST", "/v1/sandboxes/", "/explain", post_explain},
     {"POST", "/v1/sandboxes/", "", post_answer},
     {"GET", "/v1/sandboxes/", "/usage", get_usage},
     {"POST", "/v1/seal", NULL, post_seal},

@@ -309,6 +309,13 @@ struct policy_verdict verdict_way(const struct sandbox *s, const struct target *
 struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
                                       bool resolved, const char *method, const char *path);
 
+/* What these ask, for another target. asked and its sandbox outlive the stack. */
+struct verdict_asked {
+    const struct sandbox *s;
+    enum target_granted granted;
+};
+struct policy_stack verdict_stack(struct verdict_asked *asked);
+
 /* The way of that name in s, whose commands go it too; NULL: none. */
 const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name);
 

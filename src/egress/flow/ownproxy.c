@@ -43,20 +43,41 @@ static struct policy_verdict ask(const struct sandbox *s, const struct target *p
     return v;
 }
 
+static bool explain(const struct policy_verdict *v, const struct target *proxy, struct err *why)
+{
+    char text[INET6_ADDRSTRLEN];
+
+    policy_address_format(&proxy->address, text);
+    if (v->action == POLICY_ALLOW)
+        return true;
+    if (v->source == POLICY_BY_CEILING)
+        err_set(why, ERR_DENIED, "the upstream proxy %s port %u is not allowed by the ceiling: %s",
+                text, proxy->port, v->name);
+    else
+        err_set(why, ERR_DENIED, "the upstream proxy's address %s is not a public one", text);
+    return false;
+}
+
+static struct target target_of(const struct upstream *own)
+{
+    return (struct target){.address = *upstream_address(own), .port = upstream_port(own)};
+}
+
+bool ownproxy_may(const struct sandbox *s, const struct upstream *own, struct err *why)
+{
+    const struct target proxy = target_of(own);
+    struct policy_verdict v = ask(s, &proxy);
+
+    return explain(&v, &proxy, why);
+}
+
 bool ownproxy_allowed(struct egress *eg, const struct sandbox *s, const struct upstream *own,
                       uint64_t flow_id, struct err *why)
 {
-    const struct target proxy = {.address = *upstream_address(own), .port = upstream_port(own)};
+    const struct target proxy = target_of(own);
     struct policy_verdict v = ask(s, &proxy);
-    char text[INET6_ADDRSTRLEN];
-    bool allowed = v.action == POLICY_ALLOW;
+    bool allowed = explain(&v, &proxy, why);
 
-    policy_address_format(&proxy.address, text);
-    if (!allowed && v.source == POLICY_BY_CEILING)
-        err_set(why, ERR_DENIED, "the upstream proxy %s port %u is not allowed by the ceiling: %s",
-                text, proxy.port, v.name);
-    else if (!allowed)
-        err_set(why, ERR_DENIED, "the upstream proxy's address %s is not a public one", text);
     record(eg, s, flow_find(eg, flow_id), &proxy, &v, allowed ? NULL : why->text);
     return allowed;
 }

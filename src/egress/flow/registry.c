@@ -392,16 +392,28 @@ uint64_t registry_bytes_left(const struct sandbox *s)
 
 /* -- rates ------------------------------------------------------------------------------------- */
 
+static uint64_t tokens_at(const struct rate *r, uint32_t per_second, uint64_t now)
+{
+    uint64_t full = (uint64_t)per_second * 1000;
+
+    if (r->at_ms == 0 || r->per_second != per_second)
+        return full;
+    return MIN(full, r->tokens_milli + (now - r->at_ms) * per_second);
+}
+
+uint32_t rate_left(const struct rate *r, uint32_t per_second)
+{
+    return per_second == 0 ? UINT32_MAX
+                           : (uint32_t)(tokens_at(r, per_second, clock_mono_ms()) / 1000);
+}
+
 bool rate_take(struct rate *r, uint32_t per_second)
 {
-    uint64_t now = clock_mono_ms(), full = (uint64_t)per_second * 1000;
+    uint64_t now = clock_mono_ms();
 
     if (per_second == 0)
         return true;
-    if (r->at_ms == 0 || r->per_second != per_second)
-        r->tokens_milli = full;
-    else
-        r->tokens_milli = MIN(full, r->tokens_milli + (now - r->at_ms) * per_second);
+    r->tokens_milli = tokens_at(r, per_second, now);
     r->per_second = per_second;
     r->at_ms = now;
     if (r->tokens_milli < 1000)

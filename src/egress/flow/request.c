@@ -19,15 +19,23 @@ bool request_is_ruled(const struct sandbox *s, const struct target *t)
     return flow_verdict_address(s, t).action == POLICY_INSPECT;
 }
 
-bool request_in_rate(struct sandbox *s)
+static uint32_t requests_per_second(const struct sandbox *s)
 {
     uint32_t own = policy_limits(s->policy)->requests_per_second,
              all = s->egress->config.requests_per_second;
 
+    return own && all ? MIN(own, all) : own ? own : all;
+}
+
+bool request_in_rate(struct sandbox *s)
+{
     return (!s->parent || request_in_rate(s->parent)) &&
-           rate_take(&s->requests, own && all ? MIN(own, all)
-                                   : own      ? own
-                                              : all);
+           rate_take(&s->requests, requests_per_second(s));
+}
+
+uint32_t request_rate_left(const struct sandbox *s)
+{
+    return rate_left(&s->requests, requests_per_second(s));
 }
 
 void request_refuse(struct flow *f, const struct policy_verdict *v, const char *rule,

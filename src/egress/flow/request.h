@@ -15,6 +15,9 @@ bool request_is_ruled(const struct sandbox *s, const struct target *t);
 /* One request's worth of the sandbox's rate is gone, or false: none is left. */
 bool request_in_rate(struct sandbox *s);
 
+/* What is left of it at this moment. */
+uint32_t request_rate_left(const struct sandbox *s);
+
 /* It is not let through: noted with what it asked for. f->rule and f->reason are what is to be said. v may
  * be NULL where it was no policy's word; rule is then what refused. */
 void request_refuse(struct flow *f, const struct policy_verdict *v, const char *rule,

@@ -35,16 +35,11 @@ bool verdict_depends_on_names(const struct sandbox *s)
 
 /* -- the stack --------------------------------------------------------------------------------- */
 
-struct asked {
-    const struct sandbox *s;
-    enum target_granted granted;
-};
-
 /* Of a command the sandbox's own word is asked about with answers that were given to the command, too. */
 static void answer(void *arg, bool of_outer, const struct policy_target *t,
                    struct policy_verdict *v)
 {
-    const struct asked *asked = arg;
+    const struct verdict_asked *asked = arg;
     const struct target target = {.name = t->name,
                                   .said = t->said,
                                   .address = t->address,
@@ -54,7 +49,7 @@ static void answer(void *arg, bool of_outer, const struct policy_target *t,
     asks_apply(of_outer ? whole_of(asked->s) : asked->s, asked->s, &target, v);
 }
 
-static struct policy_stack stack_of(struct asked *asked)
+struct policy_stack verdict_stack(struct verdict_asked *asked)
 {
     const struct sandbox *s = asked->s, *outer = whole_of(s);
     struct policy_stack stack = {.own = s->policy,
@@ -80,8 +75,8 @@ static struct policy_target target_of(const struct target *t)
 
 struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t)
 {
-    struct asked asked = {.s = s, .granted = t->granted};
-    const struct policy_stack stack = stack_of(&asked);
+    struct verdict_asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = verdict_stack(&asked);
     const struct policy_target target = target_of(t);
 
     return policy_stack_name(&stack, &target);
@@ -89,8 +84,8 @@ struct policy_verdict verdict_name(const struct sandbox *s, const struct target 
 
 struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t)
 {
-    struct asked asked = {.s = s, .granted = t->granted};
-    const struct policy_stack stack = stack_of(&asked);
+    struct verdict_asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = verdict_stack(&asked);
     const struct policy_target target = target_of(t);
 
     return policy_stack_dial(&stack, &target);
@@ -98,8 +93,8 @@ struct policy_verdict verdict_dial(const struct sandbox *s, const struct target 
 
 struct policy_verdict verdict_way(const struct sandbox *s, const struct target *t)
 {
-    struct asked asked = {.s = s, .granted = t->granted};
-    const struct policy_stack stack = stack_of(&asked);
+    struct verdict_asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = verdict_stack(&asked);
     struct policy_target target = target_of(t);
 
     target.via_unresolved = true;
@@ -109,8 +104,8 @@ struct policy_verdict verdict_way(const struct sandbox *s, const struct target *
 struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
                                       bool resolved, const char *method, const char *path)
 {
-    struct asked asked = {.s = s, .granted = t->granted};
-    const struct policy_stack stack = stack_of(&asked);
+    struct verdict_asked asked = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = verdict_stack(&asked);
     const struct policy_target target = target_of(t);
 
     return policy_stack_request(&stack, &target, resolved, method, path);
