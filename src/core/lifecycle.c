@@ -40,17 +40,32 @@ static void write_state(struct sandbox_obj *o)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
+/* Of one that lives as long as it is used. */
+static int64_t idle_end_real_ms(const struct sandbox_obj *o)
+{
+    int64_t end_ms = clock_real_ms() - (int64_t)(clock_mono_ms() - o->used_ms) + o->s.idle_ms;
+
+    return o->s.last_end_real_ms ? MIN(end_ms, o->s.last_end_real_ms) : end_ms;
+}
+
+/* The end that it has by this use is what callers are shown; nothing is written. */
+void core_sandbox_used(struct core *c, const char *id)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o)
+        return;
+    o->used_ms = clock_mono_ms();
+    if (o->s.idle_ms && sandbox_life(o)->timer == LIFE_TIMER_LIFETIME)
+        o->s.end_real_ms = MAX(o->s.end_real_ms, idle_end_real_ms(o));
+}
+
 /* The end of one that lives as long as it is used is looked at when it comes, so that a call costs no write. */
 bool lifecycle_renew(struct sandbox_obj *o)
 {
-    int64_t now_ms = clock_real_ms();
-    int64_t end_ms = now_ms - (int64_t)(clock_mono_ms() - o->used_ms) + o->s.idle_ms;
+    int64_t end_ms = idle_end_real_ms(o);
 
-    if (o->s.idle_ms == 0)
-        return false;
-    if (o->s.last_end_real_ms)
-        end_ms = MIN(end_ms, o->s.last_end_real_ms);
-    if (end_ms <= now_ms)
+    if (o->s.idle_ms == 0 || end_ms <= clock_real_ms())
         return false;
     o->s.end_real_ms = end_ms;
     write_state(o);
@@ -381,6 +396,14 @@ enum err_code lifecycle_check_ttl(const struct core *c, int64_t ttl_ms, struct e
                    (long long)ttl_ms, (unsigned long long)c->config.max_ttl_ms / 1000u);
 }
 
+/* Than the end that it has, also by its last use. */
+static bool is_later(const struct sandbox_obj *o, int64_t ttl_ms)
+{
+    if (clock_mono_ms() + (uint64_t)ttl_ms <= o->end.node.at_ms)
+        return false;
+    return o->s.idle_ms == 0 || clock_real_ms() + ttl_ms > idle_end_real_ms(o);
+}
+
 enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const char *id,
                                    int64_t ttl_ms, bool extend_only, const struct sandbox **out,
                                    struct err *e)
@@ -393,7 +416,7 @@ enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const cha
         code = sandbox_visible(c, tenant, id, &o, e);
     if (code != ERR_OK)
         return code;
-    if (!extend_only || clock_mono_ms() + (uint64_t)ttl_ms > o->end.node.at_ms) {
+    if (!extend_only || is_later(o, ttl_ms)) {
         changed = o->s;
         changed.end_real_ms = clock_real_ms() + ttl_ms;
         changed.idle_ms = 0; /* a caller that names an end wants that one */

@@ -83,11 +83,3 @@ bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char 
     }
     return false;
 }
-
-void core_sandbox_used(struct core *c, const char *id)
-{
-    struct sandbox_obj *o = registry_find(&c->registry, id);
-
-    if (o)
-        o->used_ms = clock_mono_ms();
-}
