@@ -111,7 +111,8 @@ static int print_env(const struct cli *c, const json_t *variables)
  * where it is another one, that is said. */
 static void add_trust(const struct cli *c, json_t *to, const char *dir)
 {
-    static const char *const whole[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};
+    static const char *const whole[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+                                        "GIT_SSL_CAINFO"};
     static const char *const beside[] = {"NODE_EXTRA_CA_CERTS", "DENO_CERT"};
     CLEANUP_FREE char *ca = NULL, *bundle = NULL;
 
@@ -176,14 +177,42 @@ static int show_variables(const struct cli *c, struct api *a, json_t *variables,
     return r;
 }
 
+/* E2B_API_KEY may be left from a server that was here before: where this machine's does not know it, the operator's own
+ * key takes its place. NULL with e, which then is the first refusal. */
+static json_t *ask_as_operator(const struct cli *c, struct api *a, struct err *e)
+{
+    json_t *variables = NULL;
+    struct err ignored;
+    struct api own;
+
+    if (e->code != ERR_UNAUTHENTICATED || cli_value(c, "api-key") ||
+        api_open_local(&own, c, &ignored) != ERR_OK)
+        return NULL;
+    if (strcmp(own.url, a->url) == 0)
+        variables = ask_variables(c, &own, &ignored);
+    if (variables) {
+        fprintf(stderr, "cay: this server does not know the key in E2B_API_KEY; what is printed "
+                        "has its operator's\n");
+        api_close(a);
+        *a = own;
+    } else {
+        api_close(&own);
+    }
+    return variables;
+}
+
 int cmd_env(struct cli *c)
 {
     struct err e = {.code = ERR_OK};
+    json_t *variables;
     struct api a;
 
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail(c, &e);
-    return show_variables(c, &a, ask_variables(c, &a, &e), &e);
+    variables = ask_variables(c, &a, &e);
+    if (!variables)
+        variables = ask_as_operator(c, &a, &e);
+    return show_variables(c, &a, variables, &e);
 }
 
 /* -- debug ------------------------------------------------------------------------------------- */

@@ -136,8 +136,9 @@ const struct cli_command cli_commands[] = {
         .text =
             "E2B_DOMAIN and E2B_API_KEY, from which SDKs make every address, with https; and where "
             "the server has a certificate of the local authority, what makes programs trust it: "
-            "NODE_EXTRA_CA_CERTS and DENO_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE and "
-            "CURL_CA_BUNDLE (the last three name the system's roots and the local one together). "
+            "NODE_EXTRA_CA_CERTS and DENO_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, "
+            "CURL_CA_BUNDLE and GIT_SSL_CAINFO (the last four name the system's roots and the "
+            "local one together). "
             "`cay doctor` tells whether names below the domain are found here.",
         .options = OPTIONS({0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"},
                            {0, "urls", NULL,

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import CAY
 
-TRUST = {"NODE_EXTRA_CA_CERTS", "DENO_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}
+TRUST = {"NODE_EXTRA_CA_CERTS", "DENO_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"}
 COMMANDS = ["up", "down", "status", "env", "debug", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
             "policy show", "policy set", "policy explain", "policy learned", "denials", "secret set", "secret ls", "secret rm", "audit",
             "audit verify", "events", "template build", "template limits", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
@@ -44,6 +44,16 @@ def test_env_is_for_eval(cay):
     assert set(shown) == {"E2B_DOMAIN", "E2B_API_KEY", *TRUST}
     assert {shown[name] for name in TRUST} <= {os.path.dirname(shown["SSL_CERT_FILE"]) + f"/{name}"
                                                for name in ("ca.pem", "bundle.pem")}
+
+
+def test_env_after_another_server_whose_key_is_left_in_the_shell(cay):
+    """As after `cay down --purge`, `cay up`. A key that is named on the command line is the caller's own matter, and the
+    other commands do not take another key than they were told."""
+    own, left = cay("env", "--json").stdout, {"E2B_API_KEY": "e2b_" + "0" * 40}
+    shown = cay("env", "--json", env=left)
+    assert shown.returncode == 0 and json.loads(shown.stdout) == json.loads(own) and "E2B_API_KEY" in shown.stderr
+    assert cay("env", f"--api-key={left['E2B_API_KEY']}").returncode == 1
+    assert cay("ls", env=left).returncode == 1
 
 
 def test_env_with_addresses(cay):
