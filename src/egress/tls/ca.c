@@ -353,7 +353,12 @@ enum err_code ca_new(const char *state_dir, struct ca **out, struct err *e)
 
     snprintf(path, sizeof(path), "%s/ca", state_dir);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return err_set_sys(e, ERR_INTERNAL, errno, "%s cannot be made", path);
+        return err_set_sys(e, ERR_INTERNAL, errno,
+                           errno == EACCES ? "%s cannot be made: a directory above is closed to "
+                                             "the user of cay-egress; chmod o+x it, or take "
+                                             "another [state] dir"
+                                           : "%s cannot be made",
+                           path);
     ca = calloc(1, sizeof(*ca));
     if (!ca)
         return err_set(e, ERR_EXHAUSTED, "out of memory");
