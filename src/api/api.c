@@ -1,3 +1,10 @@
+/* A request takes one way: its dialect is found by the path's beginning, its route in the
+ * dialect's table, the call is admitted (the key, its tenant, memory for an answer), and the
+ * handler of the route runs. A handler answers once, now or from a callback of core later:
+ * api_reply_* or api_fail_*, which end the call. A state that a handler hangs on the call is
+ * freed with it. What is in this file knows no dialect but for the table of them. Runs on the
+ * control loop. */
+
 #include "api/api.h"
 
 #include "api/cay_v1.h"

@@ -1,3 +1,8 @@
+/* The routes of /cay/v1 that need little: status, templates and the jobs that build them, one
+ * sandbox as the command line sees it. Larger ones have files of their own (cay_v1_*.c). A
+ * build outlives its request: it is a job in a fixed number of places, followed by its number;
+ * a place is given anew only when its job has ended. */
+
 #include "api/cay_v1.h"
 
 #include "api/e2b.h"

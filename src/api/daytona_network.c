@@ -1,3 +1,8 @@
+/* The three fields are kept as they were sent (settings, inside the sandbox's network object),
+ * and are made into a policy each time they change; both ways are pure functions of one body.
+ * Order: read or update the settings (checked whole, so that a mistake changes nothing), make
+ * the policy, give both to core; show them from what is stored. */
+
 #include "api/daytona_network.h"
 
 #include "base/util.h"

@@ -1,3 +1,9 @@
+/* E2B's network object, from a create's body or from PUT .../network: checked here by E2B's own
+ * rules first; header values of its rules are sealed as credentials before anything is stored,
+ * and hidden from it; what is left is kept as the client sent it for the listings, and split
+ * into core's own setting, policy and credentials (e2b_policy.c). A failure at any step leaves
+ * the sandbox with what it had. */
+
 #include "api/daytona_network.h"
 #include "api/e2b.h"
 #include "core/credential.h"

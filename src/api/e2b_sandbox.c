@@ -1,4 +1,7 @@
-/* Creating, finding and ending sandboxes. Lists, metrics and logs are in files of their own. */
+/* Creating, finding and ending sandboxes. Lists, metrics and logs are in files of their own. A
+ * create goes: body, idempotency key (answered from the first one's row where there is one),
+ * fields, secrets of the network object sealed, core, reply; what a call holds until then is
+ * freed with it. The other calls ask core once and reply in E2B's form. */
 #include "api/e2b.h"
 #include "core/create_key.h"
 #include "core/credential.h"

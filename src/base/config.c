@@ -1,3 +1,7 @@
+/* Values are set in this order, each over the one before: defaults of the table, the file,
+ * options. The first mistake ends the reading with its place, and nothing of the values may be
+ * used. Called once, at a program's start. */
+
 #include "base/config.h"
 
 #include "base/config_internal.h"

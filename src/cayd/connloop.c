@@ -1,3 +1,12 @@
+/* A request is the API's or a sandbox's (gateway.c). The API's: a short body is collected at
+ * once; a longer one only after the control loop has said that its key is known, within a share
+ * of the tenant; then head and body are posted to the control loop, whose answer finds the
+ * exchange again, or finds that the client has gone. A sandbox's: the head is posted, and the
+ * answer brings a socket to relay through. Nothing here waits for the control loop: whatever it
+ * answers comes through the loop's mailbox, as do its orders (serve, paused, stop). cayd's main
+ * starts one of these for each thread and joins it at the end; stopping closes listeners first,
+ * then what goes on after the grace time. */
+
 #include "cayd/connloop.h"
 
 #include "base/clock.h"

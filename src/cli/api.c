@@ -1,3 +1,9 @@
+/* One struct api for a run of the command line: opened with the server's address and key, found
+ * in this order: options, environment, the file that `cay up` leaves. Calls block until their
+ * answer is whole (exchange), but for streams, which session.c drives on the same pool of
+ * connections. An error of the server becomes a struct err with its hint once, in
+ * api_status_error. */
+
 #include "cli/api.h"
 
 #include "base/io.h"

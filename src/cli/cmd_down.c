@@ -1,4 +1,6 @@
-/* down: stops the server and looks whether anything is left. */
+/* down: stops the server and looks whether anything is left. Order: keep is told to stop and
+ * waited for; then processes, mounts, control groups, loop devices and run files are looked
+ * for; with --purge the state goes last, and only where nothing else is left. */
 #include "base/clock.h"
 #include "base/instance.h"
 #include "base/io.h"

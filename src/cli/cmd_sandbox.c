@@ -1,4 +1,5 @@
-/* create, ls, kill, logs. */
+/* create, ls, kill, logs. Each is one call of the server and a table or JSON of its answer;
+ * create alone asks more (the template, the policy's file), before it sends anything. */
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"

@@ -1,4 +1,7 @@
-/* secret set|ls|rm: credentials that cay-egress puts on requests. */
+/* secret set|ls|rm: credentials that cay-egress puts on requests. A value is read from standard
+ * input, a file or a command's output, never from an argument, sent once, and wiped; with
+ * --every that is done again and again, and a value that cannot be had leaves the one before in
+ * force. What is listed has no values. */
 #include "cli/commands.h"
 
 #include <ctype.h>

@@ -1,4 +1,7 @@
-/* up: checks, user, directories, cay-keep, and a first sandbox as proof. */
+/* up: checks, user, directories, cay-keep, and a first sandbox as proof. Each step is tried in
+ * this order and says what it does; the first that fails ends it with the reason and what to
+ * do, and what the steps before have made stays for the next try. A server that runs already is
+ * success. */
 #include "base/clock.h"
 #include "base/io.h"
 #include "cli/commands.h"

@@ -1,4 +1,6 @@
-/* The table of commands: parsing, help, man page and completions all come from here. */
+/* The table of commands: parsing, help, man page and completions all come from here. One entry
+ * a command, with its options and arguments: a new command is an entry here and a function in a
+ * file of its own. Longer than other files because it is data. */
 #include "cli/cli.h"
 
 #define OPTIONS(...)            \

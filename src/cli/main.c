@@ -1,4 +1,7 @@
-/* cay: the command line. main() parses by the tables of commands.c and calls one function. */
+/* cay: the command line. main() parses by the tables of commands.c and calls one function.
+ * Order: the command's name, its options and arguments by the table, the settings' file where
+ * the command wants it, the function; its result is the exit status. A mistake in any of them
+ * ends the program with a hint before anything was done. */
 #include "cli/cli.h"
 #include "cli/terminal.h"
 

@@ -1,3 +1,8 @@
+/* The order of a receive: begin with a temporary name beside the destination; receive_file or
+ * receive_folder says what comes; bytes or entries are put below it, by descriptor; receive_end
+ * puts the whole in place by a rename (or merges it into a folder that was there), or removes
+ * it. Until then nothing under the destination's name has changed. */
+
 #include "cli/receive.h"
 
 #include "base/util.h"

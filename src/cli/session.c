@@ -1,3 +1,10 @@
+/* The loop of one process that runs: the stream of its output is open for its whole life;
+ * beside it at most one call sends input and one sends a signal, a window size or the end of
+ * input, in the order of start_side_calls. Ends when the stream has (with the process's end, or
+ * an error in band), when the terminal's reader is gone, or when a second signal finds the
+ * server not answering. The terminal's mode is set before and put back after, whatever
+ * happened. */
+
 #include "cli/session_internal.h"
 
 #include "base/base64.h"

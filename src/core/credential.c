@@ -1,3 +1,9 @@
+/* A value takes this way: core_credentials_seal sends its items to cay-egress one after the
+ * other, and answers with sealed records or with the first failure; the API then stores them
+ * with a sandbox (create.c, sandbox_network.c), or core_credential_set as the tenant's own, in
+ * which case sandboxes that use the name are given it anew. egress.c and exec_command_sandbox.c
+ * ask for the records that a policy names whenever they send it. */
+
 #include "core/credential.h"
 
 #include "core/call.h"

@@ -1,3 +1,11 @@
+/* For each process of cay-egress one state machine: away (a look every AGAIN_MS), watched (GET
+ * /v1/events is open; its first answer begins a life of the process, and all policies are sent
+ * again), lost (its end; back to away). Sandboxes whose policy changed stand in a queue of
+ * their process, once each, and go out IN_FLIGHT_MAX at a time while it is up and the core is
+ * ready; one that changes while it is sent is sent once more. Callers who wait for a policy to
+ * be in force are told in a later turn, also that it is not reached: then it is tried on
+ * without them. */
+
 #include "core/egress.h"
 
 #include "core/call.h"

@@ -1,3 +1,11 @@
+/* The steps of a command, of which each starts the next, in this order: the request is checked;
+ * sockets are fetched (or exec_command_sandbox.c makes the command sandbox and puts its policy
+ * in force); the program is started, and its output taken as it comes while the input is sent;
+ * its end, its refusals by cay-egress; the answer. A step may wait for several callbacks
+ * (exec_op_step_done counts them). The first failure decides the answer, and the steps after it
+ * are left out, but for the end of the command sandbox. Nothing keeps the sandbox: each step
+ * looks it up again. */
+
 #include "core/exec_internal.h"
 
 #include "policy/policy.h"

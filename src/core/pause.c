@@ -1,3 +1,9 @@
+/* A change is asked for (the row is written, then privd is asked), answered, and only then
+ * confirmed to those who wait for it. While one is under way callers of the other kind wait for
+ * its end, which then begins theirs. When no answer comes (the deadline, a channel that broke),
+ * LIST decides what is so: pause_settle, called by lifecycle.c. Which change a state allows is
+ * the table's (life.c). */
+
 #include "core/pause.h"
 
 #include "core/call.h"

@@ -1,3 +1,10 @@
+/* A renewal goes from known (the credential was sealed or read) to under way (cay-egress was
+ * asked to renew it, for one of the sandboxes that want it) to renewed: the new record is on
+ * the disk before any sandbox is given it. A failure is kept for a while, so that what cannot
+ * be renewed is not tried with each request; a final one (the provider refused) until the
+ * credential is set again. Askers are told by serial numbers: one who has seen that outcome is
+ * told the next. */
+
 #include "core/renewal.h"
 
 #include "base/share.h"

@@ -1,3 +1,9 @@
+/* Opens the file, under a lock that no second cayd gets, brings its schema to the newest
+ * version step by step in one transaction each, and prepares every statement once: from then on
+ * nothing is compiled. What is stored of which thing is in store_*.c; all of them run
+ * statements through store_run here, which gives errors their one form. The order of steps is
+ * the order of releases: append, never change. */
+
 #include "core/store_internal.h"
 
 #include "base/io.h"

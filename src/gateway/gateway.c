@@ -1,3 +1,11 @@
+/* A sandbox's request passes these states: asked (pending.c holds the exchange by a ticket
+ * while the control loop resolves it, with a deadline), answered (refused, or with a socket; an
+ * idle connection to the same sandbox and port is taken instead where one is left), relayed
+ * (http/relay.c has it to its end), and perhaps its connection kept idle for the next. An
+ * answer to a ticket that is gone closes what it brought. A pause of the sandbox cuts what is
+ * relayed, a moment later; the sweep ends tickets and idle connections whose time is over, and
+ * rests when there are none. */
+
 #include "gateway/gateway.h"
 
 #include "base/clock.h"

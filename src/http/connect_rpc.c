@@ -1,3 +1,8 @@
+/* A request is read whole (connect_read), and its handler then answers once: connect_reply or
+ * connect_fail for a unary call; for a stream connect_stream_begin, any number of messages,
+ * connect_stream_end. After the begin an error can only travel in the last envelope, which
+ * connect_fail knows. Called by the services of cay-init. */
+
 #include "http/connect_rpc.h"
 
 #include <errno.h>

@@ -1,3 +1,9 @@
+/* A head is found first (gate_head_end), then read once from its first line to its last field
+ * into storage that the caller sized by gate_storage_bytes, and refused at the first byte that
+ * is not as RFC 9110 and 9112 have it, with a status and a reason. What several fields say
+ * together (length, coding, Host, Connection) is judged after the last one. llhttp sees only
+ * heads that passed. Pure: nothing is kept between calls. */
+
 #include "http/gate.h"
 
 #include <errno.h>

@@ -1,3 +1,8 @@
+/* Text goes in through json_parse alone, which bounds nesting before jansson recurses; fields
+ * are read by the json_get_* functions, which tell absent from null and from a wrong type; text
+ * goes out by json_append_text, which makes valid JSON of any bytes. json_wipe_frees is called
+ * once, at a program's start, so that values that may be secrets are wiped as they are freed. */
+
 #include "http/json.h"
 
 #include <malloc.h>

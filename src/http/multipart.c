@@ -1,3 +1,9 @@
+/* States of the reader: before the first boundary, behind a boundary, in a part's head, in its
+ * contents, after the last boundary. multipart_feed takes whatever has come and goes on exactly
+ * there; a delimiter that may have begun at the end of what came is held back (at most its own
+ * length) and becomes contents if it was none. Callbacks come in order: part, data any number
+ * of times, end of the part. An error is final. */
+
 #include "http/multipart.h"
 
 #include <assert.h>

@@ -1,3 +1,11 @@
+/* Two halves run side by side over one exchange: its request's body goes up as it comes, and
+ * the answer comes down: interim heads, one head, its contents, or a tunnel after 101. Each
+ * half stops reading while the other side does not take what it has (the exchange's body is
+ * paused, or the wire is not read), so that memory is bounded by their buffers. One timer waits
+ * for the one thing that is due next: the connect, the answer's head, or progress of the side
+ * that is full. An end of either side ends the relay once: the answer is finished, cut, or
+ * replaced by an error where no byte of it is out. */
+
 #include "http/relay.h"
 
 #include <errno.h>

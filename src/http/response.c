@@ -1,3 +1,9 @@
+/* A response is made in one of three orders: http_respond alone; begin, any number of writes,
+ * end; or for the relay a raw head, contents that are framed already, end (an interim head may
+ * come before). Whether the connection serves another request is decided when the head is
+ * written. A write that the peer does not take says so (1), and the writer goes on at the
+ * drain. Nothing is written after the end, which conn.c then finishes. */
+
 #include "http/internal.h"
 
 #include <assert.h>

@@ -1,3 +1,11 @@
+/* Owns the listeners, the list of connections, their deadlines and the end of all of it; a
+ * connection itself is conn.c's. Deadlines of one length stand in one list in the order of
+ * their beginning, so that one timer serves all. Before the loop sleeps, connections that have
+ * something to do are pumped (marked dirty by whatever gave it to them). At the maximum of
+ * connections the one that was idle longest goes, or the new one is turned away.
+ * http_server_stop: listeners close at once, idle connections too, the others when they have
+ * answered or the grace time is over; done comes after the last handle. */
+
 #include "http/internal.h"
 
 #include <assert.h>

@@ -1,4 +1,7 @@
-/* Template `base`: a Debian of its own, made by mmdebstrap from the host's package sources. */
+/* Template `base`: a Debian of its own, made by mmdebstrap from the host's package sources. The
+ * steps of one process, in order: sources are found, mmdebstrap runs within its limits, what it
+ * made is cleaned and counted, the record is written. The first failure ends the job; privd
+ * removes what it has left. */
 #include "base/io.h"
 #include "job/kinds.h"
 #include "job/node.h"

@@ -1,3 +1,8 @@
+/* Runs once, before keep starts anything, in this order: users are looked up, directories made
+ * and checked, the lock taken (a second keep ends here, having changed nothing), listeners and
+ * control sockets made. The first failure ends keep with its sentence. prepare_remove takes
+ * away at the end what the next start would make anew. */
+
 #include "keep/prepare.h"
 
 #include "base/io.h"

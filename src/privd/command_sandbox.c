@@ -1,3 +1,10 @@
+/* States of one: a task makes it (starting), its cay-init runs and its listeners are made
+ * (claimed), its first byte has come (ready, answered), ending (killed, waited for), gone. A
+ * failure or the end of time in any state leads to ending; where the task itself is stopped by
+ * the tenant, it is given up and ends with the sandbox. Called by request.c (made, ended),
+ * end.c (with its slot) and the end of a peer. All callbacks run in privd's one loop; none
+ * waits. */
+
 #include "privd/command_sandbox.h"
 
 #include "base/clock.h"

@@ -1,3 +1,10 @@
+/* The child's life: locks_start forks it, with descriptors that locks_open made; it gives up
+ * what it does not need, then repeats for ever: sleep until the kernel has counted enough
+ * calls, note who called, look whether the cache of locks has grown, and if so count and kill
+ * in the sandboxes that called most. It tells privd nothing; its end, which nothing but a
+ * failure causes, is seen by pidfd and ends privd, which is started again with it. locks_stop
+ * kills it. */
+
 #include "privd/locks.h"
 
 #include "base/clock.h"

@@ -1,4 +1,8 @@
-/* cay-privd: makes and ends sandboxes, as root, for one peer. Wiring only. */
+/* cay-privd: makes and ends sandboxes, as root, for one peer. Wiring only. Start: the steps of
+ * the table in their order, each of which works or says why not; recovery is one of them, and
+ * readiness is told after the host template. Stop: SIGTERM ends every slot and leaves nothing,
+ * SIGUSR1 leaves everything to the successor. In between the loop alone runs: sources are the
+ * server, signals, tasks, sandboxes' ends. */
 #include "privd/command_sandbox.h"
 #include "privd/confine.h"
 #include "privd/egress.h"

@@ -1,4 +1,8 @@
-/* CREATE: a slot, cay-init in it, its ready byte, the answer; or everything undone and why. */
+/* CREATE: a slot, cay-init in it, its ready byte, the answer; or everything undone and why.
+ * States of a create: waiting for a slot (in the order of coming, with a deadline), starting (a
+ * task makes it, or a prepared one is claimed), booting (its socket is watched for the ready
+ * byte), answered. Any failure or the deadline leads to end.c, which undoes all of it and then
+ * answers. Called by request.c; slots.c calls sandbox_pump when a slot is ready. */
 #include "privd/egress.h"
 #include "privd/pins.h"
 

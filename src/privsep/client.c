@@ -1,3 +1,9 @@
+/* States of the channel: down (a timer until the next try), connected (HELLO sent, its answer
+ * awaited), up (requests are sent, or queued while the socket is full), lost (every request
+ * under way ends, on_down is called if it was up, then down). Events of the poll handle drive
+ * it; the handle is used again only after its close callback. Callbacks may send, and may free
+ * or restart the client from inside. */
+
 #include "privsep/client.h"
 
 #include "base/io.h"

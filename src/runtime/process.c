@@ -1,4 +1,8 @@
-/* The process level outside of the sandbox: starts and ends as tasks of privd. */
+/* The process level outside of the sandbox: starts and ends as tasks of privd. A start is a
+ * task, a child of privd: it opens with the host's root what the sandbox is to have, gives up
+ * that right by joining or making the sandbox's namespaces, forks PID 1 as privd's child and
+ * waits for its exec. Two ways: into a slot that was made ahead, or slot and start in one.
+ * *_begin returns at once; *_finish collects the task's result when privd's loop sees it. */
 
 #include "runtime/internal.h"
 

@@ -1,3 +1,8 @@
+/* The base directory is found or made once (cgroup_find.c); then for each slot: made, limits
+ * written, its first process put in, killed or frozen as a whole, removed when empty. Both
+ * versions have the same calls; what only one can do is in the table of its files. A file that
+ * this kernel lacks is an error unless the limit is optional. */
+
 #include "sys/cgroup_internal.h"
 
 #include "base/io.h"

@@ -1,3 +1,8 @@
+/* The lists are data; building them into BPF programs takes milliseconds and is done once, at
+ * privd's start, in memory that every start then shares. Nothing is loaded here for privd
+ * itself: filter_install is called by a sandbox's first process, as its last step but the
+ * execution of cay-init. */
+
 #include "sys/filter_internal.h"
 
 #include "base/ids.h"

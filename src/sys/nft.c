@@ -1,3 +1,8 @@
+/* The rules of a sandbox's network namespace, written as netfilter's netlink messages and sent
+ * as one batch, which the kernel takes whole or not at all: a namespace has all of its rules or
+ * none. Called by the process that makes the namespace, inside it, before any program of a
+ * tenant runs there. */
+
 #include "sys/nft.h"
 
 #include "sys/netlink.h"

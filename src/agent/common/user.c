@@ -1,3 +1,9 @@
+/* Names and ids are looked up in the sandbox's own /etc/passwd and /etc/group, anew for each
+ * request, since a tenant may have changed them; a listing of files remembers both for its own
+ * length (struct user_names). Those files are a tenant's: they are opened so that nothing in
+ * their place can make us wait, their size is bounded, and a line that is not well formed is no
+ * line. */
+
 #include "agent/common/user.h"
 
 #include <errno.h>

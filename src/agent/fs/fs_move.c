@@ -1,3 +1,9 @@
+/* A mover is made with two names, stepped until it says that it is done or has failed, and
+ * freed: copying (one entry or some bytes of a file a step, depth first), in place (one
+ * rename), removing (fs_remove.c, of the source). A failure before the rename removes the copy
+ * and leaves the source; after it nothing is taken back. Runs on the file worker's thread
+ * (fs_worker.c). */
+
 #include "agent/fs/fs_move.h"
 
 #include "agent/common/path.h"

@@ -1,3 +1,8 @@
+/* Every path of a client is opened here: fs_open refuses magic links, and cay-init's own files
+ * in /proc by the descriptor that it got, and each other function builds on it. fs_as_user and
+ * fs_as_self bracket what is done for a user. Called from the loop and from the file worker;
+ * ids and capabilities are those of the calling thread alone. */
+
 #include "agent/fs/fs_open.h"
 
 #include "agent/common/path.h"

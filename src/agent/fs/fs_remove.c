@@ -1,3 +1,9 @@
+/* A remover walks depth first with a fixed number of open directories: entries are removed as
+ * they are read; a directory is entered (push), read to its end, left and removed (pop). A
+ * parent that was closed on the way down is opened again by "..", and the walk stops there if
+ * it is not the one that we came from. Each step does a bounded number of entries, so that the
+ * worker can end it between two. */
+
 #include "agent/fs/fs_remove.h"
 
 #include "agent/common/path.h"

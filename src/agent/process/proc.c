@@ -1,3 +1,8 @@
+/* A process lives from proc_start.c's fork until its end was told: reaped by SIGCHLD, its
+ * outputs at their ends (proc_output.c), then finish: subscribers get the end event, those who
+ * ask later the remembered status. A record is freed when its last uv handle is closed. The
+ * order of "reaped" and "outputs closed" is free; proc_check_end looks at both. */
+
 #include "agent/process/proc.h"
 
 #include "agent/common/logs.h"

@@ -1,3 +1,8 @@
+/* Bytes go from a pipe or terminal to each subscriber's stream, encoded once. Reading stops
+ * while a subscriber's queue is full and goes on when it has drained (or was cut after
+ * PROC_STALL_MS). A subscriber lives from proc_subscribe until both its exchange is closed and
+ * its timer is; the process forgets it earlier. */
+
 #include "agent/process/proc.h"
 
 #include "base/clock.h"

@@ -1,3 +1,9 @@
+/* The order of a start: arguments, environment and candidates are made from the request;
+ * descriptors (pipes or a terminal); the child is forked (spawn.c) and put into the table; its
+ * outputs are watched from then on, while proc_launch.c waits for the exec to succeed or say
+ * why not. Before the fork a failure leaves nothing; after it the record ends as every process
+ * does. */
+
 #include "agent/process/proc.h"
 
 #include "agent/process/spawn.h"

@@ -1,4 +1,7 @@
-/* The Process service (E2B's process.proto) but for input: requests in, replies out. */
+/* The Process service (E2B's process.proto) but for input: requests in, replies out. A request
+ * is read whole, checked, and then acts on the table of proc.c: Start begins a process and
+ * subscribes to it, Connect subscribes to one that runs (or is told the end of one that has),
+ * the others answer once. A kill is answered when the process was reaped, or after a moment. */
 
 #include "agent/process/proc.h"
 

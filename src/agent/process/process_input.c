@@ -1,4 +1,7 @@
-/* Input of the Process service: SendInput, one piece a call, and StreamInput, many pieces in order. */
+/* Input of the Process service: SendInput, one piece a call, and StreamInput, many pieces in
+ * order. A piece goes to the process at once or waits there until the program reads it, and its
+ * caller is answered then; a stream's body is paused meanwhile, so that no more than one piece
+ * of it waits. All bodies that wait are counted together. */
 
 #include "agent/process/proc.h"
 

@@ -1,3 +1,10 @@
+/* A line goes to the newest file of its tenant's log, at once or with those pending when the
+ * turn ends; a file that is full is closed and counted, and a new one begun; at the maximum the
+ * tenant that holds most loses its oldest file. A helper thread syncs on a timer by names
+ * alone. A write that fails ends the program: nothing is decided that is not recorded. At the
+ * start all files are found, counted, and the newest of each log gone on with behind its last
+ * whole line. */
+
 #include "egress/audit/audit_store.h"
 
 #include "base/log.h"

@@ -1,3 +1,10 @@
+/* A question is waiting (in the order of coming, within a tenant's share), running (a helper
+ * thread reads one slice backwards from the newest line), between two slices (back to the
+ * line's end of waiting, so that others have their turn), done (its lines are sent from the
+ * loop), or dropped (its client has gone: at its next block). A verification reads a whole log
+ * in one piece, one at a time. Threads see a question's own memory and files by name;
+ * everything else is the loop's. */
+
 #include "egress/control/audit_query.h"
 
 #include "base/share.h"

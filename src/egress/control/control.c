@@ -1,3 +1,9 @@
+/* A request of cayd's: peer checked once for each connection, then the table of routes. A
+ * policy comes whole (rules, ceilings, credentials, those of command sandboxes): all of it is
+ * read and the log prepared before any of it is in force, so that a mistake leaves what was;
+ * registry.c puts it in force. Answers that need time (audit, renewals, events) keep their
+ * exchange and find out when it has gone. */
+
 #include "egress/control/control.h"
 
 #include "base/buf.h"

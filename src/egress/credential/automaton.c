@@ -1,3 +1,7 @@
+/* Words are added, then the automaton is built, and only searched from then on: nothing may be
+ * added to a built one (automaton_clone gives one that may be). Built ones are shared by count
+ * of references. A search keeps its state with the caller, so that a text may come in pieces. */
+
 #include "egress/credential/automaton.h"
 
 #include "base/util.h"

@@ -1,3 +1,8 @@
+/* For a host, the secrets that it may have been told are found, each is put into every form in
+ * which an answer could repeat it, and all of them are searched for in one pass (redact.h).
+ * Sets are kept by which credentials they are of, least recently used out first, since building
+ * one costs more than a request; they go with the credentials. */
+
 #include "egress/credential/response_secrets.h"
 
 #include "base/base64.h"

@@ -1,3 +1,8 @@
+/* A connection that is accepted becomes a flow, if its sandbox has room; its target is what was
+ * dialled before the redirect (or what an explicit proxy's client says); it waits if the policy
+ * has not come; then it is protocol_detect.c's. A listener rests for a moment where a rate or a
+ * maximum is reached, so that the backlog holds what comes. UDP is DNS alone (dns.c). */
+
 #include "egress/flow/accept.h"
 
 #include "base/log.h"

@@ -1,3 +1,8 @@
+/* A decision becomes one line here: fields are put in a fixed order, text of a peer is cut and
+ * made plain, and audit_store.c chains and writes it, before what was decided is done. Refusals
+ * beyond a rate are counted for their sandbox and written as a summary on a timer. Followers
+ * (event_stream.c) are told each line after it is written. */
+
 #include "egress/flow/audit.h"
 
 #include "base/buf.h"

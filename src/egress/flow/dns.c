@@ -1,3 +1,7 @@
+/* One question, one answer, at once: a message is parsed, its name gets its address (names.c),
+ * the answer is sent to where the question came from. UDP takes a bounded number in a turn; a
+ * TCP connection is a flow, with one question at a time. Nothing is kept but the names. */
+
 #include "egress/flow/dns.h"
 
 #include "base/util.h"

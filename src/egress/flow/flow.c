@@ -1,4 +1,9 @@
-/* A flow's life from its target on: asked about, dialled, looked at, handed on. */
+/* A flow's life from its target on: asked about, dialled, looked at, handed on. A flow is made
+ * by accept.c, gets its target there or from an explicit proxy's client, is routed (flow_route:
+ * policy, then dial or detection), and has then one owner at a time (protocol_detect, tunnel,
+ * forward, tls_intercept, h2_flow), which ends it: flow_end once, from any state, also by a
+ * policy that changed (flow_recheck) or its sandbox's end. Handles live on until libuv has
+ * closed them; nothing else of it does. */
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/flow/asks.h"

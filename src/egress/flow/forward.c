@@ -1,3 +1,10 @@
+/* A connection is adopted with what was detected of it; from then on each request goes: rate,
+ * target (of this request: it may name another origin), policy, recorded, credential (or put
+ * off until it is renewed), then relayed by forward_up.c. A refusal answers that request alone;
+ * the connection goes on where its framing allows. The http server and the flow end each other:
+ * whichever ends first tells the other, once. A change of the policy asks about each open flow
+ * again (forward_recheck). */
+
 #include "egress/flow/forward_internal.h"
 
 #include "base/util.h"

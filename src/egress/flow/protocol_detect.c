@@ -1,4 +1,8 @@
-/* What a flow's first bytes are, and whom that hands it to. */
+/* What a flow's first bytes are, and whom that hands it to. Looks without reading (MSG_PEEK)
+ * until it is known: TLS (its name must agree with what was dialled; then a tunnel or
+ * interception), HTTP (forward), opaque (a tunnel where the rules allow it), or a server that
+ * speaks first, whose greeting passes before the client's first bytes are looked at. A silence
+ * has a time limit. Undecidable bytes are refused. */
 #include "base/util.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/egress.h"

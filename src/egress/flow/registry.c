@@ -1,3 +1,9 @@
+/* An entry is made by whichever side tells first, has sockets when privd told, rules when cayd
+ * did, and serves with both; a later generation of the slot ends it, as do privd's word, and a
+ * round of privd's telling that does not have it. New rules end what they deny (flows are asked
+ * about again) and free the old ones after it. A command sandbox is an entry of its own below
+ * its sandbox's, and serves only while the sandbox's rules name it. */
+
 #include "egress/flow/registry.h"
 
 #include "base/log.h"

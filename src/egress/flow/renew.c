@@ -1,3 +1,10 @@
+/* A renewal goes: request read and checked, found under way already (then it waits for the same
+ * answer) or begun; the token server is dialled within its own rules and the ceilings, TLS, one
+ * POST; the answer is read, the tokens sealed, the record written to the log, and the answer
+ * kept for a while, since a cayd that was killed asks again with a refresh token that may have
+ * been used up. A renewal goes on when its asker has gone; its deadline answers the asker, not
+ * the token server. */
+
 #include "egress/flow/renew.h"
 
 #include "base/log.h"

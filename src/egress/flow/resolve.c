@@ -1,3 +1,8 @@
+/* A name's entry is asked (its waiters hang on it), or answered (kept until its time is over,
+ * in the order of age); a question that is under way is joined. Places are shared out by tenant
+ * and sandbox, and a sandbox that is at its share gives up its own oldest. c-ares tells which sockets
+ * to watch and when to come again; waiters are told through their ids, and may have gone. */
+
 #include "egress/flow/resolve.h"
 
 #include "base/log.h"

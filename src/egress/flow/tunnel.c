@@ -1,3 +1,9 @@
+/* A tunnel has two halves, each a descriptor to read, a pipe that bytes are in only while the
+ * other side is full, and a descriptor to write. An event pumps both halves as far as its
+ * sandbox's turn allows; edge-triggered epoll tells again when something changed, so a half
+ * remembers that it may go on. The end of one side is passed on as it came (a shut half, or a
+ * reset); both ended, an error or an idle time end the flow. */
+
 #include "egress/flow/tunnel.h"
 
 #include "base/io.h"

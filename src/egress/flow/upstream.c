@@ -1,3 +1,8 @@
+/* Two things: the setting, read once at the start (or from a sandbox's own), and the
+ * conversation on a socket that dial.c has connected: messages are made ahead, each answer is
+ * awaited and read to its last byte and not beyond, then the socket is given back. Its time is
+ * limited; it ends once, with the descriptor or the reason, and may be cancelled before. */
+
 #include "egress/flow/upstream.h"
 
 #include "base/base64.h"

@@ -1,3 +1,8 @@
+/* One side's nghttp2 session and its bytes: what comes is fed in and becomes calls of
+ * h2_stream.c, h2_request.c and h2_response.c; what the session wants to send is taken out as
+ * the socket takes it, which is what flow control waits for. Frames that cost us more than
+ * their sender are counted by the second, and beyond a maximum the connection is ended. */
+
 #include "egress/h2/h2_internal.h"
 
 #include "base/log.h"

@@ -1,3 +1,9 @@
+/* An answer on its way back: its head is searched for secrets and sent; its body is fed
+ * (decompressed where that is needed, searched, held back while a secret may have begun),
+ * paused and gone on with; its trailers likewise, and its end. Or an answer that is made here,
+ * when a request is refused or its server is lost, in the words of what the client speaks
+ * (gRPC's in trailers). Called by h2_stream.c and h2.c in that order of events. */
+
 #include "egress/h2/h2_internal.h"
 
 #include "egress/credential/response_secrets.h"

@@ -1,3 +1,8 @@
+/* Prepared with the head (late_prepare copies what it needs), finished by the connection's
+ * filter when the body was collected (finish): placeholders first, then the signature over what
+ * then is the body. A body that is longer than may be held, or that does not fit what the
+ * client said of it, fails the request before a byte of it has left. */
+
 #include "egress/http/inject_late.h"
 
 #include "egress/http/sigv4.h"

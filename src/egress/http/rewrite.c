@@ -1,3 +1,9 @@
+/* For each request a job is set before its head passes; the filter then reads the head from the
+ * stream, writes it anew, and collects or follows the body by its framing, until the next head.
+ * Answers are matched to requests in order (rewrite_answer.c). A request without a job passes
+ * as it is. Errors cut the connection: half of a rewritten request must not be followed by
+ * anything. */
+
 #include "egress/http/rewrite_internal.h"
 
 #include <errno.h>

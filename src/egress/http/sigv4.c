@@ -1,3 +1,7 @@
+/* In the order of AWS's description: canonical request (method, path, query, headers, payload
+ * hash), its hash, the string to sign, the key of the day, the signature, the header. Each
+ * function appends one part to a buffer that the caller gave. Pure but for memory. */
+
 #include "egress/http/sigv4.h"
 
 #include "base/ids.h"

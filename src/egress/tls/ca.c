@@ -1,3 +1,8 @@
+/* A tenant's authority is read from its file when it is first needed, made where there is none,
+ * and kept; a leaf is made for a name when a handshake asks for it, and kept within a maximum,
+ * least recently used out first. Losing either from memory costs time alone. A file that cannot
+ * be read or does not belong to the tenant is an error, never replaced. */
+
 #include "egress/tls/ca.h"
 
 #include "base/ids.h"

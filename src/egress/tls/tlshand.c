@@ -1,3 +1,8 @@
+/* A handshake takes a place in its tenant's share (beyond it the one that has been at it
+ * longest of the same sandbox goes, in the next turn), is driven by events of its socket in
+ * both directions, and ends once: ready, with the layer that OpenSSL's state is in and which is
+ * the owner's from then on; failed, with a reason in words; or closed by its owner. */
+
 #include "egress/tls/tlshand.h"
 
 #include "base/share.h"

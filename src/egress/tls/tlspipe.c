@@ -1,3 +1,10 @@
+/* Two ends, two directions. Each event moves one read's worth, through the filter where there
+ * is one, and settle() then decides from what waits where: which events are wanted, whether a
+ * half-close can be passed on, whether all is done. Bytes wait in at most one buffer for each
+ * direction; the side that is full is not read for. A filter that has more work than its turn
+ * allows goes on in a turn of its own (turns.h). Any function that moves bytes may close the
+ * pipe, and says so. */
+
 #include "egress/tls/tlspipe.h"
 
 #include "base/log.h"
