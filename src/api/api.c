@@ -8,8 +8,6 @@
 #include "api/api.h"
 
 #include "api/cay_v1.h"
-#include "api/daytona.h"
-#include "api/e2b.h"
 #include "api/openmetrics.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,17 +26,6 @@ struct api {
     struct cay_v1 *cay_v1;
     struct api_metrics metrics;
 };
-
-static json_t *plain_error(struct api_call *call, int status, const char *message,
-                           const char *hint);
-
-static const struct api_route *const plain_tables[] = {e2b_sandbox_routes, e2b_template_routes,
-                                                       e2b_secret_routes,  e2b_other_routes,
-                                                       cay_v1_routes,      NULL};
-static const struct api_dialect plain_dialect = {"/", plain_tables, plain_error};
-
-/* The first whose prefix fits has the request. */
-static const struct api_dialect *const dialects[] = {&daytona_dialect, &plain_dialect};
 
 static const int statuses[ERR_CODE_COUNT] = {
     [ERR_OK] = 200,
@@ -174,7 +161,7 @@ static void finish(struct api_call *call, int status)
     api_metrics_answered(&call->api->metrics, call->request->path, status,
                          clock_mono_us() - call->begun_us);
     log_debug("api: %s %s for %s: %d", call->request->method, call->request->path,
-              call->tenant[0] ? call->tenant : "-", status);
+              call->who.tenant[0] ? call->who.tenant : "-", status);
     call->done(call->done_arg, &response);
     if (call->state_free)
         call->state_free(call->state);
@@ -239,18 +226,6 @@ json_t *api_json_text(const char *text)
     while (!s && n > 0)
         s = json_stringn(text, --n);
     return s ? s : json_string("");
-}
-
-/* E2B's shape, and cay's own. */
-static json_t *plain_error(struct api_call *call, int status, const char *message, const char *hint)
-{
-    json_t *body = json_object();
-
-    json_object_set_new(body, "code", json_integer(status));
-    json_object_set_new(body, "message", api_json_text(message));
-    if (hint[0])
-        json_object_set_new(body, "hint", api_json_text(hint));
-    return body;
 }
 
 void api_fail(struct api_call *call, int status, const char *fmt, ...)
@@ -384,66 +359,6 @@ json_t *api_json_time(int64_t real_ms)
 
 /* -- routes ------------------------------------------------------------------------------------- */
 
-bool api_route_match(const char *pattern, const char *path,
-                     char params[API_PARAMS_MAX][API_PARAM_SIZE])
-{
-    size_t used = 0;
-
-    while (*pattern && *path) {
-        size_t n;
-
-        if (*pattern == '*')
-            return true; /* and all that follows */
-        if (*pattern != '{') {
-            if (*pattern++ != *path++)
-                return false;
-            continue;
-        }
-        n = strcspn(path, "/");
-        if (n == 0 || used >= API_PARAMS_MAX ||
-            http_percent_decode(path, n, false, params[used], API_PARAM_SIZE) <= 0)
-            return false;
-        used++;
-        path += n;
-        pattern += strcspn(pattern, "}") + 1;
-    }
-    return (*pattern == '\0' || *pattern == '*') && *path == '\0';
-}
-
-static const struct api_dialect *find_dialect(const char *path)
-{
-    size_t i = 0;
-
-    while (i + 1 < ARRAY_SIZE(dialects) &&
-           strncmp(path, dialects[i]->prefix, strlen(dialects[i]->prefix)) != 0)
-        i++;
-    return dialects[i];
-}
-
-/* The route for method and path. When only the method is wrong: NULL, and the methods that would be
- * right in allow. */
-static const struct api_route *find_route(const struct api_dialect *d, const char *method,
-                                          const char *path,
-                                          char params[API_PARAMS_MAX][API_PARAM_SIZE], char *allow,
-                                          size_t size)
-{
-    size_t used = 0;
-
-    allow[0] = '\0';
-    for (const struct api_route *const *table = d->tables; *table; table++) {
-        for (const struct api_route *r = *table; r->method; r++) {
-            if (!api_route_match(r->pattern, path, params))
-                continue;
-            if (strcmp(r->method, method) == 0 || strcmp(r->method, "*") == 0)
-                return r;
-            if (used < size)
-                used += (size_t)snprintf(allow + used, size - used, "%s%s", used ? ", " : "",
-                                         r->method);
-        }
-    }
-    return NULL;
-}
-
 static void refuse_route(struct api_call *call, const char *allow)
 {
     if (allow[0]) {
@@ -461,17 +376,20 @@ static bool admit(struct api_call *call)
 {
     struct err e;
 
-    if (call->route->flags & API_OPEN)
+    if (call->route->access == API_OPEN)
         return true;
-    if (core_authenticate(call->core, call->request->key, call->tenant, &e) != ERR_OK) {
+    if (core_authenticate(call->core, call->request->key, &call->who, &e) != ERR_OK) {
         api_fail_err(call, &e);
         return false;
     }
-    if ((call->route->flags & API_OPERATOR) && strcmp(call->tenant, CAY_V1_OPERATOR) != 0) {
+    if (api_role_may(call->who.role, call->route->access))
+        return true;
+    if (call->route->access == API_OPERATE)
         api_fail(call, 403, "only the operator of this server may do that; use the operator's key");
-        return false;
-    }
-    return true;
+    else
+        api_fail(call, 403, "this API key is %s; use one of the role owner",
+                 core_role_name(call->who.role));
+    return false;
 }
 
 void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg)
@@ -492,8 +410,9 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
     call->begun_us = clock_mono_us();
     call->done = done;
     call->done_arg = arg;
-    call->dialect = find_dialect(r->path);
-    call->route = find_route(call->dialect, r->method, r->path, call->params, allow, sizeof(allow));
+    call->dialect = api_route_dialect(r->path);
+    call->route = api_route_find(call->dialect, r->method, r->path, call->params, allow,
+                                 sizeof(allow));
     if (!call->route) {
         refuse_route(call, allow);
         return;

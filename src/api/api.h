@@ -85,18 +85,23 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
 struct api_call;
 typedef void (*api_handler)(struct api_call *call);
 
-enum {
-    API_OPEN = 1u << 0,     /* no key needed */
-    API_OPERATOR = 1u << 1, /* only for the operator's tenant */
+/* What a call is, for the roles of keys (access.c). 0 is not decided, and refused to all. */
+enum api_access {
+    API_NOT_DECIDED,
+    API_OPEN,    /* no key needed */
+    API_READ,    /* changes nothing, and shows no token */
+    API_WRITE,   /* changes what is the caller's tenant's, or shows a token that lets change it */
+    API_OPERATE, /* is about the server, or all tenants */
+    API_ACCESS_COUNT
 };
 
 /* Tables end with NULL as method. The method "*" is any, for what no row before has; a star at the end of
- * a pattern is all that follows. */
+ * a pattern is all that follows. The access comes first, so that a row without one does not compile. */
 struct api_route {
+    enum api_access access;
     const char *method;
     const char *pattern; /* "/sandboxes/{id}/timeout" */
     api_handler handler;
-    unsigned flags;
     const char *note; /* for api_unsupported: what is asked for, and what to do instead */
 };
 
@@ -117,8 +122,8 @@ struct api_call {
     const struct api_dialect *dialect;
     const struct api_route *route;
     struct api_request *request;
-    uint64_t begun_us; /* clock_mono_us */
-    char tenant[CORE_TENANT_SIZE];
+    uint64_t begun_us;        /* clock_mono_us */
+    struct core_identity who; /* empty for a route that is API_OPEN */
     char params[API_PARAMS_MAX][API_PARAM_SIZE];
     json_t *body; /* after api_call_body */
     void *state;  /* the handler's; freed by state_free with the call */
@@ -142,6 +147,12 @@ bool api_call_query(struct api_call *call, const char *name, char *out, size_t s
 bool api_call_query_int(struct api_call *call, const char *name, int64_t min, int64_t max,
                         int64_t *out);
 
+/* access.c: may keys of the role make calls of that kind? Denied by default. */
+bool api_role_may(enum core_role role, enum api_access access);
+
+/* route.c: every route of every dialect, for tests. */
+void api_each_route(void (*fn)(void *arg, const struct api_route *r), void *arg);
+
 void api_header_add(struct api_call *call, const char *name, const char *value);
 
 /* Takes the reference to body. */
@@ -164,6 +175,16 @@ enum err_code api_read_maps(const json_t *body, const char *metadata, const char
 
 /* A JSON string of text; what was cut in the middle of a character loses its rest. */
 json_t *api_json_text(const char *text);
+
+/* route.c: the dialect whose prefix the path begins with; never NULL. */
+const struct api_dialect *api_route_dialect(const char *path);
+
+/* route.c: the route for method and path. When only the method is wrong: NULL, and the methods that would
+ * be right in allow. */
+const struct api_route *api_route_find(const struct api_dialect *d, const char *method,
+                                       const char *path,
+                                       char params[API_PARAMS_MAX][API_PARAM_SIZE], char *allow,
+                                       size_t size);
 
 /* Exported for tests: does path match pattern? Fills params (decoded). */
 bool api_route_match(const char *pattern, const char *path,

@@ -45,10 +45,11 @@ struct cay_v1 {
 /* Does the file hold a key of the operator's that is still good? */
 static bool key_is_good(struct core *core, int dir)
 {
-    char key[CORE_TOKEN_SIZE], tenant[CORE_TENANT_SIZE];
+    struct core_identity who;
+    char key[CORE_TOKEN_SIZE];
     bool good = io_read_text_at(dir, CAY_V1_KEY_FILE, key, sizeof(key)) > 0 &&
-                core_authenticate(core, key, tenant, NULL) == ERR_OK &&
-                strcmp(tenant, CAY_V1_OPERATOR) == 0;
+                core_authenticate(core, key, &who, NULL) == ERR_OK &&
+                who.role == CORE_ROLE_OPERATOR;
 
     explicit_bzero(key, sizeof(key));
     return good;
@@ -57,6 +58,7 @@ static bool key_is_good(struct core *core, int dir)
 static enum err_code ensure_key(struct core *core, const char *state_dir, struct err *e)
 {
     CLEANUP_CLOSE int dir = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    static const struct core_identity operator= {CORE_OPERATOR_TENANT, CORE_ROLE_OPERATOR};
     char key[CORE_TOKEN_SIZE], line[CORE_TOKEN_SIZE + 1];
     enum err_code rc;
     int err;
@@ -65,7 +67,7 @@ static enum err_code ensure_key(struct core *core, const char *state_dir, struct
         return err_set_sys(e, ERR_INTERNAL, errno, "cannot open the state directory %s", state_dir);
     if (key_is_good(core, dir))
         return ERR_OK;
-    rc = core_key_create(core, CAY_V1_OPERATOR, "made at start", key, e);
+    rc = core_key_create(core, &operator, "made at start", key, e);
     if (rc != ERR_OK)
         return rc;
     snprintf(line, sizeof(line), "%s\n", key);
@@ -128,8 +130,9 @@ static void status_done(void *arg, const struct core_status *s)
     json_object_set_new(out, "version", json_string(CAY_VERSION));
     json_object_set_new(out, "ready", json_boolean(s->ready));
     json_object_set_new(out, "privd", json_boolean(s->privd_up));
-    json_object_set_new(out, "tenant", json_string(call->tenant));
-    json_object_set_new(out, "operator", json_boolean(strcmp(call->tenant, CAY_V1_OPERATOR) == 0));
+    json_object_set_new(out, "tenant", json_string(call->who.tenant));
+    json_object_set_new(out, "operator", json_boolean(call->who.role == CORE_ROLE_OPERATOR));
+    json_object_set_new(out, "role", json_string(core_role_name(call->who.role)));
     json_object_set_new(out, "domain", json_string(api_config_of(call->api)->domain));
     json_object_set_new(out, "startedAt", api_json_time(s->started_real_ms));
     json_object_set_new(out, "uptimeSeconds", json_integer(MAX(0, up_s)));
@@ -393,7 +396,7 @@ static void template_remove(struct api_call *call)
 
 static void sandbox_get(struct api_call *call)
 {
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
     char note[256] = "";
     const struct privsep_limits *l;
 
@@ -417,37 +420,37 @@ static void sandbox_get(struct api_call *call)
 }
 
 const struct api_route cay_v1_routes[] = {
-    {"GET", "/health", health, API_OPEN},
-    {"GET", "/metrics", api_openmetrics, API_OPERATOR},
-    {"GET", "/cay/v1/status", status},
-    {"GET", "/cay/v1/templates", templates},
-    {"POST", "/cay/v1/templates/{name}/build", template_build, API_OPERATOR},
-    {"PUT", "/cay/v1/templates/{name}/limits", template_limits, API_OPERATOR},
-    {"DELETE", "/cay/v1/templates/{name}", template_remove, API_OPERATOR},
-    {"GET", "/cay/v1/jobs/{job}", job_get, API_OPERATOR},
-    {"GET", "/cay/v1/keys", cay_v1_key_list},
-    {"POST", "/cay/v1/keys", cay_v1_key_create},
-    {"DELETE", "/cay/v1/keys/{id}", cay_v1_key_revoke},
-    {"GET", "/cay/v1/tenants", cay_v1_tenant_list, API_OPERATOR},
-    {"GET", "/cay/v1/tenants/{tenant}/ceiling", cay_v1_ceiling_get},
-    {"PUT", "/cay/v1/tenants/{tenant}/ceiling", cay_v1_ceiling_put, API_OPERATOR},
-    {"DELETE", "/cay/v1/tenants/{tenant}/ceiling", cay_v1_ceiling_remove, API_OPERATOR},
-    {"POST", "/cay/v1/sandboxes", e2b_sandbox_create_cay},
-    {"GET", "/cay/v1/sandboxes/{id}", sandbox_get},
-    {"POST", "/cay/v1/sandboxes/{id}/pause", e2b_sandbox_pause},
-    {"POST", "/cay/v1/sandboxes/{id}/resume", e2b_sandbox_resume},
-    {"GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
-    {"PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
-    {"POST", "/cay/v1/sandboxes/{id}/policy/explain", cay_v1_policy_explain},
-    {"GET", "/cay/v1/sandboxes/{id}/denials", cay_v1_denials},
-    {"GET", "/cay/v1/sandboxes/{id}/asks", cay_v1_asks},
-    {"POST", "/cay/v1/sandboxes/{id}/asks/{ask}", cay_v1_ask_answer},
-    {"POST", "/cay/v1/sandboxes/{id}/exec", cay_v1_exec},
-    {"POST", "/cay/v1/secrets", cay_v1_secret_set},
-    {"GET", "/cay/v1/secrets", cay_v1_secret_list},
-    {"DELETE", "/cay/v1/secrets/{name}", cay_v1_secret_remove},
-    {"GET", "/cay/v1/events", cay_v1_events},
-    {"GET", "/cay/v1/audit", cay_v1_audit},
-    {"GET", "/cay/v1/audit/verify", cay_v1_audit_verify, API_OPERATOR},
+    {API_OPEN, "GET", "/health", health},
+    {API_OPERATE, "GET", "/metrics", api_openmetrics},
+    {API_READ, "GET", "/cay/v1/status", status},
+    {API_READ, "GET", "/cay/v1/templates", templates},
+    {API_OPERATE, "POST", "/cay/v1/templates/{name}/build", template_build},
+    {API_OPERATE, "PUT", "/cay/v1/templates/{name}/limits", template_limits},
+    {API_OPERATE, "DELETE", "/cay/v1/templates/{name}", template_remove},
+    {API_OPERATE, "GET", "/cay/v1/jobs/{job}", job_get},
+    {API_READ, "GET", "/cay/v1/keys", cay_v1_key_list},
+    {API_WRITE, "POST", "/cay/v1/keys", cay_v1_key_create},
+    {API_WRITE, "DELETE", "/cay/v1/keys/{id}", cay_v1_key_revoke},
+    {API_OPERATE, "GET", "/cay/v1/tenants", cay_v1_tenant_list},
+    {API_READ, "GET", "/cay/v1/tenants/{tenant}/ceiling", cay_v1_ceiling_get},
+    {API_OPERATE, "PUT", "/cay/v1/tenants/{tenant}/ceiling", cay_v1_ceiling_put},
+    {API_OPERATE, "DELETE", "/cay/v1/tenants/{tenant}/ceiling", cay_v1_ceiling_remove},
+    {API_WRITE, "POST", "/cay/v1/sandboxes", e2b_sandbox_create_cay},
+    {API_READ, "GET", "/cay/v1/sandboxes/{id}", sandbox_get},
+    {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/pause", e2b_sandbox_pause},
+    {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/resume", e2b_sandbox_resume},
+    {API_READ, "GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
+    {API_WRITE, "PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
+    {API_READ, "POST", "/cay/v1/sandboxes/{id}/policy/explain", cay_v1_policy_explain},
+    {API_READ, "GET", "/cay/v1/sandboxes/{id}/denials", cay_v1_denials},
+    {API_READ, "GET", "/cay/v1/sandboxes/{id}/asks", cay_v1_asks},
+    {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/asks/{ask}", cay_v1_ask_answer},
+    {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/exec", cay_v1_exec},
+    {API_WRITE, "POST", "/cay/v1/secrets", cay_v1_secret_set},
+    {API_READ, "GET", "/cay/v1/secrets", cay_v1_secret_list},
+    {API_WRITE, "DELETE", "/cay/v1/secrets/{name}", cay_v1_secret_remove},
+    {API_READ, "GET", "/cay/v1/events", cay_v1_events},
+    {API_READ, "GET", "/cay/v1/audit", cay_v1_audit},
+    {API_OPERATE, "GET", "/cay/v1/audit/verify", cay_v1_audit_verify},
     {0},
 };

@@ -4,12 +4,13 @@
  * Every call but GET /health carries a key: `X-API-Key: e2b_...` or `Authorization: Bearer e2b_...`.
  * Errors are {"code": <HTTP status>, "message": text[, "hint": text]}.
  *
- * The operator is the tenant CAY_V1_OPERATOR. At its start cayd makes a key for it when the file
+ * The operator is the tenant CORE_OPERATOR_TENANT. At its start cayd makes a key for it when the file
  * STATE_DIR/CAY_V1_KEY_FILE is missing (or holds a key that is not known any more) and writes it there,
  * one line, mode 0600: a user that can read that file may run this server, and no password is needed.
  *
  * GET /cay/v1/status -> 200
  *   {"version": "0.1.0", "ready": true, "privd": true, "tenant": "default", "operator": true,
+ *    "role": "operator",
  *    "domain": "localhost:3000", "startedAt": RFC 3339, "uptimeSeconds": 12,
  *    "sandboxes": 3, "slots": {"max": 250, "ready": 8},
  *    "disk": {"backend": "btrfs", "totalBytes": n, "freeBytes": n}}
@@ -32,13 +33,17 @@
  *   The same four members; one that is absent or 0 is the server's own. For sandboxes that are made then.
  * DELETE /cay/v1/templates/{name} -> 204   (operator only; 409 while sandboxes use it)
  *
- * POST /cay/v1/keys {"tenant": "name", "label": "text"} -> 201
- *   {"tenant": "name", "label": "text", "key": "e2b_..."}: the key is shown this once. Without
- *   "tenant" it is the caller's own; another one needs the operator, and is made when absent. Names:
- *   [a-z0-9][a-z0-9-]{0,30}. A tenant has at most CORE_KEYS_MAX keys: 429 then.
+ * Each key has a role (docs/tenants.md): "operator", "owner" or "read-only". A call that the role of its
+ * key may not make is answered 403; what is another tenant's, 404, as what does not exist.
+ *
+ * POST /cay/v1/keys {"tenant": "name", "role": "owner", "label": "text"} -> 201
+ *   {"id": "16 hex digits", "tenant", "role", "label", "key": "e2b_..."}: the key is shown this once.
+ *   Without "tenant" it is the caller's own; another one needs the operator, and is made when absent.
+ *   Names: [a-z0-9][a-z0-9-]{0,30}. Without "role" it is the caller's, or "owner" for another tenant.
+ *   "operator" needs the operator, and that tenant. A tenant has at most CORE_KEYS_MAX keys: 429 then.
  * GET /cay/v1/keys -> 200, the caller's tenant's; for the operator those of all tenants, or of
  *   ?tenant=NAME. Oldest first.
- *   [{"id": "16 hex digits", "tenant": "name", "label": "text", "madeAt": RFC 3339, "current": true}]
+ *   [{"id": "16 hex digits", "tenant": "name", "role": "owner", "label": "text", "madeAt": RFC 3339, "current": true}]
  *   current: the key of this very call. A key itself is never shown again.
  * DELETE /cay/v1/keys/{id} -> 204. The key opens nothing from then on; sandboxes that were made with it
  *   are the tenant's and stay, with their access tokens. 409 for the key of this very call, so that an
@@ -95,7 +100,6 @@
 
 #include "api/api.h"
 
-#define CAY_V1_OPERATOR  "default"
 #define CAY_V1_KEY_FILE  "api-key"
 #define CAY_V1_JOBS      16
 #define CAY_V1_JOB_LINES 512
@@ -104,6 +108,9 @@ extern const struct api_route cay_v1_routes[];
 
 /* cay_v1_tenants.c */
 void cay_v1_tenant_list(struct api_call *call);
+/* 404, as for every tenant that does not exist or is not the caller's. */
+void cay_v1_no_tenant(struct api_call *call, const char *name);
+
 void cay_v1_ceiling_get(struct api_call *call);
 void cay_v1_ceiling_put(struct api_call *call);
 void cay_v1_ceiling_remove(struct api_call *call);

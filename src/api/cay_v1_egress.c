@@ -19,7 +19,7 @@ static void no_sandbox(struct api_call *call)
 
 void cay_v1_policy_get(struct api_call *call)
 {
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
 
     if (!s)
         no_sandbox(call);
@@ -58,7 +58,7 @@ static json_t *still_named(const json_t *credentials, const json_t *policy)
 /* What E2B's network object said of the way out is replaced; of the way in, it stays. */
 void cay_v1_policy_put(struct api_call *call)
 {
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
     struct core_network n = {.network = NULL};
     json_t *network = NULL;
     struct err e;
@@ -80,7 +80,8 @@ void cay_v1_policy_put(struct api_call *call)
         n.policy = call->body;
         n.allow_internet = s->allow_internet;
         n.credentials = still_named(s->credentials, call->body);
-        core_sandbox_set_network(call->core, call->tenant, call->params[0], &n, policy_set, call);
+        core_sandbox_set_network(call->core, call->who.tenant, call->params[0], &n, policy_set,
+                                 call);
     }
     json_decref(network);
     network_unref(n.network);
@@ -101,7 +102,7 @@ static void relay(void *arg, const char *json, size_t len, const struct err *why
 
 void cay_v1_denials(struct api_call *call)
 {
-    core_denials(call->core, call->tenant, call->params[0], relay, call);
+    core_denials(call->core, call->who.tenant, call->params[0], relay, call);
 }
 
 /* The keys that a question may have, all but "policy" texts. False: the call was answered. */
@@ -122,12 +123,12 @@ static bool is_question(struct api_call *call)
 void cay_v1_policy_explain(struct api_call *call)
 {
     if (api_call_body(call) && is_question(call))
-        core_explain(call->core, call->tenant, call->params[0], call->body, relay, call);
+        core_explain(call->core, call->who.tenant, call->params[0], call->body, relay, call);
 }
 
 void cay_v1_asks(struct api_call *call)
 {
-    core_asks(call->core, call->tenant, call->params[0], relay, call);
+    core_asks(call->core, call->who.tenant, call->params[0], relay, call);
 }
 
 static void answered(void *arg, const char *json, size_t len, const struct err *why)
@@ -158,7 +159,7 @@ void cay_v1_ask_answer(struct api_call *call)
     }
     a.yes = strcmp(said, "yes") == 0;
     a.always = strcmp(how_long, "always") == 0;
-    core_ask_answer(call->core, call->tenant, call->params[0], &a, answered, call);
+    core_ask_answer(call->core, call->who.tenant, call->params[0], &a, answered, call);
 }
 
 /* True: it is one; false: the call was answered. */
@@ -194,7 +195,7 @@ void cay_v1_audit(struct api_call *call)
     char sandbox[64], verdict[64];
 
     if (read_filter(call, &f, sandbox, verdict))
-        core_audit(call->core, call->tenant, &f, call->request->gone, relay, call);
+        core_audit(call->core, call->who.tenant, &f, call->request->gone, relay, call);
 }
 
 void cay_v1_audit_verify(struct api_call *call)

@@ -75,7 +75,7 @@ void cay_v1_events(struct api_call *call)
 
     if (!read_filter(call, &f, sandbox))
         return;
-    if (core_events_follow(call->core, call->tenant, call->request->key, &f, &fd, &e) != ERR_OK)
+    if (core_events_follow(call->core, call->who.tenant, call->request->key, &f, &fd, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
         api_reply_stream(call, "application/x-ndjson", fd);

@@ -367,7 +367,7 @@ static void exec_lines(struct api_call *call, struct exec_ask *a)
     l->max = a->request.max_output_bytes;
     l->base64 = a->base64;
     a->request.on_output = on_output;
-    core_exec(call->core, call->tenant, call->params[0], &a->request, live_done, l);
+    core_exec(call->core, call->who.tenant, call->params[0], &a->request, live_done, l);
 }
 
 void cay_v1_exec(struct api_call *call)
@@ -389,5 +389,5 @@ void cay_v1_exec(struct api_call *call)
     else if (a->stream)
         exec_lines(call, a);
     else
-        core_exec(call->core, call->tenant, call->params[0], &a->request, done, call);
+        core_exec(call->core, call->who.tenant, call->params[0], &a->request, done, call);
 }

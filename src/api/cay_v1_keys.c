@@ -7,29 +7,53 @@
 
 static bool is_operator(const struct api_call *call)
 {
-    return strcmp(call->tenant, CAY_V1_OPERATOR) == 0;
+    return call->who.role == CORE_ROLE_OPERATOR;
+}
+
+/* What a key is made for. Texts are the body's. */
+struct wish {
+    const char *tenant, *role, *label;
+    struct core_identity whose;
+};
+
+/* Without a role: the caller's own power for its own tenant, and the owner's for another. */
+static enum err_code read_wish(const struct api_call *call, struct wish *w, struct err *e)
+{
+    bool own;
+
+    *w = (struct wish){.tenant = call->who.tenant, .label = ""};
+    if (json_get_str(call->body, "tenant", NULL, JSON_OPTIONAL, CORE_TENANT_SIZE, &w->tenant, e) ||
+        json_get_str(call->body, "label", NULL, JSON_OPTIONAL, CORE_KEY_LABEL_MAX, &w->label, e) ||
+        json_get_str(call->body, "role", NULL, JSON_OPTIONAL, CORE_TENANT_SIZE, &w->role, e))
+        return e->code;
+    own = strcmp(w->tenant, call->who.tenant) == 0;
+    w->whose.role = w->role ? core_role_from(w->role) : own ? call->who.role : CORE_ROLE_OWNER;
+    if (strlen(w->tenant) < sizeof(w->whose.tenant)) /* else "", which core refuses as a name */
+        memcpy(w->whose.tenant, w->tenant, strlen(w->tenant));
+    return ERR_OK;
 }
 
 void cay_v1_key_create(struct api_call *call)
 {
-    const char *tenant = call->tenant, *label = "";
     char key[CORE_TOKEN_SIZE], id[CORE_KEY_ID_SIZE];
+    struct wish w;
     struct err e;
 
     if (!api_call_body(call))
         return;
-    if (json_get_str(call->body, "tenant", NULL, JSON_OPTIONAL, CORE_TENANT_SIZE, &tenant, &e) ||
-        json_get_str(call->body, "label", NULL, JSON_OPTIONAL, CORE_KEY_LABEL_MAX, &label, &e)) {
+    if (read_wish(call, &w, &e) != ERR_OK) {
         api_fail_err(call, &e);
-    } else if (strcmp(tenant, call->tenant) != 0 && !is_operator(call)) {
+    } else if (strcmp(w.tenant, call->who.tenant) != 0 && !is_operator(call)) {
         api_fail(call, 403, "only the operator may make keys for other tenants");
-    } else if (core_key_create(call->core, tenant, label, key, &e) != ERR_OK) {
+    } else if (w.whose.role == CORE_ROLE_OPERATOR && !is_operator(call)) {
+        api_fail(call, 403, "only the operator may make keys of the role operator");
+    } else if (core_key_create(call->core, &w.whose, w.label, key, &e) != ERR_OK) {
         api_fail_err(call, &e);
     } else {
         core_key_id(key, id);
         api_reply_json(call, 201,
-                       json_pack("{s:s, s:s, s:s, s:s}", "id", id, "tenant", tenant, "label", label,
-                                 "key", key));
+                       json_pack("{s:s, s:s, s:s, s:s, s:s}", "id", id, "tenant", w.tenant, "role",
+                                 core_role_name(w.whose.role), "label", w.label, "key", key));
     }
     explicit_bzero(key, sizeof(key));
 }
@@ -44,9 +68,10 @@ static enum err_code list_key(void *arg, const struct core_key *k, struct err *e
     struct listing *l = arg;
 
     json_array_append_new(l->keys,
-                          json_pack("{s:s, s:s, s:s, s:o, s:b}", "id", k->id, "tenant", k->tenant,
-                                    "label", k->label, "madeAt", api_json_time(k->made_real_ms),
-                                    "current", strcmp(k->id, l->current) == 0));
+                          json_pack("{s:s, s:s, s:s, s:s, s:o, s:b}", "id", k->id, "tenant",
+                                    k->tenant, "role", core_role_name(k->role), "label", k->label,
+                                    "madeAt", api_json_time(k->made_real_ms), "current",
+                                    strcmp(k->id, l->current) == 0));
     return ERR_OK;
 }
 
@@ -60,9 +85,9 @@ void cay_v1_key_list(struct api_call *call)
     if (!api_call_query(call, "tenant", tenant, sizeof(tenant)))
         return;
     if (!*tenant)
-        whose = is_operator(call) ? NULL : call->tenant;
-    if (whose && strcmp(whose, call->tenant) != 0 && !is_operator(call)) {
-        api_fail(call, 403, "only the operator may see the keys of other tenants");
+        whose = is_operator(call) ? NULL : call->who.tenant;
+    if (whose && strcmp(whose, call->who.tenant) != 0 && !is_operator(call)) {
+        cay_v1_no_tenant(call, whose);
         return;
     }
     l.keys = json_array();
@@ -84,8 +109,7 @@ void cay_v1_key_revoke(struct api_call *call)
     if (strcmp(call->params[0], current) == 0)
         api_fail(call, 409,
                  "that is the key of this very call; make another one and revoke it with that");
-    else if (core_key_revoke(call->core, is_operator(call) ? NULL : call->tenant, call->params[0],
-                             &e) != ERR_OK)
+    else if (core_key_revoke(call->core, &call->who, call->params[0], &e) != ERR_OK)
         api_fail_err(call, &e);
     else
         api_reply_empty(call, 204);

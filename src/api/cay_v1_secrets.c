@@ -33,7 +33,7 @@ void cay_v1_secret_set(struct api_call *call)
         api_fail(call, 400, "\"value\" is missing");
     else
         core_credential_set(
-            call->core, call->tenant,
+            call->core, call->who.tenant,
             &(struct core_credential_value){.name = name, .bind = bind, .value = value}, secret_set,
             call);
 }
@@ -50,7 +50,7 @@ void cay_v1_secret_list(struct api_call *call)
     json_t *all = json_array();
     struct err e;
 
-    if (core_credential_each(call->core, call->tenant, NULL, list_secret, all, &e) == ERR_OK) {
+    if (core_credential_each(call->core, call->who.tenant, NULL, list_secret, all, &e) == ERR_OK) {
         api_reply_json(call, 200, all);
     } else {
         json_decref(all);
@@ -62,7 +62,7 @@ void cay_v1_secret_remove(struct api_call *call)
 {
     struct err e;
 
-    if (core_credential_remove(call->core, call->tenant, call->params[0], &e) == ERR_OK)
+    if (core_credential_remove(call->core, call->who.tenant, call->params[0], &e) == ERR_OK)
         api_reply_empty(call, 204);
     else
         api_fail_err(call, &e);

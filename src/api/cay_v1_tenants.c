@@ -24,13 +24,18 @@ void cay_v1_tenant_list(struct api_call *call)
     }
 }
 
+void cay_v1_no_tenant(struct api_call *call, const char *name)
+{
+    api_fail(call, 404, "there is no tenant \"%s\"", name);
+}
+
 void cay_v1_ceiling_get(struct api_call *call)
 {
     json_t *ceiling = NULL;
     struct err e;
 
-    if (strcmp(call->params[0], call->tenant) != 0 && strcmp(call->tenant, CAY_V1_OPERATOR) != 0)
-        api_fail(call, 403, "only the operator may see the ceilings of other tenants");
+    if (strcmp(call->params[0], call->who.tenant) != 0 && call->who.role != CORE_ROLE_OPERATOR)
+        cay_v1_no_tenant(call, call->params[0]);
     else if (core_tenant_ceiling(call->core, call->params[0], &ceiling, &e) != ERR_OK)
         api_fail_err(call, &e);
     else if (!ceiling)

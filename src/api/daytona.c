@@ -115,10 +115,10 @@ void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *
 static const struct sandbox *find(struct api_call *call)
 {
     const char *given = call->params[0];
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, given);
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, given);
 
     if (!s)
-        s = core_sandbox_find_named(call->core, call->tenant, given);
+        s = core_sandbox_find_named(call->core, call->who.tenant, given);
     if (!s)
         daytona_no_sandbox(call);
     else
@@ -161,7 +161,7 @@ static void remove_one(struct api_call *call)
     call->state = daytona_sandbox_json(call, s, false);
     call->state_free = free_last_words;
     json_object_set_new(call->state, "state", json_string(state_name(SANDBOX_ENDED)));
-    core_sandbox_kill(call->core, call->tenant, s->id, removed, call);
+    core_sandbox_kill(call->core, call->who.tenant, s->id, removed, call);
 }
 
 /* What E2B's network object says of the way in stays; all else of it was about the way out. */
@@ -200,7 +200,8 @@ static void set_network(struct api_call *call)
     else if (next_network(s, settings, &n, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
-        core_sandbox_set_network(call->core, call->tenant, s->id, &n, daytona_sandbox_done, call);
+        core_sandbox_set_network(call->core, call->who.tenant, s->id, &n, daytona_sandbox_done,
+                                 call);
     json_decref(settings);
     network_unref(n.network);
     json_decref(n.policy);
@@ -231,7 +232,7 @@ static void set_auto_stop(struct api_call *call)
     if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
         api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
     else if (daytona_idle_ms(call, minutes, &idle_ms, &e) != ERR_OK ||
-             core_sandbox_set_idle(call->core, call->tenant, s->id, idle_ms, &s, &e) != ERR_OK)
+             core_sandbox_set_idle(call->core, call->who.tenant, s->id, idle_ms, &s, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
@@ -240,13 +241,13 @@ static void set_auto_stop(struct api_call *call)
 /* -- routes ------------------------------------------------------------------------------------- */
 
 static const struct api_route routes[] = {
-    {"POST", "/api/sandbox", daytona_sandbox_create},
-    {"GET", "/api/sandbox", daytona_sandbox_list},
-    {"GET", "/api/sandbox/{id}", get},
-    {"DELETE", "/api/sandbox/{id}", remove_one},
-    {"POST", "/api/sandbox/{id}/network-settings", set_network},
-    {"POST", "/api/sandbox/{id}/autostop/{interval}", set_auto_stop},
-    {"*", "/api/*", api_unsupported, 0,
+    {API_WRITE, "POST", "/api/sandbox", daytona_sandbox_create},
+    {API_READ, "GET", "/api/sandbox", daytona_sandbox_list},
+    {API_READ, "GET", "/api/sandbox/{id}", get},
+    {API_WRITE, "DELETE", "/api/sandbox/{id}", remove_one},
+    {API_WRITE, "POST", "/api/sandbox/{id}/network-settings", set_network},
+    {API_WRITE, "POST", "/api/sandbox/{id}/autostop/{interval}", set_auto_stop},
+    {API_WRITE, "*", "/api/*", api_unsupported,
      "of Daytona's API there are only creating, listing, getting and deleting sandboxes, their "
      "network settings and auto-stop intervals (use E2B's SDKs or `cay` for commands and files)"},
     {0},

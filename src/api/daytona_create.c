@@ -246,7 +246,7 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
     const json_t *body = call->body;
     enum err_code rc;
 
-    c->r = (struct sandbox_request){.tenant = call->tenant,
+    c->r = (struct sandbox_request){.tenant = call->who.tenant,
                                     .template_name = DAYTONA_SNAPSHOT,
                                     .on_timeout = SANDBOX_ON_TIMEOUT_KILL,
                                     .keep_memory = true,

@@ -119,7 +119,7 @@ static void reply(struct api_call *call, const struct sandbox_page *page)
 
 void daytona_sandbox_list(struct api_call *call)
 {
-    struct sandbox_filter filter = {.tenant = call->tenant};
+    struct sandbox_filter filter = {.tenant = call->who.tenant};
     CLEANUP_ARENA struct arena arena;
     struct sandbox_page page = {0};
     char cursor_id[IDS_SANDBOX_SIZE];

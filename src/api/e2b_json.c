@@ -28,7 +28,7 @@ static void set_agent_token(struct api_call *call, json_t *out, const struct san
 {
     char token[CORE_TOKEN_SIZE + 1];
 
-    if (!s->secure)
+    if (!s->secure || !api_role_may(call->who.role, API_WRITE))
         return;
     core_sandbox_token(call->core, s->id, token);
     json_object_set_new(out, "envdAccessToken", json_string(token));

@@ -160,7 +160,8 @@ static void reply_page(struct api_call *call, const struct list_query *q, bool p
 
 void e2b_sandbox_list_v1(struct api_call *call)
 {
-    struct list_query q = {.filter = {.tenant = call->tenant, .limit = V1_LIMIT, .running = true}};
+    struct list_query q = {
+        .filter = {.tenant = call->who.tenant, .limit = V1_LIMIT, .running = true}};
 
     if (read_metadata(call, &q))
         reply_page(call, &q, false);
@@ -169,7 +170,7 @@ void e2b_sandbox_list_v1(struct api_call *call)
 
 void e2b_sandbox_list_v2(struct api_call *call)
 {
-    struct list_query q = {.filter = {.tenant = call->tenant}};
+    struct list_query q = {.filter = {.tenant = call->who.tenant}};
 
     if (read_states(call, &q) && read_order(call, &q) && read_started_after(call, &q) &&
         read_template(call, &q) && read_cursor(call, &q) && read_metadata(call, &q))

@@ -376,7 +376,7 @@ static void update_sealed(void *arg, json_t *sealed, const struct err *why)
         return;
     }
     u->n.credentials = json_incref(sealed);
-    core_sandbox_set_network(call->core, call->tenant, call->params[0], &u->n, e2b_sandbox_done,
+    core_sandbox_set_network(call->core, call->who.tenant, call->params[0], &u->n, e2b_sandbox_done,
                              call);
 }
 
@@ -412,7 +412,7 @@ enum err_code e2b_network_split(json_t *network, bool internet, struct network *
  * it. */
 void e2b_sandbox_network(struct api_call *call)
 {
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
     json_t *secrets = NULL, *network = NULL;
     struct update *u;
     struct err e;
@@ -437,10 +437,10 @@ void e2b_sandbox_network(struct api_call *call)
         e2b_network_split(network, u->n.allow_internet, &u->n.network, &u->n.policy, &secrets, &e))
         api_fail_err(call, &e);
     else if (json_array_size(secrets) > 0)
-        core_credentials_seal(call->core, call->tenant, secrets, update_sealed, call);
+        core_credentials_seal(call->core, call->who.tenant, secrets, update_sealed, call);
     else
-        core_sandbox_set_network(call->core, call->tenant, call->params[0], &u->n, e2b_sandbox_done,
-                                 call);
+        core_sandbox_set_network(call->core, call->who.tenant, call->params[0], &u->n,
+                                 e2b_sandbox_done, call);
     json_decref(network);
     json_decref(secrets);
 }

@@ -61,7 +61,7 @@ void e2b_sandbox_metrics(struct api_call *call)
         return;
     }
     /* end is a whole second: a sample within it belongs to the window. */
-    core_sandbox_metrics(call->core, call->tenant, call->params[0], start * 1000,
+    core_sandbox_metrics(call->core, call->who.tenant, call->params[0], start * 1000,
                          end ? end * 1000 + 999 : 0, metrics_done, call);
 }
 
@@ -101,10 +101,10 @@ static void metrics_list_next(struct api_call *call)
     /* Unknown ones are passed over here, so that core's answers, which may come at once, nest only
      * as deep as there are live ones. */
     while ((l->now = strtok_r(l->rest ? NULL : l->ids, ",", &l->rest)))
-        if (core_sandbox_find(call->core, call->tenant, l->now))
+        if (core_sandbox_find(call->core, call->who.tenant, l->now))
             break;
     if (l->now)
-        core_sandbox_metrics(call->core, call->tenant, l->now, 0, 0, metrics_list_one, call);
+        core_sandbox_metrics(call->core, call->who.tenant, l->now, 0, 0, metrics_list_one, call);
     else
         api_reply_json(call, 200, json_pack("{s:O}", "sandboxes", l->sandboxes));
 }
@@ -271,7 +271,7 @@ static void logs(struct api_call *call, bool v2)
         return;
     if (v2 ? !read_v2(call, q) : !api_call_query_int(call, "start", 0, INT64_MAX, &q->from_ms))
         return;
-    core_sandbox_logs(call->core, call->tenant, call->params[0], logs_done, call);
+    core_sandbox_logs(call->core, call->who.tenant, call->params[0], logs_done, call);
 }
 
 void e2b_sandbox_logs_v1(struct api_call *call)

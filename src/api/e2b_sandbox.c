@@ -26,7 +26,7 @@
 /* True when the sandbox is the caller's; else the call was answered. */
 static const struct sandbox *find(struct api_call *call)
 {
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
 
     if (!s)
         e2b_no_sandbox(call, call->params[0]);
@@ -240,7 +240,7 @@ static enum err_code read_creation(struct api_call *call, enum creation_kind kin
                                          [CREATE_CAY] = 0 /* [sandbox] default_ttl */};
     enum err_code rc;
 
-    c->r.tenant = call->tenant;
+    c->r.tenant = call->who.tenant;
     c->r.secure = v2;
     if ((rc = json_get_str(body, "templateID", NULL, JSON_REQUIRED, CORE_NAME_SIZE - 1,
                            &c->r.template_name, e)) ||
@@ -289,7 +289,7 @@ static bool answered_by_key(struct api_call *call, struct creation *c)
     SHA256((const unsigned char *)call->request->body, call->request->body_len, c->hash);
     c->r.create_key = key;
     c->r.create_hash = c->hash;
-    if (core_sandbox_of_create_key(call->core, call->tenant, key, c->hash, &s, &e) != ERR_OK)
+    if (core_sandbox_of_create_key(call->core, call->who.tenant, key, c->hash, &s, &e) != ERR_OK)
         api_fail_err(call, &e);
     else if (s)
         api_reply_json(call, 201, e2b_sandbox_json(call, s));
@@ -317,7 +317,7 @@ static void create(struct api_call *call, enum creation_kind kind)
     if (read_creation(call, kind, c, &e) != ERR_OK)
         api_fail_err(call, &e);
     else if (json_array_size(c->secrets) > 0)
-        core_credentials_seal(call->core, call->tenant, c->secrets, creation_sealed, call);
+        core_credentials_seal(call->core, call->who.tenant, c->secrets, creation_sealed, call);
     else
         core_sandbox_create(call->core, &c->r, created, call);
 }
@@ -361,7 +361,7 @@ void e2b_sandbox_done(void *arg, const struct sandbox *s, const struct err *why)
 
 static void kill_one(struct api_call *call)
 {
-    core_sandbox_kill(call->core, call->tenant, call->params[0], e2b_sandbox_done, call);
+    core_sandbox_kill(call->core, call->who.tenant, call->params[0], e2b_sandbox_done, call);
 }
 
 /* Sets the end and answers errors. NULL: answered. */
@@ -374,7 +374,7 @@ static const struct sandbox *set_ttl(struct api_call *call, int64_t ttl_ms, bool
         api_fail_err(call, &e);
         return NULL;
     }
-    if (core_sandbox_set_ttl(call->core, call->tenant, call->params[0], ttl_ms, extend_only, &s,
+    if (core_sandbox_set_ttl(call->core, call->who.tenant, call->params[0], ttl_ms, extend_only, &s,
                              &e) == ERR_OK)
         return s;
     if (e.code == ERR_NOT_FOUND)
@@ -400,7 +400,7 @@ static void resumed(void *arg, const struct sandbox *s, const struct err *why)
 /* Reads timeout and memory; false: answered. The SDKs' on_resume="reboot" is memory: false. */
 static bool read_connect(struct api_call *call, int64_t *ttl_ms, struct err *e)
 {
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
     bool memory = true;
 
     if (read_timeout(call->body, E2B_TIMEOUT_V2_MS, ttl_ms, e) != ERR_OK ||
@@ -427,7 +427,7 @@ static void connect_one(struct api_call *call)
     if (!s)
         return;
     if (life_of(s->state)->resume != LIFE_CALL_ALREADY) {
-        core_sandbox_resume(call->core, call->tenant, s->id, ttl_ms, resumed, call);
+        core_sandbox_resume(call->core, call->who.tenant, s->id, ttl_ms, resumed, call);
         return;
     }
     s = set_ttl(call, ttl_ms, true);
@@ -442,12 +442,12 @@ void e2b_sandbox_resume(struct api_call *call)
     struct err e;
 
     if (api_call_body(call) && read_connect(call, &ttl_ms, &e))
-        core_sandbox_resume(call->core, call->tenant, call->params[0], ttl_ms, resumed, call);
+        core_sandbox_resume(call->core, call->who.tenant, call->params[0], ttl_ms, resumed, call);
 }
 
 static void pause_one(struct api_call *call)
 {
-    core_sandbox_pause(call->core, call->tenant, call->params[0], e2b_sandbox_done, call);
+    core_sandbox_pause(call->core, call->who.tenant, call->params[0], e2b_sandbox_done, call);
 }
 
 static void on_agent_answer(void *arg, const struct err *why)
@@ -461,7 +461,7 @@ static void on_agent_answer(void *arg, const struct err *why)
 /* requireHealthyGuest: refused where the agent does not answer, as what is paused then would be no use later. */
 void e2b_sandbox_pause(struct api_call *call)
 {
-    const struct sandbox *s = core_sandbox_find(call->core, call->tenant, call->params[0]);
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
     bool memory = true, healthy = false;
     struct err e;
 
@@ -474,7 +474,7 @@ void e2b_sandbox_pause(struct api_call *call)
     else if (!memory && find(call))
         api_fail(call, 501, TEXT_FILES_ONLY);
     else if (memory && healthy && s && life_of(s->state)->reachable)
-        core_sandbox_agent_answers(call->core, call->tenant, s->id, on_agent_answer, call);
+        core_sandbox_agent_answers(call->core, call->who.tenant, s->id, on_agent_answer, call);
     else if (memory)
         pause_one(call);
 }
@@ -520,25 +520,25 @@ static void unsupported_on_sandbox(struct api_call *call)
 }
 
 const struct api_route e2b_sandbox_routes[] = {
-    {"POST", "/sandboxes", create_v1},
-    {"POST", "/v2/sandboxes", create_v2},
-    {"GET", "/sandboxes", e2b_sandbox_list_v1},
-    {"GET", "/v2/sandboxes", e2b_sandbox_list_v2},
-    {"GET", "/sandboxes/metrics", e2b_sandboxes_metrics},
-    {"GET", "/sandboxes/{id}", get},
-    {"DELETE", "/sandboxes/{id}", kill_one},
-    {"POST", "/sandboxes/{id}/connect", connect_one},
-    {"POST", "/v2/sandboxes/{id}/connect", connect_one},
-    {"POST", "/sandboxes/{id}/resume", e2b_sandbox_resume},
-    {"POST", "/sandboxes/{id}/timeout", timeout},
-    {"POST", "/sandboxes/{id}/refreshes", refresh},
-    {"GET", "/sandboxes/{id}/metrics", e2b_sandbox_metrics},
-    {"GET", "/sandboxes/{id}/logs", e2b_sandbox_logs_v1},
-    {"GET", "/v2/sandboxes/{id}/logs", e2b_sandbox_logs_v2},
-    {"PUT", "/sandboxes/{id}/network", e2b_sandbox_network},
-    {"POST", "/sandboxes/{id}/pause", e2b_sandbox_pause},
-    {"POST", "/sandboxes/{id}/fork", unsupported_on_sandbox, 0, TEXT_FORK},
-    {"POST", "/sandboxes/{id}/snapshots", unsupported_on_sandbox, 0, TEXT_SNAPSHOT},
-    {"GET", "/snapshots", api_unsupported, 0, TEXT_SNAPSHOT},
+    {API_WRITE, "POST", "/sandboxes", create_v1},
+    {API_WRITE, "POST", "/v2/sandboxes", create_v2},
+    {API_READ, "GET", "/sandboxes", e2b_sandbox_list_v1},
+    {API_READ, "GET", "/v2/sandboxes", e2b_sandbox_list_v2},
+    {API_READ, "GET", "/sandboxes/metrics", e2b_sandboxes_metrics},
+    {API_READ, "GET", "/sandboxes/{id}", get},
+    {API_WRITE, "DELETE", "/sandboxes/{id}", kill_one},
+    {API_WRITE, "POST", "/sandboxes/{id}/connect", connect_one},
+    {API_WRITE, "POST", "/v2/sandboxes/{id}/connect", connect_one},
+    {API_WRITE, "POST", "/sandboxes/{id}/resume", e2b_sandbox_resume},
+    {API_WRITE, "POST", "/sandboxes/{id}/timeout", timeout},
+    {API_WRITE, "POST", "/sandboxes/{id}/refreshes", refresh},
+    {API_READ, "GET", "/sandboxes/{id}/metrics", e2b_sandbox_metrics},
+    {API_READ, "GET", "/sandboxes/{id}/logs", e2b_sandbox_logs_v1},
+    {API_READ, "GET", "/v2/sandboxes/{id}/logs", e2b_sandbox_logs_v2},
+    {API_WRITE, "PUT", "/sandboxes/{id}/network", e2b_sandbox_network},
+    {API_WRITE, "POST", "/sandboxes/{id}/pause", e2b_sandbox_pause},
+    {API_WRITE, "POST", "/sandboxes/{id}/fork", unsupported_on_sandbox, TEXT_FORK},
+    {API_WRITE, "POST", "/sandboxes/{id}/snapshots", unsupported_on_sandbox, TEXT_SNAPSHOT},
+    {API_READ, "GET", "/snapshots", api_unsupported, TEXT_SNAPSHOT},
     {0},
 };

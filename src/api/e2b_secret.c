@@ -73,9 +73,9 @@ static bool find(struct api_call *call, const char *id, struct found *f)
     struct err e = {.code = ERR_OK};
 
     f->name = id + prefix;
-    if (core_credential_each(call->core, call->tenant, f->name, take_one, f, &e) != ERR_OK ||
+    if (core_credential_each(call->core, call->who.tenant, f->name, take_one, f, &e) != ERR_OK ||
         (!f->json &&
-         core_credential_each(call->core, call->tenant, NULL, take_like, f, &e) != ERR_OK)) {
+         core_credential_each(call->core, call->who.tenant, NULL, take_like, f, &e) != ERR_OK)) {
         api_fail_err(call, &e);
         return false;
     }
@@ -144,7 +144,7 @@ static void set(struct api_call *call, const char *name, json_t *bind, bool only
     v.metadata = s->metadata;
     v.value = json_object_get(call->body, "value");
     if (json_is_string(v.value))
-        core_credential_set(call->core, call->tenant, &v, is_set, call);
+        core_credential_set(call->core, call->who.tenant, &v, is_set, call);
     else
         api_fail(call, 400, "\"value\" must be a text");
 }
@@ -155,7 +155,7 @@ static bool is_taken(struct api_call *call, const char *name)
     CLEANUP(found_free) struct found f = {.name = name};
     struct err e;
 
-    return core_credential_each(call->core, call->tenant, NULL, take_like, &f, &e) != ERR_OK ||
+    return core_credential_each(call->core, call->who.tenant, NULL, take_like, &f, &e) != ERR_OK ||
            f.json;
 }
 
@@ -208,7 +208,7 @@ static void destroy(struct api_call *call)
 
     if (!find(call, call->params[0], &f))
         return;
-    if (core_credential_remove(call->core, call->tenant,
+    if (core_credential_remove(call->core, call->who.tenant,
                                json_string_value(json_object_get(f.json, "name")), &e) == ERR_OK)
         api_reply_empty(call, 204);
     else
@@ -248,7 +248,7 @@ static void list(struct api_call *call)
         return;
     p.limit = (size_t)limit;
     p.out = json_array();
-    if (core_credential_each(call->core, call->tenant, NULL, take_listed, &p, &e) != ERR_OK) {
+    if (core_credential_each(call->core, call->who.tenant, NULL, take_listed, &p, &e) != ERR_OK) {
         json_decref(p.out);
         api_fail_err(call, &e);
         return;
@@ -259,10 +259,10 @@ static void list(struct api_call *call)
 }
 
 const struct api_route e2b_secret_routes[] = {
-    {"GET", "/secrets", list},
-    {"POST", "/secrets", create},
-    {"GET", "/secrets/{id}", get},
-    {"POST", "/secrets/{id}", update},
-    {"DELETE", "/secrets/{id}", destroy},
+    {API_READ, "GET", "/secrets", list},
+    {API_WRITE, "POST", "/secrets", create},
+    {API_READ, "GET", "/secrets/{id}", get},
+    {API_WRITE, "POST", "/secrets/{id}", update},
+    {API_WRITE, "DELETE", "/secrets/{id}", destroy},
     {0},
 };

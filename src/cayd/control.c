@@ -121,9 +121,12 @@ static void open_key(struct mailbox_message *l, void *reader)
 {
     struct control_request *a = CONTAINER_OF(l, struct control_request, message);
     struct control *c = reader;
+    struct core_identity who = {.role = CORE_ROLE_NONE};
     struct err e;
 
-    if (core_authenticate(c->core, a->key, a->tenant, &e) != ERR_OK)
+    if (core_authenticate(c->core, a->key, &who, &e) == ERR_OK)
+        memcpy(a->tenant, who.tenant, sizeof(a->tenant));
+    else
         a->tenant[0] = '\0';
     send_back(a);
 }

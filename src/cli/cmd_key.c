@@ -5,13 +5,16 @@
 
 int cmd_key_create(struct cli *c)
 {
-    const char *tenant = cli_value(c, "tenant"), *label = cli_value(c, "label");
+    const char *tenant = cli_value(c, "tenant"), *label = cli_value(c, "label"),
+               *role = cli_value(c, "role");
     struct err e = {.code = ERR_OK};
     json_t *body = json_object(), *answer = NULL;
     struct api a;
 
     if (tenant)
         json_object_set_new(body, "tenant", json_string(tenant));
+    if (role)
+        json_object_set_new(body, "role", json_string(role));
     json_object_set_new(body, "label", json_string(label ? label : ""));
     if (api_open(&a, c, &e) == ERR_OK) {
         if (api_call(&a, "POST", "/cay/v1/keys", body, &answer, &e) == ERR_OK && !c->json)
@@ -27,7 +30,7 @@ int cmd_key_create(struct cli *c)
 
 static void print_keys(const json_t *all)
 {
-    static const char *const heads[] = {"KEY", "TENANT", "MADE", "LABEL"};
+    static const char *const heads[] = {"KEY", "TENANT", "ROLE", "MADE", "LABEL"};
     struct table *t = table_new(heads, ARRAY_SIZE(heads));
     json_t *item;
     size_t i;
@@ -37,6 +40,7 @@ static void print_keys(const json_t *all)
 
         table_cell(t, "%s", cli_text(item, "id"));
         table_cell(t, "%s", cli_text(item, "tenant"));
+        table_cell(t, "%s", cli_text(item, "role"));
         table_cell(t, "%.16s", cli_text(item, "madeAt"));
         table_cell(t, "%s%s", cli_text(item, "label"), current ? " (this one)" : "");
     }

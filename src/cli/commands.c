@@ -593,15 +593,21 @@ const struct cli_command cli_commands[] = {
     },
     {
         .name = "key create",
-        .operands = "[--tenant=NAME] [--label=TEXT]",
+        .operands = "[--tenant=NAME] [--role=ROLE] [--label=TEXT]",
         .summary = "make an API key and print it, this once",
         .text = "Sandboxes of one tenant cannot be seen by the keys of another. A tenant is made "
-                "with its "
-                "first key; only the operator can make keys for others.",
+                "with its first key; only the operator can make keys for others. What a key may "
+                "do is its role: owner (all that is its tenant's), read-only (sees it, changes "
+                "nothing), operator (the server too).",
         .options = OPTIONS({0, "tenant", "NAME", "Whose key. Default: the caller's own.", NULL},
+                           {0, "role", "ROLE",
+                            "owner, read-only or operator. Default: the caller's, and owner for "
+                            "another tenant.",
+                            NULL},
                            {0, "label", "TEXT", "What it is for.", NULL}),
         .examples = EXAMPLES(
-            {"cay key create --tenant=alice --label=laptop", "a key for somebody"}),
+            {"cay key create --tenant=alice --label=laptop", "a key for somebody"},
+            {"cay key create --role=read-only --label=dashboard", "one that changes nothing"}),
         .operands_max = 0,
         .raw_after = -1,
         .run = cmd_key_create,

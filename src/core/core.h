@@ -117,14 +117,36 @@ bool core_admits(struct core *c);
 
 /* -- tenants and keys -------------------------------------------------------------------------- */
 
-/* The tenant that an API key ("e2b_" + hex) or access token belongs to, into out. Keys are stored as
- * SHA-256. ERR_UNAUTHENTICATED with a text that says whether it was missing, malformed or unknown. */
-enum err_code core_authenticate(struct core *c, const char *key, char out[static CORE_TENANT_SIZE],
+#define CORE_OPERATOR_TENANT "default" /* whose keys alone may have the role of the operator */
+
+/* What a key may do: docs/tenants.md. The store holds these numbers. 0 is no role, and permits nothing. */
+enum core_role {
+    CORE_ROLE_NONE,
+    CORE_ROLE_OPERATOR,  /* everything, of its own tenant's sandboxes; and the server's settings */
+    CORE_ROLE_OWNER,     /* everything of its tenant's */
+    CORE_ROLE_READ_ONLY, /* sees what is its tenant's, but no token that opens a sandbox */
+    CORE_ROLE_COUNT
+};
+
+/* "operator", "owner", "read-only"; CORE_ROLE_NONE for another name. "" for no role. */
+const char *core_role_name(enum core_role role);
+enum core_role core_role_from(const char *name);
+
+/* Whom a key belongs to, and what it may do. */
+struct core_identity {
+    char tenant[CORE_TENANT_SIZE];
+    enum core_role role;
+};
+
+/* Of an API key ("e2b_" + hex), into out. Keys are stored as SHA-256. ERR_UNAUTHENTICATED with a text
+ * that says whether it was missing, malformed or unknown. */
+enum err_code core_authenticate(struct core *c, const char *key, struct core_identity *out,
                                 struct err *e);
 
-/* Makes the tenant when absent, and a new key into out ("e2b_" + 40 hex digits). ERR_EXHAUSTED when
- * the tenant has CORE_KEYS_MAX. */
-enum err_code core_key_create(struct core *c, const char *tenant, const char *label,
+/* Makes the tenant when absent, and a new key into out ("e2b_" + 40 hex digits). ERR_INVALID for no role,
+ * and for the operator's where the tenant is not CORE_OPERATOR_TENANT. ERR_EXHAUSTED when the tenant has
+ * CORE_KEYS_MAX. */
+enum err_code core_key_create(struct core *c, const struct core_identity *whose, const char *label,
                               char out[static CORE_TOKEN_SIZE], struct err *e);
 
 #define CORE_KEYS_MAX      256u /* of one tenant */
@@ -135,6 +157,7 @@ enum err_code core_key_create(struct core *c, const char *tenant, const char *la
 struct core_key {
     char id[CORE_KEY_ID_SIZE];
     char tenant[CORE_TENANT_SIZE];
+    enum core_role role;
     char label[CORE_KEY_LABEL_MAX + 1];
     int64_t made_real_ms;
 };
@@ -148,8 +171,10 @@ enum err_code core_key_each(struct core *c, const char *tenant,
                             void *arg, struct err *e);
 
 /* From now on the key opens nothing. Sandboxes that were made with it stay: they belong to the
- * tenant. tenant NULL: of any tenant. ERR_INVALID for what is no id, ERR_NOT_FOUND. */
-enum err_code core_key_revoke(struct core *c, const char *tenant, const char *id, struct err *e);
+ * tenant. An operator revokes any tenant's; for others there are only keys of their own tenant that
+ * are not the operator's. ERR_INVALID for what is no id, ERR_NOT_FOUND. */
+enum err_code core_key_revoke(struct core *c, const struct core_identity *by, const char *id,
+                              struct err *e);
 
 struct core_tenant {
     char name[CORE_TENANT_SIZE];

@@ -21,7 +21,29 @@ static bool is_well_formed(const char *key)
            strspn(key + prefix, HEX_DIGITS) == KEY_LEN - prefix;
 }
 
-enum err_code core_authenticate(struct core *c, const char *key, char out[static CORE_TENANT_SIZE],
+static const char *const roles[] = {
+    [CORE_ROLE_NONE] = "",
+    [CORE_ROLE_OPERATOR] = "operator",
+    [CORE_ROLE_OWNER] = "owner",
+    [CORE_ROLE_READ_ONLY] = "read-only",
+};
+
+_Static_assert(ARRAY_SIZE(roles) == CORE_ROLE_COUNT, "each role has a name");
+
+const char *core_role_name(enum core_role role)
+{
+    return (size_t)role < ARRAY_SIZE(roles) ? roles[role] : "";
+}
+
+enum core_role core_role_from(const char *name)
+{
+    for (int i = CORE_ROLE_NONE + 1; i < CORE_ROLE_COUNT; i++)
+        if (strcmp(roles[i], name) == 0)
+            return (enum core_role)i;
+    return CORE_ROLE_NONE;
+}
+
+enum err_code core_authenticate(struct core *c, const char *key, struct core_identity *out,
                                 struct err *e)
 {
     uint8_t hash[STORE_HASH_SIZE];
@@ -57,28 +79,41 @@ static bool is_tenant_name(const char *name)
     return len > 0 && len < CORE_TENANT_SIZE && strchr(first, name[0]) && strspn(name, rest) == len;
 }
 
-enum err_code core_key_create(struct core *c, const char *tenant, const char *label,
-                              char out[static CORE_TOKEN_SIZE], struct err *e)
+static enum err_code check_identity(const struct core_identity *whose, struct err *e)
 {
-    uint8_t bytes[KEY_RANDOM], hash[STORE_HASH_SIZE];
-    char key[CORE_TOKEN_SIZE] = KEY_PREFIX, id[CORE_KEY_ID_SIZE];
-    enum err_code code;
-
-    if (!is_tenant_name(tenant))
+    if (!is_tenant_name(whose->tenant))
         return err_set(
             e, ERR_INVALID,
             "a tenant's name is 1 to %d of a-z, 0-9 and '-', and begins with none of '-'",
             CORE_TENANT_SIZE - 1);
+    if (!*core_role_name(whose->role))
+        return err_set(e, ERR_INVALID, "a key's role is owner, read-only or operator");
+    if (whose->role == CORE_ROLE_OPERATOR && strcmp(whose->tenant, CORE_OPERATOR_TENANT) != 0)
+        return err_set(e, ERR_INVALID, "only keys of the tenant %s can have the role operator",
+                       CORE_OPERATOR_TENANT);
+    return ERR_OK;
+}
+
+enum err_code core_key_create(struct core *c, const struct core_identity *whose, const char *label,
+                              char out[static CORE_TOKEN_SIZE], struct err *e)
+{
+    uint8_t bytes[KEY_RANDOM], hash[STORE_HASH_SIZE];
+    char key[CORE_TOKEN_SIZE] = KEY_PREFIX, id[CORE_KEY_ID_SIZE];
+    enum err_code code = check_identity(whose, e);
+
+    if (code != ERR_OK)
+        return code;
     if (strnlen(label, CORE_KEY_LABEL_MAX + 1) > CORE_KEY_LABEL_MAX)
         return err_set(e, ERR_INVALID, "a key's label has at most %d bytes", CORE_KEY_LABEL_MAX);
     ids_random_bytes(bytes, sizeof(bytes));
     ids_hex(bytes, sizeof(bytes), key + strlen(KEY_PREFIX));
     key_hash(key, hash);
-    code = store_key_insert(c->store, tenant, label, hash, clock_real_ms(), e);
+    code = store_key_insert(c->store, whose, label, hash, clock_real_ms(), e);
     if (code == ERR_OK) {
         memcpy(out, key, sizeof(key));
         core_key_id(key, id);
-        log_info("tenant %s: API key %s was made", tenant, id);
+        log_info("tenant %s: API key %s was made, with the role %s", whose->tenant, id,
+                 core_role_name(whose->role));
     }
     explicit_bzero(key, sizeof(key));
     explicit_bzero(bytes, sizeof(bytes));
@@ -92,7 +127,8 @@ enum err_code core_key_each(struct core *c, const char *tenant,
     return store_key_each(c->store, tenant, fn, arg, e);
 }
 
-enum err_code core_key_revoke(struct core *c, const char *tenant, const char *id, struct err *e)
+enum err_code core_key_revoke(struct core *c, const struct core_identity *by, const char *id,
+                              struct err *e)
 {
     uint8_t prefix[CORE_KEY_ID_BYTES];
     enum err_code code;
@@ -103,7 +139,8 @@ enum err_code core_key_revoke(struct core *c, const char *tenant, const char *id
         err_hint(e, "`cay key ls` shows them");
         return ERR_INVALID;
     }
-    code = store_key_delete(c->store, tenant, prefix, e);
+    code = store_key_delete(c->store, by->role == CORE_ROLE_OPERATOR ? NULL : by->tenant, prefix,
+                            e);
     if (code == ERR_NOT_FOUND) {
         err_set(e, ERR_NOT_FOUND, "there is no key %s of yours", id);
         err_hint(e, "`cay key ls` shows them");

@@ -69,6 +69,9 @@ static const char *const migrations[] = {
     "  flags=flags |"
     "  CASE WHEN json_extract(network, '$.allowPublicTraffic') IS 0 THEN 64 ELSE 0 END"
     "  WHERE network IS NOT NULL;",
+    /* enum core_role. A row that is made without one opens nothing. */
+    "ALTER TABLE api_keys ADD COLUMN role INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE api_keys SET role=CASE WHEN tenant='default' THEN 1 ELSE 2 END;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -94,14 +97,14 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_TENANT_EACH] =
         "SELECT id, made_ms, ceiling, (SELECT count(*) FROM api_keys WHERE tenant=id)"
         " FROM tenants ORDER BY id",
-    [STORE_KEY_INSERT] = "INSERT INTO api_keys VALUES (?1, ?2, ?3, ?4)",
-    [STORE_KEY_FIND] = "SELECT tenant FROM api_keys WHERE hash=?1",
+    [STORE_KEY_INSERT] = "INSERT INTO api_keys VALUES (?1, ?2, ?3, ?4, ?5)",
+    [STORE_KEY_FIND] = "SELECT tenant, role FROM api_keys WHERE hash=?1",
     [STORE_KEY_COUNT] = "SELECT count(*) FROM api_keys WHERE tenant=?1",
     [STORE_KEY_EACH] =
-        "SELECT hash, tenant, label, made_ms FROM api_keys WHERE ?1 IS NULL OR tenant=?1 "
+        "SELECT hash, tenant, label, made_ms, role FROM api_keys WHERE ?1 IS NULL OR tenant=?1 "
         "ORDER BY made_ms, hash",
     [STORE_KEY_DELETE] = "DELETE FROM api_keys WHERE substr(hash, 1, length(?1))=?1 "
-                         "AND (?2 IS NULL OR tenant=?2)",
+                         "AND (?2 IS NULL OR (tenant=?2 AND role<>1))",
     [STORE_CREDENTIAL_PUT] =
         "INSERT INTO credentials (tenant, name, bind, sealed, made_ms, first_ms, metadata)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6) ON CONFLICT (tenant, name) DO UPDATE SET"
@@ -264,7 +267,8 @@ static int schema_version(struct store *st)
     return version;
 }
 
-static enum err_code migrate(struct store *st, struct err *e)
+/* Up to that version. */
+static enum err_code migrate(struct store *st, size_t to, struct err *e)
 {
     int version = schema_version(st);
 
@@ -277,7 +281,7 @@ static enum err_code migrate(struct store *st, struct err *e)
         err_hint(e, "start the newer cay, or move the state directory away to start afresh");
         return ERR_CONFLICT;
     }
-    for (size_t i = (size_t)version; i < ARRAY_SIZE(migrations); i++) {
+    for (size_t i = (size_t)version; i < to; i++) {
         CLEANUP_FREE char *sql = NULL;
 
         if (asprintf(&sql, "BEGIN IMMEDIATE; %s PRAGMA user_version = %zu; COMMIT", migrations[i],
@@ -298,6 +302,21 @@ static enum err_code prepare_all(struct store *st, struct err *e)
     return ERR_OK;
 }
 
+enum err_code store_make_old(const char *dir, size_t version, struct err *e)
+{
+    struct store st = {.lock_fd = -1};
+    CLEANUP_FREE char *path = NULL;
+    enum err_code code;
+
+    if (asprintf(&path, "%s/cay.db", dir) < 0)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    code = open_db(&st, path, e);
+    if (code == ERR_OK)
+        code = migrate(&st, version, e);
+    sqlite3_close(st.db);
+    return code;
+}
+
 static enum err_code open_all(struct store *st, const char *dir, struct err *e)
 {
     CLEANUP_FREE char *path = NULL;
@@ -307,7 +326,8 @@ static enum err_code open_all(struct store *st, const char *dir, struct err *e)
     if (asprintf(&path, "%s/cay.db", dir) < 0)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if ((code = lock_dir(st, dir, e)) != ERR_OK || (code = open_db(st, path, e)) != ERR_OK ||
-        (code = migrate(st, e)) != ERR_OK || (code = prepare_all(st, e)) != ERR_OK)
+        (code = migrate(st, ARRAY_SIZE(migrations), e)) != ERR_OK ||
+        (code = prepare_all(st, e)) != ERR_OK)
         return code;
     rc = store_checkpoint_start(path, &st->checkpoint);
     if (rc < 0)

@@ -47,6 +47,9 @@ struct store {
     int lock_fd;
 };
 
+/* For tests: a database as the schema's version (the number of its steps) had it. */
+enum err_code store_make_old(const char *dir, size_t version, struct err *e);
+
 /* SQLite's last error on this database as ours, with what was tried. */
 enum err_code store_fail(struct store *st, const char *what, struct err *e);
 

@@ -21,35 +21,37 @@ static enum err_code check_key_count(struct store *st, const char *tenant, struc
     return code;
 }
 
-static enum err_code insert_tenant_and_key(struct store *st, const char *tenant, const char *label,
-                                           const uint8_t *hash, int64_t made_ms, struct err *e)
+static enum err_code insert_tenant_and_key(struct store *st, const struct core_identity *whose,
+                                           const char *label, const uint8_t *hash, int64_t made_ms,
+                                           struct err *e)
 {
     sqlite3_stmt *t = st->statements[STORE_TENANT_INSERT], *k = st->statements[STORE_KEY_INSERT];
-    enum err_code code = check_key_count(st, tenant, e);
+    enum err_code code = check_key_count(st, whose->tenant, e);
 
     if (code != ERR_OK)
         return code;
-    store_bind_text(t, 1, tenant);
+    store_bind_text(t, 1, whose->tenant);
     sqlite3_bind_int64(t, 2, made_ms);
     code = store_run(st, STORE_TENANT_INSERT, "writing a tenant", e);
     if (code != ERR_OK)
         return code;
     sqlite3_bind_blob(k, 1, hash, STORE_HASH_SIZE, SQLITE_STATIC);
-    store_bind_text(k, 2, tenant);
+    store_bind_text(k, 2, whose->tenant);
     store_bind_text(k, 3, label);
     sqlite3_bind_int64(k, 4, made_ms);
+    sqlite3_bind_int(k, 5, (int)whose->role);
     return store_run(st, STORE_KEY_INSERT, "writing an API key", e);
 }
 
-enum err_code store_key_insert(struct store *st, const char *tenant, const char *label,
-                               const uint8_t hash[static STORE_HASH_SIZE], int64_t made_ms,
-                               struct err *e)
+enum err_code store_key_insert(struct store *st, const struct core_identity *whose,
+                               const char *label, const uint8_t hash[static STORE_HASH_SIZE],
+                               int64_t made_ms, struct err *e)
 {
     enum err_code code = store_run(st, STORE_BEGIN, "beginning", e);
 
     if (code != ERR_OK)
         return code;
-    code = insert_tenant_and_key(st, tenant, label, hash, made_ms, e);
+    code = insert_tenant_and_key(st, whose, label, hash, made_ms, e);
     if (code == ERR_OK)
         code = store_run(st, STORE_COMMIT, "writing an API key", e);
     if (code != ERR_OK)
@@ -57,8 +59,16 @@ enum err_code store_key_insert(struct store *st, const char *tenant, const char 
     return code;
 }
 
+static bool read_role(sqlite3_stmt *q, int at, enum core_role *out)
+{
+    int role = sqlite3_column_int(q, at);
+
+    *out = (enum core_role)role;
+    return role > CORE_ROLE_NONE && role < CORE_ROLE_COUNT;
+}
+
 enum err_code store_key_find(struct store *st, const uint8_t hash[static STORE_HASH_SIZE],
-                             char out[static CORE_TENANT_SIZE], struct err *e)
+                             struct core_identity *out, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_KEY_FIND];
     enum err_code code = ERR_OK;
@@ -66,8 +76,10 @@ enum err_code store_key_find(struct store *st, const uint8_t hash[static STORE_H
 
     sqlite3_bind_blob(q, 1, hash, STORE_HASH_SIZE, SQLITE_STATIC);
     rc = sqlite3_step(q);
-    if (rc == SQLITE_ROW)
-        store_column_copy(q, 0, out, CORE_TENANT_SIZE);
+    if (rc == SQLITE_ROW && !read_role(q, 1, &out->role))
+        code = err_set(e, ERR_INTERNAL, "store: a key's row is damaged");
+    else if (rc == SQLITE_ROW)
+        store_column_copy(q, 0, out->tenant, sizeof(out->tenant));
     else if (rc == SQLITE_DONE)
         code = err_set(e, ERR_NOT_FOUND, "there is no such key");
     else
@@ -90,7 +102,7 @@ enum err_code store_key_each(struct store *st, const char *tenant,
     while ((rc = sqlite3_step(q)) == SQLITE_ROW && code == ERR_OK) {
         struct core_key k = {.made_real_ms = sqlite3_column_int64(q, 3)};
 
-        if (sqlite3_column_bytes(q, 0) != STORE_HASH_SIZE) {
+        if (sqlite3_column_bytes(q, 0) != STORE_HASH_SIZE || !read_role(q, 4, &k.role)) {
             code = err_set(e, ERR_INTERNAL, "store: a key's row is damaged");
             continue;
         }

@@ -102,13 +102,31 @@ void world_stop_core(struct world *w)
     world_run_for(w, 20);
 }
 
+enum err_code world_key(struct world *w, const char *tenant, const char *label,
+                        char out[static CORE_TOKEN_SIZE], struct err *e)
+{
+    struct core_identity whose = {
+        .role = strcmp(tenant, CORE_OPERATOR_TENANT) == 0 ? CORE_ROLE_OPERATOR : CORE_ROLE_OWNER};
+
+    (void)snprintf(whose.tenant, sizeof(whose.tenant), "%s", tenant);
+    return core_key_create(w->core, &whose, label, out, e);
+}
+
+enum err_code world_revoke(struct world *w, const char *tenant, const char *id, struct err *e)
+{
+    struct core_identity by = {.role = tenant ? CORE_ROLE_OWNER : CORE_ROLE_OPERATOR};
+
+    (void)snprintf(by.tenant, sizeof(by.tenant), "%s", tenant ? tenant : CORE_OPERATOR_TENANT);
+    return core_key_revoke(w->core, &by, id, e);
+}
+
 /* As cayd does at its first start: nothing leaves a sandbox whose tenant is not there. */
 static void make_tenant(struct world *w)
 {
     char key[CORE_TOKEN_SIZE];
     struct err e = {0};
 
-    if (core_key_create(w->core, "default", "of the tests", key, &e) != ERR_OK)
+    if (world_key(w, "default", "of the tests", key, &e) != ERR_OK)
         fail_msg("core_key_create: %s", e.text);
 }
 

@@ -46,6 +46,12 @@ bool world_is_not_ready(struct world *w);
 bool world_nothing_lives(struct world *w);
 bool world_has_job(struct world *w);
 
+/* core_key_create for the owner's role (the operator's for "default"), and core_key_revoke by the tenant's owner,
+ * or, tenant NULL, by the operator. */
+enum err_code world_key(struct world *w, const char *tenant, const char *label,
+                        char out[static CORE_TOKEN_SIZE], struct err *e);
+enum err_code world_revoke(struct world *w, const char *tenant, const char *id, struct err *e);
+
 /* Template host, tenant default, a minute. */
 struct sandbox_request world_request(void);
 void world_create(struct world *w, const struct sandbox_request *r,

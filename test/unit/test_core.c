@@ -160,9 +160,9 @@ static void sandboxes_are_shared_out_by_tenant(void **state)
     world_start_core(w);
     for (int i = 0; i < 5; i++)
         world_create_default(w, id);
-    assert_int_equal(core_key_create(w->core, "default", "", key, &e), ERR_OK);
+    assert_int_equal(world_key(w, "default", "", key, &e), ERR_OK);
     world_create_default(w, id);
-    assert_int_equal(core_key_create(w->core, "another", "", key, &e), ERR_OK);
+    assert_int_equal(world_key(w, "another", "", key, &e), ERR_OK);
     a = world_create_fails(w, &r);
     assert_int_equal(a.why.code, ERR_EXHAUSTED);
     assert_non_null(strstr(a.why.text, "6 of 8"));
@@ -381,7 +381,7 @@ static void a_name_is_there_once_for_a_tenant(void **state)
     world_create(w, &r, id);
     a = world_create_fails(w, &r);
     assert_int_equal(a.why.code, ERR_EXISTS);
-    assert_int_equal(core_key_create(w->core, "another", "", key, &e), ERR_OK);
+    assert_int_equal(world_key(w, "another", "", key, &e), ERR_OK);
     assert_null(core_sandbox_find_named(w->core, "another", "mine"));
     r.tenant = "another";
     world_create(w, &r, id);

@@ -1,5 +1,6 @@
 /* Units of the parts of src/core that need no privd: timers, registry, states, store. */
 #include "core/internal.h"
+#include "core/store_internal.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -343,39 +344,57 @@ static void network_settings_survive(void **state)
     store_close(st);
 }
 
-/* The schema before network settings had columns of their own. */
-static void network_objects_of_an_older_store_are_read(void **state)
+/* Schemas before network settings had columns of their own, and before keys had roles. */
+static void rows_of_older_stores_are_read(void **state)
 {
-    struct store *st = open_store(*state);
+    const uint8_t hash[STORE_HASH_SIZE] = {0};
+    struct core_identity who = {.role = CORE_ROLE_NONE};
+    struct store *st;
     struct err e;
 
-    store_close(st);
+    assert_int_equal(store_make_old(*state, 11, &e), ERR_OK);
     exec_sql(*state,
-             "ALTER TABLE sandboxes DROP COLUMN masked_host;"
-             "ALTER TABLE sandboxes DROP COLUMN proxy_address;"
-             "ALTER TABLE sandboxes DROP COLUMN proxy_user;"
-             "INSERT INTO sandboxes VALUES ('ia','t','h','h',1,0,1,0,0,0,0,"
+             "INSERT INTO sandboxes VALUES ('iaaaaaaaaaaaaaaaaaaaa','t','h','h',1,0,1,0,0,0,0,"
              "zeroblob(32),0,0,0,0,0,NULL,'{\"allowPublicTraffic\":false,\"maskRequestHost\":"
              "\"app:${PORT}\",\"egressProxy\":{\"address\":\"1.1.1.1:1\",\"username\":\"u\"}}',"
              "NULL,NULL,'',0,0,0,0);"
-             "PRAGMA user_version = 11");
-    exec_sql(*state, "UPDATE sandboxes SET id='iaaaaaaaaaaaaaaaaaaaa'");
+             "INSERT INTO tenants VALUES ('default',0,NULL),('t',0,NULL);"
+             "INSERT INTO api_keys VALUES (zeroblob(32),'t','',0)");
     st = open_store(*state);
     assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_OK);
     assert_network(seen.network, true, "app:${PORT}", "1.1.1.1:1", "u");
     assert_true(json_is_false(json_object_get(network_shown(seen.network), "allowPublicTraffic")));
     assert_true(seen.secure);
+    assert_int_equal(store_key_find(st, hash, &who, &e), ERR_OK);
+    assert_string_equal(who.tenant, "t");
+    assert_int_equal(who.role, CORE_ROLE_OWNER);
     store_close(st);
-    exec_sql(*state, "UPDATE sandboxes SET network='{\"allowPublicTraffic\":true,\"denyOut\":[]}',"
-                     " flags=1, masked_host=NULL, proxy_address=NULL, proxy_user=NULL;"
-                     "ALTER TABLE sandboxes DROP COLUMN masked_host;"
-                     "ALTER TABLE sandboxes DROP COLUMN proxy_address;"
-                     "ALTER TABLE sandboxes DROP COLUMN proxy_user;"
-                     "PRAGMA user_version = 11");
+    exec_sql(*state, "UPDATE api_keys SET role=7");
+    st = open_store(*state);
+    assert_int_equal(store_key_find(st, hash, &who, &e), ERR_INTERNAL);
+    store_close(st);
+}
+
+static void another_row_of_an_older_store_is_read(void **state)
+{
+    const uint8_t hash[STORE_HASH_SIZE] = {0};
+    struct core_identity who = {.role = CORE_ROLE_NONE};
+    struct store *st;
+    struct err e;
+
+    assert_int_equal(store_make_old(*state, 11, &e), ERR_OK);
+    exec_sql(*state,
+             "INSERT INTO sandboxes VALUES ('iaaaaaaaaaaaaaaaaaaaa','t','h','h',1,0,1,0,0,0,0,"
+             "zeroblob(32),0,0,0,0,0,NULL,'{\"allowPublicTraffic\":true,\"denyOut\":[]}',"
+             "NULL,NULL,'',0,0,0,0);"
+             "INSERT INTO tenants VALUES ('default',0,NULL);"
+             "INSERT INTO api_keys VALUES (zeroblob(32),'default','',0)");
     st = open_store(*state);
     assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_OK);
     assert_network(seen.network, false, NULL, NULL, NULL);
     network_unref(TAKE_PTR(seen.network));
+    assert_int_equal(store_key_find(st, hash, &who, &e), ERR_OK);
+    assert_int_equal(who.role, CORE_ROLE_OPERATOR);
     store_close(st);
 }
 
@@ -473,7 +492,8 @@ int main(void)
         STORE(the_store_gives_back_what_it_was_given),
         STORE(no_secret_is_in_the_file_and_nobody_else_reads_it),
         STORE(network_settings_survive),
-        STORE(network_objects_of_an_older_store_are_read),
+        STORE(rows_of_older_stores_are_read),
+        STORE(another_row_of_an_older_store_is_read),
         STORE(a_newer_store_is_refused),
         STORE(a_damaged_row_is_an_error_not_a_crash),
         STORE(a_second_cayd_on_the_same_state_is_refused),

@@ -12,24 +12,26 @@
 static void keys_tell_tenants(void **state)
 {
     struct world *w = *state;
-    char key[CORE_TOKEN_SIZE], tenant[CORE_TENANT_SIZE];
+    struct core_identity who = {.role = CORE_ROLE_NONE};
+    char key[CORE_TOKEN_SIZE];
     struct err e;
 
-    assert_int_equal(core_key_create(w->core, "team-1", "ci", key, &e), ERR_OK);
+    assert_int_equal(world_key(w, "team-1", "ci", key, &e), ERR_OK);
     assert_int_equal(strlen(key), 44);
-    assert_int_equal(core_authenticate(w->core, key, tenant, &e), ERR_OK);
-    assert_string_equal(tenant, "team-1");
+    assert_int_equal(core_authenticate(w->core, key, &who, &e), ERR_OK);
+    assert_string_equal(who.tenant, "team-1");
+    assert_int_equal(who.role, CORE_ROLE_OWNER);
     key[43] = key[43] == '0' ? '1' : '0';
-    assert_int_equal(core_authenticate(w->core, key, tenant, &e), ERR_UNAUTHENTICATED);
+    assert_int_equal(core_authenticate(w->core, key, &who, &e), ERR_UNAUTHENTICATED);
     assert_non_null(strstr(e.text, "not known"));
-    assert_int_equal(core_authenticate(w->core, "e2b_XYZ", tenant, &e), ERR_UNAUTHENTICATED);
+    assert_int_equal(core_authenticate(w->core, "e2b_XYZ", &who, &e), ERR_UNAUTHENTICATED);
     assert_non_null(strstr(e.text, "malformed"));
-    assert_int_equal(core_authenticate(w->core, NULL, tenant, &e), ERR_UNAUTHENTICATED);
-    assert_int_equal(core_authenticate(w->core, "", tenant, &e), ERR_UNAUTHENTICATED);
+    assert_int_equal(core_authenticate(w->core, NULL, &who, &e), ERR_UNAUTHENTICATED);
+    assert_int_equal(core_authenticate(w->core, "", &who, &e), ERR_UNAUTHENTICATED);
     assert_non_null(strstr(e.text, "no API key"));
-    assert_int_equal(core_key_create(w->core, "-x", "", key, &e), ERR_INVALID);
-    assert_int_equal(core_key_create(w->core, "Team", "", key, &e), ERR_INVALID);
-    assert_int_equal(core_key_create(w->core, "", "", key, &e), ERR_INVALID);
+    assert_int_equal(world_key(w, "-x", "", key, &e), ERR_INVALID);
+    assert_int_equal(world_key(w, "Team", "", key, &e), ERR_INVALID);
+    assert_int_equal(world_key(w, "", "", key, &e), ERR_INVALID);
     assert_int_equal(world_query(w, "SELECT count(*) FROM api_keys WHERE length(hash) != 32"), 0);
 }
 
@@ -51,12 +53,13 @@ static enum err_code see_key(void *arg, const struct core_key *k, struct err *e)
 static void a_revoked_key_opens_nothing(void **state)
 {
     struct world *w = *state;
-    char a[CORE_TOKEN_SIZE], b[CORE_TOKEN_SIZE], id[CORE_KEY_ID_SIZE], tenant[CORE_TENANT_SIZE];
+    char a[CORE_TOKEN_SIZE], b[CORE_TOKEN_SIZE], id[CORE_KEY_ID_SIZE];
+    struct core_identity who;
     struct seen_keys seen = {0};
     struct err e;
 
-    assert_int_equal(core_key_create(w->core, "team-1", "old", a, &e), ERR_OK);
-    assert_int_equal(core_key_create(w->core, "team-2", "other", b, &e), ERR_OK);
+    assert_int_equal(world_key(w, "team-1", "old", a, &e), ERR_OK);
+    assert_int_equal(world_key(w, "team-2", "other", b, &e), ERR_OK);
     assert_int_equal(core_key_each(w->core, "team-1", see_key, &seen, &e), ERR_OK);
     core_key_id(a, id);
     assert_int_equal(seen.n, 1);
@@ -66,17 +69,47 @@ static void a_revoked_key_opens_nothing(void **state)
     assert_int_equal(core_key_each(w->core, NULL, see_key, &seen, &e), ERR_OK);
     assert_int_equal(seen.n, 1 + 3); /* of all: the world's own, too */
 
-    assert_int_equal(core_key_revoke(w->core, "team-2", id, &e), ERR_NOT_FOUND);
-    assert_int_equal(core_key_revoke(w->core, "team-1", "0f", &e), ERR_INVALID);
-    assert_int_equal(core_key_revoke(w->core, "team-1", "000000000000000x", &e), ERR_INVALID);
-    assert_int_equal(core_authenticate(w->core, a, tenant, &e), ERR_OK);
-    assert_int_equal(core_key_revoke(w->core, "team-1", id, &e), ERR_OK);
-    assert_int_equal(core_authenticate(w->core, a, tenant, &e), ERR_UNAUTHENTICATED);
-    assert_int_equal(core_authenticate(w->core, b, tenant, &e), ERR_OK);
-    assert_int_equal(core_key_revoke(w->core, NULL, id, &e), ERR_NOT_FOUND);
+    assert_int_equal(world_revoke(w, "team-2", id, &e), ERR_NOT_FOUND);
+    assert_int_equal(world_revoke(w, "team-1", "0f", &e), ERR_INVALID);
+    assert_int_equal(world_revoke(w, "team-1", "000000000000000x", &e), ERR_INVALID);
+    assert_int_equal(core_authenticate(w->core, a, &who, &e), ERR_OK);
+    assert_int_equal(world_revoke(w, "team-1", id, &e), ERR_OK);
+    assert_int_equal(core_authenticate(w->core, a, &who, &e), ERR_UNAUTHENTICATED);
+    assert_int_equal(core_authenticate(w->core, b, &who, &e), ERR_OK);
+    assert_int_equal(world_revoke(w, NULL, id, &e), ERR_NOT_FOUND);
     core_key_id(b, id);
-    assert_int_equal(core_key_revoke(w->core, NULL, id, &e), ERR_OK);
-    assert_int_equal(core_authenticate(w->core, b, tenant, &e), ERR_UNAUTHENTICATED);
+    assert_int_equal(world_revoke(w, NULL, id, &e), ERR_OK);
+    assert_int_equal(core_authenticate(w->core, b, &who, &e), ERR_UNAUTHENTICATED);
+}
+
+static void keys_have_roles(void **state)
+{
+    struct world *w = *state;
+    struct core_identity reader = {"team-1", CORE_ROLE_READ_ONLY}, who = {.role = CORE_ROLE_NONE},
+                         owner = {CORE_OPERATOR_TENANT, CORE_ROLE_OWNER};
+    char key[CORE_TOKEN_SIZE], id[CORE_KEY_ID_SIZE];
+    struct err e;
+
+    assert_int_equal(core_key_create(w->core, &reader, "", key, &e), ERR_OK);
+    assert_int_equal(core_authenticate(w->core, key, &who, &e), ERR_OK);
+    assert_int_equal(who.role, CORE_ROLE_READ_ONLY);
+    reader.role = CORE_ROLE_OPERATOR;
+    assert_int_equal(core_key_create(w->core, &reader, "", key, &e), ERR_INVALID);
+    reader.role = CORE_ROLE_NONE;
+    assert_int_equal(core_key_create(w->core, &reader, "", key, &e), ERR_INVALID);
+    reader.role = CORE_ROLE_COUNT;
+    assert_int_equal(core_key_create(w->core, &reader, "", key, &e), ERR_INVALID);
+
+    /* An owner's key of the operator's tenant does not lock the operator out. */
+    assert_int_equal(world_key(w, CORE_OPERATOR_TENANT, "", key, &e), ERR_OK);
+    core_key_id(key, id);
+    assert_int_equal(core_key_revoke(w->core, &owner, id, &e), ERR_NOT_FOUND);
+    assert_int_equal(core_authenticate(w->core, key, &who, &e), ERR_OK);
+    assert_int_equal(who.role, CORE_ROLE_OPERATOR);
+    assert_int_equal(core_key_create(w->core, &owner, "", key, &e), ERR_OK);
+    core_key_id(key, id);
+    assert_int_equal(core_key_revoke(w->core, &owner, id, &e), ERR_OK);
+    assert_int_equal(core_authenticate(w->core, key, &who, &e), ERR_UNAUTHENTICATED);
 }
 
 static void a_tenant_has_only_so_many_keys(void **state)
@@ -86,13 +119,13 @@ static void a_tenant_has_only_so_many_keys(void **state)
     struct err e;
 
     for (size_t i = 0; i < CORE_KEYS_MAX; i++)
-        assert_int_equal(core_key_create(w->core, "team-1", "", key, &e), ERR_OK);
+        assert_int_equal(world_key(w, "team-1", "", key, &e), ERR_OK);
     core_key_id(key, id);
-    assert_int_equal(core_key_create(w->core, "team-1", "", key, &e), ERR_EXHAUSTED);
+    assert_int_equal(world_key(w, "team-1", "", key, &e), ERR_EXHAUSTED);
     assert_non_null(strstr(e.hint, "revoke"));
-    assert_int_equal(core_key_create(w->core, "team-2", "", key, &e), ERR_OK);
-    assert_int_equal(core_key_revoke(w->core, "team-1", id, &e), ERR_OK);
-    assert_int_equal(core_key_create(w->core, "team-1", "", key, &e), ERR_OK);
+    assert_int_equal(world_key(w, "team-2", "", key, &e), ERR_OK);
+    assert_int_equal(world_revoke(w, "team-1", id, &e), ERR_OK);
+    assert_int_equal(world_key(w, "team-1", "", key, &e), ERR_OK);
 }
 
 static void tokens_outlive_a_restart_and_differ(void **state)
@@ -498,6 +531,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD(keys_tell_tenants),
         WORLD(a_revoked_key_opens_nothing),
+        WORLD(keys_have_roles),
         WORLD(a_tenant_has_only_so_many_keys),
         WORLD(tokens_outlive_a_restart_and_differ),
         WORLD(base_gives_host_until_it_is_built),

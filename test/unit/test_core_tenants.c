@@ -155,11 +155,11 @@ static void a_follower_is_charged_until_it_ends(void **state)
     struct err e;
     int fd;
 
-    assert_int_equal(core_key_create(w->core, "default", "", key, &e), ERR_OK);
+    assert_int_equal(world_key(w, "default", "", key, &e), ERR_OK);
     core_key_id(key, id);
     assert_int_equal(core_events_follow(w->core, "default", key, &all, &fd, &e), ERR_OK);
     assert_int_equal(held(w, TENANT_FOLLOWERS), 1);
-    assert_int_equal(core_key_revoke(w->core, NULL, id, &e), ERR_OK);
+    assert_int_equal(world_revoke(w, NULL, id, &e), ERR_OK);
     assert_int_equal(held(w, TENANT_FOLLOWERS), 0);
     close(fd);
 }

@@ -1,0 +1,99 @@
+/* The routes of the API by the roles of keys: every route has its kind, no role may make a call that was not
+ * decided, and docs/tenants.md lists all of them. */
+#include "api/api.h"
+#include "base/util.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PAGE_MAX (64u * 1024u)
+
+static void see(void *arg, const struct api_route *r)
+{
+    if (r->access <= API_NOT_DECIDED || r->access >= API_ACCESS_COUNT)
+        fail_msg("%s %s: its kind (API_READ, ...) is not decided", r->method, r->pattern);
+    if (r->access == API_READ && strcmp(r->method, "GET") != 0 &&
+        strcmp(r->pattern, "/cay/v1/sandboxes/{id}/policy/explain") !=
+            0) /* a question with a body */
+        fail_msg("%s %s: is said to read", r->method, r->pattern);
+    ++*(unsigned *)arg;
+}
+
+static void every_route_has_its_kind(void **state)
+{
+    unsigned n = 0;
+
+    api_each_route(see, &n);
+    assert_true(n > 80);
+}
+
+static void what_was_not_decided_is_refused(void **state)
+{
+    for (int role = -1; role <= CORE_ROLE_COUNT; role++) {
+        assert_false(api_role_may((enum core_role)role, API_NOT_DECIDED));
+        assert_false(api_role_may((enum core_role)role, API_ACCESS_COUNT));
+        assert_false(api_role_may((enum core_role)role, (enum api_access) - 1));
+    }
+    for (int access = 0; access <= API_ACCESS_COUNT; access++) {
+        assert_false(api_role_may(CORE_ROLE_NONE, (enum api_access)access));
+        assert_false(api_role_may(CORE_ROLE_COUNT, (enum api_access)access));
+        assert_false(api_role_may((enum core_role) - 1, (enum api_access)access));
+    }
+    assert_true(api_role_may(CORE_ROLE_OPERATOR, API_OPERATE));
+    assert_true(api_role_may(CORE_ROLE_OWNER, API_WRITE));
+    assert_false(api_role_may(CORE_ROLE_OWNER, API_OPERATE));
+    assert_true(api_role_may(CORE_ROLE_READ_ONLY, API_READ));
+    assert_false(api_role_may(CORE_ROLE_READ_ONLY, API_WRITE));
+    assert_false(api_role_may(CORE_ROLE_READ_ONLY, API_OPERATE));
+}
+
+static const char *yes(enum core_role role, const struct api_route *r)
+{
+    return r->access == API_OPEN ? "no key" : api_role_may(role, r->access) ? "yes" : "403";
+}
+
+static void compare(void *arg, const struct api_route *r)
+{
+    const char **at = arg;
+    char row[256];
+
+    (void)snprintf(row, sizeof(row), "| `%s` | `%s` | %s | %s | %s |\n", r->method, r->pattern,
+                   yes(CORE_ROLE_OPERATOR, r), yes(CORE_ROLE_OWNER, r),
+                   yes(CORE_ROLE_READ_ONLY, r));
+    if (strncmp(*at, row, strlen(row)) != 0)
+        fail_msg("docs/tenants.md lacks, in its place: %s", row);
+    *at += strlen(row);
+}
+
+static void the_page_has_every_route(void **state)
+{
+    const char *path = getenv("CAY_TENANTS_DOC"), *at;
+    FILE *f = path ? fopen(path, "re") : NULL;
+    static char page[PAGE_MAX];
+
+    assert_non_null(f);
+    page[fread(page, 1, sizeof(page) - 1, f)] = '\0';
+    fclose(f);
+    at = strstr(page, "<!-- table: routes -->\n");
+    assert_non_null(at);
+    for (int i = 0; i < 3; i++) /* mark, head, line */
+        at = strchr(at, '\n') + 1;
+    api_each_route(compare, &at);
+    assert_int_equal(strncmp(at, "<!-- end -->", 12), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_route_has_its_kind),
+        cmocka_unit_test(what_was_not_decided_is_refused),
+        cmocka_unit_test(the_page_has_every_route),
+    };
+
+    return cmocka_run_group_tests_name("api_roles", tests, NULL, NULL);
+}
