@@ -33,9 +33,10 @@ static const char *state_name(enum sandbox_state state)
         [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "started",
         [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",
         [SANDBOX_RESUMING] = "resuming", [SANDBOX_ENDING] = "destroying",
-        [SANDBOX_ENDED] = "destroyed"};
+        [SANDBOX_ENDED] = "destroyed",   [SANDBOX_KEEPING] = "stopping",
+        [SANDBOX_KEPT] = "stopped",      [SANDBOX_RESTARTING] = "starting"};
 
-    _Static_assert(SANDBOX_STATE_COUNT == 7, "a new state: write its name");
+    _Static_assert(SANDBOX_STATE_COUNT == 10, "a new state: write its name");
     return names[state];
 }
 

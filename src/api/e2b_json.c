@@ -77,8 +77,10 @@ json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
     json_object_set_new(out, "envdVersion", json_string(API_ENVD_VERSION));
     json_object_set_new(out, "metadata", s->metadata ? json_deep_copy(s->metadata) : json_object());
     json_object_set_new(out, "volumeMounts", json_array());
-    if (s->pause_reason) /* not E2B's: why it is paused */
+    if (s->pause_reason) { /* not E2B's: why it is paused, and what of it is kept */
         json_object_set_new(out, "reason", json_string(core_pause_reason_name(s->pause_reason)));
+        json_object_set_new(out, "tier", json_string(core_pause_tier_name(s)));
+    }
     if (s->name[0]) /* not E2B's: Daytona's clients give names */
         json_object_set_new(out, "name", json_string(s->name));
     return out;

@@ -13,15 +13,8 @@
 #include <string.h>
 
 #define LEVEL_NAME_MAX 16
-#define TEXT_NO_REBOOT                                                                      \
-    "resuming with the files alone (memory: false, the SDKs' on_resume \"reboot\") is not " \
-    "supported "                                                                            \
-    "by this server: resume it with its memory"
-#define TEXT_FILES_ONLY                                                                            \
-    "pausing with the files alone (memory: false) is not supported by this server: pause it with " \
-    "its memory"
-#define TEXT_SNAPSHOT "snapshots (build a template, or copy the files out and in)"
-#define TEXT_FORK     "forking sandboxes (create each one from its template)"
+#define TEXT_SNAPSHOT  "snapshots (build a template, or copy the files out and in)"
+#define TEXT_FORK      "forking sandboxes (create each one from its template)"
 
 /* True when the sandbox is the caller's; else the call was answered. */
 static const struct sandbox *find(struct api_call *call)
@@ -111,8 +104,6 @@ static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *
         return err_set(e, ERR_INVALID,
                        "autoPauseMemory=false (filesystem-only auto-pause) cannot be combined with "
                        "autoResume: it must be resumed explicitly.");
-    if (!keep_memory)
-        return err_set(e, ERR_INVALID, "autoPauseMemory=false: " TEXT_FILES_ONLY);
     r->on_timeout = pause ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL;
     r->keep_memory = keep_memory;
     r->auto_resume = resume;
@@ -397,40 +388,41 @@ static void resumed(void *arg, const struct sandbox *s, const struct err *why)
         api_fail_err(call, why);
 }
 
-/* Reads timeout and memory; false: answered. The SDKs' on_resume="reboot" is memory: false. */
-static bool read_connect(struct api_call *call, int64_t *ttl_ms, struct err *e)
-{
-    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
-    bool memory = true;
+struct connection {
+    int64_t ttl_ms;
+    bool memory; /* false: the SDKs' on_resume="reboot" */
+};
 
-    if (read_timeout(call->body, E2B_TIMEOUT_V2_MS, ttl_ms, e) != ERR_OK ||
-        json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, e) != ERR_OK ||
-        check_max(call, *ttl_ms, e) != ERR_OK) {
-        api_fail_err(call, e);
-        return false;
-    }
-    if (memory || !s || life_of(s->state)->resume == LIFE_CALL_ALREADY)
+/* False: answered. */
+static bool read_connect(struct api_call *call, struct connection *out, struct err *e)
+{
+    *out = (struct connection){.memory = true};
+    if (read_timeout(call->body, E2B_TIMEOUT_V2_MS, &out->ttl_ms, e) == ERR_OK &&
+        json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &out->memory, e) == ERR_OK &&
+        check_max(call, out->ttl_ms, e) == ERR_OK)
         return true;
-    api_fail(call, 501, TEXT_NO_REBOOT);
+    api_fail_err(call, e);
     return false;
 }
 
+/* Of one that runs it asks for no reboot. */
 static void connect_one(struct api_call *call)
 {
     const struct sandbox *s;
-    int64_t ttl_ms = 0;
+    struct connection k;
     struct err e;
 
-    if (!api_call_body(call) || !read_connect(call, &ttl_ms, &e))
+    if (!api_call_body(call) || !read_connect(call, &k, &e))
         return;
     s = find(call);
     if (!s)
         return;
     if (life_of(s->state)->resume != LIFE_CALL_ALREADY) {
-        core_sandbox_resume(call->core, call->who.tenant, s->id, ttl_ms, resumed, call);
+        core_sandbox_resume(call->core, call->who.tenant, s->id, k.ttl_ms, !k.memory, resumed,
+                            call);
         return;
     }
-    s = set_ttl(call, ttl_ms, true);
+    s = set_ttl(call, k.ttl_ms, true);
     if (s)
         api_reply_json(call, 200, e2b_sandbox_json(call, s));
 }
@@ -438,24 +430,28 @@ static void connect_one(struct api_call *call)
 /* An old client's connect: 409 for one that runs. */
 void e2b_sandbox_resume(struct api_call *call)
 {
-    int64_t ttl_ms = 0;
+    struct connection k;
     struct err e;
 
-    if (api_call_body(call) && read_connect(call, &ttl_ms, &e))
-        core_sandbox_resume(call->core, call->who.tenant, call->params[0], ttl_ms, resumed, call);
+    if (api_call_body(call) && read_connect(call, &k, &e))
+        core_sandbox_resume(call->core, call->who.tenant, call->params[0], k.ttl_ms, !k.memory,
+                            resumed, call);
 }
 
-static void pause_one(struct api_call *call)
+static void pause_one(struct api_call *call, enum sandbox_tier tier)
 {
-    core_sandbox_pause(call->core, call->who.tenant, call->params[0], e2b_sandbox_done, call);
+    core_sandbox_pause(call->core, call->who.tenant, call->params[0], tier, e2b_sandbox_done, call);
 }
 
 static void on_agent_answer(void *arg, const struct err *why)
 {
+    struct api_call *call = arg;
+    bool memory = !json_is_false(json_object_get(call->body, "memory"));
+
     if (why)
-        api_fail_err(arg, why);
+        api_fail_err(call, why);
     else
-        pause_one(arg);
+        pause_one(call, memory ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES);
 }
 
 /* requireHealthyGuest: refused where the agent does not answer, as what is paused then would be no use later. */
@@ -471,12 +467,10 @@ void e2b_sandbox_pause(struct api_call *call)
         json_get_bool(call->body, "requireHealthyGuest", NULL, JSON_OPTIONAL, &healthy, &e) !=
             ERR_OK)
         api_fail_err(call, &e);
-    else if (!memory && find(call))
-        api_fail(call, 501, TEXT_FILES_ONLY);
-    else if (memory && healthy && s && life_of(s->state)->reachable)
+    else if (healthy && s && life_of(s->state)->reachable)
         core_sandbox_agent_answers(call->core, call->who.tenant, s->id, on_agent_answer, call);
-    else if (memory)
-        pause_one(call);
+    else
+        pause_one(call, memory ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES);
 }
 
 static void timeout(struct api_call *call)

@@ -217,7 +217,9 @@ static void print_list(const json_t *all)
             table_cell(t, "%s (for %s)", template_name, asked);
         else
             table_cell(t, "%s", template_name);
-        if (cli_text(item, "reason")[0])
+        if (strcmp(cli_text(item, "tier"), "files") == 0)
+            table_cell(t, "%s (%s, files)", cli_text(item, "state"), cli_text(item, "reason"));
+        else if (cli_text(item, "reason")[0])
             table_cell(t, "%s (%s)", cli_text(item, "state"), cli_text(item, "reason"));
         else
             table_cell(t, "%s", cli_text(item, "state"));
@@ -376,7 +378,11 @@ static int change_each(struct cli *c, const char *call, const char *done, json_t
 
 int cmd_pause(struct cli *c)
 {
-    return change_each(c, "pause", "paused", json_object());
+    json_t *body = json_object();
+
+    if (cli_flag(c, "files"))
+        json_object_set_new(body, "memory", json_false());
+    return change_each(c, "pause", "paused", body);
 }
 
 int cmd_resume(struct cli *c)

@@ -275,15 +275,19 @@ const struct cli_command cli_commands[] = {
     },
     {
         .name = "pause",
-        .operands = "SANDBOX...",
+        .operands = "[--files] SANDBOX...",
         .summary = "stop all processes of sandboxes, and keep them",
-        .text = "They stand still, with their memory, until the sandbox is resumed: `cay resume`, "
-                "a client "
-                "that connects, and with autoResume whatever is sent to it. It outlives a restart "
-                "of cay, "
-                "not of the machine, and is kept until it is ended.",
-        .options = OPTIONS(OPTION_QUIET),
-        .examples = EXAMPLES({"cay pause ib3k0", "one"}),
+        .text =
+            "They stand still, with their memory, until the sandbox is resumed: `cay resume`, "
+            "a client "
+            "that connects, and with autoResume whatever is sent to it. It outlives a restart "
+            "of cay, "
+            "not of the machine, and is kept until it is ended. With --files its processes end, "
+            "and its files are kept, over a restart of the machine too; it boots on them anew "
+            "when it is resumed.",
+        .options = OPTIONS({0, "files", NULL, "Keeps its files alone.", NULL}, OPTION_QUIET),
+        .examples = EXAMPLES({"cay pause ib3k0", "one"},
+                             {"cay pause --files ib3k0", "without its processes"}),
         .operands_min = 1,
         .operands_max = -1,
         .raw_after = -1,

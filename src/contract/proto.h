@@ -67,8 +67,7 @@ enum privsep_op {
     PRIVSEP_THAW, /* slot, gen. Every process of it goes on. Reply at once, also where it was not frozen */
     PRIVSEP_KEEP, /* slot, gen, u.kept.number: it ends, and its files are kept by that number. Reply when they are on
                    * the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
-    PRIVSEP_DROP, /* u.kept.number: what is kept by it is removed. Reply when it is gone; -EBUSY: it is in use;
-                   * -EAGAIN: another is being removed */
+    PRIVSEP_DROP, /* u.kept.number: what is kept by it is removed. Reply when it is gone; -EBUSY: it is in use */
     PRIVSEP_KEPTS, /* Replies: one PRIVSEP_KEPT event for each number, then the reply */
     PRIVSEP_REQUEST_COUNT,
 
@@ -165,7 +164,7 @@ struct privsep_msg {
     union {
         struct {
             uint32_t version;
-            uint32_t pad;
+            uint32_t keeps;   /* of the reply, 1: files can be kept here (KEEP) */
             char boot_id[40]; /* of the host, so that a peer knows whether sandboxes may have lived
                                  on */
         } hello;
@@ -188,6 +187,8 @@ struct privsep_msg {
         struct {
             uint32_t number; /* 1..PRIVSEP_KEPT_MAX, the peer's choice; 0 in a KEPTS request */
             uint32_t template_number; /* of an event: which they lie on; 0: not known any more */
+            uint32_t busy; /* of an event, 1: they are just being kept, taken or removed */
+            uint32_t pad;
         } kept;
         struct {
             char why[PRIVSEP_WHY_SIZE]; /* printable ASCII only, NUL-terminated */

@@ -10,6 +10,7 @@
 #include "core/egress_ask.h"
 #include "core/events.h"
 #include "core/exec.h"
+#include "core/keep.h"
 #include "core/pause.h"
 #include "core/pipe_writer.h"
 #include "core/renewal.h"
@@ -80,6 +81,35 @@ static void on_ready_templates(struct core *c, int status)
     }
 }
 
+/* rc: of what was asked. */
+static void ask_or_relist(struct core *c, int rc)
+{
+    if (rc != -ENOMEM)
+        return;
+    asking(c, false);
+    timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
+}
+
+static void on_kepts(struct core *c, int status)
+{
+    if (call_is_channel_error(status))
+        return; /* on_up comes again */
+    if (status < 0) {
+        log_error("privd does not list what it keeps: %s", strerror(-status));
+        ask_or_relist(c, -ENOMEM);
+        return;
+    }
+    if (c->sweeping) {
+        keep_drop_strays(c);
+        return;
+    }
+    end_missing(c);
+    keep_drop_strays(c);
+    templates_forget(c);
+    asking(c, true);
+    ask_or_relist(c, templates_ask(c, on_ready_templates));
+}
+
 static void on_listed(struct core *c, const char *id, int status, const struct privsep_msg *m,
                       int *fds, size_t n_fds, void *arg)
 {
@@ -97,15 +127,8 @@ static void on_listed(struct core *c, const char *id, int status, const struct p
         match(c, &c->listed[i]);
     free(TAKE_PTR(c->listed));
     c->listed_n = c->listed_cap = 0;
-    if (c->sweeping)
-        return;
-    end_missing(c);
-    templates_forget(c);
-    asking(c, true);
-    if (templates_ask(c, on_ready_templates) == -ENOMEM) {
-        asking(c, false);
-        timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
-    }
+    asking(c, !c->sweeping);
+    ask_or_relist(c, keep_ask_kepts(c, on_kepts));
 }
 
 static void on_item(struct core *c, const struct privsep_msg *m)
@@ -157,6 +180,7 @@ static void on_up(void *arg, const struct privsep_msg *hello)
     struct core *c = arg;
 
     c->privd_up = true;
+    c->kepts.can = hello->u.hello.keeps != 0;
     c->sweeping = false;
     ask_list(c);
 }
@@ -177,6 +201,7 @@ static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_
     case PRIVSEP_ITEM: on_item(c, m); break;
     case PRIVSEP_TEMPLATE: templates_on_event(c, m); break;
     case PRIVSEP_ENDED: lifecycle_on_ended(c, m); break;
+    case PRIVSEP_KEPT: keep_on_kept_event(c, m); break;
     case PRIVSEP_PROGRESS: templates_on_progress(c, m); break;
     default: log_warn("privd sent an event that is not known: %u", m->op);
     }

@@ -10,7 +10,8 @@
  * any instruction leaves each sandbox as before or gone: core_new + privd's LIST reconcile.
  *
  * State machine (life.h): creating -> running -> ending -> ended; running -> pausing -> paused -> resuming
- * -> running; any -> ending; creating -> ended. */
+ * -> running; running -> keeping -> kept -> restarting -> running (a pause with the files alone); any -> ending;
+ * creating -> ended. */
 
 #include "base/err.h"
 #include "base/ids.h"
@@ -31,6 +32,9 @@ enum sandbox_state {
     SANDBOX_RESUMING,
     SANDBOX_ENDING,
     SANDBOX_ENDED,
+    SANDBOX_KEEPING,    /* it ends, but for its files */
+    SANDBOX_KEPT,       /* paused: its files are there, and nothing else of it */
+    SANDBOX_RESTARTING, /* it boots on them */
     SANDBOX_STATE_COUNT
 };
 
@@ -49,6 +53,12 @@ enum sandbox_pause_reason {
     SANDBOX_PAUSE_REASON_COUNT
 };
 
+/* What of it is kept over a pause. */
+enum sandbox_tier {
+    SANDBOX_TIER_FROZEN, /* all: its processes stand still */
+    SANDBOX_TIER_FILES   /* its files: it boots anew when it is resumed */
+};
+
 #define CORE_TENANT_SIZE       32
 #define CORE_NAME_SIZE         128 /* template names and aliases, NUL included */
 #define CORE_TOKEN_SIZE        64
@@ -65,7 +75,9 @@ struct sandbox {
     enum sandbox_pause_reason pause_reason;
     uint32_t level; /* enum privsep_level */
     bool secure;    /* its agent's calls need the token */
-    bool auto_resume, keep_memory;
+    bool auto_resume;
+    bool keep_memory; /* of a pause at the end of its time; false: SANDBOX_TIER_FILES */
+    uint32_t kept;    /* privd's number of its files (PRIVSEP_KEEP); 0: none */
     int64_t started_real_ms, end_real_ms;
     int64_t idle_ms;          /* its end moves to so long after the last call; 0: it stands */
     int64_t last_end_real_ms; /* not beyond this; 0: no bound */
@@ -73,7 +85,8 @@ struct sandbox {
     uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
     struct privsep_limits limits;
     json_t *metadata; /* object of strings */
-    json_t *env; /* NULL once the agent has it: it may hold secrets, and is kept nowhere here */
+    json_t *
+        env; /* NULL once the agent has it: it may hold secrets, and is stored only while `kept` is set */
     struct network *network; /* NULL: nothing was set; no secret is in it */
     json_t *policy;          /* what may leave: policy/policy.h; NULL: nothing */
     json_t *credentials;     /* its own beside its tenant's: sealed (credential.h); NULL: none */
@@ -239,11 +252,13 @@ const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, cons
 void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
                        void *arg);
 
-/* Stops all its processes and keeps them, with everything else of it; done when they stand still.
+/* Stops all its processes and keeps them, with everything else of it; done when they stand still. With
+ * SANDBOX_TIER_FILES it ends but for its files, its id and all that is stored of it; done when they are on the disk.
  * ERR_NOT_FOUND; ERR_EXISTS: it is paused already, or another pause is under way; ERR_TIMEOUT: a
- * process cannot be stopped, and all go on; ERR_UNAVAILABLE. A resume that is under way comes first. */
-void core_sandbox_pause(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
-                        void *arg);
+ * process cannot be stopped, and all go on; ERR_UNIMPLEMENTED: this server's disk cannot keep files;
+ * ERR_EXHAUSTED: its tenant's share of kept files is used up; ERR_UNAVAILABLE. A resume that is under way comes first. */
+void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum sandbox_tier tier,
+                        core_sandbox_cb done, void *arg);
 
 /* done with NULL where its agent answers GET /health in time; ERR_UNAVAILABLE where it does not. */
 void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *id,
@@ -252,11 +267,14 @@ void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *
 /* "api", "timeout", "idle"; "" where it is not paused. */
 const char *core_pause_reason_name(enum sandbox_pause_reason reason);
 
+/* "frozen", "files"; "" where it is not paused. */
+const char *core_pause_tier_name(const struct sandbox *s);
+
 /* They go on; done when they do. Its start is now, its end ttl_ms later (0: the default; of several
  * callers the latest). ERR_NOT_FOUND; ERR_EXISTS: it runs; ERR_UNAVAILABLE. A pause that is under way comes
- * first. tenant NULL: any (gateway). */
+ * first. tenant NULL: any (gateway). reboot: it boots on its files, also where its processes were kept. */
 void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
-                         core_sandbox_cb done, void *arg);
+                         bool reboot, core_sandbox_cb done, void *arg);
 
 /* fn whenever a sandbox has been paused, from inside the control loop: what others relay to it ends. */
 void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg);

@@ -8,6 +8,8 @@
 #include "core/create_key.h"
 #include "core/egress.h"
 #include "core/events.h"
+#include "core/keep.h"
+#include "core/pause_internal.h"
 #include "core/tenant_ca.h"
 
 #include <errno.h>
@@ -187,6 +189,17 @@ static void done_with(struct sandbox_obj *o)
         done(o->create_arg, &o->s, NULL);
 }
 
+/* It was made, and cannot be used. */
+static void agent_failed(struct sandbox_obj *o, const struct err *why)
+{
+    if (sandbox_life(o)->files) {
+        keep_restart_failed(o, why);
+        return;
+    }
+    create_fail(o, why);
+    lifecycle_end(o, why->text);
+}
+
 static void on_init(struct core *c, const char *id, const struct err *why, int http_status,
                     const char *body, size_t len, void *arg)
 {
@@ -195,6 +208,8 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
 
     if (!o || !sandbox_life(o)->awaits_create)
         return; /* ended meanwhile, and the caller knows */
+    if (sandbox_life(o)->files && (c->stopping || !o->change_asked || o->keep_asked))
+        return; /* the next start settles it, or its files are being kept again */
     if (c->stopping) {
         create_fail(o, why); /* the next start undoes it */
         return;
@@ -204,12 +219,15 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
     else if (http_status / 100 != 2)
         err_set(&e, ERR_INTERNAL, "the sandbox could not be made: its agent answered %d: %.*s",
                 http_status, (int)MIN(len, 200u), body ? body : "");
-    else if (become_running(o, &e) == ERR_OK) {
+    else if (sandbox_life(o)->files) {
+        o->change_asked = false;
+        pause_resumed(o);
+        return;
+    } else if (become_running(o, &e) == ERR_OK) {
         done_with(o);
         return;
     }
-    create_fail(o, &e);
-    lifecycle_end(o, e.text);
+    agent_failed(o, &e);
 }
 
 /* The environment goes to the agent and is kept nowhere else: it may hold secrets. */
@@ -221,25 +239,28 @@ static void send_init(struct sandbox_obj *o)
                                    .body = body,
                                    .max_response_bytes = INIT_RESPONSE_MAX,
                                    .timeout_ms = o->core->config.agent_timeout_ms};
+    struct err e;
 
-    json_decref(o->s.env);
-    o->s.env = NULL;
+    if (!sandbox_life(o)->files) {
+        json_decref(o->s.env);
+        o->s.env = NULL;
+    }
     if (body) {
         call_agent(o, &r, on_init, NULL);
         return;
     }
-    create_fail_text(o, ERR_EXHAUSTED, "memory is out");
-    lifecycle_end(o, "memory is out");
+    err_set(&e, ERR_EXHAUSTED, "memory is out");
+    agent_failed(o, &e);
 }
 
 void create_go_on(struct sandbox_obj *o, const struct err *why)
 {
     if (!sandbox_life(o)->awaits_create)
         return;
-    if (o->core->stopping)
-        create_fail(o, why); /* the next start undoes it */
-    else
+    if (!o->core->stopping)
         send_init(o);
+    else if (!sandbox_life(o)->files)
+        create_fail(o, why); /* the next start undoes it */
 }
 
 /* -- CREATE ------------------------------------------------------------------------------------ */
@@ -276,7 +297,7 @@ static void create_refused(struct sandbox_obj *o, int status, const struct privs
     struct core *c = o->core;
     struct err e;
 
-    if (call_is_channel_error(status)) {
+    if (call_is_channel_error(status) && !sandbox_life(o)->files) {
         call_privd_err(&e, status, "the sandbox could not be made");
         create_fail(o, &e);
         lifecycle_kill_failed(o, &e);
@@ -284,13 +305,17 @@ static void create_refused(struct sandbox_obj *o, int status, const struct privs
             leave_to_reconcile(o);
         return;
     }
-    if (status == -ESHUTDOWN)
+    if (status == -ESHUTDOWN || call_is_channel_error(status))
         call_privd_err(&e, status, "the sandbox could not be made");
     else if (stage == PRIVSEP_STAGE_LEVEL)
         explain_level(&e, &o->s, m);
     else
         explain(&e, status, stage);
     log_warn("sandbox %s: %s", o->s.id, e.text);
+    if (sandbox_life(o)->files) {
+        keep_restart_refused(o, status, &e);
+        return;
+    }
     create_fail(o, &e);
     lifecycle_ended(o, "it could not be made");
 }
@@ -312,6 +337,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
         create_refused(o, status, m);
         return;
     }
+    egress_leave(o); /* its process of cay-egress goes by the slot */
     o->s.slot = m->slot;
     o->s.gen = m->gen;
     o->known_to_privd = true;
@@ -335,13 +361,14 @@ void create_on_deadline(struct sandbox_obj *o)
     lifecycle_end(o, why.text);
 }
 
-static int64_t send_create(struct sandbox_obj *o, uint32_t template_number)
+int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number)
 {
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
     m.u.create.template_number = template_number;
     m.u.create.level = o->s.level;
     m.u.create.limits = o->s.limits;
+    m.u.create.kept = o->s.kept;
     memcpy(m.u.create.id, o->s.id, sizeof(o->s.id));
     memcpy(m.u.create.key, o->s.agent_key, sizeof(m.u.create.key));
     return call_privd(o->core, o->s.id, &m, on_created, NULL);
@@ -403,6 +430,9 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
                        (unsigned long long)c->config.max_ttl_ms / 1000u);
     if (r->name && sandbox_name_is_taken(c, r->tenant, r->name))
         return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
+    if (r->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && !r->keep_memory &&
+        (code = keep_check(c, e)) != ERR_OK)
+        return code;
     if (c->tenants.charged[TENANT_SANDBOXES] >= c->config.max_sandboxes) {
         err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed",
                 (size_t)c->tenants.charged[TENANT_SANDBOXES], c->config.max_sandboxes);
@@ -435,7 +465,7 @@ static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct s
 
     if (code != ERR_OK)
         return code;
-    rc = send_create(o, template_number);
+    rc = create_ask_privd(o, template_number);
     if (rc < 0) {
         store_sandbox_delete(c->store, o->s.id, NULL);
         return call_privd_err(e, rc, "the sandbox could not be made");

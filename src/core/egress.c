@@ -257,6 +257,10 @@ static void not_wanted(struct sandbox_obj *o)
 {
     struct err e;
 
+    if (sandbox_life(o)->files) { /* it is sent when it runs */
+        tell(o, NULL);
+        return;
+    }
     if (!sandbox_life(o)->policy) {
         err_set(&e, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
     } else {
@@ -288,11 +292,17 @@ void egress_ready(struct core *c)
         pump(&c->egress->links[i]);
 }
 
+/* Nothing of it runs, and what is stored is sent when something does. */
+static bool has_only_files(const struct sandbox_obj *o)
+{
+    return sandbox_life(o)->files && !o->known_to_privd;
+}
+
 void egress_touch(struct sandbox_obj *o)
 {
     struct egress_link *l = link_of(o);
 
-    if (!l)
+    if (!l || has_only_files(o))
         return;
     o->egress_changed = true;
     if (!o->egress_sending)
@@ -302,23 +312,34 @@ void egress_touch(struct sandbox_obj *o)
 
 void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *arg)
 {
+    struct egress_link *l = has_only_files(o) ? NULL : link_of(o);
     struct egress_waiter *w = RESERVE_NEW(&o->core->reserve, struct egress_waiter);
 
     *w = (struct egress_waiter){o->egress_waiters, done, arg};
     o->egress_waiters = w;
-    if (!link_of(o)) {
+    if (!l) {
         tell(o, NULL); /* there is nothing that lets anything out */
         return;
     }
-    if (!link_of(o)->up) {
+    if (!l->up) {
         struct err e;
 
         err_set(&e, ERR_UNAVAILABLE, "it does not answer");
         egress_touch(o);
-        not_reached(link_of(o), o, &e);
+        not_reached(l, o, &e);
         return;
     }
     egress_touch(o);
+}
+
+void egress_leave(struct sandbox_obj *o)
+{
+    struct egress_link *l = link_of(o);
+
+    if (l)
+        dequeue(l, o);
+    if (sandbox_life(o)->files)
+        tell(o, NULL); /* what is stored is sent when it runs */
 }
 
 void egress_forget(struct sandbox_obj *o)

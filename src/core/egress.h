@@ -27,6 +27,9 @@ void egress_touch(struct sandbox_obj *o);
  * not (it is then still tried). Never from inside this call. */
 void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *arg);
 
+/* o leaves its slot, or gets another: its place in the queue was of that one's process. The caller touches it anew. */
+void egress_leave(struct sandbox_obj *o);
+
 /* o ends: nothing waits for it any more. */
 void egress_forget(struct sandbox_obj *o);
 

@@ -61,9 +61,17 @@ struct sandbox_obj {
     void *create_arg, *kill_arg;
 
     /* pause.c */
-    bool change_asked;     /* privd owes the answer to FREEZE or THAW */
+    bool change_asked; /* privd owes the answer to FREEZE, THAW, KEEP or a CREATE on kept files */
     int64_t resume_ttl_ms; /* what those who resume it ask for; 0: the default */
     struct pause_waiter *pausers, *resumers;
+    bool reboot;                  /* those want it to boot anew */
+    enum sandbox_tier pause_tier; /* what the last of pausers wants */
+
+    /* keep.c */
+    bool env_asked;  /* its agent owes its environment */
+    bool keep_asked; /* privd owes the answer to KEEP */
+    bool dropping;   /* its files go; until drop_until_ms that is tried again without a word */
+    uint64_t drop_until_ms;
 
     /* sockets.c: unconnected sockets that came with a batch and were not needed yet */
     struct timer socket_cache_expiry;
@@ -90,6 +98,13 @@ struct sandbox_obj {
 
     bool announced;         /* events: a client may know of it, so that its end is an event too */
     const char *end_reason; /* a literal, in the words of docs/events.md; NULL: not known */
+};
+
+/* What privd keeps, by number (keep.c). */
+struct kepts {
+    bool can;                           /* privd can keep files at all */
+    uint8_t seen[PRIVSEP_KEPT_MAX + 1]; /* the last KEPTS: enum kept_seen */
+    bool stray[PRIVSEP_KEPT_MAX + 1];   /* no row names it: being dropped */
 };
 
 struct deferred {
@@ -133,6 +148,8 @@ struct core {
 
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;
+
+    struct kepts kepts;
 
     void (*on_paused)(void *arg, const char *id);
     void *on_paused_arg;
@@ -246,7 +263,7 @@ void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen,
 /* A row of the store, when the core starts; takes over the references in s. */
 enum err_code lifecycle_adopt(struct core *c, const struct sandbox *s, struct err *e);
 
-/* Sends KILL for an ENDING one; tries again later when the channel is full. */
+/* Sends KILL for an ENDING one, or DROP for kept files of it; tries again later when the channel is full. */
 void lifecycle_tell_privd(struct sandbox_obj *o);
 
 /* Nothing of it is left: row removed, those who wait are told, o is freed. */
@@ -266,6 +283,9 @@ void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *tex
 
 /* o->init_waits was set, and is not any more. why: only when the server stops. */
 void create_go_on(struct sandbox_obj *o, const struct err *why);
+
+/* Sends CREATE for o, with the files that it has kept. The sequence number or -errno. */
+int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number);
 
 /* What an agent is told at /init: a new object. NULL: memory is out. */
 json_t *create_init_body(const struct sandbox_obj *o, json_t *env);

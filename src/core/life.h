@@ -16,6 +16,7 @@ enum life_start {
     LIFE_START_REFUSE, /* not decided: the start is refused */
     LIFE_START_UNDO,   /* ending: its create was never answered, so no client is told of its end */
     LIFE_START_RUN,    /* its end is armed where it has one; it goes on when LIST has it */
+    LIFE_START_FILES,  /* LIST and KEPTS tell what there is of it */
     LIFE_START_END,    /* it stays ending */
     LIFE_START_DELETE  /* the row is removed */
 };
@@ -26,7 +27,7 @@ enum life_timer {
     LIFE_TIMER_CREATE,   /* the create's deadline: its caller is told, and it is ended */
     LIFE_TIMER_LIFETIME, /* its time is over: `timeout`, unless it was used meanwhile */
     LIFE_TIMER_KILL,     /* KILL was not answered: it is sent again */
-    LIFE_TIMER_CHANGE    /* FREEZE or THAW was not answered: the channel to privd begins anew */
+    LIFE_TIMER_CHANGE /* what privd was asked for was not answered: the channel to it begins anew */
 };
 
 /* Its time is over, by what its owner chose (on_timeout). */
@@ -35,11 +36,12 @@ enum life_timeout {
     LIFE_TIMEOUT_PAUSE /* paused; what fails is tried again */
 };
 
-/* LIST does not have it. */
+/* LIST (and, for kept files, KEPTS) does not have it. */
 enum life_missing {
-    LIFE_MISSING_LOST, /* ended; its owner is told "lost" */
-    LIFE_MISSING_DONE, /* ended, as was wanted */
-    LIFE_MISSING_WAIT  /* stays: the answer to CREATE decides */
+    LIFE_MISSING_LOST,  /* ended; its owner is told "lost" */
+    LIFE_MISSING_DONE,  /* ended, as was wanted, once kept files of it are dropped */
+    LIFE_MISSING_FILES, /* KEPTS decides: kept, or not there: ended; its owner is told "error" */
+    LIFE_MISSING_WAIT   /* stays: the answer to CREATE decides */
 };
 
 /* LIST has it. (What privd has and the store does not is killed: it has no state.) */
@@ -47,8 +49,10 @@ enum life_listed {
     LIFE_LISTED_END,    /* lifecycle_end: it may not be there */
     LIFE_LISTED_KEEP,   /* slot and generation are taken over; one that is frozen goes on */
     LIFE_LISTED_SETTLE, /* the same, and then paused or running, as privd says (pause_settle) */
-    LIFE_LISTED_KILL,   /* KILL is sent again */
-    LIFE_LISTED_WAIT    /* the answer to CREATE decides */
+    LIFE_LISTED_RUNS,   /* the same, and it runs: its files were not kept */
+    LIFE_LISTED_AGAIN, /* the same, and its files are kept again: no caller waits for it any more */
+    LIFE_LISTED_KILL,  /* KILL is sent again */
+    LIFE_LISTED_WAIT   /* the answer to CREATE decides */
 };
 
 /* Its PID 1 ended (privd's ENDED). */
@@ -85,6 +89,7 @@ struct life {
     enum life_call kill, pause, resume;
     enum life_change change;
     enum life_group group; /* in listings */
+    bool files;            /* its files alone are there, or are about to be */
     bool awaits_create;    /* the answers to CREATE and /init belong to it */
     bool visible;          /* clients may know of it */
     bool wakes;     /* what is asked of its ports may resume it, or waits for it to be resumed */

@@ -12,6 +12,7 @@
 #include "core/call.h"
 #include "core/egress.h"
 #include "core/events.h"
+#include "core/keep.h"
 #include "core/pause.h"
 
 #include <errno.h>
@@ -104,6 +105,15 @@ void lifecycle_kill_failed(struct sandbox_obj *o, const struct err *why)
         core_defer_error(o->core, done, o->kill_arg, why);
 }
 
+/* ENDING, and no process of it is left. */
+static void nothing_runs(struct sandbox_obj *o)
+{
+    if (o->s.kept)
+        keep_drop(o);
+    else
+        lifecycle_ended(o, "nothing of it is left");
+}
+
 static void on_killed(struct core *c, const char *id, int status, const struct privsep_msg *m,
                       int *fds, size_t n_fds, void *arg)
 {
@@ -113,7 +123,8 @@ static void on_killed(struct core *c, const char *id, int status, const struct p
     if (!o || sandbox_life(o)->kill != LIFE_CALL_UNDER_WAY)
         return;
     if (status == 0 || status == -ESTALE || status == -ESRCH || status == -ENOENT) {
-        lifecycle_ended(o, "nothing of it is left");
+        o->known_to_privd = false;
+        nothing_runs(o);
         return;
     }
     if (status == -EALREADY)
@@ -130,8 +141,10 @@ static void kill_again(struct sandbox_obj *o)
 {
     struct err why;
 
-    err_set(&why, ERR_TIMEOUT, "sandbox %s does not end; it is tried again", o->s.id);
-    lifecycle_kill_failed(o, &why);
+    if (!keep_drops_quietly(o)) {
+        err_set(&why, ERR_TIMEOUT, "sandbox %s does not end; it is tried again", o->s.id);
+        lifecycle_kill_failed(o, &why);
+    }
     lifecycle_tell_privd(o);
 }
 
@@ -142,6 +155,10 @@ void lifecycle_tell_privd(struct sandbox_obj *o)
     struct err why;
     int64_t rc;
 
+    if (!o->known_to_privd && o->s.kept) {
+        keep_drop(o);
+        return;
+    }
     if (!o->known_to_privd)
         return; /* the reply to CREATE, or LIST, tells */
     rc = call_privd(c, o->s.id, &m, on_killed, NULL);
@@ -167,6 +184,8 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason)
     if (sandbox_life(o)->awaits_create && !o->known_to_privd) {
         o->kill_wanted = true; /* for when the reply to CREATE tells what to kill */
         create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");
+        err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended: %s", o->s.id, reason);
+        pause_fail(o, &why);
         return;
     }
     log_info("sandbox %s: ending: %s", o->s.id, reason);
@@ -285,6 +304,7 @@ static void begin(struct sandbox_obj *o)
         lifecycle_arm(o);
         break;
     case LIFE_START_UNDO: sandbox_move(o, SANDBOX_ENDING); break;
+    case LIFE_START_FILES:
     case LIFE_START_REFUSE: /* lifecycle_adopt */
     case LIFE_START_END:
     case LIFE_START_DELETE: break;
@@ -312,13 +332,23 @@ enum err_code lifecycle_adopt(struct core *c, const struct sandbox *s, struct er
 
 void lifecycle_on_missing(struct sandbox_obj *o)
 {
-    enum life_missing missing = sandbox_life(o)->missing;
+    enum kept_seen seen = (enum kept_seen)o->core->kepts.seen[o->s.kept];
 
-    if (missing == LIFE_MISSING_WAIT)
-        return;
-    if (missing == LIFE_MISSING_LOST)
+    switch (sandbox_life(o)->missing) {
+    case LIFE_MISSING_WAIT: break;
+    case LIFE_MISSING_FILES: keep_on_missing(o, seen); break;
+    case LIFE_MISSING_LOST:
         o->end_reason = "lost";
-    lifecycle_ended(o, "it did not outlive a restart");
+        lifecycle_ended(o, "it did not outlive a restart");
+        break;
+    case LIFE_MISSING_DONE:
+        o->known_to_privd = false;
+        if (o->s.kept && seen != KEPT_SEEN_NONE)
+            keep_drop(o);
+        else
+            lifecycle_ended(o, "it did not outlive a restart");
+        break;
+    }
 }
 
 static void ignore_thawed(struct core *c, const char *id, int status, const struct privsep_msg *m,
@@ -344,6 +374,8 @@ void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen, boo
 
     if (listed == LIFE_LISTED_WAIT)
         return;
+    if (moved)
+        egress_leave(o);
     o->s.slot = slot;
     o->s.gen = gen;
     o->known_to_privd = o->listed = true;
@@ -361,6 +393,12 @@ void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen, boo
             write_state(o);
         pause_settle(o, frozen);
         break;
+    case LIFE_LISTED_RUNS:
+        keep_on_listed_running(o);
+        if (frozen)
+            let_go_on(o);
+        break;
+    case LIFE_LISTED_AGAIN: keep_on_listed_again(o); break;
     case LIFE_LISTED_WAIT: break;
     }
     if (moved)

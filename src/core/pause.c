@@ -4,16 +4,15 @@
  * LIST decides what is so: pause_settle, called by lifecycle.c. Which change a state allows is
  * the table's (life.c). */
 
-#include "core/pause.h"
+#include "core/pause_internal.h"
 
 #include "core/call.h"
 #include "core/events.h"
+#include "core/keep.h"
 
 #include <errno.h>
 
-#define HEALTH_TIMEOUT_MS 5000u
-#define HEALTH_BYTES_MAX  4096u
-#define PAUSE_AGAIN_MS    2000u /* after the end of its time, when it could not be paused */
+#define PAUSE_AGAIN_MS 2000u /* after the end of its time, when it could not be paused */
 
 /* Who waits for it to be paused, or to run. */
 struct pause_waiter {
@@ -34,6 +33,15 @@ _Static_assert(ARRAY_SIZE(reasons) == SANDBOX_PAUSE_REASON_COUNT, "each reason h
 const char *core_pause_reason_name(enum sandbox_pause_reason reason)
 {
     return (size_t)reason < ARRAY_SIZE(reasons) ? reasons[reason] : "";
+}
+
+const char *core_pause_tier_name(const struct sandbox *s)
+{
+    const struct life *life = life_of(s->state);
+
+    if (life->group != LIFE_GROUP_PAUSED)
+        return "";
+    return life->files ? "files" : "frozen";
 }
 
 /* -- those who wait ---------------------------------------------------------------------------- */
@@ -96,7 +104,7 @@ void pause_fail(struct sandbox_obj *o, const struct err *why)
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static void write_row(struct sandbox_obj *o)
+void pause_write_row(struct sandbox_obj *o)
 {
     struct err e;
 
@@ -122,7 +130,7 @@ static enum err_code ask(struct sandbox_obj *o, enum privsep_op op, enum sandbox
         return code;
     rc = call_privd(c, o->s.id, &m, cb, NULL);
     if (rc < 0) {
-        write_row(o);
+        pause_write_row(o);
         return call_privd_err(e, rc, what);
     }
     sandbox_move(o, state);
@@ -133,7 +141,7 @@ static enum err_code ask(struct sandbox_obj *o, enum privsep_op op, enum sandbox
 }
 
 /* The answer, where it is still waited for; else NULL. */
-static struct sandbox_obj *answered(struct core *c, const char *id, enum life_change change)
+struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_change change)
 {
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
 
@@ -144,7 +152,7 @@ static struct sandbox_obj *answered(struct core *c, const char *id, enum life_ch
 }
 
 /* LIST will tell what is so. */
-static void channel_broke(struct sandbox_obj *o, int status, const char *what)
+void pause_channel_broke(struct sandbox_obj *o, int status, const char *what)
 {
     struct err why;
 
@@ -167,21 +175,39 @@ static void start_anew(struct sandbox_obj *o)
     if (registry_add(r, o) < 0)
         abort();
     o->s.end_real_ms = o->s.started_real_ms + o->resume_ttl_ms;
-    o->resume_ttl_ms = 0;
 }
 
-static void runs_again(struct sandbox_obj *o)
+/* It goes on for a moment, and then ends but for its files: its environment is its agent's to tell. */
+static void reboot(struct sandbox_obj *o)
+{
+    struct err e;
+
+    if (keep_begin(o, SANDBOX_PAUSE_API, &e) == ERR_OK)
+        return;
+    o->reboot = false;
+    tell(o, &o->resumers, &e);
+}
+
+void pause_resumed(struct sandbox_obj *o)
 {
     struct core *c = o->core;
+    bool again = o->reboot && !sandbox_life(o)->files;
 
     sandbox_move(o, SANDBOX_RUNNING);
     if (o->resume_ttl_ms == 0)
         o->resume_ttl_ms = o->s.idle_ms ? o->s.idle_ms : (int64_t)c->config.default_ttl_ms;
     start_anew(o);
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
+    keep_forget(o);
     o->used_ms = clock_mono_ms();
-    write_row(o);
+    pause_write_row(o);
     lifecycle_arm(o);
+    if (again) {
+        reboot(o);
+        return;
+    }
+    o->resume_ttl_ms = 0;
+    o->reboot = false;
     log_info("sandbox %s: resumed", o->s.id);
     logs_add(o, "info", "sandbox resumed");
     events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
@@ -189,11 +215,14 @@ static void runs_again(struct sandbox_obj *o)
     begin_pause_again(o);
 }
 
-static void stays_paused(struct sandbox_obj *o, const struct err *why)
+void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struct err *why)
 {
     log_warn("sandbox %s: not resumed: %s", o->s.id, why->text);
-    sandbox_move(o, SANDBOX_PAUSED);
-    write_row(o);
+    if (o->s.state != to)
+        sandbox_move(o, to);
+    o->reboot = false;
+    o->resume_ttl_ms = 0;
+    pause_write_row(o);
     tell(o, &o->resumers, why);
     tell(o, &o->pausers, NULL);
 }
@@ -201,85 +230,101 @@ static void stays_paused(struct sandbox_obj *o, const struct err *why)
 static void on_thawed(struct core *c, const char *id, int status, const struct privsep_msg *m,
                       int *fds, size_t n_fds, void *arg)
 {
-    struct sandbox_obj *o = answered(c, id, LIFE_CHANGE_RESUME);
+    struct sandbox_obj *o = pause_answered(c, id, LIFE_CHANGE_RESUME);
     struct err why;
 
     if (!o)
         return;
     if (call_is_channel_error(status)) {
-        channel_broke(o, status, "resuming the sandbox");
+        pause_channel_broke(o, status, "resuming the sandbox");
         return;
     }
     if (status == 0) {
-        runs_again(o);
+        pause_resumed(o);
         return;
     }
     call_privd_err(&why, status, "resuming the sandbox");
-    stays_paused(o, &why);
+    pause_not_resumed(o, SANDBOX_PAUSED, &why);
 }
 
 static enum err_code begin_resume(struct sandbox_obj *o, struct err *e)
 {
+    if (sandbox_life(o)->files)
+        return keep_begin_restart(o, e);
     return ask(o, PRIVSEP_THAW, SANDBOX_RESUMING, o->s.pause_reason, on_thawed,
                "resuming the sandbox", e);
 }
 
 /* -- pausing ----------------------------------------------------------------------------------- */
 
-static void is_paused(struct sandbox_obj *o)
+static void tell_paused(struct sandbox_obj *o)
+{
+    const char *reason = core_pause_reason_name(o->s.pause_reason);
+    const char *tier = core_pause_tier_name(&o->s);
+
+    log_info("sandbox %s: paused: %s, %s", o->s.id, reason, tier);
+    logs_add(o, "info", "sandbox paused (%s, %s)", reason, tier);
+    events_add(o->tenant, EVENT_SANDBOX_PAUSED, o->s.id,
+               json_pack("{s:s, s:s}", "reason", reason, "tier", tier));
+}
+
+void pause_done(struct sandbox_obj *o, enum sandbox_state to)
 {
     struct core *c = o->core;
     struct err e;
 
-    sandbox_move(o, SANDBOX_PAUSED);
+    sandbox_move(o, to);
     o->s.end_real_ms = clock_real_ms();
-    write_row(o);
-    log_info("sandbox %s: paused: %s", o->s.id, core_pause_reason_name(o->s.pause_reason));
-    logs_add(o, "info", "sandbox paused (%s)", core_pause_reason_name(o->s.pause_reason));
-    events_add(o->tenant, EVENT_SANDBOX_PAUSED, o->s.id,
-               json_pack("{s:s}", "reason", core_pause_reason_name(o->s.pause_reason)));
+    pause_write_row(o);
+    if (!o->reboot)
+        tell_paused(o);
     if (c->on_paused)
         c->on_paused(c->on_paused_arg, o->s.id);
     tell(o, &o->pausers, NULL);
-    if (o->resumers && begin_resume(o, &e) != ERR_OK)
-        tell(o, &o->resumers, &e);
+    if (!o->resumers || begin_resume(o, &e) == ERR_OK)
+        return;
+    o->reboot = false;
+    tell(o, &o->resumers, &e);
 }
 
 /* Its time goes on; where that is over already it is tried again soon. Who wants it to run has what it wants. */
-static void was_not_paused(struct sandbox_obj *o, const struct err *why)
+void pause_not_done(struct sandbox_obj *o, const struct err *why)
 {
     bool over = o->s.end_real_ms <= clock_real_ms();
+    bool rebooting = o->reboot;
     int64_t ttl_ms = o->resume_ttl_ms;
 
     log_warn("sandbox %s: not paused: %s", o->s.id, why->text);
     logs_add(o, "warn", "not paused: %s", why->text);
     sandbox_move(o, SANDBOX_RUNNING);
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
+    keep_forget(o);
     if (o->resumers && ttl_ms > 0)
         o->s.end_real_ms = MAX(o->s.end_real_ms, clock_real_ms() + ttl_ms);
     o->resume_ttl_ms = 0;
-    write_row(o);
+    pause_write_row(o);
     lifecycle_arm(o);
     if (over && !o->resumers)
         timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
     tell(o, &o->pausers, why);
-    tell(o, &o->resumers, NULL);
+    o->reboot = false;
+    tell(o, &o->resumers, rebooting ? why : NULL);
 }
 
 static void on_frozen(struct core *c, const char *id, int status, const struct privsep_msg *m,
                       int *fds, size_t n_fds, void *arg)
 {
-    struct sandbox_obj *o = answered(c, id, LIFE_CHANGE_PAUSE);
+    struct sandbox_obj *o = pause_answered(c, id, LIFE_CHANGE_PAUSE);
     struct err why;
 
     if (!o)
         return;
     if (call_is_channel_error(status)) {
-        channel_broke(o, status, "pausing the sandbox");
+        pause_channel_broke(o, status, "pausing the sandbox");
         return;
     }
     if (status == 0) {
-        is_paused(o);
+        pause_done(o, SANDBOX_PAUSED);
         return;
     }
     if (status == -ETIMEDOUT)
@@ -289,7 +334,7 @@ static void on_frozen(struct core *c, const char *id, int status, const struct p
             "the disk or in the kernel; everything in it goes on");
     else
         call_privd_err(&why, status, "pausing the sandbox");
-    was_not_paused(o, &why);
+    pause_not_done(o, &why);
 }
 
 static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reason reason,
@@ -305,20 +350,27 @@ static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reaso
     return ERR_OK;
 }
 
+static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
+                           enum sandbox_tier tier, struct err *e)
+{
+    return tier == SANDBOX_TIER_FILES ? keep_begin(o, reason, e) : begin_pause(o, reason, e);
+}
+
 /* A pause was asked for while it was being resumed. */
 static void begin_pause_again(struct sandbox_obj *o)
 {
     struct err e;
 
-    if (o->pausers && begin_pause(o, SANDBOX_PAUSE_API, &e) != ERR_OK)
+    if (o->pausers && begin(o, SANDBOX_PAUSE_API, o->pause_tier, &e) != ERR_OK)
         tell(o, &o->pausers, &e);
 }
 
 void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason)
 {
+    enum sandbox_tier tier = o->s.keep_memory ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES;
     struct err e;
 
-    if (begin_pause(o, reason, &e) == ERR_OK)
+    if (begin(o, reason, tier, &e) == ERR_OK)
         return;
     log_warn("sandbox %s: not paused at the end of its time, tried again: %s", o->s.id, e.text);
     timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
@@ -334,76 +386,34 @@ void pause_settle(struct sandbox_obj *o, bool frozen)
     if (o->change_asked)
         return; /* the answer is still to come */
     if (change == LIFE_CHANGE_PAUSE && frozen) {
-        is_paused(o);
+        pause_done(o, SANDBOX_PAUSED);
     } else if (change == LIFE_CHANGE_PAUSE) {
         err_set(&why, ERR_UNAVAILABLE, "the pause was interrupted by a restart: the sandbox runs");
-        was_not_paused(o, &why);
+        pause_not_done(o, &why);
     } else if (change == LIFE_CHANGE_RESUME && frozen) {
         err_set(&why, ERR_UNAVAILABLE, "it was interrupted by a restart: the sandbox is paused");
-        stays_paused(o, &why);
+        pause_not_resumed(o, SANDBOX_PAUSED, &why);
     } else if (change == LIFE_CHANGE_RESUME) {
-        runs_again(o);
+        pause_resumed(o);
     } else if (!frozen) { /* paused, and its processes go on: it runs, whatever was written */
         sandbox_move(o, SANDBOX_RESUMING);
-        runs_again(o);
+        pause_resumed(o);
     }
 }
 
 void pause_on_deadline(struct sandbox_obj *o)
 {
-    log_error("sandbox %s: cay-privd does not say whether it is frozen: its channel begins anew",
+    if (sandbox_life(o)->files && keep_on_timer(o))
+        return;
+    log_error("sandbox %s: cay-privd does not say whether it is paused: its channel begins anew",
               o->s.id);
     privsep_client_restart(o->core->privd);
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-struct health_wait {
-    core_done_cb done;
-    void *arg;
-    struct err why;
-};
-
-static void answer_health(void *arg)
-{
-    CLEANUP_FREE struct health_wait *w = arg;
-
-    w->done(w->arg, w->why.code == ERR_OK ? NULL : &w->why);
-}
-
-static void on_health(struct core *c, const char *id, const struct err *why, int http_status,
-                      const char *body, size_t len, void *arg)
-{
-    struct health_wait *w = arg;
-
-    if (why || http_status / 100 != 2)
-        err_set(&w->why, ERR_UNAVAILABLE, "the agent of sandbox %s does not answer", id);
-    answer_health(w);
-}
-
-void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *id,
-                                core_done_cb done, void *arg)
-{
-    const struct call_agent_request r = {.method = "GET",
-                                         .target = "/health",
-                                         .max_response_bytes = HEALTH_BYTES_MAX,
-                                         .timeout_ms = HEALTH_TIMEOUT_MS};
-    struct health_wait *w = RESERVE_NEW(&c->reserve, struct health_wait);
-    struct sandbox_obj *o = NULL;
-
-    w->done = done;
-    w->arg = arg;
-    if (sandbox_visible(c, tenant, id, &o, &w->why) == ERR_OK && !sandbox_life(o)->reachable)
-        err_set(&w->why, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
-                sandbox_life(o)->name);
-    if (w->why.code == ERR_OK)
-        call_agent(o, &r, on_health, w);
-    else
-        core_defer(c, answer_health, w);
-}
-
-void core_sandbox_pause(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
-                        void *arg)
+void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum sandbox_tier tier,
+                        core_sandbox_cb done, void *arg)
 {
     struct sandbox_obj *o = NULL;
     struct err e;
@@ -411,10 +421,14 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, core
 
     if (code == ERR_OK)
         code = core_check_ready(c, &e);
+    if (code == ERR_OK && tier == SANDBOX_TIER_FILES)
+        code = keep_check(c, &e);
     if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already paused", id);
     else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO)
-        code = begin_pause(o, SANDBOX_PAUSE_API, &e);
+        code = begin(o, SANDBOX_PAUSE_API, tier, &e);
+    if (code == ERR_OK)
+        o->pause_tier = tier;
     if (code == ERR_OK)
         wait_for(&o->pausers, done, arg);
     else
@@ -422,7 +436,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, core
 }
 
 void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
-                         core_sandbox_cb done, void *arg)
+                         bool reboot_it, core_sandbox_cb done, void *arg)
 {
     struct sandbox_obj *o = NULL;
     struct err e;
@@ -432,6 +446,8 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
         code = core_check_ready(c, &e);
     if (code == ERR_OK && ttl_ms > 0)
         code = lifecycle_check_ttl(c, ttl_ms, &e);
+    if (code == ERR_OK && reboot_it)
+        code = keep_check(c, &e);
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);
     else if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)
@@ -440,6 +456,7 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
         core_defer_error(c, done, arg, &e);
         return;
     }
+    o->reboot |= reboot_it;
     o->resume_ttl_ms = MAX(o->resume_ttl_ms, ttl_ms);
     wait_for(&o->resumers, done, arg);
 }

@@ -1,6 +1,6 @@
 #pragma once
-/* Pausing and resuming a sandbox with its memory: cay-privd freezes its processes, or lets them go on. What
- * each state does with each event is the table's (life.h); this carries out its steps.
+/* Pausing and resuming a sandbox: with its memory (cay-privd freezes its processes, or lets them go on), or with
+ * its files alone (keep.h). What each state does with each event is the table's (life.h); this carries out its steps.
  *
  * Each step is written before privd is asked, and confirmed after. When the channel to privd breaks in between,
  * LIST tells what is so, and the sandbox is paused or runs accordingly (pause_settle); those who wait are told

@@ -7,6 +7,7 @@
 #include "core/store_internal.h"
 
 #include "base/io.h"
+#include "base/log.h"
 #include "core/store_checkpoint.h"
 
 #include <errno.h>
@@ -72,15 +73,18 @@ static const char *const migrations[] = {
     /* enum core_role. A row that is made without one opens nothing. */
     "ALTER TABLE api_keys ADD COLUMN role INTEGER NOT NULL DEFAULT 0;"
     "UPDATE api_keys SET role=CASE WHEN tenant='default' THEN 1 ELSE 2 END;",
+    /* env: only while kept is set (store.h) */
+    "ALTER TABLE sandboxes ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN env TEXT;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_SANDBOX_INSERT] =
         "INSERT INTO sandboxes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
-        "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29)",
+        "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31)",
     [STORE_SANDBOX_UPDATE] = "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, "
-                             "end_ms=?6, flags=?7, idle_ms=?8, pause_reason=?9 "
-                             "WHERE id=?1",
+                             "end_ms=?6, flags=?7, idle_ms=?8, pause_reason=?9, agent_key=?10, "
+                             "kept=?11, env=?12 WHERE id=?1",
     [STORE_SANDBOX_NETWORK] =
         "UPDATE sandboxes SET network=?2, flags=?3, policy=?4, credentials=?5, masked_host=?6,"
         " proxy_address=?7, proxy_user=?8 WHERE id=?1",
@@ -89,7 +93,7 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "SELECT id, tenant, template_id, template_asked, state, on_timeout, flags,"
         " started_ms, end_ms, slot, gen, agent_key, memory_bytes, disk_bytes,"
         " cpu_milli, pids, open_files, metadata, network, policy, credentials, name, idle_ms,"
-        " last_end_ms, level, pause_reason, masked_host, proxy_address, proxy_user"
+        " last_end_ms, level, pause_reason, masked_host, proxy_address, proxy_user, kept, env"
         " FROM sandboxes",
     [STORE_TENANT_INSERT] = "INSERT OR IGNORE INTO tenants (id, made_ms) VALUES (?1, ?2)",
     [STORE_TENANT_FIND] = "SELECT ceiling FROM tenants WHERE id=?1",
@@ -174,6 +178,13 @@ enum err_code store_run(struct store *st, enum store_statement which, const char
     return code;
 }
 
+void store_set_durable(struct store *st, bool durable)
+{
+    if (sqlite3_exec(st->db, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
+                     NULL, NULL, NULL) != SQLITE_OK)
+        log_error("store: %s", sqlite3_errmsg(st->db));
+}
+
 void store_bind_text(sqlite3_stmt *s, int at, const char *text)
 {
     sqlite3_bind_text(s, at, text, -1, SQLITE_STATIC);
@@ -249,7 +260,8 @@ static enum err_code open_db(struct store *st, const char *path, struct err *e)
     sqlite3_busy_timeout(st->db, BUSY_MS);
     if (sqlite3_exec(st->db,
                      "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-                     "PRAGMA wal_autocheckpoint = 0; PRAGMA foreign_keys = ON",
+                     "PRAGMA wal_autocheckpoint = 0; PRAGMA foreign_keys = ON;"
+                     "PRAGMA secure_delete = ON", /* an environment leaves no copy in free pages */
                      NULL, NULL, NULL) != SQLITE_OK)
         return store_fail(st, "switching on the log", e);
     return ERR_OK;

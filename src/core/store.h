@@ -6,7 +6,8 @@
  * Checkpoints, which do sync, run in a helper thread with a connection of its own, when the log has
  * grown (store_checkpoint.c); it sleeps otherwise. Used by the loop's thread only.
  *
- * A sandbox's environment is not stored: it may hold secrets, and the agent has it. */
+ * A sandbox's environment may hold secrets, and the agent has it: it is stored only while the sandbox is paused with
+ * its files alone, as nothing else has it then, and overwritten afterwards. */
 
 #include "core/core.h"
 #include "core/credential.h"
@@ -24,8 +25,11 @@ void store_close(struct store *st);
 
 enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, struct err *e);
 
-/* state, slot, gen, started, end and flags of an existing row. */
+/* state, slot, gen, started, end, flags, agent's key and what is kept, of an existing row. */
 enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, struct err *e);
+
+/* The same, and waits until that is on the disk: before what outlives the host is done. */
+enum err_code store_sandbox_update_synced(struct store *st, const struct sandbox *s, struct err *e);
 
 /* network, policy and its own credentials of an existing row, as they are in s. */
 enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e);

@@ -41,14 +41,6 @@ enum err_code store_credential_put(struct store *st, const char *tenant, const c
     return store_run(st, STORE_CREDENTIAL_PUT, "writing a credential", e);
 }
 
-/* Commits are synced to the disk with the next checkpoint, but for this one: what it replaces cannot be had again. */
-static void set_durable(struct store *st, bool durable)
-{
-    if (sqlite3_exec(st->db, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
-                     NULL, NULL, NULL) != SQLITE_OK)
-        log_error("store: %s", sqlite3_errmsg(st->db));
-}
-
 enum err_code store_credential_renew(struct store *st, const char *tenant, const char *name,
                                      const char *old, const char *sealed, struct err *e)
 {
@@ -59,9 +51,9 @@ enum err_code store_credential_renew(struct store *st, const char *tenant, const
     store_bind_text(q, 2, name);
     sqlite3_bind_blob(q, 3, old, (int)strlen(old), SQLITE_STATIC);
     sqlite3_bind_blob(q, 4, sealed, (int)strlen(sealed), SQLITE_STATIC);
-    set_durable(st, true);
+    store_set_durable(st, true); /* what it replaces cannot be had again */
     code = store_run(st, STORE_CREDENTIAL_RENEW, "writing a renewed credential", e);
-    set_durable(st, false);
+    store_set_durable(st, false);
     if (code == ERR_OK && sqlite3_changes(st->db) == 0)
         code = err_set(e, ERR_NOT_FOUND, "there is no such credential any more");
     return code;

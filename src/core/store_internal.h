@@ -57,6 +57,9 @@ enum err_code store_fail(struct store *st, const char *what, struct err *e);
 enum err_code store_run(struct store *st, enum store_statement which, const char *what,
                         struct err *e);
 
+/* Commits are synced to the disk with the next checkpoint; those that are made while this is on, before they return. */
+void store_set_durable(struct store *st, bool durable);
+
 /* text lives until the statement was run. */
 void store_bind_text(sqlite3_stmt *s, int at, const char *text);
 

@@ -47,6 +47,13 @@ static bool read_network(sqlite3_stmt *q, int shown_at, int at, int flags, struc
     return true;
 }
 
+/* The number, and beside it the environment: of one that has none the agent alone has it. */
+static void bind_kept(sqlite3_stmt *q, int at, const struct sandbox *s)
+{
+    sqlite3_bind_int64(q, at, s->kept);
+    store_bind_json(q, at + 1, s->kept ? s->env : NULL);
+}
+
 enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_SANDBOX_INSERT];
@@ -77,6 +84,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 25, s->level);
     sqlite3_bind_int(q, 26, (int)s->pause_reason);
     bind_network(q, 19, 27, s->network);
+    bind_kept(q, 30, s);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -93,7 +101,19 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int(q, 7, flags_of(s));
     sqlite3_bind_int64(q, 8, s->idle_ms);
     sqlite3_bind_int(q, 9, (int)s->pause_reason);
+    sqlite3_bind_blob(q, 10, s->agent_key, sizeof(s->agent_key), SQLITE_STATIC);
+    bind_kept(q, 11, s);
     return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
+}
+
+enum err_code store_sandbox_update_synced(struct store *st, const struct sandbox *s, struct err *e)
+{
+    enum err_code code;
+
+    store_set_durable(st, true);
+    code = store_sandbox_update(st, s, e);
+    store_set_durable(st, false);
+    return code;
 }
 
 enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e)
@@ -143,8 +163,9 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     if (!s->tenant || strlen(s->tenant) >= CORE_TENANT_SIZE ||
         sqlite3_column_bytes(q, 11) != sizeof(s->agent_key) || !ids_is_sandbox(s->id) ||
         sqlite3_column_int64(q, 24) < 0 || sqlite3_column_int64(q, 24) >= PRIVSEP_LEVEL_COUNT ||
-        state < SANDBOX_CREATING || state > SANDBOX_ENDED || sqlite3_column_int(q, 25) < 0 ||
+        state < SANDBOX_CREATING || state >= SANDBOX_STATE_COUNT || sqlite3_column_int(q, 25) < 0 ||
         sqlite3_column_int(q, 25) >= SANDBOX_PAUSE_REASON_COUNT ||
+        sqlite3_column_int64(q, 29) < 0 || sqlite3_column_int64(q, 29) > PRIVSEP_KEPT_MAX ||
         !read_network(q, 18, 26, flags, &s->network))
         return false;
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
@@ -156,6 +177,8 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->last_end_real_ms = sqlite3_column_int64(q, 23);
     s->level = (uint32_t)sqlite3_column_int64(q, 24);
     s->pause_reason = (enum sandbox_pause_reason)sqlite3_column_int(q, 25);
+    s->kept = (uint32_t)sqlite3_column_int64(q, 29);
+    s->env = store_column_json(q, 30);
     return true;
 }
 

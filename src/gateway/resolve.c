@@ -183,7 +183,7 @@ static bool may_resume(struct gateway_resolver *r, const struct gateway_query *q
 
     if (life_of(s->state)->change == LIFE_CHANGE_RESUME)
         return true;
-    if (!s->auto_resume)
+    if (!s->auto_resume || life_of(s->state)->files)
         return false;
     if (q->port != AGENT_PORT || !s->secure || !access.exempt)
         return true;
@@ -219,11 +219,14 @@ static void resume_first(struct gateway_resolver *r, const struct gateway_query 
 
     if (w) {
         *w = (struct resuming){r, q, *a, done, arg};
-        core_sandbox_resume(r->core, NULL, s->id, 0, on_resumed, w);
+        core_sandbox_resume(r->core, NULL, s->id, 0, false, on_resumed, w);
         return;
     }
     /* Also while it is just being paused: 502 is what clients take for "does not run". */
-    if (s->auto_resume)
+    if (life_of(s->state)->files)
+        refuse(a, 502, true,
+               "The sandbox is paused with its files alone; connect to it to start it on them");
+    else if (s->auto_resume)
         refuse(a, 502, true, "The sandbox is paused; a request with its token resumes it");
     else
         refuse(a, 502, true, "The sandbox is paused; connect to it to resume it");

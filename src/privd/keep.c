@@ -107,6 +107,7 @@ int keep_take(struct slot *s, uint32_t number)
 /* -- DROP: one task at a time -------------------------------------------------------------------- */
 
 static void on_dropped(void *arg, uint32_t events);
+static void drop_next(struct privd *p);
 
 static int watch(struct privd *p)
 {
@@ -114,13 +115,11 @@ static int watch(struct privd *p)
 }
 
 /* What could not be removed is kept still, and can be asked for again. */
-static void dropped(struct privd *p, int status)
+static void dropped(struct privd *p, uint32_t number, int status)
 {
-    struct reply_to to = p->dropper.asked;
-    uint32_t number = p->dropper.number;
+    struct reply_to to = p->dropper.asked[number];
 
-    p->dropper.asked = (struct reply_to){0};
-    p->dropper.number = 0;
+    p->dropper.asked[number] = (struct reply_to){0};
     if (kept_enter(&p->kept, number, status == 0 ? KEPT_NONE : KEPT_WHOLE) < 0)
         log_error("kept layer %u: its record cannot be written; the next start corrects it",
                   number);
@@ -130,19 +129,40 @@ static void dropped(struct privd *p, int status)
 static void on_dropped(void *arg, uint32_t events)
 {
     struct privd *p = arg;
+    uint32_t number = p->dropper.number;
     int rc;
 
     loop_remove(&p->loop, &p->dropper.source);
     rc = runtime_drop_finish(&p->dropper.task);
     if (rc == -EAGAIN && watch(p) == 0)
         return;
-    dropped(p, rc);
+    p->dropper.number = 0;
+    dropped(p, number, rc);
+    drop_next(p);
+}
+
+/* One that could not be begun is answered at once; then the next is tried. */
+static void drop_next(struct privd *p)
+{
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX && p->dropper.number == 0; n++) {
+        int rc;
+
+        if (p->kept.all[n].state != KEPT_DROPPING)
+            continue;
+        rc = runtime_drop_begin(p->rt, n, p->kept.fd, &p->dropper.task);
+        if (rc == 0)
+            rc = watch(p);
+        if (rc == 0)
+            p->dropper.number = n;
+        else
+            dropped(p, n, rc);
+    }
 }
 
 void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     uint32_t number = m->u.kept.number;
-    int rc = p->dropper.number ? -EAGAIN : keep_may_take(p, number, 0);
+    int rc = keep_may_take(p, number, 0);
 
     if (rc == -EINVAL) /* of whatever template */
         rc = 0;
@@ -152,13 +172,8 @@ void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct pr
         answer(p, to, PRIVSEP_DROP, number, rc);
         return;
     }
-    p->dropper.asked = *to;
-    p->dropper.number = number;
-    rc = runtime_drop_begin(p->rt, number, p->kept.fd, &p->dropper.task);
-    if (rc == 0)
-        rc = watch(p);
-    if (rc < 0)
-        dropped(p, rc);
+    p->dropper.asked[number] = *to;
+    drop_next(p);
 }
 
 /* -- KEPTS --------------------------------------------------------------------------------------- */
@@ -170,9 +185,10 @@ void keep_list_asked(struct privd *p, const struct reply_to *to, const struct pr
         const struct kept_record *r = &p->kept.all[n];
         struct privsep_msg event = {.op = PRIVSEP_KEPT};
 
-        if (r->state != KEPT_WHOLE)
+        if (r->state == KEPT_NONE)
             continue;
         event.u.kept.number = n;
+        event.u.kept.busy = r->state != KEPT_WHOLE;
         event.u.kept.template_number = r->template_number;
         if (privsep_server_send(p->server, to->peer, &event, NULL, 0) < 0)
             return;

@@ -93,7 +93,8 @@ static int check_job(const struct privsep_msg *m, const struct permit_bounds *b)
 
 static int check_kept(const struct privsep_msg *m, const struct permit_bounds *b)
 {
-    return within(m->u.kept.number, 1, PRIVSEP_KEPT_MAX) && m->u.kept.template_number == 0
+    return within(m->u.kept.number, 1, PRIVSEP_KEPT_MAX) && m->u.kept.template_number == 0 &&
+                   m->u.kept.busy == 0 && m->u.kept.pad == 0
                ? 0
                : -EINVAL;
 }

@@ -112,10 +112,10 @@ struct cleaner {
     unsigned n;
 };
 
-/* Removes a kept layer, one at a time. */
+/* Removes kept layers, one after the other: those whose record says KEPT_DROPPING. */
 struct dropper {
-    uint32_t number; /* 0: none */
-    struct reply_to asked;
+    uint32_t number;                             /* which is being removed; 0: none */
+    struct reply_to asked[PRIVSEP_KEPT_MAX + 1]; /* by number */
     struct task task;
     struct loop_source source;
 };

@@ -29,6 +29,7 @@ static void do_hello(struct privd *p, const struct reply_to *to, const struct pr
 
     if (m->u.hello.version != PRIVSEP_VERSION)
         r.status = -EPROTONOSUPPORT;
+    r.u.hello.keeps = runtime_can_keep(p->rt);
     memcpy(r.u.hello.boot_id, p->boot_id, sizeof(r.u.hello.boot_id));
     (void)request_reply(p, to, &r, NULL, 0);
 }

@@ -127,7 +127,6 @@ static void started(struct slot *s)
     }
     start_ended(s);
     slots_enter(p, s, SLOT_RUNNING);
-    keep_slot_runs(s);
     p->n_sandboxes++;
     m.u.created.template_number = s->kind.template_number;
     m.u.created.started_real_ms = s->started_real_ms;
@@ -137,10 +136,13 @@ static void started(struct slot *s)
     r = request_reply(p, &s->create->reply_to, &m, fds, n_fds);
     free(TAKE_PTR(s->create));
     if (r < 0) {
-        /* The asker is gone, and the next peer may have listed already: no peer would know of it. */
+        /* The asker is gone, and the next peer may have listed already: no peer would know of it. Kept files that it
+         * took go back to their number (the record still says so). */
         log_info("sandbox %.*s, slot %u: ended, nobody is there to be told of it", PRIVSEP_ID_SIZE,
                  s->id, s->number);
         end_force(p, s);
+    } else {
+        keep_slot_runs(s);
     }
     sandbox_pump(p);
 }

@@ -24,6 +24,7 @@
 #include <sys/xattr.h>
 
 #define NAME_SIZE  32
+#define ASIDE_MAX  64u                 /* names that are tried */
 #define FULL_BYTES (UINT64_C(1) << 20) /* with less left, a new sandbox does not come to life */
 
 const char *const disk_layer_dirs[] = {"root", "root.work", "usr", "usr.work", NULL};
@@ -148,8 +149,23 @@ static int btrfs_layer_keep(const struct disk *d, uint32_t slot, uint32_t gen, u
     return syncfs(d->kept_fd) < 0 ? -errno : 0;
 }
 
+/* A directory that holds something is not walked: it gets another name beside its own. */
+static int move_aside(int dir_fd, const char *name)
+{
+    char aside[NAME_SIZE];
+
+    for (unsigned i = 1; i <= ASIDE_MAX; i++) {
+        snprintf(aside, sizeof(aside), "%s.%u", name, i);
+        if (renameat2(dir_fd, name, dir_fd, aside, RENAME_NOREPLACE) == 0)
+            return 0;
+        if (errno != EEXIST)
+            return -errno;
+    }
+    return -EEXIST;
+}
+
 /* The two files that carry the sandbox's name are made anew by the next start (rootfs.c). What else a tenant has put in
- * their place goes; where its /etc is no directory they have none, and the start fails. */
+ * their place goes, or gets out of the way; where its /etc is no directory they have none, and the start fails. */
 static int forget_names(int layer_fd)
 {
     static const char *const names[] = {"hosts", "hostname"};
@@ -160,8 +176,13 @@ static int forget_names(int layer_fd)
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         if (unlinkat(etc, names[i], 0) == 0 || errno == ENOENT)
             continue;
-        if (errno != EISDIR || unlinkat(etc, names[i], AT_REMOVEDIR) < 0)
+        if (errno != EISDIR)
             return -errno;
+        if (unlinkat(etc, names[i], AT_REMOVEDIR) == 0)
+            continue;
+        int rc = errno == ENOTEMPTY ? move_aside(etc, names[i]) : -errno;
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }

@@ -434,6 +434,9 @@ static int open_tmp(const struct build *b)
 {
     struct stat st;
     CLEANUP_CLOSE int fd = target_dir(b->root_fd, "tmp", 0777);
+    /* A template, or the tenant of a layer that was kept, may have put a link or a file there: it stays so. */
+    if (fd == -ELOOP || fd == -ENOTDIR)
+        return 0;
     if (fd < 0)
         return fd;
     if (fstat(fd, &st) < 0)

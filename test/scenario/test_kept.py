@@ -11,6 +11,7 @@ import pytest
 
 import privdlib
 from privdlib import CAPACITY, CREATE, HOST, JOB, MIB
+from waitlib import until
 from test_privd import privd  # noqa: F401 (the fixture)
 
 KEEP, DROP, KEPTS, KEPT, STAGE_LAYER = 14, 15, 16, 72, 4
@@ -28,7 +29,7 @@ def drop(c, number):
 def kepts(c):
     c.events = [m for m in c.events if m.op != KEPT]
     assert c.ask(KEPTS).status == 0
-    return {m.unpack("II")[0] for m in c.events if m.op == KEPT}
+    return {number for number, _, busy in (m.unpack("III") for m in c.events if m.op == KEPT) if not busy}
 
 
 def create_body(name, number, template=HOST):
@@ -124,6 +125,43 @@ def test_a_start_that_fails_leaves_the_files_as_they_were(privd):  # noqa: F811
     assert kepts(c) == {3}
     assert c.list() == {}
     assert drop(c, 3).status == 0
+
+
+def test_what_a_tenant_has_put_in_the_way_of_a_start_stays(privd):  # noqa: F811
+    """A link at /tmp, a directory with files at /etc/hostname: the next start leaves them to their owner."""
+    c = privd.channel()
+    s = c.create("ihostile")
+    inside(privd, s, "rm -rf /tmp && ln -s /var/tmp /tmp; rm -f /etc/hostname && mkdir -p /etc/hostname/in && echo x > /etc/hostname/in/it")
+    assert inside(privd, s, "readlink /tmp; cat /etc/hostname/in/it").split() == ["/var/tmp", "x"]
+    for n in range(2):
+        assert keep(c, s, 4).status == 0
+        s = create_on(c, f"ihostile{n}", 4)
+        assert s.status == 0
+        assert inside(privd, s, "readlink /tmp; cat /etc/hostname /etc/hostname.1/in/it").split() == ["/var/tmp", f"ihostile{n}", "x"]
+
+
+def test_many_are_dropped_at_once(privd):  # noqa: F811
+    c = privd.channel()
+    for number in range(1, 9):
+        assert keep(c, c.create(f"imany{number}"), number).status == 0
+    seqs = [c.send(DROP, struct.pack("<II", number, 0)) for number in range(1, 9)]
+    assert [c.wait(seq).status for seq in seqs] == [0] * 8
+    assert kepts(c) == set() and names_on_disk(privd) == []
+
+
+def test_files_whose_taker_is_gone_are_kept_still(privd):  # noqa: F811
+    """Its answer could not be given: no peer would know of the sandbox, and nothing of its files may be lost."""
+    c = privd.channel()
+    s = c.create("igone")
+    write_marks(privd, s, "six")
+    assert keep(c, s, 6).status == 0
+    c.send(CREATE, create_body("itaker", 6))
+    c.close()
+    c = privd.channel()
+    until(lambda: kepts(c) == {6} or "itaker" in c.list())
+    listed = c.list()  # answered before the channel went: the next peer finds it
+    t = listed["itaker"] if "itaker" in listed else create_on(c, "ilater", 6)
+    assert t.status == 0 and marks(privd, t).split()[0] == "six"
 
 
 def after_a_crash(p):

@@ -103,25 +103,6 @@ def test_the_old_resume(cay):
         assert state(cay, box) == "running"
 
 
-def test_a_reboot_at_resume_is_refused_with_the_reason(cay):
-    """on_resume="reboot" of the newest SDKs; of one that runs it asks for nothing."""
-    with cay.create() as box:
-        assert cay.call("POST", f"/v2/sandboxes/{box.id}/connect", {"timeout": 60, "memory": False}).status == 200
-        assert pause(cay, box) == 204
-        for path in (f"/v2/sandboxes/{box.id}/connect", f"/sandboxes/{box.id}/resume"):
-            refused = cay.call("POST", path, {"timeout": 60, "memory": False})
-            assert refused.status == 501 and "reboot" in refused.json["message"]
-        assert state(cay, box) == "paused" and connect(cay, box).status == 201
-
-
-def test_files_only_is_refused_with_the_reason(cay):
-    with cay.create() as box:
-        reply = cay.call("POST", f"/sandboxes/{box.id}/pause", {"memory": False})
-        assert reply.status == 501 and "memory" in reply.json["message"] and state(cay, box) == "running"
-    reply = cay.call("POST", "/v2/sandboxes", {"templateID": "host", "autoPause": True, "autoPauseMemory": False})
-    assert reply.status == 400 and "memory" in reply.json["message"]
-
-
 def test_unknown_ended_and_others_are_not_found(cay, other_tenant):
     box = cay.create()
     for who, path in ((cay, "/sandboxes/inone"), (other_tenant, f"/sandboxes/{box.id}")):

@@ -47,6 +47,7 @@ struct fake {
     int knobs[FAKE_KNOB_COUNT];
     struct fake_counts counts;
     struct slot *slots;
+    bool kept[PRIVSEP_KEPT_MAX + 1];
     struct privsep_msg *held; /* requests that wait for a knob */
     size_t held_n;
     uint64_t job_seq, cpu_us;
@@ -104,6 +105,12 @@ static void do_create(struct fake *f, const struct privsep_msg *m)
         reply(f, &r, -ETIMEDOUT);
         return;
     }
+    if (m->u.create.kept && !f->kept[m->u.create.kept]) {
+        r.stage = PRIVSEP_STAGE_LAYER;
+        reply(f, &r, -ENOENT);
+        return;
+    }
+    f->kept[m->u.create.kept] = false;
     s = claim(f, &r.slot);
     if (!s) {
         r.stage = PRIVSEP_STAGE_SLOT;
@@ -205,6 +212,60 @@ static void do_thaw(struct fake *f, const struct privsep_msg *m)
     set_frozen(f, m, FAKE_FAIL_THAWS, -EIO, false);
 }
 
+static void do_keep(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    struct slot *s = slot_of(f, m);
+    uint32_t n = m->u.kept.number;
+
+    r.u.kept.number = n;
+    if (f->knobs[FAKE_FAIL_KEEPS] > 0) {
+        f->knobs[FAKE_FAIL_KEEPS]--;
+        reply(f, &r, -ENOSPC);
+        return;
+    }
+    if (!s || f->kept[n]) {
+        reply(f, &r, s ? -EEXIST : -ESTALE);
+        return;
+    }
+    s->live = false;
+    f->counts.live--;
+    f->kept[n] = true;
+    reply(f, &r, 0);
+}
+
+static void do_drop(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    bool there = f->kept[m->u.kept.number];
+
+    if (f->knobs[FAKE_FAIL_DROPS] > 0) {
+        f->knobs[FAKE_FAIL_DROPS]--;
+        reply(f, &r, -EIO);
+        return;
+    }
+    f->kept[m->u.kept.number] = false;
+    reply(f, &r, there ? 0 : -ENOENT);
+}
+
+static void do_kepts(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    bool busy = f->knobs[FAKE_BUSY_KEPTS] > 0;
+
+    f->knobs[FAKE_BUSY_KEPTS] -= busy;
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
+        struct privsep_msg event = {.op = PRIVSEP_KEPT};
+
+        if (!f->kept[n])
+            continue;
+        event.u.kept.number = n;
+        event.u.kept.busy = busy;
+        privsep_server_send(f->server, 0, &event, NULL, 0);
+    }
+    reply(f, &r, 0);
+}
+
 static void do_list(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq};
@@ -295,6 +356,9 @@ static const struct {
     {PRIVSEP_COMMAND_SANDBOX_END, do_command_sandbox_end, FAKE_KNOB_COUNT},
     {PRIVSEP_FREEZE, do_freeze, FAKE_HOLD_FREEZES},
     {PRIVSEP_THAW, do_thaw, FAKE_HOLD_THAWS},
+    {PRIVSEP_KEEP, do_keep, FAKE_HOLD_KEEPS},
+    {PRIVSEP_DROP, do_drop, FAKE_HOLD_DROPS},
+    {PRIVSEP_KEPTS, do_kepts, FAKE_KNOB_COUNT},
 };
 
 static void dispatch(struct fake *f, const struct privsep_msg *m)
@@ -331,6 +395,7 @@ static void on_request(void *arg, const struct privsep_msg *m)
 
     if (m->op == PRIVSEP_HELLO) {
         hello.u.hello.version = PRIVSEP_VERSION;
+        hello.u.hello.keeps = !f->knobs[FAKE_KEEPS_NOTHING];
         f->counts.peers++;
         reply(f, &hello, 0);
         return;
@@ -340,6 +405,8 @@ static void on_request(void *arg, const struct privsep_msg *m)
     f->counts.jobs += m->op == PRIVSEP_JOB;
     f->counts.freezes += m->op == PRIVSEP_FREEZE;
     f->counts.thaws += m->op == PRIVSEP_THAW;
+    f->counts.keeps += m->op == PRIVSEP_KEEP;
+    f->counts.drops += m->op == PRIVSEP_DROP;
     if (m->op == PRIVSEP_JOB)
         f->job_seq = m->seq;
     dispatch(f, m);
@@ -722,6 +789,19 @@ void fake_end(struct fake *f, const char *id, unsigned cause)
     pthread_mutex_unlock(&f->lock);
 }
 
+void fake_end_silently(struct fake *f, const char *id)
+{
+    struct slot *s;
+
+    pthread_mutex_lock(&f->lock);
+    s = find(f, id);
+    if (s) {
+        s->live = false;
+        f->counts.live--;
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
 void fake_set_frozen(struct fake *f, const char *id, bool frozen)
 {
     struct slot *s;
@@ -731,6 +811,23 @@ void fake_set_frozen(struct fake *f, const char *id, bool frozen)
     if (s)
         s->frozen = frozen;
     pthread_mutex_unlock(&f->lock);
+}
+
+void fake_set_kept(struct fake *f, unsigned number, bool kept)
+{
+    pthread_mutex_lock(&f->lock);
+    f->kept[number] = kept;
+    pthread_mutex_unlock(&f->lock);
+}
+
+bool fake_is_kept(struct fake *f, unsigned number)
+{
+    bool kept;
+
+    pthread_mutex_lock(&f->lock);
+    kept = f->kept[number];
+    pthread_mutex_unlock(&f->lock);
+    return kept;
 }
 
 bool fake_is_frozen(struct fake *f, const char *id)

@@ -14,7 +14,7 @@ struct fake_counts {
     unsigned creates, kills, connects, stats, lists, jobs, inits, bad_keys;
     unsigned command_sandboxes, command_sandbox_ends,
         starts; /* a start is answered as FAKE_START says */
-    unsigned freezes, thaws;
+    unsigned freezes, thaws, keeps, drops;
     unsigned live;  /* sandboxes that live now */
     unsigned peers; /* connections of cayd so far */
 };
@@ -37,6 +37,12 @@ enum fake_knob {
     FAKE_HOLD_THAWS,             /* the same for thaws */
     FAKE_FAIL_FREEZES,           /* that many freezes fail with -ETIMEDOUT */
     FAKE_FAIL_THAWS,             /* that many thaws fail with -EIO */
+    FAKE_HOLD_KEEPS,             /* as FAKE_HOLD_CREATES */
+    FAKE_HOLD_DROPS,             /* the same for drops */
+    FAKE_FAIL_KEEPS,             /* that many keeps fail with -ENOSPC */
+    FAKE_FAIL_DROPS,             /* that many drops fail with -EIO */
+    FAKE_BUSY_KEPTS,             /* that many KEPTS say that all is busy */
+    FAKE_KEEPS_NOTHING,          /* 1: files are in memory, from the next HELLO on */
     FAKE_KNOB_COUNT
 };
 
@@ -68,6 +74,7 @@ void fake_add_stray(struct fake *f, const char *id);
 
 /* PID 1 of that sandbox dies: it goes, and ENDED is sent. */
 void fake_end(struct fake *f, const char *id, unsigned cause);
+void fake_end_silently(struct fake *f, const char *id); /* without ENDED */
 bool fake_lives(struct fake *f, const char *id);
 
 /* The level that it was asked for at; -1: it does not live. */
@@ -76,6 +83,10 @@ int fake_level(struct fake *f, const char *id);
 /* Freezes it, or lets it go on, unasked. */
 void fake_set_frozen(struct fake *f, const char *id, bool frozen);
 bool fake_is_frozen(struct fake *f, const char *id);
+
+/* The number of kept files (or none), as it is on privd's disk. */
+void fake_set_kept(struct fake *f, unsigned number, bool kept);
+bool fake_is_kept(struct fake *f, unsigned number);
 
 /* PROGRESS for the job that is held. */
 void fake_progress(struct fake *f, unsigned percent, const char *text);

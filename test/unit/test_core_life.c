@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "core/events.h"
 #include "core/internal.h"
+#include "core/keep.h"
 #include "core_world.h"
 
 #include <signal.h>
@@ -47,6 +48,8 @@ static void run_until_gone(struct world *w, const struct case_of *k)
     assert_false(fake_lives(w->fake, k->id));
     assert_int_equal(world_rows(w), 0);
     assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], 0);
+    for (unsigned n = 1; n <= PRIVSEP_KEPT_MAX; n++)
+        assert_false(fake_is_kept(w->fake, n));
 }
 
 /* One whose create is under way: held by privd, or (known) by its agent. */
@@ -69,7 +72,24 @@ static void release(struct world *w)
     fake_set(w->fake, FAKE_HOLD_KILLS, 0);
     fake_set(w->fake, FAKE_HOLD_FREEZES, 0);
     fake_set(w->fake, FAKE_HOLD_THAWS, 0);
+    fake_set(w->fake, FAKE_HOLD_KEEPS, 0);
+    fake_set(w->fake, FAKE_HOLD_DROPS, 0);
     fake_set(w->fake, FAKE_AGENT_SILENT, 0);
+}
+
+static enum sandbox_tier tier_of(enum sandbox_state state)
+{
+    return life_of(state)->files ? SANDBOX_TIER_FILES : SANDBOX_TIER_FROZEN;
+}
+
+/* Of a pause with the files alone its agent is asked first. */
+static void run_until_asked(struct world *w, const struct case_of *k)
+{
+    uint64_t end = clock_mono_ms() + WAIT_MS;
+
+    while (object(w, k)->env_asked && clock_mono_ms() < end)
+        world_run_for(w, 2);
+    assert_false(object(w, k)->env_asked);
 }
 
 /* To its first or second step towards paused, or further back to running. */
@@ -77,16 +97,23 @@ static void begin_change(struct world *w, struct case_of *k)
 {
     k->change = (struct answer){0};
     fake_set(w->fake, FAKE_HOLD_FREEZES, k->state == SANDBOX_PAUSING);
-    core_sandbox_pause(w->core, "default", k->id, world_on_answer, &k->change);
-    if (k->state == SANDBOX_PAUSING)
+    fake_set(w->fake, FAKE_HOLD_KEEPS, k->state == SANDBOX_KEEPING);
+    core_sandbox_pause(w->core, "default", k->id, tier_of(k->state), world_on_answer, &k->change);
+    if (life_of(k->state)->change == LIFE_CHANGE_PAUSE) {
+        run_until_asked(w, k);
         return;
+    }
     world_run_until(w, &k->change.calls, 1);
     assert_true(k->change.good);
-    if (k->state == SANDBOX_PAUSED)
+    if (life_of(k->state)->change == LIFE_CHANGE_NONE)
         return;
     k->change = (struct answer){0};
     fake_set(w->fake, FAKE_HOLD_THAWS, 1);
-    core_sandbox_resume(w->core, "default", k->id, 0, world_on_answer, &k->change);
+    if (life_of(k->state)->files)
+        fake_set(w->fake, k->known ? FAKE_AGENT_SILENT : FAKE_HOLD_CREATES, 1);
+    core_sandbox_resume(w->core, "default", k->id, 0, false, world_on_answer, &k->change);
+    if (life_of(k->state)->files && k->known)
+        run_until_known(w, k);
 }
 
 static struct sandbox_obj *arrange(struct world *w, struct case_of *k)
@@ -116,6 +143,16 @@ static void clear(struct world *w, struct case_of *k)
     release(w);
     run_until_gone(w, k);
     assert_true(k->change.calls <= 1);
+}
+
+static void run_until_state(struct world *w, const struct case_of *k, enum sandbox_state state)
+{
+    uint64_t end = clock_mono_ms() + WAIT_MS;
+
+    while (object(w, k) && object(w, k)->s.state != state && clock_mono_ms() < end)
+        world_run_for(w, 2);
+    assert_non_null(object(w, k));
+    assert_int_equal(object(w, k)->s.state, state);
 }
 
 /* The reason of its sandbox.ended; "": none was told. */
@@ -221,29 +258,30 @@ static void a_state_grants_what_its_row_says(void **state)
 
 /* -- events ------------------------------------------------------------------------------------- */
 
-static void run_until_state(struct world *w, const struct case_of *k, enum sandbox_state state)
-{
-    uint64_t end = clock_mono_ms() + WAIT_MS;
-
-    while (object(w, k) && object(w, k)->s.state != state && clock_mono_ms() < end)
-        world_run_for(w, 2);
-    assert_non_null(object(w, k));
-    assert_int_equal(object(w, k)->s.state, state);
-}
-
 static void fire(struct world *w, struct sandbox_obj *o)
 {
     timers_cancel(&w->core->timers, &o->end);
     o->end.fire(&o->end);
 }
 
-static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_timeout_action action)
+/* Where a change that was not done leads. */
+static enum sandbox_state undone(enum sandbox_state state)
 {
+    if (life_of(state)->change == LIFE_CHANGE_PAUSE)
+        return SANDBOX_RUNNING;
+    return life_of(state)->files ? SANDBOX_KEPT : SANDBOX_PAUSED;
+}
+
+static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_timeout_action action,
+                           enum sandbox_tier tier)
+{
+    enum sandbox_state paused = tier == SANDBOX_TIER_FILES ? SANDBOX_KEPT : SANDBOX_PAUSED;
     struct sandbox_obj *o = arrange(w, k);
     enum life_timer timer = life_of(k->state)->timer;
     unsigned kills = fake_counts(w->fake).kills;
 
     o->s.on_timeout = action;
+    o->s.keep_memory = tier == SANDBOX_TIER_FROZEN;
     o->kill_done = NULL;
     fire(w, o);
     world_run_for(w, 20);
@@ -257,19 +295,18 @@ static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_time
         assert_reason(w, k->id, "");
     } else if (timer == LIFE_TIMER_LIFETIME &&
                life_of(k->state)->timeout[action] == LIFE_TIMEOUT_PAUSE) {
-        run_until_state(w, k, SANDBOX_PAUSED);
+        run_until_state(w, k, paused);
         assert_int_equal(object(w, k)->s.pause_reason, SANDBOX_PAUSE_TIMEOUT);
-        assert_true(fake_is_frozen(w->fake, k->id));
+        assert_int_equal(fake_is_frozen(w->fake, k->id), tier == SANDBOX_TIER_FROZEN);
+        assert_int_equal(fake_lives(w->fake, k->id), tier == SANDBOX_TIER_FROZEN);
     } else if (timer == LIFE_TIMER_LIFETIME) {
         run_until_gone(w, k);
         assert_reason(w, k->id, "timeout");
     } else if (timer == LIFE_TIMER_CHANGE) {
         /* The channel began anew, the fake forgot what it held: nothing of it was done. */
-        run_until_state(w, k,
-                        life_of(k->state)->change == LIFE_CHANGE_PAUSE ? SANDBOX_RUNNING
-                                                                       : SANDBOX_PAUSED);
+        run_until_state(w, k, undone(k->state));
         world_run_until(w, &k->change.calls, 1);
-        assert_int_equal(k->change.why.code, ERR_UNAVAILABLE);
+        assert_true(k->change.why.code == ERR_UNAVAILABLE || k->change.why.code == ERR_TIMEOUT);
         world_run_until_true(w, world_is_ready);
     } else {
         assert_int_equal(object(w, k)->s.state, k->state);
@@ -280,8 +317,10 @@ static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_time
 
 static void expect_timer(struct world *w, struct case_of *k)
 {
-    for (int a = 0; a < SANDBOX_TIMEOUT_ACTION_COUNT; a++)
-        expect_timeout(w, k, (enum sandbox_timeout_action)a);
+    for (int a = 0; a < SANDBOX_TIMEOUT_ACTION_COUNT; a++) {
+        expect_timeout(w, k, (enum sandbox_timeout_action)a, SANDBOX_TIER_FROZEN);
+        expect_timeout(w, k, (enum sandbox_timeout_action)a, SANDBOX_TIER_FILES);
+    }
 }
 
 static void the_timer_does_what_the_row_says(void **state)
@@ -289,13 +328,53 @@ static void the_timer_does_what_the_row_says(void **state)
     each(*state, expect_timer);
 }
 
+/* KEPTS says what there is of it. What is under way is not disturbed; then as after a restart, where no answer is owed.
+ * The fake's own goes, or is kept, by hand. */
+static void expect_files_seen(struct world *w, struct case_of *k, enum kept_seen seen)
+{
+    struct sandbox_obj *o = arrange(w, k);
+    uint32_t number = o->s.kept;
+
+    w->core->kepts.seen[number] = (uint8_t)seen;
+    if (o->change_asked) {
+        lifecycle_on_missing(o);
+        assert_int_equal(object(w, k)->s.state, k->state);
+        o->change_asked = false;
+    }
+    lifecycle_on_missing(o);
+    assert_int_equal(object(w, k) == NULL, seen == KEPT_SEEN_NONE);
+    if (seen == KEPT_SEEN_WHOLE)
+        assert_int_equal(world_query(w, "SELECT state FROM sandboxes"), SANDBOX_KEPT);
+    if (seen == KEPT_SEEN_NONE)
+        assert_reason(w, k->id, "error");
+    fake_end(w->fake, k->id, PRIVSEP_CAUSE_ASKED);
+    fake_set_kept(w->fake, number, seen != KEPT_SEEN_NONE);
+    fake_set(w->fake, FAKE_FAIL_CREATES, 1); /* one that is held: it would take them */
+    release(w);
+    if (seen != KEPT_SEEN_NONE)
+        run_until_state(w, k, SANDBOX_KEPT);
+    world_run_for(w, 20);
+    fake_set(w->fake, FAKE_FAIL_CREATES, 0);
+    clear(w, k);
+}
+
+static void expect_files(struct world *w, struct case_of *k)
+{
+    expect_files_seen(w, k, KEPT_SEEN_NONE);
+    expect_files_seen(w, k, KEPT_SEEN_BUSY);
+    expect_files_seen(w, k, KEPT_SEEN_WHOLE);
+}
+
 /* LIST does not have it: privd's own is forgotten by hand, so that nothing else answers. */
 static void expect_missing(struct world *w, struct case_of *k)
 {
     enum life_missing missing = life_of(k->state)->missing;
-    struct sandbox_obj *o = arrange(w, k);
 
-    lifecycle_on_missing(o);
+    if (missing == LIFE_MISSING_FILES) {
+        expect_files(w, k);
+        return;
+    }
+    lifecycle_on_missing(arrange(w, k));
     if (missing == LIFE_MISSING_WAIT) {
         assert_int_equal(object(w, k)->s.state, k->state);
         clear(w, k);
@@ -333,6 +412,52 @@ static void expect_settled(struct world *w, struct case_of *k)
     assert_int_equal(object(w, k)->s.state, SANDBOX_RUNNING);
 }
 
+/* It was not kept: it runs, and one that is frozen is let go on. */
+static void expect_listed_running(struct world *w, struct case_of *k)
+{
+    struct sandbox_obj *o = object(w, k);
+    unsigned thaws = fake_counts(w->fake).thaws;
+
+    lifecycle_on_listed(o, o->s.slot, o->s.gen, false);
+    assert_int_equal(o->s.state, k->state);
+    o->change_asked = false;
+    fake_set(w->fake, FAKE_FAIL_KEEPS, 1); /* the one that is held */
+    lifecycle_on_listed(o, o->s.slot, o->s.gen, true);
+    assert_int_equal(o->s.state, SANDBOX_RUNNING);
+    assert_int_equal(world_query(w, "SELECT kept FROM sandboxes"), 0);
+    assert_int_equal(world_query(w, "SELECT count(*) FROM sandboxes WHERE env IS NOT NULL"), 0);
+    release(w);
+    world_run_for(w, 20);
+    assert_int_equal(fake_counts(w->fake).thaws, thaws + 1);
+    fake_set(w->fake, FAKE_FAIL_KEEPS, 0);
+}
+
+/* No caller waits for what runs there: its files are kept again, by the same number. */
+static void expect_listed_again(struct world *w, struct case_of *k)
+{
+    struct sandbox_obj *o = object(w, k);
+    uint32_t number = o->s.kept;
+    unsigned keeps;
+
+    if (o->change_asked) {
+        lifecycle_on_listed(o, o->s.slot, o->s.gen, false);
+        assert_int_equal(o->s.state, k->state);
+        if (!k->known)
+            return;
+        o->change_asked = false;
+    } else {
+        fake_set_kept(w->fake, number, false);
+        fake_add_stray(w->fake, k->id);
+    }
+    keeps = fake_counts(w->fake).keeps;
+    fake_restart(w->fake, false); /* another LIST */
+    while (fake_counts(w->fake).keeps == keeps)
+        world_run_for(w, 2);
+    run_until_state(w, k, SANDBOX_KEPT);
+    assert_true(fake_is_kept(w->fake, number) && !fake_lives(w->fake, k->id));
+    world_run_until_true(w, world_is_ready);
+}
+
 static void expect_listed(struct world *w, struct case_of *k)
 {
     struct sandbox_obj *o = arrange(w, k);
@@ -359,6 +484,8 @@ static void expect_listed(struct world *w, struct case_of *k)
         assert_true(fake_counts(w->fake).kills > kills);
         break;
     case LIFE_LISTED_SETTLE: expect_settled(w, k); break;
+    case LIFE_LISTED_RUNS: expect_listed_running(w, k); break;
+    case LIFE_LISTED_AGAIN: expect_listed_again(w, k); break;
     case LIFE_LISTED_END: fail_msg("no state is left open"); break;
     }
     clear(w, k);
@@ -426,19 +553,29 @@ static void a_kill_does_what_the_row_says(void **state)
     each(*state, expect_kill);
 }
 
-static void expect_pause(struct world *w, struct case_of *k)
+/* Its agent was silent, and so will not answer any more. */
+static bool hangs(const struct case_of *k)
 {
+    return life_of(k->state)->files && life_of(k->state)->awaits_create && k->known;
+}
+
+static void expect_pause_tier(struct world *w, struct case_of *k, enum sandbox_tier tier)
+{
+    enum sandbox_state paused = tier == SANDBOX_TIER_FILES ? SANDBOX_KEPT : SANDBOX_PAUSED;
     enum life_call what = life_of(k->state)->pause;
     struct answer a = {0};
 
+    if (hangs(k))
+        return;
     arrange(w, k);
-    core_sandbox_pause(w->core, "default", k->id, world_on_answer, &a);
+    core_sandbox_pause(w->core, "default", k->id, tier, world_on_answer, &a);
     assert_int_equal(a.calls, 0);
     if (what == LIFE_CALL_DO || what == LIFE_CALL_WAIT) {
         release(w);
         world_run_until(w, &a.calls, 1);
-        assert_true(a.good && fake_is_frozen(w->fake, k->id));
-        assert_int_equal(object(w, k)->s.state, SANDBOX_PAUSED);
+        assert_true(a.good);
+        assert_int_equal(fake_is_frozen(w->fake, k->id), tier == SANDBOX_TIER_FROZEN);
+        assert_int_equal(object(w, k)->s.state, paused);
         assert_int_equal(object(w, k)->s.pause_reason, SANDBOX_PAUSE_API);
     } else {
         world_run_until(w, &a.calls, 1);
@@ -448,25 +585,39 @@ static void expect_pause(struct world *w, struct case_of *k)
     clear(w, k);
 }
 
+static void expect_pause(struct world *w, struct case_of *k)
+{
+    expect_pause_tier(w, k, SANDBOX_TIER_FROZEN);
+    expect_pause_tier(w, k, SANDBOX_TIER_FILES);
+}
+
 static void a_pause_does_what_the_row_says(void **state)
 {
     each(*state, expect_pause);
 }
 
-static void expect_resume(struct world *w, struct case_of *k)
+static void expect_resume_by(struct world *w, struct case_of *k, bool reboot)
 {
     enum life_call what = life_of(k->state)->resume;
+    unsigned inits = fake_counts(w->fake).inits + 1; /* that of its create comes to it */
     struct answer a = {0}, b = {0};
 
+    if (hangs(k))
+        return;
     arrange(w, k);
-    core_sandbox_resume(w->core, "default", k->id, 50000, world_on_answer, &a);
-    core_sandbox_resume(w->core, NULL, k->id, 0, world_on_answer, &b);
+    core_sandbox_resume(w->core, "default", k->id, 50000, reboot, world_on_answer, &a);
+    core_sandbox_resume(w->core, NULL, k->id, 0, false, world_on_answer, &b);
     assert_int_equal(a.calls + b.calls, 0);
     if (what == LIFE_CALL_DO || what == LIFE_CALL_WAIT) {
         release(w);
         world_run_until(w, &a.calls, 1);
         world_run_until(w, &b.calls, 1);
         assert_true(a.good && b.good && !fake_is_frozen(w->fake, k->id));
+        assert_true(fake_lives(w->fake, k->id));
+        assert_int_equal(fake_counts(w->fake).inits - inits,
+                         reboot || life_of(k->state)->files ? 1 : 0);
+        assert_int_equal(world_query(w, "SELECT kept FROM sandboxes"), 0);
+        assert_int_equal(world_query(w, "SELECT count(*) FROM sandboxes WHERE env IS NOT NULL"), 0);
         assert_int_equal(object(w, k)->s.state, SANDBOX_RUNNING);
         assert_int_equal(object(w, k)->s.pause_reason, SANDBOX_PAUSE_NONE);
         assert_int_equal(object(w, k)->s.end_real_ms - object(w, k)->s.started_real_ms, 50000);
@@ -476,6 +627,12 @@ static void expect_resume(struct world *w, struct case_of *k)
         assert_int_equal(object(w, k)->s.state, k->state);
     }
     clear(w, k);
+}
+
+static void expect_resume(struct world *w, struct case_of *k)
+{
+    expect_resume_by(w, k, false);
+    expect_resume_by(w, k, true);
 }
 
 static void a_resume_does_what_the_row_says(void **state)
@@ -494,7 +651,7 @@ static void what_cannot_be_frozen_runs_on(void **state)
     struct answer a = {0};
 
     fake_set(w->fake, FAKE_FAIL_FREEZES, 1);
-    core_sandbox_pause(w->core, "default", k.id, world_on_answer, &a);
+    core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FROZEN, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
     assert_int_equal(a.why.code, ERR_TIMEOUT);
     assert_int_equal(o->s.state, SANDBOX_RUNNING);
@@ -513,6 +670,7 @@ static void what_cannot_be_frozen_at_the_end_of_its_time_is_tried_again(void **s
 
     fake_set(w->fake, FAKE_FAIL_FREEZES, 1);
     o->s.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
+    o->s.keep_memory = true;
     o->s.end_real_ms = clock_real_ms();
     fire(w, o);
     run_until_state(w, &k, SANDBOX_PAUSED);
@@ -528,11 +686,108 @@ static void what_cannot_go_on_stays_paused(void **state)
 
     arrange(w, &k);
     fake_set(w->fake, FAKE_FAIL_THAWS, 1);
-    core_sandbox_resume(w->core, "default", k.id, 0, world_on_answer, &a);
+    core_sandbox_resume(w->core, "default", k.id, 0, false, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
     assert_false(a.good);
     assert_int_equal(object(w, &k)->s.state, SANDBOX_PAUSED);
     assert_int_equal(world_query(w, "SELECT state FROM sandboxes"), SANDBOX_PAUSED);
+    clear(w, &k);
+}
+
+static void what_cannot_be_kept_runs_on(void **state)
+{
+    struct world *w = *state;
+    struct case_of k = {.state = SANDBOX_RUNNING};
+    struct sandbox_obj *o = arrange(w, &k);
+    struct answer a = {0}, b = {0};
+
+    fake_set(w->fake, FAKE_FAIL_KEEPS, 1);
+    core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FILES, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_false(a.good);
+    fake_set(w->fake, FAKE_AGENT_SILENT, 1);
+    core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FILES, world_on_answer, &b);
+    world_run_until(w, &b.calls, 1); /* within ENV_TIMEOUT_MS */
+    assert_int_equal(b.why.code, ERR_UNAVAILABLE);
+    assert_int_equal(o->s.state, SANDBOX_RUNNING);
+    assert_true(timer_armed(&o->end) && o->s.kept == 0 && !o->s.env);
+    assert_int_equal(world_query(w, "SELECT state FROM sandboxes"), SANDBOX_RUNNING);
+    clear(w, &k);
+}
+
+/* Its create is refused, its agent fails: it is where it was, and can be tried again. */
+static void what_cannot_be_restarted_stays_kept(void **state)
+{
+    struct world *w = *state;
+    struct case_of k = {.state = SANDBOX_KEPT};
+    struct answer a = {0}, b = {0}, d = {0};
+    char body[1024];
+
+    arrange(w, &k);
+    fake_set(w->fake, FAKE_FAIL_CREATES, 1);
+    core_sandbox_resume(w->core, "default", k.id, 0, false, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_false(a.good);
+    assert_int_equal(object(w, &k)->s.state, SANDBOX_KEPT);
+    fake_set(w->fake, FAKE_AGENT_STATUS, 500);
+    core_sandbox_resume(w->core, "default", k.id, 0, false, world_on_answer, &b);
+    world_run_until(w, &b.calls, 1);
+    assert_false(b.good);
+    run_until_state(w, &k, SANDBOX_KEPT);
+    assert_int_equal(world_query(w, "SELECT state FROM sandboxes"), SANDBOX_KEPT);
+    fake_set(w->fake, FAKE_AGENT_STATUS, 204);
+    core_sandbox_resume(w->core, "default", k.id, 0, false, world_on_answer, &d);
+    world_run_until(w, &d.calls, 1);
+    assert_true(d.good);
+    fake_init_body(w->fake, body, sizeof(body));
+    assert_non_null(strstr(body, "\"A\":\"b\"")); /* what its agent had before (core_fake.c) */
+    clear(w, &k);
+}
+
+static void where_files_are_in_memory_they_are_not_kept(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    struct case_of k = {.state = SANDBOX_RUNNING};
+    struct answer a = {0}, b = {0};
+
+    fake_set(w->fake, FAKE_KEEPS_NOTHING, 1);
+    fake_restart(w->fake, false);
+    world_run_until_true(w, world_is_not_ready);
+    world_run_until_true(w, world_is_ready);
+    arrange(w, &k);
+    core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FILES, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_UNIMPLEMENTED);
+    assert_int_equal(object(w, &k)->s.state, SANDBOX_RUNNING);
+    core_sandbox_resume(w->core, "default", k.id, 0, true, world_on_answer, &b);
+    world_run_until(w, &b.calls, 1);
+    assert_int_equal(b.why.code, ERR_UNIMPLEMENTED);
+    r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
+    r.keep_memory = false;
+    assert_int_equal(world_create_fails(w, &r).why.code, ERR_UNIMPLEMENTED);
+    clear(w, &k);
+}
+
+/* Kept files of no row go, and their number is nobody's meanwhile. */
+static void kept_files_that_no_row_names_are_dropped(void **state)
+{
+    struct world *w = *state;
+    struct case_of k = {.state = SANDBOX_KEPT};
+    uint32_t number;
+
+    fake_set_kept(w->fake, 1, true);
+    fake_set_kept(w->fake, 700, true);
+    fake_restart(w->fake, false);
+    world_run_until_true(w, world_is_not_ready);
+    world_run_until_true(w, world_is_ready);
+    number = arrange(w, &k)->s.kept;
+    fake_restart(w->fake, false);
+    world_run_until_true(w, world_is_not_ready);
+    world_run_until_true(w, world_is_ready);
+    world_run_for(w, 50);
+    assert_true(fake_is_kept(w->fake, number));
+    assert_false(fake_is_kept(w->fake, 700) || (number != 1 && fake_is_kept(w->fake, 1)));
     clear(w, &k);
 }
 
@@ -554,98 +809,154 @@ static void break_off(struct world *w, enum sandbox_state state, bool done)
     clear(w, &k);
 }
 
+static void break_off_files(struct world *w, enum sandbox_state state, bool done)
+{
+    struct case_of k = {.state = state};
+    struct sandbox_obj *o = arrange(w, &k);
+    enum sandbox_state expected = done || state == SANDBOX_RESTARTING ? SANDBOX_KEPT
+                                                                      : SANDBOX_RUNNING;
+
+    if (done && state == SANDBOX_KEEPING) {
+        fake_set_kept(w->fake, o->s.kept, true);
+        fake_end_silently(w->fake, k.id);
+    } else if (done) {
+        fake_set_kept(w->fake, o->s.kept, false);
+        fake_add_stray(w->fake, k.id);
+    }
+    fake_restart(w->fake, false);
+    world_run_until(w, &k.change.calls, 1);
+    assert_int_equal(k.change.why.code, ERR_UNAVAILABLE);
+    run_until_state(w, &k, expected);
+    assert_int_equal(world_query(w, "SELECT state FROM sandboxes"), expected);
+    world_run_until_true(w, world_is_ready);
+    clear(w, &k);
+}
+
 static void a_change_that_is_broken_off_ends_in_what_is_so(void **state)
 {
     for (int done = 0; done < 2; done++) {
         break_off(*state, SANDBOX_PAUSING, done);
         break_off(*state, SANDBOX_RESUMING, done);
+        break_off_files(*state, SANDBOX_KEEPING, done);
+        break_off_files(*state, SANDBOX_RESTARTING, done);
     }
 }
 
 /* -- restarts ----------------------------------------------------------------------------------- */
 
-/* One row in each state; then cayd starts anew, and privd has all of them or none. */
-static void make_rows(struct world *w, bool known, bool frozen, int action,
+/* What privd has after the start. */
+enum had { HAD_NONE, HAD_KEPT, HAD_ALL };
+
+/* One row in each state; then cayd starts anew, and privd has all of them, those that may be kept, or none. */
+static void make_rows(struct world *w, enum had had, bool frozen, int action,
                       char ids[static SANDBOX_STATE_COUNT][IDS_SANDBOX_SIZE])
 {
-    char sql[300];
+    char sql[400];
 
     for (int state = 0; state < SANDBOX_STATE_COUNT; state++)
         world_create_default(w, ids[state]);
     world_stop_core(w);
     for (int state = 0; state < SANDBOX_STATE_COUNT; state++) {
+        bool kept = life_of((enum sandbox_state)state)->files || state == SANDBOX_ENDING;
+
         (void)snprintf(sql, sizeof(sql),
-                       "UPDATE sandboxes SET state = %d, on_timeout = %d WHERE id = '%s'", state,
-                       action, ids[state]);
+                       "UPDATE sandboxes SET state = %d, on_timeout = %d, kept = %d, env = %s "
+                       "WHERE id = '%s'",
+                       state, action, kept ? 1 + state : 0, kept ? "'{\"A\":\"b\"}'" : "NULL",
+                       ids[state]);
         world_query(w, sql);
         fake_set_frozen(w->fake, ids[state], frozen);
+        fake_set_kept(w->fake, 1 + (unsigned)state, had == HAD_KEPT && kept);
     }
-    if (!known)
+    if (had != HAD_ALL)
         fake_restart(w->fake, true);
 }
 
-static void expect_after_start(struct world *w, const char *id, const struct life *life, bool known,
-                               bool frozen)
+/* Which state a row is in then; SANDBOX_ENDED: it is gone. */
+static enum sandbox_state state_after_start(const struct life *life, enum had had, bool frozen)
 {
-    bool lives = life->at_start == LIFE_START_RUN && known;
+    if (life->at_start == LIFE_START_FILES && life->listed == LIFE_LISTED_RUNS && had == HAD_ALL)
+        return SANDBOX_RUNNING;
+    if (life->at_start == LIFE_START_FILES)
+        return had == HAD_NONE ? SANDBOX_ENDED : SANDBOX_KEPT;
+    if (life->at_start != LIFE_START_RUN || had != HAD_ALL)
+        return SANDBOX_ENDED;
+    return life->listed == LIFE_LISTED_SETTLE && frozen ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+}
+
+static const char *reason_after_start(const struct life *life, enum sandbox_state now)
+{
+    if (now != SANDBOX_ENDED)
+        return "";
+    switch (life->at_start) {
+    case LIFE_START_RUN: return "lost";
+    case LIFE_START_FILES: return "error";
+    case LIFE_START_END: return "unknown";
+    case LIFE_START_REFUSE: fail_msg("no state is left open"); break;
+    case LIFE_START_UNDO:
+    case LIFE_START_DELETE: break;
+    }
+    return "";
+}
+
+static void expect_after_start(struct world *w, const char *id, const struct life *life,
+                               enum had had, bool frozen)
+{
+    enum sandbox_state expected = state_after_start(life, had, frozen);
     const struct sandbox *s = core_sandbox_find(w->core, NULL, id);
 
-    assert_int_equal(s != NULL, lives);
-    assert_int_equal(fake_lives(w->fake, id), lives);
-    if (s && life->listed == LIFE_LISTED_SETTLE)
-        assert_int_equal(s->state, frozen ? SANDBOX_PAUSED : SANDBOX_RUNNING);
-    else if (s)
-        assert_int_equal(s->state, SANDBOX_RUNNING);
+    assert_int_equal(s ? s->state : SANDBOX_ENDED, expected);
+    assert_int_equal(fake_lives(w->fake, id),
+                     expected == SANDBOX_RUNNING || expected == SANDBOX_PAUSED);
     if (s)
         assert_int_equal(fake_is_frozen(w->fake, id), s->state == SANDBOX_PAUSED);
-    switch (life->at_start) {
-    case LIFE_START_RUN: assert_reason(w, id, known ? "" : "lost"); break;
-    case LIFE_START_REFUSE: fail_msg("no state is left open"); break;
-    case LIFE_START_END: assert_reason(w, id, "unknown"); break;
-    case LIFE_START_UNDO:
-    case LIFE_START_DELETE: assert_reason(w, id, ""); break;
-    }
+    if (s)
+        assert_int_equal(s->state == SANDBOX_KEPT, s->kept && fake_is_kept(w->fake, s->kept));
+    assert_reason(w, id, reason_after_start(life, expected));
 }
 
-static size_t running_states(void)
+/* Nothing is under way any more. */
+static bool is_settled(struct world *w, size_t left)
 {
-    size_t n = 0;
-
-    for (int state = 0; state < SANDBOX_STATE_COUNT; state++)
-        n += life_of((enum sandbox_state)state)->at_start == LIFE_START_RUN;
-    return n;
+    for (size_t i = 0; i < w->core->registry.n; i++)
+        if (sandbox_life(w->core->registry.order[i])->change != LIFE_CHANGE_NONE)
+            return false;
+    return w->core->registry.n == left;
 }
 
-static void restart(struct world *w, bool known, bool frozen, int action)
+static void restart(struct world *w, enum had had, bool frozen, int action)
 {
     char ids[SANDBOX_STATE_COUNT][IDS_SANDBOX_SIZE];
-    size_t left = known ? running_states() : 0;
     uint64_t end = clock_mono_ms() + WAIT_MS;
+    size_t left = 0;
 
-    make_rows(w, known, frozen, action, ids);
+    for (int state = 0; state < SANDBOX_STATE_COUNT; state++)
+        left += state_after_start(life_of((enum sandbox_state)state), had, frozen) != SANDBOX_ENDED;
+    make_rows(w, had, frozen, action, ids);
     world_start_core(w);
-    while ((fake_counts(w->fake).live > left || w->core->registry.n > left) &&
-           clock_mono_ms() < end)
+    while (!is_settled(w, left) && clock_mono_ms() < end)
         world_run_for(w, 5);
     world_run_for(w, 20); /* for what is told to go on */
     assert_int_equal(world_rows(w), left);
     assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], left);
     for (int state = 0; state < SANDBOX_STATE_COUNT; state++)
-        expect_after_start(w, ids[state], life_of((enum sandbox_state)state), known, frozen);
+        expect_after_start(w, ids[state], life_of((enum sandbox_state)state), had, frozen);
     while (w->core->registry.n > 0 && clock_mono_ms() < end) {
         struct answer a = {0};
 
         core_sandbox_kill(w->core, NULL, w->core->registry.order[0]->s.id, world_on_answer, &a);
         world_run_until(w, &a.calls, 1);
     }
+    for (unsigned n = 1; n <= PRIVSEP_KEPT_MAX; n++)
+        assert_false(fake_is_kept(w->fake, n));
 }
 
 static void a_start_does_with_each_row_what_the_table_says(void **state)
 {
-    for (int known = 0; known < 2; known++)
+    for (int had = 0; had <= HAD_ALL; had++)
         for (int frozen = 0; frozen < 2; frozen++)
             for (int action = 0; action < SANDBOX_TIMEOUT_ACTION_COUNT; action++)
-                restart(*state, known, frozen, action);
+                restart(*state, (enum had)had, frozen, action);
 }
 
 /* What the core did at each start with a row that was pausing and that privd did not have. */
@@ -697,6 +1008,10 @@ int main(void)
         PATIENT(what_cannot_be_frozen_runs_on),
         PATIENT(what_cannot_be_frozen_at_the_end_of_its_time_is_tried_again),
         PATIENT(what_cannot_go_on_stays_paused),
+        PATIENT(what_cannot_be_kept_runs_on),
+        PATIENT(what_cannot_be_restarted_stays_kept),
+        PATIENT(where_files_are_in_memory_they_are_not_kept),
+        PATIENT(kept_files_that_no_row_names_are_dropped),
         PATIENT(a_change_that_is_broken_off_ends_in_what_is_so),
         PATIENT(a_start_does_with_each_row_what_the_table_says),
         PATIENT(to_end_a_pausing_one_at_once_ends_the_program),

@@ -51,11 +51,9 @@ static void what_is_no_state_is_granted_nothing(void **state)
 
 /* -- the table of the documentation ------------------------------------------------------------- */
 
-static const char *const starts[] = {[LIFE_START_REFUSE] = "refuse",
-                                     [LIFE_START_UNDO] = "undo",
-                                     [LIFE_START_RUN] = "run",
-                                     [LIFE_START_END] = "end",
-                                     [LIFE_START_DELETE] = "delete"};
+static const char *const starts[] = {
+    [LIFE_START_REFUSE] = "refuse", [LIFE_START_UNDO] = "undo", [LIFE_START_RUN] = "run",
+    [LIFE_START_FILES] = "files",   [LIFE_START_END] = "end",   [LIFE_START_DELETE] = "delete"};
 static const char *const timers[] = {[LIFE_TIMER_NONE] = "none",
                                      [LIFE_TIMER_CREATE] = "create",
                                      [LIFE_TIMER_LIFETIME] = "lifetime",
@@ -63,12 +61,13 @@ static const char *const timers[] = {[LIFE_TIMER_NONE] = "none",
                                      [LIFE_TIMER_CHANGE] = "change"};
 static const char *const missing_names[] = {[LIFE_MISSING_LOST] = "ended: lost",
                                             [LIFE_MISSING_DONE] = "ended",
+                                            [LIFE_MISSING_FILES] = "files",
                                             [LIFE_MISSING_WAIT] = "wait"};
-static const char *const listeds[] = {[LIFE_LISTED_END] = "ended",
-                                      [LIFE_LISTED_KEEP] = "keep",
-                                      [LIFE_LISTED_SETTLE] = "settle",
-                                      [LIFE_LISTED_KILL] = "kill again",
-                                      [LIFE_LISTED_WAIT] = "wait"};
+static const char *const listeds[] = {
+    [LIFE_LISTED_END] = "ended",        [LIFE_LISTED_KEEP] = "keep",
+    [LIFE_LISTED_SETTLE] = "settle",    [LIFE_LISTED_RUNS] = "runs",
+    [LIFE_LISTED_AGAIN] = "kept again", [LIFE_LISTED_KILL] = "kill again",
+    [LIFE_LISTED_WAIT] = "wait"};
 static const char *const exits[] = {[LIFE_EXIT_ENDED] = "ended", [LIFE_EXIT_WAIT] = "wait"};
 static const char *const calls[] = {
     [LIFE_CALL_NOT_FOUND] = "not found", [LIFE_CALL_DO] = "done",

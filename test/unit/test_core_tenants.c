@@ -122,7 +122,7 @@ static void a_sandbox_is_charged_as_its_state_says(void **state)
     assert_int_equal(held(w, TENANT_CPU_MILLI), 2 * limits_of(w, id)->cpu_milli);
     assert_int_equal(held(w, TENANT_MEMORY_BYTES), 2 * limits_of(w, id)->memory_bytes);
     assert_int_equal(held(w, TENANT_DISK_BYTES), 2 * limits_of(w, id)->disk_bytes);
-    core_sandbox_pause(w->core, NULL, id, world_on_answer, &a);
+    core_sandbox_pause(w->core, NULL, id, SANDBOX_TIER_FROZEN, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
     assert_true(a.good);
     assert_int_equal(held(w, TENANT_SANDBOXES), 2);

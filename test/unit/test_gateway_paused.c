@@ -52,14 +52,14 @@ static void one_that_is_being_paused_does_not_run(void **state)
     world_create_default(w, id);
     assert_int_equal(ask_health(w, id).status, 0);
     fake_set(w->fake, FAKE_HOLD_FREEZES, 1);
-    core_sandbox_pause(w->core, "default", id, world_on_answer, &pause);
+    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FROZEN, world_on_answer, &pause);
     check_not_running(w, id);
     assert_int_equal(pause.calls, 0);
     fake_set(w->fake, FAKE_HOLD_FREEZES, 0);
     world_run_until(w, &pause.calls, 1);
     assert_true(pause.good);
     check_not_running(w, id);
-    core_sandbox_resume(w->core, "default", id, 0, world_on_answer, &resume);
+    core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &resume);
     world_run_until(w, &resume.calls, 1);
     assert_int_equal(ask_health(w, id).status, 0);
 }

@@ -46,6 +46,31 @@ test('what is asked of a paused sandbox wakes it, if its owner wants that', asyn
   }, { lifecycle: { onTimeout: 'pause', autoResume: true } })
 })
 
+test('a sandbox is paused with its files alone, and boots anew', async () => {
+  await withSandbox(async (sandbox) => {
+    const boot = async () => (await sandbox.commands.run('cat /proc/sys/kernel/random/boot_id; echo $KEPT')).stdout.split('\n')
+    const before = await boot()
+    await sandbox.files.write('here', 'x')
+    assert.equal(await sandbox.pause({ keepMemory: false }), true)
+    assert.equal(await sandbox.isRunning(), false)
+    await sandbox.connect()
+    assert.equal(await sandbox.isRunning(), true)
+    assert.equal(await sandbox.files.read('here'), 'x')
+    const after = await boot()
+    assert.notEqual(after[0], before[0])
+    assert.equal(after[1], 'yes')
+  }, { envs: { KEPT: 'yes' } })
+})
+
+test('at the end of its time its files alone are kept', async () => {
+  await withSandbox(async (sandbox) => {
+    await sandbox.files.write('here', 'x')
+    await until(async () => (await sandbox.getInfo()).state === 'paused', 'the pause')
+    await sandbox.connect()
+    assert.equal(await sandbox.files.read('here'), 'x')
+  }, { timeoutMs: 2000, lifecycle: { onTimeout: { action: 'pause', keepMemory: false } } })
+})
+
 test('a paused sandbox can be ended', async () => {
   await withSandbox(async (sandbox) => {
     assert.equal(await sandbox.pause(), true)

@@ -37,6 +37,22 @@ def test_paused_at_the_end_of_its_time(factory, until):
     assert Sandbox.connect(sandbox.sandbox_id).commands.run("echo awake").stdout == "awake\n"
 
 
+def test_its_files_alone_are_kept(factory, until):
+    sandbox = factory(envs={"KEPT": "yes"}, timeout=3, lifecycle={"on_timeout": {"action": "pause", "keep_memory": False}})
+    boot = sandbox.commands.run("cat /proc/sys/kernel/random/boot_id").stdout
+    sandbox.files.write("here", "x")
+    until(lambda: sandbox.get_info().state == SandboxState.PAUSED, "the pause")
+    for _ in range(2):
+        again = sandbox.connect(timeout=100)
+        assert again.is_running() and again.files.read("here") == "x"
+        assert again.commands.run("echo $KEPT").stdout == "yes\n"
+        now = again.commands.run("cat /proc/sys/kernel/random/boot_id").stdout
+        assert now != boot
+        boot = now
+        assert sandbox.pause(keep_memory=False) is True and not sandbox.is_running()
+    assert Sandbox.kill(sandbox.sandbox_id) is True
+
+
 def test_woken_by_what_is_asked_of_it(factory):
     sandbox = factory(lifecycle={"on_timeout": "pause", "auto_resume": True})
     for _ in range(3):

@@ -1,0 +1,487 @@
+/* The files of a sandbox over a pause: what is asked of privd (KEEP, CREATE on kept files, DROP, KEPTS) and what
+ * becomes of the sandbox by the answers. Calls of clients come through pause.c, whose waiters and steps
+ * are those of both tiers; the CREATE of a restart goes through create.c. A number is in use from the row that is
+ * written before KEEP until the row of a sandbox that runs again, or of one whose files were dropped. */
+
+#include "core/keep.h"
+
+#include "base/share.h"
+#include "core/call.h"
+#include "core/egress.h"
+#include "core/exec.h"
+#include "core/pause_internal.h"
+
+#include <errno.h>
+
+#define ENV_TIMEOUT_MS 5000u
+#define ENV_BYTES_MAX  (2u * 1024u * 1024u)
+#define LOOK_AGAIN_MS  500u /* until KEPTS is asked again, for what privd is still at */
+#define DROP_AGAIN_MS  20u
+
+enum err_code keep_check(const struct core *c, struct err *e)
+{
+    if (c->kepts.can)
+        return ERR_OK;
+    err_set(e, ERR_UNIMPLEMENTED,
+            "pausing with the files alone is not possible on this server: sandboxes' files are in "
+            "memory here (its state disk is not btrfs), and end with their processes");
+    err_hint(e, "pause it with its memory; see `cay doctor` for the state disk");
+    return ERR_UNIMPLEMENTED;
+}
+
+/* -- numbers ------------------------------------------------------------------------------------- */
+
+/* Counted anew each time, as check_filters_share does. Whose numbers end is theirs until privd has dropped them. */
+static enum err_code choose_number(const struct sandbox_obj *o, uint32_t *out, struct err *e)
+{
+    const struct core *c = o->core;
+    bool taken[PRIVSEP_KEPT_MAX + 1] = {false};
+    size_t used = 0, held = 0;
+
+    for (size_t i = 0; i < c->registry.n; i++) {
+        const struct sandbox *s = &c->registry.order[i]->s;
+
+        used += s->kept != 0;
+        held += s->kept != 0 && strcmp(s->tenant, o->s.tenant) == 0;
+        taken[s->kept] = true;
+    }
+    if (!share_leaves_space(PRIVSEP_KEPT_MAX, used, held)) {
+        err_set(e, ERR_EXHAUSTED,
+                "the files of %zu sandboxes are kept, %zu of them this tenant's, of %d on this "
+                "server: that is its share",
+                used, held, PRIVSEP_KEPT_MAX);
+        err_hint(e, "end some that are paused, or pause this one with its memory");
+        return ERR_EXHAUSTED;
+    }
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
+        if (taken[n] || c->kepts.stray[n])
+            continue;
+        *out = n;
+        return ERR_OK;
+    }
+    return err_set(e, ERR_UNAVAILABLE, "kept files are still being removed; try again");
+}
+
+void keep_forget(struct sandbox_obj *o)
+{
+    o->s.kept = 0;
+    o->env_asked = o->keep_asked = false;
+    json_decref(o->s.env);
+    o->s.env = NULL;
+}
+
+/* -- pausing ------------------------------------------------------------------------------------- */
+
+static void on_kept(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                    int *fds, size_t n_fds, void *arg);
+
+/* 0 or -errno. */
+static int64_t send_keep(struct sandbox_obj *o)
+{
+    struct privsep_msg m = {.op = PRIVSEP_KEEP, .slot = o->s.slot, .gen = o->s.gen};
+    int64_t rc;
+
+    m.u.kept.number = o->s.kept;
+    rc = call_privd(o->core, o->s.id, &m, on_kept, NULL);
+    if (rc < 0)
+        return rc;
+    o->change_asked = o->keep_asked = true;
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + o->core->config.privd_timeout_ms);
+    return 0;
+}
+
+static void not_kept(struct sandbox_obj *o, const struct err *why)
+{
+    o->change_asked = o->env_asked = false;
+    pause_not_done(o, why);
+}
+
+/* Written before KEEP, and to the disk: from then on nothing else has it, and the files that the row names outlive the
+ * host. */
+static enum err_code write_env(struct sandbox_obj *o, json_t *env, struct err *e)
+{
+    json_decref(o->s.env);
+    o->s.env = json_incref(env);
+    return store_sandbox_update_synced(o->core->store, &o->s, e);
+}
+
+static enum err_code take_env(struct sandbox_obj *o, const struct err *why, int status,
+                              const char *body, size_t len, struct err *e)
+{
+    json_t *env = !why && status == 200 && body ? json_loadb(body, len, 0, NULL) : NULL;
+    enum err_code code = ERR_OK;
+    int64_t rc;
+
+    if (!json_is_object(env))
+        code = err_set(e, ERR_UNAVAILABLE,
+                       "the sandbox was not paused: its agent, which has its environment, does not "
+                       "answer%s%s",
+                       why ? ": " : "", why ? why->text : "");
+    if (code == ERR_OK)
+        code = write_env(o, env, e);
+    json_decref(env);
+    if (code != ERR_OK)
+        return code;
+    rc = send_keep(o);
+    return rc < 0 ? call_privd_err(e, rc, "pausing the sandbox") : ERR_OK;
+}
+
+static void on_env(struct core *c, const char *id, const struct err *why, int http_status,
+                   const char *body, size_t len, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+    struct err e;
+
+    if (!o || !o->env_asked || c->stopping)
+        return; /* ended, or LIST has told meanwhile */
+    o->env_asked = false;
+    if (take_env(o, why, http_status, body, len, &e) != ERR_OK)
+        not_kept(o, &e);
+}
+
+enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason, struct err *e)
+{
+    const struct call_agent_request r = {.method = "GET",
+                                         .target = "/envs",
+                                         .max_response_bytes = ENV_BYTES_MAX,
+                                         .timeout_ms = ENV_TIMEOUT_MS};
+    struct sandbox changed = o->s;
+    struct core *c = o->core;
+    enum err_code code = keep_check(c, e);
+
+    if (code == ERR_OK)
+        code = choose_number(o, &changed.kept, e);
+    changed.state = SANDBOX_KEEPING;
+    changed.pause_reason = reason;
+    if (code == ERR_OK)
+        code = store_sandbox_update(c->store, &changed, e);
+    if (code != ERR_OK)
+        return code;
+    sandbox_move(o, SANDBOX_KEEPING);
+    o->s.kept = changed.kept;
+    o->s.pause_reason = reason;
+    o->change_asked = o->env_asked = true;
+    sockets_discard(o);
+    timers_cancel(&c->timers, &o->sample);
+    timers_set(&c->timers, &o->end, clock_mono_ms() + ENV_TIMEOUT_MS + c->config.privd_timeout_ms);
+    call_agent(o, &r, on_env, NULL);
+    return ERR_OK;
+}
+
+/* Nothing of it is left but its files. */
+static void has_only_files(struct sandbox_obj *o)
+{
+    egress_leave(o);
+    exec_command_sandboxes_free(o);
+    sockets_discard(o);
+    o->known_to_privd = o->change_asked = o->env_asked = o->keep_asked = false;
+}
+
+static void keep_error(struct err *e, int status)
+{
+    if (status == -EOPNOTSUPP)
+        err_set(e, ERR_UNIMPLEMENTED,
+                "the sandbox was not paused: files are in memory on this server");
+    else
+        call_privd_err(e, status, "pausing the sandbox");
+}
+
+/* Of one that was being restarted: it is where it was. */
+static void kept_again(struct sandbox_obj *o)
+{
+    struct err why;
+
+    has_only_files(o);
+    err_set(&why, ERR_UNAVAILABLE, "it was interrupted: the sandbox is paused");
+    pause_not_resumed(o, SANDBOX_KEPT, &why);
+}
+
+static void on_kept(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                    int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+    struct err why;
+
+    if (!o || !o->change_asked || !sandbox_life(o)->files)
+        return; /* it ends, and its kept files are dropped then */
+    o->change_asked = o->keep_asked = false;
+    if (call_is_channel_error(status)) {
+        pause_channel_broke(o, status, "pausing the sandbox");
+        return;
+    }
+    keep_error(&why, status);
+    if (status == 0 && sandbox_life(o)->change == LIFE_CHANGE_PAUSE) {
+        has_only_files(o);
+        pause_done(o, SANDBOX_KEPT);
+    } else if (status == 0) {
+        kept_again(o);
+    } else if (sandbox_life(o)->change == LIFE_CHANGE_PAUSE) {
+        not_kept(o, &why);
+    } else {
+        log_error("sandbox %s: its files are not kept again: %s", id, why.text);
+        timers_set(&c->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+    }
+}
+
+/* -- restarting ---------------------------------------------------------------------------------- */
+
+enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
+{
+    const struct template_info *t = templates_entry(o->core, o->s.template_id);
+    struct sandbox changed = o->s;
+    struct core *c = o->core;
+    enum err_code code;
+    int64_t rc;
+
+    if (!t)
+        return err_set(e, ERR_UNAVAILABLE, "template %s, which its files lie on, is not there",
+                       o->s.template_id);
+    changed.state = SANDBOX_RESTARTING;
+    ids_random_bytes(changed.agent_key, sizeof(changed.agent_key));
+    code = store_sandbox_update(c->store, &changed, e);
+    if (code != ERR_OK)
+        return code;
+    memcpy(o->s.agent_key, changed.agent_key, sizeof(o->s.agent_key));
+    rc = create_ask_privd(o, t->number);
+    if (rc < 0) {
+        pause_write_row(o);
+        return call_privd_err(e, rc, "resuming the sandbox");
+    }
+    sandbox_move(o, SANDBOX_RESTARTING);
+    o->change_asked = true;
+    o->begun_us = clock_mono_us();
+    timers_set(&c->timers, &o->end,
+               clock_mono_ms() + c->config.privd_timeout_ms + c->config.agent_timeout_ms);
+    return ERR_OK;
+}
+
+void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *why)
+{
+    o->change_asked = false;
+    if (o->kill_wanted) {
+        lifecycle_end(o, "it was asked for while it was being resumed");
+        return;
+    }
+    if (call_is_channel_error(status))
+        pause_channel_broke(o, status, "resuming the sandbox");
+    else
+        pause_not_resumed(o, SANDBOX_KEPT, why);
+}
+
+/* Whatever goes wrong here: LIST has it, and it is done then. */
+static void keep_again(struct sandbox_obj *o)
+{
+    int64_t rc = send_keep(o);
+
+    if (rc == 0 || call_is_channel_error(rc))
+        return;
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+}
+
+void keep_restart_failed(struct sandbox_obj *o, const struct err *why)
+{
+    log_warn("sandbox %s: not resumed, its files are kept again: %s", o->s.id, why->text);
+    pause_fail(o, why);
+    o->change_asked = o->init_waits = false;
+    sockets_discard(o);
+    keep_again(o);
+}
+
+/* -- which state it is in, when no answer tells how it went ---------------------------------------- */
+
+void keep_on_listed_running(struct sandbox_obj *o)
+{
+    struct err why;
+
+    if (o->change_asked)
+        return; /* the answer is still to come */
+    err_set(&why, ERR_UNAVAILABLE, "the pause was interrupted by a restart: the sandbox runs");
+    pause_not_done(o, &why);
+}
+
+void keep_on_listed_again(struct sandbox_obj *o)
+{
+    if (o->change_asked)
+        return;
+    if (sandbox_life(o)->change == LIFE_CHANGE_NONE) {
+        sandbox_move(o, SANDBOX_RESTARTING);
+        pause_write_row(o);
+    }
+    keep_again(o);
+}
+
+static void is_kept(struct sandbox_obj *o)
+{
+    enum life_change change = sandbox_life(o)->change;
+
+    if (change == LIFE_CHANGE_PAUSE) {
+        has_only_files(o);
+        pause_done(o, SANDBOX_KEPT);
+    } else if (change == LIFE_CHANGE_RESUME) {
+        kept_again(o);
+    }
+}
+
+void keep_on_missing(struct sandbox_obj *o, enum kept_seen seen)
+{
+    if (o->change_asked)
+        return;
+    o->known_to_privd = false;
+    switch (seen) {
+    case KEPT_SEEN_WHOLE: is_kept(o); break;
+    case KEPT_SEEN_BUSY:
+        if (sandbox_life(o)->change != LIFE_CHANGE_NONE)
+            timers_set(&o->core->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+        break;
+    case KEPT_SEEN_NONE:
+        o->end_reason = "error";
+        lifecycle_ended(o, "its files, which were kept, are not there any more");
+        break;
+    }
+}
+
+static void on_looked(struct core *c, int status)
+{
+    if (status == 0)
+        keep_settle_all(c);
+}
+
+bool keep_on_timer(struct sandbox_obj *o)
+{
+    struct err why;
+
+    if (o->change_asked && !o->keep_asked && o->known_to_privd &&
+        sandbox_life(o)->change == LIFE_CHANGE_RESUME) {
+        err_set(&why, ERR_TIMEOUT, "the sandbox was not ready in time: it is paused still");
+        keep_restart_failed(o, &why);
+        return true;
+    }
+    if (o->change_asked)
+        return false;
+    if (o->known_to_privd)
+        keep_again(o);
+    else
+        keep_ask_kepts(o->core, on_looked);
+    return true;
+}
+
+/* -- its end ------------------------------------------------------------------------------------- */
+
+static void on_dropped(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                       int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+    struct err why;
+
+    if (!o || sandbox_life(o)->kill != LIFE_CALL_UNDER_WAY || !o->s.kept)
+        return;
+    if (status == 0 || status == -ENOENT) {
+        o->s.kept = 0;
+        lifecycle_ended(o, "nothing of it is left");
+    } else if (status == -EBUSY) { /* it is just being kept */
+        timers_set(&c->timers, &o->end, clock_mono_ms() + DROP_AGAIN_MS);
+    } else {
+        call_privd_err(&why, status, "removing its files");
+        lifecycle_kill_failed(o, &why);
+        if (call_is_channel_error(status))
+            return; /* the next LIST */
+        log_warn("sandbox %s: %s; trying again", id, why.text);
+        timers_set(&c->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+    }
+}
+
+void keep_drop(struct sandbox_obj *o)
+{
+    struct privsep_msg m = {.op = PRIVSEP_DROP};
+    struct core *c = o->core;
+    struct err why;
+    int64_t rc;
+
+    m.u.kept.number = o->s.kept;
+    if (!o->dropping)
+        o->drop_until_ms = clock_mono_ms() + c->config.privd_timeout_ms;
+    o->dropping = true;
+    rc = call_privd(c, o->s.id, &m, on_dropped, NULL);
+    if (rc >= 0) {
+        timers_set(&c->timers, &o->end, clock_mono_ms() + c->config.privd_timeout_ms);
+        return;
+    }
+    call_privd_err(&why, rc, "removing its files");
+    lifecycle_kill_failed(o, &why);
+    if (call_is_channel_error(rc))
+        timers_cancel(&c->timers, &o->end); /* the next LIST */
+    else
+        timers_set(&c->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+}
+
+bool keep_drops_quietly(const struct sandbox_obj *o)
+{
+    return o->dropping && clock_mono_ms() < o->drop_until_ms;
+}
+
+/* -- KEPTS --------------------------------------------------------------------------------------- */
+
+static void on_kepts(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                     int *fds, size_t n_fds, void *arg)
+{
+    void (*fn)(struct core *, int) = arg;
+
+    fn(c, status);
+}
+
+int keep_ask_kepts(struct core *c, void (*fn)(struct core *c, int status))
+{
+    struct privsep_msg m = {.op = PRIVSEP_KEPTS};
+    int64_t rc;
+
+    memset(c->kepts.seen, KEPT_SEEN_NONE, sizeof(c->kepts.seen));
+    rc = call_privd(c, "", &m, on_kepts, fn);
+    return rc < 0 ? (int)rc : 0;
+}
+
+void keep_on_kept_event(struct core *c, const struct privsep_msg *m)
+{
+    uint32_t n = m->u.kept.number;
+
+    if (n >= 1 && n <= PRIVSEP_KEPT_MAX)
+        c->kepts.seen[n] = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
+}
+
+static void on_stray_dropped(struct core *c, const char *id, int status,
+                             const struct privsep_msg *m, int *fds, size_t n_fds, void *arg)
+{
+    uint32_t n = (uint32_t)(uintptr_t)arg;
+
+    c->kepts.stray[n] = status != 0 && status != -ENOENT;
+    if (status < 0 && !call_is_channel_error(status))
+        log_warn("kept files %u, which no sandbox has, are not removed: %s", n, strerror(-status));
+}
+
+void keep_drop_strays(struct core *c)
+{
+    bool named[PRIVSEP_KEPT_MAX + 1] = {false};
+
+    for (size_t i = 0; i < c->registry.n; i++)
+        named[c->registry.order[i]->s.kept] = true;
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
+        struct privsep_msg m = {.op = PRIVSEP_DROP};
+
+        c->kepts.stray[n] = c->kepts.seen[n] != KEPT_SEEN_NONE && !named[n];
+        if (c->kepts.seen[n] != KEPT_SEEN_WHOLE || named[n])
+            continue;
+        log_warn("cay-privd keeps files by number %u that no sandbox has: they are removed", n);
+        m.u.kept.number = n;
+        call_privd(c, "", &m, on_stray_dropped, (void *)(uintptr_t)n);
+    }
+}
+
+/* Backwards: ending one moves only what comes after it. */
+void keep_settle_all(struct core *c)
+{
+    for (size_t i = c->registry.n; i > 0; i--) {
+        struct sandbox_obj *o = i <= c->registry.n ? c->registry.order[i - 1] : NULL;
+
+        if (o && !o->known_to_privd && sandbox_life(o)->missing == LIFE_MISSING_FILES)
+            keep_on_missing(o, (enum kept_seen)c->kepts.seen[o->s.kept]);
+    }
+}

@@ -1,0 +1,65 @@
+#pragma once
+/* A pause with the files alone. cay-privd ends the sandbox and keeps its layer by a number (KEEP); later it makes one of
+ * the same id on that layer (CREATE), which boots anew. The row says which number: it is chosen here, written before it is
+ * asked for, and free again when the sandbox runs or privd has dropped what was kept by it.
+ *
+ * running -> keeping: its agent is asked for its environment, which is written (nothing else has it then), then KEEP;
+ * kept; restarting: CREATE and /init as of any create (create.c), then running. What an end of a program leaves
+ * in between is made good by LIST, which knows what runs, and KEPTS, which knows what is kept (life.h). */
+
+#include "core/internal.h"
+
+/* What the last KEPTS said of a number. */
+enum kept_seen { KEPT_SEEN_NONE, KEPT_SEEN_WHOLE, KEPT_SEEN_BUSY };
+
+/* ERR_UNIMPLEMENTED: this server's disk cannot keep files. */
+enum err_code keep_check(const struct core *c, struct err *e);
+
+/* running -> keeping. On failure nothing has changed. */
+enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason, struct err *e);
+
+/* kept -> restarting. The same. */
+enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e);
+
+/* It runs: no number is its own, and its environment is its agent's alone. The caller writes the row. */
+void keep_forget(struct sandbox_obj *o);
+
+/* -- of a restart, from create.c ----------------------------------------------------------------- */
+
+/* It could not be made, and its files are kept still. */
+void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *why);
+
+/* It was made, and its agent failed: its files are kept again. */
+void keep_restart_failed(struct sandbox_obj *o, const struct err *why);
+
+/* -- events of life.h ------------------------------------------------------------------------------ */
+
+/* LIST has one that is being kept: it runs. */
+void keep_on_listed_running(struct sandbox_obj *o);
+
+/* LIST has one that is kept or being restarted: its files are kept again. */
+void keep_on_listed_again(struct sandbox_obj *o);
+
+/* LIST does not have it; seen: what KEPTS says of its number. May free o. */
+void keep_on_missing(struct sandbox_obj *o, enum kept_seen seen);
+
+/* Its timer fired. false: privd owes an answer for too long. */
+bool keep_on_timer(struct sandbox_obj *o);
+
+/* ENDING, and no process of it is left: what is kept of it is dropped. Its end follows. */
+void keep_drop(struct sandbox_obj *o);
+
+/* Whether that is tried again without a word to who waits for it. */
+bool keep_drops_quietly(const struct sandbox_obj *o);
+
+/* -- with KEPTS, from core.c ----------------------------------------------------------------------- */
+
+/* Asks privd what is kept; fn when it is known (status 0) or not. 0, or -errno when nothing was asked. */
+int keep_ask_kepts(struct core *c, void (*fn)(struct core *c, int status));
+void keep_on_kept_event(struct core *c, const struct privsep_msg *m);
+
+/* What no row names is dropped. */
+void keep_drop_strays(struct core *c);
+
+/* keep_on_missing for all that LIST did not have. */
+void keep_settle_all(struct core *c);

@@ -1,0 +1,24 @@
+#pragma once
+/* What pause.c (with memory) and keep.c (with the files alone) share: the steps that are the same in both. */
+
+#include "core/pause.h"
+
+void pause_write_row(struct sandbox_obj *o);
+
+/* The answer that is owed to o, where it is still waited for in a state of that change; else NULL. */
+struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_change change);
+
+/* LIST will tell what is so; those who wait are told that it broke. */
+void pause_channel_broke(struct sandbox_obj *o, int status, const char *what);
+
+/* It is paused, in state `to`. */
+void pause_done(struct sandbox_obj *o, enum sandbox_state to);
+
+/* It runs, though it was to be paused. */
+void pause_not_done(struct sandbox_obj *o, const struct err *why);
+
+/* It runs again. */
+void pause_resumed(struct sandbox_obj *o);
+
+/* It is paused still, in state `to`. */
+void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struct err *why);
