@@ -27,7 +27,7 @@
 #define PRIVSEP_EGRESS_FDS                    2 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
 #define PRIVSEP_COMMAND_SANDBOXES_MAX         8 /* of a sandbox at a time */
 #define PRIVSEP_TERMINALS_MAX                 64 /* of a sandbox, beside those of its command sandboxes */
-#define PRIVSEP_COMMAND_SANDBOX_TERMINALS_MAX 6 /* of a command sandbox */
+#define PRIVSEP_COMMAND_TERMINALS_MAX         16 /* of all its command sandboxes together */
 #define PRIVSEP_COMMAND_SANDBOX_SOCKETS       6
 
 /* Where cay-egress listens inside each sandbox's network namespace, on [::], both families. */

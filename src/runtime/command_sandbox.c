@@ -32,6 +32,10 @@
 
 #define MAKE_TIMEOUT_MS 4000 /* until it is cay-init; some milliseconds are usual */
 #define KILL_TIMEOUT_MS 1000
+/* Networks of command sandboxes that have ended are freed by the kernel a moment later; how often is looked whether there is
+ * room again. */
+#define ROOM_LOOKS   150
+#define ROOM_LOOK_US 20000
 
 struct command_sandbox_args {
     struct runtime *rt;
@@ -103,21 +107,24 @@ static int renew_proc(void)
     if (rc == 0)
         rc = replace_mount(fresh, "/proc");
     if (rc == 0)
-        rc = rootfs_set_sysctls(fresh);
+        rc = rootfs_set_sysctls(fresh, true);
     for (size_t i = 0; rc == 0 && i < ROOTFS_PROC_READ_ONLY; i++)
         rc = rootfs_make_read_only(fresh, rootfs_proc_read_only[i]);
     return rc == 0 ? put_covers(fresh, &covers) : rc;
 }
 
+/* Takes the sandbox's own terminals away, below which are those of its command sandboxes (rootfs.c). */
+static int uncover_terminals(void)
+{
+    return umount2("/dev/pts", MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
+}
+
 int command_sandbox_mount(void)
 {
-    CLEANUP_CLOSE int terminals = -1;
     int rc = mnt_make_private();
     if (rc == 0)
         rc = renew_proc();
-    if (rc == 0)
-        rc = terminals = rootfs_new_terminals(PRIVSEP_COMMAND_SANDBOX_TERMINALS_MAX);
-    return rc < 0 ? rc : replace_mount(terminals, "/dev/pts");
+    return rc == 0 ? uncover_terminals() : rc;
 }
 
 /* --- between ----------------------------------------------------------------------------------- */
@@ -150,7 +157,7 @@ NORETURN static void run_command_sandbox(const struct inside *in)
 
     failure.status = close_others(in);
     if (failure.status == 0)
-        failure.status = process_set_up_network();
+        failure.status = process_set_up_network(NFT_RATE_COMMAND_SANDBOX);
     /* Until its ids change for the last time. If it was stopped before this the task kills it by its pidfd. */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (failure.status == 0)
@@ -195,6 +202,22 @@ static int enter_sandbox(const struct command_sandbox_args *a)
                                   (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
 }
 
+/* -ENOSPC after three seconds: a program of the sandbox keeps networks of earlier ones by their sockets (NETWORKS_MAX of
+ * rootfs.c). */
+static pid_t fork_when_there_is_room(int *command_sandbox)
+{
+    pid_t pid;
+
+    for (int i = 0; i < ROOM_LOOKS; i++) {
+        pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD,
+                      command_sandbox);
+        if (pid != -ENOSPC)
+            break;
+        usleep(ROOM_LOOK_US);
+    }
+    return pid;
+}
+
 /* In the sandbox's pid namespace: makes PID 1 of the command sandbox, one below (the kernel makes
  * no pid namespace for a process that is not in the one that it would stand in). It shares the
  * table of descriptors with the task, and *command_sandbox, so that from the one system call on in
@@ -207,8 +230,7 @@ NORETURN static void run_between(const struct inside *in, int task_pidfd, int so
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (pid_has_ended(task_pidfd))
         _exit(1);
-    pid_t pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD,
-                        command_sandbox);
+    pid_t pid = fork_when_there_is_room(command_sandbox);
 
     if (pid == 0)
         run_command_sandbox(in);

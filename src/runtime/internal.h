@@ -8,6 +8,7 @@
 #include "sys/cgroup.h"
 #include "sys/filter.h"
 #include "sys/mnt.h"
+#include "sys/nft.h"
 
 struct runtime {
     int state_fd; /* the state directory */
@@ -135,7 +136,7 @@ int process_make_places(struct runtime *rt, uint32_t number, uint32_t gen,
 pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd);
 
 /* In such a child, once its ids are mapped: becomes its root, sets up its network namespace. */
-int process_set_up_network(void) WARN_UNUSED;
+int process_set_up_network(struct nft_rate rate) WARN_UNUSED;
 
 /* What a task and the cay-init that it starts speak by: a pipe whose end says that the program was executed, before that
  * why not, and a socket pair. Each end -1, or open and the task's; close-on-exec. */
@@ -216,11 +217,8 @@ extern const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY];
 extern const char *const rootfs_proc_masked[ROOTFS_PROC_MASKED];
 int rootfs_make_read_only(int dir_fd, const char *path) WARN_UNUSED;
 
-/* A new instance of devpts, for at most so many terminals: a detached tree, or -errno. */
-int rootfs_new_terminals(unsigned max) WARN_UNUSED;
-
 /* Sysctls of the user and network namespace of the process that mounted this /proc. */
-int rootfs_set_sysctls(int proc_fd) WARN_UNUSED;
+int rootfs_set_sysctls(int proc_fd, bool command_sandbox) WARN_UNUSED;
 
 /* stage.c: a new, detached tmpfs that belongs to uid (a slot's first), with its `dev` and the usual device nodes in
  * it. As root of the host. A descriptor or -errno. */

@@ -330,7 +330,7 @@ NORETURN static void run_whole(struct inside *in, int sock)
     failure.status = join_agent(in);
     if (failure.status == 0) {
         failure.stage = PRIVSEP_STAGE_NETWORK;
-        failure.status = process_set_up_network();
+        failure.status = process_set_up_network(NFT_RATE_SANDBOX);
     }
     if (failure.status == 0)
         inside_run(in);

@@ -25,9 +25,10 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 #endif
 };
 
-#define NETWORKS_MAX \
-    "64" /* of a sandbox and its command sandboxes, those that are still going too */
-#define STRICT ROOTFS_STRICT
+/* Of a sandbox's command sandboxes: of the eight that may live, and of three that are still going, or that a socket keeps. The
+ * sandbox's own counts for the user who made it. */
+#define NETWORKS_MAX 11
+#define STRICT       ROOTFS_STRICT
 
 struct build {
     const struct inside *in;
@@ -227,7 +228,7 @@ static int mount_shm(const struct build *b)
     return fd < 0 ? fd : attach_at(fd, b->dev_fd, "shm");
 }
 
-int rootfs_new_terminals(unsigned max)
+static int new_terminals(unsigned max)
 {
     /* The kernel's pool of terminals is one for the whole host (kernel.pty.max, which cay-keep sets), and what one of
      * them holds is charged to no group: a maximum for each instance. No `gid`: mountinfo would show it in the host's
@@ -244,6 +245,19 @@ int rootfs_new_terminals(unsigned max)
     return mnt_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
 
+/* Two instances, one over the other: below is that of all command sandboxes, who take the upper one away
+ * (command_sandbox.c). An instance for each of them would bound nothing: a terminal that one of them hands on, by a socket that is
+ * a file, outlives it, and its successor would have as many again. Test: test_pools_kept.py. */
+static int mount_terminals(const struct build *b)
+{
+    CLEANUP_CLOSE int commands = new_terminals(PRIVSEP_COMMAND_TERMINALS_MAX);
+    int rc = commands < 0 ? commands : attach_at(commands, b->dev_fd, "pts");
+    if (rc < 0)
+        return rc;
+    CLEANUP_CLOSE int own = new_terminals(PRIVSEP_TERMINALS_MAX);
+    return own < 0 ? own : attach_at(own, b->dev_fd, "pts");
+}
+
 static int mount_dev(struct build *b)
 {
     b->dev_fd = mnt_clone(b->stage_fd, "dev", STRICT);
@@ -254,8 +268,7 @@ static int mount_dev(struct build *b)
         rc = make_links(b);
     if (rc < 0)
         return rc;
-    CLEANUP_CLOSE int pts = rootfs_new_terminals(PRIVSEP_TERMINALS_MAX);
-    rc = pts < 0 ? pts : attach_at(pts, b->dev_fd, "pts");
+    rc = mount_terminals(b);
     return rc == 0 ? mount_shm(b) : rc;
 }
 
@@ -337,16 +350,23 @@ static int make_boot_id(const struct build *b)
     return mnt_attach(tree, target, "");
 }
 
+static int write_number(int proc_fd, const char *path, uint32_t value)
+{
+    char number[16];
+
+    snprintf(number, sizeof(number), "%u", value);
+    return io_write_text_at(proc_fd, path, number);
+}
+
 /* What a network namespace may hold beside what its sockets are charged with. Of the network namespace that the
  * calling process is in: where a kernel has one of them for the whole host only, it is not to be seen here, and
  * `cay doctor` looks at it. Test: probe "pool". */
-static int bound_network(int proc_fd)
+static int bound_network(int proc_fd, bool command_sandbox)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(net_bounds); i++) {
-        char number[16];
-        snprintf(number, sizeof(number), "%u", net_bounds[i].value);
-        rc = io_write_text_at(proc_fd, net_bounds[i].path, number);
+        rc = write_number(proc_fd, net_bounds[i].path,
+                          command_sandbox ? net_bounds[i].of_command_sandbox : net_bounds[i].value);
         if (rc == -ENOENT)
             rc = 0;
     }
@@ -355,23 +375,24 @@ static int bound_network(int proc_fd)
 
 /* Of the sandbox's own user and network namespace, through its own proc: in the host's, names of all these
  * namespaces would stand in one hash chain, and each sandbox would look through those of all others. */
-int rootfs_set_sysctls(int proc_fd)
+int rootfs_set_sysctls(int proc_fd, bool command_sandbox)
 {
     int rc = 0;
     /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
     if (!TEST_BYPASS(USERNS_LIMIT))
         rc = io_write_text_at(proc_fd, "sys/user/max_user_namespaces", "0");
     /* A socket that a program hands on keeps its command sandbox's network alive: so many may be there, with what each of them
-     * may hold (docs/kernel-pools.md). Eight command sandboxes live at a time; what ended goes a moment later. */
+     * may hold (docs/kernel-pools.md). Eight command sandboxes live at a time; what ended goes a moment later, for which
+     * the next one waits (command_sandbox.c). */
     if (rc == 0)
-        rc = io_write_text_at(proc_fd, "sys/user/max_net_namespaces", NETWORKS_MAX);
+        rc = write_number(proc_fd, "sys/user/max_net_namespaces", NETWORKS_MAX);
     /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
     if (rc < 0 || TEST_BYPASS(NETWORK_NAMESPACE))
         return rc;
     rc = io_write_text_at(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
     if (rc < 0 || TEST_BYPASS(NETWORK_BOUNDS))
         return rc;
-    return bound_network(proc_fd);
+    return bound_network(proc_fd, command_sandbox);
 }
 
 static int mount_proc(struct build *b)
@@ -379,7 +400,7 @@ static int mount_proc(struct build *b)
     b->proc_fd = mnt_new("proc", NULL, STRICT);
     int rc = b->proc_fd < 0 ? b->proc_fd : attach_at(b->proc_fd, b->root_fd, "proc");
     if (rc == 0)
-        rc = rootfs_set_sysctls(b->proc_fd);
+        rc = rootfs_set_sysctls(b->proc_fd, false);
     if (rc == 0)
         rc = make_empty(b);
     for (size_t i = 0; rc == 0 && i < ROOTFS_PROC_READ_ONLY; i++)

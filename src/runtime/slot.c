@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "sys/mnt.h"
 #include "sys/netlink.h"
-#include "sys/nft.h"
 #include "sys/ns.h"
 
 #include <errno.h>
@@ -48,14 +47,14 @@ int process_collect(struct task *t, struct task_result *result, uint32_t *stage)
 /* --- slots ------------------------------------------------------------------------------------- */
 
 /* In the new user and network namespace, as its root: safe, as nothing of the host is writable to it. */
-int process_set_up_network(void)
+int process_set_up_network(struct nft_rate rate)
 {
     int rc = ns_become(0, 0);
     if (rc == 0 && !TEST_BYPASS(NETWORK_NAMESPACE))
         rc = netlink_setup_loopback();
     /* NOLINTNEXTLINE(misc-redundant-expression): both are false but in test builds */
     if (rc == 0 && !TEST_BYPASS(NETWORK_NAMESPACE) && !TEST_BYPASS(NETWORK_RULES))
-        rc = nft_setup_proxied(EGRESS_TCP_PORT, EGRESS_UDP_PORT);
+        rc = nft_setup_proxied(EGRESS_TCP_PORT, EGRESS_UDP_PORT, rate);
     return rc;
 }
 
@@ -64,7 +63,7 @@ NORETURN static void run_network(int pipe_fd)
     char go;
     int32_t rc = io_read_full(pipe_fd, &go, 1);
     if (rc == 0)
-        rc = process_set_up_network();
+        rc = process_set_up_network(NFT_RATE_SANDBOX);
     _exit(io_write_full(pipe_fd, &rc, sizeof(rc)) < 0);
 }
 

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 /* Connections that have ended are remembered for a minute, 256 bytes each; beyond, they are forgotten. */
-#define TIME_WAIT_MAX 1024
+#define TIME_WAIT_MAX                 1024
+#define TIME_WAIT_COMMAND_SANDBOX_MAX 256
 /* What options of one socket may allocate: the kernel's own value before 6.6. */
 #define SOCKET_OPTIONS_BYTES (20 * 1024)
 /* How long a connection that has ended, or a question, is tracked. */
@@ -16,18 +17,18 @@
 
 static const struct net_bound {
     const char *path; /* below /proc */
-    uint32_t value;
+    uint32_t value, of_command_sandbox;
 } net_bounds[NET_BOUNDS] = {
-    {"sys/net/ipv4/tcp_max_tw_buckets", TIME_WAIT_MAX},
-    {"sys/net/core/optmem_max", SOCKET_OPTIONS_BYTES},
+    {"sys/net/ipv4/tcp_max_tw_buckets", TIME_WAIT_MAX, TIME_WAIT_COMMAND_SANDBOX_MAX},
+    {"sys/net/core/optmem_max", SOCKET_OPTIONS_BYTES, SOCKET_OPTIONS_BYTES},
     /* No copies of what was sent in the queue of errors, asked for by a message that no filter sees. */
-    {"sys/net/core/tstamp_allow_data", 0},
+    {"sys/net/core/tstamp_allow_data", 0, 0},
     /* What is remembered of each connection to cay-egress and each question, 320 bytes: the rules let 500 new ones
-     * a second through, and the kernel's own two minutes for what has ended, or was never answered, would keep
+     * a second through (nft.h), and the kernel's own two minutes for what has ended, or was never answered, would keep
      * 60,000. A connection that is open or half closed keeps the kernel's times. */
-    {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", TRACK_SECONDS},
-    {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent", TRACK_SECONDS},
-    {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", TRACK_SECONDS},
-    {"sys/net/netfilter/nf_conntrack_udp_timeout", TRACK_SECONDS},
-    {"sys/net/netfilter/nf_conntrack_udp_timeout_stream", TRACK_SECONDS},
+    {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", TRACK_SECONDS, TRACK_SECONDS},
+    {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent", TRACK_SECONDS, TRACK_SECONDS},
+    {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", TRACK_SECONDS, TRACK_SECONDS},
+    {"sys/net/netfilter/nf_conntrack_udp_timeout", TRACK_SECONDS, TRACK_SECONDS},
+    {"sys/net/netfilter/nf_conntrack_udp_timeout_stream", TRACK_SECONDS, TRACK_SECONDS},
 };

@@ -23,6 +23,7 @@
 #define TABLE      "cay"
 #define CHAIN_RAW  "raw"  /* before connections are tracked */
 #define CHAIN_NEW  "new"  /* from there: what may be tracked */
+#define CHAIN_RATE "rate" /* from there: what makes a new entry; one limit for all of it */
 #define CHAIN_SELF "self" /* from all three hooks: local traffic is let through, and not tracked */
 #define CHAIN_NAT  "nat"
 #define CHAIN_OUT  "out"
@@ -200,12 +201,12 @@ static void match_syn(struct batch *b)
 }
 
 /* Goes on with what is above the limit. */
-static void match_above_limit(struct batch *b)
+static void match_above_limit(struct batch *b, struct nft_rate rate)
 {
     struct nest n = begin_expr(b, "limit");
-    mnl_attr_put_u64(b->now, NFTA_LIMIT_RATE, htobe64(NFT_NEW_PER_SECOND));
+    mnl_attr_put_u64(b->now, NFTA_LIMIT_RATE, htobe64(rate.per_second));
     mnl_attr_put_u64(b->now, NFTA_LIMIT_UNIT, htobe64(1)); /* a second */
-    mnl_attr_put_u32(b->now, NFTA_LIMIT_BURST, htonl(NFT_NEW_BURST));
+    mnl_attr_put_u32(b->now, NFTA_LIMIT_BURST, htonl(rate.burst));
     mnl_attr_put_u32(b->now, NFTA_LIMIT_TYPE, htonl(NFT_LIMIT_PKTS));
     mnl_attr_put_u32(b->now, NFTA_LIMIT_FLAGS, htonl(NFT_LIMIT_F_INV));
     end_expr(b, n);
@@ -311,7 +312,8 @@ static void track_errors(struct batch *b, uint8_t protocol, uint8_t type)
 }
 
 /* Redirected packets have to be tracked, and so have the answers to them; nothing else is. */
-static void build_tracking(struct batch *b, uint16_t tcp_port, uint16_t udp_port)
+static void build_tracking(struct batch *b, uint16_t tcp_port, uint16_t udp_port,
+                           struct nft_rate rate)
 {
     struct nlattr *rule;
 
@@ -328,12 +330,14 @@ static void build_tracking(struct batch *b, uint16_t tcp_port, uint16_t udp_port
 
     rule = begin_rule(b, CHAIN_NEW);
     match_syn(b);
-    match_above_limit(b);
-    give_verdict(b, NF_DROP, NULL);
+    give_verdict(b, NFT_GOTO, CHAIN_RATE);
     end_rule(b, rule);
     rule = begin_rule(b, CHAIN_NEW);
     match_meta(b, NFT_META_L4PROTO, IPPROTO_UDP);
-    match_above_limit(b);
+    give_verdict(b, NFT_GOTO, CHAIN_RATE);
+    end_rule(b, rule);
+    rule = begin_rule(b, CHAIN_RATE);
+    match_above_limit(b, rate);
     give_verdict(b, NF_DROP, NULL);
     end_rule(b, rule);
 }
@@ -368,18 +372,19 @@ static void build_refusal(struct batch *b)
     end_rule(b, rule);
 }
 
-static void build(struct batch *b, uint16_t tcp_port, uint16_t udp_port)
+static void build(struct batch *b, uint16_t tcp_port, uint16_t udp_port, struct nft_rate rate)
 {
     begin(b, NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
     end(b);
     add_table(b);
     add_chain(b, CHAIN_NEW, NULL, 0);
+    add_chain(b, CHAIN_RATE, NULL, 0);
     add_chain(b, CHAIN_SELF, NULL, 0);
     add_chain(b, CHAIN_RAW, "filter", PRIORITY_RAW);
     add_chain(b, CHAIN_NAT, "nat", PRIORITY_NAT);
     add_chain(b, CHAIN_OUT, "filter", PRIORITY_FILTER);
     build_self(b);
-    build_tracking(b, tcp_port, udp_port);
+    build_tracking(b, tcp_port, udp_port, rate);
     build_redirect(b, tcp_port, udp_port);
     build_refusal(b);
     b->last->nlmsg_flags |= NLM_F_ACK;
@@ -405,12 +410,12 @@ static int await_ack(struct mnl_socket *nl)
     }
 }
 
-int nft_setup_proxied(uint16_t tcp_port, uint16_t udp_port)
+int nft_setup_proxied(uint16_t tcp_port, uint16_t udp_port, struct nft_rate rate)
 {
     struct batch b = {0};
     struct timeval timeout = {.tv_sec = 2};
 
-    build(&b, tcp_port, udp_port);
+    build(&b, tcp_port, udp_port, rate);
     struct mnl_socket *nl = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
     if (!nl)
         return -errno;
