@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "privd/egress.h"
 #include "privd/pins.h"
+#include "privd/unkilled.h"
 #include "sys/pid.h"
 
 #include <errno.h>
@@ -186,7 +187,7 @@ static void on_task_ended(void *arg, uint32_t events)
     struct command_sandbox *r = arg;
 
     loop_remove(&r->privd->loop, &r->task_source);
-    task_cancel(&r->task);
+    unkilled_add(r->privd, r->slot_number, task_cancel(&r->task));
     if (r->slot)
         r->driver->command_sandboxes_kill_unfinished(r->privd->rt, r->slot_number);
     gone(r);
@@ -314,7 +315,7 @@ static int begin(struct command_sandbox *r)
         return rc;
     rc = loop_add(&p->loop, &r->task_source, r->task.result_fd, on_made, r);
     if (rc < 0)
-        task_cancel(&r->task); /* memory is out */
+        unkilled_add(p, r->slot_number, task_cancel(&r->task)); /* memory is out */
     return rc;
 }
 

@@ -3,6 +3,7 @@
 #include "privd/command_sandbox.h"
 #include "privd/egress.h"
 #include "privd/pins.h"
+#include "privd/unkilled.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -86,21 +87,7 @@ static void gone(struct slot *s)
     jobs_sweep_if_idle(p);
 }
 
-static void put_ended(struct slot *s)
-{
-    struct cleaner *c = &s->privd->cleaner;
-
-    slots_list_put(&c->ended, s);
-    if (s->privd->stopping || c->ended.n >= RUNTIME_ENDS_MAX)
-        clean_some(s->privd);
-    else if (!loop_timer_armed(&c->timer))
-        loop_arm(&s->privd->loop, &c->timer, GATHER_MS, on_gathered, s->privd);
-}
-
-static void on_retry(void *arg)
-{
-    put_ended(arg);
-}
+static void on_retry(void *arg);
 
 static void try_again(struct slot *s, int why)
 {
@@ -113,6 +100,26 @@ static void try_again(struct slot *s, int why)
         (void)kill_by(s);
     loop_arm(&s->privd->loop, &s->timer, (uint64_t)RETRY_FIRST_MS << MIN(s->retries, RETRY_SHIFT),
              on_retry, s);
+}
+
+static void put_ended(struct slot *s)
+{
+    struct cleaner *c = &s->privd->cleaner;
+
+    if (unkilled_of(s->privd, s->number)) { /* it may be about to make what would be removed here */
+        try_again(s, -EBUSY);
+        return;
+    }
+    slots_list_put(&c->ended, s);
+    if (s->privd->stopping || c->ended.n >= RUNTIME_ENDS_MAX)
+        clean_some(s->privd);
+    else if (!loop_timer_armed(&c->timer))
+        loop_arm(&s->privd->loop, &c->timer, GATHER_MS, on_gathered, s->privd);
+}
+
+static void on_retry(void *arg)
+{
+    put_ended(arg);
 }
 
 /* The task has ended, or there was none: what becomes of each. */
@@ -320,7 +327,7 @@ void end_force(struct privd *p, struct slot *s)
     if (s->task.pid > 0) {
         loop_remove(&p->loop, &s->task_source);
         (void)s->driver->thaw(p->rt, &sb); /* it may be in the slot's own control group */
-        task_cancel(&s->task);
+        unkilled_add(p, s->number, task_cancel(&s->task));
     }
     kill_it(s);
 }

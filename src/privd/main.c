@@ -7,6 +7,7 @@
 #include "privd/confine.h"
 #include "privd/egress.h"
 #include "privd/locks.h"
+#include "privd/unkilled.h"
 
 #include "base/io.h"
 #include "base/log.h"
@@ -379,6 +380,7 @@ static void tear_down(struct privd *p)
     jobs_stop(p);
     jobs_free(p);
     command_sandbox_free_all(p);
+    unkilled_free(p);
     slots_free(p);
     if (clean) {
         records_remove(&p->records, p->options.run_dir);

@@ -123,6 +123,7 @@ struct dropper {
 struct egress;
 struct jobs;
 struct locks;
+struct unkilled;
 struct command_sandbox;
 
 #define COMMAND_SANDBOXES_STARTING_MAX 32u /* at a time, of all sandboxes */
@@ -160,8 +161,9 @@ struct privd {
     struct loop_timer
         refill_delay_timer; /* after a start: until then a slot is made only for a waiting create */
     struct cleaner cleaner;
-    struct pace pace; /* of all kills */
-    uint32_t n_pins;  /* descriptors that pins.c holds */
+    struct pace pace;          /* of all kills */
+    uint32_t n_pins;           /* descriptors that pins.c holds */
+    struct unkilled *unkilled; /* unkilled.h */
     struct listing listing;
 
     struct create_request *waiting_first, *waiting_last; /* creates without a slot yet */

@@ -276,7 +276,8 @@ static int probe_namespaces(struct runtime *rt, int *userns_fd)
         return rc;
     struct pollfd p = {.fd = t.result_fd, .events = POLLIN};
     if (poll(&p, 1, PROBE_TIMEOUT_MS) != 1) {
-        task_cancel(&t);
+        int left = task_cancel(&t);
+        util_close(&left);
         return -ETIMEDOUT;
     }
     rc = process_collect(&t, &result, NULL);

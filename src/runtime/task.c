@@ -17,7 +17,8 @@
 
 #define MANY_HIGH_FDS     64 /* from so many on, not to copy them is worth waiting for the child */
 #define BEGIN_TIMEOUT_MS  10000
-#define CANCEL_TIMEOUT_MS 1000 /* a process that is killed takes microseconds */
+#define EXIT_TIMEOUT_MS   1000 /* of one that has sent its result, and has nothing left to do */
+#define CANCEL_TIMEOUT_MS 50   /* a process that is killed takes microseconds */
 
 /* What the numbers of held descriptors came to, in this process: no fewer than there ever were at a time. */
 static int highest_fd;
@@ -103,15 +104,17 @@ int task_spawn(task_fn fn, void *arg, struct task *out)
         return (int)pid;
     }
     *out = (struct task){.pid = pid, .pidfd = pidfd, .result_fd = pair[0]};
-    if (rc < 0)
-        task_cancel(out);
+    if (rc < 0) {
+        int left = task_cancel(out);
+        util_close(&left);
+    }
     return rc;
 }
 
 static void forget(struct task *t)
 {
     int code, status;
-    if (pid_await_end(t->pidfd, CANCEL_TIMEOUT_MS))
+    if (pid_await_end(t->pidfd, EXIT_TIMEOUT_MS))
         (void)pid_reap(t->pidfd, &code, &status);
     util_close(&t->pidfd);
     util_close(&t->result_fd);
@@ -139,17 +142,35 @@ int task_collect(struct task *t, struct task_result *out)
     return 0;
 }
 
-void task_cancel(struct task *t)
+/* What a task that is cancelled had sent; another process may have its end of the socket still, so no end is waited for. */
+static void drop_result(int result_fd)
 {
     struct task_result result;
-    if (t->pidfd < 0)
-        return;
-    pid_kill(t->pidfd, SIGKILL);
-    if (!pid_await_end(t->pidfd, CANCEL_TIMEOUT_MS))
-        log_error("a task (process %d) cannot be killed: it is left alone", (int)t->pid);
-    int rc = task_collect(t, &result);
-    for (uint32_t i = 0; rc == 0 && i < result.n_fds; i++)
+    size_t n_fds = 0;
+    ssize_t n = fdpass_recv(result_fd, &result, sizeof(result), result.fds, TASK_MAX_FDS, &n_fds,
+                            MSG_DONTWAIT);
+
+    for (size_t i = 0; n >= 0 && i < n_fds; i++)
         util_close(&result.fds[i]);
-    if (rc == -EAGAIN) /* another process has its end of the socket still */
-        forget(t);
+}
+
+int task_cancel(struct task *t)
+{
+    int code, status;
+
+    if (t->pidfd < 0)
+        return -1;
+    pid_kill(t->pidfd, SIGKILL);
+    if (pid_await_end(t->pidfd, CANCEL_TIMEOUT_MS)) {
+        (void)pid_reap(t->pidfd, &code, &status);
+        util_close(&t->pidfd);
+    } else {
+        log_warn("a task (process %d) has not ended yet after it was killed: it is not waited for",
+                 (int)t->pid);
+    }
+    int left = TAKE_FD(t->pidfd);
+    drop_result(t->result_fd);
+    util_close(&t->result_fd);
+    *t = TASK_NONE;
+    return left;
 }

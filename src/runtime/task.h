@@ -51,7 +51,8 @@ int task_spawn(task_fn fn, void *arg, struct task *out) WARN_UNUSED;
  * -EAGAIN: not there yet. -ECHILD: the child died without a result; t is TASK_NONE again. */
 int task_collect(struct task *t, struct task_result *out) WARN_UNUSED;
 
-/* Kills, reaps, and drops whatever result there was. Blocks until the child is gone: microseconds, as children run
- * bounded kernel calls only; one that does not go within a second is reported and left alone. Where its control group may
- * be frozen (version 1), the caller thaws that first: a frozen process takes no signal. */
-void task_cancel(struct task *t);
+/* Kills, and drops whatever result there was; t is TASK_NONE then. Blocks for 50 ms at most: a process that is killed
+ * takes microseconds, but for one in a call of the kernel that nothing interrupts (a disk that does not answer) or in a control
+ * group that is frozen (version 1), which the caller thaws first where it is the task's own. -1: the child is gone and reaped.
+ * Else its pidfd, which the caller owns: readable when it has ended, then to be reaped. */
+int task_cancel(struct task *t) WARN_UNUSED;

@@ -2,14 +2,17 @@
  * and ends sandboxes of two levels that only this file knows. What privd does to a sandbox past its row
  * would not link here. */
 #include "skip.h"
+#include "stuck.h"
 
 #include "contract/meta.h"
 #include "privd/command_sandbox.h"
+#include "privd/unkilled.h"
 #include "privsep/packet.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -27,6 +30,9 @@ static struct dummy {
     int freezes, thaws, starts, claims, sockets, stats, kills, reaps, ends, rooms, room_kills,
         adopts;
 } dummy, other; /* other: what went through the second row */
+
+static const char
+    *stuck_path; /* not NULL: a start is a real task that looks it up, and hangs there */
 
 static int done_task(struct task *out)
 {
@@ -52,6 +58,13 @@ static int start(uint32_t slot, struct task *out, int *boot_fd)
     dummy.boot_far[slot] = pair[1];
     *boot_fd = pair[0];
     return done_task(out);
+}
+
+static int look_up(void *arg, struct task_result *out)
+{
+    struct stat st;
+
+    return stat(arg, &st) < 0 ? -errno : 0;
 }
 
 static int dummy_probe(struct runtime *rt, char *why, size_t n)
@@ -212,8 +225,14 @@ static int dummy_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *
 static int other_start_begin(struct runtime *rt, const struct runtime_slot *slot,
                              const struct runtime_start *st, struct task *out, int *boot_fd)
 {
+    int rc;
+
     other.starts++;
-    return start(slot->number, out, boot_fd);
+    rc = start(slot->number, out, boot_fd);
+    if (rc < 0 || !stuck_path)
+        return rc;
+    (void)collect(out);
+    return task_spawn(look_up, (char *)(uintptr_t)stuck_path, out);
 }
 
 static int other_claim(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,
@@ -552,7 +571,7 @@ static int tear_down(void **state)
 
 /* -- tests -------------------------------------------------------------------------------------- */
 
-static struct privsep_msg create(struct world *w, const char *id, uint32_t level)
+static struct privsep_msg create_request(const char *id, uint32_t level)
 {
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
@@ -564,7 +583,12 @@ static struct privsep_msg create(struct world *w, const char *id, uint32_t level
                                                 .pids = 64,
                                                 .open_files = 256};
     memcpy(m.u.create.id, id, strlen(id));
-    return ask(w, m);
+    return m;
+}
+
+static struct privsep_msg create(struct world *w, const char *id, uint32_t level)
+{
+    return ask(w, create_request(id, level));
 }
 
 static struct privsep_msg of(uint16_t op, const struct privsep_msg *created)
@@ -693,6 +717,61 @@ static void list_and_recovery_know_the_level(void **state)
     leave(w);
 }
 
+/* The slot whose start is a task. */
+static struct slot *starting(struct world *w)
+{
+    uint32_t i = 0;
+
+    for (int turn = 0; turn < 1000 && w->p.slots[i].task.pid <= 0; turn++) {
+        run_a_while(w);
+        for (i = 0; i < SLOTS - 1 && w->p.slots[i].task.pid <= 0;)
+            i++;
+    }
+    assert_int_equal(w->p.slots[i].state, SLOT_STARTING);
+    return &w->p.slots[i];
+}
+
+/* The start of one sandbox hangs where no signal reaches it. Its time is over (the timer is not waited for); others are
+ * answered all the same, and what it worked on is left alone until it has ended. */
+static void a_task_that_cannot_be_killed_holds_up_no_other(void **state)
+{
+    struct world *w = *state;
+    struct stuck stuck = {0};
+    struct privsep_msg created, answered;
+
+    NEEDS_ROOT;
+    int rc = stuck_begin(&stuck);
+    if (rc == -ENOENT || rc == -ENODEV)
+        SKIP("this kernel has no FUSE");
+    assert_int_equal(rc, 0);
+    begin(w);
+    created = create(w, "first", PRIVSEP_LEVEL_PROCESS);
+    assert_int_equal(created.status, 0);
+    stuck_path = stuck.path;
+    uint64_t seq = send_request(w, create_request("hangs", PRIVSEP_LEVEL_GVISOR));
+    struct slot *s = starting(w);
+    stuck_await(&stuck);
+    pid_t pid = s->task.pid;
+    s->timer.cb(s->timer.arg);
+    stuck_path = NULL;
+    assert_true(unkilled_of(&w->p, s->number));
+    assert_int_equal(ask(w, of(PRIVSEP_STAT, &created)).status, 0);
+    assert_int_equal(create(w, "other", PRIVSEP_LEVEL_PROCESS).status, 0);
+    assert_int_equal(s->state, SLOT_ENDING);
+    assert_true(unkilled_of(&w->p, s->number));
+    assert_int_equal(kill(pid, 0), 0);
+
+    stuck_answer(&stuck);
+    do
+        answered = next_packet(w);
+    while (answered.seq != seq);
+    assert_int_equal(answered.status, -ETIMEDOUT);
+    assert_false(unkilled_of(&w->p, s->number));
+    assert_true(kill(pid, 0) < 0 && errno == ESRCH); /* reaped */
+    leave(w);
+    stuck_end(&stuck);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -702,6 +781,8 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_than_are_pooled_of_another_level, set_up, tear_down),
         cmocka_unit_test_setup_teardown(list_and_recovery_know_the_level, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_task_that_cannot_be_killed_holds_up_no_other, set_up,
+                                        tear_down),
     };
 
     log_init("test", LOG_ERROR);
