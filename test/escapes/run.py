@@ -61,7 +61,7 @@ class Runs:
 
     def in_command_sandbox(self):
         """As root of a command sandbox (a command with a policy of its own), all defences there."""
-        with world.Server(self.options.build, self.base, egress=True) as server:
+        with world.stamps(allowed=False), world.Server(self.options.build, self.base, egress=True) as server:
             made = server.client.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "policy": {"rules": []}})
             assert made.status == 201, made.body
             with Sandbox(server.client, made.json) as box:
@@ -73,7 +73,8 @@ class Runs:
                 return parse(done.json["stdout"]) | {case: BY_POLICY for case in COMMAND_TAKEN}
 
     def measure(self, without):
-        with world.Server(self.options.build, self.base, without) as server:
+        off = {"network-bounds", "network-namespace"} & set(without)
+        with world.stamps(allowed=bool(off)), world.Server(self.options.build, self.base, without) as server:
             with server.client.create() as box:
                 self.put(box)
                 return {user: parse(box.run("/tmp/probe all", user=user, timeout=300, env=self.bait.env()).out)

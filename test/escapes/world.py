@@ -1,6 +1,7 @@
 """A small world for the escape table: namespaces of the runner's own in which nothing can do harm, a victim
 process, sockets and segments that a sandbox must not reach, and servers with defences switched off."""
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -21,6 +22,7 @@ from client import Client  # noqa: E402
 READY_SECONDS = 120
 UID_BASE = 1275068416  # apart from usual servers and from those of the scenarios
 INSIDE = "CAY_ESCAPES_INSIDE"
+STAMPS, STAMPS_FD = "/proc/sys/net/core/tstamp_allow_data", "CAY_ESCAPES_STAMPS_FD"
 TCP_PORTS, UDP_PORTS = (22, 80, 443, 3000), (53, 443)
 SHM_KEY = 0x0CA1CA1
 NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -36,8 +38,33 @@ def enter():
     if os.geteuid() != 0:
         sys.exit("the escape table needs root: it starts servers")
     os.environ[INSIDE] = "1"
+    keep_stamps()
     os.execvp("unshare", ["unshare", "--net", "--ipc", "--uts", "--pid", "--mount", "--fork", "--kill-child",
                           "--mount-proc", sys.executable, *sys.argv])
+
+
+def keep_stamps():
+    """A descriptor of the host's setting, which stays that of the host in whatever namespace it is written to."""
+    if os.path.exists(STAMPS):
+        fd = os.open(STAMPS, os.O_RDWR)
+        os.set_inheritable(fd, True)
+        os.environ[STAMPS_FD] = str(fd)
+
+
+@contextlib.contextmanager
+def stamps(allowed):
+    """Kernels before 6.13 have that setting once for the host, where cay-keep switches it off; in these namespaces it cannot
+    see it. So that is done here, and for what switches that defence off it is on. Elsewhere: nothing."""
+    fd = int(os.environ.get(STAMPS_FD, -1))
+    if fd < 0 or os.path.exists(STAMPS):
+        yield
+        return
+    before = os.pread(fd, 16, 0)
+    os.pwrite(fd, b"1" if allowed else b"0", 0)
+    try:
+        yield
+    finally:
+        os.pwrite(fd, before, 0)
 
 
 def check_inside():
