@@ -29,9 +29,10 @@
 #define SAMPLES_MAX 1024 /* taken at a time */
 #define PIDS_MAX    8192 /* of a sandbox that are looked at */
 #define FILES_MAX   65536
-#define LOOKS_MAX   4   /* sandboxes that one look goes through */
-#define KILLS_MAX   256 /* in one look */
-#define GATHER_MS   2   /* samples that come together are one look's */
+#define LOOKS_MAX   4 /* sandboxes that one look goes through */
+#define ROUNDS_MAX  4 /* of stopping what was made meanwhile */
+#define END_MS      1000
+#define GATHER_MS   2 /* samples that come together are one look's */
 /* A look that killed no process is followed by so many times as long without one: a fifth of a processor. */
 #define REST_FACTOR 4
 #define READ_SIZE   65536
@@ -39,6 +40,13 @@
 struct caller {
     uint32_t slot, calls;
     pid_t pid;
+};
+
+/* A process of a sandbox that is being reduced. */
+struct held {
+    pid_t pid;
+    uint32_t locks;
+    bool stopped; /* by us */
 };
 
 struct locks {
@@ -52,14 +60,15 @@ struct locks {
     size_t n_callers;
     uint32_t *unseen; /* by slot: how much the cache grew by calls whose locks were not found */
     pid_t samples[SAMPLES_MAX], pids[PIDS_MAX];
+    struct held held[PIDS_MAX];
+    size_t n_held;
     char text[READ_SIZE];
 };
 
 /* What one sandbox holds, as far as its processes' files tell. */
 struct count {
-    uint32_t locks, files, most;
-    pid_t holder; /* of most */
-    bool hides;   /* descriptors are under way in sockets, or there are more than are looked at */
+    uint32_t locks, files;
+    bool hides; /* descriptors are under way in sockets, or there are more than are looked at */
 };
 
 /* -- counting ---------------------------------------------------------------------------------------- */
@@ -110,13 +119,9 @@ static void count_process(struct locks *l, pid_t pid, struct count *c)
             count_file(l, dirfd(dir), entry->d_name, &locks, &c->hides);
         }
     c->locks += locks;
-    if (locks > c->most) {
-        c->most = locks;
-        c->holder = pid;
-    }
 }
 
-/* The rest is not looked at once it is too many: what is killed is then the one with most of those seen. */
+/* The rest is not looked at once it is too many. */
 static void count_sandbox(struct locks *l, uint32_t slot, struct count *c)
 {
     int n = runtime_program_pids(l->privd->rt, slot, l->pids, PIDS_MAX);
@@ -131,7 +136,7 @@ static void count_sandbox(struct locks *l, uint32_t slot, struct count *c)
 
 static void kill_one(struct locks *l, uint32_t slot, pid_t pid, uint32_t locks, const char *how)
 {
-    if (pid <= 0 || runtime_program_kill(l->privd->rt, slot, pid) < 0)
+    if (pid <= 0 || runtime_program_signal(l->privd->rt, slot, pid, SIGKILL) < 0)
         return;
     runtime_tell_locks(l->privd->rt, slot);
     if (log_rate_allows(&l->privd->command_sandbox_log))
@@ -141,17 +146,89 @@ static void kill_one(struct locks *l, uint32_t slot, pid_t pid, uint32_t locks, 
             slot, (int)pid, locks, how, LOCKS_MAX);
 }
 
-/* Until there are few enough. */
-static void reduce(struct locks *l, uint32_t slot, struct count *c)
+static bool is_held(const struct locks *l, pid_t pid)
 {
-    for (int i = 0; i < KILLS_MAX && c->locks > LOCKS_MAX; i++) {
-        CLEANUP_CLOSE int fd = pid_open(c->holder);
+    for (size_t i = 0; i < l->n_held; i++)
+        if (l->held[i].pid == pid)
+            return true;
+    return false;
+}
 
-        kill_one(l, slot, c->holder, c->locks, "");
-        if (fd >= 0) /* its locks go with it */
-            (void)pid_await_end(fd, 1000);
-        count_sandbox(l, slot, c);
+/* Stopped already, so not to be continued by us: state T of /proc/PID/stat, behind the name, which is the tenant's. */
+static bool is_stopped(pid_t pid)
+{
+    char path[32], text[512];
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+        return false;
+    const char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
+}
+
+/* All of its processes: what a few of them do not make any more, others would. */
+static void stop_all(struct locks *l, uint32_t slot)
+{
+    size_t before;
+
+    l->n_held = 0;
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        int n = runtime_program_pids(l->privd->rt, slot, l->pids, PIDS_MAX);
+
+        before = l->n_held;
+        for (int i = 0; i < n && l->n_held < PIDS_MAX; i++) {
+            if (is_held(l, l->pids[i]))
+                continue;
+            struct held h = {.pid = l->pids[i], .stopped = !is_stopped(l->pids[i])};
+            h.stopped = h.stopped &&
+                        runtime_program_signal(l->privd->rt, slot, h.pid, SIGSTOP) == 0;
+            l->held[l->n_held++] = h;
+        }
+        if (l->n_held == before)
+            return;
     }
+}
+
+static struct held *holder_of_most(struct locks *l)
+{
+    struct held *most = NULL;
+
+    for (size_t i = 0; i < l->n_held; i++)
+        if (!most || l->held[i].locks > most->locks)
+            most = &l->held[i];
+    return most;
+}
+
+/* Kills those with most until there are few enough, and waits until what they held is gone. */
+static void kill_most(struct locks *l, uint32_t slot, uint32_t locks)
+{
+    for (struct held *h = holder_of_most(l); h && h->locks > 0 && locks > LOCKS_MAX;
+         h = holder_of_most(l)) {
+        CLEANUP_CLOSE int fd = pid_open(h->pid);
+
+        kill_one(l, slot, h->pid, locks, "");
+        if (fd >= 0)
+            (void)pid_await_end(fd, END_MS);
+        locks -= h->locks;
+        h->locks = 0;
+    }
+}
+
+static void reduce(struct locks *l, uint32_t slot)
+{
+    struct count c = {0};
+
+    stop_all(l, slot);
+    for (size_t i = 0; i < l->n_held; i++) {
+        uint32_t before = c.locks;
+
+        count_process(l, l->held[i].pid, &c); /* no more than FILES_MAX files of all */
+        l->held[i].locks = c.locks - before;
+    }
+    kill_most(l, slot, c.locks);
+    for (size_t i = 0; i < l->n_held; i++)
+        if (l->held[i].stopped)
+            (void)runtime_program_signal(l->privd->rt, slot, l->held[i].pid, SIGCONT);
 }
 
 /* Locks that are in no process's files: all that call, and all that hold sockets in which descriptors are. */
@@ -252,7 +329,7 @@ static bool look_at(struct locks *l, uint32_t slot, uint64_t grown)
 
     count_sandbox(l, slot, &c);
     if (c.locks > LOCKS_MAX) {
-        reduce(l, slot, &c);
+        reduce(l, slot);
         return true;
     }
     l->unseen[slot] = c.hides ? l->unseen[slot] + (uint32_t)MIN(grown, LOCKS_MAX) : 0;
@@ -264,7 +341,7 @@ static bool look_at(struct locks *l, uint32_t slot, uint64_t grown)
 
 static bool look(struct locks *l, uint64_t grown)
 {
-    uint32_t done[LOOKS_MAX], slot;
+    uint32_t done[LOOKS_MAX], slot = 0;
     size_t n = 0;
     bool killed = false;
 

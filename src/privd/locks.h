@@ -4,18 +4,18 @@
  *
  * A child of privd watches: the kernel wakes it once in LOCKS_PERIOD calls of a processor, and says who made the last of
  * them. When the kernel's cache of locks has grown by LOCKS_STEP since it was last lowest, the sandboxes that were seen to
- * call most are counted, in /proc/PID/fdinfo of their processes; in one that has more than LOCKS_MAX the process
- * with most of them is killed, and so on until they are fewer. What is locked by descriptors that are under way in
- * sockets is in no such file: where a sandbox has such, what its calls made grow counts, too. Who does not lock ranges by
- * the ten thousand is never looked at, and while no sandbox does, nothing wakes.
+ * call most are counted, in /proc/PID/fdinfo of their processes. All processes of one that has more than LOCKS_MAX are stopped
+ * while each is counted and those with most are killed until the rest has fewer; then the rest goes on. What is locked by
+ * descriptors that are under way in sockets is in no such file: where a sandbox has such, what its calls made grow counts, too.
+ * Who does not lock ranges by the thousand is never looked at, and while no sandbox does, nothing wakes.
  *
  * The sandbox's cay-init is told by SIGUSR2, and writes a line of its log. */
 
 #include "privd/privd.h"
 
-#define LOCKS_MAX    16384u /* of a sandbox */
-#define LOCKS_STEP   16384u
-#define LOCKS_PERIOD 4096u
+#define LOCKS_MAX    8192u /* of a sandbox */
+#define LOCKS_STEP   8192u
+#define LOCKS_PERIOD 2048u
 
 /* Before privd gives up what it takes (confine). 0; a kernel that cannot is logged, and there is no watching. */
 int locks_open(struct privd *p);

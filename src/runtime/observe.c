@@ -139,13 +139,13 @@ int runtime_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, i
     return cgroup_pids(rt->cgroups, slot, CGROUP_WORK, pids, max);
 }
 
-int runtime_program_kill(const struct runtime *rt, uint32_t slot, pid_t pid)
+int runtime_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal)
 {
     CLEANUP_CLOSE int fd = pid_open(pid);
 
     if (fd < 0 || !cgroup_holds(rt->cgroups, slot, pid) || is_first(pid))
         return -ESRCH;
-    return pid_kill(fd, SIGKILL);
+    return pid_kill(fd, signal);
 }
 
 /* PID 1 of a namespace is not ended by a signal that it does not take: one that is not cay-init yet. */

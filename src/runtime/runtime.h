@@ -114,8 +114,8 @@ uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot);
 /* Up to max pids of what its tenant's programs run in. How many, or -errno. */
 int runtime_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max);
 
-/* SIGKILL to one of them. 0, or -ESRCH. */
-int runtime_program_kill(const struct runtime *rt, uint32_t slot, pid_t pid);
+/* A signal to one of them. 0, or -ESRCH. */
+int runtime_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal);
 
 /* SIGUSR2 to its cay-init: a program of its was killed for the locks that it held. */
 void runtime_tell_locks(const struct runtime *rt, uint32_t slot);

@@ -1,4 +1,4 @@
-"""Locks on ranges of files are memory of the kernel that no limit counts: a sandbox may hold 16,384 of them (src/privd/locks.h).
+"""Locks on ranges of files are memory of the kernel that no limit counts: a sandbox may hold 8,192 of them (src/privd/locks.h).
 Each test takes a few MiB at most, and stops at the first refusal."""
 
 import pathlib

@@ -25,6 +25,10 @@ RUNS = (
      "`test/vm/fill.py`: thousands of attempts by every way, from inside two sandboxes as user and as root, from one that "
      "may have filters, and by an ordinary user of the machine as the control.",
      "python3 test/vm/fill.py", 1200),
+    ("Locks on ranges of files",
+     "`test/vm/locks.py`: how much they take at most until who holds them is killed, without a bound of the storm's own "
+     "(docs/kernel-pools.md, \"Locks on ranges of files\").",
+     "python3 test/vm/locks.py", 1200),
     ("How fast filters may be freed",
      "`test/vm/frees.py`: filters of 4,096 instructions, freed by one processor at several rates, and how many of the kernel's "
      "workers waited at a time meanwhile (docs/privsep.md, \"Ending (kills in turn)\").",
