@@ -17,18 +17,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PRIVSEP_VERSION                       1
-#define PRIVSEP_MAX_FDS                       16
-#define PRIVSEP_KEY_SIZE                      32
-#define PRIVSEP_CREATE_SOCKETS                2
-#define PRIVSEP_KEPT_MAX                      1024 /* numbers of kept files */
-#define PRIVSEP_WHY_SIZE                      192
-#define PRIVSEP_ID_SIZE                       32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
-#define PRIVSEP_EGRESS_FDS                    2 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
-#define PRIVSEP_COMMAND_SANDBOXES_MAX         8 /* of a sandbox at a time */
-#define PRIVSEP_TERMINALS_MAX                 64 /* of a sandbox, beside those of its command sandboxes */
-#define PRIVSEP_COMMAND_TERMINALS_MAX         16 /* of all its command sandboxes together */
-#define PRIVSEP_COMMAND_SANDBOX_SOCKETS       6
+#define PRIVSEP_VERSION                 1
+#define PRIVSEP_MAX_FDS                 16
+#define PRIVSEP_KEY_SIZE                32
+#define PRIVSEP_CREATE_SOCKETS          2
+#define PRIVSEP_KEPT_MAX                1024 /* numbers of kept files */
+#define PRIVSEP_WHY_SIZE                192
+#define PRIVSEP_ID_SIZE                 32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
+#define PRIVSEP_EGRESS_FDS              2 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
+#define PRIVSEP_COMMAND_SANDBOXES_MAX   8  /* of a sandbox at a time */
+#define PRIVSEP_TERMINALS_MAX           64 /* of a sandbox, beside those of its command sandboxes */
+#define PRIVSEP_COMMAND_TERMINALS_MAX   16 /* of all its command sandboxes together */
+#define PRIVSEP_COMMAND_SANDBOX_SOCKETS 6
 
 /* Where cay-egress listens inside each sandbox's network namespace, on [::], both families. */
 #define EGRESS_TCP_PORT 3128
