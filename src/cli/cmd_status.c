@@ -1,4 +1,5 @@
-/* status, env, version, help, completion. */
+/* status, env, version, help, completion. Each is one call of the server, or none, and what it
+ * prints; what `env` prints is read by a shell, so that every value in it is quoted. */
 #include "base/io.h"
 #include "cli/commands.h"
 #include "cli/server.h"

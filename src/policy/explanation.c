@@ -1,4 +1,7 @@
-/* What will happen, and why: see explanation.h. */
+/* What will happen, and why: see explanation.h. The steps of a connection are asked in their
+ * order (name, address, reroute, request, credential), each of all layers, until one refuses or
+ * all let it pass; what a layer above the tenant's own says is named by its rule alone. Pure:
+ * called by cay-egress for a sandbox and by the command line for a file. */
 #include "policy/explanation.h"
 
 #include "base/util.h"
