@@ -12,10 +12,12 @@
 #include "egress/control/allows.h"
 #include "egress/control/audit_query.h"
 #include "egress/control/explain.h"
+#include "egress/credential/credential.h"
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/event_stream.h"
+#include "egress/flow/intercept.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/renew.h"
 #include "egress/flow/upstream.h"
@@ -109,9 +111,9 @@ static enum err_code take_rest(struct egress *eg, const json_t *o, struct sandbo
         return e->code;
     if (json_array_size(credentials) == 0)
         return ERR_OK;
-    if (!eg->hooks.credentials_new)
+    if (!eg->intercept)
         return err_set(e, ERR_UNIMPLEMENTED, "credentials: this server holds none");
-    return eg->hooks.credentials_new(eg, r->tenant, credentials, &r->credentials, e);
+    return intercept_credentials_new(eg, r->tenant, credentials, &r->credentials, e);
 }
 
 /* Of a command: what it says goes for its room alone, and within what the sandbox's says. */
@@ -130,9 +132,9 @@ static enum err_code take_command_sandbox(struct egress *eg, const json_t *o, co
     if (policy_reroute(r->policy, NULL))
         return err_set(e, ERR_INVALID, "policy: reroute: only a sandbox's own policy has it");
     r->allows = allows_list(r->policy);
-    if (json_array_size(credentials) == 0 || !eg->hooks.credentials_new)
+    if (json_array_size(credentials) == 0 || !eg->intercept)
         return ERR_OK;
-    return eg->hooks.credentials_new(eg, tenant, credentials, &r->credentials, e);
+    return intercept_credentials_new(eg, tenant, credentials, &r->credentials, e);
 }
 
 static enum err_code take_command_sandboxes(struct egress *eg, const json_t *o,
@@ -151,21 +153,19 @@ static enum err_code take_command_sandboxes(struct egress *eg, const json_t *o,
     return ERR_OK;
 }
 
-static void drop_rules(struct egress *eg, struct sandbox_rules *r)
+static void drop_rules(struct sandbox_rules *r)
 {
     for (size_t i = 0; i < r->n_command_sandboxes; i++) {
         policy_free(r->command_sandboxes[i].policy);
         free(r->command_sandboxes[i].allows);
-        if (r->command_sandboxes[i].credentials)
-            eg->hooks.credentials_free(r->command_sandboxes[i].credentials);
+        credentials_unref(r->command_sandboxes[i].credentials);
     }
     policy_free(r->policy);
     for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
         policy_free(r->ceilings[i]);
     upstream_free(r->upstream);
     free(r->allows);
-    if (r->credentials)
-        eg->hooks.credentials_free(r->credentials);
+    credentials_unref(r->credentials);
 }
 
 /* No policy is in force of which a decision could not be recorded. */
@@ -187,7 +187,7 @@ static enum err_code put_policy(struct egress *eg, uint32_t slot, uint32_t gen, 
         take_policies(o, &r, e) != ERR_OK || take_rest(eg, o, &r, e) != ERR_OK ||
         take_command_sandboxes(eg, o, &r, e) != ERR_OK || prepare_log(eg, r.tenant, e) != ERR_OK ||
         registry_policy(eg, slot, gen, &r, e) != ERR_OK) {
-        drop_rules(eg, &r);
+        drop_rules(&r);
         return e->code;
     }
     return ERR_OK;
@@ -367,12 +367,12 @@ static void on_seal_body(struct http_exchange *x, char *body, size_t len)
 {
     struct egress *eg = control_of(x)->egress;
 
-    eg->hooks.seal(eg, x, body, len);
+    intercept_answer_seal(eg, x, body, len);
 }
 
 static void post_seal(struct http_exchange *x)
 {
-    if (control_of(x)->egress->hooks.seal)
+    if (control_of(x)->egress->intercept)
         http_body_collect(x, CONTROL_BODY_MAX, on_seal_body);
     else
         http_respond_error(x, 501, "this server holds no credentials");
@@ -396,12 +396,12 @@ static void get_ca(struct http_exchange *x)
     struct egress *eg = control_of(x)->egress;
     const char *tenant = http_exchange_head(x)->path + strlen("/v1/ca/");
 
-    if (!eg->hooks.ca)
+    if (!eg->intercept)
         http_respond_error(x, 501, "this server does not intercept TLS");
     else if (!*tenant || strlen(tenant) > EGRESS_TENANT_MAX || strchr(tenant, '/'))
         http_respond_error(x, 404, "no such tenant");
     else
-        eg->hooks.ca(eg, x, tenant);
+        intercept_answer_ca(eg, x, tenant);
 }
 
 static void get_audit(struct http_exchange *x)

@@ -13,6 +13,7 @@
 #include "egress/flow/forward.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/socks.h"
+#include "egress/flow/tls_intercept.h"
 
 #include <errno.h>
 #include <string.h>
@@ -255,12 +256,12 @@ static bool say_in_tls(struct flow *f)
 
     if (f->sandbox->has_policy && policy_closes(f->sandbox->policy) && !f->unreachable && !f->busy)
         return false;
-    if (f->fd < 0 || (!f->offers_http1 && !f->offers_h2) || !f->egress->hooks.intercept_start ||
+    if (f->fd < 0 || (!f->offers_http1 && !f->offers_h2) || !f->egress->intercept ||
         !rate_take(&f->sandbox->handshakes, DENY_HANDSHAKES_PER_SECOND))
         return false;
     protocol_detect_done(f);
     f->state = FLOW_INTERCEPTED;
-    return f->egress->hooks.intercept_start(f->egress, f, &e) == 0;
+    return tls_intercept_start(f->egress, f, &e) == 0;
 }
 
 int deny_status(const struct flow *f)

@@ -12,8 +12,7 @@
  *   protocol_detect.c      what its first bytes are, and whether they name what was dialled
  *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c, retry.c)
  *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal (local_info_page.c)
- *   hooks.intercept_start   TLS that has to be read: see struct egress_hooks (tls_intercept.c; then forward.c, or
- *               h2_flow.c)
+ *   tls_intercept.c   TLS that has to be read; then forward.c, or h2_flow.c
  *   deny.c      refused, with the reason
  *
  * A sandbox is who owns the listener that accepted, and nothing else says who it is. A flow is
@@ -177,7 +176,7 @@ struct sandbox {
     struct policy *policy;
     struct policy *ceilings[EGRESS_CEILINGS_MAX]; /* NULL: no more of them */
     struct upstream *upstream;                    /* this sandbox's own upstream proxy, or NULL */
-    struct credentials *credentials;              /* hooks.credentials_new's, or NULL */
+    struct credentials *credentials;              /* intercept_credentials_new's, or NULL */
 
     int tcp_fd, udp_fd; /* -1 until privd sent them */
     struct sandbox_io *io;
@@ -203,38 +202,6 @@ struct sandbox {
     uint64_t round;        /* of privd's hellos that told it: see registry_sync */
 };
 
-/* What another module adds. Every one may be NULL: then TLS that has to be read is refused with that
- * reason, and so is a request that needs a credential. */
-struct egress_hooks {
-    /* Where POLICY_INSPECT meets TLS, and where a refusal does: then the client is told so once its handshake is
-     * through, and nothing is dialled. The ClientHello is still unread in f->fd, f->sni is its name
-     * (or NULL), f->target where to. 0: the interceptor owns f->fd (it sets it to -1), ends with
-     * flow_end(f), hands the decrypted requests to forward_adopt. -errno: refused, reason in *e. */
-    int (*intercept_start)(struct egress *eg, struct flow *f, struct err *e);
-
-    /* For a flow that was intercepted: makes TLS of a connection that was just dialled to f's target
-     * and verifies it strictly. cb gets a descriptor for plain bytes (it takes it over), or -1 and
-     * why, never from inside this call. fd is taken over in every case. */
-    void (*upstream_start)(struct egress *eg, uint64_t flow_id, int fd, const char *name,
-                           void (*cb)(void *arg, int fd, const struct err *why), void *arg);
-
-    /* Makes what v->credential says of the request: fills o->add and o->remove, from the exchange's
-     * arena. v->credential becomes NULL where the request carries no placeholder of it. tls: the request leaves
-     * encrypted. An error refuses the request. */
-    enum err_code (*request_prepare)(struct egress *eg, struct flow *f, struct http_exchange *x,
-                                     struct policy_verdict *v, bool tls,
-                                     struct http_relay_options *o, struct err *e);
-
-    /* The "credentials" of a sandbox's PUT: checked whole. */
-    enum err_code (*credentials_new)(struct egress *eg, const char *tenant, const json_t *json,
-                                     struct credentials **out, struct err *e);
-    void (*credentials_free)(struct credentials *c);
-
-    /* GET /v1/ca/{tenant}, POST /v1/seal: answers the exchange. */
-    void (*ca)(struct egress *eg, struct http_exchange *x, const char *tenant);
-    void (*seal)(struct egress *eg, struct http_exchange *x, char *body, size_t len);
-};
-
 struct egress_config {
     const char *state_dir; /* of egress alone, 0700 */
     uint32_t shard, shards;
@@ -253,7 +220,6 @@ struct egress_config {
 struct egress {
     uv_loop_t *loop;
     struct egress_config config;
-    struct egress_hooks hooks;
     struct registry *registry;
     struct resolver *resolver;
     struct dialer *dialer;
@@ -266,7 +232,8 @@ struct egress {
     struct control *control;
     struct event_stream *event_stream; /* control.c's */
     struct renewals *renewals;
-    struct intercept *intercept; /* who fills the hooks, or NULL */
+    struct intercept
+        *intercept; /* NULL: TLS is not read, and no credential is put on a request (tests) */
 };
 
 /* -- flow.c ------------------------------------------------------------------------------------ */

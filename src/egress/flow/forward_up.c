@@ -4,8 +4,10 @@
 
 #include "egress/flow/authority_check.h"
 #include "egress/flow/dial.h"
+#include "egress/flow/intercept.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/request.h"
+#include "egress/flow/tls_intercept.h"
 #include "egress/http/override.h"
 #include "http/relay.h"
 
@@ -89,15 +91,15 @@ static void start_relay(struct client_conn *l, struct flow *f, int fd)
         forward_refuse(x, f, &l->want, &v);
         return;
     }
-    if (v.credential && !f->egress->hooks.request_prepare) {
+    if (v.credential && !f->egress->intercept) {
         close(fd);
         request_refuse(f, &v, "credential", h, "this server cannot put credentials on requests");
         forward_say_refused(x, f, 403);
         return;
     }
     /* Also where none is put on this one: it may hold a placeholder, its answer a secret. */
-    if ((v.credential || f->sandbox->credentials) && f->egress->hooks.request_prepare &&
-        f->egress->hooks.request_prepare(f->egress, f, x, &v, l->tls, &o, &e) != ERR_OK) {
+    if ((v.credential || f->sandbox->credentials) && f->egress->intercept &&
+        intercept_prepare(f->egress, f, x, &v, l->tls, &o, &e) != ERR_OK) {
         close(o.fd);
         request_refuse(f, NULL, "credential", h, "%s", e.text);
         forward_say_refused(x, f, 403);
@@ -149,7 +151,7 @@ static void connected(struct client_conn *l, struct flow *f, int fd)
         return;
     }
     u = malloc(sizeof(*u));
-    if (!u || !f->egress->hooks.upstream_start) {
+    if (!u || !f->egress->intercept) {
         free(u);
         close(fd);
         l->preparing = false;
@@ -157,7 +159,7 @@ static void connected(struct client_conn *l, struct flow *f, int fd)
         return;
     }
     *u = (struct upgrade){f->egress, f->id};
-    f->egress->hooks.upstream_start(f->egress, f->id, fd, l->want.name, on_upstream, u);
+    tls_intercept_upstream(f->egress, f->id, fd, l->want.name, on_upstream, u);
 }
 
 void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r)

@@ -19,9 +19,9 @@
 
 /* -- credentials ------------------------------------------------------------------------------- */
 
-static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exchange *x,
-                             struct policy_verdict *v, bool tls, struct http_relay_options *o,
-                             struct err *e)
+enum err_code intercept_prepare(struct egress *eg, struct flow *f, struct http_exchange *x,
+                                struct policy_verdict *v, bool tls, struct http_relay_options *o,
+                                struct err *e)
 {
     char room[POLICY_NAME_MAX + 1];
     struct target t = f->target;
@@ -44,13 +44,13 @@ static enum err_code prepare(struct egress *eg, struct flow *f, struct http_exch
     return code;
 }
 
-static enum err_code open_credentials(struct egress *eg, const char *tenant, const json_t *json,
-                                      struct credentials **out, struct err *e)
+enum err_code intercept_credentials_new(struct egress *eg, const char *tenant, const json_t *json,
+                                        struct credentials **out, struct err *e)
 {
     return credentials_new(eg->intercept->sealer, tenant, json, out, e);
 }
 
-static void answer_ca(struct egress *eg, struct http_exchange *x, const char *tenant)
+void intercept_answer_ca(struct egress *eg, struct http_exchange *x, const char *tenant)
 {
     static const struct http_header type = {"Content-Type", "application/x-pem-file"};
     const char *operators = eg->intercept->operators;
@@ -65,7 +65,7 @@ static void answer_ca(struct egress *eg, struct http_exchange *x, const char *te
         http_respond(x, 200, &type, 1, all, strlen(all));
 }
 
-static void answer_seal(struct egress *eg, struct http_exchange *x, char *body, size_t len)
+void intercept_answer_seal(struct egress *eg, struct http_exchange *x, char *body, size_t len)
 {
     static const struct http_header type = {"Content-Type", "application/json"};
     CLEANUP_FREE char *sealed = NULL;
@@ -174,12 +174,5 @@ enum err_code intercept_new(struct egress *eg, const struct intercept_config *c,
     }
     json_wipe_frees(); /* jansson holds what is sealed for a moment */
     eg->intercept = in;
-    eg->hooks = (struct egress_hooks){.intercept_start = tls_intercept_start,
-                                      .upstream_start = tls_intercept_upstream,
-                                      .request_prepare = prepare,
-                                      .credentials_new = open_credentials,
-                                      .credentials_free = credentials_unref,
-                                      .ca = answer_ca,
-                                      .seal = answer_seal};
     return ERR_OK;
 }

@@ -10,6 +10,7 @@
 #include "egress/flow/greeting.h"
 #include "egress/flow/retry.h"
 #include "egress/flow/sniff.h"
+#include "egress/flow/tls_intercept.h"
 #include "egress/flow/tunnel.h"
 #include "egress/tls/clienthello.h"
 
@@ -61,14 +62,14 @@ static void intercept(struct flow *f)
 
     util_close(&f->up_fd); /* each request is dialled for once it is known */
     protocol_detect_done(f);
-    if (!f->egress->hooks.intercept_start) {
+    if (!f->egress->intercept) {
         flow_refuse(f, NULL, f->rule[0] ? f->rule : "inspect",
                     "the rule looks at requests, and this connection is encrypted: this server "
                     "does not intercept TLS");
         return;
     }
     f->state = FLOW_INTERCEPTED;
-    if (f->egress->hooks.intercept_start(f->egress, f, &e) < 0)
+    if (tls_intercept_start(f->egress, f, &e) < 0)
         flow_refuse(f, NULL, "inspect", "the connection cannot be read: %s", e.text);
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/share.h"
 #include "base/util.h"
+#include "egress/credential/credential.h"
 #include "egress/flow/accept.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/event_stream.h"
@@ -39,8 +40,7 @@ static void free_rules(struct sandbox *s)
         policy_free(s->ceilings[i]);
     memset(s->ceilings, 0, sizeof(s->ceilings));
     upstream_free(s->upstream);
-    if (s->credentials)
-        s->egress->hooks.credentials_free(s->credentials);
+    credentials_unref(s->credentials);
     free(s->allows);
     s->allows = NULL;
     s->policy = NULL;
@@ -290,8 +290,7 @@ static void take_command_sandbox_rules(struct sandbox *s, struct command_sandbox
         log_error("slot %u: no place for the policy of another command", s->slot);
         policy_free(rules->policy);
         free(rules->allows);
-        if (rules->credentials)
-            s->egress->hooks.credentials_free(rules->credentials);
+        credentials_unref(rules->credentials);
         return;
     }
     free_rules(r);

@@ -11,8 +11,15 @@
 
 #include <openssl/ssl.h>
 
-/* For struct egress_hooks. */
+/* Where POLICY_INSPECT meets TLS, and where a refusal does: then the client is told so once its handshake is through,
+ * and nothing is dialled. The ClientHello is still unread in f->fd, f->sni is its name (or NULL), f->target where to. 0: the
+ * interceptor owns f->fd (it sets it to -1), ends with flow_end(f), hands the decrypted requests to forward_adopt. -errno:
+ * refused, reason in *e. */
 int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e);
+
+/* For a flow that was intercepted: makes TLS of a connection that was just dialled to f's target and verifies it
+ * strictly. cb gets a descriptor for plain bytes (it takes it over), or -1 and why, never from inside this call. fd is taken
+ * over in every case. */
 void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
                             void (*cb)(void *arg, int fd, const struct err *why), void *arg);
 
