@@ -361,14 +361,21 @@ json_t *api_json_time(int64_t real_ms)
 
 static void refuse_route(struct api_call *call, const char *allow)
 {
+    struct err e;
+
     if (allow[0]) {
         api_header_add(call, "Allow", allow);
         api_fail(call, 405, "%s is not allowed on %s; allowed: %s", call->request->method,
                  call->request->path, allow);
         return;
     }
-    api_fail(call, 404, "there is no %s %s in this API", call->request->method,
-             call->request->path);
+    err_set(&e, ERR_NOT_FOUND, "there is no %s %s in this API", call->request->method,
+            call->request->path);
+    /* E2B's command line prints an address of E2B's dashboard, made from the domain. */
+    if (strncmp(call->request->path, "/dashboard", strlen("/dashboard")) == 0)
+        err_hint(&e, "there is no dashboard: `cay ls`, `cay top` and `cay logs SANDBOX` show what "
+                     "one would");
+    api_fail_err(call, &e);
 }
 
 /* True: go on. Otherwise the call was answered. */

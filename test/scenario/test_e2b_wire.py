@@ -101,6 +101,13 @@ def test_of_one_that_is_not_there_or_another_tenants(cay, sandbox, other_tenant,
     check(other_tenant.call(method, path.format(sandbox.id), body), 404, None)
 
 
+def test_there_is_no_dashboard_and_that_is_said(cay):
+    """E2B's command line makes an address of one from the domain."""
+    refused = cay.call("GET", "/dashboard/inspect/sandbox/inone", key=False)
+    assert refused.status == 404 and "no dashboard" in refused.json["message"] and "cay ls" in refused.json["hint"]
+    assert "hint" not in cay.call("GET", "/nothing-of-e2b").json
+
+
 @pytest.mark.parametrize("row", OTHERS, ids=ids)
 def test_without_a_sandbox(cay, row):
     method, path, body, status, keys = row
