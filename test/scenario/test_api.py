@@ -155,7 +155,8 @@ def test_network_is_checked_and_kept(cay):
 
 
 @pytest.mark.parametrize("fields, says", [
-    ({"autoPause": True, "autoPauseMemory": False}, "memory"), ({"autoPauseMemory": False}, "autoPause"),
+    ({"autoPauseMemory": False}, "autoPause"),
+    ({"autoPause": True, "autoPauseMemory": False, "autoResume": {"enabled": True}}, "autoResume"),
     ({"volumeMounts": [{"name": "v", "path": "/v"}]}, "volumes"),
     ({"iam": {"tokens": {"t": {}}}}, "identity"), ({"network": {"egressProxy": {"address": "p:1"}}}, "egressProxy"),
 ])
