@@ -19,12 +19,16 @@ int64_t call_privd(struct core *c, const char *id, const struct privsep_msg *req
 typedef void (*call_agent_cb)(struct core *c, const char *id, const struct err *why,
                               int http_status, const char *body, size_t len, void *arg);
 
+#define CALL_RANGE_SIZE 64u
+
 struct call_agent_request {
-    const char *method, *target; /* literals: not copied */
+    const char *method, *target; /* literals: not copied, but see copy_target */
+    bool copy_target;            /* target is the caller's */
     char *body;                  /* malloc'd and taken over; JSON, or NULL */
     size_t body_len;             /* 0: the body is a text */
     const char *type;            /* of the body, a literal; NULL: application/json */
-    const char *user; /* the owner of the program or file; NULL: the sandbox's default. Copied */
+    const char *user;  /* the owner of the program or file; NULL: the sandbox's default. Copied */
+    const char *range; /* "bytes=0-99"; NULL: all. Copied, CALL_RANGE_SIZE at most */
     uint64_t agent_timeout_ms; /* told to the agent (Connect-Timeout-Ms); 0: not */
     uint64_t
         agent_beat_ms; /* whole seconds: how often a stream's agent shows that it lives; 0: as it likes */

@@ -22,8 +22,9 @@ struct agent_call {
     struct call_agent_request request;
     char key_hex[2 * PRIVSEP_KEY_SIZE + 1];
     char target[CALL_TARGET_MAX + 1]; /* of call_unix */
-    char authorization[USER_MAX * 2], agent_timeout[24], agent_beat[24];
-    struct http_header headers[5];
+    char *target_copy;                /* of a request with copy_target */
+    char authorization[USER_MAX * 2], agent_timeout[24], agent_beat[24], range[CALL_RANGE_SIZE];
+    struct http_header headers[6];
     size_t n_headers;
     uint16_t port;
     int fd; /* of call_agent_at; then the HTTP client's, while in_http */
@@ -40,6 +41,7 @@ static void free_agent_call(struct agent_call *a)
     if (a->request.body) /* of /init and of what is sealed: secrets */
         explicit_bzero(a->request.body, a->request.body_len);
     free(a->request.body);
+    free(a->target_copy);
     free(a);
 }
 
@@ -131,6 +133,10 @@ static void on_socket(void *arg, int *fds, size_t n, const struct err *why)
     struct err e;
     int connecting;
 
+    if (!why && !a->request.target) {
+        err_set(&e, ERR_UNAVAILABLE, "memory is out");
+        why = &e;
+    }
     if (why || !a->call.core) {
         if (n)
             util_close(&fds[0]);
@@ -165,6 +171,8 @@ static struct agent_call *new_call(struct core *c, const char *id,
         a->request.body_len = r->body_len ? r->body_len : strlen(r->body);
         add_header(a, "Content-Type", r->type ? r->type : "application/json");
     }
+    if (r->copy_target)
+        a->request.target = a->target_copy = strdup(r->target);
     call_link(c, &a->call, id);
     return a;
 }
@@ -190,7 +198,11 @@ static void prepare_agent(struct agent_call *a, const uint8_t key[static PRIVSEP
     add_header(a, AGENT_KEY_HEADER, a->key_hex);
     if (a->request.user)
         add_user(a, a->request.user);
-    a->request.user = NULL; /* the caller's */
+    if (a->request.range) {
+        (void)snprintf(a->range, sizeof(a->range), "%s", a->request.range);
+        add_header(a, "Range", a->range);
+    }
+    a->request.user = a->request.range = NULL; /* the caller's */
     (void)snprintf(a->agent_timeout, sizeof(a->agent_timeout), "%llu",
                    (unsigned long long)a->request.agent_timeout_ms);
     (void)snprintf(a->agent_beat, sizeof(a->agent_beat), "%llu",

@@ -26,6 +26,9 @@
 
 static void free_op(struct exec_op *op)
 {
+    *op->prev_op = op->next_op;
+    if (op->next_op)
+        op->next_op->prev_op = op->prev_op;
     for (size_t i = 0; i < op->n_fds; i++)
         close(op->fds[i]);
     if (op->start_body)
@@ -228,6 +231,8 @@ static bool on_output(void *arg, const char *data, size_t len)
         return false;
     if (!op->stream.started)
         return true;
+    if (op->on_started)
+        TAKE_PTR(op->on_started)(op);
     send_input(op);
     if (!op->stream.output || op->stream.over)
         return true;
@@ -423,6 +428,12 @@ static struct exec_op *new_op(struct core *c, const char *id, const struct core_
     struct exec_op *op = RESERVE_NEW(&c->reserve, struct exec_op);
 
     op->core = c;
+    op->number = ++c->exec_last;
+    op->next_op = c->exec_ops;
+    op->prev_op = &c->exec_ops;
+    if (op->next_op)
+        op->next_op->prev_op = &op->next_op;
+    c->exec_ops = op;
     (void)snprintf(op->id, sizeof(op->id), "%s", id);
     op->timeout_ms = MIN(r->timeout_ms ? r->timeout_ms : CORE_EXEC_TIMEOUT_MS,
                          CORE_EXEC_TIMEOUT_MAX_MS);
@@ -442,8 +453,8 @@ static struct exec_op *new_op(struct core *c, const char *id, const struct core_
     return op;
 }
 
-void core_exec(struct core *c, const char *tenant, const char *id,
-               const struct core_exec_request *r, core_exec_cb done, void *arg)
+uint64_t core_exec(struct core *c, const char *tenant, const char *id,
+                   const struct core_exec_request *r, core_exec_cb done, void *arg)
 {
     struct sandbox_obj *o = NULL;
     struct exec_op *op = new_op(c, id, r, done, arg);
@@ -453,7 +464,7 @@ void core_exec(struct core *c, const char *tenant, const char *id,
         exec_op_fail(op, &e);
     if (op->why.code != ERR_OK) {
         core_defer(c, answer_deferred, op);
-        return;
+        return op->number;
     }
     tenant_charge(o->tenant, TENANT_EXECS, 1, &op->charge);
     core_sandbox_used(c, id);
@@ -464,4 +475,5 @@ void core_exec(struct core *c, const char *tenant, const char *id,
         exec_command_sandbox_begin(op, o);
     else
         begin_plain(op, o);
+    return op->number;
 }

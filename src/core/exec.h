@@ -47,9 +47,13 @@ struct core_exec_result {
 typedef void (*core_exec_cb)(void *arg, const struct core_exec_result *r, const struct err *why);
 
 /* done exactly once, never from inside. ERR_INVALID also for what the agent says of the program (there is no
- * such program, directory or user). */
-void core_exec(struct core *c, const char *tenant, const char *id,
-               const struct core_exec_request *r, core_exec_cb done, void *arg);
+ * such program, directory or user). The number of this call, for core_exec_stop. */
+uint64_t core_exec(struct core *c, const char *tenant, const char *id,
+                   const struct core_exec_request *r, core_exec_cb done, void *arg);
+
+/* Kills the program, with all that it started, and one that is not started yet when it is: done is called as at
+ * any end, with the signal. A number whose call has ended is none. */
+void core_exec_stop(struct core *c, uint64_t number);
 
 /* -- for egress.c ------------------------------------------------------------------------------- */
 

@@ -30,6 +30,7 @@ struct templates;
 struct egress;
 struct egress_waiter;
 struct exec_command_sandbox;
+struct exec_op;
 struct pause_waiter;
 struct events;
 struct policy;
@@ -143,6 +144,8 @@ struct core {
     struct timer tenant_ca_retry;     /* for those that could not be had or given */
     struct renewals *renewals;        /* renewal.c */
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
+    struct exec_op *exec_ops;         /* the same, in no order */
+    uint64_t exec_last;               /* the last one's number */
     struct share_pool *audits;        /* egress_ask.c: questions about the log, by tenant */
     unsigned audit_handles;           /* of theirs that are not closed yet */
 

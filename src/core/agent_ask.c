@@ -1,0 +1,82 @@
+#include "core/agent_ask.h"
+
+#include "core/call.h"
+#include "core/exec.h"
+
+#include "base/share.h"
+
+struct ask {
+    struct share *share; /* its place among what runs for such calls; NULL: none was given */
+    struct err why;
+    core_agent_cb done;
+    void *arg;
+};
+
+static void answer(struct ask *a, const struct err *why, int status, const char *body, size_t len)
+{
+    share_return(a->share);
+    a->done(a->arg, why, status, body, len);
+    free(a);
+}
+
+static void on_answer(struct core *c, const char *id, const struct err *why, int status,
+                      const char *body, size_t len, void *arg)
+{
+    answer(arg, why, status, body, len);
+}
+
+static void answer_refusal(void *arg)
+{
+    struct ask *a = arg;
+
+    answer(a, &a->why, 0, NULL, 0);
+}
+
+static enum err_code check(struct core *c, const char *tenant, const char *id,
+                           struct sandbox_obj **out, struct err *e)
+{
+    enum err_code code = core_check_ready(c, e);
+
+    if (code == ERR_OK)
+        code = sandbox_visible(c, tenant, id, out, e);
+    if (code == ERR_OK && !sandbox_life(*out)->reachable)
+        code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
+                       sandbox_life(*out)->name);
+    return code;
+}
+
+void core_agent_ask(struct core *c, const char *tenant, const char *id,
+                    const struct core_agent_ask *r, core_agent_cb done, void *arg)
+{
+    struct call_agent_request request = {
+        .method = r->method,
+        .target = r->target,
+        .copy_target = true,
+        .body = r->body,
+        .body_len = r->body_len,
+        .type = r->type,
+        .user = r->user,
+        .range = r->range,
+        .max_response_bytes = MIN(r->max_response, CORE_AGENT_ASK_MAX),
+        .timeout_ms = CORE_AGENT_ASK_MS};
+    struct ask *a = RESERVE_NEW(&c->reserve, struct ask);
+    struct sandbox_obj *o = NULL;
+
+    a->done = done;
+    a->arg = arg;
+    if (check(c, tenant, id, &o, &a->why) == ERR_OK &&
+        !(a->share = share_take(c->execs, tenant, id)))
+        err_set(&a->why, ERR_EXHAUSTED,
+                "%zu calls of this sandbox are under way, %zu of its tenant, of %u on this server: "
+                "that is its "
+                "share; wait for one to end",
+                share_held(c->execs, tenant, id), share_held(c->execs, tenant, NULL),
+                CORE_EXECS_MAX);
+    if (a->why.code != ERR_OK) {
+        free(r->body);
+        core_defer(c, answer_refusal, a);
+        return;
+    }
+    core_sandbox_used(c, id);
+    call_agent(o, &request, on_answer, a);
+}
