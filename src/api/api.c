@@ -100,47 +100,6 @@ struct api_metrics *api_metrics_of(struct api *a)
     return &a->metrics;
 }
 
-struct api_request *api_request_new(const char *method, const char *path, const char *query,
-                                    const char *host, const char *key, const char *body,
-                                    size_t body_len)
-{
-    struct api_request *r = calloc(1, sizeof(*r));
-
-    if (!r)
-        return NULL;
-    r->method = strdup(method);
-    r->path = strdup(path);
-    r->query = strdup(query ? query : "");
-    r->host = strdup(host ? host : "");
-    r->key = strdup(key ? key : "");
-    r->body = malloc(body_len + 1);
-    if (!r->method || !r->path || !r->query || !r->host || !r->key || !r->body) {
-        api_request_free(r);
-        return NULL;
-    }
-    if (body_len)
-        memcpy(r->body, body, body_len);
-    r->body[body_len] = '\0';
-    r->body_len = body_len;
-    return r;
-}
-
-void api_request_free(struct api_request *r)
-{
-    if (!r)
-        return;
-    free(r->method);
-    free(r->path);
-    free(r->query);
-    free(r->host);
-    free(r->key);
-    free(r->idempotency_key);
-    if (r->body) /* environments and credentials' values */
-        explicit_bzero(r->body, r->body_len);
-    free(r->body);
-    free(r);
-}
-
 void api_response_free(struct api_response *r)
 {
     free(r->body);
@@ -383,6 +342,8 @@ static bool admit(struct api_call *call)
 {
     struct err e;
 
+    if (call->dialect->admit && !call->dialect->admit(call))
+        return false;
     if (call->route->access == API_OPEN)
         return true;
     if (core_authenticate(call->core, call->request->key, &call->who, &e) != ERR_OK) {
@@ -417,7 +378,7 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
     call->begun_us = clock_mono_us();
     call->done = done;
     call->done_arg = arg;
-    call->dialect = api_route_dialect(r->path);
+    call->dialect = api_route_dialect(a->config.dialects, r->path);
     call->route = api_route_find(call->dialect, r->method, r->path, call->params, allow,
                                  sizeof(allow));
     if (!call->route) {

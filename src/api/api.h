@@ -26,13 +26,30 @@
 #define API_HEADERS_MAX        4
 #define API_ENVD_VERSION       "0.6.13" /* what the agent's protocol is as good as: opens every gate */
 
+/* Headers that handlers may read beside the key; api_header_names has their names. */
+enum api_header_id {
+    API_ACCEPT,
+    API_CONTENT_TYPE,
+    API_ORIGIN,
+    API_MCP_METHOD,
+    API_MCP_NAME,
+    API_MCP_POLICY,
+    API_MCP_RIGHTS,
+    API_MCP_SESSION,
+    API_MCP_TEMPLATE,
+    API_MCP_VERSION,
+    API_HEADER_ID_COUNT
+};
+extern const char *const api_header_names[API_HEADER_ID_COUNT];
+
 /* Belongs to its maker; api_dispatch takes it over and frees it by api_request_free. */
 struct api_request {
     char *method, *path, *query; /* path and query still percent-encoded */
     char *host;                  /* Host, as the client named this server; "" when absent */
     char *key;                   /* X-API-Key, or Authorization's bearer token; "" when absent */
     char *idempotency_key;       /* Idempotency-Key; NULL when absent */
-    char *body;                  /* NUL-terminated */
+    char *headers[API_HEADER_ID_COUNT]; /* NULL: absent */
+    char *body;                         /* NUL-terminated */
     size_t body_len;
     const atomic_bool
         *gone; /* its client has gone; valid until the answer; NULL: it is not known */
@@ -60,6 +77,8 @@ struct api_config {
     bool https;            /* clients are told https addresses */
     uint64_t max_ttl_ms;
     struct privsep_limits limits; /* what a sandbox gets that asks for none */
+    const struct api_dialect *const
+        *dialects; /* before the API's own; ends with NULL; NULL: none */
 };
 
 struct api;
@@ -112,6 +131,9 @@ struct api_dialect {
      * there is one, and in message already. Status and message are what the server says; headers may be
      * added. */
     json_t *(*error)(struct api_call *call, int status, const char *message, const char *hint);
+    /* What is checked before the key; false: the call was answered. NULL: nothing. */
+    bool (*admit)(struct api_call *call);
+    void *owner; /* the dialect's */
 };
 
 /* One request on its way. Valid until one of the api_reply or api_fail functions was called, exactly
@@ -176,8 +198,10 @@ enum err_code api_read_maps(const json_t *body, const char *metadata, const char
 /* A JSON string of text; what was cut in the middle of a character loses its rest. */
 json_t *api_json_text(const char *text);
 
-/* route.c: the dialect whose prefix the path begins with; never NULL. */
-const struct api_dialect *api_route_dialect(const char *path);
+/* route.c: the dialect whose prefix the path begins with, of more (as in struct api_config) before the API's own;
+ * never NULL. */
+const struct api_dialect *api_route_dialect(const struct api_dialect *const *more,
+                                            const char *path);
 
 /* route.c: the route for method and path. When only the method is wrong: NULL, and the methods that would
  * be right in allow. */

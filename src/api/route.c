@@ -55,12 +55,19 @@ bool api_route_match(const char *pattern, const char *path,
     return (*pattern == '\0' || *pattern == '*') && *path == '\0';
 }
 
-const struct api_dialect *api_route_dialect(const char *path)
+static bool has_prefix(const char *path, const struct api_dialect *d)
+{
+    return strncmp(path, d->prefix, strlen(d->prefix)) == 0;
+}
+
+const struct api_dialect *api_route_dialect(const struct api_dialect *const *more, const char *path)
 {
     size_t i = 0;
 
-    while (i + 1 < ARRAY_SIZE(dialects) &&
-           strncmp(path, dialects[i]->prefix, strlen(dialects[i]->prefix)) != 0)
+    for (; more && *more; more++)
+        if (has_prefix(path, *more))
+            return *more;
+    while (i + 1 < ARRAY_SIZE(dialects) && !has_prefix(path, dialects[i]))
         i++;
     return dialects[i];
 }

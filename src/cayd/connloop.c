@@ -116,6 +116,17 @@ static void client_gone(void *data)
     atomic_store(&a->gone, true);
 }
 
+static bool copy_headers(const struct http_head *h, struct api_request *r)
+{
+    for (size_t i = 0; i < API_HEADER_ID_COUNT; i++) {
+        const char *value = http_head_get(h, api_header_names[i]);
+
+        if (value && !(r->headers[i] = strdup(value)))
+            return false;
+    }
+    return true;
+}
+
 /* NULL: memory is out. */
 static struct api_request *make_request(const struct http_head *h, const char *body, size_t len)
 {
@@ -123,7 +134,7 @@ static struct api_request *make_request(const struct http_head *h, const char *b
     struct api_request *r = api_request_new(h->method, h->path, h->query, h->host, find_key(h),
                                             body, len);
 
-    if (r && once && !(r->idempotency_key = strdup(once))) {
+    if (!r || (once && !(r->idempotency_key = strdup(once))) || !copy_headers(h, r)) {
         api_request_free(r);
         return NULL;
     }
