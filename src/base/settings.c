@@ -88,6 +88,12 @@ const struct config_key settings_keys[] = {
     {"server", "log_level", CONFIG_STRING, FIELD(server_log_level), "info", 0, 0, "LEVEL",
      "What is logged: error, warn, info or debug."},
 
+    {"mcp", "pause", CONFIG_TIME_MS, FIELD(mcp_pause_ms), "10m", SECOND, 3650 * DAY, "TIME",
+     "How long nothing is asked of a sandbox that was made by the Model Context Protocol before it "
+     "is paused."},
+    {"mcp", "keep", CONFIG_TIME_MS, FIELD(mcp_keep_ms), "24h", SECOND, 3650 * DAY, "TIME",
+     "How long such a sandbox stays paused before it is removed, and an unused session is kept."},
+
     {"egress", "user", CONFIG_STRING, FIELD(egress_user), "cay-egress", 0, 0, "NAME",
      "User that the way out of sandboxes runs as; made by `cay up` when it is absent."},
     {"egress", "processes", CONFIG_INT, FIELD(egress_processes), "1", 1, 16, "N",

@@ -28,6 +28,8 @@ struct settings {
     char *server_domain; /* cay.localhost:PORT where the file names none */
     char *server_user, *server_log_level;
     int64_t server_threads, server_max_connections;
+    /* [mcp] */
+    uint64_t mcp_pause_ms, mcp_keep_ms;
     /* [egress] */
     char *egress_user, *egress_dns_servers, *egress_upstream_proxy, *egress_key_file,
         *egress_ca_file, *egress_ceiling;

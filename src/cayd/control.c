@@ -1,6 +1,7 @@
 #include "cayd/control.h"
 
 #include "base/log.h"
+#include "mcp/mcp.h"
 
 #include <errno.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 struct control {
     struct core *core;
+    struct mcp *mcp;
     struct api *api;
     struct gateway_resolver *resolver;
     struct mailbox mailbox;
@@ -202,6 +204,7 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
                              .https = https,
                              .max_ttl_ms = s->sandbox_max_ttl_ms,
                              .limits = core.limits};
+    const struct mcp_config mcp = {.pause_ms = s->mcp_pause_ms, .keep_ms = s->mcp_keep_ms};
     enum err_code rc = core_new(loop, &core, privd_path, &c->core, e);
 
     if (rc != ERR_OK)
@@ -209,6 +212,10 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
     c->resolver = gateway_resolver_new(c->core);
     if (!c->resolver)
         return err_set(e, ERR_EXHAUSTED, "no memory for the gateway");
+    rc = mcp_new(c->core, loop, &mcp, &c->mcp, e);
+    if (rc != ERR_OK)
+        return rc;
+    api.dialects = mcp_dialects(c->mcp);
     return api_new(c->core, &api, &c->api, e);
 }
 
@@ -247,8 +254,10 @@ void control_stop(struct control *c)
     uv_close((uv_handle_t *)&c->ready_timer, NULL);
     mailbox_close(&c->mailbox);
     /* Answers all calls under way, so that the API and the resolver are needed until then. */
+    mcp_stop(c->mcp);
     core_free(c->core);
     api_free(c->api);
+    mcp_free(c->mcp);
     gateway_resolver_free(c->resolver);
 }
 

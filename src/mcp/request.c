@@ -1,0 +1,198 @@
+#include "mcp/request.h"
+
+#include "core/exec.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define REQUEST_STREAM_MAX (4u * 1024u * 1024u) /* bytes that wait for a client that reads slowly */
+
+struct request *request_new(struct mcp *m, struct api_call *http, struct rpc_message *message)
+{
+    struct request *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    r->mcp = m;
+    r->core = m->core;
+    r->http = http;
+    r->message = *message;
+    *message = (struct rpc_message){0};
+    memcpy(r->tenant, http->who.tenant, sizeof(r->tenant));
+    r->next = m->requests;
+    r->prev = &m->requests;
+    if (r->next)
+        r->next->prev = &r->next;
+    m->requests = r;
+    return r;
+}
+
+static void discard(struct request *r)
+{
+    *r->prev = r->next;
+    if (r->next)
+        r->next->prev = r->prev;
+    if (r->state_free)
+        r->state_free(r->state);
+    rpc_message_free(&r->message);
+    free(r);
+}
+
+struct session *request_session(struct request *r)
+{
+    return r->session[0] ? session_find(r->mcp->sessions, r->tenant, r->session) : NULL;
+}
+
+/* -- streams ------------------------------------------------------------------------------------- */
+
+static void on_gone(void *arg)
+{
+    struct request *r = arg;
+
+    pipe_writer_cut(TAKE_PTR(r->out));
+    request_drop(r);
+}
+
+bool request_stream(struct request *r)
+{
+    const struct pipe_writer_owner owner = {.on_gone = on_gone, .arg = r};
+    int fd, rc;
+
+    if (!r->takes_stream || r->out || !r->http)
+        return true;
+    r->out = pipe_writer_new(r->core, REQUEST_STREAM_MAX, &owner, &fd, &rc);
+    if (!r->out) {
+        request_error(r, 503, RPC_INTERNAL_ERROR, "a stream for the answer cannot be made", NULL);
+        return false;
+    }
+    api_header_add(r->http, "Cache-Control", "no-store");
+    api_header_add(r->http, "X-Accel-Buffering", "no");
+    api_reply_stream(TAKE_PTR(r->http), "text/event-stream", fd);
+    return true;
+}
+
+static void put_bytes(struct request *r, const char *bytes, size_t n)
+{
+    if (pipe_writer_put(r->out, bytes, n) == -EPIPE)
+        request_drop(r);
+}
+
+/* What a client that does not read has no room for is left out: notifications may be. */
+static void put(struct request *r, const json_t *message)
+{
+    CLEANUP_BUF struct buf b;
+
+    buf_init(&b, REQUEST_STREAM_MAX);
+    if (r->out && message && !r->dropped && rpc_put_event(&b, message) == 0)
+        put_bytes(r, b.data, b.len);
+}
+
+void request_notify(struct request *r, const char *method, json_t *params)
+{
+    json_t *message = rpc_notification(method, params);
+
+    put(r, message);
+    json_decref(message);
+}
+
+void request_beat(struct request *r)
+{
+    static const char comment[] = ":\n\n";
+
+    if (r->out)
+        put_bytes(r, comment, strlen(comment));
+}
+
+bool request_is_left(const struct request *r)
+{
+    if (r->dropped)
+        return true;
+    return r->http && r->http->request->gone && atomic_load(r->http->request->gone);
+}
+
+/* -- answers ------------------------------------------------------------------------------------- */
+
+/* Takes the reference to message. */
+static void answer(struct request *r, int status, json_t *message)
+{
+    CLEANUP_FREE char *text = r->http && message ? json_dumps(message, JSON_COMPACT) : NULL;
+
+    if (r->dropped) {
+        json_decref(message);
+        request_done(r);
+        return;
+    }
+    if (r->out) {
+        put(r, message);
+        pipe_writer_end(TAKE_PTR(r->out));
+    } else if (r->http && text) {
+        api_reply_text(TAKE_PTR(r->http), status, text, strlen(text));
+    } else if (r->http) {
+        api_fail(TAKE_PTR(r->http), 503, "memory is out");
+    }
+    json_decref(message);
+    discard(r);
+}
+
+static void sign(json_t *result)
+{
+    json_t *meta = json_object_get(result, "_meta");
+
+    if (!meta && (meta = json_object()))
+        json_object_set_new(result, "_meta", meta);
+    json_object_set_new(meta, REVISION_META_SERVER,
+                        json_pack("{s:s, s:s}", "name", "cay", "version", CAY_VERSION));
+}
+
+void request_result(struct request *r, json_t *result)
+{
+    if (!result) {
+        request_error(r, 503, RPC_INTERNAL_ERROR, "memory is out", NULL);
+        return;
+    }
+    if (r->revision && r->revision->stateless) {
+        json_object_set_new(result, "resultType", json_string("complete"));
+        sign(result);
+    }
+    answer(r, 200, rpc_result(r->message.id, result));
+}
+
+void request_result_cached(struct request *r, json_t *result, int64_t ttl_ms, bool is_private)
+{
+    if (result && r->revision->stateless) {
+        json_object_set_new(result, "ttlMs", json_integer(ttl_ms));
+        json_object_set_new(result, "cacheScope", json_string(is_private ? "private" : "public"));
+    }
+    request_result(r, result);
+}
+
+void request_error(struct request *r, int status, int code, const char *message, json_t *data)
+{
+    answer(r, status, rpc_error(r->message.id, code, message, data));
+}
+
+void request_done(struct request *r)
+{
+    if (r->out)
+        pipe_writer_end(TAKE_PTR(r->out));
+    if (r->http)
+        api_reply_empty(TAKE_PTR(r->http), 202);
+    discard(r);
+}
+
+/* -- given up ------------------------------------------------------------------------------------ */
+
+void request_drop(struct request *r)
+{
+    if (!r->dropped && r->exec)
+        core_exec_stop(r->core, r->exec);
+    r->dropped = true;
+}
+
+void request_cancel(struct mcp *m, const char *tenant, const char *session, const json_t *id)
+{
+    for (struct request *r = m->requests; r; r = r->next)
+        if (strcmp(r->tenant, tenant) == 0 && strcmp(r->session, session) == 0 &&
+            rpc_same_id(r->message.id, id))
+            request_drop(r);
+}
