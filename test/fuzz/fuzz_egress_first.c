@@ -2,6 +2,7 @@
  * decided about a start stays decided when more comes, but for what is no server's request before its line is
  * whole. The judge is llhttp, strict and lenient: bytes that it takes for a request are never carried unread,
  * however they are cut. */
+#include "egress/flow/authority.h"
 #include "egress/flow/connect.h"
 #include "egress/flow/sniff.h"
 #include "egress/flow/socks.h"
@@ -91,7 +92,7 @@ static void authority(const uint8_t *data, size_t size)
 
     memcpy(text, data, n);
     text[n] = '\0';
-    if (connect_parse_authority(text, name, &a, &port) < 0)
+    if (authority_parse(text, name, &a, &port) < 0)
         return;
     FUZZ_CHECK(port != 0 && !strpbrk(text, " /@\\?#%\t\r\n"));
     if (name[0])

@@ -9,6 +9,7 @@
 
 #include "egress/audit/audit_chain.h"
 #include "egress/audit/audit_store.h"
+#include "egress/flow/authority.h"
 #include "egress/flow/connect.h"
 #include "egress/flow/dns.h"
 #include "egress/flow/greeting.h"
@@ -448,7 +449,7 @@ static void connect_authorities(void **state)
         char name[POLICY_NAME_MAX + 1];
         struct policy_address a = {0};
         uint16_t port = 0;
-        int rc = connect_parse_authority(cases[i].text, name, &a, &port);
+        int rc = authority_parse(cases[i].text, name, &a, &port);
 
         assert_int_equal(rc, cases[i].name ? 0 : -EINVAL);
         if (rc < 0)

@@ -13,6 +13,7 @@
 #include "egress/control/audit_query.h"
 #include "egress/control/explain.h"
 #include "egress/credential/credential.h"
+#include "egress/flow/answers.h"
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/deny.h"

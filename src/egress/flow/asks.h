@@ -9,10 +9,9 @@
 
 #include "egress/flow/egress.h"
 
-#define ASKS_WAIT_MS     60000u /* of one question */
-#define ASKS_EACH_MAX    16u    /* connections of a sandbox and its commands that wait */
-#define ASKS_MAX         1024u  /* of all, shared out by tenant and sandbox */
-#define ASKS_ANSWERS_MAX 64u    /* of a sandbox's, that are kept for its life */
+#define ASKS_WAIT_MS  60000u /* of one question */
+#define ASKS_EACH_MAX 16u    /* connections of a sandbox and its commands that wait */
+#define ASKS_MAX      1024u  /* of all, shared out by tenant and sandbox */
 
 enum asks_answer { ASKS_NO, ASKS_YES, ASKS_NOBODY /* follows the tenant's events */ };
 
@@ -31,7 +30,3 @@ int asks_take(struct sandbox *s, const char *id, enum asks_answer answer, bool a
 
 /* {"asks": [...]} of s and its command sandboxes. Free with json_decref; NULL when memory is out. */
 json_t *asks_list(const struct sandbox *s);
-
-/* v, which a policy of `whose` (s, or the sandbox of the command sandbox s) said of t: with the owner's answer, if there is one. */
-void asks_apply(const struct sandbox *whose, const struct sandbox *s, const struct target *t,
-                struct policy_verdict *v);

@@ -43,6 +43,14 @@ struct audit {
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
+static const char *kind_name(enum flow_kind k)
+{
+    static const char *const names[] = {"unknown", "tls",    "http", "socks",
+                                        "connect", "opaque", "dns"};
+
+    return names[k];
+}
+
 static const char *const event_names[] = {"connection", "request", "end", "refused", "renewal"};
 static const char *const via_names[] = {"redirect", "socks", "connect", "proxy"};
 
@@ -126,7 +134,7 @@ static void put_flow(struct audit *a, const struct audit_record *r)
 {
     put_number(a, "flow", (int64_t)r->flow->id);
     put_text(a, "via", via_names[r->flow->via], false);
-    put_text(a, "protocol", flow_kind_name(r->flow->kind), false);
+    put_text(a, "protocol", kind_name(r->flow->kind), false);
     put_destination(a, r);
 }
 

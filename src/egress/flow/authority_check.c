@@ -1,7 +1,7 @@
 #include "egress/flow/authority_check.h"
 
 #include "base/util.h"
-#include "egress/flow/connect.h"
+#include "egress/flow/authority.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static int parse_authority(const char *text, uint16_t port, struct target *out,
         snprintf(with_port, sizeof(with_port), "%s", text);
     else
         snprintf(with_port, sizeof(with_port), "%s:%u", text, port);
-    if (connect_parse_authority(with_port, room, &a, &out->port) < 0)
+    if (authority_parse(with_port, room, &a, &out->port) < 0)
         return -EINVAL;
     out->name = room[0] ? room : NULL;
     out->address = a;

@@ -5,10 +5,6 @@
 
 #define CONNECT_HEAD_MAX 16384u
 
-/* host:port of a CONNECT, both given: name (normalized) or "" with *address. 0 or -EINVAL. */
-int connect_parse_authority(const char *text, char name[static POLICY_NAME_MAX + 1],
-                            struct policy_address *address, uint16_t *port);
-
 /* f has just begun with a CONNECT line. */
 void connect_start(struct flow *f);
 

@@ -43,7 +43,6 @@ int deny_body(const struct sandbox *s, const char *error, const char *rule, cons
 /* The sandbox's last refusals, newest last: {"denials": [...]}. Free with json_decref; NULL when
  * memory is out. */
 json_t *deny_list(const struct sandbox *s);
-json_t *deny_json(const struct denial *d);
 
 /* The same as text, a line each: time and reason. 0 or -errno. */
 #define DENY_LINE_MAX 640u

@@ -460,7 +460,7 @@ static void on_resolved(struct egress *eg, uint64_t id, int status, const struct
 /* For a proxy that resolves names itself: only the name can be asked about. */
 static void dial_by_name(struct dial *d, struct sandbox *s, const struct target *t)
 {
-    struct policy_verdict v = flow_verdict(&(struct flow){.sandbox = s, .target = *t});
+    struct policy_verdict v = verdict_flow(&(struct flow){.sandbox = s, .target = *t});
     int rc;
 
     if (v.action == POLICY_DENY) {

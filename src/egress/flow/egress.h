@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "contract/proto.h"
+#include "egress/flow/rate.h"
 #include "policy/stack.h"
 
 #include <jansson.h>
@@ -144,12 +145,6 @@ struct flow {
     char *reason;                        /* why it was refused, or NULL */
 };
 
-/* At most so many each second; a full second's worth at once. */
-struct rate {
-    uint32_t per_second; /* 0: no limit */
-    uint64_t tokens_milli, at_ms;
-};
-
 #define DENIALS_MAX 64u
 
 struct denial {
@@ -252,11 +247,11 @@ int flow_set_target(struct flow *f, const char *name, const struct policy_addres
 
 /* What sandbox and ceilings say to its target, before anything is resolved. With a bare address this
  * is policy_address's word. */
-struct policy_verdict flow_verdict(const struct flow *f);
+struct policy_verdict verdict_flow(const struct flow *f);
 
 /* The same of any target, after it was resolved (address is then what will be dialled). Where an
  * upstream proxy resolves names, there is no address, and the name alone is asked about. */
-struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t);
+struct policy_verdict verdict_target(const struct sandbox *s, const struct target *t);
 
 /* Does a policy, a sandbox's above it or a ceiling say less about some name than about all else? Then a
  * connection by address is evaluated only once the name that is said there is known. */
@@ -268,7 +263,7 @@ bool verdict_depends_on_names(const struct sandbox *s);
 /* The narrowest word of all that have one about s: its own policy, for a command sandbox its sandbox's, the ceilings. A
  * room's credential is one that both name. As policy/stack.h, with the owner's answers.
  * verdict_dial: about the very address that is to be dialled, also when it is `::`, which is the host itself to
- * connect(2), and to flow_verdict_address a name that is not resolved yet. */
+ * connect(2), and to verdict_target a name that is not resolved yet. */
 struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t);
 struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t);
 /* Before t->via_name is resolved: may it be? */
@@ -343,5 +338,3 @@ void flow_watch_again(struct flow *f, uint64_t timeout_ms); /* the timer starts 
 
 /* The policy changed: is it still allowed? Cuts it if not. */
 void flow_recheck(struct flow *f);
-
-const char *flow_kind_name(enum flow_kind k);

@@ -1,4 +1,5 @@
 #include "egress/flow/event_stream.h"
+#include "egress/flow/denial.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -155,7 +156,7 @@ void event_stream_denial(struct egress *eg, struct sandbox *s, const struct deni
     if (!t || !is_watched(t, &full))
         return;
     if (!full && whole->unannounced == 0 && rate_take(&whole->announced, EVENT_STREAM_PER_SECOND)) {
-        say(t, "denial", whole, deny_json(d));
+        say(t, "denial", whole, denial_json(d));
         return;
     }
     whole->unannounced++;

@@ -27,14 +27,6 @@
 #define ANSWER_MS     2000 /* for the client to take a last answer */
 #define DISCARD_BYTES 65536
 
-const char *flow_kind_name(enum flow_kind k)
-{
-    static const char *const names[] = {"unknown", "tls",    "http", "socks",
-                                        "connect", "opaque", "dns"};
-
-    return names[k];
-}
-
 /* -- handles ----------------------------------------------------------------------------------- */
 
 /* Apart from the flow, because libuv needs them a little longer than the flow may live. */
@@ -220,24 +212,6 @@ void flow_reset(struct flow *f)
     flow_end(f);
 }
 
-int target_of_own(const struct sandbox *s, struct target *t)
-{
-    if (t->name || !names_is_own(&t->address))
-        return 0;
-    t->name = names_of(s->names, &t->address);
-    if (!t->name)
-        return -ENOENT;
-    t->address = (struct policy_address){0};
-    return 0;
-}
-
-bool target_is_resolved(const struct target *t)
-{
-    static const struct policy_address none;
-
-    return memcmp(&t->address, &none, sizeof(none)) != 0;
-}
-
 int flow_set_target(struct flow *f, const char *name, const struct policy_address *a, uint16_t port)
 {
     struct target t = {.name = name, .port = port};
@@ -334,22 +308,6 @@ void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rul
 
 /* -- the policy's word ------------------------------------------------------------------------- */
 
-struct policy_verdict flow_verdict_address(const struct sandbox *s, const struct target *t)
-{
-    if (t->name && !target_is_resolved(t) && !t->via_port)
-        return verdict_name(s, t);
-    return verdict_dial(s, t);
-}
-
-struct policy_verdict flow_verdict(const struct flow *f)
-{
-    const struct sandbox *s = f->sandbox;
-
-    if (!f->target.name)
-        return flow_verdict_address(s, &f->target);
-    return verdict_name(s, &f->target);
-}
-
 static void refuse_by_policy(struct flow *f, const struct policy_verdict *v)
 {
     char why[POLICY_REASON_SIZE];
@@ -411,7 +369,7 @@ void flow_failed(struct flow *f, const struct target *t, const struct policy_ver
 static void refuse_address(struct flow *f, const struct dial_result *r)
 {
     char text[INET6_ADDRSTRLEN];
-    bool by_owner = flow_verdict(f).source == POLICY_BY_OWNER &&
+    bool by_owner = verdict_flow(f).source == POLICY_BY_OWNER &&
                     r->verdict.source != POLICY_BY_NEVER && !policy_address_is_public(&r->address);
 
     f->target.address = r->address;
@@ -444,7 +402,7 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
         return;
     }
     if (r->fd < 0) {
-        struct policy_verdict v = flow_verdict(f);
+        struct policy_verdict v = verdict_flow(f);
 
         flow_not_reached(f, NULL, &v, NULL, &r->why);
         deny_unreachable(f, &r->why);
@@ -484,7 +442,7 @@ void flow_route(struct flow *f)
         f->must_inspect = true; /* served here: forward.c */
         v = (struct policy_verdict){.action = POLICY_INSPECT, .name = "cay"};
     } else {
-        v = flow_verdict(f);
+        v = verdict_flow(f);
     }
     flow_set_rule(f, v.name);
     if (v.action == POLICY_DENY && v.asks) {
@@ -522,9 +480,9 @@ void flow_recheck(struct flow *f)
         asks_recheck(f);
         return;
     }
-    v = flow_verdict(f);
+    v = verdict_flow(f);
     if (v.action != POLICY_DENY && f->dialed)
-        v = flow_verdict_address(f->sandbox, &f->target);
+        v = verdict_target(f->sandbox, &f->target);
     /* A flow that has to be read from now on, and passes unread, is cut too. */
     if ((v.action == POLICY_ALLOW || (v.action == POLICY_INSPECT && f->state != FLOW_TUNNELED)) &&
         (f->state != FLOW_FORWARDED || forward_recheck(f, &v))) {

@@ -52,7 +52,7 @@ static int check_name(struct flow *f, const char *said)
                    ? 0
                    : cut(f, "sni", "the TLS server name is not the name that was dialled");
     f->target.said = f->sni;
-    v = flow_verdict_address(f->sandbox, &f->target);
+    v = verdict_target(f->sandbox, &f->target);
     if (v.action == POLICY_ALLOW)
         return 0;
     flow_cut(f, &v, "sni", "the TLS server name %.80s is not allowed behind a server's greeting",

@@ -83,7 +83,7 @@ static void say(void *arg, const struct http_head *head, int status, const char 
 static void refuse_address(struct flow *f, const struct target *t, const struct h2_flow_lost *lost,
                            const struct http_head *h, struct h2_verdict *v)
 {
-    struct policy_verdict p = flow_verdict_address(f->sandbox, t);
+    struct policy_verdict p = verdict_target(f->sandbox, t);
 
     if (p.action != POLICY_DENY) {
         say_lost(f, lost, v); /* it would be another today: the next connection will see */

@@ -79,7 +79,7 @@ static bool address_agrees(struct flow *f)
     struct policy_verdict v;
 
     f->target.said = f->sni;
-    v = flow_verdict_address(f->sandbox, &f->target);
+    v = verdict_target(f->sandbox, &f->target);
     f->must_inspect |= v.action == POLICY_INSPECT;
     if (v.action != POLICY_DENY)
         return true;

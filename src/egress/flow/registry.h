@@ -71,12 +71,6 @@ bool registry_counts_bytes(const struct sandbox *s); /* is there such a limit? *
 /* Whose share of the loop's time its flows have (turns.h): a room's are its sandbox's. */
 uint64_t registry_owner(const struct sandbox *s);
 
-/* The next one's worth of the rate, or false. */
-bool rate_take(struct rate *r, uint32_t per_second);
-
-/* How many more it would give now. */
-uint32_t rate_left(const struct rate *r, uint32_t per_second);
-
 /* flow.c only: the table of flows. */
 void registry_add_flow(struct flow *f);
 void registry_remove_flow(struct flow *f);

@@ -16,7 +16,7 @@ struct policy_verdict request_decide(const struct sandbox *s, const struct targe
 
 bool request_is_ruled(const struct sandbox *s, const struct target *t)
 {
-    return flow_verdict_address(s, t).action == POLICY_INSPECT;
+    return verdict_target(s, t).action == POLICY_INSPECT;
 }
 
 static uint32_t requests_per_second(const struct sandbox *s)

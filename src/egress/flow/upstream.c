@@ -8,7 +8,7 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/util.h"
-#include "egress/flow/connect.h"
+#include "egress/flow/authority.h"
 #include "http/gate.h"
 
 #include <arpa/inet.h>
@@ -39,7 +39,7 @@ static enum err_code take_address(const char *text, struct upstream *u, struct e
 {
     char name[POLICY_NAME_MAX + 1];
 
-    if (connect_parse_authority(text, name, &u->address, &u->port) < 0 || name[0])
+    if (authority_parse(text, name, &u->address, &u->port) < 0 || name[0])
         return err_set(e, ERR_INVALID,
                        "upstream proxy: found \"%.100s\", allowed is an address in digits and a "
                        "port, as 192.0.2.1:1080",

@@ -2,7 +2,7 @@
  * policies and its owner's answers. */
 #include "egress/flow/egress.h"
 
-#include "egress/flow/asks.h"
+#include "egress/flow/answers.h"
 
 _Static_assert(EGRESS_CEILINGS_MAX <= POLICY_STACK_LIMITS_MAX, "every limit has its say");
 
@@ -46,7 +46,7 @@ static void answer(void *arg, bool of_outer, const struct policy_target *t,
                                   .port = t->port,
                                   .granted = asked->granted};
 
-    asks_apply(of_outer ? whole_of(asked->s) : asked->s, asked->s, &target, v);
+    answers_apply(of_outer ? whole_of(asked->s) : asked->s, asked->s, &target, v);
 }
 
 struct policy_stack verdict_stack(struct verdict_asked *asked)
@@ -119,4 +119,20 @@ const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char
 bool verdict_is_detour(const struct sandbox *s, const char *name)
 {
     return whole_of(s)->upstream || verdict_reroute(s, name);
+}
+
+struct policy_verdict verdict_target(const struct sandbox *s, const struct target *t)
+{
+    if (t->name && !target_is_resolved(t) && !t->via_port)
+        return verdict_name(s, t);
+    return verdict_dial(s, t);
+}
+
+struct policy_verdict verdict_flow(const struct flow *f)
+{
+    const struct sandbox *s = f->sandbox;
+
+    if (!f->target.name)
+        return verdict_target(s, &f->target);
+    return verdict_name(s, &f->target);
 }
