@@ -45,6 +45,7 @@ static const struct {
     {PRIVSEP_KEEP, "keep"},
     {PRIVSEP_DROP, "drop"},
     {PRIVSEP_KEPTS, "kepts"},
+    {PRIVSEP_COPY, "copy"},
     {PRIVSEP_KEPT, "kept"},
     {PRIVSEP_ITEM, "item"},
     {PRIVSEP_TEMPLATE, "template"},

@@ -69,6 +69,9 @@ enum privsep_op {
                    * the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
     PRIVSEP_DROP, /* u.kept.number: what is kept by it is removed. Reply when it is gone; -EBUSY: it is in use */
     PRIVSEP_KEPTS, /* Replies: one PRIVSEP_KEPT event for each number, then the reply */
+    PRIVSEP_COPY, /* slot, gen, u.kept.number: its files are copied to that number, for which it stands still a few
+                    * milliseconds, where it was not frozen. Reply when the copy is on the disk and it goes on. -EEXIST,
+                    * -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
     PRIVSEP_REQUEST_COUNT,
 
     PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
@@ -113,6 +116,9 @@ enum privsep_cause {
     PRIVSEP_CAUSE_KILLED, /* PID 1 was killed from outside */
     PRIVSEP_CAUSE_OOM     /* PID 1 was killed by its memory limit */
 };
+
+/* Of CREATE with a kept number: it gets a copy, and what is kept stays. */
+#define PRIVSEP_CREATE_COPY 1u
 
 enum privsep_level {
     PRIVSEP_LEVEL_PROCESS,
@@ -174,7 +180,7 @@ struct privsep_msg {
             struct privsep_limits limits;
             char id[PRIVSEP_ID_SIZE];
             uint8_t key[PRIVSEP_KEY_SIZE]; /* the agent's key for this boot */
-            uint32_t flags;                /* 0; no flag is defined */
+            uint32_t flags;                /* 0, or PRIVSEP_CREATE_COPY */
             uint32_t
                 kept; /* 0, or the number of kept files that it takes and goes on with; a create
                             * that fails leaves them as they were */

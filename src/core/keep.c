@@ -132,8 +132,8 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
     struct err e;
 
-    if (!o || !o->env_asked || c->stopping)
-        return; /* ended, or LIST has told meanwhile */
+    if (!o || !o->env_asked || !sandbox_life(o)->files || c->stopping)
+        return; /* it ends, or LIST has told meanwhile */
     o->env_asked = false;
     if (take_env(o, why, http_status, body, len, &e) != ERR_OK)
         not_kept(o, &e);

@@ -27,6 +27,10 @@ static void answer_freezer(struct slot *s, int status)
         .op = PRIVSEP_FREEZE, .status = status, .slot = s->number, .gen = s->gen};
     struct reply_to to = s->freezer;
 
+    if (s->copying) {
+        copy_frozen(s, status);
+        return;
+    }
     s->freezer = (struct reply_to){0};
     if (to.seq != 0)
         (void)request_reply(s->privd, &to, &m, NULL, 0);
@@ -127,6 +131,20 @@ void freeze_asked(struct privd *p, struct slot *s, const struct reply_to *to,
     look(s);
 }
 
+void freeze_for_copy(struct slot *s)
+{
+    slots_enter(s->privd, s, SLOT_FREEZING);
+    s->freezer = (struct reply_to){0};
+    s->freeze_looks = 0;
+    s->freeze_end_ms = clock_mono_ms() + ROOMS_MS;
+    look(s);
+}
+
+void freeze_end(struct slot *s)
+{
+    (void)go_on(s);
+}
+
 void freeze_undo_asked(struct privd *p, struct slot *s, const struct reply_to *to,
                        const struct privsep_msg *m)
 {
@@ -151,5 +169,6 @@ void freeze_forget_all(struct privd *p)
             continue;
         s->freezer = (struct reply_to){0};
         (void)go_on(s);
+        answer_freezer(s, -ECANCELED); /* of a COPY */
     }
 }

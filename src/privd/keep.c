@@ -79,15 +79,36 @@ void keep_slot_runs(struct slot *s)
 
 /* -- a CREATE on one ---------------------------------------------------------------------------- */
 
+/* Whether a create that is under way needs what is kept by it; only_taken: and will take it away. */
+static bool is_wanted(const struct privd *p, uint32_t number, bool only_taken)
+{
+    for (const struct create_request *c = p->waiting_first; c; c = c->next)
+        if (c->kept == number && (!c->copy || !only_taken))
+            return true;
+    for (uint32_t i = 0; !only_taken && i < p->options.slots_max; i++) {
+        const struct slot *s = &p->slots[i];
+
+        if (s->state == SLOT_STARTING && s->create && s->create->kept == number)
+            return true;
+    }
+    return false;
+}
+
 int keep_may_take(const struct privd *p, uint32_t number, uint32_t template_number)
+{
+    int rc = keep_may_copy(p, number, template_number);
+
+    return (rc == 0 || rc == -EINVAL) && is_wanted(p, number, false) ? -EBUSY : rc;
+}
+
+int keep_may_copy(const struct privd *p, uint32_t number, uint32_t template_number)
 {
     const struct kept_record *r = kept_find(&p->kept, number);
 
     if (!r || r->state != KEPT_WHOLE)
         return !r || r->state == KEPT_NONE ? -ENOENT : -EBUSY;
-    for (const struct create_request *c = p->waiting_first; c; c = c->next)
-        if (c->kept == number)
-            return -EBUSY;
+    if (is_wanted(p, number, true))
+        return -EBUSY;
     return r->template_number && r->template_number != template_number ? -EINVAL : 0;
 }
 

@@ -19,6 +19,7 @@ enum kept_state {
     KEPT_WHOLE,    /* it is there, and nothing of it is in use */
     KEPT_TAKING,   /* it becomes slot's layer; at the end of a start that failed it comes back */
     KEPT_DROPPING, /* it is being removed */
+    KEPT_COPYING,  /* slot's layer is being copied to it */
     KEPT_STATE_COUNT
 };
 

@@ -405,6 +405,7 @@ int main(int argc, char **argv)
                              .records.fd = -1,
                              .kept.fd = -1,
                              .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
+                             .copier = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                              .server_source = LOOP_SOURCE_NONE,
                              .signal_source = LOOP_SOURCE_NONE,
                              .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};

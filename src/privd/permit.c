@@ -16,7 +16,7 @@
 
 _Static_assert(SLOT_STATE_COUNT == 9,
                "a new state: decide what each request in ops and each transition does in it");
-_Static_assert(PRIVSEP_REQUEST_COUNT == 17, "a new request: give it a row in ops");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 18, "a new request: give it a row in ops");
 
 /* [a-z0-9]{1,31}, then only NULs: it becomes a host name. */
 static bool is_id(const char id[static PRIVSEP_ID_SIZE])
@@ -56,8 +56,10 @@ static bool is_template(uint32_t number)
 
 static int check_create(const struct privsep_msg *m, const struct permit_bounds *b)
 {
-    if (!is_template(m->u.create.template_number) || m->u.create.flags != 0 ||
-        m->u.create.kept > PRIVSEP_KEPT_MAX || !is_id(m->u.create.id))
+    if (!is_template(m->u.create.template_number) ||
+        (m->u.create.flags & ~PRIVSEP_CREATE_COPY) != 0 ||
+        (m->u.create.flags != 0 && m->u.create.kept == 0) || m->u.create.kept > PRIVSEP_KEPT_MAX ||
+        !is_id(m->u.create.id))
         return -EINVAL;
     if (m->u.create.level > PRIVSEP_LEVEL_VM)
         return -EINVAL;
@@ -158,6 +160,7 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_KEEP] = {true, check_kept, WHILE_IT_LIVES_STILL},
     [PRIVSEP_DROP] = {.fields = check_kept},
     [PRIVSEP_KEPTS] = {.fields = check_nothing},
+    [PRIVSEP_COPY] = {true, check_kept, WHILE_IT_LIVES_STILL},
 };
 
 bool permit_needs_sandbox(uint16_t op)

@@ -34,7 +34,8 @@ struct create_request {
     struct loop_timer timer; /* while it waits for a slot */
     struct slot_kind kind;
     struct runtime_claim claim;
-    uint32_t kept; /* files that it takes (kept.h); 0: none */
+    uint32_t kept; /* files that it takes (kept.h), or a copy of them; 0: none */
+    bool copy;
     struct create_request *next;
 };
 
@@ -70,6 +71,7 @@ struct slot {
     struct reply_to killer;  /* who waits for its end */
     struct reply_to freezer; /* who waits for FREEZE: SLOT_FREEZING */
     uint64_t freeze_end_ms;  /* SLOT_FREEZING: when it is given up (clock_mono_ms) */
+    bool copying;            /* SLOT_FREEZING: for a COPY */
     uint32_t
         freeze_looks; /* since the kernel was asked; 0: its command sandboxes are being made still */
     struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
@@ -120,6 +122,17 @@ struct dropper {
     struct loop_source source;
 };
 
+/* Copies layers of sandboxes to kept numbers, one after the other: those whose record says KEPT_COPYING (copy.c). */
+struct copier {
+    uint32_t number;                             /* which is being made; 0: none */
+    uint32_t slot, gen;                          /* of what */
+    bool thaw;                                   /* it ran, and is to run again */
+    struct reply_to asked[PRIVSEP_KEPT_MAX + 1]; /* by number */
+    struct task task;
+    struct loop_source source;
+    struct loop_timer timer; /* the next, from outside of whatever ended this one */
+};
+
 struct egress;
 struct jobs;
 struct locks;
@@ -142,6 +155,7 @@ struct privd {
     struct records records;
     struct kept kept;
     struct dropper dropper;
+    struct copier copier;
 
     struct slot *slots; /* options.slots_max */
     struct slot_list empty, ready, prestarted;
@@ -312,6 +326,23 @@ void freeze_forget(struct slot *s);
 /* The peer is gone: what was not frozen yet goes on. */
 void freeze_forget_all(struct privd *p);
 
+/* As FREEZE, for a COPY of its layer: copy_frozen is called instead of an answer. s is running. */
+void freeze_for_copy(struct slot *s);
+
+/* s, which is frozen, goes on. */
+void freeze_end(struct slot *s);
+
+/* -- copy.c ------------------------------------------------------------------------------------ */
+
+void copy_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                const struct privsep_msg *m);
+
+/* s stands still (0), or does not (-errno). */
+void copy_frozen(struct slot *s, int status);
+
+/* Begins the next that waits, if none is under way. */
+void copy_next(void *privd);
+
 /* -- keep.c ------------------------------------------------------------------------------------ */
 
 void keep_asked(struct privd *p, struct slot *s, const struct reply_to *to,
@@ -321,6 +352,9 @@ void keep_list_asked(struct privd *p, const struct reply_to *to, const struct pr
 
 /* Whether a create on that template may take it: 0, -ENOENT, -EBUSY, -EINVAL (it lies on another one). */
 int keep_may_take(const struct privd *p, uint32_t number, uint32_t template_number);
+
+/* The same, for a copy of it: others may be made of it at the same time. */
+int keep_may_copy(const struct privd *p, uint32_t number, uint32_t template_number);
 
 /* s, which is about to be started, takes it. 0 or -errno. */
 int keep_take(struct slot *s, uint32_t number);

@@ -162,6 +162,7 @@ static const struct {
     [PRIVSEP_KEEP] = {.sandbox = keep_asked},
     [PRIVSEP_DROP] = {.plain = keep_drop_asked},
     [PRIVSEP_KEPTS] = {.plain = keep_list_asked},
+    [PRIVSEP_COPY] = {.sandbox = copy_asked},
 };
 
 void request_handle(void *privd, const struct privsep_msg *m)

@@ -217,7 +217,8 @@ static int start_cold(struct privd *p, struct slot *s)
 {
     struct runtime_start start = {.template_number = s->kind.template_number,
                                   .limits = s->kind.limits,
-                                  .kept = s->kept,
+                                  .kept = s->create->kept,
+                                  .copy = s->create->copy,
                                   .records_fd = p->kept.fd};
     int r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
 
@@ -236,7 +237,7 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
     p->n_starting++;
     slots_enter(p, s, SLOT_STARTING);
     loop_arm(&p->loop, &s->timer, START_TIMEOUT_MS, on_start_timeout, s);
-    r = c->kept ? keep_take(s, c->kept) : 0;
+    r = c->kept && !c->copy ? keep_take(s, c->kept) : 0;
     if (r < 0) {
         start_failed(s, r, PRIVSEP_STAGE_LAYER);
         return;
@@ -311,7 +312,9 @@ static int may_create(const struct privd *p, const struct privsep_msg *m, uint32
         return -ENOENT;
     *stage = PRIVSEP_STAGE_LAYER;
     if (m->u.create.kept) {
-        int r = keep_may_take(p, m->u.create.kept, m->u.create.template_number);
+        int r = m->u.create.flags & PRIVSEP_CREATE_COPY
+                    ? keep_may_copy(p, m->u.create.kept, m->u.create.template_number)
+                    : keep_may_take(p, m->u.create.kept, m->u.create.template_number);
 
         if (r < 0)
             return r;
@@ -355,6 +358,7 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     memcpy(c->claim.id, m->u.create.id, sizeof(c->claim.id));
     memcpy(c->claim.key, m->u.create.key, sizeof(c->claim.key));
     c->kept = m->u.create.kept;
+    c->copy = m->u.create.flags & PRIVSEP_CREATE_COPY;
     if (!c->kept)
         slots_note_kind(p, &c->kind);
     put_waiting(p, c);

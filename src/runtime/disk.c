@@ -198,6 +198,44 @@ static int btrfs_layer_take(const struct disk *d, uint32_t slot, uint32_t gen, u
     return fd < 0 ? fd : forget_names(fd);
 }
 
+static int open_kept(const struct disk *d, uint32_t n)
+{
+    char name[NAME_SIZE];
+
+    return mnt_open_beneath(d->kept_fd, kept_name(name, n), O_RDONLY | O_DIRECTORY, 0);
+}
+
+static int btrfs_layer_copy(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n)
+{
+    char name[NAME_SIZE];
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+
+    return fd < 0 ? fd : btrfs_snapshot(fd, d->kept_fd, kept_name(name, n), false);
+}
+
+static int btrfs_kept_settle(const struct disk *d, uint32_t n)
+{
+    CLEANUP_CLOSE int fd = open_kept(d, n);
+
+    return fd < 0 ? fd : forget_volatile(fd);
+}
+
+/* The marks again: a loss of power may have brought them back. */
+static int btrfs_layer_from(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n)
+{
+    char name[NAME_SIZE];
+    CLEANUP_CLOSE int kept = open_kept(d, n);
+
+    if (kept < 0)
+        return kept;
+    int rc = btrfs_snapshot(kept, d->layers_fd, layer_name(name, slot, gen), false);
+    if (rc < 0)
+        return rc;
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+    rc = fd < 0 ? fd : forget_volatile(fd);
+    return rc < 0 ? rc : forget_names(fd);
+}
+
 static int btrfs_kept_drop(const struct disk *d, uint32_t n)
 {
     char name[NAME_SIZE];
@@ -220,6 +258,9 @@ static const struct disk_backend btrfs_backend = {
     .layer_keep = btrfs_layer_keep,
     .layer_take = btrfs_layer_take,
     .kept_drop = btrfs_kept_drop,
+    .layer_copy = btrfs_layer_copy,
+    .kept_settle = btrfs_kept_settle,
+    .layer_from = btrfs_layer_from,
     .layer_limit = btrfs_layer_limit,
     .layer_usage = btrfs_layer_usage,
     .layer_tree = btrfs_layer_tree,

@@ -15,10 +15,15 @@ struct disk_backend {
     int (*layer_destroy)(struct disk *d, uint32_t slot, uint32_t gen);
     /* The layer, of which no mount is left, becomes kept number n, and all of it is on the disk when this
      * returns. Again: 0 where it was done. layer_take is the way back, for a layer that is mounted next; where
-     * there is no such number any more but the layer, 0. All three NULL: layers end with their sandbox. */
+     * there is no such number any more but the layer, 0. All of these NULL: layers end with their sandbox. */
     int (*layer_keep)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*layer_take)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*kept_drop)(const struct disk *d, uint32_t n);
+    /* A snapshot, which a commit of the file system has when this returns: of a slot's layer to a number, and of a number
+     * to a new layer. settle: the kernel's marks of a volatile overlay go from it. */
+    int (*layer_copy)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
+    int (*kept_settle)(const struct disk *d, uint32_t n);
+    int (*layer_from)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*layer_limit)(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes);
     int (*layer_usage)(const struct disk *d, uint32_t slot, uint32_t gen, uint64_t *used_bytes,
                        uint64_t *limit_bytes);

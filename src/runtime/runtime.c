@@ -273,6 +273,44 @@ int runtime_drop_finish(struct task *t)
     return rc == 0 ? result.status : rc;
 }
 
+struct copy_args {
+    const struct runtime *rt;
+    uint32_t slot, gen, number;
+    int records_fd; /* negative: the copy itself */
+};
+
+static int copy_layer(void *arg, struct task_result *out)
+{
+    const struct copy_args *a = arg;
+    const struct disk *d = &a->rt->disk;
+
+    if (a->records_fd < 0)
+        return d->backend->layer_copy(d, a->slot, a->gen, a->number);
+    int rc = d->backend->kept_settle(d, a->number);
+    return rc == 0 && fdatasync(a->records_fd) < 0 ? -errno : rc;
+}
+
+int runtime_copy_begin(struct runtime *rt, uint32_t slot, uint32_t gen, uint32_t number,
+                       struct task *out)
+{
+    struct copy_args args = {
+        .rt = rt, .slot = slot, .gen = gen, .number = number, .records_fd = -1};
+
+    return runtime_can_keep(rt) ? task_spawn(copy_layer, &args, out) : -EOPNOTSUPP;
+}
+
+int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+{
+    struct copy_args args = {.rt = rt, .number = number, .records_fd = records_fd};
+
+    return task_spawn(copy_layer, &args, out);
+}
+
+int runtime_copy_finish(struct task *t)
+{
+    return runtime_drop_finish(t);
+}
+
 int runtime_templates_fd(const struct runtime *rt)
 {
     return rt->disk.templates_fd;

@@ -106,6 +106,15 @@ int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, stru
 int runtime_drop_finish(struct task *t);
 int runtime_drop(const struct runtime *rt, uint32_t number);
 
+/* Copies the layer of a slot, whose processes stand still, to a kept number: in a task. It is on the disk with all its files
+ * when copy_finish answers 0. settle: records_fd is made durable, and the copy's overlay fit to be mounted. 0,
+ * -EAGAIN (finish), -errno. */
+int runtime_copy_begin(struct runtime *rt, uint32_t slot, uint32_t gen, uint32_t number,
+                       struct task *out);
+int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd,
+                              struct task *out);
+int runtime_copy_finish(struct task *t);
+
 /* First host uid (and gid) of a slot's range of RUNTIME_UID_COUNT. */
 uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot);
 
@@ -144,6 +153,7 @@ struct runtime_start {
     uint32_t flags; /* 0 */
     uint32_t
         kept; /* not 0: the layer is the kept one of this number, which it takes; whole starts only */
+    bool copy;      /* with kept: the layer is a copy of that one, which stays */
     int records_fd; /* with kept: as of runtime_end */
     struct privsep_limits limits;
 };

@@ -132,6 +132,8 @@ static int make_layer(struct runtime *rt, uint32_t number, uint32_t gen,
         return backend->layer_make(&rt->disk, number, gen);
     if (!backend->layer_take)
         return -EOPNOTSUPP;
+    if (start->copy)
+        return backend->layer_from(&rt->disk, number, gen, start->kept);
     return fdatasync(start->records_fd) < 0
                ? -errno
                : backend->layer_take(&rt->disk, number, gen, start->kept);

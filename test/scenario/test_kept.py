@@ -14,7 +14,7 @@ from privdlib import CAPACITY, CREATE, HOST, JOB, MIB
 from waitlib import until
 from test_privd import privd  # noqa: F401 (the fixture)
 
-KEEP, DROP, KEPTS, KEPT, STAGE_LAYER = 14, 15, 16, 72, 4
+KEEP, DROP, KEPTS, COPY, KEPT, STAGE_LAYER = 14, 15, 16, 17, 72, 4
 DELAYS_MS = (0, 2, 6, 15, 40)
 
 
@@ -138,6 +138,107 @@ def test_what_a_tenant_has_put_in_the_way_of_a_start_stays(privd):  # noqa: F811
         s = create_on(c, f"ihostile{n}", 4)
         assert s.status == 0
         assert inside(privd, s, "readlink /tmp; cat /etc/hostname /etc/hostname.1/in/it").split() == ["/var/tmp", f"ihostile{n}", "x"]
+
+
+def copy(c, s, number):
+    return c.ask(COPY, struct.pack("<II", number, 0), slot=s.slot, gen=s.gen)
+
+
+def create_copy(c, name, number):
+    body = bytearray(create_body(name, number))
+    struct.pack_into("<I", body, len(body) - 8, 1)
+    return c.ask(CREATE, bytes(body))
+
+
+COUNTER = "(n=0; while :; do n=$((n+1)); echo $n >>/root/ticks; done >/dev/null 2>&1 &) ; sleep 0.2; echo begun"
+
+
+def test_a_copy_of_one_that_runs(privd):  # noqa: F811
+    """It goes on; the copy has what was written before, and neither changes with the other."""
+    c = privd.channel()
+    s = c.create("isource")
+    write_marks(privd, s, "one")
+    assert inside(privd, s, COUNTER) == "begun"
+    assert copy(c, s, 5).status == 0 and kepts(c) == {5}
+    assert "isource" in c.list() and copy(c, s, 5).status == -errno.EEXIST
+    before = int(inside(privd, s, "tail -n1 /root/ticks"))
+    inside(privd, s, "sleep 0.2")
+    assert int(inside(privd, s, "tail -n1 /root/ticks")) > before  # it goes on
+    t, u = create_copy(c, "ifork1", 5), create_copy(c, "ifork2", 5)
+    assert t.status == 0 and u.status == 0 and kepts(c) == {5}
+    for one, name in ((t, "ifork1"), (u, "ifork2")):
+        assert marks(privd, one).split() == ["one", "one", "/nowhere", name]
+        ticks = inside(privd, one, "cat /root/ticks").split()
+        assert ticks == [str(n) for n in range(1, len(ticks) + 1)] and 0 < len(ticks) <= before
+    assert inside(privd, t, "echo two > /root/mark; cat /root/mark") == "two"
+    assert marks(privd, s).split()[0] == marks(privd, u).split()[0] == "one"
+    assert drop(c, 5).status == 0 and c.kill(s).status == 0 and names_on_disk(privd) == []
+    assert marks(privd, u).split()[0] == "one" and marks(privd, t).split()[0] == "two"  # nothing below them was theirs
+    assert keep(c, t, 6).status == 0
+    again = create_on(c, "iagain", 6)
+    assert again.status == 0 and marks(privd, again).split()[0] == "two"
+
+
+def test_copies_of_what_stands_still_and_of_many(privd):  # noqa: F811
+    c = privd.channel()
+    s = c.create("ifrozen")
+    write_marks(privd, s, "one")
+    assert c.freeze(s).status == 0 and copy(c, s, 1).status == 0
+    assert c.thaw(s).status == 0
+    others = [c.create(f"iother{n}") for n in range(4)]
+    seqs = [c.send(COPY, struct.pack("<II", 10 + n, 0), slot=o.slot, gen=o.gen) for n, o in enumerate(others)]
+    assert [c.wait(seq).status for seq in seqs] == [0] * 4
+    seqs = [c.send(COPY, struct.pack("<II", 20 + n, 0), slot=s.slot, gen=s.gen) for n in range(4)]
+    assert set(c.wait(seq).status for seq in seqs) <= {0, -errno.EBUSY}
+    t = create_copy(c, "icopy", 1)
+    assert t.status == 0 and marks(privd, t).split()[0] == "one"
+
+
+def test_what_is_refused_of_copies(privd):  # noqa: F811
+    c = privd.channel()
+    s = c.create("irefused")
+    for number in (0, 1025, 2**32 - 1):
+        assert copy(c, s, number).status == -errno.EINVAL
+    assert create_copy(c, "inone", 9).status == -errno.ENOENT
+    assert create_copy(c, "izero", 0).status == -errno.EINVAL
+    assert c.ask(COPY, struct.pack("<III", 1, 1, 1), slot=s.slot, gen=s.gen).status == -errno.EINVAL
+    assert c.kill(s).status == 0
+    assert copy(c, s, 9).status == -errno.ESTALE and kepts(c) == set()
+
+
+@pytest.mark.parametrize("delay_ms", DELAYS_MS)
+def test_killed_while_it_copies(privd, delay_ms):  # noqa: F811
+    """The source lives and goes on; of the copy there is all or nothing, and nothing of a copy that nobody knows of."""
+    c = privd.channel()
+    s = c.create("isource")
+    write_marks(privd, s, "five")
+    c.send(COPY, struct.pack("<II", 2, 0), slot=s.slot, gen=s.gen)
+    time.sleep(delay_ms / 1000)
+    privd.crash()
+    privd.start()
+    c = privd.channel()
+    assert "isource" in c.list()
+    assert c.thaw(s).status == 0  # as cayd does with one that is to run
+    assert marks(privd, s).split()[0] == "five"
+    if kepts(c) == {2}:  # it was complete
+        t = create_copy(c, "icopy", 2)
+        assert t.status == 0 and marks(privd, t).split()[0] == "five"
+    else:
+        assert names_on_disk(privd) == [] and copy(c, s, 2).status == 0
+
+
+def test_the_end_of_what_is_being_copied(privd):  # noqa: F811
+    c = privd.channel()
+    for n in range(6):
+        s = c.create(f"iends{n}")
+        seq = c.send(COPY, struct.pack("<II", 3, 0), slot=s.slot, gen=s.gen)
+        time.sleep(n / 1000)
+        assert c.kill(s).status == 0
+        status = c.wait(seq).status
+        assert status in (0, -errno.ESTALE, -errno.ENOENT, -errno.ECANCELED), status
+        assert kepts(c) == ({3} if status == 0 else set())
+        if status == 0:
+            assert drop(c, 3).status == 0
 
 
 def test_many_are_dropped_at_once(privd):  # noqa: F811

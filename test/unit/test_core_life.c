@@ -715,6 +715,27 @@ static void what_cannot_be_kept_runs_on(void **state)
     clear(w, &k);
 }
 
+/* Its agent answers when it ends already. */
+static void a_kill_while_its_agent_is_asked_ends_it(void **state)
+{
+    struct world *w = *state;
+    struct case_of k = {.state = SANDBOX_RUNNING};
+    struct answer a = {0}, b = {0};
+
+    arrange(w, &k);
+    fake_set(w->fake, FAKE_HOLD_KILLS, 1);
+    core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FILES, world_on_answer, &a);
+    assert_true(object(w, &k)->env_asked);
+    core_sandbox_kill(w->core, "default", k.id, world_on_answer, &b);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_NOT_FOUND);
+    world_run_for(w, 100); /* for that answer */
+    release(w);
+    world_run_until(w, &b.calls, 1);
+    assert_true(b.good);
+    run_until_gone(w, &k);
+}
+
 /* Its create is refused, its agent fails: it is where it was, and can be tried again. */
 static void what_cannot_be_restarted_stays_kept(void **state)
 {
@@ -1009,6 +1030,7 @@ int main(void)
         PATIENT(what_cannot_be_frozen_at_the_end_of_its_time_is_tried_again),
         PATIENT(what_cannot_go_on_stays_paused),
         PATIENT(what_cannot_be_kept_runs_on),
+        PATIENT(a_kill_while_its_agent_is_asked_ends_it),
         PATIENT(what_cannot_be_restarted_stays_kept),
         PATIENT(where_files_are_in_memory_they_are_not_kept),
         PATIENT(kept_files_that_no_row_names_are_dropped),

@@ -41,7 +41,8 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED(m.u.create.template_number = 0);
     REFUSED(m.u.create.template_number = PERMIT_TEMPLATE_MAX + 1);
     REFUSED(m.u.create.level = PRIVSEP_LEVEL_VM + 1);
-    REFUSED(m.u.create.flags = 1);
+    REFUSED(m.u.create.flags = 1); /* of no number */
+    REFUSED((m.u.create.flags = 2, m.u.create.kept = 1));
     REFUSED(m.u.create.kept = PRIVSEP_KEPT_MAX + 1);
     REFUSED(m.u.create.limits.filters = 1);
     REFUSED(m.u.create.limits.memory_bytes = 0);
@@ -137,14 +138,14 @@ static void what_is_kept_is_what_the_disk_has(void **state)
         /* not on the disk, on the disk; of a sandbox that lives */
         [KEPT_NONE] = {KEPT_NONE, KEPT_WHOLE},        [KEPT_KEEPING] = {KEPT_NONE, KEPT_NONE},
         [KEPT_WHOLE] = {KEPT_NONE, KEPT_WHOLE},       [KEPT_TAKING] = {KEPT_NONE, KEPT_NONE},
-        [KEPT_DROPPING] = {KEPT_NONE, KEPT_DROPPING},
+        [KEPT_DROPPING] = {KEPT_NONE, KEPT_DROPPING}, [KEPT_COPYING] = {KEPT_NONE, KEPT_DROPPING},
     };
 
     for (unsigned i = 0; i < KEPT_STATE_COUNT; i++)
         for (unsigned is_kept = 0; is_kept < 2; is_kept++) {
-            enum kept_state dead = !is_kept             ? KEPT_NONE
-                                   : i == KEPT_DROPPING ? KEPT_DROPPING
-                                                        : KEPT_WHOLE;
+            enum kept_state dead = !is_kept                                  ? KEPT_NONE
+                                   : i == KEPT_DROPPING || i == KEPT_COPYING ? KEPT_DROPPING
+                                                                             : KEPT_WHOLE;
 
             assert_int_equal(kept_recovered((enum kept_state)i, is_kept, true), lives[i][is_kept]);
             assert_int_equal(kept_recovered((enum kept_state)i, is_kept, false), dead);

@@ -378,6 +378,22 @@ int runtime_drop_finish(struct task *t)
     return -EOPNOTSUPP;
 }
 
+int runtime_copy_begin(struct runtime *rt, uint32_t slot, uint32_t gen, uint32_t number,
+                       struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_copy_finish(struct task *t)
+{
+    return -EOPNOTSUPP;
+}
+
 int runtime_disk_trouble(const struct runtime *rt)
 {
     return 0;
@@ -484,6 +500,7 @@ static void begin(struct world *w)
                         .records.fd = -1,
                         .kept.fd = -1,
                         .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
+                        .copier = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .server_source = LOOP_SOURCE_NONE,
                         .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};
     p->options.slots_max = SLOTS;

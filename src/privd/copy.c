@@ -1,0 +1,172 @@
+/* COPY: the layer of a sandbox that lives is copied to a kept number (kept.h), and the sandbox goes on. It stands still
+ * (freeze.c) while the copy is made, which is one call of the state disk: all files are of one moment. What takes longer, the
+ * record and the marks of the copy's overlay, is done when it goes on again. One at a time; the others wait, and run
+ * meanwhile. A sandbox that was frozen already stays so.
+ *
+ * A privd that takes over lets go on what stands still without an answer; of the copy there is all or nothing, and its
+ * number says which (kept_recovered). */
+#include "privd/privd.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void next(struct privd *p);
+
+static void answer(struct privd *p, uint32_t number, const struct reply_to *to, int status)
+{
+    struct privsep_msg m = {.op = PRIVSEP_COPY, .status = status};
+
+    m.u.kept.number = number;
+    if (to->seq != 0)
+        (void)request_reply(p, to, &m, NULL, 0);
+}
+
+/* The sandbox, where it still is the one that was asked for. */
+static struct slot *source(struct privd *p)
+{
+    struct slot *s = &p->slots[p->copier.slot];
+
+    return s->gen == p->copier.gen && permit_lives(s->state) ? s : NULL;
+}
+
+/* Whatever was made of the copy is dropped by the next that has the number, or at the next start. */
+static void end(struct privd *p, int status)
+{
+    uint32_t number = p->copier.number;
+    struct reply_to to = p->copier.asked[number];
+
+    p->copier.asked[number] = (struct reply_to){0};
+    p->copier.number = 0;
+    if (status < 0 && runtime_drop(p->rt, number) < 0)
+        log_error("kept layer %u: what is left of a copy that failed is not removed", number);
+    if (kept_enter(&p->kept, number, status == 0 ? KEPT_WHOLE : KEPT_NONE) < 0)
+        log_error("kept layer %u: its record cannot be written; the next start corrects it",
+                  number);
+    answer(p, number, &to, status);
+}
+
+static void on_settled(void *arg, uint32_t events);
+static void on_copied(void *arg, uint32_t events);
+
+static int watch(struct privd *p, loop_source_cb cb)
+{
+    return loop_add(&p->loop, &p->copier.source, p->copier.task.result_fd, cb, p);
+}
+
+static void on_settled(void *arg, uint32_t events)
+{
+    struct privd *p = arg;
+    int rc;
+
+    loop_remove(&p->loop, &p->copier.source);
+    rc = runtime_copy_finish(&p->copier.task);
+    if (rc == -EAGAIN && watch(p, on_settled) == 0)
+        return;
+    end(p, rc);
+    next(p);
+}
+
+static void go_on(struct privd *p)
+{
+    struct slot *s = source(p);
+
+    if (s && p->copier.thaw && s->state == SLOT_FROZEN)
+        freeze_end(s);
+}
+
+static void on_copied(void *arg, uint32_t events)
+{
+    struct privd *p = arg;
+    int rc;
+
+    loop_remove(&p->loop, &p->copier.source);
+    rc = runtime_copy_finish(&p->copier.task);
+    if (rc == -EAGAIN && watch(p, on_copied) == 0)
+        return;
+    go_on(p);
+    if (rc == 0)
+        rc = runtime_copy_settle_begin(p->rt, p->copier.number, p->kept.fd, &p->copier.task);
+    if (rc == 0)
+        rc = watch(p, on_settled);
+    if (rc == 0)
+        return;
+    end(p, rc);
+    next(p);
+}
+
+void copy_frozen(struct slot *s, int status)
+{
+    struct privd *p = s->privd;
+    int rc = status;
+
+    s->copying = false;
+    if (rc == 0)
+        rc = runtime_copy_begin(p->rt, s->number, s->gen, p->copier.number, &p->copier.task);
+    if (rc == 0)
+        rc = watch(p, on_copied);
+    if (rc == 0)
+        return;
+    go_on(p);
+    end(p, rc);
+    loop_arm(&p->loop, &p->copier.timer, 0, copy_next, p);
+}
+
+/* The oldest number that waits is as good as any: each is one sandbox's. */
+static void begin(struct privd *p, uint32_t number)
+{
+    const struct kept_record *r = &p->kept.all[number];
+    struct slot *s;
+
+    p->copier.number = number;
+    p->copier.slot = r->slot;
+    p->copier.gen = r->gen;
+    s = source(p);
+    p->copier.thaw = s && s->state == SLOT_RUNNING;
+    if (!s || s->state == SLOT_FREEZING) {
+        end(p, s ? -EBUSY : -ESTALE);
+    } else if (s->state == SLOT_FROZEN) {
+        copy_frozen(s, 0);
+    } else {
+        s->copying = true;
+        freeze_for_copy(s);
+    }
+}
+
+static void next(struct privd *p)
+{
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX && p->copier.number == 0; n++)
+        if (p->kept.all[n].state == KEPT_COPYING)
+            begin(p, n);
+}
+
+void copy_next(void *privd)
+{
+    next(privd);
+}
+
+void copy_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                const struct privsep_msg *m)
+{
+    struct kept_record r = {.number = m->u.kept.number,
+                            .state = KEPT_COPYING,
+                            .slot = s->number,
+                            .gen = s->gen,
+                            .template_number = s->kind.template_number,
+                            .level = s->kind.level,
+                            .since_real_ms = clock_real_ms()};
+    int rc = runtime_can_keep(p->rt) ? 0 : -EOPNOTSUPP;
+
+    if (rc == 0 && kept_find(&p->kept, r.number)->state != KEPT_NONE)
+        rc = -EEXIST;
+    if (rc == 0)
+        rc = kept_write(&p->kept, &r);
+    if (rc < 0) {
+        answer(p, r.number, to, rc);
+        return;
+    }
+    p->copier.asked[r.number] = *to;
+    next(p);
+}
