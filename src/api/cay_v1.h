@@ -56,6 +56,15 @@
  *   400 with the place of the mistake. 503: written, in force when cay-egress answers.
  * DELETE /cay/v1/tenants/{tenant}/ceiling -> 204   (operator only)
  *
+ * GET /cay/v1/tenants/{tenant}/quota -> 200 {"tenant": name, "quota": {"sandboxes": n or null, ...},
+ *   "used": {"sandboxes": n, ...}}: docs/tenants.md has the names; null: no quota. A tenant sees its own.
+ * PATCH /cay/v1/tenants/{tenant}/quota {"sandboxes": 5, "paused": null} -> 200 as GET   (operator only)
+ *   What is absent stays. A create or pause beyond one is answered 429 with its name.
+ * GET /cay/v1/tenants/{tenant}/usage?hours=24 -> 200, an object for each hour in which something was used,
+ *   oldest first, the one that runs too: [{"hour": RFC 3339, "created": n, "commands": n,
+ *   "sandboxSeconds": n, "pausedSeconds": n, "cpuSeconds": n, "memoryGiBSeconds": n,
+ *   "diskGiBSeconds": n, "peakSandboxes": n}]. At most USAGE_HOURS_MAX. A tenant sees its own.
+ *
  * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks:
  *   {"id": id, "templateAsked": "base", "templateID": "host", "note": "base is not built yet: ..." or "",
  *    "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n, "openFiles": n}
@@ -111,6 +120,9 @@ void cay_v1_tenant_list(struct api_call *call);
 /* 404, as for every tenant that does not exist or is not the caller's. */
 void cay_v1_no_tenant(struct api_call *call, const char *name);
 
+void cay_v1_quota_get(struct api_call *call);
+void cay_v1_quota_set(struct api_call *call);
+void cay_v1_usage_get(struct api_call *call);
 void cay_v1_ceiling_get(struct api_call *call);
 void cay_v1_ceiling_put(struct api_call *call);
 void cay_v1_ceiling_remove(struct api_call *call);

@@ -136,6 +136,8 @@ int cmd_template_limits(struct cli *c);
 int cmd_template_rm(struct cli *c);
 int cmd_tenant_ls(struct cli *c);
 int cmd_tenant_ceiling(struct cli *c);
+int cmd_tenant_quota(struct cli *c);
+int cmd_tenant_usage(struct cli *c);
 int cmd_key_create(struct cli *c);
 int cmd_key_ls(struct cli *c);
 int cmd_key_revoke(struct cli *c);

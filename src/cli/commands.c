@@ -669,6 +669,39 @@ const struct cli_command cli_commands[] = {
         .run = cmd_tenant_ceiling,
     },
     {
+        .name = "tenant quota",
+        .operands = "TENANT [NAME=AMOUNT...]",
+        .summary = "show or set what a tenant may hold at most",
+        .text =
+            "sandboxes (that live, paused ones too), createdPerMinute, cpuMilli, memoryBytes, "
+            "diskBytes (of their limits, summed) and paused. An amount is a number, with K, M, "
+            "G or T for powers of 1024, or none. A create or pause beyond one is refused (429); "
+            "what is there already stays. Only the operator sets them.",
+        .examples = EXAMPLES({"cay tenant quota alice", "what alice has, and what of it is used"},
+                             {"cay tenant quota alice sandboxes=20 memoryBytes=16G paused=none",
+                              "set two, remove one"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .complete = "tenant",
+        .run = cmd_tenant_quota,
+    },
+    {
+        .name = "tenant usage",
+        .operands = "TENANT",
+        .summary = "show what a tenant used, by the hour",
+        .text =
+            "Sandboxes that were created, and the sums over their time: sandboxes, paused ones, "
+            "and their limits of processors, memory and disk. Hours are UTC.",
+        .options = OPTIONS({0, "hours", "N", "So many. Default: 24; 744 are kept.", NULL}),
+        .examples = EXAMPLES({"cay tenant usage alice --hours=744 --json", "for a bill"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "tenant",
+        .run = cmd_tenant_usage,
+    },
+    {
         .name = "doctor",
         .operands = "",
         .summary = "show what this machine can do for cay, and what to install",

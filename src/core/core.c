@@ -331,6 +331,7 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     lifecycle_check_clock(c);
     c->release = release;
     c->relist.fire = on_relist;
+    c->usage_due.fire = usage_on_timer;
     c->tenant_ca_retry.fire = tenant_ca_on_timer;
     timers_init(&c->timers, loop);
     deferred_init(c);
@@ -388,6 +389,7 @@ void core_free(struct core *c)
     while (c->registry.n)
         sandbox_free(c->registry.order[c->registry.n - 1]);
     registry_free(&c->registry);
+    usage_stop(c);
     timers_free(&c->timers);
     if (c->templates)
         templates_free(c);

@@ -176,6 +176,7 @@ static void done_with(struct sandbox_obj *o)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_asked, o->s.template_id, o->s.template_asked);
     o->core->counters.created++;
+    tenant_count(o->tenant, USAGE_CREATED);
     histogram_add(&steps[COUNTER_CREATE], took_us);
     histogram_add(&steps[COUNTER_CREATE_MADE], o->made_us - o->begun_us);
     histogram_add(&steps[COUNTER_CREATE_AGENT], took_us + o->begun_us - o->made_us);
@@ -442,6 +443,19 @@ static enum err_code check(struct core *c, const struct sandbox_request *r, stru
     return check_share(c, r->tenant, e);
 }
 
+/* The last that is asked: what is refused for another reason is no create. */
+static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
+                                const struct template_info *asked, struct err *e)
+{
+    const struct privsep_limits limits = sandbox_limits(c, r, asked);
+    struct tenant *t = tenant_get(c, r->tenant);
+    enum err_code code = t ? quota_take_create(t, &limits, e)
+                           : err_set(e, ERR_UNAVAILABLE, "memory is out");
+
+    tenant_unref(t);
+    return code;
+}
+
 static enum err_code write_row(struct core *c, struct sandbox_obj *o,
                                const struct sandbox_request *r, struct err *e)
 {
@@ -488,6 +502,8 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
         code = templates_resolve(c, r->template_name, &asked, &used, e);
     if (code == ERR_OK && (r->limits.filters || asked->limits.filters))
         code = check_filters_share(c, r->tenant, e);
+    if (code == ERR_OK)
+        code = take_quota(c, r, asked, e);
     if (code == ERR_OK)
         code = sandbox_make(c, r, asked, used, &o, e);
     if (code != ERR_OK)

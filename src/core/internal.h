@@ -125,6 +125,9 @@ struct core {
     struct timers timers;
     struct registry registry;
     struct tenants tenants;
+    struct timer usage_due; /* usage.c */
+    int64_t usage_hour_ms;  /* what is counted since usage_due was armed belongs to it */
+    int64_t usage_purged_ms;
     uint8_t server_key[CORE_SERVER_KEY_SIZE];
     int64_t started_real_ms;
     int64_t clock_offset_ms; /* real less monotonic time, when last looked at; 0: not yet */
@@ -219,6 +222,10 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
 bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char *name);
 
 /* -- sandbox_make.c --------------------------------------------------------------------------- */
+
+/* What it gets: no field is 0. */
+struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_request *r,
+                                     const struct template_info *asked);
 
 /* Makes one from a request (checked, defaults filled in) and puts it into the registry, CREATING. */
 enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,

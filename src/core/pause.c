@@ -425,7 +425,8 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
         code = keep_check(c, &e);
     if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already paused", id);
-    else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO)
+    else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO &&
+             (code = quota_check_pause(o->tenant, &e)) == ERR_OK)
         code = begin(o, SANDBOX_PAUSE_API, tier, &e);
     if (code == ERR_OK)
         o->pause_tier = tier;

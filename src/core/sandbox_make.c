@@ -115,11 +115,17 @@ static int64_t first_life_ms(const struct core *c, const struct sandbox_request 
     return r->ttl_ms > 0 ? MIN(r->idle_ms, ttl_ms) : r->idle_ms;
 }
 
-static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
-                 const struct template_info *asked, const struct template_info *used)
+struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_request *r,
+                                     const struct template_info *asked)
 {
     struct privsep_limits of_template = core_template_limits(c, asked);
 
+    return limits_of(&r->limits, &of_template);
+}
+
+static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
+                 const struct template_info *asked, const struct template_info *used)
+{
     do
         ids_sandbox(s->id);
     while (registry_find(&c->registry, s->id));
@@ -133,7 +139,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     s->auto_resume = r->auto_resume;
     s->keep_memory = r->keep_memory;
     s->allow_internet = r->allow_internet;
-    s->limits = limits_of(&r->limits, &of_template);
+    s->limits = sandbox_limits(c, r, asked);
     s->started_real_ms = clock_real_ms();
     s->idle_ms = r->idle_ms;
     s->last_end_real_ms = r->idle_ms > 0 && r->ttl_ms > 0 ? s->started_real_ms + r->ttl_ms : 0;

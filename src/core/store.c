@@ -73,6 +73,13 @@ static const char *const migrations[] = {
     /* enum core_role. A row that is made without one opens nothing. */
     "ALTER TABLE api_keys ADD COLUMN role INTEGER NOT NULL DEFAULT 0;"
     "UPDATE api_keys SET role=CASE WHEN tenant='default' THEN 1 ELSE 2 END;",
+    "CREATE TABLE tenant_quotas (tenant TEXT NOT NULL, name TEXT NOT NULL, most INTEGER NOT NULL,"
+    "  PRIMARY KEY (tenant, name)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE tenant_usage (tenant TEXT NOT NULL, hour_ms INTEGER NOT NULL,"
+    "  created INTEGER NOT NULL, commands INTEGER NOT NULL, sandbox_ms INTEGER NOT NULL,"
+    "  paused_ms INTEGER NOT NULL, cpu_milli_ms INTEGER NOT NULL, memory_mib_ms INTEGER NOT NULL,"
+    "  disk_mib_ms INTEGER NOT NULL, peak_sandboxes INTEGER NOT NULL,"
+    "  PRIMARY KEY (tenant, hour_ms)) STRICT, WITHOUT ROWID;",
     /* env: only while kept is set (store.h) */
     "ALTER TABLE sandboxes ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN env TEXT;",
@@ -131,6 +138,20 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         " (SELECT key FROM create_keys WHERE tenant=?1 ORDER BY made_ms DESC LIMIT -1 OFFSET ?3))",
     [STORE_CREATE_KEY_INSERT] = "INSERT INTO create_keys VALUES (?1, ?2, ?3, ?4, ?5, 0)",
     [STORE_CREATE_KEY_DONE] = "UPDATE create_keys SET done=1 WHERE sandbox=?1",
+    [STORE_QUOTA_PUT] = "INSERT OR REPLACE INTO tenant_quotas VALUES (?1, ?2, ?3)",
+    [STORE_QUOTA_DELETE] = "DELETE FROM tenant_quotas WHERE tenant=?1 AND name=?2",
+    [STORE_QUOTA_EACH] = "SELECT name, most FROM tenant_quotas WHERE tenant=?1",
+    [STORE_USAGE_ADD] =
+        "INSERT INTO tenant_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+        " ON CONFLICT (tenant, hour_ms) DO UPDATE SET created=created+?3, commands=commands+?4,"
+        " sandbox_ms=sandbox_ms+?5, paused_ms=paused_ms+?6, cpu_milli_ms=cpu_milli_ms+?7,"
+        " memory_mib_ms=memory_mib_ms+?8, disk_mib_ms=disk_mib_ms+?9,"
+        " peak_sandboxes=max(peak_sandboxes, ?10)",
+    [STORE_USAGE_EACH] =
+        "SELECT hour_ms, created, commands, sandbox_ms, paused_ms, cpu_milli_ms, memory_mib_ms,"
+        " disk_mib_ms, peak_sandboxes FROM tenant_usage"
+        " WHERE tenant=?1 AND hour_ms>=?2 AND hour_ms<?3 ORDER BY hour_ms",
+    [STORE_USAGE_PURGE] = "DELETE FROM tenant_usage WHERE hour_ms<?1",
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
     [STORE_ROLLBACK] = "ROLLBACK",

@@ -11,6 +11,8 @@
 
 #include "core/core.h"
 #include "core/credential.h"
+#include "core/quota.h"
+#include "core/usage.h"
 
 struct store;
 
@@ -106,6 +108,25 @@ enum err_code store_tenant_each(struct store *st,
                                 enum err_code (*fn)(void *arg, const struct core_tenant *t,
                                                     struct err *e),
                                 void *arg, struct err *e);
+
+/* -- quotas and usage -------------------------------------------------------------------------- */
+
+/* most QUOTA_NONE: the row is removed. */
+enum err_code store_quota_put(struct store *st, const char *tenant, const char *name, int64_t most,
+                              struct err *e);
+enum err_code store_quota_each(struct store *st, const char *tenant,
+                               void (*fn)(void *arg, const char *name, int64_t most), void *arg,
+                               struct err *e);
+
+/* Adds to what the hour has; of USAGE_PEAK_SANDBOXES the greater stays. */
+enum err_code store_usage_add(struct store *st, const char *tenant, const struct core_usage *u,
+                              struct err *e);
+
+/* Hours that began within [from, to), oldest first; u lives during the call. */
+enum err_code store_usage_each(struct store *st, const char *tenant, int64_t from_ms, int64_t to_ms,
+                               void (*fn)(void *arg, const struct core_usage *u), void *arg,
+                               struct err *e);
+enum err_code store_usage_purge(struct store *st, int64_t before_ms, struct err *e);
 
 /* -- credentials ------------------------------------------------------------------------------- */
 

@@ -5,6 +5,10 @@
 
 #include <assert.h>
 
+#define USAGE_EVERY_MS 60000u
+#define HOUR_MS        3600000
+#define MIB            (1024u * 1024u)
+
 /* FNV-1a. The operator makes the names. */
 static struct tenant **bucket_of(struct tenants *all, const char *name)
 {
@@ -75,15 +79,95 @@ void tenant_unref(struct tenant *t)
     free(t);
 }
 
+/* -- usage ------------------------------------------------------------------------------------- */
+
+void tenant_usage_arm(struct core *c)
+{
+    int64_t now_ms = clock_real_ms(), left_ms = HOUR_MS - now_ms % HOUR_MS;
+
+    c->usage_hour_ms = now_ms / HOUR_MS * HOUR_MS;
+    timers_set(&c->timers, &c->usage_due, clock_mono_ms() + MIN(USAGE_EVERY_MS, (uint64_t)left_ms));
+}
+
+void tenant_usage_begin(struct tenant *t)
+{
+    if (t->usage_pending || t->core->stopping)
+        return;
+    t->usage_pending = true;
+    tenant_ref(t);
+    if (!timer_armed(&t->core->usage_due))
+        tenant_usage_arm(t->core);
+}
+
+void tenant_settle(struct tenant *t)
+{
+    uint64_t now_ms = clock_mono_ms(), ms = t->settled_ms ? now_ms - t->settled_ms : 0;
+
+    t->settled_ms = now_ms;
+    t->usage[USAGE_SANDBOX_MS] += t->charged[TENANT_SANDBOXES] * ms;
+    t->usage[USAGE_PAUSED_MS] += t->charged[TENANT_PAUSED] * ms;
+    t->usage[USAGE_CPU_MILLI_MS] += t->charged[TENANT_CPU_MILLI] * ms;
+    t->usage[USAGE_MEMORY_MIB_MS] += t->charged[TENANT_MEMORY_BYTES] / MIB * ms;
+    t->usage[USAGE_DISK_MIB_MS] += t->charged[TENANT_DISK_BYTES] / MIB * ms;
+}
+
+void tenant_count(struct tenant *t, enum usage what)
+{
+    t->usage[what]++;
+    tenant_usage_begin(t);
+}
+
+static bool goes_on(struct tenant *t)
+{
+    return t->charged[TENANT_SANDBOXES] > 0 ||
+           quota_rate_sum(&t->quotas.creates, clock_mono_ms() / 1000) > 0;
+}
+
+void tenant_usage_forget(struct tenant *t)
+{
+    if (!t->usage_pending)
+        return;
+    t->usage_pending = false;
+    tenant_unref(t);
+}
+
+bool tenant_usage_written(struct tenant *t)
+{
+    memset(t->usage, 0, sizeof(t->usage));
+    t->usage[USAGE_PEAK_SANDBOXES] = t->charged[TENANT_SANDBOXES];
+    if (goes_on(t))
+        return true;
+    tenant_usage_forget(t);
+    return false;
+}
+
+enum err_code tenant_check_made(struct core *c, const char *name, struct err *e)
+{
+    json_t *ceiling = NULL;
+    enum err_code code = store_tenant_ceiling(c->store, name, &ceiling, e);
+
+    json_decref(ceiling);
+    return code;
+}
+
+/* -- charges ----------------------------------------------------------------------------------- */
+
 void tenant_charge(struct tenant *t, enum tenant_resource what, uint64_t amount,
                    struct tenant_charge *ch)
 {
     assert(!ch->tenant);
     if (amount == 0)
         return;
+    tenant_settle(t);
+    if (what < TENANT_SANDBOX_RESOURCES || what == TENANT_EXECS)
+        tenant_usage_begin(t);
     *ch = (struct tenant_charge){.tenant = tenant_ref(t), .amount = amount, .what = what};
     t->charged[what] += amount;
     t->core->tenants.charged[what] += amount;
+    if (what == TENANT_EXECS)
+        t->usage[USAGE_COMMANDS] += amount;
+    t->usage[USAGE_PEAK_SANDBOXES] = MAX(t->usage[USAGE_PEAK_SANDBOXES],
+                                         t->charged[TENANT_SANDBOXES]);
 }
 
 void tenant_refund(struct tenant_charge *ch)
@@ -93,6 +177,7 @@ void tenant_refund(struct tenant_charge *ch)
     if (!t)
         return;
     assert(t->charged[ch->what] >= ch->amount);
+    tenant_settle(t);
     t->charged[ch->what] -= ch->amount;
     t->core->tenants.charged[ch->what] -= ch->amount;
     tenant_unref(t);

@@ -13,6 +13,8 @@
  * Control loop only; nothing blocks. */
 
 #include "core/core.h"
+#include "core/quota.h"
+#include "core/usage.h"
 
 struct sandbox_obj;
 struct event_ring;
@@ -42,6 +44,12 @@ struct tenant {
     struct sandbox_obj *sandboxes; /* by tenant_next and tenant_prev, in no order */
     struct event_ring *events;     /* events.c; NULL: it had none yet */
     struct tenant_ca *ca;          /* tenant_ca.c; NULL: it was not asked for yet */
+    struct quotas quotas;          /* quota.c */
+
+    /* Since it was written down last. While that is to be done, the object holds itself. */
+    uint64_t usage[USAGE_COUNT];
+    uint64_t settled_ms; /* clock_mono_ms: up to which charges are counted */
+    bool usage_pending;
 };
 
 /* All zero: nothing is charged. */
@@ -82,6 +90,27 @@ void tenant_refund(struct tenant_charge *ch);
 /* ch, which may be empty, is amount afterwards. */
 void tenant_recharge(struct tenant *t, enum tenant_resource what, uint64_t amount,
                      struct tenant_charge *ch);
+
+/* Counts in usage; with a charge that is done already. */
+void tenant_count(struct tenant *t, enum usage what);
+
+/* From now until its usage is written and its last minute had no create, t holds itself. */
+void tenant_usage_begin(struct tenant *t);
+
+/* What is charged is counted up to now. */
+void tenant_settle(struct tenant *t);
+
+/* usage was written: it begins anew. False: nothing of the tenant goes on, and t may be gone. */
+bool tenant_usage_written(struct tenant *t);
+
+/* usage is not written any more. May free t. */
+void tenant_usage_forget(struct tenant *t);
+
+/* The timer that writes usage down: within a minute, and at the hour's end. */
+void tenant_usage_arm(struct core *c);
+
+/* ERR_NOT_FOUND: no tenant of that name was ever made. */
+enum err_code tenant_check_made(struct core *c, const char *name, struct err *e);
 
 /* Aborts where a reference or a charge is left. */
 void tenants_free(struct tenants *all);

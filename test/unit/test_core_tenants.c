@@ -2,6 +2,7 @@
  * all of it is given back. */
 #include "core/events.h"
 #include "core/internal.h"
+#include "core/store_internal.h"
 #include "core_world.h"
 
 #include <signal.h>
@@ -58,18 +59,18 @@ static void a_charge_is_refunded_once_and_by_its_amount(void **state)
     struct tenant *t = tenant_get(w->core, "default");
     struct tenant_charge one = {0}, two = {0}, none = {0};
 
-    tenant_charge(t, TENANT_CPU_MILLI, 1500, &one);
-    tenant_charge(t, TENANT_CPU_MILLI, 500, &two);
-    tenant_charge(t, TENANT_CPU_MILLI, 0, &none);
+    tenant_charge(t, TENANT_AUDITS, 1500, &one);
+    tenant_charge(t, TENANT_AUDITS, 500, &two);
+    tenant_charge(t, TENANT_AUDITS, 0, &none);
     tenant_unref(t); /* the charges hold it */
-    assert_int_equal(held(w, TENANT_CPU_MILLI), 2000);
-    assert_int_equal(w->core->tenants.charged[TENANT_CPU_MILLI], 2000);
-    tenant_recharge(t, TENANT_CPU_MILLI, 250, &two);
-    assert_int_equal(held(w, TENANT_CPU_MILLI), 1750);
+    assert_int_equal(held(w, TENANT_AUDITS), 2000);
+    assert_int_equal(w->core->tenants.charged[TENANT_AUDITS], 2000);
+    tenant_recharge(t, TENANT_AUDITS, 250, &two);
+    assert_int_equal(held(w, TENANT_AUDITS), 1750);
     tenant_refund(&one);
     tenant_refund(&one);
     tenant_refund(&none);
-    assert_int_equal(held(w, TENANT_CPU_MILLI), 250);
+    assert_int_equal(held(w, TENANT_AUDITS), 250);
     tenant_refund(&two);
     assert_null(tenant_find(w->core, "default"));
     assert_nothing_is_held(w);
@@ -90,7 +91,7 @@ static int status_of_an_end(struct world *w, bool leak)
         signal(SIGABRT, SIG_DFL); /* cmocka's would go on with the next test */
         close(STDERR_FILENO);
         if (leak)
-            tenant_charge(tenant_get(w->core, "default"), TENANT_EXECS, 1, &charge);
+            tenant_charge(tenant_get(w->core, "default"), TENANT_AUDITS, 1, &charge);
         memcpy(&all, &w->core->tenants, sizeof(all));
         tenants_free(&all);
         _exit(0);
@@ -164,6 +165,209 @@ static void a_follower_is_charged_until_it_ends(void **state)
     close(fd);
 }
 
+/* -- quotas ------------------------------------------------------------------------------------ */
+
+static void set_quota(struct world *w, enum quota q, int64_t most)
+{
+    int64_t all[QUOTA_COUNT] = {0};
+    bool given[QUOTA_COUNT] = {false};
+    struct err e;
+
+    all[q] = most;
+    given[q] = true;
+    assert_int_equal(core_tenant_set_quotas(w->core, "default", all, given, &e), ERR_OK);
+}
+
+static struct core_quotas quotas(struct world *w)
+{
+    struct core_quotas q;
+    struct err e;
+
+    assert_int_equal(core_tenant_quotas(w->core, "default", &q, &e), ERR_OK);
+    return q;
+}
+
+/* All asked for in one turn of the loop; how many came to be. */
+static unsigned create_at_once(struct world *w, unsigned n, struct answer *answers)
+{
+    struct sandbox_request r = world_request();
+    unsigned good = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        core_sandbox_create(w->core, &r, world_on_answer, &answers[i]);
+    for (unsigned i = 0; i < n; i++) {
+        world_run_until(w, &answers[i].calls, 1);
+        good += answers[i].good;
+    }
+    return good;
+}
+
+static void creates_at_once_never_exceed_a_quota(void **state)
+{
+    struct world *w = *state;
+    struct answer answers[16] = {0};
+    char id[IDS_SANDBOX_SIZE];
+    uint64_t memory;
+
+    world_create_default(w, id);
+    world_create_default(w, id);
+    set_quota(w, QUOTA_SANDBOXES, 3);
+    assert_int_equal(create_at_once(w, 16, answers), 1);
+    assert_int_equal(held(w, TENANT_SANDBOXES), 3);
+    for (unsigned i = 0; i < 16; i++) {
+        if (answers[i].good)
+            continue;
+        assert_int_equal(answers[i].why.code, ERR_EXHAUSTED);
+        assert_non_null(strstr(answers[i].why.text, "the quota sandboxes of tenant default is 3"));
+        assert_non_null(strstr(answers[i].why.hint, "cay tenant quota default sandboxes="));
+    }
+    /* Room again as soon as one is gone, and none for two. */
+    kill_one(w, id);
+    memset(answers, 0, sizeof(answers));
+    assert_int_equal(create_at_once(w, 16, answers), 1);
+    set_quota(w, QUOTA_SANDBOXES, QUOTA_NONE);
+    memory = held(w, TENANT_MEMORY_BYTES) / 3;
+    set_quota(w, QUOTA_MEMORY_BYTES, (int64_t)(memory * 5 + memory / 2));
+    memset(answers, 0, sizeof(answers));
+    assert_int_equal(create_at_once(w, 16, answers), 2);
+    assert_int_equal(held(w, TENANT_MEMORY_BYTES), 5 * memory);
+}
+
+static void creates_per_minute_are_counted_whatever_becomes_of_them(void **state)
+{
+    struct world *w = *state;
+    struct answer answers[8] = {0};
+    struct sandbox_request r = world_request();
+
+    set_quota(w, QUOTA_CREATED_PER_MINUTE, 3);
+    r.template_name = "nowhere"; /* refused before it is one */
+    world_create_fails(w, &r);
+    assert_int_equal(quotas(w).used[QUOTA_CREATED_PER_MINUTE], 0);
+    assert_int_equal(create_at_once(w, 8, answers), 3);
+    for (unsigned i = 0; i < 8; i++)
+        if (answers[i].good)
+            kill_one(w, answers[i].id);
+    assert_int_equal(held(w, TENANT_SANDBOXES), 0);
+    assert_int_equal(quotas(w).used[QUOTA_CREATED_PER_MINUTE], 3);
+    memset(answers, 0, sizeof(answers));
+    assert_int_equal(create_at_once(w, 8, answers), 0);
+    assert_non_null(strstr(answers[0].why.text, "createdPerMinute"));
+}
+
+static void a_rate_is_of_the_last_minute(void **state)
+{
+    struct quota_rate r = {.sum = 0};
+
+    for (int i = 0; i < 5; i++)
+        quota_rate_add(&r, 1000);
+    quota_rate_add(&r, 1030);
+    assert_int_equal(quota_rate_sum(&r, 1030), 6);
+    assert_int_equal(quota_rate_sum(&r, 1060), 6); /* 60 s may have gone by, or 59.1 */
+    assert_int_equal(quota_rate_sum(&r, 1061), 1);
+    assert_int_equal(quota_rate_sum(&r, 1090), 1);
+    assert_int_equal(quota_rate_sum(&r, 1091), 0);
+    quota_rate_add(&r, 1091);
+    assert_int_equal(quota_rate_sum(&r, 1000), 1); /* a clock that goes back forgets nothing */
+    assert_int_equal(quota_rate_sum(&r, 900000), 0);
+}
+
+static void a_quota_of_zero_permits_none_and_survives_a_restart(void **state)
+{
+    struct world *w = *state;
+    struct answer answers[1] = {0}, paused = {0};
+    char id[IDS_SANDBOX_SIZE];
+
+    world_create_default(w, id);
+    set_quota(w, QUOTA_SANDBOXES, 0);
+    set_quota(w, QUOTA_PAUSED, 0);
+    world_stop_core(w);
+    world_start_core(w);
+    assert_int_equal(quotas(w).most[QUOTA_SANDBOXES], 0);
+    assert_int_equal(quotas(w).used[QUOTA_SANDBOXES], 1); /* what is there stays */
+    assert_int_equal(quotas(w).most[QUOTA_CPU_MILLI], QUOTA_NONE);
+    assert_int_equal(create_at_once(w, 1, answers), 0);
+    core_sandbox_pause(w->core, NULL, id, SANDBOX_TIER_FROZEN, world_on_answer, &paused);
+    world_run_until(w, &paused.calls, 1);
+    assert_int_equal(paused.why.code, ERR_EXHAUSTED);
+    assert_non_null(strstr(paused.why.text, "the quota paused"));
+    set_quota(w, QUOTA_PAUSED, 1);
+    paused.calls = 0;
+    core_sandbox_pause(w->core, NULL, id, SANDBOX_TIER_FROZEN, world_on_answer, &paused);
+    world_run_until(w, &paused.calls, 1);
+    assert_true(paused.good);
+    kill_one(w, id);
+}
+
+static void a_tenant_that_was_never_made_has_no_quotas(void **state)
+{
+    struct world *w = *state;
+    const int64_t most[QUOTA_COUNT] = {0};
+    const bool given[QUOTA_COUNT] = {true};
+    struct core_quotas q;
+    struct err e;
+
+    assert_int_equal(core_tenant_quotas(w->core, "nobody", &q, &e), ERR_NOT_FOUND);
+    assert_int_equal(core_tenant_set_quotas(w->core, "nobody", most, given, &e), ERR_NOT_FOUND);
+    assert_int_equal(world_query(w, "SELECT count(*) FROM tenant_quotas"), 0);
+}
+
+/* -- usage ------------------------------------------------------------------------------------- */
+
+static void add_up(void *arg, const struct core_usage *u)
+{
+    struct core_usage *sum = arg;
+
+    assert_int_equal(u->hour_real_ms % 3600000, 0);
+    for (int i = 0; i < USAGE_COUNT; i++)
+        sum->n[i] += u->n[i];
+}
+
+static struct core_usage usage(struct world *w)
+{
+    struct core_usage sum = {0};
+    struct err e;
+
+    assert_int_equal(core_tenant_usage(w->core, "default", 0, INT64_MAX, add_up, &sum, &e), ERR_OK);
+    return sum;
+}
+
+static void usage_is_counted_and_written(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE], other[IDS_SANDBOX_SIZE];
+    struct core_usage u;
+    uint64_t begun_ms = clock_mono_ms(), most_ms, cpu_milli;
+
+    world_create_default(w, id);
+    world_create_default(w, other);
+    cpu_milli = limits_of(w, id)->cpu_milli;
+    world_run_for(w, 20);
+    kill_one(w, other);
+    world_stop_core(w); /* what was counted is written */
+    world_start_core(w);
+    most_ms = clock_mono_ms() - begun_ms;
+    u = usage(w);
+    assert_int_equal(u.n[USAGE_CREATED], 2);
+    assert_true(u.n[USAGE_SANDBOX_MS] >= 40 && u.n[USAGE_SANDBOX_MS] <= 2 * (most_ms + 1));
+    assert_int_equal(u.n[USAGE_CPU_MILLI_MS], u.n[USAGE_SANDBOX_MS] * cpu_milli);
+    assert_int_equal(u.n[USAGE_PAUSED_MS], 0);
+    assert_true(u.n[USAGE_PEAK_SANDBOXES] >= 2);
+    kill_one(w, id);
+}
+
+static void old_usage_is_removed(void **state)
+{
+    struct world *w = *state;
+    struct core_usage u = {.hour_real_ms = 3600000};
+    struct err e;
+
+    assert_int_equal(store_usage_add(w->core->store, "default", &u, &e), ERR_OK);
+    u.hour_real_ms = clock_real_ms() / 3600000 * 3600000;
+    assert_int_equal(store_usage_add(w->core->store, "default", &u, &e), ERR_OK);
+    usage_on_timer(&w->core->usage_due);
+    assert_int_equal(world_query(w, "SELECT count(*) FROM tenant_usage"), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +377,13 @@ int main(void)
         WORLD(a_sandbox_is_charged_as_its_state_says),
         WORLD(a_create_that_fails_holds_nothing),
         WORLD(a_follower_is_charged_until_it_ends),
+        WORLD(creates_at_once_never_exceed_a_quota),
+        WORLD(creates_per_minute_are_counted_whatever_becomes_of_them),
+        WORLD(a_rate_is_of_the_last_minute),
+        WORLD(a_quota_of_zero_permits_none_and_survives_a_restart),
+        WORLD(a_tenant_that_was_never_made_has_no_quotas),
+        WORLD(usage_is_counted_and_written),
+        WORLD(old_usage_is_removed),
     };
 
     return cmocka_run_group_tests_name("core_tenants", tests, NULL, NULL);
