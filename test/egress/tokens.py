@@ -5,7 +5,7 @@
 Both speak TLS on all addresses: tokens on TOKEN_PORT, what they open on API_PORT, which answers any path with the digest
 of what it was asked with (200) or that the token is not valid (401). DIRECTORY/state.json says how it goes on:
 
-    {"refresh": TOKEN, "rotate": bool, "life": seconds, "mode": "good" | "invalid_grant" | "slow" | "garbage" | "huge" |
+    {"refresh": TOKEN, "rotate": bool, "life": seconds, "mode": "good" | "invalid_grant" | "garbage" | "huge" |
      "redirect" | "500" | "header" | "break" | "hold", "valid": [access tokens], "issued": number, "access": TOKEN}
 
 and is written again; DIRECTORY/log.jsonl has a line for each request for a token."""
@@ -68,9 +68,7 @@ class Tokens(Handler):
             form["authorization"] = self.headers.get("Authorization")
             self.state.log(path=self.path, form=form, at=time.time())
             mode = state["mode"]
-        if mode == "slow":
-            time.sleep(state.get("seconds", 25))
-        elif mode == "hold":  # until the test says go on
+        if mode == "hold":  # until the test says go on
             while self.state.read()["mode"] == "hold":
                 time.sleep(0.02)
         elif mode == "garbage":

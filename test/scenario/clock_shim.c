@@ -1,5 +1,5 @@
-/* Preloaded into cayd by test_bad_world_running.py: its clock of the real time is off by as many seconds as
- * the file CLOCK_SHIM_FILE says at this moment. The monotonic clocks stay. */
+/* Preloaded into a program by clocklib.py: its clock of the real time, and its monotonic ones, are off by as many seconds as
+ * the two numbers in the file CLOCK_SHIM_FILE say at this moment (the second is 0 where the file has one). */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static const volatile int64_t *offset_s;
+static const volatile int64_t *offset_s; /* real, monotonic */
 
 /* Before the program confines itself. */
 __attribute__((constructor)) static void map(void)
 {
     const char *path = getenv("CLOCK_SHIM_FILE");
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(*offset_s), PROT_READ, MAP_SHARED, fd, 0);
+    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, 2 * sizeof(*offset_s), PROT_READ, MAP_SHARED, fd, 0);
 
     if (at == MAP_FAILED)
         abort();
@@ -29,7 +29,9 @@ int clock_gettime(clockid_t clock, struct timespec *out)
     long rc = syscall(SYS_clock_gettime, clock, out);
 
     if (rc == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
-        out->tv_sec += *offset_s;
+        out->tv_sec += offset_s[0];
+    if (rc == 0 && (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE))
+        out->tv_sec += offset_s[1];
     return (int)rc;
 }
 

@@ -86,14 +86,15 @@ class Networks(internet.World):
 class Stack:
     """A server whose every part runs in the host's namespace, and this thread with it."""
 
-    def __init__(self, zone=None, egress_args=(), cayd_args=(), keep_args=(), user=USER, domain=None):
+    def __init__(self, zone=None, egress_args=(), cayd_args=(), keep_args=(), user=USER, domain=None,
+                 program=BUILD / "src/egress/cay-egress"):
         self.networks, self.server = Networks(zone or ZONE), None
         self.home = os.open("/proc/self/ns/net", os.O_RDONLY)
         with open(f"/run/netns/{self.networks.host}", "rb") as f:
             self.enter(f.fileno())
         try:
             self.server = OwnServer(keep_args=(
-                f"--egress={BUILD}/src/egress/cay-egress", "--egress-processes=1", f"--egress-user={EGRESS_USER}",
+                f"--egress={program}", "--egress-processes=1", f"--egress-user={EGRESS_USER}",
                 f"--egress-arg=--egress-dns-servers={internet.DNS}",
                 f"--egress-arg=--egress-ca-file={self.networks.ca}",
                 *(f"--egress-arg={arg}" for arg in egress_args), *keep_args), cayd_args=cayd_args, user=user,

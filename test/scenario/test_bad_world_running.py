@@ -3,15 +3,14 @@ back is used again."""
 
 import datetime
 import os
-import shutil
 import signal
-import struct
 import subprocess
 import time
 
 import pytest
 
 import badworld
+import clocklib
 import conftest
 from client import Client
 from waitlib import until
@@ -199,35 +198,18 @@ def test_descriptors_run_out_in_privd(world):
 
 # -- the clock -------------------------------------------------------------------------------------------
 
-class Clock:
+class Clock(clocklib.Clock):
     """cayd's idea of the real time, moved at will."""
-
-    def __init__(self, world):
-        if os.environ.get("CAY_SANITIZED"):
-            pytest.skip("a sanitized cayd cannot have a library before its own")
-        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if not compiler:
-            pytest.skip("no compiler for the shim")
-        self.file, library = world.base / "clock", world.base / "clock.so"
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, conftest.REPOSITORY /
-                        "test/scenario/clock_shim.c"], check=True)
-        self.jump_to(0)
-        self.lines = f"export LD_PRELOAD={library} CLOCK_SHIM_FILE={self.file}"
-
-    def jump_to(self, offset_s):
-        self.offset_s = offset_s
-        with open(self.file, "r+b" if self.file.exists() else "wb") as f:
-            f.write(struct.pack("q", offset_s))
 
     def left_of(self, client, box):
         """Seconds until the end that is told, by that clock."""
         end = client.call("GET", f"/sandboxes/{box.id}").json["endAt"]
         end = datetime.datetime.fromisoformat(end.replace("Z", "+00:00")).timestamp()
-        return end - (time.time() + self.offset_s)
+        return end - (time.time() + self.real_s)
 
 
 def test_the_clock_jumps(world):
-    clock = Clock(world)
+    clock = Clock(world.base)
     client = starts(world, cayd=clock.lines)
     long, short = client.create(timeout_s=1000), client.create(timeout_s=40)
     for offset in (DAY, -2 * DAY, 30 * 365 * DAY):

@@ -14,9 +14,10 @@ import time
 
 import pytest
 
+import clocklib
 from waitlib import until
 from worldlib import boxes_fixture, restarted, world_fixture  # isort: skip: it makes the next one found
-from internet import ECHO_PORT, UnixConnection
+from internet import ECHO_PORT, WEB, UnixConnection, inside
 
 from test_egress_engine import WEB_ONLY, ZONE, address_of, exactly
 
@@ -284,6 +285,83 @@ def test_connections_of_all_are_shared_out(world, box):
         for c in held:
             c.close()
         until(lambda: usage(world, loud)["connections"] == 0)
+
+
+@contextlib.contextmanager
+def with_clock(world):
+    """cay-egress whose clock the test moves, with few places."""
+    directory = world.dir / "clock"
+    directory.mkdir(exist_ok=True)
+    clock = clocklib.Clock(directory)
+    before, world.program = world.program, clock.program(world.program)
+    try:
+        with few_places(world):
+            yield clock
+            world.program = before
+    finally:
+        world.program = before
+
+
+SILENT_PORT = 9200
+
+
+def half_open(world, s, listener):
+    """A connection of which the client has ended its side, and whose server says nothing more: both ends."""
+    c = s.connect(address_of(s, "v4.example.com"), SILENT_PORT)
+    c.sendall(b"x\n")
+    server, _ = listener.accept()
+    assert exactly(server, 2) == b"x\n"
+    c.shutdown(socket.SHUT_WR)
+    assert server.recv(1) == b""  # the end went on: now it is half open
+    return c, server
+
+
+def turn_over(world, s):
+    """The loop has looked at its clock, and its timers have run."""
+    for _ in range(3):
+        usage(world, s)
+
+
+def crowd(sandbox):
+    """As many connections as the sandbox gets."""
+    held = []
+    while True:
+        c = sandbox.connect(address_of(sandbox, "v4.example.com"), ECHO_PORT)
+        c.settimeout(0.5)
+        held.append(c)
+        try:
+            c.sendall(b"x\n")
+            exactly(c, 2)
+        except TimeoutError:
+            return held
+
+
+def test_half_open_connections_go_where_places_are_few(world, box):
+    """Six sandboxes took all places, and kept them for 300 s after their clients had closed. Where more than half of the places
+    are taken, such a connection has 10 s. The control: where they are not, it is still there after 11 s, and gone after 300."""
+    with with_clock(world) as clock, contextlib.ExitStack() as stack:
+        waiting, others = box(OPEN), [box(OPEN, tenant=f"tenant{i}") for i in (2, 3)]
+        listener = stack.enter_context(inside(world.net, lambda: socket.create_server((WEB, SILENT_PORT))))
+        c, server = (stack.enter_context(end) for end in half_open(world, waiting, listener))
+        clock.pass_by(11)
+        turn_over(world, waiting)
+        assert usage(world, waiting)["connections"] == 1
+        held = [crowd(other) for other in others]
+        assert sum(usage(world, other)["connections"] for other in others) + 1 > 32
+        clock.pass_by(6)
+        assert until(lambda: usage(world, waiting)["connections"] == 0)
+        assert c.recv(1) == b""
+        held[0][0].sendall(b"y\n")  # those that are whole stay
+        assert exactly(held[0][0], 2) == b"y\n"
+        for connection in sum(held, []):
+            connection.close()
+        until(lambda: sum(usage(world, other)["connections"] for other in others) == 0)
+        c, server = (stack.enter_context(end) for end in half_open(world, waiting, listener))
+        clock.pass_by(290)
+        turn_over(world, waiting)
+        assert usage(world, waiting)["connections"] == 1
+        clock.pass_by(20)
+        assert until(lambda: usage(world, waiting)["connections"] == 0)
 
 
 def usage(world, s):
