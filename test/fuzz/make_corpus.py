@@ -444,6 +444,25 @@ def write(folder, seeds, prefixes):
             (folder / (name + suffix)).write_bytes(prefix + data)
 
 
+# Answers of a token server: RFC 6749 sections 5.1 and 5.2, and what some servers make of them.
+RENEWALS = {
+    "good": b'{"access_token":"2YotnFZFEjr1zCsicMWpAA","token_type":"Bearer","expires_in":3600,"refresh_token":"tGzv3JOkF0XG5Qx2TlKWIA"}',
+    "alone": b'{"access_token":"2YotnFZFEjr1zCsicMWpAA==","token_type":"bearer"}',
+    "text": b'{"access_token":"2YotnFZFEjr1zCsicMWpAA","token_type":"BEARER","expires_in":"120","refresh_token":null}',
+    "far": b'{"access_token":"2YotnFZFEjr1zCsicMWpAA","token_type":"Bearer","expires_in":1e300}',
+    "past": b'{"access_token":"2YotnFZFEjr1zCsicMWpAA","token_type":"Bearer","expires_in":-1e300}',
+    "form": b'{"access_token":"2YotnFZFEjr1zCsicMWpAA","token_type":"Bearer","refresh_token":"a&b=c d%20\\\"<>#+/"}',
+    "header": b'{"access_token":"2YotnFZFEjr1zCs\\r\\nX-More: 1","token_type":"Bearer"}',
+    "nul": b'{"access_token":"2YotnFZFEjr1zCs\\u0000pAA","token_type":"Bearer","refresh_token":"tGzv3JOk\\u0000XG5Q"}',
+    "mac": b'{"access_token":"2YotnFZFEjr1zCsicMWpAA","token_type":"mac"}',
+    "error": b'{"error":"invalid_grant","error_description":"tGzv3JOkF0XG5Qx2TlKWIA has expired"}',
+    "other_error": b'{"error":"tGzv3JOkF0XG5Qx2TlKWIA"}',
+    "list": b'[{"access_token":"2YotnFZFEjr1zCsicMWpAA","token_type":"Bearer"}]',
+    "html": b"<html><body>Bad gateway</body></html>",
+    "empty": b"",
+}
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "corpus")
     write(root / "http_request", REQUESTS, [b"\x01"])
@@ -467,6 +486,7 @@ def main():
     write(root / "cli_session", SESSION, [b"\x07"])
     write(root / "exec_stream", SESSION, [b"\x07"])
     write(root / "egress_event_reader", NEWS, [b"\x07"])
+    write(root / "egress_renewal", RENEWALS, [bytes([i]) for i in (0, 4, 7)])
 
 
 if __name__ == "__main__":

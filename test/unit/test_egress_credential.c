@@ -189,6 +189,8 @@ static void test_oauth_answers(void **state)
          1},
         {200, "{\"access_token\":\"abcdefgh\",\"token_type\":\"bearer\",\"expires_in\":1e300}",
          ERR_OK, 31536000},
+        {200, "{\"access_token\":\"abcdefgh\",\"token_type\":\"bearer\",\"expires_in\":-1e300}",
+         ERR_OK, 1},
         {200, "{\"access_token\":\"abc defg\",\"token_type\":\"bearer\"}", ERR_UNAVAILABLE, 0},
         {200, "{\"access_token\":\"========\",\"token_type\":\"bearer\"}", ERR_UNAVAILABLE, 0},
         {200, "{\"access_token\":\"short\",\"token_type\":\"bearer\"}", ERR_UNAVAILABLE, 0},

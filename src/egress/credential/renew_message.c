@@ -103,9 +103,8 @@ static int64_t life_of(const json_t *o)
     const json_t *said = json_object_get(o, "expires_in");
     int64_t s = RENEW_LIFE_DEFAULT_S;
 
-    if (json_is_number(said))
-        s = json_number_value(said) < RENEW_LIFE_MAX_S ? (int64_t)json_number_value(said)
-                                                       : RENEW_LIFE_MAX_S;
+    if (json_is_number(said)) /* any: a double that an int64_t has no room for is not converted */
+        s = (int64_t)MIN(MAX(json_number_value(said), 1.0), (double)RENEW_LIFE_MAX_S);
     else if (json_is_string(said)) /* as some servers send it */
         s = strtoll(json_string_value(said), NULL, 10);
     return MIN(MAX(s, (int64_t)1), (int64_t)RENEW_LIFE_MAX_S);
