@@ -1,5 +1,7 @@
 #include "agent/trust.h"
 
+#include "agent/java_store.h"
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
 
@@ -11,6 +13,8 @@
 #define CERTS_DIR       "/etc/ssl/certs"
 #define OWN_NAME        "cay-egress.pem"
 #define ALL_NAME        "ca-certificates.crt"
+#define JAVA_NAME       "cacerts" /* in java, where the store of Debian's JDKs is */
+#define JAVA_MAX        ((size_t)4 * 1024 * 1024)
 #define ENVIRONMENT     "/etc/environment"
 #define ENVIRONMENT_MAX 4096
 
@@ -66,6 +70,40 @@ static int add_to_bundle(int dir, const char *pem, size_t n)
     util_close(&fd);
     fd = openat(dir, ALL_NAME, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? -errno : io_write_full(fd, pem, n);
+}
+
+/* Into bytes, which are malloc'd. Their number, or -errno. */
+static ssize_t read_store(int dir, char **bytes)
+{
+    CLEANUP_CLOSE int fd = openat(dir, JAVA_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (size_t)st.st_size > JAVA_MAX)
+        return -EINVAL;
+    *bytes = malloc((size_t)st.st_size + 1);
+    if (!*bytes)
+        return -ENOMEM;
+    n = pread(fd, *bytes, (size_t)st.st_size, 0);
+    return n < 0 ? -errno : n;
+}
+
+/* Where Java is installed. One that is installed later makes its store of what is in this directory. */
+static int add_to_java(int certs, const char *pem)
+{
+    CLEANUP_CLOSE int dir = openat(certs, "java", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    CLEANUP_FREE char *store = NULL;
+    CLEANUP_BUF struct buf more;
+    ssize_t n = dir < 0 ? -errno : read_store(dir, &store);
+    int rc;
+
+    buf_init(&more, JAVA_MAX + TRUST_PEM_MAX);
+    if (n < 0)
+        return (int)n;
+    rc = java_store_add(store, (size_t)n, pem, (uint64_t)clock_real_ms(), &more);
+    return rc > 0 ? io_replace_file_at(dir, JAVA_NAME, more.data, more.len, 0644) : rc;
 }
 
 /* For what is not started by the agent: cron, su and whatever else asks PAM. Only what is not said there. */
@@ -129,6 +167,9 @@ static void write_files(const char *pem, const json_t *defaults)
     rc = add_to_bundle(dir, pem, n);
     if (rc < 0 && rc != -ENOENT)
         log_warn("the authority of the way out is not in " ALL_NAME ": %s", strerror(-rc));
+    rc = add_to_java(dir, pem);
+    if (rc < 0 && rc != -ENOENT)
+        log_warn("the authority of the way out is not in Java's store: %s", strerror(-rc));
     rc = add_to_environment(defaults);
     if (rc < 0)
         log_warn("the authority of the way out is not in " ENVIRONMENT ": %s", strerror(-rc));

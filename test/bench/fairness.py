@@ -4,8 +4,9 @@
     test/bench/fairness.py --build=DIR [--write=docs/reports/fairness.md] [--requests=N] [--log-mib=N]
 
 cay-egress alone, in the stand-in internet of test/egress/internet.py. For each load the neighbour's requests are timed quiet
-and loaded by turns, in the same run, so that what else the machine does is in both. The load's processes are niced: it is
-cay-egress that is looked at, not the scheduler. As root."""
+and loaded by turns, in the same run, so that what else the machine does is in both. It is cay-egress that is looked at, not the
+scheduler: the load's processes, and the servers that they ask, have one core (all but the last), the neighbour, its server and
+cay-egress the other. A second table has the loads that need most of the processor with all of them on all cores. As root."""
 
 import argparse
 import contextlib
@@ -15,6 +16,8 @@ import pathlib
 import platform
 import signal
 import socket
+import ssl
+import struct
 import subprocess
 import sys
 import time
@@ -30,12 +33,38 @@ HEAD = """# Fairness of the way out
 Written by `make bench-fairness`; do not edit. Kernel {kernel}, {cores} cores, load of the machine {load:.1f} at the start, commit {commit}.
 
 One sandbox is at a limit, its neighbour (of another tenant) sends {requests} requests over HTTP, each on a connection of its
-own, in {rounds} rounds quiet and {rounds} loaded, by turns. The load's processes, and the servers that it asks, are on the same
-cores, niced; the neighbour's server is one of its own in C. Calls are those of the operator and cayd while the load lasts: the
-slowest of {calls} each. The control's row is the same load without cay-egress in its way: what the processors and the scheduler alone do to
-the neighbour (whose requests go through cay-egress as ever). Load averages are those of the machine at the end of each row; much above the number of cores they say that times
-are the scheduler's, too.
+own, in {rounds} rounds quiet and {rounds} loaded, by turns. The load's processes, and the servers that it asks, have a core of their
+own; cay-egress with all of its threads, the neighbour and its server (in C) share the other: so what the load costs is what
+cay-egress lets it cost. Calls are those of the operator and cayd while the load lasts: the slowest of {calls} each. The
+control's rows are the same load without cay-egress in its way (the neighbour's requests go through it as ever): what the
+processors and the scheduler alone do. Load averages are those of the machine at the end of each row.
 """
+SHARED = """
+## With all of it on the same cores
+
+The loads that need most of the processors, with nothing of them set apart but by nice(1): what cay-egress lets them cost, and what
+the scheduler does on {cores} cores, together. The control is the second alone.
+"""
+COLUMNS = ["| the other is at its limit of | quiet p50 | p99 | loaded p50 | p99 | ratio of p99 | ratio of p50 | slowest policy | sealing | audit | load average |",
+           "|---|---|---|---|---|---|---|---|---|---|---|"]
+CORES = sorted(os.sched_getaffinity(0))
+
+
+class Cores:
+    """Which ones the load has, and which cay-egress with the neighbour."""
+
+    loud, quiet = set(CORES[:-1]) or set(CORES), {CORES[-1]}
+
+    @classmethod
+    def share(cls):
+        cls.loud = cls.quiet = set(CORES)
+
+    @classmethod
+    def apply(cls, world, neighbours):
+        for pids, cores in (((p.pid for p in world.processes), cls.loud), ((world.egress.pid, neighbours.pid, os.getpid()), cls.quiet)):
+            for pid in pids:
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    os.sched_setaffinity(int(thread), cores)
 
 
 def percentile(values, p):
@@ -61,6 +90,7 @@ def children(what, count=1):
         pid = os.fork()
         if pid == 0:
             os.nice(19)
+            os.sched_setaffinity(0, Cores.loud)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             try:
                 while True:
@@ -108,6 +138,30 @@ def hold(sandbox, address, count, say=b"", port=80):
             c.sendall(say)
             held.append(c)
     time.sleep(3600)
+
+
+def handshakes(sandbox, address):
+    """Of TLS that is read, one after the other."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    while True:
+        with sandbox.connect(address, 443) as c, context.wrap_socket(c, server_hostname="v4.example.com"):
+            pass
+
+
+def questions(sandbox):
+    """Of DNS, of one name, 64 at a time."""
+    from internet import RESOLVER
+    packet = struct.pack(">HHHHHH", 0x1234, 0x0100, 1, 0, 0, 0) + b"\x02v4\x07example\x03com\0" + struct.pack(">HH", 1, 1)
+    with sandbox.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(1)
+        s.connect((RESOLVER, 53))
+        while True:
+            for _ in range(64):
+                s.send(packet)
+            with contextlib.suppress(TimeoutError):
+                for _ in range(64):
+                    s.recv(512)
 
 
 def download(sandbox, address, header=b""):
@@ -210,15 +264,15 @@ def main():
 
     text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=ROUNDS, calls=ROUNDS * CALLS,
                         commit=subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
-                                              check=True).stdout.strip()),
-            "| the other is at its limit of | quiet p50 | p99 | loaded p50 | p99 | ratio of p99 | ratio of p50 | slowest policy | sealing | audit | load average |",
-            "|---|---|---|---|---|---|---|---|---|---|---|"]
+                                              check=True).stdout.strip()), *COLUMNS]
     world = make_world(ZONE)
     servers = [serve(world, o.build, DOWNLOADS, 19), serve(world, o.build, NEIGHBOURS, 0)]
+    world.processes.append(servers[0])  # the load's
     try:
         fill_log(world, o.log_mib)
         world.kill_egress()
         world.start_egress()
+        Cores.apply(world, servers[1])
         loud, neighbour = world.sandbox(RULES), world.sandbox(RULES, tenant="tenant2")
         there, here = address_of(loud, "v4.example.com"), address_of(neighbour, "v4.example.com")
         searched = world.sandbox(RULES | {"inject": [{"credential": f"K{i}", "domains": ["v4.example.com"], "ports": [DOWNLOADS]}
@@ -231,6 +285,8 @@ def main():
             "connections (1024, idle)": lambda: children(lambda _: hold(loud, there, 1024)),
             "connections (1024, a request begun)": lambda: children(lambda _: hold(loud, there, 1024, b"GET / HTTP/1.1\r\n")),
             "TLS handshakes (1024, begun)": lambda: children(lambda _: hold(loud, there, 1024, b"\x16\x03\x01\x02\x00\x01", 443)),
+            "TLS handshakes that are read, as many as go (4 at a time)": lambda: children(lambda _: handshakes(loud, there), 4),
+            "DNS questions, as many as go (2 at a time)": lambda: children(lambda _: questions(loud), 2),
             "bodies (8 at a time, 1 MiB each)": lambda: children(lambda _: send_bodies(loud, there), 8),
             f"downloads (40) that are searched for {CREDENTIALS} credentials with one beginning":
                 lambda: children(lambda _: download(searched, address_of(searched, "v4.example.com"), b"X-Key: cay-secret:K0\r\n"), 40),
@@ -239,7 +295,13 @@ def main():
             "downloads (40) whose requests are read": lambda: children(lambda _: download(loud, there), 40),
             f"questions about a log of {o.log_mib} MiB (64)": lambda: children(lambda _: ask_log(world, UnixConnection), 64),
         }
-        for name, load in ((n, l) for n, l in loads.items() if o.only in n):
+        apart = [(name, load) for name, load in loads.items() if o.only in name]
+        shared = [(name, load) for name, load in apart if "downloads" in name]
+        for i, (name, load) in enumerate(apart + shared):
+            if i == len(apart):
+                Cores.share()
+                Cores.apply(world, servers[1])
+                text += [SHARED.format(cores=os.cpu_count()), *COLUMNS]
             quiet, loaded, slowest = measure(world, neighbour, here, load, o.requests)
             q, b = percentile(quiet, 0.99) * 1000, percentile(loaded, 0.99) * 1000
             text.append(f"| {name} | {percentile(quiet, 0.5) * 1000:.2f} ms | {q:.2f} ms | {percentile(loaded, 0.5) * 1000:.2f} ms | "

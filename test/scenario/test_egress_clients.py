@@ -217,6 +217,34 @@ def test_the_authority_is_what_makes_it_trusted(stack):
         assert r.exit_code == 60, (r.exit_code, r.out, r.stderr)
 
 
+JAVA = """
+import java.net.URI; import java.net.http.*;
+public class X { public static void main(String[] a) throws Exception {
+  var c = HttpClient.newHttpClient();
+  for (var url : a)
+    System.out.println(c.send(HttpRequest.newBuilder(URI.create(url)).build(), HttpResponse.BodyHandlers.ofString()).body()); } }
+"""
+THRIFTY_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+
+@pytest.mark.skipif(not pathlib.Path("/etc/ssl/certs/java/cacerts").exists() or not shutil.which("javac"), reason="no JDK is installed")
+def test_java_trusts_the_authority(stack):
+    """Out of the box: a host whose requests are read, and one that is refused, which says why. The control: the store as
+    it was. keytool checks the store's digest."""
+    keytool = " ".join(["keytool", *(f"-J{option}" for option in THRIFTY_JAVA.split()), "-storepass changeit"])
+    with stack.cay.create(timeout_s=600) as s:
+        policy = {"rules": [{"action": "allow", "name": "read", "domains": ["web.example.com"], "paths": ["/x"]}]}
+        assert stack.cay.call("PUT", f"/cay/v1/sandboxes/{s.id}/policy", policy).status == 204
+        assert s.write("/tmp/X.java", JAVA.encode()).status == 200
+        java = f"cd /tmp; java {THRIFTY_JAVA}"
+        out = ok(s, f"{java} X.java https://web.example.com/x https://web.example.com/y https://other.example.net/")
+        assert '"path": "/x"' in out and out.count("egress_denied") == 4, out  # type and code of two
+        assert ok(s, f"{keytool} -list -cacerts").count("cay-egress-") == 2  # the tenant's, and the operator's ca_file
+        assert s.write("/tmp/without", pathlib.Path("/etc/ssl/certs/java/cacerts").read_bytes()).status == 200
+        r = s.run(f"{java} -Djavax.net.ssl.trustStore=/tmp/without X.java https://web.example.com/x 2>&1", timeout=120)
+        assert r.exit_code != 0 and "unable to find valid certification path" in r.out, r.out
+
+
 def test_curl_large_both_ways(one):
     ok(one, "head -c 20000000 /dev/urandom > /tmp/large")
     for scheme in ("http", "https"):

@@ -149,9 +149,7 @@ const W = require('ws'), w = new W(`wss://${process.env.HOST}/websocket`);
 w.on('open', () => w.send('forty-two')); w.on('message', (m) => { console.log(String(m)); w.close(); });
 w.on('unexpected-response', (_, r) => { r.pipe(process.stdout); r.on('end', () => process.exit(1)); });
 """}),
-    Program("java HttpClient", ("java", "keytool"), "unset JAVA_TOOL_OPTIONS; keytool -importcert -noprompt -file /tmp/stand-in.pem -alias a -keystore $WORK/k "
-            "-storepass changeit -J-XX:+UseSerialGC -J-XX:CICompilerCount=2; keytool -importcert -noprompt -file /etc/ssl/certs/cay-egress.pem -alias b -keystore $WORK/k "
-            "-storepass changeit -J-XX:+UseSerialGC -J-XX:CICompilerCount=2; java -XX:+UseSerialGC -XX:CICompilerCount=2 -Djavax.net.ssl.trustStore=$WORK/k -Djavax.net.ssl.trustStorePassword=changeit X.java", files={"X.java": JAVA}),
+    Program("java HttpClient", ("java", "javac"), "unset JAVA_TOOL_OPTIONS; java -XX:+UseSerialGC -XX:CICompilerCount=2 X.java", files={"X.java": JAVA}),
     Program("ruby net/http", ("ruby",), "ruby x.rb", files={"x.rb":
             "require 'net/http'; puts Net::HTTP.get(URI(\"https://#{ENV['HOST']}/x\"))"}),
     Program("php streams", ("php",), "php x.php", files={"x.php":
