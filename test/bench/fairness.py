@@ -60,8 +60,8 @@ class Cores:
         cls.loud = cls.quiet = set(CORES)
 
     @classmethod
-    def apply(cls, world, neighbours):
-        for pids, cores in (((p.pid for p in world.processes), cls.loud), ((world.egress.pid, neighbours.pid, os.getpid()), cls.quiet)):
+    def apply(cls, world, loads, neighbours):
+        for pids, cores in (((loads.pid, *(p.pid for p in world.processes)), cls.loud), ((world.egress.pid, neighbours.pid, os.getpid()), cls.quiet)):
             for pid in pids:
                 for thread in os.listdir(f"/proc/{pid}/task"):
                     os.sched_setaffinity(int(thread), cores)
@@ -267,12 +267,11 @@ def main():
                                               check=True).stdout.strip()), *COLUMNS]
     world = make_world(ZONE)
     servers = [serve(world, o.build, DOWNLOADS, 19), serve(world, o.build, NEIGHBOURS, 0)]
-    world.processes.append(servers[0])  # the load's
     try:
         fill_log(world, o.log_mib)
         world.kill_egress()
         world.start_egress()
-        Cores.apply(world, servers[1])
+        Cores.apply(world, *servers)
         loud, neighbour = world.sandbox(RULES), world.sandbox(RULES, tenant="tenant2")
         there, here = address_of(loud, "v4.example.com"), address_of(neighbour, "v4.example.com")
         searched = world.sandbox(RULES | {"inject": [{"credential": f"K{i}", "domains": ["v4.example.com"], "ports": [DOWNLOADS]}
@@ -300,7 +299,7 @@ def main():
         for i, (name, load) in enumerate(apart + shared):
             if i == len(apart):
                 Cores.share()
-                Cores.apply(world, servers[1])
+                Cores.apply(world, *servers)
                 text += [SHARED.format(cores=os.cpu_count()), *COLUMNS]
             quiet, loaded, slowest = measure(world, neighbour, here, load, o.requests)
             q, b = percentile(quiet, 0.99) * 1000, percentile(loaded, 0.99) * 1000

@@ -1,8 +1,9 @@
 /* A relay that puts a server far away, where the kernel has no netem: each byte leaves it so long after it came,
  * in both directions, and as many may be on the way as fit into WAY_BYTES_MAX.
  *
- *   far LISTEN-ADDRESS PORT TO-ADDRESS PORT DELAY-MS
+ *   far LISTEN-ADDRESS PORT TO-ADDRESS PORT DELAY-MS [MBIT]
  *
+ * MBIT: a link of so many megabits a second, in each direction of a connection; without it as fast as the machine goes.
  * Prints "ready". Handshakes of TCP are not delayed. Two threads for each direction of a connection. */
 
 #include <arpa/inet.h>
@@ -17,8 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHUNK_BYTES   ((size_t)256 * 1024)
-#define WAY_BYTES_MAX ((size_t)64 * 1024 * 1024)
+#define CHUNK_BYTES    ((size_t)256 * 1024)
+#define WAY_BYTES_MAX  ((size_t)64 * 1024 * 1024)
+#define LINK_BYTES_MIN ((size_t)1024 * 1024)
 
 struct chunk {
     struct chunk *next;
@@ -30,6 +32,9 @@ struct chunk {
 struct way {
     int from, to;
     uint64_t delay_ns;
+    uint64_t bits_per_ms; /* 0: no limit */
+    uint64_t free_ns;     /* when the link has sent what is on it */
+    size_t most;          /* bytes on the way */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct chunk *first, **last;
@@ -42,6 +47,17 @@ static uint64_t now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* When the last of n bytes that have come now has left the sender's end of the link. */
+static uint64_t on_link(struct way *w, size_t n)
+{
+    uint64_t now = now_ns();
+
+    if (w->bits_per_ms == 0)
+        return now;
+    w->free_ns = (w->free_ns > now ? w->free_ns : now) + n * 8 * 1000000 / w->bits_per_ms;
+    return w->free_ns;
 }
 
 static void *take(void *arg)
@@ -57,10 +73,10 @@ static void *take(void *arg)
         n = recv(w->from, c->data, CHUNK_BYTES, 0);
         c->next = NULL;
         c->n = n > 0 ? (size_t)n : 0;
-        c->due_ns = now_ns() + w->delay_ns;
+        c->due_ns = on_link(w, c->n) + w->delay_ns;
         c = realloc(c, sizeof(*c) + c->n);
         pthread_mutex_lock(&w->lock);
-        while (w->held > WAY_BYTES_MAX)
+        while (w->held > w->most)
             pthread_cond_wait(&w->changed, &w->lock);
         *w->last = c;
         w->last = &c->next;
@@ -114,14 +130,20 @@ static void *give(void *arg)
     return NULL; /* its descriptors end with the program: this is a bench's */
 }
 
-static void start_way(int from, int to, uint64_t delay_ns)
+static void start_way(int from, int to, uint64_t delay_ns, uint64_t bits_per_ms)
 {
     struct way *w = calloc(1, sizeof(*w));
     pthread_t thread;
 
     if (!w)
         abort();
-    *w = (struct way){.from = from, .to = to, .delay_ns = delay_ns};
+    *w = (struct way){.from = from,
+                      .to = to,
+                      .delay_ns = delay_ns,
+                      .bits_per_ms = bits_per_ms,
+                      .most = WAY_BYTES_MAX};
+    if (bits_per_ms) /* what is on the link, and as much in its sender's queue */
+        w->most = LINK_BYTES_MIN + 2 * (size_t)(bits_per_ms * delay_ns / 8 / 1000000);
     w->last = &w->first;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
@@ -145,16 +167,17 @@ static struct sockaddr_in address_of(const char *address, const char *port)
 int main(int argc, char **argv)
 {
     struct sockaddr_in here, there;
-    uint64_t delay_ns;
+    uint64_t delay_ns, bits_per_ms;
     int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (argc != 6) {
-        fprintf(stderr, "usage: far LISTEN-ADDRESS PORT TO-ADDRESS PORT DELAY-MS\n");
+    if (argc != 6 && argc != 7) {
+        fprintf(stderr, "usage: far LISTEN-ADDRESS PORT TO-ADDRESS PORT DELAY-MS [MBIT]\n");
         return 2;
     }
     here = address_of(argv[1], argv[2]);
     there = address_of(argv[3], argv[4]);
     delay_ns = (uint64_t)(strtod(argv[5], NULL) * 1e6);
+    bits_per_ms = argc == 7 ? strtoull(argv[6], NULL, 10) * 1000 : 0;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(listener, (struct sockaddr *)&here, sizeof(here)) < 0 || listen(listener, 64) < 0) {
         perror("far");
@@ -173,7 +196,7 @@ int main(int argc, char **argv)
         }
         setsockopt(from, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        start_way(from, to, delay_ns);
-        start_way(to, from, delay_ns);
+        start_way(from, to, delay_ns, bits_per_ms);
+        start_way(to, from, delay_ns, bits_per_ms);
     }
 }
