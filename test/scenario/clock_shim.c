@@ -16,7 +16,8 @@ __attribute__((constructor)) static void map(void)
 {
     const char *path = getenv("CLOCK_SHIM_FILE");
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, 2 * sizeof(*offset_s), PROT_READ, MAP_SHARED, fd, 0);
+    void *at = fd < 0 ? MAP_FAILED
+                      : mmap(NULL, 2 * sizeof(*offset_s), PROT_READ, MAP_SHARED, fd, 0);
 
     if (at == MAP_FAILED)
         abort();
