@@ -8,6 +8,8 @@
 #include "core/call.h"
 #include "core/egress.h"
 #include "core/egress_ask.h"
+#include "core/egress_event_reader.h"
+#include "core/egress_policy.h"
 #include "core/events.h"
 #include "core/exec.h"
 #include "core/keep.h"
@@ -283,6 +285,7 @@ static bool copy_config(struct core *c, const struct core_config *config)
 static enum err_code open_all(struct core *c, const char *privd_path, struct err *e)
 {
     const struct privsep_client_events events = {on_up, on_down, on_event, c};
+    const struct egress_uses uses = {egress_policy_body, tenant_ca_renew, egress_event_reader_take};
     enum err_code code;
     int rc;
 
@@ -293,7 +296,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
         (code = templates_load_limits(c, e)) != ERR_OK ||
         (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK)
         return code;
-    rc = egress_init(c);
+    rc = egress_init(c, &uses);
     if (rc < 0)
         return err_set_sys(e, err_code_from_errno(rc), rc, "the channel to cay-egress");
     rc = privsep_client_new(c->loop, privd_path, &events, &c->privd);
@@ -306,6 +309,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
 /* The last handle of all is closed. */
 static void release(struct core *c)
 {
+    tenant_ca_free(c);
     egress_free(c);
     events_free(c);
     reserve_free(&c->reserve);

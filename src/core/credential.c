@@ -108,7 +108,7 @@ static void on_sealed(struct core *c, const char *id, const struct err *why, int
     if (why) {
         err_set(&s->why, why->code, "the credential %.64s: cay-egress: %s", name, why->text);
     } else if (status != 200) {
-        egress_ask_refusal(&s->why, status, body, len, "the credential %.64s", name);
+        egress_refusal(&s->why, status, body, len, "the credential %.64s", name);
     } else {
         answer = json_loadb(body, len, 0, NULL);
         sealed = json_object_get(answer, "sealed");

@@ -10,8 +10,6 @@
 
 #include "core/call.h"
 #include "core/egress_event_reader.h"
-#include "core/exec.h"
-#include "core/tenant_ca.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,6 +39,7 @@ struct egress_link {
 };
 
 struct egress {
+    struct egress_uses uses;
     struct egress_link *links;
     unsigned n;
 };
@@ -152,34 +151,6 @@ static void tell(struct sandbox_obj *o, const struct err *why)
 
 /* -- sending one ------------------------------------------------------------------------------- */
 
-/* The proxy that its owner named, as cay-egress takes it. There is no password: the API refuses one.
- * NULL: none. */
-static json_t *proxy_of(const struct network *n)
-{
-    if (!n || !n->f.proxy_address)
-        return NULL;
-    return json_pack("{s:s, s:s*}", "address", n->f.proxy_address, "username", n->f.proxy_user);
-}
-
-/* NULL: why. */
-static char *make_body(struct sandbox_obj *o, struct err *e)
-{
-    json_t *ceilings = ceilings_of(o, e), *body;
-    char *text;
-
-    if (!ceilings)
-        return NULL;
-    body = json_pack("{s:s, s:s, s:O?, s:o, s:o, s:o?, s:o?}", "id", o->s.id, "tenant", o->s.tenant,
-                     "policy", o->s.policy, "credentials", credentials_for(o->core, &o->s),
-                     "ceilings", ceilings, "proxy", proxy_of(o->s.network), "rooms",
-                     exec_command_sandboxes(o));
-    text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    if (!text)
-        err_set(e, ERR_EXHAUSTED, "memory is out");
-    return text;
-}
-
 static void refused(struct sandbox_obj *o, int status, const char *body, size_t len)
 {
     struct err e;
@@ -236,7 +207,7 @@ static void push(struct egress_link *l, struct sandbox_obj *o)
 
     (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u", o->s.slot, o->s.gen);
     r.target = target;
-    r.body = make_body(o, &e);
+    r.body = l->core->egress->uses.body(o, &e);
     if (!r.body) {
         not_reached(l, o, &e);
         return;
@@ -390,7 +361,7 @@ static void begin_life(struct egress_link *l)
     struct core *c = l->core;
 
     l->up = true;
-    tenant_ca_renew(c); /* its files may be other ones now */
+    c->egress->uses.begun(c); /* its files may be other ones now */
     log_info("cay-egress (%s) is there", l->path);
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
@@ -420,7 +391,7 @@ static void on_watch_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     else if (n > 0 && !l->up)
         begin_life(l);
     if (n > 0)
-        egress_event_reader_take(l->core, &l->news, buf->base, (size_t)n);
+        l->core->egress->uses.told(l->core, &l->news, buf->base, (size_t)n);
 }
 
 static void on_watch_written(uv_write_t *w, int status)
@@ -461,7 +432,7 @@ static void on_again(struct timer *t)
 
 /* -- all of it --------------------------------------------------------------------------------- */
 
-int egress_init(struct core *c)
+int egress_init(struct core *c, const struct egress_uses *uses)
 {
     unsigned n = c->config.egress_processes;
 
@@ -470,6 +441,7 @@ int egress_init(struct core *c)
     c->egress = calloc(1, sizeof(*c->egress));
     if (!c->egress || n > EGRESS_PROCESSES_MAX)
         return c->egress ? -EINVAL : -ENOMEM;
+    c->egress->uses = *uses;
     c->egress->links = calloc(n, sizeof(*c->egress->links));
     if (!c->egress->links)
         return -ENOMEM;
@@ -505,7 +477,6 @@ unsigned egress_stop(struct core *c)
 
 void egress_free(struct core *c)
 {
-    tenant_ca_free(c);
     if (c->egress)
         free(c->egress->links);
     free(TAKE_PTR(c->egress));

@@ -9,8 +9,18 @@
 
 #include "core/internal.h"
 
+struct egress_event_reader;
+
+/* What is above the channel: which policy a sandbox is given, and what is done with what cay-egress tells. */
+struct egress_uses {
+    /* What is sent of o: JSON, malloc'd. NULL: why. */
+    char *(*body)(struct sandbox_obj *o, struct err *e);
+    void (*begun)(struct core *c); /* a process of it has begun a life */
+    void (*told)(struct core *c, struct egress_event_reader *news, const char *data, size_t n);
+};
+
 /* Without config.egress_dir there is no cay-egress, and nothing is ever sent. 0 or -ENOMEM. */
-int egress_init(struct core *c);
+int egress_init(struct core *c, const struct egress_uses *uses);
 
 /* Closes what is open; how many handles will yet be closed (core_handle_closed tells of each). Then
  * egress_free. */
@@ -47,3 +57,7 @@ const char *egress_path_near(const struct core *c, unsigned number);
 
 /* The operator's ceiling and the tenant's own, a new array. NULL: ERR_NOT_FOUND (no such tenant), or another. */
 json_t *egress_ceilings(struct core *c, const char *tenant, struct err *e);
+
+/* An answer of cay-egress's that is an error, as one. fmt: what was asked. */
+enum err_code egress_refusal(struct err *e, int status, const char *body, size_t len,
+                             const char *fmt, ...) PRINTF(5, 6);

@@ -10,7 +10,6 @@
 #include "core/call.h"
 #include "core/egress.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #define TIMEOUT_MS  20000u
@@ -21,27 +20,6 @@
 #define LOOK_MS     200u
 #define ASK_ID_LEN  16u
 #define ANSWER_SIZE 64u
-
-enum err_code egress_ask_refusal(struct err *e, int status, const char *body, size_t len,
-                                 const char *fmt, ...)
-{
-    json_t *answer = body ? json_loadb(body, len, 0, NULL) : NULL;
-    const char *message = json_string_value(json_object_get(answer, "message"));
-    enum err_code code = status == 400 ? ERR_INVALID : ERR_UNAVAILABLE;
-    char what[128];
-    va_list ap;
-
-    va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof(what), fmt, ap);
-    va_end(ap);
-    if (message)
-        err_set(e, code, "%s: %s", what, message);
-    else
-        err_set(e, code, "%s: cay-egress answered %d: %.*s", what, status, (int)MIN(len, 256u),
-                body ? body : "");
-    json_decref(answer);
-    return code;
-}
 
 /* -- denials ----------------------------------------------------------------------------------- */
 
@@ -79,7 +57,7 @@ static void on_denials(struct core *c, const char *id, const struct err *why, in
     } else if (status == 404) { /* it has not seen the sandbox yet: nothing was refused */
         a->done(a->arg, "{\"denials\":[]}", strlen("{\"denials\":[]}"), NULL);
     } else if (status != 200) {
-        egress_ask_refusal(&e, status, body, len, "denials of %s", id);
+        egress_refusal(&e, status, body, len, "denials of %s", id);
         a->done(a->arg, NULL, 0, &e);
     } else {
         a->done(a->arg, body, len, NULL);
@@ -138,7 +116,7 @@ static void on_asks(struct core *c, const char *id, const struct err *why, int s
     if (why)
         err_set(&e, why->code, "cay-egress: %s", why->text);
     else
-        egress_ask_refusal(&e, status, body, len, "questions of %s", id);
+        egress_refusal(&e, status, body, len, "questions of %s", id);
     a->done(a->arg, NULL, 0, &e);
 }
 
@@ -162,7 +140,7 @@ static void on_answered(struct core *c, const char *id, const struct err *why, i
                 "too many answers are kept for sandbox %s: answer once, or give its policy a rule",
                 id);
     else
-        egress_ask_refusal(&e, status, body, len, "an answer for %s", id);
+        egress_refusal(&e, status, body, len, "an answer for %s", id);
     a->done(a->arg, NULL, 0, &e);
 }
 
@@ -244,7 +222,7 @@ static void on_explained(struct core *c, const char *id, const struct err *why, 
     else if (status == 404)
         err_set(&e, ERR_UNAVAILABLE, "cay-egress was not told of sandbox %s yet: try again", id);
     else
-        egress_ask_refusal(&e, status, body, len, "explain");
+        egress_refusal(&e, status, body, len, "explain");
     a->done(a->arg, NULL, 0, &e);
 }
 
@@ -424,7 +402,7 @@ static void on_part(struct core *c, const char *id, const struct err *why, int s
     if (why)
         err_set(&g->why, why->code, "cay-egress %u: %s", p->i, why->text);
     else if (status != 200)
-        egress_ask_refusal(&g->why, status, body, len, "cay-egress %u", p->i);
+        egress_refusal(&g->why, status, body, len, "cay-egress %u", p->i);
     else if (!g->texts[p->i])
         err_set(&g->why, ERR_EXHAUSTED, "memory is out");
     if (--g->waiting == 0)

@@ -54,7 +54,3 @@ void core_audit(struct core *c, const char *tenant, const struct core_audit_filt
 /* A JSON array with one object for each process: {"ok", "lines", "broken_line", "file", "cut_lines",
  * "rotated_out", "logs"}. */
 void core_audit_verify(struct core *c, const atomic_bool *gone, core_text_cb done, void *arg);
-
-/* An answer of cay-egress's that is an error, as one. fmt: what was asked. */
-enum err_code egress_ask_refusal(struct err *e, int status, const char *body, size_t len,
-                                 const char *fmt, ...) PRINTF(5, 6);

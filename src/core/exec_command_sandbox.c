@@ -6,66 +6,6 @@
 
 #define ENVS_MAX (2u * 1024u * 1024u)
 
-/* A command sandbox of a sandbox, as long as its policy is to be in force. */
-struct exec_command_sandbox {
-    uint32_t number;
-    json_t *policy;
-    struct exec_command_sandbox *next;
-};
-
-/* -- command sandboxes of a sandbox ------------------------------------------------------------------------ */
-
-json_t *exec_command_sandboxes(const struct sandbox_obj *o)
-{
-    json_t *out = o->command_sandboxes ? json_array() : NULL;
-
-    for (const struct exec_command_sandbox *r = o->command_sandboxes; out && r; r = r->next)
-        json_array_append_new(out, json_pack("{s:I, s:O, s:o}", "room", (json_int_t)r->number,
-                                             "policy", r->policy, "credentials",
-                                             credentials_for_command(o->core, &o->s, r->policy)));
-    return out;
-}
-
-static bool add_command_sandbox(struct sandbox_obj *o, uint32_t number, json_t *policy)
-{
-    struct exec_command_sandbox *r = malloc(sizeof(*r));
-
-    if (!r)
-        return false;
-    *r = (struct exec_command_sandbox){number, json_incref(policy), o->command_sandboxes};
-    o->command_sandboxes = r;
-    return true;
-}
-
-static void free_command_sandbox(struct exec_command_sandbox *r)
-{
-    json_decref(r->policy);
-    free(r);
-}
-
-static void remove_command_sandbox(struct sandbox_obj *o, uint32_t number)
-{
-    struct exec_command_sandbox **at = &o->command_sandboxes, *r;
-
-    while (*at && (*at)->number != number)
-        at = &(*at)->next;
-    r = *at;
-    if (!r)
-        return;
-    *at = r->next;
-    free_command_sandbox(r);
-}
-
-void exec_command_sandboxes_free(struct sandbox_obj *o)
-{
-    while (o->command_sandboxes) {
-        struct exec_command_sandbox *r = o->command_sandboxes;
-
-        o->command_sandboxes = r->next;
-        free_command_sandbox(r);
-    }
-}
-
 /* -- one is made, and gets policy and environment ---------------------------------------------- */
 
 static void on_policy(void *arg, const struct sandbox *s, const struct err *why)
@@ -114,7 +54,7 @@ static void prepare_command_sandbox(struct exec_op *op)
         exec_op_fail_text(op, ERR_NOT_FOUND, "the sandbox has ended");
     else if (op->why.code == ERR_OK && !(r.body = make_init(op, o)))
         exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
-    else if (op->why.code == ERR_OK && !add_command_sandbox(o, op->command_sandbox, op->policy))
+    else if (op->why.code == ERR_OK && !exec_list_add(o, op->command_sandbox, op->policy))
         exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
     if (op->why.code == ERR_OK) {
         op->waiting++;
@@ -228,7 +168,7 @@ void exec_command_sandbox_end(struct exec_op *op)
     op->waiting = 1;
     m.u.command_sandbox.number = op->command_sandbox;
     if (o && op->command_sandbox) {
-        remove_command_sandbox(o, op->command_sandbox);
+        exec_list_remove(o, op->command_sandbox);
         egress_touch(o);
     }
     /* Where it cannot be told, the command sandbox has ended with its sandbox, or with the channel. */

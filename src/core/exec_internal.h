@@ -72,3 +72,7 @@ void exec_command_sandbox_begin(struct exec_op *op, struct sandbox_obj *o);
 
 /* exec_command_sandbox.c: nothing of it is left, if there was one; then exec_op_answer. */
 void exec_command_sandbox_end(struct exec_op *op);
+
+/* exec_list.c: the policy of a command sandbox is sent from now on (false: memory is out), or no more. */
+bool exec_list_add(struct sandbox_obj *o, uint32_t number, json_t *policy);
+void exec_list_remove(struct sandbox_obj *o, uint32_t number);

@@ -197,7 +197,7 @@ static void take_answer(struct renewal *r, int status, const char *body, size_t 
     } else if (o) {
         succeed(r, o);
     } else {
-        egress_ask_refusal(&e, status, body, len, "cay-egress");
+        egress_refusal(&e, status, body, len, "cay-egress");
         fail(r, false, e.text);
     }
     json_decref(o);
