@@ -73,3 +73,27 @@ print("done")
 """
     sandbox.write("/tmp/calls.py", code.encode())
     assert sandbox.run("python3 /tmp/calls.py", timeout=120).out == "done\n"
+
+
+def test_databases_are_not_killed(cay):
+    """SQLite by many processes on one file, with either kind of journal. What it costs: test/pools/databases.py."""
+    code = r"""
+import os, sqlite3, sys
+for mode in ("delete", "wal"):
+    path = f"/tmp/{mode}.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute(f"pragma journal_mode = {mode}")
+    db.execute("create table t (x)")
+    db.close()
+    for _ in range(16):
+        if os.fork() == 0:
+            db = sqlite3.connect(path, timeout=60, isolation_level=None)
+            for i in range(200):
+                db.execute("begin immediate"); db.execute("insert into t values (1)"); db.execute("commit")
+            os._exit(0)
+    print(sorted({os.wait()[1] for _ in range(16)}), sqlite3.connect(path).execute("select count(*) from t").fetchone()[0])
+"""
+    with cay.create() as box:  # of its own: others' logs have lines of who was killed
+        box.write("/tmp/databases.py", code.encode())
+        assert box.run("python3 /tmp/databases.py", timeout=120).out == "[0] 3200\n" * 2
+        assert not told(cay, box)
