@@ -77,10 +77,10 @@ static void fail_command_sandbox(struct exec_op *op, int status, uint32_t stage)
         err_hint(&e, "wait for one to end");
     } else if (status == -ENOSPC && stage == PRIVSEP_STAGE_NAMESPACES) {
         err_set(&e, ERR_EXHAUSTED,
-                "networks of earlier commands with policies of their own are still there, as a "
-                "program of the "
-                "sandbox holds sockets of theirs");
-        err_hint(&e, "end the programs that hold such sockets");
+                "what earlier commands with policies of their own had is still there, as programs "
+                "of the sandbox "
+                "hold sockets or files of theirs");
+        err_hint(&e, "end the programs that hold such descriptors");
     } else if (call_is_channel_error(status) || status == -ESHUTDOWN || status == -ESTALE) {
         call_privd_err(&e, status, "making a network for the command");
     } else {

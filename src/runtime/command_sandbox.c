@@ -32,7 +32,7 @@
 
 #define MAKE_TIMEOUT_MS 4000 /* until it is cay-init; some milliseconds are usual */
 #define KILL_TIMEOUT_MS 1000
-/* Networks of command sandboxes that have ended are freed by the kernel a moment later; how often is looked whether there is
+/* Namespaces of command sandboxes that have ended are freed by the kernel a moment later; how often is looked whether there is
  * room again. */
 #define ROOM_LOOKS   150
 #define ROOM_LOOK_US 20000
@@ -202,8 +202,8 @@ static int enter_sandbox(const struct command_sandbox_args *a)
                                   (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
 }
 
-/* -ENOSPC after three seconds: a program of the sandbox keeps networks of earlier ones by their sockets (NETWORKS_MAX of
- * rootfs.c). */
+/* -ENOSPC after three seconds: a program of the sandbox keeps namespaces of earlier ones by their descriptors
+ * (COMMAND_NAMESPACES_MAX of rootfs.c). */
 static pid_t fork_when_there_is_room(int *command_sandbox)
 {
     pid_t pid;

@@ -31,7 +31,7 @@ static int lower_limit(int resource, rlim_t value)
     return setrlimit((__rlimit_resource_t)resource, &now) < 0 ? -errno : 0;
 }
 
-static int set_limits(void)
+static int set_limits(bool command_sandbox)
 {
     if (TEST_BYPASS(RLIMITS))
         return 0;
@@ -44,7 +44,11 @@ static int set_limits(void)
         rc = lower_limit(RLIMIT_MEMLOCK, 8 << 20);
     if (rc == 0)
         rc = lower_limit(RLIMIT_NICE, 0);
-    return rc == 0 ? lower_limit(RLIMIT_RTPRIO, 0) : rc;
+    if (rc == 0)
+        rc = lower_limit(RLIMIT_RTPRIO, 0);
+    /* A POSIX queue that is handed on keeps the file system of its IPC namespace alive, but not the namespace, which is
+     * counted (rootfs.c): a command sandbox has none. */
+    return rc == 0 && command_sandbox ? lower_limit(RLIMIT_MSGQUEUE, 0) : rc;
 }
 
 /* Puts a descriptor at a number; both are then the agent's. */
@@ -134,7 +138,7 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
     *stage = PRIVSEP_STAGE_EXEC;
     if (setsid() < 0) /* out of privd's session: no terminal, a process group of its own */
         return -errno;
-    rc = set_limits();
+    rc = set_limits(in->command_sandbox);
     if (rc == 0)
         rc = place_fds(in, &agent_fd, status_fd);
     /* CAP_SYS_ADMIN (over this user namespace only) until exec: installing a filter needs it, as

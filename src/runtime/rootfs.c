@@ -25,10 +25,10 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 #endif
 };
 
-/* Of a sandbox's command sandboxes: of the eight that may live, and of three that are still going, or that a socket keeps. The
- * sandbox's own counts for the user who made it. */
-#define NETWORKS_MAX 11
-#define STRICT       ROOTFS_STRICT
+/* Namespaces of each kind of a sandbox's command sandboxes: of the eight that may live, and of three that are still going, or that
+ * a descriptor keeps. The sandbox's own count for the user who made them. */
+#define COMMAND_NAMESPACES_MAX 11
+#define STRICT                 ROOTFS_STRICT
 
 struct build {
     const struct inside *in;
@@ -373,6 +373,23 @@ static int bound_network(int proc_fd, bool command_sandbox)
     return rc;
 }
 
+/* What a command sandbox hands on (by a socket that is a file, or as who is outside of it may open what it has) keeps its
+ * namespaces alive when it has ended, with what each of them may hold and no group is charged with: a socket its network, a file of its
+ * /proc that file system, a queue its IPC namespace (docs/kernel-pools.md). What ended and is not kept goes a moment later, for
+ * which the next one waits (command_sandbox.c). Mount namespaces are not counted, as the kernel counts detached mounts among them;
+ * each of these has a /proc, and with it a pid namespace. Test: test_pools_kept.py. */
+static int bound_command_sandboxes(int proc_fd)
+{
+    static const char *const kinds[] = {"sys/user/max_net_namespaces",
+                                        "sys/user/max_pid_namespaces",
+                                        "sys/user/max_ipc_namespaces"};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(kinds); i++)
+        rc = write_number(proc_fd, kinds[i], COMMAND_NAMESPACES_MAX);
+    return rc;
+}
+
 /* Of the sandbox's own user and network namespace, through its own proc: in the host's, names of all these
  * namespaces would stand in one hash chain, and each sandbox would look through those of all others. */
 int rootfs_set_sysctls(int proc_fd, bool command_sandbox)
@@ -381,11 +398,7 @@ int rootfs_set_sysctls(int proc_fd, bool command_sandbox)
     /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
     if (!TEST_BYPASS(USERNS_LIMIT))
         rc = io_write_text_at(proc_fd, "sys/user/max_user_namespaces", "0");
-    /* A socket that a program hands on keeps its command sandbox's network alive: so many may be there, with what each of them
-     * may hold (docs/kernel-pools.md). Eight command sandboxes live at a time; what ended goes a moment later, for which
-     * the next one waits (command_sandbox.c). */
-    if (rc == 0)
-        rc = write_number(proc_fd, "sys/user/max_net_namespaces", NETWORKS_MAX);
+    rc = rc == 0 ? bound_command_sandboxes(proc_fd) : rc;
     /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
     if (rc < 0 || TEST_BYPASS(NETWORK_NAMESPACE))
         return rc;

@@ -1,5 +1,5 @@
-"""What a command with a policy of its own makes and hands on outlives it, in a program of its sandbox: terminals and sockets, by
-a unix socket that is a file. However many commands do so one after the other, no more stays than docs/kernel-pools.md
+"""What a command with a policy of its own makes and hands on outlives it, in a program of its sandbox: terminals, and what keeps
+its namespaces, by a unix socket that is a file. However many commands do so one after the other, no more stays than docs/kernel-pools.md
 says."""
 
 import os
@@ -13,7 +13,7 @@ from test_command_policy import ALLOW_WEB, Box
 
 ROOT = pathlib.Path(__file__).parents[2]
 TERMINALS = int(re.search(r"PRIVSEP_COMMAND_TERMINALS_MAX +(\d+)", (ROOT / "src/contract/proto.h").read_text()).group(1))
-NETWORKS = int(re.search(r"NETWORKS_MAX +(\d+)", (ROOT / "src/runtime/rootfs.c").read_text()).group(1))
+NAMESPACES = int(re.search(r"COMMAND_NAMESPACES_MAX +(\d+)", (ROOT / "src/runtime/rootfs.c").read_text()).group(1))
 
 # In the sandbox: takes what comes, and keeps it; says how many by a file that is renamed into place.
 KEEPER = r"""
@@ -31,11 +31,14 @@ while True:
 # In a command: makes some of a kind, hands them on, ends. Says how many there were.
 HAND_ON = r"""
 import errno, os, socket, sys
+MAKE = {"terminals": lambda: os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY),
+        "sockets": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).detach(),
+        "files": lambda: os.open("/proc/version", os.O_RDONLY),
+        "namespaces": lambda: os.open("/proc/self/ns/mnt", os.O_RDONLY)}
 made = []
 try:
     for i in range(int(sys.argv[2])):
-        made.append(os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY) if sys.argv[1] == "terminals" else
-                    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).detach())
+        made.append(MAKE[sys.argv[1]]())
 except OSError as e:
     assert e.errno == errno.ENOSPC, e
 if made:
@@ -78,15 +81,31 @@ def test_terminals_that_are_handed_on(box):
     assert box.out("until python3 -c 'import os; os.openpty()'; do sleep 0.1; done 2>/dev/null; echo some", "deny") == "some\n"
 
 
-def test_networks_that_are_kept(box):
+@pytest.mark.parametrize("kind", ["sockets", "files", "namespaces"])
+def test_what_keeps_namespaces(box, kind):
     made = 0
-    for _ in range(NETWORKS + 1):
-        done = box.ask(["python3", "/tmp/hand_on.py", "sockets", "1"], "deny")
+    for _ in range(NAMESPACES + 1):
+        done = box.ask(["python3", "/tmp/hand_on.py", kind, "1"], "deny")
         if done.status != 200:
             break
+        assert done.json["stdout"] == "1\n", done.json
         made += 1
-    assert made == NETWORKS, made
-    assert done.status == 429 and "holds sockets" in done.json["message"], done.body
+    assert made == NAMESPACES, made
+    assert done.status == 429 and "hold sockets or files" in done.json["message"], done.body
     assert box.out("echo there") == "there\n"  # without a policy none is needed
     box.out("pkill -f [k]eeper.py")
     assert box.out("echo again", "deny") == "again\n"  # it waits until they have gone
+
+
+# A queue that is handed on keeps its file system alive, but no namespace.
+QUEUE = r"""
+import ctypes, errno, os
+fd = ctypes.CDLL(None, use_errno=True).mq_open(b"/kept", os.O_CREAT | os.O_RDWR, 0o600, (ctypes.c_long * 8)(0, 1, 1))
+print("made" if fd >= 0 else errno.errorcode[ctypes.get_errno()])
+"""
+
+
+@pytest.mark.parametrize("user", ["user", "root"])
+def test_no_queues_in_commands(box, user):
+    assert box.out(["python3", "-c", QUEUE], "deny", user=user) == "EMFILE\n"
+    assert box.out(["python3", "-c", QUEUE], user=user) == "made\n"  # the control: of the sandbox itself it is bounded and charged

@@ -21,7 +21,7 @@ SLAB = pathlib.Path("/sys/kernel/slab/file_lock_cache")
 STEPS = ((1, 500), (2, 20), (2, 500), (8, 20), (8, 500), (64, 20), (64, 500))  # {processes, ranges of a file}
 WITHOUT_BOUND = 200000  # locks of each process: 38 MiB each
 MOST_ELSEWHERE = 100000
-LIMIT_MIB = 10
+LIMIT_MIB = 12
 
 
 def objects():
