@@ -8,6 +8,7 @@
 #define META_MAGIC            0x63617974u /* "cayt" */
 #define META_VERSION          1u
 #define META_FINGERPRINT_SIZE 64
+#define META_TEMPLATES_MAX    1024u /* numbers are 1..this */
 
 struct meta {
     uint32_t magic, version;

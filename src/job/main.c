@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     umask(022);
     if (argc != 4 || strncmp(argv[1], "--state-dir=/", 13) != 0 ||
         parse_number(argv[2], JOB_KIND_COUNT - 1, &kind) < 0 ||
-        parse_number(argv[3], 64, &number) < 0 || !kinds[kind].run) {
+        parse_number(argv[3], META_TEMPLATES_MAX, &number) < 0 || !kinds[kind].run) {
         fprintf(stderr, "usage: cay-job --state-dir=DIR KIND NUMBER   (started by cay-privd)\n");
         return 2;
     }

@@ -177,6 +177,7 @@ static void on_end(void *arg, uint32_t events)
     forget(j);
     if (j->kind != JOB_SWEEP) {
         p->sweep_wanted = true;
+        template_refresh(p, j->number);         /* whatever became of the job */
         slots_discard_prestarted(p, j->number); /* they stand on the template as it was before */
         if (j->kind == JOB_TEMPLATE_REMOVE && result == 0 && p->kind.template_number == j->number)
             slots_forget_prestarted(p);

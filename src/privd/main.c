@@ -293,6 +293,7 @@ static const struct {
     {locks_start, "cannot start who watches locks"},
     {open_records, "cannot open the records"},
     {open_kept, "cannot open the records of kept layers"},
+    {templates_load, "cannot read the templates"},
     {slots_init, "out of memory"},
     {jobs_init, "no control group for jobs"},
     {recover_run, "cannot find out what an earlier run left"},
@@ -304,10 +305,8 @@ static const struct {
 
 static bool any_template(const struct privd *p)
 {
-    struct template_meta meta;
-
     for (uint32_t n = 1; n <= PERMIT_TEMPLATE_MAX; n++)
-        if (template_read(p, n, &meta) == 0 && meta.ready)
+        if (template_find(p, n) && template_find(p, n)->ready)
             return true;
     return false;
 }

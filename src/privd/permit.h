@@ -2,6 +2,7 @@
 /* Which request is allowed in which state of the slot that it names, and the range of every field
  * that a request carries: the one place where numbers from cayd are evaluated. Pure functions. */
 
+#include "contract/meta.h"
 #include "contract/proto.h"
 
 enum slot_state {
@@ -23,7 +24,7 @@ struct permit_bounds {
     uint32_t slots_max;
 };
 
-#define PERMIT_TEMPLATE_MAX 64u /* template numbers are 1..this */
+#define PERMIT_TEMPLATE_MAX META_TEMPLATES_MAX
 
 /* Whether the fields of the request are in range, whatever the state. 0; -EINVAL; -EOPNOTSUPP for a
  * level or job that is not there; -EPROTO for an operation that is none. */

@@ -141,6 +141,14 @@ struct command_sandbox;
 
 #define COMMAND_SANDBOXES_STARTING_MAX 32u /* at a time, of all sandboxes */
 
+/* What privd tells of a template. */
+struct template_meta {
+    bool there;
+    uint32_t ready; /* whole and usable */
+    int64_t made_real_ms;
+    uint64_t size_bytes;
+};
+
 struct privd {
     struct options options;
     struct permit_bounds bounds;
@@ -153,6 +161,7 @@ struct privd {
     struct loop_source server_source, signal_source;
     int signal_fd, lock_fd, state_lock_fd;
     struct records records;
+    struct template_meta templates[PERMIT_TEMPLATE_MAX + 1]; /* by number; template.c */
     struct kept kept;
     struct dropper dropper;
     struct copier copier;
@@ -398,12 +407,12 @@ void jobs_stop(struct privd *p);
 
 /* -- template.c -------------------------------------------------------------------------------- */
 
-struct template_meta {
-    uint32_t ready; /* whole and usable */
-    int64_t made_real_ms;
-    uint64_t size_bytes;
-};
+/* At the start, before there is a peer: one small read for each number that has a template. 0. */
+int templates_load(struct privd *p);
 
-/* 0, or -ENOENT. One small read. */
-int template_read(const struct privd *p, uint32_t number, struct template_meta *out);
+/* A job on it has ended: one small read. */
+void template_refresh(struct privd *p, uint32_t number);
+
+/* Of the table; NULL: there is none of that number. */
+const struct template_meta *template_find(const struct privd *p, uint32_t number);
 bool template_in_use(const struct privd *p, uint32_t number);

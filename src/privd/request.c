@@ -39,18 +39,20 @@ static void do_list(struct privd *p, const struct reply_to *to, const struct pri
     list_begin(p, to);
 }
 
+/* From memory: no directory is read. */
 static void send_templates(struct privd *p, uint64_t peer)
 {
     for (uint32_t n = 1; n <= PERMIT_TEMPLATE_MAX; n++) {
         struct privsep_msg item = {.op = PRIVSEP_TEMPLATE, .u.template.number = n};
-        struct template_meta meta;
+        const struct template_meta *meta = template_find(p, n);
 
-        if (template_read(p, n, &meta) < 0)
+        if (!meta)
             continue;
-        item.u.template.ready = meta.ready;
-        item.u.template.made_real_ms = meta.made_real_ms;
-        item.u.template.size_bytes = meta.size_bytes;
-        (void)privsep_server_send(p->server, peer, &item, NULL, 0);
+        item.u.template.ready = meta->ready;
+        item.u.template.made_real_ms = meta->made_real_ms;
+        item.u.template.size_bytes = meta->size_bytes;
+        if (privsep_server_send(p->server, peer, &item, NULL, 0) < 0)
+            return;
     }
 }
 
@@ -81,11 +83,9 @@ static void do_capacity(struct privd *p, const struct reply_to *to, const struct
 
 static int may_run_job(const struct privd *p, const struct privsep_msg *m)
 {
-    struct template_meta meta;
-
     if (m->u.job.kind != PRIVSEP_JOB_TEMPLATE_REMOVE)
         return 0;
-    if (template_read(p, m->u.job.template_number, &meta) < 0)
+    if (!template_find(p, m->u.job.template_number))
         return -ENOENT;
     return template_in_use(p, m->u.job.template_number) ? -EBUSY : 0;
 }

@@ -299,7 +299,7 @@ static uint32_t count_with_filters(const struct privd *p)
 
 static int may_create(const struct privd *p, const struct privsep_msg *m, uint32_t *stage)
 {
-    struct template_meta meta;
+    const struct template_meta *template = template_find(p, m->u.create.template_number);
 
     *stage = PRIVSEP_STAGE_LEVEL;
     if (!levels_driver(p, m->u.create.level))
@@ -308,7 +308,7 @@ static int may_create(const struct privd *p, const struct privsep_msg *m, uint32
     if (id_is_taken(p, m->u.create.id))
         return -EEXIST;
     *stage = PRIVSEP_STAGE_TEMPLATE;
-    if (template_read(p, m->u.create.template_number, &meta) < 0 || !meta.ready)
+    if (!template || !template->ready)
         return -ENOENT;
     *stage = PRIVSEP_STAGE_LAYER;
     if (m->u.create.kept) {

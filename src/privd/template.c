@@ -1,4 +1,6 @@
-/* Which templates are there: what cay-job wrote, read again each time (a job may have changed it). */
+/* Which templates are there: a table in memory, read once at privd's start and then, for one template at a
+ * time, when a job on it has ended. Only jobs write templates, so that the table is what is on the disk;
+ * nothing is read when it is asked. */
 #include "privd/privd.h"
 
 #include "contract/meta.h"
@@ -7,23 +9,37 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-int template_read(const struct privd *p, uint32_t number, struct template_meta *out)
+void template_refresh(struct privd *p, uint32_t number)
 {
+    struct template_meta *t = &p->templates[number];
     CLEANUP_CLOSE int fd = -1;
     struct meta meta;
     char path[32];
     ssize_t n;
 
+    *t = (struct template_meta){.there = false};
     snprintf(path, sizeof(path), "%u/" META_FILE, number);
     fd = openat(runtime_templates_fd(p->rt), path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return -ENOENT;
+        return;
+    t->there = true;
     n = read(fd, &meta, sizeof(meta));
-    *out = (struct template_meta){0};
     if (n == (ssize_t)sizeof(meta) && meta.magic == META_MAGIC && meta.version == META_VERSION &&
         meta.number == number)
-        *out = (struct template_meta){1, meta.made_real_ms, meta.size_bytes};
+        *t = (struct template_meta){true, 1, meta.made_real_ms, meta.size_bytes};
+}
+
+int templates_load(struct privd *p)
+{
+    for (uint32_t n = 1; n <= PERMIT_TEMPLATE_MAX; n++)
+        template_refresh(p, n);
     return 0;
+}
+
+const struct template_meta *template_find(const struct privd *p, uint32_t number)
+{
+    return number <= PERMIT_TEMPLATE_MAX && p->templates[number].there ? &p->templates[number]
+                                                                       : NULL;
 }
 
 /* One that is SLOT_ENDING has no process any more, so no mount; a failed start may have. */

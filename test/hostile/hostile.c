@@ -4,6 +4,7 @@
  * Rounds of one connection each: crafted requests at and beyond the ends of every field, valid ones in
  * between, random bytes, wrong sizes and orders, descriptors, floods without reading a reply, storms of
  * connections. Ends with a line of numbers, or at the first answer that must not be. */
+#include "contract/meta.h"
 #include "contract/proto.h"
 #include "privsep/packet.h"
 
@@ -300,7 +301,8 @@ static struct privsep_msg wrong_create(void)
                                       1ull << 63, ~0ull};
     static const uint64_t disk[] = {0, (1ull << 20) - 1, (4096ull << 30) + 1, ~0ull};
     static const uint32_t cpu[] = {0, 9, 1024001, ~0u}, pids[] = {0, 7, 4194305, ~0u},
-                          files[] = {0, 63, 1u << 31, ~0u}, template[] = {0, 65, 1u << 31, ~0u};
+                          files[] = {0, 63, 1u << 31, ~0u},
+                          template[] = {0, META_TEMPLATES_MAX + 1, 1u << 31, ~0u};
     struct privsep_msg m = valid_create();
 
 #define ONE_OF(a) (a)[below(ARRAY_SIZE(a))]
@@ -409,7 +411,8 @@ static struct privsep_msg about_jobs(enum expect *expect)
         return job_for_host(PRIVSEP_JOB_TEMPLATE_REMOVE);
     *expect = EXPECT_REFUSED;
     m.u.job.kind = (uint32_t)below(6);
-    m.u.job.template_number = once_in(2) ? (uint32_t)below(70) : (uint32_t)rnd();
+    m.u.job.template_number = once_in(2) ? (uint32_t)below(META_TEMPLATES_MAX + 6)
+                                         : (uint32_t)rnd();
     if (m.u.job.template_number == PRIVSEP_TEMPLATE_HOST ||
         m.u.job.template_number == PRIVSEP_TEMPLATE_BASE)
         m.u.job.kind = 77;

@@ -255,7 +255,7 @@ def test_an_end_nobody_asked_for_is_told(privd):
 
 
 @pytest.mark.parametrize("change, status", [
-    ({"template": 0}, errno.EINVAL), ({"template": 65}, errno.EINVAL), ({"template": 3}, errno.ENOENT),
+    ({"template": 0}, errno.EINVAL), ({"template": 1025}, errno.EINVAL), ({"template": 1024}, errno.ENOENT), ({"template": 3}, errno.ENOENT),
     ({"template": 2}, errno.ENOENT), ({"level": 7}, errno.EINVAL),
     ({"flags": 1}, errno.EINVAL), ({"memory": 0}, errno.EINVAL), ({"memory": 1 << 60}, errno.EINVAL),
     ({"cpu": 0}, errno.EINVAL), ({"pids": 0}, errno.EINVAL), ({"files": 1 << 30}, errno.EINVAL),

@@ -511,6 +511,7 @@ static void begin(struct world *w)
     assert_int_equal(records_open(&p->records, w->dir, SLOTS), 0);
     assert_int_equal(levels_probe(p), 0);
     assert_int_equal(slots_init(p), 0);
+    assert_int_equal(templates_load(p), 0);
     assert_int_equal(recover_run(p), 0);
     assert_int_equal(privsep_server_new(w->path, getuid(), &ev, &p->server), 0);
     assert_int_equal(
@@ -532,19 +533,28 @@ static void leave(struct world *w)
     loop_free(&w->p.loop);
 }
 
-static void write_template(const char *dir)
+static void write_template(const char *dir, uint32_t number)
 {
-    struct meta meta = {
-        .magic = META_MAGIC, .version = META_VERSION, .number = PRIVSEP_TEMPLATE_HOST};
+    struct meta meta = {.magic = META_MAGIC, .version = META_VERSION, .number = number};
     char path[128];
     int fd;
 
-    snprintf(path, sizeof(path), "%s/%u", dir, PRIVSEP_TEMPLATE_HOST);
+    snprintf(path, sizeof(path), "%s/%u", dir, number);
     assert_int_equal(mkdir(path, 0700), 0);
-    snprintf(path, sizeof(path), "%s/%u/" META_FILE, dir, PRIVSEP_TEMPLATE_HOST);
+    snprintf(path, sizeof(path), "%s/%u/" META_FILE, dir, number);
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(write(fd, &meta, sizeof(meta)), sizeof(meta));
     close(fd);
+}
+
+static void remove_template(const char *dir, uint32_t number)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/%u/" META_FILE, dir, number);
+    (void)unlink(path);
+    snprintf(path, sizeof(path), "%s/%u", dir, number);
+    (void)rmdir(path);
 }
 
 static int set_up(void **state)
@@ -559,7 +569,7 @@ static int set_up(void **state)
         return -1;
     snprintf(w->path, sizeof(w->path), "%s/privd.sock", w->dir);
     templates_fd = open(w->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    write_template(w->dir);
+    write_template(w->dir, PRIVSEP_TEMPLATE_HOST);
     *state = w;
     return 0;
 }
@@ -567,7 +577,6 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct world *w = *state;
-    char path[128];
 
     for (uint32_t i = 0; i < SLOTS; i++)
         util_close(&dummy.boot_far[i]);
@@ -576,10 +585,7 @@ static int tear_down(void **state)
         records_remove(&w->p.records, w->dir);
     }
     (void)unlink(w->path);
-    snprintf(path, sizeof(path), "%s/%u/" META_FILE, w->dir, PRIVSEP_TEMPLATE_HOST);
-    (void)unlink(path);
-    snprintf(path, sizeof(path), "%s/%u", w->dir, PRIVSEP_TEMPLATE_HOST);
-    (void)rmdir(path);
+    remove_template(w->dir, PRIVSEP_TEMPLATE_HOST);
     util_close(&templates_fd);
     int rc = rmdir(w->dir);
     free(w);
@@ -734,6 +740,56 @@ static void list_and_recovery_know_the_level(void **state)
     leave(w);
 }
 
+/* Asked by a peer: how many there are, and the greatest number. */
+static unsigned list_templates(struct world *w, uint32_t *last)
+{
+    struct privsep_msg m;
+    unsigned n = 0;
+
+    *last = 0;
+    send_request(w, (struct privsep_msg){.op = PRIVSEP_TEMPLATES});
+    while ((m = next_packet(w)).op == PRIVSEP_TEMPLATE) {
+        assert_true(m.u.template.number > *last && m.u.template.ready);
+        *last = m.u.template.number;
+        n++;
+    }
+    assert_int_equal(m.op, PRIVSEP_TEMPLATES);
+    return n;
+}
+
+/* Numbers beyond 64; what a peer asks is answered from memory, which a job's end renews. */
+static void templates_are_told_from_a_table(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg m = create_request("many", PRIVSEP_LEVEL_PROCESS);
+    uint32_t last;
+
+    NEEDS_ROOT;
+    for (uint32_t n = 65; n < 165; n++)
+        write_template(w->dir, n);
+    write_template(w->dir, PERMIT_TEMPLATE_MAX);
+    begin(w);
+    assert_int_equal(list_templates(w, &last), 102);
+    assert_int_equal(last, PERMIT_TEMPLATE_MAX);
+    m.u.create.template_number = 64;
+    assert_int_equal(ask(w, m).status, -ENOENT);
+    m.u.create.template_number = PERMIT_TEMPLATE_MAX;
+    assert_int_equal(ask(w, m).status, 0);
+    m.u.create.template_number = PERMIT_TEMPLATE_MAX + 1;
+    assert_int_equal(ask(w, m).status, -EINVAL);
+    for (uint32_t n = 65; n < 165; n++)
+        remove_template(w->dir, n);
+    write_template(w->dir, 64);
+    assert_int_equal(list_templates(w, &last), 102); /* nothing was read */
+    template_refresh(&w->p, 100);
+    assert_int_equal(list_templates(w, &last), 101);
+    template_refresh(&w->p, 64);
+    assert_int_equal(list_templates(w, &last), 102);
+    leave(w);
+    remove_template(w->dir, 64);
+    remove_template(w->dir, PERMIT_TEMPLATE_MAX);
+}
+
 /* The slot whose start is a task. */
 static struct slot *starting(struct world *w)
 {
@@ -798,6 +854,7 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_than_are_pooled_of_another_level, set_up, tear_down),
         cmocka_unit_test_setup_teardown(list_and_recovery_know_the_level, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(templates_are_told_from_a_table, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_task_that_cannot_be_killed_holds_up_no_other, set_up,
                                         tear_down),
     };
