@@ -1,7 +1,14 @@
+/* One request and its answer over a socket, on a loop.
+ *
+ * struct http_client is the call: begun by http_client_start, ended once by finish, which calls done; its memory goes
+ * when the wire's handles are closed. The head comes first (take_head), then the body, collected or handed on
+ * (take_body). A held call can be paused, written to and ended between its callbacks. Called by core's calls to agents
+ * and by the toolbox. */
 #include "http/client.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -9,10 +16,11 @@
 #include "http/internal.h"
 #include "http/wire.h"
 
-#define READ_BYTES  16384u
-#define MAX_INTERIM 8 /* 1xx responses before the real one */
+#define READ_BYTES      16384u
+#define MAX_INTERIM     8              /* 1xx responses before the real one */
+#define BODY_HIGH_BYTES (256u * 1024u) /* of a body that streams, waiting for the server */
 
-struct client {
+struct http_client {
     struct wire wire;
     struct buf in;   /* the head in the making */
     struct buf body; /* decoded */
@@ -21,10 +29,13 @@ struct client {
     size_t storage_bytes;
     char *method;
     bool has_head, finished;
+    bool body_open; /* of the request: more of it is to come */
     unsigned interim;
     struct parse_body parse;
     struct http_head head;
     bool (*on_data)(void *, const char *, size_t);
+    void (*on_head)(void *, const struct http_head *);
+    void (*on_drain)(void *);
     void (*done)(void *, const struct http_head *, const char *, size_t, const struct err *, int *);
     void *arg;
 };
@@ -39,7 +50,7 @@ static void wipe(struct buf *b)
 
 static void on_closed(struct wire *w)
 {
-    struct client *c = CONTAINER_OF(w, struct client, wire);
+    struct http_client *c = CONTAINER_OF(w, struct http_client, wire);
 
     wipe(&c->in);
     wipe(&c->body);
@@ -51,7 +62,7 @@ static void on_closed(struct wire *w)
 }
 
 /* Ends the call. The connection is offered when it is at the end of a message and stays open. */
-static void finish(struct client *c, const struct err *why, bool reusable)
+static void finish(struct http_client *c, const struct err *why, bool reusable)
 {
     int fd;
 
@@ -67,7 +78,7 @@ static void finish(struct client *c, const struct err *why, bool reusable)
         close(fd);
 }
 
-static void fail(struct client *c, enum err_code code, const char *text)
+static void fail(struct http_client *c, enum err_code code, const char *text)
 {
     struct err e;
 
@@ -76,7 +87,7 @@ static void fail(struct client *c, enum err_code code, const char *text)
 }
 
 /* Tries to read a head from what has come. False when more is needed, or the call has ended. */
-static bool take_head(struct client *c)
+static bool take_head(struct http_client *c)
 {
     ssize_t n = gate_head_end(c->in.data, c->in.len, &c->scanned);
     const char *why = "";
@@ -109,9 +120,9 @@ static bool take_head(struct client *c)
     return true;
 }
 
-static void take_body(struct client *c)
+static void take_body(struct http_client *c)
 {
-    while (c->in.len > 0 && !c->parse.done) {
+    while (c->in.len > 0 && !c->parse.done && !c->finished) {
         struct parse_piece piece;
 
         if (parse_body_next(&c->parse, c->in.data, c->in.len, &piece) < 0) {
@@ -129,13 +140,14 @@ static void take_body(struct client *c)
         }
         buf_consume(&c->in, piece.used);
     }
-    if (c->parse.done)
-        finish(c, NULL, c->head.keep_alive && c->in.len == 0 && c->wire.out.len == 0);
+    if (c->parse.done && !c->finished)
+        finish(c, NULL,
+               c->head.keep_alive && !c->body_open && c->in.len == 0 && c->wire.out.len == 0);
 }
 
 static void on_readable(struct wire *w)
 {
-    struct client *c = CONTAINER_OF(w, struct client, wire);
+    struct http_client *c = CONTAINER_OF(w, struct http_client, wire);
     char bytes[READ_BYTES];
     ssize_t n = wire_read(w, bytes, sizeof(bytes));
 
@@ -153,10 +165,15 @@ static void on_readable(struct wire *w)
         fail(c, ERR_INTERNAL, "the answer's head is too large");
         return;
     }
-    while (!c->has_head)
-        if (!take_head(c))
-            return;
-    take_body(c);
+    if (!c->has_head) {
+        while (!c->has_head)
+            if (!take_head(c))
+                return;
+        if (c->on_head)
+            c->on_head(c->arg, &c->head);
+    }
+    if (!c->finished)
+        take_body(c);
 }
 
 static void on_connected(struct wire *w)
@@ -166,11 +183,15 @@ static void on_connected(struct wire *w)
 
 static void on_drained(struct wire *w)
 {
+    struct http_client *c = CONTAINER_OF(w, struct http_client, wire);
+
+    if (c->on_drain && !c->finished)
+        c->on_drain(c->arg);
 }
 
 static void on_timeout(struct wire *w)
 {
-    fail(CONTAINER_OF(w, struct client, wire), ERR_TIMEOUT, "no whole answer in time");
+    fail(CONTAINER_OF(w, struct http_client, wire), ERR_TIMEOUT, "no whole answer in time");
 }
 
 static void on_error(struct wire *w, int err)
@@ -178,7 +199,7 @@ static void on_error(struct wire *w, int err)
     struct err e;
 
     err_set_sys(&e, ERR_UNAVAILABLE, err, "cannot connect");
-    finish(CONTAINER_OF(w, struct client, wire), &e, false);
+    finish(CONTAINER_OF(w, struct http_client, wire), &e, false);
 }
 
 static const struct wire_ops ops = {on_connected, on_readable, on_drained,
@@ -204,7 +225,9 @@ static void put_request(struct buf *out, const struct http_client_request *r)
     response_put_header(out, "Host", r->host);
     for (size_t i = 0; i < r->header_count; i++)
         response_put_header(out, r->headers[i].name, r->headers[i].value);
-    if (r->body_len > 0 || strcmp(r->method, "GET") != 0) {
+    if (r->body_streams) {
+        response_put(out, "Transfer-Encoding: chunked\r\n");
+    } else if (r->body_len > 0 || strcmp(r->method, "GET") != 0) {
         response_put(out, "Content-Length: ");
         response_put_number(out, r->body_len);
         response_put(out, "\r\n");
@@ -214,9 +237,9 @@ static void put_request(struct buf *out, const struct http_client_request *r)
         abort(); /* a broken invariant: request_bytes says less than is written */
 }
 
-static struct client *client_new(const struct http_client_request *r)
+static struct http_client *client_new(const struct http_client_request *r)
 {
-    struct client *c = calloc(1, sizeof(*c));
+    struct http_client *c = calloc(1, sizeof(*c));
 
     if (c)
         c->method = strdup(r->method);
@@ -225,6 +248,9 @@ static struct client *client_new(const struct http_client_request *r)
         return NULL;
     }
     c->on_data = r->on_data;
+    c->on_head = r->on_head;
+    c->on_drain = r->on_drain;
+    c->body_open = r->body_streams;
     c->done = r->done;
     c->arg = r->arg;
     buf_init(&c->in, HTTP_MAX_HEAD_BYTES + READ_BYTES);
@@ -232,16 +258,18 @@ static struct client *client_new(const struct http_client_request *r)
     return c;
 }
 
-int http_client_send(uv_loop_t *loop, const struct http_client_request *r)
+int http_client_start(uv_loop_t *loop, const struct http_client_request *r,
+                      struct http_client **out_client)
 {
     struct buf out CLEANUP_BUF;
-    struct client *c = NULL;
+    struct http_client *c = NULL;
 
     buf_init(&out, request_bytes(r));
     if (buf_reserve(&out, request_bytes(r)) < 0 || !(c = client_new(r))) {
         close(r->fd);
         return -ENOMEM;
     }
+    *out_client = c;
     wire_open(&c->wire, loop, r->fd, r->connecting, &ops);
     wire_timeout(&c->wire, r->timeout_ms);
     put_request(&out, r);
@@ -251,4 +279,54 @@ int http_client_send(uv_loop_t *loop, const struct http_client_request *r)
     if (!r->connecting)
         wire_want_read(&c->wire, true);
     return 0;
+}
+
+int http_client_send(uv_loop_t *loop, const struct http_client_request *r)
+{
+    struct http_client *c;
+
+    return http_client_start(loop, r, &c);
+}
+
+/* -- a call that is held ----------------------------------------------------------------------- */
+
+int http_client_write(struct http_client *c, const void *data, size_t len)
+{
+    char head[24];
+    int n = snprintf(head, sizeof(head), "%zx\r\n", len);
+
+    if (len > 0 && c->body_open) {
+        wire_write(&c->wire, head, (size_t)n);
+        wire_write(&c->wire, data, len);
+        wire_write(&c->wire, "\r\n", 2);
+    }
+    return c->wire.out.len > BODY_HIGH_BYTES;
+}
+
+void http_client_end_body(struct http_client *c)
+{
+    if (c->body_open)
+        wire_write(&c->wire, "0\r\n\r\n", 5);
+    c->body_open = false;
+}
+
+void http_client_pause(struct http_client *c)
+{
+    wire_want_read(&c->wire, false);
+}
+
+void http_client_resume(struct http_client *c)
+{
+    if (!c->wire.connecting)
+        wire_want_read(&c->wire, true);
+}
+
+void http_client_timeout(struct http_client *c, uint64_t ms)
+{
+    wire_timeout(&c->wire, ms);
+}
+
+void http_client_cancel(struct http_client *c)
+{
+    fail(c, ERR_CANCELED, "the call was ended");
 }
