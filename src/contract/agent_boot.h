@@ -20,9 +20,11 @@
 #define AGENT_CGROUP_FDS_MAX  4
 #define AGENT_LISTENER_FD \
     8 /* where the filter's questions come in; above the files of control groups */
-#define AGENT_BOOT_VERSION  4
-#define AGENT_PORT          49983
-#define AGENT_KEY_HEADER    "X-Cay-Agent-Key" /* hex of key: every request from cayd carries it */
+#define AGENT_BOOT_VERSION 4
+#define AGENT_PORT         49983
+#define AGENT_KEY_HEADER   "X-Cay-Agent-Key" /* hex of key: every request from cayd carries it */
+#define AGENT_ACCESS_HEADER \
+    "X-Cay-Access" /* "user": files with the user's own rights, not with root's */
 #define AGENT_READY         'R'
 #define AGENT_FAILED        'F'
 #define AGENT_HOSTS_FILE    "/etc/hosts" /* the starter has made them, empty and root's */

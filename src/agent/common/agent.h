@@ -130,6 +130,8 @@ struct user {
     uint32_t uid, gid;
     size_t group_count; /* the primary group is among them */
     uint32_t groups[USER_GROUPS_MAX];
+    bool
+        own_rights; /* its files are touched with its rights alone: AGENT_ACCESS_HEADER of the request */
 };
 
 /* Reads the sandbox's own /etc/passwd and /etc/group, bounded, without NSS. ERR_UNAUTHENTICATED
@@ -139,6 +141,9 @@ enum err_code user_find(const char *name, struct user *out, struct err *e);
 /* The user of a request: Authorization: Basic base64("name:"), else default_user. */
 enum err_code user_of_request(const struct http_exchange *x, const struct agent *a,
                               struct user *out, struct err *e);
+
+/* Does the request say that files are to be touched with the user's rights alone? */
+bool user_own_rights(const struct http_exchange *x);
 
 /* What a path means for a user (path.c): "" is default_dir, or the home when that is NULL or "";
  * "~" and "~/x" are the home, "~other" is ERR_INVALID; relative ones start at the home. Text only,

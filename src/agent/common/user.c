@@ -246,11 +246,23 @@ enum err_code user_of_request(const struct http_exchange *x, const struct agent 
 {
     char name[AGENT_NAME_SIZE];
 
-    if (basic_name(http_head_get(http_exchange_head(x), "Authorization"), name))
-        return user_find(name, out, e);
-    if (!a->default_user[0])
+    enum err_code rc;
+
+    if (!basic_name(http_head_get(http_exchange_head(x), "Authorization"), name))
+        snprintf(name, sizeof(name), "%s", a->default_user);
+    if (!name[0])
         return err_set(e, ERR_UNAUTHENTICATED, "no user specified");
-    return user_find(a->default_user, out, e);
+    rc = user_find(name, out, e);
+    if (rc == ERR_OK)
+        out->own_rights = user_own_rights(x);
+    return rc;
+}
+
+bool user_own_rights(const struct http_exchange *x)
+{
+    const char *access = http_head_get(http_exchange_head(x), AGENT_ACCESS_HEADER);
+
+    return access && strcmp(access, "user") == 0;
 }
 
 void user_names_init(struct user_names *n)

@@ -32,8 +32,10 @@ bool files_user(struct http_exchange *x, const struct agent *a, const char *user
         http_respond_error(x, 400, "username not provided");
         return false;
     }
-    if (user_find(username, u, &e) == ERR_OK)
+    if (user_find(username, u, &e) == ERR_OK) {
+        u->own_rights = user_own_rights(x);
         return true;
+    }
     http_respond_error(x, e.code == ERR_UNAUTHENTICATED ? 401 : 500,
                        "error looking up user '%s': %s", username, e.text);
     return false;

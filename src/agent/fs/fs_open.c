@@ -54,24 +54,56 @@ static void change_ids(uid_t uid, gid_t gid)
         set_caps(caps);
 }
 
+/* What lets a thread do with files more than its file system ids do. */
+#define FILE_CAPS                                                                                 \
+    (CAP_TO_MASK(CAP_DAC_OVERRIDE) | CAP_TO_MASK(CAP_DAC_READ_SEARCH) | CAP_TO_MASK(CAP_FOWNER) | \
+     CAP_TO_MASK(CAP_FSETID) | CAP_TO_MASK(CAP_CHOWN))
+
+/* For this thread alone: the system calls act on one, glibc's functions on all. Root has root's rights. cay-init
+ * itself is in no group. */
+static void limit(const struct user *u, struct fs_cred *saved)
+{
+    struct __user_cap_data_struct caps[2];
+
+    _Static_assert(sizeof(saved->caps) == sizeof(caps), "fs_cred.caps holds what capset(2) takes");
+    if (!u->own_rights || u->uid == 0 || get_caps(caps) < 0)
+        return;
+    memcpy(saved->caps, caps, sizeof(caps));
+    (void)!syscall(SYS_setgroups, u->group_count, u->groups);
+    caps[0].effective &= ~(uint32_t)FILE_CAPS;
+    saved->limited = set_caps(caps) == 0;
+}
+
+static void unlimit(const struct fs_cred *saved)
+{
+    struct __user_cap_data_struct caps[2];
+
+    memcpy(caps, saved->caps, sizeof(caps));
+    set_caps(caps);
+    (void)!syscall(SYS_setgroups, 0, NULL);
+}
+
 struct fs_cred fs_as_user(const struct user *u)
 {
     /* An id that is never valid changes nothing and tells the one in force: setfsuid(2). */
     struct fs_cred saved = {.fsuid = (uid_t)setfsuid((uid_t)-1),
                             .fsgid = (gid_t)setfsgid((gid_t)-1)};
 
-    if (saved.fsuid == u->uid && saved.fsgid == u->gid)
-        return saved;
-    saved.changed = true;
-    change_ids(u->uid, u->gid);
+    if (saved.fsuid != u->uid || saved.fsgid != u->gid) {
+        saved.changed = true;
+        change_ids(u->uid, u->gid);
+    }
+    limit(u, &saved);
     return saved;
 }
 
 void fs_as_self(struct fs_cred *saved)
 {
+    if (saved->limited)
+        unlimit(saved);
     if (saved->changed)
         change_ids(saved->fsuid, saved->fsgid);
-    saved->changed = false;
+    saved->changed = saved->limited = false;
 }
 
 /* Is fd a file of /proc/N where N is this process or one of its threads? Asked of the opened file,

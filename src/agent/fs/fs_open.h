@@ -5,10 +5,12 @@
  * its clients rely on that (they read and write anywhere in the sandbox). cay-init does the same
  * with its capabilities over files, and that is safe: it sees only the sandbox's mount namespace,
  * the tenant's key opens every account in it anyway (sudo, Start as root), and what it opens is
- * never executed by it. Two things differ from plain root:
+ * never executed by it. Three things differ from plain root:
  *  - the file system ids of the calling thread are set to the asking user's (setfsuid), so that new
  *    files belong to the user from the first instant, and the kernel's rules for sticky directories
  *    (protected_symlinks and the like) judge by the user;
+ *  - where the request asks for it (AGENT_ACCESS_HEADER), the capabilities over files are given up for as long,
+ *    and the user's groups are taken on, so that the kernel decides as for a program of the user's;
  *  - magic links are never followed and cay-init's own /proc files are refused, so that a path
  * cannot make it hand out its memory, its descriptors or its key (it would pass every check on
  * itself). Nothing opened here can wait: O_NONBLOCK, and only regular files and directories are
@@ -22,15 +24,16 @@
 
 /* What fs_as_user replaced. */
 struct fs_cred {
-    bool changed;
+    bool changed, limited;
     uid_t fsuid;
     gid_t fsgid;
+    uint32_t caps[6]; /* of capset(2), with limited */
 };
 
 #define CLEANUP_FS_CRED CLEANUP(fs_as_self)
 
-/* From here on this thread acts on files as uid and gid, with its capabilities kept. Where the ids
- * may not be changed (a development run without privileges) nothing changes. */
+/* From here on this thread acts on files as uid and gid, with its capabilities kept unless u->own_rights. Where
+ * the ids may not be changed (a development run without privileges) nothing changes. */
 struct fs_cred fs_as_user(const struct user *u);
 void fs_as_self(struct fs_cred *saved);
 
