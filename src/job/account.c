@@ -1,4 +1,4 @@
-/* What every template has: the user, sudo without a password, homes, mount points. */
+/* What every template has: the two users, sudo without a password, homes, mount points. */
 #include "contract/proto.h"
 #include "job/kinds.h"
 #include "job/say.h"
@@ -9,18 +9,36 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define USER_ID 1000
+#define USER_ID    1000 /* "user": E2B's clients' */
+#define DAYTONA_ID 1001 /* "daytona": Daytona's clients' */
 
 static const struct {
     const char *path;
     mode_t mode;
     uid_t uid;
 } dirs[] = {
-    {"proc", 0555, 0},      {"sys", 0555, 0},      {"dev", 0755, 0},  {"run", 0755, 0},
-    {"tmp", 01777, 0},      {"root", 0700, 0},     {"home", 0755, 0}, {"home/user", 0755, USER_ID},
-    {"mnt", 0755, 0},       {"media", 0755, 0},    {"opt", 0755, 0},  {"srv", 0755, 0},
-    {"var", 0755, 0},       {"var/tmp", 01777, 0}, {"etc", 0755, 0},  {"etc/sudoers.d", 0755, 0},
-    {"etc/pam.d", 0755, 0}, {"etc/skel", 0755, 0},
+    {"proc", 0555, 0},
+    {"sys", 0555, 0},
+    {"dev", 0755, 0},
+    {"run", 0755, 0},
+    {"tmp", 01777, 0},
+    {"root", 0700, 0},
+    {"home", 0755, 0},
+    {"home/user", 0755, USER_ID},
+    {"mnt", 0755, 0},
+    {"media", 0755, 0},
+    {"opt", 0755, 0},
+    {"srv", 0755, 0},
+    {"var", 0755, 0},
+    {"var/tmp", 01777, 0},
+    {"etc", 0755, 0},
+    {"etc/sudoers.d", 0755, 0},
+    {"etc/pam.d", 0755, 0},
+    {"etc/skel", 0755, 0},
+    {"home/daytona", 0755, DAYTONA_ID},
+    /* Where LangChain's deepagents keeps what is too long for its model, as any user. */
+    {"large_tool_results", 01777, 0},
+    {"conversation_history", 01777, 0},
 };
 
 /* Names in /etc/hosts and /etc/hostname are each sandbox's own, set at its start. cay-egress answers as
@@ -41,7 +59,8 @@ static const struct {
      "Defaults secure_path=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"\n"
      "Defaults env_keep += \"HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy\"\n"
      "root ALL=(ALL:ALL) ALL\n"
-     "user ALL=(ALL:ALL) NOPASSWD:ALL\n"},
+     "user ALL=(ALL:ALL) NOPASSWD:ALL\n"
+     "daytona ALL=(ALL:ALL) NOPASSWD:ALL\n"},
     /* Who may is said by sudoers alone; there is no password to ask for. */
     {"etc/pam.d/sudo", 0644,
      "auth sufficient pam_permit.so\n"
@@ -79,26 +98,33 @@ static int put_texts(void)
     return r;
 }
 
-/* Both homes get what the distribution gives to new users. */
+/* Not where there is one: root's may be the distribution's own. */
+static int put_skel(const char *name, const char *home, uid_t owner)
+{
+    char from[64], to[64];
+    struct stat st;
+    int r;
+
+    snprintf(from, sizeof(from), "etc/skel/%s", name);
+    snprintf(to, sizeof(to), "%s/%s", home, name);
+    if (stat(from, &st) < 0 || (owner == 0 && lstat(to, &st) == 0))
+        return 0;
+    r = tree_copy(from, to);
+    return r == 0 && owner && lchown(to, owner, owner) < 0 ? -errno : r;
+}
+
+/* All homes get what the distribution gives to new users. */
 static int put_homes(void)
 {
+    static const struct {
+        const char *home;
+        uid_t owner;
+    } homes[] = {{"home/user", USER_ID}, {"home/daytona", DAYTONA_ID}, {"root", 0}};
     int r = 0;
 
-    for (size_t i = 0; i < ARRAY_SIZE(skel) && r == 0; i++) {
-        char from[64], user[64], root[64];
-        struct stat st;
-
-        snprintf(from, sizeof(from), "etc/skel/%s", skel[i]);
-        snprintf(user, sizeof(user), "home/user/%s", skel[i]);
-        snprintf(root, sizeof(root), "root/%s", skel[i]);
-        if (stat(from, &st) < 0)
-            continue;
-        r = tree_copy(from, user);
-        if (r == 0 && lchown(user, USER_ID, USER_ID) < 0)
-            r = -errno;
-        if (r == 0 && lstat(root, &st) < 0)
-            r = tree_copy(from, root);
-    }
+    for (size_t h = 0; h < ARRAY_SIZE(homes); h++)
+        for (size_t i = 0; i < ARRAY_SIZE(skel) && r == 0; i++)
+            r = put_skel(skel[i], homes[h].home, homes[h].owner);
     return r < 0 ? say_failure(r, "cannot fill the homes: %s", strerror(-r)) : 0;
 }
 

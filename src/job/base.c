@@ -211,15 +211,21 @@ static int add_line(const char *path, const char *name, const char *line)
     return n < 0 || lchown(path, st.st_uid, st.st_gid) == 0 ? (int)n : -errno;
 }
 
-static int add_user(void)
+static int add_users(void)
 {
-    int r = add_line("etc/passwd", "user", "user:x:1000:1000:user:/home/user:/bin/bash");
+    static const char *const lines[][3] = {
+        {"etc/passwd", "user", "user:x:1000:1000:user:/home/user:/bin/bash"},
+        {"etc/group", "user", "user:x:1000:"},
+        {"etc/shadow", "user", "user:*:19700:0:99999:7:::"},
+        {"etc/passwd", "daytona", "daytona:x:1001:1001:daytona:/home/daytona:/bin/bash"},
+        {"etc/group", "daytona", "daytona:x:1001:"},
+        {"etc/shadow", "daytona", "daytona:*:19700:0:99999:7:::"},
+    };
+    int r = 0;
 
-    if (r == 0)
-        r = add_line("etc/group", "user", "user:x:1000:");
-    if (r == 0)
-        r = add_line("etc/shadow", "user", "user:*:19700:0:99999:7:::");
-    return r < 0 ? say_failure(r, "cannot add the user: %s", strerror(-r)) : 0;
+    for (size_t i = 0; i < ARRAY_SIZE(lines) && r == 0; i++)
+        r = add_line(lines[i][0], lines[i][1], lines[i][2]);
+    return r < 0 ? say_failure(r, "cannot add the users: %s", strerror(-r)) : 0;
 }
 
 /* A template holds no device nodes and no id that a sandbox's range cannot hold. */
@@ -277,7 +283,7 @@ static int finish(void)
         r = put_pip_settings();
     if (r < 0)
         return say_failure(r, "cannot finish the tree: %s", strerror(-r));
-    r = add_user();
+    r = add_users();
     if (r == 0)
         r = account_put();
     if (r == 0)

@@ -70,14 +70,16 @@ const struct host_etc_text host_etc_texts[] = {
      "backup:x:34:34:backup:/var/backups" NOLOGIN
      "list:x:38:38:Mailing List Manager:/var/list" NOLOGIN "irc:x:39:39:ircd:/run/ircd" NOLOGIN
      "_apt:x:42:65534::/nonexistent" NOLOGIN "user:x:1000:1000:user:/home/user:/bin/bash\n"
+     "daytona:x:1001:1001:daytona:/home/daytona:/bin/bash\n"
      "nobody:x:65534:65534:nobody:/nonexistent" NOLOGIN},
     {"etc/group", 0644,
      "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nlp:x:7:\n"
      "mail:x:8:\nnews:x:9:\nuucp:x:10:\nman:x:12:\nproxy:x:13:\nkmem:x:15:\ndialout:x:20:\n"
-     "fax:x:21:\nvoice:x:22:\ncdrom:x:24:\nfloppy:x:25:\ntape:x:26:\nsudo:x:27:user\n"
+     "fax:x:21:\nvoice:x:22:\ncdrom:x:24:\nfloppy:x:25:\ntape:x:26:\nsudo:x:27:user,daytona\n"
      "audio:x:29:\ndip:x:30:\nwww-data:x:33:\nbackup:x:34:\noperator:x:37:\nlist:x:38:\n"
      "irc:x:39:\nsrc:x:40:\nshadow:x:42:\nutmp:x:43:\nvideo:x:44:\nsasl:x:45:\n"
-     "plugdev:x:46:\nstaff:x:50:\ngames:x:60:\nusers:x:100:\nuser:x:1000:\nnogroup:x:65534:\n"},
+     "plugdev:x:46:\nstaff:x:50:\ngames:x:60:\nusers:x:100:\nuser:x:1000:\ndaytona:x:1001:"
+     "\nnogroup:x:65534:\n"},
     /* '*': no password fits. */
     {"etc/shadow", 0640,
      "root:*:19700:0:99999:7:::\ndaemon:*:19700:0:99999:7:::\nbin:*:19700:0:99999:7:::\n"
@@ -86,6 +88,7 @@ const struct host_etc_text host_etc_texts[] = {
      "news:*:19700:0:99999:7:::\nuucp:*:19700:0:99999:7:::\nproxy:*:19700:0:99999:7:::\n"
      "www-data:*:19700:0:99999:7:::\nbackup:*:19700:0:99999:7:::\nlist:*:19700:0:99999:7:::\n"
      "irc:*:19700:0:99999:7:::\n_apt:*:19700:0:99999:7:::\nuser:*:19700:0:99999:7:::\n"
+     "daytona:*:19700:0:99999:7:::\n"
      "nobody:*:19700:0:99999:7:::\n"},
     {"etc/subuid", 0644, ""},
     {"etc/subgid", 0644, ""},
