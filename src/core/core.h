@@ -260,6 +260,9 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
 void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum sandbox_tier tier,
                         core_sandbox_cb done, void *arg);
 
+/* Can this server's disk keep files without their sandbox (SANDBOX_TIER_FILES)? */
+bool core_keeps_files(const struct core *c);
+
 /* done with NULL where its agent answers GET /health in time; ERR_UNAVAILABLE where it does not. */
 void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *id,
                                 core_done_cb done, void *arg);
@@ -293,6 +296,11 @@ void core_sandbox_used(struct core *c, const char *id);
 /* From now on it ends idle_ms after the last call; 0: at the end that it has. Written through. */
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e);
+
+/* Replaces its metadata (a reference is taken). Written through. */
+enum err_code core_sandbox_set_metadata(struct core *c, const char *tenant, const char *id,
+                                        json_t *metadata, const struct sandbox **out,
+                                        struct err *e);
 
 struct core_network {
     struct network *network; /* these as in struct sandbox_request; may be NULL */

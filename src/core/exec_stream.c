@@ -98,7 +98,8 @@ static bool take_event(struct exec_stream *s, const json_t *event)
         return s->started;
     }
     if (data)
-        return take_output(s, json_object_get(data, "stdout"), EXEC_STDOUT) &&
+        return take_output(s, json_object_get(data, "pty"), EXEC_STDOUT) &&
+               take_output(s, json_object_get(data, "stdout"), EXEC_STDOUT) &&
                take_output(s, json_object_get(data, "stderr"), EXEC_STDERR);
     return !end || take_end(s, end); /* else it only keeps the stream alive */
 }

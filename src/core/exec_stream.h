@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-enum { EXEC_STDOUT, EXEC_STDERR };
+enum { EXEC_STDOUT, EXEC_STDERR }; /* a terminal's output is EXEC_STDOUT */
 
 /* Told each piece of output, in its order. False: no reader wants more, and the stream is at its
  * end. */

@@ -29,6 +29,11 @@ enum err_code keep_check(const struct core *c, struct err *e)
     return ERR_UNIMPLEMENTED;
 }
 
+bool core_keeps_files(const struct core *c)
+{
+    return c->kepts.can;
+}
+
 /* -- numbers ------------------------------------------------------------------------------------- */
 
 /* Counted anew each time, as check_filters_share does. Whose numbers end is theirs until privd has dropped them. */

@@ -496,3 +496,19 @@ enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const ch
     *out = &o->s;
     return ERR_OK;
 }
+
+enum err_code core_sandbox_set_metadata(struct core *c, const char *tenant, const char *id,
+                                        json_t *metadata, const struct sandbox **out, struct err *e)
+{
+    struct sandbox_obj *o = NULL;
+    enum err_code code = sandbox_visible(c, tenant, id, &o, e);
+
+    if (code == ERR_OK)
+        code = store_sandbox_set_metadata(c->store, o->s.id, metadata, e);
+    if (code != ERR_OK)
+        return code;
+    json_decref(o->s.metadata);
+    o->s.metadata = json_incref(metadata);
+    *out = &o->s;
+    return ERR_OK;
+}

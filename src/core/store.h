@@ -35,6 +35,8 @@ enum err_code store_sandbox_update_synced(struct store *st, const struct sandbox
 
 /* network, policy and its own credentials of an existing row, as they are in s. */
 enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e);
+enum err_code store_sandbox_set_metadata(struct store *st, const char *id, const json_t *metadata,
+                                         struct err *e);
 enum err_code store_sandbox_delete(struct store *st, const char *id, struct err *e);
 
 /* Calls fn for each row; s and its references are fn's to keep or drop, but s->tenant, which lives during

@@ -116,6 +116,16 @@ enum err_code store_sandbox_update_synced(struct store *st, const struct sandbox
     return code;
 }
 
+enum err_code store_sandbox_set_metadata(struct store *st, const char *id, const json_t *metadata,
+                                         struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_SANDBOX_METADATA];
+
+    store_bind_text(q, 1, id);
+    store_bind_json(q, 2, metadata);
+    return store_run(st, STORE_SANDBOX_METADATA, "writing a sandbox's metadata", e);
+}
+
 enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_SANDBOX_NETWORK];
