@@ -83,6 +83,11 @@ int access_read(const struct http_head *h, struct access *out)
     out->may_sign = strcmp(h->path, "/files") == 0 && (get || post);
     copy_header(h, ACCESS_TOKEN_HEADER, out->token, sizeof(out->token));
     copy_header(h, ACCESS_TRAFFIC_HEADER, out->traffic, sizeof(out->traffic));
+    if (!out->traffic[0])
+        copy_header(h, ACCESS_PREVIEW_HEADER, out->traffic, sizeof(out->traffic));
+    if (!out->traffic[0] &&
+        http_query_get(h->query, ACCESS_PREVIEW_QUERY, out->traffic, sizeof(out->traffic)) < 0)
+        out->traffic[0] = '\0';
     out->has_token = out->token[0] != '\0';
     if (!out->may_sign)
         return 0;
@@ -97,6 +102,10 @@ void access_free(struct access *a)
 {
     free(a->subject);
     a->subject = NULL;
+    if (a->key)
+        explicit_bzero(a->key, strlen(a->key));
+    free(a->key);
+    a->key = NULL;
 }
 
 static bool equal(const char *given, const char *right)

@@ -12,6 +12,8 @@
 
 #define ACCESS_TOKEN_HEADER   "X-Access-Token"
 #define ACCESS_TRAFFIC_HEADER "E2b-Traffic-Access-Token"
+#define ACCESS_PREVIEW_HEADER "X-Daytona-Preview-Token"  /* the same, of Daytona's clients */
+#define ACCESS_PREVIEW_QUERY  "DAYTONA_SANDBOX_AUTH_KEY" /* the same, of browsers */
 #define ACCESS_SIGNATURE_SIZE 48 /* "v1_", 43 characters of base64, NUL; a longer one is wrong */
 #define ACCESS_MESSAGE_SIZE   384
 
@@ -26,6 +28,7 @@ struct access {
     char traffic[CORE_TOKEN_SIZE + 2]; /* "" when absent */
     char signature[ACCESS_SIGNATURE_SIZE];
     char *subject; /* malloc'd "path:read:username": what a signature is over, but for the token */
+    char *key;     /* malloc'd: the API key of a ROUTE_KEYED query; NULL else */
 };
 
 /* Reads the request's head. 0, or -ENOMEM. */

@@ -169,7 +169,8 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x)
 
     route_request(http_exchange_head(x), &route);
     switch (route.kind) {
-    case ROUTE_CONTROL_PLANE: return false;
+    case ROUTE_CONTROL_PLANE:
+    case ROUTE_KEYED: return false;
     case ROUTE_BAD: http_respond_error(x, 400, "%s", route.why); return true;
     case ROUTE_SANDBOX:
     case ROUTE_SIGNED: query(g, x, &route); return true;
@@ -291,11 +292,12 @@ static uint64_t head_timeout_ms(const struct http_exchange *x, const struct rela
 
 static void relay(struct http_exchange *x, struct relay_context *p, int fd, bool connecting)
 {
-    static const char *const remove_agent[] = {AGENT_KEY_HEADER,      ROUTE_HEADER_ID,
-                                               ROUTE_HEADER_PORT,     ACCESS_TOKEN_HEADER,
-                                               ACCESS_TRAFFIC_HEADER, NULL};
-    static const char *const remove_port[] = {AGENT_KEY_HEADER, ROUTE_HEADER_ID, ROUTE_HEADER_PORT,
-                                              ACCESS_TRAFFIC_HEADER, NULL};
+    static const char *const remove_agent[] = {
+        AGENT_KEY_HEADER,    AGENT_ACCESS_HEADER,   ROUTE_HEADER_ID,       ROUTE_HEADER_PORT,
+        ACCESS_TOKEN_HEADER, ACCESS_TRAFFIC_HEADER, ACCESS_PREVIEW_HEADER, NULL};
+    static const char *const remove_port[] = {AGENT_KEY_HEADER,      ROUTE_HEADER_ID,
+                                              ROUTE_HEADER_PORT,     ACCESS_TRAFFIC_HEADER,
+                                              ACCESS_PREVIEW_HEADER, NULL};
     bool agent = p->port == AGENT_PORT;
     struct http_header *key = arena_alloc(http_exchange_arena(x), sizeof(*key));
     struct http_relay_options o = {

@@ -7,8 +7,10 @@
 #include "gateway/route.h"
 
 struct gateway_query {
-    enum route_kind kind; /* ROUTE_SANDBOX or ROUTE_SIGNED */
+    enum route_kind kind; /* ROUTE_SANDBOX, ROUTE_SIGNED or ROUTE_KEYED */
     char id[IDS_SANDBOX_SIZE];
+    char
+        name[CORE_SANDBOX_NAME_SIZE]; /* of a ROUTE_KEYED query: an id or its owner's name for it */
     uint16_t port;
     bool internal_path; /* the agent's port, and a path that is not for the outside */
     uint32_t idle_gen;  /* the generation that the asker has an idle agent connection to; 0 none */
@@ -20,6 +22,7 @@ struct gateway_answer {
     bool shaped; /* the error is the gateway's own form (with sandboxId), not the agent's */
     char message[ACCESS_MESSAGE_SIZE];
     char id[IDS_SANDBOX_SIZE];
+    char tenant[CORE_TENANT_SIZE]; /* of a ROUTE_KEYED query: whom the key belongs to */
     uint16_t port;
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE];

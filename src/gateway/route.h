@@ -21,7 +21,8 @@ enum route_kind {
     ROUTE_CONTROL_PLANE,
     ROUTE_SANDBOX, /* id and port are set */
     ROUTE_SIGNED,  /* port is the agent's, id is empty */
-    ROUTE_BAD      /* why says what is wrong: 400 */
+    ROUTE_KEYED, /* by id or name and an API key, not by a request's head: what cayd itself says to the agent */
+    ROUTE_BAD /* why says what is wrong: 400 */
 };
 
 struct route {
