@@ -16,6 +16,7 @@
 #include "gateway/gateway.h"
 #include "gateway/pending.h"
 #include "http/server.h"
+#include "toolbox/toolbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,6 +47,7 @@ struct connloop {
     struct mailbox inbox;
     struct http_server *server;
     struct gateway *gateway;
+    struct toolbox *toolbox;
     struct pending *api_pending;
     struct share_pool *bodies;
     struct streams *streams;
@@ -242,26 +244,46 @@ static void lookup_answered(struct control_request *a, void *reader)
     control_request_free(a);
 }
 
-static int lookup(void *ctx, uint64_t ticket, struct gateway_query *q)
+static int send_query(struct connloop *l, uint64_t ticket, struct gateway_query *q,
+                      void (*answered)(struct control_request *, void *))
 {
-    struct connloop *l = ctx;
     struct control_request *a = control_request_gateway(l->config.control, q, &l->inbox, ticket,
-                                                        lookup_answered);
+                                                        answered);
     int rc = a ? control_send(a) : -EAGAIN;
 
     if (rc == 0)
         return 0;
-    if (a)
-        a->query.access.subject = NULL; /* still q's */
+    if (a) /* still q's */
+        a->query.access.subject = a->query.access.key = NULL;
     control_request_free(a);
     return -EAGAIN;
+}
+
+static int lookup(void *ctx, uint64_t ticket, struct gateway_query *q)
+{
+    return send_query(ctx, ticket, q, lookup_answered);
+}
+
+/* -- the toolbox -------------------------------------------------------------------------------- */
+
+static void toolbox_lookup_answered(struct control_request *a, void *reader)
+{
+    struct connloop *l = reader;
+
+    toolbox_answered(l->toolbox, a->ticket, &a->answer);
+    control_request_free(a);
+}
+
+static int toolbox_lookup(void *ctx, uint64_t ticket, struct gateway_query *q)
+{
+    return send_query(ctx, ticket, q, toolbox_lookup_answered);
 }
 
 static void handle(struct http_exchange *x, void *ctx)
 {
     struct connloop *l = ctx;
 
-    if (gateway_preflight(x) || gateway_handle(l->gateway, x))
+    if (gateway_preflight(x) || gateway_handle(l->gateway, x) || toolbox_handle(l->toolbox, x))
         return;
     take_body(l, x);
 }
@@ -286,6 +308,7 @@ static void on_stopped(void *ctx)
     struct connloop *l = ctx;
 
     gateway_free(l->gateway);
+    toolbox_free(l->toolbox);
     mailbox_close(&l->inbox);
     uv_close((uv_handle_t *)&l->sweep, NULL);
 }
@@ -297,6 +320,7 @@ static void open_stop(struct mailbox_message *message, void *reader)
 
     if (!l->stopping) {
         streams_end(l->streams);
+        toolbox_stop(l->toolbox);
         http_server_stop(l->server, o->grace_ms, on_stopped, l);
     }
     l->stopping = true;
@@ -324,8 +348,10 @@ static void open_paused(struct mailbox_message *message, void *reader)
     struct order *o = CONTAINER_OF(message, struct order, message);
     struct connloop *l = reader;
 
-    if (!l->stopping)
+    if (!l->stopping) {
         gateway_paused(l->gateway, o->id);
+        toolbox_paused(l->toolbox, o->id);
+    }
     free(o);
 }
 
@@ -382,6 +408,14 @@ static int set_up(struct connloop *l)
         .query = lookup,
         .ctx = l,
     };
+    struct toolbox_config toolbox = {
+        .max_waiting = l->config.max_connections,
+        .ask_timeout_ms = GATEWAY_TIMEOUT_MS,
+        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+        .agent_timeout_ms = l->config.agent_timeout_ms,
+        .query = toolbox_lookup,
+        .ctx = l,
+    };
     int rc;
 
     http_server_config_default(&server);
@@ -389,7 +423,7 @@ static int set_up(struct connloop *l)
     server.write_timeout_ms = WRITE_TIMEOUT_MS;
     server.layer = l->config.layer;
     server.relays = true;
-    server.collect_total_bytes = (size_t)BODIES_MAX * API_BODY_MAX_BYTES +
+    server.collect_total_bytes = (size_t)BODIES_MAX * API_BODY_MAX_BYTES + TOOLBOX_BODIES_BYTES +
                                  l->config.max_connections * (size_t)KEYLESS_BODY_BYTES;
     l->bodies = share_pool_new(BODIES_MAX);
     if (!l->bodies)
@@ -397,6 +431,7 @@ static int set_up(struct connloop *l)
     if ((rc = pending_new(l->config.max_connections, &l->api_pending)) < 0 ||
         (rc = http_server_new(&l->loop, &server, handle, l, &l->server)) < 0 ||
         (rc = gateway_new(&l->loop, &gateway, &l->gateway)) < 0 ||
+        (rc = toolbox_new(&l->loop, &toolbox, &l->toolbox)) < 0 ||
         (rc = streams_new(&l->loop, &l->streams)) < 0 ||
         (rc = mailbox_init(&l->inbox, &l->loop, INBOX_MAX, l)) < 0)
         return rc;

@@ -1,0 +1,128 @@
+#include "toolbox/internal.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SWEEP_MS 500
+
+struct place {
+    toolbox_asked done; /* NULL: free */
+    void *arg;
+    uint32_t use;       /* counts each use of the place, never 0 */
+    uint32_t next_free; /* index + 1; 0 ends the list */
+    uint64_t due_ms;
+    bool refused; /* in the next turn */
+};
+
+struct toolbox_asks {
+    struct place *places;
+    size_t max, count;
+    uint32_t free_list;
+};
+
+int toolbox_asks_new(size_t max, struct toolbox_asks **out)
+{
+    struct toolbox_asks *a = calloc(1, sizeof(*a));
+
+    if (a)
+        a->places = calloc(max, sizeof(*a->places));
+    if (!a || !a->places) {
+        free(a);
+        return -ENOMEM;
+    }
+    a->max = max;
+    for (size_t i = max; i > 0; i--) {
+        a->places[i - 1].next_free = a->free_list;
+        a->free_list = (uint32_t)i;
+    }
+    *out = a;
+    return 0;
+}
+
+void toolbox_asks_free(struct toolbox_asks *a)
+{
+    if (a)
+        free(a->places);
+    free(a);
+}
+
+/* The place is free before done is called, which may ask again. */
+static void answer(struct toolbox_asks *a, struct place *l, struct gateway_answer *given)
+{
+    toolbox_asked done = l->done;
+    void *arg = l->arg;
+
+    l->done = NULL;
+    l->next_free = a->free_list;
+    a->free_list = (uint32_t)(l - a->places) + 1;
+    a->count--;
+    done(arg, given);
+}
+
+void toolbox_answered(struct toolbox *t, uint64_t ticket, struct gateway_answer *a)
+{
+    uint32_t i = (uint32_t)ticket;
+    struct place *l = i < t->asks->max ? &t->asks->places[i] : NULL;
+
+    if (l && l->done && l->use == ticket >> 32)
+        answer(t->asks, l, a);
+    util_close(&a->fd);
+}
+
+void toolbox_asks_sweep(struct toolbox *t, uint64_t now_ms)
+{
+    for (size_t i = 0; i < t->asks->max && t->asks->count > 0; i++)
+        if (t->asks->places[i].done && t->asks->places[i].due_ms <= now_ms)
+            answer(t->asks, &t->asks->places[i], NULL);
+}
+
+void toolbox_need_sweep(struct toolbox *t)
+{
+    if (!uv_is_active((uv_handle_t *)&t->sweep))
+        uv_timer_start(&t->sweep, t->on_sweep, SWEEP_MS, SWEEP_MS);
+}
+
+size_t toolbox_asks_count(const struct toolbox_asks *asks)
+{
+    return asks->count;
+}
+
+static int send_query(struct toolbox_call *c, uint64_t ticket)
+{
+    struct gateway_query q = {.kind = ROUTE_KEYED, .port = AGENT_PORT};
+    int rc = -EAGAIN;
+
+    snprintf(q.name, sizeof(q.name), "%s", c->id[0] ? c->id : c->name);
+    q.idle_gen = idle_generation(&c->toolbox->idle, q.name);
+    q.access.key = strdup(c->key);
+    if (q.access.key)
+        rc = c->toolbox->config.query(c->toolbox->config.ctx, ticket, &q);
+    if (rc < 0)
+        access_free(&q.access);
+    return rc;
+}
+
+/* One that cannot be asked is answered by the sweep, whose time is now. */
+void toolbox_ask(struct toolbox_call *c, toolbox_asked done, void *arg)
+{
+    struct toolbox_asks *a = c->toolbox->asks;
+    struct place *l;
+
+    if (!a->free_list) {
+        done(arg, NULL);
+        return;
+    }
+    l = &a->places[a->free_list - 1];
+    a->free_list = l->next_free;
+    a->count++;
+    l->done = done;
+    l->arg = arg;
+    l->use = l->use == UINT32_MAX ? 1 : l->use + 1;
+    l->due_ms = clock_mono_ms() + c->toolbox->config.ask_timeout_ms;
+    if (send_query(c, (uint64_t)l->use << 32 | (uint32_t)(l - a->places)) < 0)
+        l->due_ms = 0;
+    toolbox_need_sweep(c->toolbox);
+}

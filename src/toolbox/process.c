@@ -1,0 +1,191 @@
+/* process/execute: one command to its end. */
+#include "toolbox/process.h"
+
+#include "http/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COMMAND_ARG_MAX 120000u /* of a command that is an argument; a longer one goes by a file */
+#define RESULT_MAX      (6u * TOOLBOX_OUTPUT_MAX + 65536u)
+
+/* $1 is the command, $2 the token. Both outputs are one, in their order, as upstream's. */
+static const char by_argument[] = "b=/bin/bash; [ -x $b ] || b=/bin/sh\n"
+                                  "$b -c \"$1\" 2>&1\n"
+                                  "printf '\\036%s %d\\n' \"$2\" $?";
+/* $1 is a file with the command. */
+static const char by_file[] = "b=/bin/bash; [ -x $b ] || b=/bin/sh\n"
+                              "exec 3<\"$1\" || exit 1\n"
+                              "rm -f \"$1\"\n"
+                              "$b /dev/fd/3 2>&1\n"
+                              "printf '\\036%s %d\\n' \"$2\" $?";
+
+struct execution {
+    struct toolbox_call *call;
+    char token[TOOLBOX_TOKEN_SIZE];
+    char path[64];
+    const char *command, *cwd;
+    json_t *envs;
+    uint64_t timeout_ms;
+};
+
+/* -- the answer ---------------------------------------------------------------------------------- */
+
+/* What was left out stands in front: it is the beginning. */
+static int put_result(struct buf *b, const struct toolbox_result *r)
+{
+    static const char note[] = "[the beginning of the output was left out: it is longer than this "
+                               "server holds]\n";
+    CLEANUP_BUF struct buf text = {0};
+    int rc;
+
+    if (!r->truncated)
+        return toolbox_put_text(b, "result", r->out[0], r->len[0]);
+    buf_init(&text, RESULT_MAX);
+    rc = buf_append_str(&text, note);
+    if (rc == 0)
+        rc = buf_append(&text, r->out[0], r->len[0]);
+    return rc == 0 ? toolbox_put_text(b, "result", text.data, text.len) : rc;
+}
+
+static void reply(struct toolbox_call *c, const struct toolbox_result *r)
+{
+    CLEANUP_BUF struct buf b = {0};
+    int rc;
+
+    buf_init(&b, RESULT_MAX);
+    rc = buf_append_str(&b, "{");
+    if (rc == 0)
+        rc = put_result(&b, r);
+    if (rc == 0)
+        rc = buf_printf(&b, ",\"exitCode\":%d,\"truncated\":%s}", r->exit_code,
+                        r->truncated ? "true" : "false");
+    if (rc == 0)
+        toolbox_reply_text(c, b.data, b.len);
+    else
+        toolbox_fail(c, 503, NULL, "memory is out");
+}
+
+static void executed(void *arg, const struct toolbox_result *r, const struct err *why)
+{
+    struct execution *e = arg;
+
+    if (why)
+        toolbox_fail_err(e->call, why);
+    else if (r->timed_out)
+        toolbox_fail(e->call, 408, "PROCESS_EXECUTION_TIMEOUT",
+                     "command execution timeout: it ran for %llu s and was killed",
+                     (unsigned long long)e->timeout_ms / 1000);
+    else
+        reply(e->call, r);
+}
+
+/* -- the request --------------------------------------------------------------------------------- */
+
+static void run(struct execution *e, const char *script, const char *what)
+{
+    const char *const args[] = {what, e->token, NULL};
+    struct toolbox_run r = {.envs = e->envs,
+                            .cwd = e->cwd,
+                            .timeout_ms = e->timeout_ms,
+                            .token = e->token,
+                            .done = executed,
+                            .arg = e};
+
+    toolbox_script(&r, script, args);
+    toolbox_run(e->call, &r);
+}
+
+static void written(void *arg, const struct http_head *head, const char *body, size_t len,
+                    const struct err *why)
+{
+    struct execution *e = arg;
+
+    if (why || head->status != 200)
+        toolbox_fail_file(e->call, head, body, len, why, e->path);
+    else if (e->call->x)
+        run(e, by_file, e->path);
+}
+
+/* A kernel takes no argument of more than 128 KiB. */
+static void write_command(struct execution *e)
+{
+    struct toolbox_agent_request r = {.method = "POST",
+                                      .body = strdup(e->command),
+                                      .body_len = strlen(e->command),
+                                      .type = "application/octet-stream",
+                                      .max_response_bytes = 65536,
+                                      .timeout_ms = e->call->toolbox->config.agent_timeout_ms,
+                                      .done = written,
+                                      .arg = e};
+
+    snprintf(e->path, sizeof(e->path), "/tmp/.command-%s", e->token);
+    if (asprintf(&r.target, "/files?path=%s&username=" TOOLBOX_USER, e->path) < 0)
+        r.target = NULL;
+    toolbox_agent(e->call, &r);
+}
+
+enum err_code toolbox_read_timeout(const json_t *body, uint64_t *out_ms, struct err *e)
+{
+    const json_t *value = json_object_get(body, "timeout");
+    double s = json_number_value(value);
+
+    if (value && !json_is_null(value) && !json_is_number(value))
+        return err_set(e, ERR_INVALID, "timeout must be a number of seconds");
+    if (s < 0 || s * 1000 > TOOLBOX_RUN_MAX_MS)
+        return err_set(e, ERR_INVALID, "timeout must be 0 (none) to %u seconds",
+                       TOOLBOX_RUN_MAX_MS / 1000);
+    *out_ms = s > 0 ? MAX(1, (uint64_t)(s * 1000)) : 0;
+    return ERR_OK;
+}
+
+enum err_code toolbox_read_envs(const json_t *body, const char *name, json_t **out, struct err *e)
+{
+    enum err_code rc = json_get_obj(body, name, NULL, JSON_OPTIONAL, out, e);
+    const char *key;
+    json_t *value;
+
+    if (rc != ERR_OK || !*out)
+        return rc;
+    rc = json_check_str_map(*out, name, 4096, 1024u * 1024u, e);
+    json_object_foreach (*out, key, value)
+        if (rc == ERR_OK && (key[0] == '\0' || strchr(key, '=')))
+            rc = err_set(e, ERR_INVALID, "%s: '%.64s' is not a variable's name", name, key);
+    return rc;
+}
+
+static enum err_code read_request(struct execution *e, struct err *err)
+{
+    const json_t *body = e->call->body;
+    enum err_code rc = json_get_str(body, "command", NULL, JSON_REQUIRED, TOOLBOX_BODY_MAX_BYTES,
+                                    &e->command, err);
+
+    if (rc == ERR_OK && e->command[0] == '\0')
+        return err_set(err, ERR_INVALID, "command is required");
+    if (rc == ERR_OK)
+        rc = json_get_str(body, "cwd", NULL, JSON_OPTIONAL, TOOLBOX_PATH_SIZE - 1, &e->cwd, err);
+    if (rc == ERR_OK)
+        rc = toolbox_read_envs(body, "envs", &e->envs, err);
+    return rc == ERR_OK ? toolbox_read_timeout(body, &e->timeout_ms, err) : rc;
+}
+
+void toolbox_execute(struct toolbox_call *c)
+{
+    struct execution *e = calloc(1, sizeof(*e));
+    struct err err;
+
+    if (!e) {
+        toolbox_fail(c, 503, NULL, "memory is out");
+        return;
+    }
+    c->state = e;
+    c->state_free = free;
+    e->call = c;
+    toolbox_token(e->token);
+    if (read_request(e, &err) != ERR_OK)
+        toolbox_fail(c, 400, "BAD_REQUEST", "%s", err.text);
+    else if (strlen(e->command) > COMMAND_ARG_MAX)
+        write_command(e);
+    else
+        run(e, by_argument, e->command);
+}

@@ -1,0 +1,12 @@
+#pragma once
+/* Handlers of the toolbox, by what they are about; and what handlers share of reading requests. */
+
+#include "toolbox/internal.h"
+
+/* "timeout" in seconds, 0 or absent: none. */
+enum err_code toolbox_read_timeout(const json_t *body, uint64_t *out_ms, struct err *e);
+
+/* An object of strings under that name, borrowed; *out stays when absent. */
+enum err_code toolbox_read_envs(const json_t *body, const char *name, json_t **out, struct err *e);
+
+void toolbox_execute(struct toolbox_call *c);

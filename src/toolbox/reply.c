@@ -1,0 +1,221 @@
+#include "toolbox/internal.h"
+
+#include "base/clock.h"
+#include "http/json.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MESSAGE_SIZE 1024
+
+static const struct http_header cors = {"Access-Control-Allow-Origin", "*"};
+static const struct http_header json_header = {"Content-Type", "application/json"};
+
+/* Text that may hold any bytes as a JSON string. */
+static json_t *text_json(const char *text)
+{
+    CLEANUP_BUF struct buf b = {0};
+    json_t *out = NULL;
+
+    buf_init(&b, 64 * MESSAGE_SIZE);
+    if (json_append_text(&b, text, strlen(text)) == 0)
+        out = json_loadb(b.data, b.len, JSON_DECODE_ANY, NULL);
+    return out ? out : json_string("");
+}
+
+void toolbox_reply_json(struct toolbox_call *c, int status, json_t *body)
+{
+    const struct http_header headers[] = {json_header, cors};
+    size_t n = body ? json_dumpb(body, NULL, 0, JSON_COMPACT) : 0;
+    CLEANUP_FREE char *text = n ? malloc(n) : NULL;
+
+    if (c->x && !c->answered) {
+        c->answered = true;
+        if (text && json_dumpb(body, text, n, JSON_COMPACT) == n)
+            http_respond(c->x, status, headers, ARRAY_SIZE(headers), text, n);
+        else
+            http_respond_error(c->x, 503, "memory is out");
+    }
+    json_decref(body);
+}
+
+void toolbox_reply_empty(struct toolbox_call *c, int status)
+{
+    if (!c->x || c->answered)
+        return;
+    c->answered = true;
+    http_respond(c->x, status, &cors, 1, NULL, 0);
+}
+
+void toolbox_reply_text(struct toolbox_call *c, const char *json, size_t len)
+{
+    const struct http_header headers[] = {json_header, cors};
+
+    if (!c->x || c->answered)
+        return;
+    c->answered = true;
+    http_respond(c->x, 200, headers, ARRAY_SIZE(headers), json, len);
+}
+
+int toolbox_put_text(struct buf *b, const char *name, const char *text, size_t len)
+{
+    int rc = buf_printf(b, "%s\"%s\":", b->len > 1 ? "," : "", name);
+
+    return rc < 0 ? rc : json_append_text(b, text, len);
+}
+
+/* -- errors -------------------------------------------------------------------------------------- */
+
+static const char *code_of(int status)
+{
+    static const struct {
+        int status;
+        const char *code;
+    } codes[] = {{400, "BAD_REQUEST"},
+                 {401, "UNAUTHORIZED"},
+                 {403, "FORBIDDEN"},
+                 {404, "NOT_FOUND"},
+                 {408, "REQUEST_TIMEOUT"},
+                 {409, "CONFLICT"},
+                 {410, "GONE"},
+                 {422, "UNPROCESSABLE_ENTITY"},
+                 {429, "TOO_MANY_REQUESTS"},
+                 {501, "NOT_IMPLEMENTED"},
+                 {503, "SERVICE_UNAVAILABLE"},
+                 {504, "GATEWAY_TIMEOUT"},
+                 {507, "INSUFFICIENT_STORAGE"},
+                 {413, "PAYLOAD_TOO_LARGE"}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+        if (codes[i].status == status)
+            return codes[i].code;
+    return "INTERNAL_SERVER_ERROR";
+}
+
+json_t *toolbox_error_json(const struct toolbox_call *c, int status, const char *code,
+                           const char *message)
+{
+    char now[CLOCK_RFC3339_SIZE];
+    json_t *body = json_object();
+
+    clock_format_rfc3339(clock_real_ms(), now);
+    json_object_set_new(body, "statusCode", json_integer(status));
+    json_object_set_new(body, "message", text_json(message));
+    json_object_set_new(body, "code", json_string(code ? code : code_of(status)));
+    json_object_set_new(body, "source", json_string("DAYTONA_DAEMON"));
+    json_object_set_new(body, "timestamp", json_string(now));
+    if (c->x) {
+        const struct http_head *h = http_exchange_head(c->x);
+
+        json_object_set_new(body, "path", text_json(h->path));
+        json_object_set_new(body, "method", text_json(h->method));
+    }
+    return body;
+}
+
+void toolbox_fail(struct toolbox_call *c, int status, const char *code, const char *fmt, ...)
+{
+    char message[MESSAGE_SIZE];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof(message), fmt, ap);
+    va_end(ap);
+    toolbox_reply_json(c, status, toolbox_error_json(c, status, code, message));
+}
+
+static int status_of(enum err_code code)
+{
+    switch (code) {
+    case ERR_INVALID: return 400;
+    case ERR_UNAUTHENTICATED: return 401;
+    case ERR_DENIED: return 403;
+    case ERR_NOT_FOUND: return 404;
+    case ERR_EXISTS:
+    case ERR_CONFLICT: return 409;
+    case ERR_EXHAUSTED: return 429;
+    case ERR_TOO_LARGE: return 413;
+    case ERR_NO_SPACE: return 507;
+    case ERR_TIMEOUT: return 504;
+    case ERR_UNAVAILABLE: return 503;
+    case ERR_UNIMPLEMENTED: return 501;
+    default: return 500;
+    }
+}
+
+void toolbox_fail_err(struct toolbox_call *c, const struct err *why)
+{
+    if (why->hint[0])
+        toolbox_fail(c, status_of(why->code), NULL, "%s; %s", why->text, why->hint);
+    else
+        toolbox_fail(c, status_of(why->code), NULL, "%s", why->text);
+}
+
+/* -- of files ------------------------------------------------------------------------------------ */
+
+/* What the agent says of a path, in Connect's or in plain form. text: its message. */
+static void read_refusal(const char *body, size_t len, char *code, size_t code_size, char *text,
+                         size_t text_size)
+{
+    json_t *o = len ? json_loadb(body, len, 0, NULL) : NULL;
+    const char *word = json_string_value(json_object_get(o, "code"));
+    const char *message = json_string_value(json_object_get(o, "message"));
+
+    snprintf(code, code_size, "%s", word ? word : "");
+    snprintf(text, text_size, "%s", message ? message : "the sandbox's agent refused it");
+    json_decref(o);
+}
+
+int toolbox_file_error(int status, const char *body, size_t len, const char *path,
+                       const char **code, char *message, size_t size)
+{
+    char word[32], text[512];
+
+    read_refusal(body, len, word, sizeof(word), text, sizeof(text));
+    if (status == 404 || strcmp(word, "not_found") == 0) {
+        *code = "FILE_NOT_FOUND";
+        snprintf(message, size, "file not found: %.800s", path);
+        return 404;
+    }
+    if (status == 403 || strcmp(word, "permission_denied") == 0) {
+        *code = "FILE_ACCESS_DENIED";
+        snprintf(message, size, "permission denied: %.800s", path);
+        return 403;
+    }
+    if (strstr(text, "is a directory")) {
+        *code = "INVALID_FILE_PATH";
+        snprintf(message, size, "invalid file path: path points to a directory: %.800s", path);
+        return 400;
+    }
+    if (status == 409 || strcmp(word, "already_exists") == 0) {
+        *code = "CONFLICT";
+        snprintf(message, size, "file already exists: %.800s", path);
+        return 409;
+    }
+    *code = status == 400 ? "INVALID_FILE_PATH" : NULL;
+    /* The system's words for what is not there would be taken for a directory. */
+    snprintf(message, size, "%s",
+             strstr(text, "No such file or directory") ? "file not found" : text);
+    return status == 412 ? 400 : status;
+}
+
+void toolbox_fail_file(struct toolbox_call *c, const struct http_head *head, const char *body,
+                       size_t len, const struct err *why, const char *path)
+{
+    char message[MESSAGE_SIZE];
+    const char *code = NULL;
+    int status;
+
+    if (why) {
+        toolbox_fail_err(c, why);
+        return;
+    }
+    status = toolbox_file_error(head->status, body, len, path, &code, message, sizeof(message));
+    toolbox_fail(c, status, code, "%s", message);
+}
+
+void toolbox_unsupported(struct toolbox_call *c)
+{
+    toolbox_fail(c, 501, NULL, "not supported by this server: %s", c->route->note);
+}

@@ -1,0 +1,67 @@
+/* What there is, and what is answered with a sentence. */
+#include "toolbox/files.h"
+#include "toolbox/process.h"
+#include "toolbox/pty.h"
+#include "toolbox/session.h"
+
+static const struct toolbox_route process_routes[] = {
+    {"POST", "/process/execute", toolbox_execute},
+    {"POST", "/process/session", session_create},
+    {"GET", "/process/session", session_list},
+    {"GET", "/process/session/{}", session_get},
+    {"DELETE", "/process/session/{}", session_delete},
+    {"POST", "/process/session/{}/exec", session_exec},
+    {"GET", "/process/session/{}/command/{}", session_command},
+    {"GET", "/process/session/{}/command/{}/logs", session_logs, TOOLBOX_NO_BODY},
+    {"POST", "/process/session/{}/command/{}/input", session_input},
+    {"POST", "/process/pty", pty_create},
+    {"GET", "/process/pty", pty_list},
+    {"GET", "/process/pty/create-connect", pty_create_connect, TOOLBOX_NO_BODY},
+    {"GET", "/process/pty/{}", pty_get},
+    {"DELETE", "/process/pty/{}", pty_delete},
+    {"POST", "/process/pty/{}/resize", pty_resize},
+    {"GET", "/process/pty/{}/connect", pty_connect, TOOLBOX_NO_BODY},
+    {0},
+};
+
+static const struct toolbox_route file_routes[] = {
+    {"GET", "/files", toolbox_files_list},
+    {"DELETE", "/files", toolbox_files_delete},
+    {"GET", "/files/info", toolbox_files_info},
+    {"POST", "/files/folder", toolbox_files_folder, TOOLBOX_NO_BODY},
+    {"POST", "/files/move", toolbox_files_move, TOOLBOX_NO_BODY},
+    {"POST", "/files/permissions", toolbox_files_permissions, TOOLBOX_NO_BODY},
+    {"GET", "/files/download", toolbox_files_download},
+    {"POST", "/files/bulk-download", toolbox_files_bulk_download},
+    {"POST", "/files/upload", toolbox_files_upload, TOOLBOX_NO_BODY},
+    {"POST", "/files/upload-v2", toolbox_files_upload, TOOLBOX_NO_BODY},
+    {"POST", "/files/bulk-upload", toolbox_files_bulk_upload, TOOLBOX_NO_BODY},
+    {"GET", "/files/find", toolbox_files_find},
+    {"GET", "/files/search", toolbox_files_search},
+    {"POST", "/files/replace", toolbox_files_replace},
+    {"GET", "/work-dir", toolbox_home},
+    {"GET", "/project-dir", toolbox_home},
+    {"GET", "/user-home-dir", toolbox_home},
+    {0},
+};
+
+#define NO_BODY TOOLBOX_NO_BODY
+
+/* What is not there: after all others. */
+static const struct toolbox_route missing[] = {
+    {"*", "/process/code-run", toolbox_unsupported, NO_BODY,
+     "code-run (run the code by process/execute, as older clients do)"},
+    {"*", "/process/interpreter/*", toolbox_unsupported, NO_BODY,
+     "the interpreter (run the code by process/execute, or in a session)"},
+    {"*", "/git/*", toolbox_unsupported, NO_BODY, "calls of git (run git by process/execute)"},
+    {"*", "/lsp/*", toolbox_unsupported, NO_BODY,
+     "language servers (run one by process/execute, and reach it by its port)"},
+    {"*", "/computeruse/*", toolbox_unsupported, NO_BODY, "a desktop: there is no display"},
+    {"*", "/port", toolbox_unsupported, NO_BODY, "lists of ports (run `ss -ltn`)"},
+    {"*", "/port/*", toolbox_unsupported, NO_BODY, "lists of ports (run `ss -ltn`)"},
+    {"*", "/proxy/*", toolbox_unsupported, NO_BODY,
+     "ports below the toolbox (ask for the port's preview-url)"},
+    {0},
+};
+
+const struct toolbox_route *const toolbox_tables[] = {process_routes, file_routes, missing, NULL};

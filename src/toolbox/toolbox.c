@@ -1,0 +1,298 @@
+#include "toolbox/internal.h"
+
+#include "base/clock.h"
+#include "base/share.h"
+#include "http/json.h"
+#include "toolbox/events.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* -- the instance -------------------------------------------------------------------------------- */
+
+/* The timer rests while there is nothing to look after. */
+static void on_sweep(uv_timer_t *timer)
+{
+    struct toolbox *t = timer->data;
+    uint64_t now_ms = clock_mono_ms();
+
+    idle_sweep(&t->idle, now_ms);
+    toolbox_asks_sweep(t, now_ms);
+    toolbox_events_sweep(t, now_ms);
+    if (t->idle.count == 0 && toolbox_asks_count(t->asks) == 0 && !t->events)
+        uv_timer_stop(timer);
+}
+
+static void free_now(struct toolbox *t)
+{
+    toolbox_asks_free(t->asks);
+    share_pool_free(t->bodies);
+    share_pool_free(t->outputs);
+    free(t);
+}
+
+int toolbox_new(uv_loop_t *loop, const struct toolbox_config *config, struct toolbox **out)
+{
+    struct toolbox *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return -ENOMEM;
+    t->loop = loop;
+    t->config = *config;
+    t->bodies = share_pool_new(TOOLBOX_BODIES_MAX);
+    t->outputs = share_pool_new(TOOLBOX_OUTPUTS_MAX);
+    idle_init(&t->idle);
+    if (!t->bodies || !t->outputs || toolbox_asks_new(config->max_waiting, &t->asks) < 0) {
+        free_now(t);
+        return -ENOMEM;
+    }
+    uv_timer_init(loop, &t->sweep);
+    t->sweep.data = t;
+    t->on_sweep = on_sweep;
+    *out = t;
+    return 0;
+}
+
+static void on_sweep_closed(uv_handle_t *h)
+{
+    free_now(h->data);
+}
+
+/* The end of one call's may be the end of others: the list is looked at anew after each. */
+static void end_calls(struct toolbox *t, const char *id)
+{
+    bool more = true;
+
+    while (more) {
+        more = false;
+        for (struct toolbox_call *c = t->calls; c && !more; c = c->next) {
+            if (!c->ops || c->stopped || (id && strcmp(c->id, id) != 0))
+                continue;
+            c->stopped = more = true;
+            toolbox_agent_cancel(c);
+        }
+    }
+}
+
+void toolbox_paused(struct toolbox *t, const char *id)
+{
+    end_calls(t, id);
+}
+
+void toolbox_stop(struct toolbox *t)
+{
+    t->stopping = true;
+    toolbox_events_end(t);
+    end_calls(t, NULL);
+}
+
+void toolbox_free(struct toolbox *t)
+{
+    if (!t)
+        return;
+    idle_close_all(&t->idle);
+    toolbox_asks_sweep(t, UINT64_MAX);
+    uv_close((uv_handle_t *)&t->sweep, on_sweep_closed);
+}
+
+/* -- a call -------------------------------------------------------------------------------------- */
+
+static void on_close(struct http_exchange *x UNUSED, void *data)
+{
+    struct toolbox_call *c = data;
+
+    c->x = NULL;
+    if (c->on_gone)
+        c->on_gone(c);
+    else
+        toolbox_agent_cancel(c);
+    toolbox_call_unref(c);
+}
+
+/* The bearer token of Authorization, or X-API-Key as the control plane takes it; "" for none. */
+static const char *find_key(const struct http_head *h)
+{
+    const char *key = http_head_get(h, "Authorization");
+
+    if (key && strncasecmp(key, "Bearer ", 7) == 0)
+        return key + 7 + strspn(key + 7, " ");
+    key = http_head_get(h, "X-API-Key");
+    return key ? key : "";
+}
+
+static struct toolbox_call *call_new(struct toolbox *t, struct http_exchange *x)
+{
+    struct toolbox_call *c = calloc(1, sizeof(*c));
+
+    if (c)
+        c->key = strdup(find_key(http_exchange_head(x)));
+    if (!c || !c->key) {
+        free(c);
+        return NULL;
+    }
+    c->toolbox = t;
+    c->x = x;
+    c->refs = 1;
+    c->spare_fd = -1;
+    c->next = t->calls;
+    c->prev = &t->calls;
+    if (c->next)
+        c->next->prev = &c->next;
+    t->calls = c;
+    http_exchange_set(x, c, on_close);
+    return c;
+}
+
+/* -- which route --------------------------------------------------------------------------------- */
+
+/* One part of a path, up to the next slash. -EINVAL: badly encoded; -EMSGSIZE. */
+static ssize_t part(const char *at, char *out, size_t size)
+{
+    return http_percent_decode(at, strcspn(at, "/"), false, out, size);
+}
+
+static bool matches(const char *pattern, const char *path,
+                    char params[TOOLBOX_PARAMS_MAX][TOOLBOX_PARAM_SIZE])
+{
+    size_t n = 0;
+
+    for (;;) {
+        if (strcmp(pattern, "/*") == 0)
+            return true;
+        if (*pattern == '\0' || *path == '\0')
+            return *pattern == *path;
+        if (strncmp(pattern, "/{}", 3) == 0) {
+            if (*path != '/' || n == TOOLBOX_PARAMS_MAX ||
+                part(path + 1, params[n], TOOLBOX_PARAM_SIZE) <= 0)
+                return false;
+            n++;
+            pattern += 3;
+            path += 1 + strcspn(path + 1, "/");
+        } else if (*pattern++ != *path++) {
+            return false;
+        }
+    }
+}
+
+static const struct toolbox_route *find_route(struct toolbox_call *c, const char *method,
+                                              const char *path)
+{
+    for (size_t i = 0; toolbox_tables[i]; i++)
+        for (const struct toolbox_route *r = toolbox_tables[i]; r->method; r++) {
+            if (r->method[0] != '*' && strcmp(r->method, method) != 0)
+                continue;
+            if (matches(r->pattern, path, c->params))
+                return r;
+        }
+    return NULL;
+}
+
+/* -- the body ------------------------------------------------------------------------------------ */
+
+static void on_body(struct http_exchange *x, char *body, size_t len)
+{
+    struct toolbox_call *c = http_exchange_get(x);
+    struct err e;
+    enum err_code rc = json_parse(body, len, true, &c->body, &e);
+
+    http_body_release(x);
+    if (rc != ERR_OK)
+        toolbox_fail(c, 400, "INVALID_REQUEST_BODY", "invalid request body: %s", e.text);
+    else if (!json_is_object(c->body))
+        toolbox_fail(c, 400, "INVALID_REQUEST_BODY",
+                     "invalid request body: it must be a JSON object");
+    else
+        c->route->handler(c);
+}
+
+static void take_body(struct toolbox_call *c)
+{
+    const struct http_head *h = http_exchange_head(c->x);
+    bool is_small = h->framing == HTTP_BODY_NONE ||
+                    (h->framing == HTTP_BODY_LENGTH && h->content_length <= TOOLBOX_SMALL_BYTES);
+
+    if (h->framing == HTTP_BODY_LENGTH && h->content_length > TOOLBOX_BODY_MAX_BYTES) {
+        toolbox_fail(c, 413, NULL, "the body has more than %u bytes", TOOLBOX_BODY_MAX_BYTES);
+        return;
+    }
+    if (!is_small)
+        c->body_share = share_take(c->toolbox->bodies, c->tenant, c->id);
+    if (is_small || c->body_share)
+        http_body_collect(c->x, is_small ? TOOLBOX_SMALL_BYTES : TOOLBOX_BODY_MAX_BYTES, on_body);
+    else
+        toolbox_fail(
+            c, 503, NULL,
+            "the server holds as many requests' bodies of this sandbox as it may; try again");
+}
+
+/* -- the request --------------------------------------------------------------------------------- */
+
+static void on_found(void *arg, struct gateway_answer *a)
+{
+    struct toolbox_call *c = arg;
+
+    if (!c->x) {
+        toolbox_call_unref(c);
+        return;
+    }
+    if (!a) {
+        toolbox_fail(c, 503, NULL, "the server is too busy to look for the sandbox; try again");
+    } else if (a->status) {
+        toolbox_fail(c, a->status == 502 ? 409 : a->status, NULL, "%s", a->message);
+    } else {
+        memcpy(c->id, a->id, sizeof(c->id));
+        memcpy(c->tenant, a->tenant, sizeof(c->tenant));
+        memcpy(c->agent_key, a->agent_key, sizeof(c->agent_key));
+        c->gen = a->gen;
+        c->spare_fd = TAKE_FD(a->fd);
+        if (c->route->flags & TOOLBOX_NO_BODY)
+            c->route->handler(c);
+        else
+            take_body(c);
+    }
+    toolbox_call_unref(c);
+}
+
+/* What stands after the sandbox's name. Clients of before 2025 put /toolbox before it. */
+static const char *path_inside(const char *rest)
+{
+    rest += strcspn(rest, "/");
+    return strncmp(rest, "/toolbox/", 9) == 0 ? rest + 8 : rest;
+}
+
+/* False: the call was answered. */
+static bool find_addressee(struct toolbox_call *c, const char *rest)
+{
+    const struct http_head *h = http_exchange_head(c->x);
+    ssize_t n = part(rest, c->name, sizeof(c->name));
+
+    if (n == -EINVAL || n == 0)
+        toolbox_fail(c, 400, NULL, "the path has no sandbox's id");
+    else if (n < 0)
+        toolbox_fail(c, 404, NULL, "Sandbox with ID or name %.*s... not found", 60, rest);
+    else if (!(c->route = find_route(c, h->method, path_inside(rest))))
+        toolbox_fail(c, 404, NULL, "there is no %s %.200s here", h->method, path_inside(rest));
+    return c->route != NULL;
+}
+
+bool toolbox_handle(struct toolbox *t, struct http_exchange *x)
+{
+    const struct http_head *h = http_exchange_head(x);
+    bool events = strcmp(h->path, TOOLBOX_EVENTS_PATH) == 0;
+    struct toolbox_call *c;
+
+    if (!events && strncmp(h->path, TOOLBOX_PREFIX, strlen(TOOLBOX_PREFIX)) != 0)
+        return false;
+    c = call_new(t, x);
+    if (!c) {
+        http_respond_error(x, 503, "no memory to serve the request");
+    } else if (events) {
+        toolbox_events(c);
+    } else if (find_addressee(c, h->path + strlen(TOOLBOX_PREFIX))) {
+        toolbox_call_ref(c);
+        toolbox_ask(c, on_found, c);
+    }
+    return true;
+}
