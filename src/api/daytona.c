@@ -8,8 +8,8 @@
 
 #include <stdio.h>
 
-#define USER          "user" /* whom programs run as */
-#define ADDRESS_BYTES 512    /* beyond any host name */
+#define USER          "daytona" /* whom programs run as */
+#define ADDRESS_BYTES 512       /* beyond any host name */
 
 /* -- shapes ------------------------------------------------------------------------------------- */
 
@@ -43,7 +43,7 @@ static const char *state_name(enum sandbox_state state)
 /* Clients want one, also of a server that has no toolbox: there they are told so, below DAYTONA_PREFIX. They
  * send their key to it, so that it must be this very server, as they know it; and in clear only where
  * there is nothing else. */
-static json_t *toolbox_address(const struct api_call *call)
+json_t *daytona_toolbox_address(const struct api_call *call)
 {
     const struct api_config *config = api_config_of(call->api);
     char text[ADDRESS_BYTES];
@@ -76,7 +76,8 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
                             "organizationId", s->tenant, "name", *s->name ? s->name : s->id,
                             "snapshot", s->template_id, "user", USER, "target", DAYTONA_TARGET,
                             "state", state, "sandboxClass", "container", "autoStopInterval",
-                            (int)(s->idle_ms / DAYTONA_MINUTE_MS), "autoDeleteInterval", 0);
+                            (int)(s->idle_ms / DAYTONA_MINUTE_MS), "autoDeleteInterval",
+                            s->on_timeout == SANDBOX_ON_TIMEOUT_KILL ? 0 : -1);
 
     if (!out)
         return NULL;
@@ -85,8 +86,9 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
     daytona_network_show(network_shown(s->network), s->policy, out);
     set_resources(out, &s->limits);
     json_object_set_new(out, "createdAt", api_json_time(s->started_real_ms));
-    json_object_set_new(out, "autoDestroyAt", api_json_time(s->end_real_ms));
-    json_object_set_new(out, "toolboxProxyUrl", toolbox_address(call));
+    if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
+        json_object_set_new(out, "autoDestroyAt", api_json_time(s->end_real_ms));
+    json_object_set_new(out, "toolboxProxyUrl", daytona_toolbox_address(call));
     if (item)
         return out;
     /* What an environment was given is nowhere but inside: it may hold secrets. */
@@ -112,8 +114,7 @@ void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *
 
 /* -- one sandbox -------------------------------------------------------------------------------- */
 
-/* NULL: the call was answered. */
-static const struct sandbox *find(struct api_call *call)
+const struct sandbox *daytona_find(struct api_call *call)
 {
     const char *given = call->params[0];
     const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, given);
@@ -129,7 +130,7 @@ static const struct sandbox *find(struct api_call *call)
 
 static void get(struct api_call *call)
 {
-    const struct sandbox *s = find(call);
+    const struct sandbox *s = daytona_find(call);
 
     if (s)
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
@@ -153,16 +154,20 @@ static void removed(void *arg, const struct sandbox *s, const struct err *why)
 }
 
 /* The answer is what it was, which cannot be asked any more when it has ended. */
-static void remove_one(struct api_call *call)
+void daytona_sandbox_delete(struct api_call *call, const struct sandbox *s)
 {
-    const struct sandbox *s = find(call);
-
-    if (!s)
-        return;
     call->state = daytona_sandbox_json(call, s, false);
     call->state_free = free_last_words;
     json_object_set_new(call->state, "state", json_string(state_name(SANDBOX_ENDED)));
     core_sandbox_kill(call->core, call->who.tenant, s->id, removed, call);
+}
+
+static void remove_one(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+
+    if (s)
+        daytona_sandbox_delete(call, s);
 }
 
 /* What E2B's network object says of the way in stays; all else of it was about the way out. */
@@ -186,7 +191,7 @@ static enum err_code next_network(const struct sandbox *s, json_t *settings, str
 
 static void set_network(struct api_call *call)
 {
-    const struct sandbox *s = find(call);
+    const struct sandbox *s = daytona_find(call);
     struct core_network n = {.network = NULL};
     json_t *settings = NULL;
     struct err e;
@@ -208,49 +213,37 @@ static void set_network(struct api_call *call)
     json_decref(n.policy);
 }
 
-enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *out, struct err *e)
-{
-    uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
-
-    if (max_ms && (uint64_t)minutes * DAYTONA_MINUTE_MS > max_ms)
-        return err_set(e, ERR_INVALID, "autoStopInterval: at most %llu minutes on this server",
-                       (unsigned long long)(max_ms / DAYTONA_MINUTE_MS));
-    *out = minutes * DAYTONA_MINUTE_MS;
-    return ERR_OK;
-}
-
-/* POST .../autostop/{interval}: minutes, 0: never for being idle. */
-static void set_auto_stop(struct api_call *call)
-{
-    const struct sandbox *s = find(call);
-    char *end;
-    long minutes = strtol(call->params[1], &end, 10);
-    int64_t idle_ms = 0;
-    struct err e;
-
-    if (!s)
-        return;
-    if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
-        api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
-    else if (daytona_idle_ms(call, minutes, &idle_ms, &e) != ERR_OK ||
-             core_sandbox_set_idle(call->core, call->who.tenant, s->id, idle_ms, &s, &e) != ERR_OK)
-        api_fail_err(call, &e);
-    else
-        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
-}
-
 /* -- routes ------------------------------------------------------------------------------------- */
 
 static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox", daytona_sandbox_create},
     {API_READ, "GET", "/api/sandbox", daytona_sandbox_list},
+    {API_READ, "GET", "/api/sandbox/paginated", daytona_sandbox_paginated},
     {API_READ, "GET", "/api/sandbox/{id}", get},
     {API_WRITE, "DELETE", "/api/sandbox/{id}", remove_one},
+    {API_WRITE, "POST", "/api/sandbox/{id}/start", daytona_start},
+    {API_WRITE, "POST", "/api/sandbox/{id}/stop", daytona_stop},
+    {API_WRITE, "POST", "/api/sandbox/{id}/pause", daytona_pause},
     {API_WRITE, "POST", "/api/sandbox/{id}/network-settings", set_network},
-    {API_WRITE, "POST", "/api/sandbox/{id}/autostop/{interval}", set_auto_stop},
+    {API_WRITE, "POST", "/api/sandbox/{id}/autostop/{interval}", daytona_set_auto_stop},
+    {API_WRITE, "PUT", "/api/sandbox/{id}/labels", daytona_set_labels},
+    {API_WRITE, "POST", "/api/sandbox/{id}/last-activity", daytona_activity},
+    {API_READ, "GET", "/api/sandbox/{id}/toolbox-proxy-url", daytona_toolbox_url},
+    {API_WRITE, "GET", "/api/sandbox/{id}/ports/{port}/preview-url", daytona_preview_url},
+    {API_READ, "GET", "/api/sandbox/{id}/telemetry/metrics", daytona_metrics},
+    {API_READ, "GET", "/api/config", daytona_config},
+    {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
+     "signed addresses of ports (ask for preview-url and send its token as "
+     "X-Daytona-Preview-Token)"},
+    {API_WRITE, "*", "/api/snapshots*", api_unsupported,
+     "snapshots (name a template as snapshot of a create: see `cay template ls`)"},
+    {API_WRITE, "*", "/api/volumes*", api_unsupported,
+     "volumes (copy the files in after the sandbox was created)"},
+    {API_WRITE, "*", "/api/secret*", api_unsupported,
+     "Daytona's vault of secrets (see `cay secret set` and a policy's \"inject\")"},
     {API_WRITE, "*", "/api/*", api_unsupported,
-     "of Daytona's API there are only creating, listing, getting and deleting sandboxes, their "
-     "network settings and auto-stop intervals (use E2B's SDKs or `cay` for commands and files)"},
+     "this call of Daytona's API (there are those of sandboxes, their network settings, labels and "
+     "auto-stop intervals, and of the toolbox: see docs/compatibility.md)"},
     {0},
 };
 

@@ -1,14 +1,20 @@
 #pragma once
-/* Daytona's control plane below /api: what its network settings need of it, so far. All other paths there
- * answer 501.
+/* Daytona's control plane below /api. All other paths there answer 501; what is asked of a sandbox itself is
+ * src/toolbox's.
  *
  *   POST /api/sandbox                        a sandbox, at once in state "started"
  *   GET /api/sandbox?cursor&limit&labels     {"items": [...], "nextCursor": text or null}
+ *   GET /api/sandbox/paginated?page&limit    {"items", "total", "page", "totalPages"}: of older clients
  *   GET, DELETE /api/sandbox/{id}
  *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
- *   POST /api/sandbox/{id}/autostop/{minutes}
+ *   POST /api/sandbox/{id}/autostop/{minutes}, .../last-activity
+ *   POST /api/sandbox/{id}/start, .../stop, .../pause
+ *   PUT /api/sandbox/{id}/labels
+ *   GET /api/sandbox/{id}/toolbox-proxy-url, .../ports/{port}/preview-url, .../telemetry/metrics
+ *   GET /api/config
  *
- * {id} is an id or a name. One that stops is gone, until sandboxes can be paused.
+ * {id} is an id or a name. A sandbox that is stopped, by call or for being idle, has its files (core's
+ * SANDBOX_TIER_FILES); with autoDeleteInterval 0 or ttlMinutes it is gone then.
  *
  * Sandboxes are the same for all dialects: one that was made by another is shown, changed and ended here
  * too. Labels are E2B's metadata; the last setting of a sandbox's way out is in force, from either API.
@@ -37,6 +43,9 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
 
 void daytona_no_sandbox(struct api_call *call);
 
+/* The sandbox of the path's first part; it counts as used. NULL: the call was answered. */
+const struct sandbox *daytona_find(struct api_call *call);
+
 /* An autoStopInterval as what core takes; ERR_INVALID above the server's longest life. */
 enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *out, struct err *e);
 
@@ -47,3 +56,22 @@ void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *
 
 void daytona_sandbox_create(struct api_call *call);
 void daytona_sandbox_list(struct api_call *call);
+void daytona_sandbox_paginated(struct api_call *call);
+
+void daytona_start(struct api_call *call);
+void daytona_stop(struct api_call *call);
+void daytona_pause(struct api_call *call);
+
+/* Ends s and answers with what it was. */
+void daytona_sandbox_delete(struct api_call *call, const struct sandbox *s);
+
+void daytona_set_labels(struct api_call *call);
+void daytona_set_auto_stop(struct api_call *call);
+void daytona_activity(struct api_call *call);
+void daytona_toolbox_url(struct api_call *call);
+void daytona_preview_url(struct api_call *call);
+void daytona_metrics(struct api_call *call);
+void daytona_config(struct api_call *call);
+
+/* A new reference: where the toolbox is, as the client has named this server. */
+json_t *daytona_toolbox_address(const struct api_call *call);

@@ -125,21 +125,27 @@ static bool has(const json_t *body, const char *name)
     return value && !json_is_null(value);
 }
 
-/* A sandbox that stops is gone, so that it is never deleted later. */
-static enum err_code read_auto_delete(const json_t *body, struct err *e)
+/* 0: one that stops is gone; below: it is never deleted for being stopped. With a time of its own, or where
+ * no files can be kept, it is gone then, which its answers say (0). */
+static enum err_code read_auto_delete(struct api_call *call, struct creation *c, struct err *e)
 {
-    int64_t minutes = 0;
+    const json_t *body = call->body;
+    int64_t minutes = -1;
     enum err_code rc = json_get_int(body, "autoDeleteInterval", NULL, JSON_OPTIONAL, INT32_MIN,
                                     INT32_MAX, &minutes, e);
 
     if (rc == ERR_OK && minutes > 0)
         return err_set(e, ERR_INVALID,
-                       "autoDeleteInterval: not supported yet by this server: stopped sandboxes "
-                       "(one that stops is deleted at once, which is 0)");
+                       "autoDeleteInterval: not supported yet by this server: deleting stopped "
+                       "sandboxes later (0 deletes one when it stops, -1 keeps it)");
+    if (minutes < 0 && !has(body, "ttlMinutes") && core_keeps_files(call->core)) {
+        c->r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
+        c->r.keep_memory = false;
+    }
     return rc;
 }
 
-/* Until sandboxes can be stopped and started again, one that is idle for so long ends. */
+/* One that is idle for so long stops. */
 static enum err_code read_auto_stop(struct api_call *call, struct creation *c, struct err *e)
 {
     int64_t minutes = has(call->body, "ttlMinutes") ? 0 : DAYTONA_IDLE_DEFAULT_MINUTES;
@@ -167,7 +173,7 @@ static enum err_code read_ttl(struct api_call *call, struct creation *c, struct 
         return err_set(e, ERR_INVALID,
                        "ttlMinutes: every sandbox ends on this server: it must be 1 to %llu",
                        (unsigned long long)(max_ms ? max_ms / DAYTONA_MINUTE_MS : INT32_MAX));
-    return read_auto_delete(call->body, e);
+    return read_auto_delete(call, c, e);
 }
 
 /* -- the rest ----------------------------------------------------------------------------------- */
@@ -255,7 +261,7 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
         (rc = json_get_str(body, "snapshot", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1,
                            &c->r.template_name, e)) ||
         (rc = read_name(body, &c->r, e)) || (rc = read_resources(call, &c->r, e)) ||
-        (rc = read_only(body, "user", "user", e)) ||
+        (rc = read_only(body, "user", "daytona", e)) ||
         (rc = read_only(body, "target", DAYTONA_TARGET, e)) || (rc = read_ttl(call, c, e)) ||
         (rc = api_read_maps(body, "labels", "env", &c->r, e)))
         return rc;

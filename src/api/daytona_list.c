@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define LIST_ARENA_BYTES (256u * 1024u)
+#define LIST_STEP        1000u
 
 /* What a query may have. Any other filter would be ignored, and who asks by it must not be given everything.
  * only: it may be there when it says what is done anyway. */
@@ -23,6 +24,7 @@ static const struct {
     {"sandboxClasses", "container"},
     {"includeErroredDeleted", "false"},
     {"includeWarm", "false"},
+    {"page", NULL},
 };
 
 static bool is(const char *text, size_t n, const char *word)
@@ -134,5 +136,63 @@ void daytona_sandbox_list(struct api_call *call)
         else
             api_fail_err(call, &e);
     }
+    json_decref(labels);
+}
+
+/* -- by the number of a page --------------------------------------------------------------------- */
+
+#define PAGES_MAX 1000000
+
+/* All that fit are gone through, page by page of core's, to count them. */
+static enum err_code collect(struct api_call *call, struct sandbox_filter *f, size_t first,
+                             size_t limit, json_t *items, size_t *total, struct err *e)
+{
+    char id[IDS_SANDBOX_SIZE];
+    struct sandbox_page page = {.more = true};
+    enum err_code rc = ERR_OK;
+
+    for (f->limit = LIST_STEP; rc == ERR_OK && page.more;) {
+        CLEANUP_ARENA struct arena arena;
+
+        arena_init(&arena, LIST_ARENA_BYTES);
+        page = (struct sandbox_page){0};
+        rc = core_sandbox_list(call->core, f, &arena, &page, e);
+        for (size_t i = 0; rc == ERR_OK && i < page.count; i++, (*total)++)
+            if (*total >= first && *total < first + limit)
+                json_array_append_new(items, daytona_sandbox_json(call, page.items[i], false));
+        if (rc != ERR_OK || page.count == 0)
+            break;
+        f->cursor_ms = page.items[page.count - 1]->started_real_ms;
+        memcpy(id, page.items[page.count - 1]->id, sizeof(id));
+        f->cursor_id = id;
+    }
+    return rc;
+}
+
+void daytona_sandbox_paginated(struct api_call *call)
+{
+    struct sandbox_filter filter = {.tenant = call->who.tenant};
+    int64_t page = 1, limit = E2B_PAGE_MAX;
+    size_t total = 0;
+    json_t *labels = NULL, *items;
+    struct err e;
+
+    if (!check_query(call) || !api_call_query_int(call, "page", 1, PAGES_MAX, &page) ||
+        !api_call_query_int(call, "limit", 1, DAYTONA_PAGE_MAX, &limit) ||
+        !read_labels(call, &labels)) {
+        json_decref(labels);
+        return;
+    }
+    filter.metadata = labels;
+    items = json_array();
+    if (collect(call, &filter, (size_t)((page - 1) * limit), (size_t)limit, items, &total, &e) !=
+        ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200,
+                       json_pack("{s:O, s:I, s:I, s:I}", "items", items, "total", (json_int_t)total,
+                                 "page", (json_int_t)page, "totalPages",
+                                 (json_int_t)((total + (size_t)limit - 1) / (size_t)limit)));
+    json_decref(items);
     json_decref(labels);
 }

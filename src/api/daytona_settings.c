@@ -1,0 +1,199 @@
+/* What is set of a sandbox, and asked about it, beside its network. */
+#include "api/daytona.h"
+#include "base/clock.h"
+#include "core/ingress.h"
+#include "http/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ADDRESS_BYTES 512 /* beyond any host name */
+
+enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *out, struct err *e)
+{
+    uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
+
+    if (max_ms && (uint64_t)minutes * DAYTONA_MINUTE_MS > max_ms)
+        return err_set(e, ERR_INVALID, "autoStopInterval: at most %llu minutes on this server",
+                       (unsigned long long)(max_ms / DAYTONA_MINUTE_MS));
+    *out = minutes * DAYTONA_MINUTE_MS;
+    return ERR_OK;
+}
+
+/* POST .../autostop/{interval}: minutes, 0: never for being idle. */
+void daytona_set_auto_stop(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    char *end;
+    long minutes = strtol(call->params[1], &end, 10);
+    int64_t idle_ms = 0;
+    struct err e;
+
+    if (!s)
+        return;
+    if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
+        api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
+    else if (daytona_idle_ms(call, minutes, &idle_ms, &e) != ERR_OK ||
+             core_sandbox_set_idle(call->core, call->who.tenant, s->id, idle_ms, &s, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+}
+
+/* -- labels -------------------------------------------------------------------------------------- */
+
+void daytona_set_labels(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    json_t *labels = NULL;
+    struct err e;
+
+    if (!s || !api_call_body(call))
+        return;
+    if (json_get_obj(call->body, "labels", NULL, JSON_REQUIRED, &labels, &e) != ERR_OK ||
+        json_check_str_map(labels, "labels", API_MAP_MAX_COUNT, API_METADATA_MAX_BYTES, &e) !=
+            ERR_OK ||
+        core_sandbox_set_metadata(call->core, call->who.tenant, s->id, labels, &s, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, json_pack("{s:O}", "labels", labels));
+}
+
+/* To be found is to be used. */
+void daytona_activity(struct api_call *call)
+{
+    if (daytona_find(call))
+        api_reply_empty(call, 201);
+}
+
+/* -- addresses ----------------------------------------------------------------------------------- */
+
+void daytona_toolbox_url(struct api_call *call)
+{
+    if (daytona_find(call))
+        api_reply_json(call, 200, json_pack("{s:o}", "url", daytona_toolbox_address(call)));
+}
+
+/* Where sandboxes' host names are below: what is set, or localhost with the port that the client has used. */
+static void domain_of(const struct api_call *call, char *out, size_t size)
+{
+    const char *domain = api_config_of(call->api)->domain;
+    const char *port = strrchr(call->request->host, ':');
+
+    if (domain && *domain)
+        snprintf(out, size, "%s", domain);
+    else
+        snprintf(out, size, "localhost%s", port && !strchr(port, ']') ? port : "");
+}
+
+/* The token opens the sandbox's ports, and nothing else of it (gateway/access.h). */
+void daytona_preview_url(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    char *end, domain[ADDRESS_BYTES], url[ADDRESS_BYTES + 64];
+    char agent[CORE_TOKEN_SIZE + 1], token[CORE_TOKEN_SIZE + 1];
+    long port = strtol(call->params[1], &end, 10);
+
+    if (!s)
+        return;
+    if (end == call->params[1] || *end || port < 1 || port > UINT16_MAX) {
+        api_fail(call, 400, "the port must be a number of 1 to 65535");
+        return;
+    }
+    domain_of(call, domain, sizeof(domain));
+    snprintf(url, sizeof(url), "%s://%ld-%s.%s", api_config_of(call->api)->https ? "https" : "http",
+             port, s->id, domain);
+    core_sandbox_token(call->core, s->id, agent);
+    ingress_traffic_token(agent, token);
+    api_reply_json(call, 200,
+                   json_pack("{s:s, s:s, s:s}", "sandboxId", s->id, "url", url, "token", token));
+}
+
+/* -- metrics ------------------------------------------------------------------------------------- */
+
+static void add_point(json_t *points, const struct sandbox_metric *m, double value)
+{
+    json_t *at = api_json_time(m->at_real_ms);
+
+    json_array_append_new(points, json_pack("{s:o, s:f}", "timestamp", at, "value", value));
+}
+
+static void got_metrics(void *arg, const struct sandbox_metric *items, size_t n,
+                        const struct err *why)
+{
+    static const char *const names[] = {
+        "daytona.sandbox.cpu.utilization",    "daytona.sandbox.cpu.limit",
+        "daytona.sandbox.memory.utilization", "daytona.sandbox.memory.usage",
+        "daytona.sandbox.memory.limit",       "daytona.sandbox.filesystem.usage",
+        "daytona.sandbox.filesystem.total"};
+    struct api_call *call = arg;
+    json_t *series;
+
+    if (why) {
+        api_fail_err(call, why);
+        return;
+    }
+    series = json_array();
+    for (size_t k = 0; k < ARRAY_SIZE(names); k++) {
+        json_t *points = json_array();
+
+        for (size_t i = 0; i < n; i++) {
+            const struct sandbox_metric *m = &items[i];
+            const double values[] = {m->cpu_count ? m->cpu_used_pct / m->cpu_count : 0,
+                                     (double)m->cpu_count,
+                                     m->memory_total_bytes ? 100.0 * (double)m->memory_used_bytes /
+                                                                 (double)m->memory_total_bytes
+                                                           : 0,
+                                     (double)m->memory_used_bytes,
+                                     (double)m->memory_total_bytes,
+                                     (double)m->disk_used_bytes,
+                                     (double)m->disk_total_bytes};
+
+            add_point(points, m, values[k]);
+        }
+        json_array_append_new(
+            series, json_pack("{s:s, s:o}", "metricName", names[k], "dataPoints", points));
+    }
+    api_reply_json(call, 200, json_pack("{s:o}", "series", series));
+}
+
+/* -1: it is no time. */
+static int64_t query_time(struct api_call *call, const char *name, int64_t otherwise)
+{
+    char text[64];
+    int64_t at_ms;
+
+    if (!api_call_query(call, name, text, sizeof(text)))
+        return -1;
+    if (!text[0])
+        return otherwise;
+    if (clock_parse_rfc3339(text, &at_ms) == 0)
+        return at_ms;
+    api_fail(call, 400, "%s must be a time as of RFC 3339", name);
+    return -1;
+}
+
+void daytona_metrics(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    int64_t from, to;
+
+    if (!s || (from = query_time(call, "from", 0)) < 0 || (to = query_time(call, "to", 0)) < 0)
+        return;
+    core_sandbox_metrics(call->core, call->who.tenant, s->id, from, to, got_metrics, call);
+}
+
+/* -- the server ---------------------------------------------------------------------------------- */
+
+void daytona_config(struct api_call *call)
+{
+    char domain[ADDRESS_BYTES], template[ADDRESS_BYTES + 64];
+    const char *proto = api_config_of(call->api)->https ? "https" : "http";
+
+    domain_of(call, domain, sizeof(domain));
+    snprintf(template, sizeof(template), "%s://{{PORT}}-{{sandboxId}}.%s", proto, domain);
+    api_reply_json(call, 200,
+                   json_pack("{s:s, s:o, s:s, s:s, s:s}", "version", "cay", "proxyToolboxUrl",
+                             daytona_toolbox_address(call), "proxyTemplateUrl", template,
+                             "defaultSnapshot", DAYTONA_SNAPSHOT, "environment", "production"));
+}

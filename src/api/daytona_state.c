@@ -1,0 +1,77 @@
+/* Starting, stopping and pausing. A sandbox that is stopped has its files and nothing else; one that is paused has its
+ * processes too. */
+#include "api/daytona.h"
+
+#include <string.h>
+
+/* As of its creation: so long after the last call, or as long as there is. */
+static int64_t life_ms(struct api_call *call, const struct sandbox *s)
+{
+    return s->idle_ms > 0 ? s->idle_ms : (int64_t)api_config_of(call->api)->max_ttl_ms;
+}
+
+static void answer(struct api_call *call, const char *id)
+{
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, id);
+
+    if (s)
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+    else
+        daytona_no_sandbox(call);
+}
+
+/* What was asked for is so already. */
+static void changed(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (why && why->code == ERR_EXISTS)
+        answer(call, call->state);
+    else
+        daytona_sandbox_done(arg, s, why);
+}
+
+static bool remember(struct api_call *call, const struct sandbox *s)
+{
+    call->state = strdup(s->id);
+    call->state_free = free;
+    if (!call->state)
+        api_fail(call, 503, "memory is out");
+    return call->state != NULL;
+}
+
+void daytona_start(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+
+    if (s && remember(call, s))
+        core_sandbox_resume(call->core, call->who.tenant, s->id, life_ms(call, s), false, changed,
+                            call);
+}
+
+/* One that is to be deleted when it stops (autoDeleteInterval 0) is. */
+void daytona_stop(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+
+    if (!s)
+        return;
+    if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
+        daytona_sandbox_delete(call, s);
+    else if (s->state == SANDBOX_PAUSED)
+        api_fail(call, 409, "Sandbox %s is paused: start it, and stop it then", s->id);
+    else if (remember(call, s))
+        core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FILES, changed, call);
+}
+
+void daytona_pause(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+
+    if (!s)
+        return;
+    if (s->state == SANDBOX_KEPT)
+        api_fail(call, 409, "Sandbox %s is stopped: start it, and pause it then", s->id);
+    else if (remember(call, s))
+        core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FROZEN, changed, call);
+}
