@@ -169,13 +169,11 @@ static bool is_stopped(pid_t pid)
 /* All of its processes: what a few of them do not make any more, others would. */
 static void stop_all(struct locks *l, uint32_t slot)
 {
-    size_t before;
-
     l->n_held = 0;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         int n = runtime_program_pids(l->privd->rt, slot, l->pids, PIDS_MAX);
+        size_t before = l->n_held;
 
-        before = l->n_held;
         for (int i = 0; i < n && l->n_held < PIDS_MAX; i++) {
             if (is_held(l, l->pids[i]))
                 continue;

@@ -45,6 +45,13 @@ def rows_of(lines):
 
 
 def in_machine(options, command, seconds):
+    """Exit status and lines. A machine that came to no line is booted once more: the emulator's processors sometimes meet code of
+    the kernel while it is being changed, and its kernel then stops at its start."""
+    status, lines = boot(options, command, seconds)
+    return (status, lines) if len(lines) >= 3 or status == SKIPPED else boot(options, command, seconds)
+
+
+def boot(options, command, seconds):
     done = subprocess.run([str(ROOT / "test/vm/run.py"), f"--build={options.build}", f"--kernel={options.kernel}",
                            f"--seconds={seconds}", "--", "uname -sr; cat commit; stat -fc %T /sys/fs/cgroup; " + command],
                           stdout=subprocess.PIPE, text=True)
