@@ -32,9 +32,9 @@
 
 #define MAKE_TIMEOUT_MS 4000 /* until it is cay-init; some milliseconds are usual */
 #define KILL_TIMEOUT_MS 1000
-/* Namespaces of command sandboxes that have ended are freed by the kernel a moment later; how often is looked whether there is
- * room again. */
-#define ROOM_LOOKS   150
+/* Namespaces of command sandboxes that have ended are freed by the kernel a moment later; for so long is looked whether there is room
+ * again: less than MAKE_TIMEOUT_MS, so that the reason is told. */
+#define ROOM_MS      2500
 #define ROOM_LOOK_US 20000
 
 struct command_sandbox_args {
@@ -202,20 +202,19 @@ static int enter_sandbox(const struct command_sandbox_args *a)
                                   (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
 }
 
-/* -ENOSPC after three seconds: a program of the sandbox keeps namespaces of earlier ones by their descriptors
+/* -ENOSPC after ROOM_MS: a program of the sandbox keeps namespaces of earlier ones by their descriptors
  * (COMMAND_NAMESPACES_MAX of rootfs.c). */
 static pid_t fork_when_there_is_room(int *command_sandbox)
 {
-    pid_t pid;
+    uint64_t end_ms = clock_mono_ms() + ROOM_MS;
 
-    for (int i = 0; i < ROOM_LOOKS; i++) {
-        pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD,
-                      command_sandbox);
-        if (pid != -ENOSPC)
-            break;
+    for (;;) {
+        pid_t pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD,
+                            command_sandbox);
+        if (pid != -ENOSPC || clock_mono_ms() >= end_ms)
+            return pid;
         usleep(ROOM_LOOK_US);
     }
-    return pid;
 }
 
 /* In the sandbox's pid namespace: makes PID 1 of the command sandbox, one below (the kernel makes
