@@ -102,6 +102,9 @@ void e2b_sandboxes_metrics(struct api_call *call);
 void e2b_sandbox_logs_v1(struct api_call *call);
 void e2b_sandbox_logs_v2(struct api_call *call);
 void e2b_sandbox_network(struct api_call *call);
+void e2b_sandbox_fork(struct api_call *call);
+void e2b_snapshot_create(struct api_call *call);
+void e2b_snapshot_list(struct api_call *call);
 void e2b_sandbox_pause(struct api_call *call);
 void e2b_sandbox_resume(struct api_call *call);
 void e2b_sandbox_create_cay(struct api_call *call); /* /cay/v1: "policy" instead of "network" */

@@ -13,8 +13,6 @@
 #include <string.h>
 
 #define LEVEL_NAME_MAX 16
-#define TEXT_SNAPSHOT  "snapshots (build a template, or copy the files out and in)"
-#define TEXT_FORK      "forking sandboxes (create each one from its template)"
 
 /* True when the sandbox is the caller's; else the call was answered. */
 static const struct sandbox *find(struct api_call *call)
@@ -506,13 +504,6 @@ static void refresh(struct api_call *call)
         api_reply_empty(call, 204);
 }
 
-/* 404 comes before 501: an id that is not the caller's is unknown, whatever was asked of it. */
-static void unsupported_on_sandbox(struct api_call *call)
-{
-    if (find(call))
-        api_unsupported(call);
-}
-
 const struct api_route e2b_sandbox_routes[] = {
     {API_WRITE, "POST", "/sandboxes", create_v1},
     {API_WRITE, "POST", "/v2/sandboxes", create_v2},
@@ -531,8 +522,8 @@ const struct api_route e2b_sandbox_routes[] = {
     {API_READ, "GET", "/v2/sandboxes/{id}/logs", e2b_sandbox_logs_v2},
     {API_WRITE, "PUT", "/sandboxes/{id}/network", e2b_sandbox_network},
     {API_WRITE, "POST", "/sandboxes/{id}/pause", e2b_sandbox_pause},
-    {API_WRITE, "POST", "/sandboxes/{id}/fork", unsupported_on_sandbox, TEXT_FORK},
-    {API_WRITE, "POST", "/sandboxes/{id}/snapshots", unsupported_on_sandbox, TEXT_SNAPSHOT},
-    {API_READ, "GET", "/snapshots", api_unsupported, TEXT_SNAPSHOT},
+    {API_WRITE, "POST", "/sandboxes/{id}/fork", e2b_sandbox_fork},
+    {API_WRITE, "POST", "/sandboxes/{id}/snapshots", e2b_snapshot_create},
+    {API_READ, "GET", "/snapshots", e2b_snapshot_list},
     {0},
 };

@@ -1,6 +1,7 @@
 /* Templates as E2B's SDKs and command line ask for them. Making them is /cay/v1's until E2B's builder
  * is served. */
 #include "api/e2b.h"
+#include "core/snapshot.h"
 
 #include <string.h>
 
@@ -86,11 +87,26 @@ static void get(struct api_call *call)
     api_reply_json(call, 200, out);
 }
 
+static void snapshot_deleted(void *arg, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (why)
+        api_fail_err(call, why);
+    else
+        api_reply_empty(call, 204);
+}
+
 /* Also E2B's deleteSnapshot: an unknown id is 404, which the SDK turns into false. */
 static void delete_one(struct api_call *call)
 {
-    const struct template_info *t = find(call);
+    const struct template_info *t;
 
+    if (core_snapshot_find(call->core, call->who.tenant, call->params[0])) {
+        core_snapshot_delete(call->core, call->who.tenant, call->params[0], snapshot_deleted, call);
+        return;
+    }
+    t = find(call);
     if (t)
         api_fail(call, 403,
                  "template '%s' is built in; its operator removes it with `cay template rm %s`",

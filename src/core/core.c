@@ -16,6 +16,7 @@
 #include "core/pause.h"
 #include "core/pipe_writer.h"
 #include "core/renewal.h"
+#include "core/snapshot.h"
 #include "core/tenant_ca.h"
 
 #include <errno.h>
@@ -106,6 +107,7 @@ static void on_kepts(struct core *c, int status)
         return;
     }
     end_missing(c);
+    snapshots_reconcile(c);
     keep_drop_strays(c);
     templates_forget(c);
     asking(c, true);
@@ -294,7 +296,8 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
     if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
         (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||
         (code = templates_load_limits(c, e)) != ERR_OK ||
-        (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK)
+        (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK ||
+        (code = store_snapshot_each(c->store, snapshots_adopt, c, e)) != ERR_OK)
         return code;
     rc = egress_init(c, &uses);
     if (rc < 0)
@@ -379,6 +382,7 @@ static void answer_everybody(struct core *c)
         pause_fail(c->registry.order[i], &why);
         egress_forget(c->registry.order[i]);
     }
+    snapshots_free(c, &why);
     deferred_run_all(c);
 }
 

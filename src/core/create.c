@@ -10,6 +10,7 @@
 #include "core/events.h"
 #include "core/keep.h"
 #include "core/pause_internal.h"
+#include "core/snapshot.h"
 #include "core/tenant_ca.h"
 
 #include <errno.h>
@@ -172,7 +173,7 @@ static void done_with(struct sandbox_obj *o)
              (double)(took_us + o->begun_us - o->made_us) / 1e3);
     logs_add(o, "info", "sandbox started from template %s in %llu ms", o->s.template_id,
              (unsigned long long)took_us / 1000u);
-    if (strcmp(o->s.template_id, o->s.template_asked) != 0)
+    if (strcmp(o->s.template_id, o->s.template_asked) != 0 && !o->copy_of)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_asked, o->s.template_id, o->s.template_asked);
     o->core->counters.created++;
@@ -369,7 +370,8 @@ int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number)
     m.u.create.template_number = template_number;
     m.u.create.level = o->s.level;
     m.u.create.limits = o->s.limits;
-    m.u.create.kept = o->s.kept;
+    m.u.create.kept = o->copy_of ? o->copy_of : o->s.kept;
+    m.u.create.flags = o->copy_of ? PRIVSEP_CREATE_COPY : 0;
     memcpy(m.u.create.id, o->s.id, sizeof(o->s.id));
     memcpy(m.u.create.key, o->s.agent_key, sizeof(m.u.create.key));
     return call_privd(o->core, o->s.id, &m, on_created, NULL);
@@ -489,9 +491,30 @@ static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct s
     return ERR_OK;
 }
 
-static enum err_code create(struct core *c, const struct sandbox_request *r, core_sandbox_cb done,
-                            void *arg, struct err *e)
+/* What it begins with: a template, or a snapshot with the template that it lies on. */
+static enum err_code resolve(struct core *c, struct sandbox_request *r,
+                             const struct snapshot **snapshot, const struct template_info **asked,
+                             const struct template_info **used, struct err *e)
 {
+    const struct snapshot *s = core_snapshot_find(c, r->tenant, r->template_name);
+
+    if (!s)
+        return templates_resolve(c, r->template_name, asked, used, e);
+    *snapshot = s;
+    *asked = *used = templates_entry(c, s->template_id);
+    if (!*used)
+        return err_set(e, ERR_UNAVAILABLE, "template %s, which snapshot %s lies on, is not there",
+                       s->template_id, s->id);
+    if (!r->limits.memory_bytes)
+        r->limits = s->limits;
+    return ERR_OK;
+}
+
+static enum err_code create(struct core *c, const struct sandbox_request *request,
+                            core_sandbox_cb done, void *arg, struct err *e)
+{
+    struct sandbox_request own = *request, *r = &own;
+    const struct snapshot *snapshot = NULL;
     const struct template_info *asked = NULL, *used = NULL;
     struct sandbox_obj *o = NULL;
     enum err_code code = check(c, r, e);
@@ -499,7 +522,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
     if (code == ERR_OK)
         code = sandbox_check_policy(c, r->tenant, r->policy, r->credentials, e);
     if (code == ERR_OK)
-        code = templates_resolve(c, r->template_name, &asked, &used, e);
+        code = resolve(c, r, &snapshot, &asked, &used, e);
     if (code == ERR_OK && (r->limits.filters || asked->limits.filters))
         code = check_filters_share(c, r->tenant, e);
     if (code == ERR_OK)
@@ -508,6 +531,10 @@ static enum err_code create(struct core *c, const struct sandbox_request *r, cor
         code = sandbox_make(c, r, asked, used, &o, e);
     if (code != ERR_OK)
         return code;
+    if (snapshot) {
+        o->copy_of = snapshot->number;
+        (void)snprintf(o->s.template_asked, sizeof(o->s.template_asked), "%s", snapshot->id);
+    }
     o->begun_us = clock_mono_us();
     code = begin(c, o, r, used->number, e);
     if (code != ERR_OK) {

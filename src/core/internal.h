@@ -69,9 +69,11 @@ struct sandbox_obj {
     enum sandbox_tier pause_tier; /* what the last of pausers wants */
 
     /* keep.c */
-    bool env_asked;  /* its agent owes its environment */
-    bool keep_asked; /* privd owes the answer to KEEP */
-    bool dropping;   /* its files go; until drop_until_ms that is tried again without a word */
+    unsigned copies;  /* of its files that are being made (snapshot.c) */
+    uint32_t copy_of; /* its create: the kept number whose copy it begins with; 0: none */
+    bool env_asked;   /* its agent owes its environment */
+    bool keep_asked;  /* privd owes the answer to KEEP */
+    bool dropping;    /* its files go; until drop_until_ms that is tried again without a word */
     uint64_t drop_until_ms;
 
     /* sockets.c: unconnected sockets that came with a batch and were not needed yet */
@@ -156,6 +158,7 @@ struct core {
     size_t listed_n, listed_cap;
 
     struct kepts kepts;
+    struct snapshot_obj *snapshots; /* snapshot.c; newest first */
 
     void (*on_paused)(void *arg, const char *id);
     void *on_paused_arg;

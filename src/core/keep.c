@@ -10,6 +10,7 @@
 #include "core/egress.h"
 #include "core/exec.h"
 #include "core/pause_internal.h"
+#include "core/snapshot.h"
 
 #include <errno.h>
 
@@ -36,28 +37,28 @@ bool core_keeps_files(const struct core *c)
 
 /* -- numbers ------------------------------------------------------------------------------------- */
 
-/* Counted anew each time, as check_filters_share does. Whose numbers end is theirs until privd has dropped them. */
-static enum err_code choose_number(const struct sandbox_obj *o, uint32_t *out, struct err *e)
+static void mark_all(const struct core *c, bool *named)
 {
-    const struct core *c = o->core;
+    for (size_t i = 0; i < c->registry.n; i++)
+        named[c->registry.order[i]->s.kept] = true;
+    snapshots_mark(c, named);
+}
+
+/* One that ends is in use until privd has dropped what is kept by it. */
+enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *out, struct err *e)
+{
+    uint64_t used = c->tenants.charged[TENANT_KEPT], held = tenant_held(c, tenant, TENANT_KEPT);
     bool taken[PRIVSEP_KEPT_MAX + 1] = {false};
-    size_t used = 0, held = 0;
 
-    for (size_t i = 0; i < c->registry.n; i++) {
-        const struct sandbox *s = &c->registry.order[i]->s;
-
-        used += s->kept != 0;
-        held += s->kept != 0 && strcmp(s->tenant, o->s.tenant) == 0;
-        taken[s->kept] = true;
-    }
     if (!share_leaves_space(PRIVSEP_KEPT_MAX, used, held)) {
         err_set(e, ERR_EXHAUSTED,
-                "the files of %zu sandboxes are kept, %zu of them this tenant's, of %d on this "
-                "server: that is its share",
-                used, held, PRIVSEP_KEPT_MAX);
-        err_hint(e, "end some that are paused, or pause this one with its memory");
+                "%llu snapshots and sandboxes paused with their files alone are kept, %llu of them "
+                "this tenant's, of %d on this server: that is its share",
+                (unsigned long long)used, (unsigned long long)held, PRIVSEP_KEPT_MAX);
+        err_hint(e, "delete some first");
         return ERR_EXHAUSTED;
     }
+    mark_all(c, taken);
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
         if (taken[n] || c->kepts.stray[n])
             continue;
@@ -155,16 +156,16 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
     enum err_code code = keep_check(c, e);
 
     if (code == ERR_OK)
-        code = choose_number(o, &changed.kept, e);
+        code = keep_choose_number(c, o->s.tenant, &changed.kept, e);
     changed.state = SANDBOX_KEEPING;
     changed.pause_reason = reason;
     if (code == ERR_OK)
         code = store_sandbox_update(c->store, &changed, e);
     if (code != ERR_OK)
         return code;
-    sandbox_move(o, SANDBOX_KEEPING);
     o->s.kept = changed.kept;
     o->s.pause_reason = reason;
+    sandbox_move(o, SANDBOX_KEEPING);
     o->change_asked = o->env_asked = true;
     sockets_discard(o);
     timers_cancel(&c->timers, &o->sample);
@@ -466,15 +467,14 @@ void keep_drop_strays(struct core *c)
 {
     bool named[PRIVSEP_KEPT_MAX + 1] = {false};
 
-    for (size_t i = 0; i < c->registry.n; i++)
-        named[c->registry.order[i]->s.kept] = true;
+    mark_all(c, named);
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
         struct privsep_msg m = {.op = PRIVSEP_DROP};
 
         c->kepts.stray[n] = c->kepts.seen[n] != KEPT_SEEN_NONE && !named[n];
         if (c->kepts.seen[n] != KEPT_SEEN_WHOLE || named[n])
             continue;
-        log_warn("cay-privd keeps files by number %u that no sandbox has: they are removed", n);
+        log_warn("cay-privd keeps files by number %u that nothing has: they are removed", n);
         m.u.kept.number = n;
         call_privd(c, "", &m, on_stray_dropped, (void *)(uintptr_t)n);
     }

@@ -15,6 +15,9 @@ enum kept_seen { KEPT_SEEN_NONE, KEPT_SEEN_WHOLE, KEPT_SEEN_BUSY };
 /* ERR_UNIMPLEMENTED: this server's disk cannot keep files. */
 enum err_code keep_check(const struct core *c, struct err *e);
 
+/* A number that is free, as far as the tenant's share goes (ERR_EXHAUSTED). */
+enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *out, struct err *e);
+
 /* running -> keeping. On failure nothing has changed. */
 enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason, struct err *e);
 

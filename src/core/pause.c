@@ -193,12 +193,12 @@ void pause_resumed(struct sandbox_obj *o)
     struct core *c = o->core;
     bool again = o->reboot && !sandbox_life(o)->files;
 
+    keep_forget(o);
     sandbox_move(o, SANDBOX_RUNNING);
     if (o->resume_ttl_ms == 0)
         o->resume_ttl_ms = o->s.idle_ms ? o->s.idle_ms : (int64_t)c->config.default_ttl_ms;
     start_anew(o);
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
-    keep_forget(o);
     o->used_ms = clock_mono_ms();
     pause_write_row(o);
     lifecycle_arm(o);
@@ -296,9 +296,9 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
 
     log_warn("sandbox %s: not paused: %s", o->s.id, why->text);
     logs_add(o, "warn", "not paused: %s", why->text);
+    keep_forget(o);
     sandbox_move(o, SANDBOX_RUNNING);
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
-    keep_forget(o);
     if (o->resumers && ttl_ms > 0)
         o->s.end_real_ms = MAX(o->s.end_real_ms, clock_real_ms() + ttl_ms);
     o->resume_ttl_ms = 0;
@@ -353,6 +353,9 @@ static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reaso
 static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
                            enum sandbox_tier tier, struct err *e)
 {
+    if (o->copies > 0)
+        return err_set(e, ERR_UNAVAILABLE, "a snapshot of sandbox %s is just being made; try again",
+                       o->s.id);
     return tier == SANDBOX_TIER_FILES ? keep_begin(o, reason, e) : begin_pause(o, reason, e);
 }
 

@@ -14,7 +14,8 @@ void sandbox_account(struct sandbox_obj *o)
         [TENANT_CPU_MILLI] = life->place ? l->cpu_milli : 0,
         [TENANT_MEMORY_BYTES] = life->place ? l->memory_bytes : 0,
         [TENANT_DISK_BYTES] = life->place ? l->disk_bytes : 0,
-        [TENANT_FILTERS] = life->place && l->filters != 0};
+        [TENANT_FILTERS] = life->place && l->filters != 0,
+        [TENANT_KEPT] = o->s.kept != 0};
 
     for (int i = 0; i < TENANT_SANDBOX_RESOURCES; i++)
         tenant_recharge(o->tenant, (enum tenant_resource)i, costs[i], &o->charges[i]);

@@ -83,6 +83,12 @@ static const char *const migrations[] = {
     /* env: only while kept is set (store.h) */
     "ALTER TABLE sandboxes ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN env TEXT;",
+    "CREATE TABLE snapshots (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
+    "  sandbox TEXT NOT NULL, template_id TEXT NOT NULL, state INTEGER NOT NULL,"
+    "  of_fork INTEGER NOT NULL, number INTEGER NOT NULL, level INTEGER NOT NULL,"
+    "  memory_bytes INTEGER NOT NULL, disk_bytes INTEGER NOT NULL, cpu_milli INTEGER NOT NULL,"
+    "  pids INTEGER NOT NULL, open_files INTEGER NOT NULL, made_ms INTEGER NOT NULL)"
+    "  STRICT, WITHOUT ROWID;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -153,6 +159,13 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         " disk_mib_ms, peak_sandboxes FROM tenant_usage"
         " WHERE tenant=?1 AND hour_ms>=?2 AND hour_ms<?3 ORDER BY hour_ms",
     [STORE_USAGE_PURGE] = "DELETE FROM tenant_usage WHERE hour_ms<?1",
+    [STORE_SNAPSHOT_INSERT] =
+        "INSERT INTO snapshots VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)",
+    [STORE_SNAPSHOT_UPDATE] = "UPDATE snapshots SET state=?2, name=?3 WHERE id=?1",
+    [STORE_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id=?1",
+    [STORE_SNAPSHOT_EACH] =
+        "SELECT id, tenant, name, sandbox, template_id, state, of_fork, number, level,"
+        " memory_bytes, disk_bytes, cpu_milli, pids, open_files, made_ms FROM snapshots",
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
     [STORE_ROLLBACK] = "ROLLBACK",

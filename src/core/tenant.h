@@ -27,6 +27,7 @@ enum tenant_resource {
     TENANT_MEMORY_BYTES, /* */
     TENANT_DISK_BYTES,   /* */
     TENANT_FILTERS,      /* sandboxes whose programs may have system call filters */
+    TENANT_KEPT,         /* numbers of kept files: of sandboxes, and of snapshots too */
     TENANT_SANDBOX_RESOURCES, /* those above are charged by sandboxes, as their state says */
     TENANT_EXECS = TENANT_SANDBOX_RESOURCES, /* commands of core_exec under way */
     TENANT_COMMAND_SANDBOXES,                /* of them: with a policy of their own */

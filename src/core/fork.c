@@ -1,0 +1,179 @@
+#include "core/fork.h"
+
+#include "core/call.h"
+#include "core/snapshot.h"
+
+#include <errno.h>
+
+#define ENV_TIMEOUT_MS 5000u
+#define ENV_BYTES_MAX  (2u * 1024u * 1024u)
+
+/* All that a fork needs of its source, which may end meanwhile. */
+struct fork_op {
+    struct core *core;
+    struct sandbox_request r;
+    char tenant[CORE_TENANT_SIZE], source[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
+    json_t *metadata, *env, *policy, *credentials;
+    struct network *network;
+    size_t n, asked, answered;
+    core_fork_cb done;
+    void *arg;
+    struct err why;
+    struct core_fork *forks;
+};
+
+/* One of its creates. */
+struct fork_one {
+    struct fork_op *op;
+    size_t at;
+};
+
+static void op_free(struct fork_op *op)
+{
+    json_decref(op->metadata);
+    json_decref(op->env);
+    json_decref(op->policy);
+    json_decref(op->credentials);
+    network_unref(op->network);
+    free(op->forks);
+    free(op);
+}
+
+static void ignore_deleted(void *arg, const struct err *why)
+{
+}
+
+/* The answer; the snapshot goes by itself. */
+static void finish(struct fork_op *op, const struct err *why)
+{
+    if (op->snapshot[0])
+        core_snapshot_delete(op->core, op->tenant, op->snapshot, ignore_deleted, NULL);
+    op->done(op->arg, why ? NULL : op->forks, why ? 0 : op->n, why);
+    op_free(op);
+}
+
+static void on_created(void *arg, const struct sandbox *s, const struct err *why)
+{
+    CLEANUP_FREE struct fork_one *one = arg;
+    struct fork_op *op = one->op;
+    struct core_fork *f = &op->forks[one->at];
+
+    if (s)
+        memcpy(f->id, s->id, sizeof(f->id));
+    else
+        f->why = *why;
+    if (++op->answered == op->n)
+        finish(op, NULL);
+}
+
+static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
+{
+    struct fork_op *op = arg;
+
+    if (!s) {
+        finish(op, why);
+        return;
+    }
+    memcpy(op->snapshot, s->id, sizeof(op->snapshot));
+    op->r.template_name = op->snapshot;
+    for (size_t i = 0; i < op->n; i++) {
+        struct fork_one *one = RESERVE_NEW(&op->core->reserve, struct fork_one);
+
+        *one = (struct fork_one){op, i};
+        core_sandbox_create(op->core, &op->r, on_created, one); /* never answers from inside */
+    }
+}
+
+static void on_env(struct core *c, const char *id, const struct err *why, int http_status,
+                   const char *body, size_t len, void *arg)
+{
+    struct fork_op *op = arg;
+    struct err e;
+
+    op->env = !why && http_status == 200 && body ? json_loadb(body, len, 0, NULL) : NULL;
+    if (!json_is_object(op->env)) {
+        err_set(&e, c->stopping ? ERR_CANCELED : ERR_UNAVAILABLE,
+                "sandbox %s is not forked: its agent, which has its environment, does not answer",
+                id);
+        finish(op, &e);
+        return;
+    }
+    op->r.env = op->env;
+    core_snapshot_create(c, op->tenant, op->source, NULL, true, on_snapshot, op);
+}
+
+/* false: memory is out. */
+static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_ms)
+{
+    op->metadata = s->metadata ? json_deep_copy(s->metadata) : NULL;
+    op->policy = s->policy ? json_deep_copy(s->policy) : NULL;
+    op->credentials = s->credentials ? json_deep_copy(s->credentials) : NULL;
+    op->network = network_ref(s->network);
+    memcpy(op->source, s->id, sizeof(op->source));
+    memcpy(op->tenant, s->tenant, strlen(s->tenant) + 1);
+    op->r = (struct sandbox_request){.tenant = op->tenant,
+                                     .ttl_ms = ttl_ms,
+                                     .on_timeout = s->on_timeout,
+                                     .auto_resume = s->auto_resume,
+                                     .keep_memory = s->keep_memory,
+                                     .secure = s->secure,
+                                     .allow_internet = s->allow_internet,
+                                     .level = s->level,
+                                     .limits = s->limits,
+                                     .metadata = op->metadata,
+                                     .network = op->network,
+                                     .policy = op->policy,
+                                     .credentials = op->credentials};
+    return (op->metadata || !s->metadata) && (op->policy || !s->policy) &&
+           (op->credentials || !s->credentials);
+}
+
+static enum err_code check(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
+                           size_t count, struct sandbox_obj **out, struct err *e)
+{
+    enum err_code code = core_check_ready(c, e);
+
+    if (code == ERR_OK)
+        code = sandbox_visible(c, tenant, id, out, e);
+    if (code == ERR_OK && (count < 1 || count > CORE_FORKS_MAX))
+        code = err_set(e, ERR_INVALID, "%zu forks at once; 1 to %u are allowed", count,
+                       CORE_FORKS_MAX);
+    if (code == ERR_OK)
+        code = lifecycle_check_ttl(c, ttl_ms, e);
+    if (code == ERR_OK && !sandbox_life(*out)->reachable)
+        code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
+                       sandbox_life(*out)->name);
+    return code;
+}
+
+static void refuse_deferred(void *arg)
+{
+    struct fork_op *op = arg;
+
+    finish(op, &op->why);
+}
+
+void core_sandbox_fork(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
+                       size_t count, core_fork_cb done, void *arg)
+{
+    const struct call_agent_request r = {.method = "GET",
+                                         .target = "/envs",
+                                         .max_response_bytes = ENV_BYTES_MAX,
+                                         .timeout_ms = ENV_TIMEOUT_MS};
+    struct fork_op *op = RESERVE_NEW(&c->reserve, struct fork_op);
+    struct sandbox_obj *o = NULL;
+    enum err_code code = check(c, tenant, id, ttl_ms, count, &o, &op->why);
+
+    op->core = c;
+    op->done = done;
+    op->arg = arg;
+    op->n = count;
+    if (code == ERR_OK)
+        op->forks = calloc(count, sizeof(*op->forks));
+    if (code == ERR_OK && (!op->forks || !take_over(op, &o->s, ttl_ms)))
+        code = err_set(&op->why, ERR_EXHAUSTED, "memory is out");
+    if (code == ERR_OK)
+        call_agent(o, &r, on_env, op);
+    else
+        core_defer(c, refuse_deferred, op);
+}

@@ -1,0 +1,65 @@
+#pragma once
+/* Snapshots: copies of the files of sandboxes, which new ones begin with. cay-privd copies a sandbox's layer to a number
+ * (COPY) while it stands still for some milliseconds, and each sandbox that is made from a snapshot gets a copy of that
+ * copy. The blocks are shared by the file system, which counts who has them: a snapshot may go at any time, and nothing that
+ * was made from it changes.
+ *
+ * A snapshot is its tenant's. Its row is written before privd is asked, and confirmed after; what is left of one that
+ * was not confirmed is dropped (snapshots_reconcile). Its number comes from the pool of kept files (keep.h), and is charged
+ * to the tenant (TENANT_KEPT). */
+
+#include "core/core.h"
+
+#define CORE_SNAPSHOT_NAME_SIZE 101 /* NUL included; [A-Za-z0-9][A-Za-z0-9._-]* */
+
+/* The store holds these numbers. */
+enum snapshot_state { SNAPSHOT_MAKING, SNAPSHOT_READY, SNAPSHOT_DELETING, SNAPSHOT_STATE_COUNT };
+
+struct snapshot {
+    char id[IDS_SANDBOX_SIZE]; /* "s" and 20 of [a-z0-9] */
+    const char *tenant;
+    char name[CORE_SNAPSHOT_NAME_SIZE]; /* one of a kind for the tenant; "": none */
+    char sandbox[IDS_SANDBOX_SIZE];     /* whose files they were */
+    char template_id[CORE_NAME_SIZE];   /* what they lie on */
+    enum snapshot_state state;
+    bool of_fork; /* in no list; goes with the fork */
+    uint32_t number;
+    uint32_t level;
+    struct privsep_limits limits; /* of the sandbox: what those made from it get */
+    int64_t made_real_ms;
+};
+
+typedef void (*core_snapshot_cb)(void *arg, const struct snapshot *s, const struct err *why);
+
+/* done when it is on the disk and the sandbox goes on. name NULL or "": none; one that another of the tenant's has
+ * moves to this one. ERR_NOT_FOUND; ERR_INVALID: that is no name; ERR_CONFLICT: the sandbox is paused with its files
+ * alone, or is just being paused or resumed; ERR_TIMEOUT: a process cannot be stopped; ERR_UNIMPLEMENTED,
+ * ERR_EXHAUSTED as of a pause with the files alone. */
+void core_snapshot_create(struct core *c, const char *tenant, const char *sandbox, const char *name,
+                          bool of_fork, core_snapshot_cb done, void *arg);
+
+/* By id or name ("name", "name:default"); NULL: the tenant has none that is ready. Valid until the next turn. */
+const struct snapshot *core_snapshot_find(struct core *c, const char *tenant, const char *name);
+
+/* done when it is gone. ERR_NOT_FOUND. */
+void core_snapshot_delete(struct core *c, const char *tenant, const char *name, core_done_cb done,
+                          void *arg);
+
+/* The tenant's that are ready, newest first. sandbox, name NULL or "": any. Valid until the next turn. Stops when fn
+ * says false. */
+void core_snapshot_each(struct core *c, const char *tenant, const char *sandbox, const char *name,
+                        bool (*fn)(void *arg, const struct snapshot *s), void *arg);
+
+/* -- for core's other files ---------------------------------------------------------------------- */
+
+/* A row of the store, when the core starts; the strings are copied. */
+enum err_code snapshots_adopt(void *core, const struct snapshot *s, struct err *e);
+
+/* KEPTS was answered. */
+void snapshots_reconcile(struct core *c);
+
+/* Sets named[n] of each number that a snapshot has. */
+void snapshots_mark(const struct core *c, bool *named);
+
+/* At the core's end: those who wait are told. */
+void snapshots_free(struct core *c, const struct err *why);
