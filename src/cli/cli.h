@@ -153,6 +153,7 @@ int cmd_secret_rm(struct cli *c);
 int cmd_audit(struct cli *c);
 int cmd_audit_verify(struct cli *c);
 int cmd_events(struct cli *c);
+int cmd_mcp(struct cli *c);
 int cmd_completion(struct cli *c);
 int cmd_version(struct cli *c);
 int cmd_help(struct cli *c);

@@ -542,6 +542,29 @@ const struct cli_command cli_commands[] = {
         .run = cmd_events,
     },
     {
+        .name = "mcp",
+        .operands = "[OPTION...]",
+        .summary = "serve the Model Context Protocol on standard input and output",
+        .text = "For clients that start a program of their own: a bridge to /mcp of the server, "
+                "which gives their models "
+                "tools that run commands and work on files in a sandbox. One message a line. The "
+                "sandbox of the session ends "
+                "with this command.",
+        .options = OPTIONS(
+            {0, "policy", "NAME", "What sandboxes may reach: deny, public, allow. Default: deny.",
+             NULL},
+            {0, "rights", "LIST",
+             "Which tools there are: read, write, execute, expose, manage, with commas. Default: "
+             "all.",
+             NULL},
+            {0, "template", "TEMPLATE", "What sandboxes start from. Default: base.", "template"}),
+        .examples = EXAMPLES(
+            {"claude mcp add cay -- cay mcp --policy=public", "give Claude Code a sandbox"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_mcp,
+    },
+    {
         .name = "template build",
         .operands = "[--detach] [NAME]",
         .summary = "make a template, or watch it being made",
