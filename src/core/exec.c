@@ -26,6 +26,10 @@
 
 static void free_op(struct exec_op *op)
 {
+    struct sandbox_obj *o = op->counted ? sandbox_get(op->core, NULL, op->id) : NULL;
+
+    if (o)
+        o->commands--;
     *op->prev_op = op->next_op;
     if (op->next_op)
         op->next_op->prev_op = op->prev_op;
@@ -468,6 +472,8 @@ uint64_t core_exec(struct core *c, const char *tenant, const char *id,
     }
     tenant_charge(o->tenant, TENANT_EXECS, 1, &op->charge);
     core_sandbox_used(c, id);
+    o->commands++;
+    op->counted = true;
     op->slot = o->s.slot;
     op->gen = o->s.gen;
     metrics_touch(o, op->timeout_ms);

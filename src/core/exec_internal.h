@@ -15,6 +15,7 @@ struct exec_op {
     struct core *core;
     struct exec_op *next_op, **prev_op; /* of core->exec_ops */
     uint64_t number;
+    bool counted;                           /* in its sandbox's commands */
     void (*on_started)(struct exec_op *op); /* once its program has; NULL: nothing waits for that */
     struct share *share;                    /* its place among all; NULL: none was given */
     struct tenant_charge charge, command_sandbox_charge;

@@ -48,6 +48,7 @@ struct sandbox_obj {
     struct timer end;            /* what it means in each state: life.h */
     bool known_to_privd;         /* slot and gen are valid */
     uint64_t used_ms;            /* the last call (clock_mono_ms) */
+    unsigned commands;           /* of core_exec that are under way: it is used as long */
     bool has_create_key;         /* its row has one (create_key.h) */
     bool kill_wanted;            /* asked for while CREATE is under way */
     bool listed;                 /* privd's LIST has it */

@@ -64,8 +64,11 @@ void core_sandbox_used(struct core *c, const char *id)
 /* The end of one that lives as long as it is used is looked at when it comes, so that a call costs no write. */
 bool lifecycle_renew(struct sandbox_obj *o)
 {
-    int64_t end_ms = idle_end_real_ms(o);
+    int64_t end_ms;
 
+    if (o->commands > 0)
+        o->used_ms = clock_mono_ms();
+    end_ms = idle_end_real_ms(o);
     if (o->s.idle_ms == 0 || end_ms <= clock_real_ms())
         return false;
     o->s.end_real_ms = end_ms;

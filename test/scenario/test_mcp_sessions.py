@@ -41,6 +41,16 @@ def test_a_sandbox_is_paused_when_it_is_idle_and_goes_on(start):
     assert named.tool("list", sandbox=other)["sandbox"] == other
 
 
+def test_one_that_works_is_not_paused(start):
+    """A command takes longer than a sandbox may be idle, without a sign of life in between."""
+    _, cay = start("pause=1s")
+    with Mcp(cay) as session:
+        got = session.tool("run", command="sleep 4; echo done", timeout=30)
+        assert got["stdout"] == "done\n" and not got["timed_out"]
+        logs = cay.call("GET", f"/sandboxes/{got['sandbox']}/logs").body
+        assert b"paused" not in logs.split(b"done")[0], logs
+
+
 def test_one_that_stays_paused_is_removed(start):
     """With its session; the next call begins anew."""
     _, cay = start("pause=1s", "keep=3s")
