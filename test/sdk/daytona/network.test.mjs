@@ -1,5 +1,5 @@
 // Daytona's SDK, unmodified, against what cay has of its API: sandboxes are made, found, listed and ended, and their
-// network settings changed. Daytona's way to run a command is not there yet: cay's own is asked to. The server comes
+// network settings changed. The server comes
 // from E2B_DOMAIN and E2B_API_KEY. That what is allowed passes is shown where there is an internet to reach:
 // test/scenario/test_egress_daytona.py. Here no connection leaves the machine: each is refused.
 import assert from 'node:assert/strict'
@@ -100,8 +100,8 @@ test('what is wrong or not there is an error of the right class, and says why', 
   await withSandbox(async (sandbox) => {
     await assert.rejects(sandbox.updateNetworkSettings({ domainAllowList: 'https://a.com' }), is(DaytonaValidationError, 'Invalid domain'))
     await assert.rejects(sandbox.updateNetworkSettings({ networkAllowList: '10.0.0.1' }), is(DaytonaValidationError, 'CIDR'))
-    await assert.rejects(sandbox.stop(), is(DaytonaError, 'not supported yet'))
-    await assert.rejects(sandbox.process.executeCommand('true'), is(DaytonaError, 'not supported yet'))
+    await assert.rejects(sandbox.archive(), is(DaytonaError, 'not supported yet'))
+    assert.equal((await sandbox.process.executeCommand('echo $HOME; exit 3')).result, '/home/daytona\n')
     assert.deepEqual(settings(await daytona.get(sandbox.id)), [false, undefined, undefined])
   })
   await assert.rejects(daytona.create({ networkBlockAll: true, domainAllowList: 'a.com' }), is(DaytonaValidationError, 'combined'))
