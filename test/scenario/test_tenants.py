@@ -34,7 +34,7 @@ def make_key(cay, tenant, role):
 
 def ask(client, method, pattern, sandbox_id):
     """The route of that sandbox; what else is in its path does not exist."""
-    path = pattern.replace("{id}", sandbox_id).replace("{interval}", "5").replace("{tenant}", "nobody").replace("*", "nothing")
+    path = pattern.replace("{id}", sandbox_id).replace("{interval}", "5").replace("{port}", "80").replace("{tenant}", "nobody").replace("*", "nothing")
     path = re.sub(r"\{\w+\}", "nothing", path)
     if path == "/cay/v1/events":
         path += "?follow=0"
