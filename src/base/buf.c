@@ -28,8 +28,9 @@ static size_t space_behind(const struct buf *b)
     return b->cap - (size_t)(b->data - b->base) - b->len;
 }
 
-/* Where room in front is enough, the bytes move there: as a rule once as many have been consumed as move, so
- * that a long buffer which is filled as fast as it is emptied does not move with each append. */
+/* Where room in front is enough, the bytes move there: as a rule once as many have been consumed as
+ * move, so that a long buffer which is filled as fast as it is emptied does not move with each
+ * append. */
 static bool can_move(const struct buf *b, size_t want)
 {
     size_t gap = (size_t)(b->data - b->base);

@@ -275,7 +275,8 @@ static bool line_is_cut(FILE *f, const char *line)
     return true;
 }
 
-/* fgets, but for a NUL: what a crash left of a file may be zeros, and must not be read as an empty one. */
+/* fgets, but for a NUL: what a crash left of a file may be zeros, and must not be read as an empty
+ * one. */
 static bool get_line(struct parse *p, char *line, int size)
 {
     int n = 0, c = 0;

@@ -1,14 +1,14 @@
 #pragma once
 /* Configuration: one INI file (inih) and command-line options from one table.
  *
- * Every key is also an option: [listen] port = 3000 is --listen-port=3000. Unknown sections, unknown
- * keys, wrong types and values out of range refuse to start, with file, line, what was found and
- * what is allowed. The table is also the source of the help text, the man page and the commented
- * example file, so that they cannot differ from what is read.
+ * Every key is also an option: [listen] port = 3000 is --listen-port=3000. Unknown sections,
+ * unknown keys, wrong types and values out of range refuse to start, with file, line, what was
+ * found and what is allowed. The table is also the source of the help text, the man page and the
+ * commented example file, so that they cannot differ from what is read.
  *
  * A program fills a struct with defaults by config_defaults, then config_load_file, then
- * config_load_args; later ones win. Strings are malloc'd copies freed by config_free. Blocks on file
- * reads only. */
+ * config_load_args; later ones win. Strings are malloc'd copies freed by config_free. Blocks on
+ * file reads only. */
 
 #include "base/err.h"
 
@@ -41,9 +41,9 @@ enum err_code config_defaults(const struct config_key *keys, void *out, struct e
 enum err_code config_load_file(const struct config_key *keys, const char *path, void *out,
                                struct err *e);
 
-/* Consumes --section-key=value and --section-key value (booleans also alone, and --no-...), in place;
- * *argc and argv keep the rest, argv[0] included, in order. Stops at "--". An option that is not in
- * the table stays. */
+/* Consumes --section-key=value and --section-key value (booleans also alone, and --no-...), in
+ * place; *argc and argv keep the rest, argv[0] included, in order. Stops at "--". An option that is
+ * not in the table stays. */
 enum err_code config_load_args(const struct config_key *keys, int *argc, char **argv, void *out,
                                struct err *e);
 

@@ -84,8 +84,8 @@ static const int common[] = {
     SCMP_SYS(uname),
 };
 
-/* Calls that are allowed in one form. clone3's flags are in memory, which a filter cannot read: ENOSYS
- * makes the C library use clone, of which only the making of threads passes. */
+/* Calls that are allowed in one form. clone3's flags are in memory, which a filter cannot read:
+ * ENOSYS makes the C library use clone, of which only the making of threads passes. */
 static const struct confine_form common_forms[] = {
     {SCMP_SYS(socket), 0, CONFINE_ANY_BITS, AF_UNIX},
     {SCMP_SYS(clone), 0, CLONE_THREAD, CLONE_THREAD},

@@ -2,7 +2,9 @@
 /* Errors, from core up: a struct err on the caller's stack with a mandatory code and a sentence.
  *
  * Below core, functions return 0 or -errno and touch no output on failure; a caller turns that into
- * a struct err once, where it knows what was tried. An error is logged once, by the function that ends its journey. One table per dialect turns a code into that dialect's status. Nothing allocates. */
+ * a struct err once, where it knows what was tried. An error is logged once, by the function that
+ * ends its journey. One table per dialect turns a code into that dialect's status. Nothing
+ * allocates. */
 
 #include "base/util.h"
 
@@ -32,9 +34,9 @@ struct err {
     char hint[192]; /* what the caller can do, or empty */
 };
 
-/* Sets code and text (cut at its size) and clears hint and sys. e may be NULL. Returns code, so that
- * `return err_set(e, ...)` works in functions that return enum err_code. Control characters in the
- * result are replaced by '?': texts may hold what a peer sent. */
+/* Sets code and text (cut at its size) and clears hint and sys. e may be NULL. Returns code, so
+ * that `return err_set(e, ...)` works in functions that return enum err_code. Control characters in
+ * the result are replaced by '?': texts may hold what a peer sent. */
 enum err_code err_set(struct err *e, enum err_code code, const char *fmt, ...) PRINTF(3, 4);
 
 /* The same from an errno (positive or negative): appends ": " and its strerror, keeps sys. */

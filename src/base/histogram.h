@@ -1,6 +1,6 @@
 #pragma once
-/* How often something took how long, in classes whose bounds double: 0.5 ms, 1 ms, ... 16 s, and above.
- * A plain struct without ownership; the thread that adds is the one that reads. */
+/* How often something took how long, in classes whose bounds double: 0.5 ms, 1 ms, ... 16 s, and
+ * above. A plain struct without ownership; the thread that adds is the one that reads. */
 
 #include <stdint.h>
 

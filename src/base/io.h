@@ -15,7 +15,8 @@ int io_write_full(int fd, const void *bytes, size_t n) WARN_UNUSED;
  * -EMSGSIZE when it does not fit in size - 1 bytes. Returns the length, or -errno. */
 ssize_t io_read_text_at(int dir_fd, const char *path, char *out, size_t size) WARN_UNUSED;
 
-/* Opens an existing file for writing, writes text in one write(2), closes: for /proc, /sys, cgroup. */
+/* Opens an existing file for writing, writes text in one write(2), closes: for /proc, /sys,
+ * cgroup. */
 int io_write_text_at(int dir_fd, const char *path, const char *text) WARN_UNUSED;
 
 /* Writes a whole file by a temporary name, fsync and rename in the same directory. */
@@ -27,13 +28,13 @@ int io_replace_file_at(int dir_fd, const char *name, const void *bytes, size_t n
 int io_create_file_at(int dir_fd, const char *name, const void *bytes, size_t n,
                       unsigned mode) WARN_UNUSED;
 
-/* Calls each(arg, name) for every name in the directory dir_fd/path but "." and "..", in no order, until it
- * answers false. Names that come or go meanwhile may be told or not. */
+/* Calls each(arg, name) for every name in the directory dir_fd/path but "." and "..", in no order,
+ * until it answers false. Names that come or go meanwhile may be told or not. */
 int io_each_name_at(int dir_fd, const char *path, bool (*each)(void *arg, const char *name),
                     void *arg);
 
-/* A pipe for splice(2) that holds so many bytes, or fewer where its user's share of pipe memory is used up: slower,
- * not wrong. Both ends do not block. 0, or -errno and neither end is open. */
+/* A pipe for splice(2) that holds so many bytes, or fewer where its user's share of pipe memory is
+ * used up: slower, not wrong. Both ends do not block. 0, or -errno and neither end is open. */
 int io_big_pipe(int *in, int *out, size_t bytes) WARN_UNUSED;
 
 int io_set_nonblock(int fd, bool on) WARN_UNUSED;

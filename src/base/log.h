@@ -1,8 +1,9 @@
 #pragma once
 /* One line per event on standard error: `2026-11-21T02:50:01.123Z info cayd: text`.
  *
- * Daemons write to standard error only; their starter (cay-keep, a service manager) decides where it goes. Thread-safe: a line is one write(2). Control characters are replaced. Secrets are
- * never logged, and neither are bodies, environments or file contents. */
+ * Daemons write to standard error only; their starter (cay-keep, a service manager) decides where
+ * it goes. Thread-safe: a line is one write(2). Control characters are replaced. Secrets are never
+ * logged, and neither are bodies, environments or file contents. */
 
 #include "base/util.h"
 
@@ -24,8 +25,9 @@ void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
  * went wrong in it. Its length; 0: there was none. */
 size_t log_last_error(char *out, size_t size);
 
-/* For lines that a peer can cause as often as it likes: LOG_RATE_LINES in LOG_RATE_MS, the rest is counted, and the
- * number said when there may be one again. Owned by the caller, zeroed at first; not thread-safe. */
+/* For lines that a peer can cause as often as it likes: LOG_RATE_LINES in LOG_RATE_MS, the rest is
+ * counted, and the number said when there may be one again. Owned by the caller, zeroed at first;
+ * not thread-safe. */
 #define LOG_RATE_LINES 20
 #define LOG_RATE_MS    10000
 struct log_rate {

@@ -1,6 +1,7 @@
 #pragma once
 /* The settings of a cay server: one table, read by `cay up` (which starts cay-keep with them) and
- * by cayd and cay-egress, and printed as the example file, the help text and the man page cay.conf(5).
+ * by cayd and cay-egress, and printed as the example file, the help text and the man page
+ * cay.conf(5).
  *
  * `cay up` reads the file and hands cayd the values that differ from the defaults as options
  * (--sandbox-memory=1G), because cayd's user need not be able to read the file. */
@@ -49,11 +50,13 @@ enum err_code settings_load(struct settings *s, const char *path, int *argc, cha
                             struct err *e);
 void settings_free(struct settings *s);
 
-/* The same for a daemon: from the file that --config names in argv (without it only options count), and what is logged
- * from now on is set. What the settings do not know stays in argv, --config too. */
+/* The same for a daemon: from the file that --config names in argv (without it only options count),
+ * and what is logged from now on is set. What the settings do not know stays in argv, --config
+ * too. */
 enum err_code settings_load_daemon(struct settings *s, int *argc, char **argv, struct err *e);
 
-/* Does the port speak TLS, with the certificate that the settings name? Does it speak nothing else? */
+/* Does the port speak TLS, with the certificate that the settings name? Does it speak nothing
+ * else? */
 bool settings_has_tls(const struct settings *s);
 bool settings_needs_tls(const struct settings *s);
 

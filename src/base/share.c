@@ -35,8 +35,8 @@ void share_pool_free(struct share_pool *p)
     free(p);
 }
 
-/* FNV-1a. Names are made by cay (tenants, ids of sandboxes) or are addresses: a flood of one bucket costs
- * no more than the pool has places. */
+/* FNV-1a. Names are made by cay (tenants, ids of sandboxes) or are addresses: a flood of one bucket
+ * costs no more than the pool has places. */
 static uint32_t hash_of(const struct share *parent, const char *name)
 {
     uint32_t h = parent ? parent->hash : 2166136261u;

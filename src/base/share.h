@@ -1,16 +1,18 @@
 #pragma once
-/* A pool of so many places, shared out by tenant and by what a tenant has (sandboxes, peers), so that no
- * one can take what others need. After the quotas of dbus-broker (util/user.c).
+/* A pool of so many places, shared out by tenant and by what a tenant has (sandboxes, peers), so
+ * that no one can take what others need. After the quotas of dbus-broker (util/user.c).
  *
  * A place is given as long as more are free than the tenant and the owner hold together:
  *
  *     free > held by the tenant + held by the owner
  *
- * So one tenant alone has at most half of the pool, one owner a third, and whatever greedy ones hold, there
- * is a place for one that holds none: n greedy tenants leave the pool's 2^-n. A holder over its share is refused, or the caller ends something of its own for the new one (share_may_take tells before).
+ * So one tenant alone has at most half of the pool, one owner a third, and whatever greedy ones
+ * hold, there is a place for one that holds none: n greedy tenants leave the pool's 2^-n. A holder
+ * over its share is refused, or the caller ends something of its own for the new one
+ * (share_may_take tells before).
  *
- * Owners are known by their names and forgotten with their last place: nothing is held for who has none.
- * One thread; nothing blocks. */
+ * Owners are known by their names and forgotten with their last place: nothing is held for who has
+ * none. One thread; nothing blocks. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,8 +25,8 @@ struct share_pool *share_pool_new(size_t max); /* NULL: memory is out */
 /* When all places were given back. NULL is none. */
 void share_pool_free(struct share_pool *p);
 
-/* One place for this owner of the tenant; owner may be NULL: the tenant itself. NULL: refused, or memory
- * is out. */
+/* One place for this owner of the tenant; owner may be NULL: the tenant itself. NULL: refused, or
+ * memory is out. */
 struct share *share_take(struct share_pool *p, const char *tenant, const char *owner);
 
 /* Gives one place back. NULL is none. */
@@ -40,6 +42,6 @@ bool share_is_of(const struct share *s, const char *tenant, const char *owner);
 /* Of the owner that s is on. */
 size_t share_count(const struct share *s);
 
-/* The rule alone, for who counts places elsewhere: may an account that holds `held` of the `used` places of
- * `max` have one more? */
+/* The rule alone, for who counts places elsewhere: may an account that holds `held` of the `used`
+ * places of `max` have one more? */
 bool share_leaves_space(size_t max, size_t used, size_t held);

@@ -1,10 +1,10 @@
 #pragma once
-/* Defences that a test build can switch off one by one, so that each attempt of test/probe is shown to
- * succeed where its defence is missing (positive controls; docs/reports/security-tests.md).
+/* Defences that a test build can switch off one by one, so that each attempt of test/probe is shown
+ * to succeed where its defence is missing (positive controls; docs/reports/security-tests.md).
  *
- * Only a build with -Dtest_switches=true contains any of this: in every other TEST_BYPASS(X) is the constant
- * false, no option --without exists, and a scenario checks that. The set belongs to the process: cay-privd
- * fills it from its arguments, cay-init from its boot block's flags. */
+ * Only a build with -Dtest_switches=true contains any of this: in every other TEST_BYPASS(X) is the
+ * constant false, no option --without exists, and a scenario checks that. The set belongs to the
+ * process: cay-privd fills it from its arguments, cay-init from its boot block's flags. */
 
 #include <stdbool.h>
 #include <stdint.h>
