@@ -3,8 +3,8 @@
  * others rely on:
  *
  *   cay-keep [options] [-- arguments for cayd]
- *     --listen-address=ADDR   127.0.0.1   (numeric IPv4 or IPv6; localhost: 127.0.0.1 and ::1, the latter
- *                             where the machine has IPv6)
+ *     --listen-address=ADDR   127.0.0.1   (numeric IPv4 or IPv6; localhost: 127.0.0.1 and ::1, the
+ *                             latter where the machine has IPv6)
  *     --listen-port=PORT      3000
  *     --state-dir=DIR         /var/lib/cay
  *     --run-dir=DIR           /run/cay
@@ -28,17 +28,19 @@
  *   Directories (made when absent): DIR(state) root 0711, state/cayd owned by the user 0700 (cayd's
  *   --state-dir), state/privd root 0700 (privd's), state/egress owned by cay-egress's user 0700;
  *   DIR(run) root 0755.
- *   Files: run/keep.pid (decimal and a newline, locked with flock while keep lives; readable by all),
- *     run/privd.sock, run/egress-I.sock (privd's channels), run/egress-I.ctl (cayd's to process I of
- *     cay-egress: made by keep, mode 0600, cayd's user's).
+ *   Files: run/keep.pid (decimal and a newline, locked with flock while keep lives; readable by
+ *     all), run/privd.sock, run/egress-I.sock (privd's channels), run/egress-I.ctl (cayd's to
+ *     process I of cay-egress: made by keep, mode 0600, cayd's user's).
  *
  *   cayd is started as: cayd --listen-fd=3 [--listen-fd=7] --ready-fd=4 --privd=RUN/privd.sock
- *     --state-dir=STATE/cayd [--egress-dir=RUN --egress-processes=N] [--tls-cert-fd=5 --tls-key-fd=6] [cayd arguments]
- *     with uid and gid of the user, no supplementary groups, no capabilities (bounding set empty),
- *     no_new_privs, umask 077, standard input /dev/null, descriptor 3 = the listener (a listening,
- *     non-blocking TCP socket that keep made and keeps), 7 = the second one where there are two, the environment reduced to PATH and LANG.
- *   cay-privd is started as: cay-privd --ready-fd=4 --state-dir=STATE/privd --run-dir=RUN --agent=PATH
- *     --job=PATH --peer-uid=UID [--egress-uid=UID --egress-processes=N] [privd arguments]
+ *     --state-dir=STATE/cayd [--egress-dir=RUN --egress-processes=N] [--tls-cert-fd=5
+ *     --tls-key-fd=6] [cayd arguments] with uid and gid of the user, no supplementary groups, no
+ *     capabilities (bounding set empty), no_new_privs, umask 077, standard input /dev/null,
+ *     descriptor 3 = the listener (a listening, non-blocking TCP socket that keep made and keeps),
+ *     7 = the second one where there are two, the environment reduced to PATH and LANG.
+ *   cay-privd is started as: cay-privd --ready-fd=4 --state-dir=STATE/privd --run-dir=RUN
+ *     --agent=PATH --job=PATH --peer-uid=UID [--egress-uid=UID --egress-processes=N] [privd
+ *     arguments]
  *   cay-egress is started as: cay-egress --listen-fd=3 --ready-fd=4 --privd=RUN/egress-I.sock
  *     --state-dir=STATE/egress --peer-uid=UID --shard=I/N [--seal-key-fd=5] [egress arguments], as
  *     cayd is but with its own user; descriptor 3 is the listener of run/egress-I.ctl.
@@ -46,10 +48,10 @@
  *     or KEEP_FAILED and one sentence without newline, and exits.
  *
  *   Signals to keep: SIGTERM or SIGINT: cayd is stopped (SIGTERM), then privd (SIGTERM: ends every
- *     sandbox, leaves nothing behind) and cay-egress, then keep exits 0. SIGHUP: opens the log file again, then
- *     cay-privd, cay-egress, then cayd are replaced by the binaries that are on disk now, the TLS files opened
- *     again (nothing is replaced if `cayd --check` refuses them); sandboxes live on (cay-privd gets SIGUSR1: exit,
- *     leave everything).
+ *     sandbox, leaves nothing behind) and cay-egress, then keep exits 0. SIGHUP: opens the log file
+ *     again, then cay-privd, cay-egress, then cayd are replaced by the binaries that are on disk
+ *     now, the TLS files opened again (nothing is replaced if `cayd --check` refuses them);
+ *     sandboxes live on (cay-privd gets SIGUSR1: exit, leave everything).
  *   Exit status: 0 stopped when asked (or, with --daemon, started); 1 failed, reason on standard
  *     error; 2 wrong options; 3 it runs already.
  *   When keep dies the daemons die with it (PR_SET_PDEATHSIG) and sandboxes live on: the next
@@ -74,10 +76,10 @@
 #define KEEP_EXIT_RUNNING 3
 #define KEEP_REASON_MAX   256 /* bytes of the sentence after KEEP_FAILED */
 
-/* A daemon's side. Tells cay-keep KEEP_READY (why is ""), or KEEP_FAILED and why, and closes *ready_fd; nothing where that
- * is -1: no process waits, or it was told already. */
+/* A daemon's side. Tells cay-keep KEEP_READY (why is ""), or KEEP_FAILED and why, and closes
+ * *ready_fd; nothing where that is -1: no process waits, or it was told already. */
 void keep_notify(int *ready_fd, char what, const char *why);
 
-/* The number of a descriptor that cay-keep handed over, as its option names it. -EBADF: it is no number, a standard
- * stream, or not open. */
+/* The number of a descriptor that cay-keep handed over, as its option names it. -EBADF: it is no
+ * number, a standard stream, or not open. */
 int keep_parse_fd(const char *text);

@@ -120,7 +120,8 @@ bool privsep_answer_is_sound(const void *bytes, size_t n, size_t fds)
     return is_request(m->op) && m->status <= 0;
 }
 
-/* From 6.9 on frees can wait for each other for good; the queue has 256 workers for a processor, from 6.15 on 1,024. */
+/* From 6.9 on frees can wait for each other for good; the queue has 256 workers for a processor,
+ * from 6.15 on 1,024. */
 uint32_t privsep_filters_sandboxes_of(unsigned major, unsigned minor)
 {
     unsigned version = major * 1000 + minor;

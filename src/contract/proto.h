@@ -1,5 +1,6 @@
 #pragma once
-/* The messages between cayd or cay-egress and cay-privd: fixed size, typed, numbers and descriptors only.
+/* The messages between cayd or cay-egress and cay-privd: fixed size, typed, numbers and descriptors
+ * only.
  *
  * Transport: SOCK_SEQPACKET on a path that privd makes as root, one peer per role, role checked
  * by SO_PEERCRED; a new connection replaces the old. One message is one packet of exactly
@@ -34,7 +35,8 @@
 #define EGRESS_TCP_PORT 3128
 #define EGRESS_UDP_PORT 3153
 
-/* The resolver that sandboxes are told of: of no network, so that asking it ends at EGRESS_UDP_PORT. */
+/* The resolver that sandboxes are told of: of no network, so that asking it ends at
+ * EGRESS_UDP_PORT. */
 #define EGRESS_RESOLVER "198.18.0.1"
 
 /* Slot numbers modulo the number of processes say which of them serves a sandbox. */
@@ -56,22 +58,25 @@ enum privsep_op {
     PRIVSEP_JOB,      /* u.job. Reply when the job has ended; PRIVSEP_PROGRESS events before that */
     PRIVSEP_CAPACITY, /* Reply: u.capacity */
     PRIVSEP_COMMAND_SANDBOX, /* slot, gen, u.command_sandbox.key: a network for one command. Reply when a cay-init of its
-                       * own is ready in it: u.command_sandbox.number and PRIVSEP_COMMAND_SANDBOX_SOCKETS sockets as of CONNECT,
-                       * but made in the command sandbox. It ends with ROOM_END, its sandbox, or this channel.
-                       * -EMFILE: there are PRIVSEP_COMMAND_SANDBOXES_MAX; -EAGAIN: too many are being made */
+                       * own is ready in it: u.command_sandbox.number and
+                       * PRIVSEP_COMMAND_SANDBOX_SOCKETS sockets as of CONNECT, but made in the
+                       * command sandbox. It ends with ROOM_END, its sandbox, or this channel.
+                       * -EMFILE: there are PRIVSEP_COMMAND_SANDBOXES_MAX; -EAGAIN: too many are
+                       * being made */
     PRIVSEP_COMMAND_SANDBOX_END, /* slot, gen, u.command_sandbox.number. Reply when no process of it is left; -ENOENT: there is
                        * none of that number (any more) */
     PRIVSEP_FREEZE, /* slot, gen. Every process of it stops, its command sandboxes' too. Reply when all have (0), or
-                     * when all go on again: -ETIMEDOUT (one could not be stopped: it waits for the disk
-                     * or the kernel), -ECANCELED (THAW came first) */
+                     * when all go on again: -ETIMEDOUT (one could not be stopped: it waits for the
+                     * disk or the kernel), -ECANCELED (THAW came first) */
     PRIVSEP_THAW, /* slot, gen. Every process of it goes on. Reply at once, also where it was not frozen */
     PRIVSEP_KEEP, /* slot, gen, u.kept.number: it ends, and its files are kept by that number. Reply when they are on
-                   * the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
+                   * the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory
+                   * here */
     PRIVSEP_DROP, /* u.kept.number: what is kept by it is removed. Reply when it is gone; -EBUSY: it is in use */
     PRIVSEP_KEPTS, /* Replies: one PRIVSEP_KEPT event for each number, then the reply */
     PRIVSEP_COPY, /* slot, gen, u.kept.number: its files are copied to that number, for which it stands still a few
-                    * milliseconds, where it was not frozen. Reply when the copy is on the disk and it goes on. -EEXIST,
-                    * -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
+                    * milliseconds, where it was not frozen. Reply when the copy is on the disk and
+                    * it goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
     PRIVSEP_REQUEST_COUNT,
 
     PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
@@ -82,9 +87,11 @@ enum privsep_op {
     /* Events to cay-egress, whose only request is HELLO. */
     PRIVSEP_EGRESS_OPEN, /* slot, gen, PRIVSEP_EGRESS_FDS descriptors, both non-blocking, made inside
                           * that sandbox's network namespace; again for every live one after HELLO.
-                          * u.egress.command: 0, or they are that command sandbox's, and its sandbox was told before */
+                          * u.egress.command: 0, or they are that command sandbox's, and its sandbox
+                          * was told before */
     PRIVSEP_EGRESS_KEEP, /* slot, gen, u.egress.command: it lives, and its ports are taken: by the sockets that
-                          * the receiver has of it, if an earlier privd gave it some, which it keeps */
+                          * the receiver has of it, if an earlier privd gave it some, which it
+                          * keeps */
     PRIVSEP_EGRESS_SYNC, /* all that were live at HELLO were told */
     PRIVSEP_EGRESS_CLOSE, /* slot, gen, u.egress.command: it has ended; 0: the sandbox with all its command sandboxes */
 
@@ -135,15 +142,17 @@ enum privsep_job {
 #define PRIVSEP_TEMPLATE_HOST 1u
 #define PRIVSEP_TEMPLATE_BASE 2u
 
-/* Of a sandbox whose programs may have system call filters of their own: two for each of 64 processes; and how
- * many such sandboxes there are at a time, at most. 16 times 128 programs of at most 33 KiB are a quarter of
- * net.core.bpf_jit_limit's usual 264 MB, which the whole host shares (docs/kernel-pools.md). */
+/* Of a sandbox whose programs may have system call filters of their own: two for each of 64
+ * processes; and how many such sandboxes there are at a time, at most. 16 times 128 programs of at
+ * most 33 KiB are a quarter of net.core.bpf_jit_limit's usual 264 MB, which the whole host shares
+ * (docs/kernel-pools.md). */
 #define PRIVSEP_FILTERS           128u
 #define PRIVSEP_FILTERS_SANDBOXES 16u
 
-/* How many there may be on a kernel of that version. A tenant frees its filters when it likes, all at once, so where that
- * can stop the host all of them together are fewer than the workers of one processor's queue: PRIVSEP_FILTERS of each,
- * those that cay-privd frees at once, and two of each command sandbox that is being made. */
+/* How many there may be on a kernel of that version. A tenant frees its filters when it likes, all
+ * at once, so where that can stop the host all of them together are fewer than the workers of one
+ * processor's queue: PRIVSEP_FILTERS of each, those that cay-privd frees at once, and two of each
+ * command sandbox that is being made. */
 uint32_t privsep_filters_sandboxes_of(unsigned major, unsigned minor);
 
 /* On this one. */
