@@ -94,8 +94,8 @@ int btrfs_subvolume_id(int fd, uint64_t *id)
 
 int btrfs_limit(int fd, uint64_t bytes)
 {
-    /* With both, what a subvolume shares with a snapshot counts, and what it alone holds. qgroupid 0 is
-     * the subvolume of fd itself. */
+    /* With both, what a subvolume shares with a snapshot counts, and what it alone holds. qgroupid
+     * 0 is the subvolume of fd itself. */
     struct btrfs_ioctl_qgroup_limit_args args = {
         .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = bytes ? bytes : UINT64_MAX}};
     return ioctl(fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0 ? -errno : 0;

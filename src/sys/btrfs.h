@@ -1,6 +1,6 @@
 #pragma once
-/* btrfs: subvolumes with a hard limit. All but btrfs_sync take some 0.1 to 2 ms. Directories are held open
- * by the caller; names are single components. */
+/* btrfs: subvolumes with a hard limit. All but btrfs_sync take some 0.1 to 2 ms. Directories are
+ * held open by the caller; names are single components. */
 
 #include "base/util.h"
 
@@ -12,15 +12,16 @@ bool btrfs_is(int fd);
 /* Whether quota accounting is on. 0 or 1, or -errno. */
 int btrfs_quota_is_on(int fd);
 
-/* Turns quota accounting on, the simple kind where the kernel has it (6.7): an extent counts for the
- * subvolume that wrote it, and nothing a tenant does can make the numbers inconsistent. 0 or -errno. */
+/* Turns quota accounting on, the simple kind where the kernel has it (6.7): an extent counts for
+ * the subvolume that wrote it, and nothing a tenant does can make the numbers inconsistent. 0 or
+ * -errno. */
 int btrfs_quota_on(int fd) WARN_UNUSED;
 
 int btrfs_subvolume_create(int dir_fd, const char *name) WARN_UNUSED;
 int btrfs_snapshot(int source_fd, int dir_fd, const char *name, bool read_only) WARN_UNUSED;
 
-/* Deletes a subvolume, with all that is in it, without walking it: its blocks are freed in the background.
- * 0 or -errno (-ENOENT; -ENOTEMPTY when it holds another one). */
+/* Deletes a subvolume, with all that is in it, without walking it: its blocks are freed in the
+ * background. 0 or -errno (-ENOENT; -ENOTEMPTY when it holds another one). */
 int btrfs_subvolume_destroy(int dir_fd, const char *name) WARN_UNUSED;
 
 /* The id of the subvolume that fd is in. 0 or -errno. */

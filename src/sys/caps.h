@@ -19,8 +19,8 @@ int caps_set(uint64_t effective, uint64_t permitted, uint64_t inheritable) WARN_
 /* Effective and permitted of the calling thread. 0 or -errno. */
 int caps_get(uint64_t *effective, uint64_t *permitted) WARN_UNUSED;
 
-/* Changes to uid and gid without groups and keeps exactly the capabilities in caps, also over execve
- * (ambient), while nothing else can ever be gained by what is started: the bounding set becomes caps too.
- * Those in until_exec stay as well, and the next execve drops them.
+/* Changes to uid and gid without groups and keeps exactly the capabilities in caps, also over
+ * execve (ambient), while nothing else can ever be gained by what is started: the bounding set
+ * becomes caps too. Those in until_exec stay as well, and the next execve drops them.
  * Needs them all, and CAP_SETPCAP, CAP_SETUID, CAP_SETGID. 0 or -errno. */
 int caps_become(uid_t uid, gid_t gid, uint64_t caps, uint64_t until_exec) WARN_UNUSED;

@@ -5,8 +5,8 @@
  * its slot number, and in it two leaves: `agent` for PID 1, with a reserve of its own, and `work`
  * for everything it starts, with the sandbox's limits; a fork bomb or a memory hog in `work` does
  * not take PID 1 with it. In version 1 the slot's own directory is the agent's, and a few that are
- * removed are kept to be used again (cgroup_internal.h says what of). Calls are short reads and writes of
- * kernel files (1 to 100 µs each). */
+ * removed are kept to be used again (cgroup_internal.h says what of). Calls are short reads and
+ * writes of kernel files (1 to 100 µs each). */
 
 #include "base/util.h"
 
@@ -47,7 +47,8 @@ const char *cgroup_version(const struct cgroup *cg);
  */
 int cgroup_remove_base(struct cgroup *cg);
 
-/* Makes a slot's directories and leaves, or takes some that were kept; what is there already stays. 0 or -errno. */
+/* Makes a slot's directories and leaves, or takes some that were kept; what is there already stays.
+ * 0 or -errno. */
 int cgroup_make(const struct cgroup *cg, uint32_t slot) WARN_UNUSED;
 
 int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,

@@ -1,4 +1,5 @@
-/* Where the machine has the controllers: the hierarchies of version 2 or 1, and our directory in each. */
+/* Where the machine has the controllers: the hierarchies of version 2 or 1, and our directory in
+ * each. */
 #include "sys/cgroup_internal.h"
 
 #include "base/io.h"

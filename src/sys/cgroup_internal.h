@@ -26,24 +26,27 @@ struct cgroup {
 /* mkdirat(2); one that is there already is as good. 0 or -errno. */
 int cgroup_make_dir(int dir_fd, const char *path) WARN_UNUSED;
 
-/* In version 2 a controller has to be handed down at every level above the one that uses it. 0 or -errno. */
+/* In version 2 a controller has to be handed down at every level above the one that uses it. 0 or
+ * -errno. */
 int cgroup_delegate(int dir_fd) WARN_UNUSED;
 
-/* Version 1 only: the directories of a slot in which nothing runs any more, and which nothing can be seen of
- * in another's use, are kept under another name, to be a slot's again.
+/* Version 1 only: the directories of a slot in which nothing runs any more, and which nothing can
+ * be seen of in another's use, are kept under another name, to be a slot's again.
  *
- * Making and removing them is the largest part of what a sandbox costs the kernel where there are or were many:
- * each memory group has a table of all file systems of the machine, which is allocated, walked when the group
- * goes, and freed (alloc_shrinker_info, reparent_shrinker_deferred).
+ * Making and removing them is the largest part of what a sandbox costs the kernel where there are
+ * or were many: each memory group has a table of all file systems of the machine, which is
+ * allocated, walked when the group goes, and freed (alloc_shrinker_info,
+ * reparent_shrinker_deferred).
  *
- * What a group keeps from one use to the next, and why nothing comes along: no process is in it (pids.current
- * of the whole is 0, dead ones that are not yet reaped included; each is in the same slot of every hierarchy).
- * Every limit that cay sets is set again, and a processor quota, which is not always, refuses. The processor
- * time counted is set to 0; it is thawed. Charges of memory for pages and kernel objects that outlive the
- * processes stay, but at most SPARE_CHARGE_MAX, or it is not kept: a number by which the next sandbox's
- * use of memory reads higher, and what it can have is lower. Counts of events (failcnt, max_usage,
- * memory.stat) go on; only the host can read them, and cay reads one, of processes killed for memory: a group
- * with one is not kept. Test: unit cgroup_spare. */
+ * What a group keeps from one use to the next, and why nothing comes along: no process is in it
+ * (pids.current of the whole is 0, dead ones that are not yet reaped included; each is in the same
+ * slot of every hierarchy). Every limit that cay sets is set again, and a processor quota, which is
+ * not always, refuses. The processor time counted is set to 0; it is thawed. Charges of memory for
+ * pages and kernel objects that outlive the processes stay, but at most SPARE_CHARGE_MAX, or it is
+ * not kept: a number by which the next sandbox's use of memory reads higher, and what it can have
+ * is lower. Counts of events (failcnt, max_usage, memory.stat) go on; only the host can read them,
+ * and cay reads one, of processes killed for memory: a group with one is not kept. Test: unit
+ * cgroup_spare. */
 
 #define CGROUP_SPARES    32u
 #define SPARE_CHARGE_MAX (512u << 10)

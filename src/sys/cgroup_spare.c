@@ -22,7 +22,7 @@ static const char *spare_name(char name[static PATH_SIZE], unsigned k, const cha
     return name;
 }
 
-/* --- is it as new? ------------------------------------------------------------------------------ */
+/* --- is it as new? ---------------------------------------------------------------------------- */
 
 static ssize_t read_file(const struct cgroup *cg, enum controller c, uint32_t slot,
                          const char *rest, char *text, size_t size)
@@ -73,7 +73,7 @@ static int reset(const struct cgroup *cg, uint32_t slot)
     return rc;
 }
 
-/* --- renaming ----------------------------------------------------------------------------------- */
+/* --- renaming --------------------------------------------------------------------------------- */
 
 static int rename_in(const struct cgroup *cg, int i, const char *from, const char *to)
 {

@@ -37,10 +37,10 @@
 #define CLONE_NEWTIME 0x00000080
 #endif
 
-/* What programs need and what the kernel checks well by itself within a user namespace. A name that this
- * libseccomp does not know is left out: the program then sees ENOSYS, as on an older kernel. io_setup and
- * its like are not here, as what they take is counted for the whole machine (fs.aio-max-nr), nor is
- * memfd_secret, whose pages the kernel can neither move nor reclaim. */
+/* What programs need and what the kernel checks well by itself within a user namespace. A name that
+ * this libseccomp does not know is left out: the program then sees ENOSYS, as on an older kernel.
+ * io_setup and its like are not here, as what they take is counted for the whole machine
+ * (fs.aio-max-nr), nor is memfd_secret, whose pages the kernel can neither move nor reclaim. */
 /* clang-format off */
 static const char *const allowed[] = {
     "accept", "accept4", "access", "alarm", "arch_prctl", "bind", "brk", "cachestat", "capget",
@@ -125,8 +125,8 @@ static int add_names(scmp_filter_ctx ctx, uint32_t action, const char *const *na
     return 0;
 }
 
-/* No new namespaces: not by flags that a filter can see, and not by clone3, whose flags are behind a
- * pointer; the C library falls back to clone when clone3 is ENOSYS (the default action). */
+/* No new namespaces: not by flags that a filter can see, and not by clone3, whose flags are behind
+ * a pointer; the C library falls back to clone when clone3 is ENOSYS (the default action). */
 static int add_namespaces(scmp_filter_ctx ctx)
 {
     int rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
@@ -182,8 +182,9 @@ static int allow_internet(scmp_filter_ctx ctx, int family)
     return rc;
 }
 
-/* Unix, inet (TCP, UDP, ping: no SCTP, DCCP or raw) and route netlink, of which cay-init makes few. vsock above all knows no network
- * namespace. Other families answer as on a kernel without them: programs know how to live with that. */
+/* Unix, inet (TCP, UDP, ping: no SCTP, DCCP or raw) and route netlink, of which cay-init makes few.
+ * vsock above all knows no network namespace. Other families answer as on a kernel without them:
+ * programs know how to live with that. */
 static int add_sockets(scmp_filter_ctx ctx)
 {
     int rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
@@ -213,7 +214,8 @@ static int add_sockets(scmp_filter_ctx ctx)
     return rc;
 }
 
-/* Linux, Linux32, their uname26 forms, and the question; not the bits that weaken address randomness. */
+/* Linux, Linux32, their uname26 forms, and the question; not the bits that weaken address
+ * randomness. */
 static int add_personality(scmp_filter_ctx ctx)
 {
     static const uint32_t values[] = {0, 0x0008, 0x20000, 0x20008, 0xffffffff};
@@ -248,13 +250,15 @@ static int deny_value(scmp_filter_ctx ctx, int nr, unsigned arg, uint32_t value)
     return answer_value(ctx, nr, arg, value, EPERM);
 }
 
-/* Parts of the kernel that few programs ask for and that are chosen by a value: line disciplines of terminals other
- * than the usual one (each is a driver, which the host may load for it), protocols on top of TCP (TLS in the kernel
- * and its like), and who shares a core (which is the host's to schedule). Answered as by a kernel without them. */
+/* Parts of the kernel that few programs ask for and that are chosen by a value: line disciplines of
+ * terminals other than the usual one (each is a driver, which the host may load for it), protocols
+ * on top of TCP (TLS in the kernel and its like), and who shares a core (which is the host's to
+ * schedule). Answered as by a kernel without them. */
 static int refuse_rare(scmp_filter_ctx ctx)
 {
     const struct scmp_arg_cmp ulp[] = {FILTER_IS(1, IPPROTO_TCP), FILTER_IS(2, TCP_ULP)};
-    /* Bridges and VLANs, for which the host's modprobe is started, and where on the host's disk a file is. */
+    /* Bridges and VLANs, for which the host's modprobe is started, and where on the host's disk a
+     * file is. */
     static const uint32_t requests[] = {0x8940, 0x8941, 0x8982, 0x8983, 0x89a0, 0x89a1};
     int rc = answer_value(ctx, SCMP_SYS(ioctl), 1, TIOCSETD, EINVAL);
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(requests); i++)
@@ -268,9 +272,9 @@ static int refuse_rare(scmp_filter_ctx ctx)
 
 /* Programs for the kernel's BPF machine, each with memory of a pool that the whole host shares
  * (net.core.bpf_jit_limit) and a deferred free of its own: enough of them, freed together, stop the
- * host for good (docs/kernel-pools.md). They attach to sockets of every family. ENOPROTOOPT, as on a
- * kernel without them: libpcap and its like then filter by themselves. The options that lock or detach
- * a filter are open: they make none. Tests: kernel.filter_*. */
+ * host for good (docs/kernel-pools.md). They attach to sockets of every family. ENOPROTOOPT, as on
+ * a kernel without them: libpcap and its like then filter by themselves. The options that lock or
+ * detach a filter are open: they make none. Tests: kernel.filter_*. */
 static int refuse_socket_filters(scmp_filter_ctx ctx)
 {
     static const uint32_t options[] = {SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF,
@@ -283,9 +287,9 @@ static int refuse_socket_filters(scmp_filter_ctx ctx)
     return rc;
 }
 
-/* System call filters of a tenant's own are such programs too: EINVAL, as on a kernel that has none.
- * All of seccomp(2) answers so: its questions then agree, and strict mode is EINVAL for every process
- * that has a filter. Tests: kernel.seccomp*. */
+/* System call filters of a tenant's own are such programs too: EINVAL, as on a kernel that has
+ * none. All of seccomp(2) answers so: its questions then agree, and strict mode is EINVAL for every
+ * process that has a filter. Tests: kernel.seccomp*. */
 static int refuse_call_filters(scmp_filter_ctx ctx)
 {
     const struct scmp_arg_cmp set = FILTER_IS(0, PR_SET_SECCOMP);
@@ -294,9 +298,9 @@ static int refuse_call_filters(scmp_filter_ctx ctx)
                    : rc;
 }
 
-/* The operation and its flags are in registers, which nothing changes while the caller waits for the
- * answer; the program behind the pointer does not matter to it. Questions, which make nothing, pass.
- * The answers: agent/filters.h. */
+/* The operation and its flags are in registers, which nothing changes while the caller waits for
+ * the answer; the program behind the pointer does not matter to it. Questions, which make nothing,
+ * pass. The answers: agent/filters.h. */
 static int ask_for_call_filters(scmp_filter_ctx ctx)
 {
     const struct scmp_arg_cmp by_seccomp = FILTER_IS(0, SECCOMP_SET_MODE_FILTER);
@@ -306,8 +310,8 @@ static int ask_for_call_filters(scmp_filter_ctx ctx)
                    : rc;
 }
 
-/* Setting the core size limit says yes and does nothing: no core is written in any case, and with any
- * value but the one set at the start a host that pipes cores into a program would run it. */
+/* Setting the core size limit says yes and does nothing: no core is written in any case, and with
+ * any value but the one set at the start a host that pipes cores into a program would run it. */
 static int keep_core_limit(scmp_filter_ctx ctx)
 {
     const struct scmp_arg_cmp set = {0, SCMP_CMP_MASKED_EQ, 0xffffffff, RLIMIT_CORE};
@@ -319,9 +323,10 @@ static int keep_core_limit(scmp_filter_ctx ctx)
     return rc;
 }
 
-/* Pages of the template's files, and of the host's /usr, are in memory once for all. Advice that has them thrown away
- * is taken and does nothing: it would slow every neighbour, and tell it something. Each sandbox's own pages go when its
- * limit is reached. Tests: share.page_cache, share.page_out. */
+/* Pages of the template's files, and of the host's /usr, are in memory once for all. Advice that
+ * has them thrown away is taken and does nothing: it would slow every neighbour, and tell it
+ * something. Each sandbox's own pages go when its limit is reached. Tests: share.page_cache,
+ * share.page_out. */
 static int keep_pages(scmp_filter_ctx ctx)
 {
     int rc = answer_value(ctx, SCMP_SYS(fadvise64), 3, POSIX_FADV_DONTNEED, 0);
@@ -332,7 +337,8 @@ static int keep_pages(scmp_filter_ctx ctx)
 
 static int fill_arguments(scmp_filter_ctx ctx, const struct filter *f)
 {
-    /* The agent has this id so that prlimit and its like, which go by equal ids, cannot reach it. */
+    /* The agent has this id so that prlimit and its like, which go by equal ids, cannot reach
+     * it. */
     static const struct {
         int nr;
         unsigned args;
@@ -341,7 +347,8 @@ static int fill_arguments(scmp_filter_ctx ctx, const struct filter *f)
         {SCMP_SYS(setregid), 2}, {SCMP_SYS(setresuid), 3}, {SCMP_SYS(setresgid), 3},
         {SCMP_SYS(setfsuid), 1}, {SCMP_SYS(setfsgid), 1},
     };
-    /* Input pushed into a terminal, and the console's selection: no way to the other side of a pty. */
+    /* Input pushed into a terminal, and the console's selection: no way to the other side of a
+     * pty. */
     int rc = deny_value(ctx, SCMP_SYS(ioctl), 1, TIOCSTI);
     if (rc == 0)
         rc = deny_value(ctx, SCMP_SYS(ioctl), 1, TIOCLINUX);
@@ -428,8 +435,8 @@ void filter_free(struct filter *f)
     }
 }
 
-/* Signals that do not kill leave a program that waits for cay-init alone, or those that signal themselves all the time
- * would ask again and again. */
+/* Signals that do not kill leave a program that waits for cay-init alone, or those that signal
+ * themselves all the time would ask again and again. */
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif
@@ -438,7 +445,8 @@ void filter_free(struct filter *f)
 int filter_install(const struct filter *f, int *listener_fd)
 {
     *listener_fd = -1;
-    /* The argument filter last: it refuses further filters, and the allow list lets this call through. */
+    /* The argument filter last: it refuses further filters, and the allow list lets this call
+     * through. */
     for (int i = 0; i < FILTER_PROGRAMS; i++) {
         if (TEST_BYPASS(SECCOMP) || (i > 0 && TEST_BYPASS(SECCOMP_ARGUMENTS)))
             continue;

@@ -85,7 +85,8 @@ static unsigned short write_program(struct sock_filter *f, const int *denied, si
                                            offsetof(struct seccomp_data, nr));
     f[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1);
     f[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, kill);
-    /* A match jumps to the last instruction: n - 1 - i comparisons and the "allow" are in between. */
+    /* A match jumps to the last instruction: n - 1 - i comparisons and the "allow" are in
+     * between. */
     for (size_t i = 0; i < n; i++)
         f[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)denied[i],
                                                (uint8_t)(n - i), 0);

@@ -1,7 +1,7 @@
 #pragma once
-/* How cay-init makes a netlink socket although the filter sends every such call to it: by arguments of which the
- * kernel looks at the lower half, and the filter at all. Shared by the filter and by the agent, which links no more of
- * sys than this. */
+/* How cay-init makes a netlink socket although the filter sends every such call to it: by arguments
+ * of which the kernel looks at the lower half, and the filter at all. Shared by the filter and by
+ * the agent, which links no more of sys than this. */
 
 #include <stdint.h>
 #include <sys/socket.h>

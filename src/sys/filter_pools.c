@@ -1,5 +1,6 @@
-/* The part of the argument filter that keeps a sandbox away from memory of the kernel that no limit of it sees, and
- * from what is one for the whole host. What each of them takes: docs/kernel-pools.md. Tests: probe "pool". */
+/* The part of the argument filter that keeps a sandbox away from memory of the kernel that no limit
+ * of it sees, and from what is one for the whole host. What each of them takes:
+ * docs/kernel-pools.md. Tests: probe "pool". */
 
 #include "sys/filter_internal.h"
 
@@ -25,18 +26,20 @@
 #define OPTION_TCP_AO_ADD_KEY    38
 #define OPTION_MEMORY_MERGE      67 /* of prctl */
 
-/* Options that allocate for a peer, or let one allocate, beside the socket's account; error: what is answered (0: yes,
- * and nothing is done). They go by number alone, as a filter does not see what kind of socket it is. */
+/* Options that allocate for a peer, or let one allocate, beside the socket's account; error: what
+ * is answered (0: yes, and nothing is done). They go by number alone, as a filter does not see what
+ * kind of socket it is. */
 static const struct {
     uint32_t level, option;
     int error;
 } refused_options[] = {
-    /* A receive buffer keeps the size that net.core.rmem_default gives it. The kernel cuts greater ones without a word
-     * too, so programs live with what they get; TCP sizes its own better. */
+    /* A receive buffer keeps the size that net.core.rmem_default gives it. The kernel cuts greater
+     * ones without a word too, so programs live with what they get; TCP sizes its own better. */
     {SOL_SOCKET, SO_RCVBUF, 0},
     {SOL_SOCKET, SO_RCVBUFFORCE, EPERM},
-    /* What fills the queue of errors, which is bounded by the receive buffer and charged to no group. Resolvers ask
-     * for it and give up when it is refused; a connected socket still tells them of an error. */
+    /* What fills the queue of errors, which is bounded by the receive buffer and charged to no
+     * group. Resolvers ask for it and give up when it is refused; a connected socket still tells
+     * them of an error. */
     {IPPROTO_IP, IP_RECVERR, 0},
     {IPPROTO_IPV6, IPV6_RECVERR, 0},
     {IPPROTO_IP, OPTION_IP_RFC4884, ENOPROTOOPT},
@@ -51,8 +54,8 @@ static const struct {
     {IPPROTO_TCP, TCP_MD5SIG, ENOPROTOOPT},
     {IPPROTO_TCP, OPTION_TCP_MD5SIG_EXT, ENOPROTOOPT},
     {IPPROTO_TCP, OPTION_TCP_AO_ADD_KEY, ENOPROTOOPT},
-    /* Groups cost the interface an entry each, of IPv6 without a number that they end at. There is no network that
-     * anything could be sent to: as on a host without one. */
+    /* Groups cost the interface an entry each, of IPv6 without a number that they end at. There is
+     * no network that anything could be sent to: as on a host without one. */
     {IPPROTO_IP, IP_ADD_MEMBERSHIP, ENODEV},
     {IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, ENODEV},
     {IPPROTO_IP, MCAST_JOIN_GROUP, ENODEV},
@@ -78,10 +81,10 @@ static int refuse_options(scmp_filter_ctx ctx)
 }
 
 /* Calls that are refused while a bit of an argument is set.
- * MSG_MORE: 64 KiB that stay in each UDP socket, charged to no group; of TCP they would be, but the filter does not
- * see which it is. Huge pages are one pool for the whole host, and there is no group that counts them.
- * MS_SYNC: the one flush that goes past `volatile` of the overlay (rootfs.c) and makes the disk that all share wait;
- * as fsync(2) it says yes. */
+ * MSG_MORE: 64 KiB that stay in each UDP socket, charged to no group; of TCP they would be, but the
+ * filter does not see which it is. Huge pages are one pool for the whole host, and there is no
+ * group that counts them. MS_SYNC: the one flush that goes past `volatile` of the overlay
+ * (rootfs.c) and makes the disk that all share wait; as fsync(2) it says yes. */
 static int refuse_bits(scmp_filter_ctx ctx)
 {
     static const struct {
@@ -108,18 +111,19 @@ static int refuse_bits(scmp_filter_ctx ctx)
     return rc;
 }
 
-/* sync(2) waits for, and starts, the writes of every file system of the host. Both say yes and do nothing: what a
- * sandbox writes is on disk when the kernel gets to it, as after its fsync(2). */
+/* sync(2) waits for, and starts, the writes of every file system of the host. Both say yes and do
+ * nothing: what a sandbox writes is on disk when the kernel gets to it, as after its fsync(2). */
 static int skip_syncs(scmp_filter_ctx ctx)
 {
     int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(0), SCMP_SYS(sync), 0);
     return rc == 0 ? seccomp_rule_add(ctx, SCMP_ACT_ERRNO(0), SCMP_SYS(syncfs), 0) : rc;
 }
 
-/* Where a file has no pages to give (a device, a file of /proc, anything opened with O_DIRECT), splice(2) and
- * sendfile(2) allocate some that are charged to no group, and the pipe or socket they go into keeps them. A filter does
- * not see what a descriptor is. EINVAL is what the calls answer for a file that they do not serve: cp, Python, Go, Java
- * and Node read and write then; nginx wants "sendfile off". */
+/* Where a file has no pages to give (a device, a file of /proc, anything opened with O_DIRECT),
+ * splice(2) and sendfile(2) allocate some that are charged to no group, and the pipe or socket they
+ * go into keeps them. A filter does not see what a descriptor is. EINVAL is what the calls answer
+ * for a file that they do not serve: cp, Python, Go, Java and Node read and write then; nginx wants
+ * "sendfile off". */
 static int refuse_splices(scmp_filter_ctx ctx)
 {
     static const int calls[] = {SCMP_SYS(splice), SCMP_SYS(tee), SCMP_SYS(sendfile)};
@@ -129,8 +133,8 @@ static int refuse_splices(scmp_filter_ctx ctx)
     return rc;
 }
 
-/* Pages of equal content are made one for the whole host where it runs KSM: how long a write takes then tells what
- * others have in memory. As on a kernel without it. */
+/* Pages of equal content are made one for the whole host where it runs KSM: how long a write takes
+ * then tells what others have in memory. As on a kernel without it. */
 static int refuse_merging(scmp_filter_ctx ctx)
 {
     int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EINVAL), SCMP_SYS(madvise), 1,
@@ -152,10 +156,10 @@ int filter_refuse_pools(scmp_filter_ctx ctx)
     return rc == 0 ? skip_syncs(ctx) : rc;
 }
 
-/* What an unread netlink socket holds is charged to no group, so their number is bounded: cay-init makes them, and only
- * while there are few (agent/netlink.h). Every socket(2) of that family is sent to it, except its own: those carry two
- * random numbers where the kernel does not look. 64 bits that no program of a tenant can read, and each attempt costs a
- * round through cay-init. */
+/* What an unread netlink socket holds is charged to no group, so their number is bounded: cay-init
+ * makes them, and only while there are few (agent/netlink.h). Every socket(2) of that family is
+ * sent to it, except its own: those carry two random numbers where the kernel does not look. 64
+ * bits that no program of a tenant can read, and each attempt costs a round through cay-init. */
 int filter_send_netlink(scmp_filter_ctx ctx, const uint32_t pass[static 2])
 {
     const uint64_t type = filter_netlink_argument(pass[0], FILTER_NETLINK_TYPE);

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 
-/* The arguments are wrong in a way that each call checks first (bad flags, no descriptor, no size), or,
- * for those that check the right to mount first, after that. */
+/* The arguments are wrong in a way that each call checks first (bad flags, no descriptor, no size),
+ * or, for those that check the right to mount first, after that. */
 static const struct {
     const char *name;
     long number;

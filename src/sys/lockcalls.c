@@ -124,7 +124,8 @@ int lockcalls_wait(const struct lockcalls *l)
     return n < 0 ? -errno : 0;
 }
 
-/* perf_event_open(2), "MMAP layout". Records are whole multiples of 8 bytes, this kind's a divisor of the page. */
+/* perf_event_open(2), "MMAP layout". Records are whole multiples of 8 bytes, this kind's a divisor
+ * of the page. */
 static size_t take_of(struct perf_event_mmap_page *page, pid_t *pids, size_t max)
 {
     uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE), at = page->data_tail;

@@ -3,9 +3,9 @@
 
 #include "base/util.h"
 
-/* Attaches the file to a free device, with direct I/O where the file system can; the device gives itself
- * back when its last user (descriptor or mount) is gone. Returns a descriptor of the device and its path in
- * name[32], or -errno. */
+/* Attaches the file to a free device, with direct I/O where the file system can; the device gives
+ * itself back when its last user (descriptor or mount) is gone. Returns a descriptor of the device
+ * and its path in name[32], or -errno. */
 int loopdev_attach(int file_fd, char name[static 32]) WARN_UNUSED;
 
 /* A device that has this very file (device and inode number) attached; as above, or -ENOENT. */

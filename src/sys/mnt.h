@@ -17,11 +17,12 @@ int mnt_open_beneath(int dir_fd, const char *path, int flags, unsigned mode) WAR
  * added. */
 int mnt_clone(int dir_fd, const char *path, uint64_t attr) WARN_UNUSED;
 
-/* Same, as it is: for copies of one that is in this mount namespace, was restricted already, and shares its
- * mount events with none. Saves a third of the work. */
+/* Same, as it is: for copies of one that is in this mount namespace, was restricted already, and
+ * shares its mount events with none. Saves a third of the work. */
 int mnt_copy(int dir_fd, const char *path) WARN_UNUSED;
 
-/* mnt_clone, with ids shifted by the map of a user namespace. -EINVAL when the file system cannot. */
+/* mnt_clone, with ids shifted by the map of a user namespace. -EINVAL when the file system
+ * cannot. */
 int mnt_clone_idmapped(int dir_fd, const char *path, uint64_t attr, int userns_fd) WARN_UNUSED;
 
 /* Attaches a detached tree at dir_fd/path ("" for dir_fd itself). Links are not followed. 0 or

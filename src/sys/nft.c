@@ -266,8 +266,8 @@ static void pass_to(struct batch *b, uint8_t family, const void *address, uint32
     end_rule(b, rule);
 }
 
-/* One chain for all hooks, as each expression costs a search among all kinds that the kernel has: after the first
- * of them `notrack` finds a packet that is not tracked, or is, and does nothing. */
+/* One chain for all hooks, as each expression costs a search among all kinds that the kernel has:
+ * after the first of them `notrack` finds a packet that is not tracked, or is, and does nothing. */
 static void build_self(struct batch *b)
 {
     const uint8_t loopback4 = 127; /* the first byte is the whole prefix of 127.0.0.0/8 */
@@ -392,8 +392,8 @@ static void build(struct batch *b, uint16_t tcp_port, uint16_t udp_port, struct 
     end(b);
 }
 
-/* The kernel reports the errors of messages in their order and undoes all, or acknowledges the one that asked for
- * it, the last, when the transaction is done. */
+/* The kernel reports the errors of messages in their order and undoes all, or acknowledges the one
+ * that asked for it, the last, when the transaction is done. */
 static int await_ack(struct mnl_socket *nl)
 {
     char answer[4096];

@@ -3,8 +3,8 @@
 
 #include "base/util.h"
 
-/* How many new connections and questions are let through, both together: what the kernel tracks of them is in no limit of
- * memory. */
+/* How many new connections and questions are let through, both together: what the kernel tracks of
+ * them is in no limit of memory. */
 struct nft_rate {
     uint32_t per_second, burst;
 };
@@ -23,8 +23,8 @@ struct nft_rate {
  * Local traffic (127/8, ::1 and the namespace's own addresses of sys/netlink.h) passes and is not
  * tracked: a flood of loopback datagrams leaves nothing behind in the kernel. A TCP connection to
  * anywhere else ends at tcp_port of the namespace itself, a datagram to port 53 of anywhere else at
- * udp_port, both with SO_ORIGINAL_DST; the listener there decides. All else is refused at once: a TCP
- * reset, "administratively prohibited" for the rest; without a listener the two are, too.
+ * udp_port, both with SO_ORIGINAL_DST; the listener there decides. All else is refused at once: a
+ * TCP reset, "administratively prohibited" for the rest; without a listener the two are, too.
  * New connections and questions above `rate` are dropped, so that the sender's own retry slows it
  * down.
  *

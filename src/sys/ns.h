@@ -6,8 +6,9 @@
 #include <sys/types.h>
 
 /* fork(2) with clone flags (CLONE_NEW*, CLONE_PARENT). exit_signal is SIGCHLD, or 0 with
- * CLONE_PARENT (the kernel then takes the caller's own). *pidfd (may be NULL) is close-on-exec; the kernel
- * sets it before the child runs, in the parent's memory only (but where that is shared). Returns 0 in the child, the pid in the parent, or -errno. */
+ * CLONE_PARENT (the kernel then takes the caller's own). *pidfd (may be NULL) is close-on-exec; the
+ * kernel sets it before the child runs, in the parent's memory only (but where that is shared).
+ * Returns 0 in the child, the pid in the parent, or -errno. */
 pid_t ns_fork(uint64_t flags, int exit_signal, int *pidfd);
 
 /* Writes "0 first count" as uid and gid map of a process in a new user namespace. Needs CAP_SETUID

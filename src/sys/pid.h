@@ -10,8 +10,8 @@
 /* A close-on-exec pidfd, or -errno (-ESRCH). */
 int pid_open(pid_t pid) WARN_UNUSED;
 
-/* A close-on-exec copy of a descriptor of that process, or -errno. Needs what tracing it needs. May wait for an execve that
- * the process is in. */
+/* A close-on-exec copy of a descriptor of that process, or -errno. Needs what tracing it needs. May
+ * wait for an execve that the process is in. */
 int pid_get_fd(int pidfd, int fd) WARN_UNUSED;
 
 /* 0, or -errno; a process that has ended already is success. */
