@@ -247,7 +247,7 @@ static void read_some(struct conn *c)
     }
 }
 
-/* -- steps: each does one thing and says whether it did ------------------------------------------ */
+/* -- steps: each does one thing and says whether it did ---------------------------------------- */
 
 static bool start_exchange(struct conn *c, const char *data, size_t n)
 {
@@ -494,8 +494,8 @@ static void on_event(struct conn *c, int status, int events)
     conn_pump(c);
 }
 
-/* Errors, of which libuv does not tell again, are not left for another turn. The connection may be gone after it, and its
- * memory and server are still there. */
+/* Errors, of which libuv does not tell again, are not left for another turn. The connection may be
+ * gone after it, and its memory and server are still there. */
 void conn_on_event(uv_poll_t *poll, int status, int events)
 {
     struct conn *c = poll->data;

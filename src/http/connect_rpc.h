@@ -1,9 +1,9 @@
 #pragma once
 /* The Connect protocol with its JSON codec, server side, as E2B's SDKs speak it.
  *
- * Unary: POST application/json. Server stream: POST application/connect+json, envelopes of flags u8,
- * length u32 big-endian, JSON; the last one has flag 0x02. Errors of a stream travel in band with
- * HTTP 200. Source: connectrpc.com/docs/protocol; names and statuses there. */
+ * Unary: POST application/json. Server stream: POST application/connect+json, envelopes of flags
+ * u8, length u32 big-endian, JSON; the last one has flag 0x02. Errors of a stream travel in band
+ * with HTTP 200. Source: connectrpc.com/docs/protocol; names and statuses there. */
 
 #include "base/err.h"
 #include "http/server.h"
@@ -35,8 +35,8 @@ int connect_code_http_status(enum connect_code code);
 enum connect_code connect_code_from_err(enum err_code code);
 
 /* Reads the request of a unary call or the one envelope of a server stream: checks method, content
- * type, size (max), flags, JSON (depth). done gets an object it must json_decref. On a bad request it
- * answers by itself, in the form that the content type asks for, and done is not called. */
+ * type, size (max), flags, JSON (depth). done gets an object it must json_decref. On a bad request
+ * it answers by itself, in the form that the content type asks for, and done is not called. */
 void connect_read(struct http_exchange *x, size_t max,
                   void (*done)(struct http_exchange *x, json_t *request, bool stream));
 

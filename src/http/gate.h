@@ -4,15 +4,16 @@
  * It refuses everything that two parsers could read differently, so that what passes may be
  * forwarded: lone CR, lone LF, NUL and other controls in a head; white space before a colon or at a
  * line's start (obsolete folding); two Content-Length, or one with anything but digits; a length
- * beside chunked; any transfer coding but a single `chunked`; on HTTP/1.1 anything but one Host with
- * a plain authority; targets that are not origin form (or `*` for OPTIONS). The same rules hold for
- * chunk lines and trailers. llhttp then parses the same bytes, and the two must agree (parse.h).
- * Pure functions; nothing blocks or allocates. Sources: RFC 9112, RFC 9110. */
+ * beside chunked; any transfer coding but a single `chunked`; on HTTP/1.1 anything but one Host
+ * with a plain authority; targets that are not origin form (or `*` for OPTIONS). The same rules
+ * hold for chunk lines and trailers. llhttp then parses the same bytes, and the two must agree
+ * (parse.h). Pure functions; nothing blocks or allocates. Sources: RFC 9112, RFC 9110. */
 
 #include "http/message.h"
 
 /* Where the head at data ends (length with its empty line), 0 when more bytes are needed, -EINVAL
- * when a line in it ends wrongly. *scanned remembers between calls what was looked at; starts as 0. */
+ * when a line in it ends wrongly. *scanned remembers between calls what was looked at; starts as
+ * 0. */
 ssize_t gate_head_end(const char *data, size_t len, size_t *scanned);
 
 /* Bytes of storage that a head of n bytes needs. */

@@ -1,8 +1,9 @@
 #pragma once
-/* gzip as a content coding, streaming, over zlib. Bounded: a compressed body of a kilobyte may stand
- * for gigabytes, so inflating has a maximum given by the caller, and both directions hand out pieces
- * of at most GZIP_PIECE_BYTES: a sink that is full answers 1, and is called again by the next gzip_feed, with
- * nothing in between held but the input that was not used yet. Nothing blocks. */
+/* gzip as a content coding, streaming, over zlib. Bounded: a compressed body of a kilobyte may
+ * stand for gigabytes, so inflating has a maximum given by the caller, and both directions hand out
+ * pieces of at most GZIP_PIECE_BYTES: a sink that is full answers 1, and is called again by the
+ * next gzip_feed, with nothing in between held but the input that was not used yet. Nothing
+ * blocks. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,8 +27,8 @@ int gzip_deflate_new(int level, gzip_sink sink, void *arg, struct gzip **out);
  * row are); -EMSGSIZE above max. Else what the sink returned. */
 int gzip_feed(struct gzip *z, const void *data, size_t n, size_t *used);
 
-/* After the last input. Deflating: writes the end; 1 when the sink was full: call again. Inflating: 0
- * when the stream was complete, 1 as above, -EBADMSG when it was cut. */
+/* After the last input. Deflating: writes the end; 1 when the sink was full: call again. Inflating:
+ * 0 when the stream was complete, 1 as above, -EBADMSG when it was cut. */
 int gzip_finish(struct gzip *z);
 
 void gzip_free(struct gzip *z);

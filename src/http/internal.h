@@ -211,7 +211,8 @@ void conn_flush(struct conn *c);
 /* Queues, or writes at once when nothing is queued and `now`. Never calls back. */
 void conn_send(struct conn *c, const struct iovec *iov, int n, bool now);
 
-/* May the pipe's bytes be written now: nothing is queued before them, and no layer is to see them? */
+/* May the pipe's bytes be written now: nothing is queued before them, and no layer is to see
+ * them? */
 bool conn_may_pass(struct conn *c);
 
 /* Writes what the pipe holds, after conn_may_pass; the rest is queued. Never calls back. */
@@ -238,7 +239,8 @@ void conn_timed_out(struct conn *c, struct wait *w);
 ssize_t layer_read(struct conn *c, void *out, size_t n);
 ssize_t layer_write(struct conn *c, const struct iovec *iov, int n);
 
-/* No more bytes from here, in the layer's words and the socket's. False: again when it is writable. */
+/* No more bytes from here, in the layer's words and the socket's. False: again when it is
+ * writable. */
 bool layer_shut(struct conn *c);
 
 /* CONN_NEW: looks at the first byte. True: it is plain HTTP, to be read now. */
@@ -273,7 +275,8 @@ uint64_t body_may_pass(const struct http_exchange *x);
 void body_pass(struct http_exchange *x, struct pass *p);
 bool body_done(const struct http_exchange *x);
 
-/* For the relay: the body with its framing as sent; long contents come through the pipe if they can. */
+/* For the relay: the body with its framing as sent; long contents come through the pipe if they
+ * can. */
 void body_stream_raw(struct http_exchange *x,
                      void (*on_data)(struct http_exchange *, const char *, size_t),
                      void (*on_passed)(struct http_exchange *, struct pass *),
@@ -292,18 +295,19 @@ bool response_must_close(const struct http_exchange *x);
 /* Refuses what is no exchange (a bad head): queues a whole response that ends the connection. */
 void response_refuse(struct conn *c, int status, const char *why);
 
-/* To a client that begins a TLS handshake where none is spoken: it would take an answer for a broken one. */
+/* To a client that begins a TLS handshake where none is spoken: it would take an answer for a
+ * broken one. */
 void response_refuse_tls(struct conn *c);
 
 /* http_response_write of several pieces as one chunk; n <= 4. */
 int response_writev(struct http_exchange *x, const struct iovec *iov, int n);
 
-/* For the relay: a head made elsewhere; then http_response_write sends bytes as they are. close: the
- * connection ends after it. no_body as in struct http_exchange. */
+/* For the relay: a head made elsewhere; then http_response_write sends bytes as they are. close:
+ * the connection ends after it. no_body as in struct http_exchange. */
 void response_begin_raw(struct http_exchange *x, const char *head, size_t n, bool close,
                         bool no_body);
-/* As http_response_write, of what the pipe holds; after conn_may_pass. 1: wait for on_drain, which comes when
- * nothing is queued any more, so that the next bytes can pass as well. */
+/* As http_response_write, of what the pipe holds; after conn_may_pass. 1: wait for on_drain, which
+ * comes when nothing is queued any more, so that the next bytes can pass as well. */
 int response_pass(struct http_exchange *x, struct pass *p);
 /* An interim response (1xx) as it is. */
 void response_interim(struct http_exchange *x, const char *head, size_t n);

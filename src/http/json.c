@@ -220,7 +220,8 @@ enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max
     return ERR_OK;
 }
 
-/* Length of the UTF-8 character at s (at most n bytes), or 0. RFC 3629: no surrogates, no long forms. */
+/* Length of the UTF-8 character at s (at most n bytes), or 0. RFC 3629: no surrogates, no long
+ * forms. */
 static size_t utf8_len(const unsigned char *s, size_t n)
 {
     unsigned char low = 0x80, high = 0xbf;

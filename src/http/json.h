@@ -10,8 +10,8 @@
 #define JSON_MAX_DEPTH 32
 
 /* Parses one JSON value of at most JSON_MAX_DEPTH levels; duplicate keys, trailing bytes, NUL in
- * strings and invalid UTF-8 are ERR_INVALID with line and column in the text. An empty body counts as
- * {} when empty_ok. The caller owns *out. */
+ * strings and invalid UTF-8 are ERR_INVALID with line and column in the text. An empty body counts
+ * as {} when empty_ok. The caller owns *out. */
 enum err_code json_parse(const char *text, size_t len, bool empty_ok, json_t **out, struct err *e);
 
 enum json_need { JSON_OPTIONAL, JSON_REQUIRED };
@@ -34,11 +34,12 @@ enum err_code json_get_arr(const json_t *obj, const char *name, const char *alt,
 enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max_count,
                                  size_t max_bytes, struct err *e);
 
-/* Appends s as a JSON string with its quotes. What is not UTF-8 becomes U+FFFD: file names and output
- * of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
+/* Appends s as a JSON string with its quotes. What is not UTF-8 becomes U+FFFD: file names and
+ * output of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
 int json_append_text(struct buf *b, const char *s, size_t n) WARN_UNUSED;
 
-/* How much of s[n] does not end in the middle of a character of UTF-8: what comes in pieces may be cut there. */
+/* How much of s[n] does not end in the middle of a character of UTF-8: what comes in pieces may be
+ * cut there. */
 size_t json_whole_text(const char *s, size_t n);
 
 /* From now on jansson overwrites what it frees, in this whole program: values may be secret. Before

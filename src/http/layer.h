@@ -36,8 +36,8 @@ struct http_layer_ops {
 };
 
 #define HTTP_LAYER_READ_BYTES 16384
-/* What a TLS client is told where no TLS is spoken: a fatal alert, handshake_failure (RFC 8446 section 6.2),
- * in a record of the version that every client reads. */
+/* What a TLS client is told where no TLS is spoken: a fatal alert, handshake_failure (RFC 8446
+ * section 6.2), in a record of the version that every client reads. */
 #define HTTP_LAYER_ALERT      "\x15\x03\x01\x00\x02\x02\x28"
 #define HTTP_LAYER_FIRST_BYTE 0x16 /* of a TLS handshake; no HTTP request begins with it */
 

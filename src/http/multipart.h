@@ -21,7 +21,8 @@ struct multipart_callbacks {
 
 struct multipart;
 
-/* content_type is the request's header. -EINVAL when it is not multipart/form-data with a boundary. */
+/* content_type is the request's header. -EINVAL when it is not multipart/form-data with a
+ * boundary. */
 int multipart_new(const char *content_type, size_t max_parts, const struct multipart_callbacks *cb,
                   void *arg, struct multipart **out);
 

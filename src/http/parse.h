@@ -1,7 +1,7 @@
 #pragma once
 /* Heads and bodies by the gate and llhttp together: both read the same bytes and must agree on the
- * message's framing, else it is refused. No callback runs while a parser holds state, so a caller may
- * stop or free everything between two pieces. */
+ * message's framing, else it is refused. No callback runs while a parser holds state, so a caller
+ * may stop or free everything between two pieces. */
 
 #include "http/gate.h"
 
@@ -35,8 +35,8 @@ int parse_proxy_request(const char *data, size_t n, char *storage, struct http_h
 int parse_response(const char *data, size_t n, const char *request_method, char *storage,
                    struct http_head *out, struct parse_body *body, const char **why);
 
-/* How many bytes of contents come before anything that has to be looked at: 0 where that is not known. The
- * last one always has to be, so that the body ends where all bodies do. */
+/* How many bytes of contents come before anything that has to be looked at: 0 where that is not
+ * known. The last one always has to be, so that the body ends where all bodies do. */
 uint64_t parse_body_plain(const struct parse_body *body);
 
 /* n of those bytes have gone by unseen. */

@@ -24,8 +24,8 @@ struct pass {
 void pass_init(struct pass *p, bool wanted);
 void pass_free(struct pass *p);
 
-/* At most n bytes of fd into the empty pipe. > 0, 0 at the end, -EAGAIN, -EOPNOTSUPP when they have to be read
- * instead, or another -errno. */
+/* At most n bytes of fd into the empty pipe. > 0, 0 at the end, -EAGAIN, -EOPNOTSUPP when they have
+ * to be read instead, or another -errno. */
 ssize_t pass_fill(struct pass *p, int fd, uint64_t n);
 
 /* What fd takes of it now: how many bytes, 0 for none, or -errno. */

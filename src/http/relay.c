@@ -411,8 +411,8 @@ static void on_up_end(struct relay *r, ssize_t n)
              n < 0 ? (int)n : 0);
 }
 
-/* Contents of a known length go by unseen, as far as the client takes them. Results as those of wire_read;
- * -EOPNOTSUPP: they have to be read. */
+/* Contents of a known length go by unseen, as far as the client takes them. Results as those of
+ * wire_read; -EOPNOTSUPP: they have to be read. */
 static ssize_t response_passes(struct relay *r)
 {
     uint64_t plain = r->has_head && !r->tunnel ? parse_body_plain(&r->parse) : 0;

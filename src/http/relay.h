@@ -3,11 +3,11 @@
  *
  * Bodies are relayed as bytes in both directions: framing is followed with a parser, never decoded
  * and made anew, and nothing is buffered beyond the pull-based window. Hop-by-hop headers
- * (RFC 9110 7.6.1) are removed, `remove` are removed, `add` are added (replacing any of the client's
- * of that name: appended is never right for a credential). A request with Upgrade that the server
- * answers with 101 becomes a tunnel of bytes both ways (WebSocket).
- * When the upstream breaks before its response head came, on_fail decides the answer; after that the
- * client's connection is cut without an end, so that it cannot mistake a part for the whole. */
+ * (RFC 9110 7.6.1) are removed, `remove` are removed, `add` are added (replacing any of the
+ * client's of that name: appended is never right for a credential). A request with Upgrade that the
+ * server answers with 101 becomes a tunnel of bytes both ways (WebSocket).
+ * When the upstream breaks before its response head came, on_fail decides the answer; after that
+ * the client's connection is cut without an end, so that it cannot mistake a part for the whole. */
 
 #include "http/server.h"
 
@@ -23,22 +23,23 @@ struct http_relay_options {
                                * upstream taking any of the request; 0 none (long calls) */
     bool websocket_only;      /* no other change of protocol is asked for */
     bool add_cors;            /* adds Access-Control-Allow-Origin: * to the response */
-    /* Before bytes of the request's body, or of the answer, go on. False: they do not, and the exchange is
-     * cut. May be NULL. */
+    /* Before bytes of the request's body, or of the answer, go on. False: they do not, and the
+     * exchange is cut. May be NULL. */
     bool (*on_move)(void *arg, size_t request_bytes, size_t answer_bytes);
     /* Called once. reason: ERR_UNAVAILABLE (refused, broke), ERR_TIMEOUT, ERR_INTERNAL (answered
      * nonsense). It must answer the exchange. */
     void (*on_fail)(struct http_exchange *x, const struct err *why, void *arg);
-    /* Once at most, instead of on_fail: it broke when a part of its answer had gone on, which is cut after this. Not of
-     * a tunnel. It calls nothing of the exchange. May be NULL. */
+    /* Once at most, instead of on_fail: it broke when a part of its answer had gone on, which is
+     * cut after this. Not of a tunnel. It calls nothing of the exchange. May be NULL. */
     void (*on_break)(struct http_exchange *x, const struct err *why, void *arg);
-    /* The upstream connection can serve another request: takes the descriptor over. NULL: closed. */
+    /* The upstream connection can serve another request: takes the descriptor over. NULL:
+     * closed. */
     void (*on_reusable)(int fd, void *arg);
     void *arg;
 };
 
-/* Ends a relay, if x is one still: on_fail answers (ERR_UNAVAILABLE) where nothing of the answer has gone, else the
- * client's connection is cut. */
+/* Ends a relay, if x is one still: on_fail answers (ERR_UNAVAILABLE) where nothing of the answer
+ * has gone, else the client's connection is cut. */
 void http_relay_break(struct http_exchange *x, const char *why);
 
 void http_relay_start(struct http_exchange *x, const struct http_relay_options *o);

@@ -257,7 +257,8 @@ static void turn_away(int fd)
     char ignored[4096] = "";
     bool tls;
 
-    /* Best effort: what was sent already is read, so that closing does not reset the answer away. */
+    /* Best effort: what was sent already is read, so that closing does not reset the answer
+     * away. */
     tls = recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT) > 0 &&
           ignored[0] == HTTP_LAYER_FIRST_BYTE;
     (void)!send(fd, tls ? HTTP_LAYER_ALERT : answer,
@@ -280,8 +281,8 @@ static void say_full(struct http_server *s)
              s->config.max_connections);
 }
 
-/* Closes the connection that has been between requests for longest. One that was used a moment ago is
- * left, and one that has sent something. */
+/* Closes the connection that has been between requests for longest. One that was used a moment ago
+ * is left, and one that has sent something. */
 static bool drop_idle(struct http_server *s)
 {
     struct wait *list = &s->waits[WAIT_IDLE], *w = list->next;

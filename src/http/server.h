@@ -1,15 +1,16 @@
 #pragma once
 /* An HTTP/1.1 server on one libuv loop. Used by cayd's connection loops and by cay-init.
  *
- * One struct http_exchange is one request and its response on a connection. The server owns it; it is
- * valid from the handler's call until its close callback returns. That callback is called exactly
- * once for each exchange that the handler saw: after the response was written, or when the
+ * One struct http_exchange is one request and its response on a connection. The server owns it; it
+ * is valid from the handler's call until its close callback returns. That callback is called
+ * exactly once for each exchange that the handler saw: after the response was written, or when the
  * connection was lost, timed out or aborted. Keep no pointer to an exchange in anything that lives
  * longer, unless the close callback clears it.
  *
  * Flow control is pull-based: a body handler that pauses stops reading from the socket; a response
  * writer that is told "full" waits for its drain callback. What a peer can make the server hold:
- * max_head_bytes + one read buffer + what http_body_collect was allowed + the write high-water mark.
+ * max_head_bytes + one read buffer + what http_body_collect was allowed + the write high-water
+ * mark.
  *
  * Never blocks. Not thread-safe: one server belongs to one loop and has no globals. */
 
@@ -33,10 +34,10 @@ struct http_server_config {
     uint64_t body_timeout_ms; /* no byte of a wanted body: 408, close */
     uint64_t
         write_timeout_ms; /* the peer takes nothing while we have bytes for it: close; 0 none */
-    /* A peer that has ended its side after a whole request gets its answer (RFC 9112 9.6). But that it has
-     * gone looks the same on TCP until something is sent to it: nothing of the answer for so long, and it has.
-     * The second is for answers whose length is not known: they may be endless. In the middle of such a one
-     * the end of the peer's side is its end. */
+    /* A peer that has ended its side after a whole request gets its answer (RFC 9112 9.6). But that
+     * it has gone looks the same on TCP until something is sent to it: nothing of the answer for so
+     * long, and it has. The second is for answers whose length is not known: they may be endless.
+     * In the middle of such a one the end of the peer's side is its end. */
     uint64_t half_timeout_ms;
     uint64_t half_stream_timeout_ms;
     size_t arena_max_bytes;     /* per exchange */
@@ -44,13 +45,14 @@ struct http_server_config {
     struct http_layer layer;    /* TLS for connections that begin with it; its ops may be NULL */
     bool proxy;                 /* targets may be in absolute form: head.authority */
     bool relays;                /* keeps a pipe for long contents that http_relay_start passes on */
-    /* A connection of http_server_adopt_tagged ends: its descriptor is closed after this. May be NULL;
-     * calls nothing of the server. */
+    /* A connection of http_server_adopt_tagged ends: its descriptor is closed after this. May be
+     * NULL; calls nothing of the server. */
     void (*on_tagged_end)(void *ctx, uint64_t tag, int fd);
-    /* Shares the loop's time: asked before an event is worked on, of a connection with a tag or of the server that it is
-     * relayed to. 0: the event is left, and comes again in a later turn of the loop. Else how many bytes of a body are to
-     * be passed on at once, and `leave` follows in the same call. *round is the connection's or the relay's, 0 at first, for
-     * `enter` to use. Both or none. */
+    /* Shares the loop's time: asked before an event is worked on, of a connection with a tag or of
+     * the server that it is relayed to. 0: the event is left, and comes again in a later turn of
+     * the loop. Else how many bytes of a body are to be passed on at once, and `leave` follows in
+     * the same call. *round is the connection's or the relay's, 0 at first, for `enter` to use.
+     * Both or none. */
     size_t (*enter)(void *ctx, uint64_t tag, uint32_t *round);
     void (*leave)(void *ctx);
 };
@@ -85,7 +87,8 @@ uv_loop_t *http_exchange_loop(const struct http_exchange *x);
 uint64_t http_exchange_tag(const struct http_exchange *x);
 struct arena *http_exchange_arena(struct http_exchange *x); /* freed after the close callback */
 
-/* Before its response begins: the connection ends with it, also where more requests came already. */
+/* Before its response begins: the connection ends with it, also where more requests came
+ * already. */
 void http_exchange_close_after(struct http_exchange *x);
 
 /* What the handler wants to find again. on_close may be NULL. */
@@ -93,20 +96,20 @@ void http_exchange_set(struct http_exchange *x, void *data,
                        void (*on_close)(struct http_exchange *x, void *data));
 void *http_exchange_get(const struct http_exchange *x);
 
-/* A handler must call exactly one of the following, or answer at once (an unread body is then drained
- * up to 64 KiB, or the connection is closed). */
+/* A handler must call exactly one of the following, or answer at once (an unread body is then
+ * drained up to 64 KiB, or the connection is closed). */
 
 /* Collects the body; over max it answers 413 by itself (in JSON {code,message}) and done is not
  * called. body is NUL-terminated and lives in the exchange. */
 void http_body_collect(struct http_exchange *x, size_t max,
                        void (*done)(struct http_exchange *x, char *body, size_t len));
 
-/* In done, or later: the collected body is needed no more. It is wiped and freed before its exchange, which may
- * wait long for its answer, and counts in collect_total_bytes no more. */
+/* In done, or later: the collected body is needed no more. It is wiped and freed before its
+ * exchange, which may wait long for its answer, and counts in collect_total_bytes no more. */
 void http_body_release(struct http_exchange *x);
 
-/* Streams the body, decoded of its transfer coding. on_end is called once after the last byte; not if
- * the connection is lost first (on_close tells). */
+/* Streams the body, decoded of its transfer coding. on_end is called once after the last byte; not
+ * if the connection is lost first (on_close tells). */
 void http_body_stream(struct http_exchange *x,
                       void (*on_data)(struct http_exchange *x, const char *data, size_t len),
                       void (*on_end)(struct http_exchange *x));
@@ -116,7 +119,8 @@ void http_body_resume(struct http_exchange *x);
 /* -- the response ------------------------------------------------------------------------------ */
 
 /* headers: without Content-Length, Transfer-Encoding, Connection and Date, which the server sets.
- * A name or value with CR, LF or NUL is a bug and aborts. Bodies are copied unless said otherwise. */
+ * A name or value with CR, LF or NUL is a bug and aborts. Bodies are copied unless said
+ * otherwise. */
 
 /* Whole response at once. */
 void http_respond(struct http_exchange *x, int status, const struct http_header *headers, size_t n,
@@ -136,7 +140,8 @@ void http_response_on_drain(struct http_exchange *x,
                             void (*cb)(struct http_exchange *x, void *data));
 size_t http_response_queued(const struct http_exchange *x);
 
-/* Ends the response; the exchange closes when its bytes are out. Fewer bytes than announced: abort. */
+/* Ends the response; the exchange closes when its bytes are out. Fewer bytes than announced:
+ * abort. */
 void http_response_end(struct http_exchange *x);
 
 /* Drops the connection without another byte (a peer must see an incomplete response). */

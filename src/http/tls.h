@@ -1,14 +1,14 @@
 #pragma once
-/* TLS for connections of http/server.h: a certificate with its key, and the layer made of it. OpenSSL
- * does the work, on the connection's own socket. A library of its own (http_tls), linked into cayd
- * alone: neither the agent nor anything that runs as root has OpenSSL.
+/* TLS for connections of http/server.h: a certificate with its key, and the layer made of it.
+ * OpenSSL does the work, on the connection's own socket. A library of its own (http_tls), linked
+ * into cayd alone: neither the agent nor anything that runs as root has OpenSSL.
  *
  * What it speaks: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys only, ALPN "http/1.1". No
- * renegotiation, no compression, no early data, and no resumption of any kind: no ticket key has to be
- * kept or changed, and no connection's secrecy rests on another's.
+ * renegotiation, no compression, no early data, and no resumption of any kind: no ticket key has to
+ * be kept or changed, and no connection's secrecy rests on another's.
  *
- * A struct tls is immutable after tls_load and may serve several loops at a time; it lives until the
- * last connection that uses it has ended. */
+ * A struct tls is immutable after tls_load and may serve several loops at a time; it lives until
+ * the last connection that uses it has ended. */
 
 #include "base/err.h"
 #include "http/layer.h"

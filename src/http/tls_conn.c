@@ -50,8 +50,8 @@ SSL_CTX *tls_conn_context(bool client)
 
     if (!ctx)
         return NULL;
-    /* What was read is wiped in OpenSSL's own memory, which is given back unwiped otherwise: requests
-     * hold keys, and servers send back what they were sent. */
+    /* What was read is wiped in OpenSSL's own memory, which is given back unwiped otherwise:
+     * requests hold keys, and servers send back what they were sent. */
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET |
                                  SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_CLEANSE_PLAINTEXT);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
@@ -131,8 +131,8 @@ static int conn_begin(void *layer)
     return r == 0 ? -ECONNRESET : r;
 }
 
-/* Record by record: a call gives one at most, and it fits. What came before a connection was lost is
- * given first: many servers end without a word after their answer. */
+/* Record by record: a call gives one at most, and it fits. What came before a connection was lost
+ * is given first: many servers end without a word after their answer. */
 static ssize_t conn_read(void *layer, void *out, size_t n, bool *end)
 {
     struct tls_conn *c = layer;

@@ -3,9 +3,9 @@
  * http/layer.h. For http/tls.c, and for cay-egress, which has TLS ends without that server, on both
  * sides. Nothing here blocks.
  *
- * What it speaks: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys (as a client also ECDHE with CBC,
- * which some servers still want), ALPN "http/1.1". No renegotiation, no compression, no early data,
- * no resumption. */
+ * What it speaks: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys (as a client also ECDHE with
+ * CBC, which some servers still want), ALPN "http/1.1". No renegotiation, no compression, no early
+ * data, no resumption. */
 
 #include "http/layer.h"
 
@@ -19,7 +19,8 @@ SSL_CTX *tls_conn_context(bool client);
  * are set; takes it over, also on failure. NULL when memory is out. */
 void *tls_conn_new(SSL *ssl);
 
-/* begin, read, write, shut and close of such a layer; open takes an SSL_CTX as ctx, for a server. */
+/* begin, read, write, shut and close of such a layer; open takes an SSL_CTX as ctx, for a
+ * server. */
 extern const struct http_layer_ops tls_conn_ops;
 
 SSL *tls_conn_ssl(void *layer);

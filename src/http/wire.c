@@ -163,7 +163,8 @@ ssize_t wire_read(struct wire *w, void *out, size_t n)
     return got < 0 ? -errno : got;
 }
 
-/* How many of them the socket takes now, in front of which nothing is queued; the rest is to be queued. */
+/* How many of them the socket takes now, in front of which nothing is queued; the rest is to be
+ * queued. */
 static size_t send_now(struct wire *w, const void *data, size_t n)
 {
     ssize_t sent;

@@ -37,8 +37,8 @@ struct wire {
     bool write_broken; /* bytes to write are thrown away; what was received may still be read */
 };
 
-/* Takes fd over. Failure comes as on_error. If it is connected already, writing may begin at once and
- * on_connected does not come. */
+/* Takes fd over. Failure comes as on_error. If it is connected already, writing may begin at once
+ * and on_connected does not come. */
 void wire_open(struct wire *w, uv_loop_t *loop, int fd, bool connecting,
                const struct wire_ops *ops);
 
@@ -48,8 +48,9 @@ void wire_want_read(struct wire *w, bool on);
 /* > 0, 0 at the end, -EAGAIN or another -errno. */
 ssize_t wire_read(struct wire *w, void *out, size_t n);
 
-/* The first write of a wire: at once what the socket takes. The rest stays in data's own memory, which the wire
- * takes over, so that it cannot fail for want of any. data is empty or unchanged after it, and the caller's. */
+/* The first write of a wire: at once what the socket takes. The rest stays in data's own memory,
+ * which the wire takes over, so that it cannot fail for want of any. data is empty or unchanged
+ * after it, and the caller's. */
 void wire_give(struct wire *w, struct buf *data);
 
 /* Writes at once what the socket takes and queues the rest. */
@@ -58,8 +59,8 @@ void wire_write(struct wire *w, const void *data, size_t n);
 /* The same of what the pipe holds; it is empty afterwards. */
 void wire_pass(struct wire *w, struct pass *p);
 
-/* Bytes that the peer has not acknowledged, ours and the kernel's: less than before is progress, also
- * while the socket's large buffer does not take more yet. */
+/* Bytes that the peer has not acknowledged, ours and the kernel's: less than before is progress,
+ * also while the socket's large buffer does not take more yet. */
 size_t wire_unsent(int fd, const struct buf *out);
 
 /* After what is queued: no more bytes from here. */
