@@ -3,8 +3,8 @@
  * by sequence number.
  *
  * Reconnects by itself (privd may restart): requests under way then end with -ECONNRESET, and
- * on_up is called again after each successful HELLO (which is waited for PRIVSEP_CLIENT_HELLO_MS), so
- * that the owner lists what lives. Requests made while down end with -ENOTCONN at once. Bounded:
+ * on_up is called again after each successful HELLO (which is waited for PRIVSEP_CLIENT_HELLO_MS),
+ * so that the owner lists what lives. Requests made while down end with -ENOTCONN at once. Bounded:
  * PRIVSEP_CLIENT_MAX_PENDING requests at a time (-EBUSY above). Never blocks. */
 
 #include "contract/proto.h"
@@ -42,8 +42,8 @@ void privsep_client_free(struct privsep_client *c);
  * called). */
 int64_t privsep_client_send(struct privsep_client *c, const struct privsep_msg *request,
                             privsep_reply_cb cb, void *arg);
-/* Begins the connection anew, as if it had broken: for an owner whose request privd owes an answer to for
- * too long. Requests under way end with -ECONNRESET, from inside this call. */
+/* Begins the connection anew, as if it had broken: for an owner whose request privd owes an answer
+ * to for too long. Requests under way end with -ECONNRESET, from inside this call. */
 void privsep_client_restart(struct privsep_client *c);
 
 bool privsep_client_is_up(const struct privsep_client *c);

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Command sandbox for one control message more than is allowed, so that too many arrive and are closed instead
- * of being cut silently. */
+/* Command sandbox for one control message more than is allowed, so that too many arrive and are
+ * closed instead of being cut silently. */
 #define CONTROL_SIZE (CMSG_SPACE(sizeof(int) * PRIVSEP_MAX_FDS) + CMSG_SPACE(sizeof(int)))
 
 void privsep_packet_close(struct privsep_packet *p)
