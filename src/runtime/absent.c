@@ -1,5 +1,6 @@
 /* A level that this build does not have: every function refuses, so that a caller that never asked
- * probe does nothing. Nothing of such a sandbox exists: there is nothing to kill, reap or remove. */
+ * probe does nothing. Nothing of such a sandbox exists: there is nothing to kill, reap or
+ * remove. */
 
 #include "runtime/internal.h"
 

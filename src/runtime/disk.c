@@ -41,7 +41,7 @@ static int open_layer(const struct disk *d, uint32_t slot, uint32_t gen)
     return mnt_open_beneath(d->layers_fd, layer_name(name, slot, gen), O_RDONLY | O_DIRECTORY, 0);
 }
 
-/* --- btrfs ------------------------------------------------------------------------------------- */
+/* --- btrfs ------------------------------------------------------------------------------------ */
 
 static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
 {
@@ -55,8 +55,9 @@ static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
     return fd < 0 ? fd : recycled_layer_make_dirs(fd);
 }
 
-/* The kernel drops its account once its blocks are free. Not earlier, and not by us: with an account removed
- * while blocks are still being freed, simple quotas abort the transaction, and the disk is read-only. */
+/* The kernel drops its account once its blocks are free. Not earlier, and not by us: with an
+ * account removed while blocks are still being freed, simple quotas abort the transaction, and the
+ * disk is read-only. */
 static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[NAME_SIZE];
@@ -101,8 +102,8 @@ static const char *kept_name(char name[static NAME_SIZE], uint32_t n)
     return name;
 }
 
-/* What tells the kernel that a volatile overlay may have lost writes: with the layer synced, it has not. The work
- * directories are the kernel's own; no name of a tenant's is followed. */
+/* What tells the kernel that a volatile overlay may have lost writes: with the layer synced, it has
+ * not. The work directories are the kernel's own; no name of a tenant's is followed. */
 static int forget_volatile(int layer_fd)
 {
     static const struct {
@@ -164,8 +165,9 @@ static int move_aside(int dir_fd, const char *name)
     return -EEXIST;
 }
 
-/* The two files that carry the sandbox's name are made anew by the next start (rootfs.c). What else a tenant has put in
- * their place goes, or gets out of the way; where its /etc is no directory they have none, and the start fails. */
+/* The two files that carry the sandbox's name are made anew by the next start (rootfs.c). What else
+ * a tenant has put in their place goes, or gets out of the way; where its /etc is no directory they
+ * have none, and the start fails. */
 static int forget_names(int layer_fd)
 {
     static const char *const names[] = {"hosts", "hostname"};
@@ -266,7 +268,7 @@ static const struct disk_backend btrfs_backend = {
     .layer_tree = btrfs_layer_tree,
 };
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static int memory_nothing(struct disk *d, uint32_t slot, uint32_t gen)
 {
@@ -310,7 +312,7 @@ static int probe_memory(void)
     return fsetxattr(dir, "user.cay", "1", 1, 0) < 0 ? -errno : 0;
 }
 
-/* --- choosing ---------------------------------------------------------------------------------- */
+/* --- choosing --------------------------------------------------------------------------------- */
 
 static int make_dir(int dir_fd, const char *name)
 {
@@ -353,8 +355,8 @@ static int open_btrfs(const struct runtime_config *config, int state_fd, struct 
     CLEANUP_CLOSE int root_fd = make_dir(state_fd, RUNTIME_DISK_DIR);
     if (root_fd < 0)
         return root_fd;
-    /* The host's own btrfs is used as it is, or not at all: turning quotas on changes how fast and how
-     * strict all of it is, which is not ours to decide. */
+    /* The host's own btrfs is used as it is, or not at all: turning quotas on changes how fast and
+     * how strict all of it is, which is not ours to decide. */
     if (!btrfs_is(root_fd) || btrfs_quota_is_on(root_fd) != 1) {
         util_close(&root_fd);
         root_fd = image_mount(config, state_fd);

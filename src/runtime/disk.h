@@ -1,9 +1,10 @@
 #pragma once
 /* Where templates and writable layers are: one table of functions per kind of storage.
  *
- * `btrfs`: a subvolume with a hard limit per layer, on the file system of the state directory when that is
- * btrfs and has quotas on, else on a loop image in it. `memory`: nothing on disk, each sandbox's layer is a
- * tmpfs of its own that ends with it. Names of layers are <slot>.<gen>. Private to the runtime. */
+ * `btrfs`: a subvolume with a hard limit per layer, on the file system of the state directory when
+ * that is btrfs and has quotas on, else on a loop image in it. `memory`: nothing on disk, each
+ * sandbox's layer is a tmpfs of its own that ends with it. Names of layers are <slot>.<gen>.
+ * Private to the runtime. */
 
 #include "runtime/runtime.h"
 
@@ -13,14 +14,16 @@ struct disk_backend {
     const char *name;
     int (*layer_make)(struct disk *d, uint32_t slot, uint32_t gen);
     int (*layer_destroy)(struct disk *d, uint32_t slot, uint32_t gen);
-    /* The layer, of which no mount is left, becomes kept number n, and all of it is on the disk when this
-     * returns. Again: 0 where it was done. layer_take is the way back, for a layer that is mounted next; where
-     * there is no such number any more but the layer, 0. All of these NULL: layers end with their sandbox. */
+    /* The layer, of which no mount is left, becomes kept number n, and all of it is on the disk
+     * when this returns. Again: 0 where it was done. layer_take is the way back, for a layer that
+     * is mounted next; where there is no such number any more but the layer, 0. All of these NULL:
+     * layers end with their sandbox. */
     int (*layer_keep)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*layer_take)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*kept_drop)(const struct disk *d, uint32_t n);
-    /* A snapshot, which a commit of the file system has when this returns: of a slot's layer to a number, and of a number
-     * to a new layer. settle: the kernel's marks of a volatile overlay go from it. */
+    /* A snapshot, which a commit of the file system has when this returns: of a slot's layer to a
+     * number, and of a number to a new layer. settle: the kernel's marks of a volatile overlay go
+     * from it. */
     int (*layer_copy)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*kept_settle)(const struct disk *d, uint32_t n);
     int (*layer_from)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
@@ -52,7 +55,8 @@ int disk_unmount(struct disk *d, int state_fd);
 /* Space of the whole disk. */
 int disk_space(const struct disk *d, uint64_t *total_bytes, uint64_t *free_bytes);
 
-/* Whether writing to it fails for all: -EROFS (the kernel gave it up after an error), -ENOSPC, or 0. */
+/* Whether writing to it fails for all: -EROFS (the kernel gave it up after an error), -ENOSPC, or
+ * 0. */
 int disk_trouble(const struct disk *d);
 
 bool disk_is_kept(const struct disk *d, uint32_t number);

@@ -21,7 +21,8 @@
 #define BYTES_MIN (UINT64_C(256) << 20)
 #define MKFS      "mkfs.btrfs"
 
-/* What ended sandboxes held is free after a commit or two: on a full disk that is how long nothing works. */
+/* What ended sandboxes held is free after a commit or two: on a full disk that is how long nothing
+ * works. */
 #define OPTIONS "commit=5"
 #define FLAGS   (MS_NOSUID | MS_NODEV | MS_NOATIME)
 
@@ -54,8 +55,8 @@ static int run_mkfs(int file_fd)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
 }
 
-/* A sparse file promises room that the host may not have, and running out of it looks like a broken disk
- * inside: never more than four fifths of what is free now. */
+/* A sparse file promises room that the host may not have, and running out of it looks like a broken
+ * disk inside: never more than four fifths of what is free now. */
 static uint64_t affordable(int state_fd, uint64_t wanted)
 {
     struct statfs fs;
@@ -91,7 +92,8 @@ static int make_image(const struct runtime_config *config, int state_fd)
         unlinkat(state_fd, NEW_NAME, 0);
         return rc;
     }
-    /* Its name appears only when it is whole: a crash in between leaves nothing that looks usable. */
+    /* Its name appears only when it is whole: a crash in between leaves nothing that looks
+     * usable. */
     if (fsync(fd) < 0 || renameat(state_fd, NEW_NAME, state_fd, RUNTIME_DISK_IMAGE) < 0)
         return -errno;
     log_info("disk: made an image of %llu MiB (sparse)", (unsigned long long)(bytes >> 20));
@@ -109,8 +111,9 @@ static bool grow_file(const struct runtime_config *config, int state_fd, int fil
     return bytes > (uint64_t)st.st_size && ftruncate(file_fd, (off_t)bytes) == 0;
 }
 
-/* A file that is shorter than the file system in it was cut off: mounted, it would lose what it is asked for
- * bit by bit. The place and form of the superblock are btrfs' own (fs/btrfs/accessors.h). */
+/* A file that is shorter than the file system in it was cut off: mounted, it would lose what it is
+ * asked for bit by bit. The place and form of the superblock are btrfs' own
+ * (fs/btrfs/accessors.h). */
 static int check_whole(int file_fd)
 {
     struct {
@@ -146,8 +149,8 @@ static int attach(int state_fd, int file_fd, const char *dir)
         return device;
     }
     (void)loopdev_grow(device);
-    /* nosuid and nodev: whatever a tenant writes is only data to the host. Set-uid programs work inside a
-     * sandbox, as there it is the overlay's own flags that count. */
+    /* nosuid and nodev: whatever a tenant writes is only data to the host. Set-uid programs work
+     * inside a sandbox, as there it is the overlay's own flags that count. */
     if (mount(name, dir, "btrfs", FLAGS, OPTIONS ",discard=async") < 0 &&
         mount(name, dir, "btrfs", FLAGS, OPTIONS) < 0) {
         int rc = -errno;

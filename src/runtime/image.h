@@ -3,9 +3,9 @@
 
 #include "runtime/runtime.h"
 
-/* Makes the image when there is none, attaches it, mounts it at state_dir/disk (nosuid, nodev), turns
- * quotas on. An image that is mounted there already is used as it is; one that is smaller than configured
- * is grown. Returns a descriptor of its root, or -errno after logging why. */
+/* Makes the image when there is none, attaches it, mounts it at state_dir/disk (nosuid, nodev),
+ * turns quotas on. An image that is mounted there already is used as it is; one that is smaller
+ * than configured is grown. Returns a descriptor of its root, or -errno after logging why. */
 int image_mount(const struct runtime_config *config, int state_fd);
 
 /* Is there one, whole or not? */

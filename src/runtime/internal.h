@@ -28,9 +28,9 @@ struct runtime {
 #define RUNTIME_RESERVE_PIDS         64
 #define RUNTIME_RESERVE_CPU_MILLI    250
 
-/* The bounding set of everything that a tenant runs: root inside may own files, drop and change ids, bind
- * low ports, make device nodes (which do not open), write audit lines; nothing that reaches the kernel's
- * configuration, other processes' memory or the network's. */
+/* The bounding set of everything that a tenant runs: root inside may own files, drop and change
+ * ids, bind low ports, make device nodes (which do not open), write audit lines; nothing that
+ * reaches the kernel's configuration, other processes' memory or the network's. */
 #define RUNTIME_CHILD_CAPS                                                                     \
     (CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) |                 \
      CAPS_BIT(CAP_FSETID) | CAPS_BIT(CAP_KILL) | CAPS_BIT(CAP_SETGID) | CAPS_BIT(CAP_SETUID) | \
@@ -106,19 +106,20 @@ RUNTIME_DECLARE_LEVEL(absent);
 /* observe.c: one of a slot's processes that is PID 1 of its own pid namespace; 0: none. */
 pid_t process_find_first(const struct runtime *rt, uint32_t slot);
 
-/* The socket over which cay-init gets its boot block and tells that it is ready, in a task's arguments. */
+/* The socket over which cay-init gets its boot block and tells that it is ready, in a task's
+ * arguments. */
 struct process_boot {
     int agent_fd; /* cay-init's end */
     int own_fd;   /* the starter's end */
 };
 
-/* In the task: says what cay-init is to be. filters: of its limits. command_sandbox: PID 1 of one command's sandbox. 0 or
- * -errno. */
+/* In the task: says what cay-init is to be. filters: of its limits. command_sandbox: PID 1 of one
+ * command's sandbox. 0 or -errno. */
 int process_write_boot(const struct process_boot *b, const struct filter *filter, int n_cgroup_fds,
                        uint32_t open_files, uint32_t filters, bool command_sandbox) WARN_UNUSED;
 
-/* Begins a task that starts a cay-init: fills *boot, which is part of args, then runs it. *boot_fd is the
- * caller's, non-blocking. 0 or -errno; nothing is open then. */
+/* Begins a task that starts a cay-init: fills *boot, which is part of args, then runs it. *boot_fd
+ * is the caller's, non-blocking. 0 or -errno; nothing is open then. */
 int process_begin(int (*run)(void *args, struct task_result *out), void *args,
                   struct process_boot *boot, struct task *out, int *boot_fd) WARN_UNUSED;
 
@@ -132,14 +133,16 @@ int process_make_places(struct runtime *rt, uint32_t number, uint32_t gen,
                         const struct runtime_start *start, /* NULL: of none */
                         struct task_result *out) WARN_UNUSED;
 
-/* In a task: forks into a new user namespace of uid's and what else flags (CLONE_NEW*) say. As ns_fork. */
+/* In a task: forks into a new user namespace of uid's and what else flags (CLONE_NEW*) say. As
+ * ns_fork. */
 pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd);
 
 /* In such a child, once its ids are mapped: becomes its root, sets up its network namespace. */
 int process_set_up_network(struct nft_rate rate) WARN_UNUSED;
 
-/* What a task and the cay-init that it starts speak by: a pipe whose end says that the program was executed, before that
- * why not, and a socket pair. Each end -1, or open and the task's; close-on-exec. */
+/* What a task and the cay-init that it starts speak by: a pipe whose end says that the program was
+ * executed, before that why not, and a socket pair. Each end -1, or open and the task's;
+ * close-on-exec. */
 struct process_ends {
     int status_fd, status_end; /* read by the task; written by the child */
     int sock, sock_end;        /* the task's; the child's */
@@ -161,8 +164,8 @@ int process_fail(struct task_result *out, enum privsep_stage stage, int rc);
 /* task_collect with the task's own status; *stage (may be NULL) is set when it failed. */
 int process_collect(struct task *t, struct task_result *result, uint32_t *stage);
 
-/* The device nodes in /dev: the usual ones, which are each sandbox's own (stage.c); a test build knows more, of the
- * host's, for the control of what the others are kept from. */
+/* The device nodes in /dev: the usual ones, which are each sandbox's own (stage.c); a test build
+ * knows more, of the host's, for the control of what the others are kept from. */
 #ifdef CAY_TEST_SWITCHES
 #define INSIDE_DEVICES 13
 #else
@@ -201,11 +204,12 @@ struct inside_failure {
 
 extern const char *const inside_devices[INSIDE_DEVICES];
 
-/* The working directory has to be the stage directory. Does not return: execs cay-init, or reports. */
+/* The working directory has to be the stage directory. Does not return: execs cay-init, or
+ * reports. */
 NORETURN void inside_run(const struct inside *in);
 
-/* command_sandbox.c: gives the calling process, alone in its pid and mount namespace, a /proc and terminals of these
- * namespaces in the sandbox's tree. 0 or -errno. */
+/* command_sandbox.c: gives the calling process, alone in its pid and mount namespace, a /proc and
+ * terminals of these namespaces in the sandbox's tree. 0 or -errno. */
 int command_sandbox_mount(void) WARN_UNUSED;
 
 /* rootfs.c: what is done to a new /proc. */
@@ -220,8 +224,8 @@ int rootfs_make_read_only(int dir_fd, const char *path) WARN_UNUSED;
 /* Sysctls of the user and network namespace of the process that mounted this /proc. */
 int rootfs_set_sysctls(int proc_fd, bool command_sandbox) WARN_UNUSED;
 
-/* stage.c: a new, detached tmpfs that belongs to uid (a slot's first), with its `dev` and the usual device nodes in
- * it. As root of the host. A descriptor or -errno. */
+/* stage.c: a new, detached tmpfs that belongs to uid (a slot's first), with its `dev` and the usual
+ * device nodes in it. As root of the host. A descriptor or -errno. */
 int stage_make(uint32_t uid, uint64_t memory_bytes) WARN_UNUSED;
 
 /* rootfs.c: builds the file system tree. Returns the root's descriptor (attached below the working

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* A function that a level lacks does not compile here; one that is new does not before each level has
- * it, or `absent`'s in its place. */
+/* A function that a level lacks does not compile here; one that is new does not before each level
+ * has it, or `absent`'s in its place. */
 #define LEVEL(probe_of, p)                                                                    \
     {                                                                                         \
         .name = #probe_of, .probe = probe_of##_probe, .slot_begin = p##_slot_begin,           \

@@ -51,7 +51,8 @@ static int status_numbers(pid_t pid, const char *key, unsigned long *out, int ma
     return n;
 }
 
-/* Whether pid is PID 1 of a pid namespace so many below ours: 1 a sandbox's, 2 a command sandbox's in one. */
+/* Whether pid is PID 1 of a pid namespace so many below ours: 1 a sandbox's, 2 a command sandbox's
+ * in one. */
 static bool is_first_of(pid_t pid, int depth)
 {
     unsigned long ids[3] = {0};
@@ -110,7 +111,8 @@ uint32_t process_command_sandboxes_kill(const struct runtime *rt, uint32_t slot)
     return killed;
 }
 
-/* The agent's leaf holds what cay started there only: cay-init, from its memory file, and what is to become one. */
+/* The agent's leaf holds what cay started there only: cay-init, from its memory file, and what is
+ * to become one. */
 static bool is_unfinished(pid_t pid)
 {
     static const char agent[] = "/memfd:cay-init";
@@ -122,7 +124,8 @@ static bool is_unfinished(pid_t pid)
            ((size_t)n < sizeof(agent) - 1 || memcmp(program, agent, sizeof(agent) - 1) != 0);
 }
 
-/* Held, and then looked at: what the number stands for now is what was opened, or that has ended. */
+/* Held, and then looked at: what the number stands for now is what was opened, or that has
+ * ended. */
 void process_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_t slot)
 {
     pid_t pids[AGENT_PIDS_MAX] = {0};
@@ -148,7 +151,8 @@ int runtime_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, i
     return pid_kill(fd, signal);
 }
 
-/* PID 1 of a namespace is not ended by a signal that it does not take: one that is not cay-init yet. */
+/* PID 1 of a namespace is not ended by a signal that it does not take: one that is not cay-init
+ * yet. */
 void runtime_tell_locks(const struct runtime *rt, uint32_t slot)
 {
     pid_t pid = process_find_first(rt, slot);
@@ -158,8 +162,8 @@ void runtime_tell_locks(const struct runtime *rt, uint32_t slot)
         pid_kill(fd, SIGUSR2);
 }
 
-/* A layer in memory is visible only through the sandbox's own root: asked by descriptor, O_PATH, of its
- * overlay's file system, with no name of the tenant's. */
+/* A layer in memory is visible only through the sandbox's own root: asked by descriptor, O_PATH, of
+ * its overlay's file system, with no name of the tenant's. */
 static int root_usage(const struct runtime *rt, uint32_t slot, struct runtime_stat *out)
 {
     char path[32];
@@ -195,7 +199,7 @@ int process_stat(const struct runtime *rt, const struct runtime_sandbox *sb,
     return 0;
 }
 
-/* --- after a restart --------------------------------------------------------------------------- */
+/* --- after a restart -------------------------------------------------------------------------- */
 
 struct scan {
     const struct runtime *rt;

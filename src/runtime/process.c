@@ -28,10 +28,10 @@ struct start_args {
     struct process_boot boot;
 };
 
-/* --- starts ------------------------------------------------------------------------------------ */
+/* --- starts ----------------------------------------------------------------------------------- */
 
-/* Detached, read-only, idmapped copies of the template's trees. Only names that we make ourselves, below
- * directories that only root can change, and no link is followed. */
+/* Detached, read-only, idmapped copies of the template's trees. Only names that we make ourselves,
+ * below directories that only root can change, and no link is followed. */
 static int open_lower(const struct start_args *a, int userns_fd, struct inside *in)
 {
     char name[16];
@@ -174,8 +174,9 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
         rc = cgroup_open_attach(a->rt->cgroups, a->slot->number, CGROUP_AGENT,
                                 in->agent_cgroup_fds);
     }
-    /* What is forked from here begins its control group namespace in `work`, so that the programs of the tenant see
-     * themselves at its root. PID 1 then goes to the agent's leaf by itself (join_agent). */
+    /* What is forked from here begins its control group namespace in `work`, so that the programs
+     * of the tenant see themselves at its root. PID 1 then goes to the agent's leaf by itself
+     * (join_agent). */
     if (rc >= 0) {
         in->n_agent_cgroup_fds = rc;
         rc = cgroup_enter(a->rt->cgroups, a->slot->number, CGROUP_WORK);
@@ -193,7 +194,8 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
     return fchdir(a->rt->stage_fd) < 0 ? process_fail(out, PRIVSEP_STAGE_MOUNTS, -errno) : 0;
 }
 
-/* Joins the slot's namespaces and becomes its root: from here on this process has no right on the host. */
+/* Joins the slot's namespaces and becomes its root: from here on this process has no right on the
+ * host. */
 static int enter_slot(const struct start_args *a)
 {
     int rc = ns_enter(a->slot->userns_fd, CLONE_NEWUSER);
@@ -217,8 +219,8 @@ int process_await_exec(int status_fd, struct task_result *out)
     return rc == 0 ? process_fail(out, (enum privsep_stage)failure.stage, failure.status) : 0;
 }
 
-/* As the first thing in PID 1 to be: what it makes from here on is charged to its own reserve. With the permission of
- * who opened the files; they are closed by exec. */
+/* As the first thing in PID 1 to be: what it makes from here on is charged to its own reserve. With
+ * the permission of who opened the files; they are closed by exec. */
 static int join_agent(const struct inside *in)
 {
     for (int i = 0; i < in->n_agent_cgroup_fds; i++)
@@ -319,8 +321,8 @@ static int take_trees(int sock, struct inside *in)
     return 0;
 }
 
-/* PID 1 to be, in namespaces of its own from its first instruction on: no right on the host. Its ids are
- * mapped when the message comes. End of file: the task has failed, and says why. */
+/* PID 1 to be, in namespaces of its own from its first instruction on: no right on the host. Its
+ * ids are mapped when the message comes. End of file: the task has failed, and says why. */
 NORETURN static void run_whole(struct inside *in, int sock)
 {
     struct inside_failure failure = {.stage = PRIVSEP_STAGE_CGROUP};
@@ -410,7 +412,7 @@ static int start_whole(const struct start_args *a, struct inside *in, struct tas
     return rc == 0 ? fork_whole(a, in, out) : rc;
 }
 
-/* --- both --------------------------------------------------------------------------------------- */
+/* --- both ------------------------------------------------------------------------------------- */
 
 static int start_sandbox(void *arg, struct task_result *out)
 {
@@ -439,8 +441,8 @@ int process_begin(int (*run)(void *args, struct task_result *out), void *args,
     *boot = (struct process_boot){.agent_fd = pair[1], .own_fd = pair[0]};
     int rc = task_spawn(run, args, out);
     close(pair[1]);
-    /* After the fork, but the flag belongs to the shared open file: what the task writes is 32 bytes into
-     * an empty buffer, which blocks neither way. */
+    /* After the fork, but the flag belongs to the shared open file: what the task writes is 32
+     * bytes into an empty buffer, which blocks neither way. */
     if (rc == 0)
         rc = io_set_nonblock(pair[0], true);
     if (rc < 0) {

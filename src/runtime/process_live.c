@@ -1,5 +1,6 @@
-/* The process level while a sandbox lives: sockets inside its network namespace, its claim, freezing,
- * and its end by signal. All of it is inline in privd's loop: microseconds, one thread. */
+/* The process level while a sandbox lives: sockets inside its network namespace, its claim,
+ * freezing, and its end by signal. All of it is inline in privd's loop: microseconds, one
+ * thread. */
 
 #include "runtime/internal.h"
 
@@ -17,7 +18,7 @@
 
 #define EGRESS_BACKLOG 1024
 
-/* --- stopping and ending ----------------------------------------------------------------------- */
+/* --- stopping and ending ---------------------------------------------------------------------- */
 
 int process_freeze(const struct runtime *rt, const struct runtime_sandbox *sb)
 {
@@ -71,10 +72,10 @@ bool process_was_oom(const struct runtime *rt, const struct runtime_sandbox *sb)
     return cgroup_oom_kills(rt->cgroups, sb->slot, CGROUP_AGENT) > 0;
 }
 
-/* --- inside its namespaces ---------------------------------------------------------------------- */
+/* --- inside its namespaces -------------------------------------------------------------------- */
 
-/* Runs fn inside a namespace of pidfd's process. Safe as long as fn makes one thing there and nothing else
- * runs in between; to go on from the wrong namespace is not. */
+/* Runs fn inside a namespace of pidfd's process. Safe as long as fn makes one thing there and
+ * nothing else runs in between; to go on from the wrong namespace is not. */
 static int within(int pidfd, int type, const char *own, int (*fn)(void *arg), void *arg)
 {
     CLEANUP_CLOSE int home = open(own, O_RDONLY | O_CLOEXEC);

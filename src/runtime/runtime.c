@@ -29,7 +29,7 @@ uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot)
     return rt->uid_base + slot * RUNTIME_UID_COUNT;
 }
 
-/* --- the agent's binary ------------------------------------------------------------------------ */
+/* --- the agent's binary ----------------------------------------------------------------------- */
 
 static int copy_file(int from, int to, off_t size)
 {
@@ -52,10 +52,11 @@ static int new_memfd(void)
     return fd < 0 ? -errno : fd;
 }
 
-/* A sealed copy: nothing that runs from it can change it, and the file on disk may be replaced at any
- * time. Owned by the host's root and execute-only, which does more than it seems: a process whose program
- * it may not read belongs, for tracing and for /proc, to the user namespace that owns the file: the
- * host's. Root inside a sandbox has no say over PID 1 by any capability of its own (exec's would_dump). */
+/* A sealed copy: nothing that runs from it can change it, and the file on disk may be replaced at
+ * any time. Owned by the host's root and execute-only, which does more than it seems: a process
+ * whose program it may not read belongs, for tracing and for /proc, to the user namespace that owns
+ * the file: the host's. Root inside a sandbox has no say over PID 1 by any capability of its own
+ * (exec's would_dump). */
 static int load_agent(const char *path)
 {
     struct stat st;
@@ -88,9 +89,10 @@ int runtime_reload_agent(struct runtime *rt)
     return 0;
 }
 
-/* --- opening ----------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
-/* Absolute, and every component a directory that only root can change: whatever is below is then ours. */
+/* Absolute, and every component a directory that only root can change: whatever is below is then
+ * ours. */
 static int open_state(const char *path)
 {
     struct stat st;

@@ -10,8 +10,8 @@
  * there):
  *
  *     slot_begin / slot_finish     pooled ahead: namespaces, rules, writable layer, cgroups
- *     start_begin / start_finish   ahead too, or at once: everything is mounted, cay-init runs in it
- *                                  and waits
+ *     start_begin / start_finish   ahead too, or at once: everything is mounted, cay-init runs in
+ *                                  it and waits
  *     claim                        it is a sandbox; its ready byte comes over boot_fd
  *     listeners, sockets           sockets inside its network namespace (inline)
  *     stat                         numbers (inline, a dozen small reads)
@@ -19,8 +19,9 @@
  *     kill                         then wait until the pidfd is readable, then reap
  *     end_begin / end_finish       nothing is left: cgroups, writable layers, of many at a time
  *
- * What is done to one sandbox is a function of its level's row (struct runtime_driver); the functions
- * outside of it are of the host: opening, the state disk, and what is left of an earlier run.
+ * What is done to one sandbox is a function of its level's row (struct runtime_driver); the
+ * functions outside of it are of the host: opening, the state disk, and what is left of an earlier
+ * run.
  *
  * Per running sandbox the caller needs to keep only the pidfd. Slots that are pooled hold two or
  * three descriptors. Names on disk and in cgroups are <slot> and <slot>.<gen>, so that after a
@@ -100,15 +101,15 @@ bool runtime_can_keep(const struct runtime *rt);
 /* Whether there is a kept layer of that number. */
 bool runtime_is_kept(const struct runtime *rt, uint32_t number);
 
-/* Removes a kept layer: in a task, or (at a start) at once. What is not there is success. records_fd is made
- * durable first. 0, -EAGAIN (finish), -errno. */
+/* Removes a kept layer: in a task, or (at a start) at once. What is not there is success.
+ * records_fd is made durable first. 0, -EAGAIN (finish), -errno. */
 int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out);
 int runtime_drop_finish(struct task *t);
 int runtime_drop(const struct runtime *rt, uint32_t number);
 
-/* Copies the layer of a slot, whose processes stand still, to a kept number: in a task. It is on the disk with all its files
- * when copy_finish answers 0. settle: records_fd is made durable, and the copy's overlay fit to be mounted. 0,
- * -EAGAIN (finish), -errno. */
+/* Copies the layer of a slot, whose processes stand still, to a kept number: in a task. It is on
+ * the disk with all its files when copy_finish answers 0. settle: records_fd is made durable, and
+ * the copy's overlay fit to be mounted. 0, -EAGAIN (finish), -errno. */
 int runtime_copy_begin(struct runtime *rt, uint32_t slot, uint32_t gen, uint32_t number,
                        struct task *out);
 int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd,
@@ -118,7 +119,8 @@ int runtime_copy_finish(struct task *t);
 /* First host uid (and gid) of a slot's range of RUNTIME_UID_COUNT. */
 uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot);
 
-/* For who watches what a sandbox's own programs hold (privd/locks.h); each looks again at what a pid is once it is held. */
+/* For who watches what a sandbox's own programs hold (privd/locks.h); each looks again at what a
+ * pid is once it is held. */
 
 /* Up to max pids of what its tenant's programs run in. How many, or -errno. */
 int runtime_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max);
@@ -193,8 +195,8 @@ struct runtime_stat {
 struct runtime_driver {
     const char *name;
 
-    /* 0, or -errno and why not, as a sentence. Blocks up to milliseconds: at start only. A row whose
-     * probe refuses is never used further. */
+    /* 0, or -errno and why not, as a sentence. Blocks up to milliseconds: at start only. A row
+     * whose probe refuses is never used further. */
     int (*probe)(struct runtime *rt, char *why, size_t why_size);
 
     /* -- making and starting ------------------------------------------------------------------- */
@@ -204,13 +206,14 @@ struct runtime_driver {
     /* 0, -EAGAIN, or -errno with *stage; after a failure nothing is left of it. */
     int (*slot_finish)(struct runtime *rt, struct task *t, struct runtime_slot *out,
                        uint32_t *stage);
-    /* Closes the descriptors, which ends the namespaces. The layer and cgroups go with end_begin. */
+    /* Closes the descriptors, which ends the namespaces. The layer and cgroups go with
+     * end_begin. */
     void (*slot_close)(struct runtime_slot *s);
 
-    /* Starts cay-init in the slot; one that has no descriptors yet is made by the same task, which is
-     * cheaper than both one after the other. *boot_fd (non-blocking, owned by the caller) is the starter's
-     * end of the boot socket: struct agent_boot has been or will be written by the task. Once
-     * claim has said whose it is, the caller reads AGENT_READY or AGENT_FAILED and its
+    /* Starts cay-init in the slot; one that has no descriptors yet is made by the same task, which
+     * is cheaper than both one after the other. *boot_fd (non-blocking, owned by the caller) is the
+     * starter's end of the boot socket: struct agent_boot has been or will be written by the task.
+     * Once claim has said whose it is, the caller reads AGENT_READY or AGENT_FAILED and its
      * sentence from it; end of file without either: it died. It ends by itself when boot_fd is
      * closed unclaimed. The slot's descriptors may be closed as soon as start_finish has not
      * answered -EAGAIN. */
@@ -221,23 +224,25 @@ struct runtime_driver {
     int (*start_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
                         uint32_t *stage);
 
-    /* Gives what start_finish or command_sandbox_finish made its id and key: cay-init goes on to its ready byte.
-     * Nothing of a tenant runs in it before. Inline, microseconds; aborts like sockets. 0 or -errno. */
+    /* Gives what start_finish or command_sandbox_finish made its id and key: cay-init goes on to
+     * its ready byte. Nothing of a tenant runs in it before. Inline, microseconds; aborts like
+     * sockets. 0 or -errno. */
     int (*claim)(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,
                  const struct runtime_claim *claim);
 
     /* -- while it runs ------------------------------------------------------------------------- */
 
-    /* n unconnected, non-blocking, close-on-exec TCP sockets inside its network namespace (7 µs each).
-     * All or none. 0 or -errno (-ESRCH: it has ended). The calling process ends up in its own namespace
-     * again; should that fail it aborts, as it would otherwise serve from the wrong one. */
+    /* n unconnected, non-blocking, close-on-exec TCP sockets inside its network namespace (7 µs
+     * each). All or none. 0 or -errno (-ESRCH: it has ended). The calling process ends up in its
+     * own namespace again; should that fail it aborts, as it would otherwise serve from the wrong
+     * one. */
     int (*sockets)(const struct runtime *rt, const struct runtime_sandbox *sb, int *fds,
                    unsigned n);
 
     /* What cay-egress listens on inside its network namespace, both non-blocking, on [::] for both
-     * families: a TCP listener on EGRESS_TCP_PORT and a UDP socket on EGRESS_UDP_PORT that tells where
-     * each datagram was sent to. 0 or -errno (-EADDRINUSE: a process inside has the port); aborts like
-     * sockets. About 25 µs. */
+     * families: a TCP listener on EGRESS_TCP_PORT and a UDP socket on EGRESS_UDP_PORT that tells
+     * where each datagram was sent to. 0 or -errno (-EADDRINUSE: a process inside has the port);
+     * aborts like sockets. About 25 µs. */
     int (*listeners)(const struct runtime *rt, const struct runtime_sandbox *sb,
                      int fds[PRIVSEP_EGRESS_FDS]);
 
@@ -245,8 +250,8 @@ struct runtime_driver {
     int (*stat)(const struct runtime *rt, const struct runtime_sandbox *sb,
                 struct runtime_stat *out);
 
-    /* Stops every process of the sandbox, PID 1 and command sandboxes included, until thaw. Inline, microseconds:
-     * freeze asks for it, is_frozen tells when it is complete. 0 or -errno. */
+    /* Stops every process of the sandbox, PID 1 and command sandboxes included, until thaw. Inline,
+     * microseconds: freeze asks for it, is_frozen tells when it is complete. 0 or -errno. */
     int (*freeze)(const struct runtime *rt, const struct runtime_sandbox *sb);
     bool (*is_frozen)(const struct runtime *rt, const struct runtime_sandbox *sb);
     int (*thaw)(const struct runtime *rt, const struct runtime_sandbox *sb);
@@ -258,20 +263,22 @@ struct runtime_driver {
      * cgroup only. */
     int (*kill)(const struct runtime *rt, const struct runtime_sandbox *sb);
 
-    /* How many programs of the kernel's BPF machine are freed with a sandbox of these limits and that
-     * many command sandboxes (limits NULL: with the command sandbox alone): what kills are paced by (privd/pace.h). */
+    /* How many programs of the kernel's BPF machine are freed with a sandbox of these limits and
+     * that many command sandboxes (limits NULL: with the command sandbox alone): what kills are
+     * paced by (privd/pace.h). */
     uint32_t (*kill_cost)(const struct privsep_limits *limits, uint32_t command_sandboxes);
 
-    /* A descriptor that holds those programs of one cay-init, a sandbox's or a command sandbox's that has just been started, so
-     * that its end does not free them. Inline, microseconds. -errno: there is none (-EOPNOTSUPP at some levels). */
+    /* A descriptor that holds those programs of one cay-init, a sandbox's or a command sandbox's
+     * that has just been started, so that its end does not free them. Inline, microseconds. -errno:
+     * there is none (-EOPNOTSUPP at some levels). */
     int (*pin)(const struct runtime_sandbox *sb);
 
     /* Does not block. 0; -EAGAIN: still alive; -ECHILD: ended, but it is not a child of this
      * process (status unknown). */
     int (*reap)(const struct runtime_sandbox *sb, struct runtime_exit *out);
 
-    /* Whether the memory limit killed something in it (then a SIGKILL of PID 1 is PRIVSEP_CAUSE_OOM).
-     * Call before end_begin. */
+    /* Whether the memory limit killed something in it (then a SIGKILL of PID 1 is
+     * PRIVSEP_CAUSE_OOM). Call before end_begin. */
     bool (*was_oom)(const struct runtime *rt, const struct runtime_sandbox *sb);
 
     /* Removes what 1..RUNTIME_ENDS_MAX slots have outside their processes, pooled or used: cgroups,
@@ -282,13 +289,13 @@ struct runtime_driver {
     /* 0 and the status of each, -EAGAIN, or -errno (nothing is known of any then). */
     int (*end_finish)(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n);
 
-    /* -- command sandboxes --------------------------------------------------------------------------------- */
+    /* -- command sandboxes --------------------------------------------------------------------- */
 
-    /* Makes a command sandbox in a running sandbox: network namespace with rules, pid, mount and IPC namespace of
-     * its own, else the sandbox's; a cay-init of its own is PID 1 there, and waits for claim on *boot_fd
-     * as a sandbox's does. Its processes are the sandbox's, in its control groups, and end with it;
-     * killing that PID 1 ends the command sandbox alone. Nothing of it is on disk. claim, sockets, listeners and
-     * reap take it with its own pidfd. */
+    /* Makes a command sandbox in a running sandbox: network namespace with rules, pid, mount and
+     * IPC namespace of its own, else the sandbox's; a cay-init of its own is PID 1 there, and waits
+     * for claim on *boot_fd as a sandbox's does. Its processes are the sandbox's, in its control
+     * groups, and end with it; killing that PID 1 ends the command sandbox alone. Nothing of it is
+     * on disk. claim, sockets, listeners and reap take it with its own pidfd. */
     int (*command_sandbox_begin)(struct runtime *rt, const struct runtime_sandbox *sb,
                                  uint32_t open_files, struct task *out, int *boot_fd);
     /* As start_finish; after a failure nothing is left of it. */
@@ -300,15 +307,15 @@ struct runtime_driver {
      * is left. How many those were. */
     uint32_t (*command_sandboxes_kill)(const struct runtime *rt, uint32_t slot);
 
-    /* Kills what was begun for command sandboxes of a sandbox and is no cay-init yet, tasks included: a task that is
-     * killed can leave processes that a tenant stopped. About 0.1 ms. */
+    /* Kills what was begun for command sandboxes of a sandbox and is no cay-init yet, tasks
+     * included: a task that is killed can leave processes that a tenant stopped. About 0.1 ms. */
     void (*command_sandboxes_kill_unfinished)(const struct runtime *rt, uint32_t slot);
 
     /* -- after a restart ----------------------------------------------------------------------- */
 
-    /* Takes over PID 1 of a slot by its recorded pid. Checks that the process is in the slot's cgroup
-     * and is PID 1 of a pid namespace of its own, and owned by the slot's user namespace, so that a
-     * recycled pid is never taken. 0 and *pidfd, or -ESRCH. */
+    /* Takes over PID 1 of a slot by its recorded pid. Checks that the process is in the slot's
+     * cgroup and is PID 1 of a pid namespace of its own, and owned by the slot's user namespace, so
+     * that a recycled pid is never taken. 0 and *pidfd, or -ESRCH. */
     int (*adopt)(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd);
 };
 

@@ -44,9 +44,10 @@ int process_collect(struct task *t, struct task_result *result, uint32_t *stage)
     return rc;
 }
 
-/* --- slots ------------------------------------------------------------------------------------- */
+/* --- slots ------------------------------------------------------------------------------------ */
 
-/* In the new user and network namespace, as its root: safe, as nothing of the host is writable to it. */
+/* In the new user and network namespace, as its root: safe, as nothing of the host is writable to
+ * it. */
 int process_set_up_network(struct nft_rate rate)
 {
     int rc = ns_become(0, 0);
@@ -67,11 +68,11 @@ NORETURN static void run_network(int pipe_fd)
     _exit(io_write_full(pipe_fd, &rc, sizeof(rc)) < 0);
 }
 
-/* A child in a new user namespace, and others besides. The namespace's owner is the euid that makes it: with the
- * first id of the range instead of 0, the kernel's per-user counts (inotify, pending signals, ...) are the
- * slot's own. SECBIT_NO_SETUID_FIXUP keeps our capabilities while euid is not 0; only this task, which
- * ends soon, is changed (the child's namespace begins with usual bits). The change of euid takes the
- * parent-death signal from us: it is set again. */
+/* A child in a new user namespace, and others besides. The namespace's owner is the euid that makes
+ * it: with the first id of the range instead of 0, the kernel's per-user counts (inotify, pending
+ * signals, ...) are the slot's own. SECBIT_NO_SETUID_FIXUP keeps our capabilities while euid is not
+ * 0; only this task, which ends soon, is changed (the child's namespace begins with usual bits).
+ * The change of euid takes the parent-death signal from us: it is set again. */
 pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd)
 {
     if (TEST_BYPASS(NETWORK_NAMESPACE))
@@ -200,7 +201,7 @@ void process_slot_close(struct runtime_slot *s)
     util_close(&s->netns_fd);
 }
 
-/* --- ends -------------------------------------------------------------------------------------- */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 struct end_args {
     struct runtime *rt;
@@ -260,7 +261,7 @@ int process_end_finish(struct runtime *rt, struct task *t, struct runtime_end *e
     return rc;
 }
 
-/* --- can it work here? ------------------------------------------------------------------------- */
+/* --- can it work here? ------------------------------------------------------------------------ */
 
 static int try_namespaces(void *arg, struct task_result *out)
 {

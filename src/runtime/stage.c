@@ -1,10 +1,12 @@
-/* The file system that a sandbox's /dev, /run, /dev/shm and mount points are directories of, with the device nodes.
+/* The file system that a sandbox's /dev, /run, /dev/shm and mount points are directories of, with
+ * the device nodes.
  *
- * It is made by root of the host, and not by the sandbox's own, for two reasons. Device nodes open only on a file
- * system whose super block belongs to the first user namespace; and one that a user namespace mounts shows in
- * /proc/PID/mountinfo, in the host's numbers, whose it is. Each sandbox has nodes of its own: locks, leases, watches
- * and times belong to the inode, so that on the host's nodes those of all sandboxes and of the host would be the same
- * ones. It is never attached in the mount namespace of who makes it, and ends with the mounts of its sandbox. */
+ * It is made by root of the host, and not by the sandbox's own, for two reasons. Device nodes open
+ * only on a file system whose super block belongs to the first user namespace; and one that a user
+ * namespace mounts shows in /proc/PID/mountinfo, in the host's numbers, whose it is. Each sandbox
+ * has nodes of its own: locks, leases, watches and times belong to the inode, so that on the host's
+ * nodes those of all sandboxes and of the host would be the same ones. It is never attached in the
+ * mount namespace of who makes it, and ends with the mounts of its sandbox. */
 
 #include "runtime/internal.h"
 
@@ -38,8 +40,8 @@ static int make_nodes(int fd, uint32_t uid)
     return 0;
 }
 
-/* Its size is what /dev/shm may hold, its inodes what that many small files take; the kernel's own maximum of both
- * would be a part of the host's memory, and tell its size (statfs). */
+/* Its size is what /dev/shm may hold, its inodes what that many small files take; the kernel's own
+ * maximum of both would be a part of the host's memory, and tell its size (statfs). */
 static int new_tmpfs(uint64_t memory_bytes)
 {
     uint64_t bytes = MAX(memory_bytes / 2, SHM_MIN);

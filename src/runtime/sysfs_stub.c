@@ -191,7 +191,8 @@ static int open_dir(int dir_fd, const char *name, int flags)
     return mnt_open_beneath(dir_fd, name, flags | O_DIRECTORY, 0);
 }
 
-/* Its name appears only when it is whole, and on the disk: a crash in between leaves nothing that is used. */
+/* Its name appears only when it is whole, and on the disk: a crash in between leaves nothing that
+ * is used. */
 static int make_new(int base_fd, const char *name)
 {
     struct walk w = {.to_fd = -1};
@@ -209,7 +210,8 @@ static int make_new(int base_fd, const char *name)
     return renameat(base_fd, NEW_NAME, base_fd, name) < 0 ? -errno : 0;
 }
 
-/* Each state of the host has a directory of its own name: sandboxes that run stand on the one before. */
+/* Each state of the host has a directory of its own name: sandboxes that run stand on the one
+ * before. */
 int sysfs_stub_open(int dir_fd)
 {
     struct walk w = {.to_fd = -1, .sum = 0xcbf29ce484222325u};

@@ -20,7 +20,8 @@
 #define EXIT_TIMEOUT_MS   1000 /* of one that has sent its result, and has nothing left to do */
 #define CANCEL_TIMEOUT_MS 50   /* a process that is killed takes microseconds */
 
-/* What the numbers of held descriptors came to, in this process: no fewer than there ever were at a time. */
+/* What the numbers of held descriptors came to, in this process: no fewer than there ever were at a
+ * time. */
 static int highest_fd;
 
 static void reset_signals(void)
@@ -44,8 +45,8 @@ void task_move_high_fd(int *fd)
     highest_fd = MAX(highest_fd, high);
 }
 
-/* In the child, whose table of descriptors is still the parent's own: takes a copy of the low ones, and tells. Until
- * then nothing may be closed here. */
+/* In the child, whose table of descriptors is still the parent's own: takes a copy of the low ones,
+ * and tells. Until then nothing may be closed here. */
 static void leave_high_fds(int result_fd)
 {
     if (close_range(TASK_HIGH_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0 ||
@@ -142,7 +143,8 @@ int task_collect(struct task *t, struct task_result *out)
     return 0;
 }
 
-/* What a task that is cancelled had sent; another process may have its end of the socket still, so no end is waited for. */
+/* What a task that is cancelled had sent; another process may have its end of the socket still, so
+ * no end is waited for. */
 static void drop_result(int result_fd)
 {
     struct task_result result;

@@ -5,8 +5,9 @@
  * The child runs one function and sends exactly one struct task_result (with descriptors) over a
  * private SOCK_SEQPACKET pair, then exits. The parent watches `result_fd` (readable when the result
  * is there, or hung up when the child died without one) and calls task_collect, which also reaps.
- * The child holds a copy of the parent's memory and descriptors (but not of those that task_move_high_fd moved), runs with
- * default signal handling and dies with its parent. Callers must be single-threaded. */
+ * The child holds a copy of the parent's memory and descriptors (but not of those that
+ * task_move_high_fd moved), runs with default signal handling and dies with its parent. Callers
+ * must be single-threaded. */
 
 #include "base/util.h"
 
@@ -36,14 +37,15 @@ struct task_result {
 /* Runs in the child. Fills *out; what it returns is out->status. */
 typedef int (*task_fn)(void *arg, struct task_result *out);
 
-/* Moves a descriptor that is held for as long as a sandbox lives to TASK_HIGH_FD or above, where tasks may get no
- * copy of it: the kernel would close the copies one by one, in each task, and again in what a task starts. One that
- * cannot be moved (RLIMIT_NOFILE) stays as it is, which costs but that. *fd is set anew; -1 is left alone. */
+/* Moves a descriptor that is held for as long as a sandbox lives to TASK_HIGH_FD or above, where
+ * tasks may get no copy of it: the kernel would close the copies one by one, in each task, and
+ * again in what a task starts. One that cannot be moved (RLIMIT_NOFILE) stays as it is, which costs
+ * but that. *fd is set anew; -1 is left alone. */
 void task_move_high_fd(int *fd);
 
-/* Starts fn(arg) in a child. arg may point to the caller's stack: the child has its own copy. Descriptors that fn
- * needs must not have been moved by task_move_high_fd. About 0.1 to 0.3 ms. 0 or -errno. The caller owns *out until
- * task_collect or task_cancel. */
+/* Starts fn(arg) in a child. arg may point to the caller's stack: the child has its own copy.
+ * Descriptors that fn needs must not have been moved by task_move_high_fd. About 0.1 to 0.3 ms. 0
+ * or -errno. The caller owns *out until task_collect or task_cancel. */
 int task_spawn(task_fn fn, void *arg, struct task *out) WARN_UNUSED;
 
 /* Takes the result and reaps the child, which has nothing left to do but exit. Does not block.
@@ -51,8 +53,9 @@ int task_spawn(task_fn fn, void *arg, struct task *out) WARN_UNUSED;
  * -EAGAIN: not there yet. -ECHILD: the child died without a result; t is TASK_NONE again. */
 int task_collect(struct task *t, struct task_result *out) WARN_UNUSED;
 
-/* Kills, and drops whatever result there was; t is TASK_NONE then. Blocks for 50 ms at most: a process that is killed
- * takes microseconds, but for one in a call of the kernel that nothing interrupts (a disk that does not answer) or in a control
- * group that is frozen (version 1), which the caller thaws first where it is the task's own. -1: the child is gone and reaped.
- * Else its pidfd, which the caller owns: readable when it has ended, then to be reaped. */
+/* Kills, and drops whatever result there was; t is TASK_NONE then. Blocks for 50 ms at most: a
+ * process that is killed takes microseconds, but for one in a call of the kernel that nothing
+ * interrupts (a disk that does not answer) or in a control group that is frozen (version 1), which
+ * the caller thaws first where it is the task's own. -1: the child is gone and reaped. Else its
+ * pidfd, which the caller owns: readable when it has ended, then to be reaped. */
 int task_cancel(struct task *t) WARN_UNUSED;
