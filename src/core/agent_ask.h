@@ -1,7 +1,7 @@
 #pragma once
-/* One request to the agent of a sandbox, and its whole answer: files and folders, for the dialects of the API that
- * work on them in the control loop. The path and the method are the agent's own (docs/compatibility.md); it decides
- * what the user may do. Commands are exec.h's. */
+/* One request to the agent of a sandbox, and its whole answer: files and folders, for the dialects
+ * of the API that work on them in the control loop. The path and the method are the agent's own
+ * (docs/compatibility.md); it decides what the user may do. Commands are exec.h's. */
 
 #include "core/core.h"
 
@@ -24,7 +24,8 @@ struct core_agent_ask {
 typedef void (*core_agent_cb)(void *arg, const struct err *why, int status, const char *body,
                               size_t len);
 
-/* done exactly once, never from inside. ERR_NOT_FOUND, ERR_CONFLICT: it does not run; ERR_EXHAUSTED: it or its
- * tenant has its share of CORE_EXECS_MAX; ERR_TOO_LARGE, ERR_TIMEOUT, ERR_UNAVAILABLE. */
+/* done exactly once, never from inside. ERR_NOT_FOUND, ERR_CONFLICT: it does not run;
+ * ERR_EXHAUSTED: it or its tenant has its share of CORE_EXECS_MAX; ERR_TOO_LARGE, ERR_TIMEOUT,
+ * ERR_UNAVAILABLE. */
 void core_agent_ask(struct core *c, const char *tenant, const char *id,
                     const struct core_agent_ask *r, core_agent_cb done, void *arg);

@@ -1,5 +1,6 @@
-/* The list of calls under way, and those to privd: see call.h. A call is on the list from its start until its callback
- * runs, once. core_free ends what is left; a late reply finds its call without a core, and only closes what came. */
+/* The list of calls under way, and those to privd: see call.h. A call is on the list from its start
+ * until its callback runs, once. core_free ends what is left; a late reply finds its call without a
+ * core, and only closes what came. */
 
 #include "core/call_internal.h"
 

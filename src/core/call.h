@@ -1,12 +1,13 @@
 #pragma once
 /* What core asks of others and waits for: privd (a request and its reply) and an agent (a socket in
- * the sandbox, then one HTTP request). Each call is on the core's list, so that core_free can end the
- * wait; callbacks are called exactly once, never from inside the function that starts the call. */
+ * the sandbox, then one HTTP request). Each call is on the core's list, so that core_free can end
+ * the wait; callbacks are called exactly once, never from inside the function that starts the
+ * call. */
 
 #include "core/internal.h"
 
-/* status: 0, privd's -errno, or the channel's. m is NULL when the channel failed. fds[n_fds] are the
- * callback's. id is the call's copy of what was given. */
+/* status: 0, privd's -errno, or the channel's. m is NULL when the channel failed. fds[n_fds] are
+ * the callback's. id is the call's copy of what was given. */
 typedef void (*call_privd_cb)(struct core *c, const char *id, int status,
                               const struct privsep_msg *m, int *fds, size_t n_fds, void *arg);
 
@@ -42,31 +43,33 @@ struct call_agent_request {
 void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
                 void *arg);
 
-/* The same over a socket that is there, not connected yet, with that key: to an agent that is not the sandbox's
- * own (a command sandbox's), or where sockets were fetched before. fd is taken over. */
+/* The same over a socket that is there, not connected yet, with that key: to an agent that is not
+ * the sandbox's own (a command sandbox's), or where sockets were fetched before. fd is taken
+ * over. */
 void call_agent_at(struct core *c, const char *id, int fd,
                    const uint8_t key[static PRIVSEP_KEY_SIZE], const struct call_agent_request *r,
                    call_agent_cb cb, void *arg);
 
-/* The same to a server on a unix socket (cay-egress), without a key: method, body and the rest as in
- * r, but target is copied (at most CALL_TARGET_MAX bytes). id may be "". */
+/* The same to a server on a unix socket (cay-egress), without a key: method, body and the rest as
+ * in r, but target is copied (at most CALL_TARGET_MAX bytes). id may be "". */
 #define CALL_TARGET_MAX 255u
 struct call;
 struct call *call_unix(struct core *c, const char *id, const char *path,
                        const struct call_agent_request *r, call_agent_cb cb, void *arg);
 
-/* Ends the wait for one, which is valid until its cb was called: that is called with ERR_CANCELED, from inside,
- * and the server sees its client go. */
+/* Ends the wait for one, which is valid until its cb was called: that is called with ERR_CANCELED,
+ * from inside, and the server sees its client go. */
 void call_cancel(struct call *call);
 
-/* A connected, non-blocking stream socket, or -errno: a unix socket connects at once or not at all. */
+/* A connected, non-blocking stream socket, or -errno: a unix socket connects at once or not at
+ * all. */
 int call_connect_unix(const char *path);
 
 /* Ends every wait with ERR_CANCELED / -ECANCELED. */
 void call_cancel_all(struct core *c);
 
-/* Ends a sandbox that privd has and the store does not. id is for the log. A failure needs no answer: the next LIST shows it
- * again. */
+/* Ends a sandbox that privd has and the store does not. id is for the log. A failure needs no
+ * answer: the next LIST shows it again. */
 void call_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen);
 
 /* What a failed privd call means to a caller. */

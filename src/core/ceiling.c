@@ -1,4 +1,5 @@
-/* What a tenant's sandboxes may do at most on the network, whatever their own policies say: see core.h. */
+/* What a tenant's sandboxes may do at most on the network, whatever their own policies say: see
+ * core.h. */
 #include "core/egress.h"
 #include "policy/policy.h"
 
@@ -86,7 +87,7 @@ void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *c
     release(ch);
 }
 
-/* -- what a sandbox is under --------------------------------------------------------------------- */
+/* -- what a sandbox is under ------------------------------------------------------------------- */
 
 /* The operator's and own, which is the tenant's (NULL: none). */
 static json_t *both(const struct core *c, json_t *own, struct err *e)
@@ -115,8 +116,8 @@ json_t *egress_ceilings(struct core *c, const char *tenant, struct err *e)
     return list;
 }
 
-/* A tenant who is not there (the store was replaced, or changed by hand) set no bounds, and so gives none away:
- * nothing is let out. Without all of them nothing is sent: NULL. */
+/* A tenant who is not there (the store was replaced, or changed by hand) set no bounds, and so
+ * gives none away: nothing is let out. Without all of them nothing is sent: NULL. */
 json_t *ceilings_of(struct sandbox_obj *o, struct err *e)
 {
     json_t *list = egress_ceilings(o->core, o->s.tenant, e), *deny;

@@ -1,7 +1,7 @@
 #pragma once
-/* What happened to sandboxes since cayd was started, counted for the operator (GET /metrics). Numbers only: no
- * tenant, sandbox or name stands in them, so that their size is fixed. Written by the control loop, at the places
- * where events are told and creates and kills end. */
+/* What happened to sandboxes since cayd was started, counted for the operator (GET /metrics).
+ * Numbers only: no tenant, sandbox or name stands in them, so that their size is fixed. Written by
+ * the control loop, at the places where events are told and creates and kills end. */
 
 #include "base/err.h"
 #include "base/histogram.h"
@@ -28,7 +28,8 @@ struct counters {
     struct histogram steps[COUNTER_STEP_COUNT];
 };
 
-/* The i-th word of docs/events.md that an end may have as its reason; "other" for the last; NULL: past it. */
+/* The i-th word of docs/events.md that an end may have as its reason; "other" for the last; NULL:
+ * past it. */
 const char *counters_reason(size_t i);
 
 /* A word that is not in the table counts as "other"; NULL counts as "unknown". */

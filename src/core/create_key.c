@@ -1,7 +1,7 @@
-/* Idempotency-Key of a create (draft-ietf-httpapi-idempotency-key-header): a client that did not get the answer asks
- * again with the same key, and gets the sandbox that the first create made, for 24 hours, also after a restart. The key
- * is written with the sandbox's row and goes with it when the create fails, so that a failed create may be tried
- * again. */
+/* Idempotency-Key of a create (draft-ietf-httpapi-idempotency-key-header): a client that did not
+ * get the answer asks again with the same key, and gets the sandbox that the first create made, for
+ * 24 hours, also after a restart. The key is written with the sandbox's row and goes with it when
+ * the create fails, so that a failed create may be tried again. */
 
 #include "core/create_key.h"
 

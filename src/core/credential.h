@@ -1,10 +1,11 @@
 #pragma once
 /* Credentials of a tenant: what cay-egress puts on requests so that no sandbox has to hold it.
  *
- * A value passes through here once, on its way to be sealed (cay-egress alone has the key): what held it
- * is wiped when it is freed, and no log, error or answer has it. What is stored
- * is the sealed record with its name and what it is bound to (egress/credential/credential.h says how), and that is
- * sent to cay-egress with the policy of every sandbox that names it. Nothing blocks. */
+ * A value passes through here once, on its way to be sealed (cay-egress alone has the key): what
+ * held it is wiped when it is freed, and no log, error or answer has it. What is stored
+ * is the sealed record with its name and what it is bound to (egress/credential/credential.h says
+ * how), and that is sent to cay-egress with the policy of every sandbox that names it. Nothing
+ * blocks. */
 
 #include "core/core.h"
 
@@ -20,8 +21,8 @@ struct core_credential {
     json_t *metadata;                    /* the owner's own; NULL: none */
 };
 
-/* [{"name", "bind", "value"}], at most 64, -> [{"name", "bind", "sealed"}], a new reference that is the
- * callback's to keep (json_incref) or leave. All or none. items is not kept longer than that.
+/* [{"name", "bind", "value"}], at most 64, -> [{"name", "bind", "sealed"}], a new reference that is
+ * the callback's to keep (json_incref) or leave. All or none. items is not kept longer than that.
  * done is never called from inside. */
 typedef void (*core_sealed_cb)(void *arg, json_t *sealed, const struct err *why);
 void core_credentials_seal(struct core *c, const char *tenant, json_t *items, core_sealed_cb done,
@@ -37,7 +38,8 @@ struct core_credential_value {
 void core_credential_set(struct core *c, const char *tenant, const struct core_credential_value *v,
                          core_sandbox_cb done, void *arg);
 
-/* Calls fn for each of a tenant, by name; of name alone when that is not NULL. k lives during the call. */
+/* Calls fn for each of a tenant, by name; of name alone when that is not NULL. k lives during the
+ * call. */
 enum err_code core_credential_each(struct core *c, const char *tenant, const char *name,
                                    enum err_code (*fn)(void *arg, const struct core_credential *k,
                                                        struct err *e),

@@ -3,15 +3,16 @@
  * changed, and gives all of them again after cay-egress was restarted.
  *
  * cay-egress lets nothing out of a sandbox whose policy it does not have, so nothing here is in a
- * create's way: a policy that comes late is a connection that waits, one that never comes is one that
- * is refused. One connection per process of cay-egress stays open (GET /v1/events); its end tells of
- * a restart. */
+ * create's way: a policy that comes late is a connection that waits, one that never comes is one
+ * that is refused. One connection per process of cay-egress stays open (GET /v1/events); its end
+ * tells of a restart. */
 
 #include "core/internal.h"
 
 struct egress_event_reader;
 
-/* What is above the channel: which policy a sandbox is given, and what is done with what cay-egress tells. */
+/* What is above the channel: which policy a sandbox is given, and what is done with what cay-egress
+ * tells. */
 struct egress_uses {
     /* What is sent of o: JSON, malloc'd. NULL: why. */
     char *(*body)(struct sandbox_obj *o, struct err *e);
@@ -33,17 +34,18 @@ void egress_ready(struct core *c);
 /* o's policy, slot or generation has changed: it is sent, now or when cay-egress is back. */
 void egress_touch(struct sandbox_obj *o);
 
-/* The same; done when cay-egress has taken it over, so that what the new policy denies is cut, or why
- * not (it is then still tried). Never from inside this call. */
+/* The same; done when cay-egress has taken it over, so that what the new policy denies is cut, or
+ * why not (it is then still tried). Never from inside this call. */
 void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *arg);
 
-/* o leaves its slot, or gets another: its place in the queue was of that one's process. The caller touches it anew. */
+/* o leaves its slot, or gets another: its place in the queue was of that one's process. The caller
+ * touches it anew. */
 void egress_leave(struct sandbox_obj *o);
 
 /* o ends: nothing waits for it any more. */
 void egress_forget(struct sandbox_obj *o);
 
-/* -- for others that ask it ---------------------------------------------------------------------- */
+/* -- for others that ask it -------------------------------------------------------------------- */
 
 /* How many processes there are; 0: none is configured. */
 unsigned egress_count(const struct core *c);
@@ -55,7 +57,8 @@ const char *egress_any_path(const struct core *c);
 /* The same, and always the same one for a number as long as that is up. */
 const char *egress_path_near(const struct core *c, unsigned number);
 
-/* The operator's ceiling and the tenant's own, a new array. NULL: ERR_NOT_FOUND (no such tenant), or another. */
+/* The operator's ceiling and the tenant's own, a new array. NULL: ERR_NOT_FOUND (no such tenant),
+ * or another. */
 json_t *egress_ceilings(struct core *c, const char *tenant, struct err *e);
 
 /* An answer of cay-egress's that is an error, as one. fmt: what was asked. */

@@ -226,7 +226,8 @@ static void on_explained(struct core *c, const char *id, const struct err *why, 
     a->done(a->arg, NULL, 0, &e);
 }
 
-/* With what its credentials are bound to; their values stay sealed where they are. NULL: memory is out. */
+/* With what its credentials are bound to; their values stay sealed where they are. NULL: memory is
+ * out. */
 static char *explain_body(struct core *c, const struct sandbox *s, const json_t *question)
 {
     json_t *sealed = credentials_for(c, s), *credentials = json_array(), *item;

@@ -15,9 +15,10 @@ void core_denials(struct core *c, const char *tenant, const char *id, core_text_
 /* {"asks": [...]}: the connections that wait for the owner's answer. */
 void core_asks(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg);
 
-/* What would happen to a connection or a request of the sandbox: question as egress/control/explain.h has it, without
- * "credentials" (a reference is kept until done is called). The operator's limits count, and are not told but for
- * what they refuse. ERR_INVALID with what is wrong; ERR_UNAVAILABLE: cay-egress does not answer. */
+/* What would happen to a connection or a request of the sandbox: question as
+ * egress/control/explain.h has it, without "credentials" (a reference is kept until done is
+ * called). The operator's limits count, and are not told but for what they refuse. ERR_INVALID with
+ * what is wrong; ERR_UNAVAILABLE: cay-egress does not answer. */
 void core_explain(struct core *c, const char *tenant, const char *id, const json_t *question,
                   core_text_cb done, void *arg);
 
@@ -27,7 +28,8 @@ struct core_ask_answer {
     bool always; /* also to what is asked later, for the sandbox's life */
 };
 
-/* json is "". ERR_NOT_FOUND: no such sandbox, or question, of the tenant's; ERR_CONFLICT: too many answers are kept. */
+/* json is "". ERR_NOT_FOUND: no such sandbox, or question, of the tenant's; ERR_CONFLICT: too many
+ * answers are kept. */
 void core_ask_answer(struct core *c, const char *tenant, const char *id,
                      const struct core_ask_answer *answer, core_text_cb done, void *arg);
 
@@ -46,11 +48,11 @@ struct core_audit_filter {
 #define CORE_AUDITS_EACH 2u  /* questions of a tenant at a time */
 #define CORE_AUDITS_MAX  16u /* of all, shared out by tenant */
 
-/* A JSON array of the tenant's records of all processes of cay-egress, oldest first. gone (may be NULL; valid
- * until done was called): once true, who asked has gone, and the question ends. */
+/* A JSON array of the tenant's records of all processes of cay-egress, oldest first. gone (may be
+ * NULL; valid until done was called): once true, who asked has gone, and the question ends. */
 void core_audit(struct core *c, const char *tenant, const struct core_audit_filter *f,
                 const atomic_bool *gone, core_text_cb done, void *arg);
 
-/* A JSON array with one object for each process: {"ok", "lines", "broken_line", "file", "cut_lines",
- * "rotated_out", "logs"}. */
+/* A JSON array with one object for each process: {"ok", "lines", "broken_line", "file",
+ * "cut_lines", "rotated_out", "logs"}. */
 void core_audit_verify(struct core *c, const atomic_bool *gone, core_text_cb done, void *arg);

@@ -1,12 +1,13 @@
-/* All that decides what leaves a sandbox, put together as cay-egress is sent it: its own policy and its commands', the ceilings
- * above it, the sealed credentials that they name, its proxy. egress.c asks for it each time that it sends it. */
+/* All that decides what leaves a sandbox, put together as cay-egress is sent it: its own policy and
+ * its commands', the ceilings above it, the sealed credentials that they name, its proxy. egress.c
+ * asks for it each time that it sends it. */
 
 #include "core/egress_policy.h"
 
 #include "core/exec.h"
 
-/* The proxy that its owner named, as cay-egress takes it. There is no password: the API refuses one.
- * NULL: none. */
+/* The proxy that its owner named, as cay-egress takes it. There is no password: the API refuses
+ * one. NULL: none. */
 static json_t *proxy_of(const struct network *n)
 {
     if (!n || !n->f.proxy_address)

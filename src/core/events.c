@@ -99,8 +99,9 @@ static json_t *time_of(json_t *fields)
     return json_string(now);
 }
 
-/* {"id", "time", "type"[, "sandbox"], fields}, malloc'd; its NUL stands where the line's end goes. Names in
- * fields may be an attacker's: all but ASCII is escaped, and none replaces what core says. */
+/* {"id", "time", "type"[, "sandbox"], fields}, malloc'd; its NUL stands where the line's end goes.
+ * Names in fields may be an attacker's: all but ASCII is escaped, and none replaces what core
+ * says. */
 static char *format(int64_t id, enum event_type type, const char *sandbox, json_t *fields)
 {
     json_t *o = json_pack("{s:I, s:o, s:s}", "id", (json_int_t)id, "time", time_of(fields), "type",

@@ -1,13 +1,15 @@
 #pragma once
-/* What happens to sandboxes, told while it happens: for each tenant a bounded ring of its last events,
- * and those who follow it.
+/* What happens to sandboxes, told while it happens: for each tenant a bounded ring of its last
+ * events, and those who follow it.
  *
- * Nothing here ever waits for a reader. An event is formatted once into the ring; a follower is a place
- * in the ring and the write end of a pipe, filled as fast as its reader takes it. One that falls behind
- * the ring is told how many events it missed (type "dropped") and goes on with the oldest that is left.
- * So what a follower makes us hold is one batch of lines and one pipe, however many do not read.
+ * Nothing here ever waits for a reader. An event is formatted once into the ring; a follower is a
+ * place in the ring and the write end of a pipe, filled as fast as its reader takes it. One that
+ * falls behind the ring is told how many events it missed (type "dropped") and goes on with the
+ * oldest that is left. So what a follower makes us hold is one batch of lines and one pipe, however
+ * many do not read.
  *
- * Ids count a tenant's own events, without a gap, from the microsecond in which this cayd started: they grow over restarts too, and a tenant cannot learn from them how many events others have. */
+ * Ids count a tenant's own events, without a gap, from the microsecond in which this cayd started:
+ * they grow over restarts too, and a tenant cannot learn from them how many events others have. */
 
 #include "core/core.h"
 
@@ -35,7 +37,7 @@ enum event_type {
 const char *event_type_name(enum event_type type);
 int event_type_from(const char *name, size_t n);
 
-/* -- for api ------------------------------------------------------------------------------------ */
+/* -- for api ----------------------------------------------------------------------------------- */
 
 #define EVENTS_SINCE_NOW (-1) /* only what comes */
 
@@ -46,14 +48,14 @@ struct core_events_filter {
     bool follow;         /* goes on, with a sign of life every EVENTS_BEAT_MS */
 };
 
-/* *fd: the read end of a pipe of JSON lines, the caller's; it ends when all is told (without follow),
- * with the key (an API key of the tenant's, that ends with it), and with core. Closing it ends the
- * follower. ERR_EXHAUSTED, ERR_UNAVAILABLE: too many follow. ERR_NOT_FOUND: no such sandbox of the
- * tenant's lives, nor is in the ring. ERR_INVALID: an id that was not given yet. */
+/* *fd: the read end of a pipe of JSON lines, the caller's; it ends when all is told (without
+ * follow), with the key (an API key of the tenant's, that ends with it), and with core. Closing it
+ * ends the follower. ERR_EXHAUSTED, ERR_UNAVAILABLE: too many follow. ERR_NOT_FOUND: no such
+ * sandbox of the tenant's lives, nor is in the ring. ERR_INVALID: an id that was not given yet. */
 enum err_code core_events_follow(struct core *c, const char *tenant, const char *key,
                                  const struct core_events_filter *f, int *fd, struct err *e);
 
-/* -- for core ----------------------------------------------------------------------------------- */
+/* -- for core ---------------------------------------------------------------------------------- */
 
 struct sandbox_obj;
 struct tenant;

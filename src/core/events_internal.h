@@ -15,8 +15,8 @@ struct event {
     char line[]; /* JSON and a line's end */
 };
 
-/* A tenant's (struct tenant). Kept for the life of the core, with a reference to the tenant: tenants are
- * made by the operator. */
+/* A tenant's (struct tenant). Kept for the life of the core, with a reference to the tenant:
+ * tenants are made by the operator. */
 struct event_ring {
     struct event_ring *next;
     struct tenant *tenant;
@@ -42,7 +42,8 @@ struct event_ring *events_ring(struct tenant *t);
 /* NULL: not in it (any more, or yet). */
 const struct event *events_at(const struct event_ring *r, int64_t id);
 
-/* A "dropped" that only one follower is told, into out (max bytes). 0 or -errno. id: the last of them. */
+/* A "dropped" that only one follower is told, into out (max bytes). 0 or -errno. id: the last of
+ * them. */
 int events_format_dropped(int64_t id, int64_t count, const char *reason, struct buf *out);
 
 /* events.c's part of events_init. */

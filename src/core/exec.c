@@ -95,8 +95,8 @@ void exec_op_fail_text(struct exec_op *op, enum err_code code, const char *text)
     exec_op_fail(op, &e);
 }
 
-/* One of the callbacks that a step waits for has come; the last goes on. When the server stops, privd ends
- * what is there, and nothing more is begun. */
+/* One of the callbacks that a step waits for has come; the last goes on. When the server stops,
+ * privd ends what is there, and nothing more is begun. */
 void exec_op_step_done(struct exec_op *op)
 {
     if (--op->waiting > 0)
@@ -318,7 +318,7 @@ void exec_op_start(struct exec_op *op)
     exec_op_ask(op, &r, on_end);
 }
 
-/* -- first: sockets, where there is no command sandbox ---------------------------------------------------- */
+/* -- first: sockets, where there is no command sandbox ----------------------------------------- */
 
 void exec_op_keep_sockets(struct exec_op *op, const int *fds, size_t n)
 {

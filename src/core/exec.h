@@ -1,10 +1,12 @@
 #pragma once
-/* One program in a sandbox, run to its end: what it printed, how it ended, what the network refused it.
+/* One program in a sandbox, run to its end: what it printed, how it ended, what the network refused
+ * it.
  *
- * With a policy of its own it runs in a command sandbox (privd/command_sandbox.h): a network, pid and IPC namespace of its
- * own in the sandbox, whose policy says no more than the sandbox's own does. The command sandbox ends with the
- * program, and with it whatever that left running. The program is not started before the policy is in
- * force; where that cannot be, it is not started at all. */
+ * With a policy of its own it runs in a command sandbox (privd/command_sandbox.h): a network, pid
+ * and IPC namespace of its own in the sandbox, whose policy says no more than the sandbox's own
+ * does. The command sandbox ends with the program, and with it whatever that left running. The
+ * program is not started before the policy is in force; where that cannot be, it is not started at
+ * all. */
 
 #include "core/core.h"
 #include "core/exec_stream.h"
@@ -26,9 +28,10 @@ struct core_exec_request {
     uint64_t timeout_ms;
     size_t max_output_bytes;
     const json_t *policy; /* NULL: the sandbox's network, and its policy */
-    /* Told the output as it comes, which is then not kept, and without bytes of each other sign that the
-     * program runs, every CORE_EXEC_ASK_MS at least; NULL: it is kept. Its arg is that of done. False ends
-     * the wait: a program in a command sandbox ends with it, any other goes on to its end or that of its time. */
+    /* Told the output as it comes, which is then not kept, and without bytes of each other sign
+     * that the program runs, every CORE_EXEC_ASK_MS at least; NULL: it is kept. Its arg is that of
+     * done. False ends the wait: a program in a command sandbox ends with it, any other goes on to
+     * its end or that of its time. */
     exec_output_cb on_output;
 };
 
@@ -46,19 +49,20 @@ struct core_exec_result {
 /* Lives during the call; why NULL when there is a result. */
 typedef void (*core_exec_cb)(void *arg, const struct core_exec_result *r, const struct err *why);
 
-/* done exactly once, never from inside. ERR_INVALID also for what the agent says of the program (there is no
- * such program, directory or user). The number of this call, for core_exec_stop. */
+/* done exactly once, never from inside. ERR_INVALID also for what the agent says of the program
+ * (there is no such program, directory or user). The number of this call, for core_exec_stop. */
 uint64_t core_exec(struct core *c, const char *tenant, const char *id,
                    const struct core_exec_request *r, core_exec_cb done, void *arg);
 
-/* Kills the program, with all that it started, and one that is not started yet when it is: done is called as at
- * any end, with the signal. A number whose call has ended is none. */
+/* Kills the program, with all that it started, and one that is not started yet when it is: done is
+ * called as at any end, with the signal. A number whose call has ended is none. */
 void core_exec_stop(struct core *c, uint64_t number);
 
-/* -- for egress.c ------------------------------------------------------------------------------- */
+/* -- for egress.c ------------------------------------------------------------------------------ */
 
 struct sandbox_obj;
 
-/* What cay-egress is to know of the command sandbox of o: a new array, or NULL when there is none. */
+/* What cay-egress is to know of the command sandbox of o: a new array, or NULL when there is
+ * none. */
 json_t *exec_command_sandboxes(const struct sandbox_obj *o);
 void exec_command_sandboxes_free(struct sandbox_obj *o);

@@ -1,7 +1,8 @@
 #pragma once
-/* What the files of exec share: a command on its way. Its steps, each of which waits for one or more callbacks
- * and then goes on with op->next: a command sandbox (exec_command_sandbox.c) or sockets; for a command sandbox, policy and environment; the
- * program; what it was refused; the command sandbox's end; the answer. */
+/* What the files of exec share: a command on its way. Its steps, each of which waits for one or
+ * more callbacks and then goes on with op->next: a command sandbox (exec_command_sandbox.c) or
+ * sockets; for a command sandbox, policy and environment; the program; what it was refused; the
+ * command sandbox's end; the answer. */
 
 #include "core/call.h"
 #include "core/egress.h"
@@ -68,12 +69,14 @@ void exec_op_keep_sockets(struct exec_op *op, const int *fds, size_t n);
 void exec_op_start(struct exec_op *op);
 void exec_op_answer(struct exec_op *op);
 
-/* exec_command_sandbox.c: a command sandbox for op->policy, then exec_op_start; without one nothing is started. */
+/* exec_command_sandbox.c: a command sandbox for op->policy, then exec_op_start; without one nothing
+ * is started. */
 void exec_command_sandbox_begin(struct exec_op *op, struct sandbox_obj *o);
 
 /* exec_command_sandbox.c: nothing of it is left, if there was one; then exec_op_answer. */
 void exec_command_sandbox_end(struct exec_op *op);
 
-/* exec_list.c: the policy of a command sandbox is sent from now on (false: memory is out), or no more. */
+/* exec_list.c: the policy of a command sandbox is sent from now on (false: memory is out), or no
+ * more. */
 bool exec_list_add(struct sandbox_obj *o, uint32_t number, json_t *policy);
 void exec_list_remove(struct sandbox_obj *o, uint32_t number);

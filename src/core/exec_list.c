@@ -1,4 +1,5 @@
-/* The command sandboxes of a sandbox whose policies are to be in force: sent with the sandbox's own (egress_policy.c). */
+/* The command sandboxes of a sandbox whose policies are to be in force: sent with the sandbox's own
+ * (egress_policy.c). */
 
 #include "core/exec_internal.h"
 

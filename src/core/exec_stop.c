@@ -1,6 +1,6 @@
-/* A command that its caller gives up: its agent is asked to kill it and all that it started (agent/process/
- * proc_signal.c), and its call then ends as any other does. Where the agent cannot be asked, the command goes on to the
- * end of its time. */
+/* A command that its caller gives up: its agent is asked to kill it and all that it started
+ * (agent/process/ proc_signal.c), and its call then ends as any other does. Where the agent cannot
+ * be asked, the command goes on to the end of its time. */
 #include "core/exec_internal.h"
 
 #include <stdio.h>
@@ -11,7 +11,8 @@ static void on_stopped(struct core *c, const char *id, const struct err *why, in
     exec_op_step_done(arg); /* it has ended meanwhile, or ends now: the stream tells */
 }
 
-/* A program in a command sandbox is asked over one of the sockets that were made there, any other over a new one. */
+/* A program in a command sandbox is asked over one of the sockets that were made there, any other
+ * over a new one. */
 static void ask_stop(struct exec_op *op)
 {
     struct call_agent_request r = {.method = "POST",

@@ -1,5 +1,5 @@
-/* Tenants and API keys. A key is 160 random bits, so a plain SHA-256 of it is enough to store: there
- * is nothing to guess, and a copy of the store opens nothing. */
+/* Tenants and API keys. A key is 160 random bits, so a plain SHA-256 of it is enough to store:
+ * there is nothing to guess, and a copy of the store opens nothing. */
 
 #include "core/events.h"
 #include "core/internal.h"

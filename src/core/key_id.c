@@ -1,4 +1,5 @@
-/* What stands for an API key where the key itself must not: its SHA-256 in the store, and the first bytes of that as a name. */
+/* What stands for an API key where the key itself must not: its SHA-256 in the store, and the first
+ * bytes of that as a name. */
 
 #include "core/internal.h"
 

@@ -4,8 +4,8 @@
 
 #define STEP LIFE_STEP
 
-/* ENDED follows CREATING when privd refused or undid the create. Paused sandboxes hold a place: their
- * layer is on the disk, and they have to fit when they resume. */
+/* ENDED follows CREATING when privd refused or undid the create. Paused sandboxes hold a place:
+ * their layer is on the disk, and they have to fit when they resume. */
 static const struct life rows[] = {
     [SANDBOX_CREATING] = {.name = "creating",
                           .next = STEP(SANDBOX_RUNNING) | STEP(SANDBOX_ENDING) |

@@ -61,7 +61,8 @@ static size_t count_running(const struct registry *r, const struct matcher *m)
     return n;
 }
 
-/* The first place to look at. Descending, places are counted from one above: [start, 0) downwards. */
+/* The first place to look at. Descending, places are counted from one above: [start, 0)
+ * downwards. */
 static size_t start_of(const struct registry *r, const struct sandbox_filter *f)
 {
     size_t at;

@@ -145,7 +145,8 @@ static int by_time(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The agent's lines, or one that says why they are missing: what core knows is shown in any case. */
+/* The agent's lines, or one that says why they are missing: what core knows is shown in any
+ * case. */
 static size_t add_inside(const struct err *why, int http_status, json_t *root, char *note,
                          struct sandbox_log *out)
 {

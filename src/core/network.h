@@ -1,7 +1,7 @@
 #pragma once
 /* What a sandbox's owner set for its network beside the policy: the way in, and a proxy on the way
- * out. The API translates each dialect's own words into it (api/e2b_network.c); core and gateway read
- * nothing but this.
+ * out. The API translates each dialect's own words into it (api/e2b_network.c); core and gateway
+ * read nothing but this.
  *
  * Immutable and reference-counted: sandboxes, requests and callers share one. Control loop only;
  * nothing blocks. NULL is a sandbox for which nothing was set: its ports are public, no Host is
@@ -27,8 +27,8 @@ struct network {
     struct network_fields f; /* texts and shown belong to it */
 };
 
-/* Copies the texts and takes a reference to shown, which stays unchanged from now on. NULL: memory is
- * out, or a text is longer than NETWORK_TEXT_MAX. */
+/* Copies the texts and takes a reference to shown, which stays unchanged from now on. NULL: memory
+ * is out, or a text is longer than NETWORK_TEXT_MAX. */
 struct network *network_new(const struct network_fields *f);
 
 /* NULL stays NULL. */

@@ -1,10 +1,11 @@
 #pragma once
-/* Pausing and resuming a sandbox: with its memory (cay-privd freezes its processes, or lets them go on), or with
- * its files alone (keep.h). What each state does with each event is the table's (life.h); this carries out its steps.
+/* Pausing and resuming a sandbox: with its memory (cay-privd freezes its processes, or lets them go
+ * on), or with its files alone (keep.h). What each state does with each event is the table's
+ * (life.h); this carries out its steps.
  *
- * Each step is written before privd is asked, and confirmed after. When the channel to privd breaks in between,
- * LIST tells what is so, and the sandbox is paused or runs accordingly (pause_settle); those who wait are told
- * that it broke.
+ * Each step is written before privd is asked, and confirmed after. When the channel to privd breaks
+ * in between, LIST tells what is so, and the sandbox is paused or runs accordingly (pause_settle);
+ * those who wait are told that it broke.
  *
  * Waiters are the sandbox's: each is called once, never from inside the function that takes it. */
 
@@ -13,7 +14,8 @@
 /* The end of its time, where its owner wants it paused then: what fails is tried again. */
 void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason);
 
-/* LIST has it, in one of the states that pausing and resuming go through, and says whether it is frozen. */
+/* LIST has it, in one of the states that pausing and resuming go through, and says whether it is
+ * frozen. */
 void pause_settle(struct sandbox_obj *o, bool frozen);
 
 /* privd has owed an answer for too long. */

@@ -1,11 +1,13 @@
 #pragma once
-/* What pause.c (with memory) and keep.c (with the files alone) share: the steps that are the same in both. */
+/* What pause.c (with memory) and keep.c (with the files alone) share: the steps that are the same
+ * in both. */
 
 #include "core/pause.h"
 
 void pause_write_row(struct sandbox_obj *o);
 
-/* The answer that is owed to o, where it is still waited for in a state of that change; else NULL. */
+/* The answer that is owed to o, where it is still waited for in a state of that change; else
+ * NULL. */
 struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_change change);
 
 /* LIST will tell what is so; those who wait are told that it broke. */

@@ -1,6 +1,7 @@
 #pragma once
-/* A stream of bytes to a reader in another thread: the write end of a pipe, and what the pipe did not take
- * yet, up to a maximum. Nothing waits for the reader; whether it takes what there is, is its own affair. */
+/* A stream of bytes to a reader in another thread: the write end of a pipe, and what the pipe did
+ * not take yet, up to a maximum. Nothing waits for the reader; whether it takes what there is, is
+ * its own affair. */
 
 #include "core/core.h"
 
@@ -13,20 +14,20 @@ struct pipe_writer_owner {
     void *arg;
 };
 
-/* *fd: the read end, the caller's. max: bytes that are held beside the pipe's own. owner may be NULL. NULL:
- * -errno in *rc. */
+/* *fd: the read end, the caller's. max: bytes that are held beside the pipe's own. owner may be
+ * NULL. NULL: -errno in *rc. */
 struct pipe_writer *pipe_writer_new(struct core *c, size_t max,
                                     const struct pipe_writer_owner *owner, int *fd, int *rc);
 
-/* Copies them. 0; -EMSGSIZE: the reader is so far behind that they do not fit, and none of them was taken;
- * -EPIPE: it has gone; -ENOMEM. */
+/* Copies them. 0; -EMSGSIZE: the reader is so far behind that they do not fit, and none of them was
+ * taken; -EPIPE: it has gone; -ENOMEM. */
 int pipe_writer_put(struct pipe_writer *o, const char *bytes, size_t n);
 
 size_t pipe_writer_held(const struct pipe_writer *o);  /* bytes that wait for the reader */
 bool pipe_writer_is_read(const struct pipe_writer *o); /* false: the reader has gone */
 
-/* What is held is still given to the reader, who then sees the end of the stream. o is not the caller's any
- * more. */
+/* What is held is still given to the reader, who then sees the end of the stream. o is not the
+ * caller's any more. */
 void pipe_writer_end(struct pipe_writer *o);
 
 /* As pipe_writer_end, but what is held is not given any more. */

@@ -1,8 +1,9 @@
 #pragma once
-/* What one tenant may hold at most, set by its operator: quotas. A quota is asked about before a charge
- * (tenant.h), in the same turn of the loop, so that no number of calls at once exceeds it. A tenant has
- * the quotas of its rows in the store, read when they are first asked about; without a row there is none,
- * and only the server's own limits hold. 0 permits none. Lowering one ends nothing.
+/* What one tenant may hold at most, set by its operator: quotas. A quota is asked about before a
+ * charge (tenant.h), in the same turn of the loop, so that no number of calls at once exceeds it. A
+ * tenant has the quotas of its rows in the store, read when they are first asked about; without a
+ * row there is none, and only the server's own limits hold. 0 permits none. Lowering one ends
+ * nothing.
  *
  * Control loop only; nothing blocks. */
 
@@ -39,8 +40,8 @@ struct quotas {
     struct quota_rate creates;
 };
 
-/* May the tenant have one more sandbox with these limits? ERR_EXHAUSTED with the quota that it would
- * exceed, and how to raise that. Where it may, it counts as a create. */
+/* May the tenant have one more sandbox with these limits? ERR_EXHAUSTED with the quota that it
+ * would exceed, and how to raise that. Where it may, it counts as a create. */
 enum err_code quota_take_create(struct tenant *t, const struct privsep_limits *l, struct err *e);
 
 enum err_code quota_check_pause(struct tenant *t, struct err *e);
@@ -56,8 +57,8 @@ struct core_quotas {
 enum err_code core_tenant_quotas(struct core *c, const char *tenant, struct core_quotas *out,
                                  struct err *e);
 
-/* Sets those that are given; most is QUOTA_NONE or 0..QUOTA_MAX. Written through; in force for the next
- * call. ERR_NOT_FOUND. */
+/* Sets those that are given; most is QUOTA_NONE or 0..QUOTA_MAX. Written through; in force for the
+ * next call. ERR_NOT_FOUND. */
 enum err_code core_tenant_set_quotas(struct core *c, const char *tenant,
                                      const int64_t most[static QUOTA_COUNT],
                                      const bool given[static QUOTA_COUNT], struct err *e);

@@ -1,6 +1,6 @@
 #pragma once
-/* How many creates of a tenant were taken on within the last minute, for the quota of them (quota.h).
- * Pure; the caller says what time it is. */
+/* How many creates of a tenant were taken on within the last minute, for the quota of them
+ * (quota.h). Pure; the caller says what time it is. */
 
 #include <stdint.h>
 

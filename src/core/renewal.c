@@ -146,7 +146,8 @@ static void fail(struct renewal *r, bool final, const char *why)
              final ? "; it has to be set anew" : "");
 }
 
-/* The new record first: the old refresh token may be of no use any more. True: it is on the disk. */
+/* The new record first: the old refresh token may be of no use any more. True: it is on the
+ * disk. */
 static bool write_record(struct renewal *r, const char *sealed)
 {
     struct err e;

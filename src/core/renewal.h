@@ -1,17 +1,18 @@
 #pragma once
-/* Who renews a credential of kind oauth2, and when: this program decides it, so that every credential has one
- * renewal under way however many sandboxes, and processes of cay-egress, use it (a refresh token that is used twice is
- * taken for a stolen one by many servers). A process of cay-egress does it (egress/flow/renew.h): it is always the same for
- * a credential as long as that is up, by the hash of its name.
+/* Who renews a credential of kind oauth2, and when: this program decides it, so that every
+ * credential has one renewal under way however many sandboxes, and processes of cay-egress, use it
+ * (a refresh token that is used twice is taken for a stolen one by many servers). A process of
+ * cay-egress does it (egress/flow/renew.h): it is always the same for a credential as long as that
+ * is up, by the hash of its name.
  *
- *   cay-egress: "renewal" on GET /v1/events    a request needs a newer access token than the sandbox has
- *   here: POST /v1/renewals                    to one process; nothing is asked twice at a time
- *   cay-egress: token, perhaps a new record    both sealed
+ *   cay-egress: "renewal" on GET /v1/events    a request needs a newer access token than the
+ *   sandbox has here: POST /v1/renewals                    to one process; nothing is asked twice
+ *   at a time cay-egress: token, perhaps a new record    both sealed
  *   here: the record is written, to the disk   before the old one is forgotten
  *   here: PUT of every sandbox that uses it    with the sealed token, or why there is none
  *
- * Nothing of it is ever here in clear. Access tokens are in memory alone: after a restart the first request has its
- * credential renewed. */
+ * Nothing of it is ever here in clear. Access tokens are in memory alone: after a restart the first
+ * request has its credential renewed. */
 
 #include "core/internal.h"
 
@@ -26,11 +27,13 @@
 int renewals_init(struct core *c);
 void renewals_free(struct core *c);
 
-/* cay-egress: a request of s needs a newer token of the credential than serial. rejected: a server has refused that. */
+/* cay-egress: a request of s needs a newer token of the credential than serial. rejected: a server
+ * has refused that. */
 void renewals_wanted(struct core *c, const struct sandbox *s, const char *name, uint64_t serial,
                      bool rejected);
 
-/* What is known of it, into item, a tenant's credential as cay-egress takes it: "token", "refused". */
+/* What is known of it, into item, a tenant's credential as cay-egress takes it: "token",
+ * "refused". */
 void renewals_add(struct core *c, const char *tenant, json_t *item);
 
 /* The owner has set it anew, or removed it. */

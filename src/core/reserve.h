@@ -1,9 +1,9 @@
 #pragma once
-/* Memory for what a caller is owed: the answer to a call that was taken on, and what has to be kept until then. An
- * answer cannot be dropped when memory is out, so that memory is set aside ahead.
+/* Memory for what a caller is owed: the answer to a call that was taken on, and what has to be kept
+ * until then. An answer cannot be dropped when memory is out, so that memory is set aside ahead.
  *
- * A block is an ordinary one of malloc(3): its holder frees it as always, and the reserve is filled up again by
- * reserve_fill, which the API asks before it takes on a request (core_admits). */
+ * A block is an ordinary one of malloc(3): its holder frees it as always, and the reserve is filled
+ * up again by reserve_fill, which the API asks before it takes on a request (core_admits). */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,9 +20,10 @@ struct reserve {
 bool reserve_fill(struct reserve *r);
 void reserve_free(struct reserve *r);
 
-/* Zeroed memory of that size, at most RESERVE_BLOCK_BYTES: a fresh block, or one of the reserve where memory is
- * out. Never NULL: where the reserve is used up too, as many answers as it has blocks are owed already and none
- * can be given; the process ends, and its next start recovers. The caller frees it. */
+/* Zeroed memory of that size, at most RESERVE_BLOCK_BYTES: a fresh block, or one of the reserve
+ * where memory is out. Never NULL: where the reserve is used up too, as many answers as it has
+ * blocks are owed already and none can be given; the process ends, and its next start recovers. The
+ * caller frees it. */
 void *reserve_take(struct reserve *r, size_t size);
 
 #define RESERVE_NEW(r, type)                                                                    \

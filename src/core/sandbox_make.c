@@ -1,6 +1,7 @@
-/* A sandbox is entered once, from a request or a row of the store, into the registry and to its tenant, and freed after its
- * last step or when the core stops, by which each part of core lets go of it. Owns every sandbox_obj through the registry.
- * Called by create.c and lifecycle.c, which decide when. */
+/* A sandbox is entered once, from a request or a row of the store, into the registry and to its
+ * tenant, and freed after its last step or when the core stops, by which each part of core lets go
+ * of it. Owns every sandbox_obj through the registry. Called by create.c and lifecycle.c, which
+ * decide when. */
 
 #include "core/egress.h"
 #include "core/exec.h"

@@ -1,6 +1,6 @@
 /* Sockets in a sandbox's network, for the gateway and for core's own calls. privd makes them in
- * batches; what a batch holds beyond the need of the moment is the sandbox's socket cache. It is dropped a
- * second after the last use, so that an idle sandbox costs cayd no descriptor. */
+ * batches; what a batch holds beyond the need of the moment is the sandbox's socket cache. It is
+ * dropped a second after the last use, so that an idle sandbox costs cayd no descriptor. */
 
 #include "core/call.h"
 

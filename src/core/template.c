@@ -173,7 +173,8 @@ static bool is_name_of(size_t i, const char *name, size_t len)
     return false;
 }
 
-/* A name may carry a tag; there is one version of each, so only the tags that mean "the" version. */
+/* A name may carry a tag; there is one version of each, so only the tags that mean "the"
+ * version. */
 static bool find(const char *name, size_t *out)
 {
     const char *colon = strchr(name, ':');

@@ -61,7 +61,8 @@ enum err_code core_template_set_limits(struct core *c, const char *name,
     return ERR_OK;
 }
 
-/* A template that is not there any more keeps its row, and has the same limits when it comes again. */
+/* A template that is not there any more keeps its row, and has the same limits when it comes
+ * again. */
 static void load_one(void *arg, const char *id, const struct privsep_limits *l)
 {
     struct template_info *t = templates_entry(arg, id);

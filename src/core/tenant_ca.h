@@ -1,20 +1,21 @@
 #pragma once
 /* The certificates of the tenants' CAs, which cay-egress signs with where it reads TLS: every
- * sandbox gets its tenant's at its start, so that a policy may begin to need it later. One is asked for
- * with a tenant's first create and kept from then on, until cay-egress was restarted. */
+ * sandbox gets its tenant's at its start, so that a policy may begin to need it later. One is asked
+ * for with a tenant's first create and kept from then on, until cay-egress was restarted. */
 
 #include "core/internal.h"
 
-/* True: it is being asked for now; create_go_on is called for each sandbox whose init_waits is set when
- * that is over. False: tenant_ca_pem has it, or there is none to be had. */
+/* True: it is being asked for now; create_go_on is called for each sandbox whose init_waits is set
+ * when that is over. False: tenant_ca_pem has it, or there is none to be had. */
 bool tenant_ca_wanted(struct tenant *t);
 
 /* PEM, or NULL. */
 const char *tenant_ca_pem(const struct tenant *t);
 
-/* Running sandboxes that are not known to have it (they were made while cay-egress was away, or cayd died
- * before their agent had taken it) get theirs now, or as soon as it can be had; those whose agent does not
- * take it, again later. What was done is in the store: a restart of cayd goes on where it was. */
+/* Running sandboxes that are not known to have it (they were made while cay-egress was away, or
+ * cayd died before their agent had taken it) get theirs now, or as soon as it can be had; those
+ * whose agent does not take it, again later. What was done is in the store: a restart of cayd goes
+ * on where it was. */
 void tenant_ca_install(struct core *c);
 void tenant_ca_on_timer(struct timer *t);
 

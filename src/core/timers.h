@@ -1,6 +1,7 @@
 #pragma once
-/* Many timers behind one libuv timer (base/timer_heap.h, by clock_mono_ms). The loop wakes for the earliest end only,
- * and not at all when nothing is armed. A struct timer lives inside its owner, who cancels it before it goes away. */
+/* Many timers behind one libuv timer (base/timer_heap.h, by clock_mono_ms). The loop wakes for the
+ * earliest end only, and not at all when nothing is armed. A struct timer lives inside its owner,
+ * who cancels it before it goes away. */
 
 #include "base/timer_heap.h"
 

@@ -1,5 +1,5 @@
-/* A sandbox's access token: HMAC-SHA256 of its id under the server's key. Nothing to store, the same
- * for its whole life and after a restart; only the key file must stay. */
+/* A sandbox's access token: HMAC-SHA256 of its id under the server's key. Nothing to store, the
+ * same for its whole life and after a restart; only the key file must stay. */
 
 #include "base/io.h"
 #include "core/internal.h"

@@ -1,8 +1,8 @@
 #pragma once
-/* What each tenant used, by the hour: counters in the store, for bills and graphs. tenant.c counts in
- * memory while things are charged; this file writes that down once a minute, at an hour's end and at the
- * core's, so that a killed cayd loses a minute at most. Nothing wakes while no sandbox is there and all
- * is written.
+/* What each tenant used, by the hour: counters in the store, for bills and graphs. tenant.c counts
+ * in memory while things are charged; this file writes that down once a minute, at an hour's end
+ * and at the core's, so that a killed cayd loses a minute at most. Nothing wakes while no sandbox
+ * is there and all is written.
  *
  * Control loop only; a write is one commit of the store. */
 
@@ -27,8 +27,8 @@ struct core_usage {
     uint64_t n[USAGE_COUNT];
 };
 
-/* Calls fn for the tenant's hours within [from, to), oldest first; the hour that runs is as it is now.
- * ERR_NOT_FOUND: no such tenant. */
+/* Calls fn for the tenant's hours within [from, to), oldest first; the hour that runs is as it is
+ * now. ERR_NOT_FOUND: no such tenant. */
 enum err_code core_tenant_usage(struct core *c, const char *tenant, int64_t from_real_ms,
                                 int64_t to_real_ms,
                                 void (*fn)(void *arg, const struct core_usage *u), void *arg,
