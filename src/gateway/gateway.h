@@ -1,10 +1,10 @@
 #pragma once
-/* The connection loop's half of the gateway: takes the requests that are a sandbox's, asks the control
- * loop about them, and relays.
+/* The connection loop's half of the gateway: takes the requests that are a sandbox's, asks the
+ * control loop about them, and relays.
  *
- * One per connection loop. The control loop is reached by the query function that the owner gives: the
- * query crosses to gateway_resolve there, and its answer comes back by gateway_answered with the same
- * ticket. Never blocks. */
+ * One per connection loop. The control loop is reached by the query function that the owner gives:
+ * the query crosses to gateway_resolve there, and its answer comes back by gateway_answered with
+ * the same ticket. Never blocks. */
 
 #include "gateway/resolve.h"
 #include "http/server.h"
@@ -31,8 +31,8 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x);
 /* Takes over the answer's descriptor. */
 void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer *a);
 
-/* The sandbox has been paused: what is relayed to it ends, when what has come of it already has gone on (for at most
- * GATEWAY_DRAIN_MS). What is relayed from now on does not. */
+/* The sandbox has been paused: what is relayed to it ends, when what has come of it already has
+ * gone on (for at most GATEWAY_DRAIN_MS). What is relayed from now on does not. */
 #define GATEWAY_DRAIN_MS 50
 void gateway_paused(struct gateway *g, const char *id);
 
