@@ -1,5 +1,5 @@
-/* Which role may make which kind of call. Each route has its kind in its table (api.h): docs/tenants.md
- * lists all of them, and the unit test api_roles compares. */
+/* Which role may make which kind of call. Each route has its kind in its table (api.h):
+ * docs/tenants.md lists all of them, and the unit test api_roles compares. */
 #include "api/api.h"
 
 enum verdict {

@@ -110,7 +110,7 @@ void api_response_free(struct api_response *r)
     r->stream_fd = 0;
 }
 
-/* -- answers ------------------------------------------------------------------------------------ */
+/* -- answers ----------------------------------------------------------------------------------- */
 
 static void finish(struct api_call *call, int status)
 {
@@ -222,7 +222,7 @@ void api_unsupported(struct api_call *call)
     api_fail(call, 501, "not supported yet by this server: %s", call->route->note);
 }
 
-/* -- what handlers read ------------------------------------------------------------------------- */
+/* -- what handlers read ------------------------------------------------------------------------ */
 
 bool api_call_body(struct api_call *call)
 {
@@ -316,7 +316,7 @@ json_t *api_json_time(int64_t real_ms)
     return json_string(text);
 }
 
-/* -- routes ------------------------------------------------------------------------------------- */
+/* -- routes ------------------------------------------------------------------------------------ */
 
 static void refuse_route(struct api_call *call, const char *allow)
 {

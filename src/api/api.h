@@ -1,13 +1,14 @@
 #pragma once
-/* The control plane's routes: translation between HTTP and core, nothing else. There are dialects, told
- * apart by how a path begins; each has its routes and its shape of errors.
+/* The control plane's routes: translation between HTTP and core, nothing else. There are dialects,
+ * told apart by how a path begins; each has its routes and its shape of errors.
  *
  * Runs on the control loop. A connection loop hands over a whole request as plain data (struct
- * api_request, strings that it made for this) and gets a whole response as plain data: no socket, no
- * exchange, no pointer that may have died crosses. Every call answers exactly once, perhaps before
- * api_dispatch returns. The sender of the answer drops it when its client has gone.
+ * api_request, strings that it made for this) and gets a whole response as plain data: no socket,
+ * no exchange, no pointer that may have died crosses. Every call answers exactly once, perhaps
+ * before api_dispatch returns. The sender of the answer drops it when its client has gone.
  *
- * Sources: E2B's public OpenAPI description; daytona.h; cay_v1.h for cay's own part. Never blocks. */
+ * Sources: E2B's public OpenAPI description; daytona.h; cay_v1.h for cay's own part. Never
+ * blocks. */
 
 #include "base/err.h"
 #include "core/core.h"
@@ -99,7 +100,7 @@ void api_response_free(struct api_response *r); /* what it holds, not the struct
 typedef void (*api_done)(void *arg, struct api_response *response);
 void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg);
 
-/* -- for the handlers --------------------------------------------------------------------------- */
+/* -- for the handlers -------------------------------------------------------------------------- */
 
 struct api_call;
 typedef void (*api_handler)(struct api_call *call);
@@ -114,8 +115,9 @@ enum api_access {
     API_ACCESS_COUNT
 };
 
-/* Tables end with NULL as method. The method "*" is any, for what no row before has; a star at the end of
- * a pattern is all that follows. The access comes first, so that a row without one does not compile. */
+/* Tables end with NULL as method. The method "*" is any, for what no row before has; a star at the
+ * end of a pattern is all that follows. The access comes first, so that a row without one does not
+ * compile. */
 struct api_route {
     enum api_access access;
     const char *method;
@@ -127,17 +129,17 @@ struct api_route {
 struct api_dialect {
     const char *prefix;                    /* "/api/": how its paths begin */
     const struct api_route *const *tables; /* ends with NULL */
-    /* What its clients get for an error: a new object, or NULL when memory is out. hint is not "" where
-     * there is one, and in message already. Status and message are what the server says; headers may be
-     * added. */
+    /* What its clients get for an error: a new object, or NULL when memory is out. hint is not ""
+     * where there is one, and in message already. Status and message are what the server says;
+     * headers may be added. */
     json_t *(*error)(struct api_call *call, int status, const char *message, const char *hint);
     /* What is checked before the key; false: the call was answered. NULL: nothing. */
     bool (*admit)(struct api_call *call);
     void *owner; /* the dialect's */
 };
 
-/* One request on its way. Valid until one of the api_reply or api_fail functions was called, exactly
- * once; a handler that waits for core gives the call as arg. */
+/* One request on its way. Valid until one of the api_reply or api_fail functions was called,
+ * exactly once; a handler that waits for core gives the call as arg. */
 struct api_call {
     struct api *api;
     struct core *core;
@@ -190,21 +192,22 @@ void api_unsupported(struct api_call *call);
 
 int api_status_of(enum err_code code);
 
-/* A create's metadata and environment, under the names that its dialect gives those fields: borrowed from
- * body. ERR_INVALID, naming the field: not strings, too many, or no names of variables. */
+/* A create's metadata and environment, under the names that its dialect gives those fields:
+ * borrowed from body. ERR_INVALID, naming the field: not strings, too many, or no names of
+ * variables. */
 enum err_code api_read_maps(const json_t *body, const char *metadata, const char *env,
                             struct sandbox_request *r, struct err *e);
 
 /* A JSON string of text; what was cut in the middle of a character loses its rest. */
 json_t *api_json_text(const char *text);
 
-/* route.c: the dialect whose prefix the path begins with, of more (as in struct api_config) before the API's own;
- * never NULL. */
+/* route.c: the dialect whose prefix the path begins with, of more (as in struct api_config) before
+ * the API's own; never NULL. */
 const struct api_dialect *api_route_dialect(const struct api_dialect *const *more,
                                             const char *path);
 
-/* route.c: the route for method and path. When only the method is wrong: NULL, and the methods that would
- * be right in allow. */
+/* route.c: the route for method and path. When only the method is wrong: NULL, and the methods that
+ * would be right in allow. */
 const struct api_route *api_route_find(const struct api_dialect *d, const char *method,
                                        const char *path,
                                        char params[API_PARAMS_MAX][API_PARAM_SIZE], char *allow,

@@ -40,7 +40,7 @@ struct cay_v1 {
     uint64_t jobs_begun;
 };
 
-/* -- the operator's key ------------------------------------------------------------------------- */
+/* -- the operator's key ------------------------------------------------------------------------ */
 
 /* Does the file hold a key of the operator's that is still good? */
 static bool key_is_good(struct core *core, int dir)
@@ -119,7 +119,7 @@ void cay_v1_free(struct cay_v1 *v)
     free(v);
 }
 
-/* -- status ------------------------------------------------------------------------------------- */
+/* -- status ------------------------------------------------------------------------------------ */
 
 static void status_done(void *arg, const struct core_status *s)
 {
@@ -160,7 +160,7 @@ static void health(struct api_call *call)
         api_fail(call, 503, "cay-privd does not answer; no sandbox can be made or reached now");
 }
 
-/* -- templates and jobs ------------------------------------------------------------------------- */
+/* -- templates and jobs ------------------------------------------------------------------------ */
 
 static json_t *limits_json(struct api_call *call, const struct template_info *t)
 {
@@ -392,7 +392,7 @@ static void template_remove(struct api_call *call)
     core_template_remove(call->core, call->params[0], template_removed, call);
 }
 
-/* -- one sandbox -------------------------------------------------------------------------------- */
+/* -- one sandbox ------------------------------------------------------------------------------- */
 
 static void sandbox_get(struct api_call *call)
 {

@@ -1,12 +1,13 @@
 #pragma once
 /* /cay/v1: what E2B's API lacks and the command line needs. JSON in and out, on the same port.
  *
- * Every call but GET /health carries a key: `X-API-Key: e2b_...` or `Authorization: Bearer e2b_...`.
- * Errors are {"code": <HTTP status>, "message": text[, "hint": text]}.
+ * Every call but GET /health carries a key: `X-API-Key: e2b_...` or `Authorization: Bearer
+ * e2b_...`. Errors are {"code": <HTTP status>, "message": text[, "hint": text]}.
  *
- * The operator is the tenant CORE_OPERATOR_TENANT. At its start cayd makes a key for it when the file
- * STATE_DIR/CAY_V1_KEY_FILE is missing (or holds a key that is not known any more) and writes it there,
- * one line, mode 0600: a user that can read that file may run this server, and no password is needed.
+ * The operator is the tenant CORE_OPERATOR_TENANT. At its start cayd makes a key for it when the
+ * file STATE_DIR/CAY_V1_KEY_FILE is missing (or holds a key that is not known any more) and writes
+ * it there, one line, mode 0600: a user that can read that file may run this server, and no
+ * password is needed.
  *
  * GET /cay/v1/status -> 200
  *   {"version": "0.1.0", "ready": true, "privd": true, "tenant": "default", "operator": true,
@@ -18,11 +19,12 @@
  * GET /cay/v1/templates -> 200
  *   [{"id": "base", "ready": false, "building": true, "sizeBytes": n, "madeAt": RFC 3339 or null,
  *     "note": "why it is not ready, or empty",
- *     "limits": {"memoryBytes": n, "diskBytes": n, "cpuMilli": n, "pids": n}}]   what its sandboxes get
+ *     "limits": {"memoryBytes": n, "diskBytes": n, "cpuMilli": n, "pids": n}}]   what its sandboxes
+ *     get
  *
  * POST /cay/v1/templates/{name}/build {} -> 202 {"job": "20 characters"}   (operator only)
- *   A build goes on without its client. A second build of a name that is being built answers the job
- *   that runs, with 200. 404: no recipe of that name.
+ *   A build goes on without its client. A second build of a name that is being built answers the
+ *   job that runs, with 200. 404: no recipe of that name.
  * GET /cay/v1/jobs/{job}?offset=N -> 200   (operator only; poll it about every 300 ms)
  *   {"job": id, "template": "base", "state": "running" | "done" | "failed", "percent": 0..100,
  *    "offset": first line's number, "next": offset for the next call,
@@ -30,80 +32,91 @@
  *   The last CAY_V1_JOB_LINES lines are kept (offset tells when some were lost), and the last
  *   CAY_V1_JOBS jobs; a job that is not kept any more is 404.
  * PUT /cay/v1/templates/{name}/limits {"memoryBytes": n, ...} -> 204   (operator only)
- *   The same four members; one that is absent or 0 is the server's own. For sandboxes that are made then.
+ *   The same four members; one that is absent or 0 is the server's own. For sandboxes that are made
+ *   then.
  * DELETE /cay/v1/templates/{name} -> 204   (operator only; 409 while sandboxes use it)
  *
- * Each key has a role (docs/tenants.md): "operator", "owner" or "read-only". A call that the role of its
- * key may not make is answered 403; what is another tenant's, 404, as what does not exist.
+ * Each key has a role (docs/tenants.md): "operator", "owner" or "read-only". A call that the role
+ * of its key may not make is answered 403; what is another tenant's, 404, as what does not exist.
  *
  * POST /cay/v1/keys {"tenant": "name", "role": "owner", "label": "text"} -> 201
- *   {"id": "16 hex digits", "tenant", "role", "label", "key": "e2b_..."}: the key is shown this once.
- *   Without "tenant" it is the caller's own; another one needs the operator, and is made when absent.
- *   Names: [a-z0-9][a-z0-9-]{0,30}. Without "role" it is the caller's, or "owner" for another tenant.
- *   "operator" needs the operator, and that tenant. A tenant has at most CORE_KEYS_MAX keys: 429 then.
+ *   {"id": "16 hex digits", "tenant", "role", "label", "key": "e2b_..."}: the key is shown this
+ *   once. Without "tenant" it is the caller's own; another one needs the operator, and is made when
+ *   absent. Names: [a-z0-9][a-z0-9-]{0,30}. Without "role" it is the caller's, or "owner" for
+ *   another tenant. "operator" needs the operator, and that tenant. A tenant has at most
+ *   CORE_KEYS_MAX keys: 429 then.
  * GET /cay/v1/keys -> 200, the caller's tenant's; for the operator those of all tenants, or of
  *   ?tenant=NAME. Oldest first.
- *   [{"id": "16 hex digits", "tenant": "name", "role": "owner", "label": "text", "madeAt": RFC 3339, "current": true}]
- *   current: the key of this very call. A key itself is never shown again.
- * DELETE /cay/v1/keys/{id} -> 204. The key opens nothing from then on; sandboxes that were made with it
- *   are the tenant's and stay, with their access tokens. 409 for the key of this very call, so that an
- *   operator cannot lock himself out: make another one first, and revoke it with that.
+ *   [{"id": "16 hex digits", "tenant": "name", "role": "owner", "label": "text", "madeAt": RFC
+ *   3339, "current": true}] current: the key of this very call. A key itself is never shown again.
+ * DELETE /cay/v1/keys/{id} -> 204. The key opens nothing from then on; sandboxes that were made
+ *   with it are the tenant's and stay, with their access tokens. 409 for the key of this very call,
+ *   so that an operator cannot lock himself out: make another one first, and revoke it with that.
  *
- * GET /cay/v1/tenants -> 200 [{"name", "madeAt", "keys": n, "ceiling": policy or null}]   (operator only)
- * GET /cay/v1/tenants/{tenant}/ceiling -> 200, a policy; 404: it has none of its own. A tenant sees its own.
- * PUT /cay/v1/tenants/{tenant}/ceiling, a policy without "inject" -> 204   (operator only): no sandbox of the
- *   tenant's reaches more than this, nor more than [egress] ceiling; in force, and what it denies was cut.
- *   400 with the place of the mistake. 503: written, in force when cay-egress answers.
+ * GET /cay/v1/tenants -> 200 [{"name", "madeAt", "keys": n, "ceiling": policy or null}]   (operator
+ * only) GET /cay/v1/tenants/{tenant}/ceiling -> 200, a policy; 404: it has none of its own. A
+ * tenant sees its own. PUT /cay/v1/tenants/{tenant}/ceiling, a policy without "inject" -> 204
+ *   (operator only): no sandbox of the tenant's reaches more than this, nor more than [egress]
+ *   ceiling; in force, and what it denies was cut. 400 with the place of the mistake. 503: written,
+ *   in force when cay-egress answers.
  * DELETE /cay/v1/tenants/{tenant}/ceiling -> 204   (operator only)
  *
- * GET /cay/v1/tenants/{tenant}/quota -> 200 {"tenant": name, "quota": {"sandboxes": n or null, ...},
- *   "used": {"sandboxes": n, ...}}: docs/tenants.md has the names; null: no quota. A tenant sees its own.
- * PATCH /cay/v1/tenants/{tenant}/quota {"sandboxes": 5, "paused": null} -> 200 as GET   (operator only)
- *   What is absent stays. A create or pause beyond one is answered 429 with its name.
- * GET /cay/v1/tenants/{tenant}/usage?hours=24 -> 200, an object for each hour in which something was used,
- *   oldest first, the one that runs too: [{"hour": RFC 3339, "created": n, "commands": n,
+ * GET /cay/v1/tenants/{tenant}/quota -> 200 {"tenant": name, "quota": {"sandboxes": n or null,
+ *   ...}, "used": {"sandboxes": n, ...}}: docs/tenants.md has the names; null: no quota. A tenant
+ *   sees its own.
+ * PATCH /cay/v1/tenants/{tenant}/quota {"sandboxes": 5, "paused": null} -> 200 as GET   (operator
+ *   only) What is absent stays. A create or pause beyond one is answered 429 with its name.
+ * GET /cay/v1/tenants/{tenant}/usage?hours=24 -> 200, an object for each hour in which something
+ *   was used, oldest first, the one that runs too: [{"hour": RFC 3339, "created": n, "commands": n,
  *   "sandboxSeconds": n, "pausedSeconds": n, "cpuSeconds": n, "memoryGiBSeconds": n,
  *   "diskGiBSeconds": n, "peakSandboxes": n}]. At most USAGE_HOURS_MAX. A tenant sees its own.
  *
  * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks:
- *   {"id": id, "templateAsked": "base", "templateID": "host", "note": "base is not built yet: ..." or "",
- *    "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n, "openFiles": n}
+ *   {"id": id, "templateAsked": "base", "templateID": "host", "note": "base is not built yet: ..."
+ *    or "", "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n,
+ *    "openFiles": n}
  *
  * POST /cay/v1/sandboxes -> 201 as POST /v2/sandboxes, with "policy" (docs/policy.md) instead of
  *   "network" and "allow_internet_access". Without a policy nothing leaves the sandbox.
  * GET /cay/v1/sandboxes/{id}/policy -> 200, the policy itself.
- * POST /cay/v1/sandboxes/{id}/policy/explain {"to": "https://HOST:PORT", "method", "path", "address", "said", "policy"}
- *   -> 200 {"verdict": "allow", "deny", "depends" (on the request) or "ask" (its owner), "warned", "text", "notes": [text],
- *   "credential", "by", "matches": [{"verdict", "by", "decides"}], "conflict"}: what cay-egress would do now, without
- *   doing it. All but "to" may be left out. address: what the name leads to; said: the name that a client says to an address;
- *   policy: one instead of the sandbox's own. Of the operator's limits it tells what they refuse. 503 while cay-egress is away.
- * PUT /cay/v1/sandboxes/{id}/policy, a policy -> 204: in force, and what it denies was cut. 400 with the
- *   place of the mistake: nothing of it is used. 503: written, in force when cay-egress answers.
- * GET /cay/v1/sandboxes/{id}/denials -> 200 {"denials": [{"time", "name", "port", "rule", "reason"[,
- *   "method", "path"]}]}: the last 64, newest last.
- * POST /cay/v1/sandboxes/{id}/exec {"command": ["git", "fetch"] or "shell": "...", "cwd", "env": {}, "user",
- *   "stdin", "timeout_ms" (60,000; at most an hour), "max_output_bytes" (1 MiB; at most 4), "encoding":
- *   "utf-8" or "base64" (of stdin, stdout, stderr), "policy": {...} or the name of a default}
- *   -> 200 {"exit_code" (null: a signal, or its time), "signal", "stdout", "stderr", "truncated", "timed_out",
- *   "duration_ms", "violations": [as of denials, of that time]}: a program, run to its end, and its last
- *   output. With a policy it runs in a network of its own, in which both this policy and the sandbox's hold
- *   (docs/policy.md), and what it leaves running ends with it; 429: 8 such run already. 400 for an unknown
- *   key, program, directory or user. A client that goes away does not end it; its time does.
+ * POST /cay/v1/sandboxes/{id}/policy/explain {"to": "https://HOST:PORT", "method", "path",
+ *   "address", "said", "policy"} -> 200 {"verdict": "allow", "deny", "depends" (on the request) or
+ *   "ask" (its owner), "warned", "text", "notes": [text], "credential", "by", "matches":
+ *   [{"verdict", "by", "decides"}], "conflict"}: what cay-egress would do now, without doing it.
+ *   All but "to" may be left out. address: what the name leads to; said: the name that a client
+ *   says to an address; policy: one instead of the sandbox's own. Of the operator's limits it tells
+ *   what they refuse. 503 while cay-egress is away.
+ * PUT /cay/v1/sandboxes/{id}/policy, a policy -> 204: in force, and what it denies was cut. 400
+ *   with the place of the mistake: nothing of it is used. 503: written, in force when cay-egress
+ *   answers.
+ * GET /cay/v1/sandboxes/{id}/denials -> 200 {"denials": [{"time", "name", "port", "rule",
+ *   "reason"[, "method", "path"]}]}: the last 64, newest last.
+ * POST /cay/v1/sandboxes/{id}/exec {"command": ["git", "fetch"] or "shell": "...", "cwd", "env":
+ *   {}, "user", "stdin", "timeout_ms" (60,000; at most an hour), "max_output_bytes" (1 MiB; at most
+ *   4), "encoding": "utf-8" or "base64" (of stdin, stdout, stderr), "policy": {...} or the name of
+ *   a default} -> 200 {"exit_code" (null: a signal, or its time), "signal", "stdout", "stderr",
+ *   "truncated", "timed_out", "duration_ms", "violations": [as of denials, of that time]}: a
+ *   program, run to its end, and its last output. With a policy it runs in a network of its own, in
+ *   which both this policy and the sandbox's hold (docs/policy.md), and what it leaves running ends
+ *   with it; 429: 8 such run already. 400 for an unknown key, program, directory or user. A client
+ *   that goes away does not end it; its time does.
  *
- * POST /cay/v1/secrets {"name": "MODEL_KEY", "value": ..., "bind": {"kind": "bearer", "domains": [...]}}
- *   -> 201 {"name", "bind"}: makes or replaces a credential of the tenant's (egress/credential/credential.h says what
- *   bind and value may be). The value cannot be read again. 503 while cay-egress, which seals it, is away.
+ * POST /cay/v1/secrets {"name": "MODEL_KEY", "value": ..., "bind": {"kind": "bearer", "domains":
+ *   [...]}} -> 201 {"name", "bind"}: makes or replaces a credential of the tenant's
+ *   (egress/credential/credential.h says what bind and value may be). The value cannot be read
+ *   again. 503 while cay-egress, which seals it, is away.
  * GET /cay/v1/secrets -> 200 [{"name", "bind", "madeAt"}]
  * DELETE /cay/v1/secrets/{name} -> 204: requests that would have had it are refused from then on.
  *
- * GET /cay/v1/audit?sandbox=ID&verdict=allow|deny&since=TIME&limit=N -> 200 [record...], the newest N
- *   (100; at most 10,000) of the tenant's, oldest first (docs/audit.md).
- * GET /cay/v1/audit/verify -> 200 [{"ok", "lines", "broken_line", "file", "cut_lines"}], one for each
- *   process of cay-egress   (operator only: the log is of all tenants)
+ * GET /cay/v1/audit?sandbox=ID&verdict=allow|deny&since=TIME&limit=N -> 200 [record...], the newest
+ *   N (100; at most 10,000) of the tenant's, oldest first (docs/audit.md).
+ * GET /cay/v1/audit/verify -> 200 [{"ok", "lines", "broken_line", "file", "cut_lines"}], one for
+ *   each process of cay-egress   (operator only: the log is of all tenants)
  *
- * GET /cay/v1/events?sandbox=ID&type=TYPE,...&since=ID&follow=0|1 -> 200, application/x-ndjson: what happens to
- *   the tenant's sandboxes, {"id", "time", "type", "sandbox", ...} a line, until the client goes (docs/events.md).
- *   400: an unknown type, a since that was not told yet; 404: an unknown sandbox; 429, 503: too many follow.
+ * GET /cay/v1/events?sandbox=ID&type=TYPE,...&since=ID&follow=0|1 -> 200, application/x-ndjson:
+ *   what happens to the tenant's sandboxes, {"id", "time", "type", "sandbox", ...} a line, until
+ *   the client goes (docs/events.md). 400: an unknown type, a since that was not told yet; 404: an
+ *   unknown sandbox; 429, 503: too many follow.
  *
  * GET /health (no key) -> 200 {"status": "ok"}, or 503 {"code", "message"} while privd is away. */
 

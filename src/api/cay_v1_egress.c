@@ -10,7 +10,7 @@
 
 #define AUDIT_DEFAULT 100
 
-/* -- a sandbox's policy ------------------------------------------------------------------------- */
+/* -- a sandbox's policy ------------------------------------------------------------------------ */
 
 static void no_sandbox(struct api_call *call)
 {
@@ -88,7 +88,7 @@ void cay_v1_policy_put(struct api_call *call)
     json_decref(n.credentials);
 }
 
-/* -- refusals and the log ----------------------------------------------------------------------- */
+/* -- refusals and the log ---------------------------------------------------------------------- */
 
 static void relay(void *arg, const char *json, size_t len, const struct err *why)
 {

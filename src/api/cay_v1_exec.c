@@ -242,7 +242,7 @@ static void done(void *arg, const struct core_exec_result *r, const struct err *
         api_reply_text(call, 200, b.data, b.len);
 }
 
-/* -- the answer in lines, as it comes ----------------------------------------------------------- */
+/* -- the answer in lines, as it comes ---------------------------------------------------------- */
 
 /* Of a command whose call is answered when it runs, and gone then. */
 struct live {

@@ -26,10 +26,10 @@ struct asked {
     const char *networks, *domains; /* NULL: absent. Empty or blank: to be cleared */
 };
 
-/* -- entries ------------------------------------------------------------------------------------ */
+/* -- entries ----------------------------------------------------------------------------------- */
 
-/* The next entry of a list without the blanks around it, from *at on, which moves behind it. The length
- * may be 0. False: there is none. */
+/* The next entry of a list without the blanks around it, from *at on, which moves behind it. The
+ * length may be 0. False: there is none. */
 static bool next_entry(const char **at, const char **entry, size_t *len)
 {
     static const char blank[] = " \t\r\n";
@@ -147,7 +147,7 @@ static enum err_code check_list(const char *list,
     return rc;
 }
 
-/* -- bodies ------------------------------------------------------------------------------------- */
+/* -- bodies ------------------------------------------------------------------------------------ */
 
 static bool says_something(const char *list)
 {
@@ -278,7 +278,7 @@ enum err_code daytona_network_update(const json_t *before, const json_t *body, j
     return ERR_OK;
 }
 
-/* -- as a policy -------------------------------------------------------------------------------- */
+/* -- as a policy ------------------------------------------------------------------------------- */
 
 static json_t *networks_of(const char *list, bool *everything)
 {
@@ -344,7 +344,7 @@ json_t *daytona_network_policy(const json_t *settings)
     return json_pack("{s:s}", "default", "public");
 }
 
-/* -- as it is shown ----------------------------------------------------------------------------- */
+/* -- as it is shown ---------------------------------------------------------------------------- */
 
 const json_t *daytona_network_of(const json_t *network)
 {

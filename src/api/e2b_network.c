@@ -291,7 +291,7 @@ enum err_code e2b_network_ingress(const json_t *before, json_t **out, struct err
     return rc;
 }
 
-/* -- header transforms -------------------------------------------------------------------------- */
+/* -- header transforms ------------------------------------------------------------------------- */
 
 static json_t *headers_of(const json_t *list)
 {
@@ -350,7 +350,7 @@ json_t *e2b_network_shown(const json_t *network)
     return shown;
 }
 
-/* -- the update --------------------------------------------------------------------------------- */
+/* -- the update -------------------------------------------------------------------------------- */
 
 struct update {
     struct core_network n;

@@ -11,7 +11,7 @@
 #define UNIX_SECONDS_MAX   253402300799 /* the year 9999 */
 #define METRICS_QUERY_SIZE (METRICS_IDS_MAX * (IDS_SANDBOX_SIZE + 1))
 
-/* -- metrics ------------------------------------------------------------------------------------ */
+/* -- metrics ----------------------------------------------------------------------------------- */
 
 static json_t *metric_json(const struct sandbox_metric *m)
 {
@@ -138,7 +138,7 @@ void e2b_sandboxes_metrics(struct api_call *call)
         metrics_list_next(call);
 }
 
-/* -- logs --------------------------------------------------------------------------------------- */
+/* -- logs -------------------------------------------------------------------------------------- */
 
 struct logs_query {
     bool v2, backward;
@@ -182,8 +182,8 @@ static json_t *entry_json(const struct sandbox_log *l)
     return out;
 }
 
-/* In the first version a line is a text that holds JSON: @e2b/cli (2.19.0) parses it, and prints the time, level, logger,
- * message, and each further field. */
+/* In the first version a line is a text that holds JSON: @e2b/cli (2.19.0) parses it, and prints
+ * the time, level, logger, message, and each further field. */
 static json_t *line_json(const struct sandbox_log *l)
 {
     json_t *out = json_object(), *line = l->fields ? json_deep_copy(l->fields) : json_object();

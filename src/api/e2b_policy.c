@@ -1,6 +1,6 @@
-/* E2B's network object as a policy (policy/policy.h). Sources: the SDK's network types and upstream's
- * firewall: an allowed destination beats a denied one; what no list names is the internet, or nothing
- * where everything is denied or internet access is off. */
+/* E2B's network object as a policy (policy/policy.h). Sources: the SDK's network types and
+ * upstream's firewall: an allowed destination beats a denied one; what no list names is the
+ * internet, or nothing where everything is denied or internet access is off. */
 #include "api/e2b.h"
 
 #include "core/credential.h"
@@ -33,8 +33,9 @@ static bool is_name(const char *text)
            inet_pton(AF_INET6, text, raw) != 1;
 }
 
-/* Upstream cuts what it refuses, and programs rely on the exit status of curl and its like. With names in allowOut there
- * is a program that works by them, as a rule an agent: it is told what is allowed instead. */
+/* Upstream cuts what it refuses, and programs rely on the exit status of curl and its like. With
+ * names in allowOut there is a program that works by them, as a rule an agent: it is told what is
+ * allowed instead. */
 static bool closes(const json_t *allow, bool denies)
 {
     return denies && !json_object_get(allow, "domains");
@@ -72,7 +73,7 @@ static json_t *rule_of(const json_t *network, const char *list_name, const char 
     return rule;
 }
 
-/* -- header transforms --------------------------------------------------------------------------- */
+/* -- header transforms ------------------------------------------------------------------------- */
 
 void e2b_rule_name(unsigned i, char out[static E2B_RULE_NAME_SIZE])
 {
@@ -85,8 +86,8 @@ static void inject(json_t *list, const char *credential, const char *domain)
                           json_pack("{s:s, s:[s]}", "credential", credential, "domains", domain));
 }
 
-/* Secrets that the headers' values name, so that cay-egress is given them; which is put on a request is
- * the first's. */
+/* Secrets that the headers' values name, so that cay-egress is given them; which is put on a
+ * request is the first's. */
 static void inject_named(json_t *list, const json_t *headers, const char *domain)
 {
     static const char begin[] = "${e2b.secrets.";

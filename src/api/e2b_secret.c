@@ -1,6 +1,7 @@
-/* E2B's secrets: credentials of kind placeholder (core/credential.h), which network.rules put on requests as
- * ${e2b.secrets.NAME}. As upstream's have no hosts of their own, they are for those that the tenant's rules name. The
- * value is sealed and no answer has it. An id is "sec_" and the name. Source: spec/openapi.yml of e2b-dev/E2B. */
+/* E2B's secrets: credentials of kind placeholder (core/credential.h), which network.rules put on
+ * requests as ${e2b.secrets.NAME}. As upstream's have no hosts of their own, they are for those
+ * that the tenant's rules name. The value is sealed and no answer has it. An id is "sec_" and the
+ * name. Source: spec/openapi.yml of e2b-dev/E2B. */
 #include "api/e2b.h"
 
 #include "core/credential.h"
@@ -13,7 +14,7 @@
 #define PAGE_MAX   100
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-/* -- what is answered --------------------------------------------------------------------------- */
+/* -- what is answered -------------------------------------------------------------------------- */
 
 static json_t *secret_json(const struct core_credential *k)
 {
@@ -52,7 +53,8 @@ static enum err_code take_one(void *arg, const struct core_credential *k, struct
     return ERR_OK;
 }
 
-/* Upstream lowers names when it stores them; here they stay as given, because rules name them so. */
+/* Upstream lowers names when it stores them; here they stay as given, because rules name them
+ * so. */
 static enum err_code take_like(void *arg, const struct core_credential *k, struct err *e)
 {
     const struct found *f = arg;
@@ -84,7 +86,7 @@ static bool find(struct api_call *call, const char *id, struct found *f)
     return f->json != NULL;
 }
 
-/* -- set ---------------------------------------------------------------------------------------- */
+/* -- set --------------------------------------------------------------------------------------- */
 
 /* Keeps what core_credential_set borrows; the call's state. */
 struct setting {
@@ -191,7 +193,7 @@ static void update(struct api_call *call)
     set(call, json_string_value(json_object_get(f.json, "name")), json_incref(f.bind), false);
 }
 
-/* -- read and remove ---------------------------------------------------------------------------- */
+/* -- read and remove --------------------------------------------------------------------------- */
 
 static void get(struct api_call *call)
 {

@@ -1,5 +1,5 @@
-/* The text of GET /metrics, family by family: each begins with its # TYPE and # HELP lines, names end with their
- * unit, and counters with _total, as OpenMetrics 1.0 wants it. */
+/* The text of GET /metrics, family by family: each begins with its # TYPE and # HELP lines, names
+ * end with their unit, and counters with _total, as OpenMetrics 1.0 wants it. */
 #include "api/openmetrics.h"
 
 #include "base/buf.h"

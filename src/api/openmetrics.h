@@ -1,7 +1,7 @@
 #pragma once
-/* GET /metrics: what happens on this server, for the operator's Prometheus and what reads its format. Source:
- * OpenMetrics 1.0. Counters begin at 0 when cayd is started. No tenant, sandbox or name is in a label, so the
- * number of lines is fixed. docs/metrics.md lists the families. */
+/* GET /metrics: what happens on this server, for the operator's Prometheus and what reads its
+ * format. Source: OpenMetrics 1.0. Counters begin at 0 when cayd is started. No tenant, sandbox or
+ * name is in a label, so the number of lines is fixed. docs/metrics.md lists the families. */
 
 #include "api/api.h"
 #include "base/histogram.h"

@@ -1,5 +1,5 @@
-/* Which dialect and which route of it a request is for: the tables of all dialects, and the match of a path
- * against a pattern. Used by api_dispatch. */
+/* Which dialect and which route of it a request is for: the tables of all dialects, and the match
+ * of a path against a pattern. Used by api_dispatch. */
 #include "api/api.h"
 #include "api/cay_v1.h"
 #include "api/daytona.h"
