@@ -146,9 +146,9 @@ static int become_agent(void)
     return raise_all_permitted();
 }
 
-/* The bounding set bounds what an exec gives, not what this process has: it keeps a strict superset of
- * its children's, which is what keeps the sandbox's root from its memory and descriptors. securebits
- * go back to the usual, so that set-uid programs work. */
+/* The bounding set bounds what an exec gives, not what this process has: it keeps a strict superset
+ * of its children's, which is what keeps the sandbox's root from its memory and descriptors.
+ * securebits go back to the usual, so that set-uid programs work. */
 static int bound_children(uint64_t caps)
 {
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0L, 0L, 0L) < 0)

@@ -44,7 +44,7 @@ struct filters {
     uint32_t tokens, unannounced;
 };
 
-/* -- what processes have --------------------------------------------------------------------------- */
+/* -- what processes have ----------------------------------------------------------------------- */
 
 static bool number_of(const char *status, const char *field, uint32_t *out)
 {
@@ -106,7 +106,8 @@ static void close_dir(DIR **d)
         closedir(*d);
 }
 
-/* The most that a thread of a process has whose first thread has ended: that one's count says nothing. */
+/* The most that a thread of a process has whose first thread has ended: that one's count says
+ * nothing. */
 static uint32_t most_of_threads(pid_t process)
 {
     char path[64];
@@ -169,7 +170,7 @@ static void look_at_all(struct filters *f)
     f->looked_ms = clock_mono_ms();
 }
 
-/* -- answers --------------------------------------------------------------------------------------- */
+/* -- answers ----------------------------------------------------------------------------------- */
 
 static struct grant *place_of(struct filters *f, pid_t tid)
 {
@@ -256,7 +257,7 @@ static void answer(struct filters *f, const struct seccomp_notif *n, const char 
     (void)ioctl(AGENT_LISTENER_FD, SECCOMP_IOCTL_NOTIF_SEND, &out);
 }
 
-/* -- the rate ------------------------------------------------------------------------------------------ */
+/* -- the rate ---------------------------------------------------------------------------------- */
 
 static bool take_token(struct filters *f)
 {

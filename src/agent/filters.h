@@ -1,22 +1,26 @@
 #pragma once
-/* System call filters that programs of the sandbox install for themselves, where its owner allows them.
+/* System call filters that programs of the sandbox install for themselves, where its owner allows
+ * them.
  *
- * Each is memory of a pool that the whole host shares, so cay-init counts them. The sandbox's own filter
- * makes seccomp(SECCOMP_SET_MODE_FILTER) and prctl(PR_SET_SECCOMP) wait for an answer on the listener that
- * only cay-init holds (netlink.h reads it); the answer is to go on, or EPERM:
+ * Each is memory of a pool that the whole host shares, so cay-init counts them. The sandbox's own
+ * filter makes seccomp(SECCOMP_SET_MODE_FILTER) and prctl(PR_SET_SECCOMP) wait for an answer on the
+ * listener that only cay-init holds (netlink.h reads it); the answer is to go on, or EPERM:
  *
  *   - at most FILTERS_EACH_MAX of its own for a process, by "Seccomp_filters" in /proc/PID/status;
- *   - a process with several threads has to set them for all (SECCOMP_FILTER_FLAG_TSYNC), and its first
- *     thread has to live: so all threads of a process have the same filters, and one count;
- *   - at most FILTERS_PROCESSES_MAX processes with filters of their own, and agent.filters_max filters;
+ *   - a process with several threads has to set them for all (SECCOMP_FILTER_FLAG_TSYNC), and its
+ *     first thread has to live: so all threads of a process have the same filters, and one count;
+ *   - at most FILTERS_PROCESSES_MAX processes with filters of their own, and agent.filters_max
+ *     filters;
  *   - at most FILTERS_PER_SECOND after the first FILTERS_BURST: more wait for their answer.
  *
- * The count never falls short: what was allowed is added at once, and is only replaced by what a look at
- * all processes finds, each with every filter that it has, shared or not, and what was allowed and
- * cannot be seen yet. A refusal is a line of the sandbox's log. What the answer is for cannot change meanwhile: operation
- * and flags are in registers of a thread that waits, and answers are given one by one.
+ * The count never falls short: what was allowed is added at once, and is only replaced by what a
+ * look at all processes finds, each with every filter that it has, shared or not, and what was
+ * allowed and cannot be seen yet. A refusal is a line of the sandbox's log. What the answer is for
+ * cannot change meanwhile: operation and flags are in registers of a thread that waits, and answers
+ * are given one by one.
  *
- * Nothing waits: files of /proc are read, and what is over the rate is kept, FILTERS_WAITING_MAX at most. */
+ * Nothing waits: files of /proc are read, and what is over the rate is kept, FILTERS_WAITING_MAX at
+ * most. */
 
 #include "agent/common/agent.h"
 
@@ -30,14 +34,14 @@
 
 struct filters;
 
-/* For a->filters_max; before any program of a tenant's is started. Lives as long as the program. NULL: memory is
- * out, or /proc is not there. */
+/* For a->filters_max; before any program of a tenant's is started. Lives as long as the program.
+ * NULL: memory is out, or /proc is not there. */
 struct filters *filters_new(struct agent *a);
 
 /* A thread waits for the answer of one of the two calls: gives it, or keeps it for later. */
 void filters_asked(struct filters *f, const struct seccomp_notif *n);
 
-/* -- the parts that need no kernel ------------------------------------------------------------------ */
+/* -- the parts that need no kernel ------------------------------------------------------------- */
 
 /* What /proc/TID/status says. */
 struct filters_task {
@@ -49,7 +53,7 @@ struct filters_task {
 /* false: a field is missing. */
 bool filters_parse(const char *status, struct filters_task *out);
 
-/* Why a thread may not have one more, as the end of a sentence; NULL: it may, as far as it alone tells.
- * base: filters of cay-init itself, which everything has. */
+/* Why a thread may not have one more, as the end of a sentence; NULL: it may, as far as it alone
+ * tells. base: filters of cay-init itself, which everything has. */
 const char *filters_refusal(const struct filters_task *thread, const struct filters_task *first,
                             uint32_t base, uint32_t flags);

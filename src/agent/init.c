@@ -1,5 +1,5 @@
-/* What cayd tells the agent once the sandbox has an owner: its environment, user and limits. Also the
- * small questions: is it there, which environment has it. */
+/* What cayd tells the agent once the sandbox has an owner: its environment, user and limits. Also
+ * the small questions: is it there, which environment has it. */
 
 #include "agent/common/agent.h"
 #include "agent/trust.h"
@@ -42,8 +42,8 @@ void envs_get(struct http_exchange *x, struct agent *a)
         http_respond_error(x, 500, "out of memory");
 }
 
-/* Programs inside learn from /run/e2b/.E2B_* where they run, also when their environment was cleared.
- * Best effort: a template may have no /run. No link is followed. */
+/* Programs inside learn from /run/e2b/.E2B_* where they run, also when their environment was
+ * cleared. Best effort: a template may have no /run. No link is followed. */
 static void publish_fact(const struct agent *a, const char *name, const char *file)
 {
     const char *value = json_string_value(json_object_get(a->env, name));

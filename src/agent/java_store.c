@@ -14,7 +14,7 @@
 #define TAG_TRUSTED  2u
 #define TYPE         "X.509"
 
-/* -- SHA-1, FIPS 180-4 section 6.1 -------------------------------------------------------------- */
+/* -- SHA-1, FIPS 180-4 section 6.1 ------------------------------------------------------------- */
 
 struct sha1 {
     uint32_t h[5];
@@ -112,7 +112,7 @@ static void digest_of(const char *store, size_t n, uint8_t out[static DIGEST_BYT
     sha1_end(&s, out);
 }
 
-/* -- entries ------------------------------------------------------------------------------------ */
+/* -- entries ----------------------------------------------------------------------------------- */
 
 static int put_number(struct buf *b, uint64_t value, unsigned bytes)
 {
@@ -145,7 +145,8 @@ static int put_entry(struct buf *b, const char *alias, uint64_t now_ms, const vo
     return rc == 0 ? buf_append(b, der, n) : rc;
 }
 
-/* The next certificate of *pem, malloc'd, and *pem behind it. Its length; 0: there is no more; -errno. */
+/* The next certificate of *pem, malloc'd, and *pem behind it. Its length; 0: there is no more;
+ * -errno. */
 static ssize_t next_certificate(const char **pem, char **der)
 {
     static const char begin[] = "-----BEGIN CERTIFICATE-----", end[] = "-----END CERTIFICATE-----";

@@ -1,11 +1,13 @@
 #pragma once
-/* Java's store of trusted authorities (/etc/ssl/certs/java/cacerts), in the form that Debian and the JDKs before 18 have it in,
- * and that all of them read: JKS. A certificate is put behind those that are there. Pure; nothing blocks.
+/* Java's store of trusted authorities (/etc/ssl/certs/java/cacerts), in the form that Debian and
+ * the JDKs before 18 have it in, and that all of them read: JKS. A certificate is put behind those
+ * that are there. Pure; nothing blocks.
  *
- * The form is that of sun.security.provider.JavaKeyStore: magic, version, number of entries; of each entry a tag, alias, time and
- * certificate; behind all of them a SHA-1 of the store's password and the rest. The password of these stores is public
- * (`changeit`): the digest finds damage, and protects from nothing. It is computed here, for the agent is static, and
- * libcrypto alone would be larger than it is. */
+ * The form is that of sun.security.provider.JavaKeyStore: magic, version, number of entries; of
+ * each entry a tag, alias, time and certificate; behind all of them a SHA-1 of the store's password
+ * and the rest. The password of these stores is public (`changeit`): the digest finds damage, and
+ * protects from nothing. It is computed here, for the agent is static, and libcrypto alone would be
+ * larger than it is. */
 
 #include "base/buf.h"
 
@@ -13,6 +15,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The store with the certificates of pem (one or more) to out, which is empty. 1; 0: it has all of them already, out stays
- * empty; -EINVAL: no JKS, of another password, or no PEM; -ENOMEM. */
+/* The store with the certificates of pem (one or more) to out, which is empty. 1; 0: it has all of
+ * them already, out stays empty; -EINVAL: no JKS, of another password, or no PEM; -ENOMEM. */
 int java_store_add(const char *store, size_t n, const char *pem, uint64_t now_ms, struct buf *out);

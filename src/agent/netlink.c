@@ -38,8 +38,8 @@ union answer {
     char command_sandbox[NOTICE_SIZE];
 };
 
-/* How many the programs of this network namespace have; the kernel's own are not counted there. Negative: that cannot
- * be told. The names of the file are the kernel's, and fixed. */
+/* How many the programs of this network namespace have; the kernel's own are not counted there.
+ * Negative: that cannot be told. The names of the file are the kernel's, and fixed. */
 static int count_sockets(void)
 {
     char text[PROTOCOLS_BYTES];
@@ -51,8 +51,8 @@ static int count_sockets(void)
     return count;
 }
 
-/* The socket that was asked for, or -errno. Protocols but the one of routes, and other bits, never come here
- * (sys/filter.c), and would be refused. */
+/* The socket that was asked for, or -errno. Protocols but the one of routes, and other bits, never
+ * come here (sys/filter.c), and would be refused. */
 static int make_socket(const struct netlink *n, const struct seccomp_data *call)
 {
     uint32_t type = (uint32_t)call->args[1], protocol = (uint32_t)call->args[2];
@@ -112,7 +112,8 @@ static void on_call(uv_poll_t *poll, int status, int events UNUSED)
     }
 }
 
-/* Only in development mode and with a test's switch there is none; the loop may have that number then. */
+/* Only in development mode and with a test's switch there is none; the loop may have that number
+ * then. */
 static bool has_listener(void)
 {
     char path[32], target[32] = "";

@@ -1,10 +1,12 @@
 #pragma once
-/* The netlink sockets of the sandbox's programs, which ask by them for addresses and routes (getifaddrs, `ip`).
+/* The netlink sockets of the sandbox's programs, which ask by them for addresses and routes
+ * (getifaddrs, `ip`).
  *
- * What such a socket holds unread is charged to no memory group, so the system call filter lets no program make one:
- * it stops at socket(2), the kernel tells cay-init, and cay-init makes the socket and puts it among the program's
- * descriptors, while there are few in this network namespace. The kernel counts them, also those
- * that were passed on or are on their way between programs. No other thread makes any: the one thread that counts is the one that makes. */
+ * What such a socket holds unread is charged to no memory group, so the system call filter lets no
+ * program make one: it stops at socket(2), the kernel tells cay-init, and cay-init makes the socket
+ * and puts it among the program's descriptors, while there are few in this network namespace. The
+ * kernel counts them, also those that were passed on or are on their way between programs. No other
+ * thread makes any: the one thread that counts is the one that makes. */
 
 #include "agent/common/agent.h"
 
@@ -14,6 +16,6 @@
 
 struct netlink;
 
-/* Takes AGENT_LISTENER_FD, if it is open, and answers on the agent's loop from then on. Must come before any program of
- * a tenant's is started. 0 or -errno. */
+/* Takes AGENT_LISTENER_FD, if it is open, and answers on the agent's loop from then on. Must come
+ * before any program of a tenant's is started. 0 or -errno. */
 int netlink_serve(struct agent *a);

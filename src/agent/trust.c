@@ -55,7 +55,8 @@ static bool ends_with(int fd, off_t size, const char *pem, size_t n)
            pread(fd, tail, n, size - (off_t)n) == (ssize_t)n && memcmp(tail, pem, n) == 0;
 }
 
-/* Only what is a file in its own right: a link leads to a tool's own place, which it would write anew. */
+/* Only what is a file in its own right: a link leads to a tool's own place, which it would write
+ * anew. */
 static int add_to_bundle(int dir, const char *pem, size_t n)
 {
     CLEANUP_CLOSE int fd = openat(dir, ALL_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -90,7 +91,8 @@ static ssize_t read_store(int dir, char **bytes)
     return n < 0 ? -errno : n;
 }
 
-/* Where Java is installed. One that is installed later makes its store of what is in this directory. */
+/* Where Java is installed. One that is installed later makes its store of what is in this
+ * directory. */
 static int add_to_java(int certs, const char *pem)
 {
     CLEANUP_CLOSE int dir = openat(certs, "java", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -106,7 +108,8 @@ static int add_to_java(int certs, const char *pem)
     return rc > 0 ? io_replace_file_at(dir, JAVA_NAME, more.data, more.len, 0644) : rc;
 }
 
-/* For what is not started by the agent: cron, su and whatever else asks PAM. Only what is not said there. */
+/* For what is not started by the agent: cron, su and whatever else asks PAM. Only what is not said
+ * there. */
 static int add_to_environment(const json_t *defaults)
 {
     CLEANUP_CLOSE int fd = open(ENVIRONMENT, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);

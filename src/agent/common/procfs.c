@@ -17,8 +17,8 @@ static void close_dir(DIR **d)
 
 #define STAT_FIELDS 24 /* up to rss */
 
-/* The name in /proc/PID/stat may hold anything, ')' and spaces included: fields start after the last
- * ')', with number 3 of proc_pid_stat(5), the state, which is no number. */
+/* The name in /proc/PID/stat may hold anything, ')' and spaces included: fields start after the
+ * last ')', with number 3 of proc_pid_stat(5), the state, which is no number. */
 static int parse_stat(const char *text, struct procfs_stat *s)
 {
     const char *at = strrchr(text, ')');
@@ -62,7 +62,8 @@ int procfs_each(bool (*each)(const struct procfs_stat *s, void *arg), void *arg)
     return 0;
 }
 
-/* "Max file locks            7                    7                    locks" of proc_pid_limits(5). */
+/* "Max file locks            7                    7                    locks" of
+ * proc_pid_limits(5). */
 uint64_t procfs_file_locks_limit(pid_t pid)
 {
     static const char name[] = "Max file locks";

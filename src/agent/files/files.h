@@ -8,8 +8,8 @@
 #define FILES_SMALL_BYTES \
     (64u * 1024u) /* up to here a transfer is done at once, without the worker */
 
-/* The user named by `username` (NULL: the default user). Answers 401 or 400 and returns false when there
- * is none. */
+/* The user named by `username` (NULL: the default user). Answers 401 or 400 and returns false when
+ * there is none. */
 bool files_user(struct http_exchange *x, const struct agent *a, const char *username,
                 struct user *u);
 

@@ -1,6 +1,6 @@
-/* POST /files/compose: joins files into one and removes them. Source: E2B's envd (it is how its clients
- * put large uploads together). The whole is written beside the destination and renamed over it, so that a
- * failure leaves the old file and the sources as they were. */
+/* POST /files/compose: joins files into one and removes them. Source: E2B's envd (it is how its
+ * clients put large uploads together). The whole is written beside the destination and renamed over
+ * it, so that a failure leaves the old file and the sources as they were. */
 #include "agent/common/path.h"
 #include "agent/files/files.h"
 #include "agent/fs/fs_copy.h"
@@ -60,7 +60,7 @@ static void compose_closed(struct http_exchange *x, void *data)
         compose_free(c);
 }
 
-/* -- on the worker -------------------------------------------------------------------------------- */
+/* -- on the worker ----------------------------------------------------------------------------- */
 
 static void fail(struct compose *c, int error, const char *what, const char *path)
 {
@@ -170,7 +170,7 @@ static void compose_work(struct fs_job *job)
         finish(c);
 }
 
-/* -- on the loop ---------------------------------------------------------------------------------- */
+/* -- on the loop ------------------------------------------------------------------------------- */
 
 static void answer(struct compose *c)
 {

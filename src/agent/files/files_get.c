@@ -1,8 +1,8 @@
-/* GET /files: the bytes of one file. Source: E2B's envd, which answers with Go's http.ServeContent; RFC
- * 9110 for conditions and ranges.
+/* GET /files: the bytes of one file. Source: E2B's envd, which answers with Go's http.ServeContent;
+ * RFC 9110 for conditions and ranges.
  *
- * The size that stat tells is not trusted: files of /proc say 0 and of /sys 4096. So a first piece is read
- * before the head is made; when the file ends in it, its real length is known. */
+ * The size that stat tells is not trusted: files of /proc say 0 and of /sys 4096. So a first piece
+ * is read before the head is made; when the file ends in it, its real length is known. */
 #include "agent/common/path.h"
 #include "agent/files/files.h"
 #include "agent/fs/fs_open.h"
@@ -65,7 +65,7 @@ static void get_closed(struct http_exchange *x, void *data)
         get_free(g);
 }
 
-/* -- reading: on the worker, or for small files at once ------------------------------------------- */
+/* -- reading: on the worker, or for small files at once ---------------------------------------- */
 
 static int read_piece(struct get *g)
 {
@@ -122,7 +122,7 @@ static void get_work(struct fs_job *job)
         g->result = compress_piece(g);
 }
 
-/* -- the head ------------------------------------------------------------------------------------- */
+/* -- the head ---------------------------------------------------------------------------------- */
 
 static bool is_token(unsigned char c)
 {
@@ -197,8 +197,8 @@ static bool not_modified_since(const struct get *g, const char *value)
     return value && http_date_parse(value, &since) == 0 && g->st.st_mtim.tv_sec <= since;
 }
 
-/* RFC 9110 13.2.2. There are no entity tags here, so a list of them never matches and "*" does. 0 to go
- * on, else the status of the answer. */
+/* RFC 9110 13.2.2. There are no entity tags here, so a list of them never matches and "*" does. 0
+ * to go on, else the status of the answer. */
 static int check_conditions(const struct get *g, const struct http_head *h)
 {
     const char *match = http_head_get(h, "If-Match"), *none = http_head_get(h, "If-None-Match");
@@ -225,7 +225,7 @@ static bool range_applies(const struct get *g, const struct http_head *h)
     return !if_range || (http_date_parse(if_range, &t) == 0 && t == g->st.st_mtim.tv_sec);
 }
 
-/* -- sending -------------------------------------------------------------------------------------- */
+/* -- sending ----------------------------------------------------------------------------------- */
 
 static void submit(struct get *g)
 {
@@ -259,8 +259,8 @@ static void send_piece(struct get *g)
         submit(g);
 }
 
-/* Is a first piece worth compressing? What is compressed already only costs time. Small files are not
- * asked: there it costs nothing. */
+/* Is a first piece worth compressing? What is compressed already only costs time. Small files are
+ * not asked: there it costs nothing. */
 static bool compresses(const struct get *g)
 {
     struct get probe = {0};
@@ -279,8 +279,8 @@ static bool compresses(const struct get *g)
     return worth;
 }
 
-/* Content-Type by the name, else by the first bytes; of compressed contents by the name alone, as with
- * upstream. */
+/* Content-Type by the name, else by the first bytes; of compressed contents by the name alone, as
+ * with upstream. */
 static const char *content_type(const struct get *g)
 {
     const char *type = mime_by_name(path_base(g->path));
@@ -364,7 +364,7 @@ static void get_done(struct fs_job *job)
         begin_whole(g);
 }
 
-/* -- the request ---------------------------------------------------------------------------------- */
+/* -- the request ------------------------------------------------------------------------------- */
 
 static void respond_bare(struct get *g, int status, const char *content_range)
 {

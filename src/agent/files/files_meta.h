@@ -20,6 +20,6 @@ struct files_meta {
 enum err_code files_meta_read(const struct http_head *h, struct files_meta *out, struct err *e);
 void files_meta_free(struct files_meta *m);
 
-/* Makes m the file's whole metadata: others are removed. 0, also where the file system keeps none; or
- * -errno. */
+/* Makes m the file's whole metadata: others are removed. 0, also where the file system keeps none;
+ * or -errno. */
 int files_meta_write(int fd, const struct files_meta *m) WARN_UNUSED;

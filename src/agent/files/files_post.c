@@ -1,9 +1,9 @@
-/* POST /files: uploads, as multipart/form-data or as one application/octet-stream, either one gzipped or
- * not. Source: E2B's envd.
+/* POST /files: uploads, as multipart/form-data or as one application/octet-stream, either one
+ * gzipped or not. Source: E2B's envd.
  *
- * The loop only gathers bytes; the worker takes them in pieces and does all the rest (unpacking, parsing,
- * writing), so a slow disk or a body that unpacks to gigabytes holds up no other request. Two buffers: one is
- * filled while the other is at the worker; with both full the client waits. */
+ * The loop only gathers bytes; the worker takes them in pieces and does all the rest (unpacking,
+ * parsing, writing), so a slow disk or a body that unpacks to gigabytes holds up no other request.
+ * Two buffers: one is filled while the other is at the worker; with both full the client waits. */
 #include "agent/files/files.h"
 #include "agent/files/files_sink.h"
 #include "agent/fs/fs_open.h"
@@ -64,7 +64,7 @@ static void upload_closed(struct http_exchange *x, void *data)
         upload_free(u);
 }
 
-/* -- on the worker -------------------------------------------------------------------------------- */
+/* -- on the worker ----------------------------------------------------------------------------- */
 
 static int on_part(void *arg, const struct multipart_part *part)
 {
@@ -176,7 +176,7 @@ static void upload_work(struct fs_job *job)
         u->finished = finish(u) == 1;
 }
 
-/* -- on the loop ---------------------------------------------------------------------------------- */
+/* -- on the loop ------------------------------------------------------------------------------- */
 
 static void answer(struct upload *u)
 {
@@ -192,7 +192,8 @@ static void answer(struct upload *u)
 
 static void upload_done(struct fs_job *job);
 
-/* Hands what was gathered to the worker; a small body, which is here in full, is dealt with at once. */
+/* Hands what was gathered to the worker; a small body, which is here in full, is dealt with at
+ * once. */
 static void submit(struct upload *u)
 {
     struct buf empty = u->piece;
@@ -282,7 +283,7 @@ static void upload_end(struct http_exchange *x)
         answer(u);
 }
 
-/* -- the request ---------------------------------------------------------------------------------- */
+/* -- the request ------------------------------------------------------------------------------- */
 
 /* The media type is `name`, whatever parameters follow. */
 static bool is_type(const char *content_type, const char *name)

@@ -1,9 +1,9 @@
 #pragma once
 /* Where the files of one upload go: opens, writes and describes them, one after the other.
  *
- * Blocking: belongs on the file worker. As with upstream a file is written in place, from its start, so
- * links, owners of open descriptors and watchers see one and the same file; an upload that breaks off
- * leaves what had arrived. */
+ * Blocking: belongs on the file worker. As with upstream a file is written in place, from its
+ * start, so links, owners of open descriptors and watchers see one and the same file; an upload
+ * that breaks off leaves what had arrived. */
 
 #include "agent/files/files_meta.h"
 #include "base/buf.h"
@@ -29,8 +29,8 @@ void files_sink_init(struct files_sink *s, const struct user *u, const char *wor
                      const struct files_meta *meta, uint64_t announced);
 void files_sink_free(struct files_sink *s);
 
-/* Begins a file at path as the client wrote it; makes the directories above it. Each of these returns 0,
- * or -ECANCELED with error and status set; nothing may follow then. */
+/* Begins a file at path as the client wrote it; makes the directories above it. Each of these
+ * returns 0, or -ECANCELED with error and status set; nothing may follow then. */
 int files_sink_open(struct files_sink *s, const char *path) WARN_UNUSED;
 int files_sink_write(struct files_sink *s, const void *bytes, size_t n) WARN_UNUSED;
 int files_sink_close(struct files_sink *s) WARN_UNUSED;

@@ -6,7 +6,8 @@
 
 #define BUFFER_BYTES (128u * 1024u)
 
-/* Where copy_file_range does not work: across file systems that do not know each other, from /proc. */
+/* Where copy_file_range does not work: across file systems that do not know each other, from
+ * /proc. */
 static ssize_t copy_by_hand(int in, int out, size_t max_bytes)
 {
     CLEANUP_FREE char *buffer = malloc(BUFFER_BYTES);

@@ -5,6 +5,6 @@
 
 #include <sys/types.h>
 
-/* Copies up to max_bytes from in (at its offset) to the end of what was written to out. The number of
- * bytes, 0 at the end of in, or -errno. */
+/* Copies up to max_bytes from in (at its offset) to the end of what was written to out. The number
+ * of bytes, 0 at the end of in, or -errno. */
 ssize_t fs_copy_piece(int in, int out, size_t max_bytes) WARN_UNUSED;

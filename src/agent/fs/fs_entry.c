@@ -157,7 +157,8 @@ static int look(const char *path, struct entry *e)
     return 0;
 }
 
-/* btrfs says 0 for an empty directory; clients take a directory's size to be above 0, as on ext4. */
+/* btrfs says 0 for an empty directory; clients take a directory's size to be above 0, as on
+ * ext4. */
 static off_t shown_size(const struct stat *st)
 {
     return S_ISDIR(st->st_mode) && st->st_size == 0 ? st->st_blksize : st->st_size;

@@ -143,8 +143,8 @@ static int sort_names(struct level *v)
     return 0;
 }
 
-/* Goes into the directory that dir and shown name. One that vanished or became something else is empty:
- * it was there when its parent was read. */
+/* Goes into the directory that dir and shown name. One that vanished or became something else is
+ * empty: it was there when its parent was read. */
 static int push_level(struct fs_lister *l)
 {
     struct level *v;

@@ -1,10 +1,10 @@
 #pragma once
 /* Walks a directory tree in lexical order and writes its entries as JSON, in bounded steps.
  *
- * The order is that of Go's filepath.WalkDir: each directory's names by bytes, a directory before what is
- * in it; links are not entered. Names that vanish meanwhile are left out. A walk holds the names of the
- * directories on its current path, nothing else; no recursion, no open directory between steps.
- * Belongs on the file worker. */
+ * The order is that of Go's filepath.WalkDir: each directory's names by bytes, a directory before
+ * what is in it; links are not entered. Names that vanish meanwhile are left out. A walk holds the
+ * names of the directories on its current path, nothing else; no recursion, no open directory
+ * between steps. Belongs on the file worker. */
 
 #include "agent/common/user.h"
 
@@ -14,13 +14,13 @@
 struct fs_lister;
 
 /* Lists dir (clean, absolute, links resolved); entries are shown below `shown`. depth 1 is the
- * directory's own entries. With count_only nothing is written: it finds out whether the whole answer
- * keeps within the maxima. 0 or -ENOMEM. */
+ * directory's own entries. With count_only nothing is written: it finds out whether the whole
+ * answer keeps within the maxima. 0 or -ENOMEM. */
 int fs_lister_new(const char *dir, const char *shown, uint32_t depth, bool count_only,
                   struct fs_lister **out) WARN_UNUSED;
 
-/* Appends entries, comma-separated, until about piece_bytes more are in out or some milliseconds passed.
- * 1: there is more; 0: all; -EMSGSIZE: over FS_LIST_ENTRIES_MAX or FS_LIST_NAME_BYTES_MAX;
+/* Appends entries, comma-separated, until about piece_bytes more are in out or some milliseconds
+ * passed. 1: there is more; 0: all; -EMSGSIZE: over FS_LIST_ENTRIES_MAX or FS_LIST_NAME_BYTES_MAX;
  * -ENAMETOOLONG: a path below is longer than PATH_MAX; -errno. */
 int fs_lister_step(struct fs_lister *l, size_t piece_bytes, struct buf *out) WARN_UNUSED;
 

@@ -1,12 +1,12 @@
 #pragma once
-/* Moves a file or a tree to another file system, in bounded steps: copies it beside its destination under
- * a name of its own, renames the copy into place, removes the source.
+/* Moves a file or a tree to another file system, in bounded steps: copies it beside its destination
+ * under a name of its own, renames the copy into place, removes the source.
  *
  * For a client the sandbox is one disk, but rename(2) says EXDEV between /tmp and the rest, and for
- * directories of a template's layer. Owners, modes, times, links, FIFOs, sockets' names and extended
- * attributes go along; devices are refused; hard links become files of their own. A failure before the
- * rename removes the copy and leaves the source. Bounded: FS_MOVE_DEPTH_MAX levels, two descriptors each.
- * Belongs on the file worker. */
+ * directories of a template's layer. Owners, modes, times, links, FIFOs, sockets' names and
+ * extended attributes go along; devices are refused; hard links become files of their own. A
+ * failure before the rename removes the copy and leaves the source. Bounded: FS_MOVE_DEPTH_MAX
+ * levels, two descriptors each. Belongs on the file worker. */
 
 #include "base/util.h"
 

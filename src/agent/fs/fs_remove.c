@@ -152,7 +152,8 @@ static int push(struct fs_remover *r, int fd)
     return 0;
 }
 
-/* Enters a directory. A name that is none any more (a link took its place) is left to be tried again. */
+/* Enters a directory. A name that is none any more (a link took its place) is left to be tried
+ * again. */
 static int enter(struct fs_remover *r, int dir_fd, const char *name)
 {
     int fd = openat(dir_fd, name, OPEN_DIR);

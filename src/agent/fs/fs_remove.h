@@ -3,10 +3,10 @@
  *
  * Bounded in everything that a tree's maker decides: no recursion, at most FS_REMOVE_FRAMES open
  * directories however deep it is, 16 bytes for each level, and a step ends after some milliseconds.
- * Never leaves the tree: directories are entered only by openat with O_NOFOLLOW from their parent, and
- * left by ".." only when that is the directory we came from; so links, and directories that are moved or
- * replaced meanwhile, cannot lead the removal elsewhere. Removes what it can and reports the first error.
- * Belongs on the file worker. */
+ * Never leaves the tree: directories are entered only by openat with O_NOFOLLOW from their parent,
+ * and left by ".." only when that is the directory we came from; so links, and directories that are
+ * moved or replaced meanwhile, cannot lead the removal elsewhere. Removes what it can and reports
+ * the first error. Belongs on the file worker. */
 
 #include "base/util.h"
 

@@ -1,5 +1,5 @@
-/* filesystem.Filesystem, the calls that need a few system calls each: Stat, MakeDir and (where it need not
- * copy) Move. Source: E2B's filesystem.proto and envd. */
+/* filesystem.Filesystem, the calls that need a few system calls each: Stat, MakeDir and (where it
+ * need not copy) Move. Source: E2B's filesystem.proto and envd. */
 #include "agent/fs/fs_service.h"
 
 #include "agent/common/path.h"

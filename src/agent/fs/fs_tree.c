@@ -1,5 +1,5 @@
-/* filesystem.Filesystem, the calls that walk trees: ListDir, Remove, and Move where it must copy. They work
- * in steps on the file worker, since a tree is as large as its maker likes. */
+/* filesystem.Filesystem, the calls that walk trees: ListDir, Remove, and Move where it must copy.
+ * They work in steps on the file worker, since a tree is as large as its maker likes. */
 #include "agent/fs/fs_list.h"
 #include "agent/fs/fs_move.h"
 #include "agent/fs/fs_open.h"
@@ -15,8 +15,8 @@
 #define FIRST_BYTES (512u * 1024u) /* a listing up to here is answered as one */
 #define LIST_MAX    (2u * 1024u * 1024u)
 
-/* One ListDir, Remove or Move under way. Belongs to the worker while it is submitted; x is the loop's, which
- * clears it when the exchange closes first. */
+/* One ListDir, Remove or Move under way. Belongs to the worker while it is submitted; x is the
+ * loop's, which clears it when the exchange closes first. */
 struct task {
     struct fs_job job;
     struct fs_worker *worker;
@@ -92,7 +92,7 @@ static struct task *task_of(struct fs_job *job)
     return CONTAINER_OF(job, struct task, job);
 }
 
-/* -- Remove --------------------------------------------------------------------------------------- */
+/* -- Remove ------------------------------------------------------------------------------------ */
 
 static void remove_work(struct fs_job *job)
 {
@@ -143,7 +143,7 @@ void fs_remove(struct http_exchange *x, struct agent *a)
     connect_read(x, FS_REQUEST_MAX, remove_asked);
 }
 
-/* -- Move between file systems -------------------------------------------------------------------- */
+/* -- Move between file systems ----------------------------------------------------------------- */
 
 static void move_work(struct fs_job *job)
 {
@@ -192,7 +192,7 @@ void fs_move_by_copy(struct http_exchange *x, struct agent *a, const struct user
     submit(t);
 }
 
-/* -- ListDir -------------------------------------------------------------------------------------- */
+/* -- ListDir ----------------------------------------------------------------------------------- */
 
 /* The directory itself may be a link; what is in it is not followed further. */
 static int list_open(struct task *t, bool count_only, struct fs_lister **out)
@@ -210,8 +210,8 @@ static int list_open(struct task *t, bool count_only, struct fs_lister **out)
     return fs_lister_new(resolved, t->path, t->depth, count_only, out);
 }
 
-/* Fills out up to FIRST_BYTES; when that is not all, the whole is counted once before anything is sent,
- * so that a listing over the maximum is an error instead of half an answer. */
+/* Fills out up to FIRST_BYTES; when that is not all, the whole is counted once before anything is
+ * sent, so that a listing over the maximum is an error instead of half an answer. */
 static int list_step(struct task *t)
 {
     int r = t->lister ? 0 : list_open(t, false, &t->lister);

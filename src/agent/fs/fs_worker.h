@@ -1,10 +1,11 @@
 #pragma once
 /* One lazy thread for file work that could hold up the loop, which serves as PID 1.
  *
- * A job belongs to the worker from fs_worker_submit until its done callback runs on the loop; in between no other thread touches it, so jobs need no locks. A job does a bounded piece of work (some
- * milliseconds) and is submitted again from done when there is more: jobs take turns that way, and
- * a removal of a million files does not hold up a download. The thread starts with the first job and
- * ends when it had none for FS_WORKER_IDLE_MS: an idle sandbox has no thread. */
+ * A job belongs to the worker from fs_worker_submit until its done callback runs on the loop; in
+ * between no other thread touches it, so jobs need no locks. A job does a bounded piece of work
+ * (some milliseconds) and is submitted again from done when there is more: jobs take turns that
+ * way, and a removal of a million files does not hold up a download. The thread starts with the
+ * first job and ends when it had none for FS_WORKER_IDLE_MS: an idle sandbox has no thread. */
 
 #include <uv.h>
 

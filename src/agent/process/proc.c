@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* -- finding ------------------------------------------------------------------------------------ */
+/* -- finding ----------------------------------------------------------------------------------- */
 
 static bool names(pid_t pid, const char *tag, int64_t want_pid, const char *want_tag)
 {
@@ -69,7 +69,7 @@ enum connect_code proc_select(struct agent *a, const json_t *selector, struct pr
     return CONNECT_OK;
 }
 
-/* -- how a process ended ------------------------------------------------------------------------ */
+/* -- how a process ended ----------------------------------------------------------------------- */
 
 static void describe_signal(int status, char *out, size_t size)
 {
@@ -110,7 +110,7 @@ json_t *proc_end_event(int status)
     return json_pack("{s{so}}", "event", "end", end);
 }
 
-/* -- remembering ended ones --------------------------------------------------------------------- */
+/* -- remembering ended ones -------------------------------------------------------------------- */
 
 static void forget_first(struct process_table *t)
 {
@@ -164,7 +164,7 @@ static void remember(struct process_table *t, struct proc *p)
         arm_forget(t);
 }
 
-/* -- the end ------------------------------------------------------------------------------------ */
+/* -- the end ----------------------------------------------------------------------------------- */
 
 void proc_handle_closed(struct proc *p)
 {
@@ -250,7 +250,7 @@ bool proc_is_running(const struct agent *a, pid_t pid)
     return false;
 }
 
-/* -- reaping ------------------------------------------------------------------------------------ */
+/* -- reaping ----------------------------------------------------------------------------------- */
 
 static void reaped(struct process_table *t, pid_t pid, int status)
 {
@@ -279,8 +279,9 @@ static void on_sigchld(uv_poll_t *poll, int status UNUSED, int events UNUSED)
         reaped(t, pid, wait_status);
 }
 
-/* Commands of command sandboxes are seen from the sandbox and have a cay-init of their own to number them: two begin far from each
- * other, so that no command of one is killed with one of the other (proc_signal.c). */
+/* Commands of command sandboxes are seen from the sandbox and have a cay-init of their own to
+ * number them: two begin far from each other, so that no command of one is killed with one of the
+ * other (proc_signal.c). */
 static uint64_t first_command(void)
 {
     uint64_t first = 0;

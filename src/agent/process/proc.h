@@ -1,11 +1,14 @@
 #pragma once
 /* The processes that were started through the API, and who listens to them.
  *
- * proc.c keeps the table and a process's life to its end event; proc_start.c forks it; proc_launch.c
- * waits until it has called exec; proc_signal.c ends it and what it started; proc_output.c carries its output to subscribers; proc_input.c carries input to it. A process lives in the table from its
- * start until it was reaped and its outputs are closed; then only how it ended is kept, for 30 s.
+ * proc.c keeps the table and a process's life to its end event; proc_start.c forks it;
+ * proc_launch.c waits until it has called exec; proc_signal.c ends it and what it started;
+ * proc_output.c carries its output to subscribers; proc_input.c carries input to it. A process
+ * lives in the table from its start until it was reaped and its outputs are closed; then only how
+ * it ended is kept, for 30 s.
  *
- * The API names a process by its pid as seen inside, or by its tag. All on one loop; nothing blocks. */
+ * The API names a process by its pid as seen inside, or by its tag. All on one loop; nothing
+ * blocks. */
 
 #include "agent/common/agent.h"
 #include "base/buf.h"
@@ -131,7 +134,7 @@ struct process_table {
     char *scratch; /* one read's worth of output and its JSON; only while processes live */
 };
 
-/* -- proc.c ------------------------------------------------------------------------------------- */
+/* -- proc.c ------------------------------------------------------------------------------------ */
 
 /* Makes the table and starts to reap children. -errno. */
 int proc_table_new(struct agent *a);
@@ -150,20 +153,21 @@ struct proc_start {
     size_t config_bytes;
 };
 
-/* Starts a process and answers x, at once or later: with a stream that begins with the start event and
- * tells all that comes, or with why not. Other than CONNECT_OK: x is the caller's to answer, *e has the
- * text. A process whose start is not known to have worked yet is in no list. */
+/* Starts a process and answers x, at once or later: with a stream that begins with the start event
+ * and tells all that comes, or with why not. Other than CONNECT_OK: x is the caller's to answer, *e
+ * has the text. A process whose start is not known to have worked yet is in no list. */
 enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct http_exchange *x,
                              struct err *e);
 
-/* In proc_launch.c: waits for what spawn_begin's descriptor says, which it owns from the call on, and
- * answers x then. path: PATH if cmd was looked for there, for an error's text. -errno: x is not its
- * own, the process is the caller's to end. */
+/* In proc_launch.c: waits for what spawn_begin's descriptor says, which it owns from the call on,
+ * and answers x then. path: PATH if cmd was looked for there, for an error's text. -errno: x is not
+ * its own, the process is the caller's to end. */
 int proc_launch_begin(struct proc *p, const struct proc_start *s, const char *path, int status_fd,
                       struct http_exchange *x);
 
-/* By {"pid": n} or {"tag": "..."}: a living process, or NULL and, with ended not NULL, how one ended
- * (NULL too when there is none). *e has the text; the code is not_found, or invalid_argument. */
+/* By {"pid": n} or {"tag": "..."}: a living process, or NULL and, with ended not NULL, how one
+ * ended (NULL too when there is none). *e has the text; the code is not_found, or
+ * invalid_argument. */
 enum connect_code proc_select(struct agent *a, const json_t *selector, struct proc **out,
                               const struct proc_exit **ended, struct err *e);
 
@@ -185,7 +189,7 @@ void proc_handle_closed(struct proc *p);
 /* {"event":{"end":{...}}} of a wait status. */
 json_t *proc_end_event(int wait_status);
 
-/* -- proc_output.c ------------------------------------------------------------------------------ */
+/* -- proc_output.c ----------------------------------------------------------------------------- */
 
 /* Nothing is read before proc_output_start. */
 int proc_output_open(struct proc *p, struct proc_output *o, enum proc_output_kind kind, int fd);
@@ -195,15 +199,15 @@ void proc_output_close(struct proc_output *o);
 /* Reads and sends what is there now, at most one pipe's worth, without waiting. */
 void proc_output_drain(struct proc_output *o);
 
-/* Subscribes an exchange: begins the stream and sends the start event. stream_ms: how long the stream
- * may last, 0 for ever. -ENOSPC over a limit, then nothing was sent. */
+/* Subscribes an exchange: begins the stream and sends the start event. stream_ms: how long the
+ * stream may last, 0 for ever. -ENOSPC over a limit, then nothing was sent. */
 int proc_subscribe(struct proc *p, struct http_exchange *x, bool starter, uint64_t stream_ms);
 
 /* Sends the end event, or the deadline, to all subscribers, and lets go of them. */
 void proc_tell_end(struct proc *p);
 void proc_tell_deadline(struct proc *p);
 
-/* -- proc_input.c ------------------------------------------------------------------------------- */
+/* -- proc_input.c ------------------------------------------------------------------------------ */
 
 int proc_input_open(struct proc *p, int fd);
 

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Input is answered when it was written, not when it was queued: a client that sends one piece after
- * the other is slowed down to what the program reads. */
+/* Input is answered when it was written, not when it was queued: a client that sends one piece
+ * after the other is slowed down to what the program reads. */
 
 static void on_writable(uv_poll_t *poll, int status, int events);
 

@@ -13,7 +13,7 @@
 #define LAUNCH_PATH_SHOWN 200   /* of PATH, in an error's text */
 #define DEADLINE_SLICE_MS 1000u /* of a process's time */
 
-/* -- errors ------------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 static enum connect_code cwd_failed(const struct proc_launch *l, int err, struct err *e)
 {
@@ -60,14 +60,15 @@ static enum connect_code start_failed(const struct proc_launch *l, const struct 
     return CONNECT_INTERNAL;
 }
 
-/* -- how it went -------------------------------------------------------------------------------- */
+/* -- how it went ------------------------------------------------------------------------------- */
 
 static void on_poll_closed(uv_handle_t *h)
 {
     free(h->data);
 }
 
-/* The launch is over; hands the exchange back. The launch itself lives until the loop's next turn. */
+/* The launch is over; hands the exchange back. The launch itself lives until the loop's next
+ * turn. */
 static struct http_exchange *end_launch(struct proc_launch *l)
 {
     struct http_exchange *x = l->x;
@@ -136,8 +137,9 @@ static void on_exchange_closed(struct http_exchange *x UNUSED, void *data)
     l->x = NULL;
 }
 
-/* A pause of the sandbox stops its processes, but no clock. The time of a process is counted in slices, of which one
- * that took much longer than it should counts as two: the rest is time in which nothing of the sandbox ran. */
+/* A pause of the sandbox stops its processes, but no clock. The time of a process is counted in
+ * slices, of which one that took much longer than it should counts as two: the rest is time in
+ * which nothing of the sandbox ran. */
 static void on_slice(uv_timer_t *timer);
 
 static void arm_deadline(struct proc *p)

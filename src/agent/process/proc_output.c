@@ -19,7 +19,7 @@
 #define OUTPUT_DRAIN_MAX (1024u * 1024u) /* what a pipe can hold at most */
 #define OUTPUT_JSON_MAX  64u             /* around the base64 text */
 
-/* -- subscribers -------------------------------------------------------------------------------- */
+/* -- subscribers ------------------------------------------------------------------------------- */
 
 static void read_again(struct proc *p);
 
@@ -238,7 +238,7 @@ void proc_tell_deadline(struct proc *p)
     }
 }
 
-/* -- outputs ------------------------------------------------------------------------------------ */
+/* -- outputs ----------------------------------------------------------------------------------- */
 
 static const char *const kind_names[] = {
     [PROC_STDOUT] = "stdout",

@@ -5,13 +5,14 @@
 #include <errno.h>
 #include <signal.h>
 
-/* Signals to a command. SIGTERM goes to its process group, as a terminal's ^C would. SIGKILL ends all that the
- * command started, wherever it went: daemons that forked twice, setsid(1), nohup(1), jobs of a shell. They have
- * neither a session nor a parent in common with the command any more, but the number of the command that
- * spawn.c gave it stands in the resource limits of each (spawn.h says why there). */
+/* Signals to a command. SIGTERM goes to its process group, as a terminal's ^C would. SIGKILL ends
+ * all that the command started, wherever it went: daemons that forked twice, setsid(1), nohup(1),
+ * jobs of a shell. They have neither a session nor a parent in common with the command any more,
+ * but the number of the command that spawn.c gave it stands in the resource limits of each (spawn.h
+ * says why there). */
 
-/* Each round kills what the round before forked meanwhile. A command that forks faster than that is stopped by the
- * limit of processes; what is left then ends with the sandbox. */
+/* Each round kills what the round before forked meanwhile. A command that forks faster than that is
+ * stopped by the limit of processes; what is left then ends with the sandbox. */
 #define KILL_ROUNDS_MAX 10
 
 struct command_kill {
@@ -42,8 +43,9 @@ static void kill_command(uint64_t command)
 int proc_signal(struct proc *p, int sig)
 {
     p->stopping = true;
-    /* A group lives as long as a member of it, and its number is not given to another while it does: the command is
-     * one until it is reaped. One that changed its group is reached by its pid. */
+    /* A group lives as long as a member of it, and its number is not given to another while it
+     * does: the command is one until it is reaped. One that changed its group is reached by its
+     * pid. */
     if (!p->reaped)
         kill(-p->group, sig);
     if (!p->reaped && kill(p->pid, sig) < 0 && errno != ESRCH)

@@ -24,7 +24,7 @@
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/* -- what the program is given ------------------------------------------------------------------ */
+/* -- what the program is given ----------------------------------------------------------------- */
 
 struct program {
     struct arena arena;
@@ -55,7 +55,8 @@ static int make_argv(struct program *g, const struct proc_start *s)
     return 0;
 }
 
-/* The user's basics and the agent's defaults, then the sandbox's own, then the request's: the last of a name wins. */
+/* The user's basics and the agent's defaults, then the sandbox's own, then the request's: the last
+ * of a name wins. */
 static json_t *merge_env(const struct agent *a, const struct proc_start *s)
 {
     json_t *env = json_pack("{ss ss ss ss}", "PATH", default_path, "HOME", s->user->home, "USER",
@@ -131,7 +132,7 @@ static int program_init(struct program *g, const struct agent *a, const struct p
     return ret;
 }
 
-/* -- its descriptors ---------------------------------------------------------------------------- */
+/* -- its descriptors --------------------------------------------------------------------------- */
 
 /* ours[0]: input, ours[1]: stdout or the terminal, ours[2]: stderr. -1: not there. */
 struct descriptors {
@@ -201,7 +202,7 @@ static int make_terminal(struct descriptors *d, const struct proc_start *s)
     return 0;
 }
 
-/* -- errors ------------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 static enum connect_code fork_failed(const struct proc_start *s, int ret, struct err *e)
 {
@@ -237,7 +238,7 @@ static enum connect_code table_full(const struct process_table *t, const struct 
     return CONNECT_RESOURCE_EXHAUSTED;
 }
 
-/* -- the start ---------------------------------------------------------------------------------- */
+/* -- the start --------------------------------------------------------------------------------- */
 
 static struct proc *make_record(struct agent *a, const struct proc_start *s,
                                 const struct spawned *child)

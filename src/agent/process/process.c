@@ -23,7 +23,7 @@
 #define PROCESS_STRING_MAX  (131072u - 1) /* MAX_ARG_STRLEN of the kernel, see execve(2) */
 #define PROCESS_TAG_MAX     256
 
-/* -- Start -------------------------------------------------------------------------------------- */
+/* -- Start ------------------------------------------------------------------------------------- */
 
 static enum err_code check_args(const json_t *args, struct err *e)
 {
@@ -164,7 +164,7 @@ void process_start(struct http_exchange *x, struct agent *a UNUSED)
     connect_read(x, PROCESS_REQUEST_MAX, start_read);
 }
 
-/* -- Connect ------------------------------------------------------------------------------------ */
+/* -- Connect ----------------------------------------------------------------------------------- */
 
 static void connect_to_ended(struct http_exchange *x, const struct proc_exit *ended)
 {
@@ -212,7 +212,7 @@ void process_connect(struct http_exchange *x, struct agent *a UNUSED)
     connect_read(x, PROCESS_SMALL_MAX, connect_read_done);
 }
 
-/* -- List --------------------------------------------------------------------------------------- */
+/* -- List -------------------------------------------------------------------------------------- */
 
 static void list_read(struct http_exchange *x, json_t *request, bool stream UNUSED)
 {
@@ -242,7 +242,7 @@ void process_list(struct http_exchange *x, struct agent *a UNUSED)
     connect_read(x, PROCESS_SMALL_MAX, list_read);
 }
 
-/* -- SendSignal, Update ------------------------------------------------------------------------- */
+/* -- SendSignal, Update ------------------------------------------------------------------------ */
 
 /* Calls act with the living process that a unary request names, and answers. */
 static void on_process(struct http_exchange *x, json_t *request,
@@ -292,8 +292,9 @@ static enum connect_code act_signal(struct proc *p, const json_t *request, struc
     return CONNECT_OK;
 }
 
-/* A client that is told "killed" may look for the pid at once, and must not find it dying: the answer to
- * SIGKILL waits until the process was reaped. Bounded, since one that hangs in the kernel dies later. */
+/* A client that is told "killed" may look for the pid at once, and must not find it dying: the
+ * answer to SIGKILL waits until the process was reaped. Bounded, since one that hangs in the kernel
+ * dies later. */
 #define KILL_WAIT_MS 2000u
 
 struct kill_wait {
@@ -402,7 +403,7 @@ void process_update(struct http_exchange *x, struct agent *a UNUSED)
     connect_read(x, PROCESS_SMALL_MAX, update_read);
 }
 
-/* -- CloseStdin --------------------------------------------------------------------------------- */
+/* -- CloseStdin -------------------------------------------------------------------------------- */
 
 static enum connect_code act_close_stdin(struct proc *p, const json_t *request UNUSED,
                                          struct err *e)

@@ -14,7 +14,7 @@
 #define INPUT_REQUEST_MAX (PROC_INPUT_BYTES_MAX / 3 * 4 + 65536u)
 #define INPUT_EVENT_MAX   (1024u * 1024u) /* of a stream, as JSON */
 
-/* -- one piece ---------------------------------------------------------------------------------- */
+/* -- one piece --------------------------------------------------------------------------------- */
 
 static enum connect_code wrong_kind(const struct proc *p, bool to_terminal, struct err *e)
 {
@@ -74,7 +74,7 @@ static enum connect_code write_input(struct proc *p, const json_t *input, struct
     return CONNECT_OK;
 }
 
-/* -- SendInput ---------------------------------------------------------------------------------- */
+/* -- SendInput --------------------------------------------------------------------------------- */
 
 /* One call; in its exchange's arena. */
 struct send_input {
@@ -113,8 +113,8 @@ static void send_read(struct http_exchange *x, json_t *request, bool stream UNUS
     json_decref(request);
 }
 
-/* A call whose program does not read yet keeps its body in memory, so all of them together are bounded
- * before they are read. */
+/* A call whose program does not read yet keeps its body in memory, so all of them together are
+ * bounded before they are read. */
 void process_send_input(struct http_exchange *x, struct agent *a)
 {
     const struct http_head *h = http_exchange_head(x);
@@ -134,7 +134,7 @@ void process_send_input(struct http_exchange *x, struct agent *a)
     connect_read(x, INPUT_REQUEST_MAX, send_read);
 }
 
-/* -- StreamInput -------------------------------------------------------------------------------- */
+/* -- StreamInput ------------------------------------------------------------------------------- */
 
 struct stream_input {
     struct agent *agent;

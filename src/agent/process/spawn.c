@@ -15,9 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Up to spawn_begin everything runs in the forked child. Another thread of cay-init may have held any
- * lock at the fork, so: no allocation, no lock, and raw system calls where glibc would tell other
- * threads of a change of credentials. Not vfork: cay-init would stand still until exec. */
+/* Up to spawn_begin everything runs in the forked child. Another thread of cay-init may have held
+ * any lock at the fork, so: no allocation, no lock, and raw system calls where glibc would tell
+ * other threads of a change of credentials. Not vfork: cay-init would stand still until exec. */
 
 static int become_in_cgroups(const struct agent_spawn *s)
 {
@@ -105,8 +105,9 @@ static int get_permitted(uint64_t *caps)
     return 0;
 }
 
-/* The bounding set itself was cut once, at start (boot.c). Capabilities are given up before chdir and
- * exec, so that the user's own rights decide about both; root keeps what exec would give it anyway. */
+/* The bounding set itself was cut once, at start (boot.c). Capabilities are given up before chdir
+ * and exec, so that the user's own rights decide about both; root keeps what exec would give it
+ * anyway. */
 static int become_user(const struct agent_spawn *s, const struct user *u)
 {
     uint64_t permitted = 0;
@@ -183,8 +184,9 @@ static NORETURN void child_main(const struct agent_spawn *s, const struct spawn_
     give_up(status_fd, SPAWN_EXEC, execute(r));
 }
 
-/* A group needs a first member, whose pid is its number, and the program must not be that one. This process is the
- * first member until the program has joined. It does nothing, so it needs no right and no exec. */
+/* A group needs a first member, whose pid is its number, and the program must not be that one. This
+ * process is the first member until the program has joined. It does nothing, so it needs no right
+ * and no exec. */
 static int begin_group(pid_t *group)
 {
     pid_t leader = fork();
@@ -224,7 +226,8 @@ int spawn_begin(const struct agent_spawn *s, const struct spawn_request *r, stru
         child_main(s, r, leader, childs);
     if (pid < 0)
         return -errno;
-    /* Here too, so that it has joined before the leader goes. It may have done so itself, and called exec. */
+    /* Here too, so that it has joined before the leader goes. It may have done so itself, and
+     * called exec. */
     if (leader > 0)
         (void)setpgid(pid, leader);
     *child = (struct spawned){pid, leader > 0 ? leader : pid, r->command, TAKE_FD(ours)};

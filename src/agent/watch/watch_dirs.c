@@ -7,7 +7,7 @@
 
 #define SEEN_MAX 4096u /* names told by a scan whose event may still come */
 
-/* -- the table of directories -------------------------------------------------------------------- */
+/* -- the table of directories ------------------------------------------------------------------ */
 
 static struct dir **bucket_of(const struct watch_tree *t, int wd)
 {
@@ -109,9 +109,10 @@ bool watch_dirs_below(const struct dir *d, const struct dir *top)
     return d == top;
 }
 
-/* -- names --------------------------------------------------------------------------------------- */
+/* -- names ------------------------------------------------------------------------------------- */
 
-/* The path of name in d, relative to the root, into out. -EINVAL when d is not in the tree any more. */
+/* The path of name in d, relative to the root, into out. -EINVAL when d is not in the tree any
+ * more. */
 int watch_dirs_relative(const struct watch_tree *t, const struct dir *d, const char *name,
                         char out[static AGENT_PATH_SIZE])
 {

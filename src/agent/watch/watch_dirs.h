@@ -1,6 +1,6 @@
 #pragma once
-/* The state of a watched tree, shared by watch_tree.c (inotify, scans, events) and watch_dirs.c (which
- * directory is where, which names were told). Nothing else includes it. */
+/* The state of a watched tree, shared by watch_tree.c (inotify, scans, events) and watch_dirs.c
+ * (which directory is where, which names were told). Nothing else includes it. */
 
 #include "agent/watch/watch_tree.h"
 
@@ -61,8 +61,8 @@ void watch_dirs_take_off(struct watch_tree *t, struct dir *d);
 /* Is d top, or below it? */
 bool watch_dirs_below(const struct dir *d, const struct dir *top);
 
-/* The path of name in d ("" for d itself), relative to the root, into out; "." is the root. 0; -EINVAL when
- * d is not in the tree any more; -ENAMETOOLONG. */
+/* The path of name in d ("" for d itself), relative to the root, into out; "." is the root. 0;
+ * -EINVAL when d is not in the tree any more; -ENAMETOOLONG. */
 int watch_dirs_relative(const struct watch_tree *t, const struct dir *d, const char *name,
                         char out[static AGENT_PATH_SIZE]);
 
@@ -70,9 +70,9 @@ int watch_dirs_relative(const struct watch_tree *t, const struct dir *d, const c
 int watch_dirs_full(const struct watch_tree *t, const char *relative,
                     char out[static AGENT_PATH_SIZE]);
 
-/* Names told by a scan (or by an event) that the other is still to come upon. remember is false when there
- * is no room for the name. find is NULL when it was not remembered; what it gives holds until the next call;
- * forget takes it. clear forgets all. */
+/* Names told by a scan (or by an event) that the other is still to come upon. remember is false
+ * when there is no room for the name. find is NULL when it was not remembered; what it gives holds
+ * until the next call; forget takes it. clear forgets all. */
 bool watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *name, bool by_event,
                          bool unsaid_write);
 struct seen *watch_dirs_seen(struct watch_tree *t, const struct dir *d, const char *name,

@@ -24,6 +24,7 @@ void watch_queue_free(struct watch_queue *q);
 void watch_queue_add(struct watch_queue *q, enum watch_type type, const char *name,
                      const char *entry_path);
 
-/* Moves the oldest to the end of out: {"name":...,"type":...}, with "overflowed":true when others were
- * dropped before it (unknown fields are ignored by E2B's clients). 1, or 0 when there is none; -errno. */
+/* Moves the oldest to the end of out: {"name":...,"type":...}, with "overflowed":true when others
+ * were dropped before it (unknown fields are ignored by E2B's clients). 1, or 0 when there is none;
+ * -errno. */
 int watch_queue_take(struct watch_queue *q, struct buf *out) WARN_UNUSED;

@@ -1,5 +1,6 @@
-/* filesystem.Filesystem, the watchers: WatchDir, a stream that ends with its client, and CreateWatcher,
- * GetWatcherEvents, RemoveWatcher for clients that poll. Source: E2B's filesystem.proto and envd. */
+/* filesystem.Filesystem, the watchers: WatchDir, a stream that ends with its client, and
+ * CreateWatcher, GetWatcherEvents, RemoveWatcher for clients that poll. Source: E2B's
+ * filesystem.proto and envd. */
 #include "agent/fs/fs_open.h"
 #include "agent/fs/fs_service.h"
 #include "agent/watch/watch_queue.h"
@@ -59,7 +60,7 @@ static struct watch_state *state_of(struct agent *a)
     return a->watch;
 }
 
-/* -- life of a watcher ---------------------------------------------------------------------------- */
+/* -- life of a watcher ------------------------------------------------------------------------- */
 
 static void unlink_watcher(struct watcher *w)
 {
@@ -120,7 +121,7 @@ static struct watcher *watcher_new(struct watch_state *s, struct http_exchange *
     return w;
 }
 
-/* -- a stream ------------------------------------------------------------------------------------- */
+/* -- a stream ---------------------------------------------------------------------------------- */
 
 static void send_keepalive(uv_timer_t *timer)
 {
@@ -175,7 +176,7 @@ static void stream_start(struct watcher *w)
     uv_timer_start(&w->keepalive, send_keepalive, w->keepalive_ms, w->keepalive_ms);
 }
 
-/* -- what the tree tells -------------------------------------------------------------------------- */
+/* -- what the tree tells ----------------------------------------------------------------------- */
 
 static void on_ready(void *arg)
 {
@@ -245,7 +246,7 @@ static void on_error(void *arg, int error)
 
 static const struct watch_tree_callbacks tree_callbacks = {on_ready, on_event, on_lost, on_error};
 
-/* -- the calls ------------------------------------------------------------------------------------ */
+/* -- the calls --------------------------------------------------------------------------------- */
 
 /* File systems whose changes by others the kernel does not see: NFS, CIFS, SMB, SMB2, FUSE. */
 static bool is_network(const char *path)
@@ -295,7 +296,8 @@ static bool read_asked(struct http_exchange *x, const json_t *request, const str
     return fs_begin(x, request, a, "path", &out->user, out->path) && check_directory(x, out);
 }
 
-/* The watcher for a checked request, set up to answer when the tree is ready; NULL after answering. */
+/* The watcher for a checked request, set up to answer when the tree is ready; NULL after
+ * answering. */
 static struct watcher *begin_watch(struct http_exchange *x, struct agent *a,
                                    const struct watch_asked *asked)
 {

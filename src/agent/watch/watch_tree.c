@@ -1,9 +1,10 @@
-/* A watched tree. inotify watches directories, not trees, so each directory that appears gets a watch of its
- * own and is then scanned for what was put into it before that watch was there. The same name can therefore be
- * met twice, by a scan and by an event, in either order: the first one tells it and remembers it (`seen`), the
- * second one forgets it, and what is left when the queue is empty is forgotten too (`settle`). Scans go on in
- * slices, in an idle callback; events come by poll. A callback may close the tree: each loop asks `closed`.
- * A directory that is moved keeps its watch and waits without a place (`limbo`) for the second half of the move. */
+/* A watched tree. inotify watches directories, not trees, so each directory that appears gets a
+ * watch of its own and is then scanned for what was put into it before that watch was there. The
+ * same name can therefore be met twice, by a scan and by an event, in either order: the first one
+ * tells it and remembers it (`seen`), the second one forgets it, and what is left when the queue is
+ * empty is forgotten too (`settle`). Scans go on in slices, in an idle callback; events come by
+ * poll. A callback may close the tree: each loop asks `closed`. A directory that is moved keeps its
+ * watch and waits without a place (`limbo`) for the second half of the move. */
 #include "agent/watch/watch_dirs.h"
 
 #include <dirent.h>
@@ -80,7 +81,7 @@ static void tell(struct watch_tree *t, enum watch_type type, const struct dir *d
     t->cb->on_event(t->arg, type, relative, path);
 }
 
-/* -- watching and scanning ------------------------------------------------------------------------ */
+/* -- watching and scanning --------------------------------------------------------------------- */
 
 static void scan_slice(uv_idle_t *idle);
 
@@ -96,8 +97,8 @@ static void queue_scan(struct watch_tree *t, struct dir *d, bool news)
     uv_idle_start(&t->idle, scan_slice);
 }
 
-/* Watches the directory name in parent (NULL and "" for the root). 0, also when it has vanished; -ENOSPC
- * over a limit; -errno. */
+/* Watches the directory name in parent (NULL and "" for the root). 0, also when it has vanished;
+ * -ENOSPC over a limit; -errno. */
 static int watch_directory(struct watch_tree *t, struct dir *parent, const char *name, bool news)
 {
     char relative[AGENT_PATH_SIZE], path[AGENT_PATH_SIZE];
@@ -117,7 +118,8 @@ static int watch_directory(struct watch_tree *t, struct dir *parent, const char 
     d = watch_dirs_find(t, wd);
     if (d && (d == t->root || (!d->limbo && d->parent == parent && strcmp(d->name, name) == 0)))
         return 0;
-    /* Known under another name: it was moved, and the move's events are still to come or were lost. */
+    /* Known under another name: it was moved, and the move's events are still to come or were
+     * lost. */
     if (d)
         free_dir(t, d);
     d = watch_dirs_make(wd, parent, name);
@@ -231,7 +233,7 @@ static void scan_slice(uv_idle_t *idle)
     watch_tree_catch_up(t);
 }
 
-/* -- events --------------------------------------------------------------------------------------- */
+/* -- events ------------------------------------------------------------------------------------ */
 
 /* A directory that was moved out of the tree, and all below it. */
 static void drop_subtree(struct watch_tree *t, struct dir *top)
@@ -268,8 +270,8 @@ static void moved_away(struct watch_tree *t, struct dir *d, const struct inotify
         put_in_limbo(t, child, e->cookie);
 }
 
-/* True when the directory that arrives is one of ours that was just moved: then it, and what is below,
- * is watched already. */
+/* True when the directory that arrives is one of ours that was just moved: then it, and what is
+ * below, is watched already. */
 static bool moved_back(struct watch_tree *t, struct dir *d, const struct inotify_event *e)
 {
     struct dir *old = NULL, *fresh;
@@ -308,7 +310,8 @@ static void directory_arrived(struct watch_tree *t, struct dir *d, const struct 
     fail_or_lose(t, watch_directory(t, d, e->name, (e->mask & IN_CREATE) != 0));
 }
 
-/* A name that a scan told is gone: no event of before tells of the bytes that the scan found in it. */
+/* A name that a scan told is gone: no event of before tells of the bytes that the scan found in
+ * it. */
 static void forget_gone(struct watch_tree *t, const struct dir *d, const char *name)
 {
     struct seen *seen = watch_dirs_seen(t, d, name, false);
@@ -406,8 +409,8 @@ static void one_event(struct watch_tree *t, const struct inotify_event *e)
         self_event(t, d, e->mask);
 }
 
-/* The queue is empty and no scan is under way. A name that a scan told and no event did is older than its
- * directory's watch, as are its bytes if no event told of those. */
+/* The queue is empty and no scan is under way. A name that a scan told and no event did is older
+ * than its directory's watch, as are its bytes if no event told of those. */
 static void settle(struct watch_tree *t)
 {
     for (size_t i = 0; i < t->seen_count && !t->closed; i++) {
@@ -450,7 +453,7 @@ void watch_tree_catch_up(struct watch_tree *t)
         ;
 }
 
-/* -- life ----------------------------------------------------------------------------------------- */
+/* -- life -------------------------------------------------------------------------------------- */
 
 static void handle_closed(uv_handle_t *handle)
 {

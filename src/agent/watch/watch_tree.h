@@ -1,13 +1,13 @@
 #pragma once
 /* Watches a directory, or the whole tree below it, with inotify.
  *
- * Events are those of Go's fsnotify, which E2B's envd uses: create (also what is moved in), write, remove,
- * rename (the old name of what is moved), chmod. A directory that appears in a watched tree is watched
- * before its create event is told, and what it already held by then is told as created (and written,
- * when it is not empty), once each. A directory that is moved within the tree keeps its watch under its
- * new name; one that is moved out loses it.
- * Everything is on the loop: a tree is read in slices of one buffer of names, between which the loop
- * serves others. Bounded: WATCH_TREE_DIRS_MAX directories for all trees together. */
+ * Events are those of Go's fsnotify, which E2B's envd uses: create (also what is moved in), write,
+ * remove, rename (the old name of what is moved), chmod. A directory that appears in a watched tree
+ * is watched before its create event is told, and what it already held by then is told as created
+ * (and written, when it is not empty), once each. A directory that is moved within the tree keeps
+ * its watch under its new name; one that is moved out loses it.
+ * Everything is on the loop: a tree is read in slices of one buffer of names, between which the
+ * loop serves others. Bounded: WATCH_TREE_DIRS_MAX directories for all trees together. */
 
 #include "agent/common/agent.h"
 
@@ -36,14 +36,14 @@ struct watch_tree_callbacks {
 
 struct watch_tree;
 
-/* root is an absolute path of a directory, which may be a link. dirs counts directories over all trees of
- * the caller. 0 or -errno. */
+/* root is an absolute path of a directory, which may be a link. dirs counts directories over all
+ * trees of the caller. 0 or -errno. */
 int watch_tree_new(uv_loop_t *loop, const char *root, bool recursive, size_t *dirs,
                    const struct watch_tree_callbacks *cb, void *arg,
                    struct watch_tree **out) WARN_UNUSED;
 
-/* Reads what the kernel has queued by now (a bounded amount): a client that asks for events after a change
- * that it made itself finds them. */
+/* Reads what the kernel has queued by now (a bounded amount): a client that asks for events after a
+ * change that it made itself finds them. */
 void watch_tree_catch_up(struct watch_tree *t);
 
 /* No callback comes after it; memory goes at a later loop turn. NULL is allowed. */
