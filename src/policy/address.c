@@ -1,6 +1,6 @@
 /* Addresses: their text, and which of them are never reached, private or public.
- * Sources: IANA's special-purpose address registries (RFC 6890 and its updates); the documentation of
- * the cloud providers for their metadata services. */
+ * Sources: IANA's special-purpose address registries (RFC 6890 and its updates); the documentation
+ * of the cloud providers for their metadata services. */
 #include "policy/internal.h"
 
 #include <arpa/inet.h>
@@ -234,10 +234,10 @@ static bool has_prefix(const struct policy_address *a, const char *hex, size_t n
     return memcmp(a->in6.s6_addr, hex, n) == 0;
 }
 
-/* The i-th IPv4 address that a gateway or a tunnel would make of an IPv6 one, -1 behind the last: NAT64
- * (RFC 6052, RFC 8215 with its prefix of 96 bits), 6to4 (RFC 3056), Teredo (RFC 4380: its server, and its
- * client's address, inverted), IPv4-compatible, IPv4-translated (RFC 2765); and ISATAP (RFC 5214) within any
- * prefix. 0: here is none. */
+/* The i-th IPv4 address that a gateway or a tunnel would make of an IPv6 one, -1 behind the last:
+ * NAT64 (RFC 6052, RFC 8215 with its prefix of 96 bits), 6to4 (RFC 3056), Teredo (RFC 4380: its
+ * server, and its client's address, inverted), IPv4-compatible, IPv4-translated (RFC 2765); and
+ * ISATAP (RFC 5214) within any prefix. 0: here is none. */
 static int embedded_v4(const struct policy_address *a, unsigned i, struct policy_address *out)
 {
     static const struct {

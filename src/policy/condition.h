@@ -1,11 +1,13 @@
 #pragma once
-/* The conditions of a rule, as one table: how each is read, compared, named in a near miss and printed. Rules of a
- * policy, presets, injections and the bindings of credentials are all made of them, and every reader goes through the
- * table: parse.c, decide.c, near.c, explain.c, offer.c, and credential_read.c of cay-egress.
+/* The conditions of a rule, as one table: how each is read, compared, named in a near miss and
+ * printed. Rules of a policy, presets, injections and the bindings of credentials are all made of
+ * them, and every reader goes through the table: parse.c, decide.c, near.c, explain.c, offer.c, and
+ * credential_read.c of cay-egress.
  *
- * A new condition is one line of CONDITIONS and the functions that the line names. A function that is missing does not
- * compile (test: test_policy_conditions.py), and a key that is no line is refused where it is read. Nothing else of it has to
- * be told to any reader, so that none can forget it and allow what it would not.
+ * A new condition is one line of CONDITIONS and the functions that the line names. A function that
+ * is missing does not compile (test: test_policy_conditions.py), and a key that is no line is
+ * refused where it is read. Nothing else of it has to be told to any reader, so that none can
+ * forget it and allow what it would not.
  *
  * Internal to src/policy. */
 
@@ -33,8 +35,8 @@ struct list {
     size_t n; /* 0: the rule does not have this condition */
 };
 
-/* When a condition can be compared. The first two are a rule's destination: one match of either is enough, and each
- * condition of the other two has to match. */
+/* When a condition can be compared. The first two are a rule's destination: one match of either is
+ * enough, and each condition of the other two has to match. */
 enum condition_stage {
     CONDITION_NAME,       /* the name that is asked for */
     CONDITION_ADDRESS,    /* the address that is dialled: once it is known */
@@ -42,7 +44,8 @@ enum condition_stage {
     CONDITION_REQUEST     /* by a request that was read: until then the verdict is POLICY_INSPECT */
 };
 
-/* X(ID, key in JSON, stage, may an injection or a binding have it). The functions are condition_KEY_read and so on. */
+/* X(ID, key in JSON, stage, may an injection or a binding have it). The functions are
+ * condition_KEY_read and so on. */
 #define CONDITIONS(X)                       \
     X(DOMAINS, domains, NAME, true)         \
     X(ADDRESSES, addresses, ADDRESS, false) \
@@ -93,8 +96,8 @@ struct condition {
     const char *allowed; /* in an error: "allowed is ..." */
     /* 0, -EINVAL or -ENOMEM; text is malloc'd. */
     int (*read)(const json_t *json, union entry *out);
-    /* Does the subject, of which this much is known, match the entry? What is denied is compared more widely than what is
-     * allowed, so that another spelling of it is denied too. */
+    /* Does the subject, of which this much is known, match the entry? What is denied is compared
+     * more widely than what is allowed, so that another spelling of it is denied too. */
     bool (*matches)(const union entry *e, const struct subject *s, bool denies);
     /* What of the subject did not match: "port 22", "this method". */
     void (*describe)(const struct subject *s, char *out, size_t size);
@@ -115,7 +118,8 @@ void condition_keys(bool injection, char *out, size_t size);
 bool rule_has_stage(const struct rule *r, enum condition_stage stage);
 bool rule_has_destination(const struct rule *r);
 
-/* Does this one condition match? MATCH_YES where the rule does not have it. Not for destinations. */
+/* Does this one condition match? MATCH_YES where the rule does not have it. Not for
+ * destinations. */
 enum match rule_matches_condition(const struct rule *r, enum condition_id id,
                                   const struct subject *s);
 

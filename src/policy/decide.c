@@ -69,8 +69,8 @@ static struct policy_verdict inject(const struct policy *p, const struct subject
     return v;
 }
 
-/* The first rule that surely matches decides, unless one before it might match once more is known and
- * would let it pass. */
+/* The first rule that surely matches decides, unless one before it might match once more is known
+ * and would let it pass. */
 static struct policy_verdict decide(const struct policy *p, const struct subject *s)
 {
     struct policy_verdict sure, open = {.rule = -1};

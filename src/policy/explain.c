@@ -11,7 +11,8 @@
 #define SHOWN_PATH_MAX 60
 #define SHOWN_ALLOWED  4
 
-/* A sentence in the making. What does not fit any more is left away as a whole part, never cut within. */
+/* A sentence in the making. What does not fit any more is left away as a whole part, never cut
+ * within. */
 struct sentence {
     char *out;
     size_t used;

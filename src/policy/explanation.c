@@ -14,9 +14,10 @@
 
 #define MATCHES_MAX 64
 
-/* -- what is asked ------------------------------------------------------------------------------ */
+/* -- what is asked ----------------------------------------------------------------------------- */
 
-/* The port behind the last colon, if it is not part of an IPv6 address; *n: where the host ends. 0 or -EINVAL. */
+/* The port behind the last colon, if it is not part of an IPv6 address; *n: where the host ends. 0
+ * or -EINVAL. */
 static int split_port(const char *text, size_t *n, uint16_t *port)
 {
     const char *colon = strrchr(text, ':'), *bracket = strchr(text, ']');
@@ -53,7 +54,7 @@ int policy_query_parse(const char *text, struct policy_query *q)
     return policy_name_normalize(host, q->name);
 }
 
-/* -- the outcome -------------------------------------------------------------------------------- */
+/* -- the outcome ------------------------------------------------------------------------------- */
 
 static void add_note(struct policy_explanation *e, const char *fmt, va_list ap)
 {
@@ -103,7 +104,8 @@ static bool flag(const json_t *bind, const char *key)
     return json_is_true(json_object_get(bind, key));
 }
 
-/* A placeholder is the request's own to carry; any other credential is put on it, or the request is refused. */
+/* A placeholder is the request's own to carry; any other credential is put on it, or the request is
+ * refused. */
 static void add_fit(struct policy_explanation *e, const char *name, const json_t *bind,
                     enum policy_fit fit)
 {
@@ -177,7 +179,8 @@ static void take_way(struct policy_target *t, const struct policy_reroute *way,
                             t->via_port);
 }
 
-/* As a connection is: the name before anything is asked outside, then its way or its address, then the request. */
+/* As a connection is: the name before anything is asked outside, then its way or its address, then
+ * the request. */
 static struct policy_verdict evaluate(const struct policy_stack *stack, struct policy_query *q,
                                       struct policy_explanation *e)
 {
@@ -244,7 +247,7 @@ void policy_explanation_make(const struct policy_stack *stack, const json_t *cre
     add_notes(out, credentials, q);
 }
 
-/* -- told --------------------------------------------------------------------------------------- */
+/* -- told -------------------------------------------------------------------------------------- */
 
 static void describe(const struct policy_verdict *v, char *out, size_t size)
 {

@@ -1,9 +1,11 @@
 #pragma once
-/* What will happen to a connection or a request, said before it is tried: by the evaluation that decides (stack.h) and the
- * bindings of credentials. cay-egress makes one of a sandbox and adds what only it knows (limits that are used up, a proxy);
- * `cay policy explain` makes one of a file alone.
+/* What will happen to a connection or a request, said before it is tried: by the evaluation that
+ * decides (stack.h) and the bindings of credentials. cay-egress makes one of a sandbox and adds
+ * what only it knows (limits that are used up, a proxy); `cay policy explain` makes one of a file
+ * alone.
  *
- * A tenant reads it: of a limit of the operator's it says that it refuses, and by which rule, and not what else is in it. */
+ * A tenant reads it: of a limit of the operator's it says that it refuses, and by which rule, and
+ * not what else is in it. */
 
 #include "policy/stack.h"
 
@@ -36,11 +38,12 @@ struct policy_explanation {
     size_t n_notes;
 };
 
-/* [http[s]://]HOST, HOST:PORT, ADDRESS, [ADDRESS]:PORT. Without a port 443, or 80 of http://; TLS on every port but 80, unless
- * http:// stands before it. *q: set whole. 0 or -EINVAL. */
+/* [http[s]://]HOST, HOST:PORT, ADDRESS, [ADDRESS]:PORT. Without a port 443, or 80 of http://; TLS
+ * on every port but 80, unless http:// stands before it. *q: set whole. 0 or -EINVAL. */
 int policy_query_parse(const char *text, struct policy_query *q);
 
-/* credentials: [{"name", "bind"}], those that the sandbox was given; NULL: not known, there is only a file. */
+/* credentials: [{"name", "bind"}], those that the sandbox was given; NULL: not known, there is only
+ * a file. */
 void policy_explanation_make(const struct policy_stack *stack, const json_t *credentials,
                              struct policy_query *q, struct policy_explanation *out);
 
@@ -50,7 +53,8 @@ void policy_explanation_note(struct policy_explanation *e, const char *fmt, ...)
 /* It is refused all the same, for this reason. */
 void policy_explanation_refuse(struct policy_explanation *e, const char *fmt, ...) PRINTF(2, 3);
 
-/* {"verdict", "warned", "text", "notes": [text], "credential"?, "by", "matches": [{"verdict", "by", "decides"}], "conflict"}:
- * by: what decides; matches: what of the sandbox's own policy has a say. NULL: memory is out. */
+/* {"verdict", "warned", "text", "notes": [text], "credential"?, "by", "matches": [{"verdict", "by",
+ * "decides"}], "conflict"}: by: what decides; matches: what of the sandbox's own policy has a say.
+ * NULL: memory is out. */
 json_t *policy_explanation_json(const struct policy_stack *stack, const struct policy_query *q,
                                 const struct policy_explanation *e);

@@ -46,8 +46,8 @@ bool pattern_domain(const char *pattern, const char *name);
 /* '*' stands for anything within one segment, at the end for all that follows. */
 bool pattern_path(const char *pattern, const char *path);
 
-/* The same for what is denied: without case, and one '/' more at the path's end, since there are servers to
- * which that is the same. */
+/* The same for what is denied: without case, and one '/' more at the path's end, since there are
+ * servers to which that is the same. */
 bool pattern_path_denied(const char *pattern, const char *path);
 
 /* Could two programs read this path differently? */
@@ -63,7 +63,8 @@ bool condition_port_from_text(const char **text, uint16_t *out);
 
 /* -- address.c --------------------------------------------------------------------------------- */
 
-/* "192.0.2.0/24", "2001:db8::/32", or one address; bits after the prefix must be 0. 0 or -EINVAL. */
+/* "192.0.2.0/24", "2001:db8::/32", or one address; bits after the prefix must be 0. 0 or
+ * -EINVAL. */
 int address_range_parse(const char *text, struct range *out);
 void address_range_format(const struct range *r, char *out, size_t size);
 bool address_in(const struct range *r, const struct policy_address *a);
@@ -73,7 +74,8 @@ bool address_reaches(const struct range *r, const struct policy_address *a);
 
 /* -- near.c ------------------------------------------------------------------------------------ */
 
-/* For what no rule decides: "; rule 2 "web" has this host; not port 22, only 443". False and "": none has it. */
+/* For what no rule decides: "; rule 2 "web" has this host; not port 22, only 443". False and "":
+ * none has it. */
 bool near_miss(const struct policy *p, const struct subject *s, char *out, size_t size);
 
 /* -- preset.c ---------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* Near misses: of what nothing allows, the rule that would have but for one thing, so that its owner sees what to
- * change and an agent what it may do instead. */
+/* Near misses: of what nothing allows, the rule that would have but for one thing, so that its
+ * owner sees what to change and an agent what it may do instead. */
 #include "policy/internal.h"
 
 #include <stdio.h>

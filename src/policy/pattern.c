@@ -75,9 +75,10 @@ bool pattern_domain(const char *pattern, const char *name)
 
 /* -- paths ------------------------------------------------------------------------------------- */
 
-/* Where the literal may stand in the path when what is skipped has no '/'; NULL: nowhere. A literal with a '/' has one
- * such place at most, since its first '/' must be the path's. memmem(3) is linear in glibc, and no place is tried
- * again, so the whole is linear in the path, whatever pattern a tenant wrote. */
+/* Where the literal may stand in the path when what is skipped has no '/'; NULL: nowhere. A literal
+ * with a '/' has one such place at most, since its first '/' must be the path's. memmem(3) is
+ * linear in glibc, and no place is tried again, so the whole is linear in the path, whatever
+ * pattern a tenant wrote. */
 static const char *find_literal(const char *path, const char *literal, size_t n)
 {
     const char *slash = memchr(literal, '/', n);
@@ -99,8 +100,8 @@ static bool ends_with(const char *path, const char *literal, size_t n)
     return len >= n && strcspn(path, "/") >= len - n && memcmp(path + len - n, literal, n) == 0;
 }
 
-/* A star is anything within a segment, and at the end of a pattern anything at all. The first place of a literal is as
- * good as any: a later star can skip what an earlier one did not. */
+/* A star is anything within a segment, and at the end of a pattern anything at all. The first place
+ * of a literal is as good as any: a later star can skip what an earlier one did not. */
 static bool match_path(const char *pattern, const char *path)
 {
     size_t n = strcspn(pattern, "*");
@@ -161,8 +162,8 @@ static int hex_digit(unsigned char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Long forms of ASCII in UTF-8 (RFC 3629 section 10), which lenient decoders take: two bytes begin with 0xc0 or 0xc1,
- * three with 0xe0 and below 0xa0, four with 0xf0 and below 0x90. */
+/* Long forms of ASCII in UTF-8 (RFC 3629 section 10), which lenient decoders take: two bytes begin
+ * with 0xc0 or 0xc1, three with 0xe0 and below 0xa0, four with 0xf0 and below 0x90. */
 static bool is_long_form(unsigned char c, const char *next)
 {
     int high = next[0] == '%' ? hex_digit((unsigned char)next[1]) : -1;
@@ -174,7 +175,8 @@ static bool is_long_form(unsigned char c, const char *next)
     return c == 0xc0 || c == 0xc1 || (c == 0xf0 && second < 0x90);
 }
 
-/* A blank beside dots, or at an end of a segment: some trim a segment before they look what it is (CVE-2016-5007). */
+/* A blank beside dots, or at an end of a segment: some trim a segment before they look what it is
+ * (CVE-2016-5007). */
 static bool is_trimmed(const char *path, const char *at)
 {
     return (at > path && strchr("./", at[-1])) || strchr("./", at[3]);

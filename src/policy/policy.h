@@ -20,7 +20,8 @@
  *               "bytes": 1073741824}}
  *
  * How it is decided: POLICY_NEVER first, which no tenant opens; then the rules in their order, the
- * first that matches; then the presets; then the default: `deny` nothing, `public` every address of the internet that is not reserved (policy_address_is_public), `allow` all but POLICY_NEVER. An
+ * first that matches; then the presets; then the default: `deny` nothing, `public` every address of
+ * the internet that is not reserved (policy_address_is_public), `allow` all but POLICY_NEVER. An
  * absent "default" is deny: an empty policy lets nothing out.
  *
  * A rule matches when its destination (one of its domains or one of its addresses; one that has
@@ -28,32 +29,33 @@
  * it does not ask. Domains compare without case and without a final dot; "*.example.org" is every
  * name below example.org, not itself. In a path a star stands for anything within one part, at the
  * end for all that follows. Only an address range of an allow rule, or the default
- * "allow", opens addresses that are not public: a name alone does not, whatever it resolves to. And an
- * address range alone opens no name: nothing is resolved for the chance that it might be in it.
+ * "allow", opens addresses that are not public: a name alone does not, whatever it resolves to. And
+ * an address range alone opens no name: nothing is resolved for the chance that it might be in it.
  *
- * "mode": "warn": what nothing allows, or a rule denies, is allowed and marked (struct policy_verdict.warned), so that
- * its owner sees what it would deny; never what POLICY_NEVER is about, and no credential is put on it. Another policy's
- * word (policy_both) holds as before.
+ * "mode": "warn": what nothing allows, or a rule denies, is allowed and marked (struct
+ * policy_verdict.warned), so that its owner sees what it would deny; never what POLICY_NEVER is
+ * about, and no credential is put on it. Another policy's word (policy_both) holds as before.
  *
- * "mode": "ask": what nothing allows (the default denies it, and no rule does) is denied and marked (struct
- * policy_verdict.asks): cay-egress may ask the owner. What else denies it takes the mark away (policy_both), and the
- * caller takes it from a ceiling's word.
+ * "mode": "ask": what nothing allows (the default denies it, and no rule does) is denied and marked
+ * (struct policy_verdict.asks): cay-egress may ask the owner. What else denies it takes the mark
+ * away (policy_both), and the caller takes it from a ceiling's word.
  *
  * "refusal" says nothing about what is allowed: how a TLS connection is told no (policy_closes).
  *
- * "inject" puts credentials on requests that are allowed anyway; it allows nothing. Of those that match
- * a request one is used: exact names come before suffixes, longer suffixes before shorter ones, then
- * their order. cay-egress checks the sealed record's own binding besides.
+ * "inject" puts credentials on requests that are allowed anyway; it allows nothing. Of those that
+ * match a request one is used: exact names come before suffixes, longer suffixes before shorter
+ * ones, then their order. cay-egress checks the sealed record's own binding besides.
  *
- * "reroute" names the address, or the name of it, to which connections to a name go. It allows nothing: the three questions are asked about
- * the name alone, and it is the caller's to ask every ceiling, and POLICY_NEVER, about the address.
+ * "reroute" names the address, or the name of it, to which connections to a name go. It allows
+ * nothing: the three questions are asked about the name alone, and it is the caller's to ask every
+ * ceiling, and POLICY_NEVER, about the address.
  *
  * There are three questions, in this order. policy_name: may this name be connected to at all
  * (before it is resolved: nothing is asked outside for what is denied)? policy_address: may this
- * address, which the name was resolved to or which was dialled, be dialled? policy_request: may this
- * HTTP request be sent? Rules with methods or paths, and names that have a credential, can be decided
- * only by the last; the first two then answer POLICY_INSPECT, and the connection must be plain HTTP
- * or be intercepted, else it is refused. */
+ * address, which the name was resolved to or which was dialled, be dialled? policy_request: may
+ * this HTTP request be sent? Rules with methods or paths, and names that have a credential, can be
+ * decided only by the last; the first two then answer POLICY_INSPECT, and the connection must be
+ * plain HTTP or be intercepted, else it is refused. */
 
 #include "base/err.h"
 
@@ -146,16 +148,16 @@ struct policy_verdict policy_request(const struct policy *p, const char *host,
  * credential is the first's. */
 struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling);
 
-/* What has a say in it, in the order of precedence: every rule that matches, or (action POLICY_INSPECT)
- * would with the right address or request, then the presets, the default last. So the first that is not
- * POLICY_INSPECT decides. name or a may be NULL; method NULL: before there is a request. At most max
- * go to out; how many there are. */
+/* What has a say in it, in the order of precedence: every rule that matches, or (action
+ * POLICY_INSPECT) would with the right address or request, then the presets, the default last. So
+ * the first that is not POLICY_INSPECT decides. name or a may be NULL; method NULL: before there is
+ * a request. At most max go to out; how many there are. */
 size_t policy_matches(const struct policy *p, const char *name, const struct policy_address *a,
                       uint16_t port, const char *method, const char *path,
                       struct policy_verdict *out, size_t max);
 
-/* Does it say less about some names than about their addresses: by a rule that denies names, that looks at
- * requests to them, or by a credential? */
+/* Does it say less about some names than about their addresses: by a rule that denies names, that
+ * looks at requests to them, or by a credential? */
 bool policy_narrows_names(const struct policy *p);
 
 /* Or does it let out only what it names? Then it matters which name a connection is for. */
@@ -179,25 +181,25 @@ const struct policy_reroute *policy_reroute(const struct policy *p, const char *
 
 const struct policy_limits *policy_limits(const struct policy *p);
 
-/* "refusal": "close": a refused TLS connection ends with an alert in its handshake, so that the program fails. Otherwise
- * the handshake is finished and an HTTP answer gives the reason. */
+/* "refusal": "close": a refused TLS connection ends with an alert in its handshake, so that the
+ * program fails. Otherwise the handshake is finished and an HTTP answer gives the reason. */
 bool policy_closes(const struct policy *p);
 
-/* One sentence for people: what was refused or allowed, by which rule, which rule almost allowed it, and what
- * is allowed instead. name NULL: by address; a is NULL where it is not known. Printable ASCII, nothing of it
- * unescaped that an attacker chose. */
+/* One sentence for people: what was refused or allowed, by which rule, which rule almost allowed
+ * it, and what is allowed instead. name NULL: by address; a is NULL where it is not known.
+ * Printable ASCII, nothing of it unescaped that an attacker chose. */
 void policy_explain(const struct policy *p, const struct policy_verdict *v, const char *name,
                     const struct policy_address *a, uint16_t port, const char *method,
                     const char *path, char out[static POLICY_REASON_SIZE]);
 
-/* What it allows, line by line: a destination of each rule that allows with the rule's other conditions
- * ("api.example.com; ports 443, 8000-8100; methods GET"), then presets, then the default. Printable ASCII of less than
- * POLICY_OFFER_SIZE. False from line(): no more of them. */
+/* What it allows, line by line: a destination of each rule that allows with the rule's other
+ * conditions ("api.example.com; ports 443, 8000-8100; methods GET"), then presets, then the
+ * default. Printable ASCII of less than POLICY_OFFER_SIZE. False from line(): no more of them. */
 #define POLICY_OFFER_SIZE 256
 void policy_offers(const struct policy *p, bool (*line)(void *arg, const char *text), void *arg);
 
-/* The i-th key of what an injection, and so a credential's binding, can ask ("domains", "ports", ...); NULL after the
- * last. */
+/* The i-th key of what an injection, and so a credential's binding, can ask ("domains", "ports",
+ * ...); NULL after the last. */
 const char *policy_binding_key(size_t i);
 
 /* -- names and addresses ----------------------------------------------------------------------- */
@@ -217,8 +219,8 @@ void policy_address_format(const struct policy_address *a, char out[static INET6
 bool policy_range_plain(const char *text, char out[static POLICY_RANGE_SIZE]);
 
 /* Metadata services, loopback, link-local, multicast, broadcast, unspecified, and what is added by
- * policy_never_add (the host's own addresses): refused whatever a policy says. Embedded IPv4 (mapped,
- * NAT64, 6to4, Teredo) is looked into. */
+ * policy_never_add (the host's own addresses): refused whatever a policy says. Embedded IPv4
+ * (mapped, NAT64, 6to4, Teredo) is looked into. */
 bool policy_address_is_never(const struct policy_address *a);
 
 /* Neither that, nor private, shared (100.64/10), benchmarking, documentation or reserved
@@ -227,9 +229,9 @@ bool policy_address_is_public(const struct policy_address *a);
 
 #define POLICY_NEVER_OWN_MAX 256u /* ranges that are kept of the host's own addresses */
 
-/* Adds one range to what is never reached: the addresses of the host itself. Never fails open: beyond
- * POLICY_NEVER_OWN_MAX the range that is nearest is widened to hold it. True when that was done. Not
- * thread-safe. */
+/* Adds one range to what is never reached: the addresses of the host itself. Never fails open:
+ * beyond POLICY_NEVER_OWN_MAX the range that is nearest is widened to hold it. True when that was
+ * done. Not thread-safe. */
 bool policy_never_add(const struct policy_address *a, unsigned prefix_bits);
 
 /* Forgets what was added: the caller adds all that there is now, within the same turn. */

@@ -143,8 +143,8 @@ static bool is_its_way(const struct policy_reroute *way, const struct policy_tar
 
 /* An address that the policy has was written by its owner. One that a name led to is the word of
  * the owner of that name: as everywhere, only a range of a rule, or the default "allow", opens one
- * that is not public (test: test_egress_reroute.py, test_a_name_as_the_way), and a rule that denies the name or
- * the address holds (test_a_way_that_a_rule_denies). */
+ * that is not public (test: test_egress_reroute.py, test_a_name_as_the_way), and a rule that denies
+ * the name or the address holds (test_a_way_that_a_rule_denies). */
 static struct policy_verdict named_way(const struct policy *own, const struct policy_target *t)
 {
     struct policy_verdict v = ask_way(own, t);
@@ -159,8 +159,8 @@ static struct policy_verdict named_way(const struct policy *own, const struct po
     return v;
 }
 
-/* The way is the sandbox's, and a command goes it as far as its own policy has nothing against it (test:
- * test_command_policy.py, test_a_command_denies_the_way). */
+/* The way is the sandbox's, and a command goes it as far as its own policy has nothing against it
+ * (test: test_command_policy.py, test_a_command_denies_the_way). */
 static struct policy_verdict commands_word(const struct policy_stack *s,
                                            const struct policy_target *t)
 {

@@ -1,11 +1,12 @@
 #pragma once
-/* All policies that have a word about a sandbox, and what they say together: its own, for a command its sandbox's above
- * it, and the policy limits of its tenant and of all. The one evaluation of cay-egress, which does what it says, and of
- * `cay policy explain`, which shows it.
+/* All policies that have a word about a sandbox, and what they say together: its own, for a command
+ * its sandbox's above it, and the policy limits of its tenant and of all. The one evaluation of
+ * cay-egress, which does what it says, and of `cay policy explain`, which shows it.
  *
- * A target goes through it as a connection does: policy_stack_name before anything is asked outside, then
- * policy_stack_dial about the very address that is to be dialled, then, where that said POLICY_INSPECT,
- * policy_stack_request about each request; and where a verdict has a credential, policy_binding_fits. */
+ * A target goes through it as a connection does: policy_stack_name before anything is asked
+ * outside, then policy_stack_dial about the very address that is to be dialled, then, where that
+ * said POLICY_INSPECT, policy_stack_request about each request; and where a verdict has a
+ * credential, policy_binding_fits. */
 
 #include "policy/policy.h"
 
@@ -28,19 +29,22 @@ struct policy_stack {
     const struct policy *own;
     const struct policy *outer; /* of a command: its sandbox's; else NULL */
     const struct policy *limits[POLICY_STACK_LIMITS_MAX]; /* NULL: no more of them */
-    /* What its owner has answered to the question of `own`, or of `outer`: may make ALLOW or DENY of a verdict that asks.
-     * NULL: nothing. Never called for a limit, beyond which no answer goes. */
+    /* What its owner has answered to the question of `own`, or of `outer`: may make ALLOW or DENY
+     * of a verdict that asks. NULL: nothing. Never called for a limit, beyond which no answer
+     * goes. */
     void (*answer)(void *arg, bool of_outer, const struct policy_target *t,
                    struct policy_verdict *v);
     void *arg;
 };
 
-/* May the name be resolved and connected to? An address has no name to ask about: policy_stack_dial. */
+/* May the name be resolved and connected to? An address has no name to ask about:
+ * policy_stack_dial. */
 struct policy_verdict policy_stack_name(const struct policy_stack *s,
                                         const struct policy_target *t);
 
-/* May t->address be dialled, or for a rerouted name t->via? Then it is also asked whether that is still its way. With
- * via_unresolved: may its name be resolved? All zero, `::`, is an address as any other here: the host itself. */
+/* May t->address be dialled, or for a rerouted name t->via? Then it is also asked whether that is
+ * still its way. With via_unresolved: may its name be resolved? All zero, `::`, is an address as
+ * any other here: the host itself. */
 struct policy_verdict policy_stack_dial(const struct policy_stack *s,
                                         const struct policy_target *t);
 
@@ -54,13 +58,15 @@ const struct policy_reroute *policy_stack_reroute(const struct policy_stack *s, 
 
 bool policy_target_is_resolved(const struct policy_target *t);
 
-/* Both allow, or it is the one that does not; read where one says so. Its credential is the first's. */
+/* Both allow, or it is the one that does not; read where one says so. Its credential is the
+ * first's. */
 struct policy_verdict policy_narrower(struct policy_verdict a, struct policy_verdict b);
 
 /* -- bindings of credentials ------------------------------------------------------------------- */
 
-/* The conditions of a credential's binding (an object with the keys of policy_binding_key; any_domain: without "domains")
- * as a policy that allows what fits them. ERR_INVALID names the place: `bind.ports[0]: ...`. */
+/* The conditions of a credential's binding (an object with the keys of policy_binding_key;
+ * any_domain: without "domains") as a policy that allows what fits them. ERR_INVALID names the
+ * place: `bind.ports[0]: ...`. */
 enum err_code policy_binding_new(const json_t *bind, bool any_domain, struct policy **out,
                                  struct err *e);
 
@@ -80,8 +86,8 @@ struct policy_passage {
     bool tls, detour;
 };
 
-/* Does a credential bound so go to this request? insecure: also over plain HTTP, but on no detour. host NULL: by address,
- * never. */
+/* Does a credential bound so go to this request? insecure: also over plain HTTP, but on no detour.
+ * host NULL: by address, never. */
 enum policy_fit policy_binding_fits(const struct policy *bound, bool insecure, const char *host,
                                     uint16_t port, struct policy_passage passage,
                                     const char *method, const char *path);
