@@ -156,7 +156,8 @@ static void start_interception(void)
     util_close(&c.key_fd);
 }
 
-/* Before the system call filter, which lets no directory be listed: its own directory, of its own files. */
+/* Before the system call filter, which lets no directory be listed: its own directory, of its own
+ * files. */
 static void start_audit(void)
 {
     struct err e;

@@ -30,8 +30,8 @@ static int drop_file_pages(struct dl_phdr_info *object, size_t size, void *arg)
 void memory_trim(void)
 {
     malloc_trim(0);
-    /* From here on buffers of some 64 KiB come and go with every read of a stream: not one by one to
-     * and from the kernel. */
+    /* From here on buffers of some 64 KiB come and go with every read of a stream: not one by one
+     * to and from the kernel. */
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
     mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
     dl_iterate_phdr(drop_file_pages, NULL);

@@ -1,8 +1,8 @@
 #pragma once
-/* The chains of the audit log: what makes them, and what finds where one is broken. Each line has the hash
- * of the one before it ("prev", the last member) and its own number ("seq", before that), so that a line
- * which was changed, taken out or put in is found, and of those at the beginning that made room for newer
- * ones is known how many there were. Files only. */
+/* The chains of the audit log: what makes them, and what finds where one is broken. Each line has
+ * the hash of the one before it ("prev", the last member) and its own number ("seq", before that),
+ * so that a line which was changed, taken out or put in is found, and of those at the beginning
+ * that made room for newer ones is known how many there were. Files only. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,13 +41,13 @@ struct audit_walk {
     volatile int *canceled; /* or NULL: ends when it is not 0 */
 };
 
-/* Opens a file of the log for audit_walk_on; *bytes: what it has now. 1; 0: there is none; -errno, -EINVAL where it is no
- * plain file. */
+/* Opens a file of the log for audit_walk_on; *bytes: what it has now. 1; 0: there is none; -errno,
+ * -EINVAL where it is no plain file. */
 int audit_walk_open(int dir_fd, const char *name, FILE **out, size_t *bytes);
 
-/* Adds the lines of f, from where it is, to what *w has found, until *most bytes were read and a line has ended; what is
- * left of them in *most. name: what f is called, for the line that does not fit. 1: there may be more; 0: that was
- * the end; -ECANCELED or -errno. */
+/* Adds the lines of f, from where it is, to what *w has found, until *most bytes were read and a
+ * line has ended; what is left of them in *most. name: what f is called, for the line that does not
+ * fit. 1: there may be more; 0: that was the end; -ECANCELED or -errno. */
 int audit_walk_on(struct audit_walk *w, FILE *f, const char *name, size_t *most);
 
 /* Of the whole file. One that is not there is none. 0, -ECANCELED or -errno. */

@@ -1,17 +1,18 @@
 #pragma once
-/* The files of the audit log: a chain of lines for each tenant (audit_chain.h), and one for what has no
- * tenant yet. STATE/audit-SHARD.TENANT.log is the newest file of one; when it is full it becomes
- * audit-SHARD.TENANT.log.NUMBER, numbers rise, and the chain goes on in a new one.
+/* The files of the audit log: a chain of lines for each tenant (audit_chain.h), and one for what
+ * has no tenant yet. STATE/audit-SHARD.TENANT.log is the newest file of one; when it is full it
+ * becomes audit-SHARD.TENANT.log.NUMBER, numbers rise, and the chain goes on in a new one.
  *
- * All together have at most so many bytes. Beyond, the oldest file of the tenant that holds most goes,
- * also while others write: a tenant that writes without end loses its own lines, and none of another that
- * holds less.
+ * All together have at most so many bytes. Beyond, the oldest file of the tenant that holds most
+ * goes, also while others write: a tenant that writes without end loses its own lines, and none of
+ * another that holds less.
  *
- * Lines leave in audit_store_flush, in one write for each tenant; fdatasync is done by libuv's helper
- * threads, at most AUDIT_SYNC_MS after, so that no disk holds up the loop. A machine that crashes may have
- * lost the lines of that time and of the fdatasync under way; a program that crashes, none that was
- * flushed. No descriptor is held meanwhile but one in reserve: a log can be written when descriptors are
- * out. A log that cannot be written ends the program: nothing passes unrecorded. */
+ * Lines leave in audit_store_flush, in one write for each tenant; fdatasync is done by libuv's
+ * helper threads, at most AUDIT_SYNC_MS after, so that no disk holds up the loop. A machine that
+ * crashes may have lost the lines of that time and of the fdatasync under way; a program that
+ * crashes, none that was flushed. No descriptor is held meanwhile but one in reserve: a log can be
+ * written when descriptors are out. A log that cannot be written ends the program: nothing passes
+ * unrecorded. */
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -58,8 +59,8 @@ struct audit_log *audit_store_log(struct audit_store *s, const char *tenant);
 /* Of all tenants. */
 struct audit_log *audit_store_first(const struct audit_store *s);
 
-/* A whole line without its newline; *l then ends with it. Kept until audit_store_flush where there is memory for it,
- * else written at once; ends the process where it cannot be written. */
+/* A whole line without its newline; *l then ends with it. Kept until audit_store_flush where there
+ * is memory for it, else written at once; ends the process where it cannot be written. */
 void audit_store_append(struct audit_store *s, struct audit_log *l, const char *line, size_t n);
 void audit_store_flush(struct audit_store *s);
 

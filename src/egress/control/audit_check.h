@@ -1,7 +1,8 @@
 #pragma once
-/* A check of the audit log's chains (audit_chain.h), from the oldest line that is kept to the newest that there was when it began,
- * in slices: the loop opens the files, since it alone renames and removes them, and a helper thread reads a slice. What makes
- * room for newer lines between two slices is not missed. */
+/* A check of the audit log's chains (audit_chain.h), from the oldest line that is kept to the
+ * newest that there was when it began, in slices: the loop opens the files, since it alone renames
+ * and removes them, and a helper thread reads a slice. What makes room for newer lines between two
+ * slices is not missed. */
 
 #include "egress/audit/audit_store.h"
 
@@ -27,7 +28,8 @@ struct audit_checking {
 /* On the loop: has it something to read? 1; 0: all is read; -errno. */
 int audit_check_next(struct audit_checking *c);
 
-/* On a helper thread, after audit_check_next was 1: about so many bytes of it. 0 or -errno, -ECANCELED. */
+/* On a helper thread, after audit_check_next was 1: about so many bytes of it. 0 or -errno,
+ * -ECANCELED. */
 int audit_check_slice(struct audit_checking *c, size_t bytes);
 
 void audit_check_close(struct audit_checking *c);

@@ -31,8 +31,8 @@ struct filter {
     size_t limit;
 };
 
-/* How far a question has been read, between two of its slices. The file stays open: it may get another name
- * meanwhile. */
+/* How far a question has been read, between two of its slices. The file stays open: it may get
+ * another name meanwhile. */
 struct place {
     size_t source;
     uint32_t file; /* of the source, newest first; 0 has the newest lines */
@@ -122,8 +122,9 @@ static bool is_old_by_text(const struct filter *f, const char *line, size_t n, b
     return true;
 }
 
-/* Most of a long log is not asked about: what a line has to have is looked for before its JSON is read, which takes fifty times
- * as long. Only an escape could spell it otherwise. True: the line does not fit, and *old is known. */
+/* Most of a long log is not asked about: what a line has to have is looked for before its JSON is
+ * read, which takes fifty times as long. Only an escape could spell it otherwise. True: the line
+ * does not fit, and *old is known. */
 static bool is_other(const struct filter *f, const char *line, size_t n, bool *old)
 {
     if (has_text(line, n, f->tenant) && has_text(line, n, f->sandbox) &&
@@ -340,8 +341,9 @@ static void do_query(struct work *w, int dir_fd)
     w->more = w->rc == 0 && p->source < w->n_sources;
 }
 
-/* The loop and what sandboxes run go first: a helper thread gets what they leave. Of the thread alone (setpriority(2), C
- * library/kernel differences); where it is refused, the thread goes on as it is. */
+/* The loop and what sandboxes run go first: a helper thread gets what they leave. Of the thread
+ * alone (setpriority(2), C library/kernel differences); where it is refused, the thread goes on as
+ * it is. */
 static void yield(void)
 {
     (void)setpriority(PRIO_PROCESS, 0, HELPER_NICE);
@@ -522,8 +524,8 @@ static unsigned running_of(const struct audit_queries *q, const struct work *w)
     return n;
 }
 
-/* Of those that wait, the first of a tenant that has fewest running: so one tenant's questions run side by side
- * only where no other tenant's wait. */
+/* Of those that wait, the first of a tenant that has fewest running: so one tenant's questions run
+ * side by side only where no other tenant's wait. */
 static struct work *next_of(const struct audit_queries *q)
 {
     struct work *best = NULL;

@@ -1,12 +1,13 @@
 #pragma once
-/* GET /v1/audit and /v1/audit/verify: reads the log on libuv's helper threads, so that the loop goes on
- * however long the log is. A tenant's questions read the tenant's own files, newest first, and end where
- * they have enough.
+/* GET /v1/audit and /v1/audit/verify: reads the log on libuv's helper threads, so that the loop
+ * goes on however long the log is. A tenant's questions read the tenant's own files, newest first,
+ * and end where they have enough.
  *
- * AUDIT_QUERIES_AT_ONCE are worked on at a time; the others wait in turn. A question for lines gives its place up
- * after AUDIT_SLICE_BYTES and waits for another, and so does a check of the chains (verify, the operator's); those of one
- * tenant run side by side only where no other tenant's wait. So a long log delays others by a slice. A question whose client is
- * gone ends at the next block. The threads that read have a lower priority than the loop. */
+ * AUDIT_QUERIES_AT_ONCE are worked on at a time; the others wait in turn. A question for lines
+ * gives its place up after AUDIT_SLICE_BYTES and waits for another, and so does a check of the
+ * chains (verify, the operator's); those of one tenant run side by side only where no other
+ * tenant's wait. So a long log delays others by a slice. A question whose client is gone ends at
+ * the next block. The threads that read have a lower priority than the loop. */
 
 #include "egress/flow/egress.h"
 

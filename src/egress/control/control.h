@@ -1,6 +1,6 @@
 #pragma once
-/* cayd's channel: HTTP/1.1 with JSON on a listening unix socket that cay-keep made; SO_PEERCRED must
- * be cayd's uid (or root's). Routes: see control.c's table. */
+/* cayd's channel: HTTP/1.1 with JSON on a listening unix socket that cay-keep made; SO_PEERCRED
+ * must be cayd's uid (or root's). Routes: see control.c's table. */
 
 #include "egress/flow/egress.h"
 

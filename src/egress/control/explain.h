@@ -1,7 +1,7 @@
 #pragma once
-/* What cay-egress would do with a connection or request of a sandbox: policy/explanation.h, with the answers that its owner has
- * given, what of its limits is used up at this moment, and the proxy that it goes through. Nothing is dialled, asked outside or
- * counted. */
+/* What cay-egress would do with a connection or request of a sandbox: policy/explanation.h, with
+ * the answers that its owner has given, what of its limits is used up at this moment, and the proxy
+ * that it goes through. Nothing is dialled, asked outside or counted. */
 
 #include "base/err.h"
 
@@ -9,7 +9,8 @@
 
 struct sandbox;
 
-/* question: {"to": "https://HOST:PORT" (policy_query_parse), "address", "said", "method", "path": texts or absent,
- * "policy": one instead of the sandbox's own, or absent, "credentials": [{"name", "bind"}]}. The answer as policy_explanation_json
- * has it; NULL and *e: ERR_INVALID, ERR_EXHAUSTED. */
+/* question: {"to": "https://HOST:PORT" (policy_query_parse), "address", "said", "method", "path":
+ * texts or absent, "policy": one instead of the sandbox's own, or absent, "credentials": [{"name",
+ * "bind"}]}. The answer as policy_explanation_json has it; NULL and *e: ERR_INVALID,
+ * ERR_EXHAUSTED. */
 json_t *explain(const struct sandbox *s, const json_t *question, struct err *e);

@@ -15,11 +15,12 @@
 #define NODES_MAX (AUTOMATON_TOTAL_MAX + 1)
 #define PAIRS     65536u
 
-/* A beginning of some word. Children are a list through `next`, in the order in which they were added; a
- * node with many has a table besides. 16 bytes: a sandbox may have half a million. */
+/* A beginning of some word. Children are a list through `next`, in the order in which they were
+ * added; a node with many has a table besides. 16 bytes: a sandbox may have half a million. */
 struct node {
     uint32_t fail;      /* while it is built: the longest proper end of this beginning that is a
-                         * beginning too; then, of such ends, the longest with a child unlike its own */
+                         * beginning too; then, of such ends, the longest with a child unlike its
+                         * own */
     uint32_t child;     /* the first, or 0 */
     uint32_t next : 24; /* of the same parent, or 0 */
     uint32_t c : 8;     /* last byte of this beginning */
@@ -236,7 +237,8 @@ static int make_tables(struct automaton *a)
     return 0;
 }
 
-/* A node with more than AUTOMATON_LIST_MAX children is rare: the list's end tells that there is a table. */
+/* A node with more than AUTOMATON_LIST_MAX children is rare: the list's end tells that there is a
+ * table. */
 static uint32_t child_of(const struct automaton *a, uint32_t node, unsigned char c)
 {
     uint32_t i = a->nodes[node].child, low = 0, high = a->table_count;
@@ -277,9 +279,10 @@ static bool has_children_of(const struct automaton *a, uint32_t among, uint32_t 
     return i == 0;
 }
 
-/* Where a node has no child for a byte, neither have those whose children are all like its own (Knuth, Morris and
- * Pratt, 1977). Without them a run of one character, say, is left in one step instead of as many as it is long: a
- * finder may come back to its end again and again, so that they would not be few on average. */
+/* Where a node has no child for a byte, neither have those whose children are all like its own
+ * (Knuth, Morris and Pratt, 1977). Without them a run of one character, say, is left in one step
+ * instead of as many as it is long: a finder may come back to its end again and again, so that they
+ * would not be few on average. */
 static uint32_t strong_fail(const struct automaton *a, uint32_t node)
 {
     uint32_t at = a->nodes[node].fail;

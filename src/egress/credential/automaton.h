@@ -1,12 +1,13 @@
 #pragma once
-/* Many words searched for in one pass over a text (Aho and Corasick, 1975). The cost of a byte does not
- * depend on how many words there are or on what they have in common: at most two steps on average, each at
- * most AUTOMATON_LIST_MAX comparisons or one look into a table. Where no word has begun, two bytes at a time are looked
- * up in a table of all pairs (8 KiB), and the bytes before the next pair that begins one are left out.
+/* Many words searched for in one pass over a text (Aho and Corasick, 1975). The cost of a byte does
+ * not depend on how many words there are or on what they have in common: at most two steps on
+ * average, each at most AUTOMATON_LIST_MAX comparisons or one look into a table. Where no word has
+ * begun, two bytes at a time are looked up in a table of all pairs (8 KiB), and the bytes before
+ * the next pair that begins one are left out.
  *
- * Words are added, then the automaton is built once; from then on it does not change and may be shared
- * by any number of searches, each of which is one automaton_state. Words may be secrets: what held them
- * is wiped. Pure: no I/O. */
+ * Words are added, then the automaton is built once; from then on it does not change and may be
+ * shared by any number of searches, each of which is one automaton_state. Words may be secrets:
+ * what held them is wiped. Pure: no I/O. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,19 +43,21 @@ bool automaton_is_built(const struct automaton *a);
 /* 0, also when it was built before; -ENOMEM. */
 int automaton_build(struct automaton *a);
 
-/* Bytes that a caller may read otherwise than as themselves, alone or with what follows (finder.h). */
+/* Bytes that a caller may read otherwise than as themselves, alone or with what follows
+ * (finder.h). */
 #define AUTOMATON_STOPS "%\\&"
 
-/* While nothing of any word has been seen: how many of the next n bytes change nothing. Each of them is no stop, and is
- * the first of no word or is followed by what is neither that word's second nor a stop. Half a nanosecond a byte. */
+/* While nothing of any word has been seen: how many of the next n bytes change nothing. Each of
+ * them is no stop, and is the first of no word or is followed by what is neither that word's second
+ * nor a stop. Half a nanosecond a byte. */
 size_t automaton_skip(const struct automaton *a, const char *data, size_t n);
 
 /* Is c the first of a word? */
 bool automaton_begins(const struct automaton *a, unsigned char c);
 
-/* The next n bytes, as automaton_step has them one after the other, up to the first that ends a word (*word is its
- * length, else 0), after which nothing of any word has been seen that goes on with the next, or that is a stop (which is
- * not taken). How many were taken. */
+/* The next n bytes, as automaton_step has them one after the other, up to the first that ends a
+ * word (*word is its length, else 0), after which nothing of any word has been seen that goes on
+ * with the next, or that is a stop (which is not taken). How many were taken. */
 size_t automaton_run(const struct automaton *a, automaton_state *s, const char *data, size_t n,
                      size_t *word);
 

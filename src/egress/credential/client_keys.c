@@ -55,7 +55,8 @@ static const char *const headers[] = {
     "x-original-authorization",
 };
 
-/* `openai-insecure-api-key.sk-...`, `base64url.bearer.authorization.k8s.io...`: what browsers use, which set no headers. */
+/* `openai-insecure-api-key.sk-...`, `base64url.bearer.authorization.k8s.io...`: what browsers use,
+ * which set no headers. */
 static bool is_key_protocol(const char *name, const char *value)
 {
     static const char *const words[] = {"key", "token", "auth", "bearer", "secret", "jwt"};

@@ -100,7 +100,8 @@ void sealer_free(struct sealer *s)
 
 /* -- AES-256-GCM ------------------------------------------------------------------------------- */
 
-/* out: version, nonce, n bytes, tag. The nonce is random: 96 bits, and far fewer than 2^32 records. */
+/* out: version, nonce, n bytes, tag. The nonce is random: 96 bits, and far fewer than 2^32
+ * records. */
 static int gcm_seal(const struct sealer *s, const char *aad, const void *plain, size_t n,
                     unsigned char *out)
 {

@@ -1,28 +1,30 @@
 #pragma once
 /* Credentials: sealed records outside, and what is in them while a sandbox uses them.
  *
- * A record is AES-256-GCM of the value, with tenant, name and the whole of "bind" (as canonical JSON)
- * as what is authenticated beside it: no holder of the record, cayd included, can give it another tenant, another name, other hosts or another kind. The key is this program's alone.
+ * A record is AES-256-GCM of the value, with tenant, name and the whole of "bind" (as canonical
+ * JSON) as what is authenticated beside it: no holder of the record, cayd included, can give it
+ * another tenant, another name, other hosts or another kind. The key is this program's alone.
  *
  * "bind" says what the value may be used for:
  *
- *   {"kind": "bearer" | "basic" | "header" | "headers" | "query" | "aws-sigv4" | "oauth2" | "placeholder",
- *    "domains": ["api.example.com", "*.example.org"],
+ *   {"kind": "bearer" | "basic" | "header" | "headers" | "query" | "aws-sigv4" | "oauth2" |
+ *    "placeholder", "domains": ["api.example.com", "*.example.org"],
  *    "ports": [443], "methods": ["POST"], "paths": ["/v1*"],     as in a policy's rule; optional
  *    "header": "X-Api-Key", "prefix": "Token ",                  of kind header
  *    "parameter": "key",                                         of kind query
- *    "region": "eu-west-1", "service": "s3",                     of kind aws-sigv4; else the client's
- *    "token_host": "login.example.com",                          of kind oauth2: who renews it
- *    "headers": ["Authorization"], "target": true,               of kind placeholder: where it may stand
- *    "bodies": true, "require": true,                            (require: must stand)
- *    "any_domain": true,                     (instead of domains: those that a policy's inject names)
- *    "insecure": true}                                           also over plain HTTP
+ *    "region": "eu-west-1", "service": "s3",                     of kind aws-sigv4; else the
+ *    client's "token_host": "login.example.com",                          of kind oauth2: who
+ *    renews it "headers": ["Authorization"], "target": true,               of kind placeholder:
+ *    where it may stand "bodies": true, "require": true,                            (require: must
+ *    stand) "any_domain": true,                     (instead of domains: those that a policy's
+ *    inject names) "insecure": true}                                           also over plain HTTP
  *
  * and the value is a text; for basic "user:password"; for headers an object {name: value}; for
- * aws-sigv4 {"access_key_id", "secret_access_key", "session_token"}; for oauth2 {"token_url", "client_id",
- * "client_secret", "client_auth": "basic" | "body", "refresh_token", "scope"}, of which token_url is https and its
- * host (with the port where that is not 443) is bind's token_host. What such a value is exchanged for, an access token,
- * is sealed apart and never stored (credential_seal_token).
+ * aws-sigv4 {"access_key_id", "secret_access_key", "session_token"}; for oauth2 {"token_url",
+ * "client_id", "client_secret", "client_auth": "basic" | "body", "refresh_token", "scope"}, of
+ * which token_url is https and its host (with the port where that is not 443) is bind's token_host.
+ * What such a value is exchanged for, an access token, is sealed apart and never stored
+ * (credential_seal_token).
  *
  * Values are in memory that is wiped before it is freed, and appear in no log and no error. */
 
@@ -61,12 +63,14 @@ void sealer_free(struct sealer *s);
 enum err_code credential_seal(const struct sealer *s, const json_t *request, char **out,
                               struct err *e);
 
-/* base64, malloc'd: an access token of the credential `item` ({"name", "bind"}), {"access_token", "previous"?,
- * "serial", "at_ms", "end_ms", "after_401"}. What seals it is told apart from what seals a value. */
+/* base64, malloc'd: an access token of the credential `item` ({"name", "bind"}), {"access_token",
+ * "previous"?, "serial", "at_ms", "end_ms", "after_401"}. What seals it is told apart from what
+ * seals a value. */
 enum err_code credential_seal_token(const struct sealer *s, const char *tenant, const json_t *item,
                                     const json_t *token, char **out, struct err *e);
 
-/* The value of {"name", "sealed", "bind"}, checked, for who renews it: the caller's, and wiped when freed. */
+/* The value of {"name", "sealed", "bind"}, checked, for who renews it: the caller's, and wiped when
+ * freed. */
 enum err_code credential_open_value(const struct sealer *s, const char *tenant, const json_t *item,
                                     json_t **out, struct err *e);
 
@@ -74,7 +78,8 @@ struct credential_header {
     char *name, *value;
 };
 
-/* Of kind oauth2: how it is renewed, and the access token of now, which is the credential's `value` (NULL: none). */
+/* Of kind oauth2: how it is renewed, and the access token of now, which is the credential's `value`
+ * (NULL: none). */
 struct credential_oauth {
     char *token_host; /* of bind */
     char *token_url, *client_id, *client_secret, *refresh_token, *scope;
@@ -124,13 +129,14 @@ void credentials_unref(struct credentials *c);
 
 const struct credential *credentials_find(const struct credentials *c, const char *name, size_t n);
 
-/* An access token on a request, until its answer is there. NULL: memory is out; freeing NULL is nothing. */
+/* An access token on a request, until its answer is there. NULL: memory is out; freeing NULL is
+ * nothing. */
 struct credential_use;
 struct credential_use *credential_use_new(struct credentials *all, const struct credential *c);
 void credential_use_free(struct credential_use *use);
 
-/* The server has answered 401: the token counts as spent. One that was renewed because of such an answer is taken for
- * good for a minute: the server has other reasons then. */
+/* The server has answered 401: the token counts as spent. One that was renewed because of such an
+ * answer is taken for good for a minute: the server has other reasons then. */
 void credential_use_rejected(const struct credential_use *use);
 
 /* Does its own binding allow this request? host is normalized, NULL: dialled by address. */

@@ -1,4 +1,5 @@
-/* Access tokens of credentials of kind oauth2, on their way between the processes of cay-egress: sealed, in memory alone. */
+/* Access tokens of credentials of kind oauth2, on their way between the processes of cay-egress:
+ * sealed, in memory alone. */
 #include "base/clock.h"
 #include "egress/credential/credential_read.h"
 

@@ -161,7 +161,7 @@ static enum err_code read_bind_text(struct credential *c, const struct bind_text
     return ERR_OK;
 }
 
-/* -- where a placeholder may stand -------------------------------------------------------------- */
+/* -- where a placeholder may stand ------------------------------------------------------------- */
 
 static const struct bind_flag {
     const char *key;
@@ -385,7 +385,8 @@ static enum err_code take_oauth_text(struct credential_oauth *o, const struct oa
     return take_text(value, what, t->min, (char **)(void *)((char *)o + t->offset), e);
 }
 
-/* RFC 6749 section 2.3.1: a server takes Basic from a client with a secret; some take only the body. */
+/* RFC 6749 section 2.3.1: a server takes Basic from a client with a secret; some take only the
+ * body. */
 static enum err_code take_client_auth(struct credential_oauth *o, const json_t *value,
                                       struct err *e)
 {

@@ -1,28 +1,30 @@
-/* From JSON to a credential: what it is bound to, and its value. For credential.c, which seals and opens
- * them. Nothing blocks. */
+/* From JSON to a credential: what it is bound to, and its value. For credential.c, which seals and
+ * opens them. Nothing blocks. */
 #pragma once
 
 #include "egress/credential/credential.h"
 
-/* What `bind` says, into c; it is checked whole. ERR_INVALID with the place, or ERR_EXHAUSTED; in every
- * case credential_clear. */
+/* What `bind` says, into c; it is checked whole. ERR_INVALID with the place, or ERR_EXHAUSTED; in
+ * every case credential_clear. */
 enum err_code credential_read_bind(struct credential *c, json_t *bind, struct err *e);
 
 /* The value that c->kind needs, likewise. */
 enum err_code credential_read_value(struct credential *c, const json_t *json, struct err *e);
 
-/* -- credential.c, for credential_oauth.c -------------------------------------------------------- */
+/* -- credential.c, for credential_oauth.c ------------------------------------------------------ */
 
-/* What is authenticated beside a value: one text for one meaning. of NULL: a credential's own value. malloc'd. */
+/* What is authenticated beside a value: one text for one meaning. of NULL: a credential's own
+ * value. malloc'd. */
 char *credential_aad(const char *tenant, const char *name, const json_t *bind, const char *of);
 enum err_code credential_seal_json(const struct sealer *s, const char *aad, const json_t *value,
                                    char **out, struct err *e);
 enum err_code credential_open_json(const struct sealer *s, const char *aad, const json_t *sealed,
                                    json_t **out, struct err *e);
 
-/* -- credential_oauth.c -------------------------------------------------------------------------- */
+/* -- credential_oauth.c ------------------------------------------------------------------------ */
 
-/* "token" (credential_seal_token's) and "refused" ({"why", "final", "retry_ms"}) of an item of kind oauth2, into c. */
+/* "token" (credential_seal_token's) and "refused" ({"why", "final", "retry_ms"}) of an item of kind
+ * oauth2, into c. */
 enum err_code credential_read_token(const struct sealer *s, const char *tenant, const json_t *item,
                                     struct credential *c, struct err *e);
 

@@ -1,12 +1,14 @@
 #pragma once
-/* Words of an automaton in one stream, however single characters of them are escaped there: as they are, in
- * percent-encoding (%2f, %2F), as in a JSON or JavaScript string (\/, \", \u002f, \x2f) or as HTML's numbers
- * and the five names of XML (&#47;, &#x2f;, &amp;), one way beside the other in one word.
+/* Words of an automaton in one stream, however single characters of them are escaped there: as they
+ * are, in percent-encoding (%2f, %2F), as in a JSON or JavaScript string (\/, \", \u002f, \x2f) or
+ * as HTML's numbers and the five names of XML (&#47;, &#x2f;, &amp;), one way beside the other in
+ * one word.
  *
- * What looks like an escape may also be meant as it stands. Both readings are followed at once: a finder is
- * a set of states of the automaton, as a rule one, at most FINDER_READINGS_MAX; beyond that the
- * readings with least of a word are given up. An escape of an escape is not followed: words in the forms
- * that are usual inside another are added to the automaton themselves (response_secrets.c).
+ * What looks like an escape may also be meant as it stands. Both readings are followed at once: a
+ * finder is a set of states of the automaton, as a rule one, at most FINDER_READINGS_MAX; beyond
+ * that the readings with least of a word are given up. An escape of an escape is not followed:
+ * words in the forms that are usual inside another are added to the automaton themselves
+ * (response_secrets.c).
  *
  * Pure: no I/O; no memory but its own. The stream's bytes are not kept. */
 
@@ -34,9 +36,10 @@ struct finder {
     unsigned escape_len;
 };
 
-/* The next n bytes, up to the first that ends a word: *word is then how many bytes of the stream the longest takes that
- * ends there, else 0. Where escapes stand shortly before it, some bytes more may be counted, never fewer. How many bytes
- * were taken: all n, where *word is 0. The same is found as by finder_step, in less time. */
+/* The next n bytes, up to the first that ends a word: *word is then how many bytes of the stream
+ * the longest takes that ends there, else 0. Where escapes stand shortly before it, some bytes more
+ * may be counted, never fewer. How many bytes were taken: all n, where *word is 0. The same is
+ * found as by finder_step, in less time. */
 size_t finder_run(const struct automaton *a, struct finder *f, const char *data, size_t n,
                   size_t *word);
 

@@ -1,6 +1,6 @@
 #pragma once
-/* The address of an OAuth token endpoint: https, a name (no address in digits: what is dialled is checked against
- * the rules of names), no user, no fragment. Pure. */
+/* The address of an OAuth token endpoint: https, a name (no address in digits: what is dialled is
+ * checked against the rules of names), no user, no fragment. Pure. */
 
 #include "policy/policy.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-/* Placeholders of secrets in texts: `cay-secret:NAME` and `${e2b.secrets.NAME}`, also as forms and queries
- * have them: `cay-secret%3ANAME`, `%24%7Be2b.secrets.NAME%7D`. Pure. */
+/* Placeholders of secrets in texts: `cay-secret:NAME` and `${e2b.secrets.NAME}`, also as forms and
+ * queries have them: `cay-secret%3ANAME`, `%24%7Be2b.secrets.NAME%7D`. Pure. */
 
 #include "base/buf.h"
 

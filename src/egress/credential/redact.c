@@ -18,9 +18,9 @@ enum { FRAMING, CONTENTS, STREAMS };
 
 _Static_assert(FRAMING == 0 && CONTENTS == 1, "marks of contents are added up");
 
-/* One stream: where the search is, and the run of bytes that was written over last, both ends counted from
- * the stream's start. Secrets that overlap are one run, so that no byte is written twice: a download of
- * nothing but beginnings of one long secret costs no more than another. */
+/* One stream: where the search is, and the run of bytes that was written over last, both ends
+ * counted from the stream's start. Secrets that overlap are one run, so that no byte is written
+ * twice: a download of nothing but beginnings of one long secret costs no more than another. */
 struct stream {
     struct finder finder;
     uint64_t seen, covered_from, covered_to;
@@ -121,8 +121,8 @@ bool redact_holds(const struct redact *r)
     return r->bytes.len > 0;
 }
 
-/* Writes over the newest n bytes of a stream before `end`, as far as they are still here. first: how many
- * bytes of the run stand before the first of them. */
+/* Writes over the newest n bytes of a stream before `end`, as far as they are still here. first:
+ * how many bytes of the run stand before the first of them. */
 static void overwrite(struct redact *r, int stream, size_t end, size_t n, uint64_t first)
 {
     while (end > 0 && n > 0)
@@ -132,8 +132,8 @@ static void overwrite(struct redact *r, int stream, size_t end, size_t n, uint64
         }
 }
 
-/* A secret of n bytes ends at this place. What begins before the run so far is longer than what was found
- * in it: that happens once for each length at most, and all of it is written again. */
+/* A secret of n bytes ends at this place. What begins before the run so far is longer than what was
+ * found in it: that happens once for each length at most, and all of it is written again. */
 static void cover_secret(struct redact *r, int stream, size_t at, size_t n)
 {
     struct stream *s = &r->streams[stream];
@@ -162,8 +162,8 @@ static void search_all(struct redact *r, int stream, size_t at, const char *data
     }
 }
 
-/* n > 0 bytes of a stream at this place: what stands before a line feed passes, unless the other stream is inside
- * a line. */
+/* n > 0 bytes of a stream at this place: what stands before a line feed passes, unless the other
+ * stream is inside a line. */
 static void release_lines(struct redact *r, int stream, size_t at, const char *data, size_t n)
 {
     const char *end = r->has_lines ? NULL : memrchr(data, '\n', n);
@@ -204,8 +204,8 @@ static size_t contents_of_block(const char *marks, size_t at)
     return n;
 }
 
-/* How many bytes may pass: what stands before the newest redact_kept bytes of contents, or was released.
- * Framing after the first of them is kept with them. */
+/* How many bytes may pass: what stands before the newest redact_kept bytes of contents, or was
+ * released. Framing after the first of them is kept with them. */
 static size_t passing(const struct redact *r)
 {
     size_t at = r->bytes.len, left = redact_kept(r);

@@ -1,18 +1,19 @@
 #pragma once
-/* Finds secrets in a stream and writes over them, wherever the stream is cut into pieces: as many bytes as
- * the longest of them may take are kept back until more comes or the message ends. Lengths do not change, so
- * that no framing has to be made anew: what is put there is `[redacted]`, cut or followed by stars.
+/* Finds secrets in a stream and writes over them, wherever the stream is cut into pieces: as many
+ * bytes as the longest of them may take are kept back until more comes or the message ends. Lengths
+ * do not change, so that no framing has to be made anew: what is put there is `[redacted]`, cut or
+ * followed by stars.
  *
- * How much is kept back, and when it passes, depends on the secrets' lengths and on the stream's framing and
- * lines, and never on whether a byte matches. Otherwise the reader would learn from a delay, or from the size
- * of a piece, that a guess which a server echoes is the beginning of a secret, and could find the secret one
- * character after the other.
+ * How much is kept back, and when it passes, depends on the secrets' lengths and on the stream's
+ * framing and lines, and never on whether a byte matches. Otherwise the reader would learn from a
+ * delay, or from the size of a piece, that a guess which a server echoes is the beginning of a
+ * secret, and could find the secret one character after the other.
  *
  * There are two streams in one: contents, which are searched as if nothing stood between them, and
- * framing (chunk lines, trailers), likewise. The bytes that are kept back are at most REDACT_WINDOW_MAX. Where no
- * secret has a line feed in it, everything up to the last one passes at once: no secret goes on behind it. Pure: no
- * I/O. All secrets are searched for at once: see automaton.h for what a byte costs,
- * and finder.h for how its characters may be escaped. */
+ * framing (chunk lines, trailers), likewise. The bytes that are kept back are at most
+ * REDACT_WINDOW_MAX. Where no secret has a line feed in it, everything up to the last one passes at
+ * once: no secret goes on behind it. Pure: no I/O. All secrets are searched for at once: see
+ * automaton.h for what a byte costs, and finder.h for how its characters may be escaped. */
 
 #include "base/buf.h"
 

@@ -14,8 +14,8 @@
 
 /* -- the forms of a secret --------------------------------------------------------------------- */
 
-/* Single characters that are escaped are the finder's (finder.h). These are what it cannot see: forms that
- * change all of a text, and those that another escape may stand around. */
+/* Single characters that are escaped are the finder's (finder.h). These are what it cannot see:
+ * forms that change all of a text, and those that another escape may stand around. */
 
 static int add(struct redact *r, const char *text, size_t n)
 {
@@ -63,8 +63,8 @@ static void to_url_alphabet(char *text, size_t n)
         text[i] = text[i] == '+' ? '-' : text[i] == '/' ? '_' : text[i];
 }
 
-/* What base64 of any text has where the secret stands `before` bytes after a multiple of three in it: the
- * characters that the secret alone determines. */
+/* What base64 of any text has where the secret stands `before` bytes after a multiple of three in
+ * it: the characters that the secret alone determines. */
 static int add_base64_at(struct redact *r, const char *secret, size_t before)
 {
     static const size_t shared[] = {0, 2, 3};
@@ -141,7 +141,8 @@ static int add_headers(struct redact *r, const struct credential *c)
     return rc;
 }
 
-/* A key that only signs does not leave, and is in no answer therefore: files of S3 can be read in ranges. */
+/* A key that only signs does not leave, and is in no answer therefore: files of S3 can be read in
+ * ranges. */
 static int add_credential(struct redact *r, const struct credential *c)
 {
     int rc = add_secret(r, c->value);
@@ -216,7 +217,8 @@ size_t response_secrets_cache_bytes(const struct response_secrets_cache *cache)
     return total;
 }
 
-/* The one that was not used for longest. free_too: a free one before all; else NULL where there is no other. */
+/* The one that was not used for longest. free_too: a free one before all; else NULL where there is
+ * no other. */
 static struct set *oldest(struct response_secrets_cache *cache, bool free_too)
 {
     struct set *s = free_too ? &cache->sets[0] : NULL;
@@ -301,8 +303,8 @@ int response_secrets_for(const struct credentials *all, const char *host, uint16
     return *out ? 0 : -ENOMEM;
 }
 
-/* Bodies, and messages in them: gRPC, Connect. Ranges (RFC 9110 section 14; x-ms-range is Azure's): a secret
- * that is asked for in pieces of a few bytes is in none of the answers. */
+/* Bodies, and messages in them: gRPC, Connect. Ranges (RFC 9110 section 14; x-ms-range is Azure's):
+ * a secret that is asked for in pieces of a few bytes is in none of the answers. */
 const char *const response_secrets_leaves_out[] = {"accept-encoding",
                                                    "grpc-accept-encoding",
                                                    "connect-accept-encoding",

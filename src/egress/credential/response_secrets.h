@@ -1,13 +1,14 @@
 #pragma once
-/* What must not come back: the secrets that a host may have been told, to be looked for in its answers,
- * and what answers cannot be looked through. */
+/* What must not come back: the secrets that a host may have been told, to be looked for in its
+ * answers, and what answers cannot be looked through. */
 
 #include "egress/credential/credential.h"
 #include "egress/credential/redact.h"
 #include "http/message.h"
 
-/* Those of all credentials that host:port may be given at any time, in every form that they leave in; host
- * NULL: all of them, for it may be any. *out stays NULL where there are none. 0, -EMSGSIZE or -ENOMEM. */
+/* Those of all credentials that host:port may be given at any time, in every form that they leave
+ * in; host NULL: all of them, for it may be any. *out stays NULL where there are none. 0, -EMSGSIZE
+ * or -ENOMEM. */
 int response_secrets_for(const struct credentials *all, const char *host, uint16_t port,
                          struct redact **out);
 
@@ -23,8 +24,8 @@ void response_secrets_cache_free(struct response_secrets_cache *cache);
 size_t response_secrets_cache_made(const struct response_secrets_cache *cache);
 size_t response_secrets_cache_bytes(const struct response_secrets_cache *cache);
 
-/* Request headers that ask for an answer which could not be looked through (compressed, a few bytes of
- * the whole, a difference to another); NULL-terminated. */
+/* Request headers that ask for an answer which could not be looked through (compressed, a few bytes
+ * of the whole, a difference to another); NULL-terminated. */
 extern const char *const response_secrets_leaves_out[];
 
 /* A header that is of the compressed body, and does not hold when it is decompressed? */

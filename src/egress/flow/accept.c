@@ -47,8 +47,8 @@ static bool same_endpoint(const struct sockaddr_in6 *a, const struct policy_addr
     return memcmp(&a->sin6_addr, &b->in6, sizeof(b->in6)) == 0 && ntohs(a->sin6_port) == port;
 }
 
-/* What was dialled, before the redirect; the listener's own address when nothing was redirected. The
- * socket is dual-stack, so that its own addresses are IPv6, mapped ones too. */
+/* What was dialled, before the redirect; the listener's own address when nothing was redirected.
+ * The socket is dual-stack, so that its own addresses are IPv6, mapped ones too. */
 static int original_destination(int fd, struct policy_address *a, uint16_t *port, bool *listener)
 {
     struct sockaddr_in6 local;
@@ -139,7 +139,8 @@ static bool set_target(struct flow *f)
            flow_set_target(f, NULL, &a, f->target.port) != -ENOMEM;
 }
 
-/* Why the sandbox is refused is told there also when it has reached a limit (has_room bounds those). */
+/* Why the sandbox is refused is told there also when it has reached a limit (has_room bounds
+ * those). */
 static bool is_internal(const struct flow *f)
 {
     return f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0;
@@ -155,8 +156,8 @@ static uint32_t limit_of(uint32_t own, uint32_t all)
     return own && all ? MIN(own, all) : own ? own : all;
 }
 
-/* The maximum that s, or the sandbox that it is a room of, would exceed so many times with so many more;
- * else 0. */
+/* The maximum that s, or the sandbox that it is a room of, would exceed so many times with so many
+ * more; else 0. */
 static uint32_t connections_exceeded(const struct sandbox *s, uint32_t more, uint32_t times)
 {
     for (; s; s = s->parent) {
@@ -293,7 +294,8 @@ static void accept_some(struct sandbox_io *io, struct turns *turns)
     }
 }
 
-/* Connections and questions count in the sandbox's share of the turn, as what its connections do. */
+/* Connections and questions count in the sandbox's share of the turn, as what its connections
+ * do. */
 static void on_tcp(uv_poll_t *p, int status, int events)
 {
     struct sandbox_io *io = p->data;

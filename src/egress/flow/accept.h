@@ -4,7 +4,8 @@
 
 #include "egress/flow/egress.h"
 
-/* Watches both sockets of s (s->tcp_fd, s->udp_fd), and stops it. The sockets stay s's. 0 or -errno. */
+/* Watches both sockets of s (s->tcp_fd, s->udp_fd), and stops it. The sockets stay s's. 0 or
+ * -errno. */
 int accept_start(struct sandbox *s);
 void accept_stop(struct sandbox *s);
 

@@ -1,11 +1,12 @@
 #pragma once
-/* The log of decisions: one JSON object in each line, in a chain for each tenant (audit_store.h: the
- * files, whose bytes are shared out by tenant; audit_chain.h: what makes a chain and follows it).
+/* The log of decisions: one JSON object in each line, in a chain for each tenant (audit_store.h:
+ * the files, whose bytes are shared out by tenant; audit_chain.h: what makes a chain and follows
+ * it).
  *
- * One line for each decision when it is made, so that nothing that was let through is missing if the
- * program is killed; one more at the end of what was let through, with bytes and duration. Refusals beyond
- * AUDIT_REFUSALS_PER_SECOND of a sandbox are counted, and the number is recorded each second. Lines leave
- * in one write a turn of the loop. */
+ * One line for each decision when it is made, so that nothing that was let through is missing if
+ * the program is killed; one more at the end of what was let through, with bytes and duration.
+ * Refusals beyond AUDIT_REFUSALS_PER_SECOND of a sandbox are counted, and the number is recorded
+ * each second. Lines leave in one write a turn of the loop. */
 
 #include "egress/flow/egress.h"
 
@@ -38,8 +39,8 @@ struct audit_record {
 enum err_code audit_open(struct egress *eg, struct audit **out, struct err *e);
 void audit_free(struct audit *a);
 
-/* Written before anything passes; needs no memory for a tenant whose log there is (audit_prepare), and ends the
- * process where a decision cannot be recorded. */
+/* Written before anything passes; needs no memory for a tenant whose log there is (audit_prepare),
+ * and ends the process where a decision cannot be recorded. */
 void audit_record(struct audit *a, const struct audit_record *r);
 
 /* There is a log for that tenant's decisions; false: memory is out. */

@@ -17,8 +17,8 @@
 
 /* -- the head ---------------------------------------------------------------------------------- */
 
-/* The target of "CONNECT target HTTP/1.x" CR LF, copied; the header lines behind it mean nothing here
- * but that they are well formed enough to know where the head ends. */
+/* The target of "CONNECT target HTTP/1.x" CR LF, copied; the header lines behind it mean nothing
+ * here but that they are well formed enough to know where the head ends. */
 static int authority_of(const char *head, size_t n, char *out, size_t size)
 {
     static const char method[] = "CONNECT ";

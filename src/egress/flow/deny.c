@@ -18,8 +18,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* TLS 1.2's form, which every version understands: fatal, access_denied (RFC 8446 6.2). For clients that offer
- * no version of HTTP, and where no handshake is to be had. */
+/* TLS 1.2's form, which every version understands: fatal, access_denied (RFC 8446 6.2). For clients
+ * that offer no version of HTTP, and where no handshake is to be had. */
 static const unsigned char access_denied[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x31};
 
 /* -- said -------------------------------------------------------------------------------------- */

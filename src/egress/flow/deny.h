@@ -9,14 +9,15 @@
 #define DENY_HEADER   "x-cay-denied"
 #define DENY_RETRY_S  "1" /* Retry-After of what is refused for its rate or number */
 
-/* Refused TLS connections whose handshake is finished so that the refusal can be said inside: so many a
- * second of a sandbox; the others get the alert. A handshake costs a signature. */
+/* Refused TLS connections whose handshake is finished so that the refusal can be said inside: so
+ * many a second of a sandbox; the others get the alert. A handshake costs a signature. */
 #define DENY_HANDSHAKES_PER_SECOND 20u
-/* A refused client that was told so inside TLS is cut after it: its next connection is evaluated anew. */
+/* A refused client that was told so inside TLS is cut after it: its next connection is evaluated
+ * anew. */
 #define DENY_CONNECTION_MS 10000u
 
-/* Notes a refusal of the flow (its rule and reason): the sandbox's ring, the log, who watches. method
- * and path are a request's, or NULL. */
+/* Notes a refusal of the flow (its rule and reason): the sandbox's ring, the log, who watches.
+ * method and path are a request's, or NULL. */
 void deny_note(struct flow *f, const struct policy_verdict *v, const char *method,
                const char *path);
 
@@ -34,9 +35,9 @@ void deny_unreachable(struct flow *f, const struct err *why);
 void deny_explain(const struct policy *p, const struct policy_verdict *v, const struct target *t,
                   const char *method, const char *path, char out[static POLICY_REASON_SIZE]);
 
-/* {"type": "error", "error": {"type": error, "code": error, "message", "param": null}, "message", "rule",
- * "sandbox_allows": [...], "help"}: the shapes in which the SDKs of model APIs look for a message. Of message,
- * what is printable ASCII. 0 or -errno. */
+/* {"type": "error", "error": {"type": error, "code": error, "message", "param": null}, "message",
+ * "rule", "sandbox_allows": [...], "help"}: the shapes in which the SDKs of model APIs look for a
+ * message. Of message, what is printable ASCII. 0 or -errno. */
 int deny_body(const struct sandbox *s, const char *error, const char *rule, const char *message,
               struct buf *out);
 

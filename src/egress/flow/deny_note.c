@@ -1,5 +1,6 @@
-/* A refusal as it is remembered and told of: in the sandbox's ring, the log and the events (deny_note), and as text and JSON
- * for those who ask and for the client's answer. Says nothing to a client: that is deny.c's. */
+/* A refusal as it is remembered and told of: in the sandbox's ring, the log and the events
+ * (deny_note), and as text and JSON for those who ask and for the client's answer. Says nothing to
+ * a client: that is deny.c's. */
 
 #include "egress/flow/denial.h"
 #include "egress/flow/deny.h"

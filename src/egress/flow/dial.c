@@ -299,8 +299,8 @@ static int open_socket(const struct policy_address *a)
     return fd;
 }
 
-/* Connects to `address`, or to the proxy that is to connect there. 0 when it is under way; -errno when
- * it failed at once. */
+/* Connects to `address`, or to the proxy that is to connect there. 0 when it is under way; -errno
+ * when it failed at once. */
 static int try_address(struct dial *d, const struct policy_address *address,
                        const struct policy_verdict *v)
 {
@@ -486,8 +486,8 @@ static void resolve(struct dial *d, struct sandbox *s, const char *name)
     resolver_ask(d->egress->resolver, s, name, d->id, on_resolved);
 }
 
-/* The way of a rerouted name: an address, or a name, which is resolved where every name is. That one's own way is not
- * looked for. */
+/* The way of a rerouted name: an address, or a name, which is resolved where every name is. That
+ * one's own way is not looked for. */
 static void dial_way(struct dial *d, struct sandbox *s, const struct target *t,
                      const struct policy_reroute *way)
 {

@@ -1,7 +1,7 @@
 #pragma once
-/* Makes the connection outside: name -> addresses -> the policy's word on each -> connect to exactly
- * that address. Several addresses are tried one after the other, DIAL_STAGGER_MS apart, and the
- * first that answers is taken (RFC 8305, simple).
+/* Makes the connection outside: name -> addresses -> the policy's word on each -> connect to
+ * exactly that address. Several addresses are tried one after the other, DIAL_STAGGER_MS apart, and
+ * the first that answers is taken (RFC 8305, simple).
  *
  * Bounded by its flows, one dial for each. Never blocks. */
 
@@ -9,8 +9,8 @@
 
 #define DIAL_STAGGER_MS 250u
 
-/* The slot of a sandbox that is none's: rules of their own, for what this program dials itself (renew.c). It is not
- * registered, and outlives its dials. */
+/* The slot of a sandbox that is none's: rules of their own, for what this program dials itself
+ * (renew.c). It is not registered, and outlives its dials. */
 #define DIAL_LONE UINT32_MAX
 
 struct dialer;

@@ -135,7 +135,8 @@ static ldns_pkt_rcode answer_ptr(struct names *names, ldns_pkt *r, ldns_rr *q, c
     return LDNS_RCODE_NOERROR;
 }
 
-/* Other types (HTTPS, SVCB, MX, TXT ...) exist for no name: NODATA, so that clients go on with A. */
+/* Other types (HTTPS, SVCB, MX, TXT ...) exist for no name: NODATA, so that clients go on with
+ * A. */
 static ldns_pkt_rcode answer_question(struct names *names, ldns_pkt *r, ldns_rr *q)
 {
     char name[POLICY_NAME_MAX + 1];
@@ -224,8 +225,8 @@ void dns_udp_options(int fd)
     (void)!setsockopt(fd, SOL_IPV6, IPV6_RECVPKTINFO, &one, sizeof(one));
 }
 
-/* One question and who asked; what came with it says which of the sandbox's addresses it reached. The
- * answer leaves from that one: only then does the redirect's way back fit. */
+/* One question and who asked; what came with it says which of the sandbox's addresses it reached.
+ * The answer leaves from that one: only then does the redirect's way back fit. */
 struct datagram {
     struct sockaddr_in6 peer;
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct in6_pktinfo))];

@@ -1,6 +1,6 @@
 #pragma once
-/* What the files of cay-egress share: the sandboxes it serves, the flows of each, and the one struct
- * that holds the program together. One libuv loop, one thread; nothing here blocks.
+/* What the files of cay-egress share: the sandboxes it serves, the flows of each, and the one
+ * struct that holds the program together. One libuv loop, one thread; nothing here blocks.
  *
  * A flow is one TCP connection from inside a sandbox. Its way:
  *
@@ -11,13 +11,14 @@
  *   asks.c      held until its owner has said yes or no, where the policy says so
  *   protocol_detect.c      what its first bytes are, and whether they name what was dialled
  *   tunnel.c    bytes both ways; TLS after its name was checked (clienthello.c, retry.c)
- *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal (local_info_page.c)
- *   tls_intercept.c   TLS that has to be read; then forward.c, or h2_flow.c
+ *   forward.c   HTTP: every request is checked and relayed (forward_up.c), or is for cay.internal
+ *   (local_info_page.c) tls_intercept.c   TLS that has to be read; then forward.c, or h2_flow.c
  *   deny.c      refused, with the reason
  *
  * A sandbox is who owns the listener that accepted, and nothing else says who it is. A flow is
  * owned by registry.c and ends in flow_end alone; across turns of the loop others keep its id, and
- * look it up (flow_find). Sandboxes and their command sandboxes are kept as {slot, gen, room} likewise (registry_find). */
+ * look it up (flow_find). Sandboxes and their command sandboxes are kept as {slot, gen, room}
+ * likewise (registry_find). */
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -98,8 +99,8 @@ struct target {
     enum target_granted granted; /* the owner said yes to this connection: asks.h */
 };
 
-/* The name that an address of cay's own stands for in a sandbox, into t. 0 also for other addresses;
- * -ENOENT when it was never given out. */
+/* The name that an address of cay's own stands for in a sandbox, into t. 0 also for other
+ * addresses; -ENOENT when it was never given out. */
 int target_of_own(const struct sandbox *s, struct target *t);
 
 /* Is t->address known? */
@@ -158,8 +159,9 @@ struct denial {
     char reason[POLICY_REASON_SIZE];
 };
 
-/* A sandbox, or one of its command sandboxes: a command with a network, names and a policy of its own, which says
- * no more than its sandbox's does. A command sandbox has no ceilings, upstream or proxy of its own. */
+/* A sandbox, or one of its command sandboxes: a command with a network, names and a policy of its
+ * own, which says no more than its sandbox's does. A command sandbox has no ceilings, upstream or
+ * proxy of its own. */
 struct sandbox {
     struct egress *egress;
     uint32_t slot, gen;
@@ -245,25 +247,26 @@ void flow_end(struct flow *f);
 int flow_set_target(struct flow *f, const char *name, const struct policy_address *a,
                     uint16_t port);
 
-/* What sandbox and ceilings say to its target, before anything is resolved. With a bare address this
- * is policy_address's word. */
+/* What sandbox and ceilings say to its target, before anything is resolved. With a bare address
+ * this is policy_address's word. */
 struct policy_verdict verdict_flow(const struct flow *f);
 
 /* The same of any target, after it was resolved (address is then what will be dialled). Where an
  * upstream proxy resolves names, there is no address, and the name alone is asked about. */
 struct policy_verdict verdict_target(const struct sandbox *s, const struct target *t);
 
-/* Does a policy, a sandbox's above it or a ceiling say less about some name than about all else? Then a
- * connection by address is evaluated only once the name that is said there is known. */
+/* Does a policy, a sandbox's above it or a ceiling say less about some name than about all else?
+ * Then a connection by address is evaluated only once the name that is said there is known. */
 bool verdict_narrows_names(const struct sandbox *s);
 
 /* Or does one let out only what it names? */
 bool verdict_depends_on_names(const struct sandbox *s);
 
-/* The narrowest word of all that have one about s: its own policy, for a command sandbox its sandbox's, the ceilings. A
- * room's credential is one that both name. As policy/stack.h, with the owner's answers.
- * verdict_dial: about the very address that is to be dialled, also when it is `::`, which is the host itself to
- * connect(2), and to verdict_target a name that is not resolved yet. */
+/* The narrowest word of all that have one about s: its own policy, for a command sandbox its
+ * sandbox's, the ceilings. A room's credential is one that both name. As policy/stack.h, with the
+ * owner's answers. verdict_dial: about the very address that is to be dialled, also when it is
+ * `::`, which is the host itself to connect(2), and to verdict_target a name that is not resolved
+ * yet. */
 struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t);
 struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t);
 /* Before t->via_name is resolved: may it be? */
@@ -281,10 +284,12 @@ struct policy_stack verdict_stack(struct verdict_asked *asked);
 /* The way of that name in s, whose commands go it too; NULL: none. */
 const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name);
 
-/* Goes what is sent to that name where the sandbox's own settings say (a reroute, a proxy of its own)? */
+/* Goes what is sent to that name where the sandbox's own settings say (a reroute, a proxy of its
+ * own)? */
 bool verdict_is_detour(const struct sandbox *s, const char *name);
 
-/* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands on. */
+/* f->target is known (by accept.c, socks.c, connect.c): asks the policy, dials, sniffs, hands
+ * on. */
 void flow_route(struct flow *f);
 
 /* Refused: noted, recorded, and said in the words of what the client speaks, once that is known. v
@@ -295,12 +300,13 @@ void flow_refuse(struct flow *f, const struct policy_verdict *v, const char *rul
 /* Its connection was allowed, and is: recorded. */
 void flow_allow(struct flow *f, const struct policy_verdict *v);
 
-/* It was allowed, and not reached: recorded, for DNS may have been asked outside, and addresses dialled. t NULL:
- * the flow's target; h NULL: a connection, else a request. */
+/* It was allowed, and not reached: recorded, for DNS may have been asked outside, and addresses
+ * dialled. t NULL: the flow's target; h NULL: a connection, else a request. */
 void flow_not_reached(struct flow *f, const struct target *t, const struct policy_verdict *v,
                       const struct http_head *h, const struct err *why);
 
-/* A request was let through and recorded, and its server gave no answer to it: recorded as its outcome. */
+/* A request was let through and recorded, and its server gave no answer to it: recorded as its
+ * outcome. */
 void flow_failed(struct flow *f, const struct target *t, const struct policy_verdict *v,
                  const struct http_head *h, const char *why);
 
@@ -318,8 +324,8 @@ void flow_answer(struct flow *f, const void *bytes, size_t n);
 /* Ends the flow with a reset, which clients take for a refusal. */
 void flow_reset(struct flow *f);
 
-/* SOCKS or CONNECT was answered, or nothing needed to be: f->up_fd is dialled, or the flow has to be
- * read first. Looks at what the client sends and hands the flow on. */
+/* SOCKS or CONNECT was answered, or nothing needed to be: f->up_fd is dialled, or the flow has to
+ * be read first. Looks at what the client sends and hands the flow on. */
 void protocol_detect_start(struct flow *f);
 
 /* Looking is over: before the descriptor is handed on. */
@@ -331,8 +337,8 @@ int flow_watch(struct flow *f, int events, void (*cb)(struct flow *f, int events
                uint64_t timeout_ms, void (*late)(struct flow *f));
 void flow_unwatch(struct flow *f);
 
-/* Beside flow_watch, until it ends: f->up_fd has something to read, or has ended. cb returns false when
- * that need not be told any more; it may end f only when it returns true. */
+/* Beside flow_watch, until it ends: f->up_fd has something to read, or has ended. cb returns false
+ * when that need not be told any more; it may end f only when it returns true. */
 void flow_watch_upstream(struct flow *f, bool (*cb)(struct flow *f));
 void flow_watch_again(struct flow *f, uint64_t timeout_ms); /* the timer starts anew */
 

@@ -21,11 +21,12 @@ void event_stream_watch(struct event_stream *t, struct http_exchange *x);
 /* d was refused to s. */
 void event_stream_denial(struct egress *eg, struct sandbox *s, const struct denial *d);
 
-/* A question to the owner of s, which is dropped: true when it was told. A sandbox's questions and refusals have one rate. */
+/* A question to the owner of s, which is dropped: true when it was told. A sandbox's questions and
+ * refusals have one rate. */
 bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question);
 
-/* What needs a credential renewed says so (oauth.h bounds how often); request is dropped. Nothing where cayd does not
- * watch or read: it is told again. */
+/* What needs a credential renewed says so (oauth.h bounds how often); request is dropped. Nothing
+ * where cayd does not watch or read: it is told again. */
 void tell_renewal(struct egress *eg, struct sandbox *s, json_t *request);
 
 /* s ends: its count is told at once. */

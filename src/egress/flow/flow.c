@@ -250,8 +250,8 @@ static void on_discard(struct flow *f, int events)
         flow_end(f);
 }
 
-/* Closing a socket with unread bytes resets it, and a reset takes the answer with it: what the client
- * sends is read and forgotten until it ends, or is late. */
+/* Closing a socket with unread bytes resets it, and a reset takes the answer with it: what the
+ * client sends is read and forgotten until it ends, or is late. */
 void flow_answer(struct flow *f, const void *bytes, size_t n)
 {
     char ignored[DISCARD_BYTES];

@@ -55,7 +55,8 @@ void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
 
 /* -- counting ---------------------------------------------------------------------------------- */
 
-/* What the kernel counted on the client's connection: the bytes are not ours to count on their way. */
+/* What the kernel counted on the client's connection: the bytes are not ours to count on their
+ * way. */
 static void sample(struct client_conn *l)
 {
     struct flow *f = forward_flow(l);
@@ -67,8 +68,8 @@ static void sample(struct client_conn *l)
     f->down_bytes = MAX(f->down_bytes, l->down_moved);
 }
 
-/* Where bytes are limited each piece is looked at before it goes on: the kernel counts what has arrived, which
- * is known too late to stop it. */
+/* Where bytes are limited each piece is looked at before it goes on: the kernel counts what has
+ * arrived, which is known too late to stop it. */
 bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes)
 {
     struct client_conn *l = arg;

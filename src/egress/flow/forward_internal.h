@@ -1,5 +1,6 @@
 #pragma once
-/* What forward.c (connections and their requests) and forward_up.c (the servers that they go to) share. */
+/* What forward.c (connections and their requests) and forward_up.c (the servers that they go to)
+ * share. */
 
 #include "egress/flow/dial.h"
 #include "egress/flow/forward.h"
@@ -46,7 +47,8 @@ void forward_refuse(struct http_exchange *x, struct flow *f, const struct target
 
 /* -- forward_up.c ------------------------------------------------------------------------------ */
 
-/* l->x goes to the server that is kept from the request before. False: there is none for l->want. */
+/* l->x goes to the server that is kept from the request before. False: there is none for
+ * l->want. */
 bool forward_reuse(struct client_conn *l, struct flow *f);
 
 /* To the one that was dialled for it: dial_start's. */

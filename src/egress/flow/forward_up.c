@@ -1,5 +1,5 @@
-/* The server's side of a forwarded connection: dialled, made TLS where the client's is, kept for the next
- * request, and relayed to. */
+/* The server's side of a forwarded connection: dialled, made TLS where the client's is, kept for
+ * the next request, and relayed to. */
 #include "egress/flow/forward_internal.h"
 
 #include "egress/flow/authority_check.h"

@@ -31,8 +31,8 @@ static int cut(struct flow *f, const char *rule, const char *why)
     return -EACCES;
 }
 
-/* As for a connection that begins with TLS (protocol_detect.c); but this one cannot be opened here, for the server has
- * spoken already. */
+/* As for a connection that begins with TLS (protocol_detect.c); but this one cannot be opened here,
+ * for the server has spoken already. */
 static int check_name(struct flow *f, const char *said)
 {
     char name[POLICY_NAME_MAX + 1];

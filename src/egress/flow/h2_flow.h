@@ -1,6 +1,6 @@
 #pragma once
-/* HTTP/2 that was decrypted: a flow whose streams are requests, each asked about, recorded and counted as one
- * of HTTP/1.1 is (forward.c, request.c). */
+/* HTTP/2 that was decrypted: a flow whose streams are requests, each asked about, recorded and
+ * counted as one of HTTP/1.1 is (forward.c, request.c). */
 
 #include "egress/flow/egress.h"
 #include "egress/h2/h2.h"
@@ -12,16 +12,18 @@ struct h2_flow_lost {
     struct err why;
 };
 
-/* A place among the sandbox's, for a connection that may come to be one. False: it has as many as it may have. */
+/* A place among the sandbox's, for a connection that may come to be one. False: it has as many as
+ * it may have. */
 bool h2_flow_reserve(struct sandbox *s);
 void h2_flow_release(struct sandbox *s);
 
-/* Both ends are taken over on success, and a place; the flow ends with them. server->fd -1: lost says why. 0 or
- * -errno. */
+/* Both ends are taken over on success, and a place; the flow ends with them. server->fd -1: lost
+ * says why. 0 or -errno. */
 int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
                   const struct tls_endpoint *server, const struct h2_flow_lost *lost);
 
-/* The policy changed, and still allows the name: requests that it does not allow any more are refused or cut. */
+/* The policy changed, and still allows the name: requests that it does not allow any more are
+ * refused or cut. */
 void h2_flow_recheck(struct flow *f);
 
 /* Its requests that wait for a credential are looked at again. */

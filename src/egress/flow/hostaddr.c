@@ -17,8 +17,9 @@
 #define AGAIN_MS     1000u  /* after a reading that failed */
 #define PACKETS_EACH 64u    /* that are read in one turn of the loop */
 
-/* What is read of the kernel's list of addresses, and from where. New ones are added when they are told;
- * for one that goes, and when messages were lost, all are read anew and take the place of the list. */
+/* What is read of the kernel's list of addresses, and from where. New ones are added when they are
+ * told; for one that goes, and when messages were lost, all are read anew and take the place of the
+ * list. */
 struct hostaddr {
     uv_poll_t watch;
     uv_timer_t later;
@@ -178,8 +179,8 @@ static bool read_packet(void)
     return true;
 }
 
-/* The kernel says once that messages are lost, and goes on losing them until the queue was empty (netlink_overrun): what
- * is read before that could miss an address that is never told. */
+/* The kernel says once that messages are lost, and goes on losing them until the queue was empty
+ * (netlink_overrun): what is read before that could miss an address that is never told. */
 static void on_netlink(uv_poll_t *p, int status, int events)
 {
     for (unsigned i = 0; i < PACKETS_EACH; i++)

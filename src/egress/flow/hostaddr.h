@@ -1,10 +1,11 @@
 #pragma once
-/* The host's own addresses are never reached from a sandbox, whatever a policy says: what listens on
- * them trusts its neighbours. Those there are at the start, and those that come later; those
- * that go are forgotten. Beyond POLICY_NEVER_OWN_MAX ranges are kept that hold them, and more with them. */
+/* The host's own addresses are never reached from a sandbox, whatever a policy says: what listens
+ * on them trusts its neighbours. Those there are at the start, and those that come later; those
+ * that go are forgotten. Beyond POLICY_NEVER_OWN_MAX ranges are kept that hold them, and more with
+ * them. */
 
 #include "egress/flow/egress.h"
 
-/* Before the program is confined: reads them, and keeps a netlink socket that tells of new ones. 0 or
- * -errno. */
+/* Before the program is confined: reads them, and keeps a netlink socket that tells of new ones. 0
+ * or -errno. */
 int hostaddr_start(struct egress *eg);

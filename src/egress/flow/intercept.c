@@ -107,8 +107,8 @@ static enum err_code trust(SSL_CTX *ctx, const char *ca_file, struct err *e)
     return ERR_OK;
 }
 
-/* The certificates of ca_file alone, whatever text stands beside them: what the operator's own servers are
- * signed with is trusted inside as it is here, also where TLS is not read. */
+/* The certificates of ca_file alone, whatever text stands beside them: what the operator's own
+ * servers are signed with is trusted inside as it is here, also where TLS is not read. */
 static void read_operators(struct intercept *in, const char *ca_file)
 {
     BIO *file = ca_file ? BIO_new_file(ca_file, "r") : NULL, *out = BIO_new(BIO_s_mem());

@@ -1,7 +1,7 @@
 #pragma once
 /* TLS that is read (tls_intercept.c: a leaf of the tenant's authority towards the sandbox,
- * strict verification towards the server), and credentials. tlshand.c, tlspipe.c, h2.c, ca.c, credential.c
- * and inject.c do the work; here they meet flows.
+ * strict verification towards the server), and credentials. tlshand.c, tlspipe.c, h2.c, ca.c,
+ * credential.c and inject.c do the work; here they meet flows.
  *
  * HTTP/1.1 and HTTP/2: a client that offers neither gets the alert no_application_protocol. */
 
@@ -14,18 +14,19 @@ struct intercept_config {
     int key_fd;          /* 32 bytes that credentials are sealed with, or -1: STATE/seal.key */
 };
 
-/* Reads ca_file and the key; both may be gone after it. eg->config.state_dir is set. Sets eg->intercept,
- * without which none of what follows may be called. */
+/* Reads ca_file and the key; both may be gone after it. eg->config.state_dir is set. Sets
+ * eg->intercept, without which none of what follows may be called. */
 enum err_code intercept_new(struct egress *eg, const struct intercept_config *c, struct err *e);
 
-/* Makes what v->credential says of the request: fills o->add and o->remove, from the exchange's arena. v->credential
- * becomes NULL where the request carries no placeholder of it. tls: the request leaves encrypted. An error refuses the
- * request. */
+/* Makes what v->credential says of the request: fills o->add and o->remove, from the exchange's
+ * arena. v->credential becomes NULL where the request carries no placeholder of it. tls: the
+ * request leaves encrypted. An error refuses the request. */
 enum err_code intercept_prepare(struct egress *eg, struct flow *f, struct http_exchange *x,
                                 struct policy_verdict *v, bool tls, struct http_relay_options *o,
                                 struct err *e);
 
-/* The "credentials" of a sandbox's PUT: checked whole. The caller's reference: credentials_unref. */
+/* The "credentials" of a sandbox's PUT: checked whole. The caller's reference:
+ * credentials_unref. */
 enum err_code intercept_credentials_new(struct egress *eg, const char *tenant, const json_t *json,
                                         struct credentials **out, struct err *e);
 

@@ -1,10 +1,11 @@
 #pragma once
-/* Names and the addresses of cay's own that stand for them inside one sandbox: the dialled address tells the name, for any protocol. 198.18.0.0/15 (set aside for benchmarks, so that no host has them) from
- * 198.18.0.16 on, and fdca:79ee:18::/96 with the same number in its last 32 bits.
+/* Names and the addresses of cay's own that stand for them inside one sandbox: the dialled address
+ * tells the name, for any protocol. 198.18.0.0/15 (set aside for benchmarks, so that no host has
+ * them) from 198.18.0.16 on, and fdca:79ee:18::/96 with the same number in its last 32 bits.
  *
- * A name keeps its address for the sandbox's life, since programs keep what they resolved. Whether it
- * may be connected to is asked when it is dialled, not here. Bounded: NAMES_MAX names; further ones
- * get none. Pure memory. */
+ * A name keeps its address for the sandbox's life, since programs keep what they resolved. Whether
+ * it may be connected to is asked when it is dialled, not here. Bounded: NAMES_MAX names; further
+ * ones get none. Pure memory. */
 
 #include "policy/policy.h"
 

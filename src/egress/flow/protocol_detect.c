@@ -152,9 +152,9 @@ static void on_tls(struct flow *f, const void *data, size_t n, bool end)
     /* To an address, and which name is meant is said in the requests alone. */
     if (!f->target.name && !hello.name[0])
         f->must_inspect |= verdict_narrows_names(f->sandbox);
-    /* Another name may be inside, encrypted for the server: GREASE looks the same. Opened here, the server
-     * never sees it, and clients go on without (RFC 9849 6.1.6; test: test_egress_fronting.py,
-     * test_an_encrypted_client_hello_is_opened). */
+    /* Another name may be inside, encrypted for the server: GREASE looks the same. Opened here, the
+     * server never sees it, and clients go on without (RFC 9849 6.1.6; test:
+     * test_egress_fronting.py, test_an_encrypted_client_hello_is_opened). */
     if (hello.ech)
         f->must_inspect |= verdict_depends_on_names(f->sandbox);
     if (f->must_inspect) {
@@ -241,7 +241,8 @@ static bool server_ended(const struct flow *f)
     return poll(&p, 1, 0) > 0;
 }
 
-/* What the server says passes when it is no HTTP/2, and the tunnel looks at what the client says then. */
+/* What the server says passes when it is no HTTP/2, and the tunnel looks at what the client says
+ * then. */
 static void on_greeting(struct flow *f, const unsigned char *data, size_t n)
 {
     int more = (int)n + 1, rc = greeting_is_http2(data, n);
@@ -258,8 +259,9 @@ static void on_greeting(struct flow *f, const unsigned char *data, size_t n)
     on_opaque(f);
 }
 
-/* The server speaks first: ssh, mail, databases. What the client has said before that is looked at here. A
- * server that only ends has not spoken: it may still read. False: the server need not be watched any more. */
+/* The server speaks first: ssh, mail, databases. What the client has said before that is looked at
+ * here. A server that only ends has not spoken: it may still read. False: the server need not be
+ * watched any more. */
 static bool on_upstream(struct flow *f)
 {
     unsigned char data[16];

@@ -1,10 +1,11 @@
 #pragma once
 /* The sandboxes that this process serves, by slot and generation, and the flows of all of them.
  *
- * Two sides tell about a sandbox, in any order: privd its listeners (registry_open, registry_close),
- * cayd its policy (registry_policy). Until both were there nothing of it passes. A generation is never
- * used twice, so an older one than known is late and ignored, and a newer one ends the older. Command sandboxes of a
- * sandbox come and go within its generation, likewise by number; its policy brings those of all of them. */
+ * Two sides tell about a sandbox, in any order: privd its listeners (registry_open,
+ * registry_close), cayd its policy (registry_policy). Until both were there nothing of it passes. A
+ * generation is never used twice, so an older one than known is late and ignored, and a newer one
+ * ends the older. Command sandboxes of a sandbox come and go within its generation, likewise by
+ * number; its policy brings those of all of them. */
 
 #include "egress/flow/egress.h"
 
@@ -44,8 +45,8 @@ struct command_sandbox_rules {
     struct credentials *credentials;
 };
 
-/* cayd: what PUT holds, all checked. Pointers are taken over on success. A command sandbox that is not named has no
- * policy any more. */
+/* cayd: what PUT holds, all checked. Pointers are taken over on success. A command sandbox that is
+ * not named has no policy any more. */
 struct sandbox_rules {
     char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1];
     struct policy *policy, *ceilings[EGRESS_CEILINGS_MAX];

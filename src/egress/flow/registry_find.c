@@ -1,5 +1,6 @@
-/* Sandboxes and flows by their numbers, which is all that others keep of them across turns of the loop, and what each has
- * used: places among all connections, bytes. Below every file that works on flows; registry.c makes and ends sandboxes. */
+/* Sandboxes and flows by their numbers, which is all that others keep of them across turns of the
+ * loop, and what each has used: places among all connections, bytes. Below every file that works on
+ * flows; registry.c makes and ends sandboxes. */
 
 #include "egress/flow/registry_internal.h"
 
@@ -39,7 +40,7 @@ struct sandbox *registry_next(struct egress *eg, uint32_t *slot)
     return NULL;
 }
 
-/* -- what they have used ------------------------------------------------------------------------ */
+/* -- what they have used ----------------------------------------------------------------------- */
 
 static void add_flows(const struct sandbox *s, uint64_t *up, uint64_t *down)
 {

@@ -1,5 +1,6 @@
 #pragma once
-/* What registry.c (who is served, by which rules) and registry_find.c (who is who, and what they have used) share. */
+/* What registry.c (who is served, by which rules) and registry_find.c (who is who, and what they
+ * have used) share. */
 
 #include "egress/flow/registry.h"
 

@@ -1,23 +1,26 @@
 #pragma once
 /* Renews a credential of kind oauth2 (RFC 6749 section 6): POST /v1/renewals of cayd,
  *
- *   {"tenant", "sandbox", "credential": {"name", "bind", "sealed"}, "ceilings": [...], "serial", "after_401",
- *    "previous": a sealed token or nothing}
+ *   {"tenant", "sandbox", "credential": {"name", "bind", "sealed"}, "ceilings": [...], "serial",
+ *    "after_401", "previous": a sealed token or nothing}
  *
  * answered when its token server has answered:
  *
- *   {"token": sealed, "serial", "end_ms"}            what /v1/sandboxes/... takes with the credential
- *   {..., "sealed": record}                          the refresh token was replaced: this record takes its place
- *   {"refused": why, "final": bool}                  final: not before the owner sets the credential anew
+ *   {"token": sealed, "serial", "end_ms"}            what /v1/sandboxes/... takes with the
+ *   credential {..., "sealed": record}                          the refresh token was replaced:
+ *   this record takes its place {"refused": why, "final": bool}                  final: not before
+ *   the owner sets the credential anew
  *
- * The token server is dialled as anything is: its name resolved here, each address held against POLICY_NEVER and the
- * ceilings (the operator's and the tenant's), under a policy that allows that name and port and nothing else; TLS,
- * chain and name verified. It is the host that bind names, which is authenticated with the value. A redirect is not
- * followed. Secrets are in memory that is wiped; an answer to cayd has them sealed only.
+ * The token server is dialled as anything is: its name resolved here, each address held against
+ * POLICY_NEVER and the ceilings (the operator's and the tenant's), under a policy that allows that
+ * name and port and nothing else; TLS, chain and name verified. It is the host that bind names,
+ * which is authenticated with the value. A redirect is not followed. Secrets are in memory that is
+ * wiped; an answer to cayd has them sealed only.
  *
- * A refresh token that was replaced is of use no more. So what came of such a renewal is kept RENEW_KEPT_MS, and told
- * again to a cayd that asks with the old record: one that was killed before it had written the new one loses nothing.
- * For the same reason a renewal goes on after cayd has gone, or was told that it takes too long. */
+ * A refresh token that was replaced is of use no more. So what came of such a renewal is kept
+ * RENEW_KEPT_MS, and told again to a cayd that asks with the old record: one that was killed before
+ * it had written the new one loses nothing. For the same reason a renewal goes on after cayd has
+ * gone, or was told that it takes too long. */
 
 #include "egress/flow/egress.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-/* What every request is asked that is read, whatever version of HTTP brought it (forward.c, h2_flow.c): the
- * policy's word, the rate, its place in the audit log and among the denials. */
+/* What every request is asked that is read, whatever version of HTTP brought it (forward.c,
+ * h2_flow.c): the policy's word, the rate, its place in the audit log and among the denials. */
 
 #include "egress/flow/egress.h"
 #include "http/message.h"
@@ -18,8 +18,8 @@ bool request_in_rate(struct sandbox *s);
 /* What is left of it at this moment. */
 uint32_t request_rate_left(const struct sandbox *s);
 
-/* It is not let through: noted with what it asked for. f->rule and f->reason are what is to be said. v may
- * be NULL where it was no policy's word; rule is then what refused. */
+/* It is not let through: noted with what it asked for. f->rule and f->reason are what is to be
+ * said. v may be NULL where it was no policy's word; rule is then what refused. */
 void request_refuse(struct flow *f, const struct policy_verdict *v, const char *rule,
                     const struct http_head *h, const char *fmt, ...) PRINTF(5, 6);
 void request_refuse_by_policy(struct flow *f, const struct target *t,

@@ -1,7 +1,8 @@
 /* A name's entry is asked (its waiters hang on it), or answered (kept until its time is over,
  * in the order of age); a question that is under way is joined. Places are shared out by tenant
- * and sandbox, and a sandbox that is at its share gives up its own oldest. c-ares tells which sockets
- * to watch and when to come again; waiters are told through their ids, and may have gone. */
+ * and sandbox, and a sandbox that is at its share gives up its own oldest. c-ares tells which
+ * sockets to watch and when to come again; waiters are told through their ids, and may have
+ * gone. */
 
 #include "egress/flow/resolve.h"
 
@@ -166,7 +167,8 @@ static void take_nodes(struct entry *e, const struct ares_addrinfo *info, int fa
     }
 }
 
-/* Both families, by turns, IPv6 first (RFC 8305 4): where there is no way to it, that shows at once. */
+/* Both families, by turns, IPv6 first (RFC 8305 4): where there is no way to it, that shows at
+ * once. */
 static void interleave(struct entry *e, size_t n6)
 {
     struct policy_address sorted[RESOLVE_ADDRESSES_MAX] = {0};

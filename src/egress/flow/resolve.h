@@ -1,8 +1,10 @@
 #pragma once
 /* Asks DNS outside, by c-ares, and only for names that were allowed: called by dial.c alone.
  *
- * Answers are kept for their TTL, at most RESOLVE_TTL_MAX_S, so that a name's owner cannot make many
- * questions of one, and one question serves all who wait for it. No search domains, no hosts file: a name means the same for every sandbox. Bounded: names kept, questions under way, who waits. */
+ * Answers are kept for their TTL, at most RESOLVE_TTL_MAX_S, so that a name's owner cannot make
+ * many questions of one, and one question serves all who wait for it. No search domains, no hosts
+ * file: a name means the same for every sandbox. Bounded: names kept, questions under way, who
+ * waits. */
 
 #include "egress/flow/egress.h"
 
@@ -22,7 +24,7 @@ typedef void (*resolve_cb)(struct egress *eg, uint64_t id, int status,
 /* Before the program is confined: reads the host's resolv.conf where no servers are given. */
 int resolver_new(struct egress *eg, const char *servers, struct resolver **out);
 
-/* For s, whose share of names and waits it takes (-EAGAIN when it has none left). cb is called exactly once,
- * perhaps from inside this call; id is handed to it. */
+/* For s, whose share of names and waits it takes (-EAGAIN when it has none left). cb is called
+ * exactly once, perhaps from inside this call; id is handed to it. */
 void resolver_ask(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
                   resolve_cb cb);

@@ -116,8 +116,8 @@ static void on_second(struct flow *f, int events)
         tunnel(f);
 }
 
-/* What the server says goes to the client while the client's answer is held: a HelloRetryRequest, and
- * perhaps a change_cipher_spec behind it. */
+/* What the server says goes to the client while the client's answer is held: a HelloRetryRequest,
+ * and perhaps a change_cipher_spec behind it. */
 static bool on_more(struct flow *f)
 {
     unsigned char data[2048];
@@ -161,7 +161,8 @@ static bool on_answer(struct flow *f)
     return true;
 }
 
-/* Nothing more comes from it; what it has said already, a second ClientHello perhaps, is not sent on. */
+/* Nothing more comes from it; what it has said already, a second ClientHello perhaps, is not sent
+ * on. */
 static void on_client_end(struct flow *f, int events)
 {
     char byte;
@@ -179,8 +180,8 @@ static bool send_first(struct flow *f, size_t n)
     if (n > sizeof(data) || recv(f->fd, data, n, MSG_DONTWAIT) != (ssize_t)n)
         return false;
     f->up_bytes += n;
-    /* Nothing was sent on this connection before: its buffer is empty, and takes a message that is smaller
-     * than the smallest there is. */
+    /* Nothing was sent on this connection before: its buffer is empty, and takes a message that is
+     * smaller than the smallest there is. */
     return send(f->up_fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n;
 }
 

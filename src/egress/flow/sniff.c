@@ -21,9 +21,9 @@ static bool is_record_type(unsigned char c)
     return c >= CHANGE_CIPHER_SPEC && c <= APPLICATION_DATA;
 }
 
-/* A record of a version that TLS never had, which some servers take all the same: Go's crypto/tls looks at
- * no more of a first record's version than that it is below 16.0. Length and content tell it from the
- * length prefixes of other protocols. */
+/* A record of a version that TLS never had, which some servers take all the same: Go's crypto/tls
+ * looks at no more of a first record's version than that it is below 16.0. Length and content tell
+ * it from the length prefixes of other protocols. */
 static enum sniff as_odd_record(const unsigned char *p, size_t n, bool end)
 {
     size_t len;
@@ -38,8 +38,8 @@ static enum sniff as_odd_record(const unsigned char *p, size_t n, bool end)
     return len > 0 && len <= RECORD_BYTES_MAX && p[5] == 1 ? SNIFF_TLS : SNIFF_OPAQUE;
 }
 
-/* RFC 8446 5.1: any record of version 3.x is TLS, and what may stand before and in a ClientHello is for
- * clienthello.c to say: servers skip empty records (OpenSSL), warnings (Go) and more. */
+/* RFC 8446 5.1: any record of version 3.x is TLS, and what may stand before and in a ClientHello is
+ * for clienthello.c to say: servers skip empty records (OpenSSL), warnings (Go) and more. */
 static enum sniff as_tls(const unsigned char *p, size_t n, bool end)
 {
     if (n < 2)
@@ -47,7 +47,8 @@ static enum sniff as_tls(const unsigned char *p, size_t n, bool end)
     return p[1] == 3 ? SNIFF_TLS : as_odd_record(p, n, end);
 }
 
-/* A ClientHello in the framing of SSL 2.0 (RFC 5246 E.2): two bytes of length, type 1, version 3.x. */
+/* A ClientHello in the framing of SSL 2.0 (RFC 5246 E.2): two bytes of length, type 1, version
+ * 3.x. */
 static bool is_v2_hello(const unsigned char *p, size_t n)
 {
     return p[0] & 0x80 && (n < 3 || p[2] == 1) && (n < 4 || p[3] == 3);
@@ -55,7 +56,8 @@ static bool is_v2_hello(const unsigned char *p, size_t n)
 
 /* -- HTTP -------------------------------------------------------------------------------------- */
 
-/* The methods of llhttp and of WebDAV: with them a line is a request even without a version, in any case. */
+/* The methods of llhttp and of WebDAV: with them a line is a request even without a version, in any
+ * case. */
 static const char *const methods[] = {
     "GET",      "POST",     "PUT",           "HEAD",          "DELETE",      "OPTIONS",
     "PATCH",    "TRACE",    "CONNECT",       "COPY",          "LOCK",        "MKCOL",
@@ -108,8 +110,8 @@ static bool all_of(const char *p, size_t n, const char *chars)
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
 #define LETTERS  CAPITALS "abcdefghijklmnopqrstuvwxyz"
 
-/* Does a word of it say HTTP and a version, in whatever way? Node's llhttp serves RTSP and ICE as HTTP. A
- * response begins with that: not meant. */
+/* Does a word of it say HTTP and a version, in whatever way? Node's llhttp serves RTSP and ICE as
+ * HTTP. A response begins with that: not meant. */
 static bool says_http(const char *line, size_t n)
 {
     static const char *const names[] = {"http/", "rtsp/", "ice/"};
@@ -130,8 +132,9 @@ static bool has_scheme(const char *p, size_t n)
     return at > 0 && n - at >= 3 && memcmp(p + at, "://", 3) == 0;
 }
 
-/* "GET /path" without a version: there are servers that answer, and read header lines too. llhttp does so
- * after any method that it knows, also with "*" or nothing for a target, and CONNECT with any. */
+/* "GET /path" without a version: there are servers that answer, and read header lines too. llhttp
+ * does so after any method that it knows, also with "*" or nothing for a target, and CONNECT with
+ * any. */
 static bool is_versionless(const char *line, size_t n)
 {
     size_t method = token_length(line, n), at = skip_blanks(line, n, method);
@@ -160,9 +163,10 @@ static enum sniff line_is_http(const char *line, size_t n, bool to_listener)
     return SNIFF_HTTP;
 }
 
-/* Could a line that has begun so become a request? A control byte ends that, but for a method that servers
- * know; so does a target that begins as none does. Else binary messages would be waited for: LDAP's first
- * byte is a '0', git's first packet is a token, a blank and a path, and has no line end. */
+/* Could a line that has begun so become a request? A control byte ends that, but for a method that
+ * servers know; so does a target that begins as none does. Else binary messages would be waited
+ * for: LDAP's first byte is a '0', git's first packet is a token, a blank and a path, and has no
+ * line end. */
 static bool may_become_request(const char *p, size_t n)
 {
     size_t method = token_length(p, n), at;
@@ -196,8 +200,8 @@ static enum sniff as_http(const char *p, size_t n, bool end, bool to_listener)
     return full ? SNIFF_HTTP : SNIFF_MORE;
 }
 
-/* Starts that are known by heart: HTTP/2's (RFC 9113 3.4), and the second form of the PROXY protocol, which
- * says another origin than the true one and hides the first message behind it. */
+/* Starts that are known by heart: HTTP/2's (RFC 9113 3.4), and the second form of the PROXY
+ * protocol, which says another origin than the true one and hides the first message behind it. */
 static bool begins(const char *p, size_t n, const char *start, size_t len, bool *whole)
 {
     *whole = n >= len;

@@ -15,12 +15,13 @@ enum socks_reply {
     SOCKS_NO_ADDRESS = 8
 };
 
-/* The greeting at data[0..n): its length, 0 when more is needed, -EPROTO. *accepts: it offers to go on
- * without authentication. */
+/* The greeting at data[0..n): its length, 0 when more is needed, -EPROTO. *accepts: it offers to go
+ * on without authentication. */
 ssize_t socks_parse_greeting(const unsigned char *data, size_t n, bool *accepts);
 
-/* The request: its length, 0 when more is needed, -EPROTO when it is none at all. *reply is SOCKS_DONE
- * when name (normalized, or "" with *address set) and port are filled in, else what to answer. */
+/* The request: its length, 0 when more is needed, -EPROTO when it is none at all. *reply is
+ * SOCKS_DONE when name (normalized, or "" with *address set) and port are filled in, else what to
+ * answer. */
 ssize_t socks_parse_request(const unsigned char *data, size_t n,
                             char name[static POLICY_NAME_MAX + 1], struct policy_address *address,
                             uint16_t *port, enum socks_reply *reply);

@@ -63,7 +63,8 @@ static bool is_refusal(const struct flow *f)
 }
 
 /* The name that a leaf is for is the one that was dialled; by address, the one that was asked for,
- * which protocol_detect.c has held against the rules. A refusal is said under the name that was asked for. */
+ * which protocol_detect.c has held against the rules. A refusal is said under the name that was
+ * asked for. */
 static const char *name_of(const struct flow *f)
 {
     if (is_refusal(f) && f->sni)

@@ -1,25 +1,27 @@
 #pragma once
-/* TLS of a connection that is read, on both of its sides, from the ClientHello to where requests come.
+/* TLS of a connection that is read, on both of its sides, from the ClientHello to where requests
+ * come.
  *
- * A client that offers HTTP/2 is answered when its server has been: that is dialled first and asked for what
- * the client offers (h2, http/1.1), and the client gets what the server chose, so that both speak the same
- * and nothing is translated. HTTP/2 goes on in h2_flow.c, HTTP/1.1 in forward.c. A server that was not
- * reached is told of in HTTP/2, to each request. A client that offers no HTTP/2 is answered at once, and its
- * server is dialled for each request. */
+ * A client that offers HTTP/2 is answered when its server has been: that is dialled first and asked
+ * for what the client offers (h2, http/1.1), and the client gets what the server chose, so that
+ * both speak the same and nothing is translated. HTTP/2 goes on in h2_flow.c, HTTP/1.1 in
+ * forward.c. A server that was not reached is told of in HTTP/2, to each request. A client that
+ * offers no HTTP/2 is answered at once, and its server is dialled for each request. */
 
 #include "egress/flow/egress.h"
 
 #include <openssl/ssl.h>
 
-/* Where POLICY_INSPECT meets TLS, and where a refusal does: then the client is told so once its handshake is through,
- * and nothing is dialled. The ClientHello is still unread in f->fd, f->sni is its name (or NULL), f->target where to. 0: the
- * interceptor owns f->fd (it sets it to -1), ends with flow_end(f), hands the decrypted requests to forward_adopt. -errno:
- * refused, reason in *e. */
+/* Where POLICY_INSPECT meets TLS, and where a refusal does: then the client is told so once its
+ * handshake is through, and nothing is dialled. The ClientHello is still unread in f->fd, f->sni is
+ * its name (or NULL), f->target where to. 0: the interceptor owns f->fd (it sets it to -1), ends
+ * with flow_end(f), hands the decrypted requests to forward_adopt. -errno: refused, reason in
+ * *e. */
 int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e);
 
-/* For a flow that was intercepted: makes TLS of a connection that was just dialled to f's target and verifies it
- * strictly. cb gets a descriptor for plain bytes (it takes it over), or -1 and why, never from inside this call. fd is taken
- * over in every case. */
+/* For a flow that was intercepted: makes TLS of a connection that was just dialled to f's target
+ * and verifies it strictly. cb gets a descriptor for plain bytes (it takes it over), or -1 and why,
+ * never from inside this call. fd is taken over in every case. */
 void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
                             void (*cb)(void *arg, int fd, const struct err *why), void *arg);
 

@@ -33,8 +33,9 @@
 #define HALF_IDLE_MS    300000u /* one direction has ended, and nothing moves in the other */
 #define HALF_CROWDED_MS 10000u  /* the same, while more than half of all flows' places are taken */
 
-/* A client that ended its side may wait for an answer, or have gone: over TCP both look the same until it is
- * sent something. One that has gone answers probes for as long as its kernel remembers it, a minute. */
+/* A client that ended its side may wait for an answer, or have gone: over TCP both look the same
+ * until it is sent something. One that has gone answers probes for as long as its kernel remembers
+ * it, a minute. */
 #define PROBE_IDLE_S  10
 #define PROBE_AGAIN_S 10
 #define PROBE_TIMES   3
@@ -201,7 +202,8 @@ static int carry_small(struct tunnels *t, struct half *h)
     return sent < n ? keep(t, h, bytes + sent, (size_t)(n - sent)) : 1;
 }
 
-/* The client's first bytes behind a server's greeting. 1: they may pass; 0: not yet; -errno: never. */
+/* The client's first bytes behind a server's greeting. 1: they may pass; 0: not yet; -errno:
+ * never. */
 static int pass_first(struct half *h)
 {
     int rc = greeting_inspect(h->greeting_flow, h->ending);

@@ -196,8 +196,8 @@ static bool say(struct handshake *s, const void *bytes, size_t n)
     return send(s->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n;
 }
 
-/* How much of what is there belongs to the answer that is awaited: not a byte more is read, since what
- * follows it is the server's. 0: more is needed, -EPROTO. */
+/* How much of what is there belongs to the answer that is awaited: not a byte more is read, since
+ * what follows it is the server's. 0: more is needed, -EPROTO. */
 static ssize_t answer_length(const struct handshake *s, const unsigned char *p, size_t n)
 {
     size_t scanned = 0, need;

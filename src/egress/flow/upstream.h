@@ -22,9 +22,9 @@ const struct policy_address *upstream_address(const struct upstream *u);
 uint16_t upstream_port(const struct upstream *u);
 bool upstream_resolves(const struct upstream *u);
 
-/* Asks the proxy at the other end of fd, which is connected and taken over, to connect to t (name, or
- * address where it is NULL). cb comes once, never from inside this call, unless upstream_cancel comes
- * first; the caller has the timer. Its id, or 0. */
+/* Asks the proxy at the other end of fd, which is connected and taken over, to connect to t (name,
+ * or address where it is NULL). cb comes once, never from inside this call, unless upstream_cancel
+ * comes first; the caller has the timer. Its id, or 0. */
 uint64_t upstream_handshake(struct egress *eg, const struct upstream *u, int fd,
                             const struct target *t, uint64_t owner,
                             void (*cb)(struct egress *eg, uint64_t owner, int fd,

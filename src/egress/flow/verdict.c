@@ -1,5 +1,5 @@
-/* What a policy, a sandbox's above it and the limits say together of a target: policy/stack.h, with this sandbox's
- * policies and its owner's answers. */
+/* What a policy, a sandbox's above it and the limits say together of a target: policy/stack.h, with
+ * this sandbox's policies and its owner's answers. */
 #include "egress/flow/egress.h"
 
 #include "egress/flow/answers.h"
@@ -35,7 +35,8 @@ bool verdict_depends_on_names(const struct sandbox *s)
 
 /* -- the stack --------------------------------------------------------------------------------- */
 
-/* Of a command the sandbox's own word is asked about with answers that were given to the command, too. */
+/* Of a command the sandbox's own word is asked about with answers that were given to the command,
+ * too. */
 static void answer(void *arg, bool of_outer, const struct policy_target *t,
                    struct policy_verdict *v)
 {

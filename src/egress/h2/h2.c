@@ -258,8 +258,8 @@ void h2_conn_drain(struct h2 *conn, uint32_t code)
     conn->drain_code = code;
 }
 
-/* Tells the client to come again on another connection: after the answers that are whole, since some clients
- * read nothing after it. True when that is to be sent now. */
+/* Tells the client to come again on another connection: after the answers that are whole, since
+ * some clients read nothing after it. True when that is to be sent now. */
 static bool say_goodbye(struct h2 *conn)
 {
     nghttp2_session *client = conn->end[H2_CLIENT].session;
@@ -276,8 +276,8 @@ static bool say_goodbye(struct h2 *conn)
     return true;
 }
 
-/* All is said. What the client still sends is read and forgotten, or a reset would take the last words with
- * it. True when it is over. */
+/* All is said. What the client still sends is read and forgotten, or a reset would take the last
+ * words with it. True when it is over. */
 static bool linger(struct h2 *conn)
 {
     struct h2_end *e = &conn->end[H2_CLIENT];

@@ -1,22 +1,24 @@
 #pragma once
-/* HTTP/2 that is read: one client's connection and one of its server's, with every stream of the one a stream
- * of the other. Nothing is translated but ids; each request is asked about, given its credential, and its
- * answer searched for secrets.
+/* HTTP/2 that is read: one client's connection and one of its server's, with every stream of the
+ * one a stream of the other. Nothing is translated but ids; each request is asked about, given its
+ * credential, and its answer searched for secrets.
  *
- * Flow control goes from end to end: what the one side does not take is not asked of the other. Held at most
- * for each side: H2_WINDOW_BYTES of a connection and what is credited at once (struct h2_share), of a stream
- * H2_STREAM_BYTES, and what its window has grown by; bodies that are held until they are whole,
- * H2_COLLECT_BYTES. A peer that costs more than it says (resets, settings, pings, empty frames, continuations
- * without end), or leaves what it is sent unread while it asks for more, is told to calm down and cut.
+ * Flow control goes from end to end: what the one side does not take is not asked of the other.
+ * Held at most for each side: H2_WINDOW_BYTES of a connection and what is credited at once (struct
+ * h2_share), of a stream H2_STREAM_BYTES, and what its window has grown by; bodies that are held
+ * until they are whole, H2_COLLECT_BYTES. A peer that costs more than it says (resets, settings,
+ * pings, empty frames, continuations without end), or leaves what it is sent unread while it asks
+ * for more, is told to calm down and cut.
  *
  * A stream moves at most its window in a round trip. So it becomes four times as large, up to
- * H2_STREAM_MAX_BYTES, whenever half of it has gone on and little is held: that takes four round trips. (nghttp2
- * asks for more when half is used up, so that half of it moves in a round trip.) What windows have grown by is
- * memory that a client can make us hold by taking quickly and then not at all: it is bounded for a sandbox, and
- * for all of them; over half of the latter, a sandbox may have H2_GROWN_FAIR_BYTES.
+ * H2_STREAM_MAX_BYTES, whenever half of it has gone on and little is held: that takes four round
+ * trips. (nghttp2 asks for more when half is used up, so that half of it moves in a round trip.)
+ * What windows have grown by is memory that a client can make us hold by taking quickly and then
+ * not at all: it is bounded for a sandbox, and for all of them; over half of the latter, a sandbox
+ * may have H2_GROWN_FAIR_BYTES.
  *
- * Both ends are TLS or plain sockets. Everything is on one loop, nothing blocks, and nothing is called back
- * from inside a call but h2_recheck's question. */
+ * Both ends are TLS or plain sockets. Everything is on one loop, nothing blocks, and nothing is
+ * called back from inside a call but h2_recheck's question. */
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -49,9 +51,9 @@
 struct h2s; /* all of a loop */
 struct h2;
 
-/* What a sandbox's connections hold together. Bytes are credited to the peer that sent them when they came,
- * as long as there are less than H2_SHARE_BYTES, so that one stream that is not read does not stop the
- * others; after that, when they were passed on. */
+/* What a sandbox's connections hold together. Bytes are credited to the peer that sent them when
+ * they came, as long as there are less than H2_SHARE_BYTES, so that one stream that is not read
+ * does not stop the others; after that, when they were passed on. */
 struct h2_share {
     size_t held_bytes;
     size_t grown_bytes; /* that windows are larger than they began */
@@ -80,11 +82,12 @@ struct h2_options {
     /* A request's head. It may keep what it allocates in a; both live as long as the stream. */
     void (*evaluate)(void *arg, const struct http_head *head, struct arena *a,
                      struct h2_verdict *v);
-    /* The body of an answer that is made here: 400, 431, 502, 503. With 502 head was let through, and its
-     * server did not answer it; else it may be NULL. */
+    /* The body of an answer that is made here: 400, 431, 502, 503. With 502 head was let through,
+     * and its server did not answer it; else it may be NULL. */
     void (*say)(void *arg, const struct http_head *head, int status, const char *why,
                 struct buf *body);
-    /* The server broke off the answer to head, or before it; the client's stream is reset. May be NULL. */
+    /* The server broke off the answer to head, or before it; the client's stream is reset. May be
+     * NULL. */
     void (*on_break)(void *arg, const struct http_head *head, const char *why);
     /* Bytes of contents so far, from the client and to it: now and then. */
     void (*on_moved)(void *arg, uint64_t read, uint64_t written);
@@ -100,16 +103,18 @@ void h2s_set_turns(struct h2s *all, struct turns *t);
 /* Closes all; freed when the loop has turned. */
 void h2s_free(struct h2s *all);
 
-/* Both ends are taken over on success, and one of share->conns, which goes with the connection. 0 or -errno. */
+/* Both ends are taken over on success, and one of share->conns, which goes with the connection. 0
+ * or -errno. */
 int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out);
 
 /* At once; on_end is not called. */
 void h2_close(struct h2 *conn);
 
-/* Asks anew about each request that was put off (h2_verdict.later); done by itself every second, too. */
+/* Asks anew about each request that was put off (h2_verdict.later); done by itself every second,
+ * too. */
 void h2_again(struct h2 *conn);
 
-/* Every request that is under way: may it go on? Where still says no, *v is its answer if none has begun;
- * else the stream is reset. */
+/* Every request that is under way: may it go on? Where still says no, *v is its answer if none has
+ * begun; else the stream is reset. */
 void h2_recheck(struct h2 *conn,
                 bool (*still)(void *arg, const struct http_head *head, struct h2_verdict *v));

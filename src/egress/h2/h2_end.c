@@ -193,7 +193,8 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *f, void *arg)
 
 /* -- the session ------------------------------------------------------------------------------- */
 
-/* What goes to a server has secrets in it, and nghttp2 keeps copies: none is left when they are freed. */
+/* What goes to a server has secrets in it, and nghttp2 keeps copies: none is left when they are
+ * freed. */
 static void *mem_malloc(size_t n, void *arg)
 {
     return malloc(n);

@@ -187,8 +187,8 @@ static int refuse(const char **why, int status, const char *text)
     return status;
 }
 
-/* As llhttp would have it, and the rules name them: servers that take "delete" for DELETE are not to be asked
- * what a rule of DELETE decides. */
+/* As llhttp would have it, and the rules name them: servers that take "delete" for DELETE are not
+ * to be asked what a rule of DELETE decides. */
 static bool is_method(const char *s)
 {
     return *s && s[strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_")] == '\0';

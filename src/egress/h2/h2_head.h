@@ -1,7 +1,7 @@
 #pragma once
-/* Heads of HTTP/2: what a peer's header block says, as a head of HTTP/1.1 that the strict gate has passed,
- * so that policy, credentials and Host's check are those of HTTP/1.1; and back. Bounded; nothing blocks.
- * Source: RFC 9113 8. */
+/* Heads of HTTP/2: what a peer's header block says, as a head of HTTP/1.1 that the strict gate has
+ * passed, so that policy, credentials and Host's check are those of HTTP/1.1; and back. Bounded;
+ * nothing blocks. Source: RFC 9113 8. */
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -38,9 +38,9 @@ const char *h2_fields_get(const struct h2_fields *f, const char *name);
 /* 100 to 599, or 0: it says none. */
 int h2_fields_status(const struct h2_fields *f);
 
-/* A request's head, in the arena: host is Host (or :authority), authority is :authority; a body whose
- * length is not said is HTTP_BODY_CHUNKED. ends: no body follows. CONNECT has the path "/". 0, or the status
- * to refuse it with and *why. */
+/* A request's head, in the arena: host is Host (or :authority), authority is :authority; a body
+ * whose length is not said is HTTP_BODY_CHUNKED. ends: no body follows. CONNECT has the path "/".
+ * 0, or the status to refuse it with and *why. */
 int h2_head_request(const struct h2_fields *f, bool ends, struct arena *a, struct http_head **out,
                     const char **why);
 

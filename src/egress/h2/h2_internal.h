@@ -9,8 +9,9 @@
  * h2_pause.c     what is kept back of an answer, when its server pauses
  * h2_head.c      heads
  *
- * nghttp2's callbacks only note and submit; what frees or closes waits for h2_conn_pump, which runs from the loop
- * alone. A stream is found by nghttp2's own table and is freed when neither session has it any more. */
+ * nghttp2's callbacks only note and submit; what frees or closes waits for h2_conn_pump, which runs
+ * from the loop alone. A stream is found by nghttp2's own table and is freed when neither session
+ * has it any more. */
 
 #include "egress/h2/h2.h"
 #include "egress/h2/h2_head.h"
@@ -109,11 +110,12 @@ struct h2 {
 /* A socket of its is ready: reads, pumps. The handle's data is the end. */
 void h2_conn_event(uv_poll_t *poll, int status, int events);
 
-/* Sends what there is to be sent. Not from inside a callback of nghttp2; the connection may be gone after it. */
+/* Sends what there is to be sent. Not from inside a callback of nghttp2; the connection may be gone
+ * after it. */
 void h2_conn_pump(struct h2 *conn);
 
-/* May more of its answers be searched, or with unzip: be decompressed (or is there none)? Else it goes on in a
- * turn of its own. */
+/* May more of its answers be searched, or with unzip: be decompressed (or is there none)? Else it
+ * goes on in a turn of its own. */
 bool h2_conn_may(struct h2 *conn, bool unzip);
 void h2_conn_searched(struct h2 *conn, size_t n);
 
@@ -143,8 +145,8 @@ void end_watch(struct h2_end *e);
 /* Gives the peer back n bytes of the windows: of the stream (id; 0: of none), of the connection. */
 void end_credit(struct h2_end *e, int32_t id, size_t stream, size_t connection);
 
-/* Its peer may have so many bytes of the stream on the way; by as many as that is more or less than before, of
- * all streams. */
+/* Its peer may have so many bytes of the stream on the way; by as many as that is more or less than
+ * before, of all streams. */
 void end_set_window(struct h2_end *e, int32_t id, size_t window, size_t before);
 void end_reset(struct h2_end *e, int32_t id, uint32_t code);
 
@@ -173,8 +175,8 @@ void stream_cut(struct h2_stream *s, uint32_t code);
 void stream_give_up(struct h2_stream *s);
 void stream_forget_job(struct h2_stream *s);
 
-/* The client has its whole answer; does it still send? Clients that are told at once to stop (RFC 9113 8.1) do
- * not always look at the answer: they are given some time, and some bytes. */
+/* The client has its whole answer; does it still send? Clients that are told at once to stop (RFC
+ * 9113 8.1) do not always look at the answer: they are given some time, and some bytes. */
 void stream_hush(struct h2_stream *s, uint64_t now);
 void stream_free(struct h2_stream *s);
 
@@ -198,7 +200,8 @@ int response_head(struct h2_stream *s, bool ends);
 int response_data(struct h2_stream *s, const char *data, size_t n);
 int response_ended(struct h2_stream *s);
 
-/* Of a compressed answer, some more for the client to read; -errno. unzip is gone when that was all. */
+/* Of a compressed answer, some more for the client to read; -errno. unzip is gone when that was
+ * all. */
 int response_more(struct h2_stream *s);
 int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
 

@@ -1,6 +1,7 @@
 #include "egress/h2/h2_internal.h"
 
-/* Where the client is behind, its server may have had to wait for it: that is no pause of the server's. */
+/* Where the client is behind, its server may have had to wait for it: that is no pause of the
+ * server's. */
 static uint64_t due_ms(const struct h2_stream *s)
 {
     return s->arrived_ms + (s->stalled ? REDACT_STALL_MS : s->pause_ms);

@@ -174,7 +174,7 @@ static void hold_parked(struct h2_stream *s)
         request_collected(s);
 }
 
-/* -- evaluated ------------------------------------------------------------------------------------ */
+/* -- evaluated --------------------------------------------------------------------------------- */
 
 static void park(struct h2_stream *s)
 {

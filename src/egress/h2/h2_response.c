@@ -155,7 +155,8 @@ int response_head(struct h2_stream *s, bool ends)
     return rc;
 }
 
-/* Messages pass when they are whole. Their heads are searched with them: what they say may be anything. */
+/* Messages pass when they are whole. Their heads are searched with them: what they say may be
+ * anything. */
 static int feed(struct h2_stream *s, const char *data, size_t n)
 {
     int rc = 0;
@@ -258,7 +259,8 @@ static int add(struct h2_fields *f, const char *name, const char *value)
                          strlen(value));
 }
 
-/* gRPC's own statuses (its doc/http-grpc-status-mapping.md has others for proxies that know nothing of it). */
+/* gRPC's own statuses (its doc/http-grpc-status-mapping.md has others for proxies that know nothing
+ * of it). */
 static const char *grpc_status(int status)
 {
     switch (status) {
@@ -294,7 +296,8 @@ static void grpc_message(const char *text, char *out, size_t size)
     out[used] = '\0';
 }
 
-/* The type of a call's answer is that of the call: clients compare the codec ("+proto", "+json", their own). */
+/* The type of a call's answer is that of the call: clients compare the codec ("+proto", "+json",
+ * their own). */
 static const char *grpc_type(const struct h2_stream *s)
 {
     return http_head_get(s->head, "content-type");

@@ -47,8 +47,8 @@ static void wipe(struct buf *b)
 
 /* -- windows ----------------------------------------------------------------------------------- */
 
-/* n bytes have gone on to that side. Where half a window has, and not much of it waits here, its sender waits for
- * round trips: it is asked for more at a time. */
+/* n bytes have gone on to that side. Where half a window has, and not much of it waits here, its
+ * sender waits for round trips: it is asked for more at a time. */
 static void widen(struct h2_stream *s, enum side to, size_t n)
 {
     struct h2_body *b = &s->to[to];

@@ -1,6 +1,6 @@
 #pragma once
-/* Where the messages of a conversation end: WebSocket's (RFC 6455 section 5.2, from a server, or masked) and
- * those of gRPC and Connect (a flag, four bytes of length). No claim that a message
+/* Where the messages of a conversation end: WebSocket's (RFC 6455 section 5.2, from a server, or
+ * masked) and those of gRPC and Connect (a flag, four bytes of length). No claim that a message
  * is well-formed: this only finds ends. Pure: no I/O, no memory but its own. */
 
 #include <stdbool.h>
@@ -20,5 +20,6 @@ struct frames {
     uint64_t left; /* bytes of its payload */
 };
 
-/* Of the next n > 0 bytes, how many stand before the next place of interest (> 0). *ends: a message ends there. */
+/* Of the next n > 0 bytes, how many stand before the next place of interest (> 0). *ends: a message
+ * ends there. */
 size_t frames_next(struct frames *f, const char *data, size_t n, bool *ends);

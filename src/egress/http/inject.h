@@ -1,23 +1,26 @@
 #pragma once
-/* Decides what a request gets: the credential that the policy names for it, and secrets in the place of
- * their placeholders. The request itself is changed on its way out: by rewrite.c, or of HTTP/2 by
- * h2_request.c.
+/* Decides what a request gets: the credential that the policy names for it, and secrets in the
+ * place of their placeholders. The request itself is changed on its way out: by rewrite.c, or of
+ * HTTP/2 by h2_request.c.
  *
  * A credential goes to a request that its own binding allows (host, port, method, path), and over
  * plain HTTP only where that says so; else the request is refused, with the reason. What the client
- * sent in the same place (its Authorization, that header, that parameter) is replaced, never added to.
+ * sent in the same place (its Authorization, that header, that parameter) is replaced, never added
+ * to.
  *
- * Placeholders are `cay-secret:NAME` and `${e2b.secrets.NAME}`, NAME a credential of kind placeholder:
+ * Placeholders are `cay-secret:NAME` and `${e2b.secrets.NAME}`, NAME a credential of kind
+ * placeholder:
  *
- *   in header values (also inside Basic's base64) and the target: replaced toward a host that NAME is bound
- *   to, where its binding lets it stand (credential_goes_in, in_target); any other request with one is
- *   refused;
- *   in bodies of text, JSON and forms of at most REWRITE_BODY_MAX: replaced where NAME is bound to the
- *   host and its binding says so (in_bodies), left as it is where not (a text may speak of a placeholder).
- *   In longer bodies, and those of other types, nothing is looked for: the placeholder goes out as it
- *   is, which gives nothing away.
+ *   in header values (also inside Basic's base64) and the target: replaced toward a host that NAME
+ *   is bound to, where its binding lets it stand (credential_goes_in, in_target); any other request
+ *   with one is refused;
+ *   in bodies of text, JSON and forms of at most REWRITE_BODY_MAX: replaced where NAME is bound to
+ *   the host and its binding says so (in_bodies), left as it is where not (a text may speak of a
+ *   placeholder). In longer bodies, and those of other types, nothing is looked for: the
+ *   placeholder goes out as it is, which gives nothing away.
  *
- * Answers of a host that any of the sandbox's credentials is bound to are searched for its secrets. */
+ * Answers of a host that any of the sandbox's credentials is bound to are searched for its
+ * secrets. */
 
 #include "base/arena.h"
 #include "egress/credential/credential.h"
@@ -44,14 +47,14 @@ struct inject_plan {
         without; /* the credential that the policy names is a placeholder's, and is nowhere in it */
 };
 
-/* head lives as long as the plan is used. ERR_DENIED, ERR_INVALID, ERR_TOO_LARGE: the request is refused;
- * *out is empty then. */
+/* head lives as long as the plan is used. ERR_DENIED, ERR_INVALID, ERR_TOO_LARGE: the request is
+ * refused; *out is empty then. */
 enum err_code inject_decide(const struct inject_request *r, const struct http_head *head,
                             struct arena *arena, struct inject_plan *out, struct err *e);
 void inject_plan_free(struct inject_plan *plan);
 
-/* The same for the relay. Fills o->remove from x's arena, and may replace o->fd by a descriptor of its own
- * (the old one is taken over then). On an error nothing was changed. */
+/* The same for the relay. Fills o->remove from x's arena, and may replace o->fd by a descriptor of
+ * its own (the old one is taken over then). On an error nothing was changed. */
 enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request *r,
                              struct http_exchange *x, struct http_relay_options *o, bool *without,
                              struct err *e);

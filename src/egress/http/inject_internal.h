@@ -36,7 +36,7 @@ bool inject_is_removed(const void *arg, const char *name);
 enum err_code inject_set_header(struct plan *p, const char *name, const char *fmt, ...)
     PRINTF(3, 4);
 
-/* -- inject_placeholder.c ---------------------------------------------------------------------------- */
+/* -- inject_placeholder.c ---------------------------------------------------------------------- */
 
 /* Where a text comes from whose placeholders are replaced. */
 enum inject_where {

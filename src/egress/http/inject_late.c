@@ -217,8 +217,8 @@ static enum err_code prepare_signing(struct rewrite_job *job, struct late *l,
 
 /* -- the body ---------------------------------------------------------------------------------- */
 
-/* The credential that is put in a placeholder's place, or NULL where it is not for this request: then
- * it is a text like any other. */
+/* The credential that is put in a placeholder's place, or NULL where it is not for this request:
+ * then it is a text like any other. */
 static const struct credential *credential_here(const struct late *l, const struct placeholder *at)
 {
     const struct credential *c = credentials_find(l->credentials, at->name, at->name_len);

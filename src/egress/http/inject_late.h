@@ -1,6 +1,7 @@
 #pragma once
-/* What of a request can be made only when its body is there: AWS's signature of it, and placeholders in
- * it. Everything of it is a copy, so that the request itself may be gone. Internal to inject.c. */
+/* What of a request can be made only when its body is there: AWS's signature of it, and
+ * placeholders in it. Everything of it is a copy, so that the request itself may be gone. Internal
+ * to inject.c. */
 
 #include "egress/credential/credential.h"
 #include "egress/credential/placeholder.h"
@@ -23,7 +24,7 @@ struct late_request {
     const void *arg;
 };
 
-/* Gives job what it has to do. *without: NULL-terminated names of the client's headers that have to be
- * left out. Content-Length has to be, too, where job->collect is set. */
+/* Gives job what it has to do. *without: NULL-terminated names of the client's headers that have to
+ * be left out. Content-Length has to be, too, where job->collect is set. */
 enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r,
                            const char *const **without, struct err *e);

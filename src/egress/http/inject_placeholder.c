@@ -1,4 +1,5 @@
-/* Secrets in the place of their placeholders: in headers, also inside Basic's base64, and in the target. */
+/* Secrets in the place of their placeholders: in headers, also inside Basic's base64, and in the
+ * target. */
 #include "egress/http/inject_internal.h"
 
 #include "base/base64.h"
@@ -12,8 +13,9 @@ static const struct credential *of_placeholder(const struct plan *p, const struc
     return credentials_find(p->r->credentials, at->name, at->name_len);
 }
 
-/* May its placeholder stand there? What a host stores of a request (names, bodies, most headers) can be
- * asked for again, in pieces or in a form that is not found; a header that holds keys is not stored. */
+/* May its placeholder stand there? What a host stores of a request (names, bodies, most headers)
+ * can be asked for again, in pieces or in a form that is not found; a header that holds keys is not
+ * stored. */
 static enum err_code check_place(struct plan *p, const struct credential *c,
                                  const struct inject_text *t)
 {
@@ -67,7 +69,7 @@ enum err_code inject_substitute(struct plan *p, const struct inject_text *t, str
     return inject_take_rc(p, rc == 0 ? buf_append(out, text, n) : rc);
 }
 
-/* -- headers ------------------------------------------------------------------------------------ */
+/* -- headers ----------------------------------------------------------------------------------- */
 
 /* "Basic " and base64 of text with placeholders. ERR_NOT_FOUND: it is none. */
 static enum err_code basic_value(struct plan *p, const struct http_header *h, struct buf *out)

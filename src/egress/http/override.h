@@ -1,7 +1,7 @@
 #pragma once
 /* Headers by which servers take another method or path for a request than its first line says
- * (X-HTTP-Method-Override, X-Original-URL and their like). Where a policy decides by method or path they are
- * left out: the server is to see what was decided about. Pure; nothing blocks. */
+ * (X-HTTP-Method-Override, X-Original-URL and their like). Where a policy decides by method or path
+ * they are left out: the server is to see what was decided about. Pure; nothing blocks. */
 
 #include "base/arena.h"
 #include "http/message.h"

@@ -69,8 +69,8 @@ static int put_first_line(struct rewrite *w, size_t line, struct buf *out)
     return rc < 0 ? rc : buf_append(out, version, line - (size_t)(version - w->head.data));
 }
 
-/* The head with what the job has for it. Room for all of it is made first: a buffer that grows leaves
- * copies behind. */
+/* The head with what the job has for it. Room for all of it is made first: a buffer that grows
+ * leaves copies behind. */
 static int put_head(struct rewrite *w, struct buf *out)
 {
     size_t line = strcspn(w->head.data, "\r"), end = w->head.len - 2; /* without the last CRLF */

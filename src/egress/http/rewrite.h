@@ -1,10 +1,11 @@
 #pragma once
 /* The last hand on HTTP before it leaves, as a filter of a tlspipe towards a server: puts on each
- * request what inject.c decided, so that a secret is nowhere else in the program on its way, and takes
- * secrets out of the answers.
+ * request what inject.c decided, so that a secret is nowhere else in the program on its way, and
+ * takes secrets out of the answers.
  *
- * Requests come from http's relay, one at a time and well-formed. Answers are parsed strictly, and one
- * that cannot be, or whose body is encoded so that it cannot be searched, does not pass; gzip and deflate are decompressed. */
+ * Requests come from http's relay, one at a time and well-formed. Answers are parsed strictly, and
+ * one that cannot be, or whose body is encoded so that it cannot be searched, does not pass; gzip
+ * and deflate are decompressed. */
 
 #include "egress/credential/credential.h"
 #include "egress/credential/redact.h"

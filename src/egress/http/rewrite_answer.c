@@ -243,7 +243,8 @@ static int on_body(struct rewrite *w, const char *data, size_t n, size_t *used, 
     return rc;
 }
 
-/* Messages pass when they are whole. Their heads are searched with them: what they say may be anything. */
+/* Messages pass when they are whole. Their heads are searched with them: what they say may be
+ * anything. */
 static int on_tunnel(struct rewrite *w, const char *data, size_t n, struct buf *out)
 {
     int rc = 0;

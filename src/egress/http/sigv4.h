@@ -1,6 +1,6 @@
 #pragma once
-/* AWS Signature Version 4 of one HTTP request, in its Authorization header. Pure. Source: AWS General
- * Reference, "Signature Version 4 signing process". */
+/* AWS Signature Version 4 of one HTTP request, in its Authorization header. Pure. Source: AWS
+ * General Reference, "Signature Version 4 signing process". */
 
 #include "base/buf.h"
 #include "http/message.h"
@@ -25,7 +25,8 @@ struct sigv4 {
 void sigv4_date(time_t at, char out[static SIGV4_DATE_SIZE]);
 void sigv4_hash(const void *bytes, size_t n, char out[static SIGV4_HASH_SIZE]);
 
-/* Appends the value of Authorization. 0, -EINVAL (a path or query that cannot be decoded) or -ENOMEM. */
+/* Appends the value of Authorization. 0, -EINVAL (a path or query that cannot be decoded) or
+ * -ENOMEM. */
 int sigv4_authorize(const struct sigv4 *s, struct buf *out);
 
 /* Region and service of the scope in a client's own header (AWS4-HMAC-SHA256 Credential=...). 0 or

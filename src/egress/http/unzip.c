@@ -69,8 +69,8 @@ bool unzip_is_whole(const struct unzip *u)
     return u->in.len == 0 && (u->ended || !u->started);
 }
 
-/* deflate is zlib's format by its definition, and without zlib's head by many a server: the first two bytes
- * tell (RFC 1950 section 2.2). 1: started; 0: they are not there yet. */
+/* deflate is zlib's format by its definition, and without zlib's head by many a server: the first
+ * two bytes tell (RFC 1950 section 2.2). 1: started; 0: they are not there yet. */
 static int start(struct unzip *u)
 {
     const unsigned char *s = (const unsigned char *)u->in.data;

@@ -1,8 +1,8 @@
 #pragma once
-/* Decompresses a body as it comes, so that it can be searched: gzip and deflate (RFC 1950 to 1952). It is
- * pulled: what comes in waits, compressed, until what came out of it has been passed on, so that a
- * small body that becomes a large one costs time of its receiver, and no memory here. zlib's own memory
- * is 48 KiB. Pure: no I/O. */
+/* Decompresses a body as it comes, so that it can be searched: gzip and deflate (RFC 1950 to 1952).
+ * It is pulled: what comes in waits, compressed, until what came out of it has been passed on, so
+ * that a small body that becomes a large one costs time of its receiver, and no memory here. zlib's
+ * own memory is 48 KiB. Pure: no I/O. */
 
 #include "base/buf.h"
 
@@ -27,8 +27,8 @@ void unzip_free(struct unzip *u);
 /* The next n bytes. 0, -EMSGSIZE or -ENOMEM. */
 int unzip_feed(struct unzip *u, const char *data, size_t n);
 
-/* Appends at most UNZIP_STEP_BYTES to out. Their number; 0: more has to come in; -EBADMSG: it is not what it
- * says it is, or something stands after its end; -ENOMEM. */
+/* Appends at most UNZIP_STEP_BYTES to out. Their number; 0: more has to come in; -EBADMSG: it is
+ * not what it says it is, or something stands after its end; -ENOMEM. */
 #define UNZIP_STEP_BYTES ((size_t)32 * 1024)
 int unzip_next(struct unzip *u, struct buf *out);
 

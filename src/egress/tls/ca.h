@@ -1,6 +1,6 @@
 #pragma once
-/* The certificate authority of each tenant, and the certificates that it makes for the names which its
- * sandboxes dial where a rule has to read what is said.
+/* The certificate authority of each tenant, and the certificates that it makes for the names which
+ * its sandboxes dial where a rule has to read what is said.
  *
  * Key and certificate are STATE/ca/TENANT.key (0600), made at first use: ECDSA P-256, ten years, no
  * authority below it. A leaf is for one name or address, seven days, from a day ago; all leafs of a
@@ -25,11 +25,12 @@ struct ca;
 enum err_code ca_new(const char *state_dir, struct ca **out, struct err *e);
 void ca_free(struct ca *ca);
 
-/* The authority's certificate in PEM, malloc'd; made if there is none. ERR_INVALID: no such tenant is
- * possible. */
+/* The authority's certificate in PEM, malloc'd; made if there is none. ERR_INVALID: no such tenant
+ * is possible. */
 enum err_code ca_pem(struct ca *ca, const char *tenant, char **out, struct err *e);
 
-/* Gives ssl, a server's, the certificate and key for name (normalized), or for *a where it is NULL. */
+/* Gives ssl, a server's, the certificate and key for name (normalized), or for *a where it is
+ * NULL. */
 enum err_code ca_use(struct ca *ca, const char *tenant, const char *name,
                      const struct policy_address *a, SSL *ssl, struct err *e);
 

@@ -15,10 +15,10 @@
 #define EXT_ECH        0xfe0d /* encrypted_client_hello, RFC 9849 */
 #define EXT_ESNI       0xffce /* its drafts before */
 
-/* Are these records with a ClientHello, cut anywhere, and nothing else: no empty record, no other type before
- * or between, nothing behind it in the last? Servers differ in what they skip (OpenSSL empty records, Go
- * warnings, others what follows), so that what was read here would not be what is read there; no client
- * sends such. *wire: the bytes of its records. 0, -EAGAIN, -EPROTO. */
+/* Are these records with a ClientHello, cut anywhere, and nothing else: no empty record, no other
+ * type before or between, nothing behind it in the last? Servers differ in what they skip (OpenSSL
+ * empty records, Go warnings, others what follows), so that what was read here would not be what is
+ * read there; no client sends such. *wire: the bytes of its records. 0, -EAGAIN, -EPROTO. */
 static int check_records(const unsigned char *p, size_t n, size_t *wire)
 {
     unsigned char head[HANDSHAKE_HEAD] = {0};
@@ -61,7 +61,8 @@ static const unsigned char *skip(const unsigned char *p, const unsigned char *en
     return len > (size_t)(end - p) - width ? NULL : p + width + len;
 }
 
-/* Of a whole ClientHello (RFC 8446 4.1.2). OpenSSL shows only the extensions that it knows itself. */
+/* Of a whole ClientHello (RFC 8446 4.1.2). OpenSSL shows only the extensions that it knows
+ * itself. */
 static bool has_ech(const unsigned char *p, size_t n)
 {
     const unsigned char *end = p + n, *at = p + HANDSHAKE_HEAD + 2 + 32;

@@ -1,6 +1,6 @@
 #pragma once
-/* What a TLS ClientHello says before anything is decided: the name it asks for. OpenSSL reads it, in
- * its own callback for that, and is stopped there: nothing is answered and no key is made.
+/* What a TLS ClientHello says before anything is decided: the name it asks for. OpenSSL reads it,
+ * in its own callback for that, and is stopped there: nothing is answered and no key is made.
  *
  * Bounded by what the caller hands over. Does not block. */
 
@@ -18,9 +18,9 @@ struct clienthello {
     size_t wire_bytes; /* of its records; what follows is another message */
 };
 
-/* data[0..n) is the start of the stream. 0: out is filled. -EAGAIN: more bytes are needed. -EPROTO: it
- * is no ClientHello that OpenSSL accepts, one whose name is not plain, or there is more than one in its
- * records: an empty record, an alert, another message. -ENOMEM. */
+/* data[0..n) is the start of the stream. 0: out is filled. -EAGAIN: more bytes are needed. -EPROTO:
+ * it is no ClientHello that OpenSSL accepts, one whose name is not plain, or there is more than one
+ * in its records: an empty record, an alert, another message. -ENOMEM. */
 int clienthello_read(const void *data, size_t n, struct clienthello *out);
 
 /* Does it say that it speaks that protocol? */

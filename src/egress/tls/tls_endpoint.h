@@ -16,16 +16,16 @@ struct tls_endpoint {
     bool shut;        /* our own end is announced */
 };
 
-/* n is TLS_ENDPOINT_READ_BYTES. > 0, 0 at the end, -EAGAIN, another -errno: lost. clean may be set beside
- * bytes: these were the last. */
+/* n is TLS_ENDPOINT_READ_BYTES. > 0, 0 at the end, -EAGAIN, another -errno: lost. clean may be set
+ * beside bytes: these were the last. */
 ssize_t tls_endpoint_read(struct tls_endpoint *t, void *out, size_t n);
 
 /* How many were taken, -EAGAIN, or another -errno: lost. The rest is to be offered again, no less
  * of it. */
 ssize_t tls_endpoint_write(struct tls_endpoint *t, const void *data, size_t n);
 
-/* No more from here: close_notify and the socket's own end. True when it is out; else again when the
- * socket is writable. */
+/* No more from here: close_notify and the socket's own end. True when it is out; else again when
+ * the socket is writable. */
 bool tls_endpoint_shut(struct tls_endpoint *t);
 
 /* Closes it without waiting for anything; a close_notify is tried where `announce`. */

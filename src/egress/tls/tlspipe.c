@@ -555,7 +555,8 @@ static void on_inner(uv_poll_t *h, int status, int events)
         turns_exit(turns);
 }
 
-/* While the plain end is behind, or the filter waits for its turn, it is not the sender that pauses. */
+/* While the plain end is behind, or the filter waits for its turn, it is not the sender that
+ * pauses. */
 static void on_pause(uv_timer_t *t)
 {
     struct tlspipe *p = t->data;

@@ -1,11 +1,12 @@
 #pragma once
-/* A TLS end as a descriptor for plain bytes: TLS (or nothing) on a socket, and what is in it on one end
- * of a socketpair, whose other end is handed on. For HTTP/1.1 an interceptor is two of them with HTTP in
- * between. Handshakes are tlshand.c's.
+/* A TLS end as a descriptor for plain bytes: TLS (or nothing) on a socket, and what is in it on one
+ * end of a socketpair, whose other end is handed on. For HTTP/1.1 an interceptor is two of them
+ * with HTTP in between. Handshakes are tlshand.c's.
  *
  * Pull-based: what one side does not take is not read from the other; each direction holds at most
- * what one read gave and what a filter keeps back. An announced end (close_notify) becomes a half-close
- * and the reverse; a connection that is lost closes the other side after what came before it.
+ * what one read gave and what a filter keeps back. An announced end (close_notify) becomes a
+ * half-close and the reverse; a connection that is lost closes the other side after what came
+ * before it.
  *
  * A pipe owns both descriptors and itself: it ends when both sides have, or when the plain end is
  * closed. Everything is on one loop; nothing blocks, nothing is called back from inside a call. */
@@ -21,20 +22,21 @@
 struct tlspipes;
 struct tlspipe;
 
-/* Stands in both directions of a pipe. outward: from the plain end to the socket; inward the reverse.
- * Each appends to out what is to go on; negative cuts the connection. inward_end: no more comes;
- * clean: it was announced (or the socket is plain). A filter that is not active passes bytes as they
- * are, without being called. */
+/* Stands in both directions of a pipe. outward: from the plain end to the socket; inward the
+ * reverse. Each appends to out what is to go on; negative cuts the connection. inward_end: no more
+ * comes; clean: it was announced (or the socket is plain). A filter that is not active passes bytes
+ * as they are, without being called. */
 struct tlspipe_filter {
     bool (*active)(void *arg);
     int (*outward)(void *arg, const char *data, size_t n, struct buf *out);
     int (*inward)(void *arg, const char *data, size_t n, struct buf *out);
-    /* Has it more for what was taken? Called when all of out has left; out stays empty where it has none.
-     * May be NULL. */
+    /* Has it more for what was taken? Called when all of out has left; out stays empty where it has
+     * none. May be NULL. */
     int (*inward_more)(void *arg, struct buf *out);
     int (*inward_end)(void *arg, bool clean, struct buf *out);
-    /* After how long without bytes from the socket inward_pause is to be called, in ms; 0: not at all. stalled:
-     * the reader had to be waited for, so that the sender may have had to. Both may be NULL. */
+    /* After how long without bytes from the socket inward_pause is to be called, in ms; 0: not at
+     * all. stalled: the reader had to be waited for, so that the sender may have had to. Both may
+     * be NULL. */
     unsigned (*inward_pause_ms)(void *arg, bool stalled);
     int (*inward_pause)(void *arg, struct buf *out);
     void (*free)(void *arg);
@@ -53,7 +55,8 @@ struct tlspipe_options {
 /* All pipes of a loop. */
 int tlspipes_new(uv_loop_t *loop, struct tlspipes **out);
 
-/* Time, and what filters cost, is shared out from now on; t outlives all. Without it each read is passed on at once. */
+/* Time, and what filters cost, is shared out from now on; t outlives all. Without it each read is
+ * passed on at once. */
 void tlspipes_set_turns(struct tlspipes *all, struct turns *t);
 
 /* Closes every pipe; freed when the loop has turned. */

@@ -1,20 +1,24 @@
 #pragma once
-/* Shares the loop's time among sandboxes, so that one that moves as many bytes over as many connections as it may
- * delays another's events by one share, and not by all of its work. There are two rules, of which a flow may be under both.
+/* Shares the loop's time among sandboxes, so that one that moves as many bytes over as many
+ * connections as it may delays another's events by one share, and not by all of its work. There are
+ * two rules, of which a flow may be under both.
  *
- * Time: what an owner's (a sandbox's) flows do in one turn of the loop is measured, and beyond TURNS_NS the rest of them is
- * left until another turn: their events come again, since libuv's are level-triggered. What cannot be divided (a signature
- * of a TLS handshake) and takes longer is owed, and its owner waits for as many turns as that is worth. Which of them were
- * left is found by rounds: in a round each flow has one event's worth of work. An owner that no other was beside for
+ * Time: what an owner's (a sandbox's) flows do in one turn of the loop is measured, and beyond
+ * TURNS_NS the rest of them is left until another turn: their events come again, since libuv's are
+ * level-triggered. What cannot be divided (a signature of a TLS handshake) and takes longer is
+ * owed, and its owner waits for as many turns as that is worth. Which of them were left is found by
+ * rounds: in a round each flow has one event's worth of work. An owner that no other was beside for
  * TURNS_ALONE_NS may use TURNS_LONG_NS: then it is the turns themselves that cost.
  *
- * Bytes: answers that are searched for secrets, or decompressed for it, cost more than a copy. In one turn
- * TURNS_BYTES of them are worked on, whichever flows they belong to; a flow that comes when they are used up waits.
- * Those that wait are served by owner in rotation, and those of one owner in order of arrival. Flows whose events do not
- * come again (edge-triggered) wait in the same lines.
+ * Bytes: answers that are searched for secrets, or decompressed for it, cost more than a copy. In
+ * one turn TURNS_BYTES of them are worked on, whichever flows they belong to; a flow that comes
+ * when they are used up waits. Those that wait are served by owner in rotation, and those of one
+ * owner in order of arrival. Flows whose events do not come again (edge-triggered) wait in the same
+ * lines.
  *
- * Owners are told apart by hash (stochastic fairness queueing, McKenney 1990): two in one bucket share its time, or its place
- * in the rotation. Nothing is allocated for a flow or an owner. One loop; nothing blocks. */
+ * Owners are told apart by hash (stochastic fairness queueing, McKenney 1990): two in one bucket
+ * share its time, or its place in the rotation. Nothing is allocated for a flow or an owner. One
+ * loop; nothing blocks. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,12 +52,13 @@ int turns_new(uv_loop_t *loop, struct turns **out);
 /* When nothing waits any more; freed when the loop has turned. NULL is none. */
 void turns_free(struct turns *t);
 
-/* Before one event of an owner's flow is worked on. True: it may be, and turns_exit follows in the same call. False: it
- * is to be left as it is, and comes again. *round is the flow's, 0 at first. t NULL: always. Inside of another:
- * true, and that one's. */
+/* Before one event of an owner's flow is worked on. True: it may be, and turns_exit follows in the
+ * same call. False: it is to be left as it is, and comes again. *round is the flow's, 0 at first. t
+ * NULL: always. Inside of another: true, and that one's. */
 bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round);
 
-/* The same for what does not come again: false, and it has to wait in the owner's line (turns_wait). */
+/* The same for what does not come again: false, and it has to wait in the owner's line
+ * (turns_wait). */
 bool turns_enter_once(struct turns *t, uint64_t owner);
 void turns_exit(struct turns *t);
 
