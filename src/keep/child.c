@@ -85,8 +85,8 @@ static int give_up_privileges(const struct child *c)
     return r;
 }
 
-/* Where the program is, opened while still root: a checkout in root's home cannot be reached by the user that
- * cayd runs as. -1 where that fails: then the path alone has to do. */
+/* Where the program is, opened while still root: a checkout in root's home cannot be reached by the
+ * user that cayd runs as. -1 where that fails: then the path alone has to do. */
 static int open_program_dir(const struct child *c)
 {
     char dir[1024];
@@ -98,8 +98,8 @@ static int open_program_dir(const struct child *c)
     return open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Only on failure it returns: -errno. The user must be allowed to execute the program in either way; the
- * descriptor spares it the directories above. */
+/* Only on failure it returns: -errno. The user must be allowed to execute the program in either
+ * way; the descriptor spares it the directories above. */
 static int execute(const struct child *c, int dir_fd, char **env)
 {
     execve(c->argv[0], c->argv, env);

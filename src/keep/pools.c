@@ -14,10 +14,11 @@
 #include <unistd.h>
 
 /* Why it is safe to raise them: what they count is bounded in each sandbox by something else.
- * fs.file-max: an open file is charged to the memory of its sandbox, and the processes of one may hold 4,096 each. At
- * the kernel's own value two sandboxes could leave no file to open for any program of the host. systemd sets the same.
- * kernel.pty.max: each instance of terminals has a maximum of its own (PRIVSEP_TERMINALS_MAX); 24 sandboxes could leave
- * none of the usual 4,096. The value is the kernel's greatest. */
+ * fs.file-max: an open file is charged to the memory of its sandbox, and the processes of one may
+ * hold 4,096 each. At the kernel's own value two sandboxes could leave no file to open for any
+ * program of the host. systemd sets the same. kernel.pty.max: each instance of terminals has a
+ * maximum of its own (PRIVSEP_TERMINALS_MAX); 24 sandboxes could leave none of the usual 4,096. The
+ * value is the kernel's greatest. */
 static const struct {
     const char *path;
     uint64_t value;
@@ -26,10 +27,11 @@ static const struct {
     {"/proc/sys/kernel/pty/max", 1 << 20},
 };
 
-/* Copies of what was sent, with the time, in a queue that no control group is charged with, asked for by a message that no filter
- * sees (net_bounds.h). Linux before 6.13 has the setting once for the host. Why it is safe to switch it off there:
- * with it off a program without CAP_NET_RAW gets the times of what it sent without copies only
- * (SOF_TIMESTAMPING_OPT_TSONLY), which is what the setting is there for. */
+/* Copies of what was sent, with the time, in a queue that no control group is charged with, asked
+ * for by a message that no filter sees (net_bounds.h). Linux before 6.13 has the setting once for
+ * the host. Why it is safe to switch it off there: with it off a program without CAP_NET_RAW gets
+ * the times of what it sent without copies only (SOF_TIMESTAMPING_OPT_TSONLY), which is what the
+ * setting is there for. */
 #define STAMPS "/proc/sys/net/core/tstamp_allow_data"
 
 static void switch_off(const char *path)

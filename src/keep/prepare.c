@@ -196,9 +196,9 @@ static int make_listener(const char *address, int64_t number, int *out, char *wh
     return KEEP_EXIT_FAILED;
 }
 
-/* For localhost both loopback addresses: resolvers give ::1 first for names below it, and a program of
- * another user that listened there alone would get what is meant for this server. So an address that is
- * in use fails the start; only a machine without IPv6 has one listener. */
+/* For localhost both loopback addresses: resolvers give ::1 first for names below it, and a program
+ * of another user that listened there alone would get what is meant for this server. So an address
+ * that is in use fails the start; only a machine without IPv6 has one listener. */
 static int make_listeners(const struct options *o, struct prepared *p, char *why)
 {
     int r;
@@ -241,7 +241,8 @@ static int find_users(const struct options *o, struct prepared *p, char *why)
 
     if (r == 0 && o->egress_processes > 0)
         r = find_user(o->egress_user, "cay-egress", &p->egress_uid, &p->egress_gid, why);
-    /* With one user each could read the other's memory: the sealed credentials are only egress's. */
+    /* With one user each could read the other's memory: the sealed credentials are only
+     * egress's. */
     if (r == 0 && o->egress_processes > 0 && p->uid == p->egress_uid) {
         snprintf(why, PREPARE_WHY_SIZE, "cayd and cay-egress must not run as the same user, %s",
                  o->user);

@@ -1,6 +1,6 @@
 #pragma once
-/* What keep makes before it starts anything: directories, the lock, the listener, the log. Each says
- * on failure why, as a sentence in why. */
+/* What keep makes before it starts anything: directories, the lock, the listener, the log. Each
+ * says on failure why, as a sentence in why. */
 
 #include "keep/options.h"
 
@@ -29,5 +29,6 @@ void prepare_remove(const struct options *o, const struct prepared *p);
 /* Writes the calling process's number. 0 or -errno. */
 int prepare_write_pid(const struct prepared *p);
 
-/* Standard error becomes the log file (opened again at each call), standard output too. 0 or -errno. */
+/* Standard error becomes the log file (opened again at each call), standard output too. 0 or
+ * -errno. */
 int prepare_log(const struct options *o);
