@@ -143,7 +143,7 @@ static int copy_table(void)
     return 0;
 }
 
-/* -- what of /usr is not shown ------------------------------------------------------------------ */
+/* -- what of /usr is not shown ----------------------------------------------------------------- */
 
 /* `python` is what most people and agents type; Debian does not use the name. */
 static int put_python(void)

@@ -1,6 +1,6 @@
 #pragma once
-/* What builds the templates that are known by number. The working directory is <state>/disk/templates;
- * each says progress and the reason of a failure (say.h). 0 or -errno. */
+/* What builds the templates that are known by number. The working directory is
+ * <state>/disk/templates; each says progress and the reason of a failure (say.h). 0 or -errno. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -80,7 +80,8 @@ static int fetch(const struct archive *a, char *file, char *why)
     return status == 0 ? 0 : failed(why, "fetched", a->name, status, last.text);
 }
 
-/* Other bytes than those of the version that stands above are refused, whichever server sent them. */
+/* Other bytes than those of the version that stands above are refused, whichever server sent
+ * them. */
 static int check(const struct archive *a, char *file, char *why)
 {
     static char program[] = "/usr/bin/sha512sum";

@@ -5,7 +5,7 @@
 
 #define RUN_LINE_MAX 512
 
-/* Starts argv[0] (a path) with standard input from /dev/null and both outputs into one pipe; on_line gets
- * each line, cut at RUN_LINE_MAX, without its newline. Returns its exit status (0..255, 128 + signal),
- * or -errno. Also reaps what it leaves behind: the caller is PID 1. */
+/* Starts argv[0] (a path) with standard input from /dev/null and both outputs into one pipe;
+ * on_line gets each line, cut at RUN_LINE_MAX, without its newline. Returns its exit status
+ * (0..255, 128 + signal), or -errno. Also reaps what it leaves behind: the caller is PID 1. */
 int run_program(char *const argv[], void (*on_line)(void *arg, const char *line), void *arg);

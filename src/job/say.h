@@ -1,5 +1,6 @@
 #pragma once
-/* What a job tells privd, on descriptor 1, one bounded line each (contract/meta.h), and what it logs. */
+/* What a job tells privd, on descriptor 1, one bounded line each (contract/meta.h), and what it
+ * logs. */
 
 #include "base/util.h"
 
@@ -9,6 +10,6 @@ void say_to(int fd);
 /* "P <percent> <text>" */
 void say_progress(unsigned percent, const char *fmt, ...) PRINTF(2, 3);
 
-/* "E <errno> <text>", also to the log. Returns -errnum (made negative), so that failing functions can
- * return it. Only the first failure is said: what comes after it is a consequence. */
+/* "E <errno> <text>", also to the log. Returns -errnum (made negative), so that failing functions
+ * can return it. Only the first failure is said: what comes after it is a consequence. */
 int say_failure(int errnum, const char *fmt, ...) PRINTF(2, 3);

@@ -65,7 +65,7 @@ static bool has_word_of_suite(const char *text, const char *suite)
     return false;
 }
 
-/* -- one-line form: deb [options] URI SUITE COMPONENTS -------------------------------------------- */
+/* -- one-line form: deb [options] URI SUITE COMPONENTS ----------------------------------------- */
 
 static bool keep_line(const char *line, const char *suite)
 {
@@ -101,7 +101,7 @@ static int filter_list(FILE *in, FILE *out, const char *suite)
     return kept;
 }
 
-/* -- deb822: stanzas between empty lines ---------------------------------------------------------- */
+/* -- deb822: stanzas between empty lines ------------------------------------------------------- */
 
 static bool keep_stanza(const char *stanza, const char *suite)
 {
@@ -151,7 +151,7 @@ static int filter_deb822(FILE *in, FILE *out, const char *suite)
     return kept + end_stanza(stanza, &len, out, suite);
 }
 
-/* -- files ---------------------------------------------------------------------------------------- */
+/* -- files ------------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *name, const char *end)
 {

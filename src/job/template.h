@@ -1,7 +1,7 @@
 #pragma once
 /* A template is built beside its place and put there by one rename when it is whole, `meta` written
- * last. A broken build leaves `.build-<n>`, a replaced template `.old-<n>-<time>`; the sweep removes
- * both. The working directory is <state>/disk/templates. */
+ * last. A broken build leaves `.build-<n>`, a replaced template `.old-<n>-<time>`; the sweep
+ * removes both. The working directory is <state>/disk/templates. */
 
 #include "base/util.h"
 
@@ -16,8 +16,8 @@ int template_begin(uint32_t number);
 int template_enter(uint32_t number);
 int template_leave(void);
 
-/* Writes meta, and puts it in its place. What was there becomes `.old-...`: sandboxes may still stand
- * on it. fingerprint may be "". */
+/* Writes meta, and puts it in its place. What was there becomes `.old-...`: sandboxes may still
+ * stand on it. fingerprint may be "". */
 int template_commit(uint32_t number, const char *fingerprint);
 
 /* After a failure. */

@@ -1,6 +1,7 @@
 #pragma once
-/* Whole trees: removing, measuring, copying. Paths are relative to the working directory unless they
- * begin with a slash; links are never followed. Blocking; every loop is bounded by what is there. */
+/* Whole trees: removing, measuring, copying. Paths are relative to the working directory unless
+ * they begin with a slash; links are never followed. Blocking; every loop is bounded by what is
+ * there. */
 
 #include "base/util.h"
 

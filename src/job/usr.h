@@ -14,10 +14,11 @@
 /* path is below usr. 0 to go on. */
 typedef int (*usr_hidden_cb)(void *arg, const char *path);
 
-/* Tells each that is to be hidden, and not what is in it. only_local: of usr/local alone, which no package manager keeps
- * account of. No link is followed. 0, what found returned, -errno, or -E2BIG past the maxima. */
+/* Tells each that is to be hidden, and not what is in it. only_local: of usr/local alone, which no
+ * package manager keeps account of. No link is followed. 0, what found returned, -errno, or -E2BIG
+ * past the maxima. */
 int usr_each_hidden(const char *usr, bool only_local, usr_hidden_cb found, void *arg) WARN_UNUSED;
 
-/* Makes the layer mask (a directory that is there) hide them: whiteouts, and the directories above them with the modes
- * that they have in usr. 0 or -errno. */
+/* Makes the layer mask (a directory that is there) hide them: whiteouts, and the directories above
+ * them with the modes that they have in usr. 0 or -errno. */
 int usr_put_mask(const char *usr, const char *mask) WARN_UNUSED;
