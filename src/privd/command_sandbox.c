@@ -52,11 +52,12 @@ static void answer_ender(struct command_sandbox *r, const struct reply_to *to, i
         (void)request_reply(r->privd, to, &m, NULL, 0);
 }
 
-/* -- those that are being made ------------------------------------------------------------------ */
+/* -- those that are being made ----------------------------------------------------------------- */
 
-/* A tenant can stop the making of a command sandbox (until the task's own time is over: runtime/command_sandbox.c), and so hold places. No
- * sandbox has more of them than it may have command sandboxes, and where all are taken a sandbox with fewer gets one of another's
- * that takes longer than is usual. */
+/* A tenant can stop the making of a command sandbox (until the task's own time is over:
+ * runtime/command_sandbox.c), and so hold places. No sandbox has more of them than it may have
+ * command sandboxes, and where all are taken a sandbox with fewer gets one of another's that takes
+ * longer than is usual. */
 
 static void enter_starting(struct command_sandbox *r)
 {
@@ -88,7 +89,8 @@ static uint32_t starting_of(const struct privd *p, uint32_t slot_number)
     return n;
 }
 
-/* The oldest of the sandbox that has most, of those that take long; NULL: none. They are in the order of their age. */
+/* The oldest of the sandbox that has most, of those that take long; NULL: none. They are in the
+ * order of their age. */
 static struct command_sandbox *slowest(const struct privd *p, uint32_t more_than)
 {
     struct command_sandbox *found = NULL;
@@ -148,7 +150,8 @@ static void on_pid(void *arg, uint32_t events)
     struct runtime_sandbox self = command_sandbox_parent(r);
     struct runtime_exit how;
 
-    /* It is the child of the sandbox's own PID 1, which reaps it: only whether it has ended is to be known. */
+    /* It is the child of the sandbox's own PID 1, which reaps it: only whether it has ended is to
+     * be known. */
     if (r->driver->reap(&self, &how) != -EAGAIN)
         gone(r);
 }
@@ -162,8 +165,8 @@ static void kill_now(void *arg)
     (void)r->driver->command_sandbox_kill(&self);
 }
 
-/* In its turn, when many end together (pace.h). While a task still works on it, on_made goes on from
- * here. */
+/* In its turn, when many end together (pace.h). While a task still works on it, on_made goes on
+ * from here. */
 static void end_command_sandbox(struct command_sandbox *r)
 {
     r->ending = true;
@@ -180,8 +183,8 @@ static void fail(struct command_sandbox *r, int status, uint32_t stage)
     end_command_sandbox(r);
 }
 
-/* The task was killed. What it had begun inside is in its sandbox's own control group, and ends with it at the latest
- * (command_sandboxes_kill_unfinished: now). */
+/* The task was killed. What it had begun inside is in its sandbox's own control group, and ends
+ * with it at the latest (command_sandboxes_kill_unfinished: now). */
 static void on_task_ended(void *arg, uint32_t events)
 {
     struct command_sandbox *r = arg;

@@ -1,9 +1,11 @@
 #pragma once
-/* Command sandboxes: networks of their own for single commands of a sandbox that runs (runtime.h, command_sandbox_begin).
+/* Command sandboxes: networks of their own for single commands of a sandbox that runs (runtime.h,
+ * command_sandbox_begin).
  *
- * A command sandbox belongs to the connection that asked for it, as no other peer knows its key: it ends with that
- * connection, when it is asked to, or with its sandbox. At most PRIVSEP_COMMAND_SANDBOXES_MAX of a sandbox at a time,
- * dying ones included. A number is never used twice for a generation. */
+ * A command sandbox belongs to the connection that asked for it, as no other peer knows its key: it
+ * ends with that connection, when it is asked to, or with its sandbox. At most
+ * PRIVSEP_COMMAND_SANDBOXES_MAX of a sandbox at a time, dying ones included. A number is never used
+ * twice for a generation. */
 
 #include "privd/privd.h"
 

@@ -1,5 +1,5 @@
-/* privd's own mount namespace: a tmpfs with what it and its jobs work with, everything else of the host
- * out of sight. It also keeps starts cheap: each clones all mounts that are here. */
+/* privd's own mount namespace: a tmpfs with what it and its jobs work with, everything else of the
+ * host out of sight. It also keeps starts cheap: each clones all mounts that are here. */
 #include "privd/confine.h"
 
 #include "base/log.h"
@@ -46,7 +46,8 @@ static int add(struct places *p, const char *path, bool writable)
     return 0;
 }
 
-/* /proc and /sys stay whole: the kernel lets a sandbox mount its own only where they are fully visible. */
+/* /proc and /sys stay whole: the kernel lets a sandbox mount its own only where they are fully
+ * visible. */
 static int add_host(struct places *p)
 {
     static const struct {
@@ -111,7 +112,8 @@ static int take(struct place *x)
     return 0;
 }
 
-/* Makes the directories of a path (and, for a file, an empty file) below root; existing ones stay. */
+/* Makes the directories of a path (and, for a file, an empty file) below root; existing ones
+ * stay. */
 static int make_path(int root, const char *path, bool file)
 {
     char part[256];

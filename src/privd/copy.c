@@ -1,10 +1,11 @@
-/* COPY: the layer of a sandbox that lives is copied to a kept number (kept.h), and the sandbox goes on. It stands still
- * (freeze.c) while the copy is made, which is one call of the state disk: all files are of one moment. What takes longer, the
- * record and the marks of the copy's overlay, is done when it goes on again. One at a time; the others wait, and run
- * meanwhile. A sandbox that was frozen already stays so.
+/* COPY: the layer of a sandbox that lives is copied to a kept number (kept.h), and the sandbox goes
+ * on. It stands still (freeze.c) while the copy is made, which is one call of the state disk: all
+ * files are of one moment. What takes longer, the record and the marks of the copy's overlay, is
+ * done when it goes on again. One at a time; the others wait, and run meanwhile. A sandbox that was
+ * frozen already stays so.
  *
- * A privd that takes over lets go on what stands still without an answer; of the copy there is all or nothing, and its
- * number says which (kept_recovered). */
+ * A privd that takes over lets go on what stands still without an answer; of the copy there is all
+ * or nothing, and its number says which (kept_recovered). */
 #include "privd/privd.h"
 
 #include "base/clock.h"
@@ -32,7 +33,8 @@ static struct slot *source(struct privd *p)
     return s->gen == p->copier.gen && permit_lives(s->state) ? s : NULL;
 }
 
-/* Whatever was made of the copy is dropped by the next that has the number, or at the next start. */
+/* Whatever was made of the copy is dropped by the next that has the number, or at the next
+ * start. */
 static void end(struct privd *p, int status)
 {
     uint32_t number = p->copier.number;

@@ -1,7 +1,8 @@
 #pragma once
-/* What cay-egress is given: in every sandbox's network namespace a listener and a socket for DNS, which
- * the namespace's rules send everything to (sys/nft.h). They are made before anything of a tenant runs
- * in it, so that no process inside can have their ports; privd keeps no copy once cay-egress has them.
+/* What cay-egress is given: in every sandbox's network namespace a listener and a socket for DNS,
+ * which the namespace's rules send everything to (sys/nft.h). They are made before anything of a
+ * tenant runs in it, so that no process inside can have their ports; privd keeps no copy once
+ * cay-egress has them.
  *
  * One channel per process of cay-egress (RUN/egress-I.sock), the same in form as cayd's; its only
  * request is HELLO, after which it is told every sandbox that lives. */
@@ -19,6 +20,7 @@ void egress_open(struct privd *p, struct slot *s);
 /* s has ended, and with it its command sandboxes. */
 void egress_close(struct privd *p, struct slot *s);
 
-/* The same of a command sandbox (command_sandbox.h); that of one whose sandbox has ended was told already. */
+/* The same of a command sandbox (command_sandbox.h); that of one whose sandbox has ended was told
+ * already. */
 void egress_open_command_sandbox(struct privd *p, struct command_sandbox *r);
 void egress_close_command_sandbox(struct privd *p, struct command_sandbox *r);

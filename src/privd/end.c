@@ -282,8 +282,8 @@ static void kill_now(void *arg)
     loop_arm(&p->loop, &s->timer, KILL_AGAIN_MS, on_still_alive, s);
 }
 
-/* At once, but for many at a time: then each in its turn (pace.h). Nothing else happens to a slot that
- * waits for it: no deadline, no ready byte; only PID 1 may end by itself. */
+/* At once, but for many at a time: then each in its turn (pace.h). Nothing else happens to a slot
+ * that waits for it: no deadline, no ready byte; only PID 1 may end by itself. */
 static void kill_it(struct slot *s)
 {
     struct privd *p = s->privd;

@@ -1,10 +1,11 @@
-/* FREEZE and THAW: every process of a sandbox stops, or goes on. A pause that keeps memory is no more than
- * that, so nothing of the sandbox is given up or made anew.
+/* FREEZE and THAW: every process of a sandbox stops, or goes on. A pause that keeps memory is no
+ * more than that, so nothing of the sandbox is given up or made anew.
  *
- * To ask the kernel is one write; that all have stopped is seen a little later, at the next looks of a timer,
- * so that nothing here waits. What cannot be stopped in time (a process that waits for a disk, or in the
- * kernel) ends the attempt: all go on, and who asked is told. FROZEN is in the record before it is answered,
- * RUNNING before anything goes on: a privd that takes over in between lets go on what was not answered. */
+ * To ask the kernel is one write; that all have stopped is seen a little later, at the next looks
+ * of a timer, so that nothing here waits. What cannot be stopped in time (a process that waits for
+ * a disk, or in the kernel) ends the attempt: all go on, and who asked is told. FROZEN is in the
+ * record before it is answered, RUNNING before anything goes on: a privd that takes over in between
+ * lets go on what was not answered. */
 #include "privd/command_sandbox.h"
 
 #include "base/clock.h"
@@ -36,7 +37,8 @@ static void answer_freezer(struct slot *s, int status)
         (void)request_reply(s->privd, &to, &m, NULL, 0);
 }
 
-/* The record first: a frozen sandbox whose record says that it runs is let go on by the next privd. */
+/* The record first: a frozen sandbox whose record says that it runs is let go on by the next
+ * privd. */
 static int go_on(struct slot *s)
 {
     struct runtime_sandbox sb = slots_sandbox(s);
@@ -55,8 +57,9 @@ static void give_up(struct slot *s, int status)
     answer_freezer(s, status);
 }
 
-/* The process that makes one stands in the sandbox's control group, and privd waits for it: it must not be
- * stopped. No further one is begun while the slot is FREEZING, so that this comes to an end. */
+/* The process that makes one stands in the sandbox's control group, and privd waits for it: it must
+ * not be stopped. No further one is begun while the slot is FREEZING, so that this comes to an
+ * end. */
 static bool makes_rooms(const struct slot *s)
 {
     for (const struct command_sandbox *r = s->command_sandboxes; r; r = r->next)
@@ -65,8 +68,8 @@ static bool makes_rooms(const struct slot *s)
     return false;
 }
 
-/* Version 1 of the freezer can miss a process that was being made while it looked: asked again it finds it,
- * and where even that does not help, from the beginning. */
+/* Version 1 of the freezer can miss a process that was being made while it looked: asked again it
+ * finds it, and where even that does not help, from the beginning. */
 static int ask_kernel(struct slot *s)
 {
     const struct runtime *rt = s->privd->rt;

@@ -1,6 +1,6 @@
-/* KEEP, DROP and KEPTS (kept.h): what the peer asks of kept layers. KEEP is an end like any other, but that the
- * task which removes what is left gives the layer its number instead of destroying it (end.c); the answer comes
- * when it is on the disk. */
+/* KEEP, DROP and KEPTS (kept.h): what the peer asks of kept layers. KEEP is an end like any other,
+ * but that the task which removes what is left gives the layer its number instead of destroying it
+ * (end.c); the answer comes when it is on the disk. */
 #include "privd/privd.h"
 
 #include "base/clock.h"
@@ -77,9 +77,10 @@ void keep_slot_runs(struct slot *s)
     s->kept = 0;
 }
 
-/* -- a CREATE on one ---------------------------------------------------------------------------- */
+/* -- a CREATE on one --------------------------------------------------------------------------- */
 
-/* Whether a create that is under way needs what is kept by it; only_taken: and will take it away. */
+/* Whether a create that is under way needs what is kept by it; only_taken: and will take it
+ * away. */
 static bool is_wanted(const struct privd *p, uint32_t number, bool only_taken)
 {
     for (const struct create_request *c = p->waiting_first; c; c = c->next)
@@ -125,7 +126,7 @@ int keep_take(struct slot *s, uint32_t number)
     return rc;
 }
 
-/* -- DROP: one task at a time -------------------------------------------------------------------- */
+/* -- DROP: one task at a time ------------------------------------------------------------------ */
 
 static void on_dropped(void *arg, uint32_t events);
 static void drop_next(struct privd *p);
@@ -197,7 +198,7 @@ void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct pr
     drop_next(p);
 }
 
-/* -- KEPTS --------------------------------------------------------------------------------------- */
+/* -- KEPTS ------------------------------------------------------------------------------------- */
 
 /* From memory: no directory is read. */
 void keep_list_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
@@ -217,7 +218,7 @@ void keep_list_asked(struct privd *p, const struct reply_to *to, const struct pr
     answer(p, to, PRIVSEP_KEPTS, 0, 0);
 }
 
-/* -- after a restart ----------------------------------------------------------------------------- */
+/* -- after a restart --------------------------------------------------------------------------- */
 
 static bool lives(const struct privd *p, const struct kept_record *r)
 {

@@ -33,7 +33,8 @@
 #define ROUNDS_MAX  4 /* of stopping what was made meanwhile */
 #define END_MS      1000
 #define GATHER_MS   2 /* samples that come together are one look's */
-/* A look that killed no process is followed by so many times as long without one: a fifth of a processor. */
+/* A look that killed no process is followed by so many times as long without one: a fifth of a
+ * processor. */
 #define REST_FACTOR 4
 #define READ_SIZE   65536
 
@@ -71,7 +72,7 @@ struct count {
     bool hides; /* descriptors are under way in sockets, or there are more than are looked at */
 };
 
-/* -- counting ---------------------------------------------------------------------------------------- */
+/* -- counting ---------------------------------------------------------------------------------- */
 
 static uint32_t lines_that_begin(const char *text, size_t n, const char *with)
 {
@@ -84,8 +85,8 @@ static uint32_t lines_that_begin(const char *text, size_t n, const char *with)
     return found;
 }
 
-/* "lock:" lines of one file; what is cut at the end of a part begins no line then, so that one in a thousand is
- * missing. */
+/* "lock:" lines of one file; what is cut at the end of a part begins no line then, so that one in a
+ * thousand is missing. */
 static void count_file(struct locks *l, int dir, const char *name, uint32_t *locks, bool *hides)
 {
     CLEANUP_CLOSE int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
@@ -132,7 +133,7 @@ static void count_sandbox(struct locks *l, uint32_t slot, struct count *c)
     c->hides |= c->files >= FILES_MAX;
 }
 
-/* -- killing ----------------------------------------------------------------------------------------- */
+/* -- killing ----------------------------------------------------------------------------------- */
 
 static void kill_one(struct locks *l, uint32_t slot, pid_t pid, uint32_t locks, const char *how)
 {
@@ -154,7 +155,8 @@ static bool is_held(const struct locks *l, pid_t pid)
     return false;
 }
 
-/* Stopped already, so not to be continued by us: state T of /proc/PID/stat, behind the name, which is the tenant's. */
+/* Stopped already, so not to be continued by us: state T of /proc/PID/stat, behind the name, which
+ * is the tenant's. */
 static bool is_stopped(pid_t pid)
 {
     char path[32], text[512];
@@ -229,7 +231,8 @@ static void reduce(struct locks *l, uint32_t slot)
             (void)runtime_program_signal(l->privd->rt, slot, l->held[i].pid, SIGCONT);
 }
 
-/* Locks that are in no process's files: all that call, and all that hold sockets in which descriptors are. */
+/* Locks that are in no process's files: all that call, and all that hold sockets in which
+ * descriptors are. */
 static void kill_hidden(struct locks *l, uint32_t slot)
 {
     int n = runtime_program_pids(l->privd->rt, slot, l->pids, PIDS_MAX);
@@ -247,7 +250,7 @@ static void kill_hidden(struct locks *l, uint32_t slot)
     l->unseen[slot] = 0;
 }
 
-/* -- who calls ---------------------------------------------------------------------------------------- */
+/* -- who calls --------------------------------------------------------------------------------- */
 
 static bool slot_of(const struct locks *l, pid_t pid, uint32_t *out)
 {
@@ -307,7 +310,7 @@ static bool next_slot(const struct locks *l, const uint32_t *done, size_t n_done
     return most > 0;
 }
 
-/* -- a look -------------------------------------------------------------------------------------------- */
+/* -- a look ------------------------------------------------------------------------------------ */
 
 static uint64_t cache_size(struct locks *l, size_t samples)
 {
@@ -384,7 +387,7 @@ NORETURN static void watch(struct locks *l)
     _exit(1);
 }
 
-/* -- the child ----------------------------------------------------------------------------------------- */
+/* -- the child --------------------------------------------------------------------------------- */
 
 int locks_open(struct privd *p)
 {

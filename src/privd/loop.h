@@ -1,7 +1,7 @@
 #pragma once
-/* privd's event loop: epoll for descriptors, base/timer_heap.h for timers. Single-threaded. Callbacks may add
- * and remove any source and timer, their own included. Sources and timers are the caller's memory and
- * must be removed before it goes. */
+/* privd's event loop: epoll for descriptors, base/timer_heap.h for timers. Single-threaded.
+ * Callbacks may add and remove any source and timer, their own included. Sources and timers are the
+ * caller's memory and must be removed before it goes. */
 
 #include "base/timer_heap.h"
 #include "base/util.h"

@@ -4,9 +4,9 @@
  * Each cay-init has two (its system call filters), which are freed with the last process of its
  * sandbox. Each free waits in a queue of the whole host for a worker, and a kernel of Linux 6.9 or
  * later can wait for good when all workers of that queue wait for the same mutex
- * (docs/kernel-pools.md, "Filters"). So kills take turns: PACE_BURST programs at once, PACE_PER_MS in
- * each millisecond after that; docs/privsep.md says why these numbers. A kill that finds room is done at
- * once, in its caller; the rest wait in order, on the loop's timer.
+ * (docs/kernel-pools.md, "Filters"). So kills take turns: PACE_BURST programs at once, PACE_PER_MS
+ * in each millisecond after that; docs/privsep.md says why these numbers. A kill that finds room is
+ * done at once, in its caller; the rest wait in order, on the loop's timer.
  *
  * An item is the owner's memory and must be cancelled before it goes. Nothing blocks. */
 
@@ -31,15 +31,15 @@ struct pace {
     uint32_t level; /* programs whose free may not have been done */
 };
 
-/* Takes programs out of what may be freed now: 0, or how many milliseconds from now it is worth asking
- * again. More than PACE_BURST is given when all before it are done. */
+/* Takes programs out of what may be freed now: 0, or how many milliseconds from now it is worth
+ * asking again. More than PACE_BURST is given when all before it are done. */
 uint32_t pace_try(struct pace *p, uint64_t now_ms, uint32_t programs);
 
 /* So many are freed now, whatever the level: what asks next waits for them. */
 void pace_note(struct pace *p, uint64_t now_ms, uint32_t programs);
 
-/* Calls go(arg): from here when there is room and none waits, else from the loop, in order. Nothing when
- * the item waits already. */
+/* Calls go(arg): from here when there is room and none waits, else from the loop, in order. Nothing
+ * when the item waits already. */
 void pace_ask(struct pace *p, struct pace_item *i, uint32_t programs, void (*go)(void *arg),
               void *arg);
 

@@ -109,8 +109,8 @@ static int check_nothing(const struct privsep_msg *m, const struct permit_bounds
 /* -- the table of requests --------------------------------------------------------------------- */
 
 /* Rows of answers by state. A sandbox that has ended is stale for good: its generation never comes
- * back. What lives is asked of while it runs only (WHILE_IT_RUNS), also where none of its processes does
- * (WHILE_IT_LIVES), or until nothing of it is left. */
+ * back. What lives is asked of while it runs only (WHILE_IT_RUNS), also where none of its processes
+ * does (WHILE_IT_LIVES), or until nothing of it is left. */
 #define GONE_OR_NOT_YET                                                      \
     [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE, \
     [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW
@@ -200,8 +200,9 @@ int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b)
 /* -- the life of a slot ------------------------------------------------------------------------ */
 
 /* What ends before it runs is killed first where it has processes. EMPTY to RUNNING or FROZEN is a
- * recovery: the sandbox was started by an earlier cay-privd. READY to MAKING: a pooled slot is prepared
- * further, up to a waiting cay-init. A frozen one whose PID 1 has ended by itself is cleaned up like any. */
+ * recovery: the sandbox was started by an earlier cay-privd. READY to MAKING: a pooled slot is
+ * prepared further, up to a waiting cay-init. A frozen one whose PID 1 has ended by itself is
+ * cleaned up like any. */
 static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
     [SLOT_EMPTY] = {[SLOT_MAKING] = ALLOW, [SLOT_RUNNING] = ALLOW, [SLOT_FROZEN] = ALLOW},
     [SLOT_MAKING] = {[SLOT_READY] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},

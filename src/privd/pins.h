@@ -1,29 +1,30 @@
 #pragma once
-/* Copies of the listeners of sandboxes' and command sandboxes' system call filters, held so that the end of a process does not
- * free its filters.
+/* Copies of the listeners of sandboxes' and command sandboxes' system call filters, held so that
+ * the end of a process does not free its filters.
  *
- * A listener's file holds the filter that it belongs to and all before it (struct seccomp_filter, refs; Linux
- * kernel/seccomp.c), so both programs of a cay-init. What privd ends takes turns before it is killed (pace.h); what ends
- * without it (root inside kills the cay-init of a command sandbox, memory is out, cay-init itself fails) leaves its filters to
- * privd, which lets go of them in turn.
+ * A listener's file holds the filter that it belongs to and all before it (struct seccomp_filter,
+ * refs; Linux kernel/seccomp.c), so both programs of a cay-init. What privd ends takes turns before
+ * it is killed (pace.h); what ends without it (root inside kills the cay-init of a command sandbox,
+ * memory is out, cay-init itself fails) leaves its filters to privd, which lets go of them in turn.
  *
- * The copy is taken when the start of a cay-init is reported, before anything of a tenant runs in it: so its
- * descriptor is what the set-up code placed there, and closing it does not wait. One that is taken over from an
- * earlier privd has none. A copy is never read. */
+ * The copy is taken when the start of a cay-init is reported, before anything of a tenant runs in
+ * it: so its descriptor is what the set-up code placed there, and closing it does not wait. One
+ * that is taken over from an earlier privd has none. A copy is never read. */
 
 #include "privd/privd.h"
 
 /* Descriptors left for everything else than what each sandbox has. */
 #define PINS_SPARE 4096u
 
-/* -1: there is none, as the process has ended, or descriptors are for sandboxes (a pidfd each) first. The caller owns
- * it until pins_drop. */
+/* -1: there is none, as the process has ended, or descriptors are for sandboxes (a pidfd each)
+ * first. The caller owns it until pins_drop. */
 int pins_take(struct privd *p, const struct runtime_driver *driver,
               const struct runtime_sandbox *sb);
 
 /* The same of a slot in which a cay-init has been started: s->pin. */
 void pins_take_slot(struct slot *s);
 
-/* *fd, which becomes -1, is closed: at once when its programs had their turn (paid), else in turn. Without one, what
- * was freed without asking is counted, so that what comes next waits for it. programs: how many there are. */
+/* *fd, which becomes -1, is closed: at once when its programs had their turn (paid), else in turn.
+ * Without one, what was freed without asking is counted, so that what comes next waits for it.
+ * programs: how many there are. */
 void pins_drop(struct privd *p, int *fd, uint32_t programs, bool paid);

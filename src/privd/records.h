@@ -1,9 +1,10 @@
 #pragma once
-/* What privd must know after it died: one fixed-size record per slot in <run>/slots/table, a file of
- * root's alone, written with one pwrite before each step. It is believed only together with cgroups,
- * /proc and process start times (recover.c), and only for this boot of the host.
+/* What privd must know after it died: one fixed-size record per slot in <run>/slots/table, a file
+ * of root's alone, written with one pwrite before each step. It is believed only together with
+ * cgroups, /proc and process start times (recover.c), and only for this boot of the host.
  *
- * Writes are a few microseconds (page cache; no fsync: what it describes dies with the kernel too). */
+ * Writes are a few microseconds (page cache; no fsync: what it describes dies with the kernel
+ * too). */
 
 #include "base/util.h"
 #include "privd/permit.h"
@@ -35,7 +36,8 @@ struct records {
     uint32_t first_gen; /* of slots that have no record: above whatever was before the last boot */
 };
 
-/* Opens or makes run_dir/slots/table. A table of another boot of the host is emptied. 0 or -errno. */
+/* Opens or makes run_dir/slots/table. A table of another boot of the host is emptied. 0 or
+ * -errno. */
 int records_open(struct records *r, const char *run_dir, uint32_t slots_max);
 void records_close(struct records *r);
 

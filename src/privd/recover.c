@@ -69,8 +69,8 @@ static int run_end(struct privd *p, const struct runtime_driver *driver, uint32_
     return r < 0 ? r : e.status;
 }
 
-/* Which level it was is not believed of a record: each that is there ends what is its own, and finds
- * nothing else. */
+/* Which level it was is not believed of a record: each that is there ends what is its own, and
+ * finds nothing else. */
 static int end_by_each(struct privd *p, const struct runtime_found *f)
 {
     int r = 0;
@@ -140,8 +140,8 @@ static int open_recorded(const struct privd *p, const struct record *rec)
     return pidfd;
 }
 
-/* Frozen is what the record says was answered and the kernel says is so. All else goes on: a freeze that was
- * not answered, a thaw that was begun. */
+/* Frozen is what the record says was answered and the kernel says is so. All else goes on: a freeze
+ * that was not answered, a thaw that was begun. */
 static void take_over_frozen(struct privd *p, struct slot *s, const struct record *rec)
 {
     struct runtime_sandbox sb = slots_sandbox(s);
@@ -180,7 +180,8 @@ static bool take_over(struct privd *p, const struct record *rec)
     /* The users of its command sandboxes knew the earlier privd only. */
     s->driver->command_sandboxes_kill_unfinished(p->rt, rec->slot);
     wait_turn(p, s->driver->kill_cost(NULL, s->driver->command_sandboxes_kill(p->rt, rec->slot)));
-    /* Past every number that it has had: no sandbox makes a command sandbox each 16 ms of the host's whole time. */
+    /* Past every number that it has had: no sandbox makes a command sandbox each 16 ms of the
+     * host's whole time. */
     s->last_command_sandbox = (uint32_t)(clock_mono_ms() / 16);
     return true;
 }

@@ -1,6 +1,6 @@
-/* Slots made ahead: namespaces, rules, layer and cgroups wait for a sandbox to come. Most are prestarted: in
- * them cay-init runs already, with the template and the limits that were asked for most recently, and
- * waits to be told whose it is. */
+/* Slots made ahead: namespaces, rules, layer and cgroups wait for a sandbox to come. Most are
+ * prestarted: in them cay-init runs already, with the template and the limits that were asked for
+ * most recently, and waits to be told whose it is. */
 #include "privd/pins.h"
 
 #include "base/log.h"
@@ -271,7 +271,7 @@ int slots_watch_task(struct slot *s, loop_source_cb cb)
     return loop_add(&s->privd->loop, &s->task_source, s->task.result_fd, cb, s);
 }
 
-/* -- prestart: cay-init is started and waits to be claimed -------------------------------------- */
+/* -- prestart: cay-init is started and waits to be claimed ------------------------------------- */
 
 /* Creates go on from prepared slots, and say themselves what is wrong. */
 static void prestart_failed(struct privd *p, struct slot *s, int status, uint32_t stage)
