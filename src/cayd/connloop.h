@@ -29,7 +29,8 @@ void connloop_serve(struct connloop *l);
 /* Any thread: no new requests; ends when the running ones ended or were cut after grace_ms. */
 void connloop_stop(struct connloop *l, uint64_t grace_ms);
 
-/* The control loop's thread: that sandbox has been paused, after every answer about it that was sent before. */
+/* The control loop's thread: that sandbox has been paused, after every answer about it that was
+ * sent before. */
 void connloop_paused(struct connloop *l, const char *id);
 
 /* Waits for the thread and frees. After it ended and the control loop answers no more. */

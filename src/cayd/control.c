@@ -19,7 +19,7 @@ struct control {
     void *ready_arg;
 };
 
-/* -- asks --------------------------------------------------------------------------------------- */
+/* -- asks -------------------------------------------------------------------------------------- */
 
 void control_request_free(struct control_request *a)
 {
@@ -167,7 +167,7 @@ int control_send(struct control_request *a)
     return mailbox_post(&a->control->mailbox, &a->message);
 }
 
-/* -- start and end ------------------------------------------------------------------------------ */
+/* -- start and end ----------------------------------------------------------------------------- */
 
 static void on_ready_timer(uv_timer_t *t)
 {

@@ -31,8 +31,8 @@ struct control_request {
 
 struct control;
 
-/* Opens the store, connects to privd. https: clients are told such addresses. ready is called once, when
- * requests can be served. */
+/* Opens the store, connects to privd. https: clients are told such addresses. ready is called once,
+ * when requests can be served. */
 enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char *privd_path,
                           const char *egress_dir, bool https, void (*ready)(void *arg),
                           void *ready_arg, struct control **out, struct err *e);
@@ -45,8 +45,8 @@ void control_on_paused(struct control *c, void (*fn)(void *arg, const char *id),
 void control_stop(struct control *c);
 void control_free(struct control *c);
 
-/* A request for the API or the gateway; NULL when memory is out. The first takes the request over, and the
- * sender gives it its ticket. */
+/* A request for the API or the gateway; NULL when memory is out. The first takes the request over,
+ * and the sender gives it its ticket. */
 struct control_request *control_request_api(struct control *c, struct api_request *r,
                                             struct mailbox *back,
                                             void (*answered)(struct control_request *a,

@@ -1,10 +1,10 @@
 #pragma once
-/* Messages from one thread's loop to another's: a queue under a mutex, and a uv_async that wakes the
- * reader. The only thing that cayd's threads share.
+/* Messages from one thread's loop to another's: a queue under a mutex, and a uv_async that wakes
+ * the reader. The only thing that cayd's threads share.
  *
- * A message belongs to its sender until mailbox_post returned 0, then to the mailbox, then to its open
- * function, which runs on the reader's loop. Bounded: post answers -EAGAIN above max; messages that
- * answer others go by mailbox_answer, which is bounded by what was asked. */
+ * A message belongs to its sender until mailbox_post returned 0, then to the mailbox, then to its
+ * open function, which runs on the reader's loop. Bounded: post answers -EAGAIN above max; messages
+ * that answer others go by mailbox_answer, which is bounded by what was asked. */
 
 #include <stddef.h>
 #include <uv.h>
@@ -28,8 +28,8 @@ struct mailbox {
 /* On the reader's thread, before others know of it. 0 or -errno. */
 int mailbox_init(struct mailbox *m, uv_loop_t *loop, size_t max, void *reader);
 
-/* On the reader's thread: no more messages are read or taken, those inside are dropped. The loop must
- * turn once more; mailbox_free after that, when no thread posts any more. */
+/* On the reader's thread: no more messages are read or taken, those inside are dropped. The loop
+ * must turn once more; mailbox_free after that, when no thread posts any more. */
 void mailbox_close(struct mailbox *m);
 void mailbox_free(struct mailbox *m);
 

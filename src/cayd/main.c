@@ -200,7 +200,7 @@ static void on_paused(void *arg, const char *id)
         connloop_paused(d->loops[i], id);
 }
 
-/* -- the end ------------------------------------------------------------------------------------ */
+/* -- the end ----------------------------------------------------------------------------------- */
 
 static void stop(struct daemon *d)
 {
@@ -253,7 +253,7 @@ static void loop_ended(void *arg)
     mailbox_answer(&d->mailbox, l);
 }
 
-/* -- the start ---------------------------------------------------------------------------------- */
+/* -- the start --------------------------------------------------------------------------------- */
 
 static void serve(struct daemon *d)
 {

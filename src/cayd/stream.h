@@ -1,7 +1,8 @@
 #pragma once
-/* Answers that come out of a descriptor, as long as it gives: what core tells without an end goes through
- * a pipe to the connection loop that has the client. A client that reads slowly leaves bytes in the pipe;
- * one that goes away closes it, which its other end sees. Belongs to one loop. */
+/* Answers that come out of a descriptor, as long as it gives: what core tells without an end goes
+ * through a pipe to the connection loop that has the client. A client that reads slowly leaves
+ * bytes in the pipe; one that goes away closes it, which its other end sees. Belongs to one
+ * loop. */
 
 #include "http/server.h"
 
@@ -10,12 +11,13 @@ struct streams;
 /* 0 or -ENOMEM. */
 int streams_new(uv_loop_t *loop, struct streams **out);
 
-/* Ends all of them, as if their descriptors had: before the server stops, which waits for answers. */
+/* Ends all of them, as if their descriptors had: before the server stops, which waits for
+ * answers. */
 void streams_end(struct streams *all);
 
 /* After the loop has closed its handles. */
 void streams_free(struct streams *all);
 
-/* Goes on with x, whose answer was begun, until fd (the read end of a pipe, taken over) ends. Uses data and
- * close callback of x. */
+/* Goes on with x, whose answer was begun, until fd (the read end of a pipe, taken over) ends. Uses
+ * data and close callback of x. */
 void stream_start(struct streams *all, struct http_exchange *x, int fd);
