@@ -286,7 +286,8 @@ static enum err_code code_of_status(long status)
     return ERR_INTERNAL;
 }
 
-/* The server ends its message with the hint, for clients that show nothing else; here both are shown. */
+/* The server ends its message with the hint, for clients that show nothing else; here both are
+ * shown. */
 static size_t len_without_hint(const char *message, const char *hint)
 {
     char tail[512];

@@ -66,9 +66,9 @@ enum err_code api_sandbox_open(struct api *a, const char *id, struct api_sandbox
 enum err_code api_agent_call(struct api *a, const struct api_sandbox *s, const char *method,
                              const json_t *body, json_t **out, struct err *e);
 
-/* Builds the easy handle of a call without running it: for streams and files; of an agent, or of the control
- * plane (with the key). The caller cleans it up with api_easy_free. headers may be appended to until it
- * runs. */
+/* Builds the easy handle of a call without running it: for streams and files; of an agent, or of
+ * the control plane (with the key). The caller cleans it up with api_easy_free. headers may be
+ * appended to until it runs. */
 struct api_easy {
     CURL *curl;
     struct curl_slist *headers;

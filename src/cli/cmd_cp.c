@@ -95,7 +95,8 @@ static enum err_code remote_stat(struct copy *k, const char *path, struct remote
     return ERR_OK;
 }
 
-/* A helper's messages can be whatever the sandbox likes: each line says whose it is, and controls nothing. */
+/* A helper's messages can be whatever the sandbox likes: each line says whose it is, and controls
+ * nothing. */
 static void show_messages(const char *whose, struct buf *text)
 {
     char *rest = text->len > 0 ? text->data : NULL, *line;

@@ -100,8 +100,8 @@ static void look_at_mounts(struct left *l)
         fclose(f);
 }
 
-/* By the file itself: privd sees it from a mount namespace of its own, so that the path that the kernel
- * shows (/sys/block/loopN/loop/backing_file) is another one. */
+/* By the file itself: privd sees it from a mount namespace of its own, so that the path that the
+ * kernel shows (/sys/block/loopN/loop/backing_file) is another one. */
 static bool look_at_loop(void *arg, const char *name)
 {
     struct left *l = arg;

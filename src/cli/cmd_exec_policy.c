@@ -1,5 +1,5 @@
-/* exec --policy: one command with less than its sandbox's network, by POST /cay/v1/sandboxes/ID/exec. Its
- * input is read first; its output comes as it is printed. */
+/* exec --policy: one command with less than its sandbox's network, by POST
+ * /cay/v1/sandboxes/ID/exec. Its input is read first; its output comes as it is printed. */
 #include "base/base64.h"
 #include "base/io.h"
 #include "base/signal_names.h"

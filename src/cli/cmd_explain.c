@@ -1,11 +1,11 @@
-/* policy explain: what will happen to a connection or a request. Of a sandbox cay-egress says it, with all that counts; of a file
- * alone the same evaluation (policy/explanation.h) is made here. */
+/* policy explain: what will happen to a connection or a request. Of a sandbox cay-egress says it,
+ * with all that counts; of a file alone the same evaluation (policy/explanation.h) is made here. */
 #include "cli/commands.h"
 #include "policy/explanation.h"
 
 #include <string.h>
 
-/* -- shown -------------------------------------------------------------------------------------- */
+/* -- shown ------------------------------------------------------------------------------------- */
 
 static void print_explained(const json_t *o)
 {
@@ -28,7 +28,7 @@ static void print_explained(const json_t *o)
         puts("Rules are in conflict: the first one that matches decides.");
 }
 
-/* -- of a sandbox ------------------------------------------------------------------------------- */
+/* -- of a sandbox ------------------------------------------------------------------------------ */
 
 /* What is said on the command line. */
 struct asked {
@@ -56,7 +56,7 @@ static enum err_code ask_server(struct cli *c, const struct asked *a, json_t **o
     return e->code;
 }
 
-/* -- of a file ---------------------------------------------------------------------------------- */
+/* -- of a file --------------------------------------------------------------------------------- */
 
 static enum err_code ask_file(const struct asked *a, struct policy_query *q, json_t **out,
                               struct err *e)
@@ -74,7 +74,7 @@ static enum err_code ask_file(const struct asked *a, struct policy_query *q, jso
     return ERR_OK;
 }
 
-/* -- the command -------------------------------------------------------------------------------- */
+/* -- the command ------------------------------------------------------------------------------- */
 
 /* 0, or the usage was said. */
 static int take_query(struct cli *c, struct asked *a, struct policy_query *q)

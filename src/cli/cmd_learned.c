@@ -1,5 +1,5 @@
-/* policy learned: a policy that would allow what a sandbox has tried, made of its records in the audit log. Where its
- * policy only warns ("mode": "warn") that is all that it needs. */
+/* policy learned: a policy that would allow what a sandbox has tried, made of its records in the
+ * audit log. Where its policy only warns ("mode": "warn") that is all that it needs. */
 #include "cli/commands.h"
 #include "policy/policy.h"
 

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* -- reading ------------------------------------------------------------------------------------ */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 static enum err_code load(const char *file, json_t **out, struct err *e)
 {
@@ -69,7 +69,7 @@ static enum err_code fetch(struct api *a, const char *id, json_t **out, struct e
     return api_call(a, "GET", path, NULL, out, e);
 }
 
-/* -- show, set ---------------------------------------------------------------------------------- */
+/* -- show, set --------------------------------------------------------------------------------- */
 
 int cmd_policy_show(struct cli *c)
 {
@@ -114,7 +114,7 @@ int cmd_policy_set(struct cli *c)
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
-/* -- denials ------------------------------------------------------------------------------------ */
+/* -- denials ----------------------------------------------------------------------------------- */
 
 static void print_denials(const json_t *list)
 {

@@ -70,7 +70,8 @@ static void say_note(const struct cli *c, struct api *a, const char *id)
     json_decref(detail);
 }
 
-/* The server speaks of the field that the option was sent as. That error has no hint, so none is lost. */
+/* The server speaks of the field that the option was sent as. That error has no hint, so none is
+ * lost. */
 static void name_option(const struct cli *c, struct err *e)
 {
     static const char field[] = "\"timeout\"";
@@ -342,7 +343,8 @@ static enum err_code change_one(struct api *a, const char *given, const char *ca
     return api_call(a, "POST", path, body, NULL, e);
 }
 
-/* Each of the operands; done: the key of those that it worked for, in JSON. Takes the reference to body. */
+/* Each of the operands; done: the key of those that it worked for, in JSON. Takes the reference to
+ * body. */
 static int change_each(struct cli *c, const char *call, const char *done, json_t *body)
 {
     json_t *changed = json_array();
@@ -421,8 +423,9 @@ static void print_log(const json_t *line)
     putchar('\n');
 }
 
-/* Prints what comes after the last line that was printed. Lines are only ever added at the end while a sandbox lives,
- * up to the server's limit; when it drops old ones the last printed line is searched. */
+/* Prints what comes after the last line that was printed. Lines are only ever added at the end
+ * while a sandbox lives, up to the server's limit; when it drops old ones the last printed line is
+ * searched. */
 static void print_new(const json_t *lines, json_t **last)
 {
     size_t first = 0, n = json_array_size(lines);

@@ -17,7 +17,7 @@
 #define EVERY_MAX_S (30u * 24 * 3600)
 #define AGAIN_S     30u
 
-/* -- the value ---------------------------------------------------------------------------------- */
+/* -- the value --------------------------------------------------------------------------------- */
 
 /* Everything until the end; of a terminal one line, which is not shown. */
 static ssize_t read_value(int fd, char *out, size_t size)
@@ -91,7 +91,7 @@ static enum err_code load_value(const struct cli *c, char *out, struct err *e)
     return ERR_OK;
 }
 
-/* -- what it is bound to ------------------------------------------------------------------------ */
+/* -- what it is bound to ----------------------------------------------------------------------- */
 
 static int add_text(void *arg, const char *value)
 {
@@ -108,7 +108,8 @@ static void add_list(const struct cli *c, json_t *bind, const char *option, cons
     json_decref(list);
 }
 
-/* bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]], oauth2:TOKEN_HOST, placeholder */
+/* bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]], oauth2:TOKEN_HOST,
+ * placeholder */
 static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
 {
     static const struct {
@@ -192,9 +193,10 @@ static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
     return ERR_OK;
 }
 
-/* -- commands ----------------------------------------------------------------------------------- */
+/* -- commands ---------------------------------------------------------------------------------- */
 
-/* What is read is the refresh token, or {"refresh_token", "client_secret"}; the rest is no secret. */
+/* What is read is the refresh token, or {"refresh_token", "client_secret"}; the rest is no
+ * secret. */
 static json_t *oauth_json(const struct cli *c, const char *value)
 {
     static const struct {

@@ -108,8 +108,8 @@ static int print_env(const struct cli *c, const json_t *variables)
     return CLI_OK;
 }
 
-/* A file of roots that this shell names already is not lost: the bundle holds what `cay up` found, and
- * where it is another one, that is said. */
+/* A file of roots that this shell names already is not lost: the bundle holds what `cay up` found,
+ * and where it is another one, that is said. */
 static void add_trust(const struct cli *c, json_t *to, const char *dir)
 {
     static const char *const whole[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
@@ -128,8 +128,8 @@ static void add_trust(const struct cli *c, json_t *to, const char *dir)
     }
 }
 
-/* Clients make all addresses from the domain, with TLS. Where they cannot, and for a server elsewhere,
- * whose names may not lead to it, they are told them. */
+/* Clients make all addresses from the domain, with TLS. Where they cannot, and for a server
+ * elsewhere, whose names may not lead to it, they are told them. */
 static json_t *make_variables(const struct cli *c, const struct api *a, const char *domain)
 {
     bool is_tls = strncmp(a->public_url, "https://", 8) == 0;
@@ -178,8 +178,8 @@ static int show_variables(const struct cli *c, struct api *a, json_t *variables,
     return r;
 }
 
-/* E2B_API_KEY may be left from a server that was here before: where this machine's does not know it, the operator's own
- * key takes its place. NULL with e, which then is the first refusal. */
+/* E2B_API_KEY may be left from a server that was here before: where this machine's does not know
+ * it, the operator's own key takes its place. NULL with e, which then is the first refusal. */
 static json_t *ask_as_operator(const struct cli *c, struct api *a, struct err *e)
 {
     json_t *variables = NULL;

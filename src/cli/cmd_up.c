@@ -291,8 +291,8 @@ static enum err_code write_connect_file(const struct settings *s, const char *tl
                  : ERR_OK;
 }
 
-/* A certificate of the local authority stands in for the operator's. *dir: where clients find what to
- * trust, or "". */
+/* A certificate of the local authority stands in for the operator's. *dir: where clients find what
+ * to trust, or "". */
 static enum err_code find_certificate(struct settings *s, struct server_ca_files *files,
                                       struct err *e)
 {
@@ -461,7 +461,8 @@ static void print_connect(const struct cli *c, const struct api *a)
                a->tls_dir);
 }
 
-/* A server that runs for a year: the certificate's successor is taken up without an interruption. */
+/* A server that runs for a year: the certificate's successor is taken up without an
+ * interruption. */
 static void renew(struct cli *c, pid_t pid)
 {
     struct server_ca_files files = {.dir = ""};

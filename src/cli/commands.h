@@ -15,8 +15,8 @@ enum err_code policy_from(const char *given, json_t **out, struct err *e);
 /* cmd_exec.c: runs argv in a sandbox by the options of `exec` and returns the exit status. */
 int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int argc);
 
-/* cmd_exec_policy.c: the same for one command with the policy that --policy names; process as the agent is told.
- * timeout_ms 0: none was given. */
+/* cmd_exec_policy.c: the same for one command with the policy that --policy names; process as the
+ * agent is told. timeout_ms 0: none was given. */
 int exec_with_policy(const struct cli *c, struct api *a, const struct api_sandbox *s,
                      const json_t *process, uint64_t timeout_ms, struct err *e);
 

@@ -214,8 +214,8 @@ static void check_seccomp(struct doctor_result *r)
         doctor_say(r, DOCTOR_MISSING, "this kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)");
 }
 
-/* Linux 6.9 to the version that gave it a queue of its own: docs/kernel-pools.md, "Filters". The queue
- * shows as a kernel thread (its rescuer). */
+/* Linux 6.9 to the version that gave it a queue of its own: docs/kernel-pools.md, "Filters". The
+ * queue shows as a kernel thread (its rescuer). */
 static bool frees_wait_for_each_other(void)
 {
     struct utsname u;

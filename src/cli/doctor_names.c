@@ -1,4 +1,5 @@
-/* Whether clients on this machine that know only the domain find the server: names below it, TLS, trust. */
+/* Whether clients on this machine that know only the domain find the server: names below it, TLS,
+ * trust. */
 #include "cli/commands.h"
 #include "cli/doctor.h"
 #include "cli/server.h"
@@ -76,7 +77,8 @@ static size_t ignore(char *data, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-/* One request by the address that SDKs make, with the authorities in ca_file (NULL: the system's). */
+/* One request by the address that SDKs make, with the authorities in ca_file (NULL: the
+ * system's). */
 static CURLcode ask(const struct settings *s, const char *ca_file, char why[CURL_ERROR_SIZE])
 {
     CURL *curl = curl_easy_init();

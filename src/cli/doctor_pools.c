@@ -40,9 +40,10 @@ static bool read_number(const char *path, uint64_t *out)
     return true;
 }
 
-/* Of the settings that each sandbox gets a value of its own for: the first of which this kernel has one for the whole
- * host only, with more than that value. A new network namespace of a user's own, as a sandbox's, tells. What belongs
- * to a module that is not loaded yet is not looked at. An index, NET_BOUNDS, or UNKNOWN. */
+/* Of the settings that each sandbox gets a value of its own for: the first of which this kernel has
+ * one for the whole host only, with more than that value. A new network namespace of a user's own,
+ * as a sandbox's, tells. What belongs to a module that is not loaded yet is not looked at. An
+ * index, NET_BOUNDS, or UNKNOWN. */
 static int unbound(void)
 {
     bool exceeds[NET_BOUNDS];

@@ -80,7 +80,8 @@ void cli_print_overview(FILE *out)
 
 /* -- man pages --------------------------------------------------------------------------------- */
 
-/* Text for mdoc: a backslash begins an escape, and a dot or quote at the start of a line a request. */
+/* Text for mdoc: a backslash begins an escape, and a dot or quote at the start of a line a
+ * request. */
 static void print_roff(FILE *out, const char *text)
 {
     bool start = true;

@@ -94,8 +94,8 @@ static int make_temp_file(struct receive *r)
     return -errno;
 }
 
-/* A device or a FIFO is meant as one, and renaming over it would remove it: what the caller names by a link,
- * as /dev/stdout, is refused for the same reason. */
+/* A device or a FIFO is meant as one, and renaming over it would remove it: what the caller names
+ * by a link, as /dev/stdout, is refused for the same reason. */
 static enum err_code open_special(struct receive *r, const char *path, const struct stat *st,
                                   struct err *e)
 {
@@ -214,8 +214,8 @@ enum err_code receive_folder(struct receive *r, const char *path, struct err *e)
     return fail(e, -rc, "cannot make", path);
 }
 
-/* A folder of the sandbox's mode, opened. It lies in one with mode 0700, where no other writes: between the
- * look at what it is and the change of its mode nothing replaces it. */
+/* A folder of the sandbox's mode, opened. It lies in one with mode 0700, where no other writes:
+ * between the look at what it is and the change of its mode nothing replaces it. */
 static int open_received(int dir_fd, const char *name, mode_t *mode)
 {
     struct stat st;

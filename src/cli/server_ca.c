@@ -187,8 +187,8 @@ static bool append_file(struct buf *b, const char *path)
     return n == 0 && b->len > 0 && (b->data[b->len - 1] == '\n' || buf_append(b, "\n", 1) == 0);
 }
 
-/* The system's roots by their usual places (Debian, Fedora, SUSE, Alpine), and what this shell trusts
- * besides: a company's own roots are in neither of them otherwise. */
+/* The system's roots by their usual places (Debian, Fedora, SUSE, Alpine), and what this shell
+ * trusts besides: a company's own roots are in neither of them otherwise. */
 static enum err_code write_bundle(int dir, const struct server_ca_files *files, struct err *e)
 {
     static const char *const places[] = {"/etc/ssl/certs/ca-certificates.crt",

@@ -50,7 +50,8 @@ static bool is_below_localhost(const char *host)
            (len > sizeof(end) - 1 && strcmp(host + len - (sizeof(end) - 1), end) == 0);
 }
 
-/* The address that is listened on, where clients elsewhere may use it: not loopback, not all of them. */
+/* The address that is listened on, where clients elsewhere may use it: not loopback, not all of
+ * them. */
 static bool is_of_its_own(const char *address, bool *v6)
 {
     unsigned char bytes[16];
@@ -216,8 +217,8 @@ bool x509_fits(X509 *ca, X509 *cert, const struct x509_names *names)
 
     snprintf(inner, sizeof(inner), "3000-sandbox.%s", names->host);
     snprintf(wildcard, sizeof(wildcard), "*.%s", names->host);
-    /* OpenSSL's clients take no wildcard directly below a single label (localhost): that one is compared
-     * as text, and its sandboxes' names are for other clients. */
+    /* OpenSSL's clients take no wildcard directly below a single label (localhost): that one is
+     * compared as text, and its sandboxes' names are for other clients. */
     return is_trusted(ca, cert) && X509_check_host(cert, names->host, 0, 0, NULL) == 1 &&
            (X509_check_host(cert, inner, 0, 0, NULL) == 1 || !strchr(names->host, '.')) &&
            X509_check_host(cert, "localhost", 0, 0, NULL) == 1 &&

@@ -1,6 +1,7 @@
 #pragma once
-/* Certificates of the local authority (server_ca.h): what OpenSSL is asked for. Keys are P-256. Pure but
- * for the clock and random numbers. Functions that return bool leave the reason in x509_reason. */
+/* Certificates of the local authority (server_ca.h): what OpenSSL is asked for. Keys are P-256.
+ * Pure but for the clock and random numbers. Functions that return bool leave the reason in
+ * x509_reason. */
 
 #include <openssl/x509v3.h>
 #include <stdbool.h>
@@ -21,7 +22,8 @@ struct x509_pair {
     EVP_PKEY *key;
 };
 
-/* domain with or without a port; address as in [listen] address. False when domain is no host name. */
+/* domain with or without a port; address as in [listen] address. False when domain is no host
+ * name. */
 bool x509_names_of(const char *domain, const char *address, struct x509_names *out);
 
 bool x509_make_ca(const struct x509_names *names, int days, struct x509_pair *out);

@@ -33,8 +33,8 @@ struct session {
     int signal_fd;
 };
 
-/* Takes the whole envelopes of s->in (Connect's framing): output is written, how it started and ended is noted.
- * 0; -EBADMSG or -EMSGSIZE for what no server sends. */
+/* Takes the whole envelopes of s->in (Connect's framing): output is written, how it started and
+ * ended is noted. 0; -EBADMSG or -EMSGSIZE for what no server sends. */
 int session_take_envelopes(struct session *s);
 
 /* body as one envelope; NULL when memory is out. The caller frees it. */

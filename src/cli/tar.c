@@ -10,8 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* An archive is not to be trusted: its unpacker must be unable to make device files or to give files away,
- * even as root. tar itself refuses names with "..", and writing through links of the same archive. */
+/* An archive is not to be trusted: its unpacker must be unable to make device files or to give
+ * files away, even as root. tar itself refuses names with "..", and writing through links of the
+ * same archive. */
 static void drop_privileges(void)
 {
     for (unsigned long cap = 0; cap <= CAP_LAST_CAP; cap++)
