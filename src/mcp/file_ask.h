@@ -1,5 +1,6 @@
 #pragma once
-/* What the tools and resources that work on files ask the agent of a sandbox, and how its answers are read. */
+/* What the tools and resources that work on files ask the agent of a sandbox, and how its answers
+ * are read. */
 
 #include "core/agent_ask.h"
 #include "mcp/request.h"

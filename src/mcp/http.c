@@ -17,7 +17,7 @@ static struct mcp *mcp_of(struct api_call *call)
     return call->dialect->owner;
 }
 
-/* -- before the key ------------------------------------------------------------------------------- */
+/* -- before the key ---------------------------------------------------------------------------- */
 
 /* A host is compared without its port: pages of a developer's own machine have any. */
 static size_t host_len(const char *host)
@@ -65,7 +65,7 @@ bool http_mcp_admit(struct api_call *call)
     return false;
 }
 
-/* -- errors -------------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 /* As the client named this server; where it did not, by its domain. */
 static void base_address(const struct api_call *call, char *out, size_t size)
@@ -95,7 +95,8 @@ json_t *http_mcp_error(struct api_call *call, int status, const char *message, c
     return rpc_error(NULL, status == 400 ? RPC_INVALID_REQUEST : status, message, NULL);
 }
 
-/* RFC 9728. Keys are made by the operator (`cay key create`): there is no authorization server that gives them. */
+/* RFC 9728. Keys are made by the operator (`cay key create`): there is no authorization server that
+ * gives them. */
 static void metadata(struct api_call *call)
 {
     char base[BASE_SIZE];
@@ -107,7 +108,7 @@ static void metadata(struct api_call *call)
                              "bearer_methods_supported", "header", "resource_name", "cay"));
 }
 
-/* -- POST ---------------------------------------------------------------------------------------- */
+/* -- POST -------------------------------------------------------------------------------------- */
 
 static bool header_has(const struct api_call *call, enum api_header_id id, const char *word)
 {
@@ -247,7 +248,7 @@ static void post(struct api_call *call)
     rpc_message_free(&m);
 }
 
-/* -- GET, DELETE --------------------------------------------------------------------------------- */
+/* -- GET, DELETE ------------------------------------------------------------------------------- */
 
 /* A stream for what the server says by itself: it says nothing. */
 static void get(struct api_call *call)

@@ -25,7 +25,7 @@ static json_t *capabilities(void)
     return json_pack("{s:{}, s:{}}", "tools", "resources");
 }
 
-/* -- initialize, server/discover, ping ------------------------------------------------------------ */
+/* -- initialize, server/discover, ping --------------------------------------------------------- */
 
 static void initialize(struct request *r)
 {
@@ -91,7 +91,7 @@ static void subscribe(struct request *r)
     request_result(r, json_pack("{s:o}", "_meta", meta));
 }
 
-/* -- tools --------------------------------------------------------------------------------------- */
+/* -- tools ------------------------------------------------------------------------------------- */
 
 /* There is one page. */
 static bool refuse_cursor(struct request *r)
@@ -141,7 +141,7 @@ static void list_templates(struct request *r)
         resources_templates(r);
 }
 
-/* -- the table ----------------------------------------------------------------------------------- */
+/* -- the table --------------------------------------------------------------------------------- */
 
 static const struct method {
     const char *name;

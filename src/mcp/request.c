@@ -43,7 +43,7 @@ struct session *request_session(struct request *r)
     return r->session[0] ? session_find(r->mcp->sessions, r->tenant, r->session) : NULL;
 }
 
-/* -- streams ------------------------------------------------------------------------------------- */
+/* -- streams ----------------------------------------------------------------------------------- */
 
 static void on_gone(void *arg)
 {
@@ -110,7 +110,7 @@ bool request_is_left(const struct request *r)
     return r->http && r->http->request->gone && atomic_load(r->http->request->gone);
 }
 
-/* -- answers ------------------------------------------------------------------------------------- */
+/* -- answers ----------------------------------------------------------------------------------- */
 
 /* Takes the reference to message. */
 static void answer(struct request *r, int status, json_t *message)
@@ -180,7 +180,7 @@ void request_done(struct request *r)
     discard(r);
 }
 
-/* -- given up ------------------------------------------------------------------------------------ */
+/* -- given up ---------------------------------------------------------------------------------- */
 
 void request_drop(struct request *r)
 {

@@ -1,10 +1,11 @@
 #pragma once
-/* One JSON-RPC request on its way: from its message to its answer, which is a JSON object or, where the client takes
- * one and it may take longer, a stream of server-sent events that ends with the answer.
+/* One JSON-RPC request on its way: from its message to its answer, which is a JSON object or, where
+ * the client takes one and it may take longer, a stream of server-sent events that ends with the
+ * answer.
  *
- * A request lives until request_done or one of the functions that answer was called, exactly once. Its client may
- * give it up before (a notification, or its end of the stream closes): then it is `dropped`, what is under way is
- * ended, and the answer goes nowhere. */
+ * A request lives until request_done or one of the functions that answer was called, exactly once.
+ * Its client may give it up before (a notification, or its end of the stream closes): then it is
+ * `dropped`, what is under way is ended, and the answer goes nowhere. */
 
 #include "base/buf.h"
 #include "core/pipe_writer.h"
@@ -68,7 +69,7 @@ struct request *request_new(struct mcp *m, struct api_call *http, struct rpc_mes
 /* The session that it names; NULL: it has none, or it has ended meanwhile. */
 struct session *request_session(struct request *r);
 
-/* -- answers: each ends the request ---------------------------------------------------------------- */
+/* -- answers: each ends the request ------------------------------------------------------------ */
 
 /* Takes the reference to result; adds what the revision asks for. */
 void request_result(struct request *r, json_t *result);
@@ -82,9 +83,10 @@ void request_error(struct request *r, int status, int code, const char *message,
 /* Nothing is said. */
 void request_done(struct request *r);
 
-/* -- streams ------------------------------------------------------------------------------------- */
+/* -- streams ----------------------------------------------------------------------------------- */
 
-/* From now on the answer is a stream, where the client takes one. False: the request was answered with the reason. */
+/* From now on the answer is a stream, where the client takes one. False: the request was answered
+ * with the reason. */
 bool request_stream(struct request *r);
 
 /* Nothing where it is no stream, or its client has gone. */

@@ -1,6 +1,7 @@
-/* Resources: a list of sandboxes with the files of one of them, and the contents of a file or a directory. A list is made in
- * the call that asks for it, but for the files of the session's home directory, which its agent is asked for; a read asks
- * first what stands at the path, then for the whole of it, which is bounded. A request's state is the list, or the path. */
+/* Resources: a list of sandboxes with the files of one of them, and the contents of a file or a
+ * directory. A list is made in the call that asks for it, but for the files of the session's home
+ * directory, which its agent is asked for; a read asks first what stands at the path, then for the
+ * whole of it, which is bounded. A request's state is the list, or the path. */
 #include "mcp/resources.h"
 
 #include "base/arena.h"
@@ -55,7 +56,7 @@ static void no_such(struct request *r, const char *uri, const char *why)
     request_error(r, 200, RPC_INVALID_PARAMS, text, data);
 }
 
-/* -- list ---------------------------------------------------------------------------------------- */
+/* -- list -------------------------------------------------------------------------------------- */
 
 static json_t *sandbox_json(const struct sandbox *s)
 {
@@ -105,7 +106,8 @@ static json_t *list_page(struct request *r, struct sandbox_filter *f, struct err
     return o;
 }
 
-/* The list under way waits for the files of the session's home directory; r->state is what there is. */
+/* The list under way waits for the files of the session's home directory; r->state is what there
+ * is. */
 static void free_list(void *state)
 {
     json_decref(state);
@@ -185,7 +187,7 @@ void resources_templates(struct request *r)
                           false);
 }
 
-/* -- read ---------------------------------------------------------------------------------------- */
+/* -- read -------------------------------------------------------------------------------------- */
 
 static const char *uri_of(const struct request *r)
 {

@@ -14,7 +14,8 @@ static json_t *text_item(const char *text, size_t len)
     return item;
 }
 
-/* Content begins with what the request has to say beside its result: that its sandbox is a new one. */
+/* Content begins with what the request has to say beside its result: that its sandbox is a new
+ * one. */
 static json_t *content_of(const struct request *r, json_t *item, const char *text, size_t len)
 {
     json_t *content = json_array();

@@ -1,6 +1,7 @@
 #pragma once
-/* JSON-RPC 2.0 as the Model Context Protocol uses it: one message, read and taken apart, and the messages that answer
- * it. Pure. Sources: www.jsonrpc.org/specification; modelcontextprotocol.io/specification, basic protocol. */
+/* JSON-RPC 2.0 as the Model Context Protocol uses it: one message, read and taken apart, and the
+ * messages that answer it. Pure. Sources: www.jsonrpc.org/specification;
+ * modelcontextprotocol.io/specification, basic protocol. */
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -36,7 +37,8 @@ struct rpc_message {
 int rpc_read(const char *text, size_t len, struct rpc_message *out, struct err *e);
 void rpc_message_free(struct rpc_message *m);
 
-/* {"jsonrpc": "2.0", "id": ..., "result": ...}: takes the reference to result. id NULL: none. NULL: memory is out. */
+/* {"jsonrpc": "2.0", "id": ..., "result": ...}: takes the reference to result. id NULL: none. NULL:
+ * memory is out. */
 json_t *rpc_result(const json_t *id, json_t *result);
 json_t *rpc_error(const json_t *id, int code, const char *message,
                   json_t *data); /* data may be NULL */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* -- shown --------------------------------------------------------------------------------------- */
+/* -- shown ------------------------------------------------------------------------------------- */
 
 static json_t *choices(const char *values)
 {
@@ -69,7 +69,7 @@ json_t *schema_json(const struct schema_field *fields, const char *require)
                      required, "additionalProperties", 0);
 }
 
-/* -- checked ------------------------------------------------------------------------------------- */
+/* -- checked ----------------------------------------------------------------------------------- */
 
 static bool is_choice(const char *values, const char *text)
 {

@@ -1,6 +1,7 @@
 #pragma once
-/* The members of an object as rows of a table: what a tool takes and what it gives. The JSON Schema that clients are
- * shown and the check of what they send are made of the same rows, so that they cannot differ. Pure. */
+/* The members of an object as rows of a table: what a tool takes and what it gives. The JSON Schema
+ * that clients are shown and the check of what they send are made of the same rows, so that they
+ * cannot differ. Pure. */
 
 #include "base/err.h"
 
@@ -31,8 +32,8 @@ struct schema_field {
 #define SCHEMA_TEXT_MAX  (1024u * 1024u)
 #define SCHEMA_MAP_COUNT 1024u
 
-/* A new object, {"type": "object", ...}, without members that are not in the table. require: the name of one
- * more member that is required here; NULL: none. NULL only when memory is out. */
+/* A new object, {"type": "object", ...}, without members that are not in the table. require: the
+ * name of one more member that is required here; NULL: none. NULL only when memory is out. */
 json_t *schema_json(const struct schema_field *fields, const char *require);
 
 /* ERR_INVALID with the member's name and what it has to be. args NULL counts as {}. */

@@ -41,7 +41,7 @@ struct sessions *sessions_new(struct core *c)
     return ss;
 }
 
-/* -- the table ----------------------------------------------------------------------------------- */
+/* -- the table --------------------------------------------------------------------------------- */
 
 /* An id is random, so that its characters spread by themselves. */
 static struct session **bucket_of(struct sessions *ss, const char *id)
@@ -135,7 +135,7 @@ enum err_code session_begin(struct sessions *ss, const char *tenant, struct sess
     return ERR_EXHAUSTED;
 }
 
-/* -- sandboxes ----------------------------------------------------------------------------------- */
+/* -- sandboxes --------------------------------------------------------------------------------- */
 
 void session_keep_sandbox(struct sessions *ss, const char *tenant, const char *sandbox,
                           const char *session)
@@ -235,7 +235,7 @@ struct session *session_find(struct sessions *ss, const char *tenant, const char
     return s;
 }
 
-/* -- ends ---------------------------------------------------------------------------------------- */
+/* -- ends -------------------------------------------------------------------------------------- */
 
 static void on_killed(void *arg, const struct sandbox *s, const struct err *why)
 {

@@ -1,15 +1,19 @@
 #pragma once
-/* Sessions of clients that speak a revision with a handshake, and the sandboxes that were made through MCP.
+/* Sessions of clients that speak a revision with a handshake, and the sandboxes that were made
+ * through MCP.
  *
- * A session has one sandbox, made when it is first needed. A sandbox that was made here carries MCP_META_MADE in its
- * metadata, and the id of its session as MCP_META_SESSION: after a restart of cayd the sandboxes are found by the one
- * (session_restore), and a session by the other when its client comes again. A session without a sandbox is forgotten
- * with cayd; its client is answered 404 and begins a new one, as the specification says.
+ * A session has one sandbox, made when it is first needed. A sandbox that was made here carries
+ * MCP_META_MADE in its metadata, and the id of its session as MCP_META_SESSION: after a restart of
+ * cayd the sandboxes are found by the one (session_restore), and a session by the other when its
+ * client comes again. A session without a sandbox is forgotten with cayd; its client is answered
+ * 404 and begins a new one, as the specification says.
  *
- * A sandbox is paused by core when nothing was asked of it for a while. One that has stayed paused for keep_ms is
- * killed by session_sweep. A session in which nothing was asked for keep_ms is forgotten.
+ * A sandbox is paused by core when nothing was asked of it for a while. One that has stayed paused
+ * for keep_ms is killed by session_sweep. A session in which nothing was asked for keep_ms is
+ * forgotten.
  *
- * All on the control loop. A struct session is valid until the next turn of the loop: keep its id. */
+ * All on the control loop. A struct session is valid until the next turn of the loop: keep its
+ * id. */
 
 #include "core/core.h"
 

@@ -19,7 +19,7 @@ static void go_on(struct request *r)
         r->with_sandbox(r);
 }
 
-/* -- a new one ----------------------------------------------------------------------------------- */
+/* -- a new one --------------------------------------------------------------------------------- */
 
 /* Narrower presets first. */
 static const char *const presets[] = {"deny", "public", "allow"};
@@ -38,8 +38,8 @@ const char *target_policy(const struct request *r)
     return presets[MIN(width_of(schema_text(r->args, "network", r->policy)), width_of(r->policy))];
 }
 
-/* Those who wait for the session's sandbox go on with it, or are told why there is none. One may end meanwhile, so
- * that the search begins anew after each. */
+/* Those who wait for the session's sandbox go on with it, or are told why there is none. One may
+ * end meanwhile, so that the search begins anew after each. */
 static void wake(struct mcp *m, const char *tenant, const char *session, const char *sandbox,
                  const struct err *why)
 {
@@ -129,7 +129,7 @@ void target_make(struct request *r, void (*then)(struct request *r))
     make(r);
 }
 
-/* -- one that is there --------------------------------------------------------------------------- */
+/* -- one that is there ------------------------------------------------------------------------- */
 
 static void on_resumed(void *arg, const struct sandbox *s, const struct err *why)
 {

@@ -1,10 +1,12 @@
 #pragma once
-/* Which sandbox a tool works in: the one that it names, or that of its session, which is made when it is first needed
- * and resumed when it is paused. A request of a stateless revision has no session and has to name one. */
+/* Which sandbox a tool works in: the one that it names, or that of its session, which is made when
+ * it is first needed and resumed when it is paused. A request of a stateless revision has no
+ * session and has to name one. */
 
 #include "mcp/request.h"
 
-/* Sets r->sandbox and goes on with then, perhaps before it returns; or answers with the reason. The sandbox runs. */
+/* Sets r->sandbox and goes on with then, perhaps before it returns; or answers with the reason. The
+ * sandbox runs. */
 void target_running(struct request *r, void (*then)(struct request *r));
 
 /* The same for one that the request names elsewhere than in its arguments. */
@@ -13,10 +15,10 @@ void target_named(struct request *r, const char *id, void (*then)(struct request
 /* The same for one in any state, without making one. */
 void target_existing(struct request *r, void (*then)(struct request *r));
 
-/* Makes one as the request asks for ("template", "env", "network" of its arguments), as its session's where it has
- * one. */
+/* Makes one as the request asks for ("template", "env", "network" of its arguments), as its
+ * session's where it has one. */
 void target_make(struct request *r, void (*then)(struct request *r));
 
-/* The preset of what may leave a sandbox that this request makes: the narrower of what the client's owner set and
- * what the arguments ask for. */
+/* The preset of what may leave a sandbox that this request makes: the narrower of what the client's
+ * owner set and what the arguments ask for. */
 const char *target_policy(const struct request *r);

@@ -1,6 +1,6 @@
 #pragma once
-/* The tools, as rows of one table: what clients are shown of each, the right that it needs, and its function. A row
- * without a right, or without a function, is refused. */
+/* The tools, as rows of one table: what clients are shown of each, the right that it needs, and its
+ * function. A row without a right, or without a function, is refused. */
 
 #include "mcp/request.h"
 #include "mcp/schema.h"
@@ -25,11 +25,12 @@ extern const struct tool tools[]; /* ends with a NULL name */
 /* NULL: there is none. */
 const struct tool *tool_find(const char *name);
 
-/* Those that rights allow: a new array. Where clients have no sessions, a tool that works in a sandbox requires its
- * id. */
+/* Those that rights allow: a new array. Where clients have no sessions, a tool that works in a
+ * sandbox requires its id. */
 json_t *tool_list(unsigned rights, bool stateless);
 
-/* The rights that a comma-separated list of their names gives. ERR_INVALID with the name that is not known. */
+/* The rights that a comma-separated list of their names gives. ERR_INVALID with the name that is
+ * not known. */
 enum err_code tool_rights(const char *names, unsigned *out, struct err *e);
 
 /* tool_life.c */
@@ -51,7 +52,7 @@ void tool_edit(struct request *r);
 /* tool_search.c */
 void tool_search(struct request *r);
 
-/* -- limits, which docs/mcp.md and the tools' descriptions name ----------------------------------- */
+/* -- limits, which docs/mcp.md and the tools' descriptions name -------------------------------- */
 
 #define TOOL_TEXT_BYTES      (32u * 1024u)   /* of a text in a result, when nothing is said */
 #define TOOL_TEXT_BYTES_MAX  (256u * 1024u)  /* and at most */

@@ -8,7 +8,7 @@
 
 #define LINE_MAX_BYTES 1024u
 
-/* -- create -------------------------------------------------------------------------------------- */
+/* -- create ------------------------------------------------------------------------------------ */
 
 static void tell_made(struct request *r)
 {
@@ -34,7 +34,7 @@ void tool_create(struct request *r)
     target_make(r, tell_made);
 }
 
-/* -- pause, resume, kill ------------------------------------------------------------------------- */
+/* -- pause, resume, kill ----------------------------------------------------------------------- */
 
 static void tell_state(struct request *r, const char *state)
 {
@@ -109,7 +109,7 @@ void tool_kill(struct request *r)
     target_existing(r, kill_it);
 }
 
-/* -- expose -------------------------------------------------------------------------------------- */
+/* -- expose ------------------------------------------------------------------------------------ */
 
 static void expose_it(struct request *r)
 {

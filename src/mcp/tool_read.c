@@ -22,7 +22,7 @@ static void say_what(const struct request *r, const char *verb, char out[static 
     (void)snprintf(out, WHAT_BYTES, "%s %.250s", verb, path_of(r));
 }
 
-/* -- read ---------------------------------------------------------------------------------------- */
+/* -- read -------------------------------------------------------------------------------------- */
 
 struct reading {
     struct file_stat stat;
@@ -30,7 +30,8 @@ struct reading {
     size_t max;
 };
 
-/* Text where it is one: what was cut within a character is left for the next piece. Length in *len. */
+/* Text where it is one: what was cut within a character is left for the next piece. Length in
+ * *len. */
 static bool is_text(const char *bytes, size_t *len)
 {
     size_t whole = *len > 0 ? json_whole_text(bytes, *len) : 0;
@@ -156,7 +157,7 @@ void tool_read(struct request *r)
     target_running(r, begin_read);
 }
 
-/* -- list ---------------------------------------------------------------------------------------- */
+/* -- list -------------------------------------------------------------------------------------- */
 
 static int put_entry(struct buf *b, const json_t *entry)
 {

@@ -1,7 +1,7 @@
-/* The tool "run": a command in a sandbox. Its outputs are kept up to a maximum; of each the beginning goes into the
- * result, and where there is more, all of it into a file of the sandbox, to be read from there piece by piece. While it
- * runs, its client is told of it where it asked to be (a progress token), and the command is killed when its client
- * gives it up. */
+/* The tool "run": a command in a sandbox. Its outputs are kept up to a maximum; of each the
+ * beginning goes into the result, and where there is more, all of it into a file of the sandbox, to
+ * be read from there piece by piece. While it runs, its client is told of it where it asked to be
+ * (a progress token), and the command is killed when its client gives it up. */
 #include "base/clock.h"
 #include "core/agent_ask.h"
 #include "core/exec.h"
@@ -49,7 +49,7 @@ static void free_run(void *state)
     free(run);
 }
 
-/* -- the result ---------------------------------------------------------------------------------- */
+/* -- the result -------------------------------------------------------------------------------- */
 
 static size_t shown_of(const struct run *run, int i)
 {
@@ -169,7 +169,7 @@ static void tell(struct request *r)
         result_done(r, structured_of(run), b.data, b.len);
 }
 
-/* -- long outputs into files --------------------------------------------------------------------- */
+/* -- long outputs into files ------------------------------------------------------------------- */
 
 static void save_next(struct request *r);
 
@@ -211,7 +211,7 @@ static void save_next(struct request *r)
     core_agent_ask(r->core, r->tenant, r->sandbox, &ask, on_saved, r);
 }
 
-/* -- while it runs ------------------------------------------------------------------------------- */
+/* -- while it runs ----------------------------------------------------------------------------- */
 
 /* Remembers the last whole line, for the next progress. */
 static void take_line(struct run *run, const char *bytes, size_t n)
@@ -286,7 +286,7 @@ static void on_end(void *arg, const struct core_exec_result *result, const struc
     save_next(r);
 }
 
-/* -- its start ----------------------------------------------------------------------------------- */
+/* -- its start --------------------------------------------------------------------------------- */
 
 static json_t *process_of(const json_t *args)
 {

@@ -18,7 +18,7 @@ static bool by_content(const struct request *r)
     return strcmp(schema_text(r->args, "by", ""), "content") == 0;
 }
 
-/* -- what was found ------------------------------------------------------------------------------ */
+/* -- what was found ---------------------------------------------------------------------------- */
 
 /* "path\0line:text\n": the end of it, or NULL for what was cut. */
 static const char *read_line(const char *at, const char *end, json_t **out)
@@ -137,14 +137,15 @@ static void on_end(void *arg, const struct core_exec_result *result, const struc
         tell_found(r, result);
 }
 
-/* -- the search ---------------------------------------------------------------------------------- */
+/* -- the search -------------------------------------------------------------------------------- */
 
 static void add(json_t *args, const char *word)
 {
     json_array_append_new(args, json_string(word));
 }
 
-/* A path that begins with '-' must not be taken for an option; nothing else is read from it: no shell is there. */
+/* A path that begins with '-' must not be taken for an option; nothing else is read from it: no
+ * shell is there. */
 static void add_path(const struct request *r, json_t *args)
 {
     const char *path = schema_text(r->args, "path", ".");

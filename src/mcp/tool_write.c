@@ -46,7 +46,7 @@ static bool begin(struct request *r)
     return true;
 }
 
-/* -- write --------------------------------------------------------------------------------------- */
+/* -- write ------------------------------------------------------------------------------------- */
 
 static void on_written(void *arg, const struct err *why, int status, const char *body, size_t len)
 {
@@ -99,7 +99,7 @@ void tool_write(struct request *r)
     target_running(r, write_it);
 }
 
-/* -- edit ---------------------------------------------------------------------------------------- */
+/* -- edit -------------------------------------------------------------------------------------- */
 
 static void on_edited(void *arg, const struct err *why, int status, const char *body, size_t len)
 {

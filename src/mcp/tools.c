@@ -1,7 +1,8 @@
-/* The table of tools: what clients are shown of each, what it takes and gives, the right that it needs, its function. Read by
- * methods.c, which checks right and arguments before a tool is called, and by the unit test mcp, which finds a row that is
- * not whole. The rows of what a tool takes and gives are schema.h's, of which the JSON Schema is made and the arguments are
- * checked; what a tool gives is checked against it by the clients' own validators. */
+/* The table of tools: what clients are shown of each, what it takes and gives, the right that it
+ * needs, its function. Read by methods.c, which checks right and arguments before a tool is called,
+ * and by the unit test mcp, which finds a row that is not whole. The rows of what a tool takes and
+ * gives are schema.h's, of which the JSON Schema is made and the arguments are checked; what a tool
+ * gives is checked against it by the clients' own validators. */
 #include "mcp/tool.h"
 
 #include <string.h>
@@ -59,7 +60,7 @@
 
 #define FIELDS static const struct schema_field
 
-/* -- create, pause, resume, kill, expose --------------------------------------------------------- */
+/* -- create, pause, resume, kill, expose ------------------------------------------------------- */
 
 FIELDS create_in[] = {{.type = SCHEMA_TEXT,
                        .name = "template",
@@ -92,7 +93,7 @@ FIELDS expose_in[] = {
 FIELDS expose_out[] = {FIELD_SANDBOX_GIVEN, INT("port", "The port."),
                        TEXT("url", "Address of the port."), END};
 
-/* -- run ----------------------------------------------------------------------------------------- */
+/* -- run --------------------------------------------------------------------------------------- */
 
 FIELDS run_in[] = {
     FIELD_SANDBOX,
@@ -159,7 +160,7 @@ FIELDS run_out[] = {
     LIST("denied", "What the network refused meanwhile: name, port, rule, reason."),
     END};
 
-/* -- files --------------------------------------------------------------------------------------- */
+/* -- files ------------------------------------------------------------------------------------- */
 
 FIELDS read_in[] = {FIELD_SANDBOX,
                     FIELD_PATH,
@@ -289,7 +290,7 @@ FIELDS search_out[] = {
     INT_OR_NOT("next_offset", "For the next result; absent at the end."),
     END};
 
-/* -- the table ----------------------------------------------------------------------------------- */
+/* -- the table --------------------------------------------------------------------------------- */
 
 const struct tool tools[] = {
     {"create", "Make a sandbox",
