@@ -144,7 +144,7 @@ def test_a_small_job(stack, client):
     with prepared(stack, client) as one:
         hold.touch()
         work = threading.Thread(target=lambda: result.append(
-            one.run(f"cd work && {client.run} > log 2>&1; echo $? >> log")))
+            one.run(f"cd work && {client.run} > log 2>&1; echo $? >> log", timeout=600)))  # longer than the search takes
         work.start()
         try:
             until(lambda: result or any(c["key"] and c["path"].startswith("/v1/") and c["method"] == "POST" and not c["call"]
