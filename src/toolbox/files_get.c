@@ -176,8 +176,7 @@ static int put_names(struct buf *b, const char *name, const char *path)
     if (rc == 0)
         rc = buf_append_str(b, "\"; filename*=utf-8''");
     for (const char *p = path; *p && rc == 0; p++)
-        rc = strchr("/._-", *p) || (*p >= '0' && *p <= '9') ||
-                     ((*p | 32) >= 'a' && (*p | 32) <= 'z')
+        rc = strchr("._-", *p) || (*p >= '0' && *p <= '9') || ((*p | 32) >= 'a' && (*p | 32) <= 'z')
                  ? buf_append(b, p, 1)
                  : buf_printf(b, "%%%02X", (unsigned char)*p);
     return rc == 0 ? buf_append_str(b, "\r\n") : rc;
