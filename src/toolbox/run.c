@@ -7,6 +7,7 @@
 #include "toolbox/internal.h"
 
 #include "base/share.h"
+#include "base/signal_names.h"
 #include "core/exec_stream.h"
 
 #include <stdio.h>
@@ -60,20 +61,11 @@ static void answer_error(struct toolbox_run_op *op, enum err_code code, const ch
 
 static int exit_code_of(const struct toolbox_run_op *op)
 {
-    static const struct {
-        const char *name;
-        int number;
-    } signals[] = {{"SIGHUP", 1},   {"SIGINT", 2},   {"SIGQUIT", 3},  {"SIGILL", 4},
-                   {"SIGTRAP", 5},  {"SIGABRT", 6},  {"SIGBUS", 7},   {"SIGFPE", 8},
-                   {"SIGKILL", 9},  {"SIGUSR1", 10}, {"SIGSEGV", 11}, {"SIGUSR2", 12},
-                   {"SIGPIPE", 13}, {"SIGALRM", 14}, {"SIGTERM", 15}};
+    int signal = signal_names_number(op->stream.signal);
 
     if (op->marked)
         return op->exit_code;
-    for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
-        if (strcmp(signals[i].name, op->stream.signal) == 0)
-            return 128 + signals[i].number;
-    return op->stream.exit_code;
+    return signal ? 128 + signal : op->stream.exit_code;
 }
 
 /* Connect's word for why the program was not started. */
