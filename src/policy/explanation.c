@@ -56,7 +56,7 @@ int policy_query_parse(const char *text, struct policy_query *q)
 
 /* -- the outcome ------------------------------------------------------------------------------- */
 
-static void add_note(struct policy_explanation *e, const char *fmt, va_list ap)
+static PRINTF(2, 0) void add_note(struct policy_explanation *e, const char *fmt, va_list ap)
 {
     if (e->n_notes < POLICY_NOTES_MAX)
         vsnprintf(e->notes[e->n_notes++], POLICY_NOTE_SIZE, fmt, ap);
