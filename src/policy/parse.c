@@ -414,6 +414,7 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
         enum err_code code;
         size_t i = 0;
 
+        p->place[0] = '\0'; /* that of the field before says nothing of this one */
         while (i < ARRAY_SIZE(fields) && strcmp(key, fields[i].name) != 0)
             i++;
         code = i < ARRAY_SIZE(fields) ? fields[i].read(p, value)

@@ -62,6 +62,7 @@ static void test_bad_policies_name_the_place(void **state)
         const char *json, *place;
     } cases[] = {
         {"[]", "the whole"},
+        {"{\"rules\": [{\"action\": \"deny\"}], \"preset\": []}", "the whole"},
         {"{\"fallback\": \"deny\"}", "fallback"},
         {"{\"default\": \"none\"}", "default"},
         {"{\"default\": true}", "default"},
