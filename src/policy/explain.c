@@ -116,6 +116,9 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
         add(&s, "%s port %u: %s, ", host, port, verbs[v->action]);
     }
     add_source(v, &s);
+    if (v->action == POLICY_DENY && v->source == POLICY_BY_DEFAULT && p &&
+        p->fallback == FALLBACK_PUBLIC && a && !policy_address_is_public(a))
+        add(&s, ": %s is no public address", address);
     if (v->warned)
         add(&s, "; this would deny it, but the policy only warns");
     /* What else an operator's limit has is the operator's. */

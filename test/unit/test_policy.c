@@ -585,6 +585,12 @@ static void test_explain(void **state)
     policy_explain(p, &v, NULL, &a, 80, NULL, NULL, out);
     assert_non_null(strstr(out, "no policy opens this address"));
     policy_free(p);
+    p = policy("{\"default\": \"public\"}");
+    a = address("10.1.2.3");
+    v = policy_address(p, "mirror.example", &a, 80);
+    policy_explain(p, &v, "mirror.example", &a, 80, NULL, NULL, out);
+    assert_non_null(strstr(out, "denied, by default \"public\": 10.1.2.3 is no public address; "));
+    policy_free(p);
 }
 
 /* The rule that almost allowed it, and what of it did not match. */
