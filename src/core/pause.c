@@ -177,21 +177,12 @@ static void start_anew(struct sandbox_obj *o)
     o->s.end_real_ms = o->s.started_real_ms + o->resume_ttl_ms;
 }
 
-/* It goes on for a moment, and then ends but for its files: its environment is its agent's to tell. */
-static void reboot(struct sandbox_obj *o)
-{
-    struct err e;
-
-    if (keep_begin(o, SANDBOX_PAUSE_API, &e) == ERR_OK)
-        return;
-    o->reboot = false;
-    tell(o, &o->resumers, &e);
-}
-
 void pause_resumed(struct sandbox_obj *o)
 {
     struct core *c = o->core;
     bool again = o->reboot && !sandbox_life(o)->files;
+    enum err_code code = ERR_OK;
+    struct err why;
 
     keep_forget(o);
     sandbox_move(o, SANDBOX_RUNNING);
@@ -202,16 +193,15 @@ void pause_resumed(struct sandbox_obj *o)
     o->used_ms = clock_mono_ms();
     pause_write_row(o);
     lifecycle_arm(o);
-    if (again) {
-        reboot(o);
+    /* To boot anew it runs for a moment, as its environment is its agent's to tell, and then ends but for its files. */
+    if (again && (code = keep_begin(o, SANDBOX_PAUSE_API, &why)) == ERR_OK)
         return;
-    }
     o->resume_ttl_ms = 0;
     o->reboot = false;
     log_info("sandbox %s: resumed", o->s.id);
     logs_add(o, "info", "sandbox resumed");
     events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
-    tell(o, &o->resumers, NULL);
+    tell(o, &o->resumers, code == ERR_OK ? NULL : &why);
     begin_pause_again(o);
 }
 

@@ -694,6 +694,49 @@ static void what_cannot_go_on_stays_paused(void **state)
     clear(w, &k);
 }
 
+static unsigned resumed_events(struct world *w, const char *id)
+{
+    struct core_events_filter f = {.types = 1u << EVENT_SANDBOX_RESUMED, .sandbox = id};
+    char lines[EVENTS_LINE_MAX] = "";
+    unsigned n = 0;
+    struct err e;
+    int fd;
+
+    assert_int_equal(core_events_follow(w->core, "default", "e2b_key", &f, &fd, &e), ERR_OK);
+    world_run_for(w, 5);
+    if (read(fd, lines, sizeof(lines) - 1) < 0)
+        lines[0] = '\0';
+    close(fd);
+    for (const char *at = lines; (at = strchr(at, '\n')); at++)
+        n++;
+    return n;
+}
+
+/* It runs, with the processes that it had: that is told, and who wants it paused has his turn. */
+static void what_cannot_boot_anew_is_resumed_and_may_be_paused(void **state)
+{
+    struct world *w = *state;
+    struct case_of k = {.state = SANDBOX_PAUSED};
+    struct sandbox_obj *o = arrange(w, &k);
+    struct answer a = {0}, b = {0};
+
+    fake_set(w->fake, FAKE_HOLD_THAWS, 1);
+    core_sandbox_resume(w->core, "default", k.id, 50000, true, world_on_answer, &a);
+    core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FROZEN, world_on_answer, &b);
+    assert_int_equal(o->s.state, SANDBOX_RESUMING);
+    w->core->kepts.can = false; /* as where the share is used up meanwhile */
+    fake_set(w->fake, FAKE_HOLD_THAWS, 0);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_UNIMPLEMENTED);
+    world_run_until(w, &b.calls, 1);
+    assert_true(b.good);
+    assert_int_equal(o->s.state, SANDBOX_PAUSED);
+    assert_int_equal(resumed_events(w, k.id), 1);
+    assert_true(!o->reboot && o->resume_ttl_ms == 0);
+    w->core->kepts.can = true;
+    clear(w, &k);
+}
+
 static void what_cannot_be_kept_runs_on(void **state)
 {
     struct world *w = *state;
@@ -1029,6 +1072,7 @@ int main(void)
         PATIENT(what_cannot_be_frozen_runs_on),
         PATIENT(what_cannot_be_frozen_at_the_end_of_its_time_is_tried_again),
         PATIENT(what_cannot_go_on_stays_paused),
+        PATIENT(what_cannot_boot_anew_is_resumed_and_may_be_paused),
         PATIENT(what_cannot_be_kept_runs_on),
         PATIENT(a_kill_while_its_agent_is_asked_ends_it),
         PATIENT(what_cannot_be_restarted_stays_kept),
