@@ -96,8 +96,11 @@ static void fail_later(struct sandbox_obj *o, struct pause_waiter **list, const 
     core_defer(o->core, tell_deferred, t);
 }
 
+/* What those who resume it asked for goes with them: it is not the next one's. */
 void pause_fail(struct sandbox_obj *o, const struct err *why)
 {
+    o->reboot = false;
+    o->resume_ttl_ms = 0;
     fail_later(o, &o->pausers, why);
     fail_later(o, &o->resumers, why);
 }
@@ -274,6 +277,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
     if (!o->resumers || begin_resume(o, &e) == ERR_OK)
         return;
     o->reboot = false;
+    o->resume_ttl_ms = 0;
     tell(o, &o->resumers, &e);
 }
 

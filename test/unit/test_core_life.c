@@ -906,6 +906,31 @@ static void a_change_that_is_broken_off_ends_in_what_is_so(void **state)
     }
 }
 
+/* The one that was told that it broke wanted it for long, and booted anew. */
+static void a_resume_that_is_broken_off_leaves_nothing_to_the_next(void **state)
+{
+    struct world *w = *state;
+    struct case_of k = {.state = SANDBOX_PAUSING};
+    struct sandbox_obj *o = arrange(w, &k);
+    struct answer a = {0}, b = {0};
+
+    core_sandbox_resume(w->core, "default", k.id, 600000, true, world_on_answer, &a);
+    assert_true(o->reboot && o->resume_ttl_ms == 600000);
+    fake_set_frozen(w->fake, k.id, true);
+    fake_restart(w->fake, false);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    run_until_state(w, &k, SANDBOX_PAUSED);
+    world_run_until_true(w, world_is_ready);
+    release(w);
+    core_sandbox_resume(w->core, "default", k.id, 60000, false, world_on_answer, &b);
+    world_run_until(w, &b.calls, 1);
+    assert_true(b.good);
+    assert_int_equal(o->s.end_real_ms - o->s.started_real_ms, 60000);
+    assert_int_equal(fake_counts(w->fake).keeps, 0);
+    clear(w, &k);
+}
+
 /* -- restarts ----------------------------------------------------------------------------------- */
 
 /* What privd has after the start. */
@@ -1079,6 +1104,7 @@ int main(void)
         PATIENT(where_files_are_in_memory_they_are_not_kept),
         PATIENT(kept_files_that_no_row_names_are_dropped),
         PATIENT(a_change_that_is_broken_off_ends_in_what_is_so),
+        PATIENT(a_resume_that_is_broken_off_leaves_nothing_to_the_next),
         PATIENT(a_start_does_with_each_row_what_the_table_says),
         PATIENT(to_end_a_pausing_one_at_once_ends_the_program),
     };
