@@ -46,12 +46,10 @@ const char *core_pause_tier_name(const struct sandbox *s)
 
 /* -- those who wait ---------------------------------------------------------------------------- */
 
-static void wait_for(struct pause_waiter **list, core_sandbox_cb done, void *arg)
+static void wait_for(struct core *c, struct pause_waiter **list, core_sandbox_cb done, void *arg)
 {
-    struct pause_waiter *w = malloc(sizeof(*w));
+    struct pause_waiter *w = RESERVE_NEW(&c->reserve, struct pause_waiter);
 
-    if (!w)
-        abort(); /* nothing is left that could tell the caller */
     while (*list)
         list = &(*list)->next;
     *w = (struct pause_waiter){NULL, done, arg};
@@ -89,9 +87,7 @@ static void fail_later(struct sandbox_obj *o, struct pause_waiter **list, const 
 
     if (!*list)
         return;
-    t = malloc(sizeof(*t));
-    if (!t)
-        abort();
+    t = RESERVE_NEW(&o->core->reserve, struct told_later);
     *t = (struct told_later){o->core, TAKE_PTR(*list), *why};
     core_defer(o->core, tell_deferred, t);
 }
@@ -428,7 +424,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
     if (code == ERR_OK)
         o->pause_tier = tier;
     if (code == ERR_OK)
-        wait_for(&o->pausers, done, arg);
+        wait_for(c, &o->pausers, done, arg);
     else
         core_defer_error(c, done, arg, &e);
 }
@@ -456,7 +452,7 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
     }
     o->reboot |= reboot_it;
     o->resume_ttl_ms = MAX(o->resume_ttl_ms, ttl_ms);
-    wait_for(&o->resumers, done, arg);
+    wait_for(c, &o->resumers, done, arg);
 }
 
 void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg)

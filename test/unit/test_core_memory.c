@@ -38,6 +38,15 @@ static void begin_network(struct world *w, const char *id, struct answer *a)
     core_sandbox_set_network(w->core, "default", id, &none, world_on_answer, a);
 }
 
+/* Both wait: for the pause, and for the resume after it. */
+static void begin_pause(struct world *w, const char *id, struct answer *a)
+{
+    static struct answer paused;
+
+    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FROZEN, world_on_answer, &paused);
+    core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, a);
+}
+
 static void take(struct answer *a, const struct err *why)
 {
     a->calls++;
@@ -105,9 +114,10 @@ static void begin_sockets(struct world *w, const char *id, struct answer *a)
 
 static const struct action actions[] = {
     {"create", false, begin_create},  {"kill", true, begin_kill},
-    {"network", true, begin_network}, {"exec", true, begin_exec},
-    {"metrics", true, begin_metrics}, {"logs", true, begin_logs},
-    {"status", true, begin_status},   {"sockets", true, begin_sockets},
+    {"pause", true, begin_pause},     {"network", true, begin_network},
+    {"exec", true, begin_exec},       {"metrics", true, begin_metrics},
+    {"logs", true, begin_logs},       {"status", true, begin_status},
+    {"sockets", true, begin_sockets},
 };
 
 static void end_all(struct world *w)
