@@ -332,9 +332,8 @@ static void copied(struct snapshot_obj *o, int status)
 {
     struct err e;
 
-    if (status == 0)
-        take_name(o);
     if (status == 0 && set_state(o, SNAPSHOT_READY, &e) == ERR_OK) {
+        take_name(o); /* not before: one that is not written is dropped, and the other keeps it */
         log_info("snapshot %s of sandbox %s: made", o->s.id, o->s.sandbox);
         tell(o, NULL);
         return;

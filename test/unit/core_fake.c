@@ -110,7 +110,8 @@ static void do_create(struct fake *f, const struct privsep_msg *m)
         reply(f, &r, -ENOENT);
         return;
     }
-    f->kept[m->u.create.kept] = false;
+    if (!(m->u.create.flags & PRIVSEP_CREATE_COPY))
+        f->kept[m->u.create.kept] = false;
     s = claim(f, &r.slot);
     if (!s) {
         r.stage = PRIVSEP_STAGE_SLOT;
@@ -232,6 +233,15 @@ static void do_keep(struct fake *f, const struct privsep_msg *m)
     f->counts.live--;
     f->kept[n] = true;
     reply(f, &r, 0);
+}
+
+static void do_copy(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    bool there = slot_of(f, m) != NULL;
+
+    f->kept[m->u.kept.number] |= there;
+    reply(f, &r, there ? 0 : -ESTALE);
 }
 
 static void do_drop(struct fake *f, const struct privsep_msg *m)
@@ -357,6 +367,7 @@ static const struct {
     {PRIVSEP_FREEZE, do_freeze, FAKE_HOLD_FREEZES},
     {PRIVSEP_THAW, do_thaw, FAKE_HOLD_THAWS},
     {PRIVSEP_KEEP, do_keep, FAKE_HOLD_KEEPS},
+    {PRIVSEP_COPY, do_copy, FAKE_KNOB_COUNT},
     {PRIVSEP_DROP, do_drop, FAKE_HOLD_DROPS},
     {PRIVSEP_KEPTS, do_kepts, FAKE_KNOB_COUNT},
 };
