@@ -4,9 +4,11 @@
 #include "core/snapshot.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define ENV_TIMEOUT_MS 5000u
 #define ENV_BYTES_MAX  (2u * 1024u * 1024u)
+#define OWN_KEYS       "cay." /* of metadata: what cay itself says of the one sandbox */
 
 /* All that a fork needs of its source, which may end meanwhile. */
 struct fork_op {
@@ -102,10 +104,23 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
     core_snapshot_create(c, op->tenant, op->source, NULL, true, on_snapshot, op);
 }
 
+/* The source's but for cay's own: what is said there, as of which MCP session it is, is not so of a fork. NULL: memory is
+ * out. */
+static json_t *copy_metadata(json_t *of)
+{
+    json_t *copy = json_deep_copy(of), *value;
+    const char *key;
+
+    json_object_foreach (of, key, value)
+        if (strncmp(key, OWN_KEYS, strlen(OWN_KEYS)) == 0)
+            json_object_del(copy, key);
+    return copy;
+}
+
 /* false: memory is out. */
 static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_ms)
 {
-    op->metadata = s->metadata ? json_deep_copy(s->metadata) : NULL;
+    op->metadata = s->metadata ? copy_metadata(s->metadata) : NULL;
     op->policy = s->policy ? json_deep_copy(s->policy) : NULL;
     op->credentials = s->credentials ? json_deep_copy(s->credentials) : NULL;
     op->network = network_ref(s->network);

@@ -1,7 +1,8 @@
 #pragma once
 /* A fork: new sandboxes that begin with the files of one that runs, as they are at one moment, and with its environment,
- * metadata, policy, credentials, limits and lifecycle. Their programs begin anew. It is a snapshot that is taken once and
- * goes with the fork, and as many creates on it; each succeeds or fails by itself. */
+ * metadata (but for keys that begin with "cay."), policy, credentials, limits and lifecycle. Their programs begin anew.
+ * It is a snapshot that is taken once and goes with the fork, and as many creates on it; each succeeds or fails by
+ * itself. */
 
 #include "core/core.h"
 

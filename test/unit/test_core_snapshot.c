@@ -1,4 +1,5 @@
-/* Snapshots: to which of two the name belongs. */
+/* Snapshots: to which of two the name belongs; forks: what they have of the metadata. */
+#include "core/fork.h"
 #include "core/internal.h"
 #include "core/snapshot.h"
 #include "core_world.h"
@@ -19,6 +20,20 @@ static void on_snapshot(void *arg, const struct snapshot *s, const struct err *w
         memcpy(a->id, s->id, sizeof(a->id));
     if (why)
         a->why = *why;
+}
+
+struct forked {
+    unsigned calls;
+    char id[IDS_SANDBOX_SIZE];
+};
+
+static void on_forked(void *arg, const struct core_fork *forks, size_t n, const struct err *why)
+{
+    struct forked *f = arg;
+
+    f->calls++;
+    if (n == 1)
+        memcpy(f->id, forks[0].id, sizeof(f->id));
 }
 
 static struct answer snapshot(struct world *w, const char *sandbox, const char *name)
@@ -73,10 +88,34 @@ static void one_that_is_not_written_takes_no_name(void **state)
     assert_true(snapshot(w, box, "x").good);
 }
 
+/* What an MCP session is found by again is the source's alone. */
+static void a_fork_has_the_metadata_but_for_cays_own(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    struct forked f = {0};
+    const struct sandbox *s;
+    char box[IDS_SANDBOX_SIZE];
+
+    r.metadata = json_pack("{s:s, s:s, s:s, s:s}", "cay.mcp", "1", "user", "u", "cay.mcp.session",
+                           "some", "cayenne", "red");
+    world_create(w, &r, box);
+    json_decref(r.metadata);
+    core_sandbox_fork(w->core, "default", box, 60000, 1, on_forked, &f);
+    world_run_until(w, &f.calls, 1);
+    s = core_sandbox_find(w->core, "default", f.id);
+    assert_non_null(s);
+    assert_int_equal(json_object_size(s->metadata), 2);
+    assert_non_null(json_object_get(s->metadata, "user"));
+    assert_non_null(json_object_get(s->metadata, "cayenne"));
+    assert_int_equal(json_object_size(core_sandbox_find(w->core, "default", box)->metadata), 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {WORLD(a_name_moves_to_the_newer),
-                                       WORLD(one_that_is_not_written_takes_no_name)};
+                                       WORLD(one_that_is_not_written_takes_no_name),
+                                       WORLD(a_fork_has_the_metadata_but_for_cays_own)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
