@@ -16,7 +16,7 @@ static const struct revision revisions[] = {
 
 const struct revision *revision_find(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(revisions); i++)
+    for (size_t i = 0; name && i < ARRAY_SIZE(revisions); i++)
         if (strcmp(revisions[i].name, name) == 0)
             return &revisions[i];
     return NULL;
@@ -110,6 +110,7 @@ static int malformed(struct err *e, const char *what)
     return RPC_INVALID_PARAMS;
 }
 
+/* The header names a stateless revision, or _meta has a version of any type. */
 static int check_stateless(char *const headers[API_HEADER_ID_COUNT], const struct rpc_message *m,
                            const struct revision **out, json_t **data, struct err *e)
 {
@@ -118,7 +119,7 @@ static int check_stateless(char *const headers[API_HEADER_ID_COUNT], const struc
     const char *name = json_string_value(version);
     int code;
 
-    if (m->kind == RPC_NOTIFICATION && !name) { /* they need no _meta */
+    if (m->kind == RPC_NOTIFICATION && !version) { /* it needs no _meta: the header names one */
         *out = revision_find(headers[API_MCP_VERSION]);
         return 0;
     }

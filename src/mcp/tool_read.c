@@ -86,6 +86,10 @@ static void tell_piece(struct request *r, const char *bytes, size_t len)
     CLEANUP_BUF struct buf b;
     int rc;
 
+    if (!o) { /* content is NULL likewise */
+        result_no_memory(r);
+        return;
+    }
     buf_init(&b, 4 * TOOL_TEXT_BYTES_MAX);
     if (end < size)
         json_object_set_new(o, "next_offset", json_integer(end));
@@ -99,7 +103,7 @@ static void tell_piece(struct request *r, const char *bytes, size_t len)
         rc = buf_printf(&b, "\n[bytes %lld to %lld of %lld%s; go on with offset %lld]",
                         (long long)reading->offset, (long long)end, (long long)size,
                         text ? "" : ", in base64", (long long)end);
-    if (rc < 0 || !o) {
+    if (rc < 0) {
         json_decref(o);
         json_decref(image);
         result_no_memory(r);

@@ -148,6 +148,16 @@ def test_notifications_and_responses_are_taken(mcp):
     assert mcp.send({"jsonrpc": "2.0", "id": 1, "result": {}}).status == 202
 
 
+@pytest.mark.parametrize("version", [5, None, True, {}, []])
+@pytest.mark.parametrize("header", [{}, {"MCP-Protocol-Version": STATELESS}, {"MCP-Protocol-Version": "x"}])
+def test_a_notification_whose_version_is_no_text(cay, mcp, version, header):
+    """It is refused, and cayd goes on: the session, which is in its memory alone, is still there."""
+    message = {"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": {PREFIX + "protocolVersion": version}}}
+    answer = Mcp(cay, open_now=False).send(message, {**JSON, **header})
+    assert (answer.status, answer.error["code"]) == (400, -32602)
+    assert mcp.request("tools/list").status == 200
+
+
 # -- sessions ----------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -145,12 +146,38 @@ static void test_revisions(void **state)
                      RPC_INVALID_PARAMS);
 }
 
+#define NOTE(params) "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{" params "}}"
+
+/* A notification needs no version in _meta; one of another type is refused, with and without the
+ * header. */
+static void test_revisions_of_notifications(void **state)
+{
+    static const char *const versions[] = {NULL, "2026-07-28", "2025-06-18", "x"};
+    static const char *const no_texts[] = {"5", "null", "true", "{}", "[]", "1.5"};
+    const struct revision *r = NULL;
+    char text[256];
+
+    for (size_t i = 0; i < ARRAY_SIZE(versions); i++)
+        for (size_t j = 0; j < ARRAY_SIZE(no_texts); j++) {
+            (void)snprintf(text, sizeof(text),
+                           NOTE("\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":%s}"),
+                           no_texts[j]);
+            assert_int_equal(revision(versions[i], NULL, NULL, text, &r), RPC_INVALID_PARAMS);
+        }
+    assert_int_equal(revision("2026-07-28", NULL, NULL, NOTE(""), &r), 0);
+    assert_true(r->stateless);
+    assert_int_equal(revision("2026-07-28", NULL, NULL, NOTE(META("2026-07-28")), &r), 0);
+    assert_true(r->stateless);
+    assert_int_equal(revision(NULL, NULL, NULL, NOTE(META("2026-07-28")), &r), RPC_HEADER_MISMATCH);
+}
+
 static void test_negotiation(void **state)
 {
     assert_string_equal(revision_negotiate("2025-03-26")->name, "2025-03-26");
     assert_string_equal(revision_negotiate("2026-07-28")->name, "2025-11-25");
     assert_string_equal(revision_negotiate("")->name, "2025-11-25");
     assert_null(revision_find("2026-07-29"));
+    assert_null(revision_find(NULL));
 }
 
 /* -- tools --------------------------------------------------------------------------------------- */
@@ -296,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_no_messages),
         cmocka_unit_test(test_text_of_any_bytes),
         cmocka_unit_test(test_revisions),
+        cmocka_unit_test(test_revisions_of_notifications),
         cmocka_unit_test(test_negotiation),
         cmocka_unit_test(test_each_tool_is_whole),
         cmocka_unit_test(test_rights),
