@@ -263,7 +263,7 @@ static bool sweep_kept(struct sessions *ss, struct kept *k, uint64_t now, uint64
 
     if (!s)
         return true;
-    if (s->state != SANDBOX_PAUSED)
+    if (s->state != SANDBOX_PAUSED && s->state != SANDBOX_KEPT)
         k->ran_ms = now;
     if (now - k->ran_ms < keep_ms)
         return false;

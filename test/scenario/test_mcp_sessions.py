@@ -62,6 +62,15 @@ def test_one_that_stays_paused_is_removed(start):
     assert "create" in named.refused("run", command="true", sandbox=other)
 
 
+def test_one_that_stays_with_its_files_alone_is_removed(start):
+    """Stopped in Daytona's sense: it is never paused by itself here, so that nothing else removes it."""
+    _, cay = start("pause=1h", "keep=3s")
+    box = Mcp(cay, STATELESS).tool("create")["sandbox"]
+    stopped = cay.call("POST", f"/api/sandbox/{box}/stop", b"", {"Authorization": f"Bearer {cay.key}"}, key=False)
+    assert stopped.status == 200 and stopped.json["state"] == "stopped", stopped.body
+    until(lambda: state(cay, box) is None)
+
+
 def restart_cayd(server, cay):
     before = pids_of(server)
     assert len(before) == 1
