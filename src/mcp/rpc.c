@@ -107,6 +107,8 @@ json_t *rpc_error(const json_t *id, int code, const char *message, json_t *data)
 {
     json_t *o = new_message(id), *error = json_pack("{s:i}", "code", code);
 
+    if (!id) /* JSON-RPC 2.0, section 5, requires the member */
+        json_object_set_new(o, "id", json_null());
     json_object_set_new(error, "message", rpc_text(message, strlen(message)));
     if (data)
         json_object_set_new(error, "data", data);

@@ -40,6 +40,7 @@ void rpc_message_free(struct rpc_message *m);
 /* {"jsonrpc": "2.0", "id": ..., "result": ...}: takes the reference to result. id NULL: none. NULL:
  * memory is out. */
 json_t *rpc_result(const json_t *id, json_t *result);
+/* id NULL: it answers no request, and its id is null. */
 json_t *rpc_error(const json_t *id, int code, const char *message,
                   json_t *data); /* data may be NULL */
 json_t *rpc_notification(const char *method, json_t *params);

@@ -100,6 +100,20 @@ def test_other_methods_and_paths(cay):
     assert cay.call("POST", "/mcp/other", {}).status == 404
 
 
+def test_an_error_that_answers_no_request_has_an_id_that_is_null(cay, mcp):
+    """Clients show the reason of an error that is a JSON-RPC error as a whole, and of no other."""
+    evil = {"Origin": "http://evil.example"}
+    replies = {401: cay.call("POST", "/mcp", rpc(), key=False), 403: cay.call("POST", "/mcp", rpc(), evil, key=False),
+               405: cay.call("GET", "/mcp"), 404: cay.call("POST", "/mcp/other", {}),
+               415: cay.call("POST", "/mcp", rpc(), {"Content-Type": "text/plain"}),
+               400: cay.call("POST", "/mcp", b"{", JSON)}
+    for status, reply in replies.items():
+        assert reply.status == status
+        assert reply.json["jsonrpc"] == "2.0" and reply.json["error"]["message"] and "id" in reply.json
+        assert reply.json["id"] is None
+    assert mcp.request("nothing").last["id"] is not None
+
+
 # -- messages that are none --------------------------------------------------------------------------
 
 

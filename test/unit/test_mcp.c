@@ -83,6 +83,18 @@ static void test_text_of_any_bytes(void **state)
     json_decref(text);
 }
 
+static void test_an_error_has_an_id(void **state)
+{
+    json_t *id = json_integer(7), *none = rpc_error(NULL, 401, "no", NULL),
+           *given = rpc_error(id, RPC_INVALID_PARAMS, "no", NULL);
+
+    assert_true(json_is_null(json_object_get(none, "id")));
+    assert_true(json_equal(json_object_get(given, "id"), id));
+    json_decref(given);
+    json_decref(none);
+    json_decref(id);
+}
+
 /* -- revisions ----------------------------------------------------------------------------------- */
 
 static int revision(const char *version, const char *method, const char *name, const char *text,
@@ -322,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_no_messages),
         cmocka_unit_test(test_text_of_any_bytes),
+        cmocka_unit_test(test_an_error_has_an_id),
         cmocka_unit_test(test_revisions),
         cmocka_unit_test(test_revisions_of_notifications),
         cmocka_unit_test(test_negotiation),
