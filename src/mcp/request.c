@@ -1,11 +1,10 @@
 #include "mcp/request.h"
 
+#include "base/log.h"
 #include "core/exec.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define REQUEST_STREAM_MAX (4u * 1024u * 1024u) /* bytes that wait for a client that reads slowly */
 
 struct request *request_new(struct mcp *m, struct api_call *http, struct rpc_message *message)
 {
@@ -60,7 +59,7 @@ bool request_stream(struct request *r)
 
     if (!r->takes_stream || r->out || !r->http)
         return true;
-    r->out = pipe_writer_new(r->core, REQUEST_STREAM_MAX, &owner, &fd, &rc);
+    r->out = pipe_writer_new(r->core, REQUEST_NOTES_MAX + REQUEST_ANSWER_MAX, &owner, &fd, &rc);
     if (!r->out) {
         request_error(r, 503, RPC_INTERNAL_ERROR, "a stream for the answer cannot be made", NULL);
         return false;
@@ -71,27 +70,26 @@ bool request_stream(struct request *r)
     return true;
 }
 
-static void put_bytes(struct request *r, const char *bytes, size_t n)
+/* What a client that does not read has no room for is left out, so that the room for the answer
+ * stays. */
+static void put_note(struct request *r, const char *bytes, size_t n)
 {
+    size_t held = pipe_writer_held(r->out);
+
+    if (n > REQUEST_NOTES_MAX || held > REQUEST_NOTES_MAX - n)
+        return;
     if (pipe_writer_put(r->out, bytes, n) == -EPIPE)
         request_drop(r);
-}
-
-/* What a client that does not read has no room for is left out: notifications may be. */
-static void put(struct request *r, const json_t *message)
-{
-    CLEANUP_BUF struct buf b;
-
-    buf_init(&b, REQUEST_STREAM_MAX);
-    if (r->out && message && !r->dropped && rpc_put_event(&b, message) == 0)
-        put_bytes(r, b.data, b.len);
 }
 
 void request_notify(struct request *r, const char *method, json_t *params)
 {
     json_t *message = rpc_notification(method, params);
+    CLEANUP_BUF struct buf b;
 
-    put(r, message);
+    buf_init(&b, REQUEST_NOTES_MAX);
+    if (r->out && message && !r->dropped && rpc_put_event(&b, message) == 0)
+        put_note(r, b.data, b.len);
     json_decref(message);
 }
 
@@ -100,7 +98,7 @@ void request_beat(struct request *r)
     static const char comment[] = ":\n\n";
 
     if (r->out)
-        put_bytes(r, comment, strlen(comment));
+        put_note(r, comment, strlen(comment));
 }
 
 bool request_is_left(const struct request *r)
@@ -111,6 +109,36 @@ bool request_is_left(const struct request *r)
 }
 
 /* -- answers ----------------------------------------------------------------------------------- */
+
+/* 0, -EPIPE, -EMSGSIZE, -ENOMEM. */
+static int put_answer(struct request *r, const json_t *message)
+{
+    CLEANUP_BUF struct buf b;
+    int rc;
+
+    buf_init(&b, REQUEST_ANSWER_MAX);
+    rc = message ? rpc_put_event(&b, message) : -ENOMEM;
+    return rc == 0 ? pipe_writer_put(r->out, b.data, b.len) : rc;
+}
+
+/* A stream never ends without an answer while its client reads: one that cannot be told is replaced
+ * by an error that says so. */
+static void answer_stream(struct request *r, const json_t *message)
+{
+    int rc = put_answer(r, message);
+    json_t *why;
+
+    if (rc == 0 || rc == -EPIPE)
+        return;
+    why = rpc_error(r->message.id, RPC_INTERNAL_ERROR,
+                    rc == -EMSGSIZE ? "the answer is longer than 4 MiB; ask for less at a time"
+                                    : "the server's memory is out; try again in a moment",
+                    NULL);
+    rc = put_answer(r, why);
+    json_decref(why);
+    if (rc < 0 && rc != -EPIPE)
+        log_warn("mcp: memory is out: a stream ends without its answer");
+}
 
 /* Takes the reference to message. */
 static void answer(struct request *r, int status, json_t *message)
@@ -123,7 +151,7 @@ static void answer(struct request *r, int status, json_t *message)
         return;
     }
     if (r->out) {
-        put(r, message);
+        answer_stream(r, message);
         pipe_writer_end(TAKE_PTR(r->out));
     } else if (r->http && text) {
         api_reply_text(TAKE_PTR(r->http), status, text, strlen(text));

@@ -69,6 +69,11 @@ struct request *request_new(struct mcp *m, struct api_call *http, struct rpc_mes
 /* The session that it names; NULL: it has none, or it has ended meanwhile. */
 struct session *request_session(struct request *r);
 
+/* -- limits of a stream ------------------------------------------------------------------------ */
+
+#define REQUEST_ANSWER_MAX (4u * 1024u * 1024u) /* bytes of the answer, encoded */
+#define REQUEST_NOTES_MAX  (256u * 1024u) /* of notifications that wait for a client that is slow */
+
 /* -- answers: each ends the request ------------------------------------------------------------ */
 
 /* Takes the reference to result; adds what the revision asks for. */
@@ -89,7 +94,7 @@ void request_done(struct request *r);
  * with the reason. */
 bool request_stream(struct request *r);
 
-/* Nothing where it is no stream, or its client has gone. */
+/* Nothing where it is no stream, its client has gone, or too many wait for it already. */
 void request_notify(struct request *r, const char *method, json_t *params);
 
 /* A sign of life. */

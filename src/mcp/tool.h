@@ -54,10 +54,11 @@ void tool_search(struct request *r);
 
 /* -- limits, which docs/mcp.md and the tools' descriptions name -------------------------------- */
 
-#define TOOL_TEXT_BYTES      (32u * 1024u)   /* of a text in a result, when nothing is said */
-#define TOOL_TEXT_BYTES_MAX  (256u * 1024u)  /* and at most */
-#define TOOL_OUTPUT_KEPT_MAX (1024u * 1024u) /* of each output of a command; the rest is dropped */
-#define TOOL_FILE_MAX        (1024u * 1024u) /* of a file that is edited, or a resource */
-#define TOOL_ENTRIES         200u /* of a folder or a search in a result, when nothing is said */
-#define TOOL_ENTRIES_MAX     1000u
-#define TOOL_FOUND_BYTES_MAX (1024u * 1024u) /* of what a search finds */
+#define TOOL_TEXT_BYTES         (32u * 1024u)  /* of a text in a result, when nothing is said */
+#define TOOL_TEXT_BYTES_MAX     (256u * 1024u) /* and at most */
+#define TOOL_OUTPUT_KEPT_MAX    (1024u * 1024u) /* of each output of a command; the rest is dropped */
+#define TOOL_OUTPUT_ENCODED_MAX (768u * 1024u)  /* of each of them in a result, as JSON */
+#define TOOL_FILE_MAX           (1024u * 1024u) /* of a file that is edited, or a resource */
+#define TOOL_ENTRIES            200u /* of a folder or a search in a result, when nothing is said */
+#define TOOL_ENTRIES_MAX        1000u
+#define TOOL_FOUND_BYTES_MAX    (1024u * 1024u) /* of what a search finds */

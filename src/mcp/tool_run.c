@@ -19,12 +19,16 @@
 #define OUTPUT_FOLDER     "/tmp/cay-output/"
 #define TEXT_BYTES        (4u * TOOL_TEXT_BYTES_MAX)
 
+/* A result has both outputs twice; 1 MiB is left for the rest. */
+_Static_assert(4 * TOOL_OUTPUT_ENCODED_MAX + (1u << 20) <= REQUEST_ANSWER_MAX, "they fit");
+
 static const char *const output_names[] = {[EXEC_STDOUT] = "stdout", [EXEC_STDERR] = "stderr"};
 
 struct run {
     struct buf out[2]; /* what is kept */
     uint64_t bytes[2]; /* of all that came */
-    size_t shown;      /* of each in the result */
+    size_t max_bytes;  /* of each in the result */
+    size_t shown[2];   /* of each that the result has; set when the command has ended */
     char name[17];     /* of the files */
     bool saved[2];
     int saving; /* the output whose file is written now */
@@ -51,15 +55,29 @@ static void free_run(void *state)
 
 /* -- the result -------------------------------------------------------------------------------- */
 
+/* The most bytes of JSON that it becomes: a byte that is no UTF-8 becomes U+FFFD, of 3 bytes. */
+static size_t encoded_size(unsigned char c)
+{
+    if (c < 0x20)
+        return strlen("\\u0000");
+    return c >= 0x80 ? 3 : c == '"' || c == '\\' ? 2 : 1;
+}
+
+/* How much of an output the result has: what was asked for, and no more than has room there when it
+ * is encoded; whole characters where it goes on. */
 static size_t shown_of(const struct run *run, int i)
 {
-    return run->out[i].len ? json_whole_text(run->out[i].data, MIN(run->out[i].len, run->shown))
-                           : 0;
+    const char *bytes = run->out[i].data;
+    size_t max = MIN(run->out[i].len, run->max_bytes), encoded = 0, n = 0;
+
+    while (n < max && (encoded += encoded_size((unsigned char)bytes[n])) <= TOOL_OUTPUT_ENCODED_MAX)
+        n++;
+    return n < run->out[i].len ? json_whole_text(bytes, n) : n;
 }
 
 static bool is_longer(const struct run *run, int i)
 {
-    return run->out[i].len > shown_of(run, i);
+    return run->out[i].len > run->shown[i];
 }
 
 static void file_of(const struct run *run, int i, char *out, size_t size)
@@ -72,7 +90,7 @@ static void add_output(const struct run *run, int i, json_t *o)
     char name[32], file[64];
 
     json_object_set_new(o, output_names[i],
-                        rpc_text(run->out[i].len ? run->out[i].data : "", shown_of(run, i)));
+                        rpc_text(run->out[i].len ? run->out[i].data : "", run->shown[i]));
     (void)snprintf(name, sizeof(name), "%s_bytes", output_names[i]);
     json_object_set_new(o, name, json_integer((json_int_t)run->bytes[i]));
     if (!run->saved[i])
@@ -81,7 +99,7 @@ static void add_output(const struct run *run, int i, json_t *o)
     (void)snprintf(name, sizeof(name), "%s_file", output_names[i]);
     json_object_set_new(o, name, json_string(file));
     (void)snprintf(name, sizeof(name), "%s_next_offset", output_names[i]);
-    json_object_set_new(o, name, json_integer((json_int_t)shown_of(run, i)));
+    json_object_set_new(o, name, json_integer((json_int_t)run->shown[i]));
 }
 
 static json_t *structured_of(const struct run *run)
@@ -112,12 +130,12 @@ static int put_output(struct buf *b, const struct run *run, int i)
         return 0;
     rc = buf_printf(b, "--- %s ---\n", output_names[i]);
     if (rc == 0)
-        rc = buf_append(b, run->out[i].data, shown_of(run, i));
+        rc = buf_append(b, run->out[i].data, run->shown[i]);
     file_of(run, i, file, sizeof(file));
     if (rc == 0 && run->saved[i])
         rc = buf_printf(b, "\n[%llu bytes in all; read %s from offset %zu]",
-                        (unsigned long long)run->bytes[i], file, shown_of(run, i));
-    else if (rc == 0 && run->bytes[i] > shown_of(run, i))
+                        (unsigned long long)run->bytes[i], file, run->shown[i]);
+    else if (rc == 0 && run->bytes[i] > run->shown[i])
         rc = buf_printf(b, "\n[%llu bytes in all; the rest is not kept]",
                         (unsigned long long)run->bytes[i]);
     return rc == 0 && b->data[b->len - 1] != '\n' ? buf_append_str(b, "\n") : rc;
@@ -283,6 +301,8 @@ static void on_end(void *arg, const struct core_exec_result *result, const struc
     run->timed_out = result->timed_out;
     run->duration_ms = result->duration_ms;
     run->denied = json_deep_copy(result->violations);
+    for (int i = EXEC_STDOUT; i <= EXEC_STDERR; i++)
+        run->shown[i] = shown_of(run, i);
     save_next(r);
 }
 
@@ -334,7 +354,7 @@ void tool_run(struct request *r)
     r->state_free = free_run;
     for (size_t i = 0; i < ARRAY_SIZE(run->out); i++)
         buf_init(&run->out[i], TOOL_OUTPUT_KEPT_MAX);
-    run->shown = (size_t)schema_integer(r->args, "max_bytes", TOOL_TEXT_BYTES);
+    run->max_bytes = (size_t)schema_integer(r->args, "max_bytes", TOOL_TEXT_BYTES);
     run->progress_token = json_object_get(meta, "progressToken");
     ids_random_text(run->name, sizeof(run->name) - 1);
     target_running(r, start);

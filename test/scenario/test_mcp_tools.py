@@ -3,10 +3,11 @@
 import base64
 import concurrent.futures
 import json
+import socket
 
 import pytest
 
-from mcplib import PREFIX, STATELESS, Mcp
+from mcplib import PREFIX, STATELESS, Mcp, events
 from waitlib import until
 
 TOOLS = ["create", "run", "read", "write", "list", "edit", "search", "expose", "pause", "resume", "kill"]
@@ -140,6 +141,21 @@ def test_more_output_than_is_kept(mcp):
     assert "next_offset" not in mcp.tool("read", path=got["stdout_file"], offset=KEPT - 1)
 
 
+@pytest.mark.parametrize("byte", ["\\000", "\\001", "\\377", '"', "x"])
+def test_the_longest_outputs_of_any_bytes_are_answered(mcp, byte):
+    """Both of as many bytes as can be asked for: encoded, they have to fit into the answer, and all of them can be read."""
+    one = f"head -c 262144 /dev/zero | tr '\\000' '{byte}'"
+    got = mcp.tool("run", command=f"{one}; {{ {one}; }} >&2", max_bytes=262144)
+    shown = 131072 if byte in ("\\000", "\\001") else 262144
+    text = {"\\000": "\0", "\\001": "\1", "\\377": "\ufffd"}.get(byte, byte)
+    for name in ("stdout", "stderr"):
+        assert got[name] == text * shown and got[f"{name}_bytes"] == 262144
+        assert got.get(f"{name}_next_offset") == (None if shown == 262144 else shown)
+        if shown < 262144:
+            rest = mcp.tool("read", path=got[f"{name}_file"], offset=shown, max_bytes=262144)
+            assert rest["bytes"] == 262144 - shown and rest["size"] == 262144
+
+
 # -- progress and cancellation -----------------------------------------------------------------------
 
 
@@ -150,6 +166,27 @@ def test_progress(mcp):
     numbers = [p["progress"] for p in told]
     assert numbers == sorted(set(numbers)) and any(p["message"].startswith("line") for p in told)
     assert answer.result["structuredContent"]["stdout"].count("line") == 4
+
+
+@pytest.mark.parametrize("token_bytes", [200_000, 900_000])
+def test_a_client_that_is_slow_has_its_answer(mcp, token_bytes):
+    """It does not read while more progress is told than is held for it: the token goes with each. Progress may be left
+    out, the answer, of 3 MiB, is not."""
+    mark = f"done-{token_bytes}"
+    zeros = "head -c 262144 /dev/zero"
+    command = f"for i in $(seq 12); do echo line $i; sleep 0.3; done; {zeros}; {zeros} >&2; touch {mark}"
+    params = {"name": "run", "arguments": {"command": command, "max_bytes": 262144}}
+    message = mcp.body("tools/call", params, 79, {"progressToken": "t" * token_bytes})
+    connection = mcp.client.connect()
+    connection.connect()
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    connection.request("POST", "/mcp", json.dumps(message).encode(), {"X-API-Key": mcp.client.key, **mcp.headers()})
+    answer = connection.getresponse()
+    until(lambda: mark in mcp.tool("run", command="ls")["stdout"].split(), patient=True)
+    last = events(answer.read())[-1]
+    connection.close()
+    got = last["result"]["structuredContent"]
+    assert last["id"] == 79 and got["stdout"].count("line") == 12 and got["stderr"] == "\0" * 131072
 
 
 def test_without_a_token_there_is_no_progress(mcp):
