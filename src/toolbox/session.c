@@ -171,9 +171,10 @@ static const char *next_word(const char **at, const char *end)
     return word;
 }
 
+/* NULL: memory is out. */
 static json_t *command_json(const char *id, const char *exit_code, const char *text)
 {
-    json_t *command = json_string(text);
+    json_t *command = json_string(text); /* NULL: the sandbox wrote what is not UTF-8 */
     json_t *out = json_pack("{s:s, s:o}", "id", id, "command", command ? command : json_string(""));
 
     if (exit_code[0])
@@ -181,6 +182,16 @@ static json_t *command_json(const char *id, const char *exit_code, const char *t
     return out;
 }
 
+/* The commands of the session that was added, which out owns; NULL: it was not added. */
+static json_t *add_session(json_t *out, const char *sid)
+{
+    json_t *one = is_id(sid) ? json_pack("{s:s, s:[]}", "sessionId", sid, "commands") : NULL;
+
+    return one && json_array_append_new(out, one) == 0 ? json_object_get(one, "commands") : NULL;
+}
+
+/* The words are the sandbox's, and may be any bytes. A folder whose name this server would not have given is no
+ * session's and no command's, and is left out before JSON is made of it. */
 static json_t *sessions_json(const char *at, size_t len)
 {
     const char *end = at + len, *word, *exit_code, *text;
@@ -188,16 +199,15 @@ static json_t *sessions_json(const char *at, size_t len)
 
     while ((word = next_word(&at, end))) {
         if (word[0] == 'S') {
-            commands = json_array();
-            json_array_append_new(
-                out, json_pack("{s:s, s:o}", "sessionId", word + 1, "commands", commands));
+            commands = add_session(out, word + 1);
             continue;
         }
         exit_code = next_word(&at, end);
         text = next_word(&at, end);
-        if (!commands || !exit_code || !text)
+        if (!exit_code || !text)
             break;
-        json_array_append_new(commands, command_json(word + 1, exit_code, text));
+        if (commands && word[0] == 'C' && is_id(word + 1))
+            json_array_append_new(commands, command_json(word + 1, exit_code, text));
     }
     return out;
 }

@@ -4,6 +4,7 @@ are in test/sdk."""
 import base64
 import json
 import os
+import re
 import secrets
 import signal
 import urllib.parse
@@ -195,6 +196,25 @@ def test_a_session_outlives_cayd(box, session, own_server):
     ("GET", "/nope/command/x/logs", None, 404), ("POST", "/nope/command/x/input", {"data": ""}, 404)])
 def test_a_bad_session(box, method, path, body, status):
     box.refused(status, method, f"/process/session{path}", body)
+
+
+NO_NAMES = r"""cd ~/.daytona/sessions && nonutf=$(printf '\377') && control=$(printf '\001')"""
+
+
+def test_folders_that_are_no_sessions_are_left_out(box, session):
+    """The sandbox makes folders of any name beside those of sessions and commands."""
+    made, name = execute(box, session, "echo 1"), session.rpartition("/")[2]
+    begun = box.run(NO_NAMES + f"""; for s in "$nonutf" "$control" .x "a b" zz {name}; do for c in x "$nonutf" "$control"; do
+        mkdir -p "$s/$c" && printf '\\375' >"$s/$c/cmd" || exit 1; done; done""")
+    assert begun["exitCode"] == 0, begun
+    try:
+        for _ in range(20):
+            shown = {s["sessionId"]: {c["id"] for c in s["commands"]} for s in box.good("GET", "/process/session")}
+            assert shown.pop("zz") == {"x"} and shown.pop(name) == {"x", made["cmdId"]}
+            assert all(re.fullmatch(r"[\w-][\w.-]*", s, re.A) for s in shown)
+        assert {c["id"] for c in box.good("GET", session)["commands"]} == {"x", made["cmdId"]}
+    finally:
+        box.run(NO_NAMES + '; rm -rf "$nonutf" "$control" .x "a b" zz')
 
 
 def test_a_session_is_made_once(box, session):
