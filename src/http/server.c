@@ -28,13 +28,14 @@
 #define READ_BUF_MAX    (1024u * 1024u)
 #define ERROR_BODY_MAX  8192u /* a text of 1 KiB as JSON */
 #define SCRATCH_MAX     (256u * 1024u)
+#define WRITE_HIGH      (256u * 1024u)
 
 void http_server_config_default(struct http_server_config *c)
 {
     *c = (struct http_server_config){
         .max_connections = 1024,
         .max_head_bytes = HTTP_MAX_HEAD_BYTES,
-        .write_high_bytes = 256u * 1024u,
+        .write_high_bytes = WRITE_HIGH,
         .read_buffer_bytes = READ_BUF_BYTES,
         .head_timeout_ms = 15000,
         .idle_timeout_ms = 75000,

@@ -1,8 +1,9 @@
 /* A WebSocket over an exchange.
  *
  * struct websocket is the exchange's `inner` from websocket_accept to the exchange's end (on_exchange_close). Bytes of the
- * client are collected until a frame is whole (take_frames), unmasked in place, and handed on as messages. A close of
- * either side ends the exchange once what is queued has gone. Called by the toolbox. */
+ * client are collected until a frame is whole (take_frames), unmasked in place, and handed on as messages. While what a
+ * frame was answered by has filled the queue (`stuck`), no further frame is taken and the client is not read from, until
+ * on_drained. A close of either side ends the exchange once what is queued has gone. Called by the toolbox. */
 #include "http/websocket.h"
 
 #include "http/internal.h"
@@ -35,6 +36,7 @@ struct websocket {
     struct buf in;      /* frames that are not whole yet */
     struct buf message; /* of fragments */
     bool in_message, text, closing, paused, feeding;
+    bool stuck; /* the client takes no answers to its frames: nothing is read until on_drained */
 };
 
 struct frame {
@@ -143,6 +145,10 @@ static int send_frame(struct websocket *w, enum opcode op, const void *a, size_t
         full = http_response_write(w->x, a, a_len);
     if (b_len)
         full = http_response_write(w->x, b, b_len);
+    if (full && w->feeding && !w->stuck) {
+        w->stuck = true;
+        http_body_pause(w->x);
+    }
     return full;
 }
 
@@ -246,7 +252,7 @@ static void take_frames(struct websocket *w)
     if (w->feeding)
         return;
     w->feeding = true;
-    while (!w->closing && !w->paused && read_head(w, &f) == 1) {
+    while (!w->closing && !w->paused && !w->stuck && read_head(w, &f) == 1) {
         char *data = w->in.data + f.head;
 
         for (size_t i = 0; i < f.len; i++)
@@ -284,6 +290,14 @@ static void on_end(struct http_exchange *x)
     http_response_end(x);
 }
 
+/* The frames that have come first: more is read when none of them was in the way. */
+static void go_on(struct websocket *w)
+{
+    take_frames(w);
+    if (!w->paused && !w->stuck && !w->closing)
+        http_body_resume(w->x);
+}
+
 void websocket_pause(struct websocket *w, bool pause)
 {
     if (w->paused == pause || w->closing)
@@ -293,9 +307,7 @@ void websocket_pause(struct websocket *w, bool pause)
         http_body_pause(w->x);
         return;
     }
-    take_frames(w);
-    if (!w->paused && !w->closing)
-        http_body_resume(w->x);
+    go_on(w);
 }
 
 /* -- its life ------------------------------------------------------------------------------------- */
@@ -316,7 +328,13 @@ static void on_drained(struct http_exchange *x)
 {
     struct websocket *w = x->inner;
 
-    if (w && !w->closing && w->cb.on_drain)
+    if (!w || w->closing)
+        return;
+    if (w->stuck) {
+        w->stuck = false;
+        go_on(w);
+    }
+    if (!w->closing && !w->stuck && w->cb.on_drain)
         w->cb.on_drain(w->arg);
 }
 

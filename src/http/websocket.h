@@ -3,6 +3,9 @@
  * no extension is spoken. In a library of its own, because cay-init has the server without OpenSSL (SHA-1 of the
  * handshake).
  *
+ * A client that sends frames and does not take what they are answered by (pongs, and what on_message sends) is not read
+ * from while the server's write_high_bytes are queued.
+ *
  * It lives as long as its exchange, whose close callback is the owner's to know the end by. Never blocks. */
 
 #include "http/server.h"
