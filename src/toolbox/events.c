@@ -94,11 +94,20 @@ static void on_message(void *arg, bool text, const char *data, size_t len)
 
 /* -- time ---------------------------------------------------------------------------------------- */
 
+/* One that takes nothing is not waited for: until it took the close, what it was answered would be held. */
+static void end_without_key(struct events *e)
+{
+    if (http_response_queued(e->call->x) > 0)
+        http_exchange_abort(e->call->x);
+    else
+        websocket_close(e->socket, WEBSOCKET_POLICY, "no key came");
+}
+
 void toolbox_events_sweep(struct toolbox *t, uint64_t now_ms)
 {
     for (struct events *e = t->events; e; e = e->next) {
         if (e->due_ms && e->due_ms <= now_ms && !e->asking)
-            websocket_close(e->socket, WEBSOCKET_POLICY, "no key came");
+            end_without_key(e);
         if (e->ping_ms > now_ms)
             continue;
         e->ping_ms = now_ms + PING_MS;

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import select
 import signal
 import urllib.parse
 
@@ -380,6 +381,18 @@ def test_the_stream_of_events_knows_its_keys(box):
     socket.frame(1, b'40{"token":"e2b_' + b"0" * 40 + b'"}')
     messages, end = socket.rest()
     assert messages == ['44{"message":"Invalid credentials"}'] and end[0] == 1008
+
+
+def test_a_stream_of_events_without_a_key_is_bounded(cay):
+    """Its client sends signs of life of both kinds and reads nothing: it is read from no further, and ended in time."""
+    socket = Socket(cay, "/api/socket.io/?EIO=4&transport=websocket")
+    sock, some, sent = socket.connection.sock, b"\x81\x81\0\0\0\x002" * 4000 + (b"\x89\xfd" + bytes(129)) * 500, 0
+    sock.setblocking(False)
+    with pytest.raises(ConnectionError):
+        while select.select([], [sock], [], 30)[1]:
+            sent += sock.send(some[sent % len(some):])
+            assert sent < 64 << 20, "all was read"
+    socket.connection.close()
 
 
 # -- files ----------------------------------------------------------------------------------------------
