@@ -145,7 +145,7 @@ static void send_request(struct toolbox_op *op, int fd, bool connecting)
     };
 
     if (http_client_start(op->call->toolbox->loop, &r, &op->client) < 0)
-        fail(op, ERR_EXHAUSTED, "memory is out");
+        fail(op, ERR_UNAVAILABLE, "memory is out");
     else if (op->r.on_begun)
         op->r.on_begun(op->r.arg, op->client);
 }
@@ -220,10 +220,10 @@ void toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r
 {
     struct toolbox_op *op = calloc(1, sizeof(*op));
 
-    if (!op || !r->target) {
+    if (!op || !r->target || (!r->body && r->body_len > 0)) {
         struct err e;
 
-        err_set(&e, ERR_EXHAUSTED, "memory is out");
+        err_set(&e, ERR_UNAVAILABLE, "memory is out");
         free(op);
         free(r->target);
         free(r->body);

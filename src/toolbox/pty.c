@@ -151,8 +151,15 @@ void pty_find(struct toolbox_call *c, const char *id,
                                       .done = listed,
                                       .arg = f};
 
-    if (!f)
-        abort(); /* a few hundred bytes */
+    if (!f) {
+        struct err e;
+
+        free(r.target);
+        free(r.body);
+        err_set(&e, ERR_UNAVAILABLE, "memory is out");
+        done(arg, NULL, &e);
+        return;
+    }
     f->done = done;
     f->arg = arg;
     snprintf(f->id, sizeof(f->id), "%s", id ? id : "");
