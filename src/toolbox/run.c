@@ -244,16 +244,26 @@ void toolbox_run_pause(struct toolbox_run_op *op, bool pause)
 
 /* -- the start ----------------------------------------------------------------------------------- */
 
-/* A copy of envs with "" for what is no string. */
+/* NULL: memory is out, or an argument is not UTF-8: without it, the others would be taken for each other. */
+static json_t *args_json(const char *const *argv)
+{
+    json_t *args = json_array();
+
+    for (size_t i = 1; argv[i]; i++)
+        if (json_array_append_new(args, json_string(argv[i])) < 0) {
+            json_decref(args);
+            return NULL;
+        }
+    return args;
+}
+
 static json_t *start_json(const struct toolbox_run *r)
 {
     json_t *args, *process, *start;
 
     if (r->attach)
         return json_pack("{s:{s:s}}", "process", "tag", r->attach);
-    args = json_array();
-    for (size_t i = 1; r->argv[i]; i++)
-        json_array_append_new(args, json_string(r->argv[i]));
+    args = args_json(r->argv);
     process = json_pack("{s:s, s:o, s:s}", "cmd", r->argv[0], "args", args, "cwd",
                         r->cwd && *r->cwd ? r->cwd : "~");
     if (r->envs)

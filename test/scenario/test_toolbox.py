@@ -419,6 +419,13 @@ def parts_of(reply):
         yield head.decode(), contents.removesuffix(b"\r\n")
 
 
+@pytest.mark.parametrize("path, query", [
+    ("/files/move", {"source": b"/tmp/\xff", "destination": "/tmp/to"}),
+    ("/files/permissions", {"path": b"/tmp/\xff", "mode": "600"})])
+def test_a_path_that_is_not_text_is_refused_and_not_left_out(box, path, query):
+    box.refused(400, "POST", path, query=query, why="not text")
+
+
 def test_many_files_in_one_answer_each_with_its_error(box):
     made = [("d/a", b"x" * 300000), ("d/empty", b""), ("d/b", b"\0\r\n--")]
     assert len(box.put(made).json["files"]) == 3
