@@ -139,7 +139,6 @@ static void test_messages_that_are_answered(void **state UNUSED)
 static void test_the_owner_is_told(void **state UNUSED)
 {
     static char piece[65536];
-    CLEANUP_BUF struct buf all = {0};
     struct fixture f;
     size_t n = 0;
     int pair[2];
