@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ASK_MS 15000u
+#define SESSION_ENTRIES_MAX 8192u /* sessions and commands of one answer */
+#define ASK_MS              15000u
 
 /* $1: the session. The inner shell reads its commands from standard input. What a command did that ended that
  * shell ("exit 42") is that command's end. */
@@ -190,14 +191,19 @@ static json_t *add_session(json_t *out, const char *sid)
     return one && json_array_append_new(out, one) == 0 ? json_object_get(one, "commands") : NULL;
 }
 
-/* The words are the sandbox's, and may be any bytes. A folder whose name this server would not have given is no
+/* NULL: there are more than SESSION_ENTRIES_MAX. The words are the sandbox's, and may be any bytes. A folder whose name this server would not have given is no
  * session's and no command's, and is left out before JSON is made of it. */
 static json_t *sessions_json(const char *at, size_t len)
 {
     const char *end = at + len, *word, *exit_code, *text;
     json_t *out = json_array(), *commands = NULL;
+    size_t n = 0;
 
     while ((word = next_word(&at, end))) {
+        if (++n > SESSION_ENTRIES_MAX) {
+            json_decref(out);
+            return NULL;
+        }
         if (word[0] == 'S') {
             commands = add_session(out, word + 1);
             continue;
@@ -222,7 +228,11 @@ static void shown(void *arg, const struct toolbox_result *r, const struct err *w
         return;
     }
     all = sessions_json(r->out[0], r->len[0]);
-    if (!s->sid)
+    if (!all)
+        toolbox_fail(s->call, 409, NULL,
+                     "there are more than %u sessions and commands: delete sessions",
+                     SESSION_ENTRIES_MAX);
+    else if (!s->sid)
         toolbox_reply_json(s->call, 200, json_incref(all));
     else if (json_array_size(all) == 0)
         toolbox_fail(s->call, 404, NULL, "session not found: %s", s->sid);

@@ -218,6 +218,17 @@ def test_folders_that_are_no_sessions_are_left_out(box, session):
         box.run(NO_NAMES + '; rm -rf "$nonutf" "$control" .x "a b" zz')
 
 
+def test_more_sessions_than_an_answer_holds(box, session):
+    """The sandbox makes them itself: SESSION_ENTRIES_MAX. One of them by its name is answered all the same."""
+    assert box.run("cd ~/.daytona/sessions && mkdir $(seq -f many%g 8200)")["exitCode"] == 0
+    try:
+        box.refused(409, "GET", "/process/session", why="more than 8192 sessions")
+        assert box.good("GET", session)["sessionId"] == session.rpartition("/")[2]
+    finally:
+        box.run("cd ~/.daytona/sessions && rm -r $(seq -f many%g 8200)")
+    assert len(box.good("GET", "/process/session")) < 8192
+
+
 def test_a_session_is_made_once(box, session):
     box.refused(409, "POST", "/process/session", {"sessionId": session.rpartition("/")[2]}, "CONFLICT", "already exists")
     box.refused(400, "POST", f"{session}/exec", {"command": ""}, why="command is required")
