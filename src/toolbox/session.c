@@ -1,4 +1,9 @@
-/* Making, showing and ending sessions. */
+/* Making, showing and ending sessions.
+ *
+ * struct session is the call's state. A session is a process with a tag (SESSION_TAG) and a folder in the sandbox: making
+ * one starts `supervise`, showing runs a script over the folders (begin_show, shown), ending kills the process and then
+ * removes the folder (killed, deleted). What the folders hold the sandbox may have written itself. Called by the routes
+ * alone. */
 #include "toolbox/session.h"
 
 #include "http/json.h"
