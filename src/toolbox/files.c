@@ -293,7 +293,8 @@ void toolbox_files_delete(struct toolbox_call *c)
 
 /* -- move ---------------------------------------------------------------------------------------- */
 
-static void moved(void *arg, const struct toolbox_result *r, const struct err *why)
+/* The end of a program that changes p->path; 3: there is no such file. */
+static void changed(void *arg, const struct toolbox_result *r, const struct err *why)
 {
     struct toolbox_paths *p = arg;
 
@@ -303,12 +304,20 @@ static void moved(void *arg, const struct toolbox_result *r, const struct err *w
         toolbox_reply_empty(p->call, 200);
     else if (r->exit_code == 3)
         toolbox_fail(p->call, 404, "FILE_NOT_FOUND", "file not found: %.800s", p->path);
-    else if (r->exit_code == 4)
-        toolbox_fail(p->call, 409, "CONFLICT", "destination already exists: %.800s", p->to);
-    else if (r->exit_code == 5)
-        toolbox_fail(p->call, 404, "FILE_NOT_FOUND", "file not found: the folder of %.800s", p->to);
     else
         toolbox_fail_program(p->call, r, p->path);
+}
+
+static void moved(void *arg, const struct toolbox_result *r, const struct err *why)
+{
+    struct toolbox_paths *p = arg;
+
+    if (!why && r->exit_code == 4)
+        toolbox_fail(p->call, 409, "CONFLICT", "destination already exists: %.800s", p->to);
+    else if (!why && r->exit_code == 5)
+        toolbox_fail(p->call, 404, "FILE_NOT_FOUND", "file not found: the folder of %.800s", p->to);
+    else
+        changed(p, r, why);
 }
 
 void toolbox_files_move(struct toolbox_call *c)
@@ -329,20 +338,6 @@ void toolbox_files_move(struct toolbox_call *c)
 
 /* -- permissions --------------------------------------------------------------------------------- */
 
-static void permitted(void *arg, const struct toolbox_result *r, const struct err *why)
-{
-    struct toolbox_paths *p = arg;
-
-    if (why)
-        toolbox_fail_err(p->call, why);
-    else if (r->exit_code == 0)
-        toolbox_reply_empty(p->call, 200);
-    else if (r->exit_code == 3)
-        toolbox_fail(p->call, 404, "FILE_NOT_FOUND", "file not found: %.800s", p->path);
-    else
-        toolbox_fail_program(p->call, r, p->path);
-}
-
 /* A file can only be given away by root; sudo is the user's own way to that. */
 void toolbox_files_permissions(struct toolbox_call *c)
 {
@@ -350,7 +345,7 @@ void toolbox_files_permissions(struct toolbox_call *c)
                                  "[ -z \"$2\" ] || chmod \"$2\" -- \"$1\" || exit 1\n"
                                  "[ -z \"$3$4\" ] || sudo -n chown \"$3${4:+:$4}\" -- \"$1\"";
     struct toolbox_paths *p = paths_new(c);
-    struct toolbox_run r = {.done = permitted, .arg = p};
+    struct toolbox_run r = {.done = changed, .arg = p};
     char mode[16], owner[64], group[64];
 
     if (!p || !toolbox_query_path(c, "path", p->path) ||
