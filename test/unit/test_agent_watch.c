@@ -177,6 +177,19 @@ static void a_write_before_the_watch(void **state)
     TOLD("create e", "create e/f", "write e/f");
 }
 
+/* The name is older than the directory's watch, its write is not: the write's event is read before
+ * the scan comes upon the name. */
+static void a_write_after_the_watch_to_an_older_name(void **state)
+{
+    open_tree(true);
+    sh("mkdir d && : > d/f && : > d/g && : > d/gone && mkdir d/sub");
+    uv_run(&w->loop, UV_RUN_NOWAIT); /* d is watched; its scan is to come */
+    sh("echo x > d/f; chmod 600 d/g; rm d/gone; echo y >> d/f; : > d/sub/i");
+    watch_tree_catch_up(w->tree);
+    TOLD("create d", "create d/f", "write d/f", "create d/g", "chmod d/g", "create d/gone",
+         "remove d/gone", "write d/f", "create d/sub", "create d/sub/i");
+}
+
 static void one_directory(void **state)
 {
     sh("mkdir sub");
@@ -303,6 +316,7 @@ int main(void)
         CASE(what_was_there_first_is_told_once),
         CASE(a_write_before_the_scan),
         CASE(a_write_before_the_watch),
+        CASE(a_write_after_the_watch_to_an_older_name),
         CASE(the_number_of_directories_is_bounded),
         CASE(a_limit_that_is_reached_later_is_told),
         CASE(it_may_be_closed_from_a_callback),

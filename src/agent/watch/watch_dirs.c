@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define SEEN_MAX 4096u /* names told by a scan whose event may still come */
-
 /* -- the table of directories ------------------------------------------------------------------ */
 
 static struct dir **bucket_of(const struct watch_tree *t, int wd)
@@ -170,12 +168,10 @@ bool watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *
     return true;
 }
 
-struct seen *watch_dirs_seen(struct watch_tree *t, const struct dir *d, const char *name,
-                             bool by_event)
+struct seen *watch_dirs_seen(struct watch_tree *t, const struct dir *d, const char *name)
 {
     for (size_t i = 0; i < t->seen_count; i++)
-        if (t->seen[i].wd == d->wd && t->seen[i].by_event == by_event &&
-            strcmp(t->seen[i].name, name) == 0)
+        if (t->seen[i].wd == d->wd && strcmp(t->seen[i].name, name) == 0)
             return &t->seen[i];
     return NULL;
 }
@@ -184,6 +180,13 @@ void watch_dirs_forget(struct watch_tree *t, struct seen *seen)
 {
     free(seen->name);
     *seen = t->seen[--t->seen_count];
+}
+
+void watch_dirs_forget_events(struct watch_tree *t, const struct dir *d)
+{
+    for (size_t i = t->seen_count; i > 0; i--)
+        if (t->seen[i - 1].wd == d->wd && t->seen[i - 1].by_event)
+            watch_dirs_forget(t, &t->seen[i - 1]);
 }
 
 void watch_dirs_clear_seen(struct watch_tree *t)

@@ -18,10 +18,12 @@ struct dir {
     char name[];
 };
 
-/* A name that was told by a scan while inotify may have it too, or the other way round. */
+#define SEEN_MAX 4096u /* of struct seen, in one tree */
+
+/* A name that was told as created, by a scan or by an event, while the other may come upon it. */
 struct seen {
     int wd;
-    bool by_event;
+    bool by_event;     /* an event told it: only the scan is still to come upon it */
     bool unsaid_write; /* a scan found bytes; whether an event tells of them is not known yet */
     char *name;
 };
@@ -71,11 +73,12 @@ int watch_dirs_full(const struct watch_tree *t, const char *relative,
                     char out[static AGENT_PATH_SIZE]);
 
 /* Names told by a scan (or by an event) that the other is still to come upon. remember is false
- * when there is no room for the name. find is NULL when it was not remembered; what it gives holds
- * until the next call; forget takes it. clear forgets all. */
+ * when there is no room for the name. seen is NULL when it was not remembered; what it gives holds
+ * until the next call; forget takes it. forget_events takes those of d that only its scan could
+ * still come upon, when that scan is over. clear forgets all. */
 bool watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *name, bool by_event,
                          bool unsaid_write);
-struct seen *watch_dirs_seen(struct watch_tree *t, const struct dir *d, const char *name,
-                             bool by_event);
+struct seen *watch_dirs_seen(struct watch_tree *t, const struct dir *d, const char *name);
 void watch_dirs_forget(struct watch_tree *t, struct seen *seen);
+void watch_dirs_forget_events(struct watch_tree *t, const struct dir *d);
 void watch_dirs_clear_seen(struct watch_tree *t);

@@ -1,10 +1,13 @@
 /* A watched tree. inotify watches directories, not trees, so each directory that appears gets a
  * watch of its own and is then scanned for what was put into it before that watch was there. The
  * same name can therefore be met twice, by a scan and by an event, in either order: the first one
- * tells it and remembers it (`seen`), the second one forgets it, and what is left when the queue is
- * empty is forgotten too (`settle`). Scans go on in slices, in an idle callback; events come by
- * poll. A callback may close the tree: each loop asks `closed`. A directory that is moved keeps its
- * watch and waits without a place (`limbo`) for the second half of the move. */
+ * tells it and remembers it (`seen`), the second one does not tell it again. An event of a name
+ * that is older than the watch can also come before the scan does (the event of its creation was
+ * never queued): such a name is told as created first. A name is remembered until its directory's
+ * scan is over and its events were read; what is left when the queue is empty is forgotten
+ * (`settle`). Scans go on in slices, in an idle callback; events come by poll. A callback may close
+ * the tree: each loop asks `closed`. A directory that is moved keeps its watch and waits without a
+ * place (`limbo`) for the second half of the move. */
 #include "agent/watch/watch_dirs.h"
 
 #include <dirent.h>
@@ -147,7 +150,6 @@ static void found(struct watch_tree *t, struct dir *d, const struct dirent64 *e)
 {
     char relative[AGENT_PATH_SIZE], path[AGENT_PATH_SIZE];
     bool is_dir = e->d_type == DT_DIR, has_bytes = false, known;
-    struct seen *seen;
     struct stat st;
 
     if (d->tell || e->d_type == DT_UNKNOWN) {
@@ -162,15 +164,19 @@ static void found(struct watch_tree *t, struct dir *d, const struct dirent64 *e)
     if (!d->tell || t->closed)
         return;
     /* Its event may have been read before the scan came to it, or is still to be read. */
-    seen = watch_dirs_seen(t, d, e->d_name, true);
-    if (seen) {
-        watch_dirs_forget(t, seen);
+    if (watch_dirs_seen(t, d, e->d_name))
         return;
-    }
     known = watch_dirs_remember(t, d, e->d_name, false, has_bytes);
     tell(t, WATCH_CREATE, d, e->d_name);
     if (has_bytes && !known)
         tell(t, WATCH_WRITE, d, e->d_name);
+}
+
+static void scan_over(struct watch_tree *t, const struct dir *d)
+{
+    t->scanning = NULL;
+    util_close(&t->scan_fd);
+    watch_dirs_forget_events(t, d);
 }
 
 static void scan_start(struct watch_tree *t)
@@ -182,12 +188,13 @@ static void scan_start(struct watch_tree *t)
     if (!t->scan_first)
         t->scan_last = &t->scan_first;
     d->to_scan = false;
-    if (watch_dirs_relative(t, d, "", relative) < 0 || watch_dirs_full(t, relative, path) < 0)
-        return;
-    t->scan_fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC |
-                                (d == t->root ? 0 : O_NOFOLLOW));
+    if (watch_dirs_relative(t, d, "", relative) == 0 && watch_dirs_full(t, relative, path) == 0)
+        t->scan_fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC |
+                                    (d == t->root ? 0 : O_NOFOLLOW));
     if (t->scan_fd >= 0)
         t->scanning = d;
+    else
+        scan_over(t, d);
 }
 
 static void scan_read(struct watch_tree *t)
@@ -197,8 +204,7 @@ static void scan_read(struct watch_tree *t)
     ssize_t n = getdents64(t->scan_fd, raw, sizeof(raw));
 
     if (n <= 0) {
-        t->scanning = NULL;
-        util_close(&t->scan_fd);
+        scan_over(t, d);
         return;
     }
     for (char *p = raw; p < raw + n && !t->closed && t->scanning == d;) {
@@ -310,11 +316,27 @@ static void directory_arrived(struct watch_tree *t, struct dir *d, const struct 
     fail_or_lose(t, watch_directory(t, d, e->name, (e->mask & IN_CREATE) != 0));
 }
 
-/* A name that a scan told is gone: no event of before tells of the bytes that the scan found in
- * it. */
+/* Will a scan tell what it finds in d? */
+static bool to_be_told(const struct watch_tree *t, const struct dir *d)
+{
+    return d->tell && (d->to_scan || t->scanning == d);
+}
+
+/* Before an event of a name that neither an event nor the scan told yet: it is older than the
+ * directory's watch, so the event of its creation was never queued. With no room to remember names
+ * it is not known what was told. */
+static void tell_older(struct watch_tree *t, const struct dir *d, const char *name)
+{
+    if (!to_be_told(t, d) || t->seen_count == SEEN_MAX || watch_dirs_seen(t, d, name))
+        return;
+    if (watch_dirs_remember(t, d, name, true, false))
+        tell(t, WATCH_CREATE, d, name);
+}
+
+/* A name is gone: no event of before tells of the bytes that a scan found in it. */
 static void forget_gone(struct watch_tree *t, const struct dir *d, const char *name)
 {
-    struct seen *seen = watch_dirs_seen(t, d, name, false);
+    struct seen *seen = watch_dirs_seen(t, d, name);
     bool unsaid = seen && seen->unsaid_write;
 
     if (seen)
@@ -326,30 +348,41 @@ static void forget_gone(struct watch_tree *t, const struct dir *d, const char *n
 /* An event tells what a scan would have told of the same name when all events were read. */
 static void write_event(struct watch_tree *t, const struct dir *d, const char *name)
 {
-    struct seen *seen = watch_dirs_seen(t, d, name, false);
+    struct seen *seen = watch_dirs_seen(t, d, name);
 
     if (seen)
         seen->unsaid_write = false;
     tell(t, WATCH_WRITE, d, name);
 }
 
+/* IN_CREATE or IN_MOVED_TO. A scan that told the name did so without the events of its writes: they
+ * follow. */
+static void arrival_event(struct watch_tree *t, struct dir *d, const struct inotify_event *e)
+{
+    struct seen *seen = watch_dirs_seen(t, d, e->name);
+
+    if (seen && !seen->by_event && (e->mask & IN_CREATE)) {
+        seen->by_event = true;
+        seen->unsaid_write = false;
+        if (!to_be_told(t, d))
+            watch_dirs_forget(t, seen);
+        return;
+    }
+    if (!seen && to_be_told(t, d))
+        watch_dirs_remember(t, d, e->name, true, false);
+    if ((e->mask & IN_ISDIR) && t->recursive)
+        directory_arrived(t, d, e);
+    tell(t, WATCH_CREATE, d, e->name);
+}
+
 static void entry_event(struct watch_tree *t, struct dir *d, const struct inotify_event *e)
 {
     bool is_dir = (e->mask & IN_ISDIR) != 0;
 
-    if (e->mask & (IN_CREATE | IN_MOVED_TO)) {
-        struct seen *seen = e->mask & IN_CREATE ? watch_dirs_seen(t, d, e->name, false) : NULL;
-        bool reported = seen != NULL;
-
-        if (reported) /* with the events of its writes, which follow */
-            watch_dirs_forget(t, seen);
-        else if (d->tell && (d->to_scan || t->scanning == d))
-            watch_dirs_remember(t, d, e->name, true, false);
-        if (is_dir && t->recursive && !reported)
-            directory_arrived(t, d, e);
-        if (!reported)
-            tell(t, WATCH_CREATE, d, e->name);
-    }
+    if (e->mask & (IN_CREATE | IN_MOVED_TO))
+        arrival_event(t, d, e);
+    else
+        tell_older(t, d, e->name);
     if (e->mask & IN_MOVED_FROM) {
         forget_gone(t, d, e->name);
         tell(t, WATCH_RENAME, d, e->name);
