@@ -67,6 +67,7 @@ struct sandbox_obj {
     int64_t resume_ttl_ms; /* what those who resume it ask for; 0: the default */
     struct pause_waiter *pausers, *resumers;
     bool reboot;                  /* those want it to boot anew */
+    bool reboot_keeps;            /* for that alone it is being kept */
     enum sandbox_tier pause_tier; /* what the last of pausers wants */
 
     /* keep.c */

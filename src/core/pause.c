@@ -163,6 +163,15 @@ void pause_channel_broke(struct sandbox_obj *o, int status, const char *what)
 /* -- resuming ---------------------------------------------------------------------------------- */
 
 static void begin_pause_again(struct sandbox_obj *o);
+static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
+                           enum sandbox_tier tier, struct err *e);
+
+static void tell_resumed(struct sandbox_obj *o)
+{
+    log_info("sandbox %s: resumed", o->s.id);
+    logs_add(o, "info", "sandbox resumed");
+    events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
+}
 
 /* Its new life begins now, so its place in listings is another. That there is room for it was so a moment ago. */
 static void start_anew(struct sandbox_obj *o)
@@ -193,13 +202,13 @@ void pause_resumed(struct sandbox_obj *o)
     pause_write_row(o);
     lifecycle_arm(o);
     /* To boot anew it runs for a moment, as its environment is its agent's to tell, and then ends but for its files. */
-    if (again && (code = keep_begin(o, SANDBOX_PAUSE_API, &why)) == ERR_OK)
+    if (again && (code = begin(o, SANDBOX_PAUSE_API, SANDBOX_TIER_FILES, &why)) == ERR_OK) {
+        o->reboot_keeps = true;
         return;
+    }
     o->resume_ttl_ms = 0;
     o->reboot = false;
-    log_info("sandbox %s: resumed", o->s.id);
-    logs_add(o, "info", "sandbox resumed");
-    events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
+    tell_resumed(o);
     tell(o, &o->resumers, code == ERR_OK ? NULL : &why);
     begin_pause_again(o);
 }
@@ -246,7 +255,7 @@ static enum err_code begin_resume(struct sandbox_obj *o, struct err *e)
 
 /* -- pausing ----------------------------------------------------------------------------------- */
 
-static void tell_paused(struct sandbox_obj *o)
+static void is_paused(struct sandbox_obj *o)
 {
     const char *reason = core_pause_reason_name(o->s.pause_reason);
     const char *tier = core_pause_tier_name(&o->s);
@@ -255,22 +264,29 @@ static void tell_paused(struct sandbox_obj *o)
     logs_add(o, "info", "sandbox paused (%s, %s)", reason, tier);
     events_add(o->tenant, EVENT_SANDBOX_PAUSED, o->s.id,
                json_pack("{s:s, s:s}", "reason", reason, "tier", tier));
+    tell(o, &o->pausers, NULL);
 }
 
+/* One that is kept only to boot anew goes on at once: who wants it paused has a turn when it runs again. */
 void pause_done(struct sandbox_obj *o, enum sandbox_state to)
 {
+    bool only_reboots = o->reboot_keeps;
     struct core *c = o->core;
     struct err e;
 
+    o->reboot_keeps = false;
     sandbox_move(o, to);
     o->s.end_real_ms = clock_real_ms();
     pause_write_row(o);
-    if (!o->reboot)
-        tell_paused(o);
     if (c->on_paused)
         c->on_paused(c->on_paused_arg, o->s.id);
-    tell(o, &o->pausers, NULL);
-    if (!o->resumers || begin_resume(o, &e) == ERR_OK)
+    if (!only_reboots)
+        is_paused(o);
+    if (o->resumers && begin_resume(o, &e) == ERR_OK)
+        return;
+    if (only_reboots)
+        is_paused(o);
+    if (!o->resumers)
         return;
     o->reboot = false;
     o->resume_ttl_ms = 0;
@@ -281,7 +297,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
 void pause_not_done(struct sandbox_obj *o, const struct err *why)
 {
     bool over = o->s.end_real_ms <= clock_real_ms();
-    bool rebooting = o->reboot;
+    bool rebooting = o->reboot, only_reboots = o->reboot_keeps;
     int64_t ttl_ms = o->resume_ttl_ms;
 
     log_warn("sandbox %s: not paused: %s", o->s.id, why->text);
@@ -296,9 +312,13 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     lifecycle_arm(o);
     if (over && !o->resumers)
         timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
-    tell(o, &o->pausers, why);
-    o->reboot = false;
+    o->reboot = o->reboot_keeps = false;
+    if (only_reboots)
+        tell_resumed(o);
+    else
+        tell(o, &o->pausers, why);
     tell(o, &o->resumers, rebooting ? why : NULL);
+    begin_pause_again(o);
 }
 
 static void on_frozen(struct core *c, const char *id, int status, const struct privsep_msg *m,
@@ -340,12 +360,20 @@ static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reaso
     return ERR_OK;
 }
 
+/* Its files stay where they are until those copies are made. */
+static enum err_code check_copies(const struct sandbox_obj *o, struct err *e)
+{
+    if (o->copies == 0)
+        return ERR_OK;
+    return err_set(e, ERR_UNAVAILABLE, "a snapshot of sandbox %s is just being made; try again",
+                   o->s.id);
+}
+
 static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
                            enum sandbox_tier tier, struct err *e)
 {
-    if (o->copies > 0)
-        return err_set(e, ERR_UNAVAILABLE, "a snapshot of sandbox %s is just being made; try again",
-                       o->s.id);
+    if (check_copies(o, e) != ERR_OK)
+        return e->code;
     return tier == SANDBOX_TIER_FILES ? keep_begin(o, reason, e) : begin_pause(o, reason, e);
 }
 
@@ -416,7 +444,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
         code = core_check_ready(c, &e);
     if (code == ERR_OK && tier == SANDBOX_TIER_FILES)
         code = keep_check(c, &e);
-    if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY)
+    if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY && !o->reboot_keeps)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already paused", id);
     else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO &&
              (code = quota_check_pause(o->tenant, &e)) == ERR_OK)
@@ -444,7 +472,9 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
         code = keep_check(c, &e);
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);
-    else if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)
+    if (code == ERR_OK && reboot_it)
+        code = check_copies(o, &e);
+    if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)
         code = begin_resume(o, &e);
     if (code != ERR_OK) {
         core_defer_error(c, done, arg, &e);

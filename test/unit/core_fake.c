@@ -367,7 +367,7 @@ static const struct {
     {PRIVSEP_FREEZE, do_freeze, FAKE_HOLD_FREEZES},
     {PRIVSEP_THAW, do_thaw, FAKE_HOLD_THAWS},
     {PRIVSEP_KEEP, do_keep, FAKE_HOLD_KEEPS},
-    {PRIVSEP_COPY, do_copy, FAKE_KNOB_COUNT},
+    {PRIVSEP_COPY, do_copy, FAKE_HOLD_COPIES},
     {PRIVSEP_DROP, do_drop, FAKE_HOLD_DROPS},
     {PRIVSEP_KEPTS, do_kepts, FAKE_KNOB_COUNT},
 };

@@ -39,6 +39,7 @@ enum fake_knob {
     FAKE_FAIL_THAWS,             /* that many thaws fail with -EIO */
     FAKE_HOLD_KEEPS,             /* as FAKE_HOLD_CREATES */
     FAKE_HOLD_DROPS,             /* the same for drops */
+    FAKE_HOLD_COPIES,            /* the same for copies */
     FAKE_FAIL_KEEPS,             /* that many keeps fail with -ENOSPC */
     FAKE_FAIL_DROPS,             /* that many drops fail with -EIO */
     FAKE_BUSY_KEPTS,             /* that many KEPTS say that all is busy */
