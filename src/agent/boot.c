@@ -63,27 +63,32 @@ enum err_code boot_read(struct agent *a, struct err *e)
     return ERR_OK;
 }
 
-/* The starter has made the files; nothing that could have changed them has run yet. */
-static int write_name_file(const char *path, const char *text)
+static int write_name_file(int etc, const char *name, const char *text)
 {
-    CLEANUP_CLOSE int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    CLEANUP_CLOSE int fd = openat(etc, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 
     return fd < 0 ? -errno : io_write_full(fd, text, strlen(text));
 }
 
-/* Without its own name in /etc/hosts, sudo and others complain about it on every call. */
+/* Without its own name in /etc/hosts, sudo and others complain about it on every call. The starter has made the files;
+ * nothing that could have changed them has run yet. Only where /etc is a directory: in files that were kept over a boot it
+ * may be a link, which is not followed (what it leads to may be a FIFO, for one), or not there. */
 static int write_names(const char *id)
 {
+    CLEANUP_CLOSE int etc = open(AGENT_NAMES_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     char hosts[256], name[64];
     int ret;
+
+    if (etc < 0)
+        return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -errno;
 
     snprintf(hosts, sizeof(hosts),
              "127.0.0.1\tlocalhost\n127.0.1.1\t%s\n"
              "::1\tlocalhost ip6-localhost ip6-loopback\n",
              id);
     snprintf(name, sizeof(name), "%s\n", id);
-    ret = write_name_file(AGENT_HOSTS_FILE, hosts);
-    return ret < 0 ? ret : write_name_file(AGENT_HOSTNAME_FILE, name);
+    ret = write_name_file(etc, AGENT_HOSTS_NAME, hosts);
+    return ret < 0 ? ret : write_name_file(etc, AGENT_HOSTNAME_NAME, name);
 }
 
 enum err_code boot_claim(struct agent *a, struct err *e)

@@ -59,7 +59,8 @@ static bool ends_with(int fd, off_t size, const char *pem, size_t n)
  * anew. */
 static int add_to_bundle(int dir, const char *pem, size_t n)
 {
-    CLEANUP_CLOSE int fd = openat(dir, ALL_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    /* What was kept over a boot may be a FIFO, whose opening must not wait. */
+    CLEANUP_CLOSE int fd = openat(dir, ALL_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
 
     if (fd < 0)
@@ -76,7 +77,7 @@ static int add_to_bundle(int dir, const char *pem, size_t n)
 /* Into bytes, which are malloc'd. Their number, or -errno. */
 static ssize_t read_store(int dir, char **bytes)
 {
-    CLEANUP_CLOSE int fd = openat(dir, JAVA_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    CLEANUP_CLOSE int fd = openat(dir, JAVA_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
     ssize_t n;
 

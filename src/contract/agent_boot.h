@@ -27,8 +27,9 @@
     "X-Cay-Access" /* "user": files with the user's own rights, not with root's */
 #define AGENT_READY         'R'
 #define AGENT_FAILED        'F'
-#define AGENT_HOSTS_FILE    "/etc/hosts" /* the starter has made them, empty and root's */
-#define AGENT_HOSTNAME_FILE "/etc/hostname"
+#define AGENT_NAMES_DIR     "/etc" /* in it the starter has made these files, empty and root's */
+#define AGENT_HOSTS_NAME    "hosts"
+#define AGENT_HOSTNAME_NAME "hostname"
 #define AGENT_UID           65533u /* cay-init's own uid and gid inside: no user of the sandbox has it */
 
 struct agent_boot {

@@ -166,15 +166,15 @@ static int move_aside(int dir_fd, const char *name)
 }
 
 /* The two files that carry the sandbox's name are made anew by the next start (rootfs.c). What else
- * a tenant has put in their place goes, or gets out of the way; where its /etc is no directory they
- * have none, and the start fails. */
+ * a tenant has put in their place goes, or gets out of the way. Where its /etc is a link, a file or
+ * removed, there is nothing of cay's to remove, and nothing is made: links are never followed. */
 static int forget_names(int layer_fd)
 {
     static const char *const names[] = {"hosts", "hostname"};
     CLEANUP_CLOSE int etc = mnt_open_beneath(layer_fd, "root/etc", O_PATH | O_DIRECTORY, 0);
 
     if (etc < 0)
-        return etc == -ENOENT ? 0 : etc;
+        return etc == -ENOENT || etc == -ELOOP || etc == -ENOTDIR ? 0 : etc;
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         if (unlinkat(etc, names[i], 0) == 0 || errno == ENOENT)
             continue;

@@ -150,12 +150,20 @@ static int make_file(int dir_fd, const char *name)
  * belongs to a tenant. */
 static int make_name_files(const struct build *b)
 {
-    /* In a layer that was kept it is there, as a directory: disk.c has looked. */
-    if (mkdirat(b->stage_fd, "upper/root/etc", 0755) < 0 &&
-        (errno != EEXIST || !b->in->start->kept))
-        return -errno;
-    int rc = make_file(b->stage_fd, "upper/root" AGENT_HOSTS_FILE);
-    return rc < 0 ? rc : make_file(b->stage_fd, "upper/root" AGENT_HOSTNAME_FILE);
+    struct stat st;
+
+    if (mkdirat(b->stage_fd, "upper/root/etc", 0755) < 0) {
+        if (errno != EEXIST || !b->in->start->kept ||
+            fstatat(b->stage_fd, "upper/root/etc", &st, AT_SYMLINK_NOFOLLOW) < 0)
+            return -errno;
+        /* The tenant of a layer that was kept has put something else there: it stays, and the
+         * sandbox starts without these files. Where it is a directory, disk.c has made room. */
+        if (!S_ISDIR(st.st_mode))
+            return 0;
+    }
+    int rc = make_file(b->stage_fd, "upper/root" AGENT_NAMES_DIR "/" AGENT_HOSTS_NAME);
+    return rc < 0 ? rc
+                  : make_file(b->stage_fd, "upper/root" AGENT_NAMES_DIR "/" AGENT_HOSTNAME_NAME);
 }
 
 static int mount_root(struct build *b)

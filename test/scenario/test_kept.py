@@ -114,17 +114,37 @@ def test_what_is_refused(privd):  # noqa: F811
 
 
 def test_a_start_that_fails_leaves_the_files_as_they_were(privd):  # noqa: F811
+    """There is no name left for what a tenant has put in the place of a file of cay's."""
     c = privd.channel()
     s = c.create("ibroken")
-    write_marks(privd, s, "two")
-    inside(privd, s, "rm -rf /etc.old; mv /etc /etc.old 2>/dev/null || cp -a /etc /etc.old; rm -rf /etc; ln -s /tmp /etc")
-    is_link = inside(privd, s, "test -L /etc && echo link") == "link"
+    inside(privd, s, "rm -f /etc/hostname; for n in '' $(seq -f .%g 1 64); do mkdir -p /etc/hostname$n/in; done")
     assert keep(c, s, 3).status == 0
-    r = create_on(c, "ilink", 3)
-    assert is_link and r.status < 0 and r.stage == STAGE_LAYER
+    r = create_on(c, "inever", 3)
+    assert r.status < 0 and r.stage == STAGE_LAYER
     assert kepts(c) == {3}
     assert c.list() == {}
     assert drop(c, 3).status == 0
+
+
+@pytest.mark.parametrize("etc", ["ln -s /tmp/in /etc", "ln -s etc.old /etc", "ln -s /nowhere /etc", "echo x >/etc", "true"])
+def test_where_etc_is_no_directory_it_starts_and_no_link_is_followed(privd, etc):  # noqa: F811
+    """What a link of the tenant's leads to has files by cay's names, on which an opening would wait."""
+    c = privd.channel()
+    s = c.create("iodd")
+    write_marks(privd, s, "two")
+    inside(privd, s, f"mkdir /tmp/in; mv /etc /etc.old; rm -f /etc.old/host*; mkfifo /tmp/in/hosts /etc.old/hosts; {etc}")
+    there = "ls -ld /etc | cut -c1-10; readlink /etc; cat /root/mark; ls -d /tmp/in/host* /etc.old/host*"
+    before = inside(privd, s, there)
+    assert "two" in before and "drwx" not in before and before.split()[-2:] == ["/etc.old/hosts", "/tmp/in/hosts"]
+    for n in range(2):
+        assert keep(c, s, 3).status == 0
+        s = create_on(c, f"iodd{n}", 3)
+        assert s.status == 0
+        assert inside(privd, s, there) == before
+    assert copy(c, s, 4).status == 0
+    made = create_copy(c, "icopy", 4)
+    assert made.status == 0 and inside(privd, made, there) == before
+    assert drop(c, 4).status == 0
 
 
 def test_what_a_tenant_has_put_in_the_way_of_a_start_stays(privd):  # noqa: F811
