@@ -4,6 +4,11 @@
 #include "core/exec.h"
 
 #include "base/share.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
 
 struct ask {
     struct share *share; /* its place among what runs for such calls; NULL: none was given */

@@ -2,7 +2,9 @@
  * until its callback runs, once. core_free ends what is left; a late reply finds its call without a
  * core, and only closes what came. */
 
+#include "base/log.h"
 #include "core/call_internal.h"
+#include "core/core_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

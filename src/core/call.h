@@ -4,7 +4,15 @@
  * the wait; callbacks are called exactly once, never from inside the function that starts the
  * call. */
 
-#include "core/internal.h"
+#include "base/err.h"
+#include "contract/proto.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct core;
+struct sandbox_obj;
 
 /* status: 0, privd's -errno, or the channel's. m is NULL when the channel failed. fds[n_fds] are
  * the callback's. id is the call's copy of what was given. */

@@ -9,10 +9,16 @@
 #include "base/base64.h"
 #include "base/loopback.h"
 #include "contract/agent_boot.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
 #include "http/client.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 

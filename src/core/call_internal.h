@@ -1,6 +1,7 @@
 #pragma once
 /* What call.c and call_agent.c share: a call under way is on its core's list. */
 
+#include "base/ids.h"
 #include "core/call.h"
 
 struct call {

@@ -1,6 +1,15 @@
 /* What a tenant's sandboxes may do at most on the network, whatever their own policies say: see
  * core.h. */
+#include "base/log.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/credential_internal.h"
 #include "core/egress.h"
+#include "core/logs.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/store.h"
+#include "core/tenant.h"
 #include "policy/policy.h"
 
 /* A ceiling that is being put in force: one wait for each sandbox of the tenant, and our own. */

@@ -4,8 +4,15 @@
  * LIST looks for what privd was still making. When the channel breaks, all of it begins again with LIST.
  * Called by cayd's main; everything runs on the control loop. */
 
+#include "core/core.h"
+
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/share.h"
 #include "core/call.h"
+#include "core/core_internal.h"
+#include "core/create.h"
+#include "core/deferred.h"
 #include "core/egress.h"
 #include "core/egress_ask.h"
 #include "core/egress_event_reader.h"
@@ -13,14 +20,25 @@
 #include "core/events.h"
 #include "core/exec.h"
 #include "core/keep.h"
+#include "core/lifecycle.h"
 #include "core/pause.h"
 #include "core/pipe_writer.h"
+#include "core/registry.h"
 #include "core/renewal.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/sandbox_make.h"
 #include "core/snapshot.h"
+#include "core/store.h"
+#include "core/template.h"
+#include "core/tenant.h"
 #include "core/tenant_ca.h"
+#include "core/timers.h"
+#include "core/token.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #define LISTED_MAX         65536u
 #define RELIST_AFTER_MS    1000u

@@ -1,6 +1,10 @@
 #include "core/counters.h"
 
-#include "core/internal.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/sandbox.h"
+
+#include <string.h>
 
 static const char *const reasons[] = {"killed", "timeout", "idle",        "out_of_memory", "exited",
                                       "lost",   "error",   "unsupported", "unknown",       "other"};

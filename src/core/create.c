@@ -3,18 +3,37 @@
  * the sandbox runs; an answer of privd or the agent belongs to a sandbox only while its state awaits it
  * (life.h). Called by api, by answers (call.h), and by lifecycle.c at the deadline. */
 
+#include "core/create.h"
+
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/share.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/counters.h"
 #include "core/create_key.h"
+#include "core/deferred.h"
 #include "core/egress.h"
 #include "core/events.h"
 #include "core/keep.h"
+#include "core/lifecycle.h"
+#include "core/logs.h"
 #include "core/pause_internal.h"
+#include "core/sandbox.h"
+#include "core/sandbox_make.h"
+#include "core/sandbox_network.h"
 #include "core/snapshot.h"
+#include "core/sockets.h"
+#include "core/store.h"
+#include "core/template.h"
+#include "core/tenant.h"
 #include "core/tenant_ca.h"
+#include "core/timers.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #define INIT_RESPONSE_MAX (16u * 1024u)
 #define DEFAULT_USER      "user"

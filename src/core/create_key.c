@@ -5,7 +5,10 @@
 
 #include "core/create_key.h"
 
-#include "core/internal.h"
+#include "base/clock.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/store.h"
 
 #include <openssl/sha.h>
 #include <string.h>

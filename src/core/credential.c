@@ -6,13 +6,24 @@
 
 #include "core/credential.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/credential_internal.h"
+#include "core/deferred.h"
 #include "core/egress.h"
 #include "core/egress_ask.h"
 #include "core/renewal.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/store.h"
+#include "core/tenant.h"
 #include "policy/policy.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define SEALED_MAX      (64u * 1024u) /* of an answer */
 #define SEAL_TIMEOUT_MS 5000u

@@ -5,7 +5,11 @@
  * runs at once, with what it defers (ROUNDS times at most, against work that always defers more),
  * since no turn follows. */
 
-#include "core/internal.h"
+#include "core/deferred.h"
+
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/reserve.h"
 
 #define ROUNDS 1000u
 

@@ -8,11 +8,25 @@
 
 #include "core/egress.h"
 
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "contract/proto.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
 #include "core/egress_event_reader.h"
+#include "core/logs.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/timers.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/un.h>
 
 #define IN_FLIGHT_MAX   32u /* policies sent at a time to one process */

@@ -7,9 +7,15 @@
  * that is refused. One connection per process of cay-egress stays open (GET /v1/events); its end
  * tells of a restart. */
 
-#include "core/internal.h"
+#include "base/err.h"
+#include "base/util.h"
+#include "core/core.h"
+
+#include <jansson.h>
+#include <stddef.h>
 
 struct egress_event_reader;
+struct sandbox_obj;
 
 /* What is above the channel: which policy a sandbox is given, and what is done with what cay-egress
  * tells. */

@@ -6,11 +6,24 @@
 #include "core/egress_ask.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
 #include "base/share.h"
+#include "base/util.h"
+#include "contract/proto.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/credential_internal.h"
+#include "core/deferred.h"
 #include "core/egress.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/tenant.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define TIMEOUT_MS  20000u
 #define DENIALS_MAX (256u * 1024u)

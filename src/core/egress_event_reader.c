@@ -1,8 +1,14 @@
 #include "core/egress_event_reader.h"
 
+#include "base/log.h"
+#include "base/util.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 #include "core/egress_ask.h"
-#include "core/internal.h"
 #include "core/renewal.h"
+#include "core/sandbox.h"
+
+#include <string.h>
 
 static int64_t number(const json_t *o, const char *key)
 {

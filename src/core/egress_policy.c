@@ -4,7 +4,10 @@
 
 #include "core/egress_policy.h"
 
+#include "base/err.h"
+#include "core/credential_internal.h"
 #include "core/exec.h"
+#include "core/sandbox.h"
 
 /* The proxy that its owner named, as cay-egress takes it. There is no password: the API refuses
  * one. NULL: none. */

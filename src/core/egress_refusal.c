@@ -1,3 +1,4 @@
+#include "base/err.h"
 #include "core/egress.h"
 
 #include <stdarg.h>

@@ -1,8 +1,13 @@
 #include "core/events_internal.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core_internal.h"
+#include "core/tenant.h"
 
 #include <errno.h>
+#include <string.h>
 
 static const char *const names[EVENT_TYPE_COUNT] = {
     [EVENT_SANDBOX_CREATED] = "sandbox.created",

@@ -2,10 +2,17 @@
  * is another thread's (a connection's); nothing here waits for it: it is given the next when it has
  * taken what it was given. */
 
+#include "base/clock.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 #include "core/events_internal.h"
 #include "core/pipe_writer.h"
+#include "core/sandbox.h"
+#include "core/tenant.h"
+#include "core/timers.h"
 
 #include <errno.h>
+#include <string.h>
 
 struct follower {
     struct follower *prev, *next;

@@ -2,8 +2,12 @@
 /* What events.c (the rings) and events_follow.c (who reads them) share. */
 
 #include "base/buf.h"
+#include "base/ids.h"
 #include "core/events.h"
-#include "core/internal.h"
+#include "core/timers.h"
+
+#include <stddef.h>
+#include <stdint.h>
 
 struct follower;
 

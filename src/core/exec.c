@@ -11,11 +11,20 @@
 #include "policy/policy.h"
 
 #include "base/base64.h"
+#include "base/clock.h"
 #include "base/envelope.h"
 #include "base/share.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/metrics.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/tenant.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #define DENIALS_MAX   (256u * 1024u)
 #define GRACE_MS      15000u /* for the agent to say that the time is over */

@@ -1,8 +1,15 @@
 /* The command sandbox that commands with policies of their own run in: see exec.h. */
+#include "base/log.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/create.h"
 #include "core/exec_internal.h"
+#include "core/sandbox.h"
+#include "core/tenant.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #define ENVS_MAX (2u * 1024u * 1024u)
 

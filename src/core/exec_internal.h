@@ -4,10 +4,21 @@
  * sockets; for a command sandbox, policy and environment; the program; what it was refused; the
  * command sandbox's end; the answer. */
 
+#include "base/err.h"
+#include "base/ids.h"
+#include "contract/proto.h"
 #include "core/call.h"
 #include "core/egress.h"
 #include "core/exec.h"
 #include "core/exec_stream.h"
+#include "core/tenant.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct share;
 
 #define EXEC_ANSWER_MAX     (64u * 1024u)
 #define EXEC_ASK_TIMEOUT_MS 10000u

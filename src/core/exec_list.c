@@ -1,7 +1,9 @@
 /* The command sandboxes of a sandbox whose policies are to be in force: sent with the sandbox's own
  * (egress_policy.c). */
 
+#include "core/credential_internal.h"
 #include "core/exec_internal.h"
+#include "core/sandbox.h"
 
 /* A command sandbox of a sandbox, as long as its policy is to be in force. */
 struct exec_command_sandbox {

@@ -1,7 +1,9 @@
 /* A command that its caller gives up: its agent is asked to kill it and all that it started
  * (agent/process/ proc_signal.c), and its call then ends as any other does. Where the agent cannot
  * be asked, the command goes on to the end of its time. */
+#include "core/core_internal.h"
 #include "core/exec_internal.h"
+#include "core/sandbox.h"
 
 #include <stdio.h>
 

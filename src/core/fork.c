@@ -1,6 +1,12 @@
 #include "core/fork.h"
 
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/lifecycle.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
 #include "core/snapshot.h"
 
 #include <errno.h>

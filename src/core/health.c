@@ -1,5 +1,10 @@
 /* Does the agent of a sandbox answer? Asked before a pause that is refused otherwise. */
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
 
 #define HEALTH_TIMEOUT_MS 5000u
 #define HEALTH_BYTES_MAX  4096u

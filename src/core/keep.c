@@ -5,14 +5,28 @@
 
 #include "core/keep.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/share.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/create.h"
 #include "core/egress.h"
 #include "core/exec.h"
+#include "core/life.h"
+#include "core/lifecycle.h"
 #include "core/pause_internal.h"
+#include "core/sandbox.h"
 #include "core/snapshot.h"
+#include "core/sockets.h"
+#include "core/store.h"
+#include "core/template.h"
+#include "core/tenant.h"
+#include "core/timers.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define ENV_TIMEOUT_MS 5000u
 #define ENV_BYTES_MAX  (2u * 1024u * 1024u)

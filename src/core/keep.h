@@ -7,10 +7,24 @@
  * kept; restarting: CREATE and /init as of any create (create.c), then running. What an end of a program leaves
  * in between is made good by LIST, which knows what runs, and KEPTS, which knows what is kept (life.h). */
 
-#include "core/internal.h"
+#include "base/err.h"
+#include "contract/proto.h"
+#include "core/core.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sandbox_obj;
 
 /* What the last KEPTS said of a number. */
 enum kept_seen { KEPT_SEEN_NONE, KEPT_SEEN_WHOLE, KEPT_SEEN_BUSY };
+
+/* What privd keeps, by number (keep.c). */
+struct kepts {
+    bool can;                           /* privd can keep files at all */
+    uint8_t seen[PRIVSEP_KEPT_MAX + 1]; /* the last KEPTS: enum kept_seen */
+    bool stray[PRIVSEP_KEPT_MAX + 1];   /* no row names it: being dropped */
+};
 
 /* ERR_UNIMPLEMENTED: this server's disk cannot keep files. */
 enum err_code keep_check(const struct core *c, struct err *e);

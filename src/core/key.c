@@ -1,10 +1,17 @@
 /* Tenants and API keys. A key is 160 random bits, so a plain SHA-256 of it is enough to store:
  * there is nothing to guess, and a copy of the store opens nothing. */
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 #include "core/events.h"
-#include "core/internal.h"
+#include "core/key_id.h"
+#include "core/lifecycle.h"
+#include "core/store.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define KEY_PREFIX "e2b_" /* what E2B's SDKs insist on: e2b_ and hex digits */
 #define KEY_RANDOM 20

@@ -1,9 +1,13 @@
 /* What stands for an API key where the key itself must not: its SHA-256 in the store, and the first
  * bytes of that as a name. */
 
-#include "core/internal.h"
+#include "core/key_id.h"
+
+#include "core/core.h"
+#include "core/store.h"
 
 #include <openssl/sha.h>
+#include <string.h>
 
 void key_hash(const char *key, uint8_t out[static STORE_HASH_SIZE])
 {

@@ -9,14 +9,30 @@
  * Ends are real time in the store and in answers, but the wait is monotonic: a clock that jumps
  * makes no sandbox end early or live on. */
 
+#include "core/lifecycle.h"
+
+#include "base/clock.h"
+#include "base/log.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/counters.h"
+#include "core/create.h"
+#include "core/deferred.h"
 #include "core/egress.h"
 #include "core/events.h"
 #include "core/keep.h"
+#include "core/life.h"
 #include "core/pause.h"
+#include "core/sandbox.h"
+#include "core/sandbox_make.h"
+#include "core/sockets.h"
+#include "core/store.h"
+#include "core/timers.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #define KILL_AGAIN_MS 1000u /* privd said no, or its channel is full */
 #define CLOCK_JUMP_MS 2000  /* less is drift, and does no harm */

@@ -2,7 +2,13 @@
  * cursor, which names a place that need not exist any more. */
 
 #include "base/arena.h"
-#include "core/internal.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/life.h"
+#include "core/registry.h"
+#include "core/sandbox.h"
+
+#include <string.h>
 
 #define LIST_MAX 1000u
 

@@ -1,12 +1,21 @@
 /* What happened to a sandbox: core's own lines, a bounded ring per sandbox, and the agent's, which
  * are asked for and merged by time when a client reads. */
 
+#include "core/logs.h"
+
 #include "core/call.h"
 
+#include "base/clock.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
 #include "http/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define LINES_MAX        64u
 #define LINES_FIRST      4u

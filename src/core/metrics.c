@@ -1,9 +1,19 @@
 /* What a sandbox used, asked of privd. A sample is taken when a client asks and the last one is
  * old, and every 5 s while it was asked for or used lately: an idle sandbox causes no wake-up. */
 
+#include "core/metrics.h"
+
+#include "base/clock.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/timers.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define SAMPLE_EVERY_MS 5000u
 #define SAMPLES_MAX     720u /* an hour */

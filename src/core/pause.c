@@ -6,9 +6,23 @@
 
 #include "core/pause_internal.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
 #include "core/events.h"
 #include "core/keep.h"
+#include "core/life.h"
+#include "core/lifecycle.h"
+#include "core/logs.h"
+#include "core/registry.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/sockets.h"
+#include "core/store.h"
+#include "core/timers.h"
 
 #include <errno.h>
 

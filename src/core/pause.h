@@ -9,7 +9,12 @@
  *
  * Waiters are the sandbox's: each is called once, never from inside the function that takes it. */
 
-#include "core/internal.h"
+#include "base/err.h"
+#include "core/core.h"
+
+#include <stdbool.h>
+
+struct sandbox_obj;
 
 /* The end of its time, where its owner wants it paused then: what fails is tried again. */
 void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason);

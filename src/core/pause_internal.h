@@ -2,6 +2,9 @@
 /* What pause.c (with memory) and keep.c (with the files alone) share: the steps that are the same
  * in both. */
 
+#include "base/err.h"
+#include "core/core.h"
+#include "core/life.h"
 #include "core/pause.h"
 
 void pause_write_row(struct sandbox_obj *o);

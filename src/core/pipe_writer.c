@@ -1,7 +1,8 @@
 #include "core/pipe_writer.h"
 
 #include "base/buf.h"
-#include "core/internal.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,12 @@
 #include "core/quota.h"
 
-#include "core/internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core_internal.h"
+#include "core/store.h"
+#include "core/tenant.h"
+
+#include <string.h>
 
 /* What of the account counts, and what the caller can do. */
 static const struct {

@@ -1,8 +1,10 @@
 #include "core/registry.h"
 
-#include "core/internal.h"
+#include "core/sandbox.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 #define BUCKETS_MIN 64u
 

@@ -7,13 +7,22 @@
 
 #include "core/renewal.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/share.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 #include "core/credential.h"
+#include "core/credential_internal.h"
 #include "core/egress.h"
 #include "core/egress_ask.h"
+#include "core/sandbox.h"
+#include "core/store.h"
+#include "core/tenant.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define ANSWER_MAX 131072u
 #define TIMEOUT_MS 25000u /* cay-egress answers sooner (RENEW_WAIT_MS), or is not there */

@@ -14,7 +14,12 @@
  * Nothing of it is ever here in clear. Access tokens are in memory alone: after a restart the first
  * request has its credential renewed. */
 
-#include "core/internal.h"
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct core;
+struct sandbox;
 
 #define RENEWALS_MAX          4096u /* credentials that have a token or a refusal, shared out by tenant */
 #define RENEWALS_AT_ONCE      32u   /* under way, shared out by tenant */

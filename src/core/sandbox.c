@@ -2,7 +2,17 @@
  * state), and charged to its tenant by what its state and limits cost. Below every file that works on sandboxes; they are
  * made and freed in sandbox_make.c, and lifecycle.c, create.c and pause.c decide when they move. */
 
-#include "core/internal.h"
+#include "core/sandbox.h"
+
+#include "base/log.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/life.h"
+#include "core/registry.h"
+#include "core/tenant.h"
+#include "core/timers.h"
+
+#include <string.h>
 
 void sandbox_account(struct sandbox_obj *o)
 {

@@ -3,12 +3,25 @@
  * of it. Owns every sandbox_obj through the registry. Called by create.c and lifecycle.c, which
  * decide when. */
 
+#include "core/sandbox_make.h"
+
+#include "base/clock.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 #include "core/egress.h"
 #include "core/exec.h"
-#include "core/internal.h"
+#include "core/lifecycle.h"
+#include "core/logs.h"
+#include "core/metrics.h"
 #include "core/pause.h"
+#include "core/registry.h"
+#include "core/sandbox.h"
+#include "core/sockets.h"
+#include "core/tenant.h"
+#include "core/timers.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void on_end_timer(struct timer *t)
 {

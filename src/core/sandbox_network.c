@@ -1,9 +1,16 @@
 /* What may leave a sandbox, set anew by its owner: checked, written, then given to cay-egress,
  * whose answer is the caller's: until then what the old policy allows goes on. */
 
+#include "core/sandbox_network.h"
+
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/credential_internal.h"
+#include "core/deferred.h"
 #include "core/egress.h"
 #include "core/events.h"
-#include "core/internal.h"
+#include "core/sandbox.h"
+#include "core/store.h"
 #include "policy/policy.h"
 
 /* Read once here, so that a bad one is refused with its place before anything is made of it. */

@@ -4,11 +4,23 @@
 
 #include "core/snapshot.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
 #include "core/keep.h"
+#include "core/life.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/store.h"
+#include "core/tenant.h"
+#include "core/timers.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #define DROP_AGAIN_MS 50u   /* a create is just copying it */
 #define DROP_LATER_MS 5000u /* privd failed */

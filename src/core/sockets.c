@@ -2,9 +2,20 @@
  * batches; what a batch holds beyond the need of the moment is the sandbox's socket cache. It is
  * dropped a second after the last use, so that an idle sandbox costs cayd no descriptor. */
 
+#include "core/sockets.h"
+
+#include "base/clock.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/metrics.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
+#include "core/timers.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define SOCKET_CACHE_KEEP_MS 1000u
 #define SOCKET_CACHE_BATCH   4u /* sockets asked for beyond the need, while in use */

@@ -1,10 +1,20 @@
 /* Templates: privd has two, by number; names and aliases are ours. What is ready is privd's to say,
  * and asked again after each job. */
 
+#include "core/template.h"
+
+#include "base/clock.h"
+#include "base/log.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/reserve.h"
+#include "core/sandbox.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #define NOTE_SIZE   224
 #define REASON_SIZE 160

@@ -1,6 +1,8 @@
 /* What a template's sandboxes get: its own limits where it has some, else the server's. */
-#include "core/internal.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 #include "core/store.h"
+#include "core/template.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,9 +1,13 @@
 #include "core/tenant.h"
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "core/internal.h"
+#include "core/core_internal.h"
+#include "core/store.h"
+#include "core/timers.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define USAGE_EVERY_MS 60000u
 #define HOUR_MS        3600000

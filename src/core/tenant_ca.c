@@ -1,9 +1,19 @@
 #include "core/tenant_ca.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/create.h"
 #include "core/egress.h"
+#include "core/sandbox.h"
+#include "core/store.h"
+#include "core/tenant.h"
+#include "core/timers.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define PEM_MAX    (16u * 1024u)
 #define TIMEOUT_MS 2000u

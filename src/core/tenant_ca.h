@@ -3,7 +3,11 @@
  * sandbox gets its tenant's at its start, so that a policy may begin to need it later. One is asked
  * for with a tenant's first create and kept from then on, until cay-egress was restarted. */
 
-#include "core/internal.h"
+#include <stdbool.h>
+
+struct core;
+struct tenant;
+struct timer;
 
 /* True: it is being asked for now; create_go_on is called for each sandbox whose init_waits is set
  * when that is over. False: tenant_ca_pem has it, or there is none to be had. */

@@ -1,8 +1,12 @@
 /* A sandbox's access token: HMAC-SHA256 of its id under the server's key. Nothing to store, the
  * same for its whole life and after a restart; only the key file must stay. */
 
+#include "core/token.h"
+
 #include "base/io.h"
-#include "core/internal.h"
+#include "base/log.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,13 @@
 #include "core/usage.h"
 
-#include "core/internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core_internal.h"
+#include "core/store.h"
+#include "core/tenant.h"
+#include "core/timers.h"
+
+#include <string.h>
 
 #define HOUR_MS 3600000
 

@@ -3,10 +3,17 @@
  * what is made of the lines. */
 #include "core/egress_ask.h"
 #include "core/egress_event_reader.h"
-#include "core/internal.h"
 #include "core/renewal.h"
 
+#include "base/log.h"
+#include "base/util.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/sandbox.h"
+#include "core/tenant.h"
 #include "fuzz.h"
+
+#include <string.h>
 
 static struct tenant its = {.name = "default"};
 static struct sandbox_obj known = {

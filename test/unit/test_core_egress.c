@@ -1,8 +1,12 @@
 /* Units of src/core: what cay-egress is told, when, and what happens while it is away. The other end is
  * a real server on the same loop. */
+#include "base/err.h"
+#include "base/ids.h"
+#include "base/util.h"
+#include "core/core.h"
 #include "core/credential.h"
 #include "core/egress_ask.h"
-#include "core/internal.h"
+#include "core/sandbox.h"
 #include "core_proxy.h"
 
 #include <stdio.h>

@@ -1,10 +1,14 @@
 /* Units of src/core: the events of a tenant: the ring and its bounds, who follows it, what cay-egress tells. */
 #include "base/buf.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 #include "core/egress_event_reader.h"
 #include "core/events_internal.h"
+#include "core/tenant.h"
 #include "core_world.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define TENANT "default"

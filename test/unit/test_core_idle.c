@@ -1,6 +1,8 @@
 /* The end of a sandbox that lives as long as it is used: what callers are shown of it, and who may move it. */
 #include "base/clock.h"
-#include "core/internal.h"
+#include "core/core.h"
+#include "core/lifecycle.h"
+#include "core/sandbox.h"
 #include "core_world.h"
 
 #define MINUTE_MS INT64_C(60000)

@@ -2,13 +2,20 @@
  * these look whether it does. */
 #include "base/arena.h"
 #include "base/clock.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 #include "core/events.h"
-#include "core/internal.h"
 #include "core/keep.h"
+#include "core/life.h"
+#include "core/lifecycle.h"
+#include "core/sandbox.h"
+#include "core/tenant.h"
+#include "core/timers.h"
 #include "core_world.h"
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,6 +1,12 @@
 /* Units of the parts of src/core that need no privd: timers, registry, states, store. */
-#include "core/internal.h"
+#include "base/clock.h"
+#include "core/core.h"
+#include "core/life.h"
+#include "core/registry.h"
+#include "core/sandbox.h"
+#include "core/store.h"
 #include "core/store_internal.h"
+#include "core/timers.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -8,6 +14,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,7 @@
 /* A resume that boots anew: what else is asked for at each of its steps, and what it waits for. */
+#include "core/core_internal.h"
 #include "core/events.h"
-#include "core/internal.h"
+#include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core_world.h"
 

@@ -1,6 +1,6 @@
 /* Snapshots: to which of two the name belongs; forks: what they have of the metadata. */
+#include "core/core.h"
 #include "core/fork.h"
-#include "core/internal.h"
 #include "core/snapshot.h"
 #include "core_world.h"
 

@@ -1,8 +1,12 @@
 /* Units of src/core: the object of a tenant, what is charged to it while its sandboxes live, and that
  * all of it is given back. */
+#include "base/clock.h"
+#include "core/core.h"
+#include "core/core_internal.h"
 #include "core/events.h"
-#include "core/internal.h"
+#include "core/store.h"
 #include "core/store_internal.h"
+#include "core/tenant.h"
 #include "core_world.h"
 
 #include <signal.h>

@@ -1,0 +1,83 @@
+#pragma once
+/* struct core, as core's own files see it: what there is one of. Each part of it is its file's
+ * (timers.h, registry.h, tenant.h, ...), which alone changes it. */
+
+#include "core/core.h"
+#include "core/counters.h"
+#include "core/keep.h"
+#include "core/registry.h"
+#include "core/reserve.h"
+#include "core/tenant.h"
+#include "core/timers.h"
+
+struct call;
+struct deferred;
+struct egress;
+struct events;
+struct exec_op;
+struct job;
+struct pipe_writer;
+struct privsep_client;
+struct renewals;
+struct share_pool;
+struct snapshot_obj;
+struct store;
+struct templates;
+struct tenant_ca;
+
+#define CORE_SERVER_KEY_SIZE 32
+
+struct core {
+    uv_loop_t *loop;
+    struct core_config config; /* strings are copies */
+    struct store *store;
+    struct privsep_client *privd;
+    struct timers timers;
+    struct registry registry;
+    struct tenants tenants;
+    struct timer usage_due; /* usage.c */
+    int64_t usage_hour_ms;  /* what is counted since usage_due was armed belongs to it */
+    int64_t usage_purged_ms;
+    uint8_t server_key[CORE_SERVER_KEY_SIZE];
+    int64_t started_real_ms;
+    int64_t clock_offset_ms; /* real less monotonic time, when last looked at; 0: not yet */
+
+    struct reserve reserve; /* for what callers are owed when memory is out */
+
+    bool privd_up, ready, stopping;
+    struct call *calls;
+    struct job *jobs;
+    struct templates *templates;
+    struct egress *egress;        /* NULL: there is none */
+    struct tenant_ca *tenant_cas; /* all of them */
+    struct events *events;
+    struct counters counters;
+    struct pipe_writer *pipe_writers; /* pipe_writer.c */
+    unsigned pipe_writer_handles;     /* of theirs that are not closed yet */
+    struct timer tenant_ca_retry;     /* for those that could not be had or given */
+    struct renewals *renewals;        /* renewal.c */
+    struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
+    struct exec_op *exec_ops;         /* the same, in no order */
+    uint64_t exec_last;               /* the last one's number */
+    struct share_pool *audits;        /* egress_ask.c: questions about the log, by tenant */
+    unsigned audit_handles;           /* of theirs that are not closed yet */
+
+    struct privsep_msg *listed; /* ITEM events of the LIST under way */
+    size_t listed_n, listed_cap;
+
+    struct kepts kepts;
+    struct snapshot_obj *snapshots; /* snapshot.c; newest first */
+
+    void (*on_paused)(void *arg, const char *id);
+    void *on_paused_arg;
+
+    struct timer relist; /* LIST once more, or no answer to what is asked after a connection */
+    bool asking;         /* LIST, then TEMPLATES: relist is the deadline of their answers */
+    bool sweeping;       /* that LIST only looks for strays */
+    uint64_t templates_asked_ms;
+
+    uv_idle_t idle;
+    struct deferred *deferred, **deferred_end;
+    unsigned handles;                /* that are not closed yet, when stopping */
+    void (*release)(struct core *c); /* at the last one */
+};

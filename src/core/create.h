@@ -1,0 +1,22 @@
+#pragma once
+/* A create under way: CREATE to privd, then its agent's /init. It fails as a whole. */
+
+#include "core/core.h"
+
+struct sandbox_obj;
+
+/* The create's caller is told why, once; the sandbox itself is the lifecycle's. */
+void create_fail(struct sandbox_obj *o, const struct err *why);
+void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text);
+
+/* o->init_waits was set, and is not any more. why: only when the server stops. */
+void create_go_on(struct sandbox_obj *o, const struct err *why);
+
+/* Sends CREATE for o, with the files that it has kept. The sequence number or -errno. */
+int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number);
+
+/* What an agent is told at /init: a new object. NULL: memory is out. */
+json_t *create_init_body(const struct sandbox_obj *o, json_t *env);
+
+/* The deadline of a create has passed. */
+void create_on_deadline(struct sandbox_obj *o);

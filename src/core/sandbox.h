@@ -1,0 +1,119 @@
+#pragma once
+/* A sandbox with all that hangs on it, and how core's files find one.
+ *
+ * No pointer to a sandbox_obj is kept across a turn of the loop: calls under way hold its id and
+ * look it up again. Whatever answers a caller goes through a call of its own (call.h) or core_defer,
+ * so that core_free can end all of it. */
+
+#include "core/core.h"
+#include "core/life.h"
+#include "core/tenant.h"
+#include "core/timers.h"
+
+struct egress_waiter;
+struct exec_command_sandbox;
+struct log_ring;
+struct metric_ring;
+struct metric_waiter;
+struct pause_waiter;
+
+#define CORE_SOCKET_CACHE_MAX PRIVSEP_MAX_FDS
+
+/* A sandbox that was made, with what waits for it. s comes first: a struct sandbox that core handed
+ * out is one of these. */
+struct sandbox_obj {
+    struct sandbox s;
+    struct core *core;
+    struct sandbox_obj *hash_next;
+    struct tenant *tenant; /* whose it is: a reference; s.tenant is its name */
+    struct sandbox_obj *tenant_next, *tenant_prev;
+    struct tenant_charge charges[TENANT_SANDBOX_RESOURCES]; /* by enum tenant_resource */
+
+    struct timer end;            /* what it means in each state: life.h */
+    bool known_to_privd;         /* slot and gen are valid */
+    uint64_t used_ms;            /* the last call (clock_mono_ms) */
+    unsigned commands;           /* of core_exec that are under way: it is used as long */
+    bool has_create_key;         /* its row has one (create_key.h) */
+    bool kill_wanted;            /* asked for while CREATE is under way */
+    bool listed;                 /* privd's LIST has it */
+    uint64_t begun_us;           /* of the create, clock_mono_us */
+    uint64_t made_us;            /* privd had made it */
+    uint64_t kill_asked_us;      /* by a call; 0: none */
+    char *init_body;             /* JSON for the agent's /init, until it is sent */
+    bool init_waits;             /* for its tenant's CA (tenant_ca.h) */
+    bool tenant_ca_installing;   /* tenant_ca.c: that, after its start */
+    uint64_t tenant_ca_retry_ms; /* it has failed: not before that (clock_mono_ms) */
+    core_sandbox_cb create_done, kill_done;
+    void *create_arg, *kill_arg;
+
+    /* pause.c */
+    bool change_asked; /* privd owes the answer to FREEZE, THAW, KEEP or a CREATE on kept files */
+    int64_t resume_ttl_ms; /* what those who resume it ask for; 0: the default */
+    struct pause_waiter *pausers, *resumers;
+    bool reboot;                  /* those want it to boot anew */
+    bool reboot_keeps;            /* for that alone it is being kept */
+    enum sandbox_tier pause_tier; /* what the last of pausers wants */
+
+    /* keep.c */
+    unsigned copies;  /* of its files that are being made (snapshot.c) */
+    uint32_t copy_of; /* its create: the kept number whose copy it begins with; 0: none */
+    bool env_asked;   /* its agent owes its environment */
+    bool keep_asked;  /* privd owes the answer to KEEP */
+    bool dropping;    /* its files go; until drop_until_ms that is tried again without a word */
+    uint64_t drop_until_ms;
+
+    /* sockets.c: unconnected sockets that came with a batch and were not needed yet */
+    struct timer socket_cache_expiry;
+    int socket_cache[CORE_SOCKET_CACHE_MAX];
+    size_t socket_cache_n;
+    uint64_t sockets_used_ms;
+
+    /* metrics.c */
+    struct timer sample;
+    uint64_t sample_until_ms;
+    bool sample_pending;
+    struct metric_ring *metrics;
+    struct metric_waiter *metric_waiters;
+
+    struct log_ring *logs; /* logs.c */
+
+    /* egress.c: its policy is to be sent (on the list of its process), is being sent, has changed
+     * since it was; who waits for it */
+    struct sandbox_obj *egress_next, *egress_prev;
+    bool egress_queued, egress_sending, egress_changed;
+    struct egress_waiter *egress_waiters;
+
+    struct exec_command_sandbox *command_sandboxes; /* exec.c: whose policies are to be in force */
+
+    bool announced;         /* events: a client may know of it, so that its end is an event too */
+    const char *end_reason; /* a literal, in the words of docs/events.md; NULL: not known */
+};
+
+/* Whose one is that core handed out. */
+static inline struct tenant *sandbox_tenant(const struct sandbox *s)
+{
+    return ((const struct sandbox_obj *)s)->tenant;
+}
+
+static inline const struct life *sandbox_life(const struct sandbox_obj *o)
+{
+    return life_of(o->s.state);
+}
+
+/* Aborts when life.c does not have the step. */
+void sandbox_move(struct sandbox_obj *o, enum sandbox_state to);
+
+/* Charges its tenant with what its state and limits cost, by enum tenant_resource: when it is made,
+ * and with each step. */
+void sandbox_account(struct sandbox_obj *o);
+
+/* Any state but ENDED; NULL when there is none. tenant NULL: any. */
+struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *id);
+
+/* Is there one of that id, for that tenant, that a client may know of (life.h)?
+ * ERR_NOT_FOUND otherwise. */
+enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id,
+                              struct sandbox_obj **out, struct err *e);
+
+/* Whether a sandbox of the tenant has the name, or is being made with it. */
+bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char *name);

@@ -1,0 +1,21 @@
+#pragma once
+/* A sandbox_obj from a request or from a row of the store, and its end. */
+
+#include "core/core.h"
+
+struct sandbox_obj;
+
+/* What it gets: no field is 0. */
+struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_request *r,
+                                     const struct template_info *asked);
+
+/* Makes one from a request (checked, defaults filled in) and puts it into the registry, CREATING. */
+enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
+                           const struct template_info *asked, const struct template_info *used,
+                           struct sandbox_obj **out, struct err *e);
+
+/* One that the store had; takes over the references in s. NULL: memory is out. */
+struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s);
+
+/* Takes it out of everything and frees it. Nothing may wait for it any more. */
+void sandbox_free(struct sandbox_obj *o);
