@@ -10,8 +10,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "privd/egress.h"
+#include "privd/loop.h"
+#include "privd/pace.h"
 #include "privd/pins.h"
+#include "privd/privd.h"
+#include "privd/request.h"
+#include "privd/slots.h"
 #include "privd/unkilled.h"
+#include "runtime/runtime.h"
 #include "sys/pid.h"
 
 #include <errno.h>

@@ -7,7 +7,19 @@
  * PRIVSEP_COMMAND_SANDBOXES_MAX of a sandbox at a time, dying ones included. A number is never used
  * twice for a generation. */
 
-#include "privd/privd.h"
+#include "contract/proto.h"
+#include "privd/loop.h"
+#include "privd/pace.h"
+#include "privd/request.h"
+#include "runtime/runtime.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct privd;
+struct slot;
+
+#define COMMAND_SANDBOXES_STARTING_MAX 32u /* at a time, of all sandboxes */
 
 struct command_sandbox {
     struct privd *privd;

@@ -6,10 +6,19 @@
  *
  * A privd that takes over lets go on what stands still without an answer; of the copy there is all
  * or nothing, and its number says which (kept_recovered). */
-#include "privd/privd.h"
+
+#include "privd/copy.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "privd/freeze.h"
+#include "privd/kept.h"
+#include "privd/loop.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/request.h"
+#include "privd/slots.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <string.h>

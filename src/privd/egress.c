@@ -3,6 +3,15 @@
 #include "privd/command_sandbox.h"
 
 #include "base/log.h"
+#include "base/util.h"
+#include "contract/proto.h"
+#include "privd/loop.h"
+#include "privd/options.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/slots.h"
+#include "privsep/server.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <stdio.h>

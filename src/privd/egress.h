@@ -7,7 +7,9 @@
  * One channel per process of cay-egress (RUN/egress-I.sock), the same in form as cayd's; its only
  * request is HELLO, after which it is told every sandbox that lives. */
 
-#include "privd/privd.h"
+struct command_sandbox;
+struct privd;
+struct slot;
 
 /* Without processes of cay-egress all of these do nothing. 0 or -errno. */
 int egress_init(struct privd *p);

@@ -1,5 +1,7 @@
 /* Ends: asked for, by themselves, after a failed start, at a stop. All come through the same door:
  * kill, wait for PID 1 (the kernel has then ended the whole pid namespace), remove what is left. */
+#include "privd/end.h"
+
 #include "privd/command_sandbox.h"
 #include "privd/egress.h"
 #include "privd/pins.h"
@@ -7,6 +9,18 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "privd/freeze.h"
+#include "privd/jobs.h"
+#include "privd/keep.h"
+#include "privd/loop.h"
+#include "privd/pace.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/request.h"
+#include "privd/sandbox.h"
+#include "privd/slots.h"
+#include "privsep/server.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <signal.h>

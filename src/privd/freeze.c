@@ -6,10 +6,19 @@
  * a disk, or in the kernel) ends the attempt: all go on, and who asked is told. FROZEN is in the
  * record before it is answered, RUNNING before anything goes on: a privd that takes over in between
  * lets go on what was not answered. */
+#include "privd/freeze.h"
+
 #include "privd/command_sandbox.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "privd/copy.h"
+#include "privd/loop.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/request.h"
+#include "privd/slots.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,10 +1,18 @@
 /* cay-job: one process per job, PID 1 of a pid namespace of its own (so that killing it leaves none
  * of what it started), in a cgroup of its own, with one deadline. It is given numbers only; what it
  * says on its standard output is read with bounds and passed on as text. */
-#include "privd/privd.h"
+
+#include "privd/jobs.h"
 
 #include "base/log.h"
 #include "contract/meta.h"
+#include "privd/loop.h"
+#include "privd/options.h"
+#include "privd/privd.h"
+#include "privd/request.h"
+#include "privd/slots.h"
+#include "privd/template.h"
+#include "privsep/server.h"
 #include "sys/cgroup.h"
 #include "sys/filter_host.h"
 #include "sys/ns.h"

@@ -1,10 +1,21 @@
 /* KEEP, DROP and KEPTS (kept.h): what the peer asks of kept layers. KEEP is an end like any other,
  * but that the task which removes what is left gives the layer its number instead of destroying it
  * (end.c); the answer comes when it is on the disk. */
-#include "privd/privd.h"
+
+#include "privd/keep.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "privd/end.h"
+#include "privd/kept.h"
+#include "privd/loop.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/request.h"
+#include "privd/sandbox.h"
+#include "privd/slots.h"
+#include "privsep/server.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <string.h>

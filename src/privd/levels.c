@@ -1,9 +1,12 @@
 /* Which isolation levels there are: asked of each driver once, at start. A slot holds the row of
  * its level (slot.driver) from the beginning of its use, and everything that is done to it goes
  * through that row. */
-#include "privd/privd.h"
+
+#include "privd/levels.h"
 
 #include "base/log.h"
+#include "privd/privd.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <string.h>

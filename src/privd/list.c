@@ -1,7 +1,15 @@
 /* LIST, a slice each turn of the loop: thousands of answers in one would make all other requests
  * wait. One that starts or ends meanwhile is told by its own answer or event, on the same
  * connection. */
+
+#include "privd/list.h"
+
+#include "privd/loop.h"
+#include "privd/permit.h"
 #include "privd/privd.h"
+#include "privd/request.h"
+#include "privd/slots.h"
+#include "privsep/server.h"
 
 #include <errno.h>
 #include <string.h>

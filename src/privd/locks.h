@@ -13,7 +13,7 @@
  *
  * The sandbox's cay-init is told by SIGUSR2, and writes a line of its log. */
 
-#include "privd/privd.h"
+struct privd;
 
 #define LOCKS_MAX    8192u /* of a sandbox */
 #define LOCKS_STEP   8192u

@@ -1,6 +1,10 @@
 #include "privd/pins.h"
 
 #include "base/clock.h"
+#include "privd/pace.h"
+#include "privd/privd.h"
+#include "privd/slots.h"
+#include "runtime/runtime.h"
 #include "runtime/task.h"
 
 struct pin {

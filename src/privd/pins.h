@@ -11,7 +11,13 @@
  * it: so its descriptor is what the set-up code placed there, and closing it does not wait. One
  * that is taken over from an earlier privd has none. A copy is never read. */
 
-#include "privd/privd.h"
+#include "runtime/runtime.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct privd;
+struct slot;
 
 /* Descriptors left for everything else than what each sandbox has. */
 #define PINS_SPARE 4096u

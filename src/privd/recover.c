@@ -2,10 +2,21 @@
  * cgroups and on the state disk, and the records say what each thing was meant to be. A sandbox
  * that ran is taken over, once the record, its cgroup, its pid and that process's start time agree;
  * all else is undone. Nothing that cayd says or stores is used. Blocks: no peer is served yet. */
-#include "privd/privd.h"
+
+#include "privd/recover.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "privd/end.h"
+#include "privd/keep.h"
+#include "privd/kept.h"
+#include "privd/levels.h"
+#include "privd/pace.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/records.h"
+#include "privd/slots.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <poll.h>

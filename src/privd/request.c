@@ -1,7 +1,22 @@
 /* What the peer asks: checked by permit.c, then given to the function that does it. One table. */
+#include "privd/request.h"
+
 #include "privd/command_sandbox.h"
 
 #include "base/log.h"
+#include "privd/copy.h"
+#include "privd/end.h"
+#include "privd/freeze.h"
+#include "privd/jobs.h"
+#include "privd/keep.h"
+#include "privd/list.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/sandbox.h"
+#include "privd/slots.h"
+#include "privd/template.h"
+#include "privsep/server.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,11 +3,23 @@
  * task makes it, or a prepared one is claimed), booting (its socket is watched for the ready
  * byte), answered. Any failure or the deadline leads to end.c, which undoes all of it and then
  * answers. Called by request.c; slots.c calls sandbox_pump when a slot is ready. */
+#include "privd/sandbox.h"
+
 #include "privd/egress.h"
 #include "privd/pins.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "privd/end.h"
+#include "privd/keep.h"
+#include "privd/levels.h"
+#include "privd/loop.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/request.h"
+#include "privd/slots.h"
+#include "privd/template.h"
+#include "runtime/runtime.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -180,7 +192,7 @@ static void claim(struct slot *s)
     struct runtime_sandbox sb = slots_sandbox(s);
     int r;
 
-    egress_open(p, s); /* before anything of a tenant runs: see egress.h */
+    egress_open(p, s); /* before anything of a tenant runs: see privd/egress.h */
     r = s->driver->claim(p->rt, &sb, s->boot_fd, &s->create->claim);
 
     explicit_bzero(s->create->claim.key, sizeof(s->create->claim.key));

@@ -1,9 +1,19 @@
 /* Slots made ahead: namespaces, rules, layer and cgroups wait for a sandbox to come. Most are
  * prestarted: in them cay-init runs already, with the template and the limits that were asked for
  * most recently, and waits to be told whose it is. */
+#include "privd/slots.h"
+
 #include "privd/pins.h"
 
 #include "base/log.h"
+#include "privd/end.h"
+#include "privd/jobs.h"
+#include "privd/loop.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/records.h"
+#include "privd/sandbox.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,16 @@
 /* Which templates are there: a table in memory, read once at privd's start and then, for one template at a
  * time, when a job on it has ended. Only jobs write templates, so that the table is what is on the disk;
  * nothing is read when it is asked. */
-#include "privd/privd.h"
+
+#include "privd/template.h"
 
 #include "contract/meta.h"
+#include "privd/kept.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/sandbox.h"
+#include "privd/slots.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <fcntl.h>

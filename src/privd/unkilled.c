@@ -1,5 +1,8 @@
 #include "privd/unkilled.h"
 
+#include "base/log.h"
+#include "privd/loop.h"
+#include "privd/privd.h"
 #include "sys/pid.h"
 
 #include <errno.h>

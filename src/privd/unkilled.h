@@ -4,7 +4,10 @@
  * tasks at most. Until then the slot that such a one works on is not cleaned (end.c), so that it
  * finds nothing of the slot's next use. */
 
-#include "privd/privd.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct privd;
 
 /* A task of that slot. Takes pidfd over, as task_cancel returns it; -1: nothing. Where memory is
  * out it stays a zombie until privd ends. */

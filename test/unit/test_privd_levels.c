@@ -4,10 +4,22 @@
 #include "skip.h"
 #include "stuck.h"
 
+#include "base/log.h"
 #include "contract/meta.h"
 #include "privd/command_sandbox.h"
+#include "privd/levels.h"
+#include "privd/loop.h"
+#include "privd/permit.h"
+#include "privd/privd.h"
+#include "privd/records.h"
+#include "privd/recover.h"
+#include "privd/request.h"
+#include "privd/slots.h"
+#include "privd/template.h"
 #include "privd/unkilled.h"
 #include "privsep/packet.h"
+#include "privsep/server.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <fcntl.h>

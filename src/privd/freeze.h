@@ -1,0 +1,28 @@
+#pragma once
+/* FREEZE and THAW: every process of a sandbox stands still, or goes on again. */
+
+#include "privd/request.h"
+
+struct privd;
+struct privsep_msg;
+struct slot;
+
+/* FREEZE: who is answered when every process of it stands still, or goes on again. */
+void freeze_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                  const struct privsep_msg *m);
+
+/* THAW. */
+void freeze_undo_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                       const struct privsep_msg *m);
+
+/* It ends: the asker of FREEZE gets to know. The caller that ends it tells the kernel. */
+void freeze_forget(struct slot *s);
+
+/* The peer is gone: what was not frozen yet goes on. */
+void freeze_forget_all(struct privd *p);
+
+/* As FREEZE, for a COPY of its layer: copy_frozen is called instead of an answer. s is running. */
+void freeze_for_copy(struct slot *s);
+
+/* s, which is frozen, goes on. */
+void freeze_end(struct slot *s);

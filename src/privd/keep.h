@@ -1,0 +1,42 @@
+#pragma once
+/* KEEP, DROP and KEPTS: the layer of a sandbox that ends becomes that of a number (kept.h). */
+
+#include "contract/proto.h"
+#include "privd/loop.h"
+#include "privd/request.h"
+#include "runtime/runtime.h"
+
+struct privd;
+struct slot;
+
+/* Removes kept layers, one after the other: those whose record says KEPT_DROPPING. */
+struct dropper {
+    uint32_t number;                             /* which is being removed; 0: none */
+    struct reply_to asked[PRIVSEP_KEPT_MAX + 1]; /* by number */
+    struct task task;
+    struct loop_source source;
+};
+
+void keep_asked(struct privd *p, struct slot *s, const struct reply_to *to,
+                const struct privsep_msg *m);
+void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
+void keep_list_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
+
+/* Whether a create on that template may take it: 0, -ENOENT, -EBUSY, -EINVAL (it lies on another one). */
+int keep_may_take(const struct privd *p, uint32_t number, uint32_t template_number);
+
+/* The same, for a copy of it: others may be made of it at the same time. */
+int keep_may_copy(const struct privd *p, uint32_t number, uint32_t template_number);
+
+/* s, which is about to be started, takes it. 0 or -errno. */
+int keep_take(struct slot *s, uint32_t number);
+
+/* s runs: what it took is its own. */
+void keep_slot_runs(struct slot *s);
+
+/* Nothing of s is left (0), or its layer could not be kept (-errno). */
+void keep_slot_gone(struct slot *s, int status);
+
+/* At a start, once it is known which sandboxes live and the remainders of others were undone.
+ * Blocks. */
+void keep_recover(struct privd *p);

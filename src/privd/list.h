@@ -1,0 +1,19 @@
+#pragma once
+/* LIST: every sandbox that lives, a slice each turn of the loop. */
+
+#include "privd/loop.h"
+#include "privd/request.h"
+
+struct privd;
+
+/* A LIST under way. */
+struct listing {
+    struct reply_to reply_to; /* seq 0: none */
+    uint32_t next;            /* slot to look at */
+    struct loop_timer timer;
+};
+
+void list_begin(struct privd *p, const struct reply_to *to);
+
+/* The asker is gone. May be called from inside any reply. */
+void list_forget(struct privd *p);

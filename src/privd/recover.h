@@ -1,0 +1,7 @@
+#pragma once
+/* What an earlier privd left. */
+
+struct privd;
+
+/* Finds what lives and undoes what does not. Blocks: at start only. 0 or -errno. */
+int recover_run(struct privd *p);

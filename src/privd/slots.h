@@ -1,0 +1,125 @@
+#pragma once
+/* Slots: one for each uid range. A slot is made ahead (pooled), claimed by a create, ended, cleaned,
+ * and made again; its generation names one use of it. */
+
+#include "privd/loop.h"
+#include "privd/pace.h"
+#include "privd/permit.h"
+#include "privd/request.h"
+#include "runtime/runtime.h"
+
+struct command_sandbox;
+struct create_request;
+struct privd;
+
+/* What a sandbox is made for, as far as it matters before it has an owner. */
+struct slot_kind {
+    uint32_t template_number, level;
+    struct privsep_limits limits;
+};
+
+struct slot {
+    struct privd *privd;
+    uint32_t number, gen;
+    enum slot_state state;
+    struct runtime_slot pooled; /* descriptors of its namespaces until cay-init runs in it */
+    struct task task;           /* the one that works on it now */
+    struct loop_source task_source;
+    struct loop_timer timer; /* deadline of STARTING, retry of ENDING, next look while FREEZING */
+    uint32_t retries;
+
+    pid_t
+        pid; /* PID 1; 0: none. SLOT_READY with one: it is prestarted, cay-init waits to be claimed */
+    uint64_t pid_start; /* when it began, as in its record; 0: not asked for yet */
+    int pidfd;          /* -1: none */
+    int pin;            /* pins.h; -1: none */
+    bool paid;          /* its programs had their turn (pace.h) */
+    struct loop_source pid_source;
+    int boot_fd;
+    struct loop_source boot_source;
+
+    uint32_t
+        kept; /* the number that its layer is to have when it has ended (kept.h); 0: it is removed */
+    struct reply_to keeper;              /* who waits for that */
+    const struct runtime_driver *driver; /* row of its level, from the beginning of its use on */
+    struct create_request *create;       /* owned; SLOT_STARTING, or ENDING after a failed start */
+    int failure;                         /* -errno and stage of a failed start */
+    uint32_t failure_stage;
+    struct reply_to killer;  /* who waits for its end */
+    struct reply_to freezer; /* who waits for FREEZE: SLOT_FREEZING */
+    uint64_t freeze_end_ms;  /* SLOT_FREEZING: when it is given up (clock_mono_ms) */
+    bool copying;            /* SLOT_FREEZING: for a COPY */
+    uint32_t
+        freeze_looks; /* since the kernel was asked; 0: its command sandboxes are being made still */
+    struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
+
+    /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */
+    char id[PRIVSEP_ID_SIZE]; /* all NUL: no owner yet */
+    struct slot_kind kind;
+    uint32_t prestart_epoch; /* p->prestart_epoch when it was begun to be prestarted */
+    int64_t started_real_ms;
+
+    int egress_fds[PRIVSEP_EGRESS_FDS]; /* waiting for a cay-egress; -1: it has them, or none are */
+
+    struct command_sandbox *command_sandboxes; /* command_sandbox.h */
+    uint32_t n_command_sandboxes, last_command_sandbox;
+
+    struct slot *next; /* of the list it is on: empty, ready, prestarted, ended, none */
+};
+
+struct slot_list {
+    struct slot *first, *last;
+    uint32_t n;
+};
+
+/* All slots as SLOT_EMPTY, on no list yet: recover_run puts them where they belong. 0 or -errno. */
+int slots_init(struct privd *p);
+void slots_free(struct privd *p);
+
+/* A slot is on one list at most. */
+void slots_list_put(struct slot_list *l, struct slot *s);
+struct slot *slots_list_take(struct slot_list *l); /* the oldest; NULL: none */
+
+/* Puts an empty slot on the list it is made from again. */
+void slots_put_empty(struct privd *p, struct slot *s);
+
+/* Starts making slots until enough are ready or under way. */
+void slots_refill(struct privd *p);
+
+/* The same a moment later, while enough are ready: else the refill takes the processors from the
+ * sandbox that was just claimed. */
+void slots_refill_later(struct privd *p);
+
+/* A ready slot for that kind, off its list: a prestarted one when there is one. NULL: none yet. */
+struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);
+
+/* An empty slot, SLOT_READY, off its list: its task makes the whole of it. For levels that nothing is
+ * made ahead for, and for kept layers. NULL: none yet. */
+struct slot *slots_take_unpooled(struct privd *p, uint32_t level);
+
+/* A create asks for a sandbox of that kind: slots made ahead follow. */
+void slots_note_kind(struct privd *p, const struct slot_kind *kind);
+
+/* All prestarted slots are given up, and no kind is made ahead until a sandbox is asked for. */
+void slots_forget_prestarted(struct privd *p);
+
+/* Warm slots that stand on that template are given up, because a job works on it. The kind that is
+ * made ahead stays: slots_refill prestarts it again when the job has ended. */
+void slots_discard_prestarted(struct privd *p, uint32_t template_number);
+
+/* PID 1 of a prestarted slot has ended by itself: off the list, and no more of them until the next
+ * create. */
+void slots_lose_prestarted(struct privd *p, struct slot *s);
+
+/* Writes the slot's record with the state that it is about to enter, then enters it. A record that
+ * cannot be written is logged: the sandbox would be undone instead of found after a crash. */
+void slots_enter(struct privd *p, struct slot *s, enum slot_state state);
+
+/* Watches the slot's task; cb(slot) when its result may be there. 0 or -errno. */
+int slots_watch_task(struct slot *s, loop_source_cb cb);
+
+/* What its driver's functions are told of it. */
+struct runtime_sandbox slots_sandbox(const struct slot *s);
+
+/* Slot of a request that passed permit_fields; NULL when permit_state refuses (*why). */
+struct slot *slots_find(struct privd *p, const struct privsep_msg *m, int *why);
