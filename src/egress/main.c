@@ -1,21 +1,25 @@
 /* cay-egress: the only way out of sandboxes. main() reads options, starts the parts, and ends them
  * when told; the rest is in egress.h's files. */
+#include "base/err.h"
 #include "base/log.h"
 #include "base/share.h"
 #include "base/util.h"
 #include "contract/keep.h"
+#include "contract/proto.h"
 #include "egress/confine.h"
 #include "egress/control/audit_query.h"
 #include "egress/control/control.h"
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/dial.h"
+#include "egress/flow/egress.h"
 #include "egress/flow/forward.h"
 #include "egress/flow/hostaddr.h"
 #include "egress/flow/intercept.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/renew.h"
 #include "egress/flow/resolve.h"
+#include "egress/flow/sandbox.h"
 #include "egress/flow/tunnel.h"
 #include "egress/flow/upstream.h"
 #include "egress/memory_trim.h"
@@ -31,6 +35,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <uv.h>
 
 #define FILES_RESERVED  512 /* that are not flows */
 #define FILES_A_FLOW    3   /* the client's, the server's, and pipes while they are full */

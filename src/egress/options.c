@@ -1,5 +1,6 @@
 #include "egress/options.h"
 
+#include "base/err.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "contract/keep.h"
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,9 @@
 /* What cay-keep starts cay-egress with. */
 
 #include "base/settings.h"
-#include "egress/flow/egress.h"
+
+#include <stdint.h>
+#include <sys/types.h>
 
 struct options {
     int listen_fd, ready_fd, seal_key_fd; /* the last one or -1 */

@@ -7,6 +7,7 @@
 #include "egress/flow/sniff.h"
 #include "egress/flow/socks.h"
 #include "fuzz.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <llhttp.h>

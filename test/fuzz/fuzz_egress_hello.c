@@ -3,6 +3,7 @@
  * it sees a ClientHello, the same name is seen here or the bytes are refused, and they are never taken for
  * anything but TLS, however they are cut. */
 #include "egress/flow/retry.h"
+#include "egress/flow/sandbox.h"
 #include "egress/flow/sniff.h"
 #include "egress/tls/clienthello.h"
 #include "fuzz.h"

@@ -4,9 +4,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <uv.h>
 
 #include <cmocka.h>
 
+#include "base/err.h"
+#include "base/util.h"
 #include "egress/audit/audit_chain.h"
 #include "egress/audit/audit_store.h"
 #include "egress/flow/authority.h"
@@ -14,13 +17,17 @@
 #include "egress/flow/dns.h"
 #include "egress/flow/greeting.h"
 #include "egress/flow/names.h"
+#include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/retry.h"
 #include "egress/flow/sniff.h"
 #include "egress/flow/socks.h"
+#include "egress/flow/target.h"
 #include "egress/flow/upstream.h"
 #include "egress/tls/clienthello.h"
 #include "http/gate.h"
+#include "policy/policy.h"
+#include "policy/stack.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,14 +4,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <uv.h>
 
 #include <cmocka.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/err.h"
+#include "base/util.h"
+#include "egress/flow/denial.h"
+#include "egress/flow/egress.h"
 #include "egress/flow/event_stream.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
 #include "http/server.h"
+#include "policy/policy.h"
 
 #include <fcntl.h>
 #include <jansson.h>

@@ -7,18 +7,24 @@
 
 #include "egress/control/audit_query.h"
 
+#include "base/clock.h"
 #include "base/share.h"
 #include "base/util.h"
 #include "egress/audit/audit_store.h"
 #include "egress/control/audit_check.h"
 #include "egress/flow/audit.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/sandbox.h"
 #include "http/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <uv.h>
 
 #define ANSWER_MAX    (32u * 1024u * 1024u)
 #define DEFAULT_LIMIT 100u

@@ -9,7 +9,7 @@
  * tenant's wait. So a long log delays others by a slice. A question whose client is gone ends at
  * the next block. The threads that read have a lower priority than the loop. */
 
-#include "egress/flow/egress.h"
+#include <stddef.h>
 
 #define AUDIT_QUERY_MAX       10000u
 #define AUDIT_QUERIES_AT_ONCE 2u /* libuv has a thread more (main.c), for the disk */
@@ -18,6 +18,8 @@
 #define AUDIT_QUERIES_MAX     16u /* of all, shared by tenant (base/share.h) */
 
 struct audit_queries;
+struct egress;
+struct http_exchange;
 
 int audit_queries_new(struct egress *eg, struct audit_queries **out);
 

@@ -7,6 +7,7 @@
 #include "egress/control/control.h"
 
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/control/allows.h"
@@ -17,18 +18,23 @@
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/deny.h"
+#include "egress/flow/egress.h"
 #include "egress/flow/event_stream.h"
 #include "egress/flow/intercept.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/renew.h"
+#include "egress/flow/sandbox.h"
 #include "egress/flow/upstream.h"
 #include "http/json.h"
 #include "http/server.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define CONNECTIONS_MAX 64
 

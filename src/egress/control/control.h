@@ -2,7 +2,7 @@
 /* cayd's channel: HTTP/1.1 with JSON on a listening unix socket that cay-keep made; SO_PEERCRED
  * must be cayd's uid (or root's). Routes: see control.c's table. */
 
-#include "egress/flow/egress.h"
+struct egress;
 
 #define CONTROL_BODY_MAX (1024u * 1024u)
 

@@ -1,5 +1,6 @@
 #include "egress/control/explain.h"
 
+#include "base/err.h"
 #include "base/util.h"
 #include "egress/flow/accept.h"
 #include "egress/flow/egress.h"
@@ -7,10 +8,16 @@
 #include "egress/flow/ownproxy.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/request.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
 #include "egress/flow/upstream.h"
+#include "egress/flow/verdict.h"
 #include "policy/explanation.h"
+#include "policy/policy.h"
+#include "policy/stack.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <string.h>
 
 /* -- the question ------------------------------------------------------------------------------ */

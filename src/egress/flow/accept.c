@@ -10,12 +10,18 @@
 #include "egress/flow/connect.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/dns.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/forward.h"
 #include "egress/flow/names.h"
+#include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
 #include "egress/flow/sniff.h"
 #include "egress/flow/socks.h"
+#include "egress/flow/target.h"
 #include "egress/tls/turns.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <linux/netfilter_ipv4.h>
@@ -24,6 +30,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define BATCH       32
 #define RETRY_MS    200

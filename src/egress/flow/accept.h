@@ -2,7 +2,9 @@
 /* Accepts from inside a sandbox: the listener tells which sandbox connects, the original
  * destination where to. */
 
-#include "egress/flow/egress.h"
+#include <stdint.h>
+
+struct sandbox;
 
 /* Watches both sockets of s (s->tcp_fd, s->udp_fd), and stops it. The sockets stay s's. 0 or
  * -errno. */

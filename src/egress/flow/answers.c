@@ -1,5 +1,9 @@
 #include "egress/flow/answers.h"
 
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "policy/policy.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

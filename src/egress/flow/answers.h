@@ -2,7 +2,11 @@
 /* An owner's answers that are kept for a sandbox's life (asks.h has what they answer). They belong
  * to the sandbox. */
 
-#include "egress/flow/egress.h"
+#include <stdbool.h>
+
+struct policy_verdict;
+struct sandbox;
+struct target;
 
 #define ASKS_ANSWERS_MAX 64u /* of a sandbox's, that are kept for its life */
 

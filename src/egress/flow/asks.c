@@ -1,15 +1,24 @@
 #include "egress/flow/asks.h"
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/share.h"
 #include "base/util.h"
 #include "egress/flow/answers.h"
 #include "egress/flow/authority_check.h"
+#include "egress/flow/egress.h"
 #include "egress/flow/event_stream.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "egress/flow/verdict.h"
+#include "policy/policy.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <uv.h>
 
 static struct sandbox *whole_of(const struct flow *f)
 {

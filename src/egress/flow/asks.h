@@ -9,7 +9,11 @@
  * never asked about, and a yes does not reach it (policy_verdict.asks). A name's yes opens only
  * public addresses; an address's yes opens that address. */
 
-#include "egress/flow/egress.h"
+#include <jansson.h>
+#include <stdbool.h>
+
+struct flow;
+struct sandbox;
 
 #define ASKS_WAIT_MS  60000u /* of one question */
 #define ASKS_EACH_MAX 16u    /* connections of a sandbox and its commands that wait */

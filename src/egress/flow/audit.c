@@ -6,14 +6,23 @@
 #include "egress/flow/audit.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/audit/audit_store.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "policy/policy.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <uv.h>
 
 #define SUMMARY_MS     1000
 #define FOLLOWERS      32

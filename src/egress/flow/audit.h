@@ -8,10 +8,19 @@
  * Refusals beyond AUDIT_REFUSALS_PER_SECOND of a sandbox are counted, and the number is recorded
  * each second. Lines leave in one write a turn of the loop. */
 
-#include "egress/flow/egress.h"
+#include "base/err.h"
+#include "policy/policy.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct audit;
 struct audit_store;
+struct egress;
+struct flow;
+struct sandbox;
+struct target;
 
 #define AUDIT_REFUSALS_PER_SECOND 100u /* of a sandbox and its commands */
 

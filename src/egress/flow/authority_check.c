@@ -2,6 +2,9 @@
 
 #include "base/util.h"
 #include "egress/flow/authority.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,8 +2,13 @@
 /* The destination of an HTTP request: its Host, and its target where that is in absolute form,
  * against the dialled one. */
 
-#include "egress/flow/egress.h"
 #include "http/message.h"
+#include "policy/policy.h"
+
+#include <stdbool.h>
+
+struct sandbox;
+struct target;
 
 /* The same name, or the same address; ports are not looked at. */
 bool authority_check_same(const struct target *a, const struct target *b);

@@ -5,13 +5,18 @@
 #include "base/buf.h"
 #include "base/util.h"
 #include "egress/flow/deny.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/protocol_detect.h"
+#include "egress/flow/target.h"
 #include "http/gate.h"
 #include "http/message.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define TIMEOUT_MS 10000
 

@@ -1,7 +1,9 @@
 #pragma once
 /* HTTP CONNECT on the listener (RFC 9110 9.3.6). */
 
-#include "egress/flow/egress.h"
+#include <stddef.h>
+
+struct flow;
 
 #define CONNECT_HEAD_MAX 16384u
 

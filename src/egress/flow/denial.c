@@ -1,5 +1,9 @@
 #include "egress/flow/denial.h"
 
+#include "base/clock.h"
+
+#include <jansson.h>
+
 json_t *denial_json(const struct denial *d)
 {
     char at[CLOCK_RFC3339_SIZE];

@@ -5,15 +5,23 @@
 
 #include "egress/flow/deny.h"
 
+#include "base/buf.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/connect.h"
+#include "egress/flow/egress.h"
 #include "egress/flow/event_stream.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/forward.h"
+#include "egress/flow/protocol_detect.h"
+#include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
 #include "egress/flow/socks.h"
 #include "egress/flow/tls_intercept.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>

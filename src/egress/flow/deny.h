@@ -3,7 +3,14 @@
  * and what is allowed instead. Nothing in them is unescaped that an attacker chose. */
 
 #include "base/buf.h"
-#include "egress/flow/egress.h"
+#include "base/err.h"
+#include "policy/policy.h"
+
+#include <jansson.h>
+
+struct flow;
+struct sandbox;
+struct target;
 
 #define DENY_BODY_MAX 8192u
 #define DENY_HEADER   "x-cay-denied"

@@ -5,11 +5,19 @@
 #include "egress/flow/denial.h"
 #include "egress/flow/deny.h"
 
+#include "base/buf.h"
+#include "base/clock.h"
 #include "base/util.h"
 #include "egress/flow/audit.h"
+#include "egress/flow/egress.h"
 #include "egress/flow/event_stream.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "policy/policy.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 

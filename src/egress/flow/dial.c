@@ -6,19 +6,29 @@
 
 #include "egress/flow/dial.h"
 
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
+#include "base/util.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/names.h"
 #include "egress/flow/ownproxy.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/resolve.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
 #include "egress/flow/upstream.h"
+#include "egress/flow/verdict.h"
 #include "egress/tls/turns.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define ATTEMPTS_MAX 4u /* at a time */
 #define BUCKETS      1024u

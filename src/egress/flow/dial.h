@@ -5,7 +5,15 @@
  *
  * Bounded by its flows, one dial for each. Never blocks. */
 
-#include "egress/flow/egress.h"
+#include "base/err.h"
+#include "policy/policy.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct egress;
+struct sandbox;
+struct target;
 
 #define DIAL_STAGGER_MS 250u
 

@@ -5,8 +5,12 @@
 #include "egress/flow/dns.h"
 
 #include "base/util.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/names.h"
+#include "egress/flow/sandbox.h"
 #include "egress/tls/turns.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <ldns/ldns.h>
@@ -14,6 +18,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define TTL_SECONDS 300
 #define BATCH       32 /* messages of one turn */

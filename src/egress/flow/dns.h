@@ -6,7 +6,11 @@
  * UDP and TCP. A message that is not a plain query of one name is answered FORMERR, NOTIMP or
  * REFUSED, or not at all. */
 
-#include "egress/flow/egress.h"
+#include <stddef.h>
+
+struct flow;
+struct names;
+struct sandbox;
 
 #define DNS_ANSWER_MAX 1232u /* of UDP: fits any path; all answers are much smaller */
 #define DNS_QUERY_MAX  4096u

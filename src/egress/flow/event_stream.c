@@ -5,11 +5,16 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/flow/deny.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
 #include "http/server.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <string.h>
+#include <uv.h>
 
 #define TICK_MS  1000u
 #define STUCK_MS 10000u /* a watcher that takes nothing for so long is cut: it comes again */

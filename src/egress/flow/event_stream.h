@@ -4,7 +4,12 @@
  * watcher does not read, are counted, and the number is told a second later: nothing that a sandbox
  * does can make a queue grow here. */
 
-#include "egress/flow/egress.h"
+#include <jansson.h>
+#include <stdbool.h>
+
+struct denial;
+struct egress;
+struct sandbox;
 
 #define EVENT_STREAM_PER_SECOND   20u /* refusals of a sandbox */
 #define EVENT_STREAM_WATCHERS_MAX 8u

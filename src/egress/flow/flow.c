@@ -4,6 +4,10 @@
  * forward, tls_intercept, h2_flow), which ends it: flow_end once, from any state, also by a
  * policy that changed (flow_recheck) or its sandbox's end. Handles live on until libuv has
  * closed them; nothing else of it does. */
+#include "egress/flow/flow.h"
+
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/flow/asks.h"
@@ -15,14 +19,20 @@
 #include "egress/flow/forward.h"
 #include "egress/flow/h2_flow.h"
 #include "egress/flow/names.h"
+#include "egress/flow/protocol_detect.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
 #include "egress/flow/socks.h"
+#include "egress/flow/target.h"
+#include "egress/flow/verdict.h"
 #include "egress/tls/turns.h"
 #include "http/message.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define ANSWER_MS     2000 /* for the client to take a last answer */
 #define DISCARD_BYTES 65536

@@ -7,22 +7,32 @@
 
 #include "egress/flow/forward_internal.h"
 
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/util.h"
 #include "egress/flow/authority_check.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/dial.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/local_info_page.h"
 #include "egress/flow/names.h"
 #include "egress/flow/oauth.h"
+#include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/request.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
 #include "egress/flow/tcpcount.h"
 #include "egress/tls/turns.h"
 #include "http/server.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define FORWARD_PATIENT_PER_SECOND 100u /* of a sandbox */
 #define BODY_TIMEOUT_MS            300000

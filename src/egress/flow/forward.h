@@ -3,9 +3,12 @@
  * to what was dialled for it. Transparent connections (one origin), requests to the proxy in
  * absolute form, what was decrypted (tls), and cay.internal (page.h). */
 
-#include "egress/flow/egress.h"
+#include <stdbool.h>
 
+struct egress;
+struct flow;
 struct forward;
+struct policy_verdict;
 
 int forward_new(struct egress *eg, struct forward **out);
 

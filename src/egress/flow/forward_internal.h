@@ -4,7 +4,13 @@
 
 #include "egress/flow/dial.h"
 #include "egress/flow/forward.h"
+#include "egress/flow/target.h"
 #include "http/server.h"
+#include "policy/policy.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* One adopted connection. It lives as long as http_server's, which may be a moment longer than the
  * flow: flow_id is 0 then, and nothing is served any more. */

@@ -2,14 +2,20 @@
  * the next request, and relayed to. */
 #include "egress/flow/forward_internal.h"
 
+#include "base/err.h"
 #include "egress/flow/authority_check.h"
 #include "egress/flow/dial.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/intercept.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/request.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
 #include "egress/flow/tls_intercept.h"
 #include "egress/http/override.h"
 #include "http/relay.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>

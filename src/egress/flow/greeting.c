@@ -1,7 +1,11 @@
 #include "egress/flow/greeting.h"
 
+#include "egress/flow/flow.h"
 #include "egress/flow/sniff.h"
+#include "egress/flow/target.h"
+#include "egress/flow/verdict.h"
 #include "egress/tls/clienthello.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,10 @@
  * client says first is looked at all the same, for a client can wait for a server's words before it
  * says anything: HTTP/2 servers say theirs (SETTINGS) as soon as they are connected to. */
 
-#include "egress/flow/egress.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+struct flow;
 
 /* p[0..n) is the start of what a server says. 1: a SETTINGS frame of HTTP/2 (RFC 9113 3.4, 6.5); 0:
  * not; -EAGAIN: more bytes tell. Pure. */

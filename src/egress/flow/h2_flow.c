@@ -1,12 +1,25 @@
+/* A flow whose client speaks HTTP/2 under interception: what h2.c asks of a flow. Each stream is a
+ * request: its authority is checked, its policy asked, its credential put on it, and it is recorded,
+ * as forward.c does it for HTTP/1.1. h2.c calls it for each stream; a refusal is that stream's answer,
+ * and a changed policy refuses or cuts the requests that it no longer allows. */
+
 #include "egress/flow/h2_flow.h"
 
+#include "base/buf.h"
+#include "base/err.h"
 #include "base/util.h"
 #include "egress/flow/authority_check.h"
 #include "egress/flow/deny.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/intercept_internal.h"
 #include "egress/flow/oauth.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/request.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "egress/flow/verdict.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,8 +2,13 @@
 /* HTTP/2 that was decrypted: a flow whose streams are requests, each asked about, recorded and
  * counted as one of HTTP/1.1 is (forward.c, request.c). */
 
-#include "egress/flow/egress.h"
+#include "base/err.h"
 #include "egress/h2/h2.h"
+
+#include <stdbool.h>
+
+struct flow;
+struct sandbox;
 
 /* Why there is no server; all zero: there is one. */
 struct h2_flow_lost {

@@ -2,6 +2,8 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "egress/flow/egress.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -11,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define LISTED_MAX   65536u /* addresses of one reading; a host with more keeps what was ever added */
 #define READ_BYTES   32768u /* of a dump's messages: netlink(7) */

@@ -4,7 +4,7 @@
  * that go are forgotten. Beyond POLICY_NEVER_OWN_MAX ranges are kept that hold them, and more with
  * them. */
 
-#include "egress/flow/egress.h"
+struct egress;
 
 /* Before the program is confined: reads them, and keeps a netlink socket that tells of new ones. 0
  * or -errno. */

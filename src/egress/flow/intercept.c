@@ -1,16 +1,24 @@
 #include "egress/flow/intercept.h"
 
+#include "base/err.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/flow/authority_check.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/intercept_internal.h"
 #include "egress/flow/request.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
 #include "egress/flow/tls_intercept.h"
+#include "egress/flow/verdict.h"
 #include "egress/http/inject.h"
 #include "http/json.h"
 #include "http/server.h"
 #include "http/tls_conn.h"
+#include "policy/policy.h"
 
+#include <jansson.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <string.h>

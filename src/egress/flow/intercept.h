@@ -5,9 +5,19 @@
  *
  * HTTP/1.1 and HTTP/2: a client that offers neither gets the alert no_application_protocol. */
 
-#include "egress/flow/egress.h"
+#include "base/err.h"
 
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct credentials;
+struct egress;
+struct flow;
+struct http_exchange;
+struct http_relay_options;
 struct intercept;
+struct policy_verdict;
 
 struct intercept_config {
     const char *ca_file; /* PEM of authorities to trust besides the system's, or NULL */

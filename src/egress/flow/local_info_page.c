@@ -1,9 +1,13 @@
 #include "egress/flow/local_info_page.h"
 
 #include "base/buf.h"
+#include "egress/flow/denial.h"
 #include "egress/flow/deny.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
 
+#include <jansson.h>
 #include <string.h>
 
 void local_info_page_serve(struct http_exchange *x, const struct flow *f)

@@ -1,11 +1,16 @@
 #include "egress/flow/oauth.h"
 
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/util.h"
 #include "egress/credential/credential.h"
 #include "egress/flow/event_stream.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/forward.h"
 #include "egress/flow/h2_flow.h"
+#include "egress/flow/sandbox.h"
 
+#include <jansson.h>
 #include <string.h>
 
 static struct credential *find(const struct sandbox *s, const char *name)

@@ -11,7 +11,11 @@
  * A token is renewed when a request needs it and it is about to end (it is used meanwhile), has
  * ended, or was refused with 401 by a server. */
 
-#include "egress/flow/egress.h"
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct sandbox;
 
 #define OAUTH_WAIT_MS 20000u /* of one request */
 #define OAUTH_ASK_MS  2000u  /* cayd is asked again for a credential of a sandbox after it */

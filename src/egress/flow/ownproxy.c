@@ -1,7 +1,13 @@
 #include "egress/flow/ownproxy.h"
 
+#include "base/err.h"
 #include "egress/flow/audit.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
 #include "egress/flow/upstream.h"
+#include "policy/policy.h"
 
 static void record(struct egress *eg, const struct sandbox *s, const struct flow *f,
                    const struct target *proxy, const struct policy_verdict *v, const char *why)

@@ -3,8 +3,13 @@
  * policy has no say about it, but every ceiling has, about its address and port, whatever goes
  * through it. */
 
-#include "egress/flow/egress.h"
+#include "base/err.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
+struct egress;
+struct sandbox;
 struct upstream;
 
 /* Do the ceilings of s let it? *why is filled where they do not. */

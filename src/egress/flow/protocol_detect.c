@@ -3,21 +3,29 @@
  * interception), HTTP (forward), opaque (a tunnel where the rules allow it), or a server that
  * speaks first, whose greeting passes before the client's first bytes are looked at. A silence
  * has a time limit. Undecidable bytes are refused. */
+#include "egress/flow/protocol_detect.h"
+
+#include "base/err.h"
 #include "base/util.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/forward.h"
 #include "egress/flow/greeting.h"
 #include "egress/flow/retry.h"
 #include "egress/flow/sniff.h"
+#include "egress/flow/target.h"
 #include "egress/flow/tls_intercept.h"
 #include "egress/flow/tunnel.h"
+#include "egress/flow/verdict.h"
 #include "egress/tls/clienthello.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 /* Wakes only when there is more than that. */
 static void await_more(struct flow *f, size_t have)

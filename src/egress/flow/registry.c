@@ -6,16 +6,21 @@
 
 #include "egress/flow/registry_internal.h"
 
+#include "base/err.h"
 #include "base/log.h"
 #include "base/share.h"
 #include "base/util.h"
 #include "egress/credential/credential.h"
 #include "egress/flow/accept.h"
 #include "egress/flow/audit.h"
+#include "egress/flow/egress.h"
 #include "egress/flow/event_stream.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/names.h"
 #include "egress/flow/oauth.h"
+#include "egress/flow/sandbox.h"
 #include "egress/flow/upstream.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,7 +7,13 @@
  * ends the older. Command sandboxes of a sandbox come and go within its generation, likewise by
  * number; its policy brings those of all of them. */
 
-#include "egress/flow/egress.h"
+#include "base/err.h"
+#include "contract/proto.h"
+#include "egress/flow/sandbox.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define REGISTRY_SLOTS_MAX 65536u
 

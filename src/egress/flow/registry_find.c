@@ -5,6 +5,10 @@
 #include "egress/flow/registry_internal.h"
 
 #include "base/util.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/sandbox.h"
+#include "policy/policy.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,6 +6,8 @@
 
 #include "base/share.h"
 
+#include <stdint.h>
+
 #define REGISTRY_BUCKETS 4096u
 
 struct registry {

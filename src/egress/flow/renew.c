@@ -7,6 +7,9 @@
 
 #include "egress/flow/renew.h"
 
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/share.h"
 #include "base/util.h"
@@ -15,16 +18,22 @@
 #include "egress/credential/renew_message.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/dial.h"
+#include "egress/flow/egress.h"
 #include "egress/flow/intercept_internal.h"
 #include "egress/flow/request.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
 #include "egress/flow/tls_intercept.h"
 #include "http/client.h"
 #include "http/json.h"
 #include "http/server.h"
+#include "policy/policy.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <uv.h>
 
 #define REQUEST_MS  30000u
 #define REQUEST_MAX 65536u

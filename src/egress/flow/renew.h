@@ -22,7 +22,7 @@
  * it had written the new one loses nothing. For the same reason a renewal goes on after cayd has
  * gone, or was told that it takes too long. */
 
-#include "egress/flow/egress.h"
+#include <stddef.h>
 
 #define RENEW_MAX        32u    /* under way in a process, shared out by tenant and credential */
 #define RENEW_WAIT_MS    15000u /* then cayd is told that it takes too long */
@@ -30,6 +30,8 @@
 #define RENEW_KEPT_MS    600000u
 #define RENEW_KEPT_MAX   256u /* what came of renewals; the oldest go */
 
+struct egress;
+struct http_exchange;
 struct renewals;
 
 /* eg->intercept is set. 0 or -errno. */

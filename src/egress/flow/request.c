@@ -3,7 +3,14 @@
 #include "base/util.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/deny.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "egress/flow/verdict.h"
+#include "policy/policy.h"
 
 #include <stdio.h>
 #include <string.h>

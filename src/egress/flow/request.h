@@ -2,8 +2,16 @@
 /* What every request is asked that is read, whatever version of HTTP brought it (forward.c,
  * h2_flow.c): the policy's word, the rate, its place in the audit log and among the denials. */
 
-#include "egress/flow/egress.h"
+#include "base/util.h"
 #include "http/message.h"
+#include "policy/policy.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct flow;
+struct sandbox;
+struct target;
 
 /* Sandbox and ceilings. resolved: t->address is what was dialled, and is asked about too. */
 struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,

@@ -6,14 +6,19 @@
 
 #include "egress/flow/resolve.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/share.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/sandbox.h"
+#include "policy/policy.h"
 
 #include <ares.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <uv.h>
 
 #define BUCKETS 1024u
 #define TRY_MS  2000 /* for one server, the first time */

@@ -6,7 +6,13 @@
  * file: a name means the same for every sandbox. Bounded: names kept, questions under way, who
  * waits. */
 
-#include "egress/flow/egress.h"
+#include "policy/policy.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct egress;
+struct sandbox;
 
 #define RESOLVE_ADDRESSES_MAX 16u
 #define RESOLVE_CACHE_MAX     4096u

@@ -1,12 +1,17 @@
 #include "egress/flow/retry.h"
 
 #include "base/util.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/tunnel.h"
+#include "egress/flow/verdict.h"
 #include "egress/tls/clienthello.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define RECORD_HEAD        5u
 #define CHANGE_CIPHER_SPEC 0x14

@@ -5,7 +5,10 @@
  * the start of the answer is looked at, and when it asks for another, that is held until its name
  * was read too. */
 
-#include "egress/flow/egress.h"
+#include <stddef.h>
+#include <sys/types.h>
+
+struct flow;
 
 /* Takes the flow over from protocol_detect.c: f->up_fd is dialled, wire_bytes of f->fd are the
  * checked ClientHello's, unread; f->sni is its name, or NULL. Goes on to tunnel.c, or refuses. */

@@ -1,7 +1,8 @@
 #pragma once
 /* What a connection's first bytes are. Pure. */
 
-#include "egress/flow/egress.h"
+#include <stdbool.h>
+#include <stddef.h>
 
 enum sniff {
     SNIFF_MORE,

@@ -1,10 +1,15 @@
 #include "egress/flow/socks.h"
 
 #include "base/util.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/protocol_detect.h"
+#include "egress/flow/target.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 enum { VERSION = 5, NO_AUTH = 0, NONE_ACCEPTABLE = 0xff, CMD_CONNECT = 1 };
 enum { TYPE_V4 = 1, TYPE_NAME = 3, TYPE_V6 = 4 };

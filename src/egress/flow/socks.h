@@ -1,7 +1,14 @@
 #pragma once
 /* SOCKS5 (RFC 1928) on the listener: no authentication, CONNECT only, with name or address. */
 
-#include "egress/flow/egress.h"
+#include "policy/policy.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct flow;
 
 #define SOCKS_MESSAGE_MAX 262u
 

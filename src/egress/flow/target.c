@@ -1,5 +1,8 @@
-#include "egress/flow/egress.h"
+#include "egress/flow/target.h"
+
 #include "egress/flow/names.h"
+#include "egress/flow/sandbox.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>

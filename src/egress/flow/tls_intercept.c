@@ -7,18 +7,25 @@
 
 #include "egress/flow/tls_intercept.h"
 
+#include "base/err.h"
 #include "base/util.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/dial.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/forward.h"
 #include "egress/flow/h2_flow.h"
 #include "egress/flow/intercept_internal.h"
 #include "egress/flow/names.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <openssl/x509v3.h>
 #include <string.h>
+#include <uv.h>
 
 #define CLIENT_HANDSHAKE_MS 10000
 #define SERVER_HANDSHAKE_MS 15000

@@ -8,9 +8,13 @@
  * forward.c. A server that was not reached is told of in HTTP/2, to each request. A client that
  * offers no HTTP/2 is answered at once, and its server is dialled for each request. */
 
-#include "egress/flow/egress.h"
+#include "base/err.h"
 
 #include <openssl/ssl.h>
+#include <stdint.h>
+
+struct egress;
+struct flow;
 
 /* Where POLICY_INSPECT meets TLS, and where a refusal does: then the client is told so once its
  * handshake is through, and nothing is dialled. The ClientHello is still unread in f->fd, f->sni is

@@ -9,8 +9,11 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
 #include "egress/flow/greeting.h"
 #include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
 #include "egress/tls/turns.h"
 
 #include <errno.h>
@@ -20,6 +23,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define PIPE_BYTES      (256u * 1024u)
 #define POOL_MAX        64u

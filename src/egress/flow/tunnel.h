@@ -6,8 +6,8 @@
  * Ends when both directions have ended, one has failed, nothing has moved for the idle timeout, or
  * flow_end says so. Own edge-triggered epoll below the loop: no change of interest, ever. */
 
-#include "egress/flow/egress.h"
-
+struct egress;
+struct flow;
 struct tunnels;
 
 int tunnels_new(struct egress *eg, struct tunnels **out);

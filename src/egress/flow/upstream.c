@@ -7,14 +7,21 @@
 
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/util.h"
 #include "egress/flow/authority.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
 #include "http/gate.h"
+#include "policy/policy.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <jansson.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define CREDENTIAL_MAX 255u /* RFC 1929 */
 #define REPLY_MAX      4096u

@@ -8,8 +8,15 @@
  * With the last two, which address a name has is the proxy's word, and rules about addresses hold
  * only for what is dialled by address. ADDRESS is in digits. */
 
-#include "egress/flow/egress.h"
+#include "base/err.h"
+#include "policy/policy.h"
 
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct egress;
+struct target;
 struct upstream;
 
 enum err_code upstream_parse(const char *text, struct upstream **out, struct err *e);

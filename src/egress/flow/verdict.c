@@ -1,8 +1,14 @@
 /* What a policy, a sandbox's above it and the limits say together of a target: policy/stack.h, with
  * this sandbox's policies and its owner's answers. */
-#include "egress/flow/egress.h"
+
+#include "egress/flow/verdict.h"
 
 #include "egress/flow/answers.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "policy/policy.h"
+#include "policy/stack.h"
 
 _Static_assert(EGRESS_CEILINGS_MAX <= POLICY_STACK_LIMITS_MAX, "every limit has its say");
 

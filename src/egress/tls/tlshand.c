@@ -5,9 +5,10 @@
 
 #include "egress/tls/tlshand.h"
 
+#include "base/err.h"
 #include "base/share.h"
 #include "base/util.h"
-#include "egress/flow/egress.h"
+#include "egress/flow/sandbox.h"
 #include "egress/tls/turns.h"
 #include "http/tls_conn.h"
 
@@ -16,6 +17,7 @@
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <string.h>
+#include <uv.h>
 
 struct tlshands {
     uv_loop_t *loop;
