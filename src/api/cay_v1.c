@@ -410,14 +410,14 @@ static void sandbox_get(struct api_call *call)
                  s->template_asked, s->template_id);
     api_reply_json(
         call, 200,
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id",
-                  s->id, "state", e2b_state_name(s->state), "reason",
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o}",
+                  "id", s->id, "state", e2b_state_name(s->state), "reason",
                   core_pause_reason_name(s->pause_reason), "tier", core_pause_tier_name(s),
                   "templateAsked", s->template_asked, "templateID", s->template_id, "note", note,
                   "level", "process", "cpuMilli", (json_int_t)l->cpu_milli, "memoryBytes",
                   (json_int_t)l->memory_bytes, "diskBytes", (json_int_t)l->disk_bytes, "pids",
                   (json_int_t)l->pids, "openFiles", (json_int_t)l->open_files, "seccompFilters",
-                  l->filters != 0));
+                  l->filters != 0, "idle", cay_v1_idle_json(s)));
 }
 
 const struct api_route cay_v1_routes[] = {

@@ -3,6 +3,8 @@
  * fields, secrets of the network object sealed, core, reply; what a call holds until then is
  * freed with it. The other calls ask core once and reply in E2B's form. */
 #include "api/e2b.h"
+
+#include "api/cay_v1.h"
 #include "core/create_key.h"
 #include "core/credential.h"
 #include "core/life.h"
@@ -159,13 +161,10 @@ static enum err_code read_network(const json_t *body, struct creation *c, struct
 static enum err_code check_cay_keys(const json_t *body, struct err *e)
 {
     static const char *const instead[] = {"network", E2B_INTERNET_KEY};
-    static const char *const known[] = {"templateID", "timeout",
-                                        "metadata",   "envVars",
-                                        "policy",     "secure",
-                                        "level",      "seccompFilters",
-                                        "autoPause",  "autoPauseMemory",
-                                        "autoResume", "volumeMounts",
-                                        "iam",        "mcp"};
+    static const char *const known[] = {
+        "templateID", "timeout", "metadata",       "envVars",   "policy",
+        "secure",     "level",   "seccompFilters", "autoPause", "autoPauseMemory",
+        "autoResume", "idle",    "volumeMounts",   "iam",       "mcp"};
     const char *key;
     json_t *value;
 
@@ -179,8 +178,8 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
             found |= strcmp(key, known[i]) == 0;
         if (!found)
             return err_set(e, ERR_INVALID,
-                           "there is no \"%.40s\": templateID, timeout, metadata, envVars, policy, "
-                           "level and seccompFilters are what this call takes",
+                           "there is no \"%.40s\": templateID, timeout, idle, metadata, envVars, "
+                           "policy, level and seccompFilters are what this call takes",
                            key);
     }
     return ERR_OK;
@@ -204,8 +203,9 @@ static enum err_code read_level(const json_t *body, uint32_t *out, struct err *e
 }
 
 /* cay's own create: nothing leaves but what a policy allows. */
-static enum err_code read_policy(const json_t *body, struct creation *c, struct err *e)
+static enum err_code read_policy(struct api_call *call, struct creation *c, struct err *e)
 {
+    const json_t *body = call->body;
     bool filters = false;
     enum err_code rc = check_cay_keys(body, e);
 
@@ -213,6 +213,8 @@ static enum err_code read_policy(const json_t *body, struct creation *c, struct 
         rc = json_get_bool(body, "seccompFilters", NULL, JSON_OPTIONAL, &filters, e);
     if (rc == ERR_OK)
         rc = read_level(body, &c->r.level, e);
+    if (rc == ERR_OK)
+        rc = cay_v1_idle_read(body, api_config_of(call->api)->max_ttl_ms, &c->r, e);
     if (rc != ERR_OK)
         return rc;
     c->r.limits.filters = filters ? PRIVSEP_FILTERS : 0;
@@ -240,7 +242,7 @@ static enum err_code read_creation(struct api_call *call, enum creation_kind kin
         return rc;
     if (!v2 && (rc = json_get_bool(body, "secure", NULL, JSON_OPTIONAL, &c->r.secure, e)))
         return rc;
-    return kind == CREATE_CAY ? read_policy(body, c, e) : read_network(body, c, e);
+    return kind == CREATE_CAY ? read_policy(call, c, e) : read_network(body, c, e);
 }
 
 static void created(void *arg, const struct sandbox *s, const struct err *why)

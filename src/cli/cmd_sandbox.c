@@ -23,6 +23,29 @@ static int add_pair(void *arg, const char *pair)
     return json_object_set_new(arg, name, json_string(equals + 1)) == 0 ? 0 : -1;
 }
 
+/* --idle and --idle-counts. */
+static enum err_code add_idle(const struct cli *c, json_t *body, struct err *e)
+{
+    const char *idle = cli_value(c, "idle"), *counts = cli_value(c, "idle-counts");
+    bool traffic = !counts || strcmp(counts, "processes") != 0;
+    bool processes = !counts || strcmp(counts, "traffic") != 0;
+    uint64_t ms = 0;
+
+    if (!idle && counts)
+        return err_set(e, ERR_INVALID, "--idle-counts: it says what counts for --idle=TIME");
+    if (!idle)
+        return ERR_OK;
+    if (config_parse_time_ms(idle, &ms) < 0 || ms == 0)
+        return err_set(e, ERR_INVALID, "--idle: \"%s\" is not a time such as 30s, 5m or 2h", idle);
+    if (counts && strcmp(counts, "both") != 0 && traffic && processes)
+        return err_set(e, ERR_INVALID, "--idle-counts: \"%s\" is none of traffic, processes, both",
+                       counts);
+    json_object_set_new(body, "idle",
+                        json_pack("{s:I, s:b, s:b}", "timeout", (json_int_t)((ms + 999) / 1000),
+                                  "traffic", traffic, "processes", processes));
+    return ERR_OK;
+}
+
 static enum err_code create_request(const struct cli *c, const char *template_name, json_t *body,
                                     struct err *e)
 {
@@ -46,6 +69,8 @@ static enum err_code create_request(const struct cli *c, const char *template_na
         json_object_set_new(body, "level", json_string(cli_value(c, "level")));
     if (cli_flag(c, "seccomp-filters"))
         json_object_set_new(body, "seccompFilters", json_true());
+    if (add_idle(c, body, e) != ERR_OK)
+        return e->code;
     if (!ttl)
         return ERR_OK;
     if (config_parse_time_ms(ttl, &ttl_ms) < 0 || ttl_ms == 0)

@@ -49,7 +49,7 @@ enum sandbox_pause_reason {
     SANDBOX_PAUSE_NONE, /* it is not */
     SANDBOX_PAUSE_API,
     SANDBOX_PAUSE_TIMEOUT,
-    SANDBOX_PAUSE_IDLE, /* nothing was asked of it for its auto-stop interval */
+    SANDBOX_PAUSE_IDLE, /* it was not used for its idle time */
     SANDBOX_PAUSE_REASON_COUNT
 };
 
@@ -58,6 +58,9 @@ enum sandbox_tier {
     SANDBOX_TIER_FROZEN, /* all: its processes stand still */
     SANDBOX_TIER_FILES   /* its files: it boots anew when it is resumed */
 };
+
+/* What counts as use of one whose end moves on while it is used: bits (docs/idle.md). */
+enum sandbox_idle { SANDBOX_IDLE_TRAFFIC = 1, SANDBOX_IDLE_PROCESSES = 2 };
 
 #define CORE_TENANT_SIZE       32
 #define CORE_NAME_SIZE         128 /* template names and aliases, NUL included */
@@ -79,7 +82,8 @@ struct sandbox {
     bool keep_memory; /* of a pause at the end of its time; false: SANDBOX_TIER_FILES */
     uint32_t kept;    /* privd's number of its files (PRIVSEP_KEEP); 0: none */
     int64_t started_real_ms, end_real_ms;
-    int64_t idle_ms;          /* its end moves to so long after the last call; 0: it stands */
+    int64_t idle_ms;          /* its end moves to so long after the last use; 0: it stands */
+    unsigned idle_counts;     /* bits of enum sandbox_idle: what is a use */
     int64_t last_end_real_ms; /* not beyond this; 0: no bound */
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
@@ -225,7 +229,8 @@ struct sandbox_request {
     const char *template_name; /* name, alias or name:tag */
     const char *name;          /* NULL or "": none */
     int64_t ttl_ms;            /* > 0, <= max_ttl_ms; 0 = default */
-    int64_t idle_ms; /* > 0: ends so long after the last call, within ttl_ms if that is given */
+    int64_t idle_ms;      /* > 0: ends so long after the last use, within ttl_ms if that is given */
+    unsigned idle_counts; /* enum sandbox_idle; 0: traffic */
     enum sandbox_timeout_action on_timeout;
     bool auto_resume, keep_memory, secure, allow_internet;
     uint32_t level;               /* enum privsep_level */
@@ -293,7 +298,7 @@ const struct sandbox *core_sandbox_find_named(struct core *c, const char *tenant
 /* Something was asked of it: one that ends when it is idle lives on. */
 void core_sandbox_used(struct core *c, const char *id);
 
-/* From now on it ends idle_ms after the last call; 0: at the end that it has. Written through. */
+/* From now on it ends idle_ms after the last use; 0: at the end that it has. Written through. */
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e);
 

@@ -21,6 +21,7 @@
 #include "core/deferred.h"
 #include "core/egress.h"
 #include "core/events.h"
+#include "core/idle.h"
 #include "core/keep.h"
 #include "core/life.h"
 #include "core/pause.h"
@@ -42,6 +43,7 @@ void lifecycle_arm(struct sandbox_obj *o)
 {
     int64_t left_ms = MAX(o->s.end_real_ms - clock_real_ms(), 0);
 
+    o->idle_asked = false;
     if (sandbox_life(o)->timer != LIFE_TIMER_LIFETIME)
         return;
     left_ms = MIN(left_ms, (int64_t)o->core->config.max_ttl_ms);
@@ -55,42 +57,6 @@ static void write_state(struct sandbox_obj *o)
 
     if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, e.text);
-}
-
-/* Of one that lives as long as it is used. */
-static int64_t idle_end_real_ms(const struct sandbox_obj *o)
-{
-    int64_t end_ms = clock_real_ms() - (int64_t)(clock_mono_ms() - o->used_ms) + o->s.idle_ms;
-
-    return o->s.last_end_real_ms ? MIN(end_ms, o->s.last_end_real_ms) : end_ms;
-}
-
-/* The end that it has by this use is what callers are shown; nothing is written. */
-void core_sandbox_used(struct core *c, const char *id)
-{
-    struct sandbox_obj *o = sandbox_get(c, NULL, id);
-
-    if (!o)
-        return;
-    o->used_ms = clock_mono_ms();
-    if (o->s.idle_ms && sandbox_life(o)->timer == LIFE_TIMER_LIFETIME)
-        o->s.end_real_ms = MAX(o->s.end_real_ms, idle_end_real_ms(o));
-}
-
-/* The end of one that lives as long as it is used is looked at when it comes, so that a call costs no write. */
-bool lifecycle_renew(struct sandbox_obj *o)
-{
-    int64_t end_ms;
-
-    if (o->commands > 0)
-        o->used_ms = clock_mono_ms();
-    end_ms = idle_end_real_ms(o);
-    if (o->s.idle_ms == 0 || end_ms <= clock_real_ms())
-        return false;
-    o->s.end_real_ms = end_ms;
-    write_state(o);
-    lifecycle_arm(o);
-    return true;
 }
 
 void lifecycle_check_clock(struct core *c)
@@ -283,23 +249,27 @@ void lifecycle_on_ended(struct core *c, const struct privsep_msg *m)
 
 /* -- the time of one is over ------------------------------------------------------------------- */
 
-static void time_is_over(struct sandbox_obj *o)
+void lifecycle_time_is_over(struct sandbox_obj *o)
 {
-    if (lifecycle_renew(o))
-        return;
     if (sandbox_life(o)->timeout[o->s.on_timeout] == LIFE_TIMEOUT_PAUSE) {
         pause_on_timeout(o, o->s.idle_ms ? SANDBOX_PAUSE_IDLE : SANDBOX_PAUSE_TIMEOUT);
         return;
     }
     o->end_reason = o->s.idle_ms ? "idle" : "timeout";
-    lifecycle_end(o, o->s.idle_ms ? "nothing was asked of it" : "its time is over");
+    lifecycle_end(o, o->s.idle_ms ? "it was not used" : "its time is over");
+}
+
+static void lifetime_fired(struct sandbox_obj *o)
+{
+    if (!idle_goes_on(o))
+        lifecycle_time_is_over(o);
 }
 
 void lifecycle_on_timer(struct sandbox_obj *o)
 {
     switch (sandbox_life(o)->timer) {
     case LIFE_TIMER_CREATE: create_on_deadline(o); break;
-    case LIFE_TIMER_LIFETIME: time_is_over(o); break;
+    case LIFE_TIMER_LIFETIME: lifetime_fired(o); break;
     case LIFE_TIMER_KILL: kill_again(o); break;
     case LIFE_TIMER_CHANGE: pause_on_deadline(o); break;
     case LIFE_TIMER_NONE:
@@ -486,33 +456,6 @@ enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const cha
     }
     if (out)
         *out = &o->s;
-    return ERR_OK;
-}
-
-enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
-                                    int64_t idle_ms, const struct sandbox **out, struct err *e)
-{
-    struct sandbox_obj *o = NULL;
-    struct sandbox changed;
-    enum err_code code = lifecycle_check_ttl(c, MAX(idle_ms, 1), e);
-
-    if (code == ERR_OK)
-        code = sandbox_visible(c, tenant, id, &o, e);
-    if (code != ERR_OK)
-        return code;
-    changed = o->s;
-    changed.idle_ms = idle_ms;
-    if (idle_ms > 0)
-        changed.end_real_ms = clock_real_ms() + idle_ms;
-    if (changed.last_end_real_ms)
-        changed.end_real_ms = MIN(changed.end_real_ms, changed.last_end_real_ms);
-    code = store_sandbox_update(c->store, &changed, e);
-    if (code != ERR_OK)
-        return code;
-    o->s = changed;
-    o->used_ms = clock_mono_ms();
-    lifecycle_arm(o);
-    *out = &o->s;
     return ERR_OK;
 }
 

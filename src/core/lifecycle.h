@@ -11,8 +11,8 @@ struct sandbox_obj;
  * of before. */
 void lifecycle_check_clock(struct core *c);
 
-/* At its end: true when it goes on, because it was used meanwhile. */
-bool lifecycle_renew(struct sandbox_obj *o);
+/* Its time is over, and it was not used: ended, or paused where its owner wants that. */
+void lifecycle_time_is_over(struct sandbox_obj *o);
 
 /* (Re-)arms the end of a sandbox from its end_real_ms, where its state has a lifetime. */
 void lifecycle_arm(struct sandbox_obj *o);

@@ -31,7 +31,10 @@ struct sandbox_obj {
 
     struct timer end;            /* what it means in each state: life.h */
     bool known_to_privd;         /* slot and gen are valid */
-    uint64_t used_ms;            /* the last call (clock_mono_ms) */
+    uint64_t used_ms;            /* the last use that counts (clock_mono_ms); idle.c */
+    bool idle_asked;             /* privd owes what its programs used */
+    uint64_t idle_look_ms;       /* at the last look (clock_mono_ms; 0: none), and what they */
+    uint64_t idle_cpu_us;        /* had used until then */
     unsigned commands;           /* of core_exec that are under way: it is used as long */
     bool has_create_key;         /* its row has one (create_key.h) */
     bool kill_wanted;            /* asked for while CREATE is under way */

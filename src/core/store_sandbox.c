@@ -9,7 +9,9 @@ enum sandbox_flag {
     FLAG_ALLOW_INTERNET = 8,
     FLAG_HAS_TENANT_CA = 16,
     FLAG_FILTERS = 32,
-    FLAG_PRIVATE_PORTS = 64
+    FLAG_PRIVATE_PORTS = 64,
+    FLAG_IDLE_PROCESSES = 128,
+    FLAG_IDLE_NO_TRAFFIC = 256 /* so that rows of before count it */
 };
 
 static int flags_of(const struct sandbox *s)
@@ -17,7 +19,9 @@ static int flags_of(const struct sandbox *s)
     return (s->secure ? FLAG_SECURE : 0) | (s->auto_resume ? FLAG_AUTO_RESUME : 0) |
            (s->keep_memory ? FLAG_KEEP_MEMORY : 0) | (s->allow_internet ? FLAG_ALLOW_INTERNET : 0) |
            (s->has_tenant_ca ? FLAG_HAS_TENANT_CA : 0) | (s->limits.filters ? FLAG_FILTERS : 0) |
-           (s->network && s->network->f.private_ports ? FLAG_PRIVATE_PORTS : 0);
+           (s->network && s->network->f.private_ports ? FLAG_PRIVATE_PORTS : 0) |
+           (s->idle_counts & SANDBOX_IDLE_PROCESSES ? FLAG_IDLE_PROCESSES : 0) |
+           (s->idle_counts & SANDBOX_IDLE_TRAFFIC ? 0 : FLAG_IDLE_NO_TRAFFIC);
 }
 
 /* The dialect's object, and the texts at `at` and the two after it. Private ports are a flag. */
@@ -160,6 +164,8 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->keep_memory = flags & FLAG_KEEP_MEMORY;
     s->allow_internet = flags & FLAG_ALLOW_INTERNET;
     s->has_tenant_ca = flags & FLAG_HAS_TENANT_CA;
+    s->idle_counts = (flags & FLAG_IDLE_PROCESSES ? SANDBOX_IDLE_PROCESSES : 0u) |
+                     (flags & FLAG_IDLE_NO_TRAFFIC ? 0u : SANDBOX_IDLE_TRAFFIC);
     s->limits.filters = flags & FLAG_FILTERS ? PRIVSEP_FILTERS : 0;
     s->started_real_ms = sqlite3_column_int64(q, 7);
     s->end_real_ms = sqlite3_column_int64(q, 8);

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import leftovers
 import pytest
+from client import Sandbox
 from waitlib import until
 
 
@@ -126,3 +127,35 @@ def test_killed_process_is_gone_when_told_so(cay):
             assert killed.status == 200 and killed.json == {}
             assert box.run("/bin/kill", args=["-0", str(pids[0])]).exit_code != 0
             stream.close()
+
+
+# -- ending when idle --------------------------------------------------------------------------------
+
+
+def create_idle(cay, **idle):
+    return cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "idle": idle})
+
+
+def test_what_computes_lives_on_and_what_waits_ends(cay):
+    """Nothing is asked of them but whether they are there, which is no use."""
+    with Sandbox(cay, create_idle(cay, timeout=5).json) as box:
+        assert box.run("(while :; do :; done >/dev/null 2>&1 &)").exit_code == 0
+        shown = cay.call("GET", f"/cay/v1/sandboxes/{box.id}").json
+        assert shown["idle"] == {"timeout": 5, "traffic": True, "processes": True}
+        end = cay.call("GET", f"/sandboxes/{box.id}").json["endAt"]
+        until(lambda: cay.call("GET", f"/sandboxes/{box.id}").json["endAt"] > end, what="its end moves on")
+    waits = create_idle(cay, timeout=1).json["sandboxID"]
+    until(lambda: cay.call("GET", f"/sandboxes/{waits}").status == 404, what="what waits ends")
+
+
+def test_processes_are_switched_off(cay):
+    with Sandbox(cay, create_idle(cay, timeout=5, processes=False).json) as box:
+        assert box.run("(while :; do :; done >/dev/null 2>&1 &)").exit_code == 0
+        until(lambda: cay.call("GET", f"/sandboxes/{box.id}").status == 404, what="it ends, though it computes")
+
+
+def test_idle_times_that_are_refused(cay):
+    for idle in ({}, {"timeout": 0}, {"timeout": -1}, {"timeout": "1"}, {"timeout": 10**9}, {"timeout": 1, "traffic": "yes"},
+                 {"timeout": 1, "traffic": False, "processes": False}, {"timeout": 1, "cpu": True}):
+        assert create_idle(cay, **idle).status == 400, idle
+    assert cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "idle": 5}).status == 400

@@ -321,7 +321,8 @@ static void do_stat(struct fake *f, const struct privsep_msg *m)
     f->cpu_us += 1000;
     r.u.stat.memory_used_bytes = 1u << 20;
     r.u.stat.memory_limit_bytes = 1u << 30;
-    r.u.stat.cpu_used_us = f->cpu_us;
+    r.u.stat.cpu_used_us = f->knobs[FAKE_CPU_MS] ? (uint64_t)f->knobs[FAKE_CPU_MS] * 1000
+                                                 : f->cpu_us;
     reply(f, &r, 0);
 }
 

@@ -44,6 +44,7 @@ enum fake_knob {
     FAKE_FAIL_DROPS,             /* that many drops fail with -EIO */
     FAKE_BUSY_KEPTS,             /* that many KEPTS say that all is busy */
     FAKE_KEEPS_NOTHING,          /* 1: files are in memory, from the next HELLO on */
+    FAKE_CPU_MS, /* what a sandbox has used of the processor; 0: a little more each time */
     FAKE_KNOB_COUNT
 };
 

@@ -5,6 +5,8 @@
 #include "core/sandbox.h"
 #include "core_world.h"
 
+#include <string.h>
+
 #define MINUTE_MS INT64_C(60000)
 
 static struct sandbox_obj *make(struct world *w, int64_t idle_ms, int64_t ttl_ms)
@@ -84,6 +86,130 @@ static void a_connect_does_not_shorten_it(void **state)
     assert_int_equal(s->idle_ms, 0);
 }
 
+/* -- processes ---------------------------------------------------------------------------------- */
+
+static struct sandbox_obj *make_counting(struct world *w, unsigned counts)
+{
+    struct sandbox_request r = world_request();
+    char id[IDS_SANDBOX_SIZE];
+
+    r.ttl_ms = 0;
+    r.idle_ms = MINUTE_MS;
+    r.idle_counts = counts;
+    world_create(w, &r, id);
+    return sandbox_get(w->core, NULL, id);
+}
+
+/* As it is when its end has come; true: it lives on for a whole idle time more. */
+static bool end_comes(struct world *w, struct sandbox_obj *o)
+{
+    char id[IDS_SANDBOX_SIZE];
+    uint64_t until_ms = clock_mono_ms() + 10000;
+
+    memcpy(id, o->s.id, sizeof(id));
+    o->used_ms -= MINUTE_MS;
+    if (o->idle_look_ms)
+        o->idle_look_ms -= MINUTE_MS;
+    o->s.end_real_ms = clock_real_ms();
+    lifecycle_arm(o);
+    while (clock_mono_ms() < until_ms) {
+        o = sandbox_get(w->core, NULL, id);
+        if (!o)
+            return false;
+        if (o->s.end_real_ms > clock_real_ms() + MINUTE_MS / 2)
+            return true;
+        world_run_for(w, 2);
+    }
+    fail_msg("it neither ended nor lived on");
+    return false;
+}
+
+/* 1 % of a processor in a minute is 600 ms. */
+static void what_computes_lives_on_and_what_waits_does_not(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_obj *o = make_counting(w, SANDBOX_IDLE_PROCESSES | SANDBOX_IDLE_TRAFFIC);
+
+    fake_set(w->fake, FAKE_CPU_MS, 700);
+    assert_true(end_comes(w, o));
+    fake_set(w->fake, FAKE_CPU_MS, 1400);
+    assert_true(end_comes(w, o));
+    fake_set(w->fake, FAKE_CPU_MS, 1900);
+    assert_false(end_comes(w, o));
+}
+
+static void processes_are_not_asked_about_where_they_do_not_count(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_obj *o = make_counting(w, SANDBOX_IDLE_TRAFFIC);
+    unsigned stats = fake_counts(w->fake).stats;
+
+    fake_set(w->fake, FAKE_CPU_MS, 60000);
+    assert_false(end_comes(w, o));
+    assert_int_equal(fake_counts(w->fake).stats, stats);
+}
+
+static void traffic_does_not_count_where_it_is_switched_off(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_obj *o = make_counting(w, SANDBOX_IDLE_PROCESSES);
+    int64_t end_ms = o->s.end_real_ms;
+
+    core_sandbox_used(w->core, o->s.id);
+    assert_int_equal(o->s.end_real_ms, end_ms);
+    assert_false(end_comes(w, o));
+}
+
+/* A boot begins to count anew: what is less than before is all of it. */
+static void a_counter_that_began_anew_counts_whole(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_obj *o = make_counting(w, SANDBOX_IDLE_PROCESSES);
+
+    fake_set(w->fake, FAKE_CPU_MS, 5000);
+    assert_true(end_comes(w, o));
+    fake_set(w->fake, FAKE_CPU_MS, 900);
+    assert_true(end_comes(w, o));
+    fake_set(w->fake, FAKE_CPU_MS, 1000);
+    assert_false(end_comes(w, o));
+}
+
+/* Also where the answer comes after its last end: nothing of that is moved. */
+static void no_process_moves_it_beyond_the_last_end(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_obj *o = make_counting(w, SANDBOX_IDLE_PROCESSES);
+
+    o->s.last_end_real_ms = clock_real_ms();
+    fake_set(w->fake, FAKE_CPU_MS, 60000);
+    assert_false(end_comes(w, o));
+}
+
+static void it_is_asked_again_when_privd_is_back(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_obj *o = make_counting(w, SANDBOX_IDLE_PROCESSES);
+
+    fake_set(w->fake, FAKE_CPU_MS, 60000);
+    fake_restart(w->fake, false);
+    world_run_until_true(w, world_is_not_ready);
+    assert_true(end_comes(w, o));
+}
+
+static void what_counts_is_kept_over_a_restart(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+
+    for (unsigned counts = SANDBOX_IDLE_TRAFFIC;
+         counts <= (SANDBOX_IDLE_TRAFFIC | SANDBOX_IDLE_PROCESSES); counts++) {
+        memcpy(id, make_counting(w, counts)->s.id, sizeof(id));
+        world_stop_core(w);
+        world_start_core(w);
+        assert_int_equal(core_sandbox_find(w->core, NULL, id)->idle_counts, counts);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -91,6 +217,13 @@ int main(void)
         WORLD(no_use_moves_it_beyond_the_last_end),
         WORLD(a_use_moves_no_end_that_was_named),
         WORLD(a_connect_does_not_shorten_it),
+        WORLD(what_computes_lives_on_and_what_waits_does_not),
+        WORLD(processes_are_not_asked_about_where_they_do_not_count),
+        WORLD(traffic_does_not_count_where_it_is_switched_off),
+        WORLD(a_counter_that_began_anew_counts_whole),
+        WORLD(no_process_moves_it_beyond_the_last_end),
+        WORLD(it_is_asked_again_when_privd_is_back),
+        WORLD(what_counts_is_kept_over_a_restart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,139 @@
+#include "core/idle.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/call.h"
+#include "core/core_internal.h"
+#include "core/life.h"
+#include "core/lifecycle.h"
+#include "core/sandbox.h"
+#include "core/store.h"
+#include "core/timers.h"
+
+#include <errno.h>
+
+#define ASK_AGAIN_MS 1000u /* LIST tells first what there is */
+
+int64_t idle_end_real_ms(const struct sandbox_obj *o)
+{
+    int64_t end_ms = clock_real_ms() - (int64_t)(clock_mono_ms() - o->used_ms) + o->s.idle_ms;
+
+    return o->s.last_end_real_ms ? MIN(end_ms, o->s.last_end_real_ms) : end_ms;
+}
+
+static bool counts(const struct sandbox_obj *o, enum sandbox_idle what)
+{
+    return o->s.idle_counts & (unsigned)what;
+}
+
+/* The end that it has by this use is what callers are shown; nothing is written. */
+void core_sandbox_used(struct core *c, const char *id)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || !counts(o, SANDBOX_IDLE_TRAFFIC))
+        return;
+    o->used_ms = clock_mono_ms();
+    if (o->s.idle_ms && sandbox_life(o)->timer == LIFE_TIMER_LIFETIME)
+        o->s.end_real_ms = MAX(o->s.end_real_ms, idle_end_real_ms(o));
+}
+
+/* The end of one that lives as long as it is used is looked at when it comes, so that a call costs no write. */
+static bool renew(struct sandbox_obj *o)
+{
+    int64_t end_ms;
+    struct err e;
+
+    if (o->commands > 0 && counts(o, SANDBOX_IDLE_TRAFFIC))
+        o->used_ms = clock_mono_ms();
+    end_ms = idle_end_real_ms(o);
+    if (o->s.idle_ms == 0 || end_ms <= clock_real_ms())
+        return false;
+    o->s.end_real_ms = end_ms;
+    if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
+        log_error("sandbox %s: %s", o->s.id, e.text); /* the next start looks earlier */
+    lifecycle_arm(o);
+    return true;
+}
+
+/* -- processes ------------------------------------------------------------------------------------ */
+
+/* Since the last look; since its start where there was none in this life of cayd. A boot begins at 0 again. */
+static bool was_busy(struct sandbox_obj *o, uint64_t cpu_us)
+{
+    uint64_t now_ms = clock_mono_ms();
+    uint64_t since_ms = o->idle_look_ms ? now_ms - o->idle_look_ms : (uint64_t)o->s.idle_ms;
+    uint64_t before_us = cpu_us >= o->idle_cpu_us ? o->idle_cpu_us : 0;
+    bool busy = cpu_us - before_us >= since_ms * 1000u / 100u * IDLE_BUSY_PCT;
+
+    o->idle_look_ms = now_ms;
+    o->idle_cpu_us = cpu_us;
+    return busy;
+}
+
+static void on_stat(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                    int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || !o->idle_asked || sandbox_life(o)->timer != LIFE_TIMER_LIFETIME)
+        return; /* its end was set anew meanwhile, or it does not run */
+    o->idle_asked = false;
+    if (status < 0) {
+        timers_set(&c->timers, &o->end, clock_mono_ms() + ASK_AGAIN_MS);
+        return;
+    }
+    if (was_busy(o, m->u.stat.cpu_used_us))
+        o->used_ms = clock_mono_ms();
+    if (!renew(o))
+        lifecycle_time_is_over(o);
+}
+
+/* The end's timer is the deadline of the answer: without one it is over. */
+static bool ask_privd(struct sandbox_obj *o)
+{
+    struct privsep_msg m = {.op = PRIVSEP_STAT, .slot = o->s.slot, .gen = o->s.gen};
+    struct core *c = o->core;
+
+    if (o->idle_asked || o->s.idle_ms == 0 || !counts(o, SANDBOX_IDLE_PROCESSES) ||
+        (o->s.last_end_real_ms && o->s.last_end_real_ms <= clock_real_ms()))
+        return false;
+    o->idle_asked = call_privd(c, o->s.id, &m, on_stat, NULL) >= 0;
+    timers_set(&c->timers, &o->end,
+               clock_mono_ms() + (o->idle_asked ? c->config.privd_timeout_ms : ASK_AGAIN_MS));
+    return true;
+}
+
+bool idle_goes_on(struct sandbox_obj *o)
+{
+    return renew(o) || ask_privd(o);
+}
+
+/* -- calls ---------------------------------------------------------------------------------------- */
+
+enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
+                                    int64_t idle_ms, const struct sandbox **out, struct err *e)
+{
+    struct sandbox_obj *o = NULL;
+    struct sandbox changed;
+    enum err_code code = lifecycle_check_ttl(c, MAX(idle_ms, 1), e);
+
+    if (code == ERR_OK)
+        code = sandbox_visible(c, tenant, id, &o, e);
+    if (code != ERR_OK)
+        return code;
+    changed = o->s;
+    changed.idle_ms = idle_ms;
+    if (idle_ms > 0)
+        changed.end_real_ms = clock_real_ms() + idle_ms;
+    if (changed.last_end_real_ms)
+        changed.end_real_ms = MIN(changed.end_real_ms, changed.last_end_real_ms);
+    code = store_sandbox_update(c->store, &changed, e);
+    if (code != ERR_OK)
+        return code;
+    o->s = changed;
+    o->used_ms = clock_mono_ms();
+    lifecycle_arm(o);
+    *out = &o->s;
+    return ERR_OK;
+}
