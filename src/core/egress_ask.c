@@ -26,7 +26,7 @@
 #include <string.h>
 
 #define TIMEOUT_MS  20000u
-#define DENIALS_MAX (256u * 1024u)
+#define ANSWER_MAX  (256u * 1024u)
 #define AUDIT_MAX   (8u * 1024u * 1024u) /* of one process */
 #define VERIFY_MAX  4096u
 #define TIME_KEY    "\"time\":\""
@@ -34,9 +34,38 @@
 #define ASK_ID_LEN  16u
 #define ANSWER_SIZE 64u
 
-/* -- denials ----------------------------------------------------------------------------------- */
+/* -- of one sandbox ---------------------------------------------------------------------------- */
+
+/* A status of cay-egress that is no failure of the channel, and what it says: "sandbox ID ...". */
+struct ask_error {
+    int status;
+    enum err_code code;
+    const char *text;
+};
+
+/* What can be asked about a sandbox. */
+struct ask_kind {
+    const char *method, *path; /* below the sandbox's own */
+    const char *what;          /* "... of ID", where it is refused */
+    int done;                  /* the status of an answer, which is handed on */
+    const char *none; /* what 404 means: cay-egress has not seen the sandbox yet; or NULL */
+    struct ask_error errors[2];
+};
+
+static const struct ask_kind denials = {"GET", "denials", "denials", 200,
+                                        .none = "{\"denials\":[]}"};
+static const struct ask_kind asks = {"GET", "asks", "questions", 200, .none = "{\"asks\":[]}"};
+static const struct ask_kind answer_of_owner = {
+    "POST", "asks", "an answer to a question", 204,
+    .errors = {{404, ERR_NOT_FOUND, "waits for no such answer: it was given, or is too late"},
+               {409, ERR_CONFLICT,
+                "keeps as many answers as it may: answer once, or give its policy a rule"}}};
+static const struct ask_kind explanation = {
+    "POST", "explain", "an explanation", 200,
+    .errors = {{404, ERR_UNAVAILABLE, "is not known to cay-egress yet: try again"}}};
 
 struct asking {
+    const struct ask_kind *kind;
     core_text_cb done;
     void *arg;
     struct err why;
@@ -49,32 +78,15 @@ static void tell_why(void *arg)
     a->done(a->arg, NULL, 0, &a->why);
 }
 
-static struct asking *asking_new(struct core *c, core_text_cb done, void *arg)
+static struct asking *asking_new(struct core *c, const struct ask_kind *kind, core_text_cb done,
+                                 void *arg)
 {
     struct asking *a = RESERVE_NEW(&c->reserve, struct asking);
 
+    a->kind = kind;
     a->done = done;
     a->arg = arg;
     return a;
-}
-
-static void on_denials(struct core *c, const char *id, const struct err *why, int status,
-                       const char *body, size_t len, void *arg)
-{
-    CLEANUP_FREE struct asking *a = arg;
-    struct err e;
-
-    if (why) {
-        err_set(&e, why->code, "cay-egress: %s", why->text);
-        a->done(a->arg, NULL, 0, &e);
-    } else if (status == 404) { /* it has not seen the sandbox yet: nothing was refused */
-        a->done(a->arg, "{\"denials\":[]}", strlen("{\"denials\":[]}"), NULL);
-    } else if (status != 200) {
-        egress_refusal(&e, status, body, len, "denials of %s", id);
-        a->done(a->arg, NULL, 0, &e);
-    } else {
-        a->done(a->arg, body, len, NULL);
-    }
 }
 
 /* False: done is told why. */
@@ -89,22 +101,76 @@ static bool may_ask(struct core *c, const char *tenant, const char *id, struct s
     return false;
 }
 
-void core_denials(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
+static void set_error(struct err *e, const struct ask_kind *kind, const char *id, int status,
+                      const char *body, size_t len)
 {
-    struct asking *a = asking_new(c, done, arg);
-    struct call_agent_request r = {
-        .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
-    struct sandbox_obj *o = NULL;
-    char target[64];
-
-    if (!may_ask(c, tenant, id, &o, a))
-        return;
-    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/denials", o->s.slot, o->s.gen);
-    r.target = target;
-    call_unix(c, id, egress_path(c, o->s.slot % egress_count(c)), &r, on_denials, a);
+    for (size_t i = 0; i < ARRAY_SIZE(kind->errors); i++)
+        if (kind->errors[i].status == status) {
+            err_set(e, kind->errors[i].code, "sandbox %s %s", id, kind->errors[i].text);
+            return;
+        }
+    egress_refusal(e, status, body, len, "%s of %s", kind->what, id);
 }
 
-/* -- questions to the owner -------------------------------------------------------------------- */
+static void on_answer(struct core *c, const char *id, const struct err *why, int status,
+                      const char *body, size_t len, void *arg)
+{
+    CLEANUP_FREE struct asking *a = arg;
+    struct err e;
+
+    if (!why && status == a->kind->done) {
+        a->done(a->arg, len > 0 ? body : "", len, NULL);
+        return;
+    }
+    if (!why && status == 404 && a->kind->none) {
+        a->done(a->arg, a->kind->none, strlen(a->kind->none), NULL);
+        return;
+    }
+    if (why)
+        err_set(&e, why->code, "cay-egress: %s", why->text);
+    else
+        set_error(&e, a->kind, id, status, body, len);
+    a->done(a->arg, NULL, 0, &e);
+}
+
+/* body is taken over; NULL: there is none. under: below the kind's path, or "". */
+static void send_question(struct core *c, const struct sandbox *s, const struct ask_kind *kind,
+                          const char *under, char *body, call_agent_cb cb, void *arg)
+{
+    struct call_agent_request r = {.method = kind->method,
+                                   .body = body,
+                                   .max_response_bytes = ANSWER_MAX,
+                                   .timeout_ms = TIMEOUT_MS};
+    char target[96];
+
+    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/%s%s%s", s->slot, s->gen,
+                   kind->path, *under ? "/" : "", under);
+    r.target = target;
+    call_unix(c, s->id, egress_path(c, s->slot % egress_count(c)), &r, cb, arg);
+}
+
+/* What has no more to it than the sandbox. */
+static void ask_plainly(struct core *c, const struct ask_kind *kind, const char *tenant,
+                        const char *id, core_text_cb done, void *arg)
+{
+    struct asking *a = asking_new(c, kind, done, arg);
+    struct sandbox_obj *o = NULL;
+
+    if (may_ask(c, tenant, id, &o, a))
+        send_question(c, &o->s, kind, "", NULL, on_answer, a);
+}
+
+void core_denials(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
+{
+    ask_plainly(c, &denials, tenant, id, done, arg);
+}
+
+void core_asks(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
+{
+    ask_plainly(c, &asks, tenant, id, done, arg);
+}
+
+/* -- the owner's answers ----------------------------------------------------------------------- */
 
 static bool is_ask(const char *text)
 {
@@ -112,96 +178,29 @@ static bool is_ask(const char *text)
            strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789") == ASK_ID_LEN;
 }
 
-static void on_asks(struct core *c, const char *id, const struct err *why, int status,
-                    const char *body, size_t len, void *arg)
-{
-    CLEANUP_FREE struct asking *a = arg;
-    struct err e;
-
-    if (!why && status == 200) {
-        a->done(a->arg, body, len, NULL);
-        return;
-    }
-    if (!why && status == 404) {
-        a->done(a->arg, "{\"asks\":[]}", strlen("{\"asks\":[]}"), NULL);
-        return;
-    }
-    if (why)
-        err_set(&e, why->code, "cay-egress: %s", why->text);
-    else
-        egress_refusal(&e, status, body, len, "questions of %s", id);
-    a->done(a->arg, NULL, 0, &e);
-}
-
-static void on_answered(struct core *c, const char *id, const struct err *why, int status,
-                        const char *body, size_t len, void *arg)
-{
-    CLEANUP_FREE struct asking *a = arg;
-    struct err e;
-
-    if (!why && status == 204) {
-        a->done(a->arg, "", 0, NULL);
-        return;
-    }
-    if (why)
-        err_set(&e, why->code, "cay-egress: %s", why->text);
-    else if (status == 404)
-        err_set(&e, ERR_NOT_FOUND,
-                "sandbox %s waits for no such answer: it was given, or is too late", id);
-    else if (status == 409)
-        err_set(&e, ERR_CONFLICT,
-                "too many answers are kept for sandbox %s: answer once, or give its policy a rule",
-                id);
-    else
-        egress_refusal(&e, status, body, len, "an answer for %s", id);
-    a->done(a->arg, NULL, 0, &e);
-}
-
-void core_asks(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
-{
-    struct asking *a = asking_new(c, done, arg);
-    struct call_agent_request r = {
-        .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
-    struct sandbox_obj *o = NULL;
-    char target[64];
-
-    if (!may_ask(c, tenant, id, &o, a))
-        return;
-    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/asks", o->s.slot, o->s.gen);
-    r.target = target;
-    call_unix(c, id, egress_path(c, o->s.slot % egress_count(c)), &r, on_asks, a);
-}
-
 static void send_answer(struct core *c, const struct sandbox *s, const char *ask, const char *said,
                         bool always, call_agent_cb cb, void *arg)
 {
-    struct call_agent_request r = {
-        .method = "POST", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
-    char target[96];
+    char *body = reserve_take(&c->reserve, ANSWER_SIZE);
 
-    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/asks/%s", s->slot, s->gen, ask);
-    r.target = target;
-    r.body = reserve_take(&c->reserve, ANSWER_SIZE);
-    (void)snprintf(r.body, ANSWER_SIZE, "{\"answer\":\"%s\",\"always\":%s}", said,
+    (void)snprintf(body, ANSWER_SIZE, "{\"answer\":\"%s\",\"always\":%s}", said,
                    always ? "true" : "false");
-    call_unix(c, s->id, egress_path(c, s->slot % egress_count(c)), &r, cb, arg);
+    send_question(c, s, &answer_of_owner, ask, body, cb, arg);
 }
 
 void core_ask_answer(struct core *c, const char *tenant, const char *id,
                      const struct core_ask_answer *answer, core_text_cb done, void *arg)
 {
-    struct asking *a = asking_new(c, done, arg);
+    struct asking *a = asking_new(c, &answer_of_owner, done, arg);
     struct sandbox_obj *o = NULL;
 
-    if (!is_ask(answer->ask))
+    if (!is_ask(answer->ask)) {
         err_set(&a->why, ERR_NOT_FOUND, "there is no such question");
-    if (a->why.code != ERR_OK) {
         core_defer(c, tell_why, a);
-        return;
-    }
-    if (may_ask(c, tenant, id, &o, a))
-        send_answer(c, &o->s, answer->ask, answer->yes ? "yes" : "no", answer->always, on_answered,
+    } else if (may_ask(c, tenant, id, &o, a)) {
+        send_answer(c, &o->s, answer->ask, answer->yes ? "yes" : "no", answer->always, on_answer,
                     a);
+    }
 }
 
 static void on_nobody(struct core *c, const char *id, const struct err *why, int status,
@@ -219,25 +218,6 @@ void egress_ask_nobody(struct core *c, const struct sandbox *s, const char *ask)
 }
 
 /* -- what would happen ------------------------------------------------------------------------- */
-
-static void on_explained(struct core *c, const char *id, const struct err *why, int status,
-                         const char *body, size_t len, void *arg)
-{
-    CLEANUP_FREE struct asking *a = arg;
-    struct err e;
-
-    if (!why && status == 200) {
-        a->done(a->arg, body, len, NULL);
-        return;
-    }
-    if (why)
-        err_set(&e, why->code, "cay-egress: %s", why->text);
-    else if (status == 404)
-        err_set(&e, ERR_UNAVAILABLE, "cay-egress was not told of sandbox %s yet: try again", id);
-    else
-        egress_refusal(&e, status, body, len, "explain");
-    a->done(a->arg, NULL, 0, &e);
-}
 
 /* With what its credentials are bound to; their values stay sealed where they are. NULL: memory is
  * out. */
@@ -262,23 +242,19 @@ static char *explain_body(struct core *c, const struct sandbox *s, const json_t 
 void core_explain(struct core *c, const char *tenant, const char *id, const json_t *question,
                   core_text_cb done, void *arg)
 {
-    struct asking *a = asking_new(c, done, arg);
-    struct call_agent_request r = {
-        .method = "POST", .max_response_bytes = DENIALS_MAX, .timeout_ms = TIMEOUT_MS};
+    struct asking *a = asking_new(c, &explanation, done, arg);
     struct sandbox_obj *o = NULL;
-    char target[64];
+    char *body;
 
     if (!may_ask(c, tenant, id, &o, a))
         return;
-    r.body = explain_body(c, &o->s, question);
-    if (!r.body) {
+    body = explain_body(c, &o->s, question);
+    if (body) {
+        send_question(c, &o->s, &explanation, "", body, on_answer, a);
+    } else {
         err_set(&a->why, ERR_EXHAUSTED, "memory is out");
         core_defer(c, tell_why, a);
-        return;
     }
-    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u/explain", o->s.slot, o->s.gen);
-    r.target = target;
-    call_unix(c, id, egress_path(c, o->s.slot % egress_count(c)), &r, on_explained, a);
 }
 
 /* -- what all processes are asked -------------------------------------------------------------- */
@@ -465,7 +441,7 @@ static struct gathering *gathering_new(struct core *c, const char *tenant, const
         c->audit_handles++;
         return g;
     }
-    a = asking_new(c, done, arg);
+    a = asking_new(c, NULL, done, arg);
     if (egress_count(c) > 0)
         err_set(&a->why, ERR_EXHAUSTED,
                 "%zu questions of this tenant about the log are being answered, which is its "
