@@ -7,6 +7,7 @@
  *   egress_load [OPTION...] hold ADDRESS PORT    so many connections as each line says, each used once; says so
  *   egress_load dns ADDRESS PORT NAME SECONDS    answers in a second, WINDOW questions under way
  *   egress_load bytes PORT | https PORT CERTIFICATE KEY TOKEN | relay FD ADDRESS PORT | udp PORT    servers
+ *   egress_load http PORT LETTER | http-alone PORT | carry PORT ADDRESS PORT      likewise
  *
  *   --proxy=connect|socks5   spoken to ADDRESS first
  *   --to=HOST:PORT           what the proxy is told, and the Host of requests
@@ -192,10 +193,13 @@ static const struct {
     int args;
     int (*run)(char **args);
 } modes[] = {
-    {"trips", 3, mode_trips},   {"connects", 3, mode_connects}, {"rate", 4, mode_rate},
-    {"pull", 3, mode_pull},     {"hold", 2, mode_hold},         {"dns", 4, mode_dns},
-    {"bytes", 1, server_bytes}, {"https", 4, server_https},     {"relay", 3, server_relay},
-    {"http", 2, server_http},   {"udp", 1, server_udp},
+    {"trips", 3, mode_trips},   {"connects", 3, mode_connects},
+    {"rate", 4, mode_rate},     {"pull", 3, mode_pull},
+    {"hold", 2, mode_hold},     {"dns", 4, mode_dns},
+    {"bytes", 1, server_bytes}, {"https", 4, server_https},
+    {"relay", 3, server_relay}, {"http", 2, server_http},
+    {"udp", 1, server_udp},     {"http-alone", 1, server_http_alone},
+    {"carry", 3, server_carry},
 };
 
 int main(int argc, char **argv)

@@ -12,8 +12,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define PIPE_BYTES (256 * 1024)
-#define HEAD_BYTES 4096
+#define PIPE_BYTES  (256 * 1024)
+#define HEAD_BYTES  4096
+#define PIECE_BYTES (64 * 1024)
+#define CARRIED_MAX 128
 
 static char chunk[WIRE_CHUNK_BYTES];
 
@@ -179,6 +181,21 @@ int server_http(char **args)
     return 1;
 }
 
+/* The same without a process for each connection: what a server costs that answers a few bytes. */
+int server_http_alone(char **args)
+{
+    int listener = listen_on(SOCK_STREAM, args[0]);
+
+    say_ready();
+    for (;;) {
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+        wire_must(fd, "accept");
+        serve_http(wire_no_delay(fd));
+        close(fd);
+    }
+}
+
 /* -- relay by splice(2), both sockets in one edge-triggered epoll -------------------------------- */
 
 struct half {
@@ -208,13 +225,15 @@ static bool move(struct half *h)
 
 static const struct wire_target *relay_target;
 
-static void relay(int client)
+/* Dials the server; both sockets tell the epoll's owner the number. */
+static void open_halves(struct half h[static 2], int client, int epoll, uint32_t number)
 {
-    int server = wire_open(relay_target).fd;
-    struct half h[2] = {{client, server}, {server, client}};
-    int epoll = epoll_create1(EPOLL_CLOEXEC), fds[2];
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    int server = wire_open(relay_target).fd, fds[2];
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                             .data.u32 = number};
 
+    h[0] = (struct half){.from = client, .to = server};
+    h[1] = (struct half){.from = server, .to = client};
     for (int i = 0; i < 2; i++) {
         wire_must(pipe2(fds, O_CLOEXEC | O_NONBLOCK), "pipe");
         wire_must(fcntl(fds[1], F_SETPIPE_SZ, PIPE_BYTES), "pipe size");
@@ -223,6 +242,15 @@ static void relay(int client)
         wire_must(io_set_nonblock(h[i].from, true), "nonblock");
         wire_must(epoll_ctl(epoll, EPOLL_CTL_ADD, h[i].from, &ev), "epoll");
     }
+}
+
+static void relay(int client)
+{
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event ev;
+    struct half h[2];
+
+    open_halves(h, client, epoll, 0);
     while (epoll_wait(epoll, &ev, 1, -1) >= 0)
         if (!move(&h[0]) || !move(&h[1]))
             break;
@@ -237,6 +265,103 @@ int server_relay(char **args)
     wire_must(io_set_nonblock(listener, false), "listener");
     serve_all(listener, relay);
     return 1;
+}
+
+/* -- the same for many connections in one process, a piece of each in turn ------------------------ */
+
+struct carried {
+    struct half half[2];
+    bool used, ready;
+};
+
+static struct carried carried[CARRIED_MAX];
+
+/* 1 it moved, 0 nothing to do now, -1 it is over. */
+static int step(struct half *h)
+{
+    ssize_t n, sent = 0;
+
+    n = h->held > 0
+            ? 0
+            : splice(h->from, NULL, h->in, NULL, PIECE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (h->held == 0 && (n == 0 || (n < 0 && errno != EAGAIN)))
+        return -1;
+    h->held += n > 0 ? (size_t)n : 0;
+    if (h->held > 0)
+        sent = splice(h->out, NULL, h->to, NULL, h->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (sent < 0 && errno != EAGAIN)
+        return -1;
+    h->held -= sent > 0 ? (size_t)sent : 0;
+    return n > 0 || sent > 0;
+}
+
+static void close_carried(struct carried *c)
+{
+    for (int i = 0; i < 2; i++) {
+        close(c->half[i].from);
+        close(c->half[i].in);
+        close(c->half[i].out);
+    }
+    *c = (struct carried){.used = false};
+}
+
+static void accept_carried(int listener, int epoll)
+{
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+    wire_must(fd, "accept");
+    for (uint32_t i = 0; i < CARRIED_MAX; i++) {
+        if (carried[i].used)
+            continue;
+        carried[i].used = true;
+        open_halves(carried[i].half, wire_no_delay(fd), epoll, i);
+        return;
+    }
+    close(fd);
+}
+
+/* Is there more to do at once? */
+static bool carry_all(void)
+{
+    bool more = false;
+
+    for (struct carried *c = carried; c < carried + CARRIED_MAX; c++) {
+        int a, b;
+
+        if (!c->used || !c->ready)
+            continue;
+        a = step(&c->half[0]);
+        b = step(&c->half[1]);
+        c->ready = a > 0 || b > 0;
+        more |= c->ready;
+        if (a < 0 || b < 0)
+            close_carried(c);
+    }
+    return more;
+}
+
+int server_carry(char **args)
+{
+    const struct wire_target target = {.address = args[1], .port = args[2]};
+    struct epoll_event ev[CARRIED_MAX], incoming = {.events = EPOLLIN, .data.u32 = CARRIED_MAX};
+    int listener = listen_on(SOCK_STREAM, args[0]), epoll = epoll_create1(EPOLL_CLOEXEC);
+    bool more = false;
+
+    relay_target = &target;
+    wire_must(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &incoming), "epoll");
+    say_ready();
+    for (;;) {
+        int n = epoll_wait(epoll, ev, CARRIED_MAX, more ? 0 : -1);
+
+        wire_must(n, "epoll");
+        for (int i = 0; i < n; i++) {
+            if (ev[i].data.u32 == CARRIED_MAX)
+                accept_carried(listener, epoll);
+            else
+                carried[ev[i].data.u32].ready = true;
+        }
+        more = carry_all();
+    }
 }
 
 /* -- datagrams --------------------------------------------------------------------------------- */

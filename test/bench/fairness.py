@@ -5,8 +5,10 @@
 
 cay-egress alone, in the stand-in internet of test/egress/internet.py. For each load the neighbour's requests are timed quiet
 and loaded by turns, in the same run, so that what else the machine does is in both. It is cay-egress that is looked at, not the
-scheduler: the load's processes, and the servers that they ask, have one core (all but the last), the neighbour, its server and
-cay-egress the other. A second table has the loads that need most of the processor with all of them on all cores. As root."""
+scheduler: the load's processes, and the servers that they ask, have one core (all but the last), cay-egress, the neighbour and its
+server the other, where the last two have a real-time priority: they wait for cay-egress alone. A second table has the loads that
+need most of the processor with all of them on all cores, without priorities. Both have the same load past cay-egress and through a
+plain relay on its core. As root."""
 
 import argparse
 import contextlib
@@ -25,7 +27,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = {"rules": [{"name": "some", "domains": ["v4.example.com"], "paths": ["/", "/0", "/4000"], "ports": [80, 443, 9100, 9101], "action": "allow"}]}
 ROUNDS = 5
-DOWNLOADS, NEIGHBOURS = 9100, 9101  # ports
+DOWNLOADS, NEIGHBOURS, CARRIED = 9100, 9101, 9102  # ports
 CALLS = 5  # of each kind in a round
 CREDENTIALS = 62
 HEAD = """# Fairness of the way out
@@ -34,16 +36,20 @@ Written by `make bench-fairness`; do not edit. Kernel {kernel}, {cores} cores, l
 
 One sandbox is at a limit, its neighbour (of another tenant) sends {requests} requests over HTTP, each on a connection of its
 own, in {rounds} rounds quiet and {rounds} loaded, by turns. The load's processes, and the servers that it asks, have a core of their
-own; cay-egress with all of its threads, the neighbour and its server (in C) share the other: so what the load costs is what
-cay-egress lets it cost. Calls are those of the operator and cayd while the load lasts: the slowest of {calls} each. The
-control's rows are the same load without cay-egress in its way (the neighbour's requests go through it as ever): what the
-processors and the scheduler alone do. Load averages are those of the machine at the end of each row.
+own; cay-egress with all of its threads, the neighbour and its server share the other, where the neighbour and its server
+run before all else (SCHED_FIFO): so they wait for cay-egress, and not for their turn at the processor, which a program that computes
+keeps for up to {tick} ms at a time (CONFIG_HZ). Calls are those of the operator and cayd while the load lasts: the slowest of {calls} each.
+
+The controls' rows are loads without cay-egress in their way; the neighbour's requests go through it as ever. *Past cay-egress*: what the
+load's own programs cost. *Through a plain relay*: one process on the core of cay-egress that carries the same bytes by splice(2), 64 KiB
+of each connection in turn. It is what any program costs that carries the load there. Load averages are those of the machine at the
+end of each row.
 """
 SHARED = """
 ## With all of it on the same cores
 
 The loads that need most of the processors, with nothing of them set apart but by nice(1): what cay-egress lets them cost, and what
-the scheduler does on {cores} cores, together. The control is the second alone.
+the scheduler does on {cores} cores, together. The controls are the second alone, with and without a program that carries the load.
 """
 COLUMNS = ["| the other is at its limit of | quiet p50 | p99 | loaded p50 | p99 | ratio of p99 | ratio of p50 | slowest policy | sealing | audit | load average |",
            "|---|---|---|---|---|---|---|---|---|---|---|"]
@@ -51,20 +57,28 @@ CORES = sorted(os.sched_getaffinity(0))
 
 
 class Cores:
-    """Which ones the load has, and which cay-egress with the neighbour."""
+    """Which ones the load has, and which cay-egress with the neighbour, who runs before it."""
 
-    loud, quiet = set(CORES[:-1]) or set(CORES), {CORES[-1]}
+    loud, quiet, first = set(CORES[:-1]) or set(CORES), {CORES[-1]}, True
 
     @classmethod
     def share(cls):
         cls.loud = cls.quiet = set(CORES)
+        cls.first = False
 
     @classmethod
-    def apply(cls, world, loads, neighbours):
-        for pids, cores in (((loads.pid, *(p.pid for p in world.processes)), cls.loud), ((world.egress.pid, neighbours.pid, os.getpid()), cls.quiet)):
+    def apply(cls, world, loads, relay, neighbours):
+        for pids, cores, first in (((loads.pid, *(p.pid for p in world.processes)), cls.loud, False),
+                                   ((world.egress.pid, relay.pid), cls.quiet, False),
+                                   ((neighbours.pid, os.getpid()), cls.quiet, cls.first)):
             for pid in pids:
-                for thread in os.listdir(f"/proc/{pid}/task"):
-                    os.sched_setaffinity(int(thread), cores)
+                for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+                    os.sched_setaffinity(thread, cores)
+                    cls.put_first(thread, first)
+
+    @staticmethod
+    def put_first(thread, first):
+        os.sched_setscheduler(thread, os.SCHED_FIFO if first else os.SCHED_OTHER, os.sched_param(int(first)))
 
 
 def percentile(values, p):
@@ -89,6 +103,7 @@ def children(what, count=1):
     for number in range(count):
         pid = os.fork()
         if pid == 0:
+            Cores.put_first(0, False)
             os.nice(19)
             os.sched_setaffinity(0, Cores.loud)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -164,9 +179,9 @@ def questions(sandbox):
                     s.recv(512)
 
 
-def download(sandbox, address, header=b""):
+def download(sandbox, address, header=b"", port=DOWNLOADS):
     """An answer of nothing but the beginning that the credentials have in common; the bytes are taken in the kernel."""
-    with sandbox.connect(address, DOWNLOADS) as c:
+    with sandbox.connect(address, port) as c:
         c.sendall(b"GET /4000 HTTP/1.1\r\nHost: v4.example.com:%d\r\n%b\r\n" % (DOWNLOADS, header))
         assert c.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
         while c.recv(1 << 20, socket.MSG_TRUNC):
@@ -184,9 +199,9 @@ class Past:
         return inside(self.world.host, lambda: socket.create_connection((address, port), 30))
 
 
-def serve(world, build, port, nice):
-    p = subprocess.Popen(["nice", "-n", str(nice), "ip", "netns", "exec", world.net,
-                          pathlib.Path(build) / "test/bench/egress_load", "http", str(port), "a"], stdout=subprocess.PIPE)
+def serve(namespace, build, nice, *what):
+    p = subprocess.Popen(["nice", "-n", str(nice), "ip", "netns", "exec", namespace,
+                          pathlib.Path(build) / "test/bench/egress_load", *map(str, what)], stdout=subprocess.PIPE)
     assert p.stdout.readline() == b"ready\n"
     return p
 
@@ -263,10 +278,12 @@ def main():
     from internet import WEB, UnixConnection
 
     text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=ROUNDS, calls=ROUNDS * CALLS,
+                        tick=round(1000 * time.clock_getres(6)),  # CLOCK_MONOTONIC_COARSE
                         commit=subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
                                               check=True).stdout.strip()), *COLUMNS]
-    world = make_world(ZONE)
-    servers = [serve(world, o.build, DOWNLOADS, 19), serve(world, o.build, NEIGHBOURS, 0)]
+    world = make_world({name: {**entry, "ttl": 3600} for name, entry in ZONE.items()})
+    servers = [serve(world.net, o.build, 19, "http", DOWNLOADS, "a"), serve(world.host, o.build, 0, "carry", CARRIED, WEB, DOWNLOADS),
+               serve(world.net, o.build, 0, "http-alone", NEIGHBOURS)]
     try:
         fill_log(world, o.log_mib)
         world.kill_egress()
@@ -290,6 +307,7 @@ def main():
             f"downloads (40) that are searched for {CREDENTIALS} credentials with one beginning":
                 lambda: children(lambda _: download(searched, address_of(searched, "v4.example.com"), b"X-Key: cay-secret:K0\r\n"), 40),
             "control: downloads (40) past cay-egress, by the same processes": lambda: children(lambda _: download(Past(world), WEB), 40),
+            "control: downloads (40) through a plain relay": lambda: children(lambda _: download(Past(world), "127.0.0.1", port=CARRIED), 40),
             "downloads (40) that are tunnelled": lambda: children(lambda _: download(tunnelled, address_of(tunnelled, "v4.example.com")), 40),
             "downloads (40) whose requests are read": lambda: children(lambda _: download(loud, there), 40),
             f"questions about a log of {o.log_mib} MiB (64)": lambda: children(lambda _: ask_log(world, UnixConnection), 64),
