@@ -56,6 +56,7 @@ enum err_code boot_read(struct agent *a, struct err *e)
     a->spawn.bounded = true;
     a->command_sandbox = boot.command_sandbox != 0;
     a->filters_max = boot.filters;
+    a->oom_fd = boot.oom_fd ? AGENT_OOM_FD : 0;
 #ifdef CAY_TEST_SWITCHES
     test_bypass_bits = boot.flags;
 #endif
@@ -112,14 +113,17 @@ enum err_code boot_claim(struct agent *a, struct err *e)
 static int close_the_rest(const struct agent *a)
 {
     unsigned first = AGENT_CGROUP_FD_FIRST + (unsigned)a->spawn.cgroup_fd_count;
+    unsigned last = a->oom_fd > 0 ? AGENT_OOM_FD : AGENT_LISTENER_FD;
 
+    if (a->oom_fd > 0 && io_set_cloexec(AGENT_OOM_FD, true) < 0)
+        return -EIO;
     if (fcntl(AGENT_LISTENER_FD, F_GETFD) >= 0 && io_set_cloexec(AGENT_LISTENER_FD, true) < 0)
         return -EIO;
     if (TEST_BYPASS(DESCRIPTORS))
         return 0;
     if ((first < AGENT_LISTENER_FD &&
          syscall(SYS_close_range, first, AGENT_LISTENER_FD - 1, 0) < 0) ||
-        syscall(SYS_close_range, AGENT_LISTENER_FD + 1, ~0U, 0) < 0)
+        syscall(SYS_close_range, last + 1, ~0U, 0) < 0)
         return -errno;
     for (int fd = AGENT_BOOT_FD; fd < (int)first; fd++)
         if (io_set_cloexec(fd, true) < 0)

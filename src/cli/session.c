@@ -8,6 +8,7 @@
 #include "cli/session_internal.h"
 
 #include "base/base64.h"
+#include "cli/terminal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -340,6 +341,14 @@ static void set_raw(struct termios *before, bool *changed)
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
 }
 
+static void say_why(const struct session *s)
+{
+    if (!s->why[0])
+        return;
+    terminal_put(stderr, "cay: ", s->why);
+    fputc('\n', stderr);
+}
+
 int session_run(struct api *a, const struct session_spec *spec, struct err *e)
 {
     struct session s = {.api = a, .spec = spec, .e = e, .status = CLI_CANNOT};
@@ -366,6 +375,7 @@ int session_run(struct api *a, const struct session_spec *spec, struct err *e)
         run_stream(&s);
         if (changed)
             tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
+        say_why(&s);
     }
     api_easy_free(&s.stream);
     util_close(&s.signal_fd);

@@ -27,6 +27,7 @@ struct session {
     bool broken_pipe;
     uint32_t pid;
     int status;
+    char why[320]; /* its end, where there is more to say than its status; the agent's text */
     int signals_seen, first_signal;
     const char *signal_wanted; /* "SIGNAL_SIGTERM" until it is sent */
     uint64_t in_bytes, out_bytes;

@@ -21,9 +21,13 @@ static int signal_of_status(const char *status)
 static void handle_end(struct session *s, const json_t *end)
 {
     const char *status = json_string_value(json_object_get(end, "status"));
+    const char *error = json_string_value(json_object_get(end, "error"));
     int number = status ? signal_of_status(status) : 0;
 
     s->ended = true;
+    /* More than the status says: why it was killed. */
+    if (error && status && strcmp(error, status) != 0)
+        snprintf(s->why, sizeof(s->why), "%s", error);
     s->status = (int)json_integer_value(json_object_get(end, "exitCode"));
     if (number == 0 && s->status >= 0)
         return;

@@ -11,7 +11,10 @@
  * cgroup v1 they are `tasks` files: one thread that moves itself takes no global lock in the kernel
  * (cgroup.procs does, and costs milliseconds).
  * AGENT_LISTENER_FD is the system call filter's, for what it leaves to cay-init (agent/netlink.h,
- * agent/filters.h). */
+ * agent/filters.h).
+ * AGENT_OOM_FD is the file of the `work` leaf in which the kernel counts the processes that it killed
+ * at the memory limit (`oom_kill`), opened for reading: so that who asks learns why a command was
+ * killed. Absent where boot.oom_fd is 0. */
 
 #include <stdint.h>
 
@@ -20,7 +23,8 @@
 #define AGENT_CGROUP_FDS_MAX  4
 #define AGENT_LISTENER_FD \
     8 /* where the filter's questions come in; above the files of control groups */
-#define AGENT_BOOT_VERSION 4
+#define AGENT_OOM_FD       9
+#define AGENT_BOOT_VERSION 5
 #define AGENT_PORT         49983
 #define AGENT_KEY_HEADER   "X-Cay-Agent-Key" /* hex of key: every request from cayd carries it */
 #define AGENT_ACCESS_HEADER \
@@ -43,6 +47,8 @@ struct agent_boot {
     uint32_t netlink_pass[2]; /* with which it makes netlink sockets (sys/filter_netlink.h) */
     uint32_t
         filters; /* how many system call filters its programs may have (agent/filters.h); 0: none */
+    uint32_t oom_fd; /* not 0: AGENT_OOM_FD is there */
+    uint32_t unused; /* 0 */
 };
 
 struct agent_claim {

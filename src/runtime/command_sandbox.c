@@ -137,10 +137,12 @@ static int by_number(const void *a, const void *b)
 /* Closes every descriptor but those that cay-init is to have. */
 static int close_others(const struct inside *in)
 {
-    int kept[3 + CGROUP_ATTACH_MAX] = {in->agent_fd, in->boot_fd, in->status_fd};
+    int kept[4 + CGROUP_ATTACH_MAX] = {in->agent_fd, in->boot_fd, in->status_fd};
     size_t n = 3;
     unsigned from = 0;
 
+    if (in->oom_fd >= 0)
+        kept[n++] = in->oom_fd;
     for (int i = 0; i < in->n_cgroup_fds; i++)
         kept[n++] = in->cgroup_fds[i];
     qsort(kept, n, sizeof(kept[0]), by_number);
@@ -178,7 +180,8 @@ static int prepare(const struct command_sandbox_args *a, struct inside *in, stru
     }
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
-    rc = process_write_boot(&a->boot, in->filter, in->n_cgroup_fds, a->open_files, 0, true);
+    in->oom_fd = cgroup_open_oom(a->rt->cgroups, a->sandbox->slot, CGROUP_WORK);
+    rc = process_write_boot(&a->boot, in, a->open_files, 0);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
 }
 
@@ -323,6 +326,7 @@ static int make_command_sandbox(void *arg, struct task_result *out)
     struct inside in = {.filter = &a->rt->filter,
                         .agent_fd = a->rt->agent_fd,
                         .boot_fd = a->boot.agent_fd,
+                        .oom_fd = -1,
                         .status_fd = -1,
                         .command_sandbox = true};
     int rc = prepare(a, &in, out);

@@ -69,7 +69,7 @@ static int lift(int *fd)
 /* 0 to 2: /dev/null; then what agent_boot.h says; everything else closes at exec. */
 static int place_fds(const struct inside *in, int *agent_fd, int *status_fd)
 {
-    int boot = in->boot_fd, cgroups[CGROUP_ATTACH_MAX];
+    int boot = in->boot_fd, oom = in->oom_fd, cgroups[CGROUP_ATTACH_MAX];
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int rc = null < 0 ? -errno : lift(&null);
 
@@ -77,6 +77,8 @@ static int place_fds(const struct inside *in, int *agent_fd, int *status_fd)
     *status_fd = in->status_fd;
     if (rc == 0)
         rc = lift(&boot);
+    if (rc == 0 && oom >= 0)
+        rc = lift(&oom);
     if (rc == 0)
         rc = lift(agent_fd);
     if (rc == 0)
@@ -94,7 +96,7 @@ static int place_fds(const struct inside *in, int *agent_fd, int *status_fd)
     unsigned first = (unsigned)(AGENT_CGROUP_FD_FIRST + in->n_cgroup_fds);
     if (rc == 0 && !TEST_BYPASS(DESCRIPTORS) && close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         rc = -errno;
-    return rc;
+    return rc == 0 && oom >= 0 ? place(oom, AGENT_OOM_FD) : rc;
 }
 
 /* Every other descriptor of that number is closed at exec anyway. */

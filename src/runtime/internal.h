@@ -113,10 +113,11 @@ struct process_boot {
     int own_fd;   /* the starter's end */
 };
 
-/* In the task: says what cay-init is to be. filters: of its limits. command_sandbox: PID 1 of one
- * command's sandbox. 0 or -errno. */
-int process_write_boot(const struct process_boot *b, const struct filter *filter, int n_cgroup_fds,
-                       uint32_t open_files, uint32_t filters, bool command_sandbox) WARN_UNUSED;
+/* In the task: says what cay-init is to be, with the descriptors that *in has for it. filters: of its
+ * limits. 0 or -errno. */
+struct inside;
+int process_write_boot(const struct process_boot *b, const struct inside *in, uint32_t open_files,
+                       uint32_t filters) WARN_UNUSED;
 
 /* Begins a task that starts a cay-init: fills *boot, which is part of args, then runs it. *boot_fd
  * is the caller's, non-blocking. 0 or -errno; nothing is open then. */
@@ -192,6 +193,7 @@ struct inside {
     int agent_cgroup_fds
         [CGROUP_ATTACH_MAX]; /* into the agent's leaf; a command sandbox needs none */
     int n_agent_cgroup_fds;
+    int oom_fd;    /* AGENT_OOM_FD, or negative */
     int status_fd; /* close-on-exec; gets a struct inside_failure when something fails */
     bool
         command_sandbox; /* of a sandbox that runs: its tree is there; all above but the layers is used */

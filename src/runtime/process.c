@@ -142,17 +142,18 @@ static int set_limits(const struct start_args *a)
     return rc < 0 ? rc : cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WORK, &work);
 }
 
-int process_write_boot(const struct process_boot *b, const struct filter *filter, int n_cgroup_fds,
-                       uint32_t open_files, uint32_t filters, bool command_sandbox)
+int process_write_boot(const struct process_boot *b, const struct inside *in, uint32_t open_files,
+                       uint32_t filters)
 {
     struct agent_boot boot = {
         .version = AGENT_BOOT_VERSION,
-        .cgroup_fds = (uint32_t)n_cgroup_fds,
+        .cgroup_fds = (uint32_t)in->n_cgroup_fds,
         .open_files = open_files,
         .child_caps = runtime_child_caps(),
-        .command_sandbox = command_sandbox,
-        .netlink_pass = {filter->netlink_pass[0], filter->netlink_pass[1]},
+        .command_sandbox = in->command_sandbox,
+        .netlink_pass = {in->filter->netlink_pass[0], in->filter->netlink_pass[1]},
         .filters = filters,
+        .oom_fd = in->oom_fd >= 0,
     };
 #ifdef CAY_TEST_SWITCHES
     boot.flags = test_bypass_bits;
@@ -183,8 +184,8 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
     }
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_CGROUP, rc);
-    rc = process_write_boot(&a->boot, in->filter, in->n_cgroup_fds, a->start->limits.open_files,
-                            a->start->limits.filters, false);
+    in->oom_fd = cgroup_open_oom(a->rt->cgroups, a->slot->number, CGROUP_WORK);
+    rc = process_write_boot(&a->boot, in, a->start->limits.open_files, a->start->limits.filters);
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_EXEC, rc);
     rc = open_stage(a, in); /* in its control group by now: the sandbox pays for what is in it */
@@ -427,6 +428,7 @@ static int start_sandbox(void *arg, struct task_result *out)
                         .upper_fd = -1,
                         .stage_fd = -1,
                         .boot_fd = a->boot.agent_fd,
+                        .oom_fd = -1,
                         .status_fd = -1};
 
     return a->slot->userns_fd < 0 ? start_whole(a, &in, out) : start_in_slot(a, &in, out);

@@ -331,11 +331,24 @@ int cgroup_stat(const struct cgroup *cg, uint32_t slot, struct cgroup_stat *out)
     return 0;
 }
 
+static const char *oom_path(const struct cgroup *cg, char *path, uint32_t slot,
+                            enum cgroup_leaf leaf)
+{
+    return leaf_path(cg, path, slot, leaf, cg->v2 ? "memory.events" : "memory.oom_control");
+}
+
 uint64_t cgroup_oom_kills(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
 {
     char path[PATH_SIZE];
-    leaf_path(cg, path, slot, leaf, cg->v2 ? "memory.events" : "memory.oom_control");
-    return field(cg->h[cg->of[MEMORY]].fd, path, "oom_kill");
+    return field(cg->h[cg->of[MEMORY]].fd, oom_path(cg, path, slot, leaf), "oom_kill");
+}
+
+int cgroup_open_oom(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
+{
+    char path[PATH_SIZE];
+    int fd = openat(cg->h[cg->of[MEMORY]].fd, oom_path(cg, path, slot, leaf),
+                    O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
 }
 
 bool cgroup_holds(const struct cgroup *cg, uint32_t slot, pid_t pid)

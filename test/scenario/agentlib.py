@@ -229,20 +229,22 @@ def start_plain(binary):
     return agent
 
 
-BOOT = struct.Struct("=IIIIQIIII")  # src/contract/agent_boot.h
+BOOT = struct.Struct("=IIIIQIIIIII")  # src/contract/agent_boot.h
 CLAIM = struct.Struct("=32s32s")
 
 
-def start_booted(binary, caps, cgroup_file, open_files=512):
-    """With a boot block, as the runtime starts it. Returns the agent and what it said."""
+def start_booted(binary, caps, cgroup_file, open_files=512, oom_file=None):
+    """With a boot block, as the runtime starts it. Returns the agent and what it said. oom_file: where it reads how many
+    were killed at the memory limit."""
     ours, theirs = socket.socketpair()
     key = bytes(range(32))
-    ours.sendall(BOOT.pack(4, 1, open_files, 0, caps, 0, 0, 0, 0) + CLAIM.pack(key, b"itest"))
+    ours.sendall(BOOT.pack(5, 1, open_files, 0, caps, 0, 0, 0, 0, oom_file is not None, 0) + CLAIM.pack(key, b"itest"))
     cgroup = os.open(cgroup_file, os.O_WRONLY | os.O_APPEND)
-    # Out of the way of 3 and 4 before they are put there.
-    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, 50) for fd in (theirs.fileno(), cgroup)]
-    process, pid = spawn(binary, "3<&{0} 4>&{1} {0}<&- {1}>&-".format(*moved), pass_fds=moved)
-    for fd in [*moved, cgroup]:
+    oom = os.open(oom_file or os.devnull, os.O_RDONLY)
+    # Out of the way of 3, 4 and 9 before they are put there.
+    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, 50) for fd in (theirs.fileno(), cgroup, oom)]
+    process, pid = spawn(binary, "3<&{0} 4>&{1} 9<&{2} {0}<&- {1}>&- {2}<&-".format(*moved), pass_fds=moved)
+    for fd in [*moved, cgroup, oom]:
         os.close(fd)
     theirs.close()
     ours.settimeout(20)

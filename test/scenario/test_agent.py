@@ -540,9 +540,11 @@ CAPS = sum(1 << c for c in (0, 1, 3, 5, 6, 7, 10, 18))
 def booted(tmp_path_factory):
     cgroup = tmp_path_factory.mktemp("cgroup") / "tasks"
     cgroup.touch()
-    a, said = agentlib.start_booted(BINARY, CAPS, cgroup)
+    oom = cgroup.with_name("oom_control")
+    oom.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n")
+    a, said = agentlib.start_booted(BINARY, CAPS, cgroup, oom_file=oom)
     assert said == b"R", said
-    a.cgroup = cgroup
+    a.cgroup, a.oom = cgroup, oom
     yield a
     a.stop()
 
@@ -563,6 +565,28 @@ def test_capabilities_of_root_and_user(booted):
                             "CapAmb": "0" * 16}
     assert caps("user") == {"CapInh": "0" * 16, "CapPrm": "0" * 16, "CapEff": "0" * 16, "CapBnd": hex_caps,
                             "CapAmb": "0" * 16}
+
+
+@pytest.mark.parametrize("command,status,killed", [
+    ("kill -9 $$", "signal: killed", True), ("sh -c 'kill -9 $$'; exit $?", "exit status 137", True),
+    ("kill -15 $$", "signal: terminated", False), ("exit 1", "exit status 1", False)])
+def test_who_was_killed_at_the_memory_limit_is_told(booted, command, status, killed):
+    """The number that the kernel counts in grows while it runs; else, and for other ends, nothing is said of memory."""
+    assert booted.sh(command).end["error"] == status
+    stream = booted.start("bash", "-c", f"read; {command}", stdin=True)
+    pid = started_pid(stream)
+    before = int(booted.oom.read_text().split()[-1])
+    booted.oom.write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {before + 1}\n")
+    booted.call("SendInput", {"process": {"pid": pid}, "input": {"stdin": "Cg=="}})
+    end = Result(stream).end
+    assert end["status"] == status
+    assert end["error"].startswith(f"{status}: out of memory: ") == killed, end
+    late = Result(booted.stream("Connect", {"process": {"pid": pid}}))
+    assert late.end == end
+
+
+def test_a_program_has_none_of_the_agents_files(booted):
+    assert booted.sh("exec ls /proc/self/fd").text().split() == ["0", "1", "2", "3"]  # ls' own is the last
 
 
 def test_set_uid_programs_work(booted):

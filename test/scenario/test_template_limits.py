@@ -66,6 +66,10 @@ def test_sandboxes_get_them(cay, own_limits):
         for mib, held in ((64, True), (400, False)):
             said = box.run(f"python3 -c 'print(len(bytearray({mib} << 20).replace(bytes(1), b\"x\")))' 2>/dev/null").out
             assert (said.strip() == str(mib << 20)) == held, (mib, said)
+        killed = list(box.stream("process.Process/Start", {"process": {
+            "cmd": "python3", "args": ["-c", "len(bytearray(400 << 20).replace(bytes(1), b'x'))"]}, "stdin": False}))
+        end = next(e["event"]["end"] for e in killed if "end" in e.get("event", {}))
+        assert end["status"] == "signal: killed" and "out of memory" in end["error"] and "limit of 256 MiB" in end["error"]
 
 
 def test_without_them(cay):

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,20 @@ static void serve(unsigned uid, const char *script)
     (void)!write(AGENT_BOOT_FD, tail, sizeof(tail));
 }
 
+/* For reading alone, also where it is opened again. */
+static bool is_the_count(int fd)
+{
+    char text[1024] = "", path[64];
+    int again;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    again = open(path, O_WRONLY | O_CLOEXEC);
+    if (again >= 0)
+        close(again);
+    return again < 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY &&
+           pread(fd, text, sizeof(text) - 1, 0) > 0 && strstr(text, "\noom_kill ");
+}
+
 int main(void)
 {
     char line[64], script[8192];
@@ -84,6 +99,8 @@ int main(void)
     /* The filter's questions are not answered here: a netlink socket is then ENOSYS. */
     if (close(AGENT_LISTENER_FD) < 0)
         return 7;
+    if (!boot.oom_fd || !is_the_count(AGENT_OOM_FD) || close(AGENT_OOM_FD) < 0)
+        return 8;
     /* Nothing but what was promised is open, and nothing of the host is behind 0 to 2. */
     for (int fd = (int)(AGENT_CGROUP_FD_FIRST + boot.cgroup_fds); fd < 1024; fd++)
         if (fcntl(fd, F_GETFD) >= 0)

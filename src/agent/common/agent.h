@@ -62,6 +62,7 @@ struct agent {
     bool
         command_sandbox; /* PID 1 of one command's command sandbox: the sandbox's own cay-init has written its files */
     struct agent_spawn spawn;
+    int oom_fd;           /* AGENT_OOM_FD; 0: none */
     uint32_t filters_max; /* system call filters of the sandbox's programs (filters.h); 0: none */
 
     /* from /init */

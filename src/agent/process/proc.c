@@ -91,10 +91,10 @@ static void describe(int status, char *out, size_t size)
         describe_signal(status, out, size);
 }
 
-json_t *proc_end_event(int status)
+json_t *proc_end_event(const struct agent *a, int status, bool oom)
 {
     json_t *end = json_object();
-    char text[64];
+    char text[64], why[256];
 
     describe(status, text, sizeof(text));
     if (WIFEXITED(status)) {
@@ -105,8 +105,12 @@ json_t *proc_end_event(int status)
         json_object_set_new(end, "exitCode", json_integer(-1));
     }
     json_object_set_new(end, "status", json_string(text));
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    if (oom) {
+        proc_oom_text(a, why, sizeof(why));
+        json_object_set_new(end, "error", json_sprintf("%s: %s", text, why));
+    } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         json_object_set_new(end, "error", json_string(text));
+    }
     return json_pack("{s{so}}", "event", "end", end);
 }
 
@@ -155,6 +159,7 @@ static void remember(struct process_table *t, struct proc *p)
     x->pid = p->pid;
     x->tag = TAKE_PTR(p->tag);
     x->wait_status = p->wait_status;
+    x->oom = p->oom;
     x->until_ms = clock_mono_ms() + PROC_RETAIN_MS;
     if (t->ended_count == PROC_ENDED_MAX)
         forget_first(t);
@@ -216,7 +221,8 @@ static void finish(struct proc *p)
 
     p->ended = true;
     describe(p->wait_status, text, sizeof(text));
-    logs_add(a, "info", "process_end", p->pid, "Process with pid %d ended: %s", (int)p->pid, text);
+    logs_add(a, "info", "process_end", p->pid, "Process with pid %d ended: %s%s", (int)p->pid, text,
+             p->oom ? ": out of memory" : "");
     proc_input_close(p, "the process has ended");
     proc_tell_end(p);
     remember(a->processes, p);
@@ -258,6 +264,7 @@ static void reaped(struct process_table *t, pid_t pid, int status)
         if (p->pid == pid && !p->reaped) {
             p->reaped = true;
             p->wait_status = status;
+            p->oom = proc_oom_ended(p);
             proc_check_end(p);
             return;
         }

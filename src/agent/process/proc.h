@@ -98,6 +98,8 @@ struct proc {
     bool ended;  /* out of the table; freed when its handles are closed */
     struct proc_launch *launch; /* NULL: it runs, or ran */
     int wait_status;
+    uint64_t oom_kills;            /* of the sandbox before it was started */
+    bool oom;                      /* more when it ended, and it was killed */
     uint64_t timeout_ms;           /* in all; 0: none */
     uint64_t left_ms, slice_at_ms; /* of it, when the slice that runs began (proc_launch.c) */
     json_t *config;                /* {cmd, args, envs, cwd}, as asked for */
@@ -117,6 +119,7 @@ struct proc_exit {
     pid_t pid;
     char *tag;
     int wait_status;
+    bool oom;
     uint64_t until_ms;
 };
 
@@ -186,8 +189,22 @@ void proc_check_end(struct proc *p);
 /* A handle of p was closed; frees p with the last one. */
 void proc_handle_closed(struct proc *p);
 
-/* {"event":{"end":{...}}} of a wait status. */
-json_t *proc_end_event(int wait_status);
+/* {"event":{"end":{...}}} of a wait status. oom: the sandbox was out of memory, which its error says. */
+json_t *proc_end_event(const struct agent *a, int wait_status, bool oom);
+
+/* -- proc_oom.c -------------------------------------------------------------------------------- */
+
+/* How many of the sandbox's processes the kernel has killed at its memory limit so far; 0 too where
+ * that is not to be had. */
+uint64_t proc_oom_kills(const struct agent *a);
+
+/* Was p, which was reaped, ended by that, as far as can be told? Its own signal, or that of the
+ * program which a shell ran last (137), and a number that grew while it ran. Not where it was killed
+ * through the API. */
+bool proc_oom_ended(const struct proc *p);
+
+/* The sentence for its owner: why, and what to do. */
+void proc_oom_text(const struct agent *a, char *out, size_t size);
 
 /* -- proc_output.c ----------------------------------------------------------------------------- */
 

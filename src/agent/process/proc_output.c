@@ -217,7 +217,7 @@ int proc_subscribe(struct proc *p, struct http_exchange *x, bool starter, uint64
 
 void proc_tell_end(struct proc *p)
 {
-    json_t *event = proc_end_event(p->wait_status);
+    json_t *event = proc_end_event(p->agent, p->wait_status, p->oom);
 
     while (p->subscribers) {
         struct http_exchange *x = p->subscribers->x;

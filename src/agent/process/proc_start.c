@@ -258,6 +258,7 @@ static struct proc *make_record(struct agent *a, const struct proc_start *s,
                        .config_bytes = s->config_bytes,
                        .tag = s->tag ? strdup(s->tag) : NULL,
                        .handles = 1,
+                       .oom_kills = proc_oom_kills(a),
                        .next = t->first};
     t->first = p;
     t->count++;

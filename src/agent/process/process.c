@@ -166,14 +166,15 @@ void process_start(struct http_exchange *x, struct agent *a UNUSED)
 
 /* -- Connect ----------------------------------------------------------------------------------- */
 
-static void connect_to_ended(struct http_exchange *x, const struct proc_exit *ended)
+static void connect_to_ended(struct http_exchange *x, const struct agent *a,
+                             const struct proc_exit *ended)
 {
     json_t *event = json_pack("{s{s{si}}}", "event", "start", "pid", (int)ended->pid);
 
     connect_stream_begin(x);
     (void)connect_stream_send(x, event);
     json_decref(event);
-    event = proc_end_event(ended->wait_status);
+    event = proc_end_event(a, ended->wait_status, ended->oom);
     (void)connect_stream_send(x, event);
     json_decref(event);
     connect_stream_end(x, CONNECT_OK, "%s", "");
@@ -199,7 +200,7 @@ static void connect_read_done(struct http_exchange *x, json_t *request, bool str
                      "Connect-Timeout-Ms must be a number of at most ten "
                      "digits");
     else if (!p)
-        connect_to_ended(x, ended);
+        connect_to_ended(x, a, ended);
     else if (proc_subscribe(p, x, false, stream_ms) < 0)
         connect_fail(x, CONNECT_RESOURCE_EXHAUSTED,
                      "too many streams: at most %d of one process and %d in all",
