@@ -143,14 +143,20 @@ static int remote_run(struct copy *k, json_t *args, const char *cmd, int in_fd, 
     return status;
 }
 
-static enum err_code files_path(struct copy *k, const char *path, char **out, struct err *e)
+/* mode: of a program, which must stay one; 0: of new files 0644. */
+static enum err_code files_path(struct copy *k, const char *path, unsigned mode, char **out,
+                                struct err *e)
 {
     char *escaped = curl_easy_escape(NULL, path, 0);
     char *user = curl_easy_escape(NULL, k->sandbox.user, 0);
+    char wanted[16] = "";
     int n = -1;
 
+    if (mode)
+        snprintf(wanted, sizeof(wanted), "&mode=%04o", mode);
     if (escaped && user)
-        n = asprintf(out, "/files?path=%s%s%s", escaped, user[0] ? "&username=" : "", user);
+        n = asprintf(out, "/files?path=%s%s%s%s", escaped, user[0] ? "&username=" : "", user,
+                     wanted);
     curl_free(escaped);
     curl_free(user);
     return n < 0 ? err_set(e, ERR_EXHAUSTED, "out of memory") : ERR_OK;
@@ -211,19 +217,6 @@ static enum err_code transfer(struct copy *k, struct api_easy *x)
     return ERR_OK;
 }
 
-/* New files in a sandbox have mode 0644: a program must stay one. */
-static enum err_code keep_mode(struct copy *k, const char *path, unsigned mode)
-{
-    char text[8];
-    json_t *args;
-
-    if (!(mode & 0111))
-        return ERR_OK;
-    snprintf(text, sizeof(text), "%04o", mode & 0777);
-    args = json_pack("[s, s, s]", text, "--", path);
-    return remote_run(k, args, "chmod", -1, -1, NULL) == 0 ? ERR_OK : k->e->code;
-}
-
 static enum err_code upload_file(struct copy *k, const char *from, const struct stat *st,
                                  const char *to)
 {
@@ -234,7 +227,7 @@ static enum err_code upload_file(struct copy *k, const char *from, const struct 
 
     if (fd < 0)
         return err_set_sys(k->e, err_code_from_errno(errno), errno, "cannot open %s", from);
-    if (files_path(k, to, &path, k->e) != ERR_OK ||
+    if (files_path(k, to, st->st_mode & 0111 ? st->st_mode & 0777 : 0, &path, k->e) != ERR_OK ||
         api_agent_easy(k->api, &k->sandbox, path, "application/octet-stream", &x, k->e) != ERR_OK)
         return k->e->code;
     progress_begin(&k->bar, k->c, from, (uint64_t)st->st_size);
@@ -247,7 +240,7 @@ static enum err_code upload_file(struct copy *k, const char *from, const struct 
         curl_easy_setopt(x.curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)st->st_size);
     code = transfer(k, &x);
     api_easy_free(&x);
-    return code == ERR_OK ? keep_mode(k, to, st->st_mode) : code;
+    return code;
 }
 
 static enum err_code fetch_file(struct copy *k, const char *from, const struct remote *info,
@@ -257,7 +250,7 @@ static enum err_code fetch_file(struct copy *k, const char *from, const struct r
     struct api_easy x;
     enum err_code code;
 
-    if (files_path(k, from, &path, k->e) != ERR_OK ||
+    if (files_path(k, from, 0, &path, k->e) != ERR_OK ||
         api_agent_easy(k->api, &k->sandbox, path, NULL, &x, k->e) != ERR_OK)
         return k->e->code;
     progress_begin(&k->bar, k->c, from, info->size);

@@ -24,6 +24,18 @@ def test_a_program_stays_one(cay, box, tmp_path):
     assert (tmp_path / "again").stat().st_mode & 0o777 == 0o755
 
 
+def test_a_program_where_the_user_does_not_get_to(cay, box, tmp_path):
+    """The agent writes it for its user with root's rights, and gives it its mode at once."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho it runs\n")
+    program.chmod(0o750)
+    done = cay("cp", program, f"{box}:/root/program")
+    assert done.returncode == 0 and done.stderr == ""
+    assert cay("exec", "-u", "root", box, "stat", "-c", "%a %U", "/root/program").stdout == "750 user\n"
+    assert cay("cp", program, f"{box}:~/here").returncode == 0
+    assert cay("exec", box, "stat", "-c", "%a", "/home/user/here").stdout == "750\n"
+
+
 def test_a_folder_there_and_back(cay, box, tmp_path):
     tree = tmp_path / "tree"
     (tree / "sub" / "empty").mkdir(parents=True)

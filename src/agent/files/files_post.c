@@ -352,13 +352,30 @@ static struct upload *upload_new(struct http_exchange *x, struct agent *a)
     return u;
 }
 
+/* ?mode=0755, which upstream does not know: for `cay cp`, so that a program stays one. Three octal
+ * digits at most: no set-id bits. False after answering. */
+static bool read_mode(struct http_exchange *x, const char *text, unsigned *out)
+{
+    size_t len = text ? strlen(text) : 0;
+
+    if (!text)
+        return true;
+    if (len < 1 || len > 4 || strspn(text, "01234567") != len ||
+        (*out = (unsigned)strtoul(text, NULL, 8)) > 0777 || *out == 0) {
+        http_respond_error(x, 400, "query parameter 'mode' is octal, of 1 to 0777");
+        return false;
+    }
+    return true;
+}
+
 /* False after answering. */
 static bool prepare(struct http_exchange *x, const struct agent *a, struct upload *u)
 {
-    const char *path, *username;
+    const char *path, *username, *mode;
     struct err e;
 
     if (!files_query(x, "path", &path) || !files_query(x, "username", &username) ||
+        !files_query(x, "mode", &mode) || !read_mode(x, mode, &u->sink.mode) ||
         !files_user(x, a, username, &u->user))
         return false;
     if (path) {

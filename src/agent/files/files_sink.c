@@ -139,12 +139,30 @@ static int describe(struct files_sink *s)
     return 0;
 }
 
+/* By the descriptor: whatever the path means by now, it is the file that was written. Who comes with a
+ * user's own rights changes only what is that user's, as chmod(2) has it. */
+static int set_mode(const struct files_sink *s)
+{
+    struct stat st;
+
+    if (s->mode == 0)
+        return 0;
+    if (fstat(s->fd, &st) < 0)
+        return -errno;
+    if (s->user->own_rights && st.st_uid != s->user->uid)
+        return -EPERM;
+    return fchmod(s->fd, s->mode) < 0 ? -errno : 0;
+}
+
 int files_sink_close(struct files_sink *s)
 {
     int r = files_meta_write(s->fd, s->meta);
 
     if (r < 0)
         return fail_errno(s, r, "error writing metadata of");
+    r = set_mode(s);
+    if (r < 0)
+        return fail_errno(s, r, "error setting the mode of");
     util_close(&s->fd);
     return describe(s) < 0 ? files_sink_fail(s, 500, "out of memory in the agent") : 0;
 }

@@ -15,6 +15,7 @@ struct files_sink {
     const struct user *user; /* borrowed */
     const char *workdir;     /* borrowed */
     const struct files_meta *meta;
+    unsigned mode;      /* of what is written; 0: new files have theirs, others keep it */
     uint64_t announced; /* Content-Length, for the text about a full disk; 0 unknown */
     int fd;             /* of the file being written, or -1 */
     char path[AGENT_PATH_SIZE];
