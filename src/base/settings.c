@@ -1,7 +1,9 @@
 #include "base/settings.h"
 
+#include "base/ids.h"
 #include "base/log.h"
 
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +21,7 @@ const struct config_key settings_keys[] = {
     {"listen", "address", CONFIG_STRING, FIELD(listen_address), "localhost", 0, 0, "ADDRESS",
      "Numeric IPv4 or IPv6 address to listen on, or localhost for 127.0.0.1 and ::1. Whoever can "
      "reach it and has a key can run programs in sandboxes: other than a loopback address needs "
-     "TLS."},
+     "tls = only (or plain_outside)."},
     {"listen", "port", CONFIG_INT, FIELD(listen_port), "3000", 1, 65535, "PORT",
      "TCP port of the control plane and of all sandbox traffic."},
     {"listen", "tls_cert", CONFIG_STRING, FIELD(listen_tls_cert), NULL, 0, 0, "FILE",
@@ -31,7 +33,11 @@ const struct config_key settings_keys[] = {
      "read it."},
     {"listen", "tls", CONFIG_STRING, FIELD(listen_tls), "optional", 0, 0, "MODE",
      "optional speaks TLS and plain HTTP on the same port, only refuses plain HTTP, off speaks no "
-     "TLS and uses no certificate."},
+     "TLS and uses no certificate. Other than a loopback address needs only."},
+    {"listen", "plain_outside", CONFIG_BOOL, FIELD(listen_plain_outside), "false", 0, 0, "",
+     "Plain HTTP at an address that other machines can reach, too: who is on the way there reads "
+     "and changes everything, keys included. For a network that is trusted, or where a proxy in "
+     "front speaks TLS."},
 
     {"state", "dir", CONFIG_STRING, FIELD(state_dir), "/var/lib/cay", 0, 0, "DIR",
      "Where everything that survives a restart is kept: database, keys, templates, the disk of the "
@@ -202,6 +208,100 @@ static enum err_code check(const struct settings *s, struct err *e)
     if (s->sandbox_default_ttl_ms > s->sandbox_max_ttl_ms)
         return err_set(e, ERR_INVALID, "[sandbox] default_ttl is more than max_ttl");
     return ERR_OK;
+}
+
+/* -- before a start ---------------------------------------------------------------------------- */
+
+static bool is_loopback(const char *address)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (strcmp(address, "localhost") == 0)
+        return true;
+    if (inet_pton(AF_INET, address, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    return inet_pton(AF_INET6, address, &v6) == 1 &&
+           (IN6_IS_ADDR_LOOPBACK(&v6) ||
+            (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET));
+}
+
+/* Keys would go over a network in clear: only where that was asked for by name. */
+static enum err_code check_outside(const struct settings *s, struct err *e)
+{
+    if (is_loopback(s->listen_address) || strcmp(s->listen_tls, "only") == 0 ||
+        s->listen_plain_outside)
+        return ERR_OK;
+    err_set(
+        e, ERR_INVALID,
+        "[listen] address = %.64s is reached by other machines, and with tls = %.32s API keys and "
+        "all contents may go there as plain HTTP",
+        s->listen_address, s->listen_tls);
+    err_hint(e,
+             "Set tls = only in [listen] (--listen-tls=only); or, in a network that is trusted or "
+             "behind a proxy that speaks TLS, plain_outside = true.");
+    return e->code;
+}
+
+/* RFC 1123 section 2.1: letters, digits and '-', which neither begins nor ends one. */
+static bool is_label(const char *label, size_t len)
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-";
+
+    return len > 0 && len <= 63 && strspn(label, good) >= len && label[0] != '-' &&
+           label[len - 1] != '-';
+}
+
+/* Below it stand PORT-ID, so that a name as a whole stays within DNS' 253 bytes. */
+#define DOMAIN_MAX 225
+_Static_assert(DOMAIN_MAX == 253 - 6 - IDS_SANDBOX_LEN - 1, "65535-ID.DOMAIN");
+
+/* NULL, or what is wrong with it. */
+static const char *wrong_with_domain(const char *domain)
+{
+    size_t host = strcspn(domain, ":"), at = 0, len = 0;
+    const char *port = domain[host] ? domain + host + 1 : NULL;
+
+    if (strstr(domain, "//") || strchr(domain, '/'))
+        return "it is a name, without https:// and without a path";
+    if (host == 0 || host > DOMAIN_MAX)
+        return "a name of 1 to 225 characters is needed";
+    for (; at <= host; at += len + 1) {
+        len = MIN(strcspn(domain + at, "."), host - at);
+        if (!is_label(domain + at, len))
+            return "its parts, between the dots, are of 1 to 63 letters, digits and '-', which "
+                   "neither begins nor ends one";
+    }
+    at = host;
+    while (at > 0 && domain[at - 1] != '.')
+        at--;
+    if (strspn(domain + at, "0123456789") == host - at)
+        return "it looks like an address, and below an address there are no names, which each "
+               "port of a sandbox needs one of";
+    if (port && (strspn(port, "0123456789") != strlen(port) || !port[0] || strlen(port) > 5 ||
+                 atoi(port) < 1 || atoi(port) > 65535))
+        return "what follows its ':' is a port, 1 to 65535";
+    return NULL;
+}
+
+static enum err_code check_domain(const struct settings *s, struct err *e)
+{
+    const char *wrong = wrong_with_domain(s->server_domain);
+
+    if (!wrong)
+        return ERR_OK;
+    err_set(e, ERR_INVALID, "[server] domain: found \"%.100s\": %s", s->server_domain, wrong);
+    err_hint(e,
+             "A domain is as sandboxes.example.org, or sandboxes.example.org:8443, with DOMAIN and "
+             "*.DOMAIN leading to this server; without one it is cay.localhost.");
+    return e->code;
+}
+
+enum err_code settings_check_start(const struct settings *s, struct err *e)
+{
+    enum err_code code = check_outside(s, e);
+
+    return code == ERR_OK ? check_domain(s, e) : code;
 }
 
 static enum err_code load(struct settings *s, const char *path, int *argc, char **argv,

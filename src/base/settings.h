@@ -16,6 +16,7 @@ struct settings {
     int64_t listen_port;
     char *listen_tls_cert, *listen_tls_key; /* both NULL: none is named */
     char *listen_tls;
+    bool listen_plain_outside;
     /* [state] */
     char *state_dir, *state_run, *state_log, *state_disk_backend;
     uint64_t state_disk_size_bytes;
@@ -54,6 +55,11 @@ void settings_free(struct settings *s);
  * and what is logged from now on is set. What the settings do not know stays in argv, --config
  * too. */
 enum err_code settings_load_daemon(struct settings *s, int *argc, char **argv, struct err *e);
+
+/* For who starts a server: is the address one that may be listened on as it is set, and the domain one
+ * that names can stand below? What is wrong, why, and what to do instead. Not part of settings_load, so
+ * that a server that runs with such settings can be asked and ended. */
+enum err_code settings_check_start(const struct settings *s, struct err *e);
 
 /* Does the port speak TLS, with the certificate that the settings name? Does it speak nothing
  * else? */

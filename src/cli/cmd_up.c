@@ -261,7 +261,10 @@ static enum err_code run_keep(const struct programs *p, const struct settings *s
     if (status == KEEP_EXIT_RUNNING)
         return err_set(e, ERR_EXISTS, "a server runs with %s already", s->state_run);
     err_set(e, ERR_INTERNAL, "the server did not start (cay-keep: status %d)", status);
-    err_hint(e, "The end of %s tells more; `cay doctor` looks at the machine.", s->state_log);
+    err_hint(e,
+             "What cay-keep said stands above; the end of %s may tell more, and `cay doctor` looks "
+             "at the machine.",
+             s->state_log);
     return e->code;
 }
 
@@ -315,10 +318,10 @@ enum err_code server_start(struct cli *c, struct err *e)
     struct server_ca_files tls = {.dir = ""};
     struct programs p = {.keep = ""};
 
-    if (find_programs(c, &p, e) != ERR_OK || check_machine(e) != ERR_OK ||
-        make_user(c, s->server_user, e) != ERR_OK || make_user(c, s->egress_user, e) != ERR_OK ||
-        make_parents(s->state_log, e) != ERR_OK || make_parents(s->state_dir, e) != ERR_OK ||
-        find_certificate(s, &tls, e) != ERR_OK)
+    if (settings_check_start(s, e) != ERR_OK || find_programs(c, &p, e) != ERR_OK ||
+        check_machine(e) != ERR_OK || make_user(c, s->server_user, e) != ERR_OK ||
+        make_user(c, s->egress_user, e) != ERR_OK || make_parents(s->state_log, e) != ERR_OK ||
+        make_parents(s->state_dir, e) != ERR_OK || find_certificate(s, &tls, e) != ERR_OK)
         return e->code;
     if (run_keep(&p, s, e) != ERR_OK)
         return e->code;

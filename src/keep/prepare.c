@@ -167,6 +167,24 @@ static int listen_at(const struct addrinfo *a)
     return TAKE_FD(fd);
 }
 
+static void tell_listen_error(const char *address, const char *port, int number, char *why)
+{
+    const char *what = "";
+
+    if (number == EADDRINUSE)
+        what =
+            "; another program listens there (`ss -ltnp` names it): end it, or take another port "
+            "with [listen] port";
+    else if (number == EADDRNOTAVAIL)
+        what =
+            "; no interface of this machine has that address: name one that it has with [listen] "
+            "address";
+    else if (number == EACCES)
+        what = "; ports below net.ipv4.ip_unprivileged_port_start need CAP_NET_BIND_SERVICE";
+    snprintf(why, PREPARE_WHY_SIZE, "cannot listen on %s port %s: %s%s", address, port,
+             strerror(number), what);
+}
+
 /* *out is the listener, or -errno with KEEP_EXIT_FAILED. */
 static int make_listener(const char *address, int64_t number, int *out, char *why)
 {
@@ -191,8 +209,7 @@ static int make_listener(const char *address, int64_t number, int *out, char *wh
     freeaddrinfo(found);
     if (*out >= 0)
         return 0;
-    snprintf(why, PREPARE_WHY_SIZE, "cannot listen on %s port %s: %s", address, port,
-             strerror(-*out));
+    tell_listen_error(address, port, -*out, why);
     return KEEP_EXIT_FAILED;
 }
 

@@ -144,6 +144,7 @@ def test_localhost_needs_both_of_its_addresses(keep):
         keep.command.insert(1, "--listen-address=localhost")
         done = keep.start()
     assert done.returncode == 1 and f"cannot listen on ::1 port {keep.port}" in done.stderr
+    assert "another program listens there" in done.stderr and "[listen] port" in done.stderr
 
 
 def test_a_second_start_says_that_it_runs(running):

@@ -1,5 +1,5 @@
 /* Units of src/base/config.c: the table, the file, the options. */
-#include "base/config.h"
+#include "base/settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -255,6 +255,103 @@ static void amounts_have_units_and_an_end(void **state)
     assert_int_equal(n, 172800000);
 }
 
+/* What settings_check_start says of two settings; "": nothing is wrong. */
+static const char *start_with(const char *first, const char *second, const char *third,
+                              char out[600])
+{
+    char program[] = "test", one[300], two[300], three[300];
+    char *argv[] = {program, one, two, three, NULL};
+    struct err e = {.code = ERR_OK};
+    struct settings s;
+    int argc = 4;
+
+    snprintf(one, sizeof(one), "%s", first);
+    snprintf(two, sizeof(two), "%s", second);
+    snprintf(three, sizeof(three), "%s", third);
+    assert_int_equal(settings_load(&s, "/dev/null", &argc, argv, &e), ERR_OK);
+    out[0] = '\0';
+    if (settings_check_start(&s, &e) != ERR_OK)
+        snprintf(out, 600, "%s; %s", e.text, e.hint);
+    settings_free(&s);
+    return out;
+}
+
+static void plain_http_outside_is_asked_for_by_name(void **state)
+{
+    static const char *const here[] = {"localhost", "127.0.0.1", "127.8.0.1", "::1",
+                                       "::ffff:127.0.0.1"};
+    static const char *const outside[] = {
+        "0.0.0.0", "::", "192.0.2.1", "2001:db8::1", "::ffff:0.0.0.0", "128.0.0.1", "example.org"};
+    char at[100], said[600];
+
+    for (size_t i = 0; i < ARRAY_SIZE(here); i++) {
+        snprintf(at, sizeof(at), "--listen-address=%s", here[i]);
+        assert_string_equal(start_with(at, "--listen-tls=off", "--listen-port=3000", said), "");
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(outside); i++) {
+        snprintf(at, sizeof(at), "--listen-address=%s", outside[i]);
+        assert_string_equal(start_with(at, "--listen-tls=only", "--listen-port=3000", said), "");
+        assert_string_equal(start_with(at, "--listen-tls=off", "--listen-plain-outside=true", said),
+                            "");
+        start_with(at, "--listen-tls=off", "--listen-port=3000", said);
+        assert_true(strstr(said, outside[i]) && strstr(said, "tls = only") &&
+                    strstr(said, "plain_outside"));
+        start_with(at, "--listen-tls=optional", "--listen-port=3000", said);
+        assert_non_null(strstr(said, "plain HTTP"));
+    }
+}
+
+static void a_domain_that_cannot_be_one_is_refused(void **state)
+{
+    static const char *const good[] = {"a",
+                                       "example.org",
+                                       "boxes.example.org:8443",
+                                       "A-1.example:1",
+                                       "cay.localhost:65535",
+                                       "1.2.3.example"};
+    static const char *const bad[] = {"https://example.org",
+                                      "example.org/",
+                                      "*.example.org",
+                                      "-a.org",
+                                      "a-.org",
+                                      "a..org",
+                                      ".a",
+                                      "a.",
+                                      "a b",
+                                      "a_b.org",
+                                      "127.0.0.1",
+                                      "192.0.2.1:80",
+                                      "[::1]:80",
+                                      "a.org:",
+                                      "a.org:0",
+                                      "a.org:65536",
+                                      "a.org:8x",
+                                      "a.org:80:81",
+                                      "7",
+                                      "ex\xc3\xa4.org",
+                                      ":3000"};
+    char domain[300], said[600];
+
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        snprintf(domain, sizeof(domain), "--server-domain=%s", good[i]);
+        assert_string_equal(start_with(domain, "--listen-tls=off", "--listen-port=3000", said), "");
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        snprintf(domain, sizeof(domain), "--server-domain=%s", bad[i]);
+        start_with(domain, "--listen-tls=off", "--listen-port=3000", said);
+        assert_true(strstr(said, "[server] domain") && strstr(said, "sandboxes.example.org"));
+    }
+    snprintf(domain, sizeof(domain), "--server-domain=%064d", 0);
+    assert_string_not_equal(start_with(domain, "--listen-tls=off", "--listen-port=3000", said), "");
+    memset(domain, 0, sizeof(domain));
+    snprintf(domain, sizeof(domain), "--server-domain=a");
+    for (size_t used = strlen(domain); used < strlen("--server-domain=") + 225; used += 2)
+        memcpy(domain + used, ".a", 2);
+    assert_string_equal(start_with(domain, "--listen-tls=off", "--listen-port=3000", said), "");
+    snprintf(domain + strlen(domain), 4, ".a");
+    assert_string_not_equal(start_with(domain, "--listen-tls=off", "--listen-port=3000", said), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +366,8 @@ int main(void)
         cmocka_unit_test(a_bad_option_says_which),
         cmocka_unit_test(the_example_file_can_be_read_and_changes_nothing),
         cmocka_unit_test(amounts_have_units_and_an_end),
+        cmocka_unit_test(plain_http_outside_is_asked_for_by_name),
+        cmocka_unit_test(a_domain_that_cannot_be_one_is_refused),
     };
     int fd = mkstemp(path), failed;
 
