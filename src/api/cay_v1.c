@@ -125,18 +125,22 @@ static void status_done(void *arg, const struct core_status *s)
 {
     struct api_call *call = arg;
     int64_t up_s = (clock_real_ms() - s->started_real_ms) / 1000;
+    bool operates = call->who.role == CORE_ROLE_OPERATOR;
+    /* How many others have is nothing that a tenant is told. */
+    size_t sandboxes = operates ? s->sandboxes
+                                : core_tenant_sandboxes(call->core, call->who.tenant);
     json_t *out = json_object();
 
     json_object_set_new(out, "version", json_string(CAY_VERSION));
     json_object_set_new(out, "ready", json_boolean(s->ready));
     json_object_set_new(out, "privd", json_boolean(s->privd_up));
     json_object_set_new(out, "tenant", json_string(call->who.tenant));
-    json_object_set_new(out, "operator", json_boolean(call->who.role == CORE_ROLE_OPERATOR));
+    json_object_set_new(out, "operator", json_boolean(operates));
     json_object_set_new(out, "role", json_string(core_role_name(call->who.role)));
     json_object_set_new(out, "domain", json_string(api_config_of(call->api)->domain));
     json_object_set_new(out, "startedAt", api_json_time(s->started_real_ms));
     json_object_set_new(out, "uptimeSeconds", json_integer(MAX(0, up_s)));
-    json_object_set_new(out, "sandboxes", json_integer((json_int_t)s->sandboxes));
+    json_object_set_new(out, "sandboxes", json_integer((json_int_t)sandboxes));
     json_object_set_new(out, "slots",
                         json_pack("{s:I, s:I}", "max", (json_int_t)s->slots_max, "ready",
                                   (json_int_t)s->slots_ready));

@@ -42,7 +42,8 @@ static void print_status(const struct api *a, const json_t *s)
            json_is_true(json_object_get(s, "ready")) ? "ready" : "not ready");
     printf("up        %s\n", uptime);
     printf("domain    %s\n", cli_text(s, "domain"));
-    printf("sandboxes %lld\n", (long long)json_integer_value(json_object_get(s, "sandboxes")));
+    printf("sandboxes %lld%s\n", (long long)json_integer_value(json_object_get(s, "sandboxes")),
+           json_is_true(json_object_get(s, "operator")) ? " of all tenants" : "");
     printf("slots     %lld ready, %lld at most\n",
            (long long)json_integer_value(json_object_get(slots, "ready")),
            (long long)json_integer_value(json_object_get(slots, "max")));

@@ -417,10 +417,13 @@ void core_template_remove(struct core *c, const char *name, core_sandbox_cb done
 
 struct core_status {
     bool privd_up, ready;
-    size_t sandboxes;
+    size_t sandboxes; /* of all tenants */
     uint32_t slots_max, slots_ready;
     uint64_t disk_total_bytes, disk_free_bytes;
     char disk_backend[16];
     int64_t started_real_ms;
 };
 void core_status(struct core *c, void (*done)(void *arg, const struct core_status *s), void *arg);
+
+/* Of one tenant, those that hold a place (life.h). */
+size_t core_tenant_sandboxes(struct core *c, const char *tenant);

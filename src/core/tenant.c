@@ -39,6 +39,11 @@ uint64_t tenant_held(struct core *c, const char *name, enum tenant_resource what
     return t ? t->charged[what] : 0;
 }
 
+size_t core_tenant_sandboxes(struct core *c, const char *tenant)
+{
+    return tenant_held(c, tenant, TENANT_SANDBOXES);
+}
+
 struct tenant *tenant_get(struct core *c, const char *name)
 {
     struct tenant **bucket = bucket_of(&c->tenants, name), *t = tenant_find(c, name);

@@ -220,7 +220,12 @@ def test_keys(cay, other_tenant):
     assert other_tenant.call("POST", "/cay/v1/keys", {"tenant": "default"}).status == 403
     made = other_tenant.call("POST", "/cay/v1/keys", {"label": "second"})
     assert made.status == 201 and made.json["tenant"] == "others"
-    assert cay.call("GET", "/cay/v1/status", key=made.json["key"]).json["operator"] is False
+    mine = cay.call("GET", "/cay/v1/status", key=made.json["key"]).json
+    assert mine["operator"] is False
+    with cay.create(), other_tenant.create() as box:  # how many others have is nobody's to know but the operator's
+        theirs, all_of_them = other_tenant.call("GET", "/cay/v1/status").json, cay.call("GET", "/cay/v1/status").json
+        assert theirs["sandboxes"] == mine["sandboxes"] + 1 < all_of_them["sandboxes"]
+        assert other_tenant.call("GET", f"/sandboxes/{box.id}").status == 200
     assert other_tenant.call("POST", "/cay/v1/templates/host/build", {}).status == 403
 
 
