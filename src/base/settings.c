@@ -15,6 +15,8 @@
 #define SECOND INT64_C(1000)
 #define DAY    (86400 * SECOND)
 
+#define UID_RANGE INT64_C(65536)
+
 #define FIELD(name) offsetof(struct settings, name)
 
 const struct config_key settings_keys[] = {
@@ -77,8 +79,12 @@ const struct config_key settings_keys[] = {
     {"sandbox", "max", CONFIG_INT, FIELD(sandbox_max), "1000", 1, 16384, "N",
      "Sandboxes at a time, over all keys."},
     {"sandbox", "slots_max", CONFIG_INT, FIELD(sandbox_slots_max), "1024", 1, 16384, "N",
-     "User id ranges of 65,536 to take from the host for sandboxes, beginning at its first free "
-     "range."},
+     "User id ranges of 65,536 to take from the host for sandboxes, beginning at first_uid."},
+    {"sandbox", "first_uid", CONFIG_INT, FIELD(sandbox_first_uid), "1006632960", UID_RANGE,
+     UINT32_MAX, "UID",
+     "First of these ids, a multiple of 65,536. Two servers on one machine need ranges that do not "
+     "meet, which a start checks, and none of them may be a user's of the machine or of "
+     "/etc/subuid."},
     {"sandbox", "slots_ready", CONFIG_INT, FIELD(sandbox_slots_ready), "8", 0, 256, "N",
      "Namespaces and disks to keep made ahead, so that a create does not wait for them."},
 
@@ -297,9 +303,25 @@ static enum err_code check_domain(const struct settings *s, struct err *e)
     return e->code;
 }
 
+static enum err_code check_uids(const struct settings *s, struct err *e)
+{
+    int64_t end = s->sandbox_first_uid + s->sandbox_slots_max * UID_RANGE;
+
+    if (s->sandbox_first_uid % UID_RANGE == 0 && end <= UINT32_MAX - UID_RANGE)
+        return ERR_OK;
+    return err_set(e, ERR_INVALID,
+                   "[sandbox] first_uid: found %" PRId64
+                   ", allowed is a multiple of 65536 with room "
+                   "for slots_max (%" PRId64 ") ranges of 65536 ids below %" PRId64,
+                   s->sandbox_first_uid, s->sandbox_slots_max, UINT32_MAX - UID_RANGE);
+}
+
 enum err_code settings_check_start(const struct settings *s, struct err *e)
 {
     enum err_code code = check_outside(s, e);
+
+    if (code == ERR_OK)
+        code = check_uids(s, e);
 
     return code == ERR_OK ? check_domain(s, e) : code;
 }

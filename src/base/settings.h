@@ -25,7 +25,7 @@ struct settings {
     int64_t sandbox_cpu_milli, sandbox_pids, sandbox_open_files;
     uint64_t sandbox_default_ttl_ms, sandbox_max_ttl_ms, sandbox_agent_timeout_ms,
         sandbox_answer_timeout_ms;
-    int64_t sandbox_max, sandbox_slots_max, sandbox_slots_ready;
+    int64_t sandbox_first_uid, sandbox_max, sandbox_slots_max, sandbox_slots_ready;
     /* [server] */
     char *server_domain; /* cay.localhost:PORT where the file names none */
     char *server_user, *server_log_level;

@@ -236,6 +236,9 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
         add(a, "--tls-cert=%s", s->listen_tls_cert);
         add(a, "--tls-key=%s", s->listen_tls_key);
     }
+    add(a, "--uid-first=%" PRId64, s->sandbox_first_uid);
+    add(a, "--uid-ranges=%" PRId64, s->sandbox_slots_max);
+    add(a, "--privd-arg=--uid-base=%" PRId64, s->sandbox_first_uid);
     add(a, "--privd-arg=--slots-max=%" PRId64, s->sandbox_slots_max);
     add(a, "--privd-arg=--slots-ready=%" PRId64, s->sandbox_slots_ready);
     add(a, "--privd-arg=--disk-backend=%s", s->state_disk_backend);

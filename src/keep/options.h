@@ -17,6 +17,7 @@ struct options {
     int64_t egress_processes;                        /* 0: nothing leaves a sandbox */
     const char *egress_key_file;                     /* NULL: one of its own */
     const char *tls_cert, *tls_key;                  /* both or none */
+    int64_t uid_first, uid_ranges; /* host ids of sandboxes; 0 ranges: not looked after */
     bool daemon;
     const char *privd_args[OPTIONS_ARGS_MAX], *cayd_args[OPTIONS_ARGS_MAX],
         *egress_args[OPTIONS_ARGS_MAX];

@@ -1,5 +1,5 @@
 /* Runs once, before keep starts anything, in this order: users are looked up, directories made
- * and checked, the lock taken (a second keep ends here, having changed nothing), listeners and
+ * and checked, the locks taken (a second keep ends here, having changed nothing), listeners and
  * control sockets made. The first failure ends keep with its sentence. prepare_remove takes
  * away at the end what the next start would make anew. */
 
@@ -151,6 +151,40 @@ int prepare_write_pid(const struct prepared *p)
         pwrite(p->pid_fd, text, (size_t)n, 0) != n)
         return -errno;
     return 0;
+}
+
+/* -- host ids ---------------------------------------------------------------------------------- */
+
+/* Sandboxes of two servers with the same host ids share what the kernel counts by user, and files of one
+ * belong to ids of the other. So each range is a byte of one file for the whole machine, locked for as
+ * long as this process lives: whatever ends it frees them. Of root's alone; nothing is read or written. */
+#define UIDS_FILE  "/run/cay-uids"
+#define UIDS_RANGE 65536
+
+static int take_uids(const struct options *o, struct prepared *p, char *why)
+{
+    struct flock lock = {.l_type = F_WRLCK,
+                         .l_whence = SEEK_SET,
+                         .l_start = o->uid_first / UIDS_RANGE,
+                         .l_len = o->uid_ranges};
+    CLEANUP_CLOSE int fd = -1;
+
+    if (o->uid_ranges == 0)
+        return 0;
+    fd = open(UIDS_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+        p->uids_fd = TAKE_FD(fd);
+        return 0;
+    }
+    if (fd < 0 || (errno != EAGAIN && errno != EACCES))
+        snprintf(why, PREPARE_WHY_SIZE, "cannot lock %s: %s", UIDS_FILE, strerror(errno));
+    else
+        snprintf(
+            why, PREPARE_WHY_SIZE,
+            "another cay server on this machine gives its sandboxes host ids of the range %lld to "
+            "%lld; set [sandbox] first_uid to one beyond that server's, or slots_max to fewer",
+            (long long)o->uid_first, (long long)(o->uid_first + o->uid_ranges * UIDS_RANGE - 1));
+    return KEEP_EXIT_FAILED;
 }
 
 /* -- the listener ------------------------------------------------------------------------------ */
@@ -330,7 +364,7 @@ int prepare_log(const struct options *o)
 
 int prepare_all(const struct options *o, struct prepared *out, char why[static PREPARE_WHY_SIZE])
 {
-    struct prepared p = {.pid_fd = -1, .listen_fd = -1, .listen_second_fd = -1};
+    struct prepared p = {.pid_fd = -1, .uids_fd = -1, .listen_fd = -1, .listen_second_fd = -1};
     int r = KEEP_EXIT_FAILED;
 
     if (geteuid() != 0)
@@ -341,6 +375,8 @@ int prepare_all(const struct options *o, struct prepared *out, char why[static P
         r = make_dirs(o, &p, why);
     if (r == 0)
         r = take_lock(o, &p, why);
+    if (r == 0)
+        r = take_uids(o, &p, why);
     if (r == 0)
         r = make_listeners(o, &p, why);
     if (r == 0)

@@ -11,7 +11,8 @@
 struct prepared {
     uid_t uid; /* of cayd's user */
     gid_t gid;
-    int pid_fd; /* locked as long as it is open */
+    int pid_fd;  /* locked as long as it is open */
+    int uids_fd; /* likewise, over the ranges of ids; -1: none */
     int listen_fd;
     int listen_second_fd; /* on ::1 beside 127.0.0.1; -1: none */
     uid_t egress_uid;     /* with egress_processes */

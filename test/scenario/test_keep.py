@@ -1,18 +1,21 @@
 """cay-keep: what it starts, starts again, replaces and stops. cay-privd is real, cayd a stand-in that only
 says that it serves."""
 
+import fcntl
 import os
 import pathlib
 import pwd
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
 
 import pytest
 
+import conftest
 import privdlib
 from waitlib import until
 
@@ -145,6 +148,28 @@ def test_localhost_needs_both_of_its_addresses(keep):
         done = keep.start()
     assert done.returncode == 1 and f"cannot listen on ::1 port {keep.port}" in done.stderr
     assert "another program listens there" in done.stderr and "[listen] port" in done.stderr
+
+
+def uids_lock(fd, kind, first, count):
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, first // 65536, count, 0))
+
+
+def test_ids_of_another_server_are_not_used(keep):
+    """One byte of /run/cay-uids is one range: held here, as another server's cay-keep holds it, by its last range."""
+    first = conftest.UID_BASE
+    keep.command[1:1] = [f"--uid-first={first}", "--uid-ranges=4", f"--privd-arg=--uid-base={first}", "--privd-arg=--slots-max=4"]
+    with open("/run/cay-uids", "a+b", opener=lambda path, flags: os.open(path, flags, 0o600)) as other:
+        uids_lock(other, fcntl.F_WRLCK, first + 3 * 65536, 1)
+        done = keep.start()
+        assert done.returncode == 1 and "[sandbox] first_uid" in done.stderr and f"{first} to {first + 4 * 65536 - 1}" in done.stderr
+        uids_lock(other, fcntl.F_UNLCK, first + 3 * 65536, 1)
+        uids_lock(other, fcntl.F_WRLCK, first + 4 * 65536, 1)  # the next server's may begin where these end
+        done = keep.start()
+        assert done.returncode == 0, done.stderr
+        with pytest.raises(BlockingIOError):
+            uids_lock(other, fcntl.F_WRLCK, first, 1)
+        keep.stop()
+        uids_lock(other, fcntl.F_WRLCK, first, 1)
 
 
 def test_a_second_start_says_that_it_runs(running):
