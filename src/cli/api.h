@@ -62,6 +62,11 @@ struct api_sandbox {
 enum err_code api_sandbox_open(struct api *a, const char *id, struct api_sandbox *out,
                                struct err *e);
 
+/* The same for one whose commands, files or ports are wanted: a key that may only see is refused, with
+ * what to do, before anything is sent to the sandbox. */
+enum err_code api_sandbox_enter(struct api *a, const char *id, struct api_sandbox *out,
+                                struct err *e);
+
 /* One unary Connect call: method is "process.Process/List". */
 enum err_code api_agent_call(struct api *a, const struct api_sandbox *s, const char *method,
                              const json_t *body, json_t **out, struct err *e);

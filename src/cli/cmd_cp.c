@@ -432,7 +432,7 @@ int cmd_cp(struct cli *c)
     k.api = &a;
     up = to.sandbox[0] != '\0';
     buf_init(&k.answer, 1u << 20);
-    if (api_sandbox_open(&a, up ? to.sandbox : from.sandbox, &k.sandbox, &e) == ERR_OK) {
+    if (api_sandbox_enter(&a, up ? to.sandbox : from.sandbox, &k.sandbox, &e) == ERR_OK) {
         snprintf(k.sandbox.user, sizeof(k.sandbox.user), "%s", user ? user : "");
         e.code = up ? upload(&k, from.path, to.path) : download(&k, from.path, to.path);
     }

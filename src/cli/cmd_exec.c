@@ -144,7 +144,7 @@ int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int
                 "starts");
         return cli_fail_as(c, CLI_USAGE, &e);
     }
-    if (api_sandbox_open(a, id, &s, &e) != ERR_OK)
+    if (api_sandbox_enter(a, id, &s, &e) != ERR_OK)
         return cli_fail_as(c, CLI_CANNOT, &e);
     snprintf(s.user, sizeof(s.user), "%s", user ? user : "");
     process = process_of(c, argv, argc, pty, &e);

@@ -229,7 +229,7 @@ static enum err_code add_debug(struct api *a, const char *id, json_t *to, struct
     bool is_tls = strncmp(a->public_url, "https://", 8) == 0;
     struct api_sandbox s;
 
-    if (api_sandbox_open(a, id, &s, e) != ERR_OK)
+    if (api_sandbox_enter(a, id, &s, e) != ERR_OK)
         return e->code;
     if (s.token[0]) {
         err_set(e, ERR_INVALID,

@@ -297,6 +297,22 @@ def test_usage_errors(cay, arguments):
     assert done.stderr
 
 
+def test_a_key_that_only_sees_is_told_so(cay, tmp_path):
+    key = json.loads(cay("key", "create", "--role=read-only", "--label=sees", "--json").stdout)
+    box = cay("create", "host", "--ttl=5m", "-q").stdout.strip()
+    sees = {"E2B_API_KEY": key["key"]}
+    try:
+        assert cay("ls", env=sees).returncode == 0 and cay("logs", box, env=sees).returncode == 0
+        for entering in (["exec", box, "true"], ["cp", __file__, f"{box}:"], ["cp", f"{box}:/etc/passwd", tmp_path], ["debug", box]):
+            done = cay(*entering, env=sees)
+            assert done.returncode not in (0, 2) and "this API key is read-only" in done.stderr, entering
+            assert "role owner" in done.stderr and done.stdout == ""
+            assert cay(*entering).returncode == 0 or entering[0] == "debug"  # asks for a token that debug mode has not
+    finally:
+        cay("key", "revoke", key["id"])
+        cay("kill", box)
+
+
 def test_errors_say_what_to_do(cay):
     done = cay("ls", "--url=http://127.0.0.1:1")
     assert done.returncode == 1

@@ -216,17 +216,14 @@ os.write(1, b'{"bytes": 1, "owned": true}\n')
 
 def test_programs_inside_do_not_reach_the_terminal(cay, box, tmp_path):
     (tmp_path / "folder").mkdir()
-    (tmp_path / "program").write_text("x")
-    (tmp_path / "program").chmod(0o755)
-    for name, what in (("tar", "folder"), ("chmod", "program")):
-        with hostile(cay, box, tmp_path, name, NOISE):
-            control = cay("exec", box, name)
-            assert "\x1b" in control.stderr and "owned" in control.stdout
-            done = cay("cp", "--json", tmp_path / what, f"{box}:/tmp/")
-            assert "sandboxID" in json.loads(done.stdout) or "error" in json.loads(done.stdout)
-            assert "owned" not in done.stdout
-            assert "cay: the sandbox says: ?]0;owned???line" in done.stderr, done.stderr[:200]
-            assert not any(c in done.stderr for c in "\x1b\x07\u202e") and len(done.stderr) < 40000
+    with hostile(cay, box, tmp_path, "tar", NOISE):
+        control = cay("exec", box, "tar")
+        assert "\x1b" in control.stderr and "owned" in control.stdout
+        done = cay("cp", "--json", tmp_path / "folder", f"{box}:/tmp/")
+        assert "sandboxID" in json.loads(done.stdout) or "error" in json.loads(done.stdout)
+        assert "owned" not in done.stdout
+        assert "cay: the sandbox says: ?]0;owned???line" in done.stderr, done.stderr[:200]
+        assert not any(c in done.stderr for c in "\x1b\x07\u202e") and len(done.stderr) < 40000
 
 
 def test_errors_name_what_is_wrong(cay, box, tmp_path):
