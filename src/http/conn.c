@@ -27,7 +27,7 @@
 #define KEEPALIVE_AGAIN_S 15
 #define KEEPALIVE_TIMES   4
 
-#define OUT_MAX (SIZE_MAX / 4) /* bounded by what handlers write: they heed "full" */
+#define OUT_MAX (SIZE_MAX / 4) /* bounded by what handlers write, who heed "full", and by held.c */
 
 /* -- the socket -------------------------------------------------------------------------------- */
 
@@ -91,6 +91,7 @@ static void conn_end(struct conn *c)
         (void)!setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     buf_free(&c->in);
     buf_free(&c->out);
+    held_count(c);
     if (c->tag && c->server->config.on_tagged_end)
         c->server->config.on_tagged_end(c->server->ctx, c->tag, fd);
     server_conn_gone(c); /* stops polling; only then may the descriptor's number be used again */
@@ -137,6 +138,7 @@ static void queue_rest(struct conn *c, const struct iovec *iov, int n, size_t se
             return;
         }
     }
+    held_make_room(c);
 }
 
 void conn_send(struct conn *c, const struct iovec *iov, int n, bool now)

@@ -109,8 +109,10 @@ void conn_wait_settle(struct conn *c)
 {
     if (c->state == CONN_HEAD && c->in.len == 0 && c->in.base)
         buf_free(&c->in);
-    if (c->out.len == 0 && c->out.base && c->state == CONN_HEAD)
+    if (c->out.len == 0 && c->out.base && c->state == CONN_HEAD) {
         buf_free(&c->out);
+        held_count(c);
+    }
     settle_events(c);
     settle_read_wait(c);
     if (c->out.len == 0 && !c->shut_wants_write)

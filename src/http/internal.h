@@ -4,6 +4,7 @@
  * server.c   listeners, the list of connections, limits, timers, stop
  * conn.c     one connection: reading, heads, the order of things (conn_pump), its end
  * conn_wait.c what it waits for: events of its socket, and times
+ * held.c     answers that no client takes: how many bytes of them there may be
  * layer.c    its bytes, through TLS or not
  * exchange.c an exchange's memory and its two ends: done or lost
  * body.c     the request's body
@@ -68,6 +69,7 @@ struct conn {
     bool passing;       /* likewise, but the bytes are in the server's pipe */
     size_t scanned;     /* of an incomplete head */
     size_t unsent;      /* when the wait for the peer to take bytes began */
+    size_t held;        /* what held.c counts of `out` */
     size_t linger_left; /* bytes that may still be thrown away */
     uint64_t tag;       /* of http_server_adopt_tagged, or 0 */
     uint32_t round;     /* http_server_config.enter's */
@@ -158,7 +160,8 @@ struct http_server {
     struct conn *conns;
     size_t conn_count, conns_closing; /* the latter are among the former */
     size_t collected;                 /* bytes in all exchanges' collect */
-    uint64_t full_said_ms;
+    size_t held;                      /* bytes of all connections' held */
+    uint64_t full_said_ms, held_said_ms;
     size_t beginning; /* connections in that state */
     size_t handles;   /* not yet closed by libuv */
     struct conn *dirty, **dirty_tail;
@@ -249,6 +252,16 @@ bool layer_is_plain(struct conn *c);
 /* CONN_BEGINNING: goes on with the handshake. True when it is done. */
 bool layer_step(struct conn *c);
 void layer_close(struct conn *c);
+
+/* -- held.c ------------------------------------------------------------------------------------ */
+
+/* After the memory of c->out has become more or less. */
+void held_count(struct conn *c);
+
+/* The same after bytes were queued. Where all connections together hold more than they may, the one
+ * that has taken nothing for longest is reset, and the next, until it fits; c itself last. No
+ * callback: those connections end in their next pump. */
+void held_make_room(struct conn *c);
 
 /* -- exchange.c -------------------------------------------------------------------------------- */
 

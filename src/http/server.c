@@ -29,6 +29,7 @@
 #define ERROR_BODY_MAX  8192u /* a text of 1 KiB as JSON */
 #define SCRATCH_MAX     (256u * 1024u)
 #define WRITE_HIGH      (256u * 1024u)
+#define HELD_TOTAL      (512u * 1024u * 1024u) /* see held.c */
 
 void http_server_config_default(struct http_server_config *c)
 {
@@ -45,6 +46,7 @@ void http_server_config_default(struct http_server_config *c)
         .half_stream_timeout_ms = 1000,
         .arena_max_bytes = 1024u * 1024u,
         .collect_total_bytes = 256u * 1024u * 1024u,
+        .held_total_bytes = HELD_TOTAL,
     };
 }
 

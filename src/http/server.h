@@ -42,9 +42,12 @@ struct http_server_config {
     uint64_t half_stream_timeout_ms;
     size_t arena_max_bytes;     /* per exchange */
     size_t collect_total_bytes; /* of all collected bodies at one time: 503 above it */
-    struct http_layer layer;    /* TLS for connections that begin with it; its ops may be NULL */
-    bool proxy;                 /* targets may be in absolute form: head.authority */
-    bool relays;                /* keeps a pipe for long contents that http_relay_start passes on */
+    /* Memory of all answers that are longer than write_high_bytes and not taken by their clients:
+     * above it the connection that has taken nothing for longest is reset. */
+    size_t held_total_bytes;
+    struct http_layer layer; /* TLS for connections that begin with it; its ops may be NULL */
+    bool proxy;              /* targets may be in absolute form: head.authority */
+    bool relays;             /* keeps a pipe for long contents that http_relay_start passes on */
     /* A connection of http_server_adopt_tagged ends: its descriptor is closed after this. May be
      * NULL; calls nothing of the server. */
     void (*on_tagged_end)(void *ctx, uint64_t tag, int fd);
