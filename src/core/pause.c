@@ -391,12 +391,20 @@ static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reas
     return tier == SANDBOX_TIER_FILES ? keep_begin(o, reason, e) : begin_pause(o, reason, e);
 }
 
+/* What a call may ask for. */
+static enum err_code begin_asked(struct sandbox_obj *o, enum sandbox_tier tier, struct err *e)
+{
+    enum err_code code = quota_check_pause(o->tenant, e);
+
+    return code == ERR_OK ? begin(o, SANDBOX_PAUSE_API, tier, e) : code;
+}
+
 /* A pause was asked for while it was being resumed. */
 static void begin_pause_again(struct sandbox_obj *o)
 {
     struct err e;
 
-    if (o->pausers && begin(o, SANDBOX_PAUSE_API, o->pause_tier, &e) != ERR_OK)
+    if (o->pausers && begin_asked(o, o->pause_tier, &e) != ERR_OK)
         tell(o, &o->pausers, &e);
 }
 
@@ -460,9 +468,8 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
         code = keep_check(c, &e);
     if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY && !o->reboot_keeps)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already paused", id);
-    else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO &&
-             (code = quota_check_pause(o->tenant, &e)) == ERR_OK)
-        code = begin(o, SANDBOX_PAUSE_API, tier, &e);
+    else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO)
+        code = begin_asked(o, tier, &e);
     if (code == ERR_OK)
         o->pause_tier = tier;
     if (code == ERR_OK)

@@ -14,13 +14,20 @@
 
 #include <string.h>
 
+/* One that is being resumed is paused again where that fails, or where a pause waits for it: its place is not another's
+ * before it runs. */
+static bool is_paused(const struct life *life)
+{
+    return life->group == LIFE_GROUP_PAUSED || life->change == LIFE_CHANGE_RESUME;
+}
+
 void sandbox_account(struct sandbox_obj *o)
 {
     const struct life *life = sandbox_life(o);
     const struct privsep_limits *l = &o->s.limits;
     const uint64_t costs[TENANT_SANDBOX_RESOURCES] = {
         [TENANT_SANDBOXES] = life->place,
-        [TENANT_PAUSED] = life->place && life->group == LIFE_GROUP_PAUSED,
+        [TENANT_PAUSED] = life->place && is_paused(life),
         [TENANT_CPU_MILLI] = life->place ? l->cpu_milli : 0,
         [TENANT_MEMORY_BYTES] = life->place ? l->memory_bytes : 0,
         [TENANT_DISK_BYTES] = life->place ? l->disk_bytes : 0,

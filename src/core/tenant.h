@@ -22,7 +22,7 @@ struct tenant_ca;
 
 enum tenant_resource {
     TENANT_SANDBOXES,    /* that hold a place (life.h) */
-    TENANT_PAUSED,       /* of them: paused, or being paused */
+    TENANT_PAUSED,       /* of them: paused, being paused or resumed */
     TENANT_CPU_MILLI,    /* limits of sandboxes that hold a place, summed; the next two as well */
     TENANT_MEMORY_BYTES, /* */
     TENANT_DISK_BYTES,   /* */

@@ -302,6 +302,40 @@ static void a_quota_of_zero_permits_none_and_survives_a_restart(void **state)
     kill_one(w, id);
 }
 
+/* The place of one that is being resumed is not another's: it may be paused again. */
+static void a_pause_that_waits_for_a_resume_does_not_exceed_a_quota(void **state)
+{
+    struct world *w = *state;
+    struct answer paused = {0}, resumed = {0}, other = {0}, again = {0};
+    char a[IDS_SANDBOX_SIZE], b[IDS_SANDBOX_SIZE];
+
+    world_create_default(w, a);
+    world_create_default(w, b);
+    set_quota(w, QUOTA_PAUSED, 1);
+    core_sandbox_pause(w->core, NULL, a, SANDBOX_TIER_FROZEN, world_on_answer, &paused);
+    world_run_until(w, &paused.calls, 1);
+    assert_true(paused.good);
+    for (int permitted = 1; permitted >= 0; permitted--) {
+        memset(&resumed, 0, sizeof(resumed));
+        memset(&other, 0, sizeof(other));
+        memset(&again, 0, sizeof(again));
+        fake_set(w->fake, FAKE_HOLD_THAWS, 1);
+        core_sandbox_resume(w->core, NULL, a, 0, false, world_on_answer, &resumed);
+        core_sandbox_pause(w->core, NULL, b, SANDBOX_TIER_FROZEN, world_on_answer, &other);
+        core_sandbox_pause(w->core, NULL, a, SANDBOX_TIER_FROZEN, world_on_answer, &again);
+        set_quota(w, QUOTA_PAUSED, permitted);
+        fake_set(w->fake, FAKE_HOLD_THAWS, 0);
+        world_run_until(w, &other.calls, 1);
+        world_run_until(w, &again.calls, 1);
+        assert_true(resumed.good);
+        assert_int_equal(other.why.code, ERR_EXHAUSTED);
+        assert_int_equal(again.why.code, permitted ? ERR_OK : ERR_EXHAUSTED);
+        assert_int_equal(held(w, TENANT_PAUSED), permitted);
+    }
+    kill_one(w, a);
+    kill_one(w, b);
+}
+
 static void a_tenant_that_was_never_made_has_no_quotas(void **state)
 {
     struct world *w = *state;
@@ -385,6 +419,7 @@ int main(void)
         WORLD(creates_per_minute_are_counted_whatever_becomes_of_them),
         WORLD(a_rate_is_of_the_last_minute),
         WORLD(a_quota_of_zero_permits_none_and_survives_a_restart),
+        WORLD(a_pause_that_waits_for_a_resume_does_not_exceed_a_quota),
         WORLD(a_tenant_that_was_never_made_has_no_quotas),
         WORLD(usage_is_counted_and_written),
         WORLD(old_usage_is_removed),
