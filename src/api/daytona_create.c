@@ -3,6 +3,7 @@
 #include "api/daytona.h"
 #include "api/daytona_network.h"
 #include "api/e2b.h"
+#include "core/snapshot.h"
 #include "http/json.h"
 
 #include <string.h>
@@ -219,9 +220,17 @@ static enum err_code read_resource(const json_t *body, const char *name, uint64_
     return rc;
 }
 
+/* Of a snapshot the template that it lies on: what is made of it is bounded as the template's are. */
+static const struct template_info *template_of(const struct api_call *call, const char *name)
+{
+    const struct snapshot *s = core_snapshot_find(call->core, call->who.tenant, name);
+
+    return core_template_find(call->core, s ? s->template_id : name);
+}
+
 static enum err_code read_resources(struct api_call *call, struct sandbox_request *r, struct err *e)
 {
-    const struct template_info *t = core_template_find(call->core, r->template_name);
+    const struct template_info *t = template_of(call, r->template_name);
     struct privsep_limits most = t ? core_template_limits(call->core, t)
                                    : api_config_of(call->api)->limits;
     uint64_t cpu_milli = 0;

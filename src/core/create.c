@@ -524,8 +524,7 @@ static enum err_code resolve(struct core *c, struct sandbox_request *r,
     if (!*used)
         return err_set(e, ERR_UNAVAILABLE, "template %s, which snapshot %s lies on, is not there",
                        s->template_id, s->id);
-    if (!r->limits.memory_bytes)
-        r->limits = s->limits;
+    r->limits = sandbox_limits_or(&r->limits, &s->limits);
     return ERR_OK;
 }
 

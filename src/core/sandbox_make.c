@@ -95,9 +95,8 @@ struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s)
     return o;
 }
 
-/* 0 in a field: what sandboxes of its template get. */
-static struct privsep_limits limits_of(const struct privsep_limits *asked,
-                                       const struct privsep_limits *d)
+struct privsep_limits sandbox_limits_or(const struct privsep_limits *asked,
+                                        const struct privsep_limits *d)
 {
     return (struct privsep_limits){
         .memory_bytes = asked->memory_bytes ? asked->memory_bytes : d->memory_bytes,
@@ -134,7 +133,7 @@ struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_
 {
     struct privsep_limits of_template = core_template_limits(c, asked);
 
-    return limits_of(&r->limits, &of_template);
+    return sandbox_limits_or(&r->limits, &of_template);
 }
 
 static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,

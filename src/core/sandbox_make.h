@@ -5,6 +5,10 @@
 
 struct sandbox_obj;
 
+/* What is asked for, and of d what is not (0). */
+struct privsep_limits sandbox_limits_or(const struct privsep_limits *asked,
+                                        const struct privsep_limits *d);
+
 /* What it gets: no field is 0. */
 struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_request *r,
                                      const struct template_info *asked);

@@ -72,6 +72,21 @@ def test_sandboxes_get_them(cay, own_limits):
         assert end["status"] == "signal: killed" and "out of memory" in end["error"] and "limit of 256 MiB" in end["error"]
 
 
+def test_what_is_made_of_a_snapshot_has_no_more_than_its_template_gives(cay, own_limits):
+    with cay.create() as box:
+        made = cay.call("POST", f"/sandboxes/{box.id}/snapshots", {"name": "bounded"})
+    if made.status == 501:
+        pytest.skip("a state disk of btrfs is needed for snapshots")
+    assert made.status == 201, made.body
+    try:
+        for begin in ("host", "bounded", made.json["snapshotID"]):
+            for wish in ({"cpu": 1}, {"memory": 1}, {"disk": 1}):
+                reply = cay.call("POST", "/api/sandbox", {"snapshot": begin, **wish})
+                assert reply.status == 400 and "a sandbox has at most" in reply.json["message"], (begin, wish, reply.body)
+    finally:
+        assert cay.call("DELETE", f"/templates/{made.json['snapshotID']}").status == 204
+
+
 def test_without_them(cay):
     with cay.create() as box:
         assert attached(box) == f"{errno.EINVAL}\n"
