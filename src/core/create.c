@@ -195,6 +195,7 @@ static void done_with(struct sandbox_obj *o)
     if (strcmp(o->s.template_id, o->s.template_asked) != 0 && !o->copy_of)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_asked, o->s.template_id, o->s.template_asked);
+    o->copy_of = 0; /* the number may be another's from now on */
     o->core->counters.created++;
     tenant_count(o->tenant, USAGE_CREATED);
     histogram_add(&steps[COUNTER_CREATE], took_us);
@@ -382,15 +383,15 @@ void create_on_deadline(struct sandbox_obj *o)
     lifecycle_end(o, why.text);
 }
 
-int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number)
+int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32_t kept, bool copy)
 {
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
     m.u.create.template_number = template_number;
     m.u.create.level = o->s.level;
     m.u.create.limits = o->s.limits;
-    m.u.create.kept = o->copy_of ? o->copy_of : o->s.kept;
-    m.u.create.flags = o->copy_of ? PRIVSEP_CREATE_COPY : 0;
+    m.u.create.kept = kept;
+    m.u.create.flags = copy ? PRIVSEP_CREATE_COPY : 0;
     memcpy(m.u.create.id, o->s.id, sizeof(o->s.id));
     memcpy(m.u.create.key, o->s.agent_key, sizeof(m.u.create.key));
     return call_privd(o->core, o->s.id, &m, on_created, NULL);
@@ -500,7 +501,7 @@ static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct s
 
     if (code != ERR_OK)
         return code;
-    rc = create_ask_privd(o, template_number);
+    rc = create_ask_privd(o, template_number, o->copy_of, o->copy_of != 0);
     if (rc < 0) {
         store_sandbox_delete(c->store, o->s.id, NULL);
         return call_privd_err(e, rc, "the sandbox could not be made");

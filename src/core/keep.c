@@ -262,7 +262,7 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
     if (code != ERR_OK)
         return code;
     memcpy(o->s.agent_key, changed.agent_key, sizeof(o->s.agent_key));
-    rc = create_ask_privd(o, t->number);
+    rc = create_ask_privd(o, t->number, o->s.kept, false);
     if (rc < 0) {
         pause_write_row(o);
         return call_privd_err(e, rc, "resuming the sandbox");

@@ -67,6 +67,22 @@ def test_new_ones_begin_with_its_files(cay):
         assert reply.status == 404
 
 
+def test_one_boots_anew_on_its_own_files(cay, other_tenant):
+    """Not on what has the snapshot's number by then, which is another tenant's."""
+    with other_tenant.create() as source:
+        made = snapshot(other_tenant, source)
+    with other_tenant.create(template=made["snapshotID"]) as box, cay.create() as neighbour:
+        box.write("/home/user/own", b"own")
+        neighbour.write("/home/user/secret", b"secret")
+        assert delete(other_tenant, made["snapshotID"]) == 204
+        of_neighbour = snapshot(cay, neighbour)["snapshotID"]
+        for _ in range(2):
+            assert other_tenant.call("POST", f"/cay/v1/sandboxes/{box.id}/pause", {"memory": False}).status == 204
+            assert other_tenant.call("POST", f"/cay/v1/sandboxes/{box.id}/resume", {}).status == 201
+            assert box.read("/home/user/own").body == b"own" and box.read("/home/user/secret").status == 404
+        assert delete(cay, of_neighbour) == 204
+
+
 def test_names_and_lists(cay, other_tenant):
     with cay.create() as box:
         first = snapshot(cay, box, name="mine")

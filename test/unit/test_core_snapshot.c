@@ -1,4 +1,4 @@
-/* Snapshots: to which of two the name belongs; forks: what they have of the metadata. */
+/* Snapshots: to which of two the name belongs, what is made of one boots anew on; forks: what they have of the metadata. */
 #include "core/core.h"
 #include "core/fork.h"
 #include "core/snapshot.h"
@@ -111,11 +111,37 @@ static void a_fork_has_the_metadata_but_for_cays_own(void **state)
     assert_int_equal(json_object_size(core_sandbox_find(w->core, "default", box)->metadata), 4);
 }
 
+/* Not on another copy of the snapshot, whose number may be another tenant's by then. */
+static void one_of_a_snapshot_boots_anew_on_its_own_files(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    struct answer made, paused = {0}, resumed = {0};
+    char box[IDS_SANDBOX_SIZE], id[IDS_SANDBOX_SIZE];
+    uint32_t of_snapshot, own;
+
+    world_create_default(w, box);
+    made = snapshot(w, box, "x");
+    of_snapshot = core_snapshot_find(w->core, "default", made.id)->number;
+    r.template_name = made.id;
+    world_create(w, &r, id);
+    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FILES, world_on_answer, &paused);
+    world_run_until(w, &paused.calls, 1);
+    own = core_sandbox_find(w->core, "default", id)->kept;
+    assert_true(paused.good && own != 0 && own != of_snapshot && fake_is_kept(w->fake, own));
+    core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &resumed);
+    world_run_until(w, &resumed.calls, 1);
+    assert_true(resumed.good);
+    assert_false(fake_is_kept(w->fake, own)); /* its own were taken */
+    assert_true(fake_is_kept(w->fake, of_snapshot));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {WORLD(a_name_moves_to_the_newer),
                                        WORLD(one_that_is_not_written_takes_no_name),
-                                       WORLD(a_fork_has_the_metadata_but_for_cays_own)};
+                                       WORLD(a_fork_has_the_metadata_but_for_cays_own),
+                                       WORLD(one_of_a_snapshot_boots_anew_on_its_own_files)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
