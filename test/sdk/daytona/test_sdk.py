@@ -1,0 +1,62 @@
+"""Daytona's Python SDK, unmodified, and LangChain's deepagents above it: the example of examples/python, as it is."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from daytona import CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaNotFoundError, SessionExecuteRequest
+
+URL, KEY = f"https://{os.environ['E2B_DOMAIN']}/api", os.environ["E2B_API_KEY"]
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples/python"
+
+
+@pytest.fixture(scope="module")
+def daytona():
+    return Daytona(DaytonaConfig(api_key=KEY, api_url=URL))
+
+
+@pytest.fixture(scope="module")
+def sandbox(daytona):
+    made = daytona.create(CreateSandboxFromSnapshotParams(snapshot="host", env_vars={"MADE": "yes"}))
+    yield made
+    made.delete()
+
+
+def test_a_command(sandbox):
+    done = sandbox.process.exec("echo $A $MADE; id -un; exit 3", env={"A": "b"})
+    assert (done.exit_code, done.result) == (3, "b yes\ndaytona\n")
+
+
+def test_a_session(sandbox):
+    sandbox.process.create_session("s")
+    run = lambda command: sandbox.process.execute_session_command("s", SessionExecuteRequest(command=command))  # noqa: E731
+    run("cd /tmp; export B=1")
+    done = run("echo $PWD $B; echo err >&2")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "/tmp 1\n", "err\n")
+    sandbox.process.delete_session("s")
+    with pytest.raises(DaytonaNotFoundError):
+        sandbox.process.get_session("s")
+
+
+def test_files(sandbox):
+    sandbox.fs.create_folder("work", "755")
+    sandbox.fs.upload_file(b"hello", "work/a b.txt")
+    assert sandbox.fs.download_file("work/a b.txt") == b"hello"
+    assert [(f.name, f.size, f.is_dir) for f in sandbox.fs.list_files("work")] == [("a b.txt", 5, False)]
+    assert sandbox.fs.search_files("work", "*.txt").files == ["work/a b.txt"]
+
+
+def test_a_stop_keeps_the_files(sandbox):
+    sandbox.process.exec("echo kept >kept")
+    sandbox.stop()
+    sandbox.start()
+    assert sandbox.process.exec("cat kept; echo $MADE").result == "kept\nyes\n"
+
+
+def test_deepagents():
+    env = {**os.environ, "DAYTONA_API_URL": URL, "DAYTONA_API_KEY": KEY, "MODEL": ""}
+    done = subprocess.run([sys.executable, EXAMPLES / "deepagents_daytona.py"], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "tool: 285\n\n[Command succeeded with exit code 0]\nai: The script has run.\n" in done.stdout

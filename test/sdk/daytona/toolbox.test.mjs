@@ -1,0 +1,64 @@
+// The unmodified SDK's commands, sessions, terminals and files, and a stop and a start; with its stream of events, as it
+// comes.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+
+import { Daytona } from '@daytonaio/sdk'
+
+const daytona = new Daytona({ apiKey: process.env.E2B_API_KEY, apiUrl: `https://${process.env.E2B_DOMAIN}/api` })
+let sandbox
+
+before(async () => {
+  sandbox = await daytona.create({ snapshot: 'host', envVars: { MADE: 'yes' } })
+})
+
+after(async () => {
+  await sandbox?.delete()
+})
+
+test('a command', async () => {
+  const done = await sandbox.process.executeCommand('echo $A $MADE; id -un; exit 3', undefined, { A: 'b' })
+  assert.equal(done.exitCode, 3)
+  assert.equal(done.result, 'b yes\ndaytona\n')
+})
+
+test('a session, and its logs as they come', async () => {
+  await sandbox.process.createSession('s1')
+  await sandbox.process.executeSessionCommand('s1', { command: 'cd /tmp; export B=1' })
+  const sync = await sandbox.process.executeSessionCommand('s1', { command: 'echo $PWD $B; echo err >&2' })
+  assert.deepEqual([sync.exitCode, sync.stdout, sync.stderr], [0, '/tmp 1\n', 'err\n'])
+  const made = await sandbox.process.executeSessionCommand('s1', { command: 'echo o; echo e >&2', runAsync: true })
+  let out = '', err = ''
+  await sandbox.process.getSessionCommandLogs('s1', made.cmdId, (c) => { out += c }, (c) => { err += c })
+  assert.deepEqual([out, err], ['o\n', 'e\n'])
+  await sandbox.process.deleteSession('s1')
+  await assert.rejects(sandbox.process.getSession('s1'), /not found/)
+})
+
+test('files', async () => {
+  await sandbox.fs.createFolder('work', '755')
+  await sandbox.fs.uploadFile(Buffer.from('hello'), 'work/a b.txt')
+  assert.equal((await sandbox.fs.downloadFile('work/a b.txt')).toString(), 'hello')
+  assert.deepEqual((await sandbox.fs.listFiles('work')).map((f) => [f.name, f.size, f.isDir]), [['a b.txt', 5, false]])
+  assert.deepEqual((await sandbox.fs.searchFiles('work', '*.txt')).files, ['work/a b.txt'])
+})
+
+test('a terminal', async () => {
+  let seen = ''
+  const pty = await sandbox.process.createPty({
+    id: 'p1', cols: 90, rows: 30, envs: { FOO: 'bar' }, onData: (bytes) => { seen += new TextDecoder().decode(bytes) },
+  })
+  await pty.waitForConnection()
+  await pty.sendInput('stty size; echo "<$FOO>"; exit 5\n')
+  assert.equal((await pty.wait()).exitCode, 5)
+  assert.match(seen, /30 90\r\n<bar>/)
+})
+
+test('a stop keeps the files, and a start goes on with them', async () => {
+  await sandbox.process.executeCommand('echo kept >kept')
+  await sandbox.stop()
+  assert.equal(sandbox.state, 'stopped')
+  await sandbox.start()
+  assert.equal(sandbox.state, 'started')
+  assert.equal((await sandbox.process.executeCommand('cat kept; echo $MADE')).result, 'kept\nyes\n')
+})
