@@ -191,7 +191,7 @@ void toolbox_unsupported(struct toolbox_call *c);
 #define TOOLBOX_OUTPUT_BLOCK (1024u * 1024u)
 #define TOOLBOX_OUTPUTS_MAX  256u /* on one loop, shared out by tenant and sandbox (base/share.h) */
 #define TOOLBOX_RUN_MAX_MS   86400000u
-#define TOOLBOX_ARGS_MAX     48
+#define TOOLBOX_ARGS_MAX     96
 
 struct toolbox_result {
     int exit_code;      /* -1: none */

@@ -1,4 +1,4 @@
-/* process/execute: one command to its end. */
+/* process/execute and process/code-run: one command, or one text of a program, to its end. */
 #include "toolbox/process.h"
 
 #include "http/json.h"
@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COMMAND_ARG_MAX 120000u /* of a command that is an argument; a longer one goes by a file */
-#define RESULT_MAX      (6u * TOOLBOX_OUTPUT_MAX + 65536u)
+#define COMMAND_ARG_MAX  120000u /* of a command that is an argument; a longer one goes by a file */
+#define PROGRAM_ARGS_MAX 64u
+#define RESULT_MAX       (6u * TOOLBOX_OUTPUT_MAX + 65536u)
 
 /* $1 is the command, $2 the token. Both outputs are one, in their order, as upstream's. */
 static const char by_argument[] = "b=/bin/bash; [ -x $b ] || b=/bin/sh\n"
@@ -20,8 +21,31 @@ static const char by_file[] = "b=/bin/bash; [ -x $b ] || b=/bin/sh\n"
                               "$b /dev/fd/3 2>&1\n"
                               "printf '\\036%s %d\\n' \"$2\" $?";
 
+/* $1 is the language, $2 the code or $3 a file with it, $4 the token; the program's own arguments follow. As upstream:
+ * programs read from standard input, and TypeScript from a file by ts-node, which npx fetches where it is not there. */
+static const char of_code[] =
+    "l=$1 c=$2 f=$3 t=$4\n"
+    "shift 4\n"
+    "[ -z \"$f\" ] || { exec 3<\"$f\" || exit 1; rm -f \"$f\"; }\n"
+    "code() { if [ -n \"$f\" ]; then cat <&3; else printf %s \"$c\"; fi; }\n"
+    "typescript() {\n"
+    "  d=$(mktemp -d) || return 1\n"
+    "  code >\"$d/code.ts\"\n"
+    "  npx ts-node -T --ignore-diagnostics 5107 -O '{\"module\":\"CommonJS\"}' \"$d/code.ts\" "
+    "\"$@\"\n"
+    "  r=$?; rm -rf \"$d\"; return $r\n"
+    "}\n"
+    "case $l in\n"
+    "python) code | python3 -u - \"$@\" ;;\n"
+    "javascript) { printf 'process.argv.splice(1,1);'; code; } | node - \"$@\" ;;\n"
+    "*) typescript \"$@\" ;;\n"
+    "esac 2>&1\n"
+    "printf '\\036%s %d\\n' \"$t\" $?";
+
 struct execution {
     struct toolbox_call *call;
+    const char *language; /* NULL: command is one of the shell's, else a program */
+    const json_t *argv;   /* of a program; NULL: none */
     char token[TOOLBOX_TOKEN_SIZE];
     char path[64];
     const char *command, *cwd;
@@ -82,16 +106,29 @@ static void executed(void *arg, const struct toolbox_result *r, const struct err
 
 /* -- the request --------------------------------------------------------------------------------- */
 
-static void run(struct execution *e, const char *script, const char *what)
+/* path: a file with the command; NULL: it goes as an argument. */
+static void run(struct execution *e, const char *path)
 {
-    const char *const args[] = {what, e->token, NULL};
+    const char *args[5 + PROGRAM_ARGS_MAX] = {path ? path : e->command, e->token};
+    const char *script = path ? by_file : by_argument;
     struct toolbox_run r = {.envs = e->envs,
                             .cwd = e->cwd,
                             .timeout_ms = e->timeout_ms,
                             .token = e->token,
                             .done = executed,
                             .arg = e};
+    json_t *arg;
+    size_t i;
 
+    if (e->language) {
+        script = of_code;
+        args[0] = e->language;
+        args[1] = path ? "" : e->command;
+        args[2] = path ? path : "";
+        args[3] = e->token;
+        json_array_foreach (e->argv, i, arg)
+            args[4 + i] = json_string_value(arg);
+    }
     toolbox_script(&r, script, args);
     toolbox_run(e->call, &r);
 }
@@ -104,7 +141,7 @@ static void written(void *arg, const struct http_head *head, const char *body, s
     if (why || head->status != 200)
         toolbox_fail_file(e->call, head, body, len, why, e->path);
     else if (e->call->x)
-        run(e, by_file, e->path);
+        run(e, e->path);
 }
 
 /* A kernel takes no argument of more than 128 KiB. */
@@ -169,7 +206,8 @@ static enum err_code read_request(struct execution *e, struct err *err)
     return rc == ERR_OK ? toolbox_read_timeout(body, &e->timeout_ms, err) : rc;
 }
 
-void toolbox_execute(struct toolbox_call *c)
+static void begin(struct toolbox_call *c,
+                  enum err_code (*read)(struct execution *e, struct err *err))
 {
     struct execution *e = calloc(1, sizeof(*e));
     struct err err;
@@ -182,10 +220,63 @@ void toolbox_execute(struct toolbox_call *c)
     c->state_free = free;
     e->call = c;
     toolbox_token(e->token);
-    if (read_request(e, &err) != ERR_OK)
+    if (read(e, &err) != ERR_OK)
         toolbox_fail(c, 400, "BAD_REQUEST", "%s", err.text);
     else if (strlen(e->command) > COMMAND_ARG_MAX)
         write_command(e);
     else
-        run(e, by_argument, e->command);
+        run(e, NULL);
+}
+
+void toolbox_execute(struct toolbox_call *c)
+{
+    begin(c, read_request);
+}
+
+/* -- code ---------------------------------------------------------------------------------------- */
+
+static enum err_code read_argv(struct execution *e, struct err *err)
+{
+    json_t *argv = NULL, *arg;
+    enum err_code rc = json_get_arr(e->call->body, "argv", NULL, JSON_OPTIONAL, &argv, err);
+    size_t i;
+
+    if (rc != ERR_OK)
+        return rc;
+    if (json_array_size(argv) > PROGRAM_ARGS_MAX)
+        return err_set(err, ERR_INVALID, "argv: at most %u", PROGRAM_ARGS_MAX);
+    json_array_foreach (argv, i, arg)
+        if (!json_is_string(arg) || json_string_length(arg) > COMMAND_ARG_MAX)
+            return err_set(err, ERR_INVALID, "argv[%zu] must be text of at most %u bytes", i,
+                           COMMAND_ARG_MAX);
+    e->argv = argv;
+    return ERR_OK;
+}
+
+static enum err_code read_code(struct execution *e, struct err *err)
+{
+    static const char *const languages[] = {"python", "javascript", "typescript"};
+    const json_t *body = e->call->body;
+    const char *language = "";
+    bool known = false;
+    enum err_code rc;
+
+    if ((rc = json_get_str(body, "code", NULL, JSON_REQUIRED, TOOLBOX_BODY_MAX_BYTES, &e->command,
+                           err)) ||
+        (rc = json_get_str(body, "language", NULL, JSON_REQUIRED, 64, &language, err)))
+        return rc;
+    for (size_t i = 0; i < ARRAY_SIZE(languages); i++)
+        known = known || strcmp(language, languages[i]) == 0;
+    if (!known)
+        return err_set(err, ERR_INVALID,
+                       "language must be python, javascript or typescript, not '%.64s'", language);
+    e->language = language;
+    if ((rc = read_argv(e, err)) || (rc = toolbox_read_envs(body, "envs", &e->envs, err)))
+        return rc;
+    return toolbox_read_timeout(body, &e->timeout_ms, err);
+}
+
+void toolbox_code_run(struct toolbox_call *c)
+{
+    begin(c, read_code);
 }

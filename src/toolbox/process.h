@@ -10,3 +10,6 @@ enum err_code toolbox_read_timeout(const json_t *body, uint64_t *out_ms, struct 
 enum err_code toolbox_read_envs(const json_t *body, const char *name, json_t **out, struct err *e);
 
 void toolbox_execute(struct toolbox_call *c);
+
+/* {"code", "language": "python" | "javascript" | "typescript", "argv", "envs", "timeout"}. */
+void toolbox_code_run(struct toolbox_call *c);

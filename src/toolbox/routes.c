@@ -1,11 +1,14 @@
 /* What there is, and what is answered with a sentence. */
 #include "toolbox/files.h"
+#include "toolbox/git.h"
+#include "toolbox/port.h"
 #include "toolbox/process.h"
 #include "toolbox/pty.h"
 #include "toolbox/session.h"
 
 static const struct toolbox_route process_routes[] = {
     {"POST", "/process/execute", toolbox_execute},
+    {"POST", "/process/code-run", toolbox_code_run},
     {"POST", "/process/session", session_create},
     {"GET", "/process/session", session_list},
     {"GET", "/process/session/{}", session_get},
@@ -45,23 +48,37 @@ static const struct toolbox_route file_routes[] = {
     {0},
 };
 
+static const struct toolbox_route git_routes[] = {
+    {"POST", "/git/clone", git_clone},
+    {"GET", "/git/status", git_status},
+    {"POST", "/git/add", git_add},
+    {"POST", "/git/commit", git_commit},
+    {"GET", "/git/branches", git_branches},
+    {"POST", "/git/branches", git_branch_create},
+    {"DELETE", "/git/branches", git_branch_delete},
+    {"POST", "/git/checkout", git_checkout},
+    {"POST", "/git/pull", git_pull},
+    {"POST", "/git/push", git_push},
+    {"GET", "/git/history", git_history},
+    {"GET", "/port", port_list},
+    {"GET", "/port/{}/in-use", port_in_use},
+    {0},
+};
+
 #define NO_BODY TOOLBOX_NO_BODY
 
 /* What is not there: after all others. */
 static const struct toolbox_route missing[] = {
-    {"*", "/process/code-run", toolbox_unsupported, NO_BODY,
-     "code-run (run the code by process/execute, as older clients do)"},
     {"*", "/process/interpreter/*", toolbox_unsupported, NO_BODY,
      "the interpreter (run the code by process/execute, or in a session)"},
-    {"*", "/git/*", toolbox_unsupported, NO_BODY, "calls of git (run git by process/execute)"},
+    {"*", "/git/*", toolbox_unsupported, NO_BODY, "this call of git (run git by process/execute)"},
     {"*", "/lsp/*", toolbox_unsupported, NO_BODY,
      "language servers (run one by process/execute, and reach it by its port)"},
     {"*", "/computeruse/*", toolbox_unsupported, NO_BODY, "a desktop: there is no display"},
-    {"*", "/port", toolbox_unsupported, NO_BODY, "lists of ports (run `ss -ltn`)"},
-    {"*", "/port/*", toolbox_unsupported, NO_BODY, "lists of ports (run `ss -ltn`)"},
     {"*", "/proxy/*", toolbox_unsupported, NO_BODY,
      "ports below the toolbox (ask for the port's preview-url)"},
     {0},
 };
 
-const struct toolbox_route *const toolbox_tables[] = {process_routes, file_routes, missing, NULL};
+const struct toolbox_route *const toolbox_tables[] = {process_routes, file_routes, git_routes,
+                                                      missing, NULL};

@@ -463,6 +463,25 @@ RENEWALS = {
 }
 
 
+# What git and the kernel print; the first byte picks the reader.
+TOOLBOX = {
+    "status": b"\0# branch.head a/b\0# branch.upstream o/b\0# branch.ab +2 -13\0"
+              b"1 .M N... 100644 100644 100644 aa bb f g\0002 R. N... 1 2 3 aa bb R100 new\0old\0"
+              b"u UU N... 1 2 3 4 a b c both\0? untracked\0",
+    "detached": b"\0# branch.head (detached)\0",
+    "branches": b"\1main\nmain\nother\n",
+    "history": b"\2ab\0A\0a@b\x002026-01-02T03:04:05Z\0one\n\ntwo\n\0cd\0B\0",
+    "ports": b"\3  sl  local\n   0: 0100007F:1F90 00000000:0000 0A 0\n   1: 0000:0BB8 00:0000 01 0\n",
+    "refusal": b"\4fatal: Authentication failed for 'x'\n",
+}
+
+
+def write_toolbox(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in TOOLBOX.items():
+        (folder / name).write_bytes(data)
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "corpus")
     write(root / "http_request", REQUESTS, [b"\x01"])
@@ -486,6 +505,7 @@ def main():
     write(root / "cli_session", SESSION, [b"\x07"])
     write(root / "exec_stream", SESSION, [b"\x07"])
     write(root / "egress_event_reader", NEWS, [b"\x07"])
+    write_toolbox(root / "toolbox")
     write(root / "egress_renewal", RENEWALS, [bytes([i]) for i in (0, 4, 7)])
 
 

@@ -1,0 +1,47 @@
+/* What programs of a sandbox have printed, as the toolbox reads it. The first byte says which reader. */
+#include "base/buf.h"
+#include "fuzz.h"
+#include "toolbox/git.h"
+#include "toolbox/port.h"
+
+#include <jansson.h>
+
+typedef int (*reader)(const char *text, size_t len, struct buf *b);
+
+/* What is read is JSON, whatever came. */
+static void look(reader read, const char *text, size_t len)
+{
+    CLEANUP_BUF struct buf b = {0};
+
+    buf_init(&b, 1u << 20);
+    if (read(text, len, &b) == 0) {
+        json_t *value = json_loadb(b.data, b.len, JSON_ALLOW_NUL, NULL);
+
+        FUZZ_CHECK(value);
+        json_decref(value);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const reader readers[] = {git_read_status, git_read_branches, git_read_history};
+    uint8_t seen[8192] = {0};
+    char *text;
+
+    if (size == 0)
+        return 0;
+    text = malloc(
+        size); /* no more than is there, so that reading beyond it is seen; ends with NUL as outputs do */
+    if (!text)
+        return 0;
+    memcpy(text, data + 1, size - 1);
+    text[size - 1] = '\0';
+    if (data[0] % 5 < 3)
+        look(readers[data[0] % 5], text, size - 1);
+    else if (data[0] % 5 == 3)
+        port_read(text, size - 1, seen);
+    else
+        (void)git_read_refusal(text);
+    free(text);
+    return 0;
+}

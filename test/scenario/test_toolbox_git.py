@@ -1,0 +1,214 @@
+"""Daytona's toolbox, further: code, Git and ports."""
+
+import pathlib
+
+import pytest
+from test_toolbox import Box, box  # noqa: F401: a fixture
+from waitlib import until
+
+AUTHOR = {"author": "A \"B\" C", "email": "a@example.org"}
+
+
+# -- code -------------------------------------------------------------------------------------------------
+
+
+def code(box, text, language="python", **more):
+    done = box.good("POST", "/process/code-run", {"code": text, "language": language, **more})
+    return done["exitCode"], done["result"]
+
+
+def test_code_runs_in_its_language(box):
+    text = "import os, sys\nprint('a', flush=True)\nprint('b', file=sys.stderr)\nprint(sys.argv[1:], os.getcwd(), os.environ['V'])\nsys.exit(4)"
+    assert code(box, text, argv=["x y", "$HOME"], envs={"V": "1 2"}) == (4, "a\nb\n['x y', '$HOME'] /home/daytona 1 2\n")
+    text = "console.log(process.argv.slice(1)); process.exit(5)"  # as upstream: as of `node -e`
+    assert code(box, text, "javascript", argv=["it's"]) == (5, "[ \"it's\" ]\n")
+    assert code(box, "raise ValueError('no')")[0] == 1
+    assert code(box, "") == (0, "")
+    # Beyond what an argument may have: by a file, which is gone.
+    assert code(box, "x = '" + "y" * 300000 + "'\nprint(len(x))") == (0, "300000\n")
+    assert box.run("ls -a /tmp | grep -c '^.command'")["result"] == "0\n"
+
+
+def test_typescript_runs_by_ts_node(box):
+    """As upstream: by npx, which is to find ts-node; here one that shows what it was given."""
+    box.put([("bin/npx", b"#!/bin/sh\ncat \"$7\"; shift 7; printf ' <%s>' \"$@\"; exit 6\n")])
+    box.run("chmod +x bin/npx")
+    path = f"/home/daytona/bin:{box.run('printf %s $PATH')['result']}"
+    assert code(box, "let a: number = 1", "typescript", argv=["q r"], envs={"PATH": path}) == (6, "let a: number = 1 <q r>")
+
+
+@pytest.mark.parametrize("body, why", [
+    ({"language": "python"}, "code"), ({"code": "1"}, "language"), ({"code": "1", "language": "perl"}, "not 'perl'"),
+    ({"code": "1", "language": "python", "argv": [1]}, "argv[0]"), ({"code": "1", "language": "python", "argv": ["x"] * 65}, "at most 64"),
+    ({"code": "1", "language": "python", "timeout": -1}, "timeout")])
+def test_bad_code(box, body, why):
+    box.refused(400, "POST", "/process/code-run", body, why=why)
+
+
+def test_code_that_is_over_its_time_is_killed(box):
+    box.refused(408, "POST", "/process/code-run", {"code": "import time; time.sleep(7003)", "language": "python", "timeout": 1},
+                "PROCESS_EXECUTION_TIMEOUT")
+
+
+# -- Git --------------------------------------------------------------------------------------------------
+
+
+def git(box, method, call, status=200, **fields):
+    if method == "GET":
+        return box.good("GET", f"/git/{call}", None, status, query=fields)
+    return box.good(method, f"/git/{call}", fields, status)
+
+
+@pytest.fixture
+def repository(box):
+    box.run("rm -rf o.git w w2 z; git init -q --bare -b main o.git; git init -q -b main w; git -C w remote add origin ~/o.git")
+    yield "w"
+
+
+def test_a_change_from_status_to_push(box, repository):
+    box.put([("w/a b\n\"c\".txt", b"1\n"), ("w/sub/d", b"2\n"), ("w/-n", b"3\n")])
+    shown = git(box, "GET", "status", path="w")
+    assert sorted((f["name"], f["staging"], f["worktree"]) for f in shown["fileStatus"]) == [
+        (n, "Untracked", "Untracked") for n in ("-n", "a b\n\"c\".txt", "sub/d")]
+    assert (shown["currentBranch"], shown["branchPublished"], shown["ahead"], shown["behind"]) == ("main", False, 0, 0)
+    assert git(box, "GET", "history", path="w") == []
+    git(box, "POST", "add", path="w", files=["a b\n\"c\".txt", "-n"])
+    message = "one\n\n$(id) 'q' \"r\"\n"
+    first = git(box, "POST", "commit", path="w", message=message, **AUTHOR)["hash"]
+    git(box, "POST", "add", path="w", files=["."])
+    second = git(box, "POST", "commit", path="w", message="two", **AUTHOR)["hash"]
+    history = git(box, "GET", "history", path="w")
+    assert [(c["hash"], c["message"].strip(), c["author"], c["email"]) for c in history] == [
+        (second, "two", *AUTHOR.values()), (first, message.strip(), *AUTHOR.values())]
+    assert history[0]["timestamp"][10] == "T"
+    box.refused(409, "POST", "/git/commit", {"path": "w", "message": "none", **AUTHOR})
+    assert git(box, "POST", "commit", path="w", message="empty", allow_empty=True, **AUTHOR)["hash"] not in (first, second)
+    git(box, "POST", "push", path="w", set_upstream=True)
+    box.run("cd w && git mv sub/d moved && rm ./-n")
+    shown = git(box, "GET", "status", path="w")
+    assert sorted((f["name"], f["staging"], f["worktree"], f["extra"]) for f in shown["fileStatus"]) == [
+        ("-n", "Unmodified", "Deleted", ""), ("moved", "Renamed", "Unmodified", "sub/d")]
+    assert shown["branchPublished"] and shown["upstream"] == "origin/main" and (shown["ahead"], shown["behind"]) == (0, 0)
+
+
+def test_branches_a_clone_and_a_pull(box, repository):
+    first = git(box, "POST", "commit", path="w", message="one", allow_empty=True, **AUTHOR)["hash"]
+    git(box, "POST", "branches", 201, path="w", name="feature/x")
+    assert git(box, "GET", "branches", path="w") == {"branches": ["feature/x", "main"], "current": "feature/x"}
+    box.refused(409, "POST", "/git/branches", {"path": "w", "name": "main"}, "GIT_BRANCH_EXISTS")
+    git(box, "POST", "checkout", path="w", branch="main")
+    git(box, "POST", "push", path="w")
+    git(box, "POST", "push", path="w", branch="feature/x")
+    git(box, "POST", "clone", url="/home/daytona/o.git", path="z", branch="feature/x")
+    assert git(box, "GET", "status", path="z")["currentBranch"] == "feature/x"
+    box.refused(409, "POST", "/git/clone", {"url": "/home/daytona/o.git", "path": "z"}, "CONFLICT")
+    git(box, "DELETE", "branches", 204, path="w", name="feature/x")
+    box.refused(404, "DELETE", "/git/branches", {"path": "w", "name": "feature/x"}, "GIT_BRANCH_NOT_FOUND")
+    box.refused(404, "POST", "/git/checkout", {"path": "w", "branch": "nosuch"}, "GIT_BRANCH_NOT_FOUND")
+    second = git(box, "POST", "commit", path="w", message="two", allow_empty=True, **AUTHOR)["hash"]
+    git(box, "POST", "push", path="w")
+    git(box, "POST", "checkout", path="z", branch="main")
+    git(box, "POST", "pull", path="z")
+    assert [c["hash"] for c in git(box, "GET", "history", path="z")] == [second, first]
+    git(box, "POST", "clone", url="/home/daytona/o.git", path="w2", commit_id=first)
+    shown = git(box, "GET", "status", path="w2")
+    assert shown["detached"] and shown["currentBranch"] == "HEAD"
+    box.refused(404, "POST", "/git/push", {"path": "w2"}, "GIT_BRANCH_NOT_FOUND")
+    git(box, "POST", "commit", path="z", message="other", allow_empty=True, **AUTHOR)
+    git(box, "POST", "commit", path="w", message="three", allow_empty=True, **AUTHOR)
+    git(box, "POST", "push", path="w")
+    box.refused(409, "POST", "/git/push", {"path": "z"}, "GIT_PUSH_REJECTED")
+    box.refused(409, "POST", "/git/pull", {"path": "z"}, "GIT_MERGE_CONFLICT")
+    box.run("rm -rf z w2")
+
+
+@pytest.mark.parametrize("method, call, fields, status, code", [
+    ("GET", "status", {}, 400, None), ("GET", "status", {"path": "none"}, 404, "FILE_NOT_FOUND"),
+    ("GET", "status", {"path": "/tmp"}, 404, "GIT_REPO_NOT_FOUND"), ("GET", "history", {"path": "-"}, 404, "FILE_NOT_FOUND"),
+    ("POST", "clone", {"path": "q"}, 400, None), ("POST", "clone", {"path": "q", "url": "/nowhere"}, 404, "GIT_REPO_NOT_FOUND"),
+    ("POST", "clone", {"path": "q", "url": "--upload-pack=id"}, 404, "GIT_REPO_NOT_FOUND"),
+    ("POST", "clone", {"path": "q", "url": "/x", "branch": "-x"}, 400, None), ("POST", "clone", {"path": "q", "url": "ext::sh -c id"}, 400, None),
+    ("POST", "clone", {"path": "q", "url": "/x", "password": "a\nhost=b"}, 400, None),
+    ("POST", "clone", {"path": "q", "url": "/x", "depth": -1}, 400, None),
+    ("POST", "add", {"path": "w", "files": []}, 400, None), ("POST", "add", {"path": "w", "files": [1]}, 400, None),
+    ("POST", "add", {"path": "w", "files": ["none"]}, 400, None), ("POST", "add", {"path": "w", "files": ["x"] * 1001}, 400, None),
+    ("POST", "commit", {"path": "w", "message": "m"}, 400, None), ("POST", "checkout", {"path": "w", "branch": "--orphan=x"}, 400, None),
+    ("POST", "push", {"path": "w", "remote": "--receive-pack=id"}, 400, None), ("POST", "pull", {"path": "w", "remote": "nosuch"}, 404, None)])
+def test_a_bad_call_of_git(box, repository, method, call, fields, status, code):
+    git(box, "POST", "commit", path="w", message="one", allow_empty=True, **AUTHOR)
+    more = {"query": fields} if method == "GET" else {"body": fields}
+    box.refused(status, method, f"/git/{call}", code=code, **more)
+
+
+SERVER = pathlib.Path(__file__).with_name("git_server.py")
+
+
+@pytest.fixture
+def remote(box, repository):
+    """A server of ~/o.git on port 8200 that wants a password, and one on 8201 that the first sends to for /away.git."""
+    git(box, "POST", "commit", path="w", message="one", allow_empty=True, **AUTHOR)
+    git(box, "POST", "push", path="w")
+    box.put([("git_server.py", SERVER.read_bytes())])
+    box.run("rm -f seen; git -C o.git config http.receivepack true; cp -r o.git away.git; (python3 git_server.py >server.log 2>&1 &)")
+    until(lambda: box.run("grep -c ready seen")["result"].strip() == "2")
+    yield "http://127.0.0.1:8200/o.git"
+    box.run("pkill -f 'git_serve[r].py'; rm -rf y away.git")
+
+
+def test_credentials_reach_the_remote_and_no_command_line(box, remote):
+    known = {"username": "me", "password": "se cret\"'%"}
+    box.refused(401, "POST", "/git/clone", {"url": remote, "path": "y"}, "GIT_AUTH_FAILED")
+    refused = box.refused(401, "POST", "/git/clone", {"url": remote, "path": "y", **known, "password": "wrong"}, "GIT_AUTH_FAILED")
+    assert "wrong" not in refused["message"]
+    git(box, "POST", "clone", url=remote, path="y", **known)
+    # A hook would see the variables: none is run with credentials, and where they are not used git does as ever.
+    hook = "cat >y/.git/hooks/pre-push <<'E'\n#!/bin/sh\necho \"<$CAY_GIT_PASSWORD>\" >~/hooked\nE\nchmod +x y/.git/hooks/pre-push"
+    box.run(f"rm -f hooked; {hook}; git -C y remote add near ~/o.git")
+    git(box, "POST", "commit", path="y", message="by http", allow_empty=True, **AUTHOR)
+    git(box, "POST", "push", path="y", **known)
+    assert box.run("ls hooked")["exitCode"] != 0
+    git(box, "POST", "push", path="y", remote="near", **known)
+    assert box.run("cat hooked")["result"] == "<>\n"  # no remote of HTTP's: there are none
+    git(box, "POST", "pull", path="y", **known)
+    seen = box.run("cat seen")["result"].splitlines()
+    assert "8200 right" in seen and "git seen" in seen  # the server has looked at command lines while git ran
+    assert "password seen" not in seen
+    assert box.run("grep -rl 'se cret' y/.git ~/.gitconfig ~/.git-credentials 2>/dev/null")["result"] == ""
+
+
+def test_credentials_do_not_go_along_to_another_server(box, remote):
+    away = remote.replace("o.git", "away.git")
+    box.refused(401, "POST", "/git/clone", {"url": away, "path": "y", "username": "me", "password": "se cret\"'%"}, "GIT_AUTH_FAILED")
+    seen = box.run("cat seen")["result"].splitlines()
+    assert "8201 none" in seen and "8201 right" not in seen
+    # The second would have taken them: with its own address they are right.
+    git(box, "POST", "clone", url=away.replace("8200", "8201"), path="y", username="me", password="se cret\"'%")
+
+
+# -- ports ------------------------------------------------------------------------------------------------
+
+
+def test_ports_that_are_listened_on(box):
+    assert box.good("GET", "/port") == {"ports": []}
+    box.run("(python3 -m http.server 8124 --bind 127.0.0.1 >/dev/null 2>&1 &)")
+    until(lambda: box.good("GET", "/port/8124/in-use") == {"isInUse": True})
+    assert box.good("GET", "/port") == {"ports": [8124]}
+    assert box.good("GET", "/port/8125/in-use") == {"isInUse": False}
+    box.run("pkill -f 'http.serve[r] 8124'")
+    for port in ("2999", "10000", "x", "8124x"):
+        box.refused(400, "GET", f"/port/{port}/in-use", why="3000 to 9999")
+
+
+# -- who may ----------------------------------------------------------------------------------------------
+
+ROUTES = [("POST", "/process/code-run"), ("GET", "/port"), ("GET", "/port/3000/in-use"), ("GET", "/git/branches"), ("DELETE", "/git/branches"),
+          ("GET", "/git/status"), ("GET", "/git/history"),
+          *(("POST", f"/git/{call}") for call in ("clone", "add", "commit", "branches", "checkout", "pull", "push"))]
+
+
+@pytest.mark.parametrize("method, path", ROUTES)
+def test_anothers_sandbox_is_not_there_and_no_key_opens_nothing(box, other_tenant, method, path):
+    Box(box.cay, box.id, other_tenant.key).refused(404, method, path, why="not found")
+    Box(box.cay, box.id, "e2b_" + "0" * 40).refused(401, method, path)
+    if method != "GET":
+        box.refused(413, method, path, b"[" + b" " * (5 << 20))

@@ -1,0 +1,125 @@
+/* What the toolbox reads of a sandbox's programs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "toolbox/git.h"
+#include "toolbox/port.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TEXT(s) s, sizeof(s) - 1
+
+typedef int (*reader)(const char *text, size_t len, struct buf *b);
+
+static void reads(reader read, const char *text, size_t len, const char *wanted)
+{
+    CLEANUP_BUF struct buf b = {0};
+
+    buf_init(&b, 65536);
+    assert_int_equal(read(text, len, &b), 0);
+    assert_int_equal(b.len, strlen(wanted));
+    assert_memory_equal(b.data, wanted, b.len);
+}
+
+static void refuses(reader read, const char *text, size_t len)
+{
+    CLEANUP_BUF struct buf b = {0};
+
+    buf_init(&b, 65536);
+    assert_int_equal(read(text, len, &b), -EBADMSG);
+}
+
+static void test_status(void **state UNUSED)
+{
+    reads(git_read_status,
+          TEXT("# branch.oid 12\0# branch.head a/b\0# branch.upstream o/b\0# branch.ab +2 -13\0"
+               "1 .M N... 100644 100644 100644 aa bb name with blanks\0"
+               "2 R. N... 100644 100644 100644 aa bb R100 new\0old \"1\"\0"
+               "u UU N... 1 2 3 4 a b c both\0? un\ntracked\0! ignored\0"),
+          "{\"fileStatus\":["
+          "{\"name\":\"name with "
+          "blanks\",\"staging\":\"Unmodified\",\"worktree\":\"Modified\",\"extra\":\"\"},"
+          "{\"name\":\"new\",\"staging\":\"Renamed\",\"worktree\":\"Unmodified\",\"extra\":\"old "
+          "\\\"1\\\"\"},"
+          "{\"name\":\"both\",\"staging\":\"Updated but unmerged\",\"worktree\":\"Updated but "
+          "unmerged\",\"extra\":\"\"},"
+          "{\"name\":\"un\\ntracked\",\"staging\":\"Untracked\",\"worktree\":\"Untracked\","
+          "\"extra\":\"\"}],"
+          "\"currentBranch\":\"a/b\",\"upstream\":\"o/b\",\"ahead\":2,\"behind\":13,"
+          "\"branchPublished\":true,\"detached\":false}");
+    reads(git_read_status, TEXT("# branch.head (detached)\0# branch.ab +x\0"),
+          "{\"fileStatus\":[],\"currentBranch\":\"HEAD\",\"ahead\":0,\"behind\":0,"
+          "\"branchPublished\":false,\"detached\":true}");
+    refuses(git_read_status, TEXT("1 .M N... 100644\0"));
+    refuses(git_read_status, TEXT("2 R. N... 1 2 3 a b R1 new\0"));
+    refuses(git_read_status, TEXT("fatal\0"));
+    refuses(git_read_status, TEXT("\0"));
+}
+
+static void test_branches(void **state UNUSED)
+{
+    reads(git_read_branches, TEXT("main\nmain\nx\"y\n"),
+          "{\"branches\":[\"main\",\"x\\\"y\"],\"current\":\"main\"}");
+    reads(git_read_branches, TEXT("\n"), "{\"branches\":[],\"current\":\"\"}");
+    refuses(git_read_branches, TEXT(""));
+}
+
+static void test_history(void **state UNUSED)
+{
+    reads(git_read_history, TEXT("ab\0A\0a@b\0002026-01-02T03:04:05Z\0one\n\ntwo\n\0cd\0B\0cut"),
+          "[{\"hash\":\"ab\",\"author\":\"A\",\"email\":\"a@b\","
+          "\"timestamp\":\"2026-01-02T03:04:05Z\",\"message\":\"one\\n\\ntwo\\n\"}]");
+    reads(git_read_history, TEXT(""), "[]");
+}
+
+static void test_refusals(void **state UNUSED)
+{
+    assert_int_equal(git_read_refusal("fatal: Authentication failed for 'x'").status, 401);
+    assert_string_equal(git_read_refusal(" ! [rejected] main\nerror: failed to push").code,
+                        "GIT_PUSH_REJECTED");
+    assert_string_equal(git_read_refusal(" ! [remote rejected] main (hook)").code,
+                        "GIT_REMOTE_REJECTED");
+    assert_int_equal(git_read_refusal("something else").status, 400);
+}
+
+static bool listens(const char *text, unsigned port)
+{
+    uint8_t seen[8192] = {0};
+
+    port_read(text, strlen(text), seen);
+    return seen[port / 8] >> (port % 8) & 1;
+}
+
+static void test_ports(void **state UNUSED)
+{
+    static const char head[] = "  sl  local_address rem_address   st tx_queue\n";
+    static const char listening[] = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n"
+                                    "   1: 00000000000000000000000001000000:0BB8 "
+                                    "00000000000000000000000000000000:0000 0A 0\n"
+                                    "   2: 0100007F:270F 0100007F:1F90 01 0\n";
+    char text[1024];
+
+    snprintf(text, sizeof(text), "%s%s", head, listening);
+    assert_true(listens(text, 8080));
+    assert_true(listens(text, 3000));
+    assert_false(listens(text, 9999)); /* connected, not listening */
+    assert_false(listens("   0: 0100007F:1F90 00000000:0000 0A", 8080)); /* cut */
+    assert_false(listens(":\n::\n: : \n0: x:0000 0:0 0A\n\n", 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_status),  cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_history), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_ports),
+    };
+
+    return cmocka_run_group_tests_name("toolbox", tests, NULL, NULL);
+}
