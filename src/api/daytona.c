@@ -230,11 +230,13 @@ static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox/{id}/last-activity", daytona_activity},
     {API_READ, "GET", "/api/sandbox/{id}/toolbox-proxy-url", daytona_toolbox_url},
     {API_WRITE, "GET", "/api/sandbox/{id}/ports/{port}/preview-url", daytona_preview_url},
+    {API_WRITE, "GET", "/api/sandbox/{id}/ports/{port}/signed-preview-url",
+     daytona_signed_preview_url},
     {API_READ, "GET", "/api/sandbox/{id}/telemetry/metrics", daytona_metrics},
     {API_READ, "GET", "/api/config", daytona_config},
     {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
-     "signed addresses of ports (ask for preview-url and send its token as "
-     "X-Daytona-Preview-Token)"},
+     "ending a signed address of a port before its time (ask for one of few seconds, by "
+     "expiresInSeconds)"},
     {API_WRITE, "*", "/api/snapshots*", api_unsupported,
      "snapshots (name a template as snapshot of a create: see `cay template ls`)"},
     {API_WRITE, "*", "/api/volumes*", api_unsupported,

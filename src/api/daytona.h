@@ -10,7 +10,8 @@
  *   POST /api/sandbox/{id}/autostop/{minutes}, .../last-activity
  *   POST /api/sandbox/{id}/start, .../stop, .../pause
  *   PUT /api/sandbox/{id}/labels
- *   GET /api/sandbox/{id}/toolbox-proxy-url, .../ports/{port}/preview-url, .../telemetry/metrics
+ *   GET /api/sandbox/{id}/toolbox-proxy-url, .../ports/{port}/preview-url,
+ *       .../ports/{port}/signed-preview-url?expiresInSeconds, .../telemetry/metrics
  *   GET /api/config
  *
  * {id} is an id or a name. A sandbox that is stopped, by call or for being idle, has its files (core's
@@ -31,8 +32,10 @@
 #define DAYTONA_GIB       (1024ull * 1024u * 1024u)
 #define DAYTONA_IDLE_DEFAULT_MINUTES \
     15 /* autoStopInterval of one with neither that nor ttlMinutes, as upstream's */
-#define DAYTONA_PAGE_MAX     200
-#define DAYTONA_LABELS_BYTES 16384u /* of a list's filter */
+#define DAYTONA_SIGNED_DEFAULT_S 60 /* a signed address, as upstream's */
+#define DAYTONA_SIGNED_MAX_S     86400u
+#define DAYTONA_PAGE_MAX         200
+#define DAYTONA_LABELS_BYTES     16384u /* of a list's filter */
 
 extern const struct api_dialect daytona_dialect;
 
@@ -70,6 +73,7 @@ void daytona_set_auto_stop(struct api_call *call);
 void daytona_activity(struct api_call *call);
 void daytona_toolbox_url(struct api_call *call);
 void daytona_preview_url(struct api_call *call);
+void daytona_signed_preview_url(struct api_call *call);
 void daytona_metrics(struct api_call *call);
 void daytona_config(struct api_call *call);
 

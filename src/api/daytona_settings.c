@@ -86,27 +86,84 @@ static void domain_of(const struct api_call *call, char *out, size_t size)
         snprintf(out, size, "localhost%s", port && !strchr(port, ']') ? port : "");
 }
 
+/* 0: the call was answered. */
+static uint16_t port_of(struct api_call *call)
+{
+    char *end;
+    long port = strtol(call->params[1], &end, 10);
+
+    if (end != call->params[1] && !*end && port >= 1 && port <= UINT16_MAX)
+        return (uint16_t)port;
+    api_fail(call, 400, "the port must be a number of 1 to 65535");
+    return 0;
+}
+
+/* signature: what stands behind the id; "" for none. */
+static json_t *port_url(const struct api_call *call, const struct sandbox *s, uint16_t port,
+                        const char *signature)
+{
+    char domain[ADDRESS_BYTES], url[ADDRESS_BYTES + 128];
+
+    domain_of(call, domain, sizeof(domain));
+    snprintf(url, sizeof(url), "%s://%u-%s%s.%s",
+             api_config_of(call->api)->https ? "https" : "http", port, s->id, signature, domain);
+    return json_string(url);
+}
+
 /* The token opens the sandbox's ports, and nothing else of it (gateway/access.h). */
 void daytona_preview_url(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);
-    char *end, domain[ADDRESS_BYTES], url[ADDRESS_BYTES + 64];
     char agent[CORE_TOKEN_SIZE + 1], token[CORE_TOKEN_SIZE + 1];
-    long port = strtol(call->params[1], &end, 10);
+    uint16_t port = s ? port_of(call) : 0;
 
-    if (!s)
+    if (!port)
         return;
-    if (end == call->params[1] || *end || port < 1 || port > UINT16_MAX) {
-        api_fail(call, 400, "the port must be a number of 1 to 65535");
-        return;
-    }
-    domain_of(call, domain, sizeof(domain));
-    snprintf(url, sizeof(url), "%s://%ld-%s.%s", api_config_of(call->api)->https ? "https" : "http",
-             port, s->id, domain);
     core_sandbox_token(call->core, s->id, agent);
     ingress_traffic_token(agent, token);
     api_reply_json(call, 200,
-                   json_pack("{s:s, s:s, s:s}", "sandboxId", s->id, "url", url, "token", token));
+                   json_pack("{s:s, s:o, s:s}", "sandboxId", s->id, "url",
+                             port_url(call, s, port, ""), "token", token));
+}
+
+/* Seconds of ?expiresInSeconds=; 0: the call was answered. */
+static int64_t signed_for_s(struct api_call *call)
+{
+    char text[16], *end;
+    long s;
+
+    if (!api_call_query(call, "expiresInSeconds", text, sizeof(text)))
+        return 0;
+    s = text[0] ? strtol(text, &end, 10) : DAYTONA_SIGNED_DEFAULT_S;
+    if (text[0] && (*end || s < 1 || s > DAYTONA_SIGNED_MAX_S)) {
+        api_fail(call, 400, "expiresInSeconds must be a number of 1 to %u", DAYTONA_SIGNED_MAX_S);
+        return 0;
+    }
+    return s;
+}
+
+/* One port of the sandbox for a time, without a header or a cookie; never the agent's, which is all of it. */
+void daytona_signed_preview_url(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    char agent[CORE_TOKEN_SIZE + 1], signature[INGRESS_SIGNED_LEN + 1];
+    char token[IDS_SANDBOX_SIZE + INGRESS_SIGNED_LEN];
+    uint16_t port = s ? port_of(call) : 0;
+    int64_t for_s = port ? signed_for_s(call) : 0;
+
+    if (!for_s)
+        return;
+    if (!ingress_may_sign(port)) {
+        api_fail(call, 403, "port %u is that of the sandbox's agent: there is no address for it",
+                 port);
+        return;
+    }
+    core_sandbox_token(call->core, s->id, agent);
+    ingress_sign_port(agent, port, clock_real_ms() / 1000 + for_s, signature);
+    snprintf(token, sizeof(token), "%s%s", s->id, signature);
+    api_reply_json(call, 200,
+                   json_pack("{s:s, s:i, s:s, s:o}", "sandboxId", s->id, "port", (int)port, "token",
+                             token, "url", port_url(call, s, port, signature)));
 }
 
 /* -- metrics ------------------------------------------------------------------------------------- */

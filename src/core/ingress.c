@@ -1,6 +1,10 @@
 #include "core/ingress.h"
 
+#include "contract/agent_boot.h"
+
+#include <errno.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,4 +38,74 @@ void ingress_traffic_token(const char *agent_token, char out[static CORE_TOKEN_S
     if (!EVP_Digest(text, strlen(text), digest, &n, EVP_sha256(), NULL) || n != sizeof(digest))
         abort(); /* SHA-256 of a few bytes fails only in a broken library */
     ids_hex(digest, sizeof(digest), out);
+}
+
+/* -- signed addresses ------------------------------------------------------------------------------ */
+
+bool ingress_may_sign(uint16_t port)
+{
+    return port != AGENT_PORT;
+}
+
+static void put_until(int64_t until_s, char out[static INGRESS_UNTIL_LEN])
+{
+    for (int i = INGRESS_UNTIL_LEN - 1; i >= 0; i--) {
+        out[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[until_s % 36];
+        until_s /= 36;
+    }
+}
+
+static int64_t read_until(const char *text)
+{
+    int64_t value = 0;
+
+    for (size_t i = 0; i < INGRESS_UNTIL_LEN; i++) {
+        char c = text[i];
+
+        if (c >= '0' && c <= '9')
+            value = value * 36 + (c - '0');
+        else if (c >= 'a' && c <= 'z')
+            value = value * 36 + (c - 'a' + 10);
+        else
+            return -1;
+    }
+    return value;
+}
+
+void ingress_sign_port(const char *agent_token, uint16_t port, int64_t until_s,
+                       char out[static INGRESS_SIGNED_LEN + 1])
+{
+    unsigned char mac[EVP_MAX_MD_SIZE];
+    unsigned mac_len = 0;
+    char text[64];
+    int n;
+
+    put_until(until_s, out);
+    n = snprintf(text, sizeof(text), "preview:%u:%.*s", port, INGRESS_UNTIL_LEN, out);
+    if (!HMAC(EVP_sha256(), agent_token, (int)strlen(agent_token), (const unsigned char *)text,
+              (size_t)n, mac, &mac_len) ||
+        mac_len != 32)
+        abort(); /* an address that cannot be signed must not become one that can be guessed */
+    for (size_t i = 0; i < INGRESS_MAC_LEN; i++) {
+        unsigned bit = (unsigned)i * 5, two = (unsigned)(mac[bit / 8] << 8 | mac[bit / 8 + 1]);
+
+        out[INGRESS_UNTIL_LEN + i] = "abcdefghijklmnopqrstuvwxyz234567"[two >> (11 - bit % 8) & 31];
+    }
+    out[INGRESS_SIGNED_LEN] = '\0';
+}
+
+int ingress_check_signed(const char *agent_token, uint16_t port, const char *given, int64_t now_s)
+{
+    char right[INGRESS_SIGNED_LEN + 1];
+    int64_t until_s;
+
+    if (!ingress_may_sign(port) || strlen(given) != INGRESS_SIGNED_LEN)
+        return -EPERM;
+    until_s = read_until(given);
+    if (until_s < 0)
+        return -EPERM;
+    ingress_sign_port(agent_token, port, until_s, right);
+    if (!ids_equal_secret(given, right, INGRESS_SIGNED_LEN))
+        return -EPERM;
+    return until_s < now_s ? -ETIMEDOUT : 0;
 }

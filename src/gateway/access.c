@@ -1,7 +1,5 @@
 #include "gateway/access.h"
 
-#include "core/ingress.h"
-
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -164,4 +162,15 @@ bool access_check_traffic(const struct access *a, const char *token,
              a->traffic[0] ? "Provided token in header" : "Token header",
              "e2b-traffic-access-token", a->traffic[0] ? "invalid" : "missing");
     return false;
+}
+
+bool access_check_signed(const struct access *a, const char *token, uint16_t port, int64_t now_s,
+                         char message[static ACCESS_MESSAGE_SIZE])
+{
+    int rc = ingress_check_signed(token, port, a->signed_until, now_s);
+
+    if (rc == -ETIMEDOUT)
+        return refuse(message, "the signed address is over its time: ask for a new one");
+    return rc == 0 ||
+           refuse(message, "the signature of the address is not that of this sandbox's port");
 }

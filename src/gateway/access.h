@@ -5,7 +5,7 @@
  * A struct access holds what a request brought, as plain data that may cross threads. */
 
 #include "base/ids.h"
-#include "core/core.h"
+#include "core/ingress.h"
 #include "http/message.h"
 
 #include <stdbool.h>
@@ -27,6 +27,7 @@ struct access {
     char token[CORE_TOKEN_SIZE + 2];   /* cut: one that is too long matches nothing */
     char traffic[CORE_TOKEN_SIZE + 2]; /* "" when absent */
     char signature[ACCESS_SIGNATURE_SIZE];
+    char signed_until[INGRESS_SIGNED_LEN + 1]; /* of the host name (route.h); "" when absent */
     char *subject; /* malloc'd "path:read:username": what a signature is over, but for the token */
     char *key;     /* malloc'd: the API key of a ROUTE_KEYED query; NULL else */
 };
@@ -46,6 +47,10 @@ bool access_signature_matches(const struct access *a, const char *token);
 /* The same for another port of a sandbox without public traffic (403). token is the agent's. */
 bool access_check_traffic(const struct access *a, const char *token,
                           char message[static ACCESS_MESSAGE_SIZE]);
+
+/* The same for a signed address of a port. */
+bool access_check_signed(const struct access *a, const char *token, uint16_t port, int64_t now_s,
+                         char message[static ACCESS_MESSAGE_SIZE]);
 
 /* The signature over subject with token; expiry only when has_expiry. For tests and the check. */
 int access_sign(const char *subject, const char *token, bool has_expiry, int64_t expiry_s,

@@ -152,6 +152,7 @@ static void query(struct gateway *g, struct http_exchange *x, const struct route
         http_respond_error(x, 503, "no memory to serve the request");
         return;
     }
+    memcpy(q.access.signed_until, route->signed_until, sizeof(q.access.signed_until));
     ticket = pending_add(g->pending, x, clock_mono_ms() + g->config.ask_timeout_ms, NULL, NULL);
     if (ticket && g->config.query(g->config.ctx, ticket, &q) == 0) {
         need_sweep(g);

@@ -187,11 +187,13 @@ static bool admit_port(struct gateway_resolver *r, const struct gateway_query *q
                        const struct sandbox *s, struct gateway_answer *a)
 {
     char token[CORE_TOKEN_SIZE + 1], message[ACCESS_MESSAGE_SIZE];
+    bool is_signed = q->access.signed_until[0] != '\0';
 
-    if (ingress_is_public(s->network))
+    if (ingress_is_public(s->network) && !is_signed)
         return true;
     core_sandbox_token(r->core, s->id, token);
-    if (access_check_traffic(&q->access, token, message))
+    if (is_signed ? access_check_signed(&q->access, token, q->port, clock_real_ms() / 1000, message)
+                  : access_check_traffic(&q->access, token, message))
         return true;
     refuse(a, 403, true, message);
     return false;

@@ -47,6 +47,10 @@ static void set_target(const char *port, size_t port_len, const char *id, size_t
         bad(out, bad_port);
         return;
     }
+    if (n == IDS_SANDBOX_LEN + INGRESS_SIGNED_LEN && out->by_host) {
+        memcpy(out->signed_until, id + IDS_SANDBOX_LEN, INGRESS_SIGNED_LEN);
+        n = IDS_SANDBOX_LEN;
+    }
     if (n == 0 || n >= sizeof(out->id)) {
         bad(out, bad_id);
         return;

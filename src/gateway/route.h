@@ -2,7 +2,8 @@
 /* The addressee of a request: the control plane, or a sandbox and one of its ports. Pure.
  *
  * In this order (source: E2B's proxy, host.go, and what its SDKs send):
- * 1. Host `{port}-{id}.{domain}` (anything after a second '-' of the label is ignored, as upstream).
+ * 1. Host `{port}-{id}.{domain}` (anything after a second '-' of the label is ignored, as upstream), or with what
+ *    core/ingress.h puts behind the id of a signed address.
  * 2. The headers E2b-Sandbox-Id and E2b-Sandbox-Port on any other Host; one alone is an error.
  * 3. /files with a signature in the query and neither of these: a signed URL of a client that has one
  *    base URL for all sandboxes. Which sandbox is found by its signature.
@@ -10,6 +11,7 @@
 
 #include "base/ids.h"
 #include "contract/agent_boot.h"
+#include "core/ingress.h"
 #include "http/message.h"
 
 #include <stdbool.h>
@@ -29,6 +31,7 @@ struct route {
     enum route_kind kind;
     bool by_host; /* by the Host header's label */
     char id[IDS_SANDBOX_SIZE];
+    char signed_until[INGRESS_SIGNED_LEN + 1]; /* "" when absent: not looked at here */
     uint16_t port;
     const char *why;
 };

@@ -1,8 +1,6 @@
 /* Ports that are listened on: from the sandbox's /proc/net/tcp and tcp6. */
 #include "toolbox/port.h"
 
-#include "contract/proto.h"
-
 #include <string.h>
 
 #define ASK_MS    15000u

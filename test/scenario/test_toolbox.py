@@ -605,6 +605,29 @@ def test_a_port_is_reached_with_its_token_alone(box, cay):
     box.run("pkill -f 'http.serve[r] 8123'")
 
 
+def test_a_signed_address_opens_one_port_for_its_time(box, cay, other_tenant):
+    control = lambda path, key=cay.key: cay.call("GET", f"/api/sandbox/{path}", None, {"Authorization": f"Bearer {key}"}, key=False)  # noqa: E731
+    reach = lambda host, path="/hostname": cay.call("GET", path, None, {"Host": host}, key=False)  # noqa: E731
+    box.run("cd /etc && (python3 -m http.server 8126 >/dev/null 2>&1 &)")
+    ask = f"{box.id}/ports/8126/signed-preview-url"
+    link = control(f"{ask}?expiresInSeconds=3600").json
+    host = link["url"].partition("//")[2]
+    assert (link["sandboxId"], link["port"]) == (box.id, 8126) and host.startswith(f"8126-{link['token']}.")
+    label, _, domain = host.partition(".")
+    until(lambda: reach(host).status == 200)
+    for wrong in (label[:-1] + ("a" if label[-1] != "a" else "b"), label.replace("8126-", "8127-"), label.replace("8126-", "49983-"),
+                  label.replace("8126-" + box.id + "0", "8126-" + box.id + "z")):
+        assert wrong != label and reach(f"{wrong}.{domain}").status in (401, 403)
+    assert reach(f"8126-{box.id}.{domain}").status == 403
+    over = control(f"{ask}?expiresInSeconds=1").json["url"].partition("//")[2]
+    until(lambda: reach(over).status == 403 and b"over its time" in reach(over).body)
+    assert control(ask, other_tenant.key).status == 404 and control(ask, "e2b_" + "0" * 40).status == 401
+    for bad in (f"{ask}?expiresInSeconds=0", f"{ask}?expiresInSeconds=86401", f"{ask}?expiresInSeconds=x", f"{box.id}/ports/0/signed-preview-url"):
+        assert control(bad).status == 400
+    assert control(f"{box.id}/ports/49983/signed-preview-url").status == 403
+    box.run("pkill -f 'http.serve[r] 8126'")
+
+
 def test_stopped_is_files_alone_and_started_again(cay, new_key):
     control = lambda method, path, key=None: cay.call(method, f"/api/sandbox/{path}", b"" if method == "POST" else None,  # noqa: E731
                                                       {"Authorization": f"Bearer {key or cay.key}"}, key=False)

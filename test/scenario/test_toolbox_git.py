@@ -153,6 +153,7 @@ def remote(box, repository):
     until(lambda: box.run("grep -c ready seen")["result"].strip() == "2")
     yield "http://127.0.0.1:8200/o.git"
     box.run("pkill -f 'git_serve[r].py'; rm -rf y away.git")
+    until(lambda: not {8200, 8201} & {*box.good("GET", "/port")["ports"]})
 
 
 def test_credentials_reach_the_remote_and_no_command_line(box, remote):

@@ -72,6 +72,35 @@ static void test_host_labels(void **state)
     }
 }
 
+static void test_signed_addresses(void **state UNUSED)
+{
+    static const char id[] = "i0123456789abcdefghij", token[] = "0011223344556677", other[] = "x";
+    char host[128], made[INGRESS_SIGNED_LEN + 1];
+    struct route r = {0};
+
+    assert_int_equal(strlen(id), IDS_SANDBOX_LEN);
+    ingress_sign_port(token, 65535, 1800000000, made);
+    assert_true(snprintf(host, sizeof(host), "65535-%s%s.a", id, made) - 2 <= 63); /* one label */
+    assert_true(route_parse_host(host, &r));
+    assert_int_equal(r.kind, ROUTE_SANDBOX);
+    assert_string_equal(r.id, id);
+    assert_string_equal(r.signed_until, made);
+    assert_int_equal(ingress_check_signed(token, 65535, made, 1800000000), 0);
+    assert_int_equal(ingress_check_signed(token, 65535, made, 1800000001), -ETIMEDOUT);
+    assert_int_equal(ingress_check_signed(token, 65534, made, 0), -EPERM);
+    assert_int_equal(ingress_check_signed(other, 65535, made, 0), -EPERM);
+    for (size_t i = 0; i < INGRESS_SIGNED_LEN; i++) { /* each character counts */
+        char before = made[i];
+
+        made[i] = before == 'a' ? 'b' : 'a';
+        assert_int_equal(ingress_check_signed(token, 65535, made, 0), -EPERM);
+        made[i] = before;
+    }
+    ingress_sign_port(token, AGENT_PORT, 1800000000, made);
+    assert_int_equal(ingress_check_signed(token, AGENT_PORT, made, 0), -EPERM);
+    assert_int_equal(ingress_check_signed(token, 80, "", 0), -EPERM);
+}
+
 static struct route route_of(const struct http_head *h)
 {
     struct route r;
@@ -316,6 +345,7 @@ static void test_html(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_signed_addresses),
         cmocka_unit_test(test_host_labels),
         cmocka_unit_test(test_header_routing),
         cmocka_unit_test(test_bad_headers),
