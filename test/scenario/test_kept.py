@@ -1,6 +1,7 @@
 """Files that outlive their sandbox: KEEP, CREATE on what was kept, DROP, and what is left of them when cay-privd is killed
 between the steps."""
 
+import contextlib
 import errno
 import os
 import struct
@@ -170,7 +171,18 @@ def create_copy(c, name, number):
     return c.ask(CREATE, bytes(body))
 
 
-COUNTER = "(n=0; while :; do n=$((n+1)); echo $n >>/root/ticks; done >/dev/null 2>&1 &) ; sleep 0.2; echo begun"
+@contextlib.contextmanager
+def counter(p, s):
+    """A program in the sandbox's mount namespace that writes all the time; it ends with the block, whatever happens."""
+    script = "n=0; while :; do n=$((n+1)); echo $n; done >/root/ticks"
+    writer = subprocess.Popen(["nsenter", "-t", str(pid_of(p, s)), "-U", "-m", "-S", "0", "-G", "0", "sh", "-c", script],
+                              stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # nsenter becomes sh: no fork
+    try:
+        until(lambda: inside(p, s, "tail -n1 /root/ticks"), what="the first tick")
+        yield
+    finally:
+        writer.kill()
+        writer.wait()
 
 
 def test_a_copy_of_one_that_runs(privd):  # noqa: F811
@@ -178,13 +190,12 @@ def test_a_copy_of_one_that_runs(privd):  # noqa: F811
     c = privd.channel()
     s = c.create("isource")
     write_marks(privd, s, "one")
-    assert inside(privd, s, COUNTER) == "begun"
-    assert copy(c, s, 5).status == 0 and kepts(c) == {5}
-    assert "isource" in c.list() and copy(c, s, 5).status == -errno.EEXIST
-    before = int(inside(privd, s, "tail -n1 /root/ticks"))
-    inside(privd, s, "sleep 0.2")
-    assert int(inside(privd, s, "tail -n1 /root/ticks")) > before  # it goes on
-    t, u = create_copy(c, "ifork1", 5), create_copy(c, "ifork2", 5)
+    with counter(privd, s):
+        assert copy(c, s, 5).status == 0 and kepts(c) == {5}
+        assert "isource" in c.list() and copy(c, s, 5).status == -errno.EEXIST
+        before = int(inside(privd, s, "tail -n1 /root/ticks"))
+        until(lambda: int(inside(privd, s, "tail -n1 /root/ticks")) > before, what="another tick: it goes on")
+        t, u = create_copy(c, "ifork1", 5), create_copy(c, "ifork2", 5)
     assert t.status == 0 and u.status == 0 and kepts(c) == {5}
     for one, name in ((t, "ifork1"), (u, "ifork2")):
         assert marks(privd, one).split() == ["one", "one", "/nowhere", name]
