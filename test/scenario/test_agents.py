@@ -89,10 +89,14 @@ def search(stack, sought):
             for part in pages_of(pid):
                 for value in sought:
                     found[value] |= {"memory"} if value in part else set()
-            roots[os.readlink(f"/proc/{pid}/ns/mnt")] = pid
-    for pid in roots.values():
-        for value in sought:
-            found[value] |= {"files"} if in_files(f"/proc/{pid}/root", value, skip="client") else set()
+            roots.setdefault(os.readlink(f"/proc/{pid}/ns/mnt"), []).append(pid)
+    looked = 0
+    for pids in roots.values():
+        places = [in_files(pids, value, skip="client") for value in sought]
+        looked += None not in places  # else the sandbox ended meanwhile
+        for value, place in zip(sought, places):
+            found[value] |= {"files"} if place else set()
+    assert looked >= 1
     return found
 
 
