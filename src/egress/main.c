@@ -41,13 +41,15 @@
 #define FILES_A_FLOW    3   /* the client's, the server's, and pipes while they are full */
 #define FILES_A_SANDBOX 2
 
-static struct egress egress;
-static uv_loop_t loop;
-static struct options options;
-static struct privsep_client *privd;
-static uv_signal_t sigterm, sigint;
+struct program {
+    struct egress egress;
+    uv_loop_t loop;
+    struct options options;
+    struct privsep_client *privd;
+    uv_signal_t sigterm, sigint;
+};
 
-NORETURN PRINTF(1, 2) static void fail(const char *fmt, ...)
+NORETURN PRINTF(2, 3) static void fail(struct program *p, const char *fmt, ...)
 {
     char text[KEEP_REASON_MAX];
     va_list ap;
@@ -56,7 +58,7 @@ NORETURN PRINTF(1, 2) static void fail(const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     log_error("%s", text);
-    keep_notify(&options.ready_fd, KEEP_FAILED, text);
+    keep_notify(&p->options.ready_fd, KEEP_FAILED, text);
     exit(KEEP_EXIT_FAILED);
 }
 
@@ -64,7 +66,7 @@ NORETURN PRINTF(1, 2) static void fail(const char *fmt, ...)
 
 static void on_up(void *arg, const struct privsep_msg *hello)
 {
-    registry_begin_sync(&egress);
+    registry_begin_sync(arg);
 }
 
 static void on_down(void *arg)
@@ -74,16 +76,18 @@ static void on_down(void *arg)
 
 static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_fds)
 {
+    struct egress *eg = arg;
+
     switch (m->op) {
     case PRIVSEP_EGRESS_OPEN:
         if (n_fds == PRIVSEP_EGRESS_FDS) {
-            registry_open(&egress, m->slot, m->gen, m->u.egress.command, fds[0], fds[1]);
+            registry_open(eg, m->slot, m->gen, m->u.egress.command, fds[0], fds[1]);
             return;
         }
         break;
-    case PRIVSEP_EGRESS_KEEP: registry_keep(&egress, m->slot, m->gen, m->u.egress.command); break;
-    case PRIVSEP_EGRESS_SYNC: registry_sync(&egress); break;
-    case PRIVSEP_EGRESS_CLOSE: registry_close(&egress, m->slot, m->gen, m->u.egress.command); break;
+    case PRIVSEP_EGRESS_KEEP: registry_keep(eg, m->slot, m->gen, m->u.egress.command); break;
+    case PRIVSEP_EGRESS_SYNC: registry_sync(eg); break;
+    case PRIVSEP_EGRESS_CLOSE: registry_close(eg, m->slot, m->gen, m->u.egress.command); break;
     default: log_warn("privd sent an event that is not known: %u", m->op);
     }
     for (size_t i = 0; i < n_fds; i++)
@@ -106,16 +110,16 @@ static uint32_t flows_that_fit(uint32_t sandboxes)
     return (uint32_t)MIN(MAX(files / FILES_A_FLOW, (uint64_t)64), (uint64_t)EGRESS_FLOWS_MAX);
 }
 
-static void take_settings(void)
+static void take_settings(struct program *p)
 {
-    const struct settings *s = &options.settings;
+    const struct settings *s = &p->options.settings;
     struct err e;
 
-    egress.config = (struct egress_config){
+    p->egress.config = (struct egress_config){
         .state_dir = s->state_dir,
-        .shard = options.shard,
-        .shards = options.shards,
-        .peer_uid = options.peer_uid,
+        .shard = p->options.shard,
+        .shards = p->options.shards,
+        .peer_uid = p->options.peer_uid,
         .dns_servers = s->egress_dns_servers,
         .offline = s->egress_offline,
         .connections = (uint32_t)s->egress_connections,
@@ -125,103 +129,111 @@ static void take_settings(void)
         .idle_timeout_ms = s->egress_idle_timeout_ms,
         .audit_size_bytes = s->egress_audit_size_bytes,
         .audit_files = (uint32_t)s->egress_audit_files,
-        .flows_max = flows_that_fit((uint32_t)s->sandbox_max / options.shards + 1),
+        .flows_max = flows_that_fit((uint32_t)s->sandbox_max / p->options.shards + 1),
     };
     if (s->egress_upstream_proxy &&
-        upstream_parse(s->egress_upstream_proxy, &egress.config.upstream, &e) != ERR_OK)
-        fail("[egress] %s", e.text);
+        upstream_parse(s->egress_upstream_proxy, &p->egress.config.upstream, &e) != ERR_OK)
+        fail(p, "[egress] %s", e.text);
 }
 
-static void check(int rc, const char *what)
+static void check(struct program *p, int rc, const char *what)
 {
     if (rc < 0)
-        fail("cannot start %s: %s", what, strerror(-rc));
+        fail(p, "cannot start %s: %s", what, strerror(-rc));
 }
 
 /* Keys and secrets are in this memory: no process of the same user may look into it, and it is in
  * no core file. */
-static void close_memory(void)
+static void close_memory(struct program *p)
 {
     const struct rlimit none = {0, 0};
 
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || setrlimit(RLIMIT_CORE, &none) < 0)
-        fail("cannot keep others out of the memory: %s", strerror(errno));
+        fail(p, "cannot keep others out of the memory: %s", strerror(errno));
 }
 
-static void start_interception(void)
+static void start_interception(struct program *p)
 {
-    struct intercept_config c = {.ca_file = options.settings.egress_ca_file,
-                                 .key_fd = options.seal_key_fd};
+    struct intercept_config c = {.ca_file = p->options.settings.egress_ca_file,
+                                 .key_fd = p->options.seal_key_fd};
     struct err e;
 
-    if (c.key_fd < 0 && options.settings.egress_key_file)
-        fail("[egress] key_file is opened by cay-keep (its --egress-key-file), not by cay-egress");
-    if (intercept_new(&egress, &c, &e) != ERR_OK)
-        fail("[egress] %s", e.text);
+    if (c.key_fd < 0 && p->options.settings.egress_key_file)
+        fail(p,
+             "[egress] key_file is opened by cay-keep (its --egress-key-file), not by cay-egress");
+    if (intercept_new(&p->egress, &c, &e) != ERR_OK)
+        fail(p, "[egress] %s", e.text);
     util_close(&c.key_fd);
 }
 
 /* Before the system call filter, which lets no directory be listed: its own directory, of its own
  * files. */
-static void start_audit(void)
+static void start_audit(struct program *p)
 {
     struct err e;
 
-    if (audit_open(&egress, &egress.audit, &e) != ERR_OK)
-        fail("%s", e.text);
+    if (audit_open(&p->egress, &p->egress.audit, &e) != ERR_OK)
+        fail(p, "%s", e.text);
 }
 
-static void start_parts(void)
+static void start_parts(struct program *p)
 {
-    const struct privsep_client_events events = {on_up, on_down, on_event, NULL};
+    const struct privsep_client_events events = {on_up, on_down, on_event, &p->egress};
 
-    check(registry_new(&egress, &egress.registry), "the registry");
-    check(dialer_new(&egress, &egress.dialer), "the dialer");
-    egress.ask_places = share_pool_new(ASKS_MAX);
-    check(egress.ask_places ? 0 : -ENOMEM, "the questions to owners");
-    check(tunnels_new(&egress, &egress.tunnels), "the tunnels");
-    check(forward_new(&egress, &egress.forward), "the HTTP proxy");
-    check(renewals_new(&egress, &egress.renewals), "renewals");
-    check(audit_queries_new(&egress, &egress.audit_queries), "queries of the log");
-    check(control_new(&egress, options.listen_fd, &egress.control), "the control channel");
-    check(privsep_client_new(&loop, options.privd, &events, &privd), "privd's channel");
+    check(p, registry_new(&p->egress, &p->egress.registry), "the registry");
+    check(p, dialer_new(&p->egress, &p->egress.dialer), "the dialer");
+    p->egress.ask_places = share_pool_new(ASKS_MAX);
+    check(p, p->egress.ask_places ? 0 : -ENOMEM, "the questions to owners");
+    check(p, tunnels_new(&p->egress, &p->egress.tunnels), "the tunnels");
+    check(p, forward_new(&p->egress, &p->egress.forward), "the HTTP proxy");
+    check(p, renewals_new(&p->egress, &p->egress.renewals), "renewals");
+    check(p, audit_queries_new(&p->egress, &p->egress.audit_queries), "queries of the log");
+    check(p, control_new(&p->egress, p->options.listen_fd, &p->egress.control),
+          "the control channel");
+    check(p, privsep_client_new(&p->loop, p->options.privd, &events, &p->privd), "privd's channel");
 }
 
 /* All ends with the process; only what the log still holds has to reach the disk. */
 static void on_signal(uv_signal_t *s, int number)
 {
-    registry_free(egress.registry); /* which is still asked while it ends them */
-    audit_free(TAKE_PTR(egress.audit));
+    struct egress *eg = s->data;
+
+    registry_free(eg->registry); /* which is still asked while it ends them */
+    audit_free(TAKE_PTR(eg->audit));
     log_info("stopped");
     exit(0);
 }
 
 int main(int argc, char **argv)
 {
+    struct program p = {0};
+
     log_init("cay-egress", LOG_INFO);
     signal(SIGPIPE, SIG_IGN);
     setenv("UV_THREADPOOL_SIZE", "3", 1); /* two queries of the log, and its fdatasync */
-    options_parse(argc, argv, &options);
-    close_memory();
-    check(uv_loop_init(&loop), "the loop");
-    check(ares_library_init(ARES_LIB_INIT_ALL) == 0 ? 0 : -ENOMEM, "c-ares");
-    egress.loop = &loop;
-    take_settings();
-    check(hostaddr_start(&egress), "the watch on the host's addresses");
-    check(resolver_new(&egress, egress.config.dns_servers, &egress.resolver), "the resolver");
-    check(turns_new(&loop, &egress.turns), "the shares of time");
-    start_interception();
-    start_audit();
-    check(confine_self(), "the system call filter");
-    start_parts();
-    uv_signal_init(&loop, &sigterm);
-    uv_signal_init(&loop, &sigint);
-    uv_signal_start(&sigterm, on_signal, SIGTERM);
-    uv_signal_start(&sigint, on_signal, SIGINT);
+    options_parse(argc, argv, &p.options);
+    close_memory(&p);
+    check(&p, uv_loop_init(&p.loop), "the loop");
+    check(&p, ares_library_init(ARES_LIB_INIT_ALL) == 0 ? 0 : -ENOMEM, "c-ares");
+    p.egress.loop = &p.loop;
+    take_settings(&p);
+    check(&p, hostaddr_start(&p.egress), "the watch on the host's addresses");
+    check(&p, resolver_new(&p.egress, p.egress.config.dns_servers, &p.egress.resolver),
+          "the resolver");
+    check(&p, turns_new(&p.loop, &p.egress.turns), "the shares of time");
+    start_interception(&p);
+    start_audit(&p);
+    check(&p, confine_self(), "the system call filter");
+    start_parts(&p);
+    uv_signal_init(&p.loop, &p.sigterm);
+    uv_signal_init(&p.loop, &p.sigint);
+    p.sigterm.data = p.sigint.data = &p.egress;
+    uv_signal_start(&p.sigterm, on_signal, SIGTERM);
+    uv_signal_start(&p.sigint, on_signal, SIGINT);
     memory_trim();
-    keep_notify(&options.ready_fd, KEEP_READY, "");
-    log_info("serving shard %u of %u, at most %u connections", options.shard, options.shards,
-             egress.config.flows_max);
-    uv_run(&loop, UV_RUN_DEFAULT);
+    keep_notify(&p.options.ready_fd, KEEP_READY, "");
+    log_info("serving shard %u of %u, at most %u connections", p.options.shard, p.options.shards,
+             p.egress.config.flows_max);
+    uv_run(&p.loop, UV_RUN_DEFAULT);
     return 0;
 }

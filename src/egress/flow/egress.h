@@ -13,6 +13,8 @@ struct control;
 struct dialer;
 struct event_stream;
 struct forward;
+struct handshake;
+struct hostaddr;
 struct intercept;
 struct registry;
 struct renewals;
@@ -43,9 +45,12 @@ struct egress {
     uv_loop_t *loop;
     struct egress_config config;
     struct registry *registry;
+    struct hostaddr *hostaddr;
     struct resolver *resolver;
     struct dialer *dialer;
-    struct turns *turns; /* before what uses it; outlives it */
+    struct handshake *handshakes; /* with upstream proxies: upstream.c */
+    uint64_t last_handshake;      /* its id */
+    struct turns *turns;          /* before what uses it; outlives it */
     struct tunnels *tunnels;
     struct forward *forward;
     struct share_pool *ask_places; /* ASKS_MAX */

@@ -35,14 +35,12 @@ struct hostaddr {
     size_t n, room;
 };
 
-static struct hostaddr host = {.fd = -1}; /* of the one program; its handles live as long */
-
-static void add(const struct policy_address *a)
+static void add(struct hostaddr *h, const struct policy_address *a)
 {
     if (policy_address_is_never(a))
         return;
-    if (policy_never_add(a, 128) && !host.said) {
-        host.said = true;
+    if (policy_never_add(a, 128) && !h->said) {
+        h->said = true;
         log_warn(
             "the host has more than %u addresses: ranges that hold them, and others with them, "
             "are kept from sandboxes",
@@ -52,7 +50,7 @@ static void add(const struct policy_address *a)
 
 /* -- reading all ------------------------------------------------------------------------------- */
 
-static void read_all(void)
+static void read_all(struct hostaddr *h)
 {
     struct {
         struct nlmsghdr h;
@@ -60,58 +58,60 @@ static void read_all(void)
     } m = {.h = {.nlmsg_len = NLMSG_LENGTH(sizeof(struct rtgenmsg)),
                  .nlmsg_type = RTM_GETADDR,
                  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
-                 .nlmsg_seq = ++host.seq},
+                 .nlmsg_seq = ++h->seq},
            .g = {.rtgen_family = AF_UNSPEC}};
 
-    host.n = 0;
-    host.again = host.over = false;
-    host.reading = send(host.fd, &m, m.h.nlmsg_len, MSG_DONTWAIT) == (ssize_t)m.h.nlmsg_len;
+    h->n = 0;
+    h->again = h->over = false;
+    h->reading = send(h->fd, &m, m.h.nlmsg_len, MSG_DONTWAIT) == (ssize_t)m.h.nlmsg_len;
 }
 
 static void on_later(uv_timer_t *t)
 {
-    if (!host.reading)
-        read_all();
-    if (!host.reading)
+    struct hostaddr *h = t->data;
+
+    if (!h->reading)
+        read_all(h);
+    if (!h->reading)
         uv_timer_start(t, on_later, AGAIN_MS, 0);
 }
 
-static void change(void)
+static void change(struct hostaddr *h)
 {
-    host.again = true;
-    if (!host.reading)
-        uv_timer_start(&host.later, on_later, 0, 0); /* once for all that is told in this turn */
+    h->again = true;
+    if (!h->reading)
+        uv_timer_start(&h->later, on_later, 0, 0); /* once for all that is told in this turn */
 }
 
-static void keep(const struct policy_address *a)
+static void keep(struct hostaddr *h, const struct policy_address *a)
 {
-    if (host.n == host.room && host.room < LISTED_MAX) {
-        size_t room = MAX(host.room * 2, (size_t)64);
-        struct policy_address *list = reallocarray(host.list, room, sizeof(*list));
+    if (h->n == h->room && h->room < LISTED_MAX) {
+        size_t room = MAX(h->room * 2, (size_t)64);
+        struct policy_address *list = reallocarray(h->list, room, sizeof(*list));
 
         if (list) {
-            host.list = list;
-            host.room = room;
+            h->list = list;
+            h->room = room;
         }
     }
-    if (host.n < host.room)
-        host.list[host.n++] = *a;
+    if (h->n < h->room)
+        h->list[h->n++] = *a;
     else
-        host.over = true; /* not all are here: what there was stays */
+        h->over = true; /* not all are here: what there was stays */
 }
 
-static void on_read_all(bool complete)
+static void on_read_all(struct hostaddr *h, bool complete)
 {
-    host.reading = false;
-    if (!complete || host.again) {
-        uv_timer_start(&host.later, on_later, AGAIN_MS, 0);
+    h->reading = false;
+    if (!complete || h->again) {
+        uv_timer_start(&h->later, on_later, AGAIN_MS, 0);
         return;
     }
-    if (host.over)
+    if (h->over)
         return;
     policy_never_clear();
-    for (size_t i = 0; i < host.n; i++)
-        add(&host.list[i]);
+    for (size_t i = 0; i < h->n; i++)
+        add(h, &h->list[i]);
 }
 
 /* -- messages ---------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static bool address_of(const struct ifaddrmsg *ifa, const struct rtattr *r,
     return true;
 }
 
-static void on_new_address(const struct nlmsghdr *m)
+static void on_new_address(struct hostaddr *h, const struct nlmsghdr *m)
 {
     const struct ifaddrmsg *ifa = NLMSG_DATA(m);
     int left = (int)IFA_PAYLOAD(m);
@@ -142,43 +142,43 @@ static void on_new_address(const struct nlmsghdr *m)
     for (const struct rtattr *r = IFA_RTA(ifa); RTA_OK(r, left); r = RTA_NEXT(r, left)) {
         if (!address_of(ifa, r, &a))
             continue;
-        add(&a);
-        if (host.reading)
-            keep(&a);
+        add(h, &a);
+        if (h->reading)
+            keep(h, &a);
     }
 }
 
-static void on_message(const struct nlmsghdr *m)
+static void on_message(struct hostaddr *h, const struct nlmsghdr *m)
 {
-    bool ours = host.reading && m->nlmsg_seq == host.seq;
+    bool ours = h->reading && m->nlmsg_seq == h->seq;
 
     if (m->nlmsg_flags & NLM_F_DUMP_INTR)
-        host.again = true;
+        h->again = true;
     if (m->nlmsg_type == RTM_NEWADDR && NLMSG_PAYLOAD(m, 0) >= sizeof(struct ifaddrmsg))
-        on_new_address(m);
+        on_new_address(h, m);
     else if (m->nlmsg_type == RTM_DELADDR)
-        change();
+        change(h);
     else if (m->nlmsg_type == NLMSG_DONE && ours)
-        on_read_all(true);
+        on_read_all(h, true);
     else if (m->nlmsg_type == NLMSG_ERROR && ours)
-        on_read_all(false);
+        on_read_all(h, false);
 }
 
 /* One packet of messages. False: there is none now. */
-static bool read_packet(void)
+static bool read_packet(struct hostaddr *h)
 {
     static _Alignas(struct nlmsghdr) char bytes[READ_BYTES]; /* one loop, used within this call */
-    ssize_t n = recv(host.fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_TRUNC);
+    ssize_t n = recv(h->fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_TRUNC);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (n < 0 || (size_t)n > sizeof(bytes)) { /* ENOBUFS: messages were lost */
-        host.lost = true;
+        h->lost = true;
         return true;
     }
     for (struct nlmsghdr *m = (struct nlmsghdr *)bytes; NLMSG_OK(m, (size_t)n);
          m = NLMSG_NEXT(m, n))
-        on_message(m);
+        on_message(h, m);
     return true;
 }
 
@@ -186,18 +186,20 @@ static bool read_packet(void)
  * (netlink_overrun): what is read before that could miss an address that is never told. */
 static void on_netlink(uv_poll_t *p, int status, int events)
 {
+    struct hostaddr *h = p->data;
+
     for (unsigned i = 0; i < PACKETS_EACH; i++)
-        if (!read_packet()) {
-            if (host.lost)
-                change();
-            host.lost = false;
+        if (!read_packet(h)) {
+            if (h->lost)
+                change(h);
+            h->lost = false;
             return;
         }
 }
 
 /* -- start ------------------------------------------------------------------------------------- */
 
-static int add_present(void)
+static int add_present(struct hostaddr *h)
 {
     struct ifaddrs *all, *i;
 
@@ -210,27 +212,35 @@ static int add_present(void)
             (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
             continue;
         policy_address_from(i->ifa_addr, &a);
-        add(&a);
+        add(h, &a);
     }
     freeifaddrs(all);
     return 0;
 }
 
-int hostaddr_start(struct egress *eg)
+/* Takes nothing back on failure: the program ends with it. */
+static int start(uv_loop_t *loop, struct hostaddr *h)
 {
     struct sockaddr_nl a = {.nl_family = AF_NETLINK,
                             .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
     int rc;
 
-    host.fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
-    if (host.fd < 0 || bind(host.fd, (struct sockaddr *)&a, sizeof(a)) < 0)
+    h->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+    if (h->fd < 0 || bind(h->fd, (struct sockaddr *)&a, sizeof(a)) < 0)
         return -errno;
-    rc = add_present(); /* after the socket listens, so that none falls in between */
+    rc = add_present(h); /* after the socket listens, so that none falls in between */
     if (rc == 0)
-        rc = uv_timer_init(eg->loop, &host.later);
+        rc = uv_timer_init(loop, &h->later);
     if (rc == 0)
-        rc = uv_poll_init(eg->loop, &host.watch, host.fd);
+        rc = uv_poll_init(loop, &h->watch, h->fd);
+    h->later.data = h->watch.data = h;
     if (rc == 0)
-        rc = uv_poll_start(&host.watch, UV_READABLE, on_netlink);
+        rc = uv_poll_start(&h->watch, UV_READABLE, on_netlink);
     return rc;
+}
+
+int hostaddr_start(struct egress *eg)
+{
+    eg->hostaddr = calloc(1, sizeof(*eg->hostaddr));
+    return eg->hostaddr ? start(eg->loop, eg->hostaddr) : -ENOMEM;
 }

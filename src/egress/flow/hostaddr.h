@@ -7,5 +7,5 @@
 struct egress;
 
 /* Before the program is confined: reads them, and keeps a netlink socket that tells of new ones. 0
- * or -errno. */
+ * or -errno; then the program ends. */
 int hostaddr_start(struct egress *eg);

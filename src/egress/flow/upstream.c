@@ -153,7 +153,7 @@ bool upstream_resolves(const struct upstream *u)
 enum step { WAIT_METHOD, WAIT_AUTH, WAIT_REPLY, WAIT_HEAD };
 
 /* The messages of both sides are made at the start: a configuration that changes meanwhile is for
- * the next one. Kept in a list of its own; there are few at a time. */
+ * the next one. Kept in a list of struct egress; there are few at a time. */
 struct handshake {
     uv_poll_t poll;
     struct handshake *next;
@@ -164,9 +164,6 @@ struct handshake {
     enum step step;
     struct buf auth, request; /* to be said in those steps */
 };
-
-static struct handshake *all;
-static uint64_t last_id;
 
 static void on_closed(uv_handle_t *h)
 {
@@ -181,7 +178,7 @@ static void on_closed(uv_handle_t *h)
 
 static void finish(struct handshake *s, enum err_code code, const char *why)
 {
-    struct handshake **p = &all;
+    struct handshake **p = &s->egress->handshakes;
     struct err e = {0};
     int fd = s->fd;
 
@@ -358,12 +355,12 @@ uint64_t upstream_handshake(struct egress *eg, const struct upstream *u, int fd,
     buf_init(&s->request, 4096);
     s->poll.data = s;
     s->egress = eg;
-    s->id = ++last_id;
+    s->id = ++eg->last_handshake;
     s->owner = owner;
     s->cb = cb;
     s->fd = fd;
-    s->next = all;
-    all = s;
+    s->next = eg->handshakes;
+    eg->handshakes = s;
     /* What could not be said now is a connection that has failed: the poll tells it. */
     if (!begin(s, u, t))
         shutdown(fd, SHUT_RDWR);
@@ -373,7 +370,7 @@ uint64_t upstream_handshake(struct egress *eg, const struct upstream *u, int fd,
 
 void upstream_cancel(struct egress *eg, uint64_t id)
 {
-    struct handshake *s = all;
+    struct handshake *s = eg->handshakes;
 
     while (s && s->id != id)
         s = s->next;
