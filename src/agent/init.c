@@ -65,16 +65,7 @@ static void publish_fact(const struct agent *a, const char *name, const char *fi
 
 static enum err_code check_env(const json_t *env, struct err *e)
 {
-    const char *name;
-    json_t *value;
-
-    if (json_check_str_map(env, "envVars", INIT_ENVS_MAX, INIT_ENVS_SIZE, e) != ERR_OK)
-        return e->code;
-    json_object_foreach ((json_t *)env, name, value) {
-        if (name[0] == '\0' || strchr(name, '='))
-            return err_set(e, ERR_INVALID, "envVars: '%s' is not a variable's name", name);
-    }
-    return ERR_OK;
+    return json_check_env(env, "envVars", INIT_ENVS_MAX, INIT_ENVS_SIZE, e);
 }
 
 struct init {

@@ -278,18 +278,6 @@ bool api_call_query_int(struct api_call *call, const char *name, int64_t min, in
     return true;
 }
 
-/* They reach execve: no '=', not empty (NUL cannot be in JSON strings here). */
-static enum err_code check_env_names(const json_t *env, const char *field, struct err *e)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach ((json_t *)env, name, value)
-        if (!*name || strchr(name, '='))
-            return err_set(e, ERR_INVALID, "%s: \"%.64s\" is not a variable's name", field, name);
-    return ERR_OK;
-}
-
 enum err_code api_read_maps(const json_t *body, const char *metadata, const char *env,
                             struct sandbox_request *r, struct err *e)
 {
@@ -301,11 +289,7 @@ enum err_code api_read_maps(const json_t *body, const char *metadata, const char
     if (r->metadata && (rc = json_check_str_map(r->metadata, metadata, API_MAP_MAX_COUNT,
                                                 API_METADATA_MAX_BYTES, e)))
         return rc;
-    if (r->env &&
-        ((rc = json_check_str_map(r->env, env, API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e)) ||
-         (rc = check_env_names(r->env, env, e))))
-        return rc;
-    return ERR_OK;
+    return r->env ? json_check_env(r->env, env, API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e) : ERR_OK;
 }
 
 json_t *api_json_time(int64_t real_ms)

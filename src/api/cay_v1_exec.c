@@ -101,7 +101,7 @@ static enum err_code read_process(const json_t *body, struct exec_ask *a, struct
         json_get_str(body, "cwd", NULL, JSON_OPTIONAL, CWD_MAX, &cwd, e) != ERR_OK ||
         json_get_obj(body, "env", NULL, JSON_OPTIONAL, &env, e) != ERR_OK)
         return e->code;
-    if (env && json_check_str_map(env, "env", API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e) != ERR_OK)
+    if (env && json_check_env(env, "env", API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e) != ERR_OK)
         return e->code;
     if (cwd)
         json_object_set_new(process, "cwd", json_string(cwd));

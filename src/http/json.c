@@ -5,6 +5,8 @@
 
 #include "http/json.h"
 
+#include "base/env_name.h"
+
 #include <malloc.h>
 #include <math.h>
 #include <stdio.h>
@@ -217,6 +219,21 @@ enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max
     }
     if (bytes > max_bytes)
         return err_set(e, ERR_INVALID, "\"%s\" is larger than %zu bytes", what, max_bytes);
+    return ERR_OK;
+}
+
+enum err_code json_check_env(const json_t *obj, const char *what, size_t max_count,
+                             size_t max_bytes, struct err *e)
+{
+    enum err_code rc = json_check_str_map(obj, what, max_count, max_bytes, e);
+    const char *name;
+    json_t *value;
+
+    if (rc != ERR_OK)
+        return rc;
+    json_object_foreach ((json_t *)obj, name, value)
+        if (!env_name_is_valid(name))
+            return err_set(e, ERR_INVALID, "%s: \"%.64s\" is not a variable's name", what, name);
     return ERR_OK;
 }
 

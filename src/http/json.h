@@ -34,6 +34,10 @@ enum err_code json_get_arr(const json_t *obj, const char *name, const char *alt,
 enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max_count,
                                  size_t max_bytes, struct err *e);
 
+/* The same of environment variables: each key is the name of one (base/env_name.h). */
+enum err_code json_check_env(const json_t *obj, const char *what, size_t max_count,
+                             size_t max_bytes, struct err *e);
+
 /* Appends s as a JSON string with its quotes. What is not UTF-8 becomes U+FFFD: file names and
  * output of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
 int json_append_text(struct buf *b, const char *s, size_t n) WARN_UNUSED;

@@ -22,7 +22,7 @@ static const char *type_name(enum schema_type type)
     switch (type) {
     case SCHEMA_INTEGER: return "integer";
     case SCHEMA_BOOLEAN: return "boolean";
-    case SCHEMA_TEXT_MAP: return "object";
+    case SCHEMA_ENV: return "object";
     case SCHEMA_OBJECTS: return "array";
     case SCHEMA_TEXT:
     case SCHEMA_CHOICE: return "string";
@@ -48,7 +48,7 @@ static json_t *field_json(const struct schema_field *f)
     }
     if (f->type == SCHEMA_TEXT && f->max > 0)
         json_object_set_new(o, "maxLength", json_integer(f->max));
-    if (f->type == SCHEMA_TEXT_MAP)
+    if (f->type == SCHEMA_ENV)
         json_object_set_new(o, "additionalProperties", json_pack("{s:s}", "type", "string"));
     if (f->type == SCHEMA_OBJECTS)
         json_object_set_new(o, "items", json_pack("{s:s}", "type", "object"));
@@ -112,11 +112,11 @@ static enum err_code check_value(const struct schema_field *f, const json_t *val
         if (json_is_boolean(value))
             return ERR_OK;
         return err_set(e, ERR_INVALID, "\"%s\" must be true or false", f->name);
-    case SCHEMA_TEXT_MAP:
+    case SCHEMA_ENV:
         if (!json_is_object(value))
             return err_set(e, ERR_INVALID, "\"%s\" must be an object of texts", f->name);
-        return json_check_str_map(value, f->name, SCHEMA_MAP_COUNT,
-                                  f->max > 0 ? (size_t)f->max : SCHEMA_TEXT_MAX, e);
+        return json_check_env(value, f->name, SCHEMA_MAP_COUNT,
+                              f->max > 0 ? (size_t)f->max : SCHEMA_TEXT_MAX, e);
     case SCHEMA_OBJECTS:
     case SCHEMA_END:
     case SCHEMA_TYPE_COUNT: break;

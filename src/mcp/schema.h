@@ -14,8 +14,8 @@ enum schema_type {
     SCHEMA_CHOICE,  /* one of values, which are separated by '|' */
     SCHEMA_INTEGER, /* of [min, max] */
     SCHEMA_BOOLEAN,
-    SCHEMA_TEXT_MAP, /* an object of texts */
-    SCHEMA_OBJECTS,  /* an array of objects; only given, never taken */
+    SCHEMA_ENV,     /* variables: an object of texts */
+    SCHEMA_OBJECTS, /* an array of objects; only given, never taken */
     SCHEMA_TYPE_COUNT
 };
 

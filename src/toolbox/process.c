@@ -179,16 +179,10 @@ enum err_code toolbox_read_timeout(const json_t *body, uint64_t *out_ms, struct 
 enum err_code toolbox_read_envs(const json_t *body, const char *name, json_t **out, struct err *e)
 {
     enum err_code rc = json_get_obj(body, name, NULL, JSON_OPTIONAL, out, e);
-    const char *key;
-    json_t *value;
 
     if (rc != ERR_OK || !*out)
         return rc;
-    rc = json_check_str_map(*out, name, 4096, 1024u * 1024u, e);
-    json_object_foreach (*out, key, value)
-        if (rc == ERR_OK && (key[0] == '\0' || strchr(key, '=')))
-            rc = err_set(e, ERR_INVALID, "%s: '%.64s' is not a variable's name", name, key);
-    return rc;
+    return json_check_env(*out, name, 4096, 1024u * 1024u, e);
 }
 
 static enum err_code read_request(struct execution *e, struct err *err)

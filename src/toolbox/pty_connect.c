@@ -225,7 +225,7 @@ static bool read_envs(struct terminal *t, const char *coded)
     len = base64_decode(text, padded, text);
     t->envs = len > 0 ? json_loadb(text, (size_t)len, JSON_REJECT_DUPLICATES, NULL) : NULL;
     return json_is_object(t->envs) &&
-           json_check_str_map(t->envs, "envs", 4096, ENVS_MAX, NULL) == ERR_OK;
+           json_check_env(t->envs, "envs", 4096, ENVS_MAX, NULL) == ERR_OK;
 }
 
 /* Exactly one of what was offered, and none where none was. */
@@ -258,7 +258,7 @@ static struct terminal *begin(struct toolbox_call *c, const char *id)
         !read_envs(t, protocol + strlen(ENVS_PROTOCOL))) {
         toolbox_fail(c, 400, "BAD_REQUEST",
                      "the environment in Sec-WebSocket-Protocol is no object "
-                     "of strings");
+                     "of strings by names of variables");
         return NULL;
     }
     t->shape.envs = t->envs;

@@ -2,6 +2,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/env_name.h"
 #include "base/envelope.h"
 #include "base/err.h"
 #include "base/ids.h"
@@ -23,6 +24,16 @@
 #include <sys/stat.h>
 
 #include <cmocka.h>
+
+static void names_of_variables(void **state)
+{
+    assert_true(env_name_is_valid("PATH"));
+    assert_true(env_name_is_valid("_"));
+    assert_true(env_name_is_valid("BASH_FUNC_f%%"));
+    assert_false(env_name_is_valid(""));
+    assert_false(env_name_is_valid("="));
+    assert_false(env_name_is_valid("LD_PRELOAD=x"));
+}
 
 static void buf_refuses_more_than_its_maximum(void **state)
 {
@@ -357,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timer_heap_keeps_its_order),
+        cmocka_unit_test(names_of_variables),
         cmocka_unit_test(envelopes_come_whole),
         cmocka_unit_test(buf_refuses_more_than_its_maximum),
         cmocka_unit_test(buf_consumes_from_the_front_and_uses_the_room_again),

@@ -102,6 +102,28 @@ static void test_json_refused(void **state)
     assert_int_equal(parse("\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\"", &e), ERR_OK);
 }
 
+static void test_json_env(void **state)
+{
+    static const struct {
+        const char *text;
+        enum err_code code;
+    } maps[] = {{"{}", ERR_OK},
+                {"{\"A\":\"b=c\",\"PATH\":\"\"}", ERR_OK},
+                {"{\"\":\"b\"}", ERR_INVALID},
+                {"{\"A\":\"b\",\"A=B\":\"c\"}", ERR_INVALID},
+                {"{\"=\":\"\"}", ERR_INVALID},
+                {"{\"A\":1}", ERR_INVALID},
+                {"[]", ERR_INVALID}};
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_SIZE(maps); i++) {
+        json_t *map = json_loads(maps[i].text, 0, NULL);
+
+        assert_int_equal(json_check_env(map, "env", 2, 20, &e), maps[i].code);
+        json_decref(map);
+    }
+}
+
 static void test_json_fields(void **state)
 {
     static const char text[] =
@@ -582,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_authority),
         cmocka_unit_test(test_json_refused),
         cmocka_unit_test(pieces_of_text_end_with_characters),
+        cmocka_unit_test(test_json_env),
         cmocka_unit_test(test_json_fields),
         cmocka_unit_test(test_json_text),
         cmocka_unit_test(test_multipart),

@@ -236,7 +236,7 @@ static const struct schema_field fields[] = {
     {.type = SCHEMA_CHOICE, .name = "choice", .description = "d", .values = "one|two"},
     {.type = SCHEMA_INTEGER, .name = "number", .description = "d", .min = -1, .max = 9},
     {.type = SCHEMA_BOOLEAN, .name = "yes", .description = "d"},
-    {.type = SCHEMA_TEXT_MAP, .name = "map", .description = "d", .max = 10},
+    {.type = SCHEMA_ENV, .name = "map", .description = "d", .max = 10},
     {.type = SCHEMA_OBJECTS, .name = "given", .description = "d"},
     {.type = SCHEMA_END},
 };
@@ -272,6 +272,8 @@ static void test_arguments(void **state)
     assert_false(accepts("{\"text\":\"\",\"yes\":1}"));
     assert_false(accepts("{\"text\":\"\",\"map\":{\"a\":1}}"));
     assert_false(accepts("{\"text\":\"\",\"map\":{\"a\":\"01234567890\"}}"));
+    assert_false(accepts("{\"text\":\"\",\"map\":{\"a=b\":\"\"}}"));
+    assert_false(accepts("{\"text\":\"\",\"map\":{\"\":\"b\"}}"));
     assert_false(accepts("{\"text\":\"\",\"given\":[]}"));
     assert_false(accepts("{\"text\":\"\",\"other\":1}"));
     assert_int_equal(schema_check(fields, NULL, &e), ERR_INVALID);

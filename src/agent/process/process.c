@@ -44,20 +44,9 @@ static enum err_code check_args(const json_t *args, struct err *e)
 
 static enum err_code check_envs(const json_t *envs, struct err *e)
 {
-    const char *name;
-    json_t *value;
-    enum err_code code;
-
     if (!envs)
         return ERR_OK;
-    code = json_check_str_map(envs, "process.envs", PROCESS_ENVS_MAX, PROCESS_ENVS_BYTES, e);
-    if (code != ERR_OK)
-        return code;
-    json_object_foreach ((json_t *)envs, name, value) {
-        if (name[0] == '\0' || strchr(name, '='))
-            return err_set(e, ERR_INVALID, "process.envs: '%s' is not a variable's name", name);
-    }
-    return ERR_OK;
+    return json_check_env(envs, "process.envs", PROCESS_ENVS_MAX, PROCESS_ENVS_BYTES, e);
 }
 
 static enum err_code read_size(const json_t *pty, uint16_t *cols, uint16_t *rows, struct err *e)
