@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "core/core.h"
+#include "core/role.h"
 
 #include <jansson.h>
 #include <stdatomic.h>
@@ -105,14 +106,14 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
 struct api_call;
 typedef void (*api_handler)(struct api_call *call);
 
-/* What a call is, for the roles of keys (access.c). 0 is not decided, and refused to all. */
+/* What a call is, for the roles of keys, in the words of routes: core/role.h says what each means. */
 enum api_access {
-    API_NOT_DECIDED,
-    API_OPEN,    /* no key needed */
-    API_READ,    /* changes nothing, and shows no token */
-    API_WRITE,   /* changes what is the caller's tenant's, or shows a token that lets change it */
-    API_OPERATE, /* is about the server, or all tenants */
-    API_ACCESS_COUNT
+    API_NOT_DECIDED = ROLE_NOT_DECIDED,
+    API_OPEN = ROLE_OPEN,
+    API_READ = ROLE_READ,
+    API_WRITE = ROLE_WRITE,
+    API_OPERATE = ROLE_OPERATE,
+    API_ACCESS_COUNT = ROLE_ACCESS_COUNT
 };
 
 /* Tables end with NULL as method. The method "*" is any, for what no row before has; a star at the
@@ -171,8 +172,11 @@ bool api_call_query(struct api_call *call, const char *name, char *out, size_t s
 bool api_call_query_int(struct api_call *call, const char *name, int64_t min, int64_t max,
                         int64_t *out);
 
-/* access.c: may keys of the role make calls of that kind? Denied by default. */
-bool api_role_may(enum core_role role, enum api_access access);
+/* May keys of the role make calls of that kind? Denied by default. */
+static inline bool api_role_may(enum core_role role, enum api_access access)
+{
+    return role_may(role, (enum role_access)access);
+}
 
 /* route.c: every route of every dialect, for tests. */
 void api_each_route(void (*fn)(void *arg, const struct api_route *r), void *arg);

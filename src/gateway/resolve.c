@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "core/ingress.h"
 #include "core/life.h"
+#include "core/role.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -113,14 +114,8 @@ static const struct sandbox *search(struct gateway_resolver *r, const struct gat
     return found;
 }
 
-/* What is behind a ROUTE_KEYED query opens the whole of a sandbox, as its token does: that is for roles which may be
- * shown that. */
-static bool may_open(enum core_role role)
-{
-    return role == CORE_ROLE_OPERATOR || role == CORE_ROLE_OWNER;
-}
-
-/* A sandbox of the key's tenant. That of another is answered as one that is not there. */
+/* A sandbox of the key's tenant. That of another is answered as one that is not there. What is behind a
+ * ROUTE_KEYED query opens the whole of a sandbox, as its token does: that is for roles which may be shown that. */
 static const struct sandbox *find_keyed(struct gateway_resolver *r, const struct gateway_query *q,
                                         struct gateway_answer *a)
 {
@@ -133,7 +128,7 @@ static const struct sandbox *find_keyed(struct gateway_resolver *r, const struct
         refuse(a, 401, false, e.text);
         return NULL;
     }
-    if (!may_open(who.role)) {
+    if (!role_may(who.role, ROLE_WRITE)) {
         snprintf(message, sizeof(message), "a key of role %s does not open sandboxes",
                  core_role_name(who.role));
         refuse(a, 403, false, message);
