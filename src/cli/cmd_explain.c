@@ -1,11 +1,28 @@
 /* policy explain: what will happen to a connection or a request. Of a sandbox cay-egress says it,
  * with all that counts; of a file alone the same evaluation (policy/explanation.h) is made here. */
 #include "cli/commands.h"
+#include "cli/terminal.h"
 #include "policy/explanation.h"
 
 #include <string.h>
 
 /* -- shown ------------------------------------------------------------------------------------- */
+
+/* Names and paths in it are others'. */
+static void put_line(const char *before, const char *text)
+{
+    terminal_put(stdout, before, text);
+    putchar('\n');
+}
+
+static void put_verdict(const char *before, const json_t *o)
+{
+    char verdict[16];
+
+    snprintf(verdict, sizeof(verdict), "%-7s ", cli_text(o, "verdict"));
+    terminal_put(stdout, before, verdict);
+    put_line("", cli_text(o, "by"));
+}
 
 static void print_explained(const json_t *o)
 {
@@ -13,17 +30,17 @@ static void print_explained(const json_t *o)
     bool shown = false;
     size_t i;
 
-    puts(cli_text(o, "text"));
+    put_line("", cli_text(o, "text"));
     json_array_foreach (json_object_get(o, "notes"), i, item)
-        puts(json_string_value(item));
+        put_line("", json_string_value(item) ? json_string_value(item) : "");
     json_array_foreach (json_object_get(o, "matches"), i, item) {
         bool this = json_is_true(json_object_get(item, "decides"));
 
-        printf("%s %-7s %s\n", this ? "=>" : "  ", cli_text(item, "verdict"), cli_text(item, "by"));
+        put_verdict(this ? "=> " : "   ", item);
         shown |= this;
     }
     if (!shown) /* another policy's word, or that of its way */
-        printf("=> %-7s %s\n", cli_text(o, "verdict"), cli_text(o, "by"));
+        put_verdict("=> ", o);
     if (json_is_true(json_object_get(o, "conflict")))
         puts("Rules are in conflict: the first one that matches decides.");
 }

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "cli/commands.h"
 #include "cli/server.h"
+#include "cli/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,16 +39,20 @@ static void print_status(const struct api *a, const json_t *s)
                 sizeof(total));
     table_bytes((uint64_t)json_integer_value(json_object_get(disk, "freeBytes")), free_bytes,
                 sizeof(free_bytes));
-    printf("cay %s at %s, %s\n", cli_text(s, "version"), a->url,
-           json_is_true(json_object_get(s, "ready")) ? "ready" : "not ready");
+    terminal_put(stdout, "cay ", cli_text(s, "version"));
+    terminal_put(stdout, " at ", a->url);
+    puts(json_is_true(json_object_get(s, "ready")) ? ", ready" : ", not ready");
     printf("up        %s\n", uptime);
-    printf("domain    %s\n", cli_text(s, "domain"));
+    terminal_put(stdout, "domain    ", cli_text(s, "domain"));
+    putchar('\n');
     printf("sandboxes %lld%s\n", (long long)json_integer_value(json_object_get(s, "sandboxes")),
            json_is_true(json_object_get(s, "operator")) ? " of all tenants" : "");
     printf("slots     %lld ready, %lld at most\n",
            (long long)json_integer_value(json_object_get(slots, "ready")),
            (long long)json_integer_value(json_object_get(slots, "max")));
-    printf("disk      %s free of %s (%s)\n", free_bytes, total, cli_text(disk, "backend"));
+    printf("disk      %s free of %s", free_bytes, total);
+    terminal_put(stdout, " (", cli_text(disk, "backend"));
+    puts(")");
 }
 
 int cmd_status(struct cli *c)

@@ -1,12 +1,14 @@
 """The other commands, what they print, and how they refuse."""
 
 import datetime
+import http.server
 import json
 import os
 import pathlib
 import shutil
 import ssl
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -132,6 +134,27 @@ def test_no_control_reaches_the_terminal(cay, box):
     failed = cay("exec", box, "--", f"/bin/no{CONTROLS}program").stderr
     for text in (logs, failed):
         assert not [c for c in text if c in CONTROLS and not c.isalnum() and c not in "];"], text
+
+
+def test_no_control_of_a_server_reaches_the_terminal(cay):
+    """A server of another's is what --url names."""
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = json.dumps({"version": CONTROLS, "domain": CONTROLS, "disk": {"backend": CONTROLS}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        shown = cay("status", f"--url=http://127.0.0.1:{server.server_port}", env={"E2B_API_KEY": "e2b_" + "0" * 40})
+        server.shutdown()
+    assert shown.returncode == 0 and shown.stdout.count("?]0;title???31m?") == 3, shown.stdout
+    assert not [c for c in shown.stdout if c in CONTROLS and not c.isalnum() and c not in "];"]
 
 
 def test_debug_mode_leads_to_one_sandbox(cay, box):
