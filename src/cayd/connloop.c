@@ -15,6 +15,7 @@
 #include "cayd/stream.h"
 #include "gateway/gateway.h"
 #include "gateway/pending.h"
+#include "gateway/route.h"
 #include "http/server.h"
 #include "toolbox/toolbox.h"
 
@@ -282,7 +283,12 @@ static int toolbox_lookup(void *ctx, uint64_t ticket, struct gateway_query *q)
 static void handle(struct http_exchange *x, void *ctx)
 {
     struct connloop *l = ctx;
+    const char *repeated = route_repeated(http_exchange_head(x));
 
+    if (repeated) {
+        http_respond_error(x, 400, "more than one header %s: send it once", repeated);
+        return;
+    }
     if (gateway_preflight(x) || gateway_handle(l->gateway, x) || toolbox_handle(l->toolbox, x))
         return;
     take_body(l, x);

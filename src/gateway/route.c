@@ -1,5 +1,7 @@
 #include "gateway/route.h"
 
+#include "gateway/access.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -102,6 +104,35 @@ void route_request(const struct http_head *h, struct route *out)
         out->kind = ROUTE_SIGNED;
         out->port = AGENT_PORT;
     }
+}
+
+static bool is_repeated(const struct http_head *h, const char *name)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < h->header_count; i++)
+        n += strcasecmp(h->headers[i].name, name) == 0;
+    return n > 1;
+}
+
+const char *route_repeated(const struct http_head *h)
+{
+    static const char *const everywhere[] = {ROUTE_HEADER_ID, ROUTE_HEADER_PORT,
+                                             ACCESS_TOKEN_HEADER, ACCESS_TRAFFIC_HEADER,
+                                             ACCESS_PREVIEW_HEADER};
+    static const char *const ours[] = {"X-API-Key", "Authorization", "Idempotency-Key"};
+    struct route r;
+
+    for (size_t i = 0; i < ARRAY_SIZE(everywhere); i++)
+        if (is_repeated(h, everywhere[i]))
+            return everywhere[i];
+    route_request(h, &r);
+    if (r.kind == ROUTE_SANDBOX && r.port != AGENT_PORT)
+        return NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+        if (is_repeated(h, ours[i]))
+            return ours[i];
+    return NULL;
 }
 
 static bool is_plain(const char *path)

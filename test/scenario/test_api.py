@@ -215,6 +215,26 @@ def test_templates(cay):
     assert cay.call("DELETE", "/templates/host").status == 403
 
 
+@pytest.mark.parametrize("name,values", [
+    ("X-API-Key", ("own", "own")), ("X-API-Key", ("own", "e2b_" + "0" * 40)), ("Authorization", ("Bearer own", "Bearer x")),
+    ("Idempotency-Key", ("a", "b")), ("E2b-Sandbox-Id", ("i1", "i2")), ("X-Access-Token", ("a", "a"))])
+def test_who_asks_is_said_once(cay, name, values):
+    """What stands in front may have gone by the other one."""
+    def status_with(values):
+        connection = cay.connect()
+        connection.putrequest("GET", "/cay/v1/status")
+        for value in values:
+            connection.putheader(name, value.replace("own", cay.key))
+        connection.endheaders()
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
+    status, text = status_with(values)
+    assert status == 400 and f"more than one header {name}" in text
+    assert f"more than one header {name}" not in status_with(values[:1])[1]
+
+
 def test_keys(cay, other_tenant):
     assert cay.call("POST", "/cay/v1/keys", {"tenant": "Not A Name"}).status == 400
     assert other_tenant.call("POST", "/cay/v1/keys", {"tenant": "default"}).status == 403

@@ -129,6 +129,31 @@ static void test_header_routing(void **state)
     assert_int_equal(r.port, 81);
 }
 
+static void test_who_asks_is_said_once(void **state)
+{
+    static const char *const everywhere[] = {"E2b-Sandbox-Id", "e2b-sandbox-port", "X-ACCESS-TOKEN",
+                                             "E2b-Traffic-Access-Token", "X-Daytona-Preview-Token"};
+    static const char *const ours[] = {"X-API-Key", "Authorization", "Idempotency-Key"};
+    static const char *const hosts[] = {"api.example.com", "49983-iabc.example.com",
+                                        "80-iabc.example.com"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(hosts); i++) {
+        for (size_t k = 0; k < ARRAY_SIZE(everywhere) + ARRAY_SIZE(ours); k++) {
+            bool own = k >= ARRAY_SIZE(everywhere);
+            const char *name = own ? ours[k - ARRAY_SIZE(everywhere)] : everywhere[k];
+            struct http_head h = head("GET", "/x", "", hosts[i]);
+
+            add(&h, name, "1");
+            assert_null(route_repeated(&h));
+            add(&h, "Accept", "2");
+            add(&h, "Accept", "3");
+            assert_null(route_repeated(&h));
+            add(&h, name, "2"); /* a tenant's own port gets what its clients send */
+            assert_int_equal(route_repeated(&h) != NULL, !own || i < 2);
+        }
+    }
+}
+
 static void test_bad_headers(void **state)
 {
     static const char *const ports[] = {
@@ -348,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_signed_addresses),
         cmocka_unit_test(test_host_labels),
         cmocka_unit_test(test_header_routing),
+        cmocka_unit_test(test_who_asks_is_said_once),
         cmocka_unit_test(test_bad_headers),
         cmocka_unit_test(test_signed_urls_without_an_id),
         cmocka_unit_test(test_closed_agent_paths),
