@@ -133,7 +133,8 @@ static int status_of(enum err_code code)
     case ERR_DENIED: return 403;
     case ERR_NOT_FOUND: return 404;
     case ERR_EXISTS:
-    case ERR_CONFLICT: return 409;
+    case ERR_CONFLICT:
+    case ERR_CANCELED: return 409; /* the sandbox was paused meanwhile */
     case ERR_EXHAUSTED: return 429;
     case ERR_TOO_LARGE: return 413;
     case ERR_NO_SPACE: return 507;
@@ -146,7 +147,10 @@ static int status_of(enum err_code code)
 
 void toolbox_fail_err(struct toolbox_call *c, const struct err *why)
 {
-    if (why->hint[0])
+    if (why->code == ERR_CANCELED)
+        toolbox_fail(c, status_of(why->code), NULL,
+                     "the call was ended: the sandbox was paused, or the server stops");
+    else if (why->hint[0])
         toolbox_fail(c, status_of(why->code), NULL, "%s; %s", why->text, why->hint);
     else
         toolbox_fail(c, status_of(why->code), NULL, "%s", why->text);
