@@ -2,6 +2,7 @@
  * nothing of a file is held. */
 #include "toolbox/files.h"
 
+#include "base/share.h"
 #include "http/multipart.h"
 
 #include <errno.h>
@@ -26,6 +27,7 @@ struct upload {
     bool in_path, in_file; /* which part is being read */
     bool reading, body_ended;
     bool done; /* the agent has answered */
+    bool busy; /* `why` is the server's */
     size_t files;
     size_t forgotten;  /* bytes that came after the agent's answer */
     int status;        /* of that answer */
@@ -137,6 +139,16 @@ static int on_part_data(void *arg, const char *data, size_t len)
     return 0;
 }
 
+/* Paths beyond what is small are held as a request's body is, and take such a place. */
+static bool may_hold_paths(struct upload *u)
+{
+    struct toolbox_call *c = u->call;
+
+    if (u->paths_bytes > TOOLBOX_SMALL_BYTES && !c->body_share)
+        c->body_share = share_take(c->toolbox->bodies, c->tenant, c->id);
+    return u->paths_bytes <= TOOLBOX_SMALL_BYTES || c->body_share;
+}
+
 static int on_part_end(void *arg)
 {
     struct upload *u = arg;
@@ -146,6 +158,10 @@ static int on_part_end(void *arg)
     u->paths_bytes += u->in_path ? u->wanted.len : 0;
     if (u->paths_bytes > PATHS_MAX_BYTES)
         return refuse(u, "the files' paths are too long together");
+    u->busy = !may_hold_paths(u);
+    if (u->busy)
+        return refuse(u, "the server holds as many paths of this sandbox's uploads as it may; try "
+                         "again, or with fewer files");
     if (u->in_path &&
         json_object_set_new(u->paths, u->part,
                             json_stringn(u->wanted.len ? u->wanted.data : "", u->wanted.len)) < 0)
@@ -197,7 +213,8 @@ static void answer(struct upload *u)
     json_t *o;
 
     if (u->why[0]) {
-        toolbox_fail(u->call, 400, "BAD_REQUEST", "invalid request body: %s", u->why);
+        toolbox_fail(u->call, u->busy ? 503 : 400, NULL, "%s%s",
+                     u->busy ? "" : "invalid request body: ", u->why);
     } else if (u->broken.code != ERR_OK) {
         toolbox_fail_err(u->call, &u->broken);
     } else if (status != 200) {
