@@ -257,21 +257,39 @@ struct live {
     } rest[2];
 };
 
+/* *fd: what the client reads. NULL: why not in e. */
+static struct pipe_writer *new_lines(const struct live *l, int *fd, struct err *e)
+{
+    struct share *place = pipe_writer_place(l->core, l->call->who.tenant, l->call->params[0]);
+    struct pipe_writer *out;
+    int rc;
+
+    if (!place) {
+        err_set(e, ERR_EXHAUSTED,
+                "as many streams as this tenant or sandbox may have are not read by their clients "
+                "yet");
+        err_hint(e, "read them, or close their connections");
+        return NULL;
+    }
+    out = pipe_writer_new(l->core, l->max + END_BYTES, NULL, place, fd, &rc);
+    if (!out)
+        err_set_sys(e, ERR_UNAVAILABLE, rc, "a stream of the command's output");
+    return out;
+}
+
 static bool begin_lines(struct live *l)
 {
     struct err e;
-    int fd, rc;
+    int fd;
 
     if (l->out)
         return true;
-    l->out = pipe_writer_new(l->core, l->max + END_BYTES, NULL, &fd, &rc);
-    if (l->out) {
+    l->out = new_lines(l, &fd, &e);
+    if (l->out)
         api_reply_stream(TAKE_PTR(l->call), "application/x-ndjson", fd);
-        return true;
-    }
-    err_set_sys(&e, ERR_UNAVAILABLE, rc, "a stream of the command's output");
-    api_fail_err(TAKE_PTR(l->call), &e);
-    return false;
+    else
+        api_fail_err(TAKE_PTR(l->call), &e);
+    return l->out != NULL;
 }
 
 /* What a slow reader has no room for is not told, and that this is so comes at the end. */

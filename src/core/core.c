@@ -336,6 +336,7 @@ static void release(struct core *c)
     reserve_free(&c->reserve);
     renewals_free(c);
     share_pool_free(c->execs);
+    share_pool_free(c->streams);
     share_pool_free(c->audits);
     tenants_free(&c->tenants);
     free((char *)c->config.egress_dir);
@@ -361,8 +362,9 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     timers_init(&c->timers, loop);
     deferred_init(c);
     c->execs = share_pool_new(CORE_EXECS_MAX);
+    c->streams = share_pool_new(CORE_STREAMS_MAX);
     c->audits = share_pool_new(CORE_AUDITS_MAX);
-    code = copy_config(c, config) && c->execs && c->audits
+    code = copy_config(c, config) && c->execs && c->streams && c->audits
                ? open_all(c, privd_path, e)
                : err_set(e, ERR_EXHAUSTED, "memory is out");
     if (code != ERR_OK) {

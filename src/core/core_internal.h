@@ -56,6 +56,7 @@ struct core {
     unsigned pipe_writer_handles;     /* of theirs that are not closed yet */
     struct timer tenant_ca_retry;     /* for those that could not be had or given */
     struct renewals *renewals;        /* renewal.c */
+    struct share_pool *streams;       /* pipe_writer.c: answers that are not taken yet, likewise */
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct exec_op *exec_ops;         /* the same, in no order */
     uint64_t exec_last;               /* the last one's number */

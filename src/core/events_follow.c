@@ -275,7 +275,7 @@ enum err_code core_events_follow(struct core *c, const char *tenant, const char 
         return e->code;
     owner.arg = f = new_follower(c, r, key, filter);
     if (f)
-        f->out = pipe_writer_new(c, EVENTS_BATCH_BYTES, &owner, fd, &rc);
+        f->out = pipe_writer_new(c, EVENTS_BATCH_BYTES, &owner, NULL, fd, &rc);
     if (!f || !f->out) {
         free(f);
         return err_set_sys(e, ERR_UNAVAILABLE, -rc, "a stream of events");

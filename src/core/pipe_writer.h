@@ -14,10 +14,18 @@ struct pipe_writer_owner {
     void *arg;
 };
 
+#define CORE_STREAMS_MAX 512u /* places: shared out by tenant and sandbox (base/share.h) */
+
+/* A place for the stream of one answer, until its reader has taken all of it or has gone, which may
+ * be long after who writes it has ended. sandbox: "" for none. NULL: refused. */
+struct share *pipe_writer_place(struct core *c, const char *tenant, const char *sandbox);
+
 /* *fd: the read end, the caller's. max: bytes that are held beside the pipe's own. owner may be
- * NULL. NULL: -errno in *rc. */
+ * NULL. place: taken over in every case; NULL: such streams are counted elsewhere. NULL: -errno in
+ * *rc. */
 struct pipe_writer *pipe_writer_new(struct core *c, size_t max,
-                                    const struct pipe_writer_owner *owner, int *fd, int *rc);
+                                    const struct pipe_writer_owner *owner, struct share *place,
+                                    int *fd, int *rc);
 
 /* Copies them. 0; -EMSGSIZE: the reader is so far behind that they do not fit, and none of them was
  * taken; -EPIPE: it has gone; -ENOMEM. */

@@ -55,11 +55,21 @@ static void on_gone(void *arg)
 bool request_stream(struct request *r)
 {
     const struct pipe_writer_owner owner = {.on_gone = on_gone, .arg = r};
+    struct share *place;
     int fd, rc;
 
     if (!r->takes_stream || r->out || !r->http)
         return true;
-    r->out = pipe_writer_new(r->core, REQUEST_NOTES_MAX + REQUEST_ANSWER_MAX, &owner, &fd, &rc);
+    place = pipe_writer_place(r->core, r->tenant, r->sandbox);
+    if (!place) {
+        request_error(r, 429, 429,
+                      "as many streams as this tenant or sandbox may have are not read by their "
+                      "clients yet",
+                      NULL);
+        return false;
+    }
+    r->out = pipe_writer_new(r->core, REQUEST_NOTES_MAX + REQUEST_ANSWER_MAX, &owner, place, &fd,
+                             &rc);
     if (!r->out) {
         request_error(r, 503, RPC_INTERNAL_ERROR, "a stream for the answer cannot be made", NULL);
         return false;

@@ -1,10 +1,14 @@
 /* Units of src/core: commands that are run to their end, above all what becomes of them when a part of it
  * fails. privd and agents are core_fake.h's, cay-egress a server on the same loop. */
+#include "base/share.h"
+#include "core/core_internal.h"
 #include "core/exec.h"
 #include "core/exec_stream.h"
+#include "core/pipe_writer.h"
 #include "core_world.h"
 #include "http/server.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -414,6 +418,72 @@ static void what_is_no_stream_is_refused(void **state)
     exec_stream_free(&s);
 }
 
+#define PLACE "i00000000000000000000"
+
+/* Written and ended; its reader has taken nothing. */
+static int ended_stream(struct world *w, size_t len)
+{
+    static char bytes[256 * 1024]; /* more than a pipe takes */
+    struct pipe_writer *out;
+    int fd, rc;
+
+    assert_true(len <= sizeof(bytes));
+    out = pipe_writer_new(w->core, sizeof(bytes), NULL,
+                          pipe_writer_place(w->core, "default", PLACE), &fd, &rc);
+    assert_non_null(out);
+    assert_int_equal(pipe_writer_put(out, bytes, len), 0);
+    pipe_writer_end(out);
+    world_run_for(w, 5);
+    return fd;
+}
+
+static void run_until_places(struct world *w, size_t n)
+{
+    for (int i = 0; i < 5000 && share_used(w->core->streams) != n; i++)
+        world_run_for(w, 1);
+    assert_int_equal(share_used(w->core->streams), n);
+}
+
+/* What a reader does not take is held though who wrote it has ended, and counts as long. */
+static void a_stream_has_its_place_until_it_is_taken(void **state)
+{
+    static char bytes[65536];
+    struct world *w = *state;
+    int fd = ended_stream(w, 256 * 1024);
+    size_t got = 0;
+
+    assert_int_equal(share_used(w->core->streams), 1);
+    for (ssize_t n = 1; n != 0; got += n > 0 ? (size_t)n : 0) {
+        n = read(fd, bytes, sizeof(bytes));
+        assert_true(n >= 0 || errno == EAGAIN);
+        world_run_for(w, 1);
+    }
+    assert_int_equal(got, 256 * 1024);
+    close(fd);
+    run_until_places(w, 0);
+    close(ended_stream(w, 256 * 1024)); /* one whose reader goes */
+    run_until_places(w, 0);
+    close(ended_stream(w, 1)); /* one that fits into the pipe is not held */
+    run_until_places(w, 0);
+}
+
+static void streams_are_shared_out(void **state)
+{
+    struct share *taken[CORE_STREAMS_MAX], *other;
+    struct world *w = *state;
+    size_t n = 0;
+
+    while (n < CORE_STREAMS_MAX && (taken[n] = pipe_writer_place(w->core, "default", PLACE)))
+        n++;
+    assert_true(n > 0 && n <= CORE_STREAMS_MAX / 2);
+    other = pipe_writer_place(w->core, "others", PLACE);
+    assert_non_null(other);
+    share_return(other);
+    while (n > 0)
+        share_return(taken[--n]);
+    assert_int_equal(share_used(w->core->streams), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +494,8 @@ int main(void)
         WORLD(what_an_agent_says_is_evaluated),
         WORLD(a_server_that_stops_answers_and_leaves_nothing),
         WORLD(a_sandbox_that_ends_takes_its_commands),
+        WORLD(a_stream_has_its_place_until_it_is_taken),
+        WORLD(streams_are_shared_out),
         cmocka_unit_test(signals_have_names),
         cmocka_unit_test(what_is_no_stream_is_refused),
     };
