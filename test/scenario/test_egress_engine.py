@@ -4,6 +4,8 @@ network namespace as a sandbox has it. No packet leaves those namespaces."""
 import contextlib
 import json
 import os
+import pathlib
+import signal
 import socket
 import struct
 import threading
@@ -14,7 +16,7 @@ import pytest
 from waitlib import until
 from worldlib import boxes_fixture, restarted, world_fixture  # isort: skip: it makes the next one found
 from internet import (BANNER_PORT, CONNECT_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE, SINK_PORT,
-                      SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, inside)
+                      SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, inside, listener, run)
 
 ZONE = {
     "web.example.com": {"a": [[WEB]], "aaaa": [[WEB6]]},
@@ -746,3 +748,65 @@ def test_only_its_own_shard(world):
         assert reached(odd.curl("http://v4.example.com/"))
         world.end(odd)
         world.end(even)
+
+
+HOST_PORT = 9300
+
+
+@contextlib.contextmanager
+def service_of_the_host(world):
+    """On all of its addresses, as a database is; it says "arrived" to whoever connects."""
+    s = inside(world.host, lambda: listener(socket.SOCK_STREAM, HOST_PORT))
+    s.setblocking(True)
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                c, _ = s.accept()
+                with contextlib.suppress(OSError), c:
+                    c.recv(4096)
+                    c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\narrived")
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield
+    finally:
+        s.shutdown(socket.SHUT_RDWR)
+        s.close()
+
+
+def test_addresses_of_the_host_when_the_kernel_has_lost_messages(world, box):
+    """The host gets more addresses than the queue holds in which the kernel tells of them, since cay-egress stands still meanwhile.
+    The kernel says so with an error; cay-egress did not listen any more then, and every address that came later was reached. The
+    controls: messages were lost, and who is on the host reaches the address."""
+    def change(netns, what, addresses):
+        run("ip", "-n", netns, "-batch", "-", input="".join(f"address {what} {a}/32 dev lo\n" for a in addresses))
+
+    def drops():
+        text = inside(world.host, lambda: pathlib.Path("/proc/thread-self/net/netlink").read_text())
+        return sum(int(line.split()[8]) for line in text.splitlines()[1:])
+
+    def said(address):
+        return s.curl(f"http://{address}:{HOST_PORT}/").stdout
+
+    s, many, later = box({"default": "allow"}), [f"11.9.{n // 200}.{n % 200 + 1}" for n in range(1000)], "11.10.0.1"
+    lost = drops()
+    with service_of_the_host(world):
+        os.kill(world.egress.pid, signal.SIGSTOP)
+        try:
+            change(world.host, "add", many)
+            assert drops() > lost
+        finally:
+            os.kill(world.egress.pid, signal.SIGCONT)
+        change(world.host, "add", [later])
+        try:
+            for address in (many[-1], later):
+                assert run("ip", "netns", "exec", world.host, "curl", "-sS", f"http://{address}:{HOST_PORT}/") == "arrived"
+                until(lambda a=address: "arrived" not in said(a), 30)
+        finally:
+            change(world.host, "delete", [*many, later])
+    change(world.net, "add", many[-1:])
+    try:
+        until(lambda: '"method": "GET"' in s.curl(f"http://{many[-1]}/").stdout, 30)  # it is not the host's any more
+    finally:
+        change(world.net, "delete", many[-1:])
