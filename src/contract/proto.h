@@ -39,6 +39,13 @@
  * EGRESS_UDP_PORT. */
 #define EGRESS_RESOLVER "198.18.0.1"
 
+/* How many new connections and questions of a sandbox come to those listeners in a second, and at
+ * once, both kinds together; its kernel drops the others (sys/nft.h). Of a command sandbox, fewer. */
+#define EGRESS_NEW_PER_SECOND                 500
+#define EGRESS_NEW_BURST                      1000
+#define EGRESS_COMMAND_SANDBOX_NEW_PER_SECOND 100
+#define EGRESS_COMMAND_SANDBOX_NEW_BURST      500
+
 /* Slot numbers modulo the number of processes say which of them serves a sandbox. */
 #define EGRESS_PROCESSES_MAX 16
 

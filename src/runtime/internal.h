@@ -2,6 +2,7 @@
 /* What the runtime's files share. Private to the runtime. */
 
 #include "base/test_bypass.h"
+#include "contract/proto.h"
 #include "runtime/disk.h"
 #include "runtime/runtime.h"
 #include "sys/caps.h"
@@ -137,6 +138,10 @@ int process_make_places(struct runtime *rt, uint32_t number, uint32_t gen,
 /* In a task: forks into a new user namespace of uid's and what else flags (CLONE_NEW*) say. As
  * ns_fork. */
 pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd);
+
+#define NFT_RATE_SANDBOX ((struct nft_rate){EGRESS_NEW_PER_SECOND, EGRESS_NEW_BURST})
+#define NFT_RATE_COMMAND_SANDBOX \
+    ((struct nft_rate){EGRESS_COMMAND_SANDBOX_NEW_PER_SECOND, EGRESS_COMMAND_SANDBOX_NEW_BURST})
 
 /* In such a child, once its ids are mapped: becomes its root, sets up its network namespace. */
 int process_set_up_network(struct nft_rate rate) WARN_UNUSED;

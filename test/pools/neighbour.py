@@ -46,7 +46,7 @@ while time.monotonic() < end:
         timed("close", os.close, timed("open", os.open, path, os.O_RDONLY))
     timed("dns", socket.getaddrinfo, "web.example.com", 80)
     timed("request", request)
-    time.sleep(0.008)  # three new flows each time: the sandbox may have 500 a second (NFT_NEW_PER_SECOND)
+    time.sleep(0.008)  # three new flows each time: the sandbox may have 500 a second (EGRESS_NEW_PER_SECOND)
 print(json.dumps(out))
 """
 

@@ -374,6 +374,34 @@ def test_denials_and_the_log(stack, own, cli):
     assert others.call("GET", "/cay/v1/audit/verify").status == 403
 
 
+# Questions until the kernel has refused some, or n were sent. How many it refused.
+QUESTIONS = """
+import socket, sys
+s, refused = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0
+for _ in range(int(sys.argv[1])):
+    try:
+        s.sendto(b"\\0\\1\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\3web\\7example\\3com\\0\\0\\1\\0\\1", ("192.0.2.53", 53))
+    except PermissionError:
+        refused += 1
+print(refused)
+"""
+
+
+def test_what_the_kernel_drops_is_told(stack, own):
+    one = own(policy=WEB_ONLY)
+
+    def refused(questions):
+        return int(one.run("/usr/bin/python3", args=["-c", QUESTIONS, str(questions)]).out)
+
+    def told():
+        return [d for d in stack.cay.call("GET", f"/cay/v1/sandboxes/{one.id}/denials").json["denials"] if d["rule"] == "limit"]
+
+    assert refused(400) == 0 and told() == []  # the control
+    until(lambda: refused(4000) > 0 and told(), 30)
+    assert "500 new connections and DNS questions a second" in told()[0]["reason"]
+    until(lambda: one.run("curl -sS -o /dev/null -w '%{http_code}' http://web.example.com/").out == "200", 30)
+
+
 def test_the_log_is_followed(stack, own, cli):
     one = own(policy=WEB_ONLY)
     with subprocess.Popen([BUILD / "src/cli/cay", "audit", "-f", f"--sandbox={one.id}", "--json"], stdout=subprocess.PIPE,

@@ -8,18 +8,24 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/util.h"
+#include "contract/proto.h"
 #include "egress/audit/audit_chain.h"
 #include "egress/audit/audit_store.h"
+#include "egress/flow/arrivals.h"
 #include "egress/flow/authority.h"
 #include "egress/flow/connect.h"
+#include "egress/flow/denial.h"
 #include "egress/flow/dns.h"
+#include "egress/flow/egress.h"
 #include "egress/flow/greeting.h"
 #include "egress/flow/names.h"
 #include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/retry.h"
+#include "egress/flow/sandbox.h"
 #include "egress/flow/sniff.h"
 #include "egress/flow/socks.h"
 #include "egress/flow/target.h"
@@ -34,6 +40,7 @@
 #include <fcntl.h>
 #include <openssl/ssl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -939,6 +946,37 @@ static void rates(void **state)
         assert_true(rate_take(&r, 0));
 }
 
+/* What came: as a sandbox that is under its kernel's limit, then as one that is at it. */
+static void arrivals_at_the_kernels_limit(void **state)
+{
+    struct egress eg = {0};
+    struct sandbox s = {.egress = &eg}, command = {.egress = &eg, .parent = &s, .command = 3};
+    unsigned least = EGRESS_NEW_BURST * ARRIVALS_TENTHS / 10;
+
+    for (unsigned i = 0; i < least; i++)
+        arrivals_note(&s);
+    assert_int_equal(s.denials_count, 0);
+    for (unsigned i = 0; i < 100 * EGRESS_NEW_BURST && !s.denials_count; i++)
+        arrivals_note(&s);
+    assert_int_equal(s.denials_count, 1);
+    assert_string_equal(s.denials[0].rule, "limit");
+    assert_non_null(strstr(s.denials[0].reason, "500 new connections and DNS questions a second"));
+    assert_non_null(strstr(s.denials[0].reason, "fewer at a time"));
+    s.arrivals.tokens_milli = 0;
+    s.crowded.at_ms = clock_mono_ms(); /* told in this second */
+    s.crowded.tokens_milli = 0;
+    arrivals_note(&s);
+    assert_int_equal(s.denials[0].count, 1);
+
+    for (unsigned i = 0; i < 100 * EGRESS_COMMAND_SANDBOX_NEW_BURST && !command.denials_count; i++)
+        arrivals_note(&command);
+    assert_int_equal(command.denials_count, 1);
+    assert_int_equal(command.denials[0].command, 3);
+    assert_int_equal(s.denials_count, 2); /* and its sandbox */
+    free(s.denials);
+    free(command.denials);
+}
+
 static void upstream_urls(void **state)
 {
     static const char *const good[] = {"socks5://192.0.2.1:1080", "socks5h://[2001:db8::1]:1080",
@@ -1012,6 +1050,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_flood_takes_its_own_room, dir_new, dir_free),
         cmocka_unit_test_setup_teardown(tenants_are_no_paths, dir_new, dir_free),
         cmocka_unit_test(rates),
+        cmocka_unit_test(arrivals_at_the_kernels_limit),
         cmocka_unit_test(upstream_urls),
         cmocka_unit_test(narrower_of_two_verdicts),
     };

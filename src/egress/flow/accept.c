@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "egress/flow/arrivals.h"
 #include "egress/flow/connect.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/dns.h"
@@ -239,6 +240,7 @@ static void take(struct sandbox *s, int fd)
         return;
     }
     (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    arrivals_note(s);
     f = flow_new(s, fd);
     if (!f)
         return;

@@ -14,6 +14,7 @@ struct target;
 
 #define DENY_BODY_MAX 8192u
 #define DENY_HEADER   "x-cay-denied"
+#define DENY_ANY_NAME "*" /* the name of a refusal that is of no destination */
 #define DENY_RETRY_S  "1" /* Retry-After of what is refused for its rate or number */
 
 /* Refused TLS connections whose handshake is finished so that the refusal can be said inside: so
@@ -27,6 +28,9 @@ struct target;
  * method and path are a request's, or NULL. */
 void deny_note(struct flow *f, const struct policy_verdict *v, const char *method,
                const char *path);
+
+/* A refusal that is no flow's: the sandbox's ring, and who watches. reason is copied. */
+void deny_note_sandbox(struct sandbox *s, const char *rule, const char *reason);
 
 /* Says it to the client of f, whatever that speaks; looks first if that is not known yet. */
 void deny_say(struct flow *f);

@@ -121,6 +121,19 @@ void deny_note(struct flow *f, const struct policy_verdict *v, const char *metho
     event_stream_denial(f->egress, s, &d);
 }
 
+void deny_note_sandbox(struct sandbox *s, const char *rule, const char *reason)
+{
+    struct denial d = {
+        .at_ms = clock_real_ms(), .count = 1, .command = s->command, .name = DENY_ANY_NAME};
+
+    snprintf(d.rule, sizeof(d.rule), "%s", rule);
+    snprintf(d.reason, sizeof(d.reason), "%s", reason);
+    keep(s, &d);
+    if (s->parent)
+        keep(s->parent, &d);
+    event_stream_denial(s->egress, s, &d);
+}
+
 /* The i-th oldest that is remembered. */
 static const struct denial *denial_at(const struct sandbox *s, size_t i)
 {

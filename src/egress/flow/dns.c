@@ -5,6 +5,7 @@
 #include "egress/flow/dns.h"
 
 #include "base/util.h"
+#include "egress/flow/arrivals.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/flow.h"
 #include "egress/flow/names.h"
@@ -275,6 +276,7 @@ void dns_udp_readable(struct sandbox *s)
         n = recvmsg(s->udp_fd, &d.msg, MSG_DONTWAIT);
         if (n < 0)
             return;
+        arrivals_note(s);
         len = dns_answer(s->names, in, (size_t)n, out, sizeof(out));
         if (len > 0)
             answer_from_there(s->udp_fd, &d, out, len);

@@ -13,5 +13,8 @@ struct rate {
 /* The next one's worth of the rate, or false. */
 bool rate_take(struct rate *r, uint32_t per_second);
 
+/* The same, with another number at once: at most burst. */
+bool rate_take_burst(struct rate *r, uint32_t per_second, uint32_t burst);
+
 /* How many more it would give now. */
 uint32_t rate_left(const struct rate *r, uint32_t per_second);

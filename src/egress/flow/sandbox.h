@@ -63,5 +63,7 @@ struct sandbox {
     uint64_t unrecorded;   /* and that were only counted */
     struct rate announced; /* event_stream.c: refusals that cayd was told of */
     uint64_t unannounced;  /* and that were only counted */
+    struct rate arrivals;  /* arrivals.c: what has come of it */
+    struct rate crowded;   /* and how often it was told that more was dropped */
     uint64_t round;        /* of privd's hellos that told it: see registry_sync */
 };
