@@ -22,7 +22,7 @@
 #define BUSY_MS          2000 /* recovery of the log by another connection, at start only */
 
 /* Each step brings the file from version i to i + 1 (PRAGMA user_version). Never change a step that
- * was released: append one. */
+ * was released: append one, with its line in test/unit/migrations.txt. */
 static const char *const migrations[] = {
     "CREATE TABLE tenants (id TEXT PRIMARY KEY, made_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE api_keys (hash BLOB PRIMARY KEY, tenant TEXT NOT NULL REFERENCES tenants(id),"
@@ -347,6 +347,11 @@ static enum err_code prepare_all(struct store *st, struct err *e)
                                &st->statements[i], NULL) != SQLITE_OK)
             return store_fail(st, "preparing a statement", e);
     return ERR_OK;
+}
+
+const char *store_migration(size_t i)
+{
+    return i < ARRAY_SIZE(migrations) ? migrations[i] : NULL;
 }
 
 enum err_code store_make_old(const char *dir, size_t version, struct err *e)

@@ -58,6 +58,9 @@ struct store {
     int lock_fd;
 };
 
+/* For tests: the step from version i to i + 1, and NULL behind the last. */
+const char *store_migration(size_t i);
+
 /* For tests: a database as the schema's version (the number of its steps) had it. */
 enum err_code store_make_old(const char *dir, size_t version, struct err *e);
 
