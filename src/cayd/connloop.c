@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/share.h"
+#include "cayd/loop_end.h"
 #include "cayd/stream.h"
 #include "gateway/gateway.h"
 #include "gateway/pending.h"
@@ -481,6 +482,6 @@ void connloop_join(struct connloop *l)
     share_pool_free(l->bodies);
     streams_free(l->streams);
     mailbox_free(&l->inbox);
-    uv_loop_close(&l->loop);
+    loop_end(&l->loop, "connection loop");
     free(l);
 }

@@ -5,6 +5,7 @@
 #include "cayd/confine.h"
 #include "cayd/connloop.h"
 #include "cayd/control.h"
+#include "cayd/loop_end.h"
 #include "contract/keep.h"
 #include "http/json.h"
 #include "http/tls.h"
@@ -358,7 +359,7 @@ static void tear_down(struct daemon *d)
         connloop_join(d->loops[i]);
     control_free(d->control);
     mailbox_free(&d->mailbox);
-    uv_loop_close(&d->loop);
+    loop_end(&d->loop, "control loop");
     tls_free(d->tls);
     settings_free(&d->settings);
 }
