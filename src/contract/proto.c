@@ -57,11 +57,14 @@ static const struct {
     {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
 
+_Static_assert(PRIVSEP_REQUEST_COUNT == 18, "a new request: give it a name in op_names");
+
 static const char *const level_names[PRIVSEP_LEVEL_COUNT] = {
     [PRIVSEP_LEVEL_PROCESS] = "process",
     [PRIVSEP_LEVEL_GVISOR] = "gvisor",
     [PRIVSEP_LEVEL_VM] = "vm",
 };
+_Static_assert(PRIVSEP_LEVEL_COUNT == 3, "a new level: give it a name in level_names");
 
 const char *privsep_level_name(uint32_t level)
 {

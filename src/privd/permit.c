@@ -61,7 +61,7 @@ static int check_create(const struct privsep_msg *m, const struct permit_bounds 
         (m->u.create.flags != 0 && m->u.create.kept == 0) || m->u.create.kept > PRIVSEP_KEPT_MAX ||
         !is_id(m->u.create.id))
         return -EINVAL;
-    if (m->u.create.level > PRIVSEP_LEVEL_VM)
+    if (m->u.create.level >= PRIVSEP_LEVEL_COUNT)
         return -EINVAL;
     return check_limits(&m->u.create.limits, b);
 }

@@ -179,6 +179,7 @@ static const struct {
     [PRIVSEP_KEPTS] = {.plain = keep_list_asked},
     [PRIVSEP_COPY] = {.sandbox = copy_asked},
 };
+_Static_assert(PRIVSEP_REQUEST_COUNT == 18, "a new request: give it a handler");
 
 void request_handle(void *privd, const struct privsep_msg *m)
 {

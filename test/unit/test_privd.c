@@ -40,7 +40,7 @@ static void a_create_out_of_range_is_refused(void **state)
 {
     REFUSED(m.u.create.template_number = 0);
     REFUSED(m.u.create.template_number = PERMIT_TEMPLATE_MAX + 1);
-    REFUSED(m.u.create.level = PRIVSEP_LEVEL_VM + 1);
+    REFUSED(m.u.create.level = PRIVSEP_LEVEL_COUNT);
     REFUSED(m.u.create.flags = 1); /* of no number */
     REFUSED((m.u.create.flags = 2, m.u.create.kept = 1));
     REFUSED(m.u.create.kept = PRIVSEP_KEPT_MAX + 1);
