@@ -430,6 +430,18 @@ static int watch(struct tunnels *t, int fd, uint64_t id, unsigned side)
     return epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
+static int watch_both(struct tunnels *t, const struct flow *f)
+{
+    int rc = watch(t, f->fd, f->id, 0);
+
+    if (rc < 0)
+        return rc;
+    rc = watch(t, f->up_fd, f->id, 1);
+    if (rc < 0 && epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->fd, NULL) < 0)
+        abort(); /* it was added a moment ago: another flow would get its events */
+    return rc;
+}
+
 int tunnel_start(struct flow *f)
 {
     struct tunnels *t = f->egress->tunnels;
@@ -443,11 +455,8 @@ int tunnel_start(struct flow *f)
     u->half[0] = (struct half){f->fd, f->up_fd, {-1, -1}, .count = &f->up_bytes};
     u->half[0].greeting_flow = f->greeted ? f : NULL;
     u->half[1] = (struct half){f->up_fd, f->fd, {-1, -1}, .count = &f->down_bytes};
-    rc = watch(t, f->fd, f->id, 0);
-    if (rc == 0)
-        rc = watch(t, f->up_fd, f->id, 1);
+    rc = watch_both(t, f);
     if (rc < 0) {
-        (void)!epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, f->fd, NULL);
         free(u);
         return rc;
     }
