@@ -1,3 +1,8 @@
+/* The table of settings (names, types, bounds, defaults), and what one value cannot say of another:
+ * settings_load reads the file and then the options, checks each value by its row and all together
+ * by check(), so that a server which would contradict itself does not start. Called once, at the
+ * start of `cay up`, cayd and cay-egress. */
+
 #include "base/settings.h"
 
 #include "base/ids.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* A key that only sees is not given the token; without one the sandbox would refuse, or take it for
- * one that anybody may enter. */
+ * one that is open to every key. */
 static enum err_code refuse_read_only(struct api *a, struct err *e)
 {
     json_t *status = NULL;

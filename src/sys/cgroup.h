@@ -76,7 +76,7 @@ int cgroup_stat(const struct cgroup *cg, uint32_t slot, struct cgroup_stat *out)
 uint64_t cgroup_oom_kills(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf);
 
 /* The file that this number is in, after "oom_kill " at the start of a line, opened for reading alone:
- * whoever holds it reads how many there are by now, and changes nothing. A descriptor or -errno. */
+ * its holder reads how many there are by now, and changes nothing. A descriptor or -errno. */
 int cgroup_open_oom(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf) WARN_UNUSED;
 
 /* Up to max pids (in the caller's pid namespace) of a leaf. Returns how many, or -errno. */
