@@ -1,5 +1,6 @@
 #include "mcp/http.h"
 #include "mcp/request.h"
+#include "mcp/tool.h"
 
 #include <string.h>
 
@@ -48,16 +49,29 @@ static void set_dialects(struct mcp *m)
     m->dialects[1] = &m->metadata;
 }
 
+void mcp_free(struct mcp *m)
+{
+    if (!m)
+        return;
+    sessions_free(m->sessions);
+    for (size_t i = 0; i < ARRAY_SIZE(m->shown); i++)
+        json_decref(m->shown[i]);
+    free(m);
+}
+
 enum err_code mcp_new(struct core *c, uv_loop_t *loop, const struct mcp_config *config,
                       struct mcp **out, struct err *e)
 {
     struct mcp *m = calloc(1, sizeof(*m));
 
-    if (m)
+    if (m) {
         m->sessions = sessions_new(c);
-    if (!m || !m->sessions) {
-        free(m);
-        return err_set(e, ERR_EXHAUSTED, "no memory for MCP's sessions");
+        for (size_t i = 0; i < ARRAY_SIZE(m->shown); i++)
+            m->shown[i] = tools_shown(i == 1);
+    }
+    if (!m || !m->sessions || !m->shown[0] || !m->shown[1]) {
+        mcp_free(m);
+        return err_set(e, ERR_EXHAUSTED, "no memory for MCP's sessions and tools");
     }
     m->core = c;
     m->config = *config;
@@ -79,14 +93,6 @@ void mcp_stop(struct mcp *m)
 {
     if (m->sweep)
         uv_close((uv_handle_t *)TAKE_PTR(m->sweep), on_closed);
-}
-
-void mcp_free(struct mcp *m)
-{
-    if (!m)
-        return;
-    sessions_free(m->sessions);
-    free(m);
 }
 
 const struct api_dialect *const *mcp_dialects(const struct mcp *m)

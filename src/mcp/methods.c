@@ -106,7 +106,9 @@ static void list_tools(struct request *r)
 {
     if (!refuse_cursor(r))
         request_result_cached(
-            r, json_pack("{s:o}", "tools", tool_list(r->rights, r->revision->stateless)),
+            r,
+            json_pack("{s:o}", "tools",
+                      tool_list(r->mcp->shown[r->revision->stateless], r->rights)),
             LIST_TTL_MS, r->rights != REQUEST_ALL_RIGHTS);
 }
 

@@ -59,6 +59,7 @@ struct mcp {
     struct request *requests;
     uv_timer_t *sweep; /* freed when it is closed; NULL: not there any more */
     bool stopping;
+    json_t *shown[2]; /* every tool as clients are shown it; [1]: where they have no sessions */
     struct api_dialect endpoint, metadata;
     const struct api_dialect *dialects[3];
 };

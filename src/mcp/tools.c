@@ -368,14 +368,28 @@ static json_t *tool_json(const struct tool *t, bool stateless)
     return o;
 }
 
-json_t *tool_list(unsigned rights, bool stateless)
+json_t *tools_shown(bool stateless)
 {
     json_t *all = json_array();
 
     for (const struct tool *t = tools; t->name; t++)
-        if (t->right & rights)
-            json_array_append_new(all, tool_json(t, stateless));
+        if (json_array_append_new(all, tool_json(t, stateless)) < 0) {
+            json_decref(all);
+            return NULL;
+        }
     return all;
+}
+
+json_t *tool_list(const json_t *shown, unsigned rights)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; tools[i].name; i++)
+        if (tools[i].right & rights && json_array_append(list, json_array_get(shown, i)) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
 }
 
 enum err_code tool_rights(const char *names, unsigned *out, struct err *e)

@@ -217,15 +217,21 @@ static void test_rights(void **state)
 {
     unsigned rights = 99;
     struct err e;
-    json_t *list;
+    json_t *list, *shown;
 
     assert_int_equal(tool_rights("read,write, execute expose,manage", &rights, &e), ERR_OK);
     assert_int_equal(rights, REQUEST_ALL_RIGHTS);
     assert_int_equal(tool_rights("", &rights, &e), ERR_OK);
     assert_int_equal(rights, 0);
-    list = tool_list(rights, true);
+    shown = tools_shown(true);
+    list = tool_list(shown, rights);
     assert_int_equal(json_array_size(list), 0);
     json_decref(list);
+    list = tool_list(shown, REQUEST_READ);
+    assert_int_equal(json_array_size(list), 3);                          /* read, list, search */
+    assert_ptr_equal(json_array_get(list, 0), json_array_get(shown, 2)); /* made once */
+    json_decref(list);
+    json_decref(shown);
     assert_int_equal(tool_rights("read,reads", &rights, &e), ERR_INVALID);
     assert_non_null(strstr(e.text, "\"reads\""));
     assert_int_equal(rights, 0);
