@@ -7,7 +7,7 @@
  *   GET /api/sandbox/paginated?page&limit    {"items", "total", "page", "totalPages"}: of older clients
  *   GET, DELETE /api/sandbox/{id}
  *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
- *   POST /api/sandbox/{id}/autostop/{minutes}, .../last-activity
+ *   POST /api/sandbox/{id}/autostop/{minutes}, .../autodelete/{minutes}, .../last-activity
  *   POST /api/sandbox/{id}/start, .../stop, .../pause
  *   PUT /api/sandbox/{id}/labels
  *   GET /api/sandbox/{id}/toolbox-proxy-url, .../ports/{port}/preview-url,
@@ -70,6 +70,7 @@ void daytona_sandbox_delete(struct api_call *call, const struct sandbox *s);
 
 void daytona_set_labels(struct api_call *call);
 void daytona_set_auto_stop(struct api_call *call);
+void daytona_set_auto_delete(struct api_call *call);
 void daytona_activity(struct api_call *call);
 void daytona_toolbox_url(struct api_call *call);
 void daytona_preview_url(struct api_call *call);

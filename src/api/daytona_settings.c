@@ -40,6 +40,43 @@ void daytona_set_auto_stop(struct api_call *call)
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
 }
 
+/* 0: one that stops is gone; below: it stays. Of one with a time of its own (ttlMinutes) only the first is true. */
+static void set_auto_delete(struct api_call *call, const struct sandbox *s, long minutes)
+{
+    struct err e;
+    bool stays = minutes < 0;
+
+    if (minutes > 0)
+        api_fail(
+            call, 501,
+            "not supported by this server: deleting stopped sandboxes later (0 deletes one when "
+            "it stops, -1 keeps it)");
+    else if (stays && s->idle_ms == 0)
+        api_fail(call, 409, "Sandbox %s ends at its time (ttlMinutes): set an auto-stop interval",
+                 s->id);
+    else if (core_sandbox_set_on_timeout(call->core, call->who.tenant, s->id,
+                                         stays ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL,
+                                         stays ? false : s->keep_memory, &s, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+}
+
+/* POST .../autodelete/{interval}: minutes. */
+void daytona_set_auto_delete(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    char *end;
+    long minutes = strtol(call->params[1], &end, 10);
+
+    if (!s)
+        return;
+    if (end == call->params[1] || *end || minutes < INT32_MIN || minutes > INT32_MAX)
+        api_fail(call, 400, "the interval must be a number of minutes, or -1");
+    else
+        set_auto_delete(call, s, minutes);
+}
+
 /* -- labels -------------------------------------------------------------------------------------- */
 
 void daytona_set_labels(struct api_call *call)

@@ -302,6 +302,12 @@ void core_sandbox_used(struct core *c, const char *id);
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e);
 
+/* What becomes of it at the end of its time, as of its creation. keep_memory only counts where it is paused; without it,
+ * ERR_UNIMPLEMENTED where files cannot be kept. Written through. */
+enum err_code core_sandbox_set_on_timeout(struct core *c, const char *tenant, const char *id,
+                                          enum sandbox_timeout_action action, bool keep_memory,
+                                          const struct sandbox **out, struct err *e);
+
 /* Replaces its metadata (a reference is taken). Written through. */
 enum err_code core_sandbox_set_metadata(struct core *c, const char *tenant, const char *id,
                                         json_t *metadata, const struct sandbox **out,

@@ -659,6 +659,26 @@ def test_stopped_is_files_alone_and_started_again(cay, new_key):
     assert control("GET", made["id"]).status == 404
 
 
+def test_what_becomes_of_one_that_stops(cay, other_tenant):
+    control = lambda method, path, key=None: cay.call(method, f"/api/sandbox/{path}", b"" if method == "POST" else None,  # noqa: E731
+                                                      {"Authorization": f"Bearer {key or cay.key}"}, key=False)
+    made = cay.call("POST", "/api/sandbox", {"snapshot": "host"}).json
+    id = made["id"]
+    assert made["autoDeleteInterval"] == -1
+    assert control("POST", f"{id}/autodelete/0", other_tenant.key).status == 404 and control("POST", f"{id}/autodelete/0", "e2b_0").status == 401
+    assert control("POST", f"{id}/autodelete/0").json["autoDeleteInterval"] == 0
+    assert control("POST", f"{id}/autodelete/-1").json["autoDeleteInterval"] == -1
+    assert control("POST", f"{id}/stop").json["state"] == "stopped"
+    assert control("POST", f"{id}/start").json["state"] == "started"
+    assert control("POST", f"{id}/autodelete/0").status == 200 and control("GET", id).json["autoDeleteInterval"] == 0
+    for path, status in (("autodelete/5", 501), ("autodelete/x", 400), ("autodelete/99999999999", 400), ("archive", 501),
+                         ("autoarchive/5", 501), ("resize", 501), ("fork", 501), ("nothing", 501)):
+        reply = control("POST", f"{id}/{path}")
+        assert reply.status == status and reply.json["statusCode"] == status and "(" in reply.json["message"] or status == 400, reply.body
+    assert control("POST", f"{id}/stop").json["state"] == "destroyed"
+    assert control("GET", id).status == 404
+
+
 def test_a_key_that_only_reads_opens_nothing(cay, box):
     key = cay.call("POST", "/cay/v1/keys", {"tenant": "default", "label": "r", "role": "read-only"}).json["key"]
     Box(cay, box.id, key).refused(403, "POST", "/process/execute", {"command": "true"}, why="read-only")
