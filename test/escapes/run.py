@@ -257,13 +257,16 @@ def main():
         escape_table.check_mergeable(options.write)
     world.enter()
     world.loopback()
-    base = world.make_base()
+    base, bait = world.make_base(), None
     try:
-        runs = Runs(options, base, world.Bait(base))
+        bait = world.Bait(base)
+        runs = Runs(options, base, bait)
         known = json.loads(CONTROLS.read_text()) if CONTROLS.exists() else {}
         rows = probe_rows(options, runs, known) + scene_rows(options, base)
     finally:
         world.remove_base(base)
+        if bait:
+            bait.remove_files()
     if options.write:
         write(options, rows, known)
     bad = failures(rows, options.quick, known)

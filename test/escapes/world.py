@@ -25,6 +25,7 @@ INSIDE = "CAY_ESCAPES_INSIDE"
 STAMPS, STAMPS_FD = "/proc/sys/net/core/tstamp_allow_data", "CAY_ESCAPES_STAMPS_FD"
 TCP_PORTS, UDP_PORTS = (22, 80, 443, 3000), (53, 443)
 SHM_KEY = 0x0CA1CA1
+USR_SECRET, USR_SETTINGS = pathlib.Path("/usr/local/lib/cay-escapes"), pathlib.Path("/usr/local/etc/cay-escapes")
 NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 LOCKED_BYTE = 0x0CA1CA1
 
@@ -85,11 +86,13 @@ class Bait:
     """What must not be reached from inside, and is there to be reached."""
 
     def __init__(self, base):
-        self.base, self.sockets = base, []
+        self.base, self.sockets, self.files = base, [], []
         self.abstract = f"cay-escapes-{os.getpid()}"
         self.secret = base / "host-secret"
         self.secret.write_text("host-secret\n")
         self.secret.chmod(0o644)
+        self.keep_file(USR_SECRET, 0o600)
+        self.keep_file(USR_SETTINGS, 0o644)
         self.path = base / "bait.sock"
         for address in ("\0" + self.abstract, "\0/containerd-shim", str(self.path)):
             self.keep(socket.AF_UNIX, address, socket.SOCK_STREAM)
@@ -104,6 +107,17 @@ class Bait:
         self.libc.mq_open(self.queue.encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
         self.locked = [self.lock(path) for path in (*NODES, "/usr/bin/env")]
         threading.Thread(target=self.serve, daemon=True).start()
+
+    def keep_file(self, path, mode):
+        """In the host's /usr, before the template is made of that. remove_files has to be called."""
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("host-secret\n")
+        path.chmod(mode)
+        self.files.append(path)
+
+    def remove_files(self):
+        for path in self.files:
+            path.unlink()
 
     @staticmethod
     def lock(path):
@@ -133,7 +147,8 @@ class Bait:
 
     def env(self):
         return {"CAY_PROBE_ABSTRACT": self.abstract, "CAY_PROBE_SOCKET": str(self.path),
-                "CAY_PROBE_QUEUE": self.queue, "CAY_PROBE_SECRET": str(self.secret), "CAY_PROBE_SHM": str(SHM_KEY)}
+                "CAY_PROBE_QUEUE": self.queue, "CAY_PROBE_SECRET": str(self.secret), "CAY_PROBE_SHM": str(SHM_KEY),
+                "CAY_PROBE_USR_SECRET": str(USR_SECRET), "CAY_PROBE_USR_SETTINGS": str(USR_SETTINGS)}
 
 
 class Victim:

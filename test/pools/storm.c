@@ -17,6 +17,7 @@
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -37,6 +38,32 @@ static void spin(void)
 {
     for (volatile int i = 0; i < 1000000; i++)
         ;
+}
+
+/* sched_setattr(2): how long its turns are, on Linux 6.12 and later 0.1 to 100 ms. */
+static void ask_for_turns(uint64_t ns)
+{
+    const struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } wish = {.size = 48, .runtime_ns = ns};
+
+    (void)!syscall(SYS_sched_setattr, 0, &wish, 0);
+}
+
+static void long_turns(void)
+{
+    ask_for_turns(100000000);
+    spin();
+}
+
+static void short_turns(void)
+{
+    ask_for_turns(100000);
+    spin();
 }
 
 /* One inode, many ranges: each open and close of it looks at them. */
@@ -313,6 +340,8 @@ static const struct {
     void (*once)(void);
 } storms[] = {
     {"spin", "nothing but computing", spin},
+    {"long_turns", "computing, in turns of 100 ms that are asked for", long_turns},
+    {"short_turns", "computing, in turns of 0.1 ms", short_turns},
     {"locks_device", "20,000 range locks on its /dev/null, made and dropped", locks_device},
     {"locks_file", "the same on a file of its own", locks_file},
     {"netlink", "netlink sockets", netlink},

@@ -208,6 +208,23 @@ static void secret_hard_link(struct finding *f)
     unlink(path);
 }
 
+/* Of the host's /usr, which a sandbox of the template `host` has. */
+static void usr_secret(struct finding *f)
+{
+    const char *path = told(f, "CAY_PROBE_USR_SECRET");
+
+    if (path)
+        read_it(f, path);
+}
+
+static void usr_settings(struct finding *f)
+{
+    const char *path = told(f, "CAY_PROBE_USR_SETTINGS");
+
+    if (path)
+        read_it(f, path);
+}
+
 static void connect_to(struct finding *f, const char *name, int abstract)
 {
     struct sockaddr_un sun = {.sun_family = AF_UNIX};
@@ -326,6 +343,8 @@ const struct probe_case probe_files_cases[] = {
     {"file.dev_fd", "by /dev/fd and ..", secret_fd, 1},
     {"file.symlink", "by a link", secret_link, 1},
     {"file.hard_link", "by a hard link", secret_hard_link, 1},
+    {"file.usr_secret", "a file in the host's /usr that only its root may read", usr_secret, 1},
+    {"file.usr_settings", "one in its /usr/local/etc", usr_settings, 1},
     {"ipc.abstract_bait", "an abstract socket of the host's network namespace", bait_abstract, 1},
     {"ipc.socket_bait", "a socket in the host's files", bait_socket, 1},
     {"ipc.shm_bait", "a System V segment of the host", bait_shm, 1},
