@@ -29,7 +29,8 @@ SURPLUS = 4  # slots that may be under way at a time
 PEER = 64999  # nobody's
 MESSAGES = int(os.environ.get("CAY_HOSTILE_MESSAGES", "60000"))
 WATCHED = ["/etc", "/usr", "/boot", "/opt", "/srv", "/root/.ssh", "/var/spool"]
-TESTS_OWN = "/usr/local/etc"  # where test_isolation.py puts a secret
+TESTS_OWN = ("/usr/local/etc",  # where test_isolation.py puts a secret
+             "/etc/netns")  # and where the tests of the way out, which may run beside this one, say who resolves names
 CAPABILITIES = ["chown", "dac_override", "dac_read_search", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
                 "linux_immutable", "net_bind_service", "net_broadcast", "net_admin", "net_raw", "ipc_lock", "ipc_owner",
                 "sys_module", "sys_rawio", "sys_chroot", "sys_ptrace", "sys_pacct", "sys_admin", "sys_boot", "sys_nice",
@@ -167,6 +168,7 @@ def end_everything(privd):
 def test_hostile(privd, capsys, tmp_path):
     seed = int(os.environ.get("CAY_HOSTILE_SEED", random.randrange(1 << 40)))
     pid = privd.process.pid
+    os.makedirs("/etc/netns", exist_ok=True)  # not made beside this test
     before, marker = settled(privd), tmp_path / "marker"
     marker.touch()
     memory = own_memory(pid)
