@@ -56,7 +56,7 @@ static enum err_code read_quotas(const json_t *body, int64_t *most, bool *given,
             return err_set(
                 e, ERR_INVALID,
                 "\"%.64s\" is no quota: there are sandboxes, createdPerMinute, cpuMilli, "
-                "memoryBytes, diskBytes and paused",
+                "memoryBytes, diskBytes, paused and snapshots",
                 name);
         if (!json_is_null(value) && (!json_is_integer(value) || json_integer_value(value) < 0 ||
                                      json_integer_value(value) > QUOTA_MAX))

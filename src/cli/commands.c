@@ -317,6 +317,61 @@ const struct cli_command cli_commands[] = {
         .run = cmd_resume,
     },
     {
+        .name = "fork",
+        .operands = "[--count=N] [--ttl=TIME] SANDBOX",
+        .summary = "make sandboxes that begin with the files of one that runs",
+        .text =
+            "They have its files as they are at one moment, its environment, metadata, policy, "
+            "credentials and limits; its programs begin anew. Their ids are printed. Each is made "
+            "or not by itself: the exit status is 1 when one was not.",
+        .options = OPTIONS({0, "count", "N", "So many, 1 to 100. Default: 1.", NULL},
+                           {0, "ttl", "TIME", "How long they live (5m).", NULL}),
+        .examples = EXAMPLES({"cay fork --count=3 --ttl=1h ib3k0", "three, for an hour"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_fork,
+    },
+    {
+        .name = "snapshot create",
+        .operands = "SANDBOX [NAME]",
+        .summary = "keep the files of a sandbox, to begin others with",
+        .text =
+            "The sandbox runs, or is paused with its memory; it stands still for some "
+            "milliseconds and goes on. `cay create` takes the id that is printed, or the name, as "
+            "a template. A name that another snapshot has moves to this one.",
+        .examples = EXAMPLES({"cay snapshot create ib3k0 with-tools", "by a name"},
+                             {"cay create with-tools", "a sandbox that begins with it"}),
+        .operands_min = 1,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_snapshot_create,
+    },
+    {
+        .name = "snapshot ls",
+        .operands = "[-q]",
+        .summary = "list snapshots",
+        .options = OPTIONS(OPTION_QUIET),
+        .examples = EXAMPLES({"cay snapshot ls -q", "their ids alone"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_snapshot_ls,
+    },
+    {
+        .name = "snapshot rm",
+        .operands = "SNAPSHOT...",
+        .summary = "remove snapshots, by id or name",
+        .text = "What was made from one stays as it is.",
+        .options = OPTIONS(OPTION_QUIET),
+        .examples = EXAMPLES({"cay snapshot rm with-tools", "one"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .run = cmd_snapshot_rm,
+    },
+    {
         .name = "logs",
         .operands = "[-f] SANDBOX",
         .summary = "show what happened to a sandbox and in it",
@@ -538,7 +593,8 @@ const struct cli_command cli_commands[] = {
         .summary = "show what happens to sandboxes: made, ended, refused",
         .text =
             "The last ones that the server still has, and with -f what comes, also over restarts "
-            "of the server. Types: sandbox.created, sandbox.ended, sandbox.policy, violation, ask; "
+            "of the server. Types: sandbox.created, sandbox.ended, sandbox.forked, "
+            "snapshot.created, snapshot.deleted, sandbox.policy, violation, ask; "
             "dropped tells how many are missing.",
         .options = OPTIONS({'f', "follow", NULL, "Go on with what comes.", NULL},
                            {0, "sandbox", "SANDBOX", "Only of this one.", "sandbox"},
@@ -706,7 +762,8 @@ const struct cli_command cli_commands[] = {
         .summary = "show or set what a tenant may hold at most",
         .text =
             "sandboxes (that live, paused ones too), createdPerMinute, cpuMilli, memoryBytes, "
-            "diskBytes (of their limits, summed) and paused. An amount is a number, with K, M, "
+            "diskBytes (of their limits, summed), paused and snapshots. An amount is a number, "
+            "with K, M, "
             "G or T for powers of 1024, or none. A create or pause beyond one is refused (429); "
             "what is there already stays. Only the operator sets them.",
         .examples = EXAMPLES({"cay tenant quota alice", "what alice has, and what of it is used"},

@@ -4,10 +4,12 @@
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
+#include "core/events.h"
 #include "core/lifecycle.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
+#include "core/tenant.h"
 
 #include <errno.h>
 #include <string.h>
@@ -51,11 +53,32 @@ static void ignore_deleted(void *arg, const struct err *why)
 {
 }
 
+/* The source may have ended meanwhile, its tenant's ring of events has not. */
+static void add_event(const struct fork_op *op)
+{
+    struct tenant *t = tenant_get(op->core, op->tenant);
+    json_t *ids = json_array();
+    int failed = 0;
+
+    for (size_t i = 0; i < op->n; i++)
+        if (op->forks[i].id[0])
+            json_array_append_new(ids, json_string(op->forks[i].id));
+        else
+            failed++;
+    if (t)
+        events_add(t, EVENT_SANDBOX_FORKED, op->source,
+                   json_pack("{s:O, s:i}", "forks", ids, "failed", failed));
+    json_decref(ids);
+    tenant_unref(t);
+}
+
 /* The answer; the snapshot goes by itself. */
 static void finish(struct fork_op *op, const struct err *why)
 {
     if (op->snapshot[0])
         core_snapshot_delete(op->core, op->tenant, op->snapshot, ignore_deleted, NULL);
+    if (!why)
+        add_event(op);
     op->done(op->arg, why ? NULL : op->forks, why ? 0 : op->n, why);
     op_free(op);
 }

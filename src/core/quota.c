@@ -21,6 +21,7 @@ static const struct {
                             "ask for less, or end some sandboxes"},
     [QUOTA_DISK_BYTES] = {"diskBytes", TENANT_DISK_BYTES, "ask for less, or end some sandboxes"},
     [QUOTA_PAUSED] = {"paused", TENANT_PAUSED, "end or resume some that are paused"},
+    [QUOTA_SNAPSHOTS] = {"snapshots", TENANT_SNAPSHOTS, "remove some that are not needed"},
 };
 
 _Static_assert(ARRAY_SIZE(table) == QUOTA_COUNT, "each quota is in the table");
@@ -109,6 +110,13 @@ enum err_code quota_check_pause(struct tenant *t, struct err *e)
     enum err_code code = know(t, e);
 
     return code == ERR_OK ? check(t, QUOTA_PAUSED, 1, e) : code;
+}
+
+enum err_code quota_check_snapshot(struct tenant *t, struct err *e)
+{
+    enum err_code code = know(t, e);
+
+    return code == ERR_OK ? check(t, QUOTA_SNAPSHOTS, 1, e) : code;
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */

@@ -19,13 +19,14 @@ enum quota {
     QUOTA_MEMORY_BYTES,
     QUOTA_DISK_BYTES,
     QUOTA_PAUSED, /* asked about by a call to pause; a pause at the end of a sandbox's time is always made */
+    QUOTA_SNAPSHOTS, /* that are there, or being made; those of forks do not count */
     QUOTA_COUNT
 };
 
 #define QUOTA_NONE (-1)
 #define QUOTA_MAX  (INT64_MAX / 2) /* of a value; sums do not overflow */
 
-/* "sandboxes", "createdPerMinute", "cpuMilli", "memoryBytes", "diskBytes", "paused". */
+/* "sandboxes", "createdPerMinute", "cpuMilli", "memoryBytes", "diskBytes", "paused", "snapshots". */
 const char *quota_name(enum quota q);
 
 /* -1: there is none of that name. */
@@ -45,6 +46,7 @@ struct quotas {
 enum err_code quota_take_create(struct tenant *t, const struct privsep_limits *l, struct err *e);
 
 enum err_code quota_check_pause(struct tenant *t, struct err *e);
+enum err_code quota_check_snapshot(struct tenant *t, struct err *e);
 
 /* -- for api ----------------------------------------------------------------------------------- */
 

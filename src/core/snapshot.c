@@ -10,8 +10,10 @@
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
+#include "core/events.h"
 #include "core/keep.h"
 #include "core/life.h"
+#include "core/quota.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
 #include "core/store.h"
@@ -31,10 +33,11 @@ struct snapshot_obj {
     struct snapshot_obj *next; /* older ones */
     struct core *core;
     struct tenant *tenant;
-    struct tenant_charge charge;
+    struct tenant_charge charge, counted;
     struct timer again;
     bool waits; /* for an earlier one of the same sandbox */
     bool asked; /* privd owes the answer to COPY or DROP */
+    bool quiet; /* it was never told to be there: nor is its end */
     core_snapshot_cb made;
     core_done_cb deleted;
     void *arg;
@@ -116,6 +119,7 @@ static struct snapshot_obj *enter(struct core *c, const struct snapshot *s)
     o->s.tenant = o->tenant->name;
     o->again.fire = on_again;
     tenant_charge(o->tenant, TENANT_KEPT, 1, &o->charge);
+    tenant_charge(o->tenant, TENANT_SNAPSHOTS, s->of_fork ? 0 : 1, &o->counted);
     while (*at && (*at)->s.made_real_ms > s->made_real_ms)
         at = &(*at)->next;
     o->next = *at;
@@ -132,6 +136,7 @@ static void leave(struct snapshot_obj *o)
     *at = o->next;
     timers_cancel(&o->core->timers, &o->again);
     tenant_refund(&o->charge);
+    tenant_refund(&o->counted);
     tenant_unref(o->tenant);
     free(o);
 }
@@ -184,6 +189,17 @@ static enum err_code set_state(struct snapshot_obj *o, enum snapshot_state state
     return code;
 }
 
+/* A fork is one event, its source's; the snapshot that it is made by is none. */
+static void add_event(struct snapshot_obj *o, enum event_type type)
+{
+    json_t *more = o->s.of_fork || o->quiet ? NULL : json_pack("{s:s}", "snapshot", o->s.id);
+
+    if (more && o->s.name[0])
+        json_object_set_new(more, "name", json_string(o->s.name));
+    if (more)
+        events_add(o->tenant, type, o->s.sandbox, more);
+}
+
 /* -- deleting -------------------------------------------------------------------------------------- */
 
 static void drop(struct snapshot_obj *o);
@@ -204,6 +220,7 @@ static void on_dropped(struct core *c, const char *id, int status, const struct 
     o->asked = false;
     if (status == 0 || status == -ENOENT) {
         tell(o, NULL);
+        add_event(o, EVENT_SNAPSHOT_DELETED);
         forget(o);
     } else if (status == -EBUSY) {
         timers_set(&c->timers, &o->again, clock_mono_ms() + DROP_AGAIN_MS);
@@ -347,6 +364,7 @@ static void copied(struct snapshot_obj *o, int status)
     if (status == 0 && set_state(o, SNAPSHOT_READY, &e) == ERR_OK) {
         take_name(o); /* not before: one that is not written is dropped, and the other keeps it */
         log_info("snapshot %s of sandbox %s: made", o->s.id, o->s.sandbox);
+        add_event(o, EVENT_SNAPSHOT_CREATED);
         tell(o, NULL);
         return;
     }
@@ -356,6 +374,7 @@ static void copied(struct snapshot_obj *o, int status)
     tell(o, &e);
     if (call_is_channel_error(status))
         return; /* the next KEPTS tells what there is */
+    o->quiet = true;
     if (status == 0)
         drop(o);
     else
@@ -489,8 +508,10 @@ void core_snapshot_create(struct core *c, const char *tenant, const char *sandbo
 
     if (code == ERR_OK) {
         fill(&s, source, name, of_fork);
-        code = keep_choose_number(c, tenant, &s.number, &e);
+        code = of_fork ? ERR_OK : quota_check_snapshot(source->tenant, &e);
     }
+    if (code == ERR_OK)
+        code = keep_choose_number(c, tenant, &s.number, &e);
     if (code == ERR_OK)
         code = begin(source, &s, done, arg, &e);
     if (code == ERR_OK)
@@ -516,6 +537,7 @@ static void reconcile(struct snapshot_obj *o)
     }
     if (o->s.state == SNAPSHOT_READY && !o->s.of_fork)
         return;
+    o->quiet = o->s.state == SNAPSHOT_MAKING;
     if (o->s.state != SNAPSHOT_DELETING && set_state(o, SNAPSHOT_DELETING, &e) != ERR_OK)
         log_error("snapshot %s: %s", o->s.id, e.text);
     drop(o);

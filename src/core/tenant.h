@@ -33,6 +33,7 @@ enum tenant_resource {
     TENANT_COMMAND_SANDBOXES,                /* of them: with a policy of their own */
     TENANT_AUDITS,                           /* questions about the log */
     TENANT_FOLLOWERS,                        /* of its events */
+    TENANT_SNAPSHOTS,                        /* those of forks are not among them */
     TENANT_RESOURCE_COUNT
 };
 

@@ -1,14 +1,16 @@
 """Snapshots and forks of files: what they begin with, that nothing of one changes with another, names, lists, refusals, ends of
 programs in between."""
 
+import json
 import os
 import signal
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from client import Client
-from conftest import OwnServer
+from conftest import BUILD, OwnServer
 from test_lifecycle import when
 from test_pause_files import disk, kept_on_disk, needs_a_disk, pause_files  # noqa: F401 (a fixture)
 from test_recovery import daemons, wait_ready
@@ -150,6 +152,50 @@ def test_forks(cay):
         for one in forks:
             assert one.kill().status == 204
     until(lambda: all_ids(cay) == before)
+
+
+def test_they_are_told(cay):
+    """A fork's own snapshot is not; what is refused is not."""
+    with cay.create() as box:
+        made = snapshot(cay, box, name="told")
+        assert cay.call("POST", f"/sandboxes/{box.id}/snapshots", {"name": "a/b"}).status == 400
+        forks = [one["sandbox"]["sandboxID"] for one in fork(cay, box, count=2)]
+        assert delete(cay, "told") == 204
+        for one in forks:
+            cay.call("DELETE", f"/sandboxes/{one}")
+
+        def told():
+            lines = cay.call("GET", f"/cay/v1/events?sandbox={box.id}&since=0&follow=0").body.splitlines()
+            return [{k: v for k, v in json.loads(line).items() if k not in ("id", "time", "sandbox")} for line in lines][1:]
+        about = {"snapshot": made["snapshotID"], "name": "told"}
+        assert told() == [{"type": "snapshot.created", **about}, {"type": "sandbox.forked", "forks": forks, "failed": 0},
+                          {"type": "snapshot.deleted", **about}]
+
+
+def test_the_command_line(cay):
+    def run(*args):
+        return subprocess.run([BUILD / "src/cli/cay", *args], capture_output=True, text=True, timeout=60,
+                              env={"PATH": os.environ["PATH"], "E2B_API_URL": cay.url, "E2B_API_KEY": cay.key})
+    with cay.create() as box:
+        box.write("/home/user/file", b"one")
+        made = run("snapshot", "create", box.id[:12], "by-hand")
+        assert made.returncode == 0, made.stderr
+        name = made.stdout.strip()
+        assert [name, "by-hand", box.id, "host"] in [line.split()[:4] for line in run("snapshot", "ls").stdout.splitlines()]
+        assert name in run("snapshot", "ls", "-q").stdout.split()
+        one = run("create", "by-hand", "--ttl=60s")
+        assert one.returncode == 0, one.stderr
+        assert run("exec", one.stdout.strip(), "cat", "/home/user/file").stdout == "one"
+        forks = run("fork", "--count=2", "--ttl=60s", box.id)
+        assert forks.returncode == 0, forks.stderr
+        ids = forks.stdout.split()
+        assert len(set(ids)) == 2 and [run("exec", i, "cat", "/home/user/file").stdout for i in ids] == ["one"] * 2
+        assert run("kill", one.stdout.strip(), *ids).returncode == 0
+        assert run("snapshot", "rm", "by-hand").returncode == 0 and run("snapshot", "rm", "by-hand").returncode == 1
+        for bad in (["rm", "../x"], ["rm", ".."], ["create", box.id, "a/b"], ["create", "inone"], ["create"]):
+            assert run("snapshot", *bad).returncode != 0, bad
+        for count in ("0", "101", "x", "-1"):
+            assert run("fork", f"--count={count}", box.id).returncode != 0, count
 
 
 def test_while_it_writes_and_many_at_once(cay):

@@ -185,8 +185,28 @@ def test_pauses_at_once_do_not_exceed_a_quota(cay, tenant):
     assert used(tenant)["paused"] == 0
 
 
+def test_snapshots_at_once_do_not_exceed_a_quota(cay, tenant):
+    """Those that forks are made by do not count."""
+    if cay.call("GET", "/cay/v1/status").json["disk"]["backend"] == "memory":
+        pytest.skip("files are in memory here")
+    box = create(tenant).json["sandboxID"]
+    quota(cay, tenant, snapshots=2)
+    replies = at_once(16, lambda: tenant.call("POST", f"/sandboxes/{box}/snapshots", {}))
+    assert sorted(r.status for r in replies) == [201] * 2 + [429] * 14, [r.body for r in replies]
+    refused = next(r for r in replies if r.status == 429)
+    assert f"the quota snapshots of tenant {tenant.name}" in refused.json["message"]
+    assert used(tenant)["snapshots"] == 2
+    assert tenant.call("POST", f"/sandboxes/{box}/fork", {}).status == 201 and used(tenant)["snapshots"] == 2
+    made = next(r for r in replies if r.status == 201).json["snapshotID"]
+    assert tenant.call("DELETE", f"/templates/{made}").status == 204 and used(tenant)["snapshots"] == 1
+    assert tenant.call("POST", f"/sandboxes/{box}/snapshots", {}).status == 201
+    for one in tenant.call("GET", "/snapshots").json:
+        assert tenant.call("DELETE", f"/templates/{one['snapshotID']}").status == 204
+    assert used(tenant)["snapshots"] == 0
+
+
 @pytest.mark.parametrize("body", [{"sandboxes": -1}, {"sandboxes": 1.5}, {"sandboxes": "5"}, {"sandboxes": 1 << 63},
-                                  {"snapshots": 1}, {"sandboxes": True}, {"": 1}, {"sandboxes": {}}, []])
+                                  {"kept": 1}, {"sandboxes": True}, {"": 1}, {"sandboxes": {}}, []])
 def test_quotas_that_are_none(cay, tenant, body):
     path = f"/cay/v1/tenants/{tenant.name}/quota"
     before = cay.call("GET", path).json
@@ -234,7 +254,7 @@ def test_the_command_line_sets_and_shows_quotas(cay, tenant):
     assert ["sandboxes", "7", "0"] in [line.split() for line in done.stdout.splitlines()]
     shown = json.loads(run("tenant", "quota", tenant.name, "--json").stdout)
     assert shown["quota"] == {"sandboxes": 7, "createdPerMinute": None, "cpuMilli": None, "memoryBytes": 4 << 30,
-                              "diskBytes": None, "paused": None}
+                              "diskBytes": None, "paused": None, "snapshots": None}
     assert run("tenant", "quota", tenant.name, "sandboxes=none").returncode == 0
     for bad in ("sandboxes", "sandboxes=", "sandboxes=-1", "sandboxes=1X", "sandboxes=99999999999999999999", "=1"):
         assert run("tenant", "quota", tenant.name, bad).returncode != 0, bad

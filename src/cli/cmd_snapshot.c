@@ -1,0 +1,234 @@
+/* snapshot create|ls|rm, fork. */
+#include "cli/commands.h"
+
+#include <string.h>
+
+#define LIST_PAGES_MAX 64 /* of 100; there are at most 1,024 on a server */
+
+/* -- snapshot create ----------------------------------------------------------------------------- */
+
+int cmd_snapshot_create(struct cli *c)
+{
+    json_t *body = json_object(), *made = NULL;
+    struct err e = {.code = ERR_OK};
+    struct api_sandbox s;
+    struct api a;
+    char path[128];
+
+    if (c->operand_count > 1)
+        json_object_set_new(body, "name", json_string(c->operands[1]));
+    if (api_open(&a, c, &e) != ERR_OK) {
+        json_decref(body);
+        return cli_fail(c, &e);
+    }
+    if (api_sandbox_open(&a, c->operands[0], &s, &e) == ERR_OK) {
+        (void)snprintf(path, sizeof(path), "/sandboxes/%s/snapshots", s.id);
+        api_call(&a, "POST", path, body, &made, &e);
+    }
+    if (e.code == ERR_OK && c->json)
+        cli_print_json(json_incref(made));
+    else if (e.code == ERR_OK)
+        puts(cli_text(made, "snapshotID"));
+    json_decref(made);
+    json_decref(body);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* -- snapshot ls --------------------------------------------------------------------------------- */
+
+static enum err_code list_all(struct api *a, json_t *all, struct err *e)
+{
+    CLEANUP_FREE char *token = NULL;
+
+    for (int page = 0; page < LIST_PAGES_MAX; page++) {
+        json_t *items = NULL;
+        char path[256];
+        enum err_code code;
+
+        (void)snprintf(path, sizeof(path), "/snapshots?limit=100%s%s", token ? "&nextToken=" : "",
+                       token ? token : "");
+        free(TAKE_PTR(token));
+        code = api_call_header(a, "GET", path, NULL, &items, "X-Next-Token", &token, e);
+        if (code != ERR_OK)
+            return code;
+        json_array_extend(all, items);
+        json_decref(items);
+        if (!token || !token[0])
+            break;
+    }
+    return ERR_OK;
+}
+
+/* "mine:default" as it was given. */
+static void name_cell(struct table *t, const json_t *item)
+{
+    const char *name = json_string_value(json_array_get(json_object_get(item, "names"), 0));
+    const char *tag = name ? strchr(name, ':') : NULL;
+
+    table_cell(t, "%.*s", tag ? (int)(tag - name) : 1, tag ? name : "-");
+}
+
+static void print_list(const json_t *all)
+{
+    static const char *const heads[] = {"SNAPSHOT", "NAME", "SANDBOX", "TEMPLATE", "MADE"};
+    struct table *t = table_new(heads, ARRAY_SIZE(heads));
+    json_t *item;
+    size_t i;
+
+    json_array_foreach (all, i, item) {
+        table_cell(t, "%s", cli_text(item, "snapshotID"));
+        name_cell(t, item);
+        table_cell(t, "%s", cli_text(item, "sandboxID"));
+        table_cell(t, "%s", cli_text(item, "templateID"));
+        table_cell(t, "%.16s", cli_text(item, "createdAt"));
+    }
+    table_print(t, stdout);
+    table_free(t);
+}
+
+int cmd_snapshot_ls(struct cli *c)
+{
+    json_t *all = json_array(), *item;
+    struct err e = {.code = ERR_OK};
+    struct api a;
+    size_t i;
+
+    if (api_open(&a, c, &e) != ERR_OK) {
+        json_decref(all);
+        return cli_fail(c, &e);
+    }
+    if (list_all(&a, all, &e) == ERR_OK) {
+        if (c->json)
+            cli_print_json(json_incref(all));
+        else if (cli_flag(c, "quiet"))
+            json_array_foreach (all, i, item)
+                puts(cli_text(item, "snapshotID"));
+        else
+            print_list(all);
+    }
+    json_decref(all);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* -- snapshot rm --------------------------------------------------------------------------------- */
+
+/* A name or id becomes a part of a path. */
+static bool is_clean(const char *name)
+{
+    return name[0] && strlen(name) <= 100 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+               strlen(name) &&
+           strspn(name, ".") != strlen(name);
+}
+
+static enum err_code remove_one(struct api *a, const char *name, struct err *e)
+{
+    char path[160];
+
+    if (!is_clean(name))
+        return err_set(e, ERR_INVALID, "\"%.100s\" is no name of a snapshot", name);
+    (void)snprintf(path, sizeof(path), "/templates/%s", name);
+    return api_call(a, "DELETE", path, NULL, NULL, e);
+}
+
+int cmd_snapshot_rm(struct cli *c)
+{
+    json_t *removed = json_array();
+    struct err e = {.code = ERR_OK};
+    int status = CLI_OK;
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK) {
+        json_decref(removed);
+        return cli_fail(c, &e);
+    }
+    for (int i = 0; i < c->operand_count; i++) {
+        e.code = ERR_OK;
+        if (remove_one(&a, c->operands[i], &e) == ERR_OK) {
+            json_array_append_new(removed, json_string(c->operands[i]));
+            if (!c->json && !cli_flag(c, "quiet"))
+                puts(c->operands[i]);
+            continue;
+        }
+        status = CLI_FAILED;
+        cli_print_error(&e);
+    }
+    if (c->json)
+        cli_print_json(json_pack("{s:O}", "removed", removed));
+    json_decref(removed);
+    api_close(&a);
+    return status;
+}
+
+/* -- fork ---------------------------------------------------------------------------------------- */
+
+static enum err_code fork_request(const struct cli *c, json_t *body, struct err *e)
+{
+    const char *count = cli_value(c, "count"), *ttl = cli_value(c, "ttl");
+    uint64_t ttl_ms = 0;
+    char *end = NULL;
+    long n = count ? strtol(count, &end, 10) : 1;
+
+    if (count && (*end || end == count || n < 1 || n > 100))
+        return err_set(e, ERR_INVALID, "--count: \"%.20s\" is none of 1 to 100", count);
+    if (ttl && (config_parse_time_ms(ttl, &ttl_ms) < 0 || ttl_ms == 0))
+        return err_set(e, ERR_INVALID, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
+    json_object_set_new(body, "count", json_integer(n));
+    json_object_set_new(body, "timeout",
+                        json_integer(ttl ? (json_int_t)((ttl_ms + 999) / 1000) : 300));
+    return ERR_OK;
+}
+
+/* What was made is printed, what was not is said; false: there is some of that. */
+static bool print_forks(const json_t *forks)
+{
+    bool all = true;
+    json_t *one;
+    size_t i;
+
+    json_array_foreach (forks, i, one) {
+        const json_t *made = json_object_get(one, "sandbox");
+        struct err e;
+
+        if (made) {
+            puts(cli_text(made, "sandboxID"));
+            continue;
+        }
+        all = false;
+        err_set(&e, ERR_UNAVAILABLE, "a fork was not made: %s",
+                cli_text(json_object_get(one, "error"), "message"));
+        cli_print_error(&e);
+    }
+    return all;
+}
+
+int cmd_fork(struct cli *c)
+{
+    json_t *body = json_object(), *forks = NULL;
+    struct err e = {.code = ERR_OK};
+    struct api_sandbox s;
+    bool all = true;
+    struct api a;
+    char path[128];
+
+    if (fork_request(c, body, &e) != ERR_OK || api_open(&a, c, &e) != ERR_OK) {
+        json_decref(body);
+        return cli_fail(c, &e);
+    }
+    if (api_sandbox_open(&a, c->operands[0], &s, &e) == ERR_OK) {
+        (void)snprintf(path, sizeof(path), "/sandboxes/%s/fork", s.id);
+        api_call(&a, "POST", path, body, &forks, &e);
+    }
+    if (e.code == ERR_OK && c->json)
+        cli_print_json(json_incref(forks));
+    else if (e.code == ERR_OK)
+        all = print_forks(forks);
+    json_decref(forks);
+    json_decref(body);
+    api_close(&a);
+    if (e.code != ERR_OK)
+        return cli_fail(c, &e);
+    return all ? CLI_OK : CLI_FAILED;
+}
