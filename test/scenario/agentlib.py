@@ -229,6 +229,7 @@ def start_plain(binary):
     return agent
 
 
+BOOT_VERSION = 5  # AGENT_BOOT_VERSION
 BOOT = struct.Struct("=IIIIQIIIIII")  # src/contract/agent_boot.h
 CLAIM = struct.Struct("=32s32s")
 
@@ -238,7 +239,7 @@ def start_booted(binary, caps, cgroup_file, open_files=512, oom_file=None):
     were killed at the memory limit."""
     ours, theirs = socket.socketpair()
     key = bytes(range(32))
-    ours.sendall(BOOT.pack(5, 1, open_files, 0, caps, 0, 0, 0, 0, oom_file is not None, 0) + CLAIM.pack(key, b"itest"))
+    ours.sendall(BOOT.pack(BOOT_VERSION, 1, open_files, 0, caps, 0, 0, 0, 0, oom_file is not None, 0) + CLAIM.pack(key, b"itest"))
     cgroup = os.open(cgroup_file, os.O_WRONLY | os.O_APPEND)
     oom = os.open(oom_file or os.devnull, os.O_RDONLY)
     # Out of the way of 3, 4 and 9 before they are put there.
