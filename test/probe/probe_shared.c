@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,17 +93,35 @@ static void forget_by_page(int fd, void *page)
     (void)madvise(page, 4096, MADV_PAGEOUT);
 }
 
-/* The kernel keeps a page that another process has mapped at that moment, or that it is about to sort: it is tried
- * more than once. */
+/* The kernel keeps a page that another process has mapped at that moment, and one that waits in a processor's batch of
+ * pages to be sorted, which the calls empty for the processor that they run on alone (lru_add_drain): each try is made
+ * whole on one processor, and they take turns. */
+static void run_on(const cpu_set_t *all, int turn)
+{
+    cpu_set_t one;
+
+    turn %= CPU_COUNT(all) > 0 ? CPU_COUNT(all) : 1;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, all) && turn-- == 0)
+            CPU_SET(cpu, &one);
+    (void)sched_setaffinity(0, sizeof(one), &one);
+}
+
 static void forget(struct finding *f, void (*advise)(int fd, void *page))
 {
     int fd = open(PAGE_FILE, O_RDONLY);
     bool kept = true;
+    cpu_set_t all;
 
+    CPU_ZERO(&all);
+    (void)sched_getaffinity(0, sizeof(all), &all);
     for (int i = 0; i < 10 && fd >= 0 && kept; i++) {
         usleep(i > 0 ? 10000 : 0);
+        run_on(&all, i);
         kept = is_kept(fd, advise);
     }
+    (void)sched_setaffinity(0, sizeof(all), &all);
     if (fd < 0)
         found_none(f, PAGE_FILE ": %s", strerror(errno));
     else if (kept)
