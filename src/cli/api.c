@@ -394,6 +394,30 @@ enum err_code api_call_header(struct api *a, const char *method, const char *pat
     return code;
 }
 
+enum err_code api_list_all(struct api *a, const char *path, int pages_max, json_t *all,
+                           struct err *e)
+{
+    CLEANUP_FREE char *token = NULL;
+
+    for (int page = 0; page < pages_max; page++) {
+        char from[1024];
+        json_t *items = NULL;
+        enum err_code code;
+
+        (void)snprintf(from, sizeof(from), "%s?limit=100%s%s", path, token ? "&nextToken=" : "",
+                       token ? token : "");
+        free(TAKE_PTR(token));
+        code = api_call_header(a, "GET", from, NULL, &items, "X-Next-Token", &token, e);
+        if (code != ERR_OK)
+            return code;
+        json_array_extend(all, items);
+        json_decref(items);
+        if (!token || !token[0])
+            break;
+    }
+    return ERR_OK;
+}
+
 enum err_code api_call(struct api *a, const char *method, const char *path, const json_t *body,
                        json_t **out, struct err *e)
 {

@@ -162,29 +162,6 @@ int cmd_create(struct cli *c)
 
 /* -- ls ---------------------------------------------------------------------------------------- */
 
-static enum err_code list_all(struct api *a, json_t *all, struct err *e)
-{
-    CLEANUP_FREE char *token = NULL;
-
-    for (int page = 0; page < LIST_PAGES_MAX; page++) {
-        char path[1024];
-        json_t *items = NULL;
-        enum err_code code;
-
-        snprintf(path, sizeof(path), "/v2/sandboxes?limit=100%s%s", token ? "&nextToken=" : "",
-                 token ? token : "");
-        free(TAKE_PTR(token));
-        code = api_call_header(a, "GET", path, NULL, &items, "X-Next-Token", &token, e);
-        if (code != ERR_OK)
-            return code;
-        json_array_extend(all, items);
-        json_decref(items);
-        if (!token || !token[0])
-            break;
-    }
-    return ERR_OK;
-}
-
 static void metadata_cell(struct table *t, const json_t *metadata)
 {
     char text[128] = "";
@@ -273,7 +250,7 @@ int cmd_ls(struct cli *c)
         json_decref(all);
         return cli_fail(c, &e);
     }
-    if (list_all(&a, all, &e) == ERR_OK) {
+    if (api_list_all(&a, "/v2/sandboxes", LIST_PAGES_MAX, all, &e) == ERR_OK) {
         if (c->json)
             cli_print_json(json_incref(all));
         else if (cli_flag(c, "quiet"))
@@ -340,7 +317,8 @@ int cmd_kill(struct cli *c)
     else if (api_open(&a, c, &e) != ERR_OK)
         status = cli_fail(c, &e);
     else {
-        if (cli_flag(c, "all") && list_all(&a, all, &e) != ERR_OK)
+        if (cli_flag(c, "all") &&
+            api_list_all(&a, "/v2/sandboxes", LIST_PAGES_MAX, all, &e) != ERR_OK)
             status = cli_fail(c, &e);
         json_array_foreach (all, i, item)
             json_array_append(ids, json_object_get(item, "sandboxID"));

@@ -37,29 +37,6 @@ int cmd_snapshot_create(struct cli *c)
 
 /* -- snapshot ls --------------------------------------------------------------------------------- */
 
-static enum err_code list_all(struct api *a, json_t *all, struct err *e)
-{
-    CLEANUP_FREE char *token = NULL;
-
-    for (int page = 0; page < LIST_PAGES_MAX; page++) {
-        json_t *items = NULL;
-        char path[256];
-        enum err_code code;
-
-        (void)snprintf(path, sizeof(path), "/snapshots?limit=100%s%s", token ? "&nextToken=" : "",
-                       token ? token : "");
-        free(TAKE_PTR(token));
-        code = api_call_header(a, "GET", path, NULL, &items, "X-Next-Token", &token, e);
-        if (code != ERR_OK)
-            return code;
-        json_array_extend(all, items);
-        json_decref(items);
-        if (!token || !token[0])
-            break;
-    }
-    return ERR_OK;
-}
-
 /* "mine:default" as it was given. */
 static void name_cell(struct table *t, const json_t *item)
 {
@@ -98,7 +75,7 @@ int cmd_snapshot_ls(struct cli *c)
         json_decref(all);
         return cli_fail(c, &e);
     }
-    if (list_all(&a, all, &e) == ERR_OK) {
+    if (api_list_all(&a, "/snapshots", LIST_PAGES_MAX, all, &e) == ERR_OK) {
         if (c->json)
             cli_print_json(json_incref(all));
         else if (cli_flag(c, "quiet"))
