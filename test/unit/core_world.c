@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <sqlite3.h>
 
@@ -173,6 +174,21 @@ int world_teardown(void **state)
     nftw(w->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     free(w);
     return 0;
+}
+
+void world_events(struct world *w, const char *id, unsigned types,
+                  char lines[static EVENTS_LINE_MAX])
+{
+    struct core_events_filter f = {.types = types, .sandbox = id};
+    struct err e;
+    ssize_t n;
+    int fd;
+
+    assert_int_equal(core_events_follow(w->core, "default", "e2b_key", &f, &fd, &e), ERR_OK);
+    world_run_for(w, 5);
+    n = read(fd, lines, EVENTS_LINE_MAX - 1);
+    lines[n > 0 ? n : 0] = '\0';
+    close(fd);
 }
 
 struct sandbox_request world_request(void)

@@ -3,6 +3,7 @@
  * a loop that the test turns. */
 
 #include "core/core.h"
+#include "core/events.h"
 #include "core_fake.h"
 
 #include <setjmp.h>
@@ -51,6 +52,10 @@ bool world_has_job(struct world *w);
 enum err_code world_key(struct world *w, const char *tenant, const char *label,
                         char out[static CORE_TOKEN_SIZE], struct err *e);
 enum err_code world_revoke(struct world *w, const char *tenant, const char *id, struct err *e);
+
+/* The events of a sandbox of tenant default so far, of these types (1u << EVENT_...), as lines of JSON. */
+void world_events(struct world *w, const char *id, unsigned types,
+                  char lines[static EVENTS_LINE_MAX]);
 
 /* Template host, tenant default, a minute. */
 struct sandbox_request world_request(void);
