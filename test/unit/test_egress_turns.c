@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #define FLOWS 12
-#define LOUD  10     /* flows of one owner; the others have one each */
-#define WORK  40000u /* ns of an event */
+#define LOUD  10                 /* flows of one owner; the others have one each */
+#define WORK  (TURNS_NS * 2 / 5) /* ns of an event */
 #define TURNS 120
 
 static uint64_t now_ns;

@@ -29,12 +29,12 @@
 #define TURNS_BYTES   (32u * 1024u)
 #define TURNS_BUCKETS 64u
 
-#define TURNS_NS       100000u   /* of an owner in a turn; one event's work may exceed it */
+#define TURNS_NS       40000u    /* of an owner in a turn; one event's work may exceed it */
 #define TURNS_LONG_NS  500000u   /* of one that has the loop for itself */
 #define TURNS_ALONE_NS 20000000u /* after so much time */
 #define TURNS_OWED_NS  2000000u  /* at most, from one turn to the next */
 #define TURNS_SHARES   1024u
-#define TURNS_PIECE    ((size_t)64 * 1024) /* that is moved at a time, where another owner is beside */
+#define TURNS_PIECE    ((size_t)32 * 1024) /* that is moved at a time, where another owner is beside */
 
 struct turns;
 
