@@ -2,10 +2,10 @@
 /* What the commands of `cay` share: the tables that describe them, what was given, and how they
  * end.
  *
- * One table (commands.c) describes every command with its options and examples; it is the source of
- * parsing, help, man pages and completions (generate.c). A command is a function that gets what was
- * parsed and returns the exit status. Everything may block: this is a program for people and
- * scripts, single-threaded. */
+ * One table (commands.c, commands_*.c) describes every command with its options and examples; it is
+ * the source of parsing, help, man pages and completions (generate.c). A command is a function that
+ * gets what was parsed and returns the exit status. Everything may block: this is a program for
+ * people and scripts, single-threaded. */
 
 #include "base/err.h"
 #include "base/settings.h"
@@ -71,7 +71,8 @@ struct cli {
     const char *program; /* argv[0] */
 };
 
-extern const struct cli_command cli_commands[];      /* ends with a NULL name */
+/* Each command in the order of help: the first after NULL, NULL after the last. */
+const struct cli_command *cli_command_next(const struct cli_command *k);
 extern const struct cli_option cli_global_options[]; /* allowed with every command */
 
 /* Value of an option (the last one given), or NULL. */

@@ -283,7 +283,7 @@ static const struct cli_command *find_by_words(char **words, int count)
 
     snprintf(name, sizeof(name), "%s%s%s", words[0], count > 1 ? " " : "",
              count > 1 ? words[1] : "");
-    for (const struct cli_command *k = cli_commands; k->name; k++)
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
         if (strcmp(k->name, name) == 0)
             return k;
     return NULL;
@@ -293,7 +293,7 @@ static int help_group(const char *word)
 {
     size_t len = strlen(word), found = 0;
 
-    for (const struct cli_command *k = cli_commands; k->name; k++) {
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k)) {
         if (strncmp(k->name, word, len) != 0 || k->name[len] != ' ')
             continue;
         if (found++ > 0)

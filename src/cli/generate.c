@@ -73,7 +73,7 @@ void cli_print_overview(FILE *out)
     fputs("cay: each AI agent its own computer: an isolated sandbox on this machine.\n\n"
           "Usage: cay COMMAND [OPTION...]\n\n",
           out);
-    for (const struct cli_command *k = cli_commands; k->name; k++)
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
         fprintf(out, "  %-15s %s\n", k->name, k->summary);
     fputs("\n`cay help COMMAND` tells more. Start with `cay doctor`, then `cay up`.\n", out);
 }
@@ -165,7 +165,7 @@ static void generate_man(FILE *out)
           out);
     man_options(out, cli_global_options);
     fputs(".Sh COMMANDS\n", out);
-    for (const struct cli_command *k = cli_commands; k->name; k++)
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
         man_command(out, k);
     fputs(".Sh ENVIRONMENT\n.Bl -tag -width Ds\n"
           ".It Ev CAY_URL , Ev E2B_API_URL\nThe server.\n"
@@ -254,7 +254,7 @@ static void generate_bash(FILE *out)
         "    esac\n"
         "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"",
         out);
-    for (const struct cli_command *k = cli_commands; k->name; k++)
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
         if (!strchr(k->name, ' '))
             fprintf(out, "%s ", k->name);
     fputs("template key\"\n        options=\"", out);
@@ -262,7 +262,7 @@ static void generate_bash(FILE *out)
     fputs("\"\n    fi\n    case $command in\n"
           "        template) words=\"build limits ls rm\" ;;\n        key) words=\"create\" ;;\n",
           out);
-    for (const struct cli_command *k = cli_commands; k->name; k++)
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
         bash_command(out, k);
     fputs("    esac\n"
           "    case $current in -*) words=$options ;; esac\n"
@@ -315,7 +315,7 @@ static void zsh_command(FILE *out, const struct cli_command *k)
 static void generate_zsh(FILE *out)
 {
     fputs("#compdef cay\n_cay() {\n    local -a commands\n    commands=(\n", out);
-    for (const struct cli_command *k = cli_commands; k->name; k++) {
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k)) {
         if (strchr(k->name, ' '))
             continue;
         fprintf(out, "        '%s:", k->name);
@@ -334,7 +334,7 @@ static void generate_zsh(FILE *out)
           "    fi\n"
           "    case $command in\n",
           out);
-    for (const struct cli_command *k = cli_commands; k->name; k++)
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
         zsh_command(out, k);
     fputs("    esac\n}\n_cay \"$@\"\n", out);
 }
@@ -406,7 +406,7 @@ static void generate_fish(FILE *out)
         fish_text(out, o->help);
         fputc('\n', out);
     }
-    for (const struct cli_command *k = cli_commands; k->name; k++)
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
         fish_command(out, k);
 }
 

@@ -227,7 +227,8 @@ static int parse_rest(struct cli *c, int argc, char **argv)
 /* The command that argv begins with, of one or two words; *used is how many. */
 static const struct cli_command *find_command(int argc, char **argv, int *used)
 {
-    for (const struct cli_command *k = cli_commands; argc > 0 && k->name; k++) {
+    for (const struct cli_command *k = cli_command_next(NULL); argc > 0 && k;
+         k = cli_command_next(k)) {
         const char *space = strchr(k->name, ' ');
         size_t first = space ? (size_t)(space - k->name) : strlen(k->name);
 

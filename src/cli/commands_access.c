@@ -1,0 +1,191 @@
+/* Commands about what callers are given: tools for models, templates, keys, and the limits of
+ * tenants. */
+#include "cli/command_table.h"
+
+const struct cli_command commands_access[] = {
+    {
+        .name = "mcp",
+        .operands = "[OPTION...]",
+        .summary = "serve the Model Context Protocol on standard input and output",
+        .text = "For clients that start a program of their own: a bridge to /mcp of the server, "
+                "which gives their models "
+                "tools that run commands and work on files in a sandbox. One message a line. The "
+                "sandbox of the session ends "
+                "with this command.",
+        .options = OPTIONS(
+            {0, "policy", "NAME", "What sandboxes may reach: deny, public, allow. Default: deny.",
+             NULL},
+            {0, "rights", "LIST",
+             "Which tools there are: read, write, execute, expose, manage, with commas. Default: "
+             "all.",
+             NULL},
+            {0, "template", "TEMPLATE", "What sandboxes start from. Default: base.", "template"}),
+        .examples = EXAMPLES(
+            {"claude mcp add cay -- cay mcp --policy=public", "give Claude Code a sandbox"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_mcp,
+    },
+    {
+        .name = "template build",
+        .operands = "[--detach] [NAME]",
+        .summary = "make a template, or watch it being made",
+        .text =
+            "The build runs on the server and goes on without this command. base is a real Debian.",
+        .options = OPTIONS({'d', "detach", NULL, "Do not wait.", NULL}, OPTION_QUIET),
+        .examples = EXAMPLES({"cay template build base", "make base and show how it goes"}),
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "template",
+        .run = cmd_template_build,
+    },
+    {
+        .name = "template ls",
+        .operands = "",
+        .summary = "list the templates",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_template_ls,
+    },
+    {
+        .name = "template limits",
+        .operands = "NAME [OPTION...]",
+        .summary = "show or set what sandboxes of a template get",
+        .text =
+            "For sandboxes that are made from then on. What is not given becomes the server's own "
+            "([sandbox] memory, cpu_milli, disk and pids); without options the limits are shown. "
+            "Only the operator sets them.",
+        .options = OPTIONS({0, "memory", "BYTES", "Memory, as 512M or 2G.", NULL},
+                           {0, "cpu-milli", "N", "Processor time in thousandths of a core.", NULL},
+                           {0, "disk", "BYTES", "What a sandbox may write, as 10G.", NULL},
+                           {0, "pids", "N", "Processes and threads.", NULL},
+                           {0, "seccomp-filters", NULL,
+                            "Programs in them may have system call filters, a few.", NULL},
+                           {0, "default", NULL, "All as the server's own.", NULL}),
+        .examples = EXAMPLES({"cay template limits base --memory=2G --cpu-milli=4000",
+                              "sandboxes of base get more"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "template",
+        .run = cmd_template_limits,
+    },
+    {
+        .name = "template rm",
+        .operands = "NAME",
+        .summary = "remove a template that no sandbox uses",
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "template",
+        .run = cmd_template_rm,
+    },
+    {
+        .name = "key create",
+        .operands = "[--tenant=NAME] [--role=ROLE] [--label=TEXT]",
+        .summary = "make an API key and print it, this once",
+        .text = "Sandboxes of one tenant cannot be seen by the keys of another. A tenant is made "
+                "with its first key; only the operator can make keys for others. What a key may "
+                "do is its role: owner (all that is its tenant's), read-only (sees it, changes "
+                "nothing), operator (the server too).",
+        .options = OPTIONS({0, "tenant", "NAME", "Whose key. Default: the caller's own.", NULL},
+                           {0, "role", "ROLE",
+                            "owner, read-only or operator. Default: the caller's, and owner for "
+                            "another tenant.",
+                            NULL},
+                           {0, "label", "TEXT", "What it is for.", NULL}),
+        .examples = EXAMPLES(
+            {"cay key create --tenant=alice --label=laptop", "a key for somebody"},
+            {"cay key create --role=read-only --label=dashboard", "one that changes nothing"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_key_create,
+    },
+    {
+        .name = "key ls",
+        .operands = "[--tenant=NAME]",
+        .summary = "list the API keys, by id",
+        .text = "The keys themselves are shown once, when they are made. The operator sees those "
+                "of all tenants.",
+        .options = OPTIONS({0, "tenant", "NAME", "Only this tenant's.", NULL}),
+        .examples = EXAMPLES({"cay key ls --tenant=alice", "alice's keys"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_key_ls,
+    },
+    {
+        .name = "key revoke",
+        .operands = "KEY...",
+        .summary = "make API keys worthless, by their ids",
+        .text = "From then on the key opens nothing. Sandboxes that were made with it are the "
+                "tenant's and stay: end those that a leaked key may have touched. The key that "
+                "the call itself is made with is refused: make another one first.",
+        .examples = EXAMPLES({"cay key revoke 0f3a9c1be2d47786", "one that leaked"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .complete = "key",
+        .run = cmd_key_revoke,
+    },
+    {
+        .name = "tenant ls",
+        .operands = "",
+        .summary = "list the tenants",
+        .text = "With how many keys each has, and its ceiling. Only for the operator.",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_tenant_ls,
+    },
+    {
+        .name = "tenant ceiling",
+        .operands = "TENANT [FILE|PRESET]",
+        .summary = "show or set what a tenant's sandboxes reach at most",
+        .text = "A policy, in a file (- is standard input) or as deny, public or allow. Whatever a "
+                "sandbox's own policy says, it reaches no more than its tenant's ceiling and the "
+                "server's ([egress] ceiling). In force at once: what it denies is cut. Only the "
+                "operator sets it.",
+        .options = OPTIONS({0, "remove", NULL, "Leave only the server's.", NULL}),
+        .examples = EXAMPLES({"cay tenant ceiling alice policy.json", "no more than this"},
+                             {"cay tenant ceiling alice --remove", "only the server's again"}),
+        .operands_min = 1,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "tenant",
+        .run = cmd_tenant_ceiling,
+    },
+    {
+        .name = "tenant quota",
+        .operands = "TENANT [NAME=AMOUNT...]",
+        .summary = "show or set what a tenant may hold at most",
+        .text =
+            "sandboxes (that live, paused ones too), createdPerMinute, cpuMilli, memoryBytes, "
+            "diskBytes (of their limits, summed), paused and snapshots. An amount is a number, "
+            "with K, M, "
+            "G or T for powers of 1024, or none. A create or pause beyond one is refused (429); "
+            "what is there already stays. Only the operator sets them.",
+        .examples = EXAMPLES({"cay tenant quota alice", "what alice has, and what of it is used"},
+                             {"cay tenant quota alice sandboxes=20 memoryBytes=16G paused=none",
+                              "set two, remove one"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .complete = "tenant",
+        .run = cmd_tenant_quota,
+    },
+    {
+        .name = "tenant usage",
+        .operands = "TENANT",
+        .summary = "show what a tenant used, by the hour",
+        .text =
+            "Sandboxes that were created, and the sums over their time: sandboxes, paused ones, "
+            "and their limits of processors, memory and disk. Hours are UTC.",
+        .options = OPTIONS({0, "hours", "N", "So many. Default: 24; 744 are kept.", NULL}),
+        .examples = EXAMPLES({"cay tenant usage alice --hours=744 --json", "for a bill"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "tenant",
+        .run = cmd_tenant_usage,
+    },
+    {0},
+};

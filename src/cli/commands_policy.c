@@ -1,0 +1,220 @@
+/* Commands about what sandboxes may reach, with which secrets, and the log of what they did
+ * reach. */
+#include "cli/command_table.h"
+
+const struct cli_command commands_policy[] = {
+    {
+        .name = "policy show",
+        .operands = "SANDBOX",
+        .summary = "show what may leave a sandbox",
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_show,
+    },
+    {
+        .name = "policy set",
+        .operands = "SANDBOX FILE|public|deny|allow",
+        .summary = "change what may leave a sandbox, at once",
+        .text =
+            "Connections that the new policy denies are cut. A policy with a mistake is refused "
+            "whole, with its place. - reads standard input.",
+        .examples = EXAMPLES({"cay policy set ib3k0 policy.json", "from a file"},
+                             {"cay policy set ib3k0 deny", "nothing any more"}),
+        .operands_min = 2,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_set,
+    },
+    {
+        .name = "policy learned",
+        .operands = "SANDBOX",
+        .summary = "print a policy that allows what a sandbox has tried",
+        .text = "Made of its newest 10,000 records in the audit log: what was allowed, and what no "
+                "rule "
+                "was about. What a rule or the operator's ceiling denied is left out. Read it "
+                "before it "
+                "is set: an agent chose what is in it. With {\"mode\": \"warn\"} in the sandbox's "
+                "policy "
+                "nothing that it needs is denied meanwhile.",
+        .examples = EXAMPLES({"cay policy learned ib3k0 > policy.json", "to be read and set"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_learned,
+    },
+    {
+        .name = "policy ask",
+        .operands = "SANDBOX [ASK --yes|--no]",
+        .summary = "show what waits for your yes, and say it",
+        .text = "With {\"mode\": \"ask\"} in its policy a sandbox's connection that nothing allows "
+                "waits a minute for an answer, as long as cay events -f (or another program) "
+                "follows its events. No answer opens what a rule or the operator's ceiling "
+                "denies.",
+        .options = OPTIONS(
+            {0, "yes", NULL, "Let it through.", NULL}, {0, "no", NULL, "Refuse it.", NULL},
+            {0, "once", NULL, "This connection alone (so also without it).", NULL},
+            {0, "always", NULL, "Also the next ones to that host and port, for the sandbox's life.",
+             NULL}),
+        .examples = EXAMPLES(
+            {"cay policy ask ib3k0", "what waits"},
+            {"cay policy ask ib3k0 4f0q8r2m1x7c5v9z --yes --always", "that host from now on"}),
+        .operands_min = 1,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_ask,
+    },
+    {
+        .name = "policy explain",
+        .operands = "[--policy=FILE] [SANDBOX] HOST[:PORT] [METHOD PATH]",
+        .summary = "show what will happen to a connection or request, and which rules match",
+        .text =
+            "Of a sandbox cay-egress says it, by the sandbox's policy, what limits it, what its "
+            "credentials are bound to, and what is used up at this moment. With a file alone "
+            "no server is asked, and only that policy counts. "
+            "The port is "
+            "443, or 80 of http://HOST; every other port than 80 is taken for TLS unless "
+            "http:// stands "
+            "before the host.",
+        .options = OPTIONS(
+            {0, "policy", "FILE", "This policy instead of the sandbox's.", "file"},
+            {0, "address", "ADDRESS", "The address that the host's name leads to.", NULL},
+            {0, "said", "NAME", "The name that a client says to an address (SNI, Host).", NULL}),
+        .examples = EXAMPLES(
+            {"cay policy explain ib3k0 api.example.com POST /v1/messages", "of a sandbox"},
+            {"cay policy explain --policy=policy.json 10.0.0.1:22", "of a file"}),
+        .operands_min = 1,
+        .operands_max = 4,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_policy_explain,
+    },
+    {
+        .name = "denials",
+        .operands = "SANDBOX",
+        .summary = "show what a sandbox was refused lately",
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_denials,
+    },
+    {
+        .name = "secret set",
+        .operands = "NAME --domain=HOST... [OPTION...]",
+        .summary = "store a secret that is put on requests outside of sandboxes",
+        .text =
+            "The value is read from standard input, or a file; it is sealed, and nobody can read "
+            "it "
+            "again. A sandbox uses it where its policy says so (\"inject\" in docs/policy.md), and "
+            "only toward the hosts that are named here. One of the same name is replaced, also "
+            "for sandboxes that run.",
+        .options = OPTIONS(
+            {0, "domain", "HOST", "Who may see it: a name, or *.suffix; may be repeated.", NULL},
+            {0, "method", "METHOD", "Only on such requests; may be repeated.", NULL},
+            {0, "path", "PATH", "Only below such paths, as /v1*; may be repeated.", NULL},
+            {0, "kind", "KIND",
+             "bearer (the default), basic (USER:PASSWORD), header:NAME, query:NAME, "
+             "aws-sigv4[:REGION[/SERVICE]] (a JSON object), oauth2:TOKEN_HOST, placeholder.",
+             NULL},
+            {0, "oauth", "URL",
+             "It renews itself: the value is a refresh token (or {\"refresh_token\", "
+             "\"client_secret\"}), which this token server takes for access tokens.",
+             NULL},
+            {0, "client-id", "ID", "With --oauth: who asks there.", NULL},
+            {0, "client-auth", "HOW",
+             "With --oauth: basic (the default) or body, where a client secret stands.", NULL},
+            {0, "scope", "TEXT", "With --oauth: what is asked for.", NULL},
+            {0, "prefix", "TEXT", "Before the value, with header:NAME.", NULL},
+            {0, "insecure", NULL, "Also over plain HTTP, where everybody can read it.", NULL},
+            {0, "header", "HEADER",
+             "A placeholder may stand in this header, * in any; else in those that keys are usual "
+             "in. "
+             "May be repeated.",
+             NULL},
+            {0, "target", NULL, "A placeholder may stand in paths and queries, which servers log.",
+             NULL},
+            {0, "bodies", NULL, "A placeholder may stand in bodies, which servers keep.", NULL},
+            {0, "require", NULL, "Requests without the placeholder are refused.", NULL},
+            {0, "file", "FILE", "Read the value from there.", "file"},
+            {0, "command", "COMMAND", "Take what this prints: run by sh here, as you.", NULL},
+            {0, "every", "SECONDS", "Run it again so often, and go on until ended.", NULL}),
+        .examples = EXAMPLES(
+            {"cay secret set DB --domain=db.example --command='vault kv get -field=key db' "
+             "--every=600",
+             "of a vault, renewed"},
+            {"cay secret set MAIL --domain=mail.example --oauth=https://login.example/token "
+             "--client-id=cay < refresh-token",
+             "renewed by itself"},
+            {"cay secret set MODEL_KEY --domain=api.example.com < key", "Authorization: Bearer"},
+            {"cay secret set X --domain=a.example --kind=header:X-Api-Key --file=key", "a header"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .run = cmd_secret_set,
+    },
+    {
+        .name = "secret ls",
+        .operands = "",
+        .summary = "list the secrets: names and what they are bound to",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_secret_ls,
+    },
+    {
+        .name = "secret rm",
+        .operands = "NAME...",
+        .summary = "remove secrets, also from sandboxes that run",
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .run = cmd_secret_rm,
+    },
+    {
+        .name = "audit verify",
+        .operands = "",
+        .summary = "check that no record of the log was changed or taken out",
+        .text = "Exit status 1 when one was. Only for the operator.",
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_audit_verify,
+    },
+    {
+        .name = "audit",
+        .operands = "[-f] [OPTION...]",
+        .summary = "show what left sandboxes, and what was refused",
+        .options = OPTIONS({'f', "follow", NULL, "Go on with what comes.", NULL},
+                           {0, "sandbox", "SANDBOX", "Only of this one.", "sandbox"},
+                           {0, "verdict", "VERDICT", "Only allow, or only deny.", NULL},
+                           {0, "since", "TIME", "From then on: 2026-01-02T03:04:05Z.", NULL},
+                           {0, "limit", "N", "The newest so many. Default: 100.", NULL}),
+        .examples = EXAMPLES({"cay audit -f --verdict=deny", "watch what is refused"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_audit,
+    },
+    {
+        .name = "events",
+        .operands = "[-f] [OPTION...]",
+        .summary = "show what happens to sandboxes: made, ended, refused",
+        .text =
+            "The last ones that the server still has, and with -f what comes, also over restarts "
+            "of the server. Types: sandbox.created, sandbox.ended, sandbox.forked, "
+            "snapshot.created, snapshot.deleted, sandbox.policy, violation, ask; "
+            "dropped tells how many are missing.",
+        .options = OPTIONS({'f', "follow", NULL, "Go on with what comes.", NULL},
+                           {0, "sandbox", "SANDBOX", "Only of this one.", "sandbox"},
+                           {0, "type", "TYPE", "Only of these types: one, or TYPE,TYPE.", NULL},
+                           {0, "since", "ID", "Only what came after the event of that id.", NULL}),
+        .examples = EXAMPLES({"cay events -f --type=violation", "watch what is refused"},
+                             {"cay events -f --json | jq .", "for programs: an object a line"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_events,
+    },
+    {0},
+};
