@@ -71,9 +71,10 @@ static int write_name_file(int etc, const char *name, const char *text)
     return fd < 0 ? -errno : io_write_full(fd, text, strlen(text));
 }
 
-/* Without its own name in /etc/hosts, sudo and others complain about it on every call. The starter has made the files;
- * nothing that could have changed them has run yet. Only where /etc is a directory: in files that were kept over a boot it
- * may be a link, which is not followed (what it leads to may be a FIFO, for one), or not there. */
+/* Without its own name in /etc/hosts, sudo and others complain about it on every call. The starter
+ * has made the files; nothing that could have changed them has run yet. Only where /etc is a
+ * directory: in files that were kept over a boot it may be a link, which is not followed (what it
+ * leads to may be a FIFO, for one), or not there. */
 static int write_names(const char *id)
 {
     CLEANUP_CLOSE int etc = open(AGENT_NAMES_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -26,7 +26,8 @@
 #define API_PARAM_SIZE         256 /* one {part} of a path, decoded, NUL included */
 #define API_PARAMS_MAX         2
 #define API_HEADERS_MAX        4
-#define API_ENVD_VERSION       "0.6.13" /* what the agent's protocol is as good as: opens every gate */
+/* what the agent's protocol is as good as: opens every gate */
+#define API_ENVD_VERSION "0.6.13"
 
 /* Headers that handlers may read beside the key; api_header_names has their names. */
 enum api_header_id {
@@ -53,8 +54,8 @@ struct api_request {
     char *headers[API_HEADER_ID_COUNT]; /* NULL: absent */
     char *body;                         /* NUL-terminated */
     size_t body_len;
-    const atomic_bool
-        *gone; /* its client has gone; valid until the answer; NULL: it is not known */
+    /* its client has gone; valid until the answer; NULL: it is not known */
+    const atomic_bool *gone;
 };
 
 struct api_header {
@@ -106,7 +107,8 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
 struct api_call;
 typedef void (*api_handler)(struct api_call *call);
 
-/* What a call is, for the roles of keys, in the words of routes: core/role.h says what each means. */
+/* What a call is, for the roles of keys, in the words of routes: core/role.h says what each
+ * means. */
 enum api_access {
     API_NOT_DECIDED = ROLE_NOT_DECIDED,
     API_OPEN = ROLE_OPEN,

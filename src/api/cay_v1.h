@@ -140,7 +140,8 @@ void cay_v1_ceiling_get(struct api_call *call);
 void cay_v1_ceiling_put(struct api_call *call);
 void cay_v1_ceiling_remove(struct api_call *call);
 
-/* cay_v1_idle.c: "idle" of a create, of most_ms at most; of a sandbox, null where its end stands. */
+/* cay_v1_idle.c: "idle" of a create, of most_ms at most; of a sandbox, null where its end
+ * stands. */
 enum err_code cay_v1_idle_read(const json_t *body, uint64_t most_ms, struct sandbox_request *r,
                                struct err *e);
 json_t *cay_v1_idle_json(const struct sandbox *s);

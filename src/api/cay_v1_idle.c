@@ -1,4 +1,5 @@
-/* "idle" of a create: how long it lives on without being used, and what counts as use (docs/idle.md). */
+/* "idle" of a create: how long it lives on without being used, and what counts as use
+ * (docs/idle.md). */
 #include "api/cay_v1.h"
 
 #include "http/json.h"

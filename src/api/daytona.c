@@ -11,7 +11,7 @@
 #define USER          "daytona" /* whom programs run as */
 #define ADDRESS_BYTES 512       /* beyond any host name */
 
-/* -- shapes ------------------------------------------------------------------------------------- */
+/* -- shapes ------------------------------------------------------------------------------------ */
 
 static json_t *error(struct api_call *call, int status, const char *message, const char *hint)
 {
@@ -40,9 +40,9 @@ static const char *state_name(enum sandbox_state state)
     return names[state];
 }
 
-/* Clients want one, also of a server that has no toolbox: there they are told so, below DAYTONA_PREFIX. They
- * send their key to it, so that it must be this very server, as they know it; and in clear only where
- * there is nothing else. */
+/* Clients want one, also of a server that has no toolbox: there they are told so, below
+ * DAYTONA_PREFIX. They send their key to it, so that it must be this very server, as they know it;
+ * and in clear only where there is nothing else. */
 json_t *daytona_toolbox_address(const struct api_call *call)
 {
     const struct api_config *config = api_config_of(call->api);
@@ -112,7 +112,7 @@ void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *
         api_fail_err(call, why);
 }
 
-/* -- one sandbox -------------------------------------------------------------------------------- */
+/* -- one sandbox ------------------------------------------------------------------------------- */
 
 const struct sandbox *daytona_find(struct api_call *call)
 {
@@ -213,7 +213,7 @@ static void set_network(struct api_call *call)
     json_decref(n.policy);
 }
 
-/* -- routes ------------------------------------------------------------------------------------- */
+/* -- routes ------------------------------------------------------------------------------------ */
 
 static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox", daytona_sandbox_create},

@@ -1,10 +1,11 @@
 #pragma once
-/* Daytona's control plane below /api. All other paths there answer 501; what is asked of a sandbox itself is
- * src/toolbox's.
+/* Daytona's control plane below /api. All other paths there answer 501; what is asked of a sandbox
+ * itself is src/toolbox's.
  *
  *   POST /api/sandbox                        a sandbox, at once in state "started"
  *   GET /api/sandbox?cursor&limit&labels     {"items": [...], "nextCursor": text or null}
- *   GET /api/sandbox/paginated?page&limit    {"items", "total", "page", "totalPages"}: of older clients
+ *   GET /api/sandbox/paginated?page&limit    {"items", "total", "page", "totalPages"}: of older
+ *                                            clients
  *   GET, DELETE /api/sandbox/{id}
  *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
  *   POST /api/sandbox/{id}/autostop/{minutes}, .../autodelete/{minutes}, .../last-activity
@@ -14,14 +15,15 @@
  *       .../ports/{port}/signed-preview-url?expiresInSeconds, .../telemetry/metrics
  *   GET /api/config
  *
- * {id} is an id or a name. A sandbox that is stopped, by call or for being idle, has its files (core's
- * SANDBOX_TIER_FILES); with autoDeleteInterval 0 or ttlMinutes it is gone then.
+ * {id} is an id or a name. A sandbox that is stopped, by call or for being idle, has its files
+ * (core's SANDBOX_TIER_FILES); with autoDeleteInterval 0 or ttlMinutes it is gone then.
  *
- * Sandboxes are the same for all dialects: one that was made by another is shown, changed and ended here
- * too. Labels are E2B's metadata; the last setting of a sandbox's way out is in force, from either API.
+ * Sandboxes are the same for all dialects: one that was made by another is shown, changed and ended
+ * here too. Labels are E2B's metadata; the last setting of a sandbox's way out is in force, from
+ * either API.
  *
- * Sources: openapi-specs/api.json of github.com/daytona/clients at d94a128; what npm @daytonaio/sdk 0.218.0
- * and PyPI daytona 0.226.1 send; daytonaio/daytona at b5a5d9e78 for errors and defaults. */
+ * Sources: openapi-specs/api.json of github.com/daytona/clients at d94a128; what npm @daytonaio/sdk
+ * 0.218.0 and PyPI daytona 0.226.1 send; daytonaio/daytona at b5a5d9e78 for errors and defaults. */
 
 #include "api/api.h"
 
@@ -39,9 +41,10 @@
 
 extern const struct api_dialect daytona_dialect;
 
-/* -- daytona.c ----------------------------------------------------------------------------------- */
+/* -- daytona.c --------------------------------------------------------------------------------- */
 
-/* A new reference; NULL: memory is out. An item of a list has no environment, which is how clients tell. */
+/* A new reference; NULL: memory is out. An item of a list has no environment, which is how clients
+ * tell. */
 json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item);
 
 void daytona_no_sandbox(struct api_call *call);
@@ -55,7 +58,7 @@ enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *o
 /* A core_sandbox_cb that answers with the sandbox; arg is the call. */
 void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *why);
 
-/* -- handlers in files of their own -------------------------------------------------------------- */
+/* -- handlers in files of their own ------------------------------------------------------------ */
 
 void daytona_sandbox_create(struct api_call *call);
 void daytona_sandbox_list(struct api_call *call);

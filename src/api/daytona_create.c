@@ -25,10 +25,10 @@ static void creation_free(void *state)
     free(c);
 }
 
-/* -- fields ------------------------------------------------------------------------------------- */
+/* -- fields ------------------------------------------------------------------------------------ */
 
-/* Every field of a body. what: it is refused unless it says nothing (null, false, 0, "", [], {}), with
- * this; NULL: it is read below. */
+/* Every field of a body. what: it is refused unless it says nothing (null, false, 0, "", [], {}),
+ * with this; NULL: it is read below. */
 static const struct {
     const char *name, *what;
 } fields[] = {
@@ -117,7 +117,7 @@ static enum err_code read_only(const json_t *body, const char *name, const char 
     return rc;
 }
 
-/* -- the end of its life ------------------------------------------------------------------------ */
+/* -- the end of its life ----------------------------------------------------------------------- */
 
 static bool has(const json_t *body, const char *name)
 {
@@ -126,8 +126,8 @@ static bool has(const json_t *body, const char *name)
     return value && !json_is_null(value);
 }
 
-/* 0: one that stops is gone; below: it is never deleted for being stopped. With a time of its own, or where
- * no files can be kept, it is gone then, which its answers say (0). */
+/* 0: one that stops is gone; below: it is never deleted for being stopped. With a time of its own,
+ * or where no files can be kept, it is gone then, which its answers say (0). */
 static enum err_code read_auto_delete(struct api_call *call, struct creation *c, struct err *e)
 {
     const json_t *body = call->body;
@@ -177,7 +177,7 @@ static enum err_code read_ttl(struct api_call *call, struct creation *c, struct 
     return read_auto_delete(call, c, e);
 }
 
-/* -- the rest ----------------------------------------------------------------------------------- */
+/* -- the rest ---------------------------------------------------------------------------------- */
 
 static enum err_code read_network(const json_t *body, struct creation *c, struct err *e)
 {
@@ -220,7 +220,8 @@ static enum err_code read_resource(const json_t *body, const char *name, uint64_
     return rc;
 }
 
-/* Of a snapshot the template that it lies on: what is made of it is bounded as the template's are. */
+/* Of a snapshot the template that it lies on: what is made of it is bounded as the template's
+ * are. */
 static const struct template_info *template_of(const struct api_call *call, const char *name)
 {
     const struct snapshot *s = core_snapshot_find(call->core, call->who.tenant, name);

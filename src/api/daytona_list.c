@@ -9,8 +9,8 @@
 #define LIST_ARENA_BYTES (256u * 1024u)
 #define LIST_STEP        1000u
 
-/* What a query may have. Any other filter would be ignored, and who asks by it must not be given everything.
- * only: it may be there when it says what is done anyway. */
+/* What a query may have. Any other filter would be ignored, and who asks by it must not be given
+ * everything. only: it may be there when it says what is done anyway. */
 static const struct {
     const char *name, *only;
 } known[] = {
@@ -139,7 +139,7 @@ void daytona_sandbox_list(struct api_call *call)
     json_decref(labels);
 }
 
-/* -- by the number of a page --------------------------------------------------------------------- */
+/* -- by the number of a page ------------------------------------------------------------------- */
 
 #define PAGES_MAX 1000000
 

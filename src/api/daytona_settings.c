@@ -40,7 +40,8 @@ void daytona_set_auto_stop(struct api_call *call)
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
 }
 
-/* 0: one that stops is gone; below: it stays. Of one with a time of its own (ttlMinutes) only the first is true. */
+/* 0: one that stops is gone; below: it stays. Of one with a time of its own (ttlMinutes) only the
+ * first is true. */
 static void set_auto_delete(struct api_call *call, const struct sandbox *s, long minutes)
 {
     struct err e;
@@ -77,7 +78,7 @@ void daytona_set_auto_delete(struct api_call *call)
         set_auto_delete(call, s, minutes);
 }
 
-/* -- labels -------------------------------------------------------------------------------------- */
+/* -- labels ------------------------------------------------------------------------------------ */
 
 void daytona_set_labels(struct api_call *call)
 {
@@ -103,7 +104,7 @@ void daytona_activity(struct api_call *call)
         api_reply_empty(call, 201);
 }
 
-/* -- addresses ----------------------------------------------------------------------------------- */
+/* -- addresses --------------------------------------------------------------------------------- */
 
 void daytona_toolbox_url(struct api_call *call)
 {
@@ -111,7 +112,8 @@ void daytona_toolbox_url(struct api_call *call)
         api_reply_json(call, 200, json_pack("{s:o}", "url", daytona_toolbox_address(call)));
 }
 
-/* Where sandboxes' host names are below: what is set, or localhost with the port that the client has used. */
+/* Where sandboxes' host names are below: what is set, or localhost with the port that the client
+ * has used. */
 static void domain_of(const struct api_call *call, char *out, size_t size)
 {
     const char *domain = api_config_of(call->api)->domain;
@@ -179,7 +181,8 @@ static int64_t signed_for_s(struct api_call *call)
     return s;
 }
 
-/* One port of the sandbox for a time, without a header or a cookie; never the agent's, which is all of it. */
+/* One port of the sandbox for a time, without a header or a cookie; never the agent's, which is all
+ * of it. */
 void daytona_signed_preview_url(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);
@@ -203,7 +206,7 @@ void daytona_signed_preview_url(struct api_call *call)
                              token, "url", port_url(call, s, port, signature)));
 }
 
-/* -- metrics ------------------------------------------------------------------------------------- */
+/* -- metrics ----------------------------------------------------------------------------------- */
 
 static void add_point(json_t *points, const struct sandbox_metric *m, double value)
 {
@@ -277,7 +280,7 @@ void daytona_metrics(struct api_call *call)
     core_sandbox_metrics(call->core, call->who.tenant, s->id, from, to, got_metrics, call);
 }
 
-/* -- the server ---------------------------------------------------------------------------------- */
+/* -- the server -------------------------------------------------------------------------------- */
 
 void daytona_config(struct api_call *call)
 {

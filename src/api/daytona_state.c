@@ -1,5 +1,5 @@
-/* Starting, stopping and pausing. A sandbox that is stopped has its files and nothing else; one that is paused has its
- * processes too. */
+/* Starting, stopping and pausing. A sandbox that is stopped has its files and nothing else; one
+ * that is paused has its processes too. */
 #include "api/daytona.h"
 
 #include <string.h>

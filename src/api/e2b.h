@@ -1,6 +1,6 @@
 #pragma once
-/* E2B's control plane: its routes, and the pure parts of the translation (unit-tested on their own).
- * Source: github.com/e2b-dev/infra spec/openapi.yml and what the SDKs send. */
+/* E2B's control plane: its routes, and the pure parts of the translation (unit-tested on their
+ * own). Source: github.com/e2b-dev/infra spec/openapi.yml and what the SDKs send. */
 
 #include "api/api.h"
 
@@ -19,7 +19,7 @@
 extern const struct api_route e2b_sandbox_routes[], e2b_template_routes[], e2b_secret_routes[],
     e2b_other_routes[];
 
-/* -- e2b_json.c: the shapes --------------------------------------------------------------------- */
+/* -- e2b_json.c: the shapes -------------------------------------------------------------------- */
 
 /* New references; NULL only when memory is out. */
 json_t *e2b_sandbox_json(struct api_call *call, const struct sandbox *s);
@@ -32,10 +32,11 @@ const char *e2b_state_name(enum sandbox_state state);
 /* 404 with the sandbox's id, as for every id that is not the caller's. */
 void e2b_no_sandbox(struct api_call *call, const char *id);
 
-/* A core_sandbox_cb for calls about one sandbox that answer nothing but success: arg is the call. */
+/* A core_sandbox_cb for calls about one sandbox that answer nothing but success: arg is the
+ * call. */
 void e2b_sandbox_done(void *arg, const struct sandbox *s, const struct err *why);
 
-/* -- e2b_page.c: cursors and the metadata filter (pure) ----------------------------------------- */
+/* -- e2b_page.c: cursors and the metadata filter (pure) ---------------------------------------- */
 
 /* base64url of "<ms>__<id>__<asc|desc>". */
 void e2b_page_token_make(int64_t started_ms, const char *id, bool ascending,
@@ -45,47 +46,49 @@ void e2b_page_token_make(int64_t started_ms, const char *id, bool ascending,
 int e2b_page_token_parse(const char *token, bool ascending, int64_t *started_ms,
                          char id[static IDS_SANDBOX_SIZE]);
 
-/* The value of the metadata parameter after the query was decoded: unescaped as a whole, split on & and
- * =, then each key and value unescaped. A new object, or NULL with e. */
+/* The value of the metadata parameter after the query was decoded: unescaped as a whole, split on &
+ * and =, then each key and value unescaped. A new object, or NULL with e. */
 json_t *e2b_metadata_filter(const char *value, struct err *e);
 
-/* -- e2b_network.c (pure) ----------------------------------------------------------------------- */
+/* -- e2b_network.c (pure) ---------------------------------------------------------------------- */
 
 /* Checks a network object (create's, or update's when update). */
 enum err_code e2b_network_check(const json_t *network, struct err *e);
 
-/* What core keeps: a copy with the E2B_INTERNET_KEY when it was given. *out may become NULL: nothing
- * was asked. */
+/* What core keeps: a copy with the E2B_INTERNET_KEY when it was given. *out may become NULL:
+ * nothing was asked. */
 enum err_code e2b_network_keep(const json_t *network, const json_t *body, json_t **out,
                                struct err *e);
 
-/* The network object after an update: what governs egress is replaced by body's (absent is cleared),
- * what governs ingress stays. *out as above. */
+/* The network object after an update: what governs egress is replaced by body's (absent is
+ * cleared), what governs ingress stays. *out as above. */
 enum err_code e2b_network_update(const json_t *before, const json_t *body, json_t **out,
                                  struct err *e);
 
-/* What a network object (may be NULL) says of the way in, for those who set the way out otherwise. */
+/* What a network object (may be NULL) says of the way in, for those who set the way out
+ * otherwise. */
 enum err_code e2b_network_ingress(const json_t *before, json_t **out, struct err *e);
 
-/* The headers that network's rules set, for core_credentials_seal: a new array. NULL: memory is out. */
+/* The headers that network's rules set, for core_credentials_seal: a new array. NULL: memory is
+ * out. */
 json_t *e2b_network_secrets(const json_t *network);
 
 /* Values of those headers become E2B_HIDDEN. */
 void e2b_network_hide(json_t *network);
 
-/* A kept network object (NULL: none) as what core reads of it, beside the object itself, which stays
- * unchanged after this. *out: a new reference, or NULL for none. */
+/* A kept network object (NULL: none) as what core reads of it, beside the object itself, which
+ * stays unchanged after this. *out: a new reference, or NULL for none. */
 enum err_code e2b_network_setting(json_t *network, struct network **out, struct err *e);
 
-/* A kept network object (may be NULL) as a policy, what is to be sealed for it, and a setting; hides the
- * values to be sealed in network. What was made before a failure is the caller's too. */
+/* A kept network object (may be NULL) as a policy, what is to be sealed for it, and a setting;
+ * hides the values to be sealed in network. What was made before a failure is the caller's too. */
 enum err_code e2b_network_split(json_t *network, bool internet, struct network **setting,
                                 json_t **policy, json_t **secrets, struct err *e);
 
 /* What clients see: without passwords and our own key. NULL reference for none. */
 json_t *e2b_network_shown(const json_t *network);
 
-/* -- e2b_policy.c (pure) ------------------------------------------------------------------------ */
+/* -- e2b_policy.c (pure) ----------------------------------------------------------------------- */
 
 /* What a checked network object (NULL: none) lets out, as a policy. NULL: memory is out. */
 json_t *e2b_policy(const json_t *network, bool allow_internet);
@@ -93,7 +96,7 @@ json_t *e2b_policy(const json_t *network, bool allow_internet);
 /* The credential of the i-th domain of the rules. */
 void e2b_rule_name(unsigned i, char out[static E2B_RULE_NAME_SIZE]);
 
-/* -- handlers that other tables name ------------------------------------------------------------ */
+/* -- handlers that other tables name ----------------------------------------------------------- */
 
 void e2b_sandbox_list_v1(struct api_call *call);
 void e2b_sandbox_list_v2(struct api_call *call);

@@ -26,10 +26,10 @@ static const struct sandbox *find(struct api_call *call)
     return s;
 }
 
-/* -- create ------------------------------------------------------------------------------------- */
+/* -- create ------------------------------------------------------------------------------------ */
 
-/* What is read from the body; strings and objects are borrowed from it, the rest is ours. Kept as the
- * call's state while header values are being sealed. */
+/* What is read from the body; strings and objects are borrowed from it, the rest is ours. Kept as
+ * the call's state while header values are being sealed. */
 struct creation {
     struct sandbox_request r;
     uint8_t hash[CORE_HASH_SIZE]; /* of the body, where there is an Idempotency-Key */
@@ -111,8 +111,8 @@ static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *
 }
 
 /* Fields that ask for what is not there: refused rather than ignored, since who asked for a volume
- * must not find its files gone later. mcp is not among them: the SDK itself starts the gateway, as a
- * program of the template, and says when there is none. */
+ * must not find its files gone later. mcp is not among them: the SDK itself starts the gateway, as
+ * a program of the template, and says when there is none. */
 static enum err_code refuse_missing(const json_t *body, struct err *e)
 {
     static const struct {
@@ -328,7 +328,7 @@ void e2b_sandbox_create_cay(struct api_call *call)
     create(call, CREATE_CAY);
 }
 
-/* -- one sandbox -------------------------------------------------------------------------------- */
+/* -- one sandbox ------------------------------------------------------------------------------- */
 
 static void get(struct api_call *call)
 {
@@ -454,7 +454,8 @@ static void on_agent_answer(void *arg, const struct err *why)
         pause_one(call, memory ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES);
 }
 
-/* requireHealthyGuest: refused where the agent does not answer, as what is paused then would be no use later. */
+/* requireHealthyGuest: refused where the agent does not answer, as what is paused then would be no
+ * use later. */
 void e2b_sandbox_pause(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);

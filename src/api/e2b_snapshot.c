@@ -1,5 +1,5 @@
-/* Snapshots and forks as E2B's SDKs ask for them. A snapshot's id is a template's for a create, and DELETE of a template
- * (e2b_template.c) removes it. Of files alone: docs/snapshots.md. */
+/* Snapshots and forks as E2B's SDKs ask for them. A snapshot's id is a template's for a create, and
+ * DELETE of a template (e2b_template.c) removes it. Of files alone: docs/snapshots.md. */
 #include "api/e2b.h"
 #include "core/fork.h"
 #include "core/snapshot.h"
@@ -49,7 +49,7 @@ void e2b_snapshot_create(struct api_call *call)
                              call);
 }
 
-/* -- the list ------------------------------------------------------------------------------------- */
+/* -- the list ---------------------------------------------------------------------------------- */
 
 struct page {
     json_t *items;
@@ -97,7 +97,7 @@ void e2b_snapshot_list(struct api_call *call)
     api_reply_json(call, 200, p.items);
 }
 
-/* -- forks ---------------------------------------------------------------------------------------- */
+/* -- forks ------------------------------------------------------------------------------------- */
 
 static json_t *fork_json(struct api_call *call, const struct core_fork *f)
 {

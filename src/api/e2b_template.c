@@ -1,5 +1,5 @@
-/* Templates as E2B's SDKs and command line ask for them. Making them is /cay/v1's until E2B's builder
- * is served. */
+/* Templates as E2B's SDKs and command line ask for them. Making them is /cay/v1's until E2B's
+ * builder is served. */
 #include "api/e2b.h"
 #include "core/snapshot.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-/* The name of an environment variable, as any peer may give one: the one rule for all who take them.
- * A name reaches execve(2) as NAME=VALUE. Pure. */
+/* The name of an environment variable, as any peer may give one: the one rule for all who take
+ * them. A name reaches execve(2) as NAME=VALUE. Pure. */
 
 #include <stdbool.h>
 

@@ -35,8 +35,8 @@
 #define SWEEP_MS           1000
 #define INBOX_MAX          16
 
-/* What a connection may send before its key is known. A longer body is asked for when it is, and takes one
- * of BODIES_MAX places, which are shared out by tenant (base/share.h). */
+/* What a connection may send before its key is known. A longer body is asked for when it is, and
+ * takes one of BODIES_MAX places, which are shared out by tenant (base/share.h). */
 #define KEYLESS_BODY_BYTES 8192u
 #define BODIES_MAX         192u
 
@@ -63,7 +63,7 @@ struct order {
     char id[IDS_SANDBOX_SIZE]; /* of the sandbox that it is about */
 };
 
-/* -- the API ------------------------------------------------------------------------------------ */
+/* -- the API ----------------------------------------------------------------------------------- */
 
 static const struct http_header cors_header = {"Access-Control-Allow-Origin", "*"};
 
@@ -172,14 +172,15 @@ static void api_body(struct http_exchange *x, char *body, size_t len)
     http_respond_error(x, 503, "the server is too busy; try again");
 }
 
-/* -- a body, when its key is known ---------------------------------------------------------------- */
+/* -- a body, when its key is known ------------------------------------------------------------- */
 
 static void give_back(struct http_exchange *x, void *share)
 {
     share_return(share);
 }
 
-/* A key that is missing or not known: the API says so in its dialect's form, and needs no body for that. */
+/* A key that is missing or not known: the API says so in its dialect's form, and needs no body for
+ * that. */
 static void without_body(struct http_exchange *x)
 {
     char none[] = "";
@@ -236,7 +237,7 @@ static void take_body(struct connloop *l, struct http_exchange *x)
     http_respond_error(x, 503, "the server is too busy; try again");
 }
 
-/* -- the gateway -------------------------------------------------------------------------------- */
+/* -- the gateway ------------------------------------------------------------------------------- */
 
 static void lookup_answered(struct control_request *a, void *reader)
 {
@@ -266,7 +267,7 @@ static int lookup(void *ctx, uint64_t ticket, struct gateway_query *q)
     return send_query(ctx, ticket, q, lookup_answered);
 }
 
-/* -- the toolbox -------------------------------------------------------------------------------- */
+/* -- the toolbox ------------------------------------------------------------------------------- */
 
 static void toolbox_lookup_answered(struct control_request *a, void *reader)
 {
@@ -295,7 +296,7 @@ static void handle(struct http_exchange *x, void *ctx)
     take_body(l, x);
 }
 
-/* -- the thread --------------------------------------------------------------------------------- */
+/* -- the thread -------------------------------------------------------------------------------- */
 
 static void late(struct http_exchange *x)
 {

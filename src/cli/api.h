@@ -16,8 +16,8 @@
 
 struct api {
     char *url, *key;
-    char *
-        public_url; /* what clients are told: url, or the one with TLS of the server on this machine */
+    /* what clients are told: url, or the one with TLS of the server on this machine */
+    char *public_url;
     char *tls_dir; /* local authority of the server on this machine (server_ca.h), or NULL */
     char *ca_file; /* NULL: the system's */
     CURLM *multi;
@@ -67,8 +67,8 @@ struct api_sandbox {
 enum err_code api_sandbox_open(struct api *a, const char *id, struct api_sandbox *out,
                                struct err *e);
 
-/* The same for one whose commands, files or ports are wanted: a key that may only see is refused, with
- * what to do, before anything is sent to the sandbox. */
+/* The same for one whose commands, files or ports are wanted: a key that may only see is refused,
+ * with what to do, before anything is sent to the sandbox. */
 enum err_code api_sandbox_enter(struct api *a, const char *id, struct api_sandbox *out,
                                 struct err *e);
 

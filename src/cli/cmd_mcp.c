@@ -1,12 +1,15 @@
-/* mcp: the Model Context Protocol on standard input and output, for clients that start a program of their own.
+/* mcp: the Model Context Protocol on standard input and output, for clients that start a program of
+ * their own.
  *
- * A bridge: each line of the input is one message, which goes to the server's /mcp as a request of its own, and what the
- * server answers are lines of the output. What the messages mean is the server's affair, but for what HTTP has in
- * headers: the session, the revision, and what revision 2026-07-28 repeats there; and but for a cancellation, which
- * over HTTP is the end of the connection of the request that is cancelled.
+ * A bridge: each line of the input is one message, which goes to the server's /mcp as a request of
+ * its own, and what the server answers are lines of the output. What the messages mean is the
+ * server's affair, but for what HTTP has in headers: the session, the revision, and what revision
+ * 2026-07-28 repeats there; and but for a cancellation, which over HTTP is the end of the
+ * connection of the request that is cancelled.
  *
- * One thread: curl's multi handle waits for the server and for the input. While a session begins nothing else is
- * sent, since what follows needs its id. The end of the input, or a signal, ends what is under way and the session. */
+ * One thread: curl's multi handle waits for the server and for the input. While a session begins
+ * nothing else is sent, since what follows needs its id. The end of the input, or a signal, ends
+ * what is under way and the session. */
 #include "cli/commands.h"
 
 #include "base/clock.h"
@@ -53,7 +56,7 @@ struct bridge {
     bool renewed;  /* it was sent again, and nothing was answered since */
 };
 
-/* -- the output ---------------------------------------------------------------------------------- */
+/* -- the output -------------------------------------------------------------------------------- */
 
 static void print_text(const char *text, size_t len)
 {
@@ -90,7 +93,7 @@ static void print_events(struct post *p)
     }
 }
 
-/* -- one message --------------------------------------------------------------------------------- */
+/* -- one message ------------------------------------------------------------------------------- */
 
 static const json_t *id_of(const struct post *p)
 {
@@ -181,7 +184,7 @@ static struct post *post(struct bridge *b, const char *line, size_t len, json_t 
     return p;
 }
 
-/* -- its answer ---------------------------------------------------------------------------------- */
+/* -- its answer -------------------------------------------------------------------------------- */
 
 static void keep_session(struct bridge *b, struct post *p, const json_t *answer)
 {
@@ -201,7 +204,8 @@ static void keep_session(struct bridge *b, struct post *p, const json_t *answer)
     b->opening = strdup(p->line);
 }
 
-/* An answer with an error status has no id where the message was not read: the client waits for one with its own. */
+/* An answer with an error status has no id where the message was not read: the client waits for one
+ * with its own. */
 static void print_refusal(const struct post *p, json_t *answer, long status)
 {
     const json_t *error = json_object_get(answer, "error");
@@ -250,8 +254,9 @@ static void print_answer(struct bridge *b, struct post *p)
     json_decref(answer);
 }
 
-/* A session that the server has forgotten, after a restart or a day without a call: over HTTP its client is told so and
- * begins another; here it cannot be told. So that is done here, and the message is sent once more. True: it will be. */
+/* A session that the server has forgotten, after a restart or a day without a call: over HTTP its
+ * client is told so and begins another; here it cannot be told. So that is done here, and the
+ * message is sent once more. True: it will be. */
 static bool renew(struct bridge *b, struct post *p)
 {
     size_t len = strlen(p->line);
@@ -294,7 +299,7 @@ static void finish(struct bridge *b, struct post *p, CURLcode code)
     discard(b, p);
 }
 
-/* -- the input ----------------------------------------------------------------------------------- */
+/* -- the input --------------------------------------------------------------------------------- */
 
 static void take_line(struct bridge *b, const char *line, size_t len)
 {
@@ -347,7 +352,7 @@ static void read_input(struct bridge *b)
         b->ended = true;
 }
 
-/* -- all ----------------------------------------------------------------------------------------- */
+/* -- all --------------------------------------------------------------------------------------- */
 
 static void take_answers(struct bridge *b)
 {
@@ -385,8 +390,8 @@ static bool turn(struct bridge *b, int signals)
     return fds[0].revents == 0;
 }
 
-/* After the end of the input, what was sent is answered, if that does not take long: a client that is still there waits
- * for this program to end. */
+/* After the end of the input, what was sent is answered, if that does not take long: a client that
+ * is still there waits for this program to end. */
 static bool goes_on(struct bridge *b)
 {
     uint64_t now = clock_mono_ms();

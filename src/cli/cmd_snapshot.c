@@ -5,7 +5,7 @@
 
 #define LIST_PAGES_MAX 64 /* of 100; there are at most 1,024 on a server */
 
-/* -- snapshot create ----------------------------------------------------------------------------- */
+/* -- snapshot create --------------------------------------------------------------------------- */
 
 int cmd_snapshot_create(struct cli *c)
 {
@@ -35,7 +35,7 @@ int cmd_snapshot_create(struct cli *c)
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
-/* -- snapshot ls --------------------------------------------------------------------------------- */
+/* -- snapshot ls ------------------------------------------------------------------------------- */
 
 /* "mine:default" as it was given. */
 static void name_cell(struct table *t, const json_t *item)
@@ -89,7 +89,7 @@ int cmd_snapshot_ls(struct cli *c)
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
-/* -- snapshot rm --------------------------------------------------------------------------------- */
+/* -- snapshot rm ------------------------------------------------------------------------------- */
 
 /* A name or id becomes a part of a path. */
 static bool is_clean(const char *name)
@@ -139,7 +139,7 @@ int cmd_snapshot_rm(struct cli *c)
     return status;
 }
 
-/* -- fork ---------------------------------------------------------------------------------------- */
+/* -- fork -------------------------------------------------------------------------------------- */
 
 static enum err_code fork_request(const struct cli *c, json_t *body, struct err *e)
 {

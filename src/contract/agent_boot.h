@@ -1,20 +1,21 @@
 #pragma once
-/* What cay-init is given at exec, and what it says back. Shared by runtime (which starts it) and agent.
+/* What cay-init is given at exec, and what it says back. Shared by runtime (which starts it) and
+ * agent.
  *
  * Descriptor AGENT_BOOT_FD is one end of a SOCK_STREAM pair. The starter has written one struct
- * agent_boot into it; cay-init reads it, sets itself up and listens on 127.0.0.1:AGENT_PORT. Then it
- * waits, perhaps for long, for one struct agent_claim: from there on it has an owner. It writes the
- * sandbox's names, then one byte AGENT_READY, or AGENT_FAILED and a NUL-terminated sentence, and
- * closes it.
+ * agent_boot into it; cay-init reads it, sets itself up and listens on 127.0.0.1:AGENT_PORT. Then
+ * it waits, perhaps for long, for one struct agent_claim: from there on it has an owner. It writes
+ * the sandbox's names, then one byte AGENT_READY, or AGENT_FAILED and a NUL-terminated sentence,
+ * and closes it.
  * AGENT_CGROUP_FD_FIRST.. (boot.cgroup_fds of them) are files opened for writing by privd: each new
- * process writes "0" to every one before exec, which moves it from the `agent` leaf into `work`. With
- * cgroup v1 they are `tasks` files: one thread that moves itself takes no global lock in the kernel
- * (cgroup.procs does, and costs milliseconds).
+ * process writes "0" to every one before exec, which moves it from the `agent` leaf into `work`.
+ * With cgroup v1 they are `tasks` files: one thread that moves itself takes no global lock in the
+ * kernel (cgroup.procs does, and costs milliseconds).
  * AGENT_LISTENER_FD is the system call filter's, for what it leaves to cay-init (agent/netlink.h,
  * agent/filters.h).
- * AGENT_OOM_FD is the file of the `work` leaf in which the kernel counts the processes that it killed
- * at the memory limit (`oom_kill`), opened for reading: so that who asks learns why a command was
- * killed. Absent where boot.oom_fd is 0. */
+ * AGENT_OOM_FD is the file of the `work` leaf in which the kernel counts the processes that it
+ * killed at the memory limit (`oom_kill`), opened for reading: so that who asks learns why a
+ * command was killed. Absent where boot.oom_fd is 0. */
 
 #include <stdint.h>
 
@@ -34,7 +35,8 @@
 #define AGENT_NAMES_DIR     "/etc" /* in it the starter has made these files, empty and root's */
 #define AGENT_HOSTS_NAME    "hosts"
 #define AGENT_HOSTNAME_NAME "hostname"
-#define AGENT_UID           65533u /* cay-init's own uid and gid inside: no user of the sandbox has it */
+/* cay-init's own uid and gid inside: no user of the sandbox has it */
+#define AGENT_UID 65533u
 
 struct agent_boot {
     uint32_t version;
@@ -42,11 +44,11 @@ struct agent_boot {
     uint32_t open_files; /* RLIMIT_NOFILE for children */
     uint32_t flags;
     uint64_t child_caps; /* capability bounding set of every process it starts */
-    uint32_t
-        command_sandbox; /* not 0: PID 1 of one command's sandbox in a sandbox whose files have all been written */
+    /* not 0: PID 1 of one command's sandbox in a sandbox whose files have all been written */
+    uint32_t command_sandbox;
     uint32_t netlink_pass[2]; /* with which it makes netlink sockets (sys/filter_netlink.h) */
-    uint32_t
-        filters; /* how many system call filters its programs may have (agent/filters.h); 0: none */
+    /* how many system call filters its programs may have (agent/filters.h); 0: none */
+    uint32_t filters;
     uint32_t oom_fd; /* not 0: AGENT_OOM_FD is there */
     uint32_t unused; /* 0 */
 };

@@ -21,11 +21,13 @@ struct meta {
 
 _Static_assert(sizeof(struct meta) == 96, "the file has one size");
 
-/* Kinds of jobs, argv[1] of cay-job; argv[2] is a number. Lines on descriptor 1: "P <percent> <text>"
- * for progress, "E <errno> <text>" once, last, on failure. Exit status 0, or 1. */
-#define JOB_TEMPLATE_BUILD   1u /* number: template; made anew, the old one is replaced when whole */
+/* Kinds of jobs, argv[1] of cay-job; argv[2] is a number. Lines on descriptor 1: "P <percent>
+ * <text>" for progress, "E <errno> <text>" once, last, on failure. Exit status 0, or 1. */
+/* number: template; made anew, the old one is replaced when whole */
+#define JOB_TEMPLATE_BUILD   1u
 #define JOB_TEMPLATE_REMOVE  2u /* number: template */
 #define JOB_TEMPLATE_REFRESH 3u /* number: template; nothing when what is there is current */
-#define JOB_SWEEP            4u /* number: 0; removes what replaced templates and broken builds left */
-#define JOB_KIND_COUNT       5u
-#define JOB_LINE_MAX         256 /* bytes of a line, newline included; the rest is dropped */
+/* number: 0; removes what replaced templates and broken builds left */
+#define JOB_SWEEP      4u
+#define JOB_KIND_COUNT 5u
+#define JOB_LINE_MAX   256 /* bytes of a line, newline included; the rest is dropped */

@@ -39,8 +39,8 @@ struct call_agent_request {
     const char *user;  /* the owner of the program or file; NULL: the sandbox's default. Copied */
     const char *range; /* "bytes=0-99"; NULL: all. Copied, CALL_RANGE_SIZE at most */
     uint64_t agent_timeout_ms; /* told to the agent (Connect-Timeout-Ms); 0: not */
-    uint64_t
-        agent_beat_ms; /* whole seconds: how often a stream's agent shows that it lives; 0: as it likes */
+    /* whole seconds: how often a stream's agent shows that it lives; 0: as it likes */
+    uint64_t agent_beat_ms;
     size_t max_response_bytes;
     uint64_t timeout_ms;
     bool (*on_data)(void *arg, const char *data,

@@ -1,8 +1,8 @@
-/* Wiring: opens the store, speaks to privd, brings the two together when privd answers. Owns struct core
- * and its order: rows of the store are adopted, privd's channel comes up, LIST is compared with them
- * (lifecycle.c decides by the table of life.h), TEMPLATES follow, and only then the core is ready; a second
- * LIST looks for what privd was still making. When the channel breaks, all of it begins again with LIST.
- * Called by cayd's main; everything runs on the control loop. */
+/* Wiring: opens the store, speaks to privd, brings the two together when privd answers. Owns struct
+ * core and its order: rows of the store are adopted, privd's channel comes up, LIST is compared
+ * with them (lifecycle.c decides by the table of life.h), TEMPLATES follow, and only then the core
+ * is ready; a second LIST looks for what privd was still making. When the channel breaks, all of it
+ * begins again with LIST. Called by cayd's main; everything runs on the control loop. */
 
 #include "core/core.h"
 

@@ -2,16 +2,16 @@
 /* What cay is, without any dialect: sandboxes, templates, tenants and keys, and the clock that ends
  * them. Everything here runs on cayd's control loop and nowhere else; nothing here knows HTTP.
  *
- * Ownership: struct core owns all sandboxes. A `const struct sandbox *` is valid until the next turn
- * of the loop: keep the id and look it up again. Callbacks are called exactly once; they may be
- * called before the function returns only where it says so.
+ * Ownership: struct core owns all sandboxes. A `const struct sandbox *` is valid until the next
+ * turn of the loop: keep the id and look it up again. Callbacks are called exactly once; they may
+ * be called before the function returns only where it says so.
  *
- * State is in SQLite (store.h), written before a thing is done and confirmed after, so that a kill at
- * any instruction leaves each sandbox as before or gone: core_new + privd's LIST reconcile.
+ * State is in SQLite (store.h), written before a thing is done and confirmed after, so that a kill
+ * at any instruction leaves each sandbox as before or gone: core_new + privd's LIST reconcile.
  *
- * State machine (life.h): creating -> running -> ending -> ended; running -> pausing -> paused -> resuming
- * -> running; running -> keeping -> kept -> restarting -> running (a pause with the files alone); any -> ending;
- * creating -> ended. */
+ * State machine (life.h): creating -> running -> ending -> ended; running -> pausing -> paused ->
+ * resuming -> running; running -> keeping -> kept -> restarting -> running (a pause with the files
+ * alone); any -> ending; creating -> ended. */
 
 #include "base/err.h"
 #include "base/ids.h"
@@ -89,8 +89,8 @@ struct sandbox {
     uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
     struct privsep_limits limits;
     json_t *metadata; /* object of strings */
-    json_t *
-        env; /* NULL once the agent has it: it may hold secrets, and is stored only while `kept` is set */
+    /* NULL once the agent has it: it may hold secrets, and is stored only while `kept` is set */
+    json_t *env;
     struct network *network; /* NULL: nothing was set; no secret is in it */
     json_t *policy;          /* what may leave: policy/policy.h; NULL: nothing */
     json_t *credentials;     /* its own beside its tenant's: sealed (credential.h); NULL: none */
@@ -112,8 +112,8 @@ struct core_config {
     uint16_t agent_port;       /* AGENT_PORT */
     uint64_t privd_timeout_ms; /* for privd to make or end one: 45 s, above its own limits */
     uint64_t events_beat_ms;   /* between signs of life of a stream of events: EVENTS_BEAT_MS */
-    uint64_t
-        tenant_ca_retry_ms; /* until a certificate that could not be had or given is tried again: 10 s */
+    /* until a certificate that could not be had or given is tried again: 10 s */
+    uint64_t tenant_ca_retry_ms;
 };
 
 /* Opens the store (making it when absent), connects to privd, reconciles when privd answers. */
@@ -128,15 +128,16 @@ void core_free(struct core *c);
 /* Privd answered and sandboxes are reconciled: requests can be served. */
 bool core_is_ready(const struct core *c);
 
-/* There is memory set aside for answers (reserve.h), so that one more request can be taken on. false: the
- * caller refuses it, without a call of core. */
+/* There is memory set aside for answers (reserve.h), so that one more request can be taken on.
+ * false: the caller refuses it, without a call of core. */
 bool core_admits(struct core *c);
 
 /* -- tenants and keys -------------------------------------------------------------------------- */
 
 #define CORE_OPERATOR_TENANT "default" /* whose keys alone may have the role of the operator */
 
-/* What a key may do: docs/tenants.md. The store holds these numbers. 0 is no role, and permits nothing. */
+/* What a key may do: docs/tenants.md. The store holds these numbers. 0 is no role, and permits
+ * nothing. */
 enum core_role {
     CORE_ROLE_NONE,
     CORE_ROLE_OPERATOR,  /* everything, of its own tenant's sandboxes; and the server's settings */
@@ -155,14 +156,14 @@ struct core_identity {
     enum core_role role;
 };
 
-/* Of an API key ("e2b_" + hex), into out. Keys are stored as SHA-256. ERR_UNAUTHENTICATED with a text
- * that says whether it was missing, malformed or unknown. */
+/* Of an API key ("e2b_" + hex), into out. Keys are stored as SHA-256. ERR_UNAUTHENTICATED with a
+ * text that says whether it was missing, malformed or unknown. */
 enum err_code core_authenticate(struct core *c, const char *key, struct core_identity *out,
                                 struct err *e);
 
-/* Makes the tenant when absent, and a new key into out ("e2b_" + 40 hex digits). ERR_INVALID for no role,
- * and for the operator's where the tenant is not CORE_OPERATOR_TENANT. ERR_EXHAUSTED when the tenant has
- * CORE_KEYS_MAX. */
+/* Makes the tenant when absent, and a new key into out ("e2b_" + 40 hex digits). ERR_INVALID for no
+ * role, and for the operator's where the tenant is not CORE_OPERATOR_TENANT. ERR_EXHAUSTED when the
+ * tenant has CORE_KEYS_MAX. */
 enum err_code core_key_create(struct core *c, const struct core_identity *whose, const char *label,
                               char out[static CORE_TOKEN_SIZE], struct err *e);
 
@@ -206,16 +207,16 @@ enum err_code core_tenant_each(struct core *c,
                                                    struct err *e),
                                void *arg, struct err *e);
 
-/* What the tenant's sandboxes may do on the network at most, a policy; NULL when it has no ceiling of
- * its own. A new reference. ERR_NOT_FOUND for an unknown tenant. */
+/* What the tenant's sandboxes may do on the network at most, a policy; NULL when it has no ceiling
+ * of its own. A new reference. ERR_NOT_FOUND for an unknown tenant. */
 enum err_code core_tenant_ceiling(struct core *c, const char *tenant, json_t **out, struct err *e);
 
 /* why NULL: done. */
 typedef void (*core_done_cb)(void *arg, const struct err *why);
 
-/* Written through, then put in force for the tenant's sandboxes; connections that are denied now are
- * cut. ceiling NULL removes it. done perhaps from inside the call: ERR_INVALID with the place of the
- * mistake, ERR_NOT_FOUND; ERR_UNAVAILABLE: it is written, and in force as soon as cay-egress
+/* Written through, then put in force for the tenant's sandboxes; connections that are denied now
+ * are cut. ceiling NULL removes it. done perhaps from inside the call: ERR_INVALID with the place
+ * of the mistake, ERR_NOT_FOUND; ERR_UNAVAILABLE: it is written, and in force as soon as cay-egress
  * answers. */
 void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *ceiling,
                              core_done_cb done, void *arg);
@@ -253,15 +254,17 @@ void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_s
  * no client knows its id). tenant NULL: any (gateway). */
 const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, const char *id);
 
-/* done when nothing of it is left. ERR_NOT_FOUND for an unknown one, or one that is already ending. */
+/* done when nothing of it is left. ERR_NOT_FOUND for an unknown one, or one that is already
+ * ending. */
 void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_sandbox_cb done,
                        void *arg);
 
-/* Stops all its processes and keeps them, with everything else of it; done when they stand still. With
- * SANDBOX_TIER_FILES it ends but for its files, its id and all that is stored of it; done when they are on the disk.
- * ERR_NOT_FOUND; ERR_EXISTS: it is paused already, or another pause is under way; ERR_TIMEOUT: a
- * process cannot be stopped, and all go on; ERR_UNIMPLEMENTED: this server's disk cannot keep files;
- * ERR_EXHAUSTED: its tenant's share of kept files is used up; ERR_UNAVAILABLE. A resume that is under way comes first. */
+/* Stops all its processes and keeps them, with everything else of it; done when they stand still.
+ * With SANDBOX_TIER_FILES it ends but for its files, its id and all that is stored of it; done when
+ * they are on the disk. ERR_NOT_FOUND; ERR_EXISTS: it is paused already, or another pause is under
+ * way; ERR_TIMEOUT: a process cannot be stopped, and all go on; ERR_UNIMPLEMENTED: this server's
+ * disk cannot keep files; ERR_EXHAUSTED: its tenant's share of kept files is used up;
+ * ERR_UNAVAILABLE. A resume that is under way comes first. */
 void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum sandbox_tier tier,
                         core_sandbox_cb done, void *arg);
 
@@ -279,15 +282,18 @@ const char *core_pause_reason_name(enum sandbox_pause_reason reason);
 const char *core_pause_tier_name(const struct sandbox *s);
 
 /* They go on; done when they do. Its start is now, its end ttl_ms later (0: the default; of several
- * callers the latest). ERR_NOT_FOUND; ERR_EXISTS: it runs; ERR_UNAVAILABLE. A pause that is under way comes
- * first. tenant NULL: any (gateway). reboot: it boots on its files, also where its processes were kept. */
+ * callers the latest). ERR_NOT_FOUND; ERR_EXISTS: it runs; ERR_UNAVAILABLE. A pause that is under
+ * way comes first. tenant NULL: any (gateway). reboot: it boots on its files, also where its
+ * processes were kept. */
 void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
                          bool reboot, core_sandbox_cb done, void *arg);
 
-/* fn whenever a sandbox has been paused, from inside the control loop: what others relay to it ends. */
+/* fn whenever a sandbox has been paused, from inside the control loop: what others relay to it
+ * ends. */
 void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg);
 
-/* New end = now + ttl_ms. extend_only: never earlier than it was (E2B's connect). Written through. */
+/* New end = now + ttl_ms. extend_only: never earlier than it was (E2B's connect). Written
+ * through. */
 enum err_code core_sandbox_set_ttl(struct core *c, const char *tenant, const char *id,
                                    int64_t ttl_ms, bool extend_only, const struct sandbox **out,
                                    struct err *e);
@@ -302,8 +308,8 @@ void core_sandbox_used(struct core *c, const char *id);
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e);
 
-/* What becomes of it at the end of its time, as of its creation. keep_memory only counts where it is paused; without it,
- * ERR_UNIMPLEMENTED where files cannot be kept. Written through. */
+/* What becomes of it at the end of its time, as of its creation. keep_memory only counts where it
+ * is paused; without it, ERR_UNIMPLEMENTED where files cannot be kept. Written through. */
 enum err_code core_sandbox_set_on_timeout(struct core *c, const char *tenant, const char *id,
                                           enum sandbox_timeout_action action, bool keep_memory,
                                           const struct sandbox **out, struct err *e);
@@ -348,12 +354,12 @@ struct arena;
 enum err_code core_sandbox_list(struct core *c, const struct sandbox_filter *f, struct arena *arena,
                                 struct sandbox_page *out, struct err *e);
 
-/* The envd access token of a sandbox: HMAC-SHA256 of the id under the server's key: nothing to store,
- * the same for its whole life. Hex. */
+/* The envd access token of a sandbox: HMAC-SHA256 of the id under the server's key: nothing to
+ * store, the same for its whole life. Hex. */
 void core_sandbox_token(struct core *c, const char *id, char out[static CORE_TOKEN_SIZE + 1]);
 
-/* Stream sockets in the sandbox's network (unconnected, non-blocking), for the gateway and for core's
- * own calls. done: fds[n] are the callback's. */
+/* Stream sockets in the sandbox's network (unconnected, non-blocking), for the gateway and for
+ * core's own calls. done: fds[n] are the callback's. */
 void core_sandbox_sockets(struct core *c, const char *id, size_t n,
                           void (*done)(void *arg, int *fds, size_t n, const struct err *why),
                           void *arg);
@@ -368,8 +374,8 @@ struct sandbox_metric {
     uint64_t disk_used_bytes, disk_total_bytes;
 };
 
-/* Samples within [start, end] (real ms; 0 = open), oldest first, at most the last 720 (5 s apart: an
- * hour). Takes a fresh sample first when the last is 5 s old. items live during the call. */
+/* Samples within [start, end] (real ms; 0 = open), oldest first, at most the last 720 (5 s apart:
+ * an hour). Takes a fresh sample first when the last is 5 s old. items live during the call. */
 void core_sandbox_metrics(struct core *c, const char *tenant, const char *id, int64_t start_ms,
                           int64_t end_ms,
                           void (*done)(void *arg, const struct sandbox_metric *items, size_t n,
@@ -410,8 +416,8 @@ const struct template_info *core_template_find(struct core *c, const char *name)
 /* What its sandboxes get where a create asks for nothing else: no field is 0. */
 struct privsep_limits core_template_limits(const struct core *c, const struct template_info *t);
 
-/* Its own from now on, for sandboxes that are made then; 0 in a field: the server's. open_files is the
- * server's always. Written before it is in force. */
+/* Its own from now on, for sandboxes that are made then; 0 in a field: the server's. open_files is
+ * the server's always. Written before it is in force. */
 enum err_code core_template_set_limits(struct core *c, const char *name,
                                        const struct privsep_limits *limits, struct err *e);
 

@@ -1,7 +1,8 @@
-/* Making a sandbox, in this order: row, CREATE to privd, one socket, /init to its agent, row. What fails on
- * the way is undone, and only then is anything forgotten. Owns the create's caller and the deadline until
- * the sandbox runs; an answer of privd or the agent belongs to a sandbox only while its state awaits it
- * (life.h). Called by api, by answers (call.h), and by lifecycle.c at the deadline. */
+/* Making a sandbox, in this order: row, CREATE to privd, one socket, /init to its agent, row. What
+ * fails on the way is undone, and only then is anything forgotten. Owns the create's caller and the
+ * deadline until the sandbox runs; an answer of privd or the agent belongs to a sandbox only while
+ * its state awaits it (life.h). Called by api, by answers (call.h), and by lifecycle.c at the
+ * deadline. */
 
 #include "core/create.h"
 
@@ -92,8 +93,8 @@ void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *tex
     create_fail(o, &why);
 }
 
-/* A kernel's "invalid argument" on the way is our fault, not the caller's. What the machine has run out of
- * is no limit of the caller's either, and may be there again in a moment. */
+/* A kernel's "invalid argument" on the way is our fault, not the caller's. What the machine has run
+ * out of is no limit of the caller's either, and may be there again in a moment. */
 static enum err_code code_of_errno(int status)
 {
     enum err_code code = err_code_from_errno(status);
@@ -403,9 +404,9 @@ static enum err_code count_tenant(void *arg, const struct core_tenant *t, struct
     return ERR_OK;
 }
 
-/* Where more than half of the places are taken, and there are other tenants, one that holds as many as are
- * left gets no more: a place is there for another that holds few (the rule of base/share.h; here one tenant
- * alone may have all). */
+/* Where more than half of the places are taken, and there are other tenants, one that holds as many
+ * as are left gets no more: a place is there for another that holds few (the rule of base/share.h;
+ * here one tenant alone may have all). */
 static enum err_code check_share(struct core *c, const char *tenant, struct err *e)
 {
     size_t max = c->config.max_sandboxes, n = c->tenants.charged[TENANT_SANDBOXES], tenants = 0;

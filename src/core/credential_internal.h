@@ -1,5 +1,6 @@
 #pragma once
-/* What credential.c and ceiling.c say to the rest of core: what a sandbox is given of its tenant. */
+/* What credential.c and ceiling.c say to the rest of core: what a sandbox is given of its
+ * tenant. */
 
 #include "core/core.h"
 

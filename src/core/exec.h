@@ -13,11 +13,13 @@
 
 #define CORE_EXEC_TIMEOUT_MS     60000u
 #define CORE_EXEC_TIMEOUT_MAX_MS 3600000u
-#define CORE_EXEC_OUTPUT         (1024u * 1024u) /* kept of both outputs together, when nothing is said */
-#define CORE_EXEC_OUTPUT_MAX     (4u * 1024u * 1024u)
-#define CORE_EXECS_MAX           512u /* at a time, shared out by tenant and sandbox (base/share.h) */
-#define CORE_EXEC_ASK_MS         5000u
-#define CORE_EXEC_POLICY_MAX     65536u /* bytes of a command's; all of a sandbox travel together */
+/* kept of both outputs together, when nothing is said */
+#define CORE_EXEC_OUTPUT     (1024u * 1024u)
+#define CORE_EXEC_OUTPUT_MAX (4u * 1024u * 1024u)
+/* at a time, shared out by tenant and sandbox (base/share.h) */
+#define CORE_EXECS_MAX       512u
+#define CORE_EXEC_ASK_MS     5000u
+#define CORE_EXEC_POLICY_MAX 65536u /* bytes of a command's; all of a sandbox travel together */
 
 /* All borrowed, until core_exec returns. */
 struct core_exec_request {
@@ -42,8 +44,8 @@ struct core_exec_result {
     size_t output_len[2]; /* stdout, stderr */
     bool truncated, timed_out;
     uint64_t duration_ms; /* from the start of the program */
-    json_t *
-        violations; /* denials of that time, of its command sandbox where it has one: docs/policy.md; borrowed */
+    /* denials of that time, of its command sandbox where it has one: docs/policy.md; borrowed */
+    json_t *violations;
 };
 
 /* Lives during the call; why NULL when there is a result. */

@@ -178,7 +178,8 @@ void exec_command_sandbox_end(struct exec_op *op)
         exec_list_remove(o, op->command_sandbox);
         egress_touch(o);
     }
-    /* Where it cannot be told, the command sandbox has ended with its sandbox, or with the channel. */
+    /* Where it cannot be told, the command sandbox has ended with its sandbox, or with the
+     * channel. */
     if (!op->command_sandbox || call_privd(op->core, op->id, &m, on_command_sandbox_end, op) < 0)
         exec_op_step_done(op);
 }

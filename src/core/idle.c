@@ -38,7 +38,8 @@ void core_sandbox_used(struct core *c, const char *id)
         o->s.end_real_ms = MAX(o->s.end_real_ms, idle_end_real_ms(o));
 }
 
-/* The end of one that lives as long as it is used is looked at when it comes, so that a call costs no write. */
+/* The end of one that lives as long as it is used is looked at when it comes, so that a call costs
+ * no write. */
 static bool renew(struct sandbox_obj *o)
 {
     int64_t end_ms;
@@ -56,9 +57,10 @@ static bool renew(struct sandbox_obj *o)
     return true;
 }
 
-/* -- processes ------------------------------------------------------------------------------------ */
+/* -- processes --------------------------------------------------------------------------------- */
 
-/* Since the last look; since its start where there was none in this life of cayd. A boot begins at 0 again. */
+/* Since the last look; since its start where there was none in this life of cayd. A boot begins at
+ * 0 again. */
 static bool was_busy(struct sandbox_obj *o, uint64_t cpu_us)
 {
     uint64_t now_ms = clock_mono_ms();
@@ -109,7 +111,7 @@ bool idle_goes_on(struct sandbox_obj *o)
     return renew(o) || ask_privd(o);
 }
 
-/* -- calls ---------------------------------------------------------------------------------------- */
+/* -- calls ------------------------------------------------------------------------------------- */
 
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e)

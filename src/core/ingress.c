@@ -40,7 +40,7 @@ void ingress_traffic_token(const char *agent_token, char out[static CORE_TOKEN_S
     ids_hex(digest, sizeof(digest), out);
 }
 
-/* -- signed addresses ------------------------------------------------------------------------------ */
+/* -- signed addresses -------------------------------------------------------------------------- */
 
 bool ingress_may_sign(uint16_t port)
 {

@@ -11,9 +11,9 @@ bool ingress_is_public(const struct network *network);
  * none. */
 size_t ingress_masked_host(const struct network *network, uint16_t port, char *out, size_t size);
 
-/* A signed address of a port, Daytona's: PORT-ID, and behind the id until when it holds (seconds of the epoch in base 36) and a
- * keyed hash over port and time, both of which fit into one label of a host name. Nothing of it is stored: it holds until its
- * time, as long as the sandbox is there. */
+/* A signed address of a port, Daytona's: PORT-ID, and behind the id until when it holds (seconds of
+ * the epoch in base 36) and a keyed hash over port and time, both of which fit into one label of a
+ * host name. Nothing of it is stored: it holds until its time, as long as the sandbox is there. */
 #define INGRESS_UNTIL_LEN  7
 #define INGRESS_MAC_LEN    26 /* 130 bits in base 32 */
 #define INGRESS_SIGNED_LEN (INGRESS_UNTIL_LEN + INGRESS_MAC_LEN)
@@ -25,7 +25,8 @@ bool ingress_may_sign(uint16_t port);
 void ingress_sign_port(const char *agent_token, uint16_t port, int64_t until_s,
                        char out[static INGRESS_SIGNED_LEN + 1]);
 
-/* 0, -EPERM: this token has not made it for this port; -ETIMEDOUT: its time is over. Constant time in the hash. */
+/* 0, -EPERM: this token has not made it for this port; -ETIMEDOUT: its time is over. Constant time
+ * in the hash. */
 int ingress_check_signed(const char *agent_token, uint16_t port, const char *given, int64_t now_s);
 
 /* Hex of SHA-256 over the agent's token: one way, so that who was given this cannot make that. */

@@ -1,7 +1,8 @@
-/* The files of a sandbox over a pause: what is asked of privd (KEEP, CREATE on kept files, DROP, KEPTS) and what
- * becomes of the sandbox by the answers. Calls of clients come through pause.c, whose waiters and steps
- * are those of both tiers; the CREATE of a restart goes through create.c. A number is in use from the row that is
- * written before KEEP until the row of a sandbox that runs again, or of one whose files were dropped. */
+/* The files of a sandbox over a pause: what is asked of privd (KEEP, CREATE on kept files, DROP,
+ * KEPTS) and what becomes of the sandbox by the answers. Calls of clients come through pause.c,
+ * whose waiters and steps are those of both tiers; the CREATE of a restart goes through create.c. A
+ * number is in use from the row that is written before KEEP until the row of a sandbox that runs
+ * again, or of one whose files were dropped. */
 
 #include "core/keep.h"
 
@@ -49,7 +50,7 @@ bool core_keeps_files(const struct core *c)
     return c->kepts.can;
 }
 
-/* -- numbers ------------------------------------------------------------------------------------- */
+/* -- numbers ----------------------------------------------------------------------------------- */
 
 static void mark_all(const struct core *c, bool *named)
 {
@@ -90,7 +91,7 @@ void keep_forget(struct sandbox_obj *o)
     o->s.env = NULL;
 }
 
-/* -- pausing ------------------------------------------------------------------------------------- */
+/* -- pausing ----------------------------------------------------------------------------------- */
 
 static void on_kept(struct core *c, const char *id, int status, const struct privsep_msg *m,
                     int *fds, size_t n_fds, void *arg);
@@ -116,8 +117,8 @@ static void not_kept(struct sandbox_obj *o, const struct err *why)
     pause_not_done(o, why);
 }
 
-/* Written before KEEP, and to the disk: from then on nothing else has it, and the files that the row names outlive the
- * host. */
+/* Written before KEEP, and to the disk: from then on nothing else has it, and the files that the
+ * row names outlive the host. */
 static enum err_code write_env(struct sandbox_obj *o, json_t *env, struct err *e)
 {
     json_decref(o->s.env);
@@ -243,7 +244,7 @@ static void on_kept(struct core *c, const char *id, int status, const struct pri
     }
 }
 
-/* -- restarting ---------------------------------------------------------------------------------- */
+/* -- restarting -------------------------------------------------------------------------------- */
 
 enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
 {
@@ -307,7 +308,7 @@ void keep_restart_failed(struct sandbox_obj *o, const struct err *why)
     keep_again(o);
 }
 
-/* -- which state it is in, when no answer tells how it went ---------------------------------------- */
+/* -- which state it is in, when no answer tells how it went ------------------------------------ */
 
 void keep_on_listed_running(struct sandbox_obj *o)
 {
@@ -385,7 +386,7 @@ bool keep_on_timer(struct sandbox_obj *o)
     return true;
 }
 
-/* -- its end ------------------------------------------------------------------------------------- */
+/* -- its end ----------------------------------------------------------------------------------- */
 
 static void on_dropped(struct core *c, const char *id, int status, const struct privsep_msg *m,
                        int *fds, size_t n_fds, void *arg)
@@ -439,7 +440,7 @@ bool keep_drops_quietly(const struct sandbox_obj *o)
     return o->dropping && clock_mono_ms() < o->drop_until_ms;
 }
 
-/* -- KEPTS --------------------------------------------------------------------------------------- */
+/* -- KEPTS ------------------------------------------------------------------------------------- */
 
 static void on_kepts(struct core *c, const char *id, int status, const struct privsep_msg *m,
                      int *fds, size_t n_fds, void *arg)

@@ -1,11 +1,13 @@
 #pragma once
-/* A pause with the files alone. cay-privd ends the sandbox and keeps its layer by a number (KEEP); later it makes one of
- * the same id on that layer (CREATE), which boots anew. The row says which number: it is chosen here, written before it is
- * asked for, and free again when the sandbox runs or privd has dropped what was kept by it.
+/* A pause with the files alone. cay-privd ends the sandbox and keeps its layer by a number (KEEP);
+ * later it makes one of the same id on that layer (CREATE), which boots anew. The row says which
+ * number: it is chosen here, written before it is asked for, and free again when the sandbox runs
+ * or privd has dropped what was kept by it.
  *
- * running -> keeping: its agent is asked for its environment, which is written (nothing else has it then), then KEEP;
- * kept; restarting: CREATE and /init as of any create (create.c), then running. What an end of a program leaves
- * in between is made good by LIST, which knows what runs, and KEPTS, which knows what is kept (life.h). */
+ * running -> keeping: its agent is asked for its environment, which is written (nothing else has it
+ * then), then KEEP; kept; restarting: CREATE and /init as of any create (create.c), then running.
+ * What an end of a program leaves in between is made good by LIST, which knows what runs, and
+ * KEPTS, which knows what is kept (life.h). */
 
 #include "base/err.h"
 #include "contract/proto.h"
@@ -38,10 +40,11 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
 /* kept -> restarting. The same. */
 enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e);
 
-/* It runs: no number is its own, and its environment is its agent's alone. The caller writes the row. */
+/* It runs: no number is its own, and its environment is its agent's alone. The caller writes the
+ * row. */
 void keep_forget(struct sandbox_obj *o);
 
-/* -- of a restart, from create.c ----------------------------------------------------------------- */
+/* -- of a restart, from create.c --------------------------------------------------------------- */
 
 /* It could not be made, and its files are kept still. */
 void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *why);
@@ -49,7 +52,7 @@ void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *w
 /* It was made, and its agent failed: its files are kept again. */
 void keep_restart_failed(struct sandbox_obj *o, const struct err *why);
 
-/* -- events of life.h ------------------------------------------------------------------------------ */
+/* -- events of life.h -------------------------------------------------------------------------- */
 
 /* LIST has one that is being kept: it runs. */
 void keep_on_listed_running(struct sandbox_obj *o);
@@ -69,9 +72,10 @@ void keep_drop(struct sandbox_obj *o);
 /* Whether that is tried again without a word to who waits for it. */
 bool keep_drops_quietly(const struct sandbox_obj *o);
 
-/* -- with KEPTS, from core.c ----------------------------------------------------------------------- */
+/* -- with KEPTS, from core.c ------------------------------------------------------------------- */
 
-/* Asks privd what is kept; fn when it is known (status 0) or not. 0, or -errno when nothing was asked. */
+/* Asks privd what is kept; fn when it is known (status 0) or not. 0, or -errno when nothing was
+ * asked. */
 int keep_ask_kepts(struct core *c, void (*fn)(struct core *c, int status));
 void keep_on_kept_event(struct core *c, const struct privsep_msg *m);
 

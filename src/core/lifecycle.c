@@ -1,10 +1,10 @@
-/* Carries out the table of life.h: start, timer, LIST, the end of PID 1, kill. Called by core.c (rows at
- * the start, LIST, privd's ENDED), by timers and by calls of clients.
+/* Carries out the table of life.h: start, timer, LIST, the end of PID 1, kill. Called by core.c
+ * (rows at the start, LIST, privd's ENDED), by timers and by calls of clients.
  *
- * Order of an end: ENDING (written, privd is told), then ENDED (privd has confirmed, the row is gone), so
- * that a kill of cayd in between is made good by the next start: a row that is ENDING is ended again, a
- * sandbox without a row is a stray. Only privd's own word (it could not make it, LIST does not have it, its
- * PID 1 ended) leads to ENDED at once.
+ * Order of an end: ENDING (written, privd is told), then ENDED (privd has confirmed, the row is
+ * gone), so that a kill of cayd in between is made good by the next start: a row that is ENDING is
+ * ended again, a sandbox without a row is a stray. Only privd's own word (it could not make it,
+ * LIST does not have it, its PID 1 ended) leads to ENDED at once.
  *
  * Ends are real time in the store and in answers, but the wait is monotonic: a clock that jumps
  * makes no sandbox end early or live on. */

@@ -125,7 +125,8 @@ void pause_write_row(struct sandbox_obj *o)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
-/* Row first: privd is asked only for what the next start would look for. On failure nothing has changed. */
+/* Row first: privd is asked only for what the next start would look for. On failure nothing has
+ * changed. */
 static enum err_code ask(struct sandbox_obj *o, enum privsep_op op, enum sandbox_state state,
                          enum sandbox_pause_reason reason, call_privd_cb cb, const char *what,
                          struct err *e)
@@ -187,7 +188,8 @@ static void tell_resumed(struct sandbox_obj *o)
     events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
 }
 
-/* Its new life begins now, so its place in listings is another. That there is room for it was so a moment ago. */
+/* Its new life begins now, so its place in listings is another. That there is room for it was so a
+ * moment ago. */
 static void start_anew(struct sandbox_obj *o)
 {
     struct registry *r = &o->core->registry;
@@ -215,7 +217,8 @@ void pause_resumed(struct sandbox_obj *o)
     o->used_ms = clock_mono_ms();
     pause_write_row(o);
     lifecycle_arm(o);
-    /* To boot anew it runs for a moment, as its environment is its agent's to tell, and then ends but for its files. */
+    /* To boot anew it runs for a moment, as its environment is its agent's to tell, and then ends
+     * but for its files. */
     if (again && (code = begin(o, SANDBOX_PAUSE_API, SANDBOX_TIER_FILES, &why)) == ERR_OK) {
         o->reboot_keeps = true;
         return;
@@ -281,7 +284,8 @@ static void is_paused(struct sandbox_obj *o)
     tell(o, &o->pausers, NULL);
 }
 
-/* One that is kept only to boot anew goes on at once: who wants it paused has a turn when it runs again. */
+/* One that is kept only to boot anew goes on at once: who wants it paused has a turn when it runs
+ * again. */
 void pause_done(struct sandbox_obj *o, enum sandbox_state to)
 {
     bool only_reboots = o->reboot_keeps;
@@ -307,7 +311,8 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
     tell(o, &o->resumers, &e);
 }
 
-/* Its time goes on; where that is over already it is tried again soon. Who wants it to run has what it wants. */
+/* Its time goes on; where that is over already it is tried again soon. Who wants it to run has what
+ * it wants. */
 void pause_not_done(struct sandbox_obj *o, const struct err *why)
 {
     bool over = o->s.end_real_ms <= clock_real_ms();
@@ -419,7 +424,7 @@ void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason)
     timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
 }
 
-/* -- which state it is in, when no answer tells how it went -------------------------------------- */
+/* -- which state it is in, when no answer tells how it went ------------------------------------ */
 
 void pause_settle(struct sandbox_obj *o, bool frozen)
 {

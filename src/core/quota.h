@@ -18,7 +18,8 @@ enum quota {
     QUOTA_CPU_MILLI,          /* limits of those sandboxes, summed; the next two as well */
     QUOTA_MEMORY_BYTES,
     QUOTA_DISK_BYTES,
-    QUOTA_PAUSED, /* asked about by a call to pause; a pause at the end of a sandbox's time is always made */
+    /* asked about by a call to pause; a pause at the end of a sandbox's time is always made */
+    QUOTA_PAUSED,
     QUOTA_SNAPSHOTS, /* that are there, or being made; those of forks do not count */
     QUOTA_COUNT
 };
@@ -26,7 +27,8 @@ enum quota {
 #define QUOTA_NONE (-1)
 #define QUOTA_MAX  (INT64_MAX / 2) /* of a value; sums do not overflow */
 
-/* "sandboxes", "createdPerMinute", "cpuMilli", "memoryBytes", "diskBytes", "paused", "snapshots". */
+/* "sandboxes", "createdPerMinute", "cpuMilli", "memoryBytes", "diskBytes", "paused",
+ * "snapshots". */
 const char *quota_name(enum quota q);
 
 /* -1: there is none of that name. */

@@ -21,12 +21,14 @@
 struct core;
 struct sandbox;
 
-#define RENEWALS_MAX          4096u /* credentials that have a token or a refusal, shared out by tenant */
+/* credentials that have a token or a refusal, shared out by tenant */
+#define RENEWALS_MAX          4096u
 #define RENEWALS_AT_ONCE      32u   /* under way, shared out by tenant */
 #define RENEWALS_EVERY_MS     1000u /* between two of one credential */
 #define RENEWALS_AGAIN_MS     5000u /* after a failure; twice as long after each, up to */
 #define RENEWALS_AGAIN_MAX_MS 60000u
-#define RENEWALS_KEPT_MS      3600000 /* a token that has ended, or a refusal, is forgotten after it */
+/* a token that has ended, or a refusal, is forgotten after it */
+#define RENEWALS_KEPT_MS 3600000
 
 /* 0 or -ENOMEM. */
 int renewals_init(struct core *c);

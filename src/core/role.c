@@ -1,5 +1,5 @@
-/* Each route has its kind in its table (api.h): docs/tenants.md lists all of them, and the unit test
- * api_roles compares. */
+/* Each route has its kind in its table (api.h): docs/tenants.md lists all of them, and the unit
+ * test api_roles compares. */
 #include "core/role.h"
 
 #include "base/util.h"

@@ -2,8 +2,8 @@
 /* A sandbox with all that hangs on it, and how core's files find one.
  *
  * No pointer to a sandbox_obj is kept across a turn of the loop: calls under way hold its id and
- * look it up again. Whatever answers a caller goes through a call of its own (call.h) or core_defer,
- * so that core_free can end all of it. */
+ * look it up again. Whatever answers a caller goes through a call of its own (call.h) or
+ * core_defer, so that core_free can end all of it. */
 
 #include "core/core.h"
 #include "core/life.h"

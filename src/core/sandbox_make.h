@@ -13,7 +13,8 @@ struct privsep_limits sandbox_limits_or(const struct privsep_limits *asked,
 struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_request *r,
                                      const struct template_info *asked);
 
-/* Makes one from a request (checked, defaults filled in) and puts it into the registry, CREATING. */
+/* Makes one from a request (checked, defaults filled in) and puts it into the registry,
+ * CREATING. */
 enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
                            const struct template_info *asked, const struct template_info *used,
                            struct sandbox_obj **out, struct err *e);

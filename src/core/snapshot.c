@@ -1,6 +1,7 @@
-/* Making, finding and deleting snapshots: rows of the store, objects in a list, newest first, and what is asked of privd
- * (COPY, DROP). One copy of a sandbox is made at a time, as it stands still for it; the others wait in order.
- * Called by api and fork.c, by create.c for what a create begins with, and by core.c after KEPTS. */
+/* Making, finding and deleting snapshots: rows of the store, objects in a list, newest first, and
+ * what is asked of privd (COPY, DROP). One copy of a sandbox is made at a time, as it stands still
+ * for it; the others wait in order. Called by api and fork.c, by create.c for what a create begins
+ * with, and by core.c after KEPTS. */
 
 #include "core/snapshot.h"
 
@@ -43,7 +44,7 @@ struct snapshot_obj {
     void *arg;
 };
 
-/* -- finding ------------------------------------------------------------------------------------- */
+/* -- finding ----------------------------------------------------------------------------------- */
 
 static struct snapshot_obj *get(struct core *c, const char *id)
 {
@@ -98,7 +99,7 @@ void snapshots_mark(const struct core *c, bool *named)
         named[o->s.number] = true;
 }
 
-/* -- entering and leaving -------------------------------------------------------------------------- */
+/* -- entering and leaving ---------------------------------------------------------------------- */
 
 static void on_again(struct timer *t);
 
@@ -200,7 +201,7 @@ static void add_event(struct snapshot_obj *o, enum event_type type)
         events_add(o->tenant, type, o->s.sandbox, more);
 }
 
-/* -- deleting -------------------------------------------------------------------------------------- */
+/* -- deleting ---------------------------------------------------------------------------------- */
 
 static void drop(struct snapshot_obj *o);
 
@@ -291,7 +292,7 @@ void core_snapshot_delete(struct core *c, const char *tenant, const char *name, 
     drop(o);
 }
 
-/* -- making ---------------------------------------------------------------------------------------- */
+/* -- making ------------------------------------------------------------------------------------ */
 
 static bool is_name(const char *name)
 {
@@ -339,7 +340,8 @@ static void copy_error(struct err *e, int status)
 
 static enum err_code send_copy(struct snapshot_obj *o, struct err *e);
 
-/* The oldest that waits for this sandbox; what cannot be begun is told, and the next has its turn. */
+/* The oldest that waits for this sandbox; what cannot be begun is told, and the next has its
+ * turn. */
 static void begin_next(struct core *c, const char *sandbox)
 {
     struct snapshot_obj *found;
@@ -521,9 +523,10 @@ void core_snapshot_create(struct core *c, const char *tenant, const char *sandbo
     core_defer(c, made_deferred, t);
 }
 
-/* -- after a restart ------------------------------------------------------------------------------- */
+/* -- after a restart --------------------------------------------------------------------------- */
 
-/* What was not confirmed goes, and so does what was a fork's; what privd does not have is forgotten. */
+/* What was not confirmed goes, and so does what was a fork's; what privd does not have is
+ * forgotten. */
 static void reconcile(struct snapshot_obj *o)
 {
     enum kept_seen seen = (enum kept_seen)o->core->kepts.seen[o->s.number];

@@ -1,12 +1,13 @@
 #pragma once
-/* Snapshots: copies of the files of sandboxes, which new ones begin with. cay-privd copies a sandbox's layer to a number
- * (COPY) while it stands still for some milliseconds, and each sandbox that is made from a snapshot gets a copy of that
- * copy. The blocks are shared by the file system, which counts who has them: a snapshot may go at any time, and nothing that
- * was made from it changes.
+/* Snapshots: copies of the files of sandboxes, which new ones begin with. cay-privd copies a
+ * sandbox's layer to a number (COPY) while it stands still for some milliseconds, and each sandbox
+ * that is made from a snapshot gets a copy of that copy. The blocks are shared by the file system,
+ * which counts who has them: a snapshot may go at any time, and nothing that was made from it
+ * changes.
  *
- * A snapshot is its tenant's. Its row is written before privd is asked, and confirmed after; what is left of one that
- * was not confirmed is dropped (snapshots_reconcile). Its number comes from the pool of kept files (keep.h), and is charged
- * to the tenant (TENANT_KEPT). */
+ * A snapshot is its tenant's. Its row is written before privd is asked, and confirmed after; what
+ * is left of one that was not confirmed is dropped (snapshots_reconcile). Its number comes from the
+ * pool of kept files (keep.h), and is charged to the tenant (TENANT_KEPT). */
 
 #include "core/core.h"
 
@@ -31,26 +32,28 @@ struct snapshot {
 
 typedef void (*core_snapshot_cb)(void *arg, const struct snapshot *s, const struct err *why);
 
-/* done when it is on the disk and the sandbox goes on. name NULL or "": none; one that another of the tenant's has
- * moves to this one. ERR_NOT_FOUND; ERR_INVALID: that is no name; ERR_CONFLICT: the sandbox is paused with its files
- * alone, or is just being paused or resumed; ERR_TIMEOUT: a process cannot be stopped; ERR_UNIMPLEMENTED,
- * ERR_EXHAUSTED as of a pause with the files alone. */
+/* done when it is on the disk and the sandbox goes on. name NULL or "": none; one that another of
+ * the tenant's has moves to this one. ERR_NOT_FOUND; ERR_INVALID: that is no name; ERR_CONFLICT:
+ * the sandbox is paused with its files alone, or is just being paused or resumed; ERR_TIMEOUT: a
+ * process cannot be stopped; ERR_UNIMPLEMENTED, ERR_EXHAUSTED as of a pause with the files
+ * alone. */
 void core_snapshot_create(struct core *c, const char *tenant, const char *sandbox, const char *name,
                           bool of_fork, core_snapshot_cb done, void *arg);
 
-/* By id or name ("name", "name:default"); NULL: the tenant has none that is ready. Valid until the next turn. */
+/* By id or name ("name", "name:default"); NULL: the tenant has none that is ready. Valid until the
+ * next turn. */
 const struct snapshot *core_snapshot_find(struct core *c, const char *tenant, const char *name);
 
 /* done when it is gone. ERR_NOT_FOUND. */
 void core_snapshot_delete(struct core *c, const char *tenant, const char *name, core_done_cb done,
                           void *arg);
 
-/* The tenant's that are ready, newest first. sandbox, name NULL or "": any. Valid until the next turn. Stops when fn
- * says false. */
+/* The tenant's that are ready, newest first. sandbox, name NULL or "": any. Valid until the next
+ * turn. Stops when fn says false. */
 void core_snapshot_each(struct core *c, const char *tenant, const char *sandbox, const char *name,
                         bool (*fn)(void *arg, const struct snapshot *s), void *arg);
 
-/* -- for core's other files ---------------------------------------------------------------------- */
+/* -- for core's other files -------------------------------------------------------------------- */
 
 /* A row of the store, when the core starts; the strings are copied. */
 enum err_code snapshots_adopt(void *core, const struct snapshot *s, struct err *e);

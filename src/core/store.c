@@ -60,7 +60,8 @@ static const char *const migrations[] = {
     "ALTER TABLE template_limits ADD COLUMN filters INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE sandboxes ADD COLUMN level INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE sandboxes ADD COLUMN pause_reason INTEGER NOT NULL DEFAULT 0;",
-    /* What core itself reads of a network object gets columns, and bit 64 of the flags: private ports. */
+    /* What core itself reads of a network object gets columns, and bit 64 of the flags: private
+     * ports. */
     "ALTER TABLE sandboxes ADD COLUMN masked_host TEXT;"
     "ALTER TABLE sandboxes ADD COLUMN proxy_address TEXT;"
     "ALTER TABLE sandboxes ADD COLUMN proxy_user TEXT;"

@@ -1,13 +1,14 @@
 #pragma once
 /* What survives cayd: tenants, keys and sandboxes in one SQLite file (WAL), <state_dir>/cay.db.
  *
- * Written inline by the control loop: a commit is a write(2) into the log, without a sync; a kill of
- * cayd loses nothing, a loss of power at most the last moments, and then no sandbox lives either.
- * Checkpoints, which do sync, run in a helper thread with a connection of its own, when the log has
- * grown (store_checkpoint.c); it sleeps otherwise. Used by the loop's thread only.
+ * Written inline by the control loop: a commit is a write(2) into the log, without a sync; a kill
+ * of cayd loses nothing, a loss of power at most the last moments, and then no sandbox lives
+ * either. Checkpoints, which do sync, run in a helper thread with a connection of its own, when the
+ * log has grown (store_checkpoint.c); it sleeps otherwise. Used by the loop's thread only.
  *
- * A sandbox's environment may hold secrets, and the agent has it: it is stored only while the sandbox is paused with
- * its files alone, as nothing else has it then, and overwritten afterwards. */
+ * A sandbox's environment may hold secrets, and the agent has it: it is stored only while the
+ * sandbox is paused with its files alone, as nothing else has it then, and overwritten
+ * afterwards. */
 
 #include "core/core.h"
 #include "core/credential.h"
@@ -40,8 +41,8 @@ enum err_code store_sandbox_set_metadata(struct store *st, const char *id, const
                                          struct err *e);
 enum err_code store_sandbox_delete(struct store *st, const char *id, struct err *e);
 
-/* Calls fn for each row; s and its references are fn's to keep or drop, but s->tenant, which lives during
- * the call. Stops when fn fails. */
+/* Calls fn for each row; s and its references are fn's to keep or drop, but s->tenant, which lives
+ * during the call. Stops when fn fails. */
 enum err_code store_sandbox_each(struct store *st,
                                  enum err_code (*fn)(void *arg, const struct sandbox *s,
                                                      struct err *e),
@@ -61,7 +62,7 @@ enum err_code store_snapshot_each(struct store *st,
                                                       struct err *e),
                                   void *arg, struct err *e);
 
-/* -- keys of creates (Idempotency-Key) ---------------------------------------------------------- */
+/* -- keys of creates (Idempotency-Key) --------------------------------------------------------- */
 
 #define CREATE_KEY_LIFE_MS      (24LL * 3600 * 1000)
 #define CREATE_KEYS_OF_A_TENANT 10000 /* the oldest is forgotten for one more */
@@ -90,7 +91,8 @@ enum err_code store_key_insert(struct store *st, const struct core_identity *who
                                const char *label, const uint8_t hash[static STORE_HASH_SIZE],
                                int64_t made_ms, struct err *e);
 
-/* Whose a key's hash is, or ERR_NOT_FOUND. A row with a role that does not exist is ERR_INTERNAL. */
+/* Whose a key's hash is, or ERR_NOT_FOUND. A row with a role that does not exist is
+ * ERR_INTERNAL. */
 enum err_code store_key_find(struct store *st, const uint8_t hash[static STORE_HASH_SIZE],
                              struct core_identity *out, struct err *e);
 
@@ -100,8 +102,8 @@ enum err_code store_key_each(struct store *st, const char *tenant,
                                                  struct err *e),
                              void *arg, struct err *e);
 
-/* Removes the key whose hash begins with these bytes; tenant NULL: of any tenant and role, else of that
- * tenant, where it is not the operator's. ERR_NOT_FOUND. */
+/* Removes the key whose hash begins with these bytes; tenant NULL: of any tenant and role, else of
+ * that tenant, where it is not the operator's. ERR_NOT_FOUND. */
 enum err_code store_key_delete(struct store *st, const char *tenant,
                                const uint8_t prefix[static CORE_KEY_ID_BYTES], struct err *e);
 
@@ -149,14 +151,14 @@ enum err_code store_usage_purge(struct store *st, int64_t before_ms, struct err 
 
 #define CREDENTIALS_OF_A_TENANT 1024u
 
-/* Adds or replaces: its version rises then. ERR_EXHAUSTED above CREDENTIALS_OF_A_TENANT. sealed: text, base64.
- * metadata NULL: as it was. */
+/* Adds or replaces: its version rises then. ERR_EXHAUSTED above CREDENTIALS_OF_A_TENANT. sealed:
+ * text, base64. metadata NULL: as it was. */
 enum err_code store_credential_put(struct store *st, const char *tenant, const char *name,
                                    const json_t *bind, const char *sealed, const json_t *metadata,
                                    int64_t made_ms, struct err *e);
 
-/* Puts `sealed` in the place of `old` and waits until that is on the disk: it is the same value for its owner, so that
- * version and time stay. ERR_NOT_FOUND: it is another one by now. */
+/* Puts `sealed` in the place of `old` and waits until that is on the disk: it is the same value for
+ * its owner, so that version and time stay. ERR_NOT_FOUND: it is another one by now. */
 enum err_code store_credential_renew(struct store *st, const char *tenant, const char *name,
                                      const char *old, const char *sealed, struct err *e);
 

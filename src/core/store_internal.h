@@ -1,7 +1,7 @@
 #pragma once
 /* What the files of the store share: the database and its prepared statements. store.c opens it and
- * owns the schema; store_sandbox.c, store_create_key.c, store_template.c, store_tenant.c, store_key.c and
- * store_credential.c are a table each. */
+ * owns the schema; store_sandbox.c, store_create_key.c, store_template.c, store_tenant.c,
+ * store_key.c and store_credential.c are a table each. */
 
 #include "core/store.h"
 
@@ -71,7 +71,8 @@ enum err_code store_fail(struct store *st, const char *what, struct err *e);
 enum err_code store_run(struct store *st, enum store_statement which, const char *what,
                         struct err *e);
 
-/* Commits are synced to the disk with the next checkpoint; those that are made while this is on, before they return. */
+/* Commits are synced to the disk with the next checkpoint; those that are made while this is on,
+ * before they return. */
 void store_set_durable(struct store *st, bool durable);
 
 /* text lives until the statement was run. */

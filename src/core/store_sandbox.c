@@ -148,7 +148,8 @@ enum err_code store_sandbox_delete(struct store *st, const char *id, struct err 
     return store_run(st, STORE_SANDBOX_DELETE, "removing a sandbox", e);
 }
 
-/* false: the row is damaged (a key of another size, a state or level that does not exist), or memory is out. */
+/* false: the row is damaged (a key of another size, a state or level that does not exist), or
+ * memory is out. */
 static bool read_row(sqlite3_stmt *q, struct sandbox *s)
 {
     int flags = sqlite3_column_int(q, 6), state = sqlite3_column_int(q, 4);

@@ -1,6 +1,6 @@
 #pragma once
-/* The right to pass: access tokens, signed URLs, traffic tokens. Checked here, in cayd, because the agent
- * must not hold what its tenant may not see. Pure but for the clock that callers pass in.
+/* The right to pass: access tokens, signed URLs, traffic tokens. Checked here, in cayd, because the
+ * agent must not hold what its tenant may not see. Pure but for the clock that callers pass in.
  *
  * A struct access holds what a request brought, as plain data that may cross threads. */
 
@@ -36,8 +36,8 @@ struct access {
 int access_read(const struct http_head *h, struct access *out);
 void access_free(struct access *a);
 
-/* May this request reach the agent of a secure sandbox whose token is given? True, or false with the
- * sentence for the 401. Constant time in the token's and the signature's bytes. */
+/* May this request reach the agent of a secure sandbox whose token is given? True, or false with
+ * the sentence for the 401. Constant time in the token's and the signature's bytes. */
 bool access_check_agent(const struct access *a, const char *token, int64_t now_s,
                         char message[static ACCESS_MESSAGE_SIZE]);
 

@@ -48,7 +48,7 @@ struct relay_context {
     char host[256];
 };
 
-/* -- start and end ------------------------------------------------------------------------------ */
+/* -- start and end ----------------------------------------------------------------------------- */
 
 static void late(struct http_exchange *x)
 {
@@ -114,7 +114,7 @@ void gateway_free(struct gateway *g)
     uv_close((uv_handle_t *)&g->drain, on_sweep_closed);
 }
 
-/* -- the way in --------------------------------------------------------------------------------- */
+/* -- the way in -------------------------------------------------------------------------------- */
 
 bool gateway_preflight(struct http_exchange *x)
 {
@@ -179,7 +179,7 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x)
     return false;
 }
 
-/* -- what is relayed ends with a pause ----------------------------------------------------------- */
+/* -- what is relayed ends with a pause --------------------------------------------------------- */
 
 static void unlink_relay(struct http_exchange *x, void *data)
 {
@@ -239,7 +239,7 @@ void gateway_paused(struct gateway *g, const char *id)
         uv_timer_start(&g->drain, on_drained, GATEWAY_DRAIN_MS, 0);
 }
 
-/* -- the way through ---------------------------------------------------------------------------- */
+/* -- the way through --------------------------------------------------------------------------- */
 
 static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
@@ -355,9 +355,9 @@ static void pass(struct gateway *g, struct http_exchange *x, struct gateway_answ
         answer_port_closed(x, p->id, p->port);
 }
 
-/* An answer without a socket counts on an idle connection. When that was used up or closed meanwhile
- * it is asked again; bounded, since each time there is one idle connection less, and without any the
- * answer brings a socket. False: asked again. */
+/* An answer without a socket counts on an idle connection. When that was used up or closed
+ * meanwhile it is asked again; bounded, since each time there is one idle connection less, and
+ * without any the answer brings a socket. False: asked again. */
 static bool take_idle(struct gateway *g, struct http_exchange *x, struct gateway_answer *a)
 {
     struct route route;

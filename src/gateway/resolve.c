@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A signed URL without an id costs one hash per sandbox, and the client has shown no key yet: so many
- * searches and hashes a second are enough for downloads by browsers, and too few to keep the loop busy. A
- * search that was begun goes through all sandboxes. */
+/* A signed URL without an id costs one hash per sandbox, and the client has shown no key yet: so
+ * many searches and hashes a second are enough for downloads by browsers, and too few to keep the
+ * loop busy. A search that was begun goes through all sandboxes. */
 #define SEARCHES_PER_SECOND 50u
 #define HASHES_PER_SECOND   50000u
 #define SEARCH_PAGE         1000u
@@ -57,7 +57,7 @@ static void refuse(struct gateway_answer *a, int status, bool shaped, const char
     snprintf(a->message, sizeof(a->message), "%s", message);
 }
 
-/* -- which sandbox ------------------------------------------------------------------------------ */
+/* -- which sandbox ----------------------------------------------------------------------------- */
 
 static bool may_search(struct gateway_resolver *r)
 {
@@ -114,8 +114,9 @@ static const struct sandbox *search(struct gateway_resolver *r, const struct gat
     return found;
 }
 
-/* A sandbox of the key's tenant. That of another is answered as one that is not there. What is behind a
- * ROUTE_KEYED query opens the whole of a sandbox, as its token does: that is for roles which may be shown that. */
+/* A sandbox of the key's tenant. That of another is answered as one that is not there. What is
+ * behind a ROUTE_KEYED query opens the whole of a sandbox, as its token does: that is for roles
+ * which may be shown that. */
 static const struct sandbox *find_keyed(struct gateway_resolver *r, const struct gateway_query *q,
                                         struct gateway_answer *a)
 {
@@ -162,7 +163,7 @@ static const struct sandbox *find(struct gateway_resolver *r, const struct gatew
     return s;
 }
 
-/* -- may it --------------------------------------------------------------------------------------- */
+/* -- may it ------------------------------------------------------------------------------------ */
 
 static bool admit_agent(struct gateway_resolver *r, const struct gateway_query *q,
                         const struct sandbox *s, struct gateway_answer *a)
@@ -194,7 +195,7 @@ static bool admit_port(struct gateway_resolver *r, const struct gateway_query *q
     return false;
 }
 
-/* -- one that is paused -------------------------------------------------------------------------- */
+/* -- one that is paused ------------------------------------------------------------------------ */
 
 /* A request that waits for its sandbox to be resumed. q stays until done was called. */
 struct resuming {
@@ -209,8 +210,8 @@ static void go_on(struct gateway_resolver *r, const struct gateway_query *q,
                   const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
                   void *arg);
 
-/* /health is answered without a token, but resumes nothing without one: a client that looks whether a sandbox is there is not
- * to keep it running. */
+/* /health is answered without a token, but resumes nothing without one: a client that looks whether
+ * a sandbox is there is not to keep it running. */
 static bool may_resume(struct gateway_resolver *r, const struct gateway_query *q,
                        const struct sandbox *s)
 {
@@ -269,7 +270,7 @@ static void resume_first(struct gateway_resolver *r, const struct gateway_query 
     done(arg, a);
 }
 
-/* -- the socket --------------------------------------------------------------------------------- */
+/* -- the socket -------------------------------------------------------------------------------- */
 
 static void got_sockets(void *arg, int *fds, size_t n, const struct err *why)
 {

@@ -9,8 +9,8 @@
 struct gateway_query {
     enum route_kind kind; /* ROUTE_SANDBOX, ROUTE_SIGNED or ROUTE_KEYED */
     char id[IDS_SANDBOX_SIZE];
-    char
-        name[CORE_SANDBOX_NAME_SIZE]; /* of a ROUTE_KEYED query: an id or its owner's name for it */
+    /* of a ROUTE_KEYED query: an id or its owner's name for it */
+    char name[CORE_SANDBOX_NAME_SIZE];
     uint16_t port;
     bool internal_path; /* the agent's port, and a path that is not for the outside */
     uint32_t idle_gen;  /* the generation that the asker has an idle agent connection to; 0 none */
@@ -39,7 +39,7 @@ struct gateway_resolver *gateway_resolver_new(struct core *core);
 void gateway_resolver_free(struct gateway_resolver *r);
 
 /* done exactly once, perhaps before this returns; q is only read and belongs to the caller. It must
- * stay until done was called. A request for a paused sandbox resumes it first, once it is known to be allowed,
- * where its owner wants that (autoResume) or another client resumes it already. */
+ * stay until done was called. A request for a paused sandbox resumes it first, once it is known to
+ * be allowed, where its owner wants that (autoResume) or another client resumes it already. */
 void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
                      gateway_resolved done, void *arg);

@@ -2,11 +2,11 @@
 /* The addressee of a request: the control plane, or a sandbox and one of its ports. Pure.
  *
  * In this order (source: E2B's proxy, host.go, and what its SDKs send):
- * 1. Host `{port}-{id}.{domain}` (anything after a second '-' of the label is ignored, as upstream), or with what
- *    core/ingress.h puts behind the id of a signed address.
+ * 1. Host `{port}-{id}.{domain}` (anything after a second '-' of the label is ignored, as
+ *    upstream), or with what core/ingress.h puts behind the id of a signed address.
  * 2. The headers E2b-Sandbox-Id and E2b-Sandbox-Port on any other Host; one alone is an error.
- * 3. /files with a signature in the query and neither of these: a signed URL of a client that has one
- *    base URL for all sandboxes. Which sandbox is found by its signature.
+ * 3. /files with a signature in the query and neither of these: a signed URL of a client that has
+ *    one base URL for all sandboxes. Which sandbox is found by its signature.
  * 4. Else the control plane. */
 
 #include "base/ids.h"
@@ -23,7 +23,8 @@ enum route_kind {
     ROUTE_CONTROL_PLANE,
     ROUTE_SANDBOX, /* id and port are set */
     ROUTE_SIGNED,  /* port is the agent's, id is empty */
-    ROUTE_KEYED, /* by id or name and an API key, not by a request's head: what cayd itself says to the agent */
+    /* by id or name and an API key, not by a request's head: what cayd itself says to the agent */
+    ROUTE_KEYED,
     ROUTE_BAD /* why says what is wrong: 400 */
 };
 
@@ -38,16 +39,17 @@ struct route {
 
 void route_request(const struct http_head *h, struct route *out);
 
-/* The name of a header that says who asks, for what, or as what, and of which there is more than one: what
- * stands in front (a proxy, a log) may have gone by the other one, so that such a request is refused.
- * NULL: there is none, or the request is for a port of a tenant's own, whose headers these are not. */
+/* The name of a header that says who asks, for what, or as what, and of which there is more than
+ * one: what stands in front (a proxy, a log) may have gone by the other one, so that such a request
+ * is refused. NULL: there is none, or the request is for a port of a tenant's own, whose headers
+ * these are not. */
 const char *route_repeated(const struct http_head *h);
 
-/* The parts, exported for tests and the fuzzer. host: a Host header's value. False: it does not begin
- * with digits and '-', so it is no sandbox's. */
+/* The parts, exported for tests and the fuzzer. host: a Host header's value. False: it does not
+ * begin with digits and '-', so it is no sandbox's. */
 bool route_parse_host(const char *host, struct route *out);
 
-/* Is the path one that the agent serves to cayd alone, or one that could be read as such? Only plain
- * paths pass: letters, digits, '.', '_', '-' and single '/', without "." and ".." parts, so that
- * nothing that the agent might decode or fold can reach /init. */
+/* Is the path one that the agent serves to cayd alone, or one that could be read as such? Only
+ * plain paths pass: letters, digits, '.', '_', '-' and single '/', without "." and ".." parts, so
+ * that nothing that the agent might decode or fold can reach /init. */
 bool route_agent_path_is_open(const char *path);

@@ -1,9 +1,9 @@
 /* One request and its answer over a socket, on a loop.
  *
- * struct http_client is the call: begun by http_client_start, ended once by finish, which calls done; its memory goes
- * when the wire's handles are closed. The head comes first (take_head), then the body, collected or handed on
- * (take_body). A held call can be paused, written to and ended between its callbacks. Called by core's calls to agents
- * and by the toolbox. */
+ * struct http_client is the call: begun by http_client_start, ended once by finish, which calls
+ * done; its memory goes when the wire's handles are closed. The head comes first (take_head), then
+ * the body, collected or handed on (take_body). A held call can be paused, written to and ended
+ * between its callbacks. Called by core's calls to agents and by the toolbox. */
 #include "http/client.h"
 
 #include <errno.h>

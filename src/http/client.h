@@ -20,12 +20,13 @@ struct http_client_request {
     size_t body_len;
     size_t max_response_bytes;
     uint64_t timeout_ms; /* for the whole */
-    /* May be NULL. The body of a 2xx answer in pieces instead of collected: max_response_bytes does not count
-     * it, and done's body is empty. False ends the call as a malformed answer does. */
+    /* May be NULL. The body of a 2xx answer in pieces instead of collected: max_response_bytes does
+     * not count it, and done's body is empty. False ends the call as a malformed answer does. */
     bool (*on_data)(void *arg, const char *data, size_t len);
     /* May be NULL: the answer's head, before anything of its body. */
     void (*on_head)(void *arg, const struct http_head *head);
-    /* The body is not here yet: it comes by http_client_write, in chunks, up to http_client_end_body. */
+    /* The body is not here yet: it comes by http_client_write, in chunks, up to
+     * http_client_end_body. */
     bool body_streams;
     void (*on_drain)(void *arg); /* may be NULL: what was written has gone */
     /* Exactly once. head and body are valid during the call; head is NULL with why set. fd is the

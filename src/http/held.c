@@ -1,10 +1,10 @@
-/* Answers that are made whole (http_respond) are queued whatever their length, and a client may take
- * none of it for a long time. Handlers that write in pieces stop at write_high_bytes; what a queue
- * has beyond that is counted here, and bounded for all connections together. The connections whose
- * clients take nothing stand in the list of WAIT_WRITE in the order of their last byte: the first
- * of them gives way, so that a client which reads keeps its answer, whatever others hold. Memory is
- * counted, not bytes that are left: a client that takes nearly all of an answer holds all of it
- * still. */
+/* Answers that are made whole (http_respond) are queued whatever their length, and a client may
+ * take none of it for a long time. Handlers that write in pieces stop at write_high_bytes; what a
+ * queue has beyond that is counted here, and bounded for all connections together. The connections
+ * whose clients take nothing stand in the list of WAIT_WRITE in the order of their last byte: the
+ * first of them gives way, so that a client which reads keeps its answer, whatever others hold.
+ * Memory is counted, not bytes that are left: a client that takes nearly all of an answer holds all
+ * of it still. */
 
 #include "base/log.h"
 #include "http/internal.h"

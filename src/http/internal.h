@@ -176,8 +176,8 @@ struct http_server {
     size_t read_bytes;
     struct pass pass; /* likewise */
     size_t piece;     /* what goes through it at once */
-    struct buf
-        error_body; /* as scratch: their memory is there from the start, so that an answer needs none */
+    /* as scratch: their memory is there from the start, so that an answer needs none */
+    struct buf error_body;
     struct buf scratch; /* heads in the making */
     time_t date_second;
     char date[32];

@@ -32,8 +32,8 @@ struct http_server_config {
     uint64_t head_timeout_ms; /* from the first byte of a head to its end: 408, close */
     uint64_t idle_timeout_ms; /* keep-alive without a request: close */
     uint64_t body_timeout_ms; /* no byte of a wanted body: 408, close */
-    uint64_t
-        write_timeout_ms; /* the peer takes nothing while we have bytes for it: close; 0 none */
+    /* the peer takes nothing while we have bytes for it: close; 0 none */
+    uint64_t write_timeout_ms;
     /* A peer that has ended its side after a whole request gets its answer (RFC 9112 9.6). But that
      * it has gone looks the same on TCP until something is sent to it: nothing of the answer for so
      * long, and it has. The second is for answers whose length is not known: they may be endless.

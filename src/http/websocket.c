@@ -1,9 +1,10 @@
 /* A WebSocket over an exchange.
  *
- * struct websocket is the exchange's `inner` from websocket_accept to the exchange's end (on_exchange_close). Bytes of the
- * client are collected until a frame is whole (take_frames), unmasked in place, and handed on as messages. While what a
- * frame was answered by has filled the queue (`stuck`), no further frame is taken and the client is not read from, until
- * on_drained. A close of either side ends the exchange once what is queued has gone. Called by the toolbox. */
+ * struct websocket is the exchange's `inner` from websocket_accept to the exchange's end
+ * (on_exchange_close). Bytes of the client are collected until a frame is whole (take_frames),
+ * unmasked in place, and handed on as messages. While what a frame was answered by has filled the
+ * queue (`stuck`), no further frame is taken and the client is not read from, until on_drained. A
+ * close of either side ends the exchange once what is queued has gone. Called by the toolbox. */
 #include "http/websocket.h"
 
 #include "http/internal.h"
@@ -46,7 +47,7 @@ struct frame {
     uint8_t mask[4];
 };
 
-/* -- the handshake -------------------------------------------------------------------------------- */
+/* -- the handshake ----------------------------------------------------------------------------- */
 
 bool websocket_asked(const struct http_head *h)
 {
@@ -119,7 +120,7 @@ static void say_yes(struct websocket *w, const char *protocol)
     response_put(b, "\r\n");
 }
 
-/* -- to the client -------------------------------------------------------------------------------- */
+/* -- to the client ----------------------------------------------------------------------------- */
 
 static int send_frame(struct websocket *w, enum opcode op, const void *a, size_t a_len,
                       const void *b, size_t b_len)
@@ -174,7 +175,7 @@ void websocket_close(struct websocket *w, enum websocket_code code, const char *
     http_response_end(w->x);
 }
 
-/* -- from the client ------------------------------------------------------------------------------ */
+/* -- from the client --------------------------------------------------------------------------- */
 
 /* 1 with the head of a frame; 0: it is not whole yet; -1: the connection is being closed. */
 static int read_head(struct websocket *w, struct frame *f)
@@ -310,7 +311,7 @@ void websocket_pause(struct websocket *w, bool pause)
     go_on(w);
 }
 
-/* -- its life ------------------------------------------------------------------------------------- */
+/* -- its life ---------------------------------------------------------------------------------- */
 
 static void on_exchange_close(struct http_exchange *x)
 {

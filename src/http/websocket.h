@@ -1,12 +1,13 @@
 #pragma once
-/* A WebSocket, server side (RFC 6455), over an exchange that asks for one. Messages come whole, up to a maximum;
- * no extension is spoken. In a library of its own, because cay-init has the server without OpenSSL (SHA-1 of the
- * handshake).
+/* A WebSocket, server side (RFC 6455), over an exchange that asks for one. Messages come whole, up
+ * to a maximum; no extension is spoken. In a library of its own, because cay-init has the server
+ * without OpenSSL (SHA-1 of the handshake).
  *
- * A client that sends frames and does not take what they are answered by (pongs, and what on_message sends) is not read
- * from while the server's write_high_bytes are queued.
+ * A client that sends frames and does not take what they are answered by (pongs, and what
+ * on_message sends) is not read from while the server's write_high_bytes are queued.
  *
- * It lives as long as its exchange, whose close callback is the owner's to know the end by. Never blocks. */
+ * It lives as long as its exchange, whose close callback is the owner's to know the end by. Never
+ * blocks. */
 
 #include "http/server.h"
 
@@ -28,11 +29,12 @@ enum websocket_code {
 /* Does the request ask for one? */
 bool websocket_asked(const struct http_head *h);
 
-/* Is one of the subprotocols that are offered this, or does it begin with it? Its whole name into out (cut). */
+/* Is one of the subprotocols that are offered this, or does it begin with it? Its whole name into
+ * out (cut). */
 bool websocket_offers(const struct http_head *h, const char *begin, char *out, size_t size);
 
-/* Answers 101, with protocol if it is not NULL, which must be one that was offered. NULL: the request is no good
- * handshake, and was answered 400 or 426; or memory is out, 503. */
+/* Answers 101, with protocol if it is not NULL, which must be one that was offered. NULL: the
+ * request is no good handshake, and was answered 400 or 426; or memory is out, 503. */
 struct websocket *websocket_accept(struct http_exchange *x, const char *protocol,
                                    size_t message_max, const struct websocket_callbacks *cb,
                                    void *arg);

@@ -41,8 +41,8 @@ static const struct {
     {"conversation_history", 01777, 0},
 };
 
-/* Names in /etc/hosts and /etc/hostname are each sandbox's own, set at its start. cay-egress answers as
- * the name server; without it a lookup fails at once. */
+/* Names in /etc/hosts and /etc/hostname are each sandbox's own, set at its start. cay-egress
+ * answers as the name server; without it a lookup fails at once. */
 static const struct {
     const char *path;
     mode_t mode;
@@ -128,7 +128,8 @@ static int put_homes(void)
     return r < 0 ? say_failure(r, "cannot fill the homes: %s", strerror(-r)) : 0;
 }
 
-/* Needs no curl: bash and sed are in every Debian. cay-egress serves the page (egress/flow/local_info_page.c). */
+/* Needs no curl: bash and sed are in every Debian. cay-egress serves the page
+ * (egress/flow/local_info_page.c). */
 static const char denials[] =
     "#!/bin/bash\n"
     "# What the network refused here, newest last. --json: the same for programs.\n"

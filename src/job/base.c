@@ -27,7 +27,8 @@
 #define ID_MAX      65535u
 #define SOURCES_MAX 16
 #define OPTIONS_MAX 4
-/* What upstream's image has, by Debian's names. gh is in Debian 12 and 13; Node comes from node.c. */
+/* What upstream's image has, by Debian's names. gh is in Debian 12 and 13; Node comes from
+ * node.c. */
 #define PACKAGES                                                                           \
     "bash,coreutils,git,curl,python3,python-is-python3,sudo,ncurses-bin,ncurses-term,"     \
     "ca-certificates,procps,iproute2,less,nano,netbase,adduser,openssh-client,wget,unzip," \
@@ -41,7 +42,7 @@ struct progress {
     size_t n_options;
 };
 
-/* -- what mmdebstrap says ------------------------------------------------------------------------ */
+/* -- what mmdebstrap says ---------------------------------------------------------------------- */
 
 static const struct {
     const char *line;
@@ -80,10 +81,10 @@ static void on_line(void *arg, const char *line)
         say_progress(++p->percent, "setting up %.60s", line + 11);
 }
 
-/* -- where it works ------------------------------------------------------------------------------ */
+/* -- where it works ---------------------------------------------------------------------------- */
 
-/* The state disk is mounted without set-id bits and devices, which dpkg and mmdebstrap need while they
- * work: the same tree is mounted once more, in this job's mount namespace only. */
+/* The state disk is mounted without set-id bits and devices, which dpkg and mmdebstrap need while
+ * they work: the same tree is mounted once more, in this job's mount namespace only. */
 static int attach_target(void)
 {
     struct mount_attr attr = {.attr_clr = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
@@ -99,7 +100,7 @@ static int attach_target(void)
     return 0;
 }
 
-/* -- the command --------------------------------------------------------------------------------- */
+/* -- the command ------------------------------------------------------------------------------- */
 
 /* `Acquire::http::Proxy "...";` becomes an option, so that a host behind a proxy can build. */
 static void on_option(void *arg, const char *line)
@@ -171,8 +172,8 @@ static int install(void)
     return r == 0 ? 0 : explain(&p, r);
 }
 
-/* A mirror of Debian is enough for a template: where the npm registry cannot be reached it has no Node, and the
- * last line of the build says so. */
+/* A mirror of Debian is enough for a template: where the npm registry cannot be reached it has no
+ * Node, and the last line of the build says so. */
 static int add_node(char note[static NODE_WHY_SIZE])
 {
     int r = node_install(TARGET, WORK_DIR, note);
@@ -190,7 +191,7 @@ static int put_pip_settings(void)
     return tree_put_text("etc/pip.conf", 0644, text);
 }
 
-/* -- afterwards ---------------------------------------------------------------------------------- */
+/* -- afterwards -------------------------------------------------------------------------------- */
 
 /* Adds a line to a data base of users unless its name is there. */
 static int add_line(const char *path, const char *name, const char *line)

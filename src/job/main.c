@@ -1,5 +1,6 @@
 /* cay-job: one piece of work on templates, started by privd as PID 1 of a pid namespace of its own,
- * with a mount namespace of its own. `cay-job --state-dir=DIR KIND NUMBER`; contract/meta.h says which. */
+ * with a mount namespace of its own. `cay-job --state-dir=DIR KIND NUMBER`; contract/meta.h says
+ * which. */
 #include "base/log.h"
 #include "contract/meta.h"
 #include "job/kinds.h"

@@ -155,9 +155,10 @@ int prepare_write_pid(const struct prepared *p)
 
 /* -- host ids ---------------------------------------------------------------------------------- */
 
-/* Sandboxes of two servers with the same host ids share what the kernel counts by user, and files of one
- * belong to ids of the other. So each range is a byte of one file for the whole machine, locked for as
- * long as this process lives: whatever ends it frees them. Of root's alone; nothing is read or written. */
+/* Sandboxes of two servers with the same host ids share what the kernel counts by user, and files
+ * of one belong to ids of the other. So each range is a byte of one file for the whole machine,
+ * locked for as long as this process lives: whatever ends it frees them. Of root's alone; nothing
+ * is read or written. */
 #define UIDS_FILE  "/run/cay-uids"
 #define UIDS_RANGE 65536
 

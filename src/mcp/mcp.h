@@ -17,8 +17,8 @@
 
 struct mcp_config {
     uint64_t pause_ms; /* a sandbox of which nothing was asked for so long is paused */
-    uint64_t
-        keep_ms; /* one that stayed paused for so long is killed, and an unused session forgotten */
+    /* one that stayed paused for so long is killed, and an unused session forgotten */
+    uint64_t keep_ms;
 };
 
 struct mcp;

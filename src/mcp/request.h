@@ -28,8 +28,8 @@ struct request {
     struct request *next, **prev; /* of mcp->requests */
     struct mcp *mcp;
     struct core *core;
-    struct api_call
-        *http; /* NULL: it was answered, by a stream or because the request was dropped */
+    /* NULL: it was answered, by a stream or because the request was dropped */
+    struct api_call *http;
     struct pipe_writer *out; /* the stream; NULL: none */
     bool takes_stream;       /* by its Accept header */
     bool dropped;
@@ -41,8 +41,8 @@ struct request {
     char policy[16]; /* a preset's name: for sandboxes that are made */
     char template_name[CORE_NAME_SIZE];
     json_t *args; /* of a tool; borrowed from message; may be NULL */
-    json_t
-        *tool_env; /* the environment of a sandbox that is made; borrowed from args; may be NULL */
+    /* the environment of a sandbox that is made; borrowed from args; may be NULL */
+    json_t *tool_env;
     char sandbox[IDS_SANDBOX_SIZE]; /* that it is about, once known */
     const char *note;               /* a literal that goes with the result; NULL: none */
     bool waits;                     /* for its session's sandbox, which another request makes */

@@ -25,8 +25,9 @@ extern const struct tool tools[]; /* ends with a NULL name */
 /* NULL: there is none. */
 const struct tool *tool_find(const char *name);
 
-/* Every tool as clients are shown it, in the table's order: a new array, which takes a millisecond to make. Where
- * clients have no sessions, a tool that works in a sandbox requires its id. NULL: memory is out. */
+/* Every tool as clients are shown it, in the table's order: a new array, which takes a millisecond
+ * to make. Where clients have no sessions, a tool that works in a sandbox requires its id. NULL:
+ * memory is out. */
 json_t *tools_shown(bool stateless);
 
 /* Those of shown that rights allow: a new array of the same objects. NULL: memory is out. */
@@ -57,9 +58,10 @@ void tool_search(struct request *r);
 
 /* -- limits, which docs/mcp.md and the tools' descriptions name -------------------------------- */
 
-#define TOOL_TEXT_BYTES         (32u * 1024u)  /* of a text in a result, when nothing is said */
-#define TOOL_TEXT_BYTES_MAX     (256u * 1024u) /* and at most */
-#define TOOL_OUTPUT_KEPT_MAX    (1024u * 1024u) /* of each output of a command; the rest is dropped */
+#define TOOL_TEXT_BYTES     (32u * 1024u)  /* of a text in a result, when nothing is said */
+#define TOOL_TEXT_BYTES_MAX (256u * 1024u) /* and at most */
+/* of each output of a command; the rest is dropped */
+#define TOOL_OUTPUT_KEPT_MAX    (1024u * 1024u)
 #define TOOL_OUTPUT_ENCODED_MAX (768u * 1024u)  /* of each of them in a result, as JSON */
 #define TOOL_FILE_MAX           (1024u * 1024u) /* of a file that is edited, or a resource */
 #define TOOL_ENTRIES            200u /* of a folder or a search in a result, when nothing is said */

@@ -92,8 +92,8 @@ static struct policy_verdict decide(const struct policy *p, const struct subject
         may_pass |= p->rules[i].action == POLICY_ALLOW;
     }
     sure = i < p->n_rules ? by_rule(p, i, p->rules[i].action) : by_default(p, s);
-    sure.looks =
-        inspect_first; /* a rule that denies requests holds also where the owner says yes to the rest */
+    /* a rule that denies requests holds also where the owner says yes to the rest */
+    sure.looks = inspect_first;
     return inject(p, s, (sure.action == POLICY_DENY ? may_pass : inspect_first) ? open : sure);
 }
 

@@ -15,11 +15,11 @@
 /* What is asked about. Not to be copied: target points into it. */
 struct policy_query {
     char name[POLICY_NAME_MAX + 1], said[POLICY_NAME_MAX + 1];
-    struct policy_target
-        target; /* address: of an address, or what the name leads to, all zero where that is not known */
+    /* address: of an address, or what the name leads to, all zero where that is not known */
+    struct policy_target target;
     bool tls;
-    bool
-        detour; /* beside a reroute: through a proxy of the sandbox's own (struct policy_passage) */
+    /* beside a reroute: through a proxy of the sandbox's own (struct policy_passage) */
+    bool detour;
     const char *method, *path; /* NULL: the connection. The caller's */
 };
 

@@ -15,8 +15,8 @@
 /* Where to: a name, or an address where name is NULL. Names are policy_name_normalize's. */
 struct policy_target {
     const char *name;
-    const char
-        *said; /* where it is an address: the name that the client says (SNI, Host), or NULL */
+    /* where it is an address: the name that the client says (SNI, Host), or NULL */
+    const char *said;
     struct policy_address address; /* all zero: not known yet; of a rerouted name never known */
     uint16_t port;
     struct policy_address via; /* of a rerouted name: what is dialled instead, */

@@ -139,8 +139,8 @@ static int open_signals(struct privd *p)
     return loop_add(&p->loop, &p->signal_source, p->signal_fd, on_signal, p);
 }
 
-/* Children of a privd that was killed follow it within milliseconds; they hold the flock too, and until
- * it is free one of them might still make something that recovery has just found missing. */
+/* Children of a privd that was killed follow it within milliseconds; they hold the flock too, and
+ * until it is free one of them might still make something that recovery has just found missing. */
 static void wait_for_children_of_another(int fd)
 {
     for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
@@ -172,7 +172,8 @@ static int lock_file(const char *dir, int *out)
     return r;
 }
 
-/* Two at a time would each undo what the other makes: of one run directory as of one state directory. */
+/* Two at a time would each undo what the other makes: of one run directory as of one state
+ * directory. */
 static int take_lock(struct privd *p)
 {
     int r = lock_file(p->options.run_dir, &p->lock_fd);

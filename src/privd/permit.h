@@ -30,9 +30,9 @@ struct permit_bounds {
  * level or job that is not there; -EPROTO for an operation that is none. */
 int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b);
 
-/* For a request that names a sandbox: whether its operation is allowed when the slot is in this state
- * with this generation. 0; -ESTALE: not that sandbox, or no longer; -EBUSY: not yet; -EPERM: the
- * table does not say. */
+/* For a request that names a sandbox: whether its operation is allowed when the slot is in this
+ * state with this generation. 0; -ESTALE: not that sandbox, or no longer; -EBUSY: not yet; -EPERM:
+ * the table does not say. */
 int permit_state(const struct privsep_msg *m, enum slot_state state, uint32_t gen);
 
 /* Whether the operation names a sandbox at all. */

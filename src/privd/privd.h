@@ -1,12 +1,13 @@
 #pragma once
 /* struct privd: what there is one of. Each part of it is its file's, which alone changes it.
  *
- * Which file does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a slot;
- * end.c ends it and cleans up, for every reason there is, as fast as pace.c lets it; recover.c does
- * the same for what an earlier privd left; freeze.c stops and lets go on; command_sandbox.c makes and
- * ends networks for single commands; jobs.c runs cay-job; template.c says which templates are there;
- * request.c checks and distributes what the peer asks. All of it runs on one loop, nothing blocks:
- * what takes longer than 100 µs runs in a task (a child, runtime/task.h) or a job. */
+ * Which file does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a
+ * slot; end.c ends it and cleans up, for every reason there is, as fast as pace.c lets it;
+ * recover.c does the same for what an earlier privd left; freeze.c stops and lets go on;
+ * command_sandbox.c makes and ends networks for single commands; jobs.c runs cay-job; template.c
+ * says which templates are there; request.c checks and distributes what the peer asks. All of it
+ * runs on one loop, nothing blocks: what takes longer than 100 µs runs in a task (a child,
+ * runtime/task.h) or a job. */
 
 #include "base/log.h"
 #include "privd/command_sandbox.h"
@@ -63,8 +64,8 @@ struct privd {
     struct log_rate command_sandbox_log,
         peer_log;                   /* what tenants, and who connects, can have said at will */
     struct loop_timer refill_timer; /* after a failure: until then none is made */
-    struct loop_timer
-        refill_delay_timer; /* after a start: until then a slot is made only for a waiting create */
+    /* after a start: until then a slot is made only for a waiting create */
+    struct loop_timer refill_delay_timer;
     struct cleaner cleaner;
     struct pace pace;          /* of all kills */
     uint32_t n_pins;           /* descriptors that pins.c holds */

@@ -148,8 +148,8 @@ static void started(struct slot *s)
     r = request_reply(p, &s->create->reply_to, &m, fds, n_fds);
     free(TAKE_PTR(s->create));
     if (r < 0) {
-        /* The asker is gone, and the next peer may have listed already: no peer would know of it. Kept files that it
-         * took go back to their number (the record still says so). */
+        /* The asker is gone, and the next peer may have listed already: no peer would know of it.
+         * Kept files that it took go back to their number (the record still says so). */
         log_info("sandbox %.*s, slot %u: ended, nobody is there to be told of it", PRIVSEP_ID_SIZE,
                  s->id, s->number);
         end_force(p, s);
@@ -296,8 +296,8 @@ static bool id_is_taken(const struct privd *p, const char *id)
 }
 
 /* Whether it may begin: 0 or -errno and the stage that refuses. */
-/* Sandboxes whose programs may have filters, and those that wait to be. cayd counts too; this is what holds when
- * it does not. */
+/* Sandboxes whose programs may have filters, and those that wait to be. cayd counts too; this is
+ * what holds when it does not. */
 static uint32_t count_with_filters(const struct privd *p)
 {
     uint32_t n = 0;

@@ -353,7 +353,8 @@ static void prestart(struct privd *p, struct slot *s)
         r = slots_watch_task(s, on_prestarted);
     if (r < 0) {
         p->n_making--;
-        p->n_prestarting--; /* a waiting create gets a prepared one, or its turn is over by its own timer */
+        /* a waiting create gets a prepared one, or its turn is over by its own timer */
+        p->n_prestarting--;
         prestart_failed(p, s, r, PRIVSEP_STAGE_NAMESPACES);
     }
 }

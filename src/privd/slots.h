@@ -1,6 +1,6 @@
 #pragma once
-/* Slots: one for each uid range. A slot is made ahead (pooled), claimed by a create, ended, cleaned,
- * and made again; its generation names one use of it. */
+/* Slots: one for each uid range. A slot is made ahead (pooled), claimed by a create, ended,
+ * cleaned, and made again; its generation names one use of it. */
 
 #include "privd/loop.h"
 #include "privd/pace.h"
@@ -28,8 +28,8 @@ struct slot {
     struct loop_timer timer; /* deadline of STARTING, retry of ENDING, next look while FREEZING */
     uint32_t retries;
 
-    pid_t
-        pid; /* PID 1; 0: none. SLOT_READY with one: it is prestarted, cay-init waits to be claimed */
+    /* PID 1; 0: none. SLOT_READY with one: it is prestarted, cay-init waits to be claimed */
+    pid_t pid;
     uint64_t pid_start; /* when it began, as in its record; 0: not asked for yet */
     int pidfd;          /* -1: none */
     int pin;            /* pins.h; -1: none */
@@ -38,8 +38,8 @@ struct slot {
     int boot_fd;
     struct loop_source boot_source;
 
-    uint32_t
-        kept; /* the number that its layer is to have when it has ended (kept.h); 0: it is removed */
+    /* the number that its layer is to have when it has ended (kept.h); 0: it is removed */
+    uint32_t kept;
     struct reply_to keeper;              /* who waits for that */
     const struct runtime_driver *driver; /* row of its level, from the beginning of its use on */
     struct create_request *create;       /* owned; SLOT_STARTING, or ENDING after a failed start */
@@ -49,8 +49,8 @@ struct slot {
     struct reply_to freezer; /* who waits for FREEZE: SLOT_FREEZING */
     uint64_t freeze_end_ms;  /* SLOT_FREEZING: when it is given up (clock_mono_ms) */
     bool copying;            /* SLOT_FREEZING: for a COPY */
-    uint32_t
-        freeze_looks; /* since the kernel was asked; 0: its command sandboxes are being made still */
+    /* since the kernel was asked; 0: its command sandboxes are being made still */
+    uint32_t freeze_looks;
     struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
 
     /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */
@@ -93,8 +93,8 @@ void slots_refill_later(struct privd *p);
 /* A ready slot for that kind, off its list: a prestarted one when there is one. NULL: none yet. */
 struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);
 
-/* An empty slot, SLOT_READY, off its list: its task makes the whole of it. For levels that nothing is
- * made ahead for, and for kept layers. NULL: none yet. */
+/* An empty slot, SLOT_READY, off its list: its task makes the whole of it. For levels that nothing
+ * is made ahead for, and for kept layers. NULL: none yet. */
 struct slot *slots_take_unpooled(struct privd *p, uint32_t level);
 
 /* A create asks for a sandbox of that kind: slots made ahead follow. */

@@ -1,6 +1,6 @@
-/* Which templates are there: a table in memory, read once at privd's start and then, for one template at a
- * time, when a job on it has ended. Only jobs write templates, so that the table is what is on the disk;
- * nothing is read when it is asked. */
+/* Which templates are there: a table in memory, read once at privd's start and then, for one
+ * template at a time, when a job on it has ended. Only jobs write templates, so that the table is
+ * what is on the disk; nothing is read when it is asked. */
 
 #include "privd/template.h"
 

@@ -1,16 +1,19 @@
-/* A command sandbox: a network of its own for one command of a sandbox that runs, made as a task of privd.
+/* A command sandbox: a network of its own for one command of a sandbox that runs, made as a task of
+ * privd.
  *
- * Unlike a sandbox's first process, this one is made while a tenant's programs run beside it and can see
- * it in their /proc (it is in a pid namespace below theirs). What keeps them from it until it is
- * cay-init: its memory is a copy of privd's, which is not dumpable and owned by the host's user
- * namespace, so that tracing, /proc/PID/{fd,mem,root,ns} and pidfd_getfd take CAP_SYS_PTRACE over the
- * host; and its capabilities over the sandbox's user namespace are more than any program of a tenant's
- * has. It holds no descriptor of privd's but those that cay-init is to have, and no namespace
- * descriptor at all. They may kill it: then there is no command sandbox.
+ * Unlike a sandbox's first process, this one is made while a tenant's programs run beside it and
+ * can see it in their /proc (it is in a pid namespace below theirs). What keeps them from it until
+ * it is cay-init: its memory is a copy of privd's, which is not dumpable and owned by the host's
+ * user namespace, so that tracing, /proc/PID/{fd,mem,root,ns} and pidfd_getfd take CAP_SYS_PTRACE
+ * over the host; and its capabilities over the sandbox's user namespace are more than any program
+ * of a tenant's has. It holds no descriptor of privd's but those that cay-init is to have, and no
+ * namespace descriptor at all. They may kill it: then there is no command sandbox.
  *
- * Nothing inside can leave the command sandbox's network namespace or choose another: setns, unshare and new user
- * namespaces are refused by the filter, CAP_SYS_ADMIN is in no process's bounding set, and the command sandbox's /proc
- * shows the command sandbox's own processes only, so that there is no process to trace, whose /proc/PID/ns, fd or root to open, or to take a descriptor from. Test: scenario test_command_policy.py. */
+ * Nothing inside can leave the command sandbox's network namespace or choose another: setns,
+ * unshare and new user namespaces are refused by the filter, CAP_SYS_ADMIN is in no process's
+ * bounding set, and the command sandbox's /proc shows the command sandbox's own processes only, so
+ * that there is no process to trace, whose /proc/PID/ns, fd or root to open, or to take a
+ * descriptor from. Test: scenario test_command_policy.py. */
 
 #include "runtime/internal.h"
 
@@ -32,8 +35,9 @@
 
 #define MAKE_TIMEOUT_MS 4000 /* until it is cay-init; some milliseconds are usual */
 #define KILL_TIMEOUT_MS 1000
-/* Namespaces of command sandboxes that have ended are freed by the kernel a moment later; for so long is looked whether there is room
- * again: less than MAKE_TIMEOUT_MS, so that the reason is told. */
+/* Namespaces of command sandboxes that have ended are freed by the kernel a moment later; for so
+ * long is looked whether there is room again: less than MAKE_TIMEOUT_MS, so that the reason is
+ * told. */
 #define ROOM_MS      2500
 #define ROOM_LOOK_US 20000
 
@@ -45,10 +49,11 @@ struct command_sandbox_args {
     struct process_boot boot;
 };
 
-/* --- inside ------------------------------------------------------------------------------------ */
+/* --- inside
+ * ------------------------------------------------------------------------------------ */
 
-/* What hides a file of the sandbox's /proc hides the same in the command sandbox's: copies of the very mounts. One
- * that is not covered there (its file came later) is not covered here. */
+/* What hides a file of the sandbox's /proc hides the same in the command sandbox's: copies of the
+ * very mounts. One that is not covered there (its file came later) is not covered here. */
 struct covers {
     int fds[ROOTFS_PROC_MASKED + 1];
 };
@@ -81,9 +86,9 @@ static int put_covers(int proc_fd, const struct covers *c)
     return 0;
 }
 
-/* Puts a detached tree in the place of what is mounted there. The names are mount points in this mount
- * namespace as they were in the sandbox's, so no tenant could have moved or replaced them; links are not
- * followed all the same. */
+/* Puts a detached tree in the place of what is mounted there. The names are mount points in this
+ * mount namespace as they were in the sandbox's, so no tenant could have moved or replaced them;
+ * links are not followed all the same. */
 static int replace_mount(int tree_fd, const char *path)
 {
     CLEANUP_CLOSE int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -113,7 +118,8 @@ static int renew_proc(void)
     return rc == 0 ? put_covers(fresh, &covers) : rc;
 }
 
-/* Takes the sandbox's own terminals away, below which are those of its command sandboxes (rootfs.c). */
+/* Takes the sandbox's own terminals away, below which are those of its command sandboxes
+ * (rootfs.c). */
 static int uncover_terminals(void)
 {
     return umount2("/dev/pts", MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
@@ -127,7 +133,8 @@ int command_sandbox_mount(void)
     return rc == 0 ? uncover_terminals() : rc;
 }
 
-/* --- between ----------------------------------------------------------------------------------- */
+/* --- between
+ * ----------------------------------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b)
 {
@@ -160,7 +167,8 @@ NORETURN static void run_command_sandbox(const struct inside *in)
     failure.status = close_others(in);
     if (failure.status == 0)
         failure.status = process_set_up_network(NFT_RATE_COMMAND_SANDBOX);
-    /* Until its ids change for the last time. If it was stopped before this the task kills it by its pidfd. */
+    /* Until its ids change for the last time. If it was stopped before this the task kills it by
+     * its pidfd. */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (failure.status == 0)
         inside_run(in);
@@ -168,7 +176,8 @@ NORETURN static void run_command_sandbox(const struct inside *in)
     _exit(1);
 }
 
-/* --- outside ----------------------------------------------------------------------------------- */
+/* --- outside
+ * ----------------------------------------------------------------------------------- */
 
 /* What needs the host's root: the sandbox's control groups, by descriptors below `cay`. */
 static int prepare(const struct command_sandbox_args *a, struct inside *in, struct task_result *out)
@@ -185,7 +194,8 @@ static int prepare(const struct command_sandbox_args *a, struct inside *in, stru
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, rc) : 0;
 }
 
-/* A tenant may read the arguments of what it sees in its /proc, and privd's name places of the host. */
+/* A tenant may read the arguments of what it sees in its /proc, and privd's name places of the
+ * host. */
 static void hide_arguments(void)
 {
     char text[4096];
@@ -197,16 +207,16 @@ static void hide_arguments(void)
     prctl(PR_SET_NAME, "cay-init", 0, 0, 0);
 }
 
-/* Joins the sandbox: from here on this process has no right on the host. The user namespace comes with
- * all others in one call, so that the kernel checks all of them against it. */
+/* Joins the sandbox: from here on this process has no right on the host. The user namespace comes
+ * with all others in one call, so that the kernel checks all of them against it. */
 static int enter_sandbox(const struct command_sandbox_args *a)
 {
     return ns_enter(a->pidfd, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS |
                                   (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
 }
 
-/* -ENOSPC after ROOM_MS: a program of the sandbox keeps namespaces of earlier ones by their descriptors
- * (COMMAND_NAMESPACES_MAX of rootfs.c). */
+/* -ENOSPC after ROOM_MS: a program of the sandbox keeps namespaces of earlier ones by their
+ * descriptors (COMMAND_NAMESPACES_MAX of rootfs.c). */
 static pid_t fork_when_there_is_room(int *command_sandbox)
 {
     uint64_t end_ms = clock_mono_ms() + ROOM_MS;
@@ -259,7 +269,8 @@ static int await_either(int fd, int other, uint64_t end_ms)
     return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
 }
 
-/* The end that the command sandbox's PID 1 has is closed here when that has begun, which closes it for `between`, too. */
+/* The end that the command sandbox's PID 1 has is closed here when that has begun, which closes it
+ * for `between`, too. */
 static int await_command_sandbox(struct process_ends *ends, int between, struct task_result *out)
 {
     uint64_t end_ms = clock_mono_ms() + MAKE_TIMEOUT_MS;
@@ -272,7 +283,8 @@ static int await_command_sandbox(struct process_ends *ends, int between, struct 
                   : process_await_exec(ends->status_fd, out);
 }
 
-/* Whatever stopped them: SIGKILL goes through. With `between` gone nothing can make *command_sandbox any more. */
+/* Whatever stopped them: SIGKILL goes through. With `between` gone nothing can make
+ * *command_sandbox any more. */
 static int settle(int between, const int *command_sandbox, int rc, struct task_result *out)
 {
     (void)pid_kill(between, SIGKILL);
@@ -292,8 +304,8 @@ static int settle(int between, const int *command_sandbox, int rc, struct task_r
     return rc;
 }
 
-/* A tenant can stop both processes at any instruction: each wait has an end, and both are held from their first one
- * on. Test: test_command_policy.py, test_stopped_command_sandboxes. */
+/* A tenant can stop both processes at any instruction: each wait has an end, and both are held from
+ * their first one on. Test: test_command_policy.py, test_stopped_command_sandboxes. */
 static int fork_command_sandbox(struct inside *in, struct task_result *out)
 {
     CLEANUP_PROCESS_ENDS struct process_ends ends = PROCESS_ENDS_NONE;

@@ -1,5 +1,5 @@
-/* What runs as the sandbox's own root in its new namespaces, until it becomes cay-init. It is PID 1 of an
- * empty pid namespace: nothing of a tenant runs yet that could interfere. */
+/* What runs as the sandbox's own root in its new namespaces, until it becomes cay-init. It is PID 1
+ * of an empty pid namespace: nothing of a tenant runs yet that could interfere. */
 
 #include "runtime/internal.h"
 
@@ -35,9 +35,9 @@ static int set_limits(bool command_sandbox)
 {
     if (TEST_BYPASS(RLIMITS))
         return 0;
-    /* 1, not 0: a core_pattern that pipes into a program runs that program as the host's root, and the
-     * kernel ignores the limit then, but takes 1 as "never" (fs/coredump.c). The system call filter
-     * keeps it at that. */
+    /* 1, not 0: a core_pattern that pipes into a program runs that program as the host's root, and
+     * the kernel ignores the limit then, but takes 1 as "never" (fs/coredump.c). The system call
+     * filter keeps it at that. */
     struct rlimit core = {1, 1};
     int rc = setrlimit(RLIMIT_CORE, &core) < 0 ? lower_limit(RLIMIT_CORE, 0) : 0;
     if (rc == 0)
@@ -46,8 +46,8 @@ static int set_limits(bool command_sandbox)
         rc = lower_limit(RLIMIT_NICE, 0);
     if (rc == 0)
         rc = lower_limit(RLIMIT_RTPRIO, 0);
-    /* A POSIX queue that is handed on keeps the file system of its IPC namespace alive, but not the namespace, which is
-     * counted (rootfs.c): a command sandbox has none. */
+    /* A POSIX queue that is handed on keeps the file system of its IPC namespace alive, but not the
+     * namespace, which is counted (rootfs.c): a command sandbox has none. */
     return rc == 0 && command_sandbox ? lower_limit(RLIMIT_MSGQUEUE, 0) : rc;
 }
 
@@ -144,7 +144,8 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
     if (rc == 0)
         rc = place_fds(in, &agent_fd, status_fd);
     /* CAP_SYS_ADMIN (over this user namespace only) until exec: installing a filter needs it, as
-     * no_new_privs is not set, and the filter forbids taking on the agent's id: so it comes last. */
+     * no_new_privs is not set, and the filter forbids taking on the agent's id: so it comes
+     * last. */
     if (rc == 0)
         rc = caps_become(agent_uid, agent_uid, runtime_agent_caps(), CAPS_BIT(CAP_SYS_ADMIN));
     if (rc < 0)

@@ -114,8 +114,8 @@ struct process_boot {
     int own_fd;   /* the starter's end */
 };
 
-/* In the task: says what cay-init is to be, with the descriptors that *in has for it. filters: of its
- * limits. 0 or -errno. */
+/* In the task: says what cay-init is to be, with the descriptors that *in has for it. filters: of
+ * its limits. 0 or -errno. */
 struct inside;
 int process_write_boot(const struct process_boot *b, const struct inside *in, uint32_t open_files,
                        uint32_t filters) WARN_UNUSED;
@@ -200,8 +200,8 @@ struct inside {
     int n_agent_cgroup_fds;
     int oom_fd;    /* AGENT_OOM_FD, or negative */
     int status_fd; /* close-on-exec; gets a struct inside_failure when something fails */
-    bool
-        command_sandbox; /* of a sandbox that runs: its tree is there; all above but the layers is used */
+    /* of a sandbox that runs: its tree is there; all above but the layers is used */
+    bool command_sandbox;
 };
 
 struct inside_failure {

@@ -1,9 +1,10 @@
 /* The file system tree of a sandbox, built inside its mount namespace by its own root.
  *
- * All of it happens below one tmpfs ("the stage") that is attached over the working directory; /dev and
- * /run are directories of it, as each file system costs an entry in a table of each control group there is. Layers come
- * as detached, idmapped trees; the only names that are looked up are ours, relative to held descriptors,
- * and inside the new root with openat2 that follows no link: a template may be hostile. */
+ * All of it happens below one tmpfs ("the stage") that is attached over the working directory; /dev
+ * and /run are directories of it, as each file system costs an entry in a table of each control
+ * group there is. Layers come as detached, idmapped trees; the only names that are looked up are
+ * ours, relative to held descriptors, and inside the new root with openat2 that follows no link: a
+ * template may be hostile. */
 
 #include "runtime/internal.h"
 
@@ -25,8 +26,9 @@ const char *const inside_devices[INSIDE_DEVICES] = {
 #endif
 };
 
-/* Namespaces of each kind of a sandbox's command sandboxes: of the eight that may live, and of three that are still going, or that
- * a descriptor keeps. The sandbox's own count for the user who made them. */
+/* Namespaces of each kind of a sandbox's command sandboxes: of the eight that may live, and of
+ * three that are still going, or that a descriptor keeps. The sandbox's own count for the user who
+ * made them. */
 #define COMMAND_NAMESPACES_MAX 11
 #define STRICT                 ROOTFS_STRICT
 
@@ -35,7 +37,8 @@ struct build {
     int stage_fd, root_fd, proc_fd, sys_fd, dev_fd;
 };
 
-/* A directory at path (one or more existing components and a last one that is made when missing). */
+/* A directory at path (one or more existing components and a last one that is made when
+ * missing). */
 static int target_dir(int dir_fd, const char *path, unsigned mode)
 {
     int fd = mnt_open_beneath(dir_fd, path, O_PATH | O_DIRECTORY, 0);
@@ -53,11 +56,13 @@ static int attach_at(int tree_fd, int dir_fd, const char *path)
     return target < 0 ? target : mnt_attach(tree_fd, target, "");
 }
 
-/* --- layers ------------------------------------------------------------------------------------ */
+/* --- layers
+ * ------------------------------------------------------------------------------------ */
 
-/* One tmpfs for the mount points, /dev, /run and /dev/shm: each file system costs every memory control group of
- * the host an entry in a table, whosever they are, so that at thousands of sandboxes those tables are most of
- * what they take. A sandbox that fills it does so to itself. It came with /dev and its nodes (stage.c). */
+/* One tmpfs for the mount points, /dev, /run and /dev/shm: each file system costs every memory
+ * control group of the host an entry in a table, whosever they are, so that at thousands of
+ * sandboxes those tables are most of what they take. A sandbox that fills it does so to itself. It
+ * came with /dev and its nodes (stage.c). */
 static int open_stage(struct build *b)
 {
     static const struct {
@@ -184,10 +189,11 @@ static int mount_root(struct build *b)
     return usr < 0 ? usr : attach_at(usr, b->root_fd, "usr");
 }
 
-/* --- /dev -------------------------------------------------------------------------------------- */
+/* --- /dev
+ * -------------------------------------------------------------------------------------- */
 
-/* Each over itself: no program can then remove it or put another in its place, and it alone is a device there, as
- * /dev is nodev. The copy is of the stage, which is not. */
+/* Each over itself: no program can then remove it or put another in its place, and it alone is a
+ * device there, as /dev is nodev. The copy is of the stage, which is not. */
 static int attach_own_device(const struct build *b, const char *name)
 {
     char path[32];
@@ -238,9 +244,10 @@ static int mount_shm(const struct build *b)
 
 static int new_terminals(unsigned max)
 {
-    /* The kernel's pool of terminals is one for the whole host (kernel.pty.max, which cay-keep sets), and what one of
-     * them holds is charged to no group: a maximum for each instance. No `gid`: mountinfo would show it in the host's
-     * numbers; cay-init gives the terminals that it opens to the group tty by itself. */
+    /* The kernel's pool of terminals is one for the whole host (kernel.pty.max, which cay-keep
+     * sets), and what one of them holds is charged to no group: a maximum for each instance. No
+     * `gid`: mountinfo would show it in the host's numbers; cay-init gives the terminals that it
+     * opens to the group tty by itself. */
     char number[16];
     const struct mnt_option tty[] = {
         {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", number}, {"gid", "5"}, {NULL, NULL}};
@@ -253,9 +260,10 @@ static int new_terminals(unsigned max)
     return mnt_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
 
-/* Two instances, one over the other: below is that of all command sandboxes, who take the upper one away
- * (command_sandbox.c). An instance for each of them would bound nothing: a terminal that one of them hands on, by a socket that is
- * a file, outlives it, and its successor would have as many again. Test: test_pools_kept.py. */
+/* Two instances, one over the other: below is that of all command sandboxes, who take the upper one
+ * away (command_sandbox.c). An instance for each of them would bound nothing: a terminal that one
+ * of them hands on, by a socket that is a file, outlives it, and its successor would have as many
+ * again. Test: test_pools_kept.py. */
 static int mount_terminals(const struct build *b)
 {
     CLEANUP_CLOSE int commands = new_terminals(PRIVSEP_COMMAND_TERMINALS_MAX);
@@ -280,10 +288,11 @@ static int mount_dev(struct build *b)
     return rc == 0 ? mount_shm(b) : rc;
 }
 
-/* --- /proc, /sys ------------------------------------------------------------------------------- */
+/* --- /proc, /sys
+ * ------------------------------------------------------------------------------- */
 
-/* Only ever shown what the sandbox's own namespaces allow; on top of that, what container runtimes hide.
- * Test: probe "proc". */
+/* Only ever shown what the sandbox's own namespaces allow; on top of that, what container runtimes
+ * hide. Test: probe "proc". */
 const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY] = {"bus", "fs", "irq", "sys",
                                                                   "sysrq-trigger"};
 /* clang-format off */
@@ -366,9 +375,9 @@ static int write_number(int proc_fd, const char *path, uint32_t value)
     return io_write_text_at(proc_fd, path, number);
 }
 
-/* What a network namespace may hold beside what its sockets are charged with. Of the network namespace that the
- * calling process is in: where a kernel has one of them for the whole host only, it is not to be seen here, and
- * `cay doctor` looks at it. Test: probe "pool". */
+/* What a network namespace may hold beside what its sockets are charged with. Of the network
+ * namespace that the calling process is in: where a kernel has one of them for the whole host only,
+ * it is not to be seen here, and `cay doctor` looks at it. Test: probe "pool". */
 static int bound_network(int proc_fd, bool command_sandbox)
 {
     int rc = 0;
@@ -381,11 +390,13 @@ static int bound_network(int proc_fd, bool command_sandbox)
     return rc;
 }
 
-/* What a command sandbox hands on (by a socket that is a file, or as who is outside of it may open what it has) keeps its
- * namespaces alive when it has ended, with what each of them may hold and no group is charged with: a socket its network, a file of its
- * /proc that file system, a queue its IPC namespace (docs/kernel-pools.md). What ended and is not kept goes a moment later, for
- * which the next one waits (command_sandbox.c). Mount namespaces are not counted, as the kernel counts detached mounts among them;
- * each of these has a /proc, and with it a pid namespace. Test: test_pools_kept.py. */
+/* What a command sandbox hands on (by a socket that is a file, or as who is outside of it may open
+ * what it has) keeps its namespaces alive when it has ended, with what each of them may hold and no
+ * group is charged with: a socket its network, a file of its /proc that file system, a queue its
+ * IPC namespace (docs/kernel-pools.md). What ended and is not kept goes a moment later, for which
+ * the next one waits (command_sandbox.c). Mount namespaces are not counted, as the kernel counts
+ * detached mounts among them; each of these has a /proc, and with it a pid namespace. Test:
+ * test_pools_kept.py. */
 static int bound_command_sandboxes(int proc_fd)
 {
     static const char *const kinds[] = {"sys/user/max_net_namespaces",
@@ -398,16 +409,19 @@ static int bound_command_sandboxes(int proc_fd)
     return rc;
 }
 
-/* Of the sandbox's own user and network namespace, through its own proc: in the host's, names of all these
- * namespaces would stand in one hash chain, and each sandbox would look through those of all others. */
+/* Of the sandbox's own user and network namespace, through its own proc: in the host's, names of
+ * all these namespaces would stand in one hash chain, and each sandbox would look through those of
+ * all others. */
 int rootfs_set_sysctls(int proc_fd, bool command_sandbox)
 {
     int rc = 0;
-    /* No nested user namespaces: they open the largest part of the kernel that a filter cannot see. */
+    /* No nested user namespaces: they open the largest part of the kernel that a filter cannot
+     * see. */
     if (!TEST_BYPASS(USERNS_LIMIT))
         rc = io_write_text_at(proc_fd, "sys/user/max_user_namespaces", "0");
     rc = rc == 0 ? bound_command_sandboxes(proc_fd) : rc;
-    /* Services of the sandbox's ordinary user may listen on port 80, as in other container systems. */
+    /* Services of the sandbox's ordinary user may listen on port 80, as in other container
+     * systems. */
     if (rc < 0 || TEST_BYPASS(NETWORK_NAMESPACE))
         return rc;
     rc = io_write_text_at(proc_fd, "sys/net/ipv4/ip_unprivileged_port_start", "0");
@@ -431,8 +445,8 @@ static int mount_proc(struct build *b)
     return rc == 0 ? make_boot_id(b) : rc;
 }
 
-/* The files are in the root's least layer (sysfs_stub.h); what the template has beside them is as little to be written
- * to. */
+/* The files are in the root's least layer (sysfs_stub.h); what the template has beside them is as
+ * little to be written to. */
 static int show_sys(const struct build *b)
 {
     CLEANUP_CLOSE int target = target_dir(b->root_fd, "sys", 0755);
@@ -464,7 +478,8 @@ static int mount_sys(struct build *b)
     return rc;
 }
 
-/* --- the rest ---------------------------------------------------------------------------------- */
+/* --- the rest
+ * ---------------------------------------------------------------------------------- */
 
 static int mount_run(const struct build *b)
 {
@@ -476,7 +491,8 @@ static int open_tmp(const struct build *b)
 {
     struct stat st;
     CLEANUP_CLOSE int fd = target_dir(b->root_fd, "tmp", 0777);
-    /* A template, or the tenant of a layer that was kept, may have put a link or a file there: it stays so. */
+    /* A template, or the tenant of a layer that was kept, may have put a link or a file there: it
+     * stays so. */
     if (fd == -ELOOP || fd == -ENOTDIR)
         return 0;
     if (fd < 0)

@@ -143,8 +143,8 @@ struct runtime_slot {
 struct runtime_end {
     uint32_t number, gen;
     int status; /* 0, or -errno: -EBUSY when a process still lives in it (try again later) */
-    uint32_t
-        keep; /* not 0: the layer gets this number (RUNTIME_KEPT_DIR) instead of being removed */
+    /* not 0: the layer gets this number (RUNTIME_KEPT_DIR) instead of being removed */
+    uint32_t keep;
     int records_fd; /* with keep: made durable (fdatasync) before the disk changes */
 };
 
@@ -153,8 +153,8 @@ struct runtime_end {
 struct runtime_start {
     uint32_t template_number;
     uint32_t flags; /* 0 */
-    uint32_t
-        kept; /* not 0: the layer is the kept one of this number, which it takes; whole starts only */
+    /* not 0: the layer is the kept one of this number, which it takes; whole starts only */
+    uint32_t kept;
     bool copy;      /* with kept: the layer is a copy of that one, which stays */
     int records_fd; /* with kept: as of runtime_end */
     struct privsep_limits limits;

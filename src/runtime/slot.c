@@ -87,8 +87,8 @@ pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pid
         return 0;
     if (setresuid((uid_t)-1, 0, (uid_t)-1) < 0 || setresgid((gid_t)-1, 0, (gid_t)-1) < 0 ||
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-        _exit(
-            1); /* as another user there is nothing that could be done: the child sees it and goes */
+        /* as another user there is nothing that could be done: the child sees it and goes */
+        _exit(1);
     return pid;
 }
 

@@ -16,7 +16,8 @@
 
 #define TASK_MAX_FDS    8
 #define TASK_MAX_VALUES 8
-#define TASK_HIGH_FD    1024 /* the least number of a descriptor that was moved by task_move_high_fd */
+/* the least number of a descriptor that was moved by task_move_high_fd */
+#define TASK_HIGH_FD 1024
 
 struct task {
     pid_t pid;

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Below a slot's directory. Version 1 lets processes stand above others, so that PID 1 needs no directory of
- * its own there: it has what the whole may use and `work` may not. Each memory group costs the kernel a
- * table with an entry for every file system there is, which at thousands of sandboxes is most of what they
- * take (docs/reports/benchmarks.md). */
+/* Below a slot's directory. Version 1 lets processes stand above others, so that PID 1 needs no
+ * directory of its own there: it has what the whole may use and `work` may not. Each memory group
+ * costs the kernel a table with an entry for every file system there is, which at thousands of
+ * sandboxes is most of what they take (docs/reports/benchmarks.md). */
 static const char *const leaf_names[2][3] = {
     {[CGROUP_AGENT] = "", [CGROUP_WORK] = "/work", [CGROUP_WHOLE] = ""},
     {[CGROUP_AGENT] = "/agent", [CGROUP_WORK] = "/work", [CGROUP_WHOLE] = ""},
@@ -86,9 +86,9 @@ static int put(const struct cgroup *cg, enum controller c, uint32_t slot, enum c
     return rc < 0 && optional ? 0 : rc;
 }
 
-/* Version 2 counts what sockets hold as memory; version 1 counts it apart, and not at all until there is a
- * limit: one sandbox could take what net.ipv4.tcp_mem gives the whole machine. At the limit connections
- * get small windows, nothing fails. Optional: a kernel may be built without. */
+/* Version 2 counts what sockets hold as memory; version 1 counts it apart, and not at all until
+ * there is a limit: one sandbox could take what net.ipv4.tcp_mem gives the whole machine. At the
+ * limit connections get small windows, nothing fails. Optional: a kernel may be built without. */
 static int limit_sockets(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
                          uint64_t memory_bytes)
 {
@@ -235,8 +235,8 @@ int cgroup_pids(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, p
     return count;
 }
 
-/* The process is held before it is looked at: a number that has come again since the list was read is not in the
- * group, and one that comes again after that is not what is held. */
+/* The process is held before it is looked at: a number that has come again since the list was read
+ * is not in the group, and one that comes again after that is not what is held. */
 static void kill_member(const struct cgroup *cg, uint32_t slot, pid_t pid)
 {
     CLEANUP_CLOSE int fd = pid_open(pid);
@@ -372,8 +372,8 @@ static int remove_dir(int fd, const char *path)
     return unlinkat(fd, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* As long as PID 1 lives, nothing is taken away from it. In version 1 it stands in the slot's own directory,
- * which would be removed last. */
+/* As long as PID 1 lives, nothing is taken away from it. In version 1 it stands in the slot's own
+ * directory, which would be removed last. */
 static int check_agent_gone(const struct cgroup *cg, uint32_t slot)
 {
     pid_t pid;

@@ -75,8 +75,9 @@ int cgroup_stat(const struct cgroup *cg, uint32_t slot, struct cgroup_stat *out)
 /* How many processes the memory limit killed in a leaf. */
 uint64_t cgroup_oom_kills(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf);
 
-/* The file that this number is in, after "oom_kill " at the start of a line, opened for reading alone:
- * its holder reads how many there are by now, and changes nothing. A descriptor or -errno. */
+/* The file that this number is in, after "oom_kill " at the start of a line, opened for reading
+ * alone: its holder reads how many there are by now, and changes nothing. A descriptor or
+ * -errno. */
 int cgroup_open_oom(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf) WARN_UNUSED;
 
 /* Up to max pids (in the caller's pid namespace) of a leaf. Returns how many, or -errno. */

@@ -52,7 +52,7 @@ static void fail(struct toolbox_op *op, enum err_code code, const char *text)
     finish(op, NULL, NULL, 0, &e);
 }
 
-/* -- the call ------------------------------------------------------------------------------------ */
+/* -- the call ---------------------------------------------------------------------------------- */
 
 static void on_head(void *arg, const struct http_head *head)
 {
@@ -175,7 +175,7 @@ static void begin(struct toolbox_op *op, int fd)
     fail(op, ERR_UNAVAILABLE, "the sandbox does not answer");
 }
 
-/* -- a connection -------------------------------------------------------------------------------- */
+/* -- a connection ------------------------------------------------------------------------------ */
 
 static void on_asked(void *arg, struct gateway_answer *a)
 {

@@ -28,7 +28,7 @@ void toolbox_call_unref(struct toolbox_call *c)
     free(c);
 }
 
-/* -- the query ----------------------------------------------------------------------------------- */
+/* -- the query --------------------------------------------------------------------------------- */
 
 bool toolbox_query(struct toolbox_call *c, const char *name, char *out, size_t size)
 {

@@ -1,7 +1,9 @@
-/* The stream of events that newer clients open at their start, by Socket.IO over WebSocket: the handshake, the
- * key, and signs of life. What changes is asked for by the clients beside it, which they do in any case.
+/* The stream of events that newer clients open at their start, by Socket.IO over WebSocket: the
+ * handshake, the key, and signs of life. What changes is asked for by the clients beside it, which
+ * they do in any case.
  *
- * Source: Engine.IO protocol 4 and Socket.IO protocol 5 (socket.io/docs), websocket transport alone. */
+ * Source: Engine.IO protocol 4 and Socket.IO protocol 5 (socket.io/docs), websocket transport
+ * alone. */
 #include "toolbox/events.h"
 
 #include "base/clock.h"
@@ -39,9 +41,10 @@ static void say(struct events *e, const char *text)
     websocket_send(e->socket, true, text, strlen(text));
 }
 
-/* -- the key ------------------------------------------------------------------------------------- */
+/* -- the key ----------------------------------------------------------------------------------- */
 
-/* The question is about a sandbox that has no name: the answer is that there is none, or that the key is not known. */
+/* The question is about a sandbox that has no name: the answer is that there is none, or that the
+ * key is not known. */
 static void on_asked(void *arg, struct gateway_answer *a)
 {
     struct events *e = arg;
@@ -92,9 +95,10 @@ static void on_message(void *arg, bool text, const char *data, size_t len)
         websocket_close(e->socket, WEBSOCKET_NORMAL, "");
 }
 
-/* -- time ---------------------------------------------------------------------------------------- */
+/* -- time -------------------------------------------------------------------------------------- */
 
-/* One that takes nothing is not waited for: until it took the close, what it was answered would be held. */
+/* One that takes nothing is not waited for: until it took the close, what it was answered would be
+ * held. */
 static void end_without_key(struct events *e)
 {
     if (http_response_queued(e->call->x) > 0)
@@ -121,7 +125,7 @@ void toolbox_events_end(struct toolbox *t)
         websocket_close(e->socket, WEBSOCKET_NORMAL, "the server is stopping");
 }
 
-/* -- the request --------------------------------------------------------------------------------- */
+/* -- the request ------------------------------------------------------------------------------- */
 
 void toolbox_events(struct toolbox_call *c)
 {

@@ -1,7 +1,7 @@
 /* Files: what the agent's file system service does in one call or two, or a few lines of sh.
  *
- * struct toolbox_paths is the call's state. Each handler reads its query, asks the agent, and answers in the callback of
- * its last question. Called by the routes alone. */
+ * struct toolbox_paths is the call's state. Each handler reads its query, asks the agent, and
+ * answers in the callback of its last question. Called by the routes alone. */
 #include "toolbox/files.h"
 
 #include "base/clock.h"
@@ -37,7 +37,7 @@ static json_t *path_json(const char *path)
     return json_pack("{s:s}", "path", path);
 }
 
-/* -- what is shown of a file --------------------------------------------------------------------- */
+/* -- what is shown of a file ------------------------------------------------------------------- */
 
 /* "-rw-r--r--", as ls(1) has it. */
 static void mode_text(const char *type, unsigned bits, char out[static 11])
@@ -92,7 +92,7 @@ static json_t *file_json(const json_t *entry)
     return out;
 }
 
-/* -- list and info ------------------------------------------------------------------------------- */
+/* -- list and info ----------------------------------------------------------------------------- */
 
 static void listed(void *arg, const struct http_head *head, const char *body, size_t len,
                    const struct err *why)
@@ -161,7 +161,7 @@ void toolbox_files_info(struct toolbox_call *c)
         toolbox_rpc(c, "/filesystem.Filesystem/Stat", path_json(p->path), told, p);
 }
 
-/* -- folder -------------------------------------------------------------------------------------- */
+/* -- folder ------------------------------------------------------------------------------------ */
 
 static bool is_word(const char *body, size_t len, const char *field, const char *word)
 {
@@ -227,7 +227,7 @@ void toolbox_files_folder(struct toolbox_call *c)
     }
 }
 
-/* -- delete -------------------------------------------------------------------------------------- */
+/* -- delete ------------------------------------------------------------------------------------ */
 
 static void removed(void *arg, const struct http_head *head, const char *body, size_t len,
                     const struct err *why)
@@ -291,7 +291,7 @@ void toolbox_files_delete(struct toolbox_call *c)
     toolbox_rpc(c, "/filesystem.Filesystem/Stat", path_json(p->path), looked_before_delete, p);
 }
 
-/* -- move ---------------------------------------------------------------------------------------- */
+/* -- move -------------------------------------------------------------------------------------- */
 
 /* The end of a program that changes p->path; 3: there is no such file. */
 static void changed(void *arg, const struct toolbox_result *r, const struct err *why)
@@ -336,7 +336,7 @@ void toolbox_files_move(struct toolbox_call *c)
     toolbox_run(c, &r);
 }
 
-/* -- permissions --------------------------------------------------------------------------------- */
+/* -- permissions ------------------------------------------------------------------------------- */
 
 /* A file can only be given away by root; sudo is the user's own way to that. */
 void toolbox_files_permissions(struct toolbox_call *c)
@@ -361,7 +361,7 @@ void toolbox_files_permissions(struct toolbox_call *c)
     toolbox_run(c, &r);
 }
 
-/* -- where one is -------------------------------------------------------------------------------- */
+/* -- where one is ------------------------------------------------------------------------------ */
 
 static void said_where(void *arg, const struct toolbox_result *r, const struct err *why)
 {

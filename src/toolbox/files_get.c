@@ -1,8 +1,10 @@
-/* Contents of files to the client, as they come from the agent: one file, or many as parts of one answer.
+/* Contents of files to the client, as they come from the agent: one file, or many as parts of one
+ * answer.
  *
- * struct download is the call's state. One file is fetched at a time; what the agent sends goes to the client at once
- * (on_data), and the agent is not read from while the client is behind (drained). For many files the answer is begun
- * before the first is asked for, so that each file's error is a part of it. Called by the routes alone. */
+ * struct download is the call's state. One file is fetched at a time; what the agent sends goes to
+ * the client at once (on_data), and the agent is not read from while the client is behind
+ * (drained). For many files the answer is begun before the first is asked for, so that each file's
+ * error is a part of it. Called by the routes alone. */
 #include "toolbox/files.h"
 
 #include <errno.h>
@@ -61,7 +63,7 @@ char *toolbox_files_target(const char *path)
     return out;
 }
 
-/* -- bytes on their way --------------------------------------------------------------------------- */
+/* -- bytes on their way ------------------------------------------------------------------------ */
 
 static void on_begun(void *arg, struct http_client *client)
 {
@@ -115,7 +117,7 @@ static void cut(struct download *d)
         http_exchange_abort(d->call->x);
 }
 
-/* -- one ------------------------------------------------------------------------------------------ */
+/* -- one --------------------------------------------------------------------------------------- */
 
 static void one_begins(void *arg, const struct http_head *head)
 {
@@ -160,7 +162,7 @@ void toolbox_files_download(struct toolbox_call *c)
         fetch(d, one_begins, one_ends);
 }
 
-/* -- many ----------------------------------------------------------------------------------------- */
+/* -- many -------------------------------------------------------------------------------------- */
 
 /* A name by which the client finds what it asked for: byte for byte, in both forms. */
 static int put_names(struct buf *b, const char *name, const char *path)

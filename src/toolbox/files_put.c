@@ -1,5 +1,5 @@
-/* Contents of files from the client: its form is read as it comes, and written anew as the agent's, so that
- * nothing of a file is held. */
+/* Contents of files from the client: its form is read as it comes, and written anew as the agent's,
+ * so that nothing of a file is held. */
 #include "toolbox/files.h"
 
 #include "base/share.h"
@@ -53,7 +53,7 @@ static void upload_free(void *state)
     free(u);
 }
 
-/* -- to the agent --------------------------------------------------------------------------------- */
+/* -- to the agent ------------------------------------------------------------------------------ */
 
 static void give(struct upload *u, const void *data, size_t len)
 {
@@ -82,7 +82,7 @@ static int put_file_head(struct upload *u, const char *path)
     return rc;
 }
 
-/* -- the client's form ---------------------------------------------------------------------------- */
+/* -- the client's form ------------------------------------------------------------------------- */
 
 static int refuse(struct upload *u, const char *why)
 {
@@ -188,7 +188,7 @@ static void take(struct upload *u, const char *data, size_t len)
                               : "it is not well-formed multipart/form-data");
 }
 
-/* -- the answer ----------------------------------------------------------------------------------- */
+/* -- the answer -------------------------------------------------------------------------------- */
 
 static void reply_bulk(struct upload *u, const json_t *entries)
 {
@@ -261,7 +261,7 @@ static void on_done(void *arg, const struct http_head *head, const char *body, s
         answer(u);
 }
 
-/* -- the client's bytes --------------------------------------------------------------------------- */
+/* -- the client's bytes ------------------------------------------------------------------------ */
 
 static void body_data(struct http_exchange *x, const char *data, size_t len)
 {
@@ -323,7 +323,7 @@ static void on_drain(void *arg)
     }
 }
 
-/* -- the request ---------------------------------------------------------------------------------- */
+/* -- the request ------------------------------------------------------------------------------- */
 
 static void begin(struct upload *u, const char *target, const char *type)
 {

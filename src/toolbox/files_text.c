@@ -74,7 +74,7 @@ static bool read_query(struct search *s, char *pattern, size_t size)
     return false;
 }
 
-/* -- lines ---------------------------------------------------------------------------------------- */
+/* -- lines ------------------------------------------------------------------------------------- */
 
 /* NAME NUL NUMBER ':' LINE NEWLINE. NULL at the end, or at a line that was cut. */
 static const char *put_match(struct buf *b, const char *at, const char *end, int *rc)
@@ -126,7 +126,7 @@ void toolbox_files_find(struct toolbox_call *c)
               found, pattern);
 }
 
-/* -- names ---------------------------------------------------------------------------------------- */
+/* -- names ------------------------------------------------------------------------------------- */
 
 static void searched(void *arg, const struct toolbox_result *r, const struct err *why)
 {
@@ -161,10 +161,10 @@ void toolbox_files_search(struct toolbox_call *c)
               searched, pattern);
 }
 
-/* -- replacing ------------------------------------------------------------------------------------ */
+/* -- replacing --------------------------------------------------------------------------------- */
 
-/* Files, pattern and value come as variables, so that no length of an argument matters. What it says of each
- * file ends with a NUL: nothing, or why not. */
+/* Files, pattern and value come as variables, so that no length of an argument matters. What it
+ * says of each file ends with a NUL: nothing, or why not. */
 static const char replacing[] =
     "exec perl -e 'for my $i (0..$ENV{CAY_COUNT}-1) { my $f=$ENV{\"CAY_FILE_$i\"}; my $e=\"\";"
     " if (-d $f) { $e=\"path points to a directory\" }"

@@ -1,8 +1,9 @@
 /* Git calls of Daytona's clients.
  *
- * struct git is the call's state; each handler reads its request into variables of the program and arguments, and begins one
- * script (begin): `prelude`, which goes to the folder and says by its exit status what is not there, and a few lines of the
- * call's own. `ended` answers a failure by what git said, and leaves the rest to the call's reader (git_read.c). */
+ * struct git is the call's state; each handler reads its request into variables of the program and
+ * arguments, and begins one script (begin): `prelude`, which goes to the folder and says by its
+ * exit status what is not there, and a few lines of the call's own. `ended` answers a failure by
+ * what git said, and leaves the rest to the call's reader (git_read.c). */
 #include "toolbox/git.h"
 
 #include "http/json.h"
@@ -20,8 +21,8 @@ enum {
     NO_REPOSITORY = 92,
 };
 
-/* $1: the folder. `remote ADDRESS` gives the credentials to what git asks of that address's server, and of no other; where the
- * address is none of HTTP's, there are none. */
+/* $1: the folder. `remote ADDRESS` gives the credentials to what git asks of that address's server,
+ * and of no other; where the address is none of HTTP's, there are none. */
 static const char prelude[] =
     "export LC_ALL=C.UTF-8 LANGUAGE=C GIT_TERMINAL_PROMPT=0 GIT_ASKPASS= SSH_ASKPASS= "
     "GIT_LITERAL_PATHSPECS=1\n"
@@ -79,10 +80,10 @@ static struct git *git_new(struct toolbox_call *c)
     return g;
 }
 
-/* -- the end --------------------------------------------------------------------------------------- */
+/* -- the end ----------------------------------------------------------------------------------- */
 
-/* The last that git said, without the system's words for what is not there: clients take "directory" for something
- * else. */
+/* The last that git said, without the system's words for what is not there: clients take
+ * "directory" for something else. */
 static void fail_git(struct git *g, const struct toolbox_result *r)
 {
     int which = r->len[1] ? 1 : 0;
@@ -144,7 +145,8 @@ static void ended(void *arg, const struct toolbox_result *r, const struct err *w
         fail_git(g, r);
 }
 
-/* lines: the call's own, behind those that go to the repository unless it is yet to be made. args ends with NULL. */
+/* lines: the call's own, behind those that go to the repository unless it is yet to be made. args
+ * ends with NULL. */
 static void begin(struct git *g, bool repository, const char *lines, const char *const *args)
 {
     struct toolbox_run r = {.timeout_ms = GIT_RUN_MS, .envs = g->envs, .done = ended, .arg = g};
@@ -158,7 +160,7 @@ static void begin(struct git *g, bool repository, const char *lines, const char 
     toolbox_run(g->call, &r);
 }
 
-/* -- requests -------------------------------------------------------------------------------------- */
+/* -- requests ---------------------------------------------------------------------------------- */
 
 /* Text of the body; what is optional is "" when absent. */
 static bool text(struct git *g, const char *name, enum json_need need, size_t max, const char **out)
@@ -235,7 +237,7 @@ static bool path_of_query(struct git *g)
     return toolbox_query_path(g->call, "path", g->path);
 }
 
-/* -- reading ---------------------------------------------------------------------------------------- */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 static void read_only(struct toolbox_call *c, const char *lines,
                       int (*read)(const char *text, size_t len, struct buf *b))
@@ -274,7 +276,7 @@ void git_history(struct toolbox_call *c)
               git_read_history);
 }
 
-/* -- changing --------------------------------------------------------------------------------------- */
+/* -- changing ---------------------------------------------------------------------------------- */
 
 static bool add_files(struct git *g)
 {
@@ -374,7 +376,7 @@ void git_checkout(struct toolbox_call *c)
     by_name(c, "branch", 200, "exec git checkout -q \"$1\" --");
 }
 
-/* -- with a remote ----------------------------------------------------------------------------------- */
+/* -- with a remote ----------------------------------------------------------------------------- */
 
 void git_clone(struct toolbox_call *c)
 {

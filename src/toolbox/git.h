@@ -1,9 +1,11 @@
 #pragma once
-/* Handlers about Git: each runs the sandbox's own git as its user, in the folder that the request names.
+/* Handlers about Git: each runs the sandbox's own git as its user, in the folder that the request
+ * names.
  *
- * What the client gives is an argument after "--" or a variable, never an option or a part of a script. Credentials come to
- * git by its credential protocol, from variables of that one process, bound to the scheme and host of the remote; hooks
- * are not run then. They are in no argument, no file and no configuration. */
+ * What the client gives is an argument after "--" or a variable, never an option or a part of a
+ * script. Credentials come to git by its credential protocol, from variables of that one process,
+ * bound to the scheme and host of the remote; hooks are not run then. They are in no argument, no
+ * file and no configuration. */
 
 #include "toolbox/internal.h"
 
@@ -24,16 +26,17 @@ void git_pull(struct toolbox_call *c);
 void git_push(struct toolbox_call *c);
 void git_history(struct toolbox_call *c);
 
-/* -- git_read.c: pure; what git has printed, which the sandbox may have made up ------------------------- */
+/* -- git_read.c: pure; what git has printed, which the sandbox may have made up ---------------- */
 
 /* `status --porcelain=v2 --branch -z` as Daytona's GitStatus into b. 0 or -errno. */
 int git_read_status(const char *text, size_t len, struct buf *b);
 
-/* The current branch on the first line ("" when there is none), then all of them; as ListBranchResponse. */
+/* The current branch on the first line ("" when there is none), then all of them; as
+ * ListBranchResponse. */
 int git_read_branches(const char *text, size_t len, struct buf *b);
 
-/* Five fields to a commit, each ended by NUL: hash, author, address, time, message; as an array of GitCommitInfo. What is
- * cut is left out. */
+/* Five fields to a commit, each ended by NUL: hash, author, address, time, message; as an array of
+ * GitCommitInfo. What is cut is left out. */
 int git_read_history(const char *text, size_t len, struct buf *b);
 
 struct git_refusal {

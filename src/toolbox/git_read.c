@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* -- parts ---------------------------------------------------------------------------------------- */
+/* -- parts ------------------------------------------------------------------------------------- */
 
 struct span {
     const char *at;
@@ -58,7 +58,7 @@ static int put_str(struct buf *b, const char *before, const char *text)
     return put(b, before, (struct span){text, strlen(text)});
 }
 
-/* -- status --------------------------------------------------------------------------------------- */
+/* -- status ------------------------------------------------------------------------------------ */
 
 static const char *state_of(char c)
 {
@@ -121,7 +121,8 @@ static int put_file(struct buf *b, struct status *st, char staging, char worktre
     return rc == 0 ? buf_append_str(b, "}") : rc;
 }
 
-/* One entry; a renamed one has its old name as an entry of its own. -EBADMSG: it is cut or not git's. */
+/* One entry; a renamed one has its old name as an entry of its own. -EBADMSG: it is cut or not
+ * git's. */
 static int read_entry(struct buf *b, struct status *st, struct span line, struct span *rest)
 {
     static const struct {
@@ -176,7 +177,7 @@ int git_read_status(const char *text, size_t len, struct buf *b)
     return rc == 0 ? put_branch(b, &st) : rc;
 }
 
-/* -- branches and commits --------------------------------------------------------------------------- */
+/* -- branches and commits ---------------------------------------------------------------------- */
 
 int git_read_branches(const char *text, size_t len, struct buf *b)
 {
@@ -214,7 +215,7 @@ int git_read_history(const char *text, size_t len, struct buf *b)
     return rc;
 }
 
-/* -- refusals -------------------------------------------------------------------------------------- */
+/* -- refusals ---------------------------------------------------------------------------------- */
 
 /* In this order: git's later lines repeat the kind of failure in general words. */
 static const struct {

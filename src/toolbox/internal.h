@@ -4,14 +4,15 @@
  * toolbox.c  the instance; a request's way to its handler
  * routes.c   which handler
  * call.c     a call's end, and its query
- * ask.c      questions to the control loop: which sandbox, and a socket to its agent
- * agent.c    one call of a sandbox's agent
+ * ask.c      questions to the control loop: which sandbox, and a socket to its agent agent.c    one
+ * call of a sandbox's agent
  * run.c      one program in a sandbox, to its end or as a stream
  * reply.c    answers, and errors in Daytona's shape
  * The rest are handlers, by what they are about.
  *
- * A call is one request of a client. It lives until its exchange has closed and all that it asked of an agent
- * has ended: handlers give it as arg, and look at `x`, which is NULL when the client has gone. */
+ * A call is one request of a client. It lives until its exchange has closed and all that it asked
+ * of an agent has ended: handlers give it as arg, and look at `x`, which is NULL when the client
+ * has gone. */
 
 #include "base/buf.h"
 #include "core/core.h"
@@ -62,8 +63,8 @@ struct toolbox_call {
     struct share *body_share;
     json_t *body; /* of a request that has one; an object */
     bool answered, stopped;
-    /* The handler's; freed by state_free with the call. on_gone: the client has gone before its answer; NULL: all
-     * calls of the agent are ended, and nothing follows them. */
+    /* The handler's; freed by state_free with the call. on_gone: the client has gone before its
+     * answer; NULL: all calls of the agent are ended, and nothing follows them. */
     void *state;
     void (*state_free)(void *state);
     void (*on_gone)(struct toolbox_call *c);
@@ -84,7 +85,7 @@ struct toolbox {
     bool stopping;
 };
 
-/* -- call.c -------------------------------------------------------------------------------------- */
+/* -- call.c ------------------------------------------------------------------------------------ */
 
 void toolbox_call_ref(struct toolbox_call *c);
 void toolbox_call_unref(struct toolbox_call *c);
@@ -98,25 +99,25 @@ bool toolbox_query_path(struct toolbox_call *c, const char *name,
 
 extern const struct toolbox_route *const toolbox_tables[]; /* ends with NULL */
 
-/* -- ask.c --------------------------------------------------------------------------------------- */
+/* -- ask.c ------------------------------------------------------------------------------------- */
 
 int toolbox_asks_new(size_t max, struct toolbox_asks **out);
 void toolbox_asks_free(struct toolbox_asks *a);
 
-/* done exactly once, perhaps from inside; a is NULL when the control loop has no time. The descriptor in a is
- * done's, if it takes it. */
+/* done exactly once, perhaps from inside; a is NULL when the control loop has no time. The
+ * descriptor in a is done's, if it takes it. */
 typedef void (*toolbox_asked)(void *arg, struct gateway_answer *a);
 void toolbox_ask(struct toolbox_call *c, toolbox_asked done, void *arg);
 void toolbox_asks_sweep(struct toolbox *t, uint64_t now_ms);
 void toolbox_need_sweep(struct toolbox *t);
 size_t toolbox_asks_count(const struct toolbox_asks *a);
 
-/* -- events.c ------------------------------------------------------------------------------------ */
+/* -- events.c ---------------------------------------------------------------------------------- */
 
 void toolbox_events_sweep(struct toolbox *t, uint64_t now_ms);
 void toolbox_events_end(struct toolbox *t);
 
-/* -- agent.c ------------------------------------------------------------------------------------- */
+/* -- agent.c ----------------------------------------------------------------------------------- */
 
 struct toolbox_op;
 
@@ -156,15 +157,15 @@ void toolbox_rpc(struct toolbox_call *c, const char *method, json_t *body,
                               const struct err *why),
                  void *arg);
 
-/* -- reply.c ------------------------------------------------------------------------------------- */
+/* -- reply.c ----------------------------------------------------------------------------------- */
 
 /* Each answers once; without a client they do nothing. Takes the reference to body. */
 void toolbox_reply_json(struct toolbox_call *c, int status, json_t *body);
 void toolbox_reply_empty(struct toolbox_call *c, int status);
 void toolbox_reply_text(struct toolbox_call *c, const char *json, size_t len); /* 200; copied */
 
-/* {"statusCode", "message", "code", "source", "timestamp", "path", "method"}. code: one of Daytona's words;
- * NULL: that of the status. */
+/* {"statusCode", "message", "code", "source", "timestamp", "path", "method"}. code: one of
+ * Daytona's words; NULL: that of the status. */
 void toolbox_fail(struct toolbox_call *c, int status, const char *code, const char *fmt, ...)
     PRINTF(4, 5);
 json_t *toolbox_error_json(const struct toolbox_call *c, int status, const char *code,
@@ -173,8 +174,8 @@ json_t *toolbox_error_json(const struct toolbox_call *c, int status, const char 
 /* What kept cayd from the agent. */
 void toolbox_fail_err(struct toolbox_call *c, const struct err *why);
 
-/* A refusal of the agent's, {"code", "message"}, about a file: in Daytona's words, by which clients tell errors
- * apart. Returns the status; code is a literal. */
+/* A refusal of the agent's, {"code", "message"}, about a file: in Daytona's words, by which clients
+ * tell errors apart. Returns the status; code is a literal. */
 int toolbox_file_error(int status, const char *body, size_t len, const char *path,
                        const char **code, char *message, size_t size);
 void toolbox_fail_file(struct toolbox_call *c, const struct http_head *head, const char *body,
@@ -183,7 +184,7 @@ void toolbox_fail_file(struct toolbox_call *c, const struct http_head *head, con
 /* A handler: 501 with the route's note. */
 void toolbox_unsupported(struct toolbox_call *c);
 
-/* -- run.c --------------------------------------------------------------------------------------- */
+/* -- run.c ------------------------------------------------------------------------------------- */
 
 #define TOOLBOX_OUTPUT_BYTES (256u * 1024u) /* a program's, for nothing */
 /* Each further OUTPUT_BLOCK takes one of OUTPUTS_MAX places. */
@@ -201,8 +202,8 @@ struct toolbox_result {
 };
 
 struct toolbox_run {
-    const char
-        *attach; /* the tag of a program that runs already; NULL: it is started by what follows */
+    /* the tag of a program that runs already; NULL: it is started by what follows */
+    const char *attach;
     const char *argv[TOOLBOX_ARGS_MAX]; /* ends with NULL */
     const json_t *envs;                 /* borrowed; NULL: none */
     const char *cwd;                    /* NULL or "": the home */
@@ -210,10 +211,12 @@ struct toolbox_run {
     uint64_t timeout_ms;                /* 0: none */
     bool stdin_open;                    /* it can be written to later, by its tag */
     uint16_t cols, rows;                /* of a terminal; 0: it has none */
-    /* A token that stands, after a record separator and before " EXIT\n", at the end of what is of interest: with it
-     * the program counts as ended, though what it left behind may still hold its outputs. NULL: at its end. */
+    /* A token that stands, after a record separator and before " EXIT\n", at the end of what is of
+     * interest: with it the program counts as ended, though what it left behind may still hold its
+     * outputs. NULL: at its end. */
     const char *token;
-    /* NULL: kept for done. False ends the wait, and done is told so (ERR_CANCELED); the program goes on. */
+    /* NULL: kept for done. False ends the wait, and done is told so (ERR_CANCELED); the program
+     * goes on. */
     bool (*on_output)(void *arg, int which, const char *bytes, size_t len);
     /* It runs; op is valid until done. May be NULL. */
     void (*on_started)(void *arg, struct toolbox_run_op *op, int64_t pid);

@@ -6,7 +6,7 @@
 #define ASK_MS    15000u
 #define LISTENING 0x0a /* TCP_LISTEN of the kernel's tcp_states.h */
 
-/* -- the kernel's table ---------------------------------------------------------------------------- */
+/* -- the kernel's table ------------------------------------------------------------------------ */
 
 /* Hexadecimal digits, at most n; -1 without any. */
 static long hex(const char *at, const char *end, size_t n)
@@ -58,7 +58,7 @@ void port_read(const char *text, size_t len, uint8_t seen[static 8192])
     }
 }
 
-/* -- calls ------------------------------------------------------------------------------------------ */
+/* -- calls ------------------------------------------------------------------------------------- */
 
 static bool is_seen(const uint8_t *seen, unsigned port)
 {

@@ -10,6 +10,6 @@
 void port_list(struct toolbox_call *c);
 void port_in_use(struct toolbox_call *c);
 
-/* Pure: the listening sockets in the text of /proc/net/tcp and tcp6, one after the other, which may be anything. Sets the bit
- * of each port in seen (65,536 bits). */
+/* Pure: the listening sockets in the text of /proc/net/tcp and tcp6, one after the other, which may
+ * be anything. Sets the bit of each port in seen (65,536 bits). */
 void port_read(const char *text, size_t len, uint8_t seen[static 8192]);

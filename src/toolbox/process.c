@@ -21,8 +21,9 @@ static const char by_file[] = "b=/bin/bash; [ -x $b ] || b=/bin/sh\n"
                               "$b /dev/fd/3 2>&1\n"
                               "printf '\\036%s %d\\n' \"$2\" $?";
 
-/* $1 is the language, $2 the code or $3 a file with it, $4 the token; the program's own arguments follow. As upstream:
- * programs read from standard input, and TypeScript from a file by ts-node, which npx fetches where it is not there. */
+/* $1 is the language, $2 the code or $3 a file with it, $4 the token; the program's own arguments
+ * follow. As upstream: programs read from standard input, and TypeScript from a file by ts-node,
+ * which npx fetches where it is not there. */
 static const char of_code[] =
     "l=$1 c=$2 f=$3 t=$4\n"
     "shift 4\n"
@@ -53,7 +54,7 @@ struct execution {
     uint64_t timeout_ms;
 };
 
-/* -- the answer ---------------------------------------------------------------------------------- */
+/* -- the answer -------------------------------------------------------------------------------- */
 
 /* What was left out stands in front: it is the beginning. */
 static int put_result(struct buf *b, const struct toolbox_result *r)
@@ -104,7 +105,7 @@ static void executed(void *arg, const struct toolbox_result *r, const struct err
         reply(e->call, r);
 }
 
-/* -- the request --------------------------------------------------------------------------------- */
+/* -- the request ------------------------------------------------------------------------------- */
 
 /* path: a file with the command; NULL: it goes as an argument. */
 static void run(struct execution *e, const char *path)
@@ -227,7 +228,7 @@ void toolbox_execute(struct toolbox_call *c)
     begin(c, read_request);
 }
 
-/* -- code ---------------------------------------------------------------------------------------- */
+/* -- code -------------------------------------------------------------------------------------- */
 
 static enum err_code read_argv(struct execution *e, struct err *err)
 {

@@ -1,8 +1,9 @@
 /* Making, showing, resizing and ending terminals.
  *
- * struct pty is the call's state. Which terminals there are is asked of the agent each time (pty_find): processes with
- * a tag of ours. A create looks for the id first, starts the shell and lets go of its output. The WebSocket to one is
- * pty_connect.c's, which uses pty_fill and pty_find. */
+ * struct pty is the call's state. Which terminals there are is asked of the agent each time
+ * (pty_find): processes with a tag of ours. A create looks for the id first, starts the shell and
+ * lets go of its output. The WebSocket to one is pty_connect.c's, which uses pty_fill and
+ * pty_find. */
 #include "toolbox/pty_internal.h"
 
 #include "base/clock.h"
@@ -75,7 +76,7 @@ void pty_fill(const struct pty_shape *s, struct pty_words *words, struct toolbox
     r->rows = (uint16_t)s->rows;
 }
 
-/* -- show ----------------------------------------------------------------------------------------- */
+/* -- show -------------------------------------------------------------------------------------- */
 
 /* What the arguments of a process of ours say; NULL: it is none. */
 static json_t *info_json(const json_t *process)
@@ -207,7 +208,7 @@ void pty_get(struct toolbox_call *c)
         pty_find(c, c->params[0], shown, c);
 }
 
-/* -- create --------------------------------------------------------------------------------------- */
+/* -- create ------------------------------------------------------------------------------------ */
 
 static bool on_output(void *arg UNUSED, int which UNUSED, const char *bytes UNUSED,
                       size_t len UNUSED)
@@ -278,7 +279,7 @@ void pty_create(struct toolbox_call *c)
     pty_find(c, id, looked, p);
 }
 
-/* -- resize and delete ---------------------------------------------------------------------------- */
+/* -- resize and delete ------------------------------------------------------------------------- */
 
 static void resized_info(void *arg, const json_t *info, const struct err *why)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* Terminals: each a shell of the sandbox on a terminal, known to the agent by a tag; its shape at the start stands in the
- * arguments of the process. Any number of clients see and type into one. */
+/* Terminals: each a shell of the sandbox on a terminal, known to the agent by a tag; its shape at
+ * the start stands in the arguments of the process. Any number of clients see and type into one. */
 
 #include "toolbox/internal.h"
 

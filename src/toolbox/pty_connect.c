@@ -1,8 +1,9 @@
 /* A terminal by WebSocket: what it prints as binary messages, what is typed as either kind.
  *
- * struct terminal is the call's state; `socket` is valid while the call's exchange is. It is accepted first; then the
- * shell is started or attached to (run), and its output goes to the client until it ends (on_done) or the client goes,
- * which leaves the shell alone. What is typed goes to the agent one call at a time, so that it stays in order. */
+ * struct terminal is the call's state; `socket` is valid while the call's exchange is. It is
+ * accepted first; then the shell is started or attached to (run), and its output goes to the client
+ * until it ends (on_done) or the client goes, which leaves the shell alone. What is typed goes to
+ * the agent one call at a time, so that it stays in order. */
 #include "toolbox/pty_internal.h"
 
 #include "base/base64.h"
@@ -37,7 +38,7 @@ static void terminal_free(void *state)
     free(t);
 }
 
-/* -- to the client -------------------------------------------------------------------------------- */
+/* -- to the client ----------------------------------------------------------------------------- */
 
 static void say(struct terminal *t, json_t *message)
 {
@@ -104,7 +105,7 @@ static void on_done(void *arg, const struct toolbox_result *r, const struct err 
     websocket_close(t->socket, r->exit_code == 0 ? WEBSOCKET_NORMAL : WEBSOCKET_FAILED, reason);
 }
 
-/* -- from the client ------------------------------------------------------------------------------ */
+/* -- from the client --------------------------------------------------------------------------- */
 
 static void send_typed(struct terminal *t);
 
@@ -177,7 +178,7 @@ static void on_drain(void *arg)
         toolbox_run_pause(t->run, false);
 }
 
-/* -- the request ---------------------------------------------------------------------------------- */
+/* -- the request ------------------------------------------------------------------------------- */
 
 static void run(struct terminal *t)
 {

@@ -18,7 +18,8 @@ struct pty_shape {
 bool pty_is_id(const char *id);
 void pty_tag(const char *id, char out[static PTY_TAG_SIZE]);
 
-/* Fills r with the shell of a new one; words holds what r's arguments point to, and lives as long. */
+/* Fills r with the shell of a new one; words holds what r's arguments point to, and lives as
+ * long. */
 struct pty_words {
     char tag[PTY_TAG_SIZE], cols[8], rows[8], created[40];
     json_t *envs;

@@ -65,7 +65,7 @@ int toolbox_put_text(struct buf *b, const char *name, const char *text, size_t l
     return rc < 0 ? rc : json_append_text(b, text, len);
 }
 
-/* -- errors -------------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 static const char *code_of(int status)
 {
@@ -156,7 +156,7 @@ void toolbox_fail_err(struct toolbox_call *c, const struct err *why)
         toolbox_fail(c, status_of(why->code), NULL, "%s", why->text);
 }
 
-/* -- of files ------------------------------------------------------------------------------------ */
+/* -- of files ---------------------------------------------------------------------------------- */
 
 /* What the agent says of a path, in Connect's or in plain form. text: its message. */
 static void read_refusal(const char *body, size_t len, char *code, size_t code_size, char *text,

@@ -1,9 +1,10 @@
 /* One program in a sandbox, to its end or as a stream.
  *
- * struct toolbox_run_op belongs to the call of the agent that it makes: begun by toolbox_run, freed with the answer (on_end,
- * once). The agent's stream is taken apart by core/exec_stream.h; output is handed on, or kept within places of the
- * loop's pool. A token in the output counts as the end (look_for_mark): what the program left behind may hold its
- * outputs for longer. Called by the handlers of programs, sessions, terminals and searches. */
+ * struct toolbox_run_op belongs to the call of the agent that it makes: begun by toolbox_run, freed
+ * with the answer (on_end, once). The agent's stream is taken apart by core/exec_stream.h; output
+ * is handed on, or kept within places of the loop's pool. A token in the output counts as the end
+ * (look_for_mark): what the program left behind may hold its outputs for longer. Called by the
+ * handlers of programs, sessions, terminals and searches. */
 #include "toolbox/internal.h"
 
 #include "base/share.h"
@@ -33,7 +34,7 @@ struct toolbox_run_op {
     int exit_code;
 };
 
-/* -- the end ------------------------------------------------------------------------------------- */
+/* -- the end ----------------------------------------------------------------------------------- */
 
 static void free_op(struct toolbox_run_op *op)
 {
@@ -132,7 +133,7 @@ static void on_end(void *arg, const struct http_head *head, const char *body, si
     }
 }
 
-/* -- output -------------------------------------------------------------------------------------- */
+/* -- output ------------------------------------------------------------------------------------ */
 
 /* May so many bytes be held? A place is taken for each block beyond what is for nothing. */
 static bool may_hold(struct toolbox_run_op *op, size_t bytes)
@@ -242,9 +243,10 @@ void toolbox_run_pause(struct toolbox_run_op *op, bool pause)
         http_client_resume(op->client);
 }
 
-/* -- the start ----------------------------------------------------------------------------------- */
+/* -- the start --------------------------------------------------------------------------------- */
 
-/* NULL: memory is out, or an argument is not UTF-8: without it, the others would be taken for each other. */
+/* NULL: memory is out, or an argument is not UTF-8: without it, the others would be taken for each
+ * other. */
 static json_t *args_json(const char *const *argv)
 {
     json_t *args = json_array();

@@ -1,9 +1,9 @@
 /* Making, showing and ending sessions.
  *
- * struct session is the call's state. A session is a process with a tag (SESSION_TAG) and a folder in the sandbox: making
- * one starts `supervise`, showing runs a script over the folders (begin_show, shown), ending kills the process and then
- * removes the folder (killed, deleted). What the folders hold the sandbox may have written itself. Called by the routes
- * alone. */
+ * struct session is the call's state. A session is a process with a tag (SESSION_TAG) and a folder
+ * in the sandbox: making one starts `supervise`, showing runs a script over the folders
+ * (begin_show, shown), ending kills the process and then removes the folder (killed, deleted). What
+ * the folders hold the sandbox may have written itself. Called by the routes alone. */
 #include "toolbox/session.h"
 
 #include "http/json.h"
@@ -15,8 +15,8 @@
 #define SESSION_ENTRIES_MAX 8192u /* sessions and commands of one answer */
 #define ASK_MS              15000u
 
-/* $1: the session. The inner shell reads its commands from standard input. What a command did that ended that
- * shell ("exit 42") is that command's end. */
+/* $1: the session. The inner shell reads its commands from standard input. What a command did that
+ * ended that shell ("exit 42") is that command's end. */
 static const char supervise[] =
     "d=" SESSIONS_SHELL "$1\n"
     "mkdir -p " SESSIONS_SHELL " && mkdir \"$d\" 2>/dev/null || exit 9\n"
@@ -66,7 +66,7 @@ static struct session *session_new(struct toolbox_call *c, const char *sid)
     return s;
 }
 
-/* -- ids ------------------------------------------------------------------------------------------ */
+/* -- ids --------------------------------------------------------------------------------------- */
 
 static bool is_id(const char *text)
 {
@@ -87,7 +87,8 @@ bool session_ids(struct toolbox_call *c, bool command)
     return false;
 }
 
-/* A missing version counts as new, as that of a client built from sources does: it reads the newer form. */
+/* A missing version counts as new, as that of a client built from sources does: it reads the newer
+ * form. */
 bool session_wants_marks(const struct toolbox_call *c)
 {
     const char *version = http_head_get(http_exchange_head(c->x), "X-Daytona-SDK-Version");
@@ -97,7 +98,7 @@ bool session_wants_marks(const struct toolbox_call *c)
            !strstr(version, "-dev");
 }
 
-/* -- create --------------------------------------------------------------------------------------- */
+/* -- create ------------------------------------------------------------------------------------ */
 
 static bool said_ok(void *arg, int which UNUSED, const char *bytes UNUSED, size_t len)
 {
@@ -149,10 +150,10 @@ void session_create(struct toolbox_call *c)
     toolbox_run(c, &r);
 }
 
-/* -- list and get --------------------------------------------------------------------------------- */
+/* -- list and get ------------------------------------------------------------------------------ */
 
-/* $1: a session, or nothing for all. NUL after each word: "S" and a name; "C" and a command's, its exit status or
- * nothing, its text. */
+/* $1: a session, or nothing for all. NUL after each word: "S" and a name; "C" and a command's, its
+ * exit status or nothing, its text. */
 static const char show[] = "cd " SESSIONS_SHELL " 2>/dev/null || exit 0\n"
                            "for s in ${1:-*}; do\n"
                            "  [ -d \"$s\" ] || continue\n"
@@ -196,8 +197,9 @@ static json_t *add_session(json_t *out, const char *sid)
     return one && json_array_append_new(out, one) == 0 ? json_object_get(one, "commands") : NULL;
 }
 
-/* NULL: there are more than SESSION_ENTRIES_MAX. The words are the sandbox's, and may be any bytes. A folder whose name this server would not have given is no
- * session's and no command's, and is left out before JSON is made of it. */
+/* NULL: there are more than SESSION_ENTRIES_MAX. The words are the sandbox's, and may be any bytes.
+ * A folder whose name this server would not have given is no session's and no command's, and is
+ * left out before JSON is made of it. */
 static json_t *sessions_json(const char *at, size_t len)
 {
     const char *end = at + len, *word, *exit_code, *text;
@@ -268,7 +270,7 @@ void session_get(struct toolbox_call *c)
         begin_show(c, c->params[0]);
 }
 
-/* -- delete --------------------------------------------------------------------------------------- */
+/* -- delete ------------------------------------------------------------------------------------ */
 
 static void deleted(void *arg, const struct toolbox_result *r, const struct err *why)
 {

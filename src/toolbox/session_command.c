@@ -1,9 +1,9 @@
 /* The commands of a session: starting them, their ends, what they printed, what is put in.
  *
- * struct command is the call's state. A start goes through four calls of the agent, in this order: is the session's
- * shell there (session_found), its folder and text (put_command), the line for the shell (written), and for a
- * synchronous one the wait (begun) and its files (fetch_next). Logs begin with whether there is such a command
- * (look_for_command). Called by the routes alone. */
+ * struct command is the call's state. A start goes through four calls of the agent, in this order:
+ * is the session's shell there (session_found), its folder and text (put_command), the line for the
+ * shell (written), and for a synchronous one the wait (begun) and its files (fetch_next). Logs
+ * begin with whether there is such a command (look_for_command). Called by the routes alone. */
 #include "toolbox/session.h"
 
 #include "base/base64.h"
@@ -67,7 +67,7 @@ static void no_command(struct command *k)
     toolbox_fail(k->call, 404, NULL, "command not found: %s", k->cid);
 }
 
-/* -- files of a command ---------------------------------------------------------------------------- */
+/* -- files of a command ------------------------------------------------------------------------ */
 
 static const char *const fetch_names[] = {"exit", "out", "err"};
 
@@ -118,7 +118,7 @@ static void fetch_next(struct command *k)
     toolbox_agent(k->call, &r);
 }
 
-/* -- what they printed ----------------------------------------------------------------------------- */
+/* -- what they printed ------------------------------------------------------------------------- */
 
 static const char *output(const struct command *k, int i)
 {
@@ -254,7 +254,7 @@ void session_logs(struct toolbox_call *c)
     look_for_command(k);
 }
 
-/* -- its end --------------------------------------------------------------------------------------- */
+/* -- its end ----------------------------------------------------------------------------------- */
 
 static void command_shown(void *arg, const struct toolbox_result *r, const struct err *why)
 {
@@ -297,7 +297,7 @@ void session_command(struct toolbox_call *c)
     toolbox_run(c, &r);
 }
 
-/* -- start ----------------------------------------------------------------------------------------- */
+/* -- start ------------------------------------------------------------------------------------- */
 
 static void sync_fetched(struct command *k)
 {
@@ -346,8 +346,8 @@ static void begun(void *arg, const struct http_head *head, const char *body, siz
     }
 }
 
-/* A line for the session's shell. The command is read from its file, with all that its lines may be; what it
- * is given is empty, or a FIFO that stays open. */
+/* A line for the session's shell. The command is read from its file, with all that its lines may
+ * be; what it is given is empty, or a FIFO that stays open. */
 static char *shell_line(const struct command *k)
 {
     char *line = NULL;
@@ -497,7 +497,7 @@ void session_exec(struct toolbox_call *c)
     look_for_session(k, "/shell", session_found);
 }
 
-/* -- what is put in -------------------------------------------------------------------------------- */
+/* -- what is put in ---------------------------------------------------------------------------- */
 
 static void input_put(void *arg, const struct toolbox_result *r, const struct err *why)
 {

@@ -1,4 +1,5 @@
-/* A command's outputs as they come, by WebSocket: binary messages, each after its mark, until it has ended. */
+/* A command's outputs as they come, by WebSocket: binary messages, each after its mark, until it
+ * has ended. */
 #include "toolbox/session.h"
 
 #include "core/exec_stream.h"

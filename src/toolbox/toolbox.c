@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* -- the instance -------------------------------------------------------------------------------- */
+/* -- the instance ------------------------------------------------------------------------------ */
 
 /* The timer rests while there is nothing to look after. */
 static void on_sweep(uv_timer_t *timer)
@@ -97,7 +97,7 @@ void toolbox_free(struct toolbox *t)
     uv_close((uv_handle_t *)&t->sweep, on_sweep_closed);
 }
 
-/* -- a call -------------------------------------------------------------------------------------- */
+/* -- a call ------------------------------------------------------------------------------------ */
 
 static void on_close(struct http_exchange *x UNUSED, void *data)
 {
@@ -145,7 +145,7 @@ static struct toolbox_call *call_new(struct toolbox *t, struct http_exchange *x)
     return c;
 }
 
-/* -- which route --------------------------------------------------------------------------------- */
+/* -- which route ------------------------------------------------------------------------------- */
 
 /* One part of a path, up to the next slash. -EINVAL: badly encoded; -EMSGSIZE. */
 static ssize_t part(const char *at, char *out, size_t size)
@@ -189,7 +189,7 @@ static const struct toolbox_route *find_route(struct toolbox_call *c, const char
     return NULL;
 }
 
-/* -- the body ------------------------------------------------------------------------------------ */
+/* -- the body ---------------------------------------------------------------------------------- */
 
 static void on_body(struct http_exchange *x, char *body, size_t len)
 {
@@ -227,7 +227,7 @@ static void take_body(struct toolbox_call *c)
             "the server holds as many requests' bodies of this sandbox as it may; try again");
 }
 
-/* -- the request --------------------------------------------------------------------------------- */
+/* -- the request ------------------------------------------------------------------------------- */
 
 static void on_found(void *arg, struct gateway_answer *a)
 {

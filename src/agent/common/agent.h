@@ -59,8 +59,8 @@ struct agent {
     bool has_key;
     uint8_t key[32];
     char id[32]; /* of the sandbox, "" in development mode */
-    bool
-        command_sandbox; /* PID 1 of one command's command sandbox: the sandbox's own cay-init has written its files */
+    /* PID 1 of one command's command sandbox: the sandbox's own cay-init has written its files */
+    bool command_sandbox;
     struct agent_spawn spawn;
     int oom_fd;           /* AGENT_OOM_FD; 0: none */
     uint32_t filters_max; /* system call filters of the sandbox's programs (filters.h); 0: none */
@@ -131,8 +131,8 @@ struct user {
     uint32_t uid, gid;
     size_t group_count; /* the primary group is among them */
     uint32_t groups[USER_GROUPS_MAX];
-    bool
-        own_rights; /* its files are touched with its rights alone: AGENT_ACCESS_HEADER of the request */
+    /* its files are touched with its rights alone: AGENT_ACCESS_HEADER of the request */
+    bool own_rights;
 };
 
 /* Reads the sandbox's own /etc/passwd and /etc/group, bounded, without NSS. ERR_UNAUTHENTICATED

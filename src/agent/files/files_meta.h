@@ -6,7 +6,8 @@
 
 #define FILES_META_KEYS_MAX HTTP_MAX_HEADERS
 #define FILES_META_KEY_MAX  246u /* the kernel's 255 less the prefix */
-#define FILES_META_MAX      4096u /* of all names (with prefix) and values: what a file system holds */
+/* of all names (with prefix) and values: what a file system holds */
+#define FILES_META_MAX 4096u
 
 struct files_meta {
     size_t count;

@@ -15,8 +15,9 @@
 #include <string.h>
 #include <strings.h>
 
-#define BUFFER_MAX   (FILES_PIECE_BYTES + 2u * 1024u * 1024u) /* the server hands over up to 1 MiB */
-#define UNPACKED_MAX (4u * 1024u * 1024u)                     /* in one step */
+/* the server hands over up to 1 MiB */
+#define BUFFER_MAX   (FILES_PIECE_BYTES + 2u * 1024u * 1024u)
+#define UNPACKED_MAX (4u * 1024u * 1024u) /* in one step */
 #define REFUSED_MAX  (64u * 1024u * 1024u)
 
 struct upload {

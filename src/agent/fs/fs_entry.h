@@ -11,7 +11,8 @@
 #define FS_ENTRY_METADATA_PREFIX \
     "user.e2b." /* extended attributes that are the file's metadata \
                                               */
-#define FS_ENTRY_METADATA_MAX     (64u * 1024u) /* bytes of metadata in one entry; more is left out */
+/* bytes of metadata in one entry; more is left out */
+#define FS_ENTRY_METADATA_MAX     (64u * 1024u)
 #define FS_ENTRY_PERMISSIONS_SIZE 32
 
 /* Appends {...} for path, with `shown` as its path (NULL: the same). 0 or -errno; on failure out is

@@ -59,8 +59,8 @@ static void change_ids(uid_t uid, gid_t gid)
     (CAP_TO_MASK(CAP_DAC_OVERRIDE) | CAP_TO_MASK(CAP_DAC_READ_SEARCH) | CAP_TO_MASK(CAP_FOWNER) | \
      CAP_TO_MASK(CAP_FSETID) | CAP_TO_MASK(CAP_CHOWN))
 
-/* For this thread alone: the system calls act on one, glibc's functions on all. Root has root's rights. cay-init
- * itself is in no group. */
+/* For this thread alone: the system calls act on one, glibc's functions on all. Root has root's
+ * rights. cay-init itself is in no group. */
 static void limit(const struct user *u, struct fs_cred *saved)
 {
     struct __user_cap_data_struct caps[2];
@@ -334,7 +334,8 @@ static void pop_element(char *out, size_t *len)
     out[*len] = '\0';
 }
 
-/* todo := the target of the link at out, then what was left of todo (empty or from a slash on); out loses the link's name. */
+/* todo := the target of the link at out, then what was left of todo (empty or from a slash on); out
+ * loses the link's name. */
 static int splice_link(char *out, size_t *len, char *todo, const char *rest)
 {
     char target[AGENT_PATH_SIZE], joined[2 * AGENT_PATH_SIZE];

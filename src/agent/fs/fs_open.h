@@ -9,8 +9,9 @@
  *  - the file system ids of the calling thread are set to the asking user's (setfsuid), so that new
  *    files belong to the user from the first instant, and the kernel's rules for sticky directories
  *    (protected_symlinks and the like) judge by the user;
- *  - where the request asks for it (AGENT_ACCESS_HEADER), the capabilities over files are given up for as long,
- *    and the user's groups are taken on, so that the kernel decides as for a program of the user's;
+ *  - where the request asks for it (AGENT_ACCESS_HEADER), the capabilities over files are given up
+ *    for as long, and the user's groups are taken on, so that the kernel decides as for a program
+ *    of the user's;
  *  - magic links are never followed and cay-init's own /proc files are refused, so that a path
  * cannot make it hand out its memory, its descriptors or its key (it would pass every check on
  * itself). Nothing opened here can wait: O_NONBLOCK, and only regular files and directories are
@@ -32,8 +33,9 @@ struct fs_cred {
 
 #define CLEANUP_FS_CRED CLEANUP(fs_as_self)
 
-/* From here on this thread acts on files as uid and gid, with its capabilities kept unless u->own_rights. Where
- * the ids may not be changed (a development run without privileges) nothing changes. */
+/* From here on this thread acts on files as uid and gid, with its capabilities kept unless
+ * u->own_rights. Where the ids may not be changed (a development run without privileges) nothing
+ * changes. */
 struct fs_cred fs_as_user(const struct user *u);
 void fs_as_self(struct fs_cred *saved);
 
@@ -45,7 +47,8 @@ int fs_open(const char *path, int flags, mode_t mode) WARN_UNUSED;
 int fs_open_file(const char *path, struct stat *st) WARN_UNUSED;
 
 /* Opens a regular file for writing, made with 0666 & ~umask when absent, and gives it to u. Not yet
- * truncated: the caller does that when it has something to write; *st is what was found. Errors as above. */
+ * truncated: the caller does that when it has something to write; *st is what was found. Errors as
+ * above. */
 int fs_open_for_write(const char *path, const struct user *u, struct stat *st) WARN_UNUSED;
 
 /* Opens the directory that holds path's last element, O_PATH. */

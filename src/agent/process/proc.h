@@ -189,7 +189,8 @@ void proc_check_end(struct proc *p);
 /* A handle of p was closed; frees p with the last one. */
 void proc_handle_closed(struct proc *p);
 
-/* {"event":{"end":{...}}} of a wait status. oom: the sandbox was out of memory, which its error says. */
+/* {"event":{"end":{...}}} of a wait status. oom: the sandbox was out of memory, which its error
+ * says. */
 json_t *proc_end_event(const struct agent *a, int wait_status, bool oom);
 
 /* -- proc_oom.c -------------------------------------------------------------------------------- */
@@ -199,8 +200,8 @@ json_t *proc_end_event(const struct agent *a, int wait_status, bool oom);
 uint64_t proc_oom_kills(const struct agent *a);
 
 /* Was p, which was reaped, ended by that, as far as can be told? Its own signal, or that of the
- * program which a shell ran last (137), and a number that grew while it ran. Not where it was killed
- * through the API. */
+ * program which a shell ran last (137), and a number that grew while it ran. Not where it was
+ * killed through the API. */
 bool proc_oom_ended(const struct proc *p);
 
 /* The sentence for its owner: why, and what to do. */

@@ -1,5 +1,6 @@
 /* Why a command was killed, where that was the memory limit: the kernel kills without a word to the
- * parent, and counts it in a file of the control group, which cay-init holds open (agent_boot.h). */
+ * parent, and counts it in a file of the control group, which cay-init holds open
+ * (agent_boot.h). */
 
 #include "agent/process/proc.h"
 

@@ -11,8 +11,8 @@
 struct audit_checking {
     struct audit_store *store;
     const char *dir; /* of the files */
-    const struct audit_log *
-        sources; /* copies, as they were when it began; all of these are the caller's, and outlive it */
+    /* copies, as they were when it began; all of these are the caller's, and outlive it */
+    const struct audit_log *sources;
     size_t n_sources;
     volatile int *canceled; /* ends when it is not 0 */
 

@@ -26,8 +26,9 @@
 #define REDACT_BODY_PAUSE_MS   200u
 #define REDACT_TUNNEL_PAUSE_MS 20u   /* likewise after an upgrade to what is not read here */
 #define REDACT_STALL_MS        2000u /* either, where its reader was waited for before */
-#define REDACT_KEPT_MAX        (128u * 1024u) /* contents that are kept back; less than an HTTP/2 window */
-#define REDACT_WINDOW_MAX      (1024u * 1024u) /* contents that are kept back, and framing in it */
+/* contents that are kept back; less than an HTTP/2 window */
+#define REDACT_KEPT_MAX   (128u * 1024u)
+#define REDACT_WINDOW_MAX (1024u * 1024u) /* contents that are kept back, and framing in it */
 
 struct redact;
 

@@ -2,10 +2,10 @@
 /* What a sandbox's kernel drops before it comes to cay-egress, told to the sandbox.
  *
  * The rules of its network (sys/nft.h) let a number of new connections and questions through in a
- * second and drop the others. A program then sees EAI_AGAIN, ECONNREFUSED or a connection that takes
- * seconds, and nothing says why. Reading the kernel's counters would take a right over that network;
- * but what it lets through all comes here: when nearly as much came as it lets through, the rest was
- * dropped, and the sandbox's list of refusals says so, once a second at most. */
+ * second and drop the others. A program then sees EAI_AGAIN, ECONNREFUSED or a connection that
+ * takes seconds, and nothing says why. Reading the kernel's counters would take a right over that
+ * network; but what it lets through all comes here: when nearly as much came as it lets through,
+ * the rest was dropped, and the sandbox's list of refusals says so, once a second at most. */
 
 struct sandbox;
 

@@ -35,8 +35,8 @@ struct audit_record {
     const char *rule; /* or preset, default; or what else refused: "sni", "limit" */
     enum policy_source source;
     bool warned; /* the policy would deny it, and only warns */
-    const char *
-        outcome; /* of what was allowed and dialled: "connected", "unreachable", "failed"; or NULL */
+    /* of what was allowed and dialled: "connected", "unreachable", "failed"; or NULL */
+    const char *outcome;
     const char *reason;            /* of a refusal, or why it is not reached; may be NULL */
     const char *method, *path;     /* of a request; the path is cut at its '?' */
     const char *credential;        /* name of what was put on it, or NULL */

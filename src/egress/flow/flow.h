@@ -80,8 +80,9 @@ struct flow {
     bool to_listener; /* the original destination was the listener: explicit proxy */
     bool refused;     /* the verdict was no: only a refusal may be said */
     bool busy;        /* for a number or a rate: it may try again */
-    int unreachable; /* allowed, and no server answered there: the HTTP status that says so; else 0 */
-    bool cut;        /* ended by us: a changed policy, a limit */
+    /* allowed, and no server answered there: the HTTP status that says so; else 0 */
+    int unreachable;
+    bool cut;         /* ended by us: a changed policy, a limit */
     char *name_store; /* what target.name points to */
     struct target target;
     char *sni;                    /* of a ClientHello, or NULL */

@@ -1,7 +1,7 @@
 /* A flow whose client speaks HTTP/2 under interception: what h2.c asks of a flow. Each stream is a
- * request: its authority is checked, its policy asked, its credential put on it, and it is recorded,
- * as forward.c does it for HTTP/1.1. h2.c calls it for each stream; a refusal is that stream's answer,
- * and a changed policy refuses or cuts the requests that it no longer allows. */
+ * request: its authority is checked, its policy asked, its credential put on it, and it is
+ * recorded, as forward.c does it for HTTP/1.1. h2.c calls it for each stream; a refusal is that
+ * stream's answer, and a changed policy refuses or cuts the requests that it no longer allows. */
 
 #include "egress/flow/h2_flow.h"
 

@@ -15,7 +15,8 @@
 #include <sys/socket.h>
 #include <uv.h>
 
-#define LISTED_MAX   65536u /* addresses of one reading; a host with more keeps what was ever added */
+/* addresses of one reading; a host with more keeps what was ever added */
+#define LISTED_MAX   65536u
 #define READ_BYTES   32768u /* of a dump's messages: netlink(7) */
 #define AGAIN_MS     1000u  /* after a reading that failed */
 #define PACKETS_EACH 64u    /* that are read in one turn of the loop */

@@ -14,6 +14,6 @@ struct intercept {
     struct ca *ca;
     struct sealer *sealer;
     SSL_CTX *towards_clients, *towards_servers;
-    char *
-        operators; /* PEM of the authorities in [egress] ca_file, for sandboxes to trust too; or NULL */
+    /* PEM of the authorities in [egress] ca_file, for sandboxes to trust too; or NULL */
+    char *operators;
 };

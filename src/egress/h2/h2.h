@@ -40,9 +40,10 @@
 #define H2_RESETS_MAX       200u  /* in a second, of one peer */
 #define H2_EMPTY_MAX        1000u /* frames that bring nothing on, likewise */
 #define H2_CONTINUED_MAX    8u    /* CONTINUATION frames of one head */
-#define H2_QUEUED_MAX       1000u /* frames for a peer that reads none: then it is not read either */
-#define H2_IDLE_MS          300000u /* without a stream */
-#define H2_STUCK_MS         300000u /* a peer takes no byte of what is there for it */
+/* frames for a peer that reads none: then it is not read either */
+#define H2_QUEUED_MAX 1000u
+#define H2_IDLE_MS    300000u /* without a stream */
+#define H2_STUCK_MS   300000u /* a peer takes no byte of what is there for it */
 #define H2_DISCARDED_BODY_BYTES \
     ((size_t)16 * 1024 * 1024) /* of a body that is discarded: then a reset */
 #define H2_LINGER_MS    2000u
@@ -57,17 +58,19 @@ struct h2;
 struct h2_share {
     size_t held_bytes;
     size_t grown_bytes; /* that windows are larger than they began */
-    unsigned
-        conns; /* counted by the starter of a connection; more than H2_SHARE_CONNS are not to be */
+    /* counted by the starter of a connection; more than H2_SHARE_CONNS are not to be */
+    unsigned conns;
 };
 
 /* The decision about a request. Empty: all zero, body initialized. */
 struct h2_verdict {
     uint64_t waited_ms; /* it was put off before, so long ago; 0: it was not */
     bool later;         /* it is put off: h2_again asks anew */
-    int status; /* 0: it goes on, with plan. Else it is answered with this (429: and Retry-After), */
-    const char *rule; /* this value of DENY_HEADER (NULL: without it; lives as long as the call), */
-    struct buf body;  /* and this JSON; */
+    /* 0: it goes on, with plan. Else it is answered with status (429: and Retry-After), with this
+     * value of DENY_HEADER (NULL: without it; lives as long as the call), and with this JSON: */
+    int status;
+    const char *rule;
+    struct buf body;
     char message
         [H2_MESSAGE_SIZE]; /* to gRPC, which reads no body, with this text in its trailers. */
     struct inject_plan plan;

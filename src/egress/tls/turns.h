@@ -34,7 +34,8 @@
 #define TURNS_ALONE_NS 20000000u /* after so much time */
 #define TURNS_OWED_NS  2000000u  /* at most, from one turn to the next */
 #define TURNS_SHARES   1024u
-#define TURNS_PIECE    ((size_t)32 * 1024) /* that is moved at a time, where another owner is beside */
+/* that is moved at a time, where another owner is beside */
+#define TURNS_PIECE ((size_t)32 * 1024)
 
 struct turns;
 
