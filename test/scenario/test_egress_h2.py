@@ -159,6 +159,20 @@ def test_large_upload(world, box, origin):
     assert json.loads(r.stdout) == {"bytes": 8_000_000}, r.stderr
 
 
+@pytest.mark.parametrize("way", ["down", "up"])
+def test_bytes_are_limited(world, origin, way):
+    """8 MB where 2 are left: the connection is cut at the limit, and not when it is next looked at."""
+    (world.dir / "big").write_bytes(bytes(8_000_000))
+    arguments = ["-T", world.dir / "big", f"{URL}/upload"] if way == "up" else [f"{URL}/bytes/8000000", "-o", "/dev/null"]
+    limits = {"bytes": 2_000_000}
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model"), rules=RULES, limits=limits) as s:
+        cut = curl(s, "-w", "%{size_download}", *arguments)
+        usage = json.loads(world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[1])
+        assert world.denials(s)[-1]["rule"] == "limit"
+    assert cut.returncode != 0 and (way == "up" or 1_900_000 < int(cut.stdout) <= 2_000_000 + 65536), cut
+    assert 2_000_000 <= usage["bytes_up"] + usage["bytes_down"] <= 2_000_000 + 65536, usage
+
+
 def test_bidirectional_stream_is_not_buffered(box):
     """Each piece comes back before the next is sent."""
     r = run(box, PAUSED + """

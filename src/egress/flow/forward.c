@@ -39,6 +39,7 @@
 #define WRITE_TIMEOUT_MS           300000
 #define STOP_MS                    500
 #define SWEEP_MS                   1000 /* how old the counts of a connection may be */
+#define LIMITED_PIECE              ((size_t)32 * 1024) /* that passes at a time where bytes are limited */
 
 struct forward {
     struct egress *egress;
@@ -65,8 +66,8 @@ void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
 
 /* -- counting ---------------------------------------------------------------------------------- */
 
-/* What the kernel counted on the client's connection: the bytes are not ours to count on their
- * way. */
+/* What the kernel counted on the client's connection, without what waits to be read: the bytes are
+ * not ours to count on their way. */
 static void sample(struct client_conn *l)
 {
     struct flow *f = forward_flow(l);
@@ -350,9 +351,11 @@ static void on_flow_end(struct flow *f)
 static size_t enter(void *ctx, uint64_t tag, uint32_t *round)
 {
     const struct client_conn *l = (void *)(uintptr_t)tag;
+    const struct flow *f = forward_flow(l);
     struct turns *turns = l->egress->turns;
+    size_t most = f && registry_counts_bytes(f->sandbox) ? LIMITED_PIECE : SIZE_MAX;
 
-    return turns_enter(turns, l->owner, round) ? turns_piece(turns) : 0;
+    return turns_enter(turns, l->owner, round) ? MIN(turns_piece(turns), most) : 0;
 }
 
 static void leave(void *ctx)

@@ -230,16 +230,17 @@ void h2_flow_again(struct flow *f)
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-static void on_moved(void *arg, uint64_t read, uint64_t written)
+static uint64_t on_moved(void *arg, uint64_t read, uint64_t written)
 {
     struct flow *f = flow_of(arg);
 
     f->up_bytes = read;
     f->down_bytes = written;
-    if (!f->sandbox->has_policy || !registry_over_bytes(f->sandbox))
-        return;
+    if (!registry_over_bytes(f->sandbox))
+        return registry_bytes_left(f->sandbox);
     flow_cut(f, NULL, "limit", FLOW_BYTES_REASON);
     flow_end(f);
+    return 0;
 }
 
 static void on_conn_end(void *arg)

@@ -196,16 +196,21 @@ void h2_close(struct h2 *conn)
         destroy(conn);
 }
 
-static void tell_moved(struct h2 *conn)
+static uint64_t tell_moved(struct h2 *conn)
 {
-    if (conn->o.on_moved)
-        conn->o.on_moved(conn->o.arg, conn->end[H2_CLIENT].read_bytes,
-                         conn->end[H2_CLIENT].written_bytes);
+    return conn->o.on_moved ? conn->o.on_moved(conn->o.arg, conn->end[H2_CLIENT].read_bytes,
+                                               conn->end[H2_CLIENT].written_bytes)
+                            : UINT64_MAX;
+}
+
+uint64_t h2_conn_room(struct h2 *conn)
+{
+    return conn->dead ? 0 : tell_moved(conn);
 }
 
 static void die(struct h2 *conn)
 {
-    tell_moved(conn);
+    (void)tell_moved(conn);
     if (conn->closed) /* the callee has closed it */
         return;
     destroy(conn);
@@ -343,7 +348,7 @@ static void read_some(struct h2_end *e)
     if (e->side == H2_CLIENT && conn->linger_ms)
         return;
     conn->pumping = true;
-    if (!end_take(e, data, (size_t)n))
+    if ((e->side == H2_SERVER || h2_conn_room(conn) > 0) && !end_take(e, data, (size_t)n))
         e->broken = true;
     conn->pumping = false;
     if (e->side == H2_SERVER) /* it may have said what it was told */
@@ -396,7 +401,7 @@ static void sweep_one(struct h2 *conn, uint64_t now)
 {
     uint64_t idle = now - conn->moved_ms;
 
-    tell_moved(conn);
+    (void)tell_moved(conn);
     if (conn->closed)
         return;
     for (struct h2_stream *s = conn->streams; s; s = s->next)

@@ -46,7 +46,9 @@
 #define H2_STUCK_MS   300000u /* a peer takes no byte of what is there for it */
 #define H2_DISCARDED_BODY_BYTES \
     ((size_t)16 * 1024 * 1024) /* of a body that is discarded: then a reset */
-#define H2_LINGER_MS    2000u
+#define H2_LINGER_MS 2000u
+#define H2_PIECE_BYTES \
+    ((size_t)16 * 1024) /* a record of TLS: what waits for the socket is offered again whole */
 #define H2_MESSAGE_SIZE 256
 
 struct h2s; /* all of a loop */
@@ -92,8 +94,11 @@ struct h2_options {
     /* The server broke off the answer to head, or before it; the client's stream is reset. May be
      * NULL. */
     void (*on_break)(void *arg, const struct http_head *head, const char *why);
-    /* Bytes of contents so far, from the client and to it: now and then. */
-    void (*on_moved)(void *arg, uint64_t read, uint64_t written);
+    /* Bytes of contents so far, from the client and to it: for each piece that was read and is not
+     * looked at yet (TLS_ENDPOINT_READ_BYTES at most), before each that is to be written, and now
+     * and then. How many more there may be, of which H2_PIECE_BYTES too many are possible; 0: it has
+     * closed the connection. May be NULL. */
+    uint64_t (*on_moved)(void *arg, uint64_t read, uint64_t written);
     void (*on_end)(void *arg); /* the last call about it */
     void *arg;
 };

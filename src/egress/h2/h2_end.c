@@ -343,6 +343,7 @@ static int fill(struct h2_end *e)
 bool end_flush(struct h2_end *e)
 {
     bool any = false;
+    uint64_t room = UINT64_MAX;
     ssize_t n = 0;
 
     while (e->session && !e->broken && n != -EAGAIN &&
@@ -351,7 +352,12 @@ bool end_flush(struct h2_end *e)
             e->broken = true;
         if (e->broken || e->out.len == 0)
             break;
-        n = tls_endpoint_write(&e->io, e->out.data, e->out.len);
+        if (e->side == H2_CLIENT)
+            room = h2_conn_room(e->conn);
+        if (room == 0)
+            break;
+        n = tls_endpoint_write(&e->io, e->out.data,
+                               MIN(e->out.len, MAX(room, (uint64_t)H2_PIECE_BYTES)));
         if (n < 0) {
             e->broken = n != -EAGAIN;
             continue;
