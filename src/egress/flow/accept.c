@@ -42,7 +42,7 @@
 struct sandbox_io {
     struct sandbox *sandbox; /* NULL once closing */
     uv_poll_t tcp, udp;
-    uv_timer_t again;              /* accepting rests until then */
+    uv_timer_t again;              /* accepting, or what failed, rests until then */
     uint32_t tcp_round, udp_round; /* turns.h */
     unsigned handles;
 };
@@ -252,12 +252,14 @@ static void take(struct sandbox *s, int fd)
 /* -- the listener ------------------------------------------------------------------------------ */
 
 static void on_tcp(uv_poll_t *p, int status, int events);
+static void on_udp(uv_poll_t *p, int status, int events);
 
 static void on_again(uv_timer_t *t)
 {
     struct sandbox_io *io = t->data;
 
     uv_poll_start(&io->tcp, UV_READABLE, on_tcp);
+    uv_poll_start(&io->udp, UV_READABLE, on_udp);
 }
 
 /* Connections wait in the backlog meanwhile: a fast client is not refused. */
@@ -320,12 +322,16 @@ static void on_tcp(uv_poll_t *p, int status, int events)
     turns_exit(turns);
 }
 
+/* An error of the socket stops libuv's watch, and would end all names of the sandbox. Reading takes an
+ * error from the socket as a rule; one that stays is not looked at again at once. */
 static void on_udp(uv_poll_t *p, int status, int events)
 {
     struct sandbox_io *io = p->data;
     struct turns *turns = io->sandbox->egress->turns;
 
-    if (status < 0 || !turns_enter(turns, registry_owner(io->sandbox), &io->udp_round))
+    if (status < 0)
+        uv_timer_start(&io->again, on_again, RETRY_MS, 0);
+    if (!turns_enter(turns, registry_owner(io->sandbox), &io->udp_round))
         return;
     dns_udp_readable(io->sandbox);
     turns_exit(turns);
