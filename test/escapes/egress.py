@@ -45,14 +45,19 @@ def wanted():
     return sorted({t for c in CASES for t in c.tests})
 
 
+def kind_of(test):
+    """unit (test/unit), cli (test/cli) or scenario (test/scenario, which is not written out in the table)."""
+    folder = test.partition("/")[0]
+    return folder if folder in ("unit", "cli") else "scenario"
+
+
 def missing():
     """Tests of the table that are not there."""
     found = []
     for test in wanted():
-        unit = test.startswith("unit/")
-        name, _, function = test.partition("::")
-        source = ROOT / "test" / (f"{name}.c" if unit else f"scenario/{name}")
-        pattern = rf"^static void {function}\(void \*\*" if unit else rf"^def {function}\("
+        kind, (name, _, function) = kind_of(test), test.partition("::")
+        source = ROOT / "test" / {"unit": f"{name}.c", "cli": name, "scenario": f"scenario/{name}"}[kind]
+        pattern = rf"^static void {function}\(void \*\*" if kind == "unit" else rf"^def {function}\("
         if not source.exists() or function and not re.search(pattern, source.read_text(), re.M):
             found.append(test)
     return found
@@ -69,20 +74,21 @@ def run_units(build, tests):
     return said
 
 
-def python_of(build):
-    """test/run knows what the tests need, and installs it into the build directory."""
+def load_runner():
+    """test/run knows what the tests need and installs it into the build directory, and starts a server for the cli tests."""
     loader = SourceFileLoader("test_run", str(ROOT / "test/run"))
     module = module_from_spec(spec_from_loader("test_run", loader))
     loader.exec_module(module)
-    return module.python_of(types.SimpleNamespace(build=build), [ROOT / "test/sdk/requirements.txt"])
+    return module
 
 
-def run_scenarios(build, python, tests):
+def run_pytest(folder, python, tests, env):
+    """What each said: passed, failed or skipped. Names are those of files in the folder."""
     said = {t: [] for t in tests}
-    with tempfile.TemporaryDirectory() as folder:
-        report = pathlib.Path(folder) / "report.xml"
+    with tempfile.TemporaryDirectory() as scratch:
+        report = pathlib.Path(scratch) / "report.xml"
         subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests],
-                       cwd=ROOT / "test/scenario", env={**os.environ, "CAY_BUILD": str(build), "PYTHONDONTWRITEBYTECODE": "1"})
+                       cwd=folder, env={**os.environ, **env, "PYTHONDONTWRITEBYTECODE": "1"})
         for case in ElementTree.parse(report).getroot().iter("testcase"):
             kinds = {child.tag for child in case}
             verdict = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
@@ -92,6 +98,29 @@ def run_scenarios(build, python, tests):
                     said[key].append(verdict)
     # One that did not run at all has failed.
     return {t: next((v for v in ("failed", "skipped", "passed") if v in all_of), "failed") for t, all_of in said.items()}
+
+
+def run_cli(runner, build, python, tests):
+    """Against a server of their own, as test/run has them."""
+    names = {t.partition("/")[2]: t for t in tests}
+    server = runner.Server(types.SimpleNamespace(build=build))
+    if not server.start():
+        return dict.fromkeys(tests, "failed")
+    try:
+        said = run_pytest(ROOT / "test/cli", python, list(names), server.env)
+    finally:
+        server.stop()
+    return {names[t]: verdict for t, verdict in said.items()}
+
+
+def run_all(build, python):
+    tests, runner = {kind: [] for kind in ("unit", "scenario", "cli")}, load_runner()
+    for test in wanted():
+        tests[kind_of(test)].append(test)
+    python = python or runner.python_of(types.SimpleNamespace(build=build), [ROOT / "test/sdk/requirements.txt"])
+    return {**run_units(build, tests["unit"]),
+            **run_pytest(ROOT / "test/scenario", python, tests["scenario"], {"CAY_BUILD": str(build)}),
+            **run_cli(runner, build, python, tests["cli"])}
 
 
 def cell(text):
@@ -128,9 +157,7 @@ def main():
         print(f"FAILED: {test} is not there")
     if lost or options.names:
         return bool(lost)
-    build = options.build.resolve()
-    units = [t for t in wanted() if t.startswith("unit/")]
-    said = run_units(build, units) | run_scenarios(build, options.python or python_of(build), [t for t in wanted() if t not in units])
+    said = run_all(options.build.resolve(), options.python)
     if options.write:
         options.write.write_text(document(said))
     bad = [t for t, verdict in said.items() if verdict != "passed"]

@@ -121,8 +121,8 @@ static void on_result(void *arg, const struct core_exec_result *r, const struct 
 }
 
 /* default_name NULL: without a policy. */
-static void ask(struct world *w, const char *id, const char *default_name, size_t max_output,
-                struct result *a)
+static void ask_as(struct world *w, const char *tenant, const char *id, const char *default_name,
+                   size_t max_output, struct result *a)
 {
     json_t *policy = default_name ? json_pack("{s:s}", "default", default_name) : NULL;
     struct core_exec_request r = {.process = json_pack("{s:s}", "cmd", "true"),
@@ -130,10 +130,16 @@ static void ask(struct world *w, const char *id, const char *default_name, size_
                                   .max_output_bytes = max_output};
 
     *a = (struct result){0};
-    core_exec(w->core, "default", id, &r, on_result, a);
+    core_exec(w->core, tenant, id, &r, on_result, a);
     assert_int_equal(a->calls, 0);
     json_decref(r.process);
     json_decref(policy);
+}
+
+static void ask(struct world *w, const char *id, const char *default_name, size_t max_output,
+                struct result *a)
+{
+    ask_as(w, "default", id, default_name, max_output, a);
 }
 
 static void run(struct world *w, const char *id, const char *default_name, struct result *a)
@@ -484,6 +490,61 @@ static void streams_are_shared_out(void **state)
     assert_int_equal(share_used(w->core->streams), 0);
 }
 
+static enum err_code call(struct world *w, const char *tenant, const char *id)
+{
+    struct result a;
+
+    ask_as(w, tenant, id, NULL, 1000, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_true(a.why.code != ERR_EXHAUSTED || strstr(a.why.text, "that is its share"));
+    return a.why.code;
+}
+
+/* As many places as that sandbox of tenant default gets. */
+static size_t take_share(struct world *w, const char *id, struct share **taken)
+{
+    size_t n = 0;
+
+    while (n < CORE_EXECS_MAX && (taken[n] = share_take(w->core->execs, "default", id)))
+        n++;
+    return n;
+}
+
+/* Places that are taken stand for commands that run: a sandbox at its share is refused, its tenant's
+ * other sandbox is not, and when the tenant has its half of all, another tenant's is not. */
+static void calls_are_shared_out(void **state)
+{
+    struct share *taken[CORE_EXECS_MAX];
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    char id[IDS_SANDBOX_SIZE], second[IDS_SANDBOX_SIZE], others[IDS_SANDBOX_SIZE];
+    char key[CORE_TOKEN_SIZE];
+    struct proxy p;
+    struct err e;
+    size_t n;
+
+    begin(w, &p, id);
+    world_create_default(w, second);
+    assert_int_equal(world_key(w, "another", "", key, &e), ERR_OK);
+    r.tenant = "another";
+    world_create(w, &r, others);
+    n = take_share(w, id, taken);
+    assert_true(n > 0 && n <= CORE_EXECS_MAX / 3 + 1);
+    assert_int_equal(call(w, "default", id), ERR_EXHAUSTED);
+    assert_int_equal(call(w, "default", second), ERR_OK);
+    share_return(taken[--n]);
+    assert_int_equal(call(w, "default", id), ERR_OK); /* and gives its place back: */
+    assert_int_equal(share_held(w->core->execs, "default", id), n);
+    n += take_share(w, second, taken + n);
+    assert_true(n <= CORE_EXECS_MAX / 2);
+    assert_int_equal(call(w, "default", second), ERR_EXHAUSTED);
+    assert_int_equal(call(w, "another", others), ERR_OK);
+    while (n > 0)
+        share_return(taken[--n]);
+    assert_int_equal(share_used(w->core->execs), 0);
+    end(w, &p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -496,6 +557,7 @@ int main(void)
         WORLD(a_sandbox_that_ends_takes_its_commands),
         WORLD(a_stream_has_its_place_until_it_is_taken),
         WORLD(streams_are_shared_out),
+        WORLD(calls_are_shared_out),
         cmocka_unit_test(signals_have_names),
         cmocka_unit_test(what_is_no_stream_is_refused),
     };
