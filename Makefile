@@ -117,7 +117,8 @@ many:
 	@$(MAKE) --no-print-directory build
 	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE)/reports)
 
-# cayd and cay-privd killed at each of their calls of a pause and a resume (needs strace); 1,000 pauses in a row.
+# cayd, cay-privd and its tasks killed at each of their calls of a pause, a resume (both tiers), a snapshot and a fork; 1,000
+# pauses in a row. `make test` draws four of these points.
 pause-crashes:
 	@CAY_PAUSE_CRASHES=1 CAY_PAUSE_TIMES=1000 test/run --build=$(BUILD) --only=scenario --files test_pause_crash.py test_pause.py
 
