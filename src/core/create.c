@@ -8,11 +8,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/share.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/counters.h"
+#include "core/create_check.h"
+#include "core/create_error.h"
 #include "core/create_key.h"
 #include "core/deferred.h"
 #include "core/egress.h"
@@ -23,7 +24,6 @@
 #include "core/pause_internal.h"
 #include "core/sandbox.h"
 #include "core/sandbox_make.h"
-#include "core/sandbox_network.h"
 #include "core/snapshot.h"
 #include "core/sockets.h"
 #include "core/store.h"
@@ -41,40 +41,6 @@
 #define DEFAULT_WORKDIR   "/home/user"
 #define FIRST_SAMPLE_MS   1000u
 
-/* What a stage's failure means to the caller; ERR_OK: the errno tells. */
-static const struct {
-    enum err_code code;
-    const char *text, *hint;
-} stages[PRIVSEP_STAGE_COUNT] = {
-    [PRIVSEP_STAGE_PERMIT] = {ERR_INTERNAL, "privd refused the request", ""},
-    [PRIVSEP_STAGE_TEMPLATE] = {ERR_NOT_FOUND, "the template is not there any more",
-                                "see `cay template ls`"},
-    [PRIVSEP_STAGE_SLOT] = {ERR_UNAVAILABLE, "no slot is left on this machine",
-                            "end sandboxes that are not needed, or raise the limit of slots"},
-    [PRIVSEP_STAGE_LAYER] = {ERR_OK, "its disk could not be made",
-                             "see `cay status` for the space that is left"},
-    [PRIVSEP_STAGE_READY] = {ERR_OK, "its agent did not get ready",
-                             "see `cay logs` and `cay doctor`"},
-};
-
-/* What one errno of a stage means, where it says more than the stage. */
-static const struct {
-    uint32_t stage;
-    int status;
-    enum err_code code;
-    const char *text, *hint;
-} causes[] = {
-    /* Everything that is on it is readable still, so that it does not end by itself. */
-    {PRIVSEP_STAGE_LAYER, -EROFS, ERR_UNAVAILABLE,
-     "the state disk is read-only since a write to it failed",
-     "most often the host's own disk was full: free some space there, then `cay down` and `cay "
-     "up`"},
-    /* There are numbers left, but none could be made into a slot. */
-    {PRIVSEP_STAGE_SLOT, -ETIMEDOUT, ERR_UNAVAILABLE, "no slot was free, and none was made in time",
-     "the machine is busy or short of memory: end sandboxes that are not needed, or try again "
-     "later"},
-};
-
 void create_fail(struct sandbox_obj *o, const struct err *why)
 {
     core_sandbox_cb done = TAKE_PTR(o->create_done);
@@ -91,36 +57,6 @@ void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *tex
 
     err_set(&why, code, "%s", text);
     create_fail(o, &why);
-}
-
-/* A kernel's "invalid argument" on the way is our fault, not the caller's. What the machine has run
- * out of is no limit of the caller's either, and may be there again in a moment. */
-static enum err_code code_of_errno(int status)
-{
-    enum err_code code = err_code_from_errno(status);
-
-    if (code == ERR_EXHAUSTED)
-        return ERR_UNAVAILABLE;
-    return code == ERR_NO_SPACE || code == ERR_TIMEOUT ? code : ERR_INTERNAL;
-}
-
-static void explain(struct err *e, int status, uint32_t stage)
-{
-    enum err_code code = stage < PRIVSEP_STAGE_COUNT ? stages[stage].code : ERR_OK;
-    const char *text = stage < PRIVSEP_STAGE_COUNT ? stages[stage].text : NULL;
-
-    for (size_t i = 0; i < ARRAY_SIZE(causes); i++) {
-        if (causes[i].stage == stage && causes[i].status == status) {
-            err_set(e, causes[i].code, "the sandbox could not be made: %s", causes[i].text);
-            err_hint(e, "%s", causes[i].hint);
-            return;
-        }
-    }
-    err_set_sys(e, code ? code : code_of_errno(status), status,
-                "the sandbox could not be made: %s (stage %s)", text ? text : "a step failed",
-                privsep_stage_name(stage));
-    if (text)
-        err_hint(e, "%s", stages[stage].hint);
 }
 
 /* -- /init ------------------------------------------------------------------------------------- */
@@ -304,19 +240,9 @@ static void leave_to_reconcile(struct sandbox_obj *o)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
-/* Its driver's own words. */
-static void explain_level(struct err *e, const struct sandbox *s, const struct privsep_msg *m)
-{
-    err_set(e, ERR_UNIMPLEMENTED, "the isolation level %s is not there: %.*s",
-            privsep_level_name(s->level), PRIVSEP_WHY_SIZE, m->u.refused.why);
-    err_hint(e, "create it without \"level\": this server's is %s",
-             privsep_level_name(PRIVSEP_LEVEL_PROCESS));
-}
-
 /* m: what privd answered, NULL where it did not. */
 static void create_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m)
 {
-    uint32_t stage = m ? m->stage : PRIVSEP_STAGE_NONE;
     struct core *c = o->core;
     struct err e;
 
@@ -328,12 +254,7 @@ static void create_refused(struct sandbox_obj *o, int status, const struct privs
             leave_to_reconcile(o);
         return;
     }
-    if (status == -ESHUTDOWN || call_is_channel_error(status))
-        call_privd_err(&e, status, "the sandbox could not be made");
-    else if (stage == PRIVSEP_STAGE_LEVEL)
-        explain_level(&e, &o->s, m);
-    else
-        explain(&e, status, stage);
+    create_explain(&e, &o->s, status, m);
     log_warn("sandbox %s: %s", o->s.id, e.text);
     if (sandbox_life(o)->files) {
         keep_restart_refused(o, status, &e);
@@ -398,87 +319,6 @@ int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32
     return call_privd(o->core, o->s.id, &m, on_created, NULL);
 }
 
-static enum err_code count_tenant(void *arg, const struct core_tenant *t, struct err *e)
-{
-    ++*(size_t *)arg;
-    return ERR_OK;
-}
-
-/* Where more than half of the places are taken, and there are other tenants, one that holds as many
- * as are left gets no more: a place is there for another that holds few (the rule of base/share.h;
- * here one tenant alone may have all). */
-static enum err_code check_share(struct core *c, const char *tenant, struct err *e)
-{
-    size_t max = c->config.max_sandboxes, n = c->tenants.charged[TENANT_SANDBOXES], tenants = 0;
-    size_t held = tenant_held(c, tenant, TENANT_SANDBOXES);
-
-    if (n <= max / 2 || max - n > held ||
-        core_tenant_each(c, count_tenant, &tenants, e) != ERR_OK || tenants < 2)
-        return ERR_OK;
-    err_set(e, ERR_EXHAUSTED,
-            "%zu of %zu sandboxes are there, %zu of them this tenant's: the rest is for others", n,
-            max, held);
-    err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
-    return ERR_EXHAUSTED;
-}
-
-/* The few places of sandboxes whose programs may have filters, by the rule of base/share.h. */
-static enum err_code check_filters_share(struct core *c, const char *tenant, struct err *e)
-{
-    const uint32_t filter_places = privsep_filters_sandboxes();
-    size_t used = c->tenants.charged[TENANT_FILTERS];
-    size_t held = tenant_held(c, tenant, TENANT_FILTERS);
-
-    if (share_leaves_space(filter_places, used, held))
-        return ERR_OK;
-    err_set(
-        e, ERR_EXHAUSTED,
-        "%zu of %u sandboxes with \"seccompFilters\" are there, %zu of them this tenant's: that is "
-        "its share, as their filters are from a pool of the whole host",
-        used, filter_places, held);
-    err_hint(e, "end one of them, or create this one without");
-    return ERR_EXHAUSTED;
-}
-
-static enum err_code check(struct core *c, const struct sandbox_request *r, struct err *e)
-{
-    enum err_code code = core_check_ready(c, e);
-
-    if (code != ERR_OK)
-        return code;
-    if (!r->tenant || strlen(r->tenant) >= CORE_TENANT_SIZE)
-        return err_set(e, ERR_INVALID, "the tenant's name is missing or too long");
-    if (r->ttl_ms < 0 || (uint64_t)r->ttl_ms > c->config.max_ttl_ms)
-        return err_set(e, ERR_INVALID, "a time to live of %lld s; at most %llu s are allowed",
-                       (long long)r->ttl_ms / 1000,
-                       (unsigned long long)c->config.max_ttl_ms / 1000u);
-    if (r->name && sandbox_name_is_taken(c, r->tenant, r->name))
-        return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
-    if (r->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && !r->keep_memory &&
-        (code = keep_check(c, e)) != ERR_OK)
-        return code;
-    if (c->tenants.charged[TENANT_SANDBOXES] >= c->config.max_sandboxes) {
-        err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed",
-                (size_t)c->tenants.charged[TENANT_SANDBOXES], c->config.max_sandboxes);
-        err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
-        return ERR_UNAVAILABLE;
-    }
-    return check_share(c, r->tenant, e);
-}
-
-/* The last that is asked: what is refused for another reason is no create. */
-static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
-                                const struct template_info *asked, struct err *e)
-{
-    const struct privsep_limits limits = sandbox_limits(c, r, asked);
-    struct tenant *t = tenant_get(c, r->tenant);
-    enum err_code code = t ? quota_take_create(t, &limits, e)
-                           : err_set(e, ERR_UNAVAILABLE, "memory is out");
-
-    tenant_unref(t);
-    return code;
-}
-
 static enum err_code write_row(struct core *c, struct sandbox_obj *o,
                                const struct sandbox_request *r, struct err *e)
 {
@@ -512,24 +352,6 @@ static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct s
     return ERR_OK;
 }
 
-/* What it begins with: a template, or a snapshot with the template that it lies on. */
-static enum err_code resolve(struct core *c, struct sandbox_request *r,
-                             const struct snapshot **snapshot, const struct template_info **asked,
-                             const struct template_info **used, struct err *e)
-{
-    const struct snapshot *s = core_snapshot_find(c, r->tenant, r->template_name);
-
-    if (!s)
-        return templates_resolve(c, r->template_name, asked, used, e);
-    *snapshot = s;
-    *asked = *used = templates_entry(c, s->template_id);
-    if (!*used)
-        return err_set(e, ERR_UNAVAILABLE, "template %s, which snapshot %s lies on, is not there",
-                       s->template_id, s->id);
-    r->limits = sandbox_limits_or(&r->limits, &s->limits);
-    return ERR_OK;
-}
-
 static enum err_code create(struct core *c, const struct sandbox_request *request,
                             core_sandbox_cb done, void *arg, struct err *e)
 {
@@ -537,16 +359,8 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     const struct snapshot *snapshot = NULL;
     const struct template_info *asked = NULL, *used = NULL;
     struct sandbox_obj *o = NULL;
-    enum err_code code = check(c, r, e);
+    enum err_code code = create_check(c, r, &snapshot, &asked, &used, e);
 
-    if (code == ERR_OK)
-        code = sandbox_check_policy(c, r->tenant, r->policy, r->credentials, e);
-    if (code == ERR_OK)
-        code = resolve(c, r, &snapshot, &asked, &used, e);
-    if (code == ERR_OK && (r->limits.filters || asked->limits.filters))
-        code = check_filters_share(c, r->tenant, e);
-    if (code == ERR_OK)
-        code = take_quota(c, r, asked, e);
     if (code == ERR_OK)
         code = sandbox_make(c, r, asked, used, &o, e);
     if (code != ERR_OK)

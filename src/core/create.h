@@ -12,8 +12,8 @@ void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *tex
 /* o->init_waits was set, and is not any more. why: only when the server stops. */
 void create_go_on(struct sandbox_obj *o, const struct err *why);
 
-/* Sends CREATE for o, on what is kept by that number (0: on nothing), or on a copy of it. The sequence
- * number or -errno. */
+/* Sends CREATE for o, on what is kept by that number (0: on nothing), or on a copy of it. The
+ * sequence number or -errno. */
 int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32_t kept, bool copy);
 
 /* What an agent is told at /init: a new object. NULL: memory is out. */

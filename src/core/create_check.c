@@ -1,0 +1,135 @@
+/* What is asked before a sandbox is made, in this order: is the server ready, is the request whole,
+ * is there a place left for this tenant, may it have that policy, is the template there, is there a
+ * place with filters, does the quota allow it. Only the last takes something (the rate of creates),
+ * so that what is refused for another reason counts nowhere. Called by create.c. */
+
+#include "core/create_check.h"
+
+#include "base/share.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/keep.h"
+#include "core/quota.h"
+#include "core/sandbox.h"
+#include "core/sandbox_make.h"
+#include "core/sandbox_network.h"
+#include "core/snapshot.h"
+#include "core/template.h"
+#include "core/tenant.h"
+
+#include <string.h>
+
+static enum err_code count_tenant(void *arg, const struct core_tenant *t, struct err *e)
+{
+    ++*(size_t *)arg;
+    return ERR_OK;
+}
+
+/* Where more than half of the places are taken, and there are other tenants, one that holds as many
+ * as are left gets no more: a place is there for another that holds few (the rule of base/share.h;
+ * here one tenant alone may have all). */
+static enum err_code check_share(struct core *c, const char *tenant, struct err *e)
+{
+    size_t max = c->config.max_sandboxes, n = c->tenants.charged[TENANT_SANDBOXES], tenants = 0;
+    size_t held = tenant_held(c, tenant, TENANT_SANDBOXES);
+
+    if (n <= max / 2 || max - n > held ||
+        core_tenant_each(c, count_tenant, &tenants, e) != ERR_OK || tenants < 2)
+        return ERR_OK;
+    err_set(e, ERR_EXHAUSTED,
+            "%zu of %zu sandboxes are there, %zu of them this tenant's: the rest is for others", n,
+            max, held);
+    err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
+    return ERR_EXHAUSTED;
+}
+
+/* The few places of sandboxes whose programs may have filters, by the rule of base/share.h. */
+static enum err_code check_filters_share(struct core *c, const char *tenant, struct err *e)
+{
+    const uint32_t filter_places = privsep_filters_sandboxes();
+    size_t used = c->tenants.charged[TENANT_FILTERS];
+    size_t held = tenant_held(c, tenant, TENANT_FILTERS);
+
+    if (share_leaves_space(filter_places, used, held))
+        return ERR_OK;
+    err_set(
+        e, ERR_EXHAUSTED,
+        "%zu of %u sandboxes with \"seccompFilters\" are there, %zu of them this tenant's: that is "
+        "its share, as their filters are from a pool of the whole host",
+        used, filter_places, held);
+    err_hint(e, "end one of them, or create this one without");
+    return ERR_EXHAUSTED;
+}
+
+static enum err_code check_request(struct core *c, const struct sandbox_request *r, struct err *e)
+{
+    enum err_code code = core_check_ready(c, e);
+
+    if (code != ERR_OK)
+        return code;
+    if (!r->tenant || strlen(r->tenant) >= CORE_TENANT_SIZE)
+        return err_set(e, ERR_INVALID, "the tenant's name is missing or too long");
+    if (r->ttl_ms < 0 || (uint64_t)r->ttl_ms > c->config.max_ttl_ms)
+        return err_set(e, ERR_INVALID, "a time to live of %lld s; at most %llu s are allowed",
+                       (long long)r->ttl_ms / 1000,
+                       (unsigned long long)c->config.max_ttl_ms / 1000u);
+    if (r->name && sandbox_name_is_taken(c, r->tenant, r->name))
+        return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
+    if (r->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && !r->keep_memory &&
+        (code = keep_check(c, e)) != ERR_OK)
+        return code;
+    if (c->tenants.charged[TENANT_SANDBOXES] >= c->config.max_sandboxes) {
+        err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed",
+                (size_t)c->tenants.charged[TENANT_SANDBOXES], c->config.max_sandboxes);
+        err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
+        return ERR_UNAVAILABLE;
+    }
+    return check_share(c, r->tenant, e);
+}
+
+/* The last that is asked: what is refused for another reason is no create. */
+static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
+                                const struct template_info *asked, struct err *e)
+{
+    const struct privsep_limits limits = sandbox_limits(c, r, asked);
+    struct tenant *t = tenant_get(c, r->tenant);
+    enum err_code code = t ? quota_take_create(t, &limits, e)
+                           : err_set(e, ERR_UNAVAILABLE, "memory is out");
+
+    tenant_unref(t);
+    return code;
+}
+
+/* What it begins with: a template, or a snapshot with the template that it lies on. */
+static enum err_code resolve(struct core *c, struct sandbox_request *r,
+                             const struct snapshot **snapshot, const struct template_info **asked,
+                             const struct template_info **used, struct err *e)
+{
+    const struct snapshot *s = core_snapshot_find(c, r->tenant, r->template_name);
+
+    if (!s)
+        return templates_resolve(c, r->template_name, asked, used, e);
+    *snapshot = s;
+    *asked = *used = templates_entry(c, s->template_id);
+    if (!*used)
+        return err_set(e, ERR_UNAVAILABLE, "template %s, which snapshot %s lies on, is not there",
+                       s->template_id, s->id);
+    r->limits = sandbox_limits_or(&r->limits, &s->limits);
+    return ERR_OK;
+}
+
+enum err_code create_check(struct core *c, struct sandbox_request *r,
+                           const struct snapshot **snapshot, const struct template_info **asked,
+                           const struct template_info **used, struct err *e)
+{
+    enum err_code code = check_request(c, r, e);
+
+    if (code == ERR_OK)
+        code = sandbox_check_policy(c, r->tenant, r->policy, r->credentials, e);
+    if (code == ERR_OK)
+        code = resolve(c, r, snapshot, asked, used, e);
+    if (code == ERR_OK && (r->limits.filters || (*asked)->limits.filters))
+        code = check_filters_share(c, r->tenant, e);
+    return code == ERR_OK ? take_quota(c, r, *asked, e) : code;
+}

@@ -1,0 +1,94 @@
+/* What a create that failed says: of a stage's failure in privd, of one errno of it, or of a level
+ * that is not there. */
+
+#include "core/create_error.h"
+
+#include "core/call.h"
+#include "core/core.h"
+
+#include <errno.h>
+
+/* What a stage's failure means to the caller; ERR_OK: the errno tells. */
+static const struct {
+    enum err_code code;
+    const char *text, *hint;
+} stages[PRIVSEP_STAGE_COUNT] = {
+    [PRIVSEP_STAGE_PERMIT] = {ERR_INTERNAL, "privd refused the request", ""},
+    [PRIVSEP_STAGE_TEMPLATE] = {ERR_NOT_FOUND, "the template is not there any more",
+                                "see `cay template ls`"},
+    [PRIVSEP_STAGE_SLOT] = {ERR_UNAVAILABLE, "no slot is left on this machine",
+                            "end sandboxes that are not needed, or raise the limit of slots"},
+    [PRIVSEP_STAGE_LAYER] = {ERR_OK, "its disk could not be made",
+                             "see `cay status` for the space that is left"},
+    [PRIVSEP_STAGE_READY] = {ERR_OK, "its agent did not get ready",
+                             "see `cay logs` and `cay doctor`"},
+};
+
+/* What one errno of a stage means, where it says more than the stage. */
+static const struct {
+    uint32_t stage;
+    int status;
+    enum err_code code;
+    const char *text, *hint;
+} causes[] = {
+    /* Everything that is on it is readable still, so that it does not end by itself. */
+    {PRIVSEP_STAGE_LAYER, -EROFS, ERR_UNAVAILABLE,
+     "the state disk is read-only since a write to it failed",
+     "most often the host's own disk was full: free some space there, then `cay down` and `cay "
+     "up`"},
+    /* There are numbers left, but none could be made into a slot. */
+    {PRIVSEP_STAGE_SLOT, -ETIMEDOUT, ERR_UNAVAILABLE, "no slot was free, and none was made in time",
+     "the machine is busy or short of memory: end sandboxes that are not needed, or try again "
+     "later"},
+};
+
+/* A kernel's "invalid argument" on the way is our fault, not the caller's. What the machine has run
+ * out of is no limit of the caller's either, and may be there again in a moment. */
+static enum err_code code_of_errno(int status)
+{
+    enum err_code code = err_code_from_errno(status);
+
+    if (code == ERR_EXHAUSTED)
+        return ERR_UNAVAILABLE;
+    return code == ERR_NO_SPACE || code == ERR_TIMEOUT ? code : ERR_INTERNAL;
+}
+
+static void explain_stage(struct err *e, int status, uint32_t stage)
+{
+    enum err_code code = stage < PRIVSEP_STAGE_COUNT ? stages[stage].code : ERR_OK;
+    const char *text = stage < PRIVSEP_STAGE_COUNT ? stages[stage].text : NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(causes); i++) {
+        if (causes[i].stage == stage && causes[i].status == status) {
+            err_set(e, causes[i].code, "the sandbox could not be made: %s", causes[i].text);
+            err_hint(e, "%s", causes[i].hint);
+            return;
+        }
+    }
+    err_set_sys(e, code ? code : code_of_errno(status), status,
+                "the sandbox could not be made: %s (stage %s)", text ? text : "a step failed",
+                privsep_stage_name(stage));
+    if (text)
+        err_hint(e, "%s", stages[stage].hint);
+}
+
+/* Its driver's own words. */
+static void explain_level(struct err *e, const struct sandbox *s, const struct privsep_msg *m)
+{
+    err_set(e, ERR_UNIMPLEMENTED, "the isolation level %s is not there: %.*s",
+            privsep_level_name(s->level), PRIVSEP_WHY_SIZE, m->u.refused.why);
+    err_hint(e, "create it without \"level\": this server's is %s",
+             privsep_level_name(PRIVSEP_LEVEL_PROCESS));
+}
+
+void create_explain(struct err *e, const struct sandbox *s, int status, const struct privsep_msg *m)
+{
+    uint32_t stage = m ? m->stage : PRIVSEP_STAGE_NONE;
+
+    if (status == -ESHUTDOWN || call_is_channel_error(status))
+        call_privd_err(e, status, "the sandbox could not be made");
+    else if (stage == PRIVSEP_STAGE_LEVEL)
+        explain_level(e, s, m);
+    else
+        explain_stage(e, status, stage);
+}

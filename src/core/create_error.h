@@ -1,0 +1,11 @@
+#pragma once
+/* What a create that failed says. Pure. */
+
+#include "base/err.h"
+#include "contract/proto.h"
+
+struct sandbox;
+
+/* Why CREATE of s failed with status. m: what privd answered; NULL: it did not answer. */
+void create_explain(struct err *e, const struct sandbox *s, int status,
+                    const struct privsep_msg *m);
