@@ -96,8 +96,19 @@ json_t *e2b_policy(const json_t *network, bool allow_internet);
 /* The credential of the i-th domain of the rules. */
 void e2b_rule_name(unsigned i, char out[static E2B_RULE_NAME_SIZE]);
 
+/* -- e2b_create.c ------------------------------------------------------------------------------ */
+
+/* "timeout" of a body, in s, as ms; initial_ms where there is none. */
+enum err_code e2b_read_timeout(const json_t *body, int64_t initial_ms, int64_t *out_ms,
+                               struct err *e);
+
+/* ERR_INVALID for a longer life than this server allows. */
+enum err_code e2b_check_max(struct api_call *call, int64_t ttl_ms, struct err *e);
+
 /* -- handlers that other tables name ----------------------------------------------------------- */
 
+void e2b_sandbox_create_v1(struct api_call *call);
+void e2b_sandbox_create_v2(struct api_call *call);
 void e2b_sandbox_list_v1(struct api_call *call);
 void e2b_sandbox_list_v2(struct api_call *call);
 void e2b_sandbox_metrics(struct api_call *call);
