@@ -6,8 +6,6 @@
 #include "core/life.h"
 #include "http/json.h"
 
-#include <string.h>
-
 /* True when the sandbox is the caller's; else the call was answered. */
 static const struct sandbox *find(struct api_call *call)
 {
