@@ -6,62 +6,15 @@
 
 #include "http/gate.h"
 
+#include "http/gate_value.h"
+
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
 
-#define MAX_AUTHORITY  261
 #define MAX_METHOD     24
 #define MAX_OPTIONS    16
 #define MAX_LENGTH_LEN 18 /* digits; fits 63 bits */
-
-enum { TOKEN = 1, VALUE = 2, TARGET = 4, NAME = 8 };
-
-/* What each byte may be part of. */
-static const unsigned char classes[256] = {
-    ['\t'] = VALUE,
-    [' '] = VALUE,
-    ['!'] = TOKEN | VALUE | TARGET,
-    ['"'] = VALUE | TARGET,
-    ['#'] = TOKEN | VALUE,
-    ['$' ... '\''] = TOKEN | VALUE | TARGET,
-    ['(' ... ')'] = VALUE | TARGET,
-    ['*' ... '+'] = TOKEN | VALUE | TARGET,
-    [','] = VALUE | TARGET,
-    ['-' ... '.'] = TOKEN | VALUE | TARGET | NAME,
-    ['/'] = VALUE | TARGET,
-    ['0' ... '9'] = TOKEN | VALUE | TARGET | NAME,
-    [':' ... '@'] = VALUE | TARGET,
-    ['A' ... 'Z'] = TOKEN | VALUE | TARGET | NAME,
-    ['[' ... ']'] = VALUE | TARGET,
-    ['^'] = TOKEN | VALUE | TARGET,
-    ['_'] = TOKEN | VALUE | TARGET | NAME,
-    ['`'] = TOKEN | VALUE | TARGET,
-    ['a' ... 'z'] = TOKEN | VALUE | TARGET | NAME,
-    ['{'] = VALUE | TARGET,
-    ['|'] = TOKEN | VALUE | TARGET,
-    ['}'] = VALUE | TARGET,
-    ['~'] = TOKEN | VALUE | TARGET,
-    [0x80 ... 0xff] = VALUE,
-};
-
-bool gate_is_token(unsigned char c)
-{
-    return classes[c] & TOKEN;
-}
-
-bool gate_is_value(unsigned char c)
-{
-    return classes[c] & VALUE;
-}
-
-static bool all_of(const char *s, size_t n, unsigned char class)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!(classes[(unsigned char)s[i]] & class))
-            return false;
-    return true;
-}
 
 ssize_t gate_head_end(const char *data, size_t len, size_t *scanned)
 {
@@ -93,77 +46,6 @@ size_t gate_storage_bytes(size_t n)
     return 2 * n + 2; /* the head itself, and the path cut out of the target */
 }
 
-/* -- authority --------------------------------------------------------------------------------- */
-
-static bool is_port(const char *s)
-{
-    size_t n = strspn(s, "0123456789");
-    unsigned value = 0;
-
-    if (n == 0 || n > 5 || s[n] != '\0')
-        return false;
-    for (size_t i = 0; i < n; i++)
-        value = value * 10 + (unsigned)(s[i] - '0');
-    return value <= 65535;
-}
-
-bool gate_is_authority(const char *s)
-{
-    size_t n;
-
-    if (strlen(s) > MAX_AUTHORITY)
-        return false;
-    if (s[0] == '[') {
-        n = strspn(s + 1, "0123456789abcdefABCDEF:.");
-        if (n < 2 || s[1 + n] != ']')
-            return false;
-        s += n + 2;
-    } else {
-        for (n = 0; classes[(unsigned char)s[n]] & NAME; n++)
-            ;
-        if (n == 0 || n > 255)
-            return false;
-        s += n;
-    }
-    return *s == '\0' || (*s == ':' && is_port(s + 1));
-}
-
-/* -- lists ------------------------------------------------------------------------------------- */
-
-/* The next element of a comma-separated list at *p, trimmed; false at the end. */
-static bool list_next(const char **p, const char **out, size_t *len)
-{
-    const char *s = *p;
-    size_t n;
-
-    s += strspn(s, ", \t");
-    if (*s == '\0')
-        return false;
-    n = strcspn(s, ",");
-    *p = s + n;
-    while (n > 0 && (s[n - 1] == ' ' || s[n - 1] == '\t'))
-        n--;
-    *out = s;
-    *len = n;
-    return true;
-}
-
-static bool span_is(const char *s, size_t n, const char *word)
-{
-    return strlen(word) == n && strncasecmp(s, word, n) == 0;
-}
-
-bool gate_list_has(const char *value, const char *token)
-{
-    const char *item;
-    size_t n;
-
-    while (list_next(&value, &item, &n))
-        if (span_is(item, n, token))
-            return true;
-    return false;
-}
-
 /* -- header fields ----------------------------------------------------------------------------- */
 
 /* What the fields say about connection and body, gathered while they are read. */
@@ -185,9 +67,9 @@ static int refuse(struct fields *f, int status, const char *why)
 /* Names that frame or route a message cannot be declared hop-by-hop. */
 static bool never_hop_by_hop(const char *s, size_t n)
 {
-    return span_is(s, n, "host") || span_is(s, n, "content-length") ||
-           span_is(s, n, "transfer-encoding") || span_is(s, n, "content-type") ||
-           span_is(s, n, "authorization");
+    return gate_span_is(s, n, "host") || gate_span_is(s, n, "content-length") ||
+           gate_span_is(s, n, "transfer-encoding") || gate_span_is(s, n, "content-type") ||
+           gate_span_is(s, n, "authorization");
 }
 
 static int on_connection(struct fields *f, const char *value)
@@ -195,16 +77,16 @@ static int on_connection(struct fields *f, const char *value)
     const char *item;
     size_t n;
 
-    while (list_next(&value, &item, &n)) {
-        if (!all_of(item, n, TOKEN))
+    while (gate_list_next(&value, &item, &n)) {
+        if (!gate_all_of(item, n, GATE_TOKEN))
             return refuse(f, 400, "a Connection option is not a token");
         if (++f->options > MAX_OPTIONS) /* each header is looked up among them */
             return refuse(f, 400, "too many Connection options");
         if (never_hop_by_hop(item, n))
             return refuse(f, 400, "Connection names a header that cannot be removed");
-        f->close |= span_is(item, n, "close");
-        f->keep_alive |= span_is(item, n, "keep-alive");
-        f->upgrade_token |= span_is(item, n, "upgrade");
+        f->close |= gate_span_is(item, n, "close");
+        f->keep_alive |= gate_span_is(item, n, "keep-alive");
+        f->upgrade_token |= gate_span_is(item, n, "upgrade");
     }
     return 0;
 }
@@ -268,12 +150,12 @@ static int one_line(struct fields *f, struct http_head *h, char *line, size_t n)
     char *colon = memchr(line, ':', n);
     char *value, *end = line + n;
 
-    if (!colon || colon == line || !all_of(line, (size_t)(colon - line), TOKEN))
+    if (!colon || colon == line || !gate_all_of(line, (size_t)(colon - line), GATE_TOKEN))
         return refuse(f, 400, "a header line without a valid name");
     if (h->header_count == HTTP_MAX_HEADERS)
         return refuse(f, 431, "too many header fields");
     value = colon + 1;
-    if (!all_of(value, (size_t)(end - value), VALUE))
+    if (!gate_all_of(value, (size_t)(end - value), GATE_VALUE))
         return refuse(f, 400, "a control character in a header value");
     while (value < end && (*value == ' ' || *value == '\t'))
         value++;
@@ -385,7 +267,7 @@ static int target(struct fields *f, struct http_head *h, char *s, char *path_spa
     }
     if (s[0] != '/')
         return refuse(f, 400, "the request target does not start with '/'");
-    if (!all_of(s, n, TARGET))
+    if (!gate_all_of(s, n, GATE_TARGET))
         return refuse(f, 400, "a byte in the request target that must be escaped");
     query = memchr(s, '?', n);
     h->target = s;
@@ -405,7 +287,8 @@ static int request_line(struct fields *f, struct http_head *h, char *line, char 
     if (!second)
         return refuse(f, 400, "a request line without three parts");
     *space = *second = '\0';
-    if (space == line || space - line > MAX_METHOD || !all_of(line, (size_t)(space - line), TOKEN))
+    if (space == line || space - line > MAX_METHOD ||
+        !gate_all_of(line, (size_t)(space - line), GATE_TOKEN))
         return refuse(f, 400, "a malformed method");
     if (strcmp(line, "CONNECT") == 0)
         return refuse(f, 400, "CONNECT is not served here");
@@ -427,7 +310,7 @@ static int status_line(struct fields *f, struct http_head *h, char *line)
     if (strspn(s, "0123456789") != 3 || s[0] < '1' || s[0] > '5' || (s[3] != '\0' && s[3] != ' '))
         return refuse(f, 400, "a malformed status");
     h->status = (s[0] - '0') * 100 + (s[1] - '0') * 10 + (s[2] - '0');
-    if (!all_of(s + 3, strlen(s + 3), VALUE))
+    if (!gate_all_of(s + 3, strlen(s + 3), GATE_VALUE))
         return refuse(f, 400, "a control character in the status line");
     return 0;
 }
