@@ -5,6 +5,7 @@
  * is read before the head is made; when the file ends in it, its real length is known. */
 #include "agent/common/path.h"
 #include "agent/files/files.h"
+#include "agent/files/files_disposition.h"
 #include "agent/fs/fs_open.h"
 #include "agent/fs/fs_service.h"
 #include "base/buf.h"
@@ -124,46 +125,6 @@ static void get_work(struct fs_job *job)
 
 /* -- the head ---------------------------------------------------------------------------------- */
 
-static bool is_token(unsigned char c)
-{
-    return c > ' ' && c < 0x7f && !strchr("()<>@,;:\\\"/[]?=", c);
-}
-
-static bool all_bytes(const char *s, bool (*is)(unsigned char))
-{
-    for (; *s; s++)
-        if (!is((unsigned char)*s))
-            return false;
-    return true;
-}
-
-static bool is_printable(unsigned char c)
-{
-    return c >= ' ' && c < 0x7f;
-}
-
-/* As mime.FormatMediaType: a token as it is, other ASCII quoted, the rest by RFC 2231. */
-static int append_disposition(struct buf *out, const char *name)
-{
-    bool quoted = all_bytes(name, is_printable);
-    int r;
-
-    if (name[0] && all_bytes(name, is_token))
-        return buf_printf(out, "inline; filename=%s", name);
-    r = buf_append_str(out, quoted ? "inline; filename=\"" : "inline; filename*=utf-8''");
-    for (; r == 0 && *name; name++) {
-        unsigned char c = (unsigned char)*name;
-
-        if (!quoted && (!is_token(c) || strchr("%*'", c)))
-            r = buf_printf(out, "%%%02X", c);
-        else if (c == '"' || c == '\\')
-            r = buf_printf(out, "\\%c", c);
-        else
-            r = buf_append(out, name, 1);
-    }
-    return r == 0 && quoted ? buf_append(out, "\"", 1) : r;
-}
-
 struct answer {
     struct http_header headers[MAX_HEADERS];
     size_t count;
@@ -185,7 +146,7 @@ static void answer_init(struct answer *a, const struct get *g)
     http_date_format(g->st.st_mtim.tv_sec, a->modified);
     add_header(a, "Vary", "Accept-Encoding");
     add_header(a, "Last-Modified", a->modified);
-    if (append_disposition(&a->disposition, path_base(g->path)) == 0)
+    if (files_disposition(&a->disposition, path_base(g->path)) == 0)
         add_header(a, "Content-Disposition", a->disposition.data);
 }
 
