@@ -322,8 +322,8 @@ static void on_tcp(uv_poll_t *p, int status, int events)
     turns_exit(turns);
 }
 
-/* An error of the socket stops libuv's watch, and would end all names of the sandbox. Reading takes an
- * error from the socket as a rule; one that stays is not looked at again at once. */
+/* An error of the socket stops libuv's watch, and would end all names of the sandbox. Reading takes
+ * an error from the socket as a rule; one that stays is not looked at again at once. */
 static void on_udp(uv_poll_t *p, int status, int events)
 {
     struct sandbox_io *io = p->data;

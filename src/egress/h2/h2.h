@@ -96,8 +96,8 @@ struct h2_options {
     void (*on_break)(void *arg, const struct http_head *head, const char *why);
     /* Bytes of contents so far, from the client and to it: for each piece that was read and is not
      * looked at yet (TLS_ENDPOINT_READ_BYTES at most), before each that is to be written, and now
-     * and then. How many more there may be, of which H2_PIECE_BYTES too many are possible; 0: it has
-     * closed the connection. May be NULL. */
+     * and then. How many more there may be, of which H2_PIECE_BYTES too many are possible; 0: it
+     * has closed the connection. May be NULL. */
     uint64_t (*on_moved)(void *arg, uint64_t read, uint64_t written);
     void (*on_end)(void *arg); /* the last call about it */
     void *arg;
