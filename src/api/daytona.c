@@ -215,6 +215,8 @@ static void set_network(struct api_call *call)
 
 /* -- routes ------------------------------------------------------------------------------------ */
 
+#define ARCHIVING "archiving (one that is stopped is at rest: nothing of it is kept but its files)"
+
 static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox", daytona_sandbox_create},
     {API_READ, "GET", "/api/sandbox", daytona_sandbox_list},
@@ -238,10 +240,8 @@ static const struct api_route routes[] = {
     {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
      "ending a signed address of a port before its time (ask for one of few seconds, by "
      "expiresInSeconds)"},
-    {API_WRITE, "POST", "/api/sandbox/{id}/archive", api_unsupported,
-     "archiving (one that is stopped is at rest: nothing of it is kept but its files)"},
-    {API_WRITE, "POST", "/api/sandbox/{id}/autoarchive/{interval}", api_unsupported,
-     "archiving (one that is stopped is at rest: nothing of it is kept but its files)"},
+    {API_WRITE, "POST", "/api/sandbox/{id}/archive", api_unsupported, ARCHIVING},
+    {API_WRITE, "POST", "/api/sandbox/{id}/autoarchive/{interval}", api_unsupported, ARCHIVING},
     {API_WRITE, "POST", "/api/sandbox/{id}/resize", api_unsupported,
      "other limits for a sandbox that is there (name cpu, memory and disk when it is created)"},
     {API_WRITE, "POST", "/api/sandbox/{id}/fork", api_unsupported,

@@ -32,6 +32,9 @@ const char *e2b_state_name(enum sandbox_state state);
 /* 404 with the sandbox's id, as for every id that is not the caller's. */
 void e2b_no_sandbox(struct api_call *call, const char *id);
 
+/* Answers with why a call about the sandbox that the path names failed. */
+void e2b_fail(struct api_call *call, const struct err *why);
+
 /* A core_sandbox_cb for calls about one sandbox that answer nothing but success: arg is the
  * call. */
 void e2b_sandbox_done(void *arg, const struct sandbox *s, const struct err *why);

@@ -107,3 +107,11 @@ void e2b_no_sandbox(struct api_call *call, const char *id)
 {
     api_fail(call, 404, "Sandbox \"%s\" doesn't exist or you don't have access to it", id);
 }
+
+void e2b_fail(struct api_call *call, const struct err *why)
+{
+    if (why->code == ERR_NOT_FOUND)
+        e2b_no_sandbox(call, call->params[0]);
+    else
+        api_fail_err(call, why);
+}

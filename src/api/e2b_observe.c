@@ -35,12 +35,8 @@ static void metrics_done(void *arg, const struct sandbox_metric *items, size_t n
     struct api_call *call = arg;
     json_t *out;
 
-    if (why && why->code == ERR_NOT_FOUND) {
-        e2b_no_sandbox(call, call->params[0]);
-        return;
-    }
     if (why) {
-        api_fail_err(call, why);
+        e2b_fail(call, why);
         return;
     }
     out = json_array();
@@ -225,10 +221,8 @@ static void logs_done(void *arg, const struct sandbox_log *items, size_t n, cons
 {
     struct api_call *call = arg;
 
-    if (why && why->code == ERR_NOT_FOUND)
-        e2b_no_sandbox(call, call->params[0]);
-    else if (why)
-        api_fail_err(call, why);
+    if (why)
+        e2b_fail(call, why);
     else
         logs_reply(call, items, n);
 }

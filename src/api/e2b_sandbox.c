@@ -30,10 +30,8 @@ void e2b_sandbox_done(void *arg, const struct sandbox *s, const struct err *why)
 
     if (!why)
         api_reply_empty(call, 204);
-    else if (why->code == ERR_NOT_FOUND)
-        e2b_no_sandbox(call, call->params[0]);
     else
-        api_fail_err(call, why);
+        e2b_fail(call, why);
 }
 
 static void kill_one(struct api_call *call)
@@ -54,10 +52,7 @@ static const struct sandbox *set_ttl(struct api_call *call, int64_t ttl_ms, bool
     if (core_sandbox_set_ttl(call->core, call->who.tenant, call->params[0], ttl_ms, extend_only, &s,
                              &e) == ERR_OK)
         return s;
-    if (e.code == ERR_NOT_FOUND)
-        e2b_no_sandbox(call, call->params[0]);
-    else
-        api_fail_err(call, &e);
+    e2b_fail(call, &e);
     return NULL;
 }
 
@@ -68,10 +63,8 @@ static void resumed(void *arg, const struct sandbox *s, const struct err *why)
 
     if (s)
         api_reply_json(call, 201, e2b_sandbox_json(call, s));
-    else if (why->code == ERR_NOT_FOUND)
-        e2b_no_sandbox(call, call->params[0]);
     else
-        api_fail_err(call, why);
+        e2b_fail(call, why);
 }
 
 struct connection {

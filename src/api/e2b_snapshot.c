@@ -28,10 +28,8 @@ static void made(void *arg, const struct snapshot *s, const struct err *why)
 
     if (s)
         api_reply_json(call, 201, snapshot_json(s));
-    else if (why->code == ERR_NOT_FOUND)
-        e2b_no_sandbox(call, call->params[0]);
     else
-        api_fail_err(call, why);
+        e2b_fail(call, why);
 }
 
 void e2b_snapshot_create(struct api_call *call)
@@ -118,12 +116,8 @@ static void forked(void *arg, const struct core_fork *forks, size_t n, const str
     struct api_call *call = arg;
     json_t *out;
 
-    if (why && why->code == ERR_NOT_FOUND) {
-        e2b_no_sandbox(call, call->params[0]);
-        return;
-    }
     if (why) {
-        api_fail_err(call, why);
+        e2b_fail(call, why);
         return;
     }
     out = json_array();

@@ -51,26 +51,13 @@ static void print_keys(const json_t *all)
 int cmd_key_ls(struct cli *c)
 {
     const char *tenant = cli_value(c, "tenant");
-    struct err e = {.code = ERR_OK};
-    json_t *all = NULL;
     char path[128];
-    struct api a;
 
     if (tenant && !cli_is_plain_name(tenant))
         return cli_usage(c, "\"%s\" is not the name of a tenant", tenant);
     snprintf(path, sizeof(path), "/cay/v1/keys%s%s", tenant ? "?tenant=" : "",
              tenant ? tenant : "");
-    if (api_open(&a, c, &e) != ERR_OK)
-        return cli_fail(c, &e);
-    if (api_call(&a, "GET", path, NULL, &all, &e) == ERR_OK) {
-        if (c->json)
-            cli_print_json(json_incref(all));
-        else
-            print_keys(all);
-    }
-    json_decref(all);
-    api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return show_answer(c, path, print_keys);
 }
 
 int cmd_key_revoke(struct cli *c)

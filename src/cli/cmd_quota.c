@@ -121,10 +121,7 @@ static void print_usage(const json_t *hours)
 int cmd_tenant_usage(struct cli *c)
 {
     const char *hours = cli_value(c, "hours");
-    struct err e = {.code = ERR_OK};
-    json_t *all = NULL;
     char path[PATH_SIZE];
-    struct api a;
 
     if (!cli_is_plain_name(c->operands[0]))
         return cli_usage(c, "\"%s\" is not the name of a tenant", c->operands[0]);
@@ -132,15 +129,5 @@ int cmd_tenant_usage(struct cli *c)
         return cli_usage(c, "\"%s\" is not a number of hours", hours);
     (void)snprintf(path, sizeof(path), "/cay/v1/tenants/%s/usage?hours=%s", c->operands[0],
                    hours ? hours : "24");
-    if (api_open(&a, c, &e) != ERR_OK)
-        return cli_fail(c, &e);
-    if (api_call(&a, "GET", path, NULL, &all, &e) == ERR_OK) {
-        if (c->json)
-            cli_print_json(json_incref(all));
-        else
-            print_usage(all);
-    }
-    json_decref(all);
-    api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return show_answer(c, path, print_usage);
 }

@@ -2,6 +2,7 @@
  * input, a file or a command's output, never from an argument, sent once, and wiped; with
  * --every that is done again and again, and a value that cannot be had leaves the one before in
  * force. What is listed has no values. */
+#include "base/plain_name.h"
 #include "cli/commands.h"
 
 #include <ctype.h>
@@ -326,29 +327,7 @@ static void print_secrets(const json_t *all)
 
 int cmd_secret_ls(struct cli *c)
 {
-    struct err e = {.code = ERR_OK};
-    json_t *all = NULL;
-    struct api a;
-
-    if (api_open(&a, c, &e) != ERR_OK)
-        return cli_fail(c, &e);
-    if (api_call(&a, "GET", "/cay/v1/secrets", NULL, &all, &e) == ERR_OK) {
-        if (c->json)
-            cli_print_json(json_incref(all));
-        else
-            print_secrets(all);
-    }
-    json_decref(all);
-    api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
-}
-
-/* What goes into a path as it is. */
-static bool is_clean(const char *text)
-{
-    return text[0] && strlen(text) <= 64 &&
-           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
-               strlen(text);
+    return show_answer(c, "/cay/v1/secrets", print_secrets);
 }
 
 int cmd_secret_rm(struct cli *c)
@@ -358,7 +337,7 @@ int cmd_secret_rm(struct cli *c)
     struct api a;
 
     for (int i = 0; i < c->operand_count; i++)
-        if (!is_clean(c->operands[i]))
+        if (!plain_name_is_valid(c->operands[i], 64))
             return cli_usage(c, "\"%s\" is not the name of a secret; `cay secret ls` shows them",
                              c->operands[i]);
     if (api_open(&a, c, &e) != ERR_OK)

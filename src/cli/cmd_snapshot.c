@@ -1,4 +1,5 @@
 /* snapshot create|ls|rm, fork. */
+#include "base/plain_name.h"
 #include "cli/commands.h"
 
 #include <string.h>
@@ -7,32 +8,41 @@
 
 /* -- snapshot create --------------------------------------------------------------------------- */
 
+/* POSTs body, of which it takes the reference, to what below the sandbox that the first operand
+ * names. *out is a new reference. */
+static enum err_code post(struct cli *c, const char *what, json_t *body, json_t **out,
+                          struct err *e)
+{
+    struct api_sandbox s;
+    char path[128];
+    struct api a;
+
+    if (api_open(&a, c, e) == ERR_OK) {
+        if (api_sandbox_open(&a, c->operands[0], &s, e) == ERR_OK) {
+            (void)snprintf(path, sizeof(path), "/sandboxes/%s/%s", s.id, what);
+            api_call(&a, "POST", path, body, out, e);
+        }
+        api_close(&a);
+    }
+    json_decref(body);
+    return e->code;
+}
+
 int cmd_snapshot_create(struct cli *c)
 {
     json_t *body = json_object(), *made = NULL;
     struct err e = {.code = ERR_OK};
-    struct api_sandbox s;
-    struct api a;
-    char path[128];
 
     if (c->operand_count > 1)
         json_object_set_new(body, "name", json_string(c->operands[1]));
-    if (api_open(&a, c, &e) != ERR_OK) {
-        json_decref(body);
+    if (post(c, "snapshots", body, &made, &e) != ERR_OK)
         return cli_fail(c, &e);
-    }
-    if (api_sandbox_open(&a, c->operands[0], &s, &e) == ERR_OK) {
-        (void)snprintf(path, sizeof(path), "/sandboxes/%s/snapshots", s.id);
-        api_call(&a, "POST", path, body, &made, &e);
-    }
-    if (e.code == ERR_OK && c->json)
+    if (c->json)
         cli_print_json(json_incref(made));
-    else if (e.code == ERR_OK)
+    else
         puts(cli_text(made, "snapshotID"));
     json_decref(made);
-    json_decref(body);
-    api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return CLI_OK;
 }
 
 /* -- snapshot ls ------------------------------------------------------------------------------- */
@@ -94,10 +104,7 @@ int cmd_snapshot_ls(struct cli *c)
 /* A name or id becomes a part of a path. */
 static bool is_clean(const char *name)
 {
-    return name[0] && strlen(name) <= 100 &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
-               strlen(name) &&
-           strspn(name, ".") != strlen(name);
+    return plain_name_is_valid(name, 100) && strspn(name, ".") != strlen(name);
 }
 
 static enum err_code remove_one(struct api *a, const char *name, struct err *e)
@@ -185,27 +192,18 @@ int cmd_fork(struct cli *c)
 {
     json_t *body = json_object(), *forks = NULL;
     struct err e = {.code = ERR_OK};
-    struct api_sandbox s;
     bool all = true;
-    struct api a;
-    char path[128];
 
-    if (fork_request(c, body, &e) != ERR_OK || api_open(&a, c, &e) != ERR_OK) {
+    if (fork_request(c, body, &e) != ERR_OK) {
         json_decref(body);
         return cli_fail(c, &e);
     }
-    if (api_sandbox_open(&a, c->operands[0], &s, &e) == ERR_OK) {
-        (void)snprintf(path, sizeof(path), "/sandboxes/%s/fork", s.id);
-        api_call(&a, "POST", path, body, &forks, &e);
-    }
-    if (e.code == ERR_OK && c->json)
+    if (post(c, "fork", body, &forks, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (c->json)
         cli_print_json(json_incref(forks));
-    else if (e.code == ERR_OK)
+    else
         all = print_forks(forks);
     json_decref(forks);
-    json_decref(body);
-    api_close(&a);
-    if (e.code != ERR_OK)
-        return cli_fail(c, &e);
     return all ? CLI_OK : CLI_FAILED;
 }

@@ -166,22 +166,7 @@ static void print_templates(const json_t *all)
 
 int cmd_template_ls(struct cli *c)
 {
-    struct err e = {.code = ERR_OK};
-    json_t *all = NULL;
-    struct api a;
-
-    if (api_open(&a, c, &e) != ERR_OK)
-        return cli_fail(c, &e);
-    if (api_call(&a, "GET", "/cay/v1/templates", NULL, &all, &e) == ERR_OK) {
-        if (c->json)
-            cli_print_json(all);
-        else
-            print_templates(all);
-        if (!c->json)
-            json_decref(all);
-    }
-    api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return show_answer(c, "/cay/v1/templates", print_templates);
 }
 
 /* -- limits ------------------------------------------------------------------------------------ */

@@ -39,21 +39,7 @@ static void print_tenants(const json_t *all)
 
 int cmd_tenant_ls(struct cli *c)
 {
-    struct err e = {.code = ERR_OK};
-    json_t *all = NULL;
-    struct api a;
-
-    if (api_open(&a, c, &e) != ERR_OK)
-        return cli_fail(c, &e);
-    if (api_call(&a, "GET", "/cay/v1/tenants", NULL, &all, &e) == ERR_OK) {
-        if (c->json)
-            cli_print_json(json_incref(all));
-        else
-            print_tenants(all);
-    }
-    json_decref(all);
-    api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return show_answer(c, "/cay/v1/tenants", print_tenants);
 }
 
 static enum err_code show(struct cli *c, struct api *a, const char *path, struct err *e)

@@ -20,6 +20,10 @@ int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int
 int exec_with_policy(const struct cli *c, struct api *a, const struct api_sandbox *s,
                      const json_t *process, uint64_t timeout_ms, struct err *e);
 
+/* show.c. A whole command: GETs path and prints the answer, as JSON where that is asked for, else
+ * by print. The exit status. */
+int show_answer(struct cli *c, const char *path, void (*print)(const json_t *answer));
+
 /* "3m 20s", "2h 5m", "1d 3h" of a number of seconds. */
 void table_duration(int64_t seconds, char *out, size_t size);
 /* "512 MiB", "1.5 GiB". */

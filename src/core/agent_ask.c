@@ -37,19 +37,6 @@ static void answer_refusal(void *arg)
     answer(a, &a->why, 0, NULL, 0);
 }
 
-static enum err_code check(struct core *c, const char *tenant, const char *id,
-                           struct sandbox_obj **out, struct err *e)
-{
-    enum err_code code = core_check_ready(c, e);
-
-    if (code == ERR_OK)
-        code = sandbox_visible(c, tenant, id, out, e);
-    if (code == ERR_OK && !sandbox_life(*out)->reachable)
-        code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
-                       sandbox_life(*out)->name);
-    return code;
-}
-
 void core_agent_ask(struct core *c, const char *tenant, const char *id,
                     const struct core_agent_ask *r, core_agent_cb done, void *arg)
 {
@@ -69,7 +56,8 @@ void core_agent_ask(struct core *c, const char *tenant, const char *id,
 
     a->done = done;
     a->arg = arg;
-    if (check(c, tenant, id, &o, &a->why) == ERR_OK &&
+    if (core_check_ready(c, &a->why) == ERR_OK &&
+        sandbox_reachable(c, tenant, id, &o, &a->why) == ERR_OK &&
         !(a->share = share_take(c->execs, tenant, id)))
         err_set(&a->why, ERR_EXHAUSTED,
                 "%zu calls of this sandbox are under way, %zu of its tenant, of %u on this server: "

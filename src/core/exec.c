@@ -394,10 +394,7 @@ static enum err_code check(struct core *c, const char *tenant, const char *id,
     enum err_code code = core_check_ready(c, e);
 
     if (code == ERR_OK)
-        code = sandbox_visible(c, tenant, id, out, e);
-    if (code == ERR_OK && !sandbox_life(*out)->reachable)
-        code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
-                       sandbox_life(*out)->name);
+        code = sandbox_reachable(c, tenant, id, out, e);
     if (code == ERR_OK)
         *share = share_take(c->execs, tenant, id);
     if (code == ERR_OK && !*share)

@@ -44,10 +44,7 @@ void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *
 
     w->done = done;
     w->arg = arg;
-    if (sandbox_visible(c, tenant, id, &o, &w->why) == ERR_OK && !sandbox_life(o)->reachable)
-        err_set(&w->why, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
-                sandbox_life(o)->name);
-    if (w->why.code == ERR_OK)
+    if (sandbox_reachable(c, tenant, id, &o, &w->why) == ERR_OK)
         call_agent(o, &r, on_health, w);
     else
         core_defer(c, answer_health, w);

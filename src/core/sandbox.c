@@ -71,6 +71,17 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
     return ERR_OK;
 }
 
+enum err_code sandbox_reachable(struct core *c, const char *tenant, const char *id,
+                                struct sandbox_obj **out, struct err *e)
+{
+    enum err_code code = sandbox_visible(c, tenant, id, out, e);
+
+    if (code == ERR_OK && !sandbox_life(*out)->reachable)
+        code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
+                       sandbox_life(*out)->name);
+    return code;
+}
+
 const struct sandbox *core_sandbox_find(struct core *c, const char *tenant, const char *id)
 {
     struct sandbox_obj *o = NULL;

@@ -118,5 +118,10 @@ struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *
 enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id,
                               struct sandbox_obj **out, struct err *e);
 
+/* The same, and its agent and its ports can be reached now: ERR_CONFLICT otherwise, with *out
+ * set. */
+enum err_code sandbox_reachable(struct core *c, const char *tenant, const char *id,
+                                struct sandbox_obj **out, struct err *e);
+
 /* Whether a sandbox of the tenant has the name, or is being made with it. */
 bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char *name);

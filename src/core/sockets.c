@@ -141,9 +141,7 @@ void core_sandbox_sockets(struct core *c, const char *id, size_t n,
     if (n < 1 || n > PRIVSEP_MAX_FDS)
         err_set(&e, ERR_INVALID, "%zu sockets asked for at once; 1 to %d are allowed", n,
                 PRIVSEP_MAX_FDS);
-    else if (sandbox_visible(c, NULL, id, &o, &e) == ERR_OK && !sandbox_life(o)->reachable)
-        err_set(&e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id, sandbox_life(o)->name);
-    else if (o) {
+    else if (sandbox_reachable(c, NULL, id, &o, &e) == ERR_OK) {
         metrics_touch(o, 60000);
         sockets_get(o, n, done, arg);
         return;

@@ -10,8 +10,17 @@
 #define TOOLBOX_REPLACE_MAX 1000u
 #define NAME_SIZE           16u
 
+/* What is searched: a program ($1: where, $2: for what), and the form of its answer. put appends
+ * what stands at `at` and says where the next begins; NULL after the last, where it was cut, and
+ * with *rc below 0. */
+struct kind {
+    const char *script, *head, *tail;
+    const char *(*put)(struct buf *b, const char *at, const char *end, int *rc);
+};
+
 struct search {
     struct toolbox_call *call;
+    const struct kind *kind; /* NULL: of replacing */
     char path[TOOLBOX_PATH_SIZE];
 };
 
@@ -51,16 +60,6 @@ static void reply_buf(struct toolbox_call *c, const struct buf *b, int rc)
         toolbox_fail(c, 413, NULL, "the answer is larger than this server holds: search for less");
 }
 
-static void begin(struct search *s, const char *script,
-                  void (*done)(void *arg, const struct toolbox_result *r, const struct err *why),
-                  const char *pattern)
-{
-    struct toolbox_run r = {.timeout_ms = TOOLBOX_TREE_MS, .done = done, .arg = s};
-
-    toolbox_script(&r, script, (const char *const[]){s->path, pattern, NULL});
-    toolbox_run(s->call, &r);
-}
-
 static bool read_query(struct search *s, char *pattern, size_t size)
 {
     if (!toolbox_query(s->call, "path", s->path, sizeof(s->path)) ||
@@ -74,7 +73,35 @@ static bool read_query(struct search *s, char *pattern, size_t size)
     return false;
 }
 
-/* -- lines ------------------------------------------------------------------------------------- */
+static void searched(void *arg, const struct toolbox_result *r, const struct err *why)
+{
+    struct search *s = arg;
+    CLEANUP_BUF struct buf b = {0};
+    int rc;
+
+    if (failed(s, r, why))
+        return;
+    buf_init(&b, ANSWER_MAX);
+    rc = buf_append_str(&b, s->kind->head);
+    for (const char *at = r->out[0]; at && rc == 0;)
+        at = s->kind->put(&b, at, r->out[0] + r->len[0], &rc);
+    if (rc == 0)
+        rc = r->truncated ? -1 : buf_append_str(&b, s->kind->tail);
+    reply_buf(s->call, &b, rc);
+}
+
+static void search(struct toolbox_call *c, const struct kind *kind)
+{
+    struct search *s = search_new(c);
+    struct toolbox_run r = {.timeout_ms = TOOLBOX_TREE_MS, .done = searched, .arg = s};
+    char pattern[TOOLBOX_PATH_SIZE];
+
+    if (!s || !read_query(s, pattern, sizeof(pattern)))
+        return;
+    s->kind = kind;
+    toolbox_script(&r, kind->script, (const char *const[]){s->path, pattern, NULL});
+    toolbox_run(c, &r);
+}
 
 /* NAME NUL NUMBER ':' LINE NEWLINE. NULL at the end, or at a line that was cut. */
 static const char *put_match(struct buf *b, const char *at, const char *end, int *rc)
@@ -99,66 +126,37 @@ static const char *put_match(struct buf *b, const char *at, const char *end, int
     return *rc == 0 ? stop + 1 : NULL;
 }
 
-static void found(void *arg, const struct toolbox_result *r, const struct err *why)
-{
-    struct search *s = arg;
-    CLEANUP_BUF struct buf b = {0};
-    int rc;
-
-    if (failed(s, r, why))
-        return;
-    buf_init(&b, ANSWER_MAX);
-    rc = buf_append_str(&b, "[");
-    for (const char *at = r->out[0]; at && rc == 0;)
-        at = put_match(&b, at, r->out[0] + r->len[0], &rc);
-    if (rc == 0)
-        rc = r->truncated ? -1 : buf_append_str(&b, "]");
-    reply_buf(s->call, &b, rc);
-}
-
 void toolbox_files_find(struct toolbox_call *c)
 {
-    struct search *s = search_new(c);
-    char pattern[TOOLBOX_PATH_SIZE];
+    static const struct kind lines = {
+        .script = "[ -e \"$1\" ] || exit 3\ngrep -rnIHFZ -e \"$2\" -- \"$1\" 2>/dev/null\nexit 0",
+        .head = "[",
+        .tail = "]",
+        .put = put_match};
 
-    if (s && read_query(s, pattern, sizeof(pattern)))
-        begin(s, "[ -e \"$1\" ] || exit 3\ngrep -rnIHFZ -e \"$2\" -- \"$1\" 2>/dev/null\nexit 0",
-              found, pattern);
+    search(c, &lines);
 }
 
-/* -- names ------------------------------------------------------------------------------------- */
-
-static void searched(void *arg, const struct toolbox_result *r, const struct err *why)
+/* NAME NUL. */
+static const char *put_name(struct buf *b, const char *at, const char *end, int *rc)
 {
-    struct search *s = arg;
-    CLEANUP_BUF struct buf b = {0};
-    const char *end;
-    int rc;
-
-    if (failed(s, r, why))
-        return;
-    buf_init(&b, ANSWER_MAX);
-    rc = buf_append_str(&b, "{\"files\":[");
-    end = r->out[0] + r->len[0];
-    for (const char *at = r->out[0]; at < end && rc == 0; at += strlen(at) + 1) {
-        if (at > r->out[0])
-            rc = buf_append_str(&b, ",");
-        if (rc == 0)
-            rc = json_append_text(&b, at, strlen(at));
-    }
-    if (rc == 0)
-        rc = r->truncated ? -1 : buf_append_str(&b, "]}");
-    reply_buf(s->call, &b, rc);
+    if (at >= end)
+        return NULL;
+    *rc = b->data[b->len - 1] == '[' ? 0 : buf_append_str(b, ",");
+    if (*rc == 0)
+        *rc = json_append_text(b, at, strlen(at));
+    return *rc == 0 ? at + strlen(at) + 1 : NULL;
 }
 
 void toolbox_files_search(struct toolbox_call *c)
 {
-    struct search *s = search_new(c);
-    char pattern[TOOLBOX_PATH_SIZE];
+    static const struct kind names = {
+        .script = "[ -e \"$1\" ] || exit 3\nfind \"$1\" -name \"$2\" -print0 2>/dev/null\nexit 0",
+        .head = "{\"files\":[",
+        .tail = "]}",
+        .put = put_name};
 
-    if (s && read_query(s, pattern, sizeof(pattern)))
-        begin(s, "[ -e \"$1\" ] || exit 3\nfind \"$1\" -name \"$2\" -print0 2>/dev/null\nexit 0",
-              searched, pattern);
+    search(c, &names);
 }
 
 /* -- replacing --------------------------------------------------------------------------------- */

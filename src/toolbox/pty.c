@@ -7,6 +7,7 @@
 #include "toolbox/pty_internal.h"
 
 #include "base/clock.h"
+#include "base/plain_name.h"
 #include "http/json.h"
 #include "toolbox/process.h"
 
@@ -43,15 +44,12 @@ static struct pty *pty_new(struct toolbox_call *c)
 
 bool pty_is_id(const char *id)
 {
-    size_t n = strlen(id);
-
-    return n > 0 && n < PTY_ID_SIZE &&
-           strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+    return plain_name_is_valid(id, PTY_ID_SIZE - 1);
 }
 
 void pty_tag(const char *id, char out[static PTY_TAG_SIZE])
 {
-    snprintf(out, PTY_TAG_SIZE, PTY_TAG "%s", id);
+    snprintf(out, PTY_TAG_SIZE, PTY_TAG "%.*s", PTY_ID_SIZE - 1, id);
 }
 
 void pty_fill(const struct pty_shape *s, struct pty_words *words, struct toolbox_run *r)

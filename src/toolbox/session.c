@@ -6,6 +6,7 @@
  * the folders hold the sandbox may have written itself. Called by the routes alone. */
 #include "toolbox/session.h"
 
+#include "base/plain_name.h"
 #include "http/json.h"
 #include "toolbox/files.h"
 
@@ -70,10 +71,7 @@ static struct session *session_new(struct toolbox_call *c, const char *sid)
 
 static bool is_id(const char *text)
 {
-    size_t n = strlen(text);
-
-    return n > 0 && n < SESSION_ID_SIZE && text[0] != '.' && text[0] != '-' &&
-           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+    return plain_name_is_valid(text, SESSION_ID_SIZE - 1) && text[0] != '.' && text[0] != '-';
 }
 
 bool session_ids(struct toolbox_call *c, bool command)

@@ -9,6 +9,7 @@
 #include "base/instance.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/plain_name.h"
 #include "base/share.h"
 #include "base/signal_names.h"
 #include "base/timer_heap.h"
@@ -24,6 +25,18 @@
 #include <sys/stat.h>
 
 #include <cmocka.h>
+
+static void a_plain_name_is_short_and_has_no_separator(void **state)
+{
+    assert_true(plain_name_is_valid("a.B-c_9", 7));
+    assert_true(plain_name_is_valid("..", 2)); /* its users refuse that */
+    assert_false(plain_name_is_valid("a.B-c_9", 6));
+    assert_false(plain_name_is_valid("", 6));
+    assert_false(plain_name_is_valid("a/b", 6));
+    assert_false(plain_name_is_valid("a%2fb", 6));
+    assert_false(plain_name_is_valid("a b", 6));
+    assert_false(plain_name_is_valid("\xc3\xa4", 6));
+}
 
 static void names_of_variables(void **state)
 {
@@ -368,6 +381,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timer_heap_keeps_its_order),
+        cmocka_unit_test(a_plain_name_is_short_and_has_no_separator),
         cmocka_unit_test(names_of_variables),
         cmocka_unit_test(envelopes_come_whole),
         cmocka_unit_test(buf_refuses_more_than_its_maximum),

@@ -357,6 +357,22 @@ static void network_settings_survive(void **state)
 }
 
 /* Schemas before network settings had columns of their own, and before keys had roles. */
+static void make_old_rows(const char *path, const char *key_tenant, const char *network)
+{
+    char sql[1024];
+    struct err e;
+
+    assert_int_equal(store_make_old(path, 11, &e), ERR_OK);
+    (void)snprintf(
+        sql, sizeof(sql),
+        "INSERT INTO sandboxes VALUES ('iaaaaaaaaaaaaaaaaaaaa','t','h','h',1,0,1,0,0,0,0,"
+        "zeroblob(32),0,0,0,0,0,NULL,'%s',NULL,NULL,'',0,0,0,0);"
+        "INSERT INTO tenants VALUES ('default',0,NULL),('t',0,NULL);"
+        "INSERT INTO api_keys VALUES (zeroblob(32),'%s','',0)",
+        network, key_tenant);
+    exec_sql(path, sql);
+}
+
 static void rows_of_older_stores_are_read(void **state)
 {
     const uint8_t hash[STORE_HASH_SIZE] = {0};
@@ -364,14 +380,10 @@ static void rows_of_older_stores_are_read(void **state)
     struct store *st;
     struct err e;
 
-    assert_int_equal(store_make_old(*state, 11, &e), ERR_OK);
-    exec_sql(*state,
-             "INSERT INTO sandboxes VALUES ('iaaaaaaaaaaaaaaaaaaaa','t','h','h',1,0,1,0,0,0,0,"
-             "zeroblob(32),0,0,0,0,0,NULL,'{\"allowPublicTraffic\":false,\"maskRequestHost\":"
-             "\"app:${PORT}\",\"egressProxy\":{\"address\":\"1.1.1.1:1\",\"username\":\"u\"}}',"
-             "NULL,NULL,'',0,0,0,0);"
-             "INSERT INTO tenants VALUES ('default',0,NULL),('t',0,NULL);"
-             "INSERT INTO api_keys VALUES (zeroblob(32),'t','',0)");
+    make_old_rows(
+        *state, "t",
+        "{\"allowPublicTraffic\":false,\"maskRequestHost\":\"app:${PORT}\",\"egressProxy\":"
+        "{\"address\":\"1.1.1.1:1\",\"username\":\"u\"}}");
     st = open_store(*state);
     assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_OK);
     assert_network(seen.network, true, "app:${PORT}", "1.1.1.1:1", "u");
@@ -394,13 +406,7 @@ static void another_row_of_an_older_store_is_read(void **state)
     struct store *st;
     struct err e;
 
-    assert_int_equal(store_make_old(*state, 11, &e), ERR_OK);
-    exec_sql(*state,
-             "INSERT INTO sandboxes VALUES ('iaaaaaaaaaaaaaaaaaaaa','t','h','h',1,0,1,0,0,0,0,"
-             "zeroblob(32),0,0,0,0,0,NULL,'{\"allowPublicTraffic\":true,\"denyOut\":[]}',"
-             "NULL,NULL,'',0,0,0,0);"
-             "INSERT INTO tenants VALUES ('default',0,NULL);"
-             "INSERT INTO api_keys VALUES (zeroblob(32),'default','',0)");
+    make_old_rows(*state, "default", "{\"allowPublicTraffic\":true,\"denyOut\":[]}");
     st = open_store(*state);
     assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_OK);
     assert_network(seen.network, false, NULL, NULL, NULL);

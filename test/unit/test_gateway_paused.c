@@ -1,34 +1,19 @@
 /* What a request for a sandbox is told while that is being paused, and when it is paused. */
 #include "core_world.h"
-#include "gateway/resolve.h"
+#include "gateway_seen.h"
 
 #include <string.h>
-
-struct seen {
-    unsigned calls;
-    struct gateway_answer answer;
-};
-
-static void on_resolved(void *arg, struct gateway_answer *a)
-{
-    struct seen *s = arg;
-
-    s->calls++;
-    s->answer = *a;
-    if (a->fd >= 0)
-        close(a->fd);
-}
 
 /* GET /health without a token, as the SDKs' is_running. */
 static struct gateway_answer ask_health(struct world *w, const char *id)
 {
     struct gateway_resolver *r = gateway_resolver_new(w->core);
     struct gateway_query q = {.kind = ROUTE_SANDBOX, .port = AGENT_PORT};
-    struct seen s = {0};
+    struct gateway_seen s = {0};
 
     q.access.exempt = true;
     memcpy(q.id, id, sizeof(q.id));
-    gateway_resolve(r, &q, on_resolved, &s);
+    gateway_resolve(r, &q, gateway_seen_on, &s);
     world_run_until(w, &s.calls, 1);
     gateway_resolver_free(r);
     return s.answer;

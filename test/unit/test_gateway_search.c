@@ -1,6 +1,6 @@
 /* A signed URL that names no sandbox, among more sandboxes than one page of a listing has. */
 #include "core_world.h"
-#include "gateway/resolve.h"
+#include "gateway_seen.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,29 +10,14 @@
 #define BATCH   50u
 #define SUBJECT "/home/user/a:read:user"
 
-struct seen {
-    unsigned calls;
-    struct gateway_answer answer;
-};
-
-static void on_resolved(void *arg, struct gateway_answer *a)
-{
-    struct seen *s = arg;
-
-    s->calls++;
-    s->answer = *a;
-    if (a->fd >= 0)
-        close(a->fd);
-}
-
 static struct gateway_answer resolve(struct world *w, struct gateway_resolver *r, const char *token)
 {
     struct gateway_query q = {.kind = ROUTE_SIGNED, .port = AGENT_PORT};
-    struct seen s = {0};
+    struct gateway_seen s = {0};
 
     q.access = (struct access){.may_sign = true, .has_signature = true, .subject = strdup(SUBJECT)};
     assert_int_equal(access_sign(SUBJECT, token, false, 0, q.access.signature), 0);
-    gateway_resolve(r, &q, on_resolved, &s);
+    gateway_resolve(r, &q, gateway_seen_on, &s);
     world_run_until(w, &s.calls, 1);
     access_free(&q.access);
     return s.answer;

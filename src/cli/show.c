@@ -1,0 +1,20 @@
+#include "cli/commands.h"
+
+int show_answer(struct cli *c, const char *path, void (*print)(const json_t *answer))
+{
+    struct err e = {.code = ERR_OK};
+    json_t *answer = NULL;
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_call(&a, "GET", path, NULL, &answer, &e) == ERR_OK) {
+        if (c->json)
+            cli_print_json(json_incref(answer));
+        else
+            print(answer);
+    }
+    json_decref(answer);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
