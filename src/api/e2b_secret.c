@@ -151,6 +151,31 @@ static void set(struct api_call *call, const char *name, json_t *bind, bool only
         api_fail(call, 400, "\"value\" must be a text");
 }
 
+/* A key that is not known is refused: "hosts" would bound where the secret may go, and one that is
+ * stored without it goes to every host that a rule of its tenant names. False: the call was
+ * answered. */
+static bool knows_fields(struct api_call *call)
+{
+    static const char *const known[] = {"name", "value", "metadata"};
+    const char *key;
+    json_t *value;
+    struct err e;
+    size_t i;
+
+    json_object_foreach (call->body, key, value) {
+        for (i = 0; i < ARRAY_SIZE(known) && strcmp(known[i], key) != 0; i++)
+            ;
+        if (i < ARRAY_SIZE(known))
+            continue;
+        err_set(&e, ERR_INVALID,
+                "there is no \"%.40s\": name, value and metadata are what this call takes", key);
+        err_hint(&e, "`cay secret set` binds a secret to hosts, paths and methods");
+        api_fail_err(call, &e);
+        return false;
+    }
+    return true;
+}
+
 /* Whether there is one whose name differs in case alone, or not at all. */
 static bool is_taken(struct api_call *call, const char *name)
 {
@@ -166,7 +191,7 @@ static void create(struct api_call *call)
     const char *name = NULL;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body(call) || !knows_fields(call))
         return;
     if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_CREDENTIAL_NAME_MAX, &name,
                      &e) != ERR_OK)
@@ -188,7 +213,7 @@ static void update(struct api_call *call)
 {
     CLEANUP(found_free) struct found f = {0};
 
-    if (!api_call_body(call) || !find(call, call->params[0], &f))
+    if (!api_call_body(call) || !knows_fields(call) || !find(call, call->params[0], &f))
         return;
     set(call, json_string_value(json_object_get(f.json, "name")), json_incref(f.bind), false);
 }

@@ -318,6 +318,8 @@ def test_secrets_of_e2b(stack, box):
     refused = one.run("curl -sS -o /dev/null -w '%{http_code}' --max-time 20 "
                       f"-H 'X-Own: ${{e2b.secrets.{name}}}' http://{internet.OTHER}/".replace("${e2b", "\\${e2b"))
     assert refused.out == "403", refused.out + refused.stderr.decode()
+    bound = call("POST", f"/secrets/{name}", {"value": OTHER_SECRET, "domains": ["api.example"]})
+    assert bound.status == 400 and '"domains"' in bound.json["message"] and "cay secret set" in bound.json["message"]
     new = call("POST", f"/secrets/sec_{name}", {"value": OTHER_SECRET})
     assert new.status == 200 and new.json["currentVersion"] == 2 and new.json["metadata"] == {"team": "a"}
     assert fetch(one, "https://web.example.com/")["digests"]["X-Own"] == digest(f"v {OTHER_SECRET}")
@@ -342,7 +344,8 @@ def test_secrets_of_e2b(stack, box):
     ({"name": "a/b", "value": SECRET}, 400), ({"name": "", "value": SECRET}, 400), ({"name": "sec_x", "value": SECRET}, 400),
     ({"name": "x" * 65, "value": SECRET}, 400), ({"name": "x"}, 400), ({"name": "x", "value": 7}, 400),
     ({"name": "x", "value": "short"}, 400), ({"name": "x", "value": SECRET, "metadata": {"a": 1}}, 400),
-    ({"name": "e2b-rule-1", "value": SECRET}, 400)])
+    ({"name": "e2b-rule-1", "value": SECRET}, 400), ({"name": "x", "value": SECRET, "hosts": ["api.example"]}, 400),
+    ({"name": "x", "value": SECRET, "Metadata": {}}, 400)])
 def test_bad_secrets_of_e2b(stack, body, status):
     before = stack.cay.call("GET", "/secrets").json
     reply = stack.cay.call("POST", "/secrets", body)
