@@ -2,6 +2,7 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
+#include "toolbox/collect.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,10 +20,12 @@ struct toolbox_op {
     struct toolbox_agent_request r;
     struct http_client *client; /* NULL: not connected yet */
     bool canceled;
+    struct collected said; /* a long answer: http/client.h knows no places */
 };
 
 static void free_op(struct toolbox_op *op)
 {
+    collect_free(&op->said);
     free(op->r.target);
     if (op->r.body)
         explicit_bzero(op->r.body, op->r.body_len);
@@ -54,6 +57,11 @@ static void fail(struct toolbox_op *op, enum err_code code, const char *text)
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
+static bool is_long(const struct toolbox_agent_request *r)
+{
+    return !r->on_data && r->max_response_bytes > TOOLBOX_OUTPUT_BYTES;
+}
+
 static void on_head(void *arg, const struct http_head *head)
 {
     struct toolbox_op *op = arg;
@@ -67,7 +75,7 @@ static bool on_data(void *arg, const char *data, size_t len)
 {
     struct toolbox_op *op = arg;
 
-    return op->r.on_data(op->r.arg, data, len);
+    return op->r.on_data ? op->r.on_data(op->r.arg, data, len) : collect_add(&op->said, data, len);
 }
 
 static void on_drain(void *arg)
@@ -83,12 +91,18 @@ static void on_done(void *arg, const struct http_head *head, const char *body, s
 {
     struct toolbox_op *op = arg;
     struct toolbox_call *c = op->call;
+    const bool collected = is_long(&op->r) && head && head->status / 100 == 2;
 
     if (*fd >= 0 && !c->toolbox->stopping) {
         idle_put(&c->toolbox->idle, c->id, c->gen, TAKE_FD(*fd), clock_mono_ms());
         toolbox_need_sweep(c->toolbox);
     }
-    finish(op, head, body, len, why);
+    if (op->said.refused)
+        fail(op, op->said.refused, collect_refusal(&op->said));
+    else if (collected)
+        finish(op, head, collect_text(&op->said), op->said.bytes.len, why);
+    else
+        finish(op, head, body, len, why);
 }
 
 static size_t put_headers(const struct toolbox_op *op, struct http_header *out, char *key,
@@ -134,11 +148,11 @@ static void send_request(struct toolbox_op *op, int fd, bool connecting)
         .body = op->r.body,
         .body_len = op->r.body_len,
         .body_streams = op->r.body_streams,
-        .max_response_bytes = op->r.max_response_bytes,
+        .max_response_bytes = is_long(&op->r) ? TOOLBOX_OUTPUT_BYTES : op->r.max_response_bytes,
         .timeout_ms = op->r.head_timeout_ms ? op->r.head_timeout_ms
                                             : op->call->toolbox->config.agent_timeout_ms,
         .on_head = on_head,
-        .on_data = op->r.on_data ? on_data : NULL,
+        .on_data = op->r.on_data || is_long(&op->r) ? on_data : NULL,
         .on_drain = on_drain,
         .done = on_done,
         .arg = op,
@@ -231,6 +245,7 @@ void toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r
         return;
     }
     op->r = *r;
+    collect_init(&op->said, c, r->max_response_bytes);
     link_op(op, c);
     if (c->spare_fd >= 0)
         begin(op, TAKE_FD(c->spare_fd));

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LIST_MAX (32u * 1024u * 1024u)
-
 struct toolbox_paths {
     struct toolbox_call *call;
     char path[TOOLBOX_PATH_SIZE], to[TOOLBOX_PATH_SIZE];
@@ -118,7 +116,7 @@ void toolbox_files_list(struct toolbox_call *c)
     struct toolbox_paths *p = paths_new(c);
     struct toolbox_agent_request r = {.method = "POST",
                                       .type = "application/json",
-                                      .max_response_bytes = LIST_MAX,
+                                      .max_response_bytes = TOOLBOX_COLLECTED_MAX,
                                       .head_timeout_ms = TOOLBOX_TREE_MS,
                                       .timeout_ms = TOOLBOX_TREE_MS,
                                       .done = listed,

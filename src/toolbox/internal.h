@@ -129,6 +129,9 @@ struct toolbox_agent_request {
     const char *type; /* of the body, a literal */
     bool body_streams;
     size_t last_bytes; /* no more of the file than so many at its end (Range); 0: all */
+    /* Of an answer that is collected. Beyond TOOLBOX_OUTPUT_BYTES a place is taken for each further
+     * TOOLBOX_OUTPUT_BLOCK of it, until done returns; without one done gets ERR_EXHAUSTED. At most
+     * TOOLBOX_COLLECTED_MAX. */
     size_t max_response_bytes;
     uint64_t head_timeout_ms;    /* for the begin of the answer; 0: as agents have */
     uint64_t timeout_ms;         /* from then to its end; 0: as long as it takes */
@@ -192,7 +195,9 @@ void toolbox_unsupported(struct toolbox_call *c);
 #define TOOLBOX_OUTPUT_BLOCK (1024u * 1024u)
 #define TOOLBOX_OUTPUTS_MAX  256u /* on one loop, shared out by tenant and sandbox (base/share.h) */
 #define TOOLBOX_RUN_MAX_MS   86400000u
-#define TOOLBOX_ARGS_MAX     96
+/* The longest answer of an agent that is collected: a list of files. */
+#define TOOLBOX_COLLECTED_MAX (32u * 1024u * 1024u)
+#define TOOLBOX_ARGS_MAX      96
 
 struct toolbox_result {
     int exit_code;      /* -1: none */

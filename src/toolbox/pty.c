@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LIST_MAX (8u * 1024u * 1024u)
+#define PTY_LIST_MAX (8u * 1024u * 1024u)
 
 /* $1 to $4: id, columns, rows, when it was made: for who lists processes. */
 static const char shell[] = "b=${SHELL:-/bin/bash}; [ -x \"$b\" ] || b=/bin/sh; exec \"$b\" -i -l";
@@ -145,7 +145,7 @@ void pty_find(struct toolbox_call *c, const char *id,
                                       .body = strdup("{}"),
                                       .body_len = 2,
                                       .type = "application/json",
-                                      .max_response_bytes = LIST_MAX,
+                                      .max_response_bytes = PTY_LIST_MAX,
                                       .timeout_ms = c->toolbox->config.agent_timeout_ms,
                                       .done = listed,
                                       .arg = f};

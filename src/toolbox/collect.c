@@ -1,0 +1,59 @@
+#include "toolbox/collect.h"
+
+#include "base/share.h"
+
+void collect_init(struct collected *k, struct toolbox_call *c, size_t max_bytes)
+{
+    *k = (struct collected){.call = c};
+    buf_init(&k->bytes, max_bytes);
+}
+
+void collect_free(struct collected *k)
+{
+    while (k->place_count > 0)
+        share_return(k->places[--k->place_count]);
+    buf_free(&k->bytes);
+}
+
+static enum err_code take_places(struct collected *k, size_t bytes)
+{
+    const struct toolbox_call *c = k->call;
+
+    while (bytes > TOOLBOX_OUTPUT_BYTES + k->place_count * (size_t)TOOLBOX_OUTPUT_BLOCK) {
+        struct share *s = k->place_count < ARRAY_SIZE(k->places)
+                              ? share_take(c->toolbox->outputs, c->tenant, c->id)
+                              : NULL;
+
+        if (!s)
+            return ERR_EXHAUSTED;
+        k->places[k->place_count++] = s;
+    }
+    return ERR_OK;
+}
+
+bool collect_add(struct collected *k, const char *data, size_t len)
+{
+    if (k->refused == ERR_OK && len > k->bytes.max - k->bytes.len)
+        k->refused = ERR_TOO_LARGE;
+    if (k->refused == ERR_OK)
+        k->refused = take_places(k, k->bytes.len + len);
+    if (k->refused == ERR_OK && buf_append(&k->bytes, data, len) < 0)
+        k->refused = ERR_UNAVAILABLE;
+    return k->refused == ERR_OK;
+}
+
+const char *collect_text(const struct collected *k)
+{
+    return k->bytes.len > 0 ? k->bytes.data : "";
+}
+
+const char *collect_refusal(const struct collected *k)
+{
+    switch (k->refused) {
+    case ERR_TOO_LARGE: return "the answer is larger than this server holds: ask for less";
+    case ERR_EXHAUSTED:
+        return "other answers of this sandbox, tenant or server hold the memory that this one "
+               "needs: ask again when they are done, or for less";
+    default: return "memory is out";
+    }
+}

@@ -1,0 +1,29 @@
+#pragma once
+/* An agent's answer that is collected whole, bounded by the loop's pool: what is within
+ * TOOLBOX_OUTPUT_BYTES is held for nothing, and each further TOOLBOX_OUTPUT_BLOCK takes a place of
+ * `outputs`, on the account of the sandbox and its tenant. The holder owns bytes and places until
+ * collect_free. */
+
+#include "toolbox/internal.h"
+
+struct collected {
+    struct toolbox_call *call; /* whose account it is; borrowed */
+    struct buf bytes;
+    struct share *places[TOOLBOX_COLLECTED_MAX / TOOLBOX_OUTPUT_BLOCK];
+    size_t place_count;
+    enum err_code refused; /* not ERR_OK: why no more is taken */
+};
+
+/* max_bytes: at most TOOLBOX_COLLECTED_MAX. */
+void collect_init(struct collected *k, struct toolbox_call *c, size_t max_bytes);
+void collect_free(struct collected *k);
+
+/* False, and then always: k->refused says why (ERR_TOO_LARGE, ERR_EXHAUSTED: no place,
+ * ERR_UNAVAILABLE: memory is out). */
+bool collect_add(struct collected *k, const char *data, size_t len) WARN_UNUSED;
+
+/* What is collected, and a NUL after it. */
+const char *collect_text(const struct collected *k);
+
+/* A sentence for k->refused. */
+const char *collect_refusal(const struct collected *k);
