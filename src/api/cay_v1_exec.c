@@ -203,6 +203,11 @@ static int put_end(struct buf *b, const struct core_exec_result *r)
         rc = r->signal ? buf_printf(b, ",\"signal\":\"%s\"", r->signal)
                        : buf_append_str(b, ",\"signal\":null");
     if (rc == 0)
+        rc = buf_append_str(b, ",\"reason\":");
+    if (rc == 0)
+        rc = r->reason ? json_append_text(b, r->reason, strlen(r->reason))
+                       : buf_append_str(b, "null");
+    if (rc == 0)
         rc = buf_printf(b, ",\"truncated\":%s,\"timed_out\":%s,\"duration_ms\":%llu",
                         r->truncated ? "true" : "false", r->timed_out ? "true" : "false",
                         (unsigned long long)r->duration_ms);

@@ -118,6 +118,17 @@ static void print_violations(const json_t *answer)
         fprintf(stderr, "cay: some of the output is missing: it came faster than it was read\n");
 }
 
+/* Why it was killed, where that is known. */
+static void print_reason(const json_t *answer)
+{
+    const char *reason = json_string_value(json_object_get(answer, "reason"));
+
+    if (!reason)
+        return;
+    terminal_put(stderr, "cay: ", reason);
+    putc('\n', stderr);
+}
+
 static int signal_number(const char *name)
 {
     int number = signal_names_number(name);
@@ -152,8 +163,8 @@ static int print_json(const json_t *answer, const struct api_sandbox *s)
 
     cli_print_json(json_pack("{s:s, s:i, s:o, s:o, s:s, s:O}", "sandboxID", s->id, "exitCode",
                              status, "stdout", output_json(answer, "stdout"), "stderr",
-                             output_json(answer, "stderr"), "error", "", "violations",
-                             json_object_get(answer, "violations")));
+                             output_json(answer, "stderr"), "error", cli_text(answer, "reason"),
+                             "violations", json_object_get(answer, "violations")));
     return status;
 }
 
@@ -186,6 +197,7 @@ static int run_lines(struct api *a, const char *path, const json_t *body, struct
     } else if (last.end) {
         status = status_of(last.end);
         print_violations(last.end);
+        print_reason(last.end);
     } else {
         err_set(e, ERR_UNAVAILABLE, "%s",
                 last.error[0] ? last.error : "the server did not say how the command ended");

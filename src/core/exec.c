@@ -67,6 +67,7 @@ void exec_op_answer(struct exec_op *op)
     const struct exec_stream *s = &op->stream;
     struct core_exec_result r = {.exit_code = s->exit_code,
                                  .signal = s->signal[0] ? s->signal : NULL,
+                                 .reason = s->reason[0] ? s->reason : NULL,
                                  .truncated = s->truncated,
                                  .timed_out = op->timed_out,
                                  .duration_ms = op->took_ms,

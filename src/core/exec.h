@@ -40,6 +40,8 @@ struct core_exec_request {
 struct core_exec_result {
     int exit_code;      /* -1: none, by a signal or at the end of its time */
     const char *signal; /* "SIGKILL"; NULL: none */
+    const char
+        *reason; /* of that, or of a shell's 128 + 9: "out of memory: ..."; NULL: not known */
     const char *output[2];
     size_t output_len[2]; /* stdout, stderr */
     bool truncated, timed_out;

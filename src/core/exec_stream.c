@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define ENVELOPE_MAX (1024u * 1024u) /* an agent's have about 64 KiB */
+#define STATUS_SIZE  64
 
 void exec_stream_init(struct exec_stream *s, size_t max_output)
 {
@@ -72,13 +73,25 @@ static void name_signal(const char *status, char *out, size_t size)
         snprintf(out, size, "%.*s", (int)n, words);
 }
 
+/* The agent's error is how it ended, and ": " and why where it knows that. */
+static void take_reason(struct exec_stream *s, const char *status, const json_t *error)
+{
+    char text[STATUS_SIZE + sizeof(s->reason)];
+    size_t n = strlen(status);
+
+    copy_plain(error, text, sizeof(text));
+    if (n > 0 && strncmp(text, status, n) == 0 && strncmp(text + n, ": ", 2) == 0)
+        snprintf(s->reason, sizeof(s->reason), "%s", text + n + 2);
+}
+
 static bool take_end(struct exec_stream *s, const json_t *end)
 {
-    char status[64];
+    char status[STATUS_SIZE];
 
     if (!json_is_object(end))
         return false;
     copy_plain(json_object_get(end, "status"), status, sizeof(status));
+    take_reason(s, status, json_object_get(end, "error"));
     s->ended = true;
     if (json_is_true(json_object_get(end, "exited")))
         s->exit_code = (int)json_integer_value(json_object_get(end, "exitCode"));

@@ -27,7 +27,8 @@ struct exec_stream {
     int64_t pid;       /* as seen inside */
     int exit_code;     /* -1: by a signal */
     char signal[24];   /* "SIGKILL", "signal 40"; "" without */
-    char error[32];    /* Connect's code, "deadline_exceeded"; "" without */
+    char reason[256]; /* why it ended so, where the agent knows it: "out of memory: ..."; else "" */
+    char error[32];   /* Connect's code, "deadline_exceeded"; "" without */
     char message[256]; /* of that error */
 };
 

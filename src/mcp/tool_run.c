@@ -38,6 +38,7 @@ struct run {
 
     int exit_code;
     char signal[24];
+    char reason[256]; /* "": none is known */
     bool timed_out;
     uint64_t duration_ms;
     json_t *denied;
@@ -110,6 +111,7 @@ static json_t *structured_of(const struct run *run)
     json_object_set_new(o, "exit_code",
                         run->exit_code < 0 ? json_null() : json_integer(run->exit_code));
     json_object_set_new(o, "signal", run->signal[0] ? json_string(run->signal) : json_null());
+    json_object_set_new(o, "reason", run->reason[0] ? json_string(run->reason) : json_null());
     json_object_set_new(o, "timed_out", json_boolean(run->timed_out));
     json_object_set_new(o, "duration_ms", json_integer((json_int_t)run->duration_ms));
     for (int i = EXEC_STDOUT; i <= EXEC_STDERR; i++) {
@@ -159,14 +161,18 @@ static int put_denied(struct buf *b, const json_t *denied)
 
 static int put_head(struct buf *b, const struct run *run)
 {
+    int rc;
+
     if (run->timed_out)
         return buf_append_str(
             b,
             "It was killed at the end of its time; give a longer \"timeout\", or start it in the "
             "background.\n");
     if (run->signal[0])
-        return buf_printf(b, "It was ended by %s.\n", run->signal);
-    return buf_printf(b, "exit code %d\n", run->exit_code);
+        rc = buf_printf(b, "It was ended by %s.\n", run->signal);
+    else
+        rc = buf_printf(b, "exit code %d\n", run->exit_code);
+    return rc == 0 && run->reason[0] ? buf_printf(b, "%s.\n", run->reason) : rc;
 }
 
 static void tell(struct request *r)
@@ -298,6 +304,7 @@ static void on_end(void *arg, const struct core_exec_result *result, const struc
     }
     run->exit_code = result->exit_code;
     (void)snprintf(run->signal, sizeof(run->signal), "%s", result->signal ? result->signal : "");
+    (void)snprintf(run->reason, sizeof(run->reason), "%s", result->reason ? result->reason : "");
     run->timed_out = result->timed_out;
     run->duration_ms = result->duration_ms;
     run->denied = json_deep_copy(result->violations);

@@ -126,6 +126,8 @@ static void on_end(void *arg, const struct core_exec_result *result, const struc
         request_done(r);
     else if (why)
         result_fail(r, "searching: %s%s%s", why->text, why->hint[0] ? "; " : "", why->hint);
+    else if (result->reason)
+        result_fail(r, "searching: %s", result->reason);
     else if (result->exit_code >= FAILED && result->output_len[EXEC_STDOUT] == 0)
         result_fail(r, "searching: %.*s", (int)MIN(result->output_len[EXEC_STDERR], 600u),
                     result->output[EXEC_STDERR]);

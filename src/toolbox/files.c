@@ -387,6 +387,8 @@ void toolbox_fail_program(struct toolbox_call *c, const struct toolbox_result *r
 
     if (r->timed_out)
         toolbox_fail(c, 408, NULL, "it took too long");
+    else if (r->reason)
+        toolbox_fail(c, 507, NULL, "%s", r->reason);
     else if (strstr(said, "Permission denied") || strstr(said, "Operation not permitted"))
         toolbox_fail(c, 403, "FILE_ACCESS_DENIED", "permission denied: %.800s", path);
     else if (strstr(said, "No such file or directory"))

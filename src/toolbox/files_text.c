@@ -47,6 +47,8 @@ static bool failed(struct search *s, const struct toolbox_result *r, const struc
     else if (r->timed_out)
         toolbox_fail(s->call, 408, NULL, "the search took longer than %u s",
                      TOOLBOX_TREE_MS / 1000);
+    else if (r->reason)
+        toolbox_fail(s->call, 507, NULL, "%s", r->reason);
     else
         return false;
     return true;

@@ -133,6 +133,8 @@ static void ended(void *arg, const struct toolbox_result *r, const struct err *w
         toolbox_fail_err(g->call, why);
     else if (r->timed_out)
         toolbox_fail(g->call, 408, NULL, "git took longer than %u s", GIT_RUN_MS / 1000);
+    else if (r->reason)
+        toolbox_fail(g->call, 507, NULL, "%s", r->reason);
     else if (r->exit_code == 0)
         reply(g, r);
     else if (r->exit_code == NO_FOLDER)

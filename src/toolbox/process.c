@@ -13,13 +13,17 @@
 /* $1 is the command, $2 the token. Both outputs are one, in their order, as upstream's. */
 static const char by_argument[] = "b=/bin/bash; [ -x $b ] || b=/bin/sh\n"
                                   "$b -c \"$1\" 2>&1\n"
-                                  "printf '\\036%s %d\\n' \"$2\" $?";
+                                  "r=$?\n"
+                                  "printf '\\036%s %d\\n' \"$2\" $r\n"
+                                  "exit $r";
 /* $1 is a file with the command. */
 static const char by_file[] = "b=/bin/bash; [ -x $b ] || b=/bin/sh\n"
                               "exec 3<\"$1\" || exit 1\n"
                               "rm -f \"$1\"\n"
                               "$b /dev/fd/3 2>&1\n"
-                              "printf '\\036%s %d\\n' \"$2\" $?";
+                              "r=$?\n"
+                              "printf '\\036%s %d\\n' \"$2\" $r\n"
+                              "exit $r";
 
 /* $1 is the language, $2 the code or $3 a file with it, $4 the token; the program's own arguments
  * follow. As upstream: programs read from standard input, and TypeScript from a file by ts-node,
@@ -41,7 +45,9 @@ static const char of_code[] =
     "javascript) { printf 'process.argv.splice(1,1);'; code; } | node - \"$@\" ;;\n"
     "*) typescript \"$@\" ;;\n"
     "esac 2>&1\n"
-    "printf '\\036%s %d\\n' \"$t\" $?";
+    "r=$?\n"
+    "printf '\\036%s %d\\n' \"$t\" $r\n"
+    "exit $r";
 
 struct execution {
     struct toolbox_call *call;
@@ -56,20 +62,24 @@ struct execution {
 
 /* -- the answer -------------------------------------------------------------------------------- */
 
-/* What was left out stands in front: it is the beginning. */
+/* What was left out stands in front: it is the beginning. Why it was killed stands at the end. */
 static int put_result(struct buf *b, const struct toolbox_result *r)
 {
     static const char note[] = "[the beginning of the output was left out: it is longer than this "
                                "server holds]\n";
     CLEANUP_BUF struct buf text = {0};
-    int rc;
+    int rc = 0;
 
-    if (!r->truncated)
+    if (!r->truncated && !r->reason)
         return toolbox_put_text(b, "result", r->out[0], r->len[0]);
     buf_init(&text, RESULT_MAX);
-    rc = buf_append_str(&text, note);
+    if (r->truncated)
+        rc = buf_append_str(&text, note);
     if (rc == 0)
         rc = buf_append(&text, r->out[0], r->len[0]);
+    if (rc == 0 && r->reason)
+        rc = buf_printf(&text, "%s[%s]\n",
+                        text.len > 0 && text.data[text.len - 1] != '\n' ? "\n" : "", r->reason);
     return rc == 0 ? toolbox_put_text(b, "result", text.data, text.len) : rc;
 }
 

@@ -11,6 +11,7 @@
 #include "base/signal_names.h"
 #include "core/exec_stream.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,8 @@
 #define ENVELOPE_HEAD 5u
 #define BLOCKS_MAX    (TOOLBOX_OUTPUT_MAX / TOOLBOX_OUTPUT_BLOCK)
 #define MARK          '\x1e'
+#define KILLED        (128 + SIGKILL)
+#define END_MS        1000u /* after the mark of one that was killed */
 
 struct toolbox_run_op {
     struct toolbox_call *call;
@@ -88,8 +91,11 @@ static enum err_code code_of(const char *word)
 
 static void succeed(struct toolbox_run_op *op, bool timed_out)
 {
-    struct toolbox_result r = {
-        .exit_code = exit_code_of(op), .truncated = op->truncated, .timed_out = timed_out};
+    const char *reason = op->stream.reason;
+    struct toolbox_result r = {.exit_code = exit_code_of(op),
+                               .truncated = op->truncated,
+                               .timed_out = timed_out,
+                               .reason = reason[0] ? reason : NULL};
 
     for (size_t i = 0; i < ARRAY_SIZE(op->out); i++) {
         r.out[i] = op->out[i].len ? op->out[i].data : "";
@@ -108,7 +114,7 @@ static void on_end(void *arg, const struct http_head *head, const char *body, si
     struct err e;
 
     op->client = NULL;
-    if (strcmp(s->error, "deadline_exceeded") == 0) {
+    if (strcmp(s->error, "deadline_exceeded") == 0 && !op->marked) {
         succeed(op, true);
     } else if (op->stopped) {
         answer_error(op, ERR_CANCELED, "the wait was ended");
@@ -179,7 +185,7 @@ static bool keep(struct toolbox_run_op *op, int which, const char *bytes, size_t
     struct buf *b = &op->out[which];
     size_t before = b->len;
 
-    if (op->truncated && !op->r.token)
+    if (op->marked || (op->truncated && !op->r.token))
         return true;
     if (!may_hold(op, op->out[0].len + op->out[1].len + len)) {
         /* The end is what counts: a token is yet to come. */
@@ -195,7 +201,7 @@ static bool keep(struct toolbox_run_op *op, int which, const char *bytes, size_t
     }
     if (op->r.token && which == EXEC_STDOUT)
         look_for_mark(op, before);
-    return !op->marked;
+    return !op->marked || op->exit_code == KILLED;
 }
 
 static bool on_output(void *arg, int which, const char *bytes, size_t len)
@@ -213,10 +219,10 @@ static bool on_output(void *arg, int which, const char *bytes, size_t len)
 static bool on_data(void *arg, const char *data, size_t len)
 {
     struct toolbox_run_op *op = arg;
-    bool ok = exec_stream_feed(&op->stream, data, len);
+    bool was_marked = op->marked, ok = exec_stream_feed(&op->stream, data, len);
 
-    if (op->client)
-        http_client_timeout(op->client, SILENCE_MS);
+    if (op->client && !was_marked)
+        http_client_timeout(op->client, op->marked ? END_MS : SILENCE_MS);
     if (op->stream.started && !op->told_start && !op->stopped) {
         op->told_start = true;
         if (op->r.on_started)

@@ -77,7 +77,7 @@ def test_arguments_that_are_wrong(mcp, name, arguments, word):
 def test_run(mcp):
     got = mcp.tool("run", command="echo out; echo err >&2; exit 42")
     assert got | {"duration_ms": 0} == {
-        "sandbox": got["sandbox"], "exit_code": 42, "signal": None, "timed_out": False, "duration_ms": 0, "stdout": "out\n",
+        "sandbox": got["sandbox"], "exit_code": 42, "signal": None, "reason": None, "timed_out": False, "duration_ms": 0, "stdout": "out\n",
         "stderr": "err\n", "stdout_bytes": 4, "stderr_bytes": 4, "truncated": False, "denied": []}
 
 

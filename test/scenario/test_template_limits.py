@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 
+import mcplib
 import pytest
 
 from waitlib import until
@@ -70,6 +71,34 @@ def test_sandboxes_get_them(cay, own_limits):
             "cmd": "python3", "args": ["-c", "len(bytearray(400 << 20).replace(bytes(1), b'x'))"]}, "stdin": False}))
         end = next(e["event"]["end"] for e in killed if "end" in e.get("event", {}))
         assert end["status"] == "signal: killed" and "out of memory" in end["error"] and "limit of 256 MiB" in end["error"]
+
+
+def test_every_dialect_says_who_was_killed_at_the_memory_limit(cay, own_limits):
+    """Commands whose shell outlives what was killed, and one that is killed itself; what is left running holds up nothing."""
+    eat = "python3 -c 'len(bytearray(400 << 20).replace(bytes(1), bytes([7])))'"
+    with cay.create() as box:
+        def execute(shell):
+            return cay.call("POST", f"/cay/v1/sandboxes/{box.id}/exec", {"shell": shell}).json
+
+        def toolbox(command):
+            return cay.call("POST", f"/api/toolbox/{box.id}/process/execute", {"command": command}).json
+
+        told = execute(f"{eat}; exit $?")
+        assert told["exit_code"] == 137 and told["reason"].startswith("out of memory: ") and "limit of 256 MiB" in told["reason"]
+        assert execute(f"exec {eat}")["signal"] == "SIGKILL" and execute(f"exec {eat}")["reason"] == told["reason"]
+        assert execute("kill -9 $$")["reason"] is None and execute("exit 137")["reason"] is None
+        with mcplib.Mcp(cay) as mcp:
+            run = mcp.tool("run", sandbox=box.id, command=eat)
+            assert run["reason"] == told["reason"] and mcp.tool("run", sandbox=box.id, command="true")["reason"] is None
+            assert told["reason"] in mcp.call("run", sandbox=box.id, command=eat).result["content"][0]["text"]
+        done = toolbox(f"sleep 7040 & printf begun; {eat}")
+        assert done["exitCode"] == 137 and done["result"].startswith("begun"), done
+        box.run("pkill -f 'sleep 704[0]'", user="root")
+        for command in (f"printf begun; {eat}", f"printf begun; exec {eat}"):
+            done = toolbox(command)
+            assert done["exitCode"] == 137 and done["result"].startswith("begun"), done
+            assert done["result"].endswith(f"\n[{told['reason']}]\n"), done
+        assert "out of memory" not in toolbox("kill -9 $$")["result"]
 
 
 def test_what_is_made_of_a_snapshot_has_no_more_than_its_template_gives(cay, own_limits):
