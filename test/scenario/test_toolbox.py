@@ -532,25 +532,6 @@ def test_a_bad_call_about_files(box, method, path, query, body, headers, status)
 
 # -- who may --------------------------------------------------------------------------------------------
 
-ROUTES = [("POST", "/process/pty"), ("GET", "/process/pty"), ("GET", "/process/pty/create-connect"), ("GET", "/process/pty/p"),
-          ("DELETE", "/process/pty/p"), ("POST", "/process/pty/p/resize"), ("GET", "/process/pty/p/connect"),
-          ("POST", "/process/execute"), ("POST", "/process/session"), ("GET", "/process/session"),
-          ("GET", "/process/session/s"), ("DELETE", "/process/session/s"), ("POST", "/process/session/s/exec"),
-          ("GET", "/process/session/s/command/c"), ("GET", "/process/session/s/command/c/logs"),
-          ("POST", "/process/session/s/command/c/input"), ("GET", "/files"), ("DELETE", "/files"), ("GET", "/files/info"),
-          ("POST", "/files/folder"), ("POST", "/files/move"), ("POST", "/files/permissions"), ("GET", "/files/download"),
-          ("POST", "/files/bulk-download"), ("POST", "/files/upload"), ("POST", "/files/upload-v2"),
-          ("POST", "/files/bulk-upload"), ("GET", "/files/find"), ("GET", "/files/search"), ("POST", "/files/replace"),
-          ("GET", "/work-dir"), ("GET", "/user-home-dir")]
-
-
-@pytest.mark.parametrize("method, path", ROUTES)
-def test_anothers_sandbox_is_not_there_and_no_key_opens_nothing(box, other_tenant, method, path):
-    Box(box.cay, box.id, other_tenant.key).refused(404, method, path, why="not found")
-    Box(box.cay, box.id, "e2b_" + "0" * 40).refused(401, method, path)
-    Box(box.cay, "inosuchsandbox00000000").refused(404, method, path, why="not found")
-
-
 def test_what_is_not_there_says_so(box):
     box.refused(404, "GET", "/nothing/here", why="/nothing/here")
     for method, path in (("POST", "/git/reset"), ("POST", "/git/credentials"), ("POST", "/lsp/start"), ("GET", "/process/interpreter/context"), ("GET", "/proxy/80/x"), ("POST", "/computeruse/start")):

@@ -198,18 +198,3 @@ def test_ports_that_are_listened_on(box):
     box.run("pkill -f 'http.serve[r] 8124'")
     for port in ("2999", "10000", "x", "8124x"):
         box.refused(400, "GET", f"/port/{port}/in-use", why="3000 to 9999")
-
-
-# -- who may ----------------------------------------------------------------------------------------------
-
-ROUTES = [("POST", "/process/code-run"), ("GET", "/port"), ("GET", "/port/3000/in-use"), ("GET", "/git/branches"), ("DELETE", "/git/branches"),
-          ("GET", "/git/status"), ("GET", "/git/history"),
-          *(("POST", f"/git/{call}") for call in ("clone", "add", "commit", "branches", "checkout", "pull", "push"))]
-
-
-@pytest.mark.parametrize("method, path", ROUTES)
-def test_anothers_sandbox_is_not_there_and_no_key_opens_nothing(box, other_tenant, method, path):
-    Box(box.cay, box.id, other_tenant.key).refused(404, method, path, why="not found")
-    Box(box.cay, box.id, "e2b_" + "0" * 40).refused(401, method, path)
-    if method != "GET":
-        box.refused(413, method, path, b"[" + b" " * (5 << 20))
