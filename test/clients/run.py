@@ -30,6 +30,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 INSTALL_SECONDS, RUN_SECONDS, BUILD_SECONDS = 900, 400, 1800
 REASON_CHARS = 150
+FIRST_UID, SLOTS = 59510 * 65536, 1024  # beyond those of a server with the usual settings, which may run beside it
 MARKS = ("<!-- clients: begin -->\n", "<!-- clients: end -->\n")
 NAMES = ("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DOMAIN", "E2B_API_KEY", "E2B_DEBUG", "CAY_URL", "CAY_CONFIG", "CAY_CA_FILE")
 
@@ -193,7 +194,8 @@ class Server:
         self.base.chmod(0o755)
         config = self.base / "cay.conf"
         config.write_text(f"[listen]\nport = {3800 + os.getpid() % 100}\n[state]\ndir = {self.base}/state\n"
-                          f"run = {self.base}/run\nlog = {self.base}/log/cay.log\n")
+                          f"run = {self.base}/run\nlog = {self.base}/log/cay.log\n"
+                          f"[sandbox]\nfirst_uid = {FIRST_UID}\nslots_max = {SLOTS}\n")
         self.env = {**clean_environment(), "CAY_CONFIG": str(config)}
 
     def call(self, *arguments, seconds=120):
