@@ -3,9 +3,9 @@
  * http/layer.h. For http/tls.c, and for cay-egress, which has TLS ends without that server, on both
  * sides. Nothing here blocks.
  *
- * What it speaks: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys (as a client also ECDHE with
- * CBC, which some servers still want), ALPN "http/1.1". No renegotiation, no compression, no early
- * data, no resumption. */
+ * What it speaks: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys on elliptic curves (as a client
+ * also with CBC, which some servers still want), ALPN "http/1.1". No renegotiation, no compression,
+ * no early data, no resumption. */
 
 #include "http/layer.h"
 
