@@ -23,6 +23,7 @@
 #define PRIVSEP_KEY_SIZE                32
 #define PRIVSEP_CREATE_SOCKETS          2
 #define PRIVSEP_KEPT_MAX                1024 /* numbers of kept files */
+#define PRIVSEP_OWNER_SIZE              16   /* of kept files: who has a number */
 #define PRIVSEP_WHY_SIZE                192
 #define PRIVSEP_ID_SIZE                 32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 #define PRIVSEP_EGRESS_FDS              2 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
@@ -76,12 +77,14 @@ enum privsep_op {
                      * when all go on again: -ETIMEDOUT (one could not be stopped: it waits for the
                      * disk or the kernel), -ECANCELED (THAW came first) */
     PRIVSEP_THAW, /* slot, gen. Every process of it goes on. Reply at once, also where it was not frozen */
-    PRIVSEP_KEEP, /* slot, gen, u.kept.number: it ends, and its files are kept by that number. Reply when they are on
+    PRIVSEP_KEEP, /* slot, gen, u.kept.number and .owner: it ends, and its files are kept by that number. Reply when they are on
                    * the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory
                    * here */
-    PRIVSEP_DROP, /* u.kept.number: what is kept by it is removed. Reply when it is gone; -EBUSY: it is in use */
+    /* u.kept.number and .owner, as KEPTS tells: what is kept by it is removed. Reply when it is
+     * gone; -EBUSY: it is in use; -EPERM: it is another owner's */
+    PRIVSEP_DROP,
     PRIVSEP_KEPTS, /* Replies: one PRIVSEP_KEPT event for each number, then the reply */
-    PRIVSEP_COPY, /* slot, gen, u.kept.number: its files are copied to that number, for which it stands still a few
+    PRIVSEP_COPY, /* slot, gen, u.kept.number and .owner: its files are copied to that number, for which it stands still a few
                     * milliseconds, where it was not frozen. Reply when the copy is on the disk and
                     * it goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
     PRIVSEP_REQUEST_COUNT,
@@ -200,6 +203,10 @@ struct privsep_msg {
             uint32_t
                 kept; /* 0, or the number of kept files that it takes and goes on with; a create
                             * that fails leaves them as they were */
+            uint8_t owner[PRIVSEP_OWNER_SIZE]; /* of what is kept by that number: -EPERM where it is
+                                                * another's; zero without a number */
+            /* New fields for kept files follow here; those for volumes stand at the end of the
+             * union. */
         } create;
         struct {
             uint32_t template_number;
@@ -211,6 +218,8 @@ struct privsep_msg {
             uint32_t template_number; /* of an event: which they lie on; 0: not known any more */
             uint32_t busy; /* of an event, 1: they are just being kept, taken or removed */
             uint32_t pad;
+            uint8_t
+                owner[PRIVSEP_OWNER_SIZE]; /* whose they are; all zero: not known (DROP, event) */
         } kept;
         struct {
             char why[PRIVSEP_WHY_SIZE]; /* printable ASCII only, NUL-terminated */

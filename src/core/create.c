@@ -305,7 +305,8 @@ void create_on_deadline(struct sandbox_obj *o)
     lifecycle_end(o, why.text);
 }
 
-int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32_t kept, bool copy)
+int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,
+                         const char *snapshot)
 {
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
@@ -313,7 +314,9 @@ int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32
     m.u.create.level = o->s.level;
     m.u.create.limits = o->s.limits;
     m.u.create.kept = kept;
-    m.u.create.flags = copy ? PRIVSEP_CREATE_COPY : 0;
+    m.u.create.flags = snapshot ? PRIVSEP_CREATE_COPY : 0;
+    if (kept)
+        keep_owner(snapshot ? snapshot : o->s.id, m.u.create.owner);
     memcpy(m.u.create.id, o->s.id, sizeof(o->s.id));
     memcpy(m.u.create.key, o->s.agent_key, sizeof(m.u.create.key));
     return call_privd(o->core, o->s.id, &m, on_created, NULL);
@@ -342,7 +345,7 @@ static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct s
 
     if (code != ERR_OK)
         return code;
-    rc = create_ask_privd(o, template_number, o->copy_of, o->copy_of != 0);
+    rc = create_ask_privd(o, template_number, o->copy_of, o->copy_of ? o->s.template_asked : NULL);
     if (rc < 0) {
         store_sandbox_delete(c->store, o->s.id, NULL);
         return call_privd_err(e, rc, "the sandbox could not be made");

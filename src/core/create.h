@@ -12,9 +12,10 @@ void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *tex
 /* o->init_waits was set, and is not any more. why: only when the server stops. */
 void create_go_on(struct sandbox_obj *o, const struct err *why);
 
-/* Sends CREATE for o, on what is kept by that number (0: on nothing), or on a copy of it. The
- * sequence number or -errno. */
-int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32_t kept, bool copy);
+/* Sends CREATE for o, on what is kept by that number (0: on nothing): its own files, or, where
+ * snapshot is not NULL, a copy of that snapshot's. The sequence number or -errno. */
+int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,
+                         const char *snapshot);
 
 /* What an agent is told at /init: a new object. NULL: memory is out. */
 json_t *create_init_body(const struct sandbox_obj *o, json_t *env);

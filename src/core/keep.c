@@ -83,6 +83,30 @@ enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *o
     return err_set(e, ERR_UNAVAILABLE, "kept files are still being removed; try again");
 }
 
+void keep_owner(const char *id, uint8_t out[static PRIVSEP_OWNER_SIZE])
+{
+    memset(out, 0, PRIVSEP_OWNER_SIZE);
+    memcpy(out, id, strnlen(id, PRIVSEP_OWNER_SIZE));
+}
+
+enum kept_seen keep_seen(const struct core *c, uint32_t number, const char *id)
+{
+    static const uint8_t unknown[PRIVSEP_OWNER_SIZE];
+    const struct kept_told *t = &c->kepts.told[number];
+    uint8_t owner[PRIVSEP_OWNER_SIZE];
+
+    keep_owner(id, owner);
+    if (memcmp(t->owner, owner, sizeof(owner)) != 0 &&
+        memcmp(t->owner, unknown, sizeof(unknown)) != 0)
+        return KEPT_SEEN_NONE;
+    return t->seen;
+}
+
+bool keep_is_gone(int status)
+{
+    return status == 0 || status == -ENOENT || status == -EPERM;
+}
+
 void keep_forget(struct sandbox_obj *o)
 {
     o->s.kept = 0;
@@ -103,6 +127,7 @@ static int64_t send_keep(struct sandbox_obj *o)
     int64_t rc;
 
     m.u.kept.number = o->s.kept;
+    keep_owner(o->s.id, m.u.kept.owner);
     rc = call_privd(o->core, o->s.id, &m, on_kept, NULL);
     if (rc < 0)
         return rc;
@@ -263,7 +288,7 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
     if (code != ERR_OK)
         return code;
     memcpy(o->s.agent_key, changed.agent_key, sizeof(o->s.agent_key));
-    rc = create_ask_privd(o, t->number, o->s.kept, false);
+    rc = create_ask_privd(o, t->number, o->s.kept, NULL);
     if (rc < 0) {
         pause_write_row(o);
         return call_privd_err(e, rc, "resuming the sandbox");
@@ -396,7 +421,7 @@ static void on_dropped(struct core *c, const char *id, int status, const struct 
 
     if (!o || sandbox_life(o)->kill != LIFE_CALL_UNDER_WAY || !o->s.kept)
         return;
-    if (status == 0 || status == -ENOENT) {
+    if (keep_is_gone(status)) {
         o->s.kept = 0;
         lifecycle_ended(o, "nothing of it is left");
     } else if (status == -EBUSY) { /* it is just being kept */
@@ -419,6 +444,7 @@ void keep_drop(struct sandbox_obj *o)
     int64_t rc;
 
     m.u.kept.number = o->s.kept;
+    keep_owner(o->s.id, m.u.kept.owner);
     if (!o->dropping)
         o->drop_until_ms = clock_mono_ms() + c->config.privd_timeout_ms;
     o->dropping = true;
@@ -455,7 +481,7 @@ int keep_ask_kepts(struct core *c, void (*fn)(struct core *c, int status))
     struct privsep_msg m = {.op = PRIVSEP_KEPTS};
     int64_t rc;
 
-    memset(c->kepts.seen, KEPT_SEEN_NONE, sizeof(c->kepts.seen));
+    memset(c->kepts.told, 0, sizeof(c->kepts.told));
     rc = call_privd(c, "", &m, on_kepts, fn);
     return rc < 0 ? (int)rc : 0;
 }
@@ -464,8 +490,10 @@ void keep_on_kept_event(struct core *c, const struct privsep_msg *m)
 {
     uint32_t n = m->u.kept.number;
 
-    if (n >= 1 && n <= PRIVSEP_KEPT_MAX)
-        c->kepts.seen[n] = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
+    if (n < 1 || n > PRIVSEP_KEPT_MAX)
+        return;
+    c->kepts.told[n].seen = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
+    memcpy(c->kepts.told[n].owner, m->u.kept.owner, sizeof(c->kepts.told[n].owner));
 }
 
 static void on_stray_dropped(struct core *c, const char *id, int status,
@@ -473,7 +501,7 @@ static void on_stray_dropped(struct core *c, const char *id, int status,
 {
     uint32_t n = (uint32_t)(uintptr_t)arg;
 
-    c->kepts.stray[n] = status != 0 && status != -ENOENT;
+    c->kepts.stray[n] = !keep_is_gone(status);
     if (status < 0 && !call_is_channel_error(status))
         log_warn("kept files %u, which no sandbox has, are not removed: %s", n, strerror(-status));
 }
@@ -485,12 +513,14 @@ void keep_drop_strays(struct core *c)
     mark_all(c, named);
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
         struct privsep_msg m = {.op = PRIVSEP_DROP};
+        const struct kept_told *t = &c->kepts.told[n];
 
-        c->kepts.stray[n] = c->kepts.seen[n] != KEPT_SEEN_NONE && !named[n];
-        if (c->kepts.seen[n] != KEPT_SEEN_WHOLE || named[n])
+        c->kepts.stray[n] = t->seen != KEPT_SEEN_NONE && !named[n];
+        if (t->seen != KEPT_SEEN_WHOLE || named[n])
             continue;
         log_warn("cay-privd keeps files by number %u that nothing has: they are removed", n);
         m.u.kept.number = n;
+        memcpy(m.u.kept.owner, t->owner, sizeof(m.u.kept.owner));
         call_privd(c, "", &m, on_stray_dropped, (void *)(uintptr_t)n);
     }
 }
@@ -502,6 +532,6 @@ void keep_settle_all(struct core *c)
         struct sandbox_obj *o = i <= c->registry.n ? c->registry.order[i - 1] : NULL;
 
         if (o && !o->known_to_privd && sandbox_life(o)->missing == LIFE_MISSING_FILES)
-            keep_on_missing(o, (enum kept_seen)c->kepts.seen[o->s.kept]);
+            keep_on_missing(o, keep_seen(c, o->s.kept, o->s.id));
     }
 }

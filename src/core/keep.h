@@ -21,12 +21,29 @@ struct sandbox_obj;
 /* What the last KEPTS said of a number. */
 enum kept_seen { KEPT_SEEN_NONE, KEPT_SEEN_WHOLE, KEPT_SEEN_BUSY };
 
+struct kept_told {
+    enum kept_seen seen;
+    uint8_t owner[PRIVSEP_OWNER_SIZE]; /* all zero: privd does not know */
+};
+
 /* What privd keeps, by number (keep.c). */
 struct kepts {
-    bool can;                           /* privd can keep files at all */
-    uint8_t seen[PRIVSEP_KEPT_MAX + 1]; /* the last KEPTS: enum kept_seen */
-    bool stray[PRIVSEP_KEPT_MAX + 1];   /* no row names it: being dropped */
+    bool can;                                    /* privd can keep files at all */
+    struct kept_told told[PRIVSEP_KEPT_MAX + 1]; /* by the last KEPTS */
+    bool stray[PRIVSEP_KEPT_MAX + 1];            /* no row names it: being dropped */
 };
+
+/* What privd knows the owner of kept files by: the beginning of the sandbox's or snapshot's id,
+ * most of which is random. */
+void keep_owner(const char *id, uint8_t out[static PRIVSEP_OWNER_SIZE]);
+
+/* What the last KEPTS said of the files that this sandbox or snapshot has by that number: none
+ * where they are another's. */
+enum kept_seen keep_seen(const struct core *c, uint32_t number, const char *id);
+
+/* Whether DROP was answered so that nothing of its owner is kept by that number: it is removed,
+ * or another's by now. */
+bool keep_is_gone(int status);
 
 /* ERR_UNIMPLEMENTED: this server's disk cannot keep files. */
 enum err_code keep_check(const struct core *c, struct err *e);

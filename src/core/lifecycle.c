@@ -321,7 +321,7 @@ enum err_code lifecycle_adopt(struct core *c, const struct sandbox *s, struct er
 
 void lifecycle_on_missing(struct sandbox_obj *o)
 {
-    enum kept_seen seen = (enum kept_seen)o->core->kepts.seen[o->s.kept];
+    enum kept_seen seen = keep_seen(o->core, o->s.kept, o->s.id);
 
     switch (sandbox_life(o)->missing) {
     case LIFE_MISSING_WAIT: break;

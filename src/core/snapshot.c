@@ -219,7 +219,7 @@ static void on_dropped(struct core *c, const char *id, int status, const struct 
     if (!o)
         return;
     o->asked = false;
-    if (status == 0 || status == -ENOENT) {
+    if (keep_is_gone(status)) {
         tell(o, NULL);
         add_event(o, EVENT_SNAPSHOT_DELETED);
         forget(o);
@@ -240,6 +240,7 @@ static void drop(struct snapshot_obj *o)
     int64_t rc;
 
     m.u.kept.number = o->s.number;
+    keep_owner(o->s.id, m.u.kept.owner);
     rc = call_privd(o->core, o->s.id, &m, on_dropped, NULL);
     o->asked = rc >= 0;
     if (rc >= 0)
@@ -454,6 +455,7 @@ static enum err_code send_copy(struct snapshot_obj *o, struct err *e)
     m.slot = source->s.slot;
     m.gen = source->s.gen;
     m.u.kept.number = o->s.number;
+    keep_owner(o->s.id, m.u.kept.owner);
     rc = call_privd(o->core, o->s.id, &m, on_copied, NULL);
     if (rc < 0)
         return call_privd_err(e, rc, "making the snapshot");
@@ -529,7 +531,7 @@ void core_snapshot_create(struct core *c, const char *tenant, const char *sandbo
  * forgotten. */
 static void reconcile(struct snapshot_obj *o)
 {
-    enum kept_seen seen = (enum kept_seen)o->core->kepts.seen[o->s.number];
+    enum kept_seen seen = keep_seen(o->core, o->s.number, o->s.id);
     struct err e;
 
     if (seen == KEPT_SEEN_NONE) {

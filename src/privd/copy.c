@@ -170,6 +170,7 @@ void copy_asked(struct privd *p, struct slot *s, const struct reply_to *to,
                             .since_real_ms = clock_real_ms()};
     int rc = runtime_can_keep(p->rt) ? 0 : -EOPNOTSUPP;
 
+    memcpy(r.owner, m->u.kept.owner, sizeof(r.owner));
     if (rc == 0 && kept_find(&p->kept, r.number)->state != KEPT_NONE)
         rc = -EEXIST;
     if (rc == 0)

@@ -53,6 +53,7 @@ void keep_asked(struct privd *p, struct slot *s, const struct reply_to *to,
                             .since_real_ms = clock_real_ms()};
     int rc = may_keep(p, s, r.number);
 
+    memcpy(r.owner, m->u.kept.owner, sizeof(r.owner));
     if (rc == 0)
         rc = kept_write(&p->kept, &r);
     if (rc < 0) {
@@ -106,19 +107,29 @@ static bool is_wanted(const struct privd *p, uint32_t number, bool only_taken)
     return false;
 }
 
-int keep_may_take(const struct privd *p, uint32_t number, uint32_t template_number)
+int keep_may_take(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE],
+                  uint32_t template_number)
 {
-    int rc = keep_may_copy(p, number, template_number);
+    int rc = keep_may_copy(p, number, owner, template_number);
 
     return (rc == 0 || rc == -EINVAL) && is_wanted(p, number, false) ? -EBUSY : rc;
 }
 
-int keep_may_copy(const struct privd *p, uint32_t number, uint32_t template_number)
+/* A number alone does not tell whose files they are, as it is used again: a peer that is mistaken
+ * would give one tenant's files to another, or remove them. Test: test_kept.py, "of another
+ * owner". */
+int keep_may_copy(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE],
+                  uint32_t template_number)
 {
     const struct kept_record *r = kept_find(&p->kept, number);
 
     if (!r || r->state != KEPT_WHOLE)
         return !r || r->state == KEPT_NONE ? -ENOENT : -EBUSY;
+    if (!kept_is_of(r, owner)) {
+        if (log_rate_allows(&p->owner_log))
+            log_warn("kept layer %u: asked for by what it does not belong to", number);
+        return -EPERM;
+    }
     if (is_wanted(p, number, true))
         return -EBUSY;
     return r->template_number && r->template_number != template_number ? -EINVAL : 0;
@@ -195,7 +206,7 @@ static void drop_next(struct privd *p)
 void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     uint32_t number = m->u.kept.number;
-    int rc = keep_may_take(p, number, 0);
+    int rc = keep_may_take(p, number, m->u.kept.owner, 0);
 
     if (rc == -EINVAL) /* of whatever template */
         rc = 0;
@@ -223,6 +234,7 @@ void keep_list_asked(struct privd *p, const struct reply_to *to, const struct pr
         event.u.kept.number = n;
         event.u.kept.busy = r->state != KEPT_WHOLE;
         event.u.kept.template_number = r->template_number;
+        memcpy(event.u.kept.owner, r->owner, sizeof(event.u.kept.owner));
         if (privsep_server_send(p->server, to->peer, &event, NULL, 0) < 0)
             return;
     }

@@ -22,11 +22,14 @@ void keep_asked(struct privd *p, struct slot *s, const struct reply_to *to,
 void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
 void keep_list_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
 
-/* Whether a create on that template may take it: 0, -ENOENT, -EBUSY, -EINVAL (it lies on another one). */
-int keep_may_take(const struct privd *p, uint32_t number, uint32_t template_number);
+/* Whether a create on that template may take it: 0, -ENOENT, -EBUSY, -EPERM (it is another
+ * owner's), -EINVAL (it lies on another template). */
+int keep_may_take(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE],
+                  uint32_t template_number);
 
 /* The same, for a copy of it: others may be made of it at the same time. */
-int keep_may_copy(const struct privd *p, uint32_t number, uint32_t template_number);
+int keep_may_copy(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE],
+                  uint32_t template_number);
 
 /* s, which is about to be started, takes it. 0 or -errno. */
 int keep_take(struct slot *s, uint32_t number);

@@ -9,7 +9,8 @@
 
 #define FILE_NAME    "kept"
 #define KEPT_MAGIC   0x6361796bu /* "cayk" */
-#define KEPT_VERSION 1u
+#define KEPT_VERSION 2u
+#define NO_OWNERS    1u /* the version before: zero where the owner stands */
 
 /* FNV-1a: against damage, not against forgery; only root can write here. */
 static uint64_t sum_of(const struct kept_record *r)
@@ -24,8 +25,8 @@ static uint64_t sum_of(const struct kept_record *r)
 
 static bool is_good(const struct kept_record *r, uint32_t number)
 {
-    return r->magic == KEPT_MAGIC && r->version == KEPT_VERSION && r->number == number &&
-           r->state < KEPT_STATE_COUNT && r->sum == sum_of(r);
+    return r->magic == KEPT_MAGIC && (r->version == KEPT_VERSION || r->version == NO_OWNERS) &&
+           r->number == number && r->state < KEPT_STATE_COUNT && r->sum == sum_of(r);
 }
 
 static int open_file(const char *state_dir)
@@ -71,6 +72,14 @@ void kept_close(struct kept *k)
 const struct kept_record *kept_find(const struct kept *k, uint32_t number)
 {
     return number >= 1 && number <= PRIVSEP_KEPT_MAX ? &k->all[number] : NULL;
+}
+
+bool kept_is_of(const struct kept_record *r, const uint8_t owner[static PRIVSEP_OWNER_SIZE])
+{
+    static const uint8_t unknown[PRIVSEP_OWNER_SIZE];
+
+    return memcmp(r->owner, unknown, sizeof(unknown)) == 0 ||
+           memcmp(r->owner, owner, sizeof(r->owner)) == 0;
 }
 
 uint32_t kept_of_slot(const struct kept *k, uint32_t slot, uint32_t gen)

@@ -24,7 +24,7 @@ enum kept_state {
     KEPT_STATE_COUNT
 };
 
-/* On disk, at number * sizeof. */
+/* On disk, at number * sizeof. Version 1 had no owner. */
 struct kept_record {
     uint32_t magic, version;
     uint32_t number;
@@ -33,8 +33,8 @@ struct kept_record {
     uint32_t template_number; /* whose layers it lies on; 0: not known any more */
     uint32_t level;
     int64_t since_real_ms;
-    uint8_t zero[16];
-    uint64_t sum; /* over all before it */
+    uint8_t owner[PRIVSEP_OWNER_SIZE]; /* all zero: not known, as of a lost record */
+    uint64_t sum;                      /* over all before it */
 };
 
 _Static_assert(sizeof(struct kept_record) == 64, "records lie at number * 64");
@@ -50,6 +50,10 @@ void kept_close(struct kept *k);
 
 /* The record of a number; NULL for what is none. */
 const struct kept_record *kept_find(const struct kept *k, uint32_t number);
+
+/* Whether it is that owner's, as far as is known: one that is not is given to any that names the
+ * number. */
+bool kept_is_of(const struct kept_record *r, const uint8_t owner[static PRIVSEP_OWNER_SIZE]);
 
 /* The number that slot's layer of that generation is to become or comes from; 0: none. */
 uint32_t kept_of_slot(const struct kept *k, uint32_t slot, uint32_t gen);

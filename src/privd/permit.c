@@ -54,12 +54,21 @@ static bool is_template(uint32_t number)
     return within(number, 1, PERMIT_TEMPLATE_MAX);
 }
 
+static bool has_owner(const uint8_t owner[static PRIVSEP_OWNER_SIZE])
+{
+    uint8_t any = 0;
+
+    for (size_t i = 0; i < PRIVSEP_OWNER_SIZE; i++)
+        any |= owner[i];
+    return any != 0;
+}
+
 static int check_create(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     if (!is_template(m->u.create.template_number) ||
         (m->u.create.flags & ~PRIVSEP_CREATE_COPY) != 0 ||
         (m->u.create.flags != 0 && m->u.create.kept == 0) || m->u.create.kept > PRIVSEP_KEPT_MAX ||
-        !is_id(m->u.create.id))
+        !is_id(m->u.create.id) || has_owner(m->u.create.owner) != (m->u.create.kept != 0))
         return -EINVAL;
     if (m->u.create.level >= PRIVSEP_LEVEL_COUNT)
         return -EINVAL;
@@ -99,6 +108,12 @@ static int check_kept(const struct privsep_msg *m, const struct permit_bounds *b
                    m->u.kept.busy == 0 && m->u.kept.pad == 0
                ? 0
                : -EINVAL;
+}
+
+/* What is kept from now on has an owner. */
+static int check_kept_of(const struct privsep_msg *m, const struct permit_bounds *b)
+{
+    return has_owner(m->u.kept.owner) ? check_kept(m, b) : -EINVAL;
 }
 
 static int check_nothing(const struct privsep_msg *m, const struct permit_bounds *b)
@@ -157,10 +172,10 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_COMMAND_SANDBOX_END] = {true, check_command_sandbox_end, WHILE_IT_LIVES},
     [PRIVSEP_FREEZE] = {true, check_nothing, WHILE_IT_RUNS},
     [PRIVSEP_THAW] = {true, check_nothing, WHILE_IT_LIVES},
-    [PRIVSEP_KEEP] = {true, check_kept, WHILE_IT_LIVES_STILL},
+    [PRIVSEP_KEEP] = {true, check_kept_of, WHILE_IT_LIVES_STILL},
     [PRIVSEP_DROP] = {.fields = check_kept},
     [PRIVSEP_KEPTS] = {.fields = check_nothing},
-    [PRIVSEP_COPY] = {true, check_kept, WHILE_IT_LIVES_STILL},
+    [PRIVSEP_COPY] = {true, check_kept_of, WHILE_IT_LIVES_STILL},
 };
 
 bool permit_needs_sandbox(uint16_t op)

@@ -61,8 +61,8 @@ struct privd {
     struct command_sandbox *command_sandboxes_starting
         [COMMAND_SANDBOXES_STARTING_MAX]; /* those whose task works; command_sandbox.c */
     uint32_t n_command_sandboxes_starting;
-    struct log_rate command_sandbox_log,
-        peer_log;                   /* what tenants, and who connects, can have said at will */
+    struct log_rate command_sandbox_log, peer_log,
+        owner_log;                  /* what tenants, and who connects, can have said at will */
     struct loop_timer refill_timer; /* after a failure: until then none is made */
     /* after a start: until then a slot is made only for a waiting create */
     struct loop_timer refill_delay_timer;

@@ -309,7 +309,7 @@ static uint32_t count_with_filters(const struct privd *p)
     return n;
 }
 
-static int may_create(const struct privd *p, const struct privsep_msg *m, uint32_t *stage)
+static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *stage)
 {
     const struct template_meta *template = template_find(p, m->u.create.template_number);
 
@@ -324,9 +324,10 @@ static int may_create(const struct privd *p, const struct privsep_msg *m, uint32
         return -ENOENT;
     *stage = PRIVSEP_STAGE_LAYER;
     if (m->u.create.kept) {
-        int r = m->u.create.flags & PRIVSEP_CREATE_COPY
-                    ? keep_may_copy(p, m->u.create.kept, m->u.create.template_number)
-                    : keep_may_take(p, m->u.create.kept, m->u.create.template_number);
+        int (*may)(struct privd *, uint32_t, const uint8_t *,
+                   uint32_t) = m->u.create.flags & PRIVSEP_CREATE_COPY ? keep_may_copy
+                                                                       : keep_may_take;
+        int r = may(p, m->u.create.kept, m->u.create.owner, m->u.create.template_number);
 
         if (r < 0)
             return r;

@@ -306,7 +306,7 @@ static struct privsep_msg wrong_create(void)
     struct privsep_msg m = valid_create();
 
 #define ONE_OF(a) (a)[below(ARRAY_SIZE(a))]
-    switch (below(13)) {
+    switch (below(14)) {
     case 0: m.u.create.limits.memory_bytes = ONE_OF(memory); break;
     case 1: m.u.create.limits.disk_bytes = ONE_OF(disk); break;
     case 2: m.u.create.limits.cpu_milli = ONE_OF(cpu); break;
@@ -318,7 +318,8 @@ static struct privsep_msg wrong_create(void)
     case 8: m.u.create.kept = 1 + (uint32_t)below(UINT32_MAX); break;
     case 9: m.u.create.limits.filters = 1 + below(PRIVSEP_FILTERS - 1); break;
     case 10: m.u.create.id[below(2)] = "/.-_AZ \n\\%\x7f\xff"[below(12)]; break;
-    case 11: memset(m.u.create.id, 'a', sizeof(m.u.create.id)); break;
+    case 11: m.u.create.owner[below(PRIVSEP_OWNER_SIZE)] = 1; break; /* of no number */
+    case 12: memset(m.u.create.id, 'a', sizeof(m.u.create.id)); break;
     default: *(once_in(2) ? &m.slot : &m.gen) = 1 + (uint32_t)below(UINT32_MAX); break;
     }
 #undef ONE_OF

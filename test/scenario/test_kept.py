@@ -19,12 +19,19 @@ KEEP, DROP, KEPTS, COPY, KEPT, STAGE_LAYER = 14, 15, 16, 17, 72, 4
 DELAYS_MS = (0, 2, 6, 15, 40)
 
 
-def keep(c, s, number):
-    return c.ask(KEEP, struct.pack("<II", number, 0), slot=s.slot, gen=s.gen)
+OWNER, OTHER, NONE = b"isandbox-of-mine", b"isandbox-of-else", b"\0" * 16
 
 
-def drop(c, number):
-    return c.ask(DROP, struct.pack("<II", number, 0))
+def kept_body(number, owner=OWNER):
+    return struct.pack("<IIII", number, 0, 0, 0) + owner
+
+
+def keep(c, s, number, owner=OWNER):
+    return c.ask(KEEP, kept_body(number, owner), slot=s.slot, gen=s.gen)
+
+
+def drop(c, number, owner=OWNER):
+    return c.ask(DROP, kept_body(number, owner))
 
 
 def kepts(c):
@@ -33,13 +40,13 @@ def kepts(c):
     return {number for number, _, busy in (m.unpack("III") for m in c.events if m.op == KEPT) if not busy}
 
 
-def create_body(name, number, template=HOST):
+def create_body(name, number, template=HOST, owner=OWNER, flags=0):
     body = struct.pack("<II", template, 0) + privdlib.LIMITS.pack(256 * MIB, 256 * MIB, 1000, 256, 1024, 0)
-    return body + name.encode().ljust(32, b"\0") + b"k" * 32 + struct.pack("<II", 0, number)
+    return body + name.encode().ljust(32, b"\0") + b"k" * 32 + struct.pack("<II", flags, number) + (owner if number else NONE)
 
 
-def create_on(c, name, number, template=HOST):
-    return c.ask(CREATE, create_body(name, number, template))
+def create_on(c, name, number, template=HOST, owner=OWNER):
+    return c.ask(CREATE, create_body(name, number, template, owner))
 
 
 def pid_of(p, s):
@@ -71,6 +78,23 @@ def needs_a_disk(privd):  # noqa: F811
     if c.ask(CAPACITY).text(32, 16) == "memory":
         pytest.skip("files are in memory here")
     c.close()
+
+
+def owners(c):
+    assert kepts(c) is not None
+    return {m.unpack("I")[0]: m.body[16:32] for m in c.events if m.op == KEPT}
+
+
+def record_of_version_1(p, number):
+    """What is kept by that number gets the record of a cay-privd that knew no owners."""
+    with open(p.state / "kept", "r+b") as table:
+        table.seek(number * 64)
+        record = struct.pack("<II", 0x6361796B, 1) + table.read(64)[8:40] + NONE
+        total = 0xCBF29CE484222325
+        for byte in record:
+            total = (total ^ byte) * 0x100000001B3 % 2**64
+        table.seek(number * 64)
+        table.write(record + struct.pack("<Q", total))
 
 
 def names_on_disk(p):
@@ -112,6 +136,33 @@ def test_what_is_refused(privd):  # noqa: F811
     # What kept files lie on is not taken away below them.
     assert c.ask(JOB, struct.pack("<II", 2, HOST)).status == -errno.EBUSY
     assert drop(c, 9).status == 0
+
+
+def test_a_number_of_another_owner_is_refused(privd):  # noqa: F811
+    """A cayd that is mistaken about whose a number is, or lies: neither given out nor removed. The control is the same
+    requests by the owner, and to a record without one."""
+    c = privd.channel()
+    assert keep(c, c.create("imine"), 7).status == 0
+    s = c.create("icopied")
+    assert copy(c, s, 8, owner=OTHER).status == 0
+    assert keep(c, s, 9, owner=NONE).status == copy(c, s, 9, owner=NONE).status == -errno.EINVAL
+    for _ in range(2):
+        assert owners(c) == {7: OWNER, 8: OTHER}
+        for wrong in (OTHER, OWNER[:15] + b"x"):
+            assert create_on(c, "itaker", 7, owner=wrong).status == -errno.EPERM
+            assert create_copy(c, "icopy", 7, owner=wrong).status == -errno.EPERM
+            assert drop(c, 7, owner=wrong).status == -errno.EPERM
+        assert create_copy(c, "icopy", 8).status == drop(c, 8).status == drop(c, 7, owner=NONE).status == -errno.EPERM
+        assert create_on(c, "itaker", 7, owner=NONE).status == -errno.EINVAL
+        c = after_a_crash(privd)  # and again by its successor
+    t = create_on(c, "itaker", 7)
+    assert t.status == 0 and keep(c, t, 7, owner=OTHER).status == 0 and owners(c)[7] == OTHER
+    privd.crash()
+    record_of_version_1(privd, 7)
+    privd.start()
+    c = privd.channel()
+    assert owners(c) == {7: NONE, 8: OTHER}
+    assert create_copy(c, "iolder", 7).status == 0 and drop(c, 7).status == 0
 
 
 def test_a_start_that_fails_leaves_the_files_as_they_were(privd):  # noqa: F811
@@ -161,14 +212,12 @@ def test_what_a_tenant_has_put_in_the_way_of_a_start_stays(privd):  # noqa: F811
         assert inside(privd, s, "readlink /tmp; cat /etc/hostname /etc/hostname.1/in/it").split() == ["/var/tmp", f"ihostile{n}", "x"]
 
 
-def copy(c, s, number):
-    return c.ask(COPY, struct.pack("<II", number, 0), slot=s.slot, gen=s.gen)
+def copy(c, s, number, owner=OWNER):
+    return c.ask(COPY, kept_body(number, owner), slot=s.slot, gen=s.gen)
 
 
-def create_copy(c, name, number):
-    body = bytearray(create_body(name, number))
-    struct.pack_into("<I", body, len(body) - 8, 1)
-    return c.ask(CREATE, bytes(body))
+def create_copy(c, name, number, owner=OWNER):
+    return c.ask(CREATE, create_body(name, number, owner=owner, flags=1))
 
 
 @contextlib.contextmanager
@@ -217,9 +266,9 @@ def test_copies_of_what_stands_still_and_of_many(privd):  # noqa: F811
     assert c.freeze(s).status == 0 and copy(c, s, 1).status == 0
     assert c.thaw(s).status == 0
     others = [c.create(f"iother{n}") for n in range(4)]
-    seqs = [c.send(COPY, struct.pack("<II", 10 + n, 0), slot=o.slot, gen=o.gen) for n, o in enumerate(others)]
+    seqs = [c.send(COPY, kept_body(10 + n), slot=o.slot, gen=o.gen) for n, o in enumerate(others)]
     assert [c.wait(seq).status for seq in seqs] == [0] * 4
-    seqs = [c.send(COPY, struct.pack("<II", 20 + n, 0), slot=s.slot, gen=s.gen) for n in range(4)]
+    seqs = [c.send(COPY, kept_body(20 + n), slot=s.slot, gen=s.gen) for n in range(4)]
     assert set(c.wait(seq).status for seq in seqs) <= {0, -errno.EBUSY}
     t = create_copy(c, "icopy", 1)
     assert t.status == 0 and marks(privd, t).split()[0] == "one"
@@ -232,7 +281,7 @@ def test_what_is_refused_of_copies(privd):  # noqa: F811
         assert copy(c, s, number).status == -errno.EINVAL
     assert create_copy(c, "inone", 9).status == -errno.ENOENT
     assert create_copy(c, "izero", 0).status == -errno.EINVAL
-    assert c.ask(COPY, struct.pack("<III", 1, 1, 1), slot=s.slot, gen=s.gen).status == -errno.EINVAL
+    assert c.ask(COPY, struct.pack("<IIII", 1, 1, 1, 0) + OWNER, slot=s.slot, gen=s.gen).status == -errno.EINVAL
     assert c.kill(s).status == 0
     assert copy(c, s, 9).status == -errno.ESTALE and kepts(c) == set()
 
@@ -243,7 +292,7 @@ def test_killed_while_it_copies(privd, delay_ms):  # noqa: F811
     c = privd.channel()
     s = c.create("isource")
     write_marks(privd, s, "five")
-    c.send(COPY, struct.pack("<II", 2, 0), slot=s.slot, gen=s.gen)
+    c.send(COPY, kept_body(2), slot=s.slot, gen=s.gen)
     time.sleep(delay_ms / 1000)
     privd.crash()
     privd.start()
@@ -262,7 +311,7 @@ def test_the_end_of_what_is_being_copied(privd):  # noqa: F811
     c = privd.channel()
     for n in range(6):
         s = c.create(f"iends{n}")
-        seq = c.send(COPY, struct.pack("<II", 3, 0), slot=s.slot, gen=s.gen)
+        seq = c.send(COPY, kept_body(3), slot=s.slot, gen=s.gen)
         time.sleep(n / 1000)
         assert c.kill(s).status == 0
         status = c.wait(seq).status
@@ -276,7 +325,7 @@ def test_many_are_dropped_at_once(privd):  # noqa: F811
     c = privd.channel()
     for number in range(1, 9):
         assert keep(c, c.create(f"imany{number}"), number).status == 0
-    seqs = [c.send(DROP, struct.pack("<II", number, 0)) for number in range(1, 9)]
+    seqs = [c.send(DROP, kept_body(number)) for number in range(1, 9)]
     assert [c.wait(seq).status for seq in seqs] == [0] * 8
     assert kepts(c) == set() and names_on_disk(privd) == []
 
@@ -339,7 +388,7 @@ def test_killed_while_it_keeps(privd, delay_ms):  # noqa: F811
     c = privd.channel()
     s = c.create("ikilled")
     write_marks(privd, s, "five")
-    c.send(KEEP, struct.pack("<II", 2, 0), slot=s.slot, gen=s.gen)
+    c.send(KEEP, kept_body(2), slot=s.slot, gen=s.gen)
     time.sleep(delay_ms / 1000)
     c = after_a_crash(privd)
     lives, kept = "ikilled" in c.list(), kepts(c)
@@ -369,7 +418,7 @@ def test_killed_while_it_takes(privd, delay_ms):  # noqa: F811
 def test_killed_while_it_drops(privd, delay_ms):  # noqa: F811
     c = privd.channel()
     assert keep(c, c.create("idropped"), 2).status == 0
-    c.send(DROP, struct.pack("<II", 2, 0))
+    c.send(DROP, kept_body(2))
     time.sleep(delay_ms / 1000)
     c = after_a_crash(privd)
     if kepts(c) == {2}: # it had not begun

@@ -48,7 +48,8 @@ struct fake {
     struct fake_counts counts;
     struct slot *slots;
     bool kept[PRIVSEP_KEPT_MAX + 1];
-    struct privsep_msg *held; /* requests that wait for a knob */
+    uint8_t owner[PRIVSEP_KEPT_MAX + 1][PRIVSEP_OWNER_SIZE]; /* all zero: not known */
+    struct privsep_msg *held;                                /* requests that wait for a knob */
     size_t held_n;
     uint64_t job_seq, cpu_us;
     char init_body[BUFFER];
@@ -88,6 +89,14 @@ static struct slot *claim(struct fake *f, uint32_t *number)
     return NULL;
 }
 
+static bool is_of(const struct fake *f, uint32_t number, const uint8_t *owner)
+{
+    static const uint8_t unknown[PRIVSEP_OWNER_SIZE];
+
+    return memcmp(f->owner[number], unknown, sizeof(unknown)) == 0 ||
+           memcmp(f->owner[number], owner, sizeof(unknown)) == 0;
+}
+
 static void do_create(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq};
@@ -108,6 +117,11 @@ static void do_create(struct fake *f, const struct privsep_msg *m)
     if (m->u.create.kept && !f->kept[m->u.create.kept]) {
         r.stage = PRIVSEP_STAGE_LAYER;
         reply(f, &r, -ENOENT);
+        return;
+    }
+    if (m->u.create.kept && !is_of(f, m->u.create.kept, m->u.create.owner)) {
+        r.stage = PRIVSEP_STAGE_LAYER;
+        reply(f, &r, -EPERM);
         return;
     }
     if (!(m->u.create.flags & PRIVSEP_CREATE_COPY))
@@ -232,6 +246,7 @@ static void do_keep(struct fake *f, const struct privsep_msg *m)
     s->live = false;
     f->counts.live--;
     f->kept[n] = true;
+    memcpy(f->owner[n], m->u.kept.owner, sizeof(f->owner[n]));
     reply(f, &r, 0);
 }
 
@@ -241,6 +256,8 @@ static void do_copy(struct fake *f, const struct privsep_msg *m)
     bool there = slot_of(f, m) != NULL;
 
     f->kept[m->u.kept.number] |= there;
+    if (there)
+        memcpy(f->owner[m->u.kept.number], m->u.kept.owner, PRIVSEP_OWNER_SIZE);
     reply(f, &r, there ? 0 : -ESTALE);
 }
 
@@ -252,6 +269,10 @@ static void do_drop(struct fake *f, const struct privsep_msg *m)
     if (f->knobs[FAKE_FAIL_DROPS] > 0) {
         f->knobs[FAKE_FAIL_DROPS]--;
         reply(f, &r, -EIO);
+        return;
+    }
+    if (there && !is_of(f, m->u.kept.number, m->u.kept.owner)) {
+        reply(f, &r, -EPERM);
         return;
     }
     f->kept[m->u.kept.number] = false;
@@ -271,6 +292,7 @@ static void do_kepts(struct fake *f, const struct privsep_msg *m)
             continue;
         event.u.kept.number = n;
         event.u.kept.busy = busy;
+        memcpy(event.u.kept.owner, f->owner[n], sizeof(f->owner[n]));
         privsep_server_send(f->server, 0, &event, NULL, 0);
     }
     reply(f, &r, 0);
@@ -829,6 +851,14 @@ void fake_set_kept(struct fake *f, unsigned number, bool kept)
 {
     pthread_mutex_lock(&f->lock);
     f->kept[number] = kept;
+    memset(f->owner[number], 0, sizeof(f->owner[number]));
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_set_owner(struct fake *f, unsigned number, const char *owner)
+{
+    pthread_mutex_lock(&f->lock);
+    memcpy(f->owner[number], owner, PRIVSEP_OWNER_SIZE);
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -86,8 +86,9 @@ int fake_level(struct fake *f, const char *id);
 void fake_set_frozen(struct fake *f, const char *id, bool frozen);
 bool fake_is_frozen(struct fake *f, const char *id);
 
-/* The number of kept files (or none), as it is on privd's disk. */
+/* The number of kept files (or none), as it is on privd's disk, of no known owner; and of an owner. */
 void fake_set_kept(struct fake *f, unsigned number, bool kept);
+void fake_set_owner(struct fake *f, unsigned number, const char *owner);
 bool fake_is_kept(struct fake *f, unsigned number);
 
 /* PROGRESS for the job that is held. */

@@ -342,7 +342,7 @@ static void expect_files_seen(struct world *w, struct case_of *k, enum kept_seen
     struct sandbox_obj *o = arrange(w, k);
     uint32_t number = o->s.kept;
 
-    w->core->kepts.seen[number] = (uint8_t)seen;
+    w->core->kepts.told[number] = (struct kept_told){.seen = seen};
     if (o->change_asked) {
         lifecycle_on_missing(o);
         assert_int_equal(object(w, k)->s.state, k->state);
@@ -842,6 +842,7 @@ static void kept_files_that_no_row_names_are_dropped(void **state)
 
     fake_set_kept(w->fake, 1, true);
     fake_set_kept(w->fake, 700, true);
+    fake_set_owner(w->fake, 700, "isandbox-of-past");
     fake_restart(w->fake, false);
     world_run_until_true(w, world_is_not_ready);
     world_run_until_true(w, world_is_ready);

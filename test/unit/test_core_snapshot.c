@@ -22,6 +22,14 @@ static void on_snapshot(void *arg, const struct snapshot *s, const struct err *w
         a->why = *why;
 }
 
+static void on_deleted(void *arg, const struct err *why)
+{
+    struct answer *a = arg;
+
+    a->calls++;
+    a->good = !why;
+}
+
 struct forked {
     unsigned calls;
     char id[IDS_SANDBOX_SIZE];
@@ -136,12 +144,57 @@ static void one_of_a_snapshot_boots_anew_on_its_own_files(void **state)
     assert_true(fake_is_kept(w->fake, of_snapshot));
 }
 
+/* Numbers are used again: what is another's by now is neither given out nor removed. */
+static void what_is_anothers_by_now_is_left_alone(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_request r = world_request();
+    struct answer made, refused = {0}, deleted = {0};
+    char box[IDS_SANDBOX_SIZE];
+    uint32_t number;
+
+    world_create_default(w, box);
+    made = snapshot(w, box, "x");
+    number = core_snapshot_find(w->core, "default", made.id)->number;
+    fake_set_owner(w->fake, number, "sanother-tenants");
+    r.template_name = made.id;
+    core_sandbox_create(w->core, &r, world_on_answer, &refused);
+    world_run_until(w, &refused.calls, 1);
+    assert_false(refused.good);
+    core_snapshot_delete(w->core, "default", made.id, on_deleted, &deleted);
+    world_run_until(w, &deleted.calls, 1);
+    assert_true(deleted.good && fake_is_kept(w->fake, number));
+    assert_int_equal(world_query(w, "SELECT count(*) FROM snapshots"), 0);
+}
+
+/* At a start, by what privd says of its numbers. */
+static void a_snapshot_whose_number_is_anothers_is_forgotten(void **state)
+{
+    struct world *w = *state;
+    char box[IDS_SANDBOX_SIZE];
+    struct answer a, b;
+    uint32_t number;
+
+    world_create_default(w, box);
+    a = snapshot(w, box, "x");
+    b = snapshot(w, box, "y");
+    number = core_snapshot_find(w->core, "default", a.id)->number;
+    fake_set_owner(w->fake, number, "sanother-tenants");
+    fake_restart(w->fake, false);
+    world_run_until_true(w, world_is_not_ready);
+    world_run_until_true(w, world_is_ready);
+    assert_string_equal(named(w, "x"), "");
+    assert_string_equal(named(w, "y"), b.id);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {WORLD(a_name_moves_to_the_newer),
                                        WORLD(one_that_is_not_written_takes_no_name),
                                        WORLD(a_fork_has_the_metadata_but_for_cays_own),
-                                       WORLD(one_of_a_snapshot_boots_anew_on_its_own_files)};
+                                       WORLD(one_of_a_snapshot_boots_anew_on_its_own_files),
+                                       WORLD(what_is_anothers_by_now_is_left_alone),
+                                       WORLD(a_snapshot_whose_number_is_anothers_is_forgotten)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,8 +42,10 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED(m.u.create.template_number = PERMIT_TEMPLATE_MAX + 1);
     REFUSED(m.u.create.level = PRIVSEP_LEVEL_COUNT);
     REFUSED(m.u.create.flags = 1); /* of no number */
-    REFUSED((m.u.create.flags = 2, m.u.create.kept = 1));
-    REFUSED(m.u.create.kept = PRIVSEP_KEPT_MAX + 1);
+    REFUSED((m.u.create.flags = 2, m.u.create.kept = 1, m.u.create.owner[0] = 1));
+    REFUSED((m.u.create.kept = PRIVSEP_KEPT_MAX + 1, m.u.create.owner[0] = 1));
+    REFUSED(m.u.create.kept = 1);      /* whose it is must be said */
+    REFUSED(m.u.create.owner[15] = 1); /* of no number */
     REFUSED(m.u.create.limits.filters = 1);
     REFUSED(m.u.create.limits.memory_bytes = 0);
     REFUSED(m.u.create.limits.memory_bytes = UINT64_MAX);
@@ -126,7 +128,14 @@ static void a_kept_number_in_range_is_permitted(void **state)
     m = (struct privsep_msg){.op = PRIVSEP_KEEP, .seq = 1, .gen = 1};
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
     m.u.kept.number = 7;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL); /* as it has no owner */
+    m.u.kept.owner[15] = 1;
     assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.op = PRIVSEP_COPY;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.kept.owner[15] = 0;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.u.kept.owner[0] = 1;
     m.u.kept.template_number = 1;
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
 }
@@ -150,6 +159,56 @@ static void what_is_kept_is_what_the_disk_has(void **state)
             assert_int_equal(kept_recovered((enum kept_state)i, is_kept, true), lives[i][is_kept]);
             assert_int_equal(kept_recovered((enum kept_state)i, is_kept, false), dead);
         }
+}
+
+/* As every version of cay but this one wrote them: the sum is over 56 bytes, whatever they mean. */
+static void put_record_of_version_1(const char *path, uint32_t number)
+{
+    struct kept_record r = {.magic = 0x6361796bu,
+                            .version = 1,
+                            .number = number,
+                            .state = KEPT_WHOLE,
+                            .template_number = 1,
+                            .since_real_ms = 5};
+    const uint8_t *p = (const uint8_t *)&r;
+    uint64_t h = 0xcbf29ce484222325u;
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    for (size_t i = 0; i < 56; i++)
+        h = (h ^ p[i]) * 0x100000001b3u;
+    r.sum = h;
+    assert_int_equal(pwrite(fd, &r, sizeof(r), (off_t)number * 64), sizeof(r));
+    close(fd);
+}
+
+static void kept_records_say_whose_they_are(void **state)
+{
+    char dir[] = "/tmp/cay-kept-XXXXXX", path[64];
+    struct kept *k = calloc(1, sizeof(*k));
+    struct kept_record r = {.number = 9, .state = KEPT_KEEPING, .owner = "sandbox-number-1"};
+    const uint8_t other[PRIVSEP_OWNER_SIZE] = "sandbox-number-2", none[PRIVSEP_OWNER_SIZE] = {0};
+
+    NEEDS_ROOT;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/kept", dir);
+    assert_int_equal(kept_open(k, dir), 0);
+    assert_int_equal(kept_write(k, &r), 0);
+    assert_int_equal(kept_enter(k, 9, KEPT_WHOLE), 0);
+    kept_close(k);
+    put_record_of_version_1(path, 10);
+    assert_int_equal(kept_open(k, dir), 0);
+    assert_true(kept_is_of(kept_find(k, 9), r.owner));
+    assert_false(kept_is_of(kept_find(k, 9), other) || kept_is_of(kept_find(k, 9), none));
+    /* An older record is believed, and is anybody's, as it was. */
+    assert_int_equal(kept_find(k, 10)->state, KEPT_WHOLE);
+    assert_true(kept_is_of(kept_find(k, 10), other) && kept_is_of(kept_find(k, 10), none));
+    /* The next of the same number does not inherit one. */
+    assert_int_equal(kept_enter(k, 9, KEPT_NONE), 0);
+    assert_true(kept_is_of(kept_find(k, 9), other));
+    kept_close(k);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    free(k);
 }
 
 static void kept_records_are_read_again(void **state)
@@ -610,6 +669,7 @@ int main(void)
         cmocka_unit_test(command_sandboxes_are_named_by_privd),
         cmocka_unit_test(a_kept_number_in_range_is_permitted),
         cmocka_unit_test(what_is_kept_is_what_the_disk_has),
+        cmocka_unit_test(kept_records_say_whose_they_are),
         cmocka_unit_test(kept_records_are_read_again),
         cmocka_unit_test(what_is_no_request_is_refused),
         cmocka_unit_test(only_what_runs_can_be_used),

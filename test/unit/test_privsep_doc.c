@@ -123,8 +123,10 @@ static struct privsep_msg good(uint16_t op)
         m.u.connect.count = 1;
     if (op == PRIVSEP_COMMAND_SANDBOX_END)
         m.u.command_sandbox.number = 1;
-    if (op == PRIVSEP_KEEP || op == PRIVSEP_COPY)
+    if (op == PRIVSEP_KEEP || op == PRIVSEP_COPY) {
         m.u.kept.number = 1;
+        m.u.kept.owner[0] = 1;
+    }
     return m;
 }
 
