@@ -40,6 +40,15 @@
 #define KEYLESS_BODY_BYTES 8192u
 #define BODIES_MAX         192u
 
+/* What another thread tells a connection loop to do. Those that are given once are a part of the
+ * loop, so that they need no memory. */
+struct order {
+    struct mailbox_message message;
+    uint64_t grace_ms;
+    char id[IDS_SANDBOX_SIZE]; /* of the sandbox that it is about */
+    bool allocated;
+};
+
 struct connloop {
     struct connloop_config config;
     int listen_fds[CONNLOOP_LISTENERS_MAX];
@@ -53,14 +62,8 @@ struct connloop {
     struct pending *api_pending;
     struct share_pool *bodies;
     struct streams *streams;
+    struct order serve, stop;
     bool stopping;
-};
-
-/* What another thread tells a connection loop to do. */
-struct order {
-    struct mailbox_message message;
-    uint64_t grace_ms;
-    char id[IDS_SANDBOX_SIZE]; /* of the sandbox that it is about */
 };
 
 /* -- the API ----------------------------------------------------------------------------------- */
@@ -321,6 +324,17 @@ static void on_stopped(void *ctx)
     uv_close((uv_handle_t *)&l->sweep, NULL);
 }
 
+static void order_free(struct order *o)
+{
+    if (o->allocated)
+        free(o);
+}
+
+static void discard_order(struct mailbox_message *message)
+{
+    order_free(CONTAINER_OF(message, struct order, message));
+}
+
 static void open_stop(struct mailbox_message *message, void *reader)
 {
     struct order *o = CONTAINER_OF(message, struct order, message);
@@ -332,7 +346,7 @@ static void open_stop(struct mailbox_message *message, void *reader)
         http_server_stop(l->server, o->grace_ms, on_stopped, l);
     }
     l->stopping = true;
-    free(o);
+    order_free(o);
 }
 
 static void open_serve(struct mailbox_message *message, void *reader)
@@ -348,7 +362,7 @@ static void open_serve(struct mailbox_message *message, void *reader)
         else
             l->listen_fds[i] = -1;
     }
-    free(o);
+    order_free(o);
 }
 
 static void open_paused(struct mailbox_message *message, void *reader)
@@ -360,41 +374,40 @@ static void open_paused(struct mailbox_message *message, void *reader)
         gateway_paused(l->gateway, o->id);
         toolbox_paused(l->toolbox, o->id);
     }
-    free(o);
+    order_free(o);
 }
 
-static void discard_order(struct mailbox_message *message)
+static void post(struct connloop *l, struct order *o,
+                 void (*open)(struct mailbox_message *, void *))
 {
-    free(CONTAINER_OF(message, struct order, message));
-}
-
-static void post(struct connloop *l, void (*open)(struct mailbox_message *, void *),
-                 uint64_t grace_ms, const char *id)
-{
-    struct order *o = calloc(1, sizeof(*o));
-
-    if (!o)
-        abort(); /* a loop that cannot be told to stop would hold the program */
     o->message.open = open;
     o->message.discard = discard_order;
-    o->grace_ms = grace_ms;
-    (void)snprintf(o->id, sizeof(o->id), "%s", id);
     mailbox_answer(&l->inbox, &o->message);
 }
 
 void connloop_serve(struct connloop *l)
 {
-    post(l, open_serve, 0, "");
+    post(l, &l->serve, open_serve);
 }
 
 void connloop_stop(struct connloop *l, uint64_t grace_ms)
 {
-    post(l, open_stop, grace_ms, "");
+    l->stop.grace_ms = grace_ms;
+    post(l, &l->stop, open_stop);
 }
 
 void connloop_paused(struct connloop *l, const char *id)
 {
-    post(l, open_paused, 0, id);
+    struct order *o = calloc(1, sizeof(*o));
+
+    if (!o) {
+        log_error(
+            "memory is out: what is relayed to a paused sandbox cannot be ended; starting anew");
+        abort();
+    }
+    o->allocated = true;
+    (void)snprintf(o->id, sizeof(o->id), "%s", id);
+    post(l, o, open_paused);
 }
 
 static void thread_main(void *arg)

@@ -22,11 +22,13 @@ struct connloop_config {
     void *ended_arg;
 };
 
-/* Starts the thread. It serves from when connloop_serve was called. 0 or -errno. */
+/* Starts the thread. It serves from when connloop_serve was called, once. 0 or
+ * -errno. */
 int connloop_start(const struct connloop_config *config, struct connloop **out);
 void connloop_serve(struct connloop *l);
 
-/* Any thread: no new requests; ends when the running ones ended or were cut after grace_ms. */
+/* Any thread, once: no new requests; ends when the running ones ended or were cut after
+ * grace_ms. */
 void connloop_stop(struct connloop *l, uint64_t grace_ms);
 
 /* The control loop's thread: that sandbox has been paused, after every answer about it that was

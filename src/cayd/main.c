@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -42,7 +43,9 @@ struct daemon {
     struct tls *tls; /* NULL: plain HTTP only */
     struct connloop *loops[LOOPS_MAX];
     size_t loop_count;
-    struct mailbox mailbox; /* where loops say that they have ended */
+    struct mailbox mailbox;                    /* where loops say that they have ended */
+    struct mailbox_message endings[LOOPS_MAX]; /* one for each loop: its end needs no memory */
+    atomic_size_t endings_used;
     size_t ended;
     uv_signal_t sigterm, sigint;
     uv_timer_t serve_anyway;
@@ -231,24 +234,20 @@ static void open_ended(struct mailbox_message *l, void *reader)
 {
     struct daemon *d = reader;
 
-    free(l);
     if (++d->ended == d->loop_count)
         all_ended(d);
 }
 
 static void discard_ended(struct mailbox_message *l)
 {
-    free(l);
 }
 
 /* On the ended loop's thread. */
 static void loop_ended(void *arg)
 {
     struct daemon *d = arg;
-    struct mailbox_message *l = calloc(1, sizeof(*l));
+    struct mailbox_message *l = &d->endings[atomic_fetch_add(&d->endings_used, 1)];
 
-    if (!l)
-        abort();
     l->open = open_ended;
     l->discard = discard_ended;
     mailbox_answer(&d->mailbox, l);

@@ -36,8 +36,10 @@ void table_cell(struct table *t, const char *fmt, ...)
         size_t room = t->room ? t->room * 2 : 64;
         void *more = reallocarray(t->cells, room, MAX_CELL);
 
-        if (!more)
-            abort();
+        if (!more) {
+            fputs("cay: out of memory\n", stderr);
+            exit(CLI_FAILED);
+        }
         t->cells = more;
         t->room = room;
     }
