@@ -758,6 +758,55 @@ static void test_server_floods(void **state)
     assert_int_equal(told(&w.client, id)->status, 502);
 }
 
+/* A head of 16 KB in 40 bytes, before the final one, again and again. */
+static void say_interim(struct peer *p, const char *value)
+{
+    const nghttp2_nv nv[] = {field(":status", "103"), field("x", value), field("x", value),
+                             field("x", value), field("x", value)};
+
+    assert_true(nghttp2_submit_headers(p->session, 0, 1, NULL, nv, 5, NULL) >= 0);
+}
+
+static void test_interim_answers_that_are_not_read(void **state)
+{
+    static char value[4001];
+    const struct told *t;
+    int32_t id = ask("/x");
+
+    memset(value, 'v', sizeof(value) - 1);
+    w.server.silent = true;
+    UNTIL(told(&w.server, 1)->ended);
+    t = told(&w.client, id);
+    say_interim(&w.server, value); /* the control: one that is read comes, and the next one too */
+    UNTIL(t->heads == 1);
+    say_interim(&w.server, value);
+    UNTIL(t->heads == 2 && t->status == 103);
+    for (int i = 0; i < 500; i++) /* in one piece: nothing leaves in between */
+        say_interim(&w.server, value);
+    UNTIL(t->heads > 2);
+    turns(50);
+    assert_in_range(t->heads, 3, 100);
+    w.server.said = "hello";
+    answer(1, "text/plain");
+    UNTIL(t->closed);
+    assert_int_equal(t->status, 200);
+    assert_string_equal(t->text, "hello");
+}
+
+static void test_interim_flood(void **state)
+{
+    int32_t id = ask("/x");
+
+    w.server.silent = true;
+    UNTIL(told(&w.server, 1)->ended);
+    put_frames(&w.server,
+               "\0\0\5\1\4\0\0\0\1\x08\x03"
+               "103",
+               14, 5000);
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 502);
+}
+
 static void test_push_is_not_taken(void **state)
 {
     int32_t id = ask("/x");
@@ -917,6 +966,8 @@ int main(void)
         ON_A_LINE(test_settings_flood),
         ON_A_LINE(test_few_pings),
         ON_A_LINE(test_server_floods),
+        ON_A_LINE(test_interim_answers_that_are_not_read),
+        ON_A_LINE(test_interim_flood),
         ON_A_LINE(test_push_is_not_taken),
         ON_A_LINE(test_head_without_end),
         ON_A_LINE(test_large_heads),

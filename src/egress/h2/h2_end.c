@@ -26,7 +26,7 @@ static void count(struct h2_end *e, unsigned *n, unsigned max)
     (void)nghttp2_session_terminate_session(e->session, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
-static bool brings_nothing(const nghttp2_frame *f)
+static bool brings_nothing(const struct h2_end *e, const nghttp2_frame *f)
 {
     bool ack = f->hd.flags & NGHTTP2_FLAG_ACK, ends = f->hd.flags & NGHTTP2_FLAG_END_STREAM;
 
@@ -35,6 +35,7 @@ static bool brings_nothing(const nghttp2_frame *f)
     case NGHTTP2_PING: return !ack;
     case NGHTTP2_PRIORITY: return true;
     case NGHTTP2_DATA: return !ends && f->hd.length <= f->data.padlen;
+    case NGHTTP2_HEADERS: return e->side == H2_SERVER && h2_fields_status(&e->fields) / 100 == 1;
     default: return false;
     }
 }
@@ -47,7 +48,7 @@ static void weigh(struct h2_end *e, const nghttp2_frame *f)
         e->meter = (struct h2_meter){.second = second};
     if (f->hd.type == NGHTTP2_RST_STREAM)
         count(e, &e->meter.resets, H2_RESETS_MAX);
-    else if (brings_nothing(f))
+    else if (brings_nothing(e, f))
         count(e, &e->meter.empty, H2_EMPTY_MAX);
 }
 
@@ -182,11 +183,12 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *f, void *arg)
     struct h2_end *e = arg;
     struct h2_stream *s;
 
-    if (e->side != H2_CLIENT || !(f->hd.flags & NGHTTP2_FLAG_END_STREAM) ||
-        (f->hd.type != NGHTTP2_HEADERS && f->hd.type != NGHTTP2_DATA))
+    if (e->side != H2_CLIENT || (f->hd.type != NGHTTP2_HEADERS && f->hd.type != NGHTTP2_DATA))
         return 0;
     s = find(session, f->hd.stream_id);
-    if (s)
+    if (s && f->hd.type == NGHTTP2_HEADERS)
+        response_head_sent(s, f->headers.nva, f->headers.nvlen);
+    if (s && f->hd.flags & NGHTTP2_FLAG_END_STREAM)
         s->left_ms = uv_now(e->poll.loop);
     return 0;
 }

@@ -55,6 +55,7 @@ struct h2_stream {
     uint64_t arrived_ms; /* the last of it */
     bool stalled;        /* the client did not take all, since the last pause */
     bool begun;          /* the client has the head of its answer */
+    size_t interim_bytes; /* of answers before it (1xx) that wait for the client */
     bool discarding_body; /* what the client still sends is thrown away */
     size_t thrown_bytes;
     uint64_t left_ms; /* the client has its whole answer since then; 0: not yet */
@@ -198,6 +199,9 @@ void request_collected(struct h2_stream *s);
 int request_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
 
 /* -- h2_response.c ----------------------------------------------------------------------------- */
+
+/* A head of so many lines has left towards the client. */
+void response_head_sent(struct h2_stream *s, const nghttp2_nv *lines, size_t n);
 
 /* A head in the server's fields: of an answer, or of an interim one. */
 int response_head(struct h2_stream *s, bool ends);

@@ -91,6 +91,32 @@ static void set_pause(struct h2_stream *s, const struct h2_fields *f)
 
 /* -- sent back --------------------------------------------------------------------------------- */
 
+/* Bytes of a head as RFC 9113 10.5.1 counts them. */
+static size_t weight(const nghttp2_nv *lines, size_t n)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < n; i++)
+        bytes += lines[i].namelen + lines[i].valuelen + 32;
+    return bytes;
+}
+
+static int submit_interim(struct h2_stream *s, const struct h2_lines *l)
+{
+    int rc = nghttp2_submit_headers(s->conn->end[H2_CLIENT].session, NGHTTP2_FLAG_NONE,
+                                    s->id[H2_CLIENT], NULL, l->list, l->count, NULL);
+
+    if (rc == 0)
+        s->interim_bytes += weight(l->list, l->count);
+    return rc;
+}
+
+/* The final head comes after all of them: it finds 0. */
+void response_head_sent(struct h2_stream *s, const nghttp2_nv *lines, size_t n)
+{
+    s->interim_bytes -= MIN(s->interim_bytes, weight(lines, n));
+}
+
 static int submit_head(struct h2_stream *s, int status, const struct h2_fields *f, bool ends)
 {
     nghttp2_session *session = s->conn->end[H2_CLIENT].session;
@@ -104,8 +130,7 @@ static int submit_head(struct h2_stream *s, int status, const struct h2_fields *
     for (size_t i = 0; i < f->count; i++)
         h2_lines_add(&l, h2_fields_name(f, i), h2_fields_value(f, i), false);
     if (status < 200)
-        return nghttp2_submit_headers(session, NGHTTP2_FLAG_NONE, s->id[H2_CLIENT], NULL, l.list,
-                                      l.count, NULL);
+        return submit_interim(s, &l);
     rc = nghttp2_submit_response(session, s->id[H2_CLIENT], l.list, l.count, ends ? NULL : &body);
     if (rc == 0)
         s->begun = true;
@@ -129,6 +154,10 @@ int response_head(struct h2_stream *s, bool ends)
         response_fail(s, 502, "the server's answer has no good head, or one that is too large");
         return 0;
     }
+    /* What waits for a client that does not read is held like one head. A client can do without
+     * what is beyond (RFC 9110 15.2), and a few bytes of a server's are many here (HPACK). */
+    if (status < 200 && s->interim_bytes + f->list_bytes > H2_LIST_BYTES_MAX)
+        return 0;
     if (s->redact && status >= 200 && !ends)
         coding = coding_of(f);
     if (coding == UNZIP_OTHER) {
