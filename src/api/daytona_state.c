@@ -2,6 +2,8 @@
  * that is paused has its processes too. */
 #include "api/daytona.h"
 
+#include "core/life.h"
+
 #include <string.h>
 
 /* As of its creation: so long after the last call, or as long as there is. */
@@ -58,7 +60,7 @@ void daytona_stop(struct api_call *call)
         return;
     if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
         daytona_sandbox_delete(call, s);
-    else if (s->state == SANDBOX_PAUSED)
+    else if (life_of(s->state)->pause == LIFE_CALL_ALREADY && !life_of(s->state)->files)
         api_fail(call, 409, "Sandbox %s is paused: start it, and stop it then", s->id);
     else if (remember(call, s))
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FILES, changed, call);
@@ -70,7 +72,7 @@ void daytona_pause(struct api_call *call)
 
     if (!s)
         return;
-    if (s->state == SANDBOX_KEPT)
+    if (life_of(s->state)->pause == LIFE_CALL_ALREADY && life_of(s->state)->files)
         api_fail(call, 409, "Sandbox %s is stopped: start it, and pause it then", s->id);
     else if (remember(call, s))
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FROZEN, changed, call);

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/base64.h"
+#include "core/life.h"
 #include "http/message.h"
 #include "mcp/file_ask.h"
 #include "mcp/schema.h"
@@ -63,7 +64,7 @@ static json_t *sandbox_json(const struct sandbox *s)
     return json_pack(
         "{s:o, s:s, s:o, s:s}", "uri", address_of(s->id, "/"), "name", s->id, "description",
         json_sprintf("Files of sandbox %s (template %s), which %s", s->id, s->template_id,
-                     s->state == SANDBOX_RUNNING ? "runs" : "is paused"),
+                     life_of(s->state)->reachable ? "runs" : "is paused"),
         "mimeType", "inode/directory");
 }
 
@@ -168,7 +169,7 @@ void resources_list(struct request *r)
     json_decref(made);
     if (!r->state) {
         request_error(r, 200, RPC_INTERNAL_ERROR, e.text, NULL);
-    } else if (own && own->state == SANDBOX_RUNNING && !cursor) {
+    } else if (own && life_of(own->state)->reachable && !cursor) {
         memcpy(r->sandbox, own->id, sizeof(r->sandbox));
         file_list(r, ".", 1, on_home);
     } else {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/share.h"
+#include "core/life.h"
 
 #include <string.h>
 
@@ -263,7 +264,7 @@ static bool sweep_kept(struct sessions *ss, struct kept *k, uint64_t now, uint64
 
     if (!s)
         return true;
-    if (s->state != SANDBOX_PAUSED && s->state != SANDBOX_KEPT)
+    if (life_of(s->state)->pause != LIFE_CALL_ALREADY)
         k->ran_ms = now;
     if (now - k->ran_ms < keep_ms)
         return false;

@@ -1,5 +1,6 @@
 #include "mcp/target.h"
 
+#include "core/life.h"
 #include "mcp/result.h"
 #include "mcp/schema.h"
 
@@ -153,7 +154,7 @@ static void no_such(struct request *r, const char *id)
 static void use(struct request *r, const struct sandbox *s)
 {
     memcpy(r->sandbox, s->id, sizeof(r->sandbox));
-    if (s->state == SANDBOX_RUNNING)
+    if (life_of(s->state)->reachable)
         go_on(r);
     else
         core_sandbox_resume(r->core, r->tenant, s->id, 0, false, on_resumed, r);
