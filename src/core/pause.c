@@ -17,8 +17,8 @@
 #include "core/life.h"
 #include "core/lifecycle.h"
 #include "core/logs.h"
+#include "core/pause_waiters.h"
 #include "core/registry.h"
-#include "core/reserve.h"
 #include "core/sandbox.h"
 #include "core/sockets.h"
 #include "core/store.h"
@@ -27,13 +27,6 @@
 #include <errno.h>
 
 #define PAUSE_AGAIN_MS 2000u /* after the end of its time, when it could not be paused */
-
-/* Who waits for it to be paused, or to run. */
-struct pause_waiter {
-    struct pause_waiter *next;
-    core_sandbox_cb done;
-    void *arg;
-};
 
 static const char *const reasons[] = {
     [SANDBOX_PAUSE_NONE] = "",
@@ -58,61 +51,13 @@ const char *core_pause_tier_name(const struct sandbox *s)
     return life->files ? "files" : "frozen";
 }
 
-/* -- those who wait ---------------------------------------------------------------------------- */
-
-static void wait_for(struct core *c, struct pause_waiter **list, core_sandbox_cb done, void *arg)
-{
-    struct pause_waiter *w = RESERVE_NEW(&c->reserve, struct pause_waiter);
-
-    while (*list)
-        list = &(*list)->next;
-    *w = (struct pause_waiter){NULL, done, arg};
-    *list = w;
-}
-
-static void tell(struct sandbox_obj *o, struct pause_waiter **list, const struct err *why)
-{
-    struct pause_waiter *next;
-
-    for (struct pause_waiter *w = TAKE_PTR(*list); w; w = next) {
-        next = w->next;
-        w->done(w->arg, why ? NULL : &o->s, why);
-        free(w);
-    }
-}
-
-struct told_later {
-    struct core *core;
-    struct pause_waiter *list;
-    struct err why;
-};
-
-static void tell_deferred(void *arg)
-{
-    CLEANUP_FREE struct told_later *t = arg;
-
-    tell(NULL, &t->list, &t->why);
-}
-
-/* In the next turn: who fails it may be inside a loop over sandboxes. */
-static void fail_later(struct sandbox_obj *o, struct pause_waiter **list, const struct err *why)
-{
-    struct told_later *t;
-
-    if (!*list)
-        return;
-    t = RESERVE_NEW(&o->core->reserve, struct told_later);
-    *t = (struct told_later){o->core, TAKE_PTR(*list), *why};
-    core_defer(o->core, tell_deferred, t);
-}
-
 /* What those who resume it asked for goes with them: it is not the next one's. */
 void pause_fail(struct sandbox_obj *o, const struct err *why)
 {
     o->reboot = false;
     o->resume_ttl_ms = 0;
-    fail_later(o, &o->pausers, why);
-    fail_later(o, &o->resumers, why);
+    pause_waiters_fail_later(o, &o->pausers, why);
+    pause_waiters_fail_later(o, &o->resumers, why);
 }
 
 /* -- steps ------------------------------------------------------------------------------------- */
@@ -226,7 +171,7 @@ void pause_resumed(struct sandbox_obj *o)
     o->resume_ttl_ms = 0;
     o->reboot = false;
     tell_resumed(o);
-    tell(o, &o->resumers, code == ERR_OK ? NULL : &why);
+    pause_waiters_tell(o, &o->resumers, code == ERR_OK ? NULL : &why);
     begin_pause_again(o);
 }
 
@@ -238,8 +183,8 @@ void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struc
     o->reboot = false;
     o->resume_ttl_ms = 0;
     pause_write_row(o);
-    tell(o, &o->resumers, why);
-    tell(o, &o->pausers, NULL);
+    pause_waiters_tell(o, &o->resumers, why);
+    pause_waiters_tell(o, &o->pausers, NULL);
 }
 
 static void on_thawed(struct core *c, const char *id, int status, const struct privsep_msg *m,
@@ -281,7 +226,7 @@ static void is_paused(struct sandbox_obj *o)
     logs_add(o, "info", "sandbox paused (%s, %s)", reason, tier);
     events_add(o->tenant, EVENT_SANDBOX_PAUSED, o->s.id,
                json_pack("{s:s, s:s}", "reason", reason, "tier", tier));
-    tell(o, &o->pausers, NULL);
+    pause_waiters_tell(o, &o->pausers, NULL);
 }
 
 /* One that is kept only to boot anew goes on at once: who wants it paused has a turn when it runs
@@ -308,7 +253,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
         return;
     o->reboot = false;
     o->resume_ttl_ms = 0;
-    tell(o, &o->resumers, &e);
+    pause_waiters_tell(o, &o->resumers, &e);
 }
 
 /* Its time goes on; where that is over already it is tried again soon. Who wants it to run has what
@@ -335,8 +280,8 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     if (only_reboots)
         tell_resumed(o);
     else
-        tell(o, &o->pausers, why);
-    tell(o, &o->resumers, rebooting ? why : NULL);
+        pause_waiters_tell(o, &o->pausers, why);
+    pause_waiters_tell(o, &o->resumers, rebooting ? why : NULL);
     begin_pause_again(o);
 }
 
@@ -410,7 +355,7 @@ static void begin_pause_again(struct sandbox_obj *o)
     struct err e;
 
     if (o->pausers && begin_asked(o, o->pause_tier, &e) != ERR_OK)
-        tell(o, &o->pausers, &e);
+        pause_waiters_tell(o, &o->pausers, &e);
 }
 
 void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason)
@@ -478,7 +423,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
     if (code == ERR_OK)
         o->pause_tier = tier;
     if (code == ERR_OK)
-        wait_for(c, &o->pausers, done, arg);
+        pause_waiters_add(c, &o->pausers, done, arg);
     else
         core_defer_error(c, done, arg, &e);
 }
@@ -508,7 +453,7 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
     }
     o->reboot |= reboot_it;
     o->resume_ttl_ms = MAX(o->resume_ttl_ms, ttl_ms);
-    wait_for(c, &o->resumers, done, arg);
+    pause_waiters_add(c, &o->resumers, done, arg);
 }
 
 void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg)
