@@ -219,8 +219,8 @@ struct toolbox_run {
     uint16_t cols, rows;                /* of a terminal; 0: it has none */
     /* A token that stands, after a record separator and before " EXIT\n", at the end of what is of
      * interest: with it the program counts as ended, though what it left behind may still hold its
-     * outputs. After " 137\n" its end, which says why it was killed, is waited for for a moment: the
-     * program has to exit with that status. NULL: at its end. */
+     * outputs. After " 137\n" its end, which says why it was killed, is waited for for a moment:
+     * the program has to exit with that status. NULL: at its end. */
     const char *token;
     /* NULL: kept for done. False ends the wait, and done is told so (ERR_CANCELED); the program
      * goes on. */
