@@ -409,7 +409,8 @@ static void sandbox_get(struct api_call *call)
         return;
     }
     l = &s->limits;
-    if (strcmp(s->template_id, s->template_asked) != 0 && s->template_asked[0])
+    if (strcmp(s->template_id, s->template_asked) != 0 && s->template_asked[0] &&
+        !ids_is_snapshot(s->template_asked))
         snprintf(note, sizeof(note), "%.100s was not built when this was created: it runs %.100s",
                  s->template_asked, s->template_id);
     api_reply_json(

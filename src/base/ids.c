@@ -43,10 +43,20 @@ void ids_sandbox(char out[static IDS_SANDBOX_SIZE])
     ids_random_text(out + 1, IDS_SANDBOX_LEN - 1);
 }
 
+static bool is_id(const char *s, char first)
+{
+    return s[0] == first && strlen(s) == IDS_SANDBOX_LEN &&
+           strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789") == IDS_SANDBOX_LEN;
+}
+
 bool ids_is_sandbox(const char *s)
 {
-    return s[0] == 'i' && strlen(s) == IDS_SANDBOX_LEN &&
-           strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789") == IDS_SANDBOX_LEN;
+    return is_id(s, 'i');
+}
+
+bool ids_is_snapshot(const char *s)
+{
+    return is_id(s, 's');
 }
 
 void ids_hex(const void *bytes, size_t n, char *out)

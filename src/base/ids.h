@@ -20,6 +20,9 @@ void ids_sandbox(char out[static IDS_SANDBOX_SIZE]);
 /* Exactly the form that ids_sandbox makes. */
 bool ids_is_sandbox(const char *s);
 
+/* The form of a snapshot's id: "s" and 20 of [a-z0-9]. */
+bool ids_is_snapshot(const char *s);
+
 /* 0 to 15 for a hex digit of either case, else -1. */
 int ids_hex_value(char c);
 

@@ -112,6 +112,9 @@ void cli_note(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);
 /* generate.c */
 void cli_print_help(const struct cli_command *command, FILE *out);
 void cli_print_overview(FILE *out);
+
+/* The help of each command of a group ("template"), to standard output. False: it is no group. */
+bool cli_print_group(const char *word);
 int cli_generate(const char *what, FILE *out); /* man, man5, bash, zsh, fish, conf */
 
 /* The commands, by file. */

@@ -216,7 +216,9 @@ static void print_list(const json_t *all)
         const char *template_name = cli_text(item, "templateID"), *asked = cli_text(item, "alias");
 
         table_cell(t, "%s", cli_text(item, "sandboxID"));
-        if (asked[0] && strcmp(asked, template_name) != 0)
+        if (ids_is_snapshot(asked))
+            table_cell(t, "%s (snapshot %s)", template_name, asked);
+        else if (asked[0] && strcmp(asked, template_name) != 0)
             table_cell(t, "%s (for %s)", template_name, asked);
         else
             table_cell(t, "%s", template_name);

@@ -289,7 +289,7 @@ static const struct cli_command *find_by_words(char **words, int count)
     return NULL;
 }
 
-static int help_group(const char *word)
+bool cli_print_group(const char *word)
 {
     size_t len = strlen(word), found = 0;
 
@@ -300,7 +300,7 @@ static int help_group(const char *word)
             putchar('\n');
         cli_print_help(k, stdout);
     }
-    return found > 0 ? CLI_OK : CLI_FAILED;
+    return found > 0;
 }
 
 int cmd_help(struct cli *c)
@@ -321,7 +321,7 @@ int cmd_help(struct cli *c)
         cli_print_help(k, stdout);
         return CLI_OK;
     }
-    if (c->operand_count == 1 && help_group(c->operands[0]) == CLI_OK)
+    if (c->operand_count == 1 && cli_print_group(c->operands[0]))
         return CLI_OK;
     return cli_usage(c, "unknown command \"%s\"", c->operands[0]);
 }

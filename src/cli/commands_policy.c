@@ -203,9 +203,9 @@ const struct cli_command commands_policy[] = {
         .summary = "show what happens to sandboxes: made, ended, refused",
         .text =
             "The last ones that the server still has, and with -f what comes, also over restarts "
-            "of the server. Types: sandbox.created, sandbox.ended, sandbox.forked, "
-            "snapshot.created, snapshot.deleted, sandbox.policy, violation, ask; "
-            "dropped tells how many are missing.",
+            "of the server. Types: sandbox.created, sandbox.paused, sandbox.resumed, "
+            "sandbox.forked, sandbox.ended, sandbox.policy, snapshot.created, snapshot.deleted, "
+            "violation, ask; dropped tells how many are missing.",
         .options = OPTIONS({'f', "follow", NULL, "Go on with what comes.", NULL},
                            {0, "sandbox", "SANDBOX", "Only of this one.", "sandbox"},
                            {0, "type", "TYPE", "Only of these types: one, or TYPE,TYPE.", NULL},

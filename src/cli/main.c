@@ -285,15 +285,37 @@ static int load_settings(struct cli *c, int *argc, char **argv)
     return CLI_USAGE;
 }
 
+/* What the commands of a group have behind its word: "build, ls, rm"; "" when it is no group. */
+static void group_words(const char *word, char *out, size_t size)
+{
+    size_t len = strlen(word), used = 0;
+
+    out[0] = '\0';
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
+        if (strncmp(k->name, word, len) == 0 && k->name[len] == ' ' && used < size)
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+                                     k->name + len + 1);
+}
+
 static int no_command(struct cli *c, int argc, char **argv, int at)
 {
+    char words[256];
+
     if (cli_flag(c, "version"))
         return cmd_version(c);
     if (at >= argc) {
         cli_print_overview(cli_flag(c, "help") ? stdout : stderr);
         return cli_flag(c, "help") ? CLI_OK : CLI_USAGE;
     }
-    return cli_usage(c, "unknown command \"%s\"", argv[at]);
+    group_words(argv[at], words, sizeof(words));
+    if (!words[0])
+        return cli_usage(c, "unknown command \"%s\"", argv[at]);
+    if (cli_flag(c, "help") || (at + 1 < argc && strcmp(argv[at + 1], "--help") == 0))
+        return cli_print_group(argv[at]) ? CLI_OK : CLI_USAGE;
+    if (at + 1 < argc)
+        return cli_usage(c, "\"%s %s\" is no command; %s goes on with one of %s", argv[at],
+                         argv[at + 1], argv[at], words);
+    return cli_usage(c, "\"%s\" goes on with one of %s", argv[at], words);
 }
 
 static int run(struct cli *c, int argc, char **argv)

@@ -13,7 +13,7 @@
 static void tell_made(struct request *r)
 {
     const struct sandbox *s = core_sandbox_find(r->core, r->tenant, r->sandbox);
-    const char *policy = target_policy(r);
+    const char *policy = target_policy(r), *asked = s ? s->template_asked : "";
     char text[LINE_MAX_BYTES];
     int n;
 
@@ -23,8 +23,10 @@ static void tell_made(struct request *r)
     }
     n = snprintf(text, sizeof(text), "Sandbox %s runs (template %s%s%s; network: %s).", s->id,
                  s->template_id,
-                 strcmp(s->template_id, s->template_asked) == 0 ? "" : " in place of ",
-                 strcmp(s->template_id, s->template_asked) == 0 ? "" : s->template_asked, policy);
+                 strcmp(s->template_id, asked) == 0 ? ""
+                 : ids_is_snapshot(asked)           ? ", snapshot "
+                                                    : " in place of ",
+                 strcmp(s->template_id, asked) == 0 ? "" : asked, policy);
     result_done(r, json_pack("{s:s, s:s}", "template", s->template_id, "network", policy), text,
                 (size_t)MIN(n, (int)sizeof(text) - 1));
 }

@@ -36,6 +36,27 @@ def test_status(cay):
     assert status["ready"] is True and status["version"]
 
 
+def test_a_group_says_what_it_goes_on_with(cay):
+    alone, wrong, unknown = cay("template"), cay("template", "make", "base"), cay("templates")
+    assert [done.returncode for done in (alone, wrong, unknown)] == [2, 2, 2]
+    assert '"template" goes on with one of build, ls, limits, rm' in alone.stderr.replace("\n", " ")
+    assert '"template make" is no command' in wrong.stderr and "build" in wrong.stderr
+    assert 'unknown command "templates"' in unknown.stderr
+    helped = cay("template", "--help")
+    assert helped.returncode == 0 and helped.stdout == cay("help", "template").stdout and "cay template rm" in helped.stdout
+
+
+def test_what_is_made_of_a_snapshot_is_shown_so(cay, box):
+    made = cay("snapshot", "create", box)
+    if "btrfs" in made.stderr:
+        pytest.skip("a state disk of btrfs is needed for snapshots")
+    snapshot = made.stdout.strip()
+    done = cay("create", snapshot)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert f"(snapshot {snapshot})" in next(line for line in cay("ls").stdout.splitlines() if line.startswith(done.stdout.strip()))
+    assert cay("kill", done.stdout.strip()).returncode == 0 and cay("snapshot", "rm", snapshot).returncode == 0
+
+
 def test_env_is_for_eval(cay):
     shown = json.loads(cay("env", "--json").stdout)
     script = subprocess.run(["sh", "-c", f'eval "$({CAY} env)"; printf "%s %s" "$E2B_API_KEY" "$E2B_DOMAIN"'],

@@ -52,6 +52,7 @@ def test_new_ones_begin_with_its_files(cay):
         assert box.run("pgrep -f 'sleep [1]000'").out == pid  # the source goes on
         with cay.create(template=made["snapshotID"]) as a, cay.create(template=made["snapshotID"], envVars={"A": "c"}) as b:
             assert cay.call("GET", f"/sandboxes/{a.id}").json["alias"] == made["snapshotID"]
+            assert cay.call("GET", f"/cay/v1/sandboxes/{a.id}").json["note"] == ""  # it is what was asked for
             for one in (a, b):
                 assert one.read("/home/user/file").body == b"one"
                 assert one.run("ls -d /opt/x; ls /etc/motd; hostname; pgrep -f 'sleep [1]000'").out == f"/opt/x\n{one.id}\n"
