@@ -23,6 +23,7 @@ static const char *const stage_names[PRIVSEP_STAGE_COUNT] = {
     [PRIVSEP_STAGE_EXEC] = "exec",
     [PRIVSEP_STAGE_READY] = "ready",
     [PRIVSEP_STAGE_LEVEL] = "level",
+    [PRIVSEP_STAGE_VOLUME] = "volume",
 };
 
 static const struct {
@@ -46,7 +47,11 @@ static const struct {
     {PRIVSEP_DROP, "drop"},
     {PRIVSEP_KEPTS, "kepts"},
     {PRIVSEP_COPY, "copy"},
+    {PRIVSEP_VOLUME_MAKE, "volume_make"},
+    {PRIVSEP_VOLUME_REMOVE, "volume_remove"},
+    {PRIVSEP_VOLUMES, "volumes"},
     {PRIVSEP_KEPT, "kept"},
+    {PRIVSEP_VOLUME, "volume"},
     {PRIVSEP_ITEM, "item"},
     {PRIVSEP_TEMPLATE, "template"},
     {PRIVSEP_ENDED, "ended"},
@@ -57,7 +62,7 @@ static const struct {
     {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
 
-_Static_assert(PRIVSEP_REQUEST_COUNT == 18, "a new request: give it a name in op_names");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 21, "a new request: give it a name in op_names");
 
 static const char *const level_names[PRIVSEP_LEVEL_COUNT] = {
     [PRIVSEP_LEVEL_PROCESS] = "process",
@@ -95,8 +100,9 @@ const char *privsep_op_name(uint32_t op)
 static bool is_event(uint32_t op)
 {
     return op == PRIVSEP_ITEM || op == PRIVSEP_TEMPLATE || op == PRIVSEP_ENDED ||
-           op == PRIVSEP_PROGRESS || op == PRIVSEP_KEPT || op == PRIVSEP_EGRESS_OPEN ||
-           op == PRIVSEP_EGRESS_KEEP || op == PRIVSEP_EGRESS_SYNC || op == PRIVSEP_EGRESS_CLOSE;
+           op == PRIVSEP_PROGRESS || op == PRIVSEP_KEPT || op == PRIVSEP_VOLUME ||
+           op == PRIVSEP_EGRESS_OPEN || op == PRIVSEP_EGRESS_KEEP || op == PRIVSEP_EGRESS_SYNC ||
+           op == PRIVSEP_EGRESS_CLOSE;
 }
 
 static bool is_request(uint32_t op)

@@ -24,6 +24,8 @@
 #define PRIVSEP_CREATE_SOCKETS          2
 #define PRIVSEP_KEPT_MAX                1024 /* numbers of kept files */
 #define PRIVSEP_OWNER_SIZE              16   /* of kept files: who has a number */
+#define PRIVSEP_VOLUMES_MAX             1024 /* numbers of volumes */
+#define PRIVSEP_CREATE_VOLUMES          4    /* of one sandbox */
 #define PRIVSEP_WHY_SIZE                192
 #define PRIVSEP_ID_SIZE                 32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 #define PRIVSEP_EGRESS_FDS              2 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
@@ -87,6 +89,10 @@ enum privsep_op {
     PRIVSEP_COPY, /* slot, gen, u.kept.number and .owner: its files are copied to that number, for which it stands still a few
                     * milliseconds, where it was not frozen. Reply when the copy is on the disk and
                     * it goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
+    PRIVSEP_VOLUME_MAKE, /* u.volume.number and bytes: an empty volume by that number, which can hold so much. Reply when
+                    * it is on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
+    PRIVSEP_VOLUME_REMOVE, /* u.volume.number. Reply when it is gone; -ENOENT, -EBUSY: a sandbox has it */
+    PRIVSEP_VOLUMES,       /* Replies: one PRIVSEP_VOLUME event for each number, then the reply */
     PRIVSEP_REQUEST_COUNT,
 
     PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
@@ -106,7 +112,8 @@ enum privsep_op {
     PRIVSEP_EGRESS_CLOSE, /* slot, gen, u.egress.command: it has ended; 0: the sandbox with all its command sandboxes */
 
     /* To cayd again: new ones come last, so that the others keep their numbers. */
-    PRIVSEP_KEPT /* event: u.kept */
+    PRIVSEP_KEPT,  /* event: u.kept */
+    PRIVSEP_VOLUME /* event: u.volume */
 };
 
 /* How far a create came. Also the names in errors: privsep_stage_name(). */
@@ -122,8 +129,9 @@ enum privsep_stage {
     PRIVSEP_STAGE_MOUNTS,
     PRIVSEP_STAGE_SECCOMP,
     PRIVSEP_STAGE_EXEC,
-    PRIVSEP_STAGE_READY, /* cay-init started but did not become ready */
-    PRIVSEP_STAGE_LEVEL, /* refused: the isolation level is not there; u.refused says why */
+    PRIVSEP_STAGE_READY,  /* cay-init started but did not become ready */
+    PRIVSEP_STAGE_LEVEL,  /* refused: the isolation level is not there; u.refused says why */
+    PRIVSEP_STAGE_VOLUME, /* a volume is not there (-ENOENT), or in use (-EBUSY) */
     PRIVSEP_STAGE_COUNT
 };
 
@@ -136,6 +144,15 @@ enum privsep_cause {
 
 /* Of CREATE with a kept number: it gets a copy, and what is kept stays. */
 #define PRIVSEP_CREATE_COPY 1u
+
+/* A volume that a sandbox is to have, at AGENT_VOLUMES_DIR/<index of the entry> (agent_boot.h). A volume is in one
+ * sandbox that may write to it, or in any number that only read. */
+struct privsep_mount {
+    uint32_t number; /* 0: none */
+    uint32_t flags;  /* 0, or PRIVSEP_MOUNT_READ_ONLY */
+};
+
+#define PRIVSEP_MOUNT_READ_ONLY 1u
 
 enum privsep_level {
     PRIVSEP_LEVEL_PROCESS,
@@ -207,6 +224,8 @@ struct privsep_msg {
                                                 * another's; zero without a number */
             /* New fields for kept files follow here; those for volumes stand at the end of the
              * union. */
+            uint8_t reserve[96]; /* not looked at */
+            struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
         } create;
         struct {
             uint32_t template_number;
@@ -221,6 +240,11 @@ struct privsep_msg {
             uint8_t
                 owner[PRIVSEP_OWNER_SIZE]; /* whose they are; all zero: not known (DROP, event) */
         } kept;
+        struct {
+            uint32_t number; /* 1..PRIVSEP_VOLUMES_MAX, the peer's choice */
+            uint32_t busy;   /* of an event, 1: it is just being made or removed */
+            uint64_t bytes;  /* of VOLUME_MAKE and of an event: how much it can hold */
+        } volume;
         struct {
             char why[PRIVSEP_WHY_SIZE]; /* printable ASCII only, NUL-terminated */
         } refused;

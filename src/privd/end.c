@@ -19,6 +19,7 @@
 #include "privd/request.h"
 #include "privd/sandbox.h"
 #include "privd/slots.h"
+#include "privd/volume.h"
 #include "privsep/server.h"
 #include "runtime/runtime.h"
 
@@ -185,8 +186,11 @@ static void clean_some(struct privd *p)
         struct slot *s = slots_list_take(&c->ended);
 
         c->slots[c->n] = s;
-        c->ends[c->n++] = (struct runtime_end){
-            .number = s->number, .gen = s->gen, .keep = s->kept, .records_fd = p->kept.fd};
+        c->ends[c->n++] = (struct runtime_end){.number = s->number,
+                                               .gen = s->gen,
+                                               .keep = s->kept,
+                                               .records_fd = p->kept.fd,
+                                               .sync = volume_any_writable(s->volumes)};
     }
     r = c->driver->end_begin(p->rt, c->ends, c->n, &c->task);
     if (r == 0)

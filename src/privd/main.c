@@ -287,6 +287,11 @@ static int open_kept(struct privd *p)
     return kept_open(&p->kept, p->options.state_dir);
 }
 
+static int open_volumes(struct privd *p)
+{
+    return volume_records_open(&p->volumes, p->options.state_dir);
+}
+
 static int open_loop(struct privd *p)
 {
     p->pace.loop = &p->loop;
@@ -310,6 +315,7 @@ static const struct {
     {locks_start, "cannot start who watches locks"},
     {open_records, "cannot open the records"},
     {open_kept, "cannot open the records of kept layers"},
+    {open_volumes, "cannot open the records of volumes"},
     {templates_load, "cannot read the templates"},
     {slots_init, "out of memory"},
     {jobs_init, "no control group for jobs"},
@@ -409,6 +415,7 @@ static void tear_down(struct privd *p)
     }
     records_close(&p->records);
     kept_close(&p->kept);
+    volume_records_close(&p->volumes);
     loop_free(&p->loop);
 }
 
@@ -420,8 +427,10 @@ int main(int argc, char **argv)
                              .loop.epoll_fd = -1,
                              .records.fd = -1,
                              .kept.fd = -1,
+                             .volumes.fd = -1,
                              .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                              .copier = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
+                             .volume_worker = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                              .server_source = LOOP_SOURCE_NONE,
                              .signal_source = LOOP_SOURCE_NONE,
                              .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};

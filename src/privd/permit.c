@@ -16,7 +16,7 @@
 
 _Static_assert(SLOT_STATE_COUNT == 9,
                "a new state: decide what each request in ops and each transition does in it");
-_Static_assert(PRIVSEP_REQUEST_COUNT == 18, "a new request: give it a row in ops");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 21, "a new request: give it a row in ops");
 
 /* [a-z0-9]{1,31}, then only NULs: it becomes a host name. */
 static bool is_id(const char id[static PRIVSEP_ID_SIZE])
@@ -63,6 +63,20 @@ static bool has_owner(const uint8_t owner[static PRIVSEP_OWNER_SIZE])
     return any != 0;
 }
 
+/* None twice: each is mounted once. */
+static bool are_volumes(const struct privsep_mount *v)
+{
+    for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
+        if (v[i].number > PRIVSEP_VOLUMES_MAX || (v[i].flags & ~PRIVSEP_MOUNT_READ_ONLY) != 0 ||
+            (v[i].number == 0 && v[i].flags != 0))
+            return false;
+        for (size_t j = 0; j < i; j++)
+            if (v[i].number != 0 && v[i].number == v[j].number)
+                return false;
+    }
+    return true;
+}
+
 static int check_create(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     if (!is_template(m->u.create.template_number) ||
@@ -70,7 +84,7 @@ static int check_create(const struct privsep_msg *m, const struct permit_bounds 
         (m->u.create.flags != 0 && m->u.create.kept == 0) || m->u.create.kept > PRIVSEP_KEPT_MAX ||
         !is_id(m->u.create.id) || has_owner(m->u.create.owner) != (m->u.create.kept != 0))
         return -EINVAL;
-    if (m->u.create.level >= PRIVSEP_LEVEL_COUNT)
+    if (m->u.create.level >= PRIVSEP_LEVEL_COUNT || !are_volumes(m->u.create.volumes))
         return -EINVAL;
     return check_limits(&m->u.create.limits, b);
 }
@@ -114,6 +128,22 @@ static int check_kept(const struct privsep_msg *m, const struct permit_bounds *b
 static int check_kept_of(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     return has_owner(m->u.kept.owner) ? check_kept(m, b) : -EINVAL;
+}
+
+static int check_volume_make(const struct privsep_msg *m, const struct permit_bounds *b)
+{
+    return within(m->u.volume.number, 1, PRIVSEP_VOLUMES_MAX) && m->u.volume.busy == 0 &&
+                   within(m->u.volume.bytes, MIB, 4096 * GIB)
+               ? 0
+               : -EINVAL;
+}
+
+static int check_volume_remove(const struct privsep_msg *m, const struct permit_bounds *b)
+{
+    return within(m->u.volume.number, 1, PRIVSEP_VOLUMES_MAX) && m->u.volume.busy == 0 &&
+                   m->u.volume.bytes == 0
+               ? 0
+               : -EINVAL;
 }
 
 static int check_nothing(const struct privsep_msg *m, const struct permit_bounds *b)
@@ -176,6 +206,9 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_DROP] = {.fields = check_kept},
     [PRIVSEP_KEPTS] = {.fields = check_nothing},
     [PRIVSEP_COPY] = {true, check_kept_of, WHILE_IT_LIVES_STILL},
+    [PRIVSEP_VOLUME_MAKE] = {.fields = check_volume_make},
+    [PRIVSEP_VOLUME_REMOVE] = {.fields = check_volume_remove},
+    [PRIVSEP_VOLUMES] = {.fields = check_nothing},
 };
 
 bool permit_needs_sandbox(uint16_t op)

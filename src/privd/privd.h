@@ -23,6 +23,7 @@
 #include "privd/records.h"
 #include "privd/slots.h"
 #include "privd/template.h"
+#include "privd/volume.h"
 #include "privsep/server.h"
 #include "runtime/runtime.h"
 
@@ -48,6 +49,8 @@ struct privd {
     struct kept kept;
     struct dropper dropper;
     struct copier copier;
+    struct volume_records volumes;
+    struct volume_worker volume_worker;
 
     struct slot *slots; /* options.slots_max */
     struct slot_list empty, ready, prestarted;

@@ -24,7 +24,8 @@ struct record {
     int64_t started_real_ms;
     struct privsep_limits limits;
     char id[PRIVSEP_ID_SIZE];
-    uint8_t zero[136];
+    struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
+    uint8_t zero[104];
     uint64_t sum; /* over all before it */
 };
 

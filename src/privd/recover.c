@@ -16,6 +16,7 @@
 #include "privd/privd.h"
 #include "privd/records.h"
 #include "privd/slots.h"
+#include "privd/volume.h"
 #include "runtime/runtime.h"
 
 #include <errno.h>
@@ -186,6 +187,7 @@ static bool take_over(struct privd *p, const struct record *rec)
     s->started_real_ms = rec->started_real_ms;
     s->kind.limits = rec->limits;
     memcpy(s->id, rec->id, sizeof(s->id));
+    memcpy(s->volumes, rec->volumes, sizeof(s->volumes));
     p->n_sandboxes++;
     take_over_frozen(p, s, rec);
     /* The users of its command sandboxes knew the earlier privd only. */
@@ -260,6 +262,7 @@ int recover_run(struct privd *p)
     take_over_all(p);
     undone = undo_the_rest(p, &all);
     keep_recover(p);
+    volume_recover(p);
     for (uint32_t i = 0; i < p->options.slots_max; i++)
         if (p->slots[i].state == SLOT_EMPTY)
             slots_put_empty(p, &p->slots[i]);

@@ -15,6 +15,7 @@
 #include "privd/sandbox.h"
 #include "privd/slots.h"
 #include "privd/template.h"
+#include "privd/volume.h"
 #include "privsep/server.h"
 #include "runtime/runtime.h"
 
@@ -178,8 +179,11 @@ static const struct {
     [PRIVSEP_DROP] = {.plain = keep_drop_asked},
     [PRIVSEP_KEPTS] = {.plain = keep_list_asked},
     [PRIVSEP_COPY] = {.sandbox = copy_asked},
+    [PRIVSEP_VOLUME_MAKE] = {.plain = volume_make_asked},
+    [PRIVSEP_VOLUME_REMOVE] = {.plain = volume_remove_asked},
+    [PRIVSEP_VOLUMES] = {.plain = volume_list_asked},
 };
-_Static_assert(PRIVSEP_REQUEST_COUNT == 18, "a new request: give it a handler");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 21, "a new request: give it a handler");
 
 void request_handle(void *privd, const struct privsep_msg *m)
 {

@@ -19,6 +19,7 @@
 #include "privd/request.h"
 #include "privd/slots.h"
 #include "privd/template.h"
+#include "privd/volume.h"
 #include "runtime/runtime.h"
 
 #include <ctype.h>
@@ -232,6 +233,7 @@ static int start_cold(struct privd *p, struct slot *s)
                                   .kept = s->create->kept,
                                   .copy = s->create->copy,
                                   .records_fd = p->kept.fd};
+    memcpy(start.volumes, s->volumes, sizeof(start.volumes));
     int r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
 
     return r == 0 ? slots_watch_task(s, on_start) : r;
@@ -244,6 +246,7 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
 
     s->create = c;
     memcpy(s->id, c->claim.id, sizeof(s->id));
+    memcpy(s->volumes, c->volumes, sizeof(s->volumes));
     s->kind = c->kind;
     s->started_real_ms = clock_real_ms();
     p->n_starting++;
@@ -265,12 +268,18 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
         start_failed(s, r, PRIVSEP_STAGE_NAMESPACES);
 }
 
+/* What is made ahead has neither. */
+static bool is_of_its_own(const struct create_request *c)
+{
+    return c->kept || volume_any(c->volumes);
+}
+
 void sandbox_pump(struct privd *p)
 {
     while (!p->stopping && p->n_waiting > 0 && p->n_starting < START_PARALLEL) {
         const struct create_request *first = p->waiting_first;
-        struct slot *s = first->kept ? slots_take_unpooled(p, first->kind.level)
-                                     : slots_take_ready(p, &first->kind);
+        struct slot *s = is_of_its_own(first) ? slots_take_unpooled(p, first->kind.level)
+                                              : slots_take_ready(p, &first->kind);
         struct create_request *c = s ? take_waiting(p) : NULL;
 
         if (!c)
@@ -332,6 +341,10 @@ static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *st
         if (r < 0)
             return r;
     }
+    *stage = PRIVSEP_STAGE_VOLUME;
+    int may_mount = volume_may_mount(p, m->u.create.volumes);
+    if (may_mount < 0)
+        return may_mount;
     *stage = PRIVSEP_STAGE_SLOT;
     if (m->u.create.limits.filters && count_with_filters(p) >= privsep_filters_sandboxes())
         return -EDQUOT;
@@ -372,7 +385,8 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     memcpy(c->claim.key, m->u.create.key, sizeof(c->claim.key));
     c->kept = m->u.create.kept;
     c->copy = m->u.create.flags & PRIVSEP_CREATE_COPY;
-    if (!c->kept)
+    memcpy(c->volumes, m->u.create.volumes, sizeof(c->volumes));
+    if (!is_of_its_own(c))
         slots_note_kind(p, &c->kind);
     put_waiting(p, c);
     loop_arm(&p->loop, &c->timer, SLOT_TIMEOUT_MS, on_no_slot, c);

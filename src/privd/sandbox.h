@@ -13,6 +13,7 @@ struct create_request {
     struct runtime_claim claim;
     uint32_t kept; /* files that it takes (kept.h), or a copy of them; 0: none */
     bool copy;
+    struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
     struct create_request *next;
 };
 

@@ -115,6 +115,7 @@ void slots_enter(struct privd *p, struct slot *s, enum slot_state state)
         abort(); /* a broken invariant: recovery puts every slot into a state that is true */
     }
     memcpy(rec.id, s->id, sizeof(rec.id));
+    memcpy(rec.volumes, s->volumes, sizeof(rec.volumes));
     /* Asked for once in its life: it is the same process for as long as it is not reaped. */
     if (s->pid > 0 && s->pid_start == 0)
         (void)records_pid_start(s->pid, &s->pid_start);
@@ -160,6 +161,7 @@ static void begin_use(struct slot *s, const struct runtime_driver *driver)
     s->failure = 0;
     s->kind = (struct slot_kind){0};
     memset(s->id, 0, sizeof(s->id));
+    memset(s->volumes, 0, sizeof(s->volumes));
 }
 
 /* An unclaimed one does not keep its template: a job may remove it already. */

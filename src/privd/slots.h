@@ -55,6 +55,7 @@ struct slot {
 
     /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */
     char id[PRIVSEP_ID_SIZE]; /* all NUL: no owner yet */
+    struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
     struct slot_kind kind;
     uint32_t prestart_epoch; /* p->prestart_epoch when it was begun to be prestarted */
     int64_t started_real_ms;
@@ -94,7 +95,7 @@ void slots_refill_later(struct privd *p);
 struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);
 
 /* An empty slot, SLOT_READY, off its list: its task makes the whole of it. For levels that nothing
- * is made ahead for, and for kept layers. NULL: none yet. */
+ * is made ahead for, for kept layers and for volumes. NULL: none yet. */
 struct slot *slots_take_unpooled(struct privd *p, uint32_t level);
 
 /* A create asks for a sandbox of that kind: slots made ahead follow. */

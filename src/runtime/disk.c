@@ -27,6 +27,11 @@
 #define ASIDE_MAX  64u                 /* names that are tried */
 #define FULL_BYTES (UINT64_C(1) << 20) /* with less left, a new sandbox does not come to life */
 
+/* The names that forget_volatile knows, as of a layer. */
+#define VOLUME_ROOT "root"
+#define VOLUME_WORK "root.work"
+#define VOLUME_UID  1000
+
 const char *const disk_layer_dirs[] = {"root", "root.work", "usr", "usr.work", NULL};
 
 static const char *layer_name(char name[static NAME_SIZE], uint32_t slot, uint32_t gen)
@@ -253,6 +258,82 @@ bool disk_is_kept(const struct disk *d, uint32_t number)
     return faccessat(d->kept_fd, kept_name(name, number), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+static int open_volume(const struct disk *d, uint32_t n)
+{
+    char name[NAME_SIZE];
+
+    return mnt_open_beneath(d->volumes_fd, kept_name(name, n), O_RDONLY | O_DIRECTORY, 0);
+}
+
+/* Its root belongs to the ordinary user of the built-in templates, and everyone inside may write there: which users a
+ * template has is not known here. The umask must not decide. */
+static int fill_volume(int fd, uint64_t bytes)
+{
+    int rc = btrfs_limit(fd, bytes);
+
+    if (rc < 0)
+        return rc;
+    if (mkdirat(fd, VOLUME_ROOT, 0755) < 0 || fchmodat(fd, VOLUME_ROOT, 0777, 0) < 0 ||
+        fchownat(fd, VOLUME_ROOT, VOLUME_UID, VOLUME_UID, AT_SYMLINK_NOFOLLOW) < 0 ||
+        mkdirat(fd, VOLUME_WORK, 0755) < 0 || fchmodat(fd, VOLUME_WORK, 0755, 0) < 0 ||
+        syncfs(fd) < 0)
+        return -errno;
+    return 0;
+}
+
+static int btrfs_volume_remove(const struct disk *d, uint32_t n)
+{
+    char name[NAME_SIZE];
+    int rc = btrfs_subvolume_destroy(d->volumes_fd, kept_name(name, n));
+
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static int btrfs_volume_make(const struct disk *d, uint32_t n, uint64_t bytes)
+{
+    char name[NAME_SIZE];
+    int rc = btrfs_subvolume_create(d->volumes_fd, kept_name(name, n));
+
+    if (rc < 0)
+        return rc;
+    CLEANUP_CLOSE int fd = open_volume(d, n);
+    rc = fd < 0 ? fd : fill_volume(fd, bytes);
+    if (rc < 0)
+        (void)btrfs_volume_remove(d, n);
+    return rc;
+}
+
+/* The mark of the overlay that had it last, where it has not been forgotten: after a sync it may go, as of a kept
+ * layer. */
+static int settle_volume(int fd)
+{
+    CLEANUP_CLOSE int mark = mnt_open_beneath(fd, VOLUME_WORK "/work/incompat/volatile",
+                                              O_PATH | O_DIRECTORY, 0);
+
+    if (mark < 0)
+        return mark == -ENOENT ? 0 : mark;
+    return syncfs(fd) < 0 ? -errno : forget_volatile(fd);
+}
+
+static int btrfs_volume_tree(const struct disk *d, uint32_t n, bool read_only, int userns_fd)
+{
+    CLEANUP_CLOSE int fd = open_volume(d, n);
+    int rc = fd < 0 ? fd : read_only ? 0 : settle_volume(fd);
+
+    return rc < 0 ? rc
+                  : mnt_clone_idmapped(fd, "",
+                                       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME |
+                                           (read_only ? MOUNT_ATTR_RDONLY : 0),
+                                       userns_fd);
+}
+
+bool disk_is_volume(const struct disk *d, uint32_t number)
+{
+    char name[NAME_SIZE];
+
+    return faccessat(d->volumes_fd, kept_name(name, number), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static const struct disk_backend btrfs_backend = {
     .name = "btrfs",
     .layer_make = btrfs_layer_make,
@@ -263,6 +344,9 @@ static const struct disk_backend btrfs_backend = {
     .layer_copy = btrfs_layer_copy,
     .kept_settle = btrfs_kept_settle,
     .layer_from = btrfs_layer_from,
+    .volume_make = btrfs_volume_make,
+    .volume_remove = btrfs_volume_remove,
+    .volume_tree = btrfs_volume_tree,
     .layer_limit = btrfs_layer_limit,
     .layer_usage = btrfs_layer_usage,
     .layer_tree = btrfs_layer_tree,
@@ -333,6 +417,9 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
     CLEANUP_CLOSE int kept_fd = make_dir(root_fd, RUNTIME_KEPT_DIR);
     if (kept_fd < 0)
         return kept_fd;
+    CLEANUP_CLOSE int volumes_fd = make_dir(root_fd, RUNTIME_VOLUMES_DIR);
+    if (volumes_fd < 0)
+        return volumes_fd;
     CLEANUP_CLOSE int recycled_fd = make_dir(root_fd, RUNTIME_RECYCLED_DIR);
     if (recycled_fd < 0)
         return recycled_fd;
@@ -343,6 +430,7 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
                          .view_fd = view_fd,
                          .root_fd = root_fd,
                          .kept_fd = TAKE_FD(kept_fd),
+                         .volumes_fd = TAKE_FD(volumes_fd),
                          .recycled_fd = TAKE_FD(recycled_fd),
                          .templates_fd = TAKE_FD(templates_fd),
                          .layers_fd = TAKE_FD(layers_fd)};
@@ -428,6 +516,7 @@ void disk_close(struct disk *d)
 {
     util_close(&d->view_fd);
     util_close(&d->recycled_fd);
+    util_close(&d->volumes_fd);
     util_close(&d->kept_fd);
     util_close(&d->layers_fd);
     util_close(&d->templates_fd);

@@ -27,6 +27,12 @@ struct disk_backend {
     int (*layer_copy)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*kept_settle)(const struct disk *d, uint32_t n);
     int (*layer_from)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
+    /* A volume: a tree of its own with a limit, on the disk when make returns (after a failure nothing is left).
+     * tree: a detached mount of it with the ids of a user namespace, fit to be written to by an overlay; read-only
+     * where it is not to be. */
+    int (*volume_make)(const struct disk *d, uint32_t n, uint64_t bytes);
+    int (*volume_remove)(const struct disk *d, uint32_t n);
+    int (*volume_tree)(const struct disk *d, uint32_t n, bool read_only, int userns_fd);
     int (*layer_limit)(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes);
     int (*layer_usage)(const struct disk *d, uint32_t slot, uint32_t gen, uint64_t *used_bytes,
                        uint64_t *limit_bytes);
@@ -37,7 +43,7 @@ struct disk_backend {
 
 struct disk {
     const struct disk_backend *backend;
-    int root_fd, templates_fd, layers_fd, kept_fd, recycled_fd;
+    int root_fd, templates_fd, layers_fd, kept_fd, volumes_fd, recycled_fd;
     int view_fd;  /* what sandboxes see at /sys (sysfs_stub.h); negative: nothing */
     bool mounted; /* by us, at state_dir/disk */
 };
@@ -60,6 +66,7 @@ int disk_space(const struct disk *d, uint64_t *total_bytes, uint64_t *free_bytes
 int disk_trouble(const struct disk *d);
 
 bool disk_is_kept(const struct disk *d, uint32_t number);
+bool disk_is_volume(const struct disk *d, uint32_t number);
 
 /* Calls found(arg, slot, gen) for every layer. */
 int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint32_t gen),

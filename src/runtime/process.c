@@ -71,6 +71,26 @@ static int open_layer(const struct start_args *a, int userns_fd, struct inside *
     return in->upper_fd < 0 && in->upper_fd != -EOPNOTSUPP ? in->upper_fd : 0;
 }
 
+static int open_volumes(const struct start_args *a, int userns_fd, struct inside *in)
+{
+    const struct disk *disk = &a->rt->disk;
+
+    for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
+        const struct privsep_mount *v = &a->start->volumes[i];
+
+        if (!v->number)
+            continue;
+        in->volume_fds[i] = disk->backend->volume_tree
+                                ? disk->backend->volume_tree(disk, v->number,
+                                                             v->flags & PRIVSEP_MOUNT_READ_ONLY,
+                                                             userns_fd)
+                                : -EOPNOTSUPP;
+        if (in->volume_fds[i] < 0)
+            return in->volume_fds[i];
+    }
+    return 0;
+}
+
 /* The trees, with the ids of the slot's user namespace. */
 static int open_trees(const struct start_args *a, int userns_fd, struct inside *in,
                       struct task_result *out)
@@ -79,7 +99,10 @@ static int open_trees(const struct start_args *a, int userns_fd, struct inside *
     if (rc < 0)
         return process_fail(out, rc == -ENOENT ? PRIVSEP_STAGE_TEMPLATE : PRIVSEP_STAGE_MOUNTS, rc);
     rc = open_layer(a, userns_fd, in);
-    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_LAYER, rc) : 0;
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
+    rc = open_volumes(a, userns_fd, in);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_VOLUME, rc) : 0;
 }
 
 /* Only in test builds: whether a node is to be the host's. */
@@ -278,7 +301,8 @@ static int start_in_slot(const struct start_args *a, struct inside *in, struct t
 /* --- slot and start in one -------------------------------------------------------------------- */
 
 /* The trees that are opened for the child when its user namespace is there; -1: there is none. */
-#define TREES 5
+#define TREES (5 + PRIVSEP_CREATE_VOLUMES)
+_Static_assert(TREES <= FDPASS_MAX && TREES <= 16, "one message, a bit each");
 
 static void list_trees(struct inside *in, int *trees[static TREES])
 {
@@ -287,20 +311,22 @@ static void list_trees(struct inside *in, int *trees[static TREES])
     trees[1] = &in->mask_fd;
     trees[2] = &in->usr_fd;
     trees[3] = &in->upper_fd;
+    for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++)
+        trees[5 + i] = &in->volume_fds[i];
 }
 
 /* Which of them travel is told by a bit each. They are closed here once the message has them. */
 static int send_trees(int sock, struct inside *in)
 {
     int *trees[TREES], fds[TREES];
-    uint8_t which = 0;
+    uint16_t which = 0;
     size_t n = 0;
 
     list_trees(in, trees);
     for (unsigned i = 0; i < TREES; i++) {
         if (*trees[i] < 0)
             continue;
-        which |= (uint8_t)(1u << i);
+        which |= (uint16_t)(1u << i);
         fds[n++] = *trees[i];
     }
     return fdpass_send(sock, &which, sizeof(which), fds, n, 0);
@@ -309,7 +335,7 @@ static int send_trees(int sock, struct inside *in)
 static int take_trees(int sock, struct inside *in)
 {
     int *trees[TREES], fds[TREES];
-    uint8_t which = 0;
+    uint16_t which = 0;
     size_t n = 0, at = 0;
     ssize_t got = fdpass_recv(sock, &which, sizeof(which), fds, TREES, &n, 0);
 
@@ -426,6 +452,7 @@ static int start_sandbox(void *arg, struct task_result *out)
                         .mask_fd = -1,
                         .usr_fd = -1,
                         .upper_fd = -1,
+                        .volume_fds = {-1, -1, -1, -1},
                         .stage_fd = -1,
                         .boot_fd = a->boot.agent_fd,
                         .oom_fd = -1,

@@ -125,13 +125,13 @@ static int attach_layers(const struct build *b)
  * is thereby on disk when the kernel gets to it; a caller that wants it there (a pause that is to
  * survive the host) calls syncfs on the layer. A layer is mounted so only once in its life: the
  * kernel leaves work/incompat behind and refuses it then. */
-static int overlay(const char *lower, const char *upper, const char *work)
+static int overlay(const char *lower, const char *upper, const char *work, uint64_t attr)
 {
     const struct mnt_option options[] = {
         {"lowerdir", lower}, {"upperdir", upper}, {"workdir", work},
         {"userxattr", NULL}, {"volatile", NULL},  {NULL, NULL},
     };
-    int rc = mnt_new("overlay", options, MOUNT_ATTR_NODEV);
+    int rc = mnt_new("overlay", options, MOUNT_ATTR_NODEV | attr);
     if (rc != -EIO)
         return rc;
     /* A write that failed on the disk, of any process, has not been reported yet: the kernel wants
@@ -139,7 +139,7 @@ static int overlay(const char *lower, const char *upper, const char *work)
     CLEANUP_CLOSE int fd = mnt_open_beneath(AT_FDCWD, upper, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0 || (syncfs(fd) < 0 && errno != EIO && errno != ENOSPC && errno != EDQUOT))
         return rc;
-    return mnt_new("overlay", options, MOUNT_ATTR_NODEV);
+    return mnt_new("overlay", options, MOUNT_ATTR_NODEV | attr);
 }
 
 static int make_file(int dir_fd, const char *name)
@@ -179,13 +179,13 @@ static int mount_root(struct build *b)
     if (rc < 0)
         return rc;
     b->root_fd = overlay(b->in->view_fd >= 0 ? "lower:view" : "lower", "upper/root",
-                         "upper/root.work");
+                         "upper/root.work", 0);
     if (b->root_fd < 0)
         return b->root_fd;
     rc = mnt_attach(b->root_fd, b->stage_fd, "root");
     if (rc < 0 || b->in->usr_fd < 0)
         return rc;
-    CLEANUP_CLOSE int usr = overlay("mask:usr", "upper/usr", "upper/usr.work");
+    CLEANUP_CLOSE int usr = overlay("mask:usr", "upper/usr", "upper/usr.work", 0);
     return usr < 0 ? usr : attach_at(usr, b->root_fd, "usr");
 }
 
@@ -487,6 +487,53 @@ static int mount_run(const struct build *b)
     return fd < 0 ? fd : attach_at(fd, b->root_fd, "run");
 }
 
+/* As an overlay of its own, like the sandbox's root, and for the same reasons: what is asked of its files (ioctl, fsync,
+ * sockets, locks, leases) is answered by this sandbox's overlay, not by the disk that all share, nor by an inode that
+ * another sandbox has too. Set-id programs work on no volume: another sandbox made them. Tests: test_volumes.py. */
+static int overlay_volume(const char *place, bool read_only)
+{
+    char lower[48], upper[32], work[48];
+
+    snprintf(lower, sizeof(lower), "%s/root:empty", place);
+    snprintf(upper, sizeof(upper), "%s/root", place);
+    snprintf(work, sizeof(work), "%s/root.work", place);
+    if (!read_only)
+        return overlay("empty", upper, work, MOUNT_ATTR_NOSUID);
+    const struct mnt_option options[] = {{"lowerdir", lower}, {"userxattr", NULL}, {NULL, NULL}};
+    return mnt_new("overlay", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY);
+}
+
+static int mount_volume(const struct build *b, size_t i, int volumes_fd)
+{
+    bool read_only = b->in->start->volumes[i].flags & PRIVSEP_MOUNT_READ_ONLY;
+    char place[16], name[16];
+
+    snprintf(place, sizeof(place), "volume%zu", i);
+    snprintf(name, sizeof(name), "%zu", i);
+    int rc = attach_at(b->in->volume_fds[i], b->stage_fd, place);
+    if (rc < 0)
+        return rc;
+    CLEANUP_CLOSE int tree = overlay_volume(place, read_only);
+    return tree < 0 ? tree : attach_at(tree, volumes_fd, name);
+}
+
+/* At places of cay's own, in /run, which is new with each start: none of a tenant's names is looked up. cay-init, which
+ * has no right on the host, makes links to them where they are wanted. */
+static int mount_volumes(const struct build *b)
+{
+    CLEANUP_CLOSE int dir = -1;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < PRIVSEP_CREATE_VOLUMES; i++) {
+        if (b->in->volume_fds[i] < 0)
+            continue;
+        if (dir < 0)
+            dir = target_dir(b->root_fd, &AGENT_VOLUMES_DIR[1], 0755);
+        rc = dir < 0 ? dir : mount_volume(b, i, dir);
+    }
+    return rc;
+}
+
 static int open_tmp(const struct build *b)
 {
     struct stat st;
@@ -515,6 +562,8 @@ int rootfs_build(const struct inside *in)
         rc = steps[i](&b);
     if (rc == 0)
         rc = mount_run(&b);
+    if (rc == 0)
+        rc = mount_volumes(&b);
     if (rc == 0)
         rc = open_tmp(&b);
     return rc < 0 ? rc : b.root_fd;

@@ -189,6 +189,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out)
                              .templates_fd = -1,
                              .layers_fd = -1,
                              .kept_fd = -1,
+                             .volumes_fd = -1,
                              .recycled_fd = -1,
                              .view_fd = -1};
     int rc = fill(rt, config);
@@ -316,6 +317,58 @@ int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_f
 }
 
 int runtime_copy_finish(struct task *t)
+{
+    return runtime_drop_finish(t);
+}
+
+bool runtime_is_volume(const struct runtime *rt, uint32_t number)
+{
+    return runtime_can_keep(rt) && disk_is_volume(&rt->disk, number);
+}
+
+int runtime_volume_remove(const struct runtime *rt, uint32_t number)
+{
+    return runtime_can_keep(rt) ? rt->disk.backend->volume_remove(&rt->disk, number) : -EOPNOTSUPP;
+}
+
+struct volume_args {
+    const struct runtime *rt;
+    uint32_t number;
+    uint64_t bytes; /* 0: it is removed */
+    int records_fd;
+};
+
+static int change_volume(void *arg, struct task_result *out)
+{
+    const struct volume_args *a = arg;
+    const struct disk *d = &a->rt->disk;
+
+    if (fdatasync(a->records_fd) < 0)
+        return -errno;
+    return a->bytes ? d->backend->volume_make(d, a->number, a->bytes)
+                    : d->backend->volume_remove(d, a->number);
+}
+
+int runtime_volume_make_begin(struct runtime *rt, uint32_t number, uint64_t bytes, int records_fd,
+                              struct task *out)
+{
+    struct volume_args args = {
+        .rt = rt, .number = number, .bytes = bytes, .records_fd = records_fd};
+
+    if (bytes == 0)
+        return -EINVAL;
+    return runtime_can_keep(rt) ? task_spawn(change_volume, &args, out) : -EOPNOTSUPP;
+}
+
+int runtime_volume_remove_begin(struct runtime *rt, uint32_t number, int records_fd,
+                                struct task *out)
+{
+    struct volume_args args = {.rt = rt, .number = number, .records_fd = records_fd};
+
+    return runtime_can_keep(rt) ? task_spawn(change_volume, &args, out) : -EOPNOTSUPP;
+}
+
+int runtime_volume_finish(struct task *t)
 {
     return runtime_drop_finish(t);
 }

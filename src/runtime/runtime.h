@@ -43,6 +43,7 @@
  *                              directories hide what must not be seen), is mounted at /usr
  *   disk/layers/<slot>.<gen>   a writable layer (a subvolume)
  *   disk/kept/<n>              one whose sandbox has ended, which is kept by number
+ *   disk/volumes/<n>           a volume (a subvolume): its files in `root`, the kernel's own in `root.work`
  *   disk/sysview/<sum>         what sandboxes see at /sys (sysfs_stub.h)
  *   disk/spare/<any>           one that nothing was written to, to be used again (recycled_layer.h)
  *   disk.img                   the loop image, where the host's file system is not usable
@@ -53,6 +54,7 @@
 #define RUNTIME_LAYERS_DIR    "layers"
 #define RUNTIME_RECYCLED_DIR  "spare"
 #define RUNTIME_KEPT_DIR      "kept"
+#define RUNTIME_VOLUMES_DIR   "volumes"
 #define RUNTIME_DISK_IMAGE    "disk.img"
 #define RUNTIME_STAGE_DIR     "stage"
 
@@ -116,6 +118,19 @@ int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_f
                               struct task *out);
 int runtime_copy_finish(struct task *t);
 
+/* Whether there is a volume of that number. */
+bool runtime_is_volume(const struct runtime *rt, uint32_t number);
+
+/* Makes an empty volume that can hold so much, or removes one: in a task, or (at a start) at once. What is not there
+ * is removed. records_fd is made durable first, and the volume is on the disk when finish answers 0. 0,
+ * -EAGAIN (finish), -errno; after a failure to make it nothing is left of it. */
+int runtime_volume_make_begin(struct runtime *rt, uint32_t number, uint64_t bytes, int records_fd,
+                              struct task *out);
+int runtime_volume_remove_begin(struct runtime *rt, uint32_t number, int records_fd,
+                                struct task *out);
+int runtime_volume_finish(struct task *t);
+int runtime_volume_remove(const struct runtime *rt, uint32_t number);
+
 /* First host uid (and gid) of a slot's range of RUNTIME_UID_COUNT. */
 uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot);
 
@@ -146,6 +161,7 @@ struct runtime_end {
     /* not 0: the layer gets this number (RUNTIME_KEPT_DIR) instead of being removed */
     uint32_t keep;
     int records_fd; /* with keep: made durable (fdatasync) before the disk changes */
+    bool sync;      /* it wrote to a volume: what it wrote is on the disk when this is done */
 };
 
 #define RUNTIME_ENDS_MAX 32u /* at a time */
@@ -158,6 +174,7 @@ struct runtime_start {
     bool copy;      /* with kept: the layer is a copy of that one, which stays */
     int records_fd; /* with kept: as of runtime_end */
     struct privsep_limits limits;
+    struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES]; /* whole starts only */
 };
 
 struct runtime_claim {

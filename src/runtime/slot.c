@@ -218,6 +218,8 @@ static int end_one(struct runtime *rt, const struct runtime_end *e)
     int rc = cgroup_remove(rt->cgroups, e->number);
     const struct disk_backend *backend = rt->disk.backend;
 
+    if (rc == 0 && e->sync && syncfs(rt->disk.volumes_fd) < 0)
+        rc = -errno;
     /* A layer that processes may still write to is not taken away: the caller tries again. */
     if (rc < 0 || !e->keep)
         return rc < 0 ? rc : backend->layer_destroy(&rt->disk, e->number, e->gen);

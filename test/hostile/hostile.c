@@ -306,7 +306,8 @@ static struct privsep_msg wrong_create(void)
     struct privsep_msg m = valid_create();
 
 #define ONE_OF(a) (a)[below(ARRAY_SIZE(a))]
-    switch (below(14)) {
+    switch (below(15)) {
+    case 13: m.u.create.volumes[below(4)].number = 1 + (uint32_t)below(UINT32_MAX); break;
     case 0: m.u.create.limits.memory_bytes = ONE_OF(memory); break;
     case 1: m.u.create.limits.disk_bytes = ONE_OF(disk); break;
     case 2: m.u.create.limits.cpu_milli = ONE_OF(cpu); break;

@@ -221,13 +221,13 @@ def create_copy(c, name, number, owner=OWNER):
 
 
 @contextlib.contextmanager
-def counter(p, s):
+def counter(p, s, path="/root/ticks"):
     """A program in the sandbox's mount namespace that writes all the time; it ends with the block, whatever happens."""
-    script = "n=0; while :; do n=$((n+1)); echo $n; done >/root/ticks"
+    script = f"n=0; while :; do n=$((n+1)); echo $n; done >{path}"
     writer = subprocess.Popen(["nsenter", "-t", str(pid_of(p, s)), "-U", "-m", "-S", "0", "-G", "0", "sh", "-c", script],
                               stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # nsenter becomes sh: no fork
     try:
-        until(lambda: inside(p, s, "tail -n1 /root/ticks"), what="the first tick")
+        until(lambda: inside(p, s, f"tail -n1 {path}"), what="the first tick")
         yield
     finally:
         writer.kill()

@@ -6,6 +6,7 @@
 #include "privd/loop.h"
 #include "privd/pace.h"
 #include "privd/records.h"
+#include "privd/volume_records.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -46,6 +47,10 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED((m.u.create.kept = PRIVSEP_KEPT_MAX + 1, m.u.create.owner[0] = 1));
     REFUSED(m.u.create.kept = 1);      /* whose it is must be said */
     REFUSED(m.u.create.owner[15] = 1); /* of no number */
+    REFUSED(m.u.create.volumes[0].number = PRIVSEP_VOLUMES_MAX + 1);
+    REFUSED(m.u.create.volumes[3].flags = PRIVSEP_MOUNT_READ_ONLY); /* of no number */
+    REFUSED((m.u.create.volumes[1].number = 1, m.u.create.volumes[1].flags = 2));
+    REFUSED(m.u.create.volumes[0].number = m.u.create.volumes[3].number = 7); /* twice */
     REFUSED(m.u.create.limits.filters = 1);
     REFUSED(m.u.create.limits.memory_bytes = 0);
     REFUSED(m.u.create.limits.memory_bytes = UINT64_MAX);
@@ -138,6 +143,78 @@ static void a_kept_number_in_range_is_permitted(void **state)
     m.u.kept.owner[0] = 1;
     m.u.kept.template_number = 1;
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+}
+
+static void a_volume_in_range_is_permitted(void **state)
+{
+    struct privsep_msg m = {.op = PRIVSEP_VOLUME_REMOVE, .seq = 1};
+
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.u.volume.number = PRIVSEP_VOLUMES_MAX;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.volume.bytes = 1 << 20;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.op = PRIVSEP_VOLUME_MAKE;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.volume.busy = 1;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m = good_create();
+    for (uint32_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++)
+        m.u.create.volumes[i] = (struct privsep_mount){PRIVSEP_VOLUMES_MAX - i, i & 1};
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+}
+
+static void volume_records_are_read_again(void **state)
+{
+    char dir[] = "/tmp/cay-volumes-XXXXXX", path[64];
+    struct volume_records *v = calloc(1, sizeof(*v));
+    int fd;
+
+    NEEDS_ROOT;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/volumes", dir);
+    assert_int_equal(volume_records_open(v, dir), 0);
+    assert_int_equal(volume_records_state(v, 9), VOLUME_NONE);
+    assert_int_equal(volume_records_enter(v, 9, VOLUME_MAKING, 5 << 20), 0);
+    assert_int_equal(volume_records_enter(v, 9, VOLUME_WHOLE, 0), 0);
+    assert_int_equal(volume_records_enter(v, PRIVSEP_VOLUMES_MAX, VOLUME_MAKING, 1 << 20), 0);
+    volume_records_close(v);
+    assert_int_equal(volume_records_open(v, dir), 0);
+    assert_int_equal(volume_records_state(v, 9), VOLUME_WHOLE);
+    assert_int_equal(v->all[9].bytes, 5 << 20);
+    assert_int_equal(volume_records_state(v, PRIVSEP_VOLUMES_MAX), VOLUME_MAKING);
+    assert_int_equal(volume_records_state(v, 0), VOLUME_NONE);
+    assert_int_equal(volume_records_state(v, PRIVSEP_VOLUMES_MAX + 1), VOLUME_NONE);
+    volume_records_close(v);
+    /* One byte that is wrong makes one record none. */
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "x", 1, 9 * 64 + 17), 1);
+    close(fd);
+    assert_int_equal(volume_records_open(v, dir), 0);
+    assert_int_equal(volume_records_state(v, 9), VOLUME_NONE);
+    volume_records_close(v);
+    /* What others can read or write is not believed. */
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(volume_records_open(v, dir), -EPERM);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    free(v);
+}
+
+/* By state of its record; not on the disk, on the disk. */
+static void a_volume_is_what_the_disk_has(void **state)
+{
+    static const enum volume_state becomes[VOLUME_STATE_COUNT][2] = {
+        [VOLUME_NONE] = {VOLUME_NONE, VOLUME_WHOLE},
+        [VOLUME_MAKING] = {VOLUME_NONE, VOLUME_REMOVING},
+        [VOLUME_WHOLE] = {VOLUME_NONE, VOLUME_WHOLE},
+        [VOLUME_REMOVING] = {VOLUME_NONE, VOLUME_REMOVING},
+    };
+
+    for (unsigned i = 0; i < VOLUME_STATE_COUNT; i++)
+        for (unsigned there = 0; there < 2; there++)
+            assert_int_equal(volume_records_recovered((enum volume_state)i, there),
+                             becomes[i][there]);
 }
 
 /* Every state of a record against what the disk and the sandboxes say. */
@@ -671,6 +748,9 @@ int main(void)
         cmocka_unit_test(what_is_kept_is_what_the_disk_has),
         cmocka_unit_test(kept_records_say_whose_they_are),
         cmocka_unit_test(kept_records_are_read_again),
+        cmocka_unit_test(a_volume_in_range_is_permitted),
+        cmocka_unit_test(volume_records_are_read_again),
+        cmocka_unit_test(a_volume_is_what_the_disk_has),
         cmocka_unit_test(what_is_no_request_is_refused),
         cmocka_unit_test(only_what_runs_can_be_used),
         cmocka_unit_test(no_entry_is_left_open),

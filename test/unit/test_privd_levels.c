@@ -406,6 +406,33 @@ int runtime_copy_finish(struct task *t)
     return -EOPNOTSUPP;
 }
 
+bool runtime_is_volume(const struct runtime *rt, uint32_t number)
+{
+    return false;
+}
+
+int runtime_volume_make_begin(struct runtime *rt, uint32_t number, uint64_t bytes, int records_fd,
+                              struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_volume_remove_begin(struct runtime *rt, uint32_t number, int records_fd,
+                                struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_volume_finish(struct task *t)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_volume_remove(const struct runtime *rt, uint32_t number)
+{
+    return -EOPNOTSUPP;
+}
+
 int runtime_disk_trouble(const struct runtime *rt)
 {
     return 0;

@@ -108,6 +108,8 @@ static const struct {
     {"connect.count", PRIVSEP_CONNECT, IN(u.connect.count)},
     {"command_sandbox.number", PRIVSEP_COMMAND_SANDBOX_END, IN(u.command_sandbox.number)},
     {"kept.number", PRIVSEP_DROP, IN(u.kept.number)},
+    {"volume.number", PRIVSEP_VOLUME_MAKE, IN(u.volume.number)},
+    {"volume.bytes", PRIVSEP_VOLUME_MAKE, IN(u.volume.bytes)},
     {"slot", PRIVSEP_STAT, IN(slot)},
     {"gen", PRIVSEP_STAT, IN(gen)},
 };
@@ -118,7 +120,7 @@ static struct privsep_msg good(uint16_t op)
 
     if (op == PRIVSEP_CREATE)
         return good_create();
-    m.gen = op != PRIVSEP_DROP;
+    m.gen = op != PRIVSEP_DROP && op != PRIVSEP_VOLUME_MAKE;
     if (op == PRIVSEP_CONNECT)
         m.u.connect.count = 1;
     if (op == PRIVSEP_COMMAND_SANDBOX_END)
@@ -126,6 +128,10 @@ static struct privsep_msg good(uint16_t op)
     if (op == PRIVSEP_KEEP || op == PRIVSEP_COPY) {
         m.u.kept.number = 1;
         m.u.kept.owner[0] = 1;
+    }
+    if (op == PRIVSEP_VOLUME_MAKE) {
+        m.u.volume.number = 1;
+        m.u.volume.bytes = 1 << 20;
     }
     return m;
 }

@@ -1,0 +1,105 @@
+#include "privd/volume_records.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FILE_NAME      "volumes"
+#define VOLUME_MAGIC   0x63617976u /* "cayv" */
+#define VOLUME_VERSION 1u
+
+/* FNV-1a: against damage, not against forgery; only root can write here. */
+static uint64_t sum_of(const struct volume_record *r)
+{
+    const uint8_t *p = (const uint8_t *)r;
+    uint64_t h = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < offsetof(struct volume_record, sum); i++)
+        h = (h ^ p[i]) * 0x100000001b3u;
+    return h;
+}
+
+static bool is_good(const struct volume_record *r, uint32_t number)
+{
+    return r->magic == VOLUME_MAGIC && r->version == VOLUME_VERSION && r->number == number &&
+           r->state < VOLUME_STATE_COUNT && r->sum == sum_of(r);
+}
+
+static int open_file(const char *state_dir)
+{
+    CLEANUP_CLOSE int dir_fd = open(state_dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    CLEANUP_CLOSE int fd = -1;
+    struct stat st;
+
+    if (dir_fd < 0)
+        return -errno;
+    fd = openat(dir_fd, FILE_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077) != 0)
+        return -EPERM;
+    return TAKE_FD(fd);
+}
+
+int volume_records_open(struct volume_records *v, const char *state_dir)
+{
+    int fd = open_file(state_dir);
+
+    if (fd < 0)
+        return fd;
+    memset(v, 0, sizeof(*v));
+    v->fd = fd;
+    for (uint32_t n = 1; n <= PRIVSEP_VOLUMES_MAX; n++) {
+        struct volume_record r;
+
+        if (pread(fd, &r, sizeof(r), (off_t)n * (off_t)sizeof(r)) == (ssize_t)sizeof(r) &&
+            is_good(&r, n))
+            v->all[n] = r;
+    }
+    return 0;
+}
+
+void volume_records_close(struct volume_records *v)
+{
+    util_close(&v->fd);
+}
+
+enum volume_state volume_records_state(const struct volume_records *v, uint32_t number)
+{
+    return number >= 1 && number <= PRIVSEP_VOLUMES_MAX ? (enum volume_state)v->all[number].state
+                                                        : VOLUME_NONE;
+}
+
+int volume_records_enter(struct volume_records *v, uint32_t number, enum volume_state state,
+                         uint64_t bytes)
+{
+    struct volume_record r = {.magic = VOLUME_MAGIC,
+                              .version = VOLUME_VERSION,
+                              .number = number,
+                              .state = state,
+                              .since_real_ms = clock_real_ms()};
+    ssize_t n;
+
+    if (state != VOLUME_NONE)
+        r.bytes = state == VOLUME_MAKING ? bytes : v->all[number].bytes;
+    r.sum = sum_of(&r);
+    do
+        n = pwrite(v->fd, &r, sizeof(r), (off_t)number * (off_t)sizeof(r));
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof(r))
+        return n < 0 ? -errno : -ENOSPC;
+    v->all[number] = r;
+    return 0;
+}
+
+/* One that was being made has no owner: its asker is told that it failed. One without a record is
+ * whole: no files are lost for want of a record. */
+enum volume_state volume_records_recovered(enum volume_state state, bool is_there)
+{
+    if (!is_there)
+        return VOLUME_NONE;
+    return state == VOLUME_MAKING || state == VOLUME_REMOVING ? VOLUME_REMOVING : VOLUME_WHOLE;
+}
