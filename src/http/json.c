@@ -267,14 +267,15 @@ static size_t utf8_len(const unsigned char *s, size_t n)
     return len;
 }
 
+/* Output of a command may be megabytes of such bytes, in one turn of the loop: no printf. */
 static int append_escaped(struct buf *b, unsigned char c)
 {
     static const char named[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     const char *at = memchr(named, c, sizeof(named) - 1);
+    const char brief[] = {'\\', at ? letters[at - named] : 'u'},
+               code[] = {'\\', 'u', '0', '0', (char)('0' + (c >> 4)), "0123456789abcdef"[c & 15]};
 
-    if (at)
-        return buf_printf(b, "\\%c", letters[at - named]);
-    return buf_printf(b, "\\u%04x", c);
+    return at ? buf_append(b, brief, sizeof(brief)) : buf_append(b, code, sizeof(code));
 }
 
 size_t json_whole_text(const char *s, size_t n)

@@ -177,8 +177,14 @@ static void test_json_fields(void **state)
 /* Whatever the bytes are, what comes out is JSON again; good UTF-8 comes back as it was. */
 static void test_json_text(void **state)
 {
-    static const char *const same[] = {"", "plain", "q\"b\\", "\x01\n\t\x1f",
-                                       "\xc3\xa9\xf0\x9f\x8f\x9d"};
+    static const char *const same[] = {
+        "",
+        "plain",
+        "q\"b\\",
+        "\x01\n\t\x1f",
+        "\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10",
+        "\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f",
+        "\xc3\xa9\xf0\x9f\x8f\x9d"};
     struct buf b CLEANUP_BUF;
     struct err e;
     json_t *value;
@@ -206,6 +212,9 @@ static void test_json_text(void **state)
     buf_clear(&b);
     assert_int_equal(json_append_text(&b, "a\xed\xa0\x80z", 5), 0); /* a surrogate */
     assert_string_equal(b.data, "\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\"");
+    buf_clear(&b);
+    assert_int_equal(json_append_text(&b, "\0\x1b\x7f", 3), 0);
+    assert_string_equal(b.data, "\"\\u0000\\u001b\x7f\"");
 }
 
 /* Cut anywhere, a text's pieces are whole but for the beginning of the next character. */
