@@ -694,19 +694,59 @@ static void test_streams_are_bounded(void **state)
     assert_int_equal(open, H2_STREAMS_MAX); /* a well-behaved client keeps to the setting */
 }
 
-static void test_rapid_reset(void **state)
+/* What the client has to say, appended. */
+static void say_to(char *out, size_t size, size_t *n)
 {
+    const uint8_t *bytes;
+    ssize_t more;
+
+    while ((more = nghttp2_session_mem_send(w.client.session, &bytes)) > 0) {
+        assert_true(*n + (size_t)more <= size);
+        memcpy(out + *n, bytes, (size_t)more);
+        *n += (size_t)more;
+    }
+}
+
+/* Requests that are taken back at once. One write, so that one turn of the loop reads them: they are
+ * counted by the second of its clock, however long the machine takes for them. */
+static void reset_at_once(unsigned count)
+{
+    static char frames[65536];
+    size_t n = 0;
+
     w.server.silent = true;
-    /* Resets are counted by the second of the clock, and those of two seconds may be less than 250 each. */
-    for (unsigned i = 0; i < 5 * H2_RESETS_MAX - 10 && !w.client.gone; i++) {
+    turns(5);
+    for (unsigned i = 0; i < count; i++) {
         int32_t id = ask("/x");
 
-        turns(1);
+        say_to(frames, sizeof(frames), &n);
         nghttp2_submit_rst_stream(w.client.session, 0, id, NGHTTP2_CANCEL);
+        say_to(frames, sizeof(frames), &n);
     }
+    assert_int_equal(send(w.client.fd, frames, n, MSG_DONTWAIT | MSG_NOSIGNAL), n);
+}
+
+static void test_rapid_reset(void **state)
+{
+    reset_at_once(H2_RESETS_MAX + 1);
     UNTIL(w.client.gone || w.ends == 1);
     assert_int_equal(w.client.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
     UNTIL(w.client.ended);
+}
+
+/* The control: as many as may be in a second. */
+static void test_some_resets(void **state)
+{
+    int32_t id;
+
+    reset_at_once(H2_RESETS_MAX);
+    turns(30);
+    assert_false(w.client.gone);
+    w.server.silent = false;
+    w.server.said = "hello";
+    id = ask("/x");
+    UNTIL(told(&w.client, id)->closed);
+    assert_string_equal(told(&w.client, id)->text, "hello");
 }
 
 static void put_frames(struct peer *p, const char *frame, size_t n, int times)
@@ -962,6 +1002,7 @@ int main(void)
         ON_A_LINE(test_other_rules),
         ON_A_LINE(test_streams_are_bounded),
         ON_A_LINE(test_rapid_reset),
+        ON_A_LINE(test_some_resets),
         ON_A_LINE(test_ping_flood),
         ON_A_LINE(test_settings_flood),
         ON_A_LINE(test_few_pings),
