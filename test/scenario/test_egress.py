@@ -89,7 +89,8 @@ if tls == "tls":
             except ssl.SSLWantReadError:
                 if out.pending:
                     s.sendall(out.read())
-                into.write(s.recv(65536))
+                more = s.recv(65536)
+                into.write(more) if more else into.write_eof()
     do(c.do_handshake)
     c.write(request)
     try:
@@ -98,7 +99,11 @@ if tls == "tls":
         pass
     s.sendall(out.read())
     s.shutdown(socket.SHUT_WR)
-    print(do(lambda: c.read(65536)).decode())
+    try:
+        while more := do(lambda: c.read(65536)):
+            sys.stdout.write(more.decode())
+    except ssl.SSLZeroReturnError:
+        pass  # the end, announced
 else:
     s.sendall(request)
     s.shutdown(socket.SHUT_WR)
