@@ -165,7 +165,7 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
         if (!found)
             return err_set(e, ERR_INVALID,
                            "there is no \"%.40s\": templateID, timeout, idle, metadata, envVars, "
-                           "policy, level and seccompFilters are what this call takes",
+                           "policy, secure, level and seccompFilters are what this call takes",
                            key);
     }
     return ERR_OK;
@@ -226,7 +226,8 @@ static enum err_code read_creation(struct api_call *call, enum creation_kind kin
         (rc = api_read_maps(body, "metadata", "envVars", &c->r, e)) ||
         (rc = read_lifecycle(body, &c->r, e)) || (rc = refuse_missing(body, e)))
         return rc;
-    if (!v2 && (rc = json_get_bool(body, "secure", NULL, JSON_OPTIONAL, &c->r.secure, e)))
+    if (kind != CREATE_V2 &&
+        (rc = json_get_bool(body, "secure", NULL, JSON_OPTIONAL, &c->r.secure, e)))
         return rc;
     return kind == CREATE_CAY ? read_policy(call, c, e) : read_network(body, c, e);
 }

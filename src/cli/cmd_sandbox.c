@@ -67,6 +67,8 @@ static enum err_code create_request(const struct cli *c, const char *template_na
         json_object_set_new(body, "policy", policy);
     if (cli_value(c, "level"))
         json_object_set_new(body, "level", json_string(cli_value(c, "level")));
+    if (cli_flag(c, "no-token"))
+        json_object_set_new(body, "secure", json_false());
     if (cli_flag(c, "seccomp-filters"))
         json_object_set_new(body, "seccompFilters", json_true());
     if (add_idle(c, body, e) != ERR_OK)

@@ -239,8 +239,9 @@ static enum err_code add_debug(struct api *a, const char *id, json_t *to, struct
     if (s.token[0]) {
         err_set(e, ERR_INVALID,
                 "sandbox %s asks for an access token, which SDKs do not send in debug mode", s.id);
-        err_hint(e, "create it with secure=False (Python) or secure: false (JavaScript), or do "
-                    "without E2B_DEBUG: `cay env` is all that an SDK needs");
+        err_hint(e,
+                 "make one with `cay create --no-token`, or do without E2B_DEBUG: `cay env` is all "
+                 "that an SDK needs");
         return e->code;
     }
     json_object_set_new(to, "E2B_DEBUG", json_string("true"));

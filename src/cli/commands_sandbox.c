@@ -55,6 +55,10 @@ const struct cli_command commands_sandbox[] = {
                             "How it is isolated: process (the default), gvisor or vm.", "level"},
                            {0, "seccomp-filters", NULL,
                             "Programs in it may have system call filters, a few.", NULL},
+                           {0, "no-token", NULL,
+                            "Its agent asks for no access token: who knows its id can use it. For "
+                            "SDKs in debug mode (`cay debug`).",
+                            NULL},
                            {0, "idle", "TIME",
                             "It ends when it was not used for so long; --ttl, where it is given, "
                             "is its longest life then.",

@@ -84,9 +84,10 @@ const struct cli_command commands_server[] = {
         .text =
             "What `cay env` prints, and E2B_DEBUG=true with E2B_SANDBOX_URL: SDKs in debug mode "
             "ask no control plane, and take every sandbox for the one at that address. It must "
-            "be one that was created with secure=False, because they send no access token.",
+            "be one that `cay create --no-token` made, because they send no access token (newer "
+            "SDKs ignore their own secure=False).",
         .options = OPTIONS({0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"}),
-        .examples = EXAMPLES({"eval \"$(cay debug i7qd)\"", "sh, bash, zsh"}),
+        .examples = EXAMPLES({"eval \"$(cay debug $(cay create --no-token))\"", "sh, bash, zsh"}),
         .operands_min = 1,
         .operands_max = 1,
         .raw_after = -1,

@@ -181,11 +181,8 @@ def test_no_control_of_a_server_reaches_the_terminal(cay):
 def test_debug_mode_leads_to_one_sandbox(cay, box):
     """What SDKs send in debug mode (no key, no token) reaches the sandbox that was created without a token, and no other."""
     secured = cay("debug", box)
-    assert secured.returncode != 0 and "secure=False" in secured.stderr
-    env = json.loads(cay("env", "--json", "--urls").stdout)
-    request = urllib.request.Request(env["E2B_API_URL"] + "/sandboxes", json.dumps({"templateID": "host"}).encode(),
-                                     {"X-API-Key": env["E2B_API_KEY"], "Content-Type": "application/json"})
-    opened = json.load(urllib.request.urlopen(request))["sandboxID"]
+    assert secured.returncode != 0 and "cay create --no-token" in secured.stderr
+    opened = cay("create", "-q", "host", "--no-token").stdout.strip()
     try:
         variables = json.loads(cay("debug", "--json", opened).stdout)
         assert variables["E2B_DEBUG"] == "true" and f"49983-{opened}." in variables["E2B_SANDBOX_URL"]
