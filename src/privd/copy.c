@@ -4,8 +4,8 @@
  * done when it goes on again. One at a time; the others wait, and run meanwhile. A sandbox that was
  * frozen already stays so.
  *
- * A privd that takes over lets go on what stands still without an answer; of the copy there is all
- * or nothing, and its number says which (kept_recovered). */
+ * A privd that takes over leaves it frozen, and cayd, to whom LIST says so, lets go on what was not
+ * paused; of the copy there is all or nothing, and its number says which (kept_recovered). */
 
 #include "privd/copy.h"
 
@@ -84,6 +84,8 @@ static void go_on(struct privd *p)
 {
     struct slot *s = source(p);
 
+    if (s && s->state == SLOT_COPYING)
+        slots_enter(p, s, SLOT_FROZEN);
     if (s && p->copier.thaw && s->state == SLOT_FROZEN)
         freeze_end(s);
 }
@@ -114,8 +116,10 @@ void copy_frozen(struct slot *s, int status)
     int rc = status;
 
     s->copying = false;
-    if (rc == 0)
+    if (rc == 0) {
+        slots_enter(p, s, SLOT_COPYING);
         rc = runtime_copy_begin(p->rt, s->number, s->gen, p->copier.number, &p->copier.task);
+    }
     if (rc == 0)
         rc = watch(p, on_copied);
     if (rc == 0)
@@ -151,6 +155,11 @@ static void next(struct privd *p)
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX && p->copier.number == 0; n++)
         if (p->kept.all[n].state == KEPT_COPYING)
             begin(p, n);
+}
+
+bool copy_ends_frozen(const struct slot *s)
+{
+    return s->state == SLOT_COPYING && !s->privd->copier.thaw;
 }
 
 void copy_next(void *privd)

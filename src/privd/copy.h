@@ -27,5 +27,8 @@ void copy_asked(struct privd *p, struct slot *s, const struct reply_to *to,
 /* s stands still (0), or does not (-errno). */
 void copy_frozen(struct slot *s, int status);
 
+/* Whether s, which stands still for a copy, was frozen before it and will be afterwards. */
+bool copy_ends_frozen(const struct slot *s);
+
 /* Begins the next that waits, if none is under way. */
 void copy_next(void *privd);

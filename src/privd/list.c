@@ -4,6 +4,7 @@
 
 #include "privd/list.h"
 
+#include "privd/copy.h"
 #include "privd/loop.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
@@ -27,7 +28,7 @@ static int send_item(struct privd *p, const struct slot *s)
     m.u.item.level = s->kind.level;
     m.u.item.started_real_ms = s->started_real_ms;
     m.u.item.limits = s->kind.limits;
-    m.u.item.frozen = s->state == SLOT_FROZEN;
+    m.u.item.frozen = s->state == SLOT_FROZEN || copy_ends_frozen(s);
     return privsep_server_send(p->server, p->listing.reply_to.peer, &m, NULL, 0);
 }
 

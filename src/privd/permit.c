@@ -14,7 +14,7 @@
  * author has been here. */
 #define ALLOW 1
 
-_Static_assert(SLOT_STATE_COUNT == 9,
+_Static_assert(SLOT_STATE_COUNT == 10,
                "a new state: decide what each request in ops and each transition does in it");
 _Static_assert(PRIVSEP_REQUEST_COUNT == 21, "a new request: give it a row in ops");
 
@@ -155,29 +155,35 @@ static int check_nothing(const struct privsep_msg *m, const struct permit_bounds
 
 /* Rows of answers by state. A sandbox that has ended is stale for good: its generation never comes
  * back. What lives is asked of while it runs only (WHILE_IT_RUNS), also where none of its processes
- * does (WHILE_IT_LIVES), or until nothing of it is left. */
+ * does (WHILE_IT_LIVES), or until nothing of it is left. Of one whose layer is being copied nothing
+ * is done that lets a process run or takes the layer away: the copy is of one moment. */
 #define GONE_OR_NOT_YET                                                      \
     [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE, \
     [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW
-#define WHILE_IT_RUNS                                                       \
-    {                                                                       \
-        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE, \
-                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = -EBUSY   \
+#define WHILE_IT_RUNS                                                                              \
+    {                                                                                              \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                        \
+                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = -EBUSY, [SLOT_COPYING] = -EBUSY \
     }
-#define WHILE_IT_LIVES                                                      \
-    {                                                                       \
-        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE, \
-                         [SLOT_FREEZING] = ALLOW, [SLOT_FROZEN] = ALLOW     \
+#define WHILE_IT_LIVES                                                                          \
+    {                                                                                           \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                     \
+                         [SLOT_FREEZING] = ALLOW, [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = ALLOW \
     }
-#define WHILE_IT_LIVES_STILL                                                \
-    {                                                                       \
-        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE, \
-                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = ALLOW    \
+#define UNLESS_IT_IS_COPIED                                                                      \
+    {                                                                                            \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                      \
+                         [SLOT_FREEZING] = ALLOW, [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = -EBUSY \
+    }
+#define WHILE_IT_LIVES_STILL                                                                      \
+    {                                                                                             \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                       \
+                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = -EBUSY \
     }
 #define UNTIL_IT_IS_GONE                                                                         \
     {                                                                                            \
         GONE_OR_NOT_YET, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW, [SLOT_FREEZING] = ALLOW, \
-                         [SLOT_FROZEN] = ALLOW                                                   \
+                         [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = ALLOW                           \
     }
 
 struct op {
@@ -201,7 +207,7 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_COMMAND_SANDBOX] = {true, check_command_sandbox, WHILE_IT_RUNS},
     [PRIVSEP_COMMAND_SANDBOX_END] = {true, check_command_sandbox_end, WHILE_IT_LIVES},
     [PRIVSEP_FREEZE] = {true, check_nothing, WHILE_IT_RUNS},
-    [PRIVSEP_THAW] = {true, check_nothing, WHILE_IT_LIVES},
+    [PRIVSEP_THAW] = {true, check_nothing, UNLESS_IT_IS_COPIED},
     [PRIVSEP_KEEP] = {true, check_kept_of, WHILE_IT_LIVES_STILL},
     [PRIVSEP_DROP] = {.fields = check_kept},
     [PRIVSEP_KEPTS] = {.fields = check_nothing},
@@ -250,7 +256,7 @@ int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b)
 /* What ends before it runs is killed first where it has processes. EMPTY to RUNNING or FROZEN is a
  * recovery: the sandbox was started by an earlier cay-privd. READY to MAKING: a pooled slot is
  * prepared further, up to a waiting cay-init. A frozen one whose PID 1 has ended by itself is
- * cleaned up like any. */
+ * cleaned up like any. COPYING leads to RUNNING by FROZEN alone: when the copy is made. */
 static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
     [SLOT_EMPTY] = {[SLOT_MAKING] = ALLOW, [SLOT_RUNNING] = ALLOW, [SLOT_FROZEN] = ALLOW},
     [SLOT_MAKING] = {[SLOT_READY] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
@@ -264,14 +270,19 @@ static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
                        [SLOT_FROZEN] = ALLOW,
                        [SLOT_KILLING] = ALLOW,
                        [SLOT_ENDING] = ALLOW},
-    [SLOT_FROZEN] = {[SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
+    [SLOT_FROZEN] = {[SLOT_RUNNING] = ALLOW,
+                     [SLOT_COPYING] = ALLOW,
+                     [SLOT_KILLING] = ALLOW,
+                     [SLOT_ENDING] = ALLOW},
+    [SLOT_COPYING] = {[SLOT_FROZEN] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
     [SLOT_KILLING] = {[SLOT_ENDING] = ALLOW},
     [SLOT_ENDING] = {[SLOT_EMPTY] = ALLOW},
 };
 
 bool permit_lives(enum slot_state state)
 {
-    return state == SLOT_RUNNING || state == SLOT_FREEZING || state == SLOT_FROZEN;
+    return state == SLOT_RUNNING || state == SLOT_FREEZING || state == SLOT_FROZEN ||
+           state == SLOT_COPYING;
 }
 
 bool permit_transition(enum slot_state from, enum slot_state to)

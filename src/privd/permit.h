@@ -16,6 +16,7 @@ enum slot_state {
     /* Their numbers stand in records, so that new ones come last. */
     SLOT_FREEZING, /* it runs, and its processes are being stopped */
     SLOT_FROZEN,   /* it lives, and no process of it runs */
+    SLOT_COPYING,  /* likewise, and its layer is being copied: none may run before that is done */
     SLOT_STATE_COUNT
 };
 

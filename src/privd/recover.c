@@ -153,13 +153,15 @@ static int open_recorded(const struct privd *p, const struct record *rec)
 }
 
 /* Frozen is what the record says was answered and the kernel says is so. All else goes on: a freeze
- * that was not answered, a thaw that was begun. */
+ * that was not answered, a thaw that was begun. One that stood still for a copy is frozen: LIST
+ * tells cayd, which knows whether it was paused. */
 static void take_over_frozen(struct privd *p, struct slot *s, const struct record *rec)
 {
     struct runtime_sandbox sb = slots_sandbox(s);
 
-    if (rec->state == SLOT_FROZEN && s->driver->is_frozen(p->rt, &sb)) {
-        s->state = SLOT_FROZEN;
+    if ((rec->state == SLOT_FROZEN || rec->state == SLOT_COPYING) &&
+        s->driver->is_frozen(p->rt, &sb)) {
+        slots_enter(p, s, SLOT_FROZEN);
         return;
     }
     slots_enter(p, s, SLOT_RUNNING);

@@ -376,9 +376,30 @@ static void only_what_runs_can_be_used(void **state)
         assert_int_equal(permit_state(&m, SLOT_ENDING, 5), ops[i] == PRIVSEP_KILL ? 0 : -ESTALE);
         assert_int_equal(permit_state(&m, SLOT_FREEZING, 5), needs_processes(ops[i]) ? -EBUSY : 0);
         assert_int_equal(permit_state(&m, SLOT_FROZEN, 5), needs_processes(ops[i]) ? -EBUSY : 0);
+        assert_int_equal(permit_state(&m, SLOT_COPYING, 5),
+                         needs_processes(ops[i]) || ops[i] == PRIVSEP_THAW ? -EBUSY : 0);
     }
     assert_int_equal(permit_state(&(struct privsep_msg){.op = PRIVSEP_CREATE}, SLOT_RUNNING, 0),
                      -EPROTO);
+}
+
+/* A copy is of one moment, whatever cayd asks for meanwhile: no request makes a process run or takes
+ * the layer away, and no way leads to where one does but by FROZEN, or by the end. The control: the
+ * same requests are done while it is only frozen. */
+static void a_layer_that_is_copied_stands_still(void **state)
+{
+    static const uint16_t ops[] = {PRIVSEP_THAW, PRIVSEP_KEEP, PRIVSEP_COPY};
+
+    for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+        struct privsep_msg m = {.op = ops[i], .gen = 5};
+
+        assert_int_equal(permit_state(&m, SLOT_FROZEN, 5), 0);
+        assert_int_equal(permit_state(&m, SLOT_COPYING, 5), -EBUSY);
+    }
+    for (enum slot_state to = SLOT_EMPTY; to < SLOT_STATE_COUNT; to++)
+        assert_int_equal(permit_transition(SLOT_COPYING, to),
+                         to == SLOT_FROZEN || to == SLOT_KILLING || to == SLOT_ENDING);
+    assert_true(permit_transition(SLOT_FROZEN, SLOT_RUNNING));
 }
 
 /* Each request that names a sandbox has a decision for each state; -EPERM is what an empty entry gives. */
@@ -399,12 +420,12 @@ static void no_entry_is_left_open(void **state)
 }
 
 /* Every pair of states; the letters are the first of EMPTY, MAKING, rEADY, STARTING, RUNNING, KILLING, eNDING, FREEZING,
- * frOZEN. */
+ * frOZEN, COPYING. */
 static void slots_go_only_where_the_table_leads(void **state)
 {
-    static const char names[] = "EMrSRKnFO";
+    static const char names[] = "EMrSRKnFOC";
     static const char *const ways = "EM ER EO Mr MK Mn rM rS rK rn SR SK Sn RF RK Rn Kn nE "
-                                    "FR FO FK Fn OR OK On ";
+                                    "FR FO FK Fn OR OK On OC CO CK Cn ";
 
     for (enum slot_state from = SLOT_EMPTY; from < SLOT_STATE_COUNT; from++) {
         for (enum slot_state to = SLOT_EMPTY; to < SLOT_STATE_COUNT; to++) {
@@ -753,6 +774,7 @@ int main(void)
         cmocka_unit_test(a_volume_is_what_the_disk_has),
         cmocka_unit_test(what_is_no_request_is_refused),
         cmocka_unit_test(only_what_runs_can_be_used),
+        cmocka_unit_test(a_layer_that_is_copied_stands_still),
         cmocka_unit_test(no_entry_is_left_open),
         cmocka_unit_test(slots_go_only_where_the_table_leads),
         WITH_RECORDS(a_record_is_read_as_it_was_written),

@@ -50,6 +50,7 @@ static const char *const state_names[SLOT_STATE_COUNT] = {
     [SLOT_EMPTY] = "empty",       [SLOT_MAKING] = "making",     [SLOT_READY] = "ready",
     [SLOT_STARTING] = "starting", [SLOT_RUNNING] = "running",   [SLOT_KILLING] = "killing",
     [SLOT_ENDING] = "ending",     [SLOT_FREEZING] = "freezing", [SLOT_FROZEN] = "frozen",
+    [SLOT_COPYING] = "copying",
 };
 
 static const char *answer_name(int answer)
@@ -66,7 +67,7 @@ static void print_permits(char *out, size_t size)
 
     for (int s = 0; s < SLOT_STATE_COUNT; s++)
         n += (size_t)snprintf(out + n, size - n, " %s |", state_names[s]);
-    n += (size_t)snprintf(out + n, size - n, "\n|---|---|---|---|---|---|---|---|---|---|\n");
+    n += (size_t)snprintf(out + n, size - n, "\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint16_t op = 1; op < PRIVSEP_REQUEST_COUNT; op++) {
         struct privsep_msg m = {.op = op, .gen = 9};
 
