@@ -71,6 +71,35 @@ OPEN_CASE(loop_control, "/dev/loop-control")
 OPEN_CASE(net_tun, "/dev/net/tun")
 OPEN_CASE(vsock_device, "/dev/vsock")
 
+/* What stands in such a directory is of the host's devices. */
+static void try_entries(struct finding *f, const char *path)
+{
+    struct dirent *e = NULL;
+    DIR *dir = opendir(path);
+
+    if (!dir) {
+        found_refused(f, "%s: %s", path, strerror(errno));
+        return;
+    }
+    while ((e = readdir(dir)) != NULL && e->d_name[0] == '.')
+        ;
+    if (e)
+        found_open(f, "%s has %.60s", path, e->d_name);
+    else
+        found_refused(f, "%s is empty", path);
+    closedir(dir);
+}
+
+#define ENTRIES_CASE(fn, path)        \
+    static void fn(struct finding *f) \
+    {                                 \
+        try_entries(f, path);         \
+    }
+
+ENTRIES_CASE(host_buses, "/proc/bus")
+ENTRIES_CASE(host_disks, "/proc/fs")
+ENTRIES_CASE(host_interrupts, "/proc/irq")
+
 static void sysrq(struct finding *f)
 {
     /* Opening is enough: nothing is written. A mask of /dev/null is character device 1:3. */
@@ -201,6 +230,9 @@ const struct probe_case probe_proc_cases[] = {
     {"proc.net_sysctl", "change a network sysctl", net_sysctl, 1},
     {"proc.userns_limit", "raise the number of user namespaces", userns_limit, 1},
     {"proc.irq", "move interrupts", irq_affinity, 1},
+    {"proc.irq_counts", "count the interrupts of each device of the host", host_interrupts, 1},
+    {"proc.disks", "look into the file systems of the host", host_disks, 1},
+    {"proc.buses", "read registers of the host's devices", host_buses, 1},
     {"proc.kcore", "read kernel memory", kcore, 1},
     {"proc.keys", "list keys of the host", keys, 1},
     {"proc.timer_list", "read kernel timers of the host", timer_list, 1},
