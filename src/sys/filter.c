@@ -40,7 +40,9 @@
 /* What programs need and what the kernel checks well by itself within a user namespace. A name that
  * this libseccomp does not know is left out: the program then sees ENOSYS, as on an older kernel.
  * io_setup and its like are not here, as what they take is counted for the whole machine
- * (fs.aio-max-nr), nor is memfd_secret, whose pages the kernel can neither move nor reclaim. */
+ * (fs.aio-max-nr), nor is memfd_secret, whose pages the kernel can neither move nor reclaim, nor
+ * Landlock: each domain is freed, with all of its rules, by an item of its own in the queue of the
+ * whole host that filters are freed in (docs/kernel-pools.md). */
 /* clang-format off */
 static const char *const allowed[] = {
     "accept", "accept4", "access", "alarm", "arch_prctl", "bind", "brk", "cachestat", "capget",
@@ -57,8 +59,7 @@ static const char *const allowed[] = {
     "getpgrp", "getpid", "getppid", "getpriority", "getrandom", "getresgid", "getresuid",
     "getrlimit", "getrusage", "getsid", "getsockname", "getsockopt", "gettid", "gettimeofday",
     "getuid", "getxattr", "inotify_add_watch", "inotify_init", "inotify_init1",
-    "inotify_rm_watch", "ioctl", "ioprio_get", "ioprio_set", "kcmp", "kill", "landlock_add_rule",
-    "landlock_create_ruleset", "landlock_restrict_self", "lchown", "lgetxattr", "link",
+    "inotify_rm_watch", "ioctl", "ioprio_get", "ioprio_set", "kcmp", "kill", "lchown", "lgetxattr", "link",
     "linkat", "listen", "listxattr", "llistxattr", "lremovexattr", "lseek", "lsetxattr",
     "lstat", "madvise", "map_shadow_stack", "membarrier", "memfd_create", "mincore", "mkdir",
     "mkdirat", "mknod", "mknodat", "mlock", "mlock2",

@@ -348,6 +348,12 @@ static void merged(struct finding *f)
         found_call(f, "PR_SET_MEMORY_MERGE", prctl(67, 1, 0, 0, 0));
 }
 
+/* Takes none on, so that none is left to be freed. */
+static void domain(struct finding *f)
+{
+    found_call(f, "landlock_create_ruleset", syscall(444 /* landlock_create_ruleset */, 0, 0, 1));
+}
+
 /* The kernel asks modprobe for it; ENOPKG or EPERM come from behind that. */
 static void modules(struct finding *f)
 {
@@ -471,6 +477,7 @@ const struct probe_case probe_pools_cases[] = {
     {"pool.sendfile", "by sendfile", sent_to_a_pipe, 1},
     {"pool.tee", "the same pages once more", teed, 1},
     {"pool.merged", "pages that are one with those of others", merged, 1},
+    {"pool.domain", "a Landlock domain, which the queue of all deferred frees ends", domain, 1},
     {"pool.modules", "modules that the host loads for a sandbox", modules, 1},
     {"pool.syncfs", "flush a file system that all share", sync_one, 1},
     {"pool.msync", "flush a mapping past the overlay", sync_mapping, 1},
