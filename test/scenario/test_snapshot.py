@@ -203,6 +203,7 @@ def test_while_it_writes_and_many_at_once(cay):
     """Files are of one moment: a log that is only appended to has no hole, and each number was there when it was copied."""
     with cay.create() as box, ThreadPoolExecutor(8) as pool:
         box.run("(n=0; while :; do n=$((n+1)); echo $n >>/home/user/log; done >/dev/null 2>&1 &)")
+        until(lambda: box.read("/home/user/log").body)
         ids = list(pool.map(lambda _: snapshot(cay, box)["snapshotID"], range(8)))
         made = list(pool.map(lambda name: cay.create(template=name), ids))
         for one in made:
