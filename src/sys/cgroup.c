@@ -52,6 +52,28 @@ static const char *leaf_path(const struct cgroup *cg, char path[static PATH_SIZE
     return path;
 }
 
+/* Writes one number (or text) of a leaf. A file that this kernel lacks is no error when optional.
+ */
+static int put(const struct cgroup *cg, enum controller c, uint32_t slot, enum cgroup_leaf leaf,
+               const char *file, const char *value, bool optional)
+{
+    char path[PATH_SIZE];
+    if (cg->of[c] < 0)
+        return optional ? 0 : -EOPNOTSUPP;
+    int rc = io_write_text_at(cg->h[cg->of[c]].fd, leaf_path(cg, path, slot, leaf, file), value);
+    return rc < 0 && optional ? 0 : rc;
+}
+
+/* What runs in `work` counts as SCHED_IDLE beside its PID 1, and for the kernel's choice of a
+ * processor for who wakes (one that runs nothing else is as good as idle). The sandbox's share
+ * against others is that of its own directory and stays as it is. Without this a sandbox that makes
+ * processes as fast as it can holds up its neighbours (docs/reports/neighbour-cost.md). Optional:
+ * Linux 5.15. */
+static int yield(const struct cgroup *cg, uint32_t slot)
+{
+    return put(cg, CPU, slot, CGROUP_WORK, "cpu.idle", "1", true);
+}
+
 int cgroup_make(const struct cgroup *cg, uint32_t slot)
 {
     char path[PATH_SIZE];
@@ -71,19 +93,7 @@ int cgroup_make(const struct cgroup *cg, uint32_t slot)
         if (rc < 0)
             return rc;
     }
-    return 0;
-}
-
-/* Writes one number (or text) of a leaf. A file that this kernel lacks is no error when optional.
- */
-static int put(const struct cgroup *cg, enum controller c, uint32_t slot, enum cgroup_leaf leaf,
-               const char *file, const char *value, bool optional)
-{
-    char path[PATH_SIZE];
-    if (cg->of[c] < 0)
-        return optional ? 0 : -EOPNOTSUPP;
-    int rc = io_write_text_at(cg->h[cg->of[c]].fd, leaf_path(cg, path, slot, leaf, file), value);
-    return rc < 0 && optional ? 0 : rc;
+    return yield(cg, slot);
 }
 
 /* Version 2 counts what sockets hold as memory; version 1 counts it apart, and not at all until
