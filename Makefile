@@ -118,7 +118,7 @@ many:
 	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE)/reports)
 
 # cayd, cay-privd and its tasks killed at each of their calls of a pause, a resume (both tiers), a snapshot and a fork; 1,000
-# pauses in a row. `make test` draws four of these points.
+# pauses in a row (docs/reports/reliability.md). `make test` draws four of these points.
 pause-crashes:
 	@CAY_PAUSE_CRASHES=1 CAY_PAUSE_TIMES=1000 test/run --build=$(BUILD) --only=scenario --files test_pause_crash.py test_pause.py
 
