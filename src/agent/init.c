@@ -2,6 +2,7 @@
  * the small questions: is it there, which environment has it. */
 
 #include "agent/common/agent.h"
+#include "agent/start_command.h"
 #include "agent/trust.h"
 
 #include "base/clock.h"
@@ -71,7 +72,8 @@ static enum err_code check_env(const json_t *env, struct err *e)
 struct init {
     json_t *env;
     const char *user, *workdir, *authority;
-    int64_t at_real_ms; /* 0: not told */
+    int64_t at_real_ms;    /* 0: not told */
+    int64_t start_wait_ms; /* for the start command's port; 0: not told */
     struct agent_limits limits;
 };
 
@@ -105,6 +107,8 @@ static enum err_code read_init(const json_t *body, struct init *in, struct err *
         json_get_str(body, "caBundle", NULL, JSON_OPTIONAL, TRUST_PEM_MAX, &in->authority, e) !=
             ERR_OK ||
         json_get_str(body, "timestamp", NULL, JSON_OPTIONAL, 64, &timestamp, e) != ERR_OK ||
+        json_get_int(body, "startWaitMs", NULL, JSON_OPTIONAL, 0, INT32_MAX, &in->start_wait_ms,
+                     e) != ERR_OK ||
         read_limits(body, &in->limits, e) != ERR_OK)
         return e->code;
     if (in->env && check_env(in->env, e) != ERR_OK)
@@ -138,6 +142,11 @@ static void apply(struct agent *a, const struct init *in)
         a->limits.cpu_milli = in->limits.cpu_milli;
 }
 
+static void answer_init(struct http_exchange *x)
+{
+    http_respond(x, 204, protocol_headers, ARRAY_SIZE(protocol_headers), NULL, 0);
+}
+
 static void init_read(struct http_exchange *x, char *text, size_t len)
 {
     struct agent *a = http_exchange_get(x);
@@ -153,7 +162,8 @@ static void init_read(struct http_exchange *x, char *text, size_t len)
             apply(a, &in);
             a->init_real_ms = MAX(a->init_real_ms, in.at_real_ms);
         }
-        http_respond(x, 204, protocol_headers, ARRAY_SIZE(protocol_headers), NULL, 0);
+        if (!start_command_run(a, (uint64_t)in.start_wait_ms, x, answer_init))
+            answer_init(x);
     }
     json_decref(body);
 }

@@ -77,8 +77,9 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env)
     json_t *body;
 
     clock_format_rfc3339(clock_real_ms(), now);
-    body = json_pack("{s:O, s:s, s:s, s:s, s:{s:I, s:I, s:I}}", "envVars", env, "defaultUser",
-                     DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp", now, "limits",
+    body = json_pack("{s:O, s:s, s:s, s:s, s:I, s:{s:I, s:I, s:I}}", "envVars", env, "defaultUser",
+                     DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp", now,
+                     "startWaitMs", (json_int_t)o->core->config.agent_timeout_ms * 4 / 5, "limits",
                      "memoryBytes", (json_int_t)s->limits.memory_bytes, "diskBytes",
                      (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli);
     if (!body || !pem || json_object_set_new(body, "caBundle", json_string(pem)) == 0)

@@ -72,6 +72,7 @@ struct agent {
     json_t *defaults;                      /* the same, where env has none; NULL: none (trust.h) */
     int64_t init_real_ms;                  /* timestamp of the newest /init */
     struct agent_limits limits;
+    bool start_command_read; /* once (start_command.h) */
 
     struct process_table *processes;
     struct logs *logs;

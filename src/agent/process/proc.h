@@ -158,7 +158,8 @@ struct proc_start {
 
 /* Starts a process and answers x, at once or later: with a stream that begins with the start event
  * and tells all that comes, or with why not. Other than CONNECT_OK: x is the caller's to answer, *e
- * has the text. A process whose start is not known to have worked yet is in no list. */
+ * has the text. A process whose start is not known to have worked yet is in no list. x NULL: the
+ * log alone is told. */
 enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct http_exchange *x,
                              struct err *e);
 

@@ -94,6 +94,9 @@ static void failed(struct proc_launch *l, const struct spawn_failure *why)
     x = end_launch(l);
     if (x)
         connect_fail(x, code, "%s", e.text);
+    else
+        logs_add(p->agent, "warn", "process_failed", p->pid, "a program could not be started: %s",
+                 strerror(why->err));
     proc_discard(p);
 }
 
@@ -174,8 +177,11 @@ static void on_slice(uv_timer_t *timer)
 
 static int copy_texts(struct proc_launch *l, const struct proc_start *s, const char *path)
 {
-    struct arena *arena = http_exchange_arena(l->x);
+    struct arena *arena;
 
+    if (!l->x) /* of no client: nothing is told */
+        return 0;
+    arena = http_exchange_arena(l->x);
     l->cmd = arena_strdup(arena, s->cmd);
     l->cwd = arena_strdup(arena, s->cwd);
     l->user = arena_strdup(arena, s->user->name);
@@ -202,7 +208,8 @@ int proc_launch_begin(struct proc *p, const struct proc_start *s, const char *pa
         end_launch(l);
         return -ENOMEM;
     }
-    http_exchange_set(x, l, on_exchange_closed);
+    if (x)
+        http_exchange_set(x, l, on_exchange_closed);
     p->left_ms = p->timeout_ms;
     if (p->left_ms > 0)
         arm_deadline(p);

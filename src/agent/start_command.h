@@ -1,0 +1,33 @@
+#pragma once
+/* The start command of a sandbox's files: what a template, or a snapshot used as one, wants to run
+ * from the beginning. /etc/cay/start.json says it:
+ *
+ *   {"cmd": "exec /opt/server", "user": "root", "cwd": "/", "port": 8080}
+ *
+ * cmd is given to /bin/sh -c; user ("root"), cwd ("/") and port may be left out. The file belongs
+ * to the sandbox: it can ask for nothing that a program inside could not do by itself. It is read
+ * once in the life of a cay-init, at the first /init, so that the command has the sandbox's
+ * environment; a boot on kept files starts it again.
+ *
+ *   /init --> NONE --a file is there--> WAITING --the port listens, or START_WAIT_MS--> DONE
+ *
+ * /init is answered in DONE: a client that has its sandbox can use the port. How long it waits,
+ * /init says ("startWaitMs"), so that its answer comes within the time that cayd gives it. A file
+ * that is broken, a command that cannot be started, or a port that stays closed is a line of the
+ * sandbox's log, and the sandbox is there without it. */
+
+#include "agent/common/agent.h"
+
+#define START_FILE     "/etc/cay/start.json"
+#define START_FILE_MAX 65536u
+#define START_CMD_MAX  32768u
+#define START_WAIT_MS  8000u /* for the port, where /init does not say how long */
+#define START_PROBE_MS 10u
+
+struct start_command;
+
+/* Starts what the file says, if this was not done before, and waits for its port for wait_ms (0:
+ * START_WAIT_MS). True: x is answered later, by answer (not
+ * if its client goes). False: x is the caller's to answer now. */
+bool start_command_run(struct agent *a, uint64_t wait_ms, struct http_exchange *x,
+                       void (*answer)(struct http_exchange *x));
