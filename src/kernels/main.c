@@ -1,0 +1,176 @@
+/* cay-kernels: the code interpreter inside a sandbox, between clients on port 49999 and Jupyter
+ * kernels. One loop, one thread of its own beside ZeroMQ's. It listens when the default context of
+ * Python is ready (or is known not to come), so that an answer of /health says that code runs.
+ *
+ *   cay-kernels [--listen=ADDRESS:PORT] [--kernels=DIR]... [--home=DIR]
+ *
+ * It has no rights but the sandbox's, and no secret: its clients come through the gateway, which
+ * has checked them. */
+
+#include "base/log.h"
+#include "kernels/routes.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <zmq.h>
+
+#define PORT      49999
+#define BACKLOG   128
+#define DIRS_MAX  8
+#define HTTP_HIGH (1024u * 1024u)
+
+struct program {
+    uv_loop_t loop;
+    struct http_server *server;
+    struct contexts *contexts;
+    struct context_waiter waiter;
+    const char *dirs[DIRS_MAX + 1], *home;
+    char dir[32];
+    struct sockaddr_in address;
+};
+
+static int parse_address(const char *text, struct sockaddr_in *out)
+{
+    const char *colon = strrchr(text, ':');
+    char host[INET_ADDRSTRLEN], *end;
+    unsigned long port;
+
+    if (!colon || (size_t)(colon - text) >= sizeof(host))
+        return -EINVAL;
+    snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
+    port = strtoul(colon + 1, &end, 10);
+    if (inet_pton(AF_INET, host, &out->sin_addr) != 1 || *end || port < 1 || port > 65535)
+        return -EINVAL;
+    out->sin_port = htons((uint16_t)port);
+    return 0;
+}
+
+static int parse_options(struct program *p, int argc, char **argv)
+{
+    size_t n = 0;
+
+    p->address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PORT)};
+    p->home = "/home/user";
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--listen=", 9) == 0 && parse_address(argv[i] + 9, &p->address) == 0)
+            continue;
+        if (strncmp(argv[i], "--home=/", 8) == 0)
+            p->home = argv[i] + 7;
+        else if (strncmp(argv[i], "--kernels=/", 11) == 0 && n < DIRS_MAX)
+            p->dirs[n++] = argv[i] + 10;
+        else
+            return -EINVAL;
+    }
+    if (n == 0) {
+        p->dirs[0] = "/usr/local/share/jupyter/kernels";
+        p->dirs[1] = "/usr/share/jupyter/kernels";
+    }
+    return 0;
+}
+
+static int open_listener(const struct sockaddr_in *address)
+{
+    static const int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -errno;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ||
+        listen(fd, BACKLOG) < 0) {
+        int ret = -errno;
+
+        close(fd);
+        return ret;
+    }
+    return fd;
+}
+
+static void serve(struct program *p)
+{
+    int fd = open_listener(&p->address), ret = fd < 0 ? fd : http_server_listen(p->server, fd);
+
+    if (ret < 0) {
+        log_error("cannot listen: %s", strerror(-ret));
+        exit(1);
+    }
+}
+
+static void on_python(struct context_waiter *w, struct context *c, const char *why)
+{
+    struct program *p = CONTAINER_OF(w, struct program, waiter);
+    struct context *other;
+    struct err e;
+
+    if (why)
+        log_error("there is no Python: %s", why);
+    serve(p);
+    if (spec_exists(p->dirs, "javascript") &&
+        contexts_default(p->contexts, "javascript", NULL, &other, &e) != ERR_OK)
+        log_error("there is no JavaScript: %s", e.text);
+}
+
+static int make_server(struct program *p)
+{
+    struct http_server_config config;
+
+    http_server_config_default(&config);
+    config.write_high_bytes = HTTP_HIGH;
+    config.body_timeout_ms = 60000;
+    config.write_timeout_ms = 0; /* a client that takes nothing is found by what is held for it */
+    config.held_total_bytes = 2 * (size_t)EXECUTION_HELD_MAX;
+    config.half_stream_timeout_ms = 0;
+    return http_server_new(&p->loop, &config, routes_dispatch, p->contexts, &p->server);
+}
+
+static int begin(struct program *p)
+{
+    struct contexts_config config = {.loop = &p->loop, .dirs = p->dirs, .home = p->home};
+    struct context *python;
+    struct err e;
+    int ret;
+
+    snprintf(p->dir, sizeof(p->dir), "/tmp/cay-kernels-XXXXXX");
+    if (!mkdtemp(p->dir))
+        return -errno;
+    config.dir = p->dir;
+    config.zmq = zmq_ctx_new();
+    if (!config.zmq)
+        return -errno;
+    ret = contexts_new(&config, &p->contexts);
+    if (ret == 0)
+        ret = make_server(p);
+    if (ret < 0)
+        return ret;
+    p->waiter.fn = on_python;
+    if (contexts_default(p->contexts, "python", &p->waiter, &python, &e) != ERR_OK)
+        on_python(&p->waiter, NULL, e.text);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct program p;
+    int ret;
+
+    log_init("cay-kernels", LOG_WARN);
+    signal(SIGPIPE, SIG_IGN);
+    if (parse_options(&p, argc, argv) < 0) {
+        fprintf(stderr,
+                "usage: cay-kernels [--listen=ADDRESS:PORT] [--kernels=DIR]... [--home=DIR]\n");
+        return 2;
+    }
+    ret = uv_loop_init(&p.loop);
+    if (ret == 0)
+        ret = begin(&p);
+    if (ret < 0) {
+        log_error("cannot start: %s", strerror(-ret));
+        return 1;
+    }
+    return uv_run(&p.loop, UV_RUN_DEFAULT);
+}

@@ -1,0 +1,8 @@
+"""What cay's Python kernels have beyond ipykernel: results as data (formatters), charts (charts)."""
+
+
+def load_ipython_extension(shell):
+    from . import formatters, images
+
+    formatters.register(shell)
+    images.register()

@@ -1,0 +1,177 @@
+"""cay-kernels in a sandbox, with a real Python kernel (Debian's, of the machine's /usr): what the SDKs of a code interpreter
+send and read, over the gateway."""
+
+import contextlib
+import json
+import pathlib
+import socket
+import subprocess
+import time
+
+import pytest
+from conftest import BUILD
+from test_pause_files import needs_a_disk  # noqa: F401 (a fixture)
+from test_snapshot import delete, snapshot
+from waitlib import until
+
+PORT = 49999
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+START = {"cmd": "exec /opt/cay/cay-kernels --kernels=/opt/cay/kernels >/var/log/cay-kernels.log 2>&1", "cwd": "/home/user", "port": PORT}
+SPEC = {"argv": ["/usr/bin/python3", "-m", "cay_kernel", "-f", "{connection_file}"], "env": {"PYTHONPATH": "/opt/cay/python"}}
+
+
+@pytest.fixture(scope="module")
+def template(cay):
+    if subprocess.run(["/usr/bin/python3", "-c", "import ipykernel"], capture_output=True).returncode:
+        pytest.skip("the machine has no python3-ipykernel (scripts/deps test)")
+    with cay.create() as box:
+        assert box.run("mkdir -p /opt/cay/kernels/python3 /opt/cay/python/cay_kernel /etc/cay; chown -R user /opt/cay /etc/cay",
+                       user="root").exit_code == 0
+        files = {"/opt/cay/cay-kernels": (BUILD / "src/kernels/cay-kernels").read_bytes(),
+                 "/opt/cay/kernels/python3/kernel.json": json.dumps(SPEC).encode(),
+                 "/etc/cay/start.json": json.dumps(START).encode()}
+        for path in (ROOT / "src/kernels/python/cay_kernel").glob("*.py"):
+            files[f"/opt/cay/python/cay_kernel/{path.name}"] = path.read_bytes()
+        for path, data in files.items():
+            assert box.write(path, data).status == 200
+        assert box.run("chmod 0755 /opt/cay/cay-kernels").exit_code == 0
+        made = snapshot(cay, box)["snapshotID"]
+    yield made
+    delete(cay, made)
+
+
+@pytest.fixture(scope="module")
+def box(cay, template):
+    with cay.create(template=template, timeout_s=600, envVars={"GIVEN": "of the sandbox"}) as box:
+        until(lambda: ask(box, "GET", "/health").status == 200, "the interpreter listens")  # the create waits for 8 s alone
+        yield box
+
+
+def ask(box, method, path, body=None):
+    return box.request(method, path, body, port=PORT)
+
+
+def execute(box, code, **more):
+    answer = ask(box, "POST", "/execute", {"code": code, **more})
+    assert answer.status == 200, answer.body
+    lines = [json.loads(line) for line in answer.body.decode("ascii").splitlines()]
+    assert lines[-1] == {"type": "end_of_execution"}
+    return lines[:-1]
+
+
+def of(lines, kind):
+    return [line for line in lines if line["type"] == kind]
+
+
+def text(box, code, **more):
+    (line,) = of(execute(box, code, **more), "result")
+    assert line["is_main_result"] and line["extra"] == {}
+    return line["text"]
+
+
+def test_it_is_ready_with_the_sandbox(box):
+    assert ask(box, "GET", "/health").json == "OK"
+    assert text(box, "1 + 1") == "2"
+    contexts = ask(box, "GET", "/contexts").json
+    assert [(c["language"], c["cwd"]) for c in contexts] == [("python", "/home/user")]
+
+
+def test_output_results_and_errors(box):
+    lines = execute(box, "import sys\nprint('é', 1)\nprint(2, file=sys.stderr)\nx = 5\nx")
+    assert [line["type"] for line in lines] == ["number_of_executions", "stdout", "stderr", "result"]
+    assert [line.get("text") for line in lines[1:]] == ["é 1\n", "2\n", "5"]
+    assert all("T" in line["timestamp"] for line in lines[1:3])
+    (error,) = of(execute(box, "1/0"), "error")
+    assert (error["name"], error["value"]) == ("ZeroDivisionError", "division by zero") and "\x1b" not in error["traceback"]
+    assert text(box, "x + 1") == "6"
+    assert text(box, "{'a': [1, 2.5], 3: None}") == "{'a': [1, 2.5], 3: None}"
+    assert of(execute(box, "{'a': [1, 2.5], 3: None}"), "result")[0]["json"] == {"a": [1, 2.5], "3": None}
+    assert text(box, "  y = 1\n  y") == "1"
+    assert text(box, "'a' * 10_000_000") == "a" * 10_000_000
+
+
+def test_variables_of_an_execution(box):
+    value = "q\"'\\\n\u00e9\U0001f600"
+    assert text(box, "import os, json; json.dumps([os.environ['MINE'], os.environ['GIVEN']])",
+                env_vars={"MINE": value, "GIVEN": "other"}) == json.dumps([value, "other"]).replace("\\", "\\\\").replace("'", "\\'")
+    assert text(box, "os.environ.get('MINE'), os.environ['GIVEN']") == "(None, 'of the sandbox')"
+    before = int(text(box, "len(In)"))
+    execute(box, "pass", env_vars={"MINE": "x"})
+    assert int(text(box, "len(In)")) == before + 2
+
+
+def test_contexts_are_apart(box):
+    made = ask(box, "POST", "/contexts", {"language": "Python", "cwd": "/tmp"})
+    assert made.status == 200 and made.json["cwd"] == "/tmp"
+    one = made.json["id"]
+    assert text(box, "import os; z = 1; os.getcwd()", context_id=one) == "/tmp"
+    assert of(execute(box, "z"), "error")[0]["name"] == "NameError"
+    assert ask(box, "POST", f"/contexts/{one}/restart").json is None
+    assert of(execute(box, "z", context_id=one), "error")[0]["name"] == "NameError"
+    assert ask(box, "DELETE", f"/contexts/{one}").status == 200
+    for answer in (ask(box, "DELETE", f"/contexts/{one}"), ask(box, "POST", "/execute", {"code": "1", "context_id": one})):
+        assert (answer.status, answer.body) == (404, f"Context {one} not found".encode())
+
+
+@contextlib.contextmanager
+def begun(box, code):
+    """An execution whose client reads its first line and goes away."""
+    connection = box.client.connect(60)
+    connection.request("POST", "/execute", json.dumps({"code": code}), box.headers(port=PORT))
+    answer = connection.getresponse()
+    assert json.loads(answer.readline())["type"] == "number_of_executions"
+
+    def go():
+        connection.sock.shutdown(socket.SHUT_RDWR)
+
+    yield go
+    answer.close()
+    connection.close()
+
+
+def test_a_client_that_goes_interrupts(box):
+    execute(box, "kept = 1")
+    with begun(box, "import time\nwhile True:\n    time.sleep(0.1)") as go:
+        go()
+    assert text(box, "kept") == "1"
+
+
+def test_executions_wait_for_one_another(box):
+    with begun(box, "import time\ntime.sleep(600)") as go:
+        other = box.client.connect(60)
+        other.request("POST", "/execute", json.dumps({"code": "'waited'"}), box.headers(port=PORT))
+        answer = other.getresponse()  # its head is there at once
+        assert answer.status == 200
+        go()
+        assert b"waited" in answer.read()
+        other.close()
+
+
+def test_a_kernel_that_ends(box):
+    before = ask(box, "GET", "/contexts").json[0]["id"]
+    (error,) = of(execute(box, "import os; os._exit(1)"), "error")
+    assert error["name"] == "ContextRestarting"
+    assert text(box, "'back'", context_id=before) == "back"
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status"), [
+    ("POST", "/execute", {}, 422), ("POST", "/execute", {"code": 1}, 422), ("POST", "/execute", b"{", 422),
+    ("POST", "/execute", {"code": "1", "env_vars": {"A": 1}}, 422), ("POST", "/execute", {"code": "1", "env_vars": {"A=B": "1"}}, 422),
+    ("POST", "/execute", {"code": "1", "context_id": "a", "language": "b"}, 400),
+    ("POST", "/execute", {"code": "1", "context_id": "../.."}, 404), ("POST", "/execute", {"code": "1", "language": "cobol"}, 500),
+    ("POST", "/execute", {"code": "1", "language": "../python3"}, 500), ("POST", "/contexts", {"cwd": "/nonexistent"}, 500),
+    ("POST", "/contexts", {"cwd": "relative"}, 500), ("POST", "/contexts/x/restart", None, 404), ("GET", "/nothing", None, 404),
+    ("PUT", "/health", None, 405),
+])
+def test_bad_input(box, method, path, body, status):
+    assert ask(box, method, path, body).status == status
+
+
+def test_forged_messages_are_refused(box):
+    """A program inside that does not know a kernel's key speaks to its sockets: nothing of it reaches a client."""
+    code = ("import glob, json\nc = json.load(open(glob.glob('/tmp/cay-kernels-*/*.json')[0]))\n"
+            "import zmq\ns = zmq.Context().socket(zmq.DEALER)\ns.connect('tcp://127.0.0.1:%d' % c['shell_port'])\n"
+            "s.send_multipart([b'<IDS|MSG>', b'0' * 64, b'{}', b'{}', b'{}', b'{}'])\n'sent'")
+    assert text(box, code) == "sent"
+    time.sleep(0.2)
+    assert text(box, "'fine'") == "fine"
