@@ -515,7 +515,7 @@ static void test_failures_are_named_and_undone(void **state)
     end_slot(0, 9); /* idempotent */
     struct task t = TASK_NONE;
     assert_int_equal(driver->slot_begin(rt, RUNTIME_SLOTS_MAX, 1, &t), -ERANGE);
-    assert_null(runtime_driver(3));
+    assert_null(runtime_driver(PRIVSEP_LEVEL_COUNT));
     char why[128] = "";
     assert_int_equal(driver->probe(rt, why, sizeof(why)), 0);
     assert_int_equal(runtime_driver(PRIVSEP_LEVEL_VM)->probe(rt, why, sizeof(why)), -EOPNOTSUPP);
