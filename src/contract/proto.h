@@ -18,17 +18,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PRIVSEP_VERSION                 1
-#define PRIVSEP_MAX_FDS                 16
-#define PRIVSEP_KEY_SIZE                32
-#define PRIVSEP_CREATE_SOCKETS          2
-#define PRIVSEP_KEPT_MAX                1024 /* numbers of kept files */
-#define PRIVSEP_OWNER_SIZE              16   /* of kept files: who has a number */
-#define PRIVSEP_VOLUMES_MAX             1024 /* numbers of volumes */
-#define PRIVSEP_CREATE_VOLUMES          4    /* of one sandbox */
-#define PRIVSEP_WHY_SIZE                192
-#define PRIVSEP_ID_SIZE                 32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
-#define PRIVSEP_EGRESS_FDS              2 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
+#define PRIVSEP_VERSION        1
+#define PRIVSEP_MAX_FDS        16
+#define PRIVSEP_KEY_SIZE       32
+#define PRIVSEP_CREATE_SOCKETS 2
+#define PRIVSEP_KEPT_MAX       1024 /* numbers of kept files */
+#define PRIVSEP_OWNER_SIZE     16   /* of kept files: who has a number */
+#define PRIVSEP_VOLUMES_MAX    1024 /* numbers of volumes */
+#define PRIVSEP_CREATE_VOLUMES 4    /* of one sandbox */
+#define PRIVSEP_WHY_SIZE       192
+#define PRIVSEP_ID_SIZE        32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
+/* of EGRESS_OPEN: the TCP listener, then the UDP socket */
+#define PRIVSEP_EGRESS_FDS              2
 #define PRIVSEP_COMMAND_SANDBOXES_MAX   8  /* of a sandbox at a time */
 #define PRIVSEP_TERMINALS_MAX           64 /* of a sandbox, beside those of its command sandboxes */
 #define PRIVSEP_COMMAND_TERMINALS_MAX   16 /* of all its command sandboxes together */
@@ -43,7 +44,8 @@
 #define EGRESS_RESOLVER "198.18.0.1"
 
 /* How many new connections and questions of a sandbox come to those listeners in a second, and at
- * once, both kinds together; its kernel drops the others (sys/nft.h). Of a command sandbox, fewer. */
+ * once, both kinds together; its kernel drops the others (sys/nft.h). Of a command sandbox,
+ * fewer. */
 #define EGRESS_NEW_PER_SECOND                 500
 #define EGRESS_NEW_BURST                      1000
 #define EGRESS_COMMAND_SANDBOX_NEW_PER_SECOND 100
@@ -53,67 +55,93 @@
 #define EGRESS_PROCESSES_MAX 16
 
 enum privsep_op {
-    PRIVSEP_HELLO = 1, /* first message; u.hello.version. Reply: u.hello */
-    PRIVSEP_CREATE,  /* u.create. Reply when cay-init is ready (status 0, slot, gen, u.created, and
-                        * PRIVSEP_CREATE_SOCKETS sockets as of CONNECT, or none) or after everything
-                        * was undone (status -errno, stage says at which) */
-    PRIVSEP_KILL,    /* slot, gen. Reply when no process of it is left; its layer and control groups
-                      * are removed a moment later */
-    PRIVSEP_CONNECT, /* slot, gen, u.connect.count (1..PRIVSEP_MAX_FDS). Reply: that many stream
-                      * sockets, non-blocking, unconnected, inside the sandbox's network namespace;
-                      * the caller connects them to 127.0.0.1:port */
-    PRIVSEP_STAT,    /* slot, gen. Reply: u.stat */
-    PRIVSEP_LIST,    /* Replies: one PRIVSEP_ITEM event per live sandbox, then the reply */
-    PRIVSEP_TEMPLATES, /* Replies: one PRIVSEP_TEMPLATE event per template, then the reply */
-    PRIVSEP_JOB,      /* u.job. Reply when the job has ended; PRIVSEP_PROGRESS events before that */
-    PRIVSEP_CAPACITY, /* Reply: u.capacity */
-    PRIVSEP_COMMAND_SANDBOX, /* slot, gen, u.command_sandbox.key: a network for one command. Reply when a cay-init of its
-                       * own is ready in it: u.command_sandbox.number and
-                       * PRIVSEP_COMMAND_SANDBOX_SOCKETS sockets as of CONNECT, but made in the
-                       * command sandbox. It ends with ROOM_END, its sandbox, or this channel.
-                       * -EMFILE: there are PRIVSEP_COMMAND_SANDBOXES_MAX; -EAGAIN: too many are
-                       * being made */
-    PRIVSEP_COMMAND_SANDBOX_END, /* slot, gen, u.command_sandbox.number. Reply when no process of it is left; -ENOENT: there is
-                       * none of that number (any more) */
-    PRIVSEP_FREEZE, /* slot, gen. Every process of it stops, its command sandboxes' too. Reply when all have (0), or
-                     * when all go on again: -ETIMEDOUT (one could not be stopped: it waits for the
-                     * disk or the kernel), -ECANCELED (THAW came first) */
-    PRIVSEP_THAW, /* slot, gen. Every process of it goes on. Reply at once, also where it was not frozen */
-    PRIVSEP_KEEP, /* slot, gen, u.kept.number and .owner: it ends, and its files are kept by that number. Reply when they are on
-                   * the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory
-                   * here */
+    /* first message; u.hello.version. Reply: u.hello */
+    PRIVSEP_HELLO = 1,
+    /* u.create. Reply when cay-init is ready (status 0, slot, gen, u.created, and
+     * PRIVSEP_CREATE_SOCKETS sockets as of CONNECT, or none) or after everything was undone (status
+     * -errno, stage says at which) */
+    PRIVSEP_CREATE,
+    /* slot, gen. Reply when no process of it is left; its layer and control groups are removed a
+     * moment later */
+    PRIVSEP_KILL,
+    /* slot, gen, u.connect.count (1..PRIVSEP_MAX_FDS). Reply: that many stream sockets,
+     * non-blocking, unconnected, inside the sandbox's network namespace; the caller connects them
+     * to 127.0.0.1:port */
+    PRIVSEP_CONNECT,
+    /* slot, gen. Reply: u.stat */
+    PRIVSEP_STAT,
+    /* Replies: one PRIVSEP_ITEM event per live sandbox, then the reply */
+    PRIVSEP_LIST,
+    /* Replies: one PRIVSEP_TEMPLATE event per template, then the reply */
+    PRIVSEP_TEMPLATES,
+    /* u.job. Reply when the job has ended; PRIVSEP_PROGRESS events before that */
+    PRIVSEP_JOB,
+    /* Reply: u.capacity */
+    PRIVSEP_CAPACITY,
+    /* slot, gen, u.command_sandbox.key: a network for one command. Reply when a cay-init of its own
+     * is ready in it: u.command_sandbox.number and PRIVSEP_COMMAND_SANDBOX_SOCKETS sockets as of
+     * CONNECT, but made in the command sandbox. It ends with COMMAND_SANDBOX_END, its sandbox, or
+     * this channel. -EMFILE: there are PRIVSEP_COMMAND_SANDBOXES_MAX; -EAGAIN: too many are being
+     * made */
+    PRIVSEP_COMMAND_SANDBOX,
+    /* slot, gen, u.command_sandbox.number. Reply when no process of it is left; -ENOENT: there is
+     * none of that number (any more) */
+    PRIVSEP_COMMAND_SANDBOX_END,
+    /* slot, gen. Every process of it stops, its command sandboxes' too. Reply when all have (0), or
+     * when all go on again: -ETIMEDOUT (one could not be stopped: it waits for the disk or the
+     * kernel), -ECANCELED (THAW came first) */
+    PRIVSEP_FREEZE,
+    /* slot, gen. Every process of it goes on. Reply at once, also where it was not frozen */
+    PRIVSEP_THAW,
+    /* slot, gen, u.kept.number and .owner: it ends, and its files are kept by that number. Reply
+     * when they are on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory
+     * here */
+    PRIVSEP_KEEP,
     /* u.kept.number and .owner, as KEPTS tells: what is kept by it is removed. Reply when it is
      * gone; -EBUSY: it is in use; -EPERM: it is another owner's */
     PRIVSEP_DROP,
-    PRIVSEP_KEPTS, /* Replies: one PRIVSEP_KEPT event for each number, then the reply */
-    PRIVSEP_COPY, /* slot, gen, u.kept.number and .owner: its files are copied to that number, for which it stands still a few
-                    * milliseconds, where it was not frozen. Reply when the copy is on the disk and
-                    * it goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
-    PRIVSEP_VOLUME_MAKE, /* u.volume.number and bytes: an empty volume by that number, which can hold so much. Reply when
-                    * it is on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
-    PRIVSEP_VOLUME_REMOVE, /* u.volume.number. Reply when it is gone; -ENOENT, -EBUSY: a sandbox has it */
-    PRIVSEP_VOLUMES,       /* Replies: one PRIVSEP_VOLUME event for each number, then the reply */
+    /* Replies: one PRIVSEP_KEPT event for each number, then the reply */
+    PRIVSEP_KEPTS,
+    /* slot, gen, u.kept.number and .owner: its files are copied to that number, for which it stands
+     * still a few milliseconds, where it was not frozen. Reply when the copy is on the disk and it
+     * goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
+    PRIVSEP_COPY,
+    /* u.volume.number and bytes: an empty volume by that number, which can hold so much. Reply when
+     * it is on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
+    PRIVSEP_VOLUME_MAKE,
+    /* u.volume.number. Reply when it is gone; -ENOENT, -EBUSY: a sandbox has it */
+    PRIVSEP_VOLUME_REMOVE,
+    /* Replies: one PRIVSEP_VOLUME event for each number, then the reply */
+    PRIVSEP_VOLUMES,
     PRIVSEP_REQUEST_COUNT,
 
-    PRIVSEP_ITEM = 64, /* event: slot, gen, u.item */
-    PRIVSEP_TEMPLATE,  /* event: u.template */
-    PRIVSEP_ENDED,     /* event: slot, gen, u.ended: a sandbox ended without a KILL */
-    PRIVSEP_PROGRESS,  /* event: u.progress */
+    /* event: slot, gen, u.item */
+    PRIVSEP_ITEM = 64,
+    /* event: u.template */
+    PRIVSEP_TEMPLATE,
+    /* event: slot, gen, u.ended: a sandbox ended without a KILL */
+    PRIVSEP_ENDED,
+    /* event: u.progress */
+    PRIVSEP_PROGRESS,
 
     /* Events to cay-egress, whose only request is HELLO. */
-    PRIVSEP_EGRESS_OPEN, /* slot, gen, PRIVSEP_EGRESS_FDS descriptors, both non-blocking, made inside
-                          * that sandbox's network namespace; again for every live one after HELLO.
-                          * u.egress.command: 0, or they are that command sandbox's, and its sandbox
-                          * was told before */
-    PRIVSEP_EGRESS_KEEP, /* slot, gen, u.egress.command: it lives, and its ports are taken: by the sockets that
-                          * the receiver has of it, if an earlier privd gave it some, which it
-                          * keeps */
-    PRIVSEP_EGRESS_SYNC, /* all that were live at HELLO were told */
-    PRIVSEP_EGRESS_CLOSE, /* slot, gen, u.egress.command: it has ended; 0: the sandbox with all its command sandboxes */
+    /* slot, gen, PRIVSEP_EGRESS_FDS descriptors, both non-blocking, made inside that sandbox's
+     * network namespace; again for every live one after HELLO. u.egress.command: 0, or they are
+     * that command sandbox's, and its sandbox was told before */
+    PRIVSEP_EGRESS_OPEN,
+    /* slot, gen, u.egress.command: it lives, and its ports are taken: by the sockets that the
+     * receiver has of it, if an earlier privd gave it some, which it keeps */
+    PRIVSEP_EGRESS_KEEP,
+    /* all that were live at HELLO were told */
+    PRIVSEP_EGRESS_SYNC,
+    /* slot, gen, u.egress.command: it has ended; 0: the sandbox with all its command sandboxes */
+    PRIVSEP_EGRESS_CLOSE,
 
     /* To cayd again: new ones come last, so that the others keep their numbers. */
-    PRIVSEP_KEPT,  /* event: u.kept */
-    PRIVSEP_VOLUME /* event: u.volume */
+    /* event: u.kept */
+    PRIVSEP_KEPT,
+    /* event: u.volume */
+    PRIVSEP_VOLUME
 };
 
 /* How far a create came. Also the names in errors: privsep_stage_name(). */
@@ -145,8 +173,8 @@ enum privsep_cause {
 /* Of CREATE with a kept number: it gets a copy, and what is kept stays. */
 #define PRIVSEP_CREATE_COPY 1u
 
-/* A volume that a sandbox is to have, at AGENT_VOLUMES_DIR/<index of the entry> (agent_boot.h). A volume is in one
- * sandbox that may write to it, or in any number that only read. */
+/* A volume that a sandbox is to have, at AGENT_VOLUMES_DIR/<index of the entry> (agent_boot.h). A
+ * volume is in one sandbox that may write to it, or in any number that only read. */
 struct privsep_mount {
     uint32_t number; /* 0: none */
     uint32_t flags;  /* 0, or PRIVSEP_MOUNT_READ_ONLY */
@@ -237,8 +265,8 @@ struct privsep_msg {
             uint32_t template_number; /* of an event: which they lie on; 0: not known any more */
             uint32_t busy; /* of an event, 1: they are just being kept, taken or removed */
             uint32_t pad;
-            uint8_t
-                owner[PRIVSEP_OWNER_SIZE]; /* whose they are; all zero: not known (DROP, event) */
+            /* whose they are; all zero: not known (DROP, event) */
+            uint8_t owner[PRIVSEP_OWNER_SIZE];
         } kept;
         struct {
             uint32_t number; /* 1..PRIVSEP_VOLUMES_MAX, the peer's choice */

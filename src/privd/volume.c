@@ -20,7 +20,7 @@ static void answer(struct privd *p, const struct reply_to *to, uint16_t op, uint
         (void)request_reply(p, to, &m, NULL, 0);
 }
 
-/* -- who has which ------------------------------------------------------------------------------- */
+/* -- who has which ----------------------------------------------------------------------------- */
 
 bool volume_any(const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES])
 {
@@ -53,8 +53,9 @@ static bool bars(const struct privsep_mount *has, uint32_t number,
     return false;
 }
 
-/* A sandbox has its volumes from when it is about to be started until its PID 1 was reaped: by then the kernel has
- * ended all of its processes, and its mounts with the last of them. One that waits for a slot counts. */
+/* A sandbox has its volumes from when it is about to be started until its PID 1 was reaped: by then
+ * the kernel has ended all of its processes, and its mounts with the last of them. One that waits
+ * for a slot counts. */
 static bool is_barred(const struct privd *p, uint32_t number, const struct privsep_mount *wanted)
 {
     for (uint32_t i = 0; i < p->options.slots_max; i++) {
@@ -86,7 +87,7 @@ int volume_may_mount(const struct privd *p,
     return 0;
 }
 
-/* -- making and removing: one task at a time ----------------------------------------------------- */
+/* -- making and removing: one task at a time --------------------------------------------------- */
 
 static void on_worked(void *arg, uint32_t events);
 static void work_next(struct privd *p);
@@ -98,7 +99,8 @@ static int watch(struct privd *p)
     return loop_add(&p->loop, &w->source, w->task.result_fd, on_worked, p);
 }
 
-/* What could not be removed is there still, and can be asked for again; what could not be made is not. */
+/* What could not be removed is there still, and can be asked for again; what could not be made is
+ * not. */
 static void worked(struct privd *p, uint32_t number, int status)
 {
     bool made = volume_records_state(&p->volumes, number) == VOLUME_MAKING;
@@ -202,7 +204,7 @@ void volume_list_asked(struct privd *p, const struct reply_to *to, const struct 
     answer(p, to, PRIVSEP_VOLUMES, 0, 0);
 }
 
-/* -- after a restart ----------------------------------------------------------------------------- */
+/* -- after a restart --------------------------------------------------------------------------- */
 
 void volume_recover(struct privd *p)
 {

@@ -1,10 +1,11 @@
 #pragma once
 /* VOLUME_MAKE, VOLUME_REMOVE, VOLUMES, and which sandboxes have which volumes.
  *
- * A volume is a subvolume of the state disk by number, with a limit of its own, that outlives sandboxes. It is in one
- * sandbox that may write to it, or in any number of those that only read: what an overlay can have below it, and
- * what keeps sandboxes from reaching each other by it (no socket, lock, lease or open file of one is another's).
- * That rule is kept here, whatever cayd asks for. */
+ * A volume is a subvolume of the state disk by number, with a limit of its own, that outlives
+ * sandboxes. It is in one sandbox that may write to it, or in any number of those that only read:
+ * what an overlay can have below it, and what keeps sandboxes from reaching each other by it (no
+ * socket, lock, lease or open file of one is another's). That rule is kept here, whatever cayd asks
+ * for. */
 
 #include "contract/proto.h"
 #include "privd/loop.h"
@@ -32,8 +33,8 @@ bool volume_any(const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES]);
 /* Whether one of them is to be written to. */
 bool volume_any_writable(const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES]);
 
-/* Whether a sandbox may have all of these now. 0; -ENOENT; -EBUSY: another writes to one, or reads what this one would
- * write to, or it is just being made or removed. */
+/* Whether a sandbox may have all of these now. 0; -ENOENT; -EBUSY: another writes to one, or reads
+ * what this one would write to, or it is just being made or removed. */
 int volume_may_mount(const struct privd *p,
                      const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES]);
 

@@ -1,7 +1,8 @@
 #pragma once
-/* What privd knows of volumes: one record of fixed size for each number in <state>/volumes, a file of root's alone, over
- * boots of the host. As with kept layers (kept.h) a record says what is being done before it is begun, the task that
- * does it makes that durable before it changes the disk, and after a crash the disk is believed. */
+/* What privd knows of volumes: one record of fixed size for each number in <state>/volumes, a file
+ * of root's alone, over boots of the host. As with kept layers (kept.h) a record says what is being
+ * done before it is begun, the task that does it makes that durable before it changes the disk, and
+ * after a crash the disk is believed. */
 
 #include "contract/proto.h"
 
@@ -40,8 +41,8 @@ void volume_records_close(struct volume_records *v);
 /* The state of a number; VOLUME_NONE for what is none. */
 enum volume_state volume_records_state(const struct volume_records *v, uint32_t number);
 
-/* Writes it. The caller does nothing to the disk when this fails. bytes: of VOLUME_MAKING, else as it was;
- * VOLUME_NONE forgets it. 0 or -errno. */
+/* Writes it. The caller does nothing to the disk when this fails. bytes: of VOLUME_MAKING, else as
+ * it was; VOLUME_NONE forgets it. 0 or -errno. */
 int volume_records_enter(struct volume_records *v, uint32_t number, enum volume_state state,
                          uint64_t bytes) WARN_UNUSED;
 

@@ -265,8 +265,8 @@ static int open_volume(const struct disk *d, uint32_t n)
     return mnt_open_beneath(d->volumes_fd, kept_name(name, n), O_RDONLY | O_DIRECTORY, 0);
 }
 
-/* Its root belongs to the ordinary user of the built-in templates, and everyone inside may write there: which users a
- * template has is not known here. The umask must not decide. */
+/* Its root belongs to the ordinary user of the built-in templates, and everyone inside may write
+ * there: which users a template has is not known here. The umask must not decide. */
 static int fill_volume(int fd, uint64_t bytes)
 {
     int rc = btrfs_limit(fd, bytes);
@@ -303,8 +303,8 @@ static int btrfs_volume_make(const struct disk *d, uint32_t n, uint64_t bytes)
     return rc;
 }
 
-/* The mark of the overlay that had it last, where it has not been forgotten: after a sync it may go, as of a kept
- * layer. */
+/* The mark of the overlay that had it last, where it has not been forgotten: after a sync it may
+ * go, as of a kept layer. */
 static int settle_volume(int fd)
 {
     CLEANUP_CLOSE int mark = mnt_open_beneath(fd, VOLUME_WORK "/work/incompat/volatile",

@@ -27,9 +27,9 @@ struct disk_backend {
     int (*layer_copy)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*kept_settle)(const struct disk *d, uint32_t n);
     int (*layer_from)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
-    /* A volume: a tree of its own with a limit, on the disk when make returns (after a failure nothing is left).
-     * tree: a detached mount of it with the ids of a user namespace, fit to be written to by an overlay; read-only
-     * where it is not to be. */
+    /* A volume: a tree of its own with a limit, on the disk when make returns (after a failure
+     * nothing is left). tree: a detached mount of it with the ids of a user namespace, fit to be
+     * written to by an overlay; read-only where it is not to be. */
     int (*volume_make)(const struct disk *d, uint32_t n, uint64_t bytes);
     int (*volume_remove)(const struct disk *d, uint32_t n);
     int (*volume_tree)(const struct disk *d, uint32_t n, bool read_only, int userns_fd);

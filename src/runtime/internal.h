@@ -189,9 +189,9 @@ struct inside {
     int mask_fd;  /* detached, idmapped: layer over the host's /usr; -1: the template has its own */
     int usr_fd;   /* detached, idmapped: the host's /usr; -1 likewise */
     int upper_fd; /* detached, idmapped: the writable layer; -1: a tmpfs is to be made */
-    int volume_fds
-        [PRIVSEP_CREATE_VOLUMES]; /* detached, idmapped: those of start->volumes; -1: there is none */
-    int stage_fd;                 /* detached: the tmpfs of stage_make */
+    /* detached, idmapped: those of start->volumes; -1: there is none */
+    int volume_fds[PRIVSEP_CREATE_VOLUMES];
+    int stage_fd; /* detached: the tmpfs of stage_make */
     int device_fds
         [INSIDE_DEVICES]; /* the host's, detached; negative: the sandbox's own, or left out */
     int boot_fd;

@@ -487,9 +487,10 @@ static int mount_run(const struct build *b)
     return fd < 0 ? fd : attach_at(fd, b->root_fd, "run");
 }
 
-/* As an overlay of its own, like the sandbox's root, and for the same reasons: what is asked of its files (ioctl, fsync,
- * sockets, locks, leases) is answered by this sandbox's overlay, not by the disk that all share, nor by an inode that
- * another sandbox has too. Set-id programs work on no volume: another sandbox made them. Tests: test_volumes.py. */
+/* As an overlay of its own, like the sandbox's root, and for the same reasons: what is asked of its
+ * files (ioctl, fsync, sockets, locks, leases) is answered by this sandbox's overlay, not by the
+ * disk that all share, nor by an inode that another sandbox has too. Set-id programs work on no
+ * volume: another sandbox made them. Tests: test_volumes.py. */
 static int overlay_volume(const char *place, bool read_only)
 {
     char lower[48], upper[32], work[48];
@@ -517,8 +518,8 @@ static int mount_volume(const struct build *b, size_t i, int volumes_fd)
     return tree < 0 ? tree : attach_at(tree, volumes_fd, name);
 }
 
-/* At places of cay's own, in /run, which is new with each start: none of a tenant's names is looked up. cay-init, which
- * has no right on the host, makes links to them where they are wanted. */
+/* At places of cay's own, in /run, which is new with each start: none of a tenant's names is looked
+ * up. cay-init, which has no right on the host, makes links to them where they are wanted. */
 static int mount_volumes(const struct build *b)
 {
     CLEANUP_CLOSE int dir = -1;

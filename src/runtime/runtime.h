@@ -43,7 +43,8 @@
  *                              directories hide what must not be seen), is mounted at /usr
  *   disk/layers/<slot>.<gen>   a writable layer (a subvolume)
  *   disk/kept/<n>              one whose sandbox has ended, which is kept by number
- *   disk/volumes/<n>           a volume (a subvolume): its files in `root`, the kernel's own in `root.work`
+ *   disk/volumes/<n>           a volume (a subvolume): its files in `root`, the kernel's own in
+ *                              `root.work`
  *   disk/sysview/<sum>         what sandboxes see at /sys (sysfs_stub.h)
  *   disk/spare/<any>           one that nothing was written to, to be used again (recycled_layer.h)
  *   disk.img                   the loop image, where the host's file system is not usable
@@ -121,9 +122,10 @@ int runtime_copy_finish(struct task *t);
 /* Whether there is a volume of that number. */
 bool runtime_is_volume(const struct runtime *rt, uint32_t number);
 
-/* Makes an empty volume that can hold so much, or removes one: in a task, or (at a start) at once. What is not there
- * is removed. records_fd is made durable first, and the volume is on the disk when finish answers 0. 0,
- * -EAGAIN (finish), -errno; after a failure to make it nothing is left of it. */
+/* Makes an empty volume that can hold so much, or removes one: in a task, or (at a start) at once.
+ * What is not there is removed. records_fd is made durable first, and the volume is on the disk
+ * when finish answers 0. 0, -EAGAIN (finish), -errno; after a failure to make it nothing is left of
+ * it. */
 int runtime_volume_make_begin(struct runtime *rt, uint32_t number, uint64_t bytes, int records_fd,
                               struct task *out);
 int runtime_volume_remove_begin(struct runtime *rt, uint32_t number, int records_fd,

@@ -39,7 +39,8 @@
 #define WRITE_TIMEOUT_MS           300000
 #define STOP_MS                    500
 #define SWEEP_MS                   1000 /* how old the counts of a connection may be */
-#define LIMITED_PIECE              ((size_t)32 * 1024) /* that passes at a time where bytes are limited */
+/* that passes at a time where bytes are limited */
+#define LIMITED_PIECE ((size_t)32 * 1024)
 
 struct forward {
     struct egress *egress;
