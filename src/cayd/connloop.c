@@ -326,8 +326,7 @@ static void on_stopped(void *ctx)
 
 static void order_free(struct order *o)
 {
-    if (o->allocated)
-        free(o);
+    free(o->allocated ? o : NULL);
 }
 
 static void discard_order(struct mailbox_message *message)
