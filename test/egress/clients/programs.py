@@ -85,7 +85,7 @@ PROGRAMS = (
     Program("cargo", ("cargo",), "cd $WORK && export CARGO_HOME=$WORK/h CARGO_NET_RETRY=0 && mkdir -p h src && touch src/lib.rs && "
             f"printf '[source.crates-io]\\nreplace-with=\"s\"\\n[source.s]\\nregistry=\"sparse+https://%s/index/\"\\n[http]\\ncainfo="
             f"\"{BUNDLE}\"\\n' $HOST > h/config.toml && printf '[package]\\nname=\"x\"\\nversion=\"0.1.0\"\\n[dependencies]\\n"
-            "cay-tiny=\"1\"\\n' > Cargo.toml && cargo fetch -q && cat Cargo.lock", 'name = "cay-tiny"'),
+            "cay-tiny=\"1\"\\n' > Cargo.toml && RUSTC_BOOTSTRAP=1 cargo fetch -q -Z sparse-registry && cat Cargo.lock", 'name = "cay-tiny"'),
     py("python urllib", (), HOST + """
 import urllib.request, urllib.error
 try: print(urllib.request.urlopen(url, timeout=20).read().decode())
