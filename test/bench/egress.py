@@ -41,7 +41,8 @@ MARKS = ("<!-- egress-bench: begin -->", "<!-- egress-bench: end -->")
 NODE, FAR, FAR_MIB = 7110, 7111, int(os.environ.get("BENCH_FAR_MIB", "256"))
 FAR_ROUNDS = min(ROUNDS, 3)
 # Round trip in ms, and megabits a second of the link; 0: as fast as the machine's processors go.
-FAR_LINKS = {"0 ms": (0, 0), "40 ms": (40, 0), "100 ms": (100, 0), "40 ms, 1 Gbit/s": (40, 1000), "100 ms, 1 Gbit/s": (100, 1000)}
+FAR_LINKS = {"0 ms": (0, 0), "40 ms": (40, 0), "100 ms": (100, 0), "40 ms, 200 Mbit/s": (40, 200), "40 ms, 1 Gbit/s": (40, 1000),
+             "100 ms, 1 Gbit/s": (100, 1000)}
 SLOW = 8  # mitmproxy gets so much less to do: its figures are as steady with it
 # Limits that a sandbox has are not what is measured.
 LIMITS = ["--egress-connections=16384", "--egress-connections-per-second=100000",
@@ -339,16 +340,17 @@ def far(bench):
     w, found = bench.world, {}
     bench.start(w.net, "node", ROOT / "test/bench/h2_bytes.mjs", "127.0.0.1", NODE, w.cert, w.key)
     upload = w.dir / "upload"
-    upload.write_bytes(bytes(FAR_MIB * 2**20))
     bench.fresh_egress()
     ways = {"direct": (w.host, w.ca, WEB), "cay-egress": (bench.keyed.name, bench.tenant_ca, None)}
     for i, (link, (round_trip, mbit)) in enumerate(FAR_LINKS.items()):
         port = FAR + i
         bench.start(w.net, BUILD / "test/bench/far", WEB, port, "127.0.0.1", NODE, round_trip / 2, *([mbit] if mbit else []))
         rows = found[link] = {}
-        for what, options in (("HTTP/2 down", ("--http2", f"/{FAR_MIB * 2**20}")),
+        size = min(FAR_MIB, mbit // 2 or FAR_MIB) * 2**20  # four seconds of a slow link
+        upload.write_bytes(bytes(size))
+        for what, options in (("HTTP/2 down", ("--http2", f"/{size}")),
                               ("HTTP/2 up", ("--http2", "-T", upload, "/up")),
-                              ("HTTP/1.1 down", ("--http1.1", f"/{FAR_MIB * 2**20}"))):
+                              ("HTTP/1.1 down", ("--http1.1", f"/{size}"))):
             speeds = {way: [] for way in ways}
             for _ in range(FAR_ROUNDS):
                 for way, (netns, ca, address) in ways.items():
