@@ -466,8 +466,9 @@ static void test_slow_reader(void **state)
     w.client.deaf = true;
     turns(300);
     sent = BIG_BYTES - w.server.left;
-    assert_true(sent < (size_t)4 * H2_STREAM_BYTES); /* windows, and what sockets hold */
-    assert_true(w.share.held_bytes <= H2_STREAM_BYTES);
+    assert_true(sent < H2_STREAM_WIDE_BYTES +
+                           (size_t)3 * H2_STREAM_BYTES); /* windows, and what sockets hold */
+    assert_true(w.share.held_bytes <= H2_STREAM_WIDE_BYTES);
     w.client.deaf = false;
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(told(&w.client, id)->bytes, BIG_BYTES);
@@ -497,8 +498,11 @@ static void test_slow_server(void **state)
  * is taken. A client that took quickly and then stops makes us hold a whole one, and no more. */
 static void test_windows_grow(void **state)
 {
+    static const nghttp2_settings_entry wide = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1 << 24};
     int32_t id;
 
+    nghttp2_submit_settings(w.client.session, 0, &wide, 1); /* one that takes quickly */
+    nghttp2_session_set_local_window_size(w.client.session, 0, 0, 1 << 24);
     w.server.left = 8 * BIG_BYTES;
     id = ask("/big");
     UNTIL(w.share.grown_bytes == H2_STREAM_MAX_BYTES - H2_STREAM_BYTES);
@@ -522,13 +526,32 @@ static void test_windows_of_uploads_grow(void **state)
     nghttp2_session_set_local_window_size(w.server.session, 0, 0, 1 << 30);
     UNTIL(told(&w.server, 1)->bytes > 0);
     nghttp2_session_set_local_window_size(w.server.session, 0, 1, 1 << 30);
-    UNTIL(w.share.grown_bytes == H2_STREAM_MAX_BYTES - H2_STREAM_BYTES);
+    UNTIL(w.share.grown_bytes == /* and of the answer, which begins wide */
+          H2_STREAM_MAX_BYTES + H2_STREAM_WIDE_BYTES - 2 * H2_STREAM_BYTES);
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(told(&w.server, 1)->bytes, 8 * BIG_BYTES);
     assert_int_equal(w.share.grown_bytes, 0);
 }
 
 /* What windows grow by is bounded for a sandbox: the same stream, without room. */
+static void test_windows_begin_wide(void **state)
+{
+    static const size_t half = H2_GROWN_BYTES / 2 - (H2_STREAM_WIDE_BYTES - H2_STREAM_BYTES);
+
+    w.server.silent = true;
+    for (int i = 0; i < 2;
+         i++) { /* the second beside streams that have half of what there is to grow by */
+        int32_t id = ask("/x");
+
+        UNTIL(told(&w.server, id)->ended);
+        turns(3);
+        assert_int_equal(nghttp2_session_get_stream_remote_window_size(w.server.session, id),
+                         i == 0 ? H2_STREAM_WIDE_BYTES : H2_STREAM_BYTES);
+        w.share.grown_bytes += i == 0 ? half : 0;
+    }
+    w.share.grown_bytes -= half;
+}
+
 static void test_windows_grow_within_the_share(void **state)
 {
     int32_t id;
@@ -989,6 +1012,7 @@ int main(void)
         ON_A_LINE(test_slow_server),
         ON_A_LINE(test_windows_grow),
         ON_A_LINE(test_windows_of_uploads_grow),
+        ON_A_LINE(test_windows_begin_wide),
         ON_A_LINE(test_windows_grow_within_the_share),
         ON_A_LINE(test_bytes_are_limited),
         ON_A_LINE(test_bytes_of_uploads_are_limited),

@@ -10,7 +10,9 @@
  * pings, empty frames, continuations without end), or leaves what it is sent unread while it asks
  * for more, is told to calm down and cut.
  *
- * A stream moves at most its window in a round trip. So it becomes four times as large, up to
+ * A stream moves at most its window in a round trip. So that of an answer begins with
+ * H2_STREAM_WIDE_BYTES, as long as half of what windows of the sandbox may grow by is left (most
+ * answers would be over before their window had grown), and each becomes four times as large, up to
  * H2_STREAM_MAX_BYTES, whenever half of it has gone on and little is held: that takes four round
  * trips. (nghttp2 asks for more when half is used up, so that half of it moves in a round trip.)
  * What windows have grown by is memory that a client can make us hold by taking quickly and then
@@ -27,19 +29,20 @@
 
 #include <uv.h>
 
-#define H2_STREAMS_MAX      100u /* of a connection, at a time */
-#define H2_WINDOW_BYTES     (1024 * 1024)
-#define H2_STREAM_BYTES     (256 * 1024)
-#define H2_STREAM_MAX_BYTES (32u * 1024u * 1024u)
-#define H2_GROWN_BYTES      (64u * 1024u * 1024u) /* of a sandbox */
-#define H2_GROWN_FAIR_BYTES (4u * 1024u * 1024u)
-#define H2_GROWN_ALL_BYTES  (256u * 1024u * 1024u) /* of a process */
-#define H2_COLLECT_BYTES    (8u * 1024u * 1024u)
-#define H2_SHARE_BYTES      (16u * 1024u * 1024u)
-#define H2_SHARE_CONNS      64u
-#define H2_RESETS_MAX       200u  /* in a second, of one peer */
-#define H2_EMPTY_MAX        1000u /* frames that bring nothing on, likewise */
-#define H2_CONTINUED_MAX    8u    /* CONTINUATION frames of one head */
+#define H2_STREAMS_MAX       100u /* of a connection, at a time */
+#define H2_WINDOW_BYTES      (1024 * 1024)
+#define H2_STREAM_BYTES      (256 * 1024)
+#define H2_STREAM_WIDE_BYTES (4u * 1024u * 1024u) /* of an answer, while there is room */
+#define H2_STREAM_MAX_BYTES  (32u * 1024u * 1024u)
+#define H2_GROWN_BYTES       (64u * 1024u * 1024u) /* of a sandbox */
+#define H2_GROWN_FAIR_BYTES  (4u * 1024u * 1024u)
+#define H2_GROWN_ALL_BYTES   (256u * 1024u * 1024u) /* of a process */
+#define H2_COLLECT_BYTES     (8u * 1024u * 1024u)
+#define H2_SHARE_BYTES       (16u * 1024u * 1024u)
+#define H2_SHARE_CONNS       64u
+#define H2_RESETS_MAX        200u  /* in a second, of one peer */
+#define H2_EMPTY_MAX         1000u /* frames that bring nothing on, likewise */
+#define H2_CONTINUED_MAX     8u    /* CONTINUATION frames of one head */
 /* frames for a peer that reads none: then it is not read either */
 #define H2_QUEUED_MAX 1000u
 #define H2_IDLE_MS    300000u /* without a stream */

@@ -181,14 +181,19 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *a
 static int on_sent(nghttp2_session *session, const nghttp2_frame *f, void *arg)
 {
     struct h2_end *e = arg;
+    bool head = f->hd.type == NGHTTP2_HEADERS;
     struct h2_stream *s;
 
-    if (e->side != H2_CLIENT || (f->hd.type != NGHTTP2_HEADERS && f->hd.type != NGHTTP2_DATA))
+    if (!head && (e->side == H2_SERVER || f->hd.type != NGHTTP2_DATA))
         return 0;
     s = find(session, f->hd.stream_id);
-    if (s && f->hd.type == NGHTTP2_HEADERS)
+    if (s && e->side == H2_SERVER && f->headers.cat == NGHTTP2_HCAT_REQUEST)
+        stream_begin_wide(s);
+    if (!s || e->side == H2_SERVER)
+        return 0;
+    if (head)
         response_head_sent(s, f->headers.nva, f->headers.nvlen);
-    if (s && f->hd.flags & NGHTTP2_FLAG_END_STREAM)
+    if (f->hd.flags & NGHTTP2_FLAG_END_STREAM)
         s->left_ms = uv_now(e->poll.loop);
     return 0;
 }
@@ -413,6 +418,13 @@ void end_credit(struct h2_end *e, int32_t id, size_t stream, size_t connection)
         (void)nghttp2_session_consume_connection(e->session, connection);
 }
 
+/* What nghttp2 adds to each stream's window when the peer acknowledges the settings. */
+static size_t unacknowledged(const struct h2_end *e)
+{
+    return H2_STREAM_BYTES -
+           nghttp2_session_get_local_settings(e->session, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE);
+}
+
 void end_set_window(struct h2_end *e, int32_t id, size_t window, size_t before)
 {
     e->grown_bytes += window - before; /* modulo: it may be less */
@@ -420,7 +432,7 @@ void end_set_window(struct h2_end *e, int32_t id, size_t window, size_t before)
         return;
     if (id > 0)
         (void)nghttp2_session_set_local_window_size(e->session, NGHTTP2_FLAG_NONE, id,
-                                                    (int32_t)window);
+                                                    (int32_t)(window - unacknowledged(e)));
     (void)nghttp2_session_set_local_window_size(e->session, NGHTTP2_FLAG_NONE, 0,
                                                 (int32_t)(H2_WINDOW_BYTES + e->grown_bytes));
 }

@@ -163,6 +163,9 @@ struct h2_stream *stream_new(struct h2 *conn, int32_t id);
 /* nghttp2 has closed it on that side. */
 void stream_closed(struct h2_stream *s, enum side side, uint32_t code);
 
+/* The server has its request: the answer may come at once, where there is room for it. */
+void stream_begin_wide(struct h2_stream *s);
+
 /* n bytes of its body came from that side. 0 or -errno. */
 int stream_data(struct h2_stream *s, enum side from, const char *data, size_t n);
 

@@ -66,6 +66,20 @@ static void widen(struct h2_stream *s, enum side to, size_t n)
     end_set_window(&s->conn->end[from], s->id[from], b->window, window);
 }
 
+/* Half of what there is to grow by is left to streams that take much. */
+void stream_begin_wide(struct h2_stream *s)
+{
+    struct h2_body *b = &s->to[H2_CLIENT];
+    const struct h2_share *share = s->conn->o.share;
+    size_t more = H2_STREAM_WIDE_BYTES - H2_STREAM_BYTES;
+
+    if (b->window || b->ended || !share || share->grown_bytes + more > H2_GROWN_BYTES / 2 ||
+        !h2_conn_grow(s->conn, more))
+        return;
+    b->window = H2_STREAM_WIDE_BYTES;
+    end_set_window(&s->conn->end[H2_SERVER], s->id[H2_SERVER], b->window, H2_STREAM_BYTES);
+}
+
 /* No more comes from that side. */
 static void narrow(struct h2_stream *s, enum side from)
 {
