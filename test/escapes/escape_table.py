@@ -30,6 +30,19 @@ The switches are in builds with `-Dtest_switches=true` only (`src/base/test_bypa
 """
 
 
+# What needs more than a sandbox and a switch: each is part of `make test`, with its control in the test itself.
+ELSEWHERE = (
+    ("stop what is to become a command sandbox, so that no other sandbox gets one",
+     "test/scenario/test_stopped_rooms.py", "test_stopped_rooms", "what is stopped is ended by its deadline, and said so"),
+    ("have cay-privd wait for a process of its own that cannot be killed",
+     "test/unit/test_privd_levels.c", "a_task_that_cannot_be_killed_holds_up_no_other", "the process does hang, until it is answered"),
+    ("fill the log by connecting again and again", "test/unit/test_base.c", "log_rates",
+     "lines are written until the rate is used up, and again after its time"),
+    ("have the end of a sandbox kill a process that has got the number of one of its own", "test/unit/test_cgroup_kill.c",
+     "test_a_number_that_came_again_before_it_is_held", "a kill by that number ends it"),
+    ("by a taken-over cayd: let a sandbox run while its files are copied", "test/unit/test_privd.c",
+     "a_layer_that_is_copied_stands_still", "the same requests are done while it is only frozen"),
+)
 LATER = "Run again by themselves since: "
 MEASURED = "in the scene"  # a comparison within the case itself, where there is no one defence to switch off
 
@@ -94,6 +107,8 @@ def compose(lines, commit, later):
         chosen = [text for of, text in lines.values() if of == number]
         if chosen:
             out += section(number, chosen)
+    out += ["\n## By other tests\n", "Not counted above; all are part of `make test`.\n", "| what is tried | test | its control |",
+            "|---|---|---|", *(f"| {about} | `{name}` ({path}) | {control} |" for about, path, name, control in ELSEWHERE)]
     return "\n".join(out) + "\n"
 
 

@@ -4,6 +4,7 @@ table instead of becoming it. The cases themselves are test/escapes/run.py's."""
 import json
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 
@@ -51,6 +52,13 @@ def test_one_without_either_fails_the_quick_run():
     assert run.failures([row("kernel.bpf", verdict="OPEN")], True, KNOWN)
     for control in (None, {"without": [], "why": "nothing opens it"}):
         assert run.failures([row("kernel.of_a_test", control)], False, KNOWN)
+
+
+def test_what_other_tests_try_is_there():
+    root = ESCAPES.parents[1]
+    for about, path, name, control in escape_table.ELSEWHERE:
+        assert re.search(rf"^(static void|def) {name}\(", (root / path).read_text(), re.M), (path, name)
+        assert about and control and f"`{name}` ({path})" in DOCUMENT.read_text()
 
 
 def test_every_way_past_cay_egress_has_a_control():
