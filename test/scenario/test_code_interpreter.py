@@ -43,7 +43,7 @@ def template(cay):
 @pytest.fixture(scope="module")
 def box(cay, template):
     with cay.create(template=template, timeout_s=600, envVars={"GIVEN": "of the sandbox"}) as box:
-        until(lambda: ask(box, "GET", "/health").status == 200, "the interpreter listens")  # the create waits for 8 s alone
+        until(lambda: ask(box, "GET", "/health").status == 200, what="the interpreter listens")  # the create waits for 8 s alone
         yield box
 
 
