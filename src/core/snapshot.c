@@ -1,9 +1,8 @@
-/* Making, finding and deleting snapshots: rows of the store, objects in a list, newest first, and
- * what is asked of privd (COPY, DROP). One copy of a sandbox is made at a time, as it stands still
- * for it; the others wait in order. Called by api and fork.c, by create.c for what a create begins
- * with, and by core.c after KEPTS. */
+/* Finding and deleting snapshots: rows of the store, objects in a list, newest first, and what is asked of privd (DROP).
+ * They are made in snapshot_make.c. Called by api and fork.c, by create.c for what a create begins with, and by core.c after
+ * KEPTS. */
 
-#include "core/snapshot.h"
+#include "core/snapshot_internal.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,10 +12,7 @@
 #include "core/deferred.h"
 #include "core/events.h"
 #include "core/keep.h"
-#include "core/life.h"
-#include "core/quota.h"
 #include "core/reserve.h"
-#include "core/sandbox.h"
 #include "core/store.h"
 #include "core/tenant.h"
 #include "core/timers.h"
@@ -29,24 +25,9 @@
 #define DROP_LATER_MS 5000u /* privd failed */
 #define TAG           ":default"
 
-struct snapshot_obj {
-    struct snapshot s;
-    struct snapshot_obj *next; /* older ones */
-    struct core *core;
-    struct tenant *tenant;
-    struct tenant_charge charge, counted;
-    struct timer again;
-    bool waits; /* for an earlier one of the same sandbox */
-    bool asked; /* privd owes the answer to COPY or DROP */
-    bool quiet; /* it was never told to be there: nor is its end */
-    core_snapshot_cb made;
-    core_done_cb deleted;
-    void *arg;
-};
+/* -- finding ------------------------------------------------------------------------------------- */
 
-/* -- finding ----------------------------------------------------------------------------------- */
-
-static struct snapshot_obj *get(struct core *c, const char *id)
+struct snapshot_obj *snapshot_get(struct core *c, const char *id)
 {
     struct snapshot_obj *o = c->snapshots;
 
@@ -99,12 +80,11 @@ void snapshots_mark(const struct core *c, bool *named)
         named[o->s.number] = true;
 }
 
-/* -- entering and leaving ---------------------------------------------------------------------- */
+/* -- entering and leaving -------------------------------------------------------------------------- */
 
 static void on_again(struct timer *t);
 
-/* NULL: memory is out. */
-static struct snapshot_obj *enter(struct core *c, const struct snapshot *s)
+struct snapshot_obj *snapshot_enter(struct core *c, const struct snapshot *s)
 {
     struct snapshot_obj *o = calloc(1, sizeof(*o)), **at = &c->snapshots;
 
@@ -144,11 +124,11 @@ static void leave(struct snapshot_obj *o)
 
 enum err_code snapshots_adopt(void *core, const struct snapshot *s, struct err *e)
 {
-    return enter(core, s) ? ERR_OK : err_set(e, ERR_EXHAUSTED, "memory is out");
+    return snapshot_enter(core, s) ? ERR_OK : err_set(e, ERR_EXHAUSTED, "memory is out");
 }
 
 /* Each is told once. */
-static void tell(struct snapshot_obj *o, const struct err *why)
+void snapshot_tell(struct snapshot_obj *o, const struct err *why)
 {
     core_snapshot_cb made = o->made;
     core_done_cb deleted = o->deleted;
@@ -164,12 +144,12 @@ static void tell(struct snapshot_obj *o, const struct err *why)
 void snapshots_free(struct core *c, const struct err *why)
 {
     for (struct snapshot_obj *o = c->snapshots; o; o = o->next)
-        tell(o, why);
+        snapshot_tell(o, why);
     while (c->snapshots)
         leave(c->snapshots);
 }
 
-static void forget(struct snapshot_obj *o)
+void snapshot_forget(struct snapshot_obj *o)
 {
     struct err e;
 
@@ -178,7 +158,7 @@ static void forget(struct snapshot_obj *o)
     leave(o);
 }
 
-static enum err_code set_state(struct snapshot_obj *o, enum snapshot_state state, struct err *e)
+enum err_code snapshot_set_state(struct snapshot_obj *o, enum snapshot_state state, struct err *e)
 {
     struct snapshot changed = o->s;
     enum err_code code;
@@ -191,7 +171,7 @@ static enum err_code set_state(struct snapshot_obj *o, enum snapshot_state state
 }
 
 /* A fork is one event, its source's; the snapshot that it is made by is none. */
-static void add_event(struct snapshot_obj *o, enum event_type type)
+void snapshot_add_event(struct snapshot_obj *o, enum event_type type)
 {
     json_t *more = o->s.of_fork || o->quiet ? NULL : json_pack("{s:s}", "snapshot", o->s.id);
 
@@ -201,39 +181,37 @@ static void add_event(struct snapshot_obj *o, enum event_type type)
         events_add(o->tenant, type, o->s.sandbox, more);
 }
 
-/* -- deleting ---------------------------------------------------------------------------------- */
-
-static void drop(struct snapshot_obj *o);
+/* -- deleting -------------------------------------------------------------------------------------- */
 
 static void on_again(struct timer *t)
 {
-    drop(CONTAINER_OF(t, struct snapshot_obj, again));
+    snapshot_drop(CONTAINER_OF(t, struct snapshot_obj, again));
 }
 
 static void on_dropped(struct core *c, const char *id, int status, const struct privsep_msg *m,
                        int *fds, size_t n_fds, void *arg)
 {
-    struct snapshot_obj *o = get(c, id);
+    struct snapshot_obj *o = snapshot_get(c, id);
     struct err why;
 
     if (!o)
         return;
     o->asked = false;
     if (keep_is_gone(status)) {
-        tell(o, NULL);
-        add_event(o, EVENT_SNAPSHOT_DELETED);
-        forget(o);
+        snapshot_tell(o, NULL);
+        snapshot_add_event(o, EVENT_SNAPSHOT_DELETED);
+        snapshot_forget(o);
     } else if (status == -EBUSY) {
         timers_set(&c->timers, &o->again, clock_mono_ms() + DROP_AGAIN_MS);
     } else {
         call_privd_err(&why, status, "removing the snapshot");
-        tell(o, &why);
+        snapshot_tell(o, &why);
         if (!call_is_channel_error(status)) /* else the next KEPTS tells */
             timers_set(&c->timers, &o->again, clock_mono_ms() + DROP_LATER_MS);
     }
 }
 
-static void drop(struct snapshot_obj *o)
+void snapshot_drop(struct snapshot_obj *o)
 {
     struct privsep_msg m = {.op = PRIVSEP_DROP};
     struct err why;
@@ -246,7 +224,7 @@ static void drop(struct snapshot_obj *o)
     if (rc >= 0)
         return;
     call_privd_err(&why, rc, "removing the snapshot");
-    tell(o, &why);
+    snapshot_tell(o, &why);
     if (!call_is_channel_error(rc))
         timers_set(&o->core->timers, &o->again, clock_mono_ms() + DROP_LATER_MS);
 }
@@ -282,7 +260,7 @@ void core_snapshot_delete(struct core *c, const char *tenant, const char *name, 
     if (code == ERR_OK && !o)
         code = err_set(&e, ERR_NOT_FOUND, "there is no snapshot '%.100s'", name);
     if (code == ERR_OK)
-        code = set_state(o, SNAPSHOT_DELETING, &e);
+        code = snapshot_set_state(o, SNAPSHOT_DELETING, &e);
     if (code != ERR_OK) {
         refuse_delete(c, done, arg, &e);
         return;
@@ -290,245 +268,12 @@ void core_snapshot_delete(struct core *c, const char *tenant, const char *name, 
     log_info("snapshot %s: being removed", o->s.id);
     o->deleted = done;
     o->arg = arg;
-    drop(o);
+    snapshot_drop(o);
 }
 
-/* -- making ------------------------------------------------------------------------------------ */
+/* -- after a restart ------------------------------------------------------------------------------- */
 
-static bool is_name(const char *name)
-{
-    size_t n = strlen(name);
-
-    if (n >= CORE_SNAPSHOT_NAME_SIZE)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        char ch = name[i];
-        bool letter = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
-                      (ch >= '0' && ch <= '9');
-
-        if (!letter && (i == 0 || !strchr("._-", ch)))
-            return false;
-    }
-    return true;
-}
-
-/* The name is this one's from now on. */
-static void take_name(struct snapshot_obj *o)
-{
-    struct err e;
-
-    for (struct snapshot_obj *other = o->core->snapshots; *o->s.name && other;
-         other = other->next) {
-        if (other == o || other->tenant != o->tenant || strcmp(other->s.name, o->s.name) != 0)
-            continue;
-        other->s.name[0] = '\0';
-        if (store_snapshot_update(o->core->store, &other->s, &e) != ERR_OK)
-            log_error("snapshot %s: %s", other->s.id, e.text);
-    }
-}
-
-static void copy_error(struct err *e, int status)
-{
-    if (status == -ETIMEDOUT)
-        err_set(e, ERR_TIMEOUT,
-                "no snapshot was made: a process of the sandbox cannot be stopped now, as it waits "
-                "for the disk or in the kernel; everything in it goes on");
-    else if (status == -ESTALE || status == -ENOENT || status == -ECANCELED)
-        err_set(e, ERR_NOT_FOUND, "the sandbox ended while its snapshot was made");
-    else
-        call_privd_err(e, status, "making the snapshot");
-}
-
-static enum err_code send_copy(struct snapshot_obj *o, struct err *e);
-
-/* The oldest that waits for this sandbox; what cannot be begun is told, and the next has its
- * turn. */
-static void begin_next(struct core *c, const char *sandbox)
-{
-    struct snapshot_obj *found;
-    struct err e;
-
-    do {
-        found = NULL;
-        for (struct snapshot_obj *o = c->snapshots; o; o = o->next)
-            if (o->waits && strcmp(o->s.sandbox, sandbox) == 0)
-                found = o;
-        if (!found || send_copy(found, &e) == ERR_OK)
-            return;
-        tell(found, &e);
-        forget(found);
-    } while (found);
-}
-
-static void copied(struct snapshot_obj *o, int status)
-{
-    struct err e;
-
-    if (status == 0 && set_state(o, SNAPSHOT_READY, &e) == ERR_OK) {
-        take_name(o); /* not before: one that is not written is dropped, and the other keeps it */
-        log_info("snapshot %s of sandbox %s: made", o->s.id, o->s.sandbox);
-        add_event(o, EVENT_SNAPSHOT_CREATED);
-        tell(o, NULL);
-        return;
-    }
-    if (status < 0)
-        copy_error(&e, status);
-    log_warn("snapshot of sandbox %s: %s", o->s.sandbox, e.text);
-    tell(o, &e);
-    if (call_is_channel_error(status))
-        return; /* the next KEPTS tells what there is */
-    o->quiet = true;
-    if (status == 0)
-        drop(o);
-    else
-        forget(o);
-}
-
-static void on_copied(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                      int *fds, size_t n_fds, void *arg)
-{
-    struct snapshot_obj *o = get(c, id);
-    struct sandbox_obj *source = o ? sandbox_get(c, NULL, o->s.sandbox) : NULL;
-    char sandbox[IDS_SANDBOX_SIZE];
-
-    if (!o)
-        return;
-    memcpy(sandbox, o->s.sandbox, sizeof(sandbox));
-    o->asked = false;
-    if (source && source->copies > 0)
-        source->copies--;
-    copied(o, status);
-    begin_next(c, sandbox);
-}
-
-static void fill(struct snapshot *s, const struct sandbox_obj *source, const char *name,
-                 bool of_fork)
-{
-    *s = (struct snapshot){.tenant = source->s.tenant,
-                           .state = SNAPSHOT_MAKING,
-                           .of_fork = of_fork,
-                           .level = source->s.level,
-                           .limits = source->s.limits,
-                           .made_real_ms = clock_real_ms()};
-    ids_sandbox(s->id);
-    s->id[0] = 's';
-    (void)snprintf(s->name, sizeof(s->name), "%s", name ? name : "");
-    (void)snprintf(s->sandbox, sizeof(s->sandbox), "%s", source->s.id);
-    (void)snprintf(s->template_id, sizeof(s->template_id), "%s", source->s.template_id);
-}
-
-/* What stands still or runs, whole: not what is on its way. */
-static enum err_code check(struct core *c, const char *tenant, const char *id, const char *name,
-                           struct sandbox_obj **out, struct err *e)
-{
-    enum err_code code = core_check_ready(c, e);
-
-    if (code == ERR_OK)
-        code = sandbox_visible(c, tenant, id, out, e);
-    if (code == ERR_OK && name && !is_name(name))
-        code = err_set(e, ERR_INVALID,
-                       "\"%.100s\" is no name of a snapshot: at most %d letters, digits, '.', '_' "
-                       "and '-', the first of them a letter or digit",
-                       name, CORE_SNAPSHOT_NAME_SIZE - 1);
-    if (code == ERR_OK)
-        code = keep_check(c, e);
-    if (code == ERR_OK &&
-        (sandbox_life(*out)->change != LIFE_CHANGE_NONE || !(*out)->known_to_privd))
-        code = err_set(e, ERR_CONFLICT,
-                       "sandbox %s is %s: a snapshot is made of one that runs, or is paused with "
-                       "its memory",
-                       id, sandbox_life(*out)->name);
-    return code;
-}
-
-/* One of a sandbox at a time: it stands still meanwhile. */
-static enum err_code send_copy(struct snapshot_obj *o, struct err *e)
-{
-    struct sandbox_obj *source = NULL;
-    struct privsep_msg m = {.op = PRIVSEP_COPY};
-    enum err_code code = check(o->core, o->s.tenant, o->s.sandbox, NULL, &source, e);
-    int64_t rc;
-
-    o->waits = false;
-    if (code != ERR_OK)
-        return code;
-    m.slot = source->s.slot;
-    m.gen = source->s.gen;
-    m.u.kept.number = o->s.number;
-    keep_owner(o->s.id, m.u.kept.owner);
-    rc = call_privd(o->core, o->s.id, &m, on_copied, NULL);
-    if (rc < 0)
-        return call_privd_err(e, rc, "making the snapshot");
-    o->asked = true;
-    source->copies++;
-    return ERR_OK;
-}
-
-static enum err_code begin(struct sandbox_obj *source, const struct snapshot *s,
-                           core_snapshot_cb done, void *arg, struct err *e)
-{
-    struct core *c = source->core;
-    struct snapshot_obj *o;
-    enum err_code code = store_snapshot_insert(c->store, s, e);
-
-    if (code != ERR_OK)
-        return code;
-    o = enter(c, s);
-    if (!o) {
-        store_snapshot_delete(c->store, s->id, NULL);
-        return err_set(e, ERR_EXHAUSTED, "memory is out");
-    }
-    o->waits = source->copies > 0;
-    if (!o->waits && (code = send_copy(o, e)) != ERR_OK) {
-        forget(o);
-        return code;
-    }
-    o->made = done;
-    o->arg = arg;
-    return ERR_OK;
-}
-
-struct made_later {
-    core_snapshot_cb done;
-    void *arg;
-    struct err why;
-};
-
-static void made_deferred(void *arg)
-{
-    CLEANUP_FREE struct made_later *t = arg;
-
-    t->done(t->arg, NULL, &t->why);
-}
-
-void core_snapshot_create(struct core *c, const char *tenant, const char *sandbox, const char *name,
-                          bool of_fork, core_snapshot_cb done, void *arg)
-{
-    struct sandbox_obj *source = NULL;
-    struct made_later *t;
-    struct snapshot s;
-    struct err e;
-    enum err_code code = check(c, tenant, sandbox, name, &source, &e);
-
-    if (code == ERR_OK) {
-        fill(&s, source, name, of_fork);
-        code = of_fork ? ERR_OK : quota_check_snapshot(source->tenant, &e);
-    }
-    if (code == ERR_OK)
-        code = keep_choose_number(c, tenant, &s.number, &e);
-    if (code == ERR_OK)
-        code = begin(source, &s, done, arg, &e);
-    if (code == ERR_OK)
-        return;
-    t = RESERVE_NEW(&c->reserve, struct made_later);
-    *t = (struct made_later){done, arg, e};
-    core_defer(c, made_deferred, t);
-}
-
-/* -- after a restart --------------------------------------------------------------------------- */
-
-/* What was not confirmed goes, and so does what was a fork's; what privd does not have is
- * forgotten. */
+/* What was not confirmed goes, and so does what was a fork's; what privd does not have is forgotten. */
 static void reconcile(struct snapshot_obj *o)
 {
     enum kept_seen seen = keep_seen(o->core, o->s.number, o->s.id);
@@ -537,15 +282,15 @@ static void reconcile(struct snapshot_obj *o)
     if (seen == KEPT_SEEN_NONE) {
         if (o->s.state == SNAPSHOT_READY)
             log_error("snapshot %s: its files are not there any more", o->s.id);
-        forget(o);
+        snapshot_forget(o);
         return;
     }
     if (o->s.state == SNAPSHOT_READY && !o->s.of_fork)
         return;
     o->quiet = o->s.state == SNAPSHOT_MAKING;
-    if (o->s.state != SNAPSHOT_DELETING && set_state(o, SNAPSHOT_DELETING, &e) != ERR_OK)
+    if (o->s.state != SNAPSHOT_DELETING && snapshot_set_state(o, SNAPSHOT_DELETING, &e) != ERR_OK)
         log_error("snapshot %s: %s", o->s.id, e.text);
-    drop(o);
+    snapshot_drop(o);
 }
 
 void snapshots_reconcile(struct core *c)

@@ -1,0 +1,42 @@
+#pragma once
+/* What snapshot.c (finding, deleting, a restart) and snapshot_make.c (COPY) share: a snapshot in memory. The list of them is
+ * the core's (c->snapshots), newest first. */
+
+#include "core/events.h"
+#include "core/snapshot.h"
+#include "core/tenant.h"
+#include "core/timers.h"
+
+struct snapshot_obj {
+    struct snapshot s;
+    struct snapshot_obj *next; /* older ones */
+    struct core *core;
+    struct tenant *tenant;
+    struct tenant_charge charge, counted;
+    struct timer again;
+    bool waits; /* for an earlier one of the same sandbox */
+    bool asked; /* privd owes the answer to COPY or DROP */
+    bool quiet; /* it was never told to be there: nor is its end */
+    core_snapshot_cb made;
+    core_done_cb deleted;
+    void *arg;
+};
+
+/* By id; NULL: there is none. */
+struct snapshot_obj *snapshot_get(struct core *c, const char *id);
+
+/* A new one, in the list. NULL: memory is out. */
+struct snapshot_obj *snapshot_enter(struct core *c, const struct snapshot *s);
+
+/* Its row and itself. */
+void snapshot_forget(struct snapshot_obj *o);
+
+/* Written through; on failure nothing has changed. */
+enum err_code snapshot_set_state(struct snapshot_obj *o, enum snapshot_state state, struct err *e);
+
+/* Those who wait for it to be made or deleted, once. why NULL: it is. */
+void snapshot_tell(struct snapshot_obj *o, const struct err *why);
+void snapshot_add_event(struct snapshot_obj *o, enum event_type type);
+
+/* What is kept of it goes, and then itself. */
+void snapshot_drop(struct snapshot_obj *o);
