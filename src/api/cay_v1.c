@@ -448,6 +448,7 @@ const struct api_route cay_v1_routes[] = {
     {API_READ, "GET", "/cay/v1/sandboxes/{id}", sandbox_get},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/pause", e2b_sandbox_pause},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/resume", e2b_sandbox_resume},
+    {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/rollback", cay_v1_rollback},
     {API_READ, "GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
     {API_WRITE, "PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
     {API_READ, "POST", "/cay/v1/sandboxes/{id}/policy/explain", cay_v1_policy_explain},

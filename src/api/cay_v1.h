@@ -133,6 +133,9 @@ void cay_v1_tenant_list(struct api_call *call);
 /* 404, as for every tenant that does not exist or is not the caller's. */
 void cay_v1_no_tenant(struct api_call *call, const char *name);
 
+/* cay_v1_rollback.c */
+void cay_v1_rollback(struct api_call *call);
+
 void cay_v1_quota_get(struct api_call *call);
 void cay_v1_quota_set(struct api_call *call);
 void cay_v1_usage_get(struct api_call *call);

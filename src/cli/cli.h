@@ -133,6 +133,7 @@ int cmd_kill(struct cli *c);
 int cmd_pause(struct cli *c);
 int cmd_resume(struct cli *c);
 int cmd_fork(struct cli *c);
+int cmd_rollback(struct cli *c);
 int cmd_snapshot_create(struct cli *c);
 int cmd_snapshot_ls(struct cli *c);
 int cmd_snapshot_rm(struct cli *c);

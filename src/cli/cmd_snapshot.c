@@ -1,4 +1,4 @@
-/* snapshot create|ls|rm, fork. */
+/* snapshot create|ls|rm, fork, rollback. */
 #include "base/plain_name.h"
 #include "cli/commands.h"
 
@@ -144,6 +144,34 @@ int cmd_snapshot_rm(struct cli *c)
     json_decref(removed);
     api_close(&a);
     return status;
+}
+
+/* -- rollback ---------------------------------------------------------------------------------- */
+
+int cmd_rollback(struct cli *c)
+{
+    json_t *body = json_pack("{s:s}", "snapshotID", c->operands[1]), *now = NULL;
+    struct err e = {.code = ERR_OK};
+    struct api_sandbox s;
+    struct api a;
+    char path[128];
+
+    if (api_open(&a, c, &e) != ERR_OK) {
+        json_decref(body);
+        return cli_fail(c, &e);
+    }
+    if (api_sandbox_open(&a, c->operands[0], &s, &e) == ERR_OK) {
+        (void)snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s/rollback", s.id);
+        api_call(&a, "POST", path, body, &now, &e);
+    }
+    if (e.code == ERR_OK && c->json)
+        cli_print_json(json_incref(now));
+    else if (e.code == ERR_OK)
+        puts(cli_text(now, "sandboxID"));
+    json_decref(now);
+    json_decref(body);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
 /* -- fork -------------------------------------------------------------------------------------- */

@@ -204,8 +204,9 @@ const struct cli_command commands_policy[] = {
         .text =
             "The last ones that the server still has, and with -f what comes, also over restarts "
             "of the server. Types: sandbox.created, sandbox.paused, sandbox.resumed, "
-            "sandbox.forked, sandbox.ended, sandbox.policy, snapshot.created, snapshot.deleted, "
-            "violation, ask; dropped tells how many are missing.",
+            "sandbox.forked, sandbox.rolled_back, sandbox.ended, sandbox.policy, "
+            "snapshot.created, snapshot.deleted, violation, ask; dropped tells how many are "
+            "missing.",
         .options = OPTIONS({'f', "follow", NULL, "Go on with what comes.", NULL},
                            {0, "sandbox", "SANDBOX", "Only of this one.", "sandbox"},
                            {0, "type", "TYPE", "Only of these types: one, or TYPE,TYPE.", NULL},

@@ -211,6 +211,20 @@ const struct cli_command commands_sandbox[] = {
         .run = cmd_fork,
     },
     {
+        .name = "rollback",
+        .operands = "SANDBOX SNAPSHOT",
+        .summary = "take a sandbox back to the files of a snapshot",
+        .text = "It boots anew on a copy of them, and its own files are gone; its id, environment, "
+                "metadata, policy and limits stay. One that is paused runs afterwards. Where it "
+                "cannot boot from the snapshot it is paused, with its own files.",
+        .examples = EXAMPLES({"cay rollback ib3k0 before-the-upgrade", "by the snapshot's name"}),
+        .operands_min = 2,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_rollback,
+    },
+    {
         .name = "snapshot create",
         .operands = "SANDBOX [NAME]",
         .summary = "keep the files of a sandbox, to begin others with",

@@ -120,6 +120,7 @@ static void on_kepts(struct core *c, int status)
         ask_or_relist(c, -ENOMEM);
         return;
     }
+    keep_settle_listed(c);
     if (c->sweeping) {
         keep_drop_strays(c);
         return;

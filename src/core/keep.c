@@ -34,83 +34,10 @@
 #define LOOK_AGAIN_MS  500u /* until KEPTS is asked again, for what privd is still at */
 #define DROP_AGAIN_MS  20u
 
-enum err_code keep_check(const struct core *c, struct err *e)
-{
-    if (c->kepts.can)
-        return ERR_OK;
-    err_set(e, ERR_UNIMPLEMENTED,
-            "pausing with the files alone is not possible on this server: sandboxes' files are in "
-            "memory here (its state disk is not btrfs), and end with their processes");
-    err_hint(e, "pause it with its memory; see `cay doctor` for the state disk");
-    return ERR_UNIMPLEMENTED;
-}
-
-bool core_keeps_files(const struct core *c)
-{
-    return c->kepts.can;
-}
-
-/* -- numbers ----------------------------------------------------------------------------------- */
-
-static void mark_all(const struct core *c, bool *named)
-{
-    for (size_t i = 0; i < c->registry.n; i++)
-        named[c->registry.order[i]->s.kept] = true;
-    snapshots_mark(c, named);
-}
-
-/* One that ends is in use until privd has dropped what is kept by it. */
-enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *out, struct err *e)
-{
-    uint64_t used = c->tenants.charged[TENANT_KEPT], held = tenant_held(c, tenant, TENANT_KEPT);
-    bool taken[PRIVSEP_KEPT_MAX + 1] = {false};
-
-    if (!share_leaves_space(PRIVSEP_KEPT_MAX, used, held)) {
-        err_set(e, ERR_EXHAUSTED,
-                "%llu snapshots and sandboxes paused with their files alone are kept, %llu of them "
-                "this tenant's, of %d on this server: that is its share",
-                (unsigned long long)used, (unsigned long long)held, PRIVSEP_KEPT_MAX);
-        err_hint(e, "delete some first");
-        return ERR_EXHAUSTED;
-    }
-    mark_all(c, taken);
-    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
-        if (taken[n] || c->kepts.stray[n])
-            continue;
-        *out = n;
-        return ERR_OK;
-    }
-    return err_set(e, ERR_UNAVAILABLE, "kept files are still being removed; try again");
-}
-
-void keep_owner(const char *id, uint8_t out[static PRIVSEP_OWNER_SIZE])
-{
-    memset(out, 0, PRIVSEP_OWNER_SIZE);
-    memcpy(out, id, strnlen(id, PRIVSEP_OWNER_SIZE));
-}
-
-enum kept_seen keep_seen(const struct core *c, uint32_t number, const char *id)
-{
-    static const uint8_t unknown[PRIVSEP_OWNER_SIZE];
-    const struct kept_told *t = &c->kepts.told[number];
-    uint8_t owner[PRIVSEP_OWNER_SIZE];
-
-    keep_owner(id, owner);
-    if (memcmp(t->owner, owner, sizeof(owner)) != 0 &&
-        memcmp(t->owner, unknown, sizeof(unknown)) != 0)
-        return KEPT_SEEN_NONE;
-    return t->seen;
-}
-
-bool keep_is_gone(int status)
-{
-    return status == 0 || status == -ENOENT || status == -EPERM;
-}
-
 void keep_forget(struct sandbox_obj *o)
 {
     o->s.kept = 0;
-    o->env_asked = o->keep_asked = false;
+    o->env_asked = o->keep_asked = o->rolled_back = false;
     json_decref(o->s.env);
     o->s.env = NULL;
 }
@@ -220,7 +147,7 @@ static void has_only_files(struct sandbox_obj *o)
     egress_leave(o);
     exec_command_sandboxes_free(o);
     sockets_discard(o);
-    o->known_to_privd = o->change_asked = o->env_asked = o->keep_asked = false;
+    o->known_to_privd = o->change_asked = o->env_asked = o->keep_asked = o->rolled_back = false;
 }
 
 static void keep_error(struct err *e, int status)
@@ -271,6 +198,17 @@ static void on_kept(struct core *c, const char *id, int status, const struct pri
 
 /* -- restarting -------------------------------------------------------------------------------- */
 
+/* Its own files, or those of the snapshot that it is rolled back to: it may be gone by now. */
+static int64_t ask_restart(struct sandbox_obj *o, uint32_t template_number)
+{
+    const struct snapshot *s = NULL;
+
+    if (o->rollback_to[0])
+        s = core_snapshot_find(o->core, o->s.tenant, o->rollback_to);
+    o->rolled_back = s != NULL;
+    return create_ask_privd(o, template_number, s ? s->number : o->s.kept, s ? s->id : NULL);
+}
+
 enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
 {
     const struct template_info *t = templates_entry(o->core, o->s.template_id);
@@ -282,14 +220,20 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
     if (!t)
         return err_set(e, ERR_UNAVAILABLE, "template %s, which its files lie on, is not there",
                        o->s.template_id);
+    if (o->rollback_to[0] && !core_snapshot_find(c, o->s.tenant, o->rollback_to))
+        return err_set(e, ERR_NOT_FOUND,
+                       "snapshot %s was removed meanwhile: the sandbox is paused, with its own "
+                       "files",
+                       o->rollback_to);
     changed.state = SANDBOX_RESTARTING;
     ids_random_bytes(changed.agent_key, sizeof(changed.agent_key));
     code = store_sandbox_update(c->store, &changed, e);
     if (code != ERR_OK)
         return code;
     memcpy(o->s.agent_key, changed.agent_key, sizeof(o->s.agent_key));
-    rc = create_ask_privd(o, t->number, o->s.kept, NULL);
+    rc = ask_restart(o, t->number);
     if (rc < 0) {
+        o->rolled_back = false;
         pause_write_row(o);
         return call_privd_err(e, rc, "resuming the sandbox");
     }
@@ -303,7 +247,7 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
 
 void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *why)
 {
-    o->change_asked = false;
+    o->change_asked = o->rolled_back = false;
     if (o->kill_wanted) {
         lifecycle_end(o, "it was asked for while it was being resumed");
         return;
@@ -314,10 +258,42 @@ void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *w
         pause_not_resumed(o, SANDBOX_KEPT, why);
 }
 
+static void on_undone(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                      int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || !o->change_asked || !sandbox_life(o)->files)
+        return;
+    o->change_asked = o->keep_asked = false;
+    if (call_is_channel_error(status)) {
+        pause_channel_broke(o, status, "ending what was made of the snapshot");
+    } else if (status == 0 || status == -ESTALE || status == -ESRCH || status == -ENOENT) {
+        kept_again(o);
+    } else {
+        log_error("sandbox %s: what was made of a snapshot does not end: %s", id,
+                  strerror(-status));
+        timers_set(&c->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+    }
+}
+
+/* What was made of a snapshot's files ends; its own are kept still. 0 or -errno. */
+static int64_t send_undo(struct sandbox_obj *o)
+{
+    struct privsep_msg m = {.op = PRIVSEP_KILL, .slot = o->s.slot, .gen = o->s.gen};
+    int64_t rc = call_privd(o->core, o->s.id, &m, on_undone, NULL);
+
+    if (rc < 0)
+        return rc;
+    o->change_asked = o->keep_asked = true;
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + o->core->config.privd_timeout_ms);
+    return 0;
+}
+
 /* Whatever goes wrong here: LIST has it, and it is done then. */
 static void keep_again(struct sandbox_obj *o)
 {
-    int64_t rc = send_keep(o);
+    int64_t rc = o->rolled_back ? send_undo(o) : send_keep(o);
 
     if (rc == 0 || call_is_channel_error(rc))
         return;
@@ -353,7 +329,31 @@ void keep_on_listed_again(struct sandbox_obj *o)
         sandbox_move(o, SANDBOX_RESTARTING);
         pause_write_row(o);
     }
+}
+
+/* KEPTS was answered, and LIST has it. Where its own files are whole beside it, it was made of a
+ * snapshot's, and it was never told to have been rolled back. */
+static void settle_listed(struct sandbox_obj *o)
+{
+    if (o->change_asked || sandbox_life(o)->listed != LIFE_LISTED_AGAIN)
+        return;
+    o->rolled_back = keep_seen(o->core, o->s.kept, o->s.id) == KEPT_SEEN_WHOLE;
     keep_again(o);
+}
+
+bool keep_on_ended(struct sandbox_obj *o, const char *cause)
+{
+    struct err why;
+
+    if (!o->rolled_back)
+        return false;
+    err_set(&why, ERR_UNAVAILABLE,
+            "it ended as it booted from the snapshot (%s): the sandbox is paused, with its own "
+            "files",
+            cause);
+    has_only_files(o);
+    pause_not_resumed(o, SANDBOX_KEPT, &why);
+    return true;
 }
 
 static void is_kept(struct sandbox_obj *o)
@@ -404,10 +404,7 @@ bool keep_on_timer(struct sandbox_obj *o)
     }
     if (o->change_asked)
         return false;
-    if (o->known_to_privd)
-        keep_again(o);
-    else
-        keep_ask_kepts(o->core, on_looked);
+    keep_ask_kepts(o->core, on_looked);
     return true;
 }
 
@@ -466,65 +463,6 @@ bool keep_drops_quietly(const struct sandbox_obj *o)
     return o->dropping && clock_mono_ms() < o->drop_until_ms;
 }
 
-/* -- KEPTS ------------------------------------------------------------------------------------- */
-
-static void on_kepts(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                     int *fds, size_t n_fds, void *arg)
-{
-    void (*fn)(struct core *, int) = arg;
-
-    fn(c, status);
-}
-
-int keep_ask_kepts(struct core *c, void (*fn)(struct core *c, int status))
-{
-    struct privsep_msg m = {.op = PRIVSEP_KEPTS};
-    int64_t rc;
-
-    memset(c->kepts.told, 0, sizeof(c->kepts.told));
-    rc = call_privd(c, "", &m, on_kepts, fn);
-    return rc < 0 ? (int)rc : 0;
-}
-
-void keep_on_kept_event(struct core *c, const struct privsep_msg *m)
-{
-    uint32_t n = m->u.kept.number;
-
-    if (n < 1 || n > PRIVSEP_KEPT_MAX)
-        return;
-    c->kepts.told[n].seen = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
-    memcpy(c->kepts.told[n].owner, m->u.kept.owner, sizeof(c->kepts.told[n].owner));
-}
-
-static void on_stray_dropped(struct core *c, const char *id, int status,
-                             const struct privsep_msg *m, int *fds, size_t n_fds, void *arg)
-{
-    uint32_t n = (uint32_t)(uintptr_t)arg;
-
-    c->kepts.stray[n] = !keep_is_gone(status);
-    if (status < 0 && !call_is_channel_error(status))
-        log_warn("kept files %u, which no sandbox has, are not removed: %s", n, strerror(-status));
-}
-
-void keep_drop_strays(struct core *c)
-{
-    bool named[PRIVSEP_KEPT_MAX + 1] = {false};
-
-    mark_all(c, named);
-    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
-        struct privsep_msg m = {.op = PRIVSEP_DROP};
-        const struct kept_told *t = &c->kepts.told[n];
-
-        c->kepts.stray[n] = t->seen != KEPT_SEEN_NONE && !named[n];
-        if (t->seen != KEPT_SEEN_WHOLE || named[n])
-            continue;
-        log_warn("cay-privd keeps files by number %u that nothing has: they are removed", n);
-        m.u.kept.number = n;
-        memcpy(m.u.kept.owner, t->owner, sizeof(m.u.kept.owner));
-        call_privd(c, "", &m, on_stray_dropped, (void *)(uintptr_t)n);
-    }
-}
-
 /* Backwards: ending one moves only what comes after it. */
 void keep_settle_all(struct core *c)
 {
@@ -534,4 +472,12 @@ void keep_settle_all(struct core *c)
         if (o && !o->known_to_privd && sandbox_life(o)->missing == LIFE_MISSING_FILES)
             keep_on_missing(o, keep_seen(c, o->s.kept, o->s.id));
     }
+    keep_settle_listed(c);
+}
+
+void keep_settle_listed(struct core *c)
+{
+    for (size_t i = 0; i < c->registry.n; i++)
+        if (c->registry.order[i]->known_to_privd)
+            settle_listed(c->registry.order[i]);
 }

@@ -1,13 +1,17 @@
 #pragma once
-/* A pause with the files alone. cay-privd ends the sandbox and keeps its layer by a number (KEEP);
- * later it makes one of the same id on that layer (CREATE), which boots anew. The row says which
- * number: it is chosen here, written before it is asked for, and free again when the sandbox runs
- * or privd has dropped what was kept by it.
+/* A pause with the files alone. cay-privd ends the sandbox and keeps its layer by a number
+ * (KEEP); later it makes one of the same id on that layer (CREATE), which boots anew. The row
+ * says which number: it is chosen here, written before it is asked for, and free again when the
+ * sandbox runs or privd has dropped what was kept by it.
  *
- * running -> keeping: its agent is asked for its environment, which is written (nothing else has it
- * then), then KEEP; kept; restarting: CREATE and /init as of any create (create.c), then running.
- * What an end of a program leaves in between is made good by LIST, which knows what runs, and
- * KEPTS, which knows what is kept (life.h). */
+ * running -> keeping: its agent is asked for its environment, which is written (nothing else has
+ * it then), then KEEP; kept; restarting: CREATE and /init as of any create (create.c), then
+ * running. What an end of a program leaves in between is made good by LIST, which knows what
+ * runs, and KEPTS, which knows what is kept (life.h).
+ *
+ * A rollback (reboot.h) is a restart on a copy of a snapshot's files: its own are kept by their
+ * number until it runs, and dropped then. Until that is written it can only become what it was:
+ * its own files, kept. */
 
 #include "base/err.h"
 #include "contract/proto.h"
@@ -54,7 +58,7 @@ enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *o
 /* running -> keeping. On failure nothing has changed. */
 enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason, struct err *e);
 
-/* kept -> restarting. The same. */
+/* kept -> restarting, on its files or on a copy of those that it is rolled back to. The same. */
 enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e);
 
 /* It runs: no number is its own, and its environment is its agent's alone. The caller writes the
@@ -74,8 +78,13 @@ void keep_restart_failed(struct sandbox_obj *o, const struct err *why);
 /* LIST has one that is being kept: it runs. */
 void keep_on_listed_running(struct sandbox_obj *o);
 
-/* LIST has one that is kept or being restarted: its files are kept again. */
+/* LIST has one that is kept or being restarted: its files are kept again when KEPTS has told
+ * what there is of them (keep_settle_listed). */
 void keep_on_listed_again(struct sandbox_obj *o);
+
+/* Its first process ended. true: it had been made of a snapshot's files, and is paused with its
+ * own. */
+bool keep_on_ended(struct sandbox_obj *o, const char *cause);
 
 /* LIST does not have it; seen: what KEPTS says of its number. May free o. */
 void keep_on_missing(struct sandbox_obj *o, enum kept_seen seen);
@@ -99,5 +108,11 @@ void keep_on_kept_event(struct core *c, const struct privsep_msg *m);
 /* What no row names is dropped. */
 void keep_drop_strays(struct core *c);
 
-/* keep_on_missing for all that LIST did not have. */
+/* It runs on a snapshot's files: what was kept of its own by that number (0: nothing) goes. */
+void keep_drop_left(struct sandbox_obj *o, uint32_t number);
+
+/* KEPTS was answered: keep_on_missing for all that LIST did not have, and keep_settle_listed. */
 void keep_settle_all(struct core *c);
+
+/* Those that LIST has, though their files alone are to be there. */
+void keep_settle_listed(struct core *c);

@@ -243,6 +243,8 @@ void lifecycle_on_ended(struct core *c, const struct privsep_msg *m)
     if (sandbox_life(o)->exit == LIFE_EXIT_WAIT)
         return;
     log_warn("sandbox %s: ended by itself: %s (status %d)", id, cause.text, m->u.ended.exit_status);
+    if (keep_on_ended(o, cause.text))
+        return;
     o->end_reason = cause.word;
     lifecycle_ended(o, cause.text);
 }

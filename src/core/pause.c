@@ -18,6 +18,7 @@
 #include "core/lifecycle.h"
 #include "core/logs.h"
 #include "core/pause_waiters.h"
+#include "core/reboot.h"
 #include "core/registry.h"
 #include "core/sandbox.h"
 #include "core/sockets.h"
@@ -25,6 +26,7 @@
 #include "core/timers.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define PAUSE_AGAIN_MS 2000u /* after the end of its time, when it could not be paused */
 
@@ -52,10 +54,15 @@ const char *core_pause_tier_name(const struct sandbox *s)
 }
 
 /* What those who resume it asked for goes with them: it is not the next one's. */
+static void forget_wishes(struct sandbox_obj *o)
+{
+    reboot_forget(o);
+    o->resume_ttl_ms = 0;
+}
+
 void pause_fail(struct sandbox_obj *o, const struct err *why)
 {
-    o->reboot = false;
-    o->resume_ttl_ms = 0;
+    forget_wishes(o);
     pause_waiters_fail_later(o, &o->pausers, why);
     pause_waiters_fail_later(o, &o->resumers, why);
 }
@@ -125,9 +132,12 @@ void pause_channel_broke(struct sandbox_obj *o, int status, const char *what)
 static void begin_pause_again(struct sandbox_obj *o);
 static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
                            enum sandbox_tier tier, struct err *e);
+static void is_paused(struct sandbox_obj *o);
 
 static void tell_resumed(struct sandbox_obj *o)
 {
+    if (o->reboot_ran)
+        return;
     log_info("sandbox %s: resumed", o->s.id);
     logs_add(o, "info", "sandbox resumed");
     events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
@@ -150,9 +160,13 @@ void pause_resumed(struct sandbox_obj *o)
 {
     struct core *c = o->core;
     bool again = o->reboot && !sandbox_life(o)->files;
+    uint32_t left = o->rolled_back ? o->s.kept : 0;
+    char snapshot[IDS_SANDBOX_SIZE] = "";
     enum err_code code = ERR_OK;
     struct err why;
 
+    if (o->rolled_back)
+        memcpy(snapshot, o->rollback_to, sizeof(snapshot));
     keep_forget(o);
     sandbox_move(o, SANDBOX_RUNNING);
     if (o->resume_ttl_ms == 0)
@@ -162,15 +176,17 @@ void pause_resumed(struct sandbox_obj *o)
     o->used_ms = clock_mono_ms();
     pause_write_row(o);
     lifecycle_arm(o);
-    /* To boot anew it runs for a moment, as its environment is its agent's to tell, and then ends
-     * but for its files. */
-    if (again && (code = begin(o, SANDBOX_PAUSE_API, SANDBOX_TIER_FILES, &why)) == ERR_OK) {
-        o->reboot_keeps = true;
+    keep_drop_left(o, left);
+    /* To boot anew it runs for a moment, as its environment is its agent's to tell, and then
+     * ends but for its files. */
+    if (again && (code = reboot_begin(o, &why)) == ERR_OK)
         return;
-    }
-    o->resume_ttl_ms = 0;
-    o->reboot = false;
+    forget_wishes(o);
     tell_resumed(o);
+    o->reboot_ran = false;
+    if (*snapshot)
+        events_add(o->tenant, EVENT_SANDBOX_ROLLED_BACK, o->s.id,
+                   json_pack("{s:s}", "snapshot", snapshot));
     pause_waiters_tell(o, &o->resumers, code == ERR_OK ? NULL : &why);
     begin_pause_again(o);
 }
@@ -180,11 +196,28 @@ void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struc
     log_warn("sandbox %s: not resumed: %s", o->s.id, why->text);
     if (o->s.state != to)
         sandbox_move(o, to);
-    o->reboot = false;
-    o->resume_ttl_ms = 0;
+    forget_wishes(o);
     pause_write_row(o);
     pause_waiters_tell(o, &o->resumers, why);
-    pause_waiters_tell(o, &o->pausers, NULL);
+    if (o->reboot_ran)
+        is_paused(o);
+    else
+        pause_waiters_tell(o, &o->pausers, NULL);
+    o->reboot_ran = false;
+}
+
+void pause_not_rebooted(struct sandbox_obj *o, const struct err *why)
+{
+    bool runs = sandbox_life(o)->pause == LIFE_CALL_DO;
+
+    log_warn("sandbox %s: does not boot anew: %s", o->s.id, why->text);
+    forget_wishes(o);
+    if (runs)
+        tell_resumed(o);
+    o->reboot_ran = false;
+    pause_waiters_tell(o, &o->resumers, why);
+    if (runs)
+        begin_pause_again(o);
 }
 
 static void on_thawed(struct core *c, const char *id, int status, const struct privsep_msg *m,
@@ -207,7 +240,7 @@ static void on_thawed(struct core *c, const char *id, int status, const struct p
     pause_not_resumed(o, SANDBOX_PAUSED, &why);
 }
 
-static enum err_code begin_resume(struct sandbox_obj *o, struct err *e)
+enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e)
 {
     if (sandbox_life(o)->files)
         return keep_begin_restart(o, e);
@@ -245,14 +278,14 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
         c->on_paused(c->on_paused_arg, o->s.id);
     if (!only_reboots)
         is_paused(o);
-    if (o->resumers && begin_resume(o, &e) == ERR_OK)
+    if (o->resumers && pause_begin_resume(o, &e) == ERR_OK)
         return;
+    o->reboot_ran = false;
     if (only_reboots)
         is_paused(o);
     if (!o->resumers)
         return;
-    o->reboot = false;
-    o->resume_ttl_ms = 0;
+    forget_wishes(o);
     pause_waiters_tell(o, &o->resumers, &e);
 }
 
@@ -271,16 +304,17 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
     if (o->resumers && ttl_ms > 0)
         o->s.end_real_ms = MAX(o->s.end_real_ms, clock_real_ms() + ttl_ms);
-    o->resume_ttl_ms = 0;
+    forget_wishes(o);
     pause_write_row(o);
     lifecycle_arm(o);
     if (over && !o->resumers)
         timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
-    o->reboot = o->reboot_keeps = false;
+    o->reboot_keeps = false;
     if (only_reboots)
         tell_resumed(o);
     else
         pause_waiters_tell(o, &o->pausers, why);
+    o->reboot_ran = false;
     pause_waiters_tell(o, &o->resumers, rebooting ? why : NULL);
     begin_pause_again(o);
 }
@@ -339,6 +373,14 @@ static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reas
     if (check_copies(o, e) != ERR_OK)
         return e->code;
     return tier == SANDBOX_TIER_FILES ? keep_begin(o, reason, e) : begin_pause(o, reason, e);
+}
+
+enum err_code pause_begin_keep(struct sandbox_obj *o, struct err *e)
+{
+    enum err_code code = begin(o, SANDBOX_PAUSE_API, SANDBOX_TIER_FILES, e);
+
+    o->reboot_keeps = code == ERR_OK;
+    return code;
 }
 
 /* What a call may ask for. */
@@ -443,17 +485,20 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
         code = keep_check(c, &e);
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);
-    if (code == ERR_OK && reboot_it)
-        code = check_copies(o, &e);
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)
-        code = begin_resume(o, &e);
+        code = reboot_it ? reboot_begin(o, &e) : pause_begin_resume(o, &e);
     if (code != ERR_OK) {
         core_defer_error(c, done, arg, &e);
         return;
     }
     o->reboot |= reboot_it;
+    pause_wait_resumed(o, ttl_ms, done, arg);
+}
+
+void pause_wait_resumed(struct sandbox_obj *o, int64_t ttl_ms, core_sandbox_cb done, void *arg)
+{
     o->resume_ttl_ms = MAX(o->resume_ttl_ms, ttl_ms);
-    pause_waiters_add(c, &o->resumers, done, arg);
+    pause_waiters_add(o->core, &o->resumers, done, arg);
 }
 
 void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg)

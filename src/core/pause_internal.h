@@ -25,5 +25,18 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why);
 /* It runs again. */
 void pause_resumed(struct sandbox_obj *o);
 
+/* Thaws it, or boots it on the files that are kept of it. On failure nothing has changed. */
+enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e);
+
+/* Of one that runs and is to boot anew: it is being kept for that. The same. */
+enum err_code pause_begin_keep(struct sandbox_obj *o, struct err *e);
+
+/* One that runs or is paused does not boot anew: those who wait for it are told why, and nothing
+ * else has changed. */
+void pause_not_rebooted(struct sandbox_obj *o, const struct err *why);
+
+/* done when it runs again, for ttl_ms (0: the default) at least. */
+void pause_wait_resumed(struct sandbox_obj *o, int64_t ttl_ms, core_sandbox_cb done, void *arg);
+
 /* It is paused still, in state `to`. */
 void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struct err *why);

@@ -55,10 +55,17 @@ struct sandbox_obj {
     struct pause_waiter *pausers, *resumers;
     bool reboot;                  /* those want it to boot anew */
     bool reboot_keeps;            /* for that alone it is being kept */
+    bool reboot_ran;              /* it ran until then: its clients were not told of a pause */
     enum sandbox_tier pause_tier; /* what the last of pausers wants */
 
+    /* reboot.c */
+    struct timer copies_wait; /* armed: it boots anew when no copy of its files is made any more */
+    char
+        rollback_to[IDS_SANDBOX_SIZE]; /* the snapshot that it then boots with; "": its own files */
+
     /* keep.c */
-    unsigned copies;  /* of its files that are being made (snapshot.c) */
+    bool rolled_back; /* being restarted on a copy of a snapshot's files: its own are kept still */
+    unsigned copies;  /* of its files that are being made (snapshot_make.c) */
     uint32_t copy_of; /* its create: the kept number whose copy it begins with; 0: none */
     bool env_asked;   /* its agent owes its environment */
     bool keep_asked;  /* privd owes the answer to KEEP */

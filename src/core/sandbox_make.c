@@ -192,6 +192,7 @@ void sandbox_free(struct sandbox_obj *o)
     sockets_discard(o);
     timers_cancel(&c->timers, &o->end);
     timers_cancel(&c->timers, &o->sample);
+    timers_cancel(&c->timers, &o->copies_wait);
     registry_remove(&c->registry, o);
     leave_tenant(o);
     release(o);

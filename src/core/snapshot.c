@@ -1,6 +1,6 @@
-/* Finding and deleting snapshots: rows of the store, objects in a list, newest first, and what is asked of privd (DROP).
- * They are made in snapshot_make.c. Called by api and fork.c, by create.c for what a create begins with, and by core.c after
- * KEPTS. */
+/* Finding and deleting snapshots: rows of the store, objects in a list, newest first, and what
+ * is asked of privd (DROP). They are made in snapshot_make.c. Called by api and fork.c, by
+ * create.c for what a create begins with, and by core.c after KEPTS. */
 
 #include "core/snapshot_internal.h"
 
@@ -25,7 +25,7 @@
 #define DROP_LATER_MS 5000u /* privd failed */
 #define TAG           ":default"
 
-/* -- finding ------------------------------------------------------------------------------------- */
+/* -- finding ----------------------------------------------------------------------------------- */
 
 struct snapshot_obj *snapshot_get(struct core *c, const char *id)
 {
@@ -80,7 +80,7 @@ void snapshots_mark(const struct core *c, bool *named)
         named[o->s.number] = true;
 }
 
-/* -- entering and leaving -------------------------------------------------------------------------- */
+/* -- entering and leaving ---------------------------------------------------------------------- */
 
 static void on_again(struct timer *t);
 
@@ -181,7 +181,7 @@ void snapshot_add_event(struct snapshot_obj *o, enum event_type type)
         events_add(o->tenant, type, o->s.sandbox, more);
 }
 
-/* -- deleting -------------------------------------------------------------------------------------- */
+/* -- deleting ---------------------------------------------------------------------------------- */
 
 static void on_again(struct timer *t)
 {
@@ -271,9 +271,10 @@ void core_snapshot_delete(struct core *c, const char *tenant, const char *name, 
     snapshot_drop(o);
 }
 
-/* -- after a restart ------------------------------------------------------------------------------- */
+/* -- after a restart --------------------------------------------------------------------------- */
 
-/* What was not confirmed goes, and so does what was a fork's; what privd does not have is forgotten. */
+/* What was not confirmed goes, and so does what was a fork's; what privd does not have is
+ * forgotten. */
 static void reconcile(struct snapshot_obj *o)
 {
     enum kept_seen seen = keep_seen(o->core, o->s.number, o->s.id);

@@ -1,6 +1,6 @@
 #pragma once
-/* What snapshot.c (finding, deleting, a restart) and snapshot_make.c (COPY) share: a snapshot in memory. The list of them is
- * the core's (c->snapshots), newest first. */
+/* What snapshot.c (finding, deleting, a restart) and snapshot_make.c (COPY) share: a snapshot in
+ * memory. The list of them is the core's (c->snapshots), newest first. */
 
 #include "core/events.h"
 #include "core/snapshot.h"

@@ -1,5 +1,6 @@
-/* Making a snapshot: its row, then COPY, which cay-privd answers when the copy is on the disk. One copy of a sandbox is made
- * at a time, as it stands still for it; the others wait in order. Called by api and fork.c. */
+/* Making a snapshot: its row, then COPY, which cay-privd answers when the copy is on the disk.
+ * One copy of a sandbox is made at a time, as it stands still for it; the others wait in order.
+ * Called by api and fork.c. */
 
 #include "core/snapshot_internal.h"
 
@@ -12,6 +13,7 @@
 #include "core/keep.h"
 #include "core/life.h"
 #include "core/quota.h"
+#include "core/reboot.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
 #include "core/store.h"
@@ -66,7 +68,8 @@ static void copy_error(struct err *e, int status)
 
 static enum err_code send_copy(struct snapshot_obj *o, struct err *e);
 
-/* The oldest that waits for this sandbox; what cannot be begun is told, and the next has its turn. */
+/* The oldest that waits for this sandbox; what cannot be begun is told, and the next has its
+ * turn. */
 static void begin_next(struct core *c, const char *sandbox)
 {
     struct snapshot_obj *found;
@@ -123,6 +126,9 @@ static void on_copied(struct core *c, const char *id, int status, const struct p
         source->copies--;
     copied(o, status);
     begin_next(c, sandbox);
+    source = sandbox_get(c, NULL, sandbox);
+    if (source && source->copies == 0)
+        reboot_copies_made(source);
 }
 
 static void fill(struct snapshot *s, const struct sandbox_obj *source, const char *name,

@@ -1,5 +1,5 @@
 """cayd and cay-privd are killed at each of their calls that change or tell something, during a pause and a resume of both
-tiers, a snapshot and a fork: counted, not sampled; and cay-privd besides at each call by which its tasks change layers and
+tiers, a snapshot, a fork and a rollback: counted, not sampled; and cay-privd besides at each call by which its tasks change layers and
 records. Afterwards the sandbox is paused or runs, as it is told and as the kernel and the disk have it; what was answered is
 so; its program has lost nothing, its files are there; nothing is left.
 
@@ -232,8 +232,36 @@ class Fork(Snapshot):
         return now
 
 
+class Rollback(Files):
+    """It has the snapshot's files, or its own, running or kept; nothing else is kept."""
+
+    def __init__(self):
+        self.start, self.wanted, self.good = "running", "running", 200
+
+    def bring(self, cay, box, wanted):
+        super().bring(cay, box, wanted)
+        take_away(cay, box)
+        box.write("/home/user/now", b"then")
+        assert cay.call("POST", f"/sandboxes/{box.id}/snapshots", {"name": "then"}).status == 201
+        box.write("/home/user/now", b"own")
+
+    def ask(self, cay, box):
+        return cay.call("POST", f"/cay/v1/sandboxes/{box.id}/rollback", {"snapshotID": "then"}).status
+
+    def check(self, own_server, cay, box, status):
+        now = state(cay, box)
+        assert len(kept_on_disk(own_server)) == 1 + (now == "paused")
+        if now == "paused":
+            assert connect(cay, box).status == 201
+        has = box.read("/home/user/now").body
+        assert has == b"then" if status == self.good else has in ((b"own",) if now == "paused" else (b"own", b"then"))
+        assert box.read("/home/user/mark").body == MARK
+        take_away(cay, box)
+        return now
+
+
 CHANGES = {"pause": Frozen("paused"), "resume": Frozen("running"), "files-pause": Files("paused"), "files-resume": Files("running"),
-           "snapshot": Snapshot(), "fork": Fork()}
+           "snapshot": Snapshot(), "fork": Fork(), "rollback": Rollback()}
 
 
 class Place:

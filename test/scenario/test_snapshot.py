@@ -155,6 +155,49 @@ def test_forks(cay):
     until(lambda: all_ids(cay) == before)
 
 
+def rollback(client, box, name):
+    return client.call("POST", f"/cay/v1/sandboxes/{box.id}/rollback", {"snapshotID": name})
+
+
+@pytest.mark.parametrize("start", ["running", "frozen", "files"])
+def test_rollback(cay, start):
+    """Its files are the snapshot's, its programs are gone, the rest is its own."""
+    with cay.create(metadata={"a": "b"}, envVars={"A": "b"}, timeout_s=200) as box:
+        box.write("/home/user/file", b"one")
+        made = snapshot(cay, box, name="before")
+        box.write("/home/user/file", b"two")
+        box.write("/home/user/later", b"two")
+        boot = box.run("cat /proc/sys/kernel/random/boot_id").out
+        if start != "running":
+            assert cay.call("POST", f"/sandboxes/{box.id}/pause", {"memory": start == "frozen"}).status == 204
+        reply = rollback(cay, box, "before")
+        assert (reply.status, reply.json["sandboxID"]) == (200, box.id)
+        assert box.read("/home/user/file").body == b"one" and box.read("/home/user/later").status == 404
+        assert box.run("echo $A $(hostname)").out == f"b {box.id}\n" and box.run("cat /proc/sys/kernel/random/boot_id").out != boot
+        detail = cay.call("GET", f"/sandboxes/{box.id}").json
+        assert (detail["metadata"], detail["state"]) == ({"a": "b"}, "running")
+        if start == "running":
+            assert 100 < when(detail["endAt"]) - time.time() <= 200
+        assert rollback(cay, box, made["snapshotID"]).status == 200  # and again
+        assert delete(cay, "before") == 204
+
+
+def test_what_is_refused_of_rollbacks(cay, other_tenant):
+    """Nothing of the sandbox changes."""
+    with cay.create() as box, other_tenant.create() as stranger:
+        box.write("/home/user/file", b"mine")
+        made, others = snapshot(cay, box), snapshot(other_tenant, stranger)
+        for body, status in (({}, 400), ({"snapshotID": 1}, 400), ({"snapshotID": "../x"}, 404), ({"snapshotID": "snone"}, 404),
+                             ({"snapshotID": others["snapshotID"]}, 404), ({"snapshotID": "x" * 5000}, 400)):
+            assert cay.call("POST", f"/cay/v1/sandboxes/{box.id}/rollback", body).status == status, body
+        assert rollback(cay, stranger, made["snapshotID"]).status == 404
+        assert rollback(other_tenant, box, others["snapshotID"]).status == 404
+        assert box.read("/home/user/file").body == b"mine"
+        assert delete(cay, made["snapshotID"]) == 204 and rollback(cay, box, made["snapshotID"]).status == 404
+        assert delete(other_tenant, others["snapshotID"]) == 204
+    assert rollback(cay, box, made["snapshotID"]).status == 404
+
+
 def test_they_are_told(cay):
     """A fork's own snapshot is not; what is refused is not."""
     with cay.create() as box:
@@ -189,6 +232,9 @@ def test_the_command_line(cay):
         assert run("exec", one.stdout.strip(), "cat", "/home/user/file").stdout == "one"
         forks = run("fork", "--count=2", "--ttl=60s", box.id)
         assert forks.returncode == 0, forks.stderr
+        box.write("/home/user/file", b"two")
+        assert run("rollback", box.id, "none").returncode != 0 and run("rollback", box.id[:12], "by-hand").stdout.strip() == box.id
+        assert box.read("/home/user/file").body == b"one"
         ids = forks.stdout.split()
         assert len(set(ids)) == 2 and [run("exec", i, "cat", "/home/user/file").stdout for i in ids] == ["one"] * 2
         assert run("kill", one.stdout.strip(), *ids).returncode == 0

@@ -1,6 +1,9 @@
-/* A resume that boots anew: what else is asked for at each of its steps, and what it waits for. */
+/* A resume that boots anew: what else is asked for at each of its steps, and what it waits for.
+ * A rollback, and how it can fail. */
+#include "base/clock.h"
 #include "core/core_internal.h"
 #include "core/events.h"
+#include "core/reboot.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core_world.h"
@@ -134,7 +137,8 @@ static void one_that_cannot_begin_to_boot_is_paused(void **state)
     assert_true(!o->reboot && !o->reboot_keeps);
 }
 
-/* The channel breaks while it is kept: who waited is told so; the next pause waits for what is so, and is answered. */
+/* The channel breaks while it is kept: who waited is told so; the next pause waits for what is
+ * so, and is answered. */
 static void one_that_is_broken_off_is_what_privd_says(void **state)
 {
     struct answer boot = {0}, paused = {0};
@@ -163,36 +167,264 @@ static void on_snapshot(void *arg, const struct snapshot *s, const struct err *w
 
     a->calls++;
     a->good = s != NULL;
+    if (s)
+        memcpy(a->id, s->id, sizeof(a->id));
 }
 
-/* Its files stay where they are: nothing of it is begun. Without a boot it may go on. */
-static void it_is_refused_while_a_snapshot_is_made(void **state)
+static void make_snapshot(struct world *w, const char *box, struct answer *a)
 {
-    struct answer boot = {0}, joined = {0}, resumed = {0}, copied = {0};
+    *a = (struct answer){0};
+    core_snapshot_create(w->core, "default", box, NULL, false, on_snapshot, a);
+}
+
+/* Its files stay where they are meanwhile. Without a boot it may go on, and boots then. */
+static void it_waits_for_a_snapshot_that_is_made(void **state)
+{
+    struct answer boot = {0}, resumed = {0}, copied;
+    char id[IDS_SANDBOX_SIZE];
+    struct world *w = *state;
+    struct sandbox_obj *o = make_paused(w, id);
+
+    for (int joins = 0; joins < 2; joins++) {
+        unsigned keeps = fake_counts(w->fake).keeps, thaws = fake_counts(w->fake).thaws;
+
+        fake_set(w->fake, FAKE_HOLD_COPIES, 1);
+        make_snapshot(w, id, &copied);
+        core_sandbox_resume(w->core, "default", id, 50000, true, world_on_answer, &boot);
+        world_run_for(w, 20);
+        assert_true(o->s.state == SANDBOX_PAUSED && fake_counts(w->fake).thaws == thaws);
+        if (joins) {
+            core_sandbox_resume(w->core, "default", id, 50000, false, world_on_answer, &resumed);
+            run_until_state(w, id, SANDBOX_RUNNING);
+        }
+        assert_true(fake_counts(w->fake).keeps == keeps && boot.calls == (unsigned)joins);
+        fake_set(w->fake, FAKE_HOLD_COPIES, 0);
+        world_run_until(w, &boot.calls, 1 + (unsigned)joins);
+        assert_true(copied.good && boot.good && resumed.calls == (unsigned)joins);
+        assert_int_equal(fake_counts(w->fake).keeps, keeps + 1);
+        core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FROZEN, world_on_answer, &resumed);
+        run_until_state(w, id, SANDBOX_PAUSED);
+        resumed.calls = 0;
+    }
+}
+
+static void it_waits_for_so_long(void **state)
+{
+    struct answer boot = {0}, copied;
     char id[IDS_SANDBOX_SIZE];
     struct world *w = *state;
     struct sandbox_obj *o = make_paused(w, id);
 
     fake_set(w->fake, FAKE_HOLD_COPIES, 1);
-    core_snapshot_create(w->core, "default", id, NULL, false, on_snapshot, &copied);
+    make_snapshot(w, id, &copied);
     core_sandbox_resume(w->core, "default", id, 50000, true, world_on_answer, &boot);
+    assert_true(timer_armed(&o->copies_wait));
+    timers_set(&w->core->timers, &o->copies_wait, clock_mono_ms());
     world_run_until(w, &boot.calls, 1);
     assert_int_equal(boot.why.code, ERR_UNAVAILABLE);
     assert_true(o->s.state == SANDBOX_PAUSED && !o->reboot);
-    assert_int_equal(fake_counts(w->fake).thaws, 0);
-    fake_set(w->fake, FAKE_HOLD_THAWS, 1);
-    core_sandbox_resume(w->core, "default", id, 50000, false, world_on_answer, &resumed);
-    core_sandbox_resume(w->core, "default", id, 50000, true, world_on_answer, &joined);
-    world_run_until(w, &joined.calls, 1);
-    assert_int_equal(joined.why.code, ERR_UNAVAILABLE);
-    fake_set(w->fake, FAKE_HOLD_THAWS, 0);
-    world_run_until(w, &resumed.calls, 1);
-    assert_true(resumed.good);
-    assert_int_equal(fake_counts(w->fake).keeps, 0);
     fake_set(w->fake, FAKE_HOLD_COPIES, 0);
     world_run_until(w, &copied.calls, 1);
-    assert_true(copied.good);
-    assert_int_equal(o->copies, 0);
+    assert_true(copied.good && o->s.state == SANDBOX_PAUSED && !timer_armed(&o->copies_wait));
+}
+
+/* -- rollback ---------------------------------------------------------------------------------- */
+
+static unsigned kept_numbers(struct world *w)
+{
+    unsigned n = 0;
+
+    for (unsigned number = 1; number <= PRIVSEP_KEPT_MAX; number++)
+        n += fake_is_kept(w->fake, number);
+    return n;
+}
+
+/* One in that state, with a snapshot of it. */
+static struct sandbox_obj *make_with_snapshot(struct world *w, enum sandbox_state as,
+                                              char id[static IDS_SANDBOX_SIZE], struct answer *made)
+{
+    struct answer a = {0};
+
+    world_create_default(w, id);
+    make_snapshot(w, id, made);
+    world_run_until(w, &made->calls, 1);
+    assert_true(made->good);
+    if (as != SANDBOX_RUNNING) {
+        core_sandbox_pause(w->core, "default", id,
+                           as == SANDBOX_KEPT ? SANDBOX_TIER_FILES : SANDBOX_TIER_FROZEN,
+                           world_on_answer, &a);
+        world_run_until(w, &a.calls, 1);
+    }
+    assert_int_equal(sandbox_get(w->core, NULL, id)->s.state, as);
+    return sandbox_get(w->core, NULL, id);
+}
+
+static void roll_back(struct world *w, const char *id, const char *snapshot, struct answer *a)
+{
+    *a = (struct answer){0};
+    core_sandbox_rollback(w->core, "default", id, snapshot, world_on_answer, a);
+}
+
+/* From each state it runs afterwards, on a copy of the snapshot's: nothing is kept but that. */
+static void it_is_rolled_back_from_each_state(void **state)
+{
+    static const struct {
+        enum sandbox_state state;
+        const char *told;
+    } cases[] = {{SANDBOX_RUNNING, ""}, {SANDBOX_PAUSED, "pr"}, {SANDBOX_KEPT, "pr"}};
+    char id[IDS_SANDBOX_SIZE], told[16], lines[EVENTS_LINE_MAX];
+    struct world *w = *state;
+    struct answer made, rolled;
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct sandbox_obj *o = make_with_snapshot(w, cases[i].state, id, &made);
+        int64_t end_ms = o->s.end_real_ms;
+        unsigned inits = fake_counts(w->fake).inits;
+
+        roll_back(w, id, made.id, &rolled);
+        world_run_until(w, &rolled.calls, 1);
+        assert_true(rolled.good && o->s.state == SANDBOX_RUNNING && o->s.kept == 0);
+        if (cases[i].state == SANDBOX_RUNNING)
+            assert_in_range(o->s.end_real_ms, end_ms - 1000, end_ms + 1000);
+        assert_int_equal(fake_counts(w->fake).inits, inits + 1);
+        for (int t = 0; t < 500 && kept_numbers(w) != i + 1; t++)
+            world_run_for(w, 2);
+        assert_int_equal(kept_numbers(w), i + 1);
+        events(w, id, told);
+        assert_string_equal(told, cases[i].told);
+        world_events(w, id, 1u << EVENT_SANDBOX_ROLLED_BACK, lines);
+        assert_non_null(strstr(lines, made.id));
+        assert_true(!o->reboot && !o->reboot_ran && !o->rolled_back && !o->rollback_to[0]);
+    }
+}
+
+/* How it can fail after its own files are kept, and before it runs. */
+static void fail_create(struct world *w, const char *id, const char *snapshot)
+{
+    fake_set(w->fake, FAKE_FAIL_CREATES, 1);
+}
+
+static void fail_agent(struct world *w, const char *id, const char *snapshot)
+{
+    fake_set(w->fake, FAKE_AGENT_STATUS, 500);
+}
+
+static void lose_agent(struct world *w, const char *id, const char *snapshot)
+{
+    fake_set(w->fake, FAKE_AGENT_SILENT, 1);
+}
+
+static void on_gone(void *arg, const struct err *why)
+{
+    assert_null(why);
+}
+
+static void remove_snapshot(struct world *w, const char *id, const char *snapshot)
+{
+    core_snapshot_delete(w->core, "default", snapshot, on_gone, NULL);
+}
+
+static bool is_booting(struct world *w, const char *id)
+{
+    return sandbox_get(w->core, NULL, id)->s.state == SANDBOX_RESTARTING && fake_lives(w->fake, id);
+}
+
+/* cayd ends as it boots: the next one finds what was made of the snapshot, and the own files
+ * beside it. */
+static void restart_core(struct world *w, const char *id)
+{
+    world_stop_core(w);
+    world_start_core(w);
+}
+
+static void restart_privd(struct world *w, const char *id)
+{
+    fake_restart(w->fake, false);
+}
+
+static void end_first_process(struct world *w, const char *id)
+{
+    fake_end(w->fake, id, PRIVSEP_CAUSE_EXITED);
+}
+
+/* It is paused with its own files, which is what its owner is told, and goes on from them. */
+static void one_that_is_not_rolled_back_has_its_own_files(void **state)
+{
+    static const struct {
+        void (*breaks)(struct world *w, const char *id, const char *snapshot);
+        void (*then)(struct world *w, const char *id); /* once it boots; NULL: it fails by itself */
+    } cases[] = {{fail_create, NULL},         {fail_agent, NULL},
+                 {remove_snapshot, NULL},     {lose_agent, restart_core},
+                 {lose_agent, restart_privd}, {lose_agent, end_first_process}};
+    char id[IDS_SANDBOX_SIZE], told[16];
+    struct answer made, rolled, resumed;
+    struct world *w = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct sandbox_obj *o = make_with_snapshot(w, SANDBOX_RUNNING, id, &made);
+        unsigned keeps = fake_counts(w->fake).keeps;
+        uint32_t own;
+
+        fake_set(w->fake, FAKE_HOLD_KEEPS, 1);
+        roll_back(w, id, made.id, &rolled);
+        for (int t = 0; t < 5000 && fake_counts(w->fake).keeps == keeps; t++)
+            world_run_for(w, 2);
+        own = o->s.kept;
+        cases[i].breaks(w, id, made.id);
+        fake_set(w->fake, FAKE_HOLD_KEEPS, 0);
+        for (int t = 0; cases[i].then && t < 5000 && !is_booting(w, id); t++)
+            world_run_for(w, 2);
+        if (cases[i].then)
+            cases[i].then(w, id);
+        world_run_until(w, &rolled.calls, 1);
+        run_until_state(w, id, SANDBOX_KEPT);
+        assert_true(!rolled.good && fake_is_kept(w->fake, own));
+        assert_false(fake_lives(w->fake, id));
+        if (cases[i].then != restart_core && cases[i].then != restart_privd) {
+            events(w, id, told);
+            assert_string_equal(told, "p");
+        }
+        fake_set(w->fake, FAKE_AGENT_SILENT, 0);
+        fake_set(w->fake, FAKE_AGENT_STATUS, 204);
+        world_run_until_true(w, world_is_ready);
+        resumed = (struct answer){0};
+        core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &resumed);
+        world_run_until(w, &resumed.calls, 1);
+        assert_true(resumed.good && !fake_is_kept(w->fake, own));
+    }
+}
+
+static void what_is_refused_of_rollbacks(void **state)
+{
+    char id[IDS_SANDBOX_SIZE], other[IDS_SANDBOX_SIZE];
+    struct world *w = *state;
+    struct answer made, again, rolled, refused;
+    struct sandbox_obj *o = make_with_snapshot(w, SANDBOX_RUNNING, id, &made);
+    unsigned keeps = fake_counts(w->fake).keeps;
+
+    roll_back(w, id, "snone", &refused);
+    world_run_until(w, &refused.calls, 1);
+    assert_int_equal(refused.why.code, ERR_NOT_FOUND);
+    refused = (struct answer){0};
+    core_sandbox_rollback(w->core, "another", id, made.id, world_on_answer, &refused);
+    world_run_until(w, &refused.calls, 1);
+    assert_int_equal(refused.why.code, ERR_NOT_FOUND);
+    (void)make_with_snapshot(w, SANDBOX_RUNNING, other, &again);
+    fake_set(w->fake, FAKE_HOLD_DROPS, 1); /* it is being removed */
+    core_snapshot_delete(w->core, "default", again.id, on_gone, NULL);
+    roll_back(w, id, again.id, &refused);
+    world_run_until(w, &refused.calls, 1);
+    assert_int_equal(refused.why.code, ERR_NOT_FOUND);
+    fake_set(w->fake, FAKE_HOLD_DROPS, 0);
+    assert_true(o->s.state == SANDBOX_RUNNING && fake_counts(w->fake).keeps == keeps);
+    fake_set(w->fake, FAKE_HOLD_KEEPS, 1);
+    roll_back(w, id, made.id, &rolled);
+    roll_back(w, id, made.id, &refused);
+    world_run_until(w, &refused.calls, 1);
+    assert_int_equal(refused.why.code, ERR_CONFLICT);
+    fake_set(w->fake, FAKE_HOLD_KEEPS, 0);
+    world_run_until(w, &rolled.calls, 1);
+    assert_true(rolled.good);
 }
 
 int main(void)
@@ -202,7 +434,11 @@ int main(void)
         WORLD(one_that_is_not_kept_runs_and_is_paused_then),
         WORLD(one_that_cannot_begin_to_boot_is_paused),
         WORLD(one_that_is_broken_off_is_what_privd_says),
-        WORLD(it_is_refused_while_a_snapshot_is_made),
+        WORLD(it_waits_for_a_snapshot_that_is_made),
+        WORLD(it_waits_for_so_long),
+        WORLD(it_is_rolled_back_from_each_state),
+        WORLD(one_that_is_not_rolled_back_has_its_own_files),
+        WORLD(what_is_refused_of_rollbacks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

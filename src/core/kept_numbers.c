@@ -1,0 +1,166 @@
+/* Which numbers of kept files are free, whose each is, and what privd says of them (KEPTS); what
+ * no row names is dropped. A number is in use from the row that is written before KEEP or COPY
+ * until the row of a sandbox that runs again, or of what was dropped. */
+
+#include "core/keep.h"
+
+#include "base/log.h"
+#include "base/share.h"
+#include "core/call.h"
+#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/sandbox.h"
+#include "core/snapshot.h"
+#include "core/tenant.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum err_code keep_check(const struct core *c, struct err *e)
+{
+    if (c->kepts.can)
+        return ERR_OK;
+    err_set(e, ERR_UNIMPLEMENTED,
+            "pausing with the files alone is not possible on this server: sandboxes' files are in "
+            "memory here (its state disk is not btrfs), and end with their processes");
+    err_hint(e, "pause it with its memory; see `cay doctor` for the state disk");
+    return ERR_UNIMPLEMENTED;
+}
+
+bool core_keeps_files(const struct core *c)
+{
+    return c->kepts.can;
+}
+
+/* -- numbers ----------------------------------------------------------------------------------- */
+
+static void mark_all(const struct core *c, bool *named)
+{
+    for (size_t i = 0; i < c->registry.n; i++)
+        named[c->registry.order[i]->s.kept] = true;
+    snapshots_mark(c, named);
+}
+
+/* One that ends is in use until privd has dropped what is kept by it. */
+enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *out, struct err *e)
+{
+    uint64_t used = c->tenants.charged[TENANT_KEPT], held = tenant_held(c, tenant, TENANT_KEPT);
+    bool taken[PRIVSEP_KEPT_MAX + 1] = {false};
+
+    if (!share_leaves_space(PRIVSEP_KEPT_MAX, used, held)) {
+        err_set(e, ERR_EXHAUSTED,
+                "%llu snapshots and sandboxes paused with their files alone are kept, %llu of them "
+                "this tenant's, of %d on this server: that is its share",
+                (unsigned long long)used, (unsigned long long)held, PRIVSEP_KEPT_MAX);
+        err_hint(e, "delete some first");
+        return ERR_EXHAUSTED;
+    }
+    mark_all(c, taken);
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
+        if (taken[n] || c->kepts.stray[n])
+            continue;
+        *out = n;
+        return ERR_OK;
+    }
+    return err_set(e, ERR_UNAVAILABLE, "kept files are still being removed; try again");
+}
+
+void keep_owner(const char *id, uint8_t out[static PRIVSEP_OWNER_SIZE])
+{
+    memset(out, 0, PRIVSEP_OWNER_SIZE);
+    memcpy(out, id, strnlen(id, PRIVSEP_OWNER_SIZE));
+}
+
+enum kept_seen keep_seen(const struct core *c, uint32_t number, const char *id)
+{
+    static const uint8_t unknown[PRIVSEP_OWNER_SIZE];
+    const struct kept_told *t = &c->kepts.told[number];
+    uint8_t owner[PRIVSEP_OWNER_SIZE];
+
+    keep_owner(id, owner);
+    if (memcmp(t->owner, owner, sizeof(owner)) != 0 &&
+        memcmp(t->owner, unknown, sizeof(unknown)) != 0)
+        return KEPT_SEEN_NONE;
+    return t->seen;
+}
+
+bool keep_is_gone(int status)
+{
+    return status == 0 || status == -ENOENT || status == -EPERM;
+}
+
+/* -- KEPTS ------------------------------------------------------------------------------------- */
+
+static void on_kepts(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                     int *fds, size_t n_fds, void *arg)
+{
+    void (*fn)(struct core *, int) = arg;
+
+    fn(c, status);
+}
+
+int keep_ask_kepts(struct core *c, void (*fn)(struct core *c, int status))
+{
+    struct privsep_msg m = {.op = PRIVSEP_KEPTS};
+    int64_t rc;
+
+    memset(c->kepts.told, 0, sizeof(c->kepts.told));
+    rc = call_privd(c, "", &m, on_kepts, fn);
+    return rc < 0 ? (int)rc : 0;
+}
+
+void keep_on_kept_event(struct core *c, const struct privsep_msg *m)
+{
+    uint32_t n = m->u.kept.number;
+
+    if (n < 1 || n > PRIVSEP_KEPT_MAX)
+        return;
+    c->kepts.told[n].seen = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
+    memcpy(c->kepts.told[n].owner, m->u.kept.owner, sizeof(c->kepts.told[n].owner));
+}
+
+static void on_stray_dropped(struct core *c, const char *id, int status,
+                             const struct privsep_msg *m, int *fds, size_t n_fds, void *arg)
+{
+    uint32_t n = (uint32_t)(uintptr_t)arg;
+
+    c->kepts.stray[n] = !keep_is_gone(status);
+    if (status < 0 && !call_is_channel_error(status))
+        log_warn("kept files %u, which no sandbox has, are not removed: %s", n, strerror(-status));
+}
+
+static void drop_stray(struct core *c, uint32_t n, const uint8_t *owner)
+{
+    struct privsep_msg m = {.op = PRIVSEP_DROP};
+
+    m.u.kept.number = n;
+    memcpy(m.u.kept.owner, owner, sizeof(m.u.kept.owner));
+    call_privd(c, "", &m, on_stray_dropped, (void *)(uintptr_t)n);
+}
+
+void keep_drop_left(struct sandbox_obj *o, uint32_t number)
+{
+    uint8_t owner[PRIVSEP_OWNER_SIZE];
+
+    if (!number)
+        return;
+    keep_owner(o->s.id, owner);
+    o->core->kepts.stray[number] = true;
+    drop_stray(o->core, number, owner);
+}
+
+void keep_drop_strays(struct core *c)
+{
+    bool named[PRIVSEP_KEPT_MAX + 1] = {false};
+
+    mark_all(c, named);
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
+        const struct kept_told *t = &c->kepts.told[n];
+
+        c->kepts.stray[n] = t->seen != KEPT_SEEN_NONE && !named[n];
+        if (t->seen != KEPT_SEEN_WHOLE || named[n])
+            continue;
+        log_warn("cay-privd keeps files by number %u that nothing has: they are removed", n);
+        drop_stray(c, n, t->owner);
+    }
+}
