@@ -250,9 +250,7 @@ struct privsep_msg {
                             * that fails leaves them as they were */
             uint8_t owner[PRIVSEP_OWNER_SIZE]; /* of what is kept by that number: -EPERM where it is
                                                 * another's; zero without a number */
-            /* New fields for kept files follow here; those for volumes stand at the end of the
-             * union. */
-            uint8_t reserve[96]; /* not looked at */
+            uint8_t reserve[96]; /* not looked at; a new field takes the place of its first bytes */
             struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
         } create;
         struct {

@@ -490,7 +490,7 @@ static int mount_run(const struct build *b)
 /* As an overlay of its own, like the sandbox's root, and for the same reasons: what is asked of its
  * files (ioctl, fsync, sockets, locks, leases) is answered by this sandbox's overlay, not by the
  * disk that all share, nor by an inode that another sandbox has too. Set-id programs work on no
- * volume: another sandbox made them. Tests: test_volumes.py. */
+ * volume: another sandbox made them. Tests: test_volumes_privd.py. */
 static int overlay_volume(const char *place, bool read_only)
 {
     char lower[48], upper[32], work[48];
