@@ -22,6 +22,7 @@ UNKNOWN = "i" + "0" * 20
 BODIES = {"/sandboxes/{id}/timeout": {"timeout": 60}, "/sandboxes/{id}/refreshes": {"duration": 60},
           "/sandboxes/{id}/connect": {"timeout": 60}, "/v2/sandboxes/{id}/connect": {"timeout": 60},
           "/cay/v1/sandboxes/{id}/exec": {"command": ["true"]}, "/cay/v1/sandboxes/{id}/asks/{ask}": {"answer": "no", "for": "once"},
+          "/cay/v1/sandboxes/{id}/rollback": {"snapshotID": "nothing"},
           "/cay/v1/sandboxes/{id}/policy/explain": {"to": "https://a.example:443"},
           "/api/sandbox/{id}/network-settings": {"networkBlockAll": True}}
 
