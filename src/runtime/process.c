@@ -302,7 +302,8 @@ static int start_in_slot(const struct start_args *a, struct inside *in, struct t
 
 /* The trees that are opened for the child when its user namespace is there; -1: there is none. */
 #define TREES (5 + PRIVSEP_CREATE_VOLUMES)
-_Static_assert(TREES <= FDPASS_MAX && TREES <= 16, "one message, a bit each");
+_Static_assert(TREES <= FDPASS_MAX, "one message");
+_Static_assert(TREES <= 16, "a bit each");
 
 static void list_trees(struct inside *in, int *trees[static TREES])
 {
