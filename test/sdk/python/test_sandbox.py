@@ -85,14 +85,17 @@ def test_sandboxes_of_others(factory):
 
 def test_terminal(factory, until):
     sandbox = factory()
-    text = []
     terminal = sandbox.pty.create(PtySize(rows=24, cols=80))
+    text, output = b"", (data or b"" for _, _, data in terminal)
+    while b"$ " not in text:  # readline sets back the size that it read, before each prompt
+        text += next(output)
     sandbox.pty.resize(terminal.pid, PtySize(rows=41, cols=133))
     sandbox.pty.send_stdin(terminal.pid, b"stty size; exit 3\n")
+    text += b"".join(output)
     with pytest.raises(SandboxException) as caught:
-        terminal.wait(on_pty=lambda data: text.append(data))
+        terminal.wait()
     assert caught.value.exit_code == 3
-    assert b"41 133" in b"".join(text)
+    assert b"41 133" in text
 
 
 def test_git(factory):
