@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "privd/record_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,15 +19,9 @@
  * second on average, so that no generation of an earlier boot comes again. */
 #define GEN_EPOCH_MS 1704067200000ll
 
-/* FNV-1a: against damage, not against forgery; only root can write here. */
 static uint64_t sum_of(const struct record *rec)
 {
-    const uint8_t *p = (const uint8_t *)rec;
-    uint64_t h = 0xcbf29ce484222325u;
-
-    for (size_t i = 0; i < offsetof(struct record, sum); i++)
-        h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
+    return record_file_sum(rec, offsetof(struct record, sum));
 }
 
 static int open_dir(const char *run_dir)

@@ -1,25 +1,18 @@
 #include "privd/volume_records.h"
 
 #include "base/clock.h"
+#include "privd/record_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define FILE_NAME      "volumes"
 #define VOLUME_MAGIC   0x63617976u /* "cayv" */
 #define VOLUME_VERSION 1u
 
-/* FNV-1a: against damage, not against forgery; only root can write here. */
 static uint64_t sum_of(const struct volume_record *r)
 {
-    const uint8_t *p = (const uint8_t *)r;
-    uint64_t h = 0xcbf29ce484222325u;
-
-    for (size_t i = 0; i < offsetof(struct volume_record, sum); i++)
-        h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
+    return record_file_sum(r, offsetof(struct volume_record, sum));
 }
 
 static bool is_good(const struct volume_record *r, uint32_t number)
@@ -28,25 +21,9 @@ static bool is_good(const struct volume_record *r, uint32_t number)
            r->state < VOLUME_STATE_COUNT && r->sum == sum_of(r);
 }
 
-static int open_file(const char *state_dir)
-{
-    CLEANUP_CLOSE int dir_fd = open(state_dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    CLEANUP_CLOSE int fd = -1;
-    struct stat st;
-
-    if (dir_fd < 0)
-        return -errno;
-    fd = openat(dir_fd, FILE_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077) != 0)
-        return -EPERM;
-    return TAKE_FD(fd);
-}
-
 int volume_records_open(struct volume_records *v, const char *state_dir)
 {
-    int fd = open_file(state_dir);
+    int fd = record_file_open(state_dir, FILE_NAME);
 
     if (fd < 0)
         return fd;
