@@ -2,7 +2,7 @@
 /* One POST /execute: its stream of lines to the client, and what of the kernel's messages becomes
  * one. Source: what e2b-code-interpreter 2.11 (Python) and @e2b/code-interpreter 2.8 read.
  *
- *   WAITING --execution_run--> RUNNING --the kernel is idle and has replied--> over
+ *   WAITING --its turn in the context--> RUNNING --the kernel is idle and has replied--> over
  *
  * The head is sent at once, also while another execution holds the context. After
  * EXECUTION_KEEPALIVE_MS without a line there is one, so that a client that is gone is noticed.
