@@ -10,13 +10,15 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define NAME "cay-test-kill"
 #define SLOT 3
 
+/* Of this process alone: another checkout's tests may run at the same time. */
+static char cgroup_name[32];
 static struct cgroup *cg;
 static const char *skip_reason;
 
@@ -168,7 +170,8 @@ static int set_up(void **state)
     char why[160] = "needs root";
 
     signal(SIGPIPE, SIG_IGN);
-    if (geteuid() != 0 || cgroup_open(NAME, &cg, why, sizeof(why)) < 0) {
+    snprintf(cgroup_name, sizeof(cgroup_name), "cay-test-kill-%d", (int)getpid());
+    if (geteuid() != 0 || cgroup_open(cgroup_name, &cg, why, sizeof(why)) < 0) {
         print_message("# %s\n", why);
         skip_reason = "no control groups (see above)";
     } else if (strcmp(cgroup_version(cg), "v1") != 0) {

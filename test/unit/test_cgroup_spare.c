@@ -13,10 +13,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define NAME  "cay-test-spare"
-#define PLACE "/sys/fs/cgroup/memory/" NAME
-#define MIB   (UINT64_C(1) << 20)
+#define MIB (UINT64_C(1) << 20)
 
+/* Of this process alone: another checkout's tests may run at the same time. */
+static char cgroup_name[32], place[64], held_path[64];
 static struct cgroup *cg;
 static const char *skip_reason;
 
@@ -31,12 +31,21 @@ static unsigned count_spares(void)
 {
     unsigned n = 0;
     struct dirent *e;
-    DIR *dir = opendir(PLACE);
+    DIR *dir = opendir(place);
     assert_non_null(dir);
     while ((e = readdir(dir)) != NULL)
         n += strncmp(e->d_name, "spare.", 6) == 0;
     closedir(dir);
     return n;
+}
+
+/* Whether slot, or what is below it, has a directory. */
+static bool slot_is_there(uint32_t slot, const char *below)
+{
+    char path[96];
+
+    snprintf(path, sizeof(path), "%s/%u%s", place, slot, below);
+    return is_there(path);
 }
 
 /* A process in the work leaf of slot runs fn, and ends or is killed. */
@@ -65,7 +74,7 @@ static void burn(void)
 
 static void leave_pages(void)
 {
-    int fd = open("/dev/shm/" NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = open(held_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || posix_fallocate(fd, 0, 4 * MIB) != 0)
         _exit(1);
 }
@@ -94,9 +103,11 @@ static void yields(uint32_t slot)
     char path[128], value = 0;
 
     for (size_t i = 0; i < ARRAY_SIZE(leaves); i++) {
-        snprintf(path, sizeof(path), "/sys/fs/cgroup/cpu/" NAME "/%u%s/cpu.idle", slot, leaves[i]);
-        if (access("/sys/fs/cgroup/cpu/" NAME "/cpu.idle", F_OK) < 0)
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/cpu/%s/cpu.idle", cgroup_name);
+        if (access(path, F_OK) < 0)
             return;
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/cpu/%s/%u%s/cpu.idle", cgroup_name, slot,
+                 leaves[i]);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         assert_int_equal(read(fd, &value, 1), 1);
         close(fd);
@@ -116,10 +127,10 @@ static void test_what_nothing_is_left_in_is_used_again(void **state)
     assert_int_equal(cgroup_freeze(cg, 3, true), 0);
     assert_int_equal(cgroup_remove(cg, 3), 0);
     assert_int_equal(count_spares(), 1);
-    assert_false(is_there(PLACE "/3"));
+    assert_false(slot_is_there(3, ""));
     assert_int_equal(cgroup_make(cg, 4), 0);
     assert_int_equal(count_spares(), 0);
-    assert_true(is_there(PLACE "/4/work"));
+    assert_true(slot_is_there(4, "/work"));
     yields(4);
     assert_false(cgroup_is_frozen(cg, 4));
     assert_int_equal(cgroup_stat(cg, 4, &st), 0);
@@ -158,11 +169,9 @@ static void test_what_a_process_is_in_stays(void **state)
 static void is_not_kept(uint32_t slot)
 {
     unsigned before = count_spares();
-    char path[128];
     for (int i = 0; i < 200 && cgroup_remove(cg, slot) == -EBUSY; i++)
         usleep(5000);
-    snprintf(path, sizeof(path), PLACE "/%u", slot);
-    assert_false(is_there(path));
+    assert_false(slot_is_there(slot, ""));
     if (count_spares() != before)
         fail_msg("slot %u: kept", slot);
 }
@@ -174,7 +183,7 @@ static void test_what_something_is_left_in_is_not_kept(void **state)
     make(6, &limits);
     within(6, leave_pages);
     is_not_kept(6);
-    assert_int_equal(unlink("/dev/shm/" NAME), 0);
+    assert_int_equal(unlink(held_path), 0);
 
     limits.memory_bytes = 16 * MIB;
     make(7, &limits);
@@ -198,13 +207,17 @@ static void test_only_so_many_are_kept(void **state)
         assert_int_equal(cgroup_remove(cg, slot), 0);
     assert_int_equal(count_spares(), 32);
     assert_int_equal(cgroup_remove_base(cg), 0);
-    assert_false(is_there(PLACE));
+    assert_false(is_there(place));
 }
 
 static int set_up(void **state)
 {
     char why[160] = "needs root";
-    if (geteuid() != 0 || cgroup_open(NAME, &cg, why, sizeof(why)) < 0) {
+
+    snprintf(cgroup_name, sizeof(cgroup_name), "cay-test-spare-%d", (int)getpid());
+    snprintf(place, sizeof(place), "/sys/fs/cgroup/memory/%s", cgroup_name);
+    snprintf(held_path, sizeof(held_path), "/dev/shm/%s", cgroup_name);
+    if (geteuid() != 0 || cgroup_open(cgroup_name, &cg, why, sizeof(why)) < 0) {
         print_message("# %s\n", why);
         skip_reason = "no control groups (see above)";
     } else if (strcmp(cgroup_version(cg), "v1") != 0) {
