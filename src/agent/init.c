@@ -17,6 +17,7 @@
 #define INIT_BODY_MAX  (2u * 1024u * 1024u)
 #define INIT_ENVS_MAX  4096
 #define INIT_ENVS_SIZE (1024u * 1024u)
+#define OUTPUT_MAX     (INT64_C(1) << 40)
 #define INIT_RUN_DIR   "/run/e2b"
 
 static const struct http_header protocol_headers[] = {
@@ -80,7 +81,7 @@ struct init {
 static enum err_code read_limits(const json_t *body, struct agent_limits *out, struct err *e)
 {
     json_t *limits = NULL;
-    int64_t memory = 0, disk = 0, cpu = 0;
+    int64_t memory = 0, disk = 0, cpu = 0, output = 0;
 
     if (json_get_obj(body, "limits", NULL, JSON_OPTIONAL, &limits, e) != ERR_OK)
         return e->code;
@@ -89,9 +90,11 @@ static enum err_code read_limits(const json_t *body, struct agent_limits *out, s
     if (json_get_int(limits, "memoryBytes", NULL, JSON_OPTIONAL, 0, INT64_MAX, &memory, e) !=
             ERR_OK ||
         json_get_int(limits, "diskBytes", NULL, JSON_OPTIONAL, 0, INT64_MAX, &disk, e) != ERR_OK ||
-        json_get_int(limits, "cpuMilli", NULL, JSON_OPTIONAL, 0, UINT32_MAX, &cpu, e) != ERR_OK)
+        json_get_int(limits, "cpuMilli", NULL, JSON_OPTIONAL, 0, UINT32_MAX, &cpu, e) != ERR_OK ||
+        json_get_int(limits, "outputBytesPerSecond", NULL, JSON_OPTIONAL, 0, OUTPUT_MAX, &output,
+                     e) != ERR_OK)
         return e->code;
-    *out = (struct agent_limits){(uint64_t)memory, (uint64_t)disk, (uint32_t)cpu};
+    *out = (struct agent_limits){(uint64_t)memory, (uint64_t)disk, (uint32_t)cpu, (uint64_t)output};
     return ERR_OK;
 }
 
@@ -140,6 +143,8 @@ static void apply(struct agent *a, const struct init *in)
         a->limits.disk_bytes = in->limits.disk_bytes;
     if (in->limits.cpu_milli)
         a->limits.cpu_milli = in->limits.cpu_milli;
+    if (in->limits.output_bytes_per_second)
+        process_limit_output(a, in->limits.output_bytes_per_second);
 }
 
 static void answer_init(struct http_exchange *x)

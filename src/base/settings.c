@@ -70,6 +70,9 @@ const struct config_key settings_keys[] = {
      "Processes and threads of a sandbox."},
     {"sandbox", "open_files", CONFIG_INT, FIELD(sandbox_open_files), "4096", 64, 1048576, "N",
      "Open files of each process in a sandbox."},
+    {"sandbox", "output", CONFIG_BYTES, FIELD(sandbox_output_bytes), "64M", MIB / 16, TIB, "BYTES",
+     "What of the output of a sandbox's commands is carried in a second, with as much at once; "
+     "programs that write more wait. Contents of files and of ports are not counted."},
     {"sandbox", "default_ttl", CONFIG_TIME_MS, FIELD(sandbox_default_ttl_ms), "5m", SECOND,
      3650 * DAY, "TIME", "How long a sandbox lives when its client says nothing."},
     {"sandbox", "max_ttl", CONFIG_TIME_MS, FIELD(sandbox_max_ttl_ms), "24h", SECOND, 3650 * DAY,
@@ -102,6 +105,11 @@ const struct config_key settings_keys[] = {
      "Threads that parse and relay; 0 takes one less than there are cores, at least one."},
     {"server", "max_connections", CONFIG_INT, FIELD(server_max_connections), "4096", 16, 1000000,
      "N", "Client connections at a time."},
+    {"server", "priority", CONFIG_INT, FIELD(server_priority), "10", 0, 20, "N",
+     "How far before other programs of the host the daemons are scheduled, as a nice value below "
+     "0, "
+     "so that busy sandboxes delay requests less; 0 changes nothing. Programs in sandboxes do not "
+     "have it."},
     {"server", "log_level", CONFIG_STRING, FIELD(server_log_level), "info", 0, 0, "LEVEL",
      "What is logged: error, warn, info or debug."},
 

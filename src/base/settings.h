@@ -22,6 +22,7 @@ struct settings {
     uint64_t state_disk_size_bytes;
     /* [sandbox] */
     uint64_t sandbox_memory_bytes, sandbox_disk_bytes;
+    uint64_t sandbox_output_bytes;
     int64_t sandbox_cpu_milli, sandbox_pids, sandbox_open_files;
     uint64_t sandbox_default_ttl_ms, sandbox_max_ttl_ms, sandbox_agent_timeout_ms,
         sandbox_answer_timeout_ms;
@@ -29,7 +30,7 @@ struct settings {
     /* [server] */
     char *server_domain; /* cay.localhost:PORT where the file names none */
     char *server_user, *server_log_level;
-    int64_t server_threads, server_max_connections;
+    int64_t server_threads, server_max_connections, server_priority;
     /* [mcp] */
     uint64_t mcp_pause_ms, mcp_keep_ms;
     /* [egress] */

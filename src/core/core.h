@@ -103,6 +103,7 @@ struct core_config {
     const char *domain;           /* of host names, "localhost:3000" */
     struct privsep_limits limits; /* defaults for new sandboxes */
     uint64_t max_ttl_ms, default_ttl_ms;
+    uint64_t output_bytes;      /* of a sandbox's commands, in a second */
     uint64_t agent_timeout_ms;  /* for the first answer of an agent */
     uint32_t max_sandboxes;     /* over all tenants */
     const char *egress_dir;     /* where cay-egress's sockets are; NULL: there is none */

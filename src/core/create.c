@@ -69,7 +69,7 @@ static int add_identity(json_t *env, const struct sandbox *s)
            json_object_set_new(env, "E2B_TEMPLATE_ID", json_string(s->template_asked));
 }
 
-json_t *create_init_body(const struct sandbox_obj *o, json_t *env)
+json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes)
 {
     const struct sandbox *s = &o->s;
     const char *pem = tenant_ca_pem(o->tenant);
@@ -77,11 +77,12 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env)
     json_t *body;
 
     clock_format_rfc3339(clock_real_ms(), now);
-    body = json_pack("{s:O, s:s, s:s, s:s, s:I, s:{s:I, s:I, s:I}}", "envVars", env, "defaultUser",
-                     DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp", now,
-                     "startWaitMs", (json_int_t)o->core->config.agent_timeout_ms * 4 / 5, "limits",
-                     "memoryBytes", (json_int_t)s->limits.memory_bytes, "diskBytes",
-                     (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli);
+    body = json_pack("{s:O, s:s, s:s, s:s, s:I, s:{s:I, s:I, s:I, s:I}}", "envVars", env,
+                     "defaultUser", DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp",
+                     now, "startWaitMs", (json_int_t)o->core->config.agent_timeout_ms * 4 / 5,
+                     "limits", "memoryBytes", (json_int_t)s->limits.memory_bytes, "diskBytes",
+                     (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli,
+                     "outputBytesPerSecond", (json_int_t)output_bytes);
     if (!body || !pem || json_object_set_new(body, "caBundle", json_string(pem)) == 0)
         return body;
     json_decref(body);
@@ -92,7 +93,9 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env)
 static char *make_init_body(struct sandbox_obj *o)
 {
     const struct sandbox *s = &o->s;
-    json_t *body = add_identity(s->env, s) < 0 ? NULL : create_init_body(o, s->env);
+    json_t *body = add_identity(s->env, s) < 0
+                       ? NULL
+                       : create_init_body(o, s->env, o->core->config.output_bytes);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
     o->s.has_tenant_ca = tenant_ca_pem(o->tenant) != NULL;

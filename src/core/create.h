@@ -17,8 +17,9 @@ void create_go_on(struct sandbox_obj *o, const struct err *why);
 int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,
                          const char *snapshot);
 
-/* What an agent is told at /init: a new object. NULL: memory is out. */
-json_t *create_init_body(const struct sandbox_obj *o, json_t *env);
+/* What an agent is told at /init: a new object; output_bytes: of its commands, in a second. NULL:
+ * memory is out. */
+json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes);
 
 /* The deadline of a create has passed. */
 void create_on_deadline(struct sandbox_obj *o);

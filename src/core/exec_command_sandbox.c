@@ -36,11 +36,13 @@ static void on_init(struct core *c, const char *id, const struct err *why, int s
     exec_op_step_done(op);
 }
 
-/* As create.c says it to the sandbox's own agent, but that the environment is that one's. */
+/* As create.c says it to the sandbox's own agent, but that the environment is that one's, and that
+ * all command sandboxes together may write as much as the sandbox itself. */
 static char *make_init(struct exec_op *op, const struct sandbox_obj *o)
 {
     char *text;
-    json_t *body = create_init_body(o, op->envs);
+    json_t *body = create_init_body(o, op->envs,
+                                    o->core->config.output_bytes / PRIVSEP_COMMAND_SANDBOXES_MAX);
 
     text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);

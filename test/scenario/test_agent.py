@@ -368,6 +368,30 @@ def test_all_bytes_arrive(agent):
     assert len(r.out["stderr"]) == 40000000
 
 
+def test_output_beyond_the_rate_waits_and_is_whole(tmp_path):
+    """Two commands, two outputs of one of them, and two readers of that one, share one bound; nothing is lost."""
+    agent, rate, size = agentlib.start_plain(BINARY), 4 << 20, 2_000_000
+    try:
+        limits = {"limits": {"outputBytesPerSecond": rate}}
+        assert agent.raw("POST", "/init", json.dumps(limits).encode())[0] == 204
+        command = f"until [ -e /tmp/go ]; do sleep 0.01; done; head -c {size} /dev/urandom | tee /tmp/$0.out; " \
+                  f"head -c {size} /dev/urandom | tee /tmp/$0.err >&2; cd /tmp; sha256sum $0.out $0.err >$0.sums"
+        first, second = [agent.start("/bin/sh", "-c", command, name, timeout=60) for name in ("a", "b")]
+        again = agent.stream("Connect", {"process": {"pid": started_pid(first)}}, timeout=60)
+        begun = time.monotonic()
+        agent.sh("touch /tmp/go")
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            results = list(pool.map(Result, (first, second, again)))
+        took = time.monotonic() - begun
+        sums = agent.sh("cat /tmp/[ab].sums").text().split()[::2]
+        got = [hashlib.sha256(r.out[name]).hexdigest() for r in results for name in ("stdout", "stderr")]
+        assert got == sums + sums[:2]
+        # A second's worth goes at once; what a pipe held when its process ended is not waited for.
+        assert took > (6 * size - rate - 6 * 65536) / rate
+    finally:
+        agent.stop()
+
+
 def test_slow_reader_slows_the_process_down(agent):
     agentlib.need_plain_build()
     def rss_kib():

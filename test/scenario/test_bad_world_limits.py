@@ -24,9 +24,9 @@ def constant(name, path):
 
 def setting(name):
     section, key = re.fullmatch(r"\[(\w+)\] (\w+)", name).groups()
-    found = re.search(rf'{{"{section}", "{key}",[^"]*"(\d+)"', (REPOSITORY / "src/base/settings.c").read_text())
+    found = re.search(rf'{{"{section}", "{key}",[^"]*"(\d+)([KMG]?)"', (REPOSITORY / "src/base/settings.c").read_text())
     assert found, f"no setting {name} with a number"
-    return int(found[1])
+    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
 
 
 def test_every_row_is_read():

@@ -46,6 +46,7 @@ struct agent_limits {
     uint64_t memory_bytes;
     uint64_t disk_bytes;
     uint32_t cpu_milli;
+    uint64_t output_bytes_per_second; /* of all processes together (output_rate.h) */
 };
 
 struct process_table;
@@ -104,6 +105,9 @@ void files_post(struct http_exchange *x, struct agent *a);
 void files_compose(struct http_exchange *x, struct agent *a);
 
 /* process.Process/<Method> */
+/* What of the output of all processes is carried in a second at most. */
+void process_limit_output(struct agent *a, uint64_t bytes_per_second);
+
 void process_start(struct http_exchange *x, struct agent *a);
 void process_connect(struct http_exchange *x, struct agent *a);
 void process_list(struct http_exchange *x, struct agent *a);

@@ -314,6 +314,7 @@ int proc_table_new(struct agent *a)
         free(t);
         return -EIO;
     }
+    proc_output_init(t);
     uv_timer_init(a->loop, &t->forget);
     t->forget.data = t->sigchld.data = t;
     a->processes = t;

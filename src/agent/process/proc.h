@@ -11,6 +11,7 @@
  * blocks. */
 
 #include "agent/common/agent.h"
+#include "agent/process/output_rate.h"
 #include "base/buf.h"
 #include "http/connect_rpc.h"
 
@@ -42,6 +43,8 @@ struct proc_output {
     enum proc_output_kind kind;
     int fd; /* -1: closed, or never there */
     uint64_t bytes;
+    bool waits; /* for its turn (output_rate.h): in the table's list */
+    struct proc_output *next_waiting;
 };
 
 struct proc_subscriber {
@@ -134,6 +137,9 @@ struct process_table {
     uv_timer_t forget;
     uv_poll_t sigchld;
     int sigchld_fd;
+    struct output_rate output_rate;
+    struct proc_output *waiting, **waiting_last; /* with output, until the rate allows it */
+    uv_timer_t turn;                             /* runs while there are any */
     char *scratch; /* one read's worth of output and its JSON; only while processes live */
 };
 
@@ -209,6 +215,9 @@ bool proc_oom_ended(const struct proc *p);
 void proc_oom_text(const struct agent *a, char *out, size_t size);
 
 /* -- proc_output.c ----------------------------------------------------------------------------- */
+
+/* Of the table, once. */
+void proc_output_init(struct process_table *t);
 
 /* Nothing is read before proc_output_start. */
 int proc_output_open(struct proc *p, struct proc_output *o, enum proc_output_kind kind, int fd);

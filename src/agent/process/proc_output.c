@@ -1,6 +1,6 @@
 /* Bytes go from a pipe or terminal to each subscriber's stream, encoded once. Reading stops
  * while a subscriber's queue is full and goes on when it has drained (or was cut after
- * PROC_STALL_MS). A subscriber lives from proc_subscribe until both its exchange is closed and
+ * PROC_STALL_MS), and while all outputs together are faster than output_rate.h allows. A subscriber lives from proc_subscribe until both its exchange is closed and
  * its timer is; the process forgets it earlier. */
 
 #include "agent/process/proc.h"
@@ -260,6 +260,7 @@ static void publish(struct proc_output *o, const char *bytes, size_t n, char *js
 
     if (!o->proc->subscribers)
         return;
+    output_rate_charge(&o->proc->agent->processes->output_rate, n * o->proc->subscriber_count);
     len = (size_t)snprintf(json, OUTPUT_JSON_MAX / 2, "{\"event\":{\"data\":{\"%s\":\"",
                            kind_names[o->kind]);
     base64_encode(bytes, n, json + len);
@@ -300,7 +301,7 @@ static void watch(struct proc *p, bool on)
 {
     p->paused = !on;
     for (size_t i = 0; i < ARRAY_SIZE(p->out); i++) {
-        if (p->out[i].fd < 0)
+        if (p->out[i].fd < 0 || p->out[i].waits)
             continue;
         if (on)
             uv_poll_start(&p->out[i].poll, UV_READABLE, on_readable);
@@ -315,11 +316,11 @@ static void read_again(struct proc *p)
         watch(p, true);
 }
 
-static void on_readable(uv_poll_t *poll, int status, int events UNUSED)
+/* o, and its process, may be gone after it. */
+static void carry(struct proc_output *o, bool broken)
 {
-    struct proc_output *o = poll->data;
     struct proc *p = o->proc;
-    ssize_t n = status < 0 ? 0 : pump(o);
+    ssize_t n = broken ? 0 : pump(o);
 
     if (n == 0) {
         proc_output_close(o);
@@ -327,6 +328,83 @@ static void on_readable(uv_poll_t *poll, int status, int events UNUSED)
     } else if (anyone_full(p)) {
         watch(p, false);
     }
+}
+
+/* -- turns, where there is more output than the rate allows ------------------------------------- */
+
+static void on_turn(uv_timer_t *timer);
+
+static void await_turn(struct process_table *t)
+{
+    if (t->waiting && !uv_is_active((uv_handle_t *)&t->turn))
+        uv_timer_start(&t->turn, on_turn, output_rate_wait_ms(&t->output_rate), 0);
+}
+
+/* Outputs go on in the order in which they came to wait, so that none waits for another for ever. */
+static void wait_for_turn(struct process_table *t, struct proc_output *o)
+{
+    uv_poll_stop(&o->poll);
+    o->waits = true;
+    o->next_waiting = NULL;
+    *t->waiting_last = o;
+    t->waiting_last = &o->next_waiting;
+    await_turn(t);
+}
+
+static void wait_no_more(struct process_table *t, struct proc_output *o)
+{
+    struct proc_output **at = &t->waiting;
+
+    while (*at != o)
+        at = &(*at)->next_waiting;
+    *at = o->next_waiting;
+    if (!*at)
+        t->waiting_last = at;
+    o->waits = false;
+}
+
+static void on_turn(uv_timer_t *timer)
+{
+    struct process_table *t = timer->data;
+    struct proc_output *o;
+
+    uv_timer_stop(&t->turn);
+    while ((o = t->waiting) && output_rate_allows(&t->output_rate, clock_mono_ms())) {
+        wait_no_more(t, o);
+        if (o->proc->paused) /* read_again starts it */
+            continue;
+        uv_poll_start(&o->poll, UV_READABLE, on_readable);
+        carry(o, false);
+    }
+    await_turn(t);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events UNUSED)
+{
+    struct proc_output *o = poll->data;
+    struct process_table *t = o->proc->agent->processes;
+
+    if (status >= 0 && o->proc->subscribers &&
+        !output_rate_allows(&t->output_rate, clock_mono_ms()))
+        wait_for_turn(t, o);
+    else
+        carry(o, status < 0);
+}
+
+/* Told anew with each /init: the same again is no new burst. */
+void process_limit_output(struct agent *a, uint64_t bytes_per_second)
+{
+    struct output_rate *r = &a->processes->output_rate;
+
+    if (r->bytes_per_second != bytes_per_second)
+        output_rate_set(r, bytes_per_second, clock_mono_ms());
+}
+
+void proc_output_init(struct process_table *t)
+{
+    t->waiting_last = &t->waiting;
+    uv_timer_init(t->agent->loop, &t->turn);
+    t->turn.data = t;
 }
 
 void proc_output_drain(struct proc_output *o)
@@ -349,6 +427,8 @@ void proc_output_close(struct proc_output *o)
 {
     if (o->fd < 0)
         return;
+    if (o->waits)
+        wait_no_more(o->proc->agent->processes, o);
     uv_poll_stop(&o->poll); /* before the descriptor is closed */
     uv_close((uv_handle_t *)&o->poll, on_poll_closed);
     util_close(&o->fd);
