@@ -179,7 +179,7 @@ static bool is_key(const struct config_key *k, const char *section, const char *
 static bool is_for_keep(const struct config_key *k)
 {
     return is_key(k, "egress", "user") || is_key(k, "egress", "processes") ||
-           is_key(k, "egress", "key_file");
+           is_key(k, "egress", "key_file") || is_key(k, "server", "priority");
 }
 
 /* keep and privd are told what of these concerns them; no daemon chooses its own user. */
@@ -233,6 +233,7 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
         add(a, "--tls-cert=%s", s->listen_tls_cert);
         add(a, "--tls-key=%s", s->listen_tls_key);
     }
+    add(a, "--priority=%" PRId64, s->server_priority);
     add(a, "--uid-first=%" PRId64, s->sandbox_first_uid);
     add(a, "--uid-ranges=%" PRId64, s->sandbox_slots_max);
     add(a, "--privd-arg=--uid-base=%" PRId64, s->sandbox_first_uid);

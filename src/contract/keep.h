@@ -16,6 +16,7 @@
  *     --privd-arg=ARG         handed to cay-privd, may be repeated (--slots-ready=8 ...)
  *     --cayd-arg=ARG          handed to cayd, may be repeated; the same as after "--"
  *     --ready-timeout-ms=N    60000: how long --daemon waits
+ *     --priority=N            0 to 20 (10): the daemons run at nice -N
  *     --egress-processes=N    0: processes of cay-egress, without which nothing leaves a sandbox
  *     --egress-user=NAME      cay-egress: whom they run as; not cayd's user
  *     --egress=PATH --egress-arg=ARG   as for the others

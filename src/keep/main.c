@@ -13,6 +13,7 @@
 #include "keep/options.h"
 #include "keep/pools.h"
 #include "keep/prepare.h"
+#include "sys/nice.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -383,6 +384,18 @@ static void make_children(struct keep *k)
                                       .gid = k->prepared.egress_gid};
 }
 
+/* Inherited by every daemon; what they start for others gives it up (nice_give_up). A server that
+ * does without answers as it should, only later while sandboxes are busy. */
+static void set_priority(int priority)
+{
+    int r = priority > 0 ? nice_set(-priority) : 0;
+
+    if (r < 0)
+        log_warn("the daemons cannot run at nice -%d, so requests wait longer while sandboxes are "
+                 "busy: %s (CAP_SYS_NICE; [server] priority = 0 asks for none)",
+                 priority, strerror(-r));
+}
+
 static int keep_it(struct keep *k)
 {
     make_children(k);
@@ -395,6 +408,7 @@ static int keep_it(struct keep *k)
     if (strcmp(k->options.listen_address, KEEP_LISTEN_LOCALHOST) == 0 &&
         k->prepared.listen_second_fd < 0)
         log_info("this machine has no ::1: only 127.0.0.1 is listened on");
+    set_priority((int)k->options.priority);
     pools_set();
     enter(k, PHASE_STARTING, (uint64_t)k->options.ready_timeout_ms);
     for (size_t i = 0; i < k->n_children; i++)

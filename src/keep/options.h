@@ -11,6 +11,7 @@
 struct options {
     const char *listen_address;
     int64_t listen_port, ready_timeout_ms;
+    int64_t priority; /* nice of minus as much, for all daemons; 0: as it was started */
     const char *state_dir, *run_dir, *program_dir, *log_file, *user;
     const char *cayd, *privd, *job, *agent, *egress; /* NULL: in program_dir */
     const char *egress_user;                         /* whom cay-egress runs as */

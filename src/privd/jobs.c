@@ -15,6 +15,7 @@
 #include "privsep/server.h"
 #include "sys/cgroup.h"
 #include "sys/filter_host.h"
+#include "sys/nice.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
 
@@ -247,6 +248,8 @@ NORETURN static void become_job(const struct jobs *all, const struct job *j, int
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_DFL);
     r = unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ? -errno : enter_group(all, j);
+    if (r == 0) /* a build takes minutes, and runs programs that are not the daemons' own */
+        r = nice_give_up();
     if (r < 0)
         fail_job(out_fd, r);
     snprintf(state, sizeof(state), "--state-dir=%s", o->state_dir);

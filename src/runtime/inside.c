@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "sys/mnt.h"
+#include "sys/nice.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,6 +41,8 @@ static int set_limits(bool command_sandbox)
      * filter keeps it at that. */
     struct rlimit core = {1, 1};
     int rc = setrlimit(RLIMIT_CORE, &core) < 0 ? lower_limit(RLIMIT_CORE, 0) : 0;
+    if (rc == 0) /* the daemons' priority is not a tenant's */
+        rc = nice_give_up();
     if (rc == 0)
         rc = lower_limit(RLIMIT_MEMLOCK, 8 << 20);
     if (rc == 0)

@@ -64,14 +64,15 @@ static int put(const struct cgroup *cg, enum controller c, uint32_t slot, enum c
     return rc < 0 && optional ? 0 : rc;
 }
 
-/* What runs in `work` counts as SCHED_IDLE beside its PID 1, and for the kernel's choice of a
- * processor for who wakes (one that runs nothing else is as good as idle). The sandbox's share
- * against others is that of its own directory and stays as it is. Without this a sandbox that makes
- * processes as fast as it can holds up its neighbours (docs/reports/neighbour-cost.md). Optional:
- * Linux 5.15. */
+/* What runs in a sandbox counts as SCHED_IDLE where the kernel chooses a processor for a process
+ * that wakes: one on which only sandboxes run is as good as idle for a daemon. All slots are alike,
+ * so that their shares against each other stay equal, and what all of them have against programs of
+ * the host is the weight of the base directory, which is not changed. Without this, a sandbox that
+ * makes processes as fast as it can delays its neighbours (docs/reports/neighbour-cost.md).
+ * Optional: Linux 5.15. */
 static int yield(const struct cgroup *cg, uint32_t slot)
 {
-    return put(cg, CPU, slot, CGROUP_WORK, "cpu.idle", "1", true);
+    return put(cg, CPU, slot, CGROUP_WHOLE, "cpu.idle", "1", true);
 }
 
 int cgroup_make(const struct cgroup *cg, uint32_t slot)

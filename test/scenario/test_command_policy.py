@@ -101,6 +101,10 @@ def test_a_shell_and_a_fetch_tool_have_rights_of_their_own_at_once(box):
     assert {r.get("command") for r in log if r["name"] == "web.example.com"} > {None, fetch["violations"][0]["command"]}
 
 
+def test_it_has_no_priority_of_the_daemons(box):
+    assert box.out("nice; cut -d' ' -f19 /proc/1/stat", "deny").split() == ["0", "0"]
+
+
 def test_it_is_never_wider_than_its_sandbox(own):
     one = own(ALLOW_WEB)
     done = one.run(f"{CURL} {WEB}; {CURL} {OTHER}; curl -sS --max-time 20 {OTHER}", "allow")

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+import conftest
 from client import Client
 from conftest import OwnServer
 from waitlib import until
@@ -135,7 +136,15 @@ def test_host_sees_only_the_range(cay):
         pids = found.stdout.split()
         assert pids, "the processes of the sandbox should be visible to the host's root"
         for pid in pids:
-            assert os.stat(f"/proc/{pid}").st_uid >= 1006632960
+            assert os.stat(f"/proc/{pid}").st_uid >= conftest.UID_BASE
+
+
+@pytest.mark.parametrize("user", ["user", "root"])
+def test_the_daemons_priority_is_not_had_inside(sandbox, user):
+    """test_keep.py: the daemons have one. The control: a value can be raised."""
+    assert sandbox.run("nice; cut -d' ' -f19 /proc/1/stat; nice -n 5 nice", user=user).out.split() == ["0", "0", "5"]
+    refused = sandbox.run("nice -n -1 nice; renice -n -1 -p $$; nice", user=user)
+    assert refused.out.split() == ["0", "0"] and refused.stderr.count(b"Permission denied") == 2, refused.stderr
 
 
 def test_sudo_works_inside(sandbox):

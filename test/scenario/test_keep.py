@@ -187,6 +187,39 @@ def test_the_listener_outlives_cayd(running):
             until(lambda: running.child("cayd") not in (None, old), patient=True)
 
 
+def parent_of(pid):
+    try:
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()[1])
+    except OSError:
+        return None
+
+
+def nice_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()[16])
+
+
+def test_priority_is_the_daemons_alone(keep):
+    """Sandboxes and jobs, which privd starts, do not have it."""
+    job = keep.base / "job"
+    job.write_text(f"#!/bin/sh\necho job at nice $(nice) >&2\nexec {keep.base}/cay-job \"$@\"\n")
+    job.chmod(0o755)
+    shutil.copy(BUILD / "src/job/cay-job", keep.base)
+    keep.command = [f"--job={job}" if part.startswith("--job=") else part for part in keep.command]
+    done = keep.start()
+    assert done.returncode == 0, done.stderr + keep.log.read_text()
+    allowed = subprocess.run(["nice", "-n", "-10", "nice"], capture_output=True, text=True)
+    wanted = int(allowed.stdout)
+    assert wanted == -10 or "the daemons cannot run at nice -10" in keep.log.read_text()
+    daemons = [keep.pid(), keep.child("cay-privd"), keep.child("cayd")]
+    assert [nice_of(pid) for pid in daemons] == [wanted] * 3
+    assert keep.channel().create("inice").status == 0
+    inside = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if parent_of(pid) == daemons[1]]
+    names = {pathlib.Path(f"/proc/{pid}/comm").read_text(): nice_of(pid) for pid in inside}
+    assert names["cay-init\n"] == 0, names
+    jobs = [line for line in keep.log.read_text().splitlines() if line.startswith("job at nice ")]
+    assert jobs and set(jobs) == {"job at nice 0"}
+
+
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGHUP])
 def test_sandboxes_outlive_privd(running, signal_number):
     box = running.channel().create("ilives")

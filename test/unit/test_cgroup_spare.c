@@ -95,7 +95,7 @@ static void make(uint32_t slot, const struct cgroup_limits *limits)
 
 static const struct cgroup_limits usual = {.memory_bytes = 256 * MIB, .pids = 10};
 
-/* What runs in the work leaf is SCHED_IDLE beside PID 1; the sandbox itself is not, beside others. A
+/* A sandbox is SCHED_IDLE, as each of its siblings is; nothing in it is so beside its PID 1. A
  * kernel without the file has nothing to be set. */
 static void yields(uint32_t slot)
 {
@@ -111,7 +111,7 @@ static void yields(uint32_t slot)
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         assert_int_equal(read(fd, &value, 1), 1);
         close(fd);
-        assert_int_equal(value, i == 0 ? '0' : '1');
+        assert_int_equal(value, i == 0 ? '1' : '0');
     }
 }
 
