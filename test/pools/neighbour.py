@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT / "test/scenario"))
 
 WHAT = ("create", "exec", "open", "close", "dns", "request")
 GOAL = 2.0
+NOTES = "\n## Notes\n"
 # In the neighbour. Open and close are of a device node of its own and of a file of the template that all have.
 INSIDE = """
 import http.client, json, os, socket, sys, time
@@ -125,13 +126,27 @@ def cell(row, what):
             f"({q['p50_ms']:.2f}→{s['p50_ms']:.2f})")
 
 
+def commit():
+    """Of the tree that is measured; "" without git."""
+    asked = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True)
+    return asked.stdout.strip()
+
+
+def notes(path):
+    """What was written below the tables by hand stays."""
+    text = path.read_text() if path.exists() else ""
+    return text[text.index(NOTES):] if NOTES in text else ""
+
+
 def document(rows, abouts, options, load):
+    worst = [f"`{row['name']}` {w} {ratio(row, w, 'p50_ms'):.1f}" for row in rows for w in WHAT if ratio(row, w, "p50_ms") > GOAL]
     lines = ["# What a neighbour pays", "",
              "While one sandbox does its worst within its limits, one thing at a time with four processes, what a",
              "neighbour on the same machine waits for the same things, against quiet in the same run (before each storm).",
              "Made by `make pools` (test/pools/neighbour.py, test/pools/storm.c). Each cell: ratio of the medians / ratio",
              "of the 99th percentiles (medians in ms, quiet→storm). The goal is at most 2 for each median; what is beyond",
              "is bold.", "",
+             f"At commit {commit() or 'unknown'}; medians beyond the goal: {', '.join(worst) or 'none'}.", "",
              f"{os.cpu_count()} processors, {options.seconds} s for each side; load average of the machine before the run "
              f"{load[0]:.1f}, after {os.getloadavg()[0]:.1f}. Two processors for four busy processes and a neighbour:",
              "what sharing the processors alone costs is the first line, `spin`. Other work on the machine is in both sides",
@@ -153,7 +168,7 @@ def document(rows, abouts, options, load):
     for row in rows:
         counts = [" ".join(f"{w} {row[side][w]['n']}" for w in WHAT) for side in ("quiet", "storm")]
         lines.append(f"| `{row['name']}` | {counts[0]} | {counts[1]} | {row['attacker'].get('status')} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + notes(options.write)
 
 
 def main():
