@@ -1,7 +1,7 @@
 #pragma once
 /* How fast the output of a sandbox's processes is carried to who reads it: a token bucket of bytes,
- * with a second's worth at once. Without a bound, one sandbox that writes as fast as it is read keeps
- * the daemons, which carry it, as busy as it likes, at the cost of its neighbours
+ * with a second's worth at once. Without a bound, one sandbox that writes as fast as it is read
+ * keeps the daemons, which carry it, as busy as it likes, at the cost of its neighbours
  * (docs/reports/neighbour-cost.md). Pure: the caller has the clock. Where it allows nothing the
  * output stays in its pipe, so that its writer waits; nothing is lost. */
 

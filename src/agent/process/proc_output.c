@@ -1,7 +1,8 @@
 /* Bytes go from a pipe or terminal to each subscriber's stream, encoded once. Reading stops
  * while a subscriber's queue is full and goes on when it has drained (or was cut after
- * PROC_STALL_MS), and while all outputs together are faster than output_rate.h allows. A subscriber lives from proc_subscribe until both its exchange is closed and
- * its timer is; the process forgets it earlier. */
+ * PROC_STALL_MS), and while all outputs together are faster than output_rate.h allows. A
+ * subscriber lives from proc_subscribe until both its exchange is closed and its timer is; the
+ * process forgets it earlier. */
 
 #include "agent/process/proc.h"
 
@@ -330,7 +331,7 @@ static void carry(struct proc_output *o, bool broken)
     }
 }
 
-/* -- turns, where there is more output than the rate allows ------------------------------------- */
+/* -- turns, where there is more output than the rate allows ------------------------------------ */
 
 static void on_turn(uv_timer_t *timer);
 
@@ -340,7 +341,7 @@ static void await_turn(struct process_table *t)
         uv_timer_start(&t->turn, on_turn, output_rate_wait_ms(&t->output_rate), 0);
 }
 
-/* Outputs go on in the order in which they came to wait, so that none waits for another for ever. */
+/* Outputs go on in the order in which they came to wait: none waits for another for ever. */
 static void wait_for_turn(struct process_table *t, struct proc_output *o)
 {
     uv_poll_stop(&o->poll);
