@@ -130,7 +130,7 @@ def test_hostname_and_boot_id(cay):
 def test_host_sees_only_the_range(cay):
     """All processes of a sandbox have host uids of cay's ranges, its root too."""
     with cay.create() as box:
-        mark = "31415"
+        mark = f"31415.{os.getpid()}"  # of this run, whatever runs beside it
         assert box.run(f"sudo sleep {mark} >/dev/null 2>&1 & sleep {mark} >/dev/null 2>&1 & sleep 1").exit_code == 0
         found = subprocess.run(["pgrep", "-f", f"^(sudo )?sleep {mark}"], capture_output=True, text=True)
         pids = found.stdout.split()
