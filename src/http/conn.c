@@ -31,7 +31,8 @@
 
 /* -- the socket -------------------------------------------------------------------------------- */
 
-int conn_new(struct http_server *s, int fd, uint64_t tag)
+int conn_new(struct http_server *s, int fd, uint64_t tag, const struct http_layer_ops *ops,
+             void *layer)
 {
     struct conn *c = calloc(1, sizeof(*c));
     int r;
@@ -55,7 +56,10 @@ int conn_new(struct http_server *s, int fd, uint64_t tag)
     s->conns = c;
     s->conn_count++;
     s->handles++;
-    c->state = s->config.layer.ops ? CONN_NEW : CONN_HEAD;
+    c->layer_ops = ops;
+    c->layer = layer;
+    c->adopted_layer = layer != NULL;
+    c->state = s->config.layer.ops && !layer ? CONN_NEW : CONN_HEAD;
     conn_wait_events(c, UV_READABLE | UV_DISCONNECT);
     c->read_kind = WAIT_IDLE;
     server_wait(s, &c->read_wait, WAIT_IDLE);
@@ -360,7 +364,7 @@ static bool finish(struct conn *c, struct http_exchange *x)
     }
     exchange_free(x);
     c->state = CONN_CLOSING;
-    c->linger_left = complete || half ? 0 : LINGER_BYTES;
+    c->linger_left = (complete && !c->adopted_layer) || half ? 0 : LINGER_BYTES;
     return true;
 }
 
@@ -464,13 +468,16 @@ void conn_pump(struct conn *c)
  * wanted by a peer that only closed its half: conn_wait.c says how long it may take. No exchange is
  * served where the kernel knows that both halves are gone (unix sockets, resets), and in the middle
  * of a stream, which is how clients leave one: what it holds, such as a watch, has to be free for
- * the next at once. */
+ * the next at once. Of an adopted layer the end of the stream is read: without the layer's own end
+ * the peer is lost. */
 static void on_half(struct conn *c)
 {
     const struct http_exchange *x = c->exchange;
     struct pollfd p = {.fd = c->fd};
 
     c->half = true;
+    if (c->adopted_layer && c->in.len == 0)
+        read_some(c);
     if (!x || !body_done(x) || x->ended || x->mode == BODY_TUNNEL)
         return;
     if (x->streams || poll(&p, 1, 0) > 0) /* POLLERR or POLLHUP: nothing else was asked for */

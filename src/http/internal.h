@@ -63,7 +63,8 @@ struct conn {
     struct buf in;                  /* read, not looked at yet */
     struct buf out;                 /* to be written */
     struct wait read_wait, write_wait;
-    void *layer;      /* what its bytes pass through, or NULL: see layer.h */
+    void *layer;                            /* what its bytes pass through, or NULL: see layer.h */
+    const struct http_layer_ops *layer_ops; /* its functions: the server's, or as it was adopted */
     const char *view; /* during a pump: bytes just read, before they are copied to `in` */
     size_t view_len;
     bool passing;       /* likewise, but the bytes are in the server's pipe */
@@ -77,14 +78,15 @@ struct conn {
     enum conn_state state;
     enum wait_kind read_kind;
     bool dirty, pumping;
-    bool broken;    /* the socket failed: no more input or output */
-    bool eof;       /* the peer's last byte was read */
-    bool half;      /* the peer will send no more than what waits in the socket */
-    bool cut;       /* close with a reset: the peer must see that something is missing */
-    bool timed_out; /* in waiting for body bytes or for the peer to take bytes */
-    bool shut;      /* our last byte is out and announced */
-    bool got_input; /* since the last settling: restarts the wait for a body */
-    bool sent_some; /* likewise, the wait for an answer */
+    bool adopted_layer; /* http_server_adopt_layer */
+    bool broken;        /* the socket failed: no more input or output */
+    bool eof;           /* the peer's last byte was read */
+    bool half;          /* the peer will send no more than what waits in the socket */
+    bool cut;           /* close with a reset: the peer must see that something is missing */
+    bool timed_out;     /* in waiting for body bytes or for the peer to take bytes */
+    bool shut;          /* our last byte is out and announced */
+    bool got_input;     /* since the last settling: restarts the wait for a body */
+    bool sent_some;     /* likewise, the wait for an answer */
     /* What the layer waits for, where it is not what HTTP waits for. */
     bool read_wants_write, write_wants_read, shut_wants_write;
 };
@@ -202,7 +204,10 @@ const char *server_date(struct http_server *s);
 
 /* -- conn.c ------------------------------------------------------------------------------------ */
 
-int conn_new(struct http_server *s, int fd, uint64_t tag);
+/* layer NULL: it begins without one, and gets the server's where its first byte says so. ops are not
+ * used then. */
+int conn_new(struct http_server *s, int fd, uint64_t tag, const struct http_layer_ops *ops,
+             void *layer);
 void conn_socket_options(int fd);
 
 /* Does all that can be done now. */

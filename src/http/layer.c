@@ -10,7 +10,7 @@ ssize_t layer_read(struct conn *c, void *out, size_t n)
     ssize_t got;
 
     if (c->layer) {
-        got = c->server->config.layer.ops->read(c->layer, out, n, &c->eof);
+        got = c->layer_ops->read(c->layer, out, n, &c->eof);
         c->read_wants_write = got == -EINPROGRESS;
         return got == -EINPROGRESS ? -EAGAIN : got;
     }
@@ -26,7 +26,7 @@ ssize_t layer_write(struct conn *c, const struct iovec *iov, int n)
     ssize_t sent;
 
     if (c->layer) {
-        sent = c->server->config.layer.ops->write(c->layer, iov, n);
+        sent = c->layer_ops->write(c->layer, iov, n);
         c->write_wants_read = sent == -EAGAIN;
         return sent == -EINPROGRESS ? -EAGAIN : sent;
     }
@@ -38,7 +38,7 @@ ssize_t layer_write(struct conn *c, const struct iovec *iov, int n)
 
 bool layer_shut(struct conn *c)
 {
-    int r = c->layer ? c->server->config.layer.ops->shut(c->layer) : 0;
+    int r = c->layer ? c->layer_ops->shut(c->layer) : 0;
 
     c->shut_wants_write = r == -EINPROGRESS;
     if (c->shut_wants_write)
@@ -73,7 +73,8 @@ static void begin(struct conn *c)
     struct http_server *s = c->server;
 
     make_space(s);
-    c->layer = s->config.layer.ops->open(s->config.layer.ctx, c->fd);
+    c->layer_ops = s->config.layer.ops;
+    c->layer = c->layer_ops->open(s->config.layer.ctx, c->fd);
     if (!c->layer) {
         c->broken = true;
         return;
@@ -107,7 +108,7 @@ bool layer_is_plain(struct conn *c)
 
 bool layer_step(struct conn *c)
 {
-    int r = c->server->config.layer.ops->begin(c->layer);
+    int r = c->layer_ops->begin(c->layer);
 
     c->read_wants_write = r == -EINPROGRESS;
     if (r == -EAGAIN || r == -EINPROGRESS)
@@ -125,6 +126,6 @@ void layer_close(struct conn *c)
 {
     end_beginning(c);
     if (c->layer)
-        c->server->config.layer.ops->close(c->layer);
+        c->layer_ops->close(c->layer);
     c->layer = NULL;
 }

@@ -314,7 +314,7 @@ static void take_connection(struct http_server *s, int fd)
             return;
         }
     }
-    if (conn_new(s, fd, 0) < 0)
+    if (conn_new(s, fd, 0, NULL, NULL) < 0)
         close(fd);
 }
 
@@ -372,6 +372,12 @@ int http_server_adopt(struct http_server *s, int fd)
 
 int http_server_adopt_tagged(struct http_server *s, int fd, uint64_t tag)
 {
+    return http_server_adopt_layer(s, fd, tag, NULL, NULL);
+}
+
+int http_server_adopt_layer(struct http_server *s, int fd, uint64_t tag,
+                            const struct http_layer_ops *ops, void *layer)
+{
     int r;
 
     if (s->stopping)
@@ -380,7 +386,7 @@ int http_server_adopt_tagged(struct http_server *s, int fd, uint64_t tag)
     if (r < 0)
         return r;
     conn_socket_options(fd);
-    return conn_new(s, fd, tag);
+    return conn_new(s, fd, tag, ops, layer);
 }
 
 size_t http_server_connections(const struct http_server *s)
@@ -405,7 +411,7 @@ int http_server_new(uv_loop_t *loop, const struct http_server_config *config, ht
     s->dirty_tail = &s->dirty;
     s->read_bytes = config->read_buffer_bytes ? config->read_buffer_bytes : READ_BUF_BYTES;
     s->read_bytes = MIN(s->read_bytes, READ_BUF_MAX);
-    if (config->layer.ops)
+    if (config->layer.ops || config->adopts_layers)
         s->read_bytes = MAX(s->read_bytes, (size_t)HTTP_LAYER_READ_BYTES);
     s->read_buf = malloc(s->read_bytes);
     buf_init(&s->scratch, SCRATCH_MAX);

@@ -46,6 +46,7 @@ struct http_server_config {
      * above it the connection that has taken nothing for longest is reset. */
     size_t held_total_bytes;
     struct http_layer layer; /* TLS for connections that begin with it; its ops may be NULL */
+    bool adopts_layers;      /* http_server_adopt_layer will be called */
     bool proxy;              /* targets may be in absolute form: head.authority */
     bool relays;             /* keeps a pipe for long contents that http_relay_start passes on */
     /* A connection of http_server_adopt_tagged ends: its descriptor is closed after this. May be
@@ -76,6 +77,15 @@ int http_server_adopt(struct http_server *s, int fd);
 
 /* The same; its exchanges carry the tag, which is not 0. */
 int http_server_adopt_tagged(struct http_server *s, int fd, uint64_t tag);
+
+/* The same, of a connection whose layer has begun (TLS after its handshake): its bytes pass through
+ * it, and ops->close, which comes before on_tagged_end, is the last call for it. Taken over on
+ * success. Differences to a connection whose layer the server began: after the last response its
+ * socket is closed when the peer has closed its own, or after two seconds, so that bytes which the
+ * peer still sends do not destroy the end of the response; and a peer whose stream of bytes ends
+ * without the layer's end while a request is served is lost, and is not waited for. */
+int http_server_adopt_layer(struct http_server *s, int fd, uint64_t tag,
+                            const struct http_layer_ops *ops, void *layer);
 
 /* No new connections or requests; running exchanges finish or are cut after grace_ms; then done is
  * called and the server is freed. */

@@ -25,6 +25,7 @@
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
 #include "egress/flow/tcpcount.h"
+#include "egress/tls/tls_endpoint.h"
 #include "egress/tls/turns.h"
 #include "http/server.h"
 #include "policy/policy.h"
@@ -68,14 +69,15 @@ void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
 /* -- counting ---------------------------------------------------------------------------------- */
 
 /* What the kernel counted on the client's connection, without what waits to be read: the bytes are
- * not ours to count on their way. */
+ * not ours to count on their way. With TLS they are, and forward_client.c counts contents. */
 static void sample(struct client_conn *l)
 {
     struct flow *f = forward_flow(l);
 
     if (!f)
         return;
-    (void)tcpcount_get(l->fd, &f->up_bytes, &f->down_bytes);
+    if (!l->tls)
+        (void)tcpcount_get(l->fd, &f->up_bytes, &f->down_bytes);
     f->up_bytes = MAX(f->up_bytes, l->up_moved);
     f->down_bytes = MAX(f->down_bytes, l->down_moved);
 }
@@ -336,7 +338,8 @@ static void on_tagged_end(void *ctx, uint64_t tag, int fd)
     free(l);
 }
 
-/* The flow ends first: http_server learns it from the socket. */
+/* The flow ends first: http_server learns it from the socket. To a client with TLS the end is
+ * announced where no answer is lost by it. */
 static void on_flow_end(struct flow *f)
 {
     struct client_conn *l = f->user;
@@ -344,6 +347,8 @@ static void on_flow_end(struct flow *f)
     sample(l);
     l->flow_id = 0;
     util_close(&l->up_fd);
+    if (l->layer && !(l->x && http_response_begun(l->x)))
+        (void)forward_client_layer.shut(l);
     shutdown(l->fd, SHUT_RDWR);
     if (l->x)
         http_exchange_abort(l->x);
@@ -366,10 +371,10 @@ static void leave(void *ctx)
     turns_exit(fw->egress->turns);
 }
 
-int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
+int forward_adopt(struct egress *eg, struct flow *f, const struct tls_endpoint *tls)
 {
     struct client_conn *l = calloc(1, sizeof(*l));
-    int rc;
+    int fd = tls ? tls->fd : f->fd, rc;
 
     if (!l)
         return -ENOMEM;
@@ -377,17 +382,19 @@ int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls)
     l->flow_id = f->id;
     l->owner = registry_owner(f->sandbox);
     l->fd = fd;
-    l->tls = tls;
+    l->tls = tls != NULL;
+    l->layer = tls ? tls->tls : NULL;
     l->up_fd = TAKE_FD(f->up_fd);
     forward_set_target(&l->up, l->up_name, &f->target);
-    rc = http_server_adopt_tagged(eg->forward->server, fd, (uint64_t)(uintptr_t)l);
+    rc = http_server_adopt_layer(eg->forward->server, fd, (uint64_t)(uintptr_t)l,
+                                 &forward_client_layer, tls ? l : NULL);
     if (rc < 0) {
         util_close(&l->up_fd);
         free(l);
         return rc;
     }
     link_client_conn(eg->forward, l);
-    if (fd == f->fd)
+    if (!tls)
         f->fd = -1;
     f->state = FLOW_FORWARDED;
     f->user = l;
@@ -422,7 +429,7 @@ int forward_new(struct egress *eg, struct forward **out)
     c.max_connections = eg->config.flows_max;
     c.body_timeout_ms = BODY_TIMEOUT_MS;
     c.write_timeout_ms = WRITE_TIMEOUT_MS;
-    c.proxy = c.relays = true;
+    c.proxy = c.relays = c.adopts_layers = true;
     c.on_tagged_end = on_tagged_end;
     c.enter = enter;
     c.leave = leave;

@@ -9,13 +9,14 @@ struct egress;
 struct flow;
 struct forward;
 struct policy_verdict;
+struct tls_endpoint;
 
 int forward_new(struct egress *eg, struct forward **out);
 
-/* Serves HTTP from fd, which is f's own (f->fd becomes -1) or an interceptor's plain end; it is
- * taken over on success. The flow ends with it. tls: what arrives was encrypted to f->target.name,
- * and goes on encrypted. 0 or -errno. */
-int forward_adopt(struct egress *eg, struct flow *f, int fd, bool tls);
+/* Serves HTTP to f's client: from f->fd, which becomes -1, or with tls from that end, whose handshake
+ * is done. Either is taken over on success, and the flow ends with it. tls: what arrives was
+ * encrypted to f->target.name, and goes on encrypted. 0 or -errno. */
+int forward_adopt(struct egress *eg, struct flow *f, const struct tls_endpoint *tls);
 
 /* The policy changed: may the request that f carries just now (or no request) go on? *v is set when
  * it may not. */

@@ -1,6 +1,6 @@
 #pragma once
-/* What forward.c (connections and their requests) and forward_up.c (the servers that they go to)
- * share. */
+/* What forward.c (connections and their requests), forward_client.c (TLS towards the client) and
+ * forward_up.c (the servers that they go to) share. */
 
 #include "egress/flow/dial.h"
 #include "egress/flow/forward.h"
@@ -20,8 +20,10 @@ struct client_conn {
     uint64_t flow_id, owner; /* turns.h */
     int fd;                  /* http_server's: only to end it, and to count */
     bool tls;
-    struct http_exchange *x; /* the request that is served, if one is */
-    struct target want;      /* of it; its name is in want_name */
+    void *layer;                        /* with tls: http/tls_conn.h's, until the connection ends */
+    uint64_t read_bytes, written_bytes; /* through it */
+    struct http_exchange *x;            /* the request that is served, if one is */
+    struct target want;                 /* of it; its name is in want_name */
     char want_name[POLICY_NAME_MAX + 1], said_name[POLICY_NAME_MAX + 1];
     bool preparing;      /* dialling for it, or waiting: */
     uint64_t waiting_ms; /* for its credential, since then (oauth.h); 0: it is not */
@@ -40,6 +42,12 @@ bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes);
 /* A copy, whose name is in room. */
 void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
                         const struct target *from);
+
+/* -- forward_client.c -------------------------------------------------------------------------- */
+
+/* The layer of a client's connection with TLS; its state is the struct client_conn. Contents are
+ * counted for the flow as they come and go. */
+extern const struct http_layer_ops forward_client_layer;
 
 /* -- answers ----------------------------------------------------------------------------------- */
 

@@ -177,45 +177,7 @@ static void fail_client(struct flow *f, const struct err *why)
 
 /* -- towards the sandbox ----------------------------------------------------------------------- */
 
-/* A pipe may live a moment longer than its flow. */
-struct counting {
-    struct egress *egress;
-    uint64_t flow_id;
-};
-
-static void on_client_moved(void *arg, uint64_t read, uint64_t written)
-{
-    struct counting *c = arg;
-    struct flow *f = flow_find(c->egress, c->flow_id);
-
-    if (!f)
-        return;
-    f->up_bytes = read;
-    f->down_bytes = written;
-}
-
-/* The plain end of the client's connection, which is taken over in every case; or -1. */
-static int open_plain_client(struct flow *f, struct tls_endpoint *end)
-{
-    struct counting *c = malloc(sizeof(*c));
-    const struct tlspipe_options o = {.end = *end,
-                                      .server = true,
-                                      .owner = registry_owner(f->sandbox),
-                                      .on_moved = on_client_moved,
-                                      .on_end = free,
-                                      .arg = c};
-    int plain;
-
-    if (c)
-        *c = (struct counting){f->egress, f->id};
-    if (c && tlspipe_start(f->egress->intercept->pipes, &o, &plain, NULL) == 0)
-        return plain;
-    free(c);
-    tls_endpoint_close(end, false);
-    return -1;
-}
-
-/* Of a server's, likewise. */
+/* The plain end of a server's connection, which is taken over in every case; or -1. */
 static int open_plain_server(struct tlspipes *pipes, struct tls_endpoint *end, uint64_t owner)
 {
     const struct tlspipe_options o = {.end = *end, .owner = owner};
@@ -237,19 +199,15 @@ static void end_refusal_later(struct flow *f)
 /* The server's end is its own from here on. */
 static void speak_http1(struct flow *f, struct tls_intercept *o, struct tls_endpoint *client)
 {
-    int plain = open_plain_client(f, client);
-
     if (o->server.fd >= 0)
         f->up_fd = open_plain_server(f->egress->intercept->pipes, &o->server,
                                      registry_owner(f->sandbox));
-    if (plain < 0) {
-        flow_end(f);
-    } else if (forward_adopt(f->egress, f, plain, true) < 0) {
-        close(plain);
-        flow_end(f);
-    } else {
+    if (forward_adopt(f->egress, f, client) == 0) {
         end_refusal_later(f);
+        return;
     }
+    tls_endpoint_close(client, false);
+    flow_end(f);
 }
 
 static void speak_h2(struct flow *f, struct tls_intercept *o, struct tls_endpoint *client)

@@ -19,7 +19,7 @@ struct flow;
 /* Where POLICY_INSPECT meets TLS, and where a refusal does: then the client is told so once its
  * handshake is through, and nothing is dialled. The ClientHello is still unread in f->fd, f->sni is
  * its name (or NULL), f->target where to. 0: the interceptor owns f->fd (it sets it to -1), ends
- * with flow_end(f), hands the decrypted requests to forward_adopt. -errno: refused, reason in
+ * with flow_end(f), hands the end whose handshake is done to forward_adopt. -errno: refused, reason in
  * *e. */
 int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e);
 

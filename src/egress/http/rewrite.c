@@ -11,13 +11,6 @@
 
 /* -- jobs -------------------------------------------------------------------------------------- */
 
-static void wipe(struct buf *b)
-{
-    if (b->base)
-        explicit_bzero(b->base, b->cap);
-    buf_free(b);
-}
-
 struct rewrite_job *rewrite_job_new(void)
 {
     struct rewrite_job *job = calloc(1, sizeof(*job));
@@ -36,7 +29,7 @@ void rewrite_job_free(struct rewrite_job *job)
     if (job->target)
         explicit_bzero(job->target, strlen(job->target));
     free(job->target);
-    wipe(&job->lines);
+    rewrite_wipe(&job->lines);
     credential_use_free(job->use);
     free(job);
 }
@@ -116,8 +109,8 @@ static int let_go(struct rewrite *w, struct buf *out)
     else if (rc == 0 && w->body.len > 0)
         rc = buf_append(out, w->body.data, w->body.len);
     buf_free(&w->head);
-    wipe(&w->body);
-    wipe(&w->chunked);
+    rewrite_wipe(&w->body);
+    rewrite_wipe(&w->chunked);
     rewrite_job_free(TAKE_PTR(w->job));
     w->request = REQUEST_PASS;
     return rc;
@@ -260,10 +253,10 @@ static void drop(void *arg)
     redact_free(w->redact);
     credential_use_free(w->use);
     buf_free(&w->head);
-    wipe(&w->body);
-    wipe(&w->chunked);
+    rewrite_wipe(&w->body);
+    rewrite_wipe(&w->chunked);
     unzip_free(w->unzip);
-    buf_free(&w->answer);
+    rewrite_wipe(&w->answer);
     free(w);
 }
 
@@ -305,7 +298,7 @@ void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *reda
     w->pause_ms = 0;
     w->frames = (struct frames){.kind = FRAMES_NONE};
     unzip_free(TAKE_PTR(w->unzip));
-    wipe(&w->chunked);
+    rewrite_wipe(&w->chunked);
     buf_free(&w->head);
     buf_clear(&w->answer);
 }

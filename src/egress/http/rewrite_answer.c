@@ -1,4 +1,4 @@
-/* The way back of a tlspipe's filter: each answer's head is read and searched, its body
+/* The way back of the filter: each answer's head is read and searched, its body
  * followed by its framing, decompressed where a secret may be in it, searched, and held back
  * while one may have begun; a pause of the sender lets go of what is no secret so far. After
  * 101 or for messages the rest is searched message by message. What cannot be followed is
@@ -11,6 +11,13 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
+
+void rewrite_wipe(struct buf *b)
+{
+    if (b->base)
+        explicit_bzero(b->base, b->cap);
+    buf_free(b);
+}
 
 static int refuse(struct rewrite *w, const char *why, struct buf *out)
 {
@@ -120,7 +127,7 @@ static int end_unzip(struct rewrite *w, struct buf *out)
     return rc;
 }
 
-/* As much as a reader may be given at once; the rest waits until it has that (tlspipe.h). */
+/* As much as a reader may be given at once; the rest waits until it has that. */
 int rewrite_inward_more(void *arg, struct buf *out)
 {
     struct rewrite *w = arg;
@@ -278,7 +285,7 @@ static int on_answer_bytes(struct rewrite *w, const char *data, size_t n, struct
 int rewrite_inward(void *arg, const char *data, size_t n, struct buf *out)
 {
     struct rewrite *w = arg;
-    CLEANUP_BUF struct buf rest;
+    CLEANUP(rewrite_wipe) struct buf rest;
     size_t used = 0;
     int rc = 0;
 

@@ -43,6 +43,10 @@ struct rewrite {
     struct frames frames; /* of what comes after an upgrade */
 };
 
+/* Frees it, and leaves nothing of it in memory: what a server sends may have a secret in it as well as what
+ * it is sent. */
+void rewrite_wipe(struct buf *b);
+
 /* -- rewrite_answer.c -------------------------------------------------------------------------- */
 
 /* The filter's inward side (tlspipe.h); arg is a struct rewrite. */

@@ -349,9 +349,13 @@ static bool move_inward(struct tlspipe *p)
     if (n == -EAGAIN)
         return true;
     if (n > 0) {
+        bool secret = filtered(p);
+
         p->read_bytes += (uint64_t)n;
         if (!p->inner_gone)
             rc = pass(p, true, data, (size_t)n);
+        if (secret) /* a server may send back what the filter has told it */
+            explicit_bzero(data, (size_t)n);
     }
     if (n <= 0 || p->outer.clean) {
         p->outer_ended = true;
