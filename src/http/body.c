@@ -86,7 +86,7 @@ ssize_t body_feed(struct http_exchange *x, const char *data, size_t n)
 
 uint64_t body_may_pass(const struct http_exchange *x)
 {
-    uint64_t plain = x->mode == BODY_RAW ? parse_body_plain(&x->body) : 0;
+    uint64_t plain = x->mode == BODY_RAW && x->on_passed ? parse_body_plain(&x->body) : 0;
 
     return plain < PASS_MIN_BYTES ? 0 : plain;
 }

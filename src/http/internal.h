@@ -294,7 +294,7 @@ void body_pass(struct http_exchange *x, struct pass *p);
 bool body_done(const struct http_exchange *x);
 
 /* For the relay: the body with its framing as sent; long contents come through the pipe if they
- * can. */
+ * can and on_passed is not NULL. */
 void body_stream_raw(struct http_exchange *x,
                      void (*on_data)(struct http_exchange *, const char *, size_t),
                      void (*on_passed)(struct http_exchange *, struct pass *),

@@ -25,6 +25,7 @@ static void on_closed(struct wire *w)
     struct relay *r = CONTAINER_OF(w, struct relay, wire);
 
     buf_free(&r->in);
+    buf_free(&r->filtered);
     free(r->storage);
     free(r);
 }
@@ -34,6 +35,9 @@ static struct http_exchange *detach(struct relay *r)
 {
     struct http_exchange *x = TAKE_PTR(r->x);
 
+    if (r->o.filter)
+        r->o.filter->free(r->o.filter_arg);
+    r->o.filter = NULL;
     x->inner = NULL;
     x->inner_close = NULL;
     x->inner_drain = NULL;
@@ -49,7 +53,7 @@ static void on_exchange_close(struct http_exchange *x)
 }
 
 /* The upstream cannot be relayed any further. */
-static void fail(struct relay *r, enum err_code code, const char *text, int errnum)
+void relay_fail(struct relay *r, enum err_code code, const char *text, int errnum)
 {
     struct http_relay_options o = r->o;
     struct http_exchange *x = detach(r);
@@ -74,7 +78,7 @@ static void fail(struct relay *r, enum err_code code, const char *text, int errn
 static void finish(struct relay *r)
 {
     bool reusable = r->o.on_reusable && r->head.keep_alive && r->request_sent && !r->overrun &&
-                    r->wire.out.len == 0 && !r->wire.write_broken;
+                    r->wire.out.len == 0 && !r->wire.write_broken && !r->wire.ended;
     struct http_relay_options o = r->o;
     struct http_exchange *x = detach(r);
     int fd = wire_close(&r->wire, reusable);
@@ -120,10 +124,10 @@ static void on_timeout(struct wire *w)
         r->full_bytes = unsent;
         arm(r);
     } else if (w->connecting) {
-        fail(r, ERR_TIMEOUT, "no connection in time", 0);
+        relay_fail(r, ERR_TIMEOUT, "no connection in time", 0);
     } else {
-        fail(r, ERR_TIMEOUT, r->full ? "the request was not taken in time" : "no answer in time",
-             0);
+        relay_fail(r, ERR_TIMEOUT,
+                   r->full ? "the request was not taken in time" : "no answer in time", 0);
     }
 }
 
@@ -152,8 +156,10 @@ static void on_request_data(struct http_exchange *x, const char *data, size_t le
 
     if (!r || !may_move(r, len, 0))
         return;
-    wire_write(&r->wire, data, len);
-    if (r->wire.out.len >= WINDOW_BYTES)
+    if (!relay_write(r, data, len))
+        return;
+    /* what a filter has put there is not to grow: growing leaves copies of a secret behind */
+    if (r->wire.out.len >= WINDOW_BYTES || (r->o.filter && r->wire.out.len > 0))
         window_full(r);
 }
 
@@ -244,11 +250,24 @@ static void tunnel_up_ended(struct relay *r)
         arm(r);
 }
 
+void relay_read_on(struct relay *r)
+{
+    wire_want_read(&r->wire, !r->behind && !r->up_ended && !r->filter_waits && !r->up_over);
+}
+
+static void set_behind(struct relay *r, bool behind)
+{
+    r->behind = behind;
+    if (r->o.filter)
+        r->o.filter->wait(r->o.filter_arg, behind);
+    relay_read_on(r);
+}
+
 static void tunnel_data(struct relay *r, const char *data, size_t n)
 {
     arm(r);
     if (n > 0 && http_response_write(r->x, data, n) == 1)
-        wire_want_read(&r->wire, false);
+        set_behind(r, true);
 }
 
 static void start_tunnel(struct relay *r)
@@ -262,6 +281,8 @@ static void start_tunnel(struct relay *r)
     r->tunnel = true;
     arm(r);
     response_tunnel(r->x, b->data, b->len, on_tunnel_data, on_tunnel_end);
+    if (r->o.filter && r->wire.out.len > 0)
+        window_full(r);
     tunnel_data(r, r->in.data, r->in.len);
     buf_free(&r->in);
 }
@@ -272,8 +293,11 @@ static void on_client_drained(struct http_exchange *x)
 {
     struct relay *r = x->inner;
 
-    if (r && !r->up_ended)
-        wire_want_read(&r->wire, true);
+    if (!r || r->up_ended)
+        return;
+    set_behind(r, false);
+    if (r->o.filter)
+        relay_filter_pour(r);
 }
 
 /* Passes contents on; how far they go is followed on the way. False when the relay has ended. */
@@ -286,7 +310,7 @@ static bool response_data(struct relay *r, const char *data, size_t n)
         struct parse_piece piece;
 
         if (parse_body_next(&r->parse, data + used, n - used, &piece) < 0) {
-            fail(r, ERR_INTERNAL, "malformed chunked response", 0);
+            relay_fail(r, ERR_INTERNAL, "malformed chunked response", 0);
             return false;
         }
         if (r->decode)
@@ -301,7 +325,7 @@ static bool response_data(struct relay *r, const char *data, size_t n)
         return false;
     }
     if (full)
-        wire_want_read(&r->wire, false);
+        set_behind(r, true);
     return true;
 }
 
@@ -335,7 +359,7 @@ static bool interim(struct relay *r)
         return false;
     }
     if (r->head.status == 101 || ++r->interim > MAX_INTERIM) {
-        fail(r, ERR_INTERNAL, "an interim response that was not asked for", 0);
+        relay_fail(r, ERR_INTERNAL, "an interim response that was not asked for", 0);
         return false;
     }
     if (r->head.status == 100 || r->x->head.minor == 0)
@@ -353,7 +377,7 @@ static bool take_head(struct relay *r)
     const char *why = "";
 
     if (n < 0 || (n == 0 && r->in.len > HTTP_MAX_HEAD_BYTES)) {
-        fail(r, ERR_INTERNAL, "the answer is not HTTP", 0);
+        relay_fail(r, ERR_INTERNAL, "the answer is not HTTP", 0);
         return false;
     }
     if (n == 0)
@@ -361,12 +385,12 @@ static bool take_head(struct relay *r)
     free(r->storage);
     r->storage = malloc(gate_storage_bytes((size_t)n));
     if (!r->storage) {
-        fail(r, ERR_INTERNAL, "out of memory", 0);
+        relay_fail(r, ERR_INTERNAL, "out of memory", 0);
         return false;
     }
     if (parse_response(r->in.data, (size_t)n, r->x->head.method, r->storage, &r->head, &r->parse,
                        &why) != 0) {
-        fail(r, ERR_INTERNAL, why, 0);
+        relay_fail(r, ERR_INTERNAL, why, 0);
         return false;
     }
     buf_consume(&r->in, (size_t)n);
@@ -383,7 +407,7 @@ static void on_head_bytes(struct relay *r, const char *data, size_t n)
     struct buf rest;
 
     if (buf_append(&r->in, data, n) < 0) {
-        fail(r, ERR_INTERNAL, "the answer's head is too large", 0);
+        relay_fail(r, ERR_INTERNAL, "the answer's head is too large", 0);
         return;
     }
     while (!r->has_head)
@@ -400,15 +424,15 @@ static void on_head_bytes(struct relay *r, const char *data, size_t n)
     buf_free(&rest);
 }
 
-static void on_up_end(struct relay *r, ssize_t n)
+void relay_upstream_ended(struct relay *r, ssize_t n)
 {
     if (r->tunnel && n == 0)
         tunnel_up_ended(r);
     else if (n == 0 && r->has_head && r->parse.framing == HTTP_BODY_UNTIL_CLOSE)
         finish(r);
     else
-        fail(r, ERR_UNAVAILABLE, "the connection ended before the answer was whole",
-             n < 0 ? (int)n : 0);
+        relay_fail(r, ERR_UNAVAILABLE, "the connection ended before the answer was whole",
+                   n < 0 ? (int)n : 0);
 }
 
 /* Contents of a known length go by unseen, as far as the client takes them. Results as those of
@@ -419,7 +443,7 @@ static ssize_t response_passes(struct relay *r)
     struct pass *p = &r->x->conn->server->pass;
     ssize_t n;
 
-    if (plain < PASS_MIN_BYTES || !conn_may_pass(r->x->conn))
+    if (r->wire.layer || plain < PASS_MIN_BYTES || !conn_may_pass(r->x->conn))
         return -EOPNOTSUPP;
     n = pass_fill(p, r->wire.fd, MIN(plain, (uint64_t)r->server->piece));
     if (n <= 0)
@@ -430,30 +454,44 @@ static ssize_t response_passes(struct relay *r)
     }
     parse_body_skip(&r->parse, (uint64_t)n);
     if (response_pass(r->x, p))
-        wire_want_read(&r->wire, false);
+        set_behind(r, true);
     return n;
+}
+
+bool relay_deliver(struct relay *r, const char *data, size_t n)
+{
+    if (!may_move(r, 0, n))
+        return false;
+    if (r->tunnel)
+        tunnel_data(r, data, n);
+    else if (r->has_head)
+        response_data(r, data, n);
+    else
+        on_head_bytes(r, data, n);
+    return r->x != NULL;
 }
 
 static void on_readable(struct wire *w)
 {
     struct relay *r = CONTAINER_OF(w, struct relay, wire);
     struct http_server *s = r->x->conn->server;
-    ssize_t n = response_passes(r);
+    ssize_t n;
 
+    if (r->o.filter) {
+        relay_filter_read(r);
+        return;
+    }
+    n = response_passes(r);
     if (n > 0)
         return;
     if (n == -EOPNOTSUPP)
         n = wire_read(w, s->read_buf, s->read_bytes);
-    if (n == -EAGAIN || (n > 0 && !may_move(r, 0, (size_t)n)))
+    if (n == -EAGAIN)
         return;
     if (n <= 0)
-        on_up_end(r, n);
-    else if (r->tunnel)
-        tunnel_data(r, s->read_buf, (size_t)n);
-    else if (r->has_head)
-        response_data(r, s->read_buf, (size_t)n);
+        relay_upstream_ended(r, n);
     else
-        on_head_bytes(r, s->read_buf, (size_t)n);
+        (void)relay_deliver(r, s->read_buf, (size_t)n);
 }
 
 /* -- start ------------------------------------------------------------------------------------- */
@@ -469,7 +507,7 @@ static void on_connected(struct wire *w)
 
 static void on_error(struct wire *w, int err)
 {
-    fail(CONTAINER_OF(w, struct relay, wire), ERR_UNAVAILABLE, "cannot connect", err);
+    relay_fail(CONTAINER_OF(w, struct relay, wire), ERR_UNAVAILABLE, "cannot connect", err);
 }
 
 static bool enter(struct wire *w)
@@ -494,7 +532,16 @@ void http_relay_break(struct http_exchange *x, const char *why)
     struct relay *r = x->inner;
 
     if (r)
-        fail(r, ERR_UNAVAILABLE, why, 0);
+        relay_fail(r, ERR_UNAVAILABLE, why, 0);
+}
+
+static void drop_options(const struct http_relay_options *o)
+{
+    if (o->filter)
+        o->filter->free(o->filter_arg);
+    if (o->layer)
+        o->layer_ops->close(o->layer);
+    close(o->fd);
 }
 
 void http_relay_start(struct http_exchange *x, const struct http_relay_options *o)
@@ -503,7 +550,7 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
     struct buf *b = &x->conn->server->scratch;
 
     if (!r) {
-        close(o->fd);
+        drop_options(o);
         http_exchange_abort(x);
         return;
     }
@@ -516,12 +563,20 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
     x->inner_drain = on_client_drained;
     buf_init(&r->in, HTTP_MAX_HEAD_BYTES + x->conn->server->read_bytes);
     wire_open(&r->wire, x->conn->server->loop, o->fd, o->connecting, &ops);
+    if (o->layer)
+        wire_set_layer(&r->wire, o->layer_ops, o->layer);
+    if (o->filter)
+        relay_filter_start(r);
     buf_clear(b);
     relay_request_head(r, b);
-    wire_write(&r->wire, b->data, b->len);
-    body_stream_raw(x, on_request_data, on_request_passed, on_request_end);
+    body_stream_raw(x, on_request_data, o->layer || o->filter ? NULL : on_request_passed,
+                    on_request_end);
+    if (!relay_write(r, b->data, b->len))
+        return;
     if (x->head.framing == HTTP_BODY_NONE)
         r->request_sent = true;
+    if (o->filter && r->wire.out.len > 0)
+        window_full(r);
     if (o->connecting) {
         http_body_pause(x);
     } else {

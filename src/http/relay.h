@@ -9,11 +9,42 @@
  * When the upstream breaks before its response head came, on_fail decides the answer; after that
  * the client's connection is cut without an end, so that it cannot mistake a part for the whole. */
 
+#include "base/buf.h"
 #include "http/server.h"
+
+/* Stands in both directions between a relay and its upstream: what is not to go on as it came. The
+ * relay holds what one call gave, and no more, while the reader does not take it. Each call appends
+ * to out what goes on; -errno ends the relay as a loss of the upstream does. */
+struct http_relay_filter {
+    /* Once, first: wake(relay) is to be called, in a later turn of the loop, when `most` has become
+     * more than 0, or when inward_more has something though nothing new came. */
+    void (*start)(void *arg, void (*wake)(void *relay), void *relay);
+
+    /* Bytes of the request; its head comes whole, in one call. */
+    int (*outward)(void *arg, const char *data, size_t n, struct buf *out);
+
+    /* How much of the answer may be worked on now, at least HTTP_LAYER_READ_BYTES; 0: wake tells. */
+    size_t (*most)(void *arg);
+    int (*inward)(void *arg, const char *data, size_t n, struct buf *out);
+    /* More of what was taken: called until out stays empty, when what it gave before has gone on. */
+    int (*inward_more)(void *arg, struct buf *out);
+    /* The upstream has ended. */
+    int (*inward_end)(void *arg, struct buf *out);
+
+    /* The reader has to be waited for, or not any more. */
+    void (*wait)(void *arg, bool on);
+    void (*free)(void *arg);
+};
 
 struct http_relay_options {
     int fd;          /* owned by the relay from the call on, also on failure */
     bool connecting; /* connect() is in progress */
+    /* What fd's bytes go through, begun (TLS after its handshake), or NULL. Owned as fd is, and given
+     * back with it to on_reusable. */
+    void *layer;
+    const struct http_layer_ops *layer_ops;
+    const struct http_relay_filter *filter; /* or NULL */
+    void *filter_arg;                       /* owned by the relay likewise */
     const struct http_header *add;
     size_t add_count;
     const char *const *remove; /* NULL-terminated names, may be NULL */
@@ -27,7 +58,8 @@ struct http_relay_options {
      * exchange is cut. May be NULL. */
     bool (*on_move)(void *arg, size_t request_bytes, size_t answer_bytes);
     /* Called once. reason: ERR_UNAVAILABLE (refused, broke), ERR_TIMEOUT, ERR_INTERNAL (answered
-     * nonsense). It must answer the exchange. */
+     * nonsense). It must answer the exchange. Comes from inside http_relay_start only where the
+     * filter does not take the request's head. */
     void (*on_fail)(struct http_exchange *x, const struct err *why, void *arg);
     /* Once at most, instead of on_fail: it broke when a part of its answer had gone on, which is
      * cut after this. Not of a tunnel. It calls nothing of the exchange. May be NULL. */

@@ -26,10 +26,43 @@ struct relay {
     bool full;         /* the window is: the client waits for the upstream to take it */
     size_t full_bytes; /* of it, when last looked at */
     bool overrun;      /* bytes came after the response's end */
+    bool behind;       /* the client does not take what there is: nothing is read */
+    /* With a filter: */
+    struct buf filtered; /* of the answer, to go on */
+    bool filter_waits;   /* for wake */
+    bool up_over;        /* the upstream has ended, with over_result; it is acted on later */
+    ssize_t over_result;
     struct http_relay_options o;
     struct parse_body parse;
     struct http_head head;
 };
+
+/* -- relay.c ----------------------------------------------------------------------------------- */
+
+/* The next bytes of the answer. False: the relay has ended, or its exchange is about to. */
+bool relay_deliver(struct relay *r, const char *data, size_t n);
+
+/* The upstream has, n as wire_read's. */
+void relay_upstream_ended(struct relay *r, ssize_t n);
+void relay_fail(struct relay *r, enum err_code code, const char *text, int errnum);
+
+/* Reading is on where the client takes what comes and no filter waits. */
+void relay_read_on(struct relay *r);
+
+/* -- relay_filter.c ---------------------------------------------------------------------------- */
+
+/* Bytes of the request, through the filter where there is one. False: the relay has ended. */
+bool relay_write(struct relay *r, const char *data, size_t n);
+
+void relay_filter_start(struct relay *r);
+
+/* Reads once and passes on what comes of it. */
+void relay_filter_read(struct relay *r);
+
+/* What the filter has more, as far as the client takes it. */
+void relay_filter_pour(struct relay *r);
+
+/* -- relay_head.c ------------------------------------------------------------------------------ */
 
 /* The request as the upstream gets it, appended to b. Decides about an upgrade. */
 void relay_request_head(struct relay *r, struct buf *b);

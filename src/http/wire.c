@@ -1,9 +1,16 @@
+/* An outgoing connection's bytes and events. What is written goes out at once as far as the socket,
+ * or the layer on it, takes it, and the rest waits in one buffer for the socket to be writable; what
+ * comes is read only while the owner wants it. A layer may need the other direction to go on (TLS):
+ * what it waits for is noted with each call and decides what the socket is polled for. An end that
+ * the layer has announced beside the last bytes is told by an event of its own, since the socket has
+ * none for it. */
 #include "http/wire.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -19,9 +26,11 @@ static void settle(struct wire *w)
 
     if (w->closed || w->open_error)
         return;
-    if (w->connecting || w->out.len > 0)
+    if (w->connecting || (w->out.len > 0 && !w->write_wants_read) || w->shut_wants_write)
         events |= UV_WRITABLE;
-    if (w->reading && !w->connecting)
+    if (w->reading && (w->read_wants_write || w->ended)) /* an end that is known is told at once */
+        events |= UV_WRITABLE;
+    if ((w->reading && !w->connecting) || (w->out.len > 0 && w->write_wants_read))
         events |= UV_READABLE;
     if (events == w->events)
         return;
@@ -32,25 +41,54 @@ static void settle(struct wire *w)
         uv_poll_start(&w->poll, events, on_event);
 }
 
+/* How many of them are taken now; 0: none, -errno: the socket is lost. */
+static ssize_t send_some(struct wire *w, const void *data, size_t n)
+{
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = n};
+    ssize_t sent;
+
+    if (w->layer) {
+        sent = w->layer_ops->write(w->layer, &iov, 1);
+        w->write_wants_read = sent == -EAGAIN;
+        return sent == -EAGAIN || sent == -EINPROGRESS ? 0 : sent;
+    }
+    do
+        sent = send(w->fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+    return sent;
+}
+
+static void drop_out(struct wire *w)
+{
+    if (w->secret && w->out.base)
+        explicit_bzero(w->out.base, w->out.cap);
+    buf_free(&w->out);
+}
+
+/* In the layer's words and the socket's. */
+static void shut(struct wire *w)
+{
+    w->shut_wants_write = w->layer && w->layer_ops->shut(w->layer) == -EINPROGRESS;
+    if (!w->shut_wants_write)
+        shutdown(w->fd, SHUT_WR);
+}
+
 static void flush(struct wire *w)
 {
     while (w->out.len > 0 && !w->write_broken) {
-        ssize_t n = send(w->fd, w->out.data, w->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send_some(w, w->out.data, w->out.len);
 
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
-            w->write_broken = true;
-        if (n < 0)
+        w->write_broken = n < 0;
+        if (n <= 0)
             break;
         buf_consume(&w->out, (size_t)n);
     }
-    if (w->write_broken)
-        buf_clear(&w->out);
-    if (w->out.len == 0 && w->out.cap > 65536)
-        buf_free(&w->out);
+    if (w->write_broken || (w->out.len == 0 && (w->secret || w->out.cap > 65536)))
+        drop_out(w);
     if (w->shut_asked && w->out.len == 0 && !w->write_broken)
-        shutdown(w->fd, SHUT_WR);
+        shut(w);
 }
 
 static void on_connect_event(struct wire *w)
@@ -86,11 +124,12 @@ static void work(struct wire *w, int status, int events)
         on_connect_event(w);
         return;
     }
-    if (events & UV_WRITABLE || status < 0)
+    if (events & UV_WRITABLE || status < 0 || w->write_wants_read)
         flush(w);
     if (had_output && w->out.len == 0)
         w->ops->on_drained(w);
-    if (!w->closed && w->reading && (events & UV_READABLE || status < 0))
+    if (!w->closed && w->reading &&
+        (events & UV_READABLE || status < 0 || w->read_wants_write || w->ended))
         w->ops->on_readable(w);
     settle(w);
 }
@@ -137,6 +176,12 @@ void wire_open(struct wire *w, uv_loop_t *loop, int fd, bool connecting, const s
     settle(w);
 }
 
+void wire_set_layer(struct wire *w, const struct http_layer_ops *layer_ops, void *layer)
+{
+    w->layer_ops = layer_ops;
+    w->layer = layer;
+}
+
 void wire_timeout(struct wire *w, uint64_t ms)
 {
     if (w->open_error < 0)
@@ -157,6 +202,11 @@ ssize_t wire_read(struct wire *w, void *out, size_t n)
 {
     ssize_t got;
 
+    if (w->layer) {
+        got = w->ended ? 0 : w->layer_ops->read(w->layer, out, n, &w->ended);
+        w->read_wants_write = got == -EINPROGRESS;
+        return got == -EINPROGRESS ? -EAGAIN : got;
+    }
     do
         got = read(w->fd, out, n);
     while (got < 0 && errno == EINTR);
@@ -171,10 +221,8 @@ static size_t send_now(struct wire *w, const void *data, size_t n)
 
     if (w->out.len > 0 || w->connecting)
         return 0;
-    do
-        sent = send(w->fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (sent < 0 && errno == EINTR);
-    w->write_broken = sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+    sent = send_some(w, data, n);
+    w->write_broken = sent < 0;
     return sent < 0 ? 0 : (size_t)sent;
 }
 
@@ -186,7 +234,7 @@ void wire_give(struct wire *w, struct buf *data)
     if (data->len > 0 && !w->write_broken) {
         size_t max = w->out.max;
 
-        buf_free(&w->out);
+        drop_out(w);
         w->out = *data;
         w->out.max = max;
         buf_init(data, data->max);
@@ -244,6 +292,17 @@ static void on_handle_closed(uv_handle_t *handle)
         w->ops->on_closed(w);
 }
 
+/* Its end is announced as far as that goes without waiting. */
+static void close_layer(struct wire *w)
+{
+    void *layer = TAKE_PTR(w->layer);
+
+    if (!layer)
+        return;
+    (void)w->layer_ops->shut(layer);
+    w->layer_ops->close(layer);
+}
+
 int wire_close(struct wire *w, bool keep)
 {
     int fd = w->fd;
@@ -253,13 +312,14 @@ int wire_close(struct wire *w, bool keep)
     w->closed = true;
     w->events = 0;
     w->fd = -1;
-    buf_free(&w->out);
+    drop_out(w);
     uv_close((uv_handle_t *)&w->timer, on_handle_closed);
     if (w->handles == 2) {
         uv_close((uv_handle_t *)&w->poll, on_handle_closed);
     }
     if (keep)
         return fd;
+    close_layer(w);
     close(fd);
     return -1;
 }

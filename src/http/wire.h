@@ -6,6 +6,7 @@
  * call. Other callbacks come from the loop only, never from inside a wire_ function. */
 
 #include "base/buf.h"
+#include "http/layer.h"
 #include "http/pass.h"
 
 #include <stdbool.h>
@@ -35,6 +36,12 @@ struct wire {
     unsigned handles;
     bool connecting, reading, shut_asked, closed;
     bool write_broken; /* bytes to write are thrown away; what was received may still be read */
+    void *layer;       /* wire_set_layer's, or NULL */
+    const struct http_layer_ops *layer_ops;
+    bool ended;  /* the layer has said so beside the last bytes */
+    bool secret; /* what waits to be written is wiped when it is out, and when it never will be */
+    /* What the layer waits for, where it is not what the wire waits for. */
+    bool read_wants_write, write_wants_read, shut_wants_write;
 };
 
 /* Takes fd over. Failure comes as on_error. If it is connected already, writing may begin at once
@@ -42,13 +49,19 @@ struct wire {
 void wire_open(struct wire *w, uv_loop_t *loop, int fd, bool connecting,
                const struct wire_ops *ops);
 
+/* Right after wire_open of a connected socket: its bytes go through a layer that has begun, which is
+ * the wire's as the socket is. ops->close is called by wire_close unless it keeps the socket: then
+ * the layer is the caller's, too. wire_pass and splice are not for such a wire. */
+void wire_set_layer(struct wire *w, const struct http_layer_ops *ops, void *layer);
+
 void wire_timeout(struct wire *w, uint64_t ms); /* from now; 0 stops it */
 void wire_want_read(struct wire *w, bool on);
 
-/* > 0, 0 at the end, -EAGAIN or another -errno. */
+/* > 0, 0 at the end, -EAGAIN or another -errno. With a layer n is at least
+ * HTTP_LAYER_READ_BYTES. */
 ssize_t wire_read(struct wire *w, void *out, size_t n);
 
-/* The first write of a wire: at once what the socket takes. The rest stays in data's own memory,
+/* A write when nothing is queued: at once what the socket takes. The rest stays in data's own memory,
  * which the wire takes over, so that it cannot fail for want of any. data is empty or unchanged
  * after it, and the caller's. */
 void wire_give(struct wire *w, struct buf *data);
