@@ -14,7 +14,6 @@
 #define SEEN   65536
 
 static struct credentials *credentials;
-static struct tlspipes *pipes;
 static uint8_t choice;
 static int upstream, opened, ended;
 static bool stopped;
@@ -87,7 +86,7 @@ static void handler(struct http_exchange *x, void *ctx)
         http_respond_error(x, 503, "one is enough");
         return;
     }
-    if (inject_prepare(pipes, &r, x, &o, &without, &e) != ERR_OK) {
+    if (inject_prepare(NULL, 0, &r, x, &o, &without, &e) != ERR_OK) {
         FUZZ_CHECK(e.text[0] && !strstr(e.text, SECRET));
         http_respond_error(x, 403, "%s", e.text);
         return;
@@ -171,7 +170,6 @@ static void run(uv_loop_t *loop, const uint8_t *data, size_t size)
     http_server_config_default(&config);
     config.relays = true;
     FUZZ_CHECK(http_server_new(loop, &config, handler, NULL, &server) == 0);
-    FUZZ_CHECK(tlspipes_new(loop, &pipes) == 0);
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, client) == 0);
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, up) == 0);
     upstream = up[1];
@@ -202,7 +200,6 @@ static void run(uv_loop_t *loop, const uint8_t *data, size_t size)
     close(up[0]);
     if (upstream >= 0)
         close(upstream);
-    tlspipes_free(pipes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

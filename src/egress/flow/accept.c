@@ -109,7 +109,7 @@ static void on_first_bytes(struct flow *f, int events)
         f->via = FLOW_BY_REQUEST;
         f->kind = FLOW_HTTP;
         flow_unwatch(f);
-        if (forward_adopt(f->egress, f, NULL) < 0)
+        if (forward_adopt(f->egress, f, NULL, NULL) < 0)
             flow_reset(f);
         return;
     default: flow_reset(f); /* neither kind nor destination is known */

@@ -85,7 +85,7 @@ void deny_say(struct flow *f)
         return;
     case FLOW_HTTP:
         flow_unwatch(f);
-        if (forward_adopt(f->egress, f, NULL) < 0)
+        if (forward_adopt(f->egress, f, NULL, NULL) < 0)
             flow_reset(f);
         return;
     case FLOW_UNKNOWN: protocol_detect_start(f); return;

@@ -333,7 +333,7 @@ static void on_tagged_end(void *ctx, uint64_t tag, int fd)
         f->user = NULL;
         flow_end(f);
     }
-    util_close(&l->up_fd);
+    tls_endpoint_close(&l->up_end, true);
     unlink_client_conn(ctx, l);
     free(l);
 }
@@ -346,7 +346,7 @@ static void on_flow_end(struct flow *f)
 
     sample(l);
     l->flow_id = 0;
-    util_close(&l->up_fd);
+    tls_endpoint_close(&l->up_end, true);
     if (l->layer && !(l->x && http_response_begun(l->x)))
         (void)forward_client_layer.shut(l);
     shutdown(l->fd, SHUT_RDWR);
@@ -371,10 +371,11 @@ static void leave(void *ctx)
     turns_exit(fw->egress->turns);
 }
 
-int forward_adopt(struct egress *eg, struct flow *f, const struct tls_endpoint *tls)
+int forward_adopt(struct egress *eg, struct flow *f, const struct tls_endpoint *client,
+                  const struct tls_endpoint *server)
 {
     struct client_conn *l = calloc(1, sizeof(*l));
-    int fd = tls ? tls->fd : f->fd, rc;
+    int fd = client ? client->fd : f->fd, rc;
 
     if (!l)
         return -ENOMEM;
@@ -382,19 +383,20 @@ int forward_adopt(struct egress *eg, struct flow *f, const struct tls_endpoint *
     l->flow_id = f->id;
     l->owner = registry_owner(f->sandbox);
     l->fd = fd;
-    l->tls = tls != NULL;
-    l->layer = tls ? tls->tls : NULL;
-    l->up_fd = TAKE_FD(f->up_fd);
+    l->tls = client != NULL;
+    l->layer = client ? client->tls : NULL;
+    l->up_end = server ? *server : (struct tls_endpoint){.fd = f->up_fd};
     forward_set_target(&l->up, l->up_name, &f->target);
     rc = http_server_adopt_layer(eg->forward->server, fd, (uint64_t)(uintptr_t)l,
-                                 &forward_client_layer, tls ? l : NULL);
+                                 &forward_client_layer, client ? l : NULL);
     if (rc < 0) {
-        util_close(&l->up_fd);
         free(l);
         return rc;
     }
+    if (!server)
+        f->up_fd = -1;
     link_client_conn(eg->forward, l);
-    if (!tls)
+    if (!client)
         f->fd = -1;
     f->state = FLOW_FORWARDED;
     f->user = l;

@@ -13,10 +13,12 @@ struct tls_endpoint;
 
 int forward_new(struct egress *eg, struct forward **out);
 
-/* Serves HTTP to f's client: from f->fd, which becomes -1, or with tls from that end, whose handshake
- * is done. Either is taken over on success, and the flow ends with it. tls: what arrives was
- * encrypted to f->target.name, and goes on encrypted. 0 or -errno. */
-int forward_adopt(struct egress *eg, struct flow *f, const struct tls_endpoint *tls);
+/* Serves HTTP to f's client: from f->fd, which becomes -1, or with TLS from that end, whose handshake
+ * is done: what arrives was encrypted to f->target.name, and goes on encrypted. server: with TLS,
+ * connected to f->target for its first request (fd -1: none). All are taken over on success, f->up_fd
+ * too, and the flow ends with them. 0 or -errno. */
+int forward_adopt(struct egress *eg, struct flow *f, const struct tls_endpoint *client,
+                  const struct tls_endpoint *server);
 
 /* The policy changed: may the request that f carries just now (or no request) go on? *v is set when
  * it may not. */

@@ -5,6 +5,7 @@
 #include "egress/flow/dial.h"
 #include "egress/flow/forward.h"
 #include "egress/flow/target.h"
+#include "egress/tls/tls_endpoint.h"
 #include "http/server.h"
 #include "policy/policy.h"
 
@@ -25,9 +26,10 @@ struct client_conn {
     struct http_exchange *x;            /* the request that is served, if one is */
     struct target want;                 /* of it; its name is in want_name */
     char want_name[POLICY_NAME_MAX + 1], said_name[POLICY_NAME_MAX + 1];
-    bool preparing;      /* dialling for it, or waiting: */
-    uint64_t waiting_ms; /* for its credential, since then (oauth.h); 0: it is not */
-    int up_fd;           /* idle, connected to `up`; -1 */
+    bool preparing;             /* dialling for it, or waiting: */
+    uint64_t waiting_ms;        /* for its credential, since then (oauth.h); 0: it is not */
+    struct tls_endpoint up_end; /* idle, connected to `up`; fd -1: none */
+    void *relayed;              /* the layer of the one that a relay has, or NULL */
     struct target up;
     char up_name[POLICY_NAME_MAX + 1];
     uint64_t up_moved, down_moved; /* bytes that went through, where they are limited */

@@ -15,6 +15,7 @@
 #include "egress/flow/tls_intercept.h"
 #include "egress/http/override.h"
 #include "http/relay.h"
+#include "http/tls_conn.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -55,12 +56,13 @@ static void on_relay_fail(struct http_exchange *x, const struct err *why, void *
 static void on_reusable(int fd, void *arg)
 {
     struct client_conn *l = arg;
+    struct tls_endpoint end = {.fd = fd, .tls = TAKE_PTR(l->relayed)};
 
-    if (l->up_fd >= 0 || !l->flow_id) {
-        close(fd);
+    if (l->up_end.fd >= 0 || !l->flow_id) {
+        tls_endpoint_close(&end, true);
         return;
     }
-    l->up_fd = fd;
+    l->up_end = end;
     forward_set_target(&l->up, l->up_name, &l->want);
 }
 
@@ -73,11 +75,39 @@ static void not_reached(struct client_conn *l, struct flow *f, const struct err 
     flow_not_reached(f, &l->want, &v, h, why);
 }
 
-/* fd is connected to l->want, and for tls it is the plain end. */
-static void start_relay(struct client_conn *l, struct flow *f, int fd)
+/* A server that goes without announcing its end has ended: many do so after their answer. */
+static ssize_t read_server(void *layer, void *out, size_t n, bool *end)
+{
+    ssize_t got = tls_conn_ops.read(layer, out, n, end);
+
+    return got < 0 && got != -EAGAIN && got != -EINPROGRESS ? 0 : got;
+}
+
+static ssize_t write_server(void *layer, const struct iovec *iov, int n)
+{
+    return tls_conn_ops.write(layer, iov, n);
+}
+
+static int shut_server(void *layer)
+{
+    return tls_conn_ops.shut(layer);
+}
+
+static void close_server(void *layer)
+{
+    tls_conn_ops.close(layer);
+}
+
+static const struct http_layer_ops server_layer = {
+    .read = read_server, .write = write_server, .shut = shut_server, .close = close_server};
+
+/* end is connected to l->want, and taken over. */
+static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoint end)
 {
     struct http_relay_options o = {
-        .fd = fd,
+        .fd = end.fd,
+        .layer = end.tls,
+        .layer_ops = &server_layer,
         .on_fail = on_relay_fail,
         .on_break = on_relay_break,
         .on_reusable = on_reusable,
@@ -93,12 +123,12 @@ static void start_relay(struct client_conn *l, struct flow *f, int fd)
 
     l->preparing = false;
     if (v.action == POLICY_DENY) {
-        close(fd);
+        tls_endpoint_close(&end, true);
         forward_refuse(x, f, &l->want, &v);
         return;
     }
     if (v.credential && !f->egress->intercept) {
-        close(fd);
+        tls_endpoint_close(&end, true);
         request_refuse(f, &v, "credential", h, "this server cannot put credentials on requests");
         forward_say_refused(x, f, 403);
         return;
@@ -106,14 +136,14 @@ static void start_relay(struct client_conn *l, struct flow *f, int fd)
     /* Also where none is put on this one: it may hold a placeholder, its answer a secret. */
     if ((v.credential || f->sandbox->credentials) && f->egress->intercept &&
         intercept_prepare(f->egress, f, x, &v, l->tls, &o, &e) != ERR_OK) {
-        close(o.fd);
+        tls_endpoint_close(&end, true);
         request_refuse(f, NULL, "credential", h, "%s", e.text);
         forward_say_refused(x, f, 403);
         return;
     }
     if (!o.remove && request_is_ruled(f->sandbox, &l->want) &&
         override_names(h, http_exchange_arena(x), &o.remove) < 0) {
-        close(o.fd);
+        tls_endpoint_close(&end, true);
         http_exchange_abort(x);
         return;
     }
@@ -121,6 +151,7 @@ static void start_relay(struct client_conn *l, struct flow *f, int fd)
         o.host = arena_printf(http_exchange_arena(x), "%s:%u", authority_check_text(&l->want, host),
                               l->want.port);
     request_allow(f, &l->want, &v, h);
+    l->relayed = end.tls;
     http_relay_start(x, &o);
 }
 
@@ -129,7 +160,7 @@ struct upgrade {
     uint64_t flow_id;
 };
 
-static void on_upstream(void *arg, int fd, const struct err *why)
+static void on_upstream(void *arg, const struct tls_endpoint *end, const struct err *why)
 {
     struct upgrade u = *(struct upgrade *)arg;
     struct flow *f = flow_find(u.egress, u.flow_id);
@@ -137,14 +168,14 @@ static void on_upstream(void *arg, int fd, const struct err *why)
 
     free(arg);
     if (!l || !l->x || !l->preparing) {
-        if (fd >= 0)
-            close(fd);
-    } else if (fd < 0) {
+        if (end)
+            tls_endpoint_close(&(struct tls_endpoint){.fd = end->fd, .tls = end->tls}, true);
+    } else if (!end) {
         l->preparing = false;
         not_reached(l, f, why);
         forward_answer(l->x, f, 502, "egress_unreachable", "none", why->text);
     } else {
-        start_relay(l, f, fd);
+        start_relay(l, f, *end);
     }
 }
 
@@ -153,7 +184,7 @@ static void connected(struct client_conn *l, struct flow *f, int fd)
     struct upgrade *u;
 
     if (!l->tls) {
-        start_relay(l, f, fd);
+        start_relay(l, f, (struct tls_endpoint){.fd = fd});
         return;
     }
     u = malloc(sizeof(*u));
@@ -195,24 +226,31 @@ void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result 
                    r->why.text);
 }
 
+/* Nothing has come from it since its last answer, and it has not ended: it may be asked again. What
+ * means nothing (a session's ticket) is read. */
+static bool is_idle(struct tls_endpoint *end)
+{
+    char bytes[HTTP_LAYER_READ_BYTES];
+
+    return tls_endpoint_read(end, bytes, sizeof(bytes)) == -EAGAIN;
+}
+
 /* Kept from the request before; a server that has closed it meanwhile is dialled anew. */
 bool forward_reuse(struct client_conn *l, struct flow *f)
 {
-    char byte;
-    int fd = l->up_fd;
+    struct tls_endpoint end = l->up_end;
 
-    if (fd < 0)
+    if (end.fd < 0)
         return false;
-    l->up_fd = -1;
-    if (l->up.port != l->want.port || !authority_check_same(&l->up, &l->want) ||
-        recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
-        close(fd);
+    l->up_end = (struct tls_endpoint){.fd = -1};
+    if (l->up.port != l->want.port || !authority_check_same(&l->up, &l->want) || !is_idle(&end)) {
+        tls_endpoint_close(&end, true);
         return false;
     }
     l->want.address = l->up.address;
     l->want.via = l->up.via;
     l->want.via_port = l->up.via_port;
     memcpy(l->want.via_name, l->up.via_name, sizeof(l->want.via_name));
-    start_relay(l, f, fd);
+    start_relay(l, f, end);
     return true;
 }

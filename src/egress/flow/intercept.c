@@ -7,6 +7,7 @@
 #include "egress/flow/egress.h"
 #include "egress/flow/flow.h"
 #include "egress/flow/intercept_internal.h"
+#include "egress/flow/registry.h"
 #include "egress/flow/request.h"
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
@@ -46,7 +47,7 @@ enum err_code intercept_prepare(struct egress *eg, struct flow *f, struct http_e
     r.said = t.said;
     r.passage.detour = verdict_is_detour(f->sandbox, f->target.name);
     r.ruled = request_is_ruled(f->sandbox, &t);
-    code = inject_prepare(eg->intercept->pipes, &r, x, o, &without, e);
+    code = inject_prepare(eg->turns, registry_owner(f->sandbox), &r, x, o, &without, e);
     if (without) /* the log says only what left */
         v->credential = NULL;
     return code;

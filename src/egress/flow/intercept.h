@@ -1,7 +1,7 @@
 #pragma once
 /* TLS that is read (tls_intercept.c: a leaf of the tenant's authority towards the sandbox,
- * strict verification towards the server), and credentials. tlshand.c, tlspipe.c, h2.c, ca.c,
- * credential.c and inject.c do the work; here they meet flows.
+ * strict verification towards the server), and credentials. tlshand.c, h2.c, ca.c, credential.c and
+ * inject.c do the work; here they meet flows.
  *
  * HTTP/1.1 and HTTP/2: a client that offers neither gets the alert no_application_protocol. */
 

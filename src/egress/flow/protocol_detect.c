@@ -60,7 +60,7 @@ static void start_tunnel(struct flow *f)
 static void start_forward(struct flow *f)
 {
     protocol_detect_done(f);
-    if (forward_adopt(f->egress, f, NULL) < 0)
+    if (forward_adopt(f->egress, f, NULL, NULL) < 0)
         flow_reset(f);
 }
 

@@ -177,18 +177,6 @@ static void fail_client(struct flow *f, const struct err *why)
 
 /* -- towards the sandbox ----------------------------------------------------------------------- */
 
-/* The plain end of a server's connection, which is taken over in every case; or -1. */
-static int open_plain_server(struct tlspipes *pipes, struct tls_endpoint *end, uint64_t owner)
-{
-    const struct tlspipe_options o = {.end = *end, .owner = owner};
-    int plain;
-
-    if (tlspipe_start(pipes, &o, &plain, NULL) == 0)
-        return plain;
-    tls_endpoint_close(end, false);
-    return -1;
-}
-
 /* Such a connection is not kept: a request that is refused now may be allowed on the next one. */
 static void end_refusal_later(struct flow *f)
 {
@@ -196,16 +184,14 @@ static void end_refusal_later(struct flow *f)
         flow_end(f);
 }
 
-/* The server's end is its own from here on. */
+/* Both ends are forward.c's from here on. */
 static void speak_http1(struct flow *f, struct tls_intercept *o, struct tls_endpoint *client)
 {
-    if (o->server.fd >= 0)
-        f->up_fd = open_plain_server(f->egress->intercept->pipes, &o->server,
-                                     registry_owner(f->sandbox));
-    if (forward_adopt(f->egress, f, client) == 0) {
+    if (forward_adopt(f->egress, f, client, &o->server) == 0) {
         end_refusal_later(f);
         return;
     }
+    tls_endpoint_close(&o->server, true);
     tls_endpoint_close(client, false);
     flow_end(f);
 }
@@ -418,77 +404,59 @@ int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e)
 
 /* -- a server for a request of HTTP/1.1 -------------------------------------------------------- */
 
-struct upstream_side {
-    struct tlspipes *pipes;
-    uint64_t owner;   /* turns.h */
-    uv_timer_t later; /* where it could not even begin: told in the next turn */
-    void (*cb)(void *arg, int fd, const struct err *why);
+typedef void (*upstream_cb)(void *arg, const struct tls_endpoint *end, const struct err *why);
+
+/* A handshake that could not even begin: told in the next turn. */
+struct not_begun {
+    uv_timer_t later;
+    upstream_cb cb;
     void *arg;
 };
 
-static void on_upstream_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
-{
-    struct upstream_side *s = arg;
-    struct tls_endpoint mine;
-    struct err e;
-    int plain = -1;
-
-    if (end) {
-        mine = *end;
-        plain = open_plain_server(s->pipes, &mine, s->owner);
-        if (plain < 0) {
-            err_set(&e, ERR_EXHAUSTED, "no TLS connection: out of memory");
-            why = &e;
-        }
-    }
-    s->cb(s->arg, plain, why);
-    free(s);
-}
-
 static void on_later_closed(uv_handle_t *h)
 {
-    free(CONTAINER_OF((uv_timer_t *)h, struct upstream_side, later));
+    free(CONTAINER_OF((uv_timer_t *)h, struct not_begun, later));
 }
 
 static void on_later(uv_timer_t *t)
 {
-    struct upstream_side *s = CONTAINER_OF(t, struct upstream_side, later);
+    struct not_begun *s = CONTAINER_OF(t, struct not_begun, later);
     struct err e;
 
     err_set(&e, ERR_EXHAUSTED, "no TLS connection: out of memory");
-    s->cb(s->arg, -1, &e);
+    s->cb(s->arg, NULL, &e);
     uv_close((uv_handle_t *)t, on_later_closed);
 }
 
 /* f NULL: of the tenant, no sandbox's. ssl may be NULL: it could not be made. */
 static void start_upstream(struct egress *eg, const struct flow *f, const char *tenant, int fd,
-                           SSL *ssl, void (*cb)(void *arg, int fd, const struct err *why),
-                           void *arg)
+                           SSL *ssl, upstream_cb cb, void *arg)
 {
-    struct upstream_side *s = malloc(sizeof(*s));
     struct tlshand_options o = {.fd = fd,
                                 .ssl = ssl,
                                 .tenant = tenant,
                                 .owner = f ? registry_owner(f->sandbox) : DIAL_LONE,
                                 .timeout_ms = SERVER_HANDSHAKE_MS,
-                                .on_done = on_upstream_ready,
-                                .arg = s};
+                                .on_done = cb,
+                                .arg = arg};
+    struct not_begun *s;
 
-    if (!s)
-        abort(); /* the client could never be answered */
-    s->pipes = eg->intercept->pipes;
-    s->owner = f ? registry_owner(f->sandbox) : 0;
-    s->cb = cb;
-    s->arg = arg;
     if (ssl && tlshand_start(eg->intercept->hands, &o, NULL) == 0)
         return;
     close(fd);
+    s = malloc(sizeof(*s));
+    if (!s)
+        abort(); /* the client could never be answered */
+    s->cb = cb;
+    s->arg = arg;
     uv_timer_init(eg->loop, &s->later);
     uv_timer_start(&s->later, on_later, 0, 0);
 }
 
 void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
-                            void (*cb)(void *arg, int fd, const struct err *why), void *arg)
+                            void (*cb)(void *arg, const struct tls_endpoint *end,
+                                       const struct err *why),
+                            void *arg)
 {
     const struct flow *f = flow_find(eg, flow_id);
     SSL *ssl = f ? make_client_ssl(eg->intercept, name ? name : name_of(f), &f->target.address,
@@ -498,8 +466,51 @@ void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const c
     start_upstream(eg, f, f ? f->sandbox->tenant : NULL, fd, ssl, cb, arg);
 }
 
+/* -- a server for this program itself ---------------------------------------------------------- */
+
+struct own {
+    struct tlspipes *pipes;
+    void (*cb)(void *arg, int fd, const struct err *why);
+    void *arg;
+};
+
+/* The plain end of its connection, which is taken over in every case; or -1. */
+static int open_plain(struct tlspipes *pipes, const struct tls_endpoint *end)
+{
+    struct tlspipe_options o = {.end = *end};
+    int plain;
+
+    if (tlspipe_start(pipes, &o, &plain, NULL) == 0)
+        return plain;
+    tls_endpoint_close(&o.end, false);
+    return -1;
+}
+
+static void on_own_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
+{
+    struct own *s = arg;
+    struct err e;
+    int plain = -1;
+
+    if (end) {
+        plain = open_plain(s->pipes, end);
+        if (plain < 0) {
+            err_set(&e, ERR_EXHAUSTED, "no TLS connection: out of memory");
+            why = &e;
+        }
+    }
+    s->cb(s->arg, plain, why);
+    free(s);
+}
+
 void tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
                           void (*cb)(void *arg, int fd, const struct err *why), void *arg)
 {
-    start_upstream(eg, NULL, tenant, fd, make_client_ssl(eg->intercept, name, NULL, NULL), cb, arg);
+    struct own *s = malloc(sizeof(*s));
+
+    if (!s)
+        abort(); /* it would never be told */
+    *s = (struct own){eg->intercept->pipes, cb, arg};
+    start_upstream(eg, NULL, tenant, fd, make_client_ssl(eg->intercept, name, NULL, NULL),
+                   on_own_ready, s);
 }

@@ -9,6 +9,7 @@
  * offers no HTTP/2 is answered at once, and its server is dialled for each request. */
 
 #include "base/err.h"
+#include "egress/tls/tls_endpoint.h"
 
 #include <openssl/ssl.h>
 #include <stdint.h>
@@ -24,12 +25,14 @@ struct flow;
 int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e);
 
 /* For a flow that was intercepted: makes TLS of a connection that was just dialled to f's target
- * and verifies it strictly. cb gets a descriptor for plain bytes (it takes it over), or -1 and why,
- * never from inside this call. fd is taken over in every case. */
+ * and verifies it strictly. cb gets the end (it takes it over, copied), or NULL and why, never from
+ * inside this call. fd is taken over in every case. */
 void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
-                            void (*cb)(void *arg, int fd, const struct err *why), void *arg);
+                            void (*cb)(void *arg, const struct tls_endpoint *end,
+                                       const struct err *why),
+                            void *arg);
 
-/* The same for a connection of this program's own. */
+/* The same for a connection of this program's own: cb gets a descriptor for plain bytes, or -1. */
 void tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
                           void (*cb)(void *arg, int fd, const struct err *why), void *arg);
 

@@ -452,41 +452,20 @@ static bool changes(const struct inject_plan *plan)
     return plan->redact || plan->remove[0] || plan->job->lines.len > 0 || plan->job->target;
 }
 
-/* The pipe that the request will go through; one is made where there is none and it is needed. */
-static enum err_code find_pipe(const struct inject_plan *plan, struct tlspipes *pipes,
-                               struct http_relay_options *o, struct tlspipe **out, struct err *e)
-{
-    bool needed = changes(plan);
-    int plain, rc;
-
-    *out = tlspipe_of(pipes, o->fd);
-    if (*out || !needed) {
-        if (*out && !needed && !rewrite_has(*out))
-            *out = NULL;
-        return ERR_OK;
-    }
-    rc = tlspipe_start(pipes, &(struct tlspipe_options){.end = {.fd = o->fd}}, &plain, out);
-    if (rc < 0)
-        return err_set_sys(e, ERR_EXHAUSTED, rc, "the request cannot be given its credential");
-    o->fd = plain;
-    return ERR_OK;
-}
-
-enum err_code inject_prepare(struct tlspipes *pipes, const struct inject_request *r,
+enum err_code inject_prepare(struct turns *turns, uint64_t owner, const struct inject_request *r,
                              struct http_exchange *x, struct http_relay_options *o, bool *without,
                              struct err *e)
 {
     struct inject_plan plan = {.job = NULL};
-    struct tlspipe *pipe = NULL;
     enum err_code code = inject_decide(r, http_exchange_head(x), http_exchange_arena(x), &plan, e);
 
-    if (code == ERR_OK)
-        code = find_pipe(&plan, pipes, o, &pipe, e);
+    if (code == ERR_OK && changes(&plan) &&
+        rewrite_relay(turns, owner, http_exchange_loop(x), TAKE_PTR(plan.job),
+                      TAKE_PTR(plan.redact), o) < 0)
+        code = err_set(e, ERR_EXHAUSTED, "out of memory");
     if (code == ERR_OK) {
         o->remove = plan.remove;
         *without = plan.without;
-        if (pipe && rewrite_prepare(pipe, TAKE_PTR(plan.job), TAKE_PTR(plan.redact)) < 0)
-            code = err_set(e, ERR_EXHAUSTED, "out of memory");
     }
     inject_plan_free(&plan);
     return code;

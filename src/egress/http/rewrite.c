@@ -302,25 +302,3 @@ void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *reda
     buf_free(&w->head);
     buf_clear(&w->answer);
 }
-
-bool rewrite_has(const struct tlspipe *p)
-{
-    return tlspipe_filter_arg(p) != NULL;
-}
-
-int rewrite_prepare(struct tlspipe *p, struct rewrite_job *job, struct redact *redact)
-{
-    struct rewrite *w = tlspipe_filter_arg(p);
-
-    if (!w) {
-        w = rewrite_new();
-        if (!w) {
-            rewrite_job_free(job);
-            redact_free(redact);
-            return -ENOMEM;
-        }
-        tlspipe_set_filter(p, &rewrite_filter, w);
-    }
-    rewrite_set(w, job, redact);
-    return 0;
-}

@@ -1,5 +1,5 @@
 #pragma once
-/* The last hand on HTTP before it leaves, as a filter of a tlspipe towards a server: puts on each
+/* The last hand on HTTP before it leaves, as a filter of http's relay: puts on each
  * request what inject.c decided, so that a secret is nowhere else in the program on its way, and
  * takes secrets out of the answers.
  *
@@ -10,6 +10,7 @@
 #include "egress/credential/credential.h"
 #include "egress/credential/redact.h"
 #include "egress/tls/tlspipe.h"
+#include "http/relay.h"
 
 #define REWRITE_BODY_MAX  (1024u * 1024u) /* of a request that is changed or signed */
 #define REWRITE_LINES_MAX (64u * 1024u)
@@ -35,14 +36,13 @@ struct rewrite_job {
 struct rewrite_job *rewrite_job_new(void);
 void rewrite_job_free(struct rewrite_job *job);
 
-/* Before the next request is written to p's plain end: both are taken over; either may be NULL
- * (nothing to change; nothing to look for). 0 or -ENOMEM. */
-int rewrite_prepare(struct tlspipe *p, struct rewrite_job *job, struct redact *redact);
+/* The same as the filter of a relay (http/relay.h): o->filter and o->filter_arg are set. job and redact
+ * are taken over in every case; either may be NULL (nothing to change; nothing to look for). What
+ * answers cost is of that owner's share (turns.h; NULL: no limit). 0 or -ENOMEM. */
+int rewrite_relay(struct turns *turns, uint64_t owner, uv_loop_t *loop, struct rewrite_job *job,
+                  struct redact *redact, struct http_relay_options *o);
 
-/* Has it a filter already? Then the next request needs rewrite_prepare too. */
-bool rewrite_has(const struct tlspipe *p);
-
-/* The filter without a pipe: for tests and fuzzing. */
+/* The two directions by themselves: for rewrite_relay, tests and fuzzing. */
 struct rewrite;
 struct rewrite *rewrite_new(void);
 void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *redact);

@@ -1,7 +1,7 @@
 #pragma once
 /* A TLS end as a descriptor for plain bytes: TLS (or nothing) on a socket, and what is in it on one
- * end of a socketpair, whose other end is handed on. For HTTP/1.1 an interceptor is two of them
- * with HTTP in between. Handshakes are tlshand.c's.
+ * end of a socketpair, whose other end is handed on. Requests of sandboxes need none (forward.h): it is
+ * for the connections that this program makes for itself. Handshakes are tlshand.c's.
  *
  * Pull-based: what one side does not take is not read from the other; each direction holds at most
  * what one read gave and what a filter keeps back. An announced end (close_notify) becomes a
