@@ -69,7 +69,7 @@ static void finish(struct http_client *c, const struct err *why, bool reusable)
     if (c->finished)
         return;
     c->finished = true;
-    fd = wire_close(&c->wire, reusable && !why);
+    fd = wire_close(&c->wire, reusable && !why && !c->wire.layer);
     if (buf_reserve(&c->body, 0) == 0)
         c->body.data[c->body.len] = '\0';
     c->done(c->arg, why ? NULL : &c->head, why ? NULL : c->body.data, why ? 0 : c->body.len, why,
@@ -150,6 +150,7 @@ static void on_readable(struct wire *w)
     struct http_client *c = CONTAINER_OF(w, struct http_client, wire);
     char bytes[READ_BYTES];
     ssize_t n = wire_read(w, bytes, sizeof(bytes));
+    int rc;
 
     if (n == -EAGAIN)
         return;
@@ -161,7 +162,9 @@ static void on_readable(struct wire *w)
         fail(c, ERR_UNAVAILABLE, "the connection ended before the answer was whole");
         return;
     }
-    if (buf_append(&c->in, bytes, (size_t)n) < 0) {
+    rc = buf_append(&c->in, bytes, (size_t)n);
+    explicit_bzero(bytes, (size_t)n);
+    if (rc < 0) {
         fail(c, ERR_INTERNAL, "the answer's head is too large");
         return;
     }
@@ -266,11 +269,16 @@ int http_client_start(uv_loop_t *loop, const struct http_client_request *r,
 
     buf_init(&out, request_bytes(r));
     if (buf_reserve(&out, request_bytes(r)) < 0 || !(c = client_new(r))) {
+        if (r->layer)
+            r->layer_ops->close(r->layer);
         close(r->fd);
         return -ENOMEM;
     }
     *out_client = c;
     wire_open(&c->wire, loop, r->fd, r->connecting, &ops);
+    c->wire.secret = true; /* as above */
+    if (r->layer)
+        wire_set_layer(&c->wire, r->layer_ops, r->layer);
     wire_timeout(&c->wire, r->timeout_ms);
     put_request(&out, r);
     wire_give(&c->wire, &out);

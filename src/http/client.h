@@ -4,6 +4,7 @@
  * a client's own stream goes through relay.h instead. */
 
 #include "base/err.h"
+#include "http/layer.h"
 #include "http/message.h"
 
 #include <uv.h>
@@ -13,6 +14,10 @@ struct http_client; /* one call; valid until its done is called */
 struct http_client_request {
     int fd; /* owned by the call, also on failure */
     bool connecting;
+    /* What fd's bytes go through, begun (TLS after its handshake), or NULL. Owned as fd is; such a
+     * connection is not offered to done. */
+    void *layer;
+    const struct http_layer_ops *layer_ops;
     const char *method, *target, *host;
     const struct http_header *headers;
     size_t header_count;

@@ -29,22 +29,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     w = rewrite_new();
     buf_init(&out, 1 << 20);
     rewrite_set(w, NULL, looking_for(SECRET));
-    FUZZ_CHECK(rewrite_filter.active(w));
-    FUZZ_CHECK(
-        rewrite_filter.outward(w, requests[data[0] % 3], strlen(requests[data[0] % 3]), &out) == 0);
+    FUZZ_CHECK(rewrite_is_active(w));
+    FUZZ_CHECK(rewrite_outward(w, requests[data[0] % 3], strlen(requests[data[0] % 3]), &out) == 0);
     buf_clear(&out);
     for (size_t at = 1; at < size && rc == 0;) {
         size_t n = fuzz_piece(&seed, size - at);
 
-        rc = rewrite_filter.inward(w, (const char *)data + at, n, &out);
+        rc = rewrite_inward(w, (const char *)data + at, n, &out);
         at += n;
     }
     if (rc == 0)
-        rc = rewrite_filter.inward_end(w, true, &out);
+        rc = rewrite_inward_end(w, &out);
     for (int i = 0; rc == 0 && i < 4; i++) /* what is decompressed waits for its reader */
-        rc = rewrite_filter.inward_more(w, &out);
+        rc = rewrite_inward_more(w, &out);
     FUZZ_CHECK(out.len == 0 || !memmem(out.data, out.len, SECRET, strlen(SECRET)));
-    rewrite_filter.free(w);
+    rewrite_free(w);
     buf_free(&out);
     return 0;
 }

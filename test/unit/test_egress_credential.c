@@ -890,8 +890,8 @@ static int put_twice(struct rewrite_job *job, struct buf *body)
 }
 
 /* All of data through one side, in pieces. The first negative answer, or 0. */
-static int pour(int (*side)(void *, const char *, size_t, struct buf *), void *w, const char *data,
-                size_t piece, struct buf *out)
+static int pour(int (*side)(struct rewrite *, const char *, size_t, struct buf *),
+                struct rewrite *w, const char *data, size_t piece, struct buf *out)
 {
     size_t len = strlen(data);
     int rc = 0;
@@ -913,7 +913,7 @@ static void test_rewrite_request(void **state)
         buf_init(&out, 65536);
         job->target = strdup("/z");
         rewrite_set(w, job, looking_for("secret-value"));
-        assert_int_equal(pour(rewrite_filter.outward, w, request, piece, &out), 0);
+        assert_int_equal(pour(rewrite_outward, w, request, piece, &out), 0);
         assert_string_equal(out.data, "POST /z HTTP/1.1\r\nHost: a\r\nX: 1\r\nA: b\r\n\r\nabc");
         buf_clear(&out);
         job = job_with("A: b\r\n");
@@ -921,11 +921,11 @@ static void test_rewrite_request(void **state)
         job->body_bytes = 3;
         job->finish = put_twice;
         rewrite_set(w, job, NULL);
-        assert_int_equal(pour(rewrite_filter.outward, w, request, piece, &out), 0);
+        assert_int_equal(pour(rewrite_outward, w, request, piece, &out), 0);
         assert_string_equal(out.data, "POST /x?y HTTP/1.1\r\nHost: a\r\nX: 1\r\nA: b\r\n"
                                       "X-Late: yes\r\nContent-Length: 6\r\n\r\nabcabc");
-        assert_false(rewrite_filter.active(w));
-        rewrite_filter.free(w);
+        assert_false(rewrite_is_active(w));
+        rewrite_free(w);
         buf_free(&out);
     }
 }
@@ -943,17 +943,17 @@ static void check_answer(const char *method, const char *answer, const char *exp
 
         buf_init(&out, 65536);
         rewrite_set(w, job_with("A: b\r\n"), looking_for("secret-value"));
-        assert_int_equal(pour(rewrite_filter.outward, w, request, 100, &out), 0);
+        assert_int_equal(pour(rewrite_outward, w, request, 100, &out), 0);
         buf_clear(&out);
-        rc = pour(rewrite_filter.inward, w, answer, piece, &out);
+        rc = pour(rewrite_inward, w, answer, piece, &out);
         if (rc == 0)
-            rc = rewrite_filter.inward_end(w, true, &out);
+            rc = rewrite_inward_end(w, &out);
         assert_int_equal(rc == 0, good);
         if (good)
             assert_string_equal(out.data ? out.data : "", expected);
         else
             assert_null(out.data ? strstr(out.data, "secret-value") : NULL);
-        rewrite_filter.free(w);
+        rewrite_free(w);
         buf_free(&out);
     }
 }
@@ -993,28 +993,28 @@ static void test_rewrite_tunnel(void **state)
 
     buf_init(&out, 65536);
     rewrite_set(w, job_with("A: b\r\n"), looking_for("secret-value"));
-    assert_int_equal(pour(rewrite_filter.outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);
+    assert_int_equal(pour(rewrite_outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);
     buf_clear(&out);
-    assert_int_equal(pour(rewrite_filter.inward, w,
+    assert_int_equal(pour(rewrite_inward, w,
                           "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n"
                           "Connection: upgrade\r\n\r\nyes",
                           999, &out),
                      0);
     assert_null(strstr(out.data, "yes"));
-    assert_int_equal(rewrite_filter.inward_pause_ms(w, false), REDACT_TUNNEL_PAUSE_MS);
-    assert_int_equal(rewrite_filter.inward_pause(w, &out), 0);
+    assert_int_equal(rewrite_inward_pause_ms(w, false), REDACT_TUNNEL_PAUSE_MS);
+    assert_int_equal(rewrite_inward_pause(w, &out), 0);
     assert_non_null(strstr(out.data, "\r\n\r\nyes"));
-    assert_int_equal(rewrite_filter.inward_pause_ms(w, false), 0);
+    assert_int_equal(rewrite_inward_pause_ms(w, false), 0);
     buf_clear(&out);
-    assert_int_equal(pour(rewrite_filter.inward, w, "a secret-value.", 999, &out), 0);
-    assert_int_equal(pour(rewrite_filter.inward, w, "secret-value.", 1, &out), 0);
+    assert_int_equal(pour(rewrite_inward, w, "a secret-value.", 999, &out), 0);
+    assert_int_equal(pour(rewrite_inward, w, "secret-value.", 1, &out), 0);
     assert_int_equal(out.len, 0);
-    assert_int_equal(rewrite_filter.inward_pause(w, &out), 0);
+    assert_int_equal(rewrite_inward_pause(w, &out), 0);
     assert_string_equal(out.data, "a [redacted]**.[redacted]**.");
     buf_clear(&out);
-    assert_int_equal(pour(rewrite_filter.outward, w, "GET is no request now", 5, &out), 0);
+    assert_int_equal(pour(rewrite_outward, w, "GET is no request now", 5, &out), 0);
     assert_string_equal(out.data, "GET is no request now");
-    rewrite_filter.free(w);
+    rewrite_free(w);
     buf_free(&out);
 }
 
@@ -1028,8 +1028,8 @@ static void test_rewrite_websocket(void **state)
 
     buf_init(&out, 65536);
     rewrite_set(w, NULL, looking_for("secret-value"));
-    assert_int_equal(pour(rewrite_filter.outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);
-    assert_int_equal(pour(rewrite_filter.inward, w,
+    assert_int_equal(pour(rewrite_outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);
+    assert_int_equal(pour(rewrite_inward, w,
                           "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\n"
                           "Connection: upgrade\r\n\r\n",
                           999, &out),
@@ -1037,23 +1037,23 @@ static void test_rewrite_websocket(void **state)
     buf_clear(&out);
     for (size_t i = 0; i < 8; i++) {
         assert_int_equal(out.len, 0);
-        assert_int_equal(rewrite_filter.inward(w, first + i, 1, &out), 0);
+        assert_int_equal(rewrite_inward(w, first + i, 1, &out), 0);
     }
     assert_string_equal(out.data, first);
     buf_clear(&out);
-    assert_int_equal(rewrite_filter.inward(w, "\x82\x01~", 3, &out), 0);
+    assert_int_equal(rewrite_inward(w, "\x82\x01~", 3, &out), 0);
     assert_string_equal(out.data, "\x82\x01~");
     buf_clear(&out);
     for (size_t i = 0; i < sizeof(parts) - 1; i++) {
         assert_int_equal(out.len, 0);
-        assert_int_equal(rewrite_filter.inward(w, parts + i, 1, &out), 0);
+        assert_int_equal(rewrite_inward(w, parts + i, 1, &out), 0);
     }
     assert_int_equal(out.len, sizeof(parts) - 1);
     assert_memory_equal(out.data, parts, sizeof(parts) - 1);
     buf_clear(&out);
-    assert_int_equal(rewrite_filter.inward(w, whole, sizeof(whole) - 1, &out), 0);
+    assert_int_equal(rewrite_inward(w, whole, sizeof(whole) - 1, &out), 0);
     assert_string_equal(out.data, shown);
-    rewrite_filter.free(w);
+    rewrite_free(w);
     buf_free(&out);
 }
 
@@ -1073,9 +1073,9 @@ static void test_rewrite_refuses(void **state)
     /* One that cannot be searched does not pass, and the client learns why. */
     buf_init(&out, 65536);
     rewrite_set(w, job_with("A: b\r\n"), looking_for("secret-value"));
-    assert_int_equal(pour(rewrite_filter.outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);
+    assert_int_equal(pour(rewrite_outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);
     buf_clear(&out);
-    assert_int_equal(pour(rewrite_filter.inward, w,
+    assert_int_equal(pour(rewrite_inward, w,
                           "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 5\r\n"
                           "\r\nxxxxx",
                           7, &out),
@@ -1083,7 +1083,7 @@ static void test_rewrite_refuses(void **state)
     assert_non_null(strstr(out.data, "HTTP/1.1 502"));
     assert_non_null(strstr(out.data, "compressed"));
     assert_null(strstr(out.data, "xxxxx"));
-    rewrite_filter.free(w);
+    rewrite_free(w);
     buf_free(&out);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "http/client.h"
 #include "http/relay.h"
 
 #define TURNED 0x80
@@ -295,6 +296,76 @@ static void test_upstream_announces_its_end(void **state)
     }
 }
 
+/* -- a call of this program's own -------------------------------------------------------------- */
+
+struct called {
+    int calls, code, fd;
+    char body[32];
+};
+
+static void on_done(void *arg, const struct http_head *head, const char *body, size_t len,
+                    const struct err *why, int *fd)
+{
+    struct called *c = arg;
+
+    c->calls++;
+    c->code = why ? (int)why->code : head->status;
+    c->fd = *fd;
+    snprintf(c->body, sizeof(c->body), "%.*s", (int)len, body ? body : "");
+}
+
+/* More than a socket takes at once, all of it through the layer. The connection is not offered again. */
+static void call(const char *answer, int code)
+{
+    enum { LEN = 4000000 };
+    char *body = malloc(LEN);
+    struct http_server_config config;
+    struct called done = {0};
+    struct fixture f;
+    struct fake l;
+    int pair[2];
+
+    http_server_config_default(&config);
+    fixture_start(&f, &config, NULL);
+    fixture_tcp_pair(pair);
+    l = (struct fake){.fd = pair[1]};
+    memset(body, 'b', LEN);
+    assert_int_equal(
+        http_client_send(&f.loop, &(struct http_client_request){.fd = pair[1],
+                                                                .layer = &l,
+                                                                .layer_ops = &fake_ops,
+                                                                .method = "POST",
+                                                                .target = "/",
+                                                                .host = "a",
+                                                                .body = body,
+                                                                .body_len = LEN,
+                                                                .max_response_bytes = 100,
+                                                                .done = on_done,
+                                                                .arg = &done}),
+        0);
+    for (size_t total = 0; total < LEN; total += seen.len) {
+        recv_turned(&f, pair[0], &seen);
+        assert_true(seen.len > 0);
+        assert_null(memchr(seen.data, 'b' ^ TURNED, seen.len));
+    }
+    send_turned(&f, pair[0], answer);
+    assert_int_equal(done.calls, 1);
+    assert_int_equal(done.code, code);
+    assert_int_equal(done.fd, -1);
+    assert_int_equal(l.closed, 1);
+    close(pair[0]);
+    fixture_spin(&f);
+    fixture_stop(&f);
+    free(body);
+}
+
+static void test_client_call(void **state)
+{
+    call("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200);
+    call("HTTP/1.1 200 OK\r\n\r\nto the end\4", 200);
+    call("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nto the end\4", ERR_UNAVAILABLE);
+}
+
 /* -- a filter ---------------------------------------------------------------------------------- */
 
 #define GROWN 65536
@@ -472,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_client_ends),
         cmocka_unit_test(test_upstream_layer),
         cmocka_unit_test(test_upstream_announces_its_end),
+        cmocka_unit_test(test_client_call),
         cmocka_unit_test(test_filter_grows),
         cmocka_unit_test(test_filter_waits),
         cmocka_unit_test(test_filter_refuses),

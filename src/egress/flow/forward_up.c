@@ -15,7 +15,6 @@
 #include "egress/flow/tls_intercept.h"
 #include "egress/http/override.h"
 #include "http/relay.h"
-#include "http/tls_conn.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -75,39 +74,13 @@ static void not_reached(struct client_conn *l, struct flow *f, const struct err 
     flow_not_reached(f, &l->want, &v, h, why);
 }
 
-/* A server that goes without announcing its end has ended: many do so after their answer. */
-static ssize_t read_server(void *layer, void *out, size_t n, bool *end)
-{
-    ssize_t got = tls_conn_ops.read(layer, out, n, end);
-
-    return got < 0 && got != -EAGAIN && got != -EINPROGRESS ? 0 : got;
-}
-
-static ssize_t write_server(void *layer, const struct iovec *iov, int n)
-{
-    return tls_conn_ops.write(layer, iov, n);
-}
-
-static int shut_server(void *layer)
-{
-    return tls_conn_ops.shut(layer);
-}
-
-static void close_server(void *layer)
-{
-    tls_conn_ops.close(layer);
-}
-
-static const struct http_layer_ops server_layer = {
-    .read = read_server, .write = write_server, .shut = shut_server, .close = close_server};
-
 /* end is connected to l->want, and taken over. */
 static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoint end)
 {
     struct http_relay_options o = {
         .fd = end.fd,
         .layer = end.tls,
-        .layer_ops = &server_layer,
+        .layer_ops = &tls_endpoint_server_ops,
         .on_fail = on_relay_fail,
         .on_break = on_relay_break,
         .on_reusable = on_reusable,

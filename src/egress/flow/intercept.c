@@ -145,10 +145,9 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
     in->towards_clients = tls_conn_context(false);
     in->towards_servers = tls_conn_context(true);
     if (!in->towards_clients || !in->towards_servers || tlshands_new(eg->loop, &in->hands) < 0 ||
-        tlspipes_new(eg->loop, &in->pipes) < 0 || h2s_new(eg->loop, &in->h2s) < 0)
+        h2s_new(eg->loop, &in->h2s) < 0)
         return err_set(e, ERR_EXHAUSTED, "TLS cannot be set up: out of memory");
     tlshands_set_turns(in->hands, eg->turns);
-    tlspipes_set_turns(in->pipes, eg->turns);
     h2s_set_turns(in->h2s, eg->turns);
     tls_intercept_choose(in->towards_clients);
     if (trust(in->towards_servers, c->ca_file, e) != ERR_OK ||
@@ -161,7 +160,6 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
 static void drop(struct intercept *in)
 {
     tlshands_free(in->hands);
-    tlspipes_free(in->pipes);
     h2s_free(in->h2s);
     ca_free(in->ca);
     sealer_free(in->sealer);

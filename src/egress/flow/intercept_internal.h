@@ -5,11 +5,9 @@
 #include "egress/h2/h2.h"
 #include "egress/tls/ca.h"
 #include "egress/tls/tlshand.h"
-#include "egress/tls/tlspipe.h"
 
 struct intercept {
     struct tlshands *hands;
-    struct tlspipes *pipes;
     struct h2s *h2s;
     struct ca *ca;
     struct sealer *sealer;

@@ -255,8 +255,8 @@ static void on_answer(void *arg, const struct http_head *head, const char *body,
 
 /* -- asked ------------------------------------------------------------------------------------- */
 
-/* 0, or -errno: nothing was sent. fd is taken over in every case. */
-static int send_request(struct renewal *r, int fd)
+/* 0, or -errno: nothing was sent. end is taken over in every case. */
+static int send_request(struct renewal *r, struct tls_endpoint end)
 {
     CLEANUP_BUF struct buf body;
     char *authorization = NULL;
@@ -265,11 +265,13 @@ static int send_request(struct renewal *r, int fd)
     buf_init(&body, REQUEST_MAX);
     rc = renew_request(r->value, &body, &authorization);
     if (rc < 0) {
-        close(fd);
+        tls_endpoint_close(&end, true);
     } else {
         const struct http_header headers[] = {
             {"Content-Type", TYPE_FORM}, {"Accept", TYPE_JSON}, {"Authorization", authorization}};
-        const struct http_client_request q = {.fd = fd,
+        const struct http_client_request q = {.fd = end.fd,
+                                              .layer = end.tls,
+                                              .layer_ops = &tls_endpoint_server_ops,
                                               .method = "POST",
                                               .target = r->url.target,
                                               .host = r->url.authority,
@@ -290,18 +292,18 @@ static int send_request(struct renewal *r, int fd)
     return rc;
 }
 
-static void on_tls(void *arg, int fd, const struct err *why)
+static void on_tls(void *arg, const struct tls_endpoint *end, const struct err *why)
 {
     struct renewal *r = arg;
     struct err e;
     int rc;
 
-    if (fd < 0) {
+    if (!end) {
         err_set(&e, ERR_UNAVAILABLE, "the token server: %s", why->text);
         fail(r, false, &e);
         return;
     }
-    rc = send_request(r, fd);
+    rc = send_request(r, *end);
     if (rc < 0) {
         err_set_sys(&e, ERR_EXHAUSTED, rc, "the request for a token cannot be made");
         fail(r, false, &e);

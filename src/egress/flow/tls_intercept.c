@@ -468,49 +468,10 @@ void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const c
 
 /* -- a server for this program itself ---------------------------------------------------------- */
 
-struct own {
-    struct tlspipes *pipes;
-    void (*cb)(void *arg, int fd, const struct err *why);
-    void *arg;
-};
-
-/* The plain end of its connection, which is taken over in every case; or -1. */
-static int open_plain(struct tlspipes *pipes, const struct tls_endpoint *end)
-{
-    struct tlspipe_options o = {.end = *end};
-    int plain;
-
-    if (tlspipe_start(pipes, &o, &plain, NULL) == 0)
-        return plain;
-    tls_endpoint_close(&o.end, false);
-    return -1;
-}
-
-static void on_own_ready(void *arg, const struct tls_endpoint *end, const struct err *why)
-{
-    struct own *s = arg;
-    struct err e;
-    int plain = -1;
-
-    if (end) {
-        plain = open_plain(s->pipes, end);
-        if (plain < 0) {
-            err_set(&e, ERR_EXHAUSTED, "no TLS connection: out of memory");
-            why = &e;
-        }
-    }
-    s->cb(s->arg, plain, why);
-    free(s);
-}
-
 void tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
-                          void (*cb)(void *arg, int fd, const struct err *why), void *arg)
+                          void (*cb)(void *arg, const struct tls_endpoint *end,
+                                     const struct err *why),
+                          void *arg)
 {
-    struct own *s = malloc(sizeof(*s));
-
-    if (!s)
-        abort(); /* it would never be told */
-    *s = (struct own){eg->intercept->pipes, cb, arg};
-    start_upstream(eg, NULL, tenant, fd, make_client_ssl(eg->intercept, name, NULL, NULL),
-                   on_own_ready, s);
+    start_upstream(eg, NULL, tenant, fd, make_client_ssl(eg->intercept, name, NULL, NULL), cb, arg);
 }

@@ -32,9 +32,11 @@ void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const c
                                        const struct err *why),
                             void *arg);
 
-/* The same for a connection of this program's own: cb gets a descriptor for plain bytes, or -1. */
+/* The same for a connection of this program's own. */
 void tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
-                          void (*cb)(void *arg, int fd, const struct err *why), void *arg);
+                          void (*cb)(void *arg, const struct tls_endpoint *end,
+                                     const struct err *why),
+                          void *arg);
 
 /* Lets ctx, which is for clients, choose what was found out. */
 void tls_intercept_choose(SSL_CTX *ctx);

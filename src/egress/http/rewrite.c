@@ -225,10 +225,8 @@ static int on_head_bytes(struct rewrite *w, const char *data, size_t n, struct b
                                          : buf_append(out, rest.data, rest.len);
 }
 
-static int outward(void *arg, const char *data, size_t n, struct buf *out)
+int rewrite_outward(struct rewrite *w, const char *data, size_t n, struct buf *out)
 {
-    struct rewrite *w = arg;
-
     switch (w->request) {
     case REQUEST_HEAD: return on_head_bytes(w, data, n, out);
     case REQUEST_COLLECT: return collect(w, data, n, out);
@@ -238,17 +236,15 @@ static int outward(void *arg, const char *data, size_t n, struct buf *out)
 
 /* -- the filter -------------------------------------------------------------------------------- */
 
-static bool active(void *arg)
+bool rewrite_is_active(const struct rewrite *w)
 {
-    const struct rewrite *w = arg;
-
     return w->redact || w->job || w->request == REQUEST_COLLECT;
 }
 
-static void drop(void *arg)
+void rewrite_free(struct rewrite *w)
 {
-    struct rewrite *w = arg;
-
+    if (!w)
+        return;
     rewrite_job_free(w->job);
     redact_free(w->redact);
     credential_use_free(w->use);
@@ -259,15 +255,6 @@ static void drop(void *arg)
     rewrite_wipe(&w->answer);
     free(w);
 }
-
-const struct tlspipe_filter rewrite_filter = {.active = active,
-                                              .outward = outward,
-                                              .inward = rewrite_inward,
-                                              .inward_more = rewrite_inward_more,
-                                              .inward_end = rewrite_inward_end,
-                                              .inward_pause_ms = rewrite_inward_pause_ms,
-                                              .inward_pause = rewrite_inward_pause,
-                                              .free = drop};
 
 struct rewrite *rewrite_new(void)
 {

@@ -9,7 +9,7 @@
 
 #include "egress/credential/credential.h"
 #include "egress/credential/redact.h"
-#include "egress/tls/tlspipe.h"
+#include "egress/tls/turns.h"
 #include "http/relay.h"
 
 #define REWRITE_BODY_MAX  (1024u * 1024u) /* of a request that is changed or signed */
@@ -45,5 +45,22 @@ int rewrite_relay(struct turns *turns, uint64_t owner, uv_loop_t *loop, struct r
 /* The two directions by themselves: for rewrite_relay, tests and fuzzing. */
 struct rewrite;
 struct rewrite *rewrite_new(void);
+void rewrite_free(struct rewrite *w);
 void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *redact);
-extern const struct tlspipe_filter rewrite_filter;
+
+/* Is anything changed or searched? Else bytes pass as they are. */
+bool rewrite_is_active(const struct rewrite *w);
+
+/* Bytes of the request; what goes on is appended to out. -errno: the connection is to be cut. */
+int rewrite_outward(struct rewrite *w, const char *data, size_t n, struct buf *out);
+
+/* Bytes of the answer, likewise; what it has more of them, where out has gone on (it stays empty where
+ * there is none); and its end. */
+int rewrite_inward(struct rewrite *w, const char *data, size_t n, struct buf *out);
+int rewrite_inward_more(struct rewrite *w, struct buf *out);
+int rewrite_inward_end(struct rewrite *w, struct buf *out);
+
+/* After how long without bytes of the answer rewrite_inward_pause is to be called, in ms; 0: not at all.
+ * stalled: the reader had to be waited for, so that the sender may have had to. */
+unsigned rewrite_inward_pause_ms(const struct rewrite *w, bool stalled);
+int rewrite_inward_pause(struct rewrite *w, struct buf *out);

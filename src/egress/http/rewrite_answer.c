@@ -128,9 +128,8 @@ static int end_unzip(struct rewrite *w, struct buf *out)
 }
 
 /* As much as a reader may be given at once; the rest waits until it has that. */
-int rewrite_inward_more(void *arg, struct buf *out)
+int rewrite_inward_more(struct rewrite *w, struct buf *out)
 {
-    struct rewrite *w = arg;
     size_t most = out->len + 4 * UNZIP_STEP_BYTES;
     int rc = 1;
 
@@ -282,9 +281,8 @@ static int on_answer_bytes(struct rewrite *w, const char *data, size_t n, struct
     return rc;
 }
 
-int rewrite_inward(void *arg, const char *data, size_t n, struct buf *out)
+int rewrite_inward(struct rewrite *w, const char *data, size_t n, struct buf *out)
 {
-    struct rewrite *w = arg;
     CLEANUP(rewrite_wipe) struct buf rest;
     size_t used = 0;
     int rc = 0;
@@ -318,10 +316,8 @@ int rewrite_inward(void *arg, const char *data, size_t n, struct buf *out)
     return rc;
 }
 
-int rewrite_inward_end(void *arg, bool clean, struct buf *out)
+int rewrite_inward_end(struct rewrite *w, struct buf *out)
 {
-    struct rewrite *w = arg;
-
     if (!w->redact)
         return 0;
     if (w->unzip) {
@@ -331,18 +327,15 @@ int rewrite_inward_end(void *arg, bool clean, struct buf *out)
     return redact_take(w->redact, true, out);
 }
 
-unsigned rewrite_inward_pause_ms(void *arg, bool stalled)
+unsigned rewrite_inward_pause_ms(const struct rewrite *w, bool stalled)
 {
-    const struct rewrite *w = arg;
-
     if (!w->redact || w->pause_ms == 0 || !redact_holds(w->redact))
         return 0;
     return stalled ? REDACT_STALL_MS : w->pause_ms;
 }
 
-int rewrite_inward_pause(void *arg, struct buf *out)
+int rewrite_inward_pause(struct rewrite *w, struct buf *out)
 {
-    struct rewrite *w = arg;
     CLEANUP_BUF struct buf clean;
     int rc;
 

@@ -4,6 +4,7 @@
 #include "egress/http/frames.h"
 #include "egress/http/rewrite.h"
 #include "egress/http/unzip.h"
+#include "egress/tls/tls_endpoint.h"
 #include "http/parse.h"
 
 #define METHOD_SIZE 32
@@ -46,12 +47,3 @@ struct rewrite {
 /* Frees it, and leaves nothing of it in memory: what a server sends may have a secret in it as well as what
  * it is sent. */
 void rewrite_wipe(struct buf *b);
-
-/* -- rewrite_answer.c -------------------------------------------------------------------------- */
-
-/* The filter's inward side (tlspipe.h); arg is a struct rewrite. */
-int rewrite_inward(void *arg, const char *data, size_t n, struct buf *out);
-int rewrite_inward_more(void *arg, struct buf *out);
-int rewrite_inward_end(void *arg, bool clean, struct buf *out);
-unsigned rewrite_inward_pause_ms(void *arg, bool stalled);
-int rewrite_inward_pause(void *arg, struct buf *out);

@@ -32,14 +32,14 @@ static int outward(void *arg, const char *data, size_t n, struct buf *out)
 {
     struct rewrite_relay *p = arg;
 
-    return rewrite_filter.outward(p->w, data, n, out);
+    return rewrite_outward(p->w, data, n, out);
 }
 
 static size_t most(void *arg)
 {
     struct rewrite_relay *p = arg;
 
-    if (!rewrite_filter.active(p->w))
+    if (!rewrite_is_active(p->w))
         return SIZE_MAX;
     if (turns_may(p->turns, &p->turn))
         return TURNS_BYTES;
@@ -82,7 +82,7 @@ static void on_turn(void *arg)
 static int inward(void *arg, const char *data, size_t n, struct buf *out)
 {
     struct rewrite_relay *p = arg;
-    bool active = rewrite_filter.active(p->w);
+    bool active = rewrite_is_active(p->w);
     size_t before = out->len;
     int rc = rewrite_inward(p->w, data, n, out);
 
@@ -112,7 +112,7 @@ static int inward_end(void *arg, struct buf *out)
 
     uv_timer_stop(&p->timer);
     p->pause_due = false;
-    return rewrite_inward_end(p->w, true, out);
+    return rewrite_inward_end(p->w, out);
 }
 
 static void wait_for_reader(void *arg, bool on)
@@ -133,7 +133,7 @@ static void drop(void *arg)
     struct rewrite_relay *p = arg;
 
     turns_leave(p->turns, &p->turn);
-    rewrite_filter.free(p->w);
+    rewrite_free(p->w);
     uv_close((uv_handle_t *)&p->timer, on_closed);
 }
 
@@ -154,8 +154,7 @@ int rewrite_relay(struct turns *turns, uint64_t owner, uv_loop_t *loop, struct r
 
     if (!p || !w) {
         free(p);
-        if (w)
-            rewrite_filter.free(w);
+        rewrite_free(w);
         rewrite_job_free(job);
         redact_free(redact);
         return -ENOMEM;

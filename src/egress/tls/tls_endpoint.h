@@ -2,6 +2,8 @@
 /* One side's socket with its TLS, or a plain one: bytes in and out, after the handshake
  * (tlshand.h). The holder owns descriptor and layer. Nothing blocks. */
 
+#include "http/layer.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -30,3 +32,7 @@ bool tls_endpoint_shut(struct tls_endpoint *t);
 
 /* Closes it without waiting for anything; a close_notify is tried where `announce`. */
 void tls_endpoint_close(struct tls_endpoint *t, bool announce);
+
+/* For t->tls of a server, where http's relay or client takes it over with t->fd. A server that goes
+ * without announcing its end has ended: many do so after their answer. */
+extern const struct http_layer_ops tls_endpoint_server_ops;
