@@ -250,9 +250,14 @@ static void tunnel_up_ended(struct relay *r)
         arm(r);
 }
 
+bool relay_may_read(const struct relay *r)
+{
+    return !r->wire.connecting && !r->behind && !r->up_ended && !r->filter_waits && !r->up_over;
+}
+
 void relay_read_on(struct relay *r)
 {
-    wire_want_read(&r->wire, !r->behind && !r->up_ended && !r->filter_waits && !r->up_over);
+    wire_want_read(&r->wire, relay_may_read(r));
 }
 
 static void set_behind(struct relay *r, bool behind)

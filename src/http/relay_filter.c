@@ -76,22 +76,28 @@ static bool take_more(struct relay *r)
     return rc == 0 && r->filtered.len > 0;
 }
 
-void relay_filter_pour(struct relay *r)
+/* False: the relay has ended. */
+static bool pour(struct relay *r)
 {
     do {
         if (!hand_on(r))
-            return;
+            return false;
     } while (!r->behind && take_more(r));
     if (!r->x)
-        return;
+        return false;
     if (r->filtered.len == 0)
         buf_free(&r->filtered);
     if (r->up_over && !r->behind && !r->filter_waits) {
         r->up_over = false;
         relay_upstream_ended(r, r->over_result);
-    } else {
-        relay_read_on(r);
     }
+    return r->x != NULL;
+}
+
+void relay_filter_pour(struct relay *r)
+{
+    if (pour(r))
+        relay_read_on(r);
 }
 
 void relay_filter_read(struct relay *r)
@@ -108,8 +114,10 @@ void relay_filter_read(struct relay *r)
         return;
     }
     n = wire_read(&r->wire, s->read_buf, MIN(most, s->read_bytes));
-    if (n == -EAGAIN)
+    if (n == -EAGAIN) {
+        relay_read_on(r);
         return;
+    }
     r->up_over = n <= 0;
     r->over_result = n;
     rc = n > 0 ? f->inward(r->o.filter_arg, s->read_buf, (size_t)n, &r->filtered)
@@ -122,17 +130,20 @@ void relay_filter_read(struct relay *r)
         relay_filter_pour(r);
 }
 
-/* The filter has time, or something to give: what it has comes first, then one read. */
+/* The filter has time, or something to give: what it has comes first, then one read. Until that has
+ * been tried the socket is polled as before: a stream whose every read waits for its turn is never
+ * polled, which would cost two system calls for each of them. */
 static void wake(void *arg)
 {
     struct relay *r = arg;
 
     r->filter_waits = false;
-    if (r->behind || r->up_ended)
+    if (r->behind || r->up_ended || !pour(r))
         return;
-    relay_filter_pour(r);
-    if (r->x && r->wire.reading)
+    if (relay_may_read(r))
         relay_filter_read(r);
+    else
+        relay_read_on(r);
 }
 
 void relay_filter_start(struct relay *r)

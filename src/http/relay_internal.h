@@ -46,7 +46,8 @@ bool relay_deliver(struct relay *r, const char *data, size_t n);
 void relay_upstream_ended(struct relay *r, ssize_t n);
 void relay_fail(struct relay *r, enum err_code code, const char *text, int errnum);
 
-/* Reading is on where the client takes what comes and no filter waits. */
+/* Does the client take what comes, and no filter wait? Reading is on where it is so. */
+bool relay_may_read(const struct relay *r);
 void relay_read_on(struct relay *r);
 
 /* -- relay_filter.c ---------------------------------------------------------------------------- */
