@@ -204,8 +204,8 @@ const char *server_date(struct http_server *s);
 
 /* -- conn.c ------------------------------------------------------------------------------------ */
 
-/* layer NULL: it begins without one, and gets the server's where its first byte says so. ops are not
- * used then. */
+/* layer NULL: it begins without one, and gets the server's where its first byte says so. ops
+ * are not used then. */
 int conn_new(struct http_server *s, int fd, uint64_t tag, const struct http_layer_ops *ops,
              void *layer);
 void conn_socket_options(int fd);

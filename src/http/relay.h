@@ -23,10 +23,12 @@ struct http_relay_filter {
     /* Bytes of the request; its head comes whole, in one call. */
     int (*outward)(void *arg, const char *data, size_t n, struct buf *out);
 
-    /* How much of the answer may be worked on now, at least HTTP_LAYER_READ_BYTES; 0: wake tells. */
+    /* How much of the answer may be worked on now, at least HTTP_LAYER_READ_BYTES; 0: wake
+     * tells. */
     size_t (*most)(void *arg);
     int (*inward)(void *arg, const char *data, size_t n, struct buf *out);
-    /* More of what was taken: called until out stays empty, when what it gave before has gone on. */
+    /* More of what was taken: called until out stays empty, when what it gave before has gone
+     * on. */
     int (*inward_more)(void *arg, struct buf *out);
     /* The upstream has ended. */
     int (*inward_end)(void *arg, struct buf *out);
@@ -39,8 +41,8 @@ struct http_relay_filter {
 struct http_relay_options {
     int fd;          /* owned by the relay from the call on, also on failure */
     bool connecting; /* connect() is in progress */
-    /* What fd's bytes go through, begun (TLS after its handshake), or NULL. Owned as fd is, and given
-     * back with it to on_reusable. */
+    /* What fd's bytes go through, begun (TLS after its handshake), or NULL. Owned as fd is,
+     * and given back with it to on_reusable. */
     void *layer;
     const struct http_layer_ops *layer_ops;
     const struct http_relay_filter *filter; /* or NULL */

@@ -49,9 +49,10 @@ struct wire {
 void wire_open(struct wire *w, uv_loop_t *loop, int fd, bool connecting,
                const struct wire_ops *ops);
 
-/* Right after wire_open of a connected socket: its bytes go through a layer that has begun, which is
- * the wire's as the socket is. ops->close is called by wire_close unless it keeps the socket: then
- * the layer is the caller's, too. wire_pass and splice are not for such a wire. */
+/* Right after wire_open of a connected socket: its bytes go through a layer that has begun,
+ * which is the wire's as the socket is. ops->close is called by wire_close unless it keeps
+ * the socket: then the layer is the caller's, too. wire_pass and splice are not for such a
+ * wire. */
 void wire_set_layer(struct wire *w, const struct http_layer_ops *ops, void *layer);
 
 void wire_timeout(struct wire *w, uint64_t ms); /* from now; 0 stops it */
@@ -61,9 +62,9 @@ void wire_want_read(struct wire *w, bool on);
  * HTTP_LAYER_READ_BYTES. */
 ssize_t wire_read(struct wire *w, void *out, size_t n);
 
-/* A write when nothing is queued: at once what the socket takes. The rest stays in data's own memory,
- * which the wire takes over, so that it cannot fail for want of any. data is empty or unchanged
- * after it, and the caller's. */
+/* A write when nothing is queued: at once what the socket takes. The rest stays in data's own
+ * memory, which the wire takes over, so that it cannot fail for want of any. data is empty or
+ * unchanged after it, and the caller's. */
 void wire_give(struct wire *w, struct buf *data);
 
 /* Writes at once what the socket takes and queues the rest. */

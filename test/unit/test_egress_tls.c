@@ -441,8 +441,8 @@ static void test_half_close(void **state)
     close_peer(peer);
 }
 
-/* Of a server that ends without announcing it, as of any other: what came before is read first. It is a
- * loss, but for tls_endpoint_server_ops. */
+/* Of a server that ends without announcing it, as of any other: what came before is read
+ * first. It is a loss, but for tls_endpoint_server_ops. */
 static void test_peer_vanishes(void **state)
 {
     static const ssize_t ends[] = {-ECONNRESET, 0};
@@ -737,8 +737,8 @@ static void close_flows(struct flows *f)
     turn();
 }
 
-/* Flows are worked on a little in each turn of the loop, however many they are, and go on in the next. The control is the
- * same without turns: all of them are at once. */
+/* Flows are worked on a little in each turn of the loop, however many they are, and go on in
+ * the next. The control is the same without turns: all of them are at once. */
 static void test_turns_are_short(void **state)
 {
     struct flows f;

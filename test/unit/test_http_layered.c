@@ -1,6 +1,6 @@
-/* Connections that have a layer from the start, towards a client and towards an upstream, and a relay
- * with a filter. The layer is one that the test can read: each byte with a bit turned over, and a
- * byte that announces the end. */
+/* Connections that have a layer from the start, towards a client and towards an upstream, and
+ * a relay with a filter. The layer is one that the test can read: each byte with a bit turned
+ * over, and a byte that announces the end. */
 #include "http_fixture.h"
 
 #include <stdlib.h>
@@ -274,7 +274,8 @@ static void test_upstream_layer(void **state)
     free(body);
 }
 
-/* Beside the last bytes, on a socket that stays open: the answer is whole, and it is not used again. */
+/* Beside the last bytes, on a socket that stays open: the answer is whole, and it is not used
+ * again. */
 static void test_upstream_announces_its_end(void **state)
 {
     static const char *const answers[] = {
@@ -314,7 +315,8 @@ static void on_done(void *arg, const struct http_head *head, const char *body, s
     snprintf(c->body, sizeof(c->body), "%.*s", (int)len, body ? body : "");
 }
 
-/* More than a socket takes at once, all of it through the layer. The connection is not offered again. */
+/* More than a socket takes at once, all of it through the layer. The connection is not
+ * offered again. */
 static void call(const char *answer, int code)
 {
     enum { LEN = 4000000 };
@@ -465,8 +467,9 @@ static int start_filter(struct relayed *t, struct grower *g)
     return fd;
 }
 
-/* 400 bytes become 25 MiB: a reader that takes nothing makes the relay hold a window and a piece. What
- * it takes later is whole, and the end of the upstream, which has long been there, comes last. */
+/* 400 bytes become 25 MiB: a reader that takes nothing makes the relay hold a window and a
+ * piece. What it takes later is whole, and the end of the upstream, which has long been
+ * there, comes last. */
 static void test_filter_grows(void **state)
 {
     struct grower g = {.turns = SIZE_MAX};

@@ -13,10 +13,10 @@ struct tls_endpoint;
 
 int forward_new(struct egress *eg, struct forward **out);
 
-/* Serves HTTP to f's client: from f->fd, which becomes -1, or with TLS from that end, whose handshake
- * is done: what arrives was encrypted to f->target.name, and goes on encrypted. server: with TLS,
- * connected to f->target for its first request (fd -1: none). All are taken over on success, f->up_fd
- * too, and the flow ends with them. 0 or -errno. */
+/* Serves HTTP to f's client: from f->fd, which becomes -1, or with TLS from that end, whose
+ * handshake is done: what arrives was encrypted to f->target.name, and goes on encrypted.
+ * server: with TLS, connected to f->target for its first request (fd -1: none). All are taken
+ * over on success, f->up_fd too, and the flow ends with them. 0 or -errno. */
 int forward_adopt(struct egress *eg, struct flow *f, const struct tls_endpoint *client,
                   const struct tls_endpoint *server);
 

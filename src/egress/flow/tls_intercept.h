@@ -17,11 +17,11 @@
 struct egress;
 struct flow;
 
-/* Where POLICY_INSPECT meets TLS, and where a refusal does: then the client is told so once its
- * handshake is through, and nothing is dialled. The ClientHello is still unread in f->fd, f->sni is
- * its name (or NULL), f->target where to. 0: the interceptor owns f->fd (it sets it to -1), ends
- * with flow_end(f), hands the end whose handshake is done to forward_adopt. -errno: refused, reason in
- * *e. */
+/* Where POLICY_INSPECT meets TLS, and where a refusal does: then the client is told so once
+ * its handshake is through, and nothing is dialled. The ClientHello is still unread in f->fd,
+ * f->sni is its name (or NULL), f->target where to. 0: the interceptor owns f->fd (it sets it
+ * to -1), ends with flow_end(f), hands the end whose handshake is done to forward_adopt.
+ * -errno: refused, reason in *e. */
 int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e);
 
 /* For a flow that was intercepted: makes TLS of a connection that was just dialled to f's target

@@ -22,9 +22,8 @@ struct rewrite_job {
     struct buf lines; /* "Name: value\r\n" to add to its head */
     bool collect;     /* the body is held until it is whole: finish may change it */
     size_t body_bytes;
-    bool
-        chunked; /* it comes in chunks: body_bytes is the most that is held, and a longer one goes on as
-                   * it is, */
+    /* It comes in chunks: body_bytes is the most that is held, and a longer one goes on as it is, */
+    bool chunked;
     bool whole; /* but where all of it has to be known: that cuts */
     /* The whole body: may change it, and add to lines. 0 or -errno, which cuts. NULL: nothing. */
     int (*finish)(struct rewrite_job *job, struct buf *body);
@@ -36,9 +35,10 @@ struct rewrite_job {
 struct rewrite_job *rewrite_job_new(void);
 void rewrite_job_free(struct rewrite_job *job);
 
-/* The same as the filter of a relay (http/relay.h): o->filter and o->filter_arg are set. job and redact
- * are taken over in every case; either may be NULL (nothing to change; nothing to look for). What
- * answers cost is of that owner's share (turns.h; NULL: no limit). 0 or -ENOMEM. */
+/* The same as the filter of a relay (http/relay.h): o->filter and o->filter_arg are set. job
+ * and redact are taken over in every case; either may be NULL (nothing to change; nothing to
+ * look for). What answers cost is of that owner's share (turns.h; NULL: no limit). 0 or
+ * -ENOMEM. */
 int rewrite_relay(struct turns *turns, uint64_t owner, uv_loop_t *loop, struct rewrite_job *job,
                   struct redact *redact, struct http_relay_options *o);
 
@@ -54,13 +54,13 @@ bool rewrite_is_active(const struct rewrite *w);
 /* Bytes of the request; what goes on is appended to out. -errno: the connection is to be cut. */
 int rewrite_outward(struct rewrite *w, const char *data, size_t n, struct buf *out);
 
-/* Bytes of the answer, likewise; what it has more of them, where out has gone on (it stays empty where
- * there is none); and its end. */
+/* Bytes of the answer, likewise; what it has more of them, where out has gone on (it stays
+ * empty where there is none); and its end. */
 int rewrite_inward(struct rewrite *w, const char *data, size_t n, struct buf *out);
 int rewrite_inward_more(struct rewrite *w, struct buf *out);
 int rewrite_inward_end(struct rewrite *w, struct buf *out);
 
-/* After how long without bytes of the answer rewrite_inward_pause is to be called, in ms; 0: not at all.
- * stalled: the reader had to be waited for, so that the sender may have had to. */
+/* After how long without bytes of the answer rewrite_inward_pause is to be called, in ms; 0:
+ * not at all. stalled: the reader had to be waited for, so that the sender may have had to. */
 unsigned rewrite_inward_pause_ms(const struct rewrite *w, bool stalled);
 int rewrite_inward_pause(struct rewrite *w, struct buf *out);

@@ -44,6 +44,6 @@ struct rewrite {
     struct frames frames; /* of what comes after an upgrade */
 };
 
-/* Frees it, and leaves nothing of it in memory: what a server sends may have a secret in it as well as what
- * it is sent. */
+/* Frees it, and leaves nothing of it in memory: what a server sends may have a secret in it
+ * as well as what it is sent. */
 void rewrite_wipe(struct buf *b);

@@ -18,8 +18,8 @@ struct tls_endpoint {
     bool shut;        /* our own end is announced */
 };
 
-/* n is at least HTTP_LAYER_READ_BYTES. > 0, 0 at the end, -EAGAIN, another -errno: lost. clean may be set
- * beside bytes: these were the last. */
+/* n is at least HTTP_LAYER_READ_BYTES. > 0, 0 at the end, -EAGAIN, another -errno: lost.
+ * clean may be set beside bytes: these were the last. */
 ssize_t tls_endpoint_read(struct tls_endpoint *t, void *out, size_t n);
 
 /* How many were taken, -EAGAIN, or another -errno: lost. The rest is to be offered again, no less
