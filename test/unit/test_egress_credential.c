@@ -930,6 +930,32 @@ static void test_rewrite_request(void **state)
     }
 }
 
+/* A server that answers before it has all of the request: the rest of the body is a body, whatever
+ * it looks like, and goes on as it comes. */
+static void test_rewrite_early_answer(void **state)
+{
+    static const char *const rest[] = {" no request", "no end", "GET / HTTP/1.1\r\n\r\n"};
+    static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    struct rewrite *w = rewrite_new();
+    struct buf out;
+
+    buf_init(&out, 65536);
+    rewrite_set(w, job_with("A: b\r\n"), looking_for("secret-value"));
+    assert_int_equal(
+        pour(rewrite_outward, w, "PUT / HTTP/1.1\r\nContent-Length: 999\r\n\r\n", 999, &out), 0);
+    buf_clear(&out);
+    assert_int_equal(pour(rewrite_inward, w, answer, 999, &out), 0);
+    assert_string_equal(out.data, answer);
+    for (size_t i = 0; i < ARRAY_SIZE(rest); i++) {
+        buf_clear(&out);
+        assert_int_equal(pour(rewrite_outward, w, rest[i], 999, &out), 0);
+        assert_string_equal(out.data, rest[i]);
+    }
+    assert_int_equal(rewrite_inward(w, answer, sizeof(answer) - 1, &out), -EBADMSG);
+    rewrite_free(w);
+    buf_free(&out);
+}
+
 /* Answers to a request of this method, in all pieces: what comes out, and whether it is refused. */
 static void check_answer(const char *method, const char *answer, const char *expected, bool good)
 {
@@ -1112,6 +1138,7 @@ int main(void)
         cmocka_unit_test(test_signatures),
         cmocka_unit_test(test_scope),
         cmocka_unit_test(test_rewrite_request),
+        cmocka_unit_test(test_rewrite_early_answer),
         cmocka_unit_test(test_rewrite_answers),
         cmocka_unit_test(test_rewrite_refuses),
         cmocka_unit_test(test_rewrite_tunnel),

@@ -67,7 +67,7 @@ static int put_first_line(struct rewrite *w, size_t line, struct buf *out)
 static int put_head(struct rewrite *w, struct buf *out)
 {
     size_t line = strcspn(w->head.data, "\r"), end = w->head.len - 2; /* without the last CRLF */
-    size_t room = w->head.len + w->body.len + 128;
+    size_t room = w->head.len + MAX(w->body.len, w->chunked.len) + 128;
     int rc;
 
     if (w->job)

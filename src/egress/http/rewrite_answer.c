@@ -123,7 +123,6 @@ static int end_unzip(struct rewrite *w, struct buf *out)
         rc = buf_append_str(out, "0\r\n\r\n");
     unzip_free(TAKE_PTR(w->unzip));
     w->response = RESPONSE_NONE;
-    w->request = REQUEST_HEAD;
     return rc;
 }
 
@@ -185,7 +184,6 @@ static int after_head(struct rewrite *w, const struct http_head *h, size_t n, st
         w->response = RESPONSE_BODY;
     } else if (h->status >= 200) {
         w->response = RESPONSE_NONE;
-        w->request = REQUEST_HEAD;
     }
     return 0;
 }
@@ -242,10 +240,8 @@ static int on_body(struct rewrite *w, const char *data, size_t n, size_t *used, 
         return rc == 0 ? rewrite_inward_more(w, out) : rc;
     if (rc == 0)
         rc = redact_take(w->redact, w->parse.done, out);
-    if (w->parse.done) {
+    if (w->parse.done)
         w->response = RESPONSE_NONE;
-        w->request = REQUEST_HEAD;
-    }
     return rc;
 }
 
