@@ -8,6 +8,7 @@
 
 #include "http/relay.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -554,6 +555,7 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
     struct relay *r = calloc(1, sizeof(*r));
     struct buf *b = &x->conn->server->scratch;
 
+    assert(!o->connecting || !(o->filter || o->layer));
     if (!r) {
         drop_options(o);
         http_exchange_abort(x);

@@ -228,7 +228,8 @@ static size_t send_now(struct wire *w, const void *data, size_t n)
 
 void wire_give(struct wire *w, struct buf *data)
 {
-    if (w->write_broken || w->closed || w->open_error || w->out.len > 0)
+    w->write_broken |= w->out.len > 0; /* a gap in what is sent would be read as something else */
+    if (w->write_broken || w->closed || w->open_error)
         return;
     buf_consume(data, send_now(w, data->data, data->len));
     if (data->len > 0 && !w->write_broken) {

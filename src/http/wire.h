@@ -62,9 +62,9 @@ void wire_want_read(struct wire *w, bool on);
  * HTTP_LAYER_READ_BYTES. */
 ssize_t wire_read(struct wire *w, void *out, size_t n);
 
-/* A write when nothing is queued: at once what the socket takes. The rest stays in data's own
- * memory, which the wire takes over, so that it cannot fail for want of any. data is empty or
- * unchanged after it, and the caller's. */
+/* A write when nothing is queued (else nothing more is written at all): at once what the socket
+ * takes. The rest stays in data's own memory, which the wire takes over, so that it cannot fail for
+ * want of any. data is empty or unchanged after it, and the caller's. */
 void wire_give(struct wire *w, struct buf *data);
 
 /* Writes at once what the socket takes and queues the rest. */
