@@ -67,6 +67,52 @@ void world_run_until_true(struct world *w, bool (*fn)(struct world *w))
     assert_true(fn(w));
 }
 
+void world_run_until_rows(struct world *w, int64_t wanted)
+{
+    uint64_t end = clock_mono_ms() + WAIT_MS;
+
+    while (world_rows(w) != wanted && clock_mono_ms() < end)
+        world_run_for(w, 2);
+    assert_int_equal(world_rows(w), wanted);
+}
+
+void world_run_until_ended(struct world *w, const char *id)
+{
+    uint64_t end = clock_mono_ms() + WAIT_MS;
+
+    while (core_sandbox_find(w->core, NULL, id) && clock_mono_ms() < end)
+        world_run_for(w, 2);
+    assert_null(core_sandbox_find(w->core, NULL, id));
+}
+
+static unsigned count_at(struct world *w, size_t offset)
+{
+    struct fake_counts counts = fake_counts(w->fake);
+    unsigned count;
+
+    memcpy(&count, (const char *)&counts + offset, sizeof(count));
+    return count;
+}
+
+void world_run_until_counted(struct world *w, size_t offset, unsigned wanted)
+{
+    uint64_t end = clock_mono_ms() + WAIT_MS;
+
+    while (count_at(w, offset) < wanted && clock_mono_ms() < end)
+        world_run_for(w, 2);
+    assert_true(count_at(w, offset) >= wanted);
+}
+
+/* Core is not ready for less than a look at it takes: that it was is told by its new connection. */
+void world_restart_privd(struct world *w, bool forget)
+{
+    unsigned peers = fake_counts(w->fake).peers;
+
+    fake_restart(w->fake, forget);
+    WORLD_RUN_UNTIL_COUNTED(w, peers, peers + 1);
+    world_run_until_true(w, world_is_ready);
+}
+
 bool world_is_ready(struct world *w)
 {
     return core_is_ready(w->core);
@@ -148,7 +194,7 @@ int world_setup(void **state)
                                                 .open_files = 1024},
                                      .max_ttl_ms = 3600000,
                                      .default_ttl_ms = 300000,
-                                     .agent_timeout_ms = 300,
+                                     .agent_timeout_ms = 3000,
                                      .max_sandboxes = 4000,
                                      .agent_port = fake_agent_port(w->fake)};
     world_start_core(w);

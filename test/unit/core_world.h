@@ -42,6 +42,14 @@ void world_stop_core(struct world *w);
 void world_run_until(struct world *w, const unsigned *value, unsigned wanted);
 void world_run_for(struct world *w, uint64_t ms);
 void world_run_until_true(struct world *w, bool (*fn)(struct world *w));
+void world_run_until_rows(struct world *w, int64_t wanted);  /* as world_rows */
+void world_run_until_ended(struct world *w, const char *id); /* core does not find it */
+/* A number of fake_counts has come to so many, or more. */
+void world_run_until_counted(struct world *w, size_t offset, unsigned wanted);
+#define WORLD_RUN_UNTIL_COUNTED(w, count, wanted) \
+    world_run_until_counted((w), offsetof(struct fake_counts, count), (wanted))
+/* As fake_restart, until core is ready again. */
+void world_restart_privd(struct world *w, bool forget);
 bool world_is_ready(struct world *w);
 bool world_is_not_ready(struct world *w);
 bool world_nothing_lives(struct world *w);

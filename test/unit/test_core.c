@@ -16,6 +16,7 @@ static void create_gives_a_running_sandbox_whose_agent_knows_it(void **state)
     char id[IDS_SANDBOX_SIZE], body[16384];
     const struct sandbox *s;
     json_t *init, *env;
+    int64_t begun = clock_real_ms();
 
     r.env = json_pack("{s:s, s:s}", "A", "1", "E2B_SANDBOX_ID", "mine");
     r.metadata = json_pack("{s:s}", "k", "v");
@@ -31,7 +32,7 @@ static void create_gives_a_running_sandbox_whose_agent_knows_it(void **state)
     assert_int_equal(s->limits.pids, 256);
     assert_string_equal(json_string_value(json_object_get(s->metadata, "k")), "v");
     assert_null(s->env);
-    assert_in_range(s->end_real_ms - clock_real_ms(), 58000, 60000);
+    assert_in_range(s->end_real_ms, begun + 60000, clock_real_ms() + 60000);
     assert_ptr_equal(core_sandbox_find(w->core, NULL, id), s);
     assert_null(core_sandbox_find(w->core, "other", id));
 
@@ -100,15 +101,16 @@ static void an_agent_that_fails_undoes_the_create(void **state)
     a = world_create_fails(w, &r);
     assert_non_null(strstr(a.why.text, "500"));
     world_run_until_true(w, world_nothing_lives);
-    world_run_for(w, 30);
-    assert_int_equal(world_rows(w), 0);
+    world_run_until_rows(w, 0);
 
+    world_stop_core(w);
+    w->config.agent_timeout_ms = 300;
+    world_start_core(w);
     fake_set(w->fake, FAKE_AGENT_STATUS, 204);
     fake_set(w->fake, FAKE_AGENT_SILENT, 1);
     a = world_create_fails(w, &r);
     world_run_until_true(w, world_nothing_lives);
-    world_run_for(w, 30);
-    assert_int_equal(world_rows(w), 0);
+    world_run_until_rows(w, 0);
 }
 
 static void create_checks_what_it_is_asked_for(void **state)
@@ -221,8 +223,7 @@ static void a_kill_that_fails_is_told_and_tried_again(void **state)
     world_run_until(w, &a.calls, 1);
     assert_false(a.good);
     world_run_until_true(w, world_nothing_lives);
-    world_run_for(w, 30);
-    assert_int_equal(world_rows(w), 0);
+    world_run_until_rows(w, 0);
     assert_int_equal(a.calls, 1);
 }
 
@@ -233,9 +234,8 @@ static void one_that_ends_by_itself_goes(void **state)
 
     world_create_default(w, id);
     fake_end(w->fake, id, PRIVSEP_CAUSE_OOM);
-    world_run_for(w, 50);
-    assert_null(core_sandbox_find(w->core, NULL, id));
-    assert_int_equal(world_rows(w), 0);
+    world_run_until_ended(w, id);
+    world_run_until_rows(w, 0);
 }
 
 static void a_thousand_creates_leave_nothing(void **state)
@@ -278,7 +278,9 @@ static void a_thousand_creates_leave_nothing(void **state)
 
 /* -- time -------------------------------------------------------------------------------------- */
 
-static void a_ttl_ends_it_in_time(void **state)
+/* Not before its end (of two clocks, each cut to milliseconds); after it as soon as the loop turns, which is not
+ * measured. */
+static void a_ttl_ends_it_and_not_earlier(void **state)
 {
     struct world *w = *state;
     struct sandbox_request r = world_request();
@@ -288,12 +290,10 @@ static void a_ttl_ends_it_in_time(void **state)
     r.ttl_ms = 150;
     world_create(w, &r, id);
     end = core_sandbox_find(w->core, NULL, id)->end_real_ms;
-    while (core_sandbox_find(w->core, NULL, id) && clock_real_ms() < end + 1000)
-        uv_run(&w->loop, UV_RUN_ONCE);
-    assert_in_range(clock_real_ms(), end - 1, end + 60);
-    world_run_until_true(w, world_nothing_lives);
-    world_run_for(w, 30);
-    assert_int_equal(world_rows(w), 0);
+    world_run_until_ended(w, id);
+    assert_true(clock_real_ms() >= end - 1);
+    world_run_until_rows(w, 0);
+    assert_true(world_nothing_lives(w));
 }
 
 static void a_ttl_is_extended_and_shortened_to_the_millisecond(void **state)
@@ -310,13 +310,13 @@ static void a_ttl_is_extended_and_shortened_to_the_millisecond(void **state)
     assert_int_equal(s->end_real_ms, before);
     now = clock_real_ms();
     assert_int_equal(core_sandbox_set_ttl(w->core, "default", id, 120000, true, &s, &e), ERR_OK);
-    assert_in_range(s->end_real_ms, now + 120000, now + 120005);
+    assert_in_range(s->end_real_ms, now + 120000, clock_real_ms() + 120000);
     assert_int_equal(world_query(w, "SELECT end_ms FROM sandboxes"), s->end_real_ms);
     now = clock_real_ms();
     assert_int_equal(core_sandbox_set_ttl(w->core, "default", id, 100, false, &s, &e), ERR_OK);
-    assert_in_range(s->end_real_ms, now + 100, now + 105);
+    assert_in_range(s->end_real_ms, now + 100, clock_real_ms() + 100);
     world_run_until_true(w, world_nothing_lives);
-    assert_in_range(clock_real_ms() - now, 99, 1000);
+    assert_true(clock_real_ms() - now >= 99); /* and not at its end before, two minutes on */
 
     assert_int_equal(core_sandbox_set_ttl(w->core, "default", id, 100, false, &s, &e),
                      ERR_NOT_FOUND);
@@ -403,7 +403,7 @@ int main(void)
         WORLD(a_kill_that_fails_is_told_and_tried_again),
         WORLD(one_that_ends_by_itself_goes),
         WORLD(a_thousand_creates_leave_nothing),
-        WORLD(a_ttl_ends_it_in_time),
+        WORLD(a_ttl_ends_it_and_not_earlier),
         WORLD(a_ttl_is_extended_and_shortened_to_the_millisecond),
         WORLD(one_that_ends_when_idle_lives_while_it_is_used),
         WORLD(an_idle_time_does_not_go_beyond_the_last_end),

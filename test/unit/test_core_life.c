@@ -295,7 +295,7 @@ static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_time
     if (timer == LIFE_TIMER_NONE) {
         assert_int_equal(object(w, k)->s.state, k->state);
     } else if (timer == LIFE_TIMER_CREATE) {
-        assert_int_equal(k->create.calls, 1);
+        world_run_until(w, &k->create.calls, 1);
         assert_int_equal(k->create.why.code, ERR_TIMEOUT);
         release(w);
         run_until_gone(w, k);
@@ -317,7 +317,7 @@ static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_time
         world_run_until_true(w, world_is_ready);
     } else {
         assert_int_equal(object(w, k)->s.state, k->state);
-        assert_true(fake_counts(w->fake).kills > kills);
+        WORLD_RUN_UNTIL_COUNTED(w, kills, kills + 1);
     }
     clear(w, k);
 }
@@ -434,7 +434,7 @@ static void expect_listed_running(struct world *w, struct case_of *k)
     assert_int_equal(world_query(w, "SELECT kept FROM sandboxes"), 0);
     assert_int_equal(world_query(w, "SELECT count(*) FROM sandboxes WHERE env IS NOT NULL"), 0);
     release(w);
-    world_run_for(w, 20);
+    WORLD_RUN_UNTIL_COUNTED(w, thaws, thaws + 1);
     assert_int_equal(fake_counts(w->fake).thaws, thaws + 1);
     fake_set(w->fake, FAKE_FAIL_KEEPS, 0);
 }
@@ -482,13 +482,12 @@ static void expect_listed(struct world *w, struct case_of *k)
         assert_int_equal(o->s.state, k->state);
         assert_int_equal(world_query(w, "SELECT slot FROM sandboxes"), slot + 1);
         lifecycle_on_listed(o, slot, gen, true);
-        world_run_for(w, 20);
+        WORLD_RUN_UNTIL_COUNTED(w, thaws, thaws + 1);
         assert_int_equal(fake_counts(w->fake).thaws, thaws + 1);
         break;
     case LIFE_LISTED_KILL:
         lifecycle_on_listed(o, slot, gen, false);
-        world_run_for(w, 20);
-        assert_true(fake_counts(w->fake).kills > kills);
+        WORLD_RUN_UNTIL_COUNTED(w, kills, kills + 1);
         break;
     case LIFE_LISTED_SETTLE: expect_settled(w, k); break;
     case LIFE_LISTED_RUNS: expect_listed_running(w, k); break;
@@ -816,9 +815,7 @@ static void where_files_are_in_memory_they_are_not_kept(void **state)
     struct answer a = {0}, b = {0};
 
     fake_set(w->fake, FAKE_KEEPS_NOTHING, 1);
-    fake_restart(w->fake, false);
-    world_run_until_true(w, world_is_not_ready);
-    world_run_until_true(w, world_is_ready);
+    world_restart_privd(w, false);
     arrange(w, &k);
     core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FILES, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
@@ -843,13 +840,9 @@ static void kept_files_that_no_row_names_are_dropped(void **state)
     fake_set_kept(w->fake, 1, true);
     fake_set_kept(w->fake, 700, true);
     fake_set_owner(w->fake, 700, "isandbox-of-past");
-    fake_restart(w->fake, false);
-    world_run_until_true(w, world_is_not_ready);
-    world_run_until_true(w, world_is_ready);
+    world_restart_privd(w, false);
     number = arrange(w, &k)->s.kept;
-    fake_restart(w->fake, false);
-    world_run_until_true(w, world_is_not_ready);
-    world_run_until_true(w, world_is_ready);
+    world_restart_privd(w, false);
     world_run_for(w, 50);
     assert_true(fake_is_kept(w->fake, number));
     assert_false(fake_is_kept(w->fake, 700) || (number != 1 && fake_is_kept(w->fake, 1)));

@@ -26,9 +26,17 @@ static void privd_gone_while_one_is_made(void **state)
     fake_set(w->fake, FAKE_HOLD_CREATES, 0);
     fake_restart(w->fake, false);
     world_run_until_true(w, world_is_ready);
-    world_run_for(w, 30);
-    assert_int_equal(world_rows(w), 0);
+    world_run_until_rows(w, 0);
     assert_int_equal(fake_counts(w->fake).live, 0);
+}
+
+static void run_until_dead(struct world *w, const char *id)
+{
+    uint64_t end = clock_mono_ms() + 10000;
+
+    while (fake_lives(w->fake, id) && clock_mono_ms() < end)
+        world_run_for(w, 2);
+    assert_false(fake_lives(w->fake, id));
 }
 
 static void a_restart_of_privd_keeps_what_lives(void **state)
@@ -48,12 +56,11 @@ static void a_restart_of_privd_keeps_what_lives(void **state)
     fake_add_stray(w->fake, "istray");
     fake_restart(w->fake, false);
     world_run_until_true(w, world_is_ready);
-    world_run_for(w, 50);
+    run_until_dead(w, killed);
+    run_until_dead(w, "istray");
     assert_non_null(core_sandbox_find(w->core, NULL, kept));
     assert_true(fake_lives(w->fake, kept));
-    assert_false(fake_lives(w->fake, killed));
-    assert_false(fake_lives(w->fake, "istray"));
-    assert_int_equal(world_rows(w), 1);
+    world_run_until_rows(w, 1);
 }
 
 /* privd has more levels than this build of it: what is made at one stays at it. */
@@ -77,9 +84,7 @@ static void what_privd_lost_is_forgotten(void **state)
     char id[IDS_SANDBOX_SIZE];
 
     world_create_default(w, id);
-    fake_restart(w->fake, true);
-    world_run_until_true(w, world_is_not_ready);
-    world_run_until_true(w, world_is_ready);
+    world_restart_privd(w, true);
     assert_null(core_sandbox_find(w->core, NULL, id));
     assert_int_equal(world_rows(w), 0);
 }
@@ -163,14 +168,13 @@ static void at_a_kill_of_cayd_each_is_as_before_or_gone(void **state)
         usleep(300000); /* the second one's time is over */
         fake_set(w->fake, m->knob, 0);
         world_start_core(w);
-        world_run_for(w, 100);
+        world_run_until_rows(w, m->lives);
         assert_non_null(core_sandbox_find(w->core, "default", ids[0]));
         assert_null(core_sandbox_find(w->core, "default", ids[1]));
         assert_int_equal(core_sandbox_find(w->core, "default", ids[2]) != NULL, !m->kill);
         assert_in_range(core_sandbox_find(w->core, NULL, ids[0])->end_real_ms - clock_real_ms(),
                         50000, 60000);
         assert_int_equal(fake_counts(w->fake).live, m->lives);
-        assert_int_equal(world_rows(w), m->lives);
         for (int k = 0; k < 3; k += 2) {
             struct answer gone = {0};
 
@@ -191,11 +195,11 @@ static void a_stray_that_appears_later_is_ended(void **state)
     world_start_core(w);
     world_create_default(w, id);
     fake_add_stray(w->fake, "ilate");
-    world_run_for(w, 400);
-    assert_false(fake_lives(w->fake, "ilate"));
+    run_until_dead(w, "ilate");
     assert_true(fake_lives(w->fake, id));
     assert_non_null(core_sandbox_find(w->core, NULL, id));
     assert_int_equal(fake_counts(w->fake).kills, 1);
+    WORLD_RUN_UNTIL_COUNTED(w, lists, 3);
     world_run_for(w, 400);
     assert_int_equal(fake_counts(w->fake).lists, 3);
 }
@@ -216,8 +220,7 @@ static void waits_for_privd_end(void **state)
     assert_int_equal(world_create_fails(w, &r).why.code, ERR_TIMEOUT);
     assert_int_equal(world_rows(w), 1);
     fake_set(w->fake, FAKE_HOLD_CREATES, 0);
-    world_run_for(w, 50);
-    assert_int_equal(world_rows(w), 0);
+    world_run_until_rows(w, 0);
     assert_int_equal(fake_counts(w->fake).live, 0);
 
     world_create_default(w, id);
@@ -226,8 +229,7 @@ static void waits_for_privd_end(void **state)
     world_run_until(w, &a.calls, 1);
     assert_int_equal(a.why.code, ERR_TIMEOUT);
     fake_set(w->fake, FAKE_HOLD_KILLS, 0);
-    world_run_for(w, 50);
-    assert_int_equal(world_rows(w), 0);
+    world_run_until_rows(w, 0);
     assert_int_equal(a.calls, 1);
 }
 
@@ -277,9 +279,8 @@ static void a_stop_answers_everybody_and_keeps_what_lives(void **state)
     fake_set(w->fake, FAKE_HOLD_KILLS, 0);
     fake_set(w->fake, FAKE_HOLD_JOBS, 0);
     world_start_core(w);
-    world_run_for(w, 50);
+    world_run_until_rows(w, 1);
     assert_non_null(core_sandbox_find(w->core, NULL, id));
-    assert_int_equal(world_rows(w), 1);
     assert_int_equal(fake_counts(w->fake).live, 1);
 }
 

@@ -180,9 +180,7 @@ static void a_snapshot_whose_number_is_anothers_is_forgotten(void **state)
     b = snapshot(w, box, "y");
     number = core_snapshot_find(w->core, "default", a.id)->number;
     fake_set_owner(w->fake, number, "sanother-tenants");
-    fake_restart(w->fake, false);
-    world_run_until_true(w, world_is_not_ready);
-    world_run_until_true(w, world_is_ready);
+    world_restart_privd(w, false);
     assert_string_equal(named(w, "x"), "");
     assert_string_equal(named(w, "y"), b.id);
 }
