@@ -256,9 +256,11 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
 {
     struct store *st = arg;
 
-    if (pages >= INLINE_PAGES)
+    if (pages >= INLINE_PAGES) {
+        if (st->checkpoint) /* only one works at a time: without this the log would grow on */
+            store_checkpoint_wait(st->checkpoint);
         sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    else if (pages >= CHECKPOINT_PAGES && st->checkpoint)
+    } else if (pages >= CHECKPOINT_PAGES && st->checkpoint)
         store_checkpoint_ask(st->checkpoint);
     return SQLITE_OK;
 }

@@ -15,8 +15,8 @@
 struct store_checkpoint {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool asked, stop;
+    pthread_cond_t wake, idle;
+    bool asked, stop, busy;
     char *path;
 };
 
@@ -37,9 +37,17 @@ static bool wait_for_work(struct store_checkpoint *cp)
     while (!cp->asked && !cp->stop)
         pthread_cond_wait(&cp->wake, &cp->lock);
     cp->asked = false;
-    go_on = !cp->stop;
+    go_on = cp->busy = !cp->stop;
     pthread_mutex_unlock(&cp->lock);
     return go_on;
+}
+
+static void is_idle(struct store_checkpoint *cp)
+{
+    pthread_mutex_lock(&cp->lock);
+    cp->busy = false;
+    pthread_cond_signal(&cp->idle);
+    pthread_mutex_unlock(&cp->lock);
 }
 
 static void *run(void *arg)
@@ -53,8 +61,10 @@ static void *run(void *arg)
     else
         sqlite3_exec(db, "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0", NULL, NULL,
                      NULL);
-    while (wait_for_work(cp))
+    while (wait_for_work(cp)) {
         checkpoint(db);
+        is_idle(cp);
+    }
     sqlite3_close(db);
     return NULL;
 }
@@ -85,6 +95,7 @@ int store_checkpoint_start(const char *path, struct store_checkpoint **out)
         return -ENOMEM;
     pthread_mutex_init(&cp->lock, NULL);
     pthread_cond_init(&cp->wake, NULL);
+    pthread_cond_init(&cp->idle, NULL);
     cp->path = strdup(path);
     if (cp->path)
         rc = start_thread(cp);
@@ -105,6 +116,14 @@ void store_checkpoint_ask(struct store_checkpoint *cp)
     pthread_mutex_unlock(&cp->lock);
 }
 
+void store_checkpoint_wait(struct store_checkpoint *cp)
+{
+    pthread_mutex_lock(&cp->lock);
+    while (cp->busy)
+        pthread_cond_wait(&cp->idle, &cp->lock);
+    pthread_mutex_unlock(&cp->lock);
+}
+
 void store_checkpoint_stop(struct store_checkpoint *cp)
 {
     if (!cp)
@@ -115,6 +134,7 @@ void store_checkpoint_stop(struct store_checkpoint *cp)
     pthread_mutex_unlock(&cp->lock);
     pthread_join(cp->thread, NULL);
     pthread_cond_destroy(&cp->wake);
+    pthread_cond_destroy(&cp->idle);
     pthread_mutex_destroy(&cp->lock);
     free(cp->path);
     free(cp);
