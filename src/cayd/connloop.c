@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -63,6 +64,8 @@ struct connloop {
     struct share_pool *bodies;
     struct streams *streams;
     struct order serve, stop;
+    struct order end_all;       /* for what is relayed, when there is no memory to say to which */
+    _Atomic bool end_all_is_on; /* sent, and not yet open */
     bool stopping;
 };
 
@@ -368,10 +371,13 @@ static void open_paused(struct mailbox_message *message, void *reader)
 {
     struct order *o = CONTAINER_OF(message, struct order, message);
     struct connloop *l = reader;
+    const char *id = o == &l->end_all ? NULL : o->id;
 
+    if (!id)
+        l->end_all_is_on = false; /* first: what is paused from now on has an order of its own */
     if (!l->stopping) {
-        gateway_paused(l->gateway, o->id);
-        toolbox_paused(l->toolbox, o->id);
+        gateway_paused(l->gateway, id);
+        toolbox_paused(l->toolbox, id);
     }
     order_free(o);
 }
@@ -400,9 +406,12 @@ void connloop_paused(struct connloop *l, const char *id)
     struct order *o = calloc(1, sizeof(*o));
 
     if (!o) {
-        log_error(
-            "memory is out: what is relayed to a paused sandbox cannot be ended; starting anew");
-        abort();
+        log_error("memory is out: with what is relayed to the paused sandbox, all that connection "
+                  "loop %u relays ends",
+                  l->config.number);
+        if (!atomic_exchange(&l->end_all_is_on, true))
+            post(l, &l->end_all, open_paused);
+        return;
     }
     o->allocated = true;
     (void)snprintf(o->id, sizeof(o->id), "%s", id);

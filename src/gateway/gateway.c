@@ -23,6 +23,8 @@
 #include <sys/socket.h>
 
 #define SWEEP_MS 500
+#define MEMORY_IS_OUT \
+    "the server's memory is out, and some sandbox was paused: what was relayed ends"
 
 struct gateway {
     struct gateway_config config;
@@ -38,8 +40,9 @@ struct gateway {
 struct relay_context {
     struct relay_context *next, **prev; /* while the exchange is there */
     struct http_exchange *x;
-    uint64_t end_ms; /* its sandbox was paused: cut then; 0: no */
-    bool paused;     /* and it is cut now */
+    uint64_t end_ms; /* cut then: its sandbox was paused, or may have been; 0: no */
+    bool may_be;
+    bool cut; /* now */
     struct gateway *gateway;
     char id[IDS_SANDBOX_SIZE];
     uint32_t gen;
@@ -194,7 +197,7 @@ static void link_relay(struct gateway *g, struct http_exchange *x, struct relay_
 {
     p->x = x;
     p->end_ms = 0;
-    p->paused = false;
+    p->may_be = p->cut = false;
     p->next = g->relays;
     p->prev = &g->relays;
     if (p->next)
@@ -218,8 +221,8 @@ static void on_drained(uv_timer_t *t)
             if (!more)
                 continue;
             p->end_ms = 0;
-            p->paused = true;
-            http_relay_break(p->x, "the sandbox was paused");
+            p->cut = true;
+            http_relay_break(p->x, p->may_be ? MEMORY_IS_OUT : "the sandbox was paused");
         }
     }
     if (later)
@@ -231,8 +234,9 @@ void gateway_paused(struct gateway *g, const char *id)
     bool any = false;
 
     for (struct relay_context *p = g->relays; p; p = p->next)
-        if (!p->end_ms && strcmp(p->id, id) == 0) {
+        if (!p->end_ms && (!id || strcmp(p->id, id) == 0)) {
             p->end_ms = clock_mono_ms() + GATEWAY_DRAIN_MS;
+            p->may_be = !id;
             any = true;
         }
     if (any && !uv_is_active((uv_handle_t *)&g->drain))
@@ -245,7 +249,9 @@ static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
     const struct relay_context *p = arg;
 
-    if (p->paused)
+    if (p->cut && p->may_be)
+        http_respond_error(x, 503, MEMORY_IS_OUT "; try again");
+    else if (p->cut)
         answer_paused(x, p->id);
     else if (p->port == AGENT_PORT && why->code == ERR_TIMEOUT)
         answer_stuck(x, p->id, why->text);

@@ -32,7 +32,8 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x);
 void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer *a);
 
 /* The sandbox has been paused: what is relayed to it ends, when what has come of it already has
- * gone on (for at most GATEWAY_DRAIN_MS). What is relayed from now on does not. */
+ * gone on (for at most GATEWAY_DRAIN_MS). What is relayed from now on does not. id NULL: which one
+ * it was could not be told for lack of memory, and all that is relayed now ends. */
 #define GATEWAY_DRAIN_MS 50
 void gateway_paused(struct gateway *g, const char *id);
 

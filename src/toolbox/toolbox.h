@@ -39,7 +39,8 @@ struct toolbox_config {
 /* 0 or -errno. */
 int toolbox_new(uv_loop_t *loop, const struct toolbox_config *config, struct toolbox **out);
 
-/* The sandbox has been paused: what is asked of its agent ends. */
+/* The sandbox has been paused: what is asked of its agent ends. id NULL: of every agent, as for
+ * lack of memory it could not be told which sandbox it was. */
 void toolbox_paused(struct toolbox *t, const char *id);
 
 /* Calls under way end now: before the server stops, which waits for its answers. */
