@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "contract/proto.h"
 #include "core/core.h"
+#include "core/timers.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,6 +36,7 @@ struct kepts {
     bool can;                                    /* privd can keep files at all */
     struct kept_told told[PRIVSEP_KEPT_MAX + 1]; /* by the last KEPTS */
     bool stray[PRIVSEP_KEPT_MAX + 1];            /* no row names it: being dropped */
+    struct timer strays_again;                   /* armed: some could not be */
 };
 
 /* What privd knows the owner of kept files by: the beginning of the sandbox's or snapshot's id,

@@ -4,6 +4,7 @@
 
 #include "core/keep.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/share.h"
 #include "core/call.h"
@@ -15,6 +16,8 @@
 
 #include <errno.h>
 #include <string.h>
+
+#define STRAYS_AGAIN_MS 5000u
 
 enum err_code keep_check(const struct core *c, struct err *e)
 {
@@ -119,34 +122,64 @@ void keep_on_kept_event(struct core *c, const struct privsep_msg *m)
     memcpy(c->kepts.told[n].owner, m->u.kept.owner, sizeof(c->kepts.told[n].owner));
 }
 
+static void drop_stray(struct core *c, uint32_t n);
+
+/* While a connection is new KEPTS tells of them; then they are dropped without this. */
+static void on_strays_again(struct timer *t)
+{
+    struct core *c = CONTAINER_OF(t, struct core, kepts.strays_again);
+
+    for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++)
+        if (c->kepts.stray[n] && c->kepts.told[n].seen == KEPT_SEEN_WHOLE)
+            drop_stray(c, n);
+}
+
+/* privd failed, or memory is out; a channel that broke is followed by KEPTS. */
+static void drop_strays_later(struct core *c, int status)
+{
+    if (call_is_channel_error(status))
+        return;
+    c->kepts.strays_again.fire = on_strays_again;
+    timers_set(&c->timers, &c->kepts.strays_again, clock_mono_ms() + STRAYS_AGAIN_MS);
+}
+
 static void on_stray_dropped(struct core *c, const char *id, int status,
                              const struct privsep_msg *m, int *fds, size_t n_fds, void *arg)
 {
     uint32_t n = (uint32_t)(uintptr_t)arg;
 
     c->kepts.stray[n] = !keep_is_gone(status);
-    if (status < 0 && !call_is_channel_error(status))
-        log_warn("kept files %u, which no sandbox has, are not removed: %s", n, strerror(-status));
+    if (!c->kepts.stray[n])
+        return;
+    if (!call_is_channel_error(status))
+        log_warn("kept files %u, which no sandbox has, are not removed: %s; trying again", n,
+                 strerror(-status));
+    drop_strays_later(c, status);
 }
 
-static void drop_stray(struct core *c, uint32_t n, const uint8_t *owner)
+/* Of its owner, as told. */
+static void drop_stray(struct core *c, uint32_t n)
 {
     struct privsep_msg m = {.op = PRIVSEP_DROP};
+    int64_t rc;
 
     m.u.kept.number = n;
-    memcpy(m.u.kept.owner, owner, sizeof(m.u.kept.owner));
-    call_privd(c, "", &m, on_stray_dropped, (void *)(uintptr_t)n);
+    memcpy(m.u.kept.owner, c->kepts.told[n].owner, sizeof(m.u.kept.owner));
+    rc = call_privd(c, "", &m, on_stray_dropped, (void *)(uintptr_t)n);
+    if (rc < 0)
+        drop_strays_later(c, (int)rc);
 }
 
 void keep_drop_left(struct sandbox_obj *o, uint32_t number)
 {
-    uint8_t owner[PRIVSEP_OWNER_SIZE];
+    struct kepts *k = &o->core->kepts;
 
     if (!number)
         return;
-    keep_owner(o->s.id, owner);
-    o->core->kepts.stray[number] = true;
-    drop_stray(o->core, number, owner);
+    k->told[number].seen = KEPT_SEEN_WHOLE;
+    keep_owner(o->s.id, k->told[number].owner);
+    k->stray[number] = true;
+    drop_stray(o->core, number);
 }
 
 void keep_drop_strays(struct core *c)
@@ -161,6 +194,6 @@ void keep_drop_strays(struct core *c)
         if (t->seen != KEPT_SEEN_WHOLE || named[n])
             continue;
         log_warn("cay-privd keeps files by number %u that nothing has: they are removed", n);
-        drop_stray(c, n, t->owner);
+        drop_stray(c, n);
     }
 }
