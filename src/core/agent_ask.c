@@ -15,6 +15,7 @@ struct ask {
     struct err why;
     core_agent_cb done;
     void *arg;
+    struct deferred later;
 };
 
 static void answer(struct ask *a, const struct err *why, int status, const char *body, size_t len)
@@ -67,7 +68,7 @@ void core_agent_ask(struct core *c, const char *tenant, const char *id,
                 CORE_EXECS_MAX);
     if (a->why.code != ERR_OK) {
         free(r->body);
-        core_defer(c, answer_refusal, a);
+        core_defer(c, &a->later, answer_refusal, a);
         return;
     }
     core_sandbox_used(c, id);

@@ -39,6 +39,7 @@ struct agent_call {
     int connect_error; /* -errno, until its answer in the next turn */
     call_agent_cb cb;
     void *arg;
+    struct deferred later;
 };
 
 /* -- the agent --------------------------------------------------------------------------------- */
@@ -131,7 +132,7 @@ static void send_http(struct agent_call *a, int fd, bool connecting, const char 
         return;
     a->in_http = false;
     a->connect_error = -ENOMEM;
-    core_defer(a->call.core, answer_unreachable, a);
+    core_defer(a->call.core, &a->later, answer_unreachable, a);
 }
 
 static void on_socket(void *arg, int *fds, size_t n, const struct err *why)
@@ -235,7 +236,7 @@ void call_agent_at(struct core *c, const char *id, int fd,
 
     a->fd = fd;
     prepare_agent(a, key);
-    core_defer(c, use_socket, a);
+    core_defer(c, &a->later, use_socket, a);
 }
 
 void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
@@ -277,6 +278,6 @@ struct call *call_unix(struct core *c, const char *id, const char *path,
         return &a->call;
     }
     a->connect_error = fd;
-    core_defer(c, answer_unreachable, a);
+    core_defer(c, &a->later, answer_unreachable, a);
     return &a->call;
 }

@@ -238,6 +238,7 @@ struct status_wait {
     struct core *core;
     void (*done)(void *arg, const struct core_status *s);
     void *arg;
+    struct deferred later;
 };
 
 static void answer_status(struct status_wait *w, const struct privsep_msg *m)
@@ -277,7 +278,7 @@ void core_status(struct core *c, void (*done)(void *arg, const struct core_statu
 
     *w = (struct status_wait){c, done, arg};
     if (call_privd(c, "", &m, on_capacity, w) < 0)
-        core_defer(c, answer_status_deferred, w);
+        core_defer(c, &w->later, answer_status_deferred, w);
 }
 
 /* -- making and ending ------------------------------------------------------------------------- */

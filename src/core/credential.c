@@ -40,6 +40,7 @@ struct sealing {
     core_sealed_cb done;
     void *arg;
     struct err why; /* code ERR_OK: good so far */
+    struct deferred later;
 };
 
 static void finish_sealing(void *arg)
@@ -92,7 +93,7 @@ static void seal_next(struct sealing *s)
     const char *path = egress_any_path(s->core);
 
     if (s->next == json_array_size(s->items)) {
-        core_defer(s->core, finish_sealing, s);
+        core_defer(s->core, &s->later, finish_sealing, s);
         return;
     }
     if (!path) {
@@ -105,7 +106,7 @@ static void seal_next(struct sealing *s)
         call_unix(s->core, "", path, &r, on_sealed, s);
         return;
     }
-    core_defer(s->core, finish_sealing, s);
+    core_defer(s->core, &s->later, finish_sealing, s);
 }
 
 static void on_sealed(struct core *c, const char *id, const struct err *why, int status,
@@ -170,7 +171,7 @@ void core_credentials_seal(struct core *c, const char *tenant, json_t *items, co
     if (s->why.code == ERR_OK)
         seal_next(s);
     else
-        core_defer(c, finish_sealing, s);
+        core_defer(c, &s->later, finish_sealing, s);
 }
 
 /* -- what policies name ------------------------------------------------------------------------ */

@@ -22,7 +22,6 @@ static void run_deferred(struct core *c)
     for (struct deferred *d = list; d; d = next) {
         next = d->next;
         d->fn(d->arg);
-        free(d);
     }
     if (!c->deferred && !c->stopping)
         uv_idle_stop(&c->idle);
@@ -46,12 +45,9 @@ void deferred_run_all(struct core *c)
         run_deferred(c);
 }
 
-void core_defer(struct core *c, void (*fn)(void *arg), void *arg)
+void core_defer(struct core *c, struct deferred *d, void (*fn)(void *arg), void *arg)
 {
-    struct deferred *d = RESERVE_NEW(&c->reserve, struct deferred);
-
-    d->fn = fn;
-    d->arg = arg;
+    *d = (struct deferred){NULL, fn, arg};
     *c->deferred_end = d;
     c->deferred_end = &d->next;
     if (!c->stopping)
@@ -62,6 +58,7 @@ struct deferred_error {
     core_sandbox_cb done;
     void *arg;
     struct err why;
+    struct deferred later;
 };
 
 static void answer_error(void *arg)
@@ -76,7 +73,7 @@ void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const str
     struct deferred_error *d = RESERVE_NEW(&c->reserve, struct deferred_error);
 
     *d = (struct deferred_error){done, arg, *why};
-    core_defer(c, answer_error, d);
+    core_defer(c, &d->later, answer_error, d);
 }
 
 enum err_code core_check_ready(const struct core *c, struct err *e)

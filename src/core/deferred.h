@@ -4,6 +4,8 @@
 
 #include "core/core.h"
 
+/* A part of what the caller works on (struct ..., `later`), so that to defer needs no memory. It is
+ * in no list any more when fn is called, which may free it or defer it again. */
 struct deferred {
     struct deferred *next;
     void (*fn)(void *arg);
@@ -16,8 +18,8 @@ void deferred_init(struct core *c);
 /* The core stops: now, what was deferred and what that defers. */
 void deferred_run_all(struct core *c);
 
-/* fn(arg) in the next turn of the loop, or from core_free. */
-void core_defer(struct core *c, void (*fn)(void *arg), void *arg);
+/* fn(arg) in the next turn of the loop, or from core_free. d is not deferred already. */
+void core_defer(struct core *c, struct deferred *d, void (*fn)(void *arg), void *arg);
 
 /* Answers a core_sandbox_cb in the next turn with an error. */
 void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const struct err *why);

@@ -63,6 +63,11 @@ struct egress_waiter {
     struct egress_waiter *next;
     core_sandbox_cb done;
     void *arg;
+    /* of the first, when all are told */
+    struct deferred later;
+    struct core *core;
+    char id[IDS_SANDBOX_SIZE];
+    struct err why; /* code ERR_OK: it is in force */
 };
 
 static void pump(struct egress_link *l);
@@ -125,24 +130,17 @@ static void dequeue(struct egress_link *l, struct sandbox_obj *o)
 
 /* -- those who wait ---------------------------------------------------------------------------- */
 
-struct told {
-    struct core *core;
-    char id[IDS_SANDBOX_SIZE];
-    struct egress_waiter *waiters;
-    struct err why; /* code ERR_OK: it is in force */
-};
-
 static void tell_deferred(void *arg)
 {
-    CLEANUP_FREE struct told *t = arg;
-    struct sandbox_obj *o = sandbox_get(t->core, NULL, t->id);
+    struct egress_waiter *first = arg;
+    struct sandbox_obj *o = sandbox_get(first->core, NULL, first->id);
+    struct err why = first->why;
 
-    if (!o && t->why.code == ERR_OK)
-        err_set(&t->why, ERR_NOT_FOUND, "sandbox %s has ended", t->id);
-    for (struct egress_waiter *w = t->waiters, *next; w; w = next) {
+    if (!o && why.code == ERR_OK)
+        err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended", first->id);
+    for (struct egress_waiter *w = first, *next; w; w = next) {
         next = w->next;
-        w->done(w->arg, t->why.code == ERR_OK ? &o->s : NULL,
-                t->why.code == ERR_OK ? NULL : &t->why);
+        w->done(w->arg, why.code == ERR_OK ? &o->s : NULL, why.code == ERR_OK ? NULL : &why);
         free(w);
     }
 }
@@ -150,17 +148,15 @@ static void tell_deferred(void *arg)
 /* In the next turn: callers may be inside a loop over sandboxes. why NULL: it is in force. */
 static void tell(struct sandbox_obj *o, const struct err *why)
 {
-    struct told *t;
+    struct egress_waiter *first = TAKE_PTR(o->egress_waiters);
 
-    if (!o->egress_waiters)
+    if (!first)
         return;
-    t = RESERVE_NEW(&o->core->reserve, struct told);
-    t->core = o->core;
-    memcpy(t->id, o->s.id, sizeof(t->id));
-    t->waiters = TAKE_PTR(o->egress_waiters);
+    first->core = o->core;
+    memcpy(first->id, o->s.id, sizeof(first->id));
     if (why)
-        t->why = *why;
-    core_defer(o->core, tell_deferred, t);
+        first->why = *why;
+    core_defer(o->core, &first->later, tell_deferred, first);
 }
 
 /* -- sending one ------------------------------------------------------------------------------- */
@@ -300,7 +296,7 @@ void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *ar
     struct egress_link *l = has_only_files(o) ? NULL : link_of(o);
     struct egress_waiter *w = RESERVE_NEW(&o->core->reserve, struct egress_waiter);
 
-    *w = (struct egress_waiter){o->egress_waiters, done, arg};
+    *w = (struct egress_waiter){.next = o->egress_waiters, .done = done, .arg = arg};
     o->egress_waiters = w;
     if (!l) {
         tell(o, NULL); /* there is nothing that lets anything out */

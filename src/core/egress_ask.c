@@ -69,6 +69,7 @@ struct asking {
     core_text_cb done;
     void *arg;
     struct err why;
+    struct deferred later;
 };
 
 static void tell_why(void *arg)
@@ -97,7 +98,7 @@ static bool may_ask(struct core *c, const char *tenant, const char *id, struct s
         err_set(&a->why, ERR_UNAVAILABLE, "this server has no cay-egress");
     if (a->why.code == ERR_OK)
         return true;
-    core_defer(c, tell_why, a);
+    core_defer(c, &a->later, tell_why, a);
     return false;
 }
 
@@ -196,7 +197,7 @@ void core_ask_answer(struct core *c, const char *tenant, const char *id,
 
     if (!is_ask(answer->ask)) {
         err_set(&a->why, ERR_NOT_FOUND, "there is no such question");
-        core_defer(c, tell_why, a);
+        core_defer(c, &a->later, tell_why, a);
     } else if (may_ask(c, tenant, id, &o, a)) {
         send_answer(c, &o->s, answer->ask, answer->yes ? "yes" : "no", answer->always, on_answer,
                     a);
@@ -253,7 +254,7 @@ void core_explain(struct core *c, const char *tenant, const char *id, const json
         send_question(c, &o->s, &explanation, "", body, on_answer, a);
     } else {
         err_set(&a->why, ERR_EXHAUSTED, "memory is out");
-        core_defer(c, tell_why, a);
+        core_defer(c, &a->later, tell_why, a);
     }
 }
 
@@ -452,7 +453,7 @@ static struct gathering *gathering_new(struct core *c, const char *tenant, const
         err_set(&a->why, ERR_UNAVAILABLE,
                 "this server has no cay-egress, and so no log of decisions");
     tenant_unref(t);
-    core_defer(c, tell_why, a);
+    core_defer(c, &a->later, tell_why, a);
     return NULL;
 }
 

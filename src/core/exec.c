@@ -474,7 +474,7 @@ uint64_t core_exec(struct core *c, const char *tenant, const char *id,
     if (op->why.code == ERR_OK && check(c, tenant, id, r, &o, &op->share, &e) != ERR_OK)
         exec_op_fail(op, &e);
     if (op->why.code != ERR_OK) {
-        core_defer(c, answer_deferred, op);
+        core_defer(c, &op->later, answer_deferred, op);
         return op->number;
     }
     tenant_charge(o->tenant, TENANT_EXECS, 1, &op->charge);

@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "contract/proto.h"
 #include "core/call.h"
+#include "core/deferred.h"
 #include "core/egress.h"
 #include "core/exec.h"
 #include "core/exec_stream.h"
@@ -54,6 +55,7 @@ struct exec_op {
     json_t *violations;
     core_exec_cb done;
     void *arg;
+    struct deferred later;
 };
 
 /* The first failure is the one that is told. */

@@ -30,6 +30,8 @@ struct fork_op {
     void *arg;
     struct err why;
     struct core_fork *forks;
+    struct fork_one *ones; /* for each of them */
+    struct deferred later;
 };
 
 /* One of its creates. */
@@ -46,6 +48,7 @@ static void op_free(struct fork_op *op)
     json_decref(op->credentials);
     network_unref(op->network);
     free(op->forks);
+    free(op->ones);
     free(op);
 }
 
@@ -85,7 +88,7 @@ static void finish(struct fork_op *op, const struct err *why)
 
 static void on_created(void *arg, const struct sandbox *s, const struct err *why)
 {
-    CLEANUP_FREE struct fork_one *one = arg;
+    const struct fork_one *one = arg;
     struct fork_op *op = one->op;
     struct core_fork *f = &op->forks[one->at];
 
@@ -97,9 +100,23 @@ static void on_created(void *arg, const struct sandbox *s, const struct err *why
         finish(op, NULL);
 }
 
+/* Never answers from inside. false: it is answered, as no create can be taken on without memory. */
+static bool begin_one(struct fork_op *op, size_t i)
+{
+    op->ones[i] = (struct fork_one){op, i};
+    if (core_admits(op->core)) {
+        core_sandbox_create(op->core, &op->r, on_created, &op->ones[i]);
+        return true;
+    }
+    err_set(&op->forks[i].why, ERR_EXHAUSTED, "memory is out");
+    op->answered++;
+    return false;
+}
+
 static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
 {
     struct fork_op *op = arg;
+    bool begun = false;
 
     if (!s) {
         finish(op, why);
@@ -107,12 +124,10 @@ static void on_snapshot(void *arg, const struct snapshot *s, const struct err *w
     }
     memcpy(op->snapshot, s->id, sizeof(op->snapshot));
     op->r.template_name = op->snapshot;
-    for (size_t i = 0; i < op->n; i++) {
-        struct fork_one *one = RESERVE_NEW(&op->core->reserve, struct fork_one);
-
-        *one = (struct fork_one){op, i};
-        core_sandbox_create(op->core, &op->r, on_created, one); /* never answers from inside */
-    }
+    for (size_t i = 0; i < op->n; i++)
+        begun |= begin_one(op, i);
+    if (!begun)
+        finish(op, NULL);
 }
 
 static void on_env(struct core *c, const char *id, const struct err *why, int http_status,
@@ -214,10 +229,12 @@ void core_sandbox_fork(struct core *c, const char *tenant, const char *id, int64
     op->n = count;
     if (code == ERR_OK)
         op->forks = calloc(count, sizeof(*op->forks));
-    if (code == ERR_OK && (!op->forks || !take_over(op, &o->s, ttl_ms)))
+    if (code == ERR_OK)
+        op->ones = calloc(count, sizeof(*op->ones));
+    if (code == ERR_OK && (!op->forks || !op->ones || !take_over(op, &o->s, ttl_ms)))
         code = err_set(&op->why, ERR_EXHAUSTED, "memory is out");
     if (code == ERR_OK)
         call_agent(o, &r, on_env, op);
     else
-        core_defer(c, refuse_deferred, op);
+        core_defer(c, &op->later, refuse_deferred, op);
 }

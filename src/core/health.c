@@ -13,6 +13,7 @@ struct health_wait {
     core_done_cb done;
     void *arg;
     struct err why;
+    struct deferred later;
 };
 
 static void answer_health(void *arg)
@@ -47,5 +48,5 @@ void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *
     if (sandbox_reachable(c, tenant, id, &o, &w->why) == ERR_OK)
         call_agent(o, &r, on_health, w);
     else
-        core_defer(c, answer_health, w);
+        core_defer(c, &w->later, answer_health, w);
 }

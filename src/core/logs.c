@@ -40,6 +40,7 @@ struct logs_wait {
     struct err why;
     void (*done)(void *arg, const struct sandbox_log *items, size_t n, const struct err *why);
     void *arg;
+    struct deferred later;
 };
 
 /* -- the ring ---------------------------------------------------------------------------------- */
@@ -217,5 +218,5 @@ void core_sandbox_logs(struct core *c, const char *tenant, const char *id,
     if (sandbox_visible(c, tenant, id, &o, &w->why) == ERR_OK)
         call_agent(o, &r, on_agent_logs, w);
     else
-        core_defer(c, fail_deferred, w);
+        core_defer(c, &w->later, fail_deferred, w);
 }

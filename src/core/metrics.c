@@ -36,6 +36,7 @@ struct metric_waiter {
     struct err why;
     void (*done)(void *arg, const struct sandbox_metric *items, size_t n, const struct err *why);
     void *arg;
+    struct deferred later;
 };
 
 /* -- samples ----------------------------------------------------------------------------------- */
@@ -262,5 +263,5 @@ void core_sandbox_metrics(struct core *c, const char *tenant, const char *id, in
         if (rc < 0 && !(o->metrics && o->metrics->n))
             call_privd_err(&w->why, rc, "measuring the sandbox");
     }
-    core_defer(c, answer_deferred, w);
+    core_defer(c, &w->later, answer_deferred, w);
 }

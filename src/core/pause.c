@@ -143,16 +143,10 @@ static void tell_resumed(struct sandbox_obj *o)
     events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
 }
 
-/* Its new life begins now, so its place in listings is another. That there is room for it was so a
- * moment ago. */
+/* Its new life begins now, so its place in listings is another. */
 static void start_anew(struct sandbox_obj *o)
 {
-    struct registry *r = &o->core->registry;
-
-    registry_remove(r, o);
-    o->s.started_real_ms = clock_real_ms();
-    if (registry_add(r, o) < 0)
-        abort();
+    registry_move(&o->core->registry, o, clock_real_ms());
     o->s.end_real_ms = o->s.started_real_ms + o->resume_ttl_ms;
 }
 

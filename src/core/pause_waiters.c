@@ -11,6 +11,9 @@ struct pause_waiter {
     struct pause_waiter *next;
     core_sandbox_cb done;
     void *arg;
+    /* of the first, when all are told later */
+    struct deferred later;
+    struct err why;
 };
 
 void pause_waiters_add(struct core *c, struct pause_waiter **list, core_sandbox_cb done, void *arg)
@@ -19,7 +22,7 @@ void pause_waiters_add(struct core *c, struct pause_waiter **list, core_sandbox_
 
     while (*list)
         list = &(*list)->next;
-    *w = (struct pause_waiter){NULL, done, arg};
+    *w = (struct pause_waiter){.done = done, .arg = arg};
     *list = w;
 }
 
@@ -34,27 +37,21 @@ void pause_waiters_tell(struct sandbox_obj *o, struct pause_waiter **list, const
     }
 }
 
-struct told_later {
-    struct core *core;
-    struct pause_waiter *list;
-    struct err why;
-};
-
 static void tell_deferred(void *arg)
 {
-    CLEANUP_FREE struct told_later *t = arg;
+    struct pause_waiter *list = arg;
+    const struct err why = list->why;
 
-    pause_waiters_tell(NULL, &t->list, &t->why);
+    pause_waiters_tell(NULL, &list, &why);
 }
 
 void pause_waiters_fail_later(struct sandbox_obj *o, struct pause_waiter **list,
                               const struct err *why)
 {
-    struct told_later *t;
+    struct pause_waiter *first = TAKE_PTR(*list);
 
-    if (!*list)
+    if (!first)
         return;
-    t = RESERVE_NEW(&o->core->reserve, struct told_later);
-    *t = (struct told_later){o->core, TAKE_PTR(*list), *why};
-    core_defer(o->core, tell_deferred, t);
+    first->why = *why;
+    core_defer(o->core, &first->later, tell_deferred, first);
 }

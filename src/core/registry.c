@@ -87,19 +87,23 @@ size_t registry_lower_bound(const struct registry *r, int64_t started_ms, const 
     return low;
 }
 
-int registry_add(struct registry *r, struct sandbox_obj *o)
+/* There is room for it. */
+static void insert(struct registry *r, struct sandbox_obj *o)
 {
-    size_t at;
-
-    if (r->n == r->cap && grow_order(r) < 0)
-        return -ENOMEM;
-    if (r->n == r->bucket_count && grow_buckets(r) < 0)
-        return -ENOMEM;
-    at = registry_lower_bound(r, o->s.started_real_ms, o->s.id);
+    size_t at = registry_lower_bound(r, o->s.started_real_ms, o->s.id);
     memmove(&r->order[at + 1], &r->order[at], (r->n - at) * sizeof(struct sandbox_obj *));
     r->order[at] = o;
     r->n++;
     hash_insert(r, o);
+}
+
+int registry_add(struct registry *r, struct sandbox_obj *o)
+{
+    if (r->n == r->cap && grow_order(r) < 0)
+        return -ENOMEM;
+    if (r->n == r->bucket_count && grow_buckets(r) < 0)
+        return -ENOMEM;
+    insert(r, o);
     return 0;
 }
 
@@ -115,6 +119,13 @@ void registry_remove(struct registry *r, struct sandbox_obj *o)
         b = &(*b)->hash_next;
     *b = o->hash_next;
     o->hash_next = NULL;
+}
+
+void registry_move(struct registry *r, struct sandbox_obj *o, int64_t started_real_ms)
+{
+    registry_remove(r, o);
+    o->s.started_real_ms = started_real_ms;
+    insert(r, o);
 }
 
 struct sandbox_obj *registry_find(const struct registry *r, const char *id)

@@ -20,6 +20,10 @@ void registry_free(struct registry *r);
 /* 0 or -ENOMEM. The id must not be in it yet. */
 int registry_add(struct registry *r, struct sandbox_obj *o);
 void registry_remove(struct registry *r, struct sandbox_obj *o);
+
+/* It began at another time: its place in the order is another. Needs no memory. */
+void registry_move(struct registry *r, struct sandbox_obj *o, int64_t started_real_ms);
+
 struct sandbox_obj *registry_find(const struct registry *r, const char *id);
 
 /* The first place in order whose {started_ms, id} is not before the given one (n: none). */

@@ -233,6 +233,7 @@ struct told_later {
     core_done_cb done;
     void *arg;
     struct err why;
+    struct deferred later;
 };
 
 static void tell_deferred(void *arg)
@@ -247,7 +248,7 @@ static void refuse_delete(struct core *c, core_done_cb done, void *arg, const st
     struct told_later *t = RESERVE_NEW(&c->reserve, struct told_later);
 
     *t = (struct told_later){done, arg, *why};
-    core_defer(c, tell_deferred, t);
+    core_defer(c, &t->later, tell_deferred, t);
 }
 
 void core_snapshot_delete(struct core *c, const char *tenant, const char *name, core_done_cb done,

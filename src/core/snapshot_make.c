@@ -222,6 +222,7 @@ struct made_later {
     core_snapshot_cb done;
     void *arg;
     struct err why;
+    struct deferred later;
 };
 
 static void made_deferred(void *arg)
@@ -252,5 +253,5 @@ void core_snapshot_create(struct core *c, const char *tenant, const char *sandbo
         return;
     t = RESERVE_NEW(&c->reserve, struct made_later);
     *t = (struct made_later){done, arg, e};
-    core_defer(c, made_deferred, t);
+    core_defer(c, &t->later, made_deferred, t);
 }

@@ -26,6 +26,7 @@ struct socket_wait {
     struct err why;
     void (*done)(void *arg, int *fds, size_t n, const struct err *why);
     void *arg;
+    struct deferred later;
 };
 
 void sockets_discard(struct sandbox_obj *o)
@@ -120,13 +121,13 @@ void sockets_get(struct sandbox_obj *o, size_t n,
         memcpy(w->fds, o->socket_cache + o->socket_cache_n, n * sizeof(int));
         if (o->socket_cache_n)
             timers_set(&c->timers, &o->socket_cache_expiry, now + SOCKET_CACHE_KEEP_MS);
-        core_defer(c, answer_deferred, w);
+        core_defer(c, &w->later, answer_deferred, w);
         return;
     }
     rc = o->known_to_privd ? ask_privd(o, w, in_use) : -ESTALE;
     if (rc < 0) {
         call_privd_err(&w->why, rc, "opening a connection into the sandbox");
-        core_defer(c, answer_deferred, w);
+        core_defer(c, &w->later, answer_deferred, w);
     }
 }
 
@@ -150,5 +151,5 @@ void core_sandbox_sockets(struct core *c, const char *id, size_t n,
     w->why = e;
     w->done = done;
     w->arg = arg;
-    core_defer(c, answer_deferred, w);
+    core_defer(c, &w->later, answer_deferred, w);
 }
