@@ -1,8 +1,13 @@
 /* Core while memory is out: the n-th allocation of a call fails, for every n that the call makes, alone or with all
  * after it. Each call is answered once and truthfully, nothing that it began is left, and nothing leaks. */
 #include "base/arena.h"
+#include "core/core_internal.h"
 #include "core/events.h"
 #include "core/exec.h"
+#include "core/fork.h"
+#include "core/reboot.h"
+#include "core/snapshot_internal.h"
+#include "core/timers.h"
 #include "core_world.h"
 #include "failing_malloc.h"
 
@@ -11,40 +16,131 @@
 #include <unistd.h>
 
 #define CALLS_MAX 2000u /* a call makes fewer */
+#define FORKS     3u
 
-/* One call of core, with an answer; run for each n. id is a sandbox that is there for it, or "". */
-struct action {
-    const char *name;
-    bool needs_sandbox;
-    void (*begin)(struct world *w, const char *id, struct answer *a);
+static json_t *program, *policy;
+
+/* What is there for a call; the ids are "" where there is none. */
+struct there {
+    char sandbox[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
 };
 
-static void begin_create(struct world *w, const char *id, struct answer *a)
+/* One call of core, with an answer; run for each n. */
+struct action {
+    const char *name;
+    void (*prepare)(struct world *w, struct there *t); /* NULL: nothing is there */
+    void (*begin)(struct world *w, const struct there *t, struct answer *a);
+};
+
+/* -- what is there ----------------------------------------------------------------------------- */
+
+static void a_sandbox(struct world *w, struct there *t)
+{
+    world_create_default(w, t->sandbox);
+}
+
+static void one_paused(struct world *w, struct there *t, enum sandbox_tier tier)
+{
+    struct answer a = {0};
+
+    a_sandbox(w, t);
+    core_sandbox_pause(w->core, "default", t->sandbox, tier, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_true(a.good);
+}
+
+static void one_frozen(struct world *w, struct there *t)
+{
+    one_paused(w, t, SANDBOX_TIER_FROZEN);
+}
+
+static void one_kept(struct world *w, struct there *t)
+{
+    one_paused(w, t, SANDBOX_TIER_FILES);
+}
+
+static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
+{
+    struct answer *a = arg;
+
+    a->calls++;
+    a->good = s != NULL;
+    if (s)
+        memcpy(a->id, s->id, sizeof(a->id));
+    if (why)
+        a->why = *why;
+}
+
+static void with_snapshot(struct world *w, struct there *t)
+{
+    struct answer a = {0};
+
+    a_sandbox(w, t);
+    core_snapshot_create(w->core, "default", t->sandbox, NULL, false, on_snapshot, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_true(a.good);
+    memcpy(t->snapshot, a.id, sizeof(t->snapshot));
+}
+
+/* -- calls ------------------------------------------------------------------------------------- */
+
+static void begin_create(struct world *w, const struct there *t, struct answer *a)
 {
     struct sandbox_request r = world_request();
 
     core_sandbox_create(w->core, &r, world_on_answer, a);
 }
 
-static void begin_kill(struct world *w, const char *id, struct answer *a)
+static void begin_kill(struct world *w, const struct there *t, struct answer *a)
 {
-    core_sandbox_kill(w->core, "default", id, world_on_answer, a);
+    core_sandbox_kill(w->core, "default", t->sandbox, world_on_answer, a);
 }
 
-static void begin_network(struct world *w, const char *id, struct answer *a)
+/* A policy that allows a name. */
+static void begin_network(struct world *w, const struct there *t, struct answer *a)
 {
-    static const struct core_network none = {.allow_internet = true};
+    const struct core_network n = {.allow_internet = true, .policy = policy};
 
-    core_sandbox_set_network(w->core, "default", id, &none, world_on_answer, a);
+    core_sandbox_set_network(w->core, "default", t->sandbox, &n, world_on_answer, a);
 }
 
-/* Both wait: for the pause, and for the resume after it. */
-static void begin_pause(struct world *w, const char *id, struct answer *a)
+static void begin_pause(struct world *w, const struct there *t, struct answer *a)
 {
-    static struct answer paused;
+    core_sandbox_pause(w->core, "default", t->sandbox, SANDBOX_TIER_FROZEN, world_on_answer, a);
+}
 
-    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FROZEN, world_on_answer, &paused);
-    core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, a);
+static void begin_keep(struct world *w, const struct there *t, struct answer *a)
+{
+    core_sandbox_pause(w->core, "default", t->sandbox, SANDBOX_TIER_FILES, world_on_answer, a);
+}
+
+static void begin_resume(struct world *w, const struct there *t, struct answer *a)
+{
+    core_sandbox_resume(w->core, "default", t->sandbox, 0, false, world_on_answer, a);
+}
+
+static void begin_reboot(struct world *w, const struct there *t, struct answer *a)
+{
+    core_sandbox_resume(w->core, "default", t->sandbox, 0, true, world_on_answer, a);
+}
+
+static void begin_rollback(struct world *w, const struct there *t, struct answer *a)
+{
+    core_sandbox_rollback(w->core, "default", t->sandbox, t->snapshot, world_on_answer, a);
+}
+
+static void begin_snapshot(struct world *w, const struct there *t, struct answer *a)
+{
+    core_snapshot_create(w->core, "default", t->sandbox, "named", false, on_snapshot, a);
+}
+
+/* One that begins with the files of a snapshot. */
+static void begin_copy(struct world *w, const struct there *t, struct answer *a)
+{
+    struct sandbox_request r = world_request();
+
+    r.template_name = t->snapshot;
+    core_sandbox_create(w->core, &r, world_on_answer, a);
 }
 
 static void take(struct answer *a, const struct err *why)
@@ -60,13 +156,11 @@ static void on_exec(void *arg, const struct core_exec_result *r, const struct er
     take(arg, why);
 }
 
-static json_t *program;
-
-static void begin_exec(struct world *w, const char *id, struct answer *a)
+static void begin_exec(struct world *w, const struct there *t, struct answer *a)
 {
     const struct core_exec_request r = {.process = program, .max_output_bytes = 1000};
 
-    core_exec(w->core, "default", id, &r, on_exec, a);
+    core_exec(w->core, "default", t->sandbox, &r, on_exec, a);
 }
 
 static void on_metrics(void *arg, const struct sandbox_metric *items, size_t n,
@@ -75,9 +169,9 @@ static void on_metrics(void *arg, const struct sandbox_metric *items, size_t n,
     take(arg, why);
 }
 
-static void begin_metrics(struct world *w, const char *id, struct answer *a)
+static void begin_metrics(struct world *w, const struct there *t, struct answer *a)
 {
-    core_sandbox_metrics(w->core, "default", id, 0, 0, on_metrics, a);
+    core_sandbox_metrics(w->core, "default", t->sandbox, 0, 0, on_metrics, a);
 }
 
 static void on_logs(void *arg, const struct sandbox_log *items, size_t n, const struct err *why)
@@ -85,9 +179,9 @@ static void on_logs(void *arg, const struct sandbox_log *items, size_t n, const 
     take(arg, why);
 }
 
-static void begin_logs(struct world *w, const char *id, struct answer *a)
+static void begin_logs(struct world *w, const struct there *t, struct answer *a)
 {
-    core_sandbox_logs(w->core, "default", id, on_logs, a);
+    core_sandbox_logs(w->core, "default", t->sandbox, on_logs, a);
 }
 
 static void on_status(void *arg, const struct core_status *s)
@@ -95,7 +189,7 @@ static void on_status(void *arg, const struct core_status *s)
     take(arg, NULL);
 }
 
-static void begin_status(struct world *w, const char *id, struct answer *a)
+static void begin_status(struct world *w, const struct there *t, struct answer *a)
 {
     core_status(w->core, on_status, a);
 }
@@ -107,18 +201,106 @@ static void on_sockets(void *arg, int *fds, size_t n, const struct err *why)
     take(arg, why);
 }
 
-static void begin_sockets(struct world *w, const char *id, struct answer *a)
+static void begin_sockets(struct world *w, const struct there *t, struct answer *a)
 {
-    core_sandbox_sockets(w->core, id, 2, on_sockets, a);
+    core_sandbox_sockets(w->core, t->sandbox, 2, on_sockets, a);
+}
+
+/* Each fork is made, or says why not. */
+static void on_forked(void *arg, const struct core_fork *forks, size_t n, const struct err *why)
+{
+    struct answer *a = arg;
+
+    take(a, why);
+    for (size_t i = 0; i < n; i++) {
+        if (forks[i].id[0])
+            continue;
+        a->good = false;
+        a->why = forks[i].why;
+    }
+}
+
+static void begin_fork(struct world *w, const struct there *t, struct answer *a)
+{
+    core_sandbox_fork(w->core, "default", t->sandbox, 60000, FORKS, on_forked, a);
+}
+
+static void on_deleted(void *arg, const struct err *why)
+{
+    take(arg, why);
+}
+
+static void begin_delete(struct world *w, const struct there *t, struct answer *a)
+{
+    core_snapshot_delete(w->core, "default", t->snapshot, on_deleted, a);
 }
 
 static const struct action actions[] = {
-    {"create", false, begin_create},  {"kill", true, begin_kill},
-    {"pause", true, begin_pause},     {"network", true, begin_network},
-    {"exec", true, begin_exec},       {"metrics", true, begin_metrics},
-    {"logs", true, begin_logs},       {"status", true, begin_status},
-    {"sockets", true, begin_sockets},
+    {"create", NULL, begin_create},
+    {"kill", a_sandbox, begin_kill},
+    {"kill of a frozen one", one_frozen, begin_kill},
+    {"kill of one whose files are kept", one_kept, begin_kill},
+    {"pause", a_sandbox, begin_pause},
+    {"resume", one_frozen, begin_resume},
+    {"pause with the files", a_sandbox, begin_keep},
+    {"resume with the files", one_kept, begin_resume},
+    {"reboot", one_frozen, begin_reboot},
+    {"snapshot", a_sandbox, begin_snapshot},
+    {"create of a snapshot", with_snapshot, begin_copy},
+    {"rollback", with_snapshot, begin_rollback},
+    {"removal of a snapshot", with_snapshot, begin_delete},
+    {"fork", a_sandbox, begin_fork},
+    {"network", a_sandbox, begin_network},
+    {"exec", a_sandbox, begin_exec},
+    {"metrics", a_sandbox, begin_metrics},
+    {"logs", a_sandbox, begin_logs},
+    {"status", a_sandbox, begin_status},
+    {"sockets", a_sandbox, begin_sockets},
 };
+
+/* -- and after it ------------------------------------------------------------------------------ */
+
+/* What could not be asked of privd for want of memory is asked again after seconds: now. */
+static void hurry(struct world *w)
+{
+    for (struct snapshot_obj *o = w->core->snapshots; o; o = o->next)
+        if (timer_armed(&o->again))
+            timers_set(&w->core->timers, &o->again, 0);
+    if (timer_armed(&w->core->kepts.strays_again))
+        timers_set(&w->core->timers, &w->core->kepts.strays_again, 0);
+}
+
+static bool keep_snapshot(void *arg, const struct snapshot *s)
+{
+    memcpy(arg, s->id, sizeof(s->id));
+    return false;
+}
+
+static void end_snapshots(struct world *w)
+{
+    char id[IDS_SANDBOX_SIZE] = "";
+
+    core_snapshot_each(w->core, "default", NULL, NULL, keep_snapshot, id);
+    while (*id) {
+        struct answer a = {0};
+
+        core_snapshot_delete(w->core, "default", id, on_deleted, &a);
+        world_run_until(w, &a.calls, 1);
+        assert_true(a.good);
+        *id = '\0';
+        core_snapshot_each(w->core, "default", NULL, NULL, keep_snapshot, id);
+    }
+}
+
+/* No file is left of what was kept or copied. */
+static bool nothing_is_kept(struct world *w)
+{
+    hurry(w);
+    for (unsigned n = 1; n <= PRIVSEP_KEPT_MAX; n++)
+        if (fake_is_kept(w->fake, n))
+            return false;
+    return world_query(w, "SELECT count(*) FROM snapshots") == 0;
+}
 
 static void end_all(struct world *w)
 {
@@ -139,6 +321,7 @@ static void end_all(struct world *w)
         core_sandbox_kill(w->core, "default", id, world_on_answer, &a);
         world_run_until(w, &a.calls, 1);
     }
+    end_snapshots(w);
     world_run_until_true(w, world_nothing_lives);
 }
 
@@ -149,15 +332,15 @@ static struct answer answers[CALLS_MAX + 1];
 static bool run_once(struct world *w, const struct action *action, size_t n, bool for_good)
 {
     struct answer *a = &answers[n];
-    char id[IDS_SANDBOX_SIZE] = "";
+    struct there there = {0};
     bool failed;
 
-    if (action->needs_sandbox)
-        world_create_default(w, id);
+    if (action->prepare)
+        action->prepare(w, &there);
     assert_true(core_admits(w->core));
     failing_malloc_begin(n, for_good);
     *a = (struct answer){0};
-    action->begin(w, id, a);
+    action->begin(w, &there, a);
     world_run_until(w, &a->calls, 1);
     failed = failing_malloc_end();
     if (!a->good && !a->why.text[0])
@@ -165,6 +348,7 @@ static bool run_once(struct world *w, const struct action *action, size_t n, boo
     if (!a->good && !failed)
         fail_msg("%s: failed without a reason: %s", action->name, a->why.text);
     end_all(w);
+    world_run_until_true(w, nothing_is_kept);
     world_run_for(w, 3);
     assert_true(core_admits(w->core));
     if (a->calls != 1)
@@ -221,7 +405,9 @@ int main(void)
 
     failing_malloc_init();
     program = json_pack("{s:s}", "cmd", "true");
+    policy = json_pack("{s:[{s:s,s:[s]}]}", "rules", "action", "allow", "domains", "example.com");
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     json_decref(program);
+    json_decref(policy);
     return failed;
 }
