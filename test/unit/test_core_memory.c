@@ -6,6 +6,7 @@
 #include "core/exec.h"
 #include "core/fork.h"
 #include "core/reboot.h"
+#include "core/sandbox.h"
 #include "core/snapshot_internal.h"
 #include "core/timers.h"
 #include "core_world.h"
@@ -270,6 +271,17 @@ static void hurry(struct world *w)
         timers_set(&w->core->timers, &w->core->kepts.strays_again, 0);
 }
 
+/* Likewise a KILL. */
+static void hurry_ends(struct world *w)
+{
+    for (size_t i = 0; i < w->core->registry.n; i++) {
+        struct sandbox_obj *o = w->core->registry.order[i];
+
+        if (sandbox_life(o)->timer == LIFE_TIMER_KILL)
+            timers_set(&w->core->timers, &o->end, 0);
+    }
+}
+
 static bool keep_snapshot(void *arg, const struct snapshot *s)
 {
     memcpy(arg, s->id, sizeof(s->id));
@@ -343,6 +355,7 @@ static bool run_once(struct world *w, const struct action *action, size_t n, boo
     action->begin(w, &there, a);
     world_run_until(w, &a->calls, 1);
     failed = failing_malloc_end();
+    hurry_ends(w);
     if (!a->good && !a->why.text[0])
         fail_msg("%s, allocation %zu: an error without a text", action->name, n);
     if (!a->good && !failed)
