@@ -67,6 +67,7 @@ struct cli {
     char **operands;
     int operand_count;
     struct settings settings;
+    bool settings_given; /* some of them on the command line */
     bool json;
     const char *program; /* argv[0] */
 };

@@ -9,8 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <linux/loop.h>
+#include <mntent.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -47,14 +47,28 @@ static void note_left(struct left *l, const char *fmt, ...)
         json_array_append_new(l->list, json_string(text));
 }
 
+/* A server in a container has its directories by the same names, and processes that are seen from
+ * here too. Daemons stay in the pid namespace that they were started in. */
+static bool is_of_a_container(const char *pid)
+{
+    struct stat own, theirs;
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%s/ns/pid", pid);
+    return stat("/proc/self/ns/pid", &own) == 0 && stat(path, &theirs) == 0 &&
+           own.st_ino != theirs.st_ino;
+}
+
 /* A daemon belongs to this server when its arguments name its directories; a cay-init has none and
  * belongs to whichever server ran: another server of this machine, if there is one, has its own. */
-static bool is_ours(const struct left *l, const char *pid, const char *comm)
+static bool is_ours(const struct left *l, const char *pid)
 {
     char path[64], args[8192];
     ssize_t n;
     CLEANUP_CLOSE int fd = -1;
 
+    if (is_of_a_container(pid))
+        return false;
     snprintf(path, sizeof(path), "/proc/%s/cmdline", pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     n = fd < 0 ? -1 : read(fd, args, sizeof(args) - 1);
@@ -74,7 +88,7 @@ static bool look_at_process(void *arg, const char *pid)
     if (pid[0] < '0' || pid[0] > '9' || io_read_text_at(AT_FDCWD, path, comm, sizeof(comm)) < 0)
         return true;
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcmp(comm, names[i]) == 0 && is_ours(arg, pid, comm))
+        if (strcmp(comm, names[i]) == 0 && is_ours(arg, pid))
             note_left(arg, "process %s (%s)", pid, comm);
     return true;
 }
@@ -119,24 +133,26 @@ static bool look_at_loop(void *arg, const char *name)
     return true;
 }
 
-static struct left *walking; /* nftw(3) has no argument of its own */
-
-static int look_at_cgroup(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    const char *name = path + ftw->base;
-
-    if (type != FTW_D || ftw->level > 4)
-        return FTW_CONTINUE;
-    if (strcmp(name, walking->cgroup) != 0 && strcmp(name, walking->jobs_cgroup) != 0)
-        return FTW_CONTINUE;
-    note_left(walking, "cgroup %s", path);
-    return FTW_SKIP_SUBTREE;
-}
-
+/* privd makes its groups right below the mount of each hierarchy (sys/cgroup_find.c). One of the
+ * same name further below is of a server in a container. */
 static void look_at_cgroups(struct left *l)
 {
-    walking = l;
-    nftw("/sys/fs/cgroup", look_at_cgroup, 16, FTW_ACTIONRETVAL | FTW_PHYS);
+    const char *const names[] = {l->cgroup, l->jobs_cgroup};
+    FILE *f = setmntent("/proc/self/mounts", "re");
+    char text[4096], path[1200];
+    struct mntent m;
+
+    while (f && getmntent_r(f, &m, text, sizeof(text))) {
+        if (strcmp(m.mnt_type, "cgroup") != 0 && strcmp(m.mnt_type, "cgroup2") != 0)
+            continue;
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+            snprintf(path, sizeof(path), "%s/%s", m.mnt_dir, names[i]);
+            if (access(path, F_OK) == 0)
+                note_left(l, "cgroup %s", path);
+        }
+    }
+    if (f)
+        endmntent(f);
 }
 
 static bool look_at_run_file(void *arg, const char *name)
@@ -278,6 +294,8 @@ static int report(struct cli *c, bool was_running, const json_t *left, bool purg
     }
     json_array_foreach (left, i, text)
         fprintf(stderr, "cay: left behind: %s\n", json_string_value(text));
+    if (json_array_size(left) > 0 && cli_flag(c, "purge"))
+        fprintf(stderr, "cay: %s is not removed as long as that is there\n", c->settings.state_dir);
     if (json_array_size(left) > 0)
         return CLI_FAILED;
     printf("%s: no process, mount, loop device, cgroup or file in %s is left.\n",

@@ -273,10 +273,14 @@ int cmd_ls(struct cli *c)
 
 enum err_code sandbox_kill(struct api *a, const char *id, struct err *e)
 {
+    enum err_code code;
     char path[128];
 
     snprintf(path, sizeof(path), "/sandboxes/%s", id);
-    return api_call(a, "DELETE", path, NULL, NULL, e);
+    code = api_call(a, "DELETE", path, NULL, NULL, e);
+    if (code == ERR_NOT_FOUND)
+        err_hint(e, "`cay ls` lists those that are there, `cay events` tells how others ended");
+    return code;
 }
 
 static int kill_each(struct cli *c, struct api *a, const json_t *ids)

@@ -166,13 +166,19 @@ static void renew(struct cli *c, pid_t pid)
 static int running(struct cli *c, pid_t pid)
 {
     struct api a = {.url = NULL};
-    const char *url = api_open_local(&a, c, NULL) == ERR_OK ? a.url : "?";
+    struct err ignored;
+    bool known = api_open_local(&a, c, &ignored) == ERR_OK; /* only its operator may see where */
+    const char *url = known ? a.url : "an address that its operator knows";
 
     renew(c, pid);
+    if (c->settings_given)
+        cli_note(c,
+                 "It goes on with its own settings: those of this command line take effect after "
+                 "`cay down`.");
     if (c->json)
         cli_print_json(json_pack("{s:b, s:b, s:i, s:s}", "running", 1, "started", 0, "pid",
                                  (int)pid, "url", url));
-    else
+    else if (!cli_flag(c, "quiet"))
         printf("cay is running at %s (pid %d)\n", url, (int)pid);
     api_close(&a);
     return CLI_OK;
@@ -185,6 +191,11 @@ static int started(struct cli *c, struct api *a, double seconds)
     if (c->json) {
         cli_print_json(json_pack("{s:b, s:b, s:i, s:s}", "running", 1, "started", 1, "pid",
                                  (int)server_pid(&c->settings), "url", a->url));
+        if (!cli_flag(c, "no-build"))
+            start_base(c, a);
+        return CLI_OK;
+    }
+    if (cli_flag(c, "quiet")) {
         if (!cli_flag(c, "no-build"))
             start_base(c, a);
         return CLI_OK;

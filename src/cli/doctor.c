@@ -430,7 +430,7 @@ size_t doctor_run(struct doctor_result *out)
     return n;
 }
 
-static const char *const level_names[] = {"ok", "limited", "missing"};
+static const char *const level_names[] = {"ok", "limited", "missing", "skipped"};
 
 static void print_results(const struct doctor_result *results, size_t n)
 {

@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum doctor_level { DOCTOR_OK, DOCTOR_LIMITED, DOCTOR_MISSING };
+/* DOCTOR_SKIPPED: it was not looked at, and the text says why. */
+enum doctor_level { DOCTOR_OK, DOCTOR_LIMITED, DOCTOR_MISSING, DOCTOR_SKIPPED };
 
 struct doctor_result {
     const char *name;
@@ -18,7 +19,7 @@ struct doctor_result {
 };
 
 #define DOCTOR_MAX   32
-#define DOCTOR_NAMES 3 /* of doctor_names */
+#define DOCTOR_NAMES 5 /* of doctor_names */
 
 struct cli;
 
@@ -32,6 +33,7 @@ size_t doctor_run(struct doctor_result *out);
 /* One check of doctor_run, in a file of its own: fs.file-max and its like. */
 void doctor_pools(struct doctor_result *r);
 
-/* Whether clients that know only the domain of the settings find the server and trust it: fills
- * out[DOCTOR_NAMES]. Asks the server that runs, five seconds at most for each question. */
+/* Whether clients that know only the server's domain find it and trust it, and whether this shell's
+ * E2B_DOMAIN and E2B_API_KEY are its: fills out[DOCTOR_NAMES]. Asks the server that runs (without
+ * one, the domain is that of the settings), five seconds at most for each question. */
 size_t doctor_names(const struct cli *c, struct doctor_result *out);

@@ -1,5 +1,5 @@
 /* Whether clients on this machine that know only the domain find the server: names below it, TLS,
- * trust. */
+ * trust; and whether the variables of this shell that SDKs read are this server's. */
 #include "cli/commands.h"
 #include "cli/doctor.h"
 #include "cli/server.h"
@@ -16,9 +16,37 @@
 #define ANSWER_MS 5000L
 #define DAY_S     86400
 
-static void host_of(const struct settings *s, char out[256])
+#define DOMAIN_SIZE 256
+
+/* The server that runs on this machine, or what the settings say of one. */
+struct here {
+    bool runs, answers;
+    char domain[DOMAIN_SIZE]; /* HOST:PORT */
+};
+
+/* One that was started with other options than this command's is found by its run directory. */
+static struct here find_server(const struct cli *c)
 {
-    snprintf(out, 256, "%.*s", (int)strcspn(s->server_domain, ":"), s->server_domain);
+    struct here here = {.runs = server_pid(&c->settings) > 0};
+    json_t *status = NULL;
+    const char *domain = c->settings.server_domain;
+    struct err ignored;
+    struct api a;
+
+    if (here.runs && api_open_local(&a, c, &ignored) == ERR_OK) {
+        here.answers = api_call(&a, "GET", "/cay/v1/status", NULL, &status, &ignored) == ERR_OK;
+        api_close(&a);
+    }
+    if (here.answers && *cli_text(status, "domain"))
+        domain = cli_text(status, "domain");
+    snprintf(here.domain, sizeof(here.domain), "%s", domain);
+    json_decref(status);
+    return here;
+}
+
+static void host_of(const struct here *here, char out[DOMAIN_SIZE])
+{
+    snprintf(out, DOMAIN_SIZE, "%.*s", (int)strcspn(here->domain, ":"), here->domain);
 }
 
 static bool is_below_localhost(const char *host)
@@ -38,18 +66,18 @@ static bool is_loopback(const struct addrinfo *a)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a->ai_addr)->sin6_addr);
 }
 
-static void check_names(const struct settings *s, struct doctor_result *r)
+static void check_names(const struct here *here, struct doctor_result *r)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    char host[256], name[300];
-    bool here = true;
+    char host[DOMAIN_SIZE], name[300];
+    bool local = true;
     int why;
 
-    host_of(s, host);
+    host_of(here, host);
     snprintf(name, sizeof(name), "3000-sandbox.%s", host);
     why = getaddrinfo(name, NULL, &hints, &found);
     for (const struct addrinfo *a = found; a; a = a->ai_next)
-        here = here && is_loopback(a);
+        local = local && is_loopback(a);
     if (why == 0)
         freeaddrinfo(found);
     if (why != 0 && is_below_localhost(host)) {
@@ -62,7 +90,7 @@ static void check_names(const struct settings *s, struct doctor_result *r)
         doctor_say(r, DOCTOR_LIMITED,
                    "names below %s are not found (%s): *.%s has to lead to this server", host,
                    gai_strerror(why), host);
-    } else if (!here && is_below_localhost(host)) {
+    } else if (!local && is_below_localhost(host)) {
         doctor_say(r, DOCTOR_LIMITED,
                    "names below %s lead to another machine: look at the DNS servers", host);
     } else {
@@ -79,7 +107,7 @@ static size_t ignore(char *data, size_t size, size_t n, void *arg)
 
 /* One request by the address that SDKs make, with the authorities in ca_file (NULL: the
  * system's). */
-static CURLcode ask(const struct settings *s, const char *ca_file, char why[CURL_ERROR_SIZE])
+static CURLcode ask(const struct here *here, const char *ca_file, char why[CURL_ERROR_SIZE])
 {
     CURL *curl = curl_easy_init();
     char url[320];
@@ -88,7 +116,7 @@ static CURLcode ask(const struct settings *s, const char *ca_file, char why[CURL
     why[0] = '\0';
     if (!curl)
         return CURLE_FAILED_INIT;
-    snprintf(url, sizeof(url), "https://api.%s/health", s->server_domain);
+    snprintf(url, sizeof(url), "https://api.%s/health", here->domain);
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -104,20 +132,20 @@ static CURLcode ask(const struct settings *s, const char *ca_file, char why[CURL
     return r;
 }
 
-static void check_tls(const struct settings *s, const struct server_ca_files *files, bool own,
+static void check_tls(const struct here *here, const struct server_ca_files *files, bool own,
                       struct doctor_result *r)
 {
     char why[CURL_ERROR_SIZE], day[32] = "?";
     time_t end = 0;
     struct tm tm;
 
-    if (ask(s, own ? files->ca : NULL, why) != CURLE_OK) {
-        doctor_say(r, DOCTOR_LIMITED, "https://api.%.60s does not answer: %.80s", s->server_domain,
+    if (ask(here, own ? files->ca : NULL, why) != CURLE_OK) {
+        doctor_say(r, DOCTOR_LIMITED, "https://api.%.60s does not answer: %.80s", here->domain,
                    why);
         return;
     }
     if (!own || server_ca_end(files, &end) < 0) {
-        doctor_say(r, DOCTOR_OK, "https://api.%.100s answers", s->server_domain);
+        doctor_say(r, DOCTOR_OK, "https://api.%.100s answers", here->domain);
         return;
     }
     if (gmtime_r(&end, &tm))
@@ -127,11 +155,11 @@ static void check_tls(const struct settings *s, const struct server_ca_files *fi
                    day);
     else
         doctor_say(r, DOCTOR_OK, "https://api.%.80s answers; its certificate ends on %s",
-                   s->server_domain, day);
+                   here->domain, day);
 }
 
 /* curl reads none of these variables by itself in a library; the SDKs' runtimes do. */
-static void check_trust(const struct settings *s, const struct server_ca_files *files, bool own,
+static void check_trust(const struct here *here, const struct server_ca_files *files, bool own,
                         struct doctor_result *r)
 {
     const char *whole = getenv("SSL_CERT_FILE"), *node = getenv("NODE_EXTRA_CA_CERTS");
@@ -140,7 +168,7 @@ static void check_trust(const struct settings *s, const struct server_ca_files *
     if (!own)
         doctor_say(r, DOCTOR_OK,
                    "the certificate is the operator's; clients need to know who signed it");
-    else if (whole && node && ask(s, whole, why) == CURLE_OK && ask(s, node, why) == CURLE_OK)
+    else if (whole && node && ask(here, whole, why) == CURLE_OK && ask(here, node, why) == CURLE_OK)
         doctor_say(r, DOCTOR_OK,
                    "programs of this shell trust it (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)");
     else
@@ -150,27 +178,75 @@ static void check_trust(const struct settings *s, const struct server_ca_files *
             files->ca);
 }
 
+/* -- what SDKs are told by this shell ---------------------------------------------------------- */
+
+static void check_domain(const struct here *here, struct doctor_result *r)
+{
+    const char *given = getenv("E2B_DOMAIN");
+
+    if (!given)
+        doctor_say(r, DOCTOR_SKIPPED, "not set in this shell; SDKs need it: eval \"$(cay env)\"");
+    else if (strcmp(given, here->domain) == 0)
+        doctor_say(r, DOCTOR_OK, "is this server's");
+    else
+        doctor_say(r, DOCTOR_LIMITED,
+                   "SDKs of this shell go to %.50s, this server is %.50s: eval \"$(cay env)\"",
+                   given, here->domain);
+}
+
+static void check_key(const struct cli *c, const struct here *here, struct doctor_result *r)
+{
+    char *given = getenv("E2B_API_KEY");
+    struct err e = {.code = ERR_OK};
+    struct api a;
+
+    if (!given) {
+        doctor_say(r, DOCTOR_SKIPPED, "not set in this shell; SDKs need it: eval \"$(cay env)\"");
+        return;
+    }
+    if (api_open_local(&a, c, &e) == ERR_OK) {
+        explicit_bzero(a.key, strlen(a.key));
+        free(a.key);
+        a.key = strdup(given);
+        if (a.key)
+            (void)api_call(&a, "GET", "/cay/v1/status", NULL, NULL, &e);
+        api_close(&a);
+    }
+    if (e.code == ERR_UNAUTHENTICATED)
+        doctor_say(r, DOCTOR_LIMITED,
+                   "this server does not know the key of this shell: eval \"$(cay env)\"");
+    else if (e.code != ERR_OK)
+        doctor_say(r, DOCTOR_SKIPPED, "the server was not asked: %.120s", e.text);
+    else
+        doctor_say(r, DOCTOR_OK, "this server knows it");
+}
+
 size_t doctor_names(const struct cli *c, struct doctor_result *out)
 {
+    static const char *const names[DOCTOR_NAMES] = {"names", "tls", "trust", "E2B_DOMAIN",
+                                                    "E2B_API_KEY"};
     const struct settings *s = &c->settings;
     struct server_ca_files files = {.dir = ""};
+    const struct here here = find_server(c);
     bool own = server_ca_is_wanted(s);
 
     memset(out, 0, DOCTOR_NAMES * sizeof(*out));
-    out[0].name = "names";
-    out[1].name = "tls";
-    out[2].name = "trust";
-    check_names(s, &out[0]);
-    server_ca_paths(s->state_dir, &files);
-    if (strcmp(s->listen_tls, "off") == 0 || server_pid(s) <= 0) {
-        const char *text = server_pid(s) > 0 ? "TLS is off: `cay env` gives plain addresses"
-                                             : "looked at while a server runs";
-
-        doctor_say(&out[1], server_pid(s) > 0 ? DOCTOR_LIMITED : DOCTOR_OK, "%s", text);
-        doctor_say(&out[2], DOCTOR_OK, "%s", text);
-        return DOCTOR_NAMES;
+    for (size_t i = 0; i < DOCTOR_NAMES; i++) {
+        out[i].name = names[i];
+        doctor_say(&out[i], DOCTOR_SKIPPED, "looked at while a server runs");
     }
-    check_tls(s, &files, own, &out[1]);
-    check_trust(s, &files, own, &out[2]);
+    check_names(&here, &out[0]);
+    if (!here.runs)
+        return DOCTOR_NAMES;
+    server_ca_paths(s->state_dir, &files);
+    if (strcmp(s->listen_tls, "off") == 0) {
+        doctor_say(&out[1], DOCTOR_LIMITED, "TLS is off: `cay env` gives plain addresses");
+        doctor_say(&out[2], DOCTOR_SKIPPED, "TLS is off");
+    } else {
+        check_tls(&here, &files, own, &out[1]);
+        check_trust(&here, &files, own, &out[2]);
+    }
+    check_domain(&here, &out[3]);
+    check_key(c, &here, &out[4]);
     return DOCTOR_NAMES;
 }

@@ -273,13 +273,15 @@ static const char *config_path(const struct cli *c, int argc, char **argv)
 static int load_settings(struct cli *c, int *argc, char **argv)
 {
     char *none[] = {argv[0], NULL};
-    int one = 1;
+    int one = 1, before = *argc;
     struct err e = {.code = ERR_OK};
 
     if (settings_load(&c->settings, config_path(c, *argc, argv),
                       c->command->takes_settings ? argc : &one,
-                      c->command->takes_settings ? argv : none, &e) == ERR_OK)
+                      c->command->takes_settings ? argv : none, &e) == ERR_OK) {
+        c->settings_given = *argc < before;
         return 0;
+    }
     err_hint(&e, "`cay help settings` lists what can be set.");
     cli_fail(c, &e);
     return CLI_USAGE;

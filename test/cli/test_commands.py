@@ -235,7 +235,7 @@ def test_a_leaked_key_is_revoked(cay):
 
 def test_doctor(cay):
     checks = json.loads(cay("doctor", "--json").stdout)
-    assert all(c["level"] in ("ok", "limited", "missing") and c["text"] for c in checks)
+    assert all(c["level"] in ("ok", "limited", "missing", "skipped") and c["text"] for c in checks)
     assert "cay can run here" in cay("doctor").stdout
 
 
@@ -247,6 +247,24 @@ def test_doctor_looks_for_the_names(cay):
     assert {name: level for name, (level, _) in levels().items()} == {"names": "ok", "tls": "ok", "trust": "ok"}
     level, text = levels(SSL_CERT_FILE="/dev/null")["trust"]
     assert level == "limited" and "cay env" in text
+
+
+def test_doctor_looks_at_what_sdks_of_this_shell_are_told(cay):
+    shown = json.loads(cay("env", "--json").stdout)
+
+    def levels(**env):
+        checks = json.loads(cay("doctor", "--json", env={**shown, **env}).stdout)
+        return {c["check"]: (c["level"], c["text"]) for c in checks if c["check"].startswith("E2B_")}
+    assert {name: level for name, (level, _) in levels().items()} == {"E2B_DOMAIN": "ok", "E2B_API_KEY": "ok"}
+    level, text = levels(E2B_DOMAIN="cay.localhost:1")["E2B_DOMAIN"]
+    assert level == "limited" and "cay.localhost:1" in text and shown["E2B_DOMAIN"] in text and "cay env" in text
+    level, text = levels(E2B_API_KEY="e2b_" + "0" * 40)["E2B_API_KEY"]
+    assert level == "limited" and "does not know the key" in text
+
+
+def test_up_with_other_settings_says_that_they_are_not_taken(cay):
+    assert "take effect after `cay down`" in cay("up", "--sandbox-pids=100").stderr
+    assert "take effect" not in cay("up").stderr
 
 
 def test_the_local_authority(cay, tmp_path):
