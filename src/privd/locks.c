@@ -424,8 +424,8 @@ static void on_end(void *arg, uint32_t events)
 
     if (pid_reap(p->locks->pidfd, &code, &status) == -EAGAIN)
         return;
-    util_close(&p->locks->pidfd);
     loop_remove(&p->loop, &p->locks->source);
+    util_close(&p->locks->pidfd);
     log_error("who watches locks on ranges of files has ended (%s %d); cay-privd is started again "
               "with it",
               code == CLD_EXITED ? "exit status" : "signal", status);

@@ -72,7 +72,8 @@ static int open_all(uint64_t id, uint32_t period, struct lockcalls *out)
     long n = sysconf(_SC_NPROCESSORS_CONF);
 
     out->cpus = calloc(n > 0 ? (size_t)MIN(n, CPUS_MAX) : 1, sizeof(*out->cpus));
-    if (!out->cpus)
+    out->fds = calloc(n > 0 ? (size_t)MIN(n, CPUS_MAX) : 1, sizeof(*out->fds));
+    if (!out->cpus || !out->fds)
         return -ENOMEM;
     for (int cpu = 0; cpu < n && cpu < CPUS_MAX; cpu++) {
         int rc = open_one(id, period, cpu, &out->cpus[out->n]);
@@ -106,20 +107,18 @@ void lockcalls_close(struct lockcalls *l)
         close(l->cpus[i].fd);
     }
     free(l->cpus);
+    free(l->fds);
     *l = (struct lockcalls){0};
 }
 
-int lockcalls_wait(const struct lockcalls *l)
+int lockcalls_wait(struct lockcalls *l)
 {
-    CLEANUP_FREE struct pollfd *fds = calloc(l->n, sizeof(*fds));
     int n;
 
-    if (!fds)
-        return -ENOMEM;
     for (unsigned i = 0; i < l->n; i++)
-        fds[i] = (struct pollfd){.fd = l->cpus[i].fd, .events = POLLIN};
+        l->fds[i] = (struct pollfd){.fd = l->cpus[i].fd, .events = POLLIN};
     do
-        n = poll(fds, l->n, -1);
+        n = poll(l->fds, l->n, -1);
     while (n < 0 && errno == EINTR);
     return n < 0 ? -errno : 0;
 }

@@ -13,8 +13,11 @@ struct lockcalls_cpu {
     void *page; /* the event's buffer; NULL until lockcalls_begin */
 };
 
+struct pollfd;
+
 struct lockcalls {
     struct lockcalls_cpu *cpus;
+    struct pollfd *fds; /* as many, for lockcalls_wait */
     unsigned n;
 };
 
@@ -27,8 +30,8 @@ void lockcalls_close(struct lockcalls *l);
  * buffers. 0 or -errno. */
 int lockcalls_begin(struct lockcalls *l) WARN_UNUSED;
 
-/* Blocks until there is a sample. 0 or -errno. */
-int lockcalls_wait(const struct lockcalls *l);
+/* Blocks until there is a sample; needs no memory. 0 or -errno. */
+int lockcalls_wait(struct lockcalls *l);
 
 /* Takes the samples that are there; those that do not fit are dropped. Threads' process ids in the
  * pid namespace of who opened. Returns how many. */
