@@ -2,11 +2,14 @@
 each call is answered, the program goes on, and what comes next works. Of cayd's core: test/unit/test_core_memory.c."""
 
 import contextlib
+import errno
 import http.client
+import itertools
 import mmap
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import tempfile
 
@@ -14,7 +17,9 @@ import pytest
 
 import privdlib
 from privdlib import CAPACITY, CONNECT, FREEZE, HOST, JOB, LIST, STAT, TEMPLATES, THAW
+from test_kept import copy, create_copy, create_on, drop, keep, kepts
 from test_privd import BUILD, left_behind
+from waitlib import until
 from worldlib import API, OTHER_HOST, ZONE, inject, make_world, sandbox, seal  # isort: skip
 
 PRELOAD = BUILD / "test/preload/cay_failing_malloc.so"
@@ -44,13 +49,14 @@ class Failing:
         return failed
 
 
-def sweep(failing, call, for_good):
-    """call(n) is one call, and answers what undoes it. For each n until no n-th allocation was made: how many there were. (What
-    the program does beside, refilling its slots, counts too.)"""
+def sweep(failing, call, for_good, prepare=None):
+    """call(n) is one call, and answers what undoes it; of what prepare(n) answers, where there is one. For each n until no n-th
+    allocation was made: how many there were. (What the program does beside, refilling its slots, counts too.)"""
     for n in range(1, CALLS_MAX):
+        there = [prepare(n)] if prepare else []
         failing.begin(n, for_good)
         try:
-            undo = call(n)
+            undo = call(n, *there)
         finally:
             failed = failing.end()
         undo()
@@ -155,6 +161,102 @@ def world():
 
 def check_alive(world):
     assert world.egress.poll() is None, world.log.read_text()[-4000:]
+
+
+NUMBER = 9  # of kept files
+
+
+def drop_kept(c):
+    """What is kept goes, also where it is still being kept."""
+    until(lambda: drop(c, NUMBER).status in (0, -errno.ENOENT), what="what is kept is dropped")
+    assert kepts(c) == set()
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["one", "all after it"])
+def test_privd_ends_and_keeps(privd, for_good):
+    """KILL, and what outlives a sandbox: each is done or not done, and what is left of either can be ended and dropped."""
+    with contextlib.closing(privd.channel(timeout=60)) as c:
+        if c.ask(CAPACITY).text(32, 16) == "memory":
+            pytest.skip("files are in memory here")
+        names = itertools.count()  # what ends has its name for a moment longer
+
+        def one(n):
+            made = close(c.create(f"iends{int(for_good)}{next(names)}"))
+            assert made.status == 0
+            return made
+
+        def gone(s):
+            """Killed, or it is gone already."""
+            until(lambda: c.kill(s).status in (0, -errno.ESTALE, -errno.ENOENT), what="it is gone")
+
+        def kept(n):
+            assert keep(c, one(n), NUMBER).status == 0
+
+        def copied(n):
+            s = one(n)
+            assert copy(c, s, NUMBER).status == 0
+            assert c.kill(s).status == 0
+
+        def ends(n, s):
+            status = c.kill(s).status
+            return nothing if status == 0 else lambda: gone(s)
+
+        def keeps(n, s):
+            status = keep(c, s, NUMBER).status
+
+            def undo():
+                assert (kepts(c) == {NUMBER}) or status != 0
+                gone(s)
+                drop_kept(c)
+            return undo
+
+        def copies(n, s):
+            status = copy(c, s, NUMBER).status
+
+            def undo():
+                assert kepts(c) == ({NUMBER} if status == 0 else set())
+                assert c.kill(s).status == 0  # it goes on in either case
+                drop_kept(c)
+            return undo
+
+        def drops(n, _):
+            status = drop(c, NUMBER).status
+
+            def undo():
+                assert status != 0 or kepts(c) == set()
+                drop_kept(c)
+            return undo
+
+        def create_of(how):
+            def create(n, _):
+                made = close(how(c, f"iofkept{int(for_good)}{next(names)}", NUMBER))
+
+                def undo():
+                    assert made.status == 0 or kepts(c) == {NUMBER}  # what was kept is there still
+                    if made.status == 0:
+                        assert c.kill(made).status == 0
+                    drop_kept(c)
+                return undo
+            return create
+
+        calls = {"KILL": (ends, one), "KEEP": (keeps, one), "COPY": (copies, one), "DROP": (drops, kept),
+                 "CREATE on kept files": (create_of(create_on), kept), "CREATE of a copy": (create_of(create_copy), copied)}
+        counts = {op: sweep(privd.failing, call, for_good, prepare) for op, (call, prepare) in calls.items()}
+        assert counts["CREATE of a copy"] > 0, counts
+
+
+def test_privd_whose_watcher_of_locks_ends(privd):
+    """It ends too, by itself and in order, so that both are started again."""
+    children = pathlib.Path(f"/proc/{privd.process.pid}/task/{privd.process.pid}/children").read_text().split()
+    watcher = [pid for pid in children if pathlib.Path(f"/proc/{pid}/comm").read_text() == "cay-locks\n"]
+    if not watcher:
+        pytest.skip("this kernel does not tell who makes locks")
+    os.kill(int(watcher[0]), signal.SIGKILL)
+    assert privd.process.wait(30) == 1, privd.log.read_text()
+    privd.start()
+    with contextlib.closing(privd.channel()) as c:
+        s = close(c.create("iafterwards"))
+        assert s.status == 0 and c.kill(s).status == 0
 
 
 @pytest.mark.parametrize("for_good", [False, True], ids=["one", "all after it"])
