@@ -1,5 +1,6 @@
 #include "gateway/route.h"
 
+#include "contract/proto.h"
 #include "gateway/access.h"
 
 #include <ctype.h>
@@ -13,6 +14,10 @@ static const char *const closed_paths[] = {"/init",     "/freeze", "/unfreeze", 
 
 static const char bad_id[] = "Invalid sandbox ID";
 static const char bad_port[] = "Invalid sandbox port: it is a number of 1 to 65535";
+/* What cay-egress answers there (what was refused, what is allowed) is for programs inside, and it
+ * cannot tell a connection of the gateway from theirs. No service of a sandbox can have it. */
+static const char egress_port[] =
+    "Invalid sandbox port: it is that of the sandbox's way out, and no service of its own";
 
 /* At most 5 digits, so that nothing wraps. */
 static bool parse_port(const char *text, size_t n, uint16_t *out)
@@ -47,6 +52,10 @@ static void set_target(const char *port, size_t port_len, const char *id, size_t
 
     if (!parse_port(port, port_len, &out->port)) {
         bad(out, bad_port);
+        return;
+    }
+    if (out->port == EGRESS_TCP_PORT) {
+        bad(out, egress_port);
         return;
     }
     if (n == IDS_SANDBOX_LEN + INGRESS_SIGNED_LEN && out->by_host) {

@@ -357,6 +357,17 @@ def test_bad_secrets_of_e2b(stack, body, status):
     assert stack.cay.call("GET", "/secrets").json == before
 
 
+def test_the_way_outs_pages_are_for_programs_inside_alone(stack, own):
+    """The control is the page, from inside by the same port. At 0a9d699b the gateway handed it to who has no key."""
+    one = own(policy=WEB_ONLY)
+    one.run("curl -sS --max-time 20 http://other.example.net/bad")
+    for page in ("denials.txt", "allowed"):
+        assert "example." in one.run(f"curl -sS --max-time 20 http://127.0.0.1:3128/{page}").out
+        for headers in ({"Host": f"3128-{one.id}.cay.localhost"}, {"E2b-Sandbox-Id": one.id, "E2b-Sandbox-Port": "3128"}):
+            reply = stack.cay.call("GET", f"/{page}", headers=headers, key=False)
+            assert reply.status == 400 and b"example." not in reply.body and b"way out" in reply.body, reply.body
+
+
 def test_denials_and_the_log(stack, own, cli):
     one = own(policy=WEB_ONLY)
     fetch(one, "http://web.example.com/good?secret=1")

@@ -43,6 +43,9 @@ static void test_host_labels(void **state)
         {"080-iabc.x", true, ROUTE_SANDBOX, "iabc", 80},
         {"80-iabc-client1.x", true, ROUTE_SANDBOX, "iabc", 80},
         {"0-iabc.x", true, ROUTE_BAD, NULL, 0},
+        {"3127-iabc.x", true, ROUTE_SANDBOX, "iabc", 3127},
+        {"3128-iabc.x", true, ROUTE_BAD, NULL, 0}, /* the way out's: EGRESS_TCP_PORT */
+        {"03128-iabc-c.x", true, ROUTE_BAD, NULL, 0},
         {"65536-iabc.x", true, ROUTE_BAD, NULL, 0},
         {"649983-iabc.x", true, ROUTE_BAD, NULL, 0},
         {"80-IABC.x", true, ROUTE_BAD, NULL, 0},
