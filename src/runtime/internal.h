@@ -223,7 +223,7 @@ int command_sandbox_mount(void) WARN_UNUSED;
 
 /* rootfs.c: what is done to a new /proc. */
 #define ROOTFS_PROC_READ_ONLY 2
-#define ROOTFS_PROC_MASKED    27
+#define ROOTFS_PROC_MASKED    28
 #define ROOTFS_BOOT_ID        "sys/kernel/random/boot_id"
 #define ROOTFS_STRICT         (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 extern const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY];

@@ -293,14 +293,16 @@ static int mount_dev(struct build *b)
 
 /* Only ever shown what the sandbox's own namespaces allow; on top of that, what container runtimes
  * hide, and what is of the host's devices: bus (their registers), fs (its disks, whose file systems
- * a reader locks), irq (how often each has interrupted). Test: probe "proc". */
+ * a reader locks), irq (how often each has interrupted); and cgroups, which counts the control
+ * groups of the whole host: how many sandboxes and command sandboxes there are. Test: probe
+ * "proc". */
 const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY] = {"sys", "sysrq-trigger"};
 /* clang-format off */
 const char *const rootfs_proc_masked[ROOTFS_PROC_MASKED] = {
-    "acpi", "asound", "bootconfig", "bus", "cmdline", "diskstats", "driver", "fs", "interrupts",
-    "irq", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount",
-    "kpageflags", "latency_stats", "locks", "modules", "partitions", "pressure", "sched_debug",
-    "scsi", "timer_list", "timer_stats",
+    "acpi", "asound", "bootconfig", "bus", "cgroups", "cmdline", "diskstats", "driver", "fs",
+    "interrupts", "irq", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
+    "kpagecount", "kpageflags", "latency_stats", "locks", "modules", "partitions", "pressure",
+    "sched_debug", "scsi", "timer_list", "timer_stats",
 };
 /* fs: cgroups, and the disk's uuid with every other sandbox's usage; block: where the image is. */
 static const char *const sys_masked[] = {

@@ -59,6 +59,7 @@ OPEN_CASE(irq_affinity, "/proc/irq/default_smp_affinity")
 OPEN_CASE(userns_limit, "/proc/sys/user/max_user_namespaces")
 READ_CASE(kcore, "/proc/kcore")
 READ_CASE(keys, "/proc/keys")
+READ_CASE(cgroup_counts, "/proc/cgroups")
 READ_CASE(timer_list, "/proc/timer_list")
 READ_CASE(config_firmware, "/sys/firmware/acpi/tables/DSDT")
 READ_CASE(dev_mem, "/dev/mem")
@@ -233,6 +234,7 @@ const struct probe_case probe_proc_cases[] = {
     {"proc.irq_counts", "count the interrupts of each device of the host", host_interrupts, 1},
     {"proc.disks", "look into the file systems of the host", host_disks, 1},
     {"proc.buses", "read registers of the host's devices", host_buses, 1},
+    {"proc.cgroups", "count the control groups of the host", cgroup_counts, 1},
     {"proc.kcore", "read kernel memory", kcore, 1},
     {"proc.keys", "list keys of the host", keys, 1},
     {"proc.timer_list", "read kernel timers of the host", timer_list, 1},
