@@ -204,7 +204,8 @@ void pause_not_rebooted(struct sandbox_obj *o, const struct err *why)
 {
     bool runs = sandbox_life(o)->pause == LIFE_CALL_DO;
 
-    log_warn("sandbox %s: does not boot anew: %s", o->s.id, why->text);
+    log_warn("sandbox %s: %s: %s", o->s.id, o->reboot ? "does not boot anew" : "not resumed",
+             why->text);
     forget_wishes(o);
     if (runs)
         tell_resumed(o);
@@ -480,7 +481,8 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)
-        code = reboot_it ? reboot_begin(o, &e) : pause_begin_resume(o, &e);
+        code = reboot_it || !sandbox_life(o)->files ? reboot_begin(o, &e)
+                                                    : pause_begin_resume(o, &e);
     if (code != ERR_OK) {
         core_defer_error(c, done, arg, &e);
         return;

@@ -177,7 +177,8 @@ static void make_snapshot(struct world *w, const char *box, struct answer *a)
     core_snapshot_create(w->core, "default", box, NULL, false, on_snapshot, a);
 }
 
-/* Its files stay where they are meanwhile. Without a boot it may go on, and boots then. */
+/* Its files stay where they are meanwhile, and privd lets nothing of it run. Who wants it to go on
+ * without a boot waits, too. */
 static void it_waits_for_a_snapshot_that_is_made(void **state)
 {
     struct answer boot = {0}, resumed = {0}, copied;
@@ -195,7 +196,8 @@ static void it_waits_for_a_snapshot_that_is_made(void **state)
         assert_true(o->s.state == SANDBOX_PAUSED && fake_counts(w->fake).thaws == thaws);
         if (joins) {
             core_sandbox_resume(w->core, "default", id, 50000, false, world_on_answer, &resumed);
-            run_until_state(w, id, SANDBOX_RUNNING);
+            world_run_for(w, 20);
+            assert_true(o->s.state == SANDBOX_PAUSED && fake_counts(w->fake).thaws == thaws);
         }
         assert_true(fake_counts(w->fake).keeps == keeps && boot.calls == (unsigned)joins);
         fake_set(w->fake, FAKE_HOLD_COPIES, 0);
@@ -208,24 +210,48 @@ static void it_waits_for_a_snapshot_that_is_made(void **state)
     }
 }
 
-static void it_waits_for_so_long(void **state)
+static void it_is_resumed_when_the_snapshot_is_made(void **state)
 {
-    struct answer boot = {0}, copied;
+    struct answer resumed = {0}, copied;
     char id[IDS_SANDBOX_SIZE];
     struct world *w = *state;
     struct sandbox_obj *o = make_paused(w, id);
+    unsigned thaws = fake_counts(w->fake).thaws, keeps = fake_counts(w->fake).keeps;
 
     fake_set(w->fake, FAKE_HOLD_COPIES, 1);
     make_snapshot(w, id, &copied);
-    core_sandbox_resume(w->core, "default", id, 50000, true, world_on_answer, &boot);
-    assert_true(timer_armed(&o->copies_wait));
-    timers_set(&w->core->timers, &o->copies_wait, clock_mono_ms());
-    world_run_until(w, &boot.calls, 1);
-    assert_int_equal(boot.why.code, ERR_UNAVAILABLE);
-    assert_true(o->s.state == SANDBOX_PAUSED && !o->reboot);
+    core_sandbox_resume(w->core, "default", id, 50000, false, world_on_answer, &resumed);
+    world_run_for(w, 20);
+    assert_true(o->s.state == SANDBOX_PAUSED && resumed.calls == 0);
+    assert_int_equal(fake_counts(w->fake).thaws, thaws); /* it would be EBUSY */
     fake_set(w->fake, FAKE_HOLD_COPIES, 0);
-    world_run_until(w, &copied.calls, 1);
-    assert_true(copied.good && o->s.state == SANDBOX_PAUSED && !timer_armed(&o->copies_wait));
+    world_run_until(w, &resumed.calls, 1);
+    assert_true(copied.good && resumed.good && o->s.state == SANDBOX_RUNNING);
+    assert_int_equal(fake_counts(w->fake).thaws, thaws + 1);
+    assert_int_equal(fake_counts(w->fake).keeps, keeps); /* and has not booted */
+}
+
+static void it_waits_for_so_long(void **state)
+{
+    struct world *w = *state;
+
+    for (int boots = 0; boots < 2; boots++) {
+        struct answer resumed = {0}, copied;
+        char id[IDS_SANDBOX_SIZE];
+        struct sandbox_obj *o = make_paused(w, id);
+
+        fake_set(w->fake, FAKE_HOLD_COPIES, 1);
+        make_snapshot(w, id, &copied);
+        core_sandbox_resume(w->core, "default", id, 50000, boots, world_on_answer, &resumed);
+        assert_true(timer_armed(&o->copies_wait));
+        timers_set(&w->core->timers, &o->copies_wait, clock_mono_ms());
+        world_run_until(w, &resumed.calls, 1);
+        assert_int_equal(resumed.why.code, ERR_UNAVAILABLE);
+        assert_true(o->s.state == SANDBOX_PAUSED && !o->reboot);
+        fake_set(w->fake, FAKE_HOLD_COPIES, 0);
+        world_run_until(w, &copied.calls, 1);
+        assert_true(copied.good && o->s.state == SANDBOX_PAUSED && !timer_armed(&o->copies_wait));
+    }
 }
 
 /* -- rollback ---------------------------------------------------------------------------------- */
@@ -435,6 +461,7 @@ int main(void)
         WORLD(one_that_cannot_begin_to_boot_is_paused),
         WORLD(one_that_is_broken_off_is_what_privd_says),
         WORLD(it_waits_for_a_snapshot_that_is_made),
+        WORLD(it_is_resumed_when_the_snapshot_is_made),
         WORLD(it_waits_for_so_long),
         WORLD(it_is_rolled_back_from_each_state),
         WORLD(one_that_is_not_rolled_back_has_its_own_files),
