@@ -199,6 +199,22 @@ static void a_write_after_the_watch_to_an_older_name(void **state)
          "remove d/gone", "write d/f", "create d/sub", "create d/sub/i");
 }
 
+/* A client that asks right after its own changes: nothing was read and no turn of the loop passed. */
+static void what_was_done_before_catching_up_is_told(void **state)
+{
+    static const char *const want[] = {"create d", "create d/e", "create d/e/f", "write d/e/f"};
+
+    open_tree(true);
+    sh("mkdir -p d/e && echo x > d/e/f");
+    watch_tree_catch_up(w->tree);
+    assert_int_equal(w->told_count, ARRAY_SIZE(want));
+    for (size_t i = 0; i < ARRAY_SIZE(want); i++)
+        assert_string_equal(w->told[i], want[i]);
+    forget_told();
+    sh("echo y >> d/e/f");
+    TOLD("write d/e/f");
+}
+
 static void one_directory(void **state)
 {
     sh("mkdir sub");
@@ -326,6 +342,7 @@ int main(void)
         CASE(a_write_before_the_scan),
         CASE(a_write_before_the_watch),
         CASE(a_write_after_the_watch_to_an_older_name),
+        CASE(what_was_done_before_catching_up_is_told),
         CASE(the_number_of_directories_is_bounded),
         CASE(a_limit_that_is_reached_later_is_told),
         CASE(it_may_be_closed_from_a_callback),

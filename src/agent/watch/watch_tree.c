@@ -16,7 +16,7 @@
 #include <sys/inotify.h>
 
 #define FIRST_BUCKETS 64u
-#define CATCH_UP_MAX  16u
+#define CATCH_UP_MAX  32u /* reads of events and of names, of 16 KiB each */
 #define LIMBO_MS      200 /* for the second half of a move to arrive */
 
 /* A directory that was moved out of the tree, and all below it. */
@@ -116,8 +116,15 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 
 void watch_tree_catch_up(struct watch_tree *t)
 {
-    for (unsigned i = 0; i < CATCH_UP_MAX && !t->closed && watch_events_read(t); i++)
-        ;
+    bool more = true;
+
+    for (unsigned i = 0; i < CATCH_UP_MAX && !t->closed && more; i++) {
+        more = watch_events_read(t);
+        if (t->closed || (!t->scanning && !t->scan_first))
+            continue;
+        (void)watch_scan_step(t);
+        more = true; /* what the last scan has found is told after the events of meanwhile */
+    }
 }
 
 /* -- life -------------------------------------------------------------------------------------- */

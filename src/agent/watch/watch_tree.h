@@ -42,8 +42,9 @@ int watch_tree_new(uv_loop_t *loop, const char *root, bool recursive, size_t *di
                    const struct watch_tree_callbacks *cb, void *arg,
                    struct watch_tree **out) WARN_UNUSED;
 
-/* Reads what the kernel has queued by now (a bounded amount): a client that asks for events after a
- * change that it made itself finds them. */
+/* Reads what the kernel has queued by now and scans the directories that came with it (a bounded
+ * amount): a client that asks for events after a change that it made itself finds them, also below
+ * a directory that it has just made. */
 void watch_tree_catch_up(struct watch_tree *t);
 
 /* No callback comes after it; memory goes at a later loop turn. NULL is allowed. */
