@@ -191,6 +191,30 @@ static int put_pip_settings(void)
     return tree_put_text("etc/pip.conf", 0644, text);
 }
 
+/* Debian's profile starts a program to learn who logs in, though bash knows it; each command of an
+ * SDK is run by a login shell, and waits for that. Another text is left as it is. */
+static int put_profile(void)
+{
+    static const char path[] = "etc/profile", slow[] = "\"$(id -u)\"",
+                      quick[] = "\"${EUID:-$(id -u)}\"";
+    char text[16384], out[2 * sizeof(text)];
+    ssize_t n = io_read_text_at(AT_FDCWD, path, text, sizeof(text));
+    const char *from = text, *at;
+    size_t len = 0;
+
+    if (n < 0)
+        return n == -ENOENT || n == -EMSGSIZE ? 0 : (int)n;
+    while ((at = strstr(from, slow)) && len < sizeof(text)) {
+        len += (size_t)snprintf(out + len, sizeof(out) - len, "%.*s%s", (int)(at - from), from,
+                                quick);
+        from = at + strlen(slow);
+    }
+    if (from == text || at)
+        return 0;
+    snprintf(out + len, sizeof(out) - len, "%s\n", from);
+    return tree_put_text(path, 0644, out);
+}
+
 /* -- afterwards -------------------------------------------------------------------------------- */
 
 /* Adds a line to a data base of users unless its name is there. */
@@ -282,6 +306,8 @@ static int finish(void)
         r = sources_put();
     if (r == 0)
         r = put_pip_settings();
+    if (r == 0)
+        r = put_profile();
     if (r < 0)
         return say_failure(r, "cannot finish the tree: %s", strerror(-r));
     r = add_users();
