@@ -1,5 +1,6 @@
 /* cayd: the HTTP side of cay. One thread owns all state (control.h), the others parse and relay
  * (connloop.h). main() reads options, starts them, and ends them when told. */
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "cayd/confine.h"
@@ -369,6 +370,7 @@ int main(int argc, char **argv)
 
     log_init("cayd", LOG_INFO);
     signal(SIGPIPE, SIG_IGN);
+    heap_bound_kept();
     json_wipe_frees(); /* environments and credentials pass through */
     read_settings(&d, &argc, argv);
     parse_options(argc, argv, &d.options);

@@ -1,5 +1,6 @@
 #include "toolbox/internal.h"
 
+#include "base/heap.h"
 #include "base/share.h"
 
 #include <errno.h>
@@ -12,6 +13,8 @@ void toolbox_call_ref(struct toolbox_call *c)
 
 void toolbox_call_unref(struct toolbox_call *c)
 {
+    bool large = c->large;
+
     if (--c->refs > 0)
         return;
     *c->prev = c->next;
@@ -26,6 +29,8 @@ void toolbox_call_unref(struct toolbox_call *c)
     explicit_bzero(c->key, strlen(c->key));
     free(c->key);
     free(c);
+    if (large)
+        heap_give_back(); /* JSON of it was some times as large, in small blocks */
 }
 
 /* -- the query --------------------------------------------------------------------------------- */

@@ -2,6 +2,9 @@
 
 #include "base/share.h"
 
+/* That much is worth the walk through the heap at the call's end. */
+#define LARGE_PLACES 4u
+
 void collect_init(struct collected *k, struct toolbox_call *c, size_t max_bytes)
 {
     *k = (struct collected){.call = c};
@@ -17,7 +20,7 @@ void collect_free(struct collected *k)
 
 static enum err_code take_places(struct collected *k, size_t bytes)
 {
-    const struct toolbox_call *c = k->call;
+    struct toolbox_call *c = k->call;
 
     while (bytes > TOOLBOX_OUTPUT_BYTES + k->place_count * (size_t)TOOLBOX_OUTPUT_BLOCK) {
         struct share *s = k->place_count < ARRAY_SIZE(k->places)
@@ -27,6 +30,7 @@ static enum err_code take_places(struct collected *k, size_t bytes)
         if (!s)
             return ERR_EXHAUSTED;
         k->places[k->place_count++] = s;
+        c->large = k->place_count >= LARGE_PLACES || c->large;
     }
     return ERR_OK;
 }

@@ -63,6 +63,7 @@ struct toolbox_call {
     struct share *body_share;
     json_t *body; /* of a request that has one; an object */
     bool answered, stopped;
+    bool large; /* an answer of its agent was some MiB: its end gives memory back (collect.c) */
     /* The handler's; freed by state_free with the call. on_gone: the client has gone before its
      * answer; NULL: all calls of the agent are ended, and nothing follows them. */
     void *state;

@@ -512,6 +512,24 @@ def test_a_long_file_both_ways(box):
     box.good("DELETE", "/files", None, 204, query={"path": "long"})
 
 
+def test_what_large_lists_took_is_given_back(box, own_server):
+    """An answer of 7 MB is several times that as JSON, in small blocks."""
+    if not own_server:
+        pytest.skip("the memory of a server of the test's own is looked at")
+
+    def held_kib():
+        daemon, = leftovers.children(own_server.keep_pid, "cayd")
+        return leftovers.memory_kib(daemon)["private"]
+
+    box.run("mkdir many; cd many; seq 12000 | sed s/^/$(printf %0200d)/ | xargs touch")
+    box.good("GET", "/files", query={"path": "."})
+    before = held_kib()
+    for _ in range(3):
+        assert len(box.good("GET", "/files", query={"path": "many"})) == 12000
+    until(lambda: held_kib() < before + 8192, what=lambda: f"{before} KiB before, {held_kib()} after")
+    box.good("DELETE", "/files", None, 204, query={"path": "many", "recursive": "true"})
+
+
 @pytest.mark.parametrize("method, path, query, body, headers, status", [
     ("GET", "/files/info", {}, None, None, 400), ("GET", "/files/download", {"path": "none"}, None, None, 404),
     ("GET", "/files/download", {"path": "/tmp"}, None, None, 400), ("GET", "/files", {"path": "none"}, None, None, 404),
