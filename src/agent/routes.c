@@ -13,6 +13,7 @@ static const struct route {
     {"GET", "/envs", envs_get},
     {"POST", "/init", init_post},
     {"GET", "/cay/logs", logs_get},
+    {"GET", "/cay/oom", process_oom_get},
 
     {"GET", "/files", files_get},
     {"HEAD", "/files", files_get},

@@ -98,6 +98,11 @@ static void on_done(void *arg, const struct toolbox_result *r, const struct err 
         fail(t, why->code == ERR_NOT_FOUND ? "PTY session not found" : why->text);
         return;
     }
+    if (r->reason) {
+        websocket_send(t->socket, false, "\r\n[", 3);
+        websocket_send(t->socket, false, r->reason, strlen(r->reason));
+        websocket_send(t->socket, false, "]\r\n", 3);
+    }
     if (t->says_exit)
         say(t, json_pack("{s:s, s:s, s:i}", "type", "control", "status", "exited", "exitCode",
                          r->exit_code));

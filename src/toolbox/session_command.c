@@ -7,6 +7,7 @@
 #include "http/json.h"
 #include "http/websocket.h"
 #include "toolbox/files.h"
+#include "toolbox/session_oom.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,33 @@ static void got_part(void *arg, const struct http_head *head, const char *body, 
         session_command_fetch(k);
 }
 
+static void why_known(void *arg, const char *text)
+{
+    struct session_command *k = arg;
+    char *more = text ? realloc(k->part[2], k->len[2] + strlen(text) + 5) : NULL;
+
+    if (more) {
+        k->part[2] = more;
+        k->there[2] = true;
+        k->len[2] += (size_t)sprintf(more + k->len[2], "%s[%s]\n",
+                                     k->len[2] > 0 && more[k->len[2] - 1] != '\n' ? "\n" : "",
+                                     text);
+    }
+    k->fetched(k);
+}
+
+static void all_fetched(struct session_command *k)
+{
+    char folder[SESSION_PATH_SIZE];
+
+    if (!k->there[0] || atoi(k->part[0]) != SESSION_KILLED) {
+        k->fetched(k);
+        return;
+    }
+    snprintf(folder, sizeof(folder), "%s/%s", k->call->params[0], k->cid);
+    session_oom_look(k->call, folder, why_known, k);
+}
+
 /* One that was not found before is not looked for again. */
 void session_command_fetch(struct session_command *k)
 {
@@ -85,7 +113,7 @@ void session_command_fetch(struct session_command *k)
     char path[SESSION_PATH_SIZE];
 
     if (k->next == ARRAY_SIZE(fetch_names)) {
-        k->fetched(k);
+        all_fetched(k);
         return;
     }
     snprintf(path, sizeof(path), SESSIONS_AGENT "%s/%s/%s", k->call->params[0], k->cid,

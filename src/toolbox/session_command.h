@@ -19,6 +19,7 @@ struct session_command {
     char *part[3]; /* exit, out, err */
     size_t len[3];
     bool there[3];
+    uint64_t kills; /* of the sandbox at its start (session_oom.h) */
     unsigned next;
     void (*fetched)(struct session_command *k);
     struct share *share;
@@ -28,8 +29,8 @@ struct session_command {
  * memory is out. */
 struct session_command *session_command_new(struct toolbox_call *c);
 
-/* Reads the command's files into part, one after the other, then calls k->fetched. What fails
- * answers the call. */
+/* Reads the command's files into part, one after the other, then calls k->fetched. Why it was
+ * killed comes at the end of err, where that is known. What fails answers the call. */
 void session_command_fetch(struct session_command *k);
 
 /* Both outputs are held at once, beside the JSON that is made of them: that takes a place. false:

@@ -1,14 +1,16 @@
-/* The start of a session's command: four calls of the agent, in this order: is the session's shell
- * there (session_found), its folder and text (put_command), the line for the shell (written), and
- * for a synchronous one the wait (begun) and its files (session_command_fetch). Called by the
- * routes alone. */
+/* The start of a session's command: five calls of the agent, in this order: is the session's shell
+ * there (session_found), how many the kernel has killed so far (counted), the command's folder and
+ * text (put_command), the line for the shell (written), and for a synchronous one the wait (begun)
+ * and its files (session_command_fetch). Called by the routes alone. */
 #include "toolbox/session_command.h"
 
 #include "base/base64.h"
 #include "base/clock.h"
 #include "http/json.h"
 #include "toolbox/files.h"
+#include "toolbox/session_oom.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,14 +70,16 @@ static char *shell_line(const struct session_command *k)
 
     snprintf(d, sizeof(d), SESSIONS_SHELL "%s/%s", k->call->params[0], k->cid);
     if (k->async && asprintf(&line,
-                             "command mkfifo %s/in; . %s/cmd <>%s/in >>%s/out 2>>%s/err; echo $? "
+                             "echo %" PRIu64 " >%s/" SESSION_KILLS
+                             "; command mkfifo %s/in; . %s/cmd <>%s/in >>%s/out 2>>%s/err; echo $? "
                              ">%s/exit.new; command mv %s/exit.new %s/exit\n",
-                             d, d, d, d, d, d, d, d) < 0)
+                             k->kills, d, d, d, d, d, d, d, d, d) < 0)
         return NULL;
     if (!k->async && asprintf(&line,
-                              ". %s/cmd </dev/null >>%s/out 2>>%s/err; echo $? >%s/exit.new; "
+                              "echo %" PRIu64 " >%s/" SESSION_KILLS
+                              "; . %s/cmd </dev/null >>%s/out 2>>%s/err; echo $? >%s/exit.new; "
                               "command mv %s/exit.new %s/exit\n",
-                              d, d, d, d, d, d) < 0)
+                              k->kills, d, d, d, d, d, d, d) < 0)
         return NULL;
     return line;
 }
@@ -135,6 +139,17 @@ static void quiet_written(void *arg, const struct http_head *head, const char *b
         put_command(k, "cmd", k->text, written);
 }
 
+static void counted(void *arg, uint64_t kills)
+{
+    struct session_command *k = arg;
+
+    k->kills = kills;
+    if (k->quiet)
+        put_command(k, "quiet", "", quiet_written);
+    else
+        put_command(k, "cmd", k->text, written);
+}
+
 static void session_ended(void *arg, const struct http_head *head, const char *body, size_t len,
                           const struct err *why)
 {
@@ -169,10 +184,8 @@ static void session_found(void *arg, const struct http_head *head, const char *b
         look_for_session(k, "", session_ended);
     else if (why || head->status != 200)
         toolbox_fail_file(k->call, head, body, len, why, "the session");
-    else if (k->call->x && k->quiet)
-        put_command(k, "quiet", "", quiet_written);
     else if (k->call->x)
-        put_command(k, "cmd", k->text, written);
+        session_oom_count(k->call, counted, k);
 }
 
 static enum err_code read_exec(struct session_command *k, struct err *e)

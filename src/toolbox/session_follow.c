@@ -5,6 +5,7 @@
 #include "core/exec_stream.h"
 #include "http/websocket.h"
 #include "toolbox/files.h"
+#include "toolbox/session_oom.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,17 +51,33 @@ static bool on_output(void *arg, int which, const char *bytes, size_t len)
     return true;
 }
 
-static void on_done(void *arg, const struct toolbox_result *r UNUSED, const struct err *why)
+static void why_known(void *arg, const char *text)
 {
     struct follow *f = arg;
+    char line[640];
+    int n = text ? snprintf(line, sizeof(line), "[%.630s]\n", text) : 0;
+
+    if (n > 0)
+        websocket_send_two(f->socket, false, "\2\2\2", 3, line, (size_t)n);
+    websocket_close(f->socket, WEBSOCKET_NORMAL, "");
+}
+
+static void on_done(void *arg, const struct toolbox_result *r, const struct err *why)
+{
+    struct follow *f = arg;
+    char folder[PATH_SIZE];
 
     f->run = NULL;
     if (!f->call->x)
         return;
-    if (why)
+    if (why) {
         websocket_close(f->socket, WEBSOCKET_FAILED, why->text);
-    else
+    } else if (r->exit_code != SESSION_KILLED) {
         websocket_close(f->socket, WEBSOCKET_NORMAL, "");
+    } else {
+        snprintf(folder, sizeof(folder), "%s/%s", f->call->params[0], f->call->params[1]);
+        session_oom_look(f->call, folder, why_known, f);
+    }
 }
 
 static void begin(struct follow *f)

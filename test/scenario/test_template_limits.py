@@ -1,5 +1,6 @@
 """What a template says its sandboxes get: checked, in every answer, for the operator alone, and kept."""
 
+import base64
 import errno
 import os
 import pathlib
@@ -8,6 +9,7 @@ import signal
 import mcplib
 import pytest
 
+from test_toolbox import Socket, outputs
 from waitlib import until
 
 MIB = 1 << 20
@@ -99,6 +101,42 @@ def test_every_dialect_says_who_was_killed_at_the_memory_limit(cay, own_limits):
             assert done["exitCode"] == 137 and done["result"].startswith("begun"), done
             assert done["result"].endswith(f"\n[{told['reason']}]\n"), done
         assert "out of memory" not in toolbox("kill -9 $$")["result"]
+
+
+def test_commands_of_sessions_and_terminals_say_it_too(cay, own_limits):
+    """Their shells live on, or end with the command; one that was killed by another says nothing."""
+    eat = "python3 -c 'len(bytearray(400 << 20).replace(bytes(1), bytes([7])))'"
+    told = b"[out of memory: the sandbox's programs and what they read and write of files together reached its limit of 256 MiB"
+    with cay.create() as box:
+        def session(method, path, body=None, good=(200, 201, 202)):
+            reply = cay.call(method, f"/api/toolbox/{box.id}/process/session{path}", body)
+            assert reply.status in good, reply.body
+            return reply.json
+
+        def execute(command, **more):
+            return session("POST", "/s/exec", {"command": command, **more})
+
+        session("POST", "", {"sessionId": "s"})
+        for command in (f"echo e >&2; {eat}; printf last >&2; (exit 137)", "sh -c 'kill -9 $$'", f"printf x; exec {eat}"):
+            asked = execute(command, runAsync=True)["cmdId"]
+            path = f"/s/command/{asked}"
+            until(lambda: "exitCode" in session("GET", path))
+            logs = session("GET", f"{path}/logs")
+            messages, _ = Socket(cay, f"/api/toolbox/{box.id}/process/session{path}/logs?follow=true").rest()
+            assert session("GET", path)["exitCode"] == 137
+            for text in (logs["stderr"].encode(), logs["output"].encode(), outputs(messages)[b"\2\2\2"]):
+                assert (told in text and text.endswith(b"]\n")) == (eat in command), (command, text)
+        session("POST", "", {"sessionId": "t"})
+        done = session("POST", "/t/exec", {"command": eat})
+        assert done["exitCode"] == 137 and told in done["stderr"].encode() and "out of memory" not in done["stdout"]
+        shell = {"cmd": "/bin/bash", "args": ["--norc"], "envs": {"PS1": "", "TERM": "dumb"}}
+        events = box.stream("process.Process/Start", {"process": shell, "pty": {"size": {"cols": 200, "rows": 24}}})
+        seen, pid = b"", next(e["event"]["start"]["pid"] for e in events if "start" in e.get("event", {}))
+        say = base64.b64encode(f"sh -c 'kill -9 $$'; {eat}; echo e''nd; exit\n".encode()).decode()
+        assert box.rpc("process.Process/SendInput", {"process": {"pid": pid}, "input": {"pty": say}}).status == 200
+        for event in events:
+            seen += base64.b64decode(event.get("event", {}).get("data", {}).get("pty", ""))
+        assert seen.count(told) == 1 and seen.index(b"Killed", seen.index(b"Killed") + 1) < seen.index(told) < seen.rindex(b"end"), seen
 
 
 def test_what_is_made_of_a_snapshot_has_no_more_than_its_template_gives(cay, own_limits):

@@ -103,6 +103,8 @@ struct proc {
     int wait_status;
     uint64_t oom_kills;            /* of the sandbox before it was started */
     bool oom;                      /* more when it ended, and it was killed */
+    uint64_t oom_told;             /* of the sandbox, when its terminal said so last */
+    unsigned killed_match;         /* of "killed" in what a terminal printed last */
     uint64_t timeout_ms;           /* in all; 0: none */
     uint64_t left_ms, slice_at_ms; /* of it, when the slice that runs began (proc_launch.c) */
     json_t *config;                /* {cmd, args, envs, cwd}, as asked for */
@@ -210,6 +212,11 @@ uint64_t proc_oom_kills(const struct agent *a);
  * program which a shell ran last (137), and a number that grew while it ran. Not where it was
  * killed through the API. */
 bool proc_oom_ended(const struct proc *p);
+
+/* A terminal has printed bytes: where does a line end that says "killed", as shells do of a
+ * command, once the kernel has killed at the limit? The place after it, or 0. Once for each such
+ * time. */
+size_t proc_oom_line(struct proc *p, const char *bytes, size_t n);
 
 /* The sentence for its owner: why, and what to do. */
 void proc_oom_text(const struct agent *a, char *out, size_t size);

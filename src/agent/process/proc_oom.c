@@ -4,6 +4,7 @@
 
 #include "agent/process/proc.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -39,6 +40,44 @@ bool proc_oom_ended(const struct proc *p)
                                       : WEXITSTATUS(status) == SHELL_KILLED;
 
     return killed && !p->stopping && proc_oom_kills(p->agent) > p->oom_kills;
+}
+
+/* Across reads: a shell writes its word and the command's text apart. */
+size_t proc_oom_line(struct proc *p, const char *bytes, size_t n)
+{
+    static const char word[] = "killed";
+    uint64_t kills;
+
+    for (size_t i = 0; i < n; i++) {
+        int c = tolower((unsigned char)bytes[i]);
+
+        if (p->killed_match < sizeof(word) - 1) {
+            p->killed_match = c == word[p->killed_match] ? p->killed_match + 1 : c == word[0];
+            continue;
+        }
+        if (c != '\n')
+            continue;
+        p->killed_match = 0;
+        kills = proc_oom_kills(p->agent);
+        if (kills > MAX(p->oom_told, p->oom_kills)) {
+            p->oom_told = kills;
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+/* For cayd, about commands of which a shell inside alone knows the end: how many were killed so
+ * far, and what is said of one. */
+void process_oom_get(struct http_exchange *x, struct agent *a)
+{
+    static const struct http_header headers[] = {{"Content-Type", "application/json"}};
+    char text[512], body[640];
+
+    proc_oom_text(a, text, sizeof(text));
+    http_respond(x, 200, headers, ARRAY_SIZE(headers), body,
+                 (size_t)snprintf(body, sizeof(body), "{\"kills\":%" PRIu64 ",\"text\":\"%s\"}",
+                                  proc_oom_kills(a), text));
 }
 
 void proc_oom_text(const struct agent *a, char *out, size_t size)

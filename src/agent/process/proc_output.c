@@ -270,6 +270,21 @@ static void publish(struct proc_output *o, const char *bytes, size_t n, char *js
     send_to_all(o->proc, json, len);
 }
 
+/* A shell's "Killed" does not say why: at a terminal the reason is a line after it. */
+static void publish_terminal(struct proc_output *o, const char *bytes, size_t n, char *json)
+{
+    size_t line = proc_oom_line(o->proc, bytes, n);
+    char why[512], text[sizeof(why) + 8];
+
+    if (line > 0) {
+        publish(o, bytes, line, json);
+        proc_oom_text(o->proc->agent, why, sizeof(why));
+        publish(o, text, (size_t)snprintf(text, sizeof(text), "[%s]\r\n", why), json);
+    }
+    if (line < n)
+        publish(o, bytes + line, n - line, json);
+}
+
 /* Reads once and sends. Bytes read; 0 at the end; -EAGAIN when there is nothing now. */
 static ssize_t pump(struct proc_output *o)
 {
@@ -283,7 +298,9 @@ static ssize_t pump(struct proc_output *o)
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0; /* EIO: no program holds the tty */
     o->bytes += (uint64_t)n;
-    if (n > 0)
+    if (n > 0 && o->kind == PROC_PTY)
+        publish_terminal(o, scratch, (size_t)n, scratch + PROC_PIPE_CHUNK);
+    else if (n > 0)
         publish(o, scratch, (size_t)n, scratch + PROC_PIPE_CHUNK);
     return n;
 }
