@@ -208,8 +208,8 @@ void audit_record(struct audit *a, const struct audit_record *r)
 {
     struct audit_log *l = audit_store_log(a->store, r->sandbox->tenant);
 
-    if (!l) {
-        log_error("a decision cannot be recorded: out of memory");
+    if (!l) { /* of no tenant whose policy is in force: audit_prepare came before that */
+        log_error("a decision cannot be recorded: out of memory; nothing passes unrecorded");
         abort();
     }
     make_line(a, l, r);

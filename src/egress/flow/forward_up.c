@@ -152,6 +152,17 @@ static void on_upstream(void *arg, const struct tls_endpoint *end, const struct 
     }
 }
 
+/* A connection that TLS cannot begin on. */
+static void no_tls(struct client_conn *l, struct flow *f, const char *why)
+{
+    struct err e;
+
+    err_set(&e, ERR_EXHAUSTED, "no TLS connection: %s", why);
+    l->preparing = false;
+    not_reached(l, f, &e);
+    forward_answer(l->x, f, 502, "egress_unreachable", "none", e.text);
+}
+
 static void connected(struct client_conn *l, struct flow *f, int fd)
 {
     struct upgrade *u;
@@ -164,12 +175,14 @@ static void connected(struct client_conn *l, struct flow *f, int fd)
     if (!u || !f->egress->intercept) {
         free(u);
         close(fd);
-        l->preparing = false;
-        forward_answer(l->x, f, 502, "egress_unreachable", "none", "TLS is not possible");
+        no_tls(l, f, "it is not possible");
         return;
     }
     *u = (struct upgrade){f->egress, f->id};
-    tls_intercept_upstream(f->egress, f->id, fd, l->want.name, on_upstream, u);
+    if (tls_intercept_upstream(f->egress, f->id, fd, l->want.name, on_upstream, u) < 0) {
+        free(u);
+        no_tls(l, f, "too many handshakes at a time, or out of memory");
+    }
 }
 
 void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result *r)

@@ -330,6 +330,7 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
 {
     struct renewal *r = eg->renewals->first;
     struct err e;
+    int rc;
 
     while (r && r->id != id)
         r = r->next;
@@ -348,7 +349,11 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
         e.code = ERR_UNAVAILABLE; /* the limit may change */
         fail(r, true, &e);
     } else {
-        tls_intercept_client(eg, result->fd, r->url.host, r->as.tenant, on_tls, r);
+        rc = tls_intercept_client(eg, result->fd, r->url.host, r->as.tenant, on_tls, r);
+        if (rc < 0) {
+            err_set_sys(&e, ERR_EXHAUSTED, rc, "the token server: no TLS connection");
+            fail(r, false, &e);
+        }
     }
 }
 

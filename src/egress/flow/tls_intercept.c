@@ -406,31 +406,9 @@ int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e)
 
 typedef void (*upstream_cb)(void *arg, const struct tls_endpoint *end, const struct err *why);
 
-/* A handshake that could not even begin: told in the next turn. */
-struct not_begun {
-    uv_timer_t later;
-    upstream_cb cb;
-    void *arg;
-};
-
-static void on_later_closed(uv_handle_t *h)
-{
-    free(CONTAINER_OF((uv_timer_t *)h, struct not_begun, later));
-}
-
-static void on_later(uv_timer_t *t)
-{
-    struct not_begun *s = CONTAINER_OF(t, struct not_begun, later);
-    struct err e;
-
-    err_set(&e, ERR_EXHAUSTED, "no TLS connection: out of memory");
-    s->cb(s->arg, NULL, &e);
-    uv_close((uv_handle_t *)t, on_later_closed);
-}
-
 /* f NULL: of the tenant, no sandbox's. ssl may be NULL: it could not be made. */
-static void start_upstream(struct egress *eg, const struct flow *f, const char *tenant, int fd,
-                           SSL *ssl, upstream_cb cb, void *arg)
+static int start_upstream(struct egress *eg, const struct flow *f, const char *tenant, int fd,
+                          SSL *ssl, upstream_cb cb, void *arg)
 {
     struct tlshand_options o = {.fd = fd,
                                 .ssl = ssl,
@@ -439,39 +417,29 @@ static void start_upstream(struct egress *eg, const struct flow *f, const char *
                                 .timeout_ms = SERVER_HANDSHAKE_MS,
                                 .on_done = cb,
                                 .arg = arg};
-    struct not_begun *s;
+    int rc = ssl ? tlshand_start(eg->intercept->hands, &o, NULL) : -ENOMEM;
 
-    if (ssl && tlshand_start(eg->intercept->hands, &o, NULL) == 0)
-        return;
-    close(fd);
-    s = malloc(sizeof(*s));
-    if (!s)
-        abort(); /* the client could never be answered */
-    s->cb = cb;
-    s->arg = arg;
-    uv_timer_init(eg->loop, &s->later);
-    uv_timer_start(&s->later, on_later, 0, 0);
+    if (rc < 0)
+        close(fd);
+    return rc;
 }
 
-void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
-                            void (*cb)(void *arg, const struct tls_endpoint *end,
-                                       const struct err *why),
-                            void *arg)
+int tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
+                           upstream_cb cb, void *arg)
 {
     const struct flow *f = flow_find(eg, flow_id);
     SSL *ssl = f ? make_client_ssl(eg->intercept, name ? name : name_of(f), &f->target.address,
                                    NULL)
                  : NULL;
 
-    start_upstream(eg, f, f ? f->sandbox->tenant : NULL, fd, ssl, cb, arg);
+    return start_upstream(eg, f, f ? f->sandbox->tenant : NULL, fd, ssl, cb, arg);
 }
 
 /* -- a server for this program itself ---------------------------------------------------------- */
 
-void tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
-                          void (*cb)(void *arg, const struct tls_endpoint *end,
-                                     const struct err *why),
-                          void *arg)
+int tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
+                         upstream_cb cb, void *arg)
 {
-    start_upstream(eg, NULL, tenant, fd, make_client_ssl(eg->intercept, name, NULL, NULL), cb, arg);
+    return start_upstream(eg, NULL, tenant, fd, make_client_ssl(eg->intercept, name, NULL, NULL),
+                          cb, arg);
 }

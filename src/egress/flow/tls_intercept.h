@@ -26,17 +26,18 @@ int tls_intercept_start(struct egress *eg, struct flow *f, struct err *e);
 
 /* For a flow that was intercepted: makes TLS of a connection that was just dialled to f's target
  * and verifies it strictly. cb gets the end (it takes it over, copied), or NULL and why, never from
- * inside this call. fd is taken over in every case. */
-void tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
-                            void (*cb)(void *arg, const struct tls_endpoint *end,
-                                       const struct err *why),
-                            void *arg);
+ * inside this call. fd is taken over in every case. 0, or -errno: too many handshakes, or memory is
+ * out; cb does not come then. */
+int tls_intercept_upstream(struct egress *eg, uint64_t flow_id, int fd, const char *name,
+                           void (*cb)(void *arg, const struct tls_endpoint *end,
+                                      const struct err *why),
+                           void *arg);
 
 /* The same for a connection of this program's own. */
-void tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
-                          void (*cb)(void *arg, const struct tls_endpoint *end,
-                                     const struct err *why),
-                          void *arg);
+int tls_intercept_client(struct egress *eg, int fd, const char *name, const char *tenant,
+                         void (*cb)(void *arg, const struct tls_endpoint *end,
+                                    const struct err *why),
+                         void *arg);
 
 /* Lets ctx, which is for clients, choose what was found out. */
 void tls_intercept_choose(SSL_CTX *ctx);

@@ -145,7 +145,8 @@ static enum err_code choose_payload(struct late *l, const struct http_head *h, s
     if (l->replace || (!said && is_short(h))) {
         l->hash_body = true;
     } else if (!said && h->framing == HTTP_BODY_NONE) {
-        sigv4_hash("", 0, l->payload_hash);
+        if (sigv4_hash("", 0, l->payload_hash) < 0)
+            return err_set(e, ERR_EXHAUSTED, "out of memory");
     } else if (said && (is_hash(said) || strcmp(said, "UNSIGNED-PAYLOAD") == 0 ||
                         strcmp(said, "STREAMING-UNSIGNED-PAYLOAD-TRAILER") == 0)) {
         snprintf(l->payload_hash, sizeof(l->payload_hash), "%s", said);
@@ -274,8 +275,8 @@ static int finish(struct rewrite_job *job, struct buf *body)
 
     if (rc < 0 || !l->sign || !l->hash_body)
         return rc;
-    sigv4_hash(body->data ? body->data : "", body->len, l->payload_hash);
-    return put_signature(job, l);
+    rc = sigv4_hash(body->data ? body->data : "", body->len, l->payload_hash);
+    return rc < 0 ? rc : put_signature(job, l);
 }
 
 /* -- start ------------------------------------------------------------------------------------- */

@@ -28,14 +28,15 @@ void sigv4_date(time_t at, char out[static SIGV4_DATE_SIZE])
     strftime(out, SIGV4_DATE_SIZE, "%Y%m%dT%H%M%SZ", &tm);
 }
 
-void sigv4_hash(const void *bytes, size_t n, char out[static SIGV4_HASH_SIZE])
+int sigv4_hash(const void *bytes, size_t n, char out[static SIGV4_HASH_SIZE])
 {
     unsigned char hash[HASH_BYTES];
     unsigned len = 0;
 
     if (EVP_Digest(bytes, n, hash, &len, EVP_sha256(), NULL) != 1)
-        abort(); /* out of memory: nothing is signed wrongly */
+        return -ENOMEM;
     ids_hex(hash, sizeof(hash), out);
+    return 0;
 }
 
 /* -- canonical parts --------------------------------------------------------------------------- */
@@ -220,7 +221,7 @@ static int hash_request(const struct sigv4 *s, struct buf *names, char out[stati
     if (rc == 0)
         rc = buf_printf(&b, "\n%s\n%s", names->data, s->payload_hash);
     if (rc == 0)
-        sigv4_hash(b.data, b.len, out);
+        rc = sigv4_hash(b.data, b.len, out);
     if (b.base)
         explicit_bzero(b.base, b.cap); /* a session token is among the headers */
     return rc;
@@ -228,27 +229,26 @@ static int hash_request(const struct sigv4 *s, struct buf *names, char out[stati
 
 /* -- the signature ----------------------------------------------------------------------------- */
 
-static void hmac(const void *key, size_t key_len, const char *text, unsigned char *out)
+static bool hmac(const void *key, size_t key_len, const char *text, unsigned char *out)
 {
-    if (!HMAC(EVP_sha256(), key, (int)key_len, (const unsigned char *)text, strlen(text), out,
-              NULL))
-        abort();
+    return HMAC(EVP_sha256(), key, (int)key_len, (const unsigned char *)text, strlen(text), out,
+                NULL) != NULL;
 }
 
-static void sign(const struct sigv4 *s, const char *day, const char *text,
+/* False: memory is out. */
+static bool sign(const struct sigv4 *s, const char *day, const char *text,
                  unsigned char out[static HASH_BYTES])
 {
     char first[256];
     unsigned char key[HASH_BYTES];
     size_t n = (size_t)snprintf(first, sizeof(first), "AWS4%s", s->secret_access_key);
+    bool good = hmac(first, MIN(n, sizeof(first) - 1), day, key) &&
+                hmac(key, sizeof(key), s->region, key) && hmac(key, sizeof(key), s->service, key) &&
+                hmac(key, sizeof(key), "aws4_request", key) && hmac(key, sizeof(key), text, out);
 
-    hmac(first, MIN(n, sizeof(first) - 1), day, key);
-    hmac(key, sizeof(key), s->region, key);
-    hmac(key, sizeof(key), s->service, key);
-    hmac(key, sizeof(key), "aws4_request", key);
-    hmac(key, sizeof(key), text, out);
     explicit_bzero(first, sizeof(first));
     explicit_bzero(key, sizeof(key));
+    return good;
 }
 
 int sigv4_authorize(const struct sigv4 *s, struct buf *out)
@@ -267,7 +267,8 @@ int sigv4_authorize(const struct sigv4 *s, struct buf *out)
     snprintf(day, sizeof(day), "%.8s", s->date);
     snprintf(scope, sizeof(scope), "%s/%s/%s/aws4_request", day, s->region, s->service);
     snprintf(text, sizeof(text), ALGORITHM "\n%s\n%s\n%s", s->date, scope, hash);
-    sign(s, day, text, signature);
+    if (!sign(s, day, text, signature))
+        return -ENOMEM;
     ids_hex(signature, sizeof(signature), hex);
     return buf_printf(out, ALGORITHM " Credential=%s/%s, SignedHeaders=%s, Signature=%s",
                       s->access_key_id, scope, names.data, hex);

@@ -23,7 +23,9 @@ struct sigv4 {
 };
 
 void sigv4_date(time_t at, char out[static SIGV4_DATE_SIZE]);
-void sigv4_hash(const void *bytes, size_t n, char out[static SIGV4_HASH_SIZE]);
+
+/* 0 or -ENOMEM. */
+int sigv4_hash(const void *bytes, size_t n, char out[static SIGV4_HASH_SIZE]);
 
 /* Appends the value of Authorization. 0, -EINVAL (a path or query that cannot be decoded) or
  * -ENOMEM. */
