@@ -119,6 +119,19 @@ def test_large_bodies(world, box, origins):
     assert len(origins.seen()[0]["body"]) == 3_000_000
 
 
+@pytest.mark.parametrize("form", ["length", "chunked"])
+def test_bytes_of_an_upload_are_limited(world, form):
+    """8 MB where 2 are left: no more is counted, and taken from the client, than the limit and a piece."""
+    (world.dir / "big").write_bytes(bytes(8_000_000))
+    header = ["-H", "Transfer-Encoding: chunked"] if form == "chunked" else []
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model"), limits={"bytes": 2_000_000}) as s:
+        cut = curl(s, "--http1.1", *header, "-H", "Content-Type: application/octet-stream", "-T", world.dir / "big", f"{URL}/v1/big")
+        usage = json.loads(world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[1])
+        assert world.denials(s)[-1]["rule"] == "limit"
+    assert cut.returncode != 0, cut
+    assert 2_000_000 <= usage["bytes_up"] + usage["bytes_down"] <= 2_000_000 + 65536, usage
+
+
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:3128", "socks5h://127.0.0.1:3128"])
 def test_through_the_explicit_proxy(box, origins, proxy):
     r = curl(box, "-x", proxy, f"{URL}/v1/chat")
