@@ -106,10 +106,12 @@ pools:
 	@test/pools/measure.py --build=$(BUILD) --json=$(BUILD)/pools.json
 	@test/pools/neighbour.py --build=$(BUILD) $(if $(WRITE),--write=$(WRITE)/reports/neighbour-cost.md)
 
-# What a neighbour of a sandbox at its limits notices. WRITE=docs/reports/fairness.md writes the report.
+# What a neighbour of a sandbox at its limits notices. WRITE=docs writes docs/reports/fairness.md.
 bench-fairness:
 	@$(MAKE) --no-print-directory build
-	@$(BUILD)/venv/bin/python test/bench/fairness.py --build=$(BUILD) $(if $(WRITE),--write=$(WRITE))
+	@[ -x $(BUILD)/venv/bin/python ] || { /usr/bin/python3 -m venv $(BUILD)/venv && \
+		$(BUILD)/venv/bin/pip install -q -r test/sdk/requirements.txt; }
+	@$(BUILD)/venv/bin/python test/bench/fairness.py --build=$(BUILD) $(if $(WRITE),--write=$(WRITE)/reports)
 
 # So many idle sandboxes at once, and what they cost. WRITE=docs writes docs/reports/many.md.
 many:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a neighbour of a sandbox that is at its limits notices: its requests, and what is asked of cay-egress meanwhile.
 
-    test/bench/fairness.py --build=DIR [--write=docs/reports/fairness.md] [--requests=N] [--log-mib=N]
+    test/bench/fairness.py --build=DIR [--write=docs/reports] [--requests=N] [--log-mib=N]
 
 cay-egress alone, in the stand-in internet of test/egress/internet.py. For each load the neighbour's requests are timed quiet
 and loaded by turns, in the same run, so that what else the machine does is in both. It is cay-egress that is looked at, not the
@@ -38,7 +38,9 @@ One sandbox is at a limit, its neighbour (of another tenant) sends {requests} re
 own, in {rounds} rounds quiet and {rounds} loaded, by turns. The load's processes, and the servers that it asks, have a core of their
 own; cay-egress with all of its threads, the neighbour and its server share the other, where the neighbour and its server
 run before all else (SCHED_FIFO): so they wait for cay-egress, and not for their turn at the processor, which a program that computes
-keeps for up to {tick} ms at a time (CONFIG_HZ). Calls are those of the operator and cayd while the load lasts: the slowest of {calls} each.
+keeps for up to {tick} ms at a time (CONFIG_HZ). They do wait for the kernel's thread that delivers packets when there are many of them
+(ksoftirqd), which has no priority: the controls tell what that is alone. cay-egress has the priority that cay-keep gives it
+(nice {nice}), the load the lowest (nice 19). Calls are those of the operator and cayd while the load lasts: the slowest of {calls} each.
 
 The controls' rows are loads without cay-egress in their way; the neighbour's requests go through it as ever. *Past cay-egress*: what the
 load's own programs cost. *Through a plain relay*: one process on the core of cay-egress that carries the same bytes by splice(2), 64 KiB
@@ -54,6 +56,7 @@ the scheduler does on {cores} cores, together. The controls are the second alone
 COLUMNS = ["| the other is at its limit of | quiet p50 | p99 | loaded p50 | p99 | ratio of p99 | ratio of p50 | cay-egress | slowest policy | sealing | audit | load average |",
            "|---|---|---|---|---|---|---|---|---|---|---|---|"]
 CORES = sorted(os.sched_getaffinity(0))
+DAEMON_NICE = -10  # cay-keep's
 
 
 class Cores:
@@ -79,6 +82,13 @@ class Cores:
     @staticmethod
     def put_first(thread, first):
         os.sched_setscheduler(thread, os.SCHED_FIFO if first else os.SCHED_OTHER, os.sched_param(int(first)))
+
+
+def put_before(pid, nice):
+    """Its threads as if it had begun so, but those that gave way."""
+    for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+        if os.getpriority(os.PRIO_PROCESS, thread) == 0:
+            os.setpriority(os.PRIO_PROCESS, thread, nice)
 
 
 def percentile(values, p):
@@ -276,7 +286,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--build", required=True)
     p.add_argument("--write")
-    p.add_argument("--requests", type=int, default=500)
+    p.add_argument("--requests", type=int, default=1000)
     p.add_argument("--only", default="", help="loads with this in their names")
     p.add_argument("--log-mib", type=int, default=175)
     o = p.parse_args()
@@ -286,7 +296,7 @@ def main():
     from worldlib import make_world
     from internet import WEB, UnixConnection
 
-    text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=ROUNDS, calls=ROUNDS * CALLS,
+    text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=ROUNDS, nice=DAEMON_NICE, calls=ROUNDS * CALLS,
                         tick=round(1000 * time.clock_getres(6)),  # CLOCK_MONOTONIC_COARSE
                         commit=subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
                                               check=True).stdout.strip()), *COLUMNS]
@@ -298,6 +308,7 @@ def main():
         world.kill_egress()
         world.start_egress()
         Cores.apply(world, *servers)
+        put_before(world.egress.pid, DAEMON_NICE)
         loud, neighbour = world.sandbox(RULES), world.sandbox(RULES, tenant="tenant2")
         there, here = address_of(loud, "v4.example.com"), address_of(neighbour, "v4.example.com")
         searched = world.sandbox(RULES | {"inject": [{"credential": f"K{i}", "domains": ["v4.example.com"], "ports": [DOWNLOADS]}
@@ -340,7 +351,7 @@ def main():
         world.close()
     result = "\n".join(text) + "\n"
     if o.write:
-        pathlib.Path(o.write).write_text(result)
+        (pathlib.Path(o.write) / "fairness.md").write_text(result)
     print(result)
 
 
