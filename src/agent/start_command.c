@@ -55,14 +55,18 @@ static char *read_file(size_t *len, int *ret)
 }
 
 struct command {
-    const char *cmd, *user, *cwd; /* borrowed from the file's object */
+    const char *cmd, *user, *cwd; /* borrowed from the file's object; cmd NULL: none */
+    json_t *env;                  /* the same; NULL: none */
     int64_t port;                 /* 0: none */
 };
 
 static enum err_code read_command(const json_t *file, struct command *out, struct err *e)
 {
     *out = (struct command){.user = "root", .cwd = "/"};
-    if (json_get_str(file, "cmd", NULL, JSON_REQUIRED, START_CMD_MAX, &out->cmd, e) != ERR_OK ||
+    if (json_get_obj(file, "env", NULL, JSON_OPTIONAL, &out->env, e) != ERR_OK ||
+        (out->env && json_check_env(out->env, "env", START_ENV_MAX, START_FILE_MAX, e) != ERR_OK) ||
+        json_get_str(file, "cmd", NULL, out->env ? JSON_OPTIONAL : JSON_REQUIRED, START_CMD_MAX,
+                     &out->cmd, e) != ERR_OK ||
         json_get_str(file, "user", NULL, JSON_OPTIONAL, AGENT_NAME_SIZE - 1, &out->user, e) !=
             ERR_OK ||
         json_get_str(file, "cwd", NULL, JSON_OPTIONAL, AGENT_PATH_SIZE - 1, &out->cwd, e) !=
@@ -173,17 +177,34 @@ static bool wait_for_port(struct agent *a, uint16_t port, uint64_t wait_ms, stru
     return true;
 }
 
+/* The file's variables are every process', its command is started: but not for a command sandbox,
+ * whose sandbox has it already. */
+static enum err_code use_file(struct agent *a, const char *text, size_t len, int64_t *port,
+                              struct err *e)
+{
+    struct command c = {0};
+    json_t *file = NULL;
+
+    if (json_parse(text, len, false, &file, e) == ERR_OK && read_command(file, &c, e) == ERR_OK) {
+        json_decref(a->file_env);
+        a->file_env = json_incref(c.env);
+        if (c.cmd && !a->command_sandbox && start(a, &c, e) == ERR_OK)
+            *port = c.port;
+    }
+    json_decref(file);
+    return e->code;
+}
+
 bool start_command_run(struct agent *a, uint64_t wait_ms, struct http_exchange *x,
                        void (*answer)(struct http_exchange *x))
 {
     CLEANUP_FREE char *text = NULL;
-    struct command c = {0};
-    json_t *file = NULL;
     struct err e = {0};
+    int64_t port = 0;
     size_t len;
     int ret;
 
-    if (a->command_sandbox || a->start_command_read)
+    if (a->start_command_read)
         return false;
     a->start_command_read = true;
     text = read_file(&len, &ret);
@@ -192,11 +213,7 @@ bool start_command_run(struct agent *a, uint64_t wait_ms, struct http_exchange *
             say(a, "it is not a file that can be read");
         return false;
     }
-    if (json_parse(text, len, false, &file, &e) != ERR_OK || read_command(file, &c, &e) != ERR_OK ||
-        start(a, &c, &e) != ERR_OK) {
+    if (use_file(a, text, len, &port, &e) != ERR_OK)
         say(a, e.text);
-        c.port = 0;
-    }
-    json_decref(file);
-    return c.port > 0 && wait_for_port(a, (uint16_t)c.port, wait_ms, x, answer);
+    return port > 0 && wait_for_port(a, (uint16_t)port, wait_ms, x, answer);
 }

@@ -1,10 +1,12 @@
 #pragma once
 /* The start command of a sandbox's files: what a template, or a snapshot used as one, wants to run
- * from the beginning. /etc/cay/start.json says it:
+ * from the beginning, and the variables of its processes. /etc/cay/start.json says it:
  *
- *   {"cmd": "exec /opt/server", "user": "root", "cwd": "/", "port": 8080}
+ *   {"cmd": "exec /opt/server", "user": "root", "cwd": "/", "port": 8080, "env": {"LANG": "C"}}
  *
- * cmd is given to /bin/sh -c; user ("root"), cwd ("/") and port may be left out. The file belongs
+ * cmd is given to /bin/sh -c; user ("root"), cwd ("/") and port may be left out, and with env cmd
+ * too. env is for every process, also of clients, where neither the sandbox's environment nor the
+ * process' own has the name. The file belongs
  * to the sandbox: it can ask for nothing that a program inside could not do by itself. It is read
  * once in the life of a cay-init, at the first /init, so that the command has the sandbox's
  * environment; a boot on kept files starts it again.
@@ -21,6 +23,7 @@
 #define START_FILE     "/etc/cay/start.json"
 #define START_FILE_MAX 65536u
 #define START_CMD_MAX  32768u
+#define START_ENV_MAX  1024  /* variables */
 #define START_WAIT_MS  8000u /* for the port, where /init does not say how long */
 #define START_PROBE_MS 10u
 

@@ -1,9 +1,11 @@
 /* template build|ls|limits|rm. */
 #include "base/clock.h"
+#include "base/plain_name.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 #include <time.h>
 
@@ -15,6 +17,13 @@ static bool name_is_clean(const char *name)
 }
 
 /* -- build ------------------------------------------------------------------------------------- */
+
+/* base and host are the server's own, and are always meant by these names. */
+static bool is_own_name(const char *name)
+{
+    return plain_name_is_valid(name, 100) && strspn(name, ".") != strlen(name) &&
+           strcmp(name, "base") != 0 && strcmp(name, "host") != 0;
+}
 
 static void show_progress(const struct cli *c, const json_t *job)
 {
@@ -110,9 +119,15 @@ int cmd_template_build(struct cli *c)
     uint64_t begun = clock_mono_ms();
     struct err e = {.code = ERR_OK};
     uint64_t bytes = 0;
-    char job_id[64];
+    char job_id[64], shipped[PATH_MAX];
     struct api a;
 
+    if (c->operand_count == 2 && !is_own_name(name))
+        return cli_usage(c, "\"%s\" cannot be the name of a template of one's own", name);
+    if (c->operand_count == 2)
+        return template_build_file(c, name, c->operands[1]);
+    if (template_shipped(name, shipped, sizeof(shipped)))
+        return template_build_file(c, NULL, shipped);
     if (!name_is_clean(name) || strlen(name) > 100)
         return cli_usage(c, "\"%s\" is not the name of a template", name);
     if (api_open(&a, c, &e) != ERR_OK)

@@ -12,6 +12,13 @@ enum err_code sandbox_kill(struct api *a, const char *id, struct err *e);
 /* cmd_policy.c: a policy by a file's name, "-" for standard input, or that of a preset. Checked. */
 enum err_code policy_from(const char *given, json_t **out, struct err *e);
 
+/* cmd_template_file.c: template build of the build file at path, a folder or a file. name NULL: the
+ * file says it. The exit status. */
+int template_build_file(struct cli *c, const char *name, const char *path);
+
+/* Is there a build file of this name that ships with cay? Its folder goes to path. */
+bool template_shipped(const char *name, char *path, size_t size);
+
 /* cmd_exec.c: runs argv in a sandbox by the options of `exec` and returns the exit status. */
 int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int argc);
 

@@ -28,13 +28,31 @@ const struct cli_command commands_access[] = {
     },
     {
         .name = "template build",
-        .operands = "[--detach] [NAME]",
+        .operands = "[OPTION...] [NAME [DIR|DOCKERFILE]]",
         .summary = "make a template, or watch it being made",
         .text =
-            "The build runs on the server and goes on without this command. base is a real Debian.",
-        .options = OPTIONS({'d', "detach", NULL, "Do not wait.", NULL}, OPTION_QUIET),
-        .examples = EXAMPLES({"cay template build base", "make base and show how it goes"}),
-        .operands_max = 1,
+            "base is a real Debian; its build runs on the server and goes on without this "
+            "command.\n\n"
+            "With a folder, its Dockerfile is the build file: FROM a template or snapshot, RUN, "
+            "COPY, ENV, WORKDIR, USER, EXPOSE, CMD. The steps run in a sandbox that reaches what "
+            "--policy allows, and its files are kept under NAME, for `cay create NAME`; a template "
+            "that had the name is there until the new one is complete. The sandbox is ended in "
+            "every case.\n\n"
+            "code-interpreter comes with cay: the template code-interpreter-v1 of E2B's code "
+            "interpreter SDKs.",
+        .options = OPTIONS({'d', "detach", NULL, "Do not wait (base).", NULL},
+                           {0, "policy", "FILE",
+                            "What the steps reach: a file, public, deny or allow. Default: the "
+                            "preset package-registries.",
+                            "file"},
+                           {0, "ttl", "TIME", "How long the steps may take. Default: 1h.", NULL},
+                           OPTION_QUIET),
+        .examples = EXAMPLES({"cay template build base", "make base and show how it goes"},
+                             {"cay template build code-interpreter", "E2B's code interpreter"},
+                             {"cay template build tools ./tools", "by tools/Dockerfile"},
+                             {"cay template build tools ./tools --policy=mirror.json",
+                              "from a mirror of one's own"}),
+        .operands_max = 2,
         .raw_after = -1,
         .complete = "template",
         .run = cmd_template_build,

@@ -164,6 +164,20 @@ void session_unblock_signals(void)
     sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
+bool session_signal_waits(void)
+{
+    sigset_t waiting, ends;
+
+    signal_set(&ends);
+    sigdelset(&ends, SIGWINCH);
+    if (sigpending(&waiting) < 0)
+        return false;
+    for (int i = 1; i < NSIG; i++)
+        if (sigismember(&waiting, i) == 1 && sigismember(&ends, i) == 1)
+            return true;
+    return false;
+}
+
 /* Returns false when waiting any longer is no use. */
 static bool handle_signal(struct session *s, int number)
 {

@@ -13,10 +13,12 @@ struct session_spec {
     const struct api_sandbox *sandbox;
     const json_t *process; /* {cmd, args, envs, cwd} */
     bool pty;
-    int in_fd;           /* -1: the process gets no input */
-    int out_fd, err_fd;  /* -1: thrown away */
-    struct buf *errors;  /* not NULL: takes what goes to err_fd else, as much as it may hold */
-    uint64_t timeout_ms; /* 0: none */
+    int in_fd;          /* -1: the process gets no input */
+    int out_fd, err_fd; /* -1: thrown away */
+    struct buf *errors; /* not NULL: takes what goes to err_fd else, as much as it may hold */
+    void (*output)(void *arg, const char *bytes, size_t n); /* not NULL: takes what goes to both */
+    void *output_arg;
+    uint64_t timeout_ms;                                                /* 0: none */
     void (*progress)(void *arg, uint64_t in_bytes, uint64_t out_bytes); /* may be NULL */
     void *progress_arg;
 };
@@ -30,3 +32,6 @@ int session_run(struct api *a, const struct session_spec *spec, struct err *e);
  * kill); they stay blocked until session_unblock_signals. */
 void session_block_signals(void);
 void session_unblock_signals(void);
+
+/* Has one of those that end a program come, while they are blocked? */
+bool session_signal_waits(void);

@@ -51,7 +51,9 @@ static void write_output(struct session *s, int fd, struct buf *errors, const ch
     if (n <= 0 || s->broken_pipe)
         return;
     s->out_bytes += (uint64_t)n;
-    if (errors)
+    if (s->spec->output)
+        s->spec->output(s->spec->output_arg, bytes, (size_t)n);
+    else if (errors)
         keep_errors(errors, bytes, (size_t)n);
     else if (fd >= 0 && io_write_full(fd, bytes, (size_t)n) == -EPIPE) {
         /* The reader of our output is gone: end the command as a pipe would have ended it. */

@@ -68,6 +68,14 @@ enum err_code tar_pack(struct tar *t, const char *path, struct err *e)
     return rc < 0 ? err_set_sys(e, ERR_EXHAUSTED, -rc, "cannot start tar") : ERR_OK;
 }
 
+enum err_code tar_pack_dir(struct tar *t, int dir_fd, struct err *e)
+{
+    const char *argv[] = {"tar", "-cf", "-", ".", NULL};
+    int rc = start(t, argv, dir_fd, false);
+
+    return rc < 0 ? err_set_sys(e, ERR_EXHAUSTED, -rc, "cannot start tar") : ERR_OK;
+}
+
 enum err_code tar_unpack(struct tar *t, int dir_fd, struct err *e)
 {
     const char *argv[] = {"tar", "--no-same-owner", "--no-same-permissions", "-xf", "-", NULL};

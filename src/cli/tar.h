@@ -15,6 +15,9 @@ struct tar {
 /* Packs the folder at path; the archive is read from t->fd. */
 enum err_code tar_pack(struct tar *t, const char *path, struct err *e);
 
+/* The same of the folder dir_fd. Links in it are packed as links. */
+enum err_code tar_pack_dir(struct tar *t, int dir_fd, struct err *e);
+
 /* Unpacks what is written to t->fd into the folder dir_fd, which has to be empty: a link that is
  * there already would be followed. Owners, set-id bits and absolute names are dropped, names with
  * ".." refused. */

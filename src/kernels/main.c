@@ -1,17 +1,20 @@
 /* cay-kernels: the code interpreter inside a sandbox, between clients on port 49999 and Jupyter
  * kernels. One loop, one thread of its own beside ZeroMQ's. It listens when the default context of
  * Python is ready (or is known not to come), so that an answer of /health says that code runs.
+ * SIGTERM and SIGINT end it, and its kernels with it.
  *
  *   cay-kernels [--listen=ADDRESS:PORT] [--kernels=DIR]... [--home=DIR]
  *
  * It has no rights but the sandbox's, and no secret: its clients come through the gateway, which
  * has checked them. */
 
+#include "base/io.h"
 #include "base/log.h"
 #include "kernels/routes.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,6 +32,7 @@ struct program {
     struct http_server *server;
     struct contexts *contexts;
     struct context_waiter waiter;
+    uv_signal_t ends[2];
     const char *dirs[DIRS_MAX + 1], *home;
     char dir[32];
     struct sockaddr_in address;
@@ -128,6 +132,50 @@ static int make_server(struct program *p)
     return http_server_new(&p->loop, &config, routes_dispatch, p->contexts, &p->server);
 }
 
+/* Kernels lead sessions of their own: no signal that is meant for this program reaches them. */
+static void on_end(uv_signal_t *s, int number)
+{
+    struct program *p = s->data;
+    struct context *c;
+
+    while ((c = contexts_next(p->contexts, NULL)))
+        context_remove(c);
+    uv_stop(s->loop);
+}
+
+static int take_signals(struct program *p)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    int ret = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(numbers) && ret == 0; i++) {
+        ret = uv_signal_init(&p->loop, &p->ends[i]);
+        p->ends[i].data = p;
+        if (ret == 0)
+            ret = uv_signal_start(&p->ends[i], on_end, numbers[i]);
+    }
+    return ret;
+}
+
+static bool remove_file(void *arg, const char *name)
+{
+    int *dir = arg;
+
+    (void)unlinkat(*dir, name, 0);
+    return true;
+}
+
+/* Connection files have keys. */
+static void remove_dir(const char *path)
+{
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (dir >= 0)
+        (void)io_each_name_at(dir, ".", remove_file, &dir);
+    util_close(&dir);
+    (void)rmdir(path);
+}
+
 static int begin(struct program *p)
 {
     struct contexts_config config = {.loop = &p->loop, .dirs = p->dirs, .home = p->home};
@@ -145,6 +193,8 @@ static int begin(struct program *p)
     ret = contexts_new(&config, &p->contexts);
     if (ret == 0)
         ret = make_server(p);
+    if (ret == 0)
+        ret = take_signals(p);
     if (ret < 0)
         return ret;
     p->waiter.fn = on_python;
@@ -172,5 +222,7 @@ int main(int argc, char **argv)
         log_error("cannot start: %s", strerror(-ret));
         return 1;
     }
-    return uv_run(&p.loop, UV_RUN_DEFAULT);
+    (void)uv_run(&p.loop, UV_RUN_DEFAULT);
+    remove_dir(p.dir);
+    return 0;
 }

@@ -71,7 +71,8 @@ struct agent {
     char default_workdir[AGENT_PATH_SIZE]; /* "" when there is none: then it is the user's home */
     json_t *env;                           /* object of strings, for every process; never NULL */
     json_t *defaults;                      /* the same, where env has none; NULL: none (trust.h) */
-    int64_t init_real_ms;                  /* timestamp of the newest /init */
+    json_t *file_env;     /* above defaults, below env (start_command.h); or NULL */
+    int64_t init_real_ms; /* timestamp of the newest /init */
     struct agent_limits limits;
     bool start_command_read; /* once (start_command.h) */
 

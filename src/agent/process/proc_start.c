@@ -55,14 +55,15 @@ static int make_argv(struct program *g, const struct proc_start *s)
     return 0;
 }
 
-/* The user's basics and the agent's defaults, then the sandbox's own, then the request's: the last
- * of a name wins. */
+/* The user's basics and the agent's defaults, then those of the sandbox's files, its own, and the
+ * request's: the last of a name wins. */
 static json_t *merge_env(const struct agent *a, const struct proc_start *s)
 {
     json_t *env = json_pack("{ss ss ss ss}", "PATH", default_path, "HOME", s->user->home, "USER",
                             s->user->name, "LOGNAME", s->user->name);
 
     if (!env || (a->defaults && json_object_update(env, a->defaults) < 0) ||
+        (a->file_env && json_object_update(env, a->file_env) < 0) ||
         json_object_update(env, a->env) < 0 ||
         (s->envs && json_object_update(env, (json_t *)s->envs) < 0)) {
         json_decref(env);
