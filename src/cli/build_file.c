@@ -442,14 +442,14 @@ void build_file_free(struct build_file *f)
     *f = (struct build_file){0};
 }
 
-char *build_file_quote(const json_t *words)
+char *build_file_quote(const char *first, const json_t *words)
 {
     CLEANUP_BUF struct buf out;
     json_t *word;
     size_t i;
 
     buf_init(&out, 8u * BUILD_FILE_MAX_BYTES);
-    if (buf_append_str(&out, "exec") < 0)
+    if (buf_append_str(&out, first) < 0)
         return NULL;
     json_array_foreach (words, i, word) {
         if (buf_append_str(&out, " '") < 0)

@@ -21,7 +21,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#define BUILD_FILE_MAX_BYTES (256u << 10)
+#define BUILD_FILE_MAX_BYTES (256u * 1024u)
 #define BUILD_STEPS_MAX      512u
 #define BUILD_WORDS_MAX      256u /* of one instruction */
 #define BUILD_NAME_MAX       100u /* bytes of a template's name */
@@ -60,13 +60,14 @@ void build_file_free(struct build_file *f);
 /* "RUN", "COPY", … */
 const char *build_op_name(enum build_op op);
 
-/* Adds what ENV's text says to the object of strings set; the variables that it uses are env's (NULL:
- * there are none). */
+/* Adds what ENV's text says to the object of strings set; the variables that it uses are env's
+ * (NULL: there are none). */
 enum err_code build_file_env(const char *text, const json_t *env, json_t *set, struct err *e);
 
 /* text with its variables replaced: into out, to which it is appended. */
 enum err_code build_file_expand(const char *text, const json_t *env, struct buf *out,
                                 struct err *e);
 
-/* A command for /bin/sh that runs words as they are. NULL when memory is out; the caller frees. */
-char *build_file_quote(const json_t *words);
+/* A command for /bin/sh: first, then words as they are. NULL when memory is out; the caller frees
+ * it. */
+char *build_file_quote(const char *first, const json_t *words);

@@ -1,3 +1,5 @@
+/* In order: a command in the sandbox, whose output's end is kept; each kind of step; the start
+ * file. What comes from the sandbox is bounded, and shown without control characters. */
 #include "cli/build_run.h"
 
 #include "base/clock.h"
@@ -13,13 +15,14 @@
 #include <sys/mman.h>
 
 #define START_FILE   "/etc/cay/start.json"
+#define PROFILE_FILE "/etc/profile.d/cay-path.sh"
 #define LIVE_COLUMNS 90
 
 /* What an ENV may use before a build file sets it: cay-init gives it to every process. */
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* $1 target, $2 mode, $3 owner or nothing, $4 the source's name. By a temporary name: what runs from
- * the old file goes on. */
+/* $1 target, $2 mode, $3 owner or nothing, $4 the source's name. By a temporary name: what runs
+ * from the old file goes on. */
 static const char copy_file_script[] =
     "set -e; case $1 in */) t=$1$4;; *) t=$1; [ ! -d \"$t\" ] || t=$t/$4;; esac; "
     "mkdir -p -- \"$(dirname -- \"$t\")\"; cat > \"$t.cay-new\"; chmod \"$2\" \"$t.cay-new\"; "
@@ -256,7 +259,7 @@ static enum err_code step_user(struct build_run *r, const struct build_step *s, 
 static enum err_code step_cmd(struct build_run *r, const struct build_step *s, struct err *e)
 {
     free(r->cmd);
-    r->cmd = s->words ? build_file_quote(s->words) : strdup(s->text);
+    r->cmd = s->words ? build_file_quote("exec", s->words) : strdup(s->text);
     return r->cmd ? ERR_OK : err_set(e, ERR_EXHAUSTED, "out of memory");
 }
 
@@ -334,10 +337,35 @@ void build_run_free(struct build_run *r)
     buf_free(&r->tail);
 }
 
+/* text as a file of root's in the sandbox. */
+static enum err_code write_text(struct build_run *r, const char *path, const char *text,
+                                struct err *e)
+{
+    CLEANUP_CLOSE int fd = memfd_create("cay-text", MFD_CLOEXEC);
+
+    if (fd < 0 || io_write_full(fd, text, strlen(text)) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return err_set_sys(e, ERR_EXHAUSTED, errno, "cannot write %s", path);
+    return run_script(r, copy_file_script, (const char *const[]){path, "0644", "", ""}, fd, e);
+}
+
+/* Debian's /etc/profile sets PATH anew for login shells, and then reads this: as such a shell E2B's
+ * clients run commands. */
+static enum err_code write_profile(struct build_run *r, struct err *e)
+{
+    json_t *words = json_pack("[s++]", "PATH=", cli_text(r->env, "PATH"), "");
+    CLEANUP_FREE char *quoted = words ? build_file_quote("export", words) : NULL;
+    CLEANUP_BUF struct buf text;
+
+    json_decref(words);
+    buf_init(&text, 2u * BUILD_FILE_MAX_BYTES);
+    if (!quoted || buf_printf(&text, "%s\n", quoted) < 0 || buf_append(&text, "", 1) < 0)
+        return err_set(e, ERR_EXHAUSTED, "out of memory");
+    return write_text(r, PROFILE_FILE, text.data, e);
+}
+
 enum err_code build_run_finish(struct build_run *r, struct err *e)
 {
     json_t *file = json_object();
-    CLEANUP_CLOSE int fd = memfd_create("cay-start", MFD_CLOEXEC);
     CLEANUP_FREE char *text = NULL;
 
     err_set(e, ERR_OK, "%s", "");
@@ -357,8 +385,7 @@ enum err_code build_run_finish(struct build_run *r, struct err *e)
         return ERR_OK;
     if (strlen(text) >= BUILD_TAIL_MAX)
         return err_set(e, ERR_TOO_LARGE, "ENV and CMD are over %u KiB", BUILD_TAIL_MAX >> 10);
-    if (fd < 0 || io_write_full(fd, text, strlen(text)) < 0 || lseek(fd, 0, SEEK_SET) < 0)
-        return err_set_sys(e, ERR_EXHAUSTED, errno, "cannot write " START_FILE);
-    return run_script(r, copy_file_script, (const char *const[]){START_FILE, "0644", "", "start"},
-                      fd, e);
+    if (json_object_get(r->env, "PATH") && write_profile(r, e) != ERR_OK)
+        return e->code;
+    return write_text(r, START_FILE, text, e);
 }

@@ -8,7 +8,7 @@
 #include "cli/build_context.h"
 #include "cli/build_file.h"
 
-#define BUILD_TAIL_MAX (16u << 10) /* bytes of a step's output that are kept: the last ones */
+#define BUILD_TAIL_MAX (16u * 1024u) /* bytes of a step's output that are kept: the last ones */
 
 struct build_run {
     struct api *api;

@@ -218,13 +218,12 @@ static const struct {
     const char *part, *hint;
 } absent[] = {
     {"code-interpreter",
-     "the code interpreter is not there yet: create from base, and run Python by "
-     "commands.run(\"python3 ...\")"},
+     "`cay template build code-interpreter` makes the code interpreter, for the key's tenant"},
     {"mcp-gateway", "the MCP gateway is not there: run MCP servers in a sandbox of base, and reach "
                     "their ports by host name"},
-    {"desktop", "there is no desktop template: create from base, and install what is needed"},
-    {"/", "images of registries cannot be used yet: create from base, and install what is needed"},
-    {":", "images of registries cannot be used yet: create from base, and install what is needed"},
+    {"desktop", "there is no desktop template: `cay template build NAME DIR` builds on base"},
+    {"/", "images of registries cannot be used yet: `cay template build NAME DIR` builds on base"},
+    {":", "images of registries cannot be used yet: `cay template build NAME DIR` builds on base"},
 };
 
 static const char *hint_for(const char *name)

@@ -356,6 +356,14 @@ struct context *contexts_next(const struct contexts *all, const struct context *
     return after ? after->next : all->first;
 }
 
+bool contexts_python_starts(const struct contexts *all)
+{
+    for (const struct context *c = all->first; c; c = c->next)
+        if (c->is_default && strcmp(c->language, "python") == 0)
+            return c->state == STARTING;
+    return false;
+}
+
 const char *contexts_home(const struct contexts *all)
 {
     return all->config.home;

@@ -1,6 +1,7 @@
 /* cay-kernels: the code interpreter inside a sandbox, between clients on port 49999 and Jupyter
- * kernels. One loop, one thread of its own beside ZeroMQ's. It listens when the default context of
- * Python is ready (or is known not to come), so that an answer of /health says that code runs.
+ * kernels. One loop, one thread of its own beside ZeroMQ's. It listens at once: what is asked for
+ * while a kernel starts waits for it. /health is 200 when the default context of Python is ready,
+ * or is known not to come.
  * SIGTERM and SIGINT end it, and its kernels with it.
  *
  *   cay-kernels [--listen=ADDRESS:PORT] [--kernels=DIR]... [--home=DIR]
@@ -31,7 +32,6 @@ struct program {
     uv_loop_t loop;
     struct http_server *server;
     struct contexts *contexts;
-    struct context_waiter waiter;
     uv_signal_t ends[2];
     const char *dirs[DIRS_MAX + 1], *home;
     char dir[32];
@@ -95,28 +95,22 @@ static int open_listener(const struct sockaddr_in *address)
     return fd;
 }
 
-static void serve(struct program *p)
+static int serve(struct program *p)
 {
-    int fd = open_listener(&p->address), ret = fd < 0 ? fd : http_server_listen(p->server, fd);
+    int fd = open_listener(&p->address);
 
-    if (ret < 0) {
-        log_error("cannot listen: %s", strerror(-ret));
-        exit(1);
-    }
+    return fd < 0 ? fd : http_server_listen(p->server, fd);
 }
 
-static void on_python(struct context_waiter *w, struct context *c, const char *why)
+/* They are there from the start; where there is no kernel for one, its first use says why. */
+static void make_context(struct program *p, const char *language)
 {
-    struct program *p = CONTAINER_OF(w, struct program, waiter);
-    struct context *other;
+    struct context *c;
     struct err e;
 
-    if (why)
-        log_error("there is no Python: %s", why);
-    serve(p);
-    if (spec_exists(p->dirs, "javascript") &&
-        contexts_default(p->contexts, "javascript", NULL, &other, &e) != ERR_OK)
-        log_error("there is no JavaScript: %s", e.text);
+    if (spec_exists(p->dirs, language) &&
+        contexts_default(p->contexts, language, NULL, &c, &e) != ERR_OK)
+        log_error("there is no %s: %s", language, e.text);
 }
 
 static int make_server(struct program *p)
@@ -179,8 +173,6 @@ static void remove_dir(const char *path)
 static int begin(struct program *p)
 {
     struct contexts_config config = {.loop = &p->loop, .dirs = p->dirs, .home = p->home};
-    struct context *python;
-    struct err e;
     int ret;
 
     snprintf(p->dir, sizeof(p->dir), "/tmp/cay-kernels-XXXXXX");
@@ -195,11 +187,12 @@ static int begin(struct program *p)
         ret = make_server(p);
     if (ret == 0)
         ret = take_signals(p);
+    if (ret == 0)
+        ret = serve(p);
     if (ret < 0)
         return ret;
-    p->waiter.fn = on_python;
-    if (contexts_default(p->contexts, "python", &p->waiter, &python, &e) != ERR_OK)
-        on_python(&p->waiter, NULL, e.text);
+    make_context(p, "python");
+    make_context(p, "javascript");
     return 0;
 }
 

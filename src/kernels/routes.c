@@ -263,7 +263,10 @@ static void delete_context(struct http_exchange *x, const char *id)
 
 static void get_health(struct http_exchange *x, const char *id)
 {
-    answer_json(x, 200, json_string("OK"));
+    if (contexts_python_starts(contexts_of(x)))
+        answer_text(x, 503, "Python is starting");
+    else
+        answer_json(x, 200, json_string("OK"));
 }
 
 /* -- the table --------------------------------------------------------------------------------- */

@@ -108,6 +108,18 @@ def test_a_tenants_ceiling_caps_and_cuts(stack, own, cli, tmp_path):
     assert fetch(one, "http://web.example.com/a")["path"] == "/a"
 
 
+def test_a_build_names_what_was_refused(cli, tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM host\nRUN curl -sSf --max-time 20 http://web.example.com/\n")
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps(WEB_ONLY))
+    said = cli("template", "build", "x", str(tmp_path), status=1)
+    assert "cay: refused: web.example.com:80: " in said and "package-registries" in said
+    assert "ended with status 22" in said
+    allowed = cli("template", "build", "x", str(tmp_path), f"--policy={policy}", status=0)
+    assert allowed.startswith("x is ready: 2 steps")
+    cli("snapshot", "rm", "x")
+
+
 def test_the_authority_is_known_inside(own):
     one = own(policy=WEB_ONLY)
     certificate = one.run("cat /etc/ssl/certs/cay-egress.pem").out

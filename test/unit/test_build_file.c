@@ -44,7 +44,7 @@ static void test_instructions(void **state)
     assert_string_equal(f.steps[2].mode, "0755");
     assert_string_equal(f.name, "my-name");
     assert_null(f.steps[5].words); /* for the shell, though it begins like a list */
-    CLEANUP_FREE char *quoted = build_file_quote(f.steps[4].words);
+    CLEANUP_FREE char *quoted = build_file_quote("exec", f.steps[4].words);
     assert_string_equal(quoted, "exec 'a' 'it'\\''s'");
     build_file_free(&f);
 }
