@@ -1,3 +1,5 @@
+/* In order: words with quotes and variables, ENV and LABEL, each instruction, the file. The text is
+ * read once, and nothing of it is understood in part: what is not in the language is an error. */
 #include "cli/build_file.h"
 
 #include "base/plain_name.h"

@@ -352,7 +352,8 @@ static enum err_code write_text(struct build_run *r, const char *path, const cha
  * clients run commands. */
 static enum err_code write_profile(struct build_run *r, struct err *e)
 {
-    json_t *words = json_pack("[s++]", "PATH=", cli_text(r->env, "PATH"), "");
+    json_t *words = json_pack("[s++]", "PATH=", json_string_value(json_object_get(r->env, "PATH")),
+                              "");
     CLEANUP_FREE char *quoted = words ? build_file_quote("export", words) : NULL;
     CLEANUP_BUF struct buf text;
 
