@@ -232,6 +232,12 @@ static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_
         close(fds[i]);
 }
 
+void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg)
+{
+    c->on_paused = fn;
+    c->on_paused_arg = arg;
+}
+
 /* -- status ------------------------------------------------------------------------------------ */
 
 struct status_wait {

@@ -496,9 +496,3 @@ void pause_wait_resumed(struct sandbox_obj *o, int64_t ttl_ms, core_sandbox_cb d
     o->resume_ttl_ms = MAX(o->resume_ttl_ms, ttl_ms);
     pause_waiters_add(o->core, &o->resumers, done, arg);
 }
-
-void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg)
-{
-    c->on_paused = fn;
-    c->on_paused_arg = arg;
-}

@@ -340,6 +340,10 @@ static void end_all(struct world *w)
 /* One for each n: an answer that comes too late, or twice, is seen. */
 static struct answer answers[CALLS_MAX + 1];
 
+/* Blocks of the reserve that a call took at most: far fewer than there are, so that one that core admits is answered. */
+static size_t used_most;
+#define USED_MAX (RESERVE_BLOCKS / 8)
+
 /* false: the call makes fewer allocations than n. */
 static bool run_once(struct world *w, const struct action *action, size_t n, bool for_good)
 {
@@ -355,6 +359,7 @@ static bool run_once(struct world *w, const struct action *action, size_t n, boo
     action->begin(w, &there, a);
     world_run_until(w, &a->calls, 1);
     failed = failing_malloc_end();
+    used_most = MAX(used_most, RESERVE_BLOCKS - w->core->reserve.n);
     hurry_ends(w);
     if (!a->good && !a->why.text[0])
         fail_msg("%s, allocation %zu: an error without a text", action->name, n);
@@ -389,8 +394,10 @@ static void sweep(struct world *w, const struct action *action, bool for_good)
     before = failing_malloc_held();
     while (run_once(w, action, ++n, for_good) && n < CALLS_MAX)
         failures++;
-    print_message("%s%s: %zu allocations\n", action->name, for_good ? ", for good" : "", failures);
+    print_message("%s%s: %zu allocations; of the reserve, %zu blocks at most until now\n",
+                  action->name, for_good ? ", for good" : "", failures, used_most);
     assert_in_range(failures, 1, CALLS_MAX - 1);
+    assert_in_range(used_most, 1, USED_MAX);
     if (failing_malloc_held() > before + failures / 8)
         fail_msg("%s: %zu blocks are held after it, %zu before", action->name,
                  failing_malloc_held(), before);
