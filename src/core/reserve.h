@@ -21,10 +21,10 @@ bool reserve_fill(struct reserve *r);
 void reserve_free(struct reserve *r);
 
 /* Zeroed memory of that size, at most RESERVE_BLOCK_BYTES: a fresh block, or one of the reserve
- * where memory is out. Never NULL: a call is taken on only while the reserve is full, and takes a few
- * blocks at most (test_core_memory.c). It is used up only where memory goes while very many calls are
- * under way, none of which could be answered: the process ends, and its next start recovers. The caller
- * frees it. */
+ * where memory is out. Never NULL: a call is taken on only while the reserve is full, and takes a
+ * few blocks at most (test_core_memory.c). It is used up only where memory goes while very many
+ * calls are under way, none of which could be answered: the process ends, and its next start
+ * recovers. The caller frees it. */
 void *reserve_take(struct reserve *r, size_t size);
 
 #define RESERVE_NEW(r, type)                                                                    \
